@@ -3,7 +3,7 @@
 from typing import Final
 
 FEWEST_STEPS_FOR_MODES_COUNT: Final = 8
-"""Steady steps that tell whether there are kinds of steps, at least. Chosen."""
+"""Steady steps that are needed to find kinds of steps. Chosen."""
 FEWEST_MODE_STEPS_COUNT: Final = 3
 """Steps of a kind, at least. Chosen: two may be chance."""
 SMALLEST_MODE_SHARE: Final = 0.15
@@ -19,7 +19,7 @@ WIDEST_MODE_GAP_PARTS_COUNT: Final = 8
 RARE_STALL_SHARE: Final = 0.03
 """Of all steady time that a cause must take beyond its median, on few steps: `DOMINANT_LEAD_SHARE`."""
 RARE_LONG_PARTS_COUNT: Final = 4
-"""The period of a rare stall is of steps with at least one in so many parts of the longest. Chosen."""
+"""The period of a rare stall counts steps with at least one in so many parts of the longest. Chosen."""
 RARE_EXCESS_SHARE: Final = 0.05
 """Of the median step that it must take more, for a step to be one of those. Chosen."""
 RARE_DEVIATIONS_COUNT: Final = 6
@@ -29,9 +29,9 @@ RARE_STEPS_PARTS_COUNT: Final = 2
 REGULAR_PERIOD_SHARE: Final = 2 / 3
 """Of the distances between its steps that must be equal, for it to have a period. Chosen."""
 FEWEST_FOR_PERIOD_COUNT: Final = 3
-"""Steps with the stall that tell a period, at least. By definition: two have one distance."""
+"""Steps with the stall that are needed for a period. By definition: two have one distance."""
 MEAN_ABOVE_MEDIAN_RATIO: Final = 1.1
-"""Mean by median of the steady steps, from which on the verdict tells both. Chosen."""
+"""Mean by median of the steady steps, from which on the verdict states both. Chosen."""
 FEWEST_STEPS_EACH_SIDE_COUNT: Final = 3
 """Steps before and after the moment from which on kernels are slower, at least. Measured: 0.8 % of runs that
 only vary at random are taken for slower at 3, fewer where there are more steps."""

@@ -209,5 +209,5 @@ def test_a_link_that_leads_to_itself_is_refused(arguments, wallscope, tmp_path):
     ran = wallscope("analyze", *arguments)
 
     assert ran.code == 2
-    assert "Too many levels of symbolic links" in ran.err or "is no folder" in ran.err
+    assert "Too many levels of symbolic links" in ran.err or "is not a folder" in ran.err
     assert ran.err.count("\n") == 1

@@ -65,7 +65,7 @@ def test_a_label_that_is_no_text_is_refused(answers, called, tmp_path):
     ran = called(
         "record", answers / "base.json", "--commit", BASE, "--store", tmp_path / "s", "--label", "k=a\udcff"
     )
-    assert (ran.code, "is no label" in ran.err) == (2, True)
+    assert (ran.code, "is not a label" in ran.err) == (2, True)
 
 
 def test_a_configuration_that_is_no_text_poisons_no_record():

@@ -102,8 +102,8 @@ def prepare(tmp_path, name):
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        pytest.param("file", "is no folder", id="a file"),
-        pytest.param("link", "is no folder", id="a link to a folder"),
+        pytest.param("file", "is not a folder", id="a file"),
+        pytest.param("link", "is not a folder", id="a link to a folder"),
         pytest.param("foreign", "holds other files", id="foreign files"),
         pytest.param("foreign manifest", "holds other files", id="a manifest that is not ours"),
     ],
@@ -135,10 +135,10 @@ def test_a_folder_of_ours_with_a_foreign_file_in_it_is_left_alone(called, export
         pytest.param(("--csv", "{0}/o", "--json", "{0}/o"), "named by --json and by --csv", id="file"),
         pytest.param(("--csv", "{0}"), "is an input or holds one", id="around the input"),
         pytest.param(("--csv", "{0}/o/p"), "the folder around it does not exist", id="nowhere"),
-        pytest.param(("--csv", "-"), "is no folder", id="standard output"),
+        pytest.param(("--csv", "-"), "is not a folder", id="standard output"),
         pytest.param(("--markdown", "{0}/run.sqlite"), "is an input", id="markdown over the input"),
         pytest.param(("--perfetto", "{0}/run.sqlite"), "is an input", id="trace over the input"),
-        pytest.param(("--perfetto", "-"), "a trace is no text", id="trace on a terminal"),
+        pytest.param(("--perfetto", "-"), "a trace is not text", id="trace on a terminal"),
         pytest.param(("--perfetto", "{0}/o", "--html", "{0}/o"), "named by --html and by", id="one file"),
     ],
 )

@@ -71,7 +71,7 @@ def test_history_lists_a_time_by_commit(recorded, tmp_path):
         pytest.param(("history", "speed"), "is no metric", id="no metric"),
         pytest.param(("history", "step", "--label", "a=b"), "holds no such record", id="no record"),
         pytest.param(("record", "none.json", "--commit", BASE), "cannot be read", id="no run"),
-        pytest.param(("record", "x.json", "--commit", BASE, "--label", "x"), "is no label", id="no label"),
+        pytest.param(("record", "x.json", "--commit", BASE, "--label", "x"), "is not a label", id="no label"),
     ],
 )
 def test_bad_usage_of_a_store_is_one_line_and_exit_2(recorded, arguments, said):

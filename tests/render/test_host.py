@@ -62,12 +62,12 @@ def test_a_host_of_which_nothing_is_to_be_told_has_no_section(details):
         ),
         pytest.param(
             replace(NOTHING, launches=LAUNCHES),
-            "1,478 launch calls a step, median 4.5 µs, p90 4.6 µs; 12.4 % took longer than what they",
+            "1,478 launch calls per step, median 4.5 µs, p90 4.6 µs; 12.4 % outlast the kernel that they",
             id="launches",
         ),
         pytest.param(
             replace(NOTHING, launches=replace(LAUNCHES, is_launch_bound=True)),
-            "than what they launched; the step is launch-bound.",
+            "outlast the kernel that they launch; the step is launch-bound.",
             id="launch-bound",
         ),
         pytest.param(
@@ -77,13 +77,13 @@ def test_a_host_of_which_nothing_is_to_be_told_has_no_section(details):
         ),
         pytest.param(
             replace(NOTHING, cpu=CpuTime(0.5, "samples", 9)),
-            "50.0 % of the step (CPU samples, estimated)",
+            "50.0 % of the step (estimated from CPU samples)",
             id="cpu",
         ),
         pytest.param(
             replace(NOTHING, serialisation=SERIAL),
-            "3.0 kernels a step stood ready behind one of another stream that nothing puts before them,"
-            " 900.0 µs in all: a shared work queue, or a full GPU; CUDA_DEVICE_MAX_CONNECTIONS is 1.",
+            "3.0 kernels per step waited for another stream without a dependency,"
+            " 900.0 µs in total: a shared work queue, or a full GPU; CUDA_DEVICE_MAX_CONNECTIONS is 1.",
             id="serialised",
         ),
     ],
@@ -106,8 +106,11 @@ def test_long_ranges_are_told_by_their_end():
 @pytest.mark.parametrize(
     ("exclusive", "expected"),
     [
-        (0.25, "Of the whole GPU; in 25.0 % of the samples no other rank of the export ran on it."),
-        (None, "Of the whole GPU: on which GPU the other ranks ran is unknown."),
+        (
+            0.25,
+            "Values are for the whole GPU; in 25.0 % of the samples no other rank of this export ran on it.",
+        ),
+        (None, "Values are for the whole GPU; it is unknown on which GPU the other ranks ran."),
     ],
 )
 def test_gpu_metrics_are_told_with_whose_they_are(exclusive, expected):

@@ -97,7 +97,7 @@ def test_it_stays_under_60_kilobytes_and_says_what_it_leaves_out(analysis):
     text = write_analysis_markdown(large)
 
     assert len(text.encode()) < MOST_BYTES
-    assert "#### First fixes" in text
+    assert "#### Recommendations" in text
     assert "The rest is left out" in text
 
 

@@ -173,10 +173,10 @@ def test_a_step_that_lost_more_to_memory_than_the_typical_one_is_named(report):
     shown = replace(report, analysis=replace(report.analysis, ranks=(replace(rank, steps=(lost, *others)),)))
 
     assert (
-        f"Memory owns 2.4 ms of step {step.index}, the most of steady ones; 0 ns of"
+        f"Memory takes 2.4 ms of step {step.index}, more than in any other; 0 ns in"
         in write_analysis_page(shown)
     )
-    assert "Memory owns" not in write_analysis_page(report)
+    assert "Memory takes" not in write_analysis_page(report)
 
 
 def test_nothing_on_the_page_asks_for_another_file(report):

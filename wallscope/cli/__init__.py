@@ -1,7 +1,7 @@
 """The command line: parse, call, print, exit code.
 
-Exit codes: 0 done; 1 a gate that the user set failed, and nothing else; 2 bad usage, input or output; 70 an
-error of wallscope itself; 130 interrupted; 128 and the number of a signal that asked it to end.
+Exit codes: 0 is done, 1 is a failed gate and nothing else, 2 is bad usage, input or output. 70 is an error of
+wallscope itself, 130 an interrupt, and 128 plus its number a signal that ended the command.
 """
 
 import sys

@@ -1,4 +1,4 @@
-"""`wallscope analyze`: the main job, of one export or of several as one job."""
+"""`wallscope analyze`: analyze one export, or several as one job."""
 
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
@@ -134,7 +134,7 @@ def analyze_job(  # noqa: PLR0913  # options are parameters
     """Analyze the exports of a job, and write what is made of each of them.
 
     Raises:
-        WallscopeError: no export is meant, or one cannot be analysed.
+        WallscopeError: no export is found, or one cannot be analyzed.
     """
     from wallscope.cache.answers import RenderedAnalysis  # noqa: PLC0415  # keeps --help fast
     from wallscope.jobs.inputs import find_exports  # noqa: PLC0415  # keeps --help fast

@@ -253,7 +253,7 @@ Flops = Annotated[
 
 
 def make_step_facts(unprofiled_ms: str | None, tokens: str | None, flops: str | None) -> "StepFacts":
-    """What the options tell of a step.
+    """Return the facts about a step that the options give.
 
     Raises:
         OptionError: one is not a number above 0, or no whole number of tokens.
@@ -281,5 +281,5 @@ def _number(option: str, text: str | None, example: str) -> float | None:
     except ValueError:
         value = math.nan
     if not 0 < value <= _MOST_COUNT:
-        raise OptionError(f"{option} {text} — is no number above 0 — write {option} {example}")
+        raise OptionError(f"{option} {text} — is not a number above 0 — write {option} {example}")
     return value

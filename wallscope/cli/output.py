@@ -69,7 +69,7 @@ def check_output(target: Path | None, inputs: tuple[Path | None, ...]) -> None:
         return
     status = read_status(target, "file")
     if status is not None and not stat.S_ISREG(status.st_mode):
-        raise OutputError(f"{target} — is no regular file — name another file")
+        raise OutputError(f"{target} — is not a regular file — name another file")
     if status is not None and any(path and path.exists() and target.samefile(path) for path in inputs):
         raise OutputError(f"{target} — is an input — name another file")
     folders = [resolve_path(path) for path in inputs if path is not None and path.is_dir()]
@@ -83,7 +83,7 @@ def read_status(target: Path, kind: str) -> os.stat_result | None:
     """What stands at a target, links not followed; `None` without anything.
 
     Raises:
-        OutputError: that cannot be told; `kind` is what to name another one of.
+        OutputError: it cannot be read; `kind` is what the message asks for.
     """
     try:
         return target.lstat()
@@ -129,13 +129,13 @@ def check_folder(
     """Refuse a bad folder before the work begins; one that `is_ours` may be replaced.
 
     Raises:
-        OutputError: it holds or is an input, is no folder, holds something else, or cannot be made.
+        OutputError: it holds or is an input, is not a folder, holds something else, or cannot be made.
     """
     if target is None:
         return
     status = read_status(target, "folder")
     if status is not None and not stat.S_ISDIR(status.st_mode):
-        raise OutputError(f"{target} — is no folder — name a new or an empty one")
+        raise OutputError(f"{target} — is not a folder — name a new or an empty one")
     _check_apart(target, inputs)
     if not resolve_path(target).parent.is_dir():
         raise OutputError(f"{target} — the folder around it does not exist — make it first")
@@ -154,7 +154,7 @@ def _check_apart(target: Path, inputs: tuple[Path | None, ...]) -> None:
 
 
 def write_folder(target: Path, write: "Callable[[Path], None]", is_ours: "Callable[[Path], bool]") -> None:
-    """Let `write` fill a folder beside the target, then put it in its place: all of it, or what was there.
+    """Let `write` fill a temporary folder, then move it to the target: all of it, or what was there.
 
     What was there is looked at again once it is aside: files may have come while the work went on.
 
@@ -271,7 +271,7 @@ class Outputs:
         for file in files.values():
             check_output(file, inputs)
         if str(self.perfetto) == _STANDARD_OUTPUT:
-            raise OutputError("--perfetto - — a trace is no text — name a file")
+            raise OutputError("--perfetto - — a trace is not text — name a file")
         folders: dict[str, tuple[Path | None, Format]] = {
             "--csv": (self.csv, "csv"),
             "--parquet": (self.parquet, "parquet"),
@@ -280,7 +280,7 @@ class Outputs:
         check_different(places)
         for option, (folder, kind) in folders.items():
             if str(folder) == _STANDARD_OUTPUT:
-                raise OutputError(f"{option} - — is no folder — name one")
+                raise OutputError(f"{option} - — is not a folder — name one")
             check_folder(folder, inputs, partial(is_table_folder, kind=kind))
             others = [place for name, place in places.items() if place and name != option]
             for other in others:

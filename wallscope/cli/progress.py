@@ -34,7 +34,7 @@ def is_talkative(*, verbose: bool) -> None:
 def report_progress() -> "Iterator[Progress]":
     """A place to report progress to; one line that is gone when the work is done.
 
-    Then the log tells how long each stage took, and the most memory that the program had held by its end.
+    Then the log shows the time of each stage, and the peak memory of the program at its end.
     Work without compiled loops is announced as slow, once.
     """
     import logging  # noqa: PLC0415  # keeps --help fast
@@ -84,7 +84,7 @@ class Stages:
             self._begun.append((stage, time.perf_counter_ns(), time.process_time_ns()))
 
     def lines(self) -> list[str]:
-        """What is told of each stage; ends the last one."""
+        """Return a line for each stage; ends the last one."""
         from wallscope.units import duration, size  # noqa: PLC0415  # keeps --help fast
 
         self._end()
@@ -103,7 +103,7 @@ class Stages:
 
 
 def _peak_bytes() -> int | None:
-    """The most memory that the program has held so far; `None` where the system does not tell."""
+    """Return the peak memory of the program so far; `None` where the system does not report it."""
     try:
         from resource import RUSAGE_SELF, getrusage  # noqa: PLC0415  # Windows has none
     except ImportError:

@@ -37,14 +37,16 @@ StorePlace = Annotated[
 ]
 Labels = Annotated[
     list[str] | None,
-    typer.Option("--label", metavar="K=V", help="What tells testbeds apart beside the machine; repeatable."),
+    typer.Option(
+        "--label", metavar="K=V", help="Label of the testbed, in addition to the machine. Repeatable."
+    ),
 ]
 
 
 def open_store(named: str | None) -> "Store":
     """The store that the option or the environment names, which may be a link; else the default.
 
-    The default may be none: a checkout can hold a link of its name, and nobody chose where that leads.
+    The default may be none: a checkout can hold a link of its name, and the user did not choose its target.
 
     Raises:
         StoreError: the default is a link.
@@ -74,7 +76,7 @@ def parse_labels(texts: list[str] | None) -> dict[str, str]:
         is_text = spell_surrogates(text) == text
         is_key = re.fullmatch(r"[\w.-]{1,40}", key) is not None
         if not (equals and is_text and is_key and 0 < len(value) <= 100):
-            raise OptionError(f"--label {text[:80]} — is no label — write --label model=moe-30b")
+            raise OptionError(f"--label {text[:80]} — is not a label — write --label model=moe-30b")
         found[key] = value
     return found
 

@@ -142,7 +142,7 @@ def end_on_signals() -> None:
 
 def _end(number: int, _frame: object) -> NoReturn:
     signal.signal(number, signal.SIG_IGN)
-    processes = sys.modules.get("multiprocessing.process")  # none where nobody started one
+    processes = sys.modules.get("multiprocessing.process")  # absent unless a process was started
     for worker in processes.active_children() if processes else ():
         worker.terminate()
     sys.exit(128 + number)

@@ -51,8 +51,8 @@ Without = Annotated[
         "--without",
         metavar="WHAT",
         rich_help_panel=CHANGES,
-        help="Remove WHAT: allocator, synchronisation, recompute, offload, or jitter (of communication)."
-        " Repeatable.",
+        help="Remove WHAT: `allocator`, `synchronisation`, `recompute`, `offload`, or `jitter` of"
+        " communication. Repeatable.",
     ),
 ]
 GraphRange = Annotated[

@@ -225,7 +225,7 @@ class Deltas:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """A change that is recognised: what it is, in words, and the change of the causes that it explains."""
+    """A recognized change: a description, and the change of the causes that it explains."""
 
     code: str
     message: str

@@ -17,7 +17,7 @@ _WRAPPER = re.compile(
 """Kernels that run what their first template argument names."""
 _GENERIC = re.compile(r"(?i)elementwise|reduce|scan|for_each|multi_tensor_apply|index_kernel|_kernel_agent")
 _FUNCTOR = re.compile(r"([A-Za-z_]\w*(?:[Ff]unctor|Ops?|_op)(?:_\w+)?)\b")
-"""What differs between kernels of one generic name."""
+"""What distinguishes kernels of one generic name."""
 
 
 def shorten_kernel_name(name: str) -> str:

@@ -1,4 +1,4 @@
-"""Sections and tables on a terminal: what has no room is left out, wrapped or cut, numbers never."""
+"""Sections and tables on a terminal: text without room is left out, wrapped or cut, numbers never."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -56,7 +56,7 @@ def render_sections(parts: Iterable[Section | Grid]) -> Group:
 
 
 def render_section(part: Section | Grid) -> Group:
-    """Render a title with what it is of, set in; without a title all stands at the margin."""
+    """Render a title with its content indented; without a title all stands at the margin."""
     if isinstance(part, Grid):
         part = Section("", part.brief or part.title, "", (part,))
     beneath = [block for block in part.blocks if isinstance(block, Lines) and not block.is_set_in]

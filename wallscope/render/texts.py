@@ -1,7 +1,7 @@
-"""Values as text for people: units, names made harmless and cut to their room, one colour a wall.
+"""Values as text for people: units, names made harmless and cut to their room, one color per wall.
 
 Names in an export are chosen by whoever wrote the program. The palette is that of Okabe and Ito (2008),
-https://jfly.uni-koeln.de/color/: people who see colours differently can tell them apart.
+https://jfly.uni-koeln.de/color/: people with color vision deficiency can distinguish them.
 """
 
 import unicodedata
@@ -62,7 +62,7 @@ def visible(text: str, most: int = 200) -> str:
 
 
 def shorten_path(path: str) -> str:
-    """Keep the end of a written path of ranges, which tells most of it.
+    """Keep the end of a written path of ranges, which says most.
 
     >>> shorten_path("train_step / forward / layer_#"), shorten_path("a" * 30 + " / " + "b" * 30 + " / c")
     ('train_step / forward / layer_#', '… / bbbbbbbbbbbbbbbbbbbbbbbbbbbbbb / c')

@@ -42,7 +42,6 @@ from wallscope.views.sections.words import (
     name_rank,
 )
 
-_MOST_LIMITS = 3
 _MOST_FIXES = 3
 _MOST_SETTINGS, _MOST_UNMET, _MOST_UNKNOWN = 8, 6, 3
 _MOST_FINDINGS = 12
@@ -80,6 +79,11 @@ def _build_summary(analysis: Analysis, rank: Rank) -> Iterator[Section | Grid]:
     sure = diagnosis.confidence
     if sure is not None:
         lines = (f"confidence {sure.level}: {'; '.join(sure.reasons)}", *lines)
+    if any(step.steady for step in rank.steps):
+        lines = (
+            *lines,
+            "shares of the mean of the typical steps; the verdict uses medians over all steady steps",
+        )
     yield Section("walls", walls.title, "", (walls, Lines(lines)))
     losses = build_losses(analysis, rank)
     if losses is not None:
@@ -91,7 +95,7 @@ def _build_summary(analysis: Analysis, rank: Rank) -> Iterator[Section | Grid]:
             analysis.program,
             analysis.dismissed,
         )
-    yield build_findings(analysis.capture.findings, _MOST_LIMITS)
+    yield build_findings(analysis.capture.findings)
     if analysis.capture_advice:
         yield build_capture_quality(analysis.capture_advice)
     if job is not None and job.collectives.matched:
@@ -127,13 +131,13 @@ def write_analysis_markdown(analysis: Analysis) -> str:
         (
             _list_verdict(analysis, rank),
             _list_fixes(analysis),
-            ["#### Who pays, each nanosecond once", "", *render_table(walls)],
+            [f"#### {walls.title}", "", *render_table(walls)],
             [] if losses is None else [f"#### {losses.title}", "", *render_table(losses)],
             _list_findings(analysis.capture.findings),
             _list_capture_advice(analysis),
-            [f"<sub>wallscope {analysis.wallscope_version}, times of the session; shares of the step</sub>"],
+            [f"<sub>wallscope {analysis.wallscope_version}; shares of the {analysis.anchor.typical}</sub>"],
         ),
-        "_The rest is left out: `wallscope analyze` shows it._",
+        "_The rest is left out: `wallscope analyze --full` shows it._",
     )
 
 
@@ -166,16 +170,18 @@ def _list_fixes(analysis: Analysis) -> list[str]:
     shown = select_first_fixes(found)[:_MOST_FIXES]
     if not shown:
         return []
-    lines = [f"#### First fixes; ceilings of the {analysis.anchor.typical}, which do not add up", ""]
+    lines = ["#### Recommendations (upper bound on speedup; not additive)", ""]
     for number, fix in enumerate(shown, start=1):
-        ceiling = "no ceiling known" if fix.speedup_ceiling is None else f"up to {fix.speedup_ceiling:.2f}x"
+        ceiling = (
+            "speedup not estimated" if fix.speedup_ceiling is None else f"up to {fix.speedup_ceiling:.2f}x"
+        )
         ceiling += "" if fix.recoverable_ns is None else f", {units.milliseconds(fix.recoverable_ns)}"
         lines.append(f"{number}. **{escape(fix.title)}** ({fix.wall}; {ceiling})")
         lines += [f"   - {line}" for line in _describe_fix(fix)]
     if analysis.replay is not None:
         lines += ["", escape(describe_replay(analysis.replay), 400)]
     if left := len(found) - len(shown):
-        lines += ["", f"{left} more in the JSON answer."]
+        lines += ["", f"{left} more: `wallscope analyze --json FILE`."]
     return lines
 
 
@@ -183,7 +189,7 @@ def _list_capture_advice(analysis: Analysis) -> list[str]:
     """List what would let the capture say more."""
     if not analysis.capture_advice:
         return []
-    lines = ["#### Capture quality", ""]
+    lines = ["#### Capture quality: what to record for a better analysis", ""]
     for fix in analysis.capture_advice[:_MOST_FIXES]:
         settings = ", ".join(code(entry.write(), 200) for entry in fix.settings[:_MOST_SETTINGS])
         lines.append(f"- {escape(fix.title)}{f': {settings}' if settings else ''}")
@@ -208,15 +214,15 @@ def _describe_fix(fix: Fix) -> Iterator[str]:
 
 
 def _list_findings(findings: tuple[Finding, ...]) -> list[str]:
-    """List what limits the claims, the gravest first."""
+    """List the limits of the claims, errors first."""
     if not findings:
-        return ["Nothing in the capture limits these claims."]
+        return ["No limit of these claims was found."]
     lines = [f"<details><summary>{units.plural(len(findings), 'limit')} of these claims</summary>", ""]
     for entry in sort_findings(findings)[:_MOST_FINDINGS]:
         cure = f" → {escape(entry.cure)}" if entry.cure else ""
         lines.append(f"- {entry.severity}, {code(entry.code)}: {escape(entry.message)}{cure}")
     if len(findings) > _MOST_FINDINGS:
-        lines.append(f"- {len(findings) - _MOST_FINDINGS} more in the JSON answer")
+        lines.append(f"- {len(findings) - _MOST_FINDINGS} more: `wallscope analyze --json FILE`")
     return [*lines, "", "</details>"]
 
 

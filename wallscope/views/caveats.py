@@ -54,7 +54,7 @@ _DOUBTS: tuple[tuple[tuple[str, ...], frozenset[Wall]], ...] = (
         frozenset({*LOSSES, Wall.UNATTRIBUTED}),
     ),
 )
-"""Findings that put the headline in doubt, the gravest group first, and the walls whose size they concern."""
+"""Findings that weaken the headline, the most serious group first, and the walls that they concern."""
 
 
 def describe_confidence(analysis: Analysis) -> str:
@@ -100,7 +100,7 @@ def list_caveats(analysis: Analysis, rank: Rank) -> list[Line]:
 
 
 def _find_doubts(analysis: Analysis, rank: Rank) -> list[Finding]:
-    """Return the findings that put the headline in doubt, or are errors, the gravest first."""
+    """Return the findings that put the headline in doubt, or are errors, the most serious first."""
     basis, dominant, job = choose_basis(analysis, rank), find_dominant(analysis), analysis.job
     walls = {wall for wall in LOSSES if basis.share(wall) >= DOMINANT_SHARE / 2}
     walls |= {Wall(dominant)} if dominant in set(Wall) else _ANY

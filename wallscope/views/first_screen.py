@@ -273,7 +273,8 @@ def _suggest(analysis: Analysis, source: str) -> Iterator[tuple[str, str]]:
         yield f"capture-help {source}", "capture what is missing"
     elif "no-steps" in codes:
         yield f"analyze {source} --step-range REGEX", "name your NVTX ranges"
-    if any(one.status == "unknown" for fix in shown for one in fix.preconditions):
+    has_checks = any(one.status == "unknown" for fix in shown for one in fix.preconditions)
+    if has_checks and analysis.program is not None and analysis.program.framework == "megatron":
         yield f"analyze {source} --config FILE", "check preconditions"
     yield f"analyze {source} --full", "causes, kernels, host"
     yield f"analyze {source} --html run.html", "timeline"

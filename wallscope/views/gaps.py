@@ -1,4 +1,4 @@
-"""Gap by gap what bound the device, with everything that is needed to find it in Nsight's timeline."""
+"""The longest gaps without compute: their causes, and where to find them in the timeline of Nsight."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -18,7 +18,7 @@ _WHO = ("rank", "pid", "device")
 
 
 class GapLookup:
-    """Looks up what slices (`SLICES`, all ranks) speak of."""
+    """Looks up the gaps and moments of slices (`SLICES`, all ranks)."""
 
     def __init__(
         self, capture: Capture, range_tree: RangeTree, projected: pl.DataFrame, slices: pl.DataFrame
@@ -33,7 +33,7 @@ class GapLookup:
         )
 
     def moments(self, at_ns: int) -> tuple[Moment, ...]:
-        """What is said of one moment of every rank."""
+        """Return what each rank did at one moment."""
         return tuple(self._at(rank, at_ns) for rank in self._capture.ranks.iter_rows(named=True))
 
     def _at(self, rank: dict[str, Any], at_ns: int) -> Moment:
@@ -47,7 +47,7 @@ class GapLookup:
         return Moment(rank, row, tuple(self.links(together)))
 
     def links(self, slices: pl.DataFrame) -> Iterator[Link]:
-        """The links of neighbouring slices; time outside calls is one link, named by its longest part."""
+        """Yield the links of adjacent slices; time outside CUDA calls is one, named by its longest part."""
         together: Link | None = None
         longest_ns = 0
         for row in slices.iter_rows(named=True):
@@ -123,9 +123,9 @@ class GapLookup:
         if kind in {None, LinkKind.OPERATION}:
             return self.operation(row["op"])
         if kind == LinkKind.HAND_OVER:
-            return f"behind {self.operation(row['op'])}"
+            return f"after {self.operation(row['op'])}"
         if kind == LinkKind.UNRESOLVED:
-            return "the trail is lost"
+            return "cause unknown"
         if kind == LinkKind.OUTSIDE_CALLS:
             path = self._path(row["range"])
             return f"thread {self._tid(row['thread'])}" + (f" in {path}" if path else "")
@@ -145,7 +145,7 @@ class GapLookup:
 
 
 def _describe_gap(slices: pl.DataFrame, links: tuple[Link, ...]) -> dict[str, Any]:
-    """Which cause owns most of a gap, with its least slack, and the chain written out."""
+    """Return the main cause of a gap with its least slack, and the chain as text."""
     owners = slices.group_by("cause").agg(ns=_LENGTH.sum()).sort("ns", "cause", descending=[True, False])
     cause, cause_ns = owners.row(0)
     slacks = [link.slack_ns for link in links if link.cause == cause and link.slack_ns is not None]

@@ -12,7 +12,7 @@ from wallscope.views.sections.words import COMPARISON_WORDS, STATE_WORDS, WALL_W
 
 _HEAD = """# Glossary
 
-What the words of wallscope mean; `wallscope explain WORD` tells more of a cause, a wall, a fix or a finding.
+The terms of wallscope. `wallscope explain WORD` shows more about a term, cause, wall, fix or finding.
 
 This page is made from the texts of the program (`make golden` writes it).
 """
@@ -27,7 +27,9 @@ def _lines() -> Iterator[str]:
     yield _HEAD
     yield from _table("Words of an answer", ("word", "meaning"), WORDS)
     yield from _table("Words of a comparison", ("word", "meaning"), COMPARISON_WORDS)
-    yield from _table("Walls", ("wall", "who pays"), {f"`{wall}`": said for wall, said in WALL_WORDS.items()})
+    yield from _table(
+        "Walls", ("wall", "time attributed to it"), {f"`{wall}`": said for wall, said in WALL_WORDS.items()}
+    )
     states = {STATE_NAMES[state]: said for state, said in STATE_WORDS.items()}
     yield from _table("What the device did", ("part of a step", "meaning"), states)
     for wall in Wall:
@@ -67,7 +69,7 @@ def _kernels() -> Iterator[str]:
     """What kernels are called by their names, the patterns of each kind."""
     yield "## Kernels\n"
     yield (
-        "What a kernel does is told by its name: the first pattern that matches decides"
+        "Kernels are recognized by their names: the first pattern that matches decides"
         " ([kernels.toml](../wallscope/trace/kernels.toml) has their order)."
     )
     yield "\n| what | library | patterns |\n|---|---|---|"
@@ -84,7 +86,7 @@ def _kernels() -> Iterator[str]:
 def _findings() -> Iterator[str]:
     yield "## Findings\n"
     yield "What may limit a claim, and how the next capture avoids it.\n"
-    yield "| finding | meaning | told by | cure |\n|---|---|---|---|"
+    yield "| finding | meaning | evidence | cure |\n|---|---|---|---|"
     for entry in finding_notes():
         yield f"| `{entry.code}` | {_cell(entry.means)} | {_cell(entry.told_by)} | {_cell(entry.cure)} |"
 

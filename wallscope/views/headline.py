@@ -145,8 +145,8 @@ def _name_main_cause(rank: Rank, wall: Wall, where: str) -> str:
     name = describe_cause(largest.cause)
     if wall is Wall.COMMUNICATION:
         name = name.partition(", ")[0]
-    is_most = 2 * largest.typical_ns >= sum(entry.typical_ns for entry in own)
-    return f", {'mostly' if is_most else 'first'} {name}: {units.duration(largest.typical_ns)}{where}"
+    label = "Largest part" if wall is Wall.COMPUTE else "Main cause"
+    return f". {label}: {name}, {units.duration(largest.typical_ns)}{where}"
 
 
 def capitalize(text: str) -> str:

@@ -1,4 +1,4 @@
-"""What an export holds, what a word means, a plan, a checked configuration, as text."""
+"""Contents of an export, explanations, plans and checked configurations, as text."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
@@ -221,7 +221,7 @@ def _describe_finding(finding: Finding) -> Line:
 
 
 def _list_rows(feature: FeatureCheck) -> Iterator[tuple[Line, ...]]:
-    """List rows that are unmet, what the others would have to be told, and how many are met."""
+    """List the rows that are not met, the settings that others need, and how many are met."""
     for row in feature.unmet():
         known = row.precondition
         yield (Span("✗", "bad"),), (Span(f"{known.id} ", "dim"), Span(known.text, "faint"))

@@ -25,7 +25,7 @@ class NameLookup:
         return streams.to_frame("stream").join(known, on="stream", how="left", maintain_order="left")[column]
 
     def calls(self, numbers: pl.Series) -> pl.Series:
-        """The functions that calls are of."""
+        """Return the names of the functions of calls."""
         capture = self.parts.capture
         return capture.call_names["text"].gather(capture.calls["name"].gather(_known(numbers)))
 
@@ -53,7 +53,7 @@ class NameLookup:
 
     @cached_property
     def shown_operations(self) -> pl.DataFrame:
-        """Operations (`CLASSIFIED`) of the selected ranks that run in the stretch that is selected."""
+        """Operations (`CLASSIFIED`) of the selected ranks that run in the selected time."""
         rows, stretches = self.parts.operations, self.stretches
         if stretches is None:
             return rows
@@ -90,7 +90,7 @@ class NameLookup:
         )
 
     def _host_time(self) -> pl.Expr | None:
-        """Whether something on the host lies in the selected stretch; `None` where all is selected."""
+        """Return whether something on the host lies in the selected time; `None` where all is selected."""
         stretches = self.stretches
         if stretches is None:
             return None

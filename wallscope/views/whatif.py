@@ -172,7 +172,7 @@ def _describe_check(found: WhatIf) -> str:
 
 
 def _list_notes(answers: Sequence[Answer]) -> Iterator[tuple[str, str]]:
-    """List what was changed and assumed, each once, with the question that it is of."""
+    """List each change and assumption once, with its question."""
     first = {note: answer.questions[0].text for answer in reversed(answers) for note in answer.notes}
     for note in dict.fromkeys(note for answer in answers for note in answer.notes):
         yield visible(first[note], most=40), visible(note)

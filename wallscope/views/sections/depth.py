@@ -35,7 +35,7 @@ from wallscope.thresholds import (
     SHOWN_OVERLAP_TAX_SHARE,
 )
 
-_COUNTED = "as NCCL counts them; of all-gather and reduce-scatter one rank's part"
+_COUNTED = "as NCCL counts them; for all-gather and reduce-scatter the part of one rank"
 _BUS_RATE = "over the duration on this rank, which includes waiting for peers"
 _HOST_MEMORY = "pinned or pageable, where host memory takes part"
 _BULK_RATE = "of copies of 64 KiB and more, while they ran"
@@ -45,11 +45,11 @@ _MOST_CALLS, _MOST_ON_PAGE = 4, 30
 _LONGEST_RANGE = 28
 _TELLING_TIMES = 2
 _MOST_PRECISIONS = 3
-_WORK = "durations added up"
-_WAITED = "how long the host stood in them: no cost by itself, the device worked"
-_REFILLED = "what the host needed to refill the queue, while the device had nothing to do"
-_COMPUTE_WORK = "durations added up, not time"
-_ACHIEVED = "while its kernels ran, by the shapes of operators; empty where one lacks them"
+_WORK = "sum of durations"
+_WAITED = "time of the host in these calls; not a cost by itself, because the GPU works"
+_REFILLED = "idle GPU time from the return of the call to the next launch"
+_COMPUTE_WORK = "sum of durations, not elapsed time"
+_ACHIEVED = "while its kernels ran, from operator shapes; empty without shapes"
 _PINNED = {True: "pinned", False: "pageable", None: ""}
 
 
@@ -64,12 +64,12 @@ def build_walls_in_depth(analysis: Analysis, rank: Rank) -> tuple[Section, ...]:
         Wall.COMPUTE: tuple(_compute_in_depth(rank, whole)),
     }
     order = sorted(blocks, key=lambda wall: (wall != dominant, wall == Wall.COMPUTE, -own_ns[wall]))
-    step_ns, nothing = rank.typical.step_ns, (Lines(("Nothing of it in this capture.",)),)
+    step_ns, nothing = rank.typical.step_ns, (Lines(("This capture has none.",)),)
     sections = []
     for wall in order:
         share = units.percent(own_ns[wall] / step_ns if step_ns else 0.0)
-        title = f"{str(wall).capitalize()} in depth"
-        answer = f"Owns {units.milliseconds(own_ns[wall])} of the {whole}, {share}."
+        title = f"{str(wall).capitalize()} in detail"
+        answer = f"Takes {units.milliseconds(own_ns[wall])} of the {whole}, {share}."
         shown = blocks[wall] or nothing
         sections.append(Section(str(wall), title, answer, shown, is_open=wall == dominant, wall=wall))
     return tuple(sections)
@@ -87,7 +87,7 @@ def build_details(analysis: Analysis, rank: Rank) -> Iterator[Section | Grid]:
     if rank.compute:
         is_asked = analysis.diagnosis.dominant_wall == "compute" and details is not None
         lines = Lines(tuple(describe_compute(details)) if is_asked and details is not None else ())
-        title = "Compute kernels (work: durations added up)"
+        title = "Compute kernels (work: sum of durations)"
         yield Section("compute", title, "", (_tabulate_compute(rank), lines))
     if metrics is not None and metrics.means:
         yield tabulate_metrics(metrics, whole)
@@ -115,10 +115,10 @@ def _tabulate_communication(found: Communication, whole: str) -> Grid:
     columns = (
         on_terminal("operation", "operation", value=_name_operation),
         on_page("operation", "operation"),
-        on_page("axis", "axis", "text", "dimension of the job, and what told it", value=_explain_axis),
+        on_page("axis", "axis", "text", "parallel dimension, and the evidence for it", value=_explain_axis),
         on_page("backend", "library"),
         Column("count", "count", "count", f"operations that begin in the {whole}"),
-        Column("exposed_ns", "exposed", "ms", "time in which one of them ran and no compute did"),
+        Column("exposed_ns", "exposed", "ms", "time in which one of them ran and no compute kernel did"),
         Column("work_ns", "work", "ms", _WORK),
         Column("bytes", "bytes", "size", _COUNTED),
         Column(
@@ -142,11 +142,11 @@ def _explain_axis(entry: CommunicationOperation) -> str:
 
 
 def describe_communication(communication: Communication) -> Iterator[str]:
-    """Say both bounds of its cost, what it costs the compute beside it, the parts of a token dispatcher."""
+    """Say its exposed and critical time, the slowdown of overlapping compute, the parts of a dispatcher."""
     if communication.blocking_ns is not None:
         yield (
-            f"Exposed {units.milliseconds(communication.exposed_ns)};"
-            f" {units.milliseconds(communication.blocking_ns)} of all is on the chain that binds the step."
+            f"Exposed: {units.milliseconds(communication.exposed_ns)};"
+            f" on the critical path: {units.milliseconds(communication.blocking_ns)}."
         )
     tax, work = communication.overlap_tax, communication.dispatcher
     if tax is not None:
@@ -154,7 +154,7 @@ def describe_communication(communication: Communication) -> Iterator[str]:
         if abs(tax.ratio - 1) >= SHOWN_OVERLAP_TAX_SHARE:
             times, slowed = f"{tax.ratio:.2f}x ", f": {units.duration(tax.slowed_ns)} of work a step"
         yield (
-            f"Kernels take {times}as long beside communication as alone{slowed} ({tax.kernels:,} compared)."
+            f"Kernels take {times}as long when they overlap communication{slowed} ({tax.kernels:,} compared)."
         )
     if work is not None:
         names = ("pack", "synchronise", "transport", "unpack", "route")
@@ -178,10 +178,10 @@ def _describe_memory(analysis: Analysis, rank: Rank) -> Iterator[str]:
     if memory.peak_bytes is not None:
         yield f"Peak in use {units.size(memory.peak_bytes)} of {capacity} on the device."
     elif memory.capacity_bytes is not None:
-        yield f"The device has {capacity}; what was in use is not known."
+        yield f"The device has {capacity}; memory in use is unknown."
     if memory.use is not None:
-        started = "" if memory.use.from_the_start else "; older allocations are missing"
-        yield f"Headroom {units.size(memory.use.headroom_bytes)} (a recorded bound{started})."
+        started = "" if memory.use.from_the_start else "; earlier allocations are missing"
+        yield f"Headroom {units.size(memory.use.headroom_bytes)} (from recorded allocations{started})."
     if memory.allocator_calls is not None:
         calls, spent = units.number(memory.allocator_calls), units.duration(memory.allocator_ns)
         yield f"Allocator calls in the {analysis.anchor.typical}: {calls}, {spent} on the host."
@@ -189,7 +189,7 @@ def _describe_memory(analysis: Analysis, rank: Rank) -> Iterator[str]:
     worst, usual_ns = max(steady, key=lambda step: step.walls.memory, default=None), rank.typical.walls.memory
     if worst is not None and worst.walls.memory >= _TELLING_TIMES * max(usual_ns, 1):
         most = f"{units.duration(worst.walls.memory)} of {analysis.anchor.unit} {worst.index}"
-        yield f"Memory owns {most}, the most of steady ones; {units.duration(usual_ns)} of the typical one."
+        yield f"Memory takes {most}, more than in any other; {units.duration(usual_ns)} in the typical one."
     if memory.offload is not None:
         there, back = units.size(memory.offload.to_host_bytes), units.size(memory.offload.to_device_bytes)
         work = units.milliseconds(memory.offload.work_ns)
@@ -225,7 +225,7 @@ def _achieved_rate(entry: CopyWork) -> float | None:
 def _host_in_depth(rank: Rank, whole: str) -> tuple[Block, ...]:
     details = rank.host_details
     if details is None:
-        return (Lines(("No call of the host is known: what it did can not be told.",)),)
+        return (Lines(("The capture has no CUDA API calls, so host time is unknown.",)),)
     lines = tuple(describe_host(details, rank.typical.step_ns))
     calls = details.blocking_calls[:_MOST_ON_PAGE]
     return (*([Lines(lines)] if lines else ()), *([_tabulate_calls(calls, whole)] if calls else ()))
@@ -244,14 +244,14 @@ def build_host(rank: Rank) -> Section | None:
 
 def _tabulate_calls(calls: Sequence[BlockingCall], whole: str) -> Grid:
     columns = (
-        on_terminal("call", "call that emptied the queue", value=_place_call, wrap="cut"),
+        on_terminal("call", "call that drained the queue", value=_place_call, wrap="cut"),
         on_page("name", "call"),
         on_page("path", "in", "text", "the commonest path of ranges around it", none=""),
         Column("count", "times", "plain", f"calls that end in the {whole}", _count_calls, brief="a step"),
         Column("waited_ns", "waited", "ms", _WAITED),
         Column("drained_ns", "cost", "ms", _REFILLED),
     )
-    title = "Calls that waited until the device had nothing left to do"
+    title = "Blocking calls that drained the GPU queue"
     return tabulate(title, columns, calls, is_wordy=True)
 
 
@@ -276,8 +276,8 @@ def describe_host(details: HostDetails, step_ns: int) -> Iterator[str]:
         bound = "; the step is launch-bound" if launches.is_launch_bound else ""
         middle, high = units.duration(launches.median_ns), units.duration(launches.p90_ns)
         yield (
-            f"{units.plural(launches.calls, 'launch call')} a step, median {middle}, p90 {high};"
-            f" {units.percent(launches.outpaced_share)} took longer than what they launched{bound}."
+            f"{units.plural(launches.calls, 'launch call')} per step, median {middle}, p90 {high};"
+            f" {units.percent(launches.outpaced_share)} outlast the kernel that they launch{bound}."
         )
     if ahead is not None:
         yield (
@@ -285,16 +285,15 @@ def describe_host(details: HostDetails, step_ns: int) -> Iterator[str]:
             f" {units.duration(ahead.p10_ns)} (p10). 0 means that the GPU waits for launches."
         )
     if cpu is not None:
-        source = {"switches": "switches of threads", "samples": "CPU samples, estimated"}[cpu.source]
+        source = {"switches": "from thread switches", "samples": "estimated from CPU samples"}[cpu.source]
         yield f"The launching thread was on a CPU for {units.percent(cpu.share)} of the step ({source})."
     serial = details.serialisation
     if serial is not None and serial.held_ns >= SHOWN_HOST_SHARE * step_ns:
         limit = serial.max_connections
         connections = "" if limit is None else f"; CUDA_DEVICE_MAX_CONNECTIONS is {limit}"
         yield (
-            f"{serial.count:,.1f} kernels a step stood ready behind one of another stream that nothing puts"
-            f" before them, {units.duration(serial.held_ns)} in all:"
-            f" a shared work queue, or a full GPU{connections}."
+            f"{serial.count:,.1f} kernels per step waited for another stream without a dependency,"
+            f" {units.duration(serial.held_ns)} in total: a shared work queue, or a full GPU{connections}."
         )
 
 
@@ -307,7 +306,7 @@ def _compute_in_depth(rank: Rank, whole: str) -> Iterator[Block]:
     if rank.compute:
         yield _tabulate_compute(rank)
     if details is not None and details.precisions:
-        title = "Matrix multiplications by precision, as names of kernels tell"
+        title = "Matrix multiplications by precision (from kernel names)"
         yield tabulate(title, _work_columns("precision", "share of these"), details.precisions)
     if metrics is not None and metrics.means:
         yield tabulate_metrics(metrics, whole)
@@ -333,10 +332,12 @@ def _tabulate_compute(rank: Rank) -> Grid:
 
 def tabulate_metrics(metrics: GpuMetrics, whole: str) -> Grid:
     """Make a table of the means of sampled metrics, and say whose they are."""
-    note = "Of the whole GPU: on which GPU the other ranks ran is unknown."
+    note = "Values are for the whole GPU; it is unknown on which GPU the other ranks ran."
     if metrics.exclusive_share is not None:
         share = units.percent(metrics.exclusive_share)
-        note = f"Of the whole GPU; in {share} of the samples no other rank of the export ran on it."
+        note = (
+            f"Values are for the whole GPU; in {share} of the samples no other rank of this export ran on it."
+        )
     means = Column("mean_share", "mean of peak", "percent")
     columns = (Column("metric", "metric"), means, Column("samples", "samples", "count"))
     title, brief = f"GPU metrics, sampled in the {whole}", "GPU metrics, sampled in the step"
@@ -351,7 +352,7 @@ def _tabulate_unmatched(rank: Rank, whole: str) -> Grid:
         Column("work_ns", "work", "ms", _COMPUTE_WORK),
         Column("share", f"of the {whole}", "percent", brief="of step"),
     )
-    title = "Kernels known to no pattern (--kernels FILE names them)"
+    title = "Unrecognized kernels (classify them with --kernels FILE)"
     return tabulate(title, columns, rank.unmatched_kernels, limits=_ALL_ROWS)
 
 
@@ -360,16 +361,16 @@ def describe_compute(details: ComputeDetails) -> Iterator[str]:
     if details.precisions:
         shown = details.precisions[:_MOST_PRECISIONS]
         listed = ", ".join(f"{entry.precision} {units.percent(entry.share)}" for entry in shown)
-        yield f"Matrix multiplications by precision, as names tell: {listed}."
+        yield f"Matrix multiplications by precision (from kernel names): {listed}."
     shapes = details.launch_shapes
     shares = {
-        "single elementwise operations": details.unfused_elementwise_share,
+        "unfused elementwise kernels": details.unfused_elementwise_share,
         "casts between formats": details.cast_share,
-        "quantisation": details.quantize_share,
-        "runs of small multiplications": details.small_multiplications.share,
+        "quantization": details.quantize_share,
+        "sequences of small GEMMs": details.small_multiplications.share,
         "grids smaller than the GPU": shapes.small_grid_share,
         "low occupancy": shapes.low_occupancy_share,
-        "idle places in last waves": shapes.tail_share,
+        "idle multiprocessors in last waves": shapes.tail_share,
     }
     large = [
         f"{name} {units.percent(share)}"
@@ -382,7 +383,7 @@ def describe_compute(details: ComputeDetails) -> Iterator[str]:
 
 def _describe_shapes(shapes: LaunchShapes) -> Iterator[str]:
     if shapes.occupancy is not None:
-        occupancy = f"Theoretical occupancy {units.percent(shapes.occupancy)}, mean by work"
+        occupancy = f"Theoretical occupancy {units.percent(shapes.occupancy)} (mean weighted by work)"
         yield f"{occupancy}, without matrix multiplications and attention."
     if shapes.small_grid_kernels:
         small = units.plural(shapes.small_grid_kernels, "kernel")

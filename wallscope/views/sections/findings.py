@@ -30,8 +30,8 @@ _QUERIES = {
     "compute_gaps": "Gaps between kernels of compute",
 }
 _SQL = (
-    "These queries, run on the export with sqlite3, tell the device's time in one window;"
-    " its bounds are those of a step in the JSON answer."
+    "Run these queries on the export with sqlite3 to check the GPU time of one window."
+    " Use the start and end of a step from the JSON answer."
 )
 _ANCHORS = {"upper bound": "upper-bound"}
 """Words that the first screen links to."""
@@ -43,21 +43,21 @@ _TONES: dict[Severity, Tone | None] = {
 
 
 _REPLICATION = {
-    "runs": "Runs were taken as what varies: Student's interval on the logarithms of their typical steps.",
-    "steps": "One run a side: blocks of consecutive steps were drawn again and again, from a seed made of the"
-    " lengths of the steps, so that the same captures give the same interval. What runs differ by is added.",
-    "same": "Both sides are the same capture: nothing varies.",
-    "none": "Too few steps or nothing that varies: there is no interval.",
+    "runs": "Several runs: Student's t interval on the logarithms of their typical steps.",
+    "steps": "One run each: bootstrap over blocks of consecutive steps, with a fixed seed. The noise between"
+    " runs is added.",
+    "same": "Both inputs are the same capture, so nothing varies.",
+    "none": "Too few steps, or no variation: there is no interval.",
 }
 
 
 def sort_findings(findings: tuple[Finding, ...]) -> list[Finding]:
-    """Sort findings, the gravest first."""
+    """Return the findings, errors first, then warnings."""
     return sorted(findings, key=lambda entry: list(_TONES).index(entry.severity))
 
 
 def build_findings(findings: tuple[Finding, ...], most: int | None = None) -> Section:
-    """Make what a terminal shows: what limits the claims, with the cure; what is left out is said."""
+    """Make what a terminal shows of findings: each with its cure, and how many are left out."""
     rows: list[tuple[Line, ...]] = [
         (
             (Span("•", _TONES[entry.severity]),),
@@ -66,24 +66,24 @@ def build_findings(findings: tuple[Finding, ...], most: int | None = None) -> Se
         for entry in sort_findings(findings)[:most]
     ]
     if most is not None and len(findings) > most:
-        more = f"{len(findings) - most} more in the JSON; cures: wallscope capture-help FILE"
+        more = f"{len(findings) - most} more: --json FILE; how to fix them: wallscope capture-help FILE"
         rows.append(("", (Span(more, "dim"),)))
-    return Section("limits", "Limits", "", (Items(tuple(rows)) if rows else Lines(("none found",)),))
+    return Section("limits", "Limits", "", (Items(tuple(rows)) if rows else Lines(("None found.",)),))
 
 
 def build_limits(findings: tuple[Finding, ...]) -> Section:
-    """Make what the export lacks, what that forbids to claim, and how the next capture avoids it."""
+    """Make what the export lacks, which claims that weakens, and how the next capture avoids it."""
     if not findings:
-        return Section("limits", "What limits this?", "Nothing was found that limits this.", ())
+        return Section("limits", "Limits", "No limit was found.", ())
     columns = (
         Column("severity", "gravity"),
         Column("message", "finding"),
         Column("cure", "cure", none=""),
         Column("covers_ns", "covers", "duration", "time concerned", none=""),
     )
-    caption = "Findings about the capture, the gravest first"
+    caption = "Findings about the capture, errors and warnings first"
     table = tabulate(caption, columns, sort_findings(findings), is_wordy=True)
-    return Section("limits", "What limits this?", f"{units.plural(len(findings), 'finding')}.", (table,))
+    return Section("limits", "Limits", f"{units.plural(len(findings), 'finding')}.", (table,))
 
 
 def build_methods(analysis: Analysis, rank: Rank) -> Section:
@@ -116,7 +116,7 @@ def build_methods(analysis: Analysis, rank: Rank) -> Section:
 
 
 def _write_queries() -> Iterator[Block]:
-    """The SQL that checks a number; a trace of PyTorch is no database."""
+    """Yield the SQL that checks a number; a PyTorch trace is not a database."""
     yield Lines((_SQL,))
     yield from (Code(caption, read_query(name)) for name, caption in _QUERIES.items())
 
@@ -131,17 +131,17 @@ def build_comparison_methods(report: ComparisonReport) -> Section:
     comparison, step = report.comparison, report.comparison.step
     least, noise = step.minimum_detectable_ratio, "unknown"
     if step.run_noise is not None:
-        noise = f"{units.percent(step.run_noise)}, {step.run_noise_source or 'unknown whence'}"
+        noise = f"{units.percent(step.run_noise)}, {step.run_noise_source or 'unknown source'}"
     rests = {
         "confidence": units.percent(step.confidence),
         "margin": f"{units.percent(step.margin_ratio)} and {units.duration(step.margin_ns)}",
         "ratio, head over base": f"{step.ratio:.4f}",
         "its interval": _write_ratios(step.ratio_low, step.ratio_high),
-        "could be told": "unknown" if least is None else f"a change of {units.percent(least - 1)}",
-        "the steps of this pair alone": _write_ratios(step.pair_ratio_low, step.pair_ratio_high),
-        "deviation between runs": noise,
+        "smallest detectable change": "unknown" if least is None else units.percent(least - 1),
+        "interval from the steps of this pair only": _write_ratios(step.pair_ratio_low, step.pair_ratio_high),
+        "noise between runs": noise,
         "scaled to tokens": "no" if step.tokens is None else units.number(step.tokens),
-        "drawn again": _REPLICATION[step.replication],
+        "method": _REPLICATION[step.replication],
     }
     versions = (("wallscope", comparison.wallscope_version), ("comparison", comparison.schema))
     blocks: tuple[Block, ...] = (

@@ -1,4 +1,4 @@
-"""What to do? Fixes, the most worth first, and what was replayed to tell what they would win."""
+"""Recommendations: fixes sorted by upper bound, and what their replays cover."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -11,7 +11,6 @@ from wallscope.fix_thresholds import (
     SHOWN_WIN_SHARE,
 )
 from wallscope.model.advice import Fix, Met, Program, Setting, System
-from wallscope.model.cause_catalogue import describe_cause
 from wallscope.model.section import Items, Line, Section, Span
 from wallscope.model.whatif import Answer, Question, Replay
 from wallscope.render.texts import visible
@@ -60,7 +59,7 @@ def build_fixes(
     program: Program | None = None,
     dismissed: tuple[Fix, ...] = (),
 ) -> Section:
-    """Make what a terminal shows: a few fixes with settings and preconditions; the rest is counted.
+    """Make what a terminal shows: a few fixes with settings and preconditions, the others by title.
 
     `replay` says what the replays of fixes cover; `None` where nothing was replayed. `dismissed` are
     those that win nothing there.
@@ -78,7 +77,7 @@ def build_capture_quality(found: tuple[Fix, ...]) -> Section:
         rows += [("", _list_settings(fix.settings), "")] if fix.settings else []
     if (left := len(found) - SHOWN_CAPTURE_ADVICE_COUNT) > 0:
         rows.append(("", (Span(f"{left} more in the JSON", "dim"),), ""))
-    title = "Capture quality: what would let it say more"
+    title = "Capture quality: what to record for a better analysis"
     return Section("capture-quality", title, "", (Items(tuple(rows), ("mark", "fold", "right")),))
 
 
@@ -96,7 +95,7 @@ def describe_program(program: Program) -> str:
 def describe_worthless_fixes(dismissed: tuple[Fix, ...]) -> str:
     """Say which fixes the replay advises against."""
     names = ", ".join(fix.id for fix in dismissed)
-    return f"Replayed and left out, as they win less than {100 * MATERIAL_SHARE:.0f} % of the step: {names}"
+    return f"Left out, because their replay gains less than {100 * MATERIAL_SHARE:.0f} % of the step: {names}"
 
 
 def _list_rows(
@@ -116,8 +115,12 @@ def _list_rows(
         yield "", (Span(describe_replay(replay), "dim"),), ""
     if dismissed:
         yield "", (Span(describe_worthless_fixes(dismissed), "dim"),), ""
-    if left := len(found) - len(shown):
-        yield "", (Span(f"{left} more in the JSON; wallscope explain {shown[0].id}", "dim"),), ""
+    others = [fix for fix in found if fix not in shown]
+    for number, fix in enumerate(others, start=len(shown) + 1):
+        worth = "" if fix.speedup_ceiling is None else f"{fix.speedup_ceiling:.2f}x"
+        yield f"{number}", f"{fix.title} ({fix.id})", worth
+    if others:
+        yield "", (Span(f"Why and how: wallscope explain {shown[0].id}", "dim"),), ""
 
 
 def find_blocked_fixes(shown: tuple[Fix, ...], found: tuple[Fix, ...]) -> list[Fix]:
@@ -224,7 +227,7 @@ def name_target(target: str) -> str:
         return f"{_AXES.get(detail, detail)} communication"
     if kind in {"category", "collective"}:
         return f"{detail} {'kernels' if kind == 'category' else 'collectives'}"
-    return _TARGETS.get(target) or (describe_cause(target) if "/" in target else target)
+    return _TARGETS.get(target, target)
 
 
 def describe_replay(replay: Replay) -> str:

@@ -121,7 +121,7 @@ def _name_link(link: Link) -> str:
 
 
 def _shorten_operation(what: str) -> str:
-    before, behind, name = what.rpartition("behind ")
+    before, behind, name = what.rpartition("after ")
     return f"{before}{behind}{shorten_name(name)}"
 
 

@@ -1,4 +1,4 @@
-"""What do the ranks of a job tell together? Who is late and why, who waits, who is alike, by which clock."""
+"""The ranks of a job: late ranks and why, waiting, groups of equal ranks, clocks."""
 
 from collections.abc import Iterator, Sequence
 from functools import partial
@@ -36,12 +36,12 @@ from wallscope.render.texts import visible
 
 MOST_RANKS = 64
 _MOST_WAITS, _MOST_LATE = 12, 6
-_LATE_ON = "steps on which others wait for it more than it waits itself"
-_RESIDENCE = "residence of its collectives in the typical step: durations added up"
-_SPEAKS = "the rank whose step is nearest to the median"
+_LATE_ON = "steps in which others wait longer for it than it waits itself"
+_RESIDENCE = "sum of the durations of its collectives in the typical step, including waiting"
+_REPRESENTS = "the rank whose step is nearest to the median"
 _A_STEP = "how many of them a rank takes part in"
 _BUS_RATE = "what a link carries, over the time in which bytes move"
-_OFFSET = "of its clock at its first collective, against the clock of reference"
+_OFFSET = "of its clock at its first collective, relative to the reference clock"
 _WALLS = [wall for wall in Wall if wall is not Wall.UNATTRIBUTED]
 _SHORT = {Wall.COMMUNICATION: "comm"}
 _REASONS = {
@@ -49,15 +49,15 @@ _REASONS = {
     Reason.MORE_TOKENS: "more tokens for its experts",
     Reason.LONGER_KERNELS: "longer kernels",
     Reason.OTHER_WORK: "other work",
-    Reason.COMMUNICATION: "waits for others itself",
+    Reason.COMMUNICATION: "waits for others",
     Reason.UNKNOWN: "not in the capture",
 }
 _METHODS = {
-    "none": "No collective to compare clocks by",
+    "none": "No collective to align clocks with",
     "one-clock": "One capture, one clock",
-    "session-start": "One host; sessions put together by their start",
-    "collective-ends": "Hosts put together by the ends of their collectives",
-    "unaligned": "Not all hosts can be put together",
+    "session-start": "One host; sessions aligned by their start",
+    "collective-ends": "Hosts aligned by the ends of their collectives",
+    "unaligned": "Not all hosts can be aligned",
 }
 
 
@@ -86,7 +86,7 @@ def build_job(report: Report) -> Section | None:
         return None
     answer = job.verdict.partition(". ")[0]
     places = select_places(job)
-    where = "the JSON answer; listed are those that wait most and least"
+    where = "the JSON answer; the ranks that wait most and least are listed"
     waits = _tabulate_waits(
         [job.members[place] for place in places], say_left_out(len(job.members), len(places), where)
     )
@@ -96,7 +96,7 @@ def build_job(report: Report) -> Section | None:
         *(figure for figure in drawn if figure is not None),
         waits,
     )
-    return Section("job", "Which rank is late, and why?", f"{answer.rstrip('.')}.", blocks)
+    return Section("job", "Late ranks", f"{answer.rstrip('.')}.", blocks)
 
 
 def select_places(job: Job) -> tuple[int, ...]:
@@ -121,12 +121,12 @@ def _tabulate_late(job: Job) -> Grid:
         on_terminal("name", "rank", value=_shorten_name, most=20),
         on_page("name", "rank", most=40),
         Column("late", "late on", "plain", _LATE_ON, lambda one: f"{one.late_steps} of {one.steps}"),
-        Column("late_ns_median", "by", "ms", "what others wait for it, the median over those steps"),
+        Column("late_ns_median", "by", "ms", "how long others wait for it: median over those steps"),
         on_terminal("reason", "reason", value=lambda one: Cell(_explain(one), one.cause_wall), most=48),
         on_page("reason", "reason", value=_explain),
-        on_page("why", "what it did longer", most=200),
+        on_page("why", "what took longer", most=200),
     )
-    brief, limits = "Late ranks (by: what others wait for them, median)", _limit(32, "more rank")
+    brief, limits = "Late ranks (by: how long others wait for them, median)", _limit(32, "more rank")
     return tabulate("Late ranks", columns, job.stragglers, brief=brief, limits=limits, is_wordy=True)
 
 
@@ -145,13 +145,15 @@ def _tabulate_waits(members: Sequence[RankWaits], rest: str) -> Grid:
         on_page("name", "rank", most=40),
         on_terminal("step_median_ns", "step", "ms"),
         Column("residence_ns", "in collectives", "ms", _RESIDENCE),
-        Column("transfer_ns", "moving", "ms", "bytes move: the shortest residence of the participants"),
+        Column(
+            "transfer_ns", "moving", "ms", "all participants have arrived: the shortest duration over them"
+        ),
         Column("peer_wait_ns", "for peers", "ms", "waiting for participants that came later"),
         Column("pipeline_wait_ns", "pipeline", "ms", "waiting for other pipeline stages"),
-        Column("late_ns", "late", "ms", "what others wait for it on the binding chain"),
+        Column("late_ns", "late", "ms", "time that others wait for it on the critical path"),
     )
-    title = "Time in collectives, of the typical step"
-    return tabulate(title, columns, members, brief=f"{title} (durations added up)", rest=rest)
+    title = "Time in collectives per typical step"
+    return tabulate(title, columns, members, brief=f"{title} (sum of durations)", rest=rest)
 
 
 def build_survey(analysis: Analysis) -> Section | None:
@@ -161,11 +163,11 @@ def build_survey(analysis: Analysis) -> Section | None:
         return None
     widest = max((group.spread or 0.0 for group in job.groups), default=0.0)
     answer = (
-        f"{units.plural(len(job.groups), 'group')} of ranks that do the same work; steps inside one"
-        f" differ by {units.percent(widest)} at most."
+        f"{units.plural(len(job.groups), 'group')} of ranks that do the same work; steps within a group"
+        f" differ by at most {units.percent(widest)}."
     )
     blocks = (_tabulate_groups(job), *((_tabulate_stages(job),) if job.pipeline else ()))
-    return Section("survey", "Which ranks are alike?", answer, blocks, is_open=False)
+    return Section("survey", "Groups of ranks", answer, blocks, is_open=False)
 
 
 def _tabulate_groups(job: Job) -> Grid:
@@ -180,15 +182,19 @@ def _tabulate_groups(job: Job) -> Grid:
         step_ns = sum(walls.parts())
         return getattr(walls, wall) / step_ns if step_ns else 0.0
 
-    says = "share of the typical step of the rank that speaks"
+    says = "share of the typical step of the representative rank"
     columns = (
         on_terminal("ranks", "ranks", value=ranks, most=24),
         on_page("ranks", "ranks", "text", "that run the same kernels as often", ranks, most=80),
         on_page("count", "count", "count", value=lambda group: len(group.places)),
         Column("step_median_ns", "step", "ms", "median over the ranks of their median step"),
         Column("spread", "spread", "percent", "longest less shortest, of the median"),
-        on_terminal("name", "speaks", "plain", value=lambda group: _shorten_name(speaker(group)), most=20),
-        on_page("name", "speaks for them", "text", _SPEAKS, lambda group: speaker(group).name, most=40),
+        on_terminal(
+            "name", "represented by", "plain", value=lambda group: _shorten_name(speaker(group)), most=20
+        ),
+        on_page(
+            "name", "representative rank", "text", _REPRESENTS, lambda group: speaker(group).name, most=40
+        ),
         *(
             Column(wall, str(wall), "percent", says, partial(share, wall=wall), brief=_SHORT.get(wall))
             for wall in _WALLS
@@ -236,7 +242,7 @@ def _tabulate_stages(job: Job) -> Grid:
         Column("bubble_ns", "waits for others", "ms", "for messages of other stages, on the chain"),
         Column("bubble_share", "share", "percent", "of the step"),
     )
-    return tabulate("Pipeline stages", columns, job.pipeline, brief="Pipeline stages, of the typical step")
+    return tabulate("Pipeline stages", columns, job.pipeline, brief="Pipeline stages in the typical step")
 
 
 def _tabulate_kinds(job: Job) -> Grid:
@@ -247,18 +253,18 @@ def _tabulate_kinds(job: Job) -> Grid:
         Column("operation", "collective", value=_name_kind),
         Column("participants", "ranks", "plain", "that take part in one"),
         Column("count", "a step", "plain", _A_STEP, lambda kind: f"{kind.count:.0f}"),
-        Column("transfer_ns", "moving", "ms", "of the typical step, mean over the ranks: durations added up"),
+        Column("transfer_ns", "moving", "ms", "per typical step, mean over the ranks: sum of durations"),
         Column("wait_ns", "waiting", "ms", "for ranks that came later"),
         Column("bus_bandwidth_bytes_per_s", "bus bandwidth", "rate", _BUS_RATE),
     )
     kinds = sorted(own.kinds, key=lambda kind: -(kind.transfer_ns + kind.wait_ns))
-    title = "Matched collectives, of the typical step"
+    title = "Matched collectives in the typical step"
     return tabulate(title, columns, kinds, brief=brief, limits={"terminal": Limit(_MOST_LATE)})
 
 
 def _count_unmatched(job: Job, mark: str, that: str = "") -> str:
     own = job.collectives
-    text = f"{mark} {units.number(own.unmatched)} operations without a partner" if own.unmatched else ""
+    text = f"{mark} {units.number(own.unmatched)} unmatched operations" if own.unmatched else ""
     return text + (f"{mark} {units.number(own.partial)} {that}lack a participant" if own.partial else "")
 
 
@@ -273,11 +279,11 @@ def build_clocks(analysis: Analysis) -> Section | None:
         return None
     matched = f"{units.number(job.collectives.matched)} collectives matched"
     answer = f"{matched}{_count_unmatched(job, ',', 'that ')}."
-    claim = "An earlier start is no lateness; differences within that are not claimed."
+    claim = "Differences between start times that are smaller than this are not reported."
     lines = (_describe_method(job.clock), claim)
     hosts = (_tabulate_hosts(job),) if len(job.clock.hosts) > 1 else ()
     blocks = (_tabulate_kinds(job), Lines(lines), *hosts)
-    return Section("clocks", "How do they meet, and by which clock?", answer, blocks, is_open=False)
+    return Section("clocks", "Collectives and clocks", answer, blocks, is_open=False)
 
 
 def _describe_method(clock: Clocks) -> str:
@@ -286,7 +292,7 @@ def _describe_method(clock: Clocks) -> str:
     if clock.residual_p05_ns is not None and clock.residual_p95_ns is not None:
         low, high = units.duration(clock.residual_p05_ns), units.duration(clock.residual_p95_ns)
         apart = f"{low} to {high} (p05 to p95)"
-    return f"{_METHODS[clock.method]}; ends of one collective lie apart by {apart}."
+    return f"{_METHODS[clock.method]}; the ends of one collective differ by {apart}."
 
 
 def _describe_clocks(clock: Clocks) -> Iterator[str]:
@@ -294,12 +300,12 @@ def _describe_clocks(clock: Clocks) -> Iterator[str]:
     for host in clock.hosts[: _MOST_LATE if len(clock.hosts) > 1 else 0]:
         name = visible(host.hostname or "unknown host", most=40)
         if host.offset_ns is None:
-            yield f"{name}: nothing ties it to the others, no lateness across is claimed."
+            yield f"{name}: not aligned with the others, so lateness across hosts is unknown."
         else:
             yield f"{name}: {units.signed_duration(host.offset_ns)}, drift {_describe_drift(host)}"
     if len(clock.hosts) > max(_MOST_LATE, 1):
         yield f"{len(clock.hosts) - _MOST_LATE} more hosts in the JSON"
-    yield "An earlier start is no lateness; differences within that distance are not claimed."
+    yield "Differences between start times that are smaller than this are not reported."
 
 
 def _describe_drift(host: Clock) -> str:
@@ -310,8 +316,8 @@ def _tabulate_hosts(job: Job) -> Grid:
     columns = (
         Column("hostname", "host", value=lambda host: host.hostname or "unknown host", most=60),
         Column("ranks", "ranks", value=lambda host: _list_places(job, host.ranks), most=80),
-        Column("offset_ns", "offset", "signed_duration", _OFFSET, none="nothing ties it"),
+        Column("offset_ns", "offset", "signed_duration", _OFFSET, none="not aligned"),
         Column("drift_ppm", "drift", "plain", "how much faster its clock runs", _describe_drift),
-        Column("matched", "matched", "count", "collectives that tell it"),
+        Column("matched", "matched", "count", "collectives that the offset comes from"),
     )
     return tabulate("Clocks of hosts", columns, job.clock.hosts, limits=_limit(MOST_RANKS, "more host"))

@@ -38,14 +38,14 @@ def build_path(report: Report, rank: Rank) -> Section | None:
     if isinstance(found, str):
         if not found or analysis.anchor.kind == "whole-trace":
             return None
-        return Section("path", "What bounds it?", f"Not known: {found}.", (), is_open=False)
+        return Section("path", "Critical path", f"Not known: {found}.", (), is_open=False)
     whole, path = analysis.anchor.typical, found.told
     drawn = {each.step for each in report.timelines if len(each.path)}
     blocks = build_path_blocks(path, whole, analysis.anchor.window, is_drawn=path.shown_step in drawn)
     fixes = figures.draw_fixes(rank, select_first_fixes(analysis.fixes or ()), whole)
     blocks += [] if fixes is None else [fixes]
     blocks += [] if analysis.replay is None else [Lines((describe_replay(analysis.replay),))]
-    return Section("path", "What bounds it?", describe_path(path, whole), tuple(blocks))
+    return Section("path", "Critical path", describe_path(path, whole), tuple(blocks))
 
 
 def describe_path(path: CriticalPath, whole: str) -> str:
@@ -54,7 +54,7 @@ def describe_path(path: CriticalPath, whole: str) -> str:
         f"{one.name} {units.milliseconds(one.time_ns)} ({units.percent(one.share)})"
         for one in path.walls[:_MOST_WALLS]
     ]
-    return f"Moment by moment, back from its end, the {whole} is bound by {', '.join(parts)}."
+    return f"Critical path of the {whole}: {', '.join(parts)}."
 
 
 def build_path_blocks(path: CriticalPath, whole: str, unit: str, *, is_drawn: bool) -> list[Block]:
@@ -87,36 +87,36 @@ def list_parts(path: CriticalPath) -> Grid:
         on_terminal("time_ns", "time", "duration"),
     )
     parts = (*path.walls, *path.causes[:_MOST_CAUSES])
-    return tabulate("The critical path, moment by moment", columns, parts)
+    return tabulate("Critical path", columns, parts)
 
 
 def _tabulate_parts(path: CriticalPath, whole: str) -> Grid:
     """Make the largest causes, ranges and operations."""
-    spent = f"of the {whole} that the path spends on it"
-    often = "how often the path comes there in a step"
+    spent = f"time of the {whole} on the path"
+    often = "how often the path reaches it per step"
     columns = (
         Column("by", "by", value=lambda entry: entry[0]),
         Column("part", "part", value=_name_part),
         Column("time", "time", "ms", spent, lambda one: one[1].time_ns),
         Column("share", "share", "percent", f"of the {whole}", lambda one: one[1].share),
-        Column("count", "stretches", "rounded", often, lambda one: one[1].count),
+        Column("count", "segments", "rounded", often, lambda one: one[1].count),
     )
     kinds = (("cause", path.causes), ("range", path.ranges), ("operation", path.operations))
     entries = [(kind, part) for kind, parts in kinds for part in parts[:_MOST_PARTS]]
-    note = "Each list sums to the step with what is too small for it; the figure has the rest."
-    title = f"The largest parts of the critical path of the {whole}"
+    note = "Each list and the parts that are too small for it sum to the step."
+    title = f"Largest parts of the critical path of the {whole}"
     return tabulate(title, columns, entries, notes=(note,), is_wordy=True)
 
 
 def _name_part(entry: tuple[str, PathPart]) -> Cell:
     kind, part = entry
-    name = part.name or {"range": "in no range", "operation": "time outside calls"}[kind]
+    name = part.name or {"range": "in no range", "operation": "host time outside CUDA calls"}[kind]
     shown = shorten_path(name) if kind == "range" else visible(name, most=_LONGEST_NAME)
     return Cell(shown, part.wall, name[:_LONGEST_HINT])
 
 
 def _tabulate_segments(path: CriticalPath, unit: str, *, is_drawn: bool) -> Grid:
-    """Make the longest stretches of one step; those of a step that is drawn lead there."""
+    """Make the longest segments of one step; segments of a drawn step link to it."""
 
     def start(one: PathSegment) -> Cell:
         middle_ns = one.at_ns + one.time_ns // 2
@@ -129,7 +129,7 @@ def _tabulate_segments(path: CriticalPath, unit: str, *, is_drawn: bool) -> Grid
         Column("name", "what", value=_hint_name, most=_LONGEST_NAME),
         Column("path", "in", "text", "NVTX ranges around what it led to", _hint_path),
     )
-    title = f"The longest stretches of the path of {unit} {path.shown_step}"
+    title = f"Longest segments of the critical path of {unit} {path.shown_step}"
     return tabulate(title, columns, path.segments, is_wordy=True)
 
 
@@ -142,14 +142,14 @@ def _hint_path(one: PathSegment) -> Cell:
 
 
 def list_slack(path: CriticalPath) -> Grid | None:
-    """Make what a terminal shows of what could take longer; `None` where nothing could."""
+    """Make what a terminal shows of slack; `None` if no operation has any."""
     loose = [row for row in path.slack if row.slack_ns]
     return tabulate_slack(loose[:_MOST_SLACK], "") if loose else None
 
 
 def tabulate_slack(rows: Sequence[OperationSlack], whole: str) -> Grid:
-    """Make what could take longer without the step ending later."""
-    longer = "how much longer one could take, alone, without the step ending later; median"
+    """Make the slack of operations: how much longer each could take without delaying the step."""
+    longer = "how much longer one operation could take without delaying the step; median"
     columns = (
         on_terminal("name", "", most=36, widths=(0, _WIDE)),
         on_terminal("name", "", most=90, widths=(_WIDE, 1 << 30)),
@@ -157,12 +157,12 @@ def tabulate_slack(rows: Sequence[OperationSlack], whole: str) -> Grid:
         on_page("cause", "cause"),
         on_page("count", "a step", "rounded", f"how many begin in the {whole}"),
         Column("duration_ns", "takes", "duration", "median"),
-        Column("slack_ns", "longer by", "duration", longer),
+        Column("slack_ns", "slack", "duration", longer),
         on_terminal("count", "times a step", "plain", "", lambda one: f"{one.count:.0f}"),
-        on_page("least_slack_ns", "least", "duration", "the same of the one that has least"),
-        on_page("binding", "binding", "rounded", "how many a step have none at all"),
+        on_page("least_slack_ns", "least", "duration", "smallest slack of one operation"),
+        on_page("binding", "binding", "rounded", "operations per step without slack"),
     )
-    note = ("Slack is of one operation at a time: two in a row share theirs.",) if whole else ()
-    title = "How much longer operations could take for free, most work first"
-    brief = "What could take longer for free, each"
+    note = ("Slack holds for one operation at a time: two in a row share it.",) if whole else ()
+    title = "Slack per operation, most work first"
+    brief = "Slack per operation"
     return tabulate(title, columns, rows, brief=brief, notes=note, is_wordy=True)

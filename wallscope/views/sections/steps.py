@@ -1,4 +1,4 @@
-"""Which steps, and where in them? Steps by wall, ranges, the timeline; gaps, moments to check in Nsight."""
+"""Steps by wall, NVTX ranges, the timeline and its longest gaps."""
 
 from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
@@ -23,10 +23,10 @@ from wallscope.render import figures
 from wallscope.render.texts import visible
 from wallscope.views.sections.words import describe_steps, explain_cause
 
-_INSIDE = "time in which operations issued inside ran, ranges inside included"
+_INSIDE = "time in which operations issued inside ran, including nested ranges"
 _MOST_ROWS = 60
 _LONGEST_NAME, _LONGEST_PATH, _MOST_LINKS = 120, 100, 12
-_SLACK = "how much earlier the next constraint would have bound; none: nothing else held it"
+_SLACK = "how much earlier the next constraint would have ended the wait; none: there is no other"
 _ENDED = "the operation that starts when the gap ends, and its stream"
 _ISSUED = "the call that issued that operation, and its thread"
 
@@ -70,7 +70,7 @@ def _describe_worst(verdict: str, unit: str, drawn: Sequence[StepTimeline]) -> s
 
 
 def _sum_causes(shown: StepTimeline) -> dict[str, int]:
-    """Sum what each cause owns of a step."""
+    """Return the time of each cause in a step."""
     lengths = shown.slices.select("cause", length_ns=pl.col("end_ns") - pl.col("start_ns"))
     return dict(lengths.group_by("cause").agg(pl.col("length_ns").sum()).iter_rows())
 
@@ -93,7 +93,7 @@ def _tabulate_steps(rank: Rank, unit: str, shown: AbstractSet[int]) -> Grid:
         Column("index", unit, "count", "number of the window, counted from the first one found", number),
         Column("start_ns", "start", "seconds", "session time in seconds, as Nsight shows it"),
         Column("length_ns", "length", "ms", value=lambda step: step.end_ns - step.start_ns),
-        *_list_wall_columns("time of this window that the wall owns"),
+        *_list_wall_columns("time of this window attributed to the wall"),
         Column("steady", "counts", "text", "whether it counts as steady, or why not", counts),
     )
     limits = {"page": Limit(_MOST_ROWS, "more row", " in wallscope steps.")}
@@ -110,8 +110,8 @@ def build_phases(analysis: Analysis, rank: Rank) -> Section | None:
         Column("count", "count", "count", "ranges that begin in the host's time for the step", none=""),
         Column("host_ns", "on the host", "ms", "their time on the host, added up", none=""),
         Column("gpu_ns", "on the device", "ms", _INSIDE),
-        Column("own_gpu_ns", "alone", "ms", "the same without the ranges inside"),
-        *_list_wall_columns("time that this wall owns of what was issued inside"),
+        Column("own_gpu_ns", "alone", "ms", "the same without nested ranges"),
+        *_list_wall_columns("time attributed to the wall, of work issued inside"),
     )
     answer = f"{units.plural(len(rank.ranges), 'range path')} issued the work of the {whole}."
     has_work = any(entry.work_ns for entry in rank.ranges[:_MOST_ROWS])
@@ -138,7 +138,7 @@ def build_timeline(report: Report, notes: Sequence[str]) -> Section:
         where = "" if is_whole else f" in {unit} {longest['step']}"
         answer = (
             f"The longest gap without compute takes {units.duration(longest['duration_ns'])}"
-            f"{where}; {longest['cause']} owns most of it;"
+            f"{where}; {longest['cause']} is most of it;"
             f" it is ended by {visible(ended, most=_LONGEST_NAME)}."
         )
     shown = report.drawn_steps
@@ -177,7 +177,7 @@ def _tabulate_gaps(gaps: Sequence[Gap], unit: str, shown: AbstractSet[int]) -> G
         Column("start_ns", "start", "seconds", "session time in seconds, as Nsight shows it", start),
         Column("duration_ns", "length", "duration", "", lambda gap: gap.row["duration_ns"]),
         Column("step", unit, "count", "", lambda gap: gap.row["step"]),
-        Column("cause", "most of it", "text", "the cause that owns most of the gap", _write_cause),
+        Column("cause", "most of it", "text", "the cause of most of the gap", _write_cause),
         Column("slack_ns", "slack", "duration", _SLACK, lambda gap: gap.row["slack_ns"], none="none"),
         Column("ended_by", "ended by", "text", _ENDED, _write_end),
         Column("call", "issued by", "text", _ISSUED, _write_call),

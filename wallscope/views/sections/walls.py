@@ -1,4 +1,4 @@
-"""Who pays for the step? Walls, causes, what the device did, and the same of each rank."""
+"""Time breakdown of the step: walls, causes, GPU activity, and walls of each rank."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -52,20 +52,20 @@ _STATE_WALLS = {
     DeviceState.EXPOSED_COPY: Wall.MEMORY,
     DeviceState.IDLE: None,
 }
-"""Whose colour shows what the device did."""
-_MEDIAN = "median of its share over the steady steps; the verdict rests on it"
-_WITHOUT = "what the step would get shorter at most, next constraints heeded"
-_CEILING = "T / (T - R), the speed-up at best; ceilings do not add up"
-_UNRESOLVED = "part of it whose owner is not known"
+"""The wall whose color shows a state of the device."""
+_MEDIAN = "median of its share over the steady steps; the verdict is based on it"
+_WITHOUT = "upper bound of the time saved without the cause, including what limits the step next"
+_CEILING = "upper bound on speedup: T / (T - R); not additive"
+_UNRESOLVED = "part of it that could not be resolved"
+_ACTIVITY = "What ran on the GPU. The time breakdown counts what the step waited for, so shares differ."
 _NOTE = (
-    "A ceiling can win more than its cause owns: the step is played again without it, and the device may"
-    " wait less elsewhere too (docs/whatif.md). An empty ceiling was not worked out: removing compute is"
-    " no remedy, or it would win next to nothing."
+    "An upper bound can exceed the time of its cause: the step is replayed without it, and the GPU may wait"
+    " less elsewhere too. Compute and small causes have no bound."
 )
 
 
 def tabulate_walls(analysis: Analysis, rank: Rank) -> Grid:
-    """Make a table of the walls of the typical step, each nanosecond once; Markdown adds their sum."""
+    """Make a table of the walls of the typical step, which sum to it; Markdown adds the sum."""
     step_ns, whole = rank.typical.step_ns, analysis.anchor.typical
     rows = [_describe_wall(analysis, rank, wall) for wall in Wall]
     columns: tuple[Column, ...] = (
@@ -79,7 +79,7 @@ def tabulate_walls(analysis: Analysis, rank: Rank) -> Grid:
         on_markdown("share", "share", "percent"),
         on_markdown("range", "p10-p90 of steps", "plain"),
         on_page("name", "wall"),
-        on_page("time", "time", "ms", f"time of the {whole} that the wall owns"),
+        on_page("time", "time", "ms", f"time of the {whole} attributed to the wall"),
         on_page("part", "share", "percent", f"of the {whole}"),
         on_page("median", "median", "percent", _MEDIAN, widths=(1, 1), none=""),
         on_page("spread", "p10 to p90", "plain", "spread of its share over the steady steps"),
@@ -114,7 +114,7 @@ def _describe_wall(analysis: Analysis, rank: Rank, wall: Wall) -> dict[str, Valu
 
 
 def tabulate_causes(analysis: Analysis, title: str, causes: Sequence[CauseTime], **settings: Any) -> Grid:
-    """Make a table of causes with what each owns, what it means, and what the step would win without it."""
+    """Make a table of causes: time, meaning, and upper bound on speedup without each."""
     ceilings = {entry.cause: entry.speedup_ceiling for entry in analysis.opportunities}
     has_ceiling, whole = any(entry.cause in ceilings for entry in causes), analysis.anchor.typical
     media: tuple[Medium, ...] = MEDIA if has_ceiling else ("page", "markdown")
@@ -136,12 +136,12 @@ def tabulate_causes(analysis: Analysis, title: str, causes: Sequence[CauseTime],
         on_page("cause", "cause", "text", "wall/cause[/detail]", explain),
         on_markdown("cause", "cause", "code", most=120),
         on_page("meaning", "what it is", value=describe),
-        on_terminal("typical_ns", "owns", "ms"),
-        on_page("typical_ns", "owns", "ms", f"time of the {whole} that bound it for this reason"),
+        on_terminal("typical_ns", "time", "ms"),
+        on_page("typical_ns", "time", "ms", f"time of the {whole} attributed to the cause"),
         on_markdown("typical_ns", "time", "ms"),
         Column("share", "share", "percent", f"of the {whole}"),
         on_page("recoverable_ns", "without it", "plain", _WITHOUT, recoverable),
-        Column("ceiling", "ceiling", "speedup", _CEILING, ceiling, none="", media=media),
+        Column("ceiling", "upper bound", "speedup", _CEILING, ceiling, none="", media=media),
         on_terminal("meaning", "what it is", value=describe, widths=_WIDE),
         on_markdown("meaning", "what it is", value=describe, most=300),
         on_page("unresolved_ns", "unresolved", "ms", _UNRESOLVED, lambda entry: entry.unresolved_ns or ""),
@@ -150,24 +150,22 @@ def tabulate_causes(analysis: Analysis, title: str, causes: Sequence[CauseTime],
 
 
 def build_causes(analysis: Analysis, rank: Rank) -> Section:
-    """Make every cause with what it owns, and the way from compute alone to the measured step."""
+    """Make every cause with its time, and the waterfall from compute to the measured step."""
     whole, compute_ns = analysis.anchor.typical, rank.typical.walls.compute
     lost = units.milliseconds(rank.typical.step_ns - compute_ns)
-    answer = (
-        f"Compute alone owns {units.milliseconds(compute_ns)} of the {whole}; the other causes add {lost}."
-    )
-    title = f"Causes of the {whole}; they add up to it"
+    answer = f"Compute takes {units.milliseconds(compute_ns)} of the {whole}; the other causes add {lost}."
+    title = f"Causes of the {whole} (they sum to it)"
     table = tabulate_causes(analysis, title, rank.causes, notes=(_NOTE,))
-    return Section("causes", "What exactly?", answer, (figures.draw_waterfall(rank, whole), table))
+    return Section("causes", "Causes", answer, (figures.draw_waterfall(rank, whole), table))
 
 
 def build_losses(analysis: Analysis, rank: Rank) -> Grid | None:
-    """Make what a terminal shows of the losses, those first that own or would win most."""
+    """Make what a terminal shows of the losses, sorted by time or upper bound."""
     lost = [entry for entry in rank.causes if entry.wall != Wall.COMPUTE and entry.share >= SHOWN_LOSS_SHARE]
     lost.sort(key=lambda entry: (-max(entry.typical_ns, entry.recoverable_ns or 0), entry.cause))
     won = {entry.cause for entry in analysis.opportunities}
     says = (
-        "; ceiling: upper bound on speedup without the cause"
+        "; upper bound: speedup without the cause"
         if any(one.cause in won for one in lost[:_MOST_LOSSES])
         else ""
     )
@@ -176,7 +174,7 @@ def build_losses(analysis: Analysis, rank: Rank) -> Grid | None:
 
 
 def tabulate_losses(analysis: Analysis, rank: Rank) -> Grid | None:
-    """Make what Markdown shows of the losses: by what they own, the rest added up."""
+    """Make what Markdown shows of the losses, sorted by time, the rest as a sum."""
     lost = [entry for entry in rank.causes if entry.wall != Wall.COMPUTE and entry.typical_ns > 0]
     lost.sort(key=lambda entry: (-entry.typical_ns, entry.cause))
     table = tabulate_causes(
@@ -209,7 +207,7 @@ def tabulate_budget(analysis: Analysis, rank: Rank) -> Grid:
         brief = "idle or unseen graphs" if state is DeviceState.IDLE and unseen else STATE_NAMES[state]
         rows.append((brief, name, Cell(share, _STATE_WALLS[state]), share, time_ns, share))
     title = f"GPU activity in the {analysis.anchor.typical}"
-    return Grid(title, columns, tuple(rows), has_header=False)
+    return Grid(title, columns, tuple(rows), has_header=False, notes=(_ACTIVITY,))
 
 
 def tabulate_ranks(analysis: Analysis, ranks: Sequence[Rank], rest: str = "") -> Grid:
@@ -243,7 +241,7 @@ def build_ranks(analysis: Analysis) -> Section | None:
         return None
     places = range(min(count, MOST_RANKS)) if analysis.job is None else select_places(analysis.job)
     shown = name_rank(analysis.ranks[analysis.diagnosis.rank_index])
-    answer = f"{count} ranks; the page speaks of {shown}, {explain_choice(analysis)}."
+    answer = f"{count} ranks; the page shows {shown}, {explain_choice(analysis)}."
     rest = say_left_out(count, len(places), "the JSON answer")
     table = tabulate_ranks(analysis, [analysis.ranks[place] for place in places], rest)
-    return Section("ranks", "Is it every rank?", answer, (table,))
+    return Section("ranks", "Ranks", answer, (table,))

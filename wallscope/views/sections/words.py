@@ -14,21 +14,21 @@ from wallscope.render.texts import visible
 from wallscope.thresholds import ENOUGH_STEPS_COUNT
 
 WALL_WORDS: Final = {
-    Wall.COMPUTE: "A compute kernel runs, or the device goes from one kernel to the next with nothing else in"
-    " the way. Forward work that runs again in the backward pass is memory's.",
-    Wall.COMMUNICATION: "Nothing computes, and an operation between ranks bound what comes next: it moved"
-    " data or waited for peers.",
-    Wall.MEMORY: "Nothing computes, and a copy, a fill or the allocator bound what comes next; and forward"
-    " work that runs again to save memory.",
-    Wall.HOST: "Nothing computes, and the host bound what comes next: launches, calls that drained the queue,"
+    Wall.COMPUTE: "A compute kernel runs, or the GPU goes from one kernel to the next without another wait."
+    " Recomputed forward work counts as memory.",
+    Wall.COMMUNICATION: "No compute kernel runs, and the step waits for an operation between ranks: transfer"
+    " or waiting for peers.",
+    Wall.MEMORY: "No compute kernel runs, and the step waits for a copy, a fill or the allocator. Recomputed"
+    " forward work counts here too.",
+    Wall.HOST: "No compute kernel runs, and the step waits for the host: launches, blocking calls, Python and"
     " framework, data loading, small copies.",
-    Wall.UNATTRIBUTED: "The owner is not known. Such time is never spread over the other walls.",
+    Wall.UNATTRIBUTED: "The cause is unknown. Such time is never spread over the other walls.",
 }
-"""Who pays for a nanosecond."""
+"""What time of a step is attributed to each wall."""
 
 STATE_WORDS: Final = {
     DeviceState.COMPUTE: "At least one compute kernel ran.",
-    DeviceState.OPAQUE_GRAPH: "A CUDA graph that was traced as a whole ran, and no compute kernel beside it.",
+    DeviceState.OPAQUE_GRAPH: "A CUDA graph that was traced as a whole ran, without a compute kernel.",
     DeviceState.EXPOSED_COMMUNICATION: "Communication ran, and neither of the above.",
     DeviceState.EXPOSED_COPY: "A copy or fill ran, and none of the above.",
     DeviceState.IDLE: "Nothing ran.",
@@ -74,7 +74,7 @@ def explain_choice(analysis: Analysis) -> str:
 
 
 def describe_capture(analysis: Analysis, place: int) -> str:
-    """Say what was analysed: the export at that place, its version, GPUs, ranks."""
+    """Say what was analyzed: the export at that index, its version, GPUs, ranks."""
     export = analysis.inputs[place]
     used = [analysis.inputs[rank.input].gpu(rank.gpu) for rank in analysis.ranks]
     models = sorted({gpu.name for gpu in used if gpu is not None and gpu.name})
@@ -132,7 +132,7 @@ def describe_steps(anchor: Anchor, rank: Rank) -> tuple[str, ...]:
 
 
 def _decile(ordered: Sequence[int], tenths: int) -> int:
-    """Find the time below which so many tenths of the sorted times lie, between neighbours in proportion.
+    """Find the time below which so many tenths of the sorted times lie, between neighbors in proportion.
 
     >>> _decile([10, 20, 40], 5), _decile([10, 20, 40], 9), _decile([7], 1)
     (20, 36, 7)
@@ -148,7 +148,7 @@ def _describe_spread(low_ns: int, high_ns: int) -> str:
 
 
 def describe_throughput(found: Throughput | None) -> Iterator[str]:
-    """Compare the capture with an unprofiled step; tell tokens and FLOPs, and who counted them."""
+    """Compare the capture with an unprofiled step; show tokens and FLOPs, and their source."""
     if found is None:
         return
     if found.perturbation is not None:
