@@ -213,7 +213,7 @@ def test_the_size_can_be_set(monkeypatch, tmp_path, text, size_bytes):
 def test_a_size_that_is_none_is_refused(monkeypatch):
     monkeypatch.setenv("WALLSCOPE_CACHE_SIZE", "much")
 
-    with pytest.raises(OptionError, match=r"^WALLSCOPE_CACHE_SIZE=much — is no size — write"):
+    with pytest.raises(OptionError, match=r"^WALLSCOPE_CACHE_SIZE=much — is not a size — write"):
         user_cache()
 
 

@@ -7,7 +7,7 @@ USAGE, INTERNAL = 2, 70
 
 
 def main() -> None:
-    """Run the command line, and end at once, with a code that `wallscope.cli` tells."""
+    """Run the command line, and exit at once with the code that `wallscope.cli` returns."""
     code: object = INTERNAL
     try:
         from wallscope.cli.streams import end_on_signals, guard_streams  # noqa: PLC0415  # what fails is 70, not 1

@@ -41,14 +41,14 @@ def read_json_bytes(path: Path, cure: str, error: type[WallscopeError]) -> bytes
 
     Raises:
         OSError: it cannot be read.
-        error: it is no regular file, or would take too much.
+        error: it is not a regular file, or would take too much.
     """
     with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as stream:
         status = os.fstat(stream.fileno())
         if stat.S_ISDIR(status.st_mode):
             raise IsADirectoryError(21, os.strerror(21), str(path))
         if not stat.S_ISREG(status.st_mode):
-            raise error(f"{path} — is no regular file — {cure}")
+            raise error(f"{path} — is not a regular file — {cure}")
         if _COPIES * status.st_size > MOST_BYTES:
             raise error(
                 f"{path} — would take {size(_COPIES * status.st_size)} of memory, {size(MOST_BYTES)} are"

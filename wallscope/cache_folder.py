@@ -204,7 +204,7 @@ class Cache:
         return stat.S_ISREG(status.st_mode)
 
     def touch(self, kind: EntryKind, name: str) -> None:
-        """Note that an entry is of use, so that others go first."""
+        """Record the use of an entry, so that others are deleted first."""
         with suppress(OSError), self._room(kind) as room:
             os.utime(name, dir_fd=room, follow_symlinks=False)
 
@@ -263,7 +263,8 @@ def _empty(room: int, kind: EntryKind) -> None:
 def _refuse_strangers(status: os.stat_result, *, may_be_shared: bool = False) -> None:
     """Refuse what belongs to another user, or what other users may write.
 
-    The folder around all may be the system's, and shared where nobody moves what is another's, as in /tmp.
+    The folder around all may belong to the system, and be shared if users cannot move files of others, as in
+    /tmp.
 
     Raises:
         PermissionError: it does, or they may.
@@ -297,7 +298,7 @@ def _size_bytes(text: str) -> int:
     """Return bytes from a spelling: `500M`, `4 GiB`, `0`."""
     found = re.fullmatch(r"\s*(\d{1,15})\s*([KMGT]?)(?:i?B)?\s*", text, re.IGNORECASE)
     if found is None:
-        raise OptionError(f"{_SIZE}={text[:40]} — is no size — write {_SIZE}=4G")
+        raise OptionError(f"{_SIZE}={text[:40]} — is not a size — write {_SIZE}=4G")
     return int(found[1]) << 10 * _POWERS[found[2].upper()]
 
 

@@ -27,7 +27,7 @@ def list_members(kinds: type[StrEnum]) -> pl.Series:
 def as_integers(column: pl.Series, unknown: int = -1) -> Rows:
     """Whole numbers as an array, of an enumeration the places of its values; null as another number.
 
-    Without a null the numbers are of the column's own type, which may be a byte: widen them to reckon.
+    Without nulls the numbers have the column's own type, which may be a byte: widen them before arithmetic.
 
     >>> as_integers(pl.Series(["b", None, "a"], dtype=pl.Enum(["a", "b"]))).tolist()
     [1, -1, 0]
@@ -127,9 +127,9 @@ def are_among(wanted: Rows, chosen: Rows) -> Flags:
 def is_within(
     numbers: npt.NDArray[np.int64], begins: npt.NDArray[np.int64], ends: npt.NDArray[np.int64]
 ) -> Flags:
-    """Whether a stretch holds each of some numbers; both are in order, stretches end before the next begins.
+    """Return whether an interval contains each number; both are sorted, intervals are disjoint.
 
-    Quick where stretches are few: their bounds are sought among the numbers.
+    Fast for few intervals: their bounds are searched among the numbers.
 
     >>> is_within(np.array([0, 3, 4, 8, 9]), np.array([0, 6]), np.array([4, 9])).tolist()
     [True, True, False, True, False]
@@ -163,7 +163,7 @@ def take_or(values: npt.NDArray[np.integer], places: npt.NDArray[np.integer], no
 
 
 def expand(values: npt.NDArray[np.integer], are_told: Flags, nothing: int = -1) -> npt.NDArray[np.integer]:
-    """The values of those that something is told of, beside all of them; `nothing` for the others.
+    """Return an array for all with the values of some; `nothing` for the others.
 
     >>> expand(np.array([5, 6]), np.array([True, False, True])).tolist()
     [5, -1, 6]
@@ -275,7 +275,7 @@ def combine_codes(sizes: tuple[int, ...], *columns: Rows) -> tuple[tuple[Rows, .
 
 
 def number_groups(*columns: npt.NDArray[np.integer]) -> Rows:
-    """The number of each row's group: rows are of one that are alike in all columns, which are not none.
+    """Return the group number of each row: rows of a group are equal in all columns, of which none is null.
 
     >>> number_groups(np.array([5, 5, 2, 5]), np.array([1, 2, 1, 1])).tolist()
     [1, 2, 0, 1]
@@ -289,7 +289,7 @@ def number_groups(*columns: npt.NDArray[np.integer]) -> Rows:
 
 
 def number_alike_rows(rows: pl.DataFrame) -> Rows:
-    """The number of each row's group: rows are of one that are alike in all columns of numbers, nulls too.
+    """Return the group number of each row: rows of a group are equal in all number columns, nulls included.
 
     >>> number_alike_rows(pl.DataFrame({"a": [5, 5, 5], "b": [None, 0, None]})).tolist()
     [0, 1, 0]

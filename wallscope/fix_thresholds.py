@@ -11,7 +11,7 @@ NEXT_WALL_OF_FIX_SHARE: Final = 0.10
 REPLAYED_FIXES_COUNT: Final = 16
 """Fixes that are replayed, the most worth first. Chosen, to bound the time."""
 SHOWN_WIN_SHARE: Final = 0.001
-"""Of the step that a replay must win, to be told as more than nothing. Chosen."""
+"""Share of the step that a replay must gain, to be reported as more than nothing. Chosen."""
 PAGEABLE_SHARE: Final = 0.1
 """Of the bytes of a direction that must be of pageable memory, for pinning to be advised. Chosen."""
 SHOWN_CAPTURE_ADVICE_COUNT: Final = 3

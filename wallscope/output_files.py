@@ -55,7 +55,7 @@ def defer_signals() -> Iterator[None]:
 
 
 def name_aside(target: Path) -> Path:
-    """Return a new name beside a target; known before anything is made, so that it can be removed."""
+    """Return a new name next to a target; known before anything is created, so that it can be removed."""
     return target.parent / f".wallscope-{os.urandom(8).hex()}"
 
 

@@ -1,7 +1,7 @@
-"""Independent pieces of work beside each other on the processors that polars may use.
+"""Run independent work in parallel on the processors that polars may use.
 
-Threads, not processes: what a rank is told from is hundreds of megabytes that all ranks share, and polars,
-numpy and zlib let other threads run while they work.
+Threads are used, not processes: all ranks share hundreds of megabytes of input, and polars, numpy and zlib
+release the GIL.
 """
 
 from collections.abc import Callable, Iterable
@@ -46,7 +46,7 @@ class Once(Generic[_Found]):
         self._made: list[_Found] = []
 
     def __call__(self) -> _Found:
-        """What is made; made now if nobody has asked before."""
+        """Return the result; computed on first use."""
         with self._lock:
             if not self._made:
                 self._made.append(self._make())

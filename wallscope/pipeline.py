@@ -270,8 +270,8 @@ def prepare(path: Path, options: Options, progress: Progress, *, keeps_slices: b
 def read_trace(path: Path, options: Options, progress: Progress) -> Trace:
     """Read an export, name its operations, find the range of each, and divide the capture into windows.
 
-    Steps are sought in the selected ranks, over the whole capture; then the windows are selected. A rank
-    that has none of those is left out.
+    Steps are searched in the selected ranks, over the whole capture; then the windows are selected. A rank
+    without a selected window is left out.
 
     Raises:
         WallscopeError: one of its children, each with a line for the user.

@@ -1,8 +1,8 @@
 """How the process manages memory and threads: an analysis makes large tables, uses them once and ends.
 
-Memory that is given back to the system after each table comes back page by page, which took a seventh of the
-time; so it is kept, until it is much. Python's search for cycles walks over millions of objects that all live
-to the end. OpenBLAS, of which nothing is asked, begins threads when numpy loads that spin before they sleep.
+Memory that is returned to the system after each table comes back page by page, which took a seventh of the
+time. It is therefore kept up to a limit. Python's garbage collector visits millions of objects that all live
+to the end. OpenBLAS is not used, but its threads spin after numpy loads.
 """
 
 import gc
@@ -31,9 +31,9 @@ _MOST_KEPT_BYTES, _SMALL_BYTES = 128 << 20, 512 << 20
 
 
 def tune_process() -> None:
-    """Keep freed memory for the next table, look for cycles seldom, begin no threads that nobody needs.
+    """Keep freed memory for the next table, run the garbage collector rarely, start no unused threads.
 
-    Polars and numpy heed it if they load later.
+    Polars and numpy use it if they load later.
     """
     os.environ.setdefault(_POLARS, "dirty_decay_ms:2000,narenas:2")
     os.environ.setdefault(_BLAS_THREADS, "1")

@@ -60,7 +60,7 @@ def _once(found: list[Path]) -> tuple[Path, ...]:
 def resolve_runs(
     paths: tuple[Path, ...], options: Options, progress: Progress, cache: "Cache | None" = None
 ) -> "tuple[tuple[Profile, ...], ...]":
-    """The runs that captures are of, each with the profiles of its ranks.
+    """Return the runs of some captures, each with the profiles of its ranks.
 
     The captures of one rank are runs, in order of their start; those of different ranks belong together.
 

@@ -9,7 +9,7 @@ from typing import Final
 # --- Steps ----------------------------------------------------------------------------------------------
 
 FEWEST_ANCHOR_COUNT: Final = 2
-"""A range marks steps if it occurs so often on a thread. By definition: one range is no repetition."""
+"""A range marks steps if it occurs this often on a thread. By definition: one range does not repeat."""
 MOST_ANCHOR_NAMES_COUNT: Final = 8
 """Of the names that may mark steps, the ones that cover most host time are tried. Chosen."""
 FEWEST_UNITS_COUNT: Final = 3
@@ -77,16 +77,16 @@ WARM_UP_RATIO: Final = 1.25
 FEWEST_STEPS_FOR_QUARTILES_COUNT: Final = 8
 """Of so many steps those between the quartiles of length make the typical step, else all. Chosen."""
 ENOUGH_STEPS_COUNT: Final = 5
-"""Of fewer steady steps the unit inside tells how much varies, and `few-steps` is said. Chosen."""
+"""With fewer steady steps, the unit inside shows the variation, and `few-steps` is reported. Chosen."""
 FEWEST_INNER_UNITS_COUNT: Final = 4
-"""A unit inside the step is told of if it occurs so often, and at least once a step. Chosen."""
+"""A unit inside the step is reported if it occurs this often, and at least once per step. Chosen."""
 WORKING_RANK_PARTS_COUNT: Final = 10
 """A rank works, and counts, if it computes at least one in so many parts of what the busiest does. Chosen."""
 
 # --- Who waits for whom ---------------------------------------------------------------------------------
 
 AGREEING_RECORDS_SHARE: Final = 0.5
-"""Waits that must tell the same offset of record numbers, for numbers to resolve waits. Chosen."""
+"""Waits that must show the same offset of record numbers, for numbers to resolve waits. Chosen."""
 EXPLAINED_TOLERANCE_NS: Final = 2_000
 """Work may end so much after what waited for it began, and still explain it: clock and rounding. Chosen."""
 LONGEST_DEPENDENCY_LATENCY_NS: Final = 20_000
@@ -111,7 +111,7 @@ LOCKED_WORK_NS: Final = 100_000
 """A call that waited for a lock returns within this after its holder: it does its own work first. Measured:
 50 to 80 us where a copy of 332 MB waits for one of 4 bytes (NERSC's vision transformer)."""
 LOCKED_SHARE: Final = 0.8
-"""Of a call for which another must have lasted beside it, to be what held it. Chosen: nearly all."""
+"""Share of a call that another call must have overlapped, to have blocked it. Chosen: nearly all."""
 LOCK_CANDIDATES_COUNT: Final = 8
 """Calls that returned last, which are looked at for that. Chosen, to bound the time."""
 FEWEST_QUERIES_COUNT: Final = 3
@@ -129,7 +129,7 @@ PRODUCER_TOLERANCE_NS: Final = 2_000
 LONGEST_CHAIN_COUNT: Final = 100_000
 """Operations that the blame chain of a gap passes; the rest is unresolved. Chosen, to bound the time."""
 EXPLAINED_CLOSE_RATIO: Final = 4
-"""A wait is explained by work that ended within so many usual hand-overs. Chosen."""
+"""A wait is explained by work that ended within this many usual dependency latencies. Chosen."""
 EXPLAINED_CLOSE_NS: Final = 4_000
 """Within this it is explained in any case. Chosen."""
 FEWEST_EXPLAINED_COUNT: Final = 3
@@ -145,17 +145,17 @@ GRAPH_EDGE_NS: Final = 5_000
 GRAPH_EDGE_SHARE: Final = 0.9
 """Replays in which it must do so, for the edge to be taken as real. Chosen."""
 FEWEST_REPLAYS_COUNT: Final = 2
-"""Replays that tell edges, at least. By definition: one is no repetition."""
+"""Minimum number of replays to infer edges. By definition: one does not repeat."""
 REPLAY_CLOCKS_APART_NS: Final = 20_000
-"""A host piece that ends so little before what it waited for is played as after it. Chosen: clocks differ."""
+"""A host segment that ends this little before its dependency is replayed after it. Chosen: clocks differ."""
 BLOCKING_COPY_LATE_NS: Final = 50_000
 """A copy that is through when its call returns may end so much later on the device's clock. Chosen."""
 BLOCKING_COPY_INSIDE_SHARE: Final = 0.5
 """Of a copy from pageable memory, before its call returned, for the call to be held by it. Chosen."""
 FEWEST_PEERS_COUNT: Final = 3
-"""Peers from which on a group of NCCL messages is an all-to-all. Rings and pipelines have two neighbours."""
+"""Peers from which a group of NCCL messages is an all-to-all. Rings and pipelines have two neighbors."""
 FEWEST_MESSAGES_COUNT: Final = 4
-"""The same in messages, where peers are unknown: a ring sends and receives one for each neighbour."""
+"""The same in messages, if peers are unknown: a ring sends and receives one per neighbor."""
 
 # --- Collectives that are one ---------------------------------------------------------------------------
 
@@ -172,7 +172,7 @@ MET_SPREAD_SHARE: Final = 0.25
 SIZED_MET_SPREAD_NS: Final = 20_000
 """The same as `MET_SPREAD_NS` where the size of the group is known. Chosen."""
 FEWEST_PAIRED_COUNT: Final = 2
-"""Collectives of two ranks on two clocks that must pair, where no communicator is told. Chosen."""
+"""Collectives of two ranks on two clocks that must pair, if the communicator is unknown. Chosen."""
 PAIRED_ALIKE_SHARE: Final = 0.98
 """Pairs that must be the same operation. Chosen."""
 PAIRED_SPREAD_NS: Final = 50_000
@@ -180,9 +180,9 @@ PAIRED_SPREAD_NS: Final = 50_000
 PAIRED_SPREAD_SHARE: Final = 0.25
 """The same as a share of how much the distance of starts varies. Chosen."""
 FARTHEST_SHIFT_COUNT: Final = 256
-"""Collectives that one capture may lack at its beginning, where a communicator is told. Chosen."""
+"""Collectives that a capture may lack at its beginning, if the communicator is known. Chosen."""
 FARTHEST_UNTOLD_SHIFT_COUNT: Final = 4
-"""The same where none is told. Chosen: a longer shift can fit by chance."""
+"""The same if it is unknown. Chosen: a longer shift can fit by chance."""
 SHIFT_SAMPLE_COUNT: Final = 400
 """Pairs by which shifts are judged. Chosen, to bound the time."""
 SAME_SHIFT_NS: Final = 5_000
@@ -194,11 +194,11 @@ EVEN_GROUP_NS: Final = 5_000
 EVEN_GROUP_RATIO: Final = 3.0
 """And by so many times what those vary. Chosen; shifts have 1.5."""
 FEWEST_FOR_DRIFT_COUNT: Final = 8
-"""Collectives that a drift between clocks is told from, at least. Chosen."""
+"""Minimum number of collectives to compute a drift between clocks. Chosen."""
 SHORTEST_FOR_DRIFT_NS: Final = 50_000_000
 """And the time that they span. Chosen."""
 LARGEST_DRIFT_RATIO: Final = 1e-3
-"""A larger drift is no clock: an offset alone is taken. Chosen; crystals drift by some 1e-5."""
+"""A larger drift is an error: only an offset is used. Chosen; crystals drift by some 1e-5."""
 CLOCK_ROUNDS_COUNT: Final = 3
 """Times that clocks are laid on each other anew. Chosen."""
 EARLY_RECEIVER_NS: Final = 50_000
@@ -232,7 +232,7 @@ DOMINANT_LED_SHARE: Final = 2 / 3
 MIXED_SHARE: Final = 0.20
 """Of the step that all loss walls take together, from which on the wall is `mixed`. Chosen."""
 UNKNOWN_SHARE: Final = 0.10
-"""Of the step without an owner, from which on the wall is `unknown`, if no loss exceeds it. Chosen."""
+"""Unattributed share of the step from which the wall is `unknown`, if no loss exceeds it. Chosen."""
 HIGH_CONFIDENCE_SHARE: Final = DOMINANT_LEAD_SHARE
 """Of the step that may belong to another wall, up to which a verdict is sure: what a wall must lead by."""
 MEDIUM_CONFIDENCE_SHARE: Final = 0.20
@@ -240,45 +240,46 @@ MEDIUM_CONFIDENCE_SHARE: Final = 0.20
 NO_KERNEL_SHARE: Final = 0.0005
 """Of a capture without steps in which kernels must run, for a verdict. Chosen: less prints as 0.0 %."""
 WORK_OUTSIDE_SHARE: Final = 0.25
-"""Of the work of the device, before the first step, from which on the steps may not speak for all. Chosen."""
+"""Share of device work before the first step from which steps may not represent the capture. Chosen."""
 NEARLY_WHOLE_STEP_SHARE: Final = 0.95
-"""Of the step that a range may cover, to be named as the place of host time. Chosen."""
+"""Largest share of the step that a range may cover to be named as the place of host time. Chosen."""
 OVERALL_SHARE: Final = 0.5
 """Of the capture that a loss must take then, to be its wall. By definition: most of it."""
 SHARED_DEVICE_SHARE: Final = 0.03
 """Of the step in which work is queued on an idle device, from which on the verdict says so. Chosen."""
 TOLD_UNRECOGNIZED_SHARE: Final = 0.03
-"""Of the step in kernels that no pattern knows, from which on the first sentence says so. Chosen."""
+"""Share of the step in unrecognized kernels from which the first sentence states it. Chosen."""
 SHARE_ROUNDING: Final = 1e-9
 """Shares are rounded quotients: one that equals a threshold may come out a hair below it."""
 NEXT_WALL_SHARE: Final = 0.10
 """Of what is left without the wall that a loss must take, to be the next. Chosen, as `DOMINANT_SHARE`."""
 TOLD_CAUSE_SHARE: Final = 0.1
-"""Of the wall that a cause must own, to be named in the verdict. Chosen."""
+"""Share of the wall that a cause must take, to be named in the verdict. Chosen."""
 TOLD_CAUSES_COUNT: Final = 2
 """Causes that the verdict names, at most. Chosen."""
 MOSTLY_WAITING_PARTS_COUNT: Final = 2
 """Communication is said to be waiting if that is at least one in so many parts of it. Chosen: half."""
 MUCH_COMMUNICATION_SHARE: Final = 0.25
-"""Of the step in which communication runs, from which on the verdict tells that it is hidden. Chosen."""
+"""Share of the step with communication from which the verdict states that it is hidden. Chosen."""
 MOSTLY_HIDDEN_SHARE: Final = 0.5
-"""Of that time in which compute runs beside it, for that to be told. By definition: most of it."""
+"""Share of that time with overlapping compute for that statement. By definition: most of it."""
 STALLED_STEP_RATIO: Final = 1.1
-"""The longest steady step is told of if it takes longer than so many medians. Chosen."""
+"""The longest steady step is reported if it takes longer than this many medians. Chosen."""
 
 # --- What is large enough -------------------------------------------------------------------------------
 
 MATERIAL_SHARE: Final = 0.01
-"""What takes less is not acted on and not told: a cause by what it could win (no fix), a ceiling (not in
-the verdict), work run again, a late rank, kernels without a pattern, calls or operations that a finding is
-about, the profiler; of the typical step, or of all that the claim is about. A kernel below it does not
-decide whether ranks do the same work. Chosen; the README names it. Lists show more: `SHOWN_LOSS_SHARE`."""
+"""Smaller values are neither acted on nor reported: possible gains of causes, ceilings, recompute, a late
+rank, unrecognized kernels, calls or operations of a finding, the profiler. It is a share of the typical step,
+or of the total concerned. A smaller kernel does not decide whether ranks do the same work. Chosen; the README
+names it. Lists show more: `SHOWN_LOSS_SHARE`.
+"""
 ASKED_CAUSE_SHARE: Final = MATERIAL_SHARE / 2
 """Another question: of the typical step that a cause must take, for its ceiling to be worked out. A cause
 can win more than it takes, and whether that is material is known only then. Half is chosen, for the time."""
 OVERTURNING_SHARE: Final = DOMINANT_LEAD_SHARE
-"""Another question: time without an owner, or of one rank that others may explain, is warned of once it
-could overturn which wall leads. So it is as much as the lead that a wall must have."""
+"""Unattributed time is warned of, and time that other ranks may explain, once it could change the wall.
+"""
 AT_WORK_TO_THE_END_SHARE: Final = 0.01
 """Of the capture, before its end, in which a stream must work, to be at work to the end. Chosen."""
 ASKED_CAUSES_COUNT: Final = 12
@@ -305,7 +306,7 @@ NEAR_HEADROOM_SHARE: Final = 0.15
 AMPLE_HEADROOM_SHARE: Final = 0.3
 """With so much left, recomputation and offload are not taken for pressure. Chosen."""
 OFFLOADED_BYTES: Final = 1 << 26
-"""Moved to the host and back in a step, from which on it tells of pressure. Chosen."""
+"""Bytes moved to the host and back per step from which they are evidence of pressure. Chosen."""
 
 # --- Compute and overlap --------------------------------------------------------------------------------
 
@@ -314,15 +315,15 @@ SMALL_GEMM_NS: Final = 50_000
 FEWEST_SMALL_RUN_COUNT: Final = 4
 """Small ones in a row that could be one grouped multiplication. Chosen."""
 LOW_OCCUPANCY_SHARE: Final = 0.25
-"""Of the warps of a multiprocessor; kernels below, not made for it, are told of. Chosen."""
+"""Share of the warps of a multiprocessor below which kernels not designed for it are reported. Chosen."""
 KNOWN_PRECISION_SHARE: Final = 0.5
-"""Of multiplications in the leading precision, for MFU to be told. Chosen."""
+"""Share of GEMMs in the leading precision required to report MFU. Chosen."""
 UNKNOWN_PRECISION_SHARE: Final = 0.05
-"""Of multiplications whose precision no name tells, for it to count as one of the run's. Chosen."""
+"""Share of GEMMs of unknown precision from which it counts as one of the run's. Chosen."""
 FEWEST_BESIDE_COUNT: Final = 5
-"""Kernels of a shape alone, and beside communication, that a slow-down is told from. Chosen."""
+"""Kernels of a shape alone, and overlapping communication, required to compute a slowdown. Chosen."""
 BESIDE_SHARE: Final = 0.5
-"""Of a kernel that communication must cover, for it to have run beside. Chosen."""
+"""Share of a kernel that communication must cover to overlap it. Chosen."""
 LIKE_KERNELS_RATIO: Final = 1.5
 """Long by short kernels of a shape alone, up to which they count as alike. Chosen."""
 SHORT_KERNELS_SHARE: Final = 0.1
@@ -336,7 +337,7 @@ FORWARD_PARTS_COUNT: Final = 4
 """One in so many reductions of a group may come from the main thread (of the loss, of norms), for the others
 to be of gradients. Chosen: tensor parallelism reduces as often there."""
 DATA_WAIT_NS: Final = 1_000_000
-"""Without a launch, before the copy of a batch, to be loading. Chosen: to hand over a batch takes less."""
+"""Time without a launch before a batch copy that is data loading. Chosen: a finished batch takes less."""
 BATCH_COPY_BYTES: Final = 4_096
 """Of a copy to the device that may be of a batch. Chosen: a page; token ids of a sequence are more."""
 FEWEST_BATCHES_COUNT: Final = 3
@@ -348,20 +349,20 @@ HELD_BEHIND_NS: Final = 5_000
 HELD_LOOKED_BACK_COUNT: Final = 8
 """Kernels before it that may have held it. Chosen, to bound the time."""
 FEWEST_CPU_SAMPLES_COUNT: Final = 20
-"""CPU samples that tell where a thread's time went, at least. Chosen."""
+"""Minimum number of CPU samples to estimate where a thread's time went. Chosen."""
 LAUNCH_BOUND_SHARE: Final = 0.5
 """Of launches that outlast what they launch, above which a rank may be launch-bound. Chosen: most."""
 
-# --- Steps played again for an answer (those of `whatif` stand in its modules) --------------------------
+# --- Replays (limits that only `whatif` uses are in its modules) ----------------------------------------
 
 FEWEST_PLAYED_WINDOWS_COUNT: Final = 2
-"""Windows that a replay is made of: one is played, another checks it. By definition."""
+"""Windows of a replay: one is replayed, another checks it. By definition."""
 PATH_ERROR_SHARE: Final = 0.01
-"""How far steps played unchanged may be off, for their path to be told. Chosen; elsewhere 2 and 5 %."""
+"""Largest error of unchanged replayed steps for a critical path. Chosen; elsewhere 2 and 5 %."""
 MOST_PLAYED_COUNT: Final = 30_000
-"""Operations that are played for an answer that did not ask for it. Chosen, to bound the time."""
+"""Operations that are replayed without a request. Chosen, to bound the time."""
 REFUSED_PLAYED_COUNT: Final = 60_000
-"""Two steps that hold more are not played for it; `wallscope whatif` plays more."""
+"""Two steps with more are not replayed without a request; `wallscope whatif` replays more."""
 FIX_REPLAY_ERROR_SHARE: Final = 0.05
 """A fix gets no replayed gain if steps simulated with the latencies of the others are off by more. Chosen."""
 UPPER_BOUND_PLAYED_COUNT: Final = 12_000
@@ -380,7 +381,7 @@ LATE_IN_TURN_SHARE: Final = 0.05
 LATE_STEPS_SHARE: Final = 2 / 3
 """Of the steps on which it must be late, to be so repeatedly. Chosen."""
 FEWEST_LATE_STEPS_COUNT: Final = 3
-"""Steps that tell that, at least. Chosen."""
+"""Minimum number of steps for that. Chosen."""
 LATE_OF_ALL_SHARE: Final = 0.004
 """Of all time that a rank must be late in turn, together. Chosen."""
 UNEVEN_STAGES_SHARE: Final = 0.03
@@ -396,9 +397,9 @@ SLOWED_ALIKE_SHARE: Final = 0.5
 UNKNOWN_WAIT_SHARE: Final = 0.5
 """Of the time in collectives that were not matched, above which a rank's waiting is unknown. Chosen: most."""
 TOLD_WAIT_SHARE: Final = 0.25
-"""Of the time in collectives that is waiting, from which on the verdict of a job tells it. Chosen."""
+"""Share of waiting in the time of collectives from which the verdict of a job states it. Chosen."""
 TOLD_JITTER_SHARE: Final = 0.02
-"""Of the step that ranks wait in turns, from which on the verdict tells it. Chosen."""
+"""Share of the step that ranks wait in turns from which the verdict states it. Chosen."""
 
 # --- Comparisons: docs/diff.md measures how often they are wrong ----------------------------------------
 
@@ -410,7 +411,7 @@ MARGIN_NS: Final = 10_000
 CONFIDENCE_SHARE: Final = 0.95
 """Of the interval of a ratio. Convention."""
 FEWEST_STEPS_FOR_SPREAD_COUNT: Final = 5
-"""Steps that tell how much a side varies, at least. Chosen; as many as `ENOUGH_STEPS_COUNT`."""
+"""Minimum number of steps to estimate a run's variation. Chosen; as many as `ENOUGH_STEPS_COUNT`."""
 SLOW_STEP_RATIO: Final = 1.25
 """Steps that take longer than so many medians may be left out as slow. Chosen; as `WARM_UP_RATIO`."""
 OUTLYING_DEVIATIONS_COUNT: Final = 3
@@ -422,13 +423,13 @@ RESAMPLES_COUNT: Final = 600
 DETECTED_SHARE: Final = 0.8
 """Chance with which the change that is called detectable is found. Convention for the power of a test."""
 MOST_CORRELATED_RATIO: Final = 0.9
-"""Correlation of neighbouring steps, at most. Chosen: beyond it no number of steps tells anything."""
+"""Largest correlation of neighboring steps. Chosen: beyond it no number of steps is sufficient."""
 OTHER_WORK_SHARE: Final = 0.5
 """Of compute kernels that both sides share, below which they do other work and have no verdict. Chosen."""
 LIKE_WORK_SHARE: Final = 0.9
 """The same from which on they do the same work. Chosen."""
 UNTOLD_PART_SHARE: Final = 0.05
-"""Of an axis unsplit, above which a side does not tell waiting from moving. docs/ranks.md names it."""
+"""Unsplit share of an axis above which waiting and transfer are not separate. docs/ranks.md names it."""
 LIKE_OPERATIONS_RATIO: Final = Fraction(9, 10)
 """Fewer by more runs of an operation, from which on differently named ones can be the same. Chosen."""
 HIDDEN_CHANGE_SHARE: Final = 0.1
@@ -450,14 +451,14 @@ MORE_SLOW_STEPS_COUNT: Final = 2
 # --- What is worth a line on a screen or page -----------------------------------------------------------
 
 SHOWN_LOSS_SHARE: Final = 0.001
-"""Of the typical step that a loss must own, for the list of causes. Chosen."""
+"""Share of the typical step that a loss must take, for the list of causes. Chosen."""
 SHOWN_HOST_SHARE: Final = 0.001
 """The same for calls that drain the queue and work that was held. Chosen."""
 SHOWN_CHANGE_SHARE: Final = 0.001
 """Of base's step that a cause must change, for the first screen of a comparison. Chosen."""
 SHOWN_COMPUTE_SHARE: Final = 0.05
-"""Of compute work that a trait of kernels must have, to be told. Chosen."""
+"""Share of compute work that a property of kernels must have, to be reported. Chosen."""
 SHOWN_OVERLAP_TAX_SHARE: Final = 0.01
-"""By which kernels beside communication must be slowed, to be told. Chosen."""
+"""Slowdown of kernels that overlap communication, to be reported. Chosen."""
 SHOWN_COPY_BYTES: Final = 1 << 16
-"""Of a copy in the mean, from which on its bandwidth is told. The same as `BULK_COPY_BYTES`."""
+"""Mean size of a copy from which its bandwidth is reported. The same as `BULK_COPY_BYTES`."""

@@ -29,7 +29,7 @@ def duration(time_ns: int | None) -> str:
 
 
 def change(before_ns: int, after_ns: int) -> str:
-    """A time that becomes another, with the unit told once where both have it.
+    """Return a time that changes to another, with the unit once if both have the same.
 
     >>> change(48_400_000, 31_000_000), change(1_200_000, 900_000)
     ('48.4 → 31.0 ms', '1.2 ms → 900.0 µs')
@@ -168,7 +168,7 @@ def number(value: int | None) -> str:
 
 
 def plural(value: int, noun: str) -> str:
-    """A count with its noun.
+    """Return a count with its noun, singular or plural.
 
     >>> plural(1, "kernel"), plural(4010, "kernel"), plural(2, "copy"), plural(0, "launch"), plural(3, "fix")
     ('1 kernel', '4,010 kernels', '2 copies', '0 launches', '3 fixes')

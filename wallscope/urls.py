@@ -1,8 +1,8 @@
 """URLs that may hold credentials: what can be shown of them, in our own messages and in those of libraries.
 
-A password may hold any letter, escaped or not, and libraries spell escapes anew. So what cannot be told from
-a credential is left out, and of a library that failed with credentials in its hands the kind of error alone
-is shown, never its words.
+A password may contain any letter, escaped or not, and libraries escape anew. Anything that may be a
+credential is therefore left out. Of a library error with credentials, only the kind of error is shown, never
+its message.
 """
 
 import os

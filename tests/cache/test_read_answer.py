@@ -55,7 +55,7 @@ def without(key):
             "is no whole answer: ranks.0.device is not as it should be",
         ),
         (without("diagnosis"), "is no whole answer: diagnosis is not as it should be"),
-        (without("schema"), "is no answer in JSON"),
+        (without("schema"), "is not an answer in JSON"),
         (lambda answer: answer.update(ranks=[]), "is about no rank"),
         (lambda answer: answer.update(inputs=answer["inputs"] * 2), "is about 2 exports"),
         (lambda answer: answer["ranks"][0].update(profile=None), "lacks the profile of a rank"),
@@ -89,7 +89,7 @@ def test_what_is_no_json_is_refused_in_a_line(tmp_path, content):
     path = tmp_path / "odd.json"
     path.write_bytes(content)
 
-    with pytest.raises(InputError, match=r"odd.json — is no answer in JSON — make it with"):
+    with pytest.raises(InputError, match=r"odd.json — is not an answer in JSON — make it with"):
         read_answer(path)
 
 

@@ -100,4 +100,4 @@ def test_a_size_that_is_none_is_one_line(called, export, monkeypatch):
     ran = called("analyze", export)
 
     assert (ran.code, ran.out) == (2, "")
-    assert ran.err == "wallscope: WALLSCOPE_CACHE_SIZE=much — is no size — write WALLSCOPE_CACHE_SIZE=4G\n"
+    assert ran.err == "wallscope: WALLSCOPE_CACHE_SIZE=much — is not a size — write WALLSCOPE_CACHE_SIZE=4G\n"

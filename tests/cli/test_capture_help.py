@@ -187,7 +187,7 @@ def test_a_trace_gets_the_help_of_its_own_profiler(tmp_path):
     text = shown(str(writer.write(tmp_path / "trace.json")))
 
     assert text.startswith("trace.json: limits that another capture removes\n• No step was found")
-    assert "call prof.step() behind each" in text
+    assert "call prof.step() after each" in text
     assert "import torch" in text
 
 

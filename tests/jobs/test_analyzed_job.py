@@ -86,7 +86,7 @@ def test_exports_of_another_job_are_left_out(job_folder, tmp_path):
     found = analyze(find_exports([job_folder, other / "run_rank0.sqlite"]))
 
     assert found.job.ranks == RANKS
-    assert "it is of a job of 2 ranks, not 4" in codes(found)["export-left-out"]
+    assert "it belongs to a job of 2 ranks, not 4" in codes(found)["export-left-out"]
 
 
 @pytest.fixture(scope="module")
@@ -103,7 +103,7 @@ def test_an_export_of_many_ranks_is_kept_before_one_that_tells_one_of_them(job_f
 
     assert found.job.ranks == RANKS
     assert codes(found)["export-left-out"] == (
-        "run_rank1.sqlite is left out: all.sqlite is of the same capture."
+        "run_rank1.sqlite is left out: all.sqlite has the same capture."
     )
 
 
@@ -115,7 +115,7 @@ def test_most_ranks_tell_which_job_it_is_not_most_exports(whole, tmp_path):
     found = analyze([*find_exports([other]), tmp_path / "all.json"])
 
     assert found.job.ranks == RANKS
-    assert "it is of a job of 2 ranks, not 4" in codes(found)["export-left-out"]
+    assert "it belongs to a job of 2 ranks, not 4" in codes(found)["export-left-out"]
 
 
 def test_an_error_that_names_no_file_is_told_with_it(job_folder):

@@ -154,11 +154,11 @@ def test_so_is_one_whose_last_worker_leaves(monkeypatch, tmp_path):
 @pytest.mark.parametrize(
     ("named", "said"),
     [
-        ("nowhere", "is no address of a scheduler — write tcp://HOST:PORT"),
-        ("http://127.0.0.1:80", "is no address of a scheduler"),
+        ("nowhere", "is not an address of a scheduler — write tcp://HOST:PORT"),
+        ("http://127.0.0.1:80", "is not an address of a scheduler"),
         ("tcp://127.0.0.1:1", "cannot be reached: Connection refused — start the scheduler"),
-        ("tcp://127.0.0.1:x", "is no address of a scheduler"),
-        ("odd.json", "is no address of a scheduler"),
+        ("tcp://127.0.0.1:x", "is not an address of a scheduler"),
+        ("odd.json", "is not an address of a scheduler"),
         ("scheduler.json", "cannot be reached: Connection refused"),
     ],
 )

@@ -204,10 +204,10 @@ REFUSED = {
     "a list": (b'[{"ph": "X", "name": "a"}]', "is a list of events"),
     "other JSON": (b'{"distributedInfo": {}, "a": 1}', "is JSON without traceEvents"),
     "cut off in its head": (b'{"schemaVersion": 1, "dev', "is JSON without traceEvents"),
-    "no events": (b'{"traceEvents": []}', "holds no kernel, copy or fill (no event)"),
+    "no events": (b'{"traceEvents": []}', "has no kernel, copy or fill (no event)"),
     "the CPU alone": (
         b'{"traceEvents": [{"ph": "X", "cat": "cpu_op", "name": "a", "pid": 1, "ts": 1, "dur": 1}]}',
-        "holds no kernel, copy or fill (1 event of cpu_op)",
+        "has no kernel, copy or fill (1 event of cpu_op)",
     ),
     "ROCm": (b'{"roctracer_version": 4, "traceEvents": []}', "is a trace of an AMD GPU (ROCm)"),
     "calls of HIP": (

@@ -125,7 +125,7 @@ def test_profiles_of_different_ranks_or_contents_are_not_merged():
     one = profile_of("a", [[1] * 6])
     with pytest.raises(ProfileError, match="different ranks"):
         merge_profiles(one, replace(one, header=replace(one.header, rank=4)))
-    with pytest.raises(ProfileError, match="different things"):
+    with pytest.raises(ProfileError, match="contradict each other"):
         merge_profiles(one, profile_of("a", [[2] * 6]))
 
 

@@ -93,7 +93,7 @@ def test_no_rank_is_late_in_a_balanced_job(size, jitter_us):
     job = judged(plain(size, jitter_ns=jitter_us * US))
 
     assert job.stragglers == ()
-    assert "No rank is late again and again" in job.verdict
+    assert "No rank is late repeatedly" in job.verdict
 
 
 @pytest.mark.parametrize("size", [4, 8])

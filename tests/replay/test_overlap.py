@@ -55,7 +55,7 @@ def test_a_collective_on_a_stream_of_its_own_wins_what_the_program_would(program
 
     assert answer.step_ns == pytest.approx(true_ns, rel=0.02)
     assert answer.won_ns > 0
-    assert "taken to be as fast as alone" in " ".join(answer.notes)
+    assert "assumed to be as fast as alone" in " ".join(answer.notes)
 
 
 def test_compute_beside_communication_slows_by_the_measured_tax(tmp_path):

@@ -1,1 +1,1 @@
-"""Where the time went: each nanosecond of each step in one slice, with its wall and cause."""
+"""Time breakdown: each nanosecond of each step in one slice, with its wall and cause."""

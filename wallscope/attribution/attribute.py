@@ -1,7 +1,7 @@
-"""The wall and the cause of each slice of a rank: evidence gathered, dependencies followed, each ns owned.
+"""Assign wall and cause to each slice of a rank: collect evidence and follow dependencies.
 
-Device operations have one cause each, whoever waits for them; links on threads are told by the call, by
-the ranges and waits of the thread, and by whether a blocking call had left the device without work.
+Each device operation has one cause, whatever waits for it. The cause of a link on a thread comes from the
+call, from the ranges and waits of the thread, and from blocking calls that left the device without work.
 """
 
 from collections.abc import Mapping
@@ -76,7 +76,7 @@ _UNRESOLVED = {
 _BY_KIND: tuple[str | None, ...] = (*(_OF_KIND.get(kind) for kind in LinkKind), PEER)
 _BY_STATE = tuple(_UNRESOLVED.get(state, "unattributed/unresolved") for state in DeviceState)
 _FIXED = (*_BY_KIND, *_BY_STATE, HELD_WHILE_IDLE, KERNEL_GAP)
-"""What is told without operations and threads: the kind of link, what the device did, gaps of kernels."""
+"""Causes known without operations and threads: kind of link, device state, gaps between kernels."""
 _OF_CATEGORY = (*CATEGORY.categories, None)
 _OF_AXIS = (*Axis, None)
 _OF_COPY = (*CopyCause, None)
@@ -86,10 +86,10 @@ _KINDS = (len(_OF_CLASS), len(_OF_CATEGORY), len(_OF_AXIS), len(_OF_COPY), 2)
 
 @dataclass(frozen=True)
 class OperationCauses:
-    """What each operation stands for when it owns time; arrays by number of the operation.
+    """The cause of each operation; arrays by number of the operation.
 
-    `causes` is its cause, `befores` that of the time between its end and the start of what it held back,
-    both as places in `texts`; `chain` what it is in order with: operations of one stream share it.
+    `causes` is its cause, and `befores` that of the time between its end and the start of its dependent, both
+    as indices in `texts`. `chain` is its order: operations of one stream share it.
     """
 
     texts: tuple[str, ...]
@@ -105,11 +105,11 @@ class OperationCauses:
 
     @cached_property
     def before(self) -> pl.Series:
-        """The cause of what lies behind each operation, written out."""
+        """The cause of the time after each operation, written out."""
         return pl.Series(self.texts, dtype=pl.String)[self.befores]
 
 
-def assign_operation_causes(  # noqa: PLR0913  # all that tells what operations stand for
+def assign_operation_causes(  # noqa: PLR0913  # all inputs of the causes of operations
     operations: pl.DataFrame,
     count: int,
     axes: pl.DataFrame,
@@ -118,15 +118,15 @@ def assign_operation_causes(  # noqa: PLR0913  # all that tells what operations 
     *,
     may_communicate: bool = False,
 ) -> OperationCauses:
-    """The causes of all operations of a capture; those of ranks that are not accounted for are peers.
+    """Return the causes of all operations of a capture; operations of unselected ranks count as peers.
 
     Args:
-        operations: `CLASSIFIED`, of the ranks that are accounted for.
-        count: how many operations the capture has.
+        operations: `CLASSIFIED`, of the selected ranks.
+        count: number of operations of the capture.
         axes: `AXES`.
         copies: `COPY_CAUSES`.
         recomputed: numbers of the operations that repeat forward work.
-        may_communicate: whether kernels that no pattern knows may, in this capture.
+        may_communicate: whether kernels with unrecognized names may communicate in this capture.
     """
     op = operations["op"].to_numpy()
     of_class = _beside(op, as_integers(operations["class"]), count)
@@ -155,16 +155,16 @@ def assign_operation_causes(  # noqa: PLR0913  # all that tells what operations 
 
 
 def _beside(op: Rows, values: Codes, count: int) -> Codes:
-    """Values of some operations beside all of them, -1 for the others."""
+    """Return values of some operations in an array for all, -1 for the others."""
     found = np.full(count, -1, np.int32)
     found[op] = values
     return found
 
 
-def _choose_cause(  # noqa: PLR0913  # all that tells a kind of operation
+def _choose_cause(  # noqa: PLR0913  # all inputs of the cause of a kind
     of_class: int, category: int, axis: int, copied: int, again: int, *, may_communicate: bool
 ) -> tuple[str, str]:
-    """The cause of a kind of operation, told by places, and that of the time before the next one."""
+    """Return the cause of a kind of operation, given by indices, and that of the time before the next one."""
     kind, of_axis, moved = _OF_CLASS[of_class], _OF_AXIS[axis] or "unknown", _OF_COPY[copied]
     if kind is None:
         return PEER, "compute/hand-over"
@@ -183,13 +183,13 @@ def _choose_cause(  # noqa: PLR0913  # all that tells a kind of operation
 def assign_slice_causes(
     pieces: Slices, causes: OperationCauses, on_thread: Rows, texts: list[str], in_graph: Rows
 ) -> tuple[Rows, list[str | None]]:
-    """The cause of each piece, as a place in the texts that come with it.
+    """Return the cause of each slice, as an index in the returned texts.
 
     Args:
         pieces: the slices.
         causes: of the operations.
-        on_thread: the cause of each piece if it is time outside calls on a thread, -1 if it is not.
-        texts: what those places mean.
+        on_thread: the cause of each slice that is time outside calls on a thread, -1 for others.
+        texts: the meaning of those indices.
         in_graph: number of the graph launch of each operation, -1 outside graphs.
     """
     first_of_op, first_of_thread = len(_FIXED), len(_FIXED) + len(causes.texts)
@@ -223,10 +223,10 @@ _OF_ROLE = {
 
 @dataclass(frozen=True, slots=True)
 class OperationFacts:
-    """What is known of operations beyond their class.
+    """Data on operations in addition to their class.
 
     `AXES`, `COLLECTIVES`, `PARTNERS`, `COPY_CAUSES`, `RECOMPUTE`; `backward_ranks` are the ids of the ranks
-    of which a range names a backward pass.
+    in which a range names a backward pass.
     """
 
     axes: pl.DataFrame
@@ -239,14 +239,14 @@ class OperationFacts:
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """All that slices are told from, of the whole capture.
+    """All inputs of slices, of the whole capture.
 
     Attributes:
-        waits: who waits for whom.
+        waits: the dependencies.
         causes: of the operations.
         activity: ranges and waits of the threads.
         calls: `CALLS`.
-        constraints: what operations and threads waited for, laid out for the blame chain.
+        constraints: dependencies of operations and threads, in the layout of the blame chain.
         names_of_calls: the name of each call, by number, as an enumeration.
         projected: `PROJECTION`.
         graph: number of the graph launch of each operation, -1 outside graphs.
@@ -273,7 +273,7 @@ def identify_operations(
     around: RangePaths,
     streams: Mapping[int, Axis],
 ) -> OperationFacts:
-    """What is known of operations (`CLASSIFIED`, `WINDOWS`); `streams` is the user's map of axes."""
+    """Return data on operations (`CLASSIFIED`, `WINDOWS`); `streams` is the user's map of axes."""
 
     def told_by_calls() -> tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]:
         asked = match_nccl_calls(operations, capture)
@@ -301,7 +301,7 @@ def identify_operations(
     )
 
 
-def collect_evidence(  # noqa: PLR0913, PLR0917  # all that was found out before
+def collect_evidence(  # noqa: PLR0913, PLR0917  # all earlier results
     operations: pl.DataFrame,
     capture: Capture,
     waits: Dependencies,
@@ -311,9 +311,9 @@ def collect_evidence(  # noqa: PLR0913, PLR0917  # all that was found out before
     *,
     may_communicate: bool = False,
 ) -> Evidence:
-    """What slices are told from; `operations` are the `CLASSIFIED` ones of the selected ranks.
+    """Return the inputs of slices; `operations` are the `CLASSIFIED` ones of the selected ranks.
 
-    `may_communicate` says whether kernels that no pattern knows may, in this capture.
+    `may_communicate` is whether kernels with unrecognized names may communicate in this capture.
     """
     again = facts.recomputed["op"]
     names_of_calls = _names_of_calls(capture)
@@ -365,13 +365,13 @@ def collect_evidence(  # noqa: PLR0913, PLR0917  # all that was found out before
 
 
 def _names_of_calls(capture: Capture) -> pl.Series:
-    """The name of each call, by number; there are millions of calls and dozens of names."""
+    """Return the name of each call, by number; there are millions of calls and dozens of names."""
     names = capture.call_names["text"]
     return names.cast(pl.Enum(names)).gather(capture.calls["name"])
 
 
 def _kinds_of_calls(calls: pl.DataFrame) -> Codes:
-    """What each call is as a link, by number; calls that block are told by what they wait for."""
+    """Return the kind of link of each call, by number; for blocking calls the awaited operation decides."""
     of_role = [_OF_ROLE.get(CallRole(role), LinkKind.OTHER_CALL) for role in ROLE.categories]
     places = np.array([LINK_KINDS.index(kind) for kind in of_role], np.int8)
     return places[as_integers(calls["role"])]
@@ -387,9 +387,9 @@ _LINK_KINDS, _STATES = list_members(LinkKind), list_members(DeviceState)
 
 
 def attribute_rank(evidence: Evidence, operations: pl.DataFrame, windows: pl.DataFrame) -> pl.DataFrame:
-    """The slices (`SLICES`) of one rank, from its operations (`CLASSIFIED`) and windows (`WINDOWS`).
+    """Return the slices (`SLICES`) of one rank, from its operations (`CLASSIFIED`) and windows (`WINDOWS`).
 
-    Their causes are an enumeration of their own, in the order of the alphabet.
+    Their causes are a separate enumeration, in alphabetical order.
     """
     links = blame_gaps(operations, evidence.constraints)
     threads = np.unique(links.thread).tolist()

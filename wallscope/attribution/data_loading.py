@@ -1,11 +1,11 @@
-"""When a thread waits for the next batch: time without a launch, ended by a batch's copy to the device.
+"""Detect waits for the next batch: time without a launch, before a batch is copied to the device.
 
-Loaders need not name themselves: the thread that launches reads from a queue of worker processes, or loads
-the batch itself, and the first thing that it asks of the device then is to take the batch. Copies inside a
-step, of weights or of offloaded state, have few kernels between them.
+Loaders often have no ranges. The launching thread reads from a queue of worker processes, or loads the batch
+itself, and then first copies the batch to the device. Copies inside a step, of weights or of offloaded state,
+have few kernels between them.
 
-A loader that runs its stages in threads of its own names them: the thread that copies waits for the stage
-before, and the program's operations begin when the batch is there.
+A loader that runs its stages in its own threads names them. The copying thread waits for the previous stage,
+and the program's operations begin when the batch is ready.
 """
 
 from collections.abc import Mapping
@@ -30,15 +30,15 @@ _CAUSES = (CopyCause.STAGING, CopyCause.SMALL_COPY)
 
 _LOADER = r"^\[DALI\]"
 _STAGE = r"^\[DALI\]\[(Executor\] Run(CPU|Mixed)|(CPU|Mixed) op\])"
-"""What a batch goes through before it is on the device; its reader reads ahead at all times."""
+"""The stages of a batch before it is on the device; the reader reads ahead all the time."""
 
 
 @dataclass(frozen=True, slots=True)
 class LoaderStages:
-    """The stages of loaders that run in threads of their own.
+    """The stages of loaders that run in their own threads.
 
     Attributes:
-        threads: those whose outermost ranges are all of a loader, by number.
+        threads: those whose outermost ranges all belong to a loader, by number.
         work: when any stage was at work, by process.
         process: that of each thread, by number.
     """
@@ -75,8 +75,8 @@ def find_stage_waits(
 ) -> Mapping[int, Spans]:
     """Return when threads of a loader wait for its stages, and the program waits for them, by thread.
 
-    That is before a call of theirs, where the program's next operation begins as soon as their work is done.
-    That of a program that is late itself begins later.
+    These are times before a call of theirs, if the program's next operation begins as soon as their work is
+    done. In a program that is late itself, the operation begins later.
     """
     if stages.threads.size == 0:
         return {}
@@ -112,7 +112,7 @@ def find_loading_waits(
         operations: `OPERATIONS` of the rank.
         copies: `COPIES` of the capture.
         causes: `COPY_CAUSES`.
-        waits: who waits for whom.
+        waits: the dependencies.
     """
     op, call = operations["op"].to_numpy(), operations["call"].to_numpy()
     is_large = operations["bytes"].fill_null(0).to_numpy() >= BATCH_COPY_BYTES
@@ -131,21 +131,21 @@ def find_loading_waits(
 
 
 def _find_batches(copies: pl.DataFrame, causes: pl.DataFrame) -> Rows:
-    """Return the copies to the device, by number, that may be of a batch."""
+    """Return the copies to the device, by number, that may belong to a batch."""
     sent = copies.filter(pl.col("direction") == CopyDirection.HOST_TO_DEVICE)
     chosen = causes.filter(pl.col("cause").is_in(list(_CAUSES)))
     return np.intersect1d(sent["op"].to_numpy(), chosen["op"].to_numpy()).astype(np.int64)
 
 
 def _find_spans(calls: Rows, takes: Flags, launches: Flags, thread: int, waits: Dependencies) -> Spans | None:
-    """Return the long times before calls that take a batch; `None` where these are few, or kernels are.
+    """Return the long times before calls that copy a batch; `None` if these or kernels are few.
 
     Args:
         calls: calls of the thread that issue operations.
         takes: whether each issues the copy of a batch.
         launches: whether each launches work.
         thread: the thread.
-        waits: who waits for whom.
+        waits: the dependencies.
     """
     times = waits.calls
     order = np.argsort(times.start_ns[calls], kind="stable")
@@ -164,7 +164,7 @@ def _find_spans(calls: Rows, takes: Flags, launches: Flags, thread: int, waits: 
 
 
 def _last_before(in_order_ns: Times, at_ns: Times) -> Times:
-    """Return the last of some times up to each moment; the least number before all."""
+    """Return the last of some times up to each moment; the smallest number before all."""
     place = np.searchsorted(in_order_ns, at_ns, side="right") - 1
     least = np.iinfo(np.int64).min
     return np.where(place >= 0, np.append(in_order_ns, least)[place], least)

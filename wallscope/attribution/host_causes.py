@@ -1,8 +1,8 @@
-"""Why the host was late: drained queues, data loading, garbage collection, waits of the operating system.
+"""Causes of host time: drained queues, data loading, garbage collection, waits of the operating system.
 
-In this order: ranges that load data, save checkpoints or collect garbage; waits for a batch; the queue that a
-blocking call left empty, up to the next launch; waits of the operating system; else the framework. Time in
-which the profiler held the thread is nobody's.
+Ranges for loading data, saving checkpoints or collecting garbage come first. Then come waits for a batch, the
+drained queue after a blocking call until the next launch, and waits of the operating system. The rest is the
+framework. Time in which the profiler blocked the thread is unattributed.
 """
 
 from collections.abc import Iterable, Mapping
@@ -43,11 +43,11 @@ from wallscope.trace.streams import UNRESOLVED
 
 
 class QueueDrains:
-    """Blocking calls of one rank that waited until the device had nothing left to do.
+    """Blocking calls of one rank that waited until the device was idle.
 
     Args:
         operations: `OPERATIONS` of the rank.
-        waits: who waits for whom.
+        waits: the dependencies.
         names: name of each call, by number.
     """
 
@@ -65,9 +65,9 @@ class QueueDrains:
         self._draining = self._blocking[self._drains(operations)]
 
     def by_call(self, thread: int, at_ns: Times) -> Rows:
-        """The call that had left the device without work at each moment of a thread, -1 where none had.
+        """Return the call that had drained the device at each moment of a thread, -1 without one.
 
-        Between such a call and the next launch nothing else is to blame.
+        Between such a call and the next launch there is no other cause.
         """
         in_order, ends, launches = self._of_thread(thread)
         if in_order.size == 0:
@@ -78,7 +78,7 @@ class QueueDrains:
         return np.where((place >= 0) & (last_ns < ends[place]), in_order[place], -1)
 
     def _of_thread(self, thread: int) -> tuple[Rows, Times, Times]:
-        """The draining calls of a thread in order of their ends, the ends, and when it launched work."""
+        """Return the draining calls of a thread in order of their ends, the ends, and its launch times."""
         if thread not in self._known:
             draining, issuing = (
                 calls[self._waits.calls.thread[calls] == thread] if self._draining.size else calls[:0]
@@ -90,22 +90,22 @@ class QueueDrains:
         return self._known[thread]
 
     def names(self, calls: Rows) -> list[str]:
-        """The names of some calls."""
+        """Return the names of some calls."""
         return self._names[calls].to_list() if calls.size else []
 
     def draining(self) -> Rows:
-        """Numbers of the blocking calls on the rank's threads that left the device without work."""
+        """Return numbers of the blocking calls on the rank's threads that left the device without work."""
         return self._draining
 
     def blocking(self, name: str) -> list[int]:
-        """The blocking calls of a name on the rank's threads, those that drain nothing too."""
+        """Return the blocking calls of a name on the rank's threads, including those that drain nothing."""
         names = self.names(self._blocking)
         return [call for call, own in zip(self._blocking.tolist(), names, strict=True) if own == name]
 
     def _drains(self, operations: pl.DataFrame) -> Flags:
-        """Whether what each blocking call waited for ended in it, and the device had nothing else to do.
+        """Return whether each blocking call's awaited operation ended in it, with no other work.
 
-        Copies may end after the calls that they held.
+        Copies may end after the calls that waited for them.
         """
         waits = self._waits
         issued_ns = waits.issued_ns[operations["op"].to_numpy()]
@@ -122,7 +122,7 @@ class QueueDrains:
         return found & (busy_until_ns <= through_ns)
 
     def _copied_ns(self, operations: pl.DataFrame) -> Times:
-        """When the last operation ended that each blocking call issued itself; before all without one."""
+        """Return when the last operation issued by each blocking call ended; before all if there is none."""
         call, end_ns = operations["call"].to_numpy(), operations["end_ns"].to_numpy()
         found_ns = np.full(self._blocking.size, BEFORE_ALL)
         place = find_places(call, self._blocking)
@@ -141,7 +141,7 @@ _BY_RANGE = (
         r"(?i)data[ _]?load(er|ing)|data_iterator|batch[_-]generator|(get|next|load|fetch)_batch|DataIter",
     ),
     (
-        "host/checkpoint",  # not of activations, which the backward pass computes again
+        "host/checkpoint",  # not of activations, which the backward pass recomputes
         (
             r"(?i)(^|[^a-z])(save|saving|writ(e|ing)|async|upload|finali[sz]e)[ _.:-]*(\w+[ _.:-])?checkpoint"
             r"|checkpoint(ing|s)?[ _.:-]*(sav|writ|upload|finali[sz])|(^|[^a-z])torch\.save([^a-z]|$)"
@@ -152,21 +152,21 @@ _BY_RANGE = (
 )
 _LOCK, _NETWORK, _FILE = "host/lock", "host/network", "host/file"
 CAUSES = (*(cause for cause, _ in _BY_RANGE), FRAMEWORK, OFFLOAD, PROFILER, _LOCK, _NETWORK, _FILE)
-"""What is told of time outside calls, but for the queue that a call left empty."""
+"""The cause of time outside calls, except for drained queues."""
 _ALWAYS = (-(2**62), 2**62)
 _NETWORK_CALL = r"^(__)?(send|recv|connect|accept)"
 
 
 @dataclass(frozen=True)
 class HostActivity:
-    """What threads did beside calls, of the whole capture.
+    """Activities of threads outside calls, of the whole capture.
 
     Attributes:
         tree, paths, path_names: `NESTED` with `PATHS` and their names.
         events, event_names: `HOST_EVENTS` and their names.
         calls: `CALLS`.
         process: that of each thread, by number of the thread.
-        away: when offloaded bytes of each rank were on the host alone, by id of the rank.
+        away: when offloaded bytes of each rank were only on the host, by id of the rank.
         loading: when threads of each rank waited for a batch, by id of the rank and number of the thread.
     """
 
@@ -182,12 +182,12 @@ class HostActivity:
 
     @cached_property
     def holders(self) -> Mapping[int, HostThread]:
-        """The threads that hold ranges, by number."""
+        """The threads with ranges, by number."""
         return find_host_threads(self.tree, self.calls, self.tree["parent"].to_numpy())
 
     @cached_property
     def causes_of_ranges(self) -> Rows:
-        """What the name of each range or of one around it tells, by number, as a place in `CAUSES`, else -1.
+        """The cause of each range or of an enclosing one, by number, as an index in `CAUSES`, else -1.
 
         The last is for -1.
         """
@@ -201,16 +201,16 @@ class HostActivity:
 
     @cached_property
     def is_optimizer(self) -> Flags:
-        """Whether each range is the optimizer's, by number; the last is for -1."""
+        """Whether each range belongs to the optimizer, by number; the last is for -1."""
         return self._by_range(np.append(is_optimizer_path(self.paths, self.path_names), np.False_))
 
     @cached_property
     def outermost_units(self) -> Mapping[RepeatedUnit, Codes]:
-        """The range of each repeated unit that each range stands in, -1 without one."""
+        """The range of the repeated unit around each range, -1 without one."""
         return find_outermost_units(self.tree)
 
     def others(self, thread: int) -> list[HostThread]:
-        """The other threads of its process that hold ranges; none where too many do to tell who waits."""
+        """The other threads of its process with ranges; none if there are too many."""
         of_process = self._holders_of.get(self._processes[thread], ())
         if len(of_process) > MOST_WAITING_THREADS_COUNT + 1:
             return []
@@ -223,14 +223,14 @@ class HostActivity:
 
     @cached_property
     def _holders_of(self) -> Mapping[int, list[int]]:
-        """The threads that hold ranges, by process."""
+        """The threads with ranges, by process."""
         found: dict[int, list[int]] = {}
         for thread in self.holders:
             found.setdefault(self._processes[thread], []).append(thread)
         return found
 
     def open_range(self, thread: int, at_ns: Times) -> Rows:
-        """The innermost range at moments of a thread, else that of who waits for it; -1 without one."""
+        """Return the innermost range at moments of a thread, else that of its waiter; -1 without one."""
         held = self.holders.get(thread)
         found = np.full(at_ns.size, -1) if held is None else held.open_range(at_ns)
         alone = np.flatnonzero(found < 0)
@@ -241,11 +241,11 @@ class HostActivity:
     def moments(
         self, threads: list[int], issuing: list[int], between_ns: tuple[int, int] = _ALWAYS
     ) -> dict[int, Times]:
-        """When ranges and waits of each thread begin and end, in order; those between two times alone.
+        """Return when ranges and waits of each thread begin and end, in order, between two times.
 
-        Ranges that tell a cause cut the other threads of their process too: these may wait meanwhile.
-        So do the locks of the threads that issue: a thread is locked only while they are. Outside its own
-        ranges a thread works for one that is in no call: calls of the others cut it there.
+        Ranges with a cause also cut the other threads of their process, which may wait meanwhile. So do the
+        locks of launching threads, because a thread is locked only while they are. Outside its own ranges a
+        thread works for one that is in no call. Calls of the others cut it there.
         """
         locks = np.concatenate(
             [np.empty(0, np.int64), *(self._rows(other, [HostKind.LOCK]) for other in issuing)]
@@ -253,11 +253,11 @@ class HostActivity:
         return {thread: self._moments_of(thread, locks, between_ns) for thread in threads}
 
     def spans_of(self, thread: int, kind: HostKind) -> Spans:
-        """When a thread was in waits of a kind."""
+        """Return when a thread was in waits of a kind."""
         return self._spans(self._rows(thread, [kind]))
 
     def count_lock_waits(self, drained: QueueDrains, at_ns: Times) -> Rows:
-        """How many of the threads that issue for a rank wait for a lock at each moment."""
+        """Return how many of a rank's launching threads wait for a lock at each moment."""
         if drained.rank_id not in self._locks:
             spans = [self.spans_of(thread, HostKind.LOCK) for thread in drained.threads]
             start_ns, end_ns = (
@@ -270,18 +270,18 @@ class HostActivity:
 
     @cached_property
     def _locks(self) -> dict[int, tuple[Times, Times]]:
-        """When waits for locks begin and end on the threads that issue for each rank, in order."""
+        """Return when waits for locks begin and end on the launching threads of each rank, in order."""
         return {}
 
     def in_io(self, thread: int) -> tuple[Spans, Spans]:
-        """When a thread waited for files, and when for the network."""
+        """Return when a thread waited for files, and when for the network."""
         rows = self._rows(thread, [HostKind.IO])
         is_network = self._is_network[self.events["name"].to_numpy()[rows]]
         return self._spans(rows[~is_network]), self._spans(rows[is_network])
 
     @cached_property
     def _is_network(self) -> Flags:
-        """Whether each name of an event is that of a call to the network."""
+        """Return whether each name of an event is a network call."""
         return self.event_names["text"].str.contains(_NETWORK_CALL).to_numpy()
 
     def _spans(self, rows: Rows) -> Spans:
@@ -289,7 +289,7 @@ class HostActivity:
         return union(order_spans(start_ns, end_ns))
 
     def _rows(self, thread: int, kinds: Iterable[HostKind]) -> Rows:
-        """The events of some kinds on a thread."""
+        """Return the events of some kinds on a thread."""
         nothing = np.empty(0, np.int64)
         held = (self._events_of.get(thread * len(HostKind) + encode_member(kind), nothing) for kind in kinds)
         return np.concatenate([nothing, *held])
@@ -307,7 +307,7 @@ class HostActivity:
 
     @cached_property
     def _telling(self) -> Mapping[int, Rows]:
-        """The ranges that tell a cause, by process."""
+        """The ranges with a cause, by process."""
         thread = as_integers(self.tree["thread"])
         telling = np.flatnonzero((self.causes_of_ranges[self.tree["range"].to_numpy()] >= 0) & (thread >= 0))
         return {
@@ -345,7 +345,7 @@ class HostActivity:
         return number_spans(np.concatenate(sides))
 
     def _by_range(self, of_path: npt.NDArray[_Told]) -> npt.NDArray[_Told]:
-        """What is told of paths, told of ranges; the last of either is for none."""
+        """Convert values of paths to values of ranges; the last of either is for none."""
         rows = self.tree["range"].to_numpy()
         told = np.full(int(rows.max(initial=0)) + 2, of_path[-1], of_path.dtype)
         told[rows] = of_path[self.tree["path"].to_numpy()]
@@ -355,10 +355,10 @@ class HostActivity:
 def assign_host_causes(
     of_thread: Codes, start_ns: Times, kind: Codes, activity: HostActivity, drained: QueueDrains
 ) -> tuple[Rows, Rows, list[str]]:
-    """The innermost range of each piece on a thread (-1: none), and the cause of those outside calls.
+    """Return the innermost range of each slice on a thread (-1: none), and the cause of those outside calls.
 
-    Causes are places in the texts; where the kind of the link, a place in `LinkKind`, tells it, -1. Pieces do
-    not straddle moments at which ranges or waits of their thread begin or end.
+    Causes are indices in the texts; -1 if the kind of the link, an index in `LinkKind`, determines the cause.
+    Slices do not extend over moments at which ranges or waits of their thread begin or end.
     """
     found, cause = np.full(of_thread.size, -1, np.int64), np.full(of_thread.size, -1, np.int64)
     texts = [*CAUSES]
@@ -385,11 +385,11 @@ def assign_host_causes(
 _OFFLOADED, _LOADED = CAUSES.index(OFFLOAD), CAUSES.index(LOADING)
 _FRAMEWORK = CAUSES.index(FRAMEWORK)
 _BEHIND_A_DRAIN = np.array([_FRAMEWORK, CAUSES.index(_LOCK)])
-"""What an empty queue tells more of; reading files and waiting for the network say enough."""
+"""Causes that a drained queue replaces; reading files and waiting for the network stay."""
 
 
 def _find_drain_causes(drained: QueueDrains, thread: int, at_ns: Times) -> tuple[Rows, list[str]]:
-    """The cause at each moment at which a call had left the queue empty, as a place in the list, else -1."""
+    """Return the cause at each moment with a drained queue, as an index in the list, else -1."""
     by_call = drained.by_call(thread, at_ns)
     calls, place_of_call = np.unique(by_call[by_call >= 0], return_inverse=True)
     found = np.full(at_ns.size, -1)
@@ -400,7 +400,7 @@ def _find_drain_causes(drained: QueueDrains, thread: int, at_ns: Times) -> tuple
 def _outside_calls(
     thread: int, at_ns: Times, open_range: Rows, activity: HostActivity, drained: QueueDrains
 ) -> Rows:
-    """The cause at each moment of a thread outside calls, as a place in `CAUSES`; empty queues left out."""
+    """Return the cause at each moment of a thread outside calls, as an index in `CAUSES`."""
     told = np.full(at_ns.size, _FRAMEWORK)
     for cause, waited in zip((_FILE, _NETWORK), activity.in_io(thread), strict=True):
         told[is_inside(waited, at_ns)] = CAUSES.index(cause)

@@ -1,4 +1,4 @@
-"""A capture prepared to be accounted for: its trace, the windows of its ranks, and their slices."""
+"""A capture prepared for attribution: its trace, the windows of its ranks, and their slices."""
 
 from dataclasses import dataclass, field
 
@@ -19,11 +19,11 @@ from wallscope.trace.steps import Steps
 class Trace:
     """A capture with its operations classified (`CLASSIFIED`), projected and divided into windows.
 
-    `operations` are whole, and all those of the selected ranks; `waits` are those of all ranks; `steps` is
-    how the whole capture was divided, `windows` are what the selection leaves, with the columns of `STEPS`
-    and `BUDGETS`, and those of `select_windows`; `projected` follows `PROJECTION`. `left_out` counts the
-    ranks that have no selected window; `may_communicate` is what tells that kernels of unknown name may
-    communicate, `None` where nothing does.
+    `operations` are whole, and all those of the selected ranks; `waits` are those of all ranks. `steps` is
+    the division of the whole capture. `windows` are those in the selection, with the columns of `STEPS` and
+    `BUDGETS`, and those of `select_windows`. `projected` follows `PROJECTION`. `left_out` counts the ranks
+    without a selected window. `may_communicate` is the evidence that kernels with unrecognized names may
+    communicate, `None` without any.
     """
 
     capture: Capture
@@ -38,7 +38,7 @@ class Trace:
     may_communicate: str | None
 
     def places_without_marker(self) -> frozenset[int]:
-        """The places of ranks without what marks the steps of the others, from 0 among `capture.ranks`."""
+        """Return the indices of ranks without the step marker of the others, from 0 among `capture.ranks`."""
         numbers = enumerate(self.capture.ranks["rank_id"])
         return frozenset(place for place, number in numbers if number in self.steps.unmarked)
 
@@ -70,17 +70,17 @@ def select_rank_windows(trace: Trace, rank_id: int) -> RankWindows:
 
 
 def measure_rank_work(trace: Trace, rank_id: int) -> TypicalWork:
-    """Return the operations of a rank beside the steps of its typical step."""
+    """Return the operations of a rank in the steps of its typical step."""
     own = select_rank_windows(trace, rank_id)
     return make_typical_work(own.operations, own.typical)
 
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """All that the time of a capture is accounted for with: what every command begins with.
+    """All inputs of a time breakdown: the first stage of every command.
 
-    The slices of a rank are worked out when they are asked for first; `keeps_slices` holds them for all who
-    ask again, at 60 bytes a slice. Ranks may be asked for side by side.
+    The slices of a rank are computed on first use. `keeps_slices` caches them for later uses, at 60 bytes per
+    slice. Several threads may request ranks at once.
     """
 
     trace: Trace

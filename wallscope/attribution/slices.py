@@ -1,9 +1,9 @@
 """The gaps of a rank with their blame chains, and every nanosecond of every step in one slice.
 
-Compute owns the time in which it ran, of concurrent kernels the one that started first; recomputed
-forward work owns it where nothing else computes, kernels that no pattern knows where none that is known
-ran, opaque graphs where no compute ran. The links of the
-blame chains tile the rest. Everything else that is said of time is a sum over slices.
+Time with compute belongs to compute; of concurrent kernels, to the one that started first. Recomputed forward
+work counts where nothing else computes. Unrecognized kernels count where no recognized one ran, and opaque
+graphs where no compute ran. The links of the blame chains tile the rest. All other results on time are sums
+over slices.
 """
 
 from collections.abc import Mapping
@@ -34,7 +34,7 @@ from wallscope.trace.kernel_classes import is_compute
 Columns = tuple[npt.NDArray[Any], ...]
 NO_SLACK = BEFORE_ALL
 _LINKS_OF_OPERATION = 4
-"""Links for each operation that room is made for at first; where they are more, the walk is repeated."""
+"""Initial capacity of links per operation; if there are more, the walk is repeated."""
 _KINDS = tuple(
     LINK_KINDS.index(kind)
     for kind in (
@@ -54,15 +54,15 @@ class ChainLinks:
     """The links of one rank, in order of time; they tile its gaps. Arrays of one length.
 
     Attributes:
-        gap: int32, the operation that ends the gap, -1 behind the last compute.
+        gap: int32, the operation that ends the gap, -1 after the last compute.
         start_ns, end_ns: int64.
-        kind: int8, place in `LINK_KINDS`.
+        kind: int8, index in `LINK_KINDS`.
         op: int32, the operation that ran, ended or was launched; -1 on a thread.
-        next_op: int32, the operation that waited for it; -1 where a thread did.
+        next_op: int32, the operation that waited for it; -1 if a thread did.
         call: int32, the call, or the blocking call that waited; -1 without one.
         thread: int32, -1 on the device.
-        slack_ns: int64, how much earlier the next constraint was over; `NO_SLACK` without one.
-        inferred: uint8, whether it was found through a wait that times alone tell.
+        slack_ns: int64, how much earlier the next constraint was satisfied; `NO_SLACK` without one.
+        inferred: uint8, whether it was found through a wait that is inferred from timing.
     """
 
     gap: Codes
@@ -83,7 +83,7 @@ class ChainLinks:
 
 @dataclass(frozen=True, slots=True)
 class Constraints:
-    """What operations and threads of a capture waited for, as `blame_chain.Walk` takes it."""
+    """Dependencies of operations and threads of a capture, as input of `blame_chain.Walk`."""
 
     operations: Columns
     producers: Columns
@@ -93,11 +93,11 @@ class Constraints:
 
 
 def collect_constraints(waits: Dependencies, kinds_of_calls: Codes) -> Constraints:
-    """Lay the dependencies of a capture out for the walk.
+    """Convert the dependencies of a capture to the layout of the walk.
 
     Args:
         waits: the dependencies.
-        kinds_of_calls: int8[call], the kind of link that each call is, as a place in `LINK_KINDS`.
+        kinds_of_calls: int8[call], the kind of link of each call, as an index in `LINK_KINDS`.
     """
     segments = waits.activities
     return Constraints(
@@ -158,14 +158,14 @@ def blame_gaps(operations: pl.DataFrame, constraints: Constraints) -> ChainLinks
 
 
 def _table(rows: int) -> ChainLinks:
-    """Return room for links, which costs memory only where it is written."""
+    """Return memory for links, which is committed only where it is written."""
     i8, i32, i64 = np.int8, np.int32, np.int64
     kinds: tuple[npt.DTypeLike, ...] = (i32, i64, i64, i8, i32, i32, i32, i32, i64, np.uint8)
     return ChainLinks(*(np.empty(rows, kind) for kind in kinds))
 
 
 def _issuers(call: Codes, constraints: Constraints) -> Columns:
-    """The ends of the calls that issued some operations, in order, and their threads."""
+    """Return the ends of the calls that issued some operations, in order, and their threads."""
     _, ends_ns, threads, *_ = constraints.calls
     issuing = np.flatnonzero(mark_numbers(call[call >= 0].astype(np.int64), ends_ns.size))
     issuing = issuing[np.argsort(ends_ns[issuing], kind="stable")]
@@ -196,9 +196,9 @@ _STATES_OF_LINKS = [
 class Slices:
     """Slices in order of time, as columns of `SLICES` in arrays.
 
-    `window` is the row of each slice's window; `kind` and `state` are places in their enumerations. Where
-    compute ran `kind` is -1, and so are `gap`, `next_op`, `call` and `thread`; `slack_ns` is `NO_SLACK` where
-    nothing else could have bound. `inferred` tells what was found through a wait that times alone tell.
+    `window` is the row of each slice's window; `kind` and `state` are indices in their enumerations. Where
+    compute ran, `kind`, `gap`, `next_op`, `call` and `thread` are -1. `slack_ns` is `NO_SLACK` if there is no
+    other constraint. `inferred` marks slices found through a wait that is inferred from timing.
     """
 
     window: Codes
@@ -296,7 +296,7 @@ def slice_windows(
 
 
 def _by_thread(on_threads: Mapping[int, Times], threads: int) -> tuple[Times, Rows, Rows]:
-    """Moments of all threads, one thread behind the other, and where those of each end and begin."""
+    """Moments of all threads, thread by thread, with the first and last index of each."""
     empty = np.empty(0, np.int64)
     own = [on_threads.get(thread, empty) for thread in range(threads)]
     ends = np.cumsum([0, *map(len, own)])

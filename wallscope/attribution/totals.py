@@ -1,7 +1,7 @@
-"""Sums of a rank: the device budget, what walls and causes own of each step, and the typical step.
+"""Sums of a rank: the device budget, the time of walls and causes in each step, and the typical step.
 
-Compute goes first, then graphs whose inside is not in the export, then communication, then copies;
-each part is the measure of a union less the union of those before it, so nothing counts twice.
+Compute comes first, then opaque graphs, then communication, then copies. Each part is the length of a union
+minus the union of the parts before it, so nothing counts twice.
 """
 
 from collections import Counter
@@ -26,9 +26,9 @@ from wallscope.trace.steps import is_ordinary
 
 
 def measure_budgets(operations: pl.DataFrame, windows: pl.DataFrame) -> pl.DataFrame:
-    """Device budget of each window (`CLASSIFIED`, `WINDOWS` to `BUDGETS`); operations are clipped to it.
+    """Return the device budget of each window (`CLASSIFIED`, `WINDOWS` to `BUDGETS`).
 
-    Further columns of the windows stay beside it.
+    Operations are clipped to the window. Further columns of the windows are kept.
     """
     own = split_by_rank(operations)
     nothing = operations[:0]
@@ -42,14 +42,14 @@ def _of_rank(operations: pl.DataFrame, windows: pl.DataFrame) -> pl.DataFrame:
     bounds = Spans(windows["start_ns"].to_numpy(), windows["end_ns"].to_numpy())
     parts = list(_parts(operations, bounds))
     parts.append(bounds.end_ns - bounds.start_ns - np.sum(parts, axis=0))
-    assert all((part >= 0).all() for part in parts), "a part of a budget is negative"  # noqa: S101  # our belief
+    assert all((part >= 0).all() for part in parts), "a part of a budget is negative"  # noqa: S101  # an invariant
     return windows.hstack(
         [pl.Series(name, part, dtype=pl.Int64) for name, part in zip(BUDGET_PARTS, parts, strict=True)]
     )
 
 
 def _parts(operations: pl.DataFrame, windows: Spans) -> Iterator[Times]:
-    """Time of each class that no class before it covers, in ns, one number a window."""
+    """Return the time of each class that no earlier class covers, in ns, one number per window."""
     so_far = Spans(np.empty(0, np.int64), np.empty(0, np.int64))
     counted = np.zeros(windows.start_ns.size, np.int64)
     start_ns, end_ns = operations["start_ns"].to_numpy(), operations["end_ns"].to_numpy()
@@ -74,9 +74,9 @@ _UNRESOLVED = {
 
 @dataclass(frozen=True, slots=True)
 class SliceSums:
-    """Slices of one rank summed by step, wall, cause and reason: hundreds of rows of hundreds of thousands.
+    """Slices of one rank summed by step, wall, cause and reason, which are far fewer rows.
 
-    `wall` are places in `Wall`, `absent` in `Absent`, -1 where compute or an opaque graph ran.
+    `wall` are indices in `Wall`, `absent` in `Absent`, -1 where compute or an opaque graph ran.
     """
 
     step: Rows
@@ -86,13 +86,13 @@ class SliceSums:
     ns: Times
 
     def of_steps(self, steps: pl.Series) -> "SliceSums":
-        """Those of some steps."""
+        """Return those of some steps."""
         rows = np.flatnonzero(find_places(self.step, steps.to_numpy()) >= 0)
         causes = tuple(self.cause[row] for row in rows.tolist())
         return SliceSums(self.step[rows], self.wall[rows], self.absent[rows], causes, self.ns[rows])
 
     def of_causes(self) -> Counter[tuple[int, str]]:
-        """The time of each cause of each wall."""
+        """Return the time of each cause of each wall."""
         found: Counter[tuple[int, str]] = Counter()
         for wall, cause, time_ns in zip(self.wall.tolist(), self.cause, self.ns.tolist(), strict=True):
             found[wall, cause] += time_ns
@@ -100,7 +100,7 @@ class SliceSums:
 
 
 def sum_slices(slices: pl.DataFrame) -> SliceSums:
-    """Slices (`SLICES`) summed."""
+    """Return slices (`SLICES`) summed."""
     step, (cause, texts) = slices["step"].to_numpy(), encode_column(slices["cause"])
     columns = (step, as_integers(slices["wall"]), cause, as_integers(slices["absent"]).astype(np.int64) + 1)
     sizes = (int(step.max(initial=0)) + 1, len(Wall), len(texts), len(Absent) + 1)
@@ -116,19 +116,19 @@ def sum_slices(slices: pl.DataFrame) -> SliceSums:
 
 
 def sum_walls_by_step(sums: SliceSums, steps: pl.Series) -> Times:
-    """What each wall owns of each step, in ns: a row a step, a column a wall."""
+    """Return the time of each wall in each step, in ns: a row per step, a column per wall."""
     return _table(sums, sums.wall, steps, len(_WALLS))
 
 
 def sum_absence_by_step(sums: SliceSums, steps: pl.Series) -> Times:
-    """Why no compute ran, in ns: a row a step, columns as in `Absent`."""
+    """Return why no compute ran, in ns: a row per step, columns as in `Absent`."""
     return _table(sums, sums.absent, steps, len(Absent))
 
 
 def sum_unresolved_by_step(sums: SliceSums, steps: pl.Series) -> Times:
-    """Time whose owner is not known, in ns: a row a step; unattributed, communication, memory, kernels.
+    """Return time with unknown cause, in ns per step: unattributed, communication, memory, kernels.
 
-    The last, kernels that no pattern knows where they may communicate, is a part of the first.
+    The last, unrecognized kernels that may communicate, is a part of the first.
     """
     told = [_WALLS.index(wall) for wall in (Wall.UNATTRIBUTED, Wall.COMMUNICATION, Wall.MEMORY)]
     is_open = np.array([cause in _UNRESOLVED for cause in sums.cause], np.bool_) | (sums.wall == told[0])
@@ -138,7 +138,7 @@ def sum_unresolved_by_step(sums: SliceSums, steps: pl.Series) -> Times:
 
 
 def _table(sums: SliceSums, column: Rows, steps: pl.Series, width: int) -> Times:
-    """A row a step, a column a value; rows of other steps, and of value -1, are left out."""
+    """Return a row per step, a column per value, without rows of other steps or value -1."""
     row = find_places(sums.step, steps.to_numpy())
     is_told = (row >= 0) & (column >= 0)
     table = np.zeros((len(steps), width), np.int64)
@@ -147,7 +147,7 @@ def _table(sums: SliceSums, column: Rows, steps: pl.Series, width: int) -> Times
 
 
 def sum_inferred_by_step(slices: pl.DataFrame, steps: pl.Series) -> Times:
-    """Time that was found through inferred waits, in ns: one for each step."""
+    """Return time that was found through inferred waits, in ns, one number per step."""
     own = slices.filter("inferred")
     row = find_places(own["step"].to_numpy(), steps.to_numpy())
     found = np.zeros(len(steps), np.int64)
@@ -157,25 +157,25 @@ def sum_inferred_by_step(slices: pl.DataFrame, steps: pl.Series) -> Times:
 
 
 def make_walls(parts: Sequence[int]) -> Walls:
-    """The walls from their times in the order of `Wall`."""
+    """Return the walls from their times in the order of `Wall`."""
     return Walls(*(int(part) for part in parts))
 
 
 def make_absence(parts: Sequence[int]) -> ComputeAbsent:
-    """The reasons from their times in the order of `Absent`."""
+    """Return the reasons from their times in the order of `Absent`."""
     return ComputeAbsent(*(int(part) for part in parts))
 
 
 def list_causes(
     sums: SliceSums, step_count: int, walls: Walls, recoverable: dict[str, int]
 ) -> list[CauseTime]:
-    """The causes in the typical step, the largest first; those of one wall sum to what it owns.
+    """Return the causes in the typical step, the largest first; those of one wall sum to its time.
 
     Args:
         sums: of the steps that make the typical one.
-        step_count: how many they are.
+        step_count: the number of these steps.
         walls: the typical step.
-        recoverable: what each cause could win at most, as far as known.
+        recoverable: upper bound on the gain of each cause, if known.
     """
     step_ns = sum(walls.parts())
     of_causes = sums.of_causes()
@@ -200,14 +200,14 @@ def list_causes(
 
 _Whole = TypeVar("_Whole", int, Times)
 CATEGORIES: tuple[str, ...] = tuple(CATEGORY.categories)
-"""In the order of their places in `WorkColumns`."""
+"""In the order of their indices in `WorkColumns`."""
 
 
 def select_typical_steps(windows: pl.DataFrame) -> pl.DataFrame:
-    """The windows of one rank (`STEPS` and `selected`) that make its typical step.
+    """Return the windows of one rank (`STEPS` and `selected`) that make its typical step.
 
-    The steady ones whose duration lies within the interquartile range; all steady ones, if they are
-    fewer than eight; all selected windows, if none is steady.
+    These are the steady ones whose duration lies within the interquartile range. They are all steady ones if
+    there are fewer than eight, and all selected windows if none is steady.
     """
     steady = np.flatnonzero(windows["steady"].to_numpy())
     if steady.size == 0:
@@ -218,7 +218,7 @@ def select_typical_steps(windows: pl.DataFrame) -> pl.DataFrame:
 
 
 def average_parts(parts: Times) -> list[int]:
-    """Mean of each column over the rows, as integers that add up to the rounded mean of the row sums.
+    """Return the mean of each column over the rows, as integers that add up to the rounded total mean.
 
     The largest remainders are rounded up; of equal ones the first.
 
@@ -231,7 +231,7 @@ def average_parts(parts: Times) -> list[int]:
 
 
 def apportion_means(sums: Sequence[int], count: int, total: int) -> list[int]:
-    """Means of some sums as integers that add up to a total, the largest remainders rounded up.
+    """Return means of some sums as integers that add up to a total, the largest remainders rounded up.
 
     >>> apportion_means([3, 3, 2], 2, 4)
     [2, 1, 1]
@@ -244,7 +244,7 @@ def apportion_means(sums: Sequence[int], count: int, total: int) -> list[int]:
 
 
 def average_total(total: _Whole, count: int) -> _Whole:
-    """A total over some, or each of several, as the mean of one, rounded; of two as near the even one.
+    """Return the mean of a total over several steps, rounded half to even.
 
     >>> average_total(7, 2), average_total(9, 2), average_total(-7, 3)
     (4, 4, -2)
@@ -262,11 +262,11 @@ class WorkColumns:
         op: their numbers.
         start_ns: whole, as `end_ns`.
         end_ns: whole.
-        inside_ns: what lies inside the steps.
-        begins: whether each starts in one.
+        inside_ns: the part inside the steps.
+        begins: whether each starts in a step.
         name: number of the kernel's name, -1 without one.
-        of_class: place in `OperationClass`.
-        category: place among the categories of `CATEGORY`.
+        of_class: index in `OperationClass`.
+        category: index in the categories of `CATEGORY`.
     """
 
     op: Rows
@@ -279,17 +279,17 @@ class WorkColumns:
     category: Rows
 
     def spans(self, rows: Rows) -> Spans:
-        """The spans of some rows, whole."""
+        """Return the spans of some rows, whole."""
         return order_spans(self.start_ns[rows], self.end_ns[rows])
 
 
 @dataclass(frozen=True)
 class TypicalWork:
-    """Operations of one rank beside the steps of its typical step, and the means over those.
+    """Operations of one rank in the steps of its typical step, and the means over those.
 
-    `operations` are `CLASSIFIED` with `inside_ns`, what lies inside the steps, and `begins`, whether
-    the operation starts in one; their own bounds are whole. `issued` is the host's time for each step,
-    `host_until_ns` where the ranges that begin in it end at the latest.
+    `operations` are `CLASSIFIED` with `inside_ns`, the part inside the steps, and `begins`, whether the
+    operation starts in one; their own bounds are whole. `issued` is the host time of each step.
+    `host_until_ns` is the latest end of the ranges that begin in it.
     """
 
     operations: pl.DataFrame
@@ -313,29 +313,29 @@ class TypicalWork:
         )
 
     def rows_of(self, *classes: OperationClass) -> Rows:
-        """The rows of the operations of some classes."""
+        """Return the rows of the operations of some classes."""
         is_asked = np.isin(list(OperationClass), classes)
         return np.flatnonzero(is_asked[self.columns.of_class])
 
     def total_ns(self, rows: Rows) -> int:
-        """Added-up time of some rows inside all steps."""
+        """Return the added-up time of some rows inside all steps."""
         return int(self.columns.inside_ns[rows].sum())
 
     def mean(self, total: int) -> int:
-        """A total over the steps as the mean of one."""
+        """Return a total over the steps as the mean of one."""
         return average_total(total, self.steps.start_ns.size)
 
     def all_covered_ns(self, disjoint: Spans) -> int:
-        """How much of all steps disjoint spans cover."""
+        """Return how much of all steps disjoint spans cover."""
         return int(covered_ns(disjoint, self.steps).sum())
 
     def covered_ns(self, disjoint: Spans) -> int:
-        """How much of a step disjoint spans cover, in the mean."""
+        """Return how much of a step disjoint spans cover on average."""
         return self.mean(self.all_covered_ns(disjoint))
 
 
 def make_typical_work(operations: pl.DataFrame, steps: pl.DataFrame) -> TypicalWork:
-    """Operations of one rank beside some of its windows (`STEPS`; `host_until_ns` if a time is selected)."""
+    """Return operations of one rank in some windows (`STEPS`; `host_until_ns` if a time is selected)."""
     bounds = Spans(steps["start_ns"].to_numpy(), steps["end_ns"].to_numpy())
     start_ns, end_ns = operations["start_ns"].to_numpy(), operations["end_ns"].to_numpy()
     window = np.searchsorted(bounds.start_ns, start_ns, side="right") - 1

@@ -87,7 +87,7 @@ def load_or_analyze(
 ) -> RenderedAnalysis:
     """Return the answer for one export, from the cache or worked out and kept; the page only if asked for.
 
-    Nothing is kept of an input that changed meanwhile, nor of one that cannot be analysed.
+    Inputs that changed meanwhile, or that cannot be analyzed, are not cached.
 
     Raises:
         WallscopeError: one of its children, each with a line for the user.
@@ -219,10 +219,10 @@ def read_answer(path: Path) -> Analysis:
     except ValidationError as error:
         where = ".".join(map(str, error.errors(include_url=False, include_input=False)[0]["loc"]))
         raise InputError(
-            f"{path} — is no whole answer: {where[:100]} is not as it should be — {_AGAIN}"
+            f"{path} — is not a complete answer: {where[:100]} is not as it should be — {_AGAIN}"
         ) from error
     except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise InputError(f"{path} — is no answer in JSON — {_AGAIN}") from error
+        raise InputError(f"{path} — is not an answer in JSON — {_AGAIN}") from error
     if len(found.inputs) != 1:
         raise InputError(
             f"{path} — is about {len(found.inputs)} exports — give the answers about each of them"

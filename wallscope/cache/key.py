@@ -29,9 +29,10 @@ _MOST_TABLES, _LARGEST_TEXT = 1_000, 64 << 20
 def answer_key(path: Path, options: Options) -> str | None:
     """Return the key of the answer to `options` about the export at `path`; `None` without a readable file.
 
-    Of a file count: base name, size, time of change to the nanosecond, up to 64 blocks of the content, and a
-    log or journal beside it; its folder does not. What leaves size, time and those blocks as they are is not
-    noticed: neither SQLite nor nsys writes so; who patches bytes and sets the time back must say --no-cache.
+    The key of a file includes base name, size, time of change to the nanosecond, up to 64 blocks of the
+    content, and a log or journal next to it. Its folder is not included. A change that keeps size, time and
+    those blocks is not noticed. Neither SQLite nor nsys writes in this way. Anyone who patches bytes and
+    resets the time must use --no-cache.
     """
     try:
         return _digest(path.name, _folder(path) if path.is_dir() else _file(path), options)

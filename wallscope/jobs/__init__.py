@@ -1,1 +1,1 @@
-"""Many exports, one answer: each is analysed by itself, side by side; then the ranks are one job."""
+"""Analyze many exports in parallel and combine their ranks into one job."""

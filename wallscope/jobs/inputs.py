@@ -189,7 +189,7 @@ def _check_room(url: Url, folder: Path, size_bytes: int) -> None:
 
 
 def _sweep(scratch: Path) -> None:
-    """Remove what killed processes of this user left: folders that nobody holds locked."""
+    """Remove leftovers of killed processes of this user: folders without a lock."""
     for folder in scratch.glob(f"{_ASIDE}*"):
         with suppress(OSError):
             status = folder.lstat()

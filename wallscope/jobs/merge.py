@@ -1,7 +1,7 @@
-"""The analyses of single exports joined to one job: what does not belong to it is left out and named.
+"""Merge the analyses of single exports into one job; exports of other jobs are left out and named.
 
-The diagnosis is that of the critical rank, with its causes after waiting was split; findings limit what is
-claimed about the job; reports and tables come from the profiles of the ranks alone.
+The diagnosis is that of the critical rank, with its causes after waiting was split. Findings limit the
+statements about the job. Reports and tables come only from the profiles of the ranks.
 """
 
 from collections import Counter
@@ -44,7 +44,7 @@ _OF_ONE = {"one-rank"}
 
 
 def job_findings(job: Job) -> tuple[Finding, ...]:
-    """Return findings about the job as a whole, the gravest first."""
+    """Return findings about the job as a whole, the most severe first."""
     return (*_find_missing_ranks(job), *_find_unmatched(job), *_find_clocks_apart(job))
 
 
@@ -96,7 +96,8 @@ def _find_unmatched(job: Job) -> tuple[Finding, ...]:
             "collectives-unmatched",
             Severity.INFO,
             f"{number(own.unmatched)} collectives have no partner and {number(own.partial)} lack a"
-            f" participant, beside {number(own.matched)} matched: there waiting is not told from transfer.",
+            f" participant, in addition to {number(own.matched)} matched. Their transfer time and peer"
+            " wait are not separated.",
             "Capture the same steps on all ranks, and export with --include-blobs=true.",
         ),
     )
@@ -134,8 +135,8 @@ _BETWEEN_RANGES = " / "
 def update_diagnosis(analysis: Analysis, known: MatchedJob) -> Analysis:
     """Return the answer about a job with verdict, ceilings and fixes by the causes that its ranks have now.
 
-    It is that of the critical rank, also where an export of several chose another one; then what comes next
-    and memory pressure are not known, and of fixes those are listed that answered the other rank too.
+    It is that of the critical rank, even if an export of several chose another one. Then the next wall and
+    memory pressure are unknown, and only fixes that also address the other rank are listed.
     """
     shown = _diagnose_critical_rank(analysis, known)
     place = shown.diagnosis.rank_index
@@ -216,13 +217,13 @@ def run_job(  # noqa: PLR0913  # what the user may ask for
     keep_going: bool = False,
     cache: Cache | None = None,
 ) -> JobAnswer:
-    """Return the answer about the job that some exports are of.
+    """Return the answer about the job of some exports.
 
-    They are analyzed by `jobs` processes at once, or by the cluster at `dask`. Exports that hold a rank
-    again, or are of another job than most, are left out and named.
+    They are analyzed by `jobs` processes at once, or by the cluster at `dask`. Exports that repeat a rank, or
+    belong to another job than most, are left out and named.
 
     Raises:
-        WallscopeError: an export cannot be analysed; with `keep_going` only if none can; no cluster.
+        WallscopeError: an export cannot be analyzed; with `keep_going` only if none can; no cluster.
     """
     one = partial(analyze_export, cache=cache)
     if dask is None:
@@ -258,7 +259,7 @@ def _with_hint(
     path, first = failed[0]
     named = str(first) if str(first).startswith((f"{path} ", f"{path}/")) else f"{path} — {first}"
     more = f"; {plural(len(failed) - 1, 'more export')} of {count} too" if len(failed) > 1 else ""
-    hint = "" if keep_going else "; --keep-going analyses the others"
+    hint = "" if keep_going else "; --keep-going analyzes the others"
     return InputError(f"{named}{more}{hint}")
 
 
@@ -272,7 +273,7 @@ def _left_out(name: str, why: str) -> Finding:
 
 
 def _keep_one_job(analyzed: Sequence[_Analyzed]) -> tuple[list[_Analyzed], list[Finding]]:
-    """Return the exports of the job that most ranks are of, and findings about the others."""
+    """Return the exports of the job with most ranks, and findings about the others."""
     sizes: Counter[int] = Counter()
     for one in analyzed:
         if one.analysis.capture.world_size:
@@ -284,7 +285,7 @@ def _keep_one_job(analyzed: Sequence[_Analyzed]) -> tuple[list[_Analyzed], list[
             own = one.analysis.capture.world_size
             if own not in {None, size}:
                 kept.remove(one)
-                findings.append(_left_out(one.path.name, f"it is of a job of {own} ranks, not {size}"))
+                findings.append(_left_out(one.path.name, f"it belongs to a job of {own} ranks, not {size}"))
     starts = {id(one): start for one in kept if (start := one.analysis.inputs[0].session_start_utc_ns)}
     if starts:
         near = max(
@@ -316,16 +317,16 @@ def _drop_duplicates(analyzed: Sequence[_Analyzed]) -> tuple[list[_Analyzed], li
             findings.append(_left_out(one.path.name, f"it has the content of {same.path.name}"))
         elif taken is not None:
             ranks = ", ".join(map(str, sorted(one.numbers & taken.numbers)))
-            findings.append(_left_out(one.path.name, f"rank {ranks} is told by {taken.path.name} already"))
+            findings.append(_left_out(one.path.name, f"rank {ranks} is already covered by {taken.path.name}"))
         elif again is not None:
-            findings.append(_left_out(one.path.name, f"{again.path.name} is of the same capture"))
+            findings.append(_left_out(one.path.name, f"{again.path.name} has the same capture"))
         else:
             kept.append(one)
     return [one for one in analyzed if any(one is other for other in kept)], findings
 
 
 def _join(analyzed: Sequence[_Analyzed], findings: tuple[Finding, ...]) -> JobAnswer:
-    """Join the analyses of the exports of one job; the diagnosis is that of the critical rank."""
+    """Merge the analyses of the exports of one job; the diagnosis is that of the critical rank."""
     analyzed = sorted(analyzed, key=lambda one: _first_rank(one.analysis))
     ordered = [one.analysis for one in analyzed]
     ranks = tuple(replace(rank, input=number) for number, one in enumerate(ordered) for rank in one.ranks)
@@ -374,7 +375,7 @@ def rematch_ranks(analysis: Analysis) -> MatchedJob:
     """Match the ranks of an analysis again, from the profiles in it.
 
     Raises:
-        ProfileError: one is of another version.
+        ProfileError: one has another version.
     """
     profiles = [
         unpack_profile(rank.profile, analysis.inputs[rank.input].name)
@@ -397,5 +398,5 @@ def list_job_tables(
 
 
 def job_report(analysis: Analysis, known: MatchedJob) -> Report:
-    """Return the answer about a job with how its ranks met; timelines and gaps are of one export alone."""
+    """Return the answer about a job with its collectives; timelines and gaps exist for one export only."""
     return Report(analysis, (), (), lanes=collective_lanes(known))

@@ -1,10 +1,9 @@
 """Exports analyzed side by side: in processes of this machine, or on a Dask cluster that is there already.
 
-Each process holds one export at a time, so that memory is bounded by the largest one and their number; a
-worker that dies takes nothing but its own export with it. What is done goes into the cache: a job that was
-interrupted goes on where it was. The cluster is the engine of `nsys recipe`, on Slurm and others: exports of
-a lost worker go to the others; one whose workers are killed time and again is tried once more, the others
-done, and then named.
+Each process handles one export at a time, so memory is bounded by the largest export and the number of
+processes. If a worker dies, only its own export is lost. Results go into the cache, so an interrupted job
+continues. The cluster is the engine of `nsys recipe`, on Slurm and others. Exports of a lost worker go to the
+others. An export whose workers are killed repeatedly is tried once more after the others, and then named.
 """
 
 import json
@@ -51,7 +50,8 @@ def analyze_export(source: Source, options: Options, cache: Cache | None = None)
             return load_or_analyze_source(source, options, _silent, cache).analysis
         if options != Options(reader=options.reader):
             raise OptionError(
-                f"{source} — is an answer: what selects or explains comes too late — analyse its export again"
+                f"{source} — is an answer: options that select or explain come too late — analyze its"
+                " export again"
             )
         with fetch_source(source) as path:
             return read_answer(path)
@@ -136,7 +136,7 @@ def _threads(jobs: int) -> Iterator[None]:
 
 
 def _silent(_: str) -> None:
-    """Report no progress: nobody watches a worker."""
+    """Report no progress in a worker."""
 
 
 if TYPE_CHECKING:
@@ -297,7 +297,7 @@ def _scheduler(address: str) -> str:
     A client that cannot connect leaves threads and complaints: whether somebody listens is asked before.
 
     Raises:
-        OptionError: it is no address, or nobody listens there.
+        OptionError: it is not an address, or there is no scheduler.
     """
     try:
         path = Path(address)
@@ -321,7 +321,7 @@ def _scheduler(address: str) -> str:
 
 def _no_address(address: str) -> OptionError:
     return OptionError(
-        f"--dask {address} — is no address of a scheduler — write tcp://HOST:PORT, or name its file"
+        f"--dask {address} — is not an address of a scheduler — write tcp://HOST:PORT, or name its file"
     )
 
 

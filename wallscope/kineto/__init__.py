@@ -1,4 +1,4 @@
-"""STAGE: the only place that knows traces of PyTorch's profiler (Kineto). Traces in, `Capture` out.
+"""Reader of PyTorch profiler traces (Kineto), the only package that knows them. Returns a `Capture`.
 
-Nothing is imported here: what a file is can be told without polars.
+It imports nothing, so that a file can be identified without polars.
 """

@@ -1,7 +1,7 @@
-"""Kernels, copies and fills of a trace as the raw device rows that make `OPERATIONS`.
+"""Kernels, copies and memsets of a trace as the raw device rows of `OPERATIONS`.
 
-Names of copies tell direction and memory: `Memcpy HtoD (Pageable -> Device)`. Copies between devices bear
-neither device nor context: both are those of other rows.
+Names of copies contain direction and memory: `Memcpy HtoD (Pageable -> Device)`. Copies between devices have
+neither device nor context: both come from other rows.
 """
 
 import polars as pl
@@ -41,9 +41,9 @@ _ENDS = r"\(([\w ]+) -> ([\w ]+)\)", r"\(([\w ]+)\)"
 
 
 def build_device_rows(tables: TraceTables) -> pl.DataFrame:
-    """Return what ran on devices, in the order of the file by kind, with columns as raw rows of Nsight's.
+    """Return device operations, in the order of the file by kind, with columns as in Nsight's raw rows.
 
-    `text` is the place of the name in the texts of the trace; the process is not told yet.
+    `text` is the index of the name in the texts of the trace; the process is not known yet.
     """
     texts = pl.Series("name", tables.texts, dtype=pl.String)
     copies, fills = (
@@ -87,7 +87,7 @@ def build_device_rows(tables: TraceTables) -> pl.DataFrame:
 
 
 def number_kernel_names(rows: pl.DataFrame, texts: list[str]) -> tuple[pl.DataFrame, pl.Series]:
-    """Return the names of kernels (`NAMES`), and the number of each device row, null of copies and fills."""
+    """Return the names of kernels (`NAMES`), and the number of each device row, null without a kernel."""
     used = rows["text"].unique().drop_nulls().sort()
     spelled = pl.Series("text", [texts[place] for place in used.to_list()], dtype=pl.String)
     names = number_texts(spelled)
@@ -101,7 +101,7 @@ def number_kernel_names(rows: pl.DataFrame, texts: list[str]) -> tuple[pl.DataFr
 
 
 def _where(device: pl.Expr | None = None) -> list[pl.Expr]:
-    """Times, place and correlation; the device is also what host rows have as process."""
+    """Return times, identity and correlation; the device is in the process column of host rows."""
     place = pl.coalesce("device", "pid") if device is None else device
     node = pl.col("graph_node")
     return [
@@ -116,14 +116,14 @@ def _where(device: pl.Expr | None = None) -> list[pl.Expr]:
 
 
 def _keep_within(column: str, most: int) -> pl.Expr:
-    """The value where it can be true, else null."""
+    """Return the value if it is possible, else null."""
     return pl.when(pl.col(column).is_between(0, most)).then(pl.col(column))
 
 
 def _decode(
     spelled: pl.Expr, meanings: dict[str, CopyDirection] | dict[str, MemoryKind], to: pl.Enum
 ) -> pl.Expr:
-    """What a word means, `unknown` for others."""
+    """Return the meaning of a word, `unknown` for others."""
     return spelled.replace_strict(
         {word: str(meaning) for word, meaning in meanings.items()}, default="unknown", return_dtype=to
     )

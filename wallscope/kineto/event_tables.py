@@ -1,4 +1,4 @@
-"""The events of a trace as frames, one a kind of event, with times in integer nanoseconds of the file.
+"""The events of a trace as frames, one per kind of event, with times in integer nanoseconds of the file.
 
 Categories and arguments: libkineto's `output_json.cpp` and torch's `profiler_kineto.cpp`. Times are
 microseconds with up to three decimals, integers up to torch 2.3.
@@ -29,12 +29,12 @@ _SPAN: dict[str, pl.DataType] = {
     "end": pl.Int64(),
     "pid": pl.Int64(),
     "tid": pl.Int64(),
-    "text": pl.UInt32(),  # place in the texts of the trace
+    "text": pl.UInt32(),  # index in the texts of the trace
 }
 
 
 class _Arguments(msgspec.Struct, gc=False):
-    """The arguments that are read, of any kind of event; of any type, as versions differ."""
+    """Arguments to read, of any kind of event; of any type, as versions differ."""
 
     correlation: Any = None
     device: Any = None
@@ -87,9 +87,9 @@ _NCCL_TEXTS = ("collective", "dtype", "group_name", "old_group_name", "group_ran
 
 @dataclass(frozen=True, slots=True)
 class _Kind:
-    """A kind of event that is kept: its categories, and its arguments that are numbers, texts and sizes.
+    """A kind of event to keep: its categories, and its arguments that are numbers, texts and sizes.
 
-    `names` are those of its events, where the kind is not all of its categories; `lists` are kept as JSON.
+    `names` are those of its events, if the kind is only a part of its categories; `lists` are kept as JSON.
     """
 
     categories: tuple[str, ...]
@@ -140,10 +140,10 @@ _SPAN_CODE, _ALLOCATION, _THREAD_NAME = "X", "[memory]", "thread_name"
 
 @dataclass(frozen=True, slots=True)
 class TraceTables:
-    """The events of a trace: a frame a kind, the texts that they number, and what was met on the way.
+    """The events of a trace: a frame per kind, the numbered texts, and faults found on the way.
 
-    `counts` are the events of each category, `negative_spans` and `timeless_events` were left out;
-    `is_coarse` tells that no time has a fraction of a microsecond.
+    `counts` are the events of each category, `negative_spans` and `timeless_events` were excluded.
+    `is_coarse` means that no time has a fraction of a microsecond.
     """
 
     frames: dict[str, pl.DataFrame]
@@ -157,7 +157,7 @@ class TraceTables:
 
 @dataclass(slots=True)
 class _Collector:
-    """Frames in the making."""
+    """Frames under construction."""
 
     kinds: dict[str, _Kind]
     parts: dict[str, list[pl.DataFrame]] = field(default_factory=dict)
@@ -217,7 +217,7 @@ class _Collector:
         frame = pl.DataFrame(columns, schema=kind.schema)
         timed = frame.drop_nulls(["start", "end"])
         kept = timed.filter(pl.col("end") >= pl.col("start"))
-        if not kind.names:  # what is chosen by name is counted with all of its category
+        if not kind.names:  # events chosen by name count with all of their category
             self.timeless_events += len(frame) - len(timed)
             self.negative_spans += len(timed) - len(kept)
         self.parts.setdefault(name, []).append(kept)
@@ -246,7 +246,7 @@ class _Collector:
 
 
 def read_trace_tables(source: TraceBytes, progress: Progress, *, with_python: bool = False) -> TraceTables:
-    """Return the events of a trace; those of Python functions, which are many, only on request."""
+    """Return the events of a trace; the many events of Python functions only on request."""
     kinds = _KINDS | ({"python": _PYTHON} if with_python else {})
     facts, collector = FileFacts(), _Collector(kinds)
     seen = 0
@@ -299,7 +299,7 @@ def _decode_one(raw: bytes) -> _Arguments:
 
 
 def _to_ns(raw: Sequence[bytes]) -> tuple[pl.Series, bool]:
-    """Return microseconds as integer nanoseconds, null where they are none, and whether any has a fraction.
+    """Return microseconds as integer nanoseconds, null if invalid, and whether any has a fraction.
 
     >>> values, is_fine = _to_ns([b"4458676416788.066", b"68.0", b"-7", b"", b"1e3", b'"0.5"'])
     >>> values.to_list(), is_fine
@@ -341,12 +341,12 @@ def _reckon_ns(text: str) -> int | None:
 
 
 def _numbers(values: list[Any]) -> pl.Series:
-    """Whole numbers, also those that are spelled as text; null for what is none."""
+    """Return whole numbers, also those spelled as text; null otherwise."""
     if set(map(type, values)) <= _PLAIN_TYPES:
         try:
             return pl.Series(values, dtype=pl.Int64)
         except (OverflowError, TypeError):
-            pass  # some is too large
+            pass  # some are too large
     return pl.Series(list(map(_whole, values)), dtype=pl.Int64)
 
 
@@ -360,7 +360,7 @@ def _whole(value: Any) -> int | None:
 
 
 def _product(value: Any) -> int | None:
-    """The product of three sizes."""
+    """Return the product of three sizes."""
     if not isinstance(value, list):
         return None
     sizes = [_whole(one) for one in value]

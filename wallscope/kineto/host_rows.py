@@ -15,7 +15,7 @@ from wallscope.trace.intervals import Times
 _ANNOTATION, _OPERATOR, _PYTHON = range(3)
 """Domains of ranges."""
 ROUNDING_NS = 2_000
-"""Up to torch 2.3 starts and lengths are whole microseconds, rounded down each: an end is up to two early."""
+"""Up to torch 2.3, starts and lengths are rounded down to microseconds: an end is up to two early."""
 
 
 def build_raw_calls(tables: TraceTables, calls: pl.DataFrame) -> RawCalls:
@@ -76,7 +76,7 @@ def build_trace_ranges(
 
 
 def hold_inner_ends(thread: np.ndarray, start_ns: Times, end_ns: Times) -> Times:
-    """Return the ends of ranges, those that pass the range around them by a rounding alone cut to its end.
+    """Return the ends of ranges; those beyond the enclosing range by rounding alone are cut to its end.
 
     Args:
         thread: integer[range], the thread of each; ranges by thread and start, the longest first.

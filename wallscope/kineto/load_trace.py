@@ -1,4 +1,4 @@
-"""A trace of PyTorch's profiler read once into the frames of a capture; and what it holds."""
+"""Read a trace of PyTorch's profiler once into the frames of a capture, or list its content."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -45,7 +45,7 @@ from wallscope.nsys.operations import sort_device_work
 from wallscope.nsys.synchronisation import add_flags
 from wallscope.process_tuning import release_memory
 
-_ON_CUDA = 1  # number of CUDA among the types of devices of PyTorch
+_ON_CUDA = 1  # number of CUDA among the device types of PyTorch
 _MEANINGS = {
     "kernel": "kernels",
     "gpu_memcpy": "memory copies",
@@ -56,22 +56,22 @@ _MEANINGS = {
     "cuda_event": "CUDA events",
     "cpu_op": "operators of PyTorch",
     "user_annotation": "annotations of the program",
-    "gpu_user_annotation": "annotations laid on the device",
+    "gpu_user_annotation": "annotations projected onto the device",
     "python_function": "Python functions",
     "overhead": "overheads of the profiler",
     "fwdbwd": "links from forward to backward",
 }
-"""What the events of a category are, for `wallscope info`."""
+"""Descriptions of event categories for `wallscope info`."""
 
 
 def read_trace_capture(path: Path, progress: Progress, *, with_python: bool = False) -> Capture:
-    """Return the device operations of a trace, and what limits the claims made from them.
+    """Return the device operations of a trace, and its limits.
 
-    Functions of Python, of which a trace with stacks has very many, are ranges only on request.
+    Python functions, very many in a trace with stacks, become ranges only on request.
 
     Raises:
-        InputError: the file is no trace that can be read.
-        NothingToAnalyzeError: it holds no device operation.
+        InputError: the file is not a readable trace.
+        NothingToAnalyzeError: it has no device operation.
     """
     tables = load_trace_tables(path, progress, with_python=with_python)
     refuse_empty_trace(path, tables)
@@ -82,7 +82,7 @@ def load_trace_tables(path: Path, progress: Progress, *, with_python: bool = Fal
     """Return the events of a trace as frames.
 
     Raises:
-        InputError: the file is no trace that can be read.
+        InputError: the file is not a readable trace.
     """
     try:
         with path.open("rb") as stream:
@@ -94,7 +94,7 @@ def load_trace_tables(path: Path, progress: Progress, *, with_python: bool = Fal
 
 
 def build_trace_capture(path: Path, tables: TraceTables) -> Capture:
-    """Return the capture that the events of a trace make."""
+    """Return the capture from the events of a trace."""
     start_ns = find_session_start_ns(tables)
     export, job = identify_trace(path, tables, start_ns), read_job_facts(tables)
     numbered = number_trace_threads(tables)
@@ -148,7 +148,7 @@ def build_trace_capture(path: Path, tables: TraceTables) -> Capture:
 
 
 def _find_graphs(operations: pl.DataFrame, made: Calls) -> GraphTracing:
-    """Kernels of graphs are traced one by one, whether or not they bear the numbers of their nodes."""
+    """Kernels of graphs are traced one by one, with or without the numbers of their nodes."""
     call = operations["call"].to_numpy()
     roles = made.calls["role"].gather(call[call >= 0])
     return GraphTracing.NODE if (roles == CallRole.GRAPH).any() else GraphTracing.NONE
@@ -157,7 +157,7 @@ def _find_graphs(operations: pl.DataFrame, made: Calls) -> GraphTracing:
 def _read_memory(
     tables: TraceTables, process_of: Callable[[pl.DataFrame], pl.Series], start_ns: int
 ) -> pl.DataFrame:
-    """What PyTorch's allocator had reserved after each allocation and release (`MEMORY_EVENTS`)."""
+    """Return the reserved memory of PyTorch's allocator after each change (`MEMORY_EVENTS`)."""
     rows = tables.frames["allocations"].filter(
         (pl.col("device_type") == _ON_CUDA) & (pl.col("reserved_bytes") >= 0) & (pl.col("device_id") >= 0)
     )
@@ -179,7 +179,7 @@ def read_trace_contents(path: Path, progress: Progress) -> Contents:
     """Return identity and events of a trace by category, and its limits.
 
     Raises:
-        InputError: the file is no trace that can be read.
+        InputError: the file is not a readable trace.
     """
     tables = load_trace_tables(path, progress)
     start_ns = find_session_start_ns(tables)

@@ -1,4 +1,4 @@
-"""Which kernels do the FLOPs of an operator: those that calls issue inside it, on its thread.
+"""The kernels that do the FLOPs of an operator: those issued by calls inside it, on its thread.
 
 `External id` names the operator in some versions and another event in others, so times decide.
 """
@@ -17,10 +17,10 @@ from wallscope.model.schemas import KERNEL_FLOPS
 def build_kernel_flops(
     tables: TraceTables, numbered: pl.DataFrame, operations: pl.DataFrame, calls: pl.DataFrame, start_ns: int
 ) -> pl.DataFrame:
-    """Return the kernels of operators whose FLOPs are known (`KERNEL_FLOPS`).
+    """Return the kernels of operators with known FLOPs (`KERNEL_FLOPS`).
 
-    Of operators inside each other the outermost counts. `numbered` are the threads of the trace; `operations`
-    and `calls` follow `OPERATIONS` and `CALLS`.
+    Of nested operators the outermost counts. `numbered` are the threads of the trace; `operations` and
+    `calls` follow `OPERATIONS` and `CALLS`.
     """
     operators = _count_operators(tables, numbered, start_ns)
     if operators.is_empty():
@@ -49,7 +49,7 @@ def build_kernel_flops(
 
 
 def _count_operators(tables: TraceTables, numbered: pl.DataFrame, start_ns: int) -> pl.DataFrame:
-    """The outermost operators with `thread`, `start_ns`, `end_ns`, `operator` and `flops`."""
+    """Return the outermost operators with `thread`, `start_ns`, `end_ns`, `operator` and `flops`."""
     rows = (
         join_thread_ids(tables.frames["multiplications"], numbered)
         .drop_nulls("thread")

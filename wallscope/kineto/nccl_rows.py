@@ -1,7 +1,7 @@
-"""Collectives by the arguments that PyTorch writes on NCCL's kernels, and the groups of the job.
+"""Collectives by the arguments that PyTorch adds to NCCL's kernels, and the groups of the job.
 
-Sizes are elements of `dtype`, of this rank. Lists of ranks are cut after thirty: the groups of
-`distributedInfo` are whole. Kernels of several calls at once bear no arguments, or those of one of them.
+Sizes are elements of `dtype`, of this rank. Lists of ranks are cut after thirty, but the groups of
+`distributedInfo` are complete. Kernels of several calls at once have no arguments, or those of one of them.
 """
 
 from hashlib import blake2b
@@ -33,7 +33,7 @@ _FUNCTIONS = (
     ("gather", r"^_?gather"),
     ("scatter", r"^_?scatter"),
 )
-"""NCCL's function by the name that PyTorch gives a collective; a barrier moves nothing and is none."""
+"""NCCL's function by PyTorch's name of a collective; a barrier moves nothing and has none."""
 
 
 def build_collective_calls(
@@ -41,7 +41,7 @@ def build_collective_calls(
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Return the NCCL calls and the ranks of communicators (`COLLECTIVE_CALLS`, `COMMUNICATORS`).
 
-    A call is the launch of a kernel that says what it is for; `processes` has the process of each kernel.
+    A call is the launch of a kernel with a named collective; `processes` has the process of each kernel.
     """
     rows = kernels.with_columns(processes.alias("process"), correlationId="correlation")
     rows = rows.with_columns(made.find_issuing(rows)).filter(
@@ -92,7 +92,7 @@ def _function() -> pl.Expr:
 
 
 def _bytes() -> pl.Expr:
-    """Bytes as NCCL counts them: of AllGather, ReduceScatter and AllToAll one rank's part."""
+    """Return bytes as NCCL counts them: for AllGather, ReduceScatter and AllToAll one rank's part."""
     width = pl.col("dtype").replace_strict(_ELEMENT_BYTES, default=None, return_dtype=pl.Int64)
     sent = pl.coalesce("sent_count", "old_sent_count")
     received = pl.coalesce("received_count", "old_received_count")
@@ -119,7 +119,7 @@ def _peer() -> pl.Expr:
 
 
 def _group(rows: pl.DataFrame, job: JobFacts) -> dict[str, pl.Series]:
-    """The communicator of each row, and the number of this rank in it."""
+    """Return the communicator of each row, and the number of this rank in it."""
     names = rows.select(name=pl.coalesce("group_name", "old_group_name"), listed="group_ranks")
     known: dict[tuple[str | None, str | None], tuple[int | None, int | None]] = {}
     for name, listed in names.unique().iter_rows():
@@ -138,5 +138,5 @@ def _group(rows: pl.DataFrame, job: JobFacts) -> dict[str, pl.Series]:
 
 
 def _hash_group(name: str | None, ranks: str | None) -> int:
-    """A number that all ranks of a group share."""
+    """Return a number that all ranks of a group share."""
     return int.from_bytes(blake2b(f"{name}|{ranks}".encode(), digest_size=8).digest(), "big")

@@ -1,9 +1,9 @@
-"""Floating-point operations of PyTorch's operators that multiply, by the shapes that a trace has of them.
+"""Floating-point operations of PyTorch's multiplying operators, by their shapes in a trace.
 
-A multiplication and an addition count as one each, as `torch.utils.flop_counter` counts them; additions of a
-bias are left out. Of attention with a causal mask those pairs count that the mask leaves; its backward pass
-calculates the scores again. What shapes do not tell is unknown: arguments that a trace lacks, complex
-numbers, operators of other libraries.
+A multiplication and an addition count as one each, as in `torch.utils.flop_counter`; additions of a bias are
+left out. Attention with a causal mask counts only the unmasked pairs, and its backward pass computes the
+scores again. FLOPs are unknown if arguments are missing, numbers are complex, or operators belong to other
+libraries.
 """
 
 from collections.abc import Callable
@@ -15,12 +15,12 @@ _MOST = 2**62
 
 Sizes = list[int]
 Formula = Callable[[list[Any], list[Any]], int]
-"""The FLOPs by shapes and values of all arguments; an argument that lacks raises one of `_LACKING`."""
+"""The FLOPs by shapes and values of all arguments; a missing argument raises one of `_LACKING`."""
 _LACKING = (LookupError, TypeError, ValueError)
 
 
 def count_flops(name: str, shapes: Any, types: Any, values: Any) -> int | None:
-    """Return the FLOPs of one run of an operator; `None` where its arguments do not tell.
+    """Return the FLOPs of one run of an operator; `None` if its arguments are not sufficient.
 
     Args:
         name: of the operator, a key of `FLOP_FORMULAS`.
@@ -42,10 +42,10 @@ def count_flops(name: str, shapes: Any, types: Any, values: Any) -> int | None:
 
 
 def _sizes(shapes: list[Any], place: int, dimensions: int | None = None) -> Sizes:
-    """The sizes of a tensor.
+    """Return the sizes of a tensor.
 
     Raises:
-        ValueError: it is none, or has another number of dimensions.
+        ValueError: it is not a tensor, or has another number of dimensions.
     """
     sizes = shapes[place]
     is_tensor = isinstance(sizes, list) and sizes and all(type(one) is int and one >= 0 for one in sizes)
@@ -88,7 +88,7 @@ def _multiply_vector(shapes: list[Any], _: list[Any], first: int = 0) -> int:
 def _convolve(shapes: list[Any], values: list[Any]) -> int:
     """Input, weight, bias, stride, padding, dilation, whether transposed, ...
 
-    The whole filter is laid on every output, or, if it is transposed, on every input.
+    The whole filter is applied to every output, or, if transposed, to every input.
     """
     data, weight = _sizes(shapes, 0), _sizes(shapes, 1, len(shapes[0]))
     if _flag(values, 6):
@@ -106,7 +106,8 @@ def _convolve(shapes: list[Any], values: list[Any]) -> int:
 def _convolve_backward(shapes: list[Any], values: list[Any]) -> int:
     """Gradient, input, weight, sizes of the bias, stride, padding, dilation, whether transposed, ..., mask.
 
-    The gradients of input and weight, as far as the mask asks for them, take what the forward pass took.
+    The gradients of input and weight, as far as the mask requests them, each take as much as the forward
+    pass.
     """
     data, weight = _sizes(shapes, 1), _sizes(shapes, 2, len(shapes[1]))
     many = data if _flag(values, 7) else _sizes(shapes, 0, len(data))
@@ -116,10 +117,10 @@ def _convolve_backward(shapes: list[Any], values: list[Any]) -> int:
 
 
 def _spread(spelled: Any, count: int, least: int) -> Sizes:
-    """A list of whole numbers as it is spelled, one for all dimensions spread over them.
+    """Return a list of whole numbers from its spelling; a single number counts for all dimensions.
 
     Raises:
-        ValueError: it is none, or has a number below the least.
+        ValueError: it is not a list, or has a number below the least.
     """
     found = [int(one) for one in str(spelled).strip("[]").split(",")]
     if min(found) < least:
@@ -130,7 +131,7 @@ def _spread(spelled: Any, count: int, least: int) -> Sizes:
 def _attend(
     shapes: list[Any], values: list[Any], *, first: int, causal: int, products: tuple[int, int]
 ) -> int:
-    """Query, key and value of batch, heads, length and size; how often the sizes of key and value multiply.
+    """Query, key and value by batch, heads, length and size; and how often key and value sizes multiply.
 
     Keys may have fewer heads than queries.
     """
@@ -175,4 +176,4 @@ FLOP_FORMULAS: dict[str, Formula] = {
         )
     },
 }
-"""By operator; places of arguments are those of `native_functions.yaml`."""
+"""By operator; positions of arguments are those of `native_functions.yaml`."""

@@ -1,8 +1,8 @@
-"""Waits and records of events: what `cuda_sync` rows tell, joined with the calls that made them.
+"""Waits and event records from `cuda_sync` rows, joined with the calls that made them.
 
-Such rows are there only where the profiler was asked for them. They name the record of an event by the
-correlation of its call, -1 where the profiler did not see it: always from CUDA 12.9 on. Up to 2026-04 it may
-name a later record: one whose call began behind the wait is not believed.
+Such rows exist only if the profiler was configured to record them. They name the record of an event by the
+correlation of its call, -1 if the profiler did not see it: always from CUDA 12.9 on. Up to 2026-04 it may
+name a later record, so a record whose call began after the wait is ignored.
 """
 
 import polars as pl
@@ -56,7 +56,7 @@ def build_syncs(
 def build_events(
     tables: TraceTables, processes: pl.Series, threads: pl.DataFrame, made: Calls
 ) -> pl.DataFrame:
-    """Return the records (`EVENTS`): all calls that make one; stream and event where a wait names them."""
+    """Return the records (`EVENTS`): all calls that make one; stream and event if a wait names them."""
     waits = tables.frames["syncs"].with_columns(processes)
     if waits.is_empty():
         return EVENTS.to_frame()
@@ -86,7 +86,7 @@ def _record_calls(threads: pl.DataFrame, made: Calls) -> pl.DataFrame:
 
 
 def _with_call(rows: pl.DataFrame, made: Calls) -> pl.DataFrame:
-    """The rows with the thread and start of their call, null without one."""
+    """Add the thread and start of their call to the rows, null without one."""
     place = rows["call"].set(rows["call"] < 0, None)
     return rows.with_columns(
         made.calls["thread"].gather(place), made.calls["start_ns"].gather(place).alias("called_ns")
@@ -94,5 +94,5 @@ def _with_call(rows: pl.DataFrame, made: Calls) -> pl.DataFrame:
 
 
 def _known(column: str) -> pl.Expr:
-    """The number, null for -1, which stands for none."""
+    """Return the number, null for -1, which means none."""
     return pl.when(pl.col(column) >= 0).then(pl.col(column))

@@ -1,7 +1,7 @@
-"""The bytes of a trace, plain or compressed with gzip, read piece by piece; and whether a file is a trace.
+"""Read the bytes of a trace, plain or gzip, in chunks; and detect whether a file is a trace.
 
-A file is told by its content: traces have many names. A gzip stream that ends early, or is damaged, gives
-what could be unpacked before; https://www.rfc-editor.org/rfc/rfc1952 has the format.
+Files are identified by their content, because traces have many names. A gzip stream that ends early or is
+damaged yields its bytes up to that point; https://www.rfc-editor.org/rfc/rfc1952 has the format.
 """
 
 import re
@@ -17,21 +17,21 @@ PIECE_BYTES = 4 << 20
 _HEAD_BYTES = 64 << 10
 _IS_JSON = re.compile(rb"(?:\xef\xbb\xbf)?\s*[{\[]")
 _IS_ANSWER = re.compile(rb'(?:\xef\xbb\xbf)?\s*\{\s*"schema"\s*:\s*"wallscope\.')
-"""Answers of wallscope are JSON too, and begin with their schema."""
+"""Answers of wallscope are also JSON, and begin with their schema."""
 _KEYS = re.compile(
     rb'"(?:traceEvents|schemaVersion|deviceProperties|distributedInfo|baseTimeNanoseconds|ph)"\s*:'
 )
 
 
 class TraceBytes:
-    """The unpacked bytes of an open file, in pieces; once read, `fault` says what is wrong with its end."""
+    """The unpacked bytes of an open file, in chunks; after reading, `fault` describes a damaged end."""
 
     def __init__(self, stream: BinaryIO) -> None:
         self._stream = stream
         self.fault: str | None = None
 
     def pieces(self) -> Iterator[bytes]:
-        """Yield pieces of some megabytes at most, none of them empty."""
+        """Yield non-empty chunks of at most some megabytes."""
         head = self._stream.read(PIECE_BYTES)
         yield from self._unpack(head) if head.startswith(GZIP_MAGIC) else self._copy(head)
 
@@ -62,12 +62,12 @@ class TraceBytes:
 
 
 def is_torch_trace(path: Path) -> bool:
-    """Return whether a file holds JSON, or JSON in gzip, that is no answer of wallscope."""
+    """Return whether a file has JSON, or JSON in gzip, that is not an answer of wallscope."""
     return _begins_trace(_read_head(path))
 
 
 def has_trace_keys(path: Path) -> bool:
-    """Return whether a file is a trace beyond doubt: its beginning has members that traces alone have."""
+    """Return whether a file is certainly a trace: its beginning has members that only traces have."""
     head = _read_head(path)
     return _begins_trace(head) and _KEYS.search(head) is not None
 
@@ -77,7 +77,7 @@ def _begins_trace(head: bytes) -> bool:
 
 
 def _read_head(path: Path) -> bytes:
-    """The first bytes of a file, unpacked; none where it cannot be read."""
+    """Return the first bytes of a file, unpacked; empty if it cannot be read."""
     try:
         if not stat.S_ISREG(path.stat().st_mode):
             return b""

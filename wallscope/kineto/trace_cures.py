@@ -1,4 +1,4 @@
-"""Cures of findings in the words of PyTorch's profiler: what its trace lacks, no flag of nsys brings."""
+"""Cures of findings for PyTorch's profiler, for which flags of nsys do not apply."""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -9,7 +9,7 @@ _ASK_FOR_WAITS = (
     "Profile with enable_cuda_sync_events=True (torch 2.1 or later): wallscope capture-help --profiler torch."
 )
 _MARK_STEPS = (
-    "Profile several steps and call prof.step() behind each, which marks it, or name a range:"
+    "Profile several steps and call prof.step() after each, which marks it, or name a range:"
     " --step-range REGEX."
 )
 _ASK_FOR_DEVICE = (

@@ -1,9 +1,9 @@
-"""The events of a trace, slice by slice, and the facts around them, without holding the text of the file.
+"""Read the events of a trace slice by slice, and the data around them, without keeping the file's text.
 
-A slice ends between two events. Where it decodes as a list, its end is proven to be one; msgspec does that
-faster than any parser that streams. A slice that does not decode is read event by event, and what is wrong
-with an event is mended if it is one of the faults that profilers are known to make; else the event is counted
-as lost. Times are kept as text: a double cannot hold the nanoseconds of an epoch.
+A slice ends between two events. If it decodes as a list, its end is valid; msgspec is faster at this than any
+streaming parser. A slice that does not decode is read event by event. Known faults of profilers in an event
+are repaired; an event with another fault counts as lost. Times are kept as text, because a double cannot hold
+the nanoseconds of an epoch.
 """
 
 import json
@@ -28,7 +28,7 @@ _LIST_END = re.compile(rb"\}\s*\](?=\s*[,}])")
 _EVENTS_KEY = re.compile(rb'"traceEvents"\s*:\s*\[')
 _SPACE = re.compile(r"[\s\ufeff]*")
 _BETWEEN_EVENTS = re.compile(r"[\s,}]*")
-"""Between events there is one comma; some files have more, and a brace too many."""
+"""There is one comma between events; some files have more commas, and an extra brace."""
 _BOM = b"\xef\xbb\xbf"
 
 _REPAIRS = (
@@ -37,11 +37,11 @@ _REPAIRS = (
     (re.compile(r'\\(?!["\\/bfnrt]|u[0-9a-fA-F]{4})'), r"\\\\"),
     (re.compile(r",\s*([}\]])"), r"\1"),
 )
-"""Values that JSON does not have, backslashes of Windows paths, commas behind the last member."""
+"""Values that JSON does not have, backslashes of Windows paths, commas after the last member."""
 
 
 class Event(msgspec.Struct, gc=False):
-    """An event as the file has it: times and arguments are undecoded text."""
+    """An event as in the file: times and arguments are undecoded text."""
 
     ph: str = ""
     cat: str | None = None
@@ -61,10 +61,10 @@ _MILD = json.JSONDecoder(strict=False, parse_float=str, parse_constant=lambda _:
 
 @dataclass(slots=True)
 class FileFacts:
-    """What was met while a trace was read; complete once its events are.
+    """Data collected while a trace is read; complete after its events.
 
-    `keys` are the members of the file beside its events. `fault` says where it ends early, if it does.
-    `is_list`: the file is a list of events, as profilers before Kineto wrote it.
+    `keys` are the members of the file other than its events. `fault` describes where the file ends early, if
+    it does. `is_list`: the file is a list of events, as profilers before Kineto wrote it.
     """
 
     keys: dict[str, Any] = field(default_factory=dict)
@@ -76,7 +76,7 @@ class FileFacts:
 
 
 def iterate_events(source: TraceBytes, facts: FileFacts) -> Iterator[Sequence[Event]]:
-    """Yield the events of a trace in lists; `facts` is filled in meanwhile."""
+    """Yield the events of a trace in lists, and fill in `facts`."""
     pieces = source.pieces()
     rest = _read_header(pieces, facts)
     if rest is not None:
@@ -87,7 +87,7 @@ def iterate_events(source: TraceBytes, facts: FileFacts) -> Iterator[Sequence[Ev
 
 
 def _read_header(pieces: Iterator[bytes], facts: FileFacts) -> bytes | None:
-    """Note the members before the events; return what follows the bracket, `None` without events."""
+    """Record the members before the events; return the text after the bracket, `None` without events."""
     held = b""
     for piece in pieces:
         held += piece
@@ -109,7 +109,7 @@ def _read_header(pieces: Iterator[bytes], facts: FileFacts) -> bytes | None:
 
 
 def _read_members(text: str, at: int, facts: FileFacts) -> int | None:
-    """Note members of an object; return where the list of events begins, `None` if it was not reached."""
+    """Record members of an object; return where the list of events begins, `None` if not reached yet."""
     while True:
         at = _skip(_SPACE, text, at)
         if text[at : at + 1] == ",":
@@ -131,7 +131,7 @@ def _read_members(text: str, at: int, facts: FileFacts) -> int | None:
 
 
 def _read_tail(tail: bytes, pieces: Iterator[bytes], facts: FileFacts) -> None:
-    """Note the members behind the events."""
+    """Record the members after the events."""
     held = [tail]
     size_bytes = len(tail)
     for piece in pieces:
@@ -149,7 +149,7 @@ def _skip(pattern: re.Pattern[str], text: str, at: int) -> int:
 
 
 class _SliceReader:
-    """Cuts pieces into slices between events; `tail` is what follows the events."""
+    """Cuts chunks into slices between events; `tail` is the text after the events."""
 
     def __init__(self, pieces: Iterator[bytes], facts: FileFacts) -> None:
         self._pieces = pieces
@@ -178,7 +178,7 @@ class _SliceReader:
             held += piece or b""
 
     def _decode_slice(self, held: bytes) -> tuple[Sequence[Event], bytes] | None:
-        """Decode up to the last boundary that is one; `None` where this does not work."""
+        """Decode up to the last event boundary; `None` if this fails."""
         for near_bytes in (*_NEAR_END_BYTES, len(held)):
             begin = max(0, len(held) - near_bytes)
             cuts = list(_BOUNDARY.finditer(held, begin))
@@ -194,7 +194,7 @@ class _SliceReader:
         return None
 
     def _decode_singly(self, held: bytes, *, is_last: bool) -> tuple[list[Event], bytes]:
-        """Decode event by event; what is left is the begin of an event, or what follows the last one."""
+        """Decode event by event; the rest is the begin of an event, or the text after the last one."""
         text = held.decode("latin-1")  # a letter for each byte
         events: list[Event] = []
         at = 0
@@ -211,7 +211,7 @@ class _SliceReader:
                 end = self._find_broken_end(held, at, is_last=is_last)
             if end is None and may_go_on:
                 return events, held[at:]
-            if end is None:  # a tail that is no event
+            if end is None:  # a tail that is not an event
                 self._facts.fault = "it ends inside an event"
                 return events, b""
             event = self._decode_event(held[at:end])
@@ -222,7 +222,7 @@ class _SliceReader:
             at = end
 
     def _find_broken_end(self, held: bytes, at: int, *, is_last: bool) -> int | None:
-        """Where an event that cannot be read ends, as far as the next one tells; else `None`."""
+        """Return where an unreadable event ends, as far as the next one shows it; else `None`."""
         if match := _BOUNDARY.search(held, at):
             return match.start() + 1
         if is_last and (match := _ARRAY_END.search(held, at)):
@@ -254,7 +254,7 @@ def _decode_many(raw: bytes) -> Sequence[Event] | None:
 
 
 def _find_end(text: str, at: int) -> tuple[int | None, bool]:
-    """Where the object at a place ends, `None` if there is none; and whether the text ends before it does."""
+    """Return where the object at a position ends, `None` without one; and whether the text ends before it."""
     try:
         return int(_PLAIN.raw_decode(text, at)[1]), False
     except json.JSONDecodeError as error:

@@ -1,7 +1,7 @@
-"""Who is who in a trace: processes, threads, devices, rank, and what the file says of machine and job.
+"""Identities in a trace: processes, threads, devices, rank, and the data of machine and job.
 
-A device row bears its device where host rows bear their process: the process is that of the call with the
-same correlation. Names of hosts, users and folders are in the file too, and are not read.
+Device rows have their device where host rows have their process. The process is that of the call with the
+same correlation. Names of hosts, users and folders in the file are not read.
 """
 
 import json
@@ -24,7 +24,7 @@ from wallscope.unicode_text import spell_surrogates
 _TID_BITS = 24
 _INT32 = 2**31
 _MOST_DEVICES = 65_536
-_EPOCH_NS = 10**18  # 2001: what is later counts from 1970, what is earlier from a base
+_EPOCH_NS = 10**18  # 2001: later times count from 1970, earlier ones from a base
 _MOST_RANKS = 1 << 24
 _DISTRIBUTED = "distributedInfo"
 _HOST_FRAMES = ("calls", "annotations", "operators", "python")
@@ -32,7 +32,7 @@ _HOST_FRAMES = ("calls", "annotations", "operators", "python")
 
 @dataclass(frozen=True, slots=True)
 class ProcessGroup:
-    """A group of ranks that communicate: its name, and the ranks of the job in it, `None` where unknown."""
+    """A group of ranks that communicate: its name, and its ranks in the job, `None` if unknown."""
 
     name: str
     ranks: tuple[int, ...] | None
@@ -40,7 +40,7 @@ class ProcessGroup:
 
 @dataclass(frozen=True, slots=True)
 class JobFacts:
-    """What the trace says of its job: number of the rank, how many there are, groups by name."""
+    """Job data of the trace: number of the rank, number of ranks, groups by name."""
 
     rank: int | None
     world_size: int | None
@@ -48,7 +48,7 @@ class JobFacts:
 
 
 def read_job_facts(tables: TraceTables) -> JobFacts:
-    """Return what `distributedInfo` tells; numbers that contradict each other are unknown."""
+    """Return the data of `distributedInfo`; contradictory numbers are unknown."""
     facts = tables.facts.keys.get(_DISTRIBUTED)
     if isinstance(facts, str):
         facts = _parse_json(facts)
@@ -70,7 +70,7 @@ def _list_groups(listed: Sequence[Any]) -> Iterator[ProcessGroup]:
 
 
 def parse_ranks(listed: Any) -> tuple[int, ...] | None:
-    """Return the numbers of a list, which may be spelled as text; `None` where it is cut or no list.
+    """Return the numbers of a list, which may be text; `None` if it is cut or not a list.
 
     >>> parse_ranks("[0, 1]"), parse_ranks([3]), parse_ranks("[0, 1, ...]"), parse_ranks("[]")
     ((0, 1), (3,), None, None)
@@ -97,7 +97,7 @@ def _count(value: Any) -> int | None:
 
 
 def find_session_start_ns(tables: TraceTables) -> int:
-    """Return the least start of what ran, was called or annotated, on the clock of the file."""
+    """Return the first start of an operation, call or annotation, on the clock of the file."""
     names = ("kernels", "copies", "fills", "calls", "annotations", "operators")
     starts = [tables.frames[name]["start"].min() for name in names]
     return min((start for start in starts if isinstance(start, int)), default=0)
@@ -147,7 +147,7 @@ def _read_gpus(listed: Any) -> tuple[Gpu, ...]:
 
 
 def number_trace_threads(tables: TraceTables) -> pl.DataFrame:
-    """Return the threads (`THREADS`) that made calls or hold ranges; their global ids are made up."""
+    """Return the threads (`THREADS`) with calls or ranges; their global ids are generated."""
     pairs = pl.concat(
         [tables.frames[name].select("pid", "tid") for name in _HOST_FRAMES if name in tables.frames]
     )
@@ -183,7 +183,7 @@ def as_threads(numbered: pl.DataFrame) -> pl.DataFrame:
 
 
 def join_thread_ids(rows: pl.DataFrame, numbered: pl.DataFrame) -> pl.DataFrame:
-    """Return host rows with `thread`, `process` and `global_tid` of the thread that each is of."""
+    """Return host rows with `thread`, `process` and `global_tid` of their thread."""
     keys = numbered.select("thread", "process", "global_tid", pid="own_pid", tid="own_tid")
     return rows.join(keys, on=["pid", "tid"], how="left", nulls_equal=True, maintain_order="left")
 
@@ -227,9 +227,9 @@ class TraceRanks:
 def identify_trace_ranks(
     export: Export, job: JobFacts, rows: pl.DataFrame, numbered: pl.DataFrame
 ) -> TraceRanks:
-    """Return the (process, device) pairs of device rows, and the rank of the one that did most.
+    """Return the (process, device) pairs of device rows, and the rank of the busiest one.
 
-    `distributedInfo` and the name of the file are about one process on one device.
+    `distributedInfo` and the name of the file refer to one process on one device.
     """
     by_name = find_rank_in_name(export.name)
     if job.world_size is not None and by_name is not None and by_name >= job.world_size:
@@ -239,7 +239,7 @@ def identify_trace_ranks(
     pairs = sorted(counts, key=lambda pair: (pair[0], -1 if pair[1] is None else pair[1]))
     chosen = max(pairs, key=lambda pair: counts[pair])
     if len({process for process, _ in pairs}) > 1:
-        rank = None  # a file that was merged of several
+        rank = None  # a file merged from several
     pids = dict(numbered.select("process", "pid").unique("process").iter_rows())
     known = {gpu.id for gpu in export.gpus}
     frame = pl.DataFrame(
@@ -266,6 +266,6 @@ def _check_names(rank: int | None, by_name: int | None) -> Iterator[Finding]:
         yield Finding(
             "rank-contradiction",
             Severity.WARNING,
-            f"The rank is {rank} by {_DISTRIBUTED} but {by_name} by file name: {_DISTRIBUTED} is believed.",
+            f"The rank is {rank} by {_DISTRIBUTED} but {by_name} by file name: {_DISTRIBUTED} is used.",
             "Name each trace after its rank.",
         )

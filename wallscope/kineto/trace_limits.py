@@ -1,6 +1,6 @@
-"""What limits the claims made from a trace of PyTorch's profiler, and which traces are refused.
+"""Limits of a trace of PyTorch's profiler, and traces that are refused.
 
-What this profiler does not record at all is said, and is nowhere taken for 0.
+Data that this profiler does not record is listed as a limit and never counts as 0.
 """
 
 import re
@@ -32,10 +32,10 @@ _EVENTS, _CALLS = "CUPTI_ACTIVITY_KIND_CUDA_EVENT", "CUPTI_ACTIVITY_KIND_RUNTIME
 
 
 def refuse_other_traces(path: Path, tables: TraceTables) -> None:
-    """Refuse what is no trace of an NVIDIA GPU that PyTorch's profiler recorded.
+    """Refuse a file that is not a trace of an NVIDIA GPU by PyTorch's profiler.
 
     Raises:
-        InputError: says what it is instead.
+        InputError: states what it is instead.
     """
     facts = tables.facts
     if facts.is_list:
@@ -45,20 +45,21 @@ def refuse_other_traces(path: Path, tables: TraceTables) -> None:
     if not facts.has_events:
         fault = f": {facts.fault}" if facts.fault else ""
         raise InputError(
-            f"{path} — is JSON without traceEvents, no trace of PyTorch's profiler{fault} — {_PROFILER_HINT}"
+            f"{path} — is JSON without traceEvents, not a trace of PyTorch's profiler{fault} —"
+            f" {_PROFILER_HINT}"
         )
     if tables.counts[_REPLAYING]:
         raise InputError(
-            f"{path} — holds {_REPLAYING}: kernels were replayed for counters, so times mean nothing —"
+            f"{path} — has {_REPLAYING}: kernels were replayed for counters, so times are meaningless —"
             " profile without experimental_config metrics"
         )
     if any(key in facts.keys for key in _AMD_KEYS) or _has_amd_calls(tables):
         raise InputError(
-            f"{path} — is a trace of an AMD GPU (ROCm), which is not read yet — {_PROFILER_HINT}"
+            f"{path} — is a trace of an AMD GPU (ROCm), which is not supported yet — {_PROFILER_HINT}"
         )
     for prefix, what in _OTHER_DEVICES.items():
         if any(category.startswith(prefix) for category in tables.counts):
-            raise InputError(f"{path} — is a trace of {what}, which is not read — {_PROFILER_HINT}")
+            raise InputError(f"{path} — is a trace of {what}, which is not supported — {_PROFILER_HINT}")
 
 
 def _has_amd_calls(tables: TraceTables) -> bool:
@@ -70,20 +71,20 @@ def refuse_empty_trace(path: Path, tables: TraceTables) -> None:
     """Refuse a trace without device operations.
 
     Raises:
-        NothingToAnalyzeError: says what there is.
+        NothingToAnalyzeError: states what the trace has instead.
     """
     if any(len(tables.frames[name]) for name in ("kernels", "copies", "fills")):
         return
     held = describe_counts(tables.counts) or "no event"
     fault = f"; {tables.facts.fault}" if tables.facts.fault else ""
     raise NothingToAnalyzeError(
-        f"{path} — holds no kernel, copy or fill ({held}{fault}) — profile with"
+        f"{path} — has no kernel, copy or fill ({held}{fault}) — profile with"
         " activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA] while the GPU works"
     )
 
 
 def find_presence(tables: TraceTables) -> dict[str, Presence]:
-    """Return what a trace holds of the tables of Nsight that findings ask for."""
+    """Return which of Nsight's tables, used by findings, have an equivalent in a trace."""
     has_waits, has_calls = (bool(len(tables.frames[name])) for name in ("syncs", "calls"))
     return {
         _EVENTS: Presence.ROWS if has_waits else Presence.ABSENT,
@@ -92,15 +93,15 @@ def find_presence(tables: TraceTables) -> dict[str, Presence]:
 
 
 def find_damage(tables: TraceTables) -> tuple[Finding, ...]:
-    """Return what of the file could not be read."""
+    """Report parts of the file that could not be read."""
     facts, found = tables.facts, []
     if facts.fault:
         found.append(
             Finding(
                 "trace-cut-off",
                 Severity.ERROR,
-                f"The trace is not whole: {facts.fault}. What follows is missing, and events are in no order:"
-                " any time may lack work.",
+                f"The trace is incomplete: {facts.fault}. Later events are missing, and events are not"
+                " sorted, so any time may lack work.",
                 "Copy the file again, or profile fewer steps.",
             )
         )
@@ -109,9 +110,9 @@ def find_damage(tables: TraceTables) -> tuple[Finding, ...]:
             Finding(
                 "trace-events-lost",
                 Severity.WARNING,
-                f"{plural(facts.lost_events, 'event')} cannot be read and left out: idle time may be"
-                " work unseen.",
-                "Profile with a newer torch: older ones wrote names that are no JSON.",
+                f"{plural(facts.lost_events, 'event')} cannot be read and are excluded: idle time may be"
+                " work that was not recorded.",
+                "Profile with a newer torch: older versions wrote names that are not valid JSON.",
             )
         )
     left_out = tables.negative_spans + tables.timeless_events
@@ -120,7 +121,7 @@ def find_damage(tables: TraceTables) -> tuple[Finding, ...]:
             Finding(
                 "untimed-operations",
                 Severity.WARNING,
-                f"{plural(left_out, 'event')} without a usable time left out (no length, or a negative one).",
+                f"{plural(left_out, 'event')} without a valid time excluded (no length, or a negative one).",
                 "End the profile after torch.cuda.synchronize().",
             )
         )
@@ -128,7 +129,7 @@ def find_damage(tables: TraceTables) -> tuple[Finding, ...]:
 
 
 def find_trace_limits(tables: TraceTables, capture: Capture) -> tuple[Finding, ...]:
-    """Return all that limits claims about a trace."""
+    """Return all limits of a trace."""
     calls = check_calls(capture, began_inside=False)
     return (
         *find_damage(tables),
@@ -144,7 +145,7 @@ def find_trace_limits(tables: TraceTables, capture: Capture) -> tuple[Finding, .
 
 
 def _check_calls_left(capture: Capture) -> Iterator[Finding]:
-    """Whether only calls that issue work are left: programs of several streams make others too."""
+    """Report that only calls that issue work are left, although programs with several streams make others."""
     issuing = [CallRole.LAUNCH, CallRole.GRAPH, CallRole.COPY]
     if capture.calls.is_empty() or capture.operations["stream"].n_unique() == 1:
         return
@@ -152,28 +153,28 @@ def _check_calls_left(capture: Capture) -> Iterator[Finding]:
         yield Finding(
             "trace-filtered",
             Severity.WARNING,
-            "The trace holds no CUDA call but those that issue work: somebody filtered it. What waited for"
-            " what is unknown, and other events may be missing too.",
+            "The trace has only CUDA calls that issue work: it was filtered. Dependencies are unknown,"
+            " and other events may also be missing.",
             "Analyze the trace as the profiler wrote it.",
         )
 
 
 def _check_order(capture: Capture) -> Iterator[Finding]:
-    """Whether operations begin before their calls do: host and device then count by different clocks."""
+    """Report operations that begin before their calls: the clocks of host and device differ."""
     issued = capture.operations.filter(pl.col("call") >= 0)
     early = int((issued["start_ns"] < capture.calls["start_ns"].gather(issued["call"])).sum())
     if early:
         yield Finding(
             "work-before-calls",
             Severity.WARNING,
-            f"{plural(early, 'device operation')} of {len(issued):,} began before the calls that issued them:"
-            " the clocks of host and device differ, so gaps may be taken for another's.",
+            f"{plural(early, 'device operation')} of {len(issued):,} began before the calls that issued"
+            " them. The clocks of host and device differ, so gaps may have wrong causes.",
             "Profile with a newer torch and driver.",
         )
 
 
 def _check_cost(tables: TraceTables, capture: Capture) -> Iterator[Finding]:
-    """Whether the profiler recorded so much on the host that it slowed it."""
+    """Report recording on the host that slowed it."""
     frames = tables.counts["python_function"]
     operators = len(tables.frames["operators"])
     launches = int(capture.calls["role"].is_in([CallRole.LAUNCH, CallRole.GRAPH]).sum())
@@ -182,15 +183,15 @@ def _check_cost(tables: TraceTables, capture: Capture) -> Iterator[Finding]:
             "torch-stacks",
             Severity.WARNING,
             f"Python stacks were recorded ({plural(frames, 'function call')} for"
-            f" {plural(launches, 'launch')}): that slows the host, so idle time is inflated.",
+            f" {plural(launches, 'launch')}). This slows the host, so idle time is overestimated.",
             "Profile with with_stack=False.",
         )
     elif operators and operators >= RANGES_A_LAUNCH_RATIO * launches:
         yield Finding(
             "torch-operators",
             Severity.INFO,
-            f"{plural(operators, 'operator')} of PyTorch recorded for {plural(launches, 'launch')}: recording"
-            " them slows the host, so idle time is an upper bound.",
+            f"{plural(operators, 'operator')} of PyTorch recorded for {plural(launches, 'launch')}. This"
+            " slows the host, so idle time is an upper bound.",
             "Time some steps without the profiler (--unprofiled-step-ms).",
         )
 
@@ -204,9 +205,9 @@ def _check_overhead(tables: TraceTables, capture: Capture) -> Iterator[Finding]:
     yield Finding(
         "profiler-overhead",
         Severity.WARNING,
-        f"The profiler was busy with its own records for {duration(spent_ns)},"
-        f" {percent(spent_ns / (end_ns - start_ns))} of the captured time; the trace does not say on which"
-        " thread, so no wall is relieved of it.",
+        f"The profiler spent {duration(spent_ns)} on its own records,"
+        f" {percent(spent_ns / (end_ns - start_ns))} of the captured time. The trace does not show the"
+        " thread, so this time stays in the walls.",
         "Profile fewer steps, with a warm-up step in the schedule.",
         covers_ns=spent_ns,
     )
@@ -232,9 +233,9 @@ def _describe_lacks(tables: TraceTables) -> Iterator[Finding]:
     yield Finding(
         "torch-profiler",
         Severity.INFO,
-        f"PyTorch's profiler recorded this trace. It holds no {', no '.join(lacks)}: these are unknown,"
-        " not 0. Host time outside CUDA calls is named by operators and annotations alone.",
-        "Capture with Nsight Systems where the host is the wall: wallscope capture-help.",
+        f"PyTorch's profiler recorded this trace. It has no {', no '.join(lacks)}: these are unknown, not"
+        " 0. Only operators and annotations name host time outside CUDA calls.",
+        "Capture with Nsight Systems if the step is host-bound: wallscope capture-help.",
     )
 
 
@@ -243,5 +244,5 @@ def _check_gpus(capture: Capture) -> Iterator[Finding]:
         yield Finding(
             "gpu-unknown",
             Severity.INFO,
-            "The trace does not describe the GPUs: no memory capacity, no peak rates.",
+            "The trace does not describe the GPUs: memory capacity and peak rates are unknown.",
         )

@@ -1,7 +1,7 @@
 """Profiles as text: columns as JSON, compressed, in base64, so that they fit into the JSON answer.
 
-JSON and zlib, not Arrow or Parquet: a profile outlives the versions of the libraries that wrote it, reading
-one runs no foreign decoder over what a stranger may have sent, and three lines of Python show what it holds.
+The format is JSON and zlib, not Arrow or Parquet. A profile then outlives the versions of the libraries that
+wrote it. Reading one runs no complex decoder on untrusted data, and three lines of Python show its content.
 """
 
 import base64
@@ -212,7 +212,7 @@ def _decode_column(content: Any, dtype: pl.DataType) -> pl.Series:
 
 
 def _is_sound(profile: Profile) -> bool:
-    """Return whether numbers point at what is there, and what is owned sums to each step."""
+    """Return whether indices are valid, and attributed time sums to each step."""
     known = profile.steps.select("input", "step", owned_ns=pl.col("end_ns") - pl.col("start_ns"))
     owned = profile.owned.group_by("input", "step").agg(pl.col("owned_ns").sum())
     has_keys = all(
@@ -229,7 +229,7 @@ def _is_sound(profile: Profile) -> bool:
 
 
 def _with_time(owned: pl.DataFrame) -> pl.DataFrame:
-    """Return the steps that take time, in order; of others nobody owns a slice."""
+    """Return the steps with time, in order; others have no slice."""
     return owned.filter(pl.col("owned_ns") != 0).sort("input", "step")
 
 
@@ -242,7 +242,7 @@ def read_profiles(path: Path) -> tuple[Profile, ...]:
     """Return the profiles of the ranks in an answer, in order.
 
     Raises:
-        ProfileError: the file is no answer of this version, or holds no profile.
+        ProfileError: the file is not an answer of this version, or has no profile.
     """
     try:
         answer = json.loads(read_json_bytes(path, _AGAIN, ProfileError).decode())
@@ -258,12 +258,14 @@ def read_profiles(path: Path) -> tuple[Profile, ...]:
         raise ProfileError(f"{path} — cannot be read: {error.strerror} — check the path") from error
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise ProfileError(
-            f"{path} — is no answer with profiles — make it with `wallscope analyze … --json`"
+            f"{path} — is not an answer with profiles — make it with `wallscope analyze … --json`"
         ) from error
     if (
         not all(isinstance(text, str) for entry in stored for text in (entry.schema, entry.data))
         or not stored
     ):
-        raise ProfileError(f"{path} — is no answer with profiles — make it with `wallscope analyze … --json`")
+        raise ProfileError(
+            f"{path} — is not an answer with profiles — make it with `wallscope analyze … --json`"
+        )
     allowance = Allowance()
     return tuple(unpack_profile(entry, str(path), allowance) for entry in stored)

@@ -32,7 +32,7 @@ def merge_profiles(first: Profile, *others: Profile) -> Profile:
     """Join the steps of profiles of one rank and kind of work; associative, commutative, idempotent.
 
     Raises:
-        ProfileError: they are of different ranks or work, or contradict each other in one step.
+        ProfileError: they have different ranks or work, or contradict each other in one step.
     """
     return reduce(_merge_two, others, first)
 
@@ -43,7 +43,7 @@ def _merge_two(one: Profile, other: Profile) -> Profile:
     keys = keys.with_row_index("key").select(OPERATION_KEYS.names()).cast(OPERATION_KEYS)
     sides = [_renumber(side, inputs, keys) for side in (one, other)]
     if replace(one.header, inputs=()) != replace(other.header, inputs=()):
-        raise ProfileError("profiles — they are of different ranks or work — merge those of one rank alone")
+        raise ProfileError("profiles — they have different ranks or work — merge only those of one rank")
     frames = {
         name: pl.concat([getattr(side, name) for side in sides]).unique().sort(pl.all(), nulls_last=True)
         for name in TABLES
@@ -54,7 +54,7 @@ def _merge_two(one: Profile, other: Profile) -> Profile:
     )
     is_twice = profile.steps.select(pl.struct("input", "step").is_duplicated().any()).item()
     if is_twice or len({entry.fingerprint for entry in inputs}) < len(inputs):
-        raise ProfileError("profiles — they tell different things of one step — analyse the captures again")
+        raise ProfileError("profiles — they contradict each other in one step — analyze the captures again")
     return profile
 
 
@@ -176,7 +176,7 @@ def on_axes(profile: Profile) -> pl.DataFrame:
 def _move_owned(
     owned: pl.DataFrame, moves: pl.DataFrame, steps: Rows, keys: int, causes: pl.Series
 ) -> pl.DataFrame:
-    """Apply moves to owned time, in order; rows of kinds of operations that moves do not touch stay."""
+    """Apply moves to attributed time, in order; kinds of operations without moves stay."""
     number, moving = (
         np.searchsorted(steps, encode_pairs(rows, "step")) * keys + rows["key"].to_numpy()
         for rows in (owned, moves)
@@ -208,7 +208,7 @@ def _move_owned(
 def _apply_moves(
     place: Rows, owned: pl.DataFrame, moves: _Moves, causes: pl.Series
 ) -> tuple[Rows, Rows, Times, Times]:
-    """Return place, cause, owned and blocking time after moves, which take the first part of what blocked."""
+    """Return index, cause, attributed and blocking time after moves, which take the first blocking part."""
     cause = _numbers(causes, owned["cause"])
     own_ns, blocking_ns = (owned[name].to_numpy() for name in ("owned_ns", "blocking_ns"))
     own, wanted = place * len(causes) + cause, moves.place * len(causes) + moves.cause

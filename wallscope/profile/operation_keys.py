@@ -1,8 +1,8 @@
 """What identifies operations, in numbers: each kind has one, and so have its texts.
 
-A text is numbered by its index among all texts of the operations of a capture, a value of an enumeration by
-its index in that; nothing is numbered after all of them. Steps and kinds of several captures are numbered by
-the capture and the number there.
+A text is numbered by its index among all texts of a capture's operations, an enumeration value by its index
+in that; missing values come after all of them. Steps and kinds of several captures are numbered by the
+capture and the number there.
 """
 
 from collections.abc import Iterable, Sequence

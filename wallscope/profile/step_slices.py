@@ -32,9 +32,9 @@ _FIXED = ("", HOST, OTHERS, *Collective, *(str(name) for name in CATEGORY.catego
 class OperationDescriptions:
     """What is known of operations, of the whole capture.
 
-    `precisions` are places in `Precision`, by kernel name; `range_of` is the range of each operation, -1
-    without one, and `called` the name of each call, by number; `axes` follows `AXES`, `counted`
-    `COLLECTIVES`; `sized` has `op`, `axis` and `participants`, where all are known.
+    `precisions` are indices in `Precision`, by kernel name. `range_of` is the range of each operation, -1
+    without one, and `called` the name of each call, by number. `axes` follows `AXES`, `counted` follows
+    `COLLECTIVES`. `sized` has `op`, `axis` and `participants`, if all are known.
     """
 
     texts: OperationTexts
@@ -141,8 +141,8 @@ def number_slices(
 ) -> tuple[NumberedSlices, Rows]:
     """Number slices, and the kinds of time on threads by call and range, after those of operations.
 
-    `kind_of` is the kind of each operation of the rank, which are numbered without a gap from `first` on;
-    the last kind is that of operations of other ranks, of which nothing is known.
+    `kind_of` is the kind of each operation of the rank, which are numbered without a gap from `first` on. The
+    last kind is that of operations of other ranks, which are unknown.
     """
     cause, causes = encode_column(slices["cause"])
     step, op, around, call, start_ns, end_ns = (

@@ -1,1 +1,1 @@
-"""Many ranks become one job: collectives matched, clocks aligned, waits split, late ranks explained."""
+"""Combine many ranks into one job: match collectives, align clocks, split waits, explain late ranks."""

@@ -1,8 +1,8 @@
-"""The clocks of a job laid on each other, by the ends of matched collectives.
+"""Align the clocks of a job by the ends of matched collectives.
 
-Nobody leaves a collective in which all give and all take before the last one is in, so its ends are one
-moment, seen by several clocks. Hosts differ by an offset and a drift; ranks of one host by what their GPUs'
-clocks differ and by how fast each gets out, which is one number a rank.
+No rank leaves a collective in which all send and all receive before the last rank enters. Its ends are
+therefore one moment, seen by several clocks. Hosts differ by an offset and a drift. Ranks of one host differ
+by the clocks of their GPUs and by how fast each leaves, which is one number per rank.
 """
 
 from dataclasses import dataclass
@@ -45,7 +45,7 @@ class _Fit:
 
 
 def align_clocks(gathered: AllCollectives, meetings: pl.DataFrame) -> AlignedCollectives:
-    """Return the collectives with their meetings, on the clock of the host that most others meet."""
+    """Return the collectives with their meetings, on the clock of the host that shares most collectives."""
     rows = gathered.rows.join(meetings, on="row", how="left", maintain_order="left")
     fits = _fits(rows)
     numbers = range(len(gathered.hostnames))
@@ -86,14 +86,14 @@ def _method(gathered: AllCollectives, tied_count: int) -> ClockMethod:
 
 
 def _telling(rows: pl.DataFrame) -> pl.DataFrame:
-    """Return the matched rows whose ends are one moment; where a job has none of these, all matched ones."""
+    """Return the matched rows whose ends are one moment; if a job has none of these, all matched ones."""
     matched = rows.filter(pl.col("meeting").is_not_null())
     symmetric = matched.filter(pl.col("operation").is_in([str(kind) for kind in SYMMETRIC]))
     return matched if symmetric.is_empty() else symmetric
 
 
 def _fits(rows: pl.DataFrame) -> dict[int, _Fit]:
-    """Return what has to be added to the times of each clock that can be tied to the reference."""
+    """Return the correction of the times of each clock that can be aligned with the reference."""
     ends = (
         _telling(rows)
         .group_by("clock", "meeting")
@@ -134,16 +134,16 @@ def _shifted(rows: pl.DataFrame, shift: Times64) -> pl.DataFrame:
 
 
 def _of_members(rows: pl.DataFrame) -> Times64:
-    """Return what to add to the times of each rank, in ns, so that its ends are those of its peers."""
+    """Return the correction of each rank's times, in ns, that aligns its ends with those of its peers."""
     missing = pl.col("end_ns").median().over("meeting") - pl.col("end_ns")
-    telling = _telling(rows).select("member", added=missing)  # inside of agg, over would see one member alone
+    telling = _telling(rows).select("member", added=missing)  # Inside of agg, over would see only one member.
     own = telling.group_by("member").agg(pl.col("added").median())
     added = rows.select("member").join(own, on="member", how="left", maintain_order="left")["added"]
     return added.fill_null(0.0).to_numpy()
 
 
 def _residuals(rows: pl.DataFrame) -> tuple[int | None, int | None]:
-    """Return how far ends lie from those of their peers, in ns: 5th and 95th percentile."""
+    """Return the distance of ends from those of their peers, in ns: 5th and 95th percentile."""
     count = pl.len().over("meeting")
     telling = _telling(rows).filter(count > 1)
     if telling.is_empty():

@@ -1,6 +1,6 @@
-"""One job out of the profiles of its ranks: collectives matched, on one clock, waits split, ranks judged.
+"""Combine the profiles of ranks into a job: match collectives, align clocks, split waits, judge ranks.
 
-The last stage that sees several ranks: it takes profiles alone, so that ranks can be analyzed apart.
+This last stage with several ranks uses only profiles, so that ranks can be analyzed separately.
 """
 
 from collections import defaultdict
@@ -42,7 +42,7 @@ from wallscope.trace.intervals import Times
 from wallscope.units import duration, percent, plural
 
 Judge = Callable[[Times, Times], Dominant]
-"""The dominant wall of some steps: ns of each wall, and of the time without an owner, as `walls` decides."""
+"""Decide the dominant wall of some steps from ns of each wall and unattributed ns."""
 
 _WALLS = list(Wall)
 
@@ -61,7 +61,7 @@ class MatchedJob:
     steps: tuple[StepSums, ...]
 
     def split_ranks(self, ranks: Sequence[Rank], counts: Sequence[int]) -> tuple[Rank, ...]:
-        """Return the ranks with the causes of their profiles; `counts` are of the ranks read together."""
+        """Return the ranks with the causes of their profiles; `counts` refer to the ranks read together."""
         rows = self.rows_by_member()
         nothing = self.rows.clear()
         return tuple(
@@ -77,12 +77,12 @@ class MatchedJob:
 
 
 def match_ranks(profiles: Sequence[Profile], judge: Judge, world_size: int | None = None) -> MatchedJob:
-    """Match the ranks of one job on one clock, split what their communication waits for, and judge them.
+    """Match the ranks of one job on one clock, split their communication, and judge them.
 
     Args:
         profiles: of the ranks, in the order of the answer.
         judge: decides the dominant wall.
-        world_size: how many ranks the job has, as far as known.
+        world_size: the number of ranks of the job, as far as known.
     """
     all_rows = gather_collectives(profiles)
     found = align_clocks(all_rows, match_meetings(all_rows.rows))
@@ -136,7 +136,7 @@ def match_ranks(profiles: Sequence[Profile], judge: Judge, world_size: int | Non
 
 
 def rank_names(profiles: Sequence[Profile]) -> tuple[str, ...]:
-    """Return names of ranks: by number, by device where no number is known, else by place."""
+    """Return names of ranks: by number, by device if the number is unknown, else by index."""
     ranks = [profile.header.rank for profile in profiles]
     devices = [profile.header.device for profile in profiles]
     if None not in ranks and len(set(ranks)) == len(ranks):
@@ -147,7 +147,7 @@ def rank_names(profiles: Sequence[Profile]) -> tuple[str, ...]:
 
 
 def _peers(rows: pl.DataFrame) -> dict[int, frozenset[int]]:
-    """Return whom each member meets in collectives other than the pipeline's."""
+    """Return the peers of each member in collectives other than the pipeline's."""
     pairs = rows.filter(pl.col("is_whole") & ~pl.col("is_pipeline")).select("group", "member").unique()
     found: defaultdict[int, set[int]] = defaultdict(set)
     for members in pairs.group_by("group").agg("member")["member"].to_list():
@@ -219,12 +219,12 @@ def _summarize_member(
 
 
 def _waiting_order(member: RankWaits) -> tuple[bool, int]:
-    """What puts the ranks in order that wait least first; those whose waiting is unknown come last."""
+    """Sort key: ranks that wait least come first, those with unknown waiting last."""
     return member.blocking_peer_wait_ns is None, member.blocking_peer_wait_ns or 0
 
 
 def _charge_walls(rows: pl.DataFrame, ranks: JobRanks, late: tuple[Straggler, ...]) -> list[Times]:
-    """Return the walls of deciding steps by rank, waits for a late rank moved to what made that one late."""
+    """Return the walls of deciding steps by rank, with waits for a late rank attributed to its cause."""
     charged = [own.walls.copy() for own in ranks.steps]
     wall_of = {one.place: one.cause_wall for one in late if one.cause_wall is not None}
     whole = rows.filter("is_whole")
@@ -312,7 +312,7 @@ _COMPUTE = [str(category) for category in ComputeCategory]
 
 
 def group_ranks(profiles: Sequence[Profile], steps: Sequence[StepSums]) -> tuple[RankGroup, ...]:
-    """Group the ranks by what they compute: kernels that matter, and how often a step runs each."""
+    """Group the ranks by their compute: material kernels, and how often each runs per step."""
     alike: dict[object, list[int]] = {}
     for place, (profile, own) in enumerate(zip(profiles, steps, strict=True)):
         alike.setdefault(_fingerprint(profile, own), []).append(place)
@@ -334,7 +334,7 @@ def _group(places: list[int], profiles: Sequence[Profile], steps: Sequence[StepS
 
 
 def _fingerprint(profile: Profile, steps: StepSums) -> object:
-    """Return GPU, unit of work, and the kernels over 1 % of what a rank computes with counts per step."""
+    """Return GPU, unit of work, and counts per step of the kernels over 1 % of a rank's compute."""
     ran = profile.work["key", "work_ns", "count"][rows_in_steps(steps.deciding, profile.work)]
     key = ran["key"].to_numpy()
     by_key = [
@@ -356,16 +356,16 @@ def _fingerprint(profile: Profile, steps: StepSums) -> object:
 _MOST_NAMED = 3
 _BOUND = {
     "compute": "compute-bound",
-    "communication": "bound by communication",
+    "communication": "communication-bound",
     "memory": "memory-bound",
     "host": "host-bound",
-    "mixed": "bound by no single wall",
-    "unknown": "bound by what the capture does not tell",
+    "mixed": "limited by several walls",
+    "unknown": "limited by an unknown wall",
 }
 
 
 def job_verdict(job: Job) -> str:
-    """Return a paragraph: who is late and why, who waits, what bounds the critical rank, who is missing."""
+    """Return a paragraph: late ranks and causes, waiting ranks, the critical rank's wall, missing ranks."""
     critical = job.members[job.critical_place]
     sentences = [*_late_sentences(job), *_wait_sentences(job, critical)]
     if job.collectives.matched:
@@ -373,8 +373,8 @@ def job_verdict(job: Job) -> str:
     if job.missing:
         named = ", ".join(map(str, job.missing[:8])) + (" …" if len(job.missing) > 8 else "")
         sentences.append(
-            f"{plural(len(job.missing), 'rank')} of {job.world_size} not supplied ({named}): this speaks of"
-            " the others alone."
+            f"{plural(len(job.missing), 'rank')} of {job.world_size} not supplied ({named}): the results"
+            " cover only the others."
         )
     return " ".join(sentences)
 
@@ -388,36 +388,36 @@ def _late_sentences(job: Job) -> Iterator[str]:
             f" {duration(one.late_ns_median)}: {one.why}."
         )
     if len(repeated) > _MOST_NAMED:
-        yield f"{plural(len(repeated) - _MOST_NAMED, 'more rank')} are late too."
+        yield f"{plural(len(repeated) - _MOST_NAMED, 'more rank')} are also late."
     if in_turn and not repeated:
         worst = max(in_turn, key=lambda one: (one.late_ns_median * one.late_steps, -one.place))
         names = ", ".join(one.name for one in in_turn[:_MOST_NAMED])
         more = f" and {len(in_turn) - _MOST_NAMED} more" if len(in_turn) > _MOST_NAMED else ""
         yield (
-            f"No rank is always late; {names}{more} {'is' if len(in_turn) == 1 else 'take turns'}:"
-            f" {worst.name} on {worst.late_steps} of {worst.steps} steps, by"
-            f" {duration(worst.late_ns_median)}: {worst.why}."
+            f"No rank is always late; {names}{more}"
+            f" {'is late on some steps' if len(in_turn) == 1 else 'take turns'}: {worst.name} on"
+            f" {worst.late_steps} of {worst.steps} steps, by {duration(worst.late_ns_median)}: {worst.why}."
         )
     if not job.stragglers and job.collectives.matched:
-        yield "No rank is late again and again."
+        yield "No rank is late repeatedly."
 
 
 def _wait_sentences(job: Job, critical: RankWaits) -> Iterator[str]:
-    """Yield who waits most, and the critical rank; then what is left of waiting without a straggler."""
+    """Yield the rank that waits most, and the critical rank; then waits without a straggler."""
     if not job.collectives.matched:
         none = (
-            "No rank communicates by kernels"
+            "No rank runs communication kernels"
             if not job.collectives.unmatched
             else "No collective was matched"
         )
-        yield f"{none}: who waits for whom is unknown."
+        yield f"{none}: waits between ranks are unknown."
         return
     yield from _unmatched_sentence(job)
     most = max(job.members, key=lambda one: (one.all_wait_ns or 0, -one.place))
     if most.all_residence_ns and (most.all_wait_ns or 0) >= TOLD_WAIT_SHARE * most.all_residence_ns:
         yield (
             f"In the capture {most.name} waits for peers {duration(most.all_wait_ns or 0)} of the"
-            f" {duration(most.all_residence_ns)} that its collectives last"
+            f" {duration(most.all_residence_ns)} in its collectives"
             + (
                 f"; {critical.name}, which waits least, is {_BOUND[job.critical_wall]}."
                 if critical is not most
@@ -427,8 +427,8 @@ def _wait_sentences(job: Job, critical: RankWaits) -> Iterator[str]:
     step_ns = sum(job.walls.parts())
     if not job.stragglers and step_ns and job.collectives.jitter_ns >= TOLD_JITTER_SHARE * step_ns:
         yield (
-            f"All wait for each other now and then: {duration(job.collectives.jitter_ns)} a step and rank"
-            f" in the mean ({percent(job.collectives.jitter_ns / step_ns)})."
+            f"Without a late rank, ranks wait for each other {duration(job.collectives.jitter_ns)} per"
+            f" step and rank on average ({percent(job.collectives.jitter_ns / step_ns)})."
         )
     if job.pipeline:
         worst = max(job.pipeline, key=lambda stage: (stage.bubble_share, -stage.stage))
@@ -439,7 +439,7 @@ def _wait_sentences(job: Job, critical: RankWaits) -> Iterator[str]:
 
 
 def _unmatched_sentence(job: Job) -> Iterator[str]:
-    """Yield how many collectives were not matched, and whose waiting that leaves unknown."""
+    """Yield how many collectives were not matched, and the ranks whose waiting is therefore unknown."""
     apart = [one for one in job.members if one.unmatched_count]
     if not apart:
         return
@@ -449,12 +449,12 @@ def _unmatched_sentence(job: Job) -> Iterator[str]:
     told = f"{whose} could not be matched with all their peers"
     if unknown:
         more = f" and {len(unknown) - _MOST_NAMED} more" if len(unknown) > _MOST_NAMED else ""
-        told += f": how long {', '.join(unknown[:_MOST_NAMED])}{more} waited is unknown"
+        told += f": the waiting of {', '.join(unknown[:_MOST_NAMED])}{more} is unknown"
     yield f"{told}."
 
 
 def _wall_sentences(job: Job, critical: RankWaits) -> Iterator[str]:
-    charged = ", waiting charged to what made ranks late" if _is_charged(job) else ""
+    charged = ", with peer wait attributed to the late rank's cause" if _is_charged(job) else ""
     if job.dominant_wall == job.critical_wall:
         both = f"The job and its critical rank ({critical.name})"
         yield f"{both} are {_BOUND[job.dominant_wall]}{charged}."

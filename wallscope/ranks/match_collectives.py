@@ -1,10 +1,10 @@
-"""Which collectives of different ranks are one: by communicator and sequence, else by how they end.
+"""Match the collectives of different ranks: by communicator and sequence, else by their ends.
 
-Where payloads name communicators, the ranks of one went through the same collectives in the same order. Else
-ranks that ran one kind of operation are a group where they end together, time and again. Two ranks on one
-clock are compared by the ends of their collectives (`trace.collectives`); across clocks by order: the series
-are the same but for what one capture lacks at its ends, and but for offset and drift their ends keep one
-distance.
+If payloads name communicators, the ranks of one ran the same collectives in the same order. Otherwise ranks
+with one kind of operation are a group if they repeatedly end together. Two ranks on one clock are compared by
+the ends of their collectives (`trace.collectives`). Ranks on different clocks are compared by order. Their
+series are equal except for missing collectives at the ends of a capture. Except for offset and drift their
+ends keep a constant distance.
 """
 
 from collections.abc import Iterator, Sequence
@@ -39,7 +39,7 @@ from wallscope.trace.intervals import Times
 ALL_COLLECTIVES: Final = pl.Schema(
     {
         "row": pl.UInt32(),
-        "member": pl.UInt32(),  # place of the rank in the job
+        "member": pl.UInt32(),  # index of the rank in the job
         "clock": pl.UInt32(),
         "session_ns": pl.Int64(),  # its start in the session
         **{name: dtype for name, dtype in RANK_COLLECTIVES.items() if name not in {*BEFORE, *INSIDE}},
@@ -55,7 +55,7 @@ OUT = tuple(name for name in ALL_COLLECTIVES.names() if name.startswith("out_"))
 
 @dataclass(frozen=True, slots=True)
 class AllCollectives:
-    """`ALL_COLLECTIVES`, the host name of each of its clocks, and how many captures it is of."""
+    """`ALL_COLLECTIVES`, the host name of each of its clocks, and the number of captures."""
 
     rows: pl.DataFrame
     hostnames: tuple[str | None, ...]
@@ -65,8 +65,8 @@ class AllCollectives:
 def gather_collectives(profiles: Sequence[Profile]) -> AllCollectives:
     """Return the collectives of all ranks of a job in one table, in the order of the ranks.
 
-    Captures of one host count by one clock, from the start of their session on; an export without
-    host or start has a clock of its own.
+    Captures of one host use one clock, from the start of their session. An export without host or start has
+    its own clock.
     """
     keys: dict[tuple[str, str], int] = {}
     hostnames: list[str | None] = []
@@ -155,7 +155,7 @@ def build_series(rows: pl.DataFrame) -> Series:
 
 @dataclass(frozen=True, slots=True)
 class Pairing:
-    """Positions of the same collectives in two series; how much the distance of their ends varies, in ns."""
+    """Positions of the same collectives in two series, and the variation of the distance of ends, in ns."""
 
     places: Rows
     others: Rows
@@ -163,9 +163,9 @@ class Pairing:
 
 
 def pair_by_end(one: Series, other: Series, *, is_sized: bool) -> Pairing | None:
-    """Pair the collectives of two ranks on one clock; `None` if they never met.
+    """Pair the collectives of two ranks on one clock; `None` if they share none.
 
-    Where the size of the group is known, the closest are taken, and need not be that close.
+    If the size of the group is known, the closest match is used, even at a larger distance.
     """
     times = (one.start_ns, one.end_ns, other.start_ns, other.end_ns)
     found = have_met(*times, SIZED_MET_SPREAD_NS) if is_sized else have_met(*times)
@@ -197,7 +197,7 @@ def pair_by_order(one: Series, other: Series, *, is_named: bool) -> Pairing | No
 
 
 def fit_line(at_ns: Times | Times64, apart_ns: Times | Times64) -> Line:
-    """Fit a straight line through most of some points, whatever the others do.
+    """Fit a straight line through most of some points, robust against outliers.
 
     The slope is the median over pairs of points half the series apart; 0 for few points or a short time.
     """
@@ -227,8 +227,8 @@ def _shifted_places(count: int, other_count: int, shift: int) -> tuple[Rows, Row
 def _shift(one: Series, other: Series, farthest: int) -> int:
     """Return how many the other series has before the first of this one.
 
-    None, if both are as long and keep one distance; else what makes the distances of ends vary least, of
-    about equals none, else what makes them least.
+    The shift is 0 if both series have the same length and a constant distance. Otherwise it is the one with
+    the least variation of the distances of ends; among similar ones, no shift or else the smallest distance.
     """
     if (
         len(one.rows) == len(other.rows)
@@ -245,9 +245,9 @@ def _shift(one: Series, other: Series, farthest: int) -> int:
 
 
 def _varies(one: Series, other: Series, shifts: Rows) -> tuple[Times64, Times64]:
-    """Return how much the distances of ends vary at each shift, and how large they are, in ns.
+    """Return the variation and size of the distances of ends at each shift, in ns.
 
-    Endless where too few remain, or are not of the same kinds.
+    Infinite where too few remain, or their kinds differ.
     """
     first = np.maximum(0, -shifts)
     counts = np.minimum(len(one.rows), len(other.rows) - shifts) - first
@@ -314,7 +314,7 @@ MEETINGS = pl.Schema(
 
 
 def match_meetings(rows: pl.DataFrame) -> pl.DataFrame:
-    """Match the collectives of a job (`ALL_COLLECTIVES`): which of them are one (`MEETINGS`)."""
+    """Match the collectives of a job (`ALL_COLLECTIVES`) to groups that are one (`MEETINGS`)."""
     found = [
         group.with_columns(is_named=pl.lit(alike.is_named))
         for alike in _candidates(rows)
@@ -336,9 +336,9 @@ def match_meetings(rows: pl.DataFrame) -> pl.DataFrame:
 
 @dataclass(frozen=True, slots=True)
 class _Candidates:
-    """Series that may be of one group, each of another rank or stream.
+    """Series that may belong to one group, each of another rank or stream.
 
-    `is_named` says that payloads name the group; `participants` is its size, where known.
+    `is_named` means that payloads name the group; `participants` is its size, if known.
     """
 
     series: list[Series]
@@ -363,8 +363,8 @@ def _series(rows: pl.DataFrame, by: list[str]) -> list[Series]:
 def _form_groups(alike: _Candidates) -> Iterator[pl.DataFrame]:
     """Put the series into groups, each paired with the first of its group.
 
-    The first that is left takes those that keep the most even distance to it: as many as the group has
-    participants, or all that are about as even as the best.
+    The first remaining series gets those with the most constant distance to it. Their number is that of the
+    group's participants, or of all that are about as constant as the best.
     """
     left = list(range(len(alike.series)))
     while len(left) > 1:

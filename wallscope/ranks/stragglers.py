@@ -1,9 +1,9 @@
-"""Ranks that hold a job up: who came late to collectives, by how much, and what made it late.
+"""Ranks that delay a job: which arrive late at collectives, by how much, and why.
 
-A meeting is charged to its last participant: by the middle one of the waits that it puts on the blame chains
-of the others. A rank's net lateness in a step is what it is charged less what it waits itself; only who is
-ahead in that holds the job up, however much all wait for each other now and then. Why it is late: what it did
-longer than its peers, and whether that was more work or slower work.
+A collective is charged to its last participant: the median of the waits on the blame chains of the others. A
+rank's net lateness in a step is its charge minus its own waits. Only ranks with the largest net lateness
+delay the job, however much all wait for each other at times. The cause of lateness is work that takes longer
+than on peers, either more work or slower work.
 """
 
 from collections.abc import Mapping, Sequence
@@ -45,15 +45,15 @@ CHARGES = pl.Schema(
         **dict.fromkeys((f"more_{wall}_ns" for wall in Wall), pl.Int64()),
     }
 )
-"""A row for each step in which a rank met others; `more` is what it did longer than they did before."""
+"""A row for each step in which a rank shared collectives; `more` is its extra time before them."""
 
 MORE = tuple(name for name in CHARGES.names() if name.startswith("more_"))
 
 
 def charge_lateness(rows: pl.DataFrame) -> pl.DataFrame:
-    """Return the charges (`CHARGES`) of split collectives (`split_waits`); pipelines wait by design.
+    """Return the charges (`CHARGES`) of split collectives (`split_waits`), except pipeline waits.
 
-    So may two ranks that send and receive on an axis that is not known.
+    Two ranks that send and receive on an unknown axis may also be a pipeline.
     """
     by_design = pl.col("is_pipeline") | _may_be_pipeline()
     met = _since_last(rows).filter(pl.col("is_whole") & ~by_design & pl.col("step").is_not_null())
@@ -90,9 +90,9 @@ def _may_be_pipeline() -> pl.Expr:
 
 
 def _since_last(rows: pl.DataFrame) -> pl.DataFrame:
-    """Return the time of each wall since the group last met: from the end of that, or its begin if later.
+    """Return the time of each wall since the last collective of the group: from its end, or a later begin.
 
-    Null for the first meeting of a group.
+    Null for the first collective of a group.
     """
     by = ("member", "input", "group")
     ordered = rows.sort("member", "input", "start_ns", "row")
@@ -121,7 +121,7 @@ _REASON_OF_WALL = {
 
 @dataclass(frozen=True, slots=True)
 class RankSteps:
-    """A rank's profile and the steps (`input`, `step`) of it that are looked at."""
+    """A rank's profile and its selected steps (`input`, `step`)."""
 
     profile: Profile
     steps: pl.DataFrame
@@ -131,7 +131,7 @@ class RankSteps:
 class LateReason:
     """The wall and cause that made a rank late; `ratio` is how much longer that takes than on its peers.
 
-    `over_ns` is how much longer it takes in a step.
+    `over_ns` is how much longer it takes per step.
     """
 
     wall: Wall | None
@@ -145,30 +145,32 @@ class LateReason:
 def explain_lateness(late: RankSteps, others: Sequence[RankSteps], more_ns: Mapping[Wall, int]) -> LateReason:
     """Explain why a rank is late in some steps, compared with its peers or its own other steps.
 
-    `more_ns` is how much longer each wall took than on those who waited, before the collectives in question.
+    `more_ns` is how much longer each wall took than on the waiting ranks, before these collectives.
     """
     peers = [side for side in others if len(side.steps)][:COMPARED_PEERS_COUNT]
     wall = max(more_ns, key=lambda wall: (more_ns[wall], wall), default=None)
     if wall is None or more_ns[wall] <= 0 or not peers:
-        return LateReason(None, None, Reason.UNKNOWN, None, "what kept it is not in the capture")
+        return LateReason(None, None, Reason.UNKNOWN, None, "the capture does not show why")
     if wall is Wall.COMPUTE:
         return _explain_compute(late, peers)
     cause, over_ns, usual_ns = _cause(late, peers, wall)
     if cause is None:
-        return LateReason(wall, None, _REASON_OF_WALL[wall], None, f"{wall} takes longer, of no one cause")
+        return LateReason(
+            wall, None, _REASON_OF_WALL[wall], None, f"{wall} takes longer, without a single cause"
+        )
     ratio = (over_ns + usual_ns) / usual_ns if usual_ns > 0 else None
     return LateReason(
         wall,
         cause,
         _REASON_OF_WALL[wall],
         ratio,
-        f"{duration(over_ns)} more {describe_cause(cause)} a step",
+        f"{duration(over_ns)} more {describe_cause(cause)} per step",
         over_ns,
     )
 
 
 def _cause(late: RankSteps, others: Sequence[RankSteps], wall: Wall) -> tuple[str | None, int, int]:
-    """Return the cause of a wall that grew most, by how much, and what it usually takes, in ns."""
+    """Return the cause of a wall that grew most, its growth, and its usual time, in ns."""
     own, usual = _causes(late), _middle([_causes(side) for side in others], "cause", "ns")
     grown = (
         own.join(usual, on="cause", how="left", suffix="_usual")
@@ -197,7 +199,7 @@ def _middle(frames: Sequence[pl.DataFrame], key: str, *columns: str) -> pl.DataF
 
 
 def _explain_compute(late: RankSteps, others: Sequence[RankSteps]) -> LateReason:
-    """Explain compute: whether kernels are others, more, longer for more tokens, or slower all alike."""
+    """Explain compute: different kernels, more kernels, more tokens, or a slower clock."""
     usual = _middle([_work(side) for side in others], "key", "work", "count")
     both = (
         _work(late)
@@ -210,7 +212,7 @@ def _explain_compute(late: RankSteps, others: Sequence[RankSteps]) -> LateReason
     over_ns = float(both["over"].sum())
     if over_ns <= 0:
         return LateReason(
-            Wall.COMPUTE, None, Reason.UNKNOWN, None, "compute takes longer, but no kernel does"
+            Wall.COMPUTE, None, Reason.UNKNOWN, None, "compute takes longer, but no single kernel does"
         )
     same = (pl.col("count") - pl.col("count_usual")).abs() <= SAME_KERNEL_COUNT_SHARE * pl.col("count_usual")
     is_expert = pl.col("category").is_in([str(category) for category in _OF_EXPERTS])
@@ -222,7 +224,7 @@ def _explain_compute(late: RankSteps, others: Sequence[RankSteps]) -> LateReason
     cause = f"compute/{most['category'][0]}"
     added_ns = float(both.filter(~same)["over"].sum())
     if added_ns >= MOST_OF_LATENESS_SHARE * over_ns:
-        sentence = f"it runs other kernels than its peers: {duration(round(added_ns))} more a step"
+        sentence = f"it runs other kernels than its peers: {duration(round(added_ns))} more per step"
         return LateReason(Wall.COMPUTE, cause, Reason.OTHER_WORK, None, sentence, round(over_ns))
     alike = both.filter(same & (pl.col("work_usual") > 0))
     ratio, dense, expert = (
@@ -239,19 +241,20 @@ def _explain_compute(late: RankSteps, others: Sequence[RankSteps]) -> LateReason
             f" {signed_percent((dense or 1.0) - 1)}: more tokens"
         )
         return LateReason(Wall.COMPUTE, cause, Reason.MORE_TOKENS, expert, sentence, round(over_ns))
-    assert ratio is not None  # noqa: S101  # over_ns > 0 with like counts
+    assert ratio is not None  # noqa: S101  # over_ns > 0 with similar counts
     uneven = _unevenness(alike, ratio)
     if uneven <= SLOWED_ALIKE_SHARE:
         sentence = f"the same kernels take {signed_percent(ratio - 1)}, all alike: a slower GPU clock"
         return LateReason(Wall.COMPUTE, cause, Reason.SLOWER_KERNELS, ratio, sentence, round(over_ns))
     sentence = (
-        f"as many kernels take {signed_percent(ratio - 1)}, {most['category'][0]} most: more work in each"
+        f"the same number of kernels takes {signed_percent(ratio - 1)}, {most['category'][0]} most: more"
+        " work in each"
     )
     return LateReason(Wall.COMPUTE, cause, Reason.LONGER_KERNELS, ratio, sentence, round(over_ns))
 
 
 def _work(side: RankSteps) -> pl.DataFrame:
-    """Return summed durations and count of each kind of compute kernel, means of a step."""
+    """Return summed durations and count of each kind of compute kernel, means per step."""
     keys = side.profile.keys.filter(pl.col("category").is_in(_COMPUTE))
     own = side.profile.work.join(side.steps, on=["input", "step"]).join(keys, on="key")
     return own.group_by(key=pl.struct(_KEY)).agg(
@@ -265,7 +268,7 @@ def _ratio(both: pl.DataFrame) -> float | None:
 
 
 def _unevenness(both: pl.DataFrame, ratio: float) -> float:
-    """Return how unevenly kernels are slowed: mean distance from the common ratio, by work, over it."""
+    """Return how unevenly kernels are slowed: mean distance from the common ratio, by work, divided by it."""
     apart = (both["work"] - ratio * both["work_usual"]).abs().sum()
     return float(apart) / max(float(both["over"].sum()), 1.0)
 
@@ -287,9 +290,9 @@ def _exchanged(side: RankSteps) -> float | None:
 
 @dataclass(frozen=True, slots=True)
 class JobRanks:
-    """What is known of ranks: profiles, their steps, groups of like ones, who met whom, `CHARGES`.
+    """Data of ranks: profiles, their steps, groups of similar ones, their peers, `CHARGES`.
 
-    `names` are for people; `noise_ns` is how far the clocks leave the ends of one collective apart.
+    `names` are for people; `noise_ns` is the remaining distance of the ends of one collective.
     """
 
     profiles: Sequence[Profile]
@@ -305,7 +308,7 @@ class JobRanks:
         return RankSteps(self.profiles[place], self.steps[place].deciding)
 
     def like(self, place: int) -> list[int]:
-        """Return the ranks that do the same as one, those that it meets first; else all that it meets."""
+        """Return the ranks that do the same work as one, preferably its peers; else all of its peers."""
         (group,) = (group for group in self.groups if place in group.places)
         met = self.met.get(place, frozenset())
         same = [other for other in group.places if other != place]
@@ -362,8 +365,8 @@ def _reason(
 ) -> LateReason:
     """Explain a rank that is always late by its peers, one that is late in turn by its other steps.
 
-    What kept it until its first collective may lie at the end of the step before: a step begins with its
-    first kernel.
+    The delay before its first collective may be at the end of the previous step, because a step begins with
+    its first kernel.
     """
     profile, steps = ranks.profiles[place], late.select("input", "step")
     peers = [ranks.side(other) for other in ranks.like(place)]
@@ -382,7 +385,7 @@ def _reason(
 
 
 def _steps_before(steps: pl.DataFrame, every: pl.DataFrame) -> pl.DataFrame:
-    """Return the step before each, of the deciding ones; the steps themselves where there is none."""
+    """Return the deciding step before each, or the step itself if there is none."""
     following = every.sort("input", "step").with_columns(
         pl.struct("input", "step").shift(-1).over("input").alias("next")
     )

@@ -1,4 +1,4 @@
-"""A job as tables (`model.exported_job`), as tracks of a trace, and one step as its ranks met in it."""
+"""A job as tables (`model.exported_job`), as tracks of a trace, and one step with its collectives."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
@@ -81,9 +81,9 @@ _FRAMES: Mapping[str, Callable[[MatchedJob], pl.DataFrame]] = {
 
 
 def job_tracks(known: MatchedJob) -> tuple[Track, ...]:
-    """Return a process a rank, with its steps and its collectives, on one clock.
+    """Return a process per rank, with its steps and its collectives, on one clock.
 
-    Ranks that nothing ties to the others are left out: their times cannot be compared.
+    Ranks whose clock is not aligned with the others are excluded: their times cannot be compared.
     """
     found: list[Track] = []
     for member, rows in sorted(known.rows_by_member().items()):
@@ -162,10 +162,10 @@ _OF_A_KIND = 6
 
 
 def collective_lanes(known: MatchedJob) -> pl.DataFrame:
-    """Return the collectives of some ranks (`MEETING_LANES`) in a step of one; empty where none was matched.
+    """Return the collectives of some ranks (`MEETING_LANES`) in a step of one; empty if none was matched.
 
-    It is the step of the worst late rank that is as late as it mostly is, else an ordinary one of the
-    critical rank. Shown are late ranks, representatives of groups, and those that they meet.
+    The step is a typical late one of the worst late rank, else an ordinary one of the critical rank. The
+    ranks are late ranks, representatives of groups, and their peers.
     """
     whole = known.rows.filter("is_whole")
     if whole.is_empty():
@@ -195,7 +195,7 @@ def collective_lanes(known: MatchedJob) -> pl.DataFrame:
 
 
 def _step(known: MatchedJob, whole: pl.DataFrame, place: int) -> pl.DataFrame:
-    """Return the collectives of a rank in the step that stands for how late it is."""
+    """Return the collectives of a rank in the step that represents its lateness."""
     own = whole.filter((pl.col("member") == place) & pl.col("step").is_not_null())
     if own.is_empty():
         return whole.sort("start_ns").head(1)

@@ -1,12 +1,12 @@
-"""Waits in collectives split into late peers and transfer, and sums of the steps of ranks.
+"""Split collectives into waits for late peers and transfer, and sum the steps of ranks.
 
-The last one in does not wait; from then on all move bytes. Where all give and all take, the shortest
-residence is what moving takes, whatever the clocks say; of messages and of collectives with a root, clocks
-show when the last one came. What an operation takes of its rank's blame chain is assumed to be its tail: a
-chain walks backwards from the end of the operation.
+The last participant does not wait, and from then on all transfer data. If all send and all receive, the
+shortest duration is the transfer time, whatever the clocks show. For messages and for collectives with a
+root, the clocks show when the last participant arrived. The part of an operation on its rank's blame chain is
+assumed to be its tail, because a chain walks backwards from the end of the operation.
 
-What collectives take of a step is known of each kind of operation, what each waits from its meeting. Both are
-compared in order of time: a step is attributed to those that began first, waiting before moving.
+The time of collectives in a step is known per kind of operation, the wait of each from its match. Both are
+combined in order of time: a step gets the operations that began first, waiting before transfer.
 """
 
 from collections import defaultdict, deque
@@ -45,10 +45,10 @@ _OPEN = ("unattributed/", "communication/unresolved", "memory/unresolved", UNREC
 
 @dataclass(frozen=True, slots=True)
 class StepSums:
-    """The steps of a rank (`input`, `step`): `deciding` are the steady ones, all if none is.
+    """The steps of a rank (`input`, `step`): `deciding` are the steady ones, or all if none is steady.
 
-    `ordinary` are those of them that make its typical step; `length_ns` and `walls` (a column a wall) are
-    of the deciding ones.
+    `ordinary` are the deciding steps that make its typical step; `length_ns` and `walls` (a column per wall)
+    are those of the deciding ones.
     """
 
     deciding: pl.DataFrame
@@ -63,15 +63,15 @@ class StepSums:
         return round(float(np.median(self.length_ns))) if self.steady else None
 
     def mean_ns(self, rows: pl.DataFrame, column: str) -> int:
-        """Return a sum of a column over rows with `input` and `step`, of the typical step."""
+        """Return the sum of a column over rows with `input` and `step` in the typical step."""
         return self.mean(int(rows[column][rows_in_steps(self.ordinary, rows)].sum()))
 
     def mean(self, total: int) -> int:
-        """Return what a sum over the ordinary steps is in the typical step."""
+        """Return a sum over the ordinary steps as its mean in the typical step."""
         return round(Fraction(total, max(len(self.ordinary), 1)))
 
     def open_ns(self, profile: Profile) -> Times:
-        """Return time without a cause in deciding steps, int64 ns: a row a step, a column each of `_OPEN`."""
+        """Return unattributed time in deciding steps, int64 ns: a row per step, columns of `_OPEN`."""
         place, row = locate_steps(self.deciding, profile.causes)
         cause, ns = profile.causes["cause"][row], profile.causes["ns"][row].to_numpy()
         are_open = [cause.str.starts_with(begin).to_numpy() for begin in _OPEN]
@@ -99,12 +99,12 @@ def select_steps(profile: Profile) -> StepSums:
 
 
 def rows_in_steps(steps: pl.DataFrame, rows: pl.DataFrame) -> Rows:
-    """Return the indices of the rows with `input` and `step` that are of some steps, int64."""
+    """Return the indices of the rows with `input` and `step` among some steps, int64."""
     return locate_steps(steps, rows)[1]
 
 
 def locate_steps(steps: pl.DataFrame, rows: pl.DataFrame) -> tuple[Rows, Rows]:
-    """Return the index of the step of each row that is of some steps, and the index of that row, int64."""
+    """Return the index of the step of each row among some steps, and the index of that row, int64."""
     return match_rows(encode_pairs(steps, "step"), encode_pairs(rows, "step"))
 
 
@@ -112,7 +112,7 @@ _NS = pl.Int64()
 SPLIT = pl.Schema(
     {
         "row": pl.UInt32(),
-        "is_whole": pl.Boolean(),  # all participants are there, as far as known
+        "is_whole": pl.Boolean(),  # all participants are present, as far as known
         "joined_ns": _NS,  # when the last participant began
         "is_last": pl.Boolean(),
         "is_pipeline": pl.Boolean(),
@@ -122,14 +122,14 @@ SPLIT = pl.Schema(
         "blocking_wait_ns": _NS,
     }
 )
-"""What was added to each row of a meeting; null where participants lack."""
+"""Columns added to each row of a meeting; null if participants are missing."""
 
 
 def split_waits(rows: pl.DataFrame) -> pl.DataFrame:
     """Return aligned collectives (`clocks.AlignedCollectives.rows`) with the columns of `SPLIT`.
 
-    Operations of one meeting that never ran at one moment were matched in error, or on clocks that do not
-    fit: they are not split.
+    Operations of one match that never ran at the same time were matched in error, or their clocks are wrong.
+    They are not split.
     """
     joined = pl.col("start_ns").max().over("meeting")
     meets = joined < pl.col("end_ns").min().over("meeting") + _tolerance()
@@ -170,7 +170,7 @@ def _transfer_ns() -> pl.Expr:
 
 
 def _tolerance() -> pl.Expr:
-    """Return a tolerance: senders may be through a little before a receiver's clock says that it began."""
+    """Return a tolerance: a sender may end shortly before a receiver's clock shows the begin."""
     return pl.lit(EARLY_RECEIVER_NS, _NS)
 
 
@@ -180,7 +180,7 @@ PARTS = (PEER_WAIT, PIPELINE_WAIT, TRANSFER)
 def split_profile(profile: Profile, rows: pl.DataFrame) -> Profile:
     """Return the profile with the time of collectives split by its `rows` (`split_waits`), as far as matched.
 
-    Where nothing was matched it stays one cause an axis.
+    Without matches there is one cause per axis.
     """
     whole = join_split_causes(profile)
     if rows.is_empty() or not rows["is_whole"].any():
@@ -209,19 +209,19 @@ def _by_kind(rows: pl.DataFrame, at: Rows, within: Rows) -> tuple[pl.DataFrame, 
 
 
 def _supply(rows: pl.DataFrame, steps: pl.DataFrame) -> tuple[pl.DataFrame, Rows]:
-    """Return the collectives of each kind, and the index of the step that each begins in."""
+    """Return the collectives of each kind, and the index of the step in which each begins."""
     source = steps["input"].to_numpy()
     keyed = rows.filter(
         pl.col("key").is_not_null() & pl.col("input").is_in(pl.Series(np.unique(source)).implode())
     )
-    at = np.searchsorted(source, keyed["input"].to_numpy())  # what began before all steps
+    at = np.searchsorted(source, keyed["input"].to_numpy())  # operations that began before all steps
     place, row = locate_steps(steps, keyed)
     at[row] = place
     return _by_kind(keyed, at, keyed["place"].to_numpy())
 
 
 def _moves(owned: pl.DataFrame, moved_ns: Times) -> pl.DataFrame:
-    """Return what goes to each of `PARTS` of each row (`MOVES`)."""
+    """Return the time of each of `PARTS` in each row (`MOVES`)."""
     part, row = np.nonzero(moved_ns.T > 0)
     own = owned[row]
     to = pl.Series("to", PARTS, dtype=pl.String)[part]
@@ -237,13 +237,13 @@ def _moves(owned: pl.DataFrame, moved_ns: Times) -> pl.DataFrame:
 
 
 def _shares(at: Times, own_ns: Times, begins: Times, laid: Times) -> Times:
-    """Return the time of one kind of operation in steps, int64 ns: a row a step, a column each of `PARTS`.
+    """Return the time of one kind of operation in steps, int64 ns: a row per step, a column per part.
 
     Args:
         at: indices of the steps, int64, in order.
         own_ns: its time in each of these steps, int64 ns.
-        begins: index of the step that each operation begins in, int64.
-        laid: time of each operation by what it did (`_parts`), int64 ns.
+        begins: index of the step in which each operation begins, int64.
+        laid: time of each operation by part (`_parts`), int64 ns.
     """
     order = np.argsort(begins, kind="stable")
     given_ns = np.concatenate(([0], laid.sum(axis=1)[order].cumsum()))
@@ -254,7 +254,7 @@ def _shares(at: Times, own_ns: Times, begins: Times, laid: Times) -> Times:
 
 
 def _parts(supply: pl.DataFrame) -> Times:
-    """Return the time of each collective by what it did, int64 ns: columns `PARTS` and unmatched time."""
+    """Return the time of each collective by part, int64 ns: columns `PARTS` and unmatched time."""
     is_whole, is_pipeline = supply["is_whole"].to_numpy(), supply["is_pipeline"].to_numpy()
     blocking_ns = supply["blocking_ns"].to_numpy()
     waits_ns = np.where(is_whole, supply["blocking_wait_ns"].fill_null(0).to_numpy(), 0)
@@ -267,7 +267,7 @@ def _parts(supply: pl.DataFrame) -> Times:
 
 
 def _until(laid: Times, taken_ns: Times) -> Times:
-    """Return how much of each of `PARTS` lies before points of the line on which all follow each other."""
+    """Return the time of each of `PARTS` before given points, with all parts joined end to end."""
     line = np.concatenate(([0], laid.ravel().cumsum()))
     before = np.searchsorted(line, taken_ns, side="right") - 1
     found = []
@@ -281,10 +281,10 @@ def _until(laid: Times, taken_ns: Times) -> Times:
 
 
 def split_rank(rank: Rank, profile: Profile, rows: pl.DataFrame, steps: StepSums, *, is_alone: bool) -> Rank:
-    """Return the rank with the causes of its profile; the parts of one operation add up to what it had.
+    """Return the rank with the causes of its profile; the parts of one operation sum to its time.
 
-    What a part could win is at most what the whole could, and at most what all such parts take. `is_alone`
-    says that the ceiling of the whole held waiting: where ranks were played together, it did not.
+    The gain of a part is at most that of the whole, and at most the time of all such parts. `is_alone` means
+    that the ceiling of the whole includes waiting; if ranks were replayed together, it does not.
     """
     own = profile.causes[rows_in_steps(steps.ordinary, profile.causes)]
     sums = dict(own.group_by("cause").agg(pl.col("ns").sum()).sort("cause").iter_rows())
@@ -300,7 +300,7 @@ def split_rank(rank: Rank, profile: Profile, rows: pl.DataFrame, steps: StepSums
 
 
 def _join_parts(causes: Sequence[CauseTime]) -> list[CauseTime]:
-    """Join parts of one operation in one cause; the whole could win what the best part could."""
+    """Join parts of one operation into one cause, with the gain of its best part."""
     found: dict[str, CauseTime] = {}
     for cause in causes:
         name = drop_detail(cause.cause)
@@ -331,7 +331,7 @@ def _split_cause(whole: CauseTime, sums: dict[str, int], step_ns: int) -> list[C
 
 
 def _bounds(rows: pl.DataFrame, steps: StepSums) -> dict[str, int]:
-    """Return how long collectives last in the typical step by cause, in ns, whether they block or not."""
+    """Return the duration of collectives in the typical step by cause, in ns, critical or not."""
     whole = rows.filter("is_whole")
     found = {}
     for axis, own in whole.group_by(pl.col("axis").cast(pl.String)):
@@ -350,7 +350,7 @@ def _recoverable(part: CauseTime, bounds: dict[str, int], *, is_alone: bool) -> 
 def find_stages(rows: pl.DataFrame, profiles: Sequence[Profile]) -> dict[int, int]:
     """Return the stage of each member that sends to or receives from another, from 0.
 
-    The first stage of a pipeline is the end of it whose steps begin first; the others follow by neighbours.
+    The first stage of a pipeline is the end whose steps begin first; the others follow by neighbors.
     """
     pairs = (
         rows.filter(pl.col("is_pipeline") & pl.col("is_whole"))
@@ -390,7 +390,7 @@ def _begin_ns(rows: pl.DataFrame, member: int, profile: Profile, step: int) -> f
 def summarize_pipeline(
     rows: pl.DataFrame, stage_of: dict[int, int], profiles: Sequence[Profile], steps: Sequence[StepSums]
 ) -> tuple[PipelineStage, ...]:
-    """Return what each stage computes and how long its chains wait for the pipeline, means of its ranks."""
+    """Return the compute of each stage and the pipeline wait of its chains, means of its ranks."""
     waits = rows.filter(pl.col("is_pipeline") & pl.col("is_whole"))
     listed = []
     for stage in sorted(set(stage_of.values())):

@@ -1,1 +1,1 @@
-"""What a step would take if something were different: its replay window simulated with that changed."""
+"""Simulate the replay window of a step with changes."""

@@ -1,4 +1,4 @@
-"""What questions can be about, and the changes of a replay window that they mean."""
+"""The targets of questions, and the changes of a replay window for each question."""
 
 import re
 from collections.abc import Callable, Iterable
@@ -33,7 +33,7 @@ from wallscope.units import duration, number
 LAUNCH, THINK, COMMUNICATION, COMPUTE, COPIES = "launch", "think", "communication", "compute", "copies"
 DRAINED, FRAMEWORK = "host/queue-drained", "host/framework"
 REFILL = "refill:"
-"""Before the name of a call: the host time behind it, until the queue that it drained holds work again."""
+"""Prefix of the name of a call: the host time after it, until the queue that it drained has work again."""
 LAUNCH_LATENCY, SYNCHRONISATION = "host/launch-latency", "host/synchronisation"
 KERNEL_GAP, STAGING = "compute/kernel-gap", "memory/staging"
 HAND_OVERS = (KERNEL_GAP, "compute/hand-over")
@@ -47,7 +47,7 @@ def _no_rows() -> Rows:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Target:
-    """Operations, by number, and pieces of threads that a name stands for, and lags."""
+    """Operations (by number), host segments and latencies that a name stands for."""
 
     ops: Rows = field(default_factory=_no_rows)
     rows: Rows = field(default_factory=_no_rows)
@@ -57,21 +57,21 @@ class Target:
 
     @property
     def is_there(self) -> bool:
-        """Whether it stands for anything."""
+        """Whether it contains anything."""
         is_lag = self.is_latency or self.is_hand_over or self.is_return
         return bool(self.ops.size or self.rows.size or is_lag)
 
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """What goes with a cause, where the kinds of answers differ so far.
+    """Differences between the kinds of answers in what belongs to a cause.
 
     Attributes:
-        blocking_calls_stay: no segment of a blocking call goes with its cause; else only the one at whose
-            end it waits does not.
-        recompute_has_host_time: the host time between the calls of recomputed work goes with it.
-        returns_count_alone: `host/synchronisation` is there for the return latencies of blocking calls, even
-            where no segment has that cause.
+        blocking_calls_stay: no segment of a blocking call belongs to its cause; otherwise only the one at
+            whose end it waits does not.
+        recompute_has_host_time: the host time between the calls of recomputed work belongs to it.
+        returns_count_alone: `host/synchronisation` includes the return latencies of blocking calls, even
+            if no segment has that cause.
     """
 
     blocking_calls_stay: bool
@@ -127,10 +127,10 @@ def list_targets(window: ReplayWindow, rules: Rules) -> dict[str, Target]:
 
 
 def find_target(name: str, known: Iterable[str], option: str) -> str:
-    """A name that is known, in letters of any case, or the only one that ends in it.
+    """Return the known name, whatever its case, or the only one with this ending.
 
     Raises:
-        OptionError: it is none; says the nearest known ones.
+        OptionError: there is none; the message lists the nearest known ones.
     """
     names = list(dict.fromkeys(known))
     of_lower = {one.lower(): one for one in names}
@@ -145,12 +145,12 @@ def find_target(name: str, known: Iterable[str], option: str) -> str:
     there = [of_lower[one] for one in told] or names[:_SHOWN]
     word = "the nearest are" if told else "it has"
     raise OptionError(
-        f"{option} {name} — is nothing in these steps — {word}: {', '.join(there) or 'nothing'}"
+        f"{option} {name} — these steps do not contain it — {word}: {', '.join(there) or 'nothing'}"
     )
 
 
 def find_waiting_segments(window: ReplayWindow) -> Rows:
-    """The pieces in which a call blocks: they end when what they wait for does."""
+    """The segments in which a call blocks: they end when the awaited operation does."""
     return np.flatnonzero(window.graph.role == Role.BLOCKING)
 
 
@@ -160,13 +160,13 @@ _OF_NAME = {"offload": _OFFLOAD}
 
 
 OverlapTaxes = Callable[[int], float | None]
-"""How much longer compute of a rank, by its id, takes beside communication; `None` where nothing tells."""
+"""The slowdown of a rank's compute, by its id, that overlaps communication; `None` if unknown."""
 
 
 class Changes:
-    """Puts questions into drafts; what they can be about is looked up once.
+    """Applies questions to drafts; their targets are looked up once.
 
-    Only what is scaled can be asked of a window that is not the `SimulatedSteps` of a rank.
+    In a window that is not the `SimulatedSteps` of a rank, only scaling is supported.
     """
 
     def __init__(self, window: ReplayWindow, rules: Rules, taxes: OverlapTaxes) -> None:
@@ -176,32 +176,34 @@ class Changes:
     @property
     def _stretch(self) -> SimulatedSteps:
         if not isinstance(self._window, SimulatedSteps):
-            raise TypeError("only the steps of one rank can be asked this")
+            raise TypeError("this question needs the steps of one rank")
         return self._window
 
     @cached_property
     def _folded(self) -> dict[str, str]:
-        """The names of ranges, each with what it is without its running numbers."""
+        """The names of ranges, each without its running numbers."""
         told = self._stretch.ranges["text"].unique(maintain_order=True).to_list()
         texts = [text for text in told if text is not None]
         return dict(zip(texts, normalize_names(pl.Series(texts, dtype=pl.String)).to_list(), strict=True))
 
     @property
     def _range_names(self) -> list[str]:
-        """The names that ranges go by: folded, and as they are."""
+        """The names of ranges: folded, and unchanged."""
         return [*dict.fromkeys(self._folded.values()), *self._folded]
 
     def resolve(self, question: Question) -> Question:
-        """The question with its target spelled as it is known.
+        """Return the question with its target in the known spelling.
 
         Raises:
-            OptionError: nothing bears that name here.
+            OptionError: nothing has that name here.
         """
         match question.kind:
             case "scale":
                 name = find_target(question.target, self.targets, "--scale")
                 if name.startswith(DRAINED) and question.share:
-                    raise OptionError(f"--scale {name} — a wait is there or not — write {name}=0")
+                    raise OptionError(
+                        f"--scale {name} — a wait cannot be scaled, only removed — write {name}=0"
+                    )
             case "without":
                 name = find_target(question.target, WITHOUT, "--without")
             case "graph" if "*" in question.target and self.has(question):
@@ -215,7 +217,7 @@ class Changes:
         return Question(question.kind, name, question.share)
 
     def has(self, question: Question) -> bool:
-        """Whether there is what a question is about, by the very name that it bears."""
+        """Return whether the target of a question exists under this exact name."""
         match question.kind:
             case "scale":
                 return question.target in self.targets
@@ -227,7 +229,7 @@ class Changes:
                 return question.target in self.targets and self._moves(question.target)
 
     def _lost(self, name: str) -> object:
-        """What there is of something that may be gone."""
+        """Return the existing targets of `without`."""
         match name:
             case "synchronisation":
                 return self._window.pieces.inside(self._window.waits.blocking).size
@@ -237,7 +239,7 @@ class Changes:
                 return self.targets.get(f"memory/{name}")
 
     def put(self, question: Question, draft: GraphEdit) -> tuple[str, ...]:
-        """Change what a question is about; returns what was changed and assumed."""
+        """Apply a question; return what was changed and assumed."""
         match question.kind:
             case "scale":
                 return self._scaled(question.target, question.share or 0.0, draft)
@@ -251,7 +253,7 @@ class Changes:
                 return self._moved(self.targets[question.target], draft, is_hidden=False)
 
     def _moves(self, name: str) -> bool:
-        """Whether a target is communication or copies alone."""
+        """Return whether a target is only communication or copies."""
         own, ops = self._window.operations, self.targets[name].ops
         moving = (own["class"] == OperationClass.COMMUNICATION) | (own["class"] == OperationClass.COPY)
         is_own = are_among(own["op"].to_numpy(), ops)
@@ -274,7 +276,7 @@ class Changes:
         return notes
 
     def _relieve(self, target: Target, share: float, draft: GraphEdit) -> tuple[str, ...]:
-        """Let compute be as fast as alone where it ran beside communication that a share of is left."""
+        """Make compute as fast as alone where it overlapped removed communication."""
         own, notes = self._window.operations, list[str]()
         is_moving = (own["class"] == OperationClass.COMMUNICATION).to_numpy()
         goes = is_moving & are_among(own["op"].to_numpy(), target.ops)
@@ -296,7 +298,7 @@ class Changes:
             freed_ns = (1 - share) * (all_ns - left_ns)[rows]
             relief = (1 - 1 / tax) * freed_ns / np.maximum(end_ns - start_ns, 1)[rows]
             draft.scale_operations(op[rows].astype(np.int64), 1 - relief)
-            notes.append(f"compute beside it takes {tax:.2f} times as long as alone, as measured here")
+            notes.append(f"overlapping compute takes {tax:.2f} times as long as alone, as measured here")
         return tuple(notes)
 
     def _without(self, name: str, draft: GraphEdit) -> tuple[str, ...]:
@@ -319,7 +321,7 @@ class Changes:
         return () if target.rows.size else _NONE
 
     def _unblocked(self, draft: GraphEdit, name: str | None = None) -> tuple[str, ...]:
-        """Let blocking calls, those of a name alone, not be made."""
+        """Remove blocking calls, all or those with a name."""
         names, pieces = self._window.call_name, self._window.pieces
         own = {pieces.call[row] for row in pieces.inside(self._window.waits.blocking).tolist()}
         calls = {call for call in own if name is None or names[call] == name}
@@ -327,10 +329,15 @@ class Changes:
         draft.scale_segments(pieces.inside(calls), 0)
         if not calls:
             return _NONE
-        return (f"{number(len(calls))} blocking calls are not made: nothing may need what they waited for",)
+        return (
+            (
+                f"{number(len(calls))} blocking calls are removed: assumes that nothing needs the operations"
+                " they waited for"
+            ),
+        )
 
     def _without_recompute(self, draft: GraphEdit) -> tuple[str, ...]:
-        """Let work that is done again not be done, nor launched, nor prepared by the host."""
+        """Remove recomputed work, its launches, and its host time."""
         own, operations = self.targets.get(_RECOMPUTE, Target()).ops, self._window.operations
         issuing = operations["call"].to_numpy()[are_among(operations["op"].to_numpy(), own)]
         calls = set(issuing.tolist()) - {-1}
@@ -338,10 +345,10 @@ class Changes:
         draft.scale_segments(self._window.pieces.inside(calls), 0)
         if self._rules.recompute_has_host_time:
             draft.scale_segments(find_thinking_before(self._window, calls), 0)
-        return ("memory has to hold what is no longer computed again",) if own.size else _NONE
+        return ("recomputed activations must stay in memory",) if own.size else _NONE
 
     def _without_jitter(self, draft: GraphEdit) -> tuple[str, ...]:
-        """Let each communication operation take the median of its like in the steps that are played."""
+        """Set each communication operation to the median of similar ones in the replayed steps."""
         stretch = self._stretch
         places = np.flatnonzero((stretch.played["class"] == OperationClass.COMMUNICATION).to_numpy())
         own = stretch.played[places]
@@ -359,14 +366,14 @@ class Changes:
         )
         draft.set_operations(told["op"].to_numpy(), told["middle_ns"].to_numpy())
         most_ns = int((told["time_ns"] - told["middle_ns"]).abs().to_numpy().max(initial=0))
-        return (f"the one farthest from its median was {duration(most_ns)} off",) if len(told) else _NONE
+        return (f"the largest deviation from its median was {duration(most_ns)}",) if len(told) else _NONE
 
     def _moved(self, target: Target, draft: GraphEdit, *, is_hidden: bool) -> tuple[str, ...]:
-        """Let operations run beside what stands in their stream; hidden ones hold nothing else up either.
+        """Let operations overlap others of their stream; hidden ones also do not delay other work.
 
-        What stands behind one in its stream waits for what that one waited for; the step does not end
-        before they are through. A hidden copy of a batch waits for no kernel, as its buffer is another one
-        than that of the batch before, and no call waits for it.
+        The next operation of a stream waits for what the moved one waited for. The step does not end before
+        the moved operations end. A hidden copy of a batch waits for no kernel, because its buffer differs
+        from that of the previous batch, and no call waits for it.
         """
         moved, behind = set(target.ops.tolist()), find_next_in_stream(self._stretch)
         is_computing = dict(
@@ -394,14 +401,14 @@ class Changes:
                 draft.wait(op, [one for one in draft.producers(op) if one not in is_false])
         self._end_with(moved, draft)
         kind = (
-            "nothing waits for them before the step ends"
+            "other work does not wait for them before the end of the step"
             if is_hidden
-            else ("only waits by events hold on to them, and the end of the step")
+            else ("only event waits and the end of the step depend on them")
         )
         return (f"{number(len(moved))} operations are moved: {kind}",)
 
     def _find_calls_waiting_for(self, ops: Rows) -> set[int]:
-        """Find the blocking calls that wait for nothing but some operations."""
+        """Return the blocking calls that wait only for some operations."""
         graph = self._window.graph
         positions = graph.positions(ops)
         is_own = mark_numbers(positions[positions >= 0], graph.end_ns.size)[graph.awaited]
@@ -412,7 +419,7 @@ class Changes:
         return set(graph.call[waits].tolist()) - {-1}
 
     def _end_with(self, moved: set[int], draft: GraphEdit) -> None:
-        """Let each step end when the last operations that were moved in it have ended."""
+        """Make each step end when its last moved operation has ended."""
         ends = self._stretch.operations.filter(pl.col("op").is_in(list(moved))).sort("start_ns")
         for start_ns, end_ns, op in self._stretch.steps.select("start_ns", "end_ns", "behind").iter_rows():
             own = ends.filter(pl.col("start_ns").is_between(start_ns, end_ns, closed="left"))
@@ -421,13 +428,13 @@ class Changes:
                 draft.wait(op, [*draft.producers(op), *last])
 
 
-_NONE = ("there is none of it in these steps",)
+_NONE = ("these steps do not contain it",)
 
 
 class _Passed:
-    """What operations that are passed over waited for themselves.
+    """Return the dependencies of operations that are skipped.
 
-    Of each stream the last alone: what stands before it in its stream it waits for.
+    Only the last of each stream counts, because it waits for those before it in its stream.
     """
 
     def __init__(self, through: set[int], stretch: SimulatedSteps, draft: GraphEdit) -> None:
@@ -437,14 +444,14 @@ class _Passed:
         self._lasts: dict[int, dict[int, int]] = {}
 
     def before(self, ops: set[int]) -> list[int]:
-        """What some of them waited for, which are not passed over."""
+        """Return the dependencies of some operations that are not skipped."""
         found: dict[int, int] = {}
         for op in ops & self._places.keys():
             self._add(self._before(op), found)
         return list(found.values())
 
     def _before(self, op: int) -> dict[int, int]:
-        """What one waited for, by stream; in a loop of its own, as one may wait for thousands in a row."""
+        """Return the dependencies of one by stream; as a loop, because chains can have thousands."""
         open_ops = [op]
         while open_ops:
             producers = self._draft.producers(open_ops[-1])

@@ -1,4 +1,4 @@
-"""What bounds a step: the critical path with cause, range and name, its parts, and the slack beside it."""
+"""The critical path of a step with cause, range and name, its parts, and the slack of operations."""
 
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -45,21 +45,21 @@ PATH = pl.Schema(
         "cause": pl.String(),
         "name": pl.String(),  # of the operation or the call; empty outside calls
         "op": pl.Int64(),  # -1 on a thread
-        "led_to": pl.Int64(),  # the operation at which the path goes on behind it
-        "is_slack": pl.Boolean(),  # lags, and time outside calls
+        "led_to": pl.Int64(),  # the operation at which the path continues after it
+        "is_slack": pl.Boolean(),  # latencies, and time outside calls
     }
 )
-"""Stretches of the paths of steps, in order of time; those of a step tile it."""
+"""Segments of the paths of steps, in order of time; those of a step tile it."""
 
 
 @dataclass(frozen=True, slots=True)
 class NamedPath:
-    """What the operations of a stretch are called and stand for, by place, and its pieces, by row.
+    """Names of the operations of a window, by index, and of its host segments, by row.
 
-    Causes are places in `causes`: `nobody`, `latency` and `gap` are those of three that are always there.
-    `before` is the cause of the time behind an operation, `is_open` tells that it waits for something
-    unknown besides; `is_own` are compute kernels of the rank that is shown. Names of pieces are places in
-    `calls`, the last of which is the empty one of those outside calls. `are_compute` is about `causes`.
+    Causes are indices in `causes`. `nobody`, `latency` and `gap` are the indices of three that always exist.
+    `before` is the cause of the time after an operation. `is_open` means that it also has an unknown
+    dependency. `is_own` are compute kernels of the shown rank. Names of host segments are indices in `calls`,
+    the last of which is empty for time outside calls. `are_compute` refers to `causes`.
     """
 
     causes: list[str]
@@ -81,7 +81,7 @@ class NamedPath:
 
 
 def name_path(stretch: SimulatedSteps) -> NamedPath:
-    """What is played in a stretch."""
+    """Return the names of what is replayed in a window."""
     known = stretch.played
     told = pl.coalesce("text", pl.col("category").cast(pl.String), pl.lit(""))
     are_computing = is_compute(as_integers(known["class"]))
@@ -118,16 +118,16 @@ def name_path(stretch: SimulatedSteps) -> NamedPath:
 
 
 def _are_open(stretch: SimulatedSteps) -> Flags:
-    """Whether each operation waits for something unknown besides, by place."""
+    """Return whether each operation also has an unknown dependency, by index."""
     place, producer = stretch.waits.pairs(stretch.graph.op)
     return mark_numbers(place[producer == UNRESOLVED], stretch.graph.op.size)
 
 
 class PathColumns(NamedTuple):
-    """Stretches of the paths of steps in columns, as `PATH` has them, in order of time.
+    """Segments of the paths of steps in columns, as in `PATH`, in order of time.
 
-    `bound` counts in `BOUNDS`, `cause` in `NamedPath.causes`; `on_device` and `on_thread` tell whether
-    `place` is that of an operation or a row of a segment; `led_to` is the place of an operation.
+    `bound` is an index in `BOUNDS`, `cause` in `NamedPath.causes`. `on_device` and `on_thread` show whether
+    `place` is the index of an operation or the row of a segment. `led_to` is the index of an operation.
     """
 
     step: Rows
@@ -143,7 +143,7 @@ class PathColumns(NamedTuple):
 
 
 def trace_path(stretch: SimulatedSteps, names: NamedPath, run: SimulatedRun, which: str) -> PathColumns:
-    """The paths of the steps of a kind (a column of the steps) in a run."""
+    """Return the paths of the steps of a kind (a column of the steps) in a run."""
     steps, found = stretch.steps["step"].to_numpy()[stretch.steps[which].to_numpy()], []
     paths = CriticalPaths(run, stretch.graph)
     for step, (first, until) in zip(steps.tolist(), stretch.edges(which).tolist(), strict=True):
@@ -156,7 +156,7 @@ def trace_path(stretch: SimulatedSteps, names: NamedPath, run: SimulatedRun, whi
 
 
 def build_path_frame(stretch: SimulatedSteps, names: NamedPath, path: PathColumns) -> pl.DataFrame:
-    """Paths as a table (`PATH`)."""
+    """Return paths as a table (`PATH`)."""
     ops = np.append(stretch.graph.op, -1)
     of_piece = np.append(names.piece_name, 0)[np.where(path.on_thread, path.place, -1)]
     outside = len(names.name) + len(names.calls) - 1
@@ -179,7 +179,7 @@ def build_path_frame(stretch: SimulatedSteps, names: NamedPath, path: PathColumn
 
 
 def _describe_links(names: NamedPath, step: int, links: CriticalLinks, until: int) -> PathColumns:
-    """The links of the path of a step in order of time."""
+    """Yield the links of the path of a step in order of time."""
     start_ns, end_ns, bound, place, following = links
     kinds = {kind: bound == number for number, kind in enumerate(BOUNDS)}
     on_device = kinds[Bound.OPERATION] | kinds[Bound.HAND_OVER] | kinds[Bound.LATENCY]
@@ -213,14 +213,14 @@ def _describe_links(names: NamedPath, step: int, links: CriticalLinks, until: in
 
 
 def measure_busy(run: SimulatedRun, places: Rows) -> Spans:
-    """When any of the operations at some places ran in a run."""
+    """Return when any of the operations with some indices ran in a run."""
     return union(order_spans(run.start_ns[places], run.end_ns[places]))
 
 
 def sum_walls_of_run(names: NamedPath, run: SimulatedRun, path: PathColumns) -> dict[str, int]:
-    """Time of each cause in the steps of a path: compute where any ran, else what the path was bound by.
+    """Return the time of each cause in the steps of a path: compute where any ran, else the path's cause.
 
-    Compute that owns no place on the path stands together as `compute/beside`.
+    Compute that is not on the path itself is combined as `compute/beside`.
     """
     computing = measure_busy(run, np.flatnonzero(names.is_own))
     order = np.argsort(path.start_ns, kind="stable")
@@ -232,7 +232,7 @@ def sum_walls_of_run(names: NamedPath, run: SimulatedRun, path: PathColumns) -> 
 
 
 def sum_path_walls(of_cause: dict[str, int], step_ns: int) -> Walls:
-    """The walls of one step, from the causes of several; they sum to it."""
+    """Return the walls of one step, from the causes of several; they sum to it."""
     time_ns = dict.fromkeys(map(str, Wall), 0)
     for cause, ns in of_cause.items():
         time_ns[cause.split("/")[0]] += ns
@@ -243,7 +243,7 @@ def sum_path_walls(of_cause: dict[str, int], step_ns: int) -> Walls:
 
 
 def find_next_path_wall(of_cause: dict[str, int]) -> tuple[Wall, str]:
-    """The largest loss wall if it is a tenth of the time, else compute; and its largest cause."""
+    """Return the largest loss wall if it is a tenth of the time, else compute; and its largest cause."""
     total = sum(of_cause.values())
     of_wall: dict[str, int] = {}
     for cause, ns in of_cause.items():
@@ -266,7 +266,7 @@ _AT_ONCE_NS = 1_000
 def divide_path(
     stretch: SimulatedSteps, names: NamedPath, run: SimulatedRun, path: pl.DataFrame, texts: pl.Series
 ) -> CriticalPath:
-    """The path (`PATH`) of the typical steps; `texts` are written paths of ranges by number."""
+    """Return the path (`PATH`) of the typical steps; `texts` are written paths of ranges by number."""
     steps = stretch.steps.filter(pl.col("typical"))
     ranges = stretch.operations.select(pl.col("op").cast(pl.Int64).alias("led_to"), "path")
     joined = path.join(ranges, on="led_to", how="left", maintain_order="left")
@@ -298,7 +298,7 @@ def divide_path(
 
 
 def _parts(told: pl.DataFrame, by: pl.Expr, steps: int, whole: int) -> tuple[PathPart, ...]:
-    """The largest parts of a step and the rest, which sum to it."""
+    """Return the largest parts of a step and the rest, which sum to it."""
     parts = (
         told.group_by(name=by)
         .agg(
@@ -327,7 +327,7 @@ def _parts(told: pl.DataFrame, by: pl.Expr, steps: int, whole: int) -> tuple[Pat
 
 
 def _segments(told: pl.DataFrame) -> tuple[PathSegment, ...]:
-    """The longest stretches of one path with one cause and one name."""
+    """Return the longest segments of one path with one cause and one name."""
     runs = (
         told.sort("start_ns")
         .with_columns(run=pl.struct("cause", "name", "range").rle_id())
@@ -348,7 +348,7 @@ def _segments(told: pl.DataFrame) -> tuple[PathSegment, ...]:
 def _slack(
     stretch: SimulatedSteps, names: NamedPath, run: SimulatedRun, count: int
 ) -> tuple[OperationSlack, ...]:
-    """How much longer operations of a name could take, those that bind least often and take most first."""
+    """Return how much longer operations of a name could take, those that are least often critical first."""
     starts, ends = run.start_ns, run.end_ns
     own = (stretch.played["rank_id"] == stretch.rank_id).to_numpy()
     rows: list[pl.DataFrame] = []

@@ -1,6 +1,6 @@
-"""Edits of a replay graph: a copy that questions change one after the other, and capture into CUDA graphs.
+"""Edits of a replay graph: a copy that questions change in turn, and capture into CUDA graphs.
 
-A range captured into a CUDA graph needs one launch for all that a thread launches in it.
+A range captured into a CUDA graph needs one launch for all launches of a thread in it.
 """
 
 import re
@@ -21,7 +21,7 @@ from wallscope.units import duration, number
 
 
 class GraphEdit:
-    """Copies of the columns of a graph that questions change; a second one scales what the first has left."""
+    """Copies of the columns of a graph that questions change; edits apply one after the other."""
 
     def __init__(self, graph: ReplayGraph) -> None:
         self.captured = graph
@@ -33,7 +33,7 @@ class GraphEdit:
         self._latency = self._dependency_latency = self._return = 1.0
 
     def graph(self) -> ReplayGraph:
-        """Return the graph with all that was asked for."""
+        """Return the edited graph."""
         graph, gap_ns = self.captured, self.captured.gap_ns
         if self._waits:
             graph = _rewire(graph, self._waits)
@@ -56,7 +56,7 @@ class GraphEdit:
         )
 
     def scale_operations(self, ops: Rows, share: float | Shares) -> None:
-        """Let operations take a share of their time, all the same or each its own."""
+        """Scale the time of operations, by one share or one share each."""
         positions = self.captured.positions(ops)
         is_there = positions >= 0
         positions = positions[is_there]
@@ -64,39 +64,39 @@ class GraphEdit:
         self._operation_ns[positions] = _scale(self._operation_ns[positions], shares)
 
     def set_operations(self, ops: Rows, lengths_ns: Times) -> None:
-        """Let operations take other times."""
+        """Set the times of operations."""
         positions = self.captured.positions(ops)
         self._operation_ns[positions[positions >= 0]] = lengths_ns[positions >= 0]
 
     def scale_segments(self, rows: Rows, share: float) -> None:
-        """Let segments take a share of their time, behind the thread that they wait for."""
+        """Scale the time of segments, except time that waits for a thread."""
         self._segment_ns[rows] = _scale(self._segment_ns[rows], share)
 
     def set_segments(self, rows: range, first_ns: int) -> None:
-        """Let the first of segments that stand together take another time, and the others none."""
+        """Set the time of the first of adjacent segments, and remove the others."""
         self._segment_ns[rows.start : rows.stop] = 0
         self._segment_ns[rows.start] = first_ns
 
     def unblock(self, calls: Iterable[int]) -> None:
-        """Let calls that block or free memory wait for nothing."""
+        """Remove the waits of calls that block or free memory."""
         graph = self.captured
         waits = np.flatnonzero(graph.role >= Role.BLOCKING)
         is_chosen = are_among(graph.call[waits], np.fromiter(calls, np.int64))
         self._is_unblocked[waits[is_chosen]] = True
 
     def scale_lags(self, *, latency: float = 1.0, dependency: float = 1.0, back: float = 1.0) -> None:
-        """Let all launch latencies, dependency latencies and returns of calls take a share of their time."""
+        """Scale all launch latencies, dependency latencies and return latencies of calls."""
         self._latency *= latency
         self._dependency_latency *= dependency
         self._return *= back
 
     def producers(self, op: int) -> tuple[int, ...]:
-        """Return what an operation waits for now, by number."""
+        """Return the current dependencies of an operation, by number."""
         known = self._waits.get(op)
         return tuple(self.captured.producers(op)) if known is None else known
 
     def followers(self, ops: Rows) -> dict[int, list[int]]:
-        """Return the operations that wait for some now, by number, each with which of those."""
+        """Return the operations that now depend on some, by number, each with these dependencies."""
         graph, chosen = self.captured, set(ops.tolist())
         positions = graph.positions(ops)
         is_chosen = mark_numbers(positions[positions >= 0], graph.end_ns.size)
@@ -110,7 +110,7 @@ class GraphEdit:
         return {op: held_by for op, held_by in found.items() if held_by}
 
     def wait(self, op: int, producers: Iterable[int]) -> None:
-        """Let an operation wait for these alone."""
+        """Replace the dependencies of an operation."""
         self._waits[op] = tuple(dict.fromkeys(producers))
 
 
@@ -120,7 +120,7 @@ def _scale(times_ns: Times, share: float | Shares) -> Times:
 
 
 def _rewire(graph: ReplayGraph, waits: Mapping[int, tuple[int, ...]]) -> ReplayGraph:
-    """Return the graph where some operations wait for others, new ones by the typical dependency latency."""
+    """Return the graph with replaced dependencies; new ones have the typical dependency latency."""
     positions = np.array([graph.position_of[op] for op in waits], np.int64)
     is_kept = ~mark_numbers(positions, graph.op.size).repeat(np.diff(graph.producer_ptr))
     waiting = np.arange(graph.op.size).repeat(np.diff(graph.producer_ptr))
@@ -139,7 +139,7 @@ def _rewire(graph: ReplayGraph, waits: Mapping[int, tuple[int, ...]]) -> ReplayG
 
 
 def find_thinking_before(window: ReplayWindow, calls: set[int]) -> Rows:
-    """Return time outside calls right before segments of some calls, where another came right before."""
+    """Return time outside calls directly before segments of some calls, after another call."""
     found: list[int] = []
     for rows in window.pieces.rows_of.values():
         owners = [window.pieces.call[row] for row in rows]
@@ -156,7 +156,7 @@ def find_thinking_before(window: ReplayWindow, calls: set[int]) -> Rows:
 
 
 def find_next_in_stream(stretch: SimulatedSteps) -> dict[int, int]:
-    """Return the operation behind each in its stream."""
+    """Return the next operation of each in its stream."""
     found: dict[int, int] = {}
     for own in stretch.operations.sort("start_ns", "op").partition_by("stream"):
         found |= dict(pairwise(own["op"].to_list()))
@@ -172,10 +172,10 @@ _OUTSIDE = -2
 def capture_graphs(
     name: str, stretch: SimulatedSteps, draft: GraphEdit, folded: Mapping[str, str]
 ) -> tuple[str, ...]:
-    """Let what is launched in the ranges of a name be launched at once, up to each call that waits.
+    """Combine the launches in the ranges of a name, up to each call that waits.
 
-    The first launch takes what the launch of a graph takes, all up to the last one takes no time: calls and
-    time outside them. `folded` are the names of ranges, each with what it is without its running numbers.
+    The first launch takes the time of a graph launch. All segments up to the last launch take no time: calls
+    and time outside them. `folded` are the names of ranges, each without its running numbers.
     """
     inside = _inside(stretch, name, folded)
     cost_ns, source = _cost(stretch)
@@ -203,20 +203,20 @@ def capture_graphs(
                 together = of
                 run.append(row)
     if not graphs:
-        return (f"no two launches in {name} stand together",)
+        return (f"{name} has no two adjacent launches",)
     steps = max(len(stretch.steps), 1)
     before, after = (number(round(count / steps)) for count in (launches, graphs))
-    made = f"{before} launches a step become {after} graphs"
+    made = f"{before} launches per step become {after} graphs"
     return (
         f"{made}, {duration(cost_ns)} each ({source})",
-        "shapes must not change, and nothing in them may wait for the device",
+        "assumes static shapes, and no wait for the device inside",
     )
 
 
 def _inside(stretch: SimulatedSteps, name: str, folded: Mapping[str, str]) -> dict[int, int]:
-    """Calls that issue what is played inside ranges of a name, each with which of those, -1 where unclear.
+    """Return the calls that issue operations inside ranges of a name, each with its range, -1 if unclear.
 
-    Of a name with `*` in it all that it matches; `*` alone is the whole step, of which the number is told.
+    A name with `*` matches all that fit it; `*` alone is the whole step, whose number is returned.
     """
     own = stretch.operations
     call = own["call"].to_numpy()
@@ -240,7 +240,7 @@ def _inside(stretch: SimulatedSteps, name: str, folded: Mapping[str, str]) -> di
 
 
 def _under(stretch: SimulatedSteps, paths: Rows) -> Flags:
-    """Which paths of ranges are some or below them: what another thread does for a range stands there."""
+    """Return which paths of ranges are some or inside them, also by work of another thread."""
     number_of, parent = (stretch.paths[name].to_numpy() for name in ("path", "parent"))
     found = mark_numbers(paths, int(number_of.max(initial=0)) + 1)
     for row in np.argsort(number_of, kind="stable").tolist():
@@ -249,7 +249,7 @@ def _under(stretch: SimulatedSteps, paths: Rows) -> Flags:
 
 
 def _cost(stretch: SimulatedSteps) -> tuple[int, str]:
-    """What the launch of a graph takes on the host, and where that is from."""
+    """Return the host time of a graph launch, and its source."""
     calls, own = stretch.waits.calls, np.asarray(stretch.pieces.call)
     graphs, launches = (
         np.unique(own[stretch.role == encode_member(role)]) for role in (CallRole.GRAPH, CallRole.LAUNCH)
@@ -258,4 +258,4 @@ def _cost(stretch: SimulatedSteps) -> tuple[int, str]:
         lengths_ns = calls.end_ns[graphs] - calls.start_ns[graphs]
         return int(np.median(lengths_ns)), "median of the graph launches in this capture"
     lengths_ns = calls.end_ns[launches] - calls.start_ns[launches]
-    return 2 * int(np.median(lengths_ns)) if launches.size else 0, "taken as two launches"
+    return 2 * int(np.median(lengths_ns)) if launches.size else 0, "assumed as two launches"

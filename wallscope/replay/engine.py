@@ -1,12 +1,12 @@
-"""The what-if engine: a window simulated unchanged and changed, and the lags that it may know.
+"""The what-if engine: simulate a window unchanged and changed, with chosen latencies.
 
-A lag is the time between a cause and its effect: launch latency, hand-over, return of a blocking call,
-time of a thread outside calls. Lags of several steps are alike that belong to the same thing, counted
-from the begin of its step.
+A latency is the time between a cause and its effect: launch latency, dependency latency, return of a blocking
+call, host time outside calls. Latencies of several steps match if they belong to the same thing, counted from
+the begin of its step.
 
-The answers of `wallscope whatif`, the gains of fixes and the upper bounds of causes are all asked here. They
-differ in how much they simulate, from which error on they are not given, and in what they take to go with a
-cause. `Purpose` says which; these differences are to be unified.
+It answers `wallscope whatif`, gains of fixes and upper bounds of causes. These differ in how much they
+simulate, in the largest accepted error, and in what belongs to a cause. `Purpose` describes which; these
+differences are to be unified.
 """
 
 from collections.abc import Iterable
@@ -47,14 +47,14 @@ from wallscope.units import percent
 
 _NO_PIECE = -2
 _USUAL_HAND_OVER_NS = 1_000
-"""Between kernels of one stream that wait for each other, on the GPUs of the last ten years."""
+"""Typical time between dependent kernels of one stream, on the GPUs of the last ten years."""
 
 
 @dataclass(frozen=True, slots=True)
 class OtherStepLags:
-    """The graph with lags as the other steps have them.
+    """The graph with the latencies of the other steps.
 
-    `unmatched_share` is the share of the lags in steady steps that have no like there.
+    `unmatched_share` is the share of the latencies in steady steps without a match there.
     """
 
     graph: ReplayGraph
@@ -62,9 +62,9 @@ class OtherStepLags:
 
 
 def measure_lags_of_other_steps(stretch: SimulatedSteps) -> OtherStepLags:
-    """Return the graph with each lag of a steady step as the median of those like it in the other ones.
+    """Return the graph with each latency of a steady step set to the median of its matches in other steps.
 
-    A lag without a like keeps its own time.
+    A latency without a match keeps its time.
     """
     graph = measure_own_lags(stretch)
     step, thing = _operations(stretch)
@@ -93,10 +93,10 @@ def measure_lags_of_other_steps(stretch: SimulatedSteps) -> OtherStepLags:
 
 
 def measure_own_lags(stretch: SimulatedSteps) -> ReplayGraph:
-    """Return the graph with the lags of the capture, and what they would be where they were never critical.
+    """Return the graph with the latencies of the capture, and the typical ones where they were not critical.
 
-    A call that had nothing to wait for would return as others mostly do; kernels of which none ever waited
-    for another would follow each other as they do on most devices.
+    A call without a wait would return as others usually do. Kernels that never waited for another would
+    follow each other as on most devices.
     """
     graph = stretch.graph
     is_blocking = graph.role == Role.BLOCKING
@@ -110,7 +110,7 @@ def measure_own_lags(stretch: SimulatedSteps) -> ReplayGraph:
 
 
 def _unseen_lags(stretch: SimulatedSteps) -> Times:
-    """Return the lags where those of the capture are all unknown: at most a usual one in a stream."""
+    """Return the latencies where those of the capture are all unknown: at most the usual one in a stream."""
     graph, waits = stretch.graph, stretch.waits
     before = waits.stream_before[graph.op]
     held = np.flatnonzero(before >= 0)
@@ -122,14 +122,14 @@ def _unseen_lags(stretch: SimulatedSteps) -> Times:
 
 
 def measure_step_lengths(stretch: SimulatedSteps, run: SimulatedRun, which: str) -> Times:
-    """How long the steps of a kind (a column of the steps) are in a run, in ns."""
+    """Return the length of the steps of a kind (a column of the steps) in a run, in ns."""
     begun_ns = run.start_ns[stretch.edges(which)]
     lengths_ns: Times = begun_ns[:, 1] - begun_ns[:, 0]
     return lengths_ns
 
 
 def _step_of(stretch: SimulatedSteps, at_ns: Times) -> Rows:
-    """The number of the steady step that the host was at work for at each moment; -1 outside those."""
+    """Return the number of the steady step that the host worked on at given times; -1 outside those."""
     is_checked = stretch.steps["checked"].to_numpy()
     begun_ns, ends_ns = (
         stretch.steps[f"issue_{edge}_ns"].to_numpy()[is_checked] for edge in ("start", "end")
@@ -139,14 +139,14 @@ def _step_of(stretch: SimulatedSteps, at_ns: Times) -> Rows:
 
 
 def _operations(stretch: SimulatedSteps) -> tuple[Rows, Rows]:
-    """The step of each operation that is played, and what it is, on which stream, as a number."""
+    """Return the step of each replayed operation, and its identity and stream as a number."""
     issued_ns = stretch.waits.calls.start_ns[stretch.played["call"].to_numpy()]
     known = stretch.played["rank_id", "stream", "kind", "name", "category", "bytes"]
     return _step_of(stretch, issued_ns), number_groups(*map(as_integers, known))
 
 
 class _Lags(NamedTuple):
-    """Lags of pieces: which, in which step, what they are alike with in others (`like`), and how long."""
+    """Latencies of host segments: their index, step, key to match in other steps (`like`), and length."""
 
     row: Rows
     step: Rows
@@ -155,7 +155,7 @@ class _Lags(NamedTuple):
 
 
 def _outside(stretch: SimulatedSteps) -> _Lags:
-    """Time outside calls; what is alike follows the same call and is followed by the same."""
+    """Time outside calls; it matches between the same two calls."""
     pieces, graph = stretch.pieces, stretch.graph
     name, thread = _call_names(stretch), np.asarray(pieces.thread)
     before, behind = (np.full(name.size, _NO_PIECE) for _ in range(2))
@@ -171,7 +171,7 @@ def _outside(stretch: SimulatedSteps) -> _Lags:
 
 
 def _returns(stretch: SimulatedSteps) -> _Lags:
-    """Returns of blocking calls; what is alike is of one name."""
+    """Returns of blocking calls; they match by name."""
     graph, pieces = stretch.graph, stretch.pieces
     row = np.flatnonzero((graph.role >= Role.BLOCKING) & ~graph.is_idle)
     step = _step_of(stretch, np.asarray(pieces.end_ns)[row])
@@ -182,12 +182,12 @@ def _returns(stretch: SimulatedSteps) -> _Lags:
 
 
 def _call_names(stretch: SimulatedSteps) -> Rows:
-    """The name of the call that each piece is in, as a number; -1 outside calls."""
+    """Return the name of the call that each segment is in, as a number; -1 outside calls."""
     return take_or(as_integers(stretch.call_name), np.asarray(stretch.pieces.call), -1)
 
 
 def _of_others(step: Rows, group: Rows, time_ns: Times) -> tuple[Times, Flags]:
-    """The median time of the same in other steps, and whether there is none; `step` is -1 for no step."""
+    """Return the median time of matches in other steps, and whether there is none; `step` -1: no step."""
     lone = np.ones(time_ns.size, np.bool_)
     found = time_ns.copy()
     held = np.flatnonzero(step >= 0)
@@ -213,14 +213,14 @@ def _of_others(step: Rows, group: Rows, time_ns: Times) -> tuple[Times, Flags]:
 
 @dataclass(frozen=True, slots=True)
 class Purpose:
-    """What is simulated for one kind of answer.
+    """The parameters of a simulation for one kind of answer.
 
     Attributes:
-        most_operations: how many operations of all ranks a window holds, but one step at least.
-        largest_error: by what share of a step it may be off where it is simulated with the latencies of the
-            other steps; `None`: this is not looked at.
-        largest_own_error: the same where it is simulated with its own latencies.
-        rules: what goes with a cause.
+        most_operations: most operations of all ranks in a window, which has at least one step.
+        largest_error: largest accepted error, as a share of a step, of the simulation with the latencies of
+            the other steps; `None`: not checked.
+        largest_own_error: the same for the simulation with its own latencies.
+        rules: what belongs to a cause.
     """
 
     most_operations: int
@@ -240,7 +240,7 @@ UPPER_BOUNDS = Purpose(
         returns_count_alone=True,
     ),
 )
-"""What the step of each rank could win at most without a cause; asked about a dozen causes of each rank."""
+"""Upper bounds of causes for the step of each rank; about a dozen questions per rank."""
 
 _NAMED = Rules(
     blocking_calls_stay=False,
@@ -253,7 +253,7 @@ FIXES = Purpose(
     largest_own_error=PATH_ERROR_SHARE,
     rules=_NAMED,
 )
-"""Gains of fixes, and the critical path, whose error is the second; asked once about an export."""
+"""Gains of fixes, and the critical path, whose error is the second; computed once per export."""
 ASKED = Purpose(
     most_operations=ASKED_PLAYED_COUNT,
     largest_error=Asked().largest_error,
@@ -264,21 +264,21 @@ ASKED = Purpose(
 
 
 def is_too_far_off(error: float, most: float) -> str:
-    """Return why a replay is not believed."""
+    """Return why a replay is rejected."""
     return (
-        f"replayed with the latencies of the other steps, steps are {percent(error)} off,"
-        f" over {percent(most)}"
+        f"replayed with the latencies of the other steps, steps differ by {percent(error)} from the"
+        f" capture, more than {percent(most)}"
     )
 
 
 class Engine:
-    """Simulates a window unchanged once, then with questions put into it.
+    """Simulates a window unchanged once, then with questions applied.
 
     Args:
         window: the window.
-        graph: its graph, with the latencies that it is to be simulated with.
-        rules: what goes with a cause.
-        taxes: how much longer compute of each rank takes next to communication.
+        graph: its graph, with the latencies to simulate.
+        rules: what belongs to a cause.
+        taxes: slowdown of each rank's compute that overlaps communication.
     """
 
     def __init__(self, window: ReplayWindow, graph: ReplayGraph, rules: Rules, taxes: OverlapTaxes) -> None:
@@ -291,16 +291,16 @@ class Engine:
 
     @cached_property
     def changes(self) -> Changes:
-        """What questions can be about."""
+        """The possible targets of questions."""
         return Changes(self._window, self._rules, self._taxes)
 
     def draft(self, questions: Iterable[Question]) -> tuple[GraphEdit, list[str]]:
-        """Return the graph with all of some questions put into it, and what was changed and assumed."""
+        """Return the graph with some questions applied, and what was changed and assumed."""
         draft = GraphEdit(self.graph)
         return draft, [note for one in questions for note in self.changes.put(one, draft)]
 
 
-NO_STEP = "no whole step with another behind it"
+NO_STEP = "there are no two adjacent complete steps"
 _ROUNDS = 2
 
 
@@ -309,9 +309,9 @@ class WindowReplay:
 
     Args:
         stretch: the steps.
-        step_ns: the typical step, which answers are about.
-        tax: how much longer compute takes next to communication, `None` to leave that out.
-        purpose: what the answers are for.
+        step_ns: the typical step, to which answers refer.
+        tax: slowdown of compute that overlaps communication, `None` to ignore it.
+        purpose: the kind of answers.
     """
 
     def __init__(self, stretch: SimulatedSteps, step_ns: int, tax: float | None, purpose: Purpose) -> None:
@@ -328,17 +328,17 @@ class WindowReplay:
 
     @property
     def changes(self) -> Changes:
-        """What questions can be about."""
+        """The possible targets of questions."""
         return self._engine.changes
 
     @cached_property
     def path(self) -> pl.DataFrame:
-        """What bounds the typical steps (`PATH`)."""
+        """The critical path of the typical steps (`PATH`)."""
         return build_path_frame(self.stretch, self.names, self._path)
 
     @cached_property
     def check(self) -> SelfCheck:
-        """How well the lags of the other steps tell each step."""
+        """The leave-one-out error of each step."""
         stretch = self.stretch
         is_checked = stretch.steps["checked"].to_numpy()
         captured_ns = (stretch.steps["end_ns"] - stretch.steps["start_ns"]).to_numpy()[is_checked]
@@ -368,7 +368,7 @@ class WindowReplay:
         )
 
     def answer(self, questions: tuple[Question, ...]) -> Answer:
-        """Return what the typical step takes with some changes."""
+        """Return the typical step with some changes."""
         draft, notes = self._engine.draft(questions)
         run = simulate(draft.graph())
         if any(one.kind in {"overlap", "hide"} for one in questions):
@@ -391,9 +391,9 @@ class WindowReplay:
         )
 
     def _interfering(self, draft: GraphEdit, run: SimulatedRun) -> tuple[SimulatedRun, str]:
-        """The run with compute slowed where communication has come to run beside it."""
+        """Return the run with compute slowed where it newly overlaps communication."""
         if self._tax is None:
-            return run, "compute beside communication is taken to be as fast as alone"
+            return run, "compute that overlaps communication is assumed to be as fast as alone"
         before_ns = self._beside_ns(self.unchanged)
         compute = self._of_class(OperationClass.COMPUTE)
         ops, own_ns = self.stretch.graph.op[compute], self.stretch.graph.operation_ns[compute]
@@ -403,16 +403,18 @@ class WindowReplay:
             changed = rounded_ns != 0
             draft.set_operations(ops[changed], np.maximum(own_ns + rounded_ns, 0)[changed])
             run = simulate(draft.graph())
-        return run, f"compute beside communication takes {self._tax:.2f} times as long, as measured here"
+        return run, (
+            f"compute that overlaps communication takes {self._tax:.2f} times as long, as measured here"
+        )
 
     def _of_class(self, kind: OperationClass) -> Rows:
-        """Places of the operations of a class."""
+        """Return the indices of the operations of a class."""
         if kind not in self._places_of:
             self._places_of[kind] = np.flatnonzero((self.stretch.played["class"] == kind).to_numpy())
         return self._places_of[kind]
 
     def _beside_ns(self, run: SimulatedRun) -> Times:
-        """How long each compute operation ran beside communication in a run."""
+        """Return how long each compute operation overlapped communication in a run."""
         compute = self._of_class(OperationClass.COMPUTE)
         own = Spans(run.start_ns[compute], run.end_ns[compute])
         return covered_ns(measure_busy(run, self._of_class(OperationClass.COMMUNICATION)), own)

@@ -1,9 +1,9 @@
-"""The dependency graph of a replay window: what is simulated, and what-if questions change.
+"""The dependency graph of a replay window, which is simulated and changed by what-if questions.
 
-Threads go from segment to segment, operations start when the last of what they wait for has ended,
-collectives end when the last participant has come, blocking calls return when what they wait for has ended.
-The time between a cause and its effect in the capture lies between them again. Simulated unchanged the graph
-gives the capture back; how far it does not is the error of the replay.
+Threads continue from segment to segment. Operations start when the last of their dependencies has ended,
+collectives end when the last participant has arrived, and blocking calls return when the awaited operations
+have ended. The captured time between a cause and its effect stays between them. The unchanged simulation
+reproduces the capture; the difference is the replay error.
 """
 
 from collections.abc import Mapping
@@ -25,7 +25,7 @@ from wallscope.trace.thread_timeline import ThreadSegments
 
 
 class Role(IntEnum):
-    """What a host segment waits for, apart from the segment before it."""
+    """What a host segment waits for, in addition to the segment before it."""
 
     PLAIN = 0  # nothing
     RELEASED = 1  # a segment of another thread instead of the one before it
@@ -36,12 +36,12 @@ class Role(IntEnum):
 
 @dataclass(frozen=True)
 class ReplayGraph:
-    """Host segments and device operations of a replay window, and what each waits for.
+    """Host segments and device operations of a replay window, and their dependencies.
 
     Arrays are int64 unless another type is given, times are in ns. Index spaces: a *segment* is a row of
-    `ThreadSegments`, the start of a thread is counted on behind all segments; an *operation* is a place
-    in `op`, an operation outside the window is counted on behind all of them. A pair `x_ptr`, `x` lists for
-    each index its entries `x[x_ptr[i]:x_ptr[i + 1]]`.
+    `ThreadSegments`; starts of threads are numbered after all segments. An *operation* is an index in `op`;
+    operations outside the window are numbered after all of them. A pair `x_ptr`, `x` lists for each index its
+    entries `x[x_ptr[i]:x_ptr[i + 1]]`.
 
     Attributes:
         event: int64[segments + operations]; segments, and operations counted on behind them, in the order
@@ -113,7 +113,7 @@ class ReplayGraph:
         return self._positions.of(ops)
 
     def producers(self, op: int) -> list[int]:
-        """Return the operations that one waits for, of those in the window, by their numbers."""
+        """Return the dependencies of one operation inside the window, by their numbers."""
         position = self.position_of[op]
         found = self.producer[self.producer_ptr[position] : self.producer_ptr[position + 1]]
         producers: list[int] = self.op[found[found < self.op.size]].tolist()
@@ -121,10 +121,11 @@ class ReplayGraph:
 
 
 class _Issued(NamedTuple):
-    """Operations that a segment issues, in order of start, as `ReplayGraph` has them.
+    """Operations that a segment issues, in order of start, as in `ReplayGraph`.
 
-    `offset_ns` reaches from the end of the issuer, of early ones from its start. `edge` (int64[edges, 2]) are
-    pairs: who waits, as a position in `op`, and the number of its producer; `lag_ns` is of each of those.
+    `offset_ns` is measured from the end of the issuer, for early ones from its start. `edge` (int64[edges,
+    2]) are pairs: the waiting operation, as a position in `op`, and the number of its producer. `lag_ns` is
+    the latency of each pair.
     """
 
     op: Rows
@@ -150,7 +151,7 @@ class _Blocked(NamedTuple):
 
 
 class _Collectives(NamedTuple):
-    """Collectives between ranks, as `ReplayGraph` has them, and the duration of each operation."""
+    """Collectives between ranks, as in `ReplayGraph`, and the duration of each operation."""
 
     meeting: Rows
     member_ptr: Rows
@@ -195,7 +196,7 @@ def build_graph(
     segment_ns[_list_asking(waits, pieces, blocked)] = 0
     collectives = _collectives(partners, positions, issued)
     return ReplayGraph(
-        event=np.lexsort(  # of equal ends first what began first, and operations behind segments
+        event=np.lexsort(  # of equal ends first what began first, and operations after segments
             (
                 np.concatenate((start_ns, np.full(count, AFTER_ALL))),
                 np.concatenate((end_ns, np.full(count, AFTER_ALL))),
@@ -230,7 +231,7 @@ def build_graph(
 
 
 def make_pointers(count: Rows) -> Rows:
-    """Return where the entries of each index begin in a row of all, and where the last ones end.
+    """Return the start index of each group in the concatenated rows, and the final end.
 
     >>> make_pointers(np.array([2, 0, 1])).tolist()
     [0, 2, 2, 3]
@@ -243,14 +244,14 @@ def make_pointers(count: Rows) -> Rows:
 def _issued(own: pl.DataFrame, waits: Dependencies, pieces: ThreadSegments) -> _Issued:
     """Return the operations of one rank that segments issue.
 
-    Latencies that were not critical are the typical critical ones, if those are less.
+    Latencies that were not critical are set to the typical critical ones, if those are smaller.
     """
     typical_latency_ns, typical_dependency_ns = _typical_lags(own, waits)
     call = own["call"].to_numpy()
     held = np.flatnonzero(call >= 0)
     call, op = call[held], own["op"].to_numpy()[held].astype(np.int64)
     start_ns, end_ns = own["start_ns"].to_numpy()[held], own["end_ns"].to_numpy()[held]
-    is_held = are_among(call, waits.held)  # such a call issues at its end, when it has what it waited for
+    is_held = are_among(call, waits.held)  # such a call issues at its end, after its wait
     is_early = (waits.calls.end_ns[call] > start_ns) & ~is_held
     issued_ns = np.where(is_early, waits.calls.start_ns[call], waits.calls.end_ns[call])
     issuer = pieces.at(waits.calls.thread[call], issued_ns, is_early)
@@ -258,7 +259,7 @@ def _issued(own: pl.DataFrame, waits: Dependencies, pieces: ThreadSegments) -> _
     op, issuer, issued_ns, is_early = op[held], issuer[held], issued_ns[held], is_early[held]
     start_ns, end_ns, is_held = start_ns[held], end_ns[held], is_held[held]
     starts_ns, ends_ns = np.asarray(pieces.start_ns), np.asarray(pieces.end_ns)
-    is_early |= (ends_ns[issuer] > start_ns) & ~is_held  # it starts while the call around its own still lasts
+    is_early |= (ends_ns[issuer] > start_ns) & ~is_held  # it starts while the enclosing call still lasts
     edge = _edges(op, waits)
     lag_ns = start_ns[edge[:, 0]] - waits.end_ns[edge[:, 1]]
     latency_ns = np.where(is_held, np.maximum(start_ns - issued_ns, 0), start_ns - issued_ns)
@@ -278,9 +279,9 @@ def _issued(own: pl.DataFrame, waits: Dependencies, pieces: ThreadSegments) -> _
 
 
 def _edges(op: Rows, waits: Dependencies) -> npt.NDArray[np.int64]:
-    """Return who waits, as a position in `op`, and the number of its producer, in order of the first.
+    """Return waiting operations, as positions in `op`, and the numbers of their producers, sorted.
 
-    The operation before in the stream stands first.
+    The previous operation of the stream comes first.
     """
     before = waits.stream_before[op]
     held = np.flatnonzero(before >= 0)
@@ -312,7 +313,7 @@ def _join_ranks(parts: list[_Issued]) -> _Issued:
 def _typical_lags(operations: pl.DataFrame, waits: Dependencies) -> tuple[int, int]:
     """Return the median launch latency and dependency latency where they are critical, in ns.
 
-    Left out are the operations that wait for more than the one before them.
+    Operations that wait for more than the one before them are excluded.
     """
     op, call = operations["op"].to_numpy(), operations["call"].to_numpy()
     start_ns, before = operations["start_ns"].to_numpy(), waits.stream_before[op]
@@ -329,7 +330,7 @@ def _typical_lags(operations: pl.DataFrame, waits: Dependencies) -> tuple[int, i
 
 
 def _usual_ns(waits: Dependencies, pieces: ThreadSegments, held: Rows) -> int:
-    """Return the median duration of calls that issue and are not held, 0 without any."""
+    """Return the median duration of calls that issue without waiting, 0 without any."""
     if not held.size:
         return 0
     call = np.asarray(pieces.call)
@@ -364,13 +365,13 @@ def _blocked(waits: Dependencies, pieces: ThreadSegments, releasing: Mapping[int
 
 
 def _entered_ns(waits: Dependencies, call: int) -> int:
-    """Return when a call began to wait, of the last of several queries when the first was made."""
+    """Return when a call began to wait; for several queries in a row, when the first was made."""
     row = waits.blocked[call]
     return int(waits.entered_ns[row] if row >= 0 else waits.calls.start_ns[call])
 
 
 def _list_asking(waits: Dependencies, pieces: ThreadSegments, blocked: _Blocked) -> Rows:
-    """Return the segments of runs of queries that lie before the last query, where that has waited."""
+    """Return segments before the last query in runs of queries, if that query has waited."""
     call = np.asarray(pieces.call)[blocked.row[~blocked.is_idle]]
     start_ns = waits.calls.start_ns[call]
     entered_ns = np.array([_entered_ns(waits, one) for one in call.tolist()], np.int64)
@@ -387,7 +388,7 @@ def _list_asking(waits: Dependencies, pieces: ThreadSegments, blocked: _Blocked)
 
 
 def _with_outside(positions: Places, ops: Rows, count: int) -> tuple[Rows, Rows]:
-    """Return the positions of operations, those outside the window behind all, and which those are."""
+    """Return the positions of operations, those outside the window after all, and which those are."""
     position = positions.of(ops)
     is_outside = position < 0
     outside, row = np.unique(ops[is_outside], return_inverse=True)
@@ -396,7 +397,7 @@ def _with_outside(positions: Places, ops: Rows, count: int) -> tuple[Rows, Rows]
 
 
 def _settled_ns(pieces: ThreadSegments, blocked: _Blocked, awaited: Rows, begun_ns: Times) -> Times:
-    """Return when each segment ends, but not before what it waits for begins: clocks differ by a bit."""
+    """Return when each segment ends, but not before its awaited operation begins: clocks differ slightly."""
     settled_ns = np.array(pieces.end_ns, np.int64)
     last_ns = np.full(settled_ns.size, BEFORE_ALL)
     np.maximum.at(

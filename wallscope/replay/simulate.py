@@ -12,14 +12,14 @@ from wallscope.replay.graph import ReplayGraph, Role
 from wallscope.trace.intervals import AFTER_ALL, Times
 
 LEAST_WAIT_NS = 2_000
-"""The longest time that a blocking call takes where nothing is left to wait for."""
+"""The longest time of a blocking call without anything to wait for."""
 
 
 class SimulatedRun(NamedTuple):
     """A simulated run, in ns; arrays int64.
 
     Attributes:
-        graph: what was simulated.
+        graph: the simulated graph.
         left_ns: of each segment: its end; then the starts of threads.
         start_ns: of each operation: its start.
         end_ns: of each operation: its end; then the ends of those outside the window.
@@ -32,12 +32,12 @@ class SimulatedRun(NamedTuple):
 
 
 class HostTimes(NamedTuple):
-    """How segments follow what they wait for, as the kernels take it.
+    """How segments follow their dependencies, as input of the compiled loops.
 
     Attributes:
         spent_ns: int64[segments], ns; the least time from the end of the segment that each follows.
         return_ns: int64[segments], ns; from the end of the awaited operations to the end of each.
-        is_idle: uint8[segments]; whether that counts only where they end after the call is entered.
+        is_idle: uint8[segments]; whether that counts only if they end after the call is entered.
     """
 
     spent_ns: Times
@@ -46,10 +46,10 @@ class HostTimes(NamedTuple):
 
 
 def list_host_times(graph: ReplayGraph) -> HostTimes:
-    """Return how the segments of a graph follow what they wait for.
+    """Return how the segments of a graph follow their dependencies.
 
-    A blocking call that waits takes no more than `LEAST_WAIT_NS` of its own, one that did not wait in the
-    capture takes its duration. A call that frees memory takes the time that it costs on an idle device.
+    A blocking call that waits takes at most `LEAST_WAIT_NS` of its own. One that did not wait in the capture
+    takes its duration. A call that frees memory takes its time on an idle device.
     """
     role, segment_ns, gap_ns = graph.role, graph.segment_ns, graph.gap_ns
     has_awaited = graph.awaited_ptr[1:] > graph.awaited_ptr[:-1]
@@ -103,14 +103,14 @@ def simulate(graph: ReplayGraph) -> SimulatedRun:
 
 
 class Bound(StrEnum):
-    """What a link of a critical path is."""
+    """The kind of a link of a critical path."""
 
     OPERATION = "operation"
     HAND_OVER = "hand-over"  # from the end of an operation to the start of another
     LATENCY = "launch-latency"  # from the issue of an operation to its start
     PIECE = "piece"  # a thread in a call, or outside
     RETURN = "return"  # from the end of an operation to the return of the call that waited for it
-    EARLIER = "earlier"  # before the window began, or on what is not in it
+    EARLIER = "earlier"  # before the window began, or on something outside it
 
 
 BOUNDS = tuple(Bound)
@@ -119,7 +119,7 @@ BOUNDS = tuple(Bound)
 class CriticalLinks(NamedTuple):
     """Links of a critical path, latest first, in columns (int64).
 
-    `bound` counts in `BOUNDS`, `place` is the operation or the segment (index spaces of `ReplayGraph`),
+    `bound` is an index in `BOUNDS`. `place` is the operation or the segment (index spaces of `ReplayGraph`),
     `next_place` the operation that waited for another, -1 elsewhere.
     """
 
@@ -135,8 +135,8 @@ class CriticalPaths:
 
     Args:
         run: the run.
-        captured: the graph before it was changed. Calls that a change keeps from blocking still count as
-            blocking here, which the answers published so far rest on.
+        captured: the graph before changes. Calls that no longer block after a change still count as
+            blocking here, as in the answers published so far.
     """
 
     def __init__(self, run: SimulatedRun, captured: ReplayGraph) -> None:
@@ -186,9 +186,9 @@ _KINDS = np.array(
 
 
 def find_latest_ends(run: SimulatedRun, operation: int) -> Times:
-    """Return how late each operation may end without holding up one that starts where it does, in ns.
+    """Return how late each operation may end without delaying one that starts at that moment, in ns.
 
-    What that one does not wait for may end at any time: a number of about `AFTER_ALL`.
+    Operations without an effect on it may end at any time: a number of about `AFTER_ALL`.
     """
     graph, host = run.graph, list_host_times(run.graph)
     found_ns = np.full(run.end_ns.size, AFTER_ALL, np.int64)

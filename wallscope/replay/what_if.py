@@ -1,7 +1,7 @@
-"""Answers about one window: how good the replay is, what each change wins, upper bounds of causes.
+"""Answers about one window: the replay error, the gain of each change, upper bounds of causes.
 
-A cause may be attributed little of the step and yet hold everything up, or much of it with the next
-constraint close behind; simulating the dependencies without it takes both into account.
+A cause may take little of the step and yet delay everything, or take much with the next constraint close
+behind. Simulating the dependencies without it includes both effects.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -52,7 +52,7 @@ _LEAST_WON = 0.001
 
 @dataclass(frozen=True, slots=True)
 class WindowAnswer:
-    """What a stretch tells: its check, its path, its walls, and the answers."""
+    """The result for a window: its check, its path, its walls, and the answers."""
 
     check: SelfCheck
     path: CriticalPath
@@ -65,18 +65,18 @@ class WindowAnswer:
 def answer_questions(
     stretch: SimulatedSteps, asked: Asked, step_ns: int, overlap_tax: float | None, texts: pl.Series
 ) -> WindowAnswer:
-    """The answers to what is asked; to the usual questions where nothing is.
+    """Return the answers to the questions; without questions, to the usual ones.
 
     Args:
-        stretch: the steps that are played.
+        stretch: the replayed steps.
         asked: the questions.
-        step_ns: the typical step, which all answers are about.
-        overlap_tax: how much longer compute takes beside communication; `None` where nothing tells.
+        step_ns: the typical step, to which all answers refer.
+        overlap_tax: slowdown of compute that overlaps communication; `None` if unknown.
         texts: the written paths of ranges, by number.
 
     Raises:
-        NothingToAnalyzeError: no step of the stretch has both its ends in it, or the replay is too far off.
-        OptionError: a question is about nothing that is there.
+        NothingToAnalyzeError: no step of the window has both ends in it, or the replay error is too large.
+        OptionError: the target of a question does not exist.
     """
     if not stretch.steps["typical"].any():
         raise NothingToAnalyzeError(
@@ -86,8 +86,8 @@ def answer_questions(
     check = player.check
     if check.error_median is not None and check.error_median > asked.largest_error:
         raise NothingToAnalyzeError(
-            f"{is_too_far_off(check.error_median, asked.largest_error)} — no answer could be trusted — choose"
-            " steps that are alike with --steps, or take it as it is with --accept-error"
+            f"{is_too_far_off(check.error_median, asked.largest_error)} — the answers would not be"
+            " reliable — choose similar steps with --steps, or accept the error with --accept-error"
         )
     changes = player.changes
     questions = tuple(changes.resolve(one) for one in asked.questions)
@@ -110,7 +110,7 @@ def answer_questions(
 
 
 def _usual(changes: Changes) -> list[Question]:
-    """What is asked where the user asks nothing: each loss gone, compute of each kind at half its time."""
+    """Return the default questions: each loss removed, compute of each kind at half its time."""
     scaled = [name for name in changes.targets if name in {"communication", "launch", "think"}]
     scaled += [name for name in changes.targets if name.startswith("communication:")]
     usual = [Question("scale", name, 0.0) for name in scaled]
@@ -122,9 +122,9 @@ def _usual(changes: Changes) -> list[Question]:
 
 
 def explain_refusal(check: SelfCheck) -> str | None:
-    """Return why the gains of fixes are not given; `None` where the replay can be believed."""
+    """Return why the gains of fixes are not given; `None` if the replay is accurate enough."""
     if check.error_median is None:
-        return "there is one whole step, and none to check its replay by"
+        return "there is only one complete step, and none to check its replay"
     most = FIXES.largest_error
     return None if most is None or check.error_median <= most else is_too_far_off(check.error_median, most)
 
@@ -132,7 +132,7 @@ def explain_refusal(check: SelfCheck) -> str | None:
 def answer_fixes(player: WindowReplay, asked: Mapping[str, tuple[Question, ...]]) -> dict[str, Answer]:
     """Return the answer to the questions of each fix together, by its id.
 
-    What is not in the steps is left out of them; a fix of which nothing is there has no answer.
+    Targets that the steps do not contain are left out; a fix without any target has no answer.
     """
     known: dict[tuple[Question, ...], Answer] = {}
     found = {}
@@ -144,7 +144,7 @@ def answer_fixes(player: WindowReplay, asked: Mapping[str, tuple[Question, ...]]
 
 
 class UpperBounds:
-    """What the typical step of one rank takes without a cause.
+    """Simulates the typical step of one rank without a cause.
 
     Ranks that communicate are simulated together.
     """
@@ -154,19 +154,19 @@ class UpperBounds:
 
     @property
     def step_count(self) -> int:
-        """How many steps of the typical one are simulated."""
+        """The number of simulated steps of the typical step."""
         return len(self.stretch().steps[self._rank_id])
 
     @property
     def error(self) -> float | None:
-        """How far the unchanged steps are from the capture, as a share; `None` if they can't be simulated."""
+        """The error of the unchanged simulation, as a share; `None` if they cannot be simulated."""
         actual_ns, played_ns = self.stretch().captured_ns(self._rank_id), self._played_ns(frozenset())
         if played_ns is None or not actual_ns:
             return None
         return abs(played_ns - actual_ns) / actual_ns
 
     def recoverable_ns(self, causes: Collection[str]) -> int | None:
-        """Return how much shorter the typical step gets without some causes; `None` where that is unknown."""
+        """Return the reduction of the typical step without some causes; `None` if unknown."""
         unchanged_ns, error, most = self._played_ns(frozenset()), self.error, UPPER_BOUNDS.largest_own_error
         if unchanged_ns is None or error is None or (most is not None and error > most):
             return None
@@ -186,7 +186,7 @@ def estimate_upper_bounds(
         evidence: of the whole capture.
         ranks: all ranks with their windows.
         partners: the collectives between them (`PARTNERS`).
-        taxes: how much longer compute of each takes next to communication.
+        taxes: slowdown of each rank's compute that overlaps communication.
     """
     groups = [together for group in find_connected_ranks(ranks, partners) for together in _alongside(group)]
     stretch_of: dict[int, Once[_Stretch]] = {}
@@ -197,9 +197,9 @@ def estimate_upper_bounds(
 
 
 def _alongside(ranks: Sequence[RankWindows]) -> Iterator[list[tuple[RankWindows, pl.DataFrame]]]:
-    """Yield ranks with the windows that are simulated: those at the time of the steps of the busiest rank.
+    """Yield ranks with their simulated windows: those at the time of the steps of the busiest rank.
 
-    A rank of whose typical windows none lies there is simulated alone.
+    A rank without typical windows at that time is simulated alone.
     """
     busiest = max(ranks, key=lambda rank: len(rank.operations))
     chosen = select_neighbouring_steps(busiest, UPPER_BOUNDS.most_operations // len(ranks))
@@ -238,8 +238,8 @@ class _Stretch:
         return _mean_length(self._start_ns[self.steps[rank_id]])
 
     def played_ns(self, rank_id: int, causes: frozenset[str]) -> float | None:
-        """Return their mean length without some causes; `None` where they can't be simulated."""
-        with self._lock:  # ranks that are summarized at the same time ask for the same
+        """Return their mean length without some causes; `None` if they cannot be simulated."""
+        with self._lock:  # ranks that are summarized at the same time use the same
             if causes not in self._played:
                 self._played[causes] = self._lengths(causes)
             return self._played[causes][rank_id]
@@ -258,7 +258,7 @@ class _Stretch:
 
 
 def _first_operations(stretch: pl.DataFrame, rank: RankWindows, operations: pl.DataFrame) -> Rows:
-    """Return the operations that begin each typical window of a rank and the one behind, in two columns."""
+    """Return the first operations of each typical window of a rank and of the next window, in two columns."""
     is_typical = np.isin(stretch["step"].to_numpy(), rank.typical["step"].to_numpy())
     bounds_ns = np.column_stack([stretch["start_ns"].to_numpy(), stretch["end_ns"].to_numpy()])[is_typical]
     found = find_window_begin(operations, rank.rank_id, bounds_ns.ravel()).reshape(-1, 2)
@@ -266,13 +266,13 @@ def _first_operations(stretch: pl.DataFrame, rank: RankWindows, operations: pl.D
 
 
 def _mean_length(bounds_ns: Times) -> float | None:
-    """Return the mean length of steps that begin and end at moments, in two columns; `None` of none."""
+    """Return the mean length of steps between moments in two columns; `None` without steps."""
     return int((bounds_ns[:, 1] - bounds_ns[:, 0]).sum()) / len(bounds_ns) if len(bounds_ns) else None
 
 
 @dataclass(frozen=True)
 class RankReplays:
-    """Plays the steps of the rank at `place` when it is first asked."""
+    """Replays the steps of the rank at index `place` on first use."""
 
     prepared: Prepared
     place: int
@@ -280,13 +280,13 @@ class RankReplays:
 
     @cached_property
     def player(self) -> WindowReplay | str:
-        """What plays them, or why they are not played."""
+        """The simulation, or the reason why there is none."""
         return self._made()
 
     def answer_fixes(
         self, fixes: tuple[Fix, ...], questions: Mapping[str, tuple[Question, ...]]
     ) -> tuple[Replay, tuple[Fix, ...]]:
-        """Return how good the replay is, and the fixes with what those of them win that ask something."""
+        """Return the replay error, and the fixes with the gains of those that have questions."""
         player = self.player
         if isinstance(player, str):
             return Replay(0, 0, 0, None, player), fixes
@@ -305,13 +305,13 @@ class RankReplays:
 
     @cached_property
     def path(self) -> PlayedPath | str:
-        """What bounds the typical step, or why that is not known."""
+        """The critical path of the typical step, or the reason why it is unknown."""
         player = self.player
         if isinstance(player, str):
             return player
         off = player.check.own_error
         if FIXES.largest_own_error is not None and off > FIXES.largest_own_error:
-            return f"played again with nothing changed, steps are {percent(off)} off"
+            return f"replayed without changes, steps differ by {percent(off)} from the capture"
         texts = self.prepared.trace.range_tree.texts
         told = divide_path(player.stretch, player.names, player.unchanged, player.path, texts)
         wall = pl.col("cause").str.split("/").list.first()
@@ -319,7 +319,7 @@ class RankReplays:
         return PlayedPath(told, player.check, steps.select(SHOWN_PATH.names()).cast(SHOWN_PATH))
 
     def path_to_show(self) -> tuple[int, pl.DataFrame]:
-        """The rank that is played, and `SHOWN_PATH` of its steps; empty where they are not."""
+        """The replayed rank, and `SHOWN_PATH` of its steps; empty if they are not replayed."""
         path = self.path
         steps = SHOWN_PATH.to_frame() if isinstance(path, str) else path.steps
         return self.prepared.trace.capture.ranks["rank_id"][self.place], steps
@@ -332,7 +332,7 @@ class RankReplays:
         most = FIXES.most_operations
         alone = find_held_operations(shown, most)
         if alone > REFUSED_PLAYED_COUNT:
-            return f"two steps hold {number(alone)} operations; wallscope whatif plays them when it is asked"
+            return f"two steps have {number(alone)} operations; `wallscope whatif` replays them on request"
         count = len(trace.capture.ranks)
         if count > 1 and count * find_held_operations(shown, most // count) <= most:
             ranks, between, place = list_rank_windows(trace), self.prepared.facts.partners, self.place

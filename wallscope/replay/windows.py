@@ -1,4 +1,4 @@
-"""Replay windows: which ranks and steps are simulated together, and what their threads were in."""
+"""Replay windows: the ranks and steps that are simulated together, and the activities of their threads."""
 
 import re
 from collections.abc import Collection, Mapping, Sequence
@@ -27,13 +27,14 @@ from wallscope.trace.thread_timeline import Activities, ThreadSegments
 
 @dataclass(frozen=True)
 class ReplayWindow:
-    """A time of some ranks, ready to be simulated; series of texts are enumerations.
+    """An interval of some ranks, ready to be simulated; series of texts are enumerations.
 
     Attributes:
-        graph: what is simulated.
+        graph: the graph to simulate.
         waits: the dependencies of the capture.
         pieces: the host segments.
-        causes: of each segment, `wall/cause[/detail]`; what a blocking call waited for is not its cause.
+        causes: of each segment, `wall/cause[/detail]`; the awaited operation of a blocking call is not its
+            cause.
         operations: `CLASSIFIED`, those that are issued in the window, with `cause`.
         call_name, call_role: of each call, by number; its text, its `CallRole`.
         releasing: calls that free memory, and the last work before each.
@@ -50,7 +51,7 @@ class ReplayWindow:
 
     @cached_property
     def role(self) -> Rows:
-        """The role of the call that each segment is in, as a place in `ROLE`; -1 outside calls."""
+        """The role of the call that each segment is in, as an index in `ROLE`; -1 outside calls."""
         call, roles = np.asarray(self.pieces.call), self.call_role.to_physical().to_numpy()
         found = np.full(call.size, -1, np.int64)
         found[call >= 0] = roles[call[call >= 0]]
@@ -58,22 +59,22 @@ class ReplayWindow:
 
     @cached_property
     def played(self) -> pl.DataFrame:
-        """The operations that are simulated, by position."""
+        """The simulated operations, by position."""
         row_of = Places(self.operations["op"].to_numpy())
         return self.operations[row_of.of(self.graph.op)]
 
 
 @dataclass(frozen=True)
 class SimulatedSteps(ReplayWindow):
-    """A replay window with the steps of one rank and the names of what is in it.
+    """A replay window with the steps of one rank and the names of its content.
 
     Attributes:
-        operations: with `before` (the cause of the time between their end and the start of what waits for
-            them), `text` (of kernels their name), `range` and `path` (null outside ranges) too.
+        operations: also with `before` (the cause of the time between their end and the start of their
+            dependents), `text` (of kernels their name), `range` and `path` (null outside ranges).
         steps: the steps of the rank (`STEPS`) with the operations `first` and `behind` that begin them and
-            the next; answers are about `typical` ones, `checked` ones tell how good they are.
+            the next; answers refer to `typical` ones, `checked` ones show the error.
         ranges, paths: `NESTED` with `text`, and `PATHS`.
-        rank_id: whose steps they are.
+        rank_id: the rank of the steps.
     """
 
     steps: pl.DataFrame
@@ -82,13 +83,13 @@ class SimulatedSteps(ReplayWindow):
     rank_id: int
 
     def edges(self, which: str) -> Rows:
-        """The places at which the steps of a kind (a column of `steps`) begin and end, in two columns."""
+        """The indices at which the steps of a kind (a column of `steps`) begin and end, in two columns."""
         held = np.flatnonzero(self.steps[which].to_numpy())
         ops = np.column_stack([self.steps["first"].to_numpy(), self.steps["behind"].to_numpy()])[held]
         return self.graph.positions(ops.ravel()).reshape(-1, 2)
 
 
-NO_ISSUER = "no call is in the export that issued the operations of its steps"
+NO_ISSUER = "the export has no call that issued the operations of its steps"
 _PLAYED = pl.Schema(
     {
         **STEPS,
@@ -113,7 +114,7 @@ _INSIDE, _OUTSIDE = map(list(LinkKind).index, (LinkKind.OTHER_CALL, LinkKind.OUT
 
 
 def find_connected_ranks(ranks: Sequence[RankWindows], partners: pl.DataFrame) -> list[list[RankWindows]]:
-    """Ranks that communicate with each other, perhaps through others."""
+    """Return ranks that communicate with each other, possibly through others."""
     op, collective = partners["op"].to_numpy(), partners["collective"].to_numpy()
     rank_of, groups = np.zeros(op.size, np.int64), np.arange(len(ranks))
     for place, rank in enumerate(ranks):
@@ -133,9 +134,9 @@ def find_connected_ranks(ranks: Sequence[RankWindows], partners: pl.DataFrame) -
 
 
 def select_neighbouring_steps(rank: RankWindows, most: int) -> pl.DataFrame:
-    """Neighbouring windows that are played quickly: all typical ones, or from the most ordinary one on.
+    """Return adjacent windows that are quick to replay: all typical ones, or from the most ordinary one on.
 
-    One more stands before the first of them: what the host does ahead of it is played too.
+    One more precedes the first of them, because the host's work ahead of it is also replayed.
     """
     windows, typical, operations = rank.windows, rank.typical, rank.operations
     steps = windows["step"].to_list()
@@ -151,13 +152,13 @@ def select_neighbouring_steps(rank: RankWindows, most: int) -> pl.DataFrame:
 
 
 def find_held_between(rank: RankWindows, begin_ns: int, end_ns: int) -> pl.DataFrame:
-    """The windows of a rank whose middle lies in a stretch of time, both ends included."""
+    """Return the windows of a rank whose middle lies in an interval, both ends included."""
     starts_ns, ends_ns = rank.windows["start_ns"].to_numpy(), rank.windows["end_ns"].to_numpy()
     middle_ns = starts_ns + (ends_ns - starts_ns) // 2
     return rank.windows[np.flatnonzero((middle_ns >= begin_ns) & (middle_ns <= end_ns))]
 
 
-def select_replay_window(  # noqa: PLR0913, PLR0917  # these make a stretch together
+def select_replay_window(  # noqa: PLR0913, PLR0917  # the parts of a window
     evidence: Evidence,
     ranks: Sequence[RankWindows],
     partners: pl.DataFrame,
@@ -166,20 +167,20 @@ def select_replay_window(  # noqa: PLR0913, PLR0917  # these make a stretch toge
     place: int,
     most: int,
 ) -> SimulatedSteps:
-    """The steps of one of the ranks, by its place; `partners` (`PARTNERS`) are collectives between ranks.
+    """Return the steps of one of the ranks, by its index; `partners` (`PARTNERS`) are collectives.
 
-    Neighbouring steps from the first typical one on, as many as hold at most so many operations, but one at
-    least; one more stands before.
+    These are adjacent steps from the first typical one on, with at most so many operations, but at least one
+    step. One more step precedes them.
 
     Raises:
-        NothingToAnalyzeError: nothing is known of the calls that issued them.
+        NothingToAnalyzeError: the calls that issued them are unknown.
     """
     shown = ranks[place]
     together = next(group for group in find_connected_ranks(ranks, partners) if shown in group)
     chosen = select_neighbouring_steps(shown, most // len(together))
     window = make_replay_window(evidence, together, partners, *_host_times(chosen, together))
     if not (window.operations["call"].to_numpy() >= 0).any():
-        raise NothingToAnalyzeError(f"{NO_ISSUER} — capture with --trace=cuda, from before the steps on")
+        raise NothingToAnalyzeError(f"{NO_ISSUER} — capture with --trace=cuda, starting before the steps")
     known = {one.name: getattr(window, one.name) for one in fields(window)}
     return SimulatedSteps(
         **known | {"operations": _describe_operations(window.operations, evidence, range_tree, kernel_names)},
@@ -191,7 +192,7 @@ def select_replay_window(  # noqa: PLR0913, PLR0917  # these make a stretch toge
 
 
 def _host_times(chosen: pl.DataFrame, together: Sequence[RankWindows]) -> tuple[int, int]:
-    """The host's time for some windows, and for those of other ranks at the same time of the devices."""
+    """Return the host time of some windows, and of those of other ranks at the same device time."""
     begin_ns, end_ns = chosen["start_ns"][0], chosen["end_ns"][-1]
     held = [chosen, *(find_held_between(rank, begin_ns, end_ns) for rank in together)]
     return (
@@ -201,7 +202,7 @@ def _host_times(chosen: pl.DataFrame, together: Sequence[RankWindows]) -> tuple[
 
 
 def find_held_operations(rank: RankWindows, most: int) -> int:
-    """How many operations of a rank are played where there should be at most so many."""
+    """Return the number of replayed operations of a rank under a limit."""
     chosen = select_neighbouring_steps(rank, most)
     starts_ns = rank.operations["start_ns"].to_numpy()
     begin, end = np.searchsorted(starts_ns, (chosen["start_ns"][0], chosen["end_ns"][-1]))
@@ -209,9 +210,9 @@ def find_held_operations(rank: RankWindows, most: int) -> int:
 
 
 def find_longest_waiting(ranks: Sequence[RankWindows], unmarked: Collection[int]) -> int:
-    """The place of the rank that computes for the smallest share of its typical step, the first of equals.
+    """Return the index of the rank that computes for the smallest share of its typical step.
 
-    `unmarked` places count only where there are no others.
+    `unmarked` indices count only if there are no others.
     """
 
     def computed_share(place: int) -> float:
@@ -226,7 +227,7 @@ def find_longest_waiting(ranks: Sequence[RankWindows], unmarked: Collection[int]
 def _describe_operations(
     own: pl.DataFrame, evidence: Evidence, range_tree: RangeTree, kernel_names: pl.DataFrame
 ) -> pl.DataFrame:
-    """The operations with their causes, their names, and the range and path of each."""
+    """Return the operations with their causes, their names, and the range and path of each."""
     op = own["op"].to_numpy()
     inside = evidence.projected["range"].to_numpy()[op]
     of_path = pl.Series("path", range_tree.path_of_range[inside])
@@ -240,7 +241,7 @@ def _describe_operations(
 
 
 def _steps(chosen: pl.DataFrame, shown: RankWindows, window: ReplayWindow) -> pl.DataFrame:
-    """The windows whose both ends are played."""
+    """Return the windows whose two ends are replayed."""
     bounds_ns = np.column_stack([chosen["start_ns"].to_numpy(), chosen["end_ns"].to_numpy()])
     edges = find_window_begin(window.operations, shown.rank_id, bounds_ns.ravel())
     edges = np.where(window.graph.positions(edges) >= 0, edges, -1).reshape(-1, 2)
@@ -255,7 +256,7 @@ def _steps(chosen: pl.DataFrame, shown: RankWindows, window: ReplayWindow) -> pl
 def make_replay_window(
     evidence: Evidence, ranks: Sequence[RankWindows], partners: pl.DataFrame, begin_ns: int, until_ns: int
 ) -> ReplayWindow:
-    """Return what ranks issued in a time of the host, both ends included, ready to be simulated together.
+    """Return the work that ranks issued in an interval of the host, ready to be simulated together.
 
     `partners` (`PARTNERS`) are the collectives between them.
     """
@@ -279,7 +280,7 @@ def make_replay_window(
 def _issued_between(
     ranks: Sequence[RankWindows], waits: Dependencies, begin_ns: int, until_ns: int
 ) -> pl.DataFrame:
-    """The operations of ranks (`CLASSIFIED`) that were issued in a stretch of time, both ends included."""
+    """Return the operations of ranks (`CLASSIFIED`) issued in an interval, both ends included."""
     found = []
     for rank in ranks:
         issued_ns = waits.calls.start_ns[rank.operations["call"].to_numpy()]
@@ -288,7 +289,7 @@ def _issued_between(
 
 
 def find_window_begin(operations: pl.DataFrame, rank_id: int, at_ns: Times) -> Rows:
-    """The first operation of a rank that computes from each moment on; -1 where none starts just then."""
+    """Return the first compute operation of a rank at each moment; -1 if none starts then."""
     is_own = operations["rank_id"].to_numpy() == rank_id
     own = np.flatnonzero(is_own & is_compute(as_integers(operations["class"])))
     starts_ns = operations["start_ns"].to_numpy()[own]
@@ -298,7 +299,7 @@ def find_window_begin(operations: pl.DataFrame, rank_id: int, at_ns: Times) -> R
 
 
 def _releasing(evidence: Evidence, call: Rows) -> dict[int, Tail]:
-    """Calls that wait for an idle device to give memory back, among some, and the last work before each."""
+    """Return calls among some that wait for an idle device to free memory, and the last work before each."""
     waits, names = evidence.waits, evidence.names_of_calls
     releases = [bool(re.search(_RELEASES, name)) for name in as_texts(names).to_list()]
     made = call[call >= 0]
@@ -316,7 +317,7 @@ def _releasing(evidence: Evidence, call: Rows) -> dict[int, Tail]:
 def _issuing(
     operations: pl.DataFrame, drained: Sequence[QueueDrains], waits: Dependencies
 ) -> list[tuple[QueueDrains, list[int]]]:
-    """The threads that issue operations, each with the first rank that it issues to."""
+    """Return the threads that issue operations, each with the first rank that it issues to."""
     taken: set[int] = set()
     found = []
     rank_id, thread = operations["rank_id"].to_numpy(), waits.calls.thread[operations["call"].to_numpy()]
@@ -331,7 +332,7 @@ def _issuing(
 def _pieces_between(
     evidence: Evidence, threads_of: Sequence[tuple[QueueDrains, list[int]]], begin_ns: int, until_ns: int
 ) -> tuple[ThreadSegments, pl.Series]:
-    """What threads were in during a stretch, and the cause of each piece, as an enumeration."""
+    """Return the activities of threads in an interval, and the cause of each segment, as an enumeration."""
     roles = evidence.calls["role"].to_physical().to_numpy()
     of_ranks = [_of_rank(evidence, roles, own, begin_ns, until_ns) for own in threads_of]
     names = sorted({name for of_rank in of_ranks for name in of_rank.names})
@@ -345,7 +346,7 @@ def _pieces_between(
 
 @dataclass(frozen=True, slots=True)
 class _RankPieces:
-    """Pieces of the threads of a rank, as `ThreadSegments` has them; causes are places in `names`."""
+    """Return segments of the threads of a rank as in `ThreadSegments`; causes are indices in `names`."""
 
     thread: Rows
     start_ns: Times
@@ -365,7 +366,7 @@ def _of_rank(
     begin_ns: int,
     until_ns: int,
 ) -> _RankPieces:
-    """The pieces of the threads of a rank; neighbours outside calls that have one cause are one.
+    """Return the segments of a rank's threads; adjacent ones outside calls with one cause are joined.
 
     `roles` are those of calls, as numbers.
     """
@@ -387,7 +388,7 @@ def _of_rank(
 
 
 def _causes(told: Rows, texts: list[str], roles: Codes, call: Rows) -> tuple[Rows, list[str]]:
-    """The cause of each piece, as told or else (-1) by the role of its call, as a place in a list."""
+    """Return the cause of each segment, given or else (-1) by the role of its call, as an index in a list."""
     of_role = [_OF_ROLE.get(CallRole(role), _OTHER_CALL) for role in ROLE.categories]
     number, names = number_values([*texts, *of_role])
     cause, untold = told.copy(), np.flatnonzero(told < 0)
@@ -398,7 +399,7 @@ def _causes(told: Rows, texts: list[str], roles: Codes, call: Rows) -> tuple[Row
 def _of_thread(
     activities: Activities, thread: int, moments: Times, span_ns: tuple[int, int]
 ) -> tuple[Times, Times, Rows]:
-    """Start, end and call (-1 outside calls) of pieces of a thread: the time outside is cut at moments."""
+    """Return start, end and call (-1: none) of a thread's segments; time outside is cut at moments."""
     own, (begin_ns, until_ns) = activities.of(thread), span_ns
     starts, ends = activities.start_ns[own], activities.end_ns[own]
     held = slice(

@@ -52,9 +52,9 @@ _READ = ("op", "rank_id", "stream", "name", "start_ns", "end_ns")
 def find_partners(operations: pl.DataFrame, collectives: pl.DataFrame) -> pl.DataFrame:
     """Which communication operations (of `CLASSIFIED`, all ranks) are one collective (`PARTNERS`).
 
-    What streams of two ranks run under one name, of one communicator where `collectives` (`COLLECTIVES`) tell
-    it, is matched where each is the other's nearest by end; the streams communicate if nine of ten are, and
-    overlap, and end together.
+    Operations with one name on streams of two ranks (and of one communicator, if `collectives`
+    (`COLLECTIVES`) has it) match if each is the other's nearest by end. The streams communicate if nine of
+    ten match, overlap, and end together.
     """
     rows = np.flatnonzero((operations["class"] == OperationClass.COMMUNICATION).to_numpy())
     if not rows.size:
@@ -70,7 +70,7 @@ def find_partners(operations: pl.DataFrame, collectives: pl.DataFrame) -> pl.Dat
 
 
 def _communicators(op: Rows, collectives: pl.DataFrame) -> Rows:
-    """The communicator of each operation as a number, 0 where nothing tells it."""
+    """Return the communicator of each operation as a number, 0 if unknown."""
     if collectives.is_empty():
         return np.zeros(op.size, np.int64)
     number = collectives["communicator"].rank("dense").fill_null(0).to_numpy()
@@ -192,7 +192,7 @@ _COUNTS_ONE_WAY = ("broadcast", "bcast", "reduce")
 
 
 def match_nccl_calls(operations: pl.DataFrame, capture: Capture) -> pl.DataFrame:
-    """What NCCL's calls tell of the operations that they enqueued (`CLASSIFIED` to `COLLECTIVES`).
+    """Return the data of NCCL's calls on the operations that they enqueued (`CLASSIFIED` to `COLLECTIVES`).
 
     Where one call or group enqueued several operations of a kind, its bytes belong to none of them.
     Operations of CUDA graphs, and those issued before the capture, have no call.
@@ -219,7 +219,7 @@ def match_nccl_calls(operations: pl.DataFrame, capture: Capture) -> pl.DataFrame
 class _Launches:
     """Communication operations whose launch is known, by thread and number; kinds as places in `Collective`.
 
-    An all-to-all is of the kind of messages. Copies between devices are of any kind.
+    An all-to-all has the kind of messages. Copies between devices have any kind.
     """
 
     op: Rows
@@ -250,7 +250,7 @@ def _launches(operations: pl.DataFrame, calls: pl.DataFrame) -> _Launches:
 def _select_requests(calls: pl.DataFrame) -> pl.DataFrame:
     """The calls that ask for work or begin or end a group, each thread's by start, the longest first.
 
-    `asked` is the function in small letters; `mark` tells groups; one without an end contains nothing.
+    `asked` is the function in lower case; `mark` identifies groups; a call without an end contains nothing.
     """
     name = pl.col("operation").str.to_lowercase()
     marks = {**dict.fromkeys(_ASKED, _CALL), **_GROUPS}
@@ -266,7 +266,7 @@ def _select_requests(calls: pl.DataFrame) -> pl.DataFrame:
 
 
 def _pair_requests(asked: pl.DataFrame, launches: _Launches) -> pl.DataFrame:
-    """Operations beside the calls that asked for each, a row for each pair, with the columns of `asked`.
+    """Return operations with the calls that enqueued each, a row per pair, with the columns of `asked`.
 
     `is_sole` says that no other operation has a part in the calls.
     """

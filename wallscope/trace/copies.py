@@ -1,6 +1,6 @@
 """Why copies and fills run: offload, input, readback, or too small to be worth one.
 
-Copies between devices communicate and are not told here.
+Copies between devices are communication and not covered here.
 """
 
 from dataclasses import dataclass
@@ -106,10 +106,10 @@ def _round_trips_or_optimizer(moved: _Moved, bulk: Rows) -> Rows:
 def find_round_trips(rank: Rows, size: Rows, leaves: Flags, start_ns: Times, end_ns: Times) -> Rows:
     """Of copies between host and device those that go to the host and come back, or come back from there.
 
-    A copy comes back when it starts no earlier than one of the same size ended that went to the host from
-    the same rank, and that no other copy brought back; the earliest is brought back first. Sizes of which
-    over a quarter of the later copies to the device bring nothing back are those of inputs and outputs
-    that happen to be equal: none of that size is a return.
+    A copy comes back if it starts no earlier than the end of a copy of the same size from the same rank to
+    the host. That copy must not have come back already; the earliest comes back first. If over a quarter of
+    the later copies of a size to the device bring nothing back, the size is that of inputs and outputs by
+    chance, and none of that size is a return.
 
     Args:
         rank: of each copy, in order of their numbers.

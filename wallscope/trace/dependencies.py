@@ -1,8 +1,8 @@
 """What each device operation and each blocking call had to wait for, also inside CUDA graphs.
 
-Exports hold no edges. The branches of a launch begin after what its stream was given before it, and
-what follows in that stream waits for all of them; edges between branches are inferred where an
-operation begins right after the end of the same node of another branch in most replays.
+Exports contain no graph edges. The branches of a launch begin after the earlier work of their stream, and
+later work in that stream waits for all of them. Edges between branches are inferred if an operation begins
+right after the end of the same node of another branch in most replays.
 
 An operation waits for its issue, for the one before it in its stream, and for the events that its
 stream was made to wait for. A blocking call waits for the tail of a stream, for an event, for all
@@ -199,7 +199,7 @@ class Dependencies:
         return _without_themselves(self.producers, op)
 
     def list_pairs_of_export(self, op: Codes) -> tuple[Rows, Codes]:
-        """Return the pairs that the export tells, without those of times alone."""
+        """Return the pairs that the export contains, without those inferred from timing."""
         return _without_themselves(self.told_producers, op)
 
     def list_awaited_by(self, call: int) -> Tail:
@@ -273,7 +273,7 @@ def _order_streams(
 ) -> tuple[StreamOrder, Waits, set[int]]:
     """The order of streams, the waits by the streams of their records, and calls whose waiting is unclear.
 
-    Each time that more is known of where records were made, it can be told better what explains a wait.
+    With more known record streams, the explanation of waits improves.
     """
     operations, streams = capture.operations, capture.streams
     call, together = operations["call"].to_numpy(), graphs.together()
@@ -298,7 +298,7 @@ _WAIT_CALL, _QUERY = r"StreamWaitEvent", r"(Event|Stream)Query"
 
 
 def _infer_producers(capture: Capture, order: StreamOrder, calls: CallTimes) -> npt.NDArray[np.int32]:
-    """Let operations wait for what times tell, and return that of each, -1 where they tell nothing."""
+    """Add dependencies that are inferred from timing, and return that of each operation, -1 without one."""
     wait_calls = np.flatnonzero(mark_calls(capture, _WAIT_CALL))
     told = infer_producers(
         capture.operations, order.end_ns, order.before, order.producer_sets, calls, wait_calls
@@ -332,7 +332,7 @@ def _infer_awaited(
     tails: Mapping[int, Tail],
     asked_ns: Mapping[int, int],
 ) -> dict[int, Tail]:
-    """Return what times tell of calls of which the export does not say what they waited for.
+    """Return what is inferred from timing for calls whose awaited operation the export lacks.
 
     Runs of queries are among them: the last one returns when what was asked for has ended.
     """
@@ -361,7 +361,7 @@ def _infer_awaited(
 
 
 def _synchronising(capture: Capture, order: StreamOrder, waits: Waits) -> dict[int, Tail]:
-    """What the blocking synchronisations wait for, by number of the call."""
+    """Return the awaited operations of blocking synchronizations, by number of the call."""
     calls, texts = capture.calls, capture.call_names["text"].to_list()
     is_blocking = as_integers(calls["role"]) == encode_member(CallRole.SYNC)
     blocking = np.flatnonzero(is_blocking)

@@ -45,7 +45,7 @@ RECORDS = pl.Schema(
         "process": pl.UInt32(),
         "thread": pl.UInt32(),
         "at_ns": pl.Int64(),  # start of the call
-        "context": pl.Int64(),  # null where only the order of calls tells of the record
+        "context": pl.Int64(),  # null if only the order of calls identifies the record
         "stream": pl.Int64(),
         "event": pl.Int64(),
         "event_sync": pl.Int64(),
@@ -119,7 +119,7 @@ def _recorded(events: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:
 
 
 def _record_calls(calls: pl.DataFrame, names: pl.DataFrame, threads: pl.DataFrame) -> pl.DataFrame:
-    """Records as far as their calls alone tell of them."""
+    """Return records as far as their calls alone determine them."""
     is_recording = names["text"].str.contains(_RECORD_CALL).to_numpy()
     made = np.flatnonzero(is_recording[calls["name"].to_numpy()])
     thread = calls["thread"].to_numpy()[made]

@@ -99,8 +99,8 @@ def identify_passes(
 ) -> pl.DataFrame:
     """The part of the step of each operation (`PROJECTION`, `NESTED`, `PATHS`, their `NAMES` to `PASSES`).
 
-    `scope` is the range of the checkpoint's backward, or the outermost range of the optimizer, on the
-    thread of the operation's range. Replays inside a checkpoint without such a range are not told.
+    `scope` is the range of the checkpoint's backward, or the outermost range of the optimizer, on the thread
+    of the operation's range. Replays inside a checkpoint without such a range are not detected.
     """
     states = _states_of(paths, names)
     path_of_range = np.full(int(tree["range"].to_numpy().max()) + 1 if len(tree) else 0, -1, np.int64)
@@ -385,7 +385,7 @@ def _repeated_runs(own: _Kernels, backward: Flags) -> Flags:
 def _repeats(own: _Kernels, is_asked: Flags, at_least: int) -> Flags:
     """Which asked kernels lie in a run that repeats one of the forward pass on their stream.
 
-    Where no range names the forward pass, all is of it that no other part claims.
+    If no range names the forward pass, all work belongs to it that no other part claims.
     """
     forward = own.part == _FORWARD
     forward = forward if forward.any() else own.part < 0

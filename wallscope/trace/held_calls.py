@@ -112,7 +112,7 @@ def find_locked_calls(
 
 
 def _find_holders(calls: CallTimes, asked: Rows, holding: Rows) -> Rows:
-    """Return the call that held each asked one, -1 without one: the one that lasted longest beside it."""
+    """Return the call that blocked each given one, -1 without one: the longest one that overlapped it."""
     start_ns, end_ns, thread = calls.start_ns.told, calls.end_ns.told, calls.thread.told
     by_end = holding[np.argsort(end_ns[holding], kind="stable")]
     last = np.searchsorted(end_ns[by_end], end_ns[asked] + LOCK_RETURN_NS, side="right") - 1

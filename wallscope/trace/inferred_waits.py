@@ -1,4 +1,4 @@
-"""What operations and blocking calls waited for where the export does not hold it, told by times.
+"""Infer from timing what operations and blocking calls waited for, where the export lacks it.
 
 An operation that had been issued long before, and whose known producers had ended long before, waited for
 something that is not recorded. It is taken for the operation of another stream that ended right before it
@@ -36,14 +36,14 @@ HELD_WHILE_IDLE = -2
 
 @dataclass(frozen=True, slots=True)
 class InferredWaits:
-    """What times tell of the waits of operations.
+    """Dependencies of operations that are inferred from timing.
 
     Attributes:
-        op, producer: int32[n], operations and what each is taken to have waited for.
-        unexplained: operations that waited for something that nothing tells.
-        free: operations with an unresolved wait that was over, as nothing ran that it could be for.
-        idle: operations that were held although nothing ran since the last that is known to have held them,
-            pages that migrate apart.
+        op, producer: int32[n], operations and their inferred dependencies.
+        unexplained: operations with an unknown dependency.
+        free: operations with an unresolved wait that was over, because no candidate ran.
+        idle: operations that were delayed although nothing ran since their last known dependency, except
+            page migrations.
     """
 
     op: Codes
@@ -57,7 +57,7 @@ class InferredWaits:
 class _Late:
     """Operations that began long after all that is known to have held them, in order of number.
 
-    `known_ns` is when the last of that was over; `was_issued` tells that it was the issue.
+    `known_ns` is when the last known dependency ended; `was_issued` means that it was the issue.
     """
 
     op: Rows
@@ -66,7 +66,7 @@ class _Late:
     is_open: Flags
 
 
-def infer_producers(  # noqa: PLR0913, PLR0917  # these tell it together
+def infer_producers(  # noqa: PLR0913, PLR0917  # the inputs of the inference
     operations: pl.DataFrame,
     end_ns: Times,
     before: Codes,
@@ -183,7 +183,7 @@ def _follows_wait_call(
 
 
 def _choose(operations: pl.DataFrame, late: _Late, close: npt.NDArray[np.int64], is_held: Flags) -> Rows:
-    """Return what each late operation is taken to have waited for, -1 where nothing tells.
+    """Return the inferred dependency of each late operation, -1 if unknown.
 
     Of several candidates it is the one whose stream explains most operations of this name and stream.
     """
@@ -223,9 +223,9 @@ def infer_tails(
 ) -> npt.NDArray[np.int64]:
     """Return what calls that block, but say not for what, are taken to have waited for.
 
-    It is the operation that ended last before the call returned, of those that had been issued when it began,
-    if that was right before; `UNRESOLVED` where it was not, and `NOTHING_PENDING` where nothing was left to
-    wait for when the call began.
+    It is the operation that ended last before the call returned, among those issued when it began, if that
+    was right before. `UNRESOLVED` means that it was not, and `NOTHING_PENDING` that nothing was left to wait
+    for when the call began.
 
     Args:
         end_ns: int64[op], ns.

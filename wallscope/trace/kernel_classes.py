@@ -1,15 +1,15 @@
 """What a kernel is by its name: compute or communication, its category, attention pass, precision.
 
-The patterns are data (`kernels.toml` beside this file). A user's file of the same form is asked
-first. Patterns are Rust regular expressions, run by polars in linear time.
+The patterns are data (`kernels.toml` next to this file). A user's file of the same form has precedence.
+Patterns are Rust regular expressions, run by polars in linear time.
 
 Names are those of FlashAttention 2 and 3, cuDNN, PyTorch's memory-efficient attention, flex attention
 and common Triton kernels.
 
-The first pattern that matches a name in lower case decides. Scale formats stand in names beside the
-numbers that they scale (`vec16UE4M3` is NVFP4, `vec32UE8M0` is MXFP8), `bf16` holds `f16`, and what a kernel
-adds up in (`f32`, the `s` of `s16816gemm`) is often named with what it multiplies, so narrow formats come
-first. cuBLAS's `nvjet` kernels spell types as letters: `o` 4-bit, `q` and `r` 8-bit, `t` bfloat16, `h` half.
+The first pattern that matches a name in lower case decides. Names contain scale formats next to the scaled
+numbers (`vec16UE4M3` is NVFP4, `vec32UE8M0` is MXFP8), and `bf16` contains `f16`. The accumulation type
+(`f32`, the `s` of `s16816gemm`) is often in the name too, so narrow formats come first. cuBLAS's `nvjet`
+kernels spell types as letters: `o` 4-bit, `q` and `r` 8-bit, `t` bfloat16, `h` half.
 """
 
 import re
@@ -71,10 +71,10 @@ def load_kernel_rules(path: Path | None) -> tuple[KernelRule, ...]:
         return load_shipped_kernel_rules()
     try:
         if path.exists() and not path.is_file():
-            raise KernelRulesError(f"{path} — is no regular file — name a TOML file of rules")
+            raise KernelRulesError(f"{path} — is not a regular file — name a TOML file of rules")
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is no UTF-8 text"
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
         raise KernelRulesError(f"{path} — cannot be read: {reason} — name a TOML file of rules") from error
     own = _rules(text, str(path))
     for row, rule in enumerate(own, start=1):
@@ -86,7 +86,7 @@ def _rules(text: str, origin: str) -> tuple[KernelRule, ...]:
     try:
         document = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise KernelRulesError(f"{origin} — is no TOML: {error} — mend that line") from error
+        raise KernelRulesError(f"{origin} — is not valid TOML: {error} — correct that line") from error
     tables = document.get("kernel")
     if set(document) != {"kernel"} or not isinstance(tables, list):
         raise KernelRulesError(f"{origin} — holds no rules — write one [[kernel]] table for each pattern")
@@ -95,7 +95,7 @@ def _rules(text: str, origin: str) -> tuple[KernelRule, ...]:
 
 def _rule(table: object, where: str) -> KernelRule:
     if not isinstance(table, dict) or not all(isinstance(value, str) for value in table.values()):
-        raise KernelRulesError(f"{where} is no table of strings — see `wallscope analyze --help`")
+        raise KernelRulesError(f"{where} is not a table of strings — see `wallscope analyze --help`")
     if unknown := sorted(set(table) - _KEYS):
         raise KernelRulesError(f"{where} has the unknown key {unknown[0]!r} — use {', '.join(sorted(_KEYS))}")
     pattern = table.get("pattern", "")
@@ -155,7 +155,7 @@ def _deciding(rules: tuple[KernelRule, ...]) -> TextMemo:
 
 @lru_cache(maxsize=4)
 def _kinds(rules: tuple[KernelRule, ...]) -> pl.DataFrame:
-    """What each rule tells of a name, and behind them what is told of one that no rule knows."""
+    """The result of each rule for a name, and after them that for an unmatched name."""
     communicating, computing = OperationClass.COMMUNICATION, OperationClass.COMPUTE
     return pl.DataFrame(
         {
@@ -185,7 +185,7 @@ def classify_operations(operations: pl.DataFrame, copies: pl.DataFrame, kinds: p
 
 
 def _others() -> pl.DataFrame:
-    """What is told of a kernel without a name, a graph, copies of each direction and of an unknown one."""
+    """The result for a kernel without a name, a graph, copies of each direction and of an unknown one."""
     rows: list[tuple[str | None, ...]] = [(None, None, None), (OperationClass.OPAQUE_GRAPH, "graph", None)]
     for direction in CopyDirection:
         is_peer = direction is CopyDirection.PEER
@@ -268,9 +268,9 @@ def find_replayed_attention(
 ) -> Rows:
     """Places of the forward kernels of one rank that are certain to run a second time in their step.
 
-    A step without replays has as many forward as backward kernels, or more where a part of the model is
-    not trained. Told are kernels that stand between backward ones, as many as the backward ones behind
-    them, where each other forward kernel of the step has its backward one: the account has to balance.
+    A step without replays has as many forward as backward kernels, or more if a part of the model is not
+    trained. Replays are kernels between backward ones, as many as the backward ones after them. Each other
+    forward kernel of the step must have its backward one, so that the counts balance.
 
     Args:
         name: of the attention kernels of one rank in order of start.

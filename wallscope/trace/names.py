@@ -90,8 +90,8 @@ def mark_changes(*columns: npt.NDArray[Any]) -> Flags:
 def find_repeated_runs(token: Rows, is_model: Flags, is_asked: Flags, at_least: int) -> Flags:
     """Which asked positions lie in a run of `at_least` tokens that repeats an earlier run of models.
 
-    Neither run leaves the stretch of neighbours of its own kind. `at_least` is a power of two. A position
-    is told by any run around it, so longer runs come out whole. Exact, in O(n log n).
+    Neither run leaves the interval of neighbors of its own kind. `at_least` is a power of two. A position is
+    marked by any run around it, so longer runs are complete. Exact, in O(n log n).
 
     >>> token = np.array([1, 2, 3, 4, 9, 9, 2, 3, 4, 7])
     >>> is_model = np.arange(10) < 4

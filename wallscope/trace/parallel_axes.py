@@ -108,7 +108,7 @@ def parse_stream_axes(texts: Iterable[str]) -> dict[int, Axis]:
         number, _, name = text.partition("=")
         if not re.fullmatch(r"[0-9]{1,18}", number.strip()) or name.strip() not in _GIVEN:
             raise SelectionError(
-                f"--stream {text} — is no stream and axis — write 20=ep; axes are {', '.join(_GIVEN)}"
+                f"--stream {text} — is not a stream and axis — write 20=ep; axes are {', '.join(_GIVEN)}"
             )
         stream, axis = int(number), Axis(name.strip())
         if found.setdefault(stream, axis) is not axis:
@@ -125,14 +125,14 @@ class _Told:
     Attributes:
         op, rank, stream: as in `CLASSIFIED`.
         name: of the kernel, -1 without one.
-        category: place in `Collective`, by the kernel.
-        does: the same, where the kernel leaves it open by calls and ranges.
-        backend: place in `Backend`.
-        communicator: a number for each, -1 where it is not known.
-        peers: how many, -1 of collectives.
+        category: index in `Collective`, by the kernel.
+        does: the same, by calls and ranges if the kernel leaves it open.
+        backend: index in `Backend`.
+        communicator: a number for each, -1 if unknown.
+        peers: how many, -1 for collectives.
         path: of the ranges around the issue, -1 without one.
-        axis: place in `Axis`, -1 as long as nothing told it.
-        evidence: what told it.
+        axis: index in `Axis`, -1 if unknown so far.
+        evidence: the source of the axis.
     """
 
     op: Rows
@@ -153,7 +153,7 @@ class _Told:
         return np.flatnonzero(np.logical_and.reduce([self.axis < 0, *conditions]))
 
     def settle(self, rows: Rows, axis: Rows, evidence: Sequence[str]) -> None:
-        """Give rows an axis and what told it, those left out that have one already or get none (-1)."""
+        """Set the axis and evidence of rows, except those that have one already or get none (-1)."""
         is_new = (self.axis[rows] < 0) & (axis >= 0)
         self.axis[rows[is_new]] = axis[is_new]
         self.evidence[rows[is_new]] = np.array(evidence, object)[is_new]
@@ -197,7 +197,7 @@ def infer_axes(
 def _select_operations(
     operations: pl.DataFrame, rows: Rows, collectives: pl.DataFrame, ranges: RangePaths, marks: Rows
 ) -> _Told:
-    """The operations of some rows, with what NCCL's calls tell of them, and nothing of their axes."""
+    """Return the operations of some rows with the data of NCCL's calls, without axes."""
     op = operations["op"].to_numpy()[rows]
     asked = find_places(op, collectives["op"].to_numpy())
     does, peers = (take_or(as_integers(collectives[column]), asked, -1) for column in ("operation", "peers"))
@@ -224,7 +224,7 @@ def _select_operations(
 
 
 def _match_range_rules(texts: pl.Series) -> Rows:
-    """The rules that match each folded name, a bit each, and whether it is of an exchange."""
+    """Return the rules that match each folded name, a bit each, and whether it has an exchange."""
     marks = np.zeros(len(texts), np.int64)
     for place, rule in enumerate(_rules().ranges):
         marks[texts.str.contains(rule.pattern).to_numpy()] |= 1 << place
@@ -323,7 +323,7 @@ def _computing_streams(operations: pl.DataFrame) -> Rows:
 def _agree(told: _Told, beside: Rows, of: Rows, word: str) -> None:
     """Members of a group without an axis get the one that is known of it, first by what they do.
 
-    Gradients and parameters share a communicator: what a member does tells which it moves.
+    Gradients and parameters share a communicator: the kind of a member's operation shows which it moves.
     """
     known, unknown = (beside[is_so] for is_so in (told.axis[beside] >= 0, told.axis[beside] < 0))
     if known.size == 0:

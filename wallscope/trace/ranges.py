@@ -6,9 +6,9 @@ before it that ends no sooner; so a parent stands before its children.
 The outermost ranges of a thread that works for another, as PyTorch's autograd thread does, continue the
 path of the range in which the other waits.
 
-An operation belongs to the innermost range that is open on the thread that issued it, at the start of
-the issuing call; where that thread has none, to that of the thread that waits for it. A CUDA graph
-belongs to the range around its launch.
+An operation belongs to the innermost range open on its issuing thread at the start of the issuing call. If
+that thread has none, it belongs to the range of the thread that waits for it. A CUDA graph belongs to the
+range around its launch.
 
 PyTorch's autograd thread issues the backward pass while the main thread waits inside `backward`. The
 thread that waits holds an open range and is outside API calls.
@@ -123,8 +123,8 @@ def nest_ranges(
 ) -> tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]:
     """The tree of ranges (`NESTED`), its paths (`PATHS`) and their folded names (`NAMES`).
 
-    `ranges` follow `RANGES`, `names` are theirs, `calls` and `threads` follow `CALLS` and `THREADS`.
-    Ranges that end on another thread stand alone. Parents are of the same thread, paths may go on in
+    `ranges` follow `RANGES`, `names` are their names, `calls` and `threads` follow `CALLS` and `THREADS`.
+    Ranges that end on another thread are separate. Parents are on the same thread; paths may continue in
     another.
     """
     folds = normalize_names(names["text"])

@@ -1,9 +1,9 @@
-"""Which stream each record of an event was made on, in exports that tell the order of records alone.
+"""Infer the stream of each event record, in exports with only the order of records.
 
-The call names no stream. By itself it is taken for that of the thread's last operation, which is wrong
-where a copy on another stream came in between. So records are told apart by what their thread does
-around them and by who waits for them; all of one kind were made on one stream: the one whose work best
-explains when the waiting ended. Where nothing explains that, the wait stays unresolved.
+The call names no stream. By default it is that of the thread's last operation, which is wrong if a copy on
+another stream came in between. So records are classified by what their thread does around them and by what
+waits for them. All of one kind were made on one stream: the one whose work best explains the end of the
+waits. Without an explanation, the wait stays unresolved.
 """
 
 from bisect import bisect_left

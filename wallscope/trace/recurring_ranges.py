@@ -1,4 +1,4 @@
-"""Ranges of any name that recur once per step, told by what they do.
+"""Ranges of any name that recur once per step, recognized by their content.
 
 A step's range issues most of the kernels between its first and its last instance, does not stand in
 itself, and from the start of one to the start of the next about the same kernels run each time. Its own
@@ -42,7 +42,7 @@ class RecurringRange:
 
 @dataclass(frozen=True, slots=True)
 class _Seen:
-    """A recurring range with the kernels that its instances hold (`holds`), and those of its stretch."""
+    """A recurring range with the kernels in its instances (`holds`), and those from first to last one."""
 
     marker: MarkerRanges
     thread: int

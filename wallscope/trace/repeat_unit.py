@@ -4,10 +4,10 @@ A sequence that repeats every `p` kernels equals itself shifted by `p`. All shif
 name gets a random direction in the plane, and the autocorrelation of those (one Fourier transform) is
 close to the share of equal pairs. The few best shifts are then counted exactly.
 
-The unit that repeats inside a step: microbatches, else layers. With few steps, it tells how much varies.
+The unit that repeats inside a step: microbatches, else layers. With few steps, it shows the variation.
 
-Units are marked by ranges, as steps are; each reaches from its first kernel to that of the next one in
-the same step, so the last of a step has no length.
+Units are marked by ranges, as steps are. Each lasts from its first kernel to that of the next one in the same
+step, so the last of a step has no length.
 """
 
 from dataclasses import dataclass, replace
@@ -140,7 +140,7 @@ Shares = npt.NDArray[np.float64]
 class Period:
     """A repeating unit: rows at which each begins, and the share of kernels that repeat one unit later.
 
-    `is_layered` tells that the unit repeats a smaller one inside, as a step repeats its layers.
+    `is_layered` means that the unit repeats a smaller one inside, as a step repeats its layers.
     """
 
     starts: Rows
@@ -176,7 +176,7 @@ def find_period(symbols: Symbols, gap_ns: Rows, shortest: int = SHORTEST_UNIT_CO
 
 
 def find_repetition(symbols: Symbols, gap_ns: Rows, shortest: int = SHORTEST_UNIT_COUNT) -> Period | None:
-    """The repeating unit of a sequence, or of the stretch of it that repeats; `None` where none is sure.
+    """Return the repeating unit of a sequence, or of its repeating part; `None` if none is certain.
 
     Start-up, evaluation and the like may be as many kernels as the steps. Units of unlike kernels are
     fragments of something: where most are, the longest stretch of like ones is looked at alone. A unit of
@@ -197,7 +197,7 @@ def find_repetition(symbols: Symbols, gap_ns: Rows, shortest: int = SHORTEST_UNI
 
 
 def _is_sure(symbols: Symbols, unit: Period) -> bool:
-    """Whether a unit of few kernels repeats with hardly an exception, and is no loop over two names."""
+    """Return whether a unit of few kernels repeats almost always, and does not alternate two names."""
     names = np.unique(symbols[unit.starts[0] : unit.starts[1]]).size
     return (
         unit.match >= SURE_UNIT_MATCH_SHARE

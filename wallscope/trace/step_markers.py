@@ -1,8 +1,8 @@
 """What recurs once per step on the host: the ranges that divide a capture into steps.
 
-Asked in this order: the user's pattern; Megatron Bridge's `training_step_<n>`; ranges called step,
-iteration or the like; a cycle of phases (forward, backward, optimizer), whose rarest member tells the
-step, so that microbatches do not count as steps.
+The order of precedence is: the user's pattern; Megatron Bridge's `training_step_<n>`; ranges called step,
+iteration or similar; a cycle of phases (forward, backward, optimizer). The rarest phase marks the step, so
+that microbatches do not count as steps.
 """
 
 from collections.abc import Iterator
@@ -38,7 +38,7 @@ _SHOWN_NAMES = 8
 
 @dataclass(frozen=True, slots=True)
 class MarkerRanges:
-    """Host spans of one process, one a step, in order of time, and what they are called.
+    """Host spans of one process, one per step, in order of time, and their name.
 
     `kind` is `user` or `nvtx`; `name` is the folded name.
     """
@@ -58,7 +58,7 @@ def label_ranges(
 ) -> pl.DataFrame:
     """Ranges (`NESTED`) with the columns `process`, `text` and `folded`, from `NAMES` and `THREADS`.
 
-    What is folded is told by `PATHS` and their names.
+    `PATHS` and their names define what is folded.
     """
     if ranges.is_empty():
         nothing = (threads["process"], names["text"], folded_names["text"].alias("folded"))
@@ -74,7 +74,7 @@ def label_ranges(
 
 
 def check_pattern(pattern: str | None, ranges: pl.DataFrame) -> None:
-    """Refuse a pattern that is no pattern, or that finds none of the ranges (`text`, `folded`).
+    """Refuse an invalid pattern, or one that matches none of the ranges (`text`, `folded`).
 
     Raises:
         StepRangeError: says which names there are.
@@ -84,7 +84,9 @@ def check_pattern(pattern: str | None, ranges: pl.DataFrame) -> None:
     try:
         is_found = match_texts(ranges, pattern).any()
     except pl.exceptions.ComputeError as error:
-        raise StepRangeError(f"--step-range {pattern!r} — is no regular expression — mend it") from error
+        raise StepRangeError(
+            f"--step-range {pattern!r} — is not a valid regular expression — correct it"
+        ) from error
     if not is_found:
         most = ranges.group_by("folded").agg(pl.len()).sort("len", "folded", descending=[True, False])
         shown = ", ".join(most["folded"].str.slice(0, 60).head(_SHOWN_NAMES))

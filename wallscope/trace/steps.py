@@ -136,11 +136,11 @@ NO_STEP = "the whole capture, not a step"
 class Steps:
     """How a capture was divided: kind of anchor, unit, name of the anchor, windows (`STEPS`).
 
-    `kind`, `name`, `steps` and `check` speak of the busiest rank, the one with most kernels: `steps` is how
-    many windows it has, `check` how many the kernel sequence gives it beside another anchor, if it gives
-    any. `unmarked` are the ids of the ranks that lack the anchor: all they did is one window. `recurring`
-    are names of other ranges that recur and issue work, with how often; those of known names are not sought
-    where a range of a known name marks the steps.
+    `kind`, `name`, `steps` and `check` refer to the busiest rank, the one with most kernels. `steps` is the
+    number of its windows, `check` the number by the kernel sequence if another marker is used. `unmarked` are
+    the ids of the ranks without the marker: their whole time is one window. `recurring` are names of other
+    ranges that recur and issue work, with their counts. Known names are not searched if a range with a known
+    name marks the steps.
     """
 
     kind: AnchorKind
@@ -398,7 +398,7 @@ def select_ranks(ranks: pl.DataFrame, selection: Selection) -> pl.DataFrame:
         found = found.filter(pl.col(column) == wanted)
         if found.is_empty():
             there = ", ".join(map(str, ranks[column].unique().drop_nulls().sort()))
-            said = f"there are {there}" if there else "the export does not tell any"
+            said = f"there are {there}" if there else "the export has none"
             raise SelectionError(f"--{column} {wanted} — is not in this export — {said}")
     return found
 
@@ -410,8 +410,8 @@ def select_windows(windows: pl.DataFrame, selection: Selection) -> pl.DataFrame:
     chosen one whole. A window that is not chosen, or is cut, is not steady. Ranks without a selected
     window are left out. With a time, `host_until_ns` is where ranges of the host end at the latest.
 
-    The host's time for a window (`issue_start_ns`, `issue_end_ns`) stays whole with the window, even where
-    it lies before the selected time; it is cut to that time where the window is, or where it has no bound.
+    The host time of a window (`issue_start_ns`, `issue_end_ns`) stays whole with the window, even if it
+    precedes the selected time. It is cut to that time if the window is, or if it has no bound.
 
     Raises:
         SelectionError: no window has a part in the time, or none of the steps is there.

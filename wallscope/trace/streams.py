@@ -1,8 +1,8 @@
 """What each stream had been given at each moment, and what all of it waits for.
 
-A stream does what it is given in order, so its tail at some moment of the host is the last operation
-issued before, and the tails of the events that it was made to wait for since. Streams that only pass
-a wait on take part: an event recorded there stands for what that stream waits for.
+A stream executes its work in order. Its tail at some moment of the host is the last operation issued before,
+and the tails of the events that it has waited for since. Streams that only pass a wait on take part: an event
+recorded there represents what that stream waits for.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -83,7 +83,7 @@ class StreamOrder:
         waits_seen, waits_resolved: such waits, and those for what is known.
     """
 
-    def __init__(  # noqa: PLR0913, PLR0917  # these tell the order together
+    def __init__(  # noqa: PLR0913, PLR0917  # the inputs of the order
         self,
         operations: pl.DataFrame,
         issue_ns: Times,
@@ -170,7 +170,7 @@ class StreamOrder:
         return tuple(self._sets[self._record_first[record] : self._record_last[record]].tolist())
 
     def follow(self, pairs: Iterable[tuple[int, int]]) -> None:
-        """Let operations wait for others; one that is paired with itself waits for nobody."""
+        """Add dependencies; an operation paired with itself waits for nothing."""
         found = np.array([*pairs], np.int32).reshape(-1, 2)
         self._pairs.append((found[:, 0], found[:, 1]))
         self.__dict__.pop("producer_sets", None)
@@ -190,7 +190,7 @@ class StreamOrder:
 
     @cached_property
     def producer_sets(self) -> OperationSets:
-        """What each operation waits for apart from the one before it; itself: it was held back by nobody."""
+        """Return each operation's dependencies except the one before it; itself: nothing delayed it."""
         count = self.issued_ns.size
         op, producer = (np.concatenate(side).astype(np.int64) for side in zip(*self._pairs, strict=True))
         op, producer = np.divmod(np.unique(op * (count + 1) + producer + 1), count + 1)

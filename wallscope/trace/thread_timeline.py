@@ -24,13 +24,13 @@ _WINS_INSIDE = (CallRole.ALLOC, CallRole.SYNC)
 
 @dataclass(frozen=True, slots=True)
 class FlattenedCalls:
-    """A column of `CALLS` as it is, to be asked by numbers of calls; -1 is no call."""
+    """A column of `CALLS` for lookup by numbers of calls; -1 means no call."""
 
     told: npt.NDArray[np.integer]
     of_none: int
 
     def __getitem__(self, call: int | npt.NDArray[np.integer]) -> npt.NDArray[np.int64]:
-        """What is told of some calls."""
+        """Values of some calls."""
         if not self.told.size:
             return np.full(np.shape(call), self.of_none, np.int64)
         return np.where(np.less(call, 0), np.int64(self.of_none), self.told[call])
@@ -169,7 +169,7 @@ class ThreadSegments:
         return found
 
     def turn(self, row: int, settled_ns: int) -> tuple[int, int, int, int]:
-        """What tells the order of pieces of all threads, of which each has settled at a moment."""
+        """The order of segments of all threads, each with its settled moment."""
         return settled_ns, self.end_ns[row], self.start_ns[row], row
 
     def at(self, thread: Rows, at_ns: Times, is_start: Flags) -> Rows:

@@ -1,11 +1,11 @@
-"""Kernels that no pattern knows: what the ranges around their launches tell, and what they could be.
+"""Kernels with unrecognized names: the evidence of ranges around their launches, and their possible class.
 
-A kernel that is launched inside a call of a library that communicates, does. Asked is the innermost range of
-the launching thread; one that only says that something communicates, as the end of a group does, leaves it to
-the range around it to say what. A step that holds an all-reduce somewhere tells nothing of its kernels.
+A kernel launched inside a call of a communication library communicates. The innermost range of the launching
+thread decides. If it shows only that something communicates, as the end of a group does, the enclosing range
+decides what. A step with an all-reduce somewhere is no evidence for its kernels.
 
-Whether the others may communicate is decided once for a capture: where nothing in it tells of a second rank,
-device or peer, they compute, whatever they are called.
+Whether the others may communicate is decided once per capture: without a second rank, device or peer, they
+compute, whatever their name.
 """
 
 import re
@@ -71,15 +71,15 @@ _TOLD = TextMemo(_match_ranges)
 
 
 def mark_unknown_kernels(operations: pl.DataFrame) -> Flags:
-    """Whether each operation (`CLASSIFIED`) is a kernel that no pattern knows and no range explains."""
+    """Return whether each operation (`CLASSIFIED`) is an unrecognized kernel that no range explains."""
     found: Flags = ~operations["matched"].to_numpy() & (as_integers(operations["class"]) == _COMPUTE)
     return found
 
 
 def infer_communication(operations: pl.DataFrame, capture: Capture, ranges: pl.DataFrame) -> pl.DataFrame:
-    """Operations (`CLASSIFIED`, all) in which kernels of unknown name communicate whose launches tell it.
+    """Return operations (`CLASSIFIED`, all) with unrecognized kernels classified by their launches.
 
-    `ranges` follow `NESTED`. Kernels told so stay unmatched: what they are is inferred.
+    `ranges` follow `NESTED`. Such kernels stay unmatched, because their class is inferred.
     """
     unknown = np.flatnonzero(mark_unknown_kernels(operations) & (operations["call"] >= 0).to_numpy())
     texts = capture.range_names["text"].to_list()
@@ -110,9 +110,9 @@ _COLLECTIVES = tuple(Collective)
 
 
 def _ask_outwards(at: Rows, parent: Rows, asked: Rows) -> tuple[Rows, Rows]:
-    """The range that tells what is done inside some ranges, and what; -1 where the innermost tells nothing.
+    """Return the range that shows the kind of work inside some ranges, and the kind; -1 if unknown.
 
-    Outwards go only ranges that leave open what they do; what is around them counts as far as it tells.
+    The search continues outwards only from ranges that leave the kind open.
     """
     telling, does = at.copy(), asked[at]
     open_rows = np.flatnonzero(does == _OTHER)
@@ -135,10 +135,10 @@ def _find_library(text: str) -> Backend:
 
 
 def find_communication_evidence(operations: pl.DataFrame, capture: Capture) -> str | None:
-    """What tells that kernels of a capture may communicate, `None` where nothing does.
+    """Return the evidence that kernels of a capture may communicate, `None` without any.
 
-    Evidence of several ranks or devices: ranks of the export, the size of the job, operations that are known
-    to communicate (of `CLASSIFIED`, all ranks), calls and ranges that only such programs make.
+    Evidence are several ranks or devices: ranks of the export, the size of the job, known communication
+    operations (of `CLASSIFIED`, all ranks), and calls and ranges of such programs.
     """
     return next(_list_evidence(operations, capture), None)
 
