@@ -32,9 +32,7 @@ def main(folder: Path) -> None:
     with tempfile.TemporaryDirectory() as scratch:
         base, head = Path(scratch) / "moe-base.sqlite", Path(scratch) / "moe-head.sqlite"
         example.write_example(base)
-        usual_ns, example.COUNTS_READ_NS = example.COUNTS_READ_NS, _SLOWER_READ_NS
-        example.write_example(head)
-        example.COUNTS_READ_NS = usual_ns
+        example.write_example(head, _SLOWER_READ_NS)
         options = Options()
         pages = {
             "report": write_analysis_page(build_report(analyze_capture(base, options, _nothing), _nothing)),

@@ -65,11 +65,7 @@ def inputs(tmp_path_factory) -> Path:
     example.write_example(folder / "run.sqlite")
     (folder / "base.sqlite").write_bytes((folder / "run.sqlite").read_bytes())
     (folder / "moe_step.sqlite").write_bytes((folder / "run.sqlite").read_bytes())
-    usual_ns, example.COUNTS_READ_NS = example.COUNTS_READ_NS, SLOWER_READ_NS
-    try:
-        example.write_example(folder / "head.sqlite")
-    finally:
-        example.COUNTS_READ_NS = usual_ns
+    example.write_example(folder / "head.sqlite", SLOWER_READ_NS)
     write_job(folder / "runs")
     write_torch_run(run(stories()[0].program), folder / "trace.json.gz")
     (folder / "run.yaml").write_text(CONFIGURATION, encoding="utf-8")
@@ -80,7 +76,7 @@ def run_program(command, folder):
     """Run one of the few other programs that pages use, in a process of its own."""
     name, *rest = command.split()
     if command.startswith("python -m fixtures."):
-        (folder / rest[-1]).unlink(missing_ok=True)  # a link to the same file
+        (folder / rest[2]).unlink(missing_ok=True)  # a link to the file of all pages
         name = sys.executable
     assert name in {sys.executable, "mkdir", "cp"}, f"no test runs: {command}"
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
@@ -109,6 +105,7 @@ def shell(inputs, called, tmp_path, monkeypatch):
         return "\n".join(lines).strip("\n")
 
     def save(name, body):
+        (tmp_path / name).unlink(missing_ok=True)  # a link to the file of all pages
         (tmp_path / name).write_text(body, encoding="utf-8")
 
     enter.save = save
@@ -126,6 +123,9 @@ def test_every_block_says_what_it_is(path):
     ids=lambda path: path.name,
 )
 def test_outputs_are_what_the_commands_print(path, shell, request):
+    for block in find_blocks(page_of(path)):
+        if block.title:
+            shell.save(block.title, block.body)
     quoted = quote_outputs(page_of(path), shell)
     if request.config.getoption("--golden"):
         path.write_text(quoted, encoding="utf-8")
