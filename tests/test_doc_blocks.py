@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import re
 import subprocess
 import sys
 import tomllib
@@ -145,6 +146,14 @@ def test_commands_run(path, shell):
         for command in list_commands(block) if block.kind == "sh" else ():
             if not_run(command) is None:
                 shell(command)
+
+
+def test_tests_that_reasons_name_exist():
+    text = (ROOT / "tests" / "doc_blocks.toml").read_text(encoding="utf-8")
+    named = re.findall(r"tests/[\w/]+\.py", text)
+
+    assert named
+    assert [name for name in named if not (ROOT / name).exists()] == []
 
 
 def commands_not_run():
