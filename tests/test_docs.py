@@ -18,6 +18,8 @@ from docs_build.hooks import MADE, link_repository
 from docs_build.library import write_library
 from tests.doc_blocks import PAGES
 from tests.test_language import find_faults, read_texts
+from wallscope.cli import FAILED, INTERNAL, USAGE
+from wallscope.compare.gates import parse_gate
 from wallscope.model.cause_catalogue import list_cause_meanings
 from wallscope.model.enums import Axis
 
@@ -140,6 +142,30 @@ def test_the_reference_of_the_library_has_every_public_name():
     page = write_library()
 
     assert [name for name in wallscope_package.__all__ if f"\n## {name}\n" not in page] == []
+
+
+def test_the_page_of_exit_codes_has_those_of_the_command_line():
+    codes = re.findall(r"(?m)^\| (\d+) \|", (ROOT / "docs" / "exit-codes.md").read_text(encoding="utf-8"))
+
+    assert codes == ["0", str(FAILED), str(USAGE), str(INTERNAL), "130"]
+
+
+def test_gates_of_the_reference_are_gates():
+    rows = re.findall(r"(?m)^\| (`.+?) \|", (ROOT / "docs" / "gates.md").read_text(encoding="utf-8"))
+    named = [gate for row in rows for gate in re.findall(r"`([^`]+)`", row)]
+
+    assert len(named) > 10
+    assert [parse_gate(gate).text for gate in named] == named
+
+
+def test_options_of_the_reference_of_questions_exist(wallscope):
+    shown = wallscope("whatif", "--help", columns=140).out
+    rows = re.findall(
+        r"(?m)^\| `(--[a-z-]+)", (ROOT / "docs" / "whatif-questions.md").read_text(encoding="utf-8")
+    )
+
+    assert {"--scale", "--without", "--graph", "--hide", "--overlap"} == set(rows)
+    assert [option for option in rows if option not in shown] == []
 
 
 def test_every_page_is_in_the_navigation_once():
