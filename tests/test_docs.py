@@ -73,6 +73,7 @@ def test_every_command_and_option_has_its_help(wallscope):
         "diff",
         "record",
         "history",
+        "bisect",
         "explain",
         "advise",
         "check-config",

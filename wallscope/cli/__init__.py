@@ -15,6 +15,7 @@ import typer
 from wallscope._version import __version__
 from wallscope.cli.advise import advise, capture_help, check_config, explain
 from wallscope.cli.analyze import analyze
+from wallscope.cli.bisect import bisect
 from wallscope.cli.convert import convert
 from wallscope.cli.diff import GateFailure, diff
 from wallscope.cli.help_text import GroupedCommand, GroupedCommands
@@ -50,7 +51,7 @@ _GROUPS: dict[str, dict[str, Callable[..., None]]] = {
         "at": at,
         "whatif": whatif,
     },
-    "Compare runs": {"diff": diff, "record": record, "history": history},
+    "Compare runs": {"diff": diff, "record": record, "history": history, "bisect": bisect},
     "Understand and plan": {"explain": explain, "advise": advise, "check-config": check_config},
     "Capture and convert": {"capture-help": capture_help, "info": info, "convert": convert},
     "Installation and agents": {"cache": cache, "install-recipe": install_recipe, "mcp": mcp},

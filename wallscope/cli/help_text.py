@@ -23,6 +23,7 @@ EXAMPLES: Final[Mapping[str, tuple[str, ...]]] = {
     ),
     "record": ("wallscope record run.sqlite --commit HEAD --label model=moe-30b",),
     "history": ("wallscope history step",),
+    "bisect": ("wallscope bisect v1.2..main step",),
     "steps": ("wallscope steps run.sqlite --csv steps.csv",),
     "kernels": ("wallscope kernels run.sqlite --steps 5",),
     "ranges": ("wallscope ranges run.sqlite --rank 0",),

@@ -104,7 +104,9 @@ def find_commit(name: str) -> str:
 
 def list_commits(after: str, until: str) -> tuple[str, ...] | None:
     """The commits after one up to another, the oldest first; `None` where git does not know them."""
-    found = _git("rev-list", "--reverse", "--topo-order", "--end-of-options", f"{after}..{until}")
+    found = _git(
+        "rev-list", "--reverse", "--topo-order", "--first-parent", "--end-of-options", f"{after}..{until}"
+    )
     return None if found is None else tuple(found.split())
 
 

@@ -6,12 +6,21 @@ import numpy as np
 import polars as pl
 
 from wallscope import units
+from wallscope.compare.bisection import Bisection
 from wallscope.compare.change_points import Course, find_changes
+from wallscope.compare.wall_deltas import assume_noise
+from wallscope.model.comparison import NoiseSource
 from wallscope.model.enums import Wall
-from wallscope.model.record import Record
+from wallscope.model.record import Noise, Record
 from wallscope.model.section import Cell, Line, Lines, Section, Span, on_terminal, tabulate
-from wallscope.noise_thresholds import FALSE_ALARM_SHARE, FEWEST_COMMITS_COUNT, STALE_RECORD_DAYS
+from wallscope.noise_thresholds import (
+    FALSE_ALARM_SHARE,
+    FEWEST_COMMITS_COUNT,
+    FEWEST_DEGREES_OF_NOISE_COUNT,
+    STALE_RECORD_DAYS,
+)
 from wallscope.render.texts import visible
+from wallscope.store import run_noise
 
 HISTORY = pl.Schema(
     {
@@ -34,6 +43,8 @@ HISTORY = pl.Schema(
 )
 _DAY_NS = 86_400 * 10**9
 _SHORT = 12
+_MOST_COMMITS = 20
+_ANY_DEGREES = 1e9
 
 
 def list_times(records: Sequence[Record], metric: str) -> pl.DataFrame:
@@ -177,6 +188,80 @@ def _describe_age(own: pl.DataFrame, now_ns: int) -> Iterator[Line]:
     days = (now_ns - max(newest)) // _DAY_NS if newest else 0
     if days > STALE_RECORD_DAYS:
         yield (Span(f"The newest record is {days} days old: record the current commit.", "warning"),)
+
+
+BISECTION = pl.Schema(
+    {
+        "commit": pl.String(),
+        "runs": pl.Int64(),  # 0 without a record
+        "mean_ns": pl.Float64(),  # null without a record
+    }
+)
+
+
+def list_bisection(records: Sequence[Record], order: Sequence[str], metric: str) -> pl.DataFrame:
+    """List a row per commit from good to bad, with its recorded runs (`BISECTION`)."""
+    times: dict[str, list[int]] = {commit: [] for commit in order}
+    for one in records:
+        if one.commit in times:
+            times[one.commit].append(one.metric_ns(metric))
+    rows = [(commit, len(ns), sum(ns) / len(ns) if ns else None) for commit, ns in times.items()]
+    return pl.DataFrame(rows, schema=BISECTION, orient="row")
+
+
+def measure_noise(records: Sequence[Record], metric: str) -> tuple[Noise, NoiseSource]:
+    """Return the noise between runs of a metric: recorded, or assumed where too little is known."""
+    known = run_noise(records, records[0].testbed)
+    noise = None if known is None else known.noise.get(metric)
+    if noise is not None and noise.freedom >= FEWEST_DEGREES_OF_NOISE_COUNT:
+        return noise, "recorded"
+    return Noise(float(assume_noise([metric])[0]), _ANY_DEGREES), "assumed"
+
+
+def build_bisection(
+    frame: pl.DataFrame, found: Bisection, metric: str, noise: tuple[Noise, NoiseSource]
+) -> Iterator[Section]:
+    """Make where the change is, what to record next, and the commits that may have made it."""
+    commits = [commit[:_SHORT] for commit in frame["commit"].to_list()]
+    ends_ns = [round(one) for one in (frame["mean_ns"][0], frame["mean_ns"][-1])]
+    change, half = round(found.change), round(found.half)
+    interval = f"{units.signed_duration(change - half)} … {units.signed_duration(change + half)}"
+    lines: list[Line] = [
+        (Span(f"{visible(metric)} {units.change(*ends_ns)} from {commits[0]} to {commits[-1]}", "strong"),),
+        (
+            Span(
+                f"Change: {units.signed_duration(change)} (95 % CI {interval}); run noise {noise[1]}:"
+                f" {units.percent(noise[0].deviation)}.",
+                "dim",
+            ),
+        ),
+    ]
+    if not found.is_certain:
+        lines.append(("Both commits may be alike. Record more runs of both first.",))
+        yield Section("bisection", "", "", (Lines(tuple(lines)),))
+        return
+    last = commits[found.last]
+    if found.proposed is None:
+        lines.append((Span(f"First commit with the change: {last} (95 % certain).", "bad"),))
+    else:
+        within = frame[found.first : found.last + 1]
+        missing = int((within["runs"] == 0).sum())
+        before = commits[max(found.first - 1, 0)]
+        lines.append((f"The change is in {before}..{last} (95 % certain): {len(within)} commits.",))
+        again = "one more run of " if frame["runs"][found.proposed] else ""
+        missed = f" {missing} of them have no record." if missing else ""
+        proposed = frame["commit"][found.proposed]
+        command = f"wallscope record RUN --commit {proposed[:_SHORT]}"
+        lines.append((f"{missed} Record {again}{proposed[:_SHORT]} next: {command}".strip(),))
+    columns = (
+        on_terminal("commit", "commit", value=lambda row: row["commit"][:_SHORT]),
+        on_terminal("runs", "runs", "count", "", lambda row: row["runs"]),
+        on_terminal("time", "time", "ms", "", lambda row: row["mean_ns"], none="no record"),
+        on_terminal("share", "probability", "percent", "", lambda row: row["share"]),
+    )
+    likely = frame.with_columns(share=found.shares)[found.first : found.last + 1]
+    table = tabulate("", columns, likely.head(_MOST_COMMITS).iter_rows(named=True))
+    yield Section("bisection", "", "", (Lines(tuple(lines)), table))
 
 
 def write_open_metrics(frame: pl.DataFrame, metric: str) -> str:
