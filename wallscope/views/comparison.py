@@ -223,7 +223,7 @@ def write_comparison_page(report: ComparisonReport) -> str:
 
 def _build_first_screen(report: ComparisonReport, names: str) -> dict[str, Any]:
     """Make whether it got slower, how sure that is, by what, and whether gates held."""
-    comparison, step, head = report.comparison, report.comparison.step, report.comparison.head
+    comparison, step = report.comparison, report.comparison.step
     changed = comparison.deltas.causes
     least_ns = step.base_typical_ns * SHOWN_CHANGE_SHARE
     shown = max(sum(abs(row.delta_ns) >= least_ns for row in changed[:_MOST_CAUSES_FIRST]), 1)
@@ -231,7 +231,6 @@ def _build_first_screen(report: ComparisonReport, names: str) -> dict[str, Any]:
         f"{name} captured {units.utc(side.inputs[0].session_start_utc_ns)}"
         for name, side in (("base", report.base), ("head", report.head))
     ]
-    rank = f"rank {head.rank}" if head.rank is not None else "one rank"
     lengths_ns = {"base": step.base_typical_ns, "head": step.head_typical_ns}
     longest_ns = max(*lengths_ns.values(), 1)
     sides = []
@@ -241,7 +240,7 @@ def _build_first_screen(report: ComparisonReport, names: str) -> dict[str, Any]:
         sides.append((side, units.milliseconds(whole_ns), parts, (longest_ns - whole_ns) / longest_ns))
     return {
         "names": names,
-        "origin": " · ".join((head.gpu or "GPU unknown", rank, *taken)),
+        "origin": " · ".join((words.describe_sides(comparison), *taken)),
         "word": _name_verdict(comparison),
         "headline": describe_change(comparison),
         "sureness": " ".join(filter(None, (words.describe_doubt(comparison), describe_sureness(comparison)))),

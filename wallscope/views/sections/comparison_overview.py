@@ -116,5 +116,5 @@ def _place_with_hint(row: OperationChange) -> Cell:
 def _name_place(row: OperationChange) -> str:
     """Name the operation in few words; of replaced kernels without a range, the new one."""
     if row.path:
-        return f"{row.category} in {shorten_range_path(row.path).rpartition(' / ')[2]}"
+        return f"{row.category} in {shorten_range_path(row.path.rpartition(' / ')[2])}"
     return f"{describe_place(row)}{f' ({visible(drop_namespaces(row.name))})' if row.name else ''}"
