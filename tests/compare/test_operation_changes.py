@@ -1,6 +1,7 @@
 """Operations of both sides by NVTX range: what is new, gone, changed, and what replaces what."""
 
 from fractions import Fraction
+from time import perf_counter
 
 import pytest
 
@@ -93,6 +94,24 @@ def test_another_tile_of_the_same_kernel_is_changed_and_a_leading_one_stands_apa
         ("changed", "mlp", slow.name, slow.name, 120),
         ("changed", "mlp", steady.name, steady.name, 2),
     ]
+
+
+def test_very_many_operations_take_no_square_of_the_time():
+    sides = [
+        typical(
+            *(
+                (kernel(f"step / {side} {number}", "elementwise", f"{side} {number}"), POINTWISE, 1, 9)
+                for number in range(8_000)
+            )
+        )
+        for side in ("old", "new")
+    ]
+    begun_s = perf_counter()
+    found = operation_changes(*sides)
+
+    assert perf_counter() - begun_s < 30  # a square takes minutes
+    assert {abs(row.delta_ns) for row in found} == {9}
+    assert len(found) == 100
 
 
 def test_time_of_the_host_is_no_operation_and_changes_sum_to_those_of_the_device():

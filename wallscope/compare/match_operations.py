@@ -98,12 +98,14 @@ def pair_operations(base: TypicalStep, head: TypicalStep) -> tuple[OperationPair
     found: list[OperationPair] = []
     for way, identity in _WAYS:
         groups = [_group(keys, identity) for keys in left]
+        matched = set()
         for group in sorted(groups[0].keys() & groups[1].keys(), key=repr):
             ours, theirs = groups[0][group], groups[1][group]
             if identity is _place and not _is_as_often(ours, theirs, base, head):
                 continue
             found.append(OperationPair(tuple(ours), tuple(theirs), way))
-            left = [[key for key in keys if identity(key) != group] for keys in left]
+            matched.add(group)
+        left = [[key for key in keys if identity(key) not in matched] for keys in left]
     found.extend(OperationPair((key,), (), "only in base") for key in left[0])
     found.extend(OperationPair((), (key,), "only in head") for key in left[1])
     return tuple(found)

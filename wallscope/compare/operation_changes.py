@@ -33,6 +33,7 @@ _POINTWISE = frozenset(
 _KEPT = frozenset({"name", "family", "name, other range", "family, other range"})
 _HOST = "host"
 _MOST_LISTED = 100
+_MOST_JOINED = 200  # of what is gone and what is new, as each is compared with each
 _NOTHING = Key("", "", "", None, None, None)
 
 _Place = tuple[str, str]
@@ -135,7 +136,8 @@ def _join_ranges(groups: dict[_Place, _Group], base: _Side, head: _Side) -> None
     gone = [place for place, group in groups.items() if group.gone and not group.new]
     new = [place for place, group in groups.items() if group.new and not group.gone]
     gone.sort(key=lambda place: (-base.work(groups[place].gone).work_ns, place))
-    for place in gone:
+    new = sorted(new, key=lambda place: (-head.work(groups[place].new).work_ns, place))[:_MOST_JOINED]
+    for place in gone[:_MOST_JOINED]:
         near = [
             other
             for other in new
@@ -144,7 +146,7 @@ def _join_ranges(groups: dict[_Place, _Group], base: _Side, head: _Side) -> None
             and _are_alike(base.work(groups[place].gone), head.work(groups[other].new))
         ]
         if near:
-            chosen = min(near, key=lambda other: (-head.work(groups[other].new).work_ns, other))
+            chosen = near[0]  # the largest
             groups[chosen].gone, groups[place].gone = groups[place].gone, []
             new.remove(chosen)
 

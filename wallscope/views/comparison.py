@@ -154,6 +154,7 @@ def write_comparison_markdown(comparison: Comparison) -> str:
             lines.append(f"- {size}{escape(text)}")
         lines += [""]
     if words.select_operations(comparison, 1):
+        lines += [f"**{overview.OPERATIONS_TITLE}**", ""]
         lines += render_table(overview.list_operation_changes(comparison, _MOST_OPERATIONS_IN_MARKDOWN))
     lines += render_table(sections.tabulate_mismatches(comparison)) if comparison.mismatches else []
     lines += (

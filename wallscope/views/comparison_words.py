@@ -187,9 +187,9 @@ def _describe_leading_cause(comparison: Comparison, leading: WallDelta) -> str:
         return ""
     for entry in comparison.explanations:
         if cause.cause in entry.causes and len(entry.message) <= _LONGEST_REASON:
-            return f": {_continue(visible(entry.message, most=_LONGEST_REASON))}"
-    size = "" if cause.delta_ns == leading.delta_ns else f" ({units.signed_duration(cause.delta_ns)})"
-    return f": {describe_cause(cause.cause)}{_describe_range(comparison, cause)}{size}"
+            return f", {_continue(visible(entry.message, most=_LONGEST_REASON))}"
+    size = "" if cause.delta_ns == leading.delta_ns else f": {units.signed_duration(cause.delta_ns)}"
+    return f" ({describe_cause(cause.cause)}{_describe_range(comparison, cause)}{size})"
 
 
 def _describe_range(comparison: Comparison, cause: CauseDelta) -> str:

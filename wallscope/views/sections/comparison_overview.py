@@ -28,6 +28,7 @@ from wallscope.views.comparison_words import (
     select_operations,
 )
 
+OPERATIONS_TITLE = f"Operations: calls{TIMES}time per call in the typical step"
 _WIDE, _MOST_ON_PAGE = 120, 60
 _WATERFALL_CELLS, _SHORT_STEP_NS = 16, 1_000_000
 
@@ -95,8 +96,7 @@ def list_operation_changes(comparison: Comparison, most: int) -> Grid:
         on_page("kernels", "kernel", "text", "the one that runs longest, base and head", describe_kernels),
         Column("calls", f"calls{TIMES}time per call", "plain", "", describe_calls, is_right=False),
     )
-    title = f"Operations: calls{TIMES}time per call in the typical step"
-    return tabulate(title, columns, rows)
+    return tabulate(OPERATIONS_TITLE, columns, rows)
 
 
 def build_operation_changes(comparison: Comparison) -> Section | None:
