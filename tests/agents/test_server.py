@@ -428,6 +428,80 @@ def test_over_standard_streams_the_server_ends_with_its_client(folder):
     assert time.monotonic() - started < 60
 
 
+def test_a_client_without_the_sdk_is_answered(folder):
+    """Lines of JSON-RPC as the protocol has them, of an older version, written by hand."""
+    version = "2025-06-18"
+    sent = [
+        {
+            "id": 1,
+            "method": "initialize",
+            "params": {
+                "protocolVersion": version,
+                "capabilities": {},
+                "clientInfo": {"name": "x", "version": "1"},
+            },
+        },
+        {"method": "notifications/initialized"},
+        {"id": 2, "method": "tools/list"},
+        {"id": 3, "method": "tools/call", "params": {"name": "explain", "arguments": CALLS["explain"]}},
+        {"id": 4, "method": "tools/call", "params": {"name": "gaps", "arguments": {"file": "../x"}}},
+    ]
+    command = [sys.executable, "-m", "wallscope", "mcp", str(folder)]
+    heard = {}
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        for message in sent:
+            process.stdin.write(json.dumps({"jsonrpc": "2.0", **message}) + "\n")
+            process.stdin.flush()
+            while "id" in message and message["id"] not in heard:
+                line = json.loads(process.stdout.readline())
+                heard[line.get("id")] = line
+        process.stdin.close()
+        assert process.wait(timeout=60) == 0
+
+    assert heard[1]["result"]["protocolVersion"] == version
+    assert [tool["name"] for tool in heard[2]["result"]["tools"]] == list(TOOLS)
+    assert (
+        heard[3]["result"]["structuredContent"]["verdict"]
+        == json.loads(heard[3]["result"]["content"][0]["text"])["verdict"]
+    )
+    assert heard[4]["result"]["isError"]
+
+
+@pytest.mark.slow
+def test_a_first_call_takes_as_long_as_the_command(folder):
+    """The shortest of several: other work on the machine makes either longer."""
+
+    async def call():
+        parameters = StdioServerParameters(
+            command=sys.executable,
+            args=["-m", "wallscope", "mcp", str(folder), "--no-cache"],
+            env={**os.environ},
+        )
+        async with Client(parameters) as client:
+            started = time.monotonic()
+            result = await client.call_tool("analyze", CALLS["analyze"])
+            assert not result.is_error
+            return time.monotonic() - started
+
+    def run():
+        started = time.monotonic()
+        command = [
+            sys.executable,
+            "-m",
+            "wallscope",
+            "analyze",
+            folder / "run.sqlite",
+            "--brief",
+            "--no-cache",
+        ]
+        subprocess.run(command, check=True, capture_output=True)
+        return time.monotonic() - started
+
+    commands, calls = zip(*((run(), anyio.run(call)) for _ in range(5)), strict=True)
+
+    assert min(calls) <= min(commands) + 0.3
+
+
 def test_without_the_sdk_one_line_says_what_to_install(called, folder, monkeypatch):
     import importlib.util
 

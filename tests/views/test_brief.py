@@ -1,20 +1,27 @@
 """Brief answers: few tokens, and no number that the full answer does not have."""
 
 import json
+import re
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
+import polars as pl
 import pytest
 
 from tests.test_traces import EXPORTS, WITHOUT_DEVICE_OPERATIONS
 from tests.tokens import MOST_TOKENS, count_tokens
 from wallscope.cache.answers import decode_analysis
+from wallscope.model.advice import Precondition, Setting
+from wallscope.model.capture import Finding, Severity
 from wallscope.model.options import Options
 from wallscope.pipeline import analyze
 from wallscope.render.brief import pack_brief, write_brief, write_brief_json, write_named_number
 from wallscope.render.data import write_json
 from wallscope.units import percent
 from wallscope.views.brief import brief_analysis, brief_breakdown, cut_sentences
+from wallscope.views.brief_listings import brief_history
+from wallscope.views.history import HISTORY
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "build" / "moe_step.sqlite"
 ANSWERED = [path for path in EXPORTS if path.stem not in WITHOUT_DEVICE_OPERATIONS]
@@ -175,6 +182,76 @@ def test_texts_are_brief(arguments, wallscope):
         assert said.code == 0
         assert count_tokens(said.out) < MOST_TOKENS
         assert "wallscope " in said.out
+
+
+def test_contents_in_brief_are_those_in_full(wallscope):
+    full, brief = wallscope("info", EXAMPLE, columns=200), wallscope("info", EXAMPLE, "--brief")
+
+    assert brief.code == 0
+    assert count_tokens(brief.out) < MOST_TOKENS
+    for name in ("CUDA API calls", "kernels"):
+        count = re.search(rf"  {name}: ([\d,]+)\n", brief.out)[1]
+        assert re.search(rf"{count} +{name}\b", full.out)
+
+
+def test_a_moment_in_brief_is_that_in_full(wallscope):
+    full, brief = wallscope("at", EXAMPLE, "475ms"), wallscope("at", EXAMPLE, "475ms", "--brief")
+
+    assert brief.code == 0
+    assert "verdict: At 0.475000000 s: memory/allocator in step 5.\n" in brief.out
+    lasts, start = re.search(r"memory/allocator: (\S+ \S+) from (\S+) s \(cudaFree\)", brief.out).groups()
+    assert re.search(rf"{start} +{lasts} +memory/allocator +◀ cudaFree", full.out)
+    assert count_tokens(brief.out) < MOST_TOKENS
+    outside = wallscope("at", EXAMPLE, "1ms", "--brief")
+    assert "outside the steps" in outside.out
+
+
+def test_a_history_in_brief_has_the_last_commits():
+    frame = pl.DataFrame(
+        [("h100", commit, 1, 1, 8, time_ns) for commit, time_ns in (("a" * 40, 50), ("b" * 40, 60))],
+        schema={
+            name: HISTORY[name]
+            for name in ("testbed", "commit", "recorded_utc_ns", "runs", "steps", "median_ns")
+        },
+        orient="row",
+    )
+    packed = pack_brief(brief_history(frame, "step", 1))
+
+    assert packed["omitted"] == 1
+    assert packed["rows"][0]["commit"] == "b" * 40
+    assert packed["rows"][0]["median_ns"] == 60
+
+
+def test_long_texts_of_an_export_leave_an_answer_brief():
+    """Names and messages are as long as whoever wrote the program or the configuration likes."""
+    words = "transformer layer number seventeen waits for the all-gather of parameters; " * 40
+    analysis = decode_analysis(full_text(EXAMPLE))
+    finding = Finding("records-lost", Severity.ERROR, words, words)
+    blocked = Precondition("X-1", words, "unmet", words)
+    fixes = tuple(
+        replace(
+            fix,
+            title=words,
+            settings=(Setting("pytorch", words, words), *fix.settings),
+            preconditions=(blocked,),
+        )
+        for fix in analysis.fixes
+    )
+    long = replace(
+        analysis,
+        inputs=(replace(analysis.inputs[0], name=words),),
+        capture=replace(analysis.capture, findings=(finding,) * 20),
+        fixes=fixes,
+        diagnosis=replace(
+            analysis.diagnosis,
+            verdict=words,
+            confidence=replace(analysis.diagnosis.confidence, reasons=(words,) * 9),
+        ),
+    )
+    brief = brief_analysis(long, ("x.sqlite",), 3)
+
+    assert count_tokens(write_brief(brief)) < MOST_TOKENS
+    assert count_tokens(write_brief_json(brief)) < MOST_TOKENS
 
 
 def test_a_check_in_brief_fails_as_the_full_one(wallscope, tmp_path):

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from wallscope.cli.brief import IsBrief, MaxRows, count_rows, show_brief
 from wallscope.cli.options import (
     Configuration,
     KernelRules,
@@ -161,7 +162,7 @@ def _record(
     return entry, {object_name(stored): stored for stored in objects}
 
 
-def history(  # noqa: PLR0913  # options are parameters
+def history(  # noqa: PLR0913  # options are parameters  # noqa: PLR0913  # options are parameters
     metric: Annotated[
         str, typer.Argument(metavar="METRIC", help="step, a wall, or a cause as host/framework.")
     ],
@@ -173,6 +174,8 @@ def history(  # noqa: PLR0913  # options are parameters
     ] = None,
     csv: Csv = None,
     json: Json = None,
+    brief: IsBrief = False,
+    max_rows: MaxRows = None,
 ) -> None:
     """List step times by commit, and where they changed.
 
@@ -184,6 +187,7 @@ def history(  # noqa: PLR0913  # options are parameters
     from wallscope.views.history import build_history, list_times, write_open_metrics  # noqa: PLC0415
 
     check_metric(metric)
+    rows = count_rows(brief=brief, max_rows=max_rows)
     if form is not None and (csv is not None or json is not None):
         raise OptionError("--format — prints to standard output — leave out --csv and --json")
     wanted = parse_labels(label)
@@ -200,6 +204,11 @@ def history(  # noqa: PLR0913  # options are parameters
             sys.stdout.write(write_open_metrics(frame, metric))
         else:
             sys.stdout.write((data.write_rows_json if form is Form.JSON else data.write_csv)(frame))
+        return
+    if rows is not None:
+        from wallscope.views.brief_listings import brief_history  # noqa: PLC0415  # only when asked for
+
+        show_brief(brief_history(frame, metric, rows), json)
         return
     shown = render_sections(build_history(frame, metric, count_commits, time.time_ns()))
     write_table(frame, (csv, json), shown)

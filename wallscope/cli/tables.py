@@ -34,16 +34,22 @@ if TYPE_CHECKING:
     from wallscope.render.terminal import FrameColumn
 
 
-def info(file: Export, *, verbose: Verbose = False) -> None:
+def info(file: Export, *, brief: IsBrief = False, max_rows: MaxRows = None, verbose: Verbose = False) -> None:
     """Show what an export holds: versions, machine, tables."""
     from wallscope.read_input import read_any_contents  # noqa: PLC0415  # keeps --help fast
     from wallscope.render.terminal import render_sections  # noqa: PLC0415
     from wallscope.views.listings import build_contents  # noqa: PLC0415
 
     is_talkative(verbose=verbose)
+    rows = count_rows(brief=brief, max_rows=max_rows)
     with report_progress() as progress:
         progress("counting rows")
         contents = read_any_contents(file, progress)
+    if rows is not None:
+        from wallscope.views.brief_listings import brief_contents  # noqa: PLC0415  # only when asked for
+
+        show_brief(brief_contents(contents, str(file), rows), None)
+        return
     print_out(render_sections(build_contents(contents)))
 
 
@@ -299,6 +305,8 @@ def at(  # noqa: PLR0913  # options are parameters
     stream: Streams = None,
     rank: Rank = None,
     device: Device = None,
+    brief: IsBrief = False,
+    max_rows: MaxRows = None,
     verbose: Verbose = False,
 ) -> None:
     """Show what each rank did at one moment, and why."""
@@ -308,8 +316,14 @@ def at(  # noqa: PLR0913  # options are parameters
     from wallscope.views.sections.gap_listing import build_moments  # noqa: PLC0415
 
     is_talkative(verbose=verbose)
+    rows = count_rows(brief=brief, max_rows=max_rows)
     at_ns = parse_moment(time)
     options = Options(None, step_range, make_selection(rank, device, None, None), parse_stream_map(stream))
     with report_progress() as progress:
         found = look_up_gaps(file, options, progress).moments(at_ns)
+    if rows is not None:
+        from wallscope.views.brief_listings import brief_moments  # noqa: PLC0415  # only when asked for
+
+        show_brief(brief_moments(found, str(file), at_ns, rows), None)
+        return
     print_out(render_section(build_moments(found, at_ns)))

@@ -31,7 +31,7 @@ from wallscope.views.comparison_words import describe_change, describe_sureness
 from wallscope.views.sections.findings import sort_findings
 from wallscope.views.sections.fixes import count_preconditions, select_first_fixes
 
-_LONGEST_VERDICT, _LONGEST_LINE, _LONGEST_TITLE = 420, 240, 110
+_LONGEST_VERDICT, _LONGEST_LINE, _LONGEST_TITLE, _LONGEST_CURE = 400, 180, 90, 120
 _MOST_SETTINGS, _MOST_SETTINGS_OF_FEW = 8, 1
 _MOST_CHECKS, _MOST_UNKNOWN, _FEW = 3, 1, 5
 
@@ -204,7 +204,7 @@ def _list_unknown(analysis: Analysis) -> Iterator[Unknown]:
     light = [entry for entry in analysis.capture.findings if entry.severity == Severity.INFO and entry.cure]
     for entry in (*grave, *light):
         what = _UNKNOWN_BY_FINDING.get(entry.code, entry.code)
-        cure = None if entry.cure is None else cut_sentences(entry.cure, _LONGEST_LINE)
+        cure = None if entry.cure is None else cut_sentences(entry.cure, _LONGEST_CURE)
         yield Unknown(what, cut_sentences(entry.message, _LONGEST_LINE), cure)
     if replay is not None and replay.refused is not None:
         yield Unknown("the replayed gain of fixes", cut_sentences(replay.refused, _LONGEST_LINE))
@@ -224,6 +224,7 @@ def _brief_fix(fix: Fix, place: int, *, has_details: bool) -> Recommendation:
     most = _MOST_SETTINGS if has_details else _MOST_SETTINGS_OF_FEW
     unmet = [entry.unblock or entry.text for entry in fix.preconditions if entry.status == "unmet"]
     check = [entry.text for entry in fix.preconditions if entry.status == "unknown"]
+    most = 0 if unmet and not has_details else most  # what blocks a fix comes before its settings
     shown = tuple(visible(line, most=_LONGEST_TITLE) for line in own[:most])
     return Recommendation(
         fix.id,
@@ -233,7 +234,7 @@ def _brief_fix(fix: Fix, place: int, *, has_details: bool) -> Recommendation:
         shown,
         len(fix.settings) - len(shown) or None,
         count_preconditions(fix).replace("unknown", "to check") or None,
-        tuple(cut_sentences(line, _LONGEST_LINE) for line in unmet[: _MOST_CHECKS if has_details else 1]),
+        tuple(cut_sentences(line, _LONGEST_TITLE) for line in unmet[: _MOST_CHECKS if has_details else 1]),
         fix.recoverable_ns if has_details else None,
         fix.replay.step_ns if has_details and fix.replay is not None else None,
         tuple(cut_sentences(line, _LONGEST_LINE) for line in check[:_MOST_CHECKS]) if has_details else (),

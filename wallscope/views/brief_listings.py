@@ -1,6 +1,7 @@
 """Brief answers about tables, configurations, words and captures to be made."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 import polars as pl
 
@@ -17,10 +18,12 @@ from wallscope.model.brief import (
     TextBrief,
     Unknown,
 )
-from wallscope.model.capture import Finding, Profiler, Severity
+from wallscope.model.capture import Contents, Finding, Profiler, Severity
+from wallscope.model.report import Moment
 from wallscope.render.texts import visible
 from wallscope.views.brief import cut_sentences, write_command
 from wallscope.views.capture_help import CURED, write_capture_command
+from wallscope.views.sections.words import describe_profiler
 from wallscope.views.torch_capture_help import write_profile_code
 
 _LONGEST_TEXT, _LONGEST_LINE, _LONGEST_CELL = 300, 200, 60
@@ -218,6 +221,77 @@ def brief_capture_help(
         len(curable) - len(shown) or None,
         (*shown, BriefText("capture", command)),
     )
+
+
+def brief_contents(found: Contents, file: str, most_rows: int) -> TextBrief:
+    """Return what an export holds: its profiler, GPUs, largest tables, and what is missing."""
+    export = found.export
+    held = [entry for entry in found.tables if entry.row_count is not None]
+    held.sort(key=lambda entry: -(entry.row_count or 0))
+    missing = [entry.rows_are for entry in found.tables if entry.row_count is None]
+    shown = tuple(f"{entry.rows_are}: {units.number(entry.row_count)}" for entry in held[:most_rows])
+    gpus = sorted({gpu.name for gpu in export.gpus if gpu.name})
+    parts = (
+        describe_profiler(export),
+        ", ".join(gpus) or "GPU unknown",
+        f"captured {units.duration(found.duration_ns)}",
+    )
+    return TextBrief(
+        BRIEF_SCHEMA,
+        "info",
+        visible(export.name, most=_LONGEST_CELL),
+        cut_sentences(f"{', '.join(parts)}.", _LONGEST_TEXT),
+        NextCall(write_command("analyze", file, "--brief"), "analyze", {"files": (file,)}),
+        {},
+        None,
+        tuple(
+            Unknown(what, "the export has no such table") for what in missing[: max(most_rows, _MOST_LINES)]
+        ),
+        len(held) - len(shown) or None,
+        (BriefText("rows", shown),),
+    )
+
+
+def brief_moments(found: Sequence[Moment], file: str, at_ns: int, most_rows: int) -> TextBrief:
+    """Return what each rank did at one moment, and links of its chain, the one at that moment first."""
+    shown = tuple(_brief_moment(moment, at_ns) for moment in found[:most_rows])
+    return TextBrief(
+        BRIEF_SCHEMA,
+        "at",
+        visible(file.rpartition("/")[2], most=_LONGEST_CELL),
+        f"At {units.seconds(at_ns)} s: {shown[0].lines[0] if shown else 'no rank'}.",
+        NextCall(write_command("gaps", file, "--brief"), "gaps", {"file": file}),
+        {},
+        None,
+        (),
+        len(found) - len(shown) or None,
+        shown,
+    )
+
+
+def _brief_moment(moment: Moment, at_ns: int) -> BriefText:
+    rank, row = moment.rank, moment.row
+    number = f"device {rank['device']}" if rank["rank"] is None else f"rank {rank['rank']}"
+    if row is None:
+        return BriefText(number, ("outside the steps",))
+    around = sorted(moment.links, key=lambda link: not link.start_ns <= at_ns < link.end_ns)
+    chain = tuple(
+        visible(
+            f"{link.cause}: {units.duration(link.end_ns - link.start_ns)}"
+            f" from {units.seconds(link.start_ns)} s ({link.what})",
+            most=_LONGEST_LINE,
+        )
+        for link in around[:_MOST_LINES]
+    )
+    return BriefText(number, (f"{row['cause']} in step {row['step']}", *chain))
+
+
+def brief_history(frame: pl.DataFrame, metric: str, most_rows: int) -> TableBrief:
+    """Return the last commits of a history, and their times."""
+    commits = units.plural(frame.height, "row")
+    brief = brief_table("history", metric, frame.reverse(), most_rows, f"{commits} of {metric}, last first.")
+    following = NextCall(write_command("diff", "BASE..HEAD", "--brief"), "explain", {"word": "change"})
+    return replace(brief, subject=visible(metric, most=_LONGEST_CELL), next=following)
 
 
 def brief_plan(found: Advice, most_rows: int) -> TextBrief:
