@@ -1,15 +1,10 @@
 """The server, driven by the client of the SDK: tools, limits, errors, cancellation, two clients, roots."""
 
 import contextlib
-import http.client
 import json
 import os
 import shutil
-import socket
-import subprocess
 import sys
-import time
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -17,8 +12,9 @@ import pytest
 pytest.importorskip("mcp", reason="the SDK of the protocol is absent: pip install 'wallscope[mcp]'")
 
 import anyio
-from mcp import Client, StdioServerParameters
+from mcp import Client
 
+from tests.agents.conftest import CALLS, EXAMPLE, run_apart
 from tests.tokens import count_tokens
 from tests.views.test_brief import assert_numbers_are_those_of
 from wallscope.agents.roots import open_roots
@@ -26,28 +22,8 @@ from wallscope.agents.server import build_server
 from wallscope.agents.tools import TOOLS
 
 ROOT = Path(__file__).resolve().parents[2]
-EXAMPLE = ROOT / "build" / "moe_step.sqlite"
 HOST_OF_EXAMPLE = "h100-node-01"
-CONFIG = "model:\n  tensor_model_parallel_size: 3\n  num_attention_heads: 8\n"
 LINUX = pytest.mark.skipif(sys.platform != "linux", reason="looks at processes in /proc")
-
-
-def run_apart(function, *arguments):
-    """Run a coroutine in a thread of its own: a browser of another test may run a loop in this one."""
-    with ThreadPoolExecutor(1) as threads:
-        return threads.submit(anyio.run, function, *arguments).result()
-
-
-@pytest.fixture
-def folder(tmp_path):
-    """A root with the example, an export without device operations, a broken file and a configuration."""
-    root = tmp_path / "root"
-    root.mkdir()
-    shutil.copy(EXAMPLE, root / "run.sqlite")
-    shutil.copy(EXAMPLE, root / "again.sqlite")
-    (root / "broken.sqlite").write_bytes(b"SQLite format 3\x00" + bytes(200))
-    (root / "run.yaml").write_text(CONFIG, encoding="utf-8")
-    return root
 
 
 def ask(folder, *calls, **options):
@@ -65,17 +41,6 @@ def ask_once(folder, tool, **arguments):
     return result
 
 
-CALLS = {
-    "analyze": {"files": ["run.sqlite"]},
-    "time_breakdown": {"files": ["run.sqlite"]},
-    "recommendations": {"files": ["run.sqlite"]},
-    "gaps": {"file": "run.sqlite"},
-    "whatif": {"file": "run.sqlite"},
-    "compare": {"base": "run.sqlite", "head": "again.sqlite"},
-    "explain": {"word": "ep-overlap"},
-    "check_config": {"file": "run.yaml"},
-    "capture_help": {"file": "run.sqlite"},
-}
 COMMANDS = {
     "analyze": ("analyze", "run.sqlite", 3),
     "gaps": ("gaps", "run.sqlite", 20),
@@ -343,163 +308,6 @@ def test_a_worker_that_is_killed_is_an_error_and_the_server_goes_on(folder, monk
     assert broken.is_error
     assert "the worker ended without an answer" in broken.content[0].text
     assert not ask_once(folder, "explain", word="ep-overlap").is_error
-
-
-@contextlib.contextmanager
-def serve_over_http(folder):
-    """A server of its own on a free port of this machine."""
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        port = taken.getsockname()[1]
-    command = [sys.executable, "-m", "wallscope", "mcp", str(folder), "--http", str(port)]
-    with subprocess.Popen(command, stderr=subprocess.PIPE) as process:
-        try:
-            for _ in range(600):
-                with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port)):
-                    break
-                time.sleep(0.05)
-            yield process.pid, port
-        finally:
-            process.terminate()
-
-
-def post(port, **headers):
-    """The status of a request with these headers."""
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
-    body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "ping"})
-    known = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
-    connection.request("POST", "/mcp", body, known | headers)
-    status = connection.getresponse().status
-    connection.close()
-    return status
-
-
-@LINUX
-def test_two_clients_at_once_over_http_on_this_machine_alone(folder):
-    async def run(port):
-        answers = {}
-
-        async def use(name, tool):
-            async with Client(f"http://127.0.0.1:{port}/mcp") as client:
-                answers[name] = await client.call_tool(tool, CALLS[tool])
-
-        async with anyio.create_task_group() as group:
-            group.start_soon(use, "one", "time_breakdown")
-            group.start_soon(use, "two", "gaps")
-        return answers
-
-    with serve_over_http(folder) as (pid, port):
-        answers = run_apart(run, port)
-        listening = [
-            line.split()[1]
-            for kind in ("tcp", "tcp6")
-            for line in Path(f"/proc/{pid}/net/{kind}").read_text().splitlines()[1:]
-            if line.split()[3] == "0A" and line.split()[1].endswith(f":{port:04X}")
-        ]
-        statuses = {
-            "own": post(port),
-            "rebound": post(port, Host=f"attacker.example:{port}"),
-            "other port": post(port, Host=f"127.0.0.1:{port - 1}"),
-            "foreign page": post(port, Origin="http://attacker.example"),
-        }
-        status = Path(f"/proc/{pid}/status").read_text()
-
-    assert answers["one"].structured_content["causes"]
-    assert answers["two"].structured_content["rows"]
-    assert listening == [f"0100007F:{port:04X}"]
-    assert statuses["own"] not in {403, 421}
-    assert (statuses["rebound"], statuses["other port"], statuses["foreign page"]) == (421, 421, 403)
-    resident = int(next(line for line in status.splitlines() if line.startswith("VmRSS")).split()[1])
-    assert resident < 200 * 1024
-
-
-def test_over_standard_streams_the_server_ends_with_its_client(folder):
-    async def run():
-        parameters = StdioServerParameters(
-            command=sys.executable, args=["-m", "wallscope", "mcp", str(folder)], env={**os.environ}
-        )
-        async with Client(parameters) as client:
-            return await client.call_tool("explain", CALLS["explain"])
-
-    started = time.monotonic()
-    result = run_apart(run)
-
-    assert not result.is_error
-    assert time.monotonic() - started < 60
-
-
-def test_a_client_without_the_sdk_is_answered(folder):
-    """Lines of JSON-RPC as the protocol has them, of an older version, written by hand."""
-    version = "2025-06-18"
-    sent = [
-        {
-            "id": 1,
-            "method": "initialize",
-            "params": {
-                "protocolVersion": version,
-                "capabilities": {},
-                "clientInfo": {"name": "x", "version": "1"},
-            },
-        },
-        {"method": "notifications/initialized"},
-        {"id": 2, "method": "tools/list"},
-        {"id": 3, "method": "tools/call", "params": {"name": "explain", "arguments": CALLS["explain"]}},
-        {"id": 4, "method": "tools/call", "params": {"name": "gaps", "arguments": {"file": "../x"}}},
-    ]
-    command = [sys.executable, "-m", "wallscope", "mcp", str(folder)]
-    heard = {}
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
-        for message in sent:
-            process.stdin.write(json.dumps({"jsonrpc": "2.0", **message}) + "\n")
-            process.stdin.flush()
-            while "id" in message and message["id"] not in heard:
-                line = json.loads(process.stdout.readline())
-                heard[line.get("id")] = line
-        process.stdin.close()
-        assert process.wait(timeout=60) == 0
-
-    assert heard[1]["result"]["protocolVersion"] == version
-    assert [tool["name"] for tool in heard[2]["result"]["tools"]] == list(TOOLS)
-    assert (
-        heard[3]["result"]["structuredContent"]["verdict"]
-        == json.loads(heard[3]["result"]["content"][0]["text"])["verdict"]
-    )
-    assert heard[4]["result"]["isError"]
-
-
-@pytest.mark.slow
-def test_a_first_call_takes_as_long_as_the_command(folder):
-    """The shortest of several: other work on the machine makes either longer."""
-
-    async def call():
-        parameters = StdioServerParameters(
-            command=sys.executable,
-            args=["-m", "wallscope", "mcp", str(folder), "--no-cache"],
-            env={**os.environ},
-        )
-        async with Client(parameters) as client:
-            started = time.monotonic()
-            result = await client.call_tool("analyze", CALLS["analyze"])
-            assert not result.is_error
-            return time.monotonic() - started
-
-    def run():
-        started = time.monotonic()
-        command = [
-            sys.executable,
-            "-m",
-            "wallscope",
-            "analyze",
-            folder / "run.sqlite",
-            "--brief",
-            "--no-cache",
-        ]
-        subprocess.run(command, check=True, capture_output=True)
-        return time.monotonic() - started
-
-    commands, calls = zip(*((run(), anyio.run(call)) for _ in range(5)), strict=True)
-
-    assert min(calls) <= min(commands) + 0.3
 
 
 def test_without_the_sdk_one_line_says_what_to_install(called, folder, monkeypatch):

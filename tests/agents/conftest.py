@@ -1,0 +1,41 @@
+"""What the tests of the server share: a root with files, and a call of each tool."""
+
+import shutil
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+EXAMPLE = Path(__file__).resolve().parents[2] / "build" / "moe_step.sqlite"
+CONFIG = "model:\n  tensor_model_parallel_size: 3\n  num_attention_heads: 8\n"
+CALLS = {
+    "analyze": {"files": ["run.sqlite"]},
+    "time_breakdown": {"files": ["run.sqlite"]},
+    "recommendations": {"files": ["run.sqlite"]},
+    "gaps": {"file": "run.sqlite"},
+    "whatif": {"file": "run.sqlite"},
+    "compare": {"base": "run.sqlite", "head": "again.sqlite"},
+    "explain": {"word": "ep-overlap"},
+    "check_config": {"file": "run.yaml"},
+    "capture_help": {"file": "run.sqlite"},
+}
+
+
+def run_apart(function, *arguments):
+    """Run a coroutine in a thread of its own: a browser of another test may run a loop in this one."""
+    import anyio  # comes with the SDK, without which nothing here runs
+
+    with ThreadPoolExecutor(1) as threads:
+        return threads.submit(anyio.run, function, *arguments).result()
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """A root with the example, an export without device operations, a broken file and a configuration."""
+    root = tmp_path / "root"
+    root.mkdir()
+    shutil.copy(EXAMPLE, root / "run.sqlite")
+    shutil.copy(EXAMPLE, root / "again.sqlite")
+    (root / "broken.sqlite").write_bytes(b"SQLite format 3\x00" + bytes(200))
+    (root / "run.yaml").write_text(CONFIG, encoding="utf-8")
+    return root
