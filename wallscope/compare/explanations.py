@@ -141,16 +141,18 @@ def _volume(
 
 
 def _slow_steps(step: StepChange) -> Iterator[Explanation]:
-    """Explain slow steps that the typical step leaves out."""
+    """Explain slow steps that the typical step leaves out, unless it includes most of them."""
     shares = (step.base_slow_steps / step.base_steps, step.head_slow_steps / step.head_steps)
     more = abs(step.head_slow_steps - step.base_slow_steps)
     if abs(shares[1] - shares[0]) < MORE_SLOW_STEPS_SHARE or more < MORE_SLOW_STEPS_COUNT:
+        return
+    beyond = (step.head_mean_ns - step.head_typical_ns) - (step.base_mean_ns - step.base_typical_ns)
+    if beyond * (shares[1] - shares[0]) <= 0:
         return
     text = (
         f"Slow steps (over 1.25x the median), which the typical step leaves out: {step.base_slow_steps} of"
         f" {step.base_steps} in base, {step.head_slow_steps} of {step.head_steps} in head"
     )
-    beyond = (step.head_mean_ns - step.head_typical_ns) - (step.base_mean_ns - step.base_typical_ns)
     yield Explanation("slow-steps", text, beyond)
 
 
