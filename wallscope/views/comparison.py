@@ -208,10 +208,10 @@ def write_comparison_page(report: ComparisonReport) -> str:
     comparison = report.comparison
     names = f"{comparison.base.name} → {comparison.head.name}"
     shown = (
+        sections.build_cause_changes(comparison),
         overview.build_operation_changes(comparison),
         sections.build_step_changes(report),
         sections.build_rank_changes(comparison),
-        sections.build_cause_changes(comparison),
         sections.build_operations(comparison),
         sections.build_communication(comparison),
         sections.build_comparability(report),
