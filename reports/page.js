@@ -212,7 +212,7 @@
     }));
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", drawSeen);
     window.addEventListener("beforeprint", () => {
-      unfolded = [...document.querySelectorAll("main details:not([open]):not(.more):not(.code)")];
+      unfolded = [...document.querySelectorAll("main details:not([open]):not(.more-cards, .why, .code)")];
       unfolded.forEach((folded) => { folded.open = true; });
       document.documentElement.classList.add("printing");
       redraw();

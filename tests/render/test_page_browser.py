@@ -229,7 +229,7 @@ def test_two_hundred_thousand_operations_stay_fluent(browser, report, tmp_path):
 def test_printing_unfolds_all_in_light_colours_and_folds_again(browser, file):
     opened = Opened(browser, file, 1280, "dark")
     tab = opened.tab
-    folded = "document.querySelectorAll('main > section > details:not([open])').length"
+    folded = "document.querySelectorAll('main > section > details:not([open], .more-cards)').length"
     ink = "getComputedStyle(document.documentElement).getPropertyValue('--ink').trim()"
     before = tab.evaluate(folded)
     tab.evaluate("window.dispatchEvent(new Event('beforeprint'))")
