@@ -1,0 +1,161 @@
+"""The first screen: every capture gets the same shape, within 80 columns, and nothing grave is hidden."""
+
+import io
+from dataclasses import replace
+
+import pytest
+from rich.console import Console
+
+from fixtures.example import write_example
+from fixtures.scenario import scenarios
+from tests.conftest import TRACES
+from wallscope.errors import NothingToAnalyzeError
+from wallscope.model.capture import Finding, Severity
+from wallscope.model.options import Options
+from wallscope.pipeline import analyze
+from wallscope.views.analysis import render_analysis
+from wallscope.views.caveats import list_caveats
+from wallscope.views.headline import choose_basis
+
+MOST_LINES = 40
+VERDICTS = (
+    "COMPUTE-BOUND",
+    "COMMUNICATION-BOUND",
+    "MEMORY-BOUND",
+    "HOST-BOUND",
+    "NO SINGLE WALL",
+    "WALL UNKNOWN",
+)
+
+
+def printed(analysis, columns=80, **options):
+    page = io.StringIO()
+    console = Console(file=page, width=columns, markup=False, highlight=False, emoji=False)
+    console.print(render_analysis(analysis, "run.sqlite", **options))
+    return [line.rstrip() for line in page.getvalue().rstrip("\n").split("\n")]
+
+
+def check_shape(lines, columns):
+    text = "\n".join(lines)
+    assert len(lines) <= MOST_LINES
+    assert max(map(len, lines)) <= columns
+    assert sum(text.count(f"\n{verdict}  ") for verdict in VERDICTS) == 1
+    assert [text.count(f"\n{heading}") for heading in ("Recommendations", "Confidence  ", "Next  ")] == [
+        1,
+        1,
+        1,
+    ]
+    assert text.index("Recommendations") < text.index("\nConfidence") < text.index("\nNext")
+    assert "None" not in text.replace("None: ", "")
+
+
+@pytest.fixture(scope="module")
+def example(tmp_path_factory):
+    path = tmp_path_factory.mktemp("example") / "run.sqlite"
+    write_example(path)
+    return analyze(path, Options(), lambda _: None)
+
+
+@pytest.mark.parametrize("columns", [80, 140])
+@pytest.mark.parametrize("scenario", scenarios(), ids=lambda scenario: scenario.name)
+def test_every_capture_gets_the_same_shape(scenario, columns, tmp_path):
+    path = tmp_path / "run.sqlite"
+    scenario.write(path)
+    try:
+        analysis = analyze(path, Options(), lambda _: None)
+    except NothingToAnalyzeError:
+        pytest.skip("nothing to analyze in this scenario")
+
+    check_shape(printed(analysis, columns), columns)
+
+
+@pytest.mark.parametrize("path", sorted(TRACES.glob("*.sqlite")), ids=lambda path: path.stem)
+def test_every_real_capture_gets_the_same_shape(path):
+    try:
+        analysis = analyze(path, Options(), lambda _: None)
+    except NothingToAnalyzeError:
+        pytest.skip("holds no CUDA activity")
+
+    check_shape(printed(analysis), 80)
+
+
+def test_the_headline_and_the_bars_show_one_number(example):
+    (rank,) = example.ranks
+    lines = printed(example)
+    share = f"{100 * rank.typical.walls.communication / rank.typical.step_ns:.1f} %"
+
+    assert next(line for line in lines if line.startswith("COMMUNICATION-BOUND")).count(share) == 1
+    assert next(line for line in lines if line.endswith("◀")).count(share) == 1
+
+
+def test_bounds_are_those_of_the_replays(example):
+    shown = [fix for fix in example.fixes if fix.replay is not None][:3]
+    text = "\n".join(printed(example))
+
+    assert shown
+    for fix in shown:
+        before_ns = fix.replay.step_ns + fix.replay.won_ns
+        assert f"up to {before_ns / fix.replay.step_ns:.2f}x" in text
+
+
+def test_an_error_is_shown_before_any_other_caveat(example):
+    lost = Finding("records-lost", Severity.INFO, "Records are lost.", "Capture less.")
+    broken = Finding("trace-cut-off", Severity.ERROR, "The file ends early.", "Write it again.")
+    capture = replace(example.capture, findings=(*example.capture.findings, lost, broken))
+    lines = printed(replace(example, capture=capture))
+
+    first = next(place for place, line in enumerate(lines) if "•" in line)
+    assert "The file ends early. → Write it again." in lines[first]
+    assert "Records are lost. → Capture less." in lines[first + 1]
+
+
+@pytest.mark.parametrize(
+    ("code", "is_shown"),
+    [("one-rank", True), ("few-steps", True), ("gpu-unknown", False), ("throughput-unknown", False)],
+)
+def test_only_findings_that_bear_on_the_headline_are_shown(example, code, is_shown):
+    finding = Finding(code, Severity.WARNING, "It is so.", None)
+    found = replace(example, capture=replace(example.capture, findings=(finding,)))
+
+    assert (
+        any("It is so." in "".join(map(str, line)) for line in list_caveats(found, found.ranks[0]))
+        is is_shown
+    )
+
+
+def test_marking_that_slows_the_host_is_no_caveat_of_a_step_that_waits_for_nothing(example):
+    (rank,) = example.ranks
+    walls = replace(rank.typical.walls, compute=rank.typical.step_ns, communication=0, memory=0, host=0)
+    idle = replace(rank, typical=replace(rank.typical, walls=walls))
+    finding = Finding("emit-nvtx", Severity.INFO, "It is so.", None)
+    found = replace(
+        example,
+        ranks=(idle,),
+        diagnosis=replace(example.diagnosis, dominant_wall="compute"),
+        capture=replace(example.capture, findings=(finding,)),
+    )
+
+    assert list_caveats(found, idle) == []
+
+
+def test_the_typical_step_is_the_basis_of_one_rank(example):
+    basis = choose_basis(example, example.ranks[0])
+
+    assert (basis.kind, basis.walls) == ("typical", example.ranks[0].typical.walls)
+
+
+def test_full_output_lists_every_recommendation_and_limit(example):
+    text = " ".join(" ".join(printed(example, 140, is_full=True)).split())
+
+    assert all(fix.title in text for fix in example.fixes)
+    assert all(finding.message in text for finding in example.capture.findings)
+
+
+def test_without_a_terminal_there_is_no_escape_and_with_one_there_is_color(example):
+    page = io.StringIO()
+    Console(file=page, width=80, force_terminal=True, color_system="truecolor").print(
+        render_analysis(example)
+    )
+
+    assert "\x1b[" in page.getvalue()
+    assert "\x1b[" not in "\n".join(printed(example))
