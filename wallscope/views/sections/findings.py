@@ -110,7 +110,7 @@ def build_methods(analysis: Analysis, rank: Rank) -> Section:
         *(() if is_trace else _write_queries()),
         list_pairs("Versions", ("of", "is"), versions.items()),
     )
-    title = "How is each number computed?"
+    title = "Definitions"
     answer = "Definitions, versions." if is_trace else "Definitions, SQL, versions."
     return Section("computed", title, answer, blocks, is_open=False)
 
@@ -151,7 +151,7 @@ def build_comparison_methods(report: ComparisonReport) -> Section:
         list_pairs("Versions", ("of", "is"), versions),
     )
     answer = "Definitions, intervals, captures, versions."
-    return Section("computed", "How is each number computed?", answer, blocks, is_open=False)
+    return Section("computed", "Definitions", answer, blocks, is_open=False)
 
 
 def _tell_profiler(export: Export) -> dict[str, str]:

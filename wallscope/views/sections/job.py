@@ -283,7 +283,7 @@ def build_clocks(analysis: Analysis) -> Section | None:
     lines = (_describe_method(job.clock), claim)
     hosts = (_tabulate_hosts(job),) if len(job.clock.hosts) > 1 else ()
     blocks = (_tabulate_kinds(job), Lines(lines), *hosts)
-    return Section("clocks", "Collectives and clocks", answer, blocks, is_open=False)
+    return Section("clocks", "Collectives", answer, blocks, is_open=False)
 
 
 def _describe_method(clock: Clocks) -> str:

@@ -48,7 +48,7 @@ def build_steps(
     answer = f"{_describe_worst(diagnosis.verdict, unit, drawn)}{found}.{led}{left}"
     shown = linked if has_steps else frozenset()
     blocks = [figures.draw_steps(rank.steps, unit, leads=bool(shown))] if len(rank.steps) > 1 else []
-    title = "Is it every step?" if has_steps else "What was looked at?"
+    title = "Steps" if has_steps else "Window"
     return Section("steps", title, answer, (*blocks, _tabulate_steps(rank, unit, shown)))
 
 
@@ -119,7 +119,7 @@ def build_phases(analysis: Analysis, rank: Rank) -> Section | None:
     limits = {"page": Limit(_MOST_ROWS, "more row", " in wallscope ranges.")}
     caption = f"Ranges of the {whole}, most device time first"
     table = tabulate(caption, columns, rank.ranges, limits=limits, is_wordy=True)
-    return Section("phases", "Where in the program?", answer, (*blocks, table), is_open=False)
+    return Section("phases", "NVTX ranges", answer, (*blocks, table), is_open=False)
 
 
 def build_timeline(report: Report, notes: Sequence[str]) -> Section:
@@ -144,7 +144,7 @@ def build_timeline(report: Report, notes: Sequence[str]) -> Section:
     shown = report.drawn_steps
     note = " ".join((*notes, *_list_pathless(report, unit)))
     canvas = Canvas(steps, note, _lead_to_longest(report.gaps, unit, shown), unit, not is_whole)
-    return Section("timeline", "Show me", answer, (canvas, _tabulate_gaps(report.gaps, unit, shown)))
+    return Section("timeline", "Timeline", answer, (canvas, _tabulate_gaps(report.gaps, unit, shown)))
 
 
 def _list_pathless(report: Report, unit: str) -> list[str]:
