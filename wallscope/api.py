@@ -45,7 +45,7 @@ AnyPath = str | PathLike[str]
 
 @dataclass(frozen=True, eq=False)
 class Result:
-    """One analysed export, or a job of several: `analysis` is the answer as in the JSON.
+    """One analyzed export, or a job of several: `analysis` is the answer as in the JSON.
 
     The rest is made when asked for. Of a job there are the tables of the answer, and a report without
     timelines and gaps.
@@ -61,7 +61,7 @@ class Result:
 
     @property
     def tables(self) -> tuple[str, ...]:
-        """The names of the tables; docs/tables.md tells their columns."""
+        """The names of the tables, whose columns are in docs/tables.md."""
         return ANSWER_TABLES if self._found is None else tuple(table.name for table in TABLES)
 
     def frame(self, name: str) -> pl.DataFrame:
@@ -89,7 +89,7 @@ class Result:
         return tuple(FIGURES)
 
     def figure(self, name: str) -> "go.Figure":
-        """A plotly figure of the rank that the verdict speaks of.
+        """A plotly figure of the representative rank.
 
         Raises:
             UnknownWordError: there is no such figure; says which there are.
@@ -97,7 +97,7 @@ class Result:
         import plotly.graph_objects as go  # noqa: PLC0415  # heavy, and only this needs it
 
         if name not in FIGURES:
-            raise UnknownWordError(f"{name} — is no figure — the figures are {', '.join(FIGURES)}")
+            raise UnknownWordError(f"{name} — is not a figure — the figures are {', '.join(FIGURES)}")
         drawn = FIGURES[name](self.analysis, self.analysis.ranks[self.analysis.diagnosis.rank_index])
         figure = go.Figure(data=list(drawn.traces), layout=dict(drawn.layout))
         return figure.update_layout(title={"text": drawn.caption}, height=drawn.height_px + 80)
@@ -208,24 +208,24 @@ def analyze(  # noqa: PLR0913  # options are parameters
     jobs: int = 1,
     dask: str | None = None,
 ) -> Result:
-    """Analyse an export, or several as one job, as `wallscope analyze` does.
+    """Analyze an export, or several as one job, as `wallscope analyze` does.
 
     Args:
-        path: a .sqlite export, a parquetdir or arrowdir folder, a report where nsys is installed, or a trace
-            of PyTorch's profiler; several, a folder of them or a pattern: the ranks of one job. URLs that
-            fsspec knows too.
-        rank: only the rank of this number.
+        path: a .sqlite export, a parquetdir or arrowdir folder, a report if nsys is installed, or a trace of
+            PyTorch's profiler. Several, a folder of them or a pattern are the ranks of one job. fsspec URLs
+            are supported too.
+        rank: only the rank with this number.
         device: only ranks on this CUDA device.
         steps: only this step, or these from first to last, both included.
-        time_ns: only this half-open stretch of session time.
+        time_ns: only this half-open interval of session time.
         step_range: regular expression of the NVTX ranges that are steps.
-        kernels: TOML file of kernel-name rules, asked before the shipped ones.
-        config: how the run was configured.
-        streams: what a CUDA stream communicates for, as `{20: "ep"}`.
+        kernels: TOML file of kernel-name rules with precedence over the shipped ones.
+        config: the configuration of the run.
+        streams: the parallel axis of a CUDA stream, as `{20: "ep"}`.
         python_functions: whether Python functions of a PyTorch trace with stacks are ranges.
-        step_facts: what you know of a step: its unprofiled length, tokens, FLOPs.
-        jobs: how many exports of a job are analysed side by side.
-        dask: address of a Dask cluster that analyses them instead.
+        step_facts: data on a step: its unprofiled length, tokens, FLOPs.
+        jobs: number of exports of a job that are analyzed in parallel.
+        dask: address of a Dask cluster that analyzes them instead.
 
     Raises:
         WallscopeError: one of its children, each with a line that says what to do.

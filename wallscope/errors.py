@@ -1,31 +1,31 @@
-"""What can go wrong, as a tree.
+"""The tree of errors.
 
 WallscopeError                  one clear line and exit code 2; never a traceback
-├── InputError                  the file is no readable Nsight Systems export
-│   └── NothingToAnalyzeError   it is one, and lacks what the question needs
+├── InputError                  the file is not a readable Nsight Systems export
+│   └── NothingToAnalyzeError   it is one, but lacks data for the question
 ├── KernelRulesError            a file of kernel-name rules is wrong
 ├── SelectionError              the selected ranks, steps or time are not in the export
 ├── OptionError                 the value of an option cannot be read
 ├── ConfigurationError          a run's configuration cannot be read, or contradicts itself
-├── LayoutError                 a parallel layout cannot be
-├── UnknownWordError            a word that nothing explains
+├── LayoutError                 a parallel layout is impossible
+├── UnknownWordError            a word without an explanation
 ├── StepRangeError              the pattern for steps is wrong or finds no range
-├── ProfileError                a profile or a JSON answer is damaged or of another version
-├── ComparisonError             two sides cannot be compared as asked
-├── StoreError                  a store of profiles cannot be read or written, or lacks what is asked for
-├── OutputError                 a result cannot be written where the user asked for it
-└── InternalError               results break a law that they must keep: a defect of wallscope, exit code 70
+├── ProfileError                a profile or a JSON answer is damaged or has another version
+├── ComparisonError             two runs cannot be compared as requested
+├── StoreError                  a store of profiles cannot be read or written, or lacks the requested data
+├── OutputError                 a result cannot be written to the requested place
+└── InternalError               results violate an invariant: a bug of wallscope, exit code 70
 
-The text of each says which file, what is wrong, and what to do.
+The text of each states which file, what is wrong, and what to do.
 """
 
 
 class WallscopeError(Exception):
-    """Base of every error that the user can mend."""
+    """Base of every error that the user can fix."""
 
 
 class InputError(WallscopeError):
-    """The input is no Nsight Systems export that can be read."""
+    """The input is not a readable Nsight Systems export."""
 
 
 class NothingToAnalyzeError(InputError):
@@ -53,7 +53,7 @@ class LayoutError(WallscopeError):
 
 
 class UnknownWordError(WallscopeError):
-    """The word is no cause, fix, finding, fact or topic."""
+    """The word is not a cause, fix, finding, fact or topic."""
 
 
 class StepRangeError(WallscopeError):

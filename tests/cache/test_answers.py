@@ -131,7 +131,7 @@ def test_what_cannot_be_analysed_is_refused_each_time(tmp_path, cache):
     (tmp_path / "run.sqlite").write_bytes(b"no database")
 
     for _ in range(2):
-        with pytest.raises(InputError, match="is no SQLite database"):
+        with pytest.raises(InputError, match="is not an SQLite database"):
             asked(tmp_path / "run.sqlite", cache)
     assert cache.entries() == ()
 

@@ -52,9 +52,9 @@ def without(key):
         (lambda answer: answer.update(schema=["?"]), r"is \['\?'\], not"),
         (
             lambda answer: answer["ranks"][0].update(device="first"),
-            "is no whole answer: ranks.0.device is not as it should be",
+            "is not a complete answer: ranks.0.device is not as it should be",
         ),
-        (without("diagnosis"), "is no whole answer: diagnosis is not as it should be"),
+        (without("diagnosis"), "is not a complete answer: diagnosis is not as it should be"),
         (without("schema"), "is not an answer in JSON"),
         (lambda answer: answer.update(ranks=[]), "is about no rank"),
         (lambda answer: answer.update(inputs=answer["inputs"] * 2), "is about 2 exports"),
@@ -100,6 +100,6 @@ def test_what_is_not_there_is_said(tmp_path):
 
 def test_what_selects_comes_too_late_for_an_answer(written):
     with pytest.raises(
-        WallscopeError, match=r"run.json — is an answer: what selects or explains comes too late"
+        WallscopeError, match=r"run.json — is an answer: options that select or explain come too late"
     ):
         run_job([written], Options(selection=Selection(rank=1)), silent)

@@ -138,9 +138,9 @@ def played(folder: Path, why: Why) -> Analysis:
     ("why", "cause", "said"),
     [
         pytest.param(
-            Why.GARBAGE_COLLECTION, "host/garbage-collection", "host runs garbage collection", id="gc"
+            Why.GARBAGE_COLLECTION, "host/garbage-collection", "garbage collection on the host", id="gc"
         ),
-        pytest.param(Why.DATA_LOADING, "host/data-loading", "host loads data", id="loader"),
+        pytest.param(Why.DATA_LOADING, "host/data-loading", "data loading on the host", id="loader"),
         pytest.param(
             Why.FRAMEWORK,
             "host/queue-drained/cudaDeviceSynchronize",

@@ -1,14 +1,13 @@
 """Copies that hold the thread which asks for them until they are through.
 
-What a call promises depends on its name and on the memory at both ends, as CUDA tells it:
+Whether a copy call blocks depends on its name and on the memory at both ends, as CUDA documents it:
 
-- into memory of the host, and out of pinned memory, a copy without `Async` is through when its call returns,
-  and so is any copy into pageable memory;
-- out of pageable memory a call returns when the last bytes are staged: a large copy holds its caller for
-  nearly all of its time, a small one for none;
-- an `Async` copy between pinned memory and the device, or on the device, holds nobody;
-- of all others, as on the device without `Async`, or of memory that the export does not tell, those held
-  their caller that ended before it returned.
+- To pageable host memory, and from pinned memory without `Async`: the copy has ended when its call returns.
+- From pageable memory: the call returns when the last bytes are staged. A large copy blocks its caller for
+  nearly all of its time, a small one not at all.
+- With `Async`, between pinned memory and the device, or on the device: the call does not block.
+- Others, such as on the device without `Async`, or with unknown memory: the call blocked if the copy ended
+  before it returned.
 """
 
 from dataclasses import dataclass
@@ -30,7 +29,7 @@ _LASTING = (MemoryKind.PINNED, MemoryKind.DEVICE, MemoryKind.ARRAY, MemoryKind.D
 
 @dataclass(frozen=True, slots=True)
 class _Promises:
-    """Whether each copy is through when its call returns, is staged then, or is told by its end alone."""
+    """Whether each copy has ended when its call returns, is staged then, or is known only by its end."""
 
     is_through: Flags
     is_staged: Flags
@@ -73,7 +72,7 @@ def _list_copies(capture: Capture) -> tuple[Rows, Rows]:
 
 
 def _tell_promises(capture: Capture, op: Rows, call: Rows) -> _Promises:
-    """What the calls of copies promise, by their names and by the memory that is told of the copies."""
+    """Return the blocking behavior of copy calls, by their names and the memory of the copies."""
     waits = ~mark_calls(capture, _ASYNCHRONOUS)[call]
     told = pl.DataFrame({"op": op}, schema={"op": capture.copies.schema["op"]}).join(
         capture.copies, on="op", how="left", maintain_order="left"

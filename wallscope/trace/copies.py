@@ -38,10 +38,10 @@ _UNKNOWN = np.iinfo(np.int64).min
 def classify_copies(operations: pl.DataFrame, copies: pl.DataFrame, passes: pl.DataFrame) -> pl.DataFrame:
     """The cause of each copy and fill (`OPERATIONS`, `COPIES`, `PASSES` to `COPY_CAUSES`).
 
-    Bulk copies from the device to the host are offload, where later a copy of the same size goes back to
-    the same device of the same process, and so is that one; each is matched once, the earliest first.
-    So are the bulk copies inside a range of the optimizer that holds both directions. A copy of unknown
-    size is neither small nor offload. Copies between devices have no row.
+    Bulk copies from the device to the host are offload if a later copy of the same size goes back to the same
+    device of the same process. The later copy is offload too. Each copy is matched once, the earliest first.
+    Bulk copies inside an optimizer range with both directions are also offload. A copy of unknown size is
+    neither small nor offload. Copies between devices have no row.
     """
     moved = _moved(operations, copies, passes)
     is_between = np.isin(moved.direction, (_TO_DEVICE, _TO_HOST))
@@ -108,8 +108,8 @@ def find_round_trips(rank: Rows, size: Rows, leaves: Flags, start_ns: Times, end
 
     A copy comes back if it starts no earlier than the end of a copy of the same size from the same rank to
     the host. That copy must not have come back already; the earliest comes back first. If over a quarter of
-    the later copies of a size to the device bring nothing back, the size is that of inputs and outputs by
-    chance, and none of that size is a return.
+    the later copies of a size to the device bring nothing back, the sizes are equal by chance. Then none of
+    that size is a return.
 
     Args:
         rank: of each copy, in order of their numbers.

@@ -147,23 +147,23 @@ class Dependencies:
         issued_ns: int64[op], when it was issued: not before what its stream did earlier.
         stream_before: int32[op], the operation before it in its stream, -1 without one.
         producers: for each op, int32, the other operations that it waits for, each once; `UNRESOLVED`:
-            something unknown; the op itself: a wait that nothing held up.
-        told_producers: the same without what times alone tell.
-        inferred_producer: int32[op], the one of those that times alone tell, -1 without one;
+            something unknown; the op itself: a wait that nothing delayed.
+        told_producers: the same without dependencies inferred from timing.
+        inferred_producer: int32[op], the one of those that is inferred from timing, -1 without one;
             `HELD_WHILE_IDLE`: nothing ran between the last known one and the start.
         calls: start, end and thread of each call.
         blocking: int64[row], the calls that block.
         held: int64[row], calls that do not block, and yet waited: for room in a launch queue, or for a lock.
         holder: int32[call], the call of another thread whose lock it waited for, -1 without one.
         spun: int32[call], the operation that its thread spun for right before it; -1 without one.
-        blocked: int32[call], the row of a blocking or held call, those held behind the others; -1 for others.
+        blocked: int32[call], the row of a blocking or held call, held ones after the others; -1 for others.
         awaited: for each row, int32, the operations that the call waited for, perhaps with `UNRESOLVED`.
-        is_awaited_inferred: bool[row], whether times alone tell that.
-        entered_ns: int64[row], when the call began to wait; of the last of several queries, the first did.
-        activities: what each thread was in at every moment.
-        order: what streams had been given at any moment.
-        waits: what waits mean, and how that and the streams of their records were found.
-        waits_seen, waits_resolved: waits of streams and blocking waits, and those whose cause was found.
+        is_awaited_inferred: bool[row], whether that is inferred from timing.
+        entered_ns: int64[row], when the call began to wait; for the last of several queries, the first did.
+        activities: the activity of each thread at every moment.
+        order: the work of streams at any moment.
+        waits: the meaning of waits, and how that and the streams of their records were found.
+        waits_seen, waits_resolved: waits of streams and blocking waits, and those with a known cause.
     """
 
     start_ns: Times

@@ -1,9 +1,9 @@
 """Which record of an event each wait means.
 
-Event handles are reused and timestamps are often not collected, so neither tells. Where the export has
-the records, the number of the record (`eventSyncId`) does; in exports with numbers but without records
-the number less the ordinal of the record call is constant in a process; in those with records but
-without numbers the latest record of that event before the wait counts.
+Event handles are reused and timestamps are often not collected, so neither identifies a record. If the export
+has the records, the number of the record (`eventSyncId`) does. In exports with numbers but without records,
+the number minus the ordinal of the record call is constant in a process. In exports with records but without
+numbers, the latest record of that event before the wait counts.
 """
 
 from dataclasses import dataclass

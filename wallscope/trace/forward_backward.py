@@ -1,16 +1,16 @@
 """Forward, backward and optimizer work, and forward work that runs again in the backward pass.
 
-Forward, backward and optimizer are told by words in folded names; the innermost range that says
-anything decides. A range with words of two parts (`forward_backward_func`) says nothing. Names are those
-of PyTorch's `emit_nvtx`, of Megatron, DeepSpeed, FSDP and Transformer Engine, and plain words of users.
+Words in folded range names identify forward, backward and optimizer; the innermost range with such a word
+decides. A range with words of two parts (`forward_backward_func`) does not count. Names are those of
+PyTorch's `emit_nvtx`, of Megatron, DeepSpeed, FSDP and Transformer Engine, and plain words of users.
 
-What is inside a range of a checkpoint's backward (`CheckpointFunctionBackward`), or inside a range named
-for recomputation, is forward work run again; inside that, what is in a further backward range is not.
-The first run of a checkpointed module is no replay, nor is a checkpoint that is saved to a file.
+Work inside a range of a checkpoint's backward (`CheckpointFunctionBackward`), or inside a recompute range, is
+recomputed forward work. Work in a further backward range inside it is not. The first run of a checkpointed
+module is not a replay. Neither is a checkpoint that is saved to a file.
 
-Three kinds of evidence, the stronger first: ranges that say so; a run of kernels in the backward pass
-that repeats a run of the forward pass; and, where no range tells the passes apart, forward attention
-kernels of which a step has more than backward ones, in an order that only replays have.
+There are three kinds of evidence, the stronger first. Ranges may name recompute. Kernels in the backward pass
+may repeat a sequence of the forward pass. Without ranges that separate the passes, a step may have more
+forward than backward attention kernels, in an order that only replays have.
 """
 
 from collections.abc import Iterator, Sequence
@@ -244,19 +244,19 @@ def find_recompute(
 ) -> pl.DataFrame:
     """The compute operations that do forward work again (`CLASSIFIED`, `WINDOWS`, `NAMES`, `PASSES`).
 
-    `explicit`: issued inside a range of a checkpoint's backward or of recomputation. Where such a range
-    holds the true backward as well, the replay is what ran before the first range of it; without ranges
-    inside, the beginning that repeats kernels of the forward pass.
+    `explicit`: issued inside a range of a checkpoint's backward or of recompute. If such a range also
+    contains the true backward, the replay is the work before the first range in it. Without ranges inside,
+    the replay is the beginning that repeats kernels of the forward pass.
 
-    `inferred`: issued inside a forward range that stands in a backward range, or eight kernels or more
-    of the backward pass, a matrix multiplication and four different names among them, that follow one
-    another on their stream as kernels of the forward pass did before.
+    `inferred`: issued inside a forward range within a backward range, or repeated kernels of the backward
+    pass. The latter are eight kernels or more, with a matrix multiplication and four different names. They
+    follow one another on their stream as kernels of the forward pass did before.
 
-    `lower-bound`: ranks without any backward range; some of the attention kernels, and none of what
-    was recomputed beside them.
+    `lower-bound`: ranks without any backward range; only some of the attention kernels, and no other
+    recomputed work.
 
     Returns:
-        `RECOMPUTE`, sorted by operation; empty where nothing tells.
+        `RECOMPUTE`, sorted by operation; empty without evidence.
     """
     kernels = _computing(operations, passes)
 

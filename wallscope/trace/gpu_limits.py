@@ -5,10 +5,10 @@ alone: half of them), for boards at their full power limit. Names are compared w
 variant that is not listed has no known peak.
 
 The limits are those of "Technical Specifications per Compute Capability" in NVIDIA's CUDA C++ Programming
-Guide; how registers and shared memory are handed out follows `cuda_occupancy.h` of the CUDA toolkit:
-registers to warps by 256, the register file in four parts, shared memory by 128 bytes (256 before
-compute capability 8.0) with 1 KiB a block reserved since 8.0. Clusters, carve-outs of shared memory and
-barriers are left out, so the occupancy is an upper bound.
+Guide. The allocation of registers and shared memory follows `cuda_occupancy.h` of the CUDA toolkit. Registers
+are allocated to warps in units of 256, from a register file in four parts. Shared memory is allocated in
+units of 128 bytes (256 before compute capability 8.0), with 1 KiB per block reserved since 8.0. Clusters,
+carve-outs of shared memory and barriers are left out, so the occupancy is an upper bound.
 """
 
 from dataclasses import dataclass

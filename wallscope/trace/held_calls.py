@@ -1,8 +1,8 @@
 """Calls that do not wait by what they are for, and yet were held: by a full launch queue or a driver lock.
 
-A launch returns only when a place in the queue of its channel is free, and that holds about a thousand
-launches: the host is then so far ahead that it waits for the device. A call of the driver may also wait for a
-lock that another thread holds in a call of its own; the two return together.
+A launch returns only when the queue of its channel has room, and this queue holds about a thousand launches.
+The host is then so far ahead that it waits for the device. A driver call may also wait for a lock that
+another thread holds in its own call; the two return together.
 """
 
 from collections.abc import Mapping

@@ -1,10 +1,10 @@
 """Infer from timing what operations and blocking calls waited for, where the export lacks it.
 
-An operation that had been issued long before, and whose known producers had ended long before, waited for
-something that is not recorded. It is taken for the operation of another stream that ended right before it
-began: if its thread let a stream wait for an event between the launch before and this launch, or if the same
-pair of streams shows it again and again. If nothing ran since the last that is known of, there was nothing
-to wait for but the issue. Otherwise what it waited for stays unresolved.
+An operation that was issued long before, and whose known producers ended long before, waited for something
+that is not recorded. This may be the operation of another stream that ended right before it began. It is if
+the thread let a stream wait for an event between the previous launch and this one. It also is if the same
+pair of streams repeats this. If nothing ran since the last known producer, the operation waited only for the
+issue. Otherwise its dependency stays unresolved.
 """
 
 from dataclasses import dataclass

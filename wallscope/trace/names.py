@@ -3,9 +3,9 @@
 Matching costs more than looking up, and the ranks of an export, and exports of one program,
 have the same names.
 
-`aten::mm, op_id = 12, sizes = [[2, 3]]` and `aten::mm, op_id = 13` are both `aten::mm`;
-`training_step_7` is `training_step_#`, `layer_3f-layer_2b` is `layer_#f-layer_#b`. Numbers that tell
-things apart by kind (`conv2d`, `Backward0`, `fp8`, `sm90`) stay.
+`aten::mm, op_id = 12, sizes = [[2, 3]]` and `aten::mm, op_id = 13` are both `aten::mm`; `training_step_7` is
+`training_step_#`, `layer_3f-layer_2b` is `layer_#f-layer_#b`. Numbers that separate kinds (`conv2d`,
+`Backward0`, `fp8`, `sm90`) stay.
 """
 
 from collections.abc import Callable, Sequence

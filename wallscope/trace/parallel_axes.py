@@ -1,10 +1,10 @@
 """The axis of each communication operation: over which dimension of the job it communicates.
 
 Sources in order of trust: the user's map of streams, the kernel, the ranges around the issue from the
-innermost outwards, what is known of the same communicator, of the same stream, and an all-to-all on a
-rank that runs kernels of a mixture of experts, and reductions that the thread of PyTorch's backward pass
-issues. Without evidence the axis is unknown: neither the kind of an operation nor two neighbours in a ring
-tell gradients from activations, or a ring from a pipeline.
+innermost outwards, the same communicator, the same stream. Then come an all-to-all on a rank that runs
+kernels of a mixture of experts, and reductions issued by PyTorch's backward thread. Without evidence the axis
+is unknown. Neither the kind of an operation nor two neighbors in a ring separate gradients from activations,
+or a ring from a pipeline.
 """
 
 import re

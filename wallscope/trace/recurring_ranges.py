@@ -1,10 +1,10 @@
 """Ranges of any name that recur once per step, recognized by their content.
 
-A step's range issues most of the kernels between its first and its last instance, does not stand in
-itself, and from the start of one to the start of the next about the same kernels run each time. Its own
-thread issues some of them: ranges of loaders and other workers merely lie beside. Of ranges in each other
-the outermost is the step, unless it occurs too seldom to tell anything. Layers, microbatches, epochs and
-steps of a scheduler are known by name and are no steps.
+A step's range contains most of the kernels between its first and its last instance, and is not nested in
+itself. From the start of one instance to the next, about the same kernels run each time. Its own thread
+issues some of them, unlike with ranges of loaders and other workers. Of nested ranges the outermost is the
+step, unless it occurs too rarely. Layers, microbatches, epochs and steps of a scheduler have known names and
+never count as steps.
 """
 
 from collections.abc import Iterator

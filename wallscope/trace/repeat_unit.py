@@ -1,8 +1,8 @@
 """The unit that repeats, in the kernels of the main stream and inside a step.
 
 A sequence that repeats every `p` kernels equals itself shifted by `p`. All shifts are tried at once: each
-name gets a random direction in the plane, and the autocorrelation of those (one Fourier transform) is
-close to the share of equal pairs. The few best shifts are then counted exactly.
+name gets a random direction in the plane. The autocorrelation of those (one Fourier transform) is close to
+the share of equal pairs. The few best shifts are then counted exactly.
 
 The unit that repeats inside a step: microbatches, else layers. With few steps, it shows the variation.
 
@@ -62,9 +62,9 @@ _OPTIMIZER = list(CATEGORY.categories).index(ComputeCategory.OPTIMIZER)
 class MainStream:
     """Compute kernels and opaque graphs of a rank's main stream, in order of time.
 
-    Columns `start_ns`, `end_ns`, `symbol`, `updates` (whether it is optimizer work), `issue_ns`, the
-    start of the issuing call (its own start where that is not known), and `thread`, that of the call, -1
-    where it is not known.
+    Columns `start_ns`, `end_ns`, `symbol`, `updates` (whether it is optimizer work), `issue_ns` and `thread`.
+    `issue_ns` is the start of the issuing call (its own start if unknown), `thread` the thread of the call,
+    -1 if unknown.
     """
 
     rank_id: int
@@ -178,9 +178,9 @@ def find_period(symbols: Symbols, gap_ns: Rows, shortest: int = SHORTEST_UNIT_CO
 def find_repetition(symbols: Symbols, gap_ns: Rows, shortest: int = SHORTEST_UNIT_COUNT) -> Period | None:
     """Return the repeating unit of a sequence, or of its repeating part; `None` if none is certain.
 
-    Start-up, evaluation and the like may be as many kernels as the steps. Units of unlike kernels are
-    fragments of something: where most are, the longest stretch of like ones is looked at alone. A unit of
-    few kernels is one only if nearly nothing else ran.
+    Start-up, evaluation and similar work may have as many kernels as the steps. Units of different kernels
+    are fragments. If most are, only the longest part with similar ones is used. A unit of few kernels counts
+    only if almost nothing else ran.
     """
     found = find_period(symbols, gap_ns, shortest)
     if found is not None and is_alike(symbols, found.starts):

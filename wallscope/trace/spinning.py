@@ -1,8 +1,8 @@
 """Threads that spin until the device has done something: their time is a wait, whatever they do meanwhile.
 
-A thread may ask for an event or a stream again and again, or read memory of the host that a kernel writes,
-outside of CUDA calls. The first shows as a run of queries; the second as time outside calls that ends right
-after the same kernel of the same thread ends, nearly every time that this kernel runs.
+A thread may query an event or a stream repeatedly, or read host memory that a kernel writes, outside of CUDA
+calls. The first appears as a run of queries. The second appears as time outside calls that nearly always ends
+right after the same kernel of the same thread.
 """
 
 import numpy as np

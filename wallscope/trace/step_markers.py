@@ -177,8 +177,8 @@ def find_outer(ranges: pl.DataFrame) -> tuple[Times, Times]:
 def _cycle(ranges: pl.DataFrame) -> Iterator[MarkerRanges]:
     """RangeTree in turn: a step reaches from the first phase behind the last one's end to that end.
 
-    The rarest phase is the last of a step where it is rarer than the others (one optimizer behind many
-    microbatches); of equally frequent ones the first in time begins the step.
+    The rarest phase is the last of a step if it is rarer than the others (one optimizer after many
+    microbatches). Of equally frequent phases, the first in time begins the step.
     """
     found = {name: filter_by_text(ranges, known) for name, known in _PHASES.items()}
     phases = {name: find_outer(of_phase) for name, of_phase in found.items()}

@@ -1,9 +1,8 @@
 """The windows of each rank: how they are cut, which are steady, which are selected.
 
-Ranges on the host end before their work does, so windows are cut on the device: window i begins with
-the first compute kernel or opaque graph that was issued inside anchor range i, on the stream that
-carries most compute. Windows tile the capture from the first step on; the last ends with the rank's
-last operation.
+Ranges on the host end before their work does, so windows are cut on the device. Window i begins with the
+first compute kernel or opaque graph that was issued inside anchor range i, on the stream with most compute.
+Windows tile the capture from the first step on; the last ends with the rank's last operation.
 
 The whole capture is divided first, so that a step has the same number whatever is selected; then windows
 are left out or cut.

@@ -2,7 +2,7 @@
 
 A kernel launched inside a call of a communication library communicates. The innermost range of the launching
 thread decides. If it shows only that something communicates, as the end of a group does, the enclosing range
-decides what. A step with an all-reduce somewhere is no evidence for its kernels.
+decides what. An all-reduce somewhere in a step proves nothing about its kernels.
 
 Whether the others may communicate is decided once per capture: without a second rank, device or peer, they
 compute, whatever their name.
