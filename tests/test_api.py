@@ -63,7 +63,7 @@ def test_unknown_names_are_refused_with_those_that_are_known(result):
     with pytest.raises(wallscope.WallscopeError, match=r"kernelz — is no table — the tables are .*kernels"):
         result.frame("kernelz")
     with pytest.raises(
-        wallscope.WallscopeError, match="pie — is no figure — the figures are steps, waterfall"
+        wallscope.WallscopeError, match="pie — is not a figure — the figures are steps, waterfall"
     ):
         result.figure("pie")
 

@@ -136,7 +136,7 @@ def damaged(job_folder, tmp_path):
 
 
 def test_one_truncated_file_is_named_and_the_way_on(damaged):
-    with pytest.raises(InputError, match=r"run_rank3.sqlite — .*--keep-going analyses the others"):
+    with pytest.raises(InputError, match=r"run_rank3.sqlite — .*--keep-going analyzes the others"):
         analyze(find_exports([damaged]))
 
 

@@ -80,7 +80,7 @@ def test_a_users_rule_is_asked_before_the_shipped_ones(tmp_path):
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        pytest.param("[[kernel]\n", "is no TOML", id="broken TOML"),
+        pytest.param("[[kernel]\n", "is not valid TOML", id="broken TOML"),
         pytest.param("a = 1\n", "holds no rules", id="no rules"),
         pytest.param("[[kernel]]\ncategory = 'gemm'\n", "no pattern", id="no pattern"),
         pytest.param(
@@ -96,7 +96,9 @@ def test_a_users_rule_is_asked_before_the_shipped_ones(tmp_path):
         pytest.param(
             "[[kernel]]\npattern = 'a'\noperation = 'dispatch'\n", "is none of nccl", id="no backend"
         ),
-        pytest.param("[[kernel]]\npattern = 1\ncategory = 'gemm'\n", "no table of strings", id="wrong type"),
+        pytest.param(
+            "[[kernel]]\npattern = 1\ncategory = 'gemm'\n", "not a table of strings", id="wrong type"
+        ),
         pytest.param("[[kernel]]\npattern = 'a'\ncolour = 'x'\n", "unknown key 'colour'", id="unknown key"),
         pytest.param(
             f"[[kernel]]\npattern = '{'a' * 3000}'\ncategory = 'gemm'\n", "no pattern of", id="too long"
@@ -115,9 +117,9 @@ def test_a_wrong_file_of_rules_is_refused_with_a_reason(tmp_path, text, said):
     ("make", "said"),
     [
         pytest.param(lambda _: None, "No such file", id="missing"),
-        pytest.param(lambda path: path.mkdir(), "no regular file", id="folder"),
-        pytest.param(os.mkfifo, "no regular file", id="fifo"),
-        pytest.param(lambda path: path.write_bytes(b"\xff\xfe"), "no UTF-8 text", id="binary"),
+        pytest.param(lambda path: path.mkdir(), "not a regular file", id="folder"),
+        pytest.param(os.mkfifo, "not a regular file", id="fifo"),
+        pytest.param(lambda path: path.write_bytes(b"\xff\xfe"), "not UTF-8 text", id="binary"),
     ],
 )
 def test_rules_that_are_no_text_file_are_refused(make, said, tmp_path):

@@ -307,7 +307,7 @@ def test_a_disagreement_of_two_anchors_is_reported(tmp_path):
 @pytest.mark.parametrize(
     ("pattern", "said"),
     [
-        pytest.param("(", "is no regular expression", id="broken"),
+        pytest.param("(", "is not a valid regular expression", id="broken"),
         pytest.param("no such", "finds no range — the most frequent are: iteration", id="finds nothing"),
     ],
 )

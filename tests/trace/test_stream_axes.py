@@ -19,7 +19,9 @@ def test_the_map_of_streams_is_read(texts, expected):
 @pytest.mark.parametrize(
     ("texts", "said"),
     [
-        pytest.param(["ep"], "--stream ep — is no stream and axis — write 20=ep; axes are", id="no stream"),
+        pytest.param(
+            ["ep"], "--stream ep — is not a stream and axis — write 20=ep; axes are", id="no stream"
+        ),
         pytest.param(["-1=ep"], "--stream -1=ep — is no", id="a negative number"),
         pytest.param(["x=ep"], "--stream x=ep — is no", id="no number"),
         pytest.param(["1=xp"], "--stream 1=xp — is no", id="no axis"),
