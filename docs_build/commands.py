@@ -48,7 +48,17 @@ def _command(group: Any, name: str) -> Iterator[str]:
             label = _TYPE.sub("", record[0])
             yield f"| {_code(label)} | {_cell(said)} | {_cell(extra.removesuffix(']'))} |"
     yield ""
-    yield from _prose(str(command.epilog or ""))
+    yield from _examples(command, context)
+
+
+def _examples(command: Any, context: Any) -> Iterator[str]:
+    """The examples that the help of the command ends with."""
+    formatter = context.make_formatter()
+    command.format_epilog(context, formatter)
+    lines = [line.strip() for line in formatter.getvalue().splitlines()]
+    commands = [line for line in lines if line.startswith("wallscope ")]
+    if commands:
+        yield "\n".join(["```sh", *commands, "```", ""])
 
 
 def _prose(text: str) -> Iterator[str]:

@@ -127,6 +127,7 @@ def test_the_reference_names_every_command_and_option(wallscope):
         )
         assert options
         assert [option for option in options if option not in section.partition("\n## ")[0]] == []
+        assert f"```sh\nwallscope {command} " in section.partition("\n## ")[0]
 
 
 def test_the_reference_of_the_json_has_every_object():
