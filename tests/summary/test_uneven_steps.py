@@ -17,7 +17,7 @@ from wallscope.model.options import Options
 from wallscope.pipeline import analyze
 from wallscope.summary.diagnosis import decide_wall
 from wallscope.summary.rare_stalls import find_stall_period, measure_rare_excess
-from wallscope.summary.step_modes import find_step_modes
+from wallscope.trace.step_modes import find_step_modes
 
 TRACES = Path(__file__).resolve().parents[3] / "shared" / "traces"
 STEPS = 25

@@ -36,6 +36,7 @@ from wallscope.compare.run_noise import (
 )
 from wallscope.compare.same_capture import drop_copies, is_same_capture
 from wallscope.compare.setting_changes import compare_environments, join_settings
+from wallscope.compare.step_levels import Levels, describe_levels, find_levels, measure_distance
 from wallscope.compare.typical_steps import (
     TypicalStep,
     deciding_steps,
@@ -105,6 +106,7 @@ class _Measured:
     lengths_ns: npt.NDArray[np.float64]
     runs: Runs
     all_steps: tuple[AllSteps, ...]
+    levels: tuple[Levels, ...]
 
 
 def compare_sides(base: Side, head: Side, asked: CompareOptions) -> Comparison:
@@ -123,7 +125,8 @@ def compare_sides(base: Side, head: Side, asked: CompareOptions) -> Comparison:
     causes = sorted({cause for profile in (*sides.base, *sides.head) for cause in profile.causes["cause"]})
     ours, theirs = (_measure(profiles, causes, tokens) for profiles in (sides.base, sides.head))
     names = name_columns(causes)
-    recorded, assumed = pool_records((base.noise, head.noise), names), assume_noise(names)
+    recorded = pool_records((base.noise, head.noise), names)
+    assumed = assume_noise(names, measure_distance((*ours.levels, *theirs.levels)))
     scales = (float(ours.scale), float(theirs.scale))
     both = (
         measure_pairs(ours.runs, theirs.runs, assumed, scales)
@@ -144,6 +147,7 @@ def compare_sides(base: Side, head: Side, asked: CompareOptions) -> Comparison:
         *_profilers_apart(pairing.base[0], pairing.head[0]),
         *_copies(given, (len(base.runs), len(head.runs))),
         *sides.mismatches,
+        *_levels(ours.levels, theirs.levels),
         *base.notes,
         *head.notes,
     )
@@ -231,6 +235,7 @@ def _measure(profiles: tuple[Profile, ...], causes: list[str], tokens: tuple[int
             [len(chosen) for chosen in steps],
         ),
         all_steps=tuple(measure_all_steps(lengths_ns(chosen) * float(scale)) for chosen in steps),
+        levels=tuple(find_levels(lengths_ns(chosen)) for chosen in steps),
     )
 
 
@@ -268,6 +273,12 @@ def _profilers_apart(base: Profile, head: Profile) -> tuple[Mismatch, ...]:
     if ours is None or theirs is None or ours == theirs:
         return ()
     return (Mismatch("profiler", _PROFILERS[ours], _PROFILERS[theirs], "changed"),)
+
+
+def _levels(base: tuple[Levels, ...], head: tuple[Levels, ...]) -> tuple[Mismatch, ...]:
+    if not any((*base, *head)):
+        return ()
+    return (Mismatch("levels of steps", describe_levels(base), describe_levels(head), "note"),)
 
 
 def _copies(given: tuple[int, int], kept: tuple[int, int]) -> tuple[Mismatch, ...]:

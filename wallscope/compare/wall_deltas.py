@@ -28,14 +28,14 @@ def name_columns(causes: Sequence[str]) -> list[str]:
     return [STEP, *map(str, Wall), *causes]
 
 
-def assume_noise(names: Sequence[str]) -> Floats:
-    """Return what is assumed of the noise of each column where too little is known, relative."""
-    close = {STEP, str(Wall.COMPUTE)}
+def assume_noise(names: Sequence[str], distance: float = 0.0) -> Floats:
+    """Return what is assumed of the noise of each column where too little is known, relative.
+
+    `distance` is that between levels of steps: runs at either level differ by as much.
+    """
+    close, least = {STEP, str(Wall.COMPUTE)}, max(ASSUMED_OFF_SHARE / sqrt(3), distance / 2)
     return np.array(
-        [
-            ASSUMED_OFF_SHARE / sqrt(3) if name.partition("/")[0] in close else ASSUMED_NOISE_RATIO
-            for name in names
-        ]
+        [least if name.partition("/")[0] in close else max(ASSUMED_NOISE_RATIO, least) for name in names]
     )
 
 

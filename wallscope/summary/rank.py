@@ -66,9 +66,9 @@ from wallscope.summary.memory import (
 from wallscope.summary.ranges import build_range_work, find_host_range, list_range_work
 from wallscope.summary.rare_stalls import find_rare_stalls
 from wallscope.summary.slower_kernels import find_slower_kernels
-from wallscope.summary.step_modes import find_step_modes
 from wallscope.thresholds import NO_KERNEL_SHARE, WORK_OUTSIDE_SHARE
 from wallscope.trace.intervals import Times, common, length_ns, make_spans, order_spans, union
+from wallscope.trace.step_modes import find_step_modes
 
 _OF_USUAL = ("start_ns", "end_ns", "wall", "kind", "op", "range")
 

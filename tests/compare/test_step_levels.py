@@ -1,0 +1,51 @@
+"""Levels of steps, as of two clock frequencies: described, and runs differ by as much."""
+
+from math import log
+
+import numpy as np
+import pytest
+
+from tests.compare.test_compare import diff, steps
+from tests.profile.random_profiles import profile_of
+from wallscope.compare.compare import CompareOptions
+from wallscope.compare.step_levels import find_levels, measure_distance
+
+RANDOM = np.random.default_rng(3)
+
+
+def lengths(*levels, jitter=0.003):
+    return np.round(1e8 * np.array(levels) * (1 + jitter * RANDOM.standard_normal(len(levels)))).astype(int)
+
+
+def test_two_levels_are_found_and_stalls_are_none():
+    levels = find_levels(lengths(*[1.0] * 9, *[1.08] * 7))
+
+    assert [len(level.steps) for level in levels] == [9, 7]
+    assert find_levels(lengths(*[1.0] * 16)) == ()
+    assert find_levels(lengths(*[1.0, 1.0, 1.0, 2.0] * 5)) == ()
+
+
+def test_runs_that_change_their_level_often_are_more_alike():
+    once = find_levels(lengths(*[1.0] * 8, *[1.08] * 8))
+    often = find_levels(lengths(*[1.0, 1.0, 1.08, 1.08] * 4))
+
+    assert measure_distance([once]) == pytest.approx(log(1.08), rel=0.05)
+    assert measure_distance([once, often]) == measure_distance([once])
+    assert measure_distance([often]) == pytest.approx(log(1.08) / np.sqrt(7), rel=0.05)
+    assert measure_distance([(), ()]) == 0
+
+
+def test_a_run_at_two_levels_is_described_and_no_regression():
+    def at(*factors):
+        return [steps(1, factor, seed, 0.003)[0] for seed, factor in enumerate(factors)]
+
+    base = profile_of("base", at(*[1.0] * 16))
+    head = profile_of("head", at(*[1.0] * 5, *[1.06] * 11))
+    found = diff(base, head, CompareOptions())
+
+    (note,) = [entry for entry in found.mismatches if entry.what == "levels of steps"]
+    assert (note.base, note.severity) == ("one level", "note")
+    assert note.head.startswith("5 of 100.")
+    assert found.step.ratio > 1.04
+    assert found.verdict == "inconclusive"
+    assert not [row for row in diff(base, base).mismatches if row.what == "levels of steps"]
