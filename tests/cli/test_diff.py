@@ -62,7 +62,7 @@ def test_analyze_has_gates_on_shares_of_the_step(called, tmp_path):
     ("head", "options", "said"),
     [
         pytest.param("none.json", (), "none.json — cannot be read: No such file", id="no such file"),
-        pytest.param("wrong.json", (), "is no answer with profiles", id="no JSON"),
+        pytest.param("wrong.json", (), "is not an answer with profiles", id="no JSON"),
         pytest.param("other.json", (), "is None, not wallscope.analysis/1", id="other JSON"),
         pytest.param("*.nothing", (), "no file fits it", id="pattern of nothing"),
         pytest.param("head.json", ("--margin", "x"), "is no share", id="margin"),

@@ -110,6 +110,22 @@ def test_changes_are_recognised(base, head, expected):
     assert codes(base, head) == expected
 
 
+@pytest.mark.parametrize(
+    ("compiled", "severity"), [("triton_poi_fused_gelu", "changed"), ("gelu_kernel", "incomparable")]
+)
+def test_a_program_that_a_compiler_fused_stays_comparable(compiled, severity):
+    eager = [(SILU._replace(name=f"eager_{letter}"), "compute/elementwise", 9, 20) for letter in "abcd"]
+    base = step(PRODUCT, *eager)
+    head = step(PRODUCT, (SILU._replace(name=compiled), "compute/elementwise", 9, 2))
+    for ours, theirs in ((base, head), (head, base)):
+        (found,) = (
+            entry
+            for entry in find_mismatches((ours[1], ours[0]), (theirs[1], theirs[0]))
+            if entry.what == "kernels of the step"
+        )
+        assert found.severity == severity
+
+
 def test_fixes_that_were_undone_come_before_the_rest():
     drain = (HOST, "host/queue-drained/cudaStreamSynchronize", 5_000, 0)
 

@@ -7,6 +7,7 @@ from fractions import Fraction
 
 import polars as pl
 
+from wallscope.compare.kernel_changes import POINTWISE, is_fused_on_one_side
 from wallscope.compare.typical_steps import Key, TypicalStep
 from wallscope.errors import ComparisonError
 from wallscope.model.cause_catalogue import UNSPLIT, drop_detail, is_part
@@ -120,6 +121,10 @@ def _kernels(base: tuple[Work, TypicalStep], head: tuple[Work, TypicalStep]) -> 
     alike = _common_shares(*counts)
     if alike >= LIKE_WORK_SHARE:
         return
+    if base[0].kind == head[0].kind and is_fused_on_one_side(base[1], head[1]):
+        alike = _common_shares(
+            *({name: side[name] for name in side if name not in POINTWISE} for side in counts)
+        )
     has_tokens = None not in {base[0].tokens_per_step, head[0].tokens_per_step}
     is_tuned = base[0].graphs != head[0].graphs
     is_other = alike < OTHER_WORK_SHARE and not has_tokens and not is_tuned

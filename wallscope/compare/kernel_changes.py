@@ -39,7 +39,8 @@ _WORDS = {
     ComputeCategory.GEMM: "matrix multiplication",
     ComputeCategory.GROUPED_GEMM: "grouped matrix multiplication",
 }
-_POINTWISE = (ComputeCategory.ELEMENTWISE, ComputeCategory.NORM, ComputeCategory.REDUCTION)
+POINTWISE = (ComputeCategory.ELEMENTWISE, ComputeCategory.NORM, ComputeCategory.REDUCTION)
+"""Categories of kernels that a compiler fuses."""
 _OPTIMIZER_RANGE = re.compile(r"(?i)optimi[sz]er")
 _LOADING = ("host/data-loading", "memory/staging")
 _COPIES = {
@@ -101,7 +102,7 @@ def _compilation(base: TypicalStep, head: TypicalStep) -> Iterator[Explanation]:
     is_new = bool(names[1])
 
     def is_other(key: Key) -> bool:
-        return key.category in _POINTWISE and not _is_compiled(key)
+        return key.category in POINTWISE and not _is_compiled(key)
 
     others = [_work(step, is_other) for step in (base, head)]
     eager, mixed = others if is_new else others[::-1]
@@ -114,7 +115,7 @@ def _compilation(base: TypicalStep, head: TypicalStep) -> Iterator[Explanation]:
         f" reduction kernels instead of {float(eager.count):.0f}"
     )
     delta_ns = _owned_ns(head, _is_pointwise) - _owned_ns(base, _is_pointwise)
-    causes = tuple(f"compute/{category}" for category in _POINTWISE)
+    causes = tuple(f"compute/{category}" for category in POINTWISE)
     yield Explanation(f"compiled-kernels-{'new' if is_new else 'gone'}", text, delta_ns, causes)
 
 
@@ -122,8 +123,17 @@ def _is_compiled(key: Key) -> bool:
     return key.name.startswith(_TRITON)
 
 
+def is_fused_on_one_side(base: TypicalStep, head: TypicalStep) -> bool:
+    """Return whether one side alone runs kernels that a compiler fused out of several."""
+    fused = [
+        any(_is_compiled(key) or any(part in key.name for part in _FUSED) for key in step.ran)
+        for step in (base, head)
+    ]
+    return fused[0] != fused[1]
+
+
 def _is_pointwise(key: Key) -> bool:
-    return key.category in _POINTWISE
+    return key.category in POINTWISE
 
 
 def _precision(base: TypicalStep, head: TypicalStep) -> Iterator[Explanation]:
