@@ -12,6 +12,7 @@ import pytest
 from tests.test_traces import EXPORTS, WITHOUT_DEVICE_OPERATIONS
 from tests.tokens import MOST_TOKENS, count_tokens
 from wallscope.cache.answers import decode_analysis
+from wallscope.compare.bisection import Bisection
 from wallscope.model.advice import Precondition, Setting
 from wallscope.model.capture import Finding, Severity
 from wallscope.model.options import Options
@@ -20,7 +21,7 @@ from wallscope.render.brief import pack_brief, write_brief, write_brief_json, wr
 from wallscope.render.data import write_json
 from wallscope.units import percent
 from wallscope.views.brief import brief_analysis, brief_breakdown, cut_sentences
-from wallscope.views.brief_listings import brief_history
+from wallscope.views.brief_listings import brief_bisection, brief_history
 from wallscope.views.history import HISTORY
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "build" / "moe_step.sqlite"
@@ -220,6 +221,33 @@ def test_a_history_in_brief_has_the_last_commits():
     assert packed["omitted"] == 1
     assert packed["rows"][0]["commit"] == "b" * 40
     assert packed["rows"][0]["median_ns"] == 60
+
+
+def test_a_bisection_in_brief_names_the_likeliest_commit_and_the_next_one():
+    frame = pl.DataFrame(
+        {"commit": ["a" * 40, "b" * 40, "c" * 40], "mean_ns": [50, None, 60], "share": [0.0, 0.7, 0.3]}
+    )
+    found = Bisection(frame["share"].to_numpy(), 1, 2, 1, 10.0, 2.0)
+    brief = brief_bisection(frame, found, "step", 1)
+
+    assert brief.verdict == f"The change of +10 ns is in {'a' * 12}..{'c' * 12} (95 % certain)."
+    assert brief.next.command == f"wallscope record RUN --commit {'b' * 12}"
+    assert pack_brief(brief)["rows"] == [{"commit": "b" * 40, "share": 0.7}]
+    assert brief_bisection(frame, replace(found, half=11.0), "step", 1).verdict.startswith(
+        "Both ends may be alike"
+    )
+
+
+def test_every_command_that_answers_can_be_brief(wallscope):
+    """What writes, serves or lists its own files answers nothing about a run."""
+    without = {"record", "convert", "cache", "install-recipe", "mcp"}
+    top = wallscope("--help", columns=140).out
+    commands = set(re.findall(r"^  ([a-z][a-z-]*)  +\S", top, re.MULTILINE))
+
+    assert {"analyze", "diff", "history", "capture-help"} <= commands
+    for command in commands:
+        options = wallscope(command, "--help", columns=140).out
+        assert ("--brief" in options and "--max-rows" in options) is (command not in without), command
 
 
 def test_long_texts_of_an_export_leave_an_answer_brief():

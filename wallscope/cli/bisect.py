@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from wallscope.cli.brief import IsBrief, MaxRows, count_rows, show_brief
 from wallscope.cli.history import check_metric
 from wallscope.cli.store_options import (
     Labels,
@@ -37,6 +38,8 @@ def bisect(  # noqa: PLR0913  # options are parameters
     store: StorePlace = None,
     csv: Csv = None,
     json: Json = None,
+    brief: IsBrief = False,
+    max_rows: MaxRows = None,
 ) -> None:
     """Find the commit that changed a time, and what to record.
 
@@ -47,6 +50,7 @@ def bisect(  # noqa: PLR0913  # options are parameters
     from wallscope.views.history import build_bisection, list_bisection, measure_noise  # noqa: PLC0415
 
     check_metric(metric)
+    rows = count_rows(brief=brief, max_rows=max_rows)
     ends = parse_commit_range(commits)
     if ends is None:
         raise OptionError(f"{commits} — names no range of commits — write GOOD..BAD")
@@ -60,6 +64,11 @@ def bisect(  # noqa: PLR0913  # options are parameters
     times, runs = (frame[name].to_numpy().astype("float64") for name in ("mean_ns", "runs"))
     noise, source = measure_noise(records, metric)
     found = bisect_times(times, runs, noise)
+    if rows is not None:
+        from wallscope.views.brief_listings import brief_bisection  # noqa: PLC0415  # only when asked for
+
+        show_brief(brief_bisection(frame.with_columns(share=found.shares), found, metric, rows), json)
+        return
     shown = render_sections(build_bisection(frame, found, metric, (noise, source)))
     write_table(frame.with_columns(share=found.shares), (csv, json), shown)
 

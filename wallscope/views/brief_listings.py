@@ -6,6 +6,7 @@ from dataclasses import replace
 import polars as pl
 
 from wallscope import units
+from wallscope.compare.bisection import Bisection
 from wallscope.model.advice import Advice, ConfigurationCheck, WordExplanation
 from wallscope.model.brief import (
     BRIEF_SCHEMA,
@@ -291,6 +292,23 @@ def brief_history(frame: pl.DataFrame, metric: str, most_rows: int) -> TableBrie
     commits = units.plural(frame.height, "row")
     brief = brief_table("history", metric, frame.reverse(), most_rows, f"{commits} of {metric}, last first.")
     following = NextCall(write_command("diff", "BASE..HEAD", "--brief"), "explain", {"word": "change"})
+    return replace(brief, subject=visible(metric, most=_LONGEST_CELL), next=following)
+
+
+def brief_bisection(frame: pl.DataFrame, found: Bisection, metric: str, most_rows: int) -> TableBrief:
+    """Return which commits may have changed a time, the most likely first, and which to record next."""
+    commits = [visible(commit, most=_LONGEST_CELL) for commit in frame["commit"].to_list()]
+    ends = f"{commits[max(found.first - 1, 0)][:12]}..{commits[found.last][:12]}"
+    change = units.signed_duration(round(found.change))
+    verdict = f"Both ends may be alike (change {change}): record more runs of both."
+    if found.is_certain:
+        verdict = f"The change of {change} is in {ends} (95 % certain)."
+    likely = frame.sort("share", descending=True, maintain_order=True)
+    command, proposed = write_command("diff", ends, "--brief"), found.proposed
+    if proposed is not None:
+        command = write_command("record", "RUN", "--commit", commits[proposed][:12])
+    brief = brief_table("bisect", metric, likely, most_rows, verdict)
+    following = NextCall(command, "explain", {"word": "change"})
     return replace(brief, subject=visible(metric, most=_LONGEST_CELL), next=following)
 
 
