@@ -1,5 +1,6 @@
 """The verdict of an analysis in two words and one sentence, and the time that both are about."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
@@ -10,8 +11,9 @@ from wallscope.model.analysis import Analysis, Rank, Walls
 from wallscope.model.cause_catalogue import describe_cause
 from wallscope.model.enums import Wall
 from wallscope.model.section import Items, Line, Section, Span, Tone
+from wallscope.render.texts import visible
 from wallscope.summary.diagnosis import LOSSES, decide_wall
-from wallscope.summary.verdict import find_overall_wall
+from wallscope.summary.verdict import find_overall_wall, tell_hidden_communication
 from wallscope.views.sections.words import explain_choice, name_rank
 
 _HEADLINES = {
@@ -19,6 +21,7 @@ _HEADLINES = {
     "mixed": "NO SINGLE WALL",
     "unknown": "WALL UNKNOWN",
 }
+_LONGEST_RANGE = 60
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,10 +112,19 @@ def explain_verdict(analysis: Analysis, rank: Rank, basis: TimeBasis) -> str:
     lead = f"{name} takes {units.percent(basis.share(wall))} of {basis.whole}"
     reason = _explain_share(analysis, rank, wall, basis)
     if wall is not Wall.COMPUTE:
-        return f"{lead}{reason}."
+        return " ".join((f"{lead}{reason}.", *_locate_host_time(rank, wall, basis)))
     share, second = shares[0]
     loss = f"The largest loss is {second}: {units.percent(share)}." if share else "Nothing is lost."
-    return f"{lead}{reason}. {loss}"
+    hidden = tell_hidden_communication(rank, analysis.anchor.window) if basis.kind == "typical" else ()
+    return " ".join((f"{lead}{reason}.", loss, *hidden))
+
+
+def _locate_host_time(rank: Rank, wall: Wall, basis: TimeBasis) -> Iterator[str]:
+    """Name the range in which most host time of the typical step passes."""
+    place = None if rank.host_details is None else rank.host_details.range
+    if wall is Wall.HOST and basis.kind == "typical" and place is not None:
+        name = visible(place.name, most=_LONGEST_RANGE)
+        yield f"{units.duration(place.host_ns)} of the host time is in the range {name}."
 
 
 def _explain_share(analysis: Analysis, rank: Rank, wall: Wall, basis: TimeBasis) -> str:
