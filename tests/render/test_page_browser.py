@@ -11,6 +11,7 @@ from fixtures.export import ExportWriter
 from fixtures.machine import Machine
 from tests.render.browsing import Opened, needs_axe, needs_chromium
 from wallscope import units
+from wallscope.model.advice import Fix, Precondition, Setting
 from wallscope.model.enums import Wall
 from wallscope.model.options import Options
 from wallscope.model.report import SHOWN_OPERATIONS
@@ -400,3 +401,33 @@ def test_a_cause_of_a_table_is_found_in_the_timeline(browser, file):
 
     assert searched == cause
     assert cause in told
+
+
+def test_long_names_in_recommendations_stay_inside_the_screen(browser, report, tmp_path):
+    """Settings, evidence and preconditions can hold names without a place to break."""
+    name = "split_embedding_backward_codegen_rowwise_adagrad_" * 6
+    fix = Fix(
+        id="one",
+        title=f"Replace {name}",
+        wall=Wall.HOST,
+        causes=("host/framework",),
+        why=name,
+        settings=(Setting("pytorch", name, "1"), Setting("environment", name, "2")),
+        preconditions=(Precondition("p", name, "unmet", name),),
+        blocked=True,
+        recoverable_ns=None,
+        speedup_ceiling=None,
+        expected_gain=None,
+        caveats=(name,),
+        verify=name,
+        source=name,
+        evidence=(name,),
+    )
+    path = tmp_path / "long.html"
+    advised = replace(report, analysis=replace(report.analysis, fixes=(fix,)))
+    path.write_text(write_analysis_page(advised), encoding="utf-8")
+    for width in (390, 1280):
+        opened = Opened(browser, path, width, "light")
+        opened.unfold()
+        assert opened.is_quiet_and_whole(path)
+        opened.context.close()
