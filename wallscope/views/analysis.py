@@ -15,7 +15,7 @@ from wallscope.render.html import write_card
 from wallscope.render.markdown import code, escape, join_blocks, render_table
 from wallscope.render.terminal import render_sections
 from wallscope.views.first_screen import build_first_screen
-from wallscope.views.headline import build_headline
+from wallscope.views.headline import build_headline, choose_basis, explain_verdict, summarize_verdict
 from wallscope.views.sections.depth import build_details
 from wallscope.views.sections.findings import build_findings, sort_findings
 from wallscope.views.sections.fixes import (
@@ -144,7 +144,6 @@ def write_analysis_markdown(analysis: Analysis) -> str:
 def _list_verdict(analysis: Analysis, rank: Rank) -> list[str]:
     """Say what wall it is, and by what steps; without steps that is said."""
     diagnosis, pressure = analysis.diagnosis, analysis.diagnosis.memory_pressure
-    lead, _, rest = diagnosis.verdict.partition(". ")
     facts = [*describe_steps(analysis.anchor, rank)]
     if len(analysis.ranks) > 1:
         facts.append(f"of {len(analysis.ranks)} ranks this is {name_rank(rank)}, {explain_choice(analysis)}")
@@ -153,9 +152,11 @@ def _list_verdict(analysis: Analysis, rank: Rank) -> list[str]:
         evidence = "; ".join(pressure.evidence)
         facts.append(f"memory pressure {pressure.level}{': ' if evidence else ''}{evidence}")
     return [
-        f"### wallscope: {diagnosis.dominant_wall}",
+        f"### wallscope: {summarize_verdict(analysis)}",
         "",
-        f"**{escape(lead.rstrip('.') + '.', _LONGEST_VERDICT)}** {escape(rest, _LONGEST_VERDICT)}".rstrip(),
+        f"**{escape(explain_verdict(analysis, rank, choose_basis(analysis, rank)), _LONGEST_VERDICT)}**",
+        "",
+        escape(diagnosis.verdict, _LONGEST_VERDICT),
         "",
         escape(describe_capture(analysis, rank.input)),
         "",

@@ -90,6 +90,11 @@ def find_dominant(analysis: Analysis) -> str:
     )
 
 
+def summarize_verdict(analysis: Analysis) -> str:
+    """Return the verdict in two words."""
+    return _HEADLINES[find_dominant(analysis)].lower()
+
+
 def build_headline(analysis: Analysis, text: Line) -> Section:
     """Make the verdict in two words, next to the text that explains it."""
     dominant = find_dominant(analysis)
