@@ -24,6 +24,7 @@ import numpy as np
 from benchmarks.noise_laws import CAUSES, LAWS, STEP_NS, WALLS, Floats, Noise, draw_runs
 from wallscope.compare.confidence import log_first, spread_of_steps, typical_means
 from wallscope.compare.run_noise import Difference, Recorded, Runs, measure_difference, stack_runs
+from wallscope.compare.step_levels import find_levels, measure_distance
 from wallscope.compare.wall_deltas import assume_noise, find_significant
 
 SEED = 20_261_123
@@ -103,6 +104,8 @@ class _Library:
     mean: Floats
     error: Floats
     freedom: Floats
+    distance: Floats
+    """Between levels of steps."""
 
 
 def _measure(law: Noise, random: np.random.Generator, runs: int, steps: int, *, errors: bool) -> _Library:
@@ -111,16 +114,18 @@ def _measure(law: Noise, random: np.random.Generator, runs: int, steps: int, *, 
         values = draw_runs(law, random, min(500, runs), steps)
         mean = log_first(typical_means(values))
         if not errors:
-            parts.append(_Library(mean, np.full_like(mean, 1e-12), np.ones(len(mean))))
+            parts.append(_Library(mean, np.full_like(mean, 1e-12), np.ones(len(mean)), np.zeros(len(mean))))
             continue
         whole = np.round(values).astype(np.int64)
         spreads = [spread_of_steps(run[:, 0], run[:, 1:]) for run in whole]
         found = stack_runs(spreads, [steps] * len(spreads))
-        parts.append(_Library(found.mean, found.error, found.freedom))
+        distance = np.array([measure_distance([find_levels(run[:, 0])]) for run in whole])
+        parts.append(_Library(found.mean, found.error, found.freedom, distance))
     return _Library(
         np.concatenate([one.mean for one in parts])[:runs],
         np.concatenate([one.error for one in parts])[:runs],
         np.concatenate([one.freedom for one in parts])[:runs],
+        np.concatenate([one.distance for one in parts])[:runs],
     )
 
 
@@ -143,6 +148,13 @@ def vary_runs(
     mean[..., 1:] *= factor[..., 1:]
     error[..., 1:] *= factor[..., 1:]
     return mean, error, library.freedom[:count].reshape(shape)
+
+
+def _assume(libraries: Sequence[_Library], shape: tuple[int, int]) -> Floats:
+    """Return what is assumed of each pair, with the levels of its steps."""
+    count = shape[0] * shape[1]
+    distance = np.max([one.distance[:count].reshape(shape).max(axis=1) for one in libraries], axis=0)
+    return np.stack([assume_noise(NAMES, one) for one in distance.tolist()])
 
 
 def _is_known(setting: Setting, varies: str, offset: float, name: str) -> bool:
@@ -173,7 +185,8 @@ def count_claims(number: int, steps: int, pairs: int) -> list[Rate]:
             for library in few if setting.runs <= _FEW else many:
                 runs = vary_runs(library, (pairs, setting.runs), varies, offset, random)
                 sides.append(Runs(*runs, np.full(runs[2].shape, float(steps))))
-            difference = measure_difference(sides[0], sides[1], known, ASSUMED)
+            assumed = ASSUMED if setting.runs > _FEW else _assume(few, (pairs, setting.runs))
+            difference = measure_difference(sides[0], sides[1], known, assumed)
             shares = _count(difference, with_claims=steps in STEPS_OF_CLAIMS and varies == WHOLE)
             found.extend(
                 Rate(

@@ -43,7 +43,7 @@ def test_walls_and_causes_of_drawn_steps_add_up(law):
 def test_runs_differ_as_a_whole_or_in_two_walls():
     random = np.random.default_rng(2)
     mean = np.tile(np.array([np.log(1e8), 55e6, 25e6, 8e6, 12e6, *[1e6] * 30]), (4_000, 1))
-    library = _Library(mean, np.ones_like(mean), np.ones(4_000))
+    library = _Library(mean, np.ones_like(mean), np.ones(4_000), np.zeros(4_000))
     whole, _, _ = vary_runs(library, (2_000, 2), WHOLE, 0.1, random)
     parts, _, _ = vary_runs(library, (2_000, 2), PARTS, 0.1, random)
 
