@@ -111,8 +111,9 @@ def _name_cause(comparison: Comparison) -> str:
         return _name_canceling_walls(comparison)
     change_ns = step.head_typical_ns - step.base_typical_ns
     if (leading := find_leading_wall(comparison)) is None:
-        largest = max(comparison.deltas.walls, key=lambda row: row.delta_ns * (1 if change_ns > 0 else -1))
+        largest = _find_largest_wall(comparison)
         named = f"{units.signed_duration(largest.delta_ns)} {largest.wall}"
+        named += _describe_leading_cause(comparison, largest)
         if _excludes_zero(largest.pair_low_ns, largest.pair_high_ns):
             return f" Largest change in these two runs: {named}; {_LIKE_RUNS}."
         return f" Largest change: {named}, not certain."
@@ -163,16 +164,19 @@ def find_confounders(comparison: Comparison) -> tuple[Mismatch, ...]:
 
 def find_leading_wall(comparison: Comparison) -> WallDelta | None:
     """Return the wall that changed most in the direction of the step, if its interval excludes 0."""
+    largest = _find_largest_wall(comparison)
+    change_ns = comparison.step.head_typical_ns - comparison.step.base_typical_ns
+    return largest if change_ns * largest.delta_ns > 0 and is_certain(largest) else None
+
+
+def _find_largest_wall(comparison: Comparison) -> WallDelta:
     sign = 1 if comparison.step.head_typical_ns > comparison.step.base_typical_ns else -1
-    largest = max(comparison.deltas.walls, key=lambda row: sign * row.delta_ns)
-    return largest if sign * largest.delta_ns > 0 and is_certain(largest) else None
+    return max(comparison.deltas.walls, key=lambda row: sign * row.delta_ns)
 
 
 def find_leading_cause(comparison: Comparison) -> CauseDelta | None:
-    """Return the largest cause of the leading wall that changed in the direction of the step."""
-    leading = find_leading_wall(comparison)
-    if leading is None:
-        return None
+    """Return the largest cause of the wall that changed most, in the direction of the step."""
+    leading = _find_largest_wall(comparison)
     own = [
         row
         for row in comparison.deltas.causes
