@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.test_docs import read_prose
+from tests.test_language import find_faults
 from tests.test_traces import EXPORTS
 from tests.tokens import count_tokens
 from wallscope.advice.explain import explain_word
@@ -132,6 +134,11 @@ def test_links_lead_to_files_and_commands_exist(page, called):
             assert said.code == 0, command
             helps[command] = said.out
         assert all(word in helps[command] for word in words if word.startswith("--")), line
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_the_texts_are_plain(page):
+    assert find_faults(read_prose(page)) == []
 
 
 def test_every_reference_is_linked_from_the_skill():
