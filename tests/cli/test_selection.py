@@ -63,9 +63,7 @@ def test_a_stretch_of_time_clips_what_straddles_it(time, wallscope, export):
         pytest.param(
             ("--device", "7"), "--device 7 — is not in this export — there are 0, 1", id="no such device"
         ),
-        pytest.param(
-            ("--rank", "0"), "--rank 0 — is not in this export — the export has none", id="no rank"
-        ),
+        pytest.param(("--rank", "0"), "--rank 0 — is not in this export — the export has none", id="no rank"),
         pytest.param(
             ("--steps", "9-12"), "--steps 9-12 — are not in this export — there are 0-5", id="no such steps"
         ),

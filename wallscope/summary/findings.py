@@ -133,7 +133,7 @@ def _name_ranges(recurring: tuple[tuple[str, int], ...]) -> str:
     """Return the part of a finding that lists ranges that may be steps; empty if there are none.
 
     >>> _name_ranges((("token_#", 64), ("request", 3)))
-    ' Ranges that recur and issue work: token_# (64 times), request (3 times).'
+    ' Recurring ranges that issue work: token_# (64 times), request (3 times).'
     """
     named = ", ".join(f"{name} ({plural(count, 'time')})" for name, count in recurring)
     return f" Recurring ranges that issue work: {named}." if named else ""
