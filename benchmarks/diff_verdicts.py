@@ -1,6 +1,6 @@
 """How often `wallscope diff` is wrong: simulated pairs of captures, with published seeds.
 
-    python -m benchmarks.diff_verdicts --pairs 500 --jobs 2 --cells build/diff_cells.csv --write docs/diff.md
+    python -m benchmarks.diff_verdicts --pairs 250 --jobs 2 --cells build/diff_cells.csv --write docs/diff.md
 
 Both sides of each pair are drawn from the same law, and runs differ by a known share: the step as a whole,
 or communication and host alone. What the comparison claims is counted: whether intervals hold no change,
@@ -350,7 +350,7 @@ def write_cells(rates: Iterable[Rate], target: Path) -> None:
 def main() -> None:
     """Print the table, or write it into a page."""
     parser = argparse.ArgumentParser(description="How often wallscope diff is wrong.")
-    parser.add_argument("--pairs", type=int, default=400)
+    parser.add_argument("--pairs", type=int, default=250)
     parser.add_argument("--write", type=Path)
     parser.add_argument("--cells", type=Path)
     parser.add_argument("--jobs", type=int, default=1)
