@@ -229,14 +229,14 @@ def _order(fix: Fix, rule: Rule, run: MeasuredRun) -> tuple[object, ...]:
     else:
         kind = 0 if dominant == "unknown" and fix.causes else 2
     owned_ns = max((_find_time(run, cause) for cause in fix.causes), default=0)
-    worth_ns = owned_ns if fix.recoverable_ns is None else fix.recoverable_ns
+    worth = owned_ns / max(run.step_ns, 1) if fix.speedup_ceiling is None else 1 - 1 / fix.speedup_ceiling
     statuses = {entry.status for entry in run.analysis.opportunities if entry.cause in fix.causes}
     return (
         rule.generic,
         kind,
         has_replays and fix.replay is None,
         has_replays and fix.blocked,
-        -worth_ns,
+        -worth,
         "trace-verified" not in statuses,
         fix.blocked,
         rule.order,
