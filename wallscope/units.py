@@ -74,12 +74,12 @@ def milliseconds(time_ns: int | None) -> str:
     >>> milliseconds(127_949_000), milliseconds(0), milliseconds(3_921_000_000), milliseconds(1_040_000)
     ('127.9 ms', '0.0 ms', '3,921.0 ms', '1.0 ms')
     >>> milliseconds(115_000), milliseconds(48_000), milliseconds(4_000), milliseconds(30)
-    ('0.12 ms', '0.048 ms', '0.0040 ms', '<0.001 ms')
+    ('0.12 ms', '0.048 ms', '0.0040 ms', '0.00003 ms')
     """
     if time_ns is None:
         return _UNKNOWN
     if 0 < time_ns < 500:
-        return "<0.001 ms"
+        return f"{round(time_ns, 1 - len(str(time_ns))) / 1e6:.6f}".rstrip("0") + " ms"
     decimals = next((count for least_ns, count in _DECIMALS if abs(time_ns) >= least_ns), 1)
     return f"{time_ns / 1e6:,.{decimals}f} ms"
 
@@ -90,7 +90,7 @@ def signed_milliseconds(time_ns: int) -> str:
     >>> signed_milliseconds(127_949_000), signed_milliseconds(-4_000), signed_milliseconds(0)
     ('+127.9 ms', '-0.0040 ms', '0.0 ms')
     >>> signed_milliseconds(-30)
-    '-<0.001 ms'
+    '-0.00003 ms'
     """
     if time_ns < 0:
         return f"-{milliseconds(-time_ns)}"

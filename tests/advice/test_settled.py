@@ -131,5 +131,5 @@ def test_fixes_name_their_rows_and_what_would_refute_them():
     (fix,) = [fix for fix in found.fixes if fix.id == "data-workers"]
 
     (line,) = fix.evidence
-    assert line.startswith("a copy of a batch ends the waits: 1 host-to-device row, pageable: 1 B")
+    assert line.startswith("a copy of a batch ends the waits: 1 host-to-device copy, pageable: 1 B")
     assert fix.refuted_by.startswith("With more workers")

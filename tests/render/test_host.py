@@ -52,7 +52,7 @@ def test_a_host_of_which_nothing_is_to_be_told_has_no_section(details):
     [
         pytest.param(
             replace(NOTHING, blocking_calls=(READ,)),
-            "cudaStreamSynchronize in .item() 24.0, 1.0 a layer 14.4 ms 4.6 ms",
+            "cudaStreamSynchronize in .item() 24.0, 1.0 per layer 14.4 ms 4.6 ms",
             id="a call that drains",
         ),
         pytest.param(

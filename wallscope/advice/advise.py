@@ -34,7 +34,7 @@ _OF_EXPERTS = re.compile(r"(model\.|--)(moe|expert)[-_]")
 _OF_MEGATRON = re.compile(r" \(Megatron Bridge: [^()]*\)")
 _CONTRACT = (
     "A/B: change only this. Hold versions, GPUs, parallel sizes, precision, routing, sequence and batch"
-    " fixed{besides}. Screen 6 to 12 steps after warm-up, then accept on 50 or more without the profiler."
+    " fixed.{besides} Screen 6 to 12 steps after warm-up, then accept on 50 or more without the profiler."
 )
 
 _REFUTED = "The change is in effect, and {cause} takes as long as before."
@@ -256,6 +256,7 @@ def _fix(
     worths = [worth for cause in _counted(run, timed) if (worth := run.worth_ns(cause)) is not None]
     won_ns = None if rule.generic else max(worths, default=None)
     whole_ns = max(run.step_ns, run.rank.mean_step_ns or 0)
+    besides = f" For the comparison: {rule.compare}." if rule.compare else ""
     return Fix(
         id=rule.id,
         title=rule.title,
@@ -269,7 +270,7 @@ def _fix(
         speedup_ceiling=None if won_ns is None else whole_ns / max(whole_ns - won_ns, 1),
         expected_gain=rule.gain.quote() if rule.gain else None,
         caveats=rule.caveats,
-        verify=f"{rule.active} {_CONTRACT.format(besides=f', {rule.compare}' if rule.compare else '')}",
+        verify=f"{rule.active} {_CONTRACT.format(besides=besides)}",
         source=rule.source,
         next_wall=None if won_ns is None else _next_wall(run, rule.wall, won_ns),
         evidence=list_evidence(run, timed),

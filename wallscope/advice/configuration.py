@@ -405,7 +405,7 @@ def _unused(path: Path, unknown: list[str], known: int) -> Iterator[Finding]:
         yield Finding(
             "configuration-unused",
             Severity.INFO,
-            f"{path.name}: no check uses {rest} of its {len(unknown) + known} settings",
+            f"{path.name}: {rest} of {len(unknown) + known} settings have no check",
         )
 
 

@@ -79,11 +79,16 @@ def _list_copies(run: MeasuredRun, kind: str) -> Iterator[str]:
             yield f"{_describe_copy(copy)} per {run.analysis.anchor.window}"
 
 
+def _name_copies(copy: CopyWork) -> str:
+    noun = ("memset", "memsets") if copy.direction == "fill" else ("copy", "copies")
+    return f"{'' if copy.direction == 'fill' else f'{copy.direction} '}{noun[copy.count != 1]}"
+
+
 def _describe_copy(copy: CopyWork) -> str:
     pinned = "" if copy.pinned is None else ", pinned" if copy.pinned else ", pageable"
     return (
-        f"{plural(copy.count, f'{copy.direction} row')}{pinned}: {size(copy.bytes)} in"
-        f" {duration(copy.work_ns)}, {duration(copy.exposed_ns)} of it with nothing else"
+        f"{number(copy.count)} {_name_copies(copy)}{pinned}: {size(copy.bytes)} in {duration(copy.work_ns)},"
+        f" {duration(copy.exposed_ns)} of it not overlapped"
     )
 
 

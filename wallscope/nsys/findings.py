@@ -446,7 +446,7 @@ def check_payloads(source: Database) -> tuple[Finding, ...]:
         Finding(
             "payloads-not-exported",
             Severity.WARNING,
-            f"{plural(layouts, 'layout')} of NVTX payloads and no payload: sizes and groups of collectives"
+            f"{plural(layouts, 'layout')} of NVTX payloads, but no payloads: sizes and groups of collectives"
             " are unknown.",
             "Export again: nsys export --include-blobs=true.",
         ),

@@ -229,7 +229,7 @@ STEPS = (
 )
 KERNELS = (
     FrameColumn("category", "category", is_text=True),
-    FrameColumn("count", "a step", _write_count),
+    FrameColumn("count", "per step", _write_count),
     FrameColumn("work_ns", "work ms", _write_milliseconds),
     FrameColumn("step_share", "of step", units.percent),
     FrameColumn("median_ns", "median", units.duration),
@@ -237,7 +237,7 @@ KERNELS = (
     FrameColumn("name", "kernel", shorten_kernel_name, is_text=True),
 )
 RANGES = (
-    FrameColumn("count", "a step", units.number),
+    FrameColumn("count", "per step", units.number),
     FrameColumn("host_ns", "host ms", _write_milliseconds),
     FrameColumn("gpu_ns", "device ms", _write_milliseconds),
     FrameColumn("own_gpu_ns", "own ms", _write_milliseconds),

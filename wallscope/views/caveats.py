@@ -64,7 +64,7 @@ def describe_confidence(analysis: Analysis) -> str:
     if sure is not None:
         resolved = analysis.capture.resolved_dependency_share
         if sure.inferred_share > 0:
-            parts.append(f"{units.percent(sure.inferred_share)} rests on inferred waits")
+            parts.append(f"{units.percent(sure.inferred_share)} of the time depends on inferred waits")
         elif resolved is not None and resolved < 1:
             parts.append(f"{units.percent(resolved)} of waits resolved")
         elif resolved is not None:

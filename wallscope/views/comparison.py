@@ -90,7 +90,7 @@ def _build_last_part(comparison: Comparison, *, full: bool) -> Iterator[Section 
             text = f"{gate.gate}: {gate.evidence}"
             gates.append((Span(f"held    {text}") if gate.held else Span(f"FAILED  {text}", "bad"),))
         yield Section("gates", "Gates", "", (Lines(tuple(gates)),))
-    yield Section("sure", "How sure", "", (Lines((describe_sureness(comparison),)),))
+    yield Section("sure", "Confidence", "", (Lines((describe_sureness(comparison),)),))
     todo = [*words.list_next_steps(comparison)]
     todo += [] if full else ["All causes, operations and ranks: add --full, or --html FILE"]
     if todo:

@@ -248,7 +248,7 @@ def describe_sureness(comparison: Comparison) -> str:
         both = step.base_steps + step.head_steps
         counted = f"{units.plural(both, unit)} of {units.plural(step.base_runs, 'pair')} of runs"
     elif step.base_runs == step.head_runs == 1:
-        counted = f"{step.base_steps} and {units.plural(step.head_steps, unit)}, one run a side"
+        counted = f"{step.base_steps} and {units.plural(step.head_steps, unit)}, one run per side"
     else:
         sides = ((step.base_steps, step.base_runs), (step.head_steps, step.head_runs))
         counted = " and ".join(
@@ -280,11 +280,14 @@ def _describe_noise(step: StepChange) -> str:
     """Say what is taken for the difference between runs, where a side has one run."""
     if step.run_noise_source != "assumed":
         return f"Runs are known to differ by {units.percent(step.run_noise)}."
-    known = "No history of runs" if max(step.base_runs, step.head_runs) == 1 else "Too few runs to measure it"
+    known = "No run history" if max(step.base_runs, step.head_runs) == 1 else "Too few runs to measure noise"
     off, walls = (f"{100 * share:.0f} %" for share in (ASSUMED_OFF_SHARE, ASSUMED_NOISE_RATIO))
     low, high = step.pair_ratio_low, step.pair_ratio_high
-    alone = "" if low is None or high is None else f" (from steps alone: {write_interval(low, high)})"
-    return f"{known}: run noise assumed up to {off}, of communication, memory and host time {walls}{alone}."
+    alone = "" if low is None or high is None else f" From step variation alone: {write_interval(low, high)}."
+    return (
+        f"{known}: assumed difference between runs up to {off} of the step, and {walls} of communication,"
+        f" memory and host time.{alone}"
+    )
 
 
 def describe_sides(comparison: Comparison) -> str:
@@ -301,7 +304,7 @@ def describe_sides(comparison: Comparison) -> str:
         parts[1] += f" of {others + 1} in both"
     other = [name for name, side in (("base", base), ("head", head)) if not side.is_representative]
     if other:
-        parts[1] += f" (the analysis of {' and '.join(other)} is about another)"
+        parts[1] += f" (analyze reports another rank for {' and '.join(other)})"
     return " · ".join(visible(part) for part in parts)
 
 

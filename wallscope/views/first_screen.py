@@ -30,6 +30,7 @@ from wallscope.views.sections.fixes import (
     count_preconditions,
     describe_assumption,
     describe_obstacles,
+    describe_order,
     find_blocked_fixes,
     select_first_fixes,
 )
@@ -138,7 +139,8 @@ def _build_recommendations(analysis: Analysis, rank: Rank) -> Section:
     if has_bound:
         is_replayed = any(fix.replay is not None for fix in shown)
         title = (
-            f"Recommendations (upper bound on speedup{'' if is_replayed else ', not replayed'}; not additive)"
+            f"Recommendations (upper bound on speedup{'' if is_replayed else ', not replayed'}; not additive"
+            f"{describe_order(shown)})"
         )
     rows = [
         row for number, fix in enumerate(shown, start=1) for row in _list_fix(f"{number}", fix, has_bound)
@@ -261,7 +263,25 @@ def _list_commands(analysis: Analysis, source: str) -> Iterator[tuple[Line, ...]
         label: Line = f"{'':<{_LABEL}}" if place else (Span(f"{'Next':<{_LABEL}}", "strong"),)
         text = f"wallscope {command}"
         has_room = len(text) + len(reason) <= _LONGEST_COMMAND
-        yield label, (Span(text, "setting"), Span(f"  {reason}" if has_room else "", "dim"))
+        for line in _break_command(text, _LONGEST_COMMAND):
+            yield label, (Span(line, "setting"), Span(f"  {reason}" if has_room else "", "dim"))
+            label = f"{'':<{_LABEL}}"
+
+
+def _break_command(command: str, most: int) -> list[str]:
+    r"""Break a command into lines that a shell reads as one.
+
+    >>> _break_command("wallscope analyze a.sqlite --full", 28)
+    ['wallscope analyze a.sqlite \\', '  --full']
+    """
+    lines = [""]
+    for word in command.split(" "):
+        if len(lines[-1]) + len(word) + 3 > most and lines[-1]:
+            lines.append(" ")
+        lines[-1] += f" {word}" if lines[-1] else word
+    if len(command) <= most:
+        return [command]
+    return [f"{line} \\" for line in lines[:-1]] + lines[-1:]
 
 
 def _suggest(analysis: Analysis, source: str) -> Iterator[tuple[str, str]]:

@@ -119,7 +119,11 @@ def explain_verdict(analysis: Analysis, rank: Rank, basis: TimeBasis) -> str:
     if wall is not Wall.COMPUTE:
         return " ".join((f"{lead}{reason}.", *_locate_host_time(rank, wall, basis)))
     share, second = shares[0]
-    loss = f"The largest loss is {second}: {units.percent(share)}." if share else "Nothing is lost."
+    loss = (
+        f"The largest loss is {second}: {units.percent(share)}."
+        if share
+        else "No time is lost to the other walls."
+    )
     hidden = tell_hidden_communication(rank, analysis.anchor.window) if basis.kind == "typical" else ()
     return " ".join((f"{lead}{reason}.", loss, *hidden))
 

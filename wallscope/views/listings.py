@@ -197,7 +197,7 @@ def _write_sizes(sizes: Sizes) -> str:
 
 def build_check(check: ConfigurationCheck, name: str) -> Iterator[Section]:
     """Make what stops the run, then features that are on with all that is not met, then the others."""
-    stops, verdict = check.stop_count, "nothing known stops the run"
+    stops, verdict = check.stop_count, "no check finds an error that stops the run"
     if stops:
         verdict = f"{units.plural(stops, 'failed check')} that will stop the run"
     head = Span(f"{visible(name, most=60)} · {verdict}", "bad" if stops else "strong")

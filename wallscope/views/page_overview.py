@@ -241,7 +241,7 @@ def _judge_waits(analysis: Analysis, rank: Rank) -> Fact:
         resolved = analysis.capture.resolved_dependency_share
         return Fact(f"{units.percent(resolved)} of waits resolved", f"{lost}.", "word-unattributed", "ok")
     waits = (
-        f"{units.percent(sure.inferred_share)} of it rests on inferred waits" if sure.inferred_share else ""
+        f"{units.percent(sure.inferred_share)} of it depends on inferred waits" if sure.inferred_share else ""
     )
     said = "; ".join((lost, waits or "no wait is inferred", *sure.reasons[_SHARES_FIRST:]))
     tone: Tone = "ok" if sure.level == "high" else "warn"

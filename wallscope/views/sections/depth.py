@@ -152,7 +152,7 @@ def describe_communication(communication: Communication) -> Iterator[str]:
     if tax is not None:
         times, slowed = "", ""
         if abs(tax.ratio - 1) >= SHOWN_OVERLAP_TAX_SHARE:
-            times, slowed = f"{tax.ratio:.2f}x ", f": {units.duration(tax.slowed_ns)} of work a step"
+            times, slowed = f"{tax.ratio:.2f}x ", f": {units.duration(tax.slowed_ns)} of work per step"
         yield (
             f"Kernels take {times}as long when they overlap communication{slowed} ({tax.kernels:,} compared)."
         )
@@ -247,7 +247,7 @@ def _tabulate_calls(calls: Sequence[BlockingCall], whole: str) -> Grid:
         on_terminal("call", "call that drained the queue", value=_place_call, wrap="cut"),
         on_page("name", "call"),
         on_page("path", "in", "text", "the commonest path of ranges around it", none=""),
-        Column("count", "times", "plain", f"calls that end in the {whole}", _count_calls, brief="a step"),
+        Column("count", "times", "plain", f"calls that end in the {whole}", _count_calls, brief="per step"),
         Column("waited_ns", "waited", "ms", _WAITED),
         Column("drained_ns", "cost", "ms", _REFILLED),
     )
@@ -266,7 +266,7 @@ def _place_call(call: BlockingCall) -> str:
 def _count_calls(call: BlockingCall) -> str:
     """Say how many of a call a step holds, and a layer or microbatch."""
     is_known = call.unit is not None and call.per_unit is not None
-    return f"{call.count:,.1f}" + (f", {call.per_unit:,.1f} a {call.unit}" if is_known else "")
+    return f"{call.count:,.1f}" + (f", {call.per_unit:,.1f} per {call.unit}" if is_known else "")
 
 
 def describe_host(details: HostDetails, step_ns: int) -> Iterator[str]:

@@ -1,7 +1,7 @@
 """Recommendations: fixes sorted by upper bound, and what their replays cover."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from wallscope import units
 from wallscope.fix_thresholds import (
@@ -28,6 +28,7 @@ _AXES = {
     "cp": "context-parallel",
     "pp": "pipeline",
 }
+_DRAINED = "host/queue-drained/"
 _TARGETS = {
     "think": "host time outside CUDA calls",
     "launch": "launch calls and launch latency",
@@ -53,6 +54,12 @@ def select_first_fixes(found: tuple[Fix, ...]) -> tuple[Fix, ...]:
     return tuple(found[place] for place in sorted([*first, *others][:SHOWN_FIXES_COUNT]))
 
 
+def describe_order(shown: Sequence[Fix]) -> str:
+    """Say why fixes are not sorted by their upper bounds; empty if they are."""
+    bounds = [fix.speedup_ceiling or 0.0 for fix in shown]
+    return "" if bounds == sorted(bounds, reverse=True) else "; weaker evidence last"
+
+
 def build_fixes(
     found: tuple[Fix, ...],
     replay: Replay | None = None,
@@ -64,7 +71,9 @@ def build_fixes(
     `replay` says what the replays of fixes cover; `None` where nothing was replayed. `dismissed` are
     those that win nothing there.
     """
-    title = "Recommendations, sorted by upper bound on speedup (not additive)"
+    title = (
+        f"Recommendations (upper bound on speedup; not additive{describe_order(select_first_fixes(found))})"
+    )
     rows = tuple(_list_rows(found, replay, program, dismissed))
     return Section("fixes", title, "", (Items(rows, ("mark", "fold", "right")),))
 
@@ -85,11 +94,14 @@ def describe_program(program: Program) -> str:
     """Say whose program it is, and what shows it.
 
     >>> describe_program(Program("pytorch", "PyTorch", (), ("name 'at::native::add'",)))
-    "Program: PyTorch (name 'at::native::add')"
+    "Program: PyTorch (evidence: name 'at::native::add')"
     """
     if program.framework is None:
-        return "Program: no framework was recognized; settings of none are recommended"
-    return f"Program: {program.name} ({'; '.join(program.evidence)})"
+        return "Program: unknown framework, so no framework settings are recommended"
+    first, *others = program.evidence or ("",)
+    same = [one.removesuffix(f": {first}") for one in others if one.endswith(f": {first}")]
+    listed = [first, *(one for one in others if not one.endswith(f": {first}"))]
+    return f"Program: {' + '.join((program.name, *same))} (evidence: {'; '.join(filter(None, listed))})"
 
 
 def describe_worthless_fixes(dismissed: tuple[Fix, ...]) -> str:
@@ -116,6 +128,8 @@ def _list_rows(
     if dismissed:
         yield "", (Span(describe_worthless_fixes(dismissed), "dim"),), ""
     others = [fix for fix in found if fix not in shown]
+    if others:
+        yield "", (Span("More fixes: same causes, weaker evidence or no estimate", "dim"),), ""
     for number, fix in enumerate(others, start=len(shown) + 1):
         worth = "" if fix.speedup_ceiling is None else f"{fix.speedup_ceiling:.2f}x"
         yield f"{number}", f"{fix.title} ({fix.id})", worth
@@ -221,12 +235,16 @@ def name_target(target: str) -> str:
 
     >>> name_target("communication:ep"), name_target("category:gemm"), name_target("collective:all-to-all")
     ('expert-parallel communication', 'gemm kernels', 'all-to-all collectives')
+    >>> name_target("host/queue-drained/cudaStreamSynchronize")
+    'the wait in cudaStreamSynchronize'
     """
     kind, _, detail = target.partition(":")
     if kind == "communication" and detail:
         return f"{_AXES.get(detail, detail)} communication"
     if kind in {"category", "collective"}:
         return f"{detail} {'kernels' if kind == 'category' else 'collectives'}"
+    if target.startswith(_DRAINED):
+        return f"the wait in {target.removeprefix(_DRAINED)}"
     return _TARGETS.get(target, target)
 
 

@@ -146,9 +146,9 @@ def _tabulate_waits(members: Sequence[RankWaits], rest: str) -> Grid:
         on_terminal("step_median_ns", "step", "ms"),
         Column("residence_ns", "in collectives", "ms", _RESIDENCE),
         Column(
-            "transfer_ns", "moving", "ms", "all participants have arrived: the shortest duration over them"
+            "transfer_ns", "transfer", "ms", "all participants have arrived: the shortest duration over them"
         ),
-        Column("peer_wait_ns", "for peers", "ms", "waiting for participants that came later"),
+        Column("peer_wait_ns", "peer wait", "ms", "waiting for participants that came later"),
         Column("pipeline_wait_ns", "pipeline", "ms", "waiting for other pipeline stages"),
         Column("late_ns", "late", "ms", "time that others wait for it on the critical path"),
     )
@@ -252,8 +252,8 @@ def _tabulate_kinds(job: Job) -> Grid:
     columns = (
         Column("operation", "collective", value=_name_kind),
         Column("participants", "ranks", "plain", "that take part in one"),
-        Column("count", "a step", "plain", _A_STEP, lambda kind: f"{kind.count:.0f}"),
-        Column("transfer_ns", "moving", "ms", "per typical step, mean over the ranks: sum of durations"),
+        Column("count", "per step", "plain", _A_STEP, lambda kind: f"{kind.count:.0f}"),
+        Column("transfer_ns", "transfer", "ms", "per typical step, mean over the ranks: sum of durations"),
         Column("wait_ns", "waiting", "ms", "for ranks that came later"),
         Column("bus_bandwidth_bytes_per_s", "bus bandwidth", "rate", _BUS_RATE),
     )

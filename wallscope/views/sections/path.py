@@ -155,10 +155,10 @@ def tabulate_slack(rows: Sequence[OperationSlack], whole: str) -> Grid:
         on_terminal("name", "", most=90, widths=(_WIDE, 1 << 30)),
         on_page("name", "operation", value=_hint_name, most=_LONGEST_NAME),
         on_page("cause", "cause"),
-        on_page("count", "a step", "rounded", f"how many begin in the {whole}"),
+        on_page("count", "per step", "rounded", f"how many begin in the {whole}"),
         Column("duration_ns", "takes", "duration", "median"),
         Column("slack_ns", "slack", "duration", longer),
-        on_terminal("count", "times a step", "plain", "", lambda one: f"{one.count:.0f}"),
+        on_terminal("count", "times per step", "plain", "", lambda one: f"{one.count:.0f}"),
         on_page("least_slack_ns", "least", "duration", "smallest slack of one operation"),
         on_page("binding", "binding", "rounded", "operations per step without slack"),
     )

@@ -152,7 +152,7 @@ def _list_pathless(report: Report, unit: str) -> list[str]:
     missing = [f"{unit} {each.step}" for each in report.timelines if not len(each.path)]
     if not missing or len(missing) == len(report.timelines):
         return []
-    return [f"The critical path of {' and '.join(missing)} was not worked out."]
+    return [f"The critical path of {' and '.join(missing)} was not computed."]
 
 
 def _lead_to_longest(gaps: Sequence[Gap], unit: str, shown: AbstractSet[int]) -> Cell | None:

@@ -165,7 +165,7 @@ def build_losses(analysis: Analysis, rank: Rank) -> Grid | None:
     lost.sort(key=lambda entry: (-max(entry.typical_ns, entry.recoverable_ns or 0), entry.cause))
     won = {entry.cause for entry in analysis.opportunities}
     says = (
-        "; upper bound: speedup without the cause"
+        "; upper bound: speedup if the cause takes no time"
         if any(one.cause in won for one in lost[:_MOST_LOSSES])
         else ""
     )
