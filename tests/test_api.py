@@ -60,7 +60,9 @@ def test_frames_are_those_of_the_files(result, tmp_path):
 
 
 def test_unknown_names_are_refused_with_those_that_are_known(result):
-    with pytest.raises(wallscope.WallscopeError, match=r"kernelz — is no table — the tables are .*kernels"):
+    with pytest.raises(
+        wallscope.WallscopeError, match=r"kernelz — is not a table — the tables are .*kernels"
+    ):
         result.frame("kernelz")
     with pytest.raises(
         wallscope.WallscopeError, match="pie — is not a figure — the figures are steps, waterfall"
@@ -136,7 +138,7 @@ def test_several_exports_are_one_job_with_the_tables_of_its_answer(tmp_path):
     assert [len(found.frame(name)) for name in ("ranks", "steps")] == [2, 2]
     assert "slices" not in found.tables
     with pytest.raises(
-        wallscope.WallscopeError, match="slices — is no table of an answer — these are ranks,"
+        wallscope.WallscopeError, match="slices — is not a table of an answer — these are ranks,"
     ):
         found.frame("slices")
     found.to_html(tmp_path / "run.html")

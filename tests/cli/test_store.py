@@ -65,10 +65,10 @@ def test_history_lists_a_time_by_commit(recorded, tmp_path):
         ),
         pytest.param(
             ("record", "x.json", "--commit", BASE, "--label", "configuration=1"),
-            "is told by the runs",
+            "the runs define it",
             id="configuration as a label",
         ),
-        pytest.param(("history", "speed"), "is no metric", id="no metric"),
+        pytest.param(("history", "speed"), "is not a metric", id="no metric"),
         pytest.param(("history", "step", "--label", "a=b"), "holds no such record", id="no record"),
         pytest.param(("record", "none.json", "--commit", BASE), "cannot be read", id="no run"),
         pytest.param(("record", "x.json", "--commit", BASE, "--label", "x"), "is not a label", id="no label"),
@@ -174,7 +174,7 @@ def test_a_repository_is_no_store(answers, called, tmp_path, monkeypatch):
         os.utime(path, (0, 0))
     ran = called("record", answers / "base.json", "--commit", BASE, "--keep", "5", "--store", ".git")
 
-    refused(ran, "is no wallscope store")
+    refused(ran, "is not a wallscope store")
     subprocess.run([*git, "fsck", "--strict"], check=True)
     assert not {"records", "wallscope-store.json"} & {path.name for path in (tmp_path / ".git").iterdir()}
 
@@ -210,7 +210,7 @@ def test_a_run_of_a_pull_request_is_compared_and_no_base(
     ran = recorded("record", answers / "base.json", "--commit", third, *options, "--keep", "1", *stored)
     assert (ran.code, "0 older runs forgotten" in ran.out) == (0, True)
 
-    refused(recorded("diff", third, HEAD, *stored), "pull requests alone recorded")
+    refused(recorded("diff", third, HEAD, *stored), "only pull requests recorded")
     assert recorded("diff", BASE, third, *stored).code == 0
 
 

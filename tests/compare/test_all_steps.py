@@ -142,5 +142,5 @@ def test_more_runs_find_more(runs, at_least):
 
 @pytest.mark.parametrize("text", ["slow-steps>2%", "slow-steps>2ms", "p95>3%", "mean"])
 def test_what_is_no_gate_on_all_steps_is_refused(text):
-    with pytest.raises(OptionError, match="is no gate"):
+    with pytest.raises(OptionError, match="is not a gate"):
         parse_gate(text)

@@ -245,7 +245,7 @@ def test_a_retuned_kernel_is_the_same_and_a_new_one_is_new():
 def test_what_is_no_gate_is_refused(text):
     from wallscope.errors import OptionError
 
-    with pytest.raises(OptionError, match="is no gate"):
+    with pytest.raises(OptionError, match="is not a gate"):
         parse_gate(text)
 
 

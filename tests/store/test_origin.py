@@ -25,7 +25,9 @@ def test_a_commit_that_pull_requests_alone_recorded_is_no_base(store):
     add(store, "abcd", origin=PULL_REQUEST)
 
     assert store.commit("abcd") == "abcd"
-    with pytest.raises(StoreError, match=r"pull requests alone recorded commit abcd.* no base") as failed:
+    with pytest.raises(
+        StoreError, match=r"only pull requests recorded commit abcd.* cannot be a base"
+    ) as failed:
         store.base("abcd")
     assert "\n" not in str(failed.value)
 
@@ -88,5 +90,5 @@ def test_a_record_of_an_earlier_version_is_a_base_and_its_bytes_stay(tmp_path):
 def test_an_origin_of_a_later_version_is_no_base(store):
     add(store, "abcd", origin="merge-train")
 
-    with pytest.raises(StoreError, match="no base"):
+    with pytest.raises(StoreError, match="cannot be a base"):
         store.base("abcd")

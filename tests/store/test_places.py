@@ -107,7 +107,7 @@ def test_a_pipe_in_the_place_of_an_object_is_left_where_it_is(folder):
     assert pipe.exists()
     (folder / OBJECT).unlink()
     os.mkfifo(folder / OBJECT)
-    with pytest.raises(StoreError, match="is no regular file"):
+    with pytest.raises(StoreError, match="is not a regular file"):
         store.keep(PROFILES[0])
     assert (folder / OBJECT).is_fifo()
 
@@ -241,7 +241,7 @@ def test_what_holds_something_else_is_no_store(place, folder, files):
     )
     for act in acts:
         with pytest.raises(
-            StoreError, match="is no wallscope store — name a new or an empty folder"
+            StoreError, match="is not a wallscope store — name a new or an empty folder"
         ) as failed:
             act()
         assert "\n" not in str(failed.value)
@@ -274,9 +274,9 @@ def test_what_a_killed_writer_left_does_not_make_a_store_unknown(folder):
     ("text", "said"),
     [
         pytest.param('{"schema": "wallscope.store/2"}', "is wallscope.store/2, not", id="another version"),
-        pytest.param("", "is no marker of a store", id="empty"),
-        pytest.param("[1]", "is no marker of a store", id="something else"),
-        pytest.param("[" * 100_000, "is no marker of a store", id="nested deeply"),
+        pytest.param("", "does not mark a store", id="empty"),
+        pytest.param("[1]", "does not mark a store", id="something else"),
+        pytest.param("[" * 100_000, "does not mark a store", id="nested deeply"),
     ],
 )
 def test_a_marker_that_is_not_ours_is_one_line(folder, text, said):
@@ -296,8 +296,8 @@ def test_a_marker_that_is_no_file_marks_nothing(folder, made):
     path = folder / "wallscope-store.json"
     os.mkfifo(path) if made == "pipe" else path.mkdir()
     (folder / "thesis.tex").write_text("mine")
-    with pytest.raises(StoreError, match="is no marker of a store"):
+    with pytest.raises(StoreError, match="does not mark a store"):
         Store(folder).all_records()
-    with pytest.raises(StoreError, match="is no marker of a store"):
+    with pytest.raises(StoreError, match="does not mark a store"):
         Store(folder).add(*run("abcd"))
     assert sorted(entry.name for entry in folder.iterdir()) == ["thesis.tex", "wallscope-store.json"]

@@ -270,7 +270,7 @@ def test_a_url_without_fsspec_names_the_extra(monkeypatch):
 
 @pytest.mark.parametrize("commit", ["../x", "main", "", "ABCD", "a" * 65])
 def test_what_is_no_commit_id_names_no_folder(store, commit):
-    with pytest.raises(StoreError, match="is no commit id"):
+    with pytest.raises(StoreError, match="is not a commit id"):
         store.add(*run(commit))
 
 

@@ -71,7 +71,7 @@ def test_columns_of_time_say_their_unit():
 
 
 def test_an_unknown_table_is_refused_with_the_names_of_all(tables):
-    with pytest.raises(UnknownWordError, match=r"slicez — is no table — the tables are ranks, .*slices"):
+    with pytest.raises(UnknownWordError, match=r"slicez — is not a table — the tables are ranks, .*slices"):
         tables.frame("slicez")
 
 

@@ -286,5 +286,5 @@ def _shown(named: str) -> str:
 def _margin(text: str) -> float:
     found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*%?\s*", text)
     if found is None or not float(found[1]) < 100:
-        raise OptionError(f"--margin {text} — is no share below 100 % — write --margin 2%")
+        raise OptionError(f"--margin {text} — is not a share below 100 % — write --margin 2%")
     return float(found[1]) / 100

@@ -90,7 +90,7 @@ def record(  # noqa: PLR0913  # options are parameters
     labels = parse_labels(label)
     if CONFIGURATION in labels:
         raise OptionError(
-            f"--label {CONFIGURATION}=… — is told by the runs — leave it out, or use another name"
+            f"--label {CONFIGURATION}=… — the runs define it — leave it out, or use another name"
         )
     place = open_store(store)
     named = tuple(dict.fromkeys(path for run in runs for path in find_captures(run)))
@@ -224,5 +224,5 @@ def check_metric(metric: str) -> None:
 
     if metric != "step" and metric.partition("/")[0] not in set(Wall):
         raise OptionError(
-            f"{metric[:80]} — is no metric — write step, a wall as host, or a cause as host/framework"
+            f"{metric[:80]} — is not a metric — write step, a wall as host, or a cause as host/framework"
         )

@@ -1,4 +1,4 @@
-"""Mean, p90 and slow steps of all steps that count: what the typical step leaves out, and throughput pays.
+"""Mean, p90 and slow steps of all steps that count: time outside the typical step that costs throughput.
 
 The typical step does not see that every fifth step takes twice as long. The mean of all steps does; it varies
 more, and its interval is accordingly wider.

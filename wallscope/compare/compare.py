@@ -240,7 +240,7 @@ def _measure(profiles: tuple[Profile, ...], causes: list[str], tokens: tuple[int
 
 
 def _columns(profile: Profile, steps: pl.DataFrame, causes: list[str]) -> npt.NDArray[np.int64]:
-    """Return the time of each wall and each cause in each step, int64 ns: a row a step."""
+    """Return the time of each wall and each cause in each step, int64 ns; one row for each step."""
     columns = np.zeros((len(steps), len(Wall) + len(causes)), np.int64)
     row = {at: number for number, at in enumerate(steps.select("input", "step").iter_rows())}
     place = {cause: len(Wall) + number for number, cause in enumerate(causes)}
@@ -405,8 +405,8 @@ def decide_verdict(
 ) -> Verdict:
     """Decide whether a change is surely past the margin, surely inside it, or neither.
 
-    `change` is the logarithm of the ratio, `margin` one too; `halves` are half its interval and half that
-    which must be inside the margin where nothing changed; `step_ns` is the shorter of both typical steps.
+    `change` and `margin` are logarithms of ratios. `halves` are half widths: of the interval, and of the one
+    that must be inside the margin if nothing changed. `step_ns` is the shorter of both typical steps.
     """
     half, likeness = halves
     if half is None or likeness is None:

@@ -1,10 +1,10 @@
-"""How sure the typical step of one run is: the spread of its mean over blocks of steps; quantiles.
+"""The uncertainty of the typical step of one run: the spread of its mean over blocks of steps; quantiles.
 
-Steps of one run follow each other: a slow one is followed by a slow one. Blocks of consecutive steps are
-drawn with replacement (Künsch 1989, the moving-block bootstrap), as long as the correlation of neighbors asks
-for. Of few steps that is still too narrow, so the spread is widened by what blocks of that length miss of an
-autoregressive series, and the interval is Student's with as many degrees of freedom as there are steps that
-are worth one. What runs differ by is added in `run_noise` (`docs/diff.md` shows what that achieves).
+Step times of a run are correlated: a slow step often follows a slow one. Blocks of consecutive steps are
+drawn with replacement (Künsch 1989, the moving-block bootstrap). Their length follows from the correlation of
+adjacent steps. With few steps this interval is too narrow. It is widened by the variance that blocks of this
+length miss of an autoregressive series. The interval uses Student's t, with the effective number of steps as
+degrees of freedom. `run_noise` adds the difference between runs (`docs/diff.md` shows the measured coverage).
 """
 
 from dataclasses import dataclass
@@ -193,10 +193,10 @@ def log_first(means: Floats) -> Floats:
 
 
 def _correlation(length_ns: npt.NDArray[np.int64] | Floats) -> float:
-    """Return how alike neighbours are, by rank, so that one slow step does not decide.
+    """Return the correlation of adjacent steps, by rank, so that one slow step does not decide.
 
-    In a short series they seem less alike than they are: the mean is its own. What that hides on average is
-    put back (Kendall 1954).
+    A short series underestimates it, because its own mean is subtracted. The average bias is added back
+    (Kendall 1954).
     """
     order = np.argsort(np.argsort(length_ns, kind="stable"), kind="stable").astype(np.float64)
     order -= order.mean()

@@ -55,8 +55,8 @@ def parse_gate(text: str) -> Gate:
     names = {"step", *_ALL_STEPS, *map(str, Wall)}
     if found is None or found[1].partition("/")[0] not in names:
         raise OptionError(
-            f"--fail-on {text} — is no gate — write step>3%, mean>3%, p90>5%, slow-steps>2, communication>5%,"
-            " host/framework>2ms or inconclusive"
+            f"--fail-on {text} — is not a gate — write step>3%, mean>3%, p90>5%, slow-steps>2,"
+            " communication>5%, host/framework>2ms or inconclusive"
         )
     name, number, unit = found.groups()
     if unit == "%":

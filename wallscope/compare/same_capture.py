@@ -1,4 +1,4 @@
-"""Whether two files are one capture: a copy, another export or an answer about it is no run of its own."""
+"""Whether two files are one capture: a copy, another export or its analysis does not count as another run."""
 
 from collections.abc import Sequence
 

@@ -48,7 +48,7 @@ class OperationWork:
 
 @dataclass(frozen=True, slots=True)
 class TypicalStep:
-    """A typical step, or the mean of several; owned times sum to `step_ns` at each level."""
+    """A typical step, or the mean of several; times attributed to causes sum to `step_ns` at each level."""
 
     step_ns: int
     walls: dict[Wall, int]

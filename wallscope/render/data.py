@@ -117,7 +117,7 @@ def write_tables(
     frame: Callable[[str], pl.DataFrame],
     tables: Sequence[Table] = TABLES,
 ) -> None:
-    """Write tables into an empty folder, one by one; with a manifest and a page that tell their columns.
+    """Write tables into an empty folder, one by one; with a manifest and a page that describe their columns.
 
     Args:
         folder: where to.

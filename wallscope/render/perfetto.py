@@ -44,7 +44,7 @@ _OURS = write_number(_SEQUENCE, 1)
 
 
 def write_trace(tracks: Iterable[Track], earliest_ns: int) -> Iterator[bytes]:
-    """Write the trace in pieces; an earliest time below 0, which Perfetto can not tell, becomes 0."""
+    """Write the trace in pieces; an earliest time below 0, which Perfetto cannot represent, becomes 0."""
     yield _write_packet(_OURS, write_number(_FLAGS, _NEW_STATE))
     writer = _Writer(max(-earliest_ns, 0))
     for place, track in enumerate(tracks):

@@ -1,14 +1,17 @@
 """A store in a folder: its marker, the names of its files, and writes that appear whole or not at all.
 
-What makes a folder a store: its marker, and the names of its files. Nothing else in it is ever touched.
+A store is a folder with the marker and with files of these names. Nothing else in it is ever touched.
 
     wallscope-store.json            the marker, written first
-    objects/<2>/<62>                a packed profile, named by the SHA-256 of its bytes
-    records/<commit>/<32>.json      a recorded run, which names its objects
-    objects/<2>/.aside-*            what a writer has not renamed yet, also below records/<commit>
 
-No link below the folder is followed: each part of a name is opened in the folder before it, so a part that
-becomes a link in the meantime is refused as well. The folder itself may be one: the user named it.
+    objects/<2>/<62>                a packed profile, named by the SHA-256 of its bytes
+
+    records/<commit>/<32>.json      a recorded run, which names its objects
+
+    objects/<2>/.aside-*            a file before its rename, also below records/<commit>
+
+No link below the folder is followed. Each part of a name is opened in the folder before it, so a part that
+becomes a link in the meantime is refused too. The folder itself may be a link, because the user named it.
 """
 
 import json
@@ -85,10 +88,10 @@ def has_marker(place: "Place") -> bool:
         _check_marker(content, f"{place}/{MARKER}")
         return True
     found = place.top()
-    if MARKER in found:  # another writer has marked it since, or it is no file
+    if MARKER in found:  # another writer has marked it since, or it is not a file
         content = place.read_all((MARKER,)).get(MARKER)
         if content is None:
-            raise StoreError(f"{place}/{MARKER} — is no marker of a store — give another --store")
+            raise StoreError(f"{place}/{MARKER} — does not mark a store — give another --store")
         _check_marker(content, f"{place}/{MARKER}")
         return True
     others = [name for name in found if name not in {RECORDS, OBJECTS} and not name.startswith(ASIDE)]
@@ -102,7 +105,8 @@ def has_marker(place: "Place") -> bool:
     if others:
         shown = ", ".join(ascii(name[:60]) for name in others[:_MOST_SHOWN])
         raise StoreError(
-            f"{place} — holds other files ({shown}) and is no wallscope store — name a new or an empty folder"
+            f"{place} — holds other files ({shown}) and is not a wallscope store — name a new or an"
+            " empty folder"
         )
     return False
 
@@ -114,7 +118,7 @@ def _check_marker(content: bytes, path: str) -> None:
         told = None
     schema = told.get("schema") if isinstance(told, dict) else None
     if schema is None:
-        raise StoreError(f"{path} — is no marker of a store — give another --store")
+        raise StoreError(f"{path} — does not mark a store — give another --store")
     if schema != STORE_SCHEMA:
         raise StoreError(
             f"{path} — is {str(schema)[:60]}, not {STORE_SCHEMA} — use the wallscope that wrote it"
@@ -169,7 +173,7 @@ class Folder:
             ) from error
 
     def read_all(self, names: Iterable[str]) -> dict[str, bytes]:
-        """All of some files; what is deleted in the meantime, or is no regular file, is left out.
+        """Read several files whole; deleted files and those that are not regular are left out.
 
         Raises:
             StoreError: one cannot be read.
@@ -180,7 +184,7 @@ class Folder:
         """Whether a file is there.
 
         Raises:
-            StoreError: that cannot be told, or it lies behind a link.
+            StoreError: it cannot be read, or it lies behind a link.
         """
         try:
             with self._opened(name.rpartition("/")[0]) as folder:
@@ -194,7 +198,7 @@ class Folder:
         return status is not None and stat.S_ISREG(status.st_mode)
 
     def top(self) -> tuple[str, ...]:
-        """The names of files and folders in the folder itself, sorted; none where it is no folder.
+        """The names of files and folders in the folder itself, sorted; empty if it is not a folder.
 
         Raises:
             StoreError: the folder cannot be read.
@@ -245,7 +249,7 @@ class Folder:
         """Delete a file if it is there.
 
         Raises:
-            StoreError: it cannot be deleted, or is no regular file.
+            StoreError: it cannot be deleted, or is not a regular file.
         """
         below, _, last = name.rpartition("/")
         try:
@@ -358,4 +362,4 @@ def _link(path: Path) -> StoreError:
 
 
 def _irregular(path: Path) -> StoreError:
-    return StoreError(f"{path} — is no regular file — delete it and record the run again")
+    return StoreError(f"{path} — is not a regular file — delete it and record the run again")

@@ -1,9 +1,10 @@
 """Records of runs by commit, and the profiles that they name.
 
-Nothing is locked, as not every place has locks. What is written never changes, appears whole, and objects
-come before the record that names them: two writers at once lose nothing, and a killed one leaves at most one
-that nobody names. Against retention at the same time, a writer looks for its objects again once its record
-stands, and retention for a record again once an object is gone: whichever of both is later puts it back.
+There are no locks, because not every storage has them. A written file never changes and appears whole.
+Objects are written before the record that names them. So two concurrent writers lose nothing, and a killed
+writer leaves at most one unreferenced object. Retention may run at the same time. So a writer looks for its
+objects again after it has written its record. Retention looks for records again after it has deleted an
+object. The later of both restores the object.
 """
 
 import json
@@ -63,7 +64,7 @@ class Place(Protocol):
         """The files below a folder, sorted."""
 
     def mtime_s(self, name: str) -> float | None:
-        """When a file was written; `None` where it is gone or nothing tells it."""
+        """When a file was written; `None` where it is gone or the time is unknown."""
 
     def delete(self, name: str) -> None:
         """Delete a file if it is there."""
@@ -115,11 +116,11 @@ class Store:
         """Put a run into the store; adding it again changes nothing. `profiles` are its objects, by name.
 
         Raises:
-            StoreError: the store cannot be written, or the commit is no commit id.
+            StoreError: the store cannot be written, or `commit` is not a commit id.
         """
         if not is_commit(record.commit):
             raise StoreError(
-                f"--commit {record.commit[:80]} — is no commit id — give the hash that git prints"
+                f"--commit {record.commit[:80]} — is not a commit id — give the hash that git prints"
             )
         self._mark()
         for packed in profiles.values():
@@ -177,7 +178,7 @@ class Store:
                 if path.split("/")[1] in held:
                     raise error
             raise StoreError(
-                f"{self} — pull requests alone recorded commit {wanted[:80]}, and such runs are no base"
+                f"{self} — only pull requests recorded commit {wanted[:80]}, and such runs cannot be a base"
                 " — record it from a branch that you trust"
             )
         return self._only(wanted, references)
@@ -244,7 +245,7 @@ class Store:
         What bears the name of an object and has other bytes is not known to be ours, and stays.
         """
         named = self._named()
-        if self.unreadable:  # nobody knows which objects these name
+        if self.unreadable:  # it is unknown which objects these name
             return
         gone: dict[str, bytes] = {}
         for path in paths:

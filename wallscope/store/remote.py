@@ -133,7 +133,7 @@ class Remote:
         return tuple(sorted(names))
 
     def mtime_s(self, name: str) -> float | None:
-        """When an object was written, in seconds of the clock; `None` where it is gone or nothing tells it.
+        """When an object was written, in seconds of the clock; `None` if it is gone or the time is unknown.
 
         Raises:
             StoreError: the store cannot be asked.
@@ -191,7 +191,7 @@ class Remote:
         }
 
     def _refuse_links(self, names: Iterable[str]) -> None:
-        """Refuse names of which a part is a link; plugins tell it by listing what is around it.
+        """Refuse names of which a part is a link; plugins show it in the list of the parent folder.
 
         Raises:
             StoreError: a part is a link.
@@ -215,7 +215,7 @@ class Remote:
 
 
 def _puts_whole(system: "AbstractFileSystem") -> bool:
-    """Whether the plugin hands over an object in one piece, as object stores do."""
+    """Whether the plugin uploads an object in one piece, as object stores do."""
     from fsspec import AbstractFileSystem  # noqa: PLC0415  # an extra
     from fsspec.asyn import AsyncFileSystem  # noqa: PLC0415
 

@@ -168,7 +168,7 @@ def _frame(table: str, rows: Iterable[Row]) -> pl.DataFrame:
 
 
 def _row(noun: Any) -> dict[str, Any]:
-    """The fields of a noun; several texts in one cell are told apart by semicolons."""
+    """Return the fields of a row; semicolons separate several texts in one cell."""
     values = {name: getattr(noun, name) for name in noun.__slots__}
     return {
         name: _TOLD_APART.join(map(str, value))
@@ -330,7 +330,7 @@ def build_answer_table(analysis: Analysis, name: str) -> pl.DataFrame:
         UnknownWordError: there is no such table among them; says which there are.
     """
     if name not in _OF_ANSWER:
-        raise UnknownWordError(f"{name} — is no table of an answer — these are {', '.join(ANSWER_TABLES)}")
+        raise UnknownWordError(f"{name} — is not a table of an answer — these are {', '.join(ANSWER_TABLES)}")
     return _OF_ANSWER[name](analysis)
 
 
@@ -341,7 +341,7 @@ def find_table(name: str) -> Table:
         UnknownWordError: there is none of that name; says which there are.
     """
     if name not in _DECLARED:
-        raise UnknownWordError(f"{name} — is no table — the tables are {', '.join(_DECLARED)}")
+        raise UnknownWordError(f"{name} — is not a table — the tables are {', '.join(_DECLARED)}")
     return _DECLARED[name]
 
 

@@ -103,7 +103,7 @@ class TrackBuilder:
         )
 
     def _causes(self, slices: pl.DataFrame) -> pl.DataFrame:
-        """Causes as runs of the same owner, with what it was, what ends the gap, and the slack."""
+        """Return consecutive segments of one cause, with its operation, what ends the gap, and the slack."""
         op = pl.when(pl.col("kind").is_not_null()).then("op")
         runs = _runs(slices.with_columns(who=op), _CAUSE, "cause", *slices.columns)
         is_device = pl.col("kind") == LinkKind.OPERATION
@@ -181,13 +181,13 @@ class TrackBuilder:
 
 
 def _of_path(path: pl.DataFrame) -> pl.DataFrame:
-    """The stretches of a path by what they are, with their causes."""
+    """Return the segments of a path by kind, with their causes."""
     own = pl.when(pl.col("name") == "").then("cause").otherwise("name")
     return _make_track_rows(path, "cause", "bound", "step", name=own, category=pl.col("wall").cast(pl.String))
 
 
 def _runs(slices: pl.DataFrame, keys: tuple[str, ...], name: str, *kept: str) -> pl.DataFrame:
-    """Neighbours in time with equal keys as one: `TRACED`, or the first row's `kept` columns."""
+    """Join adjacent rows with equal keys: `TRACED`, or the first row's `kept` columns."""
     changes = pl.any_horizontal(pl.col(key).ne_missing(pl.col(key).shift()) for key in keys)
     apart = pl.col("start_ns") != pl.col("end_ns").shift(fill_value=0)
     others = dict.fromkeys(column for column in (*keys, *kept) if column not in {"start_ns", "end_ns"})
