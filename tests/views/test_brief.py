@@ -225,17 +225,59 @@ def test_a_history_in_brief_has_the_last_commits():
 
 def test_a_bisection_in_brief_names_the_likeliest_commit_and_the_next_one():
     frame = pl.DataFrame(
-        {"commit": ["a" * 40, "b" * 40, "c" * 40], "mean_ns": [50, None, 60], "share": [0.0, 0.7, 0.3]}
+        {
+            "commit": ["a" * 40, "b" * 40, "c" * 40],
+            "runs": [2, 0, 1],
+            "mean_ns": [5.0e7, None, 6.0e7],
+            "share": [0.0, 0.7, 0.3],
+        }
     )
     found = Bisection(frame["share"].to_numpy(), 1, 2, 1, 10.0, 2.0)
     brief = brief_bisection(frame, found, "step", 1)
 
     assert brief.verdict == f"The change of +10 ns is in {'a' * 12}..{'c' * 12} (95 % certain)."
     assert brief.next.command == f"wallscope record RUN --commit {'b' * 12}"
-    assert pack_brief(brief)["rows"] == [{"commit": "b" * 40, "share": 0.7}]
-    assert brief_bisection(frame, replace(found, half=11.0), "step", 1).verdict.startswith(
-        "Both ends may be alike"
+    assert pack_brief(brief)["rows"] == [{"commit": "b" * 40, "runs": 0, "share": 0.7}]
+    assert "runs 1; mean 60.0 ms; share 0.3\n" in write_brief(brief_bisection(frame, found, "step", 2))
+
+
+@pytest.mark.parametrize(("runs", "least"), [([2, 0, 1], "c"), ([1, 0, 2], "a")])
+def test_a_bisection_of_ends_that_may_be_alike_asks_for_more_runs_of_an_end(runs, least):
+    frame = pl.DataFrame(
+        {
+            "commit": ["a" * 40, "b" * 40, "c" * 40],
+            "runs": runs,
+            "mean_ns": [5.0e7, None, 6.0e7],
+            "share": [0.0, 0.7, 0.3],
+        }
     )
+    brief = brief_bisection(frame, Bisection(frame["share"].to_numpy(), 1, 2, 1, 10.0, 11.0), "step", 1)
+
+    assert brief.verdict.startswith("Both ends may be alike")
+    assert brief.next.command == f"wallscope record RUN --commit {least * 12}"
+
+
+def test_the_cure_of_an_unknown_wall_is_that_of_the_gravest_finding():
+    analysis = decode_analysis(full_text(EXAMPLE))
+    findings = (
+        Finding("no-steps", Severity.WARNING, "No step was found.", "Mark steps."),
+        Finding("no-kernels", Severity.ERROR, "Almost no kernel ran.", "Capture while the GPU trains."),
+    )
+    unknown = replace(
+        analysis,
+        capture=replace(analysis.capture, findings=findings),
+        diagnosis=replace(analysis.diagnosis, dominant_wall="unknown"),
+    )
+    first = brief_analysis(unknown, ("run.sqlite",), 3).unknown[0]
+
+    assert (first.what, first.cure) == ("the dominant wall", "Capture while the GPU trains.")
+
+
+def test_the_time_of_a_record_is_a_date_in_a_brief_history():
+    row = {**dict.fromkeys(HISTORY.names()), "recorded_utc_ns": 1_795_219_236_607_348_906, "testbed": "bed"}
+    shown = write_brief(brief_history(pl.DataFrame([row], schema=HISTORY), "step", 1))
+
+    assert "testbed bed; recorded 2026-11-21 00:00:36 UTC\n" in shown
 
 
 def test_every_command_that_answers_can_be_brief(wallscope):

@@ -160,12 +160,11 @@ def _(brief: TableBrief) -> Iterator[str]:
 def _write_cell(name: str, value: Scalar) -> str:
     if name == "start_ns" and isinstance(value, int):
         return f"start {units.seconds(value)} s"  # as Nsight shows it, and `wallscope at` takes it
-    is_time = isinstance(value, int) and name.endswith("_ns")
-    return (
-        write_named_number(f"/{name}", int(value))
-        if is_time and value is not None
-        else f"{name} {_write_plain(value)}"
-    )
+    if name == "recorded_utc_ns" and isinstance(value, int):
+        return f"recorded {units.utc(value)}"
+    if name.endswith("_ns") and isinstance(value, int | float):
+        return write_named_number(f"/{name}", round(value))
+    return f"{name} {_write_plain(value)}"
 
 
 def _write_plain(value: Scalar) -> str:

@@ -196,11 +196,11 @@ def _describe_confidence(analysis: Analysis) -> str | None:
 def _list_unknown(analysis: Analysis) -> Iterator[Unknown]:
     """List what the capture does not show, the most severe first."""
     diagnosis, replay = analysis.diagnosis, analysis.replay
-    cures = {entry.code: entry.cure for entry in analysis.capture.findings}
+    ordered = sort_findings(analysis.capture.findings)
     if diagnosis.dominant_wall == "unknown":
         because = cut_sentences(diagnosis.verdict, _LONGEST_LINE)
-        yield Unknown("the dominant wall", because, next(filter(None, cures.values()), None))
-    grave = [entry for entry in sort_findings(analysis.capture.findings) if entry.severity != Severity.INFO]
+        yield Unknown("the dominant wall", because, next((one.cure for one in ordered if one.cure), None))
+    grave = [entry for entry in ordered if entry.severity != Severity.INFO]
     light = [entry for entry in analysis.capture.findings if entry.severity == Severity.INFO and entry.cure]
     for entry in (*grave, *light):
         what = _UNKNOWN_BY_FINDING.get(entry.code, entry.code)

@@ -305,6 +305,8 @@ def brief_bisection(frame: pl.DataFrame, found: Bisection, metric: str, most_row
         verdict = f"The change of {change} is in {ends} (95 % certain)."
     likely = frame.sort("share", descending=True, maintain_order=True)
     command, proposed = write_command("diff", ends, "--brief"), found.proposed
+    if not found.is_certain:  # of both ends the one with fewer runs
+        proposed = 0 if frame["runs"][0] <= frame["runs"][-1] else frame.height - 1
     if proposed is not None:
         command = write_command("record", "RUN", "--commit", commits[proposed][:12])
     brief = brief_table("bisect", metric, likely, most_rows, verdict)
