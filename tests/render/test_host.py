@@ -37,7 +37,9 @@ def told(section):
 
 
 def of(details):
-    return build_host(SimpleNamespace(host_details=details, typical=SimpleNamespace(step_ns=STEP_NS)))
+    return build_host(
+        SimpleNamespace(host_details=details, typical=SimpleNamespace(step_ns=STEP_NS)), "typical step"
+    )
 
 
 @pytest.mark.parametrize(
@@ -77,7 +79,7 @@ def test_a_host_of_which_nothing_is_to_be_told_has_no_section(details):
         ),
         pytest.param(
             replace(NOTHING, cpu=CpuTime(0.5, "samples", 9)),
-            "50.0 % of the step (estimated from CPU samples)",
+            "50.0 % of the typical step (estimated from CPU samples)",
             id="cpu",
         ),
         pytest.param(
@@ -135,3 +137,14 @@ def test_metrics_that_were_not_sampled_have_no_section(metrics):
     )
     analysis = SimpleNamespace(anchor=SimpleNamespace(typical="typical step"))
     assert list(build_details(analysis, rank)) == []
+
+
+def test_without_steps_counts_are_those_of_the_capture():
+    rank = SimpleNamespace(
+        host_details=replace(NOTHING, blocking_calls=(READ,), launches=LAUNCHES),
+        typical=SimpleNamespace(step_ns=STEP_NS),
+    )
+    shown = told(build_host(rank, "capture"))
+
+    assert "launch calls in the capture, median" in shown
+    assert "per step" not in shown

@@ -132,7 +132,12 @@ def match_ranks(profiles: Sequence[Profile], judge: Judge, world_size: int | Non
     split_profiles = (
         split_profile(one, of_member.get(place, rows.clear())) for place, one in enumerate(profiles)
     )
-    return MatchedJob(replace(job, verdict=job_verdict(job)), tuple(split_profiles), rows, tuple(steps))
+    return MatchedJob(
+        replace(job, verdict=job_verdict(job, profiles[0].header.work.unit)),
+        tuple(split_profiles),
+        rows,
+        tuple(steps),
+    )
 
 
 def rank_names(profiles: Sequence[Profile]) -> tuple[str, ...]:
@@ -364,10 +369,10 @@ _BOUND = {
 }
 
 
-def job_verdict(job: Job) -> str:
+def job_verdict(job: Job, unit: str) -> str:
     """Return a paragraph: late ranks and causes, waiting ranks, the critical rank's wall, missing ranks."""
     critical = job.members[job.critical_place]
-    sentences = [*_late_sentences(job), *_wait_sentences(job, critical)]
+    sentences = [*_late_sentences(job, unit), *_wait_sentences(job, critical)]
     if job.collectives.matched:
         sentences += _wall_sentences(job, critical)
     if job.missing:
@@ -379,12 +384,12 @@ def job_verdict(job: Job) -> str:
     return " ".join(sentences)
 
 
-def _late_sentences(job: Job) -> Iterator[str]:
+def _late_sentences(job: Job, unit: str) -> Iterator[str]:
     repeated = [one for one in job.stragglers if one.repeated]
     in_turn = [one for one in job.stragglers if not one.repeated]
     for one in repeated[:_MOST_NAMED]:
         yield (
-            f"{_capital(one.name)} is late on {one.late_steps} of {one.steps} steps, by"
+            f"{_capital(one.name)} is late on {one.late_steps} of {one.steps} {unit}s, by"
             f" {duration(one.late_ns_median)}: {one.why}."
         )
     if len(repeated) > _MOST_NAMED:
@@ -395,8 +400,8 @@ def _late_sentences(job: Job) -> Iterator[str]:
         more = f" and {len(in_turn) - _MOST_NAMED} more" if len(in_turn) > _MOST_NAMED else ""
         yield (
             f"No rank is always late; {names}{more}"
-            f" {'is late on some steps' if len(in_turn) == 1 else 'take turns'}: {worst.name} on"
-            f" {worst.late_steps} of {worst.steps} steps, by {duration(worst.late_ns_median)}: {worst.why}."
+            f" {f'is late on some {unit}s' if len(in_turn) == 1 else 'take turns'}: {worst.name} on"
+            f" {worst.late_steps} of {worst.steps} {unit}s, by {duration(worst.late_ns_median)}: {worst.why}."
         )
     if not job.stragglers and job.collectives.matched:
         yield "No rank is late repeatedly."

@@ -93,7 +93,7 @@ def build_details(analysis: Analysis, rank: Rank) -> Iterator[Section | Grid]:
         yield tabulate_metrics(metrics, whole)
     if rank.memory.copies:
         yield _tabulate_copies(rank, whole)
-    host = build_host(rank)
+    host = build_host(rank, whole)
     if host is not None:
         yield host
     if rank.unmatched_kernels:
@@ -190,7 +190,7 @@ def _describe_memory(analysis: Analysis, rank: Rank) -> Iterator[str]:
     if worst is not None and worst.walls.memory >= _TELLING_TIMES * max(usual_ns, 1):
         most = f"{units.duration(worst.walls.memory)} of {analysis.anchor.unit} {worst.index}"
         yield f"Memory takes {most}, more than in any other; {units.duration(usual_ns)} in the typical one."
-    if memory.offload is not None:
+    if memory.offload is not None and memory.offload.work_ns:
         there, back = units.size(memory.offload.to_host_bytes), units.size(memory.offload.to_device_bytes)
         work = units.milliseconds(memory.offload.work_ns)
         yield f"Offload: {there} to the host, {back} back, work {work}."
@@ -226,28 +226,29 @@ def _host_in_depth(rank: Rank, whole: str) -> tuple[Block, ...]:
     details = rank.host_details
     if details is None:
         return (Lines(("The capture has no CUDA API calls, so host time is unknown.",)),)
-    lines = tuple(describe_host(details, rank.typical.step_ns))
+    lines = tuple(describe_host(details, rank.typical.step_ns, whole))
     calls = details.blocking_calls[:_MOST_ON_PAGE]
     return (*([Lines(lines)] if lines else ()), *([_tabulate_calls(calls, whole)] if calls else ()))
 
 
-def build_host(rank: Rank) -> Section | None:
+def build_host(rank: Rank, whole: str) -> Section | None:
     """Make what a terminal shows of the host; `None` where nothing is worth a line."""
     details, step_ns = rank.host_details, rank.typical.step_ns
     if details is None:
         return None
     calls = [call for call in details.blocking_calls if call.drained_ns >= SHOWN_HOST_SHARE * step_ns]
-    lines = Lines(tuple(describe_host(details, step_ns)))
-    blocks = (_tabulate_calls(calls[:_MOST_CALLS], "step"), lines) if calls else (lines,)
+    lines = Lines(tuple(describe_host(details, step_ns, whole)))
+    blocks = (_tabulate_calls(calls[:_MOST_CALLS], whole), lines) if calls else (lines,)
     return Section("host", "Host", "", blocks) if calls or lines.lines else None
 
 
 def _tabulate_calls(calls: Sequence[BlockingCall], whole: str) -> Grid:
+    count = _count_per(whole) if whole.startswith("typical ") else "times"
     columns = (
         on_terminal("call", "call that drained the queue", value=_place_call, wrap="cut"),
         on_page("name", "call"),
         on_page("path", "in", "text", "the commonest path of ranges around it", none=""),
-        Column("count", "times", "plain", f"calls that end in the {whole}", _count_calls, brief="per step"),
+        Column("count", "times", "plain", f"calls that end in the {whole}", _count_calls, brief=count),
         Column("waited_ns", "waited", "ms", _WAITED),
         Column("drained_ns", "cost", "ms", _REFILLED),
     )
@@ -269,14 +270,24 @@ def _count_calls(call: BlockingCall) -> str:
     return f"{call.count:,.1f}" + (f", {call.per_unit:,.1f} per {call.unit}" if is_known else "")
 
 
-def describe_host(details: HostDetails, step_ns: int) -> Iterator[str]:
+def _count_per(whole: str) -> str:
+    """Say what a count refers to.
+
+    >>> _count_per("typical window"), _count_per("capture")
+    ('per window', 'in the capture')
+    """
+    unit = whole.removeprefix("typical ")
+    return f"in the {whole}" if unit == whole else f"per {unit}"
+
+
+def describe_host(details: HostDetails, step_ns: int, whole: str) -> Iterator[str]:
     """Say what launches cost, how far the host is ahead, its CPU time, and which order is false."""
     launches, ahead, cpu = details.launches, details.ahead, details.cpu
     if launches is not None:
         bound = "; the step is launch-bound" if launches.is_launch_bound else ""
         middle, high = units.duration(launches.median_ns), units.duration(launches.p90_ns)
         yield (
-            f"{units.plural(launches.calls, 'launch call')} per step, median {middle}, p90 {high};"
+            f"{units.plural(launches.calls, 'launch call')} {_count_per(whole)}, median {middle}, p90 {high};"
             f" {units.percent(launches.outpaced_share)} outlast the kernel that they launch{bound}."
         )
     if ahead is not None:
@@ -286,13 +297,13 @@ def describe_host(details: HostDetails, step_ns: int) -> Iterator[str]:
         )
     if cpu is not None:
         source = {"switches": "from thread switches", "samples": "estimated from CPU samples"}[cpu.source]
-        yield f"The launching thread was on a CPU for {units.percent(cpu.share)} of the step ({source})."
+        yield f"The launching thread was on a CPU for {units.percent(cpu.share)} of the {whole} ({source})."
     serial = details.serialisation
     if serial is not None and serial.held_ns >= SHOWN_HOST_SHARE * step_ns:
         limit = serial.max_connections
         connections = "" if limit is None else f"; CUDA_DEVICE_MAX_CONNECTIONS is {limit}"
         yield (
-            f"{serial.count:,.1f} kernels per step waited for another stream without a dependency,"
+            f"{serial.count:,.1f} kernels {_count_per(whole)} waited for another stream without a dependency,"
             f" {units.duration(serial.held_ns)} in total: a shared work queue, or a full GPU{connections}."
         )
 

@@ -155,7 +155,7 @@ def build_causes(analysis: Analysis, rank: Rank) -> Section:
     lost = units.milliseconds(rank.typical.step_ns - compute_ns)
     answer = f"Compute takes {units.milliseconds(compute_ns)} of the {whole}; the other causes add {lost}."
     title = f"Causes of the {whole} (they sum to it)"
-    table = tabulate_causes(analysis, title, rank.causes, notes=(_NOTE,))
+    table = tabulate_causes(analysis, title, rank.causes, notes=(_NOTE,) if analysis.opportunities else ())
     return Section("causes", "Causes", answer, (figures.draw_waterfall(rank, whole), table))
 
 
