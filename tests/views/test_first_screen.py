@@ -11,6 +11,7 @@ from fixtures.scenario import scenarios
 from tests.conftest import TRACES
 from wallscope.errors import NothingToAnalyzeError
 from wallscope.model.capture import Finding, Severity
+from wallscope.model.enums import Wall
 from wallscope.model.options import Options
 from wallscope.pipeline import analyze
 from wallscope.views.analysis import render_analysis
@@ -142,6 +143,17 @@ def test_the_typical_step_is_the_basis_of_one_rank(example):
     basis = choose_basis(example, example.ranks[0])
 
     assert (basis.kind, basis.walls) == ("typical", example.ranks[0].typical.walls)
+
+
+@pytest.mark.parametrize(("wall", "kind"), [("communication", "typical"), ("host", "whole")])
+def test_the_whole_capture_is_the_basis_only_of_a_verdict_about_it(example, wall, kind):
+    """Steps of the same wall as the whole capture are what the verdict is about."""
+    (rank,) = example.ranks
+    zero = replace(rank.typical.walls, **dict.fromkeys(map(str, Wall), 0))
+    found = replace(rank, whole_walls=replace(zero, **{wall: 10**12}))
+    analysis = replace(example, ranks=(found,), diagnosis=replace(example.diagnosis, dominant_wall=wall))
+
+    assert choose_basis(analysis, found).kind == kind
 
 
 def test_full_output_lists_every_recommendation_and_limit(example):

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
+import numpy.typing as npt
 
 from wallscope import units
 from wallscope.model.analysis import Analysis, Rank, Walls
@@ -12,7 +13,7 @@ from wallscope.model.cause_catalogue import describe_cause
 from wallscope.model.enums import Wall
 from wallscope.model.section import Items, Line, Section, Span, Tone
 from wallscope.render.texts import visible
-from wallscope.summary.diagnosis import LOSSES, decide_wall
+from wallscope.summary.diagnosis import LOSSES, Decision, decide_wall
 from wallscope.summary.verdict import find_overall_wall, tell_hidden_communication
 from wallscope.views.sections.words import explain_choice, name_rank
 
@@ -57,12 +58,15 @@ def choose_basis(analysis: Analysis, rank: Rank) -> TimeBasis:
         title = f"Mean of {job.ranks} ranks; waiting for peers is attributed to what made them late"
         return TimeBasis("job", job.walls, f"each {length} {window} (mean of {job.ranks} ranks)", title)
     shown = "" if len(analysis.ranks) == 1 else f"{capitalize(name_rank(rank))}, {explain_choice(analysis)}"
-    if rank.whole_walls is not None and find_overall_wall(rank) == analysis.diagnosis.dominant_wall:
+    decision = _decide_steps(rank)
+    dominant = analysis.diagnosis.dominant_wall
+    is_of_steps = decision is not None and decision.dominant == dominant
+    if rank.whole_walls is not None and find_overall_wall(rank) == dominant and not is_of_steps:
         length = units.duration(sum(rank.whole_walls.parts()))
         title = f"Whole capture; most of it lies before the first {window}"
         return TimeBasis("whole", rank.whole_walls, f"the whole capture ({length})", title)
-    walls = _average_steps(rank)
-    if walls is not None:
+    if rank.rare_stalls and decision is not None and decision.is_mean:
+        walls = _average_steps(rank)
         length = units.duration(sum(walls.parts()))
         title = shown or f"Mean of the steady {window}s"
         return TimeBasis("mean", walls, f"the mean {window} ({length})", title)
@@ -71,15 +75,19 @@ def choose_basis(analysis: Analysis, rank: Rank) -> TimeBasis:
     return TimeBasis("typical", rank.typical.walls, whole, shown)
 
 
-def _average_steps(rank: Rank) -> Walls | None:
-    """Return the walls of the mean steady step where rare stalls decide the verdict, else `None`."""
-    steady = [step.walls.parts() for step in rank.steps if step.steady]
-    if not steady or not rank.rare_stalls:
-        return None
-    walls = np.array(steady, dtype=np.int64)
-    if not decide_wall(walls, np.zeros((len(steady), 3), np.int64)).is_mean:
-        return None
-    return Walls(*np.rint(walls.mean(axis=0)).astype(int).tolist())
+def _decide_steps(rank: Rank) -> Decision | None:
+    """Return what decides the wall of the steady steps alone; `None` without any."""
+    walls = _list_walls(rank)
+    return decide_wall(walls, np.zeros((len(walls), 3), np.int64)) if len(walls) else None
+
+
+def _average_steps(rank: Rank) -> Walls:
+    """Return the walls of the mean steady step."""
+    return Walls(*np.rint(_list_walls(rank).mean(axis=0)).astype(int).tolist())
+
+
+def _list_walls(rank: Rank) -> npt.NDArray[np.int64]:
+    return np.array([step.walls.parts() for step in rank.steps if step.steady], dtype=np.int64)
 
 
 def find_dominant(analysis: Analysis) -> str:
