@@ -38,10 +38,10 @@ $(EXAMPLE): .venv/stamp $(wildcard fixtures/*.py fixtures/ddl/*.sql)
 demo: $(EXAMPLE)  ## analyse the shipped example: a step of a mixture-of-experts model
 	$(BIN)/wallscope analyze $(EXAMPLE)
 
-test: .venv/stamp  ## the tests, side by side on all cores
+test: .venv/stamp $(EXAMPLE)  ## the tests, side by side on all cores
 	$(BIN)/python -m pytest -m 'not slow' --numprocesses auto --dist loadfile --no-loadscope-reorder
 
-test-all: .venv/stamp  ## the tests, the slow ones too, with more random examples
+test-all: .venv/stamp $(EXAMPLE)  ## the tests, the slow ones too, with more random examples
 	$(BIN)/python -m pytest --hypothesis-profile=ci
 
 test-real: .venv/stamp  ## captures of others, where ../shared/traces has them: walls, steps, causes, changes

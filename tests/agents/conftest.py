@@ -2,11 +2,11 @@
 
 import shutil
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import pytest
 
-EXAMPLE = Path(__file__).resolve().parents[2] / "build" / "moe_step.sqlite"
+from tests.shipped_example import EXAMPLE
+
 CONFIG = "model:\n  tensor_model_parallel_size: 3\n  num_attention_heads: 8\n"
 CALLS = {
     "analyze": {"files": ["run.sqlite"]},

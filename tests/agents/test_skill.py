@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.shipped_example import EXAMPLE
 from tests.test_docs import read_prose
 from tests.test_language import find_faults
 from tests.test_traces import EXPORTS
@@ -18,7 +19,7 @@ ROOT = Path(__file__).resolve().parents[2]
 SKILL = ROOT / "skills" / "wallscope"
 PAGES = [SKILL / "SKILL.md", *sorted((SKILL / "references").glob("*.md"))]
 PAGE = ROOT / "docs" / "agents.md"
-CAPTURES = [ROOT / "build", ROOT.parent / "shared" / "traces"]
+CAPTURES = [EXAMPLE.parent, ROOT.parent / "shared" / "traces"]
 TRANSCRIPT = re.compile(r"```console\n(.*?)```", re.DOTALL)
 
 

@@ -4,11 +4,11 @@ import json
 import re
 from dataclasses import replace
 from functools import cache
-from pathlib import Path
 
 import polars as pl
 import pytest
 
+from tests.shipped_example import EXAMPLE
 from tests.test_traces import EXPORTS, WITHOUT_DEVICE_OPERATIONS
 from tests.tokens import MOST_TOKENS, count_tokens
 from wallscope.cache.answers import decode_analysis
@@ -24,7 +24,6 @@ from wallscope.views.brief import brief_analysis, brief_breakdown, cut_sentences
 from wallscope.views.brief_listings import brief_bisection, brief_history
 from wallscope.views.history import HISTORY
 
-EXAMPLE = Path(__file__).resolve().parents[2] / "build" / "moe_step.sqlite"
 ANSWERED = [path for path in EXPORTS if path.stem not in WITHOUT_DEVICE_OPERATIONS]
 
 

@@ -70,7 +70,7 @@ def choose_basis(analysis: Analysis, rank: Rank) -> TimeBasis:
         length = units.duration(sum(walls.parts()))
         title = shown or f"Mean of the steady {window}s"
         return TimeBasis("mean", walls, f"the mean {window} ({length})", title)
-    each = "the" if anchor.kind == "whole-trace" else "each"
+    each = "the" if anchor.kind == "whole-trace" else "the typical" if rank.modes else "each"
     whole = f"{each} {units.duration(rank.typical.step_ns)} {window}"
     return TimeBasis("typical", rank.typical.walls, whole, shown)
 
