@@ -97,7 +97,7 @@ def test_the_recommendation_is_more_workers_and_no_larger_batch(tmp_path):
 
     assert ids[0] == "data-workers"
     assert "larger-microbatch" not in ids
-    assert found.fixes[0].evidence[0].startswith("a copy of a batch ends the waits: 1 host-to-device row")
+    assert found.fixes[0].evidence[0].startswith("a copy of a batch ends the waits: 1 host-to-device copy")
 
 
 def dali(noise, usual_ms, between):

@@ -41,7 +41,7 @@ def test_a_rank_of_one_side_alone_is_named_as_such():
 
     assert found.base.rank == found.head.rank in {1, 2}
     assert [found.base.is_representative, found.head.is_representative].count(True) == 1
-    assert "is about another)" in describe_sides(found)
+    assert "(analyze reports another rank for head)" in describe_sides(found)
     assert compare({1}, {2}, wanted=0).base.rank == 0
 
 

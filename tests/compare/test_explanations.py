@@ -8,7 +8,8 @@ from tests.profile.random_profiles import profile_of, work
 from wallscope.compare.comparability import find_mismatches
 from wallscope.compare.explanations import explain_changes
 from wallscope.compare.match_operations import communication_changes, pair_operations
-from wallscope.compare.typical_steps import Key, OperationWork, TypicalStep, wall_of
+from wallscope.compare.typical_steps import Key, OperationWork, TypicalStep
+from wallscope.model.cause_catalogue import find_wall
 from wallscope.model.enums import Wall
 
 STEP = diff(profile_of("a", steps(9)), profile_of("b", steps(9, seed=2))).step
@@ -37,7 +38,7 @@ def step(*rows, graphs="none"):
             ran[key] = OperationWork(
                 Fraction(count), Fraction(100), exposed_ns, None if size is None else Fraction(size)
             )
-    walls = {wall: sum(ns for cause, ns in causes.items() if wall_of(cause) == wall) for wall in Wall}
+    walls = {wall: sum(ns for cause, ns in causes.items() if find_wall(cause) == wall) for wall in Wall}
     return TypicalStep(sum(walls.values()), walls, causes, owned, ran), replace(work(), graphs=graphs)
 
 

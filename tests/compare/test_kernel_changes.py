@@ -5,8 +5,8 @@ from fractions import Fraction
 import pytest
 
 from wallscope.compare.kernel_changes import explain_kernels
-from wallscope.compare.typical_steps import Key, OperationWork, TypicalStep, wall_of
-from wallscope.model.cause_catalogue import describe_cause
+from wallscope.compare.typical_steps import Key, OperationWork, TypicalStep
+from wallscope.model.cause_catalogue import describe_cause, find_wall
 from wallscope.model.enums import Wall
 
 
@@ -22,7 +22,7 @@ def typical(*rows, causes=()):
         sums[cause] = sums.get(cause, 0) + count * each_ns
         moved = None if size is None else Fraction(size)
         ran[key] = OperationWork(Fraction(count), Fraction(count * each_ns), None, moved)
-    walls = {wall: sum(ns for cause, ns in sums.items() if wall_of(cause) == wall) for wall in Wall}
+    walls = {wall: sum(ns for cause, ns in sums.items() if find_wall(cause) == wall) for wall in Wall}
     return TypicalStep(sum(walls.values()), walls, sums, owned, ran)
 
 

@@ -6,7 +6,8 @@ from time import perf_counter
 import pytest
 
 from wallscope.compare.operation_changes import operation_changes
-from wallscope.compare.typical_steps import Key, OperationWork, TypicalStep, wall_of
+from wallscope.compare.typical_steps import Key, OperationWork, TypicalStep
+from wallscope.model.cause_catalogue import find_wall
 from wallscope.model.enums import Wall
 
 
@@ -22,7 +23,7 @@ def typical(*rows):
         causes[cause] = causes.get(cause, 0) + count * each_ns
         if key.category != "host":
             ran[key] = OperationWork(Fraction(count), Fraction(count * each_ns), None, None)
-    walls = {wall: sum(ns for cause, ns in causes.items() if wall_of(cause) == wall) for wall in Wall}
+    walls = {wall: sum(ns for cause, ns in causes.items() if find_wall(cause) == wall) for wall in Wall}
     return TypicalStep(sum(walls.values()), walls, causes, owned, ran)
 
 

@@ -163,6 +163,14 @@ def test_a_comparison_in_brief_is_that_in_full(wallscope, traces):
     assert count_tokens(said) < MOST_TOKENS
 
 
+def test_what_cannot_be_compared_has_no_ratio_in_brief(wallscope, traces):
+    sides = (traces / "cs336_zx_result.sqlite", traces / "llama3_real.sqlite")
+    packed = json.loads(wallscope("diff", *sides, "--brief", "--json", "-").out)
+
+    assert packed["verdict"].startswith("incomparable")
+    assert packed["numbers"].keys() == {"/step/base_typical_ns", "/step/head_typical_ns"}
+
+
 @pytest.mark.parametrize(
     "arguments",
     [

@@ -44,11 +44,11 @@ from wallscope.compare.typical_steps import (
     pair_ranks,
     rank_changes,
     typical_step,
-    wall_of,
 )
 from wallscope.compare.wall_deltas import assume_noise, compare_walls, name_columns
 from wallscope.errors import ComparisonError
 from wallscope.model.capture import Profiler
+from wallscope.model.cause_catalogue import find_wall
 from wallscope.model.comparison import (
     COMPARISON_SCHEMA,
     ComparedSide,
@@ -249,7 +249,7 @@ def _columns(profile: Profile, steps: pl.DataFrame, causes: list[str]) -> npt.ND
     for source, step, cause, time_ns in sums.iter_rows():
         if (source, step) in row:
             columns[row[source, step], place[cause]] = time_ns
-            columns[row[source, step], walls.index(wall_of(cause))] += time_ns
+            columns[row[source, step], walls.index(find_wall(cause))] += time_ns
     return columns
 
 

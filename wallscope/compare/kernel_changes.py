@@ -11,7 +11,7 @@ from fractions import Fraction
 
 import polars as pl
 
-from wallscope.compare.typical_steps import Key, OperationWork, TypicalStep, total_work, wall_of
+from wallscope.compare.typical_steps import Key, OperationWork, TypicalStep, total_work
 from wallscope.compare_thresholds import (
     FEWER_KERNELS_RATIO,
     FEWEST_COMPILED_KERNELS_COUNT,
@@ -19,7 +19,7 @@ from wallscope.compare_thresholds import (
     OTHER_COPIES_RATIO,
     SHOWN_JOINT_SHARE,
 )
-from wallscope.model.cause_catalogue import describe_cause
+from wallscope.model.cause_catalogue import describe_cause, find_wall
 from wallscope.model.comparison import Explanation
 from wallscope.model.enums import ComputeCategory, CopyDirection, Precision, Wall
 from wallscope.thresholds import EXPLAINED_SHARE, MORE_KERNELS_RATIO
@@ -274,7 +274,7 @@ def _causes_of(is_meant: Callable[[Key], bool], *steps: TypicalStep) -> tuple[st
                 cause
                 for step in steps
                 for cause, key in step.owned
-                if is_meant(key) and wall_of(cause) == Wall.MEMORY
+                if is_meant(key) and find_wall(cause) == Wall.MEMORY
             }
         )
     )
@@ -288,5 +288,5 @@ def _owned_ns(step: TypicalStep, is_meant: Callable[[Key], bool]) -> int:
     return sum(
         time_ns
         for (cause, key), time_ns in step.owned.items()
-        if key.category != _HOST and wall_of(cause) != Wall.HOST and is_meant(key)
+        if key.category != _HOST and find_wall(cause) != Wall.HOST and is_meant(key)
     )

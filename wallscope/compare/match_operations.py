@@ -12,7 +12,8 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-from wallscope.compare.typical_steps import Key, OperationWork, TypicalStep, total_work, wall_of
+from wallscope.compare.typical_steps import Key, OperationWork, TypicalStep, total_work
+from wallscope.model.cause_catalogue import find_wall
 from wallscope.model.comparison import CommunicationChange, OperationDelta
 from wallscope.model.enums import Axis
 from wallscope.thresholds import LIKE_OPERATIONS_RATIO
@@ -199,7 +200,7 @@ def _names(keys: tuple[Key, ...]) -> str:
 
 def _rest(rows: list[OperationDelta]) -> Iterable[OperationDelta]:
     """Return what is not listed, a row a cause."""
-    for cause in sorted({row.cause for row in rows}, key=lambda cause: (wall_of(cause), cause)):
+    for cause in sorted({row.cause for row in rows}, key=lambda cause: (find_wall(cause), cause)):
         own = [row for row in rows if row.cause == cause]
         sums = {
             name: sum(getattr(row, name) for row in own)

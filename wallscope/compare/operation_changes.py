@@ -11,8 +11,9 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from wallscope.compare.match_operations import OperationPair, pair_operations
-from wallscope.compare.typical_steps import Key, OperationWork, TypicalStep, total_work, wall_of
+from wallscope.compare.typical_steps import Key, OperationWork, TypicalStep, total_work
 from wallscope.compare_thresholds import LEADING_OPERATION_SHARE, REPLACED_WORK_RATIO
+from wallscope.model.cause_catalogue import find_wall
 from wallscope.model.comparison import OperationChange
 from wallscope.model.enums import ComputeCategory, Wall
 from wallscope.thresholds import LIKE_OPERATIONS_RATIO
@@ -69,7 +70,7 @@ class _Side:
         self.ran = step.ran
         self._owned: dict[Key, dict[Wall, int]] = defaultdict(lambda: defaultdict(int))
         for (cause, key), time_ns in step.owned.items():
-            if (wall := wall_of(cause)) is not Wall.HOST:
+            if (wall := find_wall(cause)) is not Wall.HOST:
                 self._owned[key][wall] += time_ns
 
     def work(self, keys: Iterable[Key]) -> OperationWork:

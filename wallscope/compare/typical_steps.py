@@ -15,6 +15,7 @@ import polars as pl
 
 from wallscope.compare.confidence import is_typical
 from wallscope.errors import ComparisonError
+from wallscope.model.cause_catalogue import find_wall
 from wallscope.model.comparison import RankChange
 from wallscope.model.enums import Wall
 from wallscope.model.profile import OPERATION_KEYS, Profile
@@ -55,11 +56,6 @@ class TypicalStep:
     causes: dict[str, int]
     owned: dict[tuple[str, Key], int]
     ran: dict[Key, OperationWork]
-
-
-def wall_of(cause: str) -> Wall:
-    """Return the wall that a cause belongs to."""
-    return Wall(cause.partition("/")[0])
 
 
 def deciding_steps(profile: Profile) -> pl.DataFrame:
@@ -153,12 +149,12 @@ def _round(owned: Mapping[tuple[str, Key], Fraction], ran: dict[Key, OperationWo
     for (cause, key), time_ns in owned.items():
         rows_of[cause][cause, key] = time_ns
         by_cause[cause] += time_ns
-        by_wall[wall_of(cause)] += time_ns
+        by_wall[find_wall(cause)] += time_ns
     step_ns = round(sum(by_wall.values(), Fraction()))
     walls = apportion(by_wall, step_ns)
     causes: dict[str, int] = {}
     for wall, wall_ns in walls.items():
-        causes |= apportion({c: ns for c, ns in by_cause.items() if wall_of(c) == wall}, wall_ns)
+        causes |= apportion({c: ns for c, ns in by_cause.items() if find_wall(c) == wall}, wall_ns)
     rows: dict[tuple[str, Key], int] = {}
     for cause, cause_ns in causes.items():
         rows |= apportion(rows_of[cause], cause_ns)

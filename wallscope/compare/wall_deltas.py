@@ -14,7 +14,8 @@ import numpy as np
 from wallscope.columns import Flags
 from wallscope.compare.confidence import Floats
 from wallscope.compare.run_noise import Difference
-from wallscope.compare.typical_steps import TypicalStep, wall_of
+from wallscope.compare.typical_steps import TypicalStep
+from wallscope.model.cause_catalogue import find_wall
 from wallscope.model.comparison import CauseDelta, NoiseSource, WallDelta
 from wallscope.model.enums import Wall
 from wallscope.noise_thresholds import ASSUMED_NOISE_RATIO, ASSUMED_OFF_SHARE
@@ -106,7 +107,7 @@ def compare_walls(
             low_ns, high_ns = bounds(None if columns is None else columns.half[at], delta_ns)
             listed.append(
                 CauseDelta(
-                    wall_of(cause),
+                    find_wall(cause),
                     cause,
                     base_ns,
                     head_ns,

@@ -1,6 +1,6 @@
 """The meaning of each cause in a few words, for first-time readers of `wall/cause[/detail]`."""
 
-from wallscope.model.enums import Axis, ComputeCategory
+from wallscope.model.enums import Axis, ComputeCategory, Wall
 
 _AXES = {
     "ep": "expert-parallel all-to-all (dispatch and combine)",
@@ -58,6 +58,15 @@ _QUALIFIERS = {
 UNSPLIT, TRANSFER, PEER_WAIT, PIPELINE_WAIT = "unsplit", "transfer", "peer-wait", "pipeline-wait"
 """How the time of a communication operation is divided: not at all (`UNSPLIT`), or into parts."""
 _PARTS = (TRANSFER, PEER_WAIT, PIPELINE_WAIT)
+
+
+def find_wall(cause: str) -> Wall:
+    """Return the wall that a cause belongs to.
+
+    >>> str(find_wall("communication/ep/peer-wait"))
+    'communication'
+    """
+    return Wall(cause.partition("/")[0])
 
 
 def is_part(cause: str) -> bool:

@@ -312,10 +312,13 @@ def brief_comparison(found: Comparison, ends: tuple[str, str], most_rows: int) -
     known: dict[str, int | float | None] = {
         "/step/base_typical_ns": step.base_typical_ns,
         "/step/head_typical_ns": step.head_typical_ns,
-        "/step/ratio": step.ratio,
-        "/step/ratio_low": step.ratio_low,
-        "/step/ratio_high": step.ratio_high,
     }
+    if found.verdict != "incomparable":  # the ratio of different work says nothing
+        known |= {
+            "/step/ratio": step.ratio,
+            "/step/ratio_low": step.ratio_low,
+            "/step/ratio_high": step.ratio_high,
+        }
     unknown = [
         Unknown(f"what {entry.what} changes", f"base {visible(entry.base)}, head {visible(entry.head)}")
         for entry in found.mismatches

@@ -17,7 +17,7 @@ class NameLookup:
 
     def operations(self, numbers: pl.Series) -> pl.Series:
         """What operations are called: the kernel, or kind and direction of a copy."""
-        return self._operation_names.gather(_known(numbers))
+        return self._operation_names.gather(mask_negative(numbers))
 
     def streams(self, column: str, streams: pl.Series) -> pl.Series:
         """A column of `DEVICE_STREAMS` for each of the streams."""
@@ -27,23 +27,23 @@ class NameLookup:
     def calls(self, numbers: pl.Series) -> pl.Series:
         """Return the names of the functions of calls."""
         capture = self.parts.capture
-        return capture.call_names["text"].gather(capture.calls["name"].gather(_known(numbers)))
+        return capture.call_names["text"].gather(capture.calls["name"].gather(mask_negative(numbers)))
 
     def call_starts(self, numbers: pl.Series) -> pl.Series:
         """When calls began."""
-        return self.parts.capture.calls["start_ns"].gather(_known(numbers))
+        return self.parts.capture.calls["start_ns"].gather(mask_negative(numbers))
 
     def tids(self, threads: pl.Series) -> pl.Series:
         """The system's numbers of threads."""
-        return self.parts.capture.threads["tid"].gather(_known(threads))
+        return self.parts.capture.threads["tid"].gather(mask_negative(threads))
 
     def pids(self, threads: pl.Series) -> pl.Series:
         """The system's numbers of the processes of threads."""
-        return self.parts.capture.threads["pid"].gather(_known(threads))
+        return self.parts.capture.threads["pid"].gather(mask_negative(threads))
 
     def paths(self, ranges: pl.Series) -> pl.Series:
         """Folded names from the outermost range to each range."""
-        return self.parts.range_tree.texts.gather(self._path_of_range.gather(_known(ranges)))
+        return self.parts.range_tree.texts.gather(self._path_of_range.gather(mask_negative(ranges)))
 
     def at(self, rows: pl.DataFrame, column: str, numbers: pl.Series) -> pl.Series:
         """A column of rows that have an `op`, for the operations of these numbers; null without a row."""
@@ -127,6 +127,6 @@ class NameLookup:
         return self.parts.range_tree.tree.sort("range")["path"]
 
 
-def _known(numbers: pl.Series) -> pl.Series:
-    """The numbers as places of rows: those below 0 are null."""
+def mask_negative(numbers: pl.Series) -> pl.Series:
+    """Return the numbers as indexes of rows; those below 0 are null."""
     return pl.select(pl.when(numbers >= 0).then(numbers)).to_series()

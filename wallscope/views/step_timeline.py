@@ -7,6 +7,7 @@ from wallscope.model.analysis import Rank
 from wallscope.model.enums import LinkKind, OperationClass, OperationKind, Wall
 from wallscope.model.report import SHOWN_HOST, SHOWN_OPERATIONS, SHOWN_SLICES, StepTimeline
 from wallscope.trace.ranges import write_paths
+from wallscope.views.names import mask_negative
 
 _MOST_THREADS = 12
 _LONGEST_NAME = 400
@@ -109,7 +110,7 @@ class _Shown:
         numbers = capture.streams.select("stream", "number")
         wall = pl.col("class").cast(pl.String).replace_strict(_WALL_OF_CLASS, return_dtype=pl.String)
         inside = _within(self._operations, start_ns, end_ns)
-        calls = _known(inside["call"])
+        calls = mask_negative(inside["call"])
         found = inside.with_columns(
             name=self._name_operations(inside["op"]),
             call=self._name_calls(calls),
@@ -142,8 +143,8 @@ class _Shown:
         return (
             own.with_columns(
                 op_name=self._name_operations(own["op"]),
-                call_name=self._name_calls(_known(own["call"])),
-                tid=self._trace.capture.threads["tid"].gather(_known(own["thread"])),
+                call_name=self._name_calls(mask_negative(own["call"])),
+                tid=self._trace.capture.threads["tid"].gather(mask_negative(own["thread"])),
                 ended_by=self._name_operations(own["gap"]),
             )
             .join(self._paths(own["range"]), on="range", how="left", maintain_order="left")
@@ -172,7 +173,7 @@ class _Shown:
 
     def _name_operations(self, numbers: pl.Series) -> pl.Series:
         """Name operations, by their kernel or the direction of a copy; null for numbers below 0."""
-        capture, known = self._trace.capture, _known(numbers)
+        capture, known = self._trace.capture, mask_negative(numbers)
         rows = pl.DataFrame(
             {
                 "op": known.cast(pl.UInt32),
@@ -207,8 +208,3 @@ def _cut(texts: pl.Series) -> pl.Series:
 
 def _within(rows: pl.DataFrame, start_ns: int, end_ns: int) -> pl.DataFrame:
     return rows.filter((pl.col("start_ns") < end_ns) & (pl.col("end_ns") > start_ns))
-
-
-def _known(numbers: pl.Series) -> pl.Series:
-    """Return the numbers as indexes of rows; those below 0 are null."""
-    return pl.select(pl.when(numbers >= 0).then(numbers)).to_series()

@@ -8,6 +8,7 @@ import polars as pl
 
 from wallscope import units
 from wallscope.errors import SelectionError
+from wallscope.model.cause_catalogue import find_wall
 from wallscope.model.enums import Wall
 from wallscope.model.report import GAPS, Gap, Link, Moment
 from wallscope.model.section import (
@@ -23,6 +24,7 @@ from wallscope.model.section import (
     tabulate,
 )
 from wallscope.render.short_names import shorten_name, shorten_range_path
+from wallscope.views.sections.steps import or_unknown
 
 _MOST_LINKS, _MOST_STEPS, _WIDE = 12, 8, 110
 _DRAINED = "host/queue-drained/"
@@ -52,7 +54,7 @@ def _describe_gaps(gaps: Sequence[Gap]) -> Section:
     """Describe the longest of like gaps, and say in which steps the others are."""
     longest, *others = sorted(gaps, key=lambda gap: -gap.row["duration_ns"])
     row = longest.row
-    owner = Span(f"{row['cause']} {units.duration(row['cause_ns'])}", _find_wall(row["cause"]))
+    owner = Span(f"{row['cause']} {units.duration(row['cause_ns'])}", find_wall(row["cause"]))
     head: Line = (f"{units.seconds(row['start_ns'])} s  {units.duration(row['duration_ns'])}  ", owner)
     lines = [f"step {row['step']}, {_describe_end(row)}"]
     lines += [f"in {shorten_range_path(row['path'])}"] if row["path"] else []
@@ -77,10 +79,10 @@ def _list_others(others: Sequence[Gap]) -> str:
 def _describe_end(row: dict[str, Any]) -> str:
     if row["ended_by"] is None:
         return "ended by the end of the step"
-    ended = f"ended by {shorten_name(row['ended_by'])} on stream {_or_unknown(row['stream'])}"
+    ended = f"ended by {shorten_name(row['ended_by'])} on stream {or_unknown(row['stream'])}"
     if row["call"] is None:
         return f"{ended}, issued before the capture"
-    at = f"{units.seconds(row['call_start_ns'])} s, thread {_or_unknown(row['tid'])}"
+    at = f"{units.seconds(row['call_start_ns'])} s, thread {or_unknown(row['tid'])}"
     return f"{ended}, issued by {row['call']} at {at}"
 
 
@@ -93,7 +95,7 @@ def _tabulate_chain(links: Sequence[Link], at_ns: int | None = None) -> Grid:
 
     def shorten(link: Link) -> Cell:
         cause = _DRAINED.rstrip("/") if link.cause.startswith(_DRAINED) else link.cause
-        return Cell(cause, _find_wall(link.cause))
+        return Cell(cause, find_wall(link.cause))
 
     columns = (
         on_terminal("start", "", "plain", "", lambda link: units.seconds(link.start_ns)),
@@ -156,14 +158,6 @@ def frame_gaps(found: Sequence[Gap]) -> pl.DataFrame:
     return pl.DataFrame([gap.row for gap in found], schema=GAPS, orient="row")
 
 
-def _find_wall(cause: str) -> Wall:
-    return Wall(cause.partition("/")[0])
-
-
-def _or_unknown(value: object) -> str:
-    return "unknown" if value is None else str(value)
-
-
 def _name_rank(row: dict[str, Any]) -> str:
-    place = f"process {_or_unknown(row['pid'])}, device {_or_unknown(row['device'])}"
+    place = f"process {or_unknown(row['pid'])}, device {or_unknown(row['device'])}"
     return place if row["rank"] is None else f"rank {row['rank']} ({place})"

@@ -8,6 +8,7 @@ import polars as pl
 
 from wallscope import units
 from wallscope.model.analysis import Analysis, RangeWork, Rank, Step
+from wallscope.model.cause_catalogue import find_wall
 from wallscope.model.enums import Wall
 from wallscope.model.report import Gap, Report, StepTimeline
 from wallscope.model.section import (
@@ -190,16 +191,12 @@ def _tabulate_gaps(gaps: Sequence[Gap], unit: str, shown: AbstractSet[int]) -> G
 
 def _write_cause(gap: Gap) -> Cell:
     cause = gap.row["cause"]
-    return Cell(f"{cause} {units.duration(gap.row['cause_ns'])}", _find_wall(cause), explain_cause(cause))
-
-
-def _find_wall(cause: str) -> Wall:
-    return Wall(cause.partition("/")[0])
+    return Cell(f"{cause} {units.duration(gap.row['cause_ns'])}", find_wall(cause), explain_cause(cause))
 
 
 def _write_end(gap: Gap) -> Cell:
     ended = gap.row["ended_by"]
-    where = "" if ended is None else f" on stream {_or_unknown(gap.row['stream'])}"
+    where = "" if ended is None else f" on stream {or_unknown(gap.row['stream'])}"
     name = visible(ended or "the end of the window", most=_LONGEST_NAME)
     return Cell(name + where, hint=(ended or "")[:2_000])
 
@@ -210,5 +207,6 @@ def _write_call(gap: Gap) -> str:
     return call if row["tid"] is None else f"{call}, thread {row['tid']}"
 
 
-def _or_unknown(value: object) -> str:
+def or_unknown(value: object) -> str:
+    """Return a value as text, `unknown` without one."""
     return "unknown" if value is None else str(value)
