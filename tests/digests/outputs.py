@@ -2,15 +2,17 @@
 
 import contextlib
 import gc
-import io
 import json
+import os
 import re
 import sys
+import tempfile
 import zlib
 from base64 import b64decode
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import IO
 
 EMBEDDED = re.compile(r'"schema": "(wallscope\.profile[^"]*)",\s*"data": "([A-Za-z0-9+/=]+)"')
 PLOTLY = re.compile(r'(<script[^>]* id="plotly">)[^<]*(</script>)')
@@ -102,18 +104,32 @@ def ran(arguments: list[str], folder: Path) -> str:
     """Run the command line in this process; its exit code, standard output and standard error."""
     from wallscope.__main__ import main
 
-    out, error, argv = io.StringIO(), io.StringIO(), sys.argv
+    argv = sys.argv
     code: object = 0
     sys.argv = ["wallscope", *arguments]
+    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as error:
+        try:
+            with contextlib.chdir(folder), redirected(1, out), redirected(2, error):
+                main()
+        except SystemExit as left:
+            code = left.code or 0
+        finally:
+            sys.argv = argv
+            gc.unfreeze()
+        said, complained = (file.seek(0) or file.read().decode() for file in (out, error))
+    return f"exit code {code}\n{said}--- standard error\n{complained}"
+
+
+@contextlib.contextmanager
+def redirected(descriptor: int, file: IO[bytes]) -> Iterator[None]:
+    """Send a file descriptor into a file: the command line writes to descriptors, not to `sys.stdout`."""
+    kept = os.dup(descriptor)
+    os.dup2(file.fileno(), descriptor)
     try:
-        with contextlib.chdir(folder), contextlib.redirect_stdout(out), contextlib.redirect_stderr(error):
-            main()
-    except SystemExit as left:
-        code = left.code or 0
+        yield
     finally:
-        sys.argv = argv
-        gc.unfreeze()
-    return f"exit code {code}\n{out.getvalue()}--- standard error\n{error.getvalue()}"
+        os.dup2(kept, descriptor)
+        os.close(kept)
 
 
 def chosen(made: Files, *names: str) -> Files:
