@@ -50,8 +50,8 @@ def _row(name: str, ranks: Sequence[Judged], clearance: float) -> str:
         for removal in rank.removals
         if removal.recoverable is not None
     ]
-    told = f"{len(bounds)}, {_spread(bounds)}" if bounds else "not compared"
-    return f"| {name} | {len(ranks)} | {right} of {len(clear)} | {walls} | {told} |"
+    errors = f"{len(bounds)}, {_spread(bounds)}" if bounds else "not compared"
+    return f"| {name} | {len(ranks)} | {right} of {len(clear)} | {walls} | {errors} |"
 
 
 def _spread(shares: Sequence[float]) -> str:

@@ -202,3 +202,12 @@ def write_range(first: int, last: int) -> str:
     ('3', '3-5')
     """
     return str(first) if first == last else f"{first}-{last}"
+
+
+def capitalize(text: str) -> str:
+    """Return a text that begins with a capital letter; the others stay.
+
+    >>> capitalize("the GPU"), capitalize("")
+    ('The GPU', '')
+    """
+    return f"{text[:1].upper()}{text[1:]}"

@@ -9,7 +9,7 @@ from wallscope.attribution.totals import make_typical_work
 from wallscope.model.analysis import Walls
 from wallscope.model.enums import Wall
 from wallscope.model.schemas import CLASSIFIED, NAMES, NESTED, PATHS, SLICES
-from wallscope.summary.ranges import find_host_range, measure_range_work
+from wallscope.summary.ranges import find_host_range, measure_range_work, sum_range_walls
 from wallscope.trace.ranges import RangeTree
 
 STEPS = pl.DataFrame(
@@ -115,7 +115,8 @@ def test_the_range_of_host_time_is_the_innermost_that_holds_half_of_it(spent):
     names = pl.DataFrame({"name": range(6), "text": list("abcdef")}, schema=NAMES)
     total = {wall: sum(length for length, of, _ in spent if of == wall) for wall in Wall}
 
-    found = find_host_range(RangeTree(tree, paths, names), slices, 1, Walls(**total))
+    ranges = RangeTree(tree, paths, names)
+    found = find_host_range(ranges, sum_range_walls(ranges, slices, 1), Walls(**total))
 
     def inside(path: int, *walls: str) -> int:
         return sum(length for length, wall, at in spent if wall in walls and path in around(at))

@@ -39,7 +39,7 @@ from wallscope.ranks.wait_split import (
 )
 from wallscope.thresholds import MATERIAL_SHARE, TOLD_JITTER_SHARE, TOLD_WAIT_SHARE, UNKNOWN_WAIT_SHARE
 from wallscope.trace.intervals import Times
-from wallscope.units import duration, percent, plural
+from wallscope.units import capitalize, duration, percent, plural
 
 Judge = Callable[[Times, Times], Dominant]
 """Decide the dominant wall of some steps from ns of each wall and unattributed ns."""
@@ -389,7 +389,7 @@ def _late_sentences(job: Job, unit: str) -> Iterator[str]:
     in_turn = [one for one in job.stragglers if not one.repeated]
     for one in repeated[:_MOST_NAMED]:
         yield (
-            f"{_capital(one.name)} is late on {one.late_steps} of {one.steps} {unit}s, by"
+            f"{capitalize(one.name)} is late on {one.late_steps} of {one.steps} {unit}s, by"
             f" {duration(one.late_ns_median)}: {one.why}."
         )
     if len(repeated) > _MOST_NAMED:
@@ -468,10 +468,6 @@ def _wall_sentences(job: Job, critical: RankWaits) -> Iterator[str]:
             f"The job is {_BOUND[job.dominant_wall]}{charged}; its critical rank ({critical.name}) is"
             f" {_BOUND[job.critical_wall]}."
         )
-
-
-def _capital(text: str) -> str:
-    return text[:1].upper() + text[1:]
 
 
 def _is_charged(job: Job) -> bool:

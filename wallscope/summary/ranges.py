@@ -52,11 +52,10 @@ def build_range_work(
 
 
 def list_range_work(
-    ranges: RangeTree, work: TypicalWork, projected: pl.DataFrame, process: int, slices: pl.DataFrame
+    ranges: RangeTree, work: TypicalWork, projected: pl.DataFrame, process: int, walls: Times
 ) -> tuple[RangeWork, ...]:
-    """Return the paths with most device time; `slices` (`SLICES`) are those of the steps of `work`."""
+    """Return the paths with most device time; `walls` are those of each path (`sum_range_walls`)."""
     found = _range_work(ranges, work, projected, process)[:_MOST_LISTED]
-    walls = _sum_walls(ranges, slices, work.steps.start_ns.size)
     label = ranges.paths["name"].to_numpy()
     return tuple(
         RangeWork(
@@ -81,8 +80,13 @@ def _range_work(
     return measure_range_work(work, path, ranges.tree, process, ranges.paths)
 
 
-def _sum_walls(ranges: RangeTree, slices: pl.DataFrame, step_count: int) -> Times:
+def sum_range_walls(ranges: RangeTree, slices: pl.DataFrame, step_count: int) -> Times:
     """Return the time of each wall in each path and the paths inside it, in ns of the mean step.
+
+    Args:
+        ranges: the ranges of all processes.
+        slices: `SLICES` of one rank, of the steps of its typical step.
+        step_count: how many these steps are.
 
     Returns:
         int64[path, wall].
@@ -96,24 +100,20 @@ def _sum_walls(ranges: RangeTree, slices: pl.DataFrame, step_count: int) -> Time
     return average_total(owned, step_count)
 
 
-def find_host_range(
-    ranges: RangeTree, slices: pl.DataFrame, step_count: int, typical: Walls
-) -> HostRange | None:
+def find_host_range(ranges: RangeTree, walls: Times, typical: Walls) -> HostRange | None:
     """Return the innermost path that holds at least half of the host's time in the typical step.
 
     Args:
         ranges: the ranges of all processes.
-        slices: `SLICES` of one rank, of the steps of its typical step.
-        step_count: how many these steps are.
+        walls: int64[path, wall], ns of each path of one rank (`sum_range_walls`).
         typical: the walls of the typical step, ns.
 
     Returns:
         `None` where no path holds half, or the innermost one that does covers nearly the whole step: such
         a path excludes nothing.
     """
-    if not typical.host or not len(ranges.paths):
+    if not typical.host:
         return None
-    walls = _sum_walls(ranges, slices, step_count)
     host_ns = walls[:, _HOST]
     holding = np.flatnonzero(2 * host_ns >= typical.host)
     if not holding.size:

@@ -63,7 +63,7 @@ from wallscope.summary.memory import (
     measure_recomputed_share,
     summarize_memory,
 )
-from wallscope.summary.ranges import build_range_work, find_host_range, list_range_work
+from wallscope.summary.ranges import build_range_work, find_host_range, list_range_work, sum_range_walls
 from wallscope.summary.rare_stalls import find_rare_stalls
 from wallscope.summary.slower_kernels import find_slower_kernels
 from wallscope.thresholds import NO_KERNEL_SHARE, WORK_OUTSIDE_SHARE
@@ -151,7 +151,8 @@ def _summarize_rank(
     )
     listed = list_causes(usual_sums, len(chosen), typical.walls, {})
     host = summarize_host(operations, work, usual_sums, evidence, capture)
-    place = find_host_range(trace.range_tree, usual, len(chosen), typical.walls)
+    path_walls = sum_range_walls(trace.range_tree, usual, len(chosen))
+    place = find_host_range(trace.range_tree, path_walls, typical.walls)
     traffic = CommunicationSummary(facts.axes, facts.collectives, capture.kernels, capture.names)
     account = Rank(
         rank=rank["rank"],
@@ -174,7 +175,7 @@ def _summarize_rank(
             use=measure_memory_use(capture, rank, windows, capacity_bytes),
             offload=find_offload(work, facts.copies),
         ),
-        ranges=list_range_work(trace.range_tree, work, trace.projected, rank["process"], usual),
+        ranges=list_range_work(trace.range_tree, work, trace.projected, rank["process"], path_walls),
         unmatched_kernels=find_unmatched_kernels(work, capture.names, typical.step_ns),
         causes=tuple(
             list_causes(usual_sums, len(chosen), typical.walls, measure_recoverable(listed, ceiling))

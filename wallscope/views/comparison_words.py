@@ -136,9 +136,8 @@ def describe_mismatch(entry: Mismatch) -> str:
     values = f"{visible(entry.base)} → {visible(entry.head)}"
     if entry.base == entry.head:
         values = f"{visible(entry.base)} on both sides"
-    return (
-        f"{entry.what}: {values}{f'. {entry.effect[:1].upper()}{entry.effect[1:]}.' if entry.effect else ''}"
-    )
+    effect = f". {units.capitalize(entry.effect)}." if entry.effect else ""
+    return f"{entry.what}: {values}{effect}"
 
 
 def find_confounders(comparison: Comparison) -> tuple[Mismatch, ...]:

@@ -21,7 +21,6 @@ from wallscope.views.caveats import describe_confidence, list_caveats
 from wallscope.views.headline import (
     TimeBasis,
     build_headline,
-    capitalize,
     choose_basis,
     explain_verdict,
     find_dominant,
@@ -248,7 +247,7 @@ def _describe_ranks(job: Job, analysis: Analysis) -> Iterator[str]:
     for late in repeated[:_MOST_LATE]:
         cause = f": {describe_cause(late.cause)}" if late.cause else ""
         yield (
-            f"{capitalize(late.name)} is late on {late.late_steps} of {late.steps} {window}s, by"
+            f"{units.capitalize(late.name)} is late on {late.late_steps} of {late.steps} {window}s, by"
             f" {units.duration(late.late_ns_median)} (median){cause}"
         )
     if not repeated:

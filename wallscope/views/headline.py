@@ -57,7 +57,9 @@ def choose_basis(analysis: Analysis, rank: Rank) -> TimeBasis:
         length = units.duration(sum(job.walls.parts()))
         title = f"Mean of {job.ranks} ranks; waiting for peers is attributed to what made them late"
         return TimeBasis("job", job.walls, f"each {length} {window} (mean of {job.ranks} ranks)", title)
-    shown = "" if len(analysis.ranks) == 1 else f"{capitalize(name_rank(rank))}, {explain_choice(analysis)}"
+    shown = (
+        "" if len(analysis.ranks) == 1 else f"{units.capitalize(name_rank(rank))}, {explain_choice(analysis)}"
+    )
     decision = _decide_steps(rank)
     dominant = analysis.diagnosis.dominant_wall
     is_of_steps = decision is not None and decision.dominant == dominant
@@ -161,7 +163,7 @@ def _explain_share(analysis: Analysis, rank: Rank, wall: Wall, basis: TimeBasis)
 def _explain_unknown(analysis: Analysis) -> str:
     """Return why there is no verdict, without the words of the headline, and what to do."""
     first, _, rest = analysis.diagnosis.verdict.partition(". ")
-    reason = capitalize(first.removeprefix("The wall is unknown: ").rstrip("."))
+    reason = units.capitalize(first.removeprefix("The wall is unknown: ").rstrip("."))
     cure = rest.partition(". ")[0].rstrip(".")
     return f"{reason}. {cure}." if cure.startswith(("Capture", "Classify")) else f"{reason}."
 
@@ -176,8 +178,3 @@ def _name_main_cause(rank: Rank, wall: Wall, where: str) -> str:
         name = name.partition(", ")[0]
     label = "Largest part" if wall is Wall.COMPUTE else "Main cause"
     return f". {label}: {name}, {units.duration(largest.typical_ns)}{where}"
-
-
-def capitalize(text: str) -> str:
-    """Return a text that begins with a capital letter; the others stay."""
-    return f"{text[:1].upper()}{text[1:]}"

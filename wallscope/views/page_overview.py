@@ -230,7 +230,7 @@ def _judge_steps(analysis: Analysis, rank: Rank) -> Fact:
     agrees = analysis.anchor.cross_check
     checked = " The repeating kernel sequence agrees." if agrees is not None and agrees.agrees else ""
     tone: Tone = "ok" if steady >= ENOUGH_STEPS_COUNT else "warn"
-    return Fact(head, f"{by[:1].upper()}{by[1:]}.{checked}", "word-steady", tone)
+    return Fact(head, f"{units.capitalize(by)}.{checked}", "word-steady", tone)
 
 
 def _judge_waits(analysis: Analysis, rank: Rank) -> Fact:
@@ -252,7 +252,7 @@ def _judge_replay(analysis: Analysis) -> Fact:
     replay, target = analysis.replay, "word-replay-error"
     if replay is None or replay.refused is not None or replay.check is None:
         reason = "no recommendation can be replayed" if replay is None else str(replay.refused)
-        return Fact("No replay", f"{reason[:1].upper()}{reason[1:]}.", target, "warn")
+        return Fact("No replay", f"{units.capitalize(reason)}.", target, "warn")
     error = replay.check.error_median
     if error is None:
         text = f"One {analysis.anchor.unit} alone gives nothing to test the replay on."
