@@ -28,7 +28,7 @@ from wallscope.output_files import write_chunks
 from wallscope.render.data import write_json
 from wallscope.render.figures import FIGURES
 from wallscope.resolve_runs import find_captures, resolve_runs
-from wallscope.thresholds import MARGIN_SHARE
+from wallscope.thresholds.comparison import MARGIN_SHARE
 from wallscope.trace.parallel_axes import parse_stream_axes
 from wallscope.views.tables import ANSWER_TABLES, build_answer_table
 

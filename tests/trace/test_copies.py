@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from wallscope.model.schemas import COPIES, COPY_CAUSES, OPERATIONS, PASSES
 from wallscope.nsys import read_capture
-from wallscope.thresholds import BULK_COPY_BYTES
+from wallscope.thresholds.causes import BULK_COPY_BYTES
 from wallscope.trace.copies import classify_copies, find_round_trips
 
 H, D = "host-to-device", "device-to-host"

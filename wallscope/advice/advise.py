@@ -19,14 +19,14 @@ from wallscope.advice.set_already import (
 )
 from wallscope.advice.settings import add_settings
 from wallscope.advice.trace_facts import merge_trace_facts
-from wallscope.fix_thresholds import NEXT_WALL_OF_FIX_SHARE, REPLAYED_FIXES_COUNT
 from wallscope.model.advice import PHASES, Fix, Precondition, RunConfiguration, Setting, TraceFacts
 from wallscope.model.analysis import Analysis
 from wallscope.model.capture import Finding, Profiler
 from wallscope.model.cause_catalogue import PEER_WAIT, is_part
 from wallscope.model.enums import Wall
 from wallscope.model.whatif import Question
-from wallscope.thresholds import MATERIAL_SHARE
+from wallscope.thresholds.fixes import NEXT_WALL_OF_FIX_SHARE, REPLAYED_FIXES_COUNT
+from wallscope.thresholds.verdict import MATERIAL_SHARE
 from wallscope.units import duration, percent
 
 _LOSSES = (Wall.MEMORY, Wall.COMMUNICATION, Wall.HOST)

@@ -1,15 +1,15 @@
 """Estimate the remaining time of a kernel category in another precision, by the precision of its kernels.
 
 FP32 on CUDA cores gains more than TF32, and attention more than convolutions. The source of each ratio is in
-fix_thresholds.py. Kernels in low or unknown precision do not change.
+thresholds/fixes.py. Kernels in low or unknown precision do not change.
 """
 
 from collections.abc import Callable, Mapping, Sequence
 
-from wallscope import fix_thresholds as ratios
 from wallscope.model.enums import ComputeCategory, Precision
 from wallscope.model.rank_summaries import CategoryPrecision
-from wallscope.thresholds import MATERIAL_SHARE
+from wallscope.thresholds import fixes as ratios
+from wallscope.thresholds.verdict import MATERIAL_SHARE
 
 Estimate = Callable[[str, str], float | None]
 """The remaining share of a replay target, by the name of the estimate; `None`: no change."""

@@ -6,9 +6,9 @@ Readers find them in Nsight Systems by these names.
 from collections.abc import Iterator
 
 from wallscope.advice.measurements import LAUNCHING, MeasuredRun
-from wallscope.fix_thresholds import EVIDENCE_LINES_COUNT
 from wallscope.model.enums import CopyDirection
 from wallscope.model.rank_summaries import CopyWork
+from wallscope.thresholds.fixes import EVIDENCE_LINES_COUNT
 from wallscope.units import duration, number, percent, plural, size
 
 _COPIES = {

@@ -16,12 +16,12 @@ from wallscope.advice.conditions import Clause, evaluate
 from wallscope.advice.estimates import estimate_left_share
 from wallscope.advice.programs import ProgramTraces, detect_program
 from wallscope.advice.published import nvlink_domain
-from wallscope.fix_thresholds import PAGEABLE_SHARE
 from wallscope.model.advice import RunConfiguration, Value
 from wallscope.model.analysis import Analysis, Rank
 from wallscope.model.enums import LOW_PRECISIONS, Axis, Backend, ComputeCategory, CopyDirection, Precision
 from wallscope.model.rank_summaries import CommunicationOperation
-from wallscope.thresholds import MATERIAL_SHARE
+from wallscope.thresholds.fixes import PAGEABLE_SHARE
+from wallscope.thresholds.verdict import MATERIAL_SHARE
 
 LAUNCHING = ("host/framework", "host/launch-call", "host/launch-latency")
 """Causes of host time between blocking calls."""

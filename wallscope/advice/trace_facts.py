@@ -12,7 +12,7 @@ from wallscope.model.analysis import Analysis
 from wallscope.model.capture import Finding, GraphTracing, Severity
 from wallscope.model.enums import LOW_PRECISIONS, Axis, Backend, Collective, Precision
 from wallscope.model.rank_summaries import CommunicationOperation, ComputeDetails
-from wallscope.thresholds import UNKNOWN_PRECISION_SHARE
+from wallscope.thresholds.causes import UNKNOWN_PRECISION_SHARE
 
 _MERGED_LAYERS = r"^layer_\d+f-layer_\d+b$"
 _DELAYED_WGRAD = r"(^|\.)delayed_expert_wgrad$"

@@ -16,12 +16,8 @@ import polars as pl
 
 from wallscope.columns import Flags, Rows, are_among, as_integers, encode_member, iterate_groups
 from wallscope.model.enums import CopyCause, CopyDirection, OperationKind
-from wallscope.thresholds import (
-    BATCH_COPY_BYTES,
-    DATA_WAIT_NS,
-    FEWEST_BATCHES_COUNT,
-    SHORTEST_UNIT_COUNT,
-)
+from wallscope.thresholds.causes import BATCH_COPY_BYTES, DATA_WAIT_NS, FEWEST_BATCHES_COUNT
+from wallscope.thresholds.steps import SHORTEST_UNIT_COUNT
 from wallscope.trace.dependencies import Dependencies
 from wallscope.trace.intervals import Spans, Times, common, order_spans, union
 from wallscope.trace.ranges import RangeTree

@@ -13,7 +13,8 @@ import numpy.typing as npt
 
 from wallscope.compare.confidence import Floats, Spread, draw_blocks, student_quantile
 from wallscope.model.record import Noise
-from wallscope.thresholds import CONFIDENCE_SHARE, FEWEST_STEPS_FOR_QUARTILES_COUNT
+from wallscope.thresholds.comparison import CONFIDENCE_SHARE
+from wallscope.thresholds.steps import FEWEST_STEPS_FOR_QUARTILES_COUNT
 
 _P90_PERCENT = 90
 

@@ -10,7 +10,11 @@ from fractions import Fraction
 
 from wallscope.compare.match_operations import pair_operations
 from wallscope.compare.typical_steps import Key, TypicalStep
-from wallscope.compare_thresholds import (
+from wallscope.model.capture import GraphTracing, Profiler
+from wallscope.model.comparison import Direction, Mismatch
+from wallscope.model.enums import CopyDirection, Wall
+from wallscope.model.profile import Header, ProfiledInput
+from wallscope.thresholds.comparison import (
     BIAS_SHARE,
     LIKE_INPUT_RATIO,
     OTHER_CLOCK_RATIO,
@@ -19,10 +23,6 @@ from wallscope.compare_thresholds import (
     UNIFORM_CLOCK_RATIO,
     UNIFORM_WORK_SHARE,
 )
-from wallscope.model.capture import GraphTracing, Profiler
-from wallscope.model.comparison import Direction, Mismatch
-from wallscope.model.enums import CopyDirection, Wall
-from wallscope.model.profile import Header, ProfiledInput
 from wallscope.units import duration, percent, plural
 
 _COPIES = frozenset(map(str, CopyDirection))

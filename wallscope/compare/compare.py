@@ -63,7 +63,7 @@ from wallscope.model.enums import Wall
 from wallscope.model.profile import Profile
 from wallscope.model.record import Noise, RecordedNoise
 from wallscope.model.report import SIDE_STEPS, ComparisonReport, SideSteps
-from wallscope.thresholds import CONFIDENCE_SHARE, MARGIN_NS, MARGIN_SHARE, SLOW_STEP_RATIO
+from wallscope.thresholds.comparison import CONFIDENCE_SHARE, MARGIN_NS, MARGIN_SHARE, SLOW_STEP_RATIO
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,8 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from wallscope.columns import Flags
-from wallscope.noise_thresholds import FEWEST_STEPS_FOR_MIDDLE_COUNT
-from wallscope.thresholds import (
+from wallscope.thresholds.comparison import (
     FEWEST_STEPS_FOR_SPREAD_COUNT,
     MOST_CORRELATED_RATIO,
     OUTLYING_DEVIATIONS_COUNT,
@@ -25,6 +24,7 @@ from wallscope.thresholds import (
     SLOW_STEP_RATIO,
     USUAL_STEPS_SHARE,
 )
+from wallscope.thresholds.noise import FEWEST_STEPS_FOR_MIDDLE_COUNT
 from wallscope.trace.steps import is_ordinary
 
 

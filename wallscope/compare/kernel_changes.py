@@ -12,17 +12,18 @@ from fractions import Fraction
 import polars as pl
 
 from wallscope.compare.typical_steps import Key, OperationWork, TypicalStep, total_work
-from wallscope.compare_thresholds import (
-    FEWER_KERNELS_RATIO,
-    FEWEST_COMPILED_KERNELS_COUNT,
-    MAIN_PRECISION_SHARE,
-    OTHER_COPIES_RATIO,
-    SHOWN_JOINT_SHARE,
-)
 from wallscope.model.cause_catalogue import describe_cause, find_wall
 from wallscope.model.comparison import Explanation
 from wallscope.model.enums import ComputeCategory, CopyDirection, Precision, Wall
-from wallscope.thresholds import EXPLAINED_SHARE, MORE_KERNELS_RATIO
+from wallscope.thresholds.comparison import (
+    EXPLAINED_SHARE,
+    FEWER_KERNELS_RATIO,
+    FEWEST_COMPILED_KERNELS_COUNT,
+    MAIN_PRECISION_SHARE,
+    MORE_KERNELS_RATIO,
+    OTHER_COPIES_RATIO,
+    SHOWN_JOINT_SHARE,
+)
 from wallscope.trace.kernel_classes import infer_precisions, shorten_kernel
 from wallscope.units import plural, signed_duration, size
 

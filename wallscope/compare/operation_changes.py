@@ -12,11 +12,14 @@ from typing import Literal
 
 from wallscope.compare.match_operations import OperationPair, pair_operations
 from wallscope.compare.typical_steps import Key, OperationWork, TypicalStep, total_work
-from wallscope.compare_thresholds import LEADING_OPERATION_SHARE, REPLACED_WORK_RATIO
 from wallscope.model.cause_catalogue import find_wall
 from wallscope.model.comparison import OperationChange
 from wallscope.model.enums import ComputeCategory, Wall
-from wallscope.thresholds import LIKE_OPERATIONS_RATIO
+from wallscope.thresholds.comparison import (
+    LEADING_OPERATION_SHARE,
+    LIKE_OPERATIONS_RATIO,
+    REPLACED_WORK_RATIO,
+)
 from wallscope.trace.kernel_classes import shorten_kernel
 
 _POINTWISE = frozenset(

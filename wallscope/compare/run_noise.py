@@ -17,14 +17,14 @@ import numpy as np
 from wallscope.columns import Flags
 from wallscope.compare.confidence import Floats, Spread, normal_quantile, student_chance, student_quantile
 from wallscope.model.record import Noise, RecordedNoise
-from wallscope.noise_thresholds import (
+from wallscope.thresholds.comparison import CONFIDENCE_SHARE, DETECTED_SHARE
+from wallscope.thresholds.noise import (
     CONTRADICTED_VARIANCE_RATIO,
     FEWEST_DEGREES_OF_NOISE_COUNT,
     FEWEST_DEGREES_OF_PAIRS_COUNT,
     FEWEST_OWN_DEGREES_COUNT,
     MOST_RUNS_COUNT,
 )
-from wallscope.thresholds import CONFIDENCE_SHARE, DETECTED_SHARE
 
 
 @dataclass(frozen=True, slots=True)

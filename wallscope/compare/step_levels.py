@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from wallscope.model.diagnosis import StepMode
-from wallscope.thresholds import SLOW_STEP_RATIO
+from wallscope.thresholds.comparison import SLOW_STEP_RATIO
 from wallscope.trace.step_modes import find_step_modes
 from wallscope.units import duration
 

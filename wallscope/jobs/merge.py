@@ -35,7 +35,7 @@ from wallscope.summary.diagnosis import (
     measure_wall_shares,
 )
 from wallscope.summary.verdict import select_working_ranks, write_verdict
-from wallscope.thresholds import CAPTURES_APART_NS, ENDS_FAR_APART_NS, UNMATCHED_COLLECTIVES_SHARE
+from wallscope.thresholds.verdict import CAPTURES_APART_NS, ENDS_FAR_APART_NS, UNMATCHED_COLLECTIVES_SHARE
 from wallscope.units import duration, number, plural
 from wallscope.views.tables import ANSWER_TABLES, build_answer_table
 

@@ -15,7 +15,7 @@ from wallscope.kineto.trace_cures import adapt_cures
 from wallscope.model.capture import Capture, Finding, Presence, Severity
 from wallscope.model.enums import CallRole
 from wallscope.nsys.findings import check_calls
-from wallscope.thresholds import MATERIAL_SHARE, RANGES_A_LAUNCH_RATIO
+from wallscope.thresholds.verdict import MATERIAL_SHARE, RANGES_A_LAUNCH_RATIO
 from wallscope.units import duration, percent, plural
 
 _PROFILER_HINT = "profile with torch.profiler and export_chrome_trace on an NVIDIA GPU"

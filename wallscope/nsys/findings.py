@@ -13,7 +13,7 @@ from wallscope.model.enums import CallRole, CopyDirection
 from wallscope.nsys.host_events import CUDA_OVERHEADS, PROFILER_OVERHEADS, PROFILER_TYPES, PUSH_POP, START_END
 from wallscope.nsys.identity import ExportFacts, look_up_texts, read_capture_options
 from wallscope.nsys.tables import Database, read_table
-from wallscope.thresholds import (
+from wallscope.thresholds.verdict import (
     AT_WORK_TO_THE_END_SHARE,
     FEWEST_OPERATOR_RANGES_COUNT,
     GRAVE_PROFILER_OVERHEAD_SHARE,

@@ -13,7 +13,7 @@ import polars as pl
 from wallscope.model.enums import Collective
 from wallscope.model.job import Clock, ClockMethod, Clocks
 from wallscope.ranks.match_collectives import AllCollectives, Times64, fit_line, shows_drift
-from wallscope.thresholds import CLOCK_ROUNDS_COUNT, LARGEST_DRIFT_RATIO
+from wallscope.thresholds.ranks import CLOCK_ROUNDS_COUNT, LARGEST_DRIFT_RATIO
 
 SYMMETRIC = (
     Collective.ALL_REDUCE,

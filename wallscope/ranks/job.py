@@ -37,7 +37,8 @@ from wallscope.ranks.wait_split import (
     split_waits,
     summarize_pipeline,
 )
-from wallscope.thresholds import MATERIAL_SHARE, TOLD_JITTER_SHARE, TOLD_WAIT_SHARE, UNKNOWN_WAIT_SHARE
+from wallscope.thresholds.ranks import TOLD_JITTER_SHARE, TOLD_WAIT_SHARE, UNKNOWN_WAIT_SHARE
+from wallscope.thresholds.verdict import MATERIAL_SHARE
 from wallscope.trace.intervals import Times
 from wallscope.units import capitalize, duration, percent, plural
 

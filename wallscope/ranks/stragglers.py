@@ -18,18 +18,18 @@ from wallscope.model.job import PipelineStage, RankGroup, Reason, Straggler
 from wallscope.model.profile import Profile
 from wallscope.ranks.match_collectives import AT, OUT
 from wallscope.ranks.wait_split import StepSums
-from wallscope.thresholds import (
+from wallscope.thresholds.ranks import (
     COMPARED_PEERS_COUNT,
     FEWEST_LATE_STEPS_COUNT,
     LATE_IN_TURN_SHARE,
     LATE_OF_ALL_SHARE,
     LATE_STEPS_SHARE,
-    MATERIAL_SHARE,
     MOST_OF_LATENESS_SHARE,
     SAME_KERNEL_COUNT_SHARE,
     SLOWED_ALIKE_SHARE,
     UNEVEN_STAGES_SHARE,
 )
+from wallscope.thresholds.verdict import MATERIAL_SHARE
 from wallscope.units import duration, percent, signed_percent
 
 SINCE = tuple(f"since_{wall}_ns" for wall in Wall)

@@ -35,7 +35,7 @@ from wallscope.model.profile import Profile
 from wallscope.profile.merge import MOVES, join_split_causes, move_time, on_axes
 from wallscope.profile.operation_keys import encode_pairs
 from wallscope.ranks.clocks import SYMMETRIC
-from wallscope.thresholds import EARLY_RECEIVER_NS
+from wallscope.thresholds.ranks import EARLY_RECEIVER_NS
 from wallscope.trace.intervals import Times, apportion
 from wallscope.trace.steps import is_ordinary
 

@@ -25,7 +25,7 @@ from wallscope.model.whatif import Question
 from wallscope.replay.edits import GraphEdit, capture_graphs, find_next_in_stream, find_thinking_before
 from wallscope.replay.graph import Role
 from wallscope.replay.windows import ReplayWindow, SimulatedSteps
-from wallscope.thresholds import SHOWN_OVERLAP_TAX_SHARE
+from wallscope.thresholds.screens import SHOWN_OVERLAP_TAX_SHARE
 from wallscope.trace.intervals import Spans, covered_ns, order_spans, union
 from wallscope.trace.names import normalize_names
 from wallscope.units import duration, number

@@ -29,7 +29,7 @@ from wallscope.replay.simulate import (
     find_latest_ends,
 )
 from wallscope.replay.windows import SimulatedSteps
-from wallscope.thresholds import LONGEST_DEPENDENCY_LATENCY_NS
+from wallscope.thresholds.dependencies import LONGEST_DEPENDENCY_LATENCY_NS
 from wallscope.trace.intervals import Spans, covered_ns, order_spans, union
 from wallscope.trace.kernel_classes import is_compute
 from wallscope.trace.streams import UNRESOLVED

@@ -34,7 +34,7 @@ from wallscope.replay.edits import GraphEdit
 from wallscope.replay.graph import ReplayGraph, Role
 from wallscope.replay.simulate import SimulatedRun, simulate
 from wallscope.replay.windows import ReplayWindow, SimulatedSteps
-from wallscope.thresholds import (
+from wallscope.thresholds.replay import (
     ASKED_PLAYED_COUNT,
     FIX_REPLAY_ERROR_SHARE,
     MOST_PLAYED_COUNT,

@@ -7,8 +7,8 @@ from math import sqrt
 from statistics import median
 
 from wallscope.model.record import Noise, Record, RecordedNoise, Testbed
-from wallscope.noise_thresholds import FEWEST_DEGREES_OF_NOISE_COUNT, FEWEST_NEIGHBORS_COUNT
-from wallscope.thresholds import OUTLYING_DEVIATIONS_COUNT
+from wallscope.thresholds.comparison import OUTLYING_DEVIATIONS_COUNT
+from wallscope.thresholds.noise import FEWEST_DEGREES_OF_NOISE_COUNT, FEWEST_NEIGHBORS_COUNT
 
 _NORMAL_DEVIATION = 1.4826  # one deviation in medians of the absolute difference
 

@@ -36,7 +36,7 @@ from wallscope.model.enums import (
 )
 from wallscope.model.rank_summaries import Communication, CommunicationOperation, DispatcherWork, OverlapTax
 from wallscope.model.schemas import AXES, COLLECTIVES, KERNELS, NAMES
-from wallscope.thresholds import (
+from wallscope.thresholds.causes import (
     BESIDE_SHARE,
     FEWEST_BESIDE_COUNT,
     LIKE_KERNELS_RATIO,

@@ -21,13 +21,13 @@ from wallscope.model.rank_summaries import (
 )
 from wallscope.summary.flops import count_category_flops, count_step_flops
 from wallscope.summary.leading_kernels import list_leading_kernels, sum_category_precisions
-from wallscope.thresholds import (
+from wallscope.thresholds.causes import (
     FEWEST_SMALL_RUN_COUNT,
     KNOWN_PRECISION_SHARE,
     LOW_OCCUPANCY_SHARE,
-    MATERIAL_SHARE,
     SMALL_GEMM_NS,
 )
+from wallscope.thresholds.verdict import MATERIAL_SHARE
 from wallscope.trace.gpu_limits import estimate_occupancy, find_peak
 from wallscope.trace.intervals import Spans, covered_ns, order_spans, union
 from wallscope.trace.kernel_classes import infer_precisions, mark_training

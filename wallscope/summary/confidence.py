@@ -4,11 +4,7 @@ import numpy as np
 
 from wallscope.model.diagnosis import Confidence, ConfidenceLevel
 from wallscope.summary.diagnosis import Decision
-from wallscope.thresholds import (
-    HIGH_CONFIDENCE_SHARE,
-    MEDIUM_CONFIDENCE_SHARE,
-    SHARE_ROUNDING,
-)
+from wallscope.thresholds.verdict import HIGH_CONFIDENCE_SHARE, MEDIUM_CONFIDENCE_SHARE, SHARE_ROUNDING
 from wallscope.trace.intervals import Times
 from wallscope.units import percent
 

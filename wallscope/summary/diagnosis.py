@@ -14,17 +14,17 @@ from wallscope.model.enums import RecomputeSource, Wall
 from wallscope.replay.changes import REFILL
 from wallscope.replay.what_if import UpperBounds
 from wallscope.summary.rare_stalls import measure_rare_excess
-from wallscope.thresholds import (
+from wallscope.thresholds.screens import SHOWN_OVERLAP_TAX_SHARE
+from wallscope.thresholds.steps import ENOUGH_STEPS_COUNT
+from wallscope.thresholds.verdict import (
     ASKED_CAUSE_SHARE,
     ASKED_CAUSES_COUNT,
     DOMINANT_LEAD_SHARE,
     DOMINANT_LED_SHARE,
     DOMINANT_SHARE,
-    ENOUGH_STEPS_COUNT,
     MIXED_SHARE,
     NEXT_WALL_SHARE,
     SHARE_ROUNDING,
-    SHOWN_OVERLAP_TAX_SHARE,
     UNKNOWN_SHARE,
 )
 from wallscope.trace.intervals import Times

@@ -11,12 +11,8 @@ from wallscope.model.enums import OperationClass, Wall
 from wallscope.model.options import Selection
 from wallscope.summary.rank import RankSummary, lacks_kernels
 from wallscope.summary.verdict import explain_slower_kernels, is_mostly_outside, select_working_ranks
-from wallscope.thresholds import (
-    ANCHOR_AGREEMENT_SHARE,
-    ASKED_CAUSE_SHARE,
-    ENOUGH_STEPS_COUNT,
-    OVERTURNING_SHARE,
-)
+from wallscope.thresholds.steps import ANCHOR_AGREEMENT_SHARE, ENOUGH_STEPS_COUNT
+from wallscope.thresholds.verdict import ASKED_CAUSE_SHARE, OVERTURNING_SHARE
 from wallscope.trace.dependencies import Dependencies
 from wallscope.trace.kernel_classes import shorten_kernel
 from wallscope.trace.repeat_unit import find_repeat_unit

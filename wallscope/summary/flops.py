@@ -7,7 +7,7 @@ from wallscope.attribution.totals import CATEGORIES, TypicalWork
 from wallscope.columns import Rows, find_places
 from wallscope.model.enums import OperationClass
 from wallscope.summary.leading_kernels import MULTIPLYING
-from wallscope.thresholds import MATERIAL_SHARE
+from wallscope.thresholds.verdict import MATERIAL_SHARE
 from wallscope.trace.unrecognized import mark_unknown_kernels
 
 _IS_MULTIPLYING = np.isin(CATEGORIES, MULTIPLYING)

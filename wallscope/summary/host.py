@@ -39,7 +39,7 @@ from wallscope.model.rank_summaries import (
 )
 from wallscope.model.schemas import HostKind, SyncKind
 from wallscope.summary.memory import split_calls_by_thread
-from wallscope.thresholds import (
+from wallscope.thresholds.causes import (
     FEWEST_CPU_SAMPLES_COUNT,
     HELD_BEHIND_NS,
     HELD_LOOKED_BACK_COUNT,

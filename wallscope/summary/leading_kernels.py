@@ -10,10 +10,10 @@ import polars as pl
 
 from wallscope.attribution.totals import CATEGORIES, TypicalWork
 from wallscope.columns import Rows, combine_codes, sum_by_group
-from wallscope.fix_thresholds import LEADING_KERNELS_COUNT
 from wallscope.model.enums import ComputeCategory, Precision
 from wallscope.model.rank_summaries import CategoryPrecision, LeadingKernel
-from wallscope.thresholds import MATERIAL_SHARE
+from wallscope.thresholds.fixes import LEADING_KERNELS_COUNT
+from wallscope.thresholds.verdict import MATERIAL_SHARE
 from wallscope.trace.kernel_classes import shorten_kernel
 
 MULTIPLYING = (

@@ -26,14 +26,14 @@ from wallscope.model.enums import (
     RecomputeSource,
 )
 from wallscope.model.rank_summaries import CopyWork, Memory, MemoryUse, Offload
-from wallscope.thresholds import (
+from wallscope.thresholds.causes import (
     AMPLE_HEADROOM_SHARE,
     BULK_COPY_BYTES,
     HIGH_HEADROOM_SHARE,
-    MATERIAL_SHARE,
     NEAR_HEADROOM_SHARE,
     OFFLOADED_BYTES,
 )
+from wallscope.thresholds.verdict import MATERIAL_SHARE
 from wallscope.trace.intervals import Spans, common, covered_ns, is_inside, order_spans, union
 from wallscope.trace.names import TextMemo
 from wallscope.trace.thread_timeline import is_outer

@@ -16,7 +16,7 @@ from wallscope.model.analysis import RangeWork, Walls
 from wallscope.model.enums import Wall
 from wallscope.model.rank_summaries import HostRange
 from wallscope.model.schemas import RANGE_WORK
-from wallscope.thresholds import NEARLY_WHOLE_STEP_SHARE
+from wallscope.thresholds.verdict import NEARLY_WHOLE_STEP_SHARE
 from wallscope.trace.intervals import Times, is_inside, passed_ns
 from wallscope.trace.names import mark_changes
 from wallscope.trace.ranges import RangeTree, find_chain_top

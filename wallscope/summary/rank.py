@@ -66,7 +66,7 @@ from wallscope.summary.memory import (
 from wallscope.summary.ranges import build_range_work, find_host_range, list_range_work, sum_range_walls
 from wallscope.summary.rare_stalls import find_rare_stalls
 from wallscope.summary.slower_kernels import find_slower_kernels
-from wallscope.thresholds import NO_KERNEL_SHARE, WORK_OUTSIDE_SHARE
+from wallscope.thresholds.verdict import NO_KERNEL_SHARE, WORK_OUTSIDE_SHARE
 from wallscope.trace.intervals import Times, common, length_ns, make_spans, order_spans, union
 from wallscope.trace.step_modes import find_step_modes
 

@@ -9,7 +9,7 @@ from wallscope.attribution.totals import SliceSums
 from wallscope.columns import Flags, find_places
 from wallscope.model.diagnosis import RareStall
 from wallscope.model.enums import Wall
-from wallscope.step_thresholds import (
+from wallscope.thresholds.steps import (
     FEWEST_FOR_PERIOD_COUNT,
     RARE_DEVIATIONS_COUNT,
     RARE_EXCESS_SHARE,
@@ -18,9 +18,7 @@ from wallscope.step_thresholds import (
     RARE_STEPS_PARTS_COUNT,
     REGULAR_PERIOD_SHARE,
 )
-from wallscope.thresholds import (
-    SHARE_ROUNDING,
-)
+from wallscope.thresholds.verdict import SHARE_ROUNDING
 from wallscope.trace.intervals import Times
 
 _WALLS = tuple(Wall)

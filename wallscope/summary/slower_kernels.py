@@ -14,8 +14,8 @@ from wallscope.columns import Rows, as_integers, combine_codes, encode_member, s
 from wallscope.model.capture import Capture
 from wallscope.model.diagnosis import SlowerKernels
 from wallscope.model.enums import OperationClass, OperationKind
-from wallscope.step_thresholds import COMPARED_WORK_SHARE, FEWEST_STEPS_EACH_SIDE_COUNT, SLOWER_KERNELS_RATIO
 from wallscope.summary.communication import number_shapes
+from wallscope.thresholds.steps import COMPARED_WORK_SHARE, FEWEST_STEPS_EACH_SIDE_COUNT, SLOWER_KERNELS_RATIO
 from wallscope.trace.intervals import Spans, covered_ns, order_spans, union
 
 CLOCK_METRIC = "gpc clock frequency"

@@ -10,10 +10,6 @@ from wallscope.model.analysis import Anchor, Rank, Step
 from wallscope.model.cause_catalogue import PEER_WAIT, UNRECOGNIZED, describe_cause, is_part
 from wallscope.model.diagnosis import Confidence, Diagnosis, Dominant, Opportunity, RareStall, SlowerKernels
 from wallscope.model.enums import Wall
-from wallscope.step_thresholds import (
-    CLOCK_EXPLAINS_SHARE,
-    MEAN_ABOVE_MEDIAN_RATIO,
-)
 from wallscope.summary.confidence import judge_confidence
 from wallscope.summary.diagnosis import (
     DOMINANT,
@@ -24,7 +20,8 @@ from wallscope.summary.diagnosis import (
     measure_wall_shares,
 )
 from wallscope.summary.rank import RankSummary, lacks_kernels
-from wallscope.thresholds import (
+from wallscope.thresholds.steps import CLOCK_EXPLAINS_SHARE, MEAN_ABOVE_MEDIAN_RATIO, WORKING_RANK_PARTS_COUNT
+from wallscope.thresholds.verdict import (
     MATERIAL_SHARE,
     MOSTLY_HIDDEN_SHARE,
     MOSTLY_WAITING_PARTS_COUNT,
@@ -35,7 +32,6 @@ from wallscope.thresholds import (
     TOLD_CAUSE_SHARE,
     TOLD_CAUSES_COUNT,
     TOLD_UNRECOGNIZED_SHARE,
-    WORKING_RANK_PARTS_COUNT,
 )
 from wallscope.trace.kernel_classes import shorten_kernel
 from wallscope.units import duration, percent

@@ -18,7 +18,7 @@ import polars as pl
 from wallscope.columns import Codes, Flags, Rows, as_integers, encode_member
 from wallscope.model.capture import Capture
 from wallscope.model.enums import CallRole, CopyDirection, MemoryKind, OperationKind
-from wallscope.thresholds import BLOCKING_COPY_INSIDE_SHARE, BLOCKING_COPY_LATE_NS
+from wallscope.thresholds.dependencies import BLOCKING_COPY_INSIDE_SHARE, BLOCKING_COPY_LATE_NS
 from wallscope.trace.streams import StreamOrder, Tail
 from wallscope.trace.thread_timeline import mark_calls
 

@@ -30,10 +30,9 @@ from wallscope.columns import (
 from wallscope.model.capture import Capture
 from wallscope.model.enums import Backend, Collective, OperationClass
 from wallscope.model.schemas import CATEGORY, COLLECTIVES, PARTNERS
-from wallscope.thresholds import (
-    FEWEST_MESSAGES_COUNT,
+from wallscope.thresholds.dependencies import FEWEST_MESSAGES_COUNT, FEWEST_PEERS_COUNT
+from wallscope.thresholds.ranks import (
     FEWEST_MET_COUNT,
-    FEWEST_PEERS_COUNT,
     LEAST_MET_SHARE,
     MET_ENDS_APART_NS,
     MET_SPREAD_NS,

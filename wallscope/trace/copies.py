@@ -11,7 +11,7 @@ import polars as pl
 from wallscope.columns import Flags, Rows, as_integers, find_places, take_or
 from wallscope.model.enums import CopyCause, CopyDirection, Pass
 from wallscope.model.schemas import COPY_CAUSES
-from wallscope.thresholds import BULK_COPY_BYTES, MOST_FRESH_OFFLOAD_SHARE
+from wallscope.thresholds.causes import BULK_COPY_BYTES, MOST_FRESH_OFFLOAD_SHARE
 from wallscope.trace.intervals import Spans, Times, order_spans, union
 from wallscope.trace.names import mark_changes
 

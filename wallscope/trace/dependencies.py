@@ -22,7 +22,12 @@ from wallscope.columns import Codes, Flags, Rows, as_integers, encode_member, it
 from wallscope.model.capture import Capture
 from wallscope.model.enums import CallRole
 from wallscope.model.schemas import SyncKind
-from wallscope.thresholds import EXPLAINED_ROUNDS_COUNT, FEWEST_REPLAYS_COUNT, GRAPH_EDGE_NS, GRAPH_EDGE_SHARE
+from wallscope.thresholds.dependencies import (
+    EXPLAINED_ROUNDS_COUNT,
+    FEWEST_REPLAYS_COUNT,
+    GRAPH_EDGE_NS,
+    GRAPH_EDGE_SHARE,
+)
 from wallscope.trace.blocking_copies import find_blocking_copies
 from wallscope.trace.events import ResolvedBy, Waits, resolve_waits
 from wallscope.trace.held_calls import find_full_queues, find_locked_calls

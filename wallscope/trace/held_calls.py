@@ -14,7 +14,7 @@ import polars as pl
 
 from wallscope.columns import Codes, Flags, Rows, as_integers, encode_member, iterate_groups
 from wallscope.model.enums import CallRole
-from wallscope.thresholds import (
+from wallscope.thresholds.dependencies import (
     FULL_QUEUE_COUNT,
     LOCK_CANDIDATES_COUNT,
     LOCK_RETURN_NS,

@@ -36,7 +36,7 @@ from wallscope.model.enums import (
     Precision,
 )
 from wallscope.model.schemas import KERNEL_KINDS
-from wallscope.thresholds import FEWEST_ATTENTION_TURNS_COUNT
+from wallscope.thresholds.causes import FEWEST_ATTENTION_TURNS_COUNT
 from wallscope.trace.intervals import Times
 from wallscope.trace.names import TextMemo
 

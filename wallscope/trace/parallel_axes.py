@@ -23,7 +23,7 @@ from wallscope.errors import SelectionError
 from wallscope.model.capture import Capture
 from wallscope.model.enums import Axis, Backend, Collective, OperationClass
 from wallscope.model.schemas import AXES, CATEGORY
-from wallscope.thresholds import FORWARD_PARTS_COUNT
+from wallscope.thresholds.causes import FORWARD_PARTS_COUNT
 from wallscope.trace.kernel_classes import shorten_kernel
 from wallscope.trace.names import TextMemo, mark_changes
 from wallscope.trace.ranges import find_nearest

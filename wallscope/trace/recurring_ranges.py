@@ -14,7 +14,7 @@ import numpy as np
 import polars as pl
 
 from wallscope.columns import Flags, Rows
-from wallscope.thresholds import (
+from wallscope.thresholds.steps import (
     COARSER_STEPS_RATIO,
     CYCLE_KERNELS_SHARE,
     ENOUGH_STEPS_COUNT,

@@ -22,7 +22,7 @@ from wallscope.model.analysis import AnchorUnit, InnerUnit
 from wallscope.model.enums import ComputeCategory, OperationClass
 from wallscope.model.rank_summaries import RepeatedUnit
 from wallscope.model.schemas import CATEGORY
-from wallscope.thresholds import (
+from wallscope.thresholds.steps import (
     ENOUGH_STEPS_COUNT,
     FEWEST_INNER_UNITS_COUNT,
     FEWEST_UNITS_COUNT,

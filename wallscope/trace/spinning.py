@@ -10,7 +10,7 @@ import numpy.typing as npt
 import polars as pl
 
 from wallscope.columns import Rows, are_among, as_integers, number_groups
-from wallscope.thresholds import (
+from wallscope.thresholds.dependencies import (
     FEWEST_QUERIES_COUNT,
     FEWEST_SPINS_COUNT,
     INFERRED_CLOSE_NS,

@@ -14,7 +14,7 @@ import polars as pl
 from wallscope.columns import Flags, mark_numbers
 from wallscope.errors import StepRangeError
 from wallscope.model.analysis import AnchorKind
-from wallscope.thresholds import FEWEST_ANCHOR_COUNT, MOST_ANCHOR_NAMES_COUNT
+from wallscope.thresholds.steps import FEWEST_ANCHOR_COUNT, MOST_ANCHOR_NAMES_COUNT
 from wallscope.trace.intervals import Times
 
 _TRAINING_STEP = r"(^|[./:])training_step_\d+$"

@@ -7,7 +7,7 @@ the sum of both widths. Two halves of one distribution therefore do not count as
 import numpy as np
 
 from wallscope.model.diagnosis import StepMode
-from wallscope.step_thresholds import (
+from wallscope.thresholds.steps import (
     FEWEST_MODE_STEPS_COUNT,
     FEWEST_STEPS_FOR_MODES_COUNT,
     MODES_APART_RATIO,

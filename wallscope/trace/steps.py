@@ -22,7 +22,7 @@ from wallscope.model.analysis import AnchorKind, AnchorUnit
 from wallscope.model.options import FOREVER_NS, Selection
 from wallscope.model.schemas import STEPS
 from wallscope.parallel import run_side_by_side
-from wallscope.thresholds import (
+from wallscope.thresholds.steps import (
     ENOUGH_STEPS_COUNT,
     FEWEST_BETWEEN_UPDATES_COUNT,
     FEWEST_STEPS_FOR_QUARTILES_COUNT,

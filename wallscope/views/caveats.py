@@ -8,7 +8,7 @@ from wallscope.model.enums import Wall
 from wallscope.model.section import Line, Span
 from wallscope.render.texts import visible
 from wallscope.summary.diagnosis import LOSSES
-from wallscope.thresholds import DOMINANT_SHARE, SHARED_DEVICE_SHARE
+from wallscope.thresholds.verdict import DOMINANT_SHARE, SHARED_DEVICE_SHARE
 from wallscope.views.headline import choose_basis, find_dominant
 
 _MOST_CAVEATS, _LONGEST_CAVEAT = 2, 200

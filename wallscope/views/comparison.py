@@ -27,7 +27,7 @@ from wallscope.render.html import render_page, write_card
 from wallscope.render.markdown import code, escape, render_table
 from wallscope.render.terminal import render_sections
 from wallscope.render.texts import visible
-from wallscope.thresholds import SHOWN_CHANGE_SHARE
+from wallscope.thresholds.screens import SHOWN_CHANGE_SHARE
 from wallscope.views import comparison_words as words
 from wallscope.views.comparison_words import describe_change, describe_sureness
 from wallscope.views.page_skeleton import title_sections

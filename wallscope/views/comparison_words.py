@@ -4,7 +4,6 @@ from collections import defaultdict
 from collections.abc import Iterator
 
 from wallscope import units
-from wallscope.compare_thresholds import CONFOUNDING_SHARE, EXPLAINING_SHARE, UNEXPLAINED_SHARE
 from wallscope.model.cause_catalogue import describe_cause
 from wallscope.model.comparison import (
     CauseDelta,
@@ -16,9 +15,10 @@ from wallscope.model.comparison import (
     StepChange,
     WallDelta,
 )
-from wallscope.noise_thresholds import ASSUMED_NOISE_RATIO, ASSUMED_OFF_SHARE
 from wallscope.render.short_names import shorten_range_path
 from wallscope.render.texts import visible
+from wallscope.thresholds.comparison import CONFOUNDING_SHARE, EXPLAINING_SHARE, UNEXPLAINED_SHARE
+from wallscope.thresholds.noise import ASSUMED_NOISE_RATIO, ASSUMED_OFF_SHARE
 
 _DECISIONS = {
     "regression": ", regression",

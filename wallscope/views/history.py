@@ -13,14 +13,14 @@ from wallscope.model.comparison import NoiseSource
 from wallscope.model.enums import Wall
 from wallscope.model.record import Noise, Record
 from wallscope.model.section import Cell, Line, Lines, Section, Span, on_terminal, tabulate
-from wallscope.noise_thresholds import (
+from wallscope.render.texts import visible
+from wallscope.store import run_noise
+from wallscope.thresholds.noise import (
     FALSE_ALARM_SHARE,
     FEWEST_COMMITS_COUNT,
     FEWEST_DEGREES_OF_NOISE_COUNT,
     STALE_RECORD_DAYS,
 )
-from wallscope.render.texts import visible
-from wallscope.store import run_noise
 
 HISTORY = pl.Schema(
     {

@@ -14,7 +14,8 @@ from wallscope.model.advice import Fix, Met, Precondition, Setting, System
 from wallscope.model.analysis import Analysis, Rank
 from wallscope.model.capture import Finding
 from wallscope.model.enums import Wall
-from wallscope.thresholds import ENOUGH_STEPS_COUNT, FIX_REPLAY_ERROR_SHARE
+from wallscope.thresholds.replay import FIX_REPLAY_ERROR_SHARE
+from wallscope.thresholds.steps import ENOUGH_STEPS_COUNT
 from wallscope.views.headline import TimeBasis, explain_verdict, find_dominant
 from wallscope.views.sections.findings import sort_findings
 from wallscope.views.sections.fixes import describe_question

@@ -4,17 +4,17 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
 from wallscope import units
-from wallscope.fix_thresholds import (
+from wallscope.model.advice import Fix, Met, Program, Setting, System
+from wallscope.model.section import Items, Line, Section, Span
+from wallscope.model.whatif import Answer, Question, Replay
+from wallscope.render.texts import visible
+from wallscope.thresholds.fixes import (
     FIXES_OF_A_CAUSE_COUNT,
     SHOWN_CAPTURE_ADVICE_COUNT,
     SHOWN_FIXES_COUNT,
     SHOWN_WIN_SHARE,
 )
-from wallscope.model.advice import Fix, Met, Program, Setting, System
-from wallscope.model.section import Items, Line, Section, Span
-from wallscope.model.whatif import Answer, Question, Replay
-from wallscope.render.texts import visible
-from wallscope.thresholds import MATERIAL_SHARE
+from wallscope.thresholds.verdict import MATERIAL_SHARE
 
 _MOST_SETTINGS = 3
 _MOST_QUESTIONS = 2

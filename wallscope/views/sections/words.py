@@ -11,7 +11,7 @@ from wallscope.model.cause_catalogue import describe_cause
 from wallscope.model.diagnosis import Throughput
 from wallscope.model.enums import DeviceState, Wall
 from wallscope.render.texts import visible
-from wallscope.thresholds import ENOUGH_STEPS_COUNT
+from wallscope.thresholds.steps import ENOUGH_STEPS_COUNT
 
 WALL_WORDS: Final = {
     Wall.COMPUTE: "A compute kernel runs, or the GPU goes from one kernel to the next without another wait."

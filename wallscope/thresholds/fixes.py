@@ -1,4 +1,4 @@
-"""Every limit that decides which recommendations are given, and where; as in thresholds.py."""
+"""Limits that decide which recommendations are given, and where."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""Limits of plans, and of what is read in configurations; as in thresholds.py."""
+"""Limits of plans, and of what is read in configurations."""
 
 from typing import Final
 

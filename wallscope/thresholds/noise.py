@@ -1,4 +1,4 @@
-"""Limits of what runs differ by, and of changes from commit to commit; as in thresholds.py."""
+"""Limits of what runs differ by, and of changes from commit to commit."""
 
 from typing import Final
 

@@ -1,0 +1,117 @@
+"""Limits of what a step is, and of steps that differ from each other."""
+
+from typing import Final
+
+FEWEST_ANCHOR_COUNT: Final = 2
+"""A range marks steps if it occurs this often on a thread. By definition: one range does not repeat."""
+MOST_ANCHOR_NAMES_COUNT: Final = 8
+"""Of the names that may mark steps, the ones that cover most host time are tried. Chosen."""
+FEWEST_UNITS_COUNT: Final = 3
+"""A kernel sequence has a unit if that occurs so often. Chosen: of two the second may be cut off."""
+SHORTEST_UNIT_COUNT: Final = 8
+"""Kernels of a repeating unit, at least; shorter ones are loops inside a step. Chosen."""
+SHORTEST_GRAPH_UNIT_COUNT: Final = 2
+"""The same where CUDA graphs run: one replay stands for many kernels. Chosen."""
+UNIT_MATCH_SHARE: Final = 0.9
+"""Kernels that must repeat one unit later, for a unit to be one. Chosen."""
+SAME_UNIT_MATCH_SHARE: Final = 0.005
+"""Units whose matches differ less are equally good: the shortest is taken. Chosen."""
+LIKELY_UNIT_MATCH_SHARE: Final = 0.5
+"""Estimated match of a shift, from which on it is counted exactly. Chosen, below `UNIT_MATCH_SHARE`."""
+UNIT_CANDIDATES_COUNT: Final = 200
+"""Shifts that are counted exactly, the most likely first. Chosen, to bound the time."""
+REGULAR_UNITS_SHARE: Final = 0.8
+"""Units that must be as long as the shift, or alike, for windows to be steps and no fragments. Chosen."""
+LIKE_UNITS_SHARE: Final = 0.75
+"""Kernels that two units must share by name, of the longer one, to be alike. Chosen: some steps do more."""
+MODEL_UNITS_COUNT: Final = 9
+"""Units that the others are compared with, spread over all. Chosen, to bound the time."""
+SURE_UNIT_MATCH_SHARE: Final = 0.95
+"""The same as `UNIT_MATCH_SHARE` for a unit of fewer kernels than `SHORTEST_UNIT_COUNT`. Chosen."""
+SHORTEST_SURE_UNIT_COUNT: Final = 3
+"""Kernels of different names that such a unit holds, at least: two alternate in many a loop. Chosen."""
+SHORTEST_STRETCH_SHARE: Final = 0.25
+"""Of the kernels that the repeating part of a capture must hold, or recurring ranges must span. Chosen."""
+STRETCH_PARTS_COUNT: Final = 4
+"""Where a capture has no unit as a whole, it is looked for behind the first, second ... of so many parts."""
+MOST_STREAMS_IN_TURN_COUNT: Final = 64
+"""Streams of a rank of most work, that are looked at for taking turns. Chosen, to bound the time."""
+MARKED_KERNELS_SHARE: Final = 0.5
+"""Of the kernels from its first to its last instance that a range must hold, to mark steps. Chosen: most."""
+MARKED_BY_CYCLE_SHARE: Final = 0.2
+"""The same for one of several that take turns and together hold `CYCLE_KERNELS_SHARE`. Chosen."""
+CYCLE_KERNELS_SHARE: Final = 0.8
+"""Of the kernels that outermost ranges of equal count must hold together, to be phases of a step. Chosen."""
+FEWEST_UNNAMED_STEPS_COUNT: Final = 3
+"""Instances with work that a range of any name must have, to mark steps. Chosen, as `FEWEST_UNITS_COUNT`."""
+MOST_UNNAMED_COUNT: Final = 32
+"""Recurring ranges that are looked at, those of most host time first. Chosen, to bound the time."""
+SAME_KERNELS_SHARE: Final = 0.95
+"""Of the kernels of few outer ranges that an inner one must hold, to be the step instead. Chosen."""
+COARSER_STEPS_RATIO: Final = 1.5
+"""More ranges by updates or layered units, above which ranges are parts of a step. Chosen: below two."""
+TOLD_RANGES_COUNT: Final = 4
+"""Names of recurring ranges in a finding. Chosen."""
+UNIT_LENGTH_PARTS_COUNT: Final = 10
+"""A unit is about as long as the shift if it differs by at most one in so many kernels of it. Chosen."""
+LAYERED_MATCH_SHARE: Final = 0.75
+"""Match of a shorter shift that makes a unit layered, and so a step instead of a window. Chosen."""
+LAYERED_PARTS_COUNT: Final = 3
+"""How often the shorter shift must fit into the unit. Chosen."""
+FEWEST_UPDATES_COUNT: Final = 2
+"""Optimizer kernels of a burst that ends a step, at least. Chosen."""
+FEWEST_BETWEEN_UPDATES_COUNT: Final = 20
+"""Other kernels between two bursts, more than this. Chosen."""
+SPLIT_BURST_PARTS_COUNT: Final = 4
+"""Bursts are one where windows between them are unlike, and others lie so many times as far apart. Chosen."""
+ANCHOR_AGREEMENT_SHARE: Final = 0.05
+"""Two ways of finding steps disagree (`anchors-disagree`) if counts differ by more. Chosen."""
+WARM_UP_RATIO: Final = 1.25
+"""A leading step that takes longer than so many medians of the later ones is warm-up. Chosen."""
+FEWEST_STEPS_FOR_QUARTILES_COUNT: Final = 8
+"""Of so many steps those between the quartiles of length make the typical step, else all. Chosen."""
+ENOUGH_STEPS_COUNT: Final = 5
+"""With fewer steady steps, the unit inside shows the variation, and `few-steps` is reported. Chosen."""
+FEWEST_INNER_UNITS_COUNT: Final = 4
+"""A unit inside the step is reported if it occurs this often, and at least once per step. Chosen."""
+WORKING_RANK_PARTS_COUNT: Final = 10
+"""A rank works, and counts, if it computes at least one in so many parts of what the busiest does. Chosen."""
+FEWEST_STEPS_FOR_MODES_COUNT: Final = 8
+"""Steady steps that are needed to find kinds of steps. Chosen."""
+FEWEST_MODE_STEPS_COUNT: Final = 3
+"""Steps of a kind, at least. Chosen: two may be chance."""
+SMALLEST_MODE_SHARE: Final = 0.15
+"""The same as a share of all steady steps; fewer are rare stalls. Chosen."""
+MODES_APART_RATIO: Final = 1.05
+"""Median of a kind by that of the shorter one, at least. Chosen: less is not worth a sentence."""
+SPLIT_MODES_RATIO: Final = 0.75
+"""Distance of the medians of two kinds by their joint width, as logarithms. Measured: 2 % are chance."""
+SPLIT_MODES_STEPS_COUNT: Final = 20
+"""And so much by the number of steps more: of few steps the best split is often good. Measured."""
+WIDEST_MODE_GAP_PARTS_COUNT: Final = 8
+"""Between two kinds no step lies in one of so many parts of the way between their medians. Chosen."""
+RARE_STALL_SHARE: Final = 0.03
+"""Of all steady time that a cause must take beyond its median, on few steps: `DOMINANT_LEAD_SHARE`."""
+RARE_LONG_PARTS_COUNT: Final = 4
+"""The period of a rare stall counts steps with at least one in so many parts of the longest. Chosen."""
+RARE_EXCESS_SHARE: Final = 0.05
+"""Of the median step that it must take more, for a step to be one of those. Chosen."""
+RARE_DEVIATIONS_COUNT: Final = 6
+"""And so many median deviations of the cause more. Chosen: about four standard deviations."""
+RARE_STEPS_PARTS_COUNT: Final = 2
+"""Fewer than one step in so many has a rare stall. By definition: of more the median speaks."""
+REGULAR_PERIOD_SHARE: Final = 2 / 3
+"""Of the distances between its steps that must be equal, for it to have a period. Chosen."""
+FEWEST_FOR_PERIOD_COUNT: Final = 3
+"""Steps with the stall that are needed for a period. By definition: two have one distance."""
+MEAN_ABOVE_MEDIAN_RATIO: Final = 1.1
+"""Mean by median of the steady steps, from which on the verdict states both. Chosen."""
+FEWEST_STEPS_EACH_SIDE_COUNT: Final = 3
+"""Steps before and after the moment from which on kernels are slower, at least. Measured: 0.8 % of runs that
+only vary at random are taken for slower at 3, fewer where there are more steps."""
+SLOWER_KERNELS_RATIO: Final = 1.03
+"""Length of the same kernels after that moment by the length before it, at least. Chosen."""
+COMPARED_WORK_SHARE: Final = 0.5
+"""Of the work of compute kernels that must be comparable from step to step. Chosen: most."""
+CLOCK_EXPLAINS_SHARE: Final = 0.5
+"""Of what kernels are slower, that a lower clock may leave unexplained, to be the reason. Chosen: most."""

@@ -1,0 +1,74 @@
+"""Limits of the verdict: which wall dominates, how sure, what is large enough to say."""
+
+from typing import Final
+
+DOMINANT_SHARE: Final = 0.10
+"""Of the step that a loss wall must take, to be the wall. Chosen."""
+DOMINANT_LEAD_SHARE: Final = 0.03
+"""Of the step that it must lead the next by. Chosen."""
+DOMINANT_LED_SHARE: Final = 2 / 3
+"""Of the steady steps that it must lead on. Chosen."""
+MIXED_SHARE: Final = 0.20
+"""Of the step that all loss walls take together, from which on the wall is `mixed`. Chosen."""
+UNKNOWN_SHARE: Final = 0.10
+"""Unattributed share of the step from which the wall is `unknown`, if no loss exceeds it. Chosen."""
+HIGH_CONFIDENCE_SHARE: Final = DOMINANT_LEAD_SHARE
+"""Of the step that may belong to another wall, up to which a verdict is sure: what a wall must lead by."""
+MEDIUM_CONFIDENCE_SHARE: Final = 0.20
+"""The same up to which it is fairly sure. Chosen: twice what makes a wall dominant."""
+NO_KERNEL_SHARE: Final = 0.0005
+"""Of a capture without steps in which kernels must run, for a verdict. Chosen: less prints as 0.0 %."""
+WORK_OUTSIDE_SHARE: Final = 0.25
+"""Share of device work before the first step from which steps may not represent the capture. Chosen."""
+NEARLY_WHOLE_STEP_SHARE: Final = 0.95
+"""Largest share of the step that a range may cover to be named as the place of host time. Chosen."""
+OVERALL_SHARE: Final = 0.5
+"""Of the capture that a loss must take then, to be its wall. By definition: most of it."""
+SHARED_DEVICE_SHARE: Final = 0.03
+"""Of the step in which work is queued on an idle device, from which on the verdict says so. Chosen."""
+TOLD_UNRECOGNIZED_SHARE: Final = 0.03
+"""Share of the step in unrecognized kernels from which the first sentence states it. Chosen."""
+SHARE_ROUNDING: Final = 1e-9
+"""Shares are rounded quotients: one that equals a threshold may come out a hair below it."""
+NEXT_WALL_SHARE: Final = 0.10
+"""Of what is left without the wall that a loss must take, to be the next. Chosen, as `DOMINANT_SHARE`."""
+TOLD_CAUSE_SHARE: Final = 0.1
+"""Share of the wall that a cause must take, to be named in the verdict. Chosen."""
+TOLD_CAUSES_COUNT: Final = 2
+"""Causes that the verdict names, at most. Chosen."""
+MOSTLY_WAITING_PARTS_COUNT: Final = 2
+"""Communication is said to be waiting if that is at least one in so many parts of it. Chosen: half."""
+MUCH_COMMUNICATION_SHARE: Final = 0.25
+"""Share of the step with communication from which the verdict states that it is hidden. Chosen."""
+MOSTLY_HIDDEN_SHARE: Final = 0.5
+"""Share of that time with overlapping compute for that statement. By definition: most of it."""
+STALLED_STEP_RATIO: Final = 1.1
+"""The longest steady step is reported if it takes longer than this many medians. Chosen."""
+MATERIAL_SHARE: Final = 0.01
+"""Smaller values are neither acted on nor reported: possible gains of causes, ceilings, recompute, a late
+rank, unrecognized kernels, calls or operations of a finding, the profiler. It is a share of the typical step,
+or of the total concerned. A smaller kernel does not decide whether ranks do the same work. Chosen; the README
+names it. Lists show more: `SHOWN_LOSS_SHARE`.
+"""
+ASKED_CAUSE_SHARE: Final = MATERIAL_SHARE / 2
+"""Another question: of the typical step that a cause must take, for its ceiling to be worked out. A cause
+can win more than it takes, and whether that is material is known only then. Half is chosen, for the time."""
+OVERTURNING_SHARE: Final = DOMINANT_LEAD_SHARE
+"""Unattributed time is warned of, and time that other ranks may explain, once it could change the wall.
+"""
+AT_WORK_TO_THE_END_SHARE: Final = 0.01
+"""Of the capture, before its end, in which a stream must work, to be at work to the end. Chosen."""
+ASKED_CAUSES_COUNT: Final = 12
+"""Causes for which a ceiling is worked out. Chosen, to bound the time."""
+GRAVE_PROFILER_OVERHEAD_SHARE: Final = 0.05
+"""Of the window that the profiler took from one process, for `profiler-overhead` to be a warning. Chosen."""
+RANGES_A_LAUNCH_RATIO: Final = 3
+"""Ranges of PyTorch operators by launches, from which on `emit-nvtx` is said. Chosen."""
+FEWEST_OPERATOR_RANGES_COUNT: Final = 10
+"""And so many of them. Chosen."""
+UNMATCHED_COLLECTIVES_SHARE: Final = 0.05
+"""Of collectives that met no peer, for a finding on it. Chosen."""
+ENDS_FAR_APART_NS: Final = 200_000
+"""Ends of one collective so far apart on one clock are a finding. Chosen."""
+CAPTURES_APART_NS: Final = 600_000_000_000
+"""Captures that began farther apart are not of one job: clocks and queues set apart minutes at most."""
