@@ -2,7 +2,7 @@
 
 A kernel takes columns (numpy arrays, C-contiguous) and fills arrays that the caller made. It touches no
 Python object inside its loop and runs without the interpreter lock. Without a compiler the same files run
-interpreted, 10 to 50 times slower. Pass arrays through `views`, which gives either form what it reads best.
+interpreted, 10 to 50 times slower. Pass arrays through `views`, which returns what each form reads fastest.
 """
 
 from functools import cache
@@ -21,7 +21,7 @@ def is_compiled() -> bool:
 def views(*arrays: Any) -> tuple[Any, ...]:
     """Return arrays as compiled kernels take them, or as memoryviews, which plain Python indexes faster.
 
-    What is no array is returned as it is.
+    Other arguments are returned unchanged.
     """
     if is_compiled():
         return arrays

@@ -1,16 +1,16 @@
 """The blame chain: why no compute ran, followed back from the end of each gap to its start.
 
-A gap ends where an operation starts. The walk asks what that start waited for last. It was either another
-operation, which gives dependency latency and then the run of that operation, or the launch, which gives
-launch latency and then time on the launching thread, call by call. A blocking call leads to the operation
-that it waited for. Each nanosecond gets one link; where nothing is known the rest of the gap is unresolved.
+A gap ends where an operation starts. The walk asks what that start waited for last. If it was another
+operation, the links are dependency latency and then the run of that operation. If it was the launch, the
+links are launch latency and then time on the launching thread, call by call. A blocking call leads to the
+operation that it waited for. Each nanosecond gets one link; the rest of a gap without evidence is unresolved.
 
 Spans are half-open, times are int64 ns, -1 is none. Index spaces:
 
-    op       row of the operation table
-    call     row of the call table
-    thread   row of the thread table
-    segment  row of the host segments: disjoint spans of a thread inside calls, by thread, then by time
+    op       row of the operation table.
+    call     row of the call table.
+    thread   row of the thread table.
+    segment  row of the host segments: disjoint spans of a thread inside calls, by thread, then by time.
 """
 
 from typing import Any
@@ -42,18 +42,18 @@ SAME_THREAD = cython.declare(i64, -2)
 class Walk:
     """What a walk reads, the links it writes, and where it stands.
 
-    The links are written from the last row of their arrays to the first, as the walk goes back in time:
-    gaps that are walked from the last to the first leave all links in order of time.
+    The walk goes back in time, so links are written from the last row of their arrays to the first. Walk
+    the gaps from the last to the first: then all links are in order of time.
 
     Args:
         operations: start int64[op], end int64[op], issuing call int32[op], operation before it in its
             stream int32[op], the one of its producers that is inferred int32[op], -1 without one, -2:
             `HELD_WHILE_IDLE`.
         producers: offsets int64[op + 1], and for each op the other operations it waits for, int32; -1:
-            something unknown; the op itself: nobody. An operation may occur twice.
-        calls: start int64[call], end int64[call], thread int32[call], link kind int8[call], row of what the
-            call waited for int32[call], -1 where it does not block, the call of another thread whose lock it
-            waited for int32[call], the operation that its thread spun for before it int32[call]; -1 is none.
+            something unknown; the op itself: no other. An operation may occur twice.
+        calls: start int64[call], end int64[call], thread int32[call], link kind int8[call].
+            Then int32[call] each, -1 is none: row of what a blocking call waited for; the call of another
+            thread whose lock it waited for. Last the operation that its thread spun for before it.
         awaited: offsets int64[blocking + 1], and the operations each blocking call waited for, int32; -1:
             something unknown; whether that is inferred uint8[blocking]; when each began to wait
             int64[blocking], perhaps in earlier calls.
@@ -265,9 +265,9 @@ class Walk:
     def find_last_producer(self, op: i64, start_ns: i64) -> cython.bint:
         """Find which of those that an operation waits for ended last; return whether one is unknown.
 
-        An end behind the start counts as the start: of the operation before it in the stream always, as a
-        kernel may be launched before the one before it ends (programmatic dependent launch), of others if
-        it is that of clocks which differ. Later ones did not hold the operation back.
+        An end after the start can count as the start. For the operation before it in the stream it always
+        does, as a kernel may start before that ends (programmatic dependent launch). For others it does if
+        the difference is within that of clocks. Later ones did not hold the operation back.
         """
         before: i64 = self.op_before[op]
         is_open: cython.bint = False

@@ -139,13 +139,13 @@ def walk_critical_path(
         left_ns: int64[segments + threads], ns; of the run, as the following two.
         start_ns: int64[operations], ns.
         end_ns: int64[operations + outside], ns.
-        kinds: int64[6]; numbers for an operation, for the time from the end of an operation to the start of
-            another, from the issue of an operation to its start, for a segment, for the time from the end of
-            an operation to the return of the call that waited for it, and for what is not known.
+        kinds: int64[6]; the numbers that stand for six kinds of link. (0) An operation. (1) From the end of
+            an operation to the start of another. (2) From the issue of an operation to its start.
+            (3) A segment. (4) From the end of an operation to the return of the call that waited for it.
+            (5) Unknown.
         links: int64[3 * (segments + operations) + 2, 4]; filled with one row more than there are links, the
-            first with the end of the path. Of each link: its start in ns (its end is the start of the row
-            before), its kind, its operation or segment or -1, and the operation that waited (second kind)
-            or -1.
+            first with the end of the path. Columns: start of the link in ns (its end is the start of the
+            row before); kind; operation or segment, or -1; the operation that waited (kind 1), or -1.
 
     Returns:
         How many links there are. None of them is empty.

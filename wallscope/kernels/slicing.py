@@ -1,7 +1,7 @@
 """Every nanosecond of a rank in one slice: the compute that ran, or the link of a blame chain.
 
-Spans are half-open, times are int64 ns, -1 is none. Index spaces: `row` is a row of the operations given,
-`link` a row of the links given, `thread` a row of the thread table.
+Spans are half-open, times are int64 ns, -1 is none. Index spaces: `row` is a row of the operations passed,
+`link` a row of the links passed, `thread` a row of the thread table.
 """
 
 try:
@@ -87,18 +87,18 @@ def find_owners(
     owned_end_ns: i64[::1],
     owner: i32[::1],
 ) -> int:
-    """Write which operation owns each moment in which any of a tier runs; return how many spans that takes.
+    """Write which operation each moment is attributed to; return how many spans that takes.
 
-    The lowest tier with a running operation decides, and in it the operation that started first.
+    It is the operation that started first in the lowest tier with a running operation.
 
     Args:
         start_ns: int64[row], ascending.
         end_ns: int64[row].
-        tier: int8[row], from 0; -1: owns nothing.
+        tier: int8[row], from 0; -1: no time is attributed to it.
         front: int64[tiers], zeros; used for the first row of each tier that is not over.
         owned_start_ns: int64[2 rows], filled from the front, in order of time.
         owned_end_ns: the same for the ends.
-        owner: int32[2 rows], the same for the rows of the owners.
+        owner: int32[2 rows], the same for the rows of the operations.
     """
     rows: i64 = start_ns.shape[0]
     count: cython.Py_ssize_t = 0
@@ -184,14 +184,14 @@ def cut_slices(
     owned: i32[::1],
     link: i32[::1],
 ) -> int:
-    """Write what owns each moment of the windows; return how many slices that takes.
+    """Write what each moment of the windows is attributed to; return how many slices that takes.
 
-    A slice is cut where a window or a span of one of the two covers begins or ends, and one on a thread at
-    the moments of that thread. Returns -1 if the owned spans and the links do not tile the time from the
-    first to the last: some of it has no owner, or two.
+    A slice is cut where a window or a span of one of the two covers begins or ends. A slice on a thread is
+    cut at the moments of that thread too. Returns -1 if the spans of operations and the links do not tile
+    the time from the first to the last, without gap or overlap.
 
     Args:
-        owned_start_ns: int64[spans], ascending; disjoint.
+        owned_start_ns: int64[spans], ascending; disjoint, as `find_owners` writes them.
         owned_end_ns: the same for the ends.
         owned_state: int8[spans], the state of their slices.
         link_start_ns: int64[links], ascending.
@@ -213,8 +213,8 @@ def cut_slices(
         start_ns: int64[slices].
         end_ns: int64[slices].
         state: int8[slices].
-        owned: int32[slices], row of the owned span, -1 in a link.
-        link: int32[slices], row of the link, -1 in an owned span.
+        owned: int32[slices], row of the span of an operation, -1 in a link.
+        link: int32[slices], row of the link, -1 in the span of an operation.
     """
     spans: i64 = owned_start_ns.shape[0]
     links: i64 = link_start_ns.shape[0]

@@ -1,8 +1,8 @@
-"""Values out of table pages of an SQLite file: integers, and where texts lie.
+"""Decode values from table pages of an SQLite file: integers, and where texts lie.
 
 The numbers in comments are sections of https://www.sqlite.org/fileformat2.html. The bytes are not trusted:
-before each read stands a check against the page or the record. What breaks a rule or is rare is refused with
-a negative number, and SQLite reads the table.
+each read is checked against the page or the record first. What breaks a rule or is rare is refused with a
+negative number, and SQLite reads the table.
 """
 
 try:
@@ -62,7 +62,7 @@ def visit(numbers: cython.const[i64][::1], lock_page: i64, seen: u8[::1]) -> int
     """Mark pages as read; return 0, or why not: in one table, each is read once.
 
     Args:
-        numbers: int64[n], numbers of pages, which count from 1; page 1 is no table's (1.3).
+        numbers: int64[n], numbers of pages, which count from 1; page 1 belongs to no table (1.3).
         lock_page: the page that holds no content (1.4).
         seen: uint8[number of pages + 1], 1 for each page that was read.
     """
@@ -150,9 +150,9 @@ def decode_leaves(
         pages: uint8[n * page_bytes], leaf pages of one table, in row order.
         page_bytes: size of a page, 512 at least.
         usable_bytes: bytes of it that hold content, 480 to `page_bytes`.
-        wanted: int64[m, 4], the first m columns of the table, up to the last wanted one. Of each: what is
-            wanted (0 nothing, 1 an integer, 2 a text, 3 the number of the row), the first row of `values`
-            that it fills, whether older records may lack it (0 or 1), and what such a record has instead.
+        wanted: int64[m, 4], the first m columns of the table, up to the last wanted one. For each: what is
+            wanted (0 nothing, 1 an integer, 2 a text, 3 the number of the row); the first row of `values`
+            that it fills. Then whether older records may lack it (0 or 1), and the value that they get.
         null: stands for NULL.
         values: int64[k, rows of all pages], filled: a row for each integer; for a text two, its position in
             `pages` and its length in bytes, which is -1 for NULL.

@@ -6,10 +6,10 @@ for the tail of its stream, so records and waits are settled together, in order 
 
 Times are int64 ns. Index spaces:
 
-    op      row of the operation table
-    stream  dense number of a stream, also of those that ran no operation
-    wait    a wait of a stream for an event, by stream, then by time
-    record  row of the table of records of events
+    op      row of the operation table.
+    stream  dense number of a stream, also of those that ran no operation.
+    wait    a wait of a stream for an event, by stream, then by time.
+    record  row of the table of records of events.
 
 A set of operations holds each once; of more than a few the latest-ending are kept, as whoever waits for
 them has waited for the others. -1 in a set: something unknown.
@@ -92,8 +92,8 @@ class Streams:
             or `NOTHING`.
         records: time int64[record]; offsets int64[stream + 1] and streams, int32: whose tails a record on
             each stream stands for; stream int32[record], -1 if unknown.
-        sets: first and last row, int64[wait], of the tail behind each wait; the same, int64[record], of the
-            tail that each record stands for; rows, int32, room for `most` and one of each.
+        sets: first and last row, int64[wait], of the tail after each wait. The same, int64[record], for the
+            tail that each record stands for. Then the rows, int32, with room for `most` and one of each.
         next_op: int32[wait], the first operation of its stream that comes behind a wait, -1 without one.
         most: how many operations a set holds.
     """
@@ -355,7 +355,7 @@ def pair_waits(streams: Streams, op: i32[::1], producer: i32[::1]) -> int:
     """Write who waits for whom because of waits: pairs of operations; return how many there are.
 
     A wait holds back the first operation behind it alone: what follows has waited for that. An operation
-    that waits for nobody is paired with itself.
+    that waits for no other is paired with itself.
 
     Args:
         streams: settled.
@@ -395,8 +395,8 @@ def pair_streams(
 ) -> int:
     """Write who waits for whom because streams keep order with each other; return how many pairs there are.
 
-    An operation waits for the tail of the other stream if that was given something since the operation
-    before. One that waits for nobody is paired with itself.
+    An operation waits for the tail of the other stream if something was issued to that since the operation
+    before. One that waits for no other is paired with itself.
 
     Args:
         streams: settled.
