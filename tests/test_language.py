@@ -28,7 +28,7 @@ TERMS = {
     r"\bstretch(es)?\b": "replay window; interval",
     r"\blags?\b": "latency",
     r"\bhand-?overs?\b|\bhands? over\b|\bhanded over\b|\bhanding over\b": "dependency latency; passes",
-    r"\bMind\b|\bminds?\b": "caveats",
+    r"\bminds?\b": "caveats",
     r"\blonger by\b|\bfor free\b": "slack",
     r"\blets? go\b": "freed",
     r"\b(what|that|which|who) (bound|binds)\b|\bbinding (chain|link)s?\b": "critical",
@@ -153,7 +153,7 @@ def find_faults(texts: tuple[str, ...]) -> list[str]:
 def _terms(text: str) -> Iterator[str]:
     prose = _IDENTIFIER.sub(" ", text)
     for pattern, better in TERMS.items():
-        if found := re.search(pattern, prose):
+        if found := re.search(pattern, prose, re.IGNORECASE):
             yield f"'{found[0]}', better: {better}: {text}"
     if found := re.search(BRITISH, prose, re.IGNORECASE):
         yield f"'{found[0]}' is British: {text}"
@@ -178,6 +178,7 @@ def test_texts_are_plain(name):
         ("Communication owns 13.3 ms of the typical step.", True),
         ("Communication takes 13.3 ms of the typical step.", False),
         ("The axis is told by the stream.", True),
+        ("Beside it", True),
         ("Compute beside communication is slower.", True),
         ("The cause is `host/hand-over`, or host/hand-over.", False),
         ("The hand-over takes 3 µs.", True),

@@ -62,7 +62,7 @@ def explain_word(word: str) -> WordExplanation:
     if word in set(Wall):
         return _wall(word, causes)
     if finding := next((finding for finding in finding_notes() if finding.code == word), None):
-        sections = [ExplanationSection("Evidence", (finding.told_by,))]
+        sections = [ExplanationSection("Evidence", (finding.evidence,))]
         sections += [ExplanationSection("Cure", (finding.cure,))] if finding.cure else []
         return WordExplanation(word, "finding", finding.means, (*sections, *_rests_on(finding.facts)))
     if word.upper() in _facts():

@@ -28,7 +28,7 @@ class FindingNote:
 
     code: str
     means: str
-    told_by: str
+    evidence: str
     cure: str = ""
     facts: tuple[str, ...] = ()
 

@@ -91,7 +91,7 @@ class RankWaits:
 
     The duration of its collectives (added up, with or without overlapping compute) is the sum of
     `transfer_ns`, `peer_wait_ns`, `pipeline_wait_ns` and `unsplit_ns`. The `blocking_*` are their parts on
-    the critical chain. `all_residence_ns` and `all_wait_ns` cover the whole capture. Waiting for peers is
+    the critical path. `all_residence_ns` and `all_wait_ns` cover the whole capture. Waiting for peers is
     `None` if most of the collectives could not be matched; `unmatched_count` is their number. `late_ns` is
     how long others wait on the chain for this rank, `spread_*` the spread of step lengths.
     """

@@ -63,7 +63,7 @@ STEP_OWNED = pl.Schema(
         "key": pl.UInt32(),
         "cause": pl.String(),  # wall/cause[/detail]
         "owned_ns": pl.Int64(),
-        "blocking_ns": pl.Int64(),  # of it, while the operation itself ran on the critical chain
+        "blocking_ns": pl.Int64(),  # of it, while the operation itself ran on the critical path
     }
 )
 """The time of each step by cause; `owned_ns` of a step sums to it."""
@@ -100,7 +100,7 @@ RANK_COLLECTIVES = pl.Schema(
         "participants": pl.Int32(),
         "start_ns": pl.Int64(),
         "end_ns": pl.Int64(),
-        "blocking_ns": pl.Int64(),  # its time on the critical chain
+        "blocking_ns": pl.Int64(),  # its time on the critical path
         "bytes": pl.Int64(),
         "bus_bytes": pl.Int64(),  # bytes on a rank's link
         **dict.fromkeys(BEFORE, pl.Int64()),

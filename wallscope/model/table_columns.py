@@ -415,8 +415,8 @@ JOB_TABLES = (
                 peer_wait_ns="of it, wait for ranks that arrived later",
                 pipeline_wait_ns="of it, wait for other pipeline stages",
                 unsplit_ns="of it, not matched",
-                blocking_peer_wait_ns="wait for peers on the critical chain",
-                blocking_pipeline_wait_ns="wait for stages on the critical chain",
+                blocking_peer_wait_ns="wait for peers on the critical path",
+                blocking_pipeline_wait_ns="wait for stages on the critical path",
                 late_ns="wait of others for it on their chains",
                 all_residence_ns="duration of its collectives in the whole capture",
                 all_wait_ns="wait for peers in the whole capture",
@@ -490,7 +490,7 @@ JOB_TABLES = (
                 _I64, residence_ns="end - start", wait_ns="of it, before the last rank arrived"
             ),
             *find_table_columns(
-                _I64, transfer_ns="of it, transfer", blocking_ns="its time on the critical chain"
+                _I64, transfer_ns="of it, transfer", blocking_ns="its time on the critical path"
             ),
             *find_table_columns(_I64, blocking_wait_ns="of that, waiting", bytes="of its message"),
         ),

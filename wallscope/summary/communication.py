@@ -115,7 +115,7 @@ def summarize_communication(
 
 
 def measure_blocking(slices: pl.DataFrame, communicating: pl.Series, step_count: int) -> int:
-    """Return communication on the critical chains in ns per step: the lower bound of what is exposed.
+    """Return communication on the critical path in ns per step: the lower bound of what is exposed.
 
     `slices` (`SLICES`) are those of the steps, `communicating` the numbers of communication operations.
     """

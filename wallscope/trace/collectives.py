@@ -1,6 +1,6 @@
 """Collectives: which operations of ranks are one, and the NCCL calls that enqueued them.
 
-Nobody gets out of a collective before the last participant is in: its operations overlap, and however far
+No rank leaves a collective before the last one has entered it: its operations overlap, and however far
 apart they start, they end close together. Operations that only look alike end as far apart as they start.
 Ranks that share one clock are matched by that; nothing is guessed across clocks.
 

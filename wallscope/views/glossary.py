@@ -88,7 +88,7 @@ def _findings() -> Iterator[str]:
     yield "What may limit a claim, and how the next capture avoids it.\n"
     yield "| finding | meaning | evidence | cure |\n|---|---|---|---|"
     for entry in finding_notes():
-        yield f"| `{entry.code}` | {_cell(entry.means)} | {_cell(entry.told_by)} | {_cell(entry.cure)} |"
+        yield f"| `{entry.code}` | {_cell(entry.means)} | {_cell(entry.evidence)} | {_cell(entry.cure)} |"
 
 
 def _cell(text: str) -> str:

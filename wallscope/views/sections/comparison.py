@@ -320,7 +320,7 @@ def tabulate_rank_changes(comparison: Comparison, most: int | None = None) -> Gr
         Column("ratio", "change", "signed_percent", "", lambda row: row.ratio - 1),
     )
     title = f"Typical {comparison.window} of the other ranks"
-    return tabulate(title, columns, comparison.ranks[:most], brief="Beside it")
+    return tabulate(title, columns, comparison.ranks[:most], brief="Other ranks")
 
 
 def build_rank_changes(comparison: Comparison) -> Section | None:

@@ -54,7 +54,7 @@ def explain_cause(cause: str) -> str:
 
 
 def name_rank(rank: Rank) -> str:
-    """Tell a rank from the others: its number in the job if known, its process and device."""
+    """Identify a rank: its number in the job if known, its process and device."""
     place = name_process(rank, "process {}, device {}")
     return place if rank.rank is None else f"rank {rank.rank} ({place})"
 
