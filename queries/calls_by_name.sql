@@ -1,9 +1,14 @@
--- CUDA API calls that end inside one window, by name: their number, and the time that threads spent in them, in ns.
---   :start_ns, :end_ns   the window: a step's start_ns and end_ns of the JSON answer
---   :time_shift_ns       time_shift_ns of the input in the JSON answer, 0 for most exports
---   :name                a pattern (GLOB): '*' for all, '*Synchronize*' for those that wait
+-- CUDA API calls that end inside one window, by name: their number, and the
+-- time that threads spent in them, in ns.
+--   :start_ns, :end_ns   the window: a step's start_ns and end_ns of the
+--                        JSON answer
+--   :time_shift_ns       time_shift_ns of the input in the JSON answer, 0
+--                        for most exports
+--   :name                a pattern (GLOB): '*' for all, '*Synchronize*' for
+--                        those that wait
 --
--- A long call alone is not a stall, because the device may work during the call. The causes show its cost.
+-- A long call alone is not a stall, because the device may work during the
+-- call. The causes show its cost.
 SELECT
     call.globalTid AS global_tid,
     name.value AS call_name,

@@ -1,11 +1,16 @@
--- The gaps of one window in which no compute kernel of a rank ran, the longest first, in ns.
---   :start_ns, :end_ns   the window: a step's start_ns and end_ns of the JSON answer
---   :time_shift_ns       time_shift_ns of the input in the JSON answer, 0 for most exports
---   :communication       a pattern (GLOB) for communication kernels, such as 'nccl*'
+-- The gaps of one window in which no compute kernel of a rank ran, the
+-- longest first, in ns.
+--   :start_ns, :end_ns   the window: a step's start_ns and end_ns of the
+--                        JSON answer
+--   :time_shift_ns       time_shift_ns of the input in the JSON answer, 0
+--                        for most exports
+--   :communication       a pattern (GLOB) for communication kernels, such
+--                        as 'nccl*'
 --
--- Each row is a gap of a rank: a process (global_pid) and the device it calls device_id. The gaps of a rank
--- sum to compute_absent, the step minus the compute of its budget. This needs an export whose kernels all
--- compute or match the pattern, without CUDA graphs traced as a whole.
+-- Each row is a gap of a rank: a process (global_pid) and the device it
+-- calls device_id. The gaps of a rank sum to compute_absent, the step minus
+-- the compute of its budget. This needs an export whose kernels all compute
+-- or match the pattern, without CUDA graphs traced as a whole.
 WITH computing AS (
     SELECT
         kernel.globalPid AS global_pid,

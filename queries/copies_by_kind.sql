@@ -1,7 +1,11 @@
--- Copies that start inside one window, by direction, memory kinds and size: count, bytes, added-up durations in ns.
---   :start_ns, :end_ns   the window: a step's start_ns and end_ns of the JSON answer
---   :time_shift_ns       time_shift_ns of the input in the JSON answer, 0 for most exports
---   copy_kind            1 to the device, 2 to the host, 8 inside the device, 10 between devices
+-- Copies that start inside one window, by direction, memory kinds and size:
+-- count, bytes, added-up durations in ns.
+--   :start_ns, :end_ns   the window: a step's start_ns and end_ns of the
+--                        JSON answer
+--   :time_shift_ns       time_shift_ns of the input in the JSON answer, 0
+--                        for most exports
+--   copy_kind            1 to the device, 2 to the host, 8 inside the
+--                        device, 10 between devices
 --   source_kind, target_kind   0 pageable, 1 pinned, 2 device memory
 --   is_bulk              1 for copies of 64 KiB and more
 SELECT

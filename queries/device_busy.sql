@@ -1,12 +1,17 @@
--- Busy and idle time of each rank inside one window, in ns, as wallscope counts them.
---   :start_ns, :end_ns   the window: a step's start_ns and end_ns of the JSON answer
---   :time_shift_ns       time_shift_ns of the input in the JSON answer, 0 for most exports
---   busy_ns              length of the union of kernels, copies, fills and whole-graph rows inside it
+-- Busy and idle time of each rank inside one window, in ns, as wallscope
+-- counts them.
+--   :start_ns, :end_ns   the window: a step's start_ns and end_ns of the
+--                        JSON answer
+--   :time_shift_ns       time_shift_ns of the input in the JSON answer, 0
+--                        for most exports
+--   busy_ns              length of the union of kernels, copies, fills and
+--                        whole-graph rows inside it
 --   idle_ns              the rest of the window
 --
--- Each row is a rank: a process (global_pid) and the device it calls device_id. A span opens a new
--- block where it starts after everything before it has ended; the union is the sum of the blocks.
--- An export lacks tables without rows: remove their branches from the query.
+-- Each row is a rank: a process (global_pid) and the device it calls
+-- device_id. A span opens a new block where it starts after everything
+-- before it has ended; the union is the sum of the blocks. An export lacks
+-- tables without rows: remove their branches from the query.
 WITH operation AS (
     SELECT
         kernel.globalPid AS global_pid,

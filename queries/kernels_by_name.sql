@@ -1,7 +1,11 @@
--- Kernels that start inside one window, by name: how many, and their added-up durations (work, not time), in ns.
---   :start_ns, :end_ns   the window: a step's start_ns and end_ns of the JSON answer
---   :time_shift_ns       time_shift_ns of the input in the JSON answer, 0 for most exports
---   :name                a pattern (GLOB) of short names: '*' for all, 'nccl*' for those of NCCL
+-- Kernels that start inside one window, by name: how many, and their
+-- added-up durations (work, not time), in ns.
+--   :start_ns, :end_ns   the window: a step's start_ns and end_ns of the
+--                        JSON answer
+--   :time_shift_ns       time_shift_ns of the input in the JSON answer, 0
+--                        for most exports
+--   :name                a pattern (GLOB) of short names: '*' for all,
+--                        'nccl*' for those of NCCL
 SELECT
     kernel.globalPid AS global_pid,
     kernel.deviceId AS device_id,

@@ -46,6 +46,10 @@ _MEANINGS = {
     "unattributed/unrecognized-kernel": "kernels with unrecognized names that may compute or communicate",
     "unattributed/profiler": "profiler overhead",
 }
+_CATEGORIES = {
+    "dispatcher-local": "token permutation and routing kernels",
+    "preprocessing": "input preprocessing kernels",
+}
 _QUALIFIERS = {
     "transfer": "moving data",
     "peer-wait": "waiting for peers",
@@ -118,4 +122,4 @@ def describe_cause(cause: str) -> str:
         return f"{_AXES[kind]}, {_QUALIFIERS[rest[0]]}"
     if kind == "queue-drained":
         return f"GPU idle after {rest[0]} until the next launch"
-    return f"{kind} kernels"
+    return _CATEGORIES.get(kind, f"{kind} kernels")

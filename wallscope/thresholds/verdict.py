@@ -47,8 +47,8 @@ STALLED_STEP_RATIO: Final = 1.1
 MATERIAL_SHARE: Final = 0.01
 """Smaller values are neither acted on nor reported: possible gains of causes, ceilings, recompute, a late
 rank, unrecognized kernels, calls or operations of a finding, the profiler. It is a share of the typical step,
-or of the total concerned. A smaller kernel does not decide whether ranks do the same work. Chosen; the README
-names it. Lists show more: `SHOWN_LOSS_SHARE`.
+or of the total concerned. A smaller kernel does not decide whether ranks do the same work. Chosen.
+Lists show more: `SHOWN_LOSS_SHARE`.
 """
 ASKED_CAUSE_SHARE: Final = MATERIAL_SHARE / 2
 """Another question: of the typical step that a cause must take, for its ceiling to be worked out. A cause
