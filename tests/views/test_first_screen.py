@@ -11,6 +11,7 @@ from fixtures.scenario import scenarios
 from tests.conftest import TRACES
 from wallscope.errors import NothingToAnalyzeError
 from wallscope.model.capture import Finding, Severity
+from wallscope.model.diagnosis import WallShare
 from wallscope.model.enums import Wall
 from wallscope.model.options import Options
 from wallscope.pipeline import analyze
@@ -81,11 +82,11 @@ def test_every_real_capture_gets_the_same_shape(path):
 
 
 def test_the_headline_and_the_bars_show_one_number(example):
-    (rank,) = example.ranks
     lines = printed(example)
-    share = f"{100 * rank.typical.walls.communication / rank.typical.step_ns:.1f} %"
+    share = f"{100 * example.diagnosis.walls.communication.share:.1f} %"
 
     assert next(line for line in lines if line.startswith("COMMUNICATION-BOUND")).count(share) == 1
+    assert share in example.diagnosis.verdict
     assert next(line for line in lines if line.endswith("◀")).count(share) == 1
 
 
@@ -128,24 +129,34 @@ def test_marking_that_slows_the_host_is_no_caveat_of_a_step_that_waits_for_nothi
     (rank,) = example.ranks
     walls = replace(rank.typical.walls, compute=rank.typical.step_ns, communication=0, memory=0, host=0)
     idle = replace(rank, typical=replace(rank.typical, walls=walls))
+    nothing = WallShare(0, 0.0, 0.0, 0.0, 0.0)
+    shares = replace(example.diagnosis.walls, **dict.fromkeys(("communication", "memory", "host"), nothing))
     finding = Finding("emit-nvtx", Severity.INFO, "It is so.", None)
     found = replace(
         example,
         ranks=(idle,),
-        diagnosis=replace(example.diagnosis, dominant_wall="compute"),
+        diagnosis=replace(example.diagnosis, dominant_wall="compute", walls=shares),
         capture=replace(example.capture, findings=(finding,)),
     )
 
     assert list_caveats(found, idle) == []
 
 
-def test_the_typical_step_is_the_basis_of_one_rank(example):
-    basis = choose_basis(example, example.ranks[0])
+def test_medians_are_the_basis_of_one_rank(example):
+    basis, shares = choose_basis(example, example.ranks[0]), example.diagnosis.walls
 
-    assert (basis.kind, basis.walls) == ("typical", example.ranks[0].typical.walls)
+    assert (basis.kind, basis.walls) == ("median", example.ranks[0].typical.walls)
+    assert [basis.share(wall) for wall in Wall] == [getattr(shares, wall).share for wall in Wall]
 
 
-@pytest.mark.parametrize(("wall", "kind"), [("communication", "typical"), ("host", "whole")])
+def test_of_one_step_that_step_is_the_basis(example):
+    (rank,) = example.ranks
+    alone = replace(rank, steps=rank.steps[3:4])
+
+    assert choose_basis(replace(example, ranks=(alone,)), alone).kind == "typical"
+
+
+@pytest.mark.parametrize(("wall", "kind"), [("communication", "median"), ("host", "whole")])
 def test_the_whole_capture_is_the_basis_only_of_a_verdict_about_it(example, wall, kind):
     """Steps of the same wall as the whole capture are what the verdict is about."""
     (rank,) = example.ranks

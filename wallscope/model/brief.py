@@ -42,9 +42,9 @@ class NextCall:
 class Recommendation:
     """A fix: what to set, its upper bound on speedup, and how many of its preconditions hold.
 
-    `more_settings` are left out here. What follows `blocked_by` is present only with details.
-    `replay_step_ns` is `replay/step_ns` of the object at `evidence`. `check_first` are preconditions that
-    neither capture nor configuration shows.
+    `more_settings` of the same framework, or of any, are left out here; those of others do not count. What
+    follows `blocked_by` is present only with details. `replay_step_ns` is `replay/step_ns` of the object at
+    `evidence`. `check_first` are preconditions that neither capture nor configuration shows.
     """
 
     id: str

@@ -142,15 +142,17 @@ class Confidence:
 
 @dataclass(frozen=True, slots=True)
 class WallShare:
-    """A wall in the typical step, and its share of the steady steps: median and percentiles.
+    """A wall in the typical step, and its share of the steady steps: median, percentiles, mean.
 
-    The percentiles are `None` without a steady step; then the median covers all windows.
+    The percentiles are `None` without a steady step; then median and mean cover all windows. `mean_share` is
+    of their added-up time; `None` in answers of older versions.
     """
 
     typical_ns: int
     share: float
     p10: float | None
     p90: float | None
+    mean_share: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -84,7 +84,7 @@ def write_named_number(evidence: str, value: float) -> str:
     """Write a number in the unit that its place in the full answer says.
 
     >>> write_named_number("/ranks/0/typical/step_ns", 51_084_442)
-    'step 51.1 ms'
+    'typical step 51.1 ms'
     >>> write_named_number("/diagnosis/walls/host/share", 0.1471)
     'host 14.7 %'
     >>> write_named_number("/ranks/0/typical/walls/host", 7_509_201)
@@ -94,7 +94,8 @@ def write_named_number(evidence: str, value: float) -> str:
     """
     *above, name = evidence.split("/")
     name = _NAMES.get(name, name) if "answers" not in above else f"replayed_{name}"
-    if name == "share":
+    name = f"typical_{name}" if above[-1] == "typical" else name
+    if name in {"share", "mean_share"}:
         return f"{above[-1]} {units.percent(value)}"
     if name.endswith("_ns") or above[-1] == "walls":
         return f"{name.removesuffix('_ns').replace('_', ' ')} {units.duration(int(value))}"
@@ -173,7 +174,7 @@ def _write_plain(value: Scalar) -> str:
 
 def _write_recommendation(entry: Recommendation) -> str:
     worth = "no bound known" if entry.speedup_ceiling is None else f"up to {entry.speedup_ceiling:.2f}x"
-    more = f" and {entry.more_settings} more" if entry.more_settings else ""
+    more = f"  +{units.number(entry.more_settings)}" if entry.more_settings else ""
     settings = f"; set {' · '.join(entry.settings)}{more}" if entry.settings else ""
     blocked = "".join(f"; blocked: {line}" for line in entry.blocked_by)
     held = f"; preconditions {entry.preconditions}" if entry.preconditions else ""

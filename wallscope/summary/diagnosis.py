@@ -148,8 +148,13 @@ def measure_wall_shares(walls: Times, typical: Walls, *, steady: bool) -> WallSh
     shares = walls / np.maximum(walls.sum(axis=1, keepdims=True), 1)
     found = {}
     of_walls = np.percentile(shares, [10, 50, 90], axis=0).T.tolist()
-    for wall, typical_ns, (low, middle, high) in zip(_WALLS, typical.parts(), of_walls, strict=True):
-        found[str(wall)] = WallShare(typical_ns, middle, low if steady else None, high if steady else None)
+    means = (walls.sum(axis=0) / max(int(walls.sum()), 1)).tolist()
+    for wall, typical_ns, (low, middle, high), mean in zip(
+        _WALLS, typical.parts(), of_walls, means, strict=True
+    ):
+        found[str(wall)] = WallShare(
+            typical_ns, middle, low if steady else None, high if steady else None, mean
+        )
     return WallShares(**found)
 
 

@@ -15,12 +15,19 @@ from wallscope.render.html import write_card
 from wallscope.render.markdown import code, escape, join_blocks, render_table
 from wallscope.render.terminal import render_sections
 from wallscope.views.first_screen import build_first_screen
-from wallscope.views.headline import build_headline, choose_basis, explain_verdict, summarize_verdict
+from wallscope.views.headline import (
+    build_headline,
+    choose_basis,
+    explain_verdict,
+    name_basis,
+    summarize_verdict,
+)
 from wallscope.views.sections.depth import build_details
 from wallscope.views.sections.findings import build_findings, sort_findings
 from wallscope.views.sections.fixes import (
     build_capture_quality,
     build_fixes,
+    count_left_out,
     count_preconditions,
     describe_answer,
     describe_replay,
@@ -79,11 +86,6 @@ def _build_summary(analysis: Analysis, rank: Rank) -> Iterator[Section | Grid]:
     sure = diagnosis.confidence
     if sure is not None:
         lines = (f"confidence {sure.level}: {'; '.join(sure.reasons)}", *lines)
-    if any(step.steady for step in rank.steps):
-        lines = (
-            *lines,
-            "shares of the mean of the typical steps; the verdict uses medians over all steady steps",
-        )
     yield Section("walls", walls.title, "", (walls, Lines(lines)))
     losses = build_losses(analysis, rank)
     if losses is not None:
@@ -199,8 +201,8 @@ def _list_capture_advice(analysis: Analysis) -> list[str]:
 
 def _describe_fix(fix: Fix) -> Iterator[str]:
     yield from (f"{entry.system}: {code(entry.write(), 200)}" for entry in fix.settings[:_MOST_SETTINGS])
-    if len(fix.settings) > _MOST_SETTINGS:
-        yield units.plural(len(fix.settings) - _MOST_SETTINGS, "more setting")
+    if left := count_left_out(len(fix.settings) - _MOST_SETTINGS):
+        yield f"{left.strip()} settings"
     for entry in [entry for entry in fix.preconditions if entry.status == "unmet"][:_MOST_UNMET]:
         cure = f" → {escape(entry.unblock)}" if entry.unblock else ""
         yield f"**blocked:** {escape(entry.text)}{cure}"
@@ -230,16 +232,16 @@ def _list_findings(findings: tuple[Finding, ...]) -> list[str]:
 def write_analysis_card(analysis: Analysis) -> str:
     """Write what a notebook shows: the verdict, the walls as one bar and in numbers, the first fixes."""
     rank = _find_rank(analysis)
-    step_ns = rank.typical.step_ns
-    parts = {wall: time_ns for wall, time_ns in zip(Wall, rank.typical.walls.parts(), strict=True) if time_ns}
+    basis = choose_basis(analysis, rank)
+    parts = {wall: time_ns for wall, time_ns in zip(Wall, basis.walls.parts(), strict=True) if time_ns}
     columns = (
         Column("wall", "wall"),
-        Column("time_ns", analysis.anchor.typical, "ms"),
-        Column("share", "share", "percent"),
+        Column("time_ns", name_basis(analysis, basis), "ms"),
+        Column("share", "median share" if basis.kind == "median" else "share", "percent"),
     )
     rows: tuple[Row, ...] = (
-        *((Cell(str(wall), wall), time_ns, time_ns / step_ns) for wall, time_ns in parts.items()),
-        (Cell("all", tone="dim"), step_ns, ""),
+        *((Cell(str(wall), wall), time_ns, basis.share(wall)) for wall, time_ns in parts.items()),
+        (Cell("all", tone="dim"), basis.total_ns, ""),
     )
     fixes = [
         fix.title + ("" if fix.speedup_ceiling is None else f" (up to {fix.speedup_ceiling:.2f}x)")

@@ -28,8 +28,9 @@ from wallscope.model.enums import Wall
 from wallscope.model.whatif import WhatIf
 from wallscope.render.texts import visible
 from wallscope.views.comparison_words import describe_change, describe_sureness
+from wallscope.views.headline import choose_basis, explain_verdict
 from wallscope.views.sections.findings import sort_findings
-from wallscope.views.sections.fixes import count_preconditions, select_first_fixes
+from wallscope.views.sections.fixes import count_preconditions, select_first_fixes, select_settings
 
 _LONGEST_VERDICT, _LONGEST_LINE, _LONGEST_TITLE, _LONGEST_CURE = 400, 180, 90, 120
 _MOST_SETTINGS, _MOST_SETTINGS_OF_FEW = 8, 1
@@ -138,9 +139,11 @@ def brief_breakdown(analysis: Analysis, files: tuple[str, ...], most_rows: int) 
 
 
 def _pick_verdict(analysis: Analysis) -> str:
-    job = analysis.job
-    is_of_job = job is not None and job.collectives.matched
-    return cut_sentences(job.verdict if job and is_of_job else analysis.diagnosis.verdict, _LONGEST_VERDICT)
+    job, rank = analysis.job, analysis.ranks[analysis.diagnosis.rank_index]
+    if job is None or not job.collectives.matched:
+        return cut_sentences(analysis.diagnosis.verdict, _LONGEST_VERDICT)
+    lead = explain_verdict(analysis, rank, choose_basis(analysis, rank))
+    return cut_sentences(f"{lead} {job.verdict}", _LONGEST_VERDICT)
 
 
 def _describe_subject(analysis: Analysis) -> str:
@@ -166,15 +169,22 @@ def _describe_steps(analysis: Analysis, rank: Rank) -> str:
 
 
 def _list_shares(analysis: Analysis) -> Iterator[tuple[str, int | float]]:
-    """List the step and the shares of the walls that decide; times where there are none."""
-    shares = analysis.diagnosis.walls
+    """List the step and the deciding shares; times where the answer has no such shares."""
+    place = analysis.diagnosis.rank_index
+    rank, shares = analysis.ranks[place], analysis.diagnosis.walls
+    basis = choose_basis(analysis, rank)
     times = list(_list_times(analysis))
-    yield times[0]
-    if shares is None:
-        yield from times[1:]
-        return
-    for wall in Wall:
-        yield f"/diagnosis/walls/{wall}/share", getattr(shares, wall).share
+    if basis.kind in {"job", "whole"}:
+        above = "/job/walls" if basis.kind == "job" else f"/ranks/{place}/whole_walls"
+        yield from ((f"{above}/{wall}", getattr(basis.walls, wall)) for wall in Wall)
+    elif shares is None:
+        yield from times
+    elif basis.kind == "mean" and rank.mean_step_ns is not None:
+        yield f"/ranks/{place}/mean_step_ns", rank.mean_step_ns
+        yield from ((f"/diagnosis/walls/{wall}/mean_share", basis.share(wall)) for wall in Wall)
+    else:
+        yield times[0]
+        yield from ((f"/diagnosis/walls/{wall}/share", getattr(shares, wall).share) for wall in Wall)
 
 
 def _list_times(analysis: Analysis) -> Iterator[tuple[str, int]]:
@@ -220,7 +230,7 @@ def _choose_next(analysis: Analysis, files: tuple[str, ...]) -> NextCall:
 
 
 def _brief_fix(fix: Fix, place: int, *, has_details: bool) -> Recommendation:
-    own = [entry.write() for entry in fix.settings if entry.system == fix.settings[0].system]
+    own = [entry.write() for entry in select_settings(fix.settings)]
     most = _MOST_SETTINGS if has_details else _MOST_SETTINGS_OF_FEW
     unmet = [entry.unblock or entry.text for entry in fix.preconditions if entry.status == "unmet"]
     check = [entry.text for entry in fix.preconditions if entry.status == "unknown"]
@@ -232,7 +242,7 @@ def _brief_fix(fix: Fix, place: int, *, has_details: bool) -> Recommendation:
         f"/fixes/{place}",
         fix.speedup_ceiling,
         shown,
-        len(fix.settings) - len(shown) or None,
+        len(own) - len(shown) or None,
         count_preconditions(fix).replace("unknown", "to check") or None,
         tuple(cut_sentences(line, _LONGEST_TITLE) for line in unmet[: _MOST_CHECKS if has_details else 1]),
         fix.recoverable_ns if has_details else None,

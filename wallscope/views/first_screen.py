@@ -26,12 +26,14 @@ from wallscope.views.headline import (
     find_dominant,
 )
 from wallscope.views.sections.fixes import (
+    count_left_out,
     count_preconditions,
     describe_assumption,
     describe_obstacles,
     describe_order,
     find_blocked_fixes,
     select_first_fixes,
+    select_settings,
 )
 from wallscope.views.sections.words import count_exports, describe_throughput
 
@@ -49,7 +51,7 @@ def build_first_screen(analysis: Analysis, source: str = "") -> Iterator[Section
     basis = choose_basis(analysis, rank)
     yield Section("head", "", "", (Lines((describe_subject(analysis, rank),)),))
     yield build_headline(analysis, explain_verdict(analysis, rank, basis))
-    yield _tabulate_bars(basis, find_dominant(analysis))
+    yield _tabulate_bars(analysis, basis)
     yield _build_recommendations(analysis, rank)
     yield Section("facts", "", "", (Items(tuple(_list_facts(analysis, rank))),))
     named = source or visible(analysis.inputs[0].name, most=60)
@@ -103,16 +105,18 @@ def _count_ranks(analysis: Analysis) -> str:
     return f"{units.plural(supplied, 'rank')}{many}"
 
 
-def _tabulate_bars(basis: TimeBasis, dominant: str) -> Grid:
+def _tabulate_bars(analysis: Analysis, basis: TimeBasis) -> Grid:
     """Make a bar for each wall that takes time, the largest first."""
+    dominant, is_median = find_dominant(analysis), basis.kind == "median"
     parts = zip(Wall, basis.walls.parts(), strict=True)
     shown = [(wall, time_ns) for wall, time_ns in parts if time_ns or str(wall) == dominant]
-    shown.sort(key=lambda part: (part[0] is Wall.UNATTRIBUTED, -part[1]))
+    shown.sort(key=lambda part: (part[0] is Wall.UNATTRIBUTED, -basis.share(part[0]), -part[1]))
+    time = analysis.anchor.typical if is_median else "time"
     columns = (
         Column("name", ""),
         Column("bar", "", "bar"),
-        Column("share", "share", "percent"),
-        Column("time", "time", "ms" if basis.total_ns >= _SMALL_NS else "duration"),
+        Column("share", "median share" if is_median else "share", "percent"),
+        Column("time", time, "ms" if basis.total_ns >= _SMALL_NS else "duration"),
         Column("mark", ""),
     )
     rows = tuple(
@@ -125,7 +129,7 @@ def _tabulate_bars(basis: TimeBasis, dominant: str) -> Grid:
         )
         for wall, time_ns in shown
     )
-    return Grid(basis.title, columns, rows, has_header=False)
+    return Grid(basis.title, columns, rows, has_header=is_median)
 
 
 def _build_recommendations(analysis: Analysis, rank: Rank) -> Section:
@@ -165,17 +169,16 @@ def _list_fix(mark: str, fix: Fix, has_bound: bool) -> Iterator[tuple[Line, ...]
 
 
 def shorten_settings(settings: Sequence[Setting], most: int) -> str:
-    """List settings of the first system on one line, without comments; the others are counted.
+    """List the settings that one system needs on one line, without comments; those cut off are counted.
 
     >>> shorten_settings((Setting("program", "a()  # why", ""), Setting("program", "b" * 60, "")), 54)
     'a()  +1'
     """
     if not settings:
         return ""
-    own = [entry.write().partition("  # ")[0] for entry in settings if entry.system == settings[0].system]
+    own = [entry.write().partition("  # ")[0] for entry in select_settings(settings)]
     for count in range(len(own), 0, -1):
-        left = len(own) - count
-        line = "  ".join((*own[:count], *([f"+{left}"] if left else [])))
+        line = "  ".join(own[:count]) + count_left_out(len(own) - count)
         if len(line) <= most:
             return line
     return f"{own[0][: most - 1]}…"

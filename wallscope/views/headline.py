@@ -10,6 +10,7 @@ import numpy.typing as npt
 from wallscope import units
 from wallscope.model.analysis import Analysis, Rank, Walls
 from wallscope.model.cause_catalogue import describe_cause
+from wallscope.model.diagnosis import WallShare, WallShares
 from wallscope.model.enums import Wall
 from wallscope.model.section import Items, Line, Section, Span, Tone
 from wallscope.render.texts import visible
@@ -23,16 +24,22 @@ _HEADLINES = {
     "unknown": "WALL UNKNOWN",
 }
 _LONGEST_RANGE = 60
+_OF_TYPICAL = frozenset({"typical", "median"})
+"""Bases whose times are those of the typical step."""
 
 
 @dataclass(frozen=True, slots=True)
 class TimeBasis:
-    """The time that the verdict is about: its walls, its name in a sentence, the title of its bars."""
+    """What the verdict is about: times and shares of its walls, its name in a sentence, a title of its bars.
 
-    kind: Literal["typical", "mean", "whole", "job"]
+    Where the verdict is based on medians of shares, the times are those of the typical step.
+    """
+
+    kind: Literal["median", "typical", "mean", "whole", "job"]
     walls: Walls
     whole: str
     title: str = ""
+    shares: WallShares | None = None
 
     @property
     def total_ns(self) -> int:
@@ -41,17 +48,21 @@ class TimeBasis:
 
     def share(self, wall: Wall) -> float:
         """Share of a wall of it."""
+        if self.shares is not None:
+            found: WallShare = getattr(self.shares, wall)
+            mean = found.mean_share
+            return mean if self.kind == "mean" and mean is not None else found.share
         part_ns: int = getattr(self.walls, wall)
         return part_ns / max(self.total_ns, 1)
 
 
 def choose_basis(analysis: Analysis, rank: Rank) -> TimeBasis:
-    """Choose the time that the verdict is about.
+    """Choose the time that the verdict is about; every screen shows its shares first.
 
     This is the mean over the ranks where they were matched, the whole capture or the mean step where the
-    verdict is about these, else the typical step.
+    verdict is about these, else the median of the shares of the deciding steps; of one step, that step.
     """
-    anchor, job = analysis.anchor, analysis.job
+    anchor, job, shares = analysis.anchor, analysis.job, analysis.diagnosis.walls
     window = anchor.window
     if job is not None and job.collectives.matched:
         length = units.duration(sum(job.walls.parts()))
@@ -67,14 +78,35 @@ def choose_basis(analysis: Analysis, rank: Rank) -> TimeBasis:
         length = units.duration(sum(rank.whole_walls.parts()))
         title = f"Whole capture; most of it lies before the first {window}"
         return TimeBasis("whole", rank.whole_walls, f"the whole capture ({length})", title)
-    if rank.rare_stalls and decision is not None and decision.is_mean:
+    if decision is not None and decision.is_mean:
         walls = _average_steps(rank)
         length = units.duration(sum(walls.parts()))
         title = shown or f"Mean of the steady {window}s"
-        return TimeBasis("mean", walls, f"the mean {window} ({length})", title)
-    each = "the" if anchor.kind == "whole-trace" else "the typical" if rank.modes else "each"
-    whole = f"{each} {units.duration(rank.typical.step_ns)} {window}"
+        return TimeBasis("mean", walls, f"the mean {window} ({length})", title, shares)
+    if shares is not None and (counted := count_deciding(analysis, rank)):
+        return TimeBasis("median", rank.typical.walls, f"the {window} (median of {counted})", shown, shares)
+    whole = f"the {units.duration(rank.typical.step_ns)} {window}"
     return TimeBasis("typical", rank.typical.walls, whole, shown)
+
+
+def count_deciding(analysis: Analysis, rank: Rank) -> str:
+    """Count the steps whose shares decide, in words; empty for one."""
+    steady, window = sum(step.steady for step in rank.steps), analysis.anchor.window
+    if max(steady, 0 if steady else len(rank.steps)) < 2:
+        return ""
+    return units.plural(steady, f"steady {window}") if steady else units.plural(len(rank.steps), window)
+
+
+def name_basis(analysis: Analysis, basis: TimeBasis) -> str:
+    """Name the time that the bar and the large number show."""
+    window, ranks = analysis.anchor.window, len(analysis.ranks)
+    return {
+        "median": analysis.anchor.typical,
+        "typical": analysis.anchor.typical,
+        "mean": f"mean {window}, slow ones included",
+        "whole": "whole capture",
+        "job": f"{window}, mean of {units.plural(ranks, 'rank')}",
+    }[basis.kind]
 
 
 def _decide_steps(rank: Rank) -> Decision | None:
@@ -134,14 +166,15 @@ def explain_verdict(analysis: Analysis, rank: Rank, basis: TimeBasis) -> str:
         if share
         else "No time is lost to the other walls."
     )
-    hidden = tell_hidden_communication(rank, analysis.anchor.window) if basis.kind == "typical" else ()
+    is_of_rank = basis.kind in _OF_TYPICAL
+    hidden = tell_hidden_communication(rank, analysis.anchor.typical) if is_of_rank else ()
     return " ".join((f"{lead}{reason}.", loss, *hidden))
 
 
 def _locate_host_time(rank: Rank, wall: Wall, basis: TimeBasis) -> Iterator[str]:
     """Name the range in which most host time of the typical step passes."""
     place = None if rank.host_details is None else rank.host_details.range
-    if wall is Wall.HOST and basis.kind == "typical" and place is not None:
+    if wall is Wall.HOST and basis.kind in _OF_TYPICAL and place is not None:
         name = visible(place.name, most=_LONGEST_RANGE)
         yield f"{units.duration(place.host_ns)} of the host time is in the range {name}."
 
@@ -157,6 +190,8 @@ def _explain_share(analysis: Analysis, rank: Rank, wall: Wall, basis: TimeBasis)
     if basis.kind == "whole":
         return f", most of which lies before the first {unit}"
     where = "" if job is None else f" on {job.members[analysis.diagnosis.rank_index].name}"
+    if basis.kind in {"median", "mean"}:
+        where = f" of the typical {units.duration(rank.typical.step_ns)} {unit}{where}"
     return _name_main_cause(rank, wall, where)
 
 

@@ -13,7 +13,7 @@ from wallscope.render.short_names import shorten_name
 from wallscope.render.texts import visible
 from wallscope.render.timeline_pack import MOST_CHARACTERS, pack_timelines
 from wallscope.views import page_overview as overview
-from wallscope.views.headline import choose_basis
+from wallscope.views.headline import choose_basis, name_basis
 from wallscope.views.page_skeleton import title_sections
 from wallscope.views.sections.depth import build_walls_in_depth
 from wallscope.views.sections.findings import build_limits, build_methods
@@ -144,17 +144,17 @@ def _build_first_screen(analysis: Analysis, rank: Rank) -> dict[str, Any]:
         "in_full": (diagnosis.verdict, *(() if job is None else (job.verdict,))),
         "job": "" if job is None else f"{job.verdict.partition('. ')[0].rstrip('.')}.",
         "bars_of": ""
-        if basis.kind == "typical"
+        if basis.kind in {"typical", "median"}
         else f" of {name_rank(rank)}"
         if len(analysis.ranks) > 1
         else "",
         "of_rank": of_rank,
         "throughput": list(describe_throughput(diagnosis.throughput)),
-        "whole": overview.name_basis(analysis, basis),
+        "whole": name_basis(analysis, basis),
         "unit": analysis.anchor.window,
         "step": units.duration(basis.total_ns),
-        "spread": overview.describe_spread(rank) if basis.kind == "typical" else "",
-        "basis": basis.title if basis.kind in {"whole", "job"} else "",
+        "spread": overview.describe_spread(rank) if basis.kind == "median" else "",
+        "basis": overview.describe_shares(analysis, rank, basis),
         "legend": legend,
         "bar": [(row.wall, basis.share(row.wall), row.share) for row in legend],
         "pressure": diagnosis.memory_pressure,

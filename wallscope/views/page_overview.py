@@ -16,7 +16,7 @@ from wallscope.model.capture import Finding
 from wallscope.model.enums import Wall
 from wallscope.thresholds.replay import FIX_REPLAY_ERROR_SHARE
 from wallscope.thresholds.steps import ENOUGH_STEPS_COUNT
-from wallscope.views.headline import TimeBasis, explain_verdict, find_dominant
+from wallscope.views.headline import TimeBasis, count_deciding, explain_verdict, find_dominant
 from wallscope.views.sections.findings import sort_findings
 from wallscope.views.sections.fixes import describe_question
 from wallscope.views.sections.words import WALL_WORDS, describe_steps
@@ -109,7 +109,7 @@ def name_verdict(analysis: Analysis) -> tuple[Wall | None, str]:
 def describe_dominant(analysis: Analysis, rank: Rank, basis: TimeBasis) -> tuple[str, str]:
     """Say in one sentence how much of the step the wall takes and why, and then how regularly it does."""
     lead = explain_verdict(analysis, rank, basis)
-    if find_dominant(analysis) not in _WALL_NAMES or basis.kind != "typical":
+    if find_dominant(analysis) not in _WALL_NAMES or basis.kind not in {"typical", "median"}:
         return lead, ""
     return lead, " ".join(_describe_lead(analysis))
 
@@ -124,23 +124,20 @@ def _describe_lead(analysis: Analysis) -> Iterator[str]:
         )
 
 
-def name_basis(analysis: Analysis, basis: TimeBasis) -> str:
-    """Name the time that the bar and the large number show."""
-    window, ranks = analysis.anchor.window, len(analysis.ranks)
-    return {
-        "typical": analysis.anchor.typical,
-        "mean": f"mean {window}, slow ones included",
-        "whole": "whole capture",
-        "job": f"{window}, mean of {units.plural(ranks, 'rank')}",
-    }[basis.kind]
+def describe_shares(analysis: Analysis, rank: Rank, basis: TimeBasis) -> str:
+    """Say what the shares and the times next to the bar are of, where that is not the same step."""
+    if basis.kind == "median":
+        counted = count_deciding(analysis, rank)
+        return f"Shares are medians of {counted}; times are those of the {analysis.anchor.typical}"
+    return basis.title if basis.kind in {"whole", "job"} else ""
 
 
 def list_legend(analysis: Analysis, basis: TimeBasis) -> tuple[LegendRow, ...]:
-    """List the walls with share, time and, of the typical step, the spread over the steady steps."""
+    """List the walls with share, time and, where medians decide, the spread over the steady steps."""
     dominant = find_dominant(analysis)
     rows = []
     for wall, part_ns in zip(Wall, basis.walls.parts(), strict=True):
-        walls = analysis.diagnosis.walls if basis.kind == "typical" else None
+        walls = analysis.diagnosis.walls if basis.kind == "median" else None
         found = None if walls is None else getattr(walls, wall)
         spread = ""
         if found is not None and found.p10 is not None and found.p90 is not None:

@@ -167,14 +167,26 @@ def _describe(fix: Fix) -> Iterator[Line]:
         yield (Span("; ".join(parts), "dim"),)
 
 
+def select_settings(settings: Sequence[Setting]) -> tuple[Setting, ...]:
+    """Return the settings of the first system, then those that any system needs; others are alternatives."""
+    own = [entry for entry in settings if entry.system == settings[0].system]
+    others = [entry for entry in settings if entry not in own and entry.system in _ALSO_SHOWN]
+    return (*own, *others)
+
+
+def count_left_out(count: int) -> str:
+    """Count settings that a list leaves out, as every list does; empty for none.
+
+    >>> count_left_out(2), count_left_out(0)
+    ('  +2', '')
+    """
+    return f"  +{units.number(count)}" if count > 0 else ""
+
+
 def _list_settings(settings: tuple[Setting, ...]) -> str:
     """List the settings of the first system, then the environment's; the rest is counted."""
-    first = settings[0].system
-    own = [entry for entry in settings if entry.system == first]
-    others = [entry for entry in settings if entry.system != first and entry.system in _ALSO_SHOWN]
-    lines = [entry.write() for entry in (*own, *others)]
-    more = f" and {units.number(len(lines) - _MOST_SETTINGS)} more" if len(lines) > _MOST_SETTINGS else ""
-    return " · ".join(lines[:_MOST_SETTINGS]) + more
+    lines = [entry.write() for entry in select_settings(settings)]
+    return " · ".join(lines[:_MOST_SETTINGS]) + count_left_out(len(lines) - _MOST_SETTINGS)
 
 
 def describe_answer(fix: Fix, answer: Answer) -> str:

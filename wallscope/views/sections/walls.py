@@ -74,20 +74,23 @@ def tabulate_walls(analysis: Analysis, rank: Rank) -> Grid:
         on_terminal("part", "share", "percent"),
         on_terminal("time", "time", "ms"),
         on_terminal("mark", ""),
+        on_terminal("median", f"median of all {analysis.anchor.window}s", "percent", none=""),
         on_markdown("name", "wall"),
         on_markdown("time", "time", "ms"),
         on_markdown("share", "share", "percent"),
-        on_markdown("range", "p10-p90 of steps", "plain"),
+        on_markdown("median", f"median share of {analysis.anchor.window}s", "percent", none=""),
+        on_markdown("range", f"p10-p90 of {analysis.anchor.window}s", "plain"),
         on_page("name", "wall"),
         on_page("time", "time", "ms", f"time of the {whole} attributed to the wall"),
         on_page("part", "share", "percent", f"of the {whole}"),
         on_page("median", "median", "percent", _MEDIAN, widths=(1, 1), none=""),
         on_page("spread", "p10 to p90", "plain", "spread of its share over the steady steps"),
     )
-    columns = columns if any(row["spread"] for row in rows) else columns[:-2]
+    has_spread = any(row["spread"] for row in rows)
+    columns = tuple(one for one in columns if has_spread or one.key not in {"median", "range", "spread"})
     title = f"Time breakdown of the {whole} ({units.milliseconds(step_ns)})"
     cells = tuple(tuple(row[column.key] for column in columns) for row in rows)
-    return Grid(title, columns, cells, has_header=False)
+    return Grid(title, columns, cells, has_header=has_spread)
 
 
 def _describe_wall(analysis: Analysis, rank: Rank, wall: Wall) -> dict[str, Value | Cell]:
