@@ -117,7 +117,7 @@ def _remove_folder(room: int, name: str) -> None:
     os.rmdir(name, dir_fd=room)
 
 
-_FOLDER, _SIZE = "WALLSCOPE_CACHE_DIR", "WALLSCOPE_CACHE_SIZE"
+CACHE_FOLDER, _SIZE = "WALLSCOPE_CACHE_DIR", "WALLSCOPE_CACHE_SIZE"
 _DEFAULT_BYTES = 4 << 30
 _MOST_BYTES = 1 << 30
 _MAGIC = b"wallscope cache 1 "
@@ -283,7 +283,7 @@ def user_cache() -> Cache:
     Raises:
         OptionError: the size cannot be read.
     """
-    named = os.environ.get(_FOLDER)
+    named = os.environ.get(CACHE_FOLDER)
     if named:
         folder = Path(named).absolute()
     else:

@@ -1,6 +1,8 @@
 """What the tests of the server share: a root with files, and a call of each tool."""
 
+import os
 import shutil
+import sys
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -39,3 +41,25 @@ def folder(tmp_path):
     (root / "broken.sqlite").write_bytes(b"SQLite format 3\x00" + bytes(200))
     (root / "run.yaml").write_text(CONFIG, encoding="utf-8")
     return root
+
+
+NSYS = """#!{python}
+import os, shutil, sys, time
+from pathlib import Path
+made = Path(sys.argv[sys.argv.index("-o") + 1])
+{does}
+"""
+
+
+@pytest.fixture
+def install_nsys(tmp_path, monkeypatch):
+    """Install a program called nsys; `made` is the path that it is to write."""
+
+    def install(does):
+        program = tmp_path / "bin" / "nsys"
+        program.parent.mkdir()
+        program.write_text(NSYS.format(python=sys.executable, does=does))
+        program.chmod(0o755)
+        monkeypatch.setenv("PATH", f"{program.parent}{os.pathsep}{os.environ['PATH']}")
+
+    return install

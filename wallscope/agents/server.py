@@ -5,6 +5,8 @@ and the server itself stays small.
 """
 
 import json
+import os
+import signal
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -41,6 +43,7 @@ from wallscope.model.brief import (
 HOST: Final = "127.0.0.1"
 _SIDE_BY_SIDE = 2
 _LONGEST_LINE_BYTES = 16 << 20
+_PATIENCE_S = 2
 _MOST_FILES, _LONGEST_TEXT = 512, 4_096
 _INSTRUCTIONS = """\
 Say why a GPU training step takes as long as it does, from Nsight Systems exports or PyTorch profiler traces.
@@ -182,20 +185,33 @@ class AgentServer:
 
 
 async def _run_worker(call: Mapping[str, Any], context: Context[Any, Any]) -> dict[str, Any]:
-    """Start a worker, hand on its progress, and return its answer; it is killed if the call is canceled.
+    """Start a worker, hand on its progress, and return its answer.
+
+    If the call is canceled, the worker and all programs that it started are ended.
 
     Raises:
         ToolError: it has none.
     """
     command = [sys.executable, "-P", "-m", "wallscope.agents.worker"]
-    process = await anyio.open_process(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=None)
+    process = await anyio.open_process(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=None, start_new_session=True
+    )
     try:
         return await _read_answer(process, call, context)
+    except anyio.get_cancelled_exc_class():
+        with anyio.CancelScope(shield=True), anyio.move_on_after(_PATIENCE_S):
+            _signal_group(process, signal.SIGTERM)  # it removes what it was writing
+            await process.wait()
+        raise
     finally:
-        if process.returncode is None:
-            process.kill()
+        _signal_group(process, signal.SIGKILL)
         with anyio.CancelScope(shield=True):
             await process.aclose()
+
+
+def _signal_group(process: Process, number: signal.Signals) -> None:
+    with suppress(ProcessLookupError, PermissionError):  # none is left; or zombies alone, as macOS says it
+        os.killpg(process.pid, number)
 
 
 async def _read_answer(

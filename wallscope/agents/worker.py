@@ -1,14 +1,19 @@
 """A process that answers one call of a tool and ends: it can be killed at once, and its memory goes with it.
 
 It reads a line of JSON from standard input, and writes lines of JSON: progress, then the answer or an error.
+Asked to end, or when the server is gone, it ends the programs that it started and removes what they wrote.
 """
 
 import json
 import os
+import signal
 import sys
 import traceback
+from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
+from tempfile import TemporaryDirectory
+from threading import Thread
+from typing import Any, NoReturn
 
 from wallscope.agents.roots import Roots
 from wallscope.errors import InternalError, WallscopeError
@@ -23,6 +28,7 @@ _DEFECT = "internal error of wallscope: the log of the server has it"
 def main() -> None:
     """Answer the call that standard input spells."""
     tune_process()
+    signal.signal(signal.SIGTERM, _end)
     lines = os.fdopen(os.dup(1), "w", encoding="ascii")
     os.dup2(2, 1)  # what a library prints goes to the log
 
@@ -31,9 +37,12 @@ def main() -> None:
         lines.flush()
 
     call = json.loads(sys.stdin.buffer.readline())
+    Thread(target=_end_with_server, daemon=True).start()
     roots = Roots(tuple(map(Path, call["roots"])))
     try:
         write(answer=_answer(call, roots, lambda what: write(progress=roots.hide(what))))
+    except SystemExit:
+        raise
     except InternalError:
         _log_defect()
         write(error=_DEFECT)
@@ -48,15 +57,29 @@ def main() -> None:
     end_process()
 
 
+def _end(number: int, _frame: object) -> NoReturn:
+    sys.exit(128 + number)
+
+
+def _end_with_server() -> None:
+    """End this process when the server closes its standard input, as also a killed one does."""
+    while os.read(0, 4096):  # not by the buffer: its lock would be held when Python ends
+        pass
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
 def _answer(call: dict[str, Any], roots: Roots, progress: Any) -> Any:
     from wallscope.agents.tools import ToolRequest, answer_tool  # noqa: PLC0415  # errors of it are reported
-    from wallscope.cache_folder import user_cache  # noqa: PLC0415  # same
+    from wallscope.cache_folder import CACHE_FOLDER, user_cache  # noqa: PLC0415  # same
     from wallscope.render.brief import pack_brief  # noqa: PLC0415  # same
 
-    cache = user_cache() if call["has_cache"] else None
-    paths = {named: Path(path) for named, path in call["paths"].items()}
-    brief = answer_tool(ToolRequest(call["tool"], call["arguments"], paths, cache), progress)
-    return _hide_all(pack_brief(brief), call, roots)
+    with ExitStack() as stack:
+        cache = user_cache() if call["has_cache"] else None
+        if cache is None:  # what nsys makes of a report is kept for this call alone
+            os.environ[CACHE_FOLDER] = stack.enter_context(TemporaryDirectory(prefix="wallscope-mcp-"))
+        paths = {named: Path(path) for named, path in call["paths"].items()}
+        brief = answer_tool(ToolRequest(call["tool"], call["arguments"], paths, cache), progress)
+        return _hide_all(pack_brief(brief), call, roots)
 
 
 def _hide_all(value: Any, call: dict[str, Any], roots: Roots) -> Any:
