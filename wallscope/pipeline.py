@@ -141,13 +141,17 @@ def build_report(found: AnalyzedCapture, progress: Progress) -> Report:
     shown = replace(trace.capture, ranks=trace.capture.ranks.slice(place, 1))
     own = select_rank_windows(trace, shown.ranks["rank_id"][0])
     slices = found.prepared.slices_of_rank(own).cast(SLICES)
-    gaps = GapLookup(shown, trace.range_tree, trace.projected, slices).gaps(_MOST_GAPS)
+    gaps = GapLookup(shown, trace.range_tree, trace.projected, slices).groups(_MOST_GAPS)
     timelines = build_step_timelines(trace, slices, place, found.analysis.ranks[place])
     progress("seeking what bounds the step")
     path = found.replays.path
     if not isinstance(path, str):
         steps = path.steps
         timelines = tuple(replace(one, path=steps.filter(pl.col("step") == one.step)) for one in timelines)
+        timelines = tuple(
+            one if len(one.path) else replace(one, path=found.replays.path_of_step(one.step))
+            for one in timelines
+        )
     met = MEETING_LANES.to_frame() if found.matched is None else collective_lanes(found.matched)
 
     def find_slices(one: int) -> pl.DataFrame:

@@ -13,6 +13,7 @@ from fixtures.simulation.writing import write_run
 from wallscope.model.options import Options
 from wallscope.model.report import GAPS
 from wallscope.pipeline import look_up_gaps
+from wallscope.render.short_names import shorten_name
 from wallscope.views.gaps import GapLookup
 
 STORIES = {story.name: story for story in stories()}
@@ -50,6 +51,27 @@ def test_gaps_come_longest_first_and_follow_their_schema(told):
         for own in frame.partition_by("pid"):
             assert own["duration_ns"].is_sorted(descending=True)
         assert (frame["end_ns"] - frame["start_ns"] == frame["duration_ns"]).all()
+
+
+def test_like_gaps_are_one_group_with_their_number_sum_and_longest(told):
+    for proof, _ in told.values():
+        gaps, groups = proof.gaps(100_000), proof.groups(100_000)
+        kinds: dict[tuple[object, ...], list[dict[str, object]]] = {}
+        for gap in gaps:
+            ended = gap.row["ended_by"] and shorten_name(gap.row["ended_by"].partition(" ")[0])
+            key = (gap.row["pid"], gap.row["device"], gap.row["cause"], ended, gap.row["path"])
+            kinds.setdefault(key, []).append(gap.row)
+        expected = [
+            (len(rows), len({row["step"] for row in rows}), sum(row["duration_ns"] for row in rows))
+            for rows in kinds.values()
+        ]
+
+        assert sorted((one.count, one.steps, one.total_ns) for one in groups) == sorted(expected)
+        assert {one.longest.row["start_ns"] for one in groups} == {
+            rows[0]["start_ns"] for rows in kinds.values()
+        }
+        first = [one for one in groups if one.longest.row["pid"] == groups[0].longest.row["pid"]]
+        assert [one.total_ns for one in first] == sorted((one.total_ns for one in first), reverse=True)
 
 
 def test_the_cause_of_a_gap_is_the_one_that_owns_most_of_it(told):

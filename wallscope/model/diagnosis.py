@@ -145,7 +145,7 @@ class WallShare:
     """A wall in the typical step, and its share of the steady steps: median, percentiles, mean.
 
     The percentiles are `None` without a steady step; then median and mean cover all windows. `mean_share` is
-    of their added-up time; `None` in answers of older versions.
+    the share in their added-up time; `None` in answers of older versions.
     """
 
     typical_ns: int

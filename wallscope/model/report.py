@@ -95,6 +95,16 @@ class Gap:
 
 
 @dataclass(frozen=True, slots=True)
+class GapGroup:
+    """Gaps of a rank with one cause that one operation in one range ends: the longest of them, and sums."""
+
+    longest: Gap
+    count: int
+    steps: int
+    total_ns: int
+
+
+@dataclass(frozen=True, slots=True)
 class Moment:
     """The state of a rank (`RANKS`) at one moment: its slice (`SLICES` and `path`) and the adjacent links.
 
@@ -265,7 +275,7 @@ class Report:
 
     analysis: Analysis
     timelines: tuple[StepTimeline, ...]
-    gaps: tuple[Gap, ...]
+    gaps: tuple[GapGroup, ...]
     path: PlayedPath | str = ""
     lanes: pl.DataFrame = field(default_factory=MEETING_LANES.to_frame)
     overviews: StepOverviews | None = None

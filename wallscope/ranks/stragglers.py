@@ -164,7 +164,7 @@ def explain_lateness(late: RankSteps, others: Sequence[RankSteps], more_ns: Mapp
         cause,
         _REASON_OF_WALL[wall],
         ratio,
-        f"{duration(over_ns)} more {describe_cause(cause)} per step",
+        f"{duration(over_ns)} more {describe_cause(cause)} per {late.profile.header.work.unit}",
         over_ns,
     )
 
@@ -224,7 +224,8 @@ def _explain_compute(late: RankSteps, others: Sequence[RankSteps]) -> LateReason
     cause = f"compute/{most['category'][0]}"
     added_ns = float(both.filter(~same)["over"].sum())
     if added_ns >= MOST_OF_LATENESS_SHARE * over_ns:
-        sentence = f"it runs other kernels than its peers: {duration(round(added_ns))} more per step"
+        unit = late.profile.header.work.unit
+        sentence = f"it runs other kernels than its peers: {duration(round(added_ns))} more per {unit}"
         return LateReason(Wall.COMPUTE, cause, Reason.OTHER_WORK, None, sentence, round(over_ns))
     alike = both.filter(same & (pl.col("work_usual") > 0))
     ratio, dense, expert = (

@@ -270,6 +270,13 @@ def _mean_length(bounds_ns: Times) -> float | None:
     return int((bounds_ns[:, 1] - bounds_ns[:, 0]).sum()) / len(bounds_ns) if len(bounds_ns) else None
 
 
+def _frame_path(player: WindowReplay) -> pl.DataFrame:
+    """Return the critical path of the replayed steps (`SHOWN_PATH`)."""
+    wall = pl.col("cause").str.split("/").list.first()
+    steps = player.path.with_columns(pl.col("bound").cast(pl.String), wall=wall)
+    return steps.select(SHOWN_PATH.names()).cast(SHOWN_PATH)
+
+
 @dataclass(frozen=True)
 class RankReplays:
     """Replays the steps of the rank at index `place` on first use."""
@@ -314,9 +321,7 @@ class RankReplays:
             return f"replayed without changes, steps differ by {percent(off)} from the capture"
         texts = self.prepared.trace.range_tree.texts
         told = divide_path(player.stretch, player.names, player.unchanged, player.path, texts)
-        wall = pl.col("cause").str.split("/").list.first()
-        steps = player.path.with_columns(pl.col("bound").cast(pl.String), wall=wall)
-        return PlayedPath(told, player.check, steps.select(SHOWN_PATH.names()).cast(SHOWN_PATH))
+        return PlayedPath(told, player.check, _frame_path(player))
 
     def path_to_show(self) -> tuple[int, pl.DataFrame]:
         """The replayed rank, and `SHOWN_PATH` of its steps; empty if they are not replayed."""
@@ -324,9 +329,20 @@ class RankReplays:
         steps = SHOWN_PATH.to_frame() if isinstance(path, str) else path.steps
         return self.prepared.trace.capture.ranks["rank_id"][self.place], steps
 
-    def _made(self) -> WindowReplay | str:
+    def path_of_step(self, step: int) -> pl.DataFrame:
+        """The critical path (`SHOWN_PATH`) of any step, replayed alone; empty where it cannot be replayed."""
+        player = self._made(step)
+        most = FIXES.largest_own_error
+        if isinstance(player, str) or (most is not None and player.check.own_error > most):
+            return SHOWN_PATH.to_frame()
+        return _frame_path(player).filter(pl.col("step") == step)
+
+    def _made(self, step: int | None = None) -> WindowReplay | str:
+        """Make the replay of the typical steps, or of one step with the one before it."""
         trace = self.prepared.trace
         shown = select_rank_windows(trace, trace.capture.ranks["rank_id"][self.place])
+        if step is not None:
+            shown = replace(shown, typical=shown.windows.filter(pl.col("step") == step))
         if len(shown.windows) < FEWEST_PLAYED_WINDOWS_COUNT:
             return NO_STEP
         most = FIXES.most_operations
@@ -336,6 +352,7 @@ class RankReplays:
         count = len(trace.capture.ranks)
         if count > 1 and count * find_held_operations(shown, most // count) <= most:
             ranks, between, place = list_rank_windows(trace), self.prepared.facts.partners, self.place
+            ranks[place] = shown
         else:
             ranks, between, place = [shown], PARTNERS.to_frame(), 0
         try:

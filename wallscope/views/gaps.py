@@ -9,9 +9,10 @@ import polars as pl
 from wallscope.attribution.prepared import Trace
 from wallscope.model.capture import Capture
 from wallscope.model.enums import LinkKind, OperationKind
-from wallscope.model.report import GAPS, Gap, Link, Moment
+from wallscope.model.report import GAPS, Gap, GapGroup, Link, Moment
+from wallscope.render.short_names import shorten_name
 from wallscope.trace.ranges import RangeTree
-from wallscope.views.names import NameLookup
+from wallscope.views.names import NameLookup, mask_negative
 
 _LENGTH = pl.col("end_ns") - pl.col("start_ns")
 _WHO = ("rank", "pid", "device")
@@ -30,6 +31,14 @@ class GapLookup:
         """The longest gaps of each rank, the longest first."""
         return tuple(
             gap for rank in self._capture.ranks.iter_rows(named=True) for gap in self._of_rank(rank, most)
+        )
+
+    def groups(self, most: int) -> tuple[GapGroup, ...]:
+        """Return like gaps of each rank, those that take most first: same cause, next operation and range."""
+        return tuple(
+            group
+            for rank in self._capture.ranks.iter_rows(named=True)
+            for group in self._group_of_rank(rank, most)
         )
 
     def moments(self, at_ns: int) -> tuple[Moment, ...]:
@@ -78,14 +87,37 @@ class GapLookup:
         return what if row["kind"] == OperationKind.GRAPH else f"{row['kind']} {what}"
 
     def _of_rank(self, rank: dict[str, Any], most: int) -> Iterator[Gap]:
-        own = self._slices.filter((pl.col("rank_id") == rank["rank_id"]) & pl.col("number").is_not_null())
-        longest = (
-            own.group_by("number")
-            .agg(pl.col("step", "start_ns").first(), pl.col("end_ns", "gap").last())
-            .with_columns(duration_ns=_LENGTH)
+        own = self._slices_in_gaps(rank)
+        longest = _measure_gaps(own).sort("duration_ns", "start_ns", descending=[True, False]).head(most)
+        yield from self._describe_each(rank, own, longest)
+
+    def _slices_in_gaps(self, rank: dict[str, Any]) -> pl.DataFrame:
+        return self._slices.filter((pl.col("rank_id") == rank["rank_id"]) & pl.col("number").is_not_null())
+
+    def _group_of_rank(self, rank: dict[str, Any], most: int) -> Iterator[GapGroup]:
+        own = self._slices_in_gaps(rank)
+        found = (
+            self._find_enders(_measure_gaps(own))
+            .join(_find_main_causes(own), on="number")
             .sort("duration_ns", "start_ns", descending=[True, False])
+            .group_by("cause", "ender", "path", maintain_order=True)
+            .agg(
+                pl.col("number", "step", "start_ns", "end_ns", "gap", "duration_ns").first(),
+                count=pl.len(),
+                steps=pl.col("step").n_unique(),
+                total_ns=pl.col("duration_ns").sum(),
+            )
+            .sort("total_ns", "start_ns", descending=[True, False])
             .head(most)
         )
+        gaps = self._describe_each(
+            rank, own, found.select("number", "step", "start_ns", "end_ns", "gap", "duration_ns")
+        )
+        sums = found.select("count", "steps", "total_ns").iter_rows()
+        yield from (GapGroup(gap, *each) for gap, each in zip(gaps, sums, strict=True))
+
+    def _describe_each(self, rank: dict[str, Any], own: pl.DataFrame, longest: pl.DataFrame) -> Iterator[Gap]:
+        """Describe some gaps; `own` are the slices in gaps of the rank."""
         numbers = own["number"].to_numpy()
         wanted = longest["number"].to_numpy()
         first, last = np.searchsorted(numbers, wanted), np.searchsorted(numbers, wanted, side="right")
@@ -97,6 +129,32 @@ class GapLookup:
             row = {name: rank[name] for name in _WHO} | found | _describe_gap(slices, links)
             row |= self._ender(found["gap"], found["end_ns"])
             yield Gap({name: row[name] for name in GAPS}, links)
+
+    def _find_enders(self, measured: pl.DataFrame) -> pl.DataFrame:
+        """Add the short name of what ends each gap, and the number of the path that issued it; else null."""
+        capture, known = self._capture, mask_negative(measured["gap"])
+        begins = capture.operations["start_ns"].gather(known)
+        rows = measured.with_columns(op=known, begins_ns=begins).with_columns(
+            op=pl.when(pl.col("begins_ns") <= pl.col("end_ns")).then("op")
+        )
+        names = capture.operations["name"].gather(rows["op"])
+        texts = capture.names.select("name", "text").filter(pl.col("name").is_in(names.unique().implode()))
+        texts = texts.with_columns(
+            ender=pl.Series([shorten_name(text) for text in texts["text"].to_list()], dtype=pl.String)
+        )
+        inside = self._projected["range"].gather(rows["op"]).fill_null(-1).to_numpy()
+        return (
+            rows.with_columns(
+                names.alias("name"),
+                capture.operations["kind"].gather(rows["op"]).cast(pl.String).alias("kind"),
+                path=pl.Series(self._ranges.path_of_range[inside]),
+            )
+            .join(texts.select("name", "ender"), on="name", how="left", maintain_order="left")
+            .with_columns(
+                ender=pl.when(pl.col("kind") == OperationKind.KERNEL).then("ender").otherwise("kind")
+            )
+            .drop("name", "kind", "op", "begins_ns")
+        )
 
     def _ender(self, op: int, end_ns: int) -> dict[str, Any]:
         """The operation that ends a gap, unless the window ends before."""
@@ -171,6 +229,26 @@ def number_gaps(slices: pl.DataFrame) -> pl.DataFrame:
     )
     begins = in_gap & ~goes_on.fill_null(value=False)
     return ordered.with_columns(number=pl.when(in_gap).then(begins.cum_sum()))
+
+
+def _measure_gaps(slices: pl.DataFrame) -> pl.DataFrame:
+    """Return a row for each gap: its step, bounds, length, and the operation that ends it (`gap`)."""
+    return (
+        slices.group_by("number", maintain_order=True)
+        .agg(pl.col("step", "start_ns").first(), pl.col("end_ns", "gap").last())
+        .with_columns(duration_ns=_LENGTH)
+    )
+
+
+def _find_main_causes(slices: pl.DataFrame) -> pl.DataFrame:
+    """Return the cause that takes most of each gap."""
+    return (
+        slices.group_by("number", "cause")
+        .agg(ns=_LENGTH.sum())
+        .sort("number", "ns", "cause", descending=[False, True, False])
+        .group_by("number", maintain_order=True)
+        .agg(pl.col("cause").first())
+    )
 
 
 _GAP = ("rank_id", "number")

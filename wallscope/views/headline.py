@@ -59,8 +59,8 @@ class TimeBasis:
 def choose_basis(analysis: Analysis, rank: Rank) -> TimeBasis:
     """Choose the time that the verdict is about; every screen shows its shares first.
 
-    This is the mean over the ranks where they were matched, the whole capture or the mean step where the
-    verdict is about these, else the median of the shares of the deciding steps; of one step, that step.
+    This is the mean over the ranks where they were matched. It is the whole capture or the mean step where
+    the verdict is about these. Else it is the median of the shares of the deciding steps, if there are some.
     """
     anchor, job, shares = analysis.anchor, analysis.job, analysis.diagnosis.walls
     window = anchor.window

@@ -26,7 +26,7 @@ from wallscope.views.sections.fixes import (
 )
 from wallscope.views.sections.job import build_clocks, build_job, build_survey
 from wallscope.views.sections.path import build_path
-from wallscope.views.sections.steps import build_phases, build_steps, build_timeline
+from wallscope.views.sections.steps import build_phases, build_steps, build_timeline, find_longest_gap
 from wallscope.views.sections.walls import build_causes, build_ranks, tabulate_walls
 from wallscope.views.sections.words import (
     count_exports,
@@ -109,7 +109,8 @@ def _build_timeline(report: Report, notes: Sequence[str]) -> Section | None:
     if not report.timelines:
         return None
     built = build_timeline(report, notes)
-    ended = report.gaps[0].row["ended_by"] if report.gaps else None
+    longest = find_longest_gap(report)
+    ended = None if longest is None else longest.row["ended_by"]
     name = shorten_name(ended or "")
     written = visible(ended or "", most=_LONGEST_NAME)
     return replace(

@@ -125,7 +125,7 @@ def _describe_lead(analysis: Analysis) -> Iterator[str]:
 
 
 def describe_shares(analysis: Analysis, rank: Rank, basis: TimeBasis) -> str:
-    """Say what the shares and the times next to the bar are of, where that is not the same step."""
+    """Say which steps the shares and the times next to the bar refer to, where these differ."""
     if basis.kind == "median":
         counted = count_deciding(analysis, rank)
         return f"Shares are medians of {counted}; times are those of the {analysis.anchor.typical}"

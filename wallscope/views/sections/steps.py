@@ -10,7 +10,7 @@ from wallscope import units
 from wallscope.model.analysis import Analysis, RangeWork, Rank, Step
 from wallscope.model.cause_catalogue import find_wall
 from wallscope.model.enums import Wall
-from wallscope.model.report import Gap, Report, StepTimeline
+from wallscope.model.report import Gap, GapGroup, Report, StepTimeline
 from wallscope.model.section import (
     Canvas,
     Cell,
@@ -133,8 +133,9 @@ def build_timeline(report: Report, notes: Sequence[str]) -> Section:
         for shown in report.timelines
     )
     answer = "No gap: compute or opaque graphs run throughout."
-    if report.gaps:
-        longest = report.gaps[0].row
+    gap = find_longest_gap(report)
+    if gap is not None:
+        longest = gap.row
         ended = longest["ended_by"] or f"the end of the {unit}"
         where = "" if is_whole else f" in {unit} {longest['step']}"
         answer = (
@@ -144,7 +145,7 @@ def build_timeline(report: Report, notes: Sequence[str]) -> Section:
         )
     shown = report.drawn_steps
     note = " ".join((*notes, *_list_pathless(report, unit)))
-    canvas = Canvas(steps, note, _lead_to_longest(report.gaps, unit, shown), unit, not is_whole)
+    canvas = Canvas(steps, note, _lead_to_longest(gap, unit, shown), unit, not is_whole)
     return Section("timeline", "Timeline", answer, (canvas, _tabulate_gaps(report.gaps, unit, shown)))
 
 
@@ -156,12 +157,17 @@ def _list_pathless(report: Report, unit: str) -> list[str]:
     return [f"The critical path of {' and '.join(missing)} was not computed."]
 
 
-def _lead_to_longest(gaps: Sequence[Gap], unit: str, shown: AbstractSet[int]) -> Cell | None:
+def find_longest_gap(report: Report) -> Gap | None:
+    """Return the longest gap of all; `None` without any."""
+    return max((group.longest for group in report.gaps), key=lambda gap: gap.row["duration_ns"], default=None)
+
+
+def _lead_to_longest(gap: Gap | None, unit: str, shown: AbstractSet[int]) -> Cell | None:
     """Lead to the longest gap of all; `None` where its step is not drawn, or no other is."""
-    if not gaps or gaps[0].row["step"] not in shown or len(shown) == 1:
+    if gap is None or gap.row["step"] not in shown or len(shown) == 1:
         return None
-    step = gaps[0].row["step"]
-    return Cell(f"Longest gap: {unit} {step}", step=step, at_ns=_find_middle_ns(gaps[0]))
+    step = gap.row["step"]
+    return Cell(f"Longest gap: {unit} {step}", step=step, at_ns=_find_middle_ns(gap))
 
 
 def _find_middle_ns(gap: Gap) -> int:
@@ -169,40 +175,62 @@ def _find_middle_ns(gap: Gap) -> int:
     return middle_ns
 
 
-def _tabulate_gaps(gaps: Sequence[Gap], unit: str, shown: AbstractSet[int]) -> Grid:
-    def start(gap: Gap) -> Cell:
-        start_ns, step = gap.row["start_ns"], gap.row["step"]
-        return Cell(start_ns, step=step, at_ns=_find_middle_ns(gap)) if step in shown else Cell(start_ns)
+def _tabulate_gaps(groups: Sequence[GapGroup], unit: str, shown: AbstractSet[int]) -> Grid:
+    """Make like gaps, those that take most first; the longest of each leads into the timeline."""
+
+    def longest(group: GapGroup) -> Cell:
+        row = group.longest.row
+        if row["step"] not in shown:
+            return Cell(row["duration_ns"])
+        return Cell(row["duration_ns"], step=row["step"], at_ns=_find_middle_ns(group.longest))
 
     columns = (
-        Column("start_ns", "start", "seconds", "session time in seconds, as Nsight shows it", start),
-        Column("duration_ns", "length", "duration", "", lambda gap: gap.row["duration_ns"]),
-        Column("step", unit, "count", "", lambda gap: gap.row["step"]),
-        Column("cause", "most of it", "text", "the cause of most of the gap", _write_cause),
-        Column("slack_ns", "slack", "duration", _SLACK, lambda gap: gap.row["slack_ns"], none="none"),
+        Column("cause", "most of it", "text", "the cause of most of each", _write_cause),
+        Column("total_ns", "total", "duration", "lengths of like gaps added up, over all of the rank"),
+        Column("count", "gaps", "count", "same cause, same next operation, same range"),
+        Column("steps", f"in {unit}s", "count", f"number of {unit}s with such a gap"),
+        Column("longest_ns", "longest", "duration", "the longest of them, shown in the timeline", longest),
+        Column("step", unit, "count", f"{unit} of the longest", lambda group: group.longest.row["step"]),
+        Column("start_ns", "start", "seconds", "session time of the longest", _find_start),
+        Column("slack_ns", "slack", "duration", _SLACK, _find_slack, none="none"),
         Column("ended_by", "ended by", "text", _ENDED, _write_end),
         Column("call", "issued by", "text", _ISSUED, _write_call),
-        Column("path", "in", "text", "NVTX ranges around that call", lambda gap: gap.row["path"], none=""),
+        Column("path", "in", "text", "NVTX ranges around that call", _find_path, none=""),
     )
-    note = f"A start that can be clicked leads into the timeline; the other {unit}s are not drawn there."
-    notes = (note,) if any(gap.row["step"] not in shown for gap in gaps) else ()
-    return tabulate("The longest gaps without compute", columns, gaps, notes=notes, is_wordy=True)
+    note = f"A length that can be clicked leads into the timeline; the other {unit}s are not drawn there."
+    notes = (note,) if any(group.longest.row["step"] not in shown for group in groups) else ()
+    return tabulate("Gaps without compute, like ones in one row", columns, groups, notes=notes, is_wordy=True)
 
 
-def _write_cause(gap: Gap) -> Cell:
-    cause = gap.row["cause"]
-    return Cell(f"{cause} {units.duration(gap.row['cause_ns'])}", find_wall(cause), explain_cause(cause))
+def _find_start(group: GapGroup) -> int:
+    start_ns: int = group.longest.row["start_ns"]
+    return start_ns
 
 
-def _write_end(gap: Gap) -> Cell:
-    ended = gap.row["ended_by"]
-    where = "" if ended is None else f" on stream {or_unknown(gap.row['stream'])}"
+def _find_slack(group: GapGroup) -> int | None:
+    slack_ns: int | None = group.longest.row["slack_ns"]
+    return slack_ns
+
+
+def _find_path(group: GapGroup) -> str | None:
+    path: str | None = group.longest.row["path"]
+    return path
+
+
+def _write_cause(group: GapGroup) -> Cell:
+    cause: str = group.longest.row["cause"]
+    return Cell(cause, find_wall(cause), explain_cause(cause))
+
+
+def _write_end(group: GapGroup) -> Cell:
+    ended = group.longest.row["ended_by"]
+    where = "" if ended is None else f" on stream {or_unknown(group.longest.row['stream'])}"
     name = visible(ended or "the end of the window", most=_LONGEST_NAME)
     return Cell(name + where, hint=(ended or "")[:2_000])
 
 
-def _write_call(gap: Gap) -> str:
-    row = gap.row
+def _write_call(group: GapGroup) -> str:
+    row = group.longest.row
     call = row["call"] or ("" if row["ended_by"] is None else "before the capture")
     return call if row["tid"] is None else f"{call}, thread {row['tid']}"
 
