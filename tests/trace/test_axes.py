@@ -220,6 +220,48 @@ def test_sends_to_many_are_of_experts_where_there_are_experts(
     assert found(tmp_path / "run.sqlite").drop("op").rows() == [(operation, *expected)]
 
 
+PERMUTE, UNPERMUTE, NORM = "_permute_kernel", "_unpermute_kernel", "rmsnorm_fwd_tuned_kernel"
+GROUPED = (
+    "void cutlass::device_kernel<cutlass::gemm::kernel::GemmUniversal<"
+    "cutlass::gemm::GroupProblemShape<x>>>(T1)"
+)
+MOE_LAYER = (NORM, PERMUTE, "send-recv", GROUPED, NORM, GROUPED, "send-recv", UNPERMUTE)
+
+
+@pytest.mark.parametrize(
+    ("kernels", "expected"),
+    [
+        pytest.param(MOE_LAYER * 2, ["ep"] * 4, id="dispatch and combine"),
+        pytest.param(
+            [NORM, PERMUTE, "send-recv", "sort_chunks_by_idxs", GROUPED, "send-recv", UNPERMUTE],
+            ["ep"] * 2,
+            id="tokens sorted before they are multiplied",
+        ),
+        pytest.param(
+            [*MOE_LAYER, NORM, "stage", UNPERMUTE, *MOE_LAYER, NORM, "stage", UNPERMUTE],
+            ["ep", "ep", "unknown"] * 2,
+            id="messages between pipeline stages",
+        ),
+        pytest.param([NORM, "send-recv", NORM, "send-recv", GROUPED], ["unknown"] * 2, id="on one side"),
+        pytest.param(
+            [PERMUTE, *[NORM] * 7, "send-recv", *[NORM] * 7, GROUPED], ["unknown"], id="far from both"
+        ),
+        pytest.param([NORM, "send-recv", NORM], ["unknown"], id="no experts"),
+        pytest.param(
+            [*MOE_LAYER, *[NORM, "ring", NORM] * 9], ["ep", "ep", *["unknown"] * 9], id="a ring of attention"
+        ),
+    ],
+)
+def test_messages_between_kernels_of_experts_are_of_experts(tmp_path, kernels, expected):
+    streams = {"send-recv": 20, "stage": 24, "ring": 28}
+    with ExportWriter(tmp_path / "run.sqlite") as writer:
+        run = Run(writer)
+        for kernel in kernels:
+            run("send-recv" if kernel in streams else kernel, stream=streams.get(kernel, 7))
+
+    assert [axis for axis, _ in told(tmp_path / "run.sqlite")] == expected
+
+
 def test_an_all_to_all_of_pytorch_is_told_by_its_range(tmp_path):
     with ExportWriter(tmp_path / "run.sqlite") as writer:
         run = Run(writer)

@@ -273,7 +273,7 @@ def _fix(
         verify=f"{rule.active} {_CONTRACT.format(besides=besides)}",
         source=rule.source,
         next_wall=None if won_ns is None else _next_wall(run, rule.wall, won_ns),
-        evidence=list_evidence(run, timed),
+        evidence=list_evidence(run, timed, rule.measured),
         refuted_by=rule.refuted or _REFUTED.format(cause=timed[0] if timed else PRESSURE),
     )
 

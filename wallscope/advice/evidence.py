@@ -23,14 +23,31 @@ _COPIES = {
     ),
     "fill": (CopyDirection.FILL,),
 }
-_DRAINED = "host/queue-drained/"
+_DRAINED, _DRIVER_LOCK = "host/queue-drained/", "host/driver-lock"
 _WHERE_PARTS_COUNT = 2
 
 
-def list_evidence(run: MeasuredRun, causes: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the evidence of the representative rank for a fix and its causes, one line per kind."""
-    lines = dict.fromkeys(line for cause in causes for line in _list_rows(run, cause))
+def list_evidence(
+    run: MeasuredRun, causes: tuple[str, ...], asked: frozenset[str] = frozenset()
+) -> tuple[str, ...]:
+    """Return the evidence of the representative rank for a fix and its causes, one line per kind.
+
+    `asked` are the measurements that the conditions of the fix name.
+    """
+    lines = dict.fromkeys(_list_attention(run) if "unfused_attention_share" in asked else ())
+    lines |= dict.fromkeys(line for cause in causes for line in _list_rows(run, cause))
     return tuple(lines)[:EVIDENCE_LINES_COUNT]
+
+
+def _list_attention(run: MeasuredRun) -> Iterator[str]:
+    """Yield what runs between the multiplications of attention."""
+    details = run.rank.compute_details
+    if details is not None and (found := details.unfused_attention) is not None:
+        shown = ", ".join(found.ranges[:_WHERE_PARTS_COUNT])
+        yield (
+            f"{plural(found.between_kernels, 'kernel')} that do not multiply, in ranges {shown}:"
+            f" {duration(found.between_ns)} per {run.analysis.anchor.window}"
+        )
 
 
 def _list_rows(run: MeasuredRun, cause: str) -> Iterator[str]:
@@ -46,6 +63,8 @@ def _list_rows(run: MeasuredRun, cause: str) -> Iterator[str]:
         yield from _list_blocking_calls(run, cause.removeprefix(_DRAINED))
     elif cause == "host/data-loading":
         yield from _list_loading(run)
+    elif cause == _DRIVER_LOCK:
+        yield from _list_locked_calls(run)
     elif cause in LAUNCHING:
         yield from _list_launches(run)
 
@@ -123,6 +142,15 @@ def _list_loading(run: MeasuredRun) -> Iterator[str]:
         yield f"a copy of a batch ends the waits: {_describe_copy(largest)}"
     if host is not None and host.cpu is not None:
         yield f"the launching thread is on a CPU for {percent(host.cpu.share)} of the step"
+
+
+def _list_locked_calls(run: MeasuredRun) -> Iterator[str]:
+    host = run.rank.host_details
+    for call in () if host is None else host.locked_calls:
+        yield (
+            f"{call.count:.1f} calls {call.name} per {run.analysis.anchor.window} wait while another thread"
+            f" is in {call.holder}: {duration(call.waited_ns)}"
+        )
 
 
 def _list_launches(run: MeasuredRun) -> Iterator[str]:

@@ -13,7 +13,11 @@ from operator import attrgetter
 import polars as pl
 
 from wallscope.advice.conditions import Clause, evaluate
-from wallscope.advice.estimates import estimate_left_share
+from wallscope.advice.estimates import (
+    FUSED,
+    estimate_left_share,
+    estimate_without_unfused_attention,
+)
 from wallscope.advice.programs import ProgramTraces, detect_program
 from wallscope.advice.published import nvlink_domain
 from wallscope.model.advice import RunConfiguration, Value
@@ -84,6 +88,8 @@ class MeasuredRun:
     def estimate(self, name: str, target: str) -> float | None:
         """Return the estimated remaining share of a replay target; `None` if the change is not material."""
         details = self.rank.compute_details
+        if details is not None and name == FUSED:
+            return estimate_without_unfused_attention(target, details, self.rank.compute)
         return None if details is None else estimate_left_share(name, target, details.category_precisions)
 
     @cached_property
@@ -233,6 +239,14 @@ def _is_most_attention(run: MeasuredRun, names: str) -> bool | None:
     if not whole_ns:
         return None
     return sum(entry.work_ns for entry in own if re.search(names, entry.name)) > whole_ns / 2
+
+
+def _unfused_attention_share(run: MeasuredRun) -> float:
+    """Return the share of the step in kernels that fused attention does not need."""
+    details = run.rank.compute_details
+    if details is None or details.unfused_attention is None:
+        return 0.0
+    return details.unfused_attention.between_ns / run.step_ns
 
 
 _FLASH_1 = r"(^|::)fmha_(fwd|bwd_\w+)_loop"
@@ -432,6 +446,9 @@ MEASUREMENTS: Mapping[str, Measurement] = {
     "unfilled_share": _of_details(
         "part of the GPU that small grids leave without a block, by compute work",
         "launch_shapes.unfilled_share",
+    ),
+    "unfused_attention_share": _of_run(
+        "share of the step in kernels between the multiplications of attention", _unfused_attention_share
     ),
     "unfused_share": _of_details(
         "share of compute work in single operations of a framework", "unfused_elementwise_share"

@@ -87,6 +87,11 @@ class Rule:
     replay: tuple[str, ...] = ()
     facts: tuple[_FactId, ...] = ()
 
+    @property
+    def measured(self) -> frozenset[str]:
+        """The measurements and settings that its conditions name."""
+        return frozenset(name for clause in self.when for condition in clause for name in condition.names())
+
     def answers(self, cause: str) -> bool:
         """Return whether the rule addresses a cause."""
         return _is_any(self.causes, cause)
@@ -173,8 +178,7 @@ def _known_causes() -> tuple[str, ...]:
 
 
 def _problems(rule: Rule) -> Iterator[str]:
-    asked = {name for clause in rule.when for condition in clause for name in condition.names()}
-    if unknown := sorted(asked - set(MEASUREMENTS) - set(vocabulary().kinds)):
+    if unknown := sorted(rule.measured - set(MEASUREMENTS) - set(vocabulary().kinds)):
         yield f"unknown measurements or settings {unknown}"
     try:
         rule.questions(rule.causes)

@@ -12,6 +12,7 @@ import numpy as np
 import polars as pl
 
 from wallscope.attribution.data_loading import find_loader_stages, find_loading_waits, find_stage_waits
+from wallscope.attribution.driver_locks import DRIVER_LOCK, list_locked_calls, mark_lock_waits
 from wallscope.attribution.host_causes import HostActivity, QueueDrains, assign_host_causes
 from wallscope.attribution.slices import (
     NO_SLACK,
@@ -68,6 +69,7 @@ _OF_KIND = {
     LinkKind.OTHER_CALL: "host/other-call",
     LinkKind.SYNCHRONISATION: "host/synchronisation",
     LinkKind.ALLOCATION: "memory/allocator",
+    LinkKind.DRIVER_LOCK: DRIVER_LOCK,
 }
 _UNRESOLVED = {
     DeviceState.EXPOSED_COMMUNICATION: "communication/unresolved",
@@ -252,6 +254,7 @@ class Evidence:
         graph: number of the graph launch of each operation, -1 outside graphs.
         recomputed: numbers of the operations that repeat forward work.
         drained: blocking calls that left each rank without work, by id of the rank.
+        locked: calls that waited while another thread held the driver, by number.
     """
 
     waits: Dependencies
@@ -264,6 +267,7 @@ class Evidence:
     graph: pl.Series
     recomputed: pl.Series
     drained: Mapping[int, QueueDrains]
+    locked: Rows
 
 
 def identify_operations(
@@ -361,6 +365,7 @@ def collect_evidence(  # noqa: PLR0913, PLR0917  # all earlier results
         graph=pl.Series(np.where(is_node, capture.operations["call"].to_numpy(), -1)),
         recomputed=again,
         drained=drained,
+        locked=list_locked_calls(waits, capture.calls["role"]),
     )
 
 
@@ -392,6 +397,7 @@ def attribute_rank(evidence: Evidence, operations: pl.DataFrame, windows: pl.Dat
     Their causes are a separate enumeration, in alphabetical order.
     """
     links = blame_gaps(operations, evidence.constraints)
+    links = mark_lock_waits(links, evidence.waits, evidence.locked)
     threads = np.unique(links.thread).tolist()
     rank_id = operations["rank_id"][0]
     drained = evidence.drained[rank_id]

@@ -132,6 +132,7 @@ class QueueDrains:
 
 _Told = TypeVar("_Told", np.int64, np.bool_)
 FRAMEWORK, LOADING = "host/framework", "host/data-loading"
+COLLECTION = "host/garbage-collection"
 OFFLOAD = "memory/offload"
 PROFILER = "unattributed/profiler"
 DRAINED = "host/queue-drained"
@@ -148,7 +149,10 @@ _BY_RANGE = (
             r"|(^|[^a-z])save_(model|state|weights|optimizer)"
         ),
     ),
-    ("host/garbage-collection", r"(?i)garbage[ _-]?collect|\bgc[._ ]?collect|^gc$"),
+    (  # the last two as PyTorch's profiler names them
+        COLLECTION,
+        r"(?i)garbage[ _-]?collect|\bgc[._ ]?collect|^gc$|^python gc$|^<built-in (function|method) collect\b",
+    ),
 )
 _LOCK, _NETWORK, _FILE = "host/lock", "host/network", "host/file"
 CAUSES = (*(cause for cause, _ in _BY_RANGE), FRAMEWORK, OFFLOAD, PROFILER, _LOCK, _NETWORK, _FILE)
@@ -322,7 +326,7 @@ class HostActivity:
         telling = self._telling.get(self._processes[thread], np.empty(0, np.int64))
         events = [
             locks,
-            self._rows(thread, [HostKind.LOCK, HostKind.IO, HostKind.PROFILER]),
+            self._rows(thread, [HostKind.LOCK, HostKind.IO, HostKind.GC, HostKind.PROFILER]),
         ]
         cutting = ((self.tree, own), (self.tree, telling), (self.events, np.concatenate(events)))
         sides = [
@@ -383,6 +387,7 @@ def assign_host_causes(
 
 
 _OFFLOADED, _LOADED = CAUSES.index(OFFLOAD), CAUSES.index(LOADING)
+_COLLECTED = CAUSES.index(COLLECTION)
 _FRAMEWORK = CAUSES.index(FRAMEWORK)
 _BEHIND_A_DRAIN = np.array([_FRAMEWORK, CAUSES.index(_LOCK)])
 """Causes that a drained queue replaces; reading files and waiting for the network stay."""
@@ -412,6 +417,7 @@ def _outside_calls(
     spans = activity.loading[drained.rank_id].get(thread)
     if spans is not None:
         told[is_inside(spans, at_ns)] = _LOADED
+    told[is_inside(activity.spans_of(thread, HostKind.GC), at_ns)] = _COLLECTED
     by_range = activity.causes_of_ranges[open_range]
     told = np.where(by_range >= 0, by_range, told)
     updates = is_inside(activity.away[drained.rank_id], at_ns)

@@ -31,6 +31,7 @@ _MEANINGS = {
     "host/lock": "lock waits on the host",
     "host/file": "file access on the host",
     "host/network": "network access on the host",
+    "host/driver-lock": "CUDA calls that wait for another thread in the driver",
     "host/launch-call": "host time inside launch calls",
     "host/other-call": "host time inside other CUDA calls",
     "host/launch-latency": "latency from launch to kernel start",

@@ -158,6 +158,7 @@ class LinkKind(StrEnum):
     OTHER_CALL = "other-call"
     ALLOCATION = "allocation"
     SYNCHRONISATION = "synchronisation"
+    DRIVER_LOCK = "driver-lock"
     OUTSIDE_CALLS = "outside-calls"
     UNRESOLVED = "unresolved"
 

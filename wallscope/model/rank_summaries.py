@@ -149,6 +149,29 @@ class LaunchShapes:
 
 
 @dataclass(frozen=True, slots=True)
+class CategoryTime:
+    """Work of a category of kernels in the typical step, in ns."""
+
+    category: ComputeCategory
+    work_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class UnfusedAttention:
+    """Attention in separate kernels, in ranges that name it, in the typical step.
+
+    `product_ns` is the work of matrix multiplications in them. `between` is all other compute there, which
+    fused attention does not need. Work of a backward pass counts only if it has such ranges.
+    """
+
+    ranges: tuple[str, ...]
+    product_ns: int
+    between_ns: int
+    between_kernels: int
+    between: tuple[CategoryTime, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class ComputeDetails:
     """The composition of compute in a typical step, by names and launch shapes of kernels.
 
@@ -156,7 +179,8 @@ class ComputeDetails:
     formats, `quantize_share` scaling and packing for low precision. `permute_fused` and `router_fused` are
     `None` without such kernels, as in models without experts. `leading_kernels` are the first few of each
     material category. `flops` are those of the typical step by operator shapes, including recompute; `None`
-    if a kernel that may multiply has none.
+    if a kernel that may multiply has none. `unfused_attention` is `None` without ranges that name attention,
+    or with a fused kernel in them.
     """
 
     work_ns: int
@@ -173,6 +197,7 @@ class ComputeDetails:
     category_precisions: tuple[CategoryPrecision, ...] = ()
     leading_kernels: tuple[LeadingKernel, ...] = ()
     flops: int | None = None
+    unfused_attention: UnfusedAttention | None = None
 
 
 RepeatedUnit = Literal["microbatch", "layer"]
@@ -280,12 +305,27 @@ class HostRange:
 
 
 @dataclass(frozen=True, slots=True)
+class LockedCall:
+    """Calls of one name that waited while another thread held the driver in calls of another name.
+
+    `count` and `waited_ns` are those of a step. They cost time only where the device waits: that is the cause
+    `host/driver-lock`.
+    """
+
+    name: str
+    holder: str
+    count: float
+    waited_ns: int
+
+
+@dataclass(frozen=True, slots=True)
 class HostDetails:
     """The host in the typical step; blocking calls sorted by cost, the largest first.
 
     `launches` and `ahead` are `None` where no launch call is known, `cpu` without switches and samples,
     `serialisation` where it is unknown which streams order with the null stream. `range` is the innermost
-    path that holds at least half of the host wall, `None` without one.
+    path that holds at least half of the host wall, `None` without one. `locked_calls` are sorted by their
+    waits, the longest first.
     """
 
     blocking_calls: tuple[BlockingCall, ...]
@@ -294,6 +334,7 @@ class HostDetails:
     cpu: CpuTime | None
     serialisation: Serialisation | None
     range: HostRange | None = None
+    locked_calls: tuple[LockedCall, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

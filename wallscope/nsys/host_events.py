@@ -5,6 +5,7 @@ import polars as pl
 from wallscope.model.capture import Progress
 from wallscope.model.schemas import CPU_SAMPLES, HOST_EVENTS, NAMES, RANGES, THREADS, HostKind
 from wallscope.nsys.identity import NAMELESS, join_threads, look_up_texts, number_texts, read_duration_ns
+from wallscope.nsys.stack_samples import GARBAGE_COLLECTION, read_collections
 from wallscope.nsys.tables import CatalogTable, Database, read_table
 from wallscope.trace.names import normalize_names
 
@@ -138,12 +139,16 @@ def read_host_events(
     found = [(read_table(source, table, progress), kind) for table, kind in kinds.items()]
     spans = [frame.select(*_WHAT_AND_WHEN, kind=kind) for frame, kind in found if not frame.is_empty()]
     off_cpu = _read_off_cpu(source, threads, progress)
-    if not spans and off_cpu.is_empty():
+    collected = _join_threads(read_collections(source, progress), threads).with_columns(
+        kind=pl.lit(str(HostKind.GC)), text=pl.lit(GARBAGE_COLLECTION)
+    )
+    if not spans and off_cpu.is_empty() and collected.is_empty():
         return HOST_EVENTS.to_frame(), NAMES.to_frame()
     columns = ["thread", "start", "end", "kind", "text"]
     rows = pl.concat([_NO_SPANS.to_frame(), *spans])
     rows = _join_threads(rows.filter(pl.col("end") >= pl.col("start")), threads)
-    rows = pl.concat([_named(source, rows).select(columns), off_cpu.select(columns)])
+    parts = (_named(source, rows), off_cpu, collected.cast({"thread": THREADS["thread"]}))
+    rows = pl.concat([part.select(columns) for part in parts])
     names = number_texts(rows["text"])
     return (
         rows.join(names, on="text", how="left", maintain_order="left")

@@ -11,6 +11,7 @@ from operator import itemgetter
 import numpy as np
 import polars as pl
 
+from wallscope.attribution.driver_locks import DRIVER_LOCK, list_locked_calls
 from wallscope.columns import (
     Rows,
     are_among,
@@ -123,6 +124,8 @@ def list_targets(window: ReplayWindow, rules: Rules) -> dict[str, Target]:
         causes.setdefault(SYNCHRONISATION, Target(is_return=True))
     causes[LAUNCH_LATENCY] = Target(is_latency=True)
     causes |= {cause: Target(is_hand_over=True) for cause in HAND_OVERS}
+    locked = set(list_locked_calls(window.waits, window.call_role).tolist())
+    causes[DRIVER_LOCK] = Target(rows=window.pieces.inside(locked))
     return {name: target for name, target in (found | causes).items() if target.is_there}
 
 
@@ -200,7 +203,7 @@ class Changes:
         match question.kind:
             case "scale":
                 name = find_target(question.target, self.targets, "--scale")
-                if name.startswith(DRAINED) and question.share:
+                if name.startswith((DRAINED, DRIVER_LOCK)) and question.share:
                     raise OptionError(
                         f"--scale {name} — a wait cannot be scaled, only removed — write {name}=0"
                     )
@@ -264,6 +267,8 @@ class Changes:
             return self._without(name.split("/")[1], draft)
         if name.startswith(DRAINED):
             return self._unblocked(draft, name.removeprefix(f"{DRAINED}/"))
+        if name == DRIVER_LOCK:
+            return self._without_lock(draft)
         target = self.targets.get(name, Target())
         notes = self._relieve(target, share, draft) if share < 1 else ()
         draft.scale_operations(target.ops, share)
@@ -335,6 +340,13 @@ class Changes:
                 " they waited for"
             ),
         )
+
+    def _without_lock(self, draft: GraphEdit) -> tuple[str, ...]:
+        """Let calls return at once that wait for another thread in the driver."""
+        rows = self.targets.get(DRIVER_LOCK, Target()).rows
+        draft.unblock(set(self._window.graph.call[rows].tolist()))
+        draft.scale_segments(rows[self._window.graph.role[rows] != Role.HELD], 0)
+        return () if rows.size else _NONE
 
     def _without_recompute(self, draft: GraphEdit) -> tuple[str, ...]:
         """Remove recomputed work, its launches, and its host time."""

@@ -34,6 +34,7 @@ from wallscope.model.rank_summaries import (
     HostAhead,
     HostDetails,
     LaunchCost,
+    LockedCall,
     RepeatedUnit,
     Serialisation,
 )
@@ -220,6 +221,23 @@ def summarize_host(
         ahead=ahead,
         cpu=_cpu_time(work, launched, capture),
         serialisation=find_serialisation(operations, work, evidence.waits, capture),
+        locked_calls=_list_locked_calls(drained, work, evidence),
+    )
+
+
+def _list_locked_calls(drained: QueueDrains, work: TypicalWork, evidence: Evidence) -> tuple[LockedCall, ...]:
+    """Return the calls of the rank's launching threads that wait for another thread in the driver."""
+    calls, names, steps = evidence.waits.calls, evidence.names_of_calls, work.steps.start_ns.size
+    locked = evidence.locked[np.isin(calls.thread[evidence.locked], drained.threads)]
+    locked = locked[is_inside(work.steps, calls.end_ns[locked])]
+    waited_ns, count = Counter[tuple[str, str]](), Counter[tuple[str, str]]()
+    for call in locked.tolist():
+        kind = (names[call], names[int(evidence.waits.holder[call])])
+        waited_ns[kind] += int(calls.end_ns[call] - calls.start_ns[call])
+        count[kind] += 1
+    return tuple(
+        LockedCall(*kind, count[kind] / steps, work.mean(waited_ns[kind]))
+        for kind in sorted(count, key=lambda kind: (-waited_ns[kind], kind))
     )
 
 

@@ -66,6 +66,7 @@ from wallscope.summary.memory import (
 from wallscope.summary.ranges import build_range_work, find_host_range, list_range_work, sum_range_walls
 from wallscope.summary.rare_stalls import find_rare_stalls
 from wallscope.summary.slower_kernels import find_slower_kernels
+from wallscope.summary.unfused_attention import find_unfused_attention
 from wallscope.thresholds.verdict import NO_KERNEL_SHARE, WORK_OUTSIDE_SHARE
 from wallscope.trace.intervals import Times, common, length_ns, make_spans, order_spans, union
 from wallscope.trace.step_modes import find_step_modes
@@ -153,6 +154,7 @@ def _summarize_rank(
     host = summarize_host(operations, work, usual_sums, evidence, capture)
     path_walls = sum_range_walls(trace.range_tree, usual, len(chosen))
     place = find_host_range(trace.range_tree, path_walls, typical.walls)
+    details = summarize_compute(work, capture, model)
     traffic = CommunicationSummary(facts.axes, facts.collectives, capture.kernels, capture.names)
     account = Rank(
         rank=rank["rank"],
@@ -169,7 +171,11 @@ def _summarize_rank(
             blocking_ns=measure_blocking(usual, facts.axes["op"], len(chosen)),
         ),
         compute=sum_compute_work(work, capture.kernel_flops),
-        compute_details=summarize_compute(work, capture, model),
+        compute_details=None
+        if details is None
+        else replace(
+            details, unfused_attention=find_unfused_attention(trace.range_tree, work, trace.projected)
+        ),
         memory=replace(
             summarize_memory(work, capture, rank, capacity_bytes),
             use=measure_memory_use(capture, rank, windows, capacity_bytes),

@@ -47,6 +47,10 @@ LONG_KERNELS_SHARE: Final = 0.9
 FORWARD_PARTS_COUNT: Final = 4
 """One in so many reductions of a group may come from the main thread (of the loss, of norms), for the others
 to be of gradients. Chosen: tensor parallelism reduces as often there."""
+EXPERT_KERNELS_NEAR_COUNT: Final = 6
+"""Kernels before and after a message among which one of experts must be. Chosen: an MoE layer has a few."""
+EXPERT_MESSAGES_SHARE: Final = 0.5
+"""Messages of a group that lie between kernels of experts, for them to carry tokens. Chosen: most."""
 DATA_WAIT_NS: Final = 1_000_000
 """Time without a launch before a batch copy that is data loading. Chosen: a finished batch takes less."""
 BATCH_COPY_BYTES: Final = 4_096
@@ -61,5 +65,9 @@ HELD_LOOKED_BACK_COUNT: Final = 8
 """Kernels before it that may have held it. Chosen, to bound the time."""
 FEWEST_CPU_SAMPLES_COUNT: Final = 20
 """Minimum number of CPU samples to estimate where a thread's time went. Chosen."""
+FEWEST_COLLECTOR_SAMPLES_COUNT: Final = 2
+"""CPU samples in a row inside a garbage collector, for its run to be known. Chosen: one may be chance."""
+COLLECTOR_SAMPLES_APART_RATIO: Final = 3
+"""Time between two of them, by the usual one: beyond, the thread did not run in between. Chosen."""
 LAUNCH_BOUND_SHARE: Final = 0.5
 """Of launches that outlast what they launch, above which a rank may be launch-bound. Chosen: most."""

@@ -83,8 +83,8 @@ def find_locked_calls(
 ) -> LockedCalls:
     """Return the calls that returned together with a long call of another thread of their process.
 
-    That call blocks or allocates, and lasted for most of the time of the one that waited for it. The latter
-    may return a little later: it does its own work once it has the lock.
+    That call blocks, allocates or copies, and lasted for most of the time of the one that waited for it. The
+    latter may return a little later: it does its own work once it has the lock.
 
     Args:
         calls: times and threads of all calls.
@@ -97,8 +97,9 @@ def find_locked_calls(
     is_long = end_ns - start_ns >= SHORTEST_HELD_CALL_NS
     blocks = np.zeros(start_ns.size, np.bool_)
     blocks[list(blocking)] = True
-    allocates = as_integers(roles) == encode_member(CallRole.ALLOC)
-    asked, holding = np.flatnonzero(is_long & ~blocks), np.flatnonzero(is_long & (blocks | allocates))
+    of_role = as_integers(roles)
+    holds = np.isin(of_role, [encode_member(one) for one in (CallRole.ALLOC, CallRole.COPY)])
+    asked, holding = np.flatnonzero(is_long & ~blocks), np.flatnonzero(is_long & (blocks | holds))
     process = process_of_thread[thread]
     for one, own in iterate_groups(process[holding]):
         rows = asked[process[asked] == one]

@@ -2,7 +2,8 @@
 
 Sources in order of trust: the user's map of streams, the kernel, the ranges around the issue from the
 innermost outwards, the same communicator, the same stream. Then come an all-to-all on a rank that runs
-kernels of a mixture of experts, and reductions issued by PyTorch's backward thread. Without evidence the axis
+kernels of a mixture of experts, messages between such kernels, and reductions issued by PyTorch's backward
+thread. Without evidence the axis
 is unknown. Neither the kind of an operation nor two neighbors in a ring separate gradients from activations,
 or a ring from a pipeline.
 """
@@ -21,9 +22,13 @@ import polars as pl
 from wallscope.columns import Flags, Rows, as_integers, find_places, take_or
 from wallscope.errors import SelectionError
 from wallscope.model.capture import Capture
-from wallscope.model.enums import Axis, Backend, Collective, OperationClass
+from wallscope.model.enums import Axis, Backend, Collective, ComputeCategory, OperationClass
 from wallscope.model.schemas import AXES, CATEGORY
-from wallscope.thresholds.causes import FORWARD_PARTS_COUNT
+from wallscope.thresholds.causes import (
+    EXPERT_KERNELS_NEAR_COUNT,
+    EXPERT_MESSAGES_SHARE,
+    FORWARD_PARTS_COUNT,
+)
 from wallscope.trace.kernel_classes import shorten_kernel
 from wallscope.trace.names import TextMemo, mark_changes
 from wallscope.trace.ranges import find_nearest
@@ -43,6 +48,7 @@ _OF_BACKEND = {
     Backend.NCCL_EP: Axis.EP,
     Backend.USERBUFFERS: Axis.TP,
 }
+_GROUPED = ComputeCategory.GROUPED_GEMM
 _OF_DATA = {Collective.REDUCE_SCATTER: Axis.DP_GRADIENT, Collective.ALL_GATHER: Axis.DP_PARAMETER}
 _REDUCING = [
     _OPERATIONS.index(each) for each in (Collective.ALL_REDUCE, Collective.REDUCE_SCATTER, Collective.REDUCE)
@@ -180,6 +186,7 @@ def infer_axes(
     _by_ranges(told, ranges, marks)
     _share(told, operations)
     _by_experts(told, operations, capture.names)
+    _by_expert_kernels(told, operations, capture)
     _share(told, operations)
     _by_backward(told, operations, capture)
     axis = np.where(told.axis < 0, _PLACES[Axis.UNKNOWN], told.axis)
@@ -360,6 +367,56 @@ def _by_experts(told: _Told, operations: pl.DataFrame, names: pl.DataFrame) -> N
         np.full(rows.size, _PLACES[Axis.EP]),
         [f"{_group(peers)} next to kernels of a mixture of experts" for peers in told.peers[rows].tolist()],
     )
+
+
+def _by_expert_kernels(told: _Told, operations: pl.DataFrame, capture: Capture) -> None:
+    """Sends and receives between kernels of experts: tokens are permuted, sent, multiplied and sent back.
+
+    In the order of issue, a grouped multiplication is close on one side of such a message, and another kernel
+    of experts on the other side. No message of another group is in between. Next to a message between
+    pipeline stages, a message of experts comes first.
+    """
+    open_rows = told.open_rows(told.does == _SEND_RECV, told.peers < 0)
+    is_expert = np.append(_EXPERTS.of(capture.names["text"].to_list()) > 0, False)
+    if open_rows.size == 0 or not is_expert.any():
+        return
+    call, at_ns = operations["call"].to_numpy(), operations["start_ns"].to_numpy()
+    if len(capture.calls):
+        at_ns = np.where(call >= 0, capture.calls["start_ns"].to_numpy()[np.maximum(call, 0)], at_ns)
+    computes = as_integers(operations["class"]) == list(OperationClass).index(OperationClass.COMPUTE)
+    multiplies = as_integers(operations["category"]) == list(CATEGORY.categories).index(_GROUPED)
+    of_rank, name = operations["rank_id"].to_numpy(), as_integers(operations["name"])
+    sent_ns = at_ns[find_places(told.op, operations["op"].to_numpy())]
+    group = np.where(told.communicator >= 0, told.communicator, -2 - told.stream)
+    for rank in np.unique(told.rank[open_rows]).tolist():
+        kernels = np.flatnonzero(computes & (of_rank == rank))
+        kernels = kernels[np.argsort(at_ns[kernels], kind="stable")]
+        kernels_ns, is_one = at_ns[kernels], is_expert[name[kernels]] | multiplies[kernels]
+        is_own = told.rank == rank
+        for one in np.unique(group[open_rows][is_own[open_rows]]).tolist():
+            rows = open_rows[(group == one)[open_rows] & is_own[open_rows]]
+            is_other = is_own & (group != one) & np.isin(told.does, (_SEND_RECV, _ALL_TO_ALL))
+            others = np.sort(np.searchsorted(kernels_ns, sent_ns[is_other]))
+            at = np.searchsorted(kernels_ns, sent_ns[rows])
+            sides = [_are_near(at, others, flags) for flags in (is_one, multiplies[kernels])]
+            (before, after), (product_before, product_after) = sides
+            fits = (before & product_after) | (product_before & after)
+            if np.count_nonzero(fits) >= EXPERT_MESSAGES_SHARE * rows.size and fits.any():
+                text = "sends and receives between kernels that permute tokens or multiply them by expert"
+                told.settle(rows[fits], np.full(rows[fits].size, _PLACES[Axis.EP]), [text] * rows[fits].size)
+
+
+def _are_near(at: Rows, others: Rows, is_wanted: Flags) -> tuple[Flags, Flags]:
+    """Return whether a wanted kernel is near before each place among kernels, and near after it.
+
+    `others` are places that the search does not pass, in order.
+    """
+    first = np.append(-1, others)[np.searchsorted(others, at, side="right")]
+    first = np.maximum(np.maximum(first, at - EXPERT_KERNELS_NEAR_COUNT), 0)
+    last = np.append(others, is_wanted.size)[np.searchsorted(others, at, side="left")]
+    last = np.minimum(np.maximum(last, at), at + EXPERT_KERNELS_NEAR_COUNT).clip(0, is_wanted.size)
+    so_far = np.append(0, np.cumsum(is_wanted))
+    return so_far[at] > so_far[first], so_far[last] > so_far[at]
 
 
 def _by_backward(told: _Told, operations: pl.DataFrame, capture: Capture) -> None:
