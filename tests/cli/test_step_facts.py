@@ -40,6 +40,7 @@ def test_what_is_not_told_is_unknown(wallscope, example):
         "peak",
         "mfu",
         "flops_source",
+        "flops_share",
     }
     assert diagnosis(wallscope, example)["throughput"] is None
 

@@ -411,3 +411,33 @@ def test_neither_page_nor_fixes_of_a_trace_speak_of_flags_of_nsys(tmp_path):
     assert not any("nsys" in (one.system, one.key.split(" ")[0]) for one in settings_of_fixes)
     assert "sqlite3" not in page
     assert "PyTorch profiler" in page
+
+
+@pytest.mark.parametrize(("marks", "is_named"), [(1, True), (0, False)])
+def test_one_marked_step_is_named_though_it_is_no_series(marks, is_named, tmp_path):
+    writer = with_kernel()
+    for number in range(marks):
+        writer.span("user_annotation", f"ProfilerStep#{number}", 0, 50_000)
+    found = analyze(writer.write(tmp_path / "trace.json"), Options(), lambda _: None)
+    (said,) = (finding.message for finding in found.capture.findings if finding.code == "no-steps")
+
+    assert ("Only one range marks a step (ProfilerStep#0)" in said) is is_named
+    assert ("No step was found" in said) is not is_named
+
+
+@pytest.mark.parametrize("other_call", ["cudaFree", None])
+def test_a_device_that_idles_in_a_filtered_trace_is_not_called_shared(other_call, tmp_path):
+    writer = trace()
+    for number in range(40):
+        at_ns = 1_000_000 * number
+        for place, (stream, start_ns) in enumerate(((9, 10_000), (7, 20_000), (7, 700_000))):
+            issued_ns, correlation = at_ns + 2_000 * place, 3 * number + place + 1
+            writer.call("cudaLaunchKernel", issued_ns, issued_ns + 1_000, correlation)
+            writer.kernel(GEMM, at_ns + start_ns, at_ns + start_ns + 100_000, correlation, stream=stream)
+    if other_call is not None:
+        writer.call(other_call, 50_000_000, 50_001_000, 999)
+    found = analyze(writer.write(tmp_path / "trace.json"), Options(), lambda _: None)
+    causes = {entry.cause for entry in found.ranks[0].causes}
+
+    assert ("unattributed/held-while-idle" in causes) is (other_call is not None)
+    assert ("exclusive-gpu" in {fix.id for fix in found.fixes or ()}) is (other_call is not None)

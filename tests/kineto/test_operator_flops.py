@@ -14,6 +14,7 @@ from wallscope.kineto.operator_flops import FLOP_FORMULAS, count_flops
 from wallscope.model.diagnosis import StepFacts
 from wallscope.model.options import Options
 from wallscope.pipeline import analyze
+from wallscope.views.sections.words import describe_throughput
 
 SIZES = st.integers(1, 4)
 GEMM = "nvjet_tst_128x128_64x6_1x2_h_bz_coopA_TNT"
@@ -89,6 +90,105 @@ def test_attention_multiplies_the_pairs_that_its_mask_leaves(sizes, causal):
     assert count_flops(back, [shapes[0], *shapes], None, way_back) == 2 * forward + scores_again
 
 
+@given(st.tuples(SIZES, SIZES, SIZES, SIZES))
+def test_grouped_multiplications_take_every_row_once(sizes):
+    groups, rows, inner, columns = sizes
+    one, other = [rows, inner], [inner, columns]
+    for name in ("aten::_grouped_mm", "aten::_scaled_grouped_mm"):
+        in_batches = count_flops(name, [[groups, *one], [groups, *other], [], []], None, None)
+        rows_divided = count_flops(name, [[groups * rows, inner], [groups, *other], [groups]], None, None)
+        inner_divided = count_flops(name, [[rows, groups * inner], [groups * inner, columns]], None, None)
+        columns_divided = count_flops(name, [[groups, *one], [inner, groups * columns]], None, None)
+
+        assert in_batches == rows_divided == inner_divided == columns_divided == 2 * loop(*sizes)
+
+
+@given(st.tuples(SIZES, SIZES, SIZES, SIZES))
+def test_operators_of_transformer_engine_multiply_the_input_with_the_weight_that_fits(sizes):
+    length, batch, inner, outer = sizes[0], sizes[1], sizes[2] + 10, sizes[3] + 20
+    data, weight = [length, batch, inner], [outer, inner]
+    once = 2 * loop(length, batch, inner, outer)
+    back = [inner, outer]
+
+    assert count_flops("_Linear", [weight, data, [outer]], None, None) == once
+    assert count_flops("_LayerNormLinear", [data, [inner], [], weight, []], None, None) == once
+    assert count_flops("_GroupedLinear", [data, [], [], weight, weight, weight], None, None) == once
+    shapes = [data, [inner], [inner], weight, [outer], [], back, [inner]]
+    assert count_flops("_LayerNormMLP", shapes, None, None) == 2 * once
+
+
+@pytest.mark.parametrize(("first", "is_first"), [([5, 3], "True"), ([3, 5], "False")])
+@pytest.mark.parametrize(("second", "is_second"), [([4, 3], "False"), ([3, 4], "True")])
+def test_stored_matrices_of_transformer_engine_are_transposed_as_told(first, is_first, second, is_second):
+    shapes = [first, [1], [], [], [], second, [1], [], [], [], [4, 5]]
+    values = ["", "", "0", "1", is_first, "", "", "0", "1", is_second]
+
+    assert count_flops("tex_ts::te_gemm_ts", shapes, None, values) == 2 * loop(4, 3, 5)
+
+
+@given(st.tuples(SIZES, SIZES, st.integers(0, 6), st.integers(0, 6), SIZES, SIZES), st.data())
+def test_flash_attention_multiplies_the_pairs_that_mask_and_window_leave(sizes, data):
+    batch, heads, queries, keys, size, value_size = sizes
+    causal, left, right = data.draw(st.tuples(st.booleans(), st.integers(-1, 4), st.integers(-1, 4)))
+    last = 0 if causal else right  # the mask ends at the last key
+    pairs = sum(
+        1
+        for i in range(queries)
+        for j in range(keys)
+        if (left < 0 or j >= i + keys - queries - left) and (last < 0 or j <= i + keys - queries + last)
+    )
+    shapes = [[batch, queries, heads, size], [batch, keys, 1, size], [batch, keys, 1, value_size]]
+    mask = [str(causal), str(left), str(right), "0.0", "", "False"]
+    forward = 2 * batch * heads * pairs * (size + value_size)
+    backward = 2 * forward + 2 * batch * heads * pairs * size
+    found = count_flops("flash_attn::_flash_attn_forward", shapes, None, ["", "", "", "0.0", "0.1", *mask])
+    back = [*[""] * 9, "0.0", "0.1", *mask]
+
+    assert found == forward
+    shapes = [shapes[0], *shapes, *[[]] * 5]
+    assert count_flops("flash_attn::_flash_attn_backward", shapes, None, back) == backward
+
+
+@pytest.mark.parametrize(("sequences", "expected"), [(1, 2 * 3 * 10 * (8 + 8)), (2, None)])
+def test_sequences_in_one_tensor_are_known_if_there_is_one(sequences, expected):
+    packed, lengths = [[4, 3, 8]] * 3, [[sequences + 1]] * 2
+    values = [*[""] * 5, "4", "4", "0.0", "0.1", "True", "-1", "-1", "0.0", "", "False"]
+
+    assert (
+        count_flops("flash_attn::_flash_attn_varlen_forward", [*packed, *lengths], None, values) == expected
+    )
+    values = [*[""] * 5, "4", "4", "0.0", "True", "False", "", "", ""]
+    assert count_flops("aten::_flash_attention_forward", [*packed, *lengths], None, values) == expected
+
+
+@pytest.mark.parametrize(
+    ("gradients", "sequence", "expected"),
+    [
+        pytest.param(2, 7, 2, id="of input and weight"),
+        pytest.param(1, 7, 1, id="of the weight alone"),
+        pytest.param(3, 7, None, id="an odd number of kernels"),
+        pytest.param(2, 8, None, id="of another operator"),
+    ],
+)
+def test_backward_operators_take_as_much_for_each_gradient(gradients, sequence, expected, tmp_path):
+    writer = TraceWriter(deviceProperties=[{"id": 0, **H100}], baseTimeNanoseconds=BASE_NS)
+    shapes = {"Input Dims": [[64, 32], [16, 32]], "Sequence number": 7, "Fwd thread id": 0}
+    operator(writer, "_Linear", 0, 10_000, **shapes)
+    args = {"Input Dims": [[16, 64]], "Sequence number": sequence, "Fwd thread id": 1}
+    operator(writer, "_LinearBackward", 20_000, 40_000, tid=2, **args)
+    for number in range(gradients + 1):
+        at, tid = (1_000, 1) if not number else (20_000 + number * 1_000, 2)
+        writer.call("cudaLaunchKernel", at, at + 100, 2 * number, tid=tid)
+        writer.kernel(GEMM, at + 50_000, at + 50_500, 2 * number)
+        writer.call("cudaLaunchKernel", at + 200, at + 300, 2 * number + 1, tid=tid)
+        writer.kernel("cast_kernel", at + 50_500, at + 50_600, 2 * number + 1)
+    found = read_trace_capture(writer.write(tmp_path / "t.json"), lambda _: None).kernel_flops
+    once = 2 * 16 * 32 * 64
+
+    by_operator = sorted(found.unique("operator")["flops"].to_list())
+    assert by_operator == sorted([once, *([] if expected is None else [expected * once])])
+
+
 @pytest.mark.parametrize(
     ("name", "shapes", "types", "values"),
     [
@@ -113,6 +213,8 @@ def test_attention_multiplies_the_pairs_that_its_mask_leaves(sizes, causal):
             ["", "", "", ["1"], 0, None, "False"],
             id="values that are no texts",
         ),
+        pytest.param("aten::_grouped_mm", [[2, 3, 4], [3, 4, 5]], None, None, id="other numbers of groups"),
+        pytest.param("_LayerNormLinear", [[2, 3], [3], [], [5, 4]], None, None, id="no weight that fits"),
         pytest.param(
             "aten::_scaled_dot_product_flash_attention", [[1, 1, 4, 2]] * 3, None, None, id="no mask"
         ),
@@ -157,7 +259,7 @@ def programs(draw):
 
 @given(programs())
 @settings(max_examples=60, deadline=None)
-def test_kernels_belong_to_the_outermost_operator_that_issues_them(tmp_path_factory, program):
+def test_kernels_belong_to_the_outermost_operator_with_shapes_that_issues_them(tmp_path_factory, program):
     operators, launches = program
     writer = TraceWriter(deviceProperties=[{"id": 0, **H100}], baseTimeNanoseconds=BASE_NS)
     for start, end, tid, sizes in operators:
@@ -170,9 +272,9 @@ def test_kernels_belong_to_the_outermost_operator_that_issues_them(tmp_path_fact
         writer.kernel(GEMM, 100_000 + number * 1_000, 100_500 + number * 1_000, number)
     expected = {}
     for number, (at, tid) in enumerate(launches, 1):
-        around = [one for one in operators if one[2] == tid and one[0] <= at < one[1]]
+        around = [one for one in operators if one[2] == tid and one[0] <= at < one[1] and one[3] is not None]
         outermost = min(around, key=lambda one: one[0], default=None)
-        if outermost is not None and outermost[3] is not None:
+        if outermost is not None:
             expected[number] = 2 * prod(outermost[3])
     found = read_trace_capture(writer.write(tmp_path_factory.mktemp("flops") / "t.json"), lambda _: None)
     calls = found.operations.join(found.kernel_flops, on="op").select("flops", pl.col("call").cast(pl.UInt32))
@@ -216,23 +318,37 @@ def test_shapes_give_the_rates_of_step_and_category(tmp_path):
     assert told.mfu == pytest.approx(told.flops_per_s / 989.4e12)
 
 
-def test_a_step_of_which_one_operator_lacks_shapes_has_no_flops(tmp_path):
+def test_a_step_of_which_one_operator_lacks_shapes_has_at_least_the_flops_of_the_others(tmp_path):
     found = steps(tmp_path, lacking={(2, 1)})
-    rank = found.ranks[0]
+    rank, told = found.ranks[0], found.diagnosis.throughput
+    counted = sum(step.steady for step in rank.steps)
+    known = 2 * counted - 1  # all but one product of the steady steps
 
     assert rank.compute_details.flops is None
+    assert rank.compute_details.known_flops == round(known * FLOPS / counted)
+    assert told.flops_share == rank.compute_details.flops_share == pytest.approx(known / (2 * counted))
+    assert told.mfu == pytest.approx(rank.compute_details.known_flops * 1e9 / told.step_ns / 989.4e12)
+    (gemm,) = rank.compute
+    assert (gemm.flops_per_s, gemm.flops_share) == (pytest.approx(FLOPS / 4e-3), told.flops_share)
+    assert any("at least" in line and "multiplying kernels" in line for line in describe_throughput(told))
+
+
+def test_a_step_of_which_most_lacks_shapes_has_no_rate(tmp_path):
+    found = steps(tmp_path, lacking={(step, place) for step in range(4) for place in range(2)} - {(2, 1)})
+
     assert found.diagnosis.throughput is None
-    assert all(one.flops_per_s is None for one in rank.compute)
+    assert 0 < found.ranks[0].compute_details.flops_share < 0.5
 
 
 def test_attention_without_shapes_leaves_the_rate_of_products(tmp_path):
     found = steps(tmp_path, stray=True)
     rank = found.ranks[0]
-    by_category = {str(one.category): one.flops_per_s for one in rank.compute}
+    by_category = {str(one.category): (one.flops_per_s, one.flops_share) for one in rank.compute}
 
     assert rank.compute_details.flops is None
-    assert by_category["gemm"] == pytest.approx(FLOPS / 4e-3)
-    assert by_category["attention"] is None
+    assert by_category["gemm"] == (pytest.approx(FLOPS / 4e-3), 1)
+    assert by_category["attention"] == (None, 0)
+    assert rank.compute_details.flops_share == pytest.approx(8 / 8.2)
 
 
 def test_the_count_of_the_user_goes_before_that_of_shapes(tmp_path):

@@ -14,6 +14,7 @@ import pytest
 from wallscope.attribution.totals import measure_budgets
 from wallscope.jobs.inputs import find_exports
 from wallscope.jobs.merge import run_job
+from wallscope.kineto.load_trace import build_trace_capture, load_trace_tables
 from wallscope.model.capture import Profiler
 from wallscope.model.options import Options
 from wallscope.model.schemas import WINDOWS
@@ -238,12 +239,52 @@ def test_operators_have_the_flops_of_their_shapes(name, flops, kernels):
     assert len(found) == kernels
 
 
+def test_numbers_of_operators_link_what_flows_link():
+    tables = load_trace_tables(TRACES / "hta_nccl_data.json.gz", lambda _: None)
+    numbered = capture("hta_nccl_data.json.gz").autograd_ranges
+    tables.frames["operators"] = tables.frames["operators"].with_columns(sequence=None, forward_thread=None)
+    flows = build_trace_capture(TRACES / "hta_nccl_data.json.gz", tables).autograd_ranges
+
+    assert len(flows) == tables.counts["fwdbwd"] == 543
+    links = ["range", "forward"]
+    assert len(flows.join(numbered, on=links)) == len(flows)
+    assert numbered["forward"].null_count() == 0
+    assert not numbered["is_replay"].any()
+
+
+def test_deepseek_recomputes_norms_and_projections_in_the_backward_pass():
+    found = capture("ds_train.json.gz")
+    again = found.autograd_ranges.filter("is_replay").join(found.ranges, on="range")
+    names = again.join(found.range_names, on="name")["text"]
+
+    assert {"DropoutAddLayerNormFn", "LinearWithGradAccumulationFP8"} <= set(names)
+
+
+def test_blocks_per_multiprocessor_stand_in_for_a_gpu_that_is_not_described():
+    name = "hta_sampled_rank0.json.gz"
+    found = answer(name).ranks[0].compute_details.launch_shapes
+    grids = capture(name).kernels.join(capture(name).kernel_occupancy, on="op")
+
+    assert capture(name).export.gpus == ()
+    assert (grids["blocks"] / grids["blocks_per_sm"]).round().unique().to_list() == [108]  # an A100
+    assert found.small_grid_share is not None
+    assert found.achieved_occupancy is not None
+
+
 def test_only_a_trace_of_which_all_products_have_shapes_has_flops_of_a_step():
     details = {name: answer(name).ranks[0].compute_details for name in NAMES}
     known = {name for name, found in details.items() if found is not None and found.flops is not None}
     rates = {str(one.category): one.flops_per_s for one in answer("hta_control.json.gz").ranks[0].compute}
 
     assert known == {"hta_control.json.gz"}
+    partial = {name: found.flops_share for name, found in details.items() if found is not None}
+    assert {name for name, share in partial.items() if share is not None} == {
+        *known,
+        "hta_sampled_rank0.json.gz",
+        "hta_sampled_rank1.json.gz",
+        "hta_test.json.gz",
+        "tracelens_b200_eager.json.gz",
+    }
     assert rates["gemm"] is not None
     assert all(rate is None for category, rate in rates.items() if category != "gemm")
 

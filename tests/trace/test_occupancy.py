@@ -3,7 +3,7 @@ import polars as pl
 import pytest
 
 from wallscope.model.schemas import KERNELS
-from wallscope.trace.gpu_limits import Occupancy, estimate_occupancy
+from wallscope.trace.gpu_limits import Occupancy, estimate_occupancy, find_theoretical
 
 
 def shape(**facts: int | None) -> pl.DataFrame:
@@ -71,3 +71,23 @@ def test_waves_need_the_number_of_multiprocessors():
 
 def test_a_grid_without_blocks_fills_nothing():
     assert told(estimate_occupancy(shape(blocks=0), "sm_90", 132)) == (1.0, 0.0, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("threads", "blocks_per_sm", "achieved", "expected"),
+    [
+        pytest.param(256, 40.0, 0.5, 0.5, id="more blocks than fit"),
+        pytest.param(256, 4.0, 0.5, None, id="as many blocks as there are"),
+        pytest.param(256, 0.5, 0.06, None, id="half of the GPU without a block"),
+        pytest.param(1024, 1.5, 0.5, 0.5, id="one block fits"),
+        pytest.param(256, 40.0, None, None, id="not recorded"),
+        pytest.param(None, 40.0, 0.5, None, id="unknown threads"),
+    ],
+)
+def test_an_estimate_with_the_grid_is_theoretical_where_the_grid_is_large(
+    threads, blocks_per_sm, achieved, expected
+):
+    told_per_sm, shares = np.array([blocks_per_sm]), np.array([np.nan if achieved is None else achieved])
+    found = find_theoretical(shape(threads=threads), told_per_sm, shares)[0]
+
+    assert (None if np.isnan(found) else found) == expected

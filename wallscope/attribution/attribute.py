@@ -55,6 +55,7 @@ from wallscope.trace.forward_backward import (
     find_backward_ranks,
     find_recompute,
     identify_passes,
+    mark_autograd_ranges,
     mark_autograd_threads,
 )
 from wallscope.trace.kernel_classes import is_compute
@@ -289,6 +290,7 @@ def identify_operations(
 
     def told_by_ranges() -> tuple[pl.DataFrame, pl.DataFrame, frozenset[int]]:
         by_ranges = identify_passes(around.projected, around.tree, around.paths, around.names)
+        by_ranges = mark_autograd_ranges(by_ranges, around.projected, around.tree, capture.autograd_ranges)
         of_passes = mark_autograd_threads(by_ranges, capture.operations, capture.calls, capture.threads)
         again = find_recompute(operations, windows, capture.names, of_passes)
         copies = classify_copies(capture.operations, capture.copies, of_passes)

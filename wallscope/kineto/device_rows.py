@@ -8,7 +8,7 @@ import polars as pl
 
 from wallscope.kineto.event_tables import TraceTables
 from wallscope.model.enums import CopyDirection, MemoryKind, OperationKind
-from wallscope.model.schemas import DIRECTION, KIND, MEMORY
+from wallscope.model.schemas import DIRECTION, KERNEL_OCCUPANCY, KIND, MEMORY
 from wallscope.nsys.identity import number_texts
 
 _MOST_DEVICES = 65_535
@@ -36,6 +36,7 @@ _MEMORIES = {
     "Device Static": MemoryKind.DEVICE_STATIC,
     "Managed Static": MemoryKind.MANAGED_STATIC,
 }
+_PERCENT = 100
 _COPY = r"^Memcpy (\w+)"
 _ENDS = r"\(([\w ]+) -> ([\w ]+)\)", r"\(([\w ]+)\)"
 
@@ -98,6 +99,28 @@ def number_kernel_names(rows: pl.DataFrame, texts: list[str]) -> tuple[pl.DataFr
         numbers.select("text", "name"), on="text", how="left", maintain_order="left"
     )
     return names, found["name"]
+
+
+_LEAST_SHOWN_WARPS = 0.16
+"""Half a percent of the warps of the smallest multiprocessors, which have 32: fewer are rounded to 0."""
+
+
+def build_kernel_occupancy(tables: TraceTables, raw_place: pl.Series) -> pl.DataFrame:
+    """Return the occupancy that the trace has of kernels (`KERNEL_OCCUPANCY`).
+
+    `raw_place` is the place of each operation in `build_device_rows`, in which kernels are first. An
+    occupancy of 0 means that the profiler could not compute it, unless the grid has next to no warps.
+    """
+    kernels = tables.frames["kernels"]
+    is_told = (pl.col("occupancy") > 0) | (pl.col("warps_per_sm") < _LEAST_SHOWN_WARPS)
+    told = kernels.select(
+        place=pl.int_range(pl.len(), dtype=pl.UInt32),
+        blocks_per_sm=pl.when(pl.col("blocks_per_sm") > 0).then("blocks_per_sm"),
+        achieved=pl.when(is_told & (pl.col("occupancy") <= _PERCENT)).then(pl.col("occupancy") / _PERCENT),
+    ).filter(pl.col("blocks_per_sm").is_not_null())
+    ops = pl.DataFrame({"place": raw_place.cast(pl.UInt32)}).with_row_index("op")
+    found = ops.join(told, on="place", maintain_order="left")
+    return found.select(KERNEL_OCCUPANCY.names()).cast(KERNEL_OCCUPANCY)
 
 
 def _where(device: pl.Expr | None = None) -> list[pl.Expr]:

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 import polars as pl
 
-from wallscope.kineto.operator_flops import FLOP_FORMULAS
+from wallscope.kineto.operator_flops import BACKWARD_OF, FLOP_FORMULAS
 from wallscope.kineto.trace_bytes import TraceBytes
 from wallscope.kineto.trace_events import Event, FileFacts, iterate_events
 from wallscope.model.capture import Progress
@@ -64,7 +64,11 @@ class _Arguments(msgspec.Struct, gc=False):
     wait_stream: Any = msgspec.field(default=None, name="wait_on_stream")
     wait_event: Any = msgspec.field(default=None, name="wait_on_cuda_event_id")
     wait_record: Any = msgspec.field(default=None, name="wait_on_cuda_event_record_corr_id")
+    blocks_per_sm: Any = msgspec.field(default=None, name="blocks per SM")
+    warps_per_sm: Any = msgspec.field(default=None, name="warps per SM")
+    occupancy: Any = msgspec.field(default=None, name="est. achieved occupancy %")
     name: Any = None
+    sequence: Any = msgspec.field(default=None, name="Sequence number")
     shapes: Any = msgspec.field(default=None, name="Input Dims")
     types: Any = msgspec.field(default=None, name="Input type")
     values: Any = msgspec.field(default=None, name="Concrete Inputs")
@@ -73,9 +77,18 @@ class _Arguments(msgspec.Struct, gc=False):
     device_id: Any = msgspec.field(default=None, name="Device Id")
 
 
-_NOTHING = _Arguments()
-_MANY = msgspec.json.Decoder(list[_Arguments])
-_ONE = msgspec.json.Decoder(_Arguments)
+class _LinkArguments(msgspec.Struct, gc=False):
+    """The few arguments to read of every operator, of which there are many."""
+
+    sequence: Any = msgspec.field(default=None, name="Sequence number")
+    forward_thread: Any = msgspec.field(default=None, name="Fwd thread id")
+
+
+_Struct = type[_Arguments] | type[_LinkArguments]
+_DECODERS = {
+    struct: (msgspec.json.Decoder(list[struct]), msgspec.json.Decoder(struct))  # type: ignore[valid-type]
+    for struct in (_Arguments, _LinkArguments)
+}
 
 _WHERE = ("correlation", "device", "context", "stream")
 _NCCL_NUMBERS = (
@@ -90,6 +103,7 @@ class _Kind:
     """A kind of event to keep: its categories, and its arguments that are numbers, texts and sizes.
 
     `names` are those of its events, if the kind is only a part of its categories; `lists` are kept as JSON.
+    `struct` decodes the arguments.
     """
 
     categories: tuple[str, ...]
@@ -97,7 +111,9 @@ class _Kind:
     texts: tuple[str, ...] = ()
     products: tuple[str, ...] = ()
     lists: tuple[str, ...] = ()
+    reals: tuple[str, ...] = ()
     names: Collection[str] = ()
+    struct: _Struct = _Arguments
 
     @property
     def schema(self) -> dict[str, pl.DataType]:
@@ -105,6 +121,7 @@ class _Kind:
             **_SPAN,
             **dict.fromkeys((*self.numbers, *self.products), pl.Int64()),
             **dict.fromkeys((*self.texts, *self.lists), pl.String()),
+            **dict.fromkeys(self.reals, pl.Float64()),
         }
 
 
@@ -114,14 +131,18 @@ _KINDS = {
         (*_WHERE, "registers", "shared_bytes", "graph_node", *_NCCL_NUMBERS),
         _NCCL_TEXTS,
         ("grid", "block"),
+        reals=("blocks_per_sm", "warps_per_sm", "occupancy"),
     ),
     "copies": _Kind(("gpu_memcpy",), (*_WHERE, "bytes", "graph_node", "in_device", "from_device")),
     "fills": _Kind(("gpu_memset",), (*_WHERE, "bytes", "graph_node")),
     "calls": _Kind(("cuda_runtime", "cuda_driver"), ("correlation",)),
     "annotations": _Kind(("user_annotation",)),
-    "operators": _Kind(("cpu_op", "operator")),
+    "operators": _Kind(("cpu_op", "operator"), ("sequence", "forward_thread"), struct=_LinkArguments),
     "multiplications": _Kind(
-        ("cpu_op", "operator"), lists=("shapes", "types", "values"), names=FLOP_FORMULAS
+        ("cpu_op", "operator"),
+        ("sequence",),
+        lists=("shapes", "types", "values"),
+        names=FLOP_FORMULAS.keys() | BACKWARD_OF.keys(),
     ),
     "syncs": _Kind(
         ("cuda_sync",), (*_WHERE, "wait_stream", "wait_event", "wait_record"), ("sync_kind",)
@@ -135,6 +156,11 @@ _ALLOCATIONS: dict[str, pl.DataType] = {
     **dict.fromkeys(("reserved_bytes", "device_type", "device_id"), pl.Int64()),
 }
 _THREAD_NAMES: dict[str, pl.DataType] = {"pid": pl.Int64(), "tid": pl.Int64(), "role": pl.String()}
+_FLOWS: dict[str, pl.DataType] = {
+    **dict.fromkeys(("start", "pid", "tid", "link"), pl.Int64()),
+    "is_backward": pl.Boolean(),
+}
+_FLOW, _FLOW_CODES = "fwdbwd", {"s": False, "f": True}
 _SPAN_CODE, _ALLOCATION, _THREAD_NAME = "X", "[memory]", "thread_name"
 
 
@@ -187,9 +213,10 @@ class _Collector:
                 own = [event for event in own if event.name in kind.names]
             if own:
                 self._add_spans(name, kind, own)
+        for code, is_backward in _FLOW_CODES.items():
+            self._add_flows(by_category.get((_FLOW, code), []), is_backward=is_backward)
         noted = by_category.get(("cpu_instant_event", "i"), ())
-        if allocations := [event for event in noted if event.name == _ALLOCATION]:
-            self._add_allocations(allocations)
+        self._add_allocations([event for event in noted if event.name == _ALLOCATION])
         self._add_thread_names([one for one in by_category.get((None, "M"), ()) if one.name == _THREAD_NAME])
 
     def _add_spans(self, name: str, kind: _Kind, events: list[Event]) -> None:
@@ -205,13 +232,15 @@ class _Collector:
             "text": [texts.setdefault(event.name or "(unnamed)", len(texts)) for event in events],
         }
         if kind.numbers or kind.texts or kind.lists:
-            arguments = _decode_arguments(events)
+            arguments = _decode_arguments(events, kind.struct)
             for column in kind.numbers:
                 columns[column] = _numbers([getattr(one, column) for one in arguments])
             for column in kind.products:
                 columns[column] = _numbers([_product(getattr(one, column)) for one in arguments])
             for column in kind.texts:
                 columns[column] = [_text(getattr(one, column)) for one in arguments]
+            for column in kind.reals:
+                columns[column] = [_real(getattr(one, column)) for one in arguments]
             for column in kind.lists:
                 columns[column] = [_spell_list(getattr(one, column)) for one in arguments]
         frame = pl.DataFrame(columns, schema=kind.schema)
@@ -222,7 +251,22 @@ class _Collector:
             self.negative_spans += len(timed) - len(kept)
         self.parts.setdefault(name, []).append(kept)
 
+    def _add_flows(self, events: list[Event], *, is_backward: bool) -> None:
+        if not events:
+            return
+        start, _ = _to_ns([bytes(event.ts) for event in events])
+        columns = {
+            "start": start,
+            **{name: _numbers([getattr(one, name) for one in events]) for name in ("pid", "tid")},
+            "link": _numbers([event.id for event in events]),
+            "is_backward": pl.repeat(is_backward, len(events), eager=True),
+        }
+        self.counts[_FLOW] += 0 if is_backward else len(events)
+        self.parts.setdefault("flows", []).append(pl.DataFrame(columns, schema=_FLOWS).drop_nulls())
+
     def _add_allocations(self, events: list[Event]) -> None:
+        if not events:
+            return
         start, _ = _to_ns([bytes(event.ts) for event in events])
         arguments = _decode_arguments(events)
         columns = {
@@ -257,6 +301,7 @@ def read_trace_tables(source: TraceBytes, progress: Progress, *, with_python: bo
     schemas: dict[str, dict[str, pl.DataType]] = {name: kind.schema for name, kind in kinds.items()}
     schemas |= {
         "allocations": _ALLOCATIONS,
+        "flows": _FLOWS,
         "thread_names": _THREAD_NAMES,
     }
     return TraceTables(
@@ -283,19 +328,20 @@ def describe_counts(counts: Counter[str]) -> str:
     return ", ".join(f"{plural(count, 'event')} of {category}" for category, count in most)
 
 
-def _decode_arguments(events: Sequence[Event]) -> Sequence[_Arguments]:
+def _decode_arguments(events: Sequence[Event], struct: _Struct = _Arguments) -> Sequence[Any]:
     raw = [bytes(event.args) or b"{}" for event in events]
+    many, one_by_one = _DECODERS[struct]
     try:
-        return _MANY.decode(b"".join((b"[", b",".join(raw), b"]")))
+        return many.decode(b"".join((b"[", b",".join(raw), b"]")))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return [_decode_one(one) for one in raw]
+        return [_decode_one(one, one_by_one, struct) for one in raw]
 
 
-def _decode_one(raw: bytes) -> _Arguments:
+def _decode_one(raw: bytes, decoder: msgspec.json.Decoder[Any], struct: _Struct) -> Any:
     try:
-        return _ONE.decode(raw.decode("utf-8", "replace"))
+        return decoder.decode(raw.decode("utf-8", "replace"))
     except (msgspec.DecodeError, RecursionError):
-        return _NOTHING
+        return struct()
 
 
 def _to_ns(raw: Sequence[bytes]) -> tuple[pl.Series, bool]:
@@ -357,6 +403,17 @@ def _whole(value: Any) -> int | None:
         value = int(value)
     is_number = isinstance(value, int) and not isinstance(value, bool)
     return value if is_number and value in _INT64 else None
+
+
+def _real(value: Any) -> float | None:
+    """Return a number that is not negative, also one spelled as text; null otherwise."""
+    if isinstance(value, str):
+        try:
+            value = float(value)
+        except ValueError:
+            return None
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return float(value) if is_number and 0 <= value <= _LARGEST_US else None
 
 
 def _product(value: Any) -> int | None:

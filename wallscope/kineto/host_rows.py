@@ -3,6 +3,7 @@
 import numpy as np
 import polars as pl
 
+from wallscope.kineto.autograd_rows import find_autograd_ranges
 from wallscope.kineto.event_tables import TraceTables
 from wallscope.kineto.trace_identity import join_thread_ids
 from wallscope.model.schemas import RANGES
@@ -14,6 +15,7 @@ from wallscope.trace.intervals import Times
 
 _ANNOTATION, _OPERATOR, _PYTHON = range(3)
 """Domains of ranges."""
+_OF_RANGES, _LINKING = ("start", "end", "pid", "tid", "text"), ("sequence", "forward_thread")
 ROUNDING_NS = 2_000
 """Up to torch 2.3, starts and lengths are rounded down to microseconds: an end is up to two early."""
 
@@ -42,15 +44,18 @@ def build_raw_calls(tables: TraceTables, calls: pl.DataFrame) -> RawCalls:
 
 def build_trace_ranges(
     tables: TraceTables, numbered: pl.DataFrame, start_ns: int
-) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Return the ranges and their names (`RANGES`, `NAMES`), in session time."""
+) -> tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]:
+    """Return the ranges, their names, and those of autograd (`RANGES`, `NAMES`, `AUTOGRAD_RANGES`)."""
     domains = {"annotations": _ANNOTATION, "operators": _OPERATOR, "python": _PYTHON}
     spans = pl.concat(
         [
-            tables.frames[name].select("start", "end", "pid", "tid", "text", domain=pl.lit(domain))
+            tables.frames[name].select(
+                *_OF_RANGES, *(_LINKING if name == "operators" else ()), domain=pl.lit(domain)
+            )
             for name, domain in domains.items()
             if name in tables.frames
-        ]
+        ],
+        how="diagonal",
     )
     used = spans["text"].unique().sort()
     spelled = pl.Series("spelled", [tables.texts[place] for place in used.to_list()], dtype=pl.String)
@@ -72,7 +77,9 @@ def build_trace_ranges(
     if tables.is_coarse:
         ends_ns = hold_inner_ends(*(rows[name].to_numpy() for name in ("thread", "start_ns", "end_ns")))
         rows = rows.with_columns(end_ns=pl.Series(ends_ns))
-    return rows.with_row_index("range").select(RANGES.names()).cast(RANGES), names
+    rows = rows.with_row_index("range")
+    autograd = find_autograd_ranges(rows, tables.frames["flows"].pipe(join_thread_ids, numbered), start_ns)
+    return rows.select(RANGES.names()).cast(RANGES), names, autograd
 
 
 def hold_inner_ends(thread: np.ndarray, start_ns: Times, end_ns: Times) -> Times:

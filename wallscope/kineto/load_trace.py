@@ -7,7 +7,7 @@ from pathlib import Path
 import polars as pl
 
 from wallscope.errors import InputError
-from wallscope.kineto.device_rows import build_device_rows, number_kernel_names
+from wallscope.kineto.device_rows import build_device_rows, build_kernel_occupancy, number_kernel_names
 from wallscope.kineto.event_tables import TraceTables, read_trace_tables
 from wallscope.kineto.host_rows import build_raw_calls, build_trace_ranges
 from wallscope.kineto.multiplication_rows import build_kernel_flops
@@ -110,7 +110,7 @@ def build_trace_capture(path: Path, tables: TraceTables) -> Capture:
     of_ranks = identify_trace_ranks(export, job, rows, numbered)
     named = number_kernel_names(rows, tables.texts)
     work = sort_device_work(rows.drop("text"), named, of_ranks.ranks, made, start_ns)
-    ranges, range_names = build_trace_ranges(tables, numbered, start_ns)
+    ranges, range_names, autograd = build_trace_ranges(tables, numbered, start_ns)
     syncs = process_of(tables.frames["syncs"])
     kernels = tables.frames["kernels"]
     collective_calls, communicators = build_collective_calls(kernels, process_of(kernels), made, job)
@@ -142,7 +142,9 @@ def build_trace_capture(path: Path, tables: TraceTables) -> Capture:
         metric_names=NAMES.to_frame(),
         findings=(),
         world_size=job.world_size,
-        kernel_flops=build_kernel_flops(tables, numbered, work.operations, made.calls, start_ns),
+        kernel_flops=build_kernel_flops(tables, numbered, work, made, start_ns),
+        kernel_occupancy=build_kernel_occupancy(tables, work.raw_place),
+        autograd_ranges=autograd,
     )
     return replace(capture, findings=(*find_trace_limits(tables, capture), *of_ranks.findings))
 

@@ -51,6 +51,7 @@ class Event(msgspec.Struct, gc=False):
     ts: msgspec.Raw = msgspec.Raw(b"")
     dur: msgspec.Raw = msgspec.Raw(b"")
     args: msgspec.Raw = msgspec.Raw(b"")
+    id: Any = None
 
 
 _MANY = msgspec.json.Decoder(list[Event])

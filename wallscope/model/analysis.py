@@ -89,8 +89,8 @@ class Typical:
 class ComputeWork:
     """Compute kernels of one category: added-up durations (work, not time), share of all such work.
 
-    `flops_per_s` comes from the shapes of operators, while the kernels run; `None` if a kernel of the
-    category has none.
+    `flops_per_s` comes from the shapes of operators, while the kernels run for which they are known;
+    `flops_share` is the share of these kernels of the work. Both are `None` without shapes.
     """
 
     category: ComputeCategory
@@ -98,6 +98,7 @@ class ComputeWork:
     share: float
     kernels: int
     flops_per_s: float | None = None
+    flops_share: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +116,7 @@ class RangeWork:
     """A range path in the typical step: instances, host time, device time inclusive and alone, work.
 
     `count` and `host_ns` cover the ranges that begin in the step; `None` for a range that is open throughout.
+    `backward_gpu_ns` is the device time of the backward pass of what ran inside; `None` if not recorded.
     """
 
     name: str
@@ -126,6 +128,7 @@ class RangeWork:
     work_ns: int
     own_work_ns: int
     walls: Walls | None = None
+    backward_gpu_ns: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -121,9 +121,10 @@ class Capture:
 
     Frames follow the schemas of the same names. `names`, `call_names`, `host_names`, `range_names` and
     `metric_names` follow `NAMES`, `streams` follows `DEVICE_STREAMS`. `world_size` is the number of ranks in
-    the job if known. `kernel_flops` is `None` if the profiler records no shapes of operators. `libraries` are
-    the known framework libraries that the program loaded. `interpreter` is `python`, `julia`, `native`, or
-    `None` if unknown.
+    the job if known. `kernel_flops`, `kernel_occupancy` and `autograd_ranges` are `None` if the profiler does
+    not record shapes of operators, occupancy, or operators of the backward pass. `libraries` are the known
+    framework libraries that the program loaded. `interpreter` is `python`, `julia`, `native`, or `None` if
+    unknown.
     """
 
     export: Export
@@ -153,6 +154,8 @@ class Capture:
     findings: tuple[Finding, ...]
     world_size: int | None
     kernel_flops: "pl.DataFrame | None" = None
+    kernel_occupancy: "pl.DataFrame | None" = None
+    autograd_ranges: "pl.DataFrame | None" = None
     libraries: tuple[str, ...] = ()
     interpreter: str | None = None
     conditions: CaptureConditions = field(default_factory=CaptureConditions)

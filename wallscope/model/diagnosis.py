@@ -49,7 +49,9 @@ class Throughput:
     `perturbation` is the typical step divided by one without the profiler: 1.05 is 5 % slower in the capture.
     `tokens_per_s`, of the job, and `flops_per_s`, of one GPU, are rates of the captured step. Tokens come
     from the user. FLOPs come from `flops_source`: the user, or the shapes of multiplying operators,
-    recomputed ones included. `mfu` is a share of `peak`, `None` if the peak of the GPU is unknown.
+    recomputed ones included. `mfu` is a share of `peak`, `None` if the peak of the GPU is unknown. Shapes may
+    be known for a part of the kernels that multiply: `flops_share` is its share of their work. Below 1 the
+    rate and `mfu` are lower bounds, and below one half they are `None`.
     """
 
     step_ns: int
@@ -60,6 +62,7 @@ class Throughput:
     peak: Peak | None
     mfu: float | None
     flops_source: Literal["user", "shapes"] | None = None
+    flops_share: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

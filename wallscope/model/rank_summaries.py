@@ -136,7 +136,8 @@ class LaunchShapes:
     estimates the idle part of the last, partly filled wave of larger grids, for blocks of equal length.
     `occupancy` is theoretical: the mean by work of all kernels except GEMM and attention, which are designed
     for a low one. `low_occupancy_share` covers those below a quarter. `known_share` covers kernels with known
-    occupancy.
+    occupancy. `achieved_occupancy` is the mean of what the profiler estimates, less where a grid is too small
+    to fill the GPU.
     """
 
     known_share: float
@@ -146,6 +147,7 @@ class LaunchShapes:
     occupancy: float | None
     low_occupancy_share: float | None
     unfilled_share: float | None = None
+    achieved_occupancy: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,8 +181,9 @@ class ComputeDetails:
     formats, `quantize_share` scaling and packing for low precision. `permute_fused` and `router_fused` are
     `None` without such kernels, as in models without experts. `leading_kernels` are the first few of each
     material category. `flops` are those of the typical step by operator shapes, including recompute; `None`
-    if a kernel that may multiply has none. `unfused_attention` is `None` without ranges that name attention,
-    or with a fused kernel in them.
+    if a kernel that may multiply has none. `known_flops` are those of the kernels that have them, which take
+    `flops_share` of the work of all that may multiply. `unfused_attention` is `None` without ranges that name
+    attention, or with a fused kernel in them.
     """
 
     work_ns: int
@@ -197,6 +200,8 @@ class ComputeDetails:
     category_precisions: tuple[CategoryPrecision, ...] = ()
     leading_kernels: tuple[LeadingKernel, ...] = ()
     flops: int | None = None
+    known_flops: int | None = None
+    flops_share: float | None = None
     unfused_attention: UnfusedAttention | None = None
 
 

@@ -278,6 +278,24 @@ KERNEL_FLOPS = pl.Schema(
 )
 """The kernels of operators whose floating-point operations are known by their shapes."""
 
+KERNEL_OCCUPANCY = pl.Schema(
+    {
+        "op": pl.UInt32(),
+        "blocks_per_sm": pl.Float64(),  # blocks of the grid for each multiprocessor of the GPU
+        "achieved": pl.Float64(),  # share of the GPU's warps, as the profiler estimates from the grid too
+    }
+)
+"""Kernels with occupancy that the profiler recorded; `achieved` is null where it did not."""
+
+AUTOGRAD_RANGES = pl.Schema(
+    {
+        "range": pl.UInt32(),  # of an operator
+        "forward": pl.UInt32(),  # range of the forward operator that it is the backward of; null if unknown
+        "is_replay": pl.Boolean(),  # runs inside a backward operator, and is forward work
+    }
+)
+"""Operators of the backward pass, and forward operators that run inside them again, by `range`."""
+
 DEVICE_STREAMS = pl.Schema(
     {
         "stream": pl.UInt32(),  # as in `OPERATIONS`

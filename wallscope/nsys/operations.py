@@ -61,13 +61,17 @@ _FRAMES = {
 
 @dataclass(frozen=True, slots=True)
 class DeviceWork:
-    """Frames `NAMES`, `OPERATIONS`, `COPIES`, `KERNELS`, and `DEVICE_STREAMS` without its flags."""
+    """Frames `NAMES`, `OPERATIONS`, `COPIES`, `KERNELS`, and `DEVICE_STREAMS` without its flags.
+
+    `raw_place` is the place of each operation among the raw rows.
+    """
 
     names: pl.DataFrame
     operations: pl.DataFrame
     copies: pl.DataFrame
     kernels: pl.DataFrame
     streams: pl.DataFrame
+    raw_place: pl.Series
 
 
 def read_operations(source: Database, progress: Progress) -> tuple[pl.DataFrame, int]:
@@ -133,6 +137,7 @@ def sort_device_work(
         copies=_gather(rows, order, COPIES, kind.is_in([OperationKind.COPY, OperationKind.FILL])),
         kernels=_gather(rows, order, KERNELS, kind == OperationKind.KERNEL),
         streams=streams,
+        raw_place=order,
     )
 
 

@@ -19,16 +19,17 @@ from wallscope.model.rank_summaries import (
     PrecisionWork,
     SmallMultiplications,
 )
-from wallscope.summary.flops import count_category_flops, count_step_flops
+from wallscope.summary.flops import CountedFlops, count_category_flops, count_step_flops
 from wallscope.summary.leading_kernels import list_leading_kernels, sum_category_precisions
 from wallscope.thresholds.causes import (
     FEWEST_SMALL_RUN_COUNT,
     KNOWN_PRECISION_SHARE,
+    LEAST_COUNTED_SHARE,
     LOW_OCCUPANCY_SHARE,
     SMALL_GEMM_NS,
 )
 from wallscope.thresholds.verdict import MATERIAL_SHARE
-from wallscope.trace.gpu_limits import estimate_occupancy, find_peak
+from wallscope.trace.gpu_limits import estimate_occupancy, find_peak, find_theoretical
 from wallscope.trace.intervals import Spans, covered_ns, order_spans, union
 from wallscope.trace.kernel_classes import infer_precisions, mark_training
 from wallscope.trace.names import TextMemo, mark_changes
@@ -50,10 +51,15 @@ def sum_compute_work(work: TypicalWork, kernel_flops: pl.DataFrame | None = None
             work.mean(-negative_ns),
             -negative_ns / all_ns if all_ns else 0.0,
             work.mean(count),
-            done[category] * 1e9 / -negative_ns if negative_ns and category in done else None,
+            _rate(done.get(category)),
+            None if category not in done else done[category].share,
         )
         for negative_ns, category, count in sorted(listed)
     )
+
+
+def _rate(counted: CountedFlops | None) -> float | None:
+    return counted.flops * 1e9 / counted.work_ns if counted is not None and counted.work_ns else None
 
 
 def find_training_kernels(work: TypicalWork, names: pl.DataFrame) -> bool:
@@ -140,6 +146,7 @@ def summarize_compute(work: TypicalWork, capture: Capture, gpu: Gpu | None) -> C
     precision_of_name = as_integers(infer_precisions(capture.names)["precision"]).astype(np.int64)
     marks, category = _MARKED.of(texts), columns.category[rows]
     is_marked = marks[columns.name[rows]]
+    counted = count_step_flops(work, capture.kernel_flops)
     is_elementwise, is_grouped = category == _ELEMENTWISE, category == _GROUPED
     ran = np.flatnonzero(np.bincount(columns.name[columns.name >= 0], minlength=len(texts)))
     has_experts = bool((marks[ran] & _OF_EXPERTS).any()) or _has_experts(work)
@@ -164,10 +171,12 @@ def summarize_compute(work: TypicalWork, capture: Capture, gpu: Gpu | None) -> C
         cast_share=share(is_elementwise & (is_marked & _CASTS > 0)),
         permute_fused=is_fused(_FUSED_PERMUTE, _LOOSE_PERMUTE),
         router_fused=is_fused(_FUSED_ROUTER, _LOOSE_ROUTER),
-        launch_shapes=_launch_shapes(work, rows, capture.kernels, gpu),
+        launch_shapes=_launch_shapes(work, rows, capture, gpu),
         category_precisions=sum_category_precisions(work, rows, precision_of_name),
         leading_kernels=list_leading_kernels(work, rows, capture.names, precision_of_name),
-        flops=count_step_flops(work, capture.kernel_flops),
+        flops=counted.flops if counted is not None and counted.share == 1 else None,
+        known_flops=None if counted is None else counted.flops,
+        flops_share=None if counted is None else counted.share,
     )
 
 
@@ -218,35 +227,55 @@ def _has_experts(work: TypicalWork) -> bool:
     return not _EXPERT_BACKENDS.isdisjoint(work.operations["backend"].unique().to_list())
 
 
-def _launch_shapes(
-    work: TypicalWork, computing: Rows, kernels: pl.DataFrame, gpu: Gpu | None
-) -> LaunchShapes:
-    sm_count = None if gpu is None else gpu.sm_count
+def _launch_shapes(work: TypicalWork, computing: Rows, capture: Capture, gpu: Gpu | None) -> LaunchShapes:
+    sm_count, kernels = None if gpu is None else gpu.sm_count, capture.kernels
     columns, total_ns = work.columns, work.total_ns(computing)
     place = find_places(columns.op[computing], kernels["op"].to_numpy())
     rows, own = computing[place >= 0], kernels[place[place >= 0]]
+    told_per_sm, achieved = _look_up_occupancy(capture.kernel_occupancy, own)
     fitting = estimate_occupancy(own, None if gpu is None else gpu.architecture, sm_count)
     occupancy, tail = fitting.occupancy, fitting.tail
+    occupancy = np.where(np.isnan(occupancy), find_theoretical(own, told_per_sm, achieved), occupancy)
     inside_ns, is_known = columns.inside_ns[rows], ~np.isnan(occupancy)
-    is_other = is_known & ~_IS_MADE_FOR_LOW_OCCUPANCY[columns.category[rows]]
-    other_ns = int(inside_ns[is_other].sum())
+    is_other = ~_IS_MADE_FOR_LOW_OCCUPANCY[columns.category[rows]]
     is_low = is_other & (occupancy < LOW_OCCUPANCY_SHARE)
     tail_ns = np.nan_to_num(tail[is_known]) * inside_ns[is_known]
     has_tails = not np.isnan(tail[is_known]).all()
-    has_grids = sm_count is not None and own["blocks"].null_count() < len(own)
     blocks = as_integers(own["blocks"], _MANY)
-    is_small = blocks < (sm_count or 0)
+    per_sm: npt.NDArray[np.float64] = (
+        told_per_sm if sm_count is None else np.where(blocks == _MANY, np.nan, blocks / sm_count)
+    )
+    has_grids = not np.isnan(per_sm).all()
+    is_small = per_sm < 1
     small = rows[is_small]
-    unfilled_ns = inside_ns[is_small] * (1 - blocks[is_small] / (sm_count or 1))
+    unfilled_ns = inside_ns[is_small] * (1 - per_sm[is_small])
+
+    def average(shares: npt.NDArray[np.float64]) -> float | None:
+        """Return the mean by work of the known shares, without GEMM and attention."""
+        counted = is_other & ~np.isnan(shares)
+        counted_ns = int(inside_ns[counted].sum())
+        return _total(shares[counted] * inside_ns[counted]) / counted_ns if counted_ns else None
+
     return LaunchShapes(
         known_share=int(inside_ns[is_known].sum()) / total_ns,
         small_grid_kernels=work.mean(int(columns.begins[small].sum())) if has_grids else None,
         small_grid_share=work.total_ns(small) / total_ns if has_grids else None,
         tail_share=_total(tail_ns) / total_ns if has_tails else None,
-        occupancy=_total(occupancy[is_other] * inside_ns[is_other]) / other_ns if other_ns else None,
+        occupancy=average(occupancy),
         low_occupancy_share=int(inside_ns[is_low].sum()) / total_ns if is_known.any() else None,
         unfilled_share=_total(unfilled_ns) / total_ns if has_grids else None,
+        achieved_occupancy=average(achieved),
     )
+
+
+def _look_up_occupancy(
+    told: pl.DataFrame | None, kernels: pl.DataFrame
+) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+    """Return blocks for each multiprocessor, and occupancy, as the profiler recorded them (`KERNELS`)."""
+    if told is None:
+        return np.full(len(kernels), np.nan), np.full(len(kernels), np.nan)
+    found = kernels.select("op").join(told, on="op", how="left", maintain_order="left")
+    return found["blocks_per_sm"].to_numpy(), found["achieved"].to_numpy()
 
 
 def _total(values: npt.NDArray[np.float64]) -> float:
@@ -337,8 +366,9 @@ def measure_throughput(rank: Rank, anchor: Anchor, facts: StepFacts, gpu: Gpu | 
     `gpu` is the GPU of the rank.
     """
     step_ns = rank.typical.step_ns
-    by_shapes = None if rank.compute_details is None else rank.compute_details.flops
-    flops = by_shapes if facts.flops is None else facts.flops
+    details, flops, share = rank.compute_details, facts.flops, None
+    if flops is None and details is not None and (details.flops_share or 0) >= LEAST_COUNTED_SHARE:
+        flops, share = details.known_flops, details.flops_share
     if (facts == StepFacts() and flops is None) or anchor.unit != "step" or step_ns == 0:
         return None
     per_s = 1e9 / step_ns
@@ -353,6 +383,7 @@ def measure_throughput(rank: Rank, anchor: Anchor, facts: StepFacts, gpu: Gpu | 
         peak=most,
         mfu=flops_per_s / most.flops_per_s if flops_per_s is not None and most is not None else None,
         flops_source=None if flops is None else "shapes" if facts.flops is None else "user",
+        flops_share=share,
     )
 
 

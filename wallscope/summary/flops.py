@@ -1,10 +1,16 @@
-"""Floating-point operations of the typical step from operator shapes; all of them or none."""
+"""Floating-point operations of the typical step from operator shapes, and the kernels that they cover.
+
+Kernels that may multiply without known FLOPs are those of multiplying categories, opaque graphs, and
+unrecognized kernels if material. The FLOPs that are known are then a lower bound.
+"""
+
+from typing import NamedTuple
 
 import numpy as np
 import polars as pl
 
 from wallscope.attribution.totals import CATEGORIES, TypicalWork
-from wallscope.columns import Rows, find_places
+from wallscope.columns import Rows, find_places, sum_by_group
 from wallscope.model.enums import OperationClass
 from wallscope.summary.leading_kernels import MULTIPLYING
 from wallscope.thresholds.verdict import MATERIAL_SHARE
@@ -13,10 +19,16 @@ from wallscope.trace.unrecognized import mark_unknown_kernels
 _IS_MULTIPLYING = np.isin(CATEGORIES, MULTIPLYING)
 
 
-def count_category_flops(work: TypicalWork, kernel_flops: pl.DataFrame | None) -> dict[str, int]:
-    """Return the FLOPs of each multiplying category, over all steps of the typical step.
+class CountedFlops(NamedTuple):
+    """FLOPs of kernels, the work of these kernels in ns, and its share of that of all that may multiply."""
 
-    A category is excluded if any of its kernels has no FLOPs.
+    flops: int
+    work_ns: int
+    share: float
+
+
+def count_category_flops(work: TypicalWork, kernel_flops: pl.DataFrame | None) -> dict[str, CountedFlops]:
+    """Return the known FLOPs of each multiplying category, over all steps of the typical step.
 
     Args:
         work: the typical step of a rank.
@@ -25,36 +37,39 @@ def count_category_flops(work: TypicalWork, kernel_flops: pl.DataFrame | None) -
     if kernel_flops is None or kernel_flops.is_empty():
         return {}
     rows, place = _place(work, kernel_flops)
-    category = work.columns.category[rows]
-    lacking = set(category[place < 0].tolist())
+    category, inside_ns = work.columns.category[rows], work.columns.inside_ns[rows]
+    all_ns = sum_by_group(category, inside_ns, len(CATEGORIES))
+    known_ns = sum_by_group(category[place >= 0], inside_ns[place >= 0], len(CATEGORIES))
     carriers, flops = _carry(work, rows, place, kernel_flops)
     own = work.columns.category[carriers]
     return {
-        CATEGORIES[one]: sum(flops[own == one].tolist())
-        for one in np.unique(own).tolist()
-        if _IS_MULTIPLYING[one] and one not in lacking
+        CATEGORIES[one]: CountedFlops(
+            sum(flops[own == one].tolist()), int(known_ns[one]), int(known_ns[one]) / int(all_ns[one])
+        )
+        for one in np.unique(category).tolist()
+        if _IS_MULTIPLYING[one] and all_ns[one]
     }
 
 
-def count_step_flops(work: TypicalWork, kernel_flops: pl.DataFrame | None) -> int | None:
-    """Return the FLOPs of the typical step; `None` if a kernel that may multiply has none.
-
-    Such kernels are those of a multiplying category, opaque graphs, and unrecognized kernels if material.
-    """
+def count_step_flops(work: TypicalWork, kernel_flops: pl.DataFrame | None) -> CountedFlops | None:
+    """Return the known FLOPs of the typical step; `None` if none are known."""
     if kernel_flops is None or kernel_flops.is_empty():
         return None
     rows, place = _place(work, kernel_flops)
-    category = work.columns.category[rows]
-    is_lacking = place < 0
     is_unknown = mark_unknown_kernels(work.operations)[rows]
-    unknown_ns = work.total_ns(rows[is_lacking & is_unknown])
-    is_partial = (
-        bool((is_lacking & _IS_MULTIPLYING[category]).any())
-        or unknown_ns > MATERIAL_SHARE * work.total_ns(rows)
-        or bool(work.rows_of(OperationClass.OPAQUE_GRAPH).size)
-    )
+    may_multiply = _IS_MULTIPLYING[work.columns.category[rows]]
+    if work.total_ns(rows[is_unknown & (place < 0)]) > MATERIAL_SHARE * work.total_ns(rows):
+        may_multiply |= is_unknown
     carriers, flops = _carry(work, rows, place, kernel_flops)
-    return None if is_partial or not carriers.size else work.mean(sum(flops.tolist()))
+    if not carriers.size:
+        return None
+    known_ns = work.total_ns(rows[(may_multiply | is_unknown) & (place >= 0)])
+    lacking_ns = work.total_ns(rows[may_multiply & (place < 0)])
+    lacking_ns += work.total_ns(work.rows_of(OperationClass.OPAQUE_GRAPH))
+    all_ns = known_ns + lacking_ns
+    return CountedFlops(
+        work.mean(sum(flops.tolist())), work.mean(known_ns), known_ns / all_ns if all_ns else 1.0
+    )
 
 
 def _place(work: TypicalWork, kernel_flops: pl.DataFrame) -> tuple[Rows, Rows]:

@@ -19,7 +19,7 @@ from wallscope.model.schemas import RANGE_WORK
 from wallscope.thresholds.verdict import NEARLY_WHOLE_STEP_SHARE
 from wallscope.trace.intervals import Times, is_inside, passed_ns
 from wallscope.trace.names import mark_changes
-from wallscope.trace.ranges import RangeTree, find_chain_top
+from wallscope.trace.ranges import RangeTree, find_chain_top, find_nearest
 
 _DEEPEST = 64
 _MOST_LISTED = 200
@@ -51,12 +51,22 @@ def build_range_work(
     return found.with_columns(name.alias("name"), ranges.texts[path].alias("text"))
 
 
-def list_range_work(
-    ranges: RangeTree, work: TypicalWork, projected: pl.DataFrame, process: int, walls: Times
+def list_range_work(  # noqa: PLR0913, PLR0917  # all that is known of ranges
+    ranges: RangeTree,
+    work: TypicalWork,
+    projected: pl.DataFrame,
+    process: int,
+    walls: Times,
+    autograd: pl.DataFrame | None,
 ) -> tuple[RangeWork, ...]:
-    """Return the paths with most device time; `walls` are those of each path (`sum_range_walls`)."""
+    """Return the paths with most device time.
+
+    `walls` are those of each path (`sum_range_walls`), `autograd` the operators of the backward pass
+    (`AUTOGRAD_RANGES`).
+    """
     found = _range_work(ranges, work, projected, process)[:_MOST_LISTED]
     label = ranges.paths["name"].to_numpy()
+    backward_ns = _measure_backward(ranges, work, projected, autograd)
     return tuple(
         RangeWork(
             name=ranges.names["text"][int(label[one.path])],
@@ -68,9 +78,29 @@ def list_range_work(
             work_ns=one.work_ns,
             own_work_ns=one.own_work_ns,
             walls=Walls(*walls[one.path].tolist()),
+            backward_gpu_ns=None if backward_ns is None else work.mean(int(backward_ns[one.path])),
         )
         for one in found
     )
+
+
+def _measure_backward(
+    ranges: RangeTree, work: TypicalWork, projected: pl.DataFrame, autograd: pl.DataFrame | None
+) -> Times | None:
+    """Return the device time of the backward pass of what each path holds, in all steps."""
+    links = None if autograd is None else autograd.drop_nulls("forward")
+    if links is None or links.is_empty():
+        return None
+    tree, size = ranges.tree, int(ranges.tree["range"].to_numpy().max()) + 1
+    parent, forward = np.full(size, -1, np.int32), np.full(size + 1, -1, np.int64)
+    parent[tree["range"].to_numpy()] = tree["parent"].to_numpy()
+    forward[links["range"].to_numpy()] = links["forward"].to_numpy()
+    nearest = np.append(find_nearest(parent, forward[:-1] >= 0), np.int32(-1))
+    path = ranges.path_of_range[forward[nearest[projected["range"].to_numpy()[work.columns.op]]]]
+    rows = np.flatnonzero(path >= 0)
+    busy, count = _Busy(work, rows), len(ranges.paths)
+    levels = _levels(_capped(ranges.paths)[path[rows]], ranges.paths)
+    return sum((busy.time_ns(level, count) for level in levels), np.zeros(count, np.int64))
 
 
 def _range_work(

@@ -181,7 +181,9 @@ def _summarize_rank(
             use=measure_memory_use(capture, rank, windows, capacity_bytes),
             offload=find_offload(work, facts.copies),
         ),
-        ranges=list_range_work(trace.range_tree, work, trace.projected, rank["process"], path_walls),
+        ranges=list_range_work(
+            trace.range_tree, work, trace.projected, rank["process"], path_walls, capture.autograd_ranges
+        ),
         unmatched_kernels=find_unmatched_kernels(work, capture.names, typical.step_ns),
         causes=tuple(
             list_causes(usual_sums, len(chosen), typical.walls, measure_recoverable(listed, ceiling))

@@ -32,6 +32,8 @@ LOW_OCCUPANCY_SHARE: Final = 0.25
 """Share of the warps of a multiprocessor below which kernels not designed for it are reported. Chosen."""
 KNOWN_PRECISION_SHARE: Final = 0.5
 """Share of GEMMs in the leading precision required to report MFU. Chosen."""
+LEAST_COUNTED_SHARE: Final = 0.5
+"""Share of the work of multiplying kernels whose FLOPs must be known, to state a rate and MFU. Chosen."""
 UNKNOWN_PRECISION_SHARE: Final = 0.05
 """Share of GEMMs of unknown precision from which it counts as one of the run's. Chosen."""
 FEWEST_BESIDE_COUNT: Final = 5

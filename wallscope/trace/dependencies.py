@@ -299,6 +299,8 @@ def _order_streams(
     return order, waits, calls
 
 
+_INCOMPLETE = {"trace-filtered", "trace-cut-off", "trace-events-lost"}
+"""Findings that say that operations may be missing."""
 _WAIT_CALL, _QUERY = r"StreamWaitEvent", r"(Event|Stream)Query"
 
 
@@ -312,8 +314,17 @@ def _infer_producers(capture: Capture, order: StreamOrder, calls: CallTimes) -> 
     order.follow((op, UNRESOLVED) for op in told.unexplained.tolist())
     order.follow(zip(told.op.tolist(), told.producer.tolist(), strict=True))
     found = np.full(order.before.size, -1, np.int32)
-    found[told.op], found[told.idle] = told.producer, HELD_WHILE_IDLE
+    found[told.op] = told.producer
+    if _has_all_work(capture):
+        found[told.idle] = HELD_WHILE_IDLE
+    else:
+        order.follow((op, UNRESOLVED) for op in told.idle.tolist())
     return found
+
+
+def _has_all_work(capture: Capture) -> bool:
+    """Return whether the device was idle where the capture has no work: nothing is known to be left out."""
+    return not any(finding.code in _INCOMPLETE for finding in capture.findings)
 
 
 def _find_asked(capture: Capture, calls: CallTimes) -> dict[int, int]:

@@ -8,9 +8,10 @@ Work inside a range of a checkpoint's backward (`CheckpointFunctionBackward`), o
 recomputed forward work. Work in a further backward range inside it is not. The first run of a checkpointed
 module is not a replay. Neither is a checkpoint that is saved to a file.
 
-There are three kinds of evidence, the stronger first. Ranges may name recompute. Kernels in the backward pass
-may repeat a sequence of the forward pass. Without ranges that separate the passes, a step may have more
-forward than backward attention kernels, in an order that only replays have.
+There are four kinds of evidence, the stronger first. Ranges may name recompute. PyTorch's profiler records
+which operators are of the backward pass, and which inside them record gradients, as forward work does.
+Kernels in the backward pass may repeat a sequence of the forward pass. Without ranges that separate the
+passes, a step may have more forward than backward attention kernels, in an order that only replays have.
 """
 
 from collections.abc import Iterator, Sequence
@@ -157,6 +158,35 @@ def mark_autograd_threads(
     all_backward = pl.Series("pass", [Pass.BACKWARD], PASSES["pass"]).new_from_index(0, len(of_passes))
     told = all_backward.zip_with(is_backward, of_passes["pass"])
     return of_passes.clone().replace_column(of_passes.get_column_index("pass"), told)
+
+
+def mark_autograd_ranges(
+    of_passes: pl.DataFrame, projected: pl.DataFrame, tree: pl.DataFrame, autograd: pl.DataFrame | None
+) -> pl.DataFrame:
+    """`PASSES` in which operators of the backward pass, and replays in them, are as the capture has them.
+
+    `projected` follows `PROJECTION`, `tree` `NESTED`, `autograd` `AUTOGRAD_RANGES`.
+    """
+    if autograd is None or autograd.is_empty() or of_passes.is_empty():
+        return of_passes
+    size = int(tree["range"].to_numpy().max()) + 1
+    parent = np.full(size, -1, np.int64)
+    parent[tree["range"].to_numpy()] = tree["parent"].to_numpy()
+    is_replay = autograd["is_replay"].to_numpy()
+    number = autograd["range"].to_numpy()
+
+    def find_ops(of_ranges: Flags) -> Flags:
+        """Return which operations were issued inside such ranges."""
+        is_inside = np.append(find_nearest(parent, mark_numbers(number[of_ranges], size)) >= 0, [False])
+        ops = projected["op"].to_numpy()[is_inside[projected["range"].to_numpy()]]
+        return are_among(of_passes["op"].to_numpy(), ops.astype(np.int64))
+
+    is_backward, is_again = (pl.lit(pl.Series(find_ops(which))) for which in (~is_replay, is_replay))
+    replay = pl.lit(RecomputeSource.INFERRED, PASSES["replay"])
+    return of_passes.with_columns(
+        pl.when(is_backward).then(pl.lit(Pass.BACKWARD, PASSES["pass"])).otherwise("pass").alias("pass"),
+        pl.when(is_again & pl.col("replay").is_null()).then(replay).otherwise("replay").alias("replay"),
+    )
 
 
 @lru_cache(maxsize=2)

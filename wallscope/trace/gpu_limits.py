@@ -69,6 +69,8 @@ Shares = npt.NDArray[np.float64]
 
 _UNKNOWN = np.iinfo(np.int64).min
 _WARP = 32
+_MOST_WARPS = 64  # of a multiprocessor of any architecture
+_ROUNDED = 0.005  # of an occupancy in whole percent
 _REGISTERS = 65_536
 _REGISTER_UNIT = 256
 _PARTS = 4
@@ -149,6 +151,17 @@ def estimate_occupancy(shapes: pl.DataFrame, architecture: str | None, sm_count:
         waves > 1, 1 - waves / np.ceil(np.maximum(waves, 1)), np.where(np.isnan(waves), np.nan, 0.0)
     )
     return Occupancy(fits * warps / limits.warps, waves, tail)
+
+
+def find_theoretical(shapes: pl.DataFrame, blocks_per_sm: Shares, achieved: Shares) -> Shares:
+    """Return the occupancy that a profiler estimated, where the grid did not limit it; else not a number.
+
+    With fewer blocks than fit, the estimate counts the blocks that there are. `shapes` follow `KERNELS`.
+    """
+    threads = as_integers(shapes["threads"], 0)
+    most_resident = (achieved + _ROUNDED) * (_MOST_WARPS * _WARP) / np.maximum(threads, 1)
+    found: Shares = np.where((threads > 0) & (blocks_per_sm > most_resident), achieved, np.nan)
+    return found
 
 
 def _parts_of(quantity: Rows, unit: int) -> Rows:

@@ -14,6 +14,7 @@ import polars as pl
 from wallscope.columns import Flags, mark_numbers
 from wallscope.errors import StepRangeError
 from wallscope.model.analysis import AnchorKind
+from wallscope.model.capture import Capture
 from wallscope.thresholds.steps import FEWEST_ANCHOR_COUNT, MOST_ANCHOR_NAMES_COUNT
 from wallscope.trace.intervals import Times
 
@@ -114,6 +115,15 @@ def find_markers(ranges: pl.DataFrame, pattern: str | None) -> Iterator[MarkerRa
     steps = filter_by_text(ranges, STEP)
     yield from find_recurring_ranges(steps[np.flatnonzero(~match_texts(steps, NO_STEP))])
     yield from _cycle(ranges)
+
+
+def find_only_marker(capture: Capture) -> str | None:
+    """Return the name of the range that marks a step if there is only one such range."""
+    names, ranges = capture.range_names, capture.ranges
+    text = pl.col("text")
+    is_marker = text.str.contains(_TRAINING_STEP) | (text.str.contains(STEP) & ~text.str.contains(NO_STEP))
+    marking = ranges.select("name").join(names.filter(is_marker), on="name").head(2)
+    return marking["text"][0] if len(marking) == 1 else None
 
 
 def filter_by_text(ranges: pl.DataFrame, pattern: str) -> pl.DataFrame:

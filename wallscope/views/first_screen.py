@@ -11,6 +11,7 @@ import numpy as np
 from wallscope import units
 from wallscope.model.advice import Fix, Setting
 from wallscope.model.analysis import Analysis, Anchor, Rank
+from wallscope.model.capture import Profiler
 from wallscope.model.cause_catalogue import describe_cause
 from wallscope.model.enums import Wall
 from wallscope.model.job import Job
@@ -76,10 +77,11 @@ def describe_subject(analysis: Analysis, rank: Rank) -> str:
     return visible(" · ".join(parts), most=300)
 
 
-def _name_anchor(anchor: Anchor) -> str:
+def _name_anchor(anchor: Anchor, profiler: Profiler) -> str:
     """Say by what steps were found."""
     if anchor.name:
-        return f"NVTX {visible(_shorten_anchor(anchor.name), most=_LONGEST_ANCHOR)}"
+        kind = "NVTX" if profiler is Profiler.NSYS else "ranges"
+        return f"{kind} {visible(_shorten_anchor(anchor.name), most=_LONGEST_ANCHOR)}"
     return "ended by optimizer kernels" if anchor.kind == "optimizer" else "repeating kernels"
 
 
@@ -223,7 +225,8 @@ def _describe_steps(analysis: Analysis, rank: Rank) -> Iterator[str]:
     if analysis.anchor.kind == "whole-trace":
         return
     unit = analysis.anchor.window
-    counted = f"{len(steady)} steady of {len(rank.steps)} ({_name_anchor(analysis.anchor)})"
+    marker = _name_anchor(analysis.anchor, analysis.inputs[0].profiler)
+    counted = f"{len(steady)} steady of {len(rank.steps)} ({marker})"
     if len(steady) < 2:
         yield counted
         return
@@ -294,7 +297,7 @@ def _suggest(analysis: Analysis, source: str) -> Iterator[tuple[str, str]]:
     if analysis.diagnosis.dominant_wall == "unknown" or "no-kernels" in codes:
         yield f"capture-help {source}", "capture what is missing"
     elif "no-steps" in codes:
-        yield f"analyze {source} --step-range REGEX", "name your NVTX ranges"
+        yield f"analyze {source} --step-range REGEX", "name the range that is a step"
     has_checks = any(one.status == "unknown" for fix in shown for one in fix.preconditions)
     if has_checks and analysis.program is not None and analysis.program.framework == "megatron":
         yield f"analyze {source} --config FILE", "check preconditions"

@@ -50,6 +50,7 @@ _WAITED = "time of the host in these calls; not a cost by itself, because the GP
 _REFILLED = "idle GPU time from the return of the call to the next launch"
 _COMPUTE_WORK = "sum of durations, not elapsed time"
 _ACHIEVED = "while its kernels ran, from operator shapes; empty without shapes"
+_COUNTED = "share of the work of the category whose kernels have operator shapes"
 _PINNED = {True: "pinned", False: "pageable", None: ""}
 
 
@@ -338,6 +339,8 @@ def _tabulate_compute(rank: Rank) -> Grid:
     columns = _work_columns("category", "share of work")
     if any(entry.flops_per_s is not None for entry in rank.compute):
         columns = (*columns, Column("flops_per_s", "achieved", "flops", _ACHIEVED, none=""))
+    if any(entry.flops_share is not None and entry.flops_share < 1 for entry in rank.compute):
+        columns = (*columns, Column("flops_share", "FLOPs known", "percent", _COUNTED, none=""))
     return tabulate("Compute kernels by category", columns, rank.compute, limits=_ALL_ROWS)
 
 
@@ -396,6 +399,9 @@ def _describe_shapes(shapes: LaunchShapes) -> Iterator[str]:
     if shapes.occupancy is not None:
         occupancy = f"Theoretical occupancy {units.percent(shapes.occupancy)} (mean weighted by work)"
         yield f"{occupancy}, without matrix multiplications and attention."
+    if shapes.achieved_occupancy is not None:
+        achieved = units.percent(shapes.achieved_occupancy)
+        yield f"The profiler estimates {achieved} achieved occupancy of the same kernels, grids included."
     if shapes.small_grid_kernels:
         small = units.plural(shapes.small_grid_kernels, "kernel")
         yield f"{small} with fewer blocks than the GPU has multiprocessors."

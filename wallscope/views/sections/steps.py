@@ -8,6 +8,7 @@ import polars as pl
 
 from wallscope import units
 from wallscope.model.analysis import Analysis, RangeWork, Rank, Step
+from wallscope.model.capture import Profiler
 from wallscope.model.cause_catalogue import find_wall
 from wallscope.model.enums import Wall
 from wallscope.model.report import Gap, GapGroup, Report, StepTimeline
@@ -101,6 +102,11 @@ def _tabulate_steps(rank: Rank, unit: str, shown: AbstractSet[int]) -> Grid:
     return tabulate("Time breakdown of each window", columns, rank.steps, limits=limits)
 
 
+_BACKWARD = Column(
+    "backward_gpu_ns", "its backward", "ms", "on the device, the backward pass of operators inside", none=""
+)
+
+
 def build_phases(analysis: Analysis, rank: Rank) -> Section | None:
     """Make ranges with host time, device time, work and walls; `None` without ranges."""
     if not rank.ranges:
@@ -112,6 +118,7 @@ def build_phases(analysis: Analysis, rank: Rank) -> Section | None:
         Column("host_ns", "on the host", "ms", "their time on the host, added up", none=""),
         Column("gpu_ns", "on the device", "ms", _INSIDE),
         Column("own_gpu_ns", "alone", "ms", "the same without nested ranges"),
+        *((_BACKWARD,) if any(entry.backward_gpu_ns for entry in rank.ranges) else ()),
         *_list_wall_columns("time attributed to the wall, of work issued inside"),
     )
     answer = f"{units.plural(len(rank.ranges), 'range path')} issued the work of the {whole}."
@@ -120,7 +127,8 @@ def build_phases(analysis: Analysis, rank: Rank) -> Section | None:
     limits = {"page": Limit(_MOST_ROWS, "more row", " in wallscope ranges.")}
     caption = f"Ranges of the {whole}, most device time first"
     table = tabulate(caption, columns, rank.ranges, limits=limits, is_wordy=True)
-    return Section("phases", "NVTX ranges", answer, (*blocks, table), is_open=False)
+    title = "Ranges" if analysis.inputs[0].profiler is Profiler.TORCH else "NVTX ranges"
+    return Section("phases", title, answer, (*blocks, table), is_open=False)
 
 
 def build_timeline(report: Report, notes: Sequence[str]) -> Section:

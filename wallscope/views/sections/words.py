@@ -154,15 +154,18 @@ def describe_throughput(found: Throughput | None) -> Iterator[str]:
     if found.perturbation is not None:
         unprofiled = units.duration(found.unprofiled_step_ns)
         yield f"Unprofiled step {unprofiled}: in the capture it takes {found.perturbation:.2f}x as long"
-    parts = []
+    parts, is_partial = [], found.flops_share is not None and found.flops_share < 1
+    least = "at least " if is_partial else ""
     if found.tokens_per_s is not None:
         parts.append(f"{units.number(round(found.tokens_per_s))} tokens/s of the job")
     if found.flops_per_s is not None:
         told = "shapes of operators" if found.flops_source == "shapes" else "your count"
-        parts.append(f"{units.flops(found.flops_per_s)} a GPU by {told}")
+        parts.append(f"{least}{units.flops(found.flops_per_s)} a GPU by {told}")
+        if least:
+            parts[-1] += f" (known for {units.percent(found.flops_share)} of the work of multiplying kernels)"
     if parts:
         yield f"Captured step: {', '.join(parts)}"
     if found.mfu is not None and found.peak is not None:
         peak = f"{units.flops(found.peak.flops_per_s)} dense {found.peak.precision}"
         counted = ", recomputed work counted" if found.flops_source == "shapes" else ""
-        yield f"MFU {units.percent(found.mfu)} of {peak} ({found.peak.source}{counted})"
+        yield f"MFU {least}{units.percent(found.mfu)} of {peak} ({found.peak.source}{counted})"
