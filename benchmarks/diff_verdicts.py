@@ -21,15 +21,20 @@ from zlib import crc32
 
 import numpy as np
 
-from benchmarks.noise_laws import CAUSES, LAWS, STEP_NS, WALLS, Floats, Noise, draw_runs
-from wallscope.compare.confidence import log_first, spread_of_steps, typical_means
+from benchmarks.noise_laws import CAUSES, LAWS, STEP_NS, WALLS, Floats, draw_runs
+from benchmarks.noise_laws import Noise as Law
+from wallscope.compare.all_steps import AllSteps, compare_all_steps, measure_all_steps, measure_chance
+from wallscope.compare.confidence import Spread, log_first, spread_of_steps, typical_means
 from wallscope.compare.run_noise import Difference, Recorded, Runs, measure_difference, stack_runs
-from wallscope.compare.step_levels import find_levels, measure_distance
+from wallscope.compare.step_levels import find_levels, measure_distance, measure_shift
 from wallscope.compare.wall_deltas import assume_noise, find_significant
+from wallscope.model.record import Noise
+from wallscope.thresholds.comparison import SLOW_STEP_RATIO
 
 SEED = 20_261_123
 STEPS = (6, 7, 10, 20, 100)
 STEPS_OF_CLAIMS = (6, 20, 100)
+STEPS_OF_ALL = (10, 20, 100)
 OFFSETS = (0.0, 0.01, 0.05, 0.10, 0.20)
 WHOLE, PARTS = "the step", "communication and host"
 RECORDED_RUNS = 10
@@ -64,6 +69,7 @@ SETTINGS = (
     Setting(10),
 )
 _FEW = 2  # runs a side, up to which errors by steps are needed
+_WITH_ERRORS = 3  # and for mean and p90 of all steps
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,26 +112,35 @@ class _Library:
     freedom: Floats
     distance: Floats
     """Between levels of steps."""
+    length_ns: Floats
+    """Of each step; a row is a run."""
+    every: list[AllSteps]
 
 
-def _measure(law: Noise, random: np.random.Generator, runs: int, steps: int, *, errors: bool) -> _Library:
+def _measure(law: Law, random: np.random.Generator, runs: int, steps: int, *, errors: bool) -> _Library:
     parts = []
     for _ in range(0, runs, 500):
         values = draw_runs(law, random, min(500, runs), steps)
         mean = log_first(typical_means(values))
         if not errors:
-            parts.append(_Library(mean, np.full_like(mean, 1e-12), np.ones(len(mean)), np.zeros(len(mean))))
+            nothing, lengths = np.zeros(len(mean)), values[:, :, 0]
+            parts.append(_Library(mean, np.full_like(mean, 1e-12), np.ones(len(mean)), nothing, lengths, []))
             continue
         whole = np.round(values).astype(np.int64)
         spreads = [spread_of_steps(run[:, 0], run[:, 1:]) for run in whole]
         found = stack_runs(spreads, [steps] * len(spreads))
-        distance = np.array([measure_distance([find_levels(run[:, 0])]) for run in whole])
-        parts.append(_Library(found.mean, found.error, found.freedom, distance))
+        distance = np.array(
+            [max(measure_distance([find_levels(run[:, 0])]), measure_shift(run[:, 0])) for run in whole]
+        )
+        every = [measure_all_steps(run[:, 0]) for run in whole] if steps in STEPS_OF_ALL else []
+        parts.append(_Library(found.mean, found.error, found.freedom, distance, values[:, :, 0], every))
     return _Library(
         np.concatenate([one.mean for one in parts])[:runs],
         np.concatenate([one.error for one in parts])[:runs],
         np.concatenate([one.freedom for one in parts])[:runs],
         np.concatenate([one.distance for one in parts])[:runs],
+        np.concatenate([one.length_ns for one in parts])[:runs],
+        [every for one in parts for every in one.every][:runs],
     )
 
 
@@ -150,11 +165,17 @@ def vary_runs(
     return mean, error, library.freedom[:count].reshape(shape)
 
 
-def _assume(libraries: Sequence[_Library], shape: tuple[int, int]) -> Floats:
+def _assume(libraries: Sequence[_Library], shape: tuple[int, int], steps: int) -> Floats:
     """Return what is assumed of each pair, with the levels of its steps."""
     count = shape[0] * shape[1]
     distance = np.max([one.distance[:count].reshape(shape).max(axis=1) for one in libraries], axis=0)
-    return np.stack([assume_noise(NAMES, one) for one in distance.tolist()])
+    return np.stack([assume_noise(NAMES, one, steps) for one in distance.tolist()])
+
+
+def _name_of(what: str) -> str:
+    """Return the column that a rate is about."""
+    name = what.rpartition(" ")[2].partition(">")[0]
+    return name if name in NAMES else "step"
 
 
 def _is_known(setting: Setting, varies: str, offset: float, name: str) -> bool:
@@ -171,7 +192,7 @@ def count_claims(number: int, steps: int, pairs: int) -> list[Rate]:
     law = LAWS[number]
     random = np.random.default_rng([SEED, crc32(f"{law.name}/{steps}".encode())])
     most = max(setting.runs for setting in SETTINGS)
-    few = [_measure(law, random, _FEW * pairs, steps, errors=True) for _ in range(2)]
+    few = [_measure(law, random, _WITH_ERRORS * pairs, steps, errors=True) for _ in range(2)]
     many = [_measure(law, random, most * pairs, steps, errors=False) for _ in range(2)]
     records = _measure(law, random, RECORDED_RUNS * pairs, steps, errors=False)
     found: list[Rate] = []
@@ -185,9 +206,11 @@ def count_claims(number: int, steps: int, pairs: int) -> list[Rate]:
             for library in few if setting.runs <= _FEW else many:
                 runs = vary_runs(library, (pairs, setting.runs), varies, offset, random)
                 sides.append(Runs(*runs, np.full(runs[2].shape, float(steps))))
-            assumed = ASSUMED if setting.runs > _FEW else _assume(few, (pairs, setting.runs))
+            assumed = ASSUMED if setting.runs > _FEW else _assume(few, (pairs, setting.runs), steps)
             difference = measure_difference(sides[0], sides[1], known, assumed)
-            shares = _count(difference, with_claims=steps in STEPS_OF_CLAIMS and varies == WHOLE)
+            shares = [*_count(difference, with_claims=steps in STEPS_OF_CLAIMS and varies == WHOLE)]
+            if steps in STEPS_OF_ALL and setting.runs <= _WITH_ERRORS and (varies, offset) in _OF_ALL:
+                shares.extend(_count_all_steps(few, (pairs, setting.runs), offset, known, random))
             found.extend(
                 Rate(
                     law.name,
@@ -198,7 +221,7 @@ def count_claims(number: int, steps: int, pairs: int) -> list[Rate]:
                     of,
                     share,
                     pairs,
-                    _is_known(setting, varies, offset, of.rpartition(" ")[2].partition(">")[0]),
+                    _is_known(setting, varies, offset, _name_of(of)),
                 )
                 for of, share in shares
             )
@@ -225,6 +248,53 @@ def _count(difference: Difference, *, with_claims: bool) -> Iterator[tuple[str, 
         chance = difference.chance()[:, FIRST_CAUSE:]
         claimed = np.mean([bool(find_significant(row).any()) for row in chance])
         yield "false claim of any cause of compute", float(claimed)
+
+
+_OF_ALL = {(WHOLE, 0.0), (WHOLE, 0.01)}
+
+
+def _count_all_steps(
+    libraries: Sequence[_Library],
+    shape: tuple[int, int],
+    offset: float,
+    recorded: Recorded,
+    random: np.random.Generator,
+) -> Iterator[tuple[str, float]]:
+    """Count gates on all steps that fail."""
+    count, steps = shape[0] * shape[1], libraries[0].length_ns.shape[1]
+    varied = [vary_runs(library, shape, WHOLE, offset, random) for library in libraries]
+    factor = [
+        runs[0][..., 0] - one.mean[:count, 0].reshape(shape)
+        for runs, one in zip(varied, libraries, strict=True)
+    ]
+    sides = [Runs(*runs, np.full(shape, float(steps))) for runs in varied]
+    noise = measure_difference(sides[0], sides[1], recorded, _assume(libraries, shape, steps))
+    failed = {"mean>3%": 0, "p90>5%": 0, "slow-steps>2": 0}
+    for pair in range(shape[0]):
+        own = slice(pair * shape[1], (pair + 1) * shape[1])
+        runs = [
+            [_shift(every, by) for every, by in zip(one.every[own], part[pair].tolist(), strict=True)]
+            for one, part in zip(libraries, factor, strict=True)
+        ]
+        of_pair = Noise(float(noise.noise[pair, 0]), float(noise.noise_freedom[pair, 0]))
+        found = compare_all_steps(runs[0], runs[1], of_pair)
+        failed["mean>3%"] += found.mean.change > max(found.mean.half or np.inf, log1p(0.03))
+        failed["p90>5%"] += found.p90.change > max(found.p90.half or np.inf, log1p(0.05))
+        lengths = [
+            (one.length_ns[own] * np.exp(part[pair])[:, None]).ravel()
+            for one, part in zip(libraries, factor, strict=True)
+        ]
+        slow = [int((one > SLOW_STEP_RATIO * np.median(one)).sum()) for one in lengths]
+        chance = measure_chance(slow, [one.size for one in lengths])
+        failed["slow-steps>2"] += chance <= WRONG and slow[1] - slow[0] > 2
+    for gate, times in failed.items():
+        yield f"false gate {gate}", times / shape[0]
+
+
+def _shift(every: AllSteps, by: float) -> AllSteps:
+    return AllSteps(
+        *(Spread(one.mean + by, one.error, one.freedom) for one in (every.mean, every.p90)),
+    )
 
 
 def find_power(setting: Setting, pairs: int) -> float:

@@ -113,6 +113,53 @@ LAWS = (
 )
 
 
+def _laplace(random: np.random.Generator, runs: int, steps: int) -> Floats:
+    return random.laplace(size=(runs, steps))
+
+
+def _slower_tenth(random: np.random.Generator, runs: int, steps: int) -> Floats:
+    """Return two kinds of steps in any order: one of ten is of the second."""
+    kind: Floats = (random.random((runs, steps)) < 0.1) + 0.05 * _normal(random, runs, steps)
+    return kind
+
+
+def _drifting(random: np.random.Generator, runs: int, steps: int) -> Floats:
+    """Return a rise by one from the first step to the last."""
+    return np.linspace(0, 1, steps) + 2 * _normal(random, runs, steps)
+
+
+def _clock_steps(random: np.random.Generator, runs: int, steps: int) -> Floats:
+    """Return clocks that follow a correlated load in steps of one."""
+    return np.round(_correlated(0.8)(random, runs, steps))
+
+
+def _uneven(random: np.random.Generator, runs: int, steps: int) -> Floats:
+    """Return noise that grows threefold over the run."""
+    return np.linspace(0.5, 1.5, steps) * _normal(random, runs, steps)
+
+
+def _bursts(random: np.random.Generator, runs: int, steps: int) -> Floats:
+    """Return bursts of three slow steps; one begins at a step out of 30."""
+    begins = random.random((runs, steps + 2)) < 1 / 30
+    inside = begins[:, 2:] | begins[:, 1:-1] | begins[:, :-2]
+    burst: Floats = inside + 0.02 * _normal(random, runs, steps)
+    return burst
+
+
+OTHER_LAWS = (
+    Noise("Laplace, 3 %", _scaled(0.03, _laplace)),
+    Noise("lognormal, 10 %", _scaled(0.1)),
+    Noise("one of ten steps 20 % slower", _scaled(0.2, _slower_tenth)),
+    Noise("every 10th step doubled", _scaled(0.01), _every(10)),
+    Noise("drift of 0.5 % within the run, 1 %", _scaled(0.005, _drifting)),
+    Noise("neighbors correlated 0.95, 1 %", _scaled(0.01, _correlated(0.95))),
+    Noise("clocks in steps of 1 %, correlated 0.8", _scaled(0.01, _clock_steps)),
+    Noise("noise that grows threefold, 3 %", _scaled(0.03, _uneven)),
+    Noise("bursts of three steps 50 % slower", _scaled(0.4, _bursts)),
+)
+"""Laws that no threshold of a comparison was chosen by."""
+
+
 def draw_runs(law: Noise, random: np.random.Generator, runs: int, steps: int) -> Floats:
     """Draw runs that differ by their steps alone."""
     factor = STEP_NS * law.factor(random, runs, steps)[:, :, None]

@@ -19,7 +19,7 @@ from benchmarks.diff_verdicts import (
     summarize,
     vary_runs,
 )
-from benchmarks.noise_laws import LAWS, WALLS, draw_runs
+from benchmarks.noise_laws import LAWS, OTHER_LAWS, WALLS, draw_runs
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "diff.md").read_text(encoding="utf-8")
 PAIRS = 60
@@ -30,7 +30,7 @@ def rates():
     return count_claims(0, 6, PAIRS)
 
 
-@pytest.mark.parametrize("law", LAWS, ids=lambda law: law.name)
+@pytest.mark.parametrize("law", [*LAWS, *OTHER_LAWS], ids=lambda law: law.name)
 def test_walls_and_causes_of_drawn_steps_add_up(law):
     found = draw_runs(law, np.random.default_rng(1), 20, 30)
     walls, causes = found[..., 1 : 1 + len(WALLS)], found[..., 1 + len(WALLS) :]
@@ -43,7 +43,8 @@ def test_walls_and_causes_of_drawn_steps_add_up(law):
 def test_runs_differ_as_a_whole_or_in_two_walls():
     random = np.random.default_rng(2)
     mean = np.tile(np.array([np.log(1e8), 55e6, 25e6, 8e6, 12e6, *[1e6] * 30]), (4_000, 1))
-    library = _Library(mean, np.ones_like(mean), np.ones(4_000), np.zeros(4_000))
+    nothing = np.zeros(4_000)
+    library = _Library(mean, np.ones_like(mean), np.ones(4_000), nothing, nothing[:, None], [])
     whole, _, _ = vary_runs(library, (2_000, 2), WHOLE, 0.1, random)
     parts, _, _ = vary_runs(library, (2_000, 2), PARTS, 0.1, random)
 

@@ -3,7 +3,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wallscope.compare.confidence import spread_of_steps, student_chance, student_quantile, typical_means
+from wallscope.compare.confidence import (
+    measure_wandering,
+    spread_of_steps,
+    student_chance,
+    student_quantile,
+    typical_means,
+)
 from wallscope.trace.steps import is_ordinary
 
 
@@ -86,3 +92,29 @@ def test_the_correlation_that_short_series_hide_is_put_back():
         found.append(spread(*np.round(1e6 * np.exp(0.05 * drawn)).astype(int).tolist()).freedom)
 
     assert np.median(found) < 3
+
+
+def test_a_run_that_wanders_is_as_unsure_as_its_walk_is_far():
+    random = np.random.default_rng(5)
+    walks = 1e8 * np.exp(0.003 * np.cumsum(random.standard_normal((200, 100)), axis=1))
+    errors = [float(spread(*walk.astype(np.int64)).error[0]) for walk in walks]
+    seen = np.log(typical_means(walks[:, :, None])[:, 0]).std()
+
+    assert np.median(errors) == pytest.approx(seen, rel=0.35)
+
+
+def test_independent_steps_hardly_ever_wander():
+    random = np.random.default_rng(6)
+    steady = 1e8 * np.exp(0.03 * random.standard_normal((1_000, 40)))
+    assert np.mean([measure_wandering(run[:, None]) is not None for run in steady]) < 0.025
+    assert measure_wandering(steady[0][:19, None]) is None
+
+
+def test_a_wall_wanders_as_far_as_it_follows_the_step():
+    random = np.random.default_rng(7)
+    walk = 1e8 * np.exp(0.01 * np.cumsum(random.standard_normal(100)))
+    found = measure_wandering(np.column_stack([walk, 0.4 * walk, np.full(100, 1e7)]))
+
+    assert found is not None
+    assert found[1] == pytest.approx(0.4 * found[0] * walk.mean(), rel=1e-6)
+    assert found[2] == pytest.approx(0, abs=1)

@@ -125,7 +125,7 @@ def test_one_run_of_fewer_than_five_steps_has_no_interval():
 
 def test_fewer_steps_than_recorded_widen_an_interval():
     record = Recorded(np.full(2, 0.01), np.full(2, 9.0), 20.0)
-    as_many, fewer = (side((0.0, 1e7), error=0.2, steps=steps) for steps in (20, 5))
+    as_many, fewer = (side((0.0, 1e7), error=0.18, steps=steps) for steps in (20, 5))
 
     ours = measure_difference(as_many, as_many, record, ASSUMED).half()
     assert (measure_difference(fewer, fewer, record, ASSUMED).half() > 1.5 * ours).all()
@@ -226,3 +226,18 @@ def test_a_change_as_large_as_the_margin_is_never_decided():
     found = measure_difference(side((0.0, 1e7)), side((0.0198, 1e7)), NOTHING, ASSUMED)
 
     assert count_runs_to_decide(found, 0.0, 1, 0.0198, 0.0198) is None
+
+
+def test_a_run_that_varies_far_more_than_recorded_ones_is_as_unsure_as_its_steps():
+    record = Recorded(np.full(2, 0.0001), np.full(2, 9.0), 20.0)
+    like, unlike = (side((0.0, 1e7), error=error, steps=20) for error in (0.015, 0.05))
+
+    assert measure_difference(like, like, record, ASSUMED).error[0] == pytest.approx(sqrt(0.0002))
+    assert measure_difference(unlike, unlike, record, ASSUMED).error[0] == pytest.approx(sqrt(0.0052))
+
+
+def test_shorter_runs_are_taken_to_be_further_off():
+    found = [assume_noise(["step", "host"], steps=steps).tolist() for steps in (100, 20, 5)]
+
+    assert found[0] == found[1] == [pytest.approx(0.02 / sqrt(3)), 0.2]
+    assert found[2] == [pytest.approx(0.04 / sqrt(3)), 0.2]

@@ -8,7 +8,7 @@ import pytest
 from tests.compare.test_compare import diff, steps
 from tests.profile.random_profiles import profile_of
 from wallscope.compare.compare import CompareOptions
-from wallscope.compare.step_levels import find_levels, measure_distance
+from wallscope.compare.step_levels import find_levels, measure_distance, measure_shift
 
 RANDOM = np.random.default_rng(3)
 
@@ -49,3 +49,18 @@ def test_a_run_at_two_levels_is_described_and_no_regression():
     assert found.step.ratio > 1.04
     assert found.verdict == "inconclusive"
     assert not [row for row in diff(base, base).mismatches if row.what == "levels of steps"]
+
+
+def test_a_shift_within_a_run_is_found_with_its_size():
+    random = np.random.default_rng(3)
+    shifted = 1e8 * np.exp(0.05 * (np.arange(10) >= 7) + 0.004 * random.standard_normal(10))
+    assert measure_shift(shifted.astype(np.int64)) == pytest.approx(0.05, rel=0.15)
+
+
+def test_steps_without_a_shift_have_none():
+    random = np.random.default_rng(4)
+    for count in (3, 6, 20):
+        steady = 1e8 * np.exp(0.03 * random.standard_normal((300, count)))
+        assert np.mean([measure_shift(run.astype(np.int64)) > 0 for run in steady]) < 0.05
+    one_slow = np.array([100, 101, 100, 102, 190, 101, 100, 101, 100]) * 1_000_000
+    assert measure_shift(one_slow) == 0

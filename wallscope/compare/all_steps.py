@@ -6,12 +6,18 @@ more, and its interval is accordingly wider.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from math import comb, log, sqrt
+from math import comb, hypot, log, sqrt
 
 import numpy as np
 import numpy.typing as npt
 
-from wallscope.compare.confidence import Floats, Spread, draw_blocks, student_quantile
+from wallscope.compare.confidence import (
+    Floats,
+    Spread,
+    draw_blocks,
+    measure_wandering,
+    student_quantile,
+)
 from wallscope.model.record import Noise
 from wallscope.thresholds.comparison import CONFIDENCE_SHARE
 from wallscope.thresholds.steps import FEWEST_STEPS_FOR_QUARTILES_COUNT
@@ -109,4 +115,6 @@ def _spread(length_ns: Floats, measure: Callable[[Floats], Floats]) -> Spread:
         return Spread(middle, np.full(1, np.inf), 1.0)
     blocks = draw_blocks(length_ns)
     error = np.log(np.maximum(measure(length_ns[blocks.drawn]), 1e-9)).std(ddof=1)
-    return Spread(middle, np.array([error * blocks.widening]), blocks.freedom)
+    wandering = measure_wandering(length_ns[:, None])
+    more = 0.0 if wandering is None else float(wandering[0])
+    return Spread(middle, np.array([hypot(error * blocks.widening, more)]), blocks.freedom)

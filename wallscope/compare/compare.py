@@ -36,7 +36,13 @@ from wallscope.compare.run_noise import (
 )
 from wallscope.compare.same_capture import drop_copies, is_same_capture
 from wallscope.compare.setting_changes import compare_environments, join_settings
-from wallscope.compare.step_levels import Levels, describe_levels, find_levels, measure_distance
+from wallscope.compare.step_levels import (
+    Levels,
+    describe_levels,
+    find_levels,
+    measure_distance,
+    measure_shift,
+)
 from wallscope.compare.typical_steps import (
     TypicalStep,
     deciding_steps,
@@ -126,7 +132,9 @@ def compare_sides(base: Side, head: Side, asked: CompareOptions) -> Comparison:
     ours, theirs = (_measure(profiles, causes, tokens) for profiles in (sides.base, sides.head))
     names = name_columns(causes)
     recorded = pool_records((base.noise, head.noise), names)
-    assumed = assume_noise(names, measure_distance((*ours.levels, *theirs.levels)))
+    fewest = min(int(side.runs.steps.min()) for side in (ours, theirs))
+    shift = max(measure_shift(lengths_ns(deciding_steps(one))) for one in (*sides.base, *sides.head))
+    assumed = assume_noise(names, max(measure_distance((*ours.levels, *theirs.levels)), shift), fewest)
     scales = (float(ours.scale), float(theirs.scale))
     both = (
         measure_pairs(ours.runs, theirs.runs, assumed, scales)

@@ -18,11 +18,14 @@ import numpy.typing as npt
 from wallscope.columns import Flags
 from wallscope.thresholds.comparison import (
     FEWEST_STEPS_FOR_SPREAD_COUNT,
+    FEWEST_STEPS_OF_BLOCK_COUNT,
     MOST_CORRELATED_RATIO,
+    MOST_WANDERING_RATIO,
     OUTLYING_DEVIATIONS_COUNT,
     RESAMPLES_COUNT,
     SLOW_STEP_RATIO,
     USUAL_STEPS_SHARE,
+    WANDERING_BLOCKS_COUNT,
 )
 from wallscope.thresholds.noise import FEWEST_STEPS_FOR_MIDDLE_COUNT
 from wallscope.trace.steps import is_ordinary
@@ -103,6 +106,7 @@ def _incomplete_beta(x: Floats, a: Floats, b: Floats) -> Floats:
 
 _MOST_TERMS = 1_000
 _AS_GOOD_AS_NORMAL = 1e4
+_FREEDOM_OF_WALK = 6.0  # two thirds of the differences between neighbors
 _NORMAL_DEVIATION = 1.4826  # one deviation in medians of the absolute difference
 
 
@@ -129,12 +133,43 @@ def spread_of_steps(length_ns: npt.NDArray[np.int64], columns: npt.NDArray[np.in
     mean = typical_means(values[None])[0]
     if count < FEWEST_STEPS_FOR_SPREAD_COUNT:
         return Spread(log_first(mean), np.full(mean.size, np.inf), 1.0)
-    kept = _usual(length_ns)
+    kept = usual_steps(length_ns)
     length_ns, values = length_ns[kept], values[kept]
     blocks = draw_blocks(length_ns)
     means = typical_means(values[blocks.drawn])
     error = log_first(means).std(axis=0, ddof=1) if mean[0] > 0 else np.full(mean.size, np.inf)
-    return Spread(log_first(mean), error * blocks.widening, blocks.freedom)
+    error = error * blocks.widening
+    wandering = measure_wandering(values)
+    if wandering is None or not error[0] > 0:
+        return Spread(log_first(mean), error, blocks.freedom)
+    square = error**2 + wandering**2
+    freedom = square[0] ** 2 / (error[0] ** 4 / blocks.freedom + wandering[0] ** 4 / _FREEDOM_OF_WALK)
+    return Spread(log_first(mean), np.sqrt(square), max(freedom, 1.0))
+
+
+def measure_wandering(values: Floats) -> Floats | None:
+    """Return the standard error of columns of a run whose level wanders; `None` if it does not.
+
+    Blocks of steps cannot show how far a random walk may be from where other runs are. It is recognized by
+    `WANDERING_BLOCKS_COUNT` means of consecutive steps that differ less from their neighbor than from each
+    other (von Neumann 1941). The mean of a walk varies by a third of its variance at the end. Columns wander
+    with the length as far as they follow it.
+    """
+    size = len(values) // WANDERING_BLOCKS_COUNT
+    if size < FEWEST_STEPS_OF_BLOCK_COUNT:
+        return None
+    last = values[len(values) - size * WANDERING_BLOCKS_COUNT :]
+    means = last.reshape(WANDERING_BLOCKS_COUNT, size, -1).mean(axis=1)
+    length = means[:, 0] - means[:, 0].mean()
+    variance = float((length**2).sum()) / (WANDERING_BLOCKS_COUNT - 1)
+    apart = float((np.diff(length) ** 2).mean())
+    if not 0 < apart < 2 * MOST_WANDERING_RATIO * variance:
+        return None
+    error_ns = sqrt(apart * WANDERING_BLOCKS_COUNT / 2)
+    slope = (length[:, None] * means).sum(axis=0) / (length**2).sum()
+    found: Floats = np.abs(slope) * error_ns
+    found[0] = error_ns / float(means[:, 0].mean())
+    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +197,7 @@ def draw_blocks(length_ns: npt.NDArray[np.int64] | Floats) -> Blocks:
     return Blocks(drawn, sqrt(missed), max(count / whole - 1, 1.0))
 
 
-def _usual(length_ns: npt.NDArray[np.int64]) -> Flags:
+def usual_steps(length_ns: npt.NDArray[np.int64]) -> Flags:
     """Return all steps but slow ones, which the typical step leaves out: drawn often, they would be in it."""
     median = float(np.median(length_ns))
     deviation = _NORMAL_DEVIATION * float(np.median(np.abs(length_ns - median)))

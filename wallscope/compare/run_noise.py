@@ -24,6 +24,7 @@ from wallscope.thresholds.noise import (
     FEWEST_DEGREES_OF_PAIRS_COUNT,
     FEWEST_OWN_DEGREES_COUNT,
     MOST_RUNS_COUNT,
+    UNLIKE_VARIANCE_RATIO,
 )
 
 
@@ -289,7 +290,8 @@ def _combine_measured(
     """Return the error by measured noise, and its degrees of freedom (Satterthwaite 1946).
 
     A side is measured by its own runs and the records; where these are too few, by the other side too. Each
-    of the three variances is one term, however many sides rest on it.
+    of the three variances is one term, however many sides rest on it. A single run whose steps vary by far
+    more than recorded runs differ is unlike them, and what its steps leave open is added.
     """
     shape = np.broadcast_shapes(sizes[0].shape, recorded.variance.shape)
     variances = (seen[0][0], seen[1][0], np.broadcast_to(recorded.variance, shape))
@@ -306,7 +308,10 @@ def _combine_measured(
             weights[source] += share * amount
         if side.count == 1:
             fewer = np.maximum(1 - side.steps / recorded.steps, 0.0)[..., 0, None]
-            more = np.where(np.isfinite(within[place]), within[place], 0.0) * fewer * freedoms[2] / whole
+            known = np.where(np.isfinite(within[place]), within[place], 0.0)
+            by_fewer = known * fewer * freedoms[2] / whole
+            is_unlike = known > UNLIKE_VARIANCE_RATIO * size**2 * recorded.variance
+            more = np.where(is_unlike & (freedoms[2] > 0), known, by_fewer)
             extra += more
             parts += more**2 / side.freedom[..., 0, None]
     terms = [weight * variance for weight, variance in zip(weights, variances, strict=True)]

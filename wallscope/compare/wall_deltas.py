@@ -19,7 +19,7 @@ from wallscope.model.cause_catalogue import find_wall
 from wallscope.model.comparison import CauseDelta, NoiseSource, WallDelta
 from wallscope.model.enums import Wall
 from wallscope.thresholds.comparison import CONFIDENCE_SHARE
-from wallscope.thresholds.noise import ASSUMED_NOISE_RATIO, ASSUMED_OFF_SHARE
+from wallscope.thresholds.noise import ASSUMED_NOISE_RATIO, ASSUMED_OFF_SHARE, ENOUGH_STEPS_OF_RUN_COUNT
 
 STEP = "step"
 
@@ -29,12 +29,16 @@ def name_columns(causes: Sequence[str]) -> list[str]:
     return [STEP, *map(str, Wall), *causes]
 
 
-def assume_noise(names: Sequence[str], distance: float = 0.0) -> Floats:
+def assume_noise(
+    names: Sequence[str], distance: float = 0.0, steps: int = ENOUGH_STEPS_OF_RUN_COUNT
+) -> Floats:
     """Return what is assumed of the noise of each column where too little is known, relative.
 
-    `distance` is that between levels of steps: runs at either level differ by as much.
+    `distance` is that between levels of steps: runs at either level differ by as much. `steps` is how many
+    the shortest run has.
     """
-    close, least = {STEP, str(Wall.COMPUTE)}, max(ASSUMED_OFF_SHARE / sqrt(3), distance / 2)
+    off_share = ASSUMED_OFF_SHARE * sqrt(max(ENOUGH_STEPS_OF_RUN_COUNT / max(steps, 1), 1.0))
+    close, least = {STEP, str(Wall.COMPUTE)}, max(off_share / sqrt(3), distance / 2)
     return np.array(
         [least if name.partition("/")[0] in close else max(ASSUMED_NOISE_RATIO, least) for name in names]
     )

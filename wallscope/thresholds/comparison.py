@@ -24,6 +24,16 @@ DETECTED_SHARE: Final = 0.8
 """Chance with which the change that is called detectable is found. Convention for the power of a test."""
 MOST_CORRELATED_RATIO: Final = 0.9
 """Largest correlation of neighboring steps. Chosen: beyond it no number of steps is sufficient."""
+WANDERING_BLOCKS_COUNT: Final = 10
+"""Blocks of steps whose means show whether the level of a run wanders. Chosen."""
+FEWEST_STEPS_OF_BLOCK_COUNT: Final = 2
+"""Steps of such a block, at least. Chosen: in shorter runs a walk is less than what is assumed."""
+MOST_WANDERING_RATIO: Final = 0.376
+"""Von Neumann's ratio of 10 means, halved, below which they wander: 1 % of independent ones. Hart 1942."""
+SURE_SHIFT_ERRORS_COUNT: Final = 5
+"""Standard errors by which the steps of a run must shift, at least: the best place is taken. Chosen."""
+FEWEST_STEPS_OF_SHIFT_COUNT: Final = 2
+"""Steps before and after it, at least. Chosen: one step is an outlier."""
 OTHER_WORK_SHARE: Final = 0.5
 """Of compute kernels that both sides share, below which they do other work and have no verdict. Chosen."""
 LIKE_WORK_SHARE: Final = 0.9
