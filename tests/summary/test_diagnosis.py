@@ -115,13 +115,15 @@ def test_shares_are_of_each_step_not_of_the_sum():
 
 
 def test_shares_with_percentiles_of_steady_steps():
-    table = np.array([walls(value, 0, 0) for value in (10, 20, 30)])
+    table = np.array([walls(value, 0, 0) for value in (10, 20, 60)])
 
     steady = measure_wall_shares(table, Walls(80, 20, 0, 0, 0), steady=True)
     unsteady = measure_wall_shares(table, Walls(80, 20, 0, 0, 0), steady=False)
 
-    assert steady.communication == WallShare(20, pytest.approx(0.2), pytest.approx(0.12), pytest.approx(0.28))
-    assert unsteady.communication == WallShare(20, pytest.approx(0.2), None, None)
+    assert steady.communication == WallShare(
+        20, pytest.approx(0.2), pytest.approx(0.12), pytest.approx(0.52), pytest.approx(0.3)
+    )
+    assert unsteady.communication == WallShare(20, pytest.approx(0.2), None, None, pytest.approx(0.3))
 
 
 def test_a_step_without_length_has_no_shares():
