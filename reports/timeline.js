@@ -40,7 +40,7 @@ window.wallscopeTimeline = (buffer) => {
     return steps[number];
   };
   const nameStep = (step) => {
-    const rank = Object.keys(head.ranks).length > 1 ? `, ${head.ranks[step.place]}` : "";
+    const rank = step.isTogether ? ", all ranks" : Object.keys(head.ranks).length > 1 ? `, ${head.ranks[step.place]}` : "";
     return `${isNumbered ? `${unit} ${step.step}` : unit}${rank}${step.isLow ? ", low detail" : ""}`;
   };
 
@@ -92,17 +92,21 @@ window.wallscopeTimeline = (buffer) => {
   const sumUp = () => {
     if (breakdown.hidden) return;
     const { first, last } = shared.selection || { first: shared.from, last: shared.to };
-    const sums = drawn().map((view) => view.sum(first, last)), span = last - first;
-    const isPair = sums.length > 1;
+    const isTogether = Boolean(main.step.isTogether), span = last - first;
+    const parts = isTogether
+      ? main.sumRanks(first, last).map(({ lane, sum }) => ({ name: lane.lane, sum }))
+      : drawn().map((view) => ({ name: nameStep(view.step), sum: view.sum(first, last) }));
+    const sums = parts.map(({ sum }) => sum), isPair = parts.length === 2;
     const signed = (ns) => (ns > 0 ? `+${milliseconds(ns)}` : ns < 0 ? `-${milliseconds(-ns)}` : "0.0");
     const cells = (pick) => {
-      const [one, two] = sums.map(pick);
-      return isPair ? [milliseconds(one), milliseconds(two), signed(two - one)] : [milliseconds(one), ((100 * one) / span).toFixed(1)];
+      const found = sums.map(pick), times = found.map(milliseconds);
+      return isPair ? [...times, signed(found[1] - found[0])] : isTogether ? times : [...times, ((100 * found[0]) / span).toFixed(1)];
     };
-    const heads = isPair ? [nameStep(main.step), nameStep(other.step)].map((name) => `${name} (ms)`).concat("difference (ms)") : ["time (ms)", "share (%)"];
+    const heads = parts.length > 1 ? [...parts.map(({ name }) => `${name} (ms)`), ...(isPair ? ["difference (ms)"] : [])] : ["time (ms)", "share (%)"];
     const ranked = (kind, most) => {
       const keys = [...new Set(sums.flatMap((sum) => [...sum[kind].keys()]))];
-      const weight = (key) => (isPair ? Math.abs((sums[1][kind].get(key) || 0) - (sums[0][kind].get(key) || 0)) : sums[0][kind].get(key));
+      const spread = (key) => { const all = sums.map((sum) => sum[kind].get(key) || 0); return Math.max(...all) - Math.min(...all); };
+      const weight = (key) => (parts.length > 1 ? spread(key) : sums[0][kind].get(key));
       return keys.sort((left, right) => weight(right) - weight(left)).slice(0, most);
     };
     const rows = WALLS.map((name, wall) => ({ wall, name, cells: cells((sum) => sum.walls[wall]) }));
@@ -111,13 +115,13 @@ window.wallscopeTimeline = (buffer) => {
       rows.push({ wall: wall < 0 ? undefined : wall, name: texts[cause], isCause: true, cells: cells((sum) => sum.causes.get(cause) || 0) });
     }
     const part = shared.selection ? "the selected range of " : span < shared.length ? "the visible range of " : "";
-    const what = `${part}${isPair ? "both" : nameStep(main.step)}`;
+    const what = `${part}${isPair && !isTogether ? "both" : nameStep(main.step)}`;
     const where = `${duration(first)} to ${duration(last)}`;
     const isExact = drawn().every(({ step }) => !step.isLow); // merged operations have no durations of their own
     const operations = (isExact ? ranked("operations", MOST_OPERATIONS) : []).map((name) => ({
       name: head.short[name] ?? texts[name], full: texts[name], cells: cells((sum) => sum.operations.get(name) || 0).slice(0, isPair ? 3 : 1),
     }));
-    const lists = [table(`Time breakdown of ${what}, ${where}: walls, then ${isPair ? "the causes that differ most" : "the largest causes"}`, ["attributed to", ...heads], rows)];
+    const lists = [table(`Time breakdown of ${what}, ${where}: walls, then ${parts.length > 1 ? "the causes that differ most" : "the largest causes"}`, ["attributed to", ...heads], rows)];
     if (operations.length) lists.push(table("Operations in it, durations added up", ["operation", ...heads.slice(0, isPair ? 3 : 1)], operations));
     breakdown.replaceChildren(...lists);
     breakdown.dataset.of = `${Math.round(first)} ${Math.round(last)}`;
@@ -202,8 +206,11 @@ window.wallscopeTimeline = (buffer) => {
   const tellRow = (view, lane, i, index) => {
     const { step } = view, what = lane.what[i] ? `, ${texts[lane.what[i]]}` : "";
     view.chooseRow(lane, i, index);
-    const lines = [paragraph(bold(texts[lane.name[i]])), paragraph(`${duration(lane.end[i] - lane.start[i])} at ${session(step, lane.start[i])} on ${lane.lane}${what}`)];
-    if (lane.kind === "stream") {
+    const rank = step.isTogether && lane.kind !== "rank" ? `, ${head.ranks[lane.place]}` : "";
+    const where = step.isTogether ? `${duration(lane.start[i])} after the begin of the range` : session(step, lane.start[i]);
+    const lines = [paragraph(bold(texts[lane.name[i]])), paragraph(`${duration(lane.end[i] - lane.start[i])} at ${where} on ${lane.lane}${rank}${what}`)];
+    if (step.isTogether) lines.push(paragraph("Short neighbors are put together; the clocks are those that matched collectives tie."));
+    if (lane.kind === "stream" && step.band) {
       if (lane.call[i]) {
         const lead = lane.lead[i] ? `, called ${duration(lane.lead[i] - 1)} before it began` : "";
         const number = lane.correlation[i] ? `, correlation id ${lane.correlation[i]}` : "";
@@ -225,6 +232,7 @@ window.wallscopeTimeline = (buffer) => {
 
   const listGaps = ({ band }) => {
     const listed = [];
+    if (!band) return listed;
     for (let i = 0; i < band.start.length; i++) {
       if (!band.isGap[i]) continue;
       const [first, last] = gapAround({ band }, i);
@@ -263,7 +271,7 @@ window.wallscopeTimeline = (buffer) => {
       step.lanes.forEach((lane, index) => {
         for (let i = 0; i < lane.start.length; i++) if (matching.has(lane.name[i])) hits.push([lane.start[i], index, i]);
       });
-      for (let i = 0; i < step.band.start.length; i++) if (matching.has(step.band.cause[i])) hits.push([step.band.start[i], -1, i]);
+      for (let i = 0; step.band && i < step.band.start.length; i++) if (matching.has(step.band.cause[i])) hits.push([step.band.start[i], -1, i]);
       hits.sort((one, two) => one[0] - two[0]);
     }
     found.textContent = wanted ? `${hits.length.toLocaleString("en")} found${hits.length ? ", Enter goes on" : ""}` : "";
@@ -377,6 +385,8 @@ window.wallscopeTimeline = (buffer) => {
   const choose = (number) => {
     find("step").value = String(number);
     main.step = opened(number);
+    if (main.step.isTogether) { find("other").value = "-1"; compare(-1); }
+    for (const id of ["gap", "other"]) find(id).disabled = Boolean(main.step.isTogether);
     main.chosen = null;
     select(null);
     fit();
@@ -394,8 +404,10 @@ window.wallscopeTimeline = (buffer) => {
   const fillChoices = () => {
     const groups = new Map();
     const isSingle = head.overviews.length < 2; // it is the one in detail
+    const together = steps.flatMap((step, number) => (step.isTogether ? [[number, `${isNumbered ? `${unit} ${step.step}` : unit}: ${duration(step.length)}`]] : []));
+    if (together.length) groups.set(`All ranks on one clock`, together);
     steps.forEach((step, number) => {
-      if (!step.isLow || isSingle) return;
+      if (!step.isLow || isSingle || step.isTogether) return;
       const rank = head.ranks[step.place] ?? "", name = `All ${unit}s, low detail${Object.keys(head.ranks).length > 1 ? `, ${rank}` : ""}`;
       if (!groups.has(name)) groups.set(name, []);
       const text = isNumbered ? `${unit} ${step.step}: ${duration(step.length)}${step.steady ? "" : ", not steady"}` : `${unit}: ${duration(step.length)}`;
@@ -403,14 +415,14 @@ window.wallscopeTimeline = (buffer) => {
     });
     const option = (value, text) => { const made = element("option", text); made.value = String(value); return made; };
     const detailed = [...find("step").options].map(({ value, text }) => [value, text]);
-    const low = () => [...groups].map(([name, entries]) => {
+    const low = (isPair) => [...groups].filter(([, entries]) => !isPair || entries !== together).map(([name, entries]) => {
       const group = document.createElement("optgroup");
       group.label = name;
       group.append(...entries.map(([value, text]) => option(value, text)));
       return group;
     });
     find("step").append(...low());
-    find("other").append(...detailed.map(([value, text]) => option(value, text)), ...low());
+    find("other").append(...detailed.map(([value, text]) => option(value, text)), ...low(true));
     find("compare").hidden = find("step").options.length < 2;
   };
   fillChoices();
@@ -420,7 +432,7 @@ window.wallscopeTimeline = (buffer) => {
     find("viewer").scrollIntoView({ block: "nearest" });
   };
   const lead = (wanted) => {
-    const number = steps.findIndex((shown) => shown.step === wanted && shown.place === steps[0].place);
+    const number = steps.findIndex((shown) => shown.step === wanted && shown.place === steps[0].place && !shown.isTogether);
     reveal();
     if (number < 0) {
       tell(paragraph(`${unit} ${wanted} is not in this page. Choose one of the list.`));
@@ -453,6 +465,14 @@ window.wallscopeTimeline = (buffer) => {
   new ResizeObserver(ask).observe(map);
   window.addEventListener("wallscope-draw", draw);
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", ask);
-  main.step = steps[0];
-  select(null);
+  // Without a step in detail the ranks together come first, at the step that is nearest to the median.
+  if (steps[0].isLow) {
+    const own = steps.map((step, number) => ({ step, number })).filter(({ step }) => step.isTogether || !steps.at(-1).isTogether);
+    const steady = own.filter(({ step }) => step.steady && step.place === steps[0].place);
+    const sorted = (steady.length ? steady : own).sort((one, two) => one.step.length - two.step.length);
+    choose(sorted[sorted.length >> 1].number);
+  } else {
+    main.step = steps[0];
+    select(null);
+  }
 };

@@ -82,5 +82,73 @@ window.wallscopeSteps = (buffer) => {
     };
     steps.push({ ...step, isLow: true, read });
   }
-  return { head, steps };
+  return { head, steps: [...steps, ...window.wallscopeTogether(head, steps)] };
+};
+
+// All ranks in one step of the first one, on the clock of the job: a row of causes and the busiest streams of each.
+window.wallscopeTogether = (head, steps) => {
+  const MOST_STREAMS = 2;
+  const low = steps.filter((step) => step.isLow && step.shift !== null);
+  const places = [...new Set(low.map(({ place }) => place))].sort((one, two) => one - two);
+  if (places.length < 2) return [];
+  const first = (step) => BigInt(step.start) + BigInt(step.shift);
+  const origin = low.reduce((least, step) => (first(step) < least ? first(step) : least), first(low[0]));
+  const begin = new Map(low.map((step) => [step, Number(first(step) - origin)]));
+  const end = (step) => begin.get(step) + step.length;
+  const shared = (one, two) => Math.min(end(one), end(two)) - Math.max(begin.get(one), begin.get(two));
+  const total = (lane) => lane.start.reduce((sum, start, i) => sum + lane.end[i] - start, 0);
+  const cut = (lane, by, length) => {
+    const kept = [];
+    for (let i = 0; i < lane.start.length; i++) if (lane.end[i] + by > 0 && lane.start[i] + by < length) kept.push(i);
+    const pick = (values) => Uint32Array.from(kept, (i) => values[i]);
+    const start = Float64Array.from(kept, (i) => Math.max(lane.start[i] + by, 0));
+    const ends = Float64Array.from(kept, (i) => Math.min(lane.end[i] + by, length));
+    let most = 0;
+    return { start, end: ends, reach: ends.map((value) => (most = Math.max(most, value))), pick, none: new Uint32Array(kept.length) };
+  };
+  const join = (lanes) => {
+    const size = lanes.reduce((sum, lane) => sum + lane.start.length, 0), made = {};
+    for (const key of ["start", "end", "reach"]) made[key] = new Float64Array(size);
+    for (const key of ["name", "what", "wall", "call", "lead", "correlation", "path"]) made[key] = new Uint32Array(size);
+    let at = 0;
+    for (const lane of lanes) {
+      for (const key of Object.keys(made)) made[key].set(lane[key], at);
+      at += lane.start.length;
+    }
+    return made;
+  };
+  return low.filter(({ place }) => place === low[0].place).map((base) => {
+    const nearest = places.map((place) => low.filter((step) => step.place === place).reduce((best, step) => (shared(step, base) > shared(best, base) ? step : best)));
+    const together = nearest.filter((step) => 2 * shared(step, base) > base.length);
+    const from = Math.min(...together.map((step) => begin.get(step))), length = Math.max(...together.map(end)) - from;
+    const read = () => {
+      const lanes = [];
+      for (const place of places) {
+        const own = together.filter((step) => step.place === place);
+        const rows = own.map((step) => ({ step: step.read(), by: begin.get(step) - from }));
+        lanes.push({
+          kind: "rank", lane: head.ranks[place], depth: 0, place,
+          ...join(rows.map(({ step: { band }, by }) => {
+            const { pick, none, ...times } = cut(band, by, length);
+            return { ...times, name: pick(band.cause), wall: pick(band.wall), what: none, call: none, lead: none, correlation: none, path: none };
+          })),
+        });
+        const sums = new Map();
+        for (const { step } of rows) for (const lane of step.lanes) sums.set(lane.lane, (sums.get(lane.lane) || 0) + total(lane));
+        const busiest = new Set([...sums].sort((one, two) => two[1] - one[1]).slice(0, MOST_STREAMS).map(([name]) => name));
+        for (const name of sums.keys()) {
+          if (!busiest.has(name)) continue;
+          lanes.push({
+            kind: "stream", lane: name, depth: 0, place,
+            ...join(rows.flatMap(({ step, by }) => step.lanes.filter((lane) => lane.lane === name).map((lane) => {
+              const { pick, none, ...times } = cut(lane, by, length);
+              return { ...times, name: pick(lane.name), wall: pick(lane.wall), what: none, call: none, lead: none, correlation: none, path: none };
+            }))),
+          });
+        }
+      }
+      return { ...base, start: String(BigInt(base.start) + BigInt(Math.round(from - begin.get(base)))), length, isLow: true, isTogether: true, read: null, band: null, lanes };
+    };
+    return { ...base, length, isTogether: true, read };
+  });
 };

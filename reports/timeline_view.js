@@ -29,6 +29,7 @@ window.wallscopeView = (canvas, head, shared) => {
   const place = (ns) => gutter + ((ns - shared.from) / (shared.to - shared.from)) * pixels;
   const moment = (x) => shared.from + ((x - gutter) / pixels) * (shared.to - shared.from);
   const isWall = (lane) => lane.kind !== "host";
+  const top = () => HEAD + (view.step.band ? BAND + 8 : 2);  // ranks together have no band of their own
   const nameOf = (text) => head.short[text] ?? texts[text];
   // What the path goes through ends where a part of the path does.
   const isOffPath = (lane, i) => view.onPath && lane.kind !== "path" && !view.onPath.has(lane.end[i]);
@@ -123,7 +124,7 @@ window.wallscopeView = (canvas, head, shared) => {
     }
   };
 
-  const laneTop = (index) => HEAD + BAND + 8 + index * ROW;
+  const laneTop = (index) => top() + index * ROW;
   const laneName = (lane) => isWall(lane) ? lane.lane : lane.depth < 0 ? `${lane.lane} calls` : lane.depth === 0 ? "ranges" : "";
 
   const drawSelection = (height, ink) => {
@@ -163,18 +164,27 @@ window.wallscopeView = (canvas, head, shared) => {
       pen.fillStyle = dim;
       if (x < gutter + pixels - 40) pen.fillText(shared.duration(tick), x + 3, 12);
     }
-    drawBand(step.band, gutter, shared.from, shared.to, pixels, HEAD, BAND, true);
+    if (step.band) drawBand(step.band, gutter, shared.from, shared.to, pixels, HEAD, BAND, true);
     const faint = [tone("--inner"), tone("--call"), tone("--range")];
-    step.lanes.forEach((lane, index) => drawLane(lane, laneTop(index), ink, faint));
+    step.lanes.forEach((lane, index) => {
+      if (lane.kind === "rank" && index) {
+        pen.fillStyle = line;
+        pen.fillRect(0, laneTop(index) - 1.5, width, 1);
+      }
+      drawLane(lane, laneTop(index), ink, faint);
+    });
     drawSelection(height, ink);
     pen.fillStyle = paper;
     pen.fillRect(0, 0, gutter - 2, height);
     pen.fillStyle = ink;
-    pen.fillText(gutter < 100 ? "cause" : "attributed to", 4, HEAD + 17);
+    if (step.band) pen.fillText(gutter < 100 ? "cause" : "attributed to", 4, HEAD + 17);
     let shown = "";
     step.lanes.forEach((lane, index) => {
       const name = laneName(lane), room = Math.floor(gutter / 6.2);
-      if (name && name !== shown) pen.fillText(name.length > room ? `…${name.slice(1 - room)}` : name, 4, laneTop(index) + 13);
+      if (lane.kind === "rank") pen.font = "bold 11px system-ui, sans-serif";
+      pen.fillStyle = lane.place === undefined || lane.kind === "rank" ? ink : dim;
+      if (name && (name !== shown || lane.place !== undefined)) pen.fillText(name.length > room ? `…${name.slice(1 - room)}` : name, 4, laneTop(index) + 13);
+      pen.font = "11px system-ui, sans-serif";
       shown = name;
     });
     const { chosen } = view;
@@ -193,19 +203,21 @@ window.wallscopeView = (canvas, head, shared) => {
     canvas.dataset.frame = (performance.now() - begun).toFixed(2);
   };
 
+  const bands = () => (view.step.band ? [view.step.band] : view.step.lanes.filter(({ kind }) => kind === "rank"));
+
   // The whole step in small, with the part that is shown.
   view.drawMap = (map) => {
     const scale = window.devicePixelRatio || 1, width = map.clientWidth, height = map.clientHeight;
     const brush = map.getContext("2d"), { step } = view;
-    const key = `${step.place}/${step.step}/${Boolean(step.isLow)}/${width}/${scale}`;
+    const key = `${step.place}/${step.step}/${Boolean(step.isLow)}/${Boolean(step.isTogether)}/${width}/${scale}`;
     if (map.dataset.key !== key) {
       map.width = Math.round(width * scale);
       map.height = Math.round(height * scale);
       map.dataset.key = key;
       const sums = Array.from({ length: width }, () => [0, 0, 0, 0, 0]);
-      for (let i = 0; i < step.band.start.length; i++) {
-        const begin = (step.band.start[i] / shared.length) * width, end = (step.band.end[i] / shared.length) * width;
-        for (let x = Math.floor(begin); x < Math.min(end, width); x++) sums[x][step.band.wall[i]] += Math.min(end, x + 1) - Math.max(begin, x);
+      for (const band of bands()) for (let i = 0; i < band.start.length; i++) {
+        const begin = (band.start[i] / shared.length) * width, end = (band.end[i] / shared.length) * width;
+        for (let x = Math.floor(begin); x < Math.min(end, width); x++) sums[x][band.wall[i]] += (Math.min(end, x + 1) - Math.max(begin, x)) / bands().length;
       }
       map.sums = sums;
     }
@@ -230,7 +242,7 @@ window.wallscopeView = (canvas, head, shared) => {
 
   view.find = (x, y) => {
     const { step } = view, now = moment(x), near = (2 * (shared.to - shared.from)) / pixels;
-    if (y >= HEAD && y < HEAD + BAND) {
+    if (step.band && y >= HEAD && y < HEAD + BAND) {
       const slice = Math.min(above(step.band.end, now), step.band.start.length - 1);
       return slice < 0 ? null : { slice };
     }
@@ -247,9 +259,10 @@ window.wallscopeView = (canvas, head, shared) => {
   view.chooseRow = (lane, i, index) => { view.chosen = { start: lane.start[i], end: lane.end[i], top: laneTop(index), height: ROW - 1 }; };
   view.sliceAt = (ns) => Math.min(above(view.step.band.end, ns), view.step.band.start.length - 1);
 
-  // Time of the walls and causes, and durations of operations, from one moment to another.
-  view.sum = (first, last) => {
-    const { band, lanes } = view.step, walls = [0, 0, 0, 0, 0], causes = new Map(), operations = new Map();
+  // Time of the walls and causes, and durations of operations, from one moment to another; of all ranks that of each.
+  view.sumRanks = (first, last) => bands().map((lane) => ({ lane, sum: view.sum(first, last, { ...lane, cause: lane.name }, []) }));
+  view.sum = (first, last, band = view.step.band, lanes = view.step.lanes) => {
+    const walls = [0, 0, 0, 0, 0], causes = new Map(), operations = new Map();
     const add = (sums, key, ns) => sums.set(key, (sums.get(key) || 0) + ns);
     for (let i = above(band.end, first); i < band.start.length && band.start[i] < last; i++) {
       const ns = Math.min(band.end[i], last) - Math.max(band.start[i], first);

@@ -130,11 +130,17 @@ class EntryKind(StrEnum):
 
     ANSWERS = "answers"
     PAGES = "pages"
+    TIMELINES = "timelines"
     EXPORTS = "exports"
 
 
 _SEAL = b"wallscope cache "
-_HEADS = {EntryKind.ANSWERS: _SEAL, EntryKind.PAGES: _SEAL, EntryKind.EXPORTS: b"SQLite format 3\0"}
+_HEADS = {
+    EntryKind.ANSWERS: _SEAL,
+    EntryKind.PAGES: _SEAL,
+    EntryKind.TIMELINES: _SEAL,
+    EntryKind.EXPORTS: b"SQLite format 3\0",
+}
 """How the entries of a kind begin; what does not is somebody else's."""
 
 

@@ -24,7 +24,7 @@ from wallscope.model.capture import Capture, Finding, Progress
 from wallscope.model.job import Job
 from wallscope.model.options import Options
 from wallscope.model.profile import Profile
-from wallscope.model.report import MEETING_LANES, Report
+from wallscope.model.report import MEETING_LANES, Report, StepOverviews
 from wallscope.model.schemas import SLICES
 from wallscope.model.whatif import WHATIF_SCHEMA, Asked, WhatIf
 from wallscope.parallel import run_both
@@ -57,7 +57,7 @@ from wallscope.trace.steps import Steps, select_ranks, select_windows, split_ste
 from wallscope.trace.thread_timeline import HostCalls
 from wallscope.trace.unrecognized import find_communication_evidence, infer_communication
 from wallscope.views.gaps import GapLookup
-from wallscope.views.step_overview import build_step_overviews
+from wallscope.views.step_overview import build_step_overviews, encode_overviews
 from wallscope.views.step_timeline import build_step_timelines
 from wallscope.views.tables import TableBuilder
 
@@ -153,15 +153,26 @@ def build_report(found: AnalyzedCapture, progress: Progress) -> Report:
             for one in timelines
         )
     met = MEETING_LANES.to_frame() if found.matched is None else collective_lanes(found.matched)
+    return Report(found.analysis, timelines, gaps, path, met, _build_overviews(found, slices))
+
+
+def build_timeline_of_part(found: AnalyzedCapture, progress: Progress) -> bytes:
+    """Return all steps of the ranks at low detail, for the page of a job that the export is a part of."""
+    progress("drawing timelines")
+    return encode_overviews(_build_overviews(found, None))
+
+
+def _build_overviews(found: AnalyzedCapture, slices: pl.DataFrame | None) -> StepOverviews:
+    """Return all steps at low detail; `slices` are those of the rank of the diagnosis, `None` in a part."""
+    trace = found.prepared.trace
 
     def find_slices(one: int) -> pl.DataFrame:
-        if one == place:
+        if one == found.place and slices is not None:
             return slices
         rank_id = trace.capture.ranks["rank_id"][one]
         return found.prepared.slices_of_rank(select_rank_windows(trace, rank_id)).cast(SLICES)
 
-    overviews = build_step_overviews(trace, found.analysis.ranks, place, find_slices)
-    return Report(found.analysis, timelines, gaps, path, met, overviews)
+    return build_step_overviews(trace, found.analysis.ranks, found.place, find_slices, is_part=slices is None)
 
 
 def build_tables(found: AnalyzedCapture) -> TableBuilder:

@@ -75,15 +75,22 @@ def _of_tuple(parts: tuple[Any, ...]) -> _Reader:
 
 @dataclass(frozen=True, slots=True)
 class RenderedAnalysis:
-    """An analysis, the same as JSON text, and its page as HTML where one was asked for."""
+    """An analysis, the same as JSON text, and where asked for its page or its part of a job's timeline."""
 
     analysis: Analysis
     text: str
     page: str | None = None
+    timeline: bytes | None = None
 
 
-def load_or_analyze(
-    path: Path, options: Options, progress: Progress, cache: Cache | None, *, with_page: bool = False
+def load_or_analyze(  # noqa: PLR0913  # what is asked for
+    path: Path,
+    options: Options,
+    progress: Progress,
+    cache: Cache | None,
+    *,
+    with_page: bool = False,
+    with_timeline: bool = False,
 ) -> RenderedAnalysis:
     """Return the answer for one export, from the cache or worked out and kept; the page only if asked for.
 
@@ -94,10 +101,11 @@ def load_or_analyze(
     """
     return _load_or_make(
         partial(answer_key, path, options),
-        partial(_analyze, path, options, progress, with_page=with_page),
+        partial(_analyze, path, options, progress, with_page=with_page, with_timeline=with_timeline),
         progress,
         cache,
         with_page=with_page,
+        with_timeline=with_timeline,
     )
 
 
@@ -130,6 +138,7 @@ def load_or_analyze_copy(  # noqa: PLR0913  # as above, and how the copy is name
     cache: Cache | None,
     *,
     with_page: bool = False,
+    with_timeline: bool = False,
 ) -> RenderedAnalysis:
     """Return the answer for an export elsewhere: it is copied only if its answer is not in the cache.
 
@@ -139,24 +148,25 @@ def load_or_analyze_copy(  # noqa: PLR0913  # as above, and how the copy is name
 
     def made() -> RenderedAnalysis:
         with copied() as path:
-            return _analyze(path, options, progress, with_page=with_page)
+            return _analyze(path, options, progress, with_page=with_page, with_timeline=with_timeline)
 
-    return _load_or_make(name, made, progress, cache, with_page=with_page)
+    return _load_or_make(name, made, progress, cache, with_page=with_page, with_timeline=with_timeline)
 
 
-def _load_or_make(
+def _load_or_make(  # noqa: PLR0913  # what is asked for
     key_of_input: Callable[[], str | None],
     make: Callable[[], RenderedAnalysis],
     progress: Progress,
     cache: Cache | None,
     *,
     with_page: bool,
+    with_timeline: bool,
 ) -> RenderedAnalysis:
     """Return the answer in the cache; else the one made, kept if its key is the same afterwards."""
     name = None if cache is None else key_of_input()
     if cache is None or name is None:
         return make()
-    found = _load(cache, name, with_page=with_page)
+    found = _load(cache, name, with_page=with_page, with_timeline=with_timeline)
     if found is not None:
         progress("the answer is in the cache")
         return found
@@ -165,33 +175,45 @@ def _load_or_make(
         cache.write(EntryKind.ANSWERS, name, made.text.encode())
         if made.page is not None:
             cache.write(EntryKind.PAGES, name, made.page.encode())
+        if made.timeline is not None:
+            cache.write(EntryKind.TIMELINES, name, made.timeline)
     return made
 
 
-def _load(cache: Cache, name: str, *, with_page: bool) -> RenderedAnalysis | None:
+def _load(cache: Cache, name: str, *, with_page: bool, with_timeline: bool) -> RenderedAnalysis | None:
     page = cache.read(EntryKind.PAGES, name) if with_page else None
-    if with_page and page is None:
+    timeline = cache.read(EntryKind.TIMELINES, name) if with_timeline else None
+    if (with_page and page is None) or (with_timeline and timeline is None):
         return None
     content = cache.read(EntryKind.ANSWERS, name)
     if content is None:
         return None
     text = content.decode()
-    return RenderedAnalysis(decode_analysis(text), text, None if page is None else page.decode())
+    written = None if page is None else page.decode()
+    return RenderedAnalysis(decode_analysis(text), text, written, timeline)
 
 
-def _analyze(path: Path, options: Options, progress: Progress, *, with_page: bool) -> RenderedAnalysis:
+def _analyze(
+    path: Path, options: Options, progress: Progress, *, with_page: bool, with_timeline: bool
+) -> RenderedAnalysis:
     from wallscope.pipeline import analyze_capture  # noqa: PLC0415  # an answer in the cache needs none
 
-    return build_answer(analyze_capture(path, options, progress), progress, with_page=with_page)
+    return build_answer(
+        analyze_capture(path, options, progress), progress, with_page=with_page, with_timeline=with_timeline
+    )
 
 
-def build_answer(made: "AnalyzedCapture", progress: Progress, *, with_page: bool) -> RenderedAnalysis:
-    """Return the answer that was worked out, with its page where one is asked for."""
+def build_answer(
+    made: "AnalyzedCapture", progress: Progress, *, with_page: bool, with_timeline: bool = False
+) -> RenderedAnalysis:
+    """Return the answer that was worked out, with its page or part of a timeline where one is asked for."""
+    from wallscope.pipeline import build_report, build_timeline_of_part  # noqa: PLC0415  # cached answers need none
+
     text = write_json(made.analysis)
     if not with_page:
-        return RenderedAnalysis(made.analysis, text)
-    from wallscope.pipeline import build_report  # noqa: PLC0415  # only the page needs it
-    from wallscope.views.page_analysis import write_analysis_page  # noqa: PLC0415  # same
+        part = build_timeline_of_part(made, progress) if with_timeline else None
+        return RenderedAnalysis(made.analysis, text, timeline=part)
+    from wallscope.views.page_analysis import write_analysis_page  # noqa: PLC0415  # only the page needs it
 
     return RenderedAnalysis(made.analysis, text, write_analysis_page(build_report(made, progress)))
 

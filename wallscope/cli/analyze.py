@@ -143,7 +143,16 @@ def analyze_job(  # noqa: PLR0913  # options are parameters
 
     with report_progress() as progress:
         exports = find_exports(files)
-        job = run_job(exports, options, progress, jobs=jobs, dask=dask, keep_going=keep_going, cache=cache)
+        job = run_job(
+            exports,
+            options,
+            progress,
+            jobs=jobs,
+            dask=dask,
+            keep_going=keep_going,
+            cache=cache,
+            with_timeline=outputs.html is not None,
+        )
         page = outputs.write_parts_of_job(job, progress)
     return RenderedAnalysis(job.analysis, write_json(job.analysis), page)
 

@@ -361,7 +361,11 @@ class Outputs:
             progress(f"writing {self.perfetto.name}")
             drawn = job_tracks(job.known)
             self._write_trace(drawn, earliest_ns(drawn))
-        return None if self.html is None else write_analysis_page(job_report(job.analysis, job.known))
+        return (
+            None
+            if self.html is None
+            else write_analysis_page(job_report(job.analysis, job.known, job.overviews))
+        )
 
     def _write_trace(self, job_tracks: "Iterable[Track]", earliest_ns: int) -> None:
         from wallscope.render.perfetto import compress, write_trace  # noqa: PLC0415  # only when asked for

@@ -141,8 +141,14 @@ def fetch_source(source: Source) -> Iterator[Path]:
             os.close(held)
 
 
-def load_or_analyze_source(
-    source: Source, options: Options, progress: Progress, cache: Cache | None, *, with_page: bool = False
+def load_or_analyze_source(  # noqa: PLR0913  # what is asked for
+    source: Source,
+    options: Options,
+    progress: Progress,
+    cache: Cache | None,
+    *,
+    with_page: bool = False,
+    with_timeline: bool = False,
 ) -> "RenderedAnalysis":
     """Return the answer for one export, wherever it is; it is fetched only if its answer is not kept.
 
@@ -153,7 +159,9 @@ def load_or_analyze_source(
     from wallscope.cache.key import answer_key_of_version  # noqa: PLC0415  # same
 
     if isinstance(source, Path):
-        return load_or_analyze(source, options, progress, cache, with_page=with_page)
+        return load_or_analyze(
+            source, options, progress, cache, with_page=with_page, with_timeline=with_timeline
+        )
 
     def name() -> str | None:
         version = url_version(source)
@@ -163,7 +171,9 @@ def load_or_analyze_source(
         progress(f"fetching {source.name}")
         return fetch_source(source)
 
-    return load_or_analyze_copy(name, copied, options, progress, cache, with_page=with_page)
+    return load_or_analyze_copy(
+        name, copied, options, progress, cache, with_page=with_page, with_timeline=with_timeline
+    )
 
 
 def _fetch(url: Url, copy: Path) -> None:

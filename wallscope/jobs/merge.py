@@ -15,14 +15,21 @@ from wallscope.advice.advise import update_fixes
 from wallscope.cache_folder import Cache
 from wallscope.errors import InputError, ProfileError, WallscopeError
 from wallscope.jobs.inputs import Source
-from wallscope.jobs.run import Outcome, analyze_export, analyze_in_processes, analyze_on_cluster
+from wallscope.jobs.run import (
+    DrawnAnalysis,
+    Outcome,
+    analyze_export,
+    analyze_in_processes,
+    analyze_on_cluster,
+)
+from wallscope.jobs.timelines import join_timelines
 from wallscope.model.analysis import Analysis
 from wallscope.model.capture import Finding, Progress, Severity
 from wallscope.model.diagnosis import Diagnosis
 from wallscope.model.job import Job
 from wallscope.model.options import Options
 from wallscope.model.profile import Profile
-from wallscope.model.report import Report
+from wallscope.model.report import Report, StepOverviews
 from wallscope.model.table_columns import JOB_TABLES, TABLES, Table
 from wallscope.profile.build import pack_profiles
 from wallscope.profile.codec import unpack_profile
@@ -182,6 +189,7 @@ class _Analyzed:
     path: Source
     analysis: Analysis
     profiles: tuple[Profile, ...]
+    timeline: bytes | None = None
 
     @property
     def numbers(self) -> frozenset[int]:
@@ -201,10 +209,11 @@ class _Analyzed:
 
 @dataclass(frozen=True, slots=True)
 class JobAnswer:
-    """The analysis of a job, and its matched ranks."""
+    """The analysis of a job, its matched ranks, and their steps at low detail on one clock if asked for."""
 
     analysis: Analysis
     known: MatchedJob
+    overviews: StepOverviews | None = None
 
 
 def run_job(  # noqa: PLR0913  # what the user may ask for
@@ -216,6 +225,7 @@ def run_job(  # noqa: PLR0913  # what the user may ask for
     dask: str | None = None,
     keep_going: bool = False,
     cache: Cache | None = None,
+    with_timeline: bool = False,
 ) -> JobAnswer:
     """Return the answer about the job of some exports.
 
@@ -225,7 +235,7 @@ def run_job(  # noqa: PLR0913  # what the user may ask for
     Raises:
         WallscopeError: an export cannot be analyzed; with `keep_going` only if none can; no cluster.
     """
-    one = partial(analyze_export, cache=cache)
+    one = partial(analyze_export, cache=cache, with_timeline=with_timeline)
     if dask is None:
         coming = analyze_in_processes(paths, options, jobs, progress, one)
     else:
@@ -246,9 +256,12 @@ def _read_outcome(path: Source, outcome: Outcome) -> _Analyzed | tuple[Source, W
     """Return an answer with its profiles, read while others are being worked out, or why there is none."""
     if isinstance(outcome, WallscopeError):
         return path, outcome
+    analysis, timeline = (
+        (outcome.analysis, outcome.timeline) if isinstance(outcome, DrawnAnalysis) else (outcome, None)
+    )
     try:
-        packed = [rank.profile for rank in outcome.ranks if rank.profile is not None]
-        return _Analyzed(path, outcome, tuple(unpack_profile(one, str(path)) for one in packed))
+        packed = [rank.profile for rank in analysis.ranks if rank.profile is not None]
+        return _Analyzed(path, analysis, tuple(unpack_profile(one, str(path)) for one in packed), timeline)
     except ProfileError as error:
         return path, error
 
@@ -351,11 +364,12 @@ def _join(analyzed: Sequence[_Analyzed], findings: tuple[Finding, ...]) -> JobAn
         diagnosis=replace(critical.diagnosis, rank_index=place),
         job=_add_left_out(job, findings),
     )
-    if not job.collectives.matched:
-        return JobAnswer(found, known)
-    updated = update_diagnosis(found, known)
-    packed = pack_profiles(updated.ranks, known.profiles, updated.diagnosis.rank_index)
-    return JobAnswer(replace(updated, ranks=packed), known)
+    if job.collectives.matched:
+        found = update_diagnosis(found, known)
+        packed = pack_profiles(found.ranks, known.profiles, found.diagnosis.rank_index)
+        found = replace(found, ranks=packed)
+    parts = [(first_place[number], one.timeline) for number, one in enumerate(analyzed)]
+    return JobAnswer(found, known, join_timelines(parts, known, found.diagnosis.rank_index))
 
 
 def _first_rank(one: Analysis) -> tuple[bool, int]:
@@ -397,6 +411,6 @@ def list_job_tables(
     return (*(table for table in TABLES if table.name in ANSWER_TABLES), *JOB_TABLES), frame
 
 
-def job_report(analysis: Analysis, known: MatchedJob) -> Report:
-    """Return the answer about a job with its collectives; timelines and gaps exist for one export only."""
-    return Report(analysis, (), (), lanes=collective_lanes(known))
+def job_report(analysis: Analysis, known: MatchedJob, overviews: StepOverviews | None = None) -> Report:
+    """Return the answer about a job with its collectives; only single exports have steps in detail and gaps."""
+    return Report(analysis, (), (), lanes=collective_lanes(known), overviews=overviews)

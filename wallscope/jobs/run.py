@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, CancelledError, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
+from dataclasses import dataclass
 from multiprocessing import get_context
 from pathlib import Path
 from pkgutil import resolve_name
@@ -32,22 +33,34 @@ from wallscope.model.options import Options
 from wallscope.process_tuning import tune_process
 from wallscope.units import duration
 
-Outcome = Analysis | WallscopeError
+
+@dataclass(frozen=True, slots=True)
+class DrawnAnalysis:
+    """The answer about one export, with its part of the timeline of the job (`encode_overviews`)."""
+
+    analysis: Analysis
+    timeline: bytes | None
+
+
+Outcome = Analysis | DrawnAnalysis | WallscopeError
 One = Callable[[Source, Options], Outcome]
 _MOST_TRIES = 2
 _THREADS = "POLARS_MAX_THREADS"
 
 
-def analyze_export(source: Source, options: Options, cache: Cache | None = None) -> Outcome:
+def analyze_export(
+    source: Source, options: Options, cache: Cache | None = None, *, with_timeline: bool = False
+) -> Outcome:
     """Return the answer about one export, out of the cache if it is there, or why there is none.
 
-    An answer in JSON is itself.
+    An answer in JSON is itself; it has no timeline.
     """
     from wallscope.cache.answers import read_answer  # noqa: PLC0415  # workers load it, not who starts them
 
     try:
         if not is_answer(source):
-            return load_or_analyze_source(source, options, _silent, cache).analysis
+            made = load_or_analyze_source(source, options, _silent, cache, with_timeline=with_timeline)
+            return DrawnAnalysis(made.analysis, made.timeline) if with_timeline else made.analysis
         if options != Options(reader=options.reader):
             raise OptionError(
                 f"{source} — is an answer: options that select or explain come too late — analyze its"

@@ -217,6 +217,7 @@ OVERVIEW_STEPS = pl.Schema(
         "start_ns": pl.Int64(),
         "end_ns": pl.Int64(),
         "steady": pl.Boolean(),
+        "shift_ns": pl.Int64(),  # what brings its times to the clock of the job; null where that is unknown
     }
 )
 """Steps at low detail, rank by rank; those of the rank of the diagnosis come first."""
@@ -269,7 +270,7 @@ class PlayedPath:
 class Report:
     """The answer with details to view: timelines, gaps and path of the representative rank.
 
-    A job of several exports has none of these. `path` says why there is none, where there is none. `lanes`
+    A job of several exports has overviews alone. `path` says why there is none, where there is none. `lanes`
     (`MEETING_LANES`) show how ranks met. `overviews` are all steps at low detail.
     """
 

@@ -58,14 +58,26 @@ def pack_timelines(
         rank_names: names of the ranks in `overviews`, by their place.
         most_characters: length of the pack in base64, at most.
     """
-    if not timelines:
+    if not timelines and (overviews is None or overviews.steps.is_empty()):
         return Pack("", ())
-    most_rows = _MOST_ROWS
-    raw, packer = _pack(timelines, overviews, rank_names or {}, most_rows)
-    while most_rows > _LEAST_ROWS and (size := _measure(raw)) > most_characters:
+    most_rows, names = _MOST_ROWS, rank_names or {}
+    raw, packer = _pack(timelines, overviews, names, most_rows)
+    while timelines and most_rows > _LEAST_ROWS and (size := _measure(raw)) > most_characters:
         most_rows = int(min(packer.rows, most_rows) * most_characters / size * _MARGIN)
-        raw, packer = _pack(timelines, overviews, rank_names or {}, most_rows)
+        raw, packer = _pack(timelines, overviews, names, most_rows)
+    while overviews is not None and len(overviews.steps) > 1 and _measure(raw) > most_characters:
+        overviews = _drop_steps(overviews)
+        raw, packer = _pack(timelines, overviews, names, most_rows)
     return Pack(b64encode(zlib.compress(raw, _EFFORT)).decode("ascii"), tuple(packer.notes))
+
+
+def _drop_steps(found: StepOverviews) -> StepOverviews:
+    """Leave out the later half of the steps of each rank, or the last rank where each has one."""
+    steps, key = found.steps, ["place", "step"]
+    kept = steps.filter(pl.int_range(pl.len()).over("place") < (pl.len().over("place") + 1) // 2)
+    kept = kept if len(kept) < len(steps) else steps.filter(pl.col("place") != steps["place"][-1])
+    own = (frame.join(kept, on=key, how="semi") for frame in (found.slices, found.operations))
+    return StepOverviews(kept, *own)
 
 
 def _measure(raw: bytes) -> int:
@@ -80,7 +92,7 @@ def _pack(
     most_rows: int,
 ) -> tuple[bytes, "_Packer"]:
     packer = _Packer()
-    steps = [packer.add_step(timeline, most_rows // len(timelines)) for timeline in timelines]
+    steps = [packer.add_step(timeline, most_rows // max(len(timelines), 1)) for timeline in timelines]
     others = [] if overviews is None else packer.add_overviews(overviews)
     columns = [np.asarray(column).astype("<u4") for column in packer.columns]
     texts, lengths = list(packer.texts), [len(column) for column in columns]
@@ -193,6 +205,7 @@ class _Packer:
                 "length": row["end_ns"] - row["start_ns"],
                 "tick": row["tick"],
                 "steady": row["steady"],
+                "shift": None if row["shift_ns"] is None else str(row["shift_ns"]),
                 "slices": counted.get((row["place"], row["step"]), 0),
                 "lanes": lanes.get((row["place"], row["step"]), []),
             }

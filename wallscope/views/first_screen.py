@@ -32,6 +32,7 @@ from wallscope.views.sections.fixes import (
     describe_assumption,
     describe_obstacles,
     describe_order,
+    describe_relief,
     find_blocked_fixes,
     select_first_fixes,
     select_settings,
@@ -205,11 +206,15 @@ def _list_facts(analysis: Analysis, rank: Rank) -> Iterator[tuple[Line, ...]]:
     """List steps, ranks, throughput, memory, and how sure the verdict is."""
     pressure, job = analysis.diagnosis.memory_pressure, analysis.job
     evidence = f": {pressure.evidence[0]}" if pressure.evidence else ""
+    memory_share = choose_basis(analysis, rank).share(Wall.MEMORY)
     facts: dict[str, list[Line]] = {
         "Steps": [*_describe_steps(analysis, rank)],
         "Ranks": [] if job is None else [*_describe_ranks(job, analysis)],
         "Throughput": [*describe_throughput(analysis.diagnosis.throughput)],
-        "GPU memory": [(Span(f"pressure {pressure.level}{evidence}", "warning"),)],
+        "GPU memory": [
+            (Span(f"pressure {pressure.level}{evidence}", "warning"),),
+            (Span(describe_relief(analysis.fixes or (), analysis.dismissed, memory_share), "dim"),),
+        ],
         "Confidence": [describe_confidence(analysis), *list_caveats(analysis, rank)],
     }
     if pressure.level != "high":

@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from wallscope import units
 from wallscope.model.analysis import Analysis, Rank
+from wallscope.model.enums import Wall
 from wallscope.model.report import Report
 from wallscope.model.section import Block, Cell, Column, Grid, Section, tabulate
 from wallscope.render.html import render_page
@@ -20,13 +21,20 @@ from wallscope.views.sections.findings import build_limits, build_methods
 from wallscope.views.sections.fixes import (
     describe_answer,
     describe_program,
+    describe_relief,
     describe_replay,
     describe_worthless_fixes,
     select_first_fixes,
 )
 from wallscope.views.sections.job import build_clocks, build_job, build_survey
 from wallscope.views.sections.path import build_path
-from wallscope.views.sections.steps import build_phases, build_steps, build_timeline, find_longest_gap
+from wallscope.views.sections.steps import (
+    build_job_timeline,
+    build_phases,
+    build_steps,
+    build_timeline,
+    find_longest_gap,
+)
 from wallscope.views.sections.walls import build_causes, build_ranks, tabulate_walls
 from wallscope.views.sections.words import (
     count_exports,
@@ -65,9 +73,9 @@ def write_analysis_page(report: Report) -> str:
 
 def _write_page(report: Report, most_characters: int) -> str:
     analysis = report.analysis
-    packed = pack_timelines(
-        report.timelines, report.overviews, dict(enumerate(map(name_rank, analysis.ranks))), most_characters
-    )
+    job = analysis.job
+    names = list(map(name_rank, analysis.ranks)) if job is None else [one.name for one in job.members]
+    packed = pack_timelines(report.timelines, report.overviews, dict(enumerate(names)), most_characters)
     rank = analysis.ranks[analysis.diagnosis.rank_index]
     name = analysis.inputs[0].name if len(analysis.inputs) == 1 else count_exports(analysis)
     sections = (
@@ -107,7 +115,7 @@ def _write_page(report: Report, most_characters: int) -> str:
 def _build_timeline(report: Report, notes: Sequence[str]) -> Section | None:
     """Make the timeline, with a short name of what ends the longest gap in its answer."""
     if not report.timelines:
-        return None
+        return None if report.overviews is None else build_job_timeline(report, notes)
     built = build_timeline(report, notes)
     longest = find_longest_gap(report)
     ended = None if longest is None else longest.row["ended_by"]
@@ -159,6 +167,7 @@ def _build_first_screen(analysis: Analysis, rank: Rank) -> dict[str, Any]:
         "legend": legend,
         "bar": [(row.wall, basis.share(row.wall), row.share) for row in legend],
         "pressure": diagnosis.memory_pressure,
+        "relief": describe_relief(found, analysis.dismissed, basis.share(Wall.MEMORY)),
         "callouts": overview.list_callouts(analysis.capture.findings),
         "cards": cards[:_MOST_FIXES],
         "more_cards": cards[_MOST_FIXES:],

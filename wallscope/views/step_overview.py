@@ -1,6 +1,7 @@
 """All steps of the ranks at low detail, so that a page can show and compare any two of them."""
 
 from collections.abc import Callable, Mapping, Sequence
+from io import BytesIO
 
 import polars as pl
 
@@ -13,6 +14,8 @@ _MOST_STEPS, _MOST_RANKS, _MOST_LANES = 400, 8, 6
 _MOST_OPERATIONS = 600_000
 """Of other ranks together; beyond it only the rank of the diagnosis is shown."""
 _MOST_ROWS, _FINEST, _COARSEST = 40_000, 240, 15
+_MOST_STEPS_OF_RANK, _MOST_ROWS_OF_RANK = 60, 5_000
+"""Of each rank of a job of several exports, so that the page has room for eight."""
 _STEP = ["place", "step"]
 _WALL_OF_CLASS = {
     OperationClass.COMPUTE: Wall.COMPUTE,
@@ -23,7 +26,12 @@ _WALL_OF_CLASS = {
 
 
 def build_step_overviews(
-    trace: Trace, ranks: Sequence[Rank], place: int, slices_of: Callable[[int], pl.DataFrame]
+    trace: Trace,
+    ranks: Sequence[Rank],
+    place: int,
+    slices_of: Callable[[int], pl.DataFrame],
+    *,
+    is_part: bool = False,
 ) -> StepOverviews:
     """Return the steps of the rank at `place`, then of others, with slices and operations merged.
 
@@ -32,9 +40,12 @@ def build_step_overviews(
         ranks: the ranks of the answer, in the order of `trace.capture.ranks`.
         place: the rank that the page is about.
         slices_of: returns `SLICES` of the rank at a place.
+        is_part: whether the export is one of several of a job.
     """
     places = _choose_ranks(trace, len(ranks), place)
-    steps = pl.concat([_list_steps(ranks[one], one, len(places)) for one in places])
+    most_steps = _MOST_STEPS_OF_RANK if is_part else _MOST_STEPS // len(places)
+    most_rows = _MOST_ROWS_OF_RANK * len(places) if is_part else _MOST_ROWS
+    steps = pl.concat([_list_steps(ranks[one], one, most_steps) for one in places])
     slices = pl.concat([slices_of(one).with_columns(place=pl.lit(one, pl.UInt32)) for one in places]).join(
         steps, on=_STEP, suffix="_of_step"
     )
@@ -42,9 +53,9 @@ def build_step_overviews(
     operations = _find_operations(
         trace, steps, {number: one for number, one in found.items() if one in places}
     )
-    buckets = max(min(_FINEST, _MOST_ROWS // max(len(steps), 1)), _COARSEST)
+    buckets = max(min(_FINEST, most_rows // max(len(steps), 1)), _COARSEST)
     merged = merge_slices(slices, buckets)
-    while len(merged) > _MOST_ROWS and buckets > _COARSEST:
+    while len(merged) > most_rows and buckets > _COARSEST:
         buckets //= 2
         merged = merge_slices(slices, buckets)
     return StepOverviews(steps.cast(OVERVIEW_STEPS), merged, _merge_operations(operations, buckets))
@@ -60,9 +71,28 @@ def _choose_ranks(trace: Trace, count: int, place: int) -> list[int]:
     return [place, *(others if own.sum() <= _MOST_OPERATIONS else [])]
 
 
-def _list_steps(rank: Rank, place: int, count: int) -> pl.DataFrame:
-    shown = rank.steps[: _MOST_STEPS // count]
-    rows = [(place, one.index, one.start_ns, one.end_ns, one.steady) for one in shown]
+def encode_overviews(found: StepOverviews) -> bytes:
+    """Write overviews as three Arrow streams, each after its length."""
+    parts = []
+    for frame in (found.steps, found.slices, found.operations):
+        stream = BytesIO()
+        frame.write_ipc_stream(stream, compression="zstd")
+        parts += [len(stream.getvalue()).to_bytes(8, "little"), stream.getvalue()]
+    return b"".join(parts)
+
+
+def decode_overviews(content: bytes) -> StepOverviews:
+    """Read what `encode_overviews` wrote."""
+    frames, at = [], 0
+    for _ in range(3):
+        size = int.from_bytes(content[at : at + 8], "little")
+        frames.append(pl.read_ipc_stream(BytesIO(content[at + 8 : at + 8 + size])))
+        at += 8 + size
+    return StepOverviews(*frames)
+
+
+def _list_steps(rank: Rank, place: int, most: int) -> pl.DataFrame:
+    rows = [(place, one.index, one.start_ns, one.end_ns, one.steady, 0) for one in rank.steps[:most]]
     return pl.DataFrame(rows, OVERVIEW_STEPS, orient="row")
 
 

@@ -18,6 +18,8 @@ from wallscope.thresholds.verdict import MATERIAL_SHARE
 
 _MOST_SETTINGS = 3
 _MOST_QUESTIONS = 2
+_PRESSURE = "memory pressure is"
+"""What memory pressure alone asks for is explained by these words first."""
 _ALSO_SHOWN: tuple[System, ...] = ("environment", "launcher", "nsys")
 _STATUSES: Mapping[Met, str] = {"met": "met", "unmet": "not met", "unknown": "to check"}
 _AXES = {
@@ -165,6 +167,19 @@ def _describe(fix: Fix) -> Iterator[Line]:
     parts += [f"then {fix.next_wall}-bound"] if fix.next_wall and fix.replay is None else []
     if parts:
         yield (Span("; ".join(parts), "dim"),)
+
+
+def describe_relief(found: Sequence[Fix], dismissed: Sequence[Fix], memory_share: float) -> str:
+    """Say what memory takes of the step, and which fixes relieve memory pressure.
+
+    >>> describe_relief((), (), 0.001)
+    'Memory takes 0.1 % of the step. No known fix relieves the pressure.'
+    """
+    own = [fix for fix in (*dismissed, *found) if fix.why.lower().startswith(_PRESSURE)]
+    taken = f"Memory takes {units.percent(memory_share)} of the step."
+    if not own:
+        return f"{taken} No known fix relieves the pressure."
+    return f"{taken} To relieve the pressure: wallscope explain {own[0].id}."
 
 
 def select_settings(settings: Sequence[Setting]) -> tuple[Setting, ...]:

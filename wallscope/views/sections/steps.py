@@ -157,6 +157,28 @@ def build_timeline(report: Report, notes: Sequence[str]) -> Section:
     return Section("timeline", "Timeline", answer, (canvas, _tabulate_gaps(report.gaps, unit, shown)))
 
 
+def build_job_timeline(report: Report, notes: Sequence[str]) -> Section:
+    """Make the steps of the ranks of a job of several exports on one canvas, on one clock."""
+    found, analysis = report.overviews, report.analysis
+    steps = pl.DataFrame() if found is None else found.steps
+    unit, count = analysis.anchor.window, steps["place"].n_unique()
+    loose = steps.filter(pl.col("shift_ns").is_null())["place"].n_unique()
+    shown = (
+        f"{units.plural(count, 'rank')}"
+        if count == len(analysis.ranks)
+        else f"{count} of {len(analysis.ranks)} ranks"
+    )
+    aligned = "with clocks aligned by matched collectives"
+    if analysis.job is not None and analysis.job.clock.method != "collective-ends":
+        aligned = "with clocks aligned by the start of each capture on its host"
+    if loose:
+        aligned = f"{units.plural(loose, 'rank')} not aligned, because nothing ties the clock to the others"
+    answer = f"{shown} of the job, all {unit}s at low detail, {aligned}. Choose two to compare them."
+    note = "Causes are those of each export alone; late ranks and waits are in the next section."
+    canvas = Canvas((), " ".join((note, *notes)), None, unit, analysis.anchor.kind != "whole-trace")
+    return Section("timeline", "Timeline", answer, (canvas,))
+
+
 def _list_pathless(report: Report, unit: str) -> list[str]:
     """Name steps that bear no critical path, where others do."""
     missing = [f"{unit} {each.step}" for each in report.timelines if not len(each.path)]
