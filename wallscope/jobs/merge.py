@@ -412,5 +412,5 @@ def list_job_tables(
 
 
 def job_report(analysis: Analysis, known: MatchedJob, overviews: StepOverviews | None = None) -> Report:
-    """Return the answer about a job with its collectives; only single exports have steps in detail and gaps."""
+    """Return the answer about a job with its collectives; steps in detail and gaps need a single export."""
     return Report(analysis, (), (), lanes=collective_lanes(known), overviews=overviews)
