@@ -37,7 +37,7 @@ from wallscope.views.sections.fixes import (
     select_first_fixes,
     select_settings,
 )
-from wallscope.views.sections.words import count_exports, describe_throughput
+from wallscope.views.sections.words import count_exports, describe_throughput, shorten_anchor
 
 _MOST_FIXES, _MOST_OBSTACLES, _MOST_LATE, _MOST_KINDS = 3, 2, 2, 3
 _LONGEST_SETTINGS, _LONGEST_LINE, _LONGEST_COMMAND = 54, 74, 66
@@ -82,18 +82,8 @@ def _name_anchor(anchor: Anchor, profiler: Profiler) -> str:
     """Say by what steps were found."""
     if anchor.name:
         kind = "NVTX" if profiler is Profiler.NSYS else "ranges"
-        return f"{kind} {visible(_shorten_anchor(anchor.name), most=_LONGEST_ANCHOR)}"
+        return f"{kind} {visible(shorten_anchor(anchor.name), most=_LONGEST_ANCHOR)}"
     return "ended by optimizer kernels" if anchor.kind == "optimizer" else "repeating kernels"
-
-
-def _shorten_anchor(name: str) -> str:
-    """Return the last part of a dotted name of ranges, without the mark of its number.
-
-    >>> _shorten_anchor("megatron.bridge.training.train.train.training_step_#"), _shorten_anchor("step #")
-    ('training_step', 'step')
-    """
-    last = name if " " in name else name.rpartition(".")[2] or name
-    return last.removesuffix("#").rstrip("_ ") or last
 
 
 def _count_ranks(analysis: Analysis) -> str:

@@ -171,6 +171,8 @@ def _build_first_screen(analysis: Analysis, rank: Rank) -> dict[str, Any]:
         "callouts": overview.list_callouts(analysis.capture.findings),
         "cards": cards[:_MOST_FIXES],
         "more_cards": cards[_MOST_FIXES:],
+        "largest": overview.list_losses(analysis, rank) if basis.kind in {"median", "typical"} else (),
+        "typical": analysis.anchor.typical,
         "losses": () if cards else analysis.opportunities[:_MOST_LOSSES],
         "describe_answer": describe_answer,
         "notes": notes,

@@ -14,15 +14,18 @@ from wallscope.model.advice import Fix, Met, Precondition, Setting, System
 from wallscope.model.analysis import Analysis, Rank
 from wallscope.model.capture import Finding
 from wallscope.model.enums import Wall
+from wallscope.summary.diagnosis import LOSSES
 from wallscope.thresholds.replay import FIX_REPLAY_ERROR_SHARE
+from wallscope.thresholds.screens import SHOWN_LOSS_SHARE
 from wallscope.thresholds.steps import ENOUGH_STEPS_COUNT
 from wallscope.views.headline import TimeBasis, count_deciding, explain_verdict, find_dominant
 from wallscope.views.sections.findings import sort_findings
 from wallscope.views.sections.fixes import describe_question
-from wallscope.views.sections.words import WALL_WORDS, describe_steps
+from wallscope.views.sections.words import WALL_WORDS, describe_steps, shorten_anchor
 
 _FEWEST_FOR_SPREAD = 3
 _MOST_CALLOUTS = 2
+_MOST_LOSSES = 4
 _SHARES_FIRST = 2
 """Reasons of a confidence begin with its inferred and its unresolved share."""
 _LABELS: dict[System, str] = {
@@ -57,6 +60,17 @@ class LegendRow:
     spread: str
     meaning: str
     is_dominant: bool
+
+
+@dataclass(frozen=True, slots=True)
+class LossRow:
+    """A loss: its time and share of the typical step, and the upper bound on speedup without it, as text."""
+
+    cause: str
+    wall: Wall
+    time: str
+    share: str
+    bound: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,11 +154,28 @@ def list_legend(analysis: Analysis, basis: TimeBasis) -> tuple[LegendRow, ...]:
         walls = analysis.diagnosis.walls if basis.kind == "median" else None
         found = None if walls is None else getattr(walls, wall)
         spread = ""
-        if found is not None and found.p10 is not None and found.p90 is not None:
+        if found is not None and found.p10 is not None and found.p90:
             spread = f"{units.percent(found.p10).removesuffix(' %')} to {units.percent(found.p90)}"
         time, share = units.milliseconds(part_ns), units.percent(basis.share(wall))
         rows.append(LegendRow(wall, share, time, spread, WALL_WORDS[wall], str(wall) == dominant))
     return tuple(rows)
+
+
+def list_losses(analysis: Analysis, rank: Rank) -> tuple[LossRow, ...]:
+    """List the losses that take most of the typical step, or would win most."""
+    won = {entry.cause: entry for entry in analysis.opportunities}
+    lost = [one for one in rank.causes if one.wall in LOSSES and one.share >= SHOWN_LOSS_SHARE]
+    lost.sort(key=lambda one: (-max(one.typical_ns, one.recoverable_ns or 0), one.cause))
+    return tuple(
+        LossRow(
+            one.cause,
+            one.wall,
+            units.milliseconds(one.typical_ns),
+            units.percent(one.share),
+            f"up to {won[one.cause].speedup_ceiling:.2f}x" if one.cause in won else "unknown",
+        )
+        for one in lost[:_MOST_LOSSES]
+    )
 
 
 def describe_spread(rank: Rank) -> str:
@@ -225,6 +256,8 @@ def _judge_steps(analysis: Analysis, rank: Rank) -> Fact:
     by = next(
         (line for line in found if line.startswith("found by")), found[0].partition(", ")[2] or found[0]
     )
+    name = analysis.anchor.name
+    by = f"found by NVTX ranges {shorten_anchor(name)}" if name else by
     agrees = analysis.anchor.cross_check
     checked = " The repeating kernel sequence agrees." if agrees is not None and agrees.agrees else ""
     tone: Tone = "ok" if steady >= ENOUGH_STEPS_COUNT else "warn"

@@ -9,7 +9,7 @@ import polars as pl
 from wallscope import units
 from wallscope.model.analysis import Analysis, RangeWork, Rank, Step
 from wallscope.model.capture import Profiler
-from wallscope.model.cause_catalogue import find_wall
+from wallscope.model.cause_catalogue import describe_cause, find_wall
 from wallscope.model.enums import Wall
 from wallscope.model.report import Gap, GapGroup, Report, StepTimeline
 from wallscope.model.section import (
@@ -28,9 +28,8 @@ from wallscope.views.sections.words import describe_steps, explain_cause
 _INSIDE = "time in which operations issued inside ran, including nested ranges"
 _MOST_ROWS = 60
 _LONGEST_NAME, _LONGEST_PATH, _MOST_LINKS = 120, 100, 12
-_SLACK = "how much earlier the next constraint would have ended the wait; none: there is no other"
-_ENDED = "the operation that starts when the gap ends, and its stream"
-_ISSUED = "the call that issued that operation, and its thread"
+_ENDED = "the operation that starts when the gap ends; its stream is in the tooltip"
+_ISSUED = "the call that issued that operation; its thread is in the tooltip"
 
 
 def build_steps(
@@ -57,7 +56,7 @@ def build_steps(
 def _describe_worst(verdict: str, unit: str, drawn: Sequence[StepTimeline]) -> str:
     """Repeat the verdict on the worst step, and name the cause that grew most there; else empty."""
     _, begins, rest = verdict.partition(f"The longest steady {unit}, ")
-    sentences = [f"{begins}{rest}"] if begins else []
+    sentences = [f"{begins}{rest.partition('. ')[0].rstrip('.')}."] if begins else []
     role = {timeline.role: timeline for timeline in drawn}
     worst, typical = role.get("worst"), role.get("typical")
     if worst is not None and typical is not None:
@@ -148,7 +147,7 @@ def build_timeline(report: Report, notes: Sequence[str]) -> Section:
         where = "" if is_whole else f" in {unit} {longest['step']}"
         answer = (
             f"The longest gap without compute takes {units.duration(longest['duration_ns'])}"
-            f"{where}; {longest['cause']} is most of it;"
+            f"{where}, mostly for {describe_cause(longest['cause'])} ({longest['cause']});"
             f" it is ended by {visible(ended, most=_LONGEST_NAME)}."
         )
     shown = report.drawn_steps
@@ -222,7 +221,6 @@ def _tabulate_gaps(groups: Sequence[GapGroup], unit: str, shown: AbstractSet[int
         Column("longest_ns", "longest", "duration", "the longest of them, shown in the timeline", longest),
         Column("step", unit, "count", f"{unit} of the longest", lambda group: group.longest.row["step"]),
         Column("start_ns", "start", "seconds", "session time of the longest", _find_start),
-        Column("slack_ns", "slack", "duration", _SLACK, _find_slack, none="none"),
         Column("ended_by", "ended by", "text", _ENDED, _write_end),
         Column("call", "issued by", "text", _ISSUED, _write_call),
         Column("path", "in", "text", "NVTX ranges around that call", _find_path, none=""),
@@ -235,11 +233,6 @@ def _tabulate_gaps(groups: Sequence[GapGroup], unit: str, shown: AbstractSet[int
 def _find_start(group: GapGroup) -> int:
     start_ns: int = group.longest.row["start_ns"]
     return start_ns
-
-
-def _find_slack(group: GapGroup) -> int | None:
-    slack_ns: int | None = group.longest.row["slack_ns"]
-    return slack_ns
 
 
 def _find_path(group: GapGroup) -> str | None:
@@ -256,13 +249,13 @@ def _write_end(group: GapGroup) -> Cell:
     ended = group.longest.row["ended_by"]
     where = "" if ended is None else f" on stream {or_unknown(group.longest.row['stream'])}"
     name = visible(ended or "the end of the window", most=_LONGEST_NAME)
-    return Cell(name + where, hint=(ended or "")[:2_000])
+    return Cell(name, hint=f"{ended or ''}{where}"[:2_000])
 
 
-def _write_call(group: GapGroup) -> str:
+def _write_call(group: GapGroup) -> Cell:
     row = group.longest.row
     call = row["call"] or ("" if row["ended_by"] is None else "before the capture")
-    return call if row["tid"] is None else f"{call}, thread {row['tid']}"
+    return Cell(call, hint="" if row["tid"] is None else f"{call}, thread {row['tid']}")
 
 
 def or_unknown(value: object) -> str:

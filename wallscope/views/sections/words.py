@@ -169,3 +169,13 @@ def describe_throughput(found: Throughput | None) -> Iterator[str]:
         peak = f"{units.flops(found.peak.flops_per_s)} dense {found.peak.precision}"
         counted = ", recomputed work counted" if found.flops_source == "shapes" else ""
         yield f"MFU {least}{units.percent(found.mfu)} of {peak} ({found.peak.source}{counted})"
+
+
+def shorten_anchor(name: str) -> str:
+    """Return the last part of a dotted name of ranges, without the mark of its number.
+
+    >>> shorten_anchor("megatron.bridge.training.train.train.training_step_#"), shorten_anchor("step #")
+    ('training_step', 'step')
+    """
+    last = name if " " in name else name.rpartition(".")[2] or name
+    return last.removesuffix("#").rstrip("_ ") or last
