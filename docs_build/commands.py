@@ -7,6 +7,7 @@ from typing import Any
 import typer.main
 
 from wallscope.cli import app
+from wallscope.cli.help_text import describe_parameter
 
 _HEAD = """# Commands
 
@@ -14,8 +15,6 @@ This page is generated from the command line at each build of the site. `wallsco
 the same.
 [Exit codes](exit-codes.md) are the same for all commands.
 """
-_TYPE = re.compile(r" <[^>]*>$")
-"""The type behind a name: the metavar already says what the value is."""
 
 
 def write_commands() -> str:
@@ -42,11 +41,10 @@ def _command(group: Any, name: str) -> Iterator[str]:
     yield f"```text\nwallscope {name} {usage}\n```\n"
     yield "| argument or option | meaning | values and default |\n|---|---|---|"
     for parameter in command.get_params(context):
-        record = parameter.get_help_record(context)
+        record = describe_parameter(parameter, context)
         if record is not None:
             said, _, extra = record[1].partition("  [")
-            label = _TYPE.sub("", record[0])
-            yield f"| {_code(label)} | {_cell(said)} | {_cell(extra.removesuffix(']'))} |"
+            yield f"| {_code(record[0])} | {_cell(said)} | {_cell(extra.removesuffix(']'))} |"
     yield ""
     yield from _examples(command, context)
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("mcp", reason="the SDK of the protocol is absent: pip install 'wallscope[mcp]'")
+pytest.importorskip("mcp", reason="the SDK of the protocol is absent: pip install mcp")
 
 import anyio
 from mcp import Client
@@ -321,7 +321,7 @@ def test_without_the_sdk_one_line_says_what_to_install(called, folder, monkeypat
 
     assert said.code == 2
     assert said.err == (
-        "wallscope: mcp — needs the package `mcp`, which is not installed — pip install 'wallscope[mcp]'\n"
+        "wallscope: mcp — needs the package `mcp`, which is not installed — pip install mcp\n"
     )
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("mcp", reason="the SDK of the protocol is absent: pip install 'wallscope[mcp]'")
+pytest.importorskip("mcp", reason="the SDK of the protocol is absent: pip install mcp")
 
 import anyio
 from mcp import Client, StdioServerParameters

@@ -55,7 +55,7 @@ def without(key):
             "is not a complete answer: ranks.0.device is not as it should be",
         ),
         (without("diagnosis"), "is not a complete answer: diagnosis is not as it should be"),
-        (without("schema"), "is not an answer in JSON"),
+        (without("schema"), "is neither a trace of PyTorch's profiler nor a JSON answer of analyze"),
         (lambda answer: answer.update(ranks=[]), "is about no rank"),
         (lambda answer: answer.update(inputs=answer["inputs"] * 2), "is about 2 exports"),
         (lambda answer: answer["ranks"][0].update(profile=None), "lacks the profile of a rank"),
@@ -89,7 +89,10 @@ def test_what_is_no_json_is_refused_in_a_line(tmp_path, content):
     path = tmp_path / "odd.json"
     path.write_bytes(content)
 
-    with pytest.raises(InputError, match=r"odd.json — is not an answer in JSON — make it with"):
+    with pytest.raises(
+        InputError,
+        match=r"odd.json — is neither a trace of PyTorch's profiler nor a JSON answer of analyze",
+    ):
         read_answer(path)
 
 

@@ -44,6 +44,16 @@ def test_a_failed_gate_exits_1_with_its_evidence_in_a_line(wallscope, answers, t
     )
 
 
+def test_a_wrong_gate_of_a_file_is_named_with_its_line(wallscope, answers, tmp_path):
+    (tmp_path / "gates.txt").write_text("step>3%\n\ncomunication\n")
+    ran = wallscope("diff", answers / "base.json", answers / "head.json", "--gates", "gates.txt")
+
+    assert ran.code == 2
+    assert ran.err.startswith(
+        "wallscope: --gates gates.txt, line 3: comunication — is not a gate — write step>3%"
+    )
+
+
 def test_analyze_has_gates_on_shares_of_the_step(called, tmp_path):
     path = tmp_path / "run.sqlite"
     next(scenario for scenario in scenarios() if scenario.name == "communication-partly-hidden").write(path)

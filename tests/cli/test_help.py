@@ -55,3 +55,20 @@ def test_help_of_a_command_ends_with_its_examples(name, wallscope):
 def test_an_example_with_an_unknown_option_would_not_be_parsed():
     with pytest.raises(Exception, match="No such option"):
         COMMANDS["analyze"].make_context("analyze", ["run.sqlite", "--colour"])
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_help_has_no_names_of_python_types_and_limits_in_words(name, wallscope):
+    shown = wallscope(name, "--help", columns=80).out
+
+    assert not re.search(r"<(path|str|list\[)|<=|2147483647|x>=", shown)
+    assert not re.search(r"\w-\n", shown)
+    assert "Examples:" in shown or "Example:" in shown
+
+
+def test_limits_of_a_count_are_words(wallscope):
+    shown = wallscope("analyze", "--help", columns=80).out
+
+    assert "[1 to 50]" in shown
+    assert "[default: 1; at least 1]" in shown
+    assert re.search(r"--rank N +Only this rank of the job\.\n", shown)

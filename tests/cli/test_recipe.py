@@ -101,7 +101,7 @@ def test_the_folder_has_to_be_there(tmp_path, called):
     ran = called("install-recipe", tmp_path / "absent")
 
     assert ran.code == 2
-    assert "does not exist — make it first" in ran.err
+    assert "does not exist — create it first" in ran.err
 
 
 class BaseOfNsys:

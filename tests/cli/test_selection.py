@@ -61,11 +61,15 @@ def test_a_stretch_of_time_clips_what_straddles_it(time, wallscope, export):
     ("options", "said"),
     [
         pytest.param(
-            ("--device", "7"), "--device 7 — is not in this export — there are 0, 1", id="no such device"
+            ("--device", "7"), "--device 7 — is not in this export — it has device 0, 1", id="no such device"
         ),
-        pytest.param(("--rank", "0"), "--rank 0 — is not in this export — the export has none", id="no rank"),
         pytest.param(
-            ("--steps", "9-12"), "--steps 9-12 — are not in this export — there are 0-5", id="no such steps"
+            ("--rank", "0"), "--rank 0 — is not in this export — it has no rank number", id="no rank"
+        ),
+        pytest.param(
+            ("--steps", "9-12"),
+            "--steps 9-12 — are not in this export — it has steps 0-5",
+            id="no such steps",
         ),
         pytest.param(("--steps", "3-1"), "--steps 3-1 — is not a range of steps", id="steps backwards"),
         pytest.param(("--steps", "a-b"), "--steps a-b — is not a range of steps", id="no steps"),

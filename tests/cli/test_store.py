@@ -69,7 +69,7 @@ def test_history_lists_a_time_by_commit(recorded, tmp_path):
             id="configuration as a label",
         ),
         pytest.param(("history", "speed"), "is not a metric", id="no metric"),
-        pytest.param(("history", "step", "--label", "a=b"), "holds no such record", id="no record"),
+        pytest.param(("history", "step", "--label", "a=b"), "has no such record", id="no record"),
         pytest.param(("record", "none.json", "--commit", BASE), "cannot be read", id="no run"),
         pytest.param(("record", "x.json", "--commit", BASE, "--label", "x"), "is not a label", id="no label"),
     ],

@@ -63,13 +63,14 @@ def test_without_a_question_the_usual_ones_are_asked_the_best_first(called, expo
     ("options", "said"),
     [
         pytest.param(("--scale", "comunication=0"), "nearest are: communication", id="a slip"),
-        pytest.param(("--scale", "communication"), "write communication=0.5", id="no factor"),
-        pytest.param(("--scale", "communication=-1"), "write communication=0.5", id="below nothing"),
-        pytest.param(("--scale", "communication=nan"), "write communication=0.5", id="no number"),
+        pytest.param(("--scale", "communication"), "write --scale communication=0.5", id="no factor"),
+        pytest.param(("--scale", "communication=-1"), "with a K of 0 or more", id="below nothing"),
+        pytest.param(("--scale", "communication=nan"), "write --scale communication=0.5", id="no number"),
         pytest.param(("--graph", "forwards"), "the nearest are: forward", id="range"),
         pytest.param(("--without", "sync"), "the nearest are: synchronisation", id="what"),
-        pytest.param(("--hide", "compute"), "these steps do not contain it", id="compute cannot be hidden"),
-        pytest.param(("--sweep", "communication=1,x"), "write communication=0.5", id="sweep"),
+        pytest.param(("--hide", "compute"), "is not in these steps", id="compute cannot be hidden"),
+        pytest.param(("--sweep", "communication=1,x"), "write --sweep communication=1,0.5,0", id="sweep"),
+        pytest.param(("--sweep", "communication"), "--sweep communication — is not", id="no factors"),
     ],
 )
 def test_what_is_not_there_is_told_in_a_line_with_what_is(called, export, options, said):

@@ -26,7 +26,7 @@ def silent(_):
 @pytest.fixture(scope="module")
 def address():
     """A cluster of two processes; an export counts as a killer when a worker died of it."""
-    distributed = pytest.importorskip("distributed", reason="no Dask here: pip install 'wallscope[dask]'")
+    distributed = pytest.importorskip("distributed", reason="no Dask here: pip install distributed")
     import dask
 
     with (
@@ -124,7 +124,7 @@ def test_a_job_that_was_interrupted_goes_on_where_it_was(address, exports, expec
 
 @pytest.mark.slow
 def test_a_cluster_that_stays_without_workers_is_given_up(exports, monkeypatch):
-    distributed = pytest.importorskip("distributed", reason="no Dask here: pip install 'wallscope[dask]'")
+    distributed = pytest.importorskip("distributed", reason="no Dask here: pip install distributed")
     monkeypatch.setattr(run, "_WORKERLESS_S", 1)
     with (
         distributed.LocalCluster(n_workers=0, dashboard_address=":0", silence_logs="CRITICAL") as empty,
@@ -135,7 +135,7 @@ def test_a_cluster_that_stays_without_workers_is_given_up(exports, monkeypatch):
 
 @pytest.mark.slow
 def test_so_is_one_whose_last_worker_leaves(monkeypatch, tmp_path):
-    distributed = pytest.importorskip("distributed", reason="no Dask here: pip install 'wallscope[dask]'")
+    distributed = pytest.importorskip("distributed", reason="no Dask here: pip install distributed")
     monkeypatch.setattr(run, "_WORKERLESS_S", 1)
     with distributed.LocalCluster(
         n_workers=1, threads_per_worker=1, dashboard_address=":0", silence_logs="CRITICAL"
@@ -163,7 +163,7 @@ def test_so_is_one_whose_last_worker_leaves(monkeypatch, tmp_path):
     ],
 )
 def test_an_address_without_a_cluster_is_said_in_a_line(exports, tmp_path, monkeypatch, named, said):
-    pytest.importorskip("distributed", reason="no Dask here: pip install 'wallscope[dask]'")
+    pytest.importorskip("distributed", reason="no Dask here: pip install distributed")
     (tmp_path / "odd.json").write_text("[]")
     (tmp_path / "scheduler.json").write_text('{"address": "tcp://127.0.0.1:1"}')
     monkeypatch.chdir(tmp_path)

@@ -84,10 +84,12 @@ def test_a_window_without_length_is_inside_a_time_that_holds_it():
     [
         pytest.param({"time_ns": (0, 100)}, "holds no part of a step", id="before the first window"),
         pytest.param({"time_ns": (500, 600)}, "between 0.000000100 and 0.000000500", id="behind the last"),
-        pytest.param({"steps": (4, 9)}, "--steps 4-9 — are not in this export — there are 0-3", id="steps"),
+        pytest.param(
+            {"steps": (4, 9)}, "--steps 4-9 — are not in this export — it has steps 0-3", id="steps"
+        ),
         pytest.param(
             {"steps": (0, 0), "time_ns": (250, 299)},
-            "--steps 0 — are not in the time of --time — there are 1",
+            "--steps 0 — are not in the time of --time — it has steps 1",
             id="steps at another time",
         ),
     ],

@@ -357,7 +357,7 @@ def test_rows_without_brief_are_refused(wallscope):
     said = wallscope("gaps", EXAMPLE, "--max-rows", "7")
 
     assert said.code == 2
-    assert said.err == "wallscope: --max-rows 7 — limits brief answers alone — add --brief\n"
+    assert said.err == "wallscope: --max-rows 7 — only limits brief answers — add --brief\n"
 
 
 def test_a_brief_answer_leaves_other_outputs_as_they_are(wallscope, tmp_path):

@@ -100,7 +100,7 @@ def _near(word: str, causes: Iterable[str]) -> str:
     words |= {topic for note in notes() for topic in note.topics} | set(Wall) | set(list_words())
     words |= {one for term in list_terms() for one in (term.name, *term.also)}
     inside = sorted(entry for entry in words if word and word.lower() in entry.lower())
-    near = list(dict.fromkeys([*get_close_matches(word, sorted(words), n=_NEAR, cutoff=0.5), *inside]))
+    near = list(dict.fromkeys([*get_close_matches(word, sorted(words), n=_NEAR, cutoff=0.6), *inside]))
     if not near:
         return "`wallscope explain` lists the topics"
     return f"did you mean {', '.join(near[:_NEAR])}?"

@@ -244,7 +244,9 @@ def read_answer(path: Path) -> Analysis:
             f"{path} — is not a complete answer: {where[:100]} is not as it should be — {_AGAIN}"
         ) from error
     except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise InputError(f"{path} — is not an answer in JSON — {_AGAIN}") from error
+        raise InputError(
+            f"{path} — is neither a trace of PyTorch's profiler nor a JSON answer of analyze — {_AGAIN}"
+        ) from error
     if len(found.inputs) != 1:
         raise InputError(
             f"{path} — is about {len(found.inputs)} exports — give the answers about each of them"

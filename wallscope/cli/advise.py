@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 def advise(  # noqa: PLR0913  # options are parameters
     *,
     model: Annotated[str, typer.Option(metavar="NAME", help="The model family, such as deepseek-v3.")],
-    gpus: Annotated[int, typer.Option(metavar="N", min=1, max=1_000_000, help="How many GPUs the job has.")],
+    gpus: Annotated[int, typer.Option(metavar="N", min=1, max=1_000_000, help="Number of GPUs of the job.")],
     hardware: Annotated[str, typer.Option(metavar="NAME", help="The GPU: h100, b200, gb200, gb300, …")],
     seq_length: Annotated[
         int, typer.Option(metavar="N", min=1, max=100_000_000, help="Tokens per sequence.")
@@ -29,7 +29,8 @@ def advise(  # noqa: PLR0913  # options are parameters
     layout: Annotated[
         str | None,
         typer.Option(
-            metavar="SIZES", help="Parallel sizes, such as tp4,cp2,pp4,ep64; missing ones are proposed."
+            metavar="SIZES",
+            help="Parallel sizes, such as tp4,cp2,pp4,ep64. Sizes that are left out are proposed.",
         ),
     ] = None,
     global_batch: Annotated[
@@ -181,7 +182,7 @@ def capture_help(  # noqa: PLR0913  # options are parameters
         Path | None,
         typer.Argument(
             metavar="FILE",
-            help="An export: its limits are listed, and the flags that remove them are marked.",
+            help="An export: lists what limits it, and marks the flags that remove these limits.",
         ),
     ] = None,
     *,

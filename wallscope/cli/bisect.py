@@ -28,10 +28,11 @@ if TYPE_CHECKING:
 
 def bisect(  # noqa: PLR0913  # options are parameters
     commits: Annotated[
-        str, typer.Argument(metavar="GOOD..BAD", help="Two recorded commits: the time changed between them.")
+        str, typer.Argument(metavar="GOOD..BAD", help="Two recorded commits between which the time changed.")
     ],
     metric: Annotated[
-        str, typer.Argument(metavar="METRIC", help="step, a wall, or a cause as host/framework.")
+        str,
+        typer.Argument(metavar="METRIC", help="The step (step), a wall, or a cause such as host/framework."),
     ],
     *,
     label: Labels = None,

@@ -41,7 +41,7 @@ def count_rows(*, brief: bool, max_rows: int | None) -> int | None:
         OptionError: rows are counted for a full answer.
     """
     if max_rows is not None and not brief:
-        raise OptionError(f"--max-rows {max_rows} — limits brief answers alone — add --brief")
+        raise OptionError(f"--max-rows {max_rows} — only limits brief answers — add --brief")
     return (max_rows or _DEFAULT_ROWS) if brief else None
 
 

@@ -20,7 +20,7 @@ from wallscope.cli.options import (
     open_cache,
     parse_stream_map,
 )
-from wallscope.cli.output import check_different, check_output, print_out, write_file
+from wallscope.cli.output import OUTPUT, check_different, check_output, print_out, write_file
 from wallscope.cli.progress import is_talkative, report_progress
 from wallscope.cli.store_options import (
     Labels,
@@ -47,6 +47,8 @@ if TYPE_CHECKING:
 
 
 FAILED = 1
+COMPARISON = "Comparison"
+"""A group of options in `--help`."""
 
 
 class GateFailure(SystemExit):
@@ -58,12 +60,19 @@ FailOn = Annotated[
     typer.Option(
         "--fail-on",
         metavar="GATE",
-        help="Exit with 1 if so: step>3%, mean>3%, p90>5%, slow-steps>2, communication>5% (of the step),"
-        " host/framework>2ms; repeatable.",
+        rich_help_panel=COMPARISON,
+        help="Exit with 1 if an increase is above a limit: step>3%, mean>3%, p90>5%, slow-steps>2,"
+        " communication>5% (of the step), host/framework>2ms. Repeatable.",
     ),
 ]
 Gates = Annotated[
-    Path | None, typer.Option("--gates", metavar="FILE", help="Gates, one a line; # begins a comment.")
+    Path | None,
+    typer.Option(
+        "--gates",
+        metavar="FILE",
+        rich_help_panel=COMPARISON,
+        help="File of gates, one per line; # starts a comment.",
+    ),
 ]
 
 
@@ -83,9 +92,21 @@ def read_gates(texts: list[str] | None, file: Path | None = None) -> "tuple[Gate
             lines = [line.partition("#")[0].strip() for line in file.read_text(encoding="utf-8").splitlines()]
         except (OSError, UnicodeDecodeError) as error:
             raise OptionError(
-                f"--gates {file} — cannot be read — give a text file of one gate a line"
+                f"--gates {file} — cannot be read — give a text file with one gate per line"
             ) from error
-    return tuple(parse_gate(text) for text in (*(texts or []), *filter(None, lines)))
+    return (
+        *map(parse_gate, texts or []),
+        *(_parse_line(str(file), *line) for line in enumerate(lines, 1) if line[1]),
+    )
+
+
+def _parse_line(file: str, number: int, text: str) -> "Gate":
+    from wallscope.compare.gates import parse_gate  # noqa: PLC0415  # keeps --help fast
+
+    try:
+        return parse_gate(text)
+    except OptionError as error:
+        raise OptionError(str(error).replace("--fail-on", f"--gates {file}, line {number}:", 1)) from error
 
 
 def fail(found: "tuple[GateResult, ...]") -> None:
@@ -115,40 +136,80 @@ def diff(  # noqa: PLR0913  # options are parameters
         str,
         typer.Argument(
             metavar="BASE",
-            help="An export, an answer in JSON, a folder or pattern of runs; a commit with --store; A..B.",
+            help="An export, a JSON answer of analyze, or a folder or pattern of these. With --store a"
+            " recorded commit. A..B names two commits.",
         ),
     ],
-    head: Annotated[str | None, typer.Argument(metavar="HEAD", help="The same, after the change.")] = None,
+    head: Annotated[
+        str | None, typer.Argument(metavar="HEAD", help="The same for the run after the change.")
+    ] = None,
     more: Annotated[
-        list[str] | None, typer.Argument(metavar="[BASE HEAD]...", help="With --paired: further pairs.")
+        list[str] | None, typer.Argument(metavar="[BASE HEAD]...", help="More pairs, with --paired.")
     ] = None,
     *,
     paired: Annotated[
-        bool, typer.Option("--paired", help="Compare runs in pairs, captured in turn: a1 b1 a2 b2 ...")
+        bool,
+        typer.Option(
+            "--paired",
+            rich_help_panel=COMPARISON,
+            help="Compare runs pair by pair, captured in turn: base1 head1 base2 head2.",
+        ),
     ] = False,
     fail_on: FailOn = None,
     gates: Gates = None,
     margin: Annotated[
-        str, typer.Option(metavar="PERCENT", help="Changes of the step up to this are none.")
+        str,
+        typer.Option(
+            metavar="PERCENT",
+            rich_help_panel=COMPARISON,
+            help="A step change up to this size counts as no change.",
+        ),
     ] = "2%",
     store: StorePlace = None,
     label: Labels = None,
-    rank: Annotated[int | None, typer.Option(metavar="N", help="The rank to compare.")] = None,
+    rank: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N",
+            rich_help_panel=COMPARISON,
+            help="Compare this rank. Default: the one that analyze reports, if both runs have it.",
+        ),
+    ] = None,
     override: Annotated[
-        bool, typer.Option("--override", help="Give a verdict on what cannot be compared.")
+        bool,
+        typer.Option(
+            "--override",
+            rich_help_panel=COMPARISON,
+            help="Give a verdict although the runs are not comparable.",
+        ),
     ] = False,
     json: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write the comparison as JSON; - is standard output.")
+        Path | None,
+        typer.Option(
+            metavar="FILE", rich_help_panel=OUTPUT, help="Write the comparison as JSON; - is standard output."
+        ),
     ] = None,
     markdown: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write it as Markdown; - is standard output.")
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            rich_help_panel=OUTPUT,
+            help="Write the comparison as Markdown; - is standard output.",
+        ),
     ] = None,
     html: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Write the comparison as one HTML page that works offline."),
+        typer.Option(
+            metavar="FILE",
+            rich_help_panel=OUTPUT,
+            help="Write the comparison as one HTML page that works offline.",
+        ),
     ] = None,
     junit: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write the gates as JUnit XML; - is standard output.")
+        Path | None,
+        typer.Option(
+            metavar="FILE", rich_help_panel=OUTPUT, help="Write the gates as JUnit XML; - is standard output."
+        ),
     ] = None,
     kernels: KernelRules = None,
     step_range: StepRange = None,
@@ -156,15 +217,25 @@ def diff(  # noqa: PLR0913  # options are parameters
     tokens_per_step: Tokens = None,
     head_tokens_per_step: Annotated[
         str | None,
-        typer.Option(metavar="N", help="Tokens of a step of HEAD, if they differ from BASE's."),
+        typer.Option(
+            metavar="N",
+            rich_help_panel=COMPARISON,
+            help="Tokens per step of HEAD, if they differ from those of BASE.",
+        ),
     ] = None,
-    full: Annotated[bool, typer.Option("--full", help="Print all causes, operations and ranks.")] = False,
+    full: Annotated[
+        bool, typer.Option("--full", rich_help_panel=OUTPUT, help="Print all causes, operations and ranks.")
+    ] = False,
     brief: IsBrief = False,
     max_rows: MaxRows = None,
     no_cache: NoCache = False,
     verbose: Verbose = False,
 ) -> None:
-    """Compare two runs: slower or faster, how surely, and why."""
+    """Compare two runs: slower or faster, how surely, and why.
+
+    The change of the step has a 95 % interval. Walls, causes and operations sum to it; settings and
+    versions that differ are listed with the operations that they explain.
+    """
     from wallscope.compare.compare import CompareOptions, compare_sides, require_comparable  # noqa: PLC0415
     from wallscope.model.options import Options  # noqa: PLC0415
     from wallscope.render.data import write_json  # noqa: PLC0415

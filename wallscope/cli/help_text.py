@@ -3,13 +3,14 @@
 typer groups them only in its rich mode, which would import rich for each `--help`.
 """
 
+import re
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Final
 
 from typer.core import TyperCommand, TyperGroup
 
 if TYPE_CHECKING:
-    from typer._click import Context, HelpFormatter
+    from typer._click import Context, HelpFormatter, Parameter
 
 EXAMPLES: Final[Mapping[str, tuple[str, ...]]] = {
     "analyze": (
@@ -46,7 +47,14 @@ EXAMPLES: Final[Mapping[str, tuple[str, ...]]] = {
 }
 """Command lines that `--help` of each command ends with."""
 
-_OTHERS = "Options"
+_PYTHON_TYPE = re.compile(r" <(path|str|list\[\w+\])>$")
+"""The type behind the name of an argument: its text says what the value is."""
+_ANY_COUNT = re.compile(r"; 0<=x<=2147483647|0<=x<=2147483647(; )?")
+_BETWEEN = re.compile(r"(\d+)<=x<=(\d+)")
+_AT_LEAST = re.compile(r"x>=(\d+)")
+_LIMIT = re.compile(r"\d+ to \d+|at least \d+")
+_UNBROKEN = {"-": "\N{NON-BREAKING HYPHEN}", " ": "\N{NO-BREAK SPACE}"}
+"""Stand for characters at which a line must not break, until the lines are made."""
 _NEXT = "Run 'wallscope COMMAND --help' for options and examples, 'wallscope explain' for terms."
 
 
@@ -58,14 +66,15 @@ class GroupedCommand(TyperCommand):
         groups: dict[str, list[tuple[str, str]]] = {"Arguments": []}
         others: list[tuple[str, str]] = []
         for param in self.get_params(ctx):
-            record = param.get_help_record(ctx)
+            record = describe_parameter(param, ctx)
             if record is None:
                 continue
             panel = getattr(param, "rich_help_panel", None)
             is_argument = param.param_type_name == "argument"
             group = "Arguments" if is_argument else panel
             (others if group is None else groups.setdefault(group, [])).append(record)
-        _write_groups({**groups, _OTHERS: others}.items(), formatter)
+        rest = "Other options" if len(groups) > 1 else "Options"
+        _write_groups({**groups, rest: others}.items(), formatter)
 
     def format_epilog(self, ctx: "Context", formatter: "HelpFormatter") -> None:  # noqa: ARG002  # click's
         """Write the examples."""
@@ -98,6 +107,18 @@ class GroupedCommands(TyperGroup):
         formatter.write_text(_NEXT)
 
 
+def describe_parameter(param: "Parameter", ctx: "Context") -> tuple[str, str] | None:
+    """Return the label of an argument or option and its text, with limits in words; `None` if hidden."""
+    record = param.get_help_record(ctx)
+    if record is None:
+        return None
+    label, text = record
+    said, bracket, limits = text.partition("  [")
+    limits = _BETWEEN.sub(r"\1 to \2", _ANY_COUNT.sub("", limits))
+    limits = _AT_LEAST.sub(r"at least \1", limits)
+    return _PYTHON_TYPE.sub("", label), said if limits in {"", "]"} else f"{said}{bracket}{limits}"
+
+
 def summarize(text: str) -> str:
     """Return the first sentence of a help text, without its point.
 
@@ -111,4 +132,12 @@ def _write_groups(groups: Iterable[tuple[str, list[tuple[str, str]]]], formatter
     for title, rows in groups:
         if rows:
             with formatter.section(title):
-                formatter.write_dl(rows)
+                formatter.write_dl([(label, _join_words(text)) for label, text in rows])
+    split = str.maketrans({mark: character for character, mark in _UNBROKEN.items()})
+    formatter.buffer[:] = [part.translate(split) for part in formatter.buffer]
+
+
+def _join_words(text: str) -> str:
+    """Return a text whose hyphenated words and limits stay in one line."""
+    limits = _LIMIT.sub(lambda found: found[0].replace(" ", _UNBROKEN[" "]), text)
+    return limits.replace("-", _UNBROKEN["-"])

@@ -23,6 +23,7 @@ from wallscope.cli.options import (
 )
 from wallscope.cli.progress import is_talkative, report_progress
 from wallscope.cli.store_options import (
+    RECORDS,
     Labels,
     StorePlace,
     count_commits,
@@ -55,21 +56,35 @@ class Form(StrEnum):
 def record(  # noqa: PLR0913  # options are parameters
     runs: Annotated[
         list[str],
-        typer.Argument(metavar="RUN...", help="Exports, answers in JSON, folders or patterns of them."),
+        typer.Argument(
+            metavar="RUN...", help="Exports, JSON answers of analyze, or folders or patterns of these."
+        ),
     ],
     *,
-    commit: Annotated[str, typer.Option(metavar="SHA", help="The commit that ran; any name that git knows.")],
+    commit: Annotated[
+        str,
+        typer.Option(
+            metavar="SHA", rich_help_panel=RECORDS, help="The commit that ran: any name that git resolves."
+        ),
+    ],
     label: Labels = None,
     store: StorePlace = None,
     keep: Annotated[
         int | None,
-        typer.Option(metavar="N", min=1, help="Forget all but the newest N commits of this testbed."),
+        typer.Option(
+            metavar="N",
+            min=1,
+            rich_help_panel=RECORDS,
+            help="Remove all but the newest N commits of this testbed.",
+        ),
     ] = None,
     pull_request: Annotated[
         bool | None,
         typer.Option(
             "--pull-request/--no-pull-request",
-            help="Runs of a pull request: never a base, no noise. Else as the job's environment says.",
+            rich_help_panel=RECORDS,
+            help="Mark the runs as those of a pull request, which are never a base. Default: recognized from"
+            " the environment of the CI job.",
             show_default=False,
         ),
     ] = None,
@@ -162,9 +177,10 @@ def _record(
     return entry, {object_name(stored): stored for stored in objects}
 
 
-def history(  # noqa: PLR0913  # options are parameters  # noqa: PLR0913  # options are parameters
+def history(  # noqa: PLR0913  # options are parameters
     metric: Annotated[
-        str, typer.Argument(metavar="METRIC", help="step, a wall, or a cause as host/framework.")
+        str,
+        typer.Argument(metavar="METRIC", help="The step (step), a wall, or a cause such as host/framework."),
     ],
     *,
     label: Labels = None,
@@ -197,7 +213,9 @@ def history(  # noqa: PLR0913  # options are parameters  # noqa: PLR0913  # opti
     records = drop_repetitions(fitting, is_within_commit=True)
     warn_of_unreadable(place)
     if not records:
-        raise StoreError(f"{place} — holds no such record — wallscope record a run first")
+        raise StoreError(
+            f"{place} — has no such record — store a run first: wallscope record RUN --commit SHA"
+        )
     frame = list_times(records, metric)
     if form is not None:
         if form is Form.OPENMETRICS:

@@ -14,7 +14,7 @@ _MOST_PORT = 65_535
 def mcp(
     roots: Annotated[
         list[Path],
-        typer.Argument(metavar="DIR...", help="The folders that agents may read; nothing outside them is."),
+        typer.Argument(metavar="DIR...", help="Folders that agents may read; everything else is refused."),
     ],
     *,
     http: Annotated[
@@ -24,7 +24,8 @@ def mcp(
             metavar="PORT",
             min=1,
             max=_MOST_PORT,
-            help="Serve over HTTP on this machine alone, at http://127.0.0.1:PORT/mcp, not standard streams.",
+            help="Serve over HTTP at http://127.0.0.1:PORT/mcp, only on this machine, instead of standard"
+            " streams.",
         ),
     ] = None,
     no_cache: NoCache = False,
@@ -35,9 +36,7 @@ def mcp(
     from wallscope.agents.roots import open_roots  # noqa: PLC0415  # same
 
     if find_spec("mcp") is None:
-        raise OptionError(
-            "mcp — needs the package `mcp`, which is not installed — pip install 'wallscope[mcp]'"
-        )
+        raise OptionError("mcp — needs the package `mcp`, which is not installed — pip install mcp")
     found = open_roots(roots)
     from wallscope.agents.server import serve  # noqa: PLC0415  # imports the SDK
 

@@ -76,7 +76,7 @@ def check_output(target: Path | None, inputs: tuple[Path | None, ...]) -> None:
     if any(resolve_path(target).is_relative_to(folder) for folder in folders):
         raise OutputError(f"{target} — lies in a folder that is an input — name a file elsewhere")
     if not target.absolute().parent.is_dir():
-        raise OutputError(f"{target} — its folder does not exist — make it first")
+        raise OutputError(f"{target} — its folder does not exist — create it first")
 
 
 def read_status(target: Path, kind: str) -> os.stat_result | None:
@@ -87,7 +87,7 @@ def read_status(target: Path, kind: str) -> os.stat_result | None:
     """
     try:
         return target.lstat()
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return None
     except (OSError, ValueError) as error:
         raise OutputError(f"{target} — cannot be written: {error} — name another {kind}") from error
@@ -138,7 +138,7 @@ def check_folder(
         raise OutputError(f"{target} — is not a folder — name a new or an empty one")
     _check_apart(target, inputs)
     if not resolve_path(target).parent.is_dir():
-        raise OutputError(f"{target} — the folder around it does not exist — make it first")
+        raise OutputError(f"{target} — the folder around it does not exist — create it first")
     if status is not None and any(target.iterdir()) and not is_ours(target):
         raise OutputError(f"{target} — holds other files — name a new or an empty folder")
 

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from wallscope.store import Store
 
 
+RECORDS = "Records"
+"""A group of options in `--help`."""
 _MOST_WARNINGS = 5
 _DAY_NS = 86_400 * 10**9
 _VARIABLE, _DEFAULT = "WALLSCOPE_STORE", ".wallscope"
@@ -32,13 +34,19 @@ _VARIABLE, _DEFAULT = "WALLSCOPE_STORE", ".wallscope"
 StorePlace = Annotated[
     str | None,
     typer.Option(
-        "--store", metavar="DIR|URL", help=f"Folder or URL of records; else ${_VARIABLE}, else {_DEFAULT}."
+        "--store",
+        metavar="DIR|URL",
+        rich_help_panel=RECORDS,
+        help=f"Folder or URL of records. Default: ${_VARIABLE}, or {_DEFAULT}.",
     ),
 ]
 Labels = Annotated[
     list[str] | None,
     typer.Option(
-        "--label", metavar="K=V", help="Label of the testbed, in addition to the machine. Repeatable."
+        "--label",
+        metavar="K=V",
+        rich_help_panel=RECORDS,
+        help="Label that separates testbeds, such as model=moe-30b. Repeatable.",
     ),
 ]
 

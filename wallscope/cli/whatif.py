@@ -203,14 +203,19 @@ def _parse_scale(text: str, option: str) -> "Question":
     target, _, factor = text.rpartition("=")
     share = _share(factor)
     if not target or share is None:
-        raise OptionError(f"{option} {text} — is not TARGET=K — write communication=0.5")
+        raise OptionError(f"{option} {text} — is not TARGET=K with a K of 0 or more — {_WRITE[option]}")
     return Question("scale", target, share)
+
+
+_WRITE = {"--scale": "write --scale communication=0.5", "--sweep": "write --sweep communication=1,0.5,0"}
 
 
 def _swept(text: str | None) -> "tuple[Question, ...]":
     if text is None:
         return ()
-    target, _, factors = text.rpartition("=")
+    target, equals, factors = text.rpartition("=")
+    if not equals:
+        raise OptionError(f"--sweep {text} — is not TARGET=K,K,… — {_WRITE['--sweep']}")
     return tuple(_parse_scale(f"{target}={factor}", "--sweep") for factor in factors.split(","))
 
 

@@ -221,9 +221,7 @@ def _open_url(url: Url) -> "tuple[AbstractFileSystem, str]":
     try:
         from fsspec.core import url_to_fs  # noqa: PLC0415  # an extra
     except ImportError as error:
-        raise InputError(
-            f"{url} — an export behind a URL needs fsspec — pip install 'wallscope[remote]'"
-        ) from error
+        raise InputError(f"{url} — an export behind a URL needs fsspec — pip install fsspec") from error
     system, root = url_to_fs(url.text)
     return system, str(root)
 

@@ -287,7 +287,7 @@ def _client(address: str) -> "Iterator[Client]":
         from distributed import Client  # noqa: PLC0415  # an extra
     except ImportError as error:
         raise OptionError(
-            f"--dask {address} — a cluster needs distributed — pip install 'wallscope[dask]'"
+            f"--dask {address} — a cluster needs distributed — pip install distributed"
         ) from error
     scheduler = _scheduler(address)
     logger = logging.getLogger("distributed.client")
@@ -341,5 +341,5 @@ def _no_address(address: str) -> OptionError:
 def _unreachable(address: str, why: str) -> OptionError:
     reason = " ".join(why.split())[:200]
     return OptionError(
-        f"--dask {address} — cannot be reached: {reason} — start the scheduler, or mend the address"
+        f"--dask {address} — cannot be reached: {reason} — start the scheduler, or correct the address"
     )

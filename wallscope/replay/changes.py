@@ -146,10 +146,8 @@ def find_target(name: str, known: Iterable[str], option: str) -> str:
     ends = [one for one in of_lower if name.lower() in one][:3]
     told = list(dict.fromkeys([*near, *ends]))[:_SHOWN]
     there = [of_lower[one] for one in told] or names[:_SHOWN]
-    word = "the nearest are" if told else "it has"
-    raise OptionError(
-        f"{option} {name} — these steps do not contain it — {word}: {', '.join(there) or 'nothing'}"
-    )
+    word = "the nearest are" if told else "they have"
+    raise OptionError(f"{option} {name} — is not in these steps — {word}: {', '.join(there) or 'nothing'}")
 
 
 def find_waiting_segments(window: ReplayWindow) -> Rows:

@@ -191,7 +191,8 @@ class Store:
             raise StoreError(f"{self} — {len(found)} recorded commits begin with {wanted} — give more digits")
         newest = ", ".join(name[:12] for name in self._newest()[:_MOST_SHOWN]) or "none"
         raise StoreError(
-            f"{self} — holds no record of commit {wanted[:80]} (newest: {newest}) — record it first"
+            f"{self} — holds no record of commit {wanted[:80]} (newest: {newest})"
+            f" — record it first: wallscope record RUN --commit {wanted[:80]}"
         )
 
     def records(self, commit: str) -> tuple[Record, ...]:

@@ -34,7 +34,7 @@ class Remote:
             from fsspec.core import url_to_fs  # noqa: PLC0415  # an extra
         except ImportError as error:
             raise StoreError(
-                f"{self.url} — a store behind a URL needs fsspec — pip install 'wallscope[remote]'"
+                f"{self.url} — a store behind a URL needs fsspec — pip install fsspec"
             ) from error
         with self._explained(
             f"{self.url} — cannot be opened", "check the URL, and that its fsspec plugin is installed"

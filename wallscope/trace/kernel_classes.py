@@ -117,7 +117,9 @@ def _check_pattern(pattern: str, where: str) -> None:
     try:
         pl.Series([""]).str.contains(pattern)
     except pl.exceptions.ComputeError as error:
-        raise KernelRulesError(f"{where} has no valid pattern: {pattern!r} — mend it") from error
+        raise KernelRulesError(
+            f"{where} has no valid pattern: {pattern!r} — correct the regular expression"
+        ) from error
 
 
 def _choice(choices: type[_Choice], value: str, where: str) -> _Choice:

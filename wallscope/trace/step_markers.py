@@ -86,12 +86,12 @@ def check_pattern(pattern: str | None, ranges: pl.DataFrame) -> None:
         is_found = match_texts(ranges, pattern).any()
     except pl.exceptions.ComputeError as error:
         raise StepRangeError(
-            f"--step-range {pattern!r} — is not a valid regular expression — correct it"
+            f"--step-range {pattern!r} — is not a valid regular expression — check brackets and escapes"
         ) from error
     if not is_found:
         most = ranges.group_by("folded").agg(pl.len()).sort("len", "folded", descending=[True, False])
         shown = ", ".join(most["folded"].str.slice(0, 60).head(_SHOWN_NAMES))
-        there = f"the most frequent are: {shown}" if shown else "the export holds none at all"
+        there = f"the most frequent are: {shown}" if shown else "the export has no NVTX range"
         raise StepRangeError(f"--step-range {pattern!r} — finds no range — {there}")
 
 

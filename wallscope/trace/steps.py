@@ -397,7 +397,7 @@ def select_ranks(ranks: pl.DataFrame, selection: Selection) -> pl.DataFrame:
         found = found.filter(pl.col(column) == wanted)
         if found.is_empty():
             there = ", ".join(map(str, ranks[column].unique().drop_nulls().sort()))
-            said = f"there are {there}" if there else "the export has none"
+            said = f"it has {column} {there}" if there else f"it has no {column} number"
             raise SelectionError(f"--{column} {wanted} — is not in this export — {said}")
     return found
 
@@ -468,7 +468,7 @@ def _chosen(windows: pl.DataFrame, selection: Selection) -> pl.DataFrame:
         where = "in this export" if selection.time_ns is None else "in the time of --time"
         step = windows["step"].to_numpy()
         there = write_range(int(step.min()), int(step.max()))
-        raise SelectionError(f"--steps {spelled} — are not {where} — there are {there}")
+        raise SelectionError(f"--steps {spelled} — are not {where} — it has steps {there}")
     return windows.with_columns(
         chosen=is_chosen,
         steady=pl.col("steady") & is_chosen,
