@@ -35,7 +35,7 @@ $(EXAMPLE): .venv/stamp $(wildcard fixtures/*.py fixtures/ddl/*.sql)
 	@mkdir -p build
 	$(BIN)/python -m fixtures.example $@
 
-demo: $(EXAMPLE)  ## analyse the shipped example: a step of a mixture-of-experts model
+demo: $(EXAMPLE)  ## analyze the shipped example: a step of a mixture-of-experts model
 	$(BIN)/wallscope analyze $(EXAMPLE)
 
 test: .venv/stamp $(EXAMPLE)  ## the tests, side by side on all cores
@@ -53,7 +53,7 @@ check: .venv/stamp  ## format, lint, types, import contracts
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-format: .venv/stamp  ## format and mend what can be mended
+format: .venv/stamp  ## format, and fix what ruff can fix
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
@@ -92,7 +92,7 @@ bench-diff: .venv/stamp  ## measure how often comparisons are wrong, and write d
 drift: .venv/stamp  ## list what a checkout (MEGATRON=folder BRIDGE=folder) has that the knowledge base lacks, and the reverse
 	$(BIN)/python -m benchmarks.drift $(if $(MEGATRON),--megatron $(MEGATRON)) $(if $(BRIDGE),--bridge $(BRIDGE))
 
-faults: .venv/stamp  ## try 20,000 broken inputs, and write docs/robustness.md; takes hours, stopped it goes on where it was
+faults: .venv/stamp  ## try 20,000 broken inputs, and write docs/robustness.md; takes hours, continues where it was stopped
 	nice $(BIN)/python -m benchmarks.faults --inputs 20000 --jobs $$(nproc) --journal build/faults.jsonl --write docs/robustness.md
 
 ATTACKED = $(shell grep -o 'tests/[a-z_/]*[.]py' docs/threat-model.md | sort -u)

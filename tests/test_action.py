@@ -240,7 +240,7 @@ def test_exports_are_analysed_by_pattern(runner, tmp_path):
         "2-c.json",
     ]
     none = runner.run("analyse", RUNS="none/*.sqlite", STEP_RANGE="", REPORT=str(tmp_path / "report"))
-    assert (none.returncode, "no file fits" in none.stdout) == (2, True)
+    assert (none.returncode, "no file matches" in none.stdout) == (2, True)
 
 
 def test_scripts_take_inputs_from_the_environment_alone():

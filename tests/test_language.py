@@ -13,7 +13,14 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 MOST_WORDS = 30
-_PATTERNS = ("wallscope/**/*.py", "wallscope/**/*.toml", "queries/*.sql", "reports/*.j2", "reports/*.js")
+_PATTERNS = (
+    "wallscope/**/*.py",
+    "wallscope/**/*.toml",
+    "queries/*.sql",
+    "reports/*.j2",
+    "reports/*.js",
+    "action.yml",
+)
 FILES = sorted(path.relative_to(ROOT).as_posix() for pattern in _PATTERNS for path in ROOT.glob(pattern))
 
 TERMS = {
@@ -62,7 +69,7 @@ _STATEMENT = re.compile(r"[a-z]{2,},? [a-z]{2,}")
 def read_texts(name: str) -> tuple[str, ...]:
     """Return the texts of a file that a person may read, each without line breaks."""
     text = (ROOT / name).read_text(encoding="utf-8")
-    readers = {".py": _python, ".toml": _toml, ".sql": _sql, ".j2": _html, ".js": _script}
+    readers = {".py": _python, ".toml": _toml, ".sql": _sql, ".j2": _html, ".js": _script, ".yml": _action}
     found = (" ".join(one.split()) for one in readers[Path(name).suffix](text))
     return tuple(one for one in found if _STATEMENT.search(one) and not _CODE.search(one))
 
@@ -145,6 +152,12 @@ def _script(text: str) -> Iterator[str]:
     yield from re.findall(r"(?m)(?:^|\s)//(.*)$", text)
 
 
+def _action(text: str) -> Iterator[str]:
+    yield from re.findall(r"(?m)^ *description: (.*)$", text)
+    yield from re.findall(r"::(?:error|warning)::([^\"]*)", text)
+    yield from re.findall(r"(?m)(?:^|\s)# (.*)$", text)
+
+
 def find_faults(texts: tuple[str, ...]) -> list[str]:
     """Return what breaks a rule, each with its sentence."""
     return [fault for text in texts for fault in (*_terms(text), *_long(text))]
@@ -209,4 +222,9 @@ def test_texts_of_each_kind_are_found():
     assert list(_toml('# one two\na = ["first text"]\n')) == ["first text", " one two\n"]
     assert list(_sql("-- one\n-- two\n-- row   the row\nSELECT 1")) == [" one\n two\n", "row   the row"]
     assert [one.strip() for one in _html(page) if one] == ["why", "a hint", "some text"]
+    assert list(_action('description: one text\necho "::error::a fault" # why\n')) == [
+        "one text",
+        "a fault",
+        "why",
+    ]
     assert list(_script('const a = "a text"; // why it is so')) == ["a text", " why it is so"]
