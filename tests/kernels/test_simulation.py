@@ -101,8 +101,7 @@ def _left_ns(row, graph, asked, left_ns, end_ns):  # noqa: PLR0911  # plain
     if role == Role.RELEASING:
         return max(entered_ns, done_ns) + gap_ns
     if graph.is_idle[row]:
-        back_ns = gap_ns if done_ns > entered_ns else 0
-        return max(entered_ns + length_ns, done_ns + back_ns)
+        return max(entered_ns + length_ns, done_ns + gap_ns)
     back_ns = gap_ns if length_ns else 0
     return max(entered_ns + min(length_ns, LEAST_WAIT_NS), done_ns + back_ns)
 

@@ -7,9 +7,8 @@ except ImportError:  # runs as plain Python without Cython
 
 if cython.compiled:
     from cython.cimports.libc.stdint import int64_t as i64
-    from cython.cimports.libc.stdint import uint8_t as u8
 else:
-    i64, u8 = cython.longlong, cython.uchar
+    i64 = cython.longlong
 
 
 def simulate(
@@ -17,7 +16,6 @@ def simulate(
     behind: cython.const[i64][::1],
     spent_ns: cython.const[i64][::1],
     return_ns: cython.const[i64][::1],
-    is_idle: cython.const[u8][::1],
     awaited_ptr: cython.const[i64][::1],
     awaited: cython.const[i64][::1],
     ref: cython.const[i64][::1],
@@ -36,7 +34,8 @@ def simulate(
 ) -> None:
     """Compute when host segments are left and operations start and end, one event after the other.
 
-    What refers to an event that comes later sees what `left_ns` and `end_ns` held before.
+    What refers to an event that comes later sees what `left_ns` and `end_ns` held before. Nothing happens
+    earlier if a time or a duration grows.
 
     Args:
         event: int64[segments + operations]; segments, and operations counted on behind them, in the order
@@ -44,8 +43,6 @@ def simulate(
         behind: int64[segments]; the segment that each follows, or behind all segments the start of a thread.
         spent_ns: int64[segments], ns; the least time from the end of that one.
         return_ns: int64[segments], ns; from the end of the awaited operations to the return of the call.
-        is_idle: uint8[segments]; whether the return counts only where an awaited operation still runs when
-            the call is entered.
         awaited_ptr: int64[segments + 1]; the operations that each segment waits for, in `awaited`.
         awaited: int64; operations, or behind them those outside the window.
         ref: int64[operations]; the segment, or start of a thread, at whose end each is issued.
@@ -67,21 +64,18 @@ def simulate(
     place: i64
     one: i64
     collective: i64
-    entered_ns: i64
     time_ns: i64
     done_ns: i64
     with cython.nogil:
         for at in range(event.shape[0]):
             one = event[at]
             if one < segments:
-                entered_ns = left_ns[behind[one]]
-                time_ns = entered_ns + spent_ns[one]
+                time_ns = left_ns[behind[one]] + spent_ns[one]
                 if awaited_ptr[one] < awaited_ptr[one + 1]:
                     done_ns = end_ns[awaited[awaited_ptr[one]]]
                     for place in range(awaited_ptr[one] + 1, awaited_ptr[one + 1]):
                         done_ns = max(done_ns, end_ns[awaited[place]])
-                    if not is_idle[one] or done_ns > entered_ns:
-                        time_ns = max(time_ns, done_ns + return_ns[one])
+                    time_ns = max(time_ns, done_ns + return_ns[one])
                 left_ns[one] = time_ns
                 continue
             one -= segments

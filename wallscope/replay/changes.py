@@ -40,6 +40,8 @@ KERNEL_GAP, STAGING = "compute/kernel-gap", "memory/staging"
 HAND_OVERS = (KERNEL_GAP, "compute/hand-over")
 _LAUNCHING = (CallRole.LAUNCH, CallRole.GRAPH)
 _SHOWN = 6
+_GOLDEN_SHARE = 0.6180339887498949
+"""Multiples of it, without their whole part, are spread evenly over 0 to 1 however many there are."""
 
 
 def _no_rows() -> Rows:
@@ -78,6 +80,13 @@ class Rules:
     blocking_calls_stay: bool
     recompute_has_host_time: bool
     returns_count_alone: bool
+
+
+def _leave_out_share(calls: set[int], share: float) -> set[int]:
+    """Take a share of calls out, evenly spread; those taken out at a smaller share also are at a larger one."""
+    listed = np.array(sorted(calls), np.int64)
+    place = np.arange(1, len(listed) + 1) * _GOLDEN_SHARE % 1
+    return set(listed[place >= share].tolist())
 
 
 def list_targets(window: ReplayWindow, rules: Rules) -> dict[str, Target]:
@@ -264,9 +273,9 @@ class Changes:
         if share == 0 and name in {_ALLOCATOR, _RECOMPUTE}:
             return self._without(name.split("/")[1], draft)
         if name.startswith(DRAINED):
-            return self._unblocked(draft, name.removeprefix(f"{DRAINED}/"))
+            return self._unblocked(draft, name.removeprefix(f"{DRAINED}/"), share)
         if name == DRIVER_LOCK:
-            return self._without_lock(draft)
+            return self._without_lock(draft, share)
         target = self.targets.get(name, Target())
         notes = self._relieve(target, share, draft) if share < 1 else ()
         draft.scale_operations(target.ops, share)
@@ -323,15 +332,18 @@ class Changes:
         draft.unblock(self._window.releasing)
         return () if target.rows.size else _NONE
 
-    def _unblocked(self, draft: GraphEdit, name: str | None = None) -> tuple[str, ...]:
-        """Remove blocking calls, all or those with a name."""
+    def _unblocked(self, draft: GraphEdit, name: str | None = None, share: float = 0.0) -> tuple[str, ...]:
+        """Remove blocking calls, all or those with a name, except a share of them."""
         names, pieces = self._window.call_name, self._window.pieces
         own = {pieces.call[row] for row in pieces.inside(self._window.waits.blocking).tolist()}
-        calls = {call for call in own if name is None or names[call] == name}
+        named = {call for call in own if name is None or names[call] == name}
+        calls = _leave_out_share(named, share)
+        if not named:
+            return _NONE
+        if not calls:
+            return ("all blocking calls stay, and their number cannot grow",)
         draft.unblock(calls)
         draft.scale_segments(pieces.inside(calls), 0)
-        if not calls:
-            return _NONE
         return (
             (
                 f"{number(len(calls))} blocking calls are removed: assumes that nothing needs the operations"
@@ -339,10 +351,12 @@ class Changes:
             ),
         )
 
-    def _without_lock(self, draft: GraphEdit) -> tuple[str, ...]:
-        """Let calls return at once that wait for another thread in the driver."""
+    def _without_lock(self, draft: GraphEdit, share: float) -> tuple[str, ...]:
+        """Let calls return at once that wait for another thread in the driver, except a share of them."""
         rows = self.targets.get(DRIVER_LOCK, Target()).rows
-        draft.unblock(set(self._window.graph.call[rows].tolist()))
+        calls = _leave_out_share(set(self._window.graph.call[rows].tolist()), share)
+        rows = rows[are_among(self._window.graph.call[rows], np.array(sorted(calls), np.int64))]
+        draft.unblock(calls)
         draft.scale_segments(rows[self._window.graph.role[rows] != Role.HELD], 0)
         return () if rows.size else _NONE
 

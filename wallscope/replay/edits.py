@@ -37,9 +37,7 @@ class GraphEdit:
         graph, gap_ns = self.captured, self.captured.gap_ns
         if self._waits:
             graph = _rewire(graph, self._waits)
-        lag_ns, unblocked, awaited_count = graph.lag_ns, self._is_unblocked, np.diff(graph.awaited_ptr)
-        if self._dependency_latency != 1:
-            lag_ns = np.where(lag_ns > 0, _scale(lag_ns, self._dependency_latency), lag_ns)
+        unblocked, awaited_count = self._is_unblocked, np.diff(graph.awaited_ptr)
         if self._return != 1:
             stays = (graph.role == Role.RELEASED) | (gap_ns < 0)  # the latter return before their copies end
             gap_ns = np.where(stays, gap_ns, _scale(gap_ns, self._return))
@@ -50,9 +48,9 @@ class GraphEdit:
             gap_ns=gap_ns,
             awaited_ptr=make_pointers(np.where(unblocked, 0, awaited_count)),
             awaited=graph.awaited[~unblocked.repeat(awaited_count)],
-            latency_ns=graph.latency_ns if self._latency == 1 else _scale(graph.latency_ns, self._latency),
+            latency_ns=_scale_positive(graph.latency_ns, self._latency),
             operation_ns=self._operation_ns.copy(),
-            lag_ns=lag_ns,
+            lag_ns=_scale_positive(graph.lag_ns, self._dependency_latency),
         )
 
     def scale_operations(self, ops: Rows, share: float | Shares) -> None:
@@ -117,6 +115,11 @@ class GraphEdit:
 def _scale(times_ns: Times, share: float | Shares) -> Times:
     scaled: Times = np.rint(times_ns * share).astype(np.int64)
     return scaled
+
+
+def _scale_positive(times_ns: Times, share: float) -> Times:
+    """Return scaled times; those of clocks that differ, before zero, stay."""
+    return times_ns if share == 1 else np.where(times_ns > 0, _scale(times_ns, share), times_ns)
 
 
 def _rewire(graph: ReplayGraph, waits: Mapping[int, tuple[int, ...]]) -> ReplayGraph:

@@ -32,6 +32,7 @@ from wallscope.replay.critical_path import (
 )
 from wallscope.replay.edits import GraphEdit
 from wallscope.replay.graph import ReplayGraph, Role
+from wallscope.replay.repeated_steps import find_repeated_steps
 from wallscope.replay.simulate import SimulatedRun, simulate
 from wallscope.replay.windows import ReplayWindow, SimulatedSteps
 from wallscope.thresholds.replay import (
@@ -95,17 +96,21 @@ def measure_lags_of_other_steps(stretch: SimulatedSteps) -> OtherStepLags:
 def measure_own_lags(stretch: SimulatedSteps) -> ReplayGraph:
     """Return the graph with the latencies of the capture, and the typical ones where they were not critical.
 
-    A call without a wait would return as others usually do. Kernels that never waited for another would
-    follow each other as on most devices.
+    A call without a wait would return as others usually do, but not later than it did. Kernels that never
+    waited for another would follow each other as on most devices.
     """
     graph = stretch.graph
-    is_blocking = graph.role == Role.BLOCKING
-    waited = is_blocking & ~graph.is_idle & (np.diff(graph.awaited_ptr) > 0)
-    usual_ns = max(int(np.median(graph.gap_ns[waited])), 0) if waited.any() else 0
+    waiting = np.flatnonzero(np.diff(graph.awaited_ptr) > 0)
+    done_ns = np.zeros(graph.role.size, np.int64)
+    if waiting.size:
+        done_ns[waiting] = np.maximum.reduceat(graph.end_ns[graph.awaited], graph.awaited_ptr[waiting])
+    waiting = waiting[graph.role[waiting] == Role.BLOCKING]
+    waited, idle = waiting[~graph.is_idle[waiting]], waiting[graph.is_idle[waiting]]
+    usual_ns = max(int(np.median(graph.gap_ns[waited])), 0) if waited.size else 0
+    gap_ns = graph.gap_ns.copy()
+    gap_ns[idle] = np.clip(np.asarray(stretch.pieces.end_ns)[idle] - done_ns[idle], 0, usual_ns)
     return replace(
-        graph,
-        gap_ns=np.where(is_blocking & graph.is_idle, usual_ns, graph.gap_ns),
-        lag_ns=graph.lag_ns if graph.dependency_latency_ns else _unseen_lags(stretch),
+        graph, gap_ns=gap_ns, lag_ns=graph.lag_ns if graph.dependency_latency_ns else _unseen_lags(stretch)
     )
 
 
@@ -320,7 +325,8 @@ class WindowReplay:
         self._places_of: dict[OperationClass, Rows] = {}
         self._engine = Engine(stretch, measure_own_lags(stretch), purpose.rules, lambda _: tax)
         self.unchanged = self._engine.unchanged
-        self._length_ns = float(measure_step_lengths(stretch, self.unchanged, "typical").mean())
+        self._repeated = find_repeated_steps([stretch.edges("typical"), *stretch.edges_of_others("typical")])
+        self.repeated_ns = self._repeated.measure_ns(self._engine.graph)
         self._path = trace_path(stretch, self.names, self.unchanged, "typical")
         of_cause = sum_walls_of_run(self.names, self.unchanged, self._path)
         self.walls = sum_path_walls(of_cause, step_ns)
@@ -369,13 +375,12 @@ class WindowReplay:
 
     def answer(self, questions: tuple[Question, ...]) -> Answer:
         """Return the typical step with some changes."""
-        draft, notes = self._engine.draft(questions)
+        draft, notes = self.draft(questions)
         run = simulate(draft.graph())
         if any(one.kind in {"overlap", "hide"} for one in questions):
             run, note = self._interfering(draft, run)
             notes.append(note)
-        length_ns = float(measure_step_lengths(self.stretch, run, "typical").mean())
-        step_ns = max(round(self._step_ns * length_ns / self._length_ns), 0)
+        step_ns = self.measure_changed_ns(draft)
         path = trace_path(self.stretch, self.names, run, "typical")
         of_cause = sum_walls_of_run(self.names, run, path)
         wall, cause = find_next_path_wall(of_cause)
@@ -389,6 +394,14 @@ class WindowReplay:
             next_cause=cause,
             notes=tuple(dict.fromkeys(notes)),
         )
+
+    def draft(self, questions: Iterable[Question]) -> tuple[GraphEdit, list[str]]:
+        """Return the graph with some questions applied, and what was changed and assumed."""
+        return self._engine.draft(questions)
+
+    def measure_changed_ns(self, draft: GraphEdit) -> int:
+        """Return the typical step with a change: it changes as steps that repeat do."""
+        return round(self._step_ns * self._repeated.measure_ns(draft.graph()) / self.repeated_ns)
 
     def _interfering(self, draft: GraphEdit, run: SimulatedRun) -> tuple[SimulatedRun, str]:
         """Return the run with compute slowed where it newly overlaps communication."""

@@ -17,7 +17,7 @@ import numpy.typing as npt
 import polars as pl
 
 from wallscope.columns import Flags, Places, Rows, are_among
-from wallscope.thresholds.dependencies import REPLAY_CLOCKS_APART_NS
+from wallscope.thresholds.dependencies import LONGEST_DEPENDENCY_LATENCY_NS, REPLAY_CLOCKS_APART_NS
 from wallscope.trace.dependencies import Dependencies
 from wallscope.trace.intervals import AFTER_ALL, BEFORE_ALL, Times
 from wallscope.trace.streams import UNRESOLVED, Tail
@@ -61,6 +61,7 @@ class ReplayGraph:
         ref: of each operation: the segment, or start of a thread, at whose end it is issued.
         issuer: of each operation: the segment that issues it.
         is_early: bool, of each operation: it starts before its call returns, and `ref` lies before `issuer`.
+            One that was issued before the window counts as issued early by the first segment of its thread.
         offset_ns: of each operation: from the end of `ref` to its issue.
         latency_ns: of each operation: from its issue to its start.
         operation_ns: of each operation: its duration; of a matched collective from when all have come.
@@ -169,7 +170,7 @@ def build_graph(
     """Return the graph of a window of one or several ranks.
 
     Args:
-        operations: `OPERATIONS` of the ranks that were issued in the window.
+        operations: `OPERATIONS` of the ranks that were issued in the window, or before it and start in it.
         waits: the dependencies of the capture.
         pieces: the segments of the threads that issue to the ranks.
         releasing: calls that free memory, which wait for an idle device, and the last work before each.
@@ -244,7 +245,9 @@ def make_pointers(count: Rows) -> Rows:
 def _issued(own: pl.DataFrame, waits: Dependencies, pieces: ThreadSegments) -> _Issued:
     """Return the operations of one rank that segments issue.
 
-    Latencies that were not critical are set to the typical critical ones, if those are smaller.
+    Latencies that were not critical are set to the typical critical ones, if those are smaller. A dependency
+    latency is critical if it is the smallest; not one of more than some tens of microseconds that is most of
+    the launch latency: then the launch was late.
     """
     typical_latency_ns, typical_dependency_ns = _typical_lags(own, waits)
     call = own["call"].to_numpy()
@@ -254,7 +257,11 @@ def _issued(own: pl.DataFrame, waits: Dependencies, pieces: ThreadSegments) -> _
     is_held = are_among(call, waits.held)  # such a call issues at its end, after its wait
     is_early = (waits.calls.end_ns[call] > start_ns) & ~is_held
     issued_ns = np.where(is_early, waits.calls.start_ns[call], waits.calls.end_ns[call])
-    issuer = pieces.at(waits.calls.thread[call], issued_ns, is_early)
+    thread = waits.calls.thread[call]
+    issuer = pieces.at(thread, issued_ns, is_early)
+    for one, rows in pieces.rows_of.items():
+        is_pending = (thread == one) & (issued_ns < pieces.start_ns[rows.start])
+        issuer[is_pending], is_early[is_pending] = rows.start, True  # issued before the window
     held = np.flatnonzero(issuer >= 0)
     op, issuer, issued_ns, is_early = op[held], issuer[held], issued_ns[held], is_early[held]
     start_ns, end_ns, is_held = start_ns[held], end_ns[held], is_held[held]
@@ -264,7 +271,9 @@ def _issued(own: pl.DataFrame, waits: Dependencies, pieces: ThreadSegments) -> _
     lag_ns = start_ns[edge[:, 0]] - waits.end_ns[edge[:, 1]]
     latency_ns = np.where(is_held, np.maximum(start_ns - issued_ns, 0), start_ns - issued_ns)
     least_ns = latency_ns.copy()
-    np.minimum.at(least_ns, edge[:, 0], np.maximum(lag_ns, 0))
+    is_known = (lag_ns <= LONGEST_DEPENDENCY_LATENCY_NS) | (2 * lag_ns <= latency_ns[edge[:, 0]])
+    np.minimum.at(least_ns, edge[is_known, 0], np.maximum(lag_ns[is_known], 0))
+    is_critical = is_known & (lag_ns <= least_ns[edge[:, 0]])
     return _Issued(
         op,
         issuer,
@@ -274,7 +283,7 @@ def _issued(own: pl.DataFrame, waits: Dependencies, pieces: ThreadSegments) -> _
         end_ns,
         np.where(latency_ns > least_ns, np.minimum(latency_ns, typical_latency_ns), latency_ns),
         edge,
-        np.where(lag_ns > least_ns[edge[:, 0]], np.minimum(lag_ns, typical_dependency_ns), lag_ns),
+        np.where(is_critical, lag_ns, np.minimum(lag_ns, typical_dependency_ns)),
     )
 
 
@@ -313,7 +322,8 @@ def _join_ranks(parts: list[_Issued]) -> _Issued:
 def _typical_lags(operations: pl.DataFrame, waits: Dependencies) -> tuple[int, int]:
     """Return the median launch latency and dependency latency where they are critical, in ns.
 
-    Operations that wait for more than the one before them are excluded.
+    Operations that wait for more than the one before them are excluded. If one was launched so late that its
+    launch latency explains its start, the dependency was not critical, and its latency is at most that long.
     """
     op, call = operations["op"].to_numpy(), operations["call"].to_numpy()
     start_ns, before = operations["start_ns"].to_numpy(), waits.stream_before[op]
@@ -322,11 +332,19 @@ def _typical_lags(operations: pl.DataFrame, waits: Dependencies) -> tuple[int, i
     alone = ~waits.is_waiting(op)
     by_issue, by_producer = alone & (issued_ns > done_ns), alone & (done_ns >= issued_ns) & (before >= 0)
 
-    def middle(lag_ns: Times) -> int:
-        held = lag_ns[lag_ns >= 0]
-        return int(np.median(held)) if held.size else 0
+    latency_ns = _middle_ns((start_ns - issued_ns)[by_issue])
+    by_producer &= start_ns >= done_ns
+    lag_ns, ready_ns = (start_ns - done_ns)[by_producer], (done_ns - issued_ns)[by_producer]
+    is_surely = ready_ns >= latency_ns
+    if lag_ns.size and not is_surely.any():
+        return latency_ns, int(lag_ns.min())
+    return latency_ns, _middle_ns(lag_ns[is_surely])
 
-    return middle((start_ns - issued_ns)[by_issue]), middle((start_ns - done_ns)[by_producer])
+
+def _middle_ns(times_ns: Times) -> int:
+    """Return the median of the times from 0 on; 0 without any."""
+    held = times_ns[times_ns >= 0]
+    return int(np.median(held)) if held.size else 0
 
 
 def _usual_ns(waits: Dependencies, pieces: ThreadSegments, held: Rows) -> int:

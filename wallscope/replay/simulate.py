@@ -4,7 +4,6 @@ from enum import StrEnum
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from wallscope.columns import Rows
 from wallscope.kernels import latest_ends, simulation, views
@@ -37,12 +36,10 @@ class HostTimes(NamedTuple):
     Attributes:
         spent_ns: int64[segments], ns; the least time from the end of the segment that each follows.
         return_ns: int64[segments], ns; from the end of the awaited operations to the end of each.
-        is_idle: uint8[segments]; whether that counts only if they end after the call is entered.
     """
 
     spent_ns: Times
     return_ns: Times
-    is_idle: npt.NDArray[np.uint8]
 
 
 def list_host_times(graph: ReplayGraph) -> HostTimes:
@@ -65,9 +62,7 @@ def list_host_times(graph: ReplayGraph) -> HostTimes:
     return_ns[idle] = gap_ns[idle]
     return_ns[busy] = np.where(segment_ns[busy] > 0, gap_ns[busy], np.minimum(gap_ns[busy], 0))
     spent_ns[busy] = np.minimum(segment_ns[busy], LEAST_WAIT_NS)
-    is_idle = np.zeros(role.size, np.uint8)
-    is_idle[idle] = 1
-    return HostTimes(spent_ns, return_ns, is_idle)
+    return HostTimes(spent_ns, return_ns)
 
 
 def simulate(graph: ReplayGraph) -> SimulatedRun:
@@ -81,7 +76,6 @@ def simulate(graph: ReplayGraph) -> SimulatedRun:
             graph.behind,
             host.spent_ns,
             host.return_ns,
-            host.is_idle,
             graph.awaited_ptr,
             graph.awaited,
             graph.ref,

@@ -6,6 +6,7 @@ from dataclasses import dataclass, fields
 from functools import cached_property
 
 import numpy as np
+import numpy.typing as npt
 import polars as pl
 
 from wallscope.attribution.attribute import Evidence
@@ -35,7 +36,8 @@ class ReplayWindow:
         pieces: the host segments.
         causes: of each segment, `wall/cause[/detail]`; the awaited operation of a blocking call is not its
             cause.
-        operations: `CLASSIFIED`, those that are issued in the window, with `cause`.
+        operations: `CLASSIFIED`, those that are issued in the window, or before it and start in it, with
+            `cause`.
         call_name, call_role: of each call, by number; its text, its `CallRole`.
         releasing: calls that free memory, and the last work before each.
     """
@@ -73,11 +75,14 @@ class SimulatedSteps(ReplayWindow):
             dependents), `text` (of kernels their name), `range` and `path` (null outside ranges).
         steps: the steps of the rank (`STEPS`) with the operations `first` and `behind` that begin them and
             the next; answers refer to `typical` ones, `checked` ones show the error.
+        others: of each other rank: int64[steps, 2], the operations that begin its windows nearest to the
+            begin and end of each step; -1 outside the window.
         ranges, paths: `NESTED` with `text`, and `PATHS`.
         rank_id: the rank of the steps.
     """
 
     steps: pl.DataFrame
+    others: tuple[npt.NDArray[np.int64], ...]
     ranges: pl.DataFrame
     paths: pl.DataFrame
     rank_id: int
@@ -87,6 +92,11 @@ class SimulatedSteps(ReplayWindow):
         held = np.flatnonzero(self.steps[which].to_numpy())
         ops = np.column_stack([self.steps["first"].to_numpy(), self.steps["behind"].to_numpy()])[held]
         return self.graph.positions(ops.ravel()).reshape(-1, 2)
+
+    def edges_of_others(self, which: str) -> list[npt.NDArray[np.int64]]:
+        """The same of the windows of each other rank that are nearest to these steps, -1 without."""
+        held = np.flatnonzero(self.steps[which].to_numpy())
+        return [self.graph.positions(ops[held].ravel()).reshape(-1, 2) for ops in self.others]
 
 
 NO_ISSUER = "the export has no call that issued the operations of its steps"
@@ -182,9 +192,17 @@ def select_replay_window(  # noqa: PLR0913, PLR0917  # the parts of a window
     if not (window.operations["call"].to_numpy() >= 0).any():
         raise NothingToAnalyzeError(f"{NO_ISSUER} — capture with --trace=cuda, starting before the steps")
     known = {one.name: getattr(window, one.name) for one in fields(window)}
+    steps = _steps(chosen, shown, window)
     return SimulatedSteps(
         **known | {"operations": _describe_operations(window.operations, evidence, range_tree, kernel_names)},
-        steps=_steps(chosen, shown, window),
+        steps=steps,
+        others=tuple(
+            _find_nearest_begins(
+                np.column_stack([steps["start_ns"].to_numpy(), steps["end_ns"].to_numpy()]), rank, window
+            )
+            for rank in together
+            if rank is not shown
+        ),
         ranges=range_tree.tree,
         paths=range_tree.paths,
         rank_id=shown.rank_id,
@@ -253,6 +271,17 @@ def _steps(chosen: pl.DataFrame, shown: RankWindows, window: ReplayWindow) -> pl
     return told[_PLAYED.names()][np.flatnonzero((edges >= 0).all(axis=1))]
 
 
+def _find_nearest_begins(
+    at_ns: npt.NDArray[np.int64], rank: RankWindows, window: ReplayWindow
+) -> npt.NDArray[np.int64]:
+    """Return the operations that begin the windows of a rank nearest to moments, -1 outside the graph."""
+    starts_ns = rank.windows["start_ns"].to_numpy()
+    middles_ns = starts_ns[:-1] + np.diff(starts_ns) // 2
+    nearest_ns = starts_ns[np.searchsorted(middles_ns, at_ns.ravel())]
+    op = find_window_begin(window.operations, rank.rank_id, nearest_ns)
+    return np.where(window.graph.positions(op) >= 0, op, -1).reshape(at_ns.shape)
+
+
 def make_replay_window(
     evidence: Evidence, ranks: Sequence[RankWindows], partners: pl.DataFrame, begin_ns: int, until_ns: int
 ) -> ReplayWindow:
@@ -261,7 +290,10 @@ def make_replay_window(
     `partners` (`PARTNERS`) are the collectives between them.
     """
     waits = evidence.waits
-    own = _issued_between(ranks, waits, begin_ns, until_ns)
+    until_ns = _find_partners_issued(ranks, waits, partners, begin_ns, until_ns)
+    own = pl.concat(
+        [_pending_at(ranks, waits, begin_ns), _issued_between(ranks, waits, begin_ns, until_ns)]
+    ).sort("start_ns", "op")
     drained = [evidence.drained[rank.rank_id] for rank in ranks]
     pieces, causes = _pieces_between(evidence, _issuing(own, drained, waits), begin_ns, until_ns)
     given_back = _releasing(evidence, np.asarray(pieces.call))
@@ -275,6 +307,37 @@ def make_replay_window(
         call_role=evidence.calls["role"],
         releasing=given_back,
     )
+
+
+def _find_partners_issued(
+    ranks: Sequence[RankWindows], waits: Dependencies, partners: pl.DataFrame, begin_ns: int, until_ns: int
+) -> int:
+    """Return when the last participant of collectives that begin in an interval is issued, or its end.
+
+    Without it a collective would last as long as in the capture, with its wait for that participant. The
+    interval at most doubles.
+    """
+    op, collective = partners["op"].to_numpy(), partners["collective"].to_numpy()
+    held = _issued_between(ranks, waits, begin_ns, until_ns)["op"].to_numpy()
+    wanted = op[are_among(collective, np.unique(collective[are_among(op, held)]))]
+    last_ns = until_ns
+    for rank in ranks:
+        call = rank.operations["call"].to_numpy()[are_among(rank.operations["op"].to_numpy(), wanted)]
+        last_ns = max(last_ns, int(waits.calls.start_ns[call[call >= 0]].max(initial=until_ns)))
+    return min(last_ns, until_ns + (until_ns - begin_ns))
+
+
+def _pending_at(ranks: Sequence[RankWindows], waits: Dependencies, at_ns: int) -> pl.DataFrame:
+    """Return the operations of ranks (`CLASSIFIED`) that were issued before a moment and start later.
+
+    They are why the host is ahead of the device. A change that makes them faster makes it less so.
+    """
+    found = []
+    for rank in ranks:
+        call, start_ns = rank.operations["call"].to_numpy(), rank.operations["start_ns"].to_numpy()
+        held = np.flatnonzero((call >= 0) & (start_ns >= at_ns))
+        found.append(rank.operations[held[waits.calls.start_ns[call[held]] < at_ns]])
+    return pl.concat(found)
 
 
 def _issued_between(
