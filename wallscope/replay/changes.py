@@ -83,7 +83,7 @@ class Rules:
 
 
 def _leave_out_share(calls: set[int], share: float) -> set[int]:
-    """Take a share of calls out, evenly spread; those taken out at a smaller share also are at a larger one."""
+    """Leave out a share of calls, evenly spread; what a smaller share leaves out, a larger one does too."""
     listed = np.array(sorted(calls), np.int64)
     place = np.arange(1, len(listed) + 1) * _GOLDEN_SHARE % 1
     return set(listed[place >= share].tolist())
