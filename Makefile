@@ -10,7 +10,7 @@ BULK_STEP := build/bulk_long_steps.sqlite
 export PYTHONDONTWRITEBYTECODE =
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all test-real check format golden digests bench bench-jobs bench-diff drift faults floors guided huge screenshots figures docs gallery bench-accuracy constraints attack clean
+.PHONY: help demo test test-all test-real check format golden digests bench bench-jobs bench-diff drift faults floors guided huge screenshots figures docs gallery bench-accuracy bench-causes constraints attack clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -143,6 +143,9 @@ gallery: .venv/stamp  ## write the reports of the gallery that `make docs` puts 
 
 bench-accuracy: .venv/stamp  ## measure diagnoses of simulated programs, and write docs/accuracy.md; takes minutes
 	$(BIN)/python -m benchmarks.accuracy --into docs/accuracy.md
+
+bench-causes: .venv/stamp  ## count causes named in noisy programs and near misses, and write docs/accuracy.md; takes minutes
+	$(BIN)/python -m benchmarks.causes --into docs/accuracy.md
 
 figures: .venv/stamp  ## draw the figures of the documentation again
 	$(BIN)/python -m docs_build.figures docs/images

@@ -19,8 +19,9 @@ NEEDS_TRACES = pytest.mark.skipif(
 
 @cache
 def answer(name):
-    """The answer of an export, by its name without the suffix."""
-    return json.loads(write_json(analyze(TRACES / f"{name}.sqlite", Options(), lambda _: None)))
+    """The answer of an export, by its name without the suffix, or of a trace, by its whole name."""
+    path = TRACES / (name if name.startswith("kineto/") else f"{name}.sqlite")
+    return json.loads(write_json(analyze(path, Options(), lambda _: None)))
 
 
 def rank_of(found):

@@ -37,7 +37,10 @@ ABOUT_CAPTURE = {
     "copies-of-known-kind",
     "kernel-analysis",
 }
-CAPTURES = sorted(path.stem for path in TRACES.glob("*.sqlite"))
+CAPTURES = [
+    *sorted(path.stem for path in TRACES.glob("*.sqlite")),
+    *sorted(f"kineto/{path.name}" for path in (TRACES / "kineto").glob("*.json.gz")),
+]
 
 pytestmark = NEEDS_TRACES
 
@@ -228,17 +231,25 @@ def test_sends_and_receives_of_sequence_parallelism_are_of_no_gradients():
 
 
 @pytest.mark.parametrize("name", CAPTURES)
-def test_settings_are_of_the_program_and_no_replay_contradicts(name):
+def test_advice_fits_the_program_and_its_replays(name):
+    """The law of advice, for every capture: whose program it is, what it may set, what that wins."""
     found = answer_if_any(name)
-    framework = found["program"]["framework"] if found["program"] else None
-    step_ns = rank_of(found)["typical"]["step_ns"]
-    allowed = FRAMEWORK_SYSTEMS[framework] | GENERAL
+    program, rank = found["program"], rank_of(found)
+    step_ns = rank["typical"]["step_ns"]
+    whole_ns = max(step_ns, rank["mean_step_ns"] or 0)
+    framework = program["framework"] if program else None
 
+    assert (framework is None) == (not program or not program["evidence"])
     for fix in found["fixes"]:
-        assert {setting["system"] for setting in fix["settings"]} <= allowed
+        assert {setting["system"] for setting in fix["settings"]} <= FRAMEWORK_SYSTEMS[framework] | GENERAL
+        assert (fix["recoverable_ns"] is None) == (fix["speedup_ceiling"] is None)
         if fix["replay"] is not None:
             assert fix["recoverable_ns"] >= max(0.01 * step_ns, fix["replay"]["won_ns"])
-    assert not {fix["id"] for fix in found["fixes"]} & ABOUT_CAPTURE
+        if fix["recoverable_ns"] is not None:
+            bounds = [one / max(one - fix["recoverable_ns"], 1) for one in (step_ns, whole_ns)]
+            assert any(fix["speedup_ceiling"] == pytest.approx(bound) for bound in bounds)
+    told = {fix["id"] for fix in found["fixes"]}
+    assert not told & (ABOUT_CAPTURE | {fix["id"] for fix in found["dismissed"]})
     assert {fix["id"] for fix in found["capture_advice"]} <= ABOUT_CAPTURE
 
 

@@ -173,7 +173,8 @@ class WallShares:
 class Opportunity:
     """The upper bound on the gain of removing one cause; upper bounds are not additive.
 
-    `speedup_ceiling` is T / (T - R), a ratio of at least 1.
+    `speedup_ceiling` is T / (T - R), a ratio of at least 1. `assumes` is what must vanish in addition to the
+    call that names the cause, `None` if nothing else must.
     """
 
     id: str
@@ -185,6 +186,7 @@ class Opportunity:
     status: ClaimStatus
     evidence: tuple[str, ...]
     fixes: tuple[str, ...] = ()
+    assumes: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

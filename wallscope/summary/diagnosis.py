@@ -22,6 +22,7 @@ from wallscope.thresholds.verdict import (
     DOMINANT_LEAD_SHARE,
     DOMINANT_LED_SHARE,
     DOMINANT_SHARE,
+    MATERIAL_SHARE,
     MIXED_SHARE,
     NEXT_WALL_SHARE,
     SHARE_ROUNDING,
@@ -194,11 +195,14 @@ def rank_opportunities(
         " capture"
     )
     return _list_opportunities(
-        _opportunity(
-            rank,
-            entry,
-            "inferred" if entry.cause in inferred else "trace-verified",
-            "; ".join([*_describe_refill(entry, ceilings), played]),
+        replace(
+            _opportunity(
+                rank,
+                entry,
+                "inferred" if entry.cause in inferred else "trace-verified",
+                "; ".join([*_describe_refill(entry, ceilings), played]),
+            ),
+            assumes=_describe_assumption(rank, entry, ceilings),
         )
         for entry in rank.causes
         if entry.recoverable_ns and entry.recoverable_ns < rank.typical.step_ns
@@ -208,8 +212,12 @@ def rank_opportunities(
 def divide_opportunities(opportunities: Sequence[Opportunity], rank: Rank) -> tuple[Opportunity, ...]:
     """Return the opportunities of a rank after its causes were divided into parts."""
     of_whole = {drop_detail(entry.cause): (entry.status, entry.evidence[-1]) for entry in opportunities}
+    assumed = {entry.cause: entry.assumes for entry in opportunities}
     return _list_opportunities(
-        _opportunity(rank, entry, *of_whole.get(drop_detail(entry.cause), _OF_OTHERS))
+        replace(
+            _opportunity(rank, entry, *of_whole.get(drop_detail(entry.cause), _OF_OTHERS)),
+            assumes=assumed.get(entry.cause),
+        )
         for entry in rank.causes
         if entry.recoverable_ns and entry.recoverable_ns < rank.typical.step_ns
     )
@@ -227,6 +235,20 @@ def _opportunity(rank: Rank, entry: CauseTime, status: ClaimStatus, played: str)
         speedup_ceiling=step_ns / (step_ns - won_ns),
         status=status,
         evidence=(taken, *_describe_interference(rank, entry), played),
+    )
+
+
+def _describe_assumption(rank: Rank, entry: CauseTime, ceilings: UpperBounds) -> str | None:
+    """Return what else must vanish for the bound of a draining call, if the call alone wins less."""
+    if not entry.cause.startswith(DRAINED) or len(ways := _measure_ways(entry.cause, ceilings)) < 2:
+        return None
+    alone_ns, behind_ns = ways
+    if behind_ns - alone_ns < MATERIAL_SHARE * rank.typical.step_ns:
+        return None
+    step_ns = rank.typical.step_ns
+    return (
+        f"all {duration(entry.typical_ns)} of host time after the call vanish too; without the call alone"
+        f" up to {step_ns / (step_ns - alone_ns):.2f}x"
     )
 
 

@@ -324,6 +324,8 @@ def _ceiling(
         f"Upper bound without {first.cause}: {duration(first.step_ceiling_ns)} per {unit} (up to"
         f" {first.speedup_ceiling:.2f}x){then}."
     )
+    if first.assumes is not None:
+        yield f"This bound assumes that {first.assumes}."
 
 
 def _worst(rank: Rank, unit: str) -> Iterator[str]:

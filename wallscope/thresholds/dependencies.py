@@ -29,6 +29,12 @@ LOCKED_WORK_NS: Final = 100_000
 50 to 80 us where a copy of 332 MB waits for one of 4 bytes (NERSC's vision transformer)."""
 LOCKED_SHARE: Final = 0.8
 """Share of a call that another call must have overlapped, to have blocked it. Chosen: nearly all."""
+LOCKED_LENGTH_RATIO: Final = 3
+"""Length of a call by that of undisturbed ones with the same purpose, to have waited for a lock. Chosen."""
+USUAL_CALLS_SHARE: Final = 0.25
+"""Quantile of their lengths that is undisturbed: locks hold few calls. Chosen."""
+FEWEST_USUAL_CALLS_COUNT: Final = 8
+"""Calls with a purpose, to know their usual length. Chosen."""
 LOCK_CANDIDATES_COUNT: Final = 8
 """Calls that returned last, which are looked at for that. Chosen, to bound the time."""
 FEWEST_QUERIES_COUNT: Final = 3

@@ -15,13 +15,17 @@ import polars as pl
 from wallscope.columns import Codes, Flags, Rows, as_integers, encode_member, iterate_groups
 from wallscope.model.enums import CallRole
 from wallscope.thresholds.dependencies import (
+    FEWEST_USUAL_CALLS_COUNT,
     FULL_QUEUE_COUNT,
     LOCK_CANDIDATES_COUNT,
     LOCK_RETURN_NS,
+    LOCKED_LENGTH_RATIO,
     LOCKED_SHARE,
     LOCKED_WORK_NS,
     SHORTEST_HELD_CALL_NS,
+    USUAL_CALLS_SHARE,
 )
+from wallscope.trace.intervals import Times
 from wallscope.trace.streams import UNRESOLVED, Tail
 from wallscope.trace.thread_timeline import CallTimes
 
@@ -83,8 +87,9 @@ def find_locked_calls(
 ) -> LockedCalls:
     """Return the calls that returned together with a long call of another thread of their process.
 
-    That call blocks, allocates or copies, and lasted for most of the time of the one that waited for it. The
-    latter may return a little later: it does its own work once it has the lock.
+    A call no longer than usual ones with its purpose did not wait. The other call blocks, allocates or
+    copies. It lasted for most of the time of the one that waited for it. The latter may return a little
+    later, because it does its own work once it has the lock.
 
     Args:
         calls: times and threads of all calls.
@@ -99,7 +104,8 @@ def find_locked_calls(
     blocks[list(blocking)] = True
     of_role = as_integers(roles)
     holds = np.isin(of_role, [encode_member(one) for one in (CallRole.ALLOC, CallRole.COPY)])
-    asked, holding = np.flatnonzero(is_long & ~blocks), np.flatnonzero(is_long & (blocks | holds))
+    is_unusual = is_long & (end_ns - start_ns >= LOCKED_LENGTH_RATIO * _usual_ns(end_ns - start_ns, of_role))
+    asked, holding = np.flatnonzero(is_unusual & ~blocks), np.flatnonzero(is_long & (blocks | holds))
     process = process_of_thread[thread]
     for one, own in iterate_groups(process[holding]):
         rows = asked[process[asked] == one]
@@ -110,6 +116,15 @@ def find_locked_calls(
         if by >= 0 and UNRESOLVED not in blocking.get(by, (UNRESOLVED,))
     }
     return LockedCalls(awaited, holder)
+
+
+def _usual_ns(length_ns: Codes, role: Codes) -> Times:
+    """Return how long undisturbed calls of the role of each call take, 0 if there are too few."""
+    found = np.zeros(role.size, np.float64)
+    for _, own in iterate_groups(role.astype(np.int64)):
+        if own.size >= FEWEST_USUAL_CALLS_COUNT:
+            found[own] = np.quantile(length_ns[own], USUAL_CALLS_SHARE)
+    return found.astype(np.int64)
 
 
 def _find_holders(calls: CallTimes, asked: Rows, holding: Rows) -> Rows:

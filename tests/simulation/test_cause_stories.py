@@ -1,0 +1,24 @@
+"""Causes that an expert sees at once are named in noisy programs, and not in programs that resemble them.
+
+`python -m benchmarks.causes` counts more seeds.
+"""
+
+import pytest
+
+from fixtures.simulation.stories_causes import cause_stories
+from wallscope.model.options import Options
+from wallscope.pipeline import analyze
+
+SEEDS = (101, 102)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("story", tuple(cause_stories()), ids=lambda story: story.name)
+def test_a_cause_is_named_and_its_near_miss_is_not(tmp_path, story, seed):
+    named = []
+    for is_near in (False, True):
+        path = tmp_path / f"{is_near}.sqlite"
+        story.write(path, seed, is_near=is_near)
+        named.append(story.is_named(analyze(path, Options(), lambda _: None)))
+
+    assert named == [True, False]
