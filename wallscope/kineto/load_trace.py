@@ -9,6 +9,7 @@ import polars as pl
 from wallscope.errors import InputError
 from wallscope.kineto.device_rows import build_device_rows, build_kernel_occupancy, number_kernel_names
 from wallscope.kineto.event_tables import TraceTables, read_trace_tables
+from wallscope.kineto.graph_rows import number_graph_nodes
 from wallscope.kineto.host_rows import build_raw_calls, build_trace_ranges
 from wallscope.kineto.multiplication_rows import build_kernel_flops
 from wallscope.kineto.nccl_rows import build_collective_calls
@@ -110,6 +111,7 @@ def build_trace_capture(path: Path, tables: TraceTables) -> Capture:
     of_ranks = identify_trace_ranks(export, job, rows, numbered)
     named = number_kernel_names(rows, tables.texts)
     work = sort_device_work(rows.drop("text"), named, of_ranks.ranks, made, start_ns)
+    operations = number_graph_nodes(work.operations, made.calls)
     ranges, range_names, autograd = build_trace_ranges(tables, numbered, start_ns)
     syncs = process_of(tables.frames["syncs"])
     kernels = tables.frames["kernels"]
@@ -118,10 +120,10 @@ def build_trace_capture(path: Path, tables: TraceTables) -> Capture:
     capture = Capture(
         export=export,
         presence=find_presence(tables),
-        graphs=_find_graphs(work.operations, made),
+        graphs=_find_graphs(operations, made),
         ranks=of_ranks.ranks,
         names=work.names,
-        operations=work.operations,
+        operations=operations,
         copies=work.copies,
         kernels=work.kernels,
         streams=add_flags(work.streams, STREAMS.to_frame()),
@@ -150,7 +152,7 @@ def build_trace_capture(path: Path, tables: TraceTables) -> Capture:
 
 
 def _find_graphs(operations: pl.DataFrame, made: Calls) -> GraphTracing:
-    """Kernels of graphs are traced one by one, with or without the numbers of their nodes."""
+    """Kernels of graphs are traced one by one."""
     call = operations["call"].to_numpy()
     roles = made.calls["role"].gather(call[call >= 0])
     return GraphTracing.NODE if (roles == CallRole.GRAPH).any() else GraphTracing.NONE
