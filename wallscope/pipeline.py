@@ -450,12 +450,17 @@ def _diagnose(  # noqa: PLR0913, PLR0917  # all that was found out before
         anchor=anchor,
         ranks=ranks,
         diagnosis=replace(
-            diagnose(shown, anchor, won, place),
+            diagnose(shown, anchor, won, place, is_incomplete=_is_incomplete(trace.capture)),
             throughput=measure_throughput(shown.rank, anchor, facts, export.gpu(shown.rank.gpu)),
         ),
         opportunities=won,
         job=job,
     )
+
+
+def _is_incomplete(capture: Capture) -> bool:
+    """Return whether the capture is known to end early."""
+    return any(finding.code == "trace-cut-off" for finding in capture.findings)
 
 
 def _launch_correlation_share(capture: Capture) -> float | None:

@@ -244,6 +244,7 @@ def capture(trace: Trace) -> Capture:
         "syncs": _frame([_sync(trace, row) for row in trace.syncs], SYNCS),
         "events": _frame([_record(trace, row) for row in trace.records], EVENTS),
         **_host(trace),
+        "findings": (),
     }
     return Capture(**{name: told.get(name) for name in Capture.__dataclass_fields__})
 

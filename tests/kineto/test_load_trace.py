@@ -214,6 +214,10 @@ REFUSED = {
         b'{"traceEvents": [{"ph": "X", "cat": "cuda_runtime", "name": "hipFree", "ts": 1, "dur": 1}]}',
         "is a trace of an AMD GPU (ROCm)",
     ),
+    "a device of AMD": (
+        b'{"deviceProperties": [{"id": 2, "name": "AMD Instinct MI300X"}], "traceEvents": []}',
+        "is a trace of an AMD GPU (ROCm)",
+    ),
     "another device": (
         b'{"traceEvents": [{"ph": "X", "cat": "xpu_runtime", "name": "a", "ts": 1, "dur": 1}]}',
         "is a trace of an Intel XPU",
@@ -247,6 +251,8 @@ def test_a_trace_that_is_cut_off_is_answered_and_says_so(tmp_path):
 
     assert cut.severity == "error"
     assert "it ends inside an event" in cut.message
+    assert found.diagnosis.confidence.level == "low"
+    assert "idle time may be work that the incomplete trace lacks" in found.diagnosis.confidence.reasons
 
 
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

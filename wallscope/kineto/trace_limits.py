@@ -12,6 +12,7 @@ import polars as pl
 from wallscope.errors import InputError, NothingToAnalyzeError
 from wallscope.kineto.event_tables import TraceTables, describe_counts
 from wallscope.kineto.trace_cures import adapt_cures
+from wallscope.kineto.trace_events import FileFacts
 from wallscope.model.capture import Capture, Finding, Presence, Severity
 from wallscope.model.enums import CallRole
 from wallscope.nsys.findings import check_calls
@@ -27,6 +28,7 @@ _OTHER_DEVICES = {
 }
 _AMD_KEYS = ("roctracer_version", "hip_runtime_version", "hip_driver_version")
 _AMD_CALL = re.compile(r"hip[A-Z]\w+")
+_AMD_DEVICE = re.compile(r"\bAMD\b|\bInstinct\b|\bRadeon\b|\bgfx\d")
 _REPLAYING = "cuda_profiler_range"
 _EVENTS, _CALLS = "CUPTI_ACTIVITY_KIND_CUDA_EVENT", "CUPTI_ACTIVITY_KIND_RUNTIME"
 
@@ -53,7 +55,7 @@ def refuse_other_traces(path: Path, tables: TraceTables) -> None:
             f"{path} — has {_REPLAYING}: kernels were replayed for counters, so times are meaningless —"
             " profile without experimental_config metrics"
         )
-    if any(key in facts.keys for key in _AMD_KEYS) or _has_amd_calls(tables):
+    if any(key in facts.keys for key in _AMD_KEYS) or _has_amd_calls(tables) or _has_amd_devices(facts):
         raise InputError(
             f"{path} — is a trace of an AMD GPU (ROCm), which is not supported yet — {_PROFILER_HINT}"
         )
@@ -65,6 +67,12 @@ def refuse_other_traces(path: Path, tables: TraceTables) -> None:
 def _has_amd_calls(tables: TraceTables) -> bool:
     used = tables.frames["calls"]["text"].unique().to_list()
     return any(_AMD_CALL.match(tables.texts[place]) for place in used)
+
+
+def _has_amd_devices(facts: FileFacts) -> bool:
+    devices = facts.keys.get("deviceProperties")
+    named = [one.get("name") for one in devices if isinstance(one, dict)] if isinstance(devices, list) else []
+    return any(isinstance(name, str) and _AMD_DEVICE.search(name) for name in named)
 
 
 def refuse_empty_trace(path: Path, tables: TraceTables) -> None:

@@ -17,6 +17,7 @@ def judge_confidence(  # noqa: PLR0913  # all inputs that lower the confidence
     *,
     steady: bool,
     hides_recompute: bool = False,
+    is_incomplete: bool = False,
 ) -> Confidence:
     """Return how certain the decision is.
 
@@ -31,6 +32,7 @@ def judge_confidence(  # noqa: PLR0913  # all inputs that lower the confidence
         inferred: int64[steps], ns in each that were found through inferred waits.
         steady: whether steady steps decide.
         hides_recompute: whether a program trains and no range names its backward pass.
+        is_incomplete: whether the capture ends early, so that idle time may be missing work.
     """
     step_ns = np.maximum(walls.sum(axis=1), 1)
     inferred_share = float(np.median(inferred / step_ns)) if step_ns.size else 0.0
@@ -38,7 +40,7 @@ def judge_confidence(  # noqa: PLR0913  # all inputs that lower the confidence
     at_risk = inferred_share + unresolved_share
     hides_recompute = hides_recompute and decision.dominant == "compute"
     level: ConfidenceLevel = "high"
-    if decision.dominant == "unknown" or at_risk > MEDIUM_CONFIDENCE_SHARE + SHARE_ROUNDING:
+    if decision.dominant == "unknown" or is_incomplete or at_risk > MEDIUM_CONFIDENCE_SHARE + SHARE_ROUNDING:
         level = "low"
     elif at_risk > HIGH_CONFIDENCE_SHARE + SHARE_ROUNDING or not steady or hides_recompute:
         level = "medium"
@@ -48,6 +50,8 @@ def judge_confidence(  # noqa: PLR0913  # all inputs that lower the confidence
         else "no wait had to be inferred",
         f"{percent(unresolved_share)} has an unknown cause",
     ]
+    if is_incomplete:
+        told.append("idle time may be work that the incomplete trace lacks")
     if not steady:
         told.append("no steady step: shares cover all windows")
     if hides_recompute:

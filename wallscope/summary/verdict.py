@@ -77,9 +77,17 @@ def find_least_computing(ranks: tuple[Rank, ...], unmarked: Collection[int] = ()
 
 
 def diagnose(
-    account: RankSummary, anchor: Anchor, won: tuple[Opportunity, ...], rank_index: int = 0
+    account: RankSummary,
+    anchor: Anchor,
+    won: tuple[Opportunity, ...],
+    rank_index: int = 0,
+    *,
+    is_incomplete: bool = False,
 ) -> Diagnosis:
-    """Return the diagnosis of one rank; `won` are its opportunities, the largest first."""
+    """Return the diagnosis of one rank; `won` are its opportunities, the largest first.
+
+    `is_incomplete` is whether the capture ends early.
+    """
     rank = account.rank
     decision = decide_wall(account.walls, account.unresolved)
     steady = sum(step.steady for step in rank.steps)
@@ -93,6 +101,7 @@ def diagnose(
         account.inferred,
         steady=steady > 0,
         hides_recompute=account.hides_recompute,
+        is_incomplete=is_incomplete,
     )
     return Diagnosis(
         dominant_wall=find_overall_wall(rank) or decision.dominant,
