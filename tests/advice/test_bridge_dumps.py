@@ -64,3 +64,117 @@ mixed_precision:
 
     assert found.get("fp8_param_gather") is (gathered == "true")
     assert stopped_by & {"CFG-39", "CFG-43"} == stops
+
+
+DUMP = "_target_: megatron.bridge.training.config.ConfigContainer\n"
+
+
+@pytest.mark.parametrize(
+    ("model", "stops"),
+    [
+        pytest.param(
+            "cuda_graph_impl: none, cuda_graph_modules: [moe_preprocess, full]", set(), id="no graphs"
+        ),
+        pytest.param("cuda_graph_impl: local, cuda_graph_scope: [full_iteration]", set(), id="former name"),
+        pytest.param(
+            "cuda_graph_impl: local, cuda_graph_modules: [full_iteration, mlp]", {"CG-02"}, id="both"
+        ),
+        pytest.param(
+            "cuda_graph_impl: transformer_engine, cuda_graph_modules: [full_iteration]",
+            {"CFG-103"},
+            id="graphs of Transformer Engine are not of iterations",
+        ),
+        pytest.param(
+            "cuda_graph_impl: transformer_engine, cuda_graph_modules: [attn, full]",
+            {"CFG-103"},
+            id="full stands alone",
+        ),
+    ],
+)
+def test_former_names_among_graph_modules_are_read_as_the_framework_reads_them(tmp_path, model, stops):
+    checks = "rerun_state_machine: {check_for_nan_in_loss: false}\nrng: {te_rng_tracker: true}\n"
+    _, stopped_by = judge(tmp_path, f"{DUMP}{checks}model: {{{model}}}\n")
+
+    assert stopped_by == stops
+
+
+@pytest.mark.parametrize(
+    ("first", "last", "stops"),
+    [("1", "3", set()), ("8", "null", {"CFG-67"}), ("32", "null", set()), ("null", "null", set())],
+)
+def test_a_single_stage_has_no_middle_stages_unless_both_ends_are_set(tmp_path, first, last, stops):
+    """Megatron-Core subtracts a stage for each end; without any stage left, no layer may be left either."""
+    text = (
+        f"{DUMP}model: {{num_layers: 32, num_layers_in_first_pipeline_stage: {first},"
+        f" num_layers_in_last_pipeline_stage: {last}}}\n"
+    )
+
+    assert judge(tmp_path, text)[1] == stops
+
+
+def test_the_former_switch_for_whole_expert_layers_counts_after_the_checks_of_recomputation(tmp_path):
+    model = "moe_layer_recompute: true, num_moe_experts: 8, expert_model_parallel_size: 8, num_layers: 4"
+    offload = "cpu_offloading: true, cpu_offloading_num_layers: 1"
+    early = f"{DUMP}model: {{{model}, recompute_modules: [odd], {offload}}}\n"
+    late = (
+        f"{DUMP}model: {{{model}, cuda_graph_impl: transformer_engine, cuda_graph_modules: [moe_router]}}\n"
+        "rng: {te_rng_tracker: true}\n"
+    )
+
+    assert judge(tmp_path, early)[1] == set(), "names and offload are checked before"
+    found, stops = judge(tmp_path, late)
+    assert stops == {"CG-27", "MEM-07"}
+    assert found.get("recompute_modules") == ("core_attn", "moe")
+
+
+def test_a_former_name_that_nothing_reads_switches_nothing_on(tmp_path):
+    text = f"{DUMP}ddp: {{use_custom_fsdp: true}}\nenv_vars: {{CUDA_DEVICE_MAX_CONNECTIONS: 1}}\n"
+    found, stops = judge(tmp_path, text)
+
+    assert (found.get("use_megatron_fsdp"), stops) == (False, set())
+    findings = read_configuration(tmp_path / "config.yaml").findings
+    assert any(
+        "use_custom_fsdp is now named use_megatron_fsdp, and has no effect" in one.message for one in findings
+    )
+
+
+@pytest.mark.parametrize(
+    ("coefficients", "stops"), [("0.01", {"CFG-104"}), ("[0.01]", {"CFG-104"}), ("[0.01, 0.02]", set())]
+)
+def test_several_balancing_losses_have_a_coefficient_each(tmp_path, coefficients, stops):
+    text = (
+        f"{DUMP}model: {{moe_router_load_balancing_type: [aux_loss, global_aux_loss],"
+        f" moe_aux_loss_coeff: {coefficients}}}\n"
+    )
+
+    assert judge(tmp_path, text)[1] == stops
+
+
+@pytest.mark.parametrize(
+    ("section", "stops"),
+    [
+        (
+            "dataset: {enable_offline_packing: false, offline_packing_specs: {packed_sequence_size: 4096}}",
+            {"CFG-105"},
+        ),
+        ("dataset: {enable_offline_packing: true, offline_packing_specs: null}", {"CFG-105"}),
+        ("checkpoint: {async_save: true, save: null, load: null}", {"CFG-106"}),
+        ("checkpoint: {async_save: true, save: /out, load: null}", set()),
+    ],
+)
+def test_parts_that_are_only_used_together(tmp_path, section, stops):
+    assert judge(tmp_path, f"{DUMP}{section}\ntrain: {{micro_batch_size: 1}}\n")[1] == stops
+
+
+@pytest.mark.parametrize(("gathered", "is_refused"), [("true", False), ("false", True)])
+def test_a_section_of_core_is_checked_before_the_precision_changes_it(tmp_path, gathered, is_refused):
+    path = tmp_path / "config.yaml"
+    path.write_text(
+        f"{DUMP}mixed_precision: {{fp8: e4m3, fp8_recipe: mxfp8, fp8_param_gather: true}}\n"
+        "ddp:\n  _target_: megatron.core.distributed.DistributedDataParallelConfig\n"
+        f"  reuse_grad_buf_for_mxfp8_param_ag: true\n  fp8_param_gather: {gathered}\n",
+        encoding="utf-8",
+    )
+    found = read_configuration(path, with_defaults=True).findings
+
+    assert any("without ddp.fp8_param_gather" in one.message for one in found) is is_refused

@@ -16,7 +16,7 @@ model:
   num_moe_experts: 128
   cuda_graph_scope: [attn, moe_router]
   overlap_moe_expert_parallel_comm: false
-  recompute_modules: [up_proj, norm]
+  recompute_modules: [mla_up_proj, layernorm]
   params_dtype:
     _target_: torch.bfloat16
     _call_: false
@@ -403,7 +403,9 @@ def test_overrides_of_nemo_without_dashes(tmp_path):
 
 
 def test_sets_tuples_and_repeated_names_of_yaml(tmp_path):
-    text = "model:\n  recompute_modules: !!set {moe_act: null, norm: null}\n  bf16: true\n  bf16: false\n"
+    text = (
+        "model:\n  recompute_modules: !!set {moe_act: null, layernorm: null}\n  bf16: true\n  bf16: false\n"
+    )
     found = read(tmp_path, text + "  offload_modules: !!python/tuple [core_attn]\n")
 
     assert values(found, "recompute_modules", "bf16", "offload_modules") == {
@@ -423,6 +425,7 @@ model:
   delay_wgrad_compute: true
   fp4: e2m1
   use_te_rng_tracker: false
+  cuda_graph_impl: transformer_engine
   cuda_graph_modules: full
   cuda_graph_scope: [attn]
   seq_length: 8192

@@ -6,7 +6,7 @@ Bridge. The last of repeated arguments counts.
 
 import difflib
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -39,6 +39,7 @@ _OFF_UNLESS_SET = {
     "defer_embedding_wgrad_compute",
     "overlap_moe_expert_parallel_comm",
     "delay_wgrad_compute",
+    "overlap_param_gather_with_optimizer_step",
 }
 """Settings that Megatron Bridge's `comm_overlap` disables in the model if it leaves them unset."""
 
@@ -64,15 +65,8 @@ _SECOND_RUN = re.compile(r"MODEL_ARGS_[2-9]\.")
 
 _FEW_KEYS = 100
 _LONGEST_NAME = 200
-_FORMER = {
-    "cuda_graph_scope": "cuda_graph_modules",
-    "moe_deepep_num_sms": "moe_flex_dispatcher_num_sms",
-    "moe_hybridep_num_sms": "moe_flex_dispatcher_num_sms",
-    "moe_router_padding_for_fp8": "moe_router_padding_for_quantization",
-    "use_custom_fsdp": "use_megatron_fsdp",
-    "enable_cuda_graph": "cuda_graph_impl",
-    "external_cuda_graph": "cuda_graph_impl",
-}
+_WITHOUT_EFFECT = "ddp.use_custom_fsdp"
+"""A former name that Megatron Bridge's sections still have, and that nothing reads."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +130,7 @@ def read_configuration(path: Path, *, with_defaults: bool = False) -> Configurat
     settings = complete_settings(settings)
     odd = (
         *_find_impossible_sizes(path, settings),
+        *_find_early_stop(path, dict(contents.entries)),
         *findings,
         *_repetitions(path, contents.repeated),
         *_unused(path, contents.unknown, len(known)),
@@ -166,7 +161,7 @@ def _read_contents(path: Path) -> _Contents:
 def _read_entries(path: Path, contents: _Contents) -> list[_Written]:
     known: list[_Written] = []
     for written, value in contents.entries:
-        name, off = _find_name(written)
+        name, off = (None, False) if written == _WITHOUT_EFFECT else _find_name(written)
         if name is None:
             contents.unknown.append(written)
             continue
@@ -190,33 +185,49 @@ def _derive(entries: Sequence[Entry], known: Sequence[_Written]) -> Iterator[_Wr
     stated = {each.name for each in known}
     sections = {*_SECTIONS, "dataset", "rng"}
     of_bridge = next((each.written for each in known if each.written.partition(".")[0] in sections), None)
+    values = dict(entries)
+    if of_bridge is None and str(values.get("_target_", "")).startswith("megatron.bridge."):
+        of_bridge = "_target_"
     flags = (each.written for each in known if each.written.rpartition(".")[2].startswith("--"))
     of_megatron = next(flags, None)
     if "framework" not in stated and (of_bridge or of_megatron):
         yield _Written(
             of_bridge or str(of_megatron), "framework", "megatron-bridge" if of_bridge else "megatron-lm"
         )
-    values = dict(entries)
     model = values.get(_MODEL_CLASS)
     if "model_family" not in stated and isinstance(model, str):
         yield _Written(_MODEL_CLASS, "model_family", model)
-    if of_bridge is None:
-        return
+    if of_bridge is not None:
+        yield from _derive_of_checkpoints_and_data(values)
+        yield from _derive_of_precision(values)
+
+
+def _derive_of_checkpoints_and_data(values: Mapping[str, object]) -> Iterator[_Written]:
     if {"checkpoint.save", "checkpoint.load"} <= set(values):
-        used = values["checkpoint.save"] is not None or values["checkpoint.load"] is not None
-        yield _Written("checkpoint.save", "checkpoint_is_used", used)
-    recipe = values.get("mixed_precision")
-    if isinstance(recipe, str):
-        for name, value in expand_recipe(recipe).items():
-            yield _Written("mixed_precision", name, value)
-    if "comm_overlap.wgrad_deferral_limit" in values and values["comm_overlap.wgrad_deferral_limit"] is None:
-        yield _Written("comm_overlap.wgrad_deferral_limit", "wgrad_deferral_limit", -1)
+        is_saved = values["checkpoint.save"] is not None
+        yield _Written("checkpoint.save", "checkpoint_is_saved", is_saved)
+        yield _Written(
+            "checkpoint.save", "checkpoint_is_used", is_saved or values["checkpoint.load"] is not None
+        )
+    if "dataset.enable_offline_packing" in values:
+        described = (name for name in values if name.startswith("dataset.offline_packing_specs"))
+        packs = next((name for name in described if values[name] is not None), None)
+        yield _Written(packs or "dataset", "packing_is_described", packs is not None)
     length, dataset = values.get("dataset.seq_length"), str(values.get("dataset._target_", ""))
     if dataset:
         is_tuning = _FINETUNING.search(dataset) is not None
         yield _Written("dataset._target_", "dataset_is_for_finetuning", is_tuning)
     if isinstance(length, int) and _DATASETS.search(dataset):
         yield _Written("dataset.seq_length", "dataset_seq_length", length)
+
+
+def _derive_of_precision(values: Mapping[str, object]) -> Iterator[_Written]:
+    recipe = values.get("mixed_precision")
+    if isinstance(recipe, str):
+        for name, value in expand_recipe(recipe).items():
+            yield _Written("mixed_precision", name, value)
+    if "comm_overlap.wgrad_deferral_limit" in values and values["comm_overlap.wgrad_deferral_limit"] is None:
+        yield _Written("comm_overlap.wgrad_deferral_limit", "wgrad_deferral_limit", -1)
 
 
 def _find_name(written: str) -> tuple[str | None, bool]:
@@ -263,13 +274,21 @@ _SINGLE = {"sizes", "whole", "number"}
 """Kinds whose flag takes one word; later words do not belong to the flag."""
 
 
+_COUNTED = {
+    "cp_comm_type": "context_type_layers",
+    "moe_router_load_balancing_type": "balancing_losses",
+    "moe_aux_loss_coeff": "balancing_coefficients",
+}
+"""Settings whose lists have one entry per layer or per loss."""
+
+
 def _with_implied(written: str, name: str, value: Value, raw: object) -> Iterator[tuple[str, Value]]:
     yield name, value
     leaf = bare_name(written)
     if leaf.removeprefix("no_") == "check_for_nan_in_loss_and_grad":
         yield "check_for_nan_in_grad", value
-    if name == "cp_comm_type" and isinstance(raw, list):
-        yield "context_type_layers", len(raw)
+    if isinstance(raw, list) and name in _COUNTED:
+        yield _COUNTED[name], len(raw)
 
 
 def _resolve(
@@ -372,6 +391,17 @@ def _find_impossible_sizes(path: Path, settings: dict[str, KnownSetting]) -> Ite
         )
 
 
+def _find_early_stop(path: Path, values: Mapping[str, object]) -> Iterator[Finding]:
+    """Yield what Megatron-Core's own class rejects in a dump, before other sections change it."""
+    is_of_core = str(values.get("ddp._target_", "")).startswith("megatron.core.")
+    is_reused = values.get("ddp.reuse_grad_buf_for_mxfp8_param_ag") is True
+    if is_of_core and is_reused and not values.get("ddp.fp8_param_gather"):
+        yield report_impossible(
+            f"{path.name}: ddp.reuse_grad_buf_for_mxfp8_param_ag is set without ddp.fp8_param_gather",
+            "set both, or neither",
+        )
+
+
 def report_impossible(message: str, cure: str) -> Finding:
     """Return the finding of a configuration with which no run starts."""
     return Finding("configuration-impossible", Severity.ERROR, message, cure)
@@ -421,13 +451,15 @@ def _repetitions(path: Path, names: Iterable[str]) -> Iterator[Finding]:
 
 
 def _former(path: Path, entries: Iterable[Entry]) -> Iterator[Finding]:
+    former = vocabulary().former
     for written, value in entries:
         leaf = bare_name(written)
-        if leaf in _FORMER and value not in (None, False, [], "False", "None"):
-            name = _FORMER[leaf]
+        if leaf in former and value not in (None, False, [], "False", "None"):
+            name = former[leaf]
+            is_read = written != _WITHOUT_EFFECT
             yield Finding(
                 "configuration-former-name",
-                Severity.INFO,
-                f"{path.name}: {written} is now named {name}",
+                Severity.INFO if is_read else Severity.WARNING,
+                f"{path.name}: {written} is now named {name}{'' if is_read else ', and has no effect'}",
                 f"write {name}",
             )

@@ -86,7 +86,11 @@ def _set(found: dict[str, KnownSetting], name: str, value: Value, reason: str) -
 
 
 def _resolve_graphs(found: dict[str, KnownSetting]) -> None:
-    """Convert the former names of CUDA graphs, and `full` to its meaning: the whole layer."""
+    """Convert the former names of CUDA graphs; Megatron Bridge drops the modules if there are no graphs."""
+    is_off = "cuda_graph_impl" in found and _value(found, "cuda_graph_impl") in {None, "none"}
+    if is_off and _value(found, "framework") == "megatron-bridge":
+        for name in {"cuda_graph_modules", "cuda_graph_scope"} & set(found):
+            _set(found, name, () if name == "cuda_graph_modules" else None, name)
     for name, implementation in (
         ("enable_cuda_graph", "local"),
         ("external_cuda_graph", "transformer_engine"),
@@ -99,16 +103,25 @@ def _resolve_graphs(found: dict[str, KnownSetting]) -> None:
         found["cuda_graph_modules"] = scope
         found["cuda_graph_scope"] = KnownSetting(None, scope.source)
     chosen = found.get("cuda_graph_modules")
-    if chosen is None or not isinstance(chosen.value, tuple):
-        return
-    if "full_iteration" in chosen.value:
-        found["cuda_graph_impl"] = KnownSetting("full_iteration", chosen.source)
-        found["cuda_graph_modules"] = KnownSetting((), chosen.source)
-    elif "full" in chosen.value:
-        found["cuda_graph_modules"] = KnownSetting((), chosen.source)
-    if _value(found, "cuda_graph_impl") == "local" and {"moe_router", "moe_preprocess"} & set(chosen.value):
-        both = tuple(dict.fromkeys((*chosen.value, "moe_router", "moe_preprocess")))
-        found["cuda_graph_modules"] = KnownSetting(both, chosen.source)
+    if chosen is not None and isinstance(chosen.value, tuple):
+        _resolve_graph_modules(found, chosen.value, chosen.source)
+
+
+def _resolve_graph_modules(found: dict[str, KnownSetting], modules: tuple[Value, ...], source: str) -> None:
+    """Resolve modules that stand for an implementation.
+
+    `full_iteration` selects graphs of whole iterations, unless Transformer Engine's are selected, and `full`
+    stands alone: otherwise both names stay, and are invalid.
+    """
+    implementation = _value(found, "cuda_graph_impl")
+    if modules == ("full",):
+        modules = ()
+    elif "full_iteration" in modules and implementation != "transformer_engine":
+        found["cuda_graph_impl"] = KnownSetting("full_iteration", source)
+        modules = tuple(each for each in modules if each not in {"full", "full_iteration"})
+    elif implementation == "local" and {"moe_router", "moe_preprocess"} & set(modules):
+        modules = tuple(dict.fromkeys((*modules, "moe_router", "moe_preprocess")))
+    found["cuda_graph_modules"] = KnownSetting(modules, source)
 
 
 def _resolve_names(found: dict[str, KnownSetting]) -> None:
@@ -120,19 +133,17 @@ def _resolve_names(found: dict[str, KnownSetting]) -> None:
                 found["moe_flex_dispatcher_num_sms"] = found[name]
     if _value(found, "moe_enable_deepep") is True and _value(found, "moe_flex_dispatcher_backend") is None:
         _set(found, "moe_flex_dispatcher_backend", "deepep", "moe_enable_deepep")
-    if _value(found, "num_moe_experts") == 0:
+    if _value(found, "num_moe_experts") == 0 and _value(found, "framework") != "megatron-bridge":
         _set(found, "num_moe_experts", None, "num_moe_experts")
     if _value(found, "use_transformer_engine_op_fuser") is True and _value(found, "moe_grouped_gemm") is True:
         _set(found, "moe_use_grouped_tensor", True, "use_transformer_engine_op_fuser")
+    if "recompute_modules" in found and found["recompute_modules"].value is None:
+        _set(found, "recompute_modules", ("core_attn",), "recompute_modules")
     if _value(found, "moe_layer_recompute") is True and _value(found, "recompute_granularity") != "full":
+        # Recomputation is selective from here on, after its own checks: the granularity stays as written.
         modules = _value(found, "recompute_modules")
         kept = modules if isinstance(modules, tuple) else ("core_attn",)
-        _set(found, "recompute_granularity", "selective", "moe_layer_recompute")
         _set(found, "recompute_modules", tuple(dict.fromkeys((*kept, "moe"))), "moe_layer_recompute")
-    if _value(found, "recompute_granularity") == "selective" and (
-        "recompute_modules" in found and found["recompute_modules"].value is None
-    ):
-        _set(found, "recompute_modules", ("core_attn",), "recompute_modules")
 
 
 def _resolve_arguments(found: dict[str, KnownSetting]) -> None:
@@ -226,8 +237,13 @@ def _follow_lists(found: Mapping[str, KnownSetting]) -> Iterable[tuple[str, Valu
         words = [str(size) for size in sizes] if isinstance(sizes, tuple) else []
         numbers = [int(word) for word in words if word.isdecimal() and len(word) < _LONGEST_SIZE]
         yield "hierarchical_context_product", prod(numbers[:8]) if numbers else None
-    if "cp_comm_type" in found:
-        yield "context_type_layers", None
+    for listed, count in (
+        ("cp_comm_type", "context_type_layers"),
+        ("moe_router_load_balancing_type", "balancing_losses"),
+        ("moe_aux_loss_coeff", "balancing_coefficients"),
+    ):
+        if listed in found:
+            yield count, None
     if "pipeline_model_parallel_layout" in found:
         layout = found["pipeline_model_parallel_layout"].value
         counts = count_layout(layout) if isinstance(layout, str) else None

@@ -18,12 +18,15 @@ _LONGEST_WORD = 4_000
 
 @dataclass(frozen=True, slots=True)
 class Vocabulary:
-    """Kinds of value by current name, current names by former one, flags that disable a setting."""
+    """Kinds of value by current name, current names by other ones, flags that disable a setting.
+
+    A name in `former` that has a kind is a setting of its own, which the framework resolves.
+    """
 
     kinds: Mapping[str, str]
     current: Mapping[str, str]
+    former: Mapping[str, str]
     off: Mapping[str, str]
-    words_now: Mapping[str, Mapping[str, str]]
 
     def name(self, written: str) -> str | None:
         """Return the current name of a spelling, without sections and dashes; `None` if it is unknown."""
@@ -47,11 +50,13 @@ def vocabulary() -> Vocabulary:
     """Return the shipped settings."""
     document = read_toml("advice/settings.toml")
     lists = {kind: names for kind, names in document.items() if isinstance(names, list)}
+    kinds = {name: kind for kind, names in lists.items() for name in names}
+    former = document["former"]
     return Vocabulary(
-        kinds={name: kind for kind, names in lists.items() for name in names},
-        current=document["current"],
+        kinds=kinds,
+        current={**document["current"], **{old: new for old, new in former.items() if old not in kinds}},
+        former=former,
         off=document["off"],
-        words_now=document["words_now"],
     )
 
 
@@ -79,7 +84,7 @@ def parse_value(name: str, text: str) -> Value:
 
 
 def check_value(name: str, value: object) -> Value:
-    """Return the value if it has the kind of the setting; former words become current ones.
+    """Return the value if it has the kind of the setting.
 
     Raises:
         ValueError: it has not; the message names the kind.
@@ -87,11 +92,7 @@ def check_value(name: str, value: object) -> Value:
     if value is None:
         return None
     kind = vocabulary().kinds[name]
-    found = _OF_KIND[kind](value)
-    if isinstance(found, tuple):
-        now = vocabulary().words_now.get(name, {})
-        return tuple(now.get(str(word), word) for word in found)
-    return found
+    return _OF_KIND[kind](value)
 
 
 def _number(text: str) -> object:
@@ -127,7 +128,7 @@ def _switch(value: object) -> Value:
 
 
 def _word(value: object) -> Value:
-    if isinstance(value, bool | int):
+    if isinstance(value, bool | int | float):
         return str(value)
     if not isinstance(value, str) or len(value) > _LONGEST_WORD:
         raise ValueError("is not a word")
