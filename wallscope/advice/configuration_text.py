@@ -4,6 +4,7 @@ Files come from others. Sizes, depth, aliases and tags are limited before anythi
 """
 
 import math
+import os
 import re
 import tomllib
 from collections.abc import Iterator
@@ -67,12 +68,16 @@ def read_text(path: Path) -> str:
     try:
         if path.exists() and not path.is_file():
             raise ConfigurationError(f"{path} — is not a regular file — name a file of settings")
-        if path.stat().st_size > _LARGEST[kind]:
+        with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as stream:
+            content = (
+                stream.read(_LARGEST[kind] + 1) or b""
+            )  # a file of /proc has no size, and may have nothing yet
+        if len(content) > _LARGEST[kind]:
             most = _LARGEST[kind] // 2**20
             raise ConfigurationError(
                 f"{path} — is larger than {most} MiB — keep only the part with the settings"
             )
-        text = path.read_text(encoding="utf-8-sig")
+        text = content.decode("utf-8-sig").replace("\r\n", "\n").replace("\r", "\n")
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
         raise ConfigurationError(f"{path} — cannot be read: {reason} — name a file of settings") from error

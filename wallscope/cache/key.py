@@ -68,6 +68,8 @@ def _digest(name: str, content: Sequence[object], options: Options) -> str:
 def _file(path: Path) -> list[object]:
     """Return what identifies a file, what lies next to it, and for a report the nsys that exports it."""
     known = _regular(path)
+    if not known[0]:
+        raise ValueError  # reading some files of the system waits
     for companion in _COMPANIONS:
         companion_file = Path(f"{path}{companion}")
         known.append(_regular(companion_file) if companion_file.is_file() else companion_file.exists())
@@ -101,7 +103,7 @@ def _named_file(path: Path | None) -> list[str] | None:
     if path is None:
         return None
     status = path.stat()
-    if not stat.S_ISREG(status.st_mode) or status.st_size > _LARGEST_TEXT:
+    if not stat.S_ISREG(status.st_mode) or not 0 < status.st_size <= _LARGEST_TEXT:
         raise ValueError
     return [str(path), hashlib.blake2b(path.read_bytes()).hexdigest()]
 

@@ -14,7 +14,7 @@ from wallscope.kineto.host_rows import build_raw_calls, build_trace_ranges
 from wallscope.kineto.multiplication_rows import build_kernel_flops
 from wallscope.kineto.nccl_rows import build_collective_calls
 from wallscope.kineto.sync_rows import build_events, build_syncs
-from wallscope.kineto.trace_bytes import TraceBytes
+from wallscope.kineto.trace_bytes import OversizeError, TraceBytes
 from wallscope.kineto.trace_identity import (
     as_threads,
     find_processes,
@@ -42,6 +42,7 @@ from wallscope.model.capture import (
 from wallscope.model.enums import CallRole
 from wallscope.model.schemas import CPU_SAMPLES, HOST_EVENTS, MEMORY_EVENTS, NAMES, SAMPLES, STREAMS
 from wallscope.nsys.calls import Calls, build_calls
+from wallscope.nsys.load import find_free_bytes
 from wallscope.nsys.operations import sort_device_work
 from wallscope.nsys.synchronisation import add_flags
 from wallscope.process_tuning import release_memory
@@ -87,7 +88,10 @@ def load_trace_tables(path: Path, progress: Progress, *, with_python: bool = Fal
     """
     try:
         with path.open("rb") as stream:
-            tables = read_trace_tables(TraceBytes(stream), progress, with_python=with_python)
+            source = TraceBytes(stream, find_free_bytes)
+            tables = read_trace_tables(source, progress, with_python=with_python)
+    except OversizeError as error:
+        raise InputError(f"{path} — {error} — profile fewer steps, or raise the limit of memory") from error
     except OSError as error:
         raise InputError(f"{path} — cannot be read: {error.strerror} — check the path") from error
     refuse_other_traces(path, tables)

@@ -7,14 +7,20 @@ damaged yields its bytes up to that point; https://www.rfc-editor.org/rfc/rfc195
 import re
 import stat
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import BinaryIO
+
+from wallscope.units import size
 
 GZIP_MAGIC = b"\x1f\x8b"
 _GZIP_WINDOW = 31  # zlib's number for a gzip header with the largest window
 PIECE_BYTES = 4 << 20
 _HEAD_BYTES = 64 << 10
+_FEW_BYTES, _RESERVE_BYTES = 256 << 20, 128 << 20
+"""Up to where nothing is asked, and what has to be left. Chosen."""
+_MOST_TIMES = 200
+"""How many times its size a trace may unpack to. Measured: 24 times."""
 _IS_JSON = re.compile(rb"(?:\xef\xbb\xbf)?\s*[{\[]")
 _IS_ANSWER = re.compile(rb'(?:\xef\xbb\xbf)?\s*\{\s*"schema"\s*:\s*"wallscope\.')
 """Answers of wallscope are also JSON, and begin with their schema."""
@@ -23,23 +29,56 @@ _KEYS = re.compile(
 )
 
 
-class TraceBytes:
-    """The unpacked bytes of an open file, in chunks; after reading, `fault` describes a damaged end."""
+class OversizeError(Exception):
+    """Why a trace is not read to its end."""
 
-    def __init__(self, stream: BinaryIO) -> None:
+
+class TraceBytes:
+    """The unpacked bytes of an open file, in chunks; after reading, `fault` describes a damaged end.
+
+    `free_bytes` returns how much memory is left, `None` if that is unknown.
+    """
+
+    def __init__(self, stream: BinaryIO, free_bytes: Callable[[], int | None] = lambda: None) -> None:
         self._stream = stream
+        self._free_bytes = free_bytes
+        self._packed_bytes = 0
         self.fault: str | None = None
 
     def pieces(self) -> Iterator[bytes]:
-        """Yield non-empty chunks of at most some megabytes."""
-        head = self._stream.read(PIECE_BYTES)
-        yield from self._unpack(head) if head.startswith(GZIP_MAGIC) else self._copy(head)
+        """Yield non-empty chunks of at most some megabytes.
+
+        Raises:
+            OversizeError: the file unpacks to far more than its size, or memory runs out.
+        """
+        head = self._read()
+        unpacked_bytes = 0
+        for piece in self._unpack(head) if head.startswith(GZIP_MAGIC) else self._copy(head):
+            unpacked_bytes += len(piece)
+            self._check_room(unpacked_bytes)
+            yield piece
+
+    def _read(self) -> bytes:
+        piece = self._stream.read(PIECE_BYTES)
+        self._packed_bytes += len(piece)
+        return piece
+
+    def _check_room(self, unpacked_bytes: int) -> None:
+        if unpacked_bytes <= _FEW_BYTES:
+            return
+        if unpacked_bytes > _MOST_TIMES * self._packed_bytes:
+            raise OversizeError(f"it unpacks to more than {_MOST_TIMES} times its size")
+        left_bytes = self._free_bytes()
+        if left_bytes is not None and left_bytes < _RESERVE_BYTES + unpacked_bytes // 2:
+            raise OversizeError(
+                f"{size(unpacked_bytes)} of it take all memory but {size(max(0, left_bytes))}"
+            )
 
     def _copy(self, head: bytes) -> Iterator[bytes]:
         piece = head
         while piece:
             yield piece
-            piece = self._stream.read(PIECE_BYTES)
+            piece = self._read()
 
     def _unpack(self, head: bytes) -> Iterator[bytes]:
         packed, unpacker = head, zlib.decompressobj(_GZIP_WINDOW)
@@ -53,11 +92,11 @@ class TraceBytes:
                 yield piece
             packed = unpacker.unconsumed_tail
             if unpacker.eof:
-                packed = unpacker.unused_data or self._stream.read(PIECE_BYTES)
+                packed = unpacker.unused_data or self._read()
                 if not packed.startswith(GZIP_MAGIC):
                     return
                 unpacker = zlib.decompressobj(_GZIP_WINDOW)
-            packed = packed or self._stream.read(PIECE_BYTES)
+            packed = packed or self._read()
         self.fault = "its gzip data is cut off"
 
 
@@ -79,7 +118,8 @@ def _begins_trace(head: bytes) -> bool:
 def _read_head(path: Path) -> bytes:
     """Return the first bytes of a file, unpacked; empty if it cannot be read."""
     try:
-        if not stat.S_ISREG(path.stat().st_mode):
+        status = path.stat()
+        if not stat.S_ISREG(status.st_mode) or not status.st_size:  # reading some of /proc waits
             return b""
         with path.open("rb") as stream:
             head = stream.read(_HEAD_BYTES)

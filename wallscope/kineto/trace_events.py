@@ -21,6 +21,8 @@ _MOST_HEADER_BYTES = 64 << 20
 _MOST_EVENT_BYTES = 64 << 20
 _NEAR_END_BYTES = (1 << 16, 1 << 20)
 _MOST_CUTS_TRIED = 3
+_MOST_LOST_EVENTS = 1_000_000
+_NEAR_LETTERS = 1 << 16
 _LONGEST_WORD = len("-Infinity")  # of those that JSON knows, and of any number that is not whole
 _BOUNDARY = re.compile(rb"\}\s*,\s*(?=\{)")
 _ARRAY_END = re.compile(rb"\}\s*,?\s*\]")
@@ -212,12 +214,17 @@ class _SliceReader:
                 end = self._find_broken_end(held, at, is_last=is_last)
             if end is None and may_go_on:
                 return events, held[at:]
-            if end is None:  # a tail that is not an event
+            if end is None:  # a tail that is not an event; nothing after so much of it is read
                 self._facts.fault = "it ends inside an event"
+                self._is_over = True
                 return events, b""
             event = self._decode_event(held[at:end])
             if event is None:
                 self._facts.lost_events += 1
+                if self._facts.lost_events >= _MOST_LOST_EVENTS:
+                    self._facts.fault = "a million of its events cannot be read"
+                    self._is_over = True
+                    return events, b""
             else:
                 events.append(event)
             at = end
@@ -255,7 +262,18 @@ def _decode_many(raw: bytes) -> Sequence[Event] | None:
 
 
 def _find_end(text: str, at: int) -> tuple[int | None, bool]:
-    """Return where the object at a position ends, `None` without one; and whether the text ends before it."""
+    """Return where the object at a position ends, `None` without one; and whether the text ends before it.
+
+    It is first looked for nearby: an error takes time for all text before it.
+    """
+    near = text[at : at + _NEAR_LETTERS]
+    end, is_cut = _find_decoded_end(near, 0)
+    if (is_cut or end == len(near)) and at + len(near) < len(text):
+        return _find_decoded_end(text, at)
+    return None if end is None else at + end, is_cut
+
+
+def _find_decoded_end(text: str, at: int) -> tuple[int | None, bool]:
     try:
         return int(_PLAIN.raw_decode(text, at)[1]), False
     except json.JSONDecodeError as error:

@@ -60,7 +60,8 @@ def is_folder(path: Path) -> bool:
 def is_report(path: Path) -> bool:
     """Return whether the file is a report, by its first bytes or name, and not an SQLite database."""
     try:
-        if not stat.S_ISREG(path.stat().st_mode):
+        status = path.stat()
+        if not stat.S_ISREG(status.st_mode) or not status.st_size:  # reading some of /proc waits
             return False
         with path.open("rb") as stream:
             header = stream.read(len(_REPORT_MAGIC))
@@ -79,7 +80,7 @@ def check_file(path: Path) -> int:
     size_bytes = _regular_size_bytes(path)
     try:
         with path.open("rb") as stream:
-            header = stream.read(_HEADER_BYTES)
+            header = stream.read(min(_HEADER_BYTES, size_bytes))
     except OSError as error:
         raise InputError(f"{path} — cannot be read: {error.strerror} — check its permissions") from error
     if not header.startswith(_SQLITE_MAGIC):
@@ -141,7 +142,7 @@ def _check_companions(path: Path) -> None:
             " export without indexes again"
         )
     journal = Path(f"{path}-journal")
-    if journal.is_file():
+    if journal.is_file() and journal.stat().st_size:
         with journal.open("rb") as stream:
             if stream.read(len(_JOURNAL_MAGIC)) == _JOURNAL_MAGIC:
                 raise InputError(

@@ -80,7 +80,7 @@ def check_memory(path: Path, tables: Tables, size_bytes: int) -> None:
     Raises:
         InputError: it needs more memory than this process can have.
     """
-    left_bytes = min(list_free_bytes(_SYSTEM), default=None)
+    left_bytes = find_free_bytes()
     if left_bytes is None or (not is_folder(path) and left_bytes > _MOST_OF_A_FILE * size_bytes):
         return
     needed_bytes = _needed_bytes(tables)
@@ -100,6 +100,11 @@ def _needed_bytes(tables: Tables) -> int:
         sum(tables.row_count(name) * each for name, each in own.items() if name in tables.columns)
         for own in (host, cost)
     )
+
+
+def find_free_bytes() -> int | None:
+    """Return how much memory this process can still have; `None` if that is unknown."""
+    return min(list_free_bytes(_SYSTEM), default=None)
 
 
 def list_free_bytes(system: Path) -> Iterator[int]:

@@ -58,6 +58,7 @@ _LIMITS = {
 }
 _ROWS_A_CHUNK, _ROWS_AT_ONCE = 100_000, 16
 _FEW_BYTES, _MOST_TIMES = 64 << 20, 4  # a text may be named by several rows of a query
+_FORBIDDEN = re.compile(r"not authorized|prohibited")
 _SERIALIZED = 3  # by PEP 249: threads may share a connection
 _WORD = re.compile(r"\w+")
 _MOST_LETTERS = 200
@@ -101,7 +102,8 @@ def open_tables(
             by_pages = reader is Reader.PAGES and kernels.is_compiled()
             yield _open_sqlite(path, connection, stream if by_pages else None)
         except (sqlite3.DatabaseError, sqlite3.DataError) as error:
-            raise InputError(f"{path} — is damaged: {error} — copy or export it again") from error
+            fault = "a view is in the place of a table" if _FORBIDDEN.search(str(error)) else error
+            raise InputError(f"{path} — is damaged: {fault} — copy or export it again") from error
         finally:
             connection.close()
 
@@ -180,12 +182,25 @@ def _open_sqlite(path: Path, connection: sqlite3.Connection, stream: io.FileIO |
         tables = [str(name) for (name,) in connection.execute(read_query("tables"))]
     except UnicodeDecodeError as error:  # SQLite's message about the schema quotes bytes of it
         raise InputError(f"{path} — is damaged: its schema is not text — copy or export it again") from error
+    _forbid(connection, {str(name).lower() for (name,) in connection.execute(read_query("not_tables"))})
     names = {
         table: tuple(str(name) for (name,) in connection.execute(read_query("columns"), (table,)))
         for table in tables
     }
     lock = nullcontext() if HAS_OWN_PLACES and sqlite3.threadsafety == _SERIALIZED else Lock()
     return SqliteTables(path, connection, names, stream, lock)
+
+
+def _forbid(connection: sqlite3.Connection, names: set[str]) -> None:
+    """Let no query read these views and virtual tables, also where it joins them to a table."""
+
+    def judge(action: int, first: str | None, _: str | None, __: str | None, inside: str | None) -> int:
+        read = first if action == sqlite3.SQLITE_READ else None
+        is_forbidden = any(name is not None and name.lower() in names for name in (read, inside))
+        return sqlite3.SQLITE_DENY if is_forbidden else sqlite3.SQLITE_OK
+
+    if names:
+        connection.set_authorizer(judge)
 
 
 def _write_query(wanted: Wanted) -> tuple[str, tuple[str, ...]]:
