@@ -20,6 +20,7 @@ from wallscope.model.enums import Axis, Backend, Collective, ComputeCategory, Co
 from wallscope.model.rank_summaries import (
     BlockingCall,
     CategoryPrecision,
+    CategoryTime,
     Communication,
     CommunicationOperation,
     ComputeDetails,
@@ -31,6 +32,7 @@ from wallscope.model.rank_summaries import (
     Memory,
     PrecisionWork,
     SmallMultiplications,
+    UnfusedAttention,
 )
 
 MS = 1_000_000
@@ -172,7 +174,7 @@ def _export(gpu, environment):
     return Export("run", "", 0, None, None, None, None, 0, (gpu,), dict(environment))
 
 
-def _details(precision="bf16", small_grids=None, ungrouped=0.0, kernels=(), **others):
+def _details(precision="bf16", small_grids=None, ungrouped=0.0, kernels=(), unfused_ms=0, **others):
     known = ComputeDetails(
         work_ns=MS,
         precisions=(PrecisionWork(Precision(precision), MS, 1.0, 10),),
@@ -193,8 +195,16 @@ def _details(precision="bf16", small_grids=None, ungrouped=0.0, kernels=(), **ot
             LeadingKernel(name, ComputeCategory(category), Precision(own), 1, MS)
             for name, category, own in kernels
         ),
+        unfused_attention=_unfused(unfused_ms) if unfused_ms else None,
     )
     return replace(known, **others)
+
+
+def _unfused(own_ms):
+    own_ns = round(own_ms * MS)
+    return UnfusedAttention(
+        ("attention",), MS, own_ns, 1, (CategoryTime(ComputeCategory.ELEMENTWISE, own_ns),)
+    )
 
 
 def _operation(axis, operation=Collective.ALL_TO_ALL, backend=Backend.NCCL):

@@ -161,3 +161,17 @@ def test_no_two_terms_share_a_spelling():
 @pytest.mark.parametrize("term", list_terms(), ids=lambda term: term.name)
 def test_sentences_of_terms_are_short(term):
     assert max(len(sentence.split()) for sentence in re.split(r"(?<=[.!?]) ", term.text)) <= 30
+
+
+@pytest.mark.parametrize(
+    ("text", "cause"),
+    [
+        ("data loading on the host", "host/data-loading"),
+        (
+            "GPU idle after cudaEventSynchronize until the next launch",
+            "host/queue-drained/cudaEventSynchronize",
+        ),
+    ],
+)
+def test_a_cause_is_found_by_what_screens_call_it(text, cause):
+    assert explain_word(text) == explain_word(cause)

@@ -38,9 +38,12 @@ def list_brief_labels(text):
 
 
 def list_page_labels(page):
-    """Headings, column heads, terms and links of navigation of a page, without what explains them."""
+    """Headings, column heads, terms and links of navigation of a page, without what explains them.
+
+    Heads of rows are names of causes and operations, no labels.
+    """
     body = re.sub(r"(?s)<(script|style|svg)\b.*?</\1>", "", page)
-    for tag, inner in re.findall(r"(?s)<(h2|th|dt|a)\b[^>]*>(.*?)</\1>", body):
+    for tag, inner in re.findall(r'(?s)<(h2|th|dt|a)\b(?![^>]*scope="row")[^>]*>(.*?)</\1>', body):
         first = re.sub(r"(?s)<(p|span|small|b)\b.*", "", inner) if tag in {"h2", "a"} else inner
         plain = " ".join(unescape(re.sub(r"<[^>]+>", " ", first)).split()).partition("◀")[0].strip()
         yield UNIT.sub("", plain)

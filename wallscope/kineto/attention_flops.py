@@ -101,5 +101,7 @@ ATTENTION_FORMULAS = {
         )
     },
 }
-"""By operator: places of query, causal flag, left side of the window, and lengths; of PyTorch 2.5 and later
-and flash-attn 2.7 and later, which are the first to record them."""
+"""By operator: places of query, causal flag, left side of the window, and lengths.
+
+The first versions that record them are PyTorch 2.5 and flash-attn 2.7.
+"""

@@ -1,8 +1,8 @@
 """Operators of the backward pass, the forward operator of each, and forward operators that run again.
 
 PyTorch numbers the operators that run while it records gradients. The backward operator has the number of its
-forward operator (`Sequence number`), and PyTorch's own number of the forward thread (`Fwd thread id`), which
-is not that of the operating system and is 0 for forward operators. Of forward operators with one number the
+forward operator (`Sequence number`), and PyTorch's own number of the forward thread (`Fwd thread id`). That
+is not the number of the operating system; forward operators have 0. Of forward operators with one number the
 latest is the one that recorded it, as in `profiler_kineto.cpp`. Where these arguments are absent, the flows
 between the two (`fwdbwd`) are used.
 

@@ -109,7 +109,7 @@ def build_kernel_occupancy(tables: TraceTables, raw_place: pl.Series) -> pl.Data
     """Return the occupancy that the trace has of kernels (`KERNEL_OCCUPANCY`).
 
     `raw_place` is the place of each operation in `build_device_rows`, in which kernels are first. An
-    occupancy of 0 means that the profiler could not compute it, unless the grid has next to no warps.
+    occupancy of 0 means that the profiler could not compute it, unless the grid has almost no warps.
     """
     kernels = tables.frames["kernels"]
     is_told = (pl.col("occupancy") > 0) | (pl.col("warps_per_sm") < _LEAST_SHOWN_WARPS)

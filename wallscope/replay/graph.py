@@ -246,8 +246,8 @@ def _issued(own: pl.DataFrame, waits: Dependencies, pieces: ThreadSegments) -> _
     """Return the operations of one rank that segments issue.
 
     Latencies that were not critical are set to the typical critical ones, if those are smaller. A dependency
-    latency is critical if it is the smallest; not one of more than some tens of microseconds that is most of
-    the launch latency: then the launch was late.
+    latency is critical if it is the smallest. One of more than some tens of microseconds that is most of the
+    launch latency is not: then the launch was late.
     """
     typical_latency_ns, typical_dependency_ns = _typical_lags(own, waits)
     call = own["call"].to_numpy()

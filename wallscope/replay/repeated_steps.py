@@ -1,7 +1,7 @@
 """The time of steps that repeat: what typical steps take in a replay if the steps before them are like them.
 
-The difference of two starts also depends on how far the host was ahead of the device before the first step,
-and a change alters that: steps could get shorter while their work gets longer. So two paths are measured for
+The difference of two starts also depends on how far the host was ahead of the device before the first step.
+A change alters that, so steps could get shorter while their work gets longer. So two paths are measured for
 each rank: from the first operation of adjacent steps to the first operation behind them, and between the
 calls that issue the two. Steps that repeat take as long as the longest of these paths. A path that leads from
 the host to the device in one step and back in another consists of parts of both. No path gets shorter if

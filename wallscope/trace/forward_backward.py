@@ -9,7 +9,7 @@ recomputed forward work. Work in a further backward range inside it is not. The 
 module is not a replay. Neither is a checkpoint that is saved to a file.
 
 There are four kinds of evidence, the stronger first. Ranges may name recompute. PyTorch's profiler records
-which operators are of the backward pass, and which inside them record gradients, as forward work does.
+which operators belong to the backward pass, and which inside them record gradients, as forward work does.
 Kernels in the backward pass may repeat a sequence of the forward pass. Without ranges that separate the
 passes, a step may have more forward than backward attention kernels, in an order that only replays have.
 """
