@@ -43,6 +43,7 @@ GPUS = {
     "B200": ("NVIDIA B200", "sm_100"),
     "A100": ("NVIDIA A100-SXM4-80GB", "sm_80"),
     "T4": ("Tesla T4", "sm_75"),
+    "unknown": ("", None),
 }
 RANGES = {
     "megatron": "nvte_rmsnorm_fwd",
@@ -217,7 +218,7 @@ def _range(name, own_ms):
 
 
 def _pageable(direction):
-    return CopyWork(CopyDirection(direction), 1, 1, 1, 1, pinned=False)
+    return CopyWork(CopyDirection(direction), 1, 1, 1, 1, pinned=False, bulk_bandwidth_bytes_per_s=1e9)
 
 
 def _copied_in(own_ms):

@@ -144,6 +144,26 @@ def test_conditions_hold_or_not(conditions, expected):
 
 
 @pytest.mark.parametrize(
+    ("name", "architecture"),
+    [
+        ("nvjet_tst_192x192_64x4_2x1_v_bz_coopB_bias_TNN", "hopper"),
+        ("nvjet_tst_64x64_64x16_2x1_2cta_v_bz_bias_TNT", "blackwell"),
+        ("cutlass3x_sm90_tensorop_s64x128x16gemm", "hopper"),
+        ("fmhaSm100aKernel_QkvE4m3OBfloat16H64", "blackwell"),
+        ("cutlass_80_tensorop_bf16_s16816gemm", None),
+        ("ampere_sgemm_128x64_tn", None),
+    ],
+)
+def test_kernels_name_the_architecture_if_the_capture_does_not(name, architecture):
+    def told(gpu):
+        view = MeasuredRun(run({"host/lock": 20}, gpu=gpu), RunConfiguration(), pl.Series([name]))
+        return view.measure("architecture", ())
+
+    assert told("unknown") == architecture
+    assert told("A100") == "ampere"
+
+
+@pytest.mark.parametrize(
     ("names", "framework"),
     [
         (["training_step_1", "nvte_rmsnorm_fwd"], "megatron"),

@@ -58,6 +58,16 @@ FRAMEWORK = "host/framework"
             id="activations are computed again",
         ),
         pytest.param(
+            idle(ranges=[Range(0, 50, 90, "MPI_Recv"), Range(0, 100, 150, "MPI_Init")]),
+            [(20, 50, FRAMEWORK), (50, 90, "host/network"), (90, 200, FRAMEWORK)],
+            id="a message of MPI",
+        ),
+        pytest.param(
+            idle(ranges=[Range(0, 50, 90, "Python GC"), Range(0, 100, 150, "gc_wrapper.py(3): run")]),
+            [(20, 50, FRAMEWORK), (50, 90, "host/garbage-collection"), (90, 200, FRAMEWORK)],
+            id="a collection as PyTorch's profiler names it",
+        ),
+        pytest.param(
             idle(ranges=[Range(0, 50, 90, "DataLoader"), Range(0, 60, 70, "gc")]),
             [
                 (20, 50, FRAMEWORK),

@@ -32,6 +32,7 @@ NOT_BY_CAPTURE = {
     "unmatched-kernels",  # --kernels
     "outside-steps",
     "slower-kernels",  # a fact about the run
+    "one-gap",  # --time
     "ranks-left-out",  # --steps, --time
     "unattributed-time",
     "replay-unfaithful",

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from wallscope.advice.measurements import LAUNCHING, MeasuredRun
 from wallscope.model.enums import CopyDirection
 from wallscope.model.rank_summaries import CopyWork
+from wallscope.thresholds.causes import BULK_COPY_BYTES
 from wallscope.thresholds.fixes import EVIDENCE_LINES_COUNT
 from wallscope.units import duration, number, percent, plural, size
 
@@ -63,6 +64,8 @@ def _list_rows(run: MeasuredRun, cause: str) -> Iterator[str]:
         yield from _list_blocking_calls(run, cause.removeprefix(_DRAINED))
     elif cause == "host/data-loading":
         yield from _list_loading(run)
+    elif cause == "host/small-copy":
+        yield from _list_small_copies(run)
     elif cause == _DRIVER_LOCK:
         yield from _list_locked_calls(run)
     elif cause in LAUNCHING:
@@ -142,6 +145,13 @@ def _list_loading(run: MeasuredRun) -> Iterator[str]:
         yield f"a copy of a batch ends the waits: {_describe_copy(largest)}"
     if host is not None and host.cpu is not None:
         yield f"the launching thread is on a CPU for {percent(host.cpu.share)} of the step"
+
+
+def _list_small_copies(run: MeasuredRun) -> Iterator[str]:
+    for copy in run.rank.memory.copies:
+        crosses = copy.direction in _COPIES["offload"]
+        if crosses and copy.count and copy.bytes < BULK_COPY_BYTES * copy.count:
+            yield f"{_describe_copy(copy)} per {run.analysis.anchor.window}"
 
 
 def _list_locked_calls(run: MeasuredRun) -> Iterator[str]:

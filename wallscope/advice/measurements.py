@@ -26,7 +26,13 @@ from wallscope.model.enums import LOW_PRECISIONS, Axis, Backend, ComputeCategory
 from wallscope.model.rank_summaries import CommunicationOperation
 from wallscope.thresholds.fixes import PAGEABLE_SHARE
 from wallscope.thresholds.verdict import MATERIAL_SHARE
+from wallscope.trace.kernel_classes import mark_training
 
+_NEEDED = {
+    "blackwell": r"(?i)sm_?1[02][013]|^nvjet_\w*_2cta_",
+    "hopper": r"(?i)sm_?90|^nvjet_\w*_coop[AB]_",
+}
+"""Names of kernels that run on no older generation, and not on a newer one, the newest first."""
 LAUNCHING = ("host/framework", "host/launch-call", "host/launch-latency")
 """Causes of host time between blocking calls."""
 _EXPERT_BACKENDS = {Backend.DEEP_EP, Backend.HYBRID_EP, Backend.NCCL_EP}
@@ -165,9 +171,11 @@ def _experts(run: MeasuredRun) -> bool:
 
 
 def _architecture(run: MeasuredRun) -> str | None:
+    """Return the generation of the GPU; if the capture does not name it, that which its kernels need."""
     known = re.fullmatch(r"sm_(\d+)(\d)a?", run.gpu.architecture or "") if run.gpu is not None else None
     if known is None:
-        return None
+        needed = (name for name, pattern in _NEEDED.items() if run.names.str.contains(pattern).any())
+        return next(needed, None)
     if known.groups() == ("7", "5"):
         return "turing"
     return "ada" if known.groups() == ("8", "9") else _ARCHITECTURES.get(known[1])
@@ -294,6 +302,16 @@ def _launching_share(run: MeasuredRun) -> float:
     return sum(owned) / run.step_ns
 
 
+_NORM_IN_TRAINING = r"bn_fw_tr_|batch_norm_collect_statistics|batchnorm_fwtr|bn_fwd_training"
+
+
+def _trains_only_norms(run: MeasuredRun) -> bool:
+    """Return whether batch norms run as in training, but no backward pass and no optimizer does."""
+    if not run.names.str.contains(_NORM_IN_TRAINING).any():
+        return False
+    return not (mark_training(run.names).any() or run.names.str.contains(_OPTIMIZER).any())
+
+
 def _gradients_overlap(run: MeasuredRun) -> bool | None:
     """Return whether most gradient reduction is hidden; `None` without any."""
     own = [entry for entry in run.rank.communication.operations if entry.axis is Axis.DP_GRADIENT]
@@ -307,13 +325,13 @@ def _gradient_collectives(run: MeasuredRun) -> tuple[str, ...]:
 
 
 def _pageable(run: MeasuredRun) -> tuple[str, ...]:
-    """Return the directions with a large share of the bytes from or to pageable memory."""
+    """Return the directions with bulk copies and a large share of the bytes from or to pageable memory."""
     moved: dict[str, int] = {}
     pageable: dict[str, int] = {}
     for entry in run.rank.memory.copies:
         direction = str(entry.direction)
         moved[direction] = moved.get(direction, 0) + entry.bytes
-        if entry.pinned is False:
+        if entry.pinned is False and entry.bulk_bandwidth_bytes_per_s is not None:
             pageable[direction] = pageable.get(direction, 0) + entry.bytes
     return tuple(one for one, own in pageable.items() if own >= PAGEABLE_SHARE * moved[one])
 
@@ -345,6 +363,12 @@ def _copied_in_ratio(run: MeasuredRun) -> float | None:
     copied = [one for one in run.rank.memory.copies if one.direction == CopyDirection.HOST_TO_DEVICE]
     work_ns = sum(entry.work_ns for entry in run.rank.compute)
     return sum(one.work_ns for one in copied) / work_ns if work_ns else None
+
+
+def _one_gap_share(run: MeasuredRun) -> float:
+    """Return the share of the host wall in its longest gap; 0 if unknown."""
+    host, host_ns = run.rank.host_details, run.rank.typical.walls.host
+    return 0.0 if host is None or not host_ns else host.longest_gap_ns / host_ns
 
 
 def _drained(run: MeasuredRun) -> bool:
@@ -443,6 +467,10 @@ MEASUREMENTS: Mapping[str, Measurement] = {
     "router_fused": _of_details("the router runs as fused kernels", "router_fused"),
     "share": Measurement("possible gain of a cause, else its time, as a share of the step", _share),
     "simt_share": _of_run("share of compute work in FP32 GEMMs", _simt_share),
+    "trains_only_norms": _of_run(
+        "batch norms run as in training, without a backward pass or an optimizer", _trains_only_norms
+    ),
+    "one_gap_share": _of_run("share of the host wall in its longest gap", _one_gap_share),
     "unfilled_share": _of_details(
         "part of the GPU that small grids leave without a block, by compute work",
         "launch_shapes.unfilled_share",

@@ -132,7 +132,7 @@ class QueueDrains:
 
 _Told = TypeVar("_Told", np.int64, np.bool_)
 FRAMEWORK, LOADING = "host/framework", "host/data-loading"
-COLLECTION = "host/garbage-collection"
+COLLECTION, NETWORK = "host/garbage-collection", "host/network"
 OFFLOAD = "memory/offload"
 PROFILER = "unattributed/profiler"
 DRAINED = "host/queue-drained"
@@ -149,13 +149,14 @@ _BY_RANGE = (
             r"|(^|[^a-z])save_(model|state|weights|optimizer)"
         ),
     ),
+    (NETWORK, r"^MPI_(Send|Recv|Isend|Irecv|Wait|Test|Probe|Barrier|Bcast|I?All|Reduce|Gather|Scatter)"),
     (  # the last two as PyTorch's profiler names them
         COLLECTION,
         r"(?i)garbage[ _-]?collect|\bgc[._ ]?collect|^gc$|^python gc$|^<built-in (function|method) collect\b",
     ),
 )
-_LOCK, _NETWORK, _FILE = "host/lock", "host/network", "host/file"
-CAUSES = (*(cause for cause, _ in _BY_RANGE), FRAMEWORK, OFFLOAD, PROFILER, _LOCK, _NETWORK, _FILE)
+_LOCK, _FILE = "host/lock", "host/file"
+CAUSES = (*(cause for cause, _ in _BY_RANGE), FRAMEWORK, OFFLOAD, PROFILER, _LOCK, _FILE)
 """The cause of time outside calls, except for drained queues."""
 _ALWAYS = (-(2**62), 2**62)
 _NETWORK_CALL = r"^(__)?(send|recv|connect|accept)"
@@ -407,7 +408,7 @@ def _outside_calls(
 ) -> Rows:
     """Return the cause at each moment of a thread outside calls, as an index in `CAUSES`."""
     told = np.full(at_ns.size, _FRAMEWORK)
-    for cause, waited in zip((_FILE, _NETWORK), activity.in_io(thread), strict=True):
+    for cause, waited in zip((_FILE, NETWORK), activity.in_io(thread), strict=True):
         told[is_inside(waited, at_ns)] = CAUSES.index(cause)
     locked = is_inside(activity.spans_of(thread, HostKind.LOCK), at_ns)
     others_count = len(drained.threads) - (thread in drained.threads)

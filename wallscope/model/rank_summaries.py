@@ -330,7 +330,7 @@ class HostDetails:
     `launches` and `ahead` are `None` where no launch call is known, `cpu` without switches and samples,
     `serialisation` where it is unknown which streams order with the null stream. `range` is the innermost
     path that holds at least half of the host wall, `None` without one. `locked_calls` are sorted by their
-    waits, the longest first.
+    waits, the longest first. `longest_gap_ns` is the most host time in one gap of all these steps.
     """
 
     blocking_calls: tuple[BlockingCall, ...]
@@ -340,6 +340,7 @@ class HostDetails:
     serialisation: Serialisation | None
     range: HostRange | None = None
     locked_calls: tuple[LockedCall, ...] = ()
+    longest_gap_ns: int = 0
 
 
 @dataclass(frozen=True, slots=True)

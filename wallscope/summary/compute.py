@@ -107,7 +107,7 @@ _IS_MULTIPLYING, _IS_MADE_FOR_LOW_OCCUPANCY, _IS_EXPERTS = (
 _EXPERT_BACKENDS = {Backend.DEEP_EP, Backend.HYBRID_EP, Backend.NCCL_EP}
 _UNFUSED, _CASTS, _FUSED_PERMUTE, _LOOSE_PERMUTE, _FUSED_ROUTER, _LOOSE_ROUTER = (1 << n for n in range(6))
 _PATTERNS = {
-    _UNFUSED: r"at::native::|EigenMetaKernel|op_generic_tensor|op_tensor|cudnn::ops::",
+    _UNFUSED: r"at::native::|EigenMetaKernel|op_generic_tensor|op_tensor|cudnn::ops::|julia_\w*broadcast",
     _CASTS: r"(bfloat16|float16|float8\w*?)(tofloat32)?_copy_kernel"
     r"|copy_kernel.*(LoadWithCast|StoreWithCast)|(LoadWithCast|StoreWithCast).*copy_kernel"
     r"|\b(cast|convert)_kernel",

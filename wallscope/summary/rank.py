@@ -55,6 +55,7 @@ from wallscope.summary.compute import (
 )
 from wallscope.summary.diagnosis import measure_recoverable
 from wallscope.summary.host import summarize_host
+from wallscope.summary.longest_gap import measure_longest_gap
 from wallscope.summary.memory import (
     count_allocator_retries,
     find_offload,
@@ -71,7 +72,7 @@ from wallscope.thresholds.verdict import NO_KERNEL_SHARE, WORK_OUTSIDE_SHARE
 from wallscope.trace.intervals import Times, common, length_ns, make_spans, order_spans, union
 from wallscope.trace.step_modes import find_step_modes
 
-_OF_USUAL = ("start_ns", "end_ns", "wall", "kind", "op", "range")
+_OF_USUAL = ("start_ns", "end_ns", "wall", "kind", "gap", "op", "range")
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,7 +189,9 @@ def _summarize_rank(
         causes=tuple(
             list_causes(usual_sums, len(chosen), typical.walls, measure_recoverable(listed, ceiling))
         ),
-        host_details=None if host is None else replace(host, range=place),
+        host_details=None
+        if host is None
+        else replace(host, range=place, longest_gap_ns=measure_longest_gap(usual)),
         gpu_metrics=average_gpu_metrics(work.steps, capture, rank["rank_id"], rank["gpu"]),
         outside_idle_ns=_outside_idle_ns(trace, operations, windows),
         whole_walls=_measure_whole(trace, evidence, operations, windows),

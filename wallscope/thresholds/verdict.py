@@ -50,6 +50,8 @@ rank, unrecognized kernels, calls or operations of a finding, the profiler. It i
 or of the total concerned. A smaller kernel does not decide whether ranks do the same work. Chosen.
 Lists show more: `SHOWN_LOSS_SHARE`.
 """
+ONE_GAP_SHARE: Final = 0.5
+"""Host time of a capture without steps in one gap, from which it is what happens once. Chosen: most of it."""
 ASKED_CAUSE_SHARE: Final = MATERIAL_SHARE / 2
 """Another question: of the typical step that a cause must take, for its ceiling to be worked out. A cause
 can win more than it takes, and whether that is material is known only then. Half is chosen, for the time."""
