@@ -7,6 +7,7 @@ import pytest
 
 from fixtures.simulation.random_programs import random_program
 from fixtures.simulation.run import run
+from fixtures.simulation.shapes import find_operator
 from fixtures.simulation.torch_writing import write_torch_run
 from fixtures.simulation.writing import write_run
 from wallscope.model.capture_columns import CAPTURE_TABLES
@@ -35,6 +36,16 @@ def test_tables_hold_every_row_with_its_name(file, tmp_path, wallscope):
     assert sorted(kernels["name"]) == sorted(one.name for one in own.operations if one.name)
     assert len(tables["calls"]) == len(own.calls)
     assert all(tables[table.name].schema == table.schema for table in CAPTURE_TABLES)
+
+
+def test_flops_of_operators_are_in_the_table_of_operations(tmp_path, wallscope):
+    trace = write_torch_run(RUN, tmp_path / "trace.json", 0, has_shapes=True)
+    wallscope("convert", str(trace), "--to", "parquet", str(tmp_path / "tables"))
+    known = pl.read_parquet(tmp_path / "tables/operations.parquet").drop_nulls("flops")
+    issued = [one for one in map(find_operator, RUN.ranks[0].operations) if one is not None]
+
+    assert known["operator"].n_unique() == len(known) == len(issued)
+    assert sorted(known["flops"]) == sorted(one.flops for one in issued)
 
 
 def test_the_manifest_tells_the_columns_and_the_folder_may_be_written_again(file, tmp_path, wallscope):

@@ -101,7 +101,5 @@ ATTENTION_FORMULAS = {
         )
     },
 }
-"""By operator: places of query, causal flag, left side of the window, and lengths.
-
-The first versions that record them are PyTorch 2.5 and flash-attn 2.7.
-"""
+"""By operator: places of query, causal flag, left side of the window, and lengths. PyTorch 2.5 and flash-attn
+2.7 are the first that record them."""

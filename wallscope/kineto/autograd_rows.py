@@ -1,10 +1,9 @@
 """Operators of the backward pass, the forward operator of each, and forward operators that run again.
 
 PyTorch numbers the operators that run while it records gradients. The backward operator has the number of its
-forward operator (`Sequence number`), and PyTorch's own number of the forward thread (`Fwd thread id`). That
-is not the number of the operating system; forward operators have 0. Of forward operators with one number the
-latest is the one that recorded it, as in `profiler_kineto.cpp`. Where these arguments are absent, the flows
-between the two (`fwdbwd`) are used.
+forward operator (`Sequence number`). It also has PyTorch's own number of the forward thread (`Fwd thread id`),
+which is 0 for forward operators. Of forward operators with one number, the latest recorded it, as in
+`profiler_kineto.cpp`. Where these arguments are absent, the flows between the two (`fwdbwd`) are used.
 
 The backward pass does not record gradients. A numbered forward operator inside a backward one is therefore
 recomputed work, unless it has a backward operator of its own: then gradients of gradients may be computed.

@@ -200,7 +200,7 @@ def read_trace_contents(path: Path, progress: Progress) -> Contents:
         export=identify_trace(path, tables, start_ns),
         traced=tuple(sorted(tables.counts)),
         duration_ns=None if last_ns is None else last_ns - start_ns,
-        graph_mode=None,
+        graph_mode="node",
         processes=tables.frames["calls"]["pid"].n_unique(),
         tables=tuple(
             TableContents(category, meaning, tables.counts.get(category))

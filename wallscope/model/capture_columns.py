@@ -7,7 +7,7 @@ import polars as pl
 
 from wallscope.model.table_columns import Table, find_table_columns
 
-_I32, _I64, _TEXT = pl.Int32(), pl.Int64(), pl.String()
+_I32, _I64, _REAL, _TEXT = pl.Int32(), pl.Int64(), pl.Float64(), pl.String()
 _SPAN = find_table_columns(_I64, start_ns="begin", end_ns="end")
 _THREAD = find_table_columns(_I64, thread="number of the thread, as in `threads`")
 _CALL = find_table_columns(_I64, call="number of the CUDA call, as in `calls`; -1 without one")
@@ -42,6 +42,8 @@ CAPTURE_TABLES = (
             *find_table_columns(_TEXT, direction="of a copy", source="memory", destination="memory"),
             *find_table_columns(_I64, blocks="of the grid", threads="of a block", registers="of a thread"),
             *find_table_columns(_I64, shared_bytes="shared memory of a block"),
+            *find_table_columns(_REAL, blocks_per_sm="as recorded", occupancy="achieved, as recorded"),
+            *find_table_columns(_I64, operator="number of its operator", flops="of all its kernels"),
         ),
     ),
     Table(
@@ -73,6 +75,7 @@ CAPTURE_TABLES = (
             *_SPAN,
             *find_table_columns(_TEXT, name="as spelled"),
             *find_table_columns(_I64, domain="NVTX domain; of PyTorch 0 annotations, 1 operators"),
+            *find_table_columns(_I64, forward="range that it is the backward of"),
         ),
     ),
     Table(

@@ -9,9 +9,11 @@ from wallscope.render.texts import visible
 from wallscope.views.capture_help import CURED, list_curable_findings, write_lines
 
 _CODE = """\
+import os
 import torch
 from torch.profiler import ProfilerActivity, profile, schedule
 
+rank = os.environ.get("RANK", "0")
 with profile(
     activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA],
     schedule=schedule(wait=5, warmup=2, active=10, repeat=1),
