@@ -14,6 +14,7 @@ from pathlib import Path
 
 from wallscope.advice.framework_rules import framework_defaults
 from wallscope.advice.published import presets
+from wallscope.advice.releases import releases
 from wallscope.advice.settings import vocabulary
 from wallscope.resources import read_toml
 
@@ -35,6 +36,15 @@ _OF_LAYOUT = {
     "context_parallel_size": "context",
     "expert_model_parallel_size": "expert",
 }
+_ARGUMENTS = {
+    "fake_process_group",
+    "fp4_format",
+    "gtp_expert_remat_nccl_ub",
+    "gtp_remat_nccl_ub",
+    "hybrid_layer_pattern",
+    "use_nccl_ub",
+}
+"""Settings of Megatron-LM's arguments alone."""
 _RECIPE = re.compile(r"_pretrain_\d+gpu_\w+_config$")
 _UNTOLD = object()
 
@@ -91,6 +101,23 @@ def compare_settings(fields: Mapping[str, object]) -> Iterator[str]:
             yield f"default of {name}: {default} in defaults.toml, {fields[field]} in the checkout"
 
 
+def compare_releases(fields: Mapping[str, object], release: tuple[int, int]) -> Iterator[str]:
+    """Yield settings that a checkout has before their first release in releases.toml, and the reverse."""
+    for name, first in sorted(releases("since", "megatron-lm").items()):
+        if first > release and name in fields:
+            yield f"setting {name}: from {'.'.join(map(str, first))} in releases.toml, in the checkout before"
+        elif first <= release and name not in fields and name not in _ARGUMENTS:
+            yield f"setting {name}: from {'.'.join(map(str, first))} in releases.toml, not in the checkout"
+
+
+def read_release(root: Path) -> tuple[int, int] | None:
+    """Return the release of a checkout of Megatron-LM, `None` if it has none."""
+    path = root / "megatron/core/package_info.py"
+    text = path.read_text(encoding="utf-8") if path.is_file() else ""
+    numbers = dict(re.findall(r"^(MAJOR|MINOR) = (\d+)$", text, re.MULTILINE))
+    return (int(numbers["MAJOR"]), int(numbers["MINOR"])) if len(numbers) > 1 else None
+
+
 def _is_same(theirs: object, ours: object) -> bool:
     if isinstance(theirs, list) or theirs == "full":
         return ours == () or ours == tuple(theirs)
@@ -141,7 +168,10 @@ def main() -> int:
     options = parser.parse_args()
     lines: list[str] = []
     if options.megatron is not None:
-        lines += compare_settings(read_fields(options.megatron))
+        fields = read_fields(options.megatron)
+        lines += compare_settings(fields)
+        release = read_release(options.megatron)
+        lines += compare_releases(fields, release) if release else []
     if options.bridge is not None:
         lines += compare_presets(read_layouts(options.bridge))
     sys.stdout.write("".join(f"{line}\n" for line in lines) or "Nothing differs.\n")

@@ -413,7 +413,7 @@ def test_sets_tuples_and_repeated_names_of_yaml(tmp_path):
         "bf16": False,
         "offload_modules": ("core_attn",),
     }
-    assert [finding.code for finding in found.findings] == ["configuration-repeated"]
+    assert [finding.code for finding in found.findings] == ["configuration-repeated", "configuration-release"]
 
 
 def test_sections_of_bridge_count_as_bridge_applies_them(tmp_path):

@@ -1,4 +1,11 @@
-from benchmarks.drift import compare_presets, compare_settings, read_fields, read_layouts
+from benchmarks.drift import (
+    compare_presets,
+    compare_releases,
+    compare_settings,
+    read_fields,
+    read_layouts,
+    read_release,
+)
 from wallscope.advice.framework_rules import framework_defaults
 from wallscope.advice.published import presets
 
@@ -45,3 +52,18 @@ def test_presets_that_a_checkout_changed_are_listed(tmp_path):
     assert f"preset deepseek_v3_64gpu_h100_bf16: {changed}" in lines
     assert "preset deepseek_v3_32gpu_h100_bf16: in the checkout, not in presets.toml" in lines
     assert len([line for line in lines if line.endswith("not in the checkout")]) == len(presets()) - 1
+
+
+def test_first_releases_that_a_checkout_contradicts_are_listed(tmp_path):
+    folder = tmp_path / "megatron/core"
+    folder.mkdir(parents=True)
+    (folder / "package_info.py").write_text("MAJOR = 0\nMINOR = 18\nPATCH = 0\n", encoding="utf-8")
+    fields = {"cuda_graph_modules": [], "moe_flex_dispatcher_num_sms": None}
+    release = read_release(tmp_path)
+    lines = list(compare_releases(fields, release))
+
+    assert release == (0, 18)
+    assert "setting moe_flex_dispatcher_num_sms: from 0.19 in releases.toml, in the checkout before" in lines
+    assert "setting moe_paged_stash: from 0.18 in releases.toml, not in the checkout" in lines
+    assert not [line for line in lines if "cuda_graph_modules" in line or "fake_process_group" in line]
+    assert read_release(folder) is None

@@ -21,6 +21,7 @@ from wallscope.advice.configuration_text import (
     read_text,
 )
 from wallscope.advice.framework_rules import expand_recipe, framework_defaults, write_layout
+from wallscope.advice.releases import check_releases
 from wallscope.advice.settings import bare_name, check_value, complete_settings, parse_value, vocabulary
 from wallscope.errors import ConfigurationError
 from wallscope.model.advice import KnownSetting, RunConfiguration, Value
@@ -135,6 +136,7 @@ def read_configuration(path: Path, *, with_defaults: bool = False) -> Configurat
         *_repetitions(path, contents.repeated),
         *_unused(path, contents.unknown, len(known)),
         *_former(path, contents.entries),
+        *check_releases(path, contents.entries, settings),
     )
     return ConfigurationFile(RunConfiguration(settings), odd)
 
