@@ -10,9 +10,10 @@ import argparse
 import shutil
 import sys
 from pathlib import Path
+from typing import Final
 
-_PAINT = "Math.round(performance.getEntriesByName('first-contentful-paint')[0].startTime)"
-_FRAMES = """async () => {
+PAINT: Final = "Math.round(performance.getEntriesByName('first-contentful-paint')[0].startTime)"
+FRAMES: Final = """async () => {
   const canvas = document.getElementById("canvas"), frames = [];
   if (!canvas) return [0];
   for (let i = 0; i < 60; i++) {
@@ -23,7 +24,7 @@ _FRAMES = """async () => {
   }
   return frames;
 }"""
-_INTERACTIONS = """async () => {
+INTERACTIONS: Final = """async () => {
   const times = {}, find = (id) => document.getElementById(id);
   const measure = async (name, act) => {
     const begun = performance.now();
@@ -57,8 +58,8 @@ def main(pages: list[Path]) -> None:
             tab = browser.new_page(viewport={"width": 1400, "height": 900})
             tab.goto(page.resolve().as_uri())
             tab.wait_for_selector("html[data-ready=yes]", state="attached")
-            paint_ms, frames_ms = tab.evaluate(_PAINT), sorted(tab.evaluate(_FRAMES))
-            times_ms = tab.evaluate(_INTERACTIONS)
+            paint_ms, frames_ms = tab.evaluate(PAINT), sorted(tab.evaluate(FRAMES))
+            times_ms = tab.evaluate(INTERACTIONS)
             listed = ", ".join(f"{name} {time_ms:.1f}" for name, time_ms in times_ms.items())
             p95_ms = frames_ms[int(0.95 * (len(frames_ms) - 1))]
             size = page.stat().st_size / 1e6

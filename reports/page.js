@@ -165,7 +165,7 @@
   const links = new Map([...document.querySelectorAll("nav a")].map((link) => [link.hash.slice(1), link]));
   const markRead = () => {
     let read = "verdict";
-    for (const key of links.keys()) {
+    for (const key of window.scrollY < 60 ? [] : links.keys()) {
       const target = document.getElementById(key);
       if (target && target.getBoundingClientRect().top < window.innerHeight / 3) read = key;
     }

@@ -115,7 +115,8 @@ window.wallscopeView = (canvas, head, shared) => {
           const middle = (low + high) >> 1;
           if (lane.start[middle] < next) low = middle + 1; else high = middle;
         }
-        i = Math.max(low, i + 1);
+        // The last one that begins in this pixel may be long.
+        i = low - 1 > i && lane.end[low - 1] > next ? low - 1 : Math.max(low, i + 1);
         continue;
       }
       const light = isWall(lane) && !isOffPath(lane, i) ? (lane.wall[i] === 0 ? "#fff" : "#000") : ink;

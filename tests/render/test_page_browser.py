@@ -7,6 +7,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
+from benchmarks.pages import FRAMES, INTERACTIONS
 from fixtures.export import ExportWriter
 from fixtures.machine import Machine
 from tests.render.browsing import Opened, needs_axe, needs_chromium
@@ -18,17 +19,6 @@ from wallscope.model.report import SHOWN_OPERATIONS
 from wallscope.pipeline import analyze_capture, build_report
 from wallscope.views.page_analysis import write_analysis_page
 
-_ZOOMED = """async () => {
-  const canvas = document.getElementById("canvas"), frames = [];
-  canvas.focus();
-  for (let i = 0; i < 60; i++) {
-    const key = i < 25 ? "ArrowUp" : i < 35 ? "ArrowRight" : "ArrowDown";
-    canvas.dispatchEvent(new KeyboardEvent("keydown", { key }));
-    await new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)));
-    frames.push(Number(canvas.dataset.frame));
-  }
-  return frames;
-}"""
 HOSTILE = (
     "</script><script>window.hacked=1</script><img src=x onerror=window.hacked=2>"
     "\u202e\u2028\x1b[31m{{7*7}} <a href='https://x.invalid/'>b</a> %{x} " + "y" * 100_000
@@ -220,12 +210,54 @@ def test_two_hundred_thousand_operations_stay_fluent(browser, report, tmp_path):
     path = tmp_path / "large.html"
     path.write_text(write_analysis_page(replace(report, timelines=(timeline,))), encoding="utf-8")
     opened = Opened(browser, path, 1280, "light")
-    frames = opened.tab.evaluate(_ZOOMED)
+    frames, times = opened.tab.evaluate(FRAMES), opened.tab.evaluate(INTERACTIONS)
     opened.context.close()
 
     assert path.stat().st_size < 3_500_000
     assert len(frames) == 60
     assert sorted(frames)[56] < 100
+    assert times.keys() >= {"search", "longest gap", "other step", "compare", "sort"}
+    assert max(times.values()) < 100
+
+
+def test_a_long_operation_that_begins_in_the_pixel_of_a_short_one_is_drawn(browser, report, tmp_path):
+    length_ns = 100_000_000
+    told = report.timelines[0]
+    spans = pl.DataFrame({"start_ns": [0, 1_000], "end_ns": [500, length_ns - 1_000]})
+    timeline = replace(
+        told,
+        start_ns=0,
+        end_ns=length_ns,
+        operations=spans.with_columns(
+            lane=pl.lit("stream 7"),
+            name=pl.lit("kernel"),
+            what=pl.lit("gemm"),
+            wall=pl.lit("compute"),
+            call=pl.lit("cudaLaunchKernel"),
+            call_start_ns=pl.lit(0),
+            correlation=pl.lit(1),
+            path=pl.lit("step"),
+        )
+        .select(SHOWN_OPERATIONS.names())
+        .cast(SHOWN_OPERATIONS),
+        calls=told.calls.clear(),
+        ranges=told.ranges.clear(),
+        path=told.path.clear(),
+        slices=told.slices.head(1).with_columns(start_ns=0, end_ns=length_ns),
+    )
+    path = tmp_path / "long.html"
+    page = write_analysis_page(replace(report, timelines=(timeline,), overviews=None))
+    path.write_text(page, encoding="utf-8")
+    opened = Opened(browser, path, 1280, "light")
+    opened.tab.evaluate(
+        "() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))"
+    )
+    pixel = opened.tab.evaluate(
+        "() => [...document.getElementById('canvas').getContext('2d').getImageData(700, 62, 1, 1).data]"
+    )
+    opened.context.close()
+
+    assert pixel[:3] == [0, 0x72, 0xB2]
 
 
 def test_printing_unfolds_all_in_light_colours_and_folds_again(browser, file):

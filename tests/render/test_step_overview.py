@@ -6,6 +6,10 @@ import numpy as np
 import polars as pl
 import pytest
 
+from fixtures.simulation.program import Program
+from fixtures.simulation.run import run
+from fixtures.simulation.writing import write_run
+from tests.jobs.simulated import RANKS, thread
 from tests.render.test_page import reported, unpacked, write
 from wallscope.model.enums import DeviceState, LinkKind, Wall
 from wallscope.model.report import OVERVIEW_SLICES
@@ -115,3 +119,29 @@ def test_the_pack_holds_all_steps_behind_those_in_detail(report):
             assert [head["texts"][number] for number in name[at : at + count]] == own["name"].to_list()
             at += count
     assert at == len(found.operations)
+
+
+def test_slices_and_operations_come_in_the_order_of_the_steps(tmp_path):
+    """The rank of the diagnosis comes first, wherever it is in the export."""
+    played = run(Program(tuple(thread(rank, RANKS, 1.2) for rank in range(RANKS))))
+    write_run(played, tmp_path / "run.sqlite")
+    found = reported(tmp_path / "run.sqlite")
+    head, columns = unpacked(pack_timelines(found.timelines, found.overviews, {}).base64)
+    length, wall = columns[-8:-6]
+    place = found.analysis.diagnosis.rank_index
+
+    assert head["overviews"][0]["place"] == place > 0
+    assert len({step["place"] for step in head["overviews"]}) == RANKS
+    at = 0
+    for step in head["overviews"]:
+        own = slice(at, at + step["slices"])
+        sums = Counter()
+        for number, ns in zip(wall[own].tolist(), length[own].tolist(), strict=True):
+            sums[list(Wall)[number]] += ns
+        (walls,) = (
+            one.walls for one in found.analysis.ranks[step["place"]].steps if one.index == step["step"]
+        )
+        compute_ns = walls.parts()[list(Wall).index(Wall.COMPUTE)]
+        assert sum(sums.values()) == step["length"]
+        assert sums[Wall.COMPUTE] == compute_ns
+        at += step["slices"]

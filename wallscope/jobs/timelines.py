@@ -9,7 +9,7 @@ from wallscope.model.profile import Profile
 from wallscope.model.report import StepOverviews
 from wallscope.ranks.job import MatchedJob
 from wallscope.ranks.match_collectives import fit_line
-from wallscope.views.step_overview import decode_overviews
+from wallscope.views.step_overview import decode_overviews, order_by_places
 
 _MOST_RANKS = 8
 
@@ -82,11 +82,8 @@ def join_timelines(
         None if (clock := clocks[one]) is None else clock.shift_ns(start_ns)
         for one, start_ns in steps.select("place", "start_ns").iter_rows()
     ]
-    order = pl.DataFrame({"place": shown}, {"place": pl.UInt32()})
     steps = steps.with_columns(pl.Series("shift_ns", shifts, pl.Int64))
-    return StepOverviews(
-        *(order.join(frame, on="place", maintain_order="left_right") for frame in (steps, slices, operations))
-    )
+    return order_by_places(StepOverviews(steps, slices, operations), shown)
 
 
 def _choose_places(drawn: Sequence[int], known: MatchedJob, place: int) -> list[int]:

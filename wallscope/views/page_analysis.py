@@ -171,7 +171,7 @@ def _build_first_screen(analysis: Analysis, rank: Rank) -> dict[str, Any]:
         "callouts": overview.list_callouts(analysis.capture.findings),
         "cards": cards[:_MOST_FIXES],
         "more_cards": cards[_MOST_FIXES:],
-        "largest": overview.list_losses(analysis, rank) if basis.kind in {"median", "typical"} else (),
+        "largest": () if basis.kind in {"mean", "whole"} else overview.list_losses(rank, fixes),
         "typical": analysis.anchor.typical,
         "losses": () if cards else analysis.opportunities[:_MOST_LOSSES],
         "describe_answer": describe_answer,

@@ -25,7 +25,7 @@ from wallscope.views.sections.words import WALL_WORDS, describe_steps, shorten_a
 
 _FEWEST_FOR_SPREAD = 3
 _MOST_CALLOUTS = 2
-_MOST_LOSSES = 4
+_MOST_LOSSES, _MOST_NAMED = 4, 3
 _SHARES_FIRST = 2
 """Reasons of a confidence begin with its inferred and its unresolved share."""
 _LABELS: dict[System, str] = {
@@ -64,13 +64,13 @@ class LegendRow:
 
 @dataclass(frozen=True, slots=True)
 class LossRow:
-    """A loss: its time and share of the typical step, and the upper bound on speedup without it, as text."""
+    """A loss: its time and share of the typical step, and the recommendations that address it, as text."""
 
     cause: str
     wall: Wall
     time: str
     share: str
-    bound: str
+    addressed: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,18 +161,23 @@ def list_legend(analysis: Analysis, basis: TimeBasis) -> tuple[LegendRow, ...]:
     return tuple(rows)
 
 
-def list_losses(analysis: Analysis, rank: Rank) -> tuple[LossRow, ...]:
-    """List the losses that take most of the typical step, or would win most."""
-    won = {entry.cause: entry for entry in analysis.opportunities}
+def list_losses(rank: Rank, fixes: Sequence[Fix]) -> tuple[LossRow, ...]:
+    """List the losses that take most of the typical step; `fixes` are in the order of their cards."""
     lost = [one for one in rank.causes if one.wall in LOSSES and one.share >= SHOWN_LOSS_SHARE]
-    lost.sort(key=lambda one: (-max(one.typical_ns, one.recoverable_ns or 0), one.cause))
+    lost.sort(key=lambda one: (-one.typical_ns, one.cause))
+
+    def name_fixes(cause: str) -> str:
+        numbers = [str(number) for number, fix in enumerate(fixes, start=1) if cause in fix.causes]
+        noun = "recommendation" if len(numbers) == 1 else "recommendations"
+        return f"{noun} {', '.join(numbers[:_MOST_NAMED])}" if numbers else "no recommendation"
+
     return tuple(
         LossRow(
             one.cause,
             one.wall,
             units.milliseconds(one.typical_ns),
             units.percent(one.share),
-            f"up to {won[one.cause].speedup_ceiling:.2f}x" if one.cause in won else "unknown",
+            name_fixes(one.cause),
         )
         for one in lost[:_MOST_LOSSES]
     )

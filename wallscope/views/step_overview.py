@@ -58,7 +58,15 @@ def build_step_overviews(
     while len(merged) > most_rows and buckets > _COARSEST:
         buckets //= 2
         merged = merge_slices(slices, buckets)
-    return StepOverviews(steps.cast(OVERVIEW_STEPS), merged, _merge_operations(operations, buckets))
+    found = StepOverviews(steps.cast(OVERVIEW_STEPS), merged, _merge_operations(operations, buckets))
+    return order_by_places(found, places)
+
+
+def order_by_places(found: StepOverviews, places: Sequence[int]) -> StepOverviews:
+    """Return the overviews of some ranks alone, all three tables in the order of these."""
+    order = pl.DataFrame({"place": places}, {"place": pl.UInt32()})
+    frames = (found.steps, found.slices, found.operations)
+    return StepOverviews(*(order.join(one, on="place", maintain_order="left_right") for one in frames))
 
 
 def _choose_ranks(trace: Trace, count: int, place: int) -> list[int]:
