@@ -58,8 +58,9 @@ def build_step_overviews(
     while len(merged) > most_rows and buckets > _COARSEST:
         buckets //= 2
         merged = merge_slices(slices, buckets)
-    found = StepOverviews(steps.cast(OVERVIEW_STEPS), merged, _merge_operations(operations, buckets))
-    return order_by_places(found, places)
+    return order_by_places(
+        StepOverviews(steps.cast(OVERVIEW_STEPS), merged, _merge_operations(operations, buckets)), places
+    )
 
 
 def order_by_places(found: StepOverviews, places: Sequence[int]) -> StepOverviews:
