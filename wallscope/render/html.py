@@ -126,8 +126,12 @@ def _spell_out(value: Any) -> Any:
 
 def lay_out(grid: Grid) -> dict[str, Any]:
     """Lay a table out as the template writes it: columns with units in their heads, cells as text."""
-    columns = select_columns(grid, "page")
     rows, rest = select_rows(grid, "page")
+    columns = [
+        (place, column)
+        for place, column in select_columns(grid, "page")
+        if not rows or any(as_cell(row[place]).value not in {None, ""} for row in rows)
+    ]
     heads = [
         _find_head_unit(column, [as_cell(row[place]).value for row in rows]) for place, column in columns
     ]

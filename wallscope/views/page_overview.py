@@ -20,7 +20,7 @@ from wallscope.thresholds.screens import SHOWN_LOSS_SHARE
 from wallscope.thresholds.steps import ENOUGH_STEPS_COUNT
 from wallscope.views.headline import TimeBasis, count_deciding, explain_verdict, find_dominant
 from wallscope.views.sections.findings import sort_findings
-from wallscope.views.sections.fixes import describe_question
+from wallscope.views.sections.fixes import count_left_out, describe_question
 from wallscope.views.sections.words import WALL_WORDS, describe_steps, shorten_anchor
 
 _FEWEST_FOR_SPREAD = 3
@@ -168,8 +168,8 @@ def list_losses(rank: Rank, fixes: Sequence[Fix]) -> tuple[LossRow, ...]:
 
     def name_fixes(cause: str) -> str:
         numbers = [str(number) for number, fix in enumerate(fixes, start=1) if cause in fix.causes]
-        noun = "recommendation" if len(numbers) == 1 else "recommendations"
-        return f"{noun} {', '.join(numbers[:_MOST_NAMED])}" if numbers else "no recommendation"
+        more = count_left_out(len(numbers) - _MOST_NAMED)
+        return ", ".join(numbers[:_MOST_NAMED]) + more if numbers else "none"
 
     return tuple(
         LossRow(

@@ -213,7 +213,7 @@ def _tabulate_gaps(groups: Sequence[GapGroup], unit: str, shown: AbstractSet[int
             return Cell(row["duration_ns"])
         return Cell(row["duration_ns"], step=row["step"], at_ns=_find_middle_ns(group.longest))
 
-    columns = (
+    columns: tuple[Column, ...] = (
         Column("cause", "most of it", "text", "the cause of most of each", _write_cause),
         Column("total_ns", "total", "duration", "lengths of like gaps added up, over all of the rank"),
         Column("count", "gaps", "count", "same cause, same next operation, same range"),
@@ -225,6 +225,8 @@ def _tabulate_gaps(groups: Sequence[GapGroup], unit: str, shown: AbstractSet[int
         Column("call", "issued by", "text", _ISSUED, _write_call),
         Column("path", "in", "text", "NVTX ranges around that call", _find_path, none=""),
     )
+    if len({group.longest.row["step"] for group in groups}) == 1 and all(one.steps == 1 for one in groups):
+        columns = tuple(column for column in columns if column.key not in {"steps", "step"})
     note = f"A length that can be clicked leads into the timeline; the other {unit}s are not drawn there."
     notes = (note,) if any(group.longest.row["step"] not in shown for group in groups) else ()
     return tabulate("Gaps without compute, like ones in one row", columns, groups, notes=notes, is_wordy=True)
