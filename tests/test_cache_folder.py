@@ -229,10 +229,10 @@ def test_without_a_word_the_cache_is_where_the_system_keeps_them(monkeypatch, tm
 def test_an_entry_that_others_may_write_counts_as_absent(cache, mode):
     cache.write(EntryKind.ANSWERS, "a" * 32, b"mine")
     path = cache.folder / "answers" / ("a" * 32)
-    assert cache.trusts(EntryKind.ANSWERS, "a" * 32)
+    assert cache.is_trustworthy(EntryKind.ANSWERS, "a" * 32)
     path.chmod(mode)
     assert cache.read(EntryKind.ANSWERS, "a" * 32) is None
-    assert not cache.trusts(EntryKind.ANSWERS, "a" * 32)
+    assert not cache.is_trustworthy(EntryKind.ANSWERS, "a" * 32)
     cache.write(EntryKind.ANSWERS, "a" * 32, b"mine again")
     assert cache.read(EntryKind.ANSWERS, "a" * 32) == b"mine again"
 

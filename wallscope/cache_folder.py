@@ -199,7 +199,7 @@ class Cache:
         with self._room(kind):
             return place
 
-    def trusts(self, kind: EntryKind, name: str) -> bool:
+    def is_trustworthy(self, kind: EntryKind, name: str) -> bool:
         """Return whether an entry is there that this user alone can have written."""
         try:
             with self._room(kind) as room:

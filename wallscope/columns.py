@@ -67,9 +67,9 @@ def number_values(texts: Sequence[str | None]) -> tuple[Rows, list[str]]:
     >>> number_values(["b", None, "a", "b"])
     (array([ 1, -1,  0,  1]), ['a', 'b'])
     """
-    told = sorted({text for text in texts if text is not None})
-    number: dict[str | None, int] = {text: place for place, text in enumerate(told)}
-    return np.array([number.get(text, -1) for text in texts], np.int64), told
+    known = sorted({text for text in texts if text is not None})
+    number: dict[str | None, int] = {text: place for place, text in enumerate(known)}
+    return np.array([number.get(text, -1) for text in texts], np.int64), known
 
 
 def find_places(wanted: npt.NDArray[np.integer], among: npt.NDArray[np.integer]) -> Rows:
@@ -294,10 +294,10 @@ def number_alike_rows(rows: pl.DataFrame) -> Rows:
     >>> number_alike_rows(pl.DataFrame({"a": [5, 5, 5], "b": [None, 0, None]})).tolist()
     [0, 1, 0]
     """
-    return number_groups(*(part for column in rows for part in _known(column)))
+    return number_groups(*(part for column in rows for part in _list_codes(column)))
 
 
-def _known(column: pl.Series) -> Iterator[Codes]:
+def _list_codes(column: pl.Series) -> Iterator[Codes]:
     """The numbers of a column, and which are null where some are."""
     yield as_integers(column)
     if column.has_nulls():

@@ -58,5 +58,5 @@ def run_both(first: Callable[[], _Found], second: Callable[[], _Other]) -> tuple
     if pl.thread_pool_size() == 1:
         return first(), second()
     with ThreadPoolExecutor(1) as pool:
-        beside = pool.submit(second)
-        return first(), beside.result()
+        second_result = pool.submit(second)
+        return first(), second_result.result()

@@ -61,11 +61,11 @@ def release_memory() -> None:
         _fields_ = tuple((name, ctypes.c_size_t) for name in _OF_ARENA)
 
     libc = ctypes.CDLL(None)
-    told = getattr(libc, "mallinfo2", None)
-    if told is None:
+    read_arena = getattr(libc, "mallinfo2", None)
+    if read_arena is None:
         return
-    told.restype = Arena
-    arena = told()
+    read_arena.restype = Arena
+    arena = read_arena()
     if arena.fordblks > _MOST_KEPT_BYTES and arena.arena > _SMALL_BYTES:
         libc.malloc_trim(0)
 

@@ -42,11 +42,11 @@ def find_captures(named: str) -> tuple[Path, ...]:
             for entry in sorted(path.iterdir())
             if entry.suffix in {_EXPORT, _REPORT, _ANSWER} or entry.name.endswith(_TRACE)
         ]
-        return _once(held) or (path,)
+        return _drop_repeated_captures(held) or (path,)
     return (path,)
 
 
-def _once(found: list[Path]) -> tuple[Path, ...]:
+def _drop_repeated_captures(found: list[Path]) -> tuple[Path, ...]:
     """Of a capture that is there as answer, export and report, the first of these."""
     best = {
         entry.stem: entry

@@ -55,12 +55,12 @@ def redact_url(url: str) -> str:
     starts = [found.start() for found in _HEAD.finditer(url)]
     if not starts:
         return url
-    pieces = [url[start:end] for start, end in pairwise([*starts, len(url)])]
+    parts = [url[start:end] for start, end in pairwise([*starts, len(url)])]
     shown = [url[: starts[0]]]
-    for piece, following in zip(pieces, [*pieces[1:], ""], strict=True):
-        link = re.search(r"(?:::[a-zA-Z0-9+.:-]*)?$", piece) if following else None
-        end = link.start() if link else len(piece)
-        shown += [_redact_one(piece[:end]), piece[end:]]
+    for part, following in zip(parts, [*parts[1:], ""], strict=True):
+        link = re.search(r"(?:::[a-zA-Z0-9+.:-]*)?$", part) if following else None
+        end = link.start() if link else len(part)
+        shown += [_redact_one(part[:end]), part[end:]]
     return "".join(shown)
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from wallscope.nsys.call_names import normalize_call_names, tell_roles
+from wallscope.nsys.call_names import express_roles, normalize_call_names
 
 KNOWN = Path(__file__).with_name("cuda_api_names.csv")
 """Every name of the runtime and the driver from CUDA 10 to 13, some that may come, and the role of each."""
@@ -23,7 +23,7 @@ def known_names():
 
 def test_every_name_of_cuda_has_its_role():
     names, roles = zip(*known_names(), strict=True)
-    found = pl.DataFrame({"text": normalized(*names)}).select(role=tell_roles("text"))["role"].to_list()
+    found = pl.DataFrame({"text": normalized(*names)}).select(role=express_roles("text"))["role"].to_list()
 
     assert len(names) > 1_400
     told = zip(names, roles, found, strict=True)

@@ -7,7 +7,7 @@ from wallscope.model.schemas import COMMUNICATORS, RANKS
 from wallscope.nsys import read_capture
 from wallscope.nsys.identity import identify_export, number_processes, read_export_facts
 from wallscope.nsys.operations import read_operations
-from wallscope.nsys.ranks import _of_mpi, _Pair, find_rank_in_name, identify_ranks
+from wallscope.nsys.ranks import _Pair, _read_mpi_ranks, find_rank_in_name, identify_ranks
 from wallscope.nsys.sources import open_tables
 from wallscope.nsys.tables import make_database
 
@@ -91,7 +91,7 @@ def test_threads_of_a_process_that_share_its_rank_tell_it_once(host, tmp_path):
 
     pair = _Pair(0, global_pid(FIRST, host=host), 0)
     with open_tables(tmp_path / "run.sqlite") as tables:
-        told = _of_mpi(make_database(tmp_path / "run.sqlite", tables), [pair])
+        told = _read_mpi_ranks(make_database(tmp_path / "run.sqlite", tables), [pair])
     assert told == {pair: {"MPI_RANKS": 4}}
 
 
@@ -384,6 +384,6 @@ def test_the_table_of_mpi_and_its_thread_names_agree_in_a_real_export(traces):
         pytest.skip(f"no such real export here: {path.name}")
     pairs = [_Pair(0, 294_425_108_414_464, 0), _Pair(1, 294_425_125_191_680, 0)]
     with open_tables(path) as tables:
-        told = _of_mpi(make_database(path, tables), pairs)
+        told = _read_mpi_ranks(make_database(path, tables), pairs)
 
     assert told == {pair: {"MPI_RANKS": rank, "MPI thread name": rank} for rank, pair in enumerate(pairs)}

@@ -37,7 +37,9 @@ def test_a_commit_that_was_recorded_elsewhere_too_is_a_base_of_these_runs(store)
     add(store, "abcd")
 
     assert store.base("ab") == "abcd"
-    assert [record.speaking.typical_ns for record in store.records("abcd") if record.is_reference] == [100]
+    assert [record.representative.typical_ns for record in store.records("abcd") if record.is_reference] == [
+        100
+    ]
 
 
 def test_a_pull_request_cannot_make_a_base_ambiguous(store):

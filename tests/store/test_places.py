@@ -155,7 +155,7 @@ def test_a_link_is_not_read_through(kind, folder, tmp_path, linked):
     store = opened(kind, folder)
 
     with pytest.raises(StoreError, match="is a link"):
-        store.profile(store.all_records()[0].speaking.object)
+        store.profile(store.all_records()[0].representative.object)
 
 
 def test_a_link_that_leads_nowhere_is_refused_too(folder):

@@ -68,7 +68,7 @@ def test_what_is_kept_is_found_by_commit_and_its_beginning(store):
 
     assert store.commit("abcd") == store.commit("abcdef0123") == "abcdef0123"
     assert store.records("abcdef0123") == (record,)
-    assert unpack_profile(store.profile(record.speaking.object), "x").steps.height == 3
+    assert unpack_profile(store.profile(record.representative.object), "x").steps.height == 3
 
 
 def test_a_run_recorded_twice_is_there_once(store):
@@ -96,11 +96,11 @@ def test_writers_at_once_lose_nothing(store):
     with ThreadPoolExecutor(12) as pool:
         list(pool.map(lambda job: store.add(*job), jobs))
 
-    assert {(entry.commit, entry.speaking.typical_ns) for entry in store.all_records()} == {
-        (job.commit, job.speaking.typical_ns) for job, _ in jobs
+    assert {(entry.commit, entry.representative.typical_ns) for entry in store.all_records()} == {
+        (job.commit, job.representative.typical_ns) for job, _ in jobs
     }
     for entry in store.all_records():
-        store.profile(entry.speaking.object)
+        store.profile(entry.representative.object)
 
 
 WRITER = """
@@ -123,10 +123,10 @@ def test_a_writer_killed_in_the_middle_loses_nothing_that_was_written(kind, tmp_
         os.kill(writer.pid, signal.SIGKILL)
         said += [int(line) for line in writer.stdout.read().splitlines() if line]
 
-    kept = {entry.speaking.typical_ns for entry in store.all_records()}
+    kept = {entry.representative.typical_ns for entry in store.all_records()}
     assert kept >= set(said)
     for entry in store.all_records():
-        store.profile(entry.speaking.object)
+        store.profile(entry.representative.object)
     store.add(*run("ffff", typical_ns=7))
     assert store.records("ffff")
 
@@ -141,7 +141,7 @@ def test_what_a_killed_writer_left_aside_is_no_record_and_is_swept(store):
     assert len(store.records("abcd")) == 1
     store.retain(BED, 5)
     assert not leftovers & {*store.place.names("records"), *store.place.names("objects")}
-    store.profile(store.records("abcd")[0].speaking.object)
+    store.profile(store.records("abcd")[0].representative.object)
 
 
 def test_an_object_deleted_while_a_record_of_it_is_written_is_put_back(store, monkeypatch):
@@ -157,13 +157,13 @@ def test_an_object_deleted_while_a_record_of_it_is_written_is_put_back(store, mo
 
     monkeypatch.setattr(store.place, "write", interrupted)
     store.add(record, profiles)
-    assert store.profile(record.speaking.object) == profiles[record.speaking.object]
+    assert store.profile(record.representative.object) == profiles[record.representative.object]
 
 
 @pytest.mark.usefixtures("later")
 def test_an_object_that_gets_a_record_while_it_is_deleted_is_put_back(store, monkeypatch):
     record, profiles = run("abcd")
-    store.keep(profiles[record.speaking.object])
+    store.keep(profiles[record.representative.object])
     delete = store.place.delete
 
     def interrupted(name):
@@ -173,7 +173,7 @@ def test_an_object_that_gets_a_record_while_it_is_deleted_is_put_back(store, mon
 
     monkeypatch.setattr(store.place, "delete", interrupted)
     store.retain(BED, 5)
-    assert store.profile(record.speaking.object) == profiles[record.speaking.object]
+    assert store.profile(record.representative.object) == profiles[record.representative.object]
 
 
 def damaged_record(store, content):
@@ -208,9 +208,9 @@ def test_a_damaged_object_is_one_line_and_mended_by_recording_again(store):
     store.place.write(name, store.place.read(name).replace(b"a", b"b", 1))
 
     with pytest.raises(StoreError, match="is damaged"):
-        store.profile(record.speaking.object)
+        store.profile(record.representative.object)
     store.add(record, profiles)
-    assert store.profile(record.speaking.object) == profiles[record.speaking.object]
+    assert store.profile(record.representative.object) == profiles[record.representative.object]
 
 
 def test_a_missing_object_is_one_line(store):
@@ -261,10 +261,10 @@ def test_a_url_that_no_plugin_opens_is_one_line(url, said):
     assert "\n" not in str(failed.value)
 
 
-def test_a_url_without_fsspec_names_the_extra(monkeypatch):
+def test_a_url_without_fsspec_names_the_package(monkeypatch):
     monkeypatch.setitem(sys.modules, "fsspec.core", None)
 
-    with pytest.raises(StoreError, match=r"pip install 'wallscope\[remote\]'"):
+    with pytest.raises(StoreError, match="pip install fsspec"):
         Store("memory://x")
 
 
@@ -286,7 +286,7 @@ def test_retention_keeps_the_newest_commits_of_a_testbed_and_all_of_others(store
     assert kept == {("0002", "NVIDIA H100"), ("0003", "NVIDIA H100"), ("0000", "NVIDIA A100")}
     assert len(objects(store)) == 3
     for entry in store.all_records():
-        store.profile(entry.speaking.object)
+        store.profile(entry.representative.object)
 
 
 def test_objects_of_a_writer_at_work_outlive_retention(store):

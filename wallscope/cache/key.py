@@ -60,23 +60,23 @@ def _digest(name: str, content: Sequence[object], options: Options) -> str:
         asdict(options.step_facts),
         options.reader,
         options.python_functions,
-        *(_named_file(file) for file in (options.kernels, options.configuration)),
+        *(_read_named_file(file) for file in (options.kernels, options.configuration)),
     ]
     return hashlib.blake2b(json.dumps(known).encode(), digest_size=20).hexdigest()
 
 
 def _file(path: Path) -> list[object]:
     """Return what identifies a file, what lies next to it, and for a report the nsys that exports it."""
-    known = _regular(path)
+    known = _describe_file(path)
     if not known[0]:
         raise ValueError  # reading some files of the system waits
     for companion in _COMPANIONS:
         companion_file = Path(f"{path}{companion}")
-        known.append(_regular(companion_file) if companion_file.is_file() else companion_file.exists())
+        known.append(_describe_file(companion_file) if companion_file.is_file() else companion_file.exists())
     with path.open("rb") as stream:
         is_database = stream.read(len(_SQLITE)) == _SQLITE
     nsys = None if is_database else shutil.which("nsys")
-    return [*known, None if nsys is None else [nsys, *_regular(Path(nsys))]]
+    return [*known, None if nsys is None else [nsys, *_describe_file(Path(nsys))]]
 
 
 def _folder(path: Path) -> list[object]:
@@ -88,17 +88,17 @@ def _folder(path: Path) -> list[object]:
     entries = sorted(path.iterdir(), key=lambda entry: entry.name)
     if len(entries) > _MOST_TABLES:
         raise ValueError
-    return [[entry.name, *_regular(entry)] for entry in entries]
+    return [[entry.name, *_describe_file(entry)] for entry in entries]
 
 
-def _regular(path: Path) -> list[object]:
+def _describe_file(path: Path) -> list[object]:
     status = path.stat()
     if not stat.S_ISREG(status.st_mode):
         raise ValueError
     return [status.st_size, status.st_mtime_ns, fingerprint_file(path, status.st_size)]
 
 
-def _named_file(path: Path | None) -> list[str] | None:
+def _read_named_file(path: Path | None) -> list[str] | None:
     """Return a file that an option names, with all of its content: findings may quote either."""
     if path is None:
         return None

@@ -347,10 +347,12 @@ def _read_side(
         if paired and len(found) != 1:
             raise OptionError(f"{text} — holds {len(found)} runs — with --paired name one run each")
         runs += found
-    return Side(_shown(texts[0]) if len(texts) == 1 else ", ".join(map(_shown, texts)), tuple(runs))
+    return Side(
+        _shorten_path(texts[0]) if len(texts) == 1 else ", ".join(map(_shorten_path, texts)), tuple(runs)
+    )
 
 
-def _shown(named: str) -> str:
+def _shorten_path(named: str) -> str:
     return Path(named).name or named
 
 

@@ -124,7 +124,7 @@ def record(  # noqa: PLR0913  # options are parameters
     for entry, profiles in made:
         place.add(entry, profiles)
     for entry, _ in made:
-        step = f"typical {entry.testbed.unit} {duration(entry.speaking.typical_ns)}"
+        step = f"typical {entry.testbed.unit} {duration(entry.representative.typical_ns)}"
         sys.stdout.write(f"{entry.commit[:12]} · {visible(str(entry.testbed))} · {step}\n")
     if keep is not None:
         forgotten = sum(place.retain(entry.testbed, keep, origin=origin) for entry, _ in made)
@@ -145,8 +145,8 @@ def _record(
     objects = [pack_profile(profile) for profile in run]
     steps = [typical_step((profile,)) for profile in run]
     computing = [step.walls[Wall.COMPUTE] / step.step_ns if step.step_ns else 0.0 for step in steps]
-    speaks = min(range(len(run)), key=lambda place: (computing[place], place))
-    work, speaking = run[0].header.work, steps[speaks]
+    chosen = min(range(len(run)), key=lambda place: (computing[place], place))
+    work, representative = run[0].header.work, steps[chosen]
     entry = Record(
         schema=RECORD_SCHEMA,
         commit=commit,
@@ -157,7 +157,7 @@ def _record(
             work.unit,
             work.name,
             labels,
-            describe_configuration(work, speaking),
+            describe_configuration(work, representative),
         ),
         recorded_utc_ns=time.time_ns(),
         ranks=tuple(
@@ -171,7 +171,7 @@ def _record(
             )
             for profile, stored, step in zip(run, objects, steps, strict=True)
         ),
-        speaks=speaks,
+        speaks=chosen,
         origin=origin,
     )
     return entry, {object_name(stored): stored for stored in objects}

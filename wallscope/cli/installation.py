@@ -84,10 +84,10 @@ def _is_ours(place: Path) -> bool:
     if not entries.keys() <= known or not all(map(stat.S_ISREG, entries.values())):
         return False
     try:
-        told = json.loads((place / _METADATA).read_text(encoding="utf-8"))
+        metadata = json.loads((place / _METADATA).read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError):
         return False
-    return isinstance(told, dict) and told.get("module_name") == RECIPE
+    return isinstance(metadata, dict) and metadata.get("module_name") == RECIPE
 
 
 def _is_compiled(entry: Path) -> bool:

@@ -371,8 +371,8 @@ class Outputs:
         from wallscope.render.perfetto import compress, write_trace  # noqa: PLC0415  # only when asked for
 
         if self.perfetto is not None:
-            pieces = write_trace(job_tracks, earliest_ns)
-            write_chunks(self.perfetto, compress(pieces) if self.perfetto.suffix == ".gz" else pieces)
+            chunks = write_trace(job_tracks, earliest_ns)
+            write_chunks(self.perfetto, compress(chunks) if self.perfetto.suffix == ".gz" else chunks)
 
 
 def is_table_folder(folder: Path, kind: "Format") -> bool:

@@ -182,8 +182,8 @@ def _describe_age(
     if days <= STALE_RECORD_DAYS and len(between) < STALE_BASE_COMMITS_COUNT:
         return ()
     passed = f"{days} {'day' if days == 1 else 'days'}"
-    told = f"{passed} and {plural(len(between), 'recorded commit')} older: choose a newer base"
-    return (Mismatch("age of the base", told, "newest", "note"),)
+    age = f"{passed} and {plural(len(between), 'recorded commit')} older: choose a newer base"
+    return (Mismatch("age of the base", age, "newest", "note"),)
 
 
 def warn_of_unreadable(store: "Store") -> None:

@@ -80,8 +80,8 @@ class Outlet(io.RawIOBase):
         return memoryview(data).nbytes
 
 
-class Speaker(io.TextIOWrapper):
-    """A stream of text, each piece made harmless before it leaves."""
+class FilteredStream(io.TextIOWrapper):
+    """A stream of text, each part made harmless before it leaves."""
 
     def __init__(self, outlet: Outlet, encoding: str, clean: Callable[[str], str]) -> None:
         super().__init__(
@@ -118,8 +118,8 @@ def guard_streams() -> tuple[Outlet, Outlet]:
     runner = any(os.environ.get(name) for name in _RUNNERS)
     out, err = Outlet(1), Outlet(2)
     is_data = stat.S_ISREG(os.fstat(1).st_mode)  # no runner reads it
-    sys.stdout = Speaker(out, _encoding(sys.stdout), break_orders if runner and not is_data else str)
-    sys.stderr = Speaker(err, _encoding(sys.stderr), _clean_error if runner else redact)
+    sys.stdout = FilteredStream(out, _encoding(sys.stdout), break_orders if runner and not is_data else str)
+    sys.stderr = FilteredStream(err, _encoding(sys.stderr), _clean_error if runner else redact)
     sys.stderr.reconfigure(line_buffering=True)
     return out, err
 

@@ -164,7 +164,7 @@ def whatif(  # noqa: PLR0913  # options are parameters
         *_parse_names("hide", hide),
         *_parse_names("overlap", overlap),
     )
-    asked = Asked(questions, _swept(sweep), interference, accept_error / 100)
+    asked = Asked(questions, _parse_sweep(sweep), interference, accept_error / 100)
     options = Options(
         kernels,
         step_range,
@@ -210,7 +210,7 @@ def _parse_scale(text: str, option: str) -> "Question":
 _WRITE = {"--scale": "write --scale communication=0.5", "--sweep": "write --sweep communication=1,0.5,0"}
 
 
-def _swept(text: str | None) -> "tuple[Question, ...]":
+def _parse_sweep(text: str | None) -> "tuple[Question, ...]":
     if text is None:
         return ()
     target, equals, factors = text.rpartition("=")

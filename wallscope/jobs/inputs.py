@@ -297,7 +297,7 @@ def _url_exports(url: Url) -> list[Url]:
     """Return the exports that a URL means: itself, what fits its pattern, or what lies in its folder."""
     if _is_file(url):
         return [url]
-    entries = sorted(list_files(url), key=_natural)
+    entries = sorted(list_files(url), key=_natural_key)
     if url.is_pattern and not entries:
         raise InputError(f"{url} — matches no file — check the pattern")
     found = entries if url.is_pattern else _first_kind(entries)
@@ -313,12 +313,12 @@ def _is_file(url: Url) -> bool:
 
 def _exports(path: Path) -> Iterator[Path]:
     if _is_pattern(path):
-        matches = sorted(map(Path, glob.glob(str(path), recursive=True)), key=_natural)  # noqa: PTH207  # absolute patterns too
+        matches = sorted(map(Path, glob.glob(str(path), recursive=True)), key=_natural_key)  # noqa: PTH207  # absolute patterns too
         if not matches:
             raise InputError(f"{path} — matches no file — check the pattern")
         yield from matches
     elif _holds_exports(path):
-        yield from _inside(path)
+        yield from _list_exports_in(path)
     elif path.is_dir() and not _is_export_folder(path):
         raise InputError(f"{path} — holds no export — give a folder of .sqlite exports or PyTorch traces")
     else:
@@ -330,15 +330,15 @@ def _is_pattern(path: Path) -> bool:
 
 
 def _holds_exports(path: Path) -> bool:
-    return path.is_dir() and not _is_export_folder(path) and bool(_inside(path))
+    return path.is_dir() and not _is_export_folder(path) and bool(_list_exports_in(path))
 
 
 def _is_export_folder(path: Path) -> bool:
     return path.is_dir() and any(entry.suffix in _TABLES for entry in path.iterdir())
 
 
-def _inside(folder: Path) -> list[Path]:
-    entries = sorted(folder.iterdir(), key=_natural)
+def _list_exports_in(folder: Path) -> list[Path]:
+    entries = sorted(folder.iterdir(), key=_natural_key)
     exports = [entry for entry in entries if entry.suffix in _EXPORTS or _is_export_folder(entry)]
     return exports or _first_kind(entries)
 
@@ -360,10 +360,10 @@ def _is_trace(entry: Source) -> bool:
     return entry.suffix in _ANSWERS and has_trace_keys(entry)
 
 
-def _natural(path: Source) -> tuple[list[tuple[int, str]], str]:
+def _natural_key(path: Source) -> tuple[list[tuple[int, str]], str]:
     """Return names in order, the numbers in them by value.
 
-    >>> sorted([Path("r10.sqlite"), Path("r9.sqlite")], key=_natural)[0].name
+    >>> sorted([Path("r10.sqlite"), Path("r9.sqlite")], key=_natural_key)[0].name
     'r9.sqlite'
     """
     parts = re.split(r"(\d+)", str(path))

@@ -246,7 +246,7 @@ def run_job(  # noqa: PLR0913  # what the user may ask for
     if failed and (not keep_going or len(failed) == len(paths)):
         raise _with_hint(failed, len(paths), keep_going=keep_going)
     progress("matching collectives")
-    left_out = [_left_out(path.name, _why(path, error)) for path, error in failed]
+    left_out = [_report_left_out(path.name, _describe_error(path, error)) for path, error in failed]
     kept, others = _keep_one_job([one for one in found if isinstance(one, _Analyzed)])
     kept, again = _drop_duplicates(kept)
     return _join(kept, (*left_out, *others, *again))
@@ -276,12 +276,12 @@ def _with_hint(
     return InputError(f"{named}{more}{hint}")
 
 
-def _why(path: Source, error: WallscopeError) -> str:
+def _describe_error(path: Source, error: WallscopeError) -> str:
     """Return the text of an error without the name of the export that it begins with."""
     return str(error).removeprefix(f"{path} — ")
 
 
-def _left_out(name: str, why: str) -> Finding:
+def _report_left_out(name: str, why: str) -> Finding:
     return Finding("export-left-out", Severity.WARNING, f"{name} is left out: {why}.")
 
 
@@ -298,7 +298,9 @@ def _keep_one_job(analyzed: Sequence[_Analyzed]) -> tuple[list[_Analyzed], list[
             own = one.analysis.capture.world_size
             if own not in {None, size}:
                 kept.remove(one)
-                findings.append(_left_out(one.path.name, f"it belongs to a job of {own} ranks, not {size}"))
+                findings.append(
+                    _report_left_out(one.path.name, f"it belongs to a job of {own} ranks, not {size}")
+                )
     starts = {id(one): start for one in kept if (start := one.analysis.inputs[0].session_start_utc_ns)}
     if starts:
         near = max(
@@ -312,7 +314,7 @@ def _keep_one_job(analyzed: Sequence[_Analyzed]) -> tuple[list[_Analyzed], list[
                 minutes = round(abs(start - near) / 60e9)
                 when = "after" if start > near else "before"
                 findings.append(
-                    _left_out(one.path.name, f"it was captured {minutes} minutes {when} the others")
+                    _report_left_out(one.path.name, f"it was captured {minutes} minutes {when} the others")
                 )
     return kept, findings
 
@@ -327,12 +329,14 @@ def _drop_duplicates(analyzed: Sequence[_Analyzed]) -> tuple[list[_Analyzed], li
         taken = next((other for other in kept if one.numbers & other.numbers), None)
         again = next((other for other in kept if one.processes & other.processes), None)
         if same is not None:
-            findings.append(_left_out(one.path.name, f"it has the content of {same.path.name}"))
+            findings.append(_report_left_out(one.path.name, f"it has the content of {same.path.name}"))
         elif taken is not None:
             ranks = ", ".join(map(str, sorted(one.numbers & taken.numbers)))
-            findings.append(_left_out(one.path.name, f"rank {ranks} is already covered by {taken.path.name}"))
+            findings.append(
+                _report_left_out(one.path.name, f"rank {ranks} is already covered by {taken.path.name}")
+            )
         elif again is not None:
-            findings.append(_left_out(one.path.name, f"{again.path.name} has the same capture"))
+            findings.append(_report_left_out(one.path.name, f"{again.path.name} has the same capture"))
         else:
             kept.append(one)
     return [one for one in analyzed if any(one is other for other in kept)], findings
@@ -343,14 +347,17 @@ def _join(analyzed: Sequence[_Analyzed], findings: tuple[Finding, ...]) -> JobAn
     analyzed = sorted(analyzed, key=lambda one: _first_rank(one.analysis))
     ordered = [one.analysis for one in analyzed]
     ranks = tuple(replace(rank, input=number) for number, one in enumerate(ordered) for rank in one.ranks)
-    owner = [number for number, one in enumerate(ordered) for _ in one.ranks]
-    first_place = [owner.index(number) for number in range(len(ordered))]
+    export_of_rank = [number for number, one in enumerate(ordered) for _ in one.ranks]
+    first_place = [export_of_rank.index(number) for number in range(len(ordered))]
     world_size = max((one.capture.world_size or 0 for one in ordered), default=0) or None
     profiles = tuple(profile for one in analyzed for profile in one.profiles)
     known = match_ranks(profiles, find_dominant_wall, world_size)
-    job, ranks = known.job, known.split_ranks(ranks, [len(ordered[number].ranks) for number in owner])
-    critical = ordered[owner[job.critical_place]]
-    place = first_place[owner[job.critical_place]] + critical.diagnosis.rank_index
+    job, ranks = (
+        known.job,
+        known.split_ranks(ranks, [len(ordered[number].ranks) for number in export_of_rank]),
+    )
+    critical = ordered[export_of_rank[job.critical_place]]
+    place = first_place[export_of_rank[job.critical_place]] + critical.diagnosis.rank_index
     found = replace(
         critical,
         inputs=tuple(one.inputs[0] for one in ordered),

@@ -175,13 +175,13 @@ def analyze_on_cluster(
     with _client(address) as client:
         from distributed import as_completed  # noqa: PLC0415  # an extra
 
-        def submitted(place: int) -> "DaskFuture":
+        def submit(place: int) -> "DaskFuture":
             return client.submit(_alone_in_process, one, paths[place].absolute(), options, pure=False)
 
         progress("waiting for a worker")
         _await_worker(client, address)
         _check_versions(client, address)
-        places = {submitted(place): place for place in range(len(paths))}
+        places = {submit(place): place for place in range(len(paths))}
         killed = []
         for count, future in enumerate(
             _iterate_done(as_completed(places, loop=client.loop), client, address), start=1
@@ -194,7 +194,7 @@ def analyze_on_cluster(
             else:
                 yield place, _name_as_given(outcome, paths[place])
         for place in sorted(killed):
-            again = as_completed([submitted(place)], loop=client.loop)
+            again = as_completed([submit(place)], loop=client.loop)
             for future in _iterate_done(again, client, address):
                 path = paths[place]
                 yield place, _name_as_given(_outcome(future, address) or _describe_kill(path), path)

@@ -7,7 +7,7 @@ from wallscope.kineto.autograd_rows import find_autograd_ranges
 from wallscope.kineto.event_tables import TraceTables
 from wallscope.kineto.trace_identity import join_thread_ids
 from wallscope.model.schemas import RANGES
-from wallscope.nsys.call_names import normalize_call_names, tell_roles
+from wallscope.nsys.call_names import express_roles, normalize_call_names
 from wallscope.nsys.calls import RawCalls
 from wallscope.nsys.host_events import sort_outside_in
 from wallscope.nsys.identity import number_texts
@@ -26,7 +26,7 @@ def build_raw_calls(tables: TraceTables, calls: pl.DataFrame) -> RawCalls:
     spelled = pl.Series("text", [tables.texts[place] for place in used.to_list()], dtype=pl.String)
     named = spelled.to_frame().with_columns(normalize_call_names("text"))
     names = number_texts(named["text"])
-    roles = names.with_columns(role=tell_roles("text"))
+    roles = names.with_columns(role=express_roles("text"))
     place = pl.DataFrame({"text": used, "place": np.arange(len(used), dtype=np.uint32)})
     return RawCalls(
         columns={

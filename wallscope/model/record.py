@@ -37,8 +37,8 @@ class Testbed:
     @property
     def fingerprint(self) -> str:
         """The fingerprint of the configuration in eight digits; empty if it is unknown."""
-        told = json.dumps(dict(self.configuration), sort_keys=True)
-        return sha256(told.encode()).hexdigest()[:8] if self.configuration else ""
+        text = json.dumps(dict(self.configuration), sort_keys=True)
+        return sha256(text.encode()).hexdigest()[:8] if self.configuration else ""
 
     def fits(self, labels: Mapping[str, str]) -> bool:
         """Return whether it has all the labels; `configuration` matches a prefix of the fingerprint."""
@@ -50,9 +50,11 @@ class Testbed:
     def __str__(self) -> str:
         """The testbed in one line, for selection by a user."""
         size = self.world_size or self.ranks
-        told = [f"{CONFIGURATION}={self.fingerprint}"] if self.configuration else []
+        fingerprint = [f"{CONFIGURATION}={self.fingerprint}"] if self.configuration else []
         parts = [self.gpu or "GPU unknown", f"{size} ranks" if size > 1 else "1 rank", self.name or self.unit]
-        return ", ".join([*parts, *(f"{key}={value}" for key, value in sorted(self.labels.items())), *told])
+        return ", ".join(
+            [*parts, *(f"{key}={value}" for key, value in sorted(self.labels.items())), *fingerprint]
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,13 +90,13 @@ class Record:
         return self.origin is None
 
     @property
-    def speaking(self) -> RecordedRank:
+    def representative(self) -> RecordedRank:
         """The rank that is compared."""
         return self.ranks[self.speaks]
 
     def metric_ns(self, name: str) -> int:
         """The typical step (`step`), or the time of a wall or a cause in it."""
-        rank = self.speaking
+        rank = self.representative
         if name == "step":
             return rank.typical_ns
         return sum(

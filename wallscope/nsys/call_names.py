@@ -41,7 +41,7 @@ def normalize_call_names(column: str) -> pl.Expr:
     return pl.col(column).str.replace(_SPELLING, "cu$1")
 
 
-def tell_roles(column: str) -> pl.Expr:
+def express_roles(column: str) -> pl.Expr:
     """Return the roles of calls with normalized names."""
     role = pl.lit(CallRole.OTHER, ROLE)
     for meaning, begins in reversed(_ROLES):

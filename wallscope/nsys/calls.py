@@ -10,7 +10,7 @@ from wallscope.columns import Codes, Flags, Rows, as_integers, number_densely
 from wallscope.model.capture import Progress
 from wallscope.model.schemas import CALLS
 from wallscope.nsys import tables
-from wallscope.nsys.call_names import normalize_call_names, tell_roles
+from wallscope.nsys.call_names import express_roles, normalize_call_names
 from wallscope.nsys.identity import NAMELESS, join_threads, look_up_texts, number_texts
 from wallscope.nsys.tables import Database, read_table
 
@@ -124,7 +124,7 @@ def read_calls(source: Database, progress: Progress) -> RawCalls:
     texts = look_up_texts(source, pl.Series(string_ids)).with_columns(normalize_call_names("text"))
     names = number_texts(texts["text"])
     named = texts.join(
-        names.with_columns(role=tell_roles("text")), on="text", how="left", maintain_order="left"
+        names.with_columns(role=express_roles("text")), on="text", how="left", maintain_order="left"
     )
     left["named"] = pl.Series(place, dtype=pl.UInt32)
     return RawCalls(left, named, names, callers)

@@ -254,7 +254,7 @@ def _check_launches(capture: Capture) -> tuple[Finding, ...]:
     missing = missing.join(_find_queue_ends(capture, calls), on="process", how="left").filter(
         (pl.col("start_ns") <= pl.col("drained_ns")).fill_null(value=True)
     )
-    begins, ends = (calls.filter(_named(capture, what)) for what in (_CAPTURE_BEGINS, _CAPTURE_ENDS))
+    begins, ends = (calls.filter(_match_call(capture, what)) for what in (_CAPTURE_BEGINS, _CAPTURE_ENDS))
     count = len(_drop_captured(missing, begins, ends))
     if count == 0 or count < MATERIAL_SHARE * len(launches):
         return ()
@@ -269,7 +269,7 @@ def _check_launches(capture: Capture) -> tuple[Finding, ...]:
     )
 
 
-def _named(capture: Capture, pattern: str) -> pl.Expr:
+def _match_call(capture: Capture, pattern: str) -> pl.Expr:
     """Return whether the name of a call matches the pattern."""
     names = capture.call_names.filter(pl.col("text").str.contains(pattern))["name"]
     return pl.col("name").is_in(names.to_list())

@@ -147,7 +147,7 @@ def read_host_events(
     columns = ["thread", "start", "end", "kind", "text"]
     rows = pl.concat([_NO_SPANS.to_frame(), *spans])
     rows = _join_threads(rows.filter(pl.col("end") >= pl.col("start")), threads)
-    parts = (_named(source, rows), off_cpu, collected.cast({"thread": THREADS["thread"]}))
+    parts = (_add_names(source, rows), off_cpu, collected.cast({"thread": THREADS["thread"]}))
     rows = pl.concat([part.select(columns) for part in parts])
     names = number_texts(rows["text"])
     return (
@@ -190,7 +190,7 @@ def _join_threads(rows: pl.DataFrame, threads: pl.DataFrame) -> pl.DataFrame:
     return rows.join(numbers, on="globalTid", nulls_equal=True, maintain_order="left")
 
 
-def _named(source: Database, rows: pl.DataFrame) -> pl.DataFrame:
+def _add_names(source: Database, rows: pl.DataFrame) -> pl.DataFrame:
     """Add the `text` of their name to rows, which shows the kind if the table does not."""
     rows = rows.with_columns(pl.col("nameId").fill_null(NAMELESS))
     texts = look_up_texts(source, rows["nameId"]).rename({"string_id": "nameId"})

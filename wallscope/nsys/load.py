@@ -213,7 +213,9 @@ def read_capture(path: Path, progress: Progress, reader: Reader = Reader.PAGES) 
             )
         # Pass large tables by their only reference, so that columns are freed during use.
         large = {"ranges": raw_ranges}
-        large["operations"], of_threads = _number_who(source, operations, called.callers, raw_ranges)
+        large["operations"], of_threads = _number_processes_and_threads(
+            source, operations, called.callers, raw_ranges
+        )
         del operations, raw_ranges
 
         def of_ranges() -> tuple[tuple[pl.DataFrame, pl.DataFrame], Collectives, Ranks]:
@@ -294,7 +296,7 @@ def read_capture(path: Path, progress: Progress, reader: Reader = Reader.PAGES) 
         return replace(capture, findings=limits)
 
 
-def _number_who(
+def _number_processes_and_threads(
     source: Database, operations: pl.DataFrame, callers: pl.Series, ranges: pl.DataFrame
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Add their dense `process` to the device rows, and return the threads of everything that was read.

@@ -89,13 +89,13 @@ def _collect_sources(
     source: Database, export: Export, pairs: Sequence[_Pair], communicators: pl.DataFrame
 ) -> tuple[int | None, Mapping[_Pair, tuple[_Sources, ...]]]:
     """Return the number of ranks of the job, and the rank of each pair by each source, the best first."""
-    in_mpi = _of_mpi(source, pairs)
-    largest, in_nccl = _of_communicators(pairs, communicators)
+    in_mpi = _read_mpi_ranks(source, pairs)
+    largest, in_nccl = _read_communicator_ranks(pairs, communicators)
     world_size = _read_mpi_size(source) if in_mpi else None
     launch: tuple[_Sources, ...] = ()
     if len(pairs) == 1:
         world_size = world_size or int(export.environment.get("WORLD_SIZE", "0")) or None
-        launch = _of_launch(export, world_size)
+        launch = _read_launcher_ranks(export, world_size)
         if world_size not in {None, largest} or any(
             max(tier.values(), default=0) >= largest for tier in launch
         ):
@@ -109,7 +109,7 @@ def _collect_sources(
     return world_size or (largest if in_nccl else None), sources
 
 
-def _of_launch(export: Export, world_size: int | None) -> tuple[_Sources, _Sources]:
+def _read_launcher_ranks(export: Export, world_size: int | None) -> tuple[_Sources, _Sources]:
     """Return ranks by the launcher's variables, and by the name of the file, which refer to one process."""
     variables = {name: int(export.environment[name]) for name in RANK_VARIABLES if name in export.environment}
     rank = find_rank_in_name(export.name)
@@ -118,7 +118,7 @@ def _of_launch(export: Export, world_size: int | None) -> tuple[_Sources, _Sourc
     return variables, {_FILE_NAME: rank}
 
 
-def _of_mpi(source: Database, pairs: Sequence[_Pair]) -> dict[_Pair, _Sources]:
+def _read_mpi_ranks(source: Database, pairs: Sequence[_Pair]) -> dict[_Pair, _Sources]:
     """Return ranks from MPI itself, as Nsight recorded them: in its table, since 2023, or as thread names."""
     sources: dict[_Pair, dict[str, int]] = defaultdict(dict)
     tables: dict[str, Iterable[tuple[object, object]]] = {}
@@ -128,7 +128,7 @@ def _of_mpi(source: Database, pairs: Sequence[_Pair]) -> dict[_Pair, _Sources]:
         names = ((tid, _THREAD_NAME.fullmatch(str(name))) for tid, name in source.rows("thread_names"))
         tables["MPI thread name"] = [(tid, int(name[1])) for tid, name in names if name]
     for table, rows in tables.items():
-        of_process = _sole(
+        of_process = _select_unshared(
             (tid & _PROCESS_BITS, rank)
             for tid, rank in rows
             if isinstance(tid, int) and isinstance(rank, int) and rank in _COUNTS
@@ -139,14 +139,14 @@ def _of_mpi(source: Database, pairs: Sequence[_Pair]) -> dict[_Pair, _Sources]:
     return dict(sources)
 
 
-def _sole(claims: Iterable[tuple[int, int]]) -> dict[int, int]:
+def _select_unshared(claims: Iterable[tuple[int, int]]) -> dict[int, int]:
     """Return the rank of each process that has one and shares it with no other."""
     ranks_of: dict[int, set[int]] = defaultdict(set)
     for process, rank in claims:
         ranks_of[process].add(rank)
     sole = {process: next(iter(ranks)) for process, ranks in ranks_of.items() if len(ranks) == 1}
-    owners = Counter(sole.values())
-    return {process: rank for process, rank in sole.items() if owners[rank] == 1}
+    process_counts = Counter(sole.values())
+    return {process: rank for process, rank in sole.items() if process_counts[rank] == 1}
 
 
 def _read_mpi_size(source: Database) -> int | None:
@@ -156,7 +156,9 @@ def _read_mpi_size(source: Database) -> int | None:
     return size if isinstance(size, int) and size in _COUNTS and size > 0 else None
 
 
-def _of_communicators(pairs: Sequence[_Pair], communicators: pl.DataFrame) -> tuple[int, dict[_Pair, int]]:
+def _read_communicator_ranks(
+    pairs: Sequence[_Pair], communicators: pl.DataFrame
+) -> tuple[int, dict[_Pair, int]]:
     """Return the size of the largest communicator, and the rank in it of each pair.
 
     It is the whole job only if all pairs in one of its size share it. Otherwise the communicators are groups,
@@ -173,8 +175,8 @@ def _of_communicators(pairs: Sequence[_Pair], communicators: pl.DataFrame) -> tu
     if not shared or not set.intersection(*shared.values()):
         return largest, {}
     sole = {pair: next(iter(ranks)) for pair, ranks in ranks_of.items() if len(ranks) == 1}
-    owners = Counter(sole.values())
-    return largest, {pair: rank for pair, rank in sole.items() if owners[rank] == 1}
+    process_counts = Counter(sole.values())
+    return largest, {pair: rank for pair, rank in sole.items() if process_counts[rank] == 1}
 
 
 def _list_members(

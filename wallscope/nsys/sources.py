@@ -378,7 +378,7 @@ def resolve_export(path: Path, progress: Progress) -> Path:
     try:
         name = f"{fingerprint(path, content_size_bytes(path))}.sqlite"
         kept = cache.make_folder(EntryKind.EXPORTS) / name
-        if not (cache.trusts(EntryKind.EXPORTS, name) and _is_whole(kept)):
+        if not (cache.is_trustworthy(EntryKind.EXPORTS, name) and _is_whole(kept)):
             progress(f"exporting {_make_harmless(path.name)} with nsys")
             _export(nsys, path, kept)
             cache.trim(EntryKind.EXPORTS, name)

@@ -67,7 +67,7 @@ def read_syncs(
             kind=pl.coalesce(_kind_by_name(), _kind_by_parties(), _kind_by_type(facts.schema_version)),
             start_ns=pl.col("start") - facts.time_shift_ns,
             end_ns=pl.col("end") - facts.time_shift_ns,
-            **_parties(),
+            **_select_endpoints(),
         )
         .sort("process", "start_ns", maintain_order=True)
         .select(SYNCS.names())
@@ -88,7 +88,7 @@ def read_events(
         .with_columns(
             # 0 means "not collected"; an export on another clock may have shifted that too
             timestamp_ns=pl.when(~timestamp.is_in([0, time_shift_ns])).then(timestamp - time_shift_ns),
-            **_parties(),
+            **_select_endpoints(),
         )
         .sort("process", "call", maintain_order=True)
         .select(EVENTS.names())
@@ -112,7 +112,7 @@ def read_streams(source: Database, threads: pl.DataFrame, progress: Progress) ->
     key = ["process", "context", "stream"]
     return (
         pl.concat([*is_null, listed], how="diagonal")
-        .with_columns(globalPid=_global_pid(), context="contextId", stream=_party("streamId"))
+        .with_columns(globalPid=_global_pid(), context="contextId", stream=_mask_absent("streamId"))
         .join(list_processes(threads), on="globalPid", maintain_order="left")
         .filter(pl.col("stream").is_not_null())
         .group_by(key, maintain_order=True)
@@ -140,12 +140,12 @@ def add_flags(used: pl.DataFrame, known: pl.DataFrame) -> pl.DataFrame:
             on=["process", "context"],
         )
         .sort(key)
-        .with_row_index("stream", offset=_behind(used))
+        .with_row_index("stream", offset=_find_free_stream(used))
     )
     return pl.concat(frame.select(DEVICE_STREAMS.names()).cast(DEVICE_STREAMS) for frame in (working, idle))
 
 
-def _behind(used: pl.DataFrame) -> int:
+def _find_free_stream(used: pl.DataFrame) -> int:
     """The smallest number above all streams."""
     return 0 if used.is_empty() else int(used["stream"].to_numpy().max()) + 1
 
@@ -161,16 +161,16 @@ def _join_calls(rows: pl.DataFrame, threads: pl.DataFrame, made: Calls) -> pl.Da
     return keyed.with_columns(call, *of_calls).join(made.names, on="name", how="left", maintain_order="left")
 
 
-def _parties() -> dict[str, pl.Expr]:
+def _select_endpoints() -> dict[str, pl.Expr]:
     return {
         "context": pl.col("contextId"),
-        "stream": _party("streamId"),
-        "event": _party("eventId"),
-        "event_sync": _party("eventSyncId"),
+        "stream": _mask_absent("streamId"),
+        "event": _mask_absent("eventId"),
+        "event_sync": _mask_absent("eventSyncId"),
     }
 
 
-def _party(column: str) -> pl.Expr:
+def _mask_absent(column: str) -> pl.Expr:
     return pl.when(~pl.col(column).is_in(_NOBODY)).then(pl.col(column))
 
 

@@ -45,7 +45,7 @@ def measure_table(file: Path) -> TableSize:
     """
     try:
         with file.open("rb") as stream:
-            return _of_parquet(stream) if file.suffix == ".parquet" else _of_arrow(stream)
+            return _measure_parquet(stream) if file.suffix == ".parquet" else _measure_arrow(stream)
     except (KeyError, IndexError, TypeError, AttributeError, struct.error, OverflowError) as error:
         raise ValueError("no table of contents") from error
 
@@ -64,7 +64,7 @@ def refuse_oversize(file: Path, needed_bytes: int) -> None:
         )
 
 
-def _of_parquet(stream: BinaryIO) -> TableSize:
+def _measure_parquet(stream: BinaryIO) -> TableSize:
     end = stream.seek(0, 2)
     stream.seek(end - _TAIL_BYTES)
     (length,) = struct.unpack("<I", stream.read(4))
@@ -75,9 +75,9 @@ def _of_parquet(stream: BinaryIO) -> TableSize:
     of_columns: dict[str, int] = {}
     for group in about.get(4, []):
         for chunk in group.get(1, []):
-            told = chunk[3]
-            name = told[3][0].decode("utf-8", "replace")
-            of_columns[name] = of_columns.get(name, 0) + max(told[6], 0)
+            metadata = chunk[3]
+            name = metadata[3][0].decode("utf-8", "replace")
+            of_columns[name] = of_columns.get(name, 0) + max(metadata[6], 0)
     rows = max(about[3], sum(group.get(3, 0) for group in about.get(4, [])), 0)
     return TableSize(rows, of_columns)
 
@@ -149,7 +149,7 @@ class _Thrift:
 _RECORDS = 3
 
 
-def _of_arrow(stream: BinaryIO) -> TableSize:
+def _measure_arrow(stream: BinaryIO) -> TableSize:
     end = stream.seek(0, 2)
     stream.seek(0)
     rows = unpacked_bytes = 0
@@ -179,8 +179,8 @@ def _unpacked_bytes(stream: BinaryIO, batch: "_Table", body: int, body_bytes: in
     for offset, length in batch.pairs(2):
         if length >= 8 and 0 <= offset <= body_bytes - 8:
             stream.seek(body + offset)
-            (told,) = struct.unpack("<q", stream.read(8))
-            found += length if told < 0 else told
+            (unpacked_bytes,) = struct.unpack("<q", stream.read(8))
+            found += length if unpacked_bytes < 0 else unpacked_bytes
     return found
 
 

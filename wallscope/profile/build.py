@@ -84,7 +84,7 @@ def rank_collectives(  # noqa: PLR0913, PLR0917  # all that is known of them
         axes: `AXES`.
         counted: `COLLECTIVES`, as far as they are known.
     """
-    rows = _communicating(operations)
+    rows = _select_communication(operations)
     if not rows.size:
         return RANK_COLLECTIVES.to_frame()
     own = operations["op", "stream", "start_ns", "end_ns", "category"][rows]
@@ -100,7 +100,10 @@ def rank_collectives(  # noqa: PLR0913, PLR0917  # all that is known of them
         ),
         axis=pl.col("axis").fill_null(Axis.UNKNOWN),
     )
-    kind = [pl.col("communicator"), *(_unless_known(column) for column in ("operation", "axis", "stream"))]
+    kind = [
+        pl.col("communicator"),
+        *(_mask_known_communicators(column) for column in ("operation", "axis", "stream")),
+    ]
     before, inside = _walls(start_ns, end_ns, slices)
     key = keys[rows]
     columns = {
@@ -117,7 +120,7 @@ def rank_collectives(  # noqa: PLR0913, PLR0917  # all that is known of them
     return pl.DataFrame({name: columns[name] for name in RANK_COLLECTIVES}, schema=RANK_COLLECTIVES)
 
 
-def _communicating(operations: pl.DataFrame) -> Rows:
+def _select_communication(operations: pl.DataFrame) -> Rows:
     """Return the rows of those that are kept, by start."""
     is_wanted = (pl.col("class") == OperationClass.COMMUNICATION) & (pl.col("kind") == OperationKind.KERNEL)
     rows = np.flatnonzero(operations.select(is_wanted).to_series().to_numpy())
@@ -132,7 +135,7 @@ def _columns_of(op: Rows, table: pl.DataFrame, *names: str) -> list[pl.Series]:
     return table.select(pl.col(names).gather(at)).get_columns()
 
 
-def _unless_known(column: str) -> pl.Expr:
+def _mask_known_communicators(column: str) -> pl.Expr:
     return pl.when(pl.col("communicator").is_null()).then(column)
 
 
@@ -156,12 +159,12 @@ def _step_of(start_ns: Times, windows: pl.DataFrame) -> pl.Series:
 def _walls(start_ns: Times, end_ns: Times, slices: pl.DataFrame) -> tuple[Times, Times]:
     """Return time of each wall from the previous start to each start, and from each start to its end."""
     begin_ns = slices["start_ns"].to_numpy().min(initial=start_ns[0])
-    owned = _owned_until(np.concatenate(([begin_ns], start_ns, end_ns)), slices)
+    owned = _sum_attributed_until(np.concatenate(([begin_ns], start_ns, end_ns)), slices)
     first, at_start, at_end = np.split(owned, (1, 1 + start_ns.size))
     return np.diff(at_start, axis=0, prepend=first), at_end - at_start
 
 
-def _owned_until(at_ns: Times, slices: pl.DataFrame) -> Times:
+def _sum_attributed_until(at_ns: Times, slices: pl.DataFrame) -> Times:
     """Return the time of each wall until some moments, int64 ns: a row a moment, a column a wall."""
     found = np.zeros((at_ns.size, len(Wall)), np.int64)
     if slices.is_empty():
@@ -229,7 +232,7 @@ def build_profile_tables(
         steps=_steps_table(windows, numbered),
         keys=key_table(keys, described.texts),
         work=_work_table(taken, key_of[kind_of], are_computing, _bytes(operations, described.counted), steps),
-        owned=_owned_table(numbered, key_of[numbered.kind], steps),
+        owned=_tabulate_attributed_time(numbered, key_of[numbered.kind], steps),
         causes=_causes_table(numbered, steps),
         communicators=_communicators(op, described),
         collectives=rank_collectives(
@@ -306,12 +309,12 @@ def _work_table(
         key=key,
         count=np.bincount(beginning, minlength=step.size),
         work_ns=sum_by_group(group, cut_operations.work_ns, step.size),
-        exposed_ns=_unless(is_computing, sum_by_group(group, cut_operations.exposed_ns, step.size)),
-        bytes=_unless(is_open, sum_by_group(beginning, nbytes[begun], step.size)),
+        exposed_ns=_mask_unknown(is_computing, sum_by_group(group, cut_operations.exposed_ns, step.size)),
+        bytes=_mask_unknown(is_open, sum_by_group(beginning, nbytes[begun], step.size)),
     )
 
 
-def _owned_table(number_slices: NumberedSlices, keys: Rows, steps: Rows) -> pl.DataFrame:
+def _tabulate_attributed_time(number_slices: NumberedSlices, keys: Rows, steps: Rows) -> pl.DataFrame:
     """Return what each step is attributed to (`STEP_OWNED`); each slice has a key."""
     many = int(keys.max(initial=0)) + 1
     sizes = (steps.size, many, len(number_slices.causes))
@@ -365,7 +368,7 @@ def _communicators(op: Rows, described: OperationDescriptions) -> tuple[Communic
     return tuple(Communicators(Axis(axis), tuple(sorted(sizes[axis]))) for axis in sorted(sizes))
 
 
-def _unless(is_unknown: Flags, values: Times) -> pl.Series:
+def _mask_unknown(is_unknown: Flags, values: Times) -> pl.Series:
     return pl.Series(values).set(pl.Series(is_unknown), None)
 
 

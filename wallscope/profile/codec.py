@@ -220,7 +220,7 @@ def _is_sound(profile: Profile) -> bool:
         for table in (profile.work, profile.owned, profile.collectives.drop_nulls("key"))
     )
     return (
-        _with_time(known).equals(_with_time(owned))
+        _select_timed_rows(known).equals(_select_timed_rows(owned))
         and has_keys
         and all(_on_walls(table["cause"]) for table in (profile.owned, profile.causes, profile.recoverable))
         and known["input"].is_in(range(len(profile.header.inputs))).all()
@@ -228,7 +228,7 @@ def _is_sound(profile: Profile) -> bool:
     )
 
 
-def _with_time(owned: pl.DataFrame) -> pl.DataFrame:
+def _select_timed_rows(owned: pl.DataFrame) -> pl.DataFrame:
     """Return the steps with time, in order; others have no slice."""
     return owned.filter(pl.col("owned_ns") != 0).sort("input", "step")
 

@@ -124,7 +124,7 @@ def move_time(profile: Profile, moves: pl.DataFrame) -> Profile:
     )
     return replace(
         profile,
-        owned=_move_owned(profile.owned, moves, steps, len(profile.keys), causes),
+        owned=_move_attributed_time(profile.owned, moves, steps, len(profile.keys), causes),
         causes=_move_causes(profile.causes, moves, steps, causes),
     )
 
@@ -173,7 +173,7 @@ def on_axes(profile: Profile) -> pl.DataFrame:
     return own.hstack([axis[own["key"]]])
 
 
-def _move_owned(
+def _move_attributed_time(
     owned: pl.DataFrame, moves: pl.DataFrame, steps: Rows, keys: int, causes: pl.Series
 ) -> pl.DataFrame:
     """Apply moves to attributed time, in order; kinds of operations without moves stay."""

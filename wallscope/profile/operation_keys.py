@@ -127,11 +127,11 @@ def number_kinds(
     operation, axis = operation[at], axis[at]
     name, category, backend = (column[shapes[at]] for column in (name, category, backend))
     is_product = np.isin(category, [_CATEGORIES.index(part) for part in _MULTIPLYING])
-    is_told = operation < _NO_OPERATION
+    is_known = operation < _NO_OPERATION
     rows = np.stack(
         [
             paths[path],
-            np.where(is_told, known.places(Collective)[operation], known.places(_CATEGORIES)[category]),
+            np.where(is_known, known.places(Collective)[operation], known.places(_CATEGORIES)[category]),
             np.append(known.kernels, known.fixed[""])[name],
             axis,
             backend,

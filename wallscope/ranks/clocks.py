@@ -12,7 +12,7 @@ import polars as pl
 
 from wallscope.model.enums import Collective
 from wallscope.model.job import Clock, ClockMethod, Clocks
-from wallscope.ranks.match_collectives import AllCollectives, Times64, fit_line, shows_drift
+from wallscope.ranks.match_collectives import AllCollectives, Times64, fit_line, has_drift_evidence
 from wallscope.thresholds.ranks import CLOCK_ROUNDS_COUNT, LARGEST_DRIFT_RATIO
 
 SYMMETRIC = (
@@ -41,13 +41,13 @@ class _Fit:
     offset_ns: float
     drift: float
     matched: int
-    tells_drift: bool
+    has_drift: bool
 
 
 def align_clocks(gathered: AllCollectives, meetings: pl.DataFrame) -> AlignedCollectives:
     """Return the collectives with their meetings, on the clock of the host that shares most collectives."""
     rows = gathered.rows.join(meetings, on="row", how="left", maintain_order="left")
-    fits = _fits(rows)
+    fits = _fit_clocks(rows)
     numbers = range(len(gathered.hostnames))
     is_tied = pl.col("clock").is_in([clock for clock in numbers if clock in fits])
     shift = np.zeros(len(rows))
@@ -55,10 +55,10 @@ def align_clocks(gathered: AllCollectives, meetings: pl.DataFrame) -> AlignedCol
     for number, fit in fits.items():
         own = clock == number
         shift[own] = fit.offset_ns + fit.drift * (end_ns[own] - fit.begin_ns)
-    rows = _shifted(rows, shift).with_columns(is_tied=is_tied)
+    rows = _shift_times(rows, shift).with_columns(is_tied=is_tied)
     for _ in range(CLOCK_ROUNDS_COUNT):
-        own_shift = _of_members(rows)
-        rows = _shifted(rows, own_shift)
+        own_shift = _correct_members(rows)
+        rows = _shift_times(rows, own_shift)
     low, high = _residuals(rows)
     members = dict(rows.group_by("clock").agg(pl.col("member").unique().sort()).iter_rows())
     hosts = tuple(
@@ -66,9 +66,7 @@ def align_clocks(gathered: AllCollectives, meetings: pl.DataFrame) -> AlignedCol
             hostname=gathered.hostnames[number],
             ranks=tuple(members.get(number, ())),
             offset_ns=round(-fits[number].offset_ns) if number in fits else None,
-            drift_ppm=0.0 - fits[number].drift * _PPM
-            if number in fits and fits[number].tells_drift
-            else None,
+            drift_ppm=0.0 - fits[number].drift * _PPM if number in fits and fits[number].has_drift else None,
             matched=fits[number].matched if number in fits else 0,
         )
         for number in numbers
@@ -85,17 +83,17 @@ def _method(gathered: AllCollectives, tied_count: int) -> ClockMethod:
     return "collective-ends" if tied_count == clock_count else "unaligned"
 
 
-def _telling(rows: pl.DataFrame) -> pl.DataFrame:
+def _select_simultaneous(rows: pl.DataFrame) -> pl.DataFrame:
     """Return the matched rows whose ends are one moment; if a job has none of these, all matched ones."""
     matched = rows.filter(pl.col("meeting").is_not_null())
     symmetric = matched.filter(pl.col("operation").is_in([str(kind) for kind in SYMMETRIC]))
     return matched if symmetric.is_empty() else symmetric
 
 
-def _fits(rows: pl.DataFrame) -> dict[int, _Fit]:
+def _fit_clocks(rows: pl.DataFrame) -> dict[int, _Fit]:
     """Return the correction of the times of each clock that can be aligned with the reference."""
     ends = (
-        _telling(rows)
+        _select_simultaneous(rows)
         .group_by("clock", "meeting")
         .agg(pl.col("end_ns").median())
         .sort("clock", "meeting")
@@ -106,11 +104,11 @@ def _fits(rows: pl.DataFrame) -> dict[int, _Fit]:
         return {}
     sizes = ends.filter("shared").group_by("clock").len().sort("len", "clock", descending=[True, False])
     reference = present[0] if sizes.is_empty() else int(sizes["clock"][0])
-    fits = {reference: _Fit(0, 0.0, 0.0, 0, tells_drift=True)}
-    laid = ends.filter(pl.col("clock") == reference).select("meeting", at="end_ns")
+    fits = {reference: _Fit(0, 0.0, 0.0, 0, has_drift=True)}
+    aligned = ends.filter(pl.col("clock") == reference).select("meeting", at="end_ns")
     while True:
         reachable = ends.filter(~pl.col("clock").is_in(list(fits))).join(
-            laid, on="meeting", maintain_order="left"
+            aligned, on="meeting", maintain_order="left"
         )
         if reachable.is_empty():
             return fits
@@ -121,23 +119,25 @@ def _fits(rows: pl.DataFrame) -> dict[int, _Fit]:
             offset_ns, drift = fit_line(at_ns - begin_ns, own["at"].to_numpy() - at_ns)
             if abs(drift) > LARGEST_DRIFT_RATIO:
                 offset_ns, drift = float(np.median(own["at"].to_numpy() - at_ns)), 0.0
-            fits[number] = _Fit(begin_ns, offset_ns, drift, len(own), shows_drift(at_ns))
+            fits[number] = _Fit(begin_ns, offset_ns, drift, len(own), has_drift_evidence(at_ns))
             all_own = ends.filter(pl.col("clock") == number)
             shifted = pl.col("end_ns") + offset_ns + drift * (pl.col("end_ns") - begin_ns)
             fresh.append(all_own.select("meeting", at=shifted))
-        laid = pl.concat([laid, *fresh]).group_by("meeting").agg(pl.col("at").median()).sort("meeting")
+        aligned = pl.concat([aligned, *fresh]).group_by("meeting").agg(pl.col("at").median()).sort("meeting")
 
 
-def _shifted(rows: pl.DataFrame, shift: Times64) -> pl.DataFrame:
+def _shift_times(rows: pl.DataFrame, shift: Times64) -> pl.DataFrame:
     added = pl.Series("shift", np.rint(shift).astype(np.int64))
     return rows.with_columns(pl.col("start_ns") + added, pl.col("end_ns") + added)
 
 
-def _of_members(rows: pl.DataFrame) -> Times64:
+def _correct_members(rows: pl.DataFrame) -> Times64:
     """Return the correction of each rank's times, in ns, that aligns its ends with those of its peers."""
     missing = pl.col("end_ns").median().over("meeting") - pl.col("end_ns")
-    telling = _telling(rows).select("member", added=missing)  # Inside of agg, over would see only one member.
-    own = telling.group_by("member").agg(pl.col("added").median())
+    simultaneous = _select_simultaneous(rows).select(
+        "member", added=missing
+    )  # Inside of agg, over would see only one member.
+    own = simultaneous.group_by("member").agg(pl.col("added").median())
     added = rows.select("member").join(own, on="member", how="left", maintain_order="left")["added"]
     return added.fill_null(0.0).to_numpy()
 
@@ -145,10 +145,10 @@ def _of_members(rows: pl.DataFrame) -> Times64:
 def _residuals(rows: pl.DataFrame) -> tuple[int | None, int | None]:
     """Return the distance of ends from those of their peers, in ns: 5th and 95th percentile."""
     count = pl.len().over("meeting")
-    telling = _telling(rows).filter(count > 1)
-    if telling.is_empty():
+    simultaneous = _select_simultaneous(rows).filter(count > 1)
+    if simultaneous.is_empty():
         return None, None
     others = (pl.col("end_ns").sum().over("meeting") - pl.col("end_ns")) / (count - 1)
-    apart_ns = telling.select(apart=pl.col("end_ns") - others)["apart"].to_numpy()
+    apart_ns = simultaneous.select(apart=pl.col("end_ns") - others)["apart"].to_numpy()
     low, high = np.percentile(apart_ns, [5, 95])
     return round(float(low)), round(float(high))

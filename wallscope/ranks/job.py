@@ -37,7 +37,7 @@ from wallscope.ranks.wait_split import (
     split_waits,
     summarize_pipeline,
 )
-from wallscope.thresholds.ranks import TOLD_JITTER_SHARE, TOLD_WAIT_SHARE, UNKNOWN_WAIT_SHARE
+from wallscope.thresholds.ranks import REPORTED_JITTER_SHARE, REPORTED_WAIT_SHARE, UNKNOWN_WAIT_SHARE
 from wallscope.thresholds.verdict import MATERIAL_SHARE
 from wallscope.trace.intervals import Times
 from wallscope.units import capitalize, duration, percent, plural
@@ -420,7 +420,7 @@ def _wait_sentences(job: Job, critical: RankWaits) -> Iterator[str]:
         return
     yield from _unmatched_sentence(job)
     most = max(job.members, key=lambda one: (one.all_wait_ns or 0, -one.place))
-    if most.all_residence_ns and (most.all_wait_ns or 0) >= TOLD_WAIT_SHARE * most.all_residence_ns:
+    if most.all_residence_ns and (most.all_wait_ns or 0) >= REPORTED_WAIT_SHARE * most.all_residence_ns:
         yield (
             f"In the capture {most.name} waits for peers {duration(most.all_wait_ns or 0)} of the"
             f" {duration(most.all_residence_ns)} in its collectives"
@@ -431,7 +431,7 @@ def _wait_sentences(job: Job, critical: RankWaits) -> Iterator[str]:
             )
         )
     step_ns = sum(job.walls.parts())
-    if not job.stragglers and step_ns and job.collectives.jitter_ns >= TOLD_JITTER_SHARE * step_ns:
+    if not job.stragglers and step_ns and job.collectives.jitter_ns >= REPORTED_JITTER_SHARE * step_ns:
         yield (
             f"Without a late rank, ranks wait for each other {duration(job.collectives.jitter_ns)} per"
             f" step and rank on average ({percent(job.collectives.jitter_ns / step_ns)})."
@@ -452,11 +452,11 @@ def _unmatched_sentence(job: Job) -> Iterator[str]:
     unknown = [one.name for one in apart if one.peer_wait_ns is None]
     count = sum(one.unmatched_count for one in apart)
     whose = f"{plural(count, 'operation')} of {plural(len(apart), 'rank')}"
-    told = f"{whose} could not be matched with all their peers"
+    sentence = f"{whose} could not be matched with all their peers"
     if unknown:
         more = f" and {len(unknown) - _MOST_NAMED} more" if len(unknown) > _MOST_NAMED else ""
-        told += f": the waiting of {', '.join(unknown[:_MOST_NAMED])}{more} is unknown"
-    yield f"{told}."
+        sentence += f": the waiting of {', '.join(unknown[:_MOST_NAMED])}{more} is unknown"
+    yield f"{sentence}."
 
 
 def _wall_sentences(job: Job, critical: RankWaits) -> Iterator[str]:

@@ -21,7 +21,7 @@ from wallscope.thresholds.ranks import (
     EVEN_GROUP_NS,
     EVEN_GROUP_RATIO,
     FARTHEST_SHIFT_COUNT,
-    FARTHEST_UNTOLD_SHIFT_COUNT,
+    FARTHEST_UNNAMED_SHIFT_COUNT,
     FEWEST_FOR_DRIFT_COUNT,
     FEWEST_PAIRED_COUNT,
     PAIRED_ALIKE_SHARE,
@@ -182,8 +182,8 @@ def pair_by_order(one: Series, other: Series, *, is_named: bool) -> Pairing | No
     if not is_named and len(one.rows) == len(other.rows):
         shift = 0
     else:
-        shift = _shift(one, other, FARTHEST_SHIFT_COUNT if is_named else FARTHEST_UNTOLD_SHIFT_COUNT)
-    places, others = _shifted_places(len(one.rows), len(other.rows), shift)
+        shift = _shift(one, other, FARTHEST_SHIFT_COUNT if is_named else FARTHEST_UNNAMED_SHIFT_COUNT)
+    places, others = _pair_shifted(len(one.rows), len(other.rows), shift)
     if places.size < (1 if is_named else FEWEST_PAIRED_COUNT):
         return None
     if (one.kinds[places] == other.kinds[others]).mean() < PAIRED_ALIKE_SHARE:
@@ -203,11 +203,11 @@ def fit_line(at_ns: Times | Times64, apart_ns: Times | Times64) -> Line:
     """
     order = np.argsort(at_ns, kind="stable")
     x, y = at_ns[order].astype(np.float64), apart_ns[order].astype(np.float64)
-    slope = float(_slopes(x[None], y[None])[0]) if shows_drift(x) else 0.0
+    slope = float(_slopes(x[None], y[None])[0]) if has_drift_evidence(x) else 0.0
     return float(np.median(y - slope * x)), slope
 
 
-def shows_drift(at_ns: Times | Times64) -> bool:
+def has_drift_evidence(at_ns: Times | Times64) -> bool:
     """Return whether there are enough points, far enough apart, to show a drift."""
     return bool(at_ns.size >= FEWEST_FOR_DRIFT_COUNT and np.ptp(at_ns) >= SHORTEST_FOR_DRIFT_NS)
 
@@ -219,7 +219,7 @@ def remove_drift(at_ns: Times, apart_ns: Times) -> Times64:
     return apart_ns - (value + slope * (at_ns - begin_ns))
 
 
-def _shifted_places(count: int, other_count: int, shift: int) -> tuple[Rows, Rows]:
+def _pair_shifted(count: int, other_count: int, shift: int) -> tuple[Rows, Rows]:
     places = np.arange(max(0, -shift), min(count, other_count - shift), dtype=np.int64)
     return places, places + shift
 
@@ -257,7 +257,7 @@ def _varies(one: Series, other: Series, shifts: Rows) -> tuple[Times64, Times64]
     for width in np.unique(widths[enough]).tolist():
         alike = enough[widths[enough] == width]
         for rows in np.split(alike, range(_AT_ONCE, alike.size, _AT_ONCE)):
-            places = first[rows, None] + _sampled(counts[rows], width)
+            places = first[rows, None] + _sample_evenly(counts[rows], width)
             others = places + shifts[rows, None]
             same = (one.kinds[places] == other.kinds[others]).mean(axis=1) >= PAIRED_ALIKE_SHARE
             at_ns = one.end_ns[places[same]]
@@ -267,7 +267,7 @@ def _varies(one: Series, other: Series, shifts: Rows) -> tuple[Times64, Times64]
     return varied_ns, apart_ns
 
 
-def _sampled(counts: Rows, width: int) -> Rows:
+def _sample_evenly(counts: Rows, width: int) -> Rows:
     """Return `width` numbers below each count, evenly spaced; a row for each count."""
     if width < SHIFT_SAMPLE_COUNT:
         return np.broadcast_to(np.arange(width, dtype=np.int64), (counts.size, width))
@@ -278,7 +278,7 @@ def _remove_drifts(at_ns: Times, apart_ns: Times) -> Times64:
     """Apply `remove_drift` row by row; each is in order of time."""
     along_ns = (at_ns - at_ns[:, :1]).astype(np.float64)
     slopes = np.zeros(len(at_ns))
-    drifting = np.flatnonzero([shows_drift(row) for row in along_ns])
+    drifting = np.flatnonzero([has_drift_evidence(row) for row in along_ns])
     if drifting.size:
         slopes[drifting] = _slopes(along_ns[drifting], apart_ns[drifting].astype(np.float64))
     lines = slopes[:, None] * along_ns

@@ -56,7 +56,7 @@ def charge_lateness(rows: pl.DataFrame) -> pl.DataFrame:
     Two ranks that send and receive on an unknown axis may also be a pipeline.
     """
     by_design = pl.col("is_pipeline") | _may_be_pipeline()
-    met = _since_last(rows).filter(pl.col("is_whole") & ~by_design & pl.col("step").is_not_null())
+    met = _measure_since_last(rows).filter(pl.col("is_whole") & ~by_design & pl.col("step").is_not_null())
     if met.is_empty():
         return CHARGES.to_frame()
     is_other = ~pl.col("is_last")
@@ -89,7 +89,7 @@ def _may_be_pipeline() -> pl.Expr:
     return is_sent & (pl.len().over("meeting") == _NEIGHBOURS_COUNT)
 
 
-def _since_last(rows: pl.DataFrame) -> pl.DataFrame:
+def _measure_since_last(rows: pl.DataFrame) -> pl.DataFrame:
     """Return the time of each wall since the last collective of the group: from its end, or a later begin.
 
     Null for the first collective of a group.
@@ -276,14 +276,14 @@ def _unevenness(both: pl.DataFrame, ratio: float) -> float:
 
 def _tokens(late: RankSteps, others: Sequence[RankSteps]) -> str:
     """Return how much more it exchanges with the experts of its peers, as text; empty if unknown."""
-    own, usual = _exchanged(late), [_exchanged(side) for side in others]
+    own, usual = _sum_token_bytes(late), [_sum_token_bytes(side) for side in others]
     known = sorted(value for value in usual if value)
     if not own or not known:
         return ""
     return f" ({signed_percent(own / known[len(known) // 2] - 1)} bytes exchanged)"
 
 
-def _exchanged(side: RankSteps) -> float | None:
+def _sum_token_bytes(side: RankSteps) -> float | None:
     keys = side.profile.keys.filter(pl.col("category").is_in(_TOKENS))
     own = side.profile.work.join(side.steps, on=["input", "step"]).join(keys, on="key")["bytes"]
     return None if own.is_empty() or own.null_count() else float(own.sum()) / len(side.steps)

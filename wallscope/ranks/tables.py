@@ -21,9 +21,9 @@ def job_table(known: MatchedJob, name: str) -> pl.DataFrame:
     return found.select(_SCHEMAS[name].names()).cast(_SCHEMAS[name])
 
 
-def _rows(name: str, nouns: Iterator[Any]) -> pl.DataFrame:
+def _rows(name: str, models: Iterator[Any]) -> pl.DataFrame:
     schema = _SCHEMAS[name]
-    rows = [{column: _plain(getattr(noun, column, None)) for column in schema} for noun in nouns]
+    rows = [{column: _plain(getattr(model, column, None)) for column in schema} for model in models]
     return pl.DataFrame(rows, schema=schema)
 
 
@@ -59,12 +59,12 @@ def _meetings(known: MatchedJob) -> pl.DataFrame:
         .join(ranks, on="member", how="left", maintain_order="left")
         .with_columns(
             place="member",
-            communicator=pl.col("communicator").map_batches(_spelled, return_dtype=pl.String),
+            communicator=pl.col("communicator").map_batches(_spell_codes, return_dtype=pl.String),
         )
     )
 
 
-def _spelled(codes: pl.Series) -> pl.Series:
+def _spell_codes(codes: pl.Series) -> pl.Series:
     distinct = codes.drop_nulls().unique()
     return codes.replace_strict(
         distinct, [f"{code:x}" for code in distinct], default=None, return_dtype=pl.String
@@ -175,7 +175,7 @@ def collective_lanes(known: MatchedJob) -> pl.DataFrame:
     chosen = _step(known, whole, place)
     met = whole.filter(pl.col("meeting").is_in(chosen["meeting"].implode()))
     begin_ns, until_ns = met.select(pl.col("start_ns").min(), pl.col("end_ns").max()).row(0)
-    shown = _shown(known, place, met["member"].unique().to_list())
+    shown = _choose_members(known, place, met["member"].unique().to_list())
     rows = known.rows.filter(
         pl.col("member").is_in(shown)
         & (pl.col("start_ns") <= until_ns)
@@ -217,7 +217,7 @@ def _step(known: MatchedJob, whole: pl.DataFrame, place: int) -> pl.DataFrame:
     return own.join(by_step[nearest : nearest + 1].select("input", "step"), on=["input", "step"])
 
 
-def _shown(known: MatchedJob, place: int, met: Sequence[int]) -> list[int]:
+def _choose_members(known: MatchedJob, place: int, met: Sequence[int]) -> list[int]:
     late = [one.place for one in known.job.stragglers[:_OF_A_KIND]]
     representatives = [group.representative for group in known.job.groups[:_OF_A_KIND]]
     wanted = [place, *late, known.job.critical_place, *representatives, *sorted(met), *range(known.job.ranks)]

@@ -192,13 +192,13 @@ def split_profile(profile: Profile, rows: pl.DataFrame) -> Profile:
     at, row = locate_steps(steps, owned)
     owned, at = _by_kind(owned[row], at, at)
     supply, begins = _supply(rows, steps)
-    given, laid = dict(iterate_runs(encode_pairs(supply, "key"))), _parts(supply)
+    supplied, part_ns = dict(iterate_runs(encode_pairs(supply, "key"))), _split_into_parts(supply)
     own_ns = owned["owned_ns"].to_numpy()
     moved_ns = np.zeros((len(owned), len(PARTS)), np.int64)
     for kind, mine in iterate_runs(encode_pairs(owned, "key")):
-        if kind in given:
-            parts = laid[given[kind]]
-            moved_ns[mine] = _shares(at[mine], own_ns[mine], begins[given[kind]], parts)
+        if kind in supplied:
+            parts = part_ns[supplied[kind]]
+            moved_ns[mine] = _divide_among_steps(at[mine], own_ns[mine], begins[supplied[kind]], parts)
     return move_time(whole, _moves(owned, moved_ns))
 
 
@@ -236,24 +236,24 @@ def _moves(owned: pl.DataFrame, moved_ns: Times) -> pl.DataFrame:
     return moves.cast(MOVES)
 
 
-def _shares(at: Times, own_ns: Times, begins: Times, laid: Times) -> Times:
+def _divide_among_steps(at: Times, own_ns: Times, begins: Times, part_ns: Times) -> Times:
     """Return the time of one kind of operation in steps, int64 ns: a row per step, a column per part.
 
     Args:
         at: indices of the steps, int64, in order.
         own_ns: its time in each of these steps, int64 ns.
         begins: index of the step in which each operation begins, int64.
-        laid: time of each operation by part (`_parts`), int64 ns.
+        part_ns: time of each operation by part (`_split_into_parts`), int64 ns.
     """
     order = np.argsort(begins, kind="stable")
-    given_ns = np.concatenate(([0], laid.sum(axis=1)[order].cumsum()))
-    given_ns = given_ns[np.searchsorted(begins[order], at, side="right")]
-    missing_ns = np.maximum(np.maximum.accumulate(own_ns.cumsum() - given_ns), 0)
-    until_ns = _until(laid, own_ns.cumsum() - missing_ns)
+    supplied_ns = np.concatenate(([0], part_ns.sum(axis=1)[order].cumsum()))
+    supplied_ns = supplied_ns[np.searchsorted(begins[order], at, side="right")]
+    missing_ns = np.maximum(np.maximum.accumulate(own_ns.cumsum() - supplied_ns), 0)
+    until_ns = _accumulate_parts(part_ns, own_ns.cumsum() - missing_ns)
     return np.diff(until_ns, axis=0, prepend=0)
 
 
-def _parts(supply: pl.DataFrame) -> Times:
+def _split_into_parts(supply: pl.DataFrame) -> Times:
     """Return the time of each collective by part, int64 ns: columns `PARTS` and unmatched time."""
     is_whole, is_pipeline = supply["is_whole"].to_numpy(), supply["is_pipeline"].to_numpy()
     blocking_ns = supply["blocking_ns"].to_numpy()
@@ -266,14 +266,14 @@ def _parts(supply: pl.DataFrame) -> Times:
     )
 
 
-def _until(laid: Times, taken_ns: Times) -> Times:
+def _accumulate_parts(part_ns: Times, taken_ns: Times) -> Times:
     """Return the time of each of `PARTS` before given points, with all parts joined end to end."""
-    line = np.concatenate(([0], laid.ravel().cumsum()))
+    line = np.concatenate(([0], part_ns.ravel().cumsum()))
     before = np.searchsorted(line, taken_ns, side="right") - 1
     found = []
     for place in range(len(PARTS)):
-        alone = np.zeros_like(laid)
-        alone[:, place] = laid[:, place]
+        alone = np.zeros_like(part_ns)
+        alone[:, place] = part_ns[:, place]
         upto = np.concatenate(([0], alone.ravel().cumsum()))
         grows = np.append(np.diff(upto) > 0, False)
         found.append(upto[before] + np.where(grows[before], taken_ns - line[before], 0))

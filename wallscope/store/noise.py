@@ -22,7 +22,7 @@ def run_noise(records: Iterable[Record], testbed: Testbed) -> RecordedNoise | No
     by_commit: dict[str, list[Record]] = {}
     own = [one for one in records if one.is_reference and one.testbed == testbed]
     for record in sorted(drop_repetitions(own), key=lambda record: record.recorded_utc_ns):
-        if record.speaking.typical_ns > 0:
+        if record.representative.typical_ns > 0:
             by_commit.setdefault(record.commit, []).append(record)
     commits = [[_times(record) for record in runs] for runs in by_commit.values()]
     names = sorted({name for runs in commits for times in runs for name in times})
@@ -30,7 +30,7 @@ def run_noise(records: Iterable[Record], testbed: Testbed) -> RecordedNoise | No
     known = {name: noise for name, noise in found.items() if noise.freedom > 0}
     if "step" not in known:
         return None
-    steps = [record.speaking.steps for runs in by_commit.values() for record in runs]
+    steps = [record.representative.steps for runs in by_commit.values() for record in runs]
     return RecordedNoise(known, sum(steps) / len(steps))
 
 
@@ -49,8 +49,8 @@ def drop_repetitions(records: Iterable[Record], *, is_within_commit: bool = Fals
 
 def _times(record: Record) -> dict[str, int]:
     """Return the times of a run by step, wall and cause."""
-    found = {"step": record.speaking.typical_ns}
-    for cause, time_ns in record.speaking.causes.items():
+    found = {"step": record.representative.typical_ns}
+    for cause, time_ns in record.representative.causes.items():
         wall = cause.partition("/")[0]
         found[wall] = found.get(wall, 0) + time_ns
         found[cause] = time_ns

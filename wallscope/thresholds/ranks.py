@@ -24,7 +24,7 @@ PAIRED_SPREAD_SHARE: Final = 0.25
 """The same as a share of how much the distance of starts varies. Chosen."""
 FARTHEST_SHIFT_COUNT: Final = 256
 """Collectives that a capture may lack at its beginning, if the communicator is known. Chosen."""
-FARTHEST_UNTOLD_SHIFT_COUNT: Final = 4
+FARTHEST_UNNAMED_SHIFT_COUNT: Final = 4
 """The same if it is unknown. Chosen: a longer shift can fit by chance."""
 SHIFT_SAMPLE_COUNT: Final = 400
 """Pairs by which shifts are judged. Chosen, to bound the time."""
@@ -66,7 +66,7 @@ SLOWED_ALIKE_SHARE: Final = 0.5
 """How unevenly kernels may be slowed, for a slower clock to be the reason. Chosen."""
 UNKNOWN_WAIT_SHARE: Final = 0.5
 """Of the time in collectives that were not matched, above which a rank's waiting is unknown. Chosen: most."""
-TOLD_WAIT_SHARE: Final = 0.25
+REPORTED_WAIT_SHARE: Final = 0.25
 """Share of waiting in the time of collectives from which the verdict of a job states it. Chosen."""
-TOLD_JITTER_SHARE: Final = 0.02
+REPORTED_JITTER_SHARE: Final = 0.02
 """Share of the step that ranks wait in turns from which the verdict states it. Chosen."""

@@ -59,7 +59,7 @@ def list_times(records: Sequence[Record], metric: str) -> pl.DataFrame:
             one.commit,
             one.recorded_utc_ns,
             one.metric_ns(metric),
-            one.speaking.steps,
+            one.representative.steps,
             one.origin,
         )
         for one in records
