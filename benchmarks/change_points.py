@@ -13,7 +13,8 @@ from zlib import crc32
 import numpy as np
 import numpy.typing as npt
 
-from benchmarks.diff_verdicts import WHOLE, Rate, Setting, replace_table
+from benchmarks.diff_tables import Rate, Setting, replace_table
+from benchmarks.diff_verdicts import WHOLE
 from wallscope.compare.change_points import Course, find_changes
 
 SEED = 20_261_124
@@ -73,6 +74,43 @@ HISTORIES = (
 )
 
 
+ENDS = (1, 2, 3, 4, 5)
+_NULL_HISTORIES = 20_000
+
+
+def find_limit(commits: int = COMMITS) -> float:
+    """Return the largest deviation of a change that 1 % of histories without one reach, if noise is known."""
+    random = np.random.default_rng(SEED)
+    return float(np.quantile(measure_largest(random.standard_normal((_NULL_HISTORIES, commits))), 0.99))
+
+
+def measure_largest(times: Floats) -> Floats:
+    """Return the largest difference of means before and after any commit, in standard errors of noise of 1.
+
+    A row is a history. No test that keeps to its false alarms finds more, as it knows what others estimate.
+    """
+    count = times.shape[1]
+    before = np.arange(1, count)
+    sums = np.cumsum(times, axis=1)
+    apart = sums[:, :-1] / before - (sums[:, -1:] - sums[:, :-1]) / (count - before)
+    found: Floats = np.abs(apart / np.sqrt(1 / before + 1 / (count - before))).max(axis=1)
+    return found
+
+
+def tabulate_ends(count: int) -> list[str]:
+    """Return how often +3 % is found by its distance from an end, and how often at most."""
+    limit = find_limit()
+    lines = ["| commits from an end | +3 % found | found if the noise were known |", "|---|---:|---:|"]
+    for end in ENDS:
+        random = np.random.default_rng([SEED, end])
+        level = np.where(np.arange(COMMITS) >= COMMITS - end, 1.03, 1.0)
+        times = level * (1 + 0.01 * random.standard_normal((count, COMMITS)))
+        found = [bool(find_changes(STEP_NS * row, np.ones(COMMITS)).changes) for row in times]
+        known = (measure_largest((times - 1) / 0.01) > limit).tolist()
+        lines.append(f"| {end} | {_write(found)} | {_write(known)} |")
+    return lines
+
+
 def find_all(history: History, count: int) -> list[tuple[Course, tuple[int, ...]]]:
     """Return what is found in many histories, and where they change."""
     random = np.random.default_rng([SEED, crc32(history.name.encode())])
@@ -111,7 +149,7 @@ def tabulate(count: int) -> str:
             _write([course.drift is not None for course, _ in found]),
         ]
         lines.append(f"| {history.name} | {' | '.join(cells)} |")
-    return "\n".join([*lines, ""])
+    return "\n".join([*lines, "", *tabulate_ends(count // 2), ""])
 
 
 def _write(held: Sequence[bool]) -> str:

@@ -9,9 +9,8 @@ give the same table.
 """
 
 import argparse
-import csv
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from itertools import repeat
@@ -21,12 +20,13 @@ from zlib import crc32
 
 import numpy as np
 
-from benchmarks.noise_laws import CAUSES, LAWS, STEP_NS, WALLS, Floats, draw_runs
+from benchmarks.diff_tables import SETTINGS, WRONG, Rate, Setting, replace_table, summarize, write_cells
+from benchmarks.noise_laws import CAUSES, LAWS, OTHER_LAWS, STEP_NS, WALLS, Floats, draw_runs
 from benchmarks.noise_laws import Noise as Law
 from wallscope.compare.all_steps import AllSteps, compare_all_steps, measure_all_steps, measure_chance
 from wallscope.compare.confidence import Spread, log_first, spread_of_steps, typical_means
 from wallscope.compare.run_noise import Difference, Recorded, Runs, measure_difference, stack_runs
-from wallscope.compare.step_levels import find_levels, measure_distance, measure_shift
+from wallscope.compare.step_levels import find_levels
 from wallscope.compare.wall_deltas import assume_noise, find_significant
 from wallscope.model.record import Noise
 from wallscope.thresholds.comparison import SLOW_STEP_RATIO
@@ -39,8 +39,6 @@ OFFSETS = (0.0, 0.01, 0.05, 0.10, 0.20)
 WHOLE, PARTS = "the step", "communication and host"
 RECORDED_RUNS = 10
 MARGIN = log(1.02)
-COVERED, WRONG = (0.93, 0.98), 0.05
-BEGIN, END = "<!-- verdicts -->", "<!-- end of verdicts -->"
 NAMES = ("step", *WALLS, *CAUSES)
 ASSUMED = assume_noise(NAMES)
 FIRST_CAUSE = 1 + len(WALLS)
@@ -48,59 +46,9 @@ _STEP_SHARE = sqrt(0.25**2 + 0.12**2)
 """By which the step varies where communication and host do, of a law without stalls."""
 
 
-@dataclass(frozen=True, slots=True)
-class Setting:
-    """How many runs a side has, and whether other runs are recorded."""
-
-    runs: int
-    is_recorded: bool = False
-
-    def __str__(self) -> str:
-        return f"{self.runs}{', recorded' if self.is_recorded else ''}"
-
-
-SETTINGS = (
-    Setting(1),
-    Setting(1, is_recorded=True),
-    Setting(2),
-    Setting(2, is_recorded=True),
-    Setting(3),
-    Setting(5),
-    Setting(10),
-)
+_RESTING_STEPS = 20  # as long as two levels last in the mean
 _FEW = 2  # runs a side, up to which errors by steps are needed
 _WITH_ERRORS = 3  # and for mean and p90 of all steps
-
-
-@dataclass(frozen=True, slots=True)
-class Rate:
-    """How often something was so in the pairs of one cell.
-
-    `of` is what was counted; `is_known` is whether runs differ by no more than is recorded, seen or assumed.
-    """
-
-    law: str
-    steps: int
-    setting: Setting
-    varies: str
-    offset: float
-    of: str
-    share: float
-    pairs: int
-    is_known: bool
-
-    @property
-    def interval(self) -> tuple[float, float]:
-        """Return the 95 % interval of the share (Wilson 1927)."""
-        z, n, p = 1.96, self.pairs, self.share
-        middle = (p + z * z / (2 * n)) / (1 + z * z / n)
-        half = z / (1 + z * z / n) * sqrt(p * (1 - p) / n + z * z / (4 * n * n))
-        return middle - half, middle + half
-
-    @property
-    def is_coverage(self) -> bool:
-        """Whether it is a coverage, else a share of wrong claims."""
-        return self.of.startswith("interval")
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,9 +77,7 @@ def _measure(law: Law, random: np.random.Generator, runs: int, steps: int, *, er
         whole = np.round(values).astype(np.int64)
         spreads = [spread_of_steps(run[:, 0], run[:, 1:]) for run in whole]
         found = stack_runs(spreads, [steps] * len(spreads))
-        distance = np.array(
-            [max(measure_distance([find_levels(run[:, 0])]), measure_shift(run[:, 0])) for run in whole]
-        )
+        distance = np.array([find_levels(run[:, 0]).distance for run in whole])
         every = [measure_all_steps(run[:, 0]) for run in whole] if steps in STEPS_OF_ALL else []
         parts.append(_Library(found.mean, found.error, found.freedom, distance, values[:, :, 0], every))
     return _Library(
@@ -178,6 +124,12 @@ def _name_of(what: str) -> str:
     return name if name in NAMES else "step"
 
 
+def _may_rest(law: Law, steps: int) -> bool:
+    """Whether a run of so many steps may stay at one level, and levels are further apart than is assumed."""
+    assumed = float(assume_noise(NAMES[:1], steps=steps)[0])
+    return steps <= _RESTING_STEPS and law.distance / 2 > assumed
+
+
 def _is_known(setting: Setting, varies: str, offset: float, name: str) -> bool:
     if setting.is_recorded or setting.runs > _FEW:
         return True
@@ -189,7 +141,7 @@ def _is_known(setting: Setting, varies: str, offset: float, name: str) -> bool:
 
 def count_claims(number: int, steps: int, pairs: int) -> list[Rate]:
     """Return all rates of a law, by its number, and a number of steps."""
-    law = LAWS[number]
+    law = (*LAWS, *OTHER_LAWS)[number]
     random = np.random.default_rng([SEED, crc32(f"{law.name}/{steps}".encode())])
     most = max(setting.runs for setting in SETTINGS)
     few = [_measure(law, random, _WITH_ERRORS * pairs, steps, errors=True) for _ in range(2)]
@@ -222,6 +174,7 @@ def count_claims(number: int, steps: int, pairs: int) -> list[Rate]:
                     share,
                     pairs,
                     _is_known(setting, varies, offset, _name_of(of)),
+                    _may_rest(law, steps),
                 )
                 for of, share in shares
             )
@@ -315,108 +268,6 @@ def find_power(setting: Setting, pairs: int) -> float:
     return float((change > np.maximum(difference.half()[:, 0], MARGIN)).mean())
 
 
-def summarize(rates: Sequence[Rate], pairs: int, power: Sequence[float]) -> str:
-    """Return the tables of the docs."""
-    settings = [(str(setting), [rate for rate in rates if rate.setting == setting]) for setting in SETTINGS]
-    laws = [(law.name, [rate for rate in rates if rate.law == law.name]) for law in LAWS]
-    found = [f"{setting}: {100 * one:.0f} %" for setting, one in zip(SETTINGS, power, strict=False)]
-    known = [rate for rate in rates if rate.is_known]
-    coverage = [rate for rate in known if rate.is_coverage]
-    wrong = [rate for rate in known if not rate.is_coverage]
-    low = [rate for rate in coverage if rate.interval[1] < COVERED[0]]
-    high = [rate for rate in coverage if rate.interval[0] > COVERED[1]]
-    often = [rate for rate in wrong if rate.interval[0] > WRONG]
-    worst = sorted(low, key=lambda rate: rate.share) + sorted(often, key=lambda rate: -rate.share)
-    power_found = (
-        f"{pairs:,} pairs a cell. A step 5 % slower is found, at 20 steps and runs that differ by 1 %, by"
-        f" runs a side: {'; '.join(found)}."
-    )
-    counted = (
-        f"{len(known):,} rates of cells where runs differ by no more than is seen, recorded or assumed:"
-        f" {len(coverage):,} coverages, {len(low):,} of them below 93 % and {len(high):,} above 98 % with"
-        f" their whole interval; {len(wrong):,} shares of wrong claims, {len(often):,} above 5 %."
-    )
-    return "\n".join(
-        [
-            power_found,
-            "",
-            counted,
-            "",
-            *_tabulate("runs a side", settings),
-            "",
-            *_tabulate("steps vary", laws),
-            "",
-            "Cells that fail:" if worst else "No cell fails.",
-            "",
-            *(f"* {_describe(rate)}" for rate in worst[:_MOST_LISTED]),
-            *([f"* {len(worst) - _MOST_LISTED} more"] if len(worst) > _MOST_LISTED else []),
-            "",
-        ]
-    )
-
-
-_MOST_LISTED = 20
-
-
-def _describe(rate: Rate) -> str:
-    low, high = rate.interval
-    return (
-        f"{rate.law}, {rate.steps} steps, {rate.setting} a side, {rate.varies} {100 * rate.offset:.0f} % off:"
-        f" {rate.of} {100 * rate.share:.1f} % ({100 * low:.1f} … {100 * high:.1f} %)"
-    )
-
-
-def _tabulate(title: str, groups: Iterable[tuple[str, list[Rate]]]) -> Iterator[str]:
-    yield f"| {title} | step | walls | causes | false verdict | false gate | any cause claimed |"
-    yield "|---|---:|---:|---:|---:|---:|---:|"
-    for name, rates in groups:
-        known = [rate for rate in rates if rate.is_known]
-        cells = [
-            _range([rate for rate in known if rate.of == "interval of step"]),
-            _range([rate for rate in known if rate.of in {f"interval of {wall}" for wall in WALLS}]),
-            _range([rate for rate in known if rate.of.startswith("interval of causes")]),
-            *(
-                _most([rate for rate in known if rate.of.startswith(f"false {word}")])
-                for word in ("verdict", "gate", "claim")
-            ),
-        ]
-        yield f"| {name} | {' | '.join(cells)} |"
-
-
-def _range(rates: Sequence[Rate]) -> str:
-    """Write the mean coverage, the least and the largest of a cell."""
-    shares = [100 * rate.share for rate in rates]
-    return f"{np.mean(shares):.1f} % ({min(shares):.0f} … {max(shares):.0f})" if shares else ""
-
-
-def _most(rates: Sequence[Rate]) -> str:
-    """Write the mean share of wrong claims, and the largest of a cell with its interval."""
-    if not rates:
-        return ""
-    worst = max(rates, key=lambda rate: rate.share)
-    mean = 100 * float(np.mean([rate.share for rate in rates]))
-    low, high = worst.interval
-    return f"{mean:.1f} % (at most {100 * worst.share:.1f}, {100 * low:.1f} … {100 * high:.1f})"
-
-
-def replace_table(text: str, found: str, marks: tuple[str, str] = (BEGIN, END)) -> str:
-    """Return the page with the table between its marks replaced."""
-    before, _, rest = text.partition(marks[0])
-    return f"{before}{marks[0]}\n\n{found}\n{marks[1]}{rest.partition(marks[1])[2]}"
-
-
-def write_cells(rates: Iterable[Rate], target: Path) -> None:
-    """Write all rates as CSV."""
-    target.parent.mkdir(parents=True, exist_ok=True)
-    with target.open("w", encoding="utf-8", newline="") as stream:
-        writer = csv.writer(stream)
-        writer.writerow(("law", "steps", "runs", "varies", "offset", "of", "share", "low", "high", "known"))
-        for rate in rates:
-            low, high = rate.interval
-            row = (rate.law, rate.steps, rate.setting, rate.varies, rate.offset, rate.of)
-            writer.writerow((*row, f"{rate.share:.4f}", f"{low:.4f}", f"{high:.4f}", rate.is_known))
-
-
 def main() -> None:
     """Print the table, or write it into a page."""
     parser = argparse.ArgumentParser(description="How often wallscope diff is wrong.")
@@ -425,7 +276,7 @@ def main() -> None:
     parser.add_argument("--cells", type=Path)
     parser.add_argument("--jobs", type=int, default=1)
     options = parser.parse_args()
-    cells = [(number, steps) for steps in reversed(STEPS) for number in range(len(LAWS))]
+    cells = [(number, steps) for steps in reversed(STEPS) for number in range(len(LAWS) + len(OTHER_LAWS))]
     with ProcessPoolExecutor(options.jobs) as pool:
         parts = pool.map(
             count_claims,

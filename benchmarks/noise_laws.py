@@ -63,11 +63,13 @@ class Noise:
         name: as the table says it.
         factor: of each step, 1 in the usual one.
         stalls: how often a step lasts twice as long, on the host.
+        distance: of levels at which a whole run may rest, as a logarithm.
     """
 
     name: str
     factor: Law
     stalls: Law | None = None
+    distance: float = 0.0
 
 
 def _scaled(jitter: float, law: Law = _normal) -> Law:
@@ -105,7 +107,7 @@ LAWS = (
     Noise("neighbors correlated 0.5, 3 %", _scaled(0.03, _correlated(0.5))),
     Noise("neighbors correlated 0.9, 2 %", _scaled(0.02, _correlated(0.9))),
     Noise("random walk, 0.3 % a step", _scaled(0.003, _walk)),
-    Noise("two clock levels 5 % apart", _scaled(0.05, _levels)),
+    Noise("two clock levels 5 % apart", _scaled(0.05, _levels), distance=0.05),
     Noise("every 5th step doubled", _scaled(0.01), _every(5)),
     Noise("every 8th step doubled", _scaled(0.01), _every(8)),
     Noise("3 % of steps doubled", _scaled(0.02), _rarely),

@@ -4,19 +4,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from benchmarks.diff_tables import BEGIN, COVERED, Rate, Setting, replace_table, summarize
 from benchmarks.diff_verdicts import (
-    BEGIN,
-    COVERED,
     PARTS,
     STEPS_OF_CLAIMS,
     WHOLE,
-    Rate,
-    Setting,
     _Library,
     count_claims,
     find_power,
-    replace_table,
-    summarize,
     vary_runs,
 )
 from benchmarks.noise_laws import LAWS, OTHER_LAWS, WALLS, draw_runs

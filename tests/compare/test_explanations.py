@@ -44,7 +44,7 @@ def step(*rows, graphs="none"):
 
 def codes(base, head, of_step=STEP):
     found = find_mismatches((base[1], base[0]), (head[1], head[0]))
-    traffic = communication_changes(base[0], head[0])
+    traffic = [one.row for one in communication_changes(base[0], head[0])]
     return [entry.code for entry in explain_changes(base[0], head[0], traffic, found, of_step)]
 
 

@@ -27,6 +27,10 @@ def typical(*rows):
     return TypicalStep(sum(walls.values()), walls, causes, owned, ran)
 
 
+def changes(base, head):
+    return tuple(one.row for one in operation_changes(base, head))
+
+
 def said(rows):
     return [(row.kind, row.path, row.base_name, row.name, row.delta_ns) for row in rows]
 
@@ -40,7 +44,7 @@ POINTWISE = "compute/elementwise"
 
 def test_kernels_that_are_fused_into_one_are_replaced_by_it():
     base = typical((GELU, POINTWISE, 4, 10), (MUL, POINTWISE, 4, 10), (NORM, "compute/norm", 4, 15))
-    (row,) = operation_changes(base, typical((FUSED, POINTWISE, 4, 20)))
+    (row,) = changes(base, typical((FUSED, POINTWISE, 4, 20)))
 
     assert said([row]) == [("replaced", "step / mlp", "layer_norm", "triton_fused", -60)]
     assert (row.base_count, row.base_work_ns, row.base_names_count) == (12.0, 140, 3)
@@ -50,7 +54,7 @@ def test_kernels_that_are_fused_into_one_are_replaced_by_it():
 
 def test_a_split_kernel_is_replaced_by_its_parts():
     base = typical((FUSED, POINTWISE, 4, 20))
-    (row,) = operation_changes(base, typical((GELU, POINTWISE, 4, 15), (MUL, POINTWISE, 4, 10)))
+    (row,) = changes(base, typical((GELU, POINTWISE, 4, 15), (MUL, POINTWISE, 4, 10)))
 
     assert said([row]) == [("replaced", "step / mlp", "triton_fused", "gelu", 20)]
 
@@ -59,20 +63,20 @@ def test_a_kernel_that_others_take_over_from_in_part_belongs_to_the_replacement(
     base = typical((GELU, POINTWISE, 10, 10), (MUL, POINTWISE, 4, 10))
     head = typical((GELU, POINTWISE, 2, 10), (MUL, POINTWISE, 4, 10), (FUSED, POINTWISE, 4, 5))
 
-    assert said(operation_changes(base, head)) == [("replaced", "step / mlp", "gelu", "gelu", -60)]
+    assert said(changes(base, head)) == [("replaced", "step / mlp", "gelu", "gelu", -60)]
 
 
 @pytest.mark.parametrize(
     "head", [FUSED._replace(path="step / attention"), FUSED._replace(category="attention")], ids=str
 )
 def test_kernels_of_another_range_or_kind_are_new(head):
-    found = operation_changes(typical((GELU, POINTWISE, 4, 10)), typical((head, POINTWISE, 4, 8)))
+    found = changes(typical((GELU, POINTWISE, 4, 10)), typical((head, POINTWISE, 4, 8)))
 
     assert sorted(row.kind for row in found) == ["gone", "new"]
 
 
 def test_a_kernel_far_too_short_replaces_nothing():
-    found = operation_changes(typical((GELU, POINTWISE, 4, 1000)), typical((FUSED, POINTWISE, 4, 1)))
+    found = changes(typical((GELU, POINTWISE, 4, 1000)), typical((FUSED, POINTWISE, 4, 1)))
 
     assert sorted(row.kind for row in found) == ["gone", "new"]
 
@@ -80,7 +84,7 @@ def test_a_kernel_far_too_short_replaces_nothing():
 @pytest.mark.parametrize("head", ["", "step", "step / mlp / inner"])
 def test_kernels_move_into_a_range_around_or_inside_and_out_of_all(head):
     moved = FUSED._replace(path=head)
-    (row,) = operation_changes(typical((GELU, POINTWISE, 4, 10)), typical((moved, POINTWISE, 4, 9)))
+    (row,) = changes(typical((GELU, POINTWISE, 4, 10)), typical((moved, POINTWISE, 4, 9)))
 
     assert (row.kind, row.path, row.delta_ns) == ("replaced", head, -4)
 
@@ -89,7 +93,7 @@ def test_another_tile_of_the_same_kernel_is_changed_and_a_leading_one_stands_apa
     slow, steady = (kernel("mlp", "gemm", f"cutlass_gemm_{name}") for name in ("wgrad", "dgrad"))
     base = typical((slow, "compute/gemm", 2, 100), (steady, "compute/gemm", 2, 50))
     head = typical((slow, "compute/gemm", 2, 160), (steady, "compute/gemm", 2, 51))
-    found = operation_changes(base, head)
+    found = changes(base, head)
 
     assert said(found) == [
         ("changed", "mlp", slow.name, slow.name, 120),
@@ -108,7 +112,7 @@ def test_very_many_operations_take_no_square_of_the_time():
         for side in ("old", "new")
     ]
     begun_s = perf_counter()
-    found = operation_changes(*sides)
+    found = changes(*sides)
 
     assert perf_counter() - begun_s < 30  # a square takes minutes
     assert {abs(row.delta_ns) for row in found} == {9}
@@ -120,5 +124,5 @@ def test_time_of_the_host_is_no_operation_and_changes_sum_to_those_of_the_device
     base = typical((GELU, POINTWISE, 4, 10), (host, "host/launch-call", 1, 50))
     head = typical((FUSED, POINTWISE, 4, 7), (host, "host/launch-call", 1, 90))
 
-    assert said(operation_changes(base, head)) == [("replaced", "step / mlp", "gelu", "triton_fused", -12)]
-    assert operation_changes(base, base) == ()
+    assert said(changes(base, head)) == [("replaced", "step / mlp", "gelu", "triton_fused", -12)]
+    assert changes(base, base) == ()

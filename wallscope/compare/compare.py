@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import partial
 from math import exp, expm1, isfinite, log
 
 import numpy as np
@@ -25,23 +26,21 @@ from wallscope.compare.explanations import explain_changes
 from wallscope.compare.gates import Gate, evaluate_gates
 from wallscope.compare.match_operations import communication_changes, operation_deltas
 from wallscope.compare.operation_changes import operation_changes
+from wallscope.compare.operation_intervals import ComparedRuns
 from wallscope.compare.run_noise import (
     Difference,
     Runs,
     count_runs_to_decide,
-    measure_difference,
-    measure_pairs,
     pool_records,
     stack_runs,
 )
 from wallscope.compare.same_capture import drop_copies, is_same_capture
 from wallscope.compare.setting_changes import compare_environments, join_settings
 from wallscope.compare.step_levels import (
-    Levels,
+    RunLevels,
     describe_levels,
     find_levels,
     measure_distance,
-    measure_shift,
 )
 from wallscope.compare.typical_steps import (
     TypicalStep,
@@ -51,7 +50,8 @@ from wallscope.compare.typical_steps import (
     rank_changes,
     typical_step,
 )
-from wallscope.compare.wall_deltas import assume_noise, compare_walls, name_columns
+from wallscope.compare.wall_deltas import STEP, assume_noise, compare_walls, name_columns
+from wallscope.compare.warm_up import describe_warm_up
 from wallscope.errors import ComparisonError
 from wallscope.model.capture import Profiler
 from wallscope.model.cause_catalogue import find_wall
@@ -112,7 +112,7 @@ class _Measured:
     lengths_ns: npt.NDArray[np.float64]
     runs: Runs
     all_steps: tuple[AllSteps, ...]
-    levels: tuple[Levels, ...]
+    levels: tuple[RunLevels, ...]
 
 
 def compare_sides(base: Side, head: Side, asked: CompareOptions) -> Comparison:
@@ -131,16 +131,17 @@ def compare_sides(base: Side, head: Side, asked: CompareOptions) -> Comparison:
     causes = sorted({cause for profile in (*sides.base, *sides.head) for cause in profile.causes["cause"]})
     ours, theirs = (_measure(profiles, causes, tokens) for profiles in (sides.base, sides.head))
     names = name_columns(causes)
-    recorded = pool_records((base.noise, head.noise), names)
     fewest = min(int(side.runs.steps.min()) for side in (ours, theirs))
-    shift = max(measure_shift(lengths_ns(deciding_steps(one))) for one in (*sides.base, *sides.head))
-    assumed = assume_noise(names, max(measure_distance((*ours.levels, *theirs.levels)), shift), fewest)
-    scales = (float(ours.scale), float(theirs.scale))
-    both = (
-        measure_pairs(ours.runs, theirs.runs, assumed, scales)
-        if asked.is_paired
-        else measure_difference(ours.runs, theirs.runs, recorded, assumed, scales)
+    distance = measure_distance((*ours.levels, *theirs.levels))
+    compared = ComparedRuns(
+        sides.base,
+        sides.head,
+        (float(ours.scale), float(theirs.scale)),
+        (base.noise, head.noise),
+        partial(assume_noise, distance=distance, steps=fewest),
+        asked.is_paired,
     )
+    both = compared.measure(names, ours.runs, theirs.runs)
     is_same = is_same_capture(pairing.base, pairing.head)
     works = (pairing.base[0].header.work, pairing.head[0].header.work)
     found = (
@@ -155,7 +156,10 @@ def compare_sides(base: Side, head: Side, asked: CompareOptions) -> Comparison:
         *_profilers_apart(pairing.base[0], pairing.head[0]),
         *_copies(given, (len(base.runs), len(head.runs))),
         *sides.mismatches,
-        *_levels(ours.levels, theirs.levels),
+        *describe_levels(ours.levels, theirs.levels),
+        *describe_warm_up(
+            *([lengths_ns(deciding_steps(one)) for one in of] for of in (sides.base, sides.head))
+        ),
         *base.notes,
         *head.notes,
     )
@@ -169,9 +173,12 @@ def compare_sides(base: Side, head: Side, asked: CompareOptions) -> Comparison:
     if verdict == "inconclusive" and step.replication != "none":
         change, margin = log(step.ratio), log(1 + step.margin_ratio)
         runs = min(step.base_runs, step.head_runs)
-        needed = count_runs_to_decide(both, float(recorded.freedom[0]), runs, change, margin)
+        freedom = float(pool_records(compared.known, [STEP]).freedom[0])
+        needed = count_runs_to_decide(both, freedom, runs, change, margin)
         step = replace(step, runs_to_decide=needed)
-    traffic = communication_changes(ours.typical, theirs.typical)
+    steps = (ours.typical, theirs.typical)
+    axes = communication_changes(*steps)
+    traffic = tuple(one.row for one in axes) if is_same else compared.add_intervals(axes)
     comparison = Comparison(
         schema=COMPARISON_SCHEMA,
         wallscope_version=__version__,
@@ -190,13 +197,13 @@ def compare_sides(base: Side, head: Side, asked: CompareOptions) -> Comparison:
                 causes,
                 (ours.runs.count, theirs.runs.count),
             ),
-            operation_deltas(ours.typical, theirs.typical),
+            compared.add_intervals(operation_deltas(*steps)),
         ),
         communication=traffic,
-        explanations=() if is_same else explain_changes(ours.typical, theirs.typical, traffic, found, step),
+        explanations=() if is_same else explain_changes(*steps, traffic, found, step),
         ranks=rank_changes(base.runs, head.runs, pairing.rank),
         gates=(),
-        operations=() if is_same else operation_changes(ours.typical, theirs.typical),
+        operations=() if is_same else compared.add_intervals(operation_changes(*steps)),
     )
     if not is_same:
         joined = join_settings(found, comparison.deltas.causes, comparison.operations, step.base_typical_ns)
@@ -281,12 +288,6 @@ def _profilers_apart(base: Profile, head: Profile) -> tuple[Mismatch, ...]:
     if ours is None or theirs is None or ours == theirs:
         return ()
     return (Mismatch("profiler", _PROFILERS[ours], _PROFILERS[theirs], "changed"),)
-
-
-def _levels(base: tuple[Levels, ...], head: tuple[Levels, ...]) -> tuple[Mismatch, ...]:
-    if not any((*base, *head)):
-        return ()
-    return (Mismatch("levels of steps", describe_levels(base), describe_levels(head), "note"),)
 
 
 def _copies(given: tuple[int, int], kept: tuple[int, int]) -> tuple[Mismatch, ...]:

@@ -12,10 +12,11 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
+from wallscope.compare.operation_intervals import TracedRow
 from wallscope.compare.typical_steps import Key, OperationWork, TypicalStep, total_work
 from wallscope.model.cause_catalogue import find_wall
 from wallscope.model.comparison import CommunicationChange, OperationDelta
-from wallscope.model.enums import Axis
+from wallscope.model.enums import Axis, Wall
 from wallscope.thresholds.comparison import LIKE_OPERATIONS_RATIO
 
 _RULES = tuple(
@@ -131,16 +132,18 @@ def _work_of(keys: Iterable[Key], side: TypicalStep) -> OperationWork:
     return total_work(parts) if parts else _ABSENT
 
 
-def operation_deltas(base: TypicalStep, head: TypicalStep) -> tuple[OperationDelta, ...]:
+def operation_deltas(base: TypicalStep, head: TypicalStep) -> tuple[TracedRow[OperationDelta], ...]:
     """Return how the time of operations changed, the largest change first; those of a cause sum to it.
 
     A change is split in two. One part comes from the count, at the mean of both times per call; the other
     from the time per call, at the mean of both counts.
     """
     sides = (_OwnedByCause(base), _OwnedByCause(head))
-    rows = [row for pair in pair_operations(base, head) for row in _rows(pair, *sides) if row.delta_ns]
-    rows.sort(key=lambda row: (-abs(row.delta_ns), row.cause, row.path, row.name, row.base_name))
-    return (*rows[:_MOST_LISTED], *_rest(rows[_MOST_LISTED:]))
+    traced = [one for pair in pair_operations(base, head) for one in _rows(pair, *sides) if one.row.delta_ns]
+    traced.sort(
+        key=lambda one: (-abs(one.row.delta_ns), one.row.cause, one.row.path, one.row.name, one.row.base_name)
+    )
+    return (*traced[:_MOST_LISTED], *_rest(traced[_MOST_LISTED:]))
 
 
 class _OwnedByCause:
@@ -161,7 +164,9 @@ class _OwnedByCause:
         return sums
 
 
-def _rows(pair: OperationPair, base: _OwnedByCause, head: _OwnedByCause) -> Iterable[OperationDelta]:
+def _rows(
+    pair: OperationPair, base: _OwnedByCause, head: _OwnedByCause
+) -> Iterable[TracedRow[OperationDelta]]:
     sides = ((pair.base, base), (pair.head, head))
     owned = [side.by_cause(keys) for keys, side in sides]
     ran = [_work_of(keys, side.step) for keys, side in sides]
@@ -170,7 +175,7 @@ def _rows(pair: OperationPair, base: _OwnedByCause, head: _OwnedByCause) -> Iter
     for cause in sorted(owned[0].keys() | owned[1].keys()):
         base_ns, head_ns = owned[0].get(cause, 0), owned[1].get(cause, 0)
         by_count_ns = _by_count_ns((base_ns, ran[0].count), (head_ns, ran[1].count)) if is_counted else 0
-        yield OperationDelta(
+        row = OperationDelta(
             name=_names(pair.head),
             base_name=_names(pair.base),
             path=shown.path,
@@ -183,6 +188,8 @@ def _rows(pair: OperationPair, base: _OwnedByCause, head: _OwnedByCause) -> Iter
             head_count=float(ran[1].count) if is_counted else None,
             matched_by=pair.matched_by,
         )
+        keys = {*pair.base, *pair.head}
+        yield TracedRow(row, cause, frozenset((cause, key) for key in keys))
 
 
 def _by_count_ns(base: tuple[int, Fraction], head: tuple[int, Fraction]) -> int:
@@ -198,15 +205,16 @@ def _names(keys: tuple[Key, ...]) -> str:
     return names[0] if len(names) == 1 else " | ".join(names[:3])
 
 
-def _rest(rows: list[OperationDelta]) -> Iterable[OperationDelta]:
+def _rest(traced: list[TracedRow[OperationDelta]]) -> Iterable[TracedRow[OperationDelta]]:
     """Return what is not listed, a row a cause."""
-    for cause in sorted({row.cause for row in rows}, key=lambda cause: (find_wall(cause), cause)):
-        own = [row for row in rows if row.cause == cause]
+    causes = {one.row.cause for one in traced}
+    for cause in sorted(causes, key=lambda cause: (find_wall(cause), cause)):
+        own = [one for one in traced if one.row.cause == cause]
         sums = {
-            name: sum(getattr(row, name) for row in own)
+            name: sum(getattr(one.row, name) for one in own)
             for name in ("delta_ns", "count_delta_ns", "rate_delta_ns")
         }
-        yield OperationDelta(
+        row = OperationDelta(
             name=_REST,
             base_name=_REST,
             path="",
@@ -217,11 +225,18 @@ def _rest(rows: list[OperationDelta]) -> Iterable[OperationDelta]:
             matched_by=_REST,
             **sums,
         )
+        yield TracedRow(row, cause, frozenset(part for one in own for part in one.parts))
 
 
-def communication_changes(base: TypicalStep, head: TypicalStep) -> tuple[CommunicationChange, ...]:
+def communication_changes(base: TypicalStep, head: TypicalStep) -> tuple[TracedRow[CommunicationChange], ...]:
     """Return a row an axis that either side has, in the order of the axes."""
-    return tuple(_change(axis, base, head) for axis in Axis if _parts(base, axis) or _parts(head, axis))
+    found = []
+    for axis in Axis:
+        if _parts(base, axis) or _parts(head, axis):
+            prefix = f"communication/{axis}/"
+            owned = frozenset(part for part in (*base.owned, *head.owned) if part[0].startswith(prefix))
+            found.append(TracedRow(_change(axis, base, head), str(Wall.COMMUNICATION), owned))
+    return tuple(found)
 
 
 def _parts(step: TypicalStep, axis: Axis) -> list[OperationWork]:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from wallscope.compare.match_operations import OperationPair, pair_operations
+from wallscope.compare.operation_intervals import Part, TracedRow
 from wallscope.compare.typical_steps import Key, OperationWork, TypicalStep, total_work
 from wallscope.model.cause_catalogue import find_wall
 from wallscope.model.comparison import OperationChange
@@ -53,17 +54,21 @@ class _Group:
     new: list[Key] = field(default_factory=list)
 
 
-def operation_changes(base: TypicalStep, head: TypicalStep) -> tuple[OperationChange, ...]:
+def operation_changes(base: TypicalStep, head: TypicalStep) -> tuple[TracedRow[OperationChange], ...]:
     """Return how operations of the device changed, by range and kind, the largest change first."""
     sides = _Side(base), _Side(head)
     groups = _group_pairs(pair_operations(base, head))
     _join_ranges(groups, *sides)
     for group in groups.values():
         _join_changed_counts(group, *sides)
-    rows = [row for group in groups.values() for row in _describe_group(group, *sides)]
-    rows = [row for row in rows if row.delta_ns or row.kind != "changed"]
-    rows.sort(key=lambda row: (-abs(row.delta_ns), row.path, row.category, row.kind, row.name, row.base_name))
-    return tuple(rows[:_MOST_LISTED])
+    traced = [one for group in groups.values() for one in _describe_group(group, *sides)]
+    traced = [one for one in traced if one.row.delta_ns or one.row.kind != "changed"]
+    traced.sort(key=lambda one: _order(one.row))
+    return tuple(traced[:_MOST_LISTED])
+
+
+def _order(row: OperationChange) -> tuple[int | str, ...]:
+    return (-abs(row.delta_ns), row.path, row.category, row.kind, row.name, row.base_name)
 
 
 class _Side:
@@ -72,9 +77,11 @@ class _Side:
     def __init__(self, step: TypicalStep) -> None:
         self.ran = step.ran
         self._owned: dict[Key, dict[Wall, int]] = defaultdict(lambda: defaultdict(int))
+        self.parts: dict[Key, set[Part]] = defaultdict(set)
         for (cause, key), time_ns in step.owned.items():
             if (wall := find_wall(cause)) is not Wall.HOST:
                 self._owned[key][wall] += time_ns
+                self.parts[key].add((cause, key))
 
     def work(self, keys: Iterable[Key]) -> OperationWork:
         """Return the calls and durations of some kinds of operations together."""
@@ -164,7 +171,7 @@ def _are_alike(base: OperationWork, head: OperationWork) -> bool:
     return less >= REPLACED_WORK_RATIO * more > 0
 
 
-def _describe_group(group: _Group, base: _Side, head: _Side) -> Iterator[OperationChange]:
+def _describe_group(group: _Group, base: _Side, head: _Side) -> Iterator[TracedRow[OperationChange]]:
     for pairs in _split_leading(group.kept, base, head):
         ours = [key for pair in pairs for key in pair.base]
         theirs = [key for pair in pairs for key in pair.head]
@@ -198,13 +205,13 @@ def _change(
     theirs: Iterable[Key],
     base: _Side,
     head: _Side,
-) -> OperationChange:
+) -> TracedRow[OperationChange]:
     ours, theirs = sorted(set(ours), key=repr), sorted(set(theirs), key=repr)
     work, walls = (base.work(ours), head.work(theirs)), (base.by_wall(ours), head.by_wall(theirs))
     names = base.largest(ours), head.largest(theirs)
     shown = names[1] or names[0] or _NOTHING
     changed = {wall: walls[1].get(wall, 0) - walls[0].get(wall, 0) for wall in Wall}
-    return OperationChange(
+    row = OperationChange(
         kind=kind,
         path=shown.path,
         category=shown.category,
@@ -220,3 +227,5 @@ def _change(
         base_names_count=len({key.name for key in ours}),
         head_names_count=len({key.name for key in theirs}),
     )
+    parts = [side.parts[key] for keys, side in ((ours, base), (theirs, head)) for key in keys]
+    return TracedRow(row, str(row.wall), frozenset[Part]().union(*parts))

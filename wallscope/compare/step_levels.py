@@ -5,13 +5,15 @@ of the levels. The more often a run changes its level, the more alike runs are.
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import pairwise
-from math import log, sqrt
+from math import expm1, log, sqrt
 
 import numpy as np
 import numpy.typing as npt
 
 from wallscope.compare.confidence import usual_steps
+from wallscope.model.comparison import Mismatch
 from wallscope.model.diagnosis import StepMode
 from wallscope.thresholds.comparison import (
     FEWEST_STEPS_OF_SHIFT_COUNT,
@@ -19,33 +21,43 @@ from wallscope.thresholds.comparison import (
     SURE_SHIFT_ERRORS_COUNT,
 )
 from wallscope.trace.step_modes import find_step_modes
-from wallscope.units import duration
-
-Levels = tuple[StepMode, ...]
+from wallscope.units import duration, percent
 
 
-def find_levels(length_ns: npt.NDArray[np.int64]) -> Levels:
-    """Return the levels of the steps of a run, the shortest first; none where they have one.
+@dataclass(frozen=True, slots=True)
+class RunLevels:
+    """Levels of the steps of a run, the shortest first, and by how much they shift at one step.
+
+    There are none where all steps have one level. `shift` is a logarithm, 0 where they do not surely shift.
+    """
+
+    modes: tuple[StepMode, ...]
+    shift: float
+
+    @property
+    def distance(self) -> float:
+        """By how much runs may differ: the distance of levels, less where a run changes it often."""
+        if not self.modes:
+            return self.shift
+        ordered = sorted((step, place) for place, mode in enumerate(self.modes) for step in mode.steps)
+        switches = sum(before[1] != after[1] for before, after in pairwise(ordered))
+        apart = log(self.modes[-1].median_ns / self.modes[0].median_ns)
+        return max(apart / sqrt(max(switches, 1)), self.shift)
+
+
+def find_levels(length_ns: npt.NDArray[np.int64]) -> RunLevels:
+    """Return the levels of the steps of a run, in order of time.
 
     Slow steps are not a level: the typical step leaves them out.
     """
     modes = find_step_modes(np.arange(length_ns.size), length_ns)
     kept = tuple(mode for mode in modes if mode.median_ns <= SLOW_STEP_RATIO * modes[0].median_ns)
-    return kept if len(kept) > 1 else ()
+    return RunLevels(kept if len(kept) > 1 else (), measure_shift(length_ns))
 
 
-def measure_distance(runs: Sequence[Levels]) -> float:
-    """Return by how much runs may differ: the distance of levels, less where a run changes it often.
-
-    It is a logarithm; 0 without levels.
-    """
-    found = [0.0]
-    for levels in runs:
-        if levels:
-            ordered = sorted((step, place) for place, mode in enumerate(levels) for step in mode.steps)
-            switches = sum(before[1] != after[1] for before, after in pairwise(ordered))
-            found.append(log(levels[-1].median_ns / levels[0].median_ns) / sqrt(max(switches, 1)))
-    return max(found)
+def measure_distance(runs: Sequence[RunLevels]) -> float:
+    """Return the largest distance by which runs may differ, as a logarithm; 0 without levels or shifts."""
+    return max((run.distance for run in runs), default=0.0)
 
 
 def measure_shift(length_ns: npt.NDArray[np.int64]) -> float:
@@ -70,10 +82,17 @@ def measure_shift(length_ns: npt.NDArray[np.int64]) -> float:
     return apart if apart > SURE_SHIFT_ERRORS_COUNT * error else 0.0
 
 
-def describe_levels(runs: Sequence[Levels]) -> str:
-    """Describe the levels of the runs of a side."""
+def describe_levels(base: Sequence[RunLevels], head: Sequence[RunLevels]) -> tuple[Mismatch, ...]:
+    """Return a note where steps have levels or shift within a run."""
+    if not measure_distance((*base, *head)):
+        return ()
+    return (Mismatch("levels of steps", _describe_runs(base), _describe_runs(head), "note"),)
+
+
+def _describe_runs(runs: Sequence[RunLevels]) -> str:
     parts = []
-    for levels in runs:
-        kinds = (f"{len(mode.steps)} of {duration(mode.median_ns)}" for mode in levels)
-        parts.append(", ".join(kinds) if levels else "one level")
+    for run in runs:
+        kinds = (f"{len(mode.steps)} of {duration(mode.median_ns)}" for mode in run.modes)
+        shift = f"a shift of {percent(expm1(run.shift))} within the run" if run.shift else "one level"
+        parts.append(", ".join(kinds) if run.modes else shift)
     return "; ".join(dict.fromkeys(parts))

@@ -153,7 +153,8 @@ class OperationDelta:
     `count_delta_ns` comes from the number of operations, `rate_delta_ns` from the time per operation. Both
     sum to `delta_ns`. `base_name` differs from `name` if another kernel replaced it for the same work, and
     `matched_by` is the evidence. Names are empty for the run without the operation, counts are `None` for
-    host time. The row `rest` is the sum of those too small to list.
+    host time. The row `rest` is the sum of those too small to list. `significant` is whether the change is
+    one at 5 % false discoveries among all rows.
     """
 
     name: str
@@ -167,6 +168,9 @@ class OperationDelta:
     base_count: float | None
     head_count: float | None
     matched_by: str
+    low_ns: int | None = None
+    high_ns: int | None = None
+    significant: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,7 +180,8 @@ class OperationChange:
     `kind` is `replaced` where kernels of base gave way to others that do the same work. `count` is how often
     they run in the typical step and `work_ns` the sum of their durations: work by count is the time per call.
     `delta_ns` is the change of the time of the step that is attributed to them, without host time; most of it
-    is in `wall`. `name` is the short name of the one that runs longest of `names_count`.
+    is in `wall`. `name` is the short name of the one that runs longest of `names_count`. `low_ns` to
+    `high_ns` is the interval of `delta_ns`, and `significant` as of other operations.
     """
 
     kind: Literal["new", "gone", "replaced", "changed"]
@@ -193,11 +198,17 @@ class OperationChange:
     head_work_ns: int
     base_names_count: int
     head_names_count: int
+    low_ns: int | None = None
+    high_ns: int | None = None
+    significant: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class CommunicationChange:
-    """Communication of one axis in both runs: volume, work, exposed time, and hidden share."""
+    """Communication of one axis in both runs: volume, work, exposed time, and hidden share.
+
+    `low_ns` to `high_ns` is the interval of `delta_ns`. `significant` is as of operations, among all axes.
+    """
 
     axis: Axis
     base_count: float
@@ -212,6 +223,9 @@ class CommunicationChange:
     head_hidden_share: float | None
     peer_wait_delta_ns: int
     delta_ns: int
+    low_ns: int | None = None
+    high_ns: int | None = None
+    significant: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,6 +34,12 @@ SURE_SHIFT_ERRORS_COUNT: Final = 5
 """Standard errors by which the steps of a run must shift, at least: the best place is taken. Chosen."""
 FEWEST_STEPS_OF_SHIFT_COUNT: Final = 2
 """Steps before and after it, at least. Chosen: one step is an outlier."""
+FEWEST_STEPS_FOR_WARM_UP_COUNT: Final = 6
+"""Steps of a run in which a warm-up is recognized, at least. Chosen: fewer often fit by chance."""
+WARM_UP_EXPLAINED_SHARE: Final = 0.9
+"""Of the variance of the steps that a decay must explain, to be one. Chosen: few walks are so smooth."""
+WARM_UP_DECAY_SHARE: Final = 0.02
+"""By which the first step must exceed the last, to be one. Chosen, as the margin of a change."""
 OTHER_WORK_SHARE: Final = 0.5
 """Of compute kernels that both sides share, below which they do other work and have no verdict. Chosen."""
 LIKE_WORK_SHARE: Final = 0.9

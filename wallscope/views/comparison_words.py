@@ -2,15 +2,18 @@
 
 from collections import defaultdict
 from collections.abc import Iterator
+from math import sqrt
 
 from wallscope import units
 from wallscope.model.cause_catalogue import describe_cause
 from wallscope.model.comparison import (
     CauseDelta,
+    CommunicationChange,
     ComparedSide,
     Comparison,
     Mismatch,
     OperationChange,
+    OperationDelta,
     RankChange,
     StepChange,
     WallDelta,
@@ -18,7 +21,7 @@ from wallscope.model.comparison import (
 from wallscope.render.short_names import shorten_range_path
 from wallscope.render.texts import visible
 from wallscope.thresholds.comparison import CONFOUNDING_SHARE, EXPLAINING_SHARE, UNEXPLAINED_SHARE
-from wallscope.thresholds.noise import ASSUMED_NOISE_RATIO, ASSUMED_OFF_SHARE
+from wallscope.thresholds.noise import ASSUMED_NOISE_RATIO
 
 _DECISIONS = {
     "regression": ", regression",
@@ -277,15 +280,15 @@ def describe_doubt(comparison: Comparison) -> str:
 
 def _describe_noise(step: StepChange) -> str:
     """Say what is taken for the difference between runs, where a side has one run."""
-    if step.run_noise_source != "assumed":
+    if step.run_noise is None or step.run_noise_source != "assumed":
         return f"Runs are known to differ by {units.percent(step.run_noise)}."
     known = "No run history" if max(step.base_runs, step.head_runs) == 1 else "Too few runs to measure noise"
-    off, walls = (f"{100 * share:.0f} %" for share in (ASSUMED_OFF_SHARE, ASSUMED_NOISE_RATIO))
+    off = f"{100 * sqrt(3) * step.run_noise:.2g} %"  # evenly up to as much has that deviation
     low, high = step.pair_ratio_low, step.pair_ratio_high
     alone = "" if low is None or high is None else f" From step variation alone: {write_interval(low, high)}."
     return (
-        f"{known}: assumed difference between runs up to {off} of the step, and {walls} of communication,"
-        f" memory and host time.{alone}"
+        f"{known}: assumed difference between runs up to {off} of the step, and"
+        f" {100 * ASSUMED_NOISE_RATIO:.0f} % of communication, memory and host time.{alone}"
     )
 
 
@@ -440,6 +443,23 @@ def list_next_steps(comparison: Comparison) -> Iterator[str]:
         yield "Analyze each run with --config FILE, so that settings are compared too."
     if comparison.verdict in {"regression", "improvement"} and (cause := find_leading_cause(comparison)):
         yield f"wallscope explain {cause.cause}"
+
+
+def write_time_interval(row: OperationChange | OperationDelta | CommunicationChange) -> str:
+    """Write both ends of the interval of a change; empty where it is not known, or nothing can vary."""
+    if row.low_ns is None or row.high_ns is None or row.low_ns == row.high_ns:
+        return ""
+    low, high = (units.signed_milliseconds(end) for end in (row.low_ns, row.high_ns))
+    return f"{low.removesuffix(' ms')} … {high}"
+
+
+def write_change(row: OperationChange | OperationDelta | CommunicationChange) -> str:
+    """Write a change and how far its interval reaches in either direction, for a narrow terminal."""
+    change = units.signed_milliseconds(row.delta_ns)
+    if row.high_ns is None or row.low_ns == row.high_ns:
+        return change
+    half = units.milliseconds(row.high_ns - row.delta_ns)
+    return f"{change.removesuffix(' ms')} ± {half}"
 
 
 def select_operations(comparison: Comparison, most: int) -> tuple[OperationChange, ...]:

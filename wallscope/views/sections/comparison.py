@@ -34,6 +34,8 @@ from wallscope.render.figures import draw_both_steps, draw_way
 from wallscope.render.texts import visible
 from wallscope.views.comparison_words import (
     name_rank_of,
+    write_change,
+    write_time_interval,
 )
 from wallscope.views.sections.findings import list_pairs
 from wallscope.views.sections.words import WALL_WORDS
@@ -42,6 +44,7 @@ _MOST_CAUSES, _MOST_OPERATIONS = 6, 8
 _MOST_CAUSES_IN_MARKDOWN, _MOST_OPERATIONS_IN_MARKDOWN = 8, 10
 _MOST_OPERATIONS_ON_PAGE = 60
 _WIDE, _LEAST_ROOM = 120, 12
+_NARROW, _BROAD = (0, _WIDE), (_WIDE, 1 << 30)
 _ARROW = " → "
 _SIDES = (Column("base_ns", "base", "ms"), Column("head_ns", "head", "ms"))
 _INTERVAL = "95 % CI of the change; empty where there are too few steps for one"
@@ -160,6 +163,7 @@ def _sum_rest(table: Grid, rows: Sequence[CauseDelta | OperationDelta], most: in
 def tabulate_operations(comparison: Comparison) -> Grid:
     """Make operations by what their change makes of the step."""
     rows = comparison.deltas.operations
+    by_time = _if_counted("rate_delta_ns", ["base"])
     narrow, wide = (partial(_name_operation, most=most) for most in (26, 46))
     columns = (
         on_terminal("name", "operation", value=narrow, widths=(0, _WIDE), wrap="fixed"),
@@ -169,11 +173,17 @@ def tabulate_operations(comparison: Comparison) -> Grid:
         on_page("name", "operation", "text", _REPLACED, _name_with_hint),
         on_page("path", "in", "text", "NVTX ranges around it, their names folded"),
         on_page("cause", "attributed to", "text", "the cause that its time goes to", _mark_wall),
-        Column("delta_ns", "change", "signed_ms"),
+        on_terminal("change", "change, 95 % CI", "plain", "", write_change, widths=_NARROW),
+        on_terminal("delta_ns", "change", "signed_ms", widths=_BROAD),
+        on_terminal("interval", "95 % CI", "plain", "", write_time_interval, widths=_BROAD),
+        on_markdown("delta_ns", "change", "signed_ms"),
+        on_page("delta_ns", "change", "signed_ms"),
+        on_markdown("interval", "95 % interval", "plain", value=_write_interval),
+        on_page("interval", "95 % interval", "plain", _INTERVAL, _write_interval),
         on_markdown("count_delta_ns", "from calls", "signed_ms"),
         on_markdown("rate_delta_ns", "from time per call", "signed_ms"),
         on_terminal("count_delta_ns", "by calls", "signed_ms", "", _if_counted("count_delta_ns", ["base"])),
-        on_terminal("rate_delta_ns", "by time", "signed_ms", "", _if_counted("rate_delta_ns", ["base"])),
+        on_terminal("rate_delta_ns", "by time", "signed_ms", "", by_time, widths=_BROAD),
         on_page("count_delta_ns", "from calls", "signed_ms", _BY_COUNT, _if_counted("count_delta_ns")),
         on_page("rate_delta_ns", "from time per call", "signed_ms", _BY_EACH, _if_counted("rate_delta_ns")),
         on_terminal("count", "calls", "plain", "", partial(_write_counts, template="{:.0f}")),
@@ -282,10 +292,16 @@ def tabulate_communication(comparison: Comparison) -> Grid:
     time, share = units.milliseconds, units.percent
     columns = (
         Column("axis", "axis", "text", "the dimension of the job that it is for"),
-        Column("delta_ns", "time", "signed_ms", "change of the time of the step that is attributed to it"),
+        on_terminal("change", "time, 95 % CI", "plain", "", write_change, widths=_NARROW),
+        on_terminal("delta_ns", "time", "signed_ms", widths=_BROAD),
+        on_terminal("interval", "95 % CI", "plain", "", write_time_interval, widths=_BROAD),
+        on_markdown("delta_ns", "time", "signed_ms"),
+        on_page("delta_ns", "time", "signed_ms", "change of the time of the step that is attributed to it"),
+        on_markdown("interval", "95 % interval", "plain", value=_write_interval),
+        on_page("interval", "95 % interval", "plain", _INTERVAL, _write_interval),
         on_page("peer_wait_delta_ns", "peer wait", "signed_ms", _PEER_WAIT),
         on_terminal("exposed", "exposed", "signed_ms", "", change("exposed_ns")),
-        on_terminal("work", "work", "signed_ms", "", change("work_ns")),
+        on_terminal("work", "work", "signed_ms", "", change("work_ns"), widths=_BROAD),
         on_page("exposed", "exposed", "plain", _EXPOSED, both("exposed_ns", time)),
         on_terminal("hidden", "hidden", "plain", "", both("hidden_share", share, is_twice=True)),
         on_page("hidden", "hidden", "plain", _HIDDEN, both("hidden_share", share)),

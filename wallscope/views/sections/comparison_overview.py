@@ -26,6 +26,8 @@ from wallscope.views.comparison_words import (
     describe_place,
     drop_namespaces,
     select_operations,
+    write_change,
+    write_time_interval,
 )
 
 OPERATIONS_TITLE = f"Operations: calls{TIMES}time per call in the typical step"
@@ -83,7 +85,13 @@ def list_operation_changes(comparison: Comparison, most: int) -> Grid:
     """Make operations by NVTX range that are new, gone, replaced or changed, as calls and time per call."""
     rows = select_operations(comparison, most)
     columns = (
-        Column("delta_ns", "change", "signed_duration", is_right=True),
+        on_terminal("change", "change, 95 % CI", "plain", "", write_change, widths=(0, _WIDE)),
+        on_terminal("delta_ns", "change", "signed_duration", widths=(_WIDE, 1 << 30)),
+        on_terminal("interval", "95 % CI", "plain", "", write_time_interval, widths=(_WIDE, 1 << 30)),
+        on_markdown("delta_ns", "change", "signed_duration"),
+        on_page("delta_ns", "change", "signed_duration"),
+        on_markdown("interval", "95 % interval", "plain", value=write_time_interval),
+        on_page("interval", "95 % interval", "plain", "of the change", write_time_interval),
         Column("kind", "", "text"),
         on_terminal("place", "operation", "text", "", _name_place, widths=(0, _WIDE), wrap="cut"),
         on_terminal("place", "operation", value=describe_place, widths=(_WIDE, 1 << 30), wrap="cut"),
