@@ -3,6 +3,7 @@
 import os
 import re
 import shutil
+import string
 import subprocess
 import sys
 from pathlib import Path
@@ -406,7 +407,12 @@ HOSTILE = (
     "a\nb.sqlite",
     "$(touch owned).sqlite",
     "*.sqlite",
+    'a:b"c|d?e<f>g.sqlite',
+    "CON.sqlite",
+    "dots. .sqlite",
 )
+IN_ARTIFACT = {*string.ascii_letters, *string.digits, *"._-"}
+"""Of what actions/upload-artifact takes in names of files, those that no system gives a meaning."""
 
 
 def test_hostile_names_of_exports_are_names(runner, tmp_path):
@@ -419,6 +425,9 @@ def test_hostile_names_of_exports_are_names(runner, tmp_path):
     runner.environment["GITHUB_ACTIONS"] = "true"
     ran = runner.run("analyse", RUNS="*.sqlite\n", STEP_RANGE="", REPORT=str(report))
     assert ran.returncode == 0, ran.stderr
+    written = [path.name for path in report.rglob("*")]
+    assert len([name for name in written if name.endswith(".json")]) == len(HOSTILE)
+    assert all(set(name) <= IN_ARTIFACT for name in written)
     ran = runner.run("analyse", RUNS="-*.sqlite\n", STEP_RANGE="", REPORT=str(report) + "2")
     assert ran.returncode == 0, ran.stderr
     assert len(list((tmp_path / "work" / "report2" / "runs").glob("*.json"))) == 2

@@ -1,6 +1,7 @@
 import os
 import stat
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -198,6 +199,18 @@ def test_what_a_killed_writer_left_goes_a_day_later(cache):
     cache.write(EntryKind.ANSWERS, NAMES[1], b"another")
 
     assert sorted(path.name for path in room.iterdir()) == [".aside-new", ONE, NAMES[1]]
+
+
+@pytest.mark.parametrize("jump_s", [-(10**9), -90_000, 90_000, 10**9])
+def test_a_clock_that_jumps_costs_no_entry(cache, monkeypatch, jump_s):
+    cache.write(EntryKind.ANSWERS, ONE, b"before")
+    now_s = time.time()
+    monkeypatch.setattr("wallscope.cache_folder.time.time", lambda: now_s + jump_s)
+    other = NAMES[1]
+    cache.write(EntryKind.ANSWERS, other, b"after")
+
+    assert cache.read(EntryKind.ANSWERS, ONE) == b"before"
+    assert cache.read(EntryKind.ANSWERS, other) == b"after"
 
 
 @pytest.mark.parametrize(

@@ -78,3 +78,8 @@ class OutputError(WallscopeError):
 
 class InternalError(WallscopeError):
     """Results break a law that they must keep: a defect of wallscope, not of the input."""
+
+
+def find_kinds(base: type[WallscopeError] = WallscopeError) -> tuple[type[WallscopeError], ...]:
+    """Return all kinds of errors."""
+    return (base, *(kind for child in base.__subclasses__() for kind in find_kinds(child)))

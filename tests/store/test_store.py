@@ -289,6 +289,31 @@ def test_retention_keeps_the_newest_commits_of_a_testbed_and_all_of_others(store
         store.profile(entry.representative.object)
 
 
+@pytest.mark.usefixtures("later")
+@pytest.mark.parametrize("recorded_ns", [0, 5, 2**61])
+def test_a_run_that_is_just_recorded_is_kept_whatever_the_clock_said(store, recorded_ns):
+    for number in range(4):
+        store.add(*run(f"000{number}", number, recorded_ns=10 + number))
+    store.add(*run("abcd", 0, recorded_ns=recorded_ns))
+
+    assert store.retain(BED, 2, recorded="abcd") == 3
+    assert store.commits() == ("0003", "abcd")
+    assert store.retain(BED, 2, recorded="of another testbed") == 0
+
+
+@pytest.mark.parametrize("jump_s", [-(10**9), -7_200, 7_200, 10**9])
+def test_a_clock_that_jumps_costs_no_profile_of_a_record(store, monkeypatch, jump_s):
+    store.add(*run("abcd"))
+    now_s = time.time()
+    monkeypatch.setattr("wallscope.store.records.time.time", lambda: now_s + jump_s)
+    store.add(*run("ef01", 1))
+    store.retain(BED, 5, recorded="ef01")
+
+    assert store.commits() == ("abcd", "ef01")
+    for entry in store.all_records():
+        store.profile(entry.speaking.object)
+
+
 def test_objects_of_a_writer_at_work_outlive_retention(store):
     name = store.keep(PROFILES[0])
     store.retain(BED, 1)

@@ -10,7 +10,7 @@ from pathlib import Path
 from types import NoneType, UnionType
 from typing import TYPE_CHECKING, Any, Literal, Union, get_args, get_origin, get_type_hints
 
-from wallscope.bounded_json import read_json_bytes
+from wallscope.bounded_json import check_json, read_json_bytes
 from wallscope.cache.key import answer_key
 from wallscope.cache_folder import Cache, EntryKind
 from wallscope.errors import InputError, NothingToAnalyzeError
@@ -228,34 +228,51 @@ def read_answer(path: Path) -> Analysis:
         InputError: it cannot be read, is none of this version, or is about a job already.
         ProfileError: the profile of a rank is damaged, or of another version.
     """
-    from pydantic import TypeAdapter, ValidationError  # noqa: PLC0415  # heavy, and only answers need it
-
     try:
         content = read_json_bytes(path, _AGAIN, InputError)
-        schema = json.loads(content)["schema"]
-        if schema != SCHEMA:
-            raise InputError(f"{path} — is {str(schema)[:60]}, not {SCHEMA} — {_AGAIN}")
-        found: Analysis = TypeAdapter(Analysis).validate_json(content)
     except OSError as error:
         raise InputError(f"{path} — cannot be read: {error.strerror} — check the path") from error
+    return parse_answer(content, str(path), _AGAIN)
+
+
+def parse_answer(content: bytes, name: str, cure: str) -> Analysis:
+    """Return the answer about one export that bytes of somebody else spell.
+
+    Args:
+        content: the JSON.
+        name: what errors name.
+        cure: what errors advise.
+
+    Raises:
+        InputError: it is none of this version, or is about a job already.
+        ProfileError: the profile of a rank is damaged, or of another version.
+    """
+    from pydantic import TypeAdapter, ValidationError  # noqa: PLC0415  # heavy, and only answers need it
+
+    check_json(content, name, cure, InputError)
+    try:
+        schema = json.loads(content)["schema"]
+        if schema != SCHEMA:
+            raise InputError(f"{name} — is {str(schema)[:60]}, not {SCHEMA} — {cure}")
+        found: Analysis = TypeAdapter(Analysis).validate_json(content)
     except ValidationError as error:
         where = ".".join(map(str, error.errors(include_url=False, include_input=False)[0]["loc"]))
         raise InputError(
-            f"{path} — is not a complete answer: {where[:100]} is not as it should be — {_AGAIN}"
+            f"{name} — is not a complete answer: {where[:100]} is not as it should be — {cure}"
         ) from error
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise InputError(
-            f"{path} — is neither a trace of PyTorch's profiler nor a JSON answer of analyze — {_AGAIN}"
+            f"{name} — is neither a trace of PyTorch's profiler nor a JSON answer of analyze — {cure}"
         ) from error
     if len(found.inputs) != 1:
         raise InputError(
-            f"{path} — is about {len(found.inputs)} exports — give the answers about each of them"
+            f"{name} — is about {len(found.inputs)} exports — give the answers about each of them"
         )
     if not found.ranks:
-        raise InputError(f"{path} — is about no rank — {_AGAIN}")
+        raise InputError(f"{name} — is about no rank — {cure}")
     allowance = Allowance()
     for rank in found.ranks:
         if rank.profile is None:
-            raise InputError(f"{path} — lacks the profile of a rank — {_AGAIN}")
-        unpack_profile(rank.profile, str(path), allowance)
+            raise InputError(f"{name} — lacks the profile of a rank — {cure}")
+        unpack_profile(rank.profile, name, allowance)
     return found

@@ -127,7 +127,9 @@ def record(  # noqa: PLR0913  # options are parameters
         step = f"typical {entry.testbed.unit} {duration(entry.representative.typical_ns)}"
         sys.stdout.write(f"{entry.commit[:12]} · {visible(str(entry.testbed))} · {step}\n")
     if keep is not None:
-        forgotten = sum(place.retain(entry.testbed, keep, origin=origin) for entry, _ in made)
+        forgotten = sum(
+            place.retain(entry.testbed, keep, origin=origin, recorded=entry.commit) for entry, _ in made
+        )
         sys.stdout.write(f"{plural(forgotten, 'older run')} forgotten\n")
         warn_of_unreadable(place)
 

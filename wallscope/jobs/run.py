@@ -12,7 +12,7 @@ import os
 import socket
 import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, CancelledError, Future, ProcessPoolExecutor, wait
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ from urllib.parse import urlsplit
 
 from wallscope._version import __version__
 from wallscope.cache_folder import Cache
-from wallscope.errors import InputError, OptionError, WallscopeError
+from wallscope.errors import InputError, OptionError, WallscopeError, find_kinds
 from wallscope.jobs.inputs import Source, fetch_source, is_answer, load_or_analyze_source
 from wallscope.model.analysis import Analysis
 from wallscope.model.capture import Progress
@@ -162,6 +162,10 @@ _WORKERLESS_S = 600
 _POLL_S, _ASK_S = 0.1, 1.0
 _VERSION = "wallscope:__version__"
 _ONE_AT_A_TIME = Lock()
+_ANSWERED = "answer"
+_KINDS = {kind.__name__: kind for kind in find_kinds()}
+_OF_WORKER = "see the log of the workers, and that they have this wallscope"
+_LONGEST_ERROR = 2_000
 
 
 def analyze_on_cluster(
@@ -186,7 +190,8 @@ def analyze_on_cluster(
         for count, future in enumerate(
             _iterate_done(as_completed(places, loop=client.loop), client, address), start=1
         ):
-            place, outcome = places[future], _outcome(future, address)
+            place = places[future]
+            outcome = _outcome(future, paths[place], address)
             future.release()
             progress(f"{count} of {len(paths)} exports done")
             if outcome is None:
@@ -197,7 +202,7 @@ def analyze_on_cluster(
             again = as_completed([submit(place)], loop=client.loop)
             for future in _iterate_done(again, client, address):
                 path = paths[place]
-                yield place, _name_as_given(_outcome(future, address) or _describe_kill(path), path)
+                yield place, _name_as_given(_outcome(future, path, address) or _describe_kill(path), path)
 
 
 def _await_worker(client: "Client", address: str) -> None:
@@ -230,9 +235,30 @@ def _workerless(address: str) -> OptionError:
     )
 
 
-def _alone_in_process(one: One, path: Source, options: Options) -> Outcome:
+def _alone_in_process(one: One, path: Source, options: Options) -> tuple[str, str]:
+    """Return the answer as JSON, or an error: its kind and its text."""
+    from wallscope.render.data import write_json  # noqa: PLC0415  # workers load it, not who starts them
+
     with _ONE_AT_A_TIME:
-        return one(path, options)
+        outcome = one(path, options)
+    if isinstance(outcome, WallscopeError):
+        return type(outcome).__name__, str(outcome)
+    return _ANSWERED, write_json(outcome)
+
+
+def _read_reply(reply: object, path: Source) -> Outcome:
+    """Return the answer or the error that a worker sent; what is neither is an error about the worker."""
+    from wallscope.cache.answers import parse_answer  # noqa: PLC0415  # an extra is needed before
+
+    match reply:
+        case (str(kind), str(text)) if kind == _ANSWERED:
+            try:
+                return parse_answer(text.encode("utf-8", "replace"), str(path), _OF_WORKER)
+            except WallscopeError as error:
+                return error
+        case (str(kind), str(text)) if kind in _KINDS:
+            return _KINDS[kind](" ".join(text.split())[:_LONGEST_ERROR])
+    return InputError(f"{path} — a worker returned neither an answer nor an error — {_OF_WORKER}")
 
 
 def _check_versions(client: "Client", address: str) -> None:
@@ -241,33 +267,38 @@ def _check_versions(client: "Client", address: str) -> None:
     They are asked by what every Python has: a worker that lacks the code of its task would shut down.
     """
     try:
-        versions = {client.run_on_scheduler(resolve_name, _VERSION)}
+        told = [client.run_on_scheduler(resolve_name, _VERSION)]
     except (ImportError, AttributeError):
-        versions = {None}
+        told = [None]
     except OSError as error:
         raise _unreachable(address, str(error)) from error
-    found = client.run(resolve_name, _VERSION, on_error="return").values()
-    versions |= {version if isinstance(version, str) else None for version in found}
+    told += client.run(resolve_name, _VERSION, on_error="return").values()
+    versions = {version if isinstance(version, str) else None for version in told}
     for other in sorted(versions - {__version__}, key=str):
-        held = "no wallscope" if other is None else f"wallscope {other}"
+        held = "no wallscope" if other is None else f"wallscope {other[:60]}"
         raise OptionError(
             f"--dask {address} — its scheduler or a worker has {held} — install wallscope {__version__} there"
         )
 
 
-def _outcome(future: "DaskFuture", address: str) -> Outcome | None:
-    """Return what became of an export; `None` where its workers were killed."""
+def _outcome(future: "DaskFuture", path: Source, address: str) -> Outcome | None:
+    """Return what became of an export; `None` where its workers were killed.
+
+    An exception of a worker is not raised here: one of them would end this process with its own exit code.
+    """
     from distributed import KilledWorker  # noqa: PLC0415  # an extra
 
-    try:
-        outcome: Outcome = future.result()
-    except KilledWorker:
-        return None
-    except CancelledError as error:
+    if future.cancelled():
         raise OptionError(
             f"--dask {address} — the cluster went away — run it again: what is done is in the cache"
-        ) from error
-    return outcome
+        )
+    error = future.exception()
+    if isinstance(error, KilledWorker):
+        return None
+    if error is not None:
+        kind, text = type(error).__name__, " ".join(str(error).split())[:_LONGEST_ERROR]
+        return InputError(f"{path} — a worker failed: {kind}: {text} — {_OF_WORKER}")
+    return _read_reply(future.result(), path)
 
 
 def _name_as_given(outcome: Outcome, path: Source) -> Outcome:

@@ -217,10 +217,13 @@ class Store:
         found = self._read(RECORDS).values()
         return tuple(sorted(found, key=lambda record: (record.recorded_utc_ns, record.commit, repr(record))))
 
-    def retain(self, testbed: Testbed, commits: int, *, origin: str | None = None) -> int:
+    def retain(
+        self, testbed: Testbed, commits: int, *, origin: str | None = None, recorded: str | None = None
+    ) -> int:
         """Keep the newest commits of a testbed, forget its older runs; how many runs were forgotten.
 
-        Runs of another origin neither count nor go: what pull requests record displaces no reference.
+        Runs of another origin neither count nor go: what pull requests record displaces no reference. The
+        commit that was `recorded` just now is the newest, whatever the clocks of its machines said.
 
         Raises:
             StoreError: the store cannot be written.
@@ -233,7 +236,9 @@ class Store:
             if (record.testbed, record.origin) == (testbed, origin)
         }
         ordered = sorted(own.values(), key=lambda record: (record.recorded_utc_ns, record.commit))
-        newest = set(list(dict.fromkeys(record.commit for record in reversed(ordered)))[:commits])
+        by_age = [record.commit for record in reversed(ordered)]
+        first = [recorded] if recorded is not None and recorded in by_age else []
+        newest = set(list(dict.fromkeys(first + by_age))[:commits])
         old = [path for path, record in own.items() if record.commit not in newest]
         for path in old:
             self.place.delete(path)
