@@ -1,12 +1,15 @@
 import re
 import tomllib
+from functools import cache
 from pathlib import Path
 
 import pytest
 
-from wallscope.advice.explain import fixes_page, index_facts
+from wallscope.advice.explain import explain_word, fixes_page, index_facts
 from wallscope.advice.explanation_notes import cause_notes, notes
 from wallscope.advice.rules import fix_rules
+from wallscope.advice.settings import vocabulary
+from wallscope.errors import UnknownWordError
 
 ROOT = Path(__file__).resolve().parents[2]
 FACTS = ROOT.parent / "shared" / "facts"
@@ -63,3 +66,40 @@ def test_files_of_rules_hold_rules_alone():
     }
 
     assert kinds == {"rules": {"fix"}}
+
+
+@cache
+def is_explained(word):
+    try:
+        return bool(explain_word(word).sections)
+    except UnknownWordError:
+        return False
+
+
+def rows_of_facts():
+    """The ids and texts of the rows of the documents' tables."""
+    for path in sorted(FACTS.glob("*.md")):
+        for line in path.read_text(encoding="utf-8").splitlines():
+            if row := re.match(r"\| ([A-Z]\w*-[A-Z]?\d+[a-z]?) \|(.*)", line):
+                yield row[1], row[2]
+
+
+@pytest.mark.usefixtures("known_facts")
+def test_every_row_of_the_documents_is_reached_by_a_word_of_its_own():
+    words = {
+        fact: re.findall(r"[A-Z]+-\d+|[A-Za-z][A-Za-z0-9_-]{2,}", text) for fact, text in rows_of_facts()
+    }
+
+    assert len(words) > 500
+    assert {fact for fact, own in words.items() if not any(map(is_explained, sorted(own, key=len)))} == set()
+
+
+@pytest.mark.usefixtures("known_facts")
+def test_every_setting_that_a_document_names_is_explained():
+    quoted = {
+        word for _, text in rows_of_facts() for part in re.findall("`([^`]+)`", text) for word in part.split()
+    }
+    settings = {word for word in quoted if vocabulary().name(word) is not None}
+
+    assert len(settings) > 100
+    assert {word for word in settings if not is_explained(word)} == set()

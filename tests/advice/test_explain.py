@@ -109,6 +109,10 @@ def test_the_command_prints_and_an_unknown_word_exits_with_2(wallscope):
         ("GB200", "GB200"),
         ("three walls", "wall"),
         ("moe_router_dtype", "FP32"),
+        ("moe-paged-stash", "from Megatron Bridge 0.5"),
+        ("moe_deepep_num_sms", "write moe_flex_dispatcher_num_sms"),
+        ("moe_flex_dispatcher_num_sms", "formerly moe_deepep_num_sms, moe_hybridep_num_sms"),
+        ("numactl", "cpu-binding"),
     ],
 )
 def test_words_that_people_use_find_what_names_them(word, named):

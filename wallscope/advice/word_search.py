@@ -6,7 +6,9 @@ from functools import cache
 
 from wallscope.advice.explanation_notes import Note, finding_notes, notes
 from wallscope.advice.preconditions import precondition_rows
-from wallscope.advice.rules import fix_rules
+from wallscope.advice.releases import releases
+from wallscope.advice.rules import Rule, fix_rules
+from wallscope.advice.settings import bare_name, vocabulary
 from wallscope.advice.terms import list_terms
 from wallscope.model.advice import ExplanationSection, WordExplanation
 from wallscope.model.cause_catalogue import list_cause_meanings
@@ -31,13 +33,19 @@ def list_words() -> tuple[str, ...]:
 def search_word(word: str) -> WordExplanation | None:
     """Return everything that names a word or what it stands for; `None` where nothing does."""
     bare = word.strip().lower()
+    name = vocabulary().name(word)
     meant = (*_synonyms().get(bare, ()), bare)
     if len(bare) < _SHORTEST:
         return None
+    if name is not None:
+        leaf = bare_name(word.strip())
+        names = dict.fromkeys((name, leaf, name.replace("_", "-"), leaf.replace("_", "-")))
+        meant = (*names, *(f"--{one}" for one in names), *meant)
     pattern = re.compile("|".join(rf"(?<![\w-]){re.escape(one)}s?(?![\w-])" for one in meant), re.IGNORECASE)
     related = [note for note in notes() if pattern.search(note.text) or _is_topic(note, meant)]
     codes = [one for one in finding_notes() if pattern.search(one.means)]
     sections = (
+        ExplanationSection("Setting", () if name is None else tuple(_describe_setting(name))),
         _cut("Notes", (f"{note.text} [{', '.join(note.facts)}]" for note in related)),
         _cut("Fixes", (f"{rule.id}: {rule.title}" for rule in fix_rules() if pattern.search(_text(rule)))),
         _cut("Checks", _checks(pattern)),
@@ -46,16 +54,45 @@ def search_word(word: str) -> WordExplanation | None:
     found = tuple(section for section in sections if section.lines)
     if not found:
         return None
-    named = f", which stands for {', '.join(meant[:-1])}" if len(meant) > 1 else ""
+    other = [name] if name is not None and name.lower() != bare else _synonyms().get(bare, ())
+    named = f", which stands for {', '.join(other)}" if other else ""
     return WordExplanation(word, "topic", f"what notes, fixes and checks say about {word}{named}", found)
+
+
+def _describe_setting(name: str) -> Iterator[str]:
+    """Yield the type of a setting, the releases that have it, and its former names."""
+    words = vocabulary()
+    yield f"{name}: {_KINDS[words.kinds[name]]}"
+    for framework, program in (("megatron-lm", "Megatron-LM"), ("megatron-bridge", "Megatron Bridge")):
+        if first := releases("since", framework).get(name):
+            yield f"from {program} {'.'.join(map(str, first))}"
+    former = [old for old, new in words.former.items() if new == name]
+    if former:
+        yield f"formerly {', '.join(former)}"
+    if name in words.former:
+        yield f"a former name; write {words.former[name]}"
+
+
+_KINDS = {
+    "sizes": "a whole number above 0",
+    "whole": "a whole number",
+    "number": "a number",
+    "switch": "true or false",
+    "word": "a word",
+    "words": "a list of words",
+    "version": "a version",
+    "environment": "an environment variable",
+}
 
 
 def _is_topic(note: Note, meant: Iterable[str]) -> bool:
     return not set(meant).isdisjoint(note.topics)
 
 
-def _text(rule: object) -> str:
-    return " ".join(str(getattr(rule, name)) for name in ("id", "title", "because", "caveats", "active"))
+def _text(rule: Rule) -> str:
+    keys = " ".join(setting.key for setting in rule.all_settings())
+    named = (str(getattr(rule, name)) for name in ("id", "title", "because", "caveats", "active"))
+    return " ".join((*named, keys))
 
 
 def _checks(pattern: re.Pattern[str]) -> Iterator[str]:
