@@ -230,12 +230,12 @@ def run_job(  # noqa: PLR0913  # what the user may ask for
     """Return the answer about the job of some exports.
 
     They are analyzed by `jobs` processes at once, or by the cluster at `dask`. Exports that repeat a rank, or
-    belong to another job than most, are left out and named.
+    belong to another job than most, are left out and named. A cluster sends answers alone: no timeline.
 
     Raises:
         WallscopeError: an export cannot be analyzed; with `keep_going` only if none can; no cluster.
     """
-    one = partial(analyze_export, cache=cache, with_timeline=with_timeline)
+    one = partial(analyze_export, cache=cache, with_timeline=with_timeline and dask is None)
     if dask is None:
         coming = analyze_in_processes(paths, options, jobs, progress, one)
     else:

@@ -243,7 +243,7 @@ def _alone_in_process(one: One, path: Source, options: Options) -> tuple[str, st
         outcome = one(path, options)
     if isinstance(outcome, WallscopeError):
         return type(outcome).__name__, str(outcome)
-    return _ANSWERED, write_json(outcome)
+    return _ANSWERED, write_json(outcome.analysis if isinstance(outcome, DrawnAnalysis) else outcome)
 
 
 def _read_reply(reply: object, path: Source) -> Outcome:
