@@ -183,10 +183,9 @@ def _explain_no_fixes(rank: Rank) -> Iterator[Grid | Lines]:
     yield Lines(("None: no known fix applies." + (" The largest losses:" if lost else ""),))
     if lost:
         columns = (
-            Column("cause", "cause", value=lambda one: Cell(f"{_MARGIN}{one.cause}", one.wall)),
-            Column("share", "share", "percent"),
-            Column("typical_ns", "time", "ms"),
-            Column("meaning", "", value=lambda one: describe_cause(one.cause), widths=(96, 1 << 30)),
+            Column("cause", "", value=lambda one: Cell(f"{_MARGIN}{describe_cause(one.cause)}", one.wall)),
+            Column("share", "share", "percent", wrap="fixed"),
+            Column("typical_ns", "time", "duration", wrap="fixed"),
         )
         largest = sorted(lost, key=lambda one: -one.typical_ns)[:_MOST_FIXES]
         yield tabulate("", columns, largest, has_header=False)
