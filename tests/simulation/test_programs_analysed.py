@@ -138,7 +138,7 @@ def test_noise_does_not_hide_what_wins_most(noisy):
     found = errors(noisy.with_events)
 
     assert len(found) > PROGRAMS
-    # measured over 80 programs: 0.4 %; with other noise 2 of 355 were beyond 2 %, 3.3 % at most
+    # measured over 60 programs with four noises each: 0.2 %, 1 % at most
     assert np.percentile([error for error, _ in found], 95) <= 0.01, (REPEAT, largest(found))
-    assert np.mean([error <= 0.02 for error, _ in found]) >= 0.98, (REPEAT, largest(found))
+    assert max(error for error, _ in found) <= 0.02, (REPEAT, largest(found))
     assert missed(noisy.with_events) == [], REPEAT

@@ -27,6 +27,7 @@ from wallscope.compare.gates import Gate, evaluate_gates
 from wallscope.compare.match_operations import communication_changes, operation_deltas
 from wallscope.compare.operation_changes import operation_changes
 from wallscope.compare.operation_intervals import ComparedRuns
+from wallscope.compare.rare_stalls import add_rare_stalls
 from wallscope.compare.run_noise import (
     Difference,
     Runs,
@@ -200,7 +201,9 @@ def compare_sides(base: Side, head: Side, asked: CompareOptions) -> Comparison:
             compared.add_intervals(operation_deltas(*steps)),
         ),
         communication=traffic,
-        explanations=() if is_same else explain_changes(*steps, traffic, found, step),
+        explanations=()
+        if is_same
+        else add_rare_stalls(explain_changes(*steps, traffic, found, step), sides.base, sides.head),
         ranks=rank_changes(base.runs, head.runs, pairing.rank),
         gates=(),
         operations=() if is_same else compared.add_intervals(operation_changes(*steps)),

@@ -15,6 +15,7 @@ from wallscope.thresholds.comparison import (
 )
 from wallscope.units import percent
 
+SLOW_STEPS = "slow-steps"
 _OVERLAPPED_PATH = "layer_#f-layer_#b"
 _LAUNCHING = ("host/launch-call", "host/launch-latency", "host/framework")
 
@@ -153,7 +154,7 @@ def _slow_steps(step: StepChange) -> Iterator[Explanation]:
         f"Slow steps (over 1.25x the median), which the typical step leaves out: {step.base_slow_steps} of"
         f" {step.base_steps} in base, {step.head_slow_steps} of {step.head_steps} in head"
     )
-    yield Explanation("slow-steps", text, beyond)
+    yield Explanation(SLOW_STEPS, text, beyond)
 
 
 def _sum(step: TypicalStep, is_meant: Callable[[str, Key], bool]) -> int:

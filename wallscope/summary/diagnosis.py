@@ -7,13 +7,13 @@ import numpy as np
 
 from wallscope.attribution.attribute import OperationFacts
 from wallscope.attribution.host_causes import DRAINED
+from wallscope.attribution.rare_excess import measure_rare_excess
 from wallscope.model.analysis import CauseTime, Rank, Walls
 from wallscope.model.cause_catalogue import drop_detail
 from wallscope.model.diagnosis import ClaimStatus, Dominant, Opportunity, WallShare, WallShares
 from wallscope.model.enums import RecomputeSource, Wall
 from wallscope.replay.changes import REFILL
 from wallscope.replay.what_if import UpperBounds
-from wallscope.summary.rare_stalls import measure_rare_excess
 from wallscope.thresholds.screens import SHOWN_OVERLAP_TAX_SHARE
 from wallscope.thresholds.steps import ENOUGH_STEPS_COUNT
 from wallscope.thresholds.verdict import (

@@ -50,7 +50,7 @@ def describe_change(comparison: Comparison) -> str:
     return (
         f"{name_window(comparison)} {units.change(step.base_typical_ns, step.head_typical_ns)}:"
         f" {size}{_describe_interval(step)}{_DECISIONS[comparison.verdict]}."
-        f"{_describe_all_steps(step)}{_describe_throughput(comparison)}{_name_cause(comparison)}"
+        f"{_describe_all_steps(comparison)}{_describe_throughput(comparison)}{_name_cause(comparison)}"
     )
 
 
@@ -75,8 +75,9 @@ def write_interval(low: float, high: float) -> str:
     return f"95 % CI {ends[0].removesuffix(' %')} … {ends[1]}"
 
 
-def _describe_all_steps(step: StepChange) -> str:
+def _describe_all_steps(comparison: Comparison) -> str:
     """Describe the mean of all steps, where it surely changed and the typical step did not so."""
+    step = comparison.step
     low, high = step.mean_ratio_low, step.mean_ratio_high
     if low is None or high is None or low <= 1 <= high or not step.base_mean_ns:
         return ""
@@ -88,8 +89,14 @@ def _describe_all_steps(step: StepChange) -> str:
         f" The mean of all steps: {units.change(step.base_mean_ns, step.head_mean_ns)},"
         f" {units.signed_percent(ratio - 1)} ({write_interval(low, high)});"
         f" slow steps: {step.base_slow_steps} of {step.base_steps} →"
-        f" {step.head_slow_steps} of {step.head_steps}."
+        f" {step.head_slow_steps} of {step.head_steps}{_name_stall(comparison)}."
     )
+
+
+def _name_stall(comparison: Comparison) -> str:
+    """Name the cause of the rare stalls that changed most, if any."""
+    stalls = [one.causes[0] for one in comparison.explanations if one.code.startswith("rare-stalls-")]
+    return f", for {describe_cause(stalls[0])}" if stalls else ""
 
 
 def _describe_throughput(comparison: Comparison) -> str:
