@@ -13,6 +13,8 @@ import pytest
 from fixtures.simulation.noise import add_noise
 from fixtures.simulation.random_programs import random_program
 from fixtures.simulation.run import run
+from fixtures.simulation.stories import stories
+from fixtures.simulation.stories_waits import waits
 from fixtures.simulation.writing import write_run
 from wallscope.model.options import Options
 from wallscope.pipeline import prepare
@@ -58,6 +60,7 @@ def judge_ranks(path):
             account.inferred,
             steady=steady,
             hides_recompute=account.hides_recompute,
+            lacks_calls=account.lacks_calls,
         )
         found.append((decision.dominant, confidence.level))
     return found
@@ -113,6 +116,22 @@ def test_no_other_wall_is_claimed_with_confidence(found, missing):
 
     assert found[missing]
     assert wrong == []
+
+
+@pytest.mark.parametrize("name", ["slow framework", "recomputed activations", "an even pipeline"])
+def test_compute_is_less_sure_without_launch_calls(name, tmp_path):
+    """Gaps between kernels are too short there to be seen as missing calls."""
+    program = {**{story.name: story.program for story in stories()}, **dict(waits())}[name]
+    path = tmp_path / "run.sqlite"
+    write_run(run(add_noise(program, 1)), path, has_events=True)
+    known = judge_ranks(path)
+    with sqlite3.connect(path) as connection:
+        connection.execute(f"DROP TABLE {CALLS}")
+    without = judge_ranks(path)
+    changed = [level for (wall, _), (told, level) in zip(known, without, strict=True) if told != wall]
+
+    assert changed
+    assert "high" not in changed
 
 
 def test_recomputed_work_that_no_range_names_makes_compute_less_sure(found):

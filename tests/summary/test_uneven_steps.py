@@ -160,6 +160,9 @@ def test_the_headline_names_what_every_fourth_step_loses(why, cause, said, tmp_p
     assert said in ". ".join(found.diagnosis.verdict.split(". ")[:2])
     assert "(every 4 steps)" in found.diagnosis.verdict
     assert found.diagnosis.verdict.startswith("Host is the wall")
+    # its recommendation ranks by the share of all time
+    assert cause in found.fixes[0].causes
+    assert found.fixes[0].speedup_ceiling == pytest.approx(1 / (1 - stall.share), abs=0.01)
 
 
 def answer(stem: str) -> Analysis:

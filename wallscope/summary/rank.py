@@ -68,7 +68,7 @@ from wallscope.summary.ranges import build_range_work, find_host_range, list_ran
 from wallscope.summary.rare_stalls import find_rare_stalls
 from wallscope.summary.slower_kernels import find_slower_kernels
 from wallscope.summary.unfused_attention import find_unfused_attention
-from wallscope.thresholds.verdict import NO_KERNEL_SHARE, WORK_OUTSIDE_SHARE
+from wallscope.thresholds.verdict import MATERIAL_SHARE, NO_KERNEL_SHARE, WORK_OUTSIDE_SHARE
 from wallscope.trace.intervals import Times, common, length_ns, make_spans, order_spans, union
 from wallscope.trace.step_modes import find_step_modes
 
@@ -81,8 +81,8 @@ class RankSummary:
 
     `walls`, `unresolved` and `inferred` cover its deciding steps: the steady ones, or all selected ones if
     none is steady. `kernel_share` is the time of kernels and graphs divided by that of the windows.
-    `hides_recompute` is set if the rank trains and no range names its backward pass. `tables` are the inputs
-    of its profile.
+    `hides_recompute` is set if the rank trains and no range names its backward pass, `lacks_calls` if the
+    launch calls of a material part of its operations are missing. `tables` are the inputs of its profile.
     """
 
     rank: Rank
@@ -92,6 +92,7 @@ class RankSummary:
     inferred: Times
     kernel_share: float
     hides_recompute: bool
+    lacks_calls: bool
     pressure: MemoryPressure
     tables: ProfileTables
 
@@ -208,6 +209,7 @@ def _summarize_rank(
         kernel_share=_measure_kernel_share(operations, windows),
         hides_recompute=rank["rank_id"] not in facts.backward_ranks
         and find_training_kernels(work, capture.names),
+        lacks_calls=int((operations["call"] < 0).sum()) > MATERIAL_SHARE * len(operations),
         pressure=judge_memory_pressure(
             account.memory,
             measure_recomputed_share(work, facts.recomputed),

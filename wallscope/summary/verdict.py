@@ -102,6 +102,7 @@ def diagnose(
         steady=steady > 0,
         hides_recompute=account.hides_recompute,
         is_incomplete=is_incomplete,
+        lacks_calls=account.lacks_calls,
     )
     return Diagnosis(
         dominant_wall=find_overall_wall(rank) or decision.dominant,
