@@ -47,7 +47,7 @@ def test_what_each_operation_stands_for():
     ]
 
 
-def said(kind=None, op=-1, next_op=-1, state="idle", outside=None):
+def said(kind=None, op=-1, next_op=-1, state="idle", outside=None, **more):
     """The cause of one piece."""
     nothing = np.array([-1])
     piece = Slices(
@@ -65,7 +65,8 @@ def said(kind=None, op=-1, next_op=-1, state="idle", outside=None):
         inferred=np.array([False]),
     )
     on_thread = nothing if outside is None else np.array([0])
-    (found,), texts = assign_slice_causes(piece, causes(), on_thread, [outside or "host/other"], IN_GRAPH)
+    texts = [outside or "host/other"]
+    (found,), texts = assign_slice_causes(piece, causes(), on_thread, texts, IN_GRAPH, **more)
     return texts[found]
 
 
@@ -114,11 +115,18 @@ def test_unresolved_time_is_told_apart_by_what_the_device_did(state, expected):
     assert said("unresolved", state=state) == expected
 
 
+def test_launched_work_waits_on_an_idle_device_only_if_nothing_is_missing():
+    assert said("unresolved", next_op=0) == "unattributed/held-while-idle"
+    assert said("unresolved", next_op=0, is_complete=False) == "unattributed/unresolved"
+    assert said("unresolved", next_op=0, state="exposed_copy") == "memory/unresolved"
+
+
 @pytest.mark.parametrize(
     ("kind", "expected"),
     [
         ("launch-latency", "host/launch-latency"),
         ("launch-call", "host/launch-call"),
+        ("driver-lock", "host/driver-lock"),
         ("other-call", "host/other-call"),
         ("synchronisation", "host/synchronisation"),
         ("allocation", "memory/allocator"),

@@ -291,6 +291,7 @@ def _unfused_optimizer_share(run: MeasuredRun) -> float:
 
 _FUSED_OPTIMIZER = (
     r"(?i)Fused(Adam|SGD|Lamb|AdamMath|SgdMath|Adagrad)|AdamFunctor|AdamWFunctor|LAMBStage|multi_tensor_adam"
+    r"|split_embedding_backward\w*(adagrad|adam|sgd|lamb)"
 )
 _OPTIMIZER = r"(?i)^(.*[/ ])?optimizer([_. ]?step)?$|Optimizer\.step#"
 _LOSS = r"(?i)log_?softmax|cross_?entropy|nll_?loss|online_softmax"
@@ -366,9 +367,8 @@ def _copied_in_ratio(run: MeasuredRun) -> float | None:
 
 
 def _one_gap_share(run: MeasuredRun) -> float:
-    """Return the share of the host wall in its longest gap; 0 if unknown."""
-    host, host_ns = run.rank.host_details, run.rank.typical.walls.host
-    return 0.0 if host is None or not host_ns else host.longest_gap_ns / host_ns
+    """Return the share of the host's time in its longest gap; 0 if unknown."""
+    return 0.0 if run.rank.host_details is None else run.rank.host_details.longest_gap_share
 
 
 def _drained(run: MeasuredRun) -> bool:
@@ -470,7 +470,7 @@ MEASUREMENTS: Mapping[str, Measurement] = {
     "trains_only_norms": _of_run(
         "batch norms run as in training, without a backward pass or an optimizer", _trains_only_norms
     ),
-    "one_gap_share": _of_run("share of the host wall in its longest gap", _one_gap_share),
+    "one_gap_share": _of_run("share of the host's time in its longest gap", _one_gap_share),
     "unfilled_share": _of_details(
         "part of the GPU that small grids leave without a block, by compute work",
         "launch_shapes.unfilled_share",

@@ -183,8 +183,18 @@ def _choose_cause(  # noqa: PLR0913  # all inputs of the cause of a kind
     return "memory/recompute" if again else cause, "compute/hand-over"
 
 
-def assign_slice_causes(
-    pieces: Slices, causes: OperationCauses, on_thread: Rows, texts: list[str], in_graph: Rows
+_INCOMPLETE = {"trace-filtered", "trace-events-lost", "records-lost"}
+"""Findings on captures that lack operations or waits: an idle device may have worked there."""
+
+
+def assign_slice_causes(  # noqa: PLR0913  # all inputs of the causes of slices
+    pieces: Slices,
+    causes: OperationCauses,
+    on_thread: Rows,
+    texts: list[str],
+    in_graph: Rows,
+    *,
+    is_complete: bool = True,
 ) -> tuple[Rows, list[str | None]]:
     """Return the cause of each slice, as an index in the returned texts.
 
@@ -194,12 +204,14 @@ def assign_slice_causes(
         on_thread: the cause of each slice that is time outside calls on a thread, -1 for others.
         texts: the meaning of those indices.
         in_graph: number of the graph launch of each operation, -1 outside graphs.
+        is_complete: whether no operation or wait is known to be missing from the capture.
     """
     first_of_op, first_of_thread = len(_FIXED), len(_FIXED) + len(causes.texts)
     kind = pieces.kind
     found = np.where(on_thread >= 0, first_of_thread + on_thread, kind)
     rows = np.flatnonzero(kind == encode_member(LinkKind.UNRESOLVED))
-    is_held = (pieces.next_op[rows] >= 0) & (pieces.state[rows] == encode_member(DeviceState.IDLE))
+    is_idle = pieces.state[rows] == encode_member(DeviceState.IDLE)
+    is_held = is_idle & (pieces.next_op[rows] >= 0) & is_complete
     found[rows] = np.where(is_held, len(_FIXED) - 2, len(_BY_KIND) + pieces.state[rows])
 
     rows = np.flatnonzero(kind == encode_member(LinkKind.HAND_OVER))
@@ -256,6 +268,7 @@ class Evidence:
         recomputed: numbers of the operations that repeat forward work.
         drained: blocking calls that left each rank without work, by id of the rank.
         locked: calls that waited while another thread held the driver, by number.
+        is_complete: whether no operation or wait is known to be missing.
     """
 
     waits: Dependencies
@@ -269,6 +282,7 @@ class Evidence:
     recomputed: pl.Series
     drained: Mapping[int, QueueDrains]
     locked: Rows
+    is_complete: bool
 
 
 def identify_operations(
@@ -368,6 +382,7 @@ def collect_evidence(  # noqa: PLR0913, PLR0917  # all earlier results
         recomputed=again,
         drained=drained,
         locked=list_locked_calls(waits, capture.calls["role"]),
+        is_complete=_INCOMPLETE.isdisjoint(finding.code for finding in capture.findings),
     )
 
 
@@ -409,7 +424,14 @@ def attribute_rank(evidence: Evidence, operations: pl.DataFrame, windows: pl.Dat
         pieces.thread, pieces.start_ns, pieces.kind, evidence.activity, drained
     )
     of_op = evidence.projected["range"].to_numpy()[np.maximum(pieces.op, 0)]
-    cause, texts = assign_slice_causes(pieces, evidence.causes, on_thread, told, evidence.graph.to_numpy())
+    cause, texts = assign_slice_causes(
+        pieces,
+        evidence.causes,
+        on_thread,
+        told,
+        evidence.graph.to_numpy(),
+        is_complete=evidence.is_complete,
+    )
     number, names = number_values(texts)
     cause = number[cause]
     walls = [name.split("/", 1)[0] for name in names]

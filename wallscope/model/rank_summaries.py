@@ -330,7 +330,8 @@ class HostDetails:
     `launches` and `ahead` are `None` where no launch call is known, `cpu` without switches and samples,
     `serialisation` where it is unknown which streams order with the null stream. `range` is the innermost
     path that holds at least half of the host wall, `None` without one. `locked_calls` are sorted by their
-    waits, the longest first. `longest_gap_ns` is the most host time in one gap of all these steps.
+    waits, the longest first. `longest_gap_ns` is the most
+    time of the host in one gap of all these steps, allocation included, and `longest_gap_share` its share.
     """
 
     blocking_calls: tuple[BlockingCall, ...]
@@ -341,6 +342,7 @@ class HostDetails:
     range: HostRange | None = None
     locked_calls: tuple[LockedCall, ...] = ()
     longest_gap_ns: int = 0
+    longest_gap_share: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -157,6 +157,7 @@ def _summarize_rank(
     path_walls = sum_range_walls(trace.range_tree, usual, len(chosen))
     place = find_host_range(trace.range_tree, path_walls, typical.walls)
     details = summarize_compute(work, capture, model)
+    longest_ns, longest_share = measure_longest_gap(usual)
     traffic = CommunicationSummary(facts.axes, facts.collectives, capture.kernels, capture.names)
     account = Rank(
         rank=rank["rank"],
@@ -192,7 +193,7 @@ def _summarize_rank(
         ),
         host_details=None
         if host is None
-        else replace(host, range=place, longest_gap_ns=measure_longest_gap(usual)),
+        else replace(host, range=place, longest_gap_ns=longest_ns, longest_gap_share=longest_share),
         gpu_metrics=average_gpu_metrics(work.steps, capture, rank["rank_id"], rank["gpu"]),
         outside_idle_ns=_outside_idle_ns(trace, operations, windows),
         whole_walls=_measure_whole(trace, evidence, operations, windows),
