@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from tests.attribution.brute_trace import HOST_MEMORY, Call, Op
+from tests.attribution.brute_trace import HOST_MEMORY, ROLES, Call, Op
 
 if TYPE_CHECKING:
     from tests.attribution.brute import Model
@@ -23,6 +23,8 @@ LONGEST_NS = 50_000
 CLOSE_NS, CANDIDATES, FEWEST = 10_000, 4, 3
 LONG_NS = 50_000
 """Calls that last so long may have been held."""
+FEWEST_ALIKE = 8
+"""With so many calls for one purpose, a held one takes thrice as long as the first quartile."""
 TOGETHER_NS, HOLDERS = 20_000, 8
 FULL_QUEUE, FEWEST_QUERIES, FEWEST_SPINS = 950, 3, 5
 
@@ -174,11 +176,14 @@ def holder(model: "Model", call: int) -> int | None:
     asked = calls[call]
     if asked.end - asked.start < LONG_NS or model.blocks(call):
         return None
+    alike = sorted(one.end - one.start for one in calls if ROLES[one.what] == ROLES[asked.what])
+    if len(alike) >= FEWEST_ALIKE and asked.end - asked.start < 3 * int(_quarter(alike)):
+        return None
     ended = sorted(
         (other.end, row)
         for row, other in enumerate(calls)
         if other.end - other.start >= LONG_NS
-        and (other.what == "alloc" or model.blocks(row))
+        and (ROLES[other.what] in {"alloc", "copy"} or model.blocks(row))
         and other.end <= asked.end + TOGETHER_NS
     )
     found = []
@@ -193,6 +198,12 @@ def holder(model: "Model", call: int) -> int | None:
         ):
             found.append((beside, end, row))
     return max(found)[2] if found else None
+
+
+def _quarter(lengths: list[int]) -> float:
+    """The first quartile of some lengths in order."""
+    whole, rest = divmod(len(lengths) - 1, 4)
+    return lengths[whole] + (lengths[whole + 1] - lengths[whole]) * rest / 4 if rest else lengths[whole]
 
 
 def _pauses(model: "Model", thread: int) -> Iterator[tuple[int, int]]:
