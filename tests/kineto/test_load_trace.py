@@ -298,6 +298,8 @@ WRONG = st.sampled_from([None, True, -1, 2**70, 1e300, "x", "7", [], {}, [1, 2, 
                 *("device", "context", "stream", "correlation", "bytes", "grid", "block"),
                 *("registers per thread", "Collective name", "dtype", "Group size", "In msg nelems"),
                 "Process Group Ranks",
+                *("est. achieved occupancy %", "blocks per SM", "warps per SM", "graph node id"),
+                *("Sequence number", "Fwd thread id", "Input Dims", "Input type", "Concrete Inputs"),
             ]
         ),
         WRONG,
@@ -313,6 +315,12 @@ def test_values_of_any_type_give_an_answer_or_one_line(members, args, keys, tmp_
     writer.event(json.dumps({**strange, **members}))
     writer.event(json.dumps({**strange, "cat": "gpu_memcpy", "name": "Memcpy HtoD (Pageable -> Device)"}))
     writer.event(json.dumps({**strange, "cat": "cuda_runtime", "name": "cudaLaunchKernel", **members}))
+    for name in ("aten::mm", "_Linear", "_LinearBackward"):
+        writer.event(json.dumps({**strange, "cat": "cpu_op", "name": name, **members}))
+    for code in "sf":
+        writer.event(
+            json.dumps({**strange, "cat": "fwdbwd", "ph": code, "id": members.get("pid"), **members})
+        )
     found = load(writer, tmp_path)
 
     assert len(found.operations) >= 2

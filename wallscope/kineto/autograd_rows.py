@@ -1,9 +1,10 @@
 """Operators of the backward pass, the forward operator of each, and forward operators that run again.
 
-PyTorch numbers the operators that run while it records gradients. The backward operator has the number of its
-forward operator (`Sequence number`). It also has PyTorch's own number of the forward thread, which is 0 for
-forward operators (`Fwd thread id`). Of forward operators with one number, the latest recorded it, as in
-`profiler_kineto.cpp`. Where these arguments are absent, the flows between the two (`fwdbwd`) are used.
+PyTorch numbers the operators that run while it records gradients. The backward operator has the number of
+its forward operator (`Sequence number`). It also has PyTorch's own number of the forward thread
+(`Fwd thread id`), which is 0 for forward operators. Of forward operators with one number, the latest recorded
+it, as in `profiler_kineto.cpp`. Where these arguments are absent, the flows between the two (`fwdbwd`) are
+used.
 
 The backward pass does not record gradients. A numbered forward operator inside a backward one is therefore
 recomputed work, unless it has a backward operator of its own: then gradients of gradients may be computed.
