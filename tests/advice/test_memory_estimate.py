@@ -2,23 +2,21 @@
 
 import pytest
 
+from tests.advice.peaks import PEAKS, layout
 from wallscope.advice.layout_search import list_feasible_layouts
 from wallscope.advice.memory_estimate import (
     MemoryOptions,
     ModelShape,
     estimate_memory,
-    lean_options,
     model_shapes,
     smallest_states,
 )
-from wallscope.advice.parallel_layout import fold
 from wallscope.advice.plan import PlanRequest, plan_run
 from wallscope.advice.published import find_machine, find_model, machines, presets
 from wallscope.errors import LayoutError
 from wallscope.model.advice import Sizes
 
 SHAPES = model_shapes()
-FP8 = MemoryOptions(weight_bytes=1, gradient_bytes=2, linear_input_bytes=1)
 PARAMETERS = {  # in 10^9, of the models' cards
     "deepseek_v3": 671,
     "deepseek_v2": 236,
@@ -35,10 +33,6 @@ PARAMETERS = {  # in 10^9, of the models' cards
 }
 
 
-def layout(sizes, gpus, shape):
-    return fold(sizes, gpus, shape.experts or None)
-
-
 @pytest.mark.parametrize("name", PARAMETERS)
 def test_shapes_have_as_many_parameters_as_the_models(name):
     shape = SHAPES[name]
@@ -47,28 +41,9 @@ def test_shapes_have_as_many_parameters_as_the_models(name):
     assert states.weights_bytes / 1e9 == pytest.approx(PARAMETERS[name], rel=0.04)
 
 
-@pytest.mark.parametrize(
-    ("model", "at", "options", "virtual", "published_gb"),
-    [
-        pytest.param(
-            "deepseek_v3", (Sizes(1, 4, 1, 64), 256), MemoryOptions(), 4, 199.5, id="WF-60: DeepSeek-V3"
-        ),
-        pytest.param(
-            "moonlight_16b", (Sizes(2, 1, 1, 8), 8), lean_options(MemoryOptions()), None, 36.618, id="MEM-R2"
-        ),
-        pytest.param(
-            "qwen3_30b_a3b", (Sizes(1, 1, 1, 16), 16), MemoryOptions(), None, 66.75, id="EPO-M3: 62.166 GiB"
-        ),
-        pytest.param("llama3_70b", (Sizes(4, 4), 32), FP8, 5, 58.8, id="MEM-R4: Llama3-70B"),
-        pytest.param("llama3_70b", (Sizes(4, 8), 32), FP8, 5, 53.2, id="MEM-39: PP8"),
-        pytest.param("llama3_70b", (Sizes(8, 4), 32), FP8, 5, 50.2, id="MEM-39: TP8"),
-    ],
-)
-def test_estimates_are_near_published_peaks(model, at, options, virtual, published_gb):
-    shape = SHAPES[model]
-    found = estimate_memory(shape, layout(*at, shape), 4_096, options, virtual)
-
-    assert found.total_bytes / 1e9 == pytest.approx(published_gb, rel=0.2)
+@pytest.mark.parametrize("peak", PEAKS, ids=[peak.source for peak in PEAKS])
+def test_estimates_are_near_published_peaks(peak):
+    assert peak.estimated_gb() == pytest.approx(peak.published_gb, rel=0.2)
 
 
 def test_the_parts_of_deepseek_v3_are_those_published():

@@ -5,9 +5,12 @@ from pathlib import Path
 
 import pytest
 
+from tests.advice.peaks import PEAKS
+from wallscope.advice import plan
 from wallscope.advice.layout_search import list_feasible_layouts
 from wallscope.advice.memory_estimate import model_shapes
-from wallscope.advice.published import find_long_context, find_machine, machines, presets
+from wallscope.advice.plan import PlanRequest
+from wallscope.advice.published import find_long_context, find_machine, find_model, machines, presets
 from wallscope.model.advice import Sizes
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "layouts.md"
@@ -22,6 +25,15 @@ not speed: the states alone do not show what a layout gains by activations, over
 `make golden` writes this page.
 
 | model | GPUs | sequence | TP | PP | CP | EP | rank | of | presets |
+|---|---|---|---|---|---|---|---|---|---|
+"""
+MEMORY = """
+## Memory of published runs
+
+Peaks that documents give, in 10^9 bytes per GPU at 4,096 tokens, and the estimate of `wallscope advise` for
+the same layout. The estimate has no temporary buffers, fragmentation, CUDA and NCCL.
+
+| fact | model | GPUs | TP | PP | CP | EP | published | estimated | difference |
 |---|---|---|---|---|---|---|---|---|---|
 """
 LONG = [  # as the documents have them: model, machine, sequence, GPUs
@@ -67,9 +79,45 @@ def line(key, names):
     return f"| {' | '.join(cells)} |\n"
 
 
+def peak_line(peak):
+    found, sizes = peak.estimated_gb(), peak.sizes
+    cells = [
+        peak.source,
+        peak.model,
+        str(peak.gpus),
+        *map(str, (sizes.tensor, sizes.pipeline, sizes.context, sizes.expert)),
+        f"{peak.published_gb:.1f}",
+        f"{found:.1f}",
+        f"{found / peak.published_gb - 1:+.0%}".replace("%", " %"),
+    ]
+    return f"| {' | '.join(cells)} |\n"
+
+
+def test_published_layouts_are_found_without_presets(monkeypatch):
+    """The search knows shapes and memory alone: with an empty table of presets, each plan lists them."""
+    tables = published()
+    monkeypatch.setattr(plan, "nearest_presets", lambda *_: ())
+    monkeypatch.setattr(plan, "find_long_context", lambda *_: None)
+    missing = []
+    for family, machine, gpus, seq_length, sizes in tables:
+        given = {
+            "tensor": sizes.tensor,
+            "pipeline": sizes.pipeline,
+            "context": sizes.context,
+            "expert": sizes.expert,
+        }
+        on = find_machine(machine)
+        wanted = PlanRequest(find_model(family), on, gpus, seq_length, "bf16", given)
+        if sizes not in plan.plan_run(wanted).feasible:
+            missing.append((family, machine, gpus, sizes))
+
+    assert len(tables) > 50
+    assert missing == []
+
+
 def test_the_page_tells_the_rank_of_each_published_layout(request):
     rows = sorted(line(key, names) for key, names in published().items())
-    page = HEAD + "".join(rows)
+    page = HEAD + "".join(rows) + MEMORY + "".join(map(peak_line, PEAKS))
     if request.config.getoption("--golden"):
         PAGE.write_text(page, encoding="utf-8")
 

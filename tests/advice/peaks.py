@@ -1,0 +1,42 @@
+"""Published peaks of memory, with the layouts and options that they were measured with."""
+
+from dataclasses import dataclass
+
+from wallscope.advice.memory_estimate import MemoryOptions, estimate_memory, lean_options, model_shapes
+from wallscope.advice.parallel_layout import fold
+from wallscope.model.advice import Sizes
+
+FP8 = MemoryOptions(weight_bytes=1, gradient_bytes=2, linear_input_bytes=1)
+
+
+def layout(sizes, gpus, shape):
+    return fold(sizes, gpus, shape.experts or None)
+
+
+@dataclass(frozen=True)
+class Peak:
+    """A published peak in 10^9 bytes per GPU, and the fact that has it."""
+
+    source: str
+    model: str
+    sizes: Sizes
+    gpus: int
+    options: MemoryOptions
+    virtual: int | None
+    published_gb: float
+
+    def estimated_gb(self):
+        """The estimate for the same layout, in 10^9 bytes."""
+        shape = model_shapes()[self.model]
+        at = layout(self.sizes, self.gpus, shape)
+        return estimate_memory(shape, at, 4_096, self.options, self.virtual).total_bytes / 1e9
+
+
+PEAKS = (
+    Peak("WF-60", "deepseek_v3", Sizes(1, 4, 1, 64), 256, MemoryOptions(), 4, 199.5),
+    Peak("MEM-R2", "moonlight_16b", Sizes(2, 1, 1, 8), 8, lean_options(MemoryOptions()), None, 36.618),
+    Peak("EPO-M3", "qwen3_30b_a3b", Sizes(1, 1, 1, 16), 16, MemoryOptions(), None, 66.75),
+    Peak("MEM-R4", "llama3_70b", Sizes(4, 4), 32, FP8, 5, 58.8),
+    Peak("MEM-39", "llama3_70b", Sizes(4, 8), 32, FP8, 5, 53.2),
+    Peak("MEM-39 with TP 8", "llama3_70b", Sizes(8, 4), 32, FP8, 5, 50.2),
+)
