@@ -478,3 +478,16 @@ def test_the_stages_and_layers_of_a_pipeline_layout(tmp_path, layout, counted):
     assert (
         found.configuration.get("pipeline_model_parallel_layout") is not None or "_target_: x.Pipe" in layout
     )
+
+
+@pytest.mark.parametrize("missing", ["--num-layers 2", "--hidden-size 64", "--micro-batch-size 1", None])
+@pytest.mark.parametrize("elsewhere", ["", "--use-checkpoint-args", "$MORE", "--unknown $EXTRA_ARGS"])
+def test_an_argument_without_default_that_is_left_out_stops_megatron_lm(tmp_path, missing, elsewhere):
+    needed = "--num-layers 2 --hidden-size 64 --num-attention-heads 4 --max-position-embeddings 64"
+    line = f"{needed} --micro-batch-size 1 --seq-length 64 --bf16 {elsewhere}"
+    found = read_with_defaults(
+        tmp_path, f"python pretrain_gpt.py {line.replace(missing or ' ~', '')}\n", "run.sh"
+    )
+    stops = {one.precondition.id for one in check_configuration(found.configuration, TraceFacts(), ()).stops}
+
+    assert stops == ({"CFG-107"} if missing and not elsewhere else set())

@@ -19,7 +19,15 @@ def findings(folder, text, name="run.yaml"):
 
 
 BRIDGE = "model: {cuda_graph_modules: [attn], moe_flex_dispatcher_num_sms: 16, moe_paged_stash: false}\n"
-FLAGS = "MODEL_ARGS:\n  --num-layers: 4\n  --use-megatron-fsdp: true\n  --ckpt-format: fsdp_dtensor\n"
+FLAGS = """MODEL_ARGS:
+  --num-layers: 4
+  --hidden-size: 64
+  --num-attention-heads: 4
+  --max-position-embeddings: 64
+  --micro-batch-size: 1
+  --use-megatron-fsdp: true
+  --ckpt-format: fsdp_dtensor
+"""
 
 
 def test_bridge_ignores_what_its_release_lacks(tmp_path):

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from wallscope.advice.configuration_text import Entry
+from wallscope.advice.settings import vocabulary
 from wallscope.errors import ConfigurationError
 
 _LARGEST = 2 * 2**20
@@ -26,6 +27,8 @@ _DOTTED_NAME = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+")
 _FLAG_AND_VALUE = re.compile(r"--[\w-]+\s")
 _NUMBER = re.compile(r"-\d+(\.\d+)?([eE][+-]?\d+)?")
 _OUTSIDE = re.compile(r"\$(?:[@*]|\{[@*][^}]*\})")
+_NAMES_OF_FLAGS = re.compile(r"(?:^|_)(?:ARG|OPT|OPTION|FLAG|EXTRA|OVERRIDE)S?$", re.IGNORECASE)
+"""Names of variables that hold flags."""
 _ENDS = {"&&", "||", ";", "|", "&", ")", "done", "fi"}
 _TOKEN = re.compile(
     r"""\s+|(?P<comment>\#[^\n]*)|(?P<operator>;;?|&&?|\|\|?)
@@ -112,7 +115,7 @@ class _Reader:
             self.close()
         elif name in self.variables and depth < _DEEPEST:
             self.read(self.variables[name].split(), depth + 1)
-        elif self.flag is not None and not self.values:
+        elif self.flag is not None and not self.values and not _holds_flags(name, self.flag):
             self.values.append(word)
         else:
             self.close()
@@ -133,6 +136,12 @@ class _Reader:
             return known if known is not None and len(known) <= _LONGEST_VALUE else match[0]
 
         return _VARIABLE.sub(replace, _VARIABLE.sub(replace, value)[:_LONGEST_EXPANDED])
+
+
+def _holds_flags(variable: str, flag: str) -> bool:
+    """Return whether an unknown variable after a flag holds flags: by its name, or the flag is a switch."""
+    words = vocabulary()
+    return _NAMES_OF_FLAGS.search(variable) is not None or words.kinds.get(words.name(flag) or "") == "switch"
 
 
 def _split(text: str) -> list[str]:
