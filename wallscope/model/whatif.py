@@ -80,7 +80,7 @@ class PathPart:
     """A part of the critical path of the typical step: a cause, a range, or an operation by its name.
 
     The row `rest` is the sum of those too small to list; an empty name means that there is none. `wall` is
-    `None` if a part has several.
+    that of nearly all of its time, `None` if a part has several.
     """
 
     name: str

@@ -30,6 +30,7 @@ from wallscope.replay.simulate import (
 )
 from wallscope.replay.windows import SimulatedSteps
 from wallscope.thresholds.dependencies import LONGEST_DEPENDENCY_LATENCY_NS
+from wallscope.thresholds.replay import ONE_WALL_OF_PART_SHARE
 from wallscope.trace.intervals import Spans, covered_ns, order_spans, union
 from wallscope.trace.kernel_classes import is_compute
 from wallscope.trace.streams import UNRESOLVED
@@ -299,12 +300,14 @@ def divide_path(
 
 def _parts(told: pl.DataFrame, by: pl.Expr, steps: int, whole: int) -> tuple[PathPart, ...]:
     """Return the largest parts of a step and the rest, which sum to it."""
+    of_wall = told.group_by("wall", name=by).agg(pl.col("time_ns").sum(), stretches=pl.len())
+    is_of_one = pl.col("time_ns").max() >= ONE_WALL_OF_PART_SHARE * pl.col("time_ns").sum()
     parts = (
-        told.group_by(name=by)
+        of_wall.sort("time_ns", "wall", descending=[True, False])
+        .group_by("name", maintain_order=True)
         .agg(
-            pl.col("time_ns").sum(),
-            stretches=pl.len(),
-            wall=pl.when(pl.col("wall").n_unique() == 1).then(pl.col("wall").first()),
+            pl.col("time_ns", "stretches").sum(),
+            wall=pl.when(is_of_one).then(pl.col("wall").first()),
         )
         .sort("time_ns", "name", descending=[True, False])
     )

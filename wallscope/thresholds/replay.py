@@ -6,6 +6,8 @@ FEWEST_PLAYED_WINDOWS_COUNT: Final = 2
 """Windows of a replay: one is replayed, another checks it. By definition."""
 PATH_ERROR_SHARE: Final = 0.01
 """Largest error of unchanged replayed steps for a critical path. Chosen; elsewhere 2 and 5 %."""
+ONE_WALL_OF_PART_SHARE: Final = 0.9
+"""Share of a part of the critical path that one wall must have to be its wall. Chosen."""
 MOST_PLAYED_COUNT: Final = 30_000
 """Operations that are replayed without a request. Chosen, to bound the time."""
 REFUSED_PLAYED_COUNT: Final = 60_000

@@ -89,7 +89,7 @@ def list_caveats(analysis: Analysis, rank: Rank) -> list[Line]:
     if held is not None and held.share >= SHARED_DEVICE_SHARE:
         waited = f"Launched kernels waited {units.duration(held.typical_ns)} on an idle GPU"
         lines.append((Span("• ", "warning"), f"{waited}: it is probably shared."))
-    for finding in _find_doubts(analysis, rank)[: _MOST_CAVEATS - len(lines)]:
+    for finding in find_doubts(analysis, rank)[: _MOST_CAVEATS - len(lines)]:
         message = finding.message.rstrip(".")
         if len(message) > _LONGEST_CAVEAT:
             message = visible(message.partition(". ")[0], most=_LONGEST_CAVEAT)
@@ -99,7 +99,7 @@ def list_caveats(analysis: Analysis, rank: Rank) -> list[Line]:
     return lines
 
 
-def _find_doubts(analysis: Analysis, rank: Rank) -> list[Finding]:
+def find_doubts(analysis: Analysis, rank: Rank) -> list[Finding]:
     """Return the findings that put the headline in doubt, or are errors, the most serious first."""
     basis, dominant, job = choose_basis(analysis, rank), find_dominant(analysis), analysis.job
     walls = {wall for wall in LOSSES if basis.share(wall) >= DOMINANT_SHARE / 2}

@@ -168,7 +168,7 @@ def _build_first_screen(analysis: Analysis, rank: Rank) -> dict[str, Any]:
         "bar": [(row.wall, basis.share(row.wall), row.share) for row in legend],
         "pressure": diagnosis.memory_pressure,
         "relief": describe_relief(found, analysis.dismissed, basis.share(Wall.MEMORY)),
-        "callouts": overview.list_callouts(analysis.capture.findings),
+        "callouts": overview.list_callouts(analysis, rank),
         "cards": cards[:_MOST_FIXES],
         "more_cards": cards[_MOST_FIXES:],
         "largest": () if basis.kind in {"mean", "whole"} else overview.list_losses(rank, fixes),

@@ -18,6 +18,7 @@ from wallscope.summary.diagnosis import LOSSES
 from wallscope.thresholds.replay import FIX_REPLAY_ERROR_SHARE
 from wallscope.thresholds.screens import SHOWN_LOSS_SHARE
 from wallscope.thresholds.steps import ENOUGH_STEPS_COUNT
+from wallscope.views.caveats import find_doubts
 from wallscope.views.headline import TimeBasis, count_deciding, explain_verdict, find_dominant
 from wallscope.views.sections.findings import sort_findings
 from wallscope.views.sections.fixes import count_left_out, describe_question
@@ -235,10 +236,9 @@ def _tabulate_settings(settings: Sequence[Setting]) -> tuple[SettingTab, ...]:
     )
 
 
-def list_callouts(findings: tuple[Finding, ...]) -> tuple[Finding, ...]:
-    """List the findings that a reader of the verdict must know: errors, then warnings."""
-    grave = [entry for entry in sort_findings(findings) if entry.severity in {"error", "warning"}]
-    return tuple(grave[:_MOST_CALLOUTS])
+def list_callouts(analysis: Analysis, rank: Rank) -> tuple[Finding, ...]:
+    """List the findings that a reader of the verdict must know, as the first screen of a terminal does."""
+    return tuple(find_doubts(analysis, rank)[:_MOST_CALLOUTS])
 
 
 def list_facts(analysis: Analysis, rank: Rank) -> tuple[Fact, ...]:
