@@ -196,7 +196,7 @@ def test_the_command_line_tells_the_job(job_folder, called, tmp_path):
     assert written["job"]["critical_rank"] == LATE
 
 
-def test_the_page_of_a_job_is_made_from_profiles_alone(job_folder, called, tmp_path):
+def test_the_page_of_a_job_shows_its_ranks_and_their_timeline(job_folder, called, tmp_path):
     page = tmp_path / "job.html"
     ran = called("analyze", job_folder, "--no-cache", "--html", page, "--markdown", tmp_path / "job.md")
     written = page.read_text(encoding="utf-8")
@@ -205,7 +205,7 @@ def test_the_page_of_a_job_is_made_from_profiles_alone(job_folder, called, tmp_p
     assert "Rank 2 is late on 5 of 5 steps" in written
     for asked in ("Late ranks and waits", "Similar ranks", "Collectives and clocks"):
         assert asked in written
-    assert 'id="timeline"' not in written
+    assert "4 ranks of the job, all steps at low detail" in written
     assert "Rank 2 is late on 5 of 5 steps" in (tmp_path / "job.md").read_text(encoding="utf-8")
 
 
