@@ -10,6 +10,7 @@ from tests.advice.test_terms import find_unexplained
 from tests.compare.test_compare import steps
 from tests.render.test_comparison_page import one, reported
 from tests.shipped_example import EXAMPLE
+from wallscope.advice.explain import explain_word
 from wallscope.views.comparison import write_comparison_page
 
 UNIT = re.compile(r" (s|ms|µs|\(s\)|\(ms\)|\(µs\)|\(%\))$")
@@ -47,6 +48,31 @@ def list_page_labels(page):
         first = re.sub(r"(?s)<(p|span|small|b)\b.*", "", inner) if tag in {"h2", "a"} else inner
         plain = " ".join(unescape(re.sub(r"<[^>]+>", " ", first)).split()).partition("◀")[0].strip()
         yield UNIT.sub("", plain)
+
+
+@pytest.mark.parametrize(
+    ("text", "cause"),
+    [
+        ("data loading on the host", "host/data-loading"),
+        (
+            "GPU idle after cudaStreamSynchronize until the next launch",
+            "host/queue-drained/cudaStreamSynchronize",
+        ),
+        ("Forward work recomputed in the backward pass", "memory/recompute"),
+        ("host time outside CUDA calls (Python, framework, program)", "host/framework"),
+    ],
+)
+def test_causes_are_found_by_the_words_that_screens_show(text, cause):
+    assert explain_word(text).word == cause
+
+
+def test_words_that_several_causes_share_list_them():
+    found = explain_word("expert-parallel all-to-all")
+
+    assert [line.partition(":")[0] for line in found.sections[0].lines] == [
+        f"communication/ep/{part}"
+        for part in ("hand-over", "peer-wait", "pipeline-wait", "transfer", "unsplit")
+    ]
 
 
 @pytest.mark.parametrize("command", ["steps", "kernels", "ranges"])

@@ -4,6 +4,7 @@ Notes stand behind fixes and causes, a thought each, with ids of the facts that 
 reached where a table of the package names it: a fix, a note, a check, advice; docs/fixes.md lists them.
 """
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
@@ -68,7 +69,9 @@ def explain_word(word: str) -> WordExplanation:
         return WordExplanation(word, "finding", finding.means, (*sections, *_rests_on(finding.facts)))
     if word.upper() in _facts():
         return _fact(word.upper())
-    topic = _term(word) or _causes(word, causes) or _topic(word) or search_word(word)
+    topic = (
+        _term(word) or _causes(word, causes) or _meaning(word, causes) or _topic(word) or search_word(word)
+    )
     if topic is None:
         raise UnknownWordError(f"explain — unknown topic {word!r} — {_near(word, causes)}")
     return topic
@@ -96,6 +99,28 @@ def _causes(word: str, causes: Mapping[str, str]) -> WordExplanation | None:
     own = tuple(f"{cause}: {text}" for cause, text in causes.items() if cause.startswith(f"{word}/"))
     meaning = f"the causes that begin with {word}"
     return WordExplanation(word, "topic", meaning, (ExplanationSection("Causes", own),)) if own else None
+
+
+def _meaning(word: str, causes: Mapping[str, str]) -> WordExplanation | None:
+    """Return the causes that screens describe in these words, such as "data loading on the host"."""
+    wanted = normalize_word(word)
+    before, after = describe_cause(_DRAINED + CALL).split(CALL)
+    if (drained := re.fullmatch(f"{re.escape(before)}(\\w+){re.escape(after)}", word)) is not None:
+        return _cause(_DRAINED + drained[1])
+    found = [cause for cause, text in causes.items() if wanted in _shorten_meaning(text)]
+    if len(found) == 1:
+        return _cause(found[0])
+    own = tuple(f"{cause}: {causes[cause]}" for cause in found)
+    return (
+        WordExplanation(word, "topic", "causes with this meaning", (ExplanationSection("Causes", own),))
+        if own
+        else None
+    )
+
+
+def _shorten_meaning(text: str) -> set[str]:
+    """Return a meaning in the forms in which screens show it: whole, and up to a comma or bracket."""
+    return {normalize_word(text), *(normalize_word(text.partition(mark)[0]) for mark in (",", " ("))}
 
 
 def _topic(word: str) -> WordExplanation | None:
