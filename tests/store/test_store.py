@@ -311,7 +311,7 @@ def test_a_clock_that_jumps_costs_no_profile_of_a_record(store, monkeypatch, jum
 
     assert store.commits() == ("abcd", "ef01")
     for entry in store.all_records():
-        store.profile(entry.speaking.object)
+        store.profile(entry.representative.object)
 
 
 def test_objects_of_a_writer_at_work_outlive_retention(store):
