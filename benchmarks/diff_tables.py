@@ -94,7 +94,7 @@ def summarize(rates: Sequence[Rate], pairs: int, power: Sequence[float]) -> str:
             "",
             *_tabulate("steps vary", other),
             "",
-            "Rates that are surely wrong:" if worst else "No rate is surely wrong.",
+            "Rates outside with their whole interval:" if worst else "No rate is outside.",
             "",
             *(f"* {_describe(rate)}" for rate in worst[:_MOST_LISTED]),
             *([f"* {len(worst) - _MOST_LISTED} more"] if len(worst) > _MOST_LISTED else []),
@@ -128,25 +128,24 @@ def _classify(rate: Rate) -> str:
 def _tabulate_classes(rates: Sequence[Rate]) -> Iterator[str]:
     """Count rates outside their limits with their whole interval, by what is known of the noise."""
     yield (
-        "| cells | coverages | below 93 % | above 98 % | false verdicts, gates and claims | above 5 % |"
+        "| cells | coverages | mean | below 93 % | false verdicts, gates and claims | mean | above 5 % |"
         " largest |"
     )
-    yield "|---|---:|---:|---:|---:|---:|---:|"
+    yield "|---|---:|---:|---:|---:|---:|---:|---:|"
     classes: dict[str, list[Rate]] = {}
     for rate in rates:
         classes.setdefault(_classify(rate), []).append(rate)
     for name in sorted(classes, reverse=True):
         coverage = [rate for rate in classes[name] if rate.is_coverage]
         wrong = [rate for rate in classes[name] if not rate.is_coverage]
-        counts = (
-            len(coverage),
-            sum(rate.interval[1] < COVERED[0] for rate in coverage),
-            sum(rate.interval[0] > COVERED[1] for rate in coverage),
-            len(wrong),
-            sum(rate.interval[0] > WRONG for rate in wrong),
+        low = sum(rate.interval[1] < COVERED[0] for rate in coverage)
+        often = sum(rate.interval[0] > WRONG for rate in wrong)
+        shares = [100 * float(np.mean([rate.share for rate in part])) for part in (coverage, wrong)]
+        largest = 100 * max((rate.share for rate in wrong), default=0.0)
+        yield (
+            f"| {name} | {len(coverage):,} | {shares[0]:.1f} % | {low:,} |"
+            f" {len(wrong):,} | {shares[1]:.1f} % | {often:,} | {largest:.1f} % |"
         )
-        largest = max((rate.share for rate in wrong), default=0.0)
-        yield f"| {name} | {' | '.join(f'{count:,}' for count in counts)} | {100 * largest:.1f} % |"
 
 
 def _describe_chance(rates: Sequence[Rate], pairs: int) -> str:
@@ -161,7 +160,7 @@ def _describe_chance(rates: Sequence[Rate], pairs: int) -> str:
     )
     return (
         "A rate counts as outside if its whole 95 % interval is. Of as many coverages of exactly 95 % as have"
-        f" measured noise, {chance * measured:.1f} would be below 93 % by chance."
+        f" measured noise, {chance * measured:.0f} would be below 93 % by chance."
     )
 
 

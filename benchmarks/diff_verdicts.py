@@ -23,7 +23,7 @@ import numpy as np
 from benchmarks.diff_tables import SETTINGS, WRONG, Rate, Setting, replace_table, summarize, write_cells
 from benchmarks.noise_laws import CAUSES, LAWS, OTHER_LAWS, STEP_NS, WALLS, Floats, draw_runs
 from benchmarks.noise_laws import Noise as Law
-from wallscope.compare.all_steps import AllSteps, compare_all_steps, measure_all_steps, measure_chance
+from wallscope.compare.all_steps import AllSteps, compare_all_steps, measure_all_steps, measure_slow_chance
 from wallscope.compare.confidence import Spread, log_first, spread_of_steps, typical_means
 from wallscope.compare.run_noise import Difference, Recorded, Runs, measure_difference, stack_runs
 from wallscope.compare.step_levels import find_levels
@@ -237,9 +237,9 @@ def _count_all_steps(
             (one.length_ns[own] * np.exp(part[pair])[:, None]).ravel()
             for one, part in zip(libraries, factor, strict=True)
         ]
-        slow = [int((one > SLOW_STEP_RATIO * np.median(one)).sum()) for one in lengths]
-        chance = measure_chance(slow, [one.size for one in lengths])
-        failed["slow-steps>2"] += chance <= WRONG and slow[1] - slow[0] > 2
+        slow = [one > SLOW_STEP_RATIO * np.median(one) for one in lengths]
+        is_sure = measure_slow_chance(slow) <= WRONG
+        failed["slow-steps>2"] += is_sure and int(slow[1].sum()) - int(slow[0].sum()) > 2
     for gate, times in failed.items():
         yield f"false gate {gate}", times / shape[0]
 

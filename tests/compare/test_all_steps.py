@@ -8,7 +8,12 @@ import pytest
 
 from tests.compare.test_compare import diff, steps
 from tests.profile.random_profiles import profile_of
-from wallscope.compare.all_steps import compare_all_steps, measure_all_steps, measure_chance
+from wallscope.compare.all_steps import (
+    compare_all_steps,
+    measure_all_steps,
+    measure_chance,
+    measure_slow_chance,
+)
 from wallscope.compare.compare import CompareOptions, Side, compare_sides
 from wallscope.compare.gates import parse_gate
 from wallscope.errors import OptionError
@@ -144,3 +149,12 @@ def test_more_runs_find_more(runs, at_least):
 def test_what_is_no_gate_on_all_steps_is_refused(text):
     with pytest.raises(OptionError, match="is not a gate"):
         parse_gate(text)
+
+
+def test_slow_steps_that_follow_each_other_count_once():
+    steady, every_fifth, burst = (np.zeros(20, bool) for _ in range(3))
+    every_fifth[::5] = True
+    burst[3:10] = True
+
+    assert measure_slow_chance([steady, every_fifth]) == pytest.approx(measure_chance([0, 4], [20, 20]))
+    assert measure_slow_chance([steady, burst]) == pytest.approx(measure_chance([0, 1], [20, 14]))

@@ -11,6 +11,7 @@ from math import comb, hypot, log, sqrt
 import numpy as np
 import numpy.typing as npt
 
+from wallscope.columns import Flags
 from wallscope.compare.confidence import (
     Floats,
     Spread,
@@ -103,6 +104,19 @@ def measure_chance(slow: Sequence[int], counts: Sequence[int]) -> float:
     ]
     seen = ways[slow[1]]
     return sum(way for way in ways if way <= seen) / sum(ways)
+
+
+def measure_slow_chance(sides: Sequence[Flags]) -> float:
+    """Measure how likely slow steps are spread as unevenly over both sides by chance.
+
+    Slow steps that follow each other count once, as what slows one also slows the next.
+
+    Args:
+        sides: bool[step] of each side, in order of time: whether a step is slow.
+    """
+    bursts = [int(is_slow[:1].sum() + (is_slow[1:] & ~is_slow[:-1]).sum()) for is_slow in sides]
+    counts = [int((~is_slow).sum()) + burst for is_slow, burst in zip(sides, bursts, strict=True)]
+    return measure_chance(bursts, counts)
 
 
 def _spread(length_ns: Floats, measure: Callable[[Floats], Floats]) -> Spread:

@@ -11,13 +11,14 @@ import numpy.typing as npt
 import polars as pl
 
 from wallscope._version import __version__
+from wallscope.columns import Flags
 from wallscope.compare.all_steps import (
     AllSteps,
     AllStepsChange,
     Change,
     compare_all_steps,
     measure_all_steps,
-    measure_chance,
+    measure_slow_chance,
 )
 from wallscope.compare.capture_bias import BiasSide, find_biases
 from wallscope.compare.comparability import align_parts, find_mismatches
@@ -354,13 +355,13 @@ def _step(
         head_p90_ns=counts[1].p90_ns,
         base_mean_ns=counts[0].mean_ns,
         head_mean_ns=counts[1].mean_ns,
-        base_slow_steps=counts[0].slow,
-        head_slow_steps=counts[1].slow,
+        base_slow_steps=int(counts[0].is_slow.sum()),
+        head_slow_steps=int(counts[1].is_slow.sum()),
         mean_ratio_low=mean[0],
         mean_ratio_high=mean[1],
         p90_ratio_low=p90[0],
         p90_ratio_high=p90[1],
-        slow_steps_chance=measure_chance([side.slow for side in counts], sizes),
+        slow_steps_chance=measure_slow_chance([side.is_slow for side in counts]),
         ratio=exp(change),
         ratio_low=None if half is None else exp(change - half),
         ratio_high=None if half is None else exp(change + half),
@@ -402,14 +403,13 @@ class _Lengths:
     median_ns: int
     p90_ns: int
     mean_ns: int
-    slow: int
+    is_slow: Flags
 
 
 def _summarize_lengths(length_ns: npt.NDArray[np.float64]) -> _Lengths:
     median, p90 = np.percentile(length_ns, [50, 90])
-    return _Lengths(
-        round(median), round(p90), round(length_ns.mean()), int((length_ns > SLOW_STEP_RATIO * median).sum())
-    )
+    is_slow = length_ns > SLOW_STEP_RATIO * median
+    return _Lengths(round(median), round(p90), round(length_ns.mean()), is_slow)
 
 
 def decide_verdict(

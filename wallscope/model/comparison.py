@@ -66,10 +66,10 @@ class StepChange:
     recorded, or assumed. With one run each, `pair_ratio_low` to `pair_ratio_high` is the interval of these
     steps without it. `minimum_detectable_ratio` is the ratio that four of five such comparisons would detect.
     Slow steps last more than 1.25 times the median. `slow_steps_chance` is the probability of so uneven
-    numbers of slow steps without a change. Mean and p90 cover all counted steps including slow ones, with
-    intervals of their ratios. If `tokens` are known and differ, both runs are scaled to that many.
-    `paired` is true if runs were compared in pairs. About `runs_to_decide` runs of each program would decide
-    an inconclusive verdict.
+    numbers of slow steps without a change; those that follow each other count once. Mean and p90 cover all
+    counted steps including slow ones, with intervals of their ratios. If `tokens` are known and differ, both
+    runs are scaled to that many. `paired` is true if runs were compared in pairs. About `runs_to_decide` runs
+    of each program would decide an inconclusive verdict.
     """
 
     base_typical_ns: int
