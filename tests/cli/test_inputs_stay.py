@@ -14,6 +14,7 @@ import pytest
 
 from fixtures.scenario import scenarios
 from tests.conftest import ROOT
+from wallscope.cache_folder import Cache, EntryKind
 from wallscope.errors import OutputError
 from wallscope.output_files import write_chunks
 from wallscope.render.markdown import escape
@@ -53,6 +54,18 @@ def test_no_result_is_written_into_a_store(recorded, called, monkeypatch, tmp_pa
             ran = called(*words)
             assert (ran.code, "is an input" in ran.err) == (2, True), ran.err
     assert tree(recorded) == before
+
+
+@pytest.mark.parametrize("option", ["--json", "--html", "--markdown", "--perfetto", "--csv", "--parquet"])
+@pytest.mark.parametrize("end", ["-wal", "-shm", "-journal"])
+def test_no_result_takes_the_name_of_a_log_of_an_input(called, tmp_path, option, end):
+    path = tmp_path / "run.sqlite"
+    next(one for one in scenarios() if one.name == "communication-partly-hidden").write(path)
+    (tmp_path / "link").symlink_to(tmp_path)
+    for folder in (tmp_path, tmp_path / "link"):
+        ran = called("analyze", path, option, folder / f"run.sqlite{end}")
+        assert (ran.code, "is the name of a log of run.sqlite" in ran.err) == (2, True)
+    assert sorted(entry.name for entry in tmp_path.iterdir()) == ["link", "run.sqlite"]
 
 
 def test_what_fits_a_pattern_is_an_input(answers, called, tmp_path):
@@ -102,6 +115,7 @@ from wallscope.cli.streams import end_on_signals
 from wallscope import output_files
 from wallscope.store import Store
 from wallscope.cli import output
+from wallscope.cache_folder import Cache, EntryKind
 import wallscope.store.folder as folder
 end_on_signals()
 count, stop, number = 0, int(sys.argv[1]), int(sys.argv[2])
@@ -122,6 +136,7 @@ try:
     output_files.write_chunks(Path("file"), [b"new", b"er"])
     output.write_folder(Path("folder"), lambda place: (place / "a").write_text("newer"), lambda _: True)
     Store("store").place.write("objects/ab/" + "c" * 62, b"newer")
+    Cache(Path("cache")).write(EntryKind.ANSWERS, "d" * 40, b"newer")
 finally:
     sys.stderr.write(str(count))
 """
@@ -149,8 +164,11 @@ def test_a_signal_at_any_write_leaves_all_of_the_old_or_the_new(tmp_path, number
         assert ended or ran.returncode in {-number, 128 + number, 1, 130}, ran.stderr
         assert (place / "file").read_bytes() in {b"older", b"newer"}
         assert (place / "folder" / "a").read_text() in {"older", "newer"}
-        left = {path.name for path in place.rglob("*")} - {"file", "folder", "a", "store", "objects", "ab"}
-        assert left <= {"c" * 62}, (stop, left)
+        folders = {"file", "folder", "a", "store", "objects", "ab", "cache", "answers"}
+        left = {path.name for path in place.rglob("*")} - folders
+        assert left <= {"c" * 62, "d" * 40}, (stop, left)
+        if "d" * 40 in left:
+            assert Cache(place / "cache").read(EntryKind.ANSWERS, "d" * 40) == b"newer"
     assert stop > 15
 
 
@@ -178,6 +196,36 @@ def test_a_small_disk_holds_all_or_what_was_there(called, tmp_path, small_disk, 
     assert (ran.code, ran.err.count("\n")) == (2, 1)
     assert "No space left on device" in ran.err
     assert [entry.name for entry in small_disk.iterdir()] == ["filled"]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["analyze", "run.sqlite", "--no-cache", "--json", "x"],
+        ["analyze", "run.sqlite", "--no-cache", "--perfetto", "x"],
+        ["convert", "run.sqlite", "x"],
+        ["convert", "run.sqlite", "x", "--to", "csv"],
+        ["record", "run.sqlite", "--commit", "a" * 40, "--store", "x"],
+    ],
+    ids=lambda words: " ".join(words[:2] + words[-2:]),
+)
+def test_a_file_that_may_not_grow_is_one_line(tmp_path, words):
+    next(one for one in scenarios() if one.name == "communication-partly-hidden").write(
+        tmp_path / "run.sqlite"
+    )
+    limited = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (64, 64))\n"
+    ran = subprocess.run(
+        [sys.executable, "-c", f"{limited}from wallscope.__main__ import main; main()", *words],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (ran.returncode, ran.stderr.count("\n")) == (2, 1), ran.stderr
+    assert "File too large" in ran.stderr
+    left = [path for path in tmp_path.rglob("*") if path.is_file() and path.name != "run.sqlite"]
+    assert {path.name for path in left} <= {"wallscope-store.json"}
 
 
 def test_a_write_that_fails_says_so(tmp_path):

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 
 _STANDARD_OUTPUT = "-"
+_LOGS = ("-wal", "-shm", "-journal")
 
 
 def print_out(answer: "RenderableType") -> None:
@@ -72,11 +73,24 @@ def check_output(target: Path | None, inputs: tuple[Path | None, ...]) -> None:
         raise OutputError(f"{target} — is not a regular file — name another file")
     if status is not None and any(path and path.exists() and target.samefile(path) for path in inputs):
         raise OutputError(f"{target} — is an input — name another file")
+    _check_companion(target, inputs)
     folders = [resolve_path(path) for path in inputs if path is not None and path.is_dir()]
     if any(resolve_path(target).is_relative_to(folder) for folder in folders):
         raise OutputError(f"{target} — lies in a folder that is an input — name a file elsewhere")
     if not target.absolute().parent.is_dir():
         raise OutputError(f"{target} — its folder does not exist — create it first")
+
+
+def _check_companion(target: Path, inputs: tuple[Path | None, ...]) -> None:
+    """Refuse the name of a log of an input: SQLite would take a result there for changes of the export.
+
+    Raises:
+        OutputError: it is one.
+    """
+    place = resolve_path(target)
+    for path in inputs:
+        if path is not None and str(place).removeprefix(str(resolve_path(path))) in _LOGS:
+            raise OutputError(f"{target} — is the name of a log of {path.name} — name another file")
 
 
 def read_status(target: Path, kind: str) -> os.stat_result | None:
@@ -136,6 +150,7 @@ def check_folder(
     status = read_status(target, "folder")
     if status is not None and not stat.S_ISDIR(status.st_mode):
         raise OutputError(f"{target} — is not a folder — name a new or an empty one")
+    _check_companion(target, inputs)
     _check_apart(target, inputs)
     if not resolve_path(target).parent.is_dir():
         raise OutputError(f"{target} — the folder around it does not exist — create it first")
