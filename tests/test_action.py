@@ -475,3 +475,18 @@ def test_the_comment_that_is_updated_is_ours(runner, tmp_path):
         check=True,
     )
     assert ran.stdout == "3\n"
+
+
+def test_a_comment_is_no_longer_than_github_takes(runner, tmp_path):
+    report = tmp_path / "work" / "report"
+    report.mkdir(parents=True)
+    told = {"GH_TOKEN": "x", "REPOSITORY": "o/r", "NUMBER": "7", "REPORT": str(report)}
+    for locale in ("C", "C.UTF-8"):
+        (report / "diff.md").write_text("### wallscope\n" + "ü" * 100_000, encoding="utf-8")
+        runner.environment["LC_ALL"] = locale
+        ran = runner.run("comment", **told)
+        assert ran.returncode == 0, ran.stderr
+        body = (report / "comment.md").read_text(encoding="utf-8", errors="replace")
+        assert 25_000 < len(body) < 65_000
+        assert body.startswith("<!-- wallscope -->\n### wallscope\n")
+        assert body.endswith("… cut here; the artifact has all of it\n")
