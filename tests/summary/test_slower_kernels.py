@@ -1,9 +1,12 @@
+import numpy as np
 import polars as pl
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from wallscope.model.diagnosis import SlowerKernels
 from wallscope.model.schemas import CLASSIFIED, KERNELS, NAMES, SAMPLES, STEPS
-from wallscope.summary.slower_kernels import find_slower_kernels
+from wallscope.summary.slower_kernels import _sum_distances, find_slower_kernels
 from wallscope.summary.verdict import explain_slower_kernels
 
 LENGTH_NS, STEP_NS = 1_000, 10_000
@@ -102,3 +105,12 @@ def test_kernels_next_to_communication_are_not_compared():
 )
 def test_the_reason_is_the_clock_where_that_was_sampled(ratio, clock, expected):
     assert explain_slower_kernels(SlowerKernels(ratio, 5, 5, 5, 1.0, clock)) == expected
+
+
+@given(st.lists(st.floats(0.5, 2.0), max_size=30))
+def test_sums_of_distances_are_those_of_each_beginning(values):
+    every = np.array(values)
+    expected = [0.0] + [
+        np.abs(every[:count] - np.median(every[:count])).sum() for count in range(1, len(values) + 1)
+    ]
+    assert _sum_distances(every) == pytest.approx(expected, abs=1e-9)
