@@ -243,7 +243,6 @@ def capture(trace: Trace) -> Capture:
         "call_names": _names([NAMES_OF_CALLS[name] for name in names]),
         "syncs": _frame([_sync(trace, row) for row in trace.syncs], SYNCS),
         "events": _frame([_record(trace, row) for row in trace.records], EVENTS),
-        "findings": (),
         **_host(trace),
         "findings": (),
     }

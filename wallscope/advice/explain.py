@@ -58,9 +58,8 @@ def explain_word(word: str) -> WordExplanation:
     causes = dict(list_cause_meanings())
     if rule := next((rule for rule in fix_rules() if rule.id == word), None):
         return _fix(rule)
-    cause = _find_cause(word, causes)
-    if cause is not None:
-        return _cause(cause)
+    if word in causes or (word.startswith(_DRAINED) and word != _DRAINED):
+        return _cause(word)
     if word in set(Wall):
         return _wall(word, causes)
     if finding := next((finding for finding in finding_notes() if finding.code == word), None):
@@ -75,14 +74,6 @@ def explain_word(word: str) -> WordExplanation:
     if topic is None:
         raise UnknownWordError(f"explain — unknown topic {word!r} — {_near(word, causes)}")
     return topic
-
-
-def _find_cause(word: str, causes: Mapping[str, str]) -> str | None:
-    """Return the cause with an id, or with what screens call it."""
-    if word in causes or (word.startswith(_DRAINED) and word != _DRAINED):
-        return word
-    of_calls = (f"{_DRAINED}{call}" for call in word.split() if CALL not in call)
-    return next((cause for cause in (*causes, *of_calls) if describe_cause(cause) == word), None)
 
 
 def _term(word: str) -> WordExplanation | None:
