@@ -299,8 +299,8 @@ def _order_streams(
     return order, waits, calls
 
 
-_INCOMPLETE = {"trace-filtered", "trace-cut-off", "trace-events-lost"}
-"""Findings that say that operations may be missing."""
+_INCOMPLETE = {"trace-filtered", "trace-cut-off", "trace-events-lost", "no-api-calls"}
+"""Findings that say that operations may be missing, or that nothing shows when they were launched."""
 _WAIT_CALL, _QUERY = r"StreamWaitEvent", r"(Event|Stream)Query"
 
 
@@ -315,18 +315,11 @@ def _infer_producers(capture: Capture, order: StreamOrder, calls: CallTimes) -> 
     order.follow(zip(told.op.tolist(), told.producer.tolist(), strict=True))
     found = np.full(order.before.size, -1, np.int32)
     found[told.op] = told.producer
-    is_ready = _mark_ready(capture, told.idle)
-    found[told.idle[is_ready]] = HELD_WHILE_IDLE
-    order.follow((op, UNRESOLVED) for op in told.idle[~is_ready].tolist())
+    if not any(finding.code in _INCOMPLETE for finding in capture.findings):
+        found[told.idle] = HELD_WHILE_IDLE
+    else:
+        order.follow((op, UNRESOLVED) for op in told.idle.tolist())
     return found
-
-
-def _mark_ready(capture: Capture, idle: Rows) -> Flags:
-    """Return which operations were ready on an idle device: their issue is known, and no work is missing."""
-    if any(finding.code in _INCOMPLETE for finding in capture.findings):
-        return np.zeros(idle.size, np.bool_)
-    is_issued: Flags = capture.operations["call"].to_numpy()[idle] >= 0
-    return is_issued
 
 
 def _find_asked(capture: Capture, calls: CallTimes) -> dict[int, int]:
