@@ -183,9 +183,10 @@ def _explain_no_fixes(rank: Rank) -> Iterator[Grid | Lines]:
     yield Lines(("None: no known fix applies." + (" The largest losses:" if lost else ""),))
     if lost:
         columns = (
-            Column("cause", "", value=lambda one: Cell(f"{_MARGIN}{describe_cause(one.cause)}", one.wall)),
-            Column("share", "share", "percent", wrap="fixed"),
-            Column("typical_ns", "time", "duration", wrap="fixed"),
+            Column("margin", "", value=lambda _: ""),
+            Column("cause", "", value=lambda one: Cell(describe_cause(one.cause), one.wall), wrap="words"),
+            Column("share", "share", "percent"),
+            Column("typical_ns", "time", "duration"),
         )
         largest = sorted(lost, key=lambda one: -one.typical_ns)[:_MOST_FIXES]
         yield tabulate("", columns, largest, has_header=False)
