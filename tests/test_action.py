@@ -237,7 +237,7 @@ def test_exports_are_analysed_by_pattern(runner, tmp_path):
 
     assert ran.returncode == 0, ran.stderr
     assert sorted(path.name for path in (tmp_path / "report" / "runs").glob("*.json")) == [
-        "1-a b.json",
+        "1-a_b.json",
         "2-c.json",
     ]
     none = runner.run("analyse", RUNS="none/*.sqlite", STEP_RANGE="", REPORT=str(tmp_path / "report"))

@@ -84,9 +84,10 @@ def test_the_cache_says_where_and_how_much_and_can_be_cleared(called, export, ow
     }
 
     assert lines[0] == str(own_cache)
-    assert [line.split()[:3] for line in lines[1:4]] == [
+    assert [line.split()[:3] for line in lines[1:5]] == [
         ["answers", "1", "file,"],
         ["pages", "1", "file,"],
+        ["timelines", "0", "files,"],
         ["exports", "0", "files,"],
     ]
     assert min(sizes.values()) > 10_000

@@ -28,7 +28,9 @@ def cache(
         return
     found = place.entries()
     lines = [visible(str(place.folder), most=4_000)]
-    lines += [f"  {kind:<9}{_amount([entry for entry in found if entry.kind == kind])}" for kind in EntryKind]
+    lines += [
+        f"  {kind:<11}{_amount([entry for entry in found if entry.kind == kind])}" for kind in EntryKind
+    ]
     lines.append(f"  {'limit':<9}{size(place.limit_bytes)}, least recently used first")
     sys.stdout.write("\n".join(lines) + "\n")
 

@@ -24,8 +24,8 @@ def judge_confidence(  # noqa: PLR0913  # all inputs that lower the confidence
 
     The confidence falls with the share of the step that may belong to another wall. This is unattributed
     time, and time found through inferred waits, part of which may be wrong. Compute as the wall is never
-    highly certain where recomputed forward work cannot be recognized, or where launch calls are missing: then
-    short gaps between kernels count as compute, whatever caused them.
+    highly certain where recomputed forward work cannot be recognized, or where launch calls are missing.
+    Without those calls, short gaps between kernels count as compute, whatever caused them.
 
     Args:
         decision: the dominant wall.
