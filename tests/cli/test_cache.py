@@ -91,9 +91,9 @@ def test_the_cache_says_where_and_how_much_and_can_be_cleared(called, export, ow
         ["exports", "0", "files,"],
     ]
     assert min(sizes.values()) > 10_000
-    assert lines[4] == "  limit    4.0 GiB, least recently used first"
+    assert lines[5] == "  limit      4.0 GiB, least recently used first"
     assert called("cache", "--clear").out.startswith("2 files, ")
-    assert called("cache").out.splitlines()[1] == "  answers  0 files, 0 B"
+    assert called("cache").out.splitlines()[1] == "  answers    0 files, 0 B"
 
 
 def test_a_size_that_is_none_is_one_line(called, export, monkeypatch):

@@ -31,7 +31,7 @@ def cache(
     lines += [
         f"  {kind:<11}{_amount([entry for entry in found if entry.kind == kind])}" for kind in EntryKind
     ]
-    lines.append(f"  {'limit':<9}{size(place.limit_bytes)}, least recently used first")
+    lines.append(f"  {'limit':<11}{size(place.limit_bytes)}, least recently used first")
     sys.stdout.write("\n".join(lines) + "\n")
 
 
