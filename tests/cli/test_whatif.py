@@ -68,6 +68,7 @@ def test_without_a_question_the_usual_ones_are_asked_the_best_first(called, expo
         pytest.param(("--scale", "communication=nan"), "write --scale communication=0.5", id="no number"),
         pytest.param(("--graph", "forwards"), "the nearest are: forward", id="range"),
         pytest.param(("--without", "sync"), "the nearest are: synchronisation", id="what"),
+        pytest.param(("--without", "communication"), "ask `--scale communication=0`", id="a wall"),
         pytest.param(("--hide", "compute"), "is not in these steps", id="compute cannot be hidden"),
         pytest.param(("--sweep", "communication=1,x"), "write --sweep communication=1,0.5,0", id="sweep"),
         pytest.param(("--sweep", "communication"), "--sweep communication — is not", id="no factors"),

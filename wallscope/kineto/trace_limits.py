@@ -235,14 +235,14 @@ def _check_clock(tables: TraceTables) -> Iterator[Finding]:
 def _describe_lacks(tables: TraceTables) -> Iterator[Finding]:
     lacks = ["calls of the operating system", "thread switches", "NVTX ranges", "GPU metrics", "stream flags"]
     if tables.frames["allocations"].is_empty():
-        lacks.append("device memory in use")
+        lacks.append("GPU memory use")
     if not len(tables.frames["overheads"]):
         lacks.append("overhead of the profiler")
     yield Finding(
         "torch-profiler",
         Severity.INFO,
-        f"PyTorch's profiler recorded this trace. It has no {', no '.join(lacks)}: these are unknown, not"
-        " 0. Only operators and annotations name host time outside CUDA calls.",
+        f"PyTorch's profiler recorded this trace. It does not record {', '.join(lacks)}: these are unknown,"
+        " not 0. Outside CUDA calls, only operators and annotations show what the host did.",
         "Capture with Nsight Systems if the step is host-bound: wallscope capture-help.",
     )
 

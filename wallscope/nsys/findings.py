@@ -324,8 +324,8 @@ def _check_events(capture: Capture) -> tuple[Finding, ...]:
         Finding(
             "no-cuda-events",
             Severity.WARNING,
-            f"{plural(waits, 'wait')} for CUDA events without records of the events: dependencies are"
-            " inferred from submission order.",
+            f"The capture does not show where the events of {plural(waits, 'wait')} were recorded:"
+            " what they waited for is inferred from submission order.",
             "Capture with --cuda-event-trace=true.",
         ),
     )

@@ -23,7 +23,13 @@ from wallscope.columns import (
 from wallscope.errors import OptionError
 from wallscope.model.enums import CallRole, OperationClass
 from wallscope.model.whatif import Question
-from wallscope.replay.edits import GraphEdit, capture_graphs, find_next_in_stream, find_thinking_before
+from wallscope.replay.edits import (
+    GraphEdit,
+    capture_graphs,
+    find_next_in_stream,
+    find_thinking_before,
+    leave_out_share,
+)
 from wallscope.replay.graph import Role
 from wallscope.replay.windows import ReplayWindow, SimulatedSteps
 from wallscope.thresholds.screens import SHOWN_OVERLAP_TAX_SHARE
@@ -40,8 +46,6 @@ KERNEL_GAP, STAGING = "compute/kernel-gap", "memory/staging"
 HAND_OVERS = (KERNEL_GAP, "compute/hand-over")
 _LAUNCHING = (CallRole.LAUNCH, CallRole.GRAPH)
 _SHOWN = 6
-_GOLDEN_SHARE = 0.6180339887498949
-"""Multiples of it, without their whole part, are spread evenly over 0 to 1 however many there are."""
 
 
 def _no_rows() -> Rows:
@@ -80,13 +84,6 @@ class Rules:
     blocking_calls_stay: bool
     recompute_has_host_time: bool
     returns_count_alone: bool
-
-
-def _leave_out_share(calls: set[int], share: float) -> set[int]:
-    """Leave out a share of calls, evenly spread; what a smaller share leaves out, a larger one does too."""
-    listed = np.array(sorted(calls), np.int64)
-    place = np.arange(1, len(listed) + 1) * _GOLDEN_SHARE % 1
-    return set(listed[place >= share].tolist())
 
 
 def list_targets(window: ReplayWindow, rules: Rules) -> dict[str, Target]:
@@ -156,6 +153,8 @@ def find_target(name: str, known: Iterable[str], option: str) -> str:
     told = list(dict.fromkeys([*near, *ends]))[:_SHOWN]
     there = [of_lower[one] for one in told] or names[:_SHOWN]
     word = "the nearest are" if told else "they have"
+    if option == "--without" and not ends:
+        there, word = names, f"ask `--scale {name}=0`, or one of"
     raise OptionError(f"{option} {name} — is not in these steps — {word}: {', '.join(there) or 'nothing'}")
 
 
@@ -337,7 +336,7 @@ class Changes:
         names, pieces = self._window.call_name, self._window.pieces
         own = {pieces.call[row] for row in pieces.inside(self._window.waits.blocking).tolist()}
         named = {call for call in own if name is None or names[call] == name}
-        calls = _leave_out_share(named, share)
+        calls = leave_out_share(named, share)
         if not named:
             return _NONE
         if not calls:
@@ -354,7 +353,7 @@ class Changes:
     def _without_lock(self, draft: GraphEdit, share: float) -> tuple[str, ...]:
         """Let calls return at once that wait for another thread in the driver, except a share of them."""
         rows = self.targets.get(DRIVER_LOCK, Target()).rows
-        calls = _leave_out_share(set(self._window.graph.call[rows].tolist()), share)
+        calls = leave_out_share(set(self._window.graph.call[rows].tolist()), share)
         rows = rows[are_among(self._window.graph.call[rows], np.array(sorted(calls), np.int64))]
         draft.unblock(calls)
         draft.scale_segments(rows[self._window.graph.role[rows] != Role.HELD], 0)

@@ -19,6 +19,16 @@ from wallscope.trace.ranges import find_farthest
 from wallscope.trace.repeat_unit import Shares
 from wallscope.units import duration, number
 
+_GOLDEN_SHARE = 0.6180339887498949
+"""Multiples of it, without their whole part, are spread evenly over 0 to 1 however many there are."""
+
+
+def leave_out_share(calls: set[int], share: float) -> set[int]:
+    """Leave out a share of calls, evenly spread; what a smaller share leaves out, a larger one does too."""
+    listed = np.array(sorted(calls), np.int64)
+    place = np.arange(1, len(listed) + 1) * _GOLDEN_SHARE % 1
+    return set(listed[place >= share].tolist())
+
 
 class GraphEdit:
     """Copies of the columns of a graph that questions change; edits apply one after the other."""

@@ -94,7 +94,7 @@ def _list_tables(contents: Contents) -> Iterator[Grid | Lines]:
         lack = "Not in the trace" if is_trace else "Not captured or not exported"
         yield Lines((f"{lack}: {', '.join(missing)}.",))
     others = "other event category" if is_trace else "other table"
-    yield Lines((f"{units.plural(contents.other_tables, others)} in the file.",), "dim")
+    yield Lines((f"{units.plural(contents.other_tables, others)} in the file, not listed here.",), "dim")
 
 
 def build_advice(advice: Advice) -> Iterator[Section]:

@@ -153,9 +153,13 @@ def describe_communication(communication: Communication) -> Iterator[str]:
     if tax is not None:
         times, slowed = "", ""
         if abs(tax.ratio - 1) >= SHOWN_OVERLAP_TAX_SHARE:
-            times, slowed = f"{tax.ratio:.2f}x ", f": {units.duration(tax.slowed_ns)} of work per step"
+            times, slowed = (
+                f"{tax.ratio:.2f}x ",
+                f", which adds {units.duration(tax.slowed_ns)} of work per step",
+            )
         yield (
-            f"Kernels take {times}as long when they overlap communication{slowed} ({tax.kernels:,} compared)."
+            f"Kernels that overlap communication take {times}as long as the same kernels alone"
+            f" ({units.plural(tax.kernels, 'kernel')} compared){slowed}."
         )
     if work is not None:
         names = ("pack", "synchronise", "transport", "unpack", "route")

@@ -62,8 +62,8 @@ def _describe_worst(verdict: str, unit: str, drawn: Sequence[StepTimeline]) -> s
     if worst is not None and typical is not None:
         more_ns = (worst.end_ns - worst.start_ns) - (typical.end_ns - typical.start_ns)
         if not sentences:
-            longer = f"{units.duration(more_ns)} longer than the typical one, {typical.step}"
-            sentences.append(f"The longest steady {unit} is {worst.step}, {longer}.")
+            longer = f"{units.duration(more_ns)} more than the typical {unit} ({typical.step})"
+            sentences.append(f"The longest steady {unit} is {worst.step}: it takes {longer}.")
         usual, owned = _sum_causes(typical), _sum_causes(worst)
         grown_ns, cause = max((time_ns - usual.get(cause, 0), cause) for cause, time_ns in owned.items())
         sentences.append(f"There {cause} takes {units.duration(grown_ns)} more.")
