@@ -13,6 +13,7 @@ from wallscope.compare.gates import parse_gate
 from wallscope.render.data import write_json
 from wallscope.resources import read_report
 from wallscope.views.comparison import render_comparison, write_comparison_junit, write_comparison_markdown
+from wallscope.views.comparison_words import describe_sureness
 
 HOSTILE = "kern</details>|<img src=x>@all\x1b[31m`"
 
@@ -62,6 +63,34 @@ def test_markdown_is_that_of_the_comparison_and_holds_no_foreign_markup(slower, 
     assert "\x1b" not in text
     assert text.count("</details>") == 1
     assert "@all" not in text
+
+
+def test_a_faster_head_has_its_dominant_wall_and_the_next_command(slower):
+    faster = compare_sides(
+        Side("base.json", ((profile_of("b", steps(20, 1.1, seed=2)),),)),
+        Side("head.json", ((profile_of("a", steps(20)),),)),
+        CompareOptions(),
+    )
+    share = {row.wall: row.head_ns for row in faster.deltas.walls}
+    (dominant,) = re.findall(r"Head is now (\w+)-bound: \1 takes ([0-9.]+) %", shown(faster, 140))
+
+    assert faster.verdict == "improvement"
+    whole_ns = sum(share.values())
+    assert float(dominant[1]) == pytest.approx(100 * share[dominant[0]] / whole_ns, abs=0.06)
+    assert "wallscope analyze run.sqlite" in shown(faster, 140)
+    assert "wallscope analyze" not in shown(slower, 140)
+
+
+def test_what_is_detectable_is_said_only_where_nothing_was_detected(slower):
+    same = compare_sides(
+        Side("base.json", ((profile_of("a", steps(20)),),)),
+        Side("head.json", ((profile_of("b", steps(20, seed=2)),),)),
+        CompareOptions(),
+    )
+
+    assert same.verdict not in {"regression", "improvement"}
+    assert "such comparisons would detect: +" in describe_sureness(same)
+    assert "would detect" not in describe_sureness(slower)
 
 
 def test_junit_has_a_case_a_gate(slower, unlike):

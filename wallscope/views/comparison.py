@@ -28,6 +28,7 @@ from wallscope.render.markdown import code, escape, render_table
 from wallscope.render.terminal import render_sections
 from wallscope.render.texts import visible
 from wallscope.thresholds.screens import SHOWN_CHANGE_SHARE
+from wallscope.views import comparison_next as following
 from wallscope.views import comparison_words as words
 from wallscope.views.comparison_words import describe_change, describe_sureness
 from wallscope.views.page_skeleton import title_sections
@@ -91,7 +92,7 @@ def _build_last_part(comparison: Comparison, *, full: bool) -> Iterator[Section 
             gates.append((Span(f"held    {text}") if gate.held else Span(f"FAILED  {text}", "bad"),))
         yield Section("gates", "Gates", "", (Lines(tuple(gates)),))
     yield Section("sure", "Confidence", "", (Lines((describe_sureness(comparison),)),))
-    todo = [*words.list_next_steps(comparison)]
+    todo = [*following.list_next_steps(comparison)]
     todo += [] if full else ["All causes, operations and ranks: add --full, or --html FILE"]
     if todo:
         yield Section("next", "Next", "", (Lines(tuple(todo)),))
@@ -105,6 +106,8 @@ def _describe_head(comparison: Comparison) -> Iterator[Line]:
         yield (Span(testbeds, "dim"),)
     yield ""
     yield Span(*_VERDICTS[comparison.verdict]), f"  {describe_change(comparison)}"
+    if now := following.describe_head(comparison):
+        yield now
     if doubt := words.describe_doubt(comparison):
         yield doubt
     for entry in words.find_confounders(comparison)[:_MOST_CONFOUNDERS]:
@@ -136,7 +139,8 @@ def write_comparison_markdown(comparison: Comparison) -> str:
         "",
         f"{names} · {escape(words.describe_sides(comparison))}  ",
         *([f"{escape(testbeds)}  "] if testbeds else []),
-        f"**{escape(describe_change(comparison))}**",
+        f"**{escape(describe_change(comparison))}**  ",
+        escape(following.describe_head(comparison)),
         "",
         *(
             f"**Caution:** {escape(words.describe_mismatch(entry))}  "
@@ -158,7 +162,9 @@ def write_comparison_markdown(comparison: Comparison) -> str:
         lines += render_table(overview.list_operation_changes(comparison, _MOST_OPERATIONS_IN_MARKDOWN))
     lines += render_table(sections.tabulate_mismatches(comparison)) if comparison.mismatches else []
     lines += (
-        [f"Next: {escape(' '.join(words.list_next_steps(comparison)))}", ""] if _has_next(comparison) else []
+        [f"Next: {escape(' '.join(following.list_next_steps(comparison)))}", ""]
+        if _has_next(comparison)
+        else []
     )
     if comparison.deltas.causes:
         lines += ["<details><summary>Causes and operations</summary>", ""]
@@ -168,7 +174,7 @@ def write_comparison_markdown(comparison: Comparison) -> str:
 
 
 def _has_next(comparison: Comparison) -> bool:
-    return any(words.list_next_steps(comparison))
+    return any(following.list_next_steps(comparison))
 
 
 def _tabulate_gates(comparison: Comparison) -> Grid:
@@ -244,6 +250,8 @@ def _build_first_screen(report: ComparisonReport, names: str) -> dict[str, Any]:
         "origin": " · ".join((words.describe_sides(comparison), *taken)),
         "word": _name_verdict(comparison),
         "headline": describe_change(comparison),
+        "now": following.describe_head(comparison),
+        "command": following.write_next_command(comparison),
         "sureness": " ".join(filter(None, (words.describe_doubt(comparison), describe_sureness(comparison)))),
         "sides": sides,
         "walls": sections.sum_walls(comparison),

@@ -1,7 +1,6 @@
 """A comparison in sentences: the verdict, how sure it is, what explains it, and what to do next."""
 
 from collections import defaultdict
-from collections.abc import Iterator
 from math import sqrt
 
 from wallscope import units
@@ -201,7 +200,8 @@ def _describe_leading_cause(comparison: Comparison, leading: WallDelta) -> str:
     for entry in comparison.explanations:
         if cause.cause in entry.causes and len(entry.message) <= _LONGEST_REASON:
             return f", {_continue(visible(entry.message, most=_LONGEST_REASON))}"
-    size = "" if cause.delta_ns == leading.delta_ns else f": {units.signed_duration(cause.delta_ns)}"
+    is_part = abs(cause.delta_ns) < abs(leading.delta_ns)
+    size = f": {units.signed_duration(cause.delta_ns)}" if is_part else ""
     return f" ({describe_cause(cause.cause)}{_describe_range(comparison, cause)}{size})"
 
 
@@ -249,7 +249,7 @@ def _name_canceling_walls(comparison: Comparison) -> str:
 
 
 def describe_sureness(comparison: Comparison) -> str:
-    """Describe what the interval rests on, and the smallest change that it could detect."""
+    """Describe what the interval rests on, and what it could detect where it detected nothing."""
     step, unit = comparison.step, comparison.window
     if step.replication == "same":
         return "Both sides are the same capture."
@@ -267,8 +267,15 @@ def describe_sureness(comparison: Comparison) -> str:
         return f"{counted}: too few to separate a change from chance."
     is_seen = step.replication == "runs" and step.run_noise_source == "runs"
     known = "" if is_seen else f" {_describe_noise(step)}"
-    least = units.percent(step.minimum_detectable_ratio - 1)
-    return f"{counted}.{known} Smallest detectable change: {least}."
+    return f"{counted}.{known}{_describe_detectable(comparison, step.minimum_detectable_ratio)}"
+
+
+def _describe_detectable(comparison: Comparison, ratio: float) -> str:
+    """Describe the smallest detectable change in both directions; empty where a change was detected."""
+    if comparison.verdict in {"regression", "improvement"}:
+        return ""
+    ends = units.signed_percent(ratio - 1), units.signed_percent(1 / ratio - 1)
+    return f" Smallest change that 4 of 5 such comparisons would detect: {ends[0]} or {ends[1]}."
 
 
 def describe_doubt(comparison: Comparison) -> str:
@@ -349,7 +356,7 @@ def list_explanations(
     ]
     found += [
         (row.delta_ns, f"Not explained by anything recorded: {_describe_unexplained(comparison, row)}")
-        for row in _find_unexplained(comparison)
+        for row in find_unexplained_causes(comparison)
     ]
     return tuple(sorted(found, key=lambda entry: (entry[0] is not None, -abs(entry[0] or 0))))
 
@@ -358,7 +365,7 @@ def _describe_unexplained(comparison: Comparison, row: CauseDelta) -> str:
     return f"{describe_cause(row.cause)}{_describe_range(comparison, row)} ({row.cause})"
 
 
-def _find_unexplained(comparison: Comparison) -> list[CauseDelta]:
+def find_unexplained_causes(comparison: Comparison) -> list[CauseDelta]:
     """Return certain changes of causes that no explanation covers; operations explain those of compute."""
     covered = {cause for entry in comparison.explanations for cause in entry.causes}
     least_ns = UNEXPLAINED_SHARE * comparison.step.base_typical_ns
@@ -427,29 +434,6 @@ def describe_calls(row: OperationChange) -> str:
 
 def _write_count(count: float) -> str:
     return f"{count:,.0f}" if count >= 10 or count == int(count) else f"{count:.1f}"
-
-
-def list_next_steps(comparison: Comparison) -> Iterator[str]:
-    """List what to do next: what would decide an open comparison, else what to look at."""
-    step = comparison.step
-    if comparison.verdict == "incomparable":
-        yield "Compare captures of the same work, or add --override to compare these all the same."
-        return
-    if step.replication == "same":
-        yield "Give captures of two different runs."
-        return
-    if step.replication == "none":
-        yield "Capture at least 10 steps of each side."
-    elif comparison.verdict == "inconclusive":
-        runs = "3 or more runs of each side" if max(step.base_runs, step.head_runs) < 3 else "more runs"
-        if step.runs_to_decide is not None:
-            more = step.runs_to_decide - min(step.base_runs, step.head_runs)
-            runs = f"{units.plural(more, 'more run')} of each side, which would probably decide,"
-        yield f"Capture {runs} and compare folders: wallscope diff base/ head/"
-    if _find_unexplained(comparison):
-        yield "Analyze each run with --config FILE, so that settings are compared too."
-    if comparison.verdict in {"regression", "improvement"} and (cause := find_leading_cause(comparison)):
-        yield f"wallscope explain {cause.cause}"
 
 
 def write_time_interval(row: OperationChange | OperationDelta | CommunicationChange) -> str:
