@@ -274,6 +274,7 @@ window.wallscopeTimeline = (buffer) => {
       for (let i = 0; step.band && i < step.band.start.length; i++) if (matching.has(step.band.cause[i])) hits.push([step.band.start[i], -1, i]);
       hits.sort((one, two) => one[0] - two[0]);
     }
+    find("hit-key").hidden = !wanted;
     found.textContent = wanted ? `${hits.length.toLocaleString("en")} found${hits.length ? ", Enter goes on" : ""}` : "";
     ask();
   };

@@ -55,8 +55,8 @@ window.wallscopeView = (canvas, head, shared) => {
 
   const label = (text, x, y, width, colour, isCutAtLeft = false) => {
     if (width < 24) return;
-    const room = Math.floor((width - 6) / 6.2);
-    const cut = isCutAtLeft ? `…${text.slice(1 - room)}` : `${text.slice(0, Math.max(room - 1, 1))}…`;
+    const room = Math.floor(((width - 6) * text.length) / Math.max(pen.measureText(text).width, 1));
+    const cut = isCutAtLeft ? `…${text.slice(1 - room)}` : `${text.slice(0, Math.max(room - 2, 1))}…`;
     pen.fillStyle = colour;
     pen.fillText(text.length > room ? cut : text, x + 3, y);
   };

@@ -18,6 +18,7 @@ from wallscope.pipeline import analyze
 from wallscope.views.analysis import render_analysis
 from wallscope.views.caveats import list_caveats
 from wallscope.views.headline import choose_basis
+from wallscope.views.sections.fixes import describe_unaddressed_compute
 
 MOST_LINES = 40
 VERDICTS = (
@@ -182,3 +183,22 @@ def test_without_a_terminal_there_is_no_escape_and_with_one_there_is_color(examp
 
     assert "\x1b[" in page.getvalue()
     assert "\x1b[" not in "\n".join(printed(example))
+
+
+def test_a_given_configuration_is_not_asked_for(example):
+    asked = "wallscope analyze run.sqlite --config FILE"
+
+    assert any(asked in line for line in printed(example))
+    assert not any(asked in line for line in printed(example, has_configuration=True))
+
+
+def test_compute_without_a_fix_for_its_largest_part_is_said(example):
+    diagnosis = replace(example.diagnosis, dominant_wall="compute")
+    bound = replace(example, diagnosis=diagnosis, fixes=())
+    rank = bound.ranks[diagnosis.rank_index]
+    largest = max((one for one in rank.causes if one.wall is Wall.COMPUTE), key=lambda one: one.typical_ns)
+    fixed = replace(example.fixes[0], causes=(largest.cause,))
+
+    assert describe_unaddressed_compute(bound, rank).startswith("No known fix: ")
+    assert describe_unaddressed_compute(replace(bound, fixes=(fixed,)), rank) == ""
+    assert describe_unaddressed_compute(example, rank) == ""

@@ -452,6 +452,9 @@ MEASUREMENTS: Mapping[str, Measurement] = {
         "kernels of a softmax or cross entropy run", lambda run: bool(run.names.str.contains(_LOSS).any())
     ),
     "low_precision_share": _of_run("share of GEMM work in FP8 or FP4", _low_precision_share),
+    "nccl": _of_run(
+        "kernels or ranges of NCCL appear", lambda run: bool(run.names.str.contains("(?i)nccl").any())
+    ),
     "nvlink_domain": _of_run(
         "GPUs in one NVLink domain", lambda run: nvlink_domain(None if run.gpu is None else run.gpu.name)
     ),

@@ -157,13 +157,14 @@ def analyze_job(  # noqa: PLR0913  # options are parameters
     return RenderedAnalysis(job.analysis, write_json(job.analysis), page)
 
 
-def _show(
+def _show(  # noqa: PLR0913  # options are parameters
     found: "RenderedAnalysis",
     outputs: Outputs,
     files: "Sequence[str]",
     brief_rows: int | None,
     *,
     is_full: bool,
+    has_configuration: bool,
 ) -> None:
     """Write the outputs, and print the answer unless one of them goes to standard output.
 
@@ -184,7 +185,11 @@ def _show(
     outputs.write(found)
     if not outputs.takes_standard_output:
         named = " ".join(map(shlex.quote, files)) if len(files) <= _MOST_NAMED else "FILE..."
-        print_out(render_analysis(found.analysis, visible(named), is_full=is_full))
+        print_out(
+            render_analysis(
+                found.analysis, visible(named), is_full=is_full, has_configuration=has_configuration
+            )
+        )
 
 
 def analyze(  # noqa: PLR0913  # options are parameters
@@ -250,7 +255,7 @@ def analyze(  # noqa: PLR0913  # options are parameters
         found = analyze_job(
             sources, options, outputs, jobs=jobs, dask=dask, keep_going=keep_going, cache=cache
         )
-        _show(found, outputs, files, rows, is_full=full)
+        _show(found, outputs, files, rows, is_full=full, has_configuration=config is not None)
         judge(limits, found.analysis)
         return
     (source,) = sources
@@ -265,5 +270,5 @@ def analyze(  # noqa: PLR0913  # options are parameters
         else:
             cache = open_cache(refused=no_cache)
             found = load_or_analyze_source(source, options, progress, cache, with_page=html is not None)
-    _show(found, outputs, files, rows, is_full=full)
+    _show(found, outputs, files, rows, is_full=full, has_configuration=config is not None)
     judge(limits, found.analysis)

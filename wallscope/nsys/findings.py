@@ -486,7 +486,7 @@ def check_overhead(
             "profiler-overhead",
             Severity.WARNING if longest_ns >= GRAVE_PROFILER_OVERHEAD_SHARE * window_ns else Severity.INFO,
             f"The profiler blocked a launching thread for {duration(longest_ns)},"
-            f" {percent(longest_ns / window_ns)} of the captured time, and slowed it in addition to that.",
+            f" {percent(longest_ns / window_ns)} of the captured time. Tracing also slowed its other calls.",
             "Trace less, and time some steps without the profiler.",
             covers_ns=longest_ns,
         ),

@@ -1,6 +1,8 @@
 """Short names of kernels and NVTX paths for places with little room; the full text stands next to them."""
 
 import re
+from collections.abc import Iterable, Sequence
+from itertools import zip_longest
 
 from wallscope.render.texts import visible
 
@@ -80,3 +82,37 @@ def shorten_name(text: str) -> str:
     if re.fullmatch(r"[\w$#]+(?:(?:\.|::)[\w$#]+){2,}", name):
         return _shorten_segment(name) + rest
     return text
+
+
+def shorten_names(names: Iterable[str]) -> dict[str, str]:
+    """Shorten names of one table; those that would read the same get the first words in which they differ.
+
+    >>> names = ("void f<tile<64, 32>, g<64>>(int)", "void f<tile<64, 16>, g<64>>(int)", "void h<int>(int)")
+    >>> list(shorten_names(names).values())
+    ['f 32', 'f 16', 'h']
+    """
+    shorts = {name: shorten_name(name) for name in dict.fromkeys(names)}
+    groups: dict[str, list[str]] = {}
+    for name, short in shorts.items():
+        groups.setdefault(short, []).append(name)
+    for short, alike in groups.items():
+        if len(alike) > 1:
+            words = _list_distinct_words(alike)
+            shorts |= {
+                name: visible(" ".join((short, *own)), most=_LONGEST)
+                for name, own in zip(alike, words, strict=True)
+            }
+    return shorts
+
+
+def _list_distinct_words(names: Sequence[str]) -> list[tuple[str, ...]]:
+    """Return the words of each name at the first places where the names differ."""
+    columns = zip_longest(*(re.findall(r"[\w$]+", name) for name in names), fillvalue="")
+    words: list[tuple[str, ...]] = [()] * len(names)
+    for column in columns:
+        longer = [(*own, word) for own, word in zip(words, column, strict=True)]
+        if len(set(longer)) > len(set(words)):
+            words = longer
+        if len(set(words)) == len(names):
+            break
+    return [tuple(filter(None, own)) for own in words]

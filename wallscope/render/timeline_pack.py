@@ -19,7 +19,7 @@ import polars as pl
 from wallscope import units
 from wallscope.model.enums import Wall
 from wallscope.model.report import SHOWN_OPERATIONS, StepOverviews, StepTimeline
-from wallscope.render.short_names import shorten_name
+from wallscope.render.short_names import shorten_names
 from wallscope.render.texts import visible
 
 _MOST_ROWS = 200_000
@@ -96,7 +96,8 @@ def _pack(
     others = [] if overviews is None else packer.add_overviews(overviews)
     columns = [np.asarray(column).astype("<u4") for column in packer.columns]
     texts, lengths = list(packer.texts), [len(column) for column in columns]
-    short = {place: name for place, text in enumerate(texts) if (name := shorten_name(text)) != text}
+    shorts = shorten_names(texts)
+    short = {place: name for place, text in enumerate(texts) if (name := shorts[text]) != text}
     ranks = {place: visible(name, most=60) for place, name in rank_names.items()}
     head = json.dumps(
         {

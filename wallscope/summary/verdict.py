@@ -309,10 +309,14 @@ def tell_hidden_communication(rank: Rank, unit: str) -> Iterator[str]:
     found, step_ns = rank.communication, rank.typical.step_ns
     is_much = found.union_ns >= MUCH_COMMUNICATION_SHARE * step_ns > 0
     if is_much and found.hidden_share is not None and found.hidden_share > MOSTLY_HIDDEN_SHARE:
-        left = f"{duration(found.exposed_ns)} of it is exposed" if found.exposed_ns else "none is exposed"
+        left, lost_ns = "none is exposed", rank.typical.walls.communication
+        if found.exposed_ns:
+            left = f"{duration(found.exposed_ns)} is exposed"
+            if lost_ns < found.exposed_ns:
+                left += f", of which {duration(lost_ns) if lost_ns else 'none'} is lost time"
         yield (
-            f"Communication runs for {duration(found.union_ns)}, {percent(found.union_ns / step_ns)} of the"
-            f" {unit}; compute hides {percent(found.hidden_share)} of that, {left}."
+            f"Compute hides {percent(found.hidden_share)} of the {duration(found.union_ns)} of communication"
+            f" in the {unit}; {left}."
         )
 
 

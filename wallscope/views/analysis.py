@@ -43,6 +43,7 @@ from wallscope.views.sections.walls import (
 )
 from wallscope.views.sections.words import (
     describe_capture,
+    describe_pressure,
     describe_steps,
     describe_throughput,
     explain_choice,
@@ -56,14 +57,19 @@ _LONGEST_VERDICT = 1_500
 _WIDEST = 100
 
 
-def render_analysis(analysis: Analysis, source: str = "", *, is_full: bool = False) -> RenderableType:
+def render_analysis(
+    analysis: Analysis, source: str = "", *, is_full: bool = False, has_configuration: bool = False
+) -> RenderableType:
     """Render the first screen for a terminal, or the whole answer.
 
-    Details are those of the rank that the diagnosis is about; `source` is how the user named the input.
+    Details are those of the rank that the diagnosis is about; `source` is how the user named the input, and
+    `has_configuration` whether the run's configuration was given.
     """
     if is_full:
         return render_sections(_build_summary(analysis, _find_rank(analysis)))
-    return Constrain(render_sections(build_first_screen(analysis, source)), _WIDEST)
+    return Constrain(
+        render_sections(build_first_screen(analysis, source, has_configuration=has_configuration)), _WIDEST
+    )
 
 
 def _find_rank(analysis: Analysis) -> Rank:
@@ -82,7 +88,9 @@ def _build_summary(analysis: Analysis, rank: Rank) -> Iterator[Section | Grid]:
     yield from (Section("verdict", "", "", (Lines((one,)),)) for one in others)
     walls, pressure = tabulate_walls(analysis, rank), diagnosis.memory_pressure
     evidence = f": {'; '.join(pressure.evidence)}" if pressure.evidence else ""
-    lines = (f"memory pressure {pressure.level}{evidence}",) if pressure.level != "unknown" else ()
+    lines = (
+        (f"memory pressure {describe_pressure(pressure)}{evidence}",) if pressure.level != "unknown" else ()
+    )
     sure = diagnosis.confidence
     if sure is not None:
         lines = (f"confidence {sure.level}: {'; '.join(sure.reasons)}", *lines)
@@ -152,7 +160,7 @@ def _list_verdict(analysis: Analysis, rank: Rank) -> list[str]:
     facts += describe_throughput(diagnosis.throughput)
     if pressure.level != "unknown":
         evidence = "; ".join(pressure.evidence)
-        facts.append(f"memory pressure {pressure.level}{': ' if evidence else ''}{evidence}")
+        facts.append(f"memory pressure {describe_pressure(pressure)}{': ' if evidence else ''}{evidence}")
     return [
         f"### wallscope: {summarize_verdict(analysis)}",
         "",

@@ -90,13 +90,18 @@ def list_caveats(analysis: Analysis, rank: Rank) -> list[Line]:
         waited = f"Launched kernels waited {units.duration(held.typical_ns)} on an idle GPU"
         lines.append((Span("• ", "warning"), f"{waited}: it is probably shared."))
     for finding in find_doubts(analysis, rank)[: _MOST_CAVEATS - len(lines)]:
-        message = finding.message.rstrip(".")
-        if len(message) > _LONGEST_CAVEAT:
-            message = visible(message.partition(". ")[0], most=_LONGEST_CAVEAT)
         cure = visible(f" → {finding.cure}") if finding.cure else ""
         mark = Span("• ", "bad" if finding.severity is Severity.ERROR else "warning")
-        lines.append((mark, f"{message}.", Span(cure, "dim")))
+        lines.append((mark, f"{shorten_message(finding)}.", Span(cure, "dim")))
     return lines
+
+
+def shorten_message(finding: Finding) -> str:
+    """Return the message of a finding without its last period, a long one cut to its first sentence."""
+    message = finding.message.rstrip(".")
+    if len(message) <= _LONGEST_CAVEAT:
+        return message
+    return visible(message.partition(". ")[0], most=_LONGEST_CAVEAT)
 
 
 def find_doubts(analysis: Analysis, rank: Rank) -> list[Finding]:

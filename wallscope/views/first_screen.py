@@ -28,16 +28,22 @@ from wallscope.views.headline import (
 )
 from wallscope.views.sections.fixes import (
     count_left_out,
-    count_preconditions,
+    count_open_conditions,
     describe_assumption,
     describe_obstacles,
     describe_order,
     describe_relief,
+    describe_unaddressed_compute,
     find_blocked_fixes,
     select_first_fixes,
     select_settings,
 )
-from wallscope.views.sections.words import count_exports, describe_throughput, shorten_anchor
+from wallscope.views.sections.words import (
+    count_exports,
+    describe_pressure,
+    describe_throughput,
+    shorten_anchor,
+)
 
 _MOST_FIXES, _MOST_OBSTACLES, _MOST_LATE, _MOST_KINDS = 3, 2, 2, 3
 _LONGEST_SETTINGS, _LONGEST_LINE, _LONGEST_COMMAND = 54, 74, 66
@@ -47,8 +53,13 @@ _LABEL, _SMALL_NS = 11, 1_000_000
 _MARGIN = "  "
 
 
-def build_first_screen(analysis: Analysis, source: str = "") -> Iterator[Section | Grid]:
-    """Make the first screen; `source` is how the user named the input, for the commands to run next."""
+def build_first_screen(
+    analysis: Analysis, source: str = "", *, has_configuration: bool = False
+) -> Iterator[Section | Grid]:
+    """Make the first screen; `source` is how the user named the input, for the commands to run next.
+
+    `has_configuration` says that the run's configuration was given, so that no command asks for it.
+    """
     rank = analysis.ranks[analysis.diagnosis.rank_index]
     basis = choose_basis(analysis, rank)
     yield Section("head", "", "", (Lines((describe_subject(analysis, rank),)),))
@@ -57,7 +68,12 @@ def build_first_screen(analysis: Analysis, source: str = "") -> Iterator[Section
     yield _build_recommendations(analysis, rank)
     yield Section("facts", "", "", (Items(tuple(_list_facts(analysis, rank))),))
     named = source or visible(analysis.inputs[0].name, most=60)
-    yield Section("next", "", "", (Items(tuple(_list_commands(analysis, named))),))
+    yield Section(
+        "next",
+        "",
+        "",
+        (Items(tuple(_list_commands(analysis, named, asks_configuration=not has_configuration))),),
+    )
 
 
 def describe_subject(analysis: Analysis, rank: Rank) -> str:
@@ -143,6 +159,8 @@ def _build_recommendations(analysis: Analysis, rank: Rank) -> Section:
     ]
     for fix in find_blocked_fixes(shown, analysis.fixes or ()):
         rows += _list_fix("-", replace(fix, title=f"Held back: {fix.title}"), has_bound)
+    if unaddressed := describe_unaddressed_compute(analysis, rank):
+        rows.append(("", unaddressed, ""))
     return Section("fixes", title, "", (Items(tuple(rows), ("mark", "fold", "right")),))
 
 
@@ -150,7 +168,7 @@ def _list_fix(mark: str, fix: Fix, has_bound: bool) -> Iterator[tuple[Line, ...]
     worth = "not estimated" if has_bound else ""
     worth = worth if fix.speedup_ceiling is None else f"up to {fix.speedup_ceiling:.2f}x"
     yield mark, (Span(fix.title, fix.wall),), (Span(worth, "strong"),)
-    counted = count_preconditions(fix)
+    counted = count_open_conditions(fix)
     settings = shorten_settings(fix.settings, _LONGEST_SETTINGS if counted else _LONGEST_LINE)
     if counted or settings:
         yield "", (Span(settings, "dim"),), (Span(counted, "dim"),)
@@ -197,13 +215,14 @@ def _list_facts(analysis: Analysis, rank: Rank) -> Iterator[tuple[Line, ...]]:
     pressure, job = analysis.diagnosis.memory_pressure, analysis.job
     evidence = f": {pressure.evidence[0]}" if pressure.evidence else ""
     memory_share = choose_basis(analysis, rank).share(Wall.MEMORY)
+    relief, command = describe_relief(analysis.fixes or (), analysis.dismissed, memory_share)
     facts: dict[str, list[Line]] = {
         "Steps": [*_describe_steps(analysis, rank)],
         "Ranks": [] if job is None else [*_describe_ranks(job, analysis)],
         "Throughput": [*describe_throughput(analysis.diagnosis.throughput)],
         "GPU memory": [
-            (Span(f"pressure {pressure.level}{evidence}", "warning"),),
-            (Span(describe_relief(analysis.fixes or (), analysis.dismissed, memory_share), "dim"),),
+            (Span(f"pressure {describe_pressure(pressure)}{evidence}", "warning"),),
+            (Span(f"{relief} " if command else relief, "dim"), Span(command, "setting")),
         ],
         "Confidence": [describe_confidence(analysis), *list_caveats(analysis, rank)],
     }
@@ -257,9 +276,13 @@ def _describe_ranks(job: Job, analysis: Analysis) -> Iterator[str]:
         yield f"{len(repeated) - _MOST_LATE} more late ranks: --full"
 
 
-def _list_commands(analysis: Analysis, source: str) -> Iterator[tuple[Line, ...]]:
+def _list_commands(
+    analysis: Analysis, source: str, *, asks_configuration: bool
+) -> Iterator[tuple[Line, ...]]:
     """List what to run next, with what each is for where there is room."""
-    for place, (command, reason) in enumerate(_suggest(analysis, source)):
+    for place, (command, reason) in enumerate(
+        _suggest(analysis, source, asks_configuration=asks_configuration)
+    ):
         label: Line = f"{'':<{_LABEL}}" if place else (Span(f"{'Next':<{_LABEL}}", "strong"),)
         text = f"wallscope {command}"
         has_room = len(text) + len(reason) <= _LONGEST_COMMAND
@@ -284,7 +307,7 @@ def _break_command(command: str, most: int) -> list[str]:
     return [f"{line} \\" for line in lines[:-1]] + lines[-1:]
 
 
-def _suggest(analysis: Analysis, source: str) -> Iterator[tuple[str, str]]:
+def _suggest(analysis: Analysis, source: str, *, asks_configuration: bool) -> Iterator[tuple[str, str]]:
     codes = {finding.code for finding in analysis.capture.findings}
     shown = select_first_fixes(analysis.fixes or ())[:_MOST_FIXES]
     if shown:
@@ -294,7 +317,12 @@ def _suggest(analysis: Analysis, source: str) -> Iterator[tuple[str, str]]:
     elif "no-steps" in codes:
         yield f"analyze {source} --step-range REGEX", "name the range that is a step"
     has_checks = any(one.status == "unknown" for fix in shown for one in fix.preconditions)
-    if has_checks and analysis.program is not None and analysis.program.framework == "megatron":
+    if (
+        asks_configuration
+        and has_checks
+        and analysis.program is not None
+        and analysis.program.framework == "megatron"
+    ):
         yield f"analyze {source} --config FILE", "check preconditions"
     yield f"analyze {source} --full", "causes, kernels, host"
     yield f"analyze {source} --html run.html", "timeline"

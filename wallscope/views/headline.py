@@ -10,7 +10,7 @@ import numpy.typing as npt
 from wallscope import units
 from wallscope.model.analysis import Analysis, Rank, Walls
 from wallscope.model.cause_catalogue import describe_cause
-from wallscope.model.diagnosis import WallShare, WallShares
+from wallscope.model.diagnosis import RareStall, WallShare, WallShares
 from wallscope.model.enums import Wall
 from wallscope.model.section import Items, Line, Section, Span, Tone
 from wallscope.render.texts import visible
@@ -182,17 +182,36 @@ def _locate_host_time(rank: Rank, wall: Wall, basis: TimeBasis) -> Iterator[str]
 def _explain_share(analysis: Analysis, rank: Rank, wall: Wall, basis: TimeBasis) -> str:
     """Say what a wall is mostly made of; of the mean step and the whole capture, where it lies."""
     unit, job = analysis.anchor.window, analysis.job
-    stall = next((one for one in rank.rare_stalls if one.wall == wall), None)
-    if basis.kind == "mean" and stall is not None:
-        steady = sum(step.steady for step in rank.steps)
-        most, cause = units.duration(stall.most_ns), describe_cause(stall.cause)
-        return f": {len(stall.steps)} of {steady} {unit}s take up to {most} more for {cause}"
+    stall = find_deciding_stall(rank, basis, wall)
+    if stall is not None:
+        return _describe_stall(rank, stall, unit)
     if basis.kind == "whole":
         return f", most of which lies before the first {unit}"
     where = "" if job is None else f" on {job.members[analysis.diagnosis.rank_index].name}"
     if basis.kind in {"median", "mean"}:
         where = f" of the typical {units.duration(rank.typical.step_ns)} {unit}{where}"
     return _name_main_cause(rank, wall, where)
+
+
+def find_deciding_stall(rank: Rank, basis: TimeBasis, dominant: str) -> RareStall | None:
+    """Return the stall of few steps that makes a wall the dominant one of the mean step, if one does."""
+    stalls = [one for one in rank.rare_stalls if one.wall == dominant]
+    return stalls[0] if basis.kind == "mean" and stalls else None
+
+
+def _describe_stall(rank: Rank, stall: RareStall, unit: str) -> str:
+    """Say what few steps cost in all, and which loss is the largest of the typical step, without them."""
+    steady = sum(step.steady for step in rank.steps)
+    said = (
+        f": {len(stall.steps)} of {steady} {unit}s take up to {units.duration(stall.most_ns)} more for"
+        f" {describe_cause(stall.cause)}, {units.percent(stall.share)} of all time"
+    )
+    parts = {wall: getattr(rank.typical.walls, wall) for wall in LOSSES}
+    largest = max(LOSSES, key=lambda wall: parts[wall])
+    if largest == stall.wall or not parts[largest]:
+        return said
+    share = units.percent(parts[largest] / max(rank.typical.step_ns, 1))
+    return f"{said}. Without these, the largest loss is {largest}: {share}"
 
 
 def _explain_unknown(analysis: Analysis) -> str:

@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from wallscope import units
 from wallscope.model.analysis import Analysis, Rank
+from wallscope.model.diagnosis import RareStall
 from wallscope.model.enums import Wall
 from wallscope.model.report import Report
 from wallscope.model.section import Block, Cell, Column, Grid, Section, tabulate
@@ -14,7 +15,7 @@ from wallscope.render.short_names import shorten_name
 from wallscope.render.texts import visible
 from wallscope.render.timeline_pack import MOST_CHARACTERS, pack_timelines
 from wallscope.views import page_overview as overview
-from wallscope.views.headline import choose_basis, name_basis
+from wallscope.views.headline import choose_basis, find_deciding_stall, name_basis
 from wallscope.views.page_skeleton import title_sections
 from wallscope.views.sections.depth import build_walls_in_depth
 from wallscope.views.sections.findings import build_limits, build_methods
@@ -23,6 +24,7 @@ from wallscope.views.sections.fixes import (
     describe_program,
     describe_relief,
     describe_replay,
+    describe_unaddressed_compute,
     describe_worthless_fixes,
     select_first_fixes,
 )
@@ -39,6 +41,7 @@ from wallscope.views.sections.walls import build_causes, build_ranks, tabulate_w
 from wallscope.views.sections.words import (
     count_exports,
     describe_capture,
+    describe_pressure,
     describe_throughput,
     explain_choice,
     name_rank,
@@ -46,6 +49,8 @@ from wallscope.views.sections.words import (
 
 _LARGEST_PAGE = 3_450_000
 _MOST_FIXES, _MOST_LOSSES = 3, 3
+_OF_TYPICAL = frozenset({"causes", "path", *map(str, Wall)})
+"""Sections about the typical step alone."""
 _LONGEST_NAME = 120
 """As the section of the timeline cuts names."""
 _WORDS: Final = {
@@ -75,8 +80,13 @@ def _write_page(report: Report, most_characters: int) -> str:
     analysis = report.analysis
     job = analysis.job
     names = list(map(name_rank, analysis.ranks)) if job is None else [one.name for one in job.members]
-    packed = pack_timelines(report.timelines, report.overviews, dict(enumerate(names)), most_characters)
     rank = analysis.ranks[analysis.diagnosis.rank_index]
+    slow = find_deciding_stall(rank, choose_basis(analysis, rank), analysis.diagnosis.dominant_wall)
+    if slow is not None:
+        report = replace(
+            report, timelines=tuple(sorted(report.timelines, key=lambda one: one.role != "worst"))
+        )
+    packed = pack_timelines(report.timelines, report.overviews, dict(enumerate(names)), most_characters)
     name = analysis.inputs[0].name if len(analysis.inputs) == 1 else count_exports(analysis)
     sections = (
         _build_timeline(report, packed.notes),
@@ -92,6 +102,8 @@ def _write_page(report: Report, most_characters: int) -> str:
         _build_quality(analysis),
         anchor_words(build_methods(analysis, rank)),
     )
+    if slow is not None:
+        sections = tuple(_exclude_slow_steps(one, slow, analysis.anchor.window) for one in sections)
     wall, verdict = overview.name_verdict(analysis)
     title = f"{name}: {str(wall).capitalize() if wall else ''}{verdict}"
     counts = {
@@ -99,7 +111,7 @@ def _write_page(report: Report, most_characters: int) -> str:
         "steps": len(rank.steps) if len(rank.steps) > 1 else 0,
         "ranks": len(analysis.ranks) if len(analysis.ranks) > 1 else 0,
         "phases": len(rank.ranges),
-        "limits": len(analysis.capture.findings) + len(analysis.capture_advice),
+        "limits": len(analysis.capture.findings),
     }
     return render_page(
         "page.html.j2",
@@ -110,6 +122,14 @@ def _write_page(report: Report, most_characters: int) -> str:
         analysis=analysis,
         first=_build_first_screen(analysis, rank),
     )
+
+
+def _exclude_slow_steps(section: Section | None, slow: RareStall, unit: str) -> Section | None:
+    """Say of a section of the typical step alone that the steps which decide the wall are not in it."""
+    if section is None or section.key not in _OF_TYPICAL:
+        return section
+    count = units.plural(len(slow.steps), f"slow {unit}")
+    return replace(section, answer=f"{section.answer} Excludes the {count}, which decide the dominant wall.")
 
 
 def _build_timeline(report: Report, notes: Sequence[str]) -> Section | None:
@@ -167,12 +187,15 @@ def _build_first_screen(analysis: Analysis, rank: Rank) -> dict[str, Any]:
         "legend": legend,
         "bar": [(row.wall, basis.share(row.wall), row.share) for row in legend],
         "pressure": diagnosis.memory_pressure,
+        "pressure_words": describe_pressure(diagnosis.memory_pressure),
         "relief": describe_relief(found, analysis.dismissed, basis.share(Wall.MEMORY)),
         "callouts": overview.list_callouts(analysis, rank),
         "cards": cards[:_MOST_FIXES],
         "more_cards": cards[_MOST_FIXES:],
-        "largest": () if basis.kind in {"mean", "whole"} else overview.list_losses(rank, fixes),
-        "typical": analysis.anchor.typical,
+        "largest": () if basis.kind == "whole" else overview.list_losses(rank, fixes, basis),
+        "losses_of": name_basis(analysis, basis) if basis.kind == "mean" else analysis.anchor.typical,
+        "has_bars": any(card.after_share is not None for card in cards),
+        "unaddressed": describe_unaddressed_compute(analysis, rank),
         "losses": () if cards else analysis.opportunities[:_MOST_LOSSES],
         "describe_answer": describe_answer,
         "notes": notes,

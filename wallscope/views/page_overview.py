@@ -5,7 +5,7 @@ The templates in `reports/` lay these values out; all pages share their shapes.
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import quantiles
 from typing import Literal
 
@@ -18,8 +18,15 @@ from wallscope.summary.diagnosis import LOSSES
 from wallscope.thresholds.replay import FIX_REPLAY_ERROR_SHARE
 from wallscope.thresholds.screens import SHOWN_LOSS_SHARE
 from wallscope.thresholds.steps import ENOUGH_STEPS_COUNT
-from wallscope.views.caveats import find_doubts
-from wallscope.views.headline import TimeBasis, count_deciding, explain_verdict, find_dominant
+from wallscope.views.caveats import find_doubts, shorten_message
+from wallscope.views.headline import (
+    TimeBasis,
+    choose_basis,
+    count_deciding,
+    explain_verdict,
+    find_deciding_stall,
+    find_dominant,
+)
 from wallscope.views.sections.findings import sort_findings
 from wallscope.views.sections.fixes import count_left_out, describe_question
 from wallscope.views.sections.words import WALL_WORDS, describe_steps, shorten_anchor
@@ -48,7 +55,7 @@ _ANYWHERE: tuple[System, ...] = ("environment", "launcher", "nsys")
 _WALL_NAMES = frozenset(map(str, Wall))
 _SAME_SHARE = 0.005
 """A step that a fix is judged by and the typical one that differ by less read the same."""
-Tone = Literal["ok", "warn"]
+Tone = Literal["ok", "info", "warn"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,10 +83,15 @@ class LossRow:
 
 @dataclass(frozen=True, slots=True)
 class SettingTab:
-    """Settings of one framework as lines to copy."""
+    """Settings of one framework as lines to copy, unless they are a sketch with parts to fill in."""
 
     label: str
     lines: tuple[str, ...]
+
+    @property
+    def is_sketch(self) -> bool:
+        """Whether a line leaves a part out."""
+        return any("..." in line for line in self.lines)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +111,7 @@ class Card:
     tabs: tuple[SettingTab, ...]
     anywhere: tuple[SettingTab, ...]
     checks: tuple[tuple[str, str], ...]
+    unknown_count: int
     first_check: Precondition | None
     unmet: tuple[Precondition, ...]
 
@@ -162,10 +175,22 @@ def list_legend(analysis: Analysis, basis: TimeBasis) -> tuple[LegendRow, ...]:
     return tuple(rows)
 
 
-def list_losses(rank: Rank, fixes: Sequence[Fix]) -> tuple[LossRow, ...]:
-    """List the losses that take most of the typical step; `fixes` are in the order of their cards."""
-    lost = [one for one in rank.causes if one.wall in LOSSES and one.share >= SHOWN_LOSS_SHARE]
-    lost.sort(key=lambda one: (-one.typical_ns, one.cause))
+def list_losses(rank: Rank, fixes: Sequence[Fix], basis: TimeBasis) -> tuple[LossRow, ...]:
+    """List the losses that take most of the typical step, or of the mean one, slow steps included.
+
+    `fixes` are in the order of their cards.
+    """
+    lost_ns = {one.cause: one.typical_ns for one in rank.causes if one.wall in LOSSES}
+    walls = {one.cause: one.wall for one in rank.causes}
+    walls |= {one.cause: one.wall for one in rank.rare_stalls}
+    whole_ns = rank.typical.step_ns
+    if basis.kind == "mean":
+        whole_ns, steady = basis.total_ns, sum(step.steady for step in rank.steps)
+        for stall in rank.rare_stalls:
+            if stall.wall in LOSSES:
+                lost_ns[stall.cause] = lost_ns.get(stall.cause, 0) + round(stall.total_ns / steady)
+    shown = [cause for cause, time_ns in lost_ns.items() if time_ns >= SHOWN_LOSS_SHARE * max(whole_ns, 1)]
+    shown.sort(key=lambda cause: (-lost_ns[cause], cause))
 
     def name_fixes(cause: str) -> str:
         numbers = [str(number) for number, fix in enumerate(fixes, start=1) if cause in fix.causes]
@@ -174,13 +199,13 @@ def list_losses(rank: Rank, fixes: Sequence[Fix]) -> tuple[LossRow, ...]:
 
     return tuple(
         LossRow(
-            one.cause,
-            one.wall,
-            units.milliseconds(one.typical_ns),
-            units.percent(one.share),
-            name_fixes(one.cause),
+            cause,
+            walls[cause],
+            units.milliseconds(lost_ns[cause]),
+            units.percent(lost_ns[cause] / whole_ns),
+            name_fixes(cause),
         )
-        for one in lost[:_MOST_LOSSES]
+        for cause in shown[:_MOST_LOSSES]
     )
 
 
@@ -223,6 +248,7 @@ def build_card(fix: Fix, step_ns: int) -> Card:
         checks=tuple(
             (status, f"{counts[status]} {word}") for status, word in words.items() if counts[status]
         ),
+        unknown_count=counts["unknown"],
         first_check=next((entry for entry in fix.preconditions if entry.status == "unknown"), None),
         unmet=tuple(entry for entry in fix.preconditions if entry.status == "unmet"),
     )
@@ -238,7 +264,8 @@ def _tabulate_settings(settings: Sequence[Setting]) -> tuple[SettingTab, ...]:
 
 def list_callouts(analysis: Analysis, rank: Rank) -> tuple[Finding, ...]:
     """List the findings that a reader of the verdict must know, as the first screen of a terminal does."""
-    return tuple(find_doubts(analysis, rank)[:_MOST_CALLOUTS])
+    found = find_doubts(analysis, rank)[:_MOST_CALLOUTS]
+    return tuple(replace(one, message=f"{shorten_message(one)}.") for one in found)
 
 
 def list_facts(analysis: Analysis, rank: Rank) -> tuple[Fact, ...]:
@@ -265,6 +292,10 @@ def _judge_steps(analysis: Analysis, rank: Rank) -> Fact:
     by = f"found by NVTX ranges {shorten_anchor(name)}" if name else by
     agrees = analysis.anchor.cross_check
     checked = " The repeating kernel sequence agrees." if agrees is not None and agrees.agrees else ""
+    stall = find_deciding_stall(rank, choose_basis(analysis, rank), analysis.diagnosis.dominant_wall)
+    if stall is not None:
+        rests = f"The dominant wall rests on {len(stall.steps)} slow {unit}s."
+        return Fact(head, f"{rests} {units.capitalize(by)}.{checked}", "word-steady", "warn")
     tone: Tone = "ok" if steady >= ENOUGH_STEPS_COUNT else "warn"
     return Fact(head, f"{units.capitalize(by)}.{checked}", "word-steady", tone)
 
@@ -273,13 +304,15 @@ def _judge_waits(analysis: Analysis, rank: Rank) -> Fact:
     sure = analysis.diagnosis.confidence
     share = rank.typical.walls.unattributed / max(rank.typical.step_ns, 1)
     lost = f"{units.percent(share)} of the {analysis.anchor.typical} is unattributed"
+    if not rank.typical.walls.unattributed:
+        lost = f"All time of the {analysis.anchor.typical} is attributed"
     if sure is None:
         resolved = analysis.capture.resolved_dependency_share
         return Fact(f"{units.percent(resolved)} of waits resolved", f"{lost}.", "word-unattributed", "ok")
     waits = (
         f"{units.percent(sure.inferred_share)} of it depends on inferred waits" if sure.inferred_share else ""
     )
-    said = "; ".join((lost, waits or "no wait is inferred", *sure.reasons[_SHARES_FIRST:]))
+    said = "; ".join((lost, waits or "no wait had to be inferred", *sure.reasons[_SHARES_FIRST:]))
     tone: Tone = "ok" if sure.level == "high" else "warn"
     return Fact(f"{sure.level.capitalize()} confidence", f"{said}.", "word-confidence", tone)
 
@@ -309,7 +342,7 @@ def _judge_coverage(analysis: Analysis) -> Fact:
         return Fact(f"{supplied} of {size} ranks", text, "word-unsplit", "warn")
     if capture.findings:
         (gravest, *_) = sort_findings(capture.findings)
-        tone: Tone = "ok" if gravest.severity == "info" else "warn"
+        tone: Tone = "info" if gravest.severity == "info" else "warn"
         first = f"{gravest.message.partition('. ')[0].rstrip('.')}."
         return Fact(f"{found} on the capture", first, "limits", tone)
     ranks = "1 rank" if supplied == 1 else f"All {supplied} ranks"

@@ -34,6 +34,7 @@ from wallscope.thresholds.screens import (
     SHOWN_HOST_SHARE,
     SHOWN_OVERLAP_TAX_SHARE,
 )
+from wallscope.views.sections.words import describe_pressure
 
 _COUNTED = "as NCCL counts them; for all-gather and reduce-scatter the part of one rank"
 _BUS_RATE = "over the duration on this rank, which includes waiting for peers"
@@ -178,7 +179,7 @@ def _memory_in_depth(analysis: Analysis, rank: Rank) -> tuple[Block, ...]:
 def _describe_memory(analysis: Analysis, rank: Rank) -> Iterator[str]:
     memory, pressure = rank.memory, analysis.diagnosis.memory_pressure
     evidence = f" ({'; '.join(pressure.evidence)})" if pressure.evidence else ""
-    yield f"Memory pressure: {pressure.level}{evidence}."
+    yield f"Memory pressure: {describe_pressure(pressure)}{evidence}."
     capacity = units.size(memory.capacity_bytes)
     if memory.peak_bytes is not None:
         yield f"Peak in use {units.size(memory.peak_bytes)} of {capacity} on the device."

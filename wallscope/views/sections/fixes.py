@@ -5,6 +5,9 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from wallscope import units
 from wallscope.model.advice import Fix, Met, Program, Setting, System
+from wallscope.model.analysis import Analysis, Rank
+from wallscope.model.cause_catalogue import describe_cause
+from wallscope.model.enums import Wall
 from wallscope.model.section import Items, Line, Section, Span
 from wallscope.model.whatif import Answer, Question, Replay
 from wallscope.render.texts import visible
@@ -15,6 +18,7 @@ from wallscope.thresholds.fixes import (
     SHOWN_WIN_SHARE,
 )
 from wallscope.thresholds.verdict import MATERIAL_SHARE
+from wallscope.views.headline import find_dominant
 
 _MOST_SETTINGS = 3
 _MOST_QUESTIONS = 2
@@ -169,17 +173,29 @@ def _describe(fix: Fix) -> Iterator[Line]:
         yield (Span("; ".join(parts), "dim"),)
 
 
-def describe_relief(found: Sequence[Fix], dismissed: Sequence[Fix], memory_share: float) -> str:
-    """Say what memory takes of the step, and which fixes relieve memory pressure.
+def describe_unaddressed_compute(analysis: Analysis, rank: Rank) -> str:
+    """Say of a compute-bound run that no fix is known for its largest part; empty where one is."""
+    own = [one for one in rank.causes if one.wall is Wall.COMPUTE]
+    if find_dominant(analysis) != "compute" or not own:
+        return ""
+    largest = max(own, key=lambda one: one.typical_ns)
+    if any(largest.cause in fix.causes for fix in analysis.fixes or ()):
+        return ""
+    taken = units.milliseconds(largest.typical_ns)
+    return f"No known fix: {describe_cause(largest.cause)}, the largest part of compute ({taken})."
+
+
+def describe_relief(found: Sequence[Fix], dismissed: Sequence[Fix], memory_share: float) -> tuple[str, str]:
+    """Say what memory takes of the step, then the command that explains how to relieve memory pressure.
 
     >>> describe_relief((), (), 0.001)
-    'Memory takes 0.1 % of the step. No known fix relieves the pressure.'
+    ('Memory takes 0.1 % of the step. No known fix relieves the pressure.', '')
     """
     own = [fix for fix in (*dismissed, *found) if fix.why.lower().startswith(_PRESSURE)]
     taken = f"Memory takes {units.percent(memory_share)} of the step."
     if not own:
-        return f"{taken} No known fix relieves the pressure."
-    return f"{taken} To relieve the pressure: wallscope explain {own[0].id}."
+        return f"{taken} No known fix relieves the pressure.", ""
+    return f"{taken} To relieve the pressure:", f"wallscope explain {own[0].id}"
 
 
 def select_settings(settings: Sequence[Setting]) -> tuple[Setting, ...]:
@@ -293,3 +309,11 @@ def count_preconditions(fix: Fix) -> str:
     """
     counts = Counter(entry.status for entry in fix.preconditions)
     return ", ".join(f"{counts[status]} {said}" for status, said in _STATUSES.items() if counts[status])
+
+
+def count_open_conditions(fix: Fix) -> str:
+    """Count the conditions that are still to check, else those that are met; empty without any."""
+    counts = Counter(entry.status for entry in fix.preconditions)
+    if counts["unknown"]:
+        return f"check {units.plural(counts['unknown'], 'condition')}"
+    return f"{units.plural(counts['met'], 'condition')} met" if counts["met"] else ""

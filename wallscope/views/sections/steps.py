@@ -39,8 +39,14 @@ def build_steps(
     unit, diagnosis = analysis.anchor.window, analysis.diagnosis
     dropped = sum(not step.steady for step in rank.steps)
     led = left = ""
+    is_rare = any(stall.wall == diagnosis.dominant_wall for stall in rank.rare_stalls)
     has_steps = analysis.anchor.kind != "whole-trace"
-    if diagnosis.led_steps is not None and has_steps and diagnosis.dominant_wall not in {"mixed", "unknown"}:
+    if (
+        diagnosis.led_steps is not None
+        and has_steps
+        and diagnosis.dominant_wall not in {"mixed", "unknown"}
+        and not is_rare
+    ):
         led = f" The dominant wall leads on {diagnosis.led_steps} of {diagnosis.steady_steps} steady ones."
     if dropped and has_steps:
         left = f" One {unit} does not" if dropped == 1 else f" {units.plural(dropped, unit)} do not"
@@ -229,7 +235,13 @@ def _tabulate_gaps(groups: Sequence[GapGroup], unit: str, shown: AbstractSet[int
         columns = tuple(column for column in columns if column.key not in {"steps", "step"})
     note = f"A length that can be clicked leads into the timeline; the other {unit}s are not drawn there."
     notes = (note,) if any(group.longest.row["step"] not in shown for group in groups) else ()
-    return tabulate("Gaps without compute, like ones in one row", columns, groups, notes=notes, is_wordy=True)
+    return tabulate(
+        "Gaps without compute kernels, grouped by cause, next operation and range",
+        columns,
+        groups,
+        notes=notes,
+        is_wordy=True,
+    )
 
 
 def _find_start(group: GapGroup) -> int:

@@ -8,7 +8,7 @@ from wallscope.advice.terms import define_terms
 from wallscope.model.analysis import Analysis, Anchor, Rank
 from wallscope.model.capture import Export, Profiler
 from wallscope.model.cause_catalogue import describe_cause
-from wallscope.model.diagnosis import Throughput
+from wallscope.model.diagnosis import MemoryPressure, Throughput
 from wallscope.model.enums import DeviceState, Wall
 from wallscope.render.texts import visible
 from wallscope.thresholds.steps import ENOUGH_STEPS_COUNT
@@ -40,6 +40,15 @@ WORDS: Final = define_terms("analysis")
 
 COMPARISON_WORDS: Final = define_terms("comparison")
 """Of a comparison."""
+
+
+def describe_pressure(pressure: MemoryPressure) -> str:
+    """Say how high memory pressure is.
+
+    >>> describe_pressure(MemoryPressure("near"))
+    'near the limit'
+    """
+    return "near the limit" if pressure.level == "near" else pressure.level
 
 
 def explain_cause(cause: str) -> str:
