@@ -1,5 +1,6 @@
 import json
 import re
+from dataclasses import replace
 from xml.etree import ElementTree as ET
 
 import jsonschema
@@ -13,7 +14,7 @@ from wallscope.compare.gates import parse_gate
 from wallscope.render.data import write_json
 from wallscope.resources import read_report
 from wallscope.views.comparison import render_comparison, write_comparison_junit, write_comparison_markdown
-from wallscope.views.comparison_words import describe_sureness
+from wallscope.views.comparison_words import describe_change, describe_sureness, write_tested_interval
 
 HOSTILE = "kern</details>|<img src=x>@all\x1b[31m`"
 
@@ -91,6 +92,39 @@ def test_what_is_detectable_is_said_only_where_nothing_was_detected(slower):
     assert same.verdict not in {"regression", "improvement"}
     assert "such comparisons would detect: +" in describe_sureness(same)
     assert "would detect" not in describe_sureness(slower)
+
+
+@pytest.mark.parametrize(
+    ("low_ns", "high_ns", "significant", "expected"),
+    [
+        (18_000, 270_000, False, "+0.018 … +0.27 ms, not significant among all causes"),
+        (18_000, 270_000, True, "+0.018 … +0.27 ms"),
+        (-18_000, 270_000, False, "-0.018 … +0.27 ms"),
+        (None, None, False, ""),
+    ],
+)
+def test_an_interval_that_excludes_0_by_chance_says_so(slower, low_ns, high_ns, significant, expected):
+    row = replace(slower.deltas.causes[0], low_ns=low_ns, high_ns=high_ns, significant=significant)
+
+    assert write_tested_interval(row, among="causes") == expected
+
+
+@pytest.mark.parametrize(("slow", "expected"), [(5, False), (6, True)])
+def test_a_side_whose_slow_steps_are_over_a_quarter_differs_widely(slower, slow, expected):
+    step = replace(slower.step, head_slow_steps=slow, head_steps=20, base_slow_steps=0)
+    text = describe_sureness(replace(slower, step=step))
+
+    assert ("The steps of head differ widely" in text) is expected
+    assert "The steps of base" not in text
+
+
+def test_a_part_larger_than_the_whole_has_no_size(slower):
+    (largest,) = [row for row in slower.deltas.walls if row.wall == "compute"]
+    causes = (replace(slower.deltas.causes[0], delta_ns=largest.delta_ns + 1), *slower.deltas.causes[1:])
+    more = replace(slower, deltas=replace(slower.deltas, causes=causes))
+
+    assert re.search(r"compute \(gemm kernels[^:)]*: \+", describe_change(slower))
+    assert re.search(r"compute \(gemm kernels[^:)]*\)", describe_change(more))
 
 
 def test_junit_has_a_case_a_gate(slower, unlike):

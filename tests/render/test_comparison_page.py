@@ -91,8 +91,8 @@ def test_the_first_screen_has_the_verdict_the_gates_and_both_sides_of_each_wall(
 def test_tables_hold_the_numbers_of_the_json(slower):
     text = write_comparison_page(slower)
     found = json.loads(write_json(slower.comparison))
-    causes = rows(text, "Causes that changed")
-    operations = rows(text, "Operations by what their change makes")
+    causes = rows(text, "Change of the step by cause")
+    operations = rows(text, "Change of the step by operation")
     communication = rows(text, "Communication by axis")
 
     assert [[row[0], *row[2:5]] for row in causes] == [

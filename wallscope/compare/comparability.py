@@ -129,7 +129,8 @@ def _kernels(base: tuple[Work, TypicalStep], head: tuple[Work, TypicalStep]) -> 
     is_tuned = base[0].graphs != head[0].graphs
     is_other = alike < OTHER_WORK_SHARE and not has_tokens and not is_tuned
     severity: MismatchSeverity = "incomparable" if is_other else "changed"
-    yield Mismatch(KERNELS_DIFFER, _counts_as_text(counts[0]), _counts_as_text(counts[1]), severity)
+    base_text, head_text = map(_counts_as_text, counts) if is_other else _write_unlike_counts(*counts)
+    yield Mismatch(KERNELS_DIFFER, base_text, head_text, severity)
 
 
 def _common_shares(base: dict[str, Fraction], head: dict[str, Fraction]) -> float:
@@ -151,6 +152,15 @@ def _compute_counts(step: TypicalStep) -> dict[str, Fraction]:
 def _counts_as_text(counts: dict[str, Fraction]) -> str:
     largest = sorted(counts.items(), key=lambda entry: (-entry[1], entry[0]))[:_SHOWN_CATEGORIES]
     return ", ".join(f"{float(count):.0f} {category}" for category, count in largest) or "none"
+
+
+def _write_unlike_counts(base: dict[str, Fraction], head: dict[str, Fraction]) -> tuple[str, str]:
+    """Write how many kernels of each category both sides run, of those that differ most."""
+    apart = {name: abs(head.get(name, Fraction()) - base.get(name, Fraction())) for name in {*base, *head}}
+    largest = sorted(apart, key=lambda name: (-apart[name], name))[:_SHOWN_CATEGORIES]
+    shown = [name for name in largest if apart[name] >= 1] or largest
+    texts = [", ".join(f"{float(side.get(name, 0)):.0f} {name}" for name in shown) for side in (base, head)]
+    return texts[0], texts[1]
 
 
 def _precision(step: TypicalStep) -> str:

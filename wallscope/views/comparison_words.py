@@ -19,7 +19,12 @@ from wallscope.model.comparison import (
 )
 from wallscope.render.short_names import shorten_range_path
 from wallscope.render.texts import visible
-from wallscope.thresholds.comparison import CONFOUNDING_SHARE, EXPLAINING_SHARE, UNEXPLAINED_SHARE
+from wallscope.thresholds.comparison import (
+    CONFOUNDING_SHARE,
+    EXPLAINING_SHARE,
+    UNEXPLAINED_SHARE,
+    USUAL_STEPS_SHARE,
+)
 from wallscope.thresholds.noise import ASSUMED_NOISE_RATIO
 
 _DECISIONS = {
@@ -29,6 +34,7 @@ _DECISIONS = {
     "inconclusive": "",
 }
 _MOST_UNEXPLAINED = 2
+_Changed = WallDelta | CauseDelta | OperationChange | OperationDelta | CommunicationChange
 _PLAIN_NAMES = frozenset({"kernel", "device_kernel", "kernel2"})
 TIMES = " \N{MULTIPLICATION SIGN} "
 _LONGEST_REASON = 110
@@ -65,13 +71,13 @@ def _describe_interval(step: StepChange) -> str:
         return ""
     if step.ratio_low is None or step.ratio_high is None:
         return " (no confidence interval)"
-    return f" ({write_interval(step.ratio_low, step.ratio_high)})"
+    return f" (95 % CI {write_interval(step.ratio_low, step.ratio_high)})"
 
 
 def write_interval(low: float, high: float) -> str:
     """Write the interval of a ratio, as changes in per cent."""
     ends = [units.signed_percent(end - 1) for end in (low, high)]
-    return f"95 % CI {ends[0].removesuffix(' %')} … {ends[1]}"
+    return f"{ends[0].removesuffix(' %')} … {ends[1]}"
 
 
 def _describe_all_steps(comparison: Comparison) -> str:
@@ -86,7 +92,7 @@ def _describe_all_steps(comparison: Comparison) -> str:
         return ""
     return (
         f" The mean of all steps: {units.change(step.base_mean_ns, step.head_mean_ns)},"
-        f" {units.signed_percent(ratio - 1)} ({write_interval(low, high)});"
+        f" {units.signed_percent(ratio - 1)} (95 % CI {write_interval(low, high)});"
         f" slow steps: {step.base_slow_steps} of {step.base_steps} →"
         f" {step.head_slow_steps} of {step.head_steps}{_name_stall(comparison)}."
     )
@@ -265,9 +271,25 @@ def describe_sureness(comparison: Comparison) -> str:
         )
     if step.replication == "none" or step.minimum_detectable_ratio is None:
         return f"{counted}: too few to separate a change from chance."
+    counted += _describe_uneven_steps(comparison)
     is_seen = step.replication == "runs" and step.run_noise_source == "runs"
     known = "" if is_seen else f" {_describe_noise(step)}"
     return f"{counted}.{known}{_describe_detectable(comparison, step.minimum_detectable_ratio)}"
+
+
+def _describe_uneven_steps(comparison: Comparison) -> str:
+    """Describe sides with so many slow steps that few steps last as long as the typical one, if any."""
+    step, unit = comparison.step, comparison.window
+    sides = (
+        ("base", step.base_slow_steps, step.base_steps, step.base_median_ns, step.base_p90_ns),
+        ("head", step.head_slow_steps, step.head_steps, step.head_median_ns, step.head_p90_ns),
+    )
+    return "".join(
+        f". The {unit}s of {side} differ widely (median {units.milliseconds(median_ns)}, p90"
+        f" {units.milliseconds(p90_ns)}); its typical {unit} is the mean of the middle half"
+        for side, slow, count, median_ns, p90_ns in sides
+        if slow > (1 - USUAL_STEPS_SHARE) * count
+    )
 
 
 def _describe_detectable(comparison: Comparison, ratio: float) -> str:
@@ -299,7 +321,11 @@ def _describe_noise(step: StepChange) -> str:
     known = "No run history" if max(step.base_runs, step.head_runs) == 1 else "Too few runs to measure noise"
     off = f"{100 * sqrt(3) * step.run_noise:.2g} %"  # evenly up to as much has that deviation
     low, high = step.pair_ratio_low, step.pair_ratio_high
-    alone = "" if low is None or high is None else f" From step variation alone: {write_interval(low, high)}."
+    alone = (
+        ""
+        if low is None or high is None
+        else f" From step variation alone: 95 % CI {write_interval(low, high)}."
+    )
     return (
         f"{known}: assumed difference between runs up to {off} of the step, and"
         f" {100 * ASSUMED_NOISE_RATIO:.0f} % of communication, memory and host time.{alone}"
@@ -436,12 +462,18 @@ def _write_count(count: float) -> str:
     return f"{count:,.0f}" if count >= 10 or count == int(count) else f"{count:.1f}"
 
 
-def write_time_interval(row: OperationChange | OperationDelta | CommunicationChange) -> str:
+def write_time_interval(row: _Changed) -> str:
     """Write both ends of the interval of a change; empty where it is not known, or nothing can vary."""
     if row.low_ns is None or row.high_ns is None or row.low_ns == row.high_ns:
         return ""
     low, high = (units.signed_milliseconds(end) for end in (row.low_ns, row.high_ns))
     return f"{low.removesuffix(' ms')} … {high}"
+
+
+def write_tested_interval(row: _Changed, among: str) -> str:
+    """Write the interval of a change, and whether one that excludes 0 is not significant among all rows."""
+    is_chance = not row.significant and _excludes_zero(row.low_ns, row.high_ns)
+    return f"{write_time_interval(row)}{f', not significant among all {among}' if is_chance else ''}"
 
 
 def write_change(row: OperationChange | OperationDelta | CommunicationChange) -> str:

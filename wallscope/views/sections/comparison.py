@@ -24,6 +24,7 @@ from wallscope.model.section import (
     Medium,
     Row,
     Section,
+    Value,
     append_row,
     on_markdown,
     on_page,
@@ -35,6 +36,8 @@ from wallscope.render.texts import visible
 from wallscope.views.comparison_words import (
     name_rank_of,
     write_change,
+    write_interval,
+    write_tested_interval,
     write_time_interval,
 )
 from wallscope.views.sections.findings import list_pairs
@@ -47,10 +50,11 @@ _WIDE, _LEAST_ROOM = 120, 12
 _NARROW, _BROAD = (0, _WIDE), (_WIDE, 1 << 30)
 _ARROW = " → "
 _SIDES = (Column("base_ns", "base", "ms"), Column("head_ns", "head", "ms"))
-_INTERVAL = "95 % CI of the change; empty where there are too few steps for one"
+_INTERVAL = "of the change; empty: too few steps. Of many intervals some exclude 0 by chance: not significant"
+_OF_CHANGE = "of the change in ms; of the step, of the ratio"
 _REPLACED = "kernel, copy or call; both where one was replaced by the other"
-_BY_COUNT = "what the change of how often it runs makes"
-_BY_EACH = "the rest: what a change of the time per call makes"
+_BY_COUNT = "part of the change that the number of calls makes"
+_BY_EACH = "the rest of the change: time per call, and overlap"
 _HOW_OFTEN = "how often it runs in the typical step of base and of head"
 _PEER_WAIT = "of it, waiting for peers; part of unsplit time may be that too"
 _EXPOSED = "time in which it ran and no compute did, base and head"
@@ -71,32 +75,25 @@ def sum_walls(comparison: Comparison) -> Grid:
         is_largest = largest_ns > 0 and abs(row.delta_ns) == largest_ns
         return Cell(str(row.wall), row.wall, WALL_WORDS[row.wall], tone="strong" if is_largest else None)
 
+    interval = partial(write_tested_interval, among="walls")
     columns = (
         on_terminal("wall", "", value=lambda row: Cell(str(row.wall), row.wall)),
         on_markdown("wall", "wall"),
         on_page("wall", "wall", value=name),
         *_SIDES,
         Column("delta_ns", "change", "signed_ms", "head less base"),
-        on_terminal("interval", "95 % interval", "plain", "", _write_interval),
-        on_markdown("interval", "95 % interval", "plain", value=_write_interval),
-        on_page("interval", "95 % interval", "plain", "of the change", _write_interval, widths=(1, 1)),
+        on_terminal("interval", "95 % interval", "plain", "", interval),
+        on_markdown("interval", "95 % interval", "plain", value=interval),
+        on_page("interval", "95 % interval", "plain", _OF_CHANGE, interval, widths=(1, 1)),
     )
     title = f"Time breakdown of the typical {comparison.window}"
     window = Cell(comparison.window, tone="strong")
     change = Cell(step.head_typical_ns - step.base_typical_ns, tone="strong")
     sides = {"base": step.base_typical_ns, "head": step.head_typical_ns}
-    return append_row(
-        tabulate(title, columns, walls), {"": window, "wall": window, **sides, "change": change}
-    )
-
-
-def _write_interval(row: Any) -> str:
-    """Write both ends of an interval; empty where it is not known, or nothing can vary."""
-    if row.low_ns is None or row.high_ns is None or row.low_ns == row.high_ns:
-        return ""
-    interval = f"{units.signed_milliseconds(row.low_ns)} … {units.signed_milliseconds(row.high_ns)}"
-    is_chance = not row.significant and not row.low_ns <= 0 <= row.high_ns
-    return f"{interval}, not significant" if is_chance else interval
+    whole: dict[str, Value | Cell] = {"": window, "wall": window, **sides, "change": change}
+    if step.ratio_low is not None and step.ratio_high is not None and step.replication != "same":
+        whole["95 % interval"] = write_interval(step.ratio_low, step.ratio_high)
+    return append_row(tabulate(title, columns, walls), whole)
 
 
 def _mark_wall(row: CauseDelta | OperationDelta) -> Cell:
@@ -104,6 +101,7 @@ def _mark_wall(row: CauseDelta | OperationDelta) -> Cell:
 
 
 def _tabulate_causes(comparison: Comparison) -> Grid:
+    interval = partial(write_tested_interval, among="causes")
     columns = (
         on_terminal("cause", "cause", value=_mark_wall, most=60),
         on_markdown("cause", "cause", most=500),
@@ -116,11 +114,11 @@ def _tabulate_causes(comparison: Comparison) -> Grid:
         on_page("base_ns", "base", "ms", f"its time in the typical {comparison.window} of base"),
         on_page("head_ns", "head", "ms", f"its time in the typical {comparison.window} of head"),
         Column("delta_ns", "change", "signed_ms"),
-        on_terminal("interval", "95 % CI", "plain", "", _write_interval),
-        on_markdown("interval", "95 % interval", "plain", value=_write_interval),
-        on_page("interval", "95 % interval", "plain", _INTERVAL, _write_interval),
+        on_terminal("interval", "95 % CI", "plain", "", interval),
+        on_markdown("interval", "95 % interval", "plain", value=interval),
+        on_page("interval", "95 % interval", "plain", _INTERVAL, interval),
     )
-    title = "Causes that changed; they add up to the change"
+    title = "Change of the step by cause; rows sum to the change"
     return tabulate(title, columns, comparison.deltas.causes, brief="Causes by their change", is_wordy=True)
 
 
@@ -161,10 +159,11 @@ def _sum_rest(table: Grid, rows: Sequence[CauseDelta | OperationDelta], most: in
 
 
 def tabulate_operations(comparison: Comparison) -> Grid:
-    """Make operations by what their change makes of the step."""
+    """Make the change of the step by operation."""
     rows = comparison.deltas.operations
     by_time = _if_counted("rate_delta_ns", ["base"])
     narrow, wide = (partial(_name_operation, most=most) for most in (26, 46))
+    interval = partial(write_tested_interval, among="operations")
     columns = (
         on_terminal("name", "operation", value=narrow, widths=(0, _WIDE), wrap="fixed"),
         on_terminal("name", "operation", value=wide, widths=(_WIDE, 1 << 30), wrap="fixed"),
@@ -178,8 +177,8 @@ def tabulate_operations(comparison: Comparison) -> Grid:
         on_terminal("interval", "95 % CI", "plain", "", write_time_interval, widths=_BROAD),
         on_markdown("delta_ns", "change", "signed_ms"),
         on_page("delta_ns", "change", "signed_ms"),
-        on_markdown("interval", "95 % interval", "plain", value=_write_interval),
-        on_page("interval", "95 % interval", "plain", _INTERVAL, _write_interval),
+        on_markdown("interval", "95 % interval", "plain", value=interval),
+        on_page("interval", "95 % interval", "plain", _INTERVAL, interval),
         on_markdown("count_delta_ns", "from calls", "signed_ms"),
         on_markdown("rate_delta_ns", "from time per call", "signed_ms"),
         on_terminal("count_delta_ns", "by calls", "signed_ms", "", _if_counted("count_delta_ns", ["base"])),
@@ -200,8 +199,8 @@ def tabulate_operations(comparison: Comparison) -> Grid:
         "terminal": limit(_MOST_OPERATIONS, "other row", ": --json"),
         "page": limit(_MOST_OPERATIONS_ON_PAGE, "more row", ", in --json."),
     }
-    title = "Operations by what their change makes of the step; they add up to the change"
-    brief = "Operations: change by the number of calls, and by the time per call"
+    title = "Change of the step by operation; rows sum to the change"
+    brief = "Change of the step by operation: number of calls, and time per call"
     return tabulate(title, columns, rows, brief=brief, limits=limits, is_wordy=True)
 
 
@@ -233,7 +232,7 @@ def _shorten(name: str) -> str:
 
 def _name_with_hint(row: OperationDelta) -> Cell:
     both = row.name if row.name == row.base_name else f"{row.base_name}{_ARROW}{row.name}"
-    return Cell(_name_operation(row, most=120), hint=both[:2_000])
+    return Cell(_name_operation(replace(row, path=""), most=120), hint=both[:2_000])
 
 
 def _if_counted(key: str, sides: Sequence[str] = ("base", "head")) -> Callable[[OperationDelta], int | str]:
@@ -255,13 +254,18 @@ def _pair(base: str, head: str) -> str:
 
 
 def build_operations(comparison: Comparison) -> Section | None:
-    """Make which operations changed, by their count or their time per call; `None` where none did."""
+    """Make how much calls, time per call, and time without calls changed; `None` where nothing did."""
     found = comparison.deltas.operations
     if not found:
         return None
+    counted = [row for row in found if row.base_count is not None and row.head_count is not None]
+    parts_ns = {
+        "the number of calls": sum(row.count_delta_ns for row in counted),
+        "time per call and overlap": sum(row.rate_delta_ns for row in counted),
+        "time without calls, such as idle time": sum(row.delta_ns for row in found if row not in counted),
+    }
     answer = (
-        f"{units.signed_duration(sum(row.count_delta_ns for row in found))} from their count,"
-        f" {units.signed_duration(sum(row.rate_delta_ns for row in found))} from their time per call."
+        f"{', '.join(f'{units.signed_duration(ns)} from {name}' for name, ns in parts_ns.items() if ns)}."
     )
     return Section("operations", "Operations that changed", answer, (tabulate_operations(comparison),))
 
@@ -290,6 +294,7 @@ def tabulate_communication(comparison: Comparison) -> Grid:
         return both("bytes", units.size, is_twice=True)(row) if is_known else "unknown"
 
     time, share = units.milliseconds, units.percent
+    interval = partial(write_tested_interval, among="axes")
     columns = (
         Column("axis", "axis", "text", "the dimension of the job that it is for"),
         on_terminal("change", "time, 95 % CI", "plain", "", write_change, widths=_NARROW),
@@ -297,8 +302,8 @@ def tabulate_communication(comparison: Comparison) -> Grid:
         on_terminal("interval", "95 % CI", "plain", "", write_time_interval, widths=_BROAD),
         on_markdown("delta_ns", "time", "signed_ms"),
         on_page("delta_ns", "time", "signed_ms", "change of the time of the step that is attributed to it"),
-        on_markdown("interval", "95 % interval", "plain", value=_write_interval),
-        on_page("interval", "95 % interval", "plain", _INTERVAL, _write_interval),
+        on_markdown("interval", "95 % interval", "plain", value=interval),
+        on_page("interval", "95 % interval", "plain", _INTERVAL, interval),
         on_page("peer_wait_delta_ns", "peer wait", "signed_ms", _PEER_WAIT),
         on_terminal("exposed", "exposed", "signed_ms", "", change("exposed_ns")),
         on_terminal("work", "work", "signed_ms", "", change("work_ns"), widths=_BROAD),
@@ -396,7 +401,8 @@ def build_comparability(report: ComparisonReport) -> Section:
     if not report.comparison.comparable:
         answer = f"No: {'; '.join(reasons)}."
     elif tuned:
-        answer = f"Yes; {units.plural(tuned, 'setting')} differ{'s' if tuned == 1 else ''} between them."
+        names = ", ".join(entry.what for entry in found if entry.severity == "changed")
+        answer = f"Yes; {units.plural(tuned, 'difference')} in addition to time: {visible(names, most=200)}."
     tables = (tabulate_mismatches(report.comparison),) if found else ()
     return Section("comparable", "Comparability", answer, (*tables, _tabulate_sides(report)))
 

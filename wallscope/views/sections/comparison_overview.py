@@ -1,6 +1,7 @@
 """The first screen of a comparison: the change of each wall, and operations by NVTX range."""
 
 from collections import Counter
+from functools import partial
 from typing import Any
 
 from wallscope import units
@@ -18,6 +19,7 @@ from wallscope.model.section import (
 )
 from wallscope.render.short_names import shorten_range_path
 from wallscope.render.texts import visible
+from wallscope.thresholds.comparison import EXPLAINING_SHARE
 from wallscope.thresholds.screens import SHOWN_CHANGE_SHARE
 from wallscope.views.comparison_words import (
     TIMES,
@@ -27,6 +29,8 @@ from wallscope.views.comparison_words import (
     drop_namespaces,
     select_operations,
     write_change,
+    write_interval,
+    write_tested_interval,
     write_time_interval,
 )
 
@@ -78,20 +82,23 @@ def tabulate_waterfall(comparison: Comparison) -> Grid:
     title = f"Time breakdown of the typical {comparison.window}"
     last = {unit: Cell(comparison.window, tone="strong"), "base → head": Cell(whole, tone="strong")}
     last["change"] = Cell(write_signed(total_ns), tone="strong")
+    if step.ratio_low is not None and step.ratio_high is not None and step.replication != "same":
+        last["95 % CI"] = Cell(write_interval(step.ratio_low, step.ratio_high))
     return append_row(tabulate(title, columns, walls), last)
 
 
 def list_operation_changes(comparison: Comparison, most: int) -> Grid:
     """Make operations by NVTX range that are new, gone, replaced or changed, as calls and time per call."""
     rows = select_operations(comparison, most)
+    interval = partial(write_tested_interval, among="operations")
     columns = (
         on_terminal("change", "change, 95 % CI", "plain", "", write_change, widths=(0, _WIDE)),
         on_terminal("delta_ns", "change", "signed_duration", widths=(_WIDE, 1 << 30)),
         on_terminal("interval", "95 % CI", "plain", "", write_time_interval, widths=(_WIDE, 1 << 30)),
         on_markdown("delta_ns", "change", "signed_duration"),
         on_page("delta_ns", "change", "signed_duration"),
-        on_markdown("interval", "95 % interval", "plain", value=write_time_interval),
-        on_page("interval", "95 % interval", "plain", "of the change", write_time_interval),
+        on_markdown("interval", "95 % interval", "plain", value=interval),
+        on_page("interval", "95 % interval", "plain", "of the change", interval),
         Column("kind", "", "text"),
         on_terminal("place", "operation", "text", "", _name_place, widths=(0, _WIDE), wrap="cut"),
         on_terminal("place", "operation", value=describe_place, widths=(_WIDE, 1 << 30), wrap="cut"),
@@ -113,7 +120,9 @@ def build_operation_changes(comparison: Comparison) -> Section | None:
     if not table.rows:
         return None
     counts = Counter(row.kind for row in select_operations(comparison, _MOST_ON_PAGE))
-    answer = f"Of operations by NVTX range, {', '.join(f'{counts[kind]} {kind}' for kind in sorted(counts))}."
+    least = units.percent(float(EXPLAINING_SHARE))
+    kinds = ", ".join(f"{counts[kind]} {kind}" for kind in sorted(counts))
+    answer = f"Operations that change the step by {least} of base or more, by NVTX range: {kinds}."
     return Section("operation-changes", "New, gone and changed operations", answer, (table,))
 
 
