@@ -52,6 +52,7 @@ _ARROW = " → "
 _SIDES = (Column("base_ns", "base", "ms"), Column("head_ns", "head", "ms"))
 _INTERVAL = "of the change; empty: too few steps. Of many intervals some exclude 0 by chance: not significant"
 _OF_CHANGE = "of the change in ms; of the step, of the ratio"
+_NAMELESS = {"host": "host time without calls"}
 _REPLACED = "kernel, copy or call; both where one was replaced by the other"
 _BY_COUNT = "part of the change that the number of calls makes"
 _BY_EACH = "the rest of the change: time per call, and overlap"
@@ -215,7 +216,7 @@ def _name_operation(row: OperationDelta, most: int) -> str:
         half = (most - 3) // 2
         return f"{visible(before, most=half)}{_ARROW}{visible(name, most=half)}"
     if not (name or before):
-        return visible(mark + (around or row.category), most=most)
+        return visible(mark + (around or _NAMELESS.get(row.category, row.category)), most=most)
     text = visible(mark + (name or before), most=most)
     room = most - len(text) - 4
     return f"{text} in {visible(around, most=room)}" if around and room >= _LEAST_ROOM else text
