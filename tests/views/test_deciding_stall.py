@@ -49,7 +49,7 @@ def test_the_largest_losses_are_those_of_the_mean_step(report):
 def test_the_page_opens_at_a_slow_step_and_says_what_excludes_it(report):
     page = unescape(write_analysis_page(report))
 
-    assert '<option value="0">worst step' in page
+    assert '<option value="0">step 15, the slowest' in page
     assert page.count("Excludes the 6 slow steps, which decide the dominant wall.") == 6
 
 
@@ -59,6 +59,7 @@ def test_alike_names_are_told_apart_whatever_differs():
 
     assert len(set(shorts.values())) == 5
     assert shorts["void g<int>(int)"] == "g"
+    assert list(shorten_names(("void x::put<1>(int)", "put(F)", "put")).values()) == ["put x", "put F", "put"]
 
 
 def test_what_leaves_parts_out_is_a_sketch():

@@ -97,17 +97,15 @@ def shorten_names(names: Iterable[str]) -> dict[str, str]:
         groups.setdefault(short, []).append(name)
     for short, alike in groups.items():
         if len(alike) > 1:
-            words = _list_distinct_words(alike)
-            shorts |= {
-                name: visible(" ".join((short, *own)), most=_LONGEST)
-                for name, own in zip(alike, words, strict=True)
-            }
+            for name, own in zip(alike, _list_distinct_words(alike), strict=True):
+                new = [word for word in own if word not in short.split()]
+                shorts[name] = visible(" ".join((short, *new)), most=_LONGEST)
     return shorts
 
 
 def _list_distinct_words(names: Sequence[str]) -> list[tuple[str, ...]]:
     """Return the words of each name at the first places where the names differ."""
-    columns = zip_longest(*(re.findall(r"[\w$]+", name) for name in names), fillvalue="")
+    columns = zip_longest(*(re.findall(r"[\w$]+", _RETURNED.sub("", name)) for name in names), fillvalue="")
     words: list[tuple[str, ...]] = [()] * len(names)
     for column in columns:
         longer = [(*own, word) for own, word in zip(words, column, strict=True)]

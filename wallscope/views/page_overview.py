@@ -15,6 +15,7 @@ from wallscope.model.analysis import Analysis, Rank
 from wallscope.model.capture import Finding
 from wallscope.model.enums import Wall
 from wallscope.summary.diagnosis import LOSSES
+from wallscope.summary.verdict import tell_hidden_communication
 from wallscope.thresholds.replay import FIX_REPLAY_ERROR_SHARE
 from wallscope.thresholds.screens import SHOWN_LOSS_SHARE
 from wallscope.thresholds.steps import ENOUGH_STEPS_COUNT
@@ -137,6 +138,9 @@ def name_verdict(analysis: Analysis) -> tuple[Wall | None, str]:
 def describe_dominant(analysis: Analysis, rank: Rank, basis: TimeBasis) -> tuple[str, str]:
     """Say in one sentence how much of the step the wall takes and why, and then how regularly it does."""
     lead = explain_verdict(analysis, rank, basis)
+    hidden = " ".join(tell_hidden_communication(rank, analysis.anchor.typical))
+    if hidden and lead.endswith(hidden):
+        return lead.removesuffix(hidden).rstrip(), hidden
     if find_dominant(analysis) not in _WALL_NAMES or basis.kind not in {"typical", "median"}:
         return lead, ""
     return lead, " ".join(_describe_lead(analysis))

@@ -28,6 +28,7 @@ from wallscope.views.sections.words import describe_steps, explain_cause
 _INSIDE = "time in which operations issued inside ran, including nested ranges"
 _MOST_ROWS = 60
 _LONGEST_NAME, _LONGEST_PATH, _MOST_LINKS = 120, 100, 12
+_ROLES = {"typical": "nearest to typical", "worst": "the slowest"}
 _ENDED = "the operation that starts when the gap ends; its stream is in the tooltip"
 _ISSUED = "the call that issued that operation; its thread is in the tooltip"
 
@@ -141,7 +142,7 @@ def build_timeline(report: Report, notes: Sequence[str]) -> Section:
     unit = report.analysis.anchor.window
     is_whole = report.analysis.anchor.kind == "whole-trace"
     steps = tuple(
-        (unit if is_whole else f"{shown.role} {unit} ({shown.step})")
+        (unit if is_whole else f"{unit} {shown.step}, {_ROLES[shown.role]}")
         + f": {units.duration(shown.end_ns - shown.start_ns)}"
         for shown in report.timelines
     )
