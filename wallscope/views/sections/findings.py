@@ -137,7 +137,9 @@ def build_comparison_methods(report: ComparisonReport) -> Section:
         "margin": f"{units.percent(step.margin_ratio)} and {units.duration(step.margin_ns)}",
         "ratio, head over base": f"{step.ratio:.4f}",
         "its interval": _write_ratios(step.ratio_low, step.ratio_high),
-        "smallest detectable change": "unknown" if least is None else units.percent(least - 1),
+        "smallest detectable change": "unknown"
+        if least is None
+        else f"{units.signed_percent(least - 1)} or {units.signed_percent(1 / least - 1)}",
         "interval from the steps of this pair only": _write_ratios(step.pair_ratio_low, step.pair_ratio_high),
         "noise between runs": noise,
         "scaled to tokens": "no" if step.tokens is None else units.number(step.tokens),
