@@ -126,7 +126,7 @@ def test_launched_work_waits_on_an_idle_device_only_if_nothing_is_missing():
     [
         ("launch-latency", "host/launch-latency"),
         ("launch-call", "host/launch-call"),
-        ("driver-lock", "host/driver-lock"),
+        ("driver-lock", "memory/driver-lock"),
         ("other-call", "host/other-call"),
         ("synchronisation", "host/synchronisation"),
         ("allocation", "memory/allocator"),

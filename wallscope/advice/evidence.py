@@ -24,7 +24,7 @@ _COPIES = {
     ),
     "fill": (CopyDirection.FILL,),
 }
-_DRAINED, _DRIVER_LOCK = "host/queue-drained/", "host/driver-lock"
+_DRAINED, _DRIVER_LOCK = "host/queue-drained/", "memory/driver-lock"
 _WHERE_PARTS_COUNT = 2
 
 

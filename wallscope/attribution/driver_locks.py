@@ -15,7 +15,7 @@ from wallscope.columns import Rows, as_integers, encode_member
 from wallscope.model.enums import LINK_KINDS, CallRole, LinkKind
 from wallscope.trace.dependencies import Dependencies
 
-DRIVER_LOCK = "host/driver-lock"
+DRIVER_LOCK = "memory/driver-lock"
 _HOLDING = (CallRole.COPY, CallRole.SYNC)
 _KIND = LINK_KINDS.index(LinkKind.DRIVER_LOCK)
 

@@ -314,7 +314,7 @@ class LockedCall:
     """Calls of one name that waited while another thread held the driver in calls of another name.
 
     `count` and `waited_ns` are those of a step. They cost time only where the device waits: that is the cause
-    `host/driver-lock`.
+    `memory/driver-lock`.
     """
 
     name: str
