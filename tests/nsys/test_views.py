@@ -1,10 +1,14 @@
 """Views and virtual tables under the names of tables: no query reads them, joined to a table or not."""
 
+import os
 import sqlite3
+import subprocess
+import sys
 
 import pytest
 
 from fixtures.scenario import scenarios
+from tests.conftest import ROOT
 from wallscope.errors import InputError
 from wallscope.model.enums import Reader
 from wallscope.model.options import Options
@@ -59,3 +63,38 @@ def test_what_is_no_table_is_never_read(export, table, sql, reader):
     assert said == "answered" or said.count(" — ") == 2
     assert "authorized" not in said
     assert export.read_bytes() == before
+
+
+TAKE_TURNS = """
+import sys, threading
+from pathlib import Path
+from wallscope.nsys.sources import open_tables
+
+with open_tables(Path(sys.argv[1])) as tables:
+    def look_up():
+        for key in range(2000):
+            tables.select("SELECT value FROM StringIds WHERE id = ?", (key,))
+
+    threads = [threading.Thread(target=look_up, daemon=True) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+print("ended")
+"""
+
+
+def test_threads_that_query_an_export_with_a_view_do_not_wait_for_each_other_forever(export):
+    with sqlite3.connect(export) as connection:
+        connection.execute("CREATE VIEW busiest AS SELECT 1 AS id")
+
+    ran = subprocess.run(
+        [sys.executable, "-c", TAKE_TURNS, str(export)],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+    assert (ran.stdout, ran.stderr) == ("ended\n", "")

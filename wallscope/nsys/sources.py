@@ -182,25 +182,31 @@ def _open_sqlite(path: Path, connection: sqlite3.Connection, stream: io.FileIO |
         tables = [str(name) for (name,) in connection.execute(read_query("tables"))]
     except UnicodeDecodeError as error:  # SQLite's message about the schema quotes bytes of it
         raise InputError(f"{path} — is damaged: its schema is not text — copy or export it again") from error
-    _forbid(connection, {str(name).lower() for (name,) in connection.execute(read_query("not_tables"))})
+    forbidden = {str(name).lower() for (name,) in connection.execute(read_query("not_tables"))}
     names = {
         table: tuple(str(name) for (name,) in connection.execute(read_query("columns"), (table,)))
         for table in tables
     }
-    lock = nullcontext() if HAS_OWN_PLACES and sqlite3.threadsafety == _SERIALIZED else Lock()
-    return SqliteTables(path, connection, names, stream, lock)
+    is_shareable = HAS_OWN_PLACES and sqlite3.threadsafety == _SERIALIZED
+    if forbidden:
+        _forbid(connection, forbidden)
+        is_shareable = False
+    return SqliteTables(path, connection, names, stream, nullcontext() if is_shareable else Lock())
 
 
 def _forbid(connection: sqlite3.Connection, names: set[str]) -> None:
-    """Let no query read these views and virtual tables, also where it joins them to a table."""
+    """Let no query read these views and virtual tables, also where it joins them to a table.
+
+    SQLite calls the function while it holds the connection, and Python needs its own lock to run it. A thread
+    that binds a value holds Python's lock and waits for the connection. So threads must take turns.
+    """
 
     def judge(action: int, first: str | None, _: str | None, __: str | None, inside: str | None) -> int:
         read = first if action == sqlite3.SQLITE_READ else None
         is_forbidden = any(name is not None and name.lower() in names for name in (read, inside))
         return sqlite3.SQLITE_DENY if is_forbidden else sqlite3.SQLITE_OK
 
-    if names:
-        connection.set_authorizer(judge)
+    connection.set_authorizer(judge)
 
 
 def _write_query(wanted: Wanted) -> tuple[str, tuple[str, ...]]:
