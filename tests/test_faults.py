@@ -180,3 +180,7 @@ def test_an_input_of_each_kind_differs_from_the_good_one(good):
     ]
 
     assert same == []
+
+
+def test_steps_that_take_no_time_when_replayed_have_no_replay(good):
+    assert outcome(good, Input("export", "one id for all", 11)) == Outcome(Ending.ANSWERED)

@@ -306,6 +306,7 @@ class Engine:
 
 
 NO_STEP = "there are no two adjacent complete steps"
+NO_LENGTH = "replayed again and again, the steps take no time"
 _ROUNDS = 2
 
 

@@ -46,8 +46,11 @@ class RepeatedSteps:
     ranks: tuple[_Runs, ...]
 
     def measure_ns(self, graph: ReplayGraph) -> float:
-        """Return the mean time of a step of a graph, as if each run repeated without end, in ns."""
+        """Return the mean ns of a step of a graph, as if each run repeated without end; 0 without steps."""
         own = self.ranks[0]
+        step_count = int(own.step_count.sum())
+        if not step_count:
+            return 0.0
         longest_ns = np.zeros(len(own.edge))
         for rank in self.ranks:
             held = np.flatnonzero(rank.step_count)
@@ -56,7 +59,7 @@ class RepeatedSteps:
                 for measure in (_between_operations, _between_calls):
                     lengths_ns = measure(graph, rank.edge[held], own.edge[held, 1])
                     longest_ns[held] = np.maximum(longest_ns[held], share * lengths_ns)
-        return float(longest_ns.sum()) / int(own.step_count.sum())
+        return float(longest_ns.sum()) / step_count
 
 
 def find_repeated_steps(edges: Sequence[npt.NDArray[np.int64]]) -> RepeatedSteps:

@@ -30,7 +30,16 @@ from wallscope.model.whatif import Answer, Asked, CriticalPath, Question, Replay
 from wallscope.parallel import Once
 from wallscope.replay.changes import Changes, OverlapTaxes
 from wallscope.replay.critical_path import divide_path
-from wallscope.replay.engine import ASKED, FIXES, NO_STEP, UPPER_BOUNDS, Engine, WindowReplay, is_too_far_off
+from wallscope.replay.engine import (
+    ASKED,
+    FIXES,
+    NO_LENGTH,
+    NO_STEP,
+    UPPER_BOUNDS,
+    Engine,
+    WindowReplay,
+    is_too_far_off,
+)
 from wallscope.replay.simulate import simulate
 from wallscope.replay.windows import (
     NO_ISSUER,
@@ -83,6 +92,10 @@ def answer_questions(
             f"{NO_STEP} — a replay needs steps — name them with --step-range, or capture three or more"
         )
     player = WindowReplay(stretch, step_ns, overlap_tax if asked.interference else None, ASKED)
+    if not player.repeated_ns:
+        raise NothingToAnalyzeError(
+            f"{NO_LENGTH} — their order is not that of a run — export the report again"
+        )
     check = player.check
     if check.error_median is not None and check.error_median > asked.largest_error:
         raise NothingToAnalyzeError(
@@ -364,4 +377,5 @@ class RankReplays:
         if not stretch.steps["typical"].any():
             return NO_STEP
         tax = self.rank.communication.overlap_tax
-        return WindowReplay(stretch, self.rank.typical.step_ns, None if tax is None else tax.ratio, FIXES)
+        made = WindowReplay(stretch, self.rank.typical.step_ns, None if tax is None else tax.ratio, FIXES)
+        return made if made.repeated_ns else NO_LENGTH
