@@ -9,15 +9,15 @@ from hypothesis import strategies as st
 from tests.attribution import brute, brute_waits
 from tests.attribution.brute_programs import possible, stretched, unrecorded
 from tests.attribution.test_chain import found
-from wallscope.trace import held_calls, spinning
+from wallscope.trace import blocking_calls
 
 
 def few(queue, spins):
     """Let queues be full, and spins recur, in programs of some launches."""
     return (
         patch.multiple(brute_waits, FULL_QUEUE=queue, FEWEST_SPINS=spins),
-        patch.multiple(held_calls, FULL_QUEUE_COUNT=queue),
-        patch.multiple(spinning, FEWEST_SPINS_COUNT=spins),
+        patch.multiple(blocking_calls, FULL_QUEUE_COUNT=queue),
+        patch.multiple(blocking_calls, FEWEST_SPINS_COUNT=spins),
     )
 
 

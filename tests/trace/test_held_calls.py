@@ -6,7 +6,7 @@ import pytest
 
 from tests.attribution.brute_trace import Call, Op, Sync
 from tests.trace.walking import launch, waits_of, walk
-from wallscope.trace import held_calls
+from wallscope.trace import blocking_calls
 from wallscope.trace.streams import UNRESOLVED
 
 QUEUE = 950
@@ -63,7 +63,7 @@ def test_the_walk_goes_on_at_what_a_full_queue_was_emptied_by():
         Op(0, 99, 101, "copy", 2),
         Op(0, 120, 130, "compute", 3),
     )
-    with patch.object(held_calls, "FULL_QUEUE_COUNT", 1):
+    with patch.object(blocking_calls, "FULL_QUEUE_COUNT", 1):
         links = walk(*rows)
 
     assert links == [

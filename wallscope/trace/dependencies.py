@@ -28,9 +28,14 @@ from wallscope.thresholds.dependencies import (
     GRAPH_EDGE_NS,
     GRAPH_EDGE_SHARE,
 )
-from wallscope.trace.blocking_copies import find_blocking_copies
+from wallscope.trace.blocking_calls import (
+    find_blocking_copies,
+    find_full_queues,
+    find_locked_calls,
+    find_query_runs,
+    find_spins,
+)
 from wallscope.trace.events import ResolvedBy, Waits, resolve_waits
-from wallscope.trace.held_calls import find_full_queues, find_locked_calls
 from wallscope.trace.inferred_waits import (
     HELD_WHILE_IDLE,
     NOTHING_PENDING,
@@ -39,7 +44,6 @@ from wallscope.trace.inferred_waits import (
 )
 from wallscope.trace.intervals import Times
 from wallscope.trace.recording_streams import RecordingStreams
-from wallscope.trace.spinning import find_query_runs, find_spins
 from wallscope.trace.streams import UNRESOLVED, OperationSets, StreamOrder, Tail, make_sets
 from wallscope.trace.thread_timeline import (
     Activities,

@@ -1,0 +1,313 @@
+"""What holds the thread that issued it: blocking copies, held calls and spinning.
+
+- Copies: whether a call blocks depends on its name and on the memory at both ends, as CUDA documents it. To
+  pageable host memory, and from pinned memory without `Async`, the copy has ended when its call returns. From
+  pageable memory the call returns when the last bytes are staged: a large copy blocks its caller for nearly
+  all of its time, a small one not at all. With `Async`, between pinned memory and the device, or on the
+  device, the call does not block. Others, such as on the device without `Async`, or with unknown memory,
+  blocked if the copy ended before they returned.
+- Held calls: a launch returns only when the queue of its channel has room, and this queue holds about a
+  thousand launches. The host is then so far ahead that it waits for the device. A driver call may also wait
+  for a lock that another thread holds in its own call; the two return together.
+- Spinning: a thread may query an event or a stream repeatedly, or read host memory that a kernel writes,
+  outside of CUDA calls. The first appears as a run of queries. The second appears as time outside calls that
+  nearly always ends right after the same kernel of the same thread.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from wallscope.columns import (
+    Codes,
+    Flags,
+    Rows,
+    are_among,
+    as_integers,
+    encode_member,
+    iterate_groups,
+    number_groups,
+)
+from wallscope.model.capture import Capture
+from wallscope.model.enums import CallRole, CopyDirection, MemoryKind, OperationKind
+from wallscope.thresholds.dependencies import (
+    BLOCKING_COPY_INSIDE_SHARE,
+    BLOCKING_COPY_LATE_NS,
+    FEWEST_QUERIES_COUNT,
+    FEWEST_SPINS_COUNT,
+    FEWEST_USUAL_CALLS_COUNT,
+    FULL_QUEUE_COUNT,
+    INFERRED_CLOSE_NS,
+    LOCK_CANDIDATES_COUNT,
+    LOCK_RETURN_NS,
+    LOCKED_LENGTH_RATIO,
+    LOCKED_SHARE,
+    LOCKED_WORK_NS,
+    QUERIES_APART_NS,
+    SHORTEST_HELD_CALL_NS,
+    SPINS_SHARE,
+    USUAL_CALLS_SHARE,
+)
+from wallscope.trace.intervals import Times
+from wallscope.trace.streams import UNRESOLVED, StreamOrder, Tail
+from wallscope.trace.thread_timeline import Activities, CallTimes, mark_calls
+
+_ASYNCHRONOUS = r"Async"
+_TO_HOST = (CopyDirection.DEVICE_TO_HOST, CopyDirection.HOST_TO_HOST)
+_LASTING = (MemoryKind.PINNED, MemoryKind.DEVICE, MemoryKind.ARRAY, MemoryKind.DEVICE_STATIC)
+
+
+@dataclass(frozen=True, slots=True)
+class _Promises:
+    """Whether each copy has ended when its call returns, is staged then, or is known only by its end."""
+
+    is_through: Flags
+    is_staged: Flags
+    is_told_by_end: Flags
+
+
+def find_blocking_copies(capture: Capture, order: StreamOrder) -> dict[int, Tail]:
+    """Return what calls waited for that were held by a copy of theirs, of several by the one that ended last.
+
+    That is the copy. One that begins after its call returned, as clocks differ, can't be followed back to
+    the call: what it waited for itself stands for it.
+    """
+    op, call = _list_copies(capture)
+    start_ns, end_ns = (capture.operations[name].to_numpy()[op] for name in ("start_ns", "end_ns"))
+    returned_ns = capture.calls["end_ns"].to_numpy()[call]
+    promises = _tell_promises(capture, op, call)
+    is_inside = returned_ns - start_ns >= BLOCKING_COPY_INSIDE_SHARE * (end_ns - start_ns)
+    is_held = promises.is_through & (end_ns <= returned_ns + BLOCKING_COPY_LATE_NS)
+    is_held |= promises.is_staged & (start_ns < returned_ns) & is_inside
+    is_held |= promises.is_told_by_end & (end_ns <= returned_ns)
+    held = np.flatnonzero(is_held)
+    held = held[np.lexsort((end_ns[held], call[held]))]
+    last = held[np.diff(call[held], append=-1) != 0]
+    is_early = (start_ns < returned_ns) | (end_ns <= returned_ns)
+    columns = (column[last].tolist() for column in (call, op, is_early))
+    return {
+        one: (copy,) if early else _list_before(copy, order)
+        for one, copy, early in zip(*columns, strict=True)
+    }
+
+
+def _list_copies(capture: Capture) -> tuple[Rows, Rows]:
+    """The copies that calls for copies issued, and those calls, by number."""
+    operations, call = capture.operations, capture.operations["call"].to_numpy()
+    is_copy = as_integers(operations["kind"]) == encode_member(OperationKind.COPY)
+    rows = np.flatnonzero(is_copy & (call >= 0))
+    is_copying = as_integers(capture.calls["role"]) == encode_member(CallRole.COPY)
+    rows = rows[is_copying[call[rows]]]
+    return rows, call[rows].astype(np.int64)
+
+
+def _tell_promises(capture: Capture, op: Rows, call: Rows) -> _Promises:
+    """Return the blocking behavior of copy calls, by their names and the memory of the copies."""
+    waits = ~mark_calls(capture, _ASYNCHRONOUS)[call]
+    told = pl.DataFrame({"op": op}, schema={"op": capture.copies.schema["op"]}).join(
+        capture.copies, on="op", how="left", maintain_order="left"
+    )
+    direction, source, destination = (as_integers(told[name]) for name in told.columns[1:])
+    to_host, to_device = _is_among(direction, _TO_HOST), _is_among(direction, (CopyDirection.HOST_TO_DEVICE,))
+    is_pageable = [_is_among(end, (MemoryKind.PAGEABLE,)) for end in (source, destination)]
+    is_free = ~waits & _is_among(source, _LASTING) & _is_among(destination, _LASTING)
+    is_through = to_host & (waits | is_pageable[1])
+    is_through |= to_device & waits & _is_among(source, (MemoryKind.PINNED,))
+    is_staged = to_device & ~is_through & (waits | is_pageable[0])
+    return _Promises(is_through, is_staged, ~is_free)
+
+
+def _is_among(codes: Codes, members: tuple[CopyDirection, ...] | tuple[MemoryKind, ...]) -> Flags:
+    return np.isin(codes, [encode_member(member) for member in members])
+
+
+def _list_before(op: int, order: StreamOrder) -> Tail:
+    """What an operation waited for, the one before it in its stream first."""
+    before = int(order.before[op])
+    return (*((before,) if before >= 0 else ()), *(order.producers(op) - {before}))
+
+
+_LAUNCHING = (CallRole.LAUNCH, CallRole.GRAPH)
+
+
+def find_full_queues(
+    operations: pl.DataFrame, before: Codes, calls: CallTimes, roles: pl.Series
+) -> dict[int, Tail]:
+    """Return the launches that waited for a place in the queue, each with the operation that they waited for.
+
+    A launch is taken for one that waited if it took long and about as many launches of its stream were
+    pending when it returned as a queue holds. The start of the last operation that had begun then had made
+    room, so what was waited for is the one before that.
+
+    Args:
+        operations: `OPERATIONS`.
+        before: int32[op], the operation before each in its stream, -1 without one.
+        calls: times and threads of all calls.
+        roles: the `CallRole` of each call.
+    """
+    call, stream = operations["call"].to_numpy(), operations["stream"].to_numpy()
+    start_ns = operations["start_ns"].to_numpy()
+    is_launch = np.append(np.isin(as_integers(roles), [encode_member(one) for one in _LAUNCHING]), np.False_)
+    long = np.flatnonzero(
+        is_launch[call] & (calls.end_ns[call] - calls.start_ns[call] >= SHORTEST_HELD_CALL_NS)
+    )
+    found: dict[int, Tail] = {}
+    if long.size == 0:
+        return found
+    for _, own in iterate_groups(stream):
+        if own.size <= FULL_QUEUE_COUNT:
+            continue
+        place = np.flatnonzero(np.isin(own, long, assume_unique=True))
+        returned_ns = calls.end_ns[call[own[place]]]
+        begun = np.searchsorted(start_ns[own], returned_ns, side="right")
+        is_new = np.append(True, (call[own[1:]] != call[own[:-1]]) | (call[own[1:]] < 0))
+        launches = np.append(0, np.cumsum(is_new))  # those of graphs run several operations
+        is_full = (launches[place + 1] - launches[begun] >= FULL_QUEUE_COUNT) & (begun > 1)
+        awaited = before[own[begun[is_full] - 1]]
+        held = call[own[place[is_full]]]
+        found |= {one: (op,) for one, op in zip(held.tolist(), awaited.tolist(), strict=True) if op >= 0}
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class LockedCalls:
+    """Calls that waited for a lock: those of which is known what its holder waited for, and all holders.
+
+    `holder` int32[call] is the call of another thread that held the lock, -1 without one.
+    """
+
+    awaited: dict[int, Tail]
+    holder: npt.NDArray[np.int32]
+
+
+def find_locked_calls(
+    calls: CallTimes, roles: pl.Series, process_of_thread: Rows, blocking: Mapping[int, Tail]
+) -> LockedCalls:
+    """Return the calls that returned together with a long call of another thread of their process.
+
+    A call no longer than usual ones with its purpose did not wait. The other call blocks, allocates or
+    copies. It lasted for most of the time of the one that waited for it. The latter may return a little
+    later, because it does its own work once it has the lock.
+
+    Args:
+        calls: times and threads of all calls.
+        roles: the `CallRole` of each call.
+        process_of_thread: int64[thread], the process of each thread.
+        blocking: what calls waited for that block by themselves, or were held by a full queue.
+    """
+    start_ns, end_ns, thread = calls.start_ns.told, calls.end_ns.told, calls.thread.told
+    holder = np.full(start_ns.size, -1, np.int32)
+    is_long = end_ns - start_ns >= SHORTEST_HELD_CALL_NS
+    blocks = np.zeros(start_ns.size, np.bool_)
+    blocks[list(blocking)] = True
+    of_role = as_integers(roles)
+    holds = np.isin(of_role, [encode_member(one) for one in (CallRole.ALLOC, CallRole.COPY)])
+    is_unusual = is_long & (end_ns - start_ns >= LOCKED_LENGTH_RATIO * _usual_ns(end_ns - start_ns, of_role))
+    asked, holding = np.flatnonzero(is_unusual & ~blocks), np.flatnonzero(is_long & (blocks | holds))
+    process = process_of_thread[thread]
+    for one, own in iterate_groups(process[holding]):
+        rows = asked[process[asked] == one]
+        holder[rows] = _find_holders(calls, rows, holding[own])
+    awaited = {
+        call: blocking[by]
+        for call, by in zip(asked.tolist(), holder[asked].tolist(), strict=True)
+        if by >= 0 and UNRESOLVED not in blocking.get(by, (UNRESOLVED,))
+    }
+    return LockedCalls(awaited, holder)
+
+
+def _usual_ns(length_ns: Codes, role: Codes) -> Times:
+    """Return how long undisturbed calls of the role of each call take, 0 if there are too few."""
+    found = np.zeros(role.size, np.float64)
+    for _, own in iterate_groups(role.astype(np.int64)):
+        if own.size >= FEWEST_USUAL_CALLS_COUNT:
+            found[own] = np.quantile(length_ns[own], USUAL_CALLS_SHARE)
+    return found.astype(np.int64)
+
+
+def _find_holders(calls: CallTimes, asked: Rows, holding: Rows) -> Rows:
+    """Return the call that blocked each given one, -1 without one: the longest one that overlapped it."""
+    start_ns, end_ns, thread = calls.start_ns.told, calls.end_ns.told, calls.thread.told
+    by_end = holding[np.argsort(end_ns[holding], kind="stable")]
+    last = np.searchsorted(end_ns[by_end], end_ns[asked] + LOCK_RETURN_NS, side="right") - 1
+    found, longest_ns = np.full(asked.size, -1), np.zeros(asked.size, np.int64)
+    for nth in range(LOCK_CANDIDATES_COUNT):
+        other = by_end[np.maximum(last - nth, 0)]
+        since_ns = np.maximum(start_ns[other], start_ns[asked])
+        beside_ns = np.minimum(end_ns[other], end_ns[asked]) - since_ns
+        is_holder: Flags = (
+            (last >= nth)
+            & (end_ns[other] >= end_ns[asked] - LOCKED_WORK_NS)
+            & (start_ns[other] < start_ns[asked])
+            & (thread[other] != thread[asked])
+            & (beside_ns >= LOCKED_SHARE * (end_ns[asked] - start_ns[asked]))
+            & (beside_ns > longest_ns)
+        )
+        found[is_holder], longest_ns[is_holder] = other[is_holder], beside_ns[is_holder]
+    return found
+
+
+def find_query_runs(calls: CallTimes, is_query: npt.NDArray[np.bool_]) -> tuple[Rows, Times]:
+    """Return the last call of each run of queries on a thread, and when the run began.
+
+    A run holds several queries, nothing else, and lasts longer than a query ever does.
+
+    Args:
+        calls: times and threads of all calls, by thread and start.
+        is_query: bool[call], whether a call asks for an event or a stream.
+    """
+    rows = np.flatnonzero(is_query)
+    if rows.size == 0:
+        return rows, np.empty(0, np.int64)
+    start_ns, end_ns, thread = (one[rows] for one in (calls.start_ns, calls.end_ns, calls.thread))
+    goes_on = (rows[1:] == rows[:-1] + 1) & (thread[1:] == thread[:-1])
+    goes_on &= start_ns[1:] - end_ns[:-1] <= QUERIES_APART_NS
+    edges = np.flatnonzero(np.concatenate(([True], ~goes_on, [True])))
+    first, last = edges[:-1], edges[1:] - 1
+    is_run = (last - first + 1 >= FEWEST_QUERIES_COUNT) & (
+        end_ns[last] - start_ns[first] >= SHORTEST_HELD_CALL_NS
+    )
+    return rows[last[is_run]], start_ns[first[is_run]]
+
+
+def find_spins(
+    operations: pl.DataFrame, end_ns: Times, calls: CallTimes, segments: Activities
+) -> npt.NDArray[np.int32]:
+    """Return the operation that a thread spun for right before each call began, -1 without one: int32[call].
+
+    Args:
+        operations: `OPERATIONS`.
+        end_ns: int64[op], ns.
+        calls: times and threads of all calls.
+        segments: what each thread was in at every moment.
+    """
+    found = np.full(calls.start_ns.told.size, -1, np.int32)
+    call, name = operations["call"].to_numpy(), as_integers(operations["name"])
+    kernels = np.flatnonzero((call >= 0) & operations["name"].is_not_null().to_numpy())
+    thread = calls.thread[call[kernels]]
+    pairs: list[tuple[Rows, Rows]] = []
+    for one in np.unique(thread).tolist():
+        own = segments.of(one)
+        left_ns, begun_ns = segments.end_ns[own][:-1], segments.start_ns[own][1:]
+        gaps = np.flatnonzero(begun_ns - left_ns >= SHORTEST_HELD_CALL_NS)
+        ops = kernels[thread == one]
+        ops = ops[np.argsort(end_ns[ops], kind="stable")]
+        last = np.searchsorted(end_ns[ops], begun_ns[gaps], side="right") - 1
+        op = ops[np.maximum(last, 0)]
+        is_close = (last >= 0) & (begun_ns[gaps] - end_ns[op] <= INFERRED_CLOSE_NS)
+        is_close &= calls.end_ns[call[op]] <= left_ns[gaps]
+        pairs.append((segments.call[own][1:][gaps[is_close]], op[is_close]))
+    waiting = np.concatenate([np.empty(0, np.int64), *(calls_of for calls_of, _ in pairs)])
+    op = np.concatenate([np.empty(0, np.int64), *(ops_of for _, ops_of in pairs)])
+    if not op.size:
+        return found
+    like = kernels[are_among(name[kernels].astype(np.int64), np.unique(name[op]).astype(np.int64))]
+    kind = number_groups(calls.thread[call[like]], name[like])
+    group = kind[np.searchsorted(like, op)]
+    times, spun = np.bincount(kind), np.bincount(group, minlength=int(kind.max(initial=0)) + 1)
+    recurs = (spun[group] >= FEWEST_SPINS_COUNT) & (spun[group] >= SPINS_SHARE * times[group])
+    found[waiting[recurs]] = op[recurs]
+    return found
