@@ -12,8 +12,8 @@ from fixtures.export import ExportWriter
 from fixtures.folders import folder_of
 from tests.conftest import ROOT
 from wallscope.errors import InputError
+from wallscope.nsys.integrity import measure_table
 from wallscope.nsys.sources import _read, open_folder
-from wallscope.nsys.table_size import measure_table
 
 FRAME = pl.DataFrame({"a": range(1_000), "b": ["text"] * 1_000, "c": [None] * 1_000})
 

@@ -44,9 +44,10 @@ from wallscope.nsys.integrity import (
     is_folder,
     is_report,
     list_table_files,
+    measure_table,
+    refuse_oversize,
 )
 from wallscope.nsys.sqlite_file import HAS_OWN_PLACES, NULL, decode_text, make_nullable, read_columns
-from wallscope.nsys.table_size import measure_table, refuse_oversize
 from wallscope.nsys.tables import Tables, Wanted, quote
 from wallscope.resources import read_query
 
