@@ -6,7 +6,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from wallscope.nsys.call_names import express_roles, normalize_call_names
+from wallscope.nsys.calls import express_roles, normalize_call_names
 
 KNOWN = Path(__file__).with_name("cuda_api_names.csv")
 """Every name of the runtime and the driver from CUDA 10 to 13, some that may come, and the role of each."""

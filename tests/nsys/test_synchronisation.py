@@ -7,10 +7,9 @@ import pytest
 from fixtures.export import ExportWriter, global_pid
 from wallscope.errors import InputError
 from wallscope.model.schemas import EVENTS, STREAMS, SYNCS
-from wallscope.nsys.calls import build_calls, read_calls
+from wallscope.nsys.calls import build_calls, read_calls, read_events, read_streams, read_syncs
 from wallscope.nsys.identity import number_threads, process_of, read_export_facts
 from wallscope.nsys.sources import open_tables
-from wallscope.nsys.synchronisation import read_events, read_streams, read_syncs
 from wallscope.nsys.tables import make_database
 
 NOBODY = 4_294_967_295

@@ -7,8 +7,7 @@ from wallscope.kineto.autograd_rows import find_autograd_ranges
 from wallscope.kineto.event_tables import TraceTables
 from wallscope.kineto.trace_identity import join_thread_ids
 from wallscope.model.schemas import RANGES
-from wallscope.nsys.call_names import express_roles, normalize_call_names
-from wallscope.nsys.calls import RawCalls
+from wallscope.nsys.calls import RawCalls, express_roles, normalize_call_names
 from wallscope.nsys.host_events import sort_outside_in
 from wallscope.nsys.identity import number_texts
 from wallscope.trace.intervals import Times

@@ -41,10 +41,9 @@ from wallscope.model.capture import (
 )
 from wallscope.model.enums import CallRole
 from wallscope.model.schemas import CPU_SAMPLES, HOST_EVENTS, MEMORY_EVENTS, NAMES, SAMPLES, STREAMS
-from wallscope.nsys.calls import Calls, build_calls
+from wallscope.nsys.calls import Calls, add_flags, build_calls
 from wallscope.nsys.load import find_free_bytes
 from wallscope.nsys.operations import sort_device_work
-from wallscope.nsys.synchronisation import add_flags
 from wallscope.process_tuning import release_memory
 
 _ON_CUDA = 1  # number of CUDA among the device types of PyTorch

@@ -20,7 +20,7 @@ from wallscope.model.enums import OperationKind, Reader
 from wallscope.model.rank_summaries import SPELLED
 from wallscope.nsys import findings
 from wallscope.nsys import tables as catalog
-from wallscope.nsys.calls import build_calls, read_calls
+from wallscope.nsys.calls import add_flags, build_calls, read_calls, read_events, read_streams, read_syncs
 from wallscope.nsys.collectives import Collectives, read_collectives
 from wallscope.nsys.conditions import read_conditions
 from wallscope.nsys.findings import (
@@ -48,7 +48,6 @@ from wallscope.nsys.operations import build_device_work, look_up, read_operation
 from wallscope.nsys.programs import read_program_hints
 from wallscope.nsys.ranks import Ranks, identify_ranks
 from wallscope.nsys.sources import open_tables
-from wallscope.nsys.synchronisation import add_flags, read_events, read_streams, read_syncs
 from wallscope.nsys.tables import Database, Tables, make_database, read_table
 from wallscope.parallel import run_both
 from wallscope.process_tuning import release_memory
