@@ -4,7 +4,7 @@ import pytest
 
 from fixtures.export import ExportWriter
 from wallscope.model.capture import CaptureConditions
-from wallscope.nsys.conditions import read_conditions
+from wallscope.nsys.identity import read_conditions
 from wallscope.nsys.sources import open_tables
 from wallscope.nsys.tables import make_database
 

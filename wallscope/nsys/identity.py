@@ -1,10 +1,14 @@
-"""Identities in an export: numbers of texts and threads, processes, devices, product and version.
+"""Identities in an export: numbers of texts and threads, processes, devices, product and version, conditions.
 
 A global id has host, virtual machine and process in its upper 40 bits and the thread in the lower 24. Ids of
 hosts from 128 on are negative.
 
-Exports contain whole environments. Only variables of a short list are read, and each value is checked. All
-others, and values in an unexpected form, never leave the export.
+Exports contain whole environments, output, and what the user typed. Only variables of a short list and names
+of known libraries are read, and each value is checked. All others, and values in an unexpected form, never
+leave the export.
+
+The conditions of a capture are versions of the driver, clocks, and what the profiler recorded. Each can make
+one capture slower than another of the same program.
 """
 
 import json
@@ -14,11 +18,11 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from wallscope.model.capture import Export, Gpu
+from wallscope.model.capture import CaptureConditions, Export, Gpu
 from wallscope.model.schemas import NAMES, THREADS
 from wallscope.nsys import tables
 from wallscope.nsys.integrity import content_size_bytes, fingerprint
-from wallscope.nsys.tables import EXPORT_METADATA, Database
+from wallscope.nsys.tables import EXPORT_METADATA, STRINGS, Database
 from wallscope.unicode_text import spell_surrogates
 
 NAMELESS = -1
@@ -306,3 +310,145 @@ def _read_agent_environment(source: Database) -> Iterator[str]:
         for name, value in source.rows("system_facts"):
             if name == "DeviceEnvironment":
                 yield from str(value).split(";")
+
+
+_OPTIONS = {
+    "COLLECT_GPU_MEMORY_USAGE": "CUDA memory usage",
+    "COLLECT_UVM_CPU_PAGE_FAULTS": "page faults of the CPU",
+    "COLLECT_UVM_GPU_PAGE_FAULTS": "page faults of the GPU",
+    "COLLECT_GPU_CTX_SW_TRACE": "GPU context switches",
+    "COLLECT_BACKTRACES": "backtraces of OS calls",
+    "COLLECT_IP_BACKTRACE_SAMPLES": "CPU sampling",
+    "CUDA_FLUSH_PERIODICALLY": "periodic flush",
+}
+_TRACES = {
+    "CpuCycles": "CPU sampling",
+    "OSRuntime": "OS calls",
+    "CuBLAS": "cuBLAS calls",
+    "CuDNN": "cuDNN calls",
+    "OpenACC": "OpenACC calls",
+    "Cuda": "CUDA",
+    "NvtxEvents": "NVTX",
+}
+_FREQUENCY = "SAMPLING_FREQUENCY"
+_DRIVER_VERSION = re.compile(r"\d{1,4}(?:\.\d{1,4}){1,3}|\d{4,9}")
+_INSTALLED = re.compile(
+    r"/(?:NsightSystems-cli-|nsight-systems(?:-cli)?[-/])(20\d\d\.\d{1,2}(?:\.\d{1,2})?)(?=/|$)"
+)
+
+
+def read_conditions(source: Database) -> CaptureConditions:
+    """Return the conditions that an export shows."""
+    versions = (
+        {str(name): str(value) for name, value in source.rows("driver_versions")}
+        if source.has("TARGET_INFO_SYSTEM_ENV", "name", "value")
+        else {}
+    )
+    return CaptureConditions(
+        profiler_version=found[1]
+        if (found := _INSTALLED.search(versions.get("TargetInstallDir", "")))
+        else None,
+        driver_version=_version(versions.get("NvDriverVersion")),
+        cuda_version=_write_cuda_version(_version(versions.get("CudaDriverVersion"))),
+        clock_hz=_read_clock_hz(source),
+        options=_read_options(source),
+    )
+
+
+def _version(value: str | None) -> str | None:
+    return value if value is not None and _DRIVER_VERSION.fullmatch(value) else None
+
+
+def _write_cuda_version(number: str | None) -> str | None:
+    """Write a version of CUDA as NVIDIA does.
+
+    >>> _write_cuda_version("12020"), _write_cuda_version("12.2")
+    ('12.2', '12.2')
+    """
+    if number is None or not number.isdecimal():
+        return number
+    return f"{int(number) // 1000}.{int(number) % 1000 // 10}"
+
+
+def _read_clock_hz(source: Database) -> int | None:
+    """Return the highest clock of the GPUs, `None` where they differ or it is unknown."""
+    if not source.has("TARGET_INFO_GPU", "clockRate"):
+        return None
+    found = {value for (value,) in source.select('SELECT DISTINCT "clockRate" FROM "TARGET_INFO_GPU"')}
+    (clock_hz,) = found if len(found) == 1 else (None,)
+    return clock_hz if isinstance(clock_hz, int) and clock_hz > 0 else None
+
+
+def _read_options(source: Database) -> tuple[tuple[str, str], ...]:
+    if not source.has("META_DATA_CAPTURE", "name", "value"):
+        return ()
+    found = dict.fromkeys([*_OPTIONS.values(), *_TRACES.values()], "off")
+    for name, value in source.rows("capture_settings"):
+        setting = str(name).rpartition(":")[2]
+        if setting == "CAPTURE_EVENT_TYPE" and value in _TRACES:
+            found[_TRACES[value]] = "on"
+        elif setting in _OPTIONS and value == "true":
+            found[_OPTIONS[setting]] = "on"
+        elif setting == _FREQUENCY and str(value).isdecimal() and len(str(value)) < 9:
+            found["GPU metrics"] = f"{value} Hz"
+    return tuple(sorted(found.items()))
+
+
+_LIBRARIES = (
+    "libtorch_cuda.so",
+    "libtorch_cuda_cu.so",
+    "libtorch_python.so",
+    "libdali.so",
+    "libtensorflow_cc.so.2",
+    "libtensorflow_framework.so.2",
+    "_pywrap_tensorflow_internal.so",
+    "xla_extension.so",
+    "xla_cuda_plugin.so",
+    "libjax_common.so",
+    "libnvinfer.so.8",
+    "libnvinfer.so.10",
+    "libtensorrt_llm.so",
+    "libjulia.so.1",
+    "libtransformer_engine.so",
+)
+"""Base names of shared libraries, each of one framework."""
+_INTERPRETERS = ((re.compile(r"(pytest|python[0-9.]*)(\.exe)?"), "python"), (re.compile(r"julia"), "julia"))
+_LAUNCHERS = re.compile(r"nsys.*|ProcessLauncher|readlink|gcc|cc1|git|nvidia-smi|sh|bash|mpirun|srun|orted")
+
+
+@dataclass(frozen=True, slots=True)
+class ProgramHints:
+    """Libraries of the program, and its interpreter (`python`, `julia`, `native`; `None`: unknown)."""
+
+    libraries: tuple[str, ...]
+    interpreter: str | None
+
+
+def read_program_hints(source: Database, global_pids: list[int]) -> ProgramHints:
+    """Return the known libraries in an export, and the interpreter of the processes that issued work.
+
+    Args:
+        source: the export.
+        global_pids: those processes.
+    """
+    libraries: tuple[str, ...] = ()
+    if source.has(STRINGS, "id", "value"):
+        found = source.rows("loaded_libraries", json.dumps(list(_LIBRARIES)))
+        libraries = tuple(sorted(str(name) for (name,) in found))
+    names: list[str] = []
+    if source.has("PROCESSES", "globalPid", "name"):
+        names = [str(name) for (name,) in source.rows("process_names", json.dumps(global_pids)) if name]
+    return ProgramHints(libraries, _find_interpreter(names))
+
+
+def _find_interpreter(names: list[str]) -> str | None:
+    """Return the interpreter of processes with these names.
+
+    >>> [_find_interpreter([name]) for name in ("/usr/bin/python3", "./a.out", "nsys-launcher")]
+    ['python', 'native', None]
+    """
+    own = [re.split(r"[/\\]", name)[-1] for name in names]
+    for pattern, interpreter in _INTERPRETERS:
+        if any(pattern.fullmatch(name) for name in own):
+            return interpreter
+    return "native" if any(not _LAUNCHERS.fullmatch(name) for name in own) else None

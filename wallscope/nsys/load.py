@@ -22,7 +22,6 @@ from wallscope.nsys import findings
 from wallscope.nsys import tables as catalog
 from wallscope.nsys.calls import add_flags, build_calls, read_calls, read_events, read_streams, read_syncs
 from wallscope.nsys.collectives import Collectives, read_collectives
-from wallscope.nsys.conditions import read_conditions
 from wallscope.nsys.findings import (
     FOR_FINDINGS,
     check_calls,
@@ -40,12 +39,13 @@ from wallscope.nsys.identity import (
     number_threads,
     process_of,
     read_capture_options,
+    read_conditions,
     read_duration_ns,
     read_export_facts,
+    read_program_hints,
 )
 from wallscope.nsys.integrity import is_folder
 from wallscope.nsys.operations import build_device_work, look_up, read_operations
-from wallscope.nsys.programs import read_program_hints
 from wallscope.nsys.ranks import Ranks, identify_ranks
 from wallscope.nsys.sources import open_tables
 from wallscope.nsys.tables import Database, Tables, make_database, read_table
