@@ -32,8 +32,7 @@ from wallscope.replay.critical_path import (
 )
 from wallscope.replay.edits import GraphEdit
 from wallscope.replay.graph import ReplayGraph, Role
-from wallscope.replay.repeated_steps import find_repeated_steps
-from wallscope.replay.simulate import SimulatedRun, simulate
+from wallscope.replay.simulate import SimulatedRun, find_repeated_steps, simulate
 from wallscope.replay.windows import ReplayWindow, SimulatedSteps
 from wallscope.thresholds.replay import (
     ASKED_PLAYED_COUNT,

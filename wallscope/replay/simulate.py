@@ -1,9 +1,21 @@
-"""One simulation of a replay window, its critical chain, and the slack of operations."""
+"""One simulation of a replay window, its critical chain, the slack of operations, and the time of its steps.
 
+The steps of a window take what typical steps take in a replay if the steps before them are like them. The
+difference of two starts also depends on how far the host was ahead of the device before the first step. A
+change alters that, so steps could get shorter while their work gets longer. So two paths are measured for
+each rank: from the first operation of adjacent steps to the first operation behind them, and between the
+calls that issue the two. Steps that repeat take as long as the longest of these paths. A path that leads from
+the host to the device in one step and back in another consists of parts of both. No path gets shorter if
+anything takes longer.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from wallscope.columns import Rows
 from wallscope.kernels import latest_ends, simulation, views
@@ -212,3 +224,115 @@ def find_latest_ends(run: SimulatedRun, operation: int) -> Times:
         )
     )
     return found_ns[: graph.op.size]
+
+
+_APART_NS = 1 << 46
+"""Between the moments at which runs of steps begin: 19 hours, more than a window takes. By definition."""
+
+
+class _Runs(NamedTuple):
+    """Runs of adjacent steps of one rank.
+
+    Attributes:
+        edge: int64[runs, 2], positions of the operations that begin each run and follow it; -1 without.
+        step_count: int64[runs], the steps between these.
+    """
+
+    edge: npt.NDArray[np.int64]
+    step_count: Rows
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RepeatedSteps:
+    """Runs of adjacent steps of a replay window, whose length with a change is measured.
+
+    `ranks` are first the one whose steps they are, then the others.
+    """
+
+    ranks: tuple[_Runs, ...]
+
+    def measure_ns(self, graph: ReplayGraph) -> float:
+        """Return the mean ns of a step of a graph, as if each run repeated without end; 0 without steps."""
+        own = self.ranks[0]
+        step_count = int(own.step_count.sum())
+        if not step_count:
+            return 0.0
+        longest_ns = np.zeros(len(own.edge))
+        for rank in self.ranks:
+            held = np.flatnonzero(rank.step_count)
+            if held.size:
+                share = own.step_count[held] / rank.step_count[held]
+                for measure in (_between_operations, _between_calls):
+                    lengths_ns = measure(graph, rank.edge[held], own.edge[held, 1])
+                    longest_ns[held] = np.maximum(longest_ns[held], share * lengths_ns)
+        return float(longest_ns.sum()) / step_count
+
+
+def find_repeated_steps(edges: Sequence[npt.NDArray[np.int64]]) -> RepeatedSteps:
+    """Return the runs of adjacent steps.
+
+    Args:
+        edges: of each rank, first the one whose steps they are: int64[steps, 2], positions of the operations
+            that begin each step and the next, in order of time; -1 without.
+
+    >>> steps, other = np.array([[0, 4], [4, 9], [12, 17]]), np.array([[1, 5], [5, 5], [5, 16]])
+    >>> [(runs.edge.tolist(), runs.step_count.tolist()) for runs in find_repeated_steps([steps, other]).ranks]
+    [([[0, 9], [12, 17]], [2, 1]), ([[1, 5], [5, 16]], [1, 1])]
+    """
+    own = edges[0]
+    run = np.cumsum(np.append(False, own[1:, 0] != own[:-1, 1])[: len(own)])
+    return RepeatedSteps(tuple(_join_adjacent(one, run, int(run[-1]) + 1) for one in edges))
+
+
+def _join_adjacent(edge: npt.NDArray[np.int64], run: Rows, count: int) -> _Runs:
+    """Return the runs of a rank from its steps and the run of each."""
+    held = np.flatnonzero((edge >= 0).all(axis=1) & (edge[:, 0] < edge[:, 1]))
+    begin, behind = np.full(count, np.iinfo(np.int64).max), np.full(count, -1)
+    np.minimum.at(begin, run[held], edge[held, 0])
+    np.maximum.at(behind, run[held], edge[held, 1])
+    joined = np.column_stack([np.minimum(begin, behind), behind])
+    return _Runs(joined, np.bincount(run[held], minlength=count))
+
+
+def _between_operations(graph: ReplayGraph, runs: npt.NDArray[np.int64], behind: Rows) -> Times:
+    """Return the longest path from the first operation of each run to the one behind it, in ns.
+
+    It is 0 where no path leads to the operation `behind` the run of the rank whose steps these are.
+    """
+    begun_ns, ref = _moments_ns(graph, len(runs)), graph.ref.copy()
+    ref[runs[:, 0]] = _starts(graph, len(runs))
+    start_ns = simulate(
+        replace(graph, ref=ref, thread_start_ns=np.concatenate((graph.thread_start_ns, begun_ns)))
+    ).start_ns
+    first_ns, last_ns = start_ns[runs].T
+    lengths_ns: Times = np.where(np.minimum(last_ns, start_ns[behind]) >= begun_ns, last_ns - first_ns, 0)
+    return lengths_ns
+
+
+def _between_calls(graph: ReplayGraph, runs: npt.NDArray[np.int64], behind: Rows) -> Times:
+    """Return the same between the issues of these operations."""
+    begun_ns, follows = _moments_ns(graph, len(runs)), graph.behind.copy()
+    thread_start_ns = graph.thread_start_ns.copy()
+    first, last = graph.ref[runs].T
+    is_segment = first < graph.role.size
+    follows[first[is_segment]] = _starts(graph, len(runs))[is_segment]
+    thread_start_ns[first[~is_segment] - graph.role.size] = begun_ns[~is_segment]
+    run = simulate(
+        replace(graph, behind=follows, thread_start_ns=np.concatenate((thread_start_ns, begun_ns)))
+    )
+    first_ns, last_ns = run.left_ns[first], run.left_ns[last]
+    is_reached = np.minimum(last_ns, run.start_ns[behind]) >= begun_ns
+    lengths_ns: Times = np.where(is_reached, last_ns - first_ns, 0)
+    return lengths_ns
+
+
+def _moments_ns(graph: ReplayGraph, count: int) -> Times:
+    """Return moments at which runs begin, so late that no path from elsewhere reaches the end of one."""
+    last_ns = max(graph.end_ns.max(initial=0), graph.thread_start_ns.max(initial=0))
+    begun_ns: Times = int(last_ns) + (1 + np.arange(count, dtype=np.int64)) * _APART_NS
+    return begun_ns
+
+
+def _starts(graph: ReplayGraph, count: int) -> Rows:
+    """Return the numbers of further starts of threads."""
+    return graph.role.size + graph.thread_start_ns.size + np.arange(count, dtype=np.int64)
