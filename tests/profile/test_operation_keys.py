@@ -4,7 +4,7 @@ import polars as pl
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wallscope.profile.operation_keys import decode_pairs, encode_pairs
+from wallscope.profile.step_slices import decode_pairs, encode_pairs
 
 NUMBERS = st.one_of(st.integers(0, 3), st.integers(2**31 - 1, 2**32 - 1))
 

@@ -40,20 +40,18 @@ from wallscope.model.profile import (
 from wallscope.model.schemas import BUDGET_PARTS
 from wallscope.parallel import run_side_by_side
 from wallscope.profile.codec import EncodedTables, pack_profile
-from wallscope.profile.operation_keys import (
+from wallscope.profile.step_slices import (
     ABSENTS,
     NAME_COLUMN,
+    OTHERS,
     PATH_COLUMN,
     STATES,
-    OperationTexts,
-    key_table,
-)
-from wallscope.profile.step_slices import (
-    OTHERS,
     CutOperations,
     NumberedSlices,
     OperationDescriptions,
+    OperationTexts,
     cut_operations,
+    key_table,
     number_slices,
 )
 from wallscope.trace.intervals import Times

@@ -22,7 +22,7 @@ from wallscope.model.cause_catalogue import drop_detail, is_part
 from wallscope.model.enums import Absent
 from wallscope.model.profile import OPERATION_KEYS, STEP_CAUSES, STEP_OWNED, Header, Profile, ProfiledInput
 from wallscope.profile.codec import TABLES
-from wallscope.profile.operation_keys import ABSENTS, STATES, decode_pairs, encode_pairs
+from wallscope.profile.step_slices import ABSENTS, STATES, decode_pairs, encode_pairs
 from wallscope.trace.intervals import Times, number_spans
 
 _KEY = [name for name in OPERATION_KEYS.names() if name != "key"]

@@ -33,7 +33,7 @@ from wallscope.model.enums import Axis, Wall
 from wallscope.model.job import PipelineStage
 from wallscope.model.profile import Profile
 from wallscope.profile.merge import MOVES, join_split_causes, move_time, on_axes
-from wallscope.profile.operation_keys import encode_pairs
+from wallscope.profile.step_slices import encode_pairs
 from wallscope.ranks.clocks import SYMMETRIC
 from wallscope.thresholds.ranks import EARLY_RECEIVER_NS
 from wallscope.trace.intervals import Times, apportion
