@@ -4,7 +4,7 @@ import pytest
 
 from tests.attribution.brute_trace import Call, Op, evidence, operations
 from tests.trace.walking import launch, trace_of, waits_of
-from wallscope.attribution.driver_locks import list_locked_calls, mark_lock_waits
+from wallscope.attribution.host_waits import list_locked_calls, mark_lock_waits
 from wallscope.attribution.slices import blame_gaps
 from wallscope.model.enums import LINK_KINDS
 

@@ -11,9 +11,15 @@ from functools import cached_property
 import numpy as np
 import polars as pl
 
-from wallscope.attribution.data_loading import find_loader_stages, find_loading_waits, find_stage_waits
-from wallscope.attribution.driver_locks import DRIVER_LOCK, list_locked_calls, mark_lock_waits
 from wallscope.attribution.host_causes import HostActivity, QueueDrains, assign_host_causes
+from wallscope.attribution.host_waits import (
+    DRIVER_LOCK,
+    find_loader_stages,
+    find_loading_waits,
+    find_stage_waits,
+    list_locked_calls,
+    mark_lock_waits,
+)
 from wallscope.attribution.slices import (
     NO_SLACK,
     Constraints,

@@ -11,7 +11,7 @@ from operator import itemgetter
 import numpy as np
 import polars as pl
 
-from wallscope.attribution.driver_locks import DRIVER_LOCK, list_locked_calls
+from wallscope.attribution.host_waits import DRIVER_LOCK, list_locked_calls
 from wallscope.columns import (
     Rows,
     are_among,
