@@ -12,12 +12,11 @@ from fixtures.simulation.story import US, gemm
 from fixtures.simulation.truth import truths
 from fixtures.simulation.verdict import verdict
 from fixtures.simulation.writing import write_run
-from wallscope.attribution.rare_excess import find_stall_period, measure_rare_excess
 from wallscope.model.analysis import Analysis
 from wallscope.model.options import Options
 from wallscope.pipeline import analyze
 from wallscope.summary.diagnosis import decide_wall
-from wallscope.trace.step_modes import find_step_modes
+from wallscope.trace.step_variation import find_stall_period, find_step_modes, measure_rare_excess
 
 TRACES = Path(__file__).resolve().parents[3] / "shared" / "traces"
 STEPS = 25

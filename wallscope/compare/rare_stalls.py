@@ -7,7 +7,6 @@ from fractions import Fraction
 import numpy as np
 import polars as pl
 
-from wallscope.attribution.rare_excess import find_stall_period, measure_rare_excess, select_longest
 from wallscope.compare.explanations import SLOW_STEPS
 from wallscope.compare.typical_steps import deciding_steps, lengths_ns
 from wallscope.model.cause_catalogue import describe_cause
@@ -15,6 +14,7 @@ from wallscope.model.comparison import Explanation
 from wallscope.model.enums import Wall
 from wallscope.model.profile import Profile
 from wallscope.thresholds.steps import RARE_STALL_SHARE
+from wallscope.trace.step_variation import find_stall_period, measure_rare_excess, select_longest
 from wallscope.units import duration, percent
 
 _AT = ["input", "step"]

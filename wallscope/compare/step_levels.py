@@ -20,7 +20,7 @@ from wallscope.thresholds.comparison import (
     SLOW_STEP_RATIO,
     SURE_SHIFT_ERRORS_COUNT,
 )
-from wallscope.trace.step_modes import find_step_modes
+from wallscope.trace.step_variation import find_step_modes
 from wallscope.units import duration, percent
 
 

@@ -7,7 +7,6 @@ import numpy as np
 
 from wallscope.attribution.attribute import OperationFacts
 from wallscope.attribution.host_causes import DRAINED
-from wallscope.attribution.rare_excess import measure_rare_excess
 from wallscope.model.analysis import CauseTime, Rank, Walls
 from wallscope.model.cause_catalogue import drop_detail
 from wallscope.model.diagnosis import ClaimStatus, Dominant, Opportunity, WallShare, WallShares
@@ -30,6 +29,7 @@ from wallscope.thresholds.verdict import (
 )
 from wallscope.trace.intervals import Times
 from wallscope.trace.repeat_unit import Shares
+from wallscope.trace.step_variation import measure_rare_excess
 from wallscope.units import duration, percent
 
 LOSSES = (Wall.MEMORY, Wall.COMMUNICATION, Wall.HOST)

@@ -70,7 +70,7 @@ from wallscope.summary.slower_kernels import find_slower_kernels
 from wallscope.summary.unfused_attention import find_unfused_attention
 from wallscope.thresholds.verdict import MATERIAL_SHARE, NO_KERNEL_SHARE, WORK_OUTSIDE_SHARE
 from wallscope.trace.intervals import Times, common, length_ns, make_spans, order_spans, union
-from wallscope.trace.step_modes import find_step_modes
+from wallscope.trace.step_variation import find_step_modes
 
 _OF_USUAL = ("start_ns", "end_ns", "wall", "kind", "gap", "op", "range")
 

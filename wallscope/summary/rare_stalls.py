@@ -5,12 +5,12 @@ from collections.abc import Mapping
 import numpy as np
 import polars as pl
 
-from wallscope.attribution.rare_excess import find_stall_period, measure_rare_excess, select_longest
 from wallscope.attribution.totals import SliceSums
 from wallscope.columns import find_places
 from wallscope.model.diagnosis import RareStall
 from wallscope.model.enums import Wall
 from wallscope.trace.intervals import Times
+from wallscope.trace.step_variation import find_stall_period, measure_rare_excess, select_longest
 
 _WALLS = tuple(Wall)
 
