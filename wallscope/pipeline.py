@@ -19,9 +19,8 @@ from wallscope.attribution.totals import measure_budgets
 from wallscope.errors import NothingToAnalyzeError
 from wallscope.kineto.trace_cures import adapt_cures
 from wallscope.model.advice import RunConfiguration
-from wallscope.model.analysis import SCHEMA, Analysis, Anchor, CaptureQuality, Rank
+from wallscope.model.analysis import SCHEMA, Analysis, Anchor, CaptureQuality, Job, Rank
 from wallscope.model.capture import Capture, Finding, Progress
-from wallscope.model.job import Job
 from wallscope.model.options import Options
 from wallscope.model.profile import Profile
 from wallscope.model.report import MEETING_LANES, Report, StepOverviews

@@ -23,10 +23,9 @@ from wallscope.jobs.run import (
     analyze_on_cluster,
 )
 from wallscope.jobs.timelines import join_timelines
-from wallscope.model.analysis import Analysis
+from wallscope.model.analysis import Analysis, Job
 from wallscope.model.capture import Finding, Progress, Severity
 from wallscope.model.diagnosis import Diagnosis
-from wallscope.model.job import Job
 from wallscope.model.options import Options
 from wallscope.model.profile import Profile
 from wallscope.model.report import Report, StepOverviews

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
+from wallscope.model.analysis import Clock, ClockMethod, Clocks
 from wallscope.model.enums import Collective
-from wallscope.model.job import Clock, ClockMethod, Clocks
 from wallscope.ranks.match_collectives import AllCollectives, Times64, fit_line, has_drift_evidence
 from wallscope.thresholds.ranks import CLOCK_ROUNDS_COUNT, LARGEST_DRIFT_RATIO
 

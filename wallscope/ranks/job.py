@@ -12,17 +12,17 @@ import numpy as np
 import polars as pl
 
 from wallscope.columns import Flags, mark_numbers, sum_by_group
-from wallscope.model.analysis import Rank
-from wallscope.model.diagnosis import Dominant, Walls
-from wallscope.model.enums import Axis, Collective, ComputeCategory, Wall
-from wallscope.model.job import (
+from wallscope.model.analysis import (
     CollectiveWaits,
     Job,
     JobCollectives,
+    Rank,
     RankGroup,
     RankWaits,
     Straggler,
 )
+from wallscope.model.diagnosis import Dominant, Walls
+from wallscope.model.enums import Axis, Collective, ComputeCategory, Wall
 from wallscope.model.profile import Profile
 from wallscope.ranks.clocks import align_clocks
 from wallscope.ranks.match_collectives import gather_collectives, match_meetings

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
+from wallscope.model.analysis import PipelineStage, RankGroup, Reason, Straggler
 from wallscope.model.cause_catalogue import describe_cause
 from wallscope.model.enums import Axis, Collective, ComputeCategory, Wall
-from wallscope.model.job import PipelineStage, RankGroup, Reason, Straggler
 from wallscope.model.profile import Profile
 from wallscope.ranks.match_collectives import AT, OUT
 from wallscope.ranks.wait_split import StepSums

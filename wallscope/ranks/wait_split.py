@@ -18,7 +18,7 @@ import numpy as np
 import polars as pl
 
 from wallscope.columns import Rows, iterate_runs, match_rows, sum_by_group
-from wallscope.model.analysis import CauseTime, Rank
+from wallscope.model.analysis import CauseTime, PipelineStage, Rank
 from wallscope.model.cause_catalogue import (
     PEER_WAIT,
     PIPELINE_WAIT,
@@ -30,7 +30,6 @@ from wallscope.model.cause_catalogue import (
 )
 from wallscope.model.diagnosis import Walls
 from wallscope.model.enums import Axis, Wall
-from wallscope.model.job import PipelineStage
 from wallscope.model.profile import Profile
 from wallscope.profile.merge import MOVES, join_split_causes, move_time, on_axes
 from wallscope.profile.step_slices import encode_pairs

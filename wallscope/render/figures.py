@@ -9,12 +9,11 @@ import polars as pl
 
 from wallscope import units
 from wallscope.model.advice import Fix
-from wallscope.model.analysis import Analysis, RangeWork, Rank, Step
+from wallscope.model.analysis import Analysis, Job, RangeWork, Rank, Step
 from wallscope.model.cause_catalogue import describe_cause
 from wallscope.model.comparison import Comparison
 from wallscope.model.diagnosis import Walls
 from wallscope.model.enums import Wall
-from wallscope.model.job import Job
 from wallscope.model.report import ComparisonReport
 from wallscope.model.section import Figure
 from wallscope.model.whatif import Answer, CriticalPath, PathPart, WhatIf

@@ -10,11 +10,10 @@ import numpy as np
 
 from wallscope import units
 from wallscope.model.advice import Fix, Setting
-from wallscope.model.analysis import Analysis, Anchor, Rank
+from wallscope.model.analysis import Analysis, Anchor, Job, Rank
 from wallscope.model.capture import Profiler
 from wallscope.model.cause_catalogue import describe_cause
 from wallscope.model.enums import Wall
-from wallscope.model.job import Job
 from wallscope.model.section import Cell, Column, Grid, Items, Line, Lines, Section, Span, tabulate
 from wallscope.render.texts import visible
 from wallscope.summary.diagnosis import LOSSES

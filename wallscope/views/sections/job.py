@@ -4,9 +4,8 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 
 from wallscope import units
-from wallscope.model.analysis import Analysis
-from wallscope.model.enums import Wall
-from wallscope.model.job import (
+from wallscope.model.analysis import (
+    Analysis,
     Clock,
     Clocks,
     CollectiveWaits,
@@ -17,6 +16,7 @@ from wallscope.model.job import (
     Reason,
     Straggler,
 )
+from wallscope.model.enums import Wall
 from wallscope.model.report import Report
 from wallscope.model.section import (
     Block,
