@@ -8,11 +8,10 @@ from pathlib import Path
 
 import pytest
 
+import wallscope.cache
 import wallscope.pipeline
 from fixtures.scenario import scenarios
-from wallscope.cache import key
-from wallscope.cache.answers import RenderedAnalysis, load_or_analyze
-from wallscope.cache.key import answer_key
+from wallscope.cache import RenderedAnalysis, answer_key, load_or_analyze
 from wallscope.cache_folder import Cache
 from wallscope.errors import InputError
 from wallscope.model.diagnosis import StepFacts
@@ -207,7 +206,7 @@ def test_where_the_export_lies_does_not_count_and_what_it_is_called_does(export,
 def test_another_program_or_library_gives_another_name(export, monkeypatch):
     names = {answer_key(export, Options())}
     for told in ("_program", "_libraries"):
-        monkeypatch.setattr(key, told, lambda: ["another"])
+        monkeypatch.setattr(cache, told, lambda: ["another"])
         names.add(answer_key(export, Options()))
 
     assert len(names) == 3

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from fixtures.scenario import scenarios
-from wallscope.cache.answers import read_answer
+from wallscope.cache import read_answer
 from wallscope.errors import InputError, WallscopeError
 from wallscope.jobs.merge import run_job
 from wallscope.model.options import Options, Selection

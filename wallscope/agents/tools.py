@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from wallscope.cache.answers import load_limits, load_or_analyze
+from wallscope.cache import load_limits, load_or_analyze
 from wallscope.errors import NothingToAnalyzeError
 from wallscope.model.brief import (
     BRIEF_SCHEMA,

@@ -1,1 +1,0 @@
-"""Answers kept under keys that hold all that decides them."""
