@@ -10,7 +10,7 @@ from wallscope.errors import NothingToAnalyzeError
 from wallscope.model.enums import LINK_KINDS, LinkKind
 from wallscope.model.options import Options
 from wallscope.pipeline import prepare
-from wallscope.thresholds.dependencies import LONGEST_UNEXPLAINED_LATENCY_NS
+from wallscope.thresholds.steps import LONGEST_UNEXPLAINED_LATENCY_NS
 
 EXPORTS = sorted(TRACES.glob("*.sqlite"))
 

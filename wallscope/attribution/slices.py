@@ -21,7 +21,7 @@ from wallscope.kernels.blame_chain import Walk, walk_gaps
 from wallscope.kernels.slicing import cut_slices, find_gaps, find_owners
 from wallscope.model.enums import LINK_KINDS, ComputeCategory, DeviceState, LinkKind, OperationClass
 from wallscope.model.schemas import CATEGORY
-from wallscope.thresholds.dependencies import (
+from wallscope.thresholds.steps import (
     LONGEST_CHAIN_COUNT,
     LONGEST_DEPENDENCY_LATENCY_NS,
     LONGEST_UNEXPLAINED_LATENCY_NS,

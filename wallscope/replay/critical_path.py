@@ -29,8 +29,8 @@ from wallscope.replay.simulate import (
     find_latest_ends,
 )
 from wallscope.replay.windows import SimulatedSteps
-from wallscope.thresholds.dependencies import LONGEST_DEPENDENCY_LATENCY_NS
 from wallscope.thresholds.replay import ONE_WALL_OF_PART_SHARE
+from wallscope.thresholds.steps import LONGEST_DEPENDENCY_LATENCY_NS
 from wallscope.trace.intervals import Spans, covered_ns, order_spans, union
 from wallscope.trace.kernel_classes import is_compute
 from wallscope.trace.streams import UNRESOLVED

@@ -17,7 +17,7 @@ import numpy.typing as npt
 import polars as pl
 
 from wallscope.columns import Flags, Places, Rows, are_among
-from wallscope.thresholds.dependencies import LONGEST_DEPENDENCY_LATENCY_NS, REPLAY_CLOCKS_APART_NS
+from wallscope.thresholds.steps import LONGEST_DEPENDENCY_LATENCY_NS, REPLAY_CLOCKS_APART_NS
 from wallscope.trace.dependencies import Dependencies
 from wallscope.trace.intervals import AFTER_ALL, BEFORE_ALL, Times
 from wallscope.trace.streams import UNRESOLVED, Tail

@@ -33,7 +33,7 @@ from wallscope.columns import (
 )
 from wallscope.model.capture import Capture
 from wallscope.model.enums import CallRole, CopyDirection, MemoryKind, OperationKind
-from wallscope.thresholds.dependencies import (
+from wallscope.thresholds.steps import (
     BLOCKING_COPY_INSIDE_SHARE,
     BLOCKING_COPY_LATE_NS,
     FEWEST_QUERIES_COUNT,

@@ -30,7 +30,6 @@ from wallscope.columns import (
 from wallscope.model.capture import Capture
 from wallscope.model.enums import Backend, Collective, OperationClass
 from wallscope.model.schemas import CATEGORY, COLLECTIVES, PARTNERS
-from wallscope.thresholds.dependencies import FEWEST_MESSAGES_COUNT, FEWEST_PEERS_COUNT
 from wallscope.thresholds.ranks import (
     FEWEST_MET_COUNT,
     LEAST_MET_SHARE,
@@ -38,6 +37,7 @@ from wallscope.thresholds.ranks import (
     MET_SPREAD_NS,
     MET_SPREAD_SHARE,
 )
+from wallscope.thresholds.steps import FEWEST_MESSAGES_COUNT, FEWEST_PEERS_COUNT
 from wallscope.trace.intervals import Times
 from wallscope.trace.names import mark_changes
 from wallscope.trace.ranges import find_innermost, find_parents

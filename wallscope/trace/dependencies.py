@@ -22,7 +22,7 @@ from wallscope.columns import Codes, Flags, Rows, as_integers, encode_member, it
 from wallscope.model.capture import Capture
 from wallscope.model.enums import CallRole
 from wallscope.model.schemas import SyncKind
-from wallscope.thresholds.dependencies import (
+from wallscope.thresholds.steps import (
     EXPLAINED_ROUNDS_COUNT,
     FEWEST_REPLAYS_COUNT,
     GRAPH_EDGE_NS,

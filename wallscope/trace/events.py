@@ -14,7 +14,7 @@ import polars as pl
 
 from wallscope.columns import Flags, Rows, as_integers, encode_member, iterate_runs, list_members
 from wallscope.model.schemas import SyncKind
-from wallscope.thresholds.dependencies import AGREEING_RECORDS_SHARE
+from wallscope.thresholds.steps import AGREEING_RECORDS_SHARE
 from wallscope.trace.intervals import Times
 from wallscope.trace.thread_timeline import FlattenedCalls
 

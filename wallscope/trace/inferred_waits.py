@@ -15,7 +15,7 @@ import polars as pl
 
 from wallscope.columns import Codes, Flags, Rows, as_integers, encode_member, number_groups
 from wallscope.model.enums import OperationKind
-from wallscope.thresholds.dependencies import (
+from wallscope.thresholds.steps import (
     FEWEST_INFERRED_COUNT,
     INFERRED_CANDIDATES_COUNT,
     INFERRED_CLOSE_NS,

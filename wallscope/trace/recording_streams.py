@@ -15,7 +15,7 @@ import polars as pl
 
 from wallscope.columns import as_integers, encode_member
 from wallscope.model.schemas import SyncKind
-from wallscope.thresholds.dependencies import (
+from wallscope.thresholds.steps import (
     EXPLAINED_CANDIDATES_COUNT,
     EXPLAINED_CLOSE_NS,
     EXPLAINED_CLOSE_RATIO,

@@ -26,7 +26,7 @@ from wallscope.columns import (
 )
 from wallscope.kernels import stream_order, views
 from wallscope.model.schemas import StreamFlag, SyncKind
-from wallscope.thresholds.dependencies import TAIL_OPERATIONS_COUNT
+from wallscope.thresholds.steps import TAIL_OPERATIONS_COUNT
 from wallscope.trace.events import ResolvedBy, Waits
 from wallscope.trace.intervals import Times
 
