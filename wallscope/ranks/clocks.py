@@ -13,7 +13,7 @@ import polars as pl
 from wallscope.model.analysis import Clock, ClockMethod, Clocks
 from wallscope.model.enums import Collective
 from wallscope.ranks.match_collectives import AllCollectives, Times64, fit_line, has_drift_evidence
-from wallscope.thresholds.ranks import CLOCK_ROUNDS_COUNT, LARGEST_DRIFT_RATIO
+from wallscope.thresholds.causes import CLOCK_ROUNDS_COUNT, LARGEST_DRIFT_RATIO
 
 SYMMETRIC = (
     Collective.ALL_REDUCE,

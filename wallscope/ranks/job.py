@@ -37,7 +37,7 @@ from wallscope.ranks.wait_split import (
     split_waits,
     summarize_pipeline,
 )
-from wallscope.thresholds.ranks import REPORTED_JITTER_SHARE, REPORTED_WAIT_SHARE, UNKNOWN_WAIT_SHARE
+from wallscope.thresholds.causes import REPORTED_JITTER_SHARE, REPORTED_WAIT_SHARE, UNKNOWN_WAIT_SHARE
 from wallscope.thresholds.verdict import MATERIAL_SHARE
 from wallscope.trace.intervals import Times
 from wallscope.units import capitalize, duration, percent, plural

@@ -17,7 +17,7 @@ import polars as pl
 
 from wallscope.columns import Rows, as_integers
 from wallscope.model.profile import BEFORE, INSIDE, RANK_COLLECTIVES, Profile, ProfiledInput
-from wallscope.thresholds.ranks import (
+from wallscope.thresholds.causes import (
     EVEN_GROUP_NS,
     EVEN_GROUP_RATIO,
     FARTHEST_SHIFT_COUNT,

@@ -18,7 +18,7 @@ from wallscope.model.enums import Axis, Collective, ComputeCategory, Wall
 from wallscope.model.profile import Profile
 from wallscope.ranks.match_collectives import AT, OUT
 from wallscope.ranks.wait_split import StepSums
-from wallscope.thresholds.ranks import (
+from wallscope.thresholds.causes import (
     COMPARED_PEERS_COUNT,
     FEWEST_LATE_STEPS_COUNT,
     LATE_IN_TURN_SHARE,

@@ -34,7 +34,7 @@ from wallscope.model.profile import Profile
 from wallscope.profile.merge import MOVES, join_split_causes, move_time, on_axes
 from wallscope.profile.step_slices import encode_pairs
 from wallscope.ranks.clocks import SYMMETRIC
-from wallscope.thresholds.ranks import EARLY_RECEIVER_NS
+from wallscope.thresholds.causes import EARLY_RECEIVER_NS
 from wallscope.trace.intervals import Times, apportion
 from wallscope.trace.steps import is_ordinary
 

@@ -29,7 +29,7 @@ from wallscope.replay.simulate import (
     find_latest_ends,
 )
 from wallscope.replay.windows import SimulatedSteps
-from wallscope.thresholds.replay import ONE_WALL_OF_PART_SHARE
+from wallscope.thresholds.causes import ONE_WALL_OF_PART_SHARE
 from wallscope.thresholds.steps import LONGEST_DEPENDENCY_LATENCY_NS
 from wallscope.trace.intervals import Spans, covered_ns, order_spans, union
 from wallscope.trace.kernel_classes import is_compute

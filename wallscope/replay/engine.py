@@ -34,7 +34,7 @@ from wallscope.replay.edits import GraphEdit
 from wallscope.replay.graph import ReplayGraph, Role
 from wallscope.replay.simulate import SimulatedRun, find_repeated_steps, simulate
 from wallscope.replay.windows import ReplayWindow, SimulatedSteps
-from wallscope.thresholds.replay import (
+from wallscope.thresholds.causes import (
     ASKED_PLAYED_COUNT,
     FIX_REPLAY_ERROR_SHARE,
     MOST_PLAYED_COUNT,

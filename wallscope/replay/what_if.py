@@ -52,7 +52,7 @@ from wallscope.replay.windows import (
     select_neighbouring_steps,
     select_replay_window,
 )
-from wallscope.thresholds.replay import FEWEST_PLAYED_WINDOWS_COUNT, REFUSED_PLAYED_COUNT
+from wallscope.thresholds.causes import FEWEST_PLAYED_WINDOWS_COUNT, REFUSED_PLAYED_COUNT
 from wallscope.trace.intervals import Times
 from wallscope.units import number, percent
 

@@ -30,7 +30,7 @@ from wallscope.columns import (
 from wallscope.model.capture import Capture
 from wallscope.model.enums import Backend, Collective, OperationClass
 from wallscope.model.schemas import CATEGORY, COLLECTIVES, PARTNERS
-from wallscope.thresholds.ranks import (
+from wallscope.thresholds.causes import (
     FEWEST_MET_COUNT,
     LEAST_MET_SHARE,
     MET_ENDS_APART_NS,

@@ -16,7 +16,7 @@ from wallscope.model.capture import Finding
 from wallscope.model.enums import Wall
 from wallscope.summary.diagnosis import LOSSES
 from wallscope.summary.verdict import tell_hidden_communication
-from wallscope.thresholds.replay import FIX_REPLAY_ERROR_SHARE
+from wallscope.thresholds.causes import FIX_REPLAY_ERROR_SHARE
 from wallscope.thresholds.screens import SHOWN_LOSS_SHARE
 from wallscope.thresholds.steps import ENOUGH_STEPS_COUNT
 from wallscope.views.caveats import find_doubts, shorten_message
