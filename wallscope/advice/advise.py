@@ -25,8 +25,7 @@ from wallscope.model.capture import Finding, Profiler
 from wallscope.model.cause_catalogue import PEER_WAIT, is_part
 from wallscope.model.enums import Wall
 from wallscope.model.whatif import Question
-from wallscope.thresholds.fixes import NEXT_WALL_OF_FIX_SHARE, REPLAYED_FIXES_COUNT
-from wallscope.thresholds.verdict import MATERIAL_SHARE
+from wallscope.thresholds.verdict import MATERIAL_SHARE, NEXT_WALL_OF_FIX_SHARE, REPLAYED_FIXES_COUNT
 from wallscope.units import duration, percent
 
 _LOSSES = (Wall.MEMORY, Wall.COMMUNICATION, Wall.HOST)

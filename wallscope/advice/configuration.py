@@ -26,7 +26,7 @@ from wallscope.advice.settings import bare_name, check_value, complete_settings,
 from wallscope.errors import ConfigurationError
 from wallscope.model.advice import KnownSetting, RunConfiguration, Value
 from wallscope.model.capture import Finding, Severity
-from wallscope.thresholds.plans import MEANT_KEY_RATIO
+from wallscope.thresholds.verdict import MEANT_KEY_RATIO
 
 _SECTIONS = ("comm_overlap", "mixed_precision", "model", "ddp", "optimizer", "dist", "train")
 """Precedence of sections that disagree about a setting: the first counts, later ones have its default."""

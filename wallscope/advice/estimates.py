@@ -1,7 +1,7 @@
 """Estimate the remaining time of a kernel category after a change, by what its kernels are.
 
 FP32 on CUDA cores gains more than TF32, and attention more than convolutions. The source of each ratio is in
-thresholds/fixes.py. Kernels in low or unknown precision do not change.
+thresholds/verdict.py. Kernels in low or unknown precision do not change.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from wallscope.model.analysis import ComputeWork
 from wallscope.model.enums import ComputeCategory, Precision
 from wallscope.model.rank_summaries import CategoryPrecision, ComputeDetails
-from wallscope.thresholds import fixes as ratios
+from wallscope.thresholds import verdict as ratios
 from wallscope.thresholds.verdict import MATERIAL_SHARE
 
 Estimate = Callable[[str, str], float | None]

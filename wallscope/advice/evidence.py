@@ -9,7 +9,7 @@ from wallscope.advice.measurements import LAUNCHING, MeasuredRun
 from wallscope.model.enums import CopyDirection
 from wallscope.model.rank_summaries import CopyWork
 from wallscope.thresholds.causes import BULK_COPY_BYTES
-from wallscope.thresholds.fixes import EVIDENCE_LINES_COUNT
+from wallscope.thresholds.verdict import EVIDENCE_LINES_COUNT
 from wallscope.units import duration, number, percent, plural, size
 
 _COPIES = {

@@ -24,8 +24,7 @@ from wallscope.model.advice import RunConfiguration, Value
 from wallscope.model.analysis import Analysis, Rank
 from wallscope.model.enums import LOW_PRECISIONS, Axis, Backend, ComputeCategory, CopyDirection, Precision
 from wallscope.model.rank_summaries import CommunicationOperation
-from wallscope.thresholds.fixes import PAGEABLE_SHARE
-from wallscope.thresholds.verdict import MATERIAL_SHARE
+from wallscope.thresholds.verdict import MATERIAL_SHARE, PAGEABLE_SHARE
 from wallscope.trace.kernel_classes import mark_training
 
 _NEEDED = {

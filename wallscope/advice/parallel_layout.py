@@ -7,7 +7,7 @@ from wallscope.advice.conditions import Lookup
 from wallscope.advice.published import Machine
 from wallscope.errors import LayoutError, OptionError
 from wallscope.model.advice import Folding, Sizes
-from wallscope.thresholds.plans import (
+from wallscope.thresholds.verdict import (
     TENSOR_FOR_CONTEXT_COUNT,
     TENSOR_FOR_CONTEXT_FROM_COUNT,
     TOKENS_OF_A_RANK_COUNT,

@@ -30,7 +30,7 @@ from wallscope.advice.published import (
 from wallscope.errors import LayoutError, OptionError
 from wallscope.model.advice import PHASES, Advice, Folding, Item, MemoryEstimate, Sizes, Value
 from wallscope.resources import read_toml
-from wallscope.thresholds.plans import LONG_SEQUENCE_COUNT, RESERVED_MEMORY_SHARE, TOKENS_OF_A_RANK_COUNT
+from wallscope.thresholds.verdict import LONG_SEQUENCE_COUNT, RESERVED_MEMORY_SHARE, TOKENS_OF_A_RANK_COUNT
 from wallscope.units import size
 
 PRECISIONS = ("bf16", "fp8", "mxfp8", "nvfp4")

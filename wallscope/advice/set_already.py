@@ -10,7 +10,7 @@ from wallscope.model.advice import RunConfiguration, Setting, TraceFacts
 from wallscope.model.analysis import Rank
 from wallscope.model.capture import Finding, Severity
 from wallscope.model.enums import Axis
-from wallscope.thresholds.plans import INEFFECTIVE_OVERLAP_SHARE
+from wallscope.thresholds.verdict import INEFFECTIVE_OVERLAP_SHARE
 from wallscope.units import percent
 
 _OVERLAPS: Mapping[str, Axis] = {

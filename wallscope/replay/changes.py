@@ -32,7 +32,7 @@ from wallscope.replay.edits import (
 )
 from wallscope.replay.graph import Role
 from wallscope.replay.windows import ReplayWindow, SimulatedSteps
-from wallscope.thresholds.screens import SHOWN_OVERLAP_TAX_SHARE
+from wallscope.thresholds.verdict import SHOWN_OVERLAP_TAX_SHARE
 from wallscope.trace.intervals import Spans, covered_ns, order_spans, union
 from wallscope.trace.names import normalize_names
 from wallscope.units import duration, number

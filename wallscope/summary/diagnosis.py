@@ -13,7 +13,6 @@ from wallscope.model.diagnosis import ClaimStatus, Dominant, Opportunity, WallSh
 from wallscope.model.enums import RecomputeSource, Wall
 from wallscope.replay.changes import REFILL
 from wallscope.replay.what_if import UpperBounds
-from wallscope.thresholds.screens import SHOWN_OVERLAP_TAX_SHARE
 from wallscope.thresholds.steps import ENOUGH_STEPS_COUNT
 from wallscope.thresholds.verdict import (
     ASKED_CAUSE_SHARE,
@@ -25,6 +24,7 @@ from wallscope.thresholds.verdict import (
     MIXED_SHARE,
     NEXT_WALL_SHARE,
     SHARE_ROUNDING,
+    SHOWN_OVERLAP_TAX_SHARE,
     UNKNOWN_SHARE,
 )
 from wallscope.trace.intervals import Times

@@ -12,8 +12,7 @@ from wallscope.attribution.totals import CATEGORIES, TypicalWork
 from wallscope.columns import Rows, combine_codes, sum_by_group
 from wallscope.model.enums import ComputeCategory, Precision
 from wallscope.model.rank_summaries import CategoryPrecision, LeadingKernel
-from wallscope.thresholds.fixes import LEADING_KERNELS_COUNT
-from wallscope.thresholds.verdict import MATERIAL_SHARE
+from wallscope.thresholds.verdict import LEADING_KERNELS_COUNT, MATERIAL_SHARE
 from wallscope.trace.kernel_classes import shorten_kernel
 
 MULTIPLYING = (

@@ -1,4 +1,4 @@
-"""Limits of the verdict: which wall dominates, how sure, what is large enough to say."""
+"""Limits of the verdict (which wall dominates, how sure), of recommendations, plans and what is shown."""
 
 from typing import Final
 
@@ -74,3 +74,68 @@ ENDS_FAR_APART_NS: Final = 200_000
 """Ends of one collective so far apart on one clock are a finding. Chosen."""
 CAPTURES_APART_NS: Final = 600_000_000_000
 """Captures that began farther apart are not of one job: clocks and queues set apart minutes at most."""
+
+
+SHOWN_LOSS_SHARE: Final = 0.001
+"""Share of the typical step that a loss must take, for the list of causes. Chosen."""
+SHOWN_HOST_SHARE: Final = 0.001
+"""The same for calls that drain the queue and work that was held. Chosen."""
+SHOWN_CHANGE_SHARE: Final = 0.001
+"""Of base's step that a cause must change, for the first screen of a comparison. Chosen."""
+SHOWN_COMPUTE_SHARE: Final = 0.05
+"""Share of compute work that a property of kernels must have, to be reported. Chosen."""
+SHOWN_OVERLAP_TAX_SHARE: Final = 0.01
+"""Slowdown of kernels that overlap communication, to be reported. Chosen."""
+SHOWN_COPY_BYTES: Final = 1 << 16
+"""Mean size of a copy from which its bandwidth is reported. The same as `BULK_COPY_BYTES`."""
+
+
+SHOWN_FIXES_COUNT: Final = 5
+"""Fixes of the first screen. Chosen."""
+FIXES_OF_A_CAUSE_COUNT: Final = 2
+"""Of one cause before those of others. Chosen."""
+NEXT_WALL_OF_FIX_SHARE: Final = 0.10
+"""Of what is left behind a fix that a loss must take, to be the next wall. Chosen, as `DOMINANT_SHARE`."""
+REPLAYED_FIXES_COUNT: Final = 16
+"""Fixes that are replayed, the most worth first. Chosen, to bound the time."""
+SHOWN_WIN_SHARE: Final = 0.001
+"""Share of the step that a replay must gain, to be reported as more than nothing. Chosen."""
+PAGEABLE_SHARE: Final = 0.1
+"""Of the bytes of a direction that must be of pageable memory, for pinning to be advised. Chosen."""
+SHOWN_CAPTURE_ADVICE_COUNT: Final = 3
+"""Pieces of advice on the capture on the first screen. Chosen."""
+LEADING_KERNELS_COUNT: Final = 3
+"""Kernels of a category that are named as evidence. Chosen."""
+EVIDENCE_LINES_COUNT: Final = 3
+"""Lines of evidence of a fix. Chosen."""
+
+BF16_ATTENTION_OF_FP32_RATIO: Final = 0.25
+"""Time left of FP32 attention in BF16. Measured: 1,018 to 237 ms (0.23) in the NERSC SC23 tutorial, A100."""
+BF16_GEMM_OF_TF32_RATIO: Final = 0.5
+"""Time left of TF32 multiplications in BF16 or FP16. Measured: 79 to 36 ms (0.46), the same; peaks: 0.5."""
+BF16_GEMM_OF_FP32_RATIO: Final = 0.2
+"""Time left of FP32 multiplications outside tensor cores in BF16. Chosen: peak rates of A100 say 0.06, those
+of V100 to FP16 0.13, and memory bounds some."""
+TF32_GEMM_OF_FP32_RATIO: Final = 0.3
+"""Time left of FP32 multiplications in TF32. Chosen: peak rates of A100 say 0.13, and memory bounds some."""
+BF16_CONVOLUTION_OF_TF32_RATIO: Final = 0.5
+"""Time left of TF32 convolutions in BF16 or FP16. Peak rates. Measured with the next: 124 to 71 ms (0.57) in
+the NERSC SC21 tutorial, A100, of which 71 % ran in TF32."""
+BF16_CONVOLUTION_OF_FP32_RATIO: Final = 0.75
+"""Time left of FP32 convolutions then: some have no other kernel. Measured with the one before."""
+
+
+LONG_SEQUENCE_COUNT: Final = 8_192
+"""Tokens; longer sequences ask for context parallelism. Chosen."""
+TOKENS_OF_A_RANK_COUNT: Final = 4_096
+"""Tokens of a sequence for each rank of context parallelism; twice as many on a rack. Chosen."""
+TENSOR_FOR_CONTEXT_FROM_COUNT: Final = 131_072
+"""Tokens from which on tensor parallelism takes a part of context parallelism, on a rack. Chosen."""
+TENSOR_FOR_CONTEXT_COUNT: Final = 4
+"""Ranks of tensor parallelism then. Chosen."""
+INEFFECTIVE_OVERLAP_SHARE: Final = 0.8
+"""Exposed part of communication from which on an overlap that a file switches on does not work. Chosen."""
+MEANT_KEY_RATIO: Final = 0.9
+"""Likeness (difflib) from which on an unknown key is taken for a misspelt one. Chosen."""
+RESERVED_MEMORY_SHARE: Final = 0.06
+"""Of the memory of a GPU that CUDA, NCCL and fragments take. Chosen; 4 to 5 GB of 80 in published logs."""

@@ -27,7 +27,7 @@ from wallscope.render.html import render_page, write_card
 from wallscope.render.markdown import code, escape, render_table
 from wallscope.render.terminal import render_sections
 from wallscope.render.texts import visible
-from wallscope.thresholds.screens import SHOWN_CHANGE_SHARE
+from wallscope.thresholds.verdict import SHOWN_CHANGE_SHARE
 from wallscope.views import comparison_next as following
 from wallscope.views import comparison_words as words
 from wallscope.views.comparison_words import describe_change, describe_sureness

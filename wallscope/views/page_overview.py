@@ -17,8 +17,8 @@ from wallscope.model.enums import Wall
 from wallscope.summary.diagnosis import LOSSES
 from wallscope.summary.verdict import tell_hidden_communication
 from wallscope.thresholds.causes import FIX_REPLAY_ERROR_SHARE
-from wallscope.thresholds.screens import SHOWN_LOSS_SHARE
 from wallscope.thresholds.steps import ENOUGH_STEPS_COUNT
+from wallscope.thresholds.verdict import SHOWN_LOSS_SHARE
 from wallscope.views.caveats import find_doubts, shorten_message
 from wallscope.views.headline import (
     TimeBasis,

@@ -28,7 +28,7 @@ from wallscope.model.section import (
     tabulate,
 )
 from wallscope.render.texts import visible
-from wallscope.thresholds.screens import (
+from wallscope.thresholds.verdict import (
     SHOWN_COMPUTE_SHARE,
     SHOWN_COPY_BYTES,
     SHOWN_HOST_SHARE,

@@ -11,13 +11,13 @@ from wallscope.model.enums import Wall
 from wallscope.model.section import Items, Line, Section, Span
 from wallscope.model.whatif import Answer, Question, Replay
 from wallscope.render.texts import visible
-from wallscope.thresholds.fixes import (
+from wallscope.thresholds.verdict import (
     FIXES_OF_A_CAUSE_COUNT,
+    MATERIAL_SHARE,
     SHOWN_CAPTURE_ADVICE_COUNT,
     SHOWN_FIXES_COUNT,
     SHOWN_WIN_SHARE,
 )
-from wallscope.thresholds.verdict import MATERIAL_SHARE
 from wallscope.views.headline import find_dominant
 
 _MOST_SETTINGS = 3

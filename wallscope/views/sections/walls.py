@@ -24,7 +24,7 @@ from wallscope.model.section import (
     tabulate,
 )
 from wallscope.render import figures
-from wallscope.thresholds.screens import SHOWN_LOSS_SHARE
+from wallscope.thresholds.verdict import SHOWN_LOSS_SHARE
 from wallscope.views.sections.job import MOST_RANKS, say_left_out, select_places
 from wallscope.views.sections.words import (
     STATE_WORDS,
