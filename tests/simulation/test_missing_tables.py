@@ -35,6 +35,8 @@ TABLES = {
     "ranges": ("NVTX_EVENTS",),
 }
 BUSIEST, OTHER = "calls of the busiest thread", "calls of another thread"
+STORIES = dict(waits())
+DRIVER_LOCK = STORIES["a driver lock"]
 
 
 @dataclass(frozen=True)
@@ -52,52 +54,61 @@ def judge_ranks(path):
     found = []
     for account in summarize_ranks(prepare(path, Options(), lambda _: None)):
         decision = decide_wall(account.walls, account.unresolved)
-        steady = any(step.steady for step in account.rank.steps)
-        confidence = judge_confidence(
-            decision,
-            account.walls,
-            account.unresolved,
-            account.inferred,
-            steady=steady,
-            hides_recompute=account.hides_recompute,
-            lacks_calls=account.lacks_calls,
-        )
+        confidence = judge_confidence(decision, account)
         found.append((decision.dominant, confidence.level))
     return found
 
 
 def removals(path):
-    """What is taken away, as statements by name."""
+    """What is taken away, as statements by name: tables, and the calls of each thread."""
     yield from (
         (name, [f"DROP TABLE IF EXISTS {table}" for table in tables]) for name, tables in TABLES.items()
     )
     with sqlite3.connect(path) as connection:
         threads = connection.execute(f"SELECT globalTid FROM {CALLS} GROUP BY 1 ORDER BY COUNT(*) DESC")
-        for name, (thread,) in zip((BUSIEST, OTHER), threads.fetchall(), strict=False):
+        for place, (thread,) in enumerate(threads.fetchall()):
+            name = BUSIEST if place == 0 else OTHER
             yield name, [f"DELETE FROM {CALLS} WHERE globalTid = {thread}"]
+
+
+def remove(whole, statements):
+    """The path of a copy of an export on which some statements were run."""
+    path = whole.with_name("less.sqlite")
+    shutil.copy(whole, path)
+    connection = sqlite3.connect(path)
+    for statement in statements:
+        connection.execute(statement)
+    connection.commit()
+    connection.close()
+    return path
+
+
+def judge_removals(name, program, folder):
+    """What is missing, and what is then found of each rank, one by one."""
+    whole = folder / "run.sqlite"
+    write_run(run(program), whole, has_events=True)
+    known = judge_ranks(whole)
+    for missing, statements in removals(whole):
+        less = judge_ranks(remove(whole, statements))
+        for rank, ((wall, _), (other, level)) in enumerate(zip(known, less, strict=True)):
+            yield missing, Found(f"rank {rank} of {name}", wall, other, level)
+
+
+def list_wrong(found):
+    """Those whose wall is another than that of the whole export, with high confidence."""
+    return [one for one in found if one.told not in {one.known, "unknown"} and one.level == "high"]
 
 
 @pytest.fixture(scope="module")
 def found(tmp_path_factory):
-    """What is told of each rank, by what is missing."""
+    """What is found of each rank of random programs, by what is missing."""
     told = {}
     for seed in SEEDS:
-        whole = tmp_path_factory.mktemp("run") / "run.sqlite"
-        write_run(run(add_noise(random_program(seed), seed)), whole, has_events=True)
-        known = judge_ranks(whole)
-        for name, statements in removals(whole):
-            path = whole.with_name("less.sqlite")
-            shutil.copy(whole, path)
-            connection = sqlite3.connect(path)
-            for statement in statements:
-                connection.execute(statement)
-            connection.commit()
-            connection.close()
-            pairs = enumerate(zip(known, judge_ranks(path), strict=True))
-            told.setdefault(name, []).extend(
-                Found(f"rank {rank} of random_program({seed})", wall, other, level)
-                for rank, ((wall, _), (other, level)) in pairs
-            )
+        program = add_noise(random_program(seed), seed)
+        for missing, one in judge_removals(
+            f"random_program({seed})", program, tmp_path_factory.mktemp("run")
+        ):
+            told.setdefault(missing, []).append(one)
     return told
 
 
@@ -112,10 +123,35 @@ def test_walls_of_communication_survive_without_the_rows_of_waits(found):
 
 @pytest.mark.parametrize("missing", [*TABLES, BUSIEST, OTHER])
 def test_no_other_wall_is_claimed_with_confidence(found, missing):
-    wrong = [one for one in found[missing] if one.told not in {one.known, "unknown"} and one.level == "high"]
-
     assert found[missing]
-    assert wrong == []
+    assert list_wrong(found[missing]) == []
+
+
+@pytest.mark.parametrize("name", STORIES)
+def test_no_other_wall_of_a_story_is_claimed_with_confidence(name, tmp_path):
+    judged = [one for _, one in judge_removals(name, add_noise(STORIES[name], 1), tmp_path)]
+
+    assert len(judged) > len(TABLES)
+    assert list_wrong(judged) == []
+
+
+HOLDERS_CALLS = f"DELETE FROM {CALLS} WHERE globalTid IN (SELECT MAX(globalTid) FROM {CALLS})"
+
+
+@pytest.mark.parametrize(
+    "statements",
+    [
+        pytest.param([HOLDERS_CALLS], id="the calls of the holder"),
+        pytest.param(
+            [HOLDERS_CALLS, "DELETE FROM CUPTI_ACTIVITY_KIND_MEMCPY"], id="its calls and its copies"
+        ),
+    ],
+)
+def test_launches_that_nothing_in_the_export_blocks_make_host_less_sure(statements, tmp_path):
+    path = tmp_path / "run.sqlite"
+    write_run(run(add_noise(DRIVER_LOCK, 1)), path, has_events=True)
+
+    assert judge_ranks(remove(path, statements)) == [("host", "medium")]
 
 
 @pytest.mark.parametrize("name", ["slow framework", "recomputed activations", "an even pipeline"])

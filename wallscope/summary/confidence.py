@@ -1,65 +1,95 @@
-"""How certain a verdict is: the share inferred from timing, and the unattributed share."""
+"""How certain a verdict is: inferred and unattributed shares, and what the export lacks."""
+
+from collections.abc import Iterator
 
 import numpy as np
 
 from wallscope.model.diagnosis import Confidence, ConfidenceLevel
-from wallscope.summary.diagnosis import Decision
+from wallscope.model.enums import Wall
+from wallscope.summary.diagnosis import Decision, find_dominant_wall, find_overall_wall
+from wallscope.summary.rank import RankSummary
 from wallscope.thresholds.verdict import HIGH_CONFIDENCE_SHARE, MEDIUM_CONFIDENCE_SHARE, SHARE_ROUNDING
 from wallscope.trace.intervals import Times
 from wallscope.units import percent
 
+_HOST, _UNATTRIBUTED = list(Wall).index(Wall.HOST), list(Wall).index(Wall.UNATTRIBUTED)
 
-def judge_confidence(  # noqa: PLR0913  # all inputs that lower the confidence
-    decision: Decision,
-    walls: Times,
-    unresolved: Times,
-    inferred: Times,
-    *,
-    steady: bool,
-    hides_recompute: bool = False,
-    is_incomplete: bool = False,
-    lacks_calls: bool = False,
-) -> Confidence:
-    """Return how certain the decision is.
+_WITHOUT_CALLS = {
+    "compute": "short gaps between kernels count as compute",
+    "host": "the host may have waited for calls that are not in the export",
+}
+_WAITS_UNKNOWN = "what the GPU waited for is partly unknown"
+
+
+def judge_confidence(decision: Decision, account: RankSummary, *, is_incomplete: bool = False) -> Confidence:
+    """Return how certain the decision on a rank is.
 
     The confidence falls with the share of the step that may belong to another wall. This is unattributed
-    time, and time found through inferred waits, part of which may be wrong. Compute as the wall is never
-    highly certain where recomputed forward work cannot be recognized, or where launch calls are missing.
-    Without those calls, short gaps between kernels count as compute, whatever caused them.
+    time, and time found through inferred waits, part of which may be wrong. It is never high where few
+    steps have much such time, or where something that the export lacks could change the wall.
 
     Args:
         decision: the dominant wall.
-        walls: int64[steps, walls], ns of each wall in each deciding step.
-        unresolved: int64[steps, 3 or 4], unattributed ns in each, as `decide_wall` takes it.
-        inferred: int64[steps], ns in each that were found through inferred waits.
-        steady: whether steady steps decide.
-        hides_recompute: whether a program trains and no range names its backward pass.
+        account: the rank.
         is_incomplete: whether the capture ends early, so that idle time may be missing work.
-        lacks_calls: whether the export lacks the launch calls of a material part of the operations.
     """
-    step_ns = np.maximum(walls.sum(axis=1), 1)
-    inferred_share = float(np.median(inferred / step_ns)) if step_ns.size else 0.0
-    unresolved_share = float(np.median(unresolved[:, :3].sum(axis=1) / step_ns)) if step_ns.size else 0.0
+    inferred_share = _median_share(account.inferred, account.walls)
+    unresolved_share = _median_share(account.unresolved[:, :3].sum(axis=1), account.walls)
     at_risk = inferred_share + unresolved_share
-    hides_recompute = hides_recompute and decision.dominant == "compute"
-    lacks_calls = lacks_calls and decision.dominant == "compute"
+    doubts = [*_list_doubts(decision, account), *_describe_few_steps(account, at_risk)]
     level: ConfidenceLevel = "high"
     if decision.dominant == "unknown" or is_incomplete or at_risk > MEDIUM_CONFIDENCE_SHARE + SHARE_ROUNDING:
         level = "low"
-    elif at_risk > HIGH_CONFIDENCE_SHARE + SHARE_ROUNDING or not steady or hides_recompute or lacks_calls:
+    elif at_risk > HIGH_CONFIDENCE_SHARE + SHARE_ROUNDING or doubts:
         level = "medium"
-    told = [
+    reasons = [
         f"{percent(inferred_share)} depends on waits that were inferred from timing"
         if inferred_share > 0
         else "no wait had to be inferred",
         f"{percent(unresolved_share)} has an unknown cause",
     ]
     if is_incomplete:
-        told.append("idle time may be work that the incomplete trace lacks")
-    if not steady:
-        told.append("no steady step: shares cover all windows")
-    if hides_recompute:
-        told.append("no range names the backward pass: recomputed activations would count as compute")
-    if lacks_calls:
-        told.append("launch calls are missing: short gaps between kernels count as compute")
-    return Confidence(level, inferred_share, unresolved_share, tuple(told))
+        reasons.append("idle time may be work that the incomplete trace lacks")
+    return Confidence(level, inferred_share, unresolved_share, (*reasons, *doubts))
+
+
+def _median_share(time_ns: Times, walls: Times) -> float:
+    """Return the median over the steps of a time divided by the step."""
+    return float(np.median(time_ns / np.maximum(walls.sum(axis=1), 1))) if time_ns.size else 0.0
+
+
+def _describe_few_steps(account: RankSummary, median_share: float) -> Iterator[str]:
+    """Yield the share of all time that is inferred or unattributed, if it is large on few steps alone."""
+    open_ns = int(account.inferred.sum() + account.unresolved[:, :3].sum())
+    share = open_ns / max(int(account.walls.sum()), 1)
+    if median_share <= HIGH_CONFIDENCE_SHARE + SHARE_ROUNDING < share:
+        yield f"with the slowest steps, {percent(share)} of all time is inferred or has an unknown cause"
+
+
+def _list_doubts(decision: Decision, account: RankSummary) -> Iterator[str]:
+    """Yield what the export lacks and what therefore could change the wall.
+
+    Without launch calls, short gaps between kernels count as compute, whatever caused them, and the host
+    may have waited for calls that are missing. Recomputed forward work that cannot be recognized counts as
+    compute.
+    """
+    if not any(step.steady for step in account.rank.steps):
+        yield "no steady step: shares cover all windows"
+    if find_overall_wall(account.rank) not in {None, decision.dominant}:
+        yield f"most of the capture precedes the steps, whose own wall is {decision.dominant}"
+    if account.hides_recompute and decision.dominant == "compute":
+        yield "no range names the backward pass: recomputed activations would count as compute"
+    if account.lacks_calls:
+        yield f"launch calls are missing: {_WITHOUT_CALLS.get(decision.dominant, _WAITS_UNKNOWN)}"
+    if decision.dominant == "host" and find_dominant_wall(*_without_blocked_calls(account)) != "host":
+        share = _median_share(account.blocked, account.walls)
+        yield f"{percent(share)} is in calls that were blocked for a reason that the export does not contain"
+
+
+def _without_blocked_calls(account: RankSummary) -> tuple[Times, Times]:
+    """Return walls and unresolved time with the time in blocked calls counted as unattributed."""
+    walls, unresolved = account.walls.copy(), account.unresolved.copy()
+    walls[:, _HOST] -= account.blocked
+    walls[:, _UNATTRIBUTED] += account.blocked
+    unresolved[:, 0] += account.blocked
+    return walls, unresolved

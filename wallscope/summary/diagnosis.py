@@ -23,6 +23,7 @@ from wallscope.thresholds.verdict import (
     MATERIAL_SHARE,
     MIXED_SHARE,
     NEXT_WALL_SHARE,
+    OVERALL_SHARE,
     SHARE_ROUNDING,
     SHOWN_OVERLAP_TAX_SHARE,
     UNKNOWN_SHARE,
@@ -142,6 +143,15 @@ DOMINANT: dict[Wall, Dominant] = {
     Wall.HOST: "host",
 }
 """The loss walls by their name in a diagnosis."""
+
+
+def find_overall_wall(rank: Rank) -> Dominant | None:
+    """Return the loss that takes most of the capture, if the steps do not represent all of it."""
+    if rank.whole_walls is None:
+        return None
+    parts = dict(zip(Wall, rank.whole_walls.parts(), strict=True))
+    largest = max(LOSSES, key=lambda wall: parts[wall])
+    return DOMINANT[largest] if parts[largest] > OVERALL_SHARE * sum(parts.values()) else None
 
 
 def measure_wall_shares(walls: Times, typical: Walls, *, steady: bool) -> WallShares:

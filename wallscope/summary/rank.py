@@ -30,7 +30,7 @@ from wallscope.attribution.totals import (
     sum_unresolved_by_step,
     sum_walls_by_step,
 )
-from wallscope.columns import as_integers, encode_member
+from wallscope.columns import as_integers, encode_member, is_within
 from wallscope.model.analysis import Budget, Rank, Step, Typical
 from wallscope.model.diagnosis import MemoryPressure, RareStall, StepMode, Walls
 from wallscope.model.enums import OperationKind, Wall
@@ -40,6 +40,7 @@ from wallscope.process_tuning import release_memory
 from wallscope.profile.build import ProfileTables, build_profile_tables
 from wallscope.profile.step_slices import OperationDescriptions, describe_operations
 from wallscope.replay.what_if import UpperBounds, estimate_upper_bounds
+from wallscope.summary.blocked_calls import sum_blocked_by_step
 from wallscope.summary.communication import (
     CommunicationSummary,
     measure_blocking,
@@ -79,10 +80,12 @@ _OF_USUAL = ("start_ns", "end_ns", "wall", "kind", "gap", "op", "range")
 class RankSummary:
     """A rank with the inputs of its diagnosis.
 
-    `walls`, `unresolved` and `inferred` cover its deciding steps: the steady ones, or all selected ones if
-    none is steady. `kernel_share` is the time of kernels and graphs divided by that of the windows.
-    `hides_recompute` is set if the rank trains and no range names its backward pass, `lacks_calls` if the
-    launch calls of a material part of its operations are missing. `tables` are the inputs of its profile.
+    `walls`, `unresolved`, `inferred` and `blocked` cover its deciding steps: the steady ones, or all selected
+    ones if none is steady. `blocked` is host time in calls that were blocked for an unknown reason.
+    `kernel_share` is the time of kernels and graphs divided by that of the windows.
+    `hides_recompute` is set if the rank trains and no range names its backward pass. `lacks_calls` is set if
+    a material part of the operations of those steps lacks its launch calls. `tables` are the inputs of its
+    profile.
     """
 
     rank: Rank
@@ -90,6 +93,7 @@ class RankSummary:
     walls: Times
     unresolved: Times
     inferred: Times
+    blocked: Times
     kernel_share: float
     hides_recompute: bool
     lacks_calls: bool
@@ -207,10 +211,11 @@ def _summarize_rank(
         walls=sum_walls_by_step(sums, deciding["step"]),
         unresolved=sum_unresolved_by_step(sums, deciding["step"]),
         inferred=sum_inferred_by_step(slices, deciding["step"]),
+        blocked=sum_blocked_by_step(slices, capture.calls, evidence.waits.holder, deciding["step"]),
         kernel_share=_measure_kernel_share(operations, windows),
         hides_recompute=rank["rank_id"] not in facts.backward_ranks
         and find_training_kernels(work, capture.names),
-        lacks_calls=int((operations["call"] < 0).sum()) > MATERIAL_SHARE * len(operations),
+        lacks_calls=_lacks_calls(operations, deciding, capture.copies),
         pressure=judge_memory_pressure(
             account.memory,
             measure_recomputed_share(work, facts.recomputed),
@@ -218,6 +223,19 @@ def _summarize_rank(
         ),
         tables=build_profile_tables(operations, windows, slices, described()),
     )
+
+
+def _lacks_calls(operations: pl.DataFrame, windows: pl.DataFrame, copies: pl.DataFrame) -> bool:
+    """Return whether a material part of the operations of some windows has no launch call in the export.
+
+    Migrations of unified memory have none to have.
+    """
+    moved = copies.filter(pl.col("direction").cast(pl.String).str.starts_with("migration"))
+    issued = operations if moved.is_empty() else operations.join(moved, on="op", how="anti")
+    start_ns = issued["start_ns"].to_numpy()
+    inside = is_within(start_ns, windows["start_ns"].to_numpy(), windows["end_ns"].to_numpy())
+    call = issued["call"].to_numpy()[inside]
+    return bool((call < 0).sum() > MATERIAL_SHARE * call.size)
 
 
 def _measure_kernel_share(operations: pl.DataFrame, windows: pl.DataFrame) -> float:

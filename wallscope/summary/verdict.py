@@ -8,15 +8,15 @@ from wallscope import units
 from wallscope.attribution.attribute import HELD_WHILE_IDLE
 from wallscope.model.analysis import Anchor, Rank, Step
 from wallscope.model.cause_catalogue import PEER_WAIT, UNRECOGNIZED, describe_cause, is_part
-from wallscope.model.diagnosis import Confidence, Diagnosis, Dominant, Opportunity, RareStall, SlowerKernels
+from wallscope.model.diagnosis import Confidence, Diagnosis, Opportunity, RareStall, SlowerKernels
 from wallscope.model.enums import Wall
 from wallscope.summary.confidence import judge_confidence
 from wallscope.summary.diagnosis import (
-    DOMINANT,
     LOSSES,
     Decision,
     decide_wall,
     find_next_wall,
+    find_overall_wall,
     measure_wall_shares,
 )
 from wallscope.summary.rank import RankSummary, lacks_kernels
@@ -26,7 +26,6 @@ from wallscope.thresholds.verdict import (
     MOSTLY_HIDDEN_SHARE,
     MOSTLY_WAITING_PARTS_COUNT,
     MUCH_COMMUNICATION_SHARE,
-    OVERALL_SHARE,
     SHARED_DEVICE_SHARE,
     STALLED_STEP_RATIO,
     TOLD_CAUSE_SHARE,
@@ -94,16 +93,7 @@ def diagnose(
     if lacks_kernels(account):
         return _refuse_verdict(account, rank_index)
     following = find_next_wall(rank, decision, account.ceilings)
-    confidence = judge_confidence(
-        decision,
-        account.walls,
-        account.unresolved,
-        account.inferred,
-        steady=steady > 0,
-        hides_recompute=account.hides_recompute,
-        is_incomplete=is_incomplete,
-        lacks_calls=account.lacks_calls,
-    )
+    confidence = judge_confidence(decision, account, is_incomplete=is_incomplete)
     return Diagnosis(
         dominant_wall=find_overall_wall(rank) or decision.dominant,
         verdict=write_verdict(rank, anchor, decision, won, following, confidence),
@@ -156,15 +146,6 @@ def write_verdict(  # noqa: PLR0913, PLR0917  # the inputs of a verdict
     sentences += _slower(rank, unit)
     sentences += _before(rank, unit)
     return " ".join(sentences)
-
-
-def find_overall_wall(rank: Rank) -> Dominant | None:
-    """Return the loss that takes most of the capture, if the steps do not represent all of it."""
-    if rank.whole_walls is None:
-        return None
-    parts = dict(zip(Wall, rank.whole_walls.parts(), strict=True))
-    largest = max(LOSSES, key=lambda wall: parts[wall])
-    return DOMINANT[largest] if parts[largest] > OVERALL_SHARE * sum(parts.values()) else None
 
 
 def _overall(rank: Rank, decision: Decision, unit: str) -> Iterator[str]:

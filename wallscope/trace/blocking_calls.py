@@ -205,7 +205,8 @@ def find_locked_calls(
     blocks[list(blocking)] = True
     of_role = as_integers(roles)
     holds = np.isin(of_role, [encode_member(one) for one in (CallRole.ALLOC, CallRole.COPY)])
-    is_unusual = is_long & (end_ns - start_ns >= LOCKED_LENGTH_RATIO * _usual_ns(end_ns - start_ns, of_role))
+    usual_ns = measure_usual_lengths(end_ns - start_ns, of_role)
+    is_unusual = is_long & (end_ns - start_ns >= LOCKED_LENGTH_RATIO * usual_ns)
     asked, holding = np.flatnonzero(is_unusual & ~blocks), np.flatnonzero(is_long & (blocks | holds))
     process = process_of_thread[thread]
     for one, own in iterate_groups(process[holding]):
@@ -219,7 +220,7 @@ def find_locked_calls(
     return LockedCalls(awaited, holder)
 
 
-def _usual_ns(length_ns: Codes, role: Codes) -> Times:
+def measure_usual_lengths(length_ns: Codes, role: Codes) -> Times:
     """Return how long undisturbed calls of the role of each call take, 0 if there are too few."""
     found = np.zeros(role.size, np.float64)
     for _, own in iterate_groups(role.astype(np.int64)):

@@ -14,8 +14,8 @@ from wallscope.model.diagnosis import RareStall, WallShare, WallShares
 from wallscope.model.enums import Wall
 from wallscope.model.section import Items, Line, Section, Span, Tone
 from wallscope.render.texts import visible
-from wallscope.summary.diagnosis import LOSSES, Decision, decide_wall
-from wallscope.summary.verdict import find_overall_wall, tell_hidden_communication
+from wallscope.summary.diagnosis import LOSSES, Decision, decide_wall, find_overall_wall
+from wallscope.summary.verdict import tell_hidden_communication
 from wallscope.views.sections.words import explain_choice, name_rank
 
 _HEADLINES = {
