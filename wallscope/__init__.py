@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 from wallscope._version import __version__
 
 if TYPE_CHECKING:
-    from wallscope.api import ComparisonResult, Result, WallscopeError, analyze, diff
+    from wallscope.api import ComparisonResult, Result, analyze, diff
+    from wallscope.errors import WallscopeError
 
 __all__ = ["ComparisonResult", "Result", "WallscopeError", "__version__", "analyze", "diff"]
 

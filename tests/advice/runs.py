@@ -12,10 +12,9 @@ from wallscope.model.analysis import (
     RangeWork,
     Rank,
     Typical,
-    Walls,
 )
 from wallscope.model.capture import Export, Finding, Gpu, GraphTracing, Severity
-from wallscope.model.diagnosis import Diagnosis, MemoryPressure, Opportunity
+from wallscope.model.diagnosis import Diagnosis, MemoryPressure, Opportunity, Walls
 from wallscope.model.enums import Axis, Backend, Collective, ComputeCategory, CopyDirection, Precision, Wall
 from wallscope.model.rank_summaries import (
     BlockingCall,

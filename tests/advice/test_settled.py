@@ -10,8 +10,7 @@ from wallscope.advice.advise import add_fixes, list_questions, settle_fixes
 from wallscope.advice.estimates import estimate_left_share
 from wallscope.advice.rules import fix_rules
 from wallscope.model.advice import RunConfiguration, TraceFacts
-from wallscope.model.analysis import Walls
-from wallscope.model.diagnosis import RareStall
+from wallscope.model.diagnosis import RareStall, Walls
 from wallscope.model.enums import ComputeCategory, Precision, Wall
 from wallscope.model.rank_summaries import CategoryPrecision
 from wallscope.model.whatif import Answer, Question, Replay

@@ -14,7 +14,8 @@ from wallscope.attribution.totals import (
     sum_unresolved_by_step,
     sum_walls_by_step,
 )
-from wallscope.model.analysis import CauseTime, ComputeAbsent, Walls
+from wallscope.model.analysis import CauseTime, ComputeAbsent
+from wallscope.model.diagnosis import Walls
 from wallscope.model.enums import Wall
 from wallscope.model.schemas import SLICES
 

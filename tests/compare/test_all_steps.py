@@ -18,7 +18,7 @@ from wallscope.compare.compare import CompareOptions, Side, compare_sides
 from wallscope.compare.gates import parse_gate
 from wallscope.errors import OptionError
 from wallscope.model.record import Noise
-from wallscope.views.comparison import describe_change
+from wallscope.views.comparison_words import describe_change
 
 PAIRS, COUNT = 120, 20
 KNOWN = Noise(0.01, 10.0)

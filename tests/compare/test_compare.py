@@ -11,7 +11,7 @@ from wallscope.compare.gates import parse_gate
 from wallscope.errors import ComparisonError
 from wallscope.model.enums import Wall
 from wallscope.model.record import Noise, RecordedNoise
-from wallscope.views.comparison import describe_change
+from wallscope.views.comparison_words import describe_change
 
 MIRRORED = {"regression": "improvement", "improvement": "regression"}
 ASKED = CompareOptions(overridden=True)

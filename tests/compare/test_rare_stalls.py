@@ -10,7 +10,7 @@ from fixtures.simulation.writing import write_run
 from wallscope.compare.compare import CompareOptions, Side, compare_sides
 from wallscope.model.options import Options
 from wallscope.resolve_runs import resolve_runs
-from wallscope.views.comparison import describe_change
+from wallscope.views.comparison_words import describe_change
 
 STEPS, STALL_US = 24, 1_333
 

@@ -6,7 +6,8 @@ from types import SimpleNamespace
 import pytest
 
 from fixtures.example import write_example
-from wallscope.model.analysis import CauseTime, Walls
+from wallscope.model.analysis import CauseTime
+from wallscope.model.diagnosis import Walls
 from wallscope.model.options import Options, Selection
 from wallscope.pipeline import prepare
 from wallscope.summary.findings import describe_anchor, find_attribution_limits

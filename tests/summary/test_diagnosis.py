@@ -1,8 +1,7 @@
 import numpy as np
 import pytest
 
-from wallscope.model.analysis import Walls
-from wallscope.model.diagnosis import WallShare
+from wallscope.model.diagnosis import Walls, WallShare
 from wallscope.model.enums import Wall
 from wallscope.summary.diagnosis import decide_wall, measure_wall_shares
 

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from wallscope.attribution.totals import make_typical_work
-from wallscope.model.analysis import Walls
+from wallscope.model.diagnosis import Walls
 from wallscope.model.enums import Wall
 from wallscope.model.schemas import CLASSIFIED, NAMES, NESTED, PATHS, SLICES
 from wallscope.summary.ranges import find_host_range, measure_range_work, sum_range_walls

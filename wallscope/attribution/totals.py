@@ -15,8 +15,9 @@ import polars as pl
 
 from wallscope import columns as grouping
 from wallscope.columns import Flags, Rows, as_integers, encode_column, find_places, split_by_rank
-from wallscope.model.analysis import CauseTime, ComputeAbsent, Walls
+from wallscope.model.analysis import CauseTime, ComputeAbsent
 from wallscope.model.cause_catalogue import UNRECOGNIZED
+from wallscope.model.diagnosis import Walls
 from wallscope.model.enums import Absent, OperationClass, Wall
 from wallscope.model.options import FOREVER_NS
 from wallscope.model.schemas import BUDGET_PARTS, BUDGETS, CATEGORY

@@ -16,7 +16,7 @@ from wallscope.columns import (
     sum_by_group,
     take_or,
 )
-from wallscope.model.analysis import Walls
+from wallscope.model.diagnosis import Walls
 from wallscope.model.enums import Wall
 from wallscope.model.whatif import CriticalPath, OperationSlack, PathPart, PathSegment
 from wallscope.replay.changes import KERNEL_GAP, LAUNCH_LATENCY, SYNCHRONISATION, find_waiting_segments

@@ -22,7 +22,8 @@ from wallscope.attribution.prepared import (
 from wallscope.columns import Rows
 from wallscope.errors import NothingToAnalyzeError
 from wallscope.model.advice import Fix
-from wallscope.model.analysis import Rank, Walls
+from wallscope.model.analysis import Rank
+from wallscope.model.diagnosis import Walls
 from wallscope.model.enums import Wall
 from wallscope.model.report import SHOWN_PATH, PlayedPath
 from wallscope.model.schemas import PARTNERS

@@ -5,7 +5,7 @@ import polars as pl
 
 from wallscope.columns import Codes, Flags, as_integers, encode_member, find_places
 from wallscope.model.enums import CallRole, LinkKind, Wall
-from wallscope.thresholds.dependencies import LOCKED_LENGTH_RATIO, SHORTEST_HELD_CALL_NS
+from wallscope.thresholds.steps import LOCKED_LENGTH_RATIO, SHORTEST_HELD_CALL_NS
 from wallscope.trace.blocking_calls import measure_usual_lengths
 from wallscope.trace.intervals import Times
 

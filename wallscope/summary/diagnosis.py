@@ -7,9 +7,9 @@ import numpy as np
 
 from wallscope.attribution.attribute import OperationFacts
 from wallscope.attribution.host_causes import DRAINED
-from wallscope.model.analysis import CauseTime, Rank, Walls
+from wallscope.model.analysis import CauseTime, Rank
 from wallscope.model.cause_catalogue import drop_detail
-from wallscope.model.diagnosis import ClaimStatus, Dominant, Opportunity, WallShare, WallShares
+from wallscope.model.diagnosis import ClaimStatus, Dominant, Opportunity, Walls, WallShare, WallShares
 from wallscope.model.enums import RecomputeSource, Wall
 from wallscope.replay.changes import REFILL
 from wallscope.replay.what_if import UpperBounds

@@ -12,7 +12,8 @@ import polars as pl
 
 from wallscope.attribution.totals import TypicalWork, average_total
 from wallscope.columns import Rows, as_integers, sum_by_group
-from wallscope.model.analysis import RangeWork, Walls
+from wallscope.model.analysis import RangeWork
+from wallscope.model.diagnosis import Walls
 from wallscope.model.enums import Wall
 from wallscope.model.rank_summaries import HostRange
 from wallscope.model.schemas import RANGE_WORK

@@ -8,9 +8,9 @@ import numpy as np
 import numpy.typing as npt
 
 from wallscope import units
-from wallscope.model.analysis import Analysis, Rank, Walls
+from wallscope.model.analysis import Analysis, Rank
 from wallscope.model.cause_catalogue import describe_cause
-from wallscope.model.diagnosis import RareStall, WallShare, WallShares
+from wallscope.model.diagnosis import RareStall, Walls, WallShare, WallShares
 from wallscope.model.enums import Wall
 from wallscope.model.section import Items, Line, Section, Span, Tone
 from wallscope.render.texts import visible

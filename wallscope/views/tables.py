@@ -9,7 +9,8 @@ import polars as pl
 
 from wallscope.attribution.prepared import Prepared
 from wallscope.errors import UnknownWordError
-from wallscope.model.analysis import Analysis, Budget, Rank, Walls
+from wallscope.model.analysis import Analysis, Budget, Rank
+from wallscope.model.diagnosis import Walls
 from wallscope.model.enums import Wall
 from wallscope.model.schemas import BUDGET_PARTS
 from wallscope.model.table_columns import TABLES, Table
