@@ -86,6 +86,11 @@ def test_the_first_screen_has_the_verdict_the_gates_and_both_sides_of_each_wall(
         (gate["gate"], gate["evidence"]) for gate in sorted(found["gates"], key=lambda gate: gate["held"])
     ]
     assert [state for state, *_ in gates] == ["blocked", "held"]
+    answers = dict(re.findall(r"<dt>(.*?)</dt><dd>(.*?)</dd>", text))
+    assert list(answers) == ["Wall of head", "Cause of the change", "Do next", "Upper bound", "How sure"]
+    step = slower.comparison.step
+    assert f"up to {step.head_typical_ns / step.base_typical_ns:.2f}x" in answers["Upper bound"]
+    assert "Undo the change" in answers["Do next"]
 
 
 def test_tables_hold_the_numbers_of_the_json(slower):

@@ -303,8 +303,54 @@ def test_fixes_stand_first_with_settings_and_preconditions(report):
         " Published result, not a prediction: 1.2x (elsewhere) Verify: Look again."
         " docs · wallscope explain overlap"
     )
-    (width,) = re.findall(r'<i style="width:([\d.]+)%">', text.partition('id="sure"')[0])
-    assert float(width) == pytest.approx(100 / 1.25, abs=0.1)
+    widths = re.findall(r'<i style="width:([\d.]+)%">', text.partition('id="sure"')[0])
+    assert [float(width) for width in widths] == pytest.approx([100 / 1.25] * 2, abs=0.1)
+
+    answers = read_answers(text)
+    assert answers["Do first"] == "Overlap the exchange Blocked: No pipeline <b>."
+    before, after = units.milliseconds(step_ns), units.milliseconds(step_ns / 1.25)
+    assert answers["Upper bound"] == f"up to 1.25x {before} to {after}"
+
+
+def read_answers(text):
+    """The answers that the page begins with, by their labels."""
+    found = re.findall(
+        r"<dt>(.*?)</dt><dd>(.*?)</dd>", text.partition('class="answers"')[2].partition("</dl>")[0]
+    )
+    plain = ((label, unescape(re.sub(r"<[^>]+>", " ", said))) for label, said in found)
+    return {label: re.sub(r"\s+", " ", said).strip().replace(" .", ".") for label, said in plain}
+
+
+def test_the_page_begins_with_wall_cause_action_bound_and_doubt(report):
+    analysis = report.analysis
+    rank = analysis.ranks[analysis.diagnosis.rank_index]
+    wall = analysis.diagnosis.dominant_wall
+    largest = max((one for one in rank.causes if one.wall == wall), key=lambda one: one.typical_ns)
+    answers = read_answers(write_analysis_page(report))
+
+    assert list(answers) == ["Wall", "Cause", "Do first", "Upper bound", "How sure"]
+    share = units.percent(getattr(rank.typical.walls, wall) / rank.typical.step_ns)
+    assert answers["Wall"].startswith(f"{wall.capitalize()} {share} of the ")
+    assert f" {units.duration(largest.typical_ns)} of the " in answers["Cause"]
+    assert answers["How sure"].startswith(f"{analysis.diagnosis.confidence.level.capitalize()} confidence")
+
+
+def test_without_a_verdict_the_page_begins_with_why_and_what_to_capture(report):
+    diagnosis = replace(
+        report.analysis.diagnosis,
+        dominant_wall="unknown",
+        verdict="The wall is unknown: too much is unattributed (graphs 80 %). Capture with --trace=cuda.",
+    )
+    analysis = replace(
+        report.analysis, diagnosis=diagnosis, capture=replace(report.analysis.capture, findings=())
+    )
+    answers = read_answers(write_analysis_page(replace(report, analysis=analysis)))
+
+    assert answers["Wall"].startswith("Unknown ")
+    assert answers["Why unknown"] == "Too much is unattributed Graphs 80 %."
+    assert answers["Do first"].startswith("Capture with --trace=cuda.")
+    assert answers["Upper bound"].startswith("Not known")
+    assert answers["How sure"].startswith("No verdict")
 
 
 def unpacked_whole(report):

@@ -61,7 +61,16 @@ def test_the_first_screen_says_what_it_takes_now_and_with_what_wins_most(found):
     )
     best = sorted(found.answers, key=lambda answer: -answer.won_ns)
 
-    assert f"takes {units.duration(found.step_ns)}, bound by {found.wall}" in text
+    answers = re.findall(r"<dt>(.*?)</dt><dd><b>(?:<span[^>]*></span>)?<a[^>]*>(.*?)</a></b>", text)
+    assert [label for label, _ in answers] == [
+        "Wall",
+        "Cause",
+        "Largest win asked",
+        "Upper bound",
+        "How sure",
+    ]
+    assert answers[0][1].startswith(f"{found.wall.capitalize()} ")
+    assert answers[3][1] == f"up to {best[0].speedup:.2f}x"
     assert told == [
         (
             " + ".join(one.text for one in answer.questions),

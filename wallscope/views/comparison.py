@@ -30,6 +30,7 @@ from wallscope.render.texts import visible
 from wallscope.thresholds.verdict import SHOWN_CHANGE_SHARE
 from wallscope.views import comparison_next as following
 from wallscope.views import comparison_words as words
+from wallscope.views.comparison_answers import build_comparison_answers
 from wallscope.views.comparison_words import describe_change, describe_sureness
 from wallscope.views.page_skeleton import title_sections
 from wallscope.views.sections import comparison as sections
@@ -244,14 +245,13 @@ def _build_first_screen(report: ComparisonReport, names: str) -> dict[str, Any]:
     for side, whole_ns in lengths_ns.items():
         times_ns = {row.wall: getattr(row, f"{side}_ns") for row in comparison.deltas.walls}
         parts = [(wall, ns / longest_ns, units.milliseconds(ns)) for wall, ns in times_ns.items()]
-        sides.append((side, units.milliseconds(whole_ns), parts, (longest_ns - whole_ns) / longest_ns))
+        sides.append((side, units.duration(whole_ns), parts, (longest_ns - whole_ns) / longest_ns))
     return {
         "names": names,
         "origin": " · ".join((words.describe_sides(comparison), *taken)),
         "word": _name_verdict(comparison),
         "headline": describe_change(comparison),
-        "now": following.describe_head(comparison),
-        "command": following.write_next_command(comparison),
+        "answers": build_comparison_answers(comparison),
         "sureness": " ".join(filter(None, (words.describe_doubt(comparison), describe_sureness(comparison)))),
         "sides": sides,
         "walls": sections.sum_walls(comparison),

@@ -2,6 +2,7 @@
 
 import shlex
 from collections.abc import Iterator
+from typing import Literal
 
 import numpy as np
 
@@ -20,6 +21,7 @@ from wallscope.views.comparison_words import (
 )
 
 _MOST_SHARES = 2
+WallOfSide = tuple[str, float | None]
 
 
 def describe_head(comparison: Comparison) -> str:
@@ -33,31 +35,45 @@ def describe_head(comparison: Comparison) -> str:
 
 def _describe_wall_of_head(comparison: Comparison) -> str:
     """Describe the dominant wall of head's typical step and its share, by the rules of `analyze`."""
+    found, window = decide_wall_of_side(comparison, "head"), f"typical {comparison.window}"
+    if found is None:
+        return ""
+    dominant, share = found
+    if share is not None:
+        return f"Head is now {dominant}-bound: {dominant} takes {units.percent(share)} of its {window}."
+    if dominant == "unknown":
+        return f"The dominant wall of head's {window} is unknown."
     times_ns = {row.wall: row.head_ns for row in comparison.deltas.walls}
     whole_ns = sum(times_ns.values())
-    if not whole_ns or _is_opaque(comparison):
-        return ""
-    unresolved = np.array([[times_ns[Wall.UNATTRIBUTED], 0, 0]], np.int64)
-    found = decide_wall(np.array([[times_ns[wall] for wall in Wall]], np.int64), unresolved)
-    window = f"typical {comparison.window}"
-    if found.dominant in times_ns:
-        share = units.percent(times_ns[Wall(found.dominant)] / whole_ns)
-        return f"Head is now {found.dominant}-bound: {found.dominant} takes {share} of its {window}."
-    if found.dominant == "unknown":
-        return f"The dominant wall of head's {window} is unknown."
     largest = sorted(times_ns, key=lambda wall: -times_ns[wall])[:_MOST_SHARES]
     shares = " and ".join(f"{wall} takes {units.percent(times_ns[wall] / whole_ns)}" for wall in largest)
     return f"No single wall dominates head now: {shares} of its {window}."
 
 
-def _is_opaque(comparison: Comparison) -> bool:
+def decide_wall_of_side(comparison: Comparison, side: Literal["base", "head"]) -> WallOfSide | None:
+    """Return the dominant wall of a side's typical step and its share, `None` for mixed and unknown.
+
+    There is no answer without time, or where the work inside CUDA graphs was not traced.
+    """
+    times_ns: dict[Wall, int] = {row.wall: getattr(row, f"{side}_ns") for row in comparison.deltas.walls}
+    whole_ns = sum(times_ns.values())
+    if not whole_ns or has_opaque_graphs(comparison):
+        return None
+    unresolved = np.array([[times_ns[Wall.UNATTRIBUTED], 0, 0]], np.int64)
+    found = decide_wall(np.array([[times_ns[wall] for wall in Wall]], np.int64), unresolved)
+    dominant = str(found.dominant)
+    return dominant, times_ns[Wall(dominant)] / whole_ns if dominant in times_ns else None
+
+
+def has_opaque_graphs(comparison: Comparison) -> bool:
+    """Return whether the time of CUDA graphs hides what changed."""
     return any(entry.code == "opaque-graphs" for entry in comparison.explanations)
 
 
 def _find_first_operation(comparison: Comparison) -> OperationChange | None:
     """Return the operation that surely adds most to the wall that made the step slower, if any."""
     leading = find_leading_wall(comparison)
-    if leading is None or _is_opaque(comparison):
+    if leading is None or has_opaque_graphs(comparison):
         return None
     rows = select_operations(comparison, len(comparison.operations))
     own = (row for row in rows if row.wall == leading.wall and row.significant and row.delta_ns > 0)

@@ -149,7 +149,7 @@ def explain_verdict(analysis: Analysis, rank: Rank, basis: TimeBasis) -> str:
     """Explain the dominant wall in a sentence: its share, of what, and its largest cause."""
     dominant = find_dominant(analysis)
     if dominant == "unknown":
-        return _explain_unknown(analysis)
+        return " ".join(filter(None, explain_unknown(analysis)))
     shares = sorted(((basis.share(wall), wall) for wall in LOSSES), reverse=True)
     if dominant == "mixed":
         listed = ", ".join(f"{wall} {units.percent(share)}" for share, wall in shares if share)
@@ -214,12 +214,12 @@ def _describe_stall(rank: Rank, stall: RareStall, unit: str) -> str:
     return f"{said}. Without these, the largest loss is {largest}: {share}"
 
 
-def _explain_unknown(analysis: Analysis) -> str:
-    """Return why there is no verdict, without the words of the headline, and what to do."""
+def explain_unknown(analysis: Analysis) -> tuple[str, str]:
+    """Return why there is no verdict, without the words of the headline, and what to do, if that is known."""
     first, _, rest = analysis.diagnosis.verdict.partition(". ")
     reason = units.capitalize(first.removeprefix("The wall is unknown: ").rstrip("."))
     cure = rest.partition(". ")[0].rstrip(".")
-    return f"{reason}. {cure}." if cure.startswith(("Capture", "Classify")) else f"{reason}."
+    return f"{reason}.", f"{cure}." if cure.startswith(("Capture", "Classify")) else ""
 
 
 def _name_main_cause(rank: Rank, wall: Wall, where: str) -> str:

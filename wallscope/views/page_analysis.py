@@ -16,6 +16,7 @@ from wallscope.render.texts import visible
 from wallscope.render.timeline_pack import MOST_CHARACTERS, pack_timelines
 from wallscope.views import page_overview as overview
 from wallscope.views.headline import choose_basis, find_deciding_stall, name_basis
+from wallscope.views.page_answers import build_key_answers
 from wallscope.views.page_skeleton import title_sections
 from wallscope.views.sections.depth import build_walls_in_depth
 from wallscope.views.sections.findings import build_limits, build_methods
@@ -152,10 +153,10 @@ def _build_first_screen(analysis: Analysis, rank: Rank) -> dict[str, Any]:
     job, diagnosis, step_ns = analysis.job, analysis.diagnosis, rank.typical.step_ns
     wall, verdict = overview.name_verdict(analysis)
     basis = choose_basis(analysis, rank)
-    lead, rest = overview.describe_dominant(analysis, rank, basis)
     found = analysis.fixes or ()
     fixes = tuple({fix.id: fix for fix in (*select_first_fixes(found), *found)}.values())
     cards = [overview.build_card(fix, step_ns) for fix in fixes]
+    facts = overview.list_facts(analysis, rank)
     notes = [describe_replay(analysis.replay)] if analysis.replay is not None and cards else []
     notes += [describe_program(analysis.program)] if analysis.program is not None else []
     notes += [describe_worthless_fixes(analysis.dismissed)] if analysis.dismissed else []
@@ -168,8 +169,8 @@ def _build_first_screen(analysis: Analysis, rank: Rank) -> dict[str, Any]:
         "crumbs": [*describe_capture(analysis, 0).split(" · "), f"captured {captured}"],
         "wall": wall,
         "verdict": verdict,
-        "lead": lead,
-        "rest": rest,
+        "answers": build_key_answers(analysis, rank, basis, cards, facts),
+        "hidden": overview.describe_hidden(analysis, rank, basis),
         "in_full": (diagnosis.verdict, *(() if job is None else (job.verdict,))),
         "job": "" if job is None else f"{job.verdict.partition('. ')[0].rstrip('.')}.",
         "bars_of": ""
@@ -199,7 +200,7 @@ def _build_first_screen(analysis: Analysis, rank: Rank) -> dict[str, Any]:
         "losses": () if cards else analysis.opportunities[:_MOST_LOSSES],
         "describe_answer": describe_answer,
         "notes": notes,
-        "facts": overview.list_facts(analysis, rank),
+        "facts": facts,
     }
 
 

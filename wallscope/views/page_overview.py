@@ -4,7 +4,7 @@ The templates in `reports/` lay these values out; all pages share their shapes.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from statistics import quantiles
 from typing import Literal
@@ -24,7 +24,6 @@ from wallscope.views.headline import (
     TimeBasis,
     choose_basis,
     count_deciding,
-    explain_verdict,
     find_deciding_stall,
     find_dominant,
 )
@@ -53,7 +52,6 @@ _LABELS: dict[System, str] = {
 }
 _ANYWHERE: tuple[System, ...] = ("environment", "launcher", "nsys")
 """Systems whose settings are needed in addition to those of any framework."""
-_WALL_NAMES = frozenset(map(str, Wall))
 _SAME_SHARE = 0.005
 """A step that a fix is judged by and the typical one that differ by less read the same."""
 Tone = Literal["ok", "info", "warn"]
@@ -119,12 +117,16 @@ class Card:
 
 @dataclass(frozen=True, slots=True)
 class Fact:
-    """One reason to trust or doubt the verdict; `target` is where its word is defined."""
+    """One reason to trust or doubt the verdict.
+
+    `target` is where its word is defined. `doubt` is what it makes uncertain, in a few words.
+    """
 
     head: str
     text: str
     target: str
     tone: Tone
+    doubt: str = ""
 
 
 def name_verdict(analysis: Analysis) -> tuple[Wall | None, str]:
@@ -135,25 +137,11 @@ def name_verdict(analysis: Analysis) -> tuple[Wall | None, str]:
     return (None, "Wall unknown") if dominant == "unknown" else (Wall(dominant), "-bound")
 
 
-def describe_dominant(analysis: Analysis, rank: Rank, basis: TimeBasis) -> tuple[str, str]:
-    """Say in one sentence how much of the step the wall takes and why, and then how regularly it does."""
-    lead = explain_verdict(analysis, rank, basis)
-    hidden = " ".join(tell_hidden_communication(rank, analysis.anchor.typical))
-    if hidden and lead.endswith(hidden):
-        return lead.removesuffix(hidden).rstrip(), hidden
-    if find_dominant(analysis) not in _WALL_NAMES or basis.kind not in {"typical", "median"}:
-        return lead, ""
-    return lead, " ".join(_describe_lead(analysis))
-
-
-def _describe_lead(analysis: Analysis) -> Iterator[str]:
-    diagnosis, unit = analysis.diagnosis, analysis.anchor.unit
-    is_stepped = analysis.anchor.kind != "whole-trace" and diagnosis.dominant_wall != "compute"
-    if diagnosis.led_steps is not None and is_stepped and diagnosis.steady_steps:
-        yield (
-            f"It is the largest loss on {diagnosis.led_steps} of"
-            f" {units.plural(diagnosis.steady_steps, f'steady {unit}')}."
-        )
+def describe_hidden(analysis: Analysis, rank: Rank, basis: TimeBasis) -> str:
+    """Say how much communication compute hides, where compute is the wall; else empty."""
+    if find_dominant(analysis) != Wall.COMPUTE or basis.kind not in {"typical", "median"}:
+        return ""
+    return " ".join(tell_hidden_communication(rank, analysis.anchor.typical))
 
 
 def describe_shares(analysis: Analysis, rank: Rank, basis: TimeBasis) -> str:
@@ -286,7 +274,7 @@ def _judge_steps(analysis: Analysis, rank: Rank) -> Fact:
     unit, steady = analysis.anchor.unit, sum(step.steady for step in rank.steps)
     if analysis.anchor.kind == "whole-trace":
         text = "The times are those of the whole selection, idle time before and after work included."
-        return Fact("No steps found", text, "word-steady", "warn")
+        return Fact("No steps found", text, "word-steady", "warn", "no steps were found")
     head = f"{units.plural(steady, f'steady {unit}')} of {len(rank.steps)}"
     found = describe_steps(analysis.anchor, rank)
     by = next(
@@ -299,9 +287,12 @@ def _judge_steps(analysis: Analysis, rank: Rank) -> Fact:
     stall = find_deciding_stall(rank, choose_basis(analysis, rank), analysis.diagnosis.dominant_wall)
     if stall is not None:
         rests = f"The dominant wall rests on {len(stall.steps)} slow {unit}s."
-        return Fact(head, f"{rests} {units.capitalize(by)}.{checked}", "word-steady", "warn")
-    tone: Tone = "ok" if steady >= ENOUGH_STEPS_COUNT else "warn"
-    return Fact(head, f"{units.capitalize(by)}.{checked}", "word-steady", tone)
+        doubt = f"the wall rests on {len(stall.steps)} slow {unit}s"
+        return Fact(head, f"{rests} {units.capitalize(by)}.{checked}", "word-steady", "warn", doubt)
+    if steady < ENOUGH_STEPS_COUNT:
+        doubt = f"only {units.plural(steady, f'steady {unit}')}"
+        return Fact(head, f"{units.capitalize(by)}.{checked}", "word-steady", "warn", doubt)
+    return Fact(head, f"{units.capitalize(by)}.{checked}", "word-steady", "ok")
 
 
 def _judge_waits(analysis: Analysis, rank: Rank) -> Fact:
@@ -313,12 +304,16 @@ def _judge_waits(analysis: Analysis, rank: Rank) -> Fact:
     if sure is None:
         resolved = analysis.capture.resolved_dependency_share
         return Fact(f"{units.percent(resolved)} of waits resolved", f"{lost}.", "word-unattributed", "ok")
-    waits = (
-        f"{units.percent(sure.inferred_share)} of it depends on inferred waits" if sure.inferred_share else ""
-    )
+    waits = ""
+    if sure.inferred_share:
+        waits = f"{units.percent(sure.inferred_share)} of the time depends on inferred waits"
     said = "; ".join((lost, waits or "no wait had to be inferred", *sure.reasons[_SHARES_FIRST:]))
-    tone: Tone = "ok" if sure.level == "high" else "warn"
-    return Fact(f"{sure.level.capitalize()} confidence", f"{said}.", "word-confidence", tone)
+    is_sure = sure.level == "high"
+    is_lost = bool(rank.typical.walls.unattributed)
+    limits = () if analysis.anchor.kind == "whole-trace" else sure.reasons[_SHARES_FIRST:]
+    doubt = "" if is_sure else "; ".join(filter(None, (lost if is_lost else "", waits, *limits)))
+    tone: Tone = "ok" if is_sure else "warn"
+    return Fact(f"{sure.level.capitalize()} confidence", f"{said}.", "word-confidence", tone, doubt)
 
 
 def _judge_replay(analysis: Analysis) -> Fact:
@@ -329,11 +324,12 @@ def _judge_replay(analysis: Analysis) -> Fact:
     error = replay.check.error_median
     if error is None:
         text = f"One {analysis.anchor.unit} alone gives nothing to test the replay on."
-        return Fact("Replay error unknown", text, target, "warn")
+        return Fact("Replay error unknown", text, target, "warn", "the replay error is unknown")
     operations = units.number(replay.operations)
     text = f"On steps that the replay was not fitted to. It covers {operations} operations."
     tone: Tone = "ok" if error <= FIX_REPLAY_ERROR_SHARE else "warn"
-    return Fact(f"Replay error {units.percent(error)}", text, target, tone)
+    doubt = "" if tone == "ok" else "the upper bounds, because the replay error is large"
+    return Fact(f"Replay error {units.percent(error)}", text, target, tone, doubt)
 
 
 def _judge_coverage(analysis: Analysis) -> Fact:
@@ -343,7 +339,8 @@ def _judge_coverage(analysis: Analysis) -> Fact:
     has_communication = any(rank.communication.operations for rank in analysis.ranks)
     if size > supplied and has_communication:
         text = "Transfer time and waiting for peers cannot be separated without the other ranks."
-        return Fact(f"{supplied} of {size} ranks", text, "word-unsplit", "warn")
+        doubt = f"transfer time and waiting for peers, with {supplied} of {size} ranks captured"
+        return Fact(f"{supplied} of {size} ranks", text, "word-unsplit", "warn", doubt)
     if capture.findings:
         (gravest, *_) = sort_findings(capture.findings)
         tone: Tone = "info" if gravest.severity == "info" else "warn"

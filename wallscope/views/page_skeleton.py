@@ -1,9 +1,10 @@
-"""What all pages share in addition to the template: the names of their sections."""
+"""What all pages share in addition to the template: the five answers at the top, and names of sections."""
 
 from collections.abc import Iterable
-from dataclasses import replace
-from typing import Final
+from dataclasses import dataclass, replace
+from typing import Final, Literal
 
+from wallscope.model.enums import Wall
 from wallscope.model.section import Section
 
 _TITLES: Final = {
@@ -29,6 +30,31 @@ _TITLES: Final = {
     "comparable": "Comparability",
 }
 """What sections hold, by their keys; navigation and headings of all pages."""
+
+
+@dataclass(frozen=True, slots=True)
+class KeyAnswer:
+    """One of the five answers that each page begins with: wall, cause, first action, its bound, doubts.
+
+    Args:
+        label: what the answer is about.
+        head: the answer in a few words.
+        lines: what explains it.
+        target: the part of the page with the details; empty without one.
+        wall: the wall whose color stands next to it.
+        predicted: the step before and after, and the latter as a share of the former.
+        command: the command to run, empty without one.
+        tone: whether the answer is sure, where the answer is about that.
+    """
+
+    label: str
+    head: str
+    lines: tuple[str, ...] = ()
+    target: str = ""
+    wall: Wall | None = None
+    predicted: tuple[str, str, float] | None = None
+    command: str = ""
+    tone: Literal["ok", "warn", ""] = ""
 
 
 def title_sections(sections: Iterable[Section | None]) -> tuple[Section, ...]:

@@ -2,11 +2,12 @@
 
 from collections.abc import Iterator, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
 from rich.console import RenderableType
 
 from wallscope import units
+from wallscope.model.cause_catalogue import describe_cause
 from wallscope.model.enums import Wall
 from wallscope.model.section import (
     Block,
@@ -25,7 +26,7 @@ from wallscope.render import figures
 from wallscope.render.html import render_page
 from wallscope.render.terminal import render_sections
 from wallscope.render.texts import visible
-from wallscope.views.page_skeleton import title_sections
+from wallscope.views.page_skeleton import KeyAnswer, title_sections
 from wallscope.views.sections.path import build_path_blocks, describe_path, list_parts, list_slack
 from wallscope.views.sections.words import WALL_WORDS
 
@@ -82,7 +83,7 @@ def _build_first_screen(found: WhatIf, name: str) -> dict[str, Any]:
     best = sorted(found.answers, key=lambda answer: -answer.won_ns)
     return {
         "origin": " · ".join((name, *rank, captured)),
-        "headline": f"The typical {found.unit} takes {units.duration(found.step_ns)}, bound by {found.wall}",
+        "key_answers": _list_key_answers(found, best),
         "checked": _describe_check(found),
         "answers": [(figures.name_changes(answer), answer) for answer in best[:_MOST_ANSWERS]],
         "more": max(len(best) - _MOST_ANSWERS, 0),
@@ -93,6 +94,37 @@ def _build_first_screen(found: WhatIf, name: str) -> dict[str, Any]:
         ],
         "nothing": _NOTHING,
     }
+
+
+def _list_key_answers(found: WhatIf, best: Sequence[Answer]) -> tuple[KeyAnswer, ...]:
+    """List the five answers that each page begins with; the first action is the change that wins most."""
+    wall_ns, whole = getattr(found.walls, found.wall), f"the typical {found.unit}"
+    share = units.percent(wall_ns / max(found.step_ns, 1))
+    causes = [one for one in found.path.causes if one.wall == found.wall and one.name not in {"", "rest"}]
+    wall = KeyAnswer("Wall", f"{found.wall.capitalize()} {share}", (f"of {whole}.",), "breakdown", found.wall)
+    cause = KeyAnswer("Cause", "Not known", (), "path")
+    if causes:
+        largest = max(causes, key=lambda one: one.time_ns)
+        time = units.duration(round(largest.time_ns))
+        name, _, rest = units.capitalize(describe_cause(largest.name)).partition(", ")
+        lines = (f"{time} of the critical path.", *((f"{units.capitalize(rest)}.",) if rest else ()))
+        cause = KeyAnswer("Cause", name, lines, "path", largest.wall)
+    action = KeyAnswer("Do first", "Look at the critical path", (_NOTHING,), "path")
+    bound = KeyAnswer("Upper bound", "Not estimated", ("No change was asked that shortens it.",))
+    if best and best[0].won_ns > 0:
+        name, after_ns = figures.name_changes(best[0]), best[0].step_ns
+        action = KeyAnswer(
+            "Largest win asked", name, ("What the replay removes, not yet a way to do it.",), "changes"
+        )
+        bar = (units.duration(found.step_ns), units.duration(after_ns), after_ns / max(found.step_ns, 1))
+        after = f"The {found.unit} is then {best[0].next_wall}-bound."
+        bound = KeyAnswer("Upper bound", f"up to {best[0].speedup:.2f}x", (after,), "changes", predicted=bar)
+    error = found.check.error_median
+    tone: Literal["ok", "warn"] = "warn" if error is None else "ok"
+    head = "Replay not checked" if error is None else f"Replay error {units.percent(error)}"
+    slack = units.percent(found.check.slack_share)
+    doubt = f"Uncertain: latency and host time, {slack} of the path, are replayed unchanged."
+    return wall, cause, action, bound, KeyAnswer("How sure", head, (doubt,), "sure", tone=tone)
 
 
 def _tabulate_walls(found: WhatIf) -> Grid:

@@ -1,0 +1,171 @@
+"""The five answers at the top of the page of an analysis: wall, cause, first action, its bound, doubts."""
+
+import shlex
+from collections.abc import Iterator, Sequence
+from typing import Literal
+
+from wallscope import units
+from wallscope.model.analysis import Analysis, Rank
+from wallscope.model.cause_catalogue import describe_cause
+from wallscope.model.diagnosis import Opportunity
+from wallscope.model.enums import Wall
+from wallscope.render.texts import visible
+from wallscope.summary.diagnosis import LOSSES
+from wallscope.views.caveats import find_doubts, shorten_message
+from wallscope.views.headline import TimeBasis, explain_unknown, find_deciding_stall, find_dominant
+from wallscope.views.page_overview import Card, Fact
+from wallscope.views.page_skeleton import KeyAnswer
+from wallscope.views.sections.fixes import describe_unaddressed_compute
+
+_WALLS = frozenset(map(str, Wall))
+_MOST_DOUBTS, _LONGEST_DOUBT, _LONGEST_RANGE = 2, 160, 60
+
+
+def build_key_answers(
+    analysis: Analysis, rank: Rank, basis: TimeBasis, cards: Sequence[Card], facts: Sequence[Fact]
+) -> tuple[KeyAnswer, ...]:
+    """List the answers in the order in which a reader asks for them."""
+    return (
+        _answer_wall(analysis, basis),
+        _answer_cause(analysis, rank, basis),
+        _answer_action(analysis, rank, cards),
+        _answer_bound(analysis, cards),
+        _answer_sureness(analysis, rank, facts),
+    )
+
+
+def _answer_wall(analysis: Analysis, basis: TimeBasis) -> KeyAnswer:
+    """Name the wall and its share; what takes most of the time where no wall is known."""
+    dominant, label = find_dominant(analysis), "Wall"
+    shares = sorted(((basis.share(wall), wall) for wall in Wall), reverse=True)
+    if dominant not in _WALLS:
+        listed = ", ".join(f"{wall} {units.percent(share)}" for share, wall in shares[:3] if share)
+        head = "Unknown" if dominant == "unknown" else "No single wall"
+        return KeyAnswer(label, head, (f"{units.capitalize(listed)} of {basis.whole}.",), "causes")
+    wall, diagnosis = Wall(dominant), analysis.diagnosis
+    lines = [f"of {basis.whole}."]
+    if wall is Wall.COMPUTE:
+        losses = [(share, other) for share, other in shares if other in LOSSES]
+        lines.append(f"Largest loss: {losses[0][1]}, {units.percent(losses[0][0])}.")
+    elif basis.kind == "median" and diagnosis.led_steps is not None and diagnosis.steady_steps:
+        counted = units.plural(diagnosis.steady_steps, f"steady {analysis.anchor.unit}")
+        lines.append(f"Largest loss on {diagnosis.led_steps} of {counted}.")
+    head = f"{wall.capitalize()} {units.percent(basis.share(wall))}"
+    return KeyAnswer(label, head, tuple(lines), "causes", wall)
+
+
+def _answer_cause(analysis: Analysis, rank: Rank, basis: TimeBasis) -> KeyAnswer:
+    """Name what the wall is mostly made of, or why there is no verdict."""
+    dominant, unit, label = find_dominant(analysis), analysis.anchor.window, "Cause"
+    if dominant == "unknown":
+        head, _, rest = explain_unknown(analysis)[0].rstrip(".").partition(" (")
+        return KeyAnswer(
+            "Why unknown", head, (f"{units.capitalize(rest.rstrip(')'))}.",) if rest else (), "limits"
+        )
+    if (stall := find_deciding_stall(rank, basis, dominant)) is not None:
+        steady = sum(step.steady for step in rank.steps)
+        share, most = units.percent(stall.share), units.duration(stall.most_ns)
+        line = f"{share} of all time: {len(stall.steps)} of {steady} {unit}s take up to {most} more."
+        return KeyAnswer(label, units.capitalize(describe_cause(stall.cause)), (line,), "steps", stall.wall)
+    if basis.kind == "whole":
+        return KeyAnswer(label, f"Work before the first {unit}", ("Most of the wall lies there.",), "causes")
+    own = [one for one in rank.causes if str(one.wall) == dominant or dominant not in _WALLS]
+    own = [one for one in own if one.wall in LOSSES or str(one.wall) == dominant]
+    if not own:
+        return KeyAnswer(label, "Not known", (), "causes")
+    largest = max(own, key=lambda one: one.typical_ns)
+    where = "" if analysis.job is None else f" on {analysis.job.members[analysis.diagnosis.rank_index].name}"
+    whole = f"the {analysis.anchor.typical} ({units.duration(rank.typical.step_ns)})"
+    name, _, rest = units.capitalize(describe_cause(largest.cause)).partition(", ")
+    lines = (
+        f"{units.duration(largest.typical_ns)} of {whole}{where}.",
+        *((f"{units.capitalize(rest)}.",) if rest else ()),
+        *_locate_host_time(rank, dominant),
+    )
+    return KeyAnswer(label, name, lines, str(largest.wall), largest.wall)
+
+
+def _locate_host_time(rank: Rank, dominant: str) -> Iterator[str]:
+    place = None if rank.host_details is None else rank.host_details.range
+    if dominant == Wall.HOST and place is not None:
+        yield f"Mostly in the range {visible(place.name, most=_LONGEST_RANGE)}."
+
+
+def _answer_action(analysis: Analysis, rank: Rank, cards: Sequence[Card]) -> KeyAnswer:
+    """Name the first recommendation; without a verdict, what to capture to have one."""
+    label = "Do first"
+    if find_dominant(analysis) == "unknown":
+        cures = (one.cure for one in find_doubts(analysis, rank) if one.cure)
+        cure = next(cures, "") or explain_unknown(analysis)[1] or "Capture again"
+        name = analysis.inputs[0].name
+        command = f"wallscope capture-help {shlex.quote(visible(name))}" if len(analysis.inputs) == 1 else ""
+        return KeyAnswer(label, f"{cure.rstrip('.')}.", ("Then analyze the new capture.",), command=command)
+    if not cards:
+        text = "No known fix applies to the largest losses."
+        return KeyAnswer(label, "Look at the time breakdown", (text,), "causes")
+    card, lines = cards[0], []
+    if card.unmet:
+        lines.append(f"Blocked: {card.unmet[0].text}.")
+    elif card.unknown_count:
+        lines.append(f"{units.plural(card.unknown_count, 'condition')} to check first; settings are below.")
+    else:
+        lines.append("Settings are below.")
+    if describe_unaddressed_compute(analysis, rank):
+        lines.append("No fix is known for the cause itself.")
+    return KeyAnswer(label, card.fix.title, tuple(lines), "fix-1", card.fix.wall)
+
+
+def _answer_bound(analysis: Analysis, cards: Sequence[Card]) -> KeyAnswer:
+    """Give the upper bound on the speedup of the first action, or say why there is none."""
+    label = "Upper bound"
+    if find_dominant(analysis) == "unknown":
+        return KeyAnswer(label, "Not known", ("A bound needs a known wall.",))
+    if cards and cards[0].after_share is not None:
+        card = cards[0]
+        after = f"The {analysis.anchor.window} is then {card.next_wall}-bound."
+        bar = (card.before, card.after, card.after_share or 1.0)
+        lines = (after,) if card.next_wall else ()
+        return KeyAnswer(label, card.badge, lines, "upper-bound", predicted=bar)
+    if not cards and analysis.opportunities:
+        return _bound_of_loss(analysis.opportunities[0])
+    return KeyAnswer(label, "Not estimated", (_explain_no_bound(analysis, cards),), "sure")
+
+
+def _bound_of_loss(loss: Opportunity) -> KeyAnswer:
+    """Give the bound of the largest loss, where no recommendation addresses it."""
+    before, after = loss.step_ceiling_ns + loss.recoverable_ns, loss.step_ceiling_ns
+    return KeyAnswer(
+        "Upper bound",
+        f"up to {loss.speedup_ceiling:.2f}x",
+        (f"Without {describe_cause(loss.cause)}.",),
+        "upper-bound",
+        predicted=(units.milliseconds(before), units.milliseconds(after), 1 / loss.speedup_ceiling),
+    )
+
+
+def _explain_no_bound(analysis: Analysis, cards: Sequence[Card]) -> str:
+    """Say why the first action has no upper bound."""
+    replay = analysis.replay
+    if analysis.anchor.kind == "whole-trace":
+        return "A bound is measured by replaying steps, and no steps were found."
+    if replay is not None and replay.refused is not None:
+        return f"No replay: {replay.refused}."
+    return "The replay cannot show this change." if cards else "No recommendation can be replayed."
+
+
+def _answer_sureness(analysis: Analysis, rank: Rank, facts: Sequence[Fact]) -> KeyAnswer:
+    """Give the confidence in the wall, and what is uncertain."""
+    sure, label = analysis.diagnosis.confidence, "How sure"
+    if find_dominant(analysis) == "unknown":
+        text = f"The measured times hold. Uncertain: which wall limits the {analysis.anchor.window}."
+        return KeyAnswer(label, "No verdict", (text,), "sure", tone="warn")
+    doubts = [one.doubt for one in facts if one.doubt]
+    findings = [] if doubts else [shorten_message(one) for one in find_doubts(analysis, rank)]
+    shown = [visible(text, most=_LONGEST_DOUBT) for text in (*doubts, *findings)][:_MOST_DOUBTS]
+    uncertain = f"Uncertain: {'; '.join(shown)}." if shown else "No finding limits the verdict."
+    error = None if analysis.replay is None or analysis.replay.check is None else analysis.replay.check
+    checked = "" if error is None or error.error_median is None else units.percent(error.error_median)
+    lines = (*((f"Replay error {checked}.",) if checked else ()), uncertain)
+    level = "unknown" if sure is None else sure.level
+    tone: Literal["ok", "warn"] = "ok" if level == "high" else "warn"
+    return KeyAnswer(label, f"{level.capitalize()} confidence", lines, "sure", tone=tone)
