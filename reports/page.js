@@ -20,7 +20,8 @@
     const short = names ? {
       tickmode: "array", tickvals: names, ticktext: names.map((name) => name.length > 22 ? `…${name.slice(-21)}` : name),
     } : {};
-    const wide = names ? { range: [0, layout.xaxis.range[1] * 1.45], nticks: 4 } : {};
+    const [low, high] = names ? layout.xaxis.range : [0, 0];
+    const wide = names ? { range: [low, low + (high - low) * 1.45], nticks: 4 } : {};
     const legend = narrow && layout.legend ? { legend: { ...layout.legend, y: 1, yanchor: "bottom" } } : {};
     return {
       ...layout,

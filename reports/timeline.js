@@ -18,7 +18,7 @@ window.wallscopeTimeline = (buffer) => {
   const DECIMALS = [[995000, 1], [99500, 2], [9950, 3], [1, 4]];  // as the tables of the page
 
   const milliseconds = (ns) => {
-    if (ns > 0 && ns < 500) return (ns.toPrecision(1) / 1e6).toFixed(6).replace(/0+$/, "");
+    if (ns > 0 && ns < 1000) return `${Math.round(ns)} ns`;
     const [, digits] = DECIMALS.find(([least]) => ns >= least) ?? [0, 1];
     return (ns / 1e6).toLocaleString("en", { minimumFractionDigits: digits, maximumFractionDigits: digits });
   };

@@ -6,6 +6,8 @@ Unknown (`None`) reads `unknown`; a measured zero keeps its unit.
 from datetime import UTC, datetime
 
 _UNKNOWN = "unknown"
+_LEAST_SHOWN_NS = 1_000
+"""Shorter times would need many decimals as milliseconds."""
 _DURATIONS = ((1_000_000_000, "s", 3), (1_000_000, "ms", 1), (1_000, "µs", 1))
 _DECIMALS = ((995_000, 1), (99_500, 2), (9_950, 3), (1, 4))
 """Decimals of milliseconds from so many nanoseconds on, for two digits that count."""
@@ -74,12 +76,12 @@ def milliseconds(time_ns: int | None) -> str:
     >>> milliseconds(127_949_000), milliseconds(0), milliseconds(3_921_000_000), milliseconds(1_040_000)
     ('127.9 ms', '0.0 ms', '3,921.0 ms', '1.0 ms')
     >>> milliseconds(115_000), milliseconds(48_000), milliseconds(4_000), milliseconds(30)
-    ('0.12 ms', '0.048 ms', '0.0040 ms', '0.00003 ms')
+    ('0.12 ms', '0.048 ms', '0.0040 ms', '30 ns')
     """
     if time_ns is None:
         return _UNKNOWN
-    if 0 < time_ns < 500:
-        return f"{round(time_ns, 1 - len(str(time_ns))) / 1e6:.6f}".rstrip("0") + " ms"
+    if 0 < time_ns < _LEAST_SHOWN_NS:
+        return f"{round(time_ns)} ns"
     decimals = next((count for least_ns, count in _DECIMALS if abs(time_ns) >= least_ns), 1)
     return f"{time_ns / 1e6:,.{decimals}f} ms"
 
@@ -90,7 +92,7 @@ def signed_milliseconds(time_ns: int) -> str:
     >>> signed_milliseconds(127_949_000), signed_milliseconds(-4_000), signed_milliseconds(0)
     ('+127.9 ms', '-0.0040 ms', '0.0 ms')
     >>> signed_milliseconds(-30)
-    '-0.00003 ms'
+    '-30 ns'
     """
     if time_ns < 0:
         return f"-{milliseconds(-time_ns)}"

@@ -62,7 +62,7 @@ def test_a_path_that_was_cut_before_keeps_its_last_two_parts():
     ("values", "title", "shown"),
     [
         ((900, 1_500), "takes (µs)", ["0.9", "1.5"]),
-        ((90, 2_500_000, None), "takes (ms)", ["0.00009", "2.5", "unknown"]),
+        ((90, 2_500_000, None), "takes (ms)", ["90 ns", "2.5", "unknown"]),
     ],
 )
 def test_a_column_of_durations_has_one_unit_in_its_head(values, title, shown):

@@ -65,3 +65,6 @@ def test_alike_names_are_told_apart_whatever_differs():
 def test_what_leaves_parts_out_is_a_sketch():
     assert SettingTab("PyTorch", ("AdamW(..., fused=True)",)).is_sketch
     assert not SettingTab("PyTorch", ("side = torch.cuda.Stream()",)).is_sketch
+    open_value = SettingTab("Environment", ("DOMAIN=<EP size, at most 8>",))
+    assert (open_value.is_sketch, open_value.left_out) == (True, "<EP size, at most 8>")
+    assert not SettingTab("Program", ("thrust::device_vector<float> x(n);",)).is_sketch

@@ -159,7 +159,7 @@ def _fall(bars: Sequence[_Bar], wall: Wall | None) -> dict[str, Any]:
 def _fall_layout(bars: Sequence[_Bar], xaxis: Mapping[str, Any]) -> dict[str, Any]:
     order = {"categoryorder": "array", "categoryarray": [label(bar.name) for bar in bars]}
     return {
-        "xaxis": {"title": _MS, **xaxis},
+        "xaxis": {"title": _MS, "showgrid": False, "ticks": "outside", **xaxis},
         "yaxis": {**_ROWS, **order},
         "barmode": "overlay",
         "showlegend": False,
@@ -198,7 +198,8 @@ def draw_way(comparison: Comparison) -> Figure:
     ends = [(low_ns - room_ns) / 1e6 if is_cut else 0, (high_ns + room_ns) / 1e6]
     caption = "From base to head, what each cause adds or takes; hatching shows the wall"
     caption += "; the axis does not begin at 0" if is_cut else ""
-    layout = _fall_layout(bars, {"range": ends})
+    title = {"text": f"ms; this axis begins at {ends[0]:,.1f} ms, not at 0"} if is_cut else _MS
+    layout = _fall_layout(bars, {"range": ends, "title": title})
     return Figure("way", caption, traces, layout, _ROW_PX * (len(bars) + 1) + 70)
 
 

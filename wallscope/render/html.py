@@ -35,7 +35,9 @@ _LEAST_MS_NS = 1_000_000
 _BREAKS = re.compile(r"([/_.=:](?=[A-Za-z_])|[a-z0-9](?=[A-Z]))(?!\w*;)")
 """Separators and capitals inside names, outside character references."""
 _UNITS = re.compile(r"(?<=\d) (?=(?:%|[mµn]?s|[KMGT]i?B)(?![\w/]))")
+_LONG_NAMES = re.compile(r"(?<![\w-])\w{16,}")
 _OPTIONS = re.compile(r"(?<![\w-])--[a-z][\w-]{2,40}(?:=[\w,]{1,40})?")
+_CODE_BREAKS = re.compile(r"([,(=]|(?<=[A-Za-z)])\.)(?=[\w'*])")
 _COMPARED = 60
 _EFFORT = 6  # 9 takes a third more time and saves two parts in a thousand
 _CARD = "font-family:sans-serif;max-width:60em;line-height:1.4"
@@ -107,6 +109,7 @@ def _make_environment() -> Environment:
         "meaning": describe_cause,
         "breakable": _mark_breaks,
         "joined": _join_units,
+        "code_breaks": _mark_code_breaks,
         "verbatim": lambda text: Markup(escape(text)),  # noqa: S704  # escaped here
     }
     return environment
@@ -122,6 +125,16 @@ def _mark_breaks(text: Any) -> Markup:
     return Markup(_BREAKS.sub(r"\1<wbr>", str(safe)))  # noqa: S704  # escaped before
 
 
+def _mark_code_breaks(text: str) -> Markup:
+    """Let a line of code break where no name is cut: after commas, brackets, equals signs and dots.
+
+    >>> str(_mark_code_breaks("a.b_c(d=1)"))
+    'a.<wbr>b_c(<wbr>d=<wbr>1)'
+    """
+    safe = str(escape(visible(text, _LONGEST_TEXT)))
+    return Markup(_CODE_BREAKS.sub(r"\1<wbr>", safe))  # noqa: S704  # escaped before
+
+
 def _join_units(text: str) -> Markup:
     r"""Keep a number with its unit, and an option whole, where a line may break.
 
@@ -129,6 +142,7 @@ def _join_units(text: str) -> Markup:
     '26\xa0% with <span class="unbroken">--trace=cuda</span>'
     """
     safe = _UNITS.sub("\N{NO-BREAK SPACE}", str(escape(visible(text, _LONGEST_TEXT))))
+    safe = _LONG_NAMES.sub(lambda name: _BREAKS.sub(r"\1<wbr>", name[0]), safe)
     return Markup(_OPTIONS.sub(r'<span class="unbroken">\g<0></span>', safe))  # noqa: S704  # escaped before
 
 

@@ -106,7 +106,6 @@ class NameLookup:
     def _operation_names(self) -> pl.Series:
         capture = self.parts.capture
         directions = capture.copies.select("op", pl.col("direction").cast(pl.String))
-        copied = pl.concat_str(pl.col("kind").cast(pl.String), pl.lit(" "), pl.col("direction"))
         return (
             capture.operations.select(
                 "op", "kind", text=capture.names["text"].gather(capture.operations["name"])
@@ -117,7 +116,7 @@ class NameLookup:
                 .then("text")
                 .when(pl.col("kind") == OperationKind.GRAPH)
                 .then(pl.lit("CUDA graph"))
-                .otherwise(copied)
+                .otherwise(name_copies())
             )
             .to_series()
         )
@@ -125,6 +124,27 @@ class NameLookup:
     @cached_property
     def _path_of_range(self) -> pl.Series:
         return self.parts.range_tree.tree.sort("range")["path"]
+
+
+def name_copies() -> pl.Expr:
+    """Return the names of copies, by kind and direction, and of memsets."""
+    kind = pl.col("kind").cast(pl.String)
+    return (
+        pl.when(pl.col("direction") == kind)
+        .then(kind)
+        .otherwise(pl.concat_str(kind, pl.lit(" "), "direction"))
+    )
+
+
+def write_thread_id(tid: int | None) -> str:
+    """Write the number of a thread; profilers of PyTorch store the lower half of a long one with a sign.
+
+    >>> write_thread_id(4711), write_thread_id(-1029147072), write_thread_id(-1), write_thread_id(None)
+    ('4711', '3265820224', 'unknown', 'unknown')
+    """
+    if tid is None or tid == -1:
+        return "unknown"
+    return str(tid if tid >= 0 else tid % (1 << 32))
 
 
 def mask_negative(numbers: pl.Series) -> pl.Series:

@@ -3,6 +3,7 @@
 The templates in `reports/` lay these values out; all pages share their shapes.
 """
 
+import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -52,6 +53,7 @@ _LABELS: dict[System, str] = {
 }
 _ANYWHERE: tuple[System, ...] = ("environment", "launcher", "nsys")
 """Systems whose settings are needed in addition to those of any framework."""
+_PLACEHOLDER = re.compile(r"(?<![\w:])<[A-Za-z][^<>]*>")
 _SAME_SHARE = 0.005
 """A step that a fix is judged by and the typical one that differ by less read the same."""
 Tone = Literal["ok", "info", "warn"]
@@ -89,8 +91,14 @@ class SettingTab:
 
     @property
     def is_sketch(self) -> bool:
-        """Whether a line leaves a part out."""
-        return any("..." in line for line in self.lines)
+        """Whether a line leaves a part out: `...`, or words in angle brackets."""
+        return any("..." in line or _PLACEHOLDER.search(line) for line in self.lines)
+
+    @property
+    def left_out(self) -> str:
+        """What to replace in the lines of a sketch."""
+        found = (_PLACEHOLDER.search(line) for line in self.lines)
+        return next((one[0] for one in found if one), "...")
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from wallscope.model.analysis import Rank
 from wallscope.model.enums import LinkKind, OperationClass, OperationKind, Wall
 from wallscope.model.report import SHOWN_HOST, SHOWN_OPERATIONS, SHOWN_SLICES, StepTimeline
 from wallscope.trace.ranges import write_paths
-from wallscope.views.names import mask_negative
+from wallscope.views.names import mask_negative, name_copies, write_thread_id
 
 _MOST_THREADS = 12
 _LONGEST_NAME = 400
@@ -70,7 +70,7 @@ class _Shown:
         threads = self._trace.capture.threads.filter(pl.col("process") == self._process)
         calls = _within(self._calls, start_ns, end_ns)["thread"].value_counts(name="calls")
         ranges = _within(self._trace.range_tree.tree, start_ns, end_ns)["thread"].value_counts(name="ranges")
-        lane = pl.concat_str(pl.lit("thread "), pl.col("tid").cast(pl.String))
+        lane = _name_thread()
         return (
             threads.join(calls, on="thread", how="left")
             .join(ranges, on="thread", how="left")
@@ -159,7 +159,7 @@ class _Shown:
                 .when(pl.col("kind") == LinkKind.HAND_OVER)
                 .then(pl.concat_str(pl.lit("behind "), pl.col("op_name")))
                 .when(pl.col("kind") == LinkKind.OUTSIDE_CALLS)
-                .then(pl.concat_str(pl.lit("thread "), pl.col("tid").cast(pl.String)))
+                .then(_name_thread())
                 .otherwise("call_name"),
                 ended_by="ended_by",
                 path="text",
@@ -187,7 +187,7 @@ class _Shown:
             .then("text")
             .when(pl.col("kind") == OperationKind.GRAPH)
             .then(pl.lit("CUDA graph"))
-            .otherwise(pl.concat_str(pl.col("kind").cast(pl.String), pl.lit(" "), pl.col("direction")))
+            .otherwise(name_copies())
         )
         return named.to_series()
 
@@ -200,6 +200,11 @@ class _Shown:
         distinct = found.select(pl.col("path").unique().sort())
         texts = distinct.with_columns(text=write_paths(range_tree.paths, range_tree.names, distinct["path"]))
         return found.join(texts, on="path", maintain_order="left").select("range", "text")
+
+
+def _name_thread() -> pl.Expr:
+    number = pl.col("tid").map_elements(write_thread_id, return_dtype=pl.String, skip_nulls=False)
+    return pl.concat_str(pl.lit("thread "), number)
 
 
 def _cut(texts: pl.Series) -> pl.Series:

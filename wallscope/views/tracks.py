@@ -9,7 +9,7 @@ import polars as pl
 from wallscope.attribution.prepared import Trace
 from wallscope.model.enums import LinkKind
 from wallscope.model.report import COUNTED, TRACED, Track
-from wallscope.views.names import NameLookup
+from wallscope.views.names import NameLookup, write_thread_id
 
 _NO_FLOWS = {"flows_out": pl.lit(None, TRACED["flows_out"]), "flow_in": pl.lit(None, TRACED["flow_in"])}
 _CAUSE = ("step", "cause", "wall", "state", "absent", "kind", "gap", "who", "call", "thread")
@@ -83,7 +83,7 @@ class TrackBuilder:
         if calls.is_empty() and ranges.is_empty():
             return
         tid = thread["tid"]
-        name = " ".join(str(part) for part in ("thread", tid, thread["role"]) if part is not None)
+        name = " ".join(filter(None, ("thread", "" if tid is None else write_thread_id(tid), thread["role"])))
         known = is_told and tid is not None and tid > 0
         yield Track(name, parent, pid=thread["pid"] if known else None, tid=tid if known else None)
         if len(ranges):

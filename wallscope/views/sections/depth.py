@@ -255,8 +255,8 @@ def _tabulate_calls(calls: Sequence[BlockingCall], whole: str) -> Grid:
         on_page("name", "call"),
         on_page("path", "in", "text", "the commonest path of ranges around it", none=""),
         Column("count", "times", "plain", f"calls that end in the {whole}", _count_calls, brief=count),
-        Column("waited_ns", "waited", "ms", _WAITED),
-        Column("drained_ns", "cost", "ms", _REFILLED),
+        Column("waited_ns", "host wait", "ms", _WAITED),
+        Column("drained_ns", "GPU idle", "ms", _REFILLED),
     )
     title = "Blocking calls that drained the GPU queue"
     return tabulate(title, columns, calls, is_wordy=True)

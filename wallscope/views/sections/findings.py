@@ -2,6 +2,8 @@
 
 from collections.abc import Iterable, Iterator
 
+import polars as pl
+
 from wallscope import units
 from wallscope.model.analysis import Analysis, Rank
 from wallscope.model.capture import Export, Finding, Profiler, Severity
@@ -176,11 +178,12 @@ def _tabulate_captures(report: ComparisonReport) -> Grid:
         Column("hostname", "host"),
         Column("fingerprint", "fingerprint", "text", "of its content"),
         Column("findings", "findings", "text", "codes of what limits it: wallscope explain CODE"),
-        Column("steps", "steps", "count", "that are listed above, counting or not"),
+        Column("steps", "steps compared", "plain", "steps that count, of those found"),
     )
     rows = []
     for name, side in (("base", report.base), ("head", report.head)):
-        counts = dict(side.steps["run"].value_counts().iter_rows())
+        of_run = side.steps.group_by("run").agg(found=pl.len(), counted=pl.col("counts").sum())
+        counts = {run: f"{counted} of {found}" for run, found, counted in of_run.iter_rows()}
         rows += [
             (
                 name,

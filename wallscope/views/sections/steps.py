@@ -141,9 +141,9 @@ def build_timeline(report: Report, notes: Sequence[str]) -> Section:
     """Make the typical and the worst step on a canvas, and the longest gaps as a table."""
     unit = report.analysis.anchor.window
     is_whole = report.analysis.anchor.kind == "whole-trace"
+    typical_ns = report.analysis.ranks[report.analysis.diagnosis.rank_index].typical.step_ns
     steps = tuple(
-        (unit if is_whole else f"{unit} {shown.step}, {_ROLES[shown.role]}")
-        + f": {units.duration(shown.end_ns - shown.start_ns)}"
+        _name_shown(shown, unit, is_whole=is_whole, typical=units.duration(typical_ns))
         for shown in report.timelines
     )
     answer = "No gap: compute or opaque graphs run throughout."
@@ -161,6 +161,15 @@ def build_timeline(report: Report, notes: Sequence[str]) -> Section:
     note = " ".join((*notes, *_list_pathless(report, unit)))
     canvas = Canvas(steps, note, _lead_to_longest(gap, unit, shown), unit, not is_whole)
     return Section("timeline", "Timeline", answer, (canvas, _tabulate_gaps(report.gaps, unit, shown)))
+
+
+def _name_shown(shown: StepTimeline, unit: str, *, is_whole: bool, typical: str) -> str:
+    """Name a step that can be shown; the typical one may differ from the step that is nearest to it."""
+    length = units.duration(shown.end_ns - shown.start_ns)
+    if is_whole:
+        return f"{unit}: {length}"
+    value = f" {typical}" if shown.role == "typical" and typical != length else ""
+    return f"{unit} {shown.step}, {_ROLES[shown.role]}{value}: {length}"
 
 
 def build_job_timeline(report: Report, notes: Sequence[str]) -> Section:
