@@ -11,8 +11,10 @@ from tests.compare.test_compare import steps
 from tests.profile.random_profiles import OPERATIONS, profile_of, work
 from wallscope.compare.compare import CompareOptions, Side, compare_sides
 from wallscope.compare.gates import parse_gate
+from wallscope.model.comparison import Explanation
 from wallscope.render.data import write_json
 from wallscope.resources import read_report
+from wallscope.units import signed_duration
 from wallscope.views.comparison import render_comparison, write_comparison_junit, write_comparison_markdown
 from wallscope.views.comparison_words import describe_change, describe_sureness, write_tested_interval
 
@@ -39,10 +41,10 @@ def unlike():
     )
 
 
-def shown(comparison, columns):
+def shown(comparison, columns, **options):
     console = Console(width=columns, file=None, highlight=False, color_system=None)
     with console.capture() as page:
-        console.print(render_comparison(comparison))
+        console.print(render_comparison(comparison, **options))
     return "\n".join(line.rstrip() for line in page.get().split("\n"))
 
 
@@ -79,7 +81,37 @@ def test_a_faster_head_has_its_dominant_wall_and_the_next_command(slower):
     whole_ns = sum(share.values())
     assert float(dominant[1]) == pytest.approx(100 * share[dominant[0]] / whole_ns, abs=0.06)
     assert "wallscope analyze run.sqlite" in shown(faster, 140)
+    assert "wallscope analyze 'my runs/b.sqlite'" in shown(faster, 140, named="my runs/b.sqlite")
     assert "wallscope analyze" not in shown(slower, 140)
+
+
+@pytest.mark.parametrize(
+    ("part", "expected"),
+    [
+        pytest.param(0.5, ", of which {half}: more work runs", id="half of the change"),
+        pytest.param(1.5, ": more work runs", id="more than the change of the wall"),
+        pytest.param(-0.5, ": more work runs", id="the other direction"),
+        pytest.param(None, ": more work runs", id="unknown"),
+    ],
+)
+def test_an_explanation_has_its_own_size(slower, part, expected):
+    leading = max(slower.deltas.walls, key=lambda row: row.delta_ns)
+    cause = max(
+        (row for row in slower.deltas.causes if row.wall == leading.wall), key=lambda row: row.delta_ns
+    )
+    size_ns = None if part is None else round(part * leading.delta_ns)
+    found = Explanation("kernels-changed", "More work runs", size_ns, (cause.cause,))
+    text = describe_change(replace(slower, explanations=(found,)))
+
+    half = signed_duration(size_ns or 0)
+    assert f"{signed_duration(leading.delta_ns)} {leading.wall}{expected.format(half=half)}" in text
+
+
+@pytest.mark.parametrize(("high", "is_given"), [(0.3084, False), (0.309, True)])
+def test_an_interval_that_rounds_to_one_number_is_left_out(slower, high, is_given):
+    step = replace(slower.step, pair_ratio_low=0.3082, pair_ratio_high=high)
+
+    assert ("from these steps alone" in describe_sureness(replace(slower, step=step))) is is_given
 
 
 def test_what_is_detectable_is_said_only_where_nothing_was_detected(slower):

@@ -138,7 +138,7 @@ def told_by(report, **changed):
 @pytest.mark.parametrize(
     ("dominant", "said"),
     [
-        ("host", "Compute is useful work; the dominant wall is the largest loss."),
+        ("host", "Compute is useful work, so the dominant wall is the largest of the other parts."),
         ("compute", "Every other wall is too small to be the dominant one."),
         ("mixed", None),
         ("unknown", None),

@@ -16,8 +16,8 @@ from wallscope.model.enums import Wall
 from wallscope.model.options import Options
 from wallscope.pipeline import analyze
 from wallscope.views.analysis import render_analysis
-from wallscope.views.caveats import list_caveats
-from wallscope.views.headline import choose_basis
+from wallscope.views.caveats import describe_confidence, list_caveats
+from wallscope.views.headline import choose_basis, describe_hidden_communication
 from wallscope.views.sections.fixes import describe_unaddressed_compute
 
 MOST_LINES = 40
@@ -199,6 +199,45 @@ def test_compute_without_a_fix_for_its_largest_part_is_said(example):
     largest = max((one for one in rank.causes if one.wall is Wall.COMPUTE), key=lambda one: one.typical_ns)
     fixed = replace(example.fixes[0], causes=(largest.cause,))
 
-    assert describe_unaddressed_compute(bound, rank).startswith("No known fix: ")
+    assert describe_unaddressed_compute(bound, rank).endswith(" has no known fix.")
     assert describe_unaddressed_compute(replace(bound, fixes=(fixed,)), rank) == ""
     assert describe_unaddressed_compute(example, rank) == ""
+
+
+@pytest.mark.parametrize(
+    ("union_ns", "exposed_ns", "lost_ns", "said"),
+    [
+        pytest.param(
+            12_000_000,
+            10_000_000,
+            0,
+            "12.0 ms of the typical step, 2.0 ms of it hidden by compute, and does not",
+            id="none of it delays the step",
+        ),
+        pytest.param(12_000_000, 0, 3_000_000, "and delays it by 3.0 ms.", id="a part of it does"),
+        pytest.param(12_000_000, 9_000_000, 7_000_000, "", id="most of it does"),
+        pytest.param(500_000, 0, 0, "", id="too little of it runs"),
+    ],
+)
+def test_communication_that_delays_nothing_is_said(example, union_ns, exposed_ns, lost_ns, said):
+    (rank,) = example.ranks
+    walls = replace(rank.typical.walls, communication=lost_ns)
+    found = replace(
+        rank,
+        typical=replace(rank.typical, walls=walls),
+        communication=replace(rank.communication, union_ns=union_ns, exposed_ns=exposed_ns, hidden_share=0.1),
+    )
+    lines = [*describe_hidden_communication(replace(example, ranks=(found,)), found)]
+
+    assert len(lines) == bool(said)
+    assert said in "".join(lines)
+
+
+def test_unresolved_waits_that_cost_nothing_are_counted_without_a_caveat(example):
+    sure = replace(example.diagnosis.confidence, inferred_share=0.0, unresolved_share=0.0)
+    open_waits = Finding("unresolved-waits", Severity.INFO, "It is so.", None, 0)
+    capture = replace(example.capture, resolved_dependency_share=0.75, findings=(open_waits,))
+    found = replace(example, diagnosis=replace(example.diagnosis, confidence=sure), capture=capture)
+
+    assert "25.0 % of waits unresolved, without effect on the step" in describe_confidence(found)
+    assert list_caveats(found, found.ranks[0]) == []

@@ -32,8 +32,9 @@ _LOSSES = (Wall.MEMORY, Wall.COMMUNICATION, Wall.HOST)
 _OF_EXPERTS = re.compile(r"(model\.|--)(moe|expert)[-_]")
 _OF_MEGATRON = re.compile(r" \(Megatron Bridge: [^()]*\)")
 _CONTRACT = (
-    "A/B: change only this. Hold versions, GPUs, parallel sizes, precision, routing, sequence and batch"
-    " fixed.{besides} Screen 6 to 12 steps after warm-up, then accept on 50 or more without the profiler."
+    "A/B test: change only this, and keep versions, GPUs, parallel sizes, precision, routing, sequence and"
+    " batch.{besides} Compare 6 to 12 steps after warm-up first. Then confirm with 50 or more, without the"
+    " profiler."
 )
 
 _REFUTED = "The change is in effect, and {cause} takes as long as before."

@@ -300,7 +300,8 @@ def diff(  # noqa: PLR0913  # options are parameters
 
         show_brief(brief_comparison(found, ends, rows), json, is_printed=is_printed)
     elif is_printed:
-        print_out(views.render_comparison(found, full=full))
+        head_text = texts[1][0] if len(texts[1]) == 1 and not stored else ""
+        print_out(views.render_comparison(found, full=full, named=head_text))
     require_comparable(found, asked.gates)
     fail(found.gates)
 

@@ -43,10 +43,12 @@ def judge_confidence(decision: Decision, account: RankSummary, *, is_incomplete:
     elif at_risk > HIGH_CONFIDENCE_SHARE + SHARE_ROUNDING or doubts:
         level = "medium"
     reasons = [
-        f"{percent(inferred_share)} depends on waits that were inferred from timing"
+        f"{percent(inferred_share)} depends on waits that are inferred from timing"
         if inferred_share > 0
-        else "no wait had to be inferred",
-        f"{percent(unresolved_share)} has an unknown cause",
+        else "no wait is inferred from timing",
+        f"{percent(unresolved_share)} has an unknown cause"
+        if unresolved_share
+        else "all time has a known cause",
     ]
     if is_incomplete:
         reasons.append("idle time may be work that the incomplete trace lacks")
@@ -74,11 +76,11 @@ def _list_doubts(decision: Decision, account: RankSummary) -> Iterator[str]:
     compute.
     """
     if not any(step.steady for step in account.rank.steps):
-        yield "no steady step: shares cover all windows"
+        yield "no steady step: shares cover all captured time"
     if find_overall_wall(account.rank) not in {None, decision.dominant}:
         yield f"most of the capture precedes the steps, whose own wall is {decision.dominant}"
     if account.hides_recompute and decision.dominant == "compute":
-        yield "no range names the backward pass: recomputed activations would count as compute"
+        yield "no range names the backward pass, so recomputed activations would count as compute"
     if account.lacks_calls:
         yield f"launch calls are missing: {_WITHOUT_CALLS.get(decision.dominant, _WAITS_UNKNOWN)}"
     if decision.dominant == "host" and find_dominant_wall(*_without_blocked_calls(account)) != "host":

@@ -5,7 +5,7 @@ import polars as pl
 from wallscope.attribution.prepared import Trace
 from wallscope.model.analysis import Anchor, CrossCheck, DroppedStep, Rank
 from wallscope.model.capture import Capture, Finding, Severity
-from wallscope.model.cause_catalogue import UNRECOGNIZED
+from wallscope.model.cause_catalogue import UNRECOGNIZED, describe_cause
 from wallscope.model.diagnosis import StepFacts
 from wallscope.model.enums import OperationClass, Wall
 from wallscope.model.options import Selection
@@ -57,8 +57,8 @@ MARK_STEPS = (
     "Mark steps with NVTX (Megatron Bridge: profiling.nvtx_ranges=true), or name a range: --step-range REGEX."
 )
 _GUESSED = {
-    "kernel-sequence": "each window is one repetition of the kernel sequence",
-    "optimizer": "windows begin after bursts of optimizer kernels",
+    "kernel-sequence": "each {window} is one repetition of the kernel sequence",
+    "optimizer": "{window}s begin after bursts of optimizer kernels",
 }
 
 _MOST_NAMED = 3
@@ -76,7 +76,7 @@ def find_accounting_limits(ranks: tuple[Rank, ...], anchor: Anchor, trace: Trace
         *_opaque_graphs(ranks),
         *_steps(ranks, marked, anchor, trace),
         *_left_out(trace),
-        *_unmatched(ranks, trace.may_communicate),
+        *_unmatched(ranks, trace.may_communicate, anchor.window),
         *_told_by_ranges(trace),
     )
 
@@ -167,10 +167,10 @@ def _guessed(anchor: Anchor, others: str) -> tuple[Finding, ...]:
     """Report that no range marks the steps."""
     if anchor.kind not in _GUESSED:
         return ()
-    said = f"No range marks the steps: {_GUESSED[anchor.kind]}"
+    said = f"No range marks the steps: {_GUESSED[anchor.kind].format(window=anchor.window)}"
     if anchor.kind == "kernel-sequence":
         is_unsure = anchor.unit == "window"
-        said += ". It may be a step or a layer" if is_unsure else ", which contains layers"
+        said += ". It may be a step or a layer" if is_unsure else ", which contains several layers"
     severity = Severity.WARNING if anchor.kind == "kernel-sequence" else Severity.INFO
     return (Finding("unmarked-steps", severity, f"{said}.{others}", MARK_STEPS),)
 
@@ -183,7 +183,7 @@ def _inferred(division: Steps, others: str) -> tuple[Finding, ...]:
         Finding(
             "inferred-steps",
             Severity.INFO,
-            f"{division.name} is used as the step, because its ranges recur and contain most"
+            f"The range {division.name} is used as the step, because its ranges recur and contain most"
             f" kernels.{others}",
             "If this range is not the step, name another one: --step-range REGEX.",
         ),
@@ -234,9 +234,13 @@ def _few_steps(ranks: tuple[Rank, ...], anchor: Anchor, selection: Selection) ->
         return ()
     chosen = _spell(selection, "steps", "time")
     among = f" of {chosen}" if chosen else ""
-    standing = "non-steady windows are used instead" if chosen else "all windows are used instead"
-    counted = f"Only {plural(steady, 'steady window')}{among}"
-    said = f"No window{among} is steady: {standing}" if steady == 0 else counted
+    standing = (
+        f"{anchor.window}s that are not steady are used instead"
+        if chosen
+        else f"all {anchor.window}s are used instead"
+    )
+    counted = f"Only {plural(steady, f'steady {anchor.window}')}{among}"
+    said = f"No {anchor.window}{among} is steady: {standing}" if steady == 0 else counted
     return (
         Finding(
             "few-steps",
@@ -252,7 +256,7 @@ def _few_steps(ranks: tuple[Rank, ...], anchor: Anchor, selection: Selection) ->
 
 def _name_marker(anchor: Anchor) -> str:
     if anchor.inner is None:
-        return "variation between steps is uncertain"
+        return f"how much {anchor.window}s vary is uncertain"
     return f"variation is taken from the {plural(anchor.inner.count, anchor.inner.unit)} inside"
 
 
@@ -285,20 +289,27 @@ def _left_out(trace: Trace) -> tuple[Finding, ...]:
     )
 
 
-def _unmatched(ranks: tuple[Rank, ...], may_communicate: str | None) -> tuple[Finding, ...]:
+def _unmatched(ranks: tuple[Rank, ...], may_communicate: str | None, window: str) -> tuple[Finding, ...]:
     kernels = {kernel.name for rank in ranks for kernel in rank.unmatched_kernels}
     if not kernels:
         return ()
+    is_one = len(kernels) == 1
+    counted = (
+        "1 kernel with an unrecognized name takes"
+        if is_one
+        else (f"{len(kernels):,} kernels with unrecognized names each take")
+    )
     taken = (
-        "counted as compute, because the capture shows neither a second rank nor a second device."
+        f"{'counts' if is_one else 'count'} as compute, because the capture shows neither a second rank nor a"
+        " second device."
         if may_communicate is None
-        else f"they may compute or communicate, because the capture has peers ({may_communicate})."
+        else f"may compute or communicate, because the capture has peers ({may_communicate})."
     )
     return (
         Finding(
             "unmatched-kernels",
             Severity.INFO,
-            f"{plural(len(kernels), 'unrecognized kernel name')} over 1 % of the window: {taken}",
+            f"{counted} over 1 % of the {window}. {'It' if is_one else 'They'} {taken}",
             "Name them in a file of rules: --kernels FILE.",
             covers_ns=sum(kernel.work_ns for rank in ranks for kernel in rank.unmatched_kernels),
         ),
@@ -374,14 +385,14 @@ def _unresolved_waits(rank: Rank, waits: Dependencies, capture: Capture, whole: 
         return ()
     open_ns = sum(entry.typical_ns for entry in rank.causes if entry.cause.endswith("/unresolved"))
     has_numbers = capture.events["event_sync"].drop_nulls().len() > 0
-    owns = f": {duration(open_ns)} of the {whole} is unattributed for this reason" if open_ns else ""
+    owns = f"{duration(open_ns) if open_ns else 'no time'} of the {whole} is unattributed for this reason"
     # Since 2025.5 nsys writes which record of an event a wait refers to (eventSyncId).
     cure = "" if has_numbers else "Capture with nsys 2025.5 or later and --cuda-event-trace=true."
     return (
         Finding(
             "unresolved-waits",
             Severity.WARNING if open_ns >= OVERTURNING_SHARE * rank.typical.step_ns else Severity.INFO,
-            f"The dependencies of {missing:,} of {plural(waits.waits_seen, 'wait')} are unknown{owns}.",
+            f"The dependencies of {missing:,} of {plural(waits.waits_seen, 'wait')} are unknown: {owns}.",
             cure,
             covers_ns=open_ns,
         ),
@@ -405,7 +416,7 @@ def _unattributed(rank: Rank, codes: set[str], whole: str) -> tuple[Finding, ...
             "unattributed-time",
             Severity.WARNING,
             f"{duration(open_ns)} of the {whole} ({percent(open_ns / step_ns)}) is unattributed:"
-            f" {', '.join(entry.cause for entry in untold)}.",
+            f" {', '.join(describe_cause(entry.cause) for entry in untold)}.",
             covers_ns=open_ns,
         ),
     )

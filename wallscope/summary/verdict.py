@@ -179,11 +179,11 @@ def _dominant(rank: Rank, decision: Decision, anchor: Anchor) -> str:
         )
     if decision.dominant == "unknown":
         open_shares = ", ".join(
-            f"{describe_cause(entry.cause)} {percent(entry.share)}"
+            f"{describe_cause(entry.cause)}, {percent(entry.share)}"
             for entry in rank.causes
             if entry.unresolved_ns
         )
-        return f"The wall is unknown: too much of the {unit} is unattributed ({open_shares}; {basis})."
+        return f"The wall is unknown: too much of the {unit} is unattributed: {open_shares} ({basis})."
     if decision.dominant == "mixed":
         losses = sorted(LOSSES, key=lambda wall: -decision.shares[wall])
         listed = ", ".join(f"{wall} {share[wall]}" for wall in losses)

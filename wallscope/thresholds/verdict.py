@@ -76,8 +76,13 @@ CAPTURES_APART_NS: Final = 600_000_000_000
 """Captures that began farther apart are not of one job: clocks and queues set apart minutes at most."""
 
 
+SHOWN_WALL_SHARE: Final = 0.00005
+"""Of the step that a wall must take, for a bar on the first screen. Chosen: less prints as 0.0 %."""
 SHOWN_LOSS_SHARE: Final = 0.001
 """Share of the typical step that a loss must take, for the list of causes. Chosen."""
+SHOWN_HIDDEN_SHARE: Final = 0.02
+"""Of the typical step in which communication must run and delay nothing, for the first screen to state it.
+Chosen."""
 SHOWN_HOST_SHARE: Final = 0.001
 """The same for calls that drain the queue and work that was held. Chosen."""
 SHOWN_CHANGE_SHARE: Final = 0.001

@@ -1,14 +1,17 @@
 """How sure a verdict is, and the limits that bear most on it."""
 
+from collections.abc import Iterator
+
 from wallscope import units
 from wallscope.attribution.attribute import HELD_WHILE_IDLE
 from wallscope.model.analysis import Analysis, Rank
 from wallscope.model.capture import Finding, Severity
+from wallscope.model.diagnosis import Confidence
 from wallscope.model.enums import Wall
 from wallscope.model.section import Line, Span
 from wallscope.render.texts import visible
 from wallscope.summary.diagnosis import LOSSES
-from wallscope.thresholds.verdict import DOMINANT_SHARE, SHARED_DEVICE_SHARE
+from wallscope.thresholds.verdict import DOMINANT_SHARE, SHARED_DEVICE_SHARE, SHOWN_WALL_SHARE
 from wallscope.views.headline import choose_basis, find_dominant
 
 _MOST_CAVEATS, _LONGEST_CAVEAT = 2, 200
@@ -58,38 +61,61 @@ _DOUBTS: tuple[tuple[tuple[str, ...], frozenset[Wall]], ...] = (
 
 
 def describe_confidence(analysis: Analysis) -> str:
-    """Say how sure the verdict is: resolved waits, unattributed time, error of the replay."""
+    """Say how sure the verdict is: unresolved waits, unattributed time, replay error, other doubts."""
     sure, check = analysis.diagnosis.confidence, analysis.replay.check if analysis.replay else None
-    parts = []
+    parts: list[str] = []
+    reasons: tuple[str, ...] = ()
     if sure is not None:
-        resolved = analysis.capture.resolved_dependency_share
-        if sure.inferred_share > 0:
-            parts.append(f"{units.percent(sure.inferred_share)} of the time depends on inferred waits")
-        elif resolved is not None and resolved < 1:
-            parts.append(f"{units.percent(resolved)} of waits resolved")
-        elif resolved is not None:
-            parts.append("all waits resolved")
-        parts.append(f"{units.percent(sure.unresolved_share)} unattributed")
-        parts += [] if analysis.anchor.kind == "whole-trace" else sure.reasons[2:]
+        if any(one.code == "no-kernels" for one in analysis.capture.findings):
+            return f"{sure.level}: {', '.join(sure.reasons)}"
+        parts += _describe_waits(analysis, sure)
+        is_all = not sure.unresolved_share and _has_no_open_time(analysis)
+        parts.append(
+            "all time attributed" if is_all else f"{units.percent(sure.unresolved_share)} unattributed"
+        )
+        reasons = () if analysis.anchor.kind == "whole-trace" else sure.reasons[2:]
     refused = None if analysis.replay is None else analysis.replay.refused
     if check is not None and check.error_median is not None:
-        unused = "; fixes were not replayed" if refused is not None else ""
+        unused = " is too large to replay fixes" if refused is not None else ""
         parts.append(f"replay error {units.percent(check.error_median)}{unused}")
     elif refused is not None:
         has_steps = analysis.anchor.kind != "whole-trace"
-        parts.append(f"no replay ({refused})" if has_steps else "no replay without steps")
+        parts.append(f"no replay ({refused})" if has_steps else "no replay, because no steps were found")
     level = "unknown" if sure is None else sure.level
-    return f"{level}: {', '.join(parts)}" if parts else level
+    return f"{level}: {'; '.join((*parts, *reasons))}" if parts else level
+
+
+def _describe_waits(analysis: Analysis, sure: Confidence) -> Iterator[str]:
+    """Say how many waits have a known reason, or how much time depends on reasons inferred from timing."""
+    resolved = analysis.capture.resolved_dependency_share
+    if sure.inferred_share > 0:
+        yield f"{units.percent(sure.inferred_share)} of the time depends on waits inferred from timing"
+    elif resolved is not None and resolved < 1:
+        effect = "" if sure.unresolved_share else f", without effect on the {analysis.anchor.window}"
+        yield f"{units.percent(1 - resolved)} of waits unresolved{effect}"
+    elif resolved is not None:
+        yield "all waits resolved"
+
+
+def _has_no_open_time(analysis: Analysis) -> bool:
+    """Return whether the unattributed time of the typical step is too little to be shown."""
+    typical = analysis.ranks[analysis.diagnosis.rank_index].typical
+    return typical.walls.unattributed <= SHOWN_WALL_SHARE * typical.step_ns
 
 
 def list_caveats(analysis: Analysis, rank: Rank) -> list[Line]:
     """List the one or two limits that bear most on the headline."""
     lines: list[Line] = []
     held = next((one for one in rank.causes if one.cause == HELD_WHILE_IDLE), None)
-    if held is not None and held.share >= SHARED_DEVICE_SHARE:
+    is_shared = held is not None and held.share >= SHARED_DEVICE_SHARE
+    if held is not None and is_shared and find_dominant(analysis) != "unknown":
         waited = f"Launched kernels waited {units.duration(held.typical_ns)} on an idle GPU"
         lines.append((Span("• ", "warning"), f"{waited}: it is probably shared."))
-    for finding in find_doubts(analysis, rank)[: _MOST_CAVEATS - len(lines)]:
+    said = {"unattributed-time"} if is_shared else set()
+    if any(one.code == "no-kernels" for one in analysis.capture.findings):
+        said |= {"no-kernels", "no-steps"}
+    doubts = [one for one in find_doubts(analysis, rank) if one.code not in said]
+    for finding in doubts[: _MOST_CAVEATS - len(lines)]:
         cure = visible(f" → {finding.cure}") if finding.cure else ""
         mark = Span("• ", "bad" if finding.severity is Severity.ERROR else "warning")
         lines.append((mark, f"{shorten_message(finding)}.", Span(cure, "dim")))
@@ -115,5 +141,9 @@ def find_doubts(analysis: Analysis, rank: Rank) -> list[Finding]:
     def weigh(finding: Finding) -> int:
         return -1 if finding.severity is Severity.ERROR else places.get(finding.code, len(_DOUBTS))
 
-    found = [one for one in analysis.capture.findings if weigh(one) < len(_DOUBTS)]
+    found = [
+        one
+        for one in analysis.capture.findings
+        if weigh(one) < len(_DOUBTS) and (one.code != "unresolved-waits" or one.covers_ns)
+    ]
     return sorted(found, key=weigh)

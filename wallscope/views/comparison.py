@@ -49,10 +49,13 @@ _VERDICTS: dict[str, tuple[str, Tone]] = {
 }
 
 
-def render_comparison(comparison: Comparison, *, full: bool = False) -> RenderableType:
-    """Render a comparison for a terminal: what decides whether to revert; if `full`, all tables too."""
+def render_comparison(comparison: Comparison, *, full: bool = False, named: str = "") -> RenderableType:
+    """Render a comparison for a terminal: what decides whether to revert; if `full`, all tables too.
+
+    `named` is how the user named head, for the command to run next.
+    """
     parts = [*_build_first_part(comparison), *(_build_full_part(comparison) if full else ())]
-    return render_sections([*parts, *_build_last_part(comparison, full=full)])
+    return render_sections([*parts, *_build_last_part(comparison, full=full, named=named)])
 
 
 def _build_first_part(comparison: Comparison) -> Iterator[Section | Grid]:
@@ -81,7 +84,7 @@ def _build_full_part(comparison: Comparison) -> Iterator[Section | Grid]:
         yield sections.tabulate_rank_changes(comparison, _MOST_RANKS)
 
 
-def _build_last_part(comparison: Comparison, *, full: bool) -> Iterator[Section | Grid]:
+def _build_last_part(comparison: Comparison, *, full: bool, named: str) -> Iterator[Section | Grid]:
     """Make what differs between the sides, gates, and what to do next."""
     title = "Comparability" if comparison.comparable else "Not comparable"
     if lines := tuple(_describe_mismatches(comparison, full=full)):
@@ -93,7 +96,7 @@ def _build_last_part(comparison: Comparison, *, full: bool) -> Iterator[Section 
             gates.append((Span(f"held    {text}") if gate.held else Span(f"FAILED  {text}", "bad"),))
         yield Section("gates", "Gates", "", (Lines(tuple(gates)),))
     yield Section("sure", "Confidence", "", (Lines((describe_sureness(comparison),)),))
-    todo = [*following.list_next_steps(comparison)]
+    todo = [*following.list_next_steps(comparison, named)]
     todo += [] if full else ["All causes, operations and ranks: add --full, or --html FILE"]
     if todo:
         yield Section("next", "Next", "", (Lines(tuple(todo)),))

@@ -80,19 +80,25 @@ def _find_first_operation(comparison: Comparison) -> OperationChange | None:
     return next(own, None)
 
 
-def write_next_command(comparison: Comparison) -> str:
-    """Write the command to run next: analyze a faster head, explain a slower one; else empty."""
+def write_next_command(comparison: Comparison, named: str = "") -> str:
+    """Write the command to run next: analyze a faster head, explain a slower one; else empty.
+
+    `named` is how the user named head, where that is known, so that the command runs as it stands.
+    """
     head = comparison.head
     if comparison.verdict == "improvement" and head.commit is None:
-        name = head.inputs[0] if len(head.inputs) == 1 else head.name
+        name = named or (head.inputs[0] if len(head.inputs) == 1 else head.name)
         return f"wallscope analyze {shlex.quote(visible(name))}"
     if comparison.verdict == "regression" and (cause := find_leading_cause(comparison)):
         return f"wallscope explain {cause.cause}"
     return ""
 
 
-def list_next_steps(comparison: Comparison) -> Iterator[str]:
-    """List what to do next: what would decide an open comparison, else what to look at."""
+def list_next_steps(comparison: Comparison, named: str = "") -> Iterator[str]:
+    """List what to do next: what would decide an open comparison, else what to look at.
+
+    `named` is how the user named head.
+    """
     step = comparison.step
     if comparison.verdict == "incomparable":
         yield "Compare captures of the same work, or add --override to compare these all the same."
@@ -110,5 +116,5 @@ def list_next_steps(comparison: Comparison) -> Iterator[str]:
         yield f"Capture {runs} and compare folders: wallscope diff base/ head/"
     if find_unexplained_causes(comparison):
         yield "Analyze each run with --config FILE, so that settings are compared too."
-    if command := write_next_command(comparison):
+    if command := write_next_command(comparison, named):
         yield command

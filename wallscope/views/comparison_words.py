@@ -205,10 +205,18 @@ def _describe_leading_cause(comparison: Comparison, leading: WallDelta) -> str:
         return ""
     for entry in comparison.explanations:
         if cause.cause in entry.causes and len(entry.message) <= _LONGEST_REASON:
-            return f", {_continue(visible(entry.message, most=_LONGEST_REASON))}"
+            reason = _continue(visible(entry.message, most=_LONGEST_REASON))
+            return f"{_size_explanation(entry.delta_ns, leading.delta_ns)}{reason}"
     is_part = abs(cause.delta_ns) < abs(leading.delta_ns)
     size = f": {units.signed_duration(cause.delta_ns)}" if is_part else ""
     return f" ({describe_cause(cause.cause)}{_describe_range(comparison, cause)}{size})"
+
+
+def _size_explanation(explained_ns: int | None, of_wall_ns: int) -> str:
+    """Say how much of the change of a wall an explanation accounts for, where both read differently."""
+    is_part = explained_ns is not None and 0 < explained_ns / of_wall_ns < 1
+    size = units.signed_duration(explained_ns or 0)
+    return f", of which {size}: " if is_part and size != units.signed_duration(of_wall_ns) else ": "
 
 
 def _describe_range(comparison: Comparison, cause: CauseDelta) -> str:
@@ -318,17 +326,15 @@ def _describe_noise(step: StepChange) -> str:
     """Say what is taken for the difference between runs, where a side has one run."""
     if step.run_noise is None or step.run_noise_source != "assumed":
         return f"Runs are known to differ by {units.percent(step.run_noise)}."
-    known = "No run history" if max(step.base_runs, step.head_runs) == 1 else "Too few runs to measure noise"
+    known = "one run per side" if max(step.base_runs, step.head_runs) == 1 else "so few runs"
     off = f"{100 * sqrt(3) * step.run_noise:.2g} %"  # evenly up to as much has that deviation
     low, high = step.pair_ratio_low, step.pair_ratio_high
-    alone = (
-        ""
-        if low is None or high is None
-        else f" From step variation alone: 95 % CI {write_interval(low, high)}."
-    )
+    ends = "" if low is None or high is None else write_interval(low, high)
+    is_wide = len(set(ends.removesuffix(" %").split(" … "))) == 2
+    alone = f" Without this assumption, from these steps alone: 95 % CI {ends}." if is_wide else ""
     return (
-        f"{known}: assumed difference between runs up to {off} of the step, and"
-        f" {100 * ASSUMED_NOISE_RATIO:.0f} % of communication, memory and host time.{alone}"
+        f"With {known}, how much runs differ is assumed: up to {off} of the step, and a standard deviation"
+        f" of {100 * ASSUMED_NOISE_RATIO:.0f} % of communication, memory and host time.{alone}"
     )
 
 

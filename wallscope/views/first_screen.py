@@ -3,6 +3,7 @@
 It fits 30 lines of 80 columns. `--full` shows everything else (`views.analysis`).
 """
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
@@ -17,11 +18,13 @@ from wallscope.model.enums import Wall
 from wallscope.model.section import Cell, Column, Grid, Items, Line, Lines, Section, Span, tabulate
 from wallscope.render.texts import visible
 from wallscope.summary.diagnosis import LOSSES
+from wallscope.thresholds.verdict import SHOWN_WALL_SHARE
 from wallscope.views.caveats import describe_confidence, list_caveats
 from wallscope.views.headline import (
     TimeBasis,
     build_headline,
     choose_basis,
+    describe_hidden_communication,
     explain_verdict,
     find_dominant,
 )
@@ -50,6 +53,8 @@ _LONGEST_ANCHOR = 30
 _NAMES = {wall: "Host overhead" if wall is Wall.HOST else wall.capitalize() for wall in Wall}
 _LABEL, _SMALL_NS = 11, 1_000_000
 _MARGIN = "  "
+_WORDS = re.compile(r"""--html run\.html|--step-range \w+|--config \w+|(?:'[^']*'|"[^"]*"|\S)+""")
+"""What a command must not be broken in: quoted names, and an option with its value."""
 
 
 def build_first_screen(
@@ -117,7 +122,8 @@ def _tabulate_bars(analysis: Analysis, basis: TimeBasis) -> Grid:
     """Make a bar for each wall that takes time, the largest first."""
     dominant, is_median = find_dominant(analysis), basis.kind == "median"
     parts = zip(Wall, basis.walls.parts(), strict=True)
-    shown = [(wall, time_ns) for wall, time_ns in parts if time_ns or str(wall) == dominant]
+    least_ns = SHOWN_WALL_SHARE * basis.total_ns
+    shown = [(wall, time_ns) for wall, time_ns in parts if time_ns > least_ns or str(wall) == dominant]
     shown.sort(key=lambda part: (part[0] is Wall.UNATTRIBUTED, -basis.share(part[0]), -part[1]))
     time = analysis.anchor.typical if is_median else "time"
     columns = (
@@ -144,14 +150,16 @@ def _build_recommendations(analysis: Analysis, rank: Rank) -> Section:
     """Make the first three fixes: title and upper bound, settings and preconditions."""
     shown = select_first_fixes(analysis.fixes or ())[:_MOST_FIXES]
     if not shown:
-        return Section("fixes", "Recommendations", "", tuple(_explain_no_fixes(rank)))
+        return Section("fixes", "Recommendations", "", tuple(_explain_no_fixes(analysis, rank)))
     has_bound = any(fix.speedup_ceiling is not None for fix in shown)
-    title = "Recommendations (speedup not estimated)"
+    is_stepless = analysis.anchor.kind == "whole-trace"
+    title = f"Recommendations ({'without steps, no speedup is' if is_stepless else 'speedup not'} estimated)"
     if has_bound:
-        is_replayed = any(fix.replay is not None for fix in shown)
+        removed = "" if any(fix.replay is not None for fix in shown) else ", cause fully removed"
+        whole = choose_basis(analysis, rank).kind == "whole"
         title = (
-            f"Recommendations (upper bound on speedup{'' if is_replayed else ', not replayed'}; not additive"
-            f"{describe_order(shown)})"
+            f"Recommendations{f' for the {analysis.anchor.unit}s alone' if whole else ''}"
+            f" (upper bound on speedup{removed}; not additive{describe_order(shown)})"
         )
     rows = [
         row for number, fix in enumerate(shown, start=1) for row in _list_fix(f"{number}", fix, has_bound)
@@ -194,10 +202,13 @@ def shorten_settings(settings: Sequence[Setting], most: int) -> str:
     return f"{own[0][: most - 1]}…"
 
 
-def _explain_no_fixes(rank: Rank) -> Iterator[Grid | Lines]:
+def _explain_no_fixes(analysis: Analysis, rank: Rank) -> Iterator[Grid | Lines]:
     """Say that no fix is known, and which causes take most."""
     lost = [entry for entry in rank.causes if entry.wall in LOSSES and entry.typical_ns]
-    yield Lines(("None: no known fix applies." + (" The largest losses:" if lost else ""),))
+    said = "None: no known fix applies."
+    if find_dominant(analysis) == "unknown":
+        said = "None: the wall is unknown. First capture what is missing (see Next)."
+    yield Lines((said + (" The largest losses:" if lost else ""),))
     if lost:
         columns = (
             Column("margin", "", value=lambda _: ""),
@@ -218,6 +229,7 @@ def _list_facts(analysis: Analysis, rank: Rank) -> Iterator[tuple[Line, ...]]:
     facts: dict[str, list[Line]] = {
         "Steps": [*_describe_steps(analysis, rank)],
         "Ranks": [] if job is None else [*_describe_ranks(job, analysis)],
+        "Overlap": [*describe_hidden_communication(analysis, rank)],
         "Throughput": [*describe_throughput(analysis.diagnosis.throughput)],
         "GPU memory": [
             (Span(f"pressure {describe_pressure(pressure)}{evidence}", "warning"),),
@@ -252,14 +264,16 @@ def _describe_steps(analysis: Analysis, rank: Rank) -> Iterator[str]:
         lengths = f"{kinds}; mean {units.duration(rank.mean_step_ns)}"
     else:
         middle_ns = round(float(np.median([length_ns for length_ns, _ in steady])))
-        lengths = f"median {units.duration(middle_ns)}"
+        lengths, typical = f"median {units.duration(middle_ns)}", units.duration(rank.typical.step_ns)
+        if f"median {typical}" != lengths:
+            lengths += f", typical {typical}"
     yield f"{counted}; {lengths}; slowest: {unit} {index}, {units.duration(slowest_ns)}"
 
 
 def _describe_ranks(job: Job, analysis: Analysis) -> Iterator[str]:
     """Say which ranks are late, by how much, and why; or that this is unknown."""
     if not job.collectives.matched:
-        yield "Which rank waits for which is unknown: no collective of two ranks was matched."
+        yield "Which rank waits for which is unknown: no collective was matched between two ranks."
         return
     window = analysis.anchor.window
     repeated = [late for late in job.stragglers if late.repeated]
@@ -270,7 +284,8 @@ def _describe_ranks(job: Job, analysis: Analysis) -> Iterator[str]:
             f" {units.duration(late.late_ns_median)} (median){cause}"
         )
     if not repeated:
-        yield f"No rank is late on most {window}s; a rank waits {units.duration(job.collectives.jitter_ns)}."
+        waited = units.duration(job.collectives.jitter_ns)
+        yield f"No rank is late on most {window}s. A rank waits {waited} per {window} for others (mean)."
     if len(repeated) > _MOST_LATE:
         yield f"{len(repeated) - _MOST_LATE} more late ranks: --full"
 
@@ -295,14 +310,16 @@ def _break_command(command: str, most: int) -> list[str]:
 
     >>> _break_command("wallscope analyze a.sqlite --full", 28)
     ['wallscope analyze a.sqlite \\', '  --full']
+    >>> _break_command("wallscope analyze 'my run.sqlite' --html run.html", 36)
+    ["wallscope analyze 'my run.sqlite' \\", '  --html run.html']
     """
+    if len(command) <= most:
+        return [command]
     lines = [""]
-    for word in command.split(" "):
+    for word in _WORDS.findall(command):
         if len(lines[-1]) + len(word) + 3 > most and lines[-1]:
             lines.append(" ")
         lines[-1] += f" {word}" if lines[-1] else word
-    if len(command) <= most:
-        return [command]
     return [f"{line} \\" for line in lines[:-1]] + lines[-1:]
 
 

@@ -16,6 +16,7 @@ from wallscope.model.section import Items, Line, Section, Span, Tone
 from wallscope.render.texts import visible
 from wallscope.summary.diagnosis import LOSSES, Decision, decide_wall, find_overall_wall
 from wallscope.summary.verdict import tell_hidden_communication
+from wallscope.thresholds.verdict import SHOWN_HIDDEN_SHARE
 from wallscope.views.sections.words import explain_choice, name_rank
 
 _HEADLINES = {
@@ -124,6 +125,11 @@ def _list_walls(rank: Rank) -> npt.NDArray[np.int64]:
     return np.array([step.walls.parts() for step in rank.steps if step.steady], dtype=np.int64)
 
 
+def name_wall(wall: Wall) -> str:
+    """Name the time of a wall, at the beginning of a sentence."""
+    return "Host work" if wall is Wall.HOST else wall.capitalize()
+
+
 def find_dominant(analysis: Analysis) -> str:
     """Return the dominant wall, that of the job where its ranks were matched."""
     job = analysis.job
@@ -155,8 +161,7 @@ def explain_verdict(analysis: Analysis, rank: Rank, basis: TimeBasis) -> str:
         listed = ", ".join(f"{wall} {units.percent(share)}" for share, wall in shares if share)
         return f"No wall dominates {basis.whole}: {listed}."
     wall = Wall(dominant)
-    name = "Host work" if wall is Wall.HOST else wall.capitalize()
-    lead = f"{name} takes {units.percent(basis.share(wall))} of {basis.whole}"
+    lead = f"{name_wall(wall)} takes {units.percent(basis.share(wall))} of {basis.whole}"
     reason = _explain_share(analysis, rank, wall, basis)
     if wall is not Wall.COMPUTE:
         return " ".join((f"{lead}{reason}.", *_locate_host_time(rank, wall, basis)))
@@ -169,6 +174,21 @@ def explain_verdict(analysis: Analysis, rank: Rank, basis: TimeBasis) -> str:
     is_of_rank = basis.kind in _OF_TYPICAL
     hidden = tell_hidden_communication(rank, analysis.anchor.typical) if is_of_rank else ()
     return " ".join((f"{lead}{reason}.", loss, *hidden))
+
+
+def describe_hidden_communication(analysis: Analysis, rank: Rank) -> Iterator[str]:
+    """Say how much communication runs, where most of it delays nothing and the headline does not say so."""
+    found, window, lost_ns = rank.communication, analysis.anchor.typical, rank.typical.walls.communication
+    spare_ns = found.union_ns - lost_ns
+    if spare_ns < lost_ns or spare_ns < SHOWN_HIDDEN_SHARE * max(rank.typical.step_ns, 1):
+        return
+    said = " ".join(tell_hidden_communication(rank, window))
+    if said and explain_verdict(analysis, rank, choose_basis(analysis, rank)).endswith(said):
+        return
+    hidden_ns = found.union_ns - found.exposed_ns
+    by = f", {units.duration(hidden_ns)} of it hidden by compute," if hidden_ns else ""
+    delay = f"delays it by {units.duration(lost_ns)}" if lost_ns else "does not delay it"
+    yield f"Communication runs for {units.duration(found.union_ns)} of the {window}{by} and {delay}."
 
 
 def _locate_host_time(rank: Rank, wall: Wall, basis: TimeBasis) -> Iterator[str]:
@@ -186,11 +206,19 @@ def _explain_share(analysis: Analysis, rank: Rank, wall: Wall, basis: TimeBasis)
     if stall is not None:
         return _describe_stall(rank, stall, unit)
     if basis.kind == "whole":
-        return f", most of which lies before the first {unit}"
+        return f", most of which lies before the first {unit}{_describe_steps_alone(rank, unit)}"
     where = "" if job is None else f" on {job.members[analysis.diagnosis.rank_index].name}"
     if basis.kind in {"median", "mean"}:
         where = f" of the typical {units.duration(rank.typical.step_ns)} {unit}{where}"
     return _name_main_cause(rank, wall, where)
+
+
+def _describe_steps_alone(rank: Rank, unit: str) -> str:
+    """Say what takes most of the typical step, where the verdict is about the whole capture."""
+    times_ns = dict(zip(Wall, rank.typical.walls.parts(), strict=True))
+    largest = max(times_ns, key=lambda wall: times_ns[wall])
+    share = units.percent(times_ns[largest] / max(rank.typical.step_ns, 1))
+    return f". Of the typical {units.duration(rank.typical.step_ns)} {unit}, {largest} takes {share}"
 
 
 def find_deciding_stall(rank: Rank, basis: TimeBasis, dominant: str) -> RareStall | None:
@@ -204,7 +232,7 @@ def _describe_stall(rank: Rank, stall: RareStall, unit: str) -> str:
     steady = sum(step.steady for step in rank.steps)
     said = (
         f": {len(stall.steps)} of {steady} {unit}s take up to {units.duration(stall.most_ns)} more for"
-        f" {describe_cause(stall.cause)}, {units.percent(stall.share)} of all time"
+        f" {describe_cause(stall.cause)}, {units.percent(stall.share)} of the time of all {unit}s"
     )
     parts = {wall: getattr(rank.typical.walls, wall) for wall in LOSSES}
     largest = max(LOSSES, key=lambda wall: parts[wall])

@@ -15,7 +15,12 @@ from wallscope.render.short_names import shorten_name
 from wallscope.render.texts import visible
 from wallscope.render.timeline_pack import MOST_CHARACTERS, pack_timelines
 from wallscope.views import page_overview as overview
-from wallscope.views.headline import choose_basis, find_deciding_stall, name_basis
+from wallscope.views.headline import (
+    choose_basis,
+    describe_hidden_communication,
+    find_deciding_stall,
+    name_basis,
+)
 from wallscope.views.page_answers import build_key_answers
 from wallscope.views.page_skeleton import title_sections
 from wallscope.views.sections.depth import build_walls_in_depth
@@ -164,7 +169,8 @@ def _build_first_screen(analysis: Analysis, rank: Rank) -> dict[str, Any]:
     captured = units.utc(analysis.inputs[0].session_start_utc_ns)
     of_rank = ""
     if len(analysis.ranks) > 1:
-        of_rank = f"Shown is {name_rank(rank)}, {explain_choice(analysis)}, of {len(analysis.ranks)} ranks."
+        shown = f"This page shows 1 of {len(analysis.ranks)} ranks: {name_rank(rank)}"
+        of_rank = f"{shown}, {explain_choice(analysis)}."
     return {
         "crumbs": [*describe_capture(analysis, 0).split(" · "), f"captured {captured}"],
         "wall": wall,
@@ -179,7 +185,10 @@ def _build_first_screen(analysis: Analysis, rank: Rank) -> dict[str, Any]:
         if len(analysis.ranks) > 1
         else "",
         "of_rank": of_rank,
-        "throughput": list(describe_throughput(diagnosis.throughput)),
+        "throughput": [
+            *describe_hidden_communication(analysis, rank),
+            *describe_throughput(diagnosis.throughput),
+        ],
         "whole": name_basis(analysis, basis),
         "unit": analysis.anchor.window,
         "step": units.duration(basis.total_ns),
@@ -193,6 +202,8 @@ def _build_first_screen(analysis: Analysis, rank: Rank) -> dict[str, Any]:
         "callouts": overview.list_callouts(analysis, rank),
         "cards": cards[:_MOST_FIXES],
         "more_cards": cards[_MOST_FIXES:],
+        "has_steps": analysis.anchor.kind != "whole-trace",
+        "has_bounds": bool(analysis.opportunities),
         "largest": () if basis.kind == "whole" else overview.list_losses(rank, fixes, basis),
         "losses_of": name_basis(analysis, basis) if basis.kind == "mean" else analysis.anchor.typical,
         "has_bars": any(card.after_share is not None for card in cards),

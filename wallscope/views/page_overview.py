@@ -13,7 +13,7 @@ from typing import Literal
 from wallscope import units
 from wallscope.model.advice import Fix, Met, Precondition, Setting, System
 from wallscope.model.analysis import Analysis, Rank
-from wallscope.model.capture import Finding
+from wallscope.model.capture import Finding, Profiler
 from wallscope.model.enums import Wall
 from wallscope.summary.diagnosis import LOSSES
 from wallscope.summary.verdict import tell_hidden_communication
@@ -289,7 +289,8 @@ def _judge_steps(analysis: Analysis, rank: Rank) -> Fact:
         (line for line in found if line.startswith("found by")), found[0].partition(", ")[2] or found[0]
     )
     name = analysis.anchor.name
-    by = f"found by NVTX ranges {shorten_anchor(name)}" if name else by
+    ranges = "NVTX ranges" if analysis.inputs[0].profiler is Profiler.NSYS else "ranges"
+    by = f"found by {ranges} {shorten_anchor(name)}" if name else by
     agrees = analysis.anchor.cross_check
     checked = " The repeating kernel sequence agrees." if agrees is not None and agrees.agrees else ""
     stall = find_deciding_stall(rank, choose_basis(analysis, rank), analysis.diagnosis.dominant_wall)
@@ -306,9 +307,11 @@ def _judge_steps(analysis: Analysis, rank: Rank) -> Fact:
 def _judge_waits(analysis: Analysis, rank: Rank) -> Fact:
     sure = analysis.diagnosis.confidence
     share = rank.typical.walls.unattributed / max(rank.typical.step_ns, 1)
-    lost = f"{units.percent(share)} of the {analysis.anchor.typical} is unattributed"
+    least = units.percent(share)
+    lost = f"The cause of {'less than 0.1 %' if least == '0.0 %' else least} of the {analysis.anchor.typical}"
+    lost = f"{lost} is unknown"
     if not rank.typical.walls.unattributed:
-        lost = f"All time of the {analysis.anchor.typical} is attributed"
+        lost = f"All time of the {analysis.anchor.typical} has a known cause"
     if sure is None:
         resolved = analysis.capture.resolved_dependency_share
         return Fact(f"{units.percent(resolved)} of waits resolved", f"{lost}.", "word-unattributed", "ok")
@@ -334,7 +337,7 @@ def _judge_replay(analysis: Analysis) -> Fact:
         text = f"One {analysis.anchor.unit} alone gives nothing to test the replay on."
         return Fact("Replay error unknown", text, target, "warn", "the replay error is unknown")
     operations = units.number(replay.operations)
-    text = f"On steps that the replay was not fitted to. It covers {operations} operations."
+    text = f"Measured on steps that the replay was not fitted to. The replay covers {operations} operations."
     tone: Tone = "ok" if error <= FIX_REPLAY_ERROR_SHARE else "warn"
     doubt = "" if tone == "ok" else "the upper bounds, because the replay error is large"
     return Fact(f"Replay error {units.percent(error)}", text, target, tone, doubt)

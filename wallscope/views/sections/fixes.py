@@ -113,7 +113,7 @@ def describe_program(program: Program) -> str:
 def describe_worthless_fixes(dismissed: tuple[Fix, ...]) -> str:
     """Say which fixes the replay advises against."""
     names = ", ".join(fix.id for fix in dismissed)
-    return f"Left out, because their replay gains less than {100 * MATERIAL_SHARE:.0f} % of the step: {names}"
+    return f"Not recommended: {names}. Their replay gains less than {100 * MATERIAL_SHARE:.0f} % of the step"
 
 
 def _list_rows(
@@ -182,7 +182,7 @@ def describe_unaddressed_compute(analysis: Analysis, rank: Rank) -> str:
     if any(largest.cause in fix.causes for fix in analysis.fixes or ()):
         return ""
     taken = units.milliseconds(largest.typical_ns)
-    return f"No known fix: {describe_cause(largest.cause)}, the largest part of compute ({taken})."
+    return f"The largest part of compute, {describe_cause(largest.cause)} ({taken}), has no known fix."
 
 
 def describe_relief(found: Sequence[Fix], dismissed: Sequence[Fix], memory_share: float) -> tuple[str, str]:

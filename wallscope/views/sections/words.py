@@ -79,7 +79,7 @@ def explain_choice(analysis: Analysis) -> str:
     is_critical = (
         job is not None and job.collectives.matched and job.critical_place == analysis.diagnosis.rank_index
     )
-    return "which waits least for others" if is_critical else "which computed the smallest share"
+    return "which waits least for others" if is_critical else "with the smallest share of compute"
 
 
 def describe_capture(analysis: Analysis, place: int) -> str:
@@ -168,8 +168,8 @@ def describe_throughput(found: Throughput | None) -> Iterator[str]:
     if found.tokens_per_s is not None:
         parts.append(f"{units.number(round(found.tokens_per_s))} tokens/s of the job")
     if found.flops_per_s is not None:
-        told = "shapes of operators" if found.flops_source == "shapes" else "your count"
-        parts.append(f"{least}{units.flops(found.flops_per_s)} a GPU by {told}")
+        source = "operator shapes" if found.flops_source == "shapes" else "your count"
+        parts.append(f"{least}{units.flops(found.flops_per_s)} per GPU, from {source}")
         if least:
             parts[-1] += f" (known for {units.percent(found.flops_share)} of the work of multiplying kernels)"
     if parts:
