@@ -118,9 +118,9 @@ def points(difference: float) -> str:
     """A difference of two shares in percentage points.
 
     >>> points(0.254), points(0.0)
-    ('25.4 points', '0.0 points')
+    ('25.4 percentage points', '0.0 percentage points')
     """
-    return f"{100 * difference:.1f} points"
+    return f"{100 * difference:.1f} percentage points"
 
 
 def size(size_bytes: int | None) -> str:

@@ -182,7 +182,7 @@ def capture_help(  # noqa: PLR0913  # options are parameters
         Path | None,
         typer.Argument(
             metavar="FILE",
-            help="An export: lists what limits it, and marks the flags that remove these limits.",
+            help="An export: lists what limits its analysis, and marks the flags that remove these limits.",
         ),
     ] = None,
     *,

@@ -44,7 +44,7 @@ def bisect(  # noqa: PLR0913  # options are parameters
 ) -> None:
     """Find the commit that changed a time, and what to record.
 
-    Records of the commits between both narrow it down. The commit to record next is named.
+    Uses the records of the commits between the two, and names the commit to record next.
     """
     from wallscope.compare.bisection import bisect_times  # noqa: PLC0415  # keeps --help fast
     from wallscope.render.terminal import render_sections  # noqa: PLC0415

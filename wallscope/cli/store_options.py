@@ -46,7 +46,7 @@ Labels = Annotated[
         "--label",
         metavar="K=V",
         rich_help_panel=RECORDS,
-        help="Label that separates testbeds, such as model=moe-30b. Repeatable.",
+        help="Label of the workload, such as model=moe-30b. Different labels are never compared. Repeatable.",
     ),
 ]
 

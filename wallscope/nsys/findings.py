@@ -58,8 +58,8 @@ def check_losses(source: Database) -> tuple[Finding, ...]:
             Finding(
                 "records-lost",
                 Severity.ERROR,
-                f"The profiler lost CUDA records ({plural(lost, 'message')}). Idle time may be work that"
-                " was not recorded.",
+                f"The profiler reports lost CUDA records ({plural(lost, 'message')}). Idle time may be work"
+                " that was not recorded.",
                 "Capture fewer steps, or flush more often: --cuda-flush-interval=100.",
             )
         )

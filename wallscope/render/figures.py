@@ -89,8 +89,8 @@ def draw_steps(shown: Sequence[Step], unit: str, *, leads: bool = False) -> Figu
     )
     axis = {"title": {"text": unit}, "dtick": None if len(listed) > 24 else 1, "type": "linear"}
     left_out = "" if len(shown) <= _MOST_STEPS else f"; the first {_MOST_STEPS} of {len(shown)}"
-    click = "; click one to see it in the timeline" if leads else ""
-    caption = f"Each {unit} by wall, in ms; pale ones are not steady{left_out}{click}"
+    click = f". Click a {unit} to see it in the timeline" if leads else ""
+    caption = f"Time of each {unit} by wall, in ms; pale {unit}s are not steady{left_out}{click}"
     return Figure("steps", caption, traces, _stacked_layout(axis), 320)
 
 
@@ -113,7 +113,7 @@ def draw_both_steps(report: ComparisonReport) -> Figure:
         "showgrid": False,
         "zeroline": False,
     }
-    caption = f"Each {unit} of both sides by wall, in ms; pale ones are not steady"
+    caption = f"Time of each {unit} of both sides by wall, in ms; pale {unit}s are not steady"
     if max(len(report.base.steps), len(report.head.steps)) > most:
         caption += f"; the first {most} of a side"
     return Figure("both-steps", caption, traces, _stacked_layout(axis), 320)

@@ -200,8 +200,8 @@ def _dominant(rank: Rank, decision: Decision, anchor: Anchor) -> str:
     )
     return (
         f"{called} is the wall: {share[dominant]} of the {unit} ({basis}),"
-        f" {units.points(decision.margin)} ahead of {decision.runner_up}"
-        + (f", the largest loss in {decision.led_steps} of {counted}." if steady else ".")
+        f" {units.points(decision.margin)} more than {decision.runner_up}"
+        + (f", and the largest loss in {decision.led_steps} of {counted}." if steady else ".")
     )
 
 
@@ -275,10 +275,9 @@ def _name_largest_causes(rank: Rank, decision: Decision) -> Iterator[str]:
     large = [entry for entry in own if entry.typical_ns >= TOLD_CAUSE_SHARE * total_ns][:TOLD_CAUSES_COUNT]
     if large and total_ns:
         whose = "their" if len(walls) > 1 else "its"
-        listed = " and ".join(
-            f"{duration(entry.typical_ns)} {describe_cause(entry.cause)}" for entry in large
-        )
-        yield f"Of {whose} {duration(total_ns)}: {listed}."
+        listed = "; ".join(f"{duration(entry.typical_ns)} {describe_cause(entry.cause)}" for entry in large)
+        parts = "parts" if len(large) > 1 else "part"
+        yield f"Largest {parts} of {whose} {duration(total_ns)}: {listed}."
     place = None if rank.host_details is None else rank.host_details.range
     if decision.dominant == "host" and place is not None:
         share = percent(place.host_ns / max(rank.typical.walls.host, 1))
@@ -314,9 +313,9 @@ def _ceiling(
     first = opportunities[0]
     if first.recoverable_ns < MATERIAL_SHARE * rank.typical.step_ns:
         return
-    then = f", then {next_wall}-bound" if next_wall is not None else ""
+    then = f", and would then be {next_wall}-bound" if next_wall is not None else ""
     yield (
-        f"Upper bound without {first.cause}: {duration(first.step_ceiling_ns)} per {unit} (up to"
+        f"Without {first.cause}, the {unit} would take at least {duration(first.step_ceiling_ns)} (up to"
         f" {first.speedup_ceiling:.2f}x){then}."
     )
     if first.assumes is not None:
@@ -337,7 +336,7 @@ def _worst(rank: Rank, unit: str) -> Iterator[str]:
     excess = np.array(worst.walls.parts()) - usual
     wall = list(Wall)[int(excess.argmax())]
     yield (
-        f"The longest steady {unit}, {worst.index}, takes {duration(round(over_ns))} more than the median;"
+        f"The slowest steady {unit} ({worst.index}) takes {duration(round(over_ns))} more than the median;"
         f" {duration(round(float(excess.max())))} of this is {_NAMES.get(wall, wall)}."
     )
 
@@ -346,7 +345,7 @@ def _rare(rank: Rank, decision: Decision, anchor: Anchor) -> Iterator[str]:
     """Yield the losses of a few steps, the largest first, and the largest usual loss."""
     told = [_tell_stall(rank, stall, anchor) for stall in rank.rare_stalls[:TOLD_CAUSES_COUNT]]
     if told:
-        yield f"In addition to the {anchor.typical}: {'; '.join(told)}."
+        yield f"Not in the {anchor.typical}: {'; '.join(told)}."
     usual = next((entry for entry in rank.causes if entry.wall in LOSSES), None)
     if decision.is_mean and usual is not None and usual.share >= MATERIAL_SHARE:
         yield (
@@ -362,7 +361,7 @@ def _tell_stall(rank: Rank, stall: RareStall, anchor: Anchor) -> str:
     return (
         f"{len(stall.steps)} of {units.plural(steady, f'steady {anchor.window}')}{often} {verb}"
         f" {_from_to(stall.least_ns, stall.most_ns)} more for {describe_cause(stall.cause)},"
-        f" {percent(stall.share)} of all time"
+        f" {percent(stall.share)} of the time of all {anchor.window}s"
     )
 
 

@@ -39,6 +39,7 @@ _PLAIN_NAMES = frozenset({"kernel", "device_kernel", "kernel2"})
 TIMES = " \N{MULTIPLICATION SIGN} "
 _LONGEST_REASON = 110
 _LIKE_RUNS = "runs of the same program may differ by as much"
+_NO_MORE_THAN_RUNS = "The two captures differ, but no more than two runs of the same program may."
 
 
 def describe_change(comparison: Comparison) -> str:
@@ -130,7 +131,8 @@ def _name_cause(comparison: Comparison) -> str:
         named = f"{units.signed_duration(largest.delta_ns)} {largest.wall}"
         named += _describe_leading_cause(comparison, largest)
         if _excludes_zero(largest.pair_low_ns, largest.pair_high_ns):
-            return f" Largest change in these two runs: {named}; {_LIKE_RUNS}."
+            like_runs = "" if describe_doubt(comparison) == _NO_MORE_THAN_RUNS else f"; {_LIKE_RUNS}"
+            return f" Largest change in these two runs: {named}{like_runs}."
         return f" Largest change: {named}, not certain."
     reason = _describe_leading_cause(comparison, leading)
     text = f" Cause: {units.signed_duration(leading.delta_ns)} {leading.wall}{reason}"
@@ -207,9 +209,8 @@ def _describe_leading_cause(comparison: Comparison, leading: WallDelta) -> str:
         if cause.cause in entry.causes and len(entry.message) <= _LONGEST_REASON:
             reason = _continue(visible(entry.message, most=_LONGEST_REASON))
             return f"{_size_explanation(entry.delta_ns, leading.delta_ns)}{reason}"
-    is_part = abs(cause.delta_ns) < abs(leading.delta_ns)
-    size = f": {units.signed_duration(cause.delta_ns)}" if is_part else ""
-    return f" ({describe_cause(cause.cause)}{_describe_range(comparison, cause)}{size})"
+    size = _size_explanation(cause.delta_ns, leading.delta_ns)
+    return f"{size}{describe_cause(cause.cause)}{_describe_range(comparison, cause)}"
 
 
 def _size_explanation(explained_ns: int | None, of_wall_ns: int) -> str:
@@ -318,7 +319,7 @@ def describe_doubt(comparison: Comparison) -> str:
         return f"The step changed, but perhaps by less than the margin of {margin}."
     pair = step.pair_ratio_low, step.pair_ratio_high
     if None not in pair and ((pair[0] or 0) > 1 or (pair[1] or 2) < 1):
-        return "The two captures differ, but no more than two runs of the same program may."
+        return _NO_MORE_THAN_RUNS
     return f"The change may be chance; a change above {margin} cannot be excluded either."
 
 

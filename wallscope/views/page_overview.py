@@ -281,7 +281,9 @@ def list_facts(analysis: Analysis, rank: Rank) -> tuple[Fact, ...]:
 def _judge_steps(analysis: Analysis, rank: Rank) -> Fact:
     unit, steady = analysis.anchor.unit, sum(step.steady for step in rank.steps)
     if analysis.anchor.kind == "whole-trace":
-        text = "The times are those of the whole selection, idle time before and after work included."
+        text = (
+            f"Times cover the whole {analysis.anchor.window}, idle time before and after GPU work included."
+        )
         return Fact("No steps found", text, "word-steady", "warn", "no steps were found")
     head = f"{units.plural(steady, f'steady {unit}')} of {len(rank.steps)}"
     found = describe_steps(analysis.anchor, rank)

@@ -194,11 +194,11 @@ def _build_sureness(found: WhatIf) -> Section:
 def _describe_check(found: WhatIf) -> str:
     """Return the error of the replay, and what it leaves unchanged."""
     check = found.check
-    slack = f"{units.percent(check.slack_share)} of the path is latency and host time, replayed unchanged"
+    slack = f"{units.percent(check.slack_share)} of the critical path is latency and host time, which stay"
     if check.error_median is None or check.error_p90 is None:
         return f"Replay not checked: this needs two typical {found.unit}s; {slack}."
     return (
-        f"Leave-one-out error {units.percent(check.error_median)} (p90 {units.percent(check.error_p90)},"
+        f"Replay error {units.percent(check.error_median)} (p90 {units.percent(check.error_p90)},"
         f" {units.plural(check.steps, found.unit)}); {slack}."
     )
 

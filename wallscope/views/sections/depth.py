@@ -83,7 +83,7 @@ def build_details(analysis: Analysis, rank: Rank) -> Iterator[Section | Grid]:
     communication, metrics, details = rank.communication, rank.gpu_metrics, rank.compute_details
     if communication.operations:
         ran, hidden = units.milliseconds(communication.union_ns), units.percent(communication.hidden_share)
-        title = f"Communication ran {ran}, {hidden} of it hidden behind compute"
+        title = f"Communication ran for {ran} of the {whole}; compute hides {hidden} of it"
         lines = Lines(tuple(describe_communication(communication)))
         yield Section("communication", title, "", (_tabulate_communication(communication, whole), lines))
     if rank.compute:
@@ -107,7 +107,7 @@ def _communication_in_depth(rank: Rank, whole: str) -> tuple[Block, ...]:
     if not found.operations:
         return ()
     ran, hidden = units.milliseconds(found.union_ns), units.percent(found.hidden_share)
-    ran = f"Communication ran {ran} of the {whole}, {hidden} of it hidden behind compute."
+    ran = f"Communication ran for {ran} of the {whole}; compute hides {hidden} of it."
     return Lines((ran, *describe_communication(found))), _tabulate_communication(found, whole)
 
 
@@ -397,7 +397,7 @@ def describe_compute(details: ComputeDetails) -> Iterator[str]:
         if share is not None and share >= SHOWN_COMPUTE_SHARE
     ]
     if large:
-        yield f"Of the work: {', '.join(large)}."
+        yield f"Shares of compute work: {', '.join(large)}."
 
 
 def _describe_shapes(shapes: LaunchShapes) -> Iterator[str]:

@@ -298,7 +298,7 @@ def describe_replay(replay: Replay) -> str:
     ranks = "" if replay.ranks == 1 else f" of {replay.ranks} ranks"
     return (
         f"The replay covers {units.number(replay.operations)} operations{ranks} and assumes that each fix is"
-        f" fully effective. Leave-one-out error: {units.percent(replay.check.error_median)}."
+        f" fully effective. Replay error: {units.percent(replay.check.error_median)}."
     )
 
 

@@ -48,7 +48,10 @@ def build_steps(
         and diagnosis.dominant_wall not in {"mixed", "unknown"}
         and not is_rare
     ):
-        led = f" The dominant wall leads on {diagnosis.led_steps} of {diagnosis.steady_steps} steady ones."
+        led = (
+            f" The dominant wall is the largest loss in {diagnosis.led_steps} of"
+            f" {diagnosis.steady_steps} steady {unit}s."
+        )
     if dropped and has_steps:
         left = f" One {unit} does not" if dropped == 1 else f" {units.plural(dropped, unit)} do not"
         left += " count."
@@ -62,7 +65,7 @@ def build_steps(
 
 def _describe_worst(verdict: str, unit: str, drawn: Sequence[StepTimeline]) -> str:
     """Repeat the verdict on the worst step, and name the cause that grew most there; else empty."""
-    _, begins, rest = verdict.partition(f"The longest steady {unit}, ")
+    _, begins, rest = verdict.partition(f"The slowest steady {unit} (")
     sentences = [f"{begins}{rest.partition('. ')[0].rstrip('.')}."] if begins else []
     role = {timeline.role: timeline for timeline in drawn}
     worst, typical = role.get("worst"), role.get("typical")
@@ -70,7 +73,7 @@ def _describe_worst(verdict: str, unit: str, drawn: Sequence[StepTimeline]) -> s
         more_ns = (worst.end_ns - worst.start_ns) - (typical.end_ns - typical.start_ns)
         if not sentences:
             longer = f"{units.duration(more_ns)} more than the typical {unit} ({typical.step})"
-            sentences.append(f"The longest steady {unit} is {worst.step}: it takes {longer}.")
+            sentences.append(f"The slowest steady {unit} is {worst.step}: it takes {longer}.")
         usual, owned = _sum_causes(typical), _sum_causes(worst)
         grown_ns, cause = max((time_ns - usual.get(cause, 0), cause) for cause, time_ns in owned.items())
         sentences.append(f"There {cause} takes {units.duration(grown_ns)} more.")
