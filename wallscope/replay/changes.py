@@ -389,7 +389,8 @@ class Changes:
         )
         draft.set_operations(told["op"].to_numpy(), told["middle_ns"].to_numpy())
         most_ns = int((told["time_ns"] - told["middle_ns"]).abs().to_numpy().max(initial=0))
-        return (f"the largest deviation from its median was {duration(most_ns)}",) if len(told) else _NONE
+        note = f"the largest deviation of a collective from its median was {duration(most_ns)}"
+        return (note,) if len(told) else _NONE
 
     def _moved(self, target: Target, draft: GraphEdit, *, is_hidden: bool) -> tuple[str, ...]:
         """Let operations overlap others of their stream; hidden ones also do not delay other work.

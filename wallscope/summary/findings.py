@@ -146,7 +146,7 @@ def _no_steps(
     else:
         window = f"the time of {_spell(selection, 'time')} is one window"
     missed = (
-        "No step was found" if marker is None else f"Only one range marks a step ({marker}), of two needed"
+        "No step was found" if marker is None else f"Only one range ({marker}) marks a step, two are needed"
     )
     return (
         Finding(

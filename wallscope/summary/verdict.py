@@ -179,7 +179,7 @@ def _dominant(rank: Rank, decision: Decision, anchor: Anchor) -> str:
         )
     if decision.dominant == "unknown":
         open_shares = ", ".join(
-            f"{describe_cause(entry.cause)}, {percent(entry.share)}"
+            f"{percent(entry.share)} {describe_cause(entry.cause)}"
             for entry in rank.causes
             if entry.unresolved_ns
         )
@@ -289,11 +289,11 @@ def tell_hidden_communication(rank: Rank, unit: str) -> Iterator[str]:
     found, step_ns = rank.communication, rank.typical.step_ns
     is_much = found.union_ns >= MUCH_COMMUNICATION_SHARE * step_ns > 0
     if is_much and found.hidden_share is not None and found.hidden_share > MOSTLY_HIDDEN_SHARE:
-        left, lost_ns = "none is exposed", rank.typical.walls.communication
+        left, lost_ns = "none runs without compute", rank.typical.walls.communication
         if found.exposed_ns:
-            left = f"{duration(found.exposed_ns)} is exposed"
+            left = f"{duration(found.exposed_ns)} runs without compute"
             if lost_ns < found.exposed_ns:
-                left += f", of which {duration(lost_ns) if lost_ns else 'none'} is lost time"
+                left += f", and {duration(lost_ns) if lost_ns else 'none'} of that adds to the {unit}"
         yield (
             f"Compute hides {percent(found.hidden_share)} of the {duration(found.union_ns)} of communication"
             f" in the {unit}; {left}."

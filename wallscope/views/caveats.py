@@ -68,11 +68,10 @@ def describe_confidence(analysis: Analysis) -> str:
     if sure is not None:
         if any(one.code == "no-kernels" for one in analysis.capture.findings):
             return f"{sure.level}: {', '.join(sure.reasons)}"
-        parts += _describe_waits(analysis, sure)
-        is_all = not sure.unresolved_share and _has_no_open_time(analysis)
-        parts.append(
-            "all time attributed" if is_all else f"{units.percent(sure.unresolved_share)} unattributed"
-        )
+        has_open_time = sure.unresolved_share > 0 or _has_open_time(analysis)
+        parts += _describe_waits(analysis, sure, has_open_time=has_open_time)
+        open_share = f"{units.percent(sure.unresolved_share)} unattributed"
+        parts.append(open_share if has_open_time else "all time attributed")
         reasons = () if analysis.anchor.kind == "whole-trace" else sure.reasons[2:]
     refused = None if analysis.replay is None else analysis.replay.refused
     if check is not None and check.error_median is not None:
@@ -85,22 +84,22 @@ def describe_confidence(analysis: Analysis) -> str:
     return f"{level}: {'; '.join((*parts, *reasons))}" if parts else level
 
 
-def _describe_waits(analysis: Analysis, sure: Confidence) -> Iterator[str]:
+def _describe_waits(analysis: Analysis, sure: Confidence, *, has_open_time: bool) -> Iterator[str]:
     """Say how many waits have a known reason, or how much time depends on reasons inferred from timing."""
     resolved = analysis.capture.resolved_dependency_share
     if sure.inferred_share > 0:
         yield f"{units.percent(sure.inferred_share)} of the time depends on waits inferred from timing"
     elif resolved is not None and resolved < 1:
-        effect = "" if sure.unresolved_share else f", without effect on the {analysis.anchor.window}"
+        effect = "" if has_open_time else f", without effect on the {analysis.anchor.window}"
         yield f"{units.percent(1 - resolved)} of waits unresolved{effect}"
     elif resolved is not None:
-        yield "all waits resolved"
+        yield "all recorded waits resolved" if has_open_time else "all waits resolved"
 
 
-def _has_no_open_time(analysis: Analysis) -> bool:
-    """Return whether the unattributed time of the typical step is too little to be shown."""
+def _has_open_time(analysis: Analysis) -> bool:
+    """Return whether so much of the typical step is unattributed that it is shown."""
     typical = analysis.ranks[analysis.diagnosis.rank_index].typical
-    return typical.walls.unattributed <= SHOWN_WALL_SHARE * typical.step_ns
+    return typical.walls.unattributed > SHOWN_WALL_SHARE * typical.step_ns
 
 
 def list_caveats(analysis: Analysis, rank: Rank) -> list[Line]:

@@ -18,7 +18,7 @@ from wallscope.model.enums import Wall
 from wallscope.model.section import Cell, Column, Grid, Items, Line, Lines, Section, Span, tabulate
 from wallscope.render.texts import visible
 from wallscope.summary.diagnosis import LOSSES
-from wallscope.thresholds.verdict import SHOWN_WALL_SHARE
+from wallscope.thresholds.verdict import SHOWN_LOSS_SHARE, SHOWN_WALL_SHARE
 from wallscope.views.caveats import describe_confidence, list_caveats
 from wallscope.views.headline import (
     TimeBasis,
@@ -204,11 +204,13 @@ def shorten_settings(settings: Sequence[Setting], most: int) -> str:
 
 def _explain_no_fixes(analysis: Analysis, rank: Rank) -> Iterator[Grid | Lines]:
     """Say that no fix is known, and which causes take most."""
-    lost = [entry for entry in rank.causes if entry.wall in LOSSES and entry.typical_ns]
+    least_ns = SHOWN_LOSS_SHARE * rank.typical.step_ns
+    lost = [entry for entry in rank.causes if entry.wall in LOSSES and entry.typical_ns > least_ns]
     said = "None: no known fix applies."
     if find_dominant(analysis) == "unknown":
         said = "None: the wall is unknown. First capture what is missing (see Next)."
-    yield Lines((said + (" The largest losses:" if lost else ""),))
+    unaddressed = describe_unaddressed_compute(analysis, rank)
+    yield Lines(tuple(filter(None, (unaddressed, said + (" The largest losses:" if lost else "")))))
     if lost:
         columns = (
             Column("margin", "", value=lambda _: ""),

@@ -16,7 +16,7 @@ from wallscope.model.section import Items, Line, Section, Span, Tone
 from wallscope.render.texts import visible
 from wallscope.summary.diagnosis import LOSSES, Decision, decide_wall, find_overall_wall
 from wallscope.summary.verdict import tell_hidden_communication
-from wallscope.thresholds.verdict import SHOWN_HIDDEN_SHARE
+from wallscope.thresholds.verdict import DOMINANT_LEAD_SHARE, DOMINANT_SHARE, SHOWN_HIDDEN_SHARE
 from wallscope.views.sections.words import explain_choice, name_rank
 
 _HEADLINES = {
@@ -159,7 +159,10 @@ def explain_verdict(analysis: Analysis, rank: Rank, basis: TimeBasis) -> str:
     shares = sorted(((basis.share(wall), wall) for wall in LOSSES), reverse=True)
     if dominant == "mixed":
         listed = ", ".join(f"{wall} {units.percent(share)}" for share, wall in shares if share)
-        return f"No wall dominates {basis.whole}: {listed}."
+        largest, second_share = shares[0][0], shares[1][0]
+        is_led = largest >= max(DOMINANT_SHARE, second_share + DOMINANT_LEAD_SHARE)
+        differs = f" The largest loss differs from {analysis.anchor.window} to {analysis.anchor.window}."
+        return f"No wall dominates {basis.whole}: {listed}.{differs if is_led else ''}"
     wall = Wall(dominant)
     lead = f"{name_wall(wall)} takes {units.percent(basis.share(wall))} of {basis.whole}"
     reason = _explain_share(analysis, rank, wall, basis)

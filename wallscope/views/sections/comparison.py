@@ -50,15 +50,15 @@ _WIDE, _LEAST_ROOM = 120, 12
 _NARROW, _BROAD = (0, _WIDE), (_WIDE, 1 << 30)
 _ARROW = " → "
 _SIDES = (Column("base_ns", "base", "ms"), Column("head_ns", "head", "ms"))
-_INTERVAL = "of the change; empty: too few steps. Of many intervals some exclude 0 by chance: not significant"
-_OF_CHANGE = "of the change in ms; of the step, of the ratio"
+_INTERVAL = "interval of the change; empty with too few steps. Of many intervals, some exclude 0 by chance"
+_OF_CHANGE = "interval of the change in ms; for the step, interval of the change in percent"
 _NAMELESS = {"host": "host time without calls"}
-_REPLACED = "kernel, copy or call; both where one was replaced by the other"
-_BY_COUNT = "part of the change that the number of calls makes"
-_BY_EACH = "the rest of the change: time per call, and overlap"
+_REPLACED = "kernel, copy or call; two names if head runs another one instead"
+_BY_COUNT = "part of the change that comes from more or fewer calls"
+_BY_EACH = "part of the change that comes from the time per call, and from overlap"
 _HOW_OFTEN = "how often it runs in the typical step of base and of head"
-_PEER_WAIT = "of it, waiting for peers; part of unsplit time may be that too"
-_EXPOSED = "time in which it ran and no compute did, base and head"
+_PEER_WAIT = "part that is waiting for peers; time that is not split may contain more of it"
+_EXPOSED = "time in which it ran and no compute kernel ran, base and head"
 _HIDDEN = "share of its work that compute overlaps, base and head"
 _FOLLOWS: dict[MismatchSeverity, str] = {
     "incomparable": "no verdict",
@@ -171,8 +171,14 @@ def tabulate_operations(comparison: Comparison) -> Grid:
         on_markdown("name", "operation", value=partial(_name_operation, most=80), most=500),
         on_markdown("cause", "attributed to", most=500),
         on_page("name", "operation", "text", _REPLACED, _name_with_hint),
-        on_page("path", "in", "text", "NVTX ranges around it, their names folded"),
-        on_page("cause", "attributed to", "text", "the cause that its time goes to", _mark_wall),
+        on_page("path", "in", "text", "NVTX ranges around the operation, numbers in names shown as #"),
+        on_page(
+            "cause",
+            "attributed to",
+            "text",
+            "the cause that the time of the operation is attributed to",
+            _mark_wall,
+        ),
         on_terminal("change", "change, 95 % CI", "plain", "", write_change, widths=_NARROW),
         on_terminal("delta_ns", "change", "signed_ms", widths=_BROAD),
         on_terminal("interval", "95 % CI", "plain", "", write_time_interval, widths=_BROAD),
@@ -189,7 +195,7 @@ def tabulate_operations(comparison: Comparison) -> Grid:
         on_terminal("count", "calls", "plain", "", partial(_write_counts, template="{:.0f}")),
         on_page("count", "calls per step", "plain", _HOW_OFTEN, _write_counts),
         on_terminal("cause", "attributed to", most=40, widths=(_WIDE, 1 << 30)),
-        on_page("matched_by", "matched by", "text", "what says that both sides do the same"),
+        on_page("matched_by", "matched by", "text", "how operations of base and head were matched"),
     )
 
     def limit(most: int, noun: str, where: str) -> Limit:
@@ -314,7 +320,7 @@ def tabulate_communication(comparison: Comparison) -> Grid:
         on_page("work", "work", "plain", "durations added up, base and head", both("work_ns", time)),
         on_terminal("bytes", "bytes", "plain", "", sizes),
         on_page("bytes", "bytes", "plain", "as NCCL counts them, base and head", both("bytes", units.size)),
-        on_page("count", "calls per step", "plain", "operations, base and head", _write_counts),
+        on_page("count", "calls per step", "plain", "operations per step, base and head", _write_counts),
     )
     brief = "Communication: change of its time in the step, exposed time, and duration"
     return tabulate("Communication by axis", columns, comparison.communication, brief=brief, is_wordy=True)

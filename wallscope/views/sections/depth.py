@@ -39,7 +39,7 @@ from wallscope.views.sections.words import describe_pressure
 _COUNTED = "as NCCL counts them; for all-gather and reduce-scatter the part of one rank"
 _BUS_RATE = "over the duration on this rank, which includes waiting for peers"
 _HOST_MEMORY = "pinned or pageable, where host memory takes part"
-_BULK_RATE = "of copies of 64 KiB and more, while they ran"
+_BULK_RATE = "bandwidth of copies of 64 KiB and more, while they ran"
 _ROWS: Mapping[Medium, Limit] = {"terminal": Limit(6, "smaller row"), "page": Limit(40)}
 _ALL_ROWS: Mapping[Medium, Limit] = {"terminal": Limit(6, "smaller row")}
 _MOST_CALLS, _MOST_ON_PAGE = 4, 30
@@ -47,7 +47,7 @@ _LONGEST_RANGE = 28
 _TELLING_TIMES = 2
 _MOST_PRECISIONS = 3
 _WORK = "sum of durations"
-_WAITED = "time of the host in these calls; not a cost by itself, because the GPU works"
+_WAITED = "time of the host in these calls; no cost by itself, because the GPU works meanwhile"
 _REFILLED = "idle GPU time from the return of the call to the next launch"
 _COMPUTE_WORK = "sum of durations, not elapsed time"
 _ACHIEVED = "while its kernels ran, from operator shapes; empty without shapes"
@@ -253,7 +253,7 @@ def _tabulate_calls(calls: Sequence[BlockingCall], whole: str) -> Grid:
     columns = (
         on_terminal("call", "call that drained the queue", value=_place_call, wrap="cut"),
         on_page("name", "call"),
-        on_page("path", "in", "text", "the commonest path of ranges around it", none=""),
+        on_page("path", "in", "text", "the most frequent path of NVTX ranges around the call", none=""),
         Column("count", "times", "plain", f"calls that end in the {whole}", _count_calls, brief=count),
         Column("waited_ns", "host wait", "ms", _WAITED),
         Column("drained_ns", "GPU idle", "ms", _REFILLED),
@@ -384,12 +384,12 @@ def describe_compute(details: ComputeDetails) -> Iterator[str]:
     shapes = details.launch_shapes
     shares = {
         "unfused elementwise kernels": details.unfused_elementwise_share,
-        "casts between formats": details.cast_share,
+        "casts between number formats": details.cast_share,
         "quantization": details.quantize_share,
         "sequences of small GEMMs": details.small_multiplications.share,
-        "grids smaller than the GPU": shapes.small_grid_share,
-        "low occupancy": shapes.low_occupancy_share,
-        "idle multiprocessors in last waves": shapes.tail_share,
+        "kernels with fewer blocks than multiprocessors": shapes.small_grid_share,
+        "kernels of low occupancy": shapes.low_occupancy_share,
+        "multiprocessors idle in the last wave of blocks": shapes.tail_share,
     }
     large = [
         f"{name} {units.percent(share)}"

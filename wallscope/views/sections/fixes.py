@@ -256,12 +256,12 @@ def describe_question(question: Question) -> str:
     >>> describe_question(Question("hide", "communication:ep"))
     'with expert-parallel communication fully hidden'
     >>> describe_question(Question("scale", "think", 0.5))
-    'with host time outside CUDA calls at 50 %'
+    'with host time outside CUDA calls at 50 % of its time'
     """
     target = name_target(question.target)
     match question.kind:
         case "scale":
-            return f"with {_describe_share(question)}" if question.share else f"without {target}"
+            return f"with {_describe_share(question)} of its time" if question.share else f"without {target}"
         case "without":
             return f"without {target}"
         case "graph":

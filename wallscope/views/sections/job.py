@@ -185,7 +185,7 @@ def _tabulate_groups(job: Job) -> Grid:
     says = "share of the typical step of the representative rank"
     columns = (
         on_terminal("ranks", "ranks", value=ranks, most=24),
-        on_page("ranks", "ranks", "text", "that run the same kernels as often", ranks, most=80),
+        on_page("ranks", "ranks", "text", "ranks that run the same kernels equally often", ranks, most=80),
         on_page("count", "count", "count", value=lambda group: len(group.places)),
         Column("step_median_ns", "step", "ms", "median over the ranks of their median step"),
         Column("spread", "spread", "percent", "longest less shortest, of the median"),

@@ -27,8 +27,8 @@ _MOST_SLACK, _MOST_SLACK_ON_PAGE = 5, 12
 _LONGEST_NAME, _LONGEST_HINT = 120, 2_000
 _WIDE = 120
 _APART = (
-    "The walls give a moment to compute wherever any runs; the path gives it to what the end of the step"
-    " waited for. So communication that compute hides has a share here where the step depends on it."
+    "The time breakdown counts each moment with a compute kernel as compute. The critical path counts it for"
+    " what the end of the step waited for. So communication that compute hides can have a share here."
 )
 
 

@@ -55,8 +55,8 @@ _STATE_WALLS = {
 """The wall whose color shows a state of the device."""
 _MEDIAN = "median of its share over the steady steps; the verdict is based on it"
 _WITHOUT = "upper bound of the time saved without the cause, including what limits the step next"
-_CEILING = "upper bound on speedup: T / (T - R); not additive"
-_UNRESOLVED = "part of it that could not be resolved"
+_CEILING = "upper bound on speedup: step time divided by step time without the cause; not additive"
+_UNRESOLVED = "part of this time whose dependencies are unknown"
 _ACTIVITY = "What ran on the GPU. The time breakdown counts what the step waited for, so shares differ."
 _NOTE = (
     "An upper bound can exceed the time of its cause: the step is replayed without it, and the GPU may wait"
