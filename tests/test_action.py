@@ -107,7 +107,9 @@ def test_a_commit_is_recorded_compared_told_and_judged(runner, tmp_path):
     assert (compared.returncode, runner.outputs["compared"], runner.outputs["status"]) == (0, "true", "1")
     assert "gate step>3% failed" in compared.stderr
     assert (tmp_path / "summary").read_text().startswith("### wallscope: slower")
-    assert {path.name for path in report.iterdir()} >= {"diff.json", "diff.md", "diff.xml"}
+    assert {path.name for path in report.iterdir()} >= {"diff.json", "diff.md", "diff.xml", "diff.html"}
+    page = (report / "diff.html").read_text(encoding="utf-8")
+    assert re.search(r"<title>([^<]*)", page)[1].endswith(": slower")
 
     told = {"GH_TOKEN": "x", "REPOSITORY": "o/r", "NUMBER": "7", "REPORT": str(report)}
     assert runner.run("comment", **told).returncode == 0
