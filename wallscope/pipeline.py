@@ -46,7 +46,12 @@ from wallscope.summary.findings import (
     find_throughput_limits,
 )
 from wallscope.summary.rank import RankSummary, build_step_table, lacks_kernels, summarize_ranks
-from wallscope.summary.verdict import diagnose, find_least_computing, select_working_ranks
+from wallscope.summary.verdict import (
+    diagnose,
+    find_least_computing,
+    restate_bounds,
+    select_working_ranks,
+)
 from wallscope.trace.dependencies import resolve_dependencies
 from wallscope.trace.kernel_classes import classify_kernels, classify_operations, load_kernel_rules
 from wallscope.trace.parallel_axes import RangePaths
@@ -129,7 +134,8 @@ def analyze_capture(
         )
     else:
         ranks = concluded.pack_profiles()
-    complete = settle_fixes(replace(advised, ranks=ranks, fixes=fixes, replay=replay), names)
+    settled = settle_fixes(replace(advised, ranks=ranks, fixes=fixes, replay=replay), names)
+    complete = restate_bounds(settled, answer.opportunities)
     return AnalyzedCapture(complete, prepared, place, replays, concluded.matched)
 
 

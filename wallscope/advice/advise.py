@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import polars as pl
 
+from wallscope.advice.bounds import align_bounds, describe_assumption, select_reached_causes
 from wallscope.advice.evidence import list_evidence
 from wallscope.advice.measurements import LAUNCHING, MeasuredRun
 from wallscope.advice.preconditions import judge_preconditions
@@ -22,11 +23,11 @@ from wallscope.advice.trace_facts import merge_trace_facts
 from wallscope.model.advice import PHASES, Fix, Precondition, RunConfiguration, Setting, TraceFacts
 from wallscope.model.analysis import Analysis
 from wallscope.model.capture import Finding, Profiler
-from wallscope.model.cause_catalogue import PEER_WAIT, is_part
+from wallscope.model.cause_catalogue import PEER_WAIT, describe_cause, is_part
 from wallscope.model.enums import Wall
 from wallscope.model.whatif import Question
 from wallscope.thresholds.verdict import MATERIAL_SHARE, NEXT_WALL_OF_FIX_SHARE, REPLAYED_FIXES_COUNT
-from wallscope.units import duration, percent
+from wallscope.units import capitalize, duration, percent
 
 _LOSSES = (Wall.MEMORY, Wall.COMMUNICATION, Wall.HOST)
 _OF_EXPERTS = re.compile(r"(model\.|--)(moe|expert)[-_]")
@@ -37,7 +38,7 @@ _CONTRACT = (
     " profiler."
 )
 
-_REFUTED = "The change is in effect, and {cause} takes as long as before."
+_REFUTED = "The change is in effect, and this takes as long as before: {cause}."
 
 Judge = Callable[[Sequence[str], tuple[Setting, ...]], tuple[Precondition, ...]]
 """Judges preconditions by id, assuming that some settings are made."""
@@ -99,7 +100,7 @@ def settle_fixes(analysis: Analysis, names: pl.Series) -> Analysis:
     dismissed = {fix.id: fix for _, fix in settled if _is_worthless(fix)}
     kept = [(rule, fix) for rule, fix in settled if fix.id not in dismissed]
     found = replace(analysis, dismissed=(*analysis.dismissed, *dismissed.values()))
-    return _link_opportunities(replace(found, fixes=_sort(kept, run)))
+    return align_bounds(_link_opportunities(replace(found, fixes=_sort(kept, run))))
 
 
 def _is_worthless(fix: Fix) -> bool:
@@ -113,19 +114,20 @@ def _is_worthless(fix: Fix) -> bool:
 def _settle(fix: Fix, rule: Rule, run: MeasuredRun) -> Fix:
     """Return a fix with the gain of its replay, and the time on few steps of the causes that it removes."""
     if fix.replay is None:
-        return fix
+        return replace(fix, assumes=describe_assumption(fix, run, _counted(run, rule, fix.causes)))
     asked = rule.questions(fix.causes)
     removed = {one.target for one in asked if one.kind == "hide" or (one.kind == "scale" and not one.share)}
     rare = sum(run.rare_share(cause) for cause in fix.causes if cause in removed)
     mean_ns = run.rank.mean_step_ns or run.step_ns
     won_ns = fix.replay.won_ns + round(rare * mean_ns)
     whole_ns = max(mean_ns, run.step_ns) if rare else run.step_ns
-    return replace(
+    settled = replace(
         fix,
         recoverable_ns=won_ns,
         speedup_ceiling=whole_ns / max(whole_ns - won_ns, 1),
         next_wall=str(fix.replay.next_wall),
     )
+    return replace(settled, assumes=describe_assumption(settled, run, fix.causes))
 
 
 def update_fixes(analysis: Analysis, names: pl.Series) -> Analysis:
@@ -192,7 +194,7 @@ def rerank_fixes(run: MeasuredRun, rules: tuple[Rule, ...], before: tuple[Fix, .
         elif any(map(is_part, causes)) and _answers_waiting(rule) and run.meets(rule.when, causes):
             settings = _settings(rule, run)
             if settings or not rule.settings:
-                found.append((rule, _fix(rule, run, causes, settings, ())))
+                found.append((rule, _settle(_fix(rule, run, causes, settings, ()), rule, run)))
     return _sort(found, run)
 
 
@@ -253,7 +255,7 @@ def _fix(
     preconditions: tuple[Precondition, ...],
 ) -> Fix:
     timed = tuple(cause for cause in causes if cause != PRESSURE)
-    worths = [worth for cause in _counted(run, timed) if (worth := run.worth_ns(cause)) is not None]
+    worths = [worth for cause in _counted(run, rule, timed) if (worth := run.worth_ns(cause)) is not None]
     won_ns = None if rule.generic else max(worths, default=None)
     whole_ns = max(run.step_ns, run.rank.mean_step_ns or 0)
     besides = f" For the comparison: {rule.compare}." if rule.compare else ""
@@ -274,17 +276,18 @@ def _fix(
         source=rule.source,
         next_wall=None if won_ns is None else _next_wall(run, rule.wall, won_ns),
         evidence=list_evidence(run, timed, rule.measured),
-        refuted_by=rule.refuted or _REFUTED.format(cause=timed[0] if timed else PRESSURE),
+        refuted_by=rule.refuted or _REFUTED.format(cause=describe_cause(timed[0]) if timed else PRESSURE),
     )
 
 
-def _counted(run: MeasuredRun, causes: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the causes whose ceilings are the gain of a fix.
+def _counted(run: MeasuredRun, rule: Rule, causes: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the causes whose bounds are the gain of a fix: those whose time the fix changes.
 
     The gain for the host time after a draining call is at most that of removing the call, while both remain.
     """
-    draining = tuple(cause for cause in causes if cause not in LAUNCHING)
-    return draining if draining and run.measure("drained", ()) else causes
+    reached = select_reached_causes(causes, rule.questions(causes))
+    draining = tuple(cause for cause in reached if cause not in LAUNCHING)
+    return draining if draining and run.measure("drained", ()) else reached
 
 
 def _settings(rule: Rule, run: MeasuredRun) -> tuple[Setting, ...]:
@@ -317,7 +320,7 @@ def _why(rule: Rule, run: MeasuredRun, causes: tuple[str, ...]) -> str:
     if not lines:
         evidence = "; ".join(run.analysis.diagnosis.memory_pressure.evidence)
         lines = [f"memory pressure is {run.analysis.diagnosis.memory_pressure.level}: {evidence}"]
-    return f"{', '.join(lines)}. {rule.because}"
+    return f"{capitalize('; '.join(lines))}. {rule.because}"
 
 
 def _describe_share(run: MeasuredRun, cause: str) -> str:
@@ -325,8 +328,8 @@ def _describe_share(run: MeasuredRun, cause: str) -> str:
     rare = run.rare_share(cause)
     time_ns = _find_time(run, cause)
     if rare * run.step_ns > time_ns:
-        return f"{cause} takes {percent(rare)} of all time, on few steps"
-    return f"{cause} takes {duration(time_ns)} ({percent(time_ns / run.step_ns)})"
+        return f"{describe_cause(cause)}: {percent(rare)} of all time, on few steps"
+    return f"{describe_cause(cause)}: {duration(time_ns)} ({percent(time_ns / run.step_ns)})"
 
 
 def _find_time(run: MeasuredRun, cause: str) -> int:

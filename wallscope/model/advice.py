@@ -107,6 +107,7 @@ class Fix:
     largest ceiling of its causes, `None` if unknown. It is `blocked` while a precondition is unmet. `replay`
     is the replayed step with the fix fully effective, `None` if not computed (`Analysis.replay`). `evidence`
     lists the rows that support it. `refuted_by` is what a further capture shows if it has no effect.
+    `assumes` says what the upper bound assumes, and why it differs much from the time of the causes.
     """
 
     id: str
@@ -127,6 +128,7 @@ class Fix:
     replay: Answer | None = None
     evidence: tuple[str, ...] = ()
     refuted_by: str = ""
+    assumes: str = ""
 
 
 Value = bool | int | float | str | None | tuple["Value", ...]

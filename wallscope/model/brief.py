@@ -44,7 +44,8 @@ class Recommendation:
 
     `more_settings` of the same framework, or of any, are left out here; those of others do not count. What
     follows `blocked_by` is present only with details. `replay_step_ns` is `replay/step_ns` of the object at
-    `evidence`. `check_first` are preconditions that neither capture nor configuration shows.
+    `evidence`. `check_first` are preconditions that neither capture nor configuration shows. `assumes` is
+    what the upper bound assumes.
     """
 
     id: str
@@ -58,6 +59,7 @@ class Recommendation:
     recoverable_ns: int | None = None
     replay_step_ns: int | None = None
     check_first: tuple[str, ...] = ()
+    assumes: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

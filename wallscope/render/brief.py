@@ -174,6 +174,7 @@ def _write_plain(value: Scalar) -> str:
 
 def _write_recommendation(entry: Recommendation) -> str:
     worth = "no bound known" if entry.speedup_ceiling is None else f"up to {entry.speedup_ceiling:.2f}x"
+    worth += f" ({entry.assumes})" if entry.assumes else ""
     more = f"  +{units.number(entry.more_settings)}" if entry.more_settings else ""
     settings = f"; set {' · '.join(entry.settings)}{more}" if entry.settings else ""
     blocked = "".join(f"; blocked: {line}" for line in entry.blocked_by)

@@ -1,12 +1,13 @@
 """Write the verdict of a rank as one paragraph."""
 
 from collections.abc import Collection, Iterator
+from dataclasses import replace
 
 import numpy as np
 
 from wallscope import units
 from wallscope.attribution.attribute import HELD_WHILE_IDLE
-from wallscope.model.analysis import Anchor, Rank, Step
+from wallscope.model.analysis import Analysis, Anchor, Rank, Step
 from wallscope.model.cause_catalogue import PEER_WAIT, UNRECOGNIZED, describe_cause, is_part
 from wallscope.model.diagnosis import Confidence, Diagnosis, Opportunity, RareStall, SlowerKernels
 from wallscope.model.enums import Wall
@@ -140,7 +141,7 @@ def write_verdict(  # noqa: PLR0913, PLR0917  # the inputs of a verdict
     sentences += [*_ask_for_names(rank, decision), *_inferred(confidence, unit)]
     sentences += () if decision.is_mean else _name_largest_causes(rank, decision)
     sentences += tell_hidden_communication(rank, unit)
-    sentences += _ceiling(rank, decision, opportunities, next_wall, unit)
+    sentences += _tell_upper_bound(rank.typical.step_ns, opportunities, decision.dominant, next_wall, unit)
     sentences += _worst(rank, unit)
     sentences += _modes(rank, unit)
     sentences += _slower(rank, unit)
@@ -300,18 +301,18 @@ def tell_hidden_communication(rank: Rank, unit: str) -> Iterator[str]:
         )
 
 
-def _ceiling(
-    rank: Rank,
-    decision: Decision,
+def _tell_upper_bound(
+    step_ns: int,
     opportunities: tuple[Opportunity, ...],
+    dominant: str,
     next_wall: str | None,
     unit: str,
 ) -> Iterator[str]:
     """Yield the upper bound on removing the first-ranked loss, and the next wall."""
-    if not opportunities or decision.dominant == "unknown":
+    if not opportunities or dominant == "unknown":
         return
     first = opportunities[0]
-    if first.recoverable_ns < MATERIAL_SHARE * rank.typical.step_ns:
+    if first.recoverable_ns < MATERIAL_SHARE * step_ns:
         return
     then = f", and would then be {next_wall}-bound" if next_wall is not None else ""
     yield (
@@ -320,6 +321,22 @@ def _ceiling(
     )
     if first.assumes is not None:
         yield f"This bound assumes that {first.assumes}."
+
+
+def restate_bounds(analysis: Analysis, before: tuple[Opportunity, ...]) -> Analysis:
+    """Return the analysis whose verdict states the upper bound that it now has, instead of the one before."""
+    diagnosis, unit = analysis.diagnosis, analysis.anchor.window
+    step_ns = analysis.ranks[diagnosis.rank_index].typical.step_ns
+    old, new = (
+        " ".join(
+            _tell_upper_bound(step_ns, opportunities, diagnosis.dominant_wall, diagnosis.next_wall, unit)
+        )
+        for opportunities in (before, analysis.opportunities)
+    )
+    if not old or old == new:
+        return analysis
+    verdict = diagnosis.verdict.replace(old, new).replace("  ", " ").strip()
+    return replace(analysis, diagnosis=replace(diagnosis, verdict=verdict))
 
 
 def _worst(rank: Rank, unit: str) -> Iterator[str]:

@@ -105,6 +105,10 @@ REPLAYED_FIXES_COUNT: Final = 16
 """Fixes that are replayed, the most worth first. Chosen, to bound the time."""
 SHOWN_WIN_SHARE: Final = 0.001
 """Share of the step that a replay must gain, to be reported as more than nothing. Chosen."""
+SMALL_PART_OF_CAUSE_SHARE: Final = 0.5
+"""Of the time of its causes that a fix gains less than, to say why. Chosen: most of it stays."""
+MOSTLY_IN_RANGE_SHARE: Final = 0.5
+"""Of a part of the host time that a range must hold at least, to be named with it. By definition: most."""
 PAGEABLE_SHARE: Final = 0.1
 """Of the bytes of a direction that must be of pageable memory, for pinning to be advised. Chosen."""
 SHOWN_CAPTURE_ADVICE_COUNT: Final = 3

@@ -53,7 +53,7 @@ from wallscope.views.sections.words import (
 _MOST_FIXES = 3
 _MOST_SETTINGS, _MOST_UNMET, _MOST_UNKNOWN = 8, 6, 3
 _MOST_FINDINGS = 12
-_LONGEST_VERDICT = 1_500
+_LONGEST_VERDICT, _LONGEST_NOTE = 1_500, 300
 _WIDEST = 100
 
 
@@ -142,13 +142,19 @@ def write_analysis_markdown(analysis: Analysis) -> str:
             _list_verdict(analysis, rank),
             _list_fixes(analysis),
             [f"#### {walls.title}", "", *render_table(walls)],
-            [] if losses is None else [f"#### {losses.title}", "", *render_table(losses)],
+            [] if losses is None else _write_losses(losses),
             _list_findings(analysis.capture.findings),
             _list_capture_advice(analysis),
             [f"<sub>wallscope {analysis.wallscope_version}; shares of the {analysis.anchor.typical}</sub>"],
         ),
         "_The rest is left out: `wallscope analyze --full` shows it._",
     )
+
+
+def _write_losses(losses: Grid) -> list[str]:
+    """Write the causes with their bounds, and below them what the bounds assume."""
+    notes = [line for note in losses.notes for line in (escape(note, _LONGEST_NOTE), "")]
+    return [f"#### {losses.title}", "", *render_table(losses), *notes]
 
 
 def _list_verdict(analysis: Analysis, rank: Rank) -> list[str]:
@@ -216,6 +222,8 @@ def _describe_fix(fix: Fix) -> Iterator[str]:
         yield f"**blocked:** {escape(entry.text)}{cure}"
     if fix.replay is not None:
         yield escape(describe_answer(fix, fix.replay), 300)
+    if fix.assumes:
+        yield escape(fix.assumes, 300)
     yield from (f"evidence: {escape(line, 300)}" for line in fix.evidence)
     if fix.preconditions:
         unknown = [entry.text for entry in fix.preconditions if entry.status == "unknown"]
@@ -237,6 +245,12 @@ def _list_findings(findings: tuple[Finding, ...]) -> list[str]:
     return [*lines, "", "</details>"]
 
 
+def _describe_worth(fix: Fix) -> str:
+    """Write the upper bound on a fix with what it assumes; empty without one."""
+    assumed = f"; {fix.assumes}" if fix.assumes else ""
+    return "" if fix.speedup_ceiling is None else f" (up to {fix.speedup_ceiling:.2f}x{assumed})"
+
+
 def write_analysis_card(analysis: Analysis) -> str:
     """Write what a notebook shows: the verdict, the walls as one bar and in numbers, the first fixes."""
     rank = _find_rank(analysis)
@@ -252,8 +266,7 @@ def write_analysis_card(analysis: Analysis) -> str:
         (Cell("all", tone="dim"), basis.total_ns, ""),
     )
     fixes = [
-        fix.title + ("" if fix.speedup_ceiling is None else f" (up to {fix.speedup_ceiling:.2f}x)")
-        for fix in select_first_fixes(analysis.fixes or ())[:_MOST_FIXES]
+        f"{fix.title}{_describe_worth(fix)}" for fix in select_first_fixes(analysis.fixes or ())[:_MOST_FIXES]
     ]
     origin = describe_capture(analysis, rank.input)
     return write_card(origin, analysis.diagnosis.verdict, Grid("", columns, rows), parts, fixes)

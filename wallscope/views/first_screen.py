@@ -31,7 +31,6 @@ from wallscope.views.headline import (
 from wallscope.views.sections.fixes import (
     count_left_out,
     count_open_conditions,
-    describe_assumption,
     describe_obstacles,
     describe_order,
     describe_relief,
@@ -49,7 +48,7 @@ from wallscope.views.sections.words import (
 
 _MOST_FIXES, _MOST_OBSTACLES, _MOST_LATE, _MOST_KINDS = 3, 2, 2, 3
 _LONGEST_SETTINGS, _LONGEST_LINE, _LONGEST_COMMAND = 54, 74, 66
-_LONGEST_ANCHOR = 30
+_LONGEST_ANCHOR, _LONGEST_ASSUMPTION = 30, 240
 _NAMES = {wall: "Host overhead" if wall is Wall.HOST else wall.capitalize() for wall in Wall}
 _LABEL, _SMALL_NS = 11, 1_000_000
 _MARGIN = "  "
@@ -179,9 +178,8 @@ def _list_fix(mark: str, fix: Fix, has_bound: bool) -> Iterator[tuple[Line, ...]
     settings = shorten_settings(fix.settings, _LONGEST_SETTINGS if counted else _LONGEST_LINE)
     if counted or settings:
         yield "", (Span(settings, "dim"),), (Span(counted, "dim"),)
-    assumed = describe_assumption(fix)
-    if assumed:
-        yield "", (Span(assumed, "dim"),), ""
+    if fix.assumes:
+        yield "", (Span(visible(fix.assumes, most=_LONGEST_ASSUMPTION), "dim"),), ""
     for line in list(describe_obstacles(fix))[:_MOST_OBSTACLES]:
         yield "", line, ""
 

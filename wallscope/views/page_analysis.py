@@ -32,7 +32,7 @@ from wallscope.views.sections.fixes import (
     describe_replay,
     describe_unaddressed_compute,
     describe_worthless_fixes,
-    select_first_fixes,
+    number_fixes,
 )
 from wallscope.views.sections.job import build_clocks, build_job, build_survey
 from wallscope.views.sections.path import build_path
@@ -159,7 +159,7 @@ def _build_first_screen(analysis: Analysis, rank: Rank) -> dict[str, Any]:
     wall, verdict = overview.name_verdict(analysis)
     basis = choose_basis(analysis, rank)
     found = analysis.fixes or ()
-    fixes = tuple({fix.id: fix for fix in (*select_first_fixes(found), *found)}.values())
+    fixes = number_fixes(found)
     cards = [overview.build_card(fix, step_ns) for fix in fixes]
     facts = overview.list_facts(analysis, rank)
     notes = [describe_replay(analysis.replay)] if analysis.replay is not None and cards else []

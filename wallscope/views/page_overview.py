@@ -11,6 +11,7 @@ from statistics import quantiles
 from typing import Literal
 
 from wallscope import units
+from wallscope.advice.replay_words import describe_question
 from wallscope.model.advice import Fix, Met, Precondition, Setting, System
 from wallscope.model.analysis import Analysis, Rank
 from wallscope.model.capture import Finding, Profiler
@@ -29,7 +30,7 @@ from wallscope.views.headline import (
     find_dominant,
 )
 from wallscope.views.sections.findings import sort_findings
-from wallscope.views.sections.fixes import count_left_out, describe_question
+from wallscope.views.sections.fixes import count_left_out
 from wallscope.views.sections.words import WALL_WORDS, describe_steps, shorten_anchor
 
 _FEWEST_FOR_SPREAD = 3
@@ -227,8 +228,11 @@ def build_card(fix: Fix, step_ns: int) -> Card:
         before_ns = round(fix.recoverable_ns / (1 - 1 / bound))
         after_ns = before_ns - fix.recoverable_ns
     questions = () if fix.replay is None else fix.replay.questions
-    assumes = f"Replay {' and '.join(map(describe_question, questions))}" if questions else ""
-    if fix.replay is None and bound is not None:
+    assumes = units.capitalize(fix.assumes)
+    if questions and not any(one.kind == "scale" and one.share for one in questions):
+        assumes = f"Replay {' and '.join(map(describe_question, questions))}"
+        assumes += f"; {fix.assumes}" if fix.assumes else ""
+    elif fix.replay is None and bound is not None and not assumes:
         assumes = "Assumes that the cause is removed completely"
     if abs(before_ns - step_ns) > _SAME_SHARE * step_ns:
         assumes += f"{', ' if assumes else 'Measured '}on the mean step, slow ones included"

@@ -4,12 +4,13 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
 from wallscope import units
+from wallscope.advice.replay_words import describe_question
 from wallscope.model.advice import Fix, Met, Program, Setting, System
 from wallscope.model.analysis import Analysis, Rank
 from wallscope.model.cause_catalogue import describe_cause
 from wallscope.model.enums import Wall
 from wallscope.model.section import Items, Line, Section, Span
-from wallscope.model.whatif import Answer, Question, Replay
+from wallscope.model.whatif import Answer, Replay
 from wallscope.render.texts import visible
 from wallscope.thresholds.verdict import (
     FIXES_OF_A_CAUSE_COUNT,
@@ -22,29 +23,11 @@ from wallscope.views.headline import find_dominant
 
 _MOST_SETTINGS = 3
 _MOST_QUESTIONS = 2
+_LONGEST_ASSUMPTION = 300
 _PRESSURE = "memory pressure is"
 """What memory pressure alone asks for is explained by these words first."""
 _ALSO_SHOWN: tuple[System, ...] = ("environment", "launcher", "nsys")
 _STATUSES: Mapping[Met, str] = {"met": "met", "unmet": "not met", "unknown": "to check"}
-_AXES = {
-    "ep": "expert-parallel",
-    "dp-gradient": "gradient",
-    "dp-parameter": "parameter",
-    "tp": "tensor-parallel",
-    "cp": "context-parallel",
-    "pp": "pipeline",
-}
-_DRAINED = "host/queue-drained/"
-_TARGETS = {
-    "think": "host time outside CUDA calls",
-    "launch": "launch calls and launch latency",
-    "copies": "copies",
-    "jitter": "jitter of communication",
-    "synchronisation": "synchronizing calls",
-    "allocator": "allocator calls",
-    "recompute": "recomputation",
-    "offload": "offload copies",
-}
 
 
 def select_first_fixes(found: tuple[Fix, ...]) -> tuple[Fix, ...]:
@@ -58,6 +41,11 @@ def select_first_fixes(found: tuple[Fix, ...]) -> tuple[Fix, ...]:
             first.append(place)
     others = [place for place in range(len(found)) if place not in first]
     return tuple(found[place] for place in sorted([*first, *others][:SHOWN_FIXES_COUNT]))
+
+
+def number_fixes(found: tuple[Fix, ...]) -> tuple[Fix, ...]:
+    """Return all fixes in the order of their numbers: those that are shown first, then the others."""
+    return tuple({fix.id: fix for fix in (*select_first_fixes(found), *found)}.values())
 
 
 def describe_order(shown: Sequence[Fix]) -> str:
@@ -164,6 +152,8 @@ def _describe(fix: Fix) -> Iterator[Line]:
         yield _list_settings(fix.settings)
     if fix.replay is not None:
         yield describe_answer(fix, fix.replay)
+    if fix.assumes:
+        yield (Span(visible(fix.assumes, most=_LONGEST_ASSUMPTION), "dim"),)
     if fix.evidence:
         yield (Span(f"evidence: {visible(fix.evidence[0], most=200)}", "dim"),)
     yield from describe_obstacles(fix)
@@ -237,58 +227,6 @@ def describe_answer(fix: Fix, answer: Answer) -> str:
         return f"Replay {asked}: no gain, still {answer.next_wall}-bound{rare}"
     change = units.change(before_ns, answer.step_ns)
     return f"Replay {asked}: {change}, then {answer.next_wall}-bound{rare}"
-
-
-def describe_assumption(fix: Fix) -> str:
-    """Say what the replay of a fix assumes, where that is not that all of its cause goes."""
-    asked = () if fix.replay is None else fix.replay.questions
-    parts = [_describe_share(one) for one in asked if one.kind == "scale" and one.share]
-    return f"assumes {' and '.join(parts)} of today's duration" if parts else ""
-
-
-def _describe_share(question: Question) -> str:
-    return f"{name_target(question.target)} at {100 * (question.share or 0.0):.3g} %"
-
-
-def describe_question(question: Question) -> str:
-    """Say what a replay changes, in words that follow "replay".
-
-    >>> describe_question(Question("hide", "communication:ep"))
-    'with expert-parallel communication fully hidden'
-    >>> describe_question(Question("scale", "think", 0.5))
-    'with host time outside CUDA calls at 50 % of its time'
-    """
-    target = name_target(question.target)
-    match question.kind:
-        case "scale":
-            return f"with {_describe_share(question)} of its time" if question.share else f"without {target}"
-        case "without":
-            return f"without {target}"
-        case "graph":
-            launched = "all launches" if question.target == "*" else f"launches in {question.target}"
-            return f"with {launched} as CUDA graphs"
-        case "hide":
-            return f"with {target} fully hidden"
-        case "overlap":
-            return f"with {target} on a stream of its own"
-
-
-def name_target(target: str) -> str:
-    """Return what a replay changes in words: a wall of traffic, a category of kernels, a cause.
-
-    >>> name_target("communication:ep"), name_target("category:gemm"), name_target("collective:all-to-all")
-    ('expert-parallel communication', 'gemm kernels', 'all-to-all collectives')
-    >>> name_target("host/queue-drained/cudaStreamSynchronize")
-    'the wait in cudaStreamSynchronize'
-    """
-    kind, _, detail = target.partition(":")
-    if kind == "communication" and detail:
-        return f"{_AXES.get(detail, detail)} communication"
-    if kind in {"category", "collective"}:
-        return f"{detail} {'kernels' if kind == 'category' else 'collectives'}"
-    if target.startswith(_DRAINED):
-        return f"the wait in {target.removeprefix(_DRAINED)}"
-    return _TARGETS.get(target, target)
 
 
 def describe_replay(replay: Replay) -> str:

@@ -1,10 +1,11 @@
 """Time breakdown of the step: walls, causes, GPU activity, and walls of each rank."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
 from wallscope import units
+from wallscope.model.advice import Fix
 from wallscope.model.analysis import Analysis, CauseTime, Rank
 from wallscope.model.cause_catalogue import describe_cause
 from wallscope.model.enums import DeviceState, Wall
@@ -24,7 +25,8 @@ from wallscope.model.section import (
     tabulate,
 )
 from wallscope.render import figures
-from wallscope.thresholds.verdict import SHOWN_LOSS_SHARE
+from wallscope.thresholds.verdict import SHOWN_LOSS_SHARE, SHOWN_WIN_SHARE
+from wallscope.views.sections.fixes import number_fixes
 from wallscope.views.sections.job import MOST_RANKS, say_left_out, select_places
 from wallscope.views.sections.words import (
     STATE_WORDS,
@@ -37,6 +39,8 @@ from wallscope.views.sections.words import (
 
 _MOST_LOSSES, _MOST_IN_MARKDOWN, _MOST_RANKS = 5, 10, 16
 _WIDE = (110, 1 << 30)
+_SEEN = 0.01
+"""Difference of two speedups of two decimals that a reader sees."""
 _SHORT = {Wall.COMMUNICATION: "comm", Wall.UNATTRIBUTED: "unknown"}
 STATE_NAMES = {
     DeviceState.COMPUTE: "compute",
@@ -58,10 +62,13 @@ _WITHOUT = "upper bound of the time saved without the cause, including what limi
 _CEILING = "upper bound on speedup: step time divided by step time without the cause; not additive"
 _UNRESOLVED = "part of this time whose dependencies are unknown"
 _ACTIVITY = "What ran on the GPU. The time breakdown counts what the step waited for, so shares differ."
-_NOTE = (
-    "An upper bound can exceed the time of its cause: the step is replayed without it, and the GPU may wait"
-    " less elsewhere too. Compute and small causes have no bound."
+_BEST = "upper bound on the recommendation that addresses the cause and gains most, with its number"
+_MORE = (
+    "A bound above the time of its cause: the step is replayed without it, and what waits behind it starts"
+    " earlier too."
 )
+_SEVERAL = "A fix above the bound of a cause addresses other causes too."
+_NO_BOUND = "Compute and small causes have no bound."
 
 
 def tabulate_walls(analysis: Analysis, rank: Rank) -> Grid:
@@ -69,12 +76,12 @@ def tabulate_walls(analysis: Analysis, rank: Rank) -> Grid:
     step_ns, whole = rank.typical.step_ns, analysis.anchor.typical
     rows = [_describe_wall(analysis, rank, wall) for wall in Wall]
     columns: tuple[Column, ...] = (
-        on_terminal("wall", ""),
+        on_terminal("wall", "", wrap="fixed"),
         on_terminal("bar", "", "bar"),
         on_terminal("part", "share", "percent"),
         on_terminal("time", "time", "ms"),
         on_terminal("mark", ""),
-        on_terminal("median", f"median of all {analysis.anchor.window}s", "percent", none=""),
+        on_terminal("median", f"median of all {analysis.anchor.window}s", "percent", none="", wrap="words"),
         on_markdown("name", "wall"),
         on_markdown("time", "time", "ms"),
         on_markdown("share", "share", "percent"),
@@ -117,10 +124,17 @@ def _describe_wall(analysis: Analysis, rank: Rank, wall: Wall) -> dict[str, Valu
 
 
 def tabulate_causes(analysis: Analysis, title: str, causes: Sequence[CauseTime], **settings: Any) -> Grid:
-    """Make a table of causes: time, meaning, and upper bound on speedup without each."""
+    """Make a table of causes: time, meaning, upper bound on speedup without each, and that of the best fix.
+
+    The notes say what a bound assumes that no fix reaches.
+    """
+    best = find_best_fixes(analysis.fixes or ())
     ceilings = {entry.cause: entry.speedup_ceiling for entry in analysis.opportunities}
     has_ceiling, whole = any(entry.cause in ceilings for entry in causes), analysis.anchor.typical
     media: tuple[Medium, ...] = MEDIA if has_ceiling else ("page", "markdown")
+
+    def name(entry: CauseTime) -> Cell:
+        return Cell(entry.cause, entry.wall)
 
     def explain(entry: CauseTime) -> Cell:
         return Cell(entry.cause, entry.wall, explain_cause(entry.cause))
@@ -131,11 +145,17 @@ def tabulate_causes(analysis: Analysis, title: str, causes: Sequence[CauseTime],
     def ceiling(entry: CauseTime) -> float | None:
         return ceilings.get(entry.cause)
 
+    def fix(entry: CauseTime) -> str:
+        number, speedup = best.get(entry.cause, (0, 0.0))
+        return f"{speedup:.2f}x ({number})" if number else "none" if entry.cause in ceilings else ""
+
     def recoverable(entry: CauseTime) -> str:
         return "" if entry.recoverable_ns is None else f"-{units.milliseconds(entry.recoverable_ns)}"
 
     columns = (
-        on_terminal("cause", "cause", value=lambda entry: Cell(entry.cause, entry.wall), most=60),
+        on_terminal(
+            "cause", "cause", value=lambda entry: Cell(entry.cause, entry.wall), most=60, wrap="fold"
+        ),
         on_page("cause", "cause", "text", "wall/cause[/detail]", explain),
         on_markdown("cause", "cause", "code", most=120),
         on_page("meaning", "what it is", value=describe),
@@ -144,12 +164,40 @@ def tabulate_causes(analysis: Analysis, title: str, causes: Sequence[CauseTime],
         on_markdown("typical_ns", "time", "ms"),
         Column("share", "share", "percent", f"of the {whole}"),
         on_page("recoverable_ns", "without it", "plain", _WITHOUT, recoverable),
-        Column("ceiling", "upper bound", "speedup", _CEILING, ceiling, none="", media=media),
+        Column("ceiling", "upper bound", "speedup", _CEILING, ceiling, "bound", media, none=""),
+        Column("fix", "best fix", "plain", _BEST, fix, media=media),
         on_terminal("meaning", "what it is", value=describe, widths=_WIDE),
         on_markdown("meaning", "what it is", value=describe, most=300),
         on_page("unresolved_ns", "unresolved", "ms", _UNRESOLVED, lambda entry: entry.unresolved_ns or ""),
     )
-    return tabulate(title, columns, causes, is_wordy=True, **settings)
+    notes = (*_explain_bounds(analysis, causes, best), *settings.pop("notes", ()))
+    return tabulate(title, columns, causes, is_wordy=True, notes=notes, **settings)
+
+
+def find_best_fixes(fixes: tuple[Fix, ...]) -> dict[str, tuple[int, float]]:
+    """Return, by cause, the number and the upper bound of the fix that gains most."""
+    found: dict[str, tuple[int, float]] = {}
+    for number, fix in enumerate(number_fixes(fixes), start=1):
+        for cause in fix.causes:
+            if fix.speedup_ceiling is not None and fix.speedup_ceiling > found.get(cause, (0, 0.0))[1]:
+                found[cause] = number, fix.speedup_ceiling
+    return found
+
+
+def _explain_bounds(
+    analysis: Analysis, causes: Sequence[CauseTime], best: Mapping[str, tuple[int, float]]
+) -> Iterator[str]:
+    """Say what the bounds of listed causes assume, and why they differ from times and from fixes."""
+    listed = {entry.cause: entry.typical_ns for entry in causes}
+    bounds = [entry for entry in analysis.opportunities if entry.cause in listed]
+    for entry in bounds:
+        if entry.assumes is not None:
+            yield f"{entry.cause}: {entry.speedup_ceiling:.2f}x assumes that {entry.assumes}."
+    least_ns = SHOWN_WIN_SHARE * analysis.ranks[analysis.diagnosis.rank_index].typical.step_ns
+    if any(entry.recoverable_ns - listed[entry.cause] >= least_ns for entry in bounds):
+        yield _MORE
+    if any(best[one.cause][1] >= one.speedup_ceiling + _SEEN for one in bounds if one.cause in best):
+        yield _SEVERAL
 
 
 def build_causes(analysis: Analysis, rank: Rank) -> Section:
@@ -158,7 +206,9 @@ def build_causes(analysis: Analysis, rank: Rank) -> Section:
     lost = units.milliseconds(rank.typical.step_ns - compute_ns)
     answer = f"Compute takes {units.milliseconds(compute_ns)} of the {whole}; the other causes add {lost}."
     title = f"Causes of the {whole} (they sum to it)"
-    table = tabulate_causes(analysis, title, rank.causes, notes=(_NOTE,) if analysis.opportunities else ())
+    table = tabulate_causes(
+        analysis, title, rank.causes, notes=(_NO_BOUND,) if analysis.opportunities else ()
+    )
     return Section("causes", "Causes", answer, (figures.draw_waterfall(rank, whole), table))
 
 
@@ -168,7 +218,7 @@ def build_losses(analysis: Analysis, rank: Rank) -> Grid | None:
     lost.sort(key=lambda entry: (-max(entry.typical_ns, entry.recoverable_ns or 0), entry.cause))
     won = {entry.cause for entry in analysis.opportunities}
     says = (
-        "; upper bound: speedup if the cause takes no time"
+        "; bound: upper bound on speedup if the cause takes no time"
         if any(one.cause in won for one in lost[:_MOST_LOSSES])
         else ""
     )

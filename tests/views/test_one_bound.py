@@ -1,0 +1,142 @@
+"""One number for one gain: a recommendation and its causes agree, or the difference is explained there."""
+
+import json
+import re
+from functools import cache
+from html import unescape
+
+import pytest
+
+from tests.shipped_example import EXAMPLE
+from tests.test_traces import EXPORTS, TRACES, WITHOUT_DEVICE_OPERATIONS
+from tests.views.test_first_screen import printed
+from wallscope.model.cause_catalogue import describe_cause, list_cause_meanings
+from wallscope.model.options import Options
+from wallscope.model.report import Report
+from wallscope.pipeline import analyze
+from wallscope.render.brief import write_brief
+from wallscope.render.data import write_json
+from wallscope.views.analysis import write_analysis_markdown
+from wallscope.views.brief import brief_analysis
+from wallscope.views.page_analysis import write_analysis_page
+
+FAR = 1.5
+"""A gain of a cause that is so many times that of its fix reads as another number."""
+TORCH = sorted((TRACES / "kineto").glob("*.json.gz"))
+ANSWERED = [EXAMPLE, *(path for path in EXPORTS if path.stem not in WITHOUT_DEVICE_OPERATIONS), *TORCH]
+ID = re.compile(r"\b(?:host|memory|communication|compute|unattributed)/[a-z][\w/<>-]*")
+ROW = re.compile(
+    r"^  (\S+) +[\d.,]+ ms +[<>]?[\d.]+ % +([\d.]+)x +(?:([\d.]+)x \((\d+)\)|none)", re.MULTILINE
+)
+
+
+@cache
+def analyzed(path):
+    return analyze(path, Options(), lambda _: None)
+
+
+def joined(text):
+    """Text without its line breaks and escapes."""
+    return re.sub(r"\s+", " ", text.replace("\\", ""))
+
+
+def numbered(analysis):
+    full = "\n".join(printed(analysis, 200, is_full=True))
+    return full, dict(re.findall(r"^  (\d+) +(.+?)(?: \([a-z0-9-]+\))? {2,}[\d.]+x$", full, re.MULTILINE))
+
+
+@pytest.mark.parametrize("path", ANSWERED, ids=lambda path: path.stem)
+def test_a_cause_has_the_bound_of_the_fix_that_removes_it_alone(path):
+    analysis = analyzed(path)
+    bounds = {one.cause: one for one in analysis.opportunities}
+    for fix in analysis.fixes or ():
+        asked = () if fix.replay is None else fix.replay.questions
+        if len(asked) != 1 or asked[0].target not in bounds or asked[0].share:
+            continue
+        bound = bounds[asked[0].target]
+        won_ns = fix.replay.won_ns
+        assert bound.recoverable_ns >= won_ns
+        assert bound.recoverable_ns == won_ns or f"{bound.step_ceiling_ns and fix.replay.speedup:.2f}x" in (
+            bound.assumes or ""
+        )
+
+
+@pytest.mark.parametrize("path", ANSWERED, ids=lambda path: path.stem)
+def test_every_bound_on_the_first_screen_that_is_not_the_one_of_its_cause_says_why(path):
+    """A reader of the cause table would take its bound for the gain of the recommendation."""
+    analysis = analyzed(path)
+    screen = joined("\n".join(printed(analysis, 100)))
+    rank = analysis.ranks[analysis.diagnosis.rank_index]
+    bounds = {one.cause: one.speedup_ceiling for one in analysis.opportunities}
+    times_ns = {one.cause: one.typical_ns for one in rank.causes}
+    for fix in [fix for fix in analysis.fixes or () if f"up to {fix.speedup_ceiling or 0:.2f}x" in screen][
+        :3
+    ]:
+        own = [bounds[cause] for cause in fix.causes if cause in bounds]
+        is_larger = own and max(own) - 1 > FAR * (fix.speedup_ceiling - 1)
+        is_far = fix.recoverable_ns < sum(times_ns.get(cause, 0) for cause in fix.causes) / 2
+        if (is_larger or is_far) and fix.wall in {"memory", "communication", "host"}:
+            assert fix.assumes
+        if fix.title in screen:
+            assert joined(fix.assumes) in screen
+
+
+@pytest.mark.parametrize("path", ANSWERED, ids=lambda path: path.stem)
+def test_the_assumption_of_a_bound_goes_wherever_the_bound_goes(path):
+    analysis = analyzed(path)
+    document = json.loads(write_json(analysis))
+    page = joined(unescape(re.sub(r"<[^>]+>", "", write_analysis_page(Report(analysis, (), ())))))
+    markdown = joined(write_analysis_markdown(analysis))
+    brief = joined(write_brief(brief_analysis(analysis, ("run.sqlite",), 3)))
+    for number, fix in enumerate(analysis.fixes or ()):
+        assert document["fixes"][number]["assumes"] == fix.assumes
+        assert joined(fix.assumes)[1:] in page
+        for text in (markdown, brief):
+            if joined(fix.title) in text:
+                assert joined(fix.assumes)[:150] in text
+
+
+@pytest.mark.parametrize("path", ANSWERED, ids=lambda path: path.stem)
+def test_a_row_of_causes_shows_its_bound_next_to_that_of_the_best_recommendation(path):
+    analysis = analyzed(path)
+    full, titles = numbered(analysis)
+    by_title = {fix.title: fix for fix in analysis.fixes or ()}
+    bounds = {one.cause: one for one in analysis.opportunities}
+    for cause, bound, best, number in ROW.findall(full):
+        worths = [fix.speedup_ceiling or 0 for fix in analysis.fixes or () if cause in fix.causes]
+        assert bound == f"{bounds[cause].speedup_ceiling:.2f}"
+        assert best == (f"{max(worths):.2f}" if any(worths) else "")
+        if number in titles:
+            assert cause in by_title[titles[number]].causes
+        if bounds[cause].assumes:
+            assert f"{cause}: {bound}x assumes that {bounds[cause].assumes}" in joined(full)
+
+
+@pytest.mark.parametrize("path", ANSWERED, ids=lambda path: path.stem)
+def test_the_verdict_states_the_bound_of_the_list(path):
+    analysis = analyzed(path)
+    stated = re.findall(r"Upper bound without (\S+): .*?\(up to ([\d.]+)x\)", analysis.diagnosis.verdict)
+    bounds = {one.cause: one.speedup_ceiling for one in analysis.opportunities}
+
+    assert all(speedup == f"{bounds[cause]:.2f}" for cause, speedup in stated)
+
+
+@pytest.mark.parametrize("path", ANSWERED, ids=lambda path: path.stem)
+def test_a_recommendation_names_causes_in_words(path):
+    for fix in analyzed(path).fixes or ():
+        for text in (fix.why, fix.assumes, fix.refuted_by, *fix.evidence):
+            known = {cause for cause, _ in list_cause_meanings()}
+            assert not [found for found in ID.findall(text) if found in known or "queue-drained" in found]
+
+
+def test_the_card_names_the_call_and_the_range_of_the_time_that_it_addresses():
+    path = TRACES / "llama3_real.sqlite"
+    if not path.exists():
+        pytest.skip("../shared/traces is absent")
+    analysis = analyzed(path)
+    screen = joined("\n".join(printed(analysis, 80)))
+    first = analysis.fixes[0]
+
+    assert first.causes[0] == "host/queue-drained/cudaDeviceSynchronize"
+    assert describe_cause(first.causes[0]) in screen
+    assert "9.3 ms of it after cudaDeviceSynchronize, mostly in the range ensure_layer_#_weights" in screen
