@@ -144,7 +144,7 @@
     const expander = event.target.closest(".expander"), copied = event.target.closest("[data-copy]");
     if (tab) pickTab(tab);
     if (sorted) sortRows(sorted.closest("th"));
-    if (copied) copy(copied, [...copied.parentElement.querySelectorAll("code")].map((line) => line.textContent).join("\n"));
+    if (copied) copy(copied, [...copied.parentElement.querySelectorAll(":not(.sketched) > code")].map((line) => line.textContent).join("\n"));
     if (!expander) return;
     const table = expander.closest("figure").querySelector("table");
     table.classList.toggle("expanded");

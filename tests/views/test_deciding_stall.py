@@ -11,7 +11,7 @@ from wallscope.pipeline import analyze_capture, build_report
 from wallscope.render.short_names import shorten_names
 from wallscope.views.headline import choose_basis, explain_verdict, find_deciding_stall
 from wallscope.views.page_analysis import write_analysis_page
-from wallscope.views.page_overview import SettingTab, list_losses
+from wallscope.views.page_overview import list_losses
 
 SLOW = TRACES / "nersc_sc21_8workers.sqlite"
 pytestmark = pytest.mark.skipif(not SLOW.exists(), reason="the capture is not here")
@@ -60,11 +60,3 @@ def test_alike_names_are_told_apart_whatever_differs():
     assert len(set(shorts.values())) == 5
     assert shorts["void g<int>(int)"] == "g"
     assert list(shorten_names(("void x::put<1>(int)", "put(F)", "put")).values()) == ["put x", "put F", "put"]
-
-
-def test_what_leaves_parts_out_is_a_sketch():
-    assert SettingTab("PyTorch", ("AdamW(..., fused=True)",)).is_sketch
-    assert not SettingTab("PyTorch", ("side = torch.cuda.Stream()",)).is_sketch
-    open_value = SettingTab("Environment", ("DOMAIN=<EP size, at most 8>",))
-    assert (open_value.is_sketch, open_value.left_out) == (True, "<EP size, at most 8>")
-    assert not SettingTab("Program", ("thrust::device_vector<float> x(n);",)).is_sketch

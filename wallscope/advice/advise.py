@@ -19,6 +19,7 @@ from wallscope.advice.set_already import (
     list_ineffective,
 )
 from wallscope.advice.settings import add_settings
+from wallscope.advice.snippets import fill_placeholders
 from wallscope.advice.trace_facts import merge_trace_facts
 from wallscope.model.advice import PHASES, Fix, Precondition, RunConfiguration, Setting, TraceFacts
 from wallscope.model.analysis import Analysis
@@ -303,7 +304,7 @@ def _settings(rule: Rule, run: MeasuredRun) -> tuple[Setting, ...]:
         return ()
     ordered = sorted(given, key=lambda entry: entry.system not in own)
     return tuple(
-        entry
+        fill_placeholders(entry, run.configuration)
         for entry in ordered
         if entry.system in (*own, *GENERAL_SYSTEMS)
         and not (entry.system == "environment" and not is_read_by(entry.key, run.framework))

@@ -12,6 +12,7 @@ from typing import Literal
 
 from wallscope import units
 from wallscope.advice.replay_words import describe_question
+from wallscope.advice.snippets import is_sketch
 from wallscope.model.advice import Fix, Met, Precondition, Setting, System
 from wallscope.model.analysis import Analysis, Rank
 from wallscope.model.capture import Finding, Profiler
@@ -85,21 +86,18 @@ class LossRow:
 
 @dataclass(frozen=True, slots=True)
 class SettingTab:
-    """Settings of one framework as lines to copy, unless they are a sketch with parts to fill in."""
+    """Settings of one framework as lines; those in `copied` run as written, the others are sketches."""
 
     label: str
     lines: tuple[str, ...]
+    copied: tuple[str, ...]
 
     @property
-    def is_sketch(self) -> bool:
-        """Whether a line leaves a part out: `...`, or words in angle brackets."""
-        return any("..." in line or _PLACEHOLDER.search(line) for line in self.lines)
-
-    @property
-    def left_out(self) -> str:
-        """What to replace in the lines of a sketch."""
-        found = (_PLACEHOLDER.search(line) for line in self.lines)
-        return next((one[0] for one in found if one), "...")
+    def sketch(self) -> str:
+        """What to say of the lines that do not run as written; empty without any."""
+        if len(self.copied) == len(self.lines):
+            return ""
+        return "Sketch: adapt to your program" if not self.copied else "Copy leaves out the sketch in italics"
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,10 +258,12 @@ def build_card(fix: Fix, step_ns: int) -> Card:
 
 def _tabulate_settings(settings: Sequence[Setting]) -> tuple[SettingTab, ...]:
     systems = dict.fromkeys(one.system for one in settings)
-    return tuple(
-        SettingTab(_LABELS[system], tuple(one.write() for one in settings if one.system == system))
-        for system in systems
-    )
+    tabs = []
+    for system in systems:
+        own = [one for one in settings if one.system == system]
+        lines, copied = (one.write() for one in own), (one.write() for one in own if not is_sketch(one))
+        tabs.append(SettingTab(_LABELS[system], tuple(lines), tuple(copied)))
+    return tuple(tabs)
 
 
 def list_callouts(analysis: Analysis, rank: Rank) -> tuple[Finding, ...]:
