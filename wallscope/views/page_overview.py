@@ -3,7 +3,6 @@
 The templates in `reports/` lay these values out; all pages share their shapes.
 """
 
-import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -55,7 +54,6 @@ _LABELS: dict[System, str] = {
 }
 _ANYWHERE: tuple[System, ...] = ("environment", "launcher", "nsys")
 """Systems whose settings are needed in addition to those of any framework."""
-_PLACEHOLDER = re.compile(r"(?<![\w:])<[A-Za-z][^<>]*>")
 _SAME_SHARE = 0.005
 """A step that a fix is judged by and the typical one that differ by less read the same."""
 Tone = Literal["ok", "info", "warn"]
