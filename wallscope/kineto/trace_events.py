@@ -2,19 +2,19 @@
 
 A slice ends between two events. If it decodes as a list, its end is valid; msgspec is faster at this than any
 streaming parser. A slice that does not decode is read event by event. Known faults of profilers in an event
-are repaired; an event with another fault counts as lost. Times are kept as text, because a double cannot hold
-the nanoseconds of an epoch.
+are repaired; an event with another fault counts as lost.
 """
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
 
 import msgspec
 
+from wallscope.kineto.event_structs import decode_event, decode_events
 from wallscope.kineto.trace_bytes import TraceBytes
 
 _MOST_HEADER_BYTES = 64 << 20
@@ -42,22 +42,6 @@ _REPAIRS = (
 """Values that JSON does not have, backslashes of Windows paths, commas after the last member."""
 
 
-class Event(msgspec.Struct, gc=False):
-    """An event as in the file: times and arguments are undecoded text."""
-
-    ph: str = ""
-    cat: str | None = None
-    name: str | None = None
-    pid: Any = None
-    tid: Any = None
-    ts: msgspec.Raw = msgspec.Raw(b"")
-    dur: msgspec.Raw = msgspec.Raw(b"")
-    args: msgspec.Raw = msgspec.Raw(b"")
-    id: Any = None
-
-
-_MANY = msgspec.json.Decoder(list[Event])
-_ONE = msgspec.json.Decoder(Event)
 _PLAIN = json.JSONDecoder(strict=False)
 _MILD = json.JSONDecoder(strict=False, parse_float=str, parse_constant=lambda _: None)
 
@@ -78,7 +62,7 @@ class FileFacts:
     fault: str | None = None
 
 
-def iterate_events(source: TraceBytes, facts: FileFacts) -> Iterator[Sequence[Event]]:
+def iterate_events(source: TraceBytes, facts: FileFacts) -> Iterator[list[Any]]:
     """Yield the events of a trace in lists, and fill in `facts`."""
     pieces = source.pieces()
     rest = _read_header(pieces, facts)
@@ -160,7 +144,7 @@ class _SliceReader:
         self._is_over = False
         self.tail = b""
 
-    def slices(self, held: bytes) -> Iterator[Sequence[Event]]:
+    def slices(self, held: bytes) -> Iterator[list[Any]]:
         """Yield the events of each slice."""
         is_last = False
         while True:
@@ -180,7 +164,7 @@ class _SliceReader:
             is_last = piece is None
             held += piece or b""
 
-    def _decode_slice(self, held: bytes) -> tuple[Sequence[Event], bytes] | None:
+    def _decode_slice(self, held: bytes) -> tuple[list[Any], bytes] | None:
         """Decode up to the last event boundary; `None` if this fails."""
         for near_bytes in (*_NEAR_END_BYTES, len(held)):
             begin = max(0, len(held) - near_bytes)
@@ -188,18 +172,18 @@ class _SliceReader:
             if cuts or begin == 0:
                 break
         for cut in cuts[: -_MOST_CUTS_TRIED - 1 : -1]:
-            if (events := _decode_many(held[: cut.start() + 1])) is not None:
+            if (events := _decode_list(held[: cut.start() + 1])) is not None:
                 return events, held[cut.end() :]
         for end in islice(_LIST_END.finditer(held), _MOST_CUTS_TRIED):
-            if (events := _decode_many(held[: end.start() + 1])) is not None:
+            if (events := _decode_list(held[: end.start() + 1])) is not None:
                 self._is_over = True
                 return events, held[end.end() :]
         return None
 
-    def _decode_singly(self, held: bytes, *, is_last: bool) -> tuple[list[Event], bytes]:
+    def _decode_singly(self, held: bytes, *, is_last: bool) -> tuple[list[Any], bytes]:
         """Decode event by event; the rest is the begin of an event, or the text after the last one."""
         text = held.decode("latin-1")  # a letter for each byte
-        events: list[Event] = []
+        events: list[Any] = []
         at = 0
         while True:
             at = _skip(_BETWEEN_EVENTS, text, at)
@@ -237,16 +221,16 @@ class _SliceReader:
             return match.start() + 1
         return None
 
-    def _decode_event(self, raw: bytes) -> Event | None:
+    def _decode_event(self, raw: bytes) -> Any:
         try:
-            return _ONE.decode(raw)
+            return decode_event(raw)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             pass
         text = raw.decode("utf-8", "replace")
         for repaired in (text, _repair(text)):
             try:
                 members = _MILD.decode(repaired)
-                event = _ONE.decode(msgspec.json.encode(members))
+                event = decode_event(msgspec.json.encode(members))
             except (ValueError, TypeError, OverflowError, RecursionError, msgspec.MsgspecError):
                 continue
             self._facts.repaired_events += 1
@@ -254,11 +238,8 @@ class _SliceReader:
         return None
 
 
-def _decode_many(raw: bytes) -> Sequence[Event] | None:
-    try:
-        return _MANY.decode(b"".join((b"[", raw, b"]")))
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return None
+def _decode_list(raw: bytes) -> list[Any] | None:
+    return decode_events(b"".join((b"[", raw, b"]")))
 
 
 def _find_end(text: str, at: int) -> tuple[int | None, bool]:
