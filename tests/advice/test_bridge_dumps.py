@@ -5,6 +5,7 @@ import pytest
 from wallscope.advice.configuration import read_configuration
 from wallscope.advice.preconditions import check_configuration
 from wallscope.advice.published import find_machine
+from wallscope.model.capture import Severity
 
 
 def judge(folder, text):
@@ -178,3 +179,54 @@ def test_a_section_of_core_is_checked_before_the_precision_changes_it(tmp_path, 
     found = read_configuration(path, with_defaults=True).findings
 
     assert any("without ddp.fp8_param_gather" in one.message for one in found) is is_refused
+
+
+SOUND = """
+_target_: megatron.bridge.training.config.ConfigContainer
+checkpoint: {pretrained_checkpoint: null, save: null, load: null}
+comm_overlap: {_target_: megatron.bridge.training.comm_overlap.CommOverlapConfig, tp_comm_overlap: false}
+dataset: {fast_cache_load: false, path_to_cache: null}
+ddp: {use_megatron_fsdp: false}
+dist: {use_megatron_fsdp: false, use_torch_fsdp2: false}
+model: {num_layers: 6, hybrid_layer_pattern: "M*|M-M-/M*"}
+peft: null
+train: {_target_: megatron.bridge.training.config.TrainingConfig, global_batch_size: 8, micro_batch_size: 1}
+"""
+
+
+@pytest.mark.parametrize(
+    ("sound", "broken", "message"),
+    [
+        (", tp_comm_overlap: false", "", "comm_overlap.tp_comm_overlap is not set"),
+        ("peft: null", "peft: {_target_: megatron.bridge.peft.lora.LoRA}", "peft is set without checkpoint"),
+        ("fast_cache_load: false", "fast_cache_load: true", "dataset.fast_cache_load is set without"),
+        ("global_batch_size: 8, ", "", "train.global_batch_size is not set"),
+        ("num_layers: 6", "num_layers: 8", "num_layers is 8, and model.hybrid_layer_pattern has 6 layers"),
+    ],
+)
+def test_sections_that_their_own_class_rejects_stop_the_run(tmp_path, sound, broken, message):
+    def errors_of(text):
+        path = tmp_path / "run.yaml"
+        path.write_text(text, encoding="utf-8")
+        found = read_configuration(path, with_defaults=True)
+        return [one.message for one in found.findings if one.severity is Severity.ERROR]
+
+    assert errors_of(SOUND) == []
+    (error,) = errors_of(SOUND.replace(sound, broken))
+    assert message in error
+
+
+@pytest.mark.parametrize(
+    ("ddp", "dist", "stops", "is_used"),
+    [(True, False, set(), False), (True, True, {"CFG-76"}, True), (False, True, {"CFG-76"}, True)],
+)
+def test_torch_fsdp_counts_beside_megatron_fsdp_only_if_dist_has_both(tmp_path, ddp, dist, stops, is_used):
+    text = SOUND.replace("ddp: {use_megatron_fsdp: false}", f"ddp: {{use_megatron_fsdp: {str(ddp).lower()}}}")
+    text = text.replace(
+        "use_megatron_fsdp: false, use_torch_fsdp2: false",
+        f"use_megatron_fsdp: {str(dist).lower()}, use_torch_fsdp2: true",
+    )
+    found, stops_of = judge(tmp_path, text)
+
+    assert stops_of & {"CFG-76"} == stops
+    assert found.get("use_torch_fsdp2") is is_used

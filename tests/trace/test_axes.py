@@ -4,6 +4,7 @@ import pytest
 
 from fixtures.export import ExportWriter
 from fixtures.nccl import Nccl
+from wallscope.errors import SelectionError
 from wallscope.model.schemas import AXES
 from wallscope.nsys import read_capture
 from wallscope.trace.collectives import match_nccl_calls
@@ -415,13 +416,25 @@ def test_the_user_is_asked_first(tmp_path):
         writer.copy("peer", 3_000_000, 3_000_100, 64, stream=22)
         run("send-recv", stream=23)
 
-    given = parse_stream_axes(["20=cp", "21=tp", "22=tp", "99=ep"])
+    given = parse_stream_axes(["20=cp", "21=tp", "22=tp"])
     assert told(tmp_path / "run.sqlite", given) == [
         ("cp", "stream 20 given by the user"),
         ("tp", "stream 21 given by the user"),
         UNKNOWN,
         ("tp", "stream 22 given by the user"),
     ]
+
+
+def test_a_stream_that_is_not_in_the_export_is_refused_with_those_that_are(tmp_path):
+    with ExportWriter(tmp_path / "run.sqlite") as writer:
+        run = Run(writer)
+        run("send-recv", stream=20)
+        run("gemm", stream=7)
+
+    with pytest.raises(
+        SelectionError, match=r"--stream 99=ep — is not in this export — it has stream 7, 20$"
+    ):
+        told(tmp_path / "run.sqlite", parse_stream_axes(["20=cp", "99=ep"]))
 
 
 def test_copies_between_devices_take_the_axis_of_their_range(tmp_path):

@@ -7,9 +7,15 @@ Bridge. The last of repeated arguments counts.
 import difflib
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from wallscope.advice.bridge_sections import (
+    IGNORED_BESIDE_MEGATRON_FSDP,
+    find_rejected_sections,
+    find_unread_switches,
+    report_impossible,
+)
 from wallscope.advice.command_line import FROM_ELSEWHERE, parse_command_line
 from wallscope.advice.configuration_text import (
     OPAQUE,
@@ -113,6 +119,12 @@ def read_configuration(path: Path, *, with_defaults: bool = False) -> Configurat
     """
     contents = _read_contents(path)
     known = _read_entries(path, contents)
+    ignored = tuple(find_unread_switches(path, dict(contents.entries)))
+    if ignored:
+        known = [
+            replace(each, value=False) if each.written in IGNORED_BESIDE_MEGATRON_FSDP else each
+            for each in known
+        ]
     if contents.kind == "toml" and contents.unknown:
         odd_name = contents.unknown[0][:_LONGEST_NAME]
         raise ConfigurationError(f"{path} — {odd_name} is an unknown setting{_suggest(odd_name)}")
@@ -131,7 +143,8 @@ def read_configuration(path: Path, *, with_defaults: bool = False) -> Configurat
     settings = complete_settings(settings)
     odd = (
         *_find_impossible_sizes(path, settings),
-        *_find_early_stop(path, dict(contents.entries)),
+        *find_rejected_sections(path, dict(contents.entries)),
+        *ignored,
         *findings,
         *_repetitions(path, contents.repeated),
         *_unused(path, contents.unknown, len(known)),
@@ -391,22 +404,6 @@ def _find_impossible_sizes(path: Path, settings: dict[str, KnownSetting]) -> Ite
             f"{path.name}: global_batch_size {batch} is not a multiple of micro_batch_size {micro}",
             "change one of them",
         )
-
-
-def _find_early_stop(path: Path, values: Mapping[str, object]) -> Iterator[Finding]:
-    """Yield what Megatron-Core's own class rejects in a dump, before other sections change it."""
-    is_of_core = str(values.get("ddp._target_", "")).startswith("megatron.core.")
-    is_reused = values.get("ddp.reuse_grad_buf_for_mxfp8_param_ag") is True
-    if is_of_core and is_reused and not values.get("ddp.fp8_param_gather"):
-        yield report_impossible(
-            f"{path.name}: ddp.reuse_grad_buf_for_mxfp8_param_ag is set without ddp.fp8_param_gather",
-            "set both, or neither",
-        )
-
-
-def report_impossible(message: str, cure: str) -> Finding:
-    """Return the finding of a configuration with which no run starts."""
-    return Finding("configuration-impossible", Severity.ERROR, message, cure)
 
 
 def _suggest(written: str) -> str:

@@ -55,6 +55,7 @@ _REDUCING = [
 ]
 _GIVEN = tuple(axis for axis in Axis if axis is not Axis.UNKNOWN)
 _LONGEST_NAME = 80
+_MOST_STREAMS = 24
 _PLACES = {axis: place for place, axis in enumerate(Axis)}
 _AXIS_OF_BACKEND = np.array([_PLACES[_OF_BACKEND[each]] if each in _OF_BACKEND else -1 for each in _BACKENDS])
 _AXIS_OF_DATA = np.array([_PLACES[_OF_DATA[each]] if each in _OF_DATA else -1 for each in _OPERATIONS])
@@ -175,7 +176,11 @@ def infer_axes(
     """The axis of each communication operation with its evidence (`CLASSIFIED`, `COLLECTIVES` to `AXES`).
 
     `given` is the user's map, by the number that CUDA gives a stream.
+
+    Raises:
+        SelectionError: a given stream is not in the capture.
     """
+    _check_streams(given, capture.streams)
     rows = np.flatnonzero(as_integers(operations["class"]) == _COMMUNICATION)
     if rows.size == 0:
         return AXES.to_frame()
@@ -270,6 +275,17 @@ def _label_around(paths: Rows, ranges: RangePaths, is_wanted: Flags) -> Rows:
     label = ranges.paths["name"].to_numpy().astype(np.int64)
     found = take_or(find_nearest(ranges.paths["parent"].to_numpy(), is_wanted[label]), paths, -1)
     return take_or(label, found, -1)
+
+
+def _check_streams(given: Mapping[int, Axis], streams: pl.DataFrame) -> None:
+    there = streams["number"].drop_nulls().unique().sort().to_list()
+    missing = next((number for number in given if number not in there), None)
+    if missing is None:
+        return
+    shown = ", ".join(map(str, there[:_MOST_STREAMS]))
+    rest = f" and {len(there) - _MOST_STREAMS} more" if len(there) > _MOST_STREAMS else ""
+    said = f"it has stream {shown}{rest}" if there else "it has no stream"
+    raise SelectionError(f"--stream {missing}={given[missing]} — is not in this export — {said}")
 
 
 def _by_stream_number(told: _Told, streams: pl.DataFrame, given: Mapping[int, Axis]) -> None:
