@@ -47,7 +47,7 @@ def judge_confidence(decision: Decision, account: RankSummary, *, is_incomplete:
         if inferred_share > 0
         else "no wait is inferred from timing",
         f"{percent(unresolved_share)} has an unknown cause"
-        if unresolved_share
+        if account.unresolved[:, :3].any()
         else "all time has a known cause",
     ]
     if is_incomplete:
@@ -77,6 +77,9 @@ def _list_doubts(decision: Decision, account: RankSummary) -> Iterator[str]:
     """
     if not any(step.steady for step in account.rank.steps):
         yield "no steady step: shares cover all captured time"
+    whole = account.walls.sum(axis=0, keepdims=True), account.unresolved.sum(axis=0, keepdims=True)
+    if (mean_wall := find_dominant_wall(*whole)) != decision.dominant:
+        yield f"a few steps differ from the others: the wall of the mean step is {mean_wall}"
     if find_overall_wall(account.rank) not in {None, decision.dominant}:
         yield f"most of the capture precedes the steps, whose own wall is {decision.dominant}"
     if account.hides_recompute and decision.dominant == "compute":

@@ -1,0 +1,128 @@
+"""What lowers the confidence of a verdict, one thing at a time, on steps of 100 ns."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from fixtures.simulation.run import run
+from fixtures.simulation.stories_waits import waits
+from fixtures.simulation.writing import write_run
+from wallscope.model.analysis import Walls
+from wallscope.model.options import Options
+from wallscope.pipeline import prepare
+from wallscope.summary.confidence import judge_confidence
+from wallscope.summary.diagnosis import decide_wall
+from wallscope.summary.rank import summarize_ranks
+
+COMPUTE, COMMUNICATION, MEMORY, HOST = (
+    (95, 5, 0, 0, 0),
+    (50, 50, 0, 0, 0),
+    (50, 0, 50, 0, 0),
+    (50, 0, 0, 50, 0),
+)
+MOSTLY_HOST = (30, 0, 0, 70, 0)
+STEPS = 4
+
+
+@pytest.fixture(scope="module")
+def account(tmp_path_factory):
+    """A rank with steady steps; each test replaces what confidence depends on."""
+    path = tmp_path_factory.mktemp("run") / "run.sqlite"
+    write_run(run(dict(waits())["a value that is read from the device"]), path)
+    (found,) = summarize_ranks(prepare(path, Options(), lambda _: None))
+    return found
+
+
+def judge(account, *steps, unresolved=0, inferred=(0,), blocked=0, **flags):
+    """The confidence in some steps; one step stands for several that are alike, numbers for all."""
+    walls = np.array(steps * (STEPS if len(steps) == 1 else 1))
+    changed = replace(
+        account,
+        walls=walls,
+        unresolved=np.outer(np.full(len(walls), unresolved), [1, 0, 0, 0]),
+        inferred=np.resize(np.array(inferred), len(walls)),
+        blocked=np.full(len(walls), blocked),
+        **{"hides_recompute": False, "lacks_calls": False} | flags,
+    )
+    return judge_confidence(decide_wall(changed.walls, changed.unresolved), changed)
+
+
+@pytest.mark.parametrize("step", [COMPUTE, COMMUNICATION, MEMORY, HOST])
+def test_confidence_is_high_where_nothing_is_inferred_or_missing(account, step):
+    assert judge(account, step).level == "high"
+
+
+@pytest.mark.parametrize(("inferred", "level"), [(3, "high"), (4, "medium"), (20, "medium"), (21, "low")])
+def test_confidence_falls_with_the_share_inferred_from_timing(account, inferred, level):
+    assert judge(account, COMMUNICATION, inferred=(inferred,)).level == level
+
+
+@pytest.mark.parametrize(("rare", "level"), [(12, "high"), (16, "medium")])
+def test_a_few_steps_with_much_inferred_time_count(account, rare, level):
+    assert judge(account, COMMUNICATION, inferred=(0, 0, 0, rare)).level == level
+
+
+@pytest.mark.parametrize(
+    ("step", "reason"),
+    [
+        (COMPUTE, "launch calls are missing: short gaps between kernels count as compute"),
+        (HOST, "launch calls are missing: the host may have waited for calls that are not in the export"),
+        (MEMORY, "launch calls are missing: what the GPU waited for is partly unknown"),
+        (COMMUNICATION, "launch calls are missing: what the GPU waited for is partly unknown"),
+    ],
+)
+def test_no_wall_is_certain_without_launch_calls(account, step, reason):
+    found = judge(account, step, lacks_calls=True)
+
+    assert (found.level, found.reasons[-1]) == ("medium", reason)
+
+
+@pytest.mark.parametrize(
+    ("step", "blocked", "level"),
+    [
+        pytest.param(HOST, 9, "high", id="too little to change the wall"),
+        pytest.param(MOSTLY_HOST, 30, "high", id="host leads without it"),
+        pytest.param(MOSTLY_HOST, 36, "medium", id="unknown without it"),
+        pytest.param(HOST, 30, "medium", id="most of the host time"),
+    ],
+)
+def test_host_is_less_sure_if_it_depends_on_blocked_calls(account, step, blocked, level):
+    found = judge(account, step, blocked=blocked)
+
+    assert found.level == level
+    assert ("a reason that the export does not contain" in found.reasons[-1]) == (level == "medium")
+
+
+@pytest.mark.parametrize("step", [(93, 0, 0, 7, 0), (43, 50, 0, 7, 0), (43, 0, 50, 7, 0)])
+def test_blocked_calls_concern_host_alone(account, step):
+    assert judge(account, step, blocked=7).level == "high"
+
+
+def test_recomputed_work_that_no_range_names_concerns_compute_alone(account):
+    assert judge(account, COMPUTE, hides_recompute=True).level == "medium"
+    assert judge(account, HOST, hides_recompute=True).level == "high"
+
+
+def test_steps_whose_mean_has_another_wall_are_less_sure(account):
+    long = (100, 0, 0, 9_900, 0)
+    found = judge(account, COMMUNICATION, long)
+
+    assert found.level == "medium"
+    assert found.reasons[-1] == "a few steps differ from the others: the wall of the mean step is host"
+
+
+@pytest.mark.parametrize(("memory", "level"), [(600, "medium"), (400, "high")])
+def test_a_wall_of_the_whole_capture_that_is_not_that_of_the_steps_is_less_sure(account, memory, level):
+    whole = Walls(1_000 - memory, 0, memory, 0, 0)
+    changed = replace(account, rank=replace(account.rank, whole_walls=whole))
+
+    assert judge(changed, COMPUTE).level == level
+    assert judge(changed, MEMORY).level == "high"
+
+
+def test_without_a_steady_step_nothing_is_certain(account):
+    steps = tuple(replace(step, steady=False) for step in account.rank.steps)
+    changed = replace(account, rank=replace(account.rank, steps=steps))
+
+    assert judge(changed, COMPUTE).level == "medium"
