@@ -195,10 +195,16 @@
   };
   window.addEventListener("hashchange", opened);
 
+  // The first view is painted before the data of charts and timeline is unpacked.
+  const painted = () => new Promise((done) => {
+    requestAnimationFrame(() => setTimeout(done));
+    setTimeout(done, 300);  // a tab in the background has no frames
+  });
   const begin = async () => {
     if (window.innerWidth <= NARROW) document.querySelectorAll("main > section:not(#verdict, #timeline) > details").forEach((folded) => { folded.open = false; });
     opened();
     markRead();
+    await painted();
     if (document.getElementById("timelines")) window.wallscopeTimeline(await unpacked("timelines"));
     const script = document.createElement("script");
     script.textContent = new TextDecoder().decode(await unpacked("plotly"));
