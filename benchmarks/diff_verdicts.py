@@ -28,7 +28,7 @@ from wallscope.compare.confidence import Spread, log_first, spread_of_steps, typ
 from wallscope.compare.run_noise import Difference, Recorded, Runs, measure_difference, stack_runs
 from wallscope.compare.step_levels import find_levels
 from wallscope.compare.wall_deltas import assume_noise, find_significant
-from wallscope.model.record import Noise
+from wallscope.model.profile import Noise
 from wallscope.thresholds.comparison import SLOW_STEP_RATIO
 
 SEED = 20_261_123

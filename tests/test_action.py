@@ -13,7 +13,7 @@ import yaml
 
 from tests.compare.test_compare import steps as slower
 from tests.profile.random_profiles import profile_of
-from wallscope.model.record import RECORD_SCHEMA
+from wallscope.model.profile import RECORD_SCHEMA
 
 ROOT = Path(__file__).resolve().parent.parent
 ACTION = yaml.safe_load((ROOT / "action.yml").read_text(encoding="utf-8"))

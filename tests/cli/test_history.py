@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from tests.store.test_store import BED
-from wallscope.model.record import RECORD_SCHEMA, Record, RecordedRank
+from wallscope.model.profile import RECORD_SCHEMA, Record, RecordedRank
 from wallscope.store import Store
 
 DAY_NS = 86_400 * 10**9

@@ -17,7 +17,7 @@ from wallscope.compare.all_steps import (
 from wallscope.compare.compare import CompareOptions, Side, compare_sides
 from wallscope.compare.gates import parse_gate
 from wallscope.errors import OptionError
-from wallscope.model.record import Noise
+from wallscope.model.profile import Noise
 from wallscope.views.comparison_words import describe_change
 
 PAIRS, COUNT = 120, 20

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from wallscope.compare.bisection import bisect_times
-from wallscope.model.record import Noise
+from wallscope.model.profile import Noise
 
 KNOWN = Noise(0.01, 20.0)
 GAP = np.nan

@@ -10,7 +10,7 @@ from wallscope.compare.compare import CompareOptions, Side, compare_sides, requi
 from wallscope.compare.gates import parse_gate
 from wallscope.errors import ComparisonError
 from wallscope.model.enums import Wall
-from wallscope.model.record import Noise, RecordedNoise
+from wallscope.model.profile import Noise, RecordedNoise
 from wallscope.views.comparison_words import describe_change
 
 MIRRORED = {"regression": "improvement", "improvement": "regression"}

@@ -16,7 +16,7 @@ from wallscope.compare.run_noise import (
     stack_runs,
 )
 from wallscope.compare.wall_deltas import assume_noise, find_significant
-from wallscope.model.record import Noise, RecordedNoise
+from wallscope.model.profile import Noise, RecordedNoise
 
 ASSUMED = np.array([0.0115, 0.2])
 NOTHING = Recorded(np.zeros(2), np.zeros(2))

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tests.store.test_store import BED, run
-from wallscope.model.record import RecordedRank
+from wallscope.model.profile import RecordedRank
 from wallscope.store import run_noise
 
 

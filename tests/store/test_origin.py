@@ -7,7 +7,7 @@ import pytest
 
 from tests.store.test_store import BED, opened, run
 from wallscope.errors import StoreError
-from wallscope.model.record import PULL_REQUEST
+from wallscope.model.profile import PULL_REQUEST
 from wallscope.store import Store, run_noise
 
 

@@ -15,8 +15,8 @@ import pytest
 from tests.compare.test_compare import steps
 from tests.profile.random_profiles import profile_of
 from wallscope.errors import StoreError
-from wallscope.model import record as nouns
-from wallscope.model.record import RECORD_SCHEMA, Record, RecordedRank
+from wallscope.model import profile as nouns
+from wallscope.model.profile import RECORD_SCHEMA, Record, RecordedRank
 from wallscope.profile.codec import pack_profile, unpack_profile
 from wallscope.store import Store, object_name, records
 

@@ -22,7 +22,7 @@ from wallscope.errors import OptionError, StoreError
 from wallscope.render.texts import visible
 
 if TYPE_CHECKING:
-    from wallscope.model.record import Record
+    from wallscope.model.profile import Record
     from wallscope.store import Store
 
 

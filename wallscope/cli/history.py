@@ -41,8 +41,7 @@ from wallscope.units import duration, plural
 
 if TYPE_CHECKING:
     from wallscope.model.analysis import PackedProfile
-    from wallscope.model.profile import Profile
-    from wallscope.model.record import Record
+    from wallscope.model.profile import Profile, Record
 
 
 class Form(StrEnum):
@@ -98,7 +97,7 @@ def record(  # noqa: PLR0913  # options are parameters
 ) -> None:
     """Store the profiles of a run under its commit."""
     from wallscope.model.options import Options  # noqa: PLC0415  # keeps --help fast
-    from wallscope.model.record import CONFIGURATION, PULL_REQUEST  # noqa: PLC0415
+    from wallscope.model.profile import CONFIGURATION, PULL_REQUEST  # noqa: PLC0415
     from wallscope.resolve_runs import find_captures, resolve_runs  # noqa: PLC0415
 
     is_talkative(verbose=verbose)
@@ -140,7 +139,7 @@ def _record(
     from wallscope.compare.comparability import describe_configuration  # noqa: PLC0415  # keeps --help fast
     from wallscope.compare.typical_steps import deciding_steps, typical_step  # noqa: PLC0415  # keeps --help fast
     from wallscope.model.enums import Wall  # noqa: PLC0415
-    from wallscope.model.record import RECORD_SCHEMA, Record, RecordedRank, Testbed  # noqa: PLC0415
+    from wallscope.model.profile import RECORD_SCHEMA, Record, RecordedRank, Testbed  # noqa: PLC0415
     from wallscope.profile.codec import pack_profile  # noqa: PLC0415
     from wallscope.store import object_name  # noqa: PLC0415
 

@@ -21,7 +21,7 @@ from wallscope.urls import is_url
 if TYPE_CHECKING:
     from wallscope.compare.compare import Side
     from wallscope.model.comparison import Mismatch
-    from wallscope.model.record import Record, Testbed
+    from wallscope.model.profile import Record, Testbed
     from wallscope.store import Store
 
 

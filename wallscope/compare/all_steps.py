@@ -19,7 +19,7 @@ from wallscope.compare.confidence import (
     measure_wandering,
     student_quantile,
 )
-from wallscope.model.record import Noise
+from wallscope.model.profile import Noise
 from wallscope.thresholds.comparison import CONFIDENCE_SHARE
 from wallscope.thresholds.steps import FEWEST_STEPS_FOR_QUARTILES_COUNT
 

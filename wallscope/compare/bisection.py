@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from wallscope.compare.confidence import Floats, student_quantile
-from wallscope.model.record import Noise
+from wallscope.model.profile import Noise
 from wallscope.thresholds.comparison import CONFIDENCE_SHARE
 
 

@@ -68,8 +68,7 @@ from wallscope.model.comparison import (
     Verdict,
 )
 from wallscope.model.enums import Wall
-from wallscope.model.profile import Profile
-from wallscope.model.record import Noise, RecordedNoise
+from wallscope.model.profile import Noise, Profile, RecordedNoise
 from wallscope.model.report import SIDE_STEPS, ComparisonReport, SideSteps
 from wallscope.thresholds.comparison import CONFIDENCE_SHARE, MARGIN_NS, MARGIN_SHARE, SLOW_STEP_RATIO
 

@@ -25,8 +25,7 @@ from wallscope.compare.run_noise import (
 from wallscope.compare.typical_steps import Key, deciding_steps, lengths_ns
 from wallscope.compare.wall_deltas import STEP, find_significant
 from wallscope.model.comparison import CommunicationChange, OperationChange, OperationDelta
-from wallscope.model.profile import OPERATION_KEYS, Profile
-from wallscope.model.record import RecordedNoise
+from wallscope.model.profile import OPERATION_KEYS, Profile, RecordedNoise
 
 Row = TypeVar("Row", OperationDelta, OperationChange, CommunicationChange)
 Part = tuple[str, Key]

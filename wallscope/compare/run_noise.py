@@ -16,7 +16,7 @@ import numpy as np
 
 from wallscope.columns import Flags
 from wallscope.compare.confidence import Floats, Spread, normal_quantile, student_chance, student_quantile
-from wallscope.model.record import Noise, RecordedNoise
+from wallscope.model.profile import Noise, RecordedNoise
 from wallscope.thresholds.comparison import (
     CONFIDENCE_SHARE,
     CONTRADICTED_VARIANCE_RATIO,

@@ -24,7 +24,7 @@ from pydantic import TypeAdapter, ValidationError
 from wallscope.bounded_json import check_json
 from wallscope.errors import StoreError
 from wallscope.model.analysis import PackedProfile
-from wallscope.model.record import RECORD_SCHEMA, Noise, Record, RecordedNoise, Testbed
+from wallscope.model.profile import RECORD_SCHEMA, Noise, Record, RecordedNoise, Testbed
 from wallscope.store.folder import (
     OBJECTS,
     RECORDS,

@@ -11,7 +11,7 @@ from wallscope.compare.change_points import Course, find_changes
 from wallscope.compare.wall_deltas import assume_noise
 from wallscope.model.comparison import NoiseSource
 from wallscope.model.enums import Wall
-from wallscope.model.record import Noise, Record
+from wallscope.model.profile import Noise, Record
 from wallscope.model.section import Cell, Line, Lines, Section, Span, on_terminal, tabulate
 from wallscope.render.texts import visible
 from wallscope.store import run_noise
