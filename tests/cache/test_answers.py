@@ -206,7 +206,7 @@ def test_where_the_export_lies_does_not_count_and_what_it_is_called_does(export,
 def test_another_program_or_library_gives_another_name(export, monkeypatch):
     names = {answer_key(export, Options())}
     for told in ("_program", "_libraries"):
-        monkeypatch.setattr(cache, told, lambda: ["another"])
+        monkeypatch.setattr(wallscope.cache, told, lambda: ["another"])
         names.add(answer_key(export, Options()))
 
     assert len(names) == 3
