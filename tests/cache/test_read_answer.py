@@ -102,7 +102,5 @@ def test_what_is_not_there_is_said(tmp_path):
 
 
 def test_what_selects_comes_too_late_for_an_answer(written):
-    with pytest.raises(
-        WallscopeError, match=r"run.json — is an answer: options that select or explain come too late"
-    ):
+    with pytest.raises(WallscopeError, match=r"run.json — is a finished answer, which options cannot change"):
         run_job([written], Options(selection=Selection(rank=1)), silent)

@@ -85,8 +85,8 @@ def _find_missing_ranks(job: Job) -> tuple[Finding, ...]:
         Finding(
             "ranks-missing",
             Severity.WARNING,
-            f"{job.ranks} of {plural(job.world_size, 'rank')} supplied{which}. Who is late among the"
-            " others is not known, and collectives that lack a participant are not split.",
+            f"{job.ranks} of {plural(job.world_size, 'rank')} supplied{which}. Lateness of others is unknown."
+            " Collectives without all participants are not split into transfer and waiting.",
             "Capture all ranks.",
         ),
     )
@@ -117,8 +117,8 @@ def _find_clocks_apart(job: Job) -> tuple[Finding, ...]:
             Finding(
                 "clocks-apart",
                 Severity.WARNING,
-                f"The clocks of {plural(len(loose), 'host')} cannot be tied to the others ({loose[0]}): no"
-                " collective of both was matched.",
+                f"The clocks of {plural(len(loose), 'host')} cannot be aligned with the others ({loose[0]}),"
+                " because no collective of both was matched.",
                 "Capture the same steps on all ranks.",
             ),
         )
@@ -129,8 +129,8 @@ def _find_clocks_apart(job: Job) -> tuple[Finding, ...]:
         Finding(
             "clocks-apart",
             Severity.INFO,
-            f"Ends of one collective lie apart by {duration(low_ns)} to {duration(high_ns)} (p05 to p95): no"
-            " lateness below that is claimed.",
+            f"After the alignment of clocks, ends of one collective differ by {duration(low_ns)} to"
+            f" {duration(high_ns)} (p5 to p95). Lateness below that is not reported.",
         ),
     )
 

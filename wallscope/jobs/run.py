@@ -63,8 +63,8 @@ def analyze_export(
             return DrawnAnalysis(made.analysis, made.timeline) if with_timeline else made.analysis
         if options != Options(reader=options.reader):
             raise OptionError(
-                f"{source} — is an answer: options that select or explain come too late — analyze its"
-                " export again"
+                f"{source} — is a finished answer, which options cannot change — give its export, or leave"
+                " these options out"
             )
         with fetch_source(source) as path:
             return read_answer(path)

@@ -125,12 +125,12 @@ TABLES = (
         (
             *(*_WHO, *_STEP, *_WALL),
             *find_table_columns(_TEXT, state="what the device did", absent="why no compute ran"),
-            *find_table_columns(_I64, owned_ns="sums to the step"),
+            *find_table_columns(_I64, owned_ns="time of the cause; sums to the step"),
         ),
     ),
     Table(
         "slices",
-        "an interval of a step with one cause; the slices of a step tile it",
+        "an interval of a step with one cause; the intervals of a step cover it once",
         (
             *(*_WHO, *_STEP, *_SPAN),
             *find_table_columns(_TEXT, state="what the device did", absent="why no compute ran"),

@@ -422,10 +422,10 @@ def _wait_sentences(job: Job, critical: RankWaits) -> Iterator[str]:
     most = max(job.members, key=lambda one: (one.all_wait_ns or 0, -one.place))
     if most.all_residence_ns and (most.all_wait_ns or 0) >= REPORTED_WAIT_SHARE * most.all_residence_ns:
         yield (
-            f"In the capture {most.name} waits for peers {duration(most.all_wait_ns or 0)} of the"
-            f" {duration(most.all_residence_ns)} in its collectives"
+            f"In the capture {most.name} spends {duration(most.all_residence_ns)} in collectives and waits"
+            f" for peers for {duration(most.all_wait_ns or 0)} of it"
             + (
-                f"; {critical.name}, which waits least, is {_BOUND[job.critical_wall]}."
+                f"; {critical.name} waits least and is {_BOUND[job.critical_wall]}."
                 if critical is not most
                 else "."
             )
@@ -433,8 +433,8 @@ def _wait_sentences(job: Job, critical: RankWaits) -> Iterator[str]:
     step_ns = sum(job.walls.parts())
     if not job.stragglers and step_ns and job.collectives.jitter_ns >= REPORTED_JITTER_SHARE * step_ns:
         yield (
-            f"Without a late rank, ranks wait for each other {duration(job.collectives.jitter_ns)} per"
-            f" step and rank on average ({percent(job.collectives.jitter_ns / step_ns)})."
+            f"No rank is late. Each rank waits for others {duration(job.collectives.jitter_ns)} per step on"
+            f" average ({percent(job.collectives.jitter_ns / step_ns)})."
         )
     if job.pipeline:
         worst = max(job.pipeline, key=lambda stage: (stage.bubble_share, -stage.stage))

@@ -158,12 +158,20 @@ def describe_columns(tables: Iterable[Table]) -> str:
     lines = [
         "# Tables",
         "",
-        "Times are integer nanoseconds of session time, spans are half-open, shares are 0 to 1; an empty",
-        "cell is unknown or does not apply. In CSV a quote stands before text that is like a formula, and",
-        "letters that can not be seen are spelled out; Parquet has all text as it is.",
+        "Times are integer nanoseconds of session time. An interval contains its start and not its end.",
+        "Shares are 0 to 1. An empty cell is unknown or does not apply. In CSV, text that a spreadsheet",
+        "would take for a formula begins with a quote, and invisible letters are spelled out. Parquet has",
+        "all text as it is.",
     ]
     for table in tables:
-        lines += ["", f"## {table.name}", "", f"One row: {table.row_is}.", "", "| column | type | meaning |"]
+        lines += [
+            "",
+            f"## {table.name}",
+            "",
+            f"Each row describes {table.row_is}.",
+            "",
+            "| column | type | meaning |",
+        ]
         lines.append("| --- | --- | --- |")
         lines += [f"| `{one.name}` | {one.kind} | {one.meaning} |" for one in table.columns]
     return "\n".join(lines) + "\n"
