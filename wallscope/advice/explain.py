@@ -191,7 +191,7 @@ def _fix(rule: Rule) -> WordExplanation:
 
 def _needed(name: str) -> str:
     """Return a precondition with what it asks for."""
-    return f"{name}: {precondition_rows()[name].text}" if name in precondition_rows() else name
+    return f"{precondition_rows()[name].text} [{name}]" if name in precondition_rows() else name
 
 
 def _settings(settings: tuple[Setting, ...]) -> list[ExplanationSection]:

@@ -62,12 +62,16 @@ def describe_question(question: Question) -> str:
     >>> describe_question(Question("hide", "communication:ep"))
     'with expert-parallel communication fully hidden'
     >>> describe_question(Question("scale", "think", 0.5))
-    'with host time outside CUDA calls at 50 % of its time'
+    "with host time outside CUDA calls at 50 % of today's duration"
     """
     target = name_target(question.target)
     match question.kind:
         case "scale":
-            return f"with {describe_share(question)} of its time" if question.share else f"without {target}"
+            return (
+                f"with {describe_share(question)} of today's duration"
+                if question.share
+                else f"without {target}"
+            )
         case "without":
             return f"without {target}"
         case "graph":

@@ -244,9 +244,14 @@ def _copies(
         amounts = ""
         if ours.bytes is not None and theirs.bytes is not None:
             amounts = f" ({size(round(ours.bytes))} → {size(round(theirs.bytes))})"
-        counts = f"{_write_count(ours.count)} → {_write_count(theirs.count)}"
         code = f"{direction}-{'more' if _is_more(ours, theirs) else 'fewer'}"
-        text = f"{what}: {counts} per step{amounts}"
+        before, after = _write_count(ours.count), _write_count(theirs.count)
+        text = (
+            f"{what}: {before} per step as before"
+            if before == after
+            else f"{what} go from {before} to {after} per step"
+        )
+        text += amounts
         yield Explanation(code, text, delta_ns, _causes_of(is_meant, base, head))
 
 

@@ -69,8 +69,8 @@ def check_losses(source: Database) -> tuple[Finding, ...]:
                 "perhaps-incomplete",
                 Severity.INFO,
                 "The profiler may have missed CUDA events of a process"
-                f" ({plural(incomplete, 'message')}). It reports this for most captures of several"
-                " processes.",
+                f" ({plural(incomplete, 'message')}). nsys reports this for most captures of several"
+                " processes, so often nothing is missing.",
             )
         )
     return tuple(findings)

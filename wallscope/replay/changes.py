@@ -345,7 +345,7 @@ class Changes:
         draft.scale_segments(pieces.inside(calls), 0)
         return (
             (
-                f"{number(len(calls))} blocking calls are removed: assumes that nothing needs the operations"
+                f"{number(len(calls))} blocking calls are removed, as if nothing needed the operations that"
                 " they waited for"
             ),
         )

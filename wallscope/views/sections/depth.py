@@ -82,8 +82,7 @@ def build_details(analysis: Analysis, rank: Rank) -> Iterator[Section | Grid]:
     whole = analysis.anchor.typical
     communication, metrics, details = rank.communication, rank.gpu_metrics, rank.compute_details
     if communication.operations:
-        ran, hidden = units.milliseconds(communication.union_ns), units.percent(communication.hidden_share)
-        title = f"Communication ran for {ran} of the {whole}; compute hides {hidden} of it"
+        title = _describe_hidden(communication, whole)
         lines = Lines(tuple(describe_communication(communication)))
         yield Section("communication", title, "", (_tabulate_communication(communication, whole), lines))
     if rank.compute:
@@ -106,9 +105,15 @@ def _communication_in_depth(rank: Rank, whole: str) -> tuple[Block, ...]:
     found = rank.communication
     if not found.operations:
         return ()
-    ran, hidden = units.milliseconds(found.union_ns), units.percent(found.hidden_share)
-    ran = f"Communication ran for {ran} of the {whole}; compute hides {hidden} of it."
-    return Lines((ran, *describe_communication(found))), _tabulate_communication(found, whole)
+    return Lines(
+        (f"{_describe_hidden(found, whole)}.", *describe_communication(found))
+    ), _tabulate_communication(found, whole)
+
+
+def _describe_hidden(found: Communication, whole: str) -> str:
+    hidden = units.percent(found.hidden_share) if found.hidden_share else "none"
+    ran = f"Communication ran for {units.milliseconds(found.union_ns)} of the {whole}"
+    return f"{ran}; compute hides {hidden} of it"
 
 
 def _tabulate_communication(found: Communication, whole: str) -> Grid:
