@@ -12,7 +12,7 @@ import argparse
 import sys
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import repeat
 from math import log, log1p, sqrt
 from pathlib import Path
@@ -20,7 +20,17 @@ from zlib import crc32
 
 import numpy as np
 
-from benchmarks.diff_tables import SETTINGS, WRONG, Rate, Setting, replace_table, summarize, write_cells
+from benchmarks.diff_tables import (
+    SETTINGS,
+    WRONG,
+    Rate,
+    Setting,
+    choose_again,
+    replace_table,
+    summarize,
+    tabulate_again,
+    write_cells,
+)
 from benchmarks.noise_laws import CAUSES, LAWS, OTHER_LAWS, STEP_NS, WALLS, Floats, draw_runs
 from benchmarks.noise_laws import Noise as Law
 from wallscope.compare.all_steps import AllSteps, compare_all_steps, measure_all_steps, measure_slow_chance
@@ -28,6 +38,7 @@ from wallscope.compare.confidence import Spread, log_first, spread_of_steps, typ
 from wallscope.compare.run_noise import Difference, Recorded, Runs, measure_difference, stack_runs
 from wallscope.compare.step_levels import find_levels
 from wallscope.compare.wall_deltas import assume_noise, find_significant
+from wallscope.compare.warm_up import find_warm_up
 from wallscope.model.profile import Noise
 from wallscope.thresholds.comparison import SLOW_STEP_RATIO
 
@@ -35,6 +46,7 @@ SEED = 20_261_123
 STEPS = (6, 7, 10, 20, 100)
 STEPS_OF_CLAIMS = (6, 20, 100)
 STEPS_OF_ALL = (10, 20, 100)
+UNEQUAL_STEPS = (10, 100)
 OFFSETS = (0.0, 0.01, 0.05, 0.10, 0.20)
 WHOLE, PARTS = "the step", "communication and host"
 RECORDED_RUNS = 10
@@ -42,13 +54,13 @@ MARGIN = log(1.02)
 NAMES = ("step", *WALLS, *CAUSES)
 ASSUMED = assume_noise(NAMES)
 FIRST_CAUSE = 1 + len(WALLS)
+WARMING = next(number for number, law in enumerate(LAWS) if law.name.startswith("warm-up"))
 _STEP_SHARE = sqrt(0.25**2 + 0.12**2)
 """By which the step varies where communication and host do, of a law without stalls."""
 
 
 _RESTING_STEPS = 20  # as long as two levels last in the mean
-_FEW = 2  # runs a side, up to which errors by steps are needed
-_WITH_ERRORS = 3  # and for mean and p90 of all steps
+_FEW = 3  # runs a side, up to which errors by steps are measured
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,34 +72,54 @@ class _Library:
     freedom: Floats
     distance: Floats
     """Between levels of steps."""
-    length_ns: Floats
-    """Of each step; a row is a run."""
+    steps: Floats
+    """How many of a run are compared."""
+    length_ns: list[Floats]
+    """Of each of these steps."""
     every: list[AllSteps]
 
 
-def _measure(law: Law, random: np.random.Generator, runs: int, steps: int, *, errors: bool) -> _Library:
-    parts = []
-    for _ in range(0, runs, 500):
-        values = draw_runs(law, random, min(500, runs), steps)
-        mean = log_first(typical_means(values))
-        if not errors:
-            nothing, lengths = np.zeros(len(mean)), values[:, :, 0]
-            parts.append(_Library(mean, np.full_like(mean, 1e-12), np.ones(len(mean)), nothing, lengths, []))
-            continue
-        whole = np.round(values).astype(np.int64)
-        spreads = [spread_of_steps(run[:, 0], run[:, 1:]) for run in whole]
-        found = stack_runs(spreads, [steps] * len(spreads))
-        distance = np.array([find_levels(run[:, 0]).distance for run in whole])
-        every = [measure_all_steps(run[:, 0]) for run in whole] if steps in STEPS_OF_ALL else []
-        parts.append(_Library(found.mean, found.error, found.freedom, distance, values[:, :, 0], every))
-    return _Library(
-        np.concatenate([one.mean for one in parts])[:runs],
-        np.concatenate([one.error for one in parts])[:runs],
-        np.concatenate([one.freedom for one in parts])[:runs],
-        np.concatenate([one.distance for one in parts])[:runs],
-        np.concatenate([one.length_ns for one in parts])[:runs],
-        [every for one in parts for every in one.every][:runs],
-    )
+def _measure(law: Law, random: np.random.Generator, runs: int, steps: int, needs: "_Needs") -> _Library:
+    means, spreads, distance, lengths, every = [], [], [], [], []
+    for done in range(0, runs, _BATCH):
+        for run in np.round(draw_runs(law, random, min(_BATCH, runs - done), steps)).astype(np.int64):
+            warm_up = find_warm_up(run[:, 0])
+            kept = run if warm_up is None else run[warm_up.left_out :]
+            lengths.append(kept[:, 0].astype(np.float64))
+            if not needs.errors:
+                means.append(typical_means(kept[None].astype(np.float64))[0])
+                continue
+            spreads.append(spread_of_steps(kept[:, 0], kept[:, 1:]))
+            distance.append(find_levels(kept[:, 0]).distance)
+            if needs.every:
+                every.append(measure_all_steps(kept[:, 0]))
+    counts = np.array([one.size for one in lengths], np.float64)
+    if not needs.errors:
+        mean = log_first(np.array(means))
+        return _Library(
+            mean, np.full_like(mean, 1e-12), np.ones(runs), np.zeros(runs), counts, lengths, every
+        )
+    found = stack_runs(spreads, counts.astype(int).tolist())
+    return _Library(found.mean, found.error, found.freedom, np.array(distance), counts, lengths, every)
+
+
+_BATCH = 500
+
+
+@dataclass(frozen=True, slots=True)
+class _Needs:
+    """What is measured of runs: errors by their steps, and all steps."""
+
+    errors: bool
+    every: bool
+
+
+def _lack(library: _Library, wall: str | None) -> _Library:
+    """Return runs without a wall; the step keeps its length."""
+    if wall is None:
+        return library
+    own = np.array([name == wall for name in NAMES])
+    return replace(library, mean=np.where(own, 0.0, library.mean), error=np.where(own, 1e-12, library.error))
 
 
 def vary_runs(
@@ -111,11 +143,16 @@ def vary_runs(
     return mean, error, library.freedom[:count].reshape(shape)
 
 
-def _assume(libraries: Sequence[_Library], shape: tuple[int, int], steps: int) -> Floats:
+def _assume(sides: Sequence[tuple[_Library, tuple[int, int]]]) -> Floats:
     """Return what is assumed of each pair, with the levels of its steps."""
-    count = shape[0] * shape[1]
-    distance = np.max([one.distance[:count].reshape(shape).max(axis=1) for one in libraries], axis=0)
-    return np.stack([assume_noise(NAMES, one, steps) for one in distance.tolist()])
+    distance = np.max([one.distance[: a * b].reshape(a, b).max(axis=1) for one, (a, b) in sides], axis=0)
+    steps = np.min([one.steps[: a * b].reshape(a, b).min(axis=1) for one, (a, b) in sides], axis=0)
+    return np.stack(
+        [
+            assume_noise(NAMES, apart, int(count))
+            for apart, count in zip(distance.tolist(), steps.tolist(), strict=True)
+        ]
+    )
 
 
 def _name_of(what: str) -> str:
@@ -131,7 +168,7 @@ def _may_rest(law: Law, steps: int) -> bool:
 
 
 def _is_known(setting: Setting, varies: str, offset: float, name: str) -> bool:
-    if setting.is_recorded or setting.runs > _FEW:
+    if setting.is_measured:
         return True
     if varies == WHOLE:
         return offset <= float(ASSUMED[NAMES.index(name)]) * 1.01
@@ -139,31 +176,58 @@ def _is_known(setting: Setting, varies: str, offset: float, name: str) -> bool:
     return own <= float(ASSUMED[NAMES.index(name)]) * 1.01
 
 
-def count_claims(number: int, steps: int, pairs: int) -> list[Rate]:
-    """Return all rates of a law, by its number, and a number of steps."""
+Cell = tuple[Setting, str, float]
+CELLS: tuple[Cell, ...] = tuple(
+    (setting, varies, offset)
+    for setting in SETTINGS
+    for varies, offset in [(WHOLE, one) for one in OFFSETS] + [(PARTS, one) for one in OFFSETS[2:]]
+)
+
+
+def count_claims(
+    number: int, steps: tuple[int, int], pairs: int, cells: Sequence[Cell] = CELLS, seed: int = SEED
+) -> list[Rate]:
+    """Return all rates of cells of a law, by its number, and numbers of steps of base and head."""
     law = (*LAWS, *OTHER_LAWS)[number]
-    random = np.random.default_rng([SEED, crc32(f"{law.name}/{steps}".encode())])
-    most = max(setting.runs for setting in SETTINGS)
-    few = [_measure(law, random, _WITH_ERRORS * pairs, steps, errors=True) for _ in range(2)]
-    many = [_measure(law, random, most * pairs, steps, errors=False) for _ in range(2)]
-    records = _measure(law, random, RECORDED_RUNS * pairs, steps, errors=False)
+    random = np.random.default_rng([seed, crc32(f"{law.name}/{steps}".encode())])
+    shown = [[setting.sides[side] for setting, _, _ in cells] for side in range(2)]
+    few = [max((runs for runs in side if runs <= _FEW), default=0) for side in shown]
+    needs = _Needs(errors=True, every=set(steps) <= set(STEPS_OF_ALL))
+    without = _Needs(errors=False, every=False)
+    libraries = [
+        [
+            _measure(law, random, count * pairs, steps[side], need)
+            for count, need in ((few[side], needs), (max(shown[side]), without))
+            if count and (need.errors or count > _FEW)
+        ]
+        for side in range(2)
+    ]
+    libraries[0] = [_lack(one, law.missing) for one in libraries[0]]
+    truth = np.where([name == law.missing for name in NAMES], libraries[1][-1].mean.mean(axis=0), 0.0)
+    records = (
+        _measure(law, random, RECORDED_RUNS * pairs, steps[1], without)
+        if any(setting.is_recorded for setting, _, _ in cells)
+        else None
+    )
     found: list[Rate] = []
-    for setting in SETTINGS:
-        for varies, offset in [(WHOLE, one) for one in OFFSETS] + [(PARTS, one) for one in OFFSETS[2:]]:
-            known = Recorded(np.zeros(len(NAMES)), np.zeros(len(NAMES)))
-            if setting.is_recorded:
-                runs = vary_runs(records, (pairs, RECORDED_RUNS), varies, offset, random)
-                known = Recorded(*Runs(*runs, np.full(runs[2].shape, steps)).spread_between(), steps)
-            sides = []
-            for library in few if setting.runs <= _FEW else many:
-                runs = vary_runs(library, (pairs, setting.runs), varies, offset, random)
-                sides.append(Runs(*runs, np.full(runs[2].shape, float(steps))))
-            assumed = ASSUMED if setting.runs > _FEW else _assume(few, (pairs, setting.runs), steps)
-            difference = measure_difference(sides[0], sides[1], known, assumed)
-            shares = [*_count(difference, with_claims=steps in STEPS_OF_CLAIMS and varies == WHOLE)]
-            if steps in STEPS_OF_ALL and setting.runs <= _WITH_ERRORS and (varies, offset) in _OF_ALL:
-                shares.extend(_count_all_steps(few, (pairs, setting.runs), offset, known, random))
-            found.extend(
+    for setting, varies, offset in cells:
+        known = _NOTHING
+        if setting.is_recorded and records is not None:
+            runs = vary_runs(records, (pairs, RECORDED_RUNS), varies, offset, random)
+            recorded = records.steps[: pairs * RECORDED_RUNS].reshape(pairs, -1)
+            known = Recorded(*Runs(*runs, recorded).spread_between(), float(recorded.mean()))
+        chosen = [
+            (own[0] if count <= _FEW else own[-1], (pairs, count))
+            for own, count in zip(libraries, setting.sides, strict=True)
+        ]
+        sides = [_draw_side(library, shape, varies, offset, random) for library, shape in chosen]
+        difference = measure_difference(sides[0], sides[1], known, _assume(chosen))
+        shares = [*_count(difference, truth, with_claims=steps[0] in STEPS_OF_CLAIMS and varies == WHOLE)]
+        if needs.every and max(setting.sides) <= _FEW and (varies, offset) in _OF_ALL:
+            shares.extend(_count_all_steps(chosen, sides, difference))
+        for of, share in shares:
+            is_known = _is_known(setting, varies, offset, _name_of(of))
+            found.append(
                 Rate(
                     law.name,
                     steps,
@@ -173,17 +237,28 @@ def count_claims(number: int, steps: int, pairs: int) -> list[Rate]:
                     of,
                     share,
                     pairs,
-                    _is_known(setting, varies, offset, _name_of(of)),
-                    _may_rest(law, steps),
+                    is_known,
+                    _may_rest(law, min(steps)),
                 )
-                for of, share in shares
             )
     return found
 
 
-def _count(difference: Difference, *, with_claims: bool) -> Iterator[tuple[str, float]]:
+_NOTHING = Recorded(np.zeros(len(NAMES)), np.zeros(len(NAMES)))
+
+
+def _draw_side(
+    library: _Library, shape: tuple[int, int], varies: str, offset: float, random: np.random.Generator
+) -> Runs:
+    count = shape[0] * shape[1]
+    return Runs(
+        *vary_runs(library, shape, varies, offset, random), library.steps[:count].reshape(shape).copy()
+    )
+
+
+def _count(difference: Difference, truth: Floats, *, with_claims: bool) -> Iterator[tuple[str, float]]:
     half, change = difference.half(), difference.change
-    held = (np.abs(change) <= half).mean(axis=0)
+    held = (np.abs(change - truth) <= half).mean(axis=0)
     for place, name in enumerate(NAMES[:FIRST_CAUSE]):
         yield f"interval of {name}", float(held[place])
     for wall in WALLS:
@@ -198,7 +273,7 @@ def _count(difference: Difference, *, with_claims: bool) -> Iterator[tuple[str, 
         past = is_sure[:, place] & (change[:, place] > limit_ns)
         yield f"false gate {wall}>{'5%' if wall == 'communication' else '2ms'}", float(past.mean())
     if with_claims:
-        chance = difference.chance()[:, FIRST_CAUSE:]
+        chance = difference.chance()[:, FIRST_CAUSE:][:, truth[FIRST_CAUSE:] == 0]
         claimed = np.mean([bool(find_significant(row).any()) for row in chance])
         yield "false claim of any cause of compute", float(claimed)
 
@@ -207,88 +282,100 @@ _OF_ALL = {(WHOLE, 0.0), (WHOLE, 0.01)}
 
 
 def _count_all_steps(
-    libraries: Sequence[_Library],
-    shape: tuple[int, int],
-    offset: float,
-    recorded: Recorded,
-    random: np.random.Generator,
+    chosen: Sequence[tuple[_Library, tuple[int, int]]], sides: Sequence[Runs], noise: Difference
 ) -> Iterator[tuple[str, float]]:
     """Count gates on all steps that fail."""
-    count, steps = shape[0] * shape[1], libraries[0].length_ns.shape[1]
-    varied = [vary_runs(library, shape, WHOLE, offset, random) for library in libraries]
+    pairs = chosen[0][1][0]
     factor = [
-        runs[0][..., 0] - one.mean[:count, 0].reshape(shape)
-        for runs, one in zip(varied, libraries, strict=True)
+        runs.mean[..., 0] - one.mean[: shape[0] * shape[1], 0].reshape(shape)
+        for runs, (one, shape) in zip(sides, chosen, strict=True)
     ]
-    sides = [Runs(*runs, np.full(shape, float(steps))) for runs in varied]
-    noise = measure_difference(sides[0], sides[1], recorded, _assume(libraries, shape, steps))
     failed = {"mean>3%": 0, "p90>5%": 0, "slow-steps>2": 0}
-    for pair in range(shape[0]):
-        own = slice(pair * shape[1], (pair + 1) * shape[1])
+    for pair in range(pairs):
+        own = [slice(pair * count, (pair + 1) * count) for _, (_, count) in chosen]
         runs = [
-            [_shift(every, by) for every, by in zip(one.every[own], part[pair].tolist(), strict=True)]
-            for one, part in zip(libraries, factor, strict=True)
+            [_shift(every, by) for every, by in zip(one.every[place], part[pair].tolist(), strict=True)]
+            for (one, _), part, place in zip(chosen, factor, own, strict=True)
         ]
         of_pair = Noise(float(noise.noise[pair, 0]), float(noise.noise_freedom[pair, 0]))
         found = compare_all_steps(runs[0], runs[1], of_pair)
         failed["mean>3%"] += found.mean.change > max(found.mean.half or np.inf, log1p(0.03))
         failed["p90>5%"] += found.p90.change > max(found.p90.half or np.inf, log1p(0.05))
         lengths = [
-            (one.length_ns[own] * np.exp(part[pair])[:, None]).ravel()
-            for one, part in zip(libraries, factor, strict=True)
+            np.concatenate(
+                [run * np.exp(by) for run, by in zip(one.length_ns[place], part[pair], strict=True)]
+            )
+            for (one, _), part, place in zip(chosen, factor, own, strict=True)
         ]
         slow = [one > SLOW_STEP_RATIO * np.median(one) for one in lengths]
         is_sure = measure_slow_chance(slow) <= WRONG
-        failed["slow-steps>2"] += is_sure and int(slow[1].sum()) - int(slow[0].sum()) > 2
+        share = lengths[0].size / lengths[1].size
+        failed["slow-steps>2"] += is_sure and slow[1].sum() * share - slow[0].sum() > _SLOW_STEPS
     for gate, times in failed.items():
-        yield f"false gate {gate}", times / shape[0]
+        yield f"false gate {gate}", times / pairs
+
+
+_SLOW_STEPS = 2
 
 
 def _shift(every: AllSteps, by: float) -> AllSteps:
-    return AllSteps(
-        *(Spread(one.mean + by, one.error, one.freedom) for one in (every.mean, every.p90)),
-    )
+    mean, p90 = (Spread(one.mean + by, one.error, one.freedom) for one in (every.mean, every.p90))
+    return AllSteps(mean, p90, every.steps)
 
 
-def find_power(setting: Setting, pairs: int) -> float:
-    """Return how often a step 5 % slower is found, of 20 steps, where runs differ by 1 %."""
+def find_power(setting: Setting, pairs: int, number: int = 0) -> float:
+    """Return how often a step 5 % slower is found, of 20 steps of a law, where runs differ by 1 %."""
+    law = LAWS[number]
     random = np.random.default_rng([SEED, setting.runs, setting.is_recorded])
-    base, head = (_measure(LAWS[0], random, setting.runs * pairs, 20, errors=True) for _ in range(2))
-    known = Recorded(np.zeros(len(NAMES)), np.zeros(len(NAMES)))
+    known = _NOTHING
+    needs = _Needs(errors=True, every=False)
+    chosen = [(_measure(law, random, count * pairs, 20, needs), (pairs, count)) for count in setting.sides]
     if setting.is_recorded:
-        records = _measure(LAWS[0], random, RECORDED_RUNS * pairs, 20, errors=False)
-        runs = vary_runs(records, (pairs, RECORDED_RUNS), WHOLE, 0.01, random)
-        known = Recorded(*Runs(*runs, np.full(runs[2].shape, 20.0)).spread_between(), 20.0)
-    sides = []
-    for library in (base, head):
-        runs = vary_runs(library, (pairs, setting.runs), WHOLE, 0.01, random)
-        sides.append(Runs(*runs, np.full(runs[2].shape, 20.0)))
-    difference = measure_difference(sides[0], sides[1], known, ASSUMED)
+        records = _measure(law, random, RECORDED_RUNS * pairs, 20, _Needs(errors=False, every=False))
+        runs = _draw_side(records, (pairs, RECORDED_RUNS), WHOLE, 0.01, random)
+        known = Recorded(*runs.spread_between(), float(runs.steps.mean()))
+    sides = [_draw_side(library, shape, WHOLE, 0.01, random) for library, shape in chosen]
+    difference = measure_difference(sides[0], sides[1], known, _assume(chosen))
     change = difference.change[:, 0] + log(1.05)
     return float((change > np.maximum(difference.half()[:, 0], MARGIN)).mean())
+
+
+def count_again(rates: Sequence[Rate], pairs: int) -> list[Rate]:
+    """Return rates of one law and numbers of steps, measured again with other seeds."""
+    numbers = {law.name: number for number, law in enumerate((*LAWS, *OTHER_LAWS))}
+    cells = [*dict.fromkeys((rate.setting, rate.varies, rate.offset) for rate in rates)]
+    found = count_claims(numbers[rates[0].law], rates[0].steps, pairs, cells, SEED + 1)
+    by_cell = {(one.setting, one.varies, one.offset, one.of): one for one in found}
+    return [by_cell[rate.setting, rate.varies, rate.offset, rate.of] for rate in rates]
 
 
 def main() -> None:
     """Print the table, or write it into a page."""
     parser = argparse.ArgumentParser(description="How often wallscope diff is wrong.")
     parser.add_argument("--pairs", type=int, default=250)
+    parser.add_argument("--again", type=int, default=2_000)
     parser.add_argument("--write", type=Path)
     parser.add_argument("--cells", type=Path)
     parser.add_argument("--jobs", type=int, default=1)
     options = parser.parse_args()
-    cells = [(number, steps) for steps in reversed(STEPS) for number in range(len(LAWS) + len(OTHER_LAWS))]
+    laws = range(len(LAWS) + len(OTHER_LAWS))
+    steps = [(one, one) for one in reversed(STEPS)]
+    tried = [(number, both) for both in (*steps, UNEQUAL_STEPS) for number in laws]
     with ProcessPoolExecutor(options.jobs) as pool:
-        parts = pool.map(
-            count_claims,
-            [number for number, _ in cells],
-            [steps for _, steps in cells],
-            repeat(options.pairs),
-        )
+        numbers, counts = zip(*tried, strict=True)
+        parts = pool.map(count_claims, numbers, counts, repeat(options.pairs))
         rates = [rate for part in parts for rate in part]
+        if options.cells is not None:
+            write_cells(rates, options.cells)
+        groups: dict[tuple[str, tuple[int, int]], list[Rate]] = {}
+        for rate in choose_again(rates):
+            groups.setdefault((rate.law, rate.steps), []).append(rate)
+        again = pool.map(count_again, groups.values(), repeat(options.again))
+        retried = [rate for part in again for rate in part]
         power = list(pool.map(find_power, SETTINGS, repeat(4 * options.pairs)))
-    if options.cells is not None:
-        write_cells(rates, options.cells)
-    found = summarize(rates, options.pairs, power)
+        warming = list(pool.map(find_power, SETTINGS, repeat(4 * options.pairs), repeat(WARMING)))
+    lines = tabulate_again([rate for part in groups.values() for rate in part], retried)
+    found = summarize(rates, options.pairs, (power, warming), [*lines])
     if options.write is None:
         sys.stdout.write(found)
     else:

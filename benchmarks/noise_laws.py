@@ -64,12 +64,16 @@ class Noise:
         factor: of each step, 1 in the usual one.
         stalls: how often a step lasts twice as long, on the host.
         distance: of levels at which a whole run may rest, as a logarithm.
+        exchanged: share of communication that each step exchanges for compute, or the reverse.
+        missing: a wall that base does not have.
     """
 
     name: str
     factor: Law
     stalls: Law | None = None
     distance: float = 0.0
+    exchanged: float = 0.0
+    missing: str | None = None
 
 
 def _scaled(jitter: float, law: Law = _normal) -> Law:
@@ -140,6 +144,17 @@ def _uneven(random: np.random.Generator, runs: int, steps: int) -> Floats:
     return np.linspace(0.5, 1.5, steps) * _normal(random, runs, steps)
 
 
+def _burst_lengths(random: np.random.Generator, runs: int, steps: int) -> Floats:
+    """Return bursts of two to five slow steps; one begins at a step out of 40."""
+    begins = random.random((runs, steps + 4)) < 1 / 40
+    length = random.integers(2, 6, begins.shape)
+    inside = np.zeros((runs, steps), np.bool_)
+    for after in range(5):
+        inside |= (begins & (length > after))[:, 4 - after : 4 - after + steps]
+    burst: Floats = inside + 0.02 * _normal(random, runs, steps)
+    return burst
+
+
 def _bursts(random: np.random.Generator, runs: int, steps: int) -> Floats:
     """Return bursts of three slow steps; one begins at a step out of 30."""
     begins = random.random((runs, steps + 2)) < 1 / 30
@@ -158,6 +173,10 @@ OTHER_LAWS = (
     Noise("clocks in steps of 1 %, correlated 0.8", _scaled(0.01, _clock_steps)),
     Noise("noise that grows threefold, 3 %", _scaled(0.03, _uneven)),
     Noise("bursts of three steps 50 % slower", _scaled(0.4, _bursts)),
+    Noise("bursts of two to five steps 50 % slower", _scaled(0.4, _burst_lengths)),
+    Noise("neighbors correlated 0.95, 3 %", _scaled(0.03, _correlated(0.95))),
+    Noise("compute and communication exchange time", _scaled(0.01), exchanged=0.2),
+    Noise("no memory time in base, 5 %", _scaled(0.05), missing="memory"),
 )
 """Laws that no threshold of a comparison was chosen by."""
 
@@ -170,6 +189,11 @@ def draw_runs(law: Noise, random: np.random.Generator, runs: int, steps: int) ->
         [np.full(count, share / count) for share, count in zip(_SHARES, _CAUSES, strict=True)]
     )
     causes = factor * shares * own
+    if law.exchanged:
+        part = law.exchanged * _SHARES[1] * STEP_NS * random.standard_normal((runs, steps))
+        ours, theirs = _CAUSES[:2]
+        causes[:, :, :ours] -= part[:, :, None] / ours
+        causes[:, :, ours : ours + theirs] += part[:, :, None] / theirs
     if law.stalls is not None:
         causes[:, :, -1] += STEP_NS * law.stalls(random, runs, steps)
     return sum_columns(causes)

@@ -9,12 +9,14 @@ import pytest
 from tests.compare.test_compare import diff, steps
 from tests.profile.random_profiles import profile_of
 from wallscope.compare.all_steps import (
+    AllSteps,
     compare_all_steps,
     measure_all_steps,
     measure_chance,
     measure_slow_chance,
 )
 from wallscope.compare.compare import CompareOptions, Side, compare_sides
+from wallscope.compare.confidence import Spread
 from wallscope.compare.gates import parse_gate
 from wallscope.errors import OptionError
 from wallscope.model.profile import Noise
@@ -158,3 +160,47 @@ def test_slow_steps_that_follow_each_other_count_once():
 
     assert measure_slow_chance([steady, every_fifth]) == pytest.approx(measure_chance([0, 4], [20, 20]))
     assert measure_slow_chance([steady, burst]) == pytest.approx(measure_chance([0, 1], [20, 14]))
+
+
+def draw_bursts(random):
+    """A hundred steps; bursts of three of them take half as much again."""
+    begins = random.random(102) < 1 / 30
+    inside = begins[2:] | begins[1:-1] | begins[:-2]
+    return 1e8 * np.exp(0.4 * inside + 0.01 * random.standard_normal(100))
+
+
+def test_the_error_of_the_mean_counts_a_burst_of_slow_steps_as_one():
+    random = np.random.default_rng(30)
+    runs = [draw_bursts(random) for _ in range(60)]
+    seen = np.std([np.log(run.mean()) for run in runs], ddof=1)
+    errors = [measure_all_steps(run).mean.of(0)[1] for run in runs]
+
+    assert np.sqrt(np.mean(np.square(errors))) >= 0.85 * seen
+
+
+def test_runs_that_differ_by_more_than_their_steps_widen_the_interval():
+    def run(mean):
+        return AllSteps(*(Spread(np.array([mean]), np.array([0.001]), 20.0) for _ in range(2)), 20)
+
+    alike = [run(18.42), run(18.421), run(18.419)]
+    apart = [run(18.42), run(18.52), run(18.32)]
+    nothing = Noise(0.0, 1.0)
+
+    assert compare_all_steps(alike, alike, nothing).mean.half < 0.003
+    assert compare_all_steps(alike, apart, nothing).mean.half == pytest.approx(
+        2.776 * np.sqrt(0.020002 / 4 * (2 / 3)), rel=0.01
+    )
+    assert compare_all_steps(alike[:2], apart[:2], nothing).mean.half < 0.003
+
+
+def test_a_short_run_without_slow_steps_is_as_uncertain_as_a_longer_one_shows():
+    def run(error, steps):
+        return AllSteps(*(Spread(np.array([18.42]), np.array([error]), 20.0) for _ in range(2)), steps)
+
+    nothing = Noise(0.0, 1.0)
+    short, long = [run(0.0, 10)], [run(0.02, 100)]
+    alone = compare_all_steps(long, long, nothing).mean.half
+
+    assert compare_all_steps(short, long, nothing).mean.half > 2 * alone
+    assert compare_all_steps(short, long, nothing) == compare_all_steps(long, short, nothing)
+    assert compare_all_steps([run(0.0, 100)], long, nothing).mean.half < alone

@@ -7,7 +7,9 @@ from hypothesis import strategies as st
 
 from tests.profile.random_profiles import OPERATIONS, captured, profile_of, profiles, work
 from wallscope.compare.compare import CompareOptions, Side, compare_sides, require_comparable
+from wallscope.compare.confidence import spread_of_steps
 from wallscope.compare.gates import parse_gate
+from wallscope.compare.run_noise import Recorded, measure_difference, stack_runs
 from wallscope.errors import ComparisonError
 from wallscope.model.enums import Wall
 from wallscope.model.profile import Noise, RecordedNoise
@@ -83,6 +85,43 @@ def test_the_same_work_in_more_or_fewer_steps_is_no_regression(count):
     found = diff(profile_of("a", steps(20)), profile_of("b", steps(count, seed=2)), CompareOptions())
 
     assert found.verdict in {"no-change", "inconclusive"}
+
+
+@pytest.mark.parametrize(("ours", "theirs"), [(7, 8), (8, 7), (5, 20), (7, 7)])
+@pytest.mark.parametrize("slow", [1.5, 2.0, 4.0])
+def test_one_slow_step_does_not_shift_the_typical_step_of_any_number_of_steps(ours, theirs, slow):
+    """With the mean of seven steps and the middle of eight, one doubled step made 14 %."""
+
+    def side(name, count, seed):
+        drawn = np.array(steps(count, 1.0, seed, 0.002))
+        drawn[count // 2] = (drawn[count // 2] * slow).astype(int)
+        return profile_of(name, drawn.tolist())
+
+    found = diff(side("base", ours, 1), side("head", theirs, 2), CompareOptions())
+
+    assert found.step.ratio == pytest.approx(1, abs=0.004)
+    assert found.verdict in {"no-change", "inconclusive"}
+
+
+def test_stalls_of_each_eighth_step_are_no_change_between_short_and_long_runs():
+    """Seven steps against twenty, ten runs a side: the phase of the stalls varies from run to run."""
+    random = np.random.default_rng(8)
+
+    def side(count):
+        runs = []
+        for _ in range(10):
+            length = 1e8 * np.exp(0.01 * random.standard_normal(count))
+            length[(np.arange(count) + random.integers(0, 8)) % 8 == 0] *= 2
+            own = np.round(length * np.exp(0.01 * random.standard_normal())).astype(np.int64)
+            runs.append(spread_of_steps(own, np.empty((count, 0), np.int64)))
+        return stack_runs(runs, [count] * 10)
+
+    nothing = Recorded(np.zeros(1), np.zeros(1))
+    changed = [measure_difference(side(20), side(7), nothing, np.array([0.0115])) for _ in range(100)]
+    claimed = sum(abs(float(one.change[0])) > max(float(one.half()[0]), np.log(1.02)) for one in changed)
+
+    assert claimed <= 5
+    assert np.mean([one.change[0] for one in changed]) == pytest.approx(0, abs=0.003)
 
 
 def test_a_step_ten_per_cent_slower_is_a_regression_though_the_capture_is_as_long():

@@ -129,6 +129,10 @@ def test_fewer_steps_than_recorded_widen_an_interval():
 
     ours = measure_difference(as_many, as_many, record, ASSUMED).half()
     assert (measure_difference(fewer, fewer, record, ASSUMED).half() > 1.5 * ours).all()
+    places = (0.0, 1e7), (0.001, 1e7)
+    as_many, fewer = (side(*places, error=0.18, steps=steps) for steps in (20, 5))
+    ours = measure_difference(as_many, as_many, record, ASSUMED).half()
+    assert (measure_difference(fewer, fewer, record, ASSUMED).half() > 1.3 * ours).all()
 
 
 def test_the_same_records_of_both_sides_are_one_source():

@@ -50,6 +50,7 @@ from wallscope.compare.typical_steps import (
     lengths_ns,
     pair_ranks,
     rank_changes,
+    steady_steps,
     typical_step,
 )
 from wallscope.compare.wall_deltas import STEP, assume_noise, compare_walls, name_columns
@@ -159,7 +160,7 @@ def compare_sides(base: Side, head: Side, asked: CompareOptions) -> Comparison:
         *sides.mismatches,
         *describe_levels(ours.levels, theirs.levels),
         *describe_warm_up(
-            *([lengths_ns(deciding_steps(one)) for one in of] for of in (sides.base, sides.head))
+            *([lengths_ns(steady_steps(one)) for one in of] for of in (sides.base, sides.head))
         ),
         *base.notes,
         *head.notes,
@@ -452,6 +453,7 @@ _CHANGED = ("regression", "improvement")
 
 
 _WALLS = tuple(f"{wall}_wall_ns" for wall in Wall)
+_WARM_UP = "warm-up: longer than the later ones"
 
 
 def comparison_report(found: Comparison, base: Side, head: Side, rank: int | None) -> ComparisonReport:
@@ -485,7 +487,7 @@ def _run_steps(run: int, profile: Profile, scale: Fraction) -> pl.DataFrame:
             length_ns=pl.sum_horizontal(_WALLS),
             counts=pl.col("counts").fill_null(value=False),
         )
-        .with_columns(reason=pl.when(~pl.col("counts")).then(pl.col("reason").fill_null("unknown")))
+        .with_columns(reason=pl.when(~pl.col("counts")).then(pl.col("reason").fill_null(_WARM_UP)))
         .select(SIDE_STEPS.names())
         .cast(SIDE_STEPS)
     )

@@ -135,7 +135,7 @@ def spread_of_steps(length_ns: npt.NDArray[np.int64], columns: npt.NDArray[np.in
         return Spread(log_first(mean), np.full(mean.size, np.inf), 1.0)
     kept = usual_steps(length_ns)
     length_ns, values = length_ns[kept], values[kept]
-    blocks = draw_blocks(length_ns)
+    blocks = draw_blocks(length_ns, correlate_by_rank(length_ns))
     means = _average_drawn(length_ns, values, blocks.drawn)
     error = log_first(means).std(axis=0, ddof=1) if mean[0] > 0 else np.full(mean.size, np.inf)
     error = error * blocks.widening
@@ -195,9 +195,12 @@ class Blocks:
     freedom: float
 
 
-def draw_blocks(length_ns: npt.NDArray[np.int64] | Floats) -> Blocks:
-    """Draw steps of a run, in order of time, by blocks; the same lengths give the same draws."""
-    count, correlation = length_ns.size, _correlation(length_ns)
+def draw_blocks(length_ns: npt.NDArray[np.int64] | Floats, correlation: float) -> Blocks:
+    """Draw steps of a run, in order of time, by blocks; the same lengths give the same draws.
+
+    `correlation` is that of adjacent steps.
+    """
+    count = length_ns.size
     block = _block_length(count, correlation)
     random = np.random.default_rng(list(blake2b(np.ascontiguousarray(length_ns).tobytes()).digest()[:16]))
     starts = random.integers(0, count - block + 1, (RESAMPLES_COUNT, ceil(count / block)))
@@ -237,16 +240,25 @@ def log_first(means: Floats) -> Floats:
     return logged
 
 
-def _correlation(length_ns: npt.NDArray[np.int64] | Floats) -> float:
-    """Return the correlation of adjacent steps, by rank, so that one slow step does not decide.
+def correlate_by_rank(length_ns: npt.NDArray[np.int64] | Floats) -> float:
+    """Return the correlation of adjacent steps, by rank, so that one slow step does not decide."""
+    return _correlate(np.argsort(np.argsort(length_ns, kind="stable"), kind="stable"))
+
+
+def correlate_by_length(length_ns: npt.NDArray[np.int64] | Floats) -> float:
+    """Return the correlation of adjacent steps by their length, which slow steps decide."""
+    return _correlate(length_ns) if length_ns.min() < length_ns.max() else 0.0
+
+
+def _correlate(values: npt.NDArray[np.int64] | Floats) -> float:
+    """Return the correlation of adjacent values.
 
     A short series underestimates it, because its own mean is subtracted. The average bias is added back
     (Kendall 1954).
     """
-    order = np.argsort(np.argsort(length_ns, kind="stable"), kind="stable").astype(np.float64)
-    order -= order.mean()
-    seen = float((order[1:] * order[:-1]).sum() / (order**2).sum())
-    found = (order.size * seen + 1) / max(order.size - 4, 1)
+    apart: Floats = values - values.mean()
+    seen = float((apart[1:] * apart[:-1]).sum() / (apart**2).sum())
+    found = (apart.size * seen + 1) / max(apart.size - 4, 1)
     return min(max(found, 0.0), MOST_CORRELATED_RATIO)
 
 

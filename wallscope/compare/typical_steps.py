@@ -14,6 +14,7 @@ import numpy.typing as npt
 import polars as pl
 
 from wallscope.compare.confidence import is_typical
+from wallscope.compare.warm_up import find_warm_up
 from wallscope.errors import ComparisonError
 from wallscope.model.cause_catalogue import find_wall
 from wallscope.model.comparison import RankChange
@@ -58,10 +59,17 @@ class TypicalStep:
     ran: dict[Key, OperationWork]
 
 
-def deciding_steps(profile: Profile) -> pl.DataFrame:
-    """Return the steps that decide, in order of time: the steady ones, all if none is."""
+def steady_steps(profile: Profile) -> pl.DataFrame:
+    """Return the steady steps in order of time, all if none is."""
     steps = profile.steps.sort("input", "start_ns")
     return steps.filter(pl.col("steady")) if steps["steady"].any() else steps
+
+
+def deciding_steps(profile: Profile) -> pl.DataFrame:
+    """Return the steps that decide, in order of time: the steady ones after the warm-up."""
+    steps = steady_steps(profile)
+    warm_up = find_warm_up(lengths_ns(steps))
+    return steps if warm_up is None else steps[warm_up.left_out :]
 
 
 def lengths_ns(steps: pl.DataFrame) -> npt.NDArray[np.int64]:

@@ -36,10 +36,16 @@ FEWEST_STEPS_OF_SHIFT_COUNT: Final = 2
 """Steps before and after it, at least. Chosen: one step is an outlier."""
 FEWEST_STEPS_FOR_WARM_UP_COUNT: Final = 6
 """Steps of a run in which a warm-up is recognized, at least. Chosen: fewer often fit by chance."""
-WARM_UP_EXPLAINED_SHARE: Final = 0.9
-"""Of the variance of the steps that a decay must explain, to be one. Chosen: few walks are so smooth."""
+SURE_WARM_UP_LIKELIHOOD: Final = 14
+"""Twice the logarithm of the likelihood of a decay by that of one level, at least. Measured: docs/diff.md."""
+UNLIKE_SHIFT_LIKELIHOOD: Final = 12
+"""The same by that of a shift at one step. Measured: at most 1 % of runs without a decay, docs/diff.md."""
+WHITE_REST_RATIO: Final = 1.2
+"""Von Neumann's ratio of what a decay leaves, at least: 2 if it is not correlated. Measured, as above."""
 WARM_UP_DECAY_SHARE: Final = 0.02
-"""By which the first step must exceed the last, to be one. Chosen, as the margin of a change."""
+"""By which the first step must exceed what steps decay to. Chosen, as the margin of a change."""
+WARM_UP_REST_SHARE: Final = 0.005
+"""Excess of a step below which a warm-up is over. Chosen: a quarter of the margin of a change."""
 OTHER_WORK_SHARE: Final = 0.5
 """Of compute kernels that both sides share, below which they do other work and have no verdict. Chosen."""
 LIKE_WORK_SHARE: Final = 0.9
