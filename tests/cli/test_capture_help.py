@@ -34,6 +34,7 @@ NOT_BY_CAPTURE = {
     "outside-steps",
     "slower-kernels",  # a fact about the run
     "one-gap",  # --time
+    "lock-hidden",  # a fact about the run
     "ranks-left-out",  # --steps, --time
     "unattributed-time",
     "replay-unfaithful",

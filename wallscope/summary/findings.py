@@ -9,6 +9,7 @@ from wallscope.model.cause_catalogue import UNRECOGNIZED, describe_cause
 from wallscope.model.diagnosis import StepFacts
 from wallscope.model.enums import OperationClass, Wall
 from wallscope.model.options import Selection
+from wallscope.summary.hidden_locks import find_hidden_locks
 from wallscope.summary.longest_gap import find_one_gap
 from wallscope.summary.rank import RankSummary, lacks_kernels
 from wallscope.summary.verdict import explain_slower_kernels, is_mostly_outside, select_working_ranks
@@ -360,6 +361,7 @@ def find_attribution_limits(
         *_unattributed(account.rank, codes, anchor.typical),
         *_one_rank(account.rank, trace, anchor.typical),
         *find_one_gap(account.rank, anchor),
+        *find_hidden_locks(account.rank, anchor),
         *_slower_kernels(account.rank, anchor.unit),
         *_unfaithful(account, anchor),
     )
