@@ -6,6 +6,7 @@ Readers find them in Nsight Systems by these names.
 from collections.abc import Iterator
 
 from wallscope.advice.measurements import LAUNCHING, MeasuredRun
+from wallscope.model.capture import Profiler
 from wallscope.model.enums import CopyDirection
 from wallscope.model.rank_summaries import CopyWork
 from wallscope.thresholds.causes import BULK_COPY_BYTES
@@ -143,8 +144,18 @@ def _list_loading(run: MeasuredRun) -> Iterator[str]:
     if own:
         largest = max(own, key=lambda one: one.bytes)
         yield f"a copy of a batch ends the waits: {_describe_copy(largest)}"
+    yield from _count_loader_threads(run)
     if host is not None and host.cpu is not None:
         yield f"the launching thread is on a CPU for {percent(host.cpu.share)} of the step"
+
+
+def _count_loader_threads(run: MeasuredRun) -> Iterator[str]:
+    """Yield how many threads and worker processes of loaders the export names."""
+    if run.loader_threads:
+        counts = (f"{number(count)} {kind}" for kind, count in sorted(run.loader_threads.items()))
+        yield f"loader threads and worker processes by their names: {', '.join(counts)}"
+    elif run.framework == "pytorch" and run.profiler == Profiler.NSYS:
+        yield "no thread or process in the export has the name of a loader worker: their number is unknown"
 
 
 def _list_small_copies(run: MeasuredRun) -> Iterator[str]:

@@ -69,7 +69,7 @@ class MeasuredRun:
         )
         self.framework = self.program.framework
         export = analysis.inputs[self.rank.input]
-        self.environment = export.environment
+        self.environment, self.loader_threads = export.environment, export.loader_threads
         self.profiler = export.profiler
         self.gpu = export.gpu(self.rank.gpu)
         self.step_ns = max(self.rank.typical.step_ns, 1)

@@ -95,7 +95,7 @@ class Export:
 
     `fingerprint` identifies the content (BLAKE2 of size and evenly spaced blocks). `environment` has only the
     allowed variables. `time_shift_ns` is what the exporter added to all times. It is subtracted again in all
-    output.
+    output. `loader_threads` counts the threads and worker processes that a data loader named, by kind.
     """
 
     name: str
@@ -109,6 +109,7 @@ class Export:
     gpus: tuple[Gpu, ...]
     environment: Mapping[str, str]
     profiler: Profiler = Profiler.NSYS
+    loader_threads: Mapping[str, int] = field(default_factory=dict)
 
     def gpu(self, number: int | None) -> Gpu | None:
         """Return the GPU with this id; if it is unknown, one that represents all if all are alike."""

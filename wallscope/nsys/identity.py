@@ -22,6 +22,7 @@ from wallscope.model.capture import CaptureConditions, Export, Gpu
 from wallscope.model.schemas import NAMES, THREADS
 from wallscope.nsys import tables
 from wallscope.nsys.integrity import content_size_bytes, fingerprint
+from wallscope.nsys.programs import count_loader_threads
 from wallscope.nsys.tables import EXPORT_METADATA, STRINGS, Database
 from wallscope.unicode_text import spell_surrogates
 
@@ -193,6 +194,7 @@ def identify_export(source: Database, facts: ExportFacts) -> Export:
         time_shift_ns=facts.time_shift_ns,
         gpus=read_gpus(source),
         environment=read_environment(source),
+        loader_threads=count_loader_threads(source),
     )
 
 
