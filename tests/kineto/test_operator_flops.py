@@ -13,7 +13,8 @@ from wallscope.kineto.load_trace import read_trace_capture
 from wallscope.kineto.operator_flops import FLOP_FORMULAS, count_flops
 from wallscope.model.diagnosis import StepFacts
 from wallscope.model.options import Options
-from wallscope.pipeline import analyze
+from wallscope.pipeline import analyze, read_trace
+from wallscope.summary.rank import build_kernel_table
 from wallscope.views.sections.words import describe_throughput
 
 SIZES = st.integers(1, 4)
@@ -338,6 +339,41 @@ def test_a_step_of_which_most_lacks_shapes_has_no_rate(tmp_path):
 
     assert found.diagnosis.throughput is None
     assert 0 < found.ranks[0].compute_details.flops_share < 0.5
+
+
+def test_kernels_have_the_rate_of_the_operators_that_they_alone_do(tmp_path):
+    """A first kernel runs twice for each operator, a second for another; of two names neither is known."""
+    writer = TraceWriter(deviceProperties=[{"id": 0, **H100}], baseTimeNanoseconds=BASE_NS)
+    runs = {  # (operator with shapes, lengths of its kernels in us by name)
+        "split": (True, [(GEMM, 1_000), (GEMM, 1_000), ("splitKreduce_kernel", 50)]),
+        "bare": (False, [(GEMM, 500)]),
+        "mixed": (True, [("cutlass_80_simt_sgemm_128x64", 300), (f"{GEMM}_other", 400)]),
+        "whole": (True, [(f"{GEMM}_whole", 4_000)]),
+    }
+    number = 0
+    for step in range(4):
+        begin = at = step * 10_000_000
+        writer.span("user_annotation", f"ProfilerStep#{step}", begin, begin + 9_900_000)
+        for has_shapes, kernels in runs.values():
+            shapes = {"Input Dims": [[4096, 4096], [4096, 4096]]} if has_shapes else {}
+            operator(writer, "aten::mm", at, at + 80_000, **shapes)
+            start = at + 100_000
+            for place, (name, length_us) in enumerate(kernels):
+                number += 1
+                writer.call("cudaLaunchKernel", at + place * 10_000, at + place * 10_000 + 5_000, number)
+                writer.kernel(name, start, start + length_us * 1_000, number)
+                start += length_us * 1_000
+            at = start
+    path = writer.write(tmp_path / "t.json")
+    table = build_kernel_table(read_trace(path, Options(), lambda _: None))
+    found = dict(zip(table["name"], table.select("flops_per_s", "peak_share").rows(), strict=True))
+    listed = analyze(path, Options(), lambda _: None).ranks[0].compute_details.kernel_rates
+
+    split, whole = FLOPS / 2e-3, FLOPS / 4e-3
+    assert found.pop(GEMM) == pytest.approx((split, split / 989.4e12))
+    assert found.pop(f"{GEMM}_whole") == pytest.approx((whole, whole / 989.4e12))
+    assert set(found.values()) == {(None, None)}
+    assert [rate.flops_per_s for rate in listed] == pytest.approx([whole, split])
 
 
 def test_attention_without_shapes_leaves_the_rate_of_products(tmp_path):

@@ -104,6 +104,20 @@ class LeadingKernel:
 
 
 @dataclass(frozen=True, slots=True)
+class KernelRate:
+    """A kernel name in the typical step whose FLOPs are known: its number, work, rate and share of the peak.
+
+    `peak_share` is `None` if the name has no precision, or the GPU no known peak.
+    """
+
+    name: str
+    kernels: int
+    work_ns: int
+    flops_per_s: float
+    peak_share: float | None
+
+
+@dataclass(frozen=True, slots=True)
 class CategoryPrecision:
     """Kernels of a multiplying category and one precision; the share refers to all compute work."""
 
@@ -182,7 +196,8 @@ class ComputeDetails:
     `None` without such kernels, as in models without experts. `leading_kernels` are the first few of each
     material category. `flops` are those of the typical step by operator shapes, including recompute; `None`
     if a kernel that may multiply has none. `known_flops` are those of the kernels that have them, which take
-    `flops_share` of the work of all that may multiply. `unfused_attention` is `None` without ranges that name
+    `flops_share` of the work of all that may multiply. `kernel_rates` are the largest of them, by name.
+    `unfused_attention` is `None` without ranges that name
     attention, or with a fused kernel in them.
     """
 
@@ -202,6 +217,7 @@ class ComputeDetails:
     flops: int | None = None
     known_flops: int | None = None
     flops_share: float | None = None
+    kernel_rates: tuple[KernelRate, ...] = ()
     unfused_attention: UnfusedAttention | None = None
 
 

@@ -240,9 +240,9 @@ TABLES = (
             *find_table_columns(_REAL, count="kernels that begin in a step (mean)"),
             *find_table_columns(_I64, work_ns="added-up durations inside the step"),
             *find_table_columns(_REAL, step_share="share of the step (work)"),
-            *find_table_columns(
-                _I64, median_ns="of durations", least_ns="of durations", most_ns="of durations"
-            ),
+            *find_table_columns(_I64, **dict.fromkeys(("median_ns", "least_ns", "most_ns"), "of durations")),
+            *find_table_columns(_REAL, flops_per_s="rate of runs with FLOPs known from shapes"),
+            *find_table_columns(_REAL, peak_share="share of the GPU's peak at the precision of the name"),
         ),
     ),
     Table(

@@ -194,7 +194,7 @@ class Cut(Enum):
 class FrameColumn:
     """A column of a frame: heading, how a value reads, and where text is cut; numbers never are.
 
-    It is left out on terminals of fewer columns than `least_width`.
+    It is left out on terminals of fewer columns than `least_width`, and `is_rare` where it is empty.
     """
 
     name: str
@@ -203,10 +203,15 @@ class FrameColumn:
     is_text: bool = False
     cut: Cut = Cut.END
     least_width: int = 0
+    is_rare: bool = False
 
 
 def _write_count(value: float) -> str:
     return units.number(round(value)) if value >= 10 or value == round(value) else f"{value:.1f}"
+
+
+def _write_tera(rate_flops_per_s: float) -> str:
+    return units.flops(rate_flops_per_s).removesuffix(" TFLOP/s")
 
 
 def _write_milliseconds(time_ns: int) -> str:
@@ -234,6 +239,8 @@ KERNELS = (
     FrameColumn("step_share", "of step", units.percent),
     FrameColumn("median_ns", "median", units.duration),
     FrameColumn("most_ns", "longest", units.duration, least_width=_ROOMY),
+    FrameColumn("flops_per_s", "TFLOP/s", _write_tera, is_rare=True),
+    FrameColumn("peak_share", "of peak", units.percent, least_width=_ROOMY, is_rare=True),
     FrameColumn("name", "kernel", shorten_kernel_name, is_text=True),
 )
 RANGES = (
@@ -263,7 +270,13 @@ def render_frame(frame: pl.DataFrame, columns: tuple[FrameColumn, ...]) -> Rende
             ["" if value is None else column.write(value) for value in shown[column.name].to_list()]
             for column in columns
         ]
-        blocks.append(_FittedRows(columns, tuple(zip(*cells, strict=True))))
+        used = [place for place, column in enumerate(columns) if any(cells[place]) or not column.is_rare]
+        blocks.append(
+            _FittedRows(
+                tuple(columns[place] for place in used),
+                tuple(zip(*(cells[place] for place in used), strict=True)),
+            )
+        )
         if "reason" in rows.columns:
             reasons = shown.drop_nulls("reason").group_by("reason", maintain_order=True)
             blocks += [

@@ -19,7 +19,7 @@ from wallscope.model.rank_summaries import (
     PrecisionWork,
     SmallMultiplications,
 )
-from wallscope.summary.flops import CountedFlops, count_category_flops, count_step_flops
+from wallscope.summary.flops import CountedFlops, count_category_flops, count_step_flops, list_kernel_rates
 from wallscope.summary.leading_kernels import list_leading_kernels, sum_category_precisions
 from wallscope.thresholds.causes import (
     FEWEST_SMALL_RUN_COUNT,
@@ -177,6 +177,7 @@ def summarize_compute(work: TypicalWork, capture: Capture, gpu: Gpu | None) -> C
         flops=counted.flops if counted is not None and counted.share == 1 else None,
         known_flops=None if counted is None else counted.flops,
         flops_share=None if counted is None else counted.share,
+        kernel_rates=list_kernel_rates(work, capture.kernel_flops, capture.names, gpu),
     )
 
 

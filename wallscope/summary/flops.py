@@ -11,11 +11,18 @@ import polars as pl
 
 from wallscope.attribution.totals import CATEGORIES, TypicalWork
 from wallscope.columns import Rows, find_places, sum_by_group
-from wallscope.model.enums import OperationClass
+from wallscope.model.capture import Gpu
+from wallscope.model.enums import OperationClass, Precision
+from wallscope.model.rank_summaries import KernelRate
 from wallscope.summary.leading_kernels import MULTIPLYING
+from wallscope.thresholds.fixes import KERNEL_RATES_COUNT
 from wallscope.thresholds.verdict import MATERIAL_SHARE
+from wallscope.trace.gpu_limits import find_peak
+from wallscope.trace.kernel_classes import infer_precisions, shorten_kernel
 from wallscope.trace.unrecognized import mark_unknown_kernels
 
+_ADDING = r"(?i)split_?k_?reduce"
+"""Kernels of a multiplication that only add what others multiplied."""
 _IS_MULTIPLYING = np.isin(CATEGORIES, MULTIPLYING)
 
 
@@ -69,6 +76,76 @@ def count_step_flops(work: TypicalWork, kernel_flops: pl.DataFrame | None) -> Co
     all_ns = known_ns + lacking_ns
     return CountedFlops(
         work.mean(sum(flops.tolist())), work.mean(known_ns), known_ns / all_ns if all_ns else 1.0
+    )
+
+
+def rate_kernels(
+    operations: pl.DataFrame, kernel_flops: pl.DataFrame, names: pl.DataFrame, gpu: Gpu | None
+) -> pl.DataFrame:
+    """Return the rate of each kernel name with known FLOPs, as `name`, `flops_per_s` and `peak_share`.
+
+    Only operators whose multiplying kernels have one name count: how others divide their FLOPs is unknown.
+    The rate covers the runs with known FLOPs that begin in the steps. The peak is that of the precision in
+    the name.
+
+    Args:
+        operations: device operations in the steps of the typical step, with `begins`.
+        kernel_flops: `KERNEL_FLOPS`.
+        names: `NAMES` of kernels.
+        gpu: of the rank.
+    """
+    counted = (
+        kernel_flops.join(operations, on="op")
+        .join(names, on="name")
+        .with_columns(
+            is_multiplying=pl.col("category").cast(pl.String).is_in(list(map(str, MULTIPLYING)))
+            & ~pl.col("text").str.contains(_ADDING)
+        )
+        .filter(pl.col("is_multiplying") | ~pl.col("is_multiplying").any().over("operator"))
+        .filter(pl.col("name").n_unique().over("operator") == 1, pl.col("begins").all().over("operator"))
+        .with_columns(taken_ns=pl.col("end_ns") - pl.col("start_ns"))
+    )
+    by_operator = counted.group_by("operator").agg(pl.col("name", "flops").first(), pl.col("taken_ns").sum())
+    by_name = by_operator.group_by("name").agg(
+        pl.col("flops").cast(pl.Float64).sum(), pl.col("taken_ns").sum()
+    )
+    rates = by_name.filter(pl.col("taken_ns") > 0).select(
+        "name", flops_per_s=pl.col("flops") * 1e9 / pl.col("taken_ns")
+    )
+    found = rates.join(infer_precisions(names), on="name", how="left", maintain_order="left")
+    peaks = {one: None if gpu is None else find_peak(gpu.name, one) for one in Precision}
+    most = {str(one): None if peak is None else peak.flops_per_s for one, peak in peaks.items()}
+    return found.select(
+        "name",
+        "flops_per_s",
+        peak_share=pl.col("flops_per_s")
+        / pl.col("precision").cast(pl.String).replace_strict(most, return_dtype=pl.Float64),
+    )
+
+
+def list_kernel_rates(
+    work: TypicalWork, kernel_flops: pl.DataFrame | None, names: pl.DataFrame, gpu: Gpu | None
+) -> tuple[KernelRate, ...]:
+    """Return the kernels with known FLOPs and most work in the typical step."""
+    if kernel_flops is None or kernel_flops.is_empty():
+        return ()
+    rows = (
+        work.operations.group_by("name")
+        .agg(kernels=pl.col("begins").sum(), work_ns=pl.col("inside_ns").sum())
+        .join(rate_kernels(work.operations, kernel_flops, names, gpu), on="name")
+        .join(names, on="name")
+        .sort("work_ns", "text", descending=[True, False])
+        .head(KERNEL_RATES_COUNT)
+    )
+    return tuple(
+        KernelRate(
+            shorten_kernel(row["text"]),
+            work.mean(row["kernels"]),
+            work.mean(row["work_ns"]),
+            row["flops_per_s"],
+            row["peak_share"],
+        )
+        for row in rows.iter_rows(named=True)
     )
 
 

@@ -34,7 +34,7 @@ from wallscope.columns import as_integers, encode_member, is_within
 from wallscope.model.analysis import Budget, Rank, Step, Typical
 from wallscope.model.diagnosis import MemoryPressure, RareStall, StepMode, Walls
 from wallscope.model.enums import OperationKind, Wall
-from wallscope.model.schemas import BUDGET_PARTS, WINDOWS
+from wallscope.model.schemas import BUDGET_PARTS, KERNEL_FLOPS, WINDOWS
 from wallscope.parallel import Once, run_side_by_side
 from wallscope.process_tuning import release_memory
 from wallscope.profile.build import ProfileTables, build_profile_tables
@@ -55,6 +55,7 @@ from wallscope.summary.compute import (
     summarize_compute,
 )
 from wallscope.summary.diagnosis import measure_recoverable
+from wallscope.summary.flops import rate_kernels
 from wallscope.summary.host import summarize_host
 from wallscope.summary.longest_gap import measure_longest_gap
 from wallscope.summary.memory import (
@@ -364,7 +365,8 @@ def build_kernel_table(trace: Trace) -> pl.DataFrame:
     `count`, the kernels that begin in a step, and `work_ns`, their time inside it, are means over the steps
     of the typical step. `step_share` is work divided by the step, null for a step of length 0. `median_ns`,
     `least_ns` and `most_ns` are durations of whole kernels that begin in those steps, even if one ends
-    outside its step or the selected time.
+    outside its step or the selected time. `flops_per_s` and `peak_share` are null unless shapes of operators
+    give the FLOPs.
     """
     return _of_each_rank(trace, _kernels)
 
@@ -388,6 +390,9 @@ def _kernels(trace: Trace, rank_id: int, _: int) -> pl.DataFrame:
     step_count = work.steps.start_ns.size
     step_ns = int((work.steps.end_ns - work.steps.start_ns).sum())
     duration = (pl.col("end_ns") - pl.col("start_ns")).filter("begins")
+    capture = trace.capture
+    flops = KERNEL_FLOPS.to_frame() if capture.kernel_flops is None else capture.kernel_flops
+    gpu = capture.export.gpu(capture.ranks.filter(pl.col("rank_id") == rank_id)["gpu"][0])
     return (
         work.operations.filter(pl.col("kind") == OperationKind.KERNEL)
         .group_by("name", "class", "category", "backend")
@@ -399,7 +404,8 @@ def _kernels(trace: Trace, rank_id: int, _: int) -> pl.DataFrame:
             least_ns=duration.min(),
             most_ns=duration.max(),
         )
-        .join(trace.capture.names, on="name", how="left")
+        .join(rate_kernels(work.operations, flops, capture.names, gpu), on="name", how="left")
+        .join(capture.names, on="name", how="left")
         .sort("work_ns", "text", descending=[True, False])
         .select(
             pl.col("class").cast(pl.String),
@@ -411,6 +417,8 @@ def _kernels(trace: Trace, rank_id: int, _: int) -> pl.DataFrame:
             "median_ns",
             "least_ns",
             "most_ns",
+            "flops_per_s",
+            "peak_share",
             name="text",
         )
     )

@@ -13,6 +13,7 @@ from wallscope.model.rank_summaries import (
     CopyWork,
     GpuMetrics,
     HostDetails,
+    KernelRate,
     LaunchShapes,
 )
 from wallscope.model.section import (
@@ -51,6 +52,8 @@ _WAITED = "time of the host in these calls; no cost by itself, because the GPU w
 _REFILLED = "idle GPU time from the return of the call to the next launch"
 _COMPUTE_WORK = "sum of durations, not elapsed time"
 _ACHIEVED = "while its kernels ran, from operator shapes; empty without shapes"
+_KERNEL_RATE = "while it ran for operators with shapes whose multiplications it does alone"
+_OF_PEAK = "dense peak of the GPU at the precision in the name; empty if either is unknown"
 _COUNTED = "share of the work of the category whose kernels have operator shapes"
 _PINNED = {True: "pinned", False: "pageable", None: ""}
 
@@ -327,6 +330,8 @@ def _compute_in_depth(rank: Rank, whole: str) -> Iterator[Block]:
         yield Lines(lines)
     if rank.compute:
         yield _tabulate_compute(rank)
+    if details is not None and details.kernel_rates:
+        yield _tabulate_rates(details.kernel_rates)
     if details is not None and details.precisions:
         title = "Matrix multiplications by precision (from kernel names)"
         yield tabulate(title, _work_columns("precision", "share of these"), details.precisions)
@@ -352,6 +357,18 @@ def _tabulate_compute(rank: Rank) -> Grid:
     if any(entry.flops_share is not None and entry.flops_share < 1 for entry in rank.compute):
         columns = (*columns, Column("flops_share", "FLOPs known", "percent", _COUNTED, none=""))
     return tabulate("Compute kernels by category", columns, rank.compute, limits=_ALL_ROWS)
+
+
+def _tabulate_rates(rates: tuple[KernelRate, ...]) -> Grid:
+    columns = (
+        on_terminal("name", "kernel", most=40, wrap="cut"),
+        on_page("name", "kernel"),
+        Column("kernels", "kernels", "count"),
+        Column("work_ns", "work", "ms", _COMPUTE_WORK),
+        Column("flops_per_s", "achieved", "flops", _KERNEL_RATE),
+        Column("peak_share", "of peak", "percent", _OF_PEAK, none=""),
+    )
+    return tabulate("Kernels with known FLOPs", columns, rates, limits=_ALL_ROWS)
 
 
 def tabulate_metrics(metrics: GpuMetrics, whole: str) -> Grid:
