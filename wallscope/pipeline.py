@@ -425,10 +425,10 @@ def _diagnose(  # noqa: PLR0913, PLR0917  # all that was found out before
     """Return the answer about all ranks with the diagnosis of the one at `place`; fixes come later."""
     trace, waits, facts = prepared.trace, prepared.evidence.waits, options.step_facts
     shown, ranks = found[place], tuple(own.rank for own in found)
-    export = trace.capture.export
+    export, is_incomplete = trace.capture.export, trace.capture.is_cut_off
     won = (
         ()
-        if lacks_kernels(shown)
+        if lacks_kernels(shown) or is_incomplete
         else rank_opportunities(shown.rank, shown.ceilings, list_inferred_causes(prepared.facts))
     )
     return Analysis(
@@ -455,17 +455,14 @@ def _diagnose(  # noqa: PLR0913, PLR0917  # all that was found out before
         anchor=anchor,
         ranks=ranks,
         diagnosis=replace(
-            diagnose(shown, anchor, won, place, is_incomplete=_is_incomplete(trace.capture)),
-            throughput=measure_throughput(shown.rank, anchor, facts, export.gpu(shown.rank.gpu)),
+            diagnose(shown, anchor, won, place, is_incomplete=is_incomplete),
+            throughput=None
+            if is_incomplete
+            else measure_throughput(shown.rank, anchor, facts, export.gpu(shown.rank.gpu)),
         ),
         opportunities=won,
         job=job,
     )
-
-
-def _is_incomplete(capture: Capture) -> bool:
-    """Return whether the capture is known to end early."""
-    return any(finding.code == "trace-cut-off" for finding in capture.findings)
 
 
 def _launch_correlation_share(capture: Capture) -> float | None:

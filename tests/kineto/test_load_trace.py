@@ -253,6 +253,9 @@ def test_a_trace_that_is_cut_off_is_answered_and_says_so(tmp_path):
     assert "it ends inside an event" in cut.message
     assert found.diagnosis.confidence.level == "low"
     assert "idle time may be work that the incomplete trace lacks" in found.diagnosis.confidence.reasons
+    assert {fix.speedup_ceiling for fix in found.fixes or ()} <= {None}
+    assert {entry.recoverable_ns for entry in found.ranks[0].causes} == {None}
+    assert (found.opportunities, found.replay.refused) == ((), "the capture is incomplete")
 
 
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

@@ -165,6 +165,11 @@ class Capture:
     interpreter: str | None = None
     conditions: CaptureConditions = field(default_factory=CaptureConditions)
 
+    @property
+    def is_cut_off(self) -> bool:
+        """Whether the capture is known to end early: then any time may lack work, and no bound holds."""
+        return any(finding.code == "trace-cut-off" for finding in self.findings)
+
 
 @dataclass(frozen=True, slots=True)
 class TableContents:

@@ -302,6 +302,8 @@ class RankReplays:
     @cached_property
     def player(self) -> WindowReplay | str:
         """The simulation, or the reason why there is none."""
+        if self.prepared.trace.capture.is_cut_off:
+            return "the capture is incomplete"
         return self._made()
 
     def answer_fixes(

@@ -194,7 +194,12 @@ def _summarize_rank(
         ),
         unmatched_kernels=find_unmatched_kernels(work, capture.names, typical.step_ns),
         causes=tuple(
-            list_causes(usual_sums, len(chosen), typical.walls, measure_recoverable(listed, ceiling))
+            list_causes(
+                usual_sums,
+                len(chosen),
+                typical.walls,
+                {} if capture.is_cut_off else measure_recoverable(listed, ceiling),
+            )
         ),
         host_details=None
         if host is None

@@ -35,6 +35,7 @@ from wallscope.views.sections.fixes import (
     describe_order,
     describe_relief,
     describe_unaddressed_compute,
+    describe_unaddressed_loss,
     find_blocked_fixes,
     select_first_fixes,
     select_settings,
@@ -165,8 +166,9 @@ def _build_recommendations(analysis: Analysis, rank: Rank) -> Section:
     ]
     for fix in find_blocked_fixes(shown, analysis.fixes or ()):
         rows += _list_fix("-", replace(fix, title=f"Held back: {fix.title}"), has_bound)
-    if unaddressed := describe_unaddressed_compute(analysis, rank):
-        rows.append(("", unaddressed, ""))
+    for describe in (describe_unaddressed_compute, describe_unaddressed_loss):
+        if unaddressed := describe(analysis, rank):
+            rows.append(("", unaddressed, ""))
     return Section("fixes", title, "", (Items(tuple(rows), ("mark", "fold", "right")),))
 
 

@@ -13,6 +13,8 @@ from wallscope.model.section import Items, Line, Section, Span
 from wallscope.model.whatif import Answer, Replay
 from wallscope.render.texts import visible
 from wallscope.thresholds.verdict import (
+from wallscope.summary.diagnosis import LOSSES
+from wallscope.thresholds.fixes import (
     FIXES_OF_A_CAUSE_COUNT,
     MATERIAL_SHARE,
     SHOWN_CAPTURE_ADVICE_COUNT,
@@ -173,6 +175,20 @@ def describe_unaddressed_compute(analysis: Analysis, rank: Rank) -> str:
         return ""
     taken = units.milliseconds(largest.typical_ns)
     return f"The largest part of compute, {describe_cause(largest.cause)} ({taken}), has no known fix."
+
+
+def describe_unaddressed_loss(analysis: Analysis, rank: Rank) -> str:
+    """Say of a compute-bound run that no fix applies to its largest loss; empty where one does."""
+    lost = [one for one in rank.causes if one.wall in LOSSES and one.share >= MATERIAL_SHARE]
+    if find_dominant(analysis) != "compute" or not lost:
+        return ""
+    largest = max(lost, key=lambda one: one.typical_ns)
+    if any(largest.cause in fix.causes for fix in analysis.fixes or ()):
+        return ""
+    return (
+        f"No known fix for this program: {describe_cause(largest.cause)}, the largest cause of lost time"
+        f" ({units.milliseconds(largest.typical_ns)}). All fixes: wallscope explain {largest.cause}"
+    )
 
 
 def describe_relief(found: Sequence[Fix], dismissed: Sequence[Fix], memory_share: float) -> tuple[str, str]:
