@@ -24,6 +24,7 @@ FLAGS = """MODEL_ARGS:
   --hidden-size: 64
   --num-attention-heads: 4
   --max-position-embeddings: 64
+  --seq-length: 64
   --micro-batch-size: 1
   --use-megatron-fsdp: true
   --ckpt-format: fsdp_dtensor
