@@ -66,7 +66,7 @@ def test_parts_by_hand():
     )
 
     assert (found.weights_bytes, found.gradients_bytes) == (2 * held, 4 * held)
-    assert found.optimizer_bytes == 12 * held / 2
+    assert found.optimizer_bytes == 12 * held / 4, "the optimizer is sharded over DP x CP"
     token = 4 * 8 + 2 * 2 * 8 + 2 * (8 + 8) + 2 * 8 + 6 * 16
     assert found.activations_bytes == 32 * 4 * token / 2, "2 microbatches of 2 layers on the first stage"
     assert found.logits_bytes == 32 * 32 / 2 * 6
@@ -159,3 +159,20 @@ def test_memory_is_shown_with_its_parts(wallscope):
     assert shown.code == 0
     assert "Estimated memory per GPU" in shown.out
     assert "activations" in shown.out
+
+
+def test_recomputation_widens_until_it_fits():
+    plan = plan_run(PlanRequest(find_model("dsv3"), find_machine("h100"), 256, 4_096, "bf16", {}))
+    totals = [one.total_bytes for one in plan.recompute]
+    sets = [one.modules for one in plan.recompute]
+
+    assert sets == [
+        (),
+        ("moe_act", "layernorm"),
+        ("moe_act", "layernorm", "mla_up_proj", "mlp"),
+        ("moe", "layernorm", "mla_up_proj", "mlp"),
+        ("full",),
+    ]
+    assert totals == sorted(totals, reverse=True)
+    assert totals[0] == plan.memory.total_bytes
+    assert [one.fits for one in plan.recompute] == [one <= plan.memory_capacity_bytes for one in totals]

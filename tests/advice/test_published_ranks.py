@@ -7,10 +7,11 @@ import pytest
 
 from tests.advice.peaks import PEAKS
 from wallscope.advice import plan
-from wallscope.advice.layout_search import list_feasible_layouts
-from wallscope.advice.memory_estimate import model_shapes
+from wallscope.advice.layout_search import list_feasible_layouts, list_sharded_layouts
+from wallscope.advice.memory_estimate import MemoryOptions, model_shapes
 from wallscope.advice.plan import PlanRequest
 from wallscope.advice.published import find_long_context, find_machine, find_model, machines, presets
+from wallscope.errors import LayoutError
 from wallscope.model.advice import Sizes
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "layouts.md"
@@ -27,6 +28,18 @@ not speed: the states alone do not show what a layout gains by activations, over
 | model | GPUs | sequence | TP | PP | CP | EP | rank | of | presets |
 |---|---|---|---|---|---|---|---|---|---|
 """
+FULLY_SHARDED = """
+## Fully sharded layouts
+
+Layouts of Megatron FSDP that presets of Megatron Bridge have, without tensor, pipeline and context
+parallelism. The columns have the shards of the states, those of the experts, and the estimate in GiB per GPU
+without recomputation and with full recomputation, in BF16 at 4,096 tokens. A layout is offered if it fits
+with full recomputation. The one that needs least is first. PyTorch FSDP2 is offered for models without
+experts.
+
+| model | GPUs | EP | shards | of experts | GiB | recomputed | rank | of |
+|---|---|---|---|---|---|---|---|---|
+"""
 MEMORY = """
 ## Memory of published runs
 
@@ -40,6 +53,17 @@ LONG = [  # as the documents have them: model, machine, sequence, GPUs
     ("deepseek_v3", "h100", 131_072, 256),
     ("deepseek_v3", "h100", 262_144, 512),
     ("qwen3_235b_a22b", "gb200", 131_072, 128),
+]
+
+SHARDED = [  # layouts of FSDP that Megatron Bridge's presets have: model, machine, GPUs, EP
+    ("deepseek_v3", "gb300", 64, 64),
+    ("deepseek_v3", "gb300", 128, 32),
+    ("llama3_70b", "gb200", 32, 1),
+    ("llama3_70b", "gb300", 32, 1),
+    ("llama3_70b", "b200", 64, 1),
+    ("llama3_70b", "b300", 64, 1),
+    ("llama3_70b", "gb200", 64, 1),
+    ("llama3_70b", "gb300", 64, 1),
 ]
 
 
@@ -75,6 +99,29 @@ def line(key, names):
         str(of.index(sizes) + 1),
         str(len(of)),
         ", ".join(sorted(names)),
+    ]
+    return f"| {' | '.join(cells)} |\n"
+
+
+def find_sharded(family, machine, gpus):
+    memory = round(0.94 * machines()[machine].memory_bytes)
+    return list_sharded_layouts(SHAPES[family], gpus, 4_096, MemoryOptions(), memory)
+
+
+def sharded_line(family, machine, gpus, experts):
+    of = find_sharded(family, machine, gpus)
+    sizes = [one.layout.sizes for one in of]
+    found = of[sizes.index(Sizes(expert=experts))]
+    totals = (found.memory.total_bytes, found.recomputed_bytes)
+    cells = [
+        family,
+        f"{gpus} x {machine}",
+        str(experts),
+        str(found.layout.data),
+        str(found.layout.expert_data) if SHAPES[family].experts else "-",
+        *(f"{total / 2**30:.1f}" for total in totals),
+        str(sizes.index(found.layout.sizes) + 1),
+        str(len(of)),
     ]
     return f"| {' | '.join(cells)} |\n"
 
@@ -117,7 +164,8 @@ def test_published_layouts_are_found_without_presets(monkeypatch):
 
 def test_the_page_tells_the_rank_of_each_published_layout(request):
     rows = sorted(line(key, names) for key, names in published().items())
-    page = HEAD + "".join(rows) + MEMORY + "".join(map(peak_line, PEAKS))
+    sharded = FULLY_SHARDED + "".join(sharded_line(*each) for each in SHARDED)
+    page = HEAD + "".join(rows) + sharded + MEMORY + "".join(map(peak_line, PEAKS))
     if request.config.getoption("--golden"):
         PAGE.write_text(page, encoding="utf-8")
 
@@ -141,3 +189,30 @@ def test_long_sequences_that_take_every_gpu_for_their_axes_are_found(
     assert sizes in found
     assert all(one.fewest_gpus <= gpus and gpus % one.fewest_gpus == 0 for one in found)
     assert all(seq_length % (2 * one.context) == 0 for one in found if one.context > 1)
+
+
+@pytest.mark.parametrize(("gpus", "experts"), [(64, 64), (128, 32)])
+def test_published_fsdp_layouts_are_offered_without_presets(gpus, experts, monkeypatch):
+    monkeypatch.setattr(plan, "nearest_presets", lambda *_: ())
+    wanted = PlanRequest(find_model("deepseek_v3"), find_machine("gb300"), gpus, 4_096, "bf16", {})
+    offered = plan.plan_run(wanted).sharded
+
+    assert Sizes(expert=experts) in [one.layout.sizes for one in offered]
+    assert all(one.recomputed_bytes < one.memory.total_bytes for one in offered)
+    assert {one.implementations for one in offered} == {("Megatron FSDP",)}
+
+
+def test_states_that_only_fit_sharded_are_refused_with_that_way_out():
+    given = {"tensor": 1, "pipeline": 1, "context": 1, "expert": 8}
+    wanted = PlanRequest(find_model("deepseek_v3"), find_machine("gb200"), 256, 4_096, "bf16", given)
+
+    with pytest.raises(LayoutError, match=r"or shard them all with FSDP$"):
+        plan.plan_run(wanted)
+
+
+def test_models_without_experts_can_take_either_fsdp():
+    (found, *_) = find_sharded("llama3_70b", "gb200", 32)
+
+    assert found.implementations == ("Megatron FSDP", "PyTorch FSDP2")
+    states = found.memory.weights_bytes + found.memory.gradients_bytes + found.memory.optimizer_bytes
+    assert states == pytest.approx((2 + 4 + 12) * 70.6e9 / 32 + 2 * 2 * 70.6e9 / 80, rel=0.03)

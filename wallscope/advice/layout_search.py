@@ -1,11 +1,12 @@
 """Search layouts whose states fit into the memory of a GPU, without published layouts."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 
-from wallscope.advice.memory_estimate import ModelShape, smallest_states
+from wallscope.advice.memory_estimate import MemoryOptions, ModelShape, estimate_memory, smallest_states
 from wallscope.advice.parallel_layout import fold
 from wallscope.errors import LayoutError
-from wallscope.model.advice import Folding, Sizes
+from wallscope.model.advice import Folding, ShardedLayout, Sizes
 
 _TENSOR = (1, 2, 4, 8)
 _MOST_STAGES = 64
@@ -25,6 +26,37 @@ def list_feasible_layouts(
     return tuple(
         sorted(_find_layouts(shape, gpus, seq_length, memory_bytes), key=lambda layout: _order(layout.sizes))
     )
+
+
+def list_sharded_layouts(
+    shape: ModelShape, gpus: int, seq_length: int, options: MemoryOptions, memory_bytes: int
+) -> tuple[ShardedLayout, ...]:
+    """Return layouts of FSDP that fit with full recomputation, the one with most room first.
+
+    They have neither tensor nor pipeline parallelism. Context and expert parallelism are as in other layouts.
+
+    Args:
+        shape: the model.
+        gpus: GPUs of the job.
+        seq_length: tokens of a sequence; a micro-batch has one.
+        options: how numbers are stored.
+        memory_bytes: memory of a GPU.
+    """
+    found = []
+    for sizes in _list_sizes(shape, gpus, seq_length):
+        if sizes.tensor > 1 or sizes.pipeline > 1:
+            continue
+        try:
+            layout = fold(sizes, gpus, shape.experts or None)
+        except LayoutError:
+            continue
+        sharded = replace(options, fully_sharded=True)
+        memory = estimate_memory(shape, layout, seq_length, sharded)
+        recomputed = estimate_memory(shape, layout, seq_length, replace(sharded, recompute_full=True))
+        if recomputed.total_bytes <= memory_bytes:
+            names = ("Megatron FSDP",) if shape.experts else ("Megatron FSDP", "PyTorch FSDP2")
+            found.append(ShardedLayout(layout, names, memory, recomputed.total_bytes))
+    return tuple(sorted(found, key=lambda one: (one.layout.sizes.context, one.memory.total_bytes)))
 
 
 def _order(sizes: Sizes) -> tuple[int, int, int, int]:

@@ -4,11 +4,12 @@ It is computed from the shape of the model and the degrees of parallelism, for t
 memory. Temporary buffers, fragmentation and the memory of CUDA and NCCL are not included.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache
 from math import ceil
 
-from wallscope.model.advice import Folding, MemoryEstimate
+from wallscope.model.advice import Folding, MemoryEstimate, RecomputeChoice
 from wallscope.resources import read_toml
 
 _OF_RECOMPUTED = {"layernorm": "norms", "moe_act": "expert_activation", "mla_up_proj": "projections"}
@@ -97,9 +98,9 @@ def estimate_memory(
     """Return the bytes that a GPU of the fullest pipeline stage needs, by part."""
     counted = _count_parameters(shape, layout)
     held = counted.dense + counted.experts
-    shards = (layout.data, layout.expert_data) if options.fully_sharded else (1, 1)
-    sharded = counted.dense / shards[0] + counted.experts / shards[1]
-    states = counted.dense / layout.data + counted.experts / layout.expert_data
+    replicas = layout.data * layout.sizes.context  # Context parallelism has the same weights on all ranks.
+    states = counted.dense / replicas + counted.experts / layout.expert_data
+    sharded = states if options.fully_sharded else held
     layers = _count_live_layers(shape, layout, virtual_stages)
     tokens = microbatch_tokens / layout.sizes.context
     working = held / max(ceil(shape.layers / layout.sizes.pipeline), 1) if options.fully_sharded else 0
@@ -177,3 +178,31 @@ def _token_bytes(shape: ModelShape, layout: Folding, options: MemoryOptions) -> 
 def lean_options(options: MemoryOptions) -> MemoryOptions:
     """Return the options with gradients and moments in BF16."""
     return replace(options, gradient_bytes=2, state_bytes=8)
+
+
+def list_recompute_choices(
+    shape: ModelShape,
+    options: MemoryOptions,
+    estimate: Callable[[MemoryOptions], MemoryEstimate],
+    memory_bytes: int | None,
+) -> tuple[RecomputeChoice, ...]:
+    """Return the sets of modules from none to whole layers, in the order in which documents widen them."""
+
+    def choose(modules: tuple[str, ...], chosen: MemoryOptions) -> RecomputeChoice:
+        total_bytes = estimate(chosen).total_bytes
+        fits = None if memory_bytes is None else total_bytes <= memory_bytes
+        return RecomputeChoice(modules, total_bytes, fits)
+
+    sets = [choose(each, replace(options, recompute_modules=each)) for each in _list_module_sets(shape)]
+    return (*sets, choose(("full",), replace(options, recompute_full=True)))
+
+
+def _list_module_sets(shape: ModelShape) -> tuple[tuple[str, ...], ...]:
+    """Return the sets of selective recomputation that the model has modules for."""
+    if not shape.experts:
+        return (), ("layernorm",), ("layernorm", "mlp")
+    latent = ("mla_up_proj",) if shape.latent_rank else ()
+    dense = ("mlp",) if shape.dense_layers else ()
+    first = ("moe_act", "layernorm")
+    sets = ((), first, (*first, *latent, *dense), ("moe", "layernorm", *latent, *dense))
+    return tuple(dict.fromkeys(sets))

@@ -5,10 +5,11 @@ from dataclasses import dataclass, replace
 from functools import cache
 
 from wallscope.advice.conditions import Clause, evaluate, parse_clause
-from wallscope.advice.layout_search import list_feasible_layouts
+from wallscope.advice.layout_search import list_feasible_layouts, list_sharded_layouts
 from wallscope.advice.memory_estimate import (
     MemoryOptions,
     estimate_memory,
+    list_recompute_choices,
     model_shapes,
     smallest_states,
 )
@@ -28,7 +29,16 @@ from wallscope.advice.published import (
     nearest_presets,
 )
 from wallscope.errors import LayoutError, OptionError
-from wallscope.model.advice import PHASES, Advice, Folding, Item, MemoryEstimate, Sizes, Value
+from wallscope.model.advice import (
+    PHASES,
+    Advice,
+    Folding,
+    Item,
+    MemoryEstimate,
+    ShardedLayout,
+    Sizes,
+    Value,
+)
 from wallscope.resources import read_toml
 from wallscope.thresholds.verdict import LONG_SEQUENCE_COUNT, RESERVED_MEMORY_SHARE, TOKENS_OF_A_RANK_COUNT
 from wallscope.units import size
@@ -64,6 +74,7 @@ class _Candidate:
     sizes: Sizes
     source: str
     virtual_pipeline: int | None
+    is_sharded: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +101,12 @@ def plan_run(wanted: PlanRequest) -> Advice:
     chosen, layout = _layout(wanted)
     accumulation = count_accumulation(wanted.global_batch, wanted.micro_batch, layout.data)
     is_long = wanted.seq_length > LONG_SEQUENCE_COUNT
+    shape = model_shapes().get(wanted.model.id)
+    options = replace(_OPTIONS[wanted.precision], fully_sharded=chosen.is_sharded)
+
+    def estimate(chosen_options: MemoryOptions) -> MemoryEstimate:
+        return _estimate(wanted, layout, chosen.virtual_pipeline, chosen_options)
+
     return Advice(
         schema="wallscope.advice/1",
         model=wanted.model.id,
@@ -101,9 +118,13 @@ def plan_run(wanted: PlanRequest) -> Advice:
         largest_expert=largest_expert(layout.sizes, wanted.gpus, wanted.model.experts),
         virtual_pipeline=chosen.virtual_pipeline if layout.sizes.pipeline > 1 else None,
         accumulation=accumulation,
-        memory=_estimate(wanted, layout, chosen.virtual_pipeline),
+        memory=estimate(options) if shape else None,
         memory_capacity_bytes=_capacity(wanted.machine),
+        recompute=list_recompute_choices(shape, options, estimate, _capacity(wanted.machine))
+        if shape
+        else (),
         feasible=_feasible(wanted),
+        sharded=_list_sharded(wanted),
         items=tuple(_items(wanted, chosen, layout, accumulation)),
         presets=near,
         bands=find_bands(wanted.model.id, wanted.machine, is_long=is_long),
@@ -141,6 +162,20 @@ def _feasible(wanted: PlanRequest) -> tuple[Sizes, ...]:
     return tuple(layout.sizes for layout in found)
 
 
+def _list_sharded(wanted: PlanRequest) -> tuple[ShardedLayout, ...]:
+    """Return the fully sharded layouts that fit, with the user's sizes if these allow any."""
+    shape, capacity = model_shapes().get(wanted.model.id), _capacity(wanted.machine)
+    if shape is None or capacity is None:
+        return ()
+    options = _OPTIONS[wanted.precision]
+    found = list_sharded_layouts(shape, wanted.gpus, wanted.seq_length, options, capacity)
+    return tuple(
+        one
+        for one in found
+        if all(getattr(one.layout.sizes, name) == given for name, given in wanted.given.items())
+    )
+
+
 def _capacity(machine: Machine) -> int | None:
     if machine.memory_bytes is None:
         return None
@@ -154,23 +189,23 @@ def _find_excess(wanted: PlanRequest, layout: Folding) -> LayoutError | None:
     if needed is None or capacity is None or needed <= capacity:
         return None
     sizes = layout.sizes
+    fsdp = ", or shard them all with FSDP" if _list_sharded(wanted) else ""
     return LayoutError(
         f"TP{sizes.tensor} PP{sizes.pipeline} EP{sizes.expert} on {wanted.gpus} GPUs — parameters,"
         f" gradients and optimizer state need {size(needed)} per GPU even in BF16,"
         f" {size(needed - capacity)} more than {wanted.machine.name} has — increase EP, PP or TP, add GPUs"
-        " or offload the optimizer"
+        f" or offload the optimizer{fsdp}"
     )
 
 
-def _estimate(wanted: PlanRequest, layout: Folding, virtual_stages: int | None) -> MemoryEstimate | None:
-    shape = model_shapes().get(wanted.model.id)
-    if shape is None:
-        return None
+def _estimate(
+    wanted: PlanRequest, layout: Folding, virtual_stages: int | None, options: MemoryOptions
+) -> MemoryEstimate:
     return estimate_memory(
-        shape,
+        model_shapes()[wanted.model.id],
         layout,
         wanted.seq_length * wanted.micro_batch,
-        _OPTIONS[wanted.precision],
+        options,
         virtual_stages if layout.sizes.pipeline > 1 else None,
     )
 
@@ -214,9 +249,11 @@ def _candidates(wanted: PlanRequest) -> Iterator[_Candidate]:
             sizes = replace(
                 sizes, context=context, tensor=max(sizes.tensor, tensor) if is_long else sizes.tensor
             )
-        source = f"preset {preset.name}" + (", CP by sequence length" if is_long else "")
+        is_sharded = preset.name.endswith(("_fsdp", "_hsdp"))
+        changes = (", CP by sequence length" if is_long else "") + (", fully sharded" if is_sharded else "")
+        source = f"preset {preset.name}{changes}"
         count += 1
-        yield _Candidate(sizes, source, preset.virtual_pipeline)
+        yield _Candidate(sizes, source, preset.virtual_pipeline, is_sharded)
     start = wanted.model.start
     if start is not None:
         count += 1

@@ -347,12 +347,36 @@ class MemoryEstimate:
 
 
 @dataclass(frozen=True, slots=True)
+class RecomputeChoice:
+    """Modules to recompute, `full` for whole layers, and the memory that a GPU then needs."""
+
+    modules: tuple[str, ...]
+    total_bytes: int
+    fits: bool | None
+
+
+@dataclass(frozen=True, slots=True)
+class ShardedLayout:
+    """A layout whose parameters, gradients and optimizer state are all sharded over data parallelism.
+
+    `implementations` are those that support it. `memory` has no recomputation, `recomputed_bytes` is the
+    total with full recomputation.
+    """
+
+    layout: Folding
+    implementations: tuple[str, ...]
+    memory: MemoryEstimate
+    recomputed_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
 class Advice:
     """A plan for a run: its layout and the source of that, the checklist, and similar published runs.
 
     `largest_expert` is the largest EP that the other sizes and the number of experts allow. `accumulation` is
     `None` without a global batch. `memory` is estimated, `None` if the sizes of the model are unknown.
-    `memory_capacity_bytes` is the memory of a GPU for it. `feasible` are all sizes whose states fit.
+    `memory_capacity_bytes` is the memory of a GPU for it. `recompute` lists sets of modules from none to
+    whole layers. `feasible` are all sizes whose states fit, and `sharded` those that fit fully sharded.
     """
 
     schema: Literal["wallscope.advice/1"]
@@ -367,7 +391,9 @@ class Advice:
     accumulation: int | None
     memory: MemoryEstimate | None
     memory_capacity_bytes: int | None
+    recompute: tuple[RecomputeChoice, ...]
     feasible: tuple[Sizes, ...]
+    sharded: tuple[ShardedLayout, ...]
     items: tuple[Item, ...]
     presets: tuple[Preset, ...]
     bands: tuple[Band, ...]

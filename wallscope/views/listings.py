@@ -12,6 +12,8 @@ from wallscope.model.advice import (
     Item,
     MemoryEstimate,
     Preset,
+    RecomputeChoice,
+    ShardedLayout,
     Sizes,
     WordExplanation,
 )
@@ -106,7 +108,9 @@ def build_advice(advice: Advice) -> Iterator[Section]:
     source = f"from {advice.layout_source}{virtual}; EP could be up to {advice.largest_expert}"
     yield _build_layout(layout, (Span(source, "dim"),))
     if advice.memory is not None:
-        yield _build_memory(advice.memory, advice.memory_capacity_bytes, advice.feasible)
+        yield _build_memory(advice, advice.memory)
+    if advice.sharded:
+        yield _build_sharded(advice.sharded)
     for phase, items in groupby(advice.items, key=lambda item: item.phase):
         yield Section(phase, phase.capitalize(), "", (Items(tuple(_list_items(items))),))
     if advice.presets:
@@ -161,8 +165,9 @@ def _build_layout(layout: Folding, *more: Line) -> Section:
     return Section("layout", "Layout", "", (Lines((*lines, *more)),))
 
 
-def _build_memory(memory: MemoryEstimate, capacity_bytes: int | None, feasible: Sequence[Sizes]) -> Section:
-    """Make the parts of the memory that a GPU needs, and whether it has as much."""
+def _build_memory(advice: Advice, memory: MemoryEstimate) -> Section:
+    """Make the parts of the memory that a GPU needs, and what makes it fit."""
+    capacity_bytes, feasible = advice.memory_capacity_bytes, advice.feasible
     parts = (
         ("weights", memory.weights_bytes),
         ("gradients", memory.gradients_bytes),
@@ -175,13 +180,7 @@ def _build_memory(memory: MemoryEstimate, capacity_bytes: int | None, feasible: 
     lines: list[Line] = [(f"{units.size(total)} without recomputation: {told}",)]
     if capacity_bytes is not None and total > capacity_bytes:
         missing = f"{units.size(total - capacity_bytes)} more than the GPU has"
-        lines.append(
-            (
-                Span(
-                    f"{missing}: recompute modules, keep gradients and moments in BF16, or offload", "warning"
-                ),
-            )
-        )
+        lines.append((Span(f"{missing}: {_find_way_to_fit(advice.recompute)}", "warning"),))
     elif capacity_bytes is not None:
         lines.append((Span(f"available per GPU: {units.size(capacity_bytes)}", "dim"),))
     if feasible:
@@ -189,6 +188,34 @@ def _build_memory(memory: MemoryEstimate, capacity_bytes: int | None, feasible: 
         fitting = f"{units.plural(len(feasible), 'layout')} fit without activations; the least split: {first}"
         lines.append((Span(fitting, "dim"),))
     return Section("memory", "Estimated memory per GPU", "", (Lines(tuple(lines)),))
+
+
+def _find_way_to_fit(choices: Sequence[RecomputeChoice]) -> str:
+    """Return the narrowest recomputation that makes a layout fit, or what else there is."""
+    fitting = next((one for one in choices if one.fits), None)
+    if fitting is None:
+        return "recomputation alone does not make it fit; keep gradients and moments in BF16, or offload"
+    if fitting.modules == ("full",):
+        return f"full recomputation makes it {units.size(fitting.total_bytes)}, sets of modules do not fit"
+    modules = ",".join(fitting.modules)
+    return f"recompute_modules=[{modules}] makes it {units.size(fitting.total_bytes)}"
+
+
+def _build_sharded(sharded: Sequence[ShardedLayout]) -> Section:
+    """Make the fully sharded layouts with most room, and how to set them."""
+    lines: list[Line] = []
+    for one in sharded[:_MOST_LAYOUTS]:
+        layout, totals = one.layout, (units.size(one.memory.total_bytes), units.size(one.recomputed_bytes))
+        experts = f", of experts {layout.expert_data}" if layout.sizes.expert > 1 else ""
+        shards = f"{units.plural(layout.data * layout.sizes.context, 'shard')}{experts}"
+        sizes = _write_sizes(layout.sizes)
+        lines.append((f"{sizes} · {shards} · {totals[0]}, with full recomputation {totals[1]}",))
+    names = " or ".join(sharded[0].implementations)
+    said = (
+        f"{units.plural(len(sharded), 'layout')} of {names} fit. Use them for a first run, or if pipeline"
+        " stages are hard to balance. They need CUDA_DEVICE_MAX_CONNECTIONS unset or above 1"
+    )
+    return Section("sharded", "Fully sharded layouts (FSDP)", "", (Lines((*lines, (Span(said, "dim"),))),))
 
 
 def _write_sizes(sizes: Sizes) -> str:
