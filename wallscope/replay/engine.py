@@ -41,13 +41,12 @@ from wallscope.thresholds.causes import (
     PATH_ERROR_SHARE,
     UPPER_BOUND_ERROR_SHARE,
     UPPER_BOUND_PLAYED_COUNT,
+    USUAL_DEPENDENCY_LATENCY_NS,
 )
 from wallscope.trace.intervals import Spans, Times, covered_ns
 from wallscope.units import percent
 
 _NO_PIECE = -2
-_USUAL_HAND_OVER_NS = 1_000
-"""Typical time between dependent kernels of one stream, on the GPUs of the last ten years."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +120,7 @@ def _unseen_lags(stretch: SimulatedSteps) -> Times:
     held = held[graph.lag_ns[graph.producer_ptr[held]] == 0]  # the first producer is the one before
     idle_ns = waits.start_ns[graph.op[held]] - waits.end_ns[before[held]]
     lag_ns = graph.lag_ns.copy()
-    lag_ns[graph.producer_ptr[held]] = np.clip(idle_ns, 0, _USUAL_HAND_OVER_NS)
+    lag_ns[graph.producer_ptr[held]] = np.clip(idle_ns, 0, USUAL_DEPENDENCY_LATENCY_NS)
     return lag_ns
 
 

