@@ -155,10 +155,10 @@ class _Own:
 def _own(work: TypicalWork, traffic: CommunicationSummary) -> _Own:
     """Return operations with axis, evidence, and bytes as NCCL counts them; peer copies count their own."""
     rows, columns = work.rows_of(OperationClass.COMMUNICATION), work.columns
-    told, counted = (
+    with_axis, counted = (
         find_places(columns.op[rows], frame["op"].to_numpy()) for frame in (traffic.axes, traffic.collectives)
     )
-    does, axis = (take_or(as_integers(traffic.axes[name]), told, -1) for name in ("operation", "axis"))
+    does, axis = (take_or(as_integers(traffic.axes[name]), with_axis, -1) for name in ("operation", "axis"))
     backend = as_integers(work.operations["backend"][rows])
     size = as_integers(work.operations["bytes"][rows], _UNKNOWN)
     counted_bytes, bus_bytes = (
@@ -166,7 +166,7 @@ def _own(work: TypicalWork, traffic: CommunicationSummary) -> _Own:
         for column in ("bytes", "bus_bytes")
     )
     evidence = np.full(rows.size, None, object)
-    evidence[told >= 0] = traffic.axes["evidence"][told[told >= 0]].to_list()
+    evidence[with_axis >= 0] = traffic.axes["evidence"][with_axis[with_axis >= 0]].to_list()
     return _Own(
         rows=rows,
         does=np.where(does < 0, _OF_CATEGORY[columns.category[rows]], does),
@@ -213,7 +213,7 @@ def _match_dispatcher(texts: pl.Series) -> npt.NDArray[np.int64]:
     return np.where(unpacks, _UNPACKING, np.where(packs, _PACKING, _ROUTING))
 
 
-_TOLD = TextMemo(_match_dispatcher)
+_DISPATCHER_PARTS = TextMemo(_match_dispatcher)
 
 
 def summarize_dispatcher(work: TypicalWork, axes: pl.DataFrame, names: pl.DataFrame) -> DispatcherWork | None:
@@ -231,7 +231,7 @@ def summarize_dispatcher(work: TypicalWork, axes: pl.DataFrame, names: pl.DataFr
         return None
     computing = work.rows_of(OperationClass.COMPUTE)
     local = computing[columns.category[computing] == _LOCAL]
-    does = _TOLD.of(names["text"].to_list())[columns.name[local]]
+    does = _DISPATCHER_PARTS.of(names["text"].to_list())[columns.name[local]]
     waits = columns.category[expert] == _SYNCHRONISE
 
     def work_ns(rows: Rows) -> int:
@@ -286,13 +286,13 @@ def measure_overlap_tax(work: TypicalWork, kernels: pl.DataFrame) -> OverlapTax 
     held = are_alike & (middle_ns > 0)
     if not held.any():
         return None
-    told = often[held]
-    beside_ns = float((beside.count[told] * beside.middle_ns(told)).sum())
-    alone_ns = float((beside.count[told] * middle_ns[held]).sum())
+    compared = often[held]
+    beside_ns = float((beside.count[compared] * beside.middle_ns(compared)).sum())
+    alone_ns = float((beside.count[compared] * middle_ns[held]).sum())
     return OverlapTax(
         ratio=beside_ns / alone_ns,
         slowed_ns=work.mean(round(beside_ns - alone_ns)),
-        kernels=int(beside.count[told].sum()),
+        kernels=int(beside.count[compared].sum()),
     )
 
 

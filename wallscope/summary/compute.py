@@ -233,10 +233,10 @@ def _launch_shapes(work: TypicalWork, computing: Rows, capture: Capture, gpu: Gp
     columns, total_ns = work.columns, work.total_ns(computing)
     place = find_places(columns.op[computing], kernels["op"].to_numpy())
     rows, own = computing[place >= 0], kernels[place[place >= 0]]
-    told_per_sm, achieved = _look_up_occupancy(capture.kernel_occupancy, own)
+    recorded_per_sm, achieved = _look_up_occupancy(capture.kernel_occupancy, own)
     fitting = estimate_occupancy(own, None if gpu is None else gpu.architecture, sm_count)
     occupancy, tail = fitting.occupancy, fitting.tail
-    occupancy = np.where(np.isnan(occupancy), find_theoretical(own, told_per_sm, achieved), occupancy)
+    occupancy = np.where(np.isnan(occupancy), find_theoretical(own, recorded_per_sm, achieved), occupancy)
     inside_ns, is_known = columns.inside_ns[rows], ~np.isnan(occupancy)
     is_other = ~_IS_MADE_FOR_LOW_OCCUPANCY[columns.category[rows]]
     is_low = is_other & (occupancy < LOW_OCCUPANCY_SHARE)
@@ -244,7 +244,7 @@ def _launch_shapes(work: TypicalWork, computing: Rows, capture: Capture, gpu: Gp
     has_tails = not np.isnan(tail[is_known]).all()
     blocks = as_integers(own["blocks"], _MANY)
     per_sm: npt.NDArray[np.float64] = (
-        told_per_sm if sm_count is None else np.where(blocks == _MANY, np.nan, blocks / sm_count)
+        recorded_per_sm if sm_count is None else np.where(blocks == _MANY, np.nan, blocks / sm_count)
     )
     has_grids = not np.isnan(per_sm).all()
     is_small = per_sm < 1
@@ -270,12 +270,12 @@ def _launch_shapes(work: TypicalWork, computing: Rows, capture: Capture, gpu: Gp
 
 
 def _look_up_occupancy(
-    told: pl.DataFrame | None, kernels: pl.DataFrame
+    recorded: pl.DataFrame | None, kernels: pl.DataFrame
 ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
     """Return blocks for each multiprocessor, and occupancy, as the profiler recorded them (`KERNELS`)."""
-    if told is None:
+    if recorded is None:
         return np.full(len(kernels), np.nan), np.full(len(kernels), np.nan)
-    found = kernels.select("op").join(told, on="op", how="left", maintain_order="left")
+    found = kernels.select("op").join(recorded, on="op", how="left", maintain_order="left")
     return found["blocks_per_sm"].to_numpy(), found["achieved"].to_numpy()
 
 
@@ -296,10 +296,10 @@ def average_gpu_metrics(steps: Spans, capture: Capture, rank_id: int, gpu: int |
         gpu = capture.export.gpus[0].id
     if gpu is None or capture.samples.is_empty():
         return None
-    told = capture.samples.filter((pl.col("gpu") == gpu) & pl.col("at_ns").is_not_null()).join(
+    samples = capture.samples.filter((pl.col("gpu") == gpu) & pl.col("at_ns").is_not_null()).join(
         capture.metric_names, left_on="metric", right_on="name"
     )
-    own = told.filter(pl.col("text").is_in(list(SPELLED)))
+    own = samples.filter(pl.col("text").is_in(list(SPELLED)))
     placed = _inside(own, steps)
     if placed.is_empty():
         return None

@@ -435,7 +435,7 @@ def _units(
     """
     tree, label_of_path = activity.tree, activity.paths["name"].to_numpy()
     in_range = np.flatnonzero(made.range >= 0)
-    told: set[str] = set()
+    found: set[str] = set()
     for unit in reversed(get_args(RepeatedUnit) if in_range.size else ()):
         outer = activity.outermost_units[unit]
         instances = np.flatnonzero(outer == np.arange(outer.size))
@@ -451,6 +451,6 @@ def _units(
             label, count = max(of_units.items(), key=lambda one: (one[1], one[0]))
             instances_of_it = int(counts[label])
             repeats = work.steps.start_ns.size < instances_of_it <= 2 * count
-            if repeats and 2 * count >= made.texts.count(text) and text not in told:
-                told.add(text)
+            if repeats and 2 * count >= made.texts.count(text) and text not in found:
+                found.add(text)
                 yield text, (unit, count / instances_of_it)

@@ -59,9 +59,9 @@ def summarize_memory(
     """
     columns, rows = work.columns, work.rows_of(OperationClass.COPY)
     copy = find_places(columns.op[rows], capture.copies["op"].to_numpy())
-    told = capture.copies["direction", "source", "destination"][copy[copy >= 0]]
+    of_copies = capture.copies["direction", "source", "destination"][copy[copy >= 0]]
     direction, source, destination = (
-        expand(as_integers(column).astype(np.int64), copy >= 0) for column in told
+        expand(as_integers(column).astype(np.int64), copy >= 0) for column in of_copies
     )
     host_end = np.where(direction == _TO_DEVICE, source, np.where(direction == _TO_HOST, destination, -1))
     pinned = _PINNED[host_end]
@@ -246,8 +246,8 @@ def count_allocator_retries(windows: pl.DataFrame, capture: Capture, process: in
 def _match_memory_calls(texts: pl.Series) -> npt.NDArray[np.int64]:
     """Return `M` for calls that allocate device memory, `F` for releases, 0 for ignored ones, else `x`."""
     letter = np.full(len(texts), ord("x"), np.int64)
-    for told, pattern in reversed(_CALLS):
-        letter[texts.str.contains(pattern).to_numpy()] = ord(told or "\0")
+    for code, pattern in reversed(_CALLS):
+        letter[texts.str.contains(pattern).to_numpy()] = ord(code or "\0")
     return letter
 
 

@@ -181,9 +181,9 @@ def measure_range_work(
     rows = np.flatnonzero(path >= 0)
     own = path[rows]
     capped = _capped(paths)[own]
-    told = (np.ones(rows.size, np.int64), columns.inside_ns[rows], columns.begins[rows].astype(np.int64))
+    measures = (np.ones(rows.size, np.int64), columns.inside_ns[rows], columns.begins[rows].astype(np.int64))
     alone, within = (
-        np.stack([sum_by_group(of, values, count) for values in told], axis=1) for of in (own, capped)
+        np.stack([sum_by_group(of, values, count) for values in measures], axis=1) for of in (own, capped)
     )
     _add_upwards(within, paths)
     busy = _Busy(work, rows)
