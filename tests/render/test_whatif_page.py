@@ -65,7 +65,7 @@ def test_the_first_screen_says_what_it_takes_now_and_with_what_wins_most(found):
     assert [label for label, _ in answers] == [
         "Wall",
         "Cause",
-        "Largest win asked",
+        "Largest win",
         "Upper bound",
         "How sure",
     ]

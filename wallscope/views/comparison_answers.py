@@ -3,12 +3,11 @@
 from typing import Literal
 
 from wallscope import units
-from wallscope.model.cause_catalogue import describe_cause
 from wallscope.model.comparison import Comparison
 from wallscope.model.enums import Wall
 from wallscope.views import comparison_next as following
 from wallscope.views import comparison_words as words
-from wallscope.views.page_skeleton import KeyAnswer
+from wallscope.views.page_skeleton import KeyAnswer, split_cause
 
 _DECIDED = frozenset({"regression", "improvement"})
 _LONGEST_HEAD = 60
@@ -64,7 +63,8 @@ def _answer_cause(comparison: Comparison) -> KeyAnswer:
         line = f"{units.signed_duration(delta_ns or 0)}; {whole}"
         return KeyAnswer(label, text, (line,), "changed", leading.wall)
     line = f"{units.signed_duration(cause.delta_ns)}; {whole}"
-    return KeyAnswer(label, units.capitalize(describe_cause(cause.cause)), (line,), "changed", cause.wall)
+    name, more = split_cause(cause.cause)
+    return KeyAnswer(label, name, (line, *more), "changed", cause.wall)
 
 
 def _answer_action(comparison: Comparison) -> KeyAnswer:
@@ -95,7 +95,7 @@ def _answer_bound(comparison: Comparison) -> KeyAnswer:
     compute_ns = sum(row.head_ns for row in comparison.deltas.walls if row.wall == Wall.COMPUTE)
     if comparison.verdict != "improvement" or following.has_opaque_graphs(comparison) or not compute_ns:
         return KeyAnswer("Upper bound", "Not estimated", (f"No certain change of the {window} to bound.",))
-    line = "If head computed all the time. Less compute work can win more."
+    line = "If head lost no time outside compute. Faster compute can win more."
     return _write_bound(step.head_typical_ns, compute_ns, line)
 
 

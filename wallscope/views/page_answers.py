@@ -14,7 +14,7 @@ from wallscope.summary.diagnosis import LOSSES
 from wallscope.views.caveats import find_doubts, shorten_message
 from wallscope.views.headline import TimeBasis, explain_unknown, find_deciding_stall, find_dominant
 from wallscope.views.page_overview import Card, Fact
-from wallscope.views.page_skeleton import KeyAnswer
+from wallscope.views.page_skeleton import KeyAnswer, split_cause
 from wallscope.views.sections.fixes import describe_unaddressed_compute
 
 _WALLS = frozenset(map(str, Wall))
@@ -76,12 +76,9 @@ def _answer_cause(analysis: Analysis, rank: Rank, basis: TimeBasis) -> KeyAnswer
     largest = max(own, key=lambda one: one.typical_ns)
     where = "" if analysis.job is None else f" on {analysis.job.members[analysis.diagnosis.rank_index].name}"
     whole = f"the {analysis.anchor.typical} ({units.duration(rank.typical.step_ns)})"
-    name, _, rest = units.capitalize(describe_cause(largest.cause)).partition(", ")
-    lines = (
-        f"{units.duration(largest.typical_ns)} of {whole}{where}.",
-        *((f"{units.capitalize(rest)}.",) if rest else ()),
-        *_locate_host_time(rank, dominant),
-    )
+    name, more = split_cause(largest.cause)
+    time = f"{units.duration(largest.typical_ns)} of {whole}{where}."
+    lines = (time, *more, *_locate_host_time(rank, dominant))
     return KeyAnswer(label, name, lines, str(largest.wall), largest.wall)
 
 
@@ -147,7 +144,7 @@ def _explain_no_bound(analysis: Analysis, cards: Sequence[Card]) -> str:
     """Say why the first action has no upper bound."""
     replay = analysis.replay
     if analysis.anchor.kind == "whole-trace":
-        return "A bound is measured by replaying steps, and no steps were found."
+        return "A bound needs steps to replay, and none were found. Mark the steps to get one."
     if replay is not None and replay.refused is not None:
         return f"No replay: {replay.refused}."
     return "The replay cannot show this change." if cards else "No recommendation can be replayed."
@@ -160,8 +157,10 @@ def _answer_sureness(analysis: Analysis, rank: Rank, facts: Sequence[Fact]) -> K
         text = f"The measured times hold. Uncertain: which wall limits the {analysis.anchor.window}."
         return KeyAnswer(label, "No verdict", (text,), "sure", tone="warn")
     doubts = [one.doubt for one in facts if one.doubt]
-    findings = [] if doubts else [shorten_message(one) for one in find_doubts(analysis, rank)]
-    shown = [visible(text, most=_LONGEST_DOUBT) for text in (*doubts, *findings)][:_MOST_DOUBTS]
+    if not doubts:
+        first = [shorten_message(one).partition(". ")[0] for one in find_doubts(analysis, rank)[:1]]
+        doubts = [text if text[1:2].isupper() else text[:1].lower() + text[1:] for text in first]
+    shown = [visible(text, most=_LONGEST_DOUBT) for text in doubts[:_MOST_DOUBTS]]
     uncertain = f"Uncertain: {'; '.join(shown)}." if shown else "No finding limits the verdict."
     error = None if analysis.replay is None or analysis.replay.check is None else analysis.replay.check
     checked = "" if error is None or error.error_median is None else units.percent(error.error_median)

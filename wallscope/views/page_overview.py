@@ -20,7 +20,7 @@ from wallscope.summary.diagnosis import LOSSES
 from wallscope.summary.verdict import tell_hidden_communication
 from wallscope.thresholds.causes import FIX_REPLAY_ERROR_SHARE
 from wallscope.thresholds.steps import ENOUGH_STEPS_COUNT
-from wallscope.thresholds.verdict import SHOWN_LOSS_SHARE
+from wallscope.thresholds.verdict import MATERIAL_SHARE, SHOWN_LOSS_SHARE
 from wallscope.views.caveats import find_doubts, shorten_message
 from wallscope.views.headline import (
     TimeBasis,
@@ -324,9 +324,13 @@ def _judge_waits(analysis: Analysis, rank: Rank) -> Fact:
         waits = f"{units.percent(sure.inferred_share)} of the time depends on inferred waits"
     said = "; ".join((lost, waits or "no wait had to be inferred", *sure.reasons[_SHARES_FIRST:]))
     is_sure = sure.level == "high"
-    is_lost = bool(rank.typical.walls.unattributed)
     limits = () if analysis.anchor.kind == "whole-trace" else sure.reasons[_SHARES_FIRST:]
-    doubt = "" if is_sure else "; ".join(filter(None, (lost if is_lost else "", waits, *limits)))
+    doubts = (
+        lost if share >= MATERIAL_SHARE else "",
+        waits if sure.inferred_share >= MATERIAL_SHARE else "",
+        *limits,
+    )
+    doubt = "" if is_sure else "; ".join(filter(None, doubts))
     tone: Tone = "ok" if is_sure else "warn"
     return Fact(f"{sure.level.capitalize()} confidence", f"{said}.", "word-confidence", tone, doubt)
 

@@ -1,12 +1,16 @@
 """What all pages share in addition to the template: the five answers at the top, and names of sections."""
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Final, Literal
 
+from wallscope import units
+from wallscope.model.cause_catalogue import describe_cause
 from wallscope.model.enums import Wall
 from wallscope.model.section import Section
 
+_COMMA = re.compile(r", (?![^()]*\))")
 _TITLES: Final = {
     "timeline": "Timeline",
     "steps": "Steps",
@@ -55,6 +59,18 @@ class KeyAnswer:
     predicted: tuple[str, str, float] | None = None
     command: str = ""
     tone: Literal["ok", "warn", ""] = ""
+
+
+def split_cause(cause: str) -> tuple[str, tuple[str, ...]]:
+    """Split the description of a cause into its head, and what follows after a comma outside brackets.
+
+    >>> split_cause("communication/ep/unsplit")
+    ('Expert-parallel all-to-all (dispatch and combine)', ('Transfer + peer wait, not separable.',))
+    >>> split_cause("host/framework")
+    ('Host time outside CUDA calls (Python, framework, program)', ())
+    """
+    head, _, rest = _COMMA.sub("\n", units.capitalize(describe_cause(cause)), count=1).partition("\n")
+    return head, (f"{units.capitalize(rest)}.",) if rest else ()
 
 
 def title_sections(sections: Iterable[Section | None]) -> tuple[Section, ...]:

@@ -7,7 +7,6 @@ from typing import Any, Literal
 from rich.console import RenderableType
 
 from wallscope import units
-from wallscope.model.cause_catalogue import describe_cause
 from wallscope.model.enums import Wall
 from wallscope.model.section import (
     Block,
@@ -26,7 +25,7 @@ from wallscope.render import figures
 from wallscope.render.html import render_page
 from wallscope.render.terminal import render_sections
 from wallscope.render.texts import visible
-from wallscope.views.page_skeleton import KeyAnswer, title_sections
+from wallscope.views.page_skeleton import KeyAnswer, split_cause, title_sections
 from wallscope.views.sections.path import build_path_blocks, describe_path, list_parts, list_slack
 from wallscope.views.sections.words import WALL_WORDS
 
@@ -106,15 +105,14 @@ def _list_key_answers(found: WhatIf, best: Sequence[Answer]) -> tuple[KeyAnswer,
     if causes:
         largest = max(causes, key=lambda one: one.time_ns)
         time = units.duration(round(largest.time_ns))
-        name, _, rest = units.capitalize(describe_cause(largest.name)).partition(", ")
-        lines = (f"{time} of the critical path.", *((f"{units.capitalize(rest)}.",) if rest else ()))
-        cause = KeyAnswer("Cause", name, lines, "path", largest.wall)
+        name, more = split_cause(largest.name)
+        cause = KeyAnswer("Cause", name, (f"{time} of the critical path.", *more), "path", largest.wall)
     action = KeyAnswer("Do first", "Look at the critical path", (_NOTHING,), "path")
     bound = KeyAnswer("Upper bound", "Not estimated", ("No change was asked that shortens it.",))
     if best and best[0].won_ns > 0:
         name, after_ns = figures.name_changes(best[0]), best[0].step_ns
         action = KeyAnswer(
-            "Largest win asked", name, ("What the replay removes, not yet a way to do it.",), "changes"
+            "Largest win", name, ("What the replay removes, not yet a way to do it.",), "changes"
         )
         bar = (units.duration(found.step_ns), units.duration(after_ns), after_ns / max(found.step_ns, 1))
         after = f"The {found.unit} is then {best[0].next_wall}-bound."
