@@ -294,8 +294,8 @@ def test_fixes_stand_first_with_settings_and_preconditions(report):
     told = unescape(re.sub(r"<[^>]+>", " ", text.partition('<ol class="cards">')[2].partition("</ol>")[0]))
 
     assert re.sub(r"\s+", " ", told).strip() == (
-        f"1 Overlap the exchange up to 1.25x {units.milliseconds(step_ns)}"
-        f" to {units.milliseconds(step_ns / 1.25)}"
+        f"1 Overlap the exchange up to 1.25x {units.duration(step_ns)}"
+        f" to {units.duration(round(step_ns / 1.25))}"
         " Assumes that the cause is removed completely. Megatron-LM Copy overlap true"
         " ✗ Unmet: No pipeline <b> → Set it to 1. Caveat: More memory. Conditions: 1 unmet"
         " Why and how to verify : Overlap the exchange"
@@ -308,7 +308,7 @@ def test_fixes_stand_first_with_settings_and_preconditions(report):
 
     answers = read_answers(text)
     assert answers["Do first"] == "Overlap the exchange Blocked: No pipeline <b>."
-    before, after = units.milliseconds(step_ns), units.milliseconds(step_ns / 1.25)
+    before, after = units.duration(step_ns), units.duration(round(step_ns / 1.25))
     assert answers["Upper bound"] == f"up to 1.25x {before} to {after}"
 
 

@@ -100,7 +100,7 @@ def _answer_bound(comparison: Comparison) -> KeyAnswer:
 
 
 def _write_bound(before_ns: int, after_ns: int, line: str) -> KeyAnswer:
-    before, after, share = units.milliseconds(before_ns), units.milliseconds(after_ns), after_ns / before_ns
+    before, after, share = units.duration(before_ns), units.duration(after_ns), after_ns / before_ns
     return KeyAnswer(
         "Upper bound", f"up to {1 / share:.2f}x", (line,), predicted=(before, after, min(share, 1.0))
     )

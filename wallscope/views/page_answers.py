@@ -136,7 +136,7 @@ def _bound_of_loss(loss: Opportunity) -> KeyAnswer:
         f"up to {loss.speedup_ceiling:.2f}x",
         (f"Without {describe_cause(loss.cause)}.",),
         "upper-bound",
-        predicted=(units.milliseconds(before), units.milliseconds(after), 1 / loss.speedup_ceiling),
+        predicted=(units.duration(before), units.duration(after), 1 / loss.speedup_ceiling),
     )
 
 

@@ -238,8 +238,8 @@ def build_card(fix: Fix, step_ns: int) -> Card:
     return Card(
         fix=fix,
         badge="" if bound is None else f"up to {bound:.2f}x",
-        before=units.milliseconds(before_ns),
-        after="" if bound is None else units.milliseconds(after_ns),
+        before=units.duration(before_ns),
+        after="" if bound is None else units.duration(after_ns),
         after_share=None if bound is None else 1 / bound,
         assumes=assumes,
         next_wall=next_wall or "",
