@@ -14,6 +14,7 @@ import pytest
 from fixtures.export import ExportWriter
 from fixtures.machine import Machine
 from wallscope import units
+from wallscope.attribution.attribute import HELD_WHILE_IDLE
 from wallscope.model.advice import ExpectedGain, Fix, Precondition, Setting
 from wallscope.model.enums import Wall
 from wallscope.model.options import Options
@@ -357,3 +358,19 @@ def unpacked_whole(report):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("wallscope.render.timeline_pack._MOST_ROWS", 1_000_000)
         return unpacked(pack_timelines(report.timelines).base64)[1]
+
+
+def test_without_a_finding_the_action_for_a_shared_gpu_is_to_capture_alone(report):
+    analysis = report.analysis
+    place = analysis.diagnosis.rank_index
+    waited = "For 9.9 ms (46.3 % of the step), launched kernels waited on an idle GPU."
+    diagnosis = replace(analysis.diagnosis, dominant_wall="unknown", verdict=f"The wall is unknown: {waited}")
+    rank = analysis.ranks[place]
+    held = replace(rank.causes[0], cause=HELD_WHILE_IDLE, share=0.463)
+    ranks = [*analysis.ranks[:place], replace(rank, causes=(held,)), *analysis.ranks[place + 1 :]]
+    capture = replace(analysis.capture, findings=())
+    changed = replace(analysis, diagnosis=diagnosis, ranks=tuple(ranks), capture=capture)
+    answers = read_answers(write_analysis_page(replace(report, analysis=changed)))
+
+    assert answers["Why unknown"] == waited
+    assert answers["Do first"].startswith("Capture again while no other process uses the GPU.")

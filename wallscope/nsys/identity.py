@@ -21,8 +21,8 @@ import polars as pl
 from wallscope.model.capture import CaptureConditions, Export, Gpu
 from wallscope.model.schemas import NAMES, THREADS
 from wallscope.nsys import tables
+from wallscope.nsys.identity import count_loader_threads
 from wallscope.nsys.integrity import content_size_bytes, fingerprint
-from wallscope.nsys.programs import count_loader_threads
 from wallscope.nsys.tables import EXPORT_METADATA, STRINGS, Database
 from wallscope.unicode_text import spell_surrogates
 
@@ -441,6 +441,30 @@ def read_program_hints(source: Database, global_pids: list[int]) -> ProgramHints
     if source.has("PROCESSES", "globalPid", "name"):
         names = [str(name) for (name,) in source.rows("process_names", json.dumps(global_pids)) if name]
     return ProgramHints(libraries, _find_interpreter(names))
+
+
+_LOADERS = {
+    "pt_data_worker": r"pt_data_worker.*",
+    "pt_data_pin": r"pt_data_pin",
+    "DALI executor": r"\[DALI\]\[TP\d+\].*",
+    "DALI reader": r"PrefetchWorker readers.*",
+    "tf_data": r"tf_data.*",
+}
+"""Names that data loaders give to their threads and worker processes, by what they are called here."""
+
+
+def count_loader_threads(source: Database) -> dict[str, int]:
+    """Return how many threads in an export have the name of a data loader's, by kind.
+
+    A worker process is counted by its main thread, which has the name too.
+    """
+    rows = source.rows("thread_names") if source.has("ThreadNames", "globalTid", "nameId") else []
+    threads = {kind: set[object]() for kind in _LOADERS}
+    for tid, name in rows:
+        for kind, pattern in _LOADERS.items():
+            if isinstance(name, str) and re.fullmatch(pattern, name):
+                threads[kind].add(tid)
+    return {kind: len(own) for kind, own in threads.items() if own}
 
 
 def _find_interpreter(names: list[str]) -> str | None:

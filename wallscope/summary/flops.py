@@ -15,8 +15,7 @@ from wallscope.model.capture import Gpu
 from wallscope.model.enums import OperationClass, Precision
 from wallscope.model.rank_summaries import KernelRate
 from wallscope.summary.leading_kernels import MULTIPLYING
-from wallscope.thresholds.fixes import KERNEL_RATES_COUNT
-from wallscope.thresholds.verdict import MATERIAL_SHARE
+from wallscope.thresholds.verdict import KERNEL_RATES_COUNT, MATERIAL_SHARE
 from wallscope.trace.gpu_limits import find_peak
 from wallscope.trace.kernel_classes import infer_precisions, shorten_kernel
 from wallscope.trace.unrecognized import mark_unknown_kernels

@@ -115,6 +115,8 @@ SHOWN_CAPTURE_ADVICE_COUNT: Final = 3
 """Pieces of advice on the capture on the first screen. Chosen."""
 LEADING_KERNELS_COUNT: Final = 3
 """Kernels of a category that are named as evidence. Chosen."""
+KERNEL_RATES_COUNT: Final = 20
+"""Kernels that are listed with their rate. Chosen."""
 EVIDENCE_LINES_COUNT: Final = 3
 """Lines of evidence of a fix. Chosen."""
 

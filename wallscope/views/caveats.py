@@ -60,6 +60,10 @@ _DOUBTS: tuple[tuple[tuple[str, ...], frozenset[Wall]], ...] = (
 """Findings that weaken the headline, the most serious group first, and the walls that they concern."""
 
 
+_UNKNOWING = (_DOUBTS[0][0], _DOUBTS[-1][0])
+"""Findings of work or waits that the capture lacks."""
+
+
 def describe_confidence(analysis: Analysis) -> str:
     """Say how sure the verdict is: unresolved waits, unattributed time, replay error, other doubts."""
     sure, check = analysis.diagnosis.confidence, analysis.replay.check if analysis.replay else None
@@ -105,10 +109,10 @@ def _has_open_time(analysis: Analysis) -> bool:
 def list_caveats(analysis: Analysis, rank: Rank) -> list[Line]:
     """List the one or two limits that bear most on the headline."""
     lines: list[Line] = []
-    held = next((one for one in rank.causes if one.cause == HELD_WHILE_IDLE), None)
-    is_shared = held is not None and held.share >= SHARED_DEVICE_SHARE
-    if held is not None and is_shared and find_dominant(analysis) != "unknown":
-        waited = f"Launched kernels waited {units.duration(held.typical_ns)} on an idle GPU"
+    is_shared = is_held_back(rank)
+    if is_shared and find_dominant(analysis) != "unknown":
+        held_ns = sum(one.typical_ns for one in rank.causes if one.cause == HELD_WHILE_IDLE)
+        waited = f"Launched kernels waited {units.duration(held_ns)} on an idle GPU"
         lines.append((Span("• ", "warning"), f"{waited}: it is probably shared."))
     said = {"unattributed-time"} if is_shared else set()
     if any(one.code == "no-kernels" for one in analysis.capture.findings):
@@ -119,6 +123,19 @@ def list_caveats(analysis: Analysis, rank: Rank) -> list[Line]:
         mark = Span("• ", "bad" if finding.severity is Severity.ERROR else "warning")
         lines.append((mark, f"{shorten_message(finding)}.", Span(cure, "dim")))
     return lines
+
+
+def is_held_back(rank: Rank) -> bool:
+    """Return whether launched kernels wait so long on an idle GPU that it is probably shared."""
+    return any(one.cause == HELD_WHILE_IDLE and one.share >= SHARED_DEVICE_SHARE for one in rank.causes)
+
+
+def find_cure(analysis: Analysis) -> str:
+    """Return what to do about the most serious finding that can leave a wall unknown; else empty."""
+    codes = [code for group in _UNKNOWING for code in group]
+    found = [one for one in analysis.capture.findings if one.cure and one.severity is Severity.ERROR]
+    found += [one for code in codes for one in analysis.capture.findings if one.code == code and one.cure]
+    return found[0].cure or "" if found else ""
 
 
 def shorten_message(finding: Finding) -> str:

@@ -11,13 +11,16 @@ from wallscope.model.diagnosis import Opportunity
 from wallscope.model.enums import Wall
 from wallscope.render.texts import visible
 from wallscope.summary.diagnosis import LOSSES
-from wallscope.views.caveats import find_doubts, shorten_message
+from wallscope.views.caveats import find_cure, find_doubts, is_held_back, shorten_message
 from wallscope.views.headline import TimeBasis, explain_unknown, find_deciding_stall, find_dominant
 from wallscope.views.page_overview import Card, Fact
 from wallscope.views.page_skeleton import KeyAnswer, split_cause
 from wallscope.views.sections.fixes import describe_unaddressed_compute
 
 _WALLS = frozenset(map(str, Wall))
+_LEAST_SHARE = 0.0005
+"""Smaller shares are written as 0.0 %."""
+_SHARED = "Capture again while no other process uses the GPU."
 _MOST_DOUBTS, _LONGEST_DOUBT, _LONGEST_RANGE = 2, 160, 60
 
 
@@ -28,8 +31,8 @@ def build_key_answers(
     return (
         _answer_wall(analysis, basis),
         _answer_cause(analysis, rank, basis),
-        _answer_action(analysis, rank, cards),
-        _answer_bound(analysis, cards),
+        _answer_action(analysis, rank, basis, cards),
+        _answer_bound(analysis, basis, cards),
         _answer_sureness(analysis, rank, facts),
     )
 
@@ -45,8 +48,11 @@ def _answer_wall(analysis: Analysis, basis: TimeBasis) -> KeyAnswer:
     wall, diagnosis = Wall(dominant), analysis.diagnosis
     lines = [f"of {basis.whole}."]
     if wall is Wall.COMPUTE:
-        losses = [(share, other) for share, other in shares if other in LOSSES]
-        lines.append(f"Largest loss: {losses[0][1]}, {units.percent(losses[0][0])}.")
+        share, loss = next((share, other) for share, other in shares if other in LOSSES)
+        is_lost = share >= _LEAST_SHARE
+        lines.append(
+            f"Largest loss: {loss}, {units.percent(share)}." if is_lost else "No other wall loses time."
+        )
     elif basis.kind == "median" and diagnosis.led_steps is not None and diagnosis.steady_steps:
         counted = units.plural(diagnosis.steady_steps, f"steady {analysis.anchor.unit}")
         lines.append(f"Largest loss on {diagnosis.led_steps} of {counted}.")
@@ -59,9 +65,9 @@ def _answer_cause(analysis: Analysis, rank: Rank, basis: TimeBasis) -> KeyAnswer
     dominant, unit, label = find_dominant(analysis), analysis.anchor.window, "Cause"
     if dominant == "unknown":
         head, _, rest = explain_unknown(analysis)[0].rstrip(".").partition(" (")
-        return KeyAnswer(
-            "Why unknown", head, (f"{units.capitalize(rest.rstrip(')'))}.",) if rest else (), "limits"
-        )
+        if not rest.endswith(")"):
+            return KeyAnswer("Why unknown", explain_unknown(analysis)[0], (), "limits")
+        return KeyAnswer("Why unknown", head, (f"{units.capitalize(rest.removesuffix(')'))}.",), "limits")
     if (stall := find_deciding_stall(rank, basis, dominant)) is not None:
         steady = sum(step.steady for step in rank.steps)
         share, most = units.percent(stall.share), units.duration(stall.most_ns)
@@ -88,12 +94,12 @@ def _locate_host_time(rank: Rank, dominant: str) -> Iterator[str]:
         yield f"Mostly in the range {visible(place.name, most=_LONGEST_RANGE)}."
 
 
-def _answer_action(analysis: Analysis, rank: Rank, cards: Sequence[Card]) -> KeyAnswer:
+def _answer_action(analysis: Analysis, rank: Rank, basis: TimeBasis, cards: Sequence[Card]) -> KeyAnswer:
     """Name the first recommendation; without a verdict, what to capture to have one."""
     label = "Do first"
     if find_dominant(analysis) == "unknown":
-        cures = (one.cure for one in find_doubts(analysis, rank) if one.cure)
-        cure = next(cures, "") or explain_unknown(analysis)[1] or "Capture again"
+        cure = find_cure(analysis) or explain_unknown(analysis)[1]
+        cure = cure or (_SHARED if is_held_back(rank) else "Capture again")
         name = analysis.inputs[0].name
         command = f"wallscope capture-help {shlex.quote(visible(name))}" if len(analysis.inputs) == 1 else ""
         return KeyAnswer(label, f"{cure.rstrip('.')}.", ("Then analyze the new capture.",), command=command)
@@ -107,12 +113,12 @@ def _answer_action(analysis: Analysis, rank: Rank, cards: Sequence[Card]) -> Key
         lines.append(f"{units.plural(card.unknown_count, 'condition')} to check first; settings are below.")
     else:
         lines.append("Settings are below.")
-    if describe_unaddressed_compute(analysis, rank):
+    if basis.kind == "whole" or describe_unaddressed_compute(analysis, rank):
         lines.append("No fix is known for the cause itself.")
     return KeyAnswer(label, card.fix.title, tuple(lines), "fix-1", card.fix.wall)
 
 
-def _answer_bound(analysis: Analysis, cards: Sequence[Card]) -> KeyAnswer:
+def _answer_bound(analysis: Analysis, basis: TimeBasis, cards: Sequence[Card]) -> KeyAnswer:
     """Give the upper bound on the speedup of the first action, or say why there is none."""
     label = "Upper bound"
     if find_dominant(analysis) == "unknown":
@@ -122,6 +128,8 @@ def _answer_bound(analysis: Analysis, cards: Sequence[Card]) -> KeyAnswer:
         after = f"The {analysis.anchor.window} is then {card.next_wall}-bound."
         bar = (card.before, card.after, card.after_share or 1.0)
         lines = (after,) if card.next_wall else ()
+        if basis.kind == "whole":
+            lines = (f"Of the {analysis.anchor.typical}, not of the whole capture.", *lines)
         return KeyAnswer(label, card.badge, lines, "upper-bound", predicted=bar)
     if not cards and analysis.opportunities:
         return _bound_of_loss(analysis.opportunities[0])

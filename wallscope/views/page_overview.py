@@ -339,7 +339,9 @@ def _judge_replay(analysis: Analysis) -> Fact:
     replay, target = analysis.replay, "word-replay-error"
     if replay is None or replay.refused is not None or replay.check is None:
         reason = "no recommendation can be replayed" if replay is None else str(replay.refused)
-        return Fact("No replay", f"{units.capitalize(reason)}.", target, "warn")
+        is_checked = replay is not None and replay.check is not None
+        doubt = f"upper bounds, because {reason}" if is_checked else ""
+        return Fact("No replay", f"{units.capitalize(reason)}.", target, "warn", doubt)
     error = replay.check.error_median
     if error is None:
         text = f"One {analysis.anchor.unit} alone gives nothing to test the replay on."

@@ -1,6 +1,5 @@
 """What all pages share in addition to the template: the five answers at the top, and names of sections."""
 
-import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Final, Literal
@@ -10,7 +9,6 @@ from wallscope.model.cause_catalogue import describe_cause
 from wallscope.model.enums import Wall
 from wallscope.model.section import Section
 
-_COMMA = re.compile(r", (?![^()]*\))")
 _TITLES: Final = {
     "timeline": "Timeline",
     "steps": "Steps",
@@ -62,14 +60,15 @@ class KeyAnswer:
 
 
 def split_cause(cause: str) -> tuple[str, tuple[str, ...]]:
-    """Split the description of a cause into its head, and what follows after a comma outside brackets.
+    """Split the description of a cause of communication into its operation and what it consists of.
 
     >>> split_cause("communication/ep/unsplit")
     ('Expert-parallel all-to-all (dispatch and combine)', ('Transfer + peer wait, not separable.',))
     >>> split_cause("host/framework")
     ('Host time outside CUDA calls (Python, framework, program)', ())
     """
-    head, _, rest = _COMMA.sub("\n", units.capitalize(describe_cause(cause)), count=1).partition("\n")
+    name = units.capitalize(describe_cause(cause))
+    head, _, rest = name.partition(", ") if cause.startswith(f"{Wall.COMMUNICATION}/") else (name, "", "")
     return head, (f"{units.capitalize(rest)}.",) if rest else ()
 
 

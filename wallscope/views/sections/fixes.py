@@ -12,9 +12,8 @@ from wallscope.model.enums import Wall
 from wallscope.model.section import Items, Line, Section, Span
 from wallscope.model.whatif import Answer, Replay
 from wallscope.render.texts import visible
-from wallscope.thresholds.verdict import (
 from wallscope.summary.diagnosis import LOSSES
-from wallscope.thresholds.fixes import (
+from wallscope.thresholds.verdict import (
     FIXES_OF_A_CAUSE_COUNT,
     MATERIAL_SHARE,
     SHOWN_CAPTURE_ADVICE_COUNT,
