@@ -3,6 +3,7 @@
 from typing import Literal
 
 from wallscope import units
+from wallscope.model.cause_catalogue import describe_cause
 from wallscope.model.comparison import Comparison
 from wallscope.model.enums import Wall
 from wallscope.views import comparison_next as following
@@ -54,7 +55,10 @@ def _answer_cause(comparison: Comparison) -> KeyAnswer:
     change_ns = step.head_typical_ns - step.base_typical_ns
     leading, cause = words.find_leading_wall(comparison), words.find_leading_cause(comparison)
     if leading is None or cause is None or comparison.verdict == "incomparable":
-        return KeyAnswer(label, "None is certain", ("No wall changed for certain.",), "changed")
+        line = "No wall changed for certain."
+        if cause is not None and comparison.verdict == "inconclusive":
+            line = f"Largest change: {describe_cause(cause.cause)}, {units.signed_duration(cause.delta_ns)}."
+        return KeyAnswer(label, "None is certain", (line,), "changed")
     found = words.list_explanations(comparison, is_brief=True)
     same = [(delta_ns, text) for delta_ns, text in found if (delta_ns or 0) * change_ns > 0]
     whole = f"the {comparison.window}: {units.signed_duration(change_ns)}."
