@@ -15,7 +15,6 @@ from wallscope.model.analysis import PackedProfile
 from wallscope.model.enums import Wall
 from wallscope.profile import codec
 from wallscope.profile.codec import TABLES, pack_profile, unpack_profile
-from wallscope.profile.merge import merge_profiles
 
 ONE = pack_profile(profile_of("a", [[1] * len(OPERATIONS)]))
 
@@ -29,16 +28,6 @@ def assert_same(one, other):
 @given(profiles())
 def test_what_is_read_is_what_was_written(profile):
     assert_same(unpack_profile(pack_profile(profile), "run.json"), profile)
-
-
-@given(profiles("a"), profiles("b"), profiles("c"))
-def test_merging_is_associative_commutative_and_idempotent(a, b, c):
-    together = merge_profiles(a, b, c)
-
-    assert_same(merge_profiles(a, merge_profiles(b, c)), together)
-    assert_same(merge_profiles(c, b, a), together)
-    assert_same(merge_profiles(together, a), together)
-    assert together.steps["end_ns"].len() == sum(len(side.steps) for side in (a, b, c))
 
 
 TOLD = st.lists(
@@ -119,14 +108,6 @@ def test_a_damaged_profile_is_one_clear_line(stored, said):
 
     assert str(failed.value).startswith("run.json — ")
     assert "\n" not in str(failed.value)
-
-
-def test_profiles_of_different_ranks_or_contents_are_not_merged():
-    one = profile_of("a", [[1] * 6])
-    with pytest.raises(ProfileError, match="different ranks"):
-        merge_profiles(one, replace(one, header=replace(one.header, rank=4)))
-    with pytest.raises(ProfileError, match="contradict each other"):
-        merge_profiles(one, profile_of("a", [[2] * 6]))
 
 
 def test_an_endless_profile_is_refused():

@@ -230,16 +230,6 @@ def read_host_events(
     ), names
 
 
-def read_host_thread_ids(source: Database, progress: Progress) -> pl.Series:
-    """Return the global ids of threads with calls or overheads, unordered, with repetitions."""
-    tables = (_OS_CALLS, PROFILER_OVERHEADS, CUDA_OVERHEADS)
-    ids = [
-        read_table(source, CatalogTable(table.name, ("globalTid",), required=()), progress)
-        for table in tables
-    ]
-    return pl.concat(ids)["globalTid"].drop_nulls()
-
-
 def read_cpu_samples(
     source: Database, threads: pl.DataFrame, time_shift_ns: int, progress: Progress
 ) -> pl.DataFrame:

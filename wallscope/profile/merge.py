@@ -1,8 +1,7 @@
-"""Profiles changed: several of one rank joined, and time moved from cause to cause, so that sums stay."""
+"""Profiles in which time is moved from cause to cause, so that sums stay."""
 
 from collections.abc import Collection
 from dataclasses import dataclass, replace
-from functools import reduce
 from typing import Final
 
 import numpy as np
@@ -17,73 +16,11 @@ from wallscope.columns import (
     match_rows,
     sum_by_group,
 )
-from wallscope.errors import ProfileError
 from wallscope.model.cause_catalogue import drop_detail, is_part
 from wallscope.model.enums import Absent
-from wallscope.model.profile import OPERATION_KEYS, STEP_CAUSES, STEP_OWNED, Header, Profile, ProfiledInput
-from wallscope.profile.codec import TABLES
+from wallscope.model.profile import STEP_CAUSES, STEP_OWNED, Profile
 from wallscope.profile.step_slices import ABSENTS, STATES, decode_pairs, encode_pairs
 from wallscope.trace.intervals import Times, number_spans
-
-_KEY = [name for name in OPERATION_KEYS.names() if name != "key"]
-
-
-def merge_profiles(first: Profile, *others: Profile) -> Profile:
-    """Join the steps of profiles of one rank and kind of work; associative, commutative, idempotent.
-
-    Raises:
-        ProfileError: they have different ranks or work, or contradict each other in one step.
-    """
-    return reduce(_merge_two, others, first)
-
-
-def _merge_two(one: Profile, other: Profile) -> Profile:
-    inputs = tuple(sorted({*one.header.inputs, *other.header.inputs}, key=_by_fingerprint))
-    keys = pl.concat([one.keys, other.keys]).select(_KEY).unique().sort(_KEY, nulls_last=True)
-    keys = keys.with_row_index("key").select(OPERATION_KEYS.names()).cast(OPERATION_KEYS)
-    sides = [_renumber(side, inputs, keys) for side in (one, other)]
-    if replace(one.header, inputs=()) != replace(other.header, inputs=()):
-        raise ProfileError("profiles — they have different ranks or work — merge only those of one rank")
-    frames = {
-        name: pl.concat([getattr(side, name) for side in sides]).unique().sort(pl.all(), nulls_last=True)
-        for name in TABLES
-        if name != "keys"
-    }
-    profile = Profile(
-        Header(one.header.rank, one.header.device, one.header.work, inputs), keys=keys, **frames
-    )
-    is_twice = profile.steps.select(pl.struct("input", "step").is_duplicated().any()).item()
-    if is_twice or len({entry.fingerprint for entry in inputs}) < len(inputs):
-        raise ProfileError("profiles — they contradict each other in one step — analyze the captures again")
-    return profile
-
-
-def _renumber(profile: Profile, inputs: tuple[ProfiledInput, ...], keys: pl.DataFrame) -> Profile:
-    """Return the profile with the places of captures and the numbers of keys of the union."""
-    place = pl.Series([inputs.index(entry) for entry in profile.header.inputs], dtype=pl.UInt32)
-    both = profile.keys.join(keys.rename({"key": "new"}), on=_KEY, how="left", nulls_equal=True)
-    number = both.sort("key")["new"]
-
-    def renumber_inputs(frame: pl.DataFrame) -> pl.DataFrame:
-        return frame.with_columns(place.gather(frame["input"]).alias("input"))
-
-    def renumber_keys(frame: pl.DataFrame) -> pl.DataFrame:
-        return renumber_inputs(frame).with_columns(number.gather(frame["key"]).alias("key"))
-
-    return replace(
-        profile,
-        steps=renumber_inputs(profile.steps),
-        work=renumber_keys(profile.work),
-        owned=renumber_keys(profile.owned),
-        causes=renumber_inputs(profile.causes),
-        recoverable=renumber_inputs(profile.recoverable),
-        collectives=renumber_keys(profile.collectives),
-    )
-
-
-def _by_fingerprint(entry: ProfiledInput) -> tuple[str, str]:
-    return (entry.fingerprint, repr(entry))
-
 
 MOVES: Final = pl.Schema(
     {
