@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tests.profile.random_profiles import OPERATIONS, profile_of
 from wallscope.model.enums import Absent, DeviceState
 from wallscope.model.profile import STEP_CAUSES, STEP_OWNED
-from wallscope.profile.merge import MOVES, move_time
+from wallscope.profile.time_moves import MOVES, move_time
 
 CAUSES = ("communication/ep/transfer", "communication/ep/unsplit", "host/launch")
 STATES = ((DeviceState.COMPUTE, None), (DeviceState.IDLE, Absent.BLOCKING), (DeviceState.IDLE, None))

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.ranks.simulated import MS, US, Meet, Work, played, profiles
 from wallscope.model.cause_catalogue import drop_detail
 from wallscope.model.enums import Axis, Collective
-from wallscope.profile.merge import join_split_causes
+from wallscope.profile.time_moves import join_split_causes
 from wallscope.ranks.job import match_ranks
 from wallscope.ranks.wait_split import PARTS, split_profile
 from wallscope.summary.diagnosis import decide_wall

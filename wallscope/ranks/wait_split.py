@@ -31,8 +31,8 @@ from wallscope.model.cause_catalogue import (
 from wallscope.model.diagnosis import Walls
 from wallscope.model.enums import Axis, Wall
 from wallscope.model.profile import Profile
-from wallscope.profile.merge import MOVES, join_split_causes, move_time, on_axes
 from wallscope.profile.step_slices import encode_pairs
+from wallscope.profile.time_moves import MOVES, join_split_causes, move_time, on_axes
 from wallscope.ranks.clocks import SYMMETRIC
 from wallscope.thresholds.causes import EARLY_RECEIVER_NS
 from wallscope.trace.intervals import Times, apportion
