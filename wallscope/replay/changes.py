@@ -69,25 +69,15 @@ class Target:
         return bool(self.ops.size or self.rows.size or is_lag)
 
 
-@dataclass(frozen=True, slots=True)
-class Rules:
-    """Differences between the kinds of answers in what belongs to a cause.
+def list_targets(window: ReplayWindow, *, is_upper_bound: bool) -> dict[str, Target]:
+    """Return what can be scaled in a window, by name.
 
-    Attributes:
-        blocking_calls_stay: no segment of a blocking call belongs to its cause; otherwise only the one at
-            whose end it waits does not.
-        recompute_has_host_time: the host time between the calls of recomputed work belongs to it.
-        returns_count_alone: `host/synchronisation` includes the return latencies of blocking calls, even
-            if no segment has that cause.
+    Args:
+        window: the window.
+        is_upper_bound: for upper bounds of causes. No segment of a blocking call belongs to its cause then,
+            otherwise only the one at whose end it waits does not. `host/synchronisation` includes the return
+            latencies of blocking calls then, even if no segment has that cause.
     """
-
-    blocking_calls_stay: bool
-    recompute_has_host_time: bool
-    returns_count_alone: bool
-
-
-def list_targets(window: ReplayWindow, rules: Rules) -> dict[str, Target]:
-    """Return what can be scaled in a window, by name."""
     own = window.operations
     op = own["op"].to_numpy().astype(np.int64)
     of_class = [
@@ -114,11 +104,7 @@ def list_targets(window: ReplayWindow, rules: Rules) -> dict[str, Target]:
     found[THINK] = Target(rows=np.flatnonzero(np.array(thinks, np.bool_)[of_piece]))
     causes = {causes_of[code]: Target(op[held]) for code, held in iterate_by_first(cause)}
     goes = np.ones(of_piece.size, np.bool_)
-    stays = (
-        window.pieces.inside(window.waits.blocking)
-        if rules.blocking_calls_stay
-        else find_waiting_segments(window)
-    )
+    stays = window.pieces.inside(window.waits.blocking) if is_upper_bound else find_waiting_segments(window)
     goes[stays] = False
     for code, rows in sorted(iterate_by_first(of_piece), key=itemgetter(0)):
         name = causes_of_pieces[code]
@@ -126,7 +112,7 @@ def list_targets(window: ReplayWindow, rules: Rules) -> dict[str, Target]:
         if name.startswith(DRAINED):
             found[name.replace(f"{DRAINED}/", REFILL)] = Target(rows=rows)
         causes[name] = Target(ops, rows[goes[rows]], is_return=name == SYNCHRONISATION)
-    if rules.returns_count_alone:
+    if is_upper_bound:
         causes.setdefault(SYNCHRONISATION, Target(is_return=True))
     causes[LAUNCH_LATENCY] = Target(is_latency=True)
     causes |= {cause: Target(is_hand_over=True) for cause in HAND_OVERS}
@@ -175,12 +161,13 @@ OverlapTaxes = Callable[[int], float | None]
 class Changes:
     """Applies questions to drafts; their targets are looked up once.
 
-    In a window that is not the `SimulatedSteps` of a rank, only scaling is supported.
+    In a window that is not the `SimulatedSteps` of a rank, only scaling is supported. In upper bounds, the
+    host time between the calls of recomputed work does not belong to it.
     """
 
-    def __init__(self, window: ReplayWindow, rules: Rules, taxes: OverlapTaxes) -> None:
-        self._window, self._rules, self._taxes = window, rules, taxes
-        self.targets = list_targets(window, rules)
+    def __init__(self, window: ReplayWindow, taxes: OverlapTaxes, *, is_upper_bound: bool) -> None:
+        self._window, self._taxes, self._is_upper_bound = window, taxes, is_upper_bound
+        self.targets = list_targets(window, is_upper_bound=is_upper_bound)
 
     @property
     def _stretch(self) -> SimulatedSteps:
@@ -366,7 +353,7 @@ class Changes:
         calls = set(issuing.tolist()) - {-1}
         draft.scale_operations(own, 0)
         draft.scale_segments(self._window.pieces.inside(calls), 0)
-        if self._rules.recompute_has_host_time:
+        if not self._is_upper_bound:
             draft.scale_segments(find_thinking_before(self._window, calls), 0)
         return ("recomputed activations must stay in memory",) if own.size else _NONE
 

@@ -5,8 +5,7 @@ call, host time outside calls. Latencies of several steps match if they belong t
 the begin of its step.
 
 It answers `wallscope whatif`, gains of fixes and upper bounds of causes. These differ in how much they
-simulate, in the largest accepted error, and in what belongs to a cause. `Purpose` describes which; these
-differences are to be unified.
+simulate, in the largest accepted error, and in what belongs to a cause: `Purpose` has all three.
 """
 
 from collections.abc import Iterable
@@ -20,7 +19,7 @@ import polars as pl
 from wallscope.columns import Flags, Rows, as_integers, count_before_in_group, number_groups, take_or
 from wallscope.model.enums import OperationClass
 from wallscope.model.whatif import Answer, Asked, Question, SelfCheck
-from wallscope.replay.changes import Changes, OverlapTaxes, Rules
+from wallscope.replay.changes import Changes, OverlapTaxes
 from wallscope.replay.critical_path import (
     build_path_frame,
     find_next_path_wall,
@@ -223,45 +222,35 @@ class Purpose:
         largest_error: largest accepted error, as a share of a step, of the simulation with the latencies of
             the other steps; `None`: not checked.
         largest_own_error: the same for the simulation with its own latencies.
-        rules: what belongs to a cause.
+        is_upper_bound: what belongs to a cause; see `list_targets`.
     """
 
     most_operations: int
     largest_error: float | None
     largest_own_error: float | None
-    rules: Rules
+    is_upper_bound: bool
 
 
-# To be unified: one size, one error of steps simulated with the latencies of the others, one set of rules.
+# To be unified: the size, the error of steps simulated with the latencies of others, the content of causes.
 UPPER_BOUNDS = Purpose(
     most_operations=UPPER_BOUND_PLAYED_COUNT,
     largest_error=None,
     largest_own_error=UPPER_BOUND_ERROR_SHARE,
-    rules=Rules(
-        blocking_calls_stay=True,
-        recompute_has_host_time=False,
-        returns_count_alone=True,
-    ),
+    is_upper_bound=True,
 )
 """Upper bounds of causes for the step of each rank; about a dozen questions per rank."""
-
-_NAMED = Rules(
-    blocking_calls_stay=False,
-    recompute_has_host_time=True,
-    returns_count_alone=False,
-)
 FIXES = Purpose(
     most_operations=MOST_PLAYED_COUNT,
     largest_error=FIX_REPLAY_ERROR_SHARE,
     largest_own_error=PATH_ERROR_SHARE,
-    rules=_NAMED,
+    is_upper_bound=False,
 )
 """Gains of fixes, and the critical path, whose error is the second; computed once per export."""
 ASKED = Purpose(
     most_operations=ASKED_PLAYED_COUNT,
     largest_error=Asked().largest_error,
     largest_own_error=None,
-    rules=_NAMED,
+    is_upper_bound=False,
 )
 """`wallscope whatif`; `--accept-error` replaces the error."""
 
@@ -280,12 +269,14 @@ class Engine:
     Args:
         window: the window.
         graph: its graph, with the latencies to simulate.
-        rules: what belongs to a cause.
         taxes: slowdown of each rank's compute that overlaps communication.
+        purpose: the kind of answers.
     """
 
-    def __init__(self, window: ReplayWindow, graph: ReplayGraph, rules: Rules, taxes: OverlapTaxes) -> None:
-        self.graph, self._window, self._rules, self._taxes = graph, window, rules, taxes
+    def __init__(
+        self, window: ReplayWindow, graph: ReplayGraph, taxes: OverlapTaxes, purpose: Purpose
+    ) -> None:
+        self.graph, self._window, self._taxes, self._purpose = graph, window, taxes, purpose
 
     @cached_property
     def unchanged(self) -> SimulatedRun:
@@ -295,7 +286,7 @@ class Engine:
     @cached_property
     def changes(self) -> Changes:
         """The possible targets of questions."""
-        return Changes(self._window, self._rules, self._taxes)
+        return Changes(self._window, self._taxes, is_upper_bound=self._purpose.is_upper_bound)
 
     def draft(self, questions: Iterable[Question]) -> tuple[GraphEdit, list[str]]:
         """Return the graph with some questions applied, and what was changed and assumed."""
@@ -322,7 +313,7 @@ class WindowReplay:
         self.stretch, self._step_ns, self._tax = stretch, step_ns, tax
         self.names = name_path(stretch)
         self._places_of: dict[OperationClass, Rows] = {}
-        self._engine = Engine(stretch, measure_own_lags(stretch), purpose.rules, lambda _: tax)
+        self._engine = Engine(stretch, measure_own_lags(stretch), lambda _: tax, purpose)
         self.unchanged = self._engine.unchanged
         self._repeated = find_repeated_steps([stretch.edges("typical"), *stretch.edges_of_others("typical")])
         self.repeated_ns = self._repeated.measure_ns(self._engine.graph)

@@ -241,7 +241,7 @@ class _Stretch:
         begin_ns = min(own["issue_start_ns"][0] for _, own in ranks)
         until_ns = max(own["issue_end_ns"][-1] for _, own in ranks)
         window = make_replay_window(evidence, [rank for rank, _ in ranks], partners, begin_ns, until_ns)
-        self._engine = Engine(window, window.graph, UPPER_BOUNDS.rules, taxes)
+        self._engine = Engine(window, window.graph, taxes, UPPER_BOUNDS)
         self.steps = {rank.rank_id: _first_operations(own, rank, window.operations) for rank, own in ranks}
         self._start_ns = np.asarray(evidence.waits.start_ns)
         self._lock = Lock()
