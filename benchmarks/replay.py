@@ -29,7 +29,7 @@ QUESTIONS = (
 _TAX, _STEP_NS = 1.1, 100_000_000
 
 
-def stretch_of(path: Path, most: int) -> SimulatedSteps:
+def load_window(path: Path, most: int) -> SimulatedSteps:
     """The steps of the first rank, as many as hold so many operations."""
     prepared = prepare(path, Options(), lambda _: None)
     parts, facts, evidence = prepared.trace, prepared.facts, prepared.evidence
@@ -39,12 +39,12 @@ def stretch_of(path: Path, most: int) -> SimulatedSteps:
     )
 
 
-def timed(stretch: SimulatedSteps, rounds: int) -> dict[str, list[tuple[float, float]]]:
+def timed(window: SimulatedSteps, rounds: int) -> dict[str, list[tuple[float, float]]]:
     """Seconds by the clock and of CPU of each question, with its path and walls, and of what comes before."""
     spent_s: defaultdict[str, list[tuple[float, float]]] = defaultdict(list)
     for _ in range(rounds):
         began = _now_s()
-        player = WindowReplay(stretch, _STEP_NS, _TAX, ASKED)
+        player = WindowReplay(window, _STEP_NS, _TAX, ASKED)
         spent_s["unchanged, with its path"].append(_since(began))
         for question in QUESTIONS:
             began = _now_s()
@@ -82,9 +82,9 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--into", type=Path)
     asked = parser.parse_args()
-    stretch = stretch_of(asked.file, asked.operations)
-    spent_s = timed(stretch, asked.rounds)
-    counts = f"{stretch.graph.op.size:,} operations, {len(stretch.pieces.call):,} pieces of threads"
+    window = load_window(asked.file, asked.operations)
+    spent_s = timed(window, asked.rounds)
+    counts = f"{window.graph.op.size:,} operations, {len(window.segments.call):,} segments of threads"
     told = surroundings(asked.file, asked.rounds)
     shown = told.replace("fresh processes each, in changing order", "rounds")
     put(asked.into, "replay", f"{shown}\n\nReplayed: {counts}.\n\n{table(spent_s)}")

@@ -194,7 +194,7 @@ _INCOMPLETE = {"trace-filtered", "trace-events-lost", "records-lost"}
 
 
 def assign_slice_causes(  # noqa: PLR0913  # all inputs of the causes of slices
-    pieces: Slices,
+    slices: Slices,
     causes: OperationCauses,
     on_thread: Rows,
     texts: list[str],
@@ -205,7 +205,7 @@ def assign_slice_causes(  # noqa: PLR0913  # all inputs of the causes of slices
     """Return the cause of each slice, as an index in the returned texts.
 
     Args:
-        pieces: the slices.
+        slices: the slices.
         causes: of the operations.
         on_thread: the cause of each slice that is time outside calls on a thread, -1 for others.
         texts: the meaning of those indices.
@@ -213,22 +213,22 @@ def assign_slice_causes(  # noqa: PLR0913  # all inputs of the causes of slices
         is_complete: whether no operation or wait is known to be missing from the capture.
     """
     first_of_op, first_of_thread = len(_FIXED), len(_FIXED) + len(causes.texts)
-    kind = pieces.kind
+    kind = slices.kind
     found = np.where(on_thread >= 0, first_of_thread + on_thread, kind)
     rows = np.flatnonzero(kind == encode_member(LinkKind.UNRESOLVED))
-    is_idle = pieces.state[rows] == encode_member(DeviceState.IDLE)
-    is_held = is_idle & (pieces.next_op[rows] >= 0) & is_complete
-    found[rows] = np.where(is_held, len(_FIXED) - 2, len(_BY_KIND) + pieces.state[rows])
+    is_idle = slices.state[rows] == encode_member(DeviceState.IDLE)
+    is_held = is_idle & (slices.next_op[rows] >= 0) & is_complete
+    found[rows] = np.where(is_held, len(_FIXED) - 2, len(_BY_KIND) + slices.state[rows])
 
     rows = np.flatnonzero(kind == encode_member(LinkKind.HAND_OVER))
-    op, next_op = pieces.op[rows], pieces.next_op[rows]
+    op, next_op = slices.op[rows], slices.next_op[rows]
     same_graph = (in_graph[op] == in_graph[next_op]) & (in_graph[op] >= 0)
     in_order = (causes.chain[op] == causes.chain[next_op]) | same_graph
     is_gap = in_order & causes.computes[op] & causes.computes[next_op]
     found[rows] = np.where(is_gap, len(_FIXED) - 1, first_of_op + causes.befores[op])
 
     rows = np.flatnonzero((kind < 0) | (kind == encode_member(LinkKind.OPERATION)))
-    op = pieces.op[rows]
+    op = slices.op[rows]
     is_gap = (kind[rows] >= 0) & causes.computes[op]
     found[rows] = np.where(is_gap, len(LinkKind), first_of_op + causes.causes[op])
     return found, [*_FIXED, *causes.texts, *texts]
@@ -425,13 +425,13 @@ def attribute_rank(evidence: Evidence, operations: pl.DataFrame, windows: pl.Dat
     rank_id = operations["rank_id"][0]
     drained = evidence.drained[rank_id]
     moments = evidence.activity.moments([one for one in threads if one >= 0], drained.threads)
-    pieces = slice_windows(operations, links, windows, evidence.recomputed, moments)
+    slices = slice_windows(operations, links, windows, evidence.recomputed, moments)
     ranges, on_thread, told = assign_host_causes(
-        pieces.thread, pieces.start_ns, pieces.kind, evidence.activity, drained
+        slices.thread, slices.start_ns, slices.kind, evidence.activity, drained
     )
-    of_op = evidence.projected["range"].to_numpy()[np.maximum(pieces.op, 0)]
+    of_op = evidence.projected["range"].to_numpy()[np.maximum(slices.op, 0)]
     cause, texts = assign_slice_causes(
-        pieces,
+        slices,
         evidence.causes,
         on_thread,
         told,
@@ -444,24 +444,24 @@ def attribute_rank(evidence: Evidence, operations: pl.DataFrame, windows: pl.Dat
     return pl.DataFrame(
         {
             "rank_id": np.full(cause.size, rank_id, np.uint32),
-            "step": windows["step"].to_numpy()[pieces.window],
-            "start_ns": pieces.start_ns,
-            "end_ns": pieces.end_ns,
-            "state": _STATES[pieces.state],
-            "absent": _ABSENT_OF_KIND[pieces.kind],
+            "step": windows["step"].to_numpy()[slices.window],
+            "start_ns": slices.start_ns,
+            "end_ns": slices.end_ns,
+            "state": _STATES[slices.state],
+            "absent": _ABSENT_OF_KIND[slices.kind],
             "wall": pl.Series(walls, dtype=SLICES["wall"])[cause],
             "cause": pl.Series(names, dtype=pl.Enum(names))[cause],
-            "kind": _LINK_KINDS[pieces.kind],
-            "gap": pieces.gap,
-            "op": pieces.op.astype(np.int32),
-            "next_op": pieces.next_op,
-            "call": pieces.call,
-            "thread": pieces.thread,
-            "range": np.where(pieces.thread >= 0, ranges, np.where(pieces.op < 0, -1, of_op)).astype(
+            "kind": _LINK_KINDS[slices.kind],
+            "gap": slices.gap,
+            "op": slices.op.astype(np.int32),
+            "next_op": slices.next_op,
+            "call": slices.call,
+            "thread": slices.thread,
+            "range": np.where(slices.thread >= 0, ranges, np.where(slices.op < 0, -1, of_op)).astype(
                 np.int32
             ),
-            "slack_ns": pl.Series(pieces.slack_ns).set(pl.Series(pieces.slack_ns == NO_SLACK), None),
-            "inferred": pieces.inferred,
+            "slack_ns": pl.Series(slices.slack_ns).set(pl.Series(slices.slack_ns == NO_SLACK), None),
+            "inferred": slices.inferred,
         },
         schema={**SLICES, "cause": pl.Enum(names)},
     )

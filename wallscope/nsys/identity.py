@@ -21,7 +21,6 @@ import polars as pl
 from wallscope.model.capture import CaptureConditions, Export, Gpu
 from wallscope.model.schemas import NAMES, THREADS
 from wallscope.nsys import tables
-from wallscope.nsys.identity import count_loader_threads
 from wallscope.nsys.integrity import content_size_bytes, fingerprint
 from wallscope.nsys.tables import EXPORT_METADATA, STRINGS, Database
 from wallscope.unicode_text import spell_surrogates

@@ -97,17 +97,17 @@ def list_targets(window: ReplayWindow, *, is_upper_bound: bool) -> dict[str, Tar
         found[f"collective:{categories[code]}"] = Target(op[communication[held]])
     for code, held in iterate_by_first(category[compute]):
         found[f"category:{categories[code]}"] = Target(op[compute[held]])
-    of_piece, causes_of_pieces = encode_column(window.causes)
-    thinks = [one == FRAMEWORK or one.startswith(DRAINED) for one in causes_of_pieces]
+    of_segment, causes_of_segments = encode_column(window.causes)
+    thinks = [one == FRAMEWORK or one.startswith(DRAINED) for one in causes_of_segments]
     launches = np.isin(window.role, [encode_member(role) for role in _LAUNCHING])
     found[LAUNCH] = Target(rows=np.flatnonzero(launches), is_latency=True)
-    found[THINK] = Target(rows=np.flatnonzero(np.array(thinks, np.bool_)[of_piece]))
+    found[THINK] = Target(rows=np.flatnonzero(np.array(thinks, np.bool_)[of_segment]))
     causes = {causes_of[code]: Target(op[held]) for code, held in iterate_by_first(cause)}
-    goes = np.ones(of_piece.size, np.bool_)
-    stays = window.pieces.inside(window.waits.blocking) if is_upper_bound else find_waiting_segments(window)
+    goes = np.ones(of_segment.size, np.bool_)
+    stays = window.segments.inside(window.waits.blocking) if is_upper_bound else find_waiting_segments(window)
     goes[stays] = False
-    for code, rows in sorted(iterate_by_first(of_piece), key=itemgetter(0)):
-        name = causes_of_pieces[code]
+    for code, rows in sorted(iterate_by_first(of_segment), key=itemgetter(0)):
+        name = causes_of_segments[code]
         ops = causes.get(name, Target()).ops
         if name.startswith(DRAINED):
             found[name.replace(f"{DRAINED}/", REFILL)] = Target(rows=rows)
@@ -117,7 +117,7 @@ def list_targets(window: ReplayWindow, *, is_upper_bound: bool) -> dict[str, Tar
     causes[LAUNCH_LATENCY] = Target(is_latency=True)
     causes |= {cause: Target(is_hand_over=True) for cause in HAND_OVERS}
     locked = set(list_locked_calls(window.waits, window.call_role).tolist())
-    causes[DRIVER_LOCK] = Target(rows=window.pieces.inside(locked))
+    causes[DRIVER_LOCK] = Target(rows=window.segments.inside(locked))
     return {name: target for name, target in (found | causes).items() if target.is_there}
 
 
@@ -170,7 +170,7 @@ class Changes:
         self.targets = list_targets(window, is_upper_bound=is_upper_bound)
 
     @property
-    def _stretch(self) -> SimulatedSteps:
+    def _steps(self) -> SimulatedSteps:
         if not isinstance(self._window, SimulatedSteps):
             raise TypeError("this question needs the steps of one rank")
         return self._window
@@ -178,7 +178,7 @@ class Changes:
     @cached_property
     def _folded(self) -> dict[str, str]:
         """The names of ranges, each without its running numbers."""
-        told = self._stretch.ranges["text"].unique(maintain_order=True).to_list()
+        told = self._steps.ranges["text"].unique(maintain_order=True).to_list()
         texts = [text for text in told if text is not None]
         return dict(zip(texts, normalize_names(pl.Series(texts, dtype=pl.String)).to_list(), strict=True))
 
@@ -228,7 +228,7 @@ class Changes:
         """Return the existing targets of `without`."""
         match name:
             case "synchronisation":
-                return self._window.pieces.inside(self._window.waits.blocking).size
+                return self._window.segments.inside(self._window.waits.blocking).size
             case "jitter":
                 return self.targets.get(COMMUNICATION)
             case _:
@@ -242,7 +242,7 @@ class Changes:
             case "without":
                 return self._without(question.target, draft)
             case "graph":
-                return capture_graphs(question.target, self._stretch, draft, self._folded)
+                return capture_graphs(question.target, self._steps, draft, self._folded)
             case "hide":
                 return self._moved(self.targets[question.target], draft, is_hidden=True)
             case "overlap":
@@ -320,8 +320,8 @@ class Changes:
 
     def _unblocked(self, draft: GraphEdit, name: str | None = None, share: float = 0.0) -> tuple[str, ...]:
         """Remove blocking calls, all or those with a name, except a share of them."""
-        names, pieces = self._window.call_name, self._window.pieces
-        own = {pieces.call[row] for row in pieces.inside(self._window.waits.blocking).tolist()}
+        names, segments = self._window.call_name, self._window.segments
+        own = {segments.call[row] for row in segments.inside(self._window.waits.blocking).tolist()}
         named = {call for call in own if name is None or names[call] == name}
         calls = leave_out_share(named, share)
         if not named:
@@ -329,7 +329,7 @@ class Changes:
         if not calls:
             return ("all blocking calls stay, and their number cannot grow",)
         draft.unblock(calls)
-        draft.scale_segments(pieces.inside(calls), 0)
+        draft.scale_segments(segments.inside(calls), 0)
         return (
             (
                 f"{number(len(calls))} blocking calls are removed, as if nothing needed the operations that"
@@ -352,24 +352,24 @@ class Changes:
         issuing = operations["call"].to_numpy()[are_among(operations["op"].to_numpy(), own)]
         calls = set(issuing.tolist()) - {-1}
         draft.scale_operations(own, 0)
-        draft.scale_segments(self._window.pieces.inside(calls), 0)
+        draft.scale_segments(self._window.segments.inside(calls), 0)
         if not self._is_upper_bound:
             draft.scale_segments(find_thinking_before(self._window, calls), 0)
         return ("recomputed activations must stay in memory",) if own.size else _NONE
 
     def _without_jitter(self, draft: GraphEdit) -> tuple[str, ...]:
         """Set each communication operation to the median of similar ones in the replayed steps."""
-        stretch = self._stretch
-        places = np.flatnonzero((stretch.played["class"] == OperationClass.COMMUNICATION).to_numpy())
-        own = stretch.played[places]
-        issued_ns = stretch.waits.calls.start_ns[own["call"].to_numpy()]
-        step = np.searchsorted(stretch.steps["issue_start_ns"].to_numpy(), issued_ns, side="right")
+        window = self._steps
+        places = np.flatnonzero((window.replayed["class"] == OperationClass.COMMUNICATION).to_numpy())
+        own = window.replayed[places]
+        issued_ns = window.waits.calls.start_ns[own["call"].to_numpy()]
+        step = np.searchsorted(window.steps["issue_start_ns"].to_numpy(), issued_ns, side="right")
         like = ["rank_id", "stream", "name"]
         told = (
             own.select("op", *like, step=pl.Series(step))
             .with_columns(
                 ordinal=pl.int_range(pl.len()).over(["step", *like]),
-                time_ns=pl.Series(stretch.graph.operation_ns[places]),
+                time_ns=pl.Series(window.graph.operation_ns[places]),
             )
             .with_columns(middle_ns=pl.col("time_ns").median().over([*like, "ordinal"]))
             .with_columns(pl.col("middle_ns").round().cast(pl.Int64))
@@ -386,13 +386,13 @@ class Changes:
         the moved operations end. A hidden copy of a batch waits for no kernel, because its buffer differs
         from that of the previous batch, and no call waits for it.
         """
-        moved, behind = set(target.ops.tolist()), find_next_in_stream(self._stretch)
+        moved, behind = set(target.ops.tolist()), find_next_in_stream(self._steps)
         is_computing = dict(
-            self._stretch.operations.select(
+            self._steps.operations.select(
                 "op", pl.col("class").cast(pl.String) == str(OperationClass.COMPUTE)
             ).iter_rows()
         )
-        passed = _Passed(moved, self._stretch, draft)
+        passed = _Passed(moved, self._steps, draft)
         for op, held_by in draft.followers(target.ops).items():
             if op in moved:
                 continue
@@ -408,7 +408,7 @@ class Changes:
             before = [one for one in draft.producers(op) if behind.get(one) == op]
             reads = set() if op in staged else {one for one in before if is_computing.get(one)}
             is_false = [one for one in before if one not in reads and one not in moved]
-            if is_false and op in self._stretch.graph.position_of:
+            if is_false and op in self._steps.graph.position_of:
                 draft.wait(op, [one for one in draft.producers(op) if one not in is_false])
         self._end_with(moved, draft)
         kind = (
@@ -431,8 +431,8 @@ class Changes:
 
     def _end_with(self, moved: set[int], draft: GraphEdit) -> None:
         """Make each step end when its last moved operation has ended."""
-        ends = self._stretch.operations.filter(pl.col("op").is_in(list(moved))).sort("start_ns")
-        for start_ns, end_ns, op in self._stretch.steps.select("start_ns", "end_ns", "behind").iter_rows():
+        ends = self._steps.operations.filter(pl.col("op").is_in(list(moved))).sort("start_ns")
+        for start_ns, end_ns, op in self._steps.steps.select("start_ns", "end_ns", "behind").iter_rows():
             own = ends.filter(pl.col("start_ns").is_between(start_ns, end_ns, closed="left"))
             last = own.unique("stream", keep="last", maintain_order=True)["op"].to_list()
             if last:
@@ -448,10 +448,10 @@ class _Passed:
     Only the last of each stream counts, because it waits for those before it in its stream.
     """
 
-    def __init__(self, through: set[int], stretch: SimulatedSteps, draft: GraphEdit) -> None:
+    def __init__(self, through: set[int], window: SimulatedSteps, draft: GraphEdit) -> None:
         self._through, self._draft = through, draft
-        self._places = stretch.graph.position_of
-        self._stream = dict(stretch.operations.select("op", "stream").iter_rows())
+        self._places = window.graph.position_of
+        self._stream = dict(window.operations.select("op", "stream").iter_rows())
         self._lasts: dict[int, dict[int, int]] = {}
 
     def before(self, ops: set[int]) -> list[int]:

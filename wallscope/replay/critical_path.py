@@ -81,22 +81,22 @@ class NamedPath:
     are_compute: Flags
 
 
-def name_path(stretch: SimulatedSteps) -> NamedPath:
+def name_path(window: SimulatedSteps) -> NamedPath:
     """Return the names of what is replayed in a window."""
-    known = stretch.played
+    known = window.replayed
     told = pl.coalesce("text", pl.col("category").cast(pl.String), pl.lit(""))
     are_computing = is_compute(as_integers(known["class"]))
-    given = [encode_column(known["cause"]), encode_column(known["before"]), encode_column(stretch.causes)]
+    given = [encode_column(known["cause"]), encode_column(known["before"]), encode_column(window.causes)]
     always = [NOBODY, LAUNCH_LATENCY, KERNEL_GAP, SYNCHRONISATION]
     causes = sorted({*always, *(cause for _, texts in given for cause in texts)})
     nobody, latency, gap, waiting = map(causes.index, always)
-    cause, before, of_piece = (
+    cause, before, of_segment = (
         np.array([*map(causes.index, texts), nobody], np.int64)[number] for number, texts in given
     )
-    of_piece[find_waiting_segments(stretch)] = waiting
-    call = np.asarray(stretch.pieces.call)
-    calls = as_texts(stretch.call_name)
-    is_shown = are_computing & (known["rank_id"] == stretch.rank_id).to_numpy()
+    of_segment[find_waiting_segments(window)] = waiting
+    call = np.asarray(window.segments.call)
+    calls = as_texts(window.call_name)
+    is_shown = are_computing & (known["rank_id"] == window.rank_id).to_numpy()
     are_compute = np.array([one.startswith("compute/") for one in causes])
     return NamedPath(
         causes,
@@ -108,20 +108,20 @@ def name_path(stretch: SimulatedSteps) -> NamedPath:
         known.select(told)[:, 0],
         known["stream"].to_numpy().astype(np.int64),
         are_computing,
-        _are_open(stretch),
+        _are_open(window),
         is_shown & are_compute[cause],
-        of_piece,
-        take_or(as_integers(stretch.call_name), call, len(calls)),
+        of_segment,
+        take_or(as_integers(window.call_name), call, len(calls)),
         pl.concat([calls, pl.Series([""])]),
         call >= 0,
         are_compute,
     )
 
 
-def _are_open(stretch: SimulatedSteps) -> Flags:
+def _are_open(window: SimulatedSteps) -> Flags:
     """Return whether each operation also has an unknown dependency, by index."""
-    place, producer = stretch.waits.pairs(stretch.graph.op)
-    return mark_numbers(place[producer == UNRESOLVED], stretch.graph.op.size)
+    place, producer = window.waits.pairs(window.graph.op)
+    return mark_numbers(place[producer == UNRESOLVED], window.graph.op.size)
 
 
 class PathColumns(NamedTuple):
@@ -143,11 +143,11 @@ class PathColumns(NamedTuple):
     is_slack: Flags
 
 
-def trace_path(stretch: SimulatedSteps, names: NamedPath, run: SimulatedRun, which: str) -> PathColumns:
+def trace_path(window: SimulatedSteps, names: NamedPath, run: SimulatedRun, which: str) -> PathColumns:
     """Return the paths of the steps of a kind (a column of the steps) in a run."""
-    steps, found = stretch.steps["step"].to_numpy()[stretch.steps[which].to_numpy()], []
-    paths = CriticalPaths(run, stretch.graph)
-    for step, (first, until) in zip(steps.tolist(), stretch.edges(which).tolist(), strict=True):
+    steps, found = window.steps["step"].to_numpy()[window.steps[which].to_numpy()], []
+    paths = CriticalPaths(run, window.graph)
+    for step, (first, until) in zip(steps.tolist(), window.edges(which).tolist(), strict=True):
         links = paths.to(until, int(run.start_ns[first]))
         found.append(_describe_links(names, step, links, until))
     found = found or [
@@ -156,12 +156,12 @@ def trace_path(stretch: SimulatedSteps, names: NamedPath, run: SimulatedRun, whi
     return PathColumns._make(np.concatenate(column) for column in zip(*found, strict=True))
 
 
-def build_path_frame(stretch: SimulatedSteps, names: NamedPath, path: PathColumns) -> pl.DataFrame:
+def build_path_frame(window: SimulatedSteps, names: NamedPath, path: PathColumns) -> pl.DataFrame:
     """Return paths as a table (`PATH`)."""
-    ops = np.append(stretch.graph.op, -1)
-    of_piece = np.append(names.piece_name, 0)[np.where(path.on_thread, path.place, -1)]
+    ops = np.append(window.graph.op, -1)
+    of_segment = np.append(names.piece_name, 0)[np.where(path.on_thread, path.place, -1)]
     outside = len(names.name) + len(names.calls) - 1
-    name = np.where(path.on_thread, len(names.name) + of_piece, outside)
+    name = np.where(path.on_thread, len(names.name) + of_segment, outside)
     name[path.on_device] = path.place[path.on_device]
     return pl.DataFrame(
         {
@@ -265,11 +265,11 @@ _AT_ONCE_NS = 1_000
 
 
 def divide_path(
-    stretch: SimulatedSteps, names: NamedPath, run: SimulatedRun, path: pl.DataFrame, texts: pl.Series
+    window: SimulatedSteps, names: NamedPath, run: SimulatedRun, path: pl.DataFrame, texts: pl.Series
 ) -> CriticalPath:
     """Return the path (`PATH`) of the typical steps; `texts` are written paths of ranges by number."""
-    steps = stretch.steps.filter(pl.col("typical"))
-    ranges = stretch.operations.select(pl.col("op").cast(pl.Int64).alias("led_to"), "path")
+    steps = window.steps.filter(pl.col("typical"))
+    ranges = window.operations.select(pl.col("op").cast(pl.Int64).alias("led_to"), "path")
     joined = path.join(ranges, on="led_to", how="left", maintain_order="left")
     written = (
         texts.gather(joined["path"].fill_null(0))
@@ -294,7 +294,7 @@ def divide_path(
         operations=_parts(told, pl.col("name"), count, whole),
         shown_step=step,
         segments=_segments(told.filter(pl.col("step") == step)),
-        slack=_slack(stretch, names, run, count),
+        slack=_slack(window, names, run, count),
     )
 
 
@@ -349,14 +349,14 @@ def _segments(told: pl.DataFrame) -> tuple[PathSegment, ...]:
 
 
 def _slack(
-    stretch: SimulatedSteps, names: NamedPath, run: SimulatedRun, count: int
+    window: SimulatedSteps, names: NamedPath, run: SimulatedRun, count: int
 ) -> tuple[OperationSlack, ...]:
     """Return how much longer operations of a name could take, those that are least often critical first."""
     starts, ends = run.start_ns, run.end_ns
-    own = (stretch.played["rank_id"] == stretch.rank_id).to_numpy()
+    own = (window.replayed["rank_id"] == window.rank_id).to_numpy()
     rows: list[pl.DataFrame] = []
     name, cause = names.name, pl.Series(names.causes)[names.cause]
-    for first, until in stretch.edges("typical").tolist():
+    for first, until in window.edges("typical").tolist():
         late_ns = find_latest_ends(run, until)
         begin_ns, end_ns = starts[first], starts[until]
         held = np.flatnonzero((starts >= begin_ns) & (starts < end_ns) & own)

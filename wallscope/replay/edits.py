@@ -154,8 +154,8 @@ def _rewire(graph: ReplayGraph, waits: Mapping[int, tuple[int, ...]]) -> ReplayG
 def find_thinking_before(window: ReplayWindow, calls: set[int]) -> Rows:
     """Return time outside calls directly before segments of some calls, after another call."""
     found: list[int] = []
-    for rows in window.pieces.rows_of.values():
-        owners = [window.pieces.call[row] for row in rows]
+    for rows in window.segments.rows_of.values():
+        owners = [window.segments.call[row] for row in rows]
         since: list[int] | None = None
         for row, call in zip(rows, owners, strict=True):
             if call in calls:
@@ -168,10 +168,10 @@ def find_thinking_before(window: ReplayWindow, calls: set[int]) -> Rows:
     return np.array(found, np.int64)
 
 
-def find_next_in_stream(stretch: SimulatedSteps) -> dict[int, int]:
+def find_next_in_stream(window: SimulatedSteps) -> dict[int, int]:
     """Return the next operation of each in its stream."""
     found: dict[int, int] = {}
-    for own in stretch.operations.sort("start_ns", "op").partition_by("stream"):
+    for own in window.operations.sort("start_ns", "op").partition_by("stream"):
         found |= dict(pairwise(own["op"].to_list()))
     return found
 
@@ -183,30 +183,30 @@ _OUTSIDE = -2
 
 
 def capture_graphs(
-    name: str, stretch: SimulatedSteps, draft: GraphEdit, folded: Mapping[str, str]
+    name: str, window: SimulatedSteps, draft: GraphEdit, folded: Mapping[str, str]
 ) -> tuple[str, ...]:
     """Combine the launches in the ranges of a name, up to each call that waits.
 
     The first launch takes the time of a graph launch. All segments up to the last launch take no time: calls
     and time outside them. `folded` are the names of ranges, each without its running numbers.
     """
-    inside = _inside(stretch, name, folded)
-    cost_ns, source = _cost(stretch)
-    call = np.asarray(stretch.pieces.call)
-    is_closed = np.isin(stretch.role, [encode_member(role) for role in _NEVER_CAPTURED])
-    is_closed |= stretch.graph.role >= Role.BLOCKING
-    issues = are_among(call, stretch.operations["call"].to_numpy()) & (call >= 0)
+    inside = _inside(window, name, folded)
+    cost_ns, source = _cost(window)
+    call = np.asarray(window.segments.call)
+    is_closed = np.isin(window.role, [encode_member(role) for role in _NEVER_CAPTURED])
+    is_closed |= window.graph.role >= Role.BLOCKING
+    issues = are_among(call, window.operations["call"].to_numpy()) & (call >= 0)
     graphs = launches = 0
-    for rows in stretch.pieces.rows_of.values():
+    for rows in window.segments.rows_of.values():
         own = slice(rows.start, rows.stop)
         turns = rows.start + np.flatnonzero(is_closed[own] | issues[own])
         run: list[int] = []
         together = _OUTSIDE
         for row in [*turns.tolist(), -1]:
             is_open = row >= 0 and not is_closed[row]
-            of = inside.get(stretch.pieces.call[row], _OUTSIDE) if row >= 0 else _OUTSIDE
+            of = inside.get(window.segments.call[row], _OUTSIDE) if row >= 0 else _OUTSIDE
             if run and (not is_open or of != together):
-                count = len({stretch.pieces.call[one] for one in run})
+                count = len({window.segments.call[one] for one in run})
                 if count > 1:
                     graphs += 1
                     launches += count
@@ -217,7 +217,7 @@ def capture_graphs(
                 run.append(row)
     if not graphs:
         return (f"{name} has no two adjacent launches",)
-    steps = max(len(stretch.steps), 1)
+    steps = max(len(window.steps), 1)
     before, after = (number(round(count / steps)) for count in (launches, graphs))
     made = f"{before} launches per step become {after} graphs"
     return (
@@ -226,46 +226,46 @@ def capture_graphs(
     )
 
 
-def _inside(stretch: SimulatedSteps, name: str, folded: Mapping[str, str]) -> dict[int, int]:
+def _inside(window: SimulatedSteps, name: str, folded: Mapping[str, str]) -> dict[int, int]:
     """Return the calls that issue operations inside ranges of a name, each with its range, -1 if unclear.
 
     A name with `*` matches all that fit it; `*` alone is the whole step, whose number is returned.
     """
-    own = stretch.operations
+    own = window.operations
     call = own["call"].to_numpy()
-    held = np.flatnonzero((call >= 0) & (stretch.graph.positions(own["op"].to_numpy()) >= 0))
+    held = np.flatnonzero((call >= 0) & (window.graph.positions(own["op"].to_numpy()) >= 0))
     call, inside = call[held], own["range"].to_numpy()[held]
     if name == "*":
-        begun_ns = np.sort(stretch.steps["issue_start_ns"].to_numpy())
-        of = np.searchsorted(begun_ns, stretch.waits.calls.start_ns[call], side="right")
+        begun_ns = np.sort(window.steps["issue_start_ns"].to_numpy())
+        of = np.searchsorted(begun_ns, window.waits.calls.start_ns[call], side="right")
         return dict(zip(call.tolist(), of.tolist(), strict=True))
-    tree = stretch.ranges
+    tree = window.ranges
     tree = tree[np.argsort(tree["range"].to_numpy(), kind="stable")]
     wanted = re.compile(".*".join(map(re.escape, name.split("*"))))
     named = [text for text in folded if wanted.fullmatch(text) or wanted.fullmatch(folded[text])]
     is_named = tree["text"].is_in(named).fill_null(value=bool(wanted.fullmatch(""))).to_numpy()
     found = find_farthest(tree["parent"].to_numpy(), is_named)
     path = tree["path"].to_numpy()
-    by_path = np.append(_under(stretch, path[is_named])[path], False)[inside]
+    by_path = np.append(_under(window, path[is_named])[path], False)[inside]
     of = take_or(found, inside, -1)
     is_held = (of >= 0) | by_path
     return dict(zip(call[is_held].tolist(), of[is_held].tolist(), strict=True))
 
 
-def _under(stretch: SimulatedSteps, paths: Rows) -> Flags:
+def _under(window: SimulatedSteps, paths: Rows) -> Flags:
     """Return which paths of ranges are some or inside them, also by work of another thread."""
-    number_of, parent = (stretch.paths[name].to_numpy() for name in ("path", "parent"))
+    number_of, parent = (window.paths[name].to_numpy() for name in ("path", "parent"))
     found = mark_numbers(paths, int(number_of.max(initial=0)) + 1)
     for row in np.argsort(number_of, kind="stable").tolist():
         found[number_of[row]] |= parent[row] >= 0 and found[parent[row]]
     return found
 
 
-def _cost(stretch: SimulatedSteps) -> tuple[int, str]:
+def _cost(window: SimulatedSteps) -> tuple[int, str]:
     """Return the host time of a graph launch, and its source."""
-    calls, own = stretch.waits.calls, np.asarray(stretch.pieces.call)
+    calls, own = window.waits.calls, np.asarray(window.segments.call)
     graphs, launches = (
-        np.unique(own[stretch.role == encode_member(role)]) for role in (CallRole.GRAPH, CallRole.LAUNCH)
+        np.unique(own[window.role == encode_member(role)]) for role in (CallRole.GRAPH, CallRole.LAUNCH)
     )
     if graphs.size:
         lengths_ns = calls.end_ns[graphs] - calls.start_ns[graphs]

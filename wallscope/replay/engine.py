@@ -45,7 +45,7 @@ from wallscope.thresholds.causes import (
 from wallscope.trace.intervals import Spans, Times, covered_ns
 from wallscope.units import percent
 
-_NO_PIECE = -2
+_NO_SEGMENT = -2
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,13 +59,13 @@ class OtherStepLags:
     unmatched_share: float
 
 
-def measure_lags_of_other_steps(stretch: SimulatedSteps) -> OtherStepLags:
+def measure_lags_of_other_steps(window: SimulatedSteps) -> OtherStepLags:
     """Return the graph with each latency of a steady step set to the median of its matches in other steps.
 
     A latency without a match keeps its time.
     """
-    graph = measure_own_lags(stretch)
-    step, thing = _operations(stretch)
+    graph = measure_own_lags(window)
+    step, thing = _operations(window)
     ordinal = count_before_in_group(number_groups(step, thing))
     latency_ns, is_lone = _of_others(step, number_groups(thing, ordinal), graph.latency_ns)
     count = np.diff(graph.producer_ptr)
@@ -74,7 +74,7 @@ def measure_lags_of_other_steps(stretch: SimulatedSteps) -> OtherStepLags:
     producer = np.append(thing, -1)[np.minimum(graph.producer, thing.size)]
     like = number_groups(thing[waiting], ordinal[waiting], number, producer)
     lag_ns, is_lone_edge = _of_others(step[waiting], like, graph.lag_ns)
-    outside, back = _outside(stretch), _returns(stretch)
+    outside, back = _outside(window), _returns(window)
     outside_ns, is_lone_segment = _of_others(outside.step, outside.like, outside.time_ns)
     return_ns, is_lone_return = _of_others(back.step, back.like, back.time_ns)
     is_released = graph.role[outside.row] == Role.RELEASED
@@ -90,13 +90,13 @@ def measure_lags_of_other_steps(stretch: SimulatedSteps) -> OtherStepLags:
     )
 
 
-def measure_own_lags(stretch: SimulatedSteps) -> ReplayGraph:
+def measure_own_lags(window: SimulatedSteps) -> ReplayGraph:
     """Return the graph with the latencies of the capture, and the typical ones where they were not critical.
 
     A call without a wait would return as others usually do, but not later than it did. Kernels that never
     waited for another would follow each other as on most devices.
     """
-    graph = stretch.graph
+    graph = window.graph
     waiting = np.flatnonzero(np.diff(graph.awaited_ptr) > 0)
     done_ns = np.zeros(graph.role.size, np.int64)
     if waiting.size:
@@ -105,15 +105,15 @@ def measure_own_lags(stretch: SimulatedSteps) -> ReplayGraph:
     waited, idle = waiting[~graph.is_idle[waiting]], waiting[graph.is_idle[waiting]]
     usual_ns = max(int(np.median(graph.gap_ns[waited])), 0) if waited.size else 0
     gap_ns = graph.gap_ns.copy()
-    gap_ns[idle] = np.clip(np.asarray(stretch.pieces.end_ns)[idle] - done_ns[idle], 0, usual_ns)
+    gap_ns[idle] = np.clip(np.asarray(window.segments.end_ns)[idle] - done_ns[idle], 0, usual_ns)
     return replace(
-        graph, gap_ns=gap_ns, lag_ns=graph.lag_ns if graph.dependency_latency_ns else _unseen_lags(stretch)
+        graph, gap_ns=gap_ns, lag_ns=graph.lag_ns if graph.dependency_latency_ns else _unseen_lags(window)
     )
 
 
-def _unseen_lags(stretch: SimulatedSteps) -> Times:
+def _unseen_lags(window: SimulatedSteps) -> Times:
     """Return the latencies where those of the capture are all unknown: at most the usual one in a stream."""
-    graph, waits = stretch.graph, stretch.waits
+    graph, waits = window.graph, window.waits
     before = waits.stream_before[graph.op]
     held = np.flatnonzero(before >= 0)
     held = held[graph.lag_ns[graph.producer_ptr[held]] == 0]  # the first producer is the one before
@@ -123,28 +123,26 @@ def _unseen_lags(stretch: SimulatedSteps) -> Times:
     return lag_ns
 
 
-def measure_step_lengths(stretch: SimulatedSteps, run: SimulatedRun, which: str) -> Times:
+def measure_step_lengths(window: SimulatedSteps, run: SimulatedRun, which: str) -> Times:
     """Return the length of the steps of a kind (a column of the steps) in a run, in ns."""
-    begun_ns = run.start_ns[stretch.edges(which)]
+    begun_ns = run.start_ns[window.edges(which)]
     lengths_ns: Times = begun_ns[:, 1] - begun_ns[:, 0]
     return lengths_ns
 
 
-def _step_of(stretch: SimulatedSteps, at_ns: Times) -> Rows:
+def _step_of(window: SimulatedSteps, at_ns: Times) -> Rows:
     """Return the number of the steady step that the host worked on at given times; -1 outside those."""
-    is_checked = stretch.steps["checked"].to_numpy()
-    begun_ns, ends_ns = (
-        stretch.steps[f"issue_{edge}_ns"].to_numpy()[is_checked] for edge in ("start", "end")
-    )
+    is_checked = window.steps["checked"].to_numpy()
+    begun_ns, ends_ns = (window.steps[f"issue_{edge}_ns"].to_numpy()[is_checked] for edge in ("start", "end"))
     row = np.searchsorted(begun_ns, at_ns, side="right") - 1
     return np.where((row >= 0) & (at_ns < np.append(ends_ns, 0)[row]), row, -1)
 
 
-def _operations(stretch: SimulatedSteps) -> tuple[Rows, Rows]:
+def _operations(window: SimulatedSteps) -> tuple[Rows, Rows]:
     """Return the step of each replayed operation, and its identity and stream as a number."""
-    issued_ns = stretch.waits.calls.start_ns[stretch.played["call"].to_numpy()]
-    known = stretch.played["rank_id", "stream", "kind", "name", "category", "bytes"]
-    return _step_of(stretch, issued_ns), number_groups(*map(as_integers, known))
+    issued_ns = window.waits.calls.start_ns[window.replayed["call"].to_numpy()]
+    known = window.replayed["rank_id", "stream", "kind", "name", "category", "bytes"]
+    return _step_of(window, issued_ns), number_groups(*map(as_integers, known))
 
 
 class _Lags(NamedTuple):
@@ -156,36 +154,36 @@ class _Lags(NamedTuple):
     time_ns: Times
 
 
-def _outside(stretch: SimulatedSteps) -> _Lags:
+def _outside(window: SimulatedSteps) -> _Lags:
     """Time outside calls; it matches between the same two calls."""
-    pieces, graph = stretch.pieces, stretch.graph
-    name, thread = _call_names(stretch), np.asarray(pieces.thread)
-    before, behind = (np.full(name.size, _NO_PIECE) for _ in range(2))
+    segments, graph = window.segments, window.graph
+    name, thread = _call_names(window), np.asarray(segments.thread)
+    before, behind = (np.full(name.size, _NO_SEGMENT) for _ in range(2))
     goes_on = thread[1:] == thread[:-1]
     before[1:][goes_on], behind[:-1][goes_on] = name[:-1][goes_on], name[1:][goes_on]
-    row = np.flatnonzero(np.asarray(pieces.call) < 0)
+    row = np.flatnonzero(np.asarray(segments.call) < 0)
     time_ns = np.where(graph.role == Role.RELEASED, graph.gap_ns, graph.segment_ns)
-    step = _step_of(stretch, np.asarray(pieces.end_ns)[row])
+    step = _step_of(window, np.asarray(segments.end_ns)[row])
     same = number_groups(thread[row], before[row], behind[row])
     return _Lags(
         row, step, number_groups(same, count_before_in_group(number_groups(step, same))), time_ns[row]
     )
 
 
-def _returns(stretch: SimulatedSteps) -> _Lags:
+def _returns(window: SimulatedSteps) -> _Lags:
     """Returns of blocking calls; they match by name."""
-    graph, pieces = stretch.graph, stretch.pieces
+    graph, segments = window.graph, window.segments
     row = np.flatnonzero((graph.role >= Role.BLOCKING) & ~graph.is_idle)
-    step = _step_of(stretch, np.asarray(pieces.end_ns)[row])
-    same = number_groups(np.asarray(pieces.thread)[row], _call_names(stretch)[row])
+    step = _step_of(window, np.asarray(segments.end_ns)[row])
+    same = number_groups(np.asarray(segments.thread)[row], _call_names(window)[row])
     return _Lags(
         row, step, number_groups(same, count_before_in_group(number_groups(step, same))), graph.gap_ns[row]
     )
 
 
-def _call_names(stretch: SimulatedSteps) -> Rows:
+def _call_names(window: SimulatedSteps) -> Rows:
     """Return the name of the call that each segment is in, as a number; -1 outside calls."""
-    return take_or(as_integers(stretch.call_name), np.asarray(stretch.pieces.call), -1)
+    return take_or(as_integers(window.call_name), np.asarray(window.segments.call), -1)
 
 
 def _of_others(step: Rows, group: Rows, time_ns: Times) -> tuple[Times, Flags]:
@@ -303,21 +301,21 @@ class WindowReplay:
     """Answers questions about the steps of one rank.
 
     Args:
-        stretch: the steps.
+        window: the steps.
         step_ns: the typical step, to which answers refer.
         tax: slowdown of compute that overlaps communication, `None` to ignore it.
         purpose: the kind of answers.
     """
 
-    def __init__(self, stretch: SimulatedSteps, step_ns: int, tax: float | None, purpose: Purpose) -> None:
-        self.stretch, self._step_ns, self._tax = stretch, step_ns, tax
-        self.names = name_path(stretch)
+    def __init__(self, window: SimulatedSteps, step_ns: int, tax: float | None, purpose: Purpose) -> None:
+        self.window, self._step_ns, self._tax = window, step_ns, tax
+        self.names = name_path(window)
         self._places_of: dict[OperationClass, Rows] = {}
-        self._engine = Engine(stretch, measure_own_lags(stretch), lambda _: tax, purpose)
+        self._engine = Engine(window, measure_own_lags(window), lambda _: tax, purpose)
         self.unchanged = self._engine.unchanged
-        self._repeated = find_repeated_steps([stretch.edges("typical"), *stretch.edges_of_others("typical")])
+        self._repeated = find_repeated_steps([window.edges("typical"), *window.edges_of_others("typical")])
         self.repeated_ns = self._repeated.measure_ns(self._engine.graph)
-        self._path = trace_path(stretch, self.names, self.unchanged, "typical")
+        self._path = trace_path(window, self.names, self.unchanged, "typical")
         of_cause = sum_walls_of_run(self.names, self.unchanged, self._path)
         self.walls = sum_path_walls(of_cause, step_ns)
         self.wall = find_next_path_wall(of_cause)[0]
@@ -330,15 +328,15 @@ class WindowReplay:
     @cached_property
     def path(self) -> pl.DataFrame:
         """The critical path of the typical steps (`PATH`)."""
-        return build_path_frame(self.stretch, self.names, self._path)
+        return build_path_frame(self.window, self.names, self._path)
 
     @cached_property
     def check(self) -> SelfCheck:
         """The leave-one-out error of each step."""
-        stretch = self.stretch
-        is_checked = stretch.steps["checked"].to_numpy()
-        captured_ns = (stretch.steps["end_ns"] - stretch.steps["start_ns"]).to_numpy()[is_checked]
-        own_ns = measure_step_lengths(stretch, self.unchanged, "checked")
+        window = self.window
+        is_checked = window.steps["checked"].to_numpy()
+        captured_ns = (window.steps["end_ns"] - window.steps["start_ns"]).to_numpy()[is_checked]
+        own_ns = measure_step_lengths(window, self.unchanged, "checked")
         link_ns = self._path.end_ns - self._path.start_ns
         told = SelfCheck(
             steps=captured_ns.size,
@@ -347,13 +345,13 @@ class WindowReplay:
             own_error=float(np.abs(own_ns - captured_ns).sum() / captured_ns.sum()),
             slack_share=int(link_ns[self._path.is_slack].sum()) / max(int(link_ns.sum()), 1),
             unmatched_share=1.0,
-            unresolved_wait_share=_unresolved_share(stretch),
+            unresolved_wait_share=_unresolved_share(window),
         )
         if captured_ns.size < 2:
             return told
-        others = measure_lags_of_other_steps(stretch)
+        others = measure_lags_of_other_steps(window)
         errors = (
-            np.abs(measure_step_lengths(stretch, simulate(others.graph), "checked") - captured_ns)
+            np.abs(measure_step_lengths(window, simulate(others.graph), "checked") - captured_ns)
             / captured_ns
         )
         return replace(
@@ -371,7 +369,7 @@ class WindowReplay:
             run, note = self._interfering(draft, run)
             notes.append(note)
         step_ns = self.measure_changed_ns(draft)
-        path = trace_path(self.stretch, self.names, run, "typical")
+        path = trace_path(self.window, self.names, run, "typical")
         of_cause = sum_walls_of_run(self.names, run, path)
         wall, cause = find_next_path_wall(of_cause)
         return Answer(
@@ -399,7 +397,7 @@ class WindowReplay:
             return run, "compute that overlaps communication is assumed to be as fast as alone"
         before_ns = self._beside_ns(self.unchanged)
         compute = self._of_class(OperationClass.COMPUTE)
-        ops, own_ns = self.stretch.graph.op[compute], self.stretch.graph.operation_ns[compute]
+        ops, own_ns = self.window.graph.op[compute], self.window.graph.operation_ns[compute]
         for _ in range(_ROUNDS):
             more_ns = (self._tax - 1) * (self._beside_ns(run) - before_ns)
             rounded_ns = np.rint(more_ns).astype(np.int64)
@@ -413,7 +411,7 @@ class WindowReplay:
     def _of_class(self, kind: OperationClass) -> Rows:
         """Return the indices of the operations of a class."""
         if kind not in self._places_of:
-            self._places_of[kind] = np.flatnonzero((self.stretch.played["class"] == kind).to_numpy())
+            self._places_of[kind] = np.flatnonzero((self.window.replayed["class"] == kind).to_numpy())
         return self._places_of[kind]
 
     def _beside_ns(self, run: SimulatedRun) -> Times:
@@ -423,6 +421,6 @@ class WindowReplay:
         return covered_ns(measure_busy(run, self._of_class(OperationClass.COMMUNICATION)), own)
 
 
-def _unresolved_share(stretch: SimulatedSteps) -> float | None:
-    resolved = stretch.waits.resolved_share
+def _unresolved_share(window: SimulatedSteps) -> float | None:
+    resolved = window.waits.resolved_share
     return None if resolved is None else 1 - resolved

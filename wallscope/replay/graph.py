@@ -164,7 +164,7 @@ class _Collectives(NamedTuple):
 def build_graph(
     operations: pl.DataFrame,
     waits: Dependencies,
-    pieces: ThreadSegments,
+    segments: ThreadSegments,
     releasing: Mapping[int, Tail],
     partners: pl.DataFrame,
 ) -> ReplayGraph:
@@ -173,29 +173,29 @@ def build_graph(
     Args:
         operations: `OPERATIONS` of the ranks that were issued in the window, or before it and start in it.
         waits: the dependencies of the capture.
-        pieces: the segments of the threads that issue to the ranks.
+        segments: the segments of the threads that issue to the ranks.
         releasing: calls that free memory, which wait for an idle device, and the last work before each.
         partners: operations of several ranks that are one collective (`PARTNERS`).
     """
-    issued = _join_ranks([_issued(own, waits, pieces) for own in operations.partition_by("rank_id")])
-    blocked, count = _blocked(waits, pieces, releasing), issued.op.size
+    issued = _join_ranks([_issued(own, waits, segments) for own in operations.partition_by("rank_id")])
+    blocked, count = _blocked(waits, segments, releasing), issued.op.size
     positions = Places(issued.op)
     found, outside = _with_outside(positions, np.concatenate((issued.edge[:, 1], blocked.op)), count)
     producer, awaited = np.split(found, [len(issued.edge)])
-    before, segments = pieces.before, len(pieces.call)
-    behind, role, gap_ns = before.copy(), np.zeros(segments, np.int8), np.zeros(segments, np.int64)
+    before, segment_count = segments.before, len(segments.call)
+    behind, role, gap_ns = before.copy(), np.zeros(segment_count, np.int8), np.zeros(segment_count, np.int64)
     role[blocked.row] = blocked.role
     gap_ns[blocked.row] = np.where(blocked.is_idle & (blocked.role != Role.RELEASING), 0, blocked.return_ns)
-    for row, (other, since_ns) in pieces.find_releases(operations["call"].to_numpy()).items():
+    for row, (other, since_ns) in segments.find_releases(operations["call"].to_numpy()).items():
         behind[row], role[row], gap_ns[row] = other, Role.RELEASED, since_ns
-    is_idle, awaited_count = np.zeros(segments, np.bool_), np.zeros(segments, np.int64)
+    is_idle, awaited_count = np.zeros(segment_count, np.bool_), np.zeros(segment_count, np.int64)
     is_idle[blocked.row], awaited_count[blocked.row] = blocked.is_idle, blocked.awaited_count
-    start_ns, end_ns = np.array(pieces.start_ns, np.int64), np.array(pieces.end_ns, np.int64)
-    settled_ns = _settled_ns(pieces, blocked, awaited, issued.start_ns)
+    start_ns, end_ns = np.array(segments.start_ns, np.int64), np.array(segments.end_ns, np.int64)
+    settled_ns = _settled_ns(segments, blocked, awaited, issued.start_ns)
     segment_ns = end_ns - start_ns
     held = np.flatnonzero(role == Role.HELD)
-    segment_ns[held] = np.minimum(segment_ns[held], _usual_ns(waits, pieces, held))
-    segment_ns[_list_asking(waits, pieces, blocked)] = 0
+    segment_ns[held] = np.minimum(segment_ns[held], _usual_ns(waits, segments, held))
+    segment_ns[_list_asking(waits, segments, blocked)] = 0
     collectives = _collectives(partners, positions, issued)
     return ReplayGraph(
         event=np.lexsort(  # of equal ends first what began first, and operations after segments
@@ -207,13 +207,13 @@ def build_graph(
         ),
         behind=behind,
         role=role,
-        call=np.array(pieces.call, np.int64),
+        call=np.array(segments.call, np.int64),
         segment_ns=segment_ns,
         gap_ns=gap_ns,
         is_idle=is_idle,
         awaited_ptr=make_pointers(awaited_count),
         awaited=awaited,
-        thread_start_ns=start_ns[pieces.first],
+        thread_start_ns=start_ns[segments.first],
         op=issued.op,
         ref=np.where(issued.is_early, before[issued.issuer], issued.issuer) if count else issued.issuer,
         issuer=issued.issuer,
@@ -243,7 +243,7 @@ def make_pointers(count: Rows) -> Rows:
     return found
 
 
-def _issued(own: pl.DataFrame, waits: Dependencies, pieces: ThreadSegments) -> _Issued:
+def _issued(own: pl.DataFrame, waits: Dependencies, segments: ThreadSegments) -> _Issued:
     """Return the operations of one rank that segments issue.
 
     Latencies that were not critical are set to the typical critical ones, if those are smaller. A dependency
@@ -259,14 +259,14 @@ def _issued(own: pl.DataFrame, waits: Dependencies, pieces: ThreadSegments) -> _
     is_early = (waits.calls.end_ns[call] > start_ns) & ~is_held
     issued_ns = np.where(is_early, waits.calls.start_ns[call], waits.calls.end_ns[call])
     thread = waits.calls.thread[call]
-    issuer = pieces.at(thread, issued_ns, is_early)
-    for one, rows in pieces.rows_of.items():
-        is_pending = (thread == one) & (issued_ns < pieces.start_ns[rows.start])
+    issuer = segments.at(thread, issued_ns, is_early)
+    for one, rows in segments.rows_of.items():
+        is_pending = (thread == one) & (issued_ns < segments.start_ns[rows.start])
         issuer[is_pending], is_early[is_pending] = rows.start, True  # issued before the window
     held = np.flatnonzero(issuer >= 0)
     op, issuer, issued_ns, is_early = op[held], issuer[held], issued_ns[held], is_early[held]
     start_ns, end_ns, is_held = start_ns[held], end_ns[held], is_held[held]
-    starts_ns, ends_ns = np.asarray(pieces.start_ns), np.asarray(pieces.end_ns)
+    starts_ns, ends_ns = np.asarray(segments.start_ns), np.asarray(segments.end_ns)
     is_early |= (ends_ns[issuer] > start_ns) & ~is_held  # it starts while the enclosing call still lasts
     edge = _edges(op, waits)
     lag_ns = start_ns[edge[:, 0]] - waits.end_ns[edge[:, 1]]
@@ -349,25 +349,25 @@ def _middle_ns(times_ns: Times) -> int:
     return int(np.median(held)) if held.size else 0
 
 
-def _usual_ns(waits: Dependencies, pieces: ThreadSegments, held: Rows) -> int:
+def _usual_ns(waits: Dependencies, segments: ThreadSegments, held: Rows) -> int:
     """Return the median duration of calls that issue without waiting, 0 without any."""
     if not held.size:
         return 0
-    call = np.asarray(pieces.call)
+    call = np.asarray(segments.call)
     issuing = np.unique(waits.call[waits.call >= 0]).astype(np.int64)
     free = issuing[are_among(issuing, np.unique(call[call >= 0])) & ~are_among(issuing, call[held])]
     return int(np.median(waits.calls.end_ns[free] - waits.calls.start_ns[free])) if free.size else 0
 
 
-def _blocked(waits: Dependencies, pieces: ThreadSegments, releasing: Mapping[int, Tail]) -> _Blocked:
+def _blocked(waits: Dependencies, segments: ThreadSegments, releasing: Mapping[int, Tail]) -> _Blocked:
     """Return the segments at the end of calls that block or free memory."""
-    call = np.asarray(pieces.call)
+    call = np.asarray(segments.call)
     freeing = np.fromiter(releasing, np.int64, len(releasing))
     chosen = np.concatenate((waits.blocking, waits.held, freeing))
     rows = np.flatnonzero((call >= 0) & are_among(call, chosen))
-    rows = rows[waits.calls.end_ns[call[rows]] == np.asarray(pieces.end_ns)[rows]]
+    rows = rows[waits.calls.end_ns[call[rows]] == np.asarray(segments.end_ns)[rows]]
     found, awaited = [], []
-    for one, end_ns in zip(call[rows].tolist(), np.asarray(pieces.end_ns)[rows].tolist(), strict=True):
+    for one, end_ns in zip(call[rows].tolist(), np.asarray(segments.end_ns)[rows].tolist(), strict=True):
         is_releasing = one in releasing
         ops = [
             op for op in (releasing[one] if is_releasing else waits.list_awaited_by(one)) if op != UNRESOLVED
@@ -390,16 +390,16 @@ def _entered_ns(waits: Dependencies, call: int) -> int:
     return int(waits.entered_ns[row] if row >= 0 else waits.calls.start_ns[call])
 
 
-def _list_asking(waits: Dependencies, pieces: ThreadSegments, blocked: _Blocked) -> Rows:
+def _list_asking(waits: Dependencies, segments: ThreadSegments, blocked: _Blocked) -> Rows:
     """Return segments before the last query in runs of queries, if that query has waited."""
-    call = np.asarray(pieces.call)[blocked.row[~blocked.is_idle]]
+    call = np.asarray(segments.call)[blocked.row[~blocked.is_idle]]
     start_ns = waits.calls.start_ns[call]
     entered_ns = np.array([_entered_ns(waits, one) for one in call.tolist()], np.int64)
     found = []
     for row in np.flatnonzero(entered_ns < start_ns).tolist():
-        own = pieces.rows_of[int(waits.calls.thread[call[row]])]
+        own = segments.rows_of[int(waits.calls.thread[call[row]])]
         starts_ns, ends_ns = (
-            np.asarray(one)[own.start : own.stop] for one in (pieces.start_ns, pieces.end_ns)
+            np.asarray(one)[own.start : own.stop] for one in (segments.start_ns, segments.end_ns)
         )
         first = int(np.searchsorted(starts_ns, entered_ns[row]))
         last = int(np.searchsorted(ends_ns, start_ns[row], side="right"))
@@ -416,9 +416,9 @@ def _with_outside(positions: Places, ops: Rows, count: int) -> tuple[Rows, Rows]
     return position, outside
 
 
-def _settled_ns(pieces: ThreadSegments, blocked: _Blocked, awaited: Rows, begun_ns: Times) -> Times:
+def _settled_ns(segments: ThreadSegments, blocked: _Blocked, awaited: Rows, begun_ns: Times) -> Times:
     """Return when each segment ends, but not before its awaited operation begins: clocks differ slightly."""
-    settled_ns = np.array(pieces.end_ns, np.int64)
+    settled_ns = np.array(segments.end_ns, np.int64)
     last_ns = np.full(settled_ns.size, BEFORE_ALL)
     np.maximum.at(
         last_ns,
@@ -427,8 +427,8 @@ def _settled_ns(pieces: ThreadSegments, blocked: _Blocked, awaited: Rows, begun_
     )
     moved = np.flatnonzero((last_ns >= settled_ns) & (last_ns <= settled_ns + REPLAY_CLOCKS_APART_NS))
     settled_ns[moved] = last_ns[moved] + 1
-    for thread in np.unique(np.asarray(pieces.thread)[moved]).tolist():
-        rows = pieces.rows_of[thread]
+    for thread in np.unique(np.asarray(segments.thread)[moved]).tolist():
+        rows = segments.rows_of[thread]
         own_ns = settled_ns[rows.start : rows.stop]
         np.maximum.accumulate(own_ns, out=own_ns)
     return settled_ns

@@ -73,12 +73,12 @@ class WindowAnswer:
 
 
 def answer_questions(
-    stretch: SimulatedSteps, asked: Asked, step_ns: int, overlap_tax: float | None, texts: pl.Series
+    window: SimulatedSteps, asked: Asked, step_ns: int, overlap_tax: float | None, texts: pl.Series
 ) -> WindowAnswer:
     """Return the answers to the questions; without questions, to the usual ones.
 
     Args:
-        stretch: the replayed steps.
+        window: the replayed steps.
         asked: the questions.
         step_ns: the typical step, to which all answers refer.
         overlap_tax: slowdown of compute that overlaps communication; `None` if unknown.
@@ -88,11 +88,11 @@ def answer_questions(
         NothingToAnalyzeError: no step of the window has both ends in it, or the replay error is too large.
         OptionError: the target of a question does not exist.
     """
-    if not stretch.steps["typical"].any():
+    if not window.steps["typical"].any():
         raise NothingToAnalyzeError(
             f"{NO_STEP} — a replay needs steps — name them with --step-range, or capture three or more"
         )
-    player = WindowReplay(stretch, step_ns, overlap_tax if asked.interference else None, ASKED)
+    player = WindowReplay(window, step_ns, overlap_tax if asked.interference else None, ASKED)
     if not player.repeated_ns:
         raise NothingToAnalyzeError(
             f"{NO_LENGTH} — their order is not that of a run — export the report again"
@@ -115,7 +115,7 @@ def answer_questions(
     together = [player.answer(questions)] if len(questions) > 1 else []
     return WindowAnswer(
         check=check,
-        path=divide_path(stretch, player.names, player.unchanged, player.path, texts),
+        path=divide_path(window, player.names, player.unchanged, player.path, texts),
         walls=player.walls,
         wall=player.wall,
         answers=(*alone, *together),
@@ -163,32 +163,32 @@ class UpperBounds:
     Ranks that communicate are simulated together.
     """
 
-    def __init__(self, stretch: "Once[_Stretch]", rank_id: int) -> None:
-        self.stretch, self._rank_id = stretch, rank_id
+    def __init__(self, window: "Once[_SharedWindow]", rank_id: int) -> None:
+        self.window, self._rank_id = window, rank_id
 
     @property
     def step_count(self) -> int:
         """The number of simulated steps of the typical step."""
-        return len(self.stretch().steps[self._rank_id])
+        return len(self.window().steps[self._rank_id])
 
     @property
     def error(self) -> float | None:
         """The error of the unchanged simulation, as a share; `None` if they cannot be simulated."""
-        actual_ns, played_ns = self.stretch().captured_ns(self._rank_id), self._played_ns(frozenset())
-        if played_ns is None or not actual_ns:
+        actual_ns, replayed_ns = self.window().captured_ns(self._rank_id), self._replayed_ns(frozenset())
+        if replayed_ns is None or not actual_ns:
             return None
-        return abs(played_ns - actual_ns) / actual_ns
+        return abs(replayed_ns - actual_ns) / actual_ns
 
     def recoverable_ns(self, causes: Collection[str]) -> int | None:
         """Return the reduction of the typical step without some causes; `None` if unknown."""
-        unchanged_ns, error, most = self._played_ns(frozenset()), self.error, UPPER_BOUNDS.largest_own_error
+        unchanged_ns, error, most = self._replayed_ns(frozenset()), self.error, UPPER_BOUNDS.largest_own_error
         if unchanged_ns is None or error is None or (most is not None and error > most):
             return None
-        changed_ns = self._played_ns(frozenset(causes))
+        changed_ns = self._replayed_ns(frozenset(causes))
         return None if changed_ns is None else max(round(unchanged_ns - changed_ns), 0)
 
-    def _played_ns(self, causes: frozenset[str]) -> float | None:
-        return self.stretch().played_ns(self._rank_id, causes)
+    def _replayed_ns(self, causes: frozenset[str]) -> float | None:
+        return self.window().replayed_ns(self._rank_id, causes)
 
 
 def estimate_upper_bounds(
@@ -203,11 +203,11 @@ def estimate_upper_bounds(
         taxes: slowdown of each rank's compute that overlaps communication.
     """
     groups = [together for group in find_connected_ranks(ranks, partners) for together in _alongside(group)]
-    stretch_of: dict[int, Once[_Stretch]] = {}
+    window_of: dict[int, Once[_SharedWindow]] = {}
     for together in groups:
-        stretch = Once(partial(_Stretch, evidence, together, partners, taxes))
-        stretch_of |= {rank.rank_id: stretch for rank, _ in together}
-    return tuple(UpperBounds(stretch_of[rank.rank_id], rank.rank_id) for rank in ranks)
+        window = Once(partial(_SharedWindow, evidence, together, partners, taxes))
+        window_of |= {rank.rank_id: window for rank, _ in together}
+    return tuple(UpperBounds(window_of[rank.rank_id], rank.rank_id) for rank in ranks)
 
 
 def _alongside(ranks: Sequence[RankWindows]) -> Iterator[list[tuple[RankWindows, pl.DataFrame]]]:
@@ -228,7 +228,7 @@ def _alongside(ranks: Sequence[RankWindows]) -> Iterator[list[tuple[RankWindows,
     yield together
 
 
-class _Stretch:
+class _SharedWindow:
     """Steps of some ranks, simulated with and without causes."""
 
     def __init__(
@@ -245,18 +245,18 @@ class _Stretch:
         self.steps = {rank.rank_id: _first_operations(own, rank, window.operations) for rank, own in ranks}
         self._start_ns = np.asarray(evidence.waits.start_ns)
         self._lock = Lock()
-        self._played: dict[frozenset[str], dict[int, float | None]] = {}
+        self._replayed_ns: dict[frozenset[str], dict[int, float | None]] = {}
 
     def captured_ns(self, rank_id: int) -> float | None:
         """Return the mean length of the steps of a rank in the capture."""
         return _mean_length(self._start_ns[self.steps[rank_id]])
 
-    def played_ns(self, rank_id: int, causes: frozenset[str]) -> float | None:
+    def replayed_ns(self, rank_id: int, causes: frozenset[str]) -> float | None:
         """Return their mean length without some causes; `None` if they cannot be simulated."""
         with self._lock:  # ranks that are summarized at the same time use the same
-            if causes not in self._played:
-                self._played[causes] = self._lengths(causes)
-            return self._played[causes][rank_id]
+            if causes not in self._replayed_ns:
+                self._replayed_ns[causes] = self._lengths(causes)
+            return self._replayed_ns[causes][rank_id]
 
     def _lengths(self, causes: Collection[str]) -> dict[int, float | None]:
         """Return the mean length of the steps of each rank without some causes."""
@@ -271,10 +271,10 @@ class _Stretch:
         return found
 
 
-def _first_operations(stretch: pl.DataFrame, rank: RankWindows, operations: pl.DataFrame) -> Rows:
+def _first_operations(window: pl.DataFrame, rank: RankWindows, operations: pl.DataFrame) -> Rows:
     """Return the first operations of each typical window of a rank and of the next window, in two columns."""
-    is_typical = np.isin(stretch["step"].to_numpy(), rank.typical["step"].to_numpy())
-    bounds_ns = np.column_stack([stretch["start_ns"].to_numpy(), stretch["end_ns"].to_numpy()])[is_typical]
+    is_typical = np.isin(window["step"].to_numpy(), rank.typical["step"].to_numpy())
+    bounds_ns = np.column_stack([window["start_ns"].to_numpy(), window["end_ns"].to_numpy()])[is_typical]
     found = find_window_begin(operations, rank.rank_id, bounds_ns.ravel()).reshape(-1, 2)
     return found[(found >= 0).all(axis=1)]
 
@@ -316,7 +316,7 @@ class RankReplays:
         check = player.check
         refused = explain_refusal(check)
         answers = {} if refused else answer_fixes(player, questions)
-        window = player.stretch
+        window = player.window
         replay = Replay(
             steps=int(window.steps["typical"].sum()),
             operations=window.graph.op.size,
@@ -336,7 +336,7 @@ class RankReplays:
         if FIXES.largest_own_error is not None and off > FIXES.largest_own_error:
             return f"replayed without changes, steps differ by {percent(off)} from the capture"
         texts = self.prepared.trace.range_tree.texts
-        told = divide_path(player.stretch, player.names, player.unchanged, player.path, texts)
+        told = divide_path(player.window, player.names, player.unchanged, player.path, texts)
         return PlayedPath(told, player.check, _frame_path(player))
 
     def path_to_show(self) -> tuple[int, pl.DataFrame]:
@@ -372,13 +372,13 @@ class RankReplays:
         else:
             ranks, between, place = [shown], PARTNERS.to_frame(), 0
         try:
-            stretch = select_replay_window(
+            window = select_replay_window(
                 self.prepared.evidence, ranks, between, trace.range_tree, trace.capture.names, place, most
             )
         except NothingToAnalyzeError:
             return NO_ISSUER
-        if not stretch.steps["typical"].any():
+        if not window.steps["typical"].any():
             return NO_STEP
         tax = self.rank.communication.overlap_tax
-        made = WindowReplay(stretch, self.rank.typical.step_ns, None if tax is None else tax.ratio, FIXES)
+        made = WindowReplay(window, self.rank.typical.step_ns, None if tax is None else tax.ratio, FIXES)
         return made if made.repeated_ns else NO_LENGTH

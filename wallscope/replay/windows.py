@@ -33,7 +33,7 @@ class ReplayWindow:
     Attributes:
         graph: the graph to simulate.
         waits: the dependencies of the capture.
-        pieces: the host segments.
+        segments: the host segments.
         causes: of each segment, `wall/cause[/detail]`; the awaited operation of a blocking call is not its
             cause.
         operations: `CLASSIFIED`, those that are issued in the window, or before it and start in it, with
@@ -44,7 +44,7 @@ class ReplayWindow:
 
     graph: ReplayGraph
     waits: Dependencies
-    pieces: ThreadSegments
+    segments: ThreadSegments
     causes: pl.Series
     operations: pl.DataFrame
     call_name: pl.Series
@@ -54,13 +54,13 @@ class ReplayWindow:
     @cached_property
     def role(self) -> Rows:
         """The role of the call that each segment is in, as an index in `ROLE`; -1 outside calls."""
-        call, roles = np.asarray(self.pieces.call), self.call_role.to_physical().to_numpy()
+        call, roles = np.asarray(self.segments.call), self.call_role.to_physical().to_numpy()
         found = np.full(call.size, -1, np.int64)
         found[call >= 0] = roles[call[call >= 0]]
         return found
 
     @cached_property
-    def played(self) -> pl.DataFrame:
+    def replayed(self) -> pl.DataFrame:
         """The simulated operations, by position."""
         row_of = Places(self.operations["op"].to_numpy())
         return self.operations[row_of.of(self.graph.op)]
@@ -100,7 +100,7 @@ class SimulatedSteps(ReplayWindow):
 
 
 NO_ISSUER = "the export has no call that issued the operations of its steps"
-_PLAYED = pl.Schema(
+_REPLAYED = pl.Schema(
     {
         **STEPS,
         "typical": pl.Boolean(),
@@ -268,7 +268,7 @@ def _steps(chosen: pl.DataFrame, shown: RankWindows, window: ReplayWindow) -> pl
     told = chosen.hstack(
         [typical.alias("typical"), checked.alias("checked"), *map(pl.Series, ("first", "behind"), edges.T)]
     )
-    return told[_PLAYED.names()][np.flatnonzero((edges >= 0).all(axis=1))]
+    return told[_REPLAYED.names()][np.flatnonzero((edges >= 0).all(axis=1))]
 
 
 def _find_nearest_begins(
@@ -295,12 +295,12 @@ def make_replay_window(
         [_pending_at(ranks, waits, begin_ns), _issued_between(ranks, waits, begin_ns, until_ns)]
     ).sort("start_ns", "op")
     drained = [evidence.drained[rank.rank_id] for rank in ranks]
-    pieces, causes = _pieces_between(evidence, _issuing(own, drained, waits), begin_ns, until_ns)
-    given_back = _releasing(evidence, np.asarray(pieces.call))
+    segments, causes = _pieces_between(evidence, _issuing(own, drained, waits), begin_ns, until_ns)
+    given_back = _releasing(evidence, np.asarray(segments.call))
     return ReplayWindow(
-        graph=build_graph(own, waits, pieces, given_back, partners),
+        graph=build_graph(own, waits, segments, given_back, partners),
         waits=waits,
-        pieces=pieces,
+        segments=segments,
         causes=causes,
         operations=own.hstack([evidence.causes.cause[own["op"].to_numpy()].alias("cause")]),
         call_name=evidence.names_of_calls,

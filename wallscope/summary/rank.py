@@ -124,7 +124,7 @@ def summarize_ranks(prepared: Prepared) -> tuple[RankSummary, ...]:
         release_memory()
         return found
 
-    ahead: list[Once[Any]] = [*dict.fromkeys(own.stretch for own in bounds), described]
+    ahead: list[Once[Any]] = [*dict.fromkeys(own.window for own in bounds), described]
     return run_side_by_side(summarize, of_ranks, ahead=ahead)
 
 

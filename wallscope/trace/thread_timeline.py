@@ -1,4 +1,4 @@
-"""What each host thread was in at every moment, and piece by piece in a window that is simulated.
+"""What each host thread was in at every moment, and segment by segment in a window that is simulated.
 
 Runtime calls contain driver calls: time is that of the outermost call, but where an allocation or a
 synchronization stands inside another call, its time is its own.
@@ -138,7 +138,7 @@ class HostCalls:
 
 @dataclass(frozen=True)
 class ThreadSegments:
-    """Pieces of threads, one thread behind the other, in order of time: inside a call, or outside calls (-1).
+    """Segments of threads, thread by thread, in order of time: inside a call, or outside calls (-1).
 
     `process` is that of each thread.
     """
@@ -151,19 +151,19 @@ class ThreadSegments:
 
     @cached_property
     def first(self) -> Rows:
-        """The first piece of each thread."""
+        """The first segment of each thread."""
         thread = np.asarray(self.thread)
         return np.flatnonzero(np.diff(thread, prepend=thread[:1] - 1))
 
     @cached_property
     def rows_of(self) -> Mapping[int, range]:
-        """The pieces of each thread."""
+        """The segments of each thread."""
         edges = [*self.first.tolist(), len(self.thread)]
         return {self.thread[begin]: range(begin, end) for begin, end in pairwise(edges)}
 
     @property
     def before(self) -> Rows:
-        """The piece before each of its thread; starts of threads are counted on behind all pieces."""
+        """The segment before each of its thread; starts of threads are counted on behind all segments."""
         found = np.arange(len(self.thread)) - 1
         found[self.first] = len(self.thread) + np.arange(self.first.size)
         return found
@@ -173,7 +173,7 @@ class ThreadSegments:
         return settled_ns, self.end_ns[row], self.start_ns[row], row
 
     def at(self, thread: Rows, at_ns: Times, is_start: Flags) -> Rows:
-        """The pieces of threads that end at a moment, contain it or start there; -1 without one."""
+        """The segments of threads that end at a moment, contain it or start there; -1 without one."""
         found = np.full(thread.size, -1, np.int64)
         starts_ns, ends_ns = np.asarray(self.start_ns), np.asarray(self.end_ns)
         for one, rows in self.rows_of.items():
@@ -184,11 +184,11 @@ class ThreadSegments:
         return np.where(is_inside, found, -1)
 
     def inside(self, calls: Iterable[int]) -> Rows:
-        """The pieces that lie in some calls."""
+        """The segments that lie in some calls."""
         return np.flatnonzero(are_among(np.asarray(self.call), np.fromiter(calls, np.int64)))
 
     def find_releases(self, issuing: Rows) -> dict[int, tuple[int, int]]:
-        """Pieces in which a thread outside calls went on after another: its last piece, and the time since.
+        """Segments in which a thread outside calls went on after another: its last one, and the time since.
 
         The thread waited for the other one of its process, which issued meanwhile and may have gone on after
         its last call.
