@@ -55,6 +55,7 @@ _LOSSES = {Wall.MEMORY, Wall.COMMUNICATION, Wall.HOST}
 ANCHORS = {
     "step": Anchor("nvtx", "step", "step", 10),
     "capture": Anchor("whole-trace", "window", None, 1),
+    "selected": Anchor("whole-trace", "window", None, 1, selected_time_ns=(0, STEP_NS)),
 }
 
 
@@ -78,6 +79,8 @@ def run(  # noqa: PLR0913  # what a run may tell
     environment=(),
     ranges=(),
     copied_in_ms=0,
+    migrated_ms=0,
+    one_gap_share=0.0,
 ):
     """An analysis whose typical step has `causes` (ms each; a pair tells the ceiling too), else compute."""
     told = {cause: of if isinstance(of, tuple) else (of, of) for cause, of in causes.items()}
@@ -128,12 +131,14 @@ def run(  # noqa: PLR0913  # what a run may tell
             0, 0, None, 0.1, tuple(_operation(*operation) for operation in operations)
         ),
         compute=tuple(ComputeWork(kind, MS, 0.5, count) for kind, count in kinds),
-        memory=Memory(None, None, None, (*map(_pageable, pageable), _copied_in(copied_in_ms))),
+        memory=Memory(
+            None, None, None, (*map(_pageable, pageable), _copied_in(copied_in_ms), _migrated(migrated_ms))
+        ),
         unmatched_kernels=(),
         ranges=tuple(_range(name, own_ms) for name, own_ms in dict(ranges).items()),
         causes=tuple(entries),
         compute_details=_details(**dict(details)),
-        host_details=_host(launch_calls, blocking),
+        host_details=replace(_host(launch_calls, blocking), longest_gap_share=one_gap_share),
     )
     name, architecture = GPUS[gpu]
     return Analysis(
@@ -161,9 +166,7 @@ def run(  # noqa: PLR0913  # what a run may tell
             1,
             world,
         ),
-        anchor=Anchor("nvtx", "step", "step", 10)
-        if window == "step"
-        else Anchor("whole-trace", "window", None, 1),
+        anchor=ANCHORS[window],
         ranks=(rank,),
         diagnosis=Diagnosis(verdict or str(leading), "", memory_pressure=MemoryPressure(pressure, ("told",))),
         opportunities=tuple(sorted(won, key=lambda entry: -entry.recoverable_ns)),
@@ -223,6 +226,11 @@ def _pageable(direction):
 def _copied_in(own_ms):
     """Copies of a pinned batch, or of parameters; compute works 1 ms."""
     return CopyWork(CopyDirection.HOST_TO_DEVICE, 1, 1, round(own_ms * MS), round(own_ms * MS), pinned=True)
+
+
+def _migrated(own_ms):
+    """Pages that migrate to the device while kernels run."""
+    return CopyWork(CopyDirection.MIGRATION_TO_DEVICE, 1, 1, round(own_ms * MS), 0, pinned=None)
 
 
 def _host(launch_calls, blocking):

@@ -165,7 +165,7 @@ def test_a_fix_without_a_ceiling_tells_none():
     )
 
     assert (fix.recoverable_ns, fix.speedup_ceiling, fix.next_wall) == (None, None, None)
-    assert fix.why == "compute/gemm takes 95.0 ms (95.0 %). It helps."
+    assert fix.why == "Gemm kernels: 95.0 ms (95.0 %). It helps."
     assert fix.verify.startswith("It runs. A/B test: change only this, and keep versions,")
 
 

@@ -163,7 +163,7 @@ VALUES = {
     "pageable": set(CopyDirection),
     "precision": set(Precision),
     "pressure": {"none", "near", "high", "unknown"},
-    "window": {"step", "capture"},
+    "window": {"step", "capture", "selected-time"},
 }
 
 

@@ -129,6 +129,68 @@ def test_fixes_name_their_rows_and_what_would_refute_them():
     found = advised({"host/data-loading": 40}, pageable=["host-to-device"])
     (fix,) = [fix for fix in found.fixes if fix.id == "data-workers"]
 
-    (line,) = fix.evidence
-    assert line.startswith("a copy of a batch ends the waits: 1 host-to-device copy, pageable: 1 B")
+    copied, workers = fix.evidence
+    assert copied.startswith("a copy of a batch ends the waits: 1 host-to-device copy, pageable: 1 B")
+    assert workers.startswith("no thread or process in the export has the name of a loader worker")
     assert fix.refuted_by.startswith("With more workers")
+
+
+def bounds_of(found):
+    return {one.cause: one.recoverable_ns for one in found.opportunities}
+
+
+def test_a_cause_has_the_bound_of_the_fix_that_removes_it():
+    found = settled(advised({"host/data-loading": 40}), data_workers=25)
+    rank = found.ranks[found.diagnosis.rank_index]
+
+    assert bounds_of(found) == {"host/data-loading": 25 * MS}
+    assert {one.cause: one.recoverable_ns for one in rank.causes}["host/data-loading"] == 25 * MS
+
+
+def test_the_bound_of_a_draining_call_keeps_its_assumption_and_states_the_replay_of_the_call():
+    cause = "host/queue-drained/cudaDeviceSynchronize"
+    analysis = advised({cause: (60, 60)})
+    assumed = "all 60.0 ms of host time after the call vanish too; without the call alone up to 1.50x"
+    opportunities = tuple(replace(one, assumes=assumed) for one in analysis.opportunities)
+    alone = replace(answered(10), questions=(Question("scale", cause, 0.0),))
+    fixes = tuple(
+        replace(fix, replay=alone if fix.id == "no-device-wide-waits" else None) for fix in analysis.fixes
+    )
+    found = settle_fixes(
+        replace(analysis, fixes=fixes, replay=PLAYED, opportunities=opportunities), NAMES["pytorch"]
+    )
+    (bound,) = found.opportunities
+    (fix,) = [one for one in found.fixes if one.id == "no-device-wide-waits"]
+
+    assert bound.recoverable_ns == 60 * MS
+    assert bound.assumes == assumed.replace("1.50x", "1.11x")
+    assert fix.assumes == (
+        "gains 10.0 ms of the 60.0 ms of its cause: host time after cudaDeviceSynchronize stays"
+    )
+
+
+@pytest.mark.parametrize(
+    ("won_ms", "said"),
+    [
+        pytest.param(41.5, "gains more than the 40.0 ms of its cause", id="more than its cause takes"),
+        pytest.param(40.5, "", id="about as much"),
+        pytest.param(21, "", id="most of it"),
+        pytest.param(19, "gains 19.0 ms of the 40.0 ms of its cause: other work", id="less than half"),
+    ],
+)
+def test_a_gain_far_from_the_time_of_its_cause_is_explained(won_ms, said):
+    (fix,) = settled(advised({"host/data-loading": 40}), data_workers=won_ms).fixes[:1]
+
+    assert fix.assumes.startswith(said) if said else not fix.assumes
+
+
+def test_a_fix_without_a_replay_counts_only_the_causes_that_it_changes():
+    causes = {"host/framework": (40, 50), "host/launch-call": (10, 12)}
+    found = {
+        fix.id: fix for fix in settled(advised(causes, details={"unfused_elementwise_share": 0.5})).fixes
+    }
+    graphs, fewer = found["cuda-graphs-pytorch"], found["fewer-launches"]
+
+    assert graphs.recoverable_ns == 50 * MS
+    assert fewer.recoverable_ns == 12 * MS
+    assert fewer.assumes.startswith("not replayed: assumes no time for host time inside launch calls")

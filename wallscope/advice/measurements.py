@@ -12,6 +12,7 @@ from operator import attrgetter
 
 import polars as pl
 
+from wallscope.advice import copies
 from wallscope.advice.conditions import Clause, evaluate
 from wallscope.advice.estimates import (
     FUSED,
@@ -22,9 +23,9 @@ from wallscope.advice.programs import ProgramTraces, detect_program
 from wallscope.advice.published import nvlink_domain
 from wallscope.model.advice import RunConfiguration, Value
 from wallscope.model.analysis import Analysis, Rank
-from wallscope.model.enums import LOW_PRECISIONS, Axis, Backend, ComputeCategory, CopyDirection, Precision
+from wallscope.model.enums import LOW_PRECISIONS, Axis, Backend, ComputeCategory, Precision
 from wallscope.model.rank_summaries import CommunicationOperation
-from wallscope.thresholds.verdict import MATERIAL_SHARE, PAGEABLE_SHARE
+from wallscope.thresholds.verdict import MATERIAL_SHARE
 from wallscope.trace.kernel_classes import mark_training
 
 _NEEDED = {
@@ -324,18 +325,6 @@ def _gradient_collectives(run: MeasuredRun) -> tuple[str, ...]:
     return tuple(str(entry.operation) for entry in own)
 
 
-def _pageable(run: MeasuredRun) -> tuple[str, ...]:
-    """Return the directions with bulk copies and a large share of the bytes from or to pageable memory."""
-    moved: dict[str, int] = {}
-    pageable: dict[str, int] = {}
-    for entry in run.rank.memory.copies:
-        direction = str(entry.direction)
-        moved[direction] = moved.get(direction, 0) + entry.bytes
-        if entry.pinned is False and entry.bulk_bandwidth_bytes_per_s is not None:
-            pageable[direction] = pageable.get(direction, 0) + entry.bytes
-    return tuple(one for one, own in pageable.items() if own >= PAGEABLE_SHARE * moved[one])
-
-
 def _launch_gap_ns(run: MeasuredRun) -> float | None:
     """Return the framework time of a step per launch call, in ns."""
     host = run.rank.host_details
@@ -356,13 +345,6 @@ def _host_gap_ns(run: MeasuredRun) -> float | None:
         if entry.cause == "host/framework" or entry.cause.startswith("host/queue-drained/")
     )
     return sum(own) / host.launches.calls
-
-
-def _copied_in_ratio(run: MeasuredRun) -> float | None:
-    """Return the time of host-to-device copies as a ratio to the compute work."""
-    copied = [one for one in run.rank.memory.copies if one.direction == CopyDirection.HOST_TO_DEVICE]
-    work_ns = sum(entry.work_ns for entry in run.rank.compute)
-    return sum(one.work_ns for one in copied) / work_ns if work_ns else None
 
 
 def _one_gap_share(run: MeasuredRun) -> float:
@@ -424,7 +406,10 @@ MEASUREMENTS: Mapping[str, Measurement] = {
         "attention kernels are older than the GPU's generation", _is_attention_outdated
     ),
     "collectives": Measurement("collectives on the axis", _axis_collectives),
-    "copied_in_ratio": _of_run("time of copies to the device, as a ratio to compute work", _copied_in_ratio),
+    "copied_in_ratio": _of_run(
+        "time of copies to the device, as a ratio to compute work",
+        lambda run: copies.divide_copies_in(run.rank),
+    ),
     "drained": _of_run("calls that drain the queue take more than the launching between them", _drained),
     "experts": _of_run("the model has experts", _experts),
     "findings": _of_run(
@@ -458,7 +443,17 @@ MEASUREMENTS: Mapping[str, Measurement] = {
         "GPUs in one NVLink domain", lambda run: nvlink_domain(None if run.gpu is None else run.gpu.name)
     ),
     "optimizer_fused": _of_run("kernels of a fused optimizer run", _is_optimizer_fused),
-    "pageable": _of_run("directions of copies from or to pageable memory", _pageable),
+    "pageable": _of_run(
+        "directions of copies from or to pageable memory",
+        lambda run: copies.list_pageable_directions(run.rank),
+    ),
+    "migration_share": _of_run(
+        "share of the step with exposed page migrations", lambda run: copies.sum_migrations(run.rank)[0]
+    ),
+    "hidden_migration_share": _of_run(
+        "share of the step with page migrations under kernels",
+        lambda run: copies.sum_migrations(run.rank)[1],
+    ),
     "parts": _of_run("libraries and features of the program", lambda run: run.program.parts),
     "permute_fused": _of_details("token permutation runs as fused kernels", "permute_fused"),
     "precision": _of_run("precision of most GEMMs", _precision),
@@ -489,6 +484,6 @@ MEASUREMENTS: Mapping[str, Measurement] = {
     "ungrouped_share": _of_details(
         "share of compute work in series of similar small GEMMs", "small_multiplications.share"
     ),
-    "window": _of_run("kind of a window", lambda run: run.analysis.anchor.window),
+    "window": _of_run("kind of a window", lambda run: run.analysis.anchor.window.replace(" ", "-")),
 }
 """The names that conditions of fixes may use in addition to settings."""
