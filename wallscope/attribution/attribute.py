@@ -149,10 +149,10 @@ def assign_operation_causes(  # noqa: PLR0913  # all inputs of the causes of ope
     kind = np.ravel_multi_index(told_by, _KINDS, mode="wrap")  # -1 is the last
     kinds = np.flatnonzero(np.bincount(kind))
     places = zip(*np.unravel_index(kinds, _KINDS), strict=True)
-    told = [_choose_cause(*map(int, one), may_communicate=may_communicate) for one in places]
-    texts = tuple(dict.fromkeys(text for pair in told for text in pair))
+    pairs = [_choose_cause(*map(int, one), may_communicate=may_communicate) for one in places]
+    texts = tuple(dict.fromkeys(text for pair in pairs for text in pair))
     found = np.zeros((2, int(np.prod(_KINDS))), np.uint16)
-    found[:, kinds] = np.array([[texts.index(text) for text in pair] for pair in told]).reshape(-1, 2).T
+    found[:, kinds] = np.array([[texts.index(text) for text in pair] for pair in pairs]).reshape(-1, 2).T
     causes, befores = found[:, kind]
     return OperationCauses(
         texts,
@@ -426,7 +426,7 @@ def attribute_rank(evidence: Evidence, operations: pl.DataFrame, windows: pl.Dat
     drained = evidence.drained[rank_id]
     moments = evidence.activity.moments([one for one in threads if one >= 0], drained.threads)
     slices = slice_windows(operations, links, windows, evidence.recomputed, moments)
-    ranges, on_thread, told = assign_host_causes(
+    ranges, on_thread, host_cause = assign_host_causes(
         slices.thread, slices.start_ns, slices.kind, evidence.activity, drained
     )
     of_op = evidence.projected["range"].to_numpy()[np.maximum(slices.op, 0)]
@@ -434,7 +434,7 @@ def attribute_rank(evidence: Evidence, operations: pl.DataFrame, windows: pl.Dat
         slices,
         evidence.causes,
         on_thread,
-        told,
+        host_cause,
         evidence.graph.to_numpy(),
         is_complete=evidence.is_complete,
     )

@@ -130,7 +130,7 @@ class QueueDrains:
         return found_ns
 
 
-_Told = TypeVar("_Told", np.int64, np.bool_)
+_Value = TypeVar("_Value", np.int64, np.bool_)
 FRAMEWORK, LOADING = "host/framework", "host/data-loading"
 COLLECTION, NETWORK = "host/garbage-collection", "host/network"
 OFFLOAD = "memory/offload"
@@ -349,12 +349,12 @@ class HostActivity:
                 sides.append(at_ns)
         return number_spans(np.concatenate(sides))
 
-    def _by_range(self, of_path: npt.NDArray[_Told]) -> npt.NDArray[_Told]:
+    def _by_range(self, of_path: npt.NDArray[_Value]) -> npt.NDArray[_Value]:
         """Convert values of paths to values of ranges; the last of either is for none."""
         rows = self.tree["range"].to_numpy()
-        told = np.full(int(rows.max(initial=0)) + 2, of_path[-1], of_path.dtype)
-        told[rows] = of_path[self.tree["path"].to_numpy()]
-        return told
+        of_range = np.full(int(rows.max(initial=0)) + 2, of_path[-1], of_path.dtype)
+        of_range[rows] = of_path[self.tree["path"].to_numpy()]
+        return of_range
 
 
 def assign_host_causes(
@@ -374,13 +374,13 @@ def assign_host_causes(
         open_range = activity.open_range(thread, at_ns)
         found[rows] = open_range
         outside = np.flatnonzero(kind[rows] == encode_member(LinkKind.OUTSIDE_CALLS))
-        told = _outside_calls(thread, at_ns[outside], open_range[outside], activity, drained)
+        code = _outside_calls(thread, at_ns[outside], open_range[outside], activity, drained)
         queue, names = _find_drain_causes(drained, thread, at_ns[outside])
-        is_queue = (queue >= 0) & are_among(told, _BEHIND_A_DRAIN)
+        is_queue = (queue >= 0) & are_among(code, _BEHIND_A_DRAIN)
         is_queue &= activity.causes_of_ranges[open_range[outside]] < 0
-        told[is_queue] = queue[is_queue] + len(texts)
+        code[is_queue] = queue[is_queue] + len(texts)
         texts += names
-        cause[rows[outside]] = told
+        cause[rows[outside]] = code
         is_profiled = is_inside(activity.spans_of(thread, HostKind.PROFILER), at_ns)
         is_profiled &= kind[rows] != encode_member(LinkKind.ALLOCATION)
         cause[rows[is_profiled]] = CAUSES.index(PROFILER)
@@ -407,21 +407,21 @@ def _outside_calls(
     thread: int, at_ns: Times, open_range: Rows, activity: HostActivity, drained: QueueDrains
 ) -> Rows:
     """Return the cause at each moment of a thread outside calls, as an index in `CAUSES`."""
-    told = np.full(at_ns.size, _FRAMEWORK)
+    code = np.full(at_ns.size, _FRAMEWORK)
     for cause, waited in zip((_FILE, NETWORK), activity.in_io(thread), strict=True):
-        told[is_inside(waited, at_ns)] = CAUSES.index(cause)
+        code[is_inside(waited, at_ns)] = CAUSES.index(cause)
     locked = is_inside(activity.spans_of(thread, HostKind.LOCK), at_ns)
     others_count = len(drained.threads) - (thread in drained.threads)
     if others_count and locked.any():  # while another one works, that work is the cause
         locked &= activity.count_lock_waits(drained, at_ns) - (thread in drained.threads) == others_count
-    told[locked] = CAUSES.index(_LOCK)
+    code[locked] = CAUSES.index(_LOCK)
     spans = activity.loading[drained.rank_id].get(thread)
     if spans is not None:
-        told[is_inside(spans, at_ns)] = _LOADED
-    told[is_inside(activity.spans_of(thread, HostKind.GC), at_ns)] = _COLLECTED
+        code[is_inside(spans, at_ns)] = _LOADED
+    code[is_inside(activity.spans_of(thread, HostKind.GC), at_ns)] = _COLLECTED
     by_range = activity.causes_of_ranges[open_range]
-    told = np.where(by_range >= 0, by_range, told)
+    code = np.where(by_range >= 0, by_range, code)
     updates = is_inside(activity.away[drained.rank_id], at_ns)
     if updates.any():
-        told[updates & activity.is_optimizer[open_range]] = _OFFLOADED
-    return told
+        code[updates & activity.is_optimizer[open_range]] = _OFFLOADED
+    return code

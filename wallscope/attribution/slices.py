@@ -104,9 +104,9 @@ def collect_constraints(waits: Dependencies, kinds_of_calls: Codes) -> Constrain
         operations=(waits.start_ns, waits.end_ns, waits.call, waits.stream_before, waits.inferred_producer),
         producers=(waits.producers.ptr, waits.producers.op),
         calls=(
-            waits.calls.start_ns.told,
-            waits.calls.end_ns.told,
-            waits.calls.thread.told.astype(np.int32),
+            waits.calls.start_ns.of_call,
+            waits.calls.end_ns.of_call,
+            waits.calls.thread.of_call.astype(np.int32),
             kinds_of_calls,
             waits.blocked,
             waits.holder,

@@ -131,9 +131,9 @@ def sum_unresolved_by_step(sums: SliceSums, steps: pl.Series) -> Times:
 
     The last, unrecognized kernels that may communicate, is a part of the first.
     """
-    told = [_WALLS.index(wall) for wall in (Wall.UNATTRIBUTED, Wall.COMMUNICATION, Wall.MEMORY)]
-    is_open = np.array([cause in _UNRESOLVED for cause in sums.cause], np.bool_) | (sums.wall == told[0])
-    found = _table(sums, np.where(is_open, sums.wall, -1), steps, len(_WALLS))[:, told]
+    walls = [_WALLS.index(wall) for wall in (Wall.UNATTRIBUTED, Wall.COMMUNICATION, Wall.MEMORY)]
+    is_open = np.array([cause in _UNRESOLVED for cause in sums.cause], np.bool_) | (sums.wall == walls[0])
+    found = _table(sums, np.where(is_open, sums.wall, -1), steps, len(_WALLS))[:, walls]
     kernels = np.array([cause == UNRECOGNIZED for cause in sums.cause], np.bool_)
     return np.hstack([found, _table(sums, np.where(kernels, 0, -1), steps, 1)])
 

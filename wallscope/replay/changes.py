@@ -136,9 +136,9 @@ def find_target(name: str, known: Iterable[str], option: str) -> str:
         return last[0]
     near = get_close_matches(name.lower(), of_lower, n=3, cutoff=0.5)
     ends = [one for one in of_lower if name.lower() in one][:3]
-    told = list(dict.fromkeys([*near, *ends]))[:_SHOWN]
-    there = [of_lower[one] for one in told] or names[:_SHOWN]
-    word = "the nearest are" if told else "they have"
+    nearest = list(dict.fromkeys([*near, *ends]))[:_SHOWN]
+    there = [of_lower[one] for one in nearest] or names[:_SHOWN]
+    word = "the nearest are" if nearest else "they have"
     if option == "--without" and not ends:
         there, word = names, f"ask `--scale {name}=0`, or one of"
     raise OptionError(f"{option} {name} — is not in these steps — {word}: {', '.join(there) or 'nothing'}")
@@ -178,8 +178,8 @@ class Changes:
     @cached_property
     def _folded(self) -> dict[str, str]:
         """The names of ranges, each without its running numbers."""
-        told = self._steps.ranges["text"].unique(maintain_order=True).to_list()
-        texts = [text for text in told if text is not None]
+        range_texts = self._steps.ranges["text"].unique(maintain_order=True).to_list()
+        texts = [text for text in range_texts if text is not None]
         return dict(zip(texts, normalize_names(pl.Series(texts, dtype=pl.String)).to_list(), strict=True))
 
     @property
@@ -365,7 +365,7 @@ class Changes:
         issued_ns = window.waits.calls.start_ns[own["call"].to_numpy()]
         step = np.searchsorted(window.steps["issue_start_ns"].to_numpy(), issued_ns, side="right")
         like = ["rank_id", "stream", "name"]
-        told = (
+        medians = (
             own.select("op", *like, step=pl.Series(step))
             .with_columns(
                 ordinal=pl.int_range(pl.len()).over(["step", *like]),
@@ -374,10 +374,10 @@ class Changes:
             .with_columns(middle_ns=pl.col("time_ns").median().over([*like, "ordinal"]))
             .with_columns(pl.col("middle_ns").round().cast(pl.Int64))
         )
-        draft.set_operations(told["op"].to_numpy(), told["middle_ns"].to_numpy())
-        most_ns = int((told["time_ns"] - told["middle_ns"]).abs().to_numpy().max(initial=0))
+        draft.set_operations(medians["op"].to_numpy(), medians["middle_ns"].to_numpy())
+        most_ns = int((medians["time_ns"] - medians["middle_ns"]).abs().to_numpy().max(initial=0))
         note = f"the largest deviation of a collective from its median was {duration(most_ns)}"
-        return (note,) if len(told) else _NONE
+        return (note,) if len(medians) else _NONE
 
     def _moved(self, target: Target, draft: GraphEdit, *, is_hidden: bool) -> tuple[str, ...]:
         """Let operations overlap others of their stream; hidden ones also do not delay other work.

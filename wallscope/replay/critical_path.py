@@ -74,8 +74,8 @@ class NamedPath:
     computes: Flags
     is_open: Flags
     is_own: Flags
-    piece_cause: Rows
-    piece_name: Rows
+    segment_cause: Rows
+    segment_name: Rows
     calls: pl.Series
     is_call: Flags
     are_compute: Flags
@@ -84,7 +84,7 @@ class NamedPath:
 def name_path(window: SimulatedSteps) -> NamedPath:
     """Return the names of what is replayed in a window."""
     known = window.replayed
-    told = pl.coalesce("text", pl.col("category").cast(pl.String), pl.lit(""))
+    shown_name = pl.coalesce("text", pl.col("category").cast(pl.String), pl.lit(""))
     are_computing = is_compute(as_integers(known["class"]))
     given = [encode_column(known["cause"]), encode_column(known["before"]), encode_column(window.causes)]
     always = [NOBODY, LAUNCH_LATENCY, KERNEL_GAP, SYNCHRONISATION]
@@ -105,7 +105,7 @@ def name_path(window: SimulatedSteps) -> NamedPath:
         gap,
         cause,
         before,
-        known.select(told)[:, 0],
+        known.select(shown_name)[:, 0],
         known["stream"].to_numpy().astype(np.int64),
         are_computing,
         _are_open(window),
@@ -159,7 +159,7 @@ def trace_path(window: SimulatedSteps, names: NamedPath, run: SimulatedRun, whic
 def build_path_frame(window: SimulatedSteps, names: NamedPath, path: PathColumns) -> pl.DataFrame:
     """Return paths as a table (`PATH`)."""
     ops = np.append(window.graph.op, -1)
-    of_segment = np.append(names.piece_name, 0)[np.where(path.on_thread, path.place, -1)]
+    of_segment = np.append(names.segment_name, 0)[np.where(path.on_thread, path.place, -1)]
     outside = len(names.name) + len(names.calls) - 1
     name = np.where(path.on_thread, len(names.name) + of_segment, outside)
     name[path.on_device] = path.place[path.on_device]
@@ -191,9 +191,9 @@ def _describe_links(names: NamedPath, step: int, links: CriticalLinks, until: in
     is_lost &= end_ns - start_ns > LONGEST_DEPENDENCY_LATENCY_NS
     is_gap = names.computes[op] & names.computes[waiter] & (names.chain[op] == names.chain[waiter])
     led_to = np.maximum.accumulate(np.where(kinds[Bound.OPERATION], np.arange(place.size), -1))
-    told: list[tuple[Flags, Rows | int]] = [
+    cases: list[tuple[Flags, Rows | int]] = [
         (is_lost | kinds[Bound.EARLIER], names.nobody),
-        (on_thread, np.append(names.piece_cause, 0)[row]),
+        (on_thread, np.append(names.segment_cause, 0)[row]),
         (kinds[Bound.OPERATION], names.cause[op]),
         (kinds[Bound.LATENCY], names.latency),
         (is_gap, names.gap),
@@ -203,7 +203,7 @@ def _describe_links(names: NamedPath, step: int, links: CriticalLinks, until: in
         start_ns,
         end_ns,
         bound,
-        np.select([here for here, _ in told], [cause for _, cause in told], names.before[op]),
+        np.select([here for here, _ in cases], [cause for _, cause in cases], names.before[op]),
         place,
         on_device,
         on_thread,
@@ -276,7 +276,7 @@ def divide_path(
         if len(texts)
         else pl.Series([""]).new_from_index(0, len(joined))
     )
-    told = joined.with_columns(
+    links = joined.with_columns(
         range=pl.when(pl.col("path").is_null()).then(pl.lit("")).otherwise(written),
         time_ns=pl.col("end_ns") - pl.col("start_ns"),
         wall=pl.col("cause").str.split("/").list.first(),
@@ -285,22 +285,22 @@ def divide_path(
     length_ns = (steps["end_ns"] - steps["start_ns"]).to_numpy()
     shown = int(np.abs(length_ns - length_ns.mean()).argmin())
     step = int(steps["step"][shown])
-    whole = round(int(told["time_ns"].sum()) / count)
+    whole = round(int(links["time_ns"].sum()) / count)
     return CriticalPath(
         step_ns=whole,
-        walls=_parts(told, pl.col("wall"), count, whole),
-        causes=_parts(told, pl.col("cause"), count, whole),
-        ranges=_parts(told, pl.col("range"), count, whole),
-        operations=_parts(told, pl.col("name"), count, whole),
+        walls=_parts(links, pl.col("wall"), count, whole),
+        causes=_parts(links, pl.col("cause"), count, whole),
+        ranges=_parts(links, pl.col("range"), count, whole),
+        operations=_parts(links, pl.col("name"), count, whole),
         shown_step=step,
-        segments=_segments(told.filter(pl.col("step") == step)),
+        segments=_segments(links.filter(pl.col("step") == step)),
         slack=_slack(window, names, run, count),
     )
 
 
-def _parts(told: pl.DataFrame, by: pl.Expr, steps: int, whole: int) -> tuple[PathPart, ...]:
+def _parts(links: pl.DataFrame, by: pl.Expr, steps: int, whole: int) -> tuple[PathPart, ...]:
     """Return the largest parts of a step and the rest, which sum to it."""
-    of_wall = told.group_by("wall", name=by).agg(pl.col("time_ns").sum(), stretches=pl.len())
+    of_wall = links.group_by("wall", name=by).agg(pl.col("time_ns").sum(), stretches=pl.len())
     is_of_one = pl.col("time_ns").max() >= ONE_WALL_OF_PART_SHARE * pl.col("time_ns").sum()
     parts = (
         of_wall.sort("time_ns", "wall", descending=[True, False])
@@ -329,10 +329,10 @@ def _parts(told: pl.DataFrame, by: pl.Expr, steps: int, whole: int) -> tuple[Pat
     )
 
 
-def _segments(told: pl.DataFrame) -> tuple[PathSegment, ...]:
+def _segments(links: pl.DataFrame) -> tuple[PathSegment, ...]:
     """Return the longest segments of one path with one cause and one name."""
     runs = (
-        told.sort("start_ns")
+        links.sort("start_ns")
         .with_columns(run=pl.struct("cause", "name", "range").rle_id())
         .group_by("run", maintain_order=True)
         .agg(pl.col("start_ns").first(), pl.col("time_ns").sum(), pl.col("cause", "name", "range").first())

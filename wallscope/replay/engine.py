@@ -83,10 +83,10 @@ def measure_lags_of_other_steps(window: SimulatedSteps) -> OtherStepLags:
     gap_ns[outside.row[is_released]] = outside_ns[is_released]
     gap_ns[back.row] = return_ns
     lone = np.concatenate((is_lone, is_lone_edge, is_lone_segment, is_lone_return))
-    told = np.concatenate((step, step[waiting], outside.step, back.step)) >= 0
+    is_inside = np.concatenate((step, step[waiting], outside.step, back.step)) >= 0
     return OtherStepLags(
         replace(graph, latency_ns=latency_ns, lag_ns=lag_ns, segment_ns=segment_ns, gap_ns=gap_ns),
-        float(lone[told].mean()) if told.any() else 0.0,
+        float(lone[is_inside].mean()) if is_inside.any() else 0.0,
     )
 
 
@@ -338,7 +338,7 @@ class WindowReplay:
         captured_ns = (window.steps["end_ns"] - window.steps["start_ns"]).to_numpy()[is_checked]
         own_ns = measure_step_lengths(window, self.unchanged, "checked")
         link_ns = self._path.end_ns - self._path.start_ns
-        told = SelfCheck(
+        check = SelfCheck(
             steps=captured_ns.size,
             error_median=None,
             error_p90=None,
@@ -348,14 +348,14 @@ class WindowReplay:
             unresolved_wait_share=_unresolved_share(window),
         )
         if captured_ns.size < 2:
-            return told
+            return check
         others = measure_lags_of_other_steps(window)
         errors = (
             np.abs(measure_step_lengths(window, simulate(others.graph), "checked") - captured_ns)
             / captured_ns
         )
         return replace(
-            told,
+            check,
             error_median=float(np.median(errors)),
             error_p90=float(np.quantile(errors, 0.9)),
             unmatched_share=others.unmatched_share,

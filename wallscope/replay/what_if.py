@@ -336,8 +336,8 @@ class RankReplays:
         if FIXES.largest_own_error is not None and off > FIXES.largest_own_error:
             return f"replayed without changes, steps differ by {percent(off)} from the capture"
         texts = self.prepared.trace.range_tree.texts
-        told = divide_path(player.window, player.names, player.unchanged, player.path, texts)
-        return PlayedPath(told, player.check, _frame_path(player))
+        parts = divide_path(player.window, player.names, player.unchanged, player.path, texts)
+        return PlayedPath(parts, player.check, _frame_path(player))
 
     def path_to_show(self) -> tuple[int, pl.DataFrame]:
         """The replayed rank, and `SHOWN_PATH` of its steps; empty if they are not replayed."""

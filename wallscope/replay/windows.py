@@ -265,10 +265,10 @@ def _steps(chosen: pl.DataFrame, shown: RankWindows, window: ReplayWindow) -> pl
     edges = np.where(window.graph.positions(edges) >= 0, edges, -1).reshape(-1, 2)
     typical = pl.Series(np.isin(chosen["step"].to_numpy(), shown.typical["step"].to_numpy()))
     checked = chosen["steady"] if shown.windows["steady"].any() else typical
-    told = chosen.hstack(
+    steps = chosen.hstack(
         [typical.alias("typical"), checked.alias("checked"), *map(pl.Series, ("first", "behind"), edges.T)]
     )
-    return told[_REPLAYED.names()][np.flatnonzero((edges >= 0).all(axis=1))]
+    return steps[_REPLAYED.names()][np.flatnonzero((edges >= 0).all(axis=1))]
 
 
 def _find_nearest_begins(
@@ -450,12 +450,12 @@ def _of_rank(
     return _RankPieces(thread[first], start_ns[first], end_ns[last], call[first], cause[first], names)
 
 
-def _causes(told: Rows, texts: list[str], roles: Codes, call: Rows) -> tuple[Rows, list[str]]:
+def _causes(codes: Rows, texts: list[str], roles: Codes, call: Rows) -> tuple[Rows, list[str]]:
     """Return the cause of each segment, given or else (-1) by the role of its call, as an index in a list."""
     of_role = [_OF_ROLE.get(CallRole(role), _OTHER_CALL) for role in ROLE.categories]
     number, names = number_values([*texts, *of_role])
-    cause, untold = told.copy(), np.flatnonzero(told < 0)
-    cause[untold] = len(texts) + roles[call[untold]].astype(np.int64)
+    cause, unknown = codes.copy(), np.flatnonzero(codes < 0)
+    cause[unknown] = len(texts) + roles[call[unknown]].astype(np.int64)
     return number[cause], names
 
 

@@ -107,10 +107,10 @@ def _list_copies(capture: Capture) -> tuple[Rows, Rows]:
 def _tell_promises(capture: Capture, op: Rows, call: Rows) -> _Promises:
     """Return the blocking behavior of copy calls, by their names and the memory of the copies."""
     waits = ~mark_calls(capture, _ASYNCHRONOUS)[call]
-    told = pl.DataFrame({"op": op}, schema={"op": capture.copies.schema["op"]}).join(
+    copies = pl.DataFrame({"op": op}, schema={"op": capture.copies.schema["op"]}).join(
         capture.copies, on="op", how="left", maintain_order="left"
     )
-    direction, source, destination = (as_integers(told[name]) for name in told.columns[1:])
+    direction, source, destination = (as_integers(copies[name]) for name in copies.columns[1:])
     to_host, to_device = _is_among(direction, _TO_HOST), _is_among(direction, (CopyDirection.HOST_TO_DEVICE,))
     is_pageable = [_is_among(end, (MemoryKind.PAGEABLE,)) for end in (source, destination)]
     is_free = ~waits & _is_among(source, _LASTING) & _is_among(destination, _LASTING)
@@ -198,7 +198,7 @@ def find_locked_calls(
         process_of_thread: int64[thread], the process of each thread.
         blocking: what calls waited for that block by themselves, or were held by a full queue.
     """
-    start_ns, end_ns, thread = calls.start_ns.told, calls.end_ns.told, calls.thread.told
+    start_ns, end_ns, thread = calls.start_ns.of_call, calls.end_ns.of_call, calls.thread.of_call
     holder = np.full(start_ns.size, -1, np.int32)
     is_long = end_ns - start_ns >= SHORTEST_HELD_CALL_NS
     blocks = np.zeros(start_ns.size, np.bool_)
@@ -231,7 +231,7 @@ def measure_usual_lengths(length_ns: Codes, role: Codes) -> Times:
 
 def _find_holders(calls: CallTimes, asked: Rows, holding: Rows) -> Rows:
     """Return the call that blocked each given one, -1 without one: the longest one that overlapped it."""
-    start_ns, end_ns, thread = calls.start_ns.told, calls.end_ns.told, calls.thread.told
+    start_ns, end_ns, thread = calls.start_ns.of_call, calls.end_ns.of_call, calls.thread.of_call
     by_end = holding[np.argsort(end_ns[holding], kind="stable")]
     last = np.searchsorted(end_ns[by_end], end_ns[asked] + LOCK_RETURN_NS, side="right") - 1
     found, longest_ns = np.full(asked.size, -1), np.zeros(asked.size, np.int64)
@@ -285,7 +285,7 @@ def find_spins(
         calls: times and threads of all calls.
         segments: what each thread was in at every moment.
     """
-    found = np.full(calls.start_ns.told.size, -1, np.int32)
+    found = np.full(calls.start_ns.of_call.size, -1, np.int32)
     call, name = operations["call"].to_numpy(), as_integers(operations["name"])
     kernels = np.flatnonzero((call >= 0) & operations["name"].is_not_null().to_numpy())
     thread = calls.thread[call[kernels]]

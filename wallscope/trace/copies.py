@@ -30,7 +30,9 @@ _DIRECTIONS = tuple(CopyDirection)
 _TO_DEVICE, _TO_HOST = map(_DIRECTIONS.index, (CopyDirection.HOST_TO_DEVICE, CopyDirection.DEVICE_TO_HOST))
 _OPTIMIZER = list(Pass).index(Pass.OPTIMIZER)
 _PLACES = {cause: place for place, cause in enumerate(CopyCause)}
-_CAUSES = np.array([_PLACES[told] if (told := _CAUSE_OF_DIRECTION.get(way)) else -1 for way in CopyDirection])
+_CAUSES = np.array(
+    [_PLACES[cause] if (cause := _CAUSE_OF_DIRECTION.get(way)) else -1 for way in CopyDirection]
+)
 _EACH_CAUSE = pl.Series([*CopyCause, None], dtype=COPY_CAUSES["cause"])
 _UNKNOWN = np.iinfo(np.int64).min
 
@@ -50,8 +52,8 @@ def classify_copies(operations: pl.DataFrame, copies: pl.DataFrame, passes: pl.D
     cause[bulk[_round_trips_or_optimizer(moved, bulk)]] = _PLACES[CopyCause.OFFLOAD]
     is_small = is_between & (moved.bytes < BULK_COPY_BYTES) & (moved.bytes != _UNKNOWN)
     cause[is_small] = _PLACES[CopyCause.SMALL_COPY]
-    told = _EACH_CAUSE[np.where(cause < 0, len(_PLACES), cause)]
-    return pl.DataFrame({"op": moved.op, "cause": told}, schema=COPY_CAUSES)
+    names = _EACH_CAUSE[np.where(cause < 0, len(_PLACES), cause)]
+    return pl.DataFrame({"op": moved.op, "cause": names}, schema=COPY_CAUSES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,9 +75,9 @@ def _moved(operations: pl.DataFrame, copies: pl.DataFrame, passes: pl.DataFrame)
     rows = np.flatnonzero(direction != _DIRECTIONS.index(CopyDirection.PEER))
     rows = rows[np.argsort(copies["op"].to_numpy()[rows], kind="stable")]
     op = copies["op"].to_numpy()[rows]
-    row, told = (find_places(op, frame["op"].to_numpy()) for frame in (operations, passes))
+    row, pass_row = (find_places(op, frame["op"].to_numpy()) for frame in (operations, passes))
     rank, start_ns, end_ns = (operations[name].to_numpy()[row] for name in ("rank_id", "start_ns", "end_ns"))
-    part, scope = (take_or(as_integers(passes[column]), told, -1) for column in ("pass", "scope"))
+    part, scope = (take_or(as_integers(passes[column]), pass_row, -1) for column in ("pass", "scope"))
     return _Moved(
         op=op,
         rank=rank.astype(np.int64),

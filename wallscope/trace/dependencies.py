@@ -293,10 +293,10 @@ def _order_streams(
     order = order_by(waits)
     recording = RecordingStreams(order, waits, operations, times)
     for _ in range(EXPLAINED_ROUNDS_COUNT):
-        told = recording.resolve()
-        if told is waits:
+        known = recording.resolve()
+        if known is waits:
             break
-        waits, order = told, order_by(told)
+        waits, order = known, order_by(known)
         recording = RecordingStreams(order, waits, operations, times)
     ops, calls = recording.find_unclear()
     order.doubt(ops)
@@ -311,18 +311,18 @@ _WAIT_CALL, _QUERY = r"StreamWaitEvent", r"(Event|Stream)Query"
 def _infer_producers(capture: Capture, order: StreamOrder, calls: CallTimes) -> npt.NDArray[np.int32]:
     """Add dependencies that are inferred from timing, and return that of each operation, -1 without one."""
     wait_calls = np.flatnonzero(mark_calls(capture, _WAIT_CALL))
-    told = infer_producers(
+    inferred = infer_producers(
         capture.operations, order.end_ns, order.before, order.producer_sets, calls, wait_calls
     )
-    order.clear(np.concatenate((told.free, told.op)))
-    order.follow((op, UNRESOLVED) for op in told.unexplained.tolist())
-    order.follow(zip(told.op.tolist(), told.producer.tolist(), strict=True))
+    order.clear(np.concatenate((inferred.free, inferred.op)))
+    order.follow((op, UNRESOLVED) for op in inferred.unexplained.tolist())
+    order.follow(zip(inferred.op.tolist(), inferred.producer.tolist(), strict=True))
     found = np.full(order.before.size, -1, np.int32)
-    found[told.op] = told.producer
+    found[inferred.op] = inferred.producer
     if not any(finding.code in _INCOMPLETE for finding in capture.findings):
-        found[told.idle] = HELD_WHILE_IDLE
+        found[inferred.idle] = HELD_WHILE_IDLE
     else:
-        order.follow((op, UNRESOLVED) for op in told.idle.tolist())
+        order.follow((op, UNRESOLVED) for op in inferred.idle.tolist())
     return found
 
 
@@ -366,10 +366,10 @@ def _infer_awaited(
     for one, rows in iterate_groups(thread_process[calls.thread[open_calls]]):
         own = open_calls[rows]
         ops = np.flatnonzero(process == one)
-        told = infer_tails(order.end_ns, ops, order.issued_ns, entered_ns[rows], calls.end_ns[own])
+        tail_op = infer_tails(order.end_ns, ops, order.issued_ns, entered_ns[rows], calls.end_ns[own])
         found |= {
             call: () if op == NOTHING_PENDING else (op,)
-            for call, op in zip(own.tolist(), told.tolist(), strict=True)
+            for call, op in zip(own.tolist(), tail_op.tolist(), strict=True)
             if op != UNRESOLVED and (op >= 0 or call in tails)
         }
     return found
@@ -382,14 +382,14 @@ def _synchronising(capture: Capture, order: StreamOrder, waits: Waits) -> dict[i
     blocking = np.flatnonzero(is_blocking)
     columns = (blocking, *(calls[name].to_numpy()[blocking] for name in ("thread", "start_ns", "name")))
     process = capture.threads["process"].to_list()
-    told = _read_synchronisations(capture.syncs, is_blocking)
+    waited_for = _read_synchronisations(capture.syncs, is_blocking)
     means = _records_of_calls(waits.waits)
     found: dict[int, Tail] = {}
     asked: list[tuple[int, int, int]] = []
     unnamed: list[tuple[int, int, int]] = []
     groups: dict[tuple[int, ...], int] = {}
     for call, thread, at_ns, name in zip(*(one.tolist() for one in columns), strict=True):
-        kind, context, stream = told.get(call, (None, None, None))
+        kind, context, stream = waited_for.get(call, (None, None, None))
         held = process[thread]
         if kind == SyncKind.EVENT:
             record, how = means.get(call, (-1, ResolvedBy.NOTHING))
@@ -423,8 +423,8 @@ def _read_synchronisations(
     """Kind, context and stream of what some calls waited for, by number; the first row of a call counts."""
     call = syncs["call"].to_numpy()
     rows = np.flatnonzero((call >= 0) & np.append(is_asked, np.False_)[call])
-    told = syncs["call", "kind", "context", "stream"][rows[::-1]]
-    return {call: (kind, context, stream) for call, kind, context, stream in told.iter_rows()}
+    first_rows = syncs["call", "kind", "context", "stream"][rows[::-1]]
+    return {call: (kind, context, stream) for call, kind, context, stream in first_rows.iter_rows()}
 
 
 def _records_of_calls(waits: pl.DataFrame) -> dict[int, tuple[int, str]]:

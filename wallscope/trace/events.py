@@ -95,8 +95,8 @@ def resolve_waits(
     for process, own in iterate_runs(as_integers(waiting["process"])):
         made = records[of_process.get(process, slice(0)) if process >= 0 else slice(0)]
         record[own], how[own] = _of_process(waiting[own], at_ns[own], made)
-    told = {"at_ns": at_ns, "record": record, "how": list_members(ResolvedBy)[how]}
-    columns = {name: told[name] if name in told else waiting[name] for name in WAITS.names()}
+    resolved = {"at_ns": at_ns, "record": record, "how": list_members(ResolvedBy)[how]}
+    columns = {name: resolved[name] if name in resolved else waiting[name] for name in WAITS.names()}
     return Waits(records, pl.DataFrame(columns, schema=WAITS))
 
 
@@ -130,14 +130,14 @@ def _record_calls(calls: pl.DataFrame, names: pl.DataFrame, threads: pl.DataFram
 
 def _numbered(rows: pl.DataFrame, at_ns: Times, stream_by: StreamBy) -> pl.DataFrame:
     """`RECORDS` from rows in their order; columns that these lack are null."""
-    told = {
+    columns_found = {
         "record": np.arange(at_ns.size, dtype=np.uint32),
         "at_ns": at_ns,
         "stream_by": list_members(StreamBy)[np.full(at_ns.size, encode_member(stream_by))],
     }
     held = {name: rows[name] for name in rows.columns if name in RECORDS}
     unknown = pl.Series([None], dtype=pl.Int64).new_from_index(0, at_ns.size)
-    columns = {name: told.get(name, held.get(name, unknown)) for name in RECORDS.names()}
+    columns = {name: columns_found.get(name, held.get(name, unknown)) for name in RECORDS.names()}
     return pl.DataFrame(columns, schema=RECORDS)
 
 

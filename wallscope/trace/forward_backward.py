@@ -156,8 +156,8 @@ def mark_autograd_threads(
     backward = operations["op"].to_numpy()[are_among(operations["call"].to_numpy(), issued)].astype(np.int64)
     is_backward = of_passes["pass"].is_null() & pl.Series(are_among(of_passes["op"].to_numpy(), backward))
     all_backward = pl.Series("pass", [Pass.BACKWARD], PASSES["pass"]).new_from_index(0, len(of_passes))
-    told = all_backward.zip_with(is_backward, of_passes["pass"])
-    return of_passes.clone().replace_column(of_passes.get_column_index("pass"), told)
+    changed = all_backward.zip_with(is_backward, of_passes["pass"])
+    return of_passes.clone().replace_column(of_passes.get_column_index("pass"), changed)
 
 
 def mark_autograd_ranges(
@@ -360,8 +360,8 @@ def _of_rank(own: _Kernels, windows: pl.DataFrame, kernel_names: pl.DataFrame) -
 
 
 def _rows(op: Rows, how: RecomputeSource) -> pl.DataFrame:
-    told = pl.repeat(how, op.size, dtype=RECOMPUTE["how"], eager=True)
-    return pl.DataFrame({"op": op, "how": told}, schema=RECOMPUTE)
+    methods = pl.repeat(how, op.size, dtype=RECOMPUTE["how"], eager=True)
+    return pl.DataFrame({"op": op, "how": methods}, schema=RECOMPUTE)
 
 
 def _replayed_attention(own: _Kernels, windows: pl.DataFrame, kernel_names: pl.DataFrame) -> Rows:

@@ -95,10 +95,10 @@ def infer_producers(  # noqa: PLR0913, PLR0917  # the inputs of the inference
     op, was_issued = late.op[untold], late.was_issued[untold]
     waited_ns = operations["start_ns"].to_numpy()[op] - late.known_ns[untold]
     is_long = late.is_open[untold] | (waited_ns > LONGEST_UNEXPLAINED_LATENCY_NS)
-    told = np.flatnonzero(found >= 0)
+    rows = np.flatnonzero(found >= 0)
     return InferredWaits(
-        op=late.op[told].astype(np.int32),
-        producer=found[told].astype(np.int32),
+        op=late.op[rows].astype(np.int32),
+        producer=found[rows].astype(np.int32),
         unexplained=op[ran & is_long],
         free=op[~ran],
         idle=op[~ran & (~was_issued | is_migrating)],

@@ -134,9 +134,9 @@ def classify_kernels(names: pl.DataFrame, rules: tuple[KernelRule, ...]) -> pl.D
 
     A name that no rule knows is compute of category `unrecognized`, with `matched` false.
     """
-    told: pl.DataFrame = _kinds(rules)[_deciding(rules).of(names["text"].to_list())]
-    told.insert_column(0, names["name"])
-    return told if names["name"].is_sorted() else told.sort("name")
+    classes: pl.DataFrame = _kinds(rules)[_deciding(rules).of(names["text"].to_list())]
+    classes.insert_column(0, names["name"])
+    return classes if names["name"].is_sorted() else classes.sort("name")
 
 
 @lru_cache(maxsize=4)
@@ -176,14 +176,14 @@ def classify_operations(operations: pl.DataFrame, copies: pl.DataFrame, kinds: p
     Copies between devices communicate; other copies and fills are copies; a row of graph-mode
     tracing is an opaque graph.
     """
-    told = kinds if kinds["name"].is_sorted() else kinds.sort("name")
-    row = as_integers(operations["name"], len(told)).astype(np.uint32)
+    classes = kinds if kinds["name"].is_sorted() else kinds.sort("name")
+    row = as_integers(operations["name"], len(classes)).astype(np.uint32)
     kind = as_integers(operations["kind"])
-    row[kind == _GRAPH] = len(told) + 1
-    row[np.isin(kind, _COPYING)] = len(told) + len(_OTHERS) - 1
+    row[kind == _GRAPH] = len(classes) + 1
+    row[np.isin(kind, _COPYING)] = len(classes) + len(_OTHERS) - 1
     moved, direction = copies["op"].to_numpy(), as_integers(copies["direction"], len(CopyDirection))
-    row[moved] = direction.astype(np.uint32) + len(told) + 2
-    return operations.hstack(pl.concat([told.drop("name"), _OTHERS])[row].get_columns())
+    row[moved] = direction.astype(np.uint32) + len(classes) + 2
+    return operations.hstack(pl.concat([classes.drop("name"), _OTHERS])[row].get_columns())
 
 
 def _others() -> pl.DataFrame:
@@ -373,10 +373,10 @@ def infer_precisions(names: pl.DataFrame) -> pl.DataFrame:
 def _match_precision(texts: pl.Series) -> npt.NDArray[np.int64]:
     """The place of each text's precision in `Precision`."""
     lower = texts.str.to_lowercase()
-    told = np.full(len(texts), _PLACES[Precision.UNKNOWN], np.int64)
+    code = np.full(len(texts), _PLACES[Precision.UNKNOWN], np.int64)
     for precision, pattern in reversed(_PATTERNS):
-        told[lower.str.contains(pattern).to_numpy()] = _PLACES[precision]
-    return told
+        code[lower.str.contains(pattern).to_numpy()] = _PLACES[precision]
+    return code
 
 
 _EACH = pl.Series("precision", list(Precision), dtype=pl.Enum(Precision))

@@ -68,10 +68,10 @@ def normalize_names(texts: pl.Series) -> pl.Series:
     >>> normalize_names(pl.Series(["conv2d", "MulBackward0", "fp8_gemm", "step 3", "h.11.attn"])).to_list()
     ['conv2d', 'MulBackward0', 'fp8_gemm', 'step #', 'h.#.attn']
     """
-    told = pl.col(texts.name)
+    normalized = pl.col(texts.name)
     for pattern, replacement in _RULES:
-        told = told.str.replace_all(pattern, replacement)
-    return texts.to_frame().select(told).to_series()
+        normalized = normalized.str.replace_all(pattern, replacement)
+    return texts.to_frame().select(normalized).to_series()
 
 
 def mark_changes(*columns: npt.NDArray[Any]) -> Flags:

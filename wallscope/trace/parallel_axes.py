@@ -126,7 +126,7 @@ def parse_stream_axes(texts: Iterable[str]) -> dict[int, Axis]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Told:
+class _Assignment:
     """Communication operations, a row each in order of number, and the axes found for them so far.
 
     Attributes:
@@ -185,22 +185,22 @@ def infer_axes(
     if rows.size == 0:
         return AXES.to_frame()
     marks = _MARKED.of(ranges.names["text"].to_list())
-    told = _select_operations(operations, rows, collectives, ranges, marks)
-    _by_stream_number(told, capture.streams, given)
-    _by_kernel(told, capture.names)
-    _by_ranges(told, ranges, marks)
-    _share(told, operations)
-    _by_experts(told, operations, capture.names)
-    _by_expert_kernels(told, operations, capture)
-    _share(told, operations)
-    _by_backward(told, operations, capture)
-    axis = np.where(told.axis < 0, _PLACES[Axis.UNKNOWN], told.axis)
+    assignment = _select_operations(operations, rows, collectives, ranges, marks)
+    _by_stream_number(assignment, capture.streams, given)
+    _by_kernel(assignment, capture.names)
+    _by_ranges(assignment, ranges, marks)
+    _share(assignment, operations)
+    _by_experts(assignment, operations, capture.names)
+    _by_expert_kernels(assignment, operations, capture)
+    _share(assignment, operations)
+    _by_backward(assignment, operations, capture)
+    axis = np.where(assignment.axis < 0, _PLACES[Axis.UNKNOWN], assignment.axis)
     return pl.DataFrame(
         {
-            "op": told.op,
-            "operation": _EACH_OPERATION[told.does],
+            "op": assignment.op,
+            "operation": _EACH_OPERATION[assignment.does],
             "axis": _EACH_AXIS[axis],
-            "evidence": pl.Series(told.evidence.tolist(), dtype=pl.String),
+            "evidence": pl.Series(assignment.evidence.tolist(), dtype=pl.String),
         },
         schema=AXES,
     )
@@ -208,7 +208,7 @@ def infer_axes(
 
 def _select_operations(
     operations: pl.DataFrame, rows: Rows, collectives: pl.DataFrame, ranges: RangePaths, marks: Rows
-) -> _Told:
+) -> _Assignment:
     """Return the operations of some rows with the data of NCCL's calls, without axes."""
     op = operations["op"].to_numpy()[rows]
     asked = find_places(op, collectives["op"].to_numpy())
@@ -219,7 +219,7 @@ def _select_operations(
     asked_or_else = np.where(
         (does >= 0) & ~np.isin(does, _NOT_TOLD), does, np.where(is_exchange, _ALL_TO_ALL, category)
     )
-    return _Told(
+    return _Assignment(
         op=op,
         rank=operations["rank_id"].to_numpy()[rows].astype(np.int64),
         stream=operations["stream"].to_numpy()[rows].astype(np.int64),
@@ -288,54 +288,58 @@ def _check_streams(given: Mapping[int, Axis], streams: pl.DataFrame) -> None:
     raise SelectionError(f"--stream {missing}={given[missing]} — is not in this export — {said}")
 
 
-def _by_stream_number(told: _Told, streams: pl.DataFrame, given: Mapping[int, Axis]) -> None:
+def _by_stream_number(assignment: _Assignment, streams: pl.DataFrame, given: Mapping[int, Axis]) -> None:
     if not given:
         return
     number = dict(zip(streams["stream"].to_list(), streams["number"].to_list(), strict=True))
-    asked = [number.get(stream) for stream in told.stream.tolist()]
+    asked = [number.get(stream) for stream in assignment.stream.tolist()]
     axis = [-1 if one is None or one not in given else _PLACES[given[one]] for one in asked]
-    told.settle(np.arange(told.op.size), np.array(axis), [f"stream {one} given by the user" for one in asked])
-
-
-def _by_kernel(told: _Told, names: pl.DataFrame) -> None:
-    """Libraries that serve one axis; DeepEP's sends and receives between two ranks serve pipelines."""
-    axis = np.append(_AXIS_OF_BACKEND, -1)[told.backend]
-    is_pipeline = (told.backend == _BACKENDS.index(Backend.DEEP_EP)) & (told.category == _SEND_RECV)
-    rows = told.open_rows((axis >= 0) & (told.name >= 0))
-    short = {name: shorten_kernel(names["text"][name]) for name in np.unique(told.name[rows]).tolist()}
-    told.settle(
-        rows,
-        np.where(is_pipeline, _PLACES[Axis.PP], axis)[rows],
-        [f"kernel {short[name]}" for name in told.name[rows].tolist()],
+    assignment.settle(
+        np.arange(assignment.op.size), np.array(axis), [f"stream {one} given by the user" for one in asked]
     )
 
 
-def _by_ranges(told: _Told, ranges: RangePaths, marks: Rows) -> None:
+def _by_kernel(assignment: _Assignment, names: pl.DataFrame) -> None:
+    """Libraries that serve one axis; DeepEP's sends and receives between two ranks serve pipelines."""
+    axis = np.append(_AXIS_OF_BACKEND, -1)[assignment.backend]
+    is_pipeline = (assignment.backend == _BACKENDS.index(Backend.DEEP_EP)) & (
+        assignment.category == _SEND_RECV
+    )
+    rows = assignment.open_rows((axis >= 0) & (assignment.name >= 0))
+    short = {name: shorten_kernel(names["text"][name]) for name in np.unique(assignment.name[rows]).tolist()}
+    assignment.settle(
+        rows,
+        np.where(is_pipeline, _PLACES[Axis.PP], axis)[rows],
+        [f"kernel {short[name]}" for name in assignment.name[rows].tolist()],
+    )
+
+
+def _by_ranges(assignment: _Assignment, ranges: RangePaths, marks: Rows) -> None:
     rules, texts = _rules().ranges, ranges.names["text"]
-    rows = told.open_rows(told.path >= 0)
-    for does in np.unique(told.does[rows]).tolist():
+    rows = assignment.open_rows(assignment.path >= 0)
+    for does in np.unique(assignment.does[rows]).tolist():
         fitting = sum(1 << place for place, rule in enumerate(rules) if _OPERATIONS[does] in rule.operations)
-        own = rows[told.does[rows] == does]
-        label = _label_around(told.path[own], ranges, marks & fitting > 0)
+        own = rows[assignment.does[rows] == does]
+        label = _label_around(assignment.path[own], ranges, marks & fitting > 0)
         own, label = own[label >= 0], label[label >= 0]
         axis, evidence = np.full(len(texts), -1), [""] * len(texts)
         for one in np.unique(label).tolist():
             hits = int(marks[one]) & fitting
             axis[one] = _PLACES[rules[(hits & -hits).bit_length() - 1].axis]
             evidence[one] = f"range '{texts[one][:_LONGEST_NAME]}'"
-        told.settle(own, axis[label], [evidence[one] for one in label.tolist()])
+        assignment.settle(own, axis[label], [evidence[one] for one in label.tolist()])
 
 
-def _share(told: _Told, operations: pl.DataFrame) -> None:
+def _share(assignment: _Assignment, operations: pl.DataFrame) -> None:
     """Axes with those that others of the communicator, or of a stream for communication alone, agree on.
 
     Only operations without a communicator take theirs from the stream.
     """
-    has_communicator = told.communicator >= 0
-    _agree(told, np.flatnonzero(has_communicator), told.communicator, "communicator")
-    if told.open_rows(~has_communicator).size:
-        is_apart = ~has_communicator & ~np.isin(told.stream, _computing_streams(operations))
-        _agree(told, np.flatnonzero(is_apart), told.stream, "stream")
+    has_communicator = assignment.communicator >= 0
+    _agree(assignment, np.flatnonzero(has_communicator), assignment.communicator, "communicator")
+    if assignment.open_rows(~has_communicator).size:
+        is_apart = ~has_communicator & ~np.isin(assignment.stream, _computing_streams(operations))
+        _agree(assignment, np.flatnonzero(is_apart), assignment.stream, "stream")
 
 
 def _computing_streams(operations: pl.DataFrame) -> Rows:
@@ -343,56 +347,59 @@ def _computing_streams(operations: pl.DataFrame) -> Rows:
     return np.flatnonzero(np.bincount(operations["stream"].to_numpy()[computing]))
 
 
-def _agree(told: _Told, beside: Rows, of: Rows, word: str) -> None:
+def _agree(assignment: _Assignment, beside: Rows, of: Rows, word: str) -> None:
     """Members of a group without an axis get the one that is known of it, first by what they do.
 
     Gradients and parameters share a communicator: the kind of a member's operation shows which it moves.
     """
-    known, unknown = (beside[is_so] for is_so in (told.axis[beside] >= 0, told.axis[beside] < 0))
+    known, unknown = (beside[is_so] for is_so in (assignment.axis[beside] >= 0, assignment.axis[beside] < 0))
     if known.size == 0:
         return
-    for kinds in (told.does, np.zeros_like(told.does)):
-        key = (told.rank * (int(of.max()) + 1) + of) * len(_OPERATIONS) + kinds
+    for kinds in (assignment.does, np.zeros_like(assignment.does)):
+        key = (assignment.rank * (int(of.max()) + 1) + of) * len(_OPERATIONS) + kinds
         members = known[np.argsort(key[known], kind="stable")]
         first = np.flatnonzero(mark_changes(key[members]))
-        axis = told.axis[members]
+        axis = assignment.axis[members]
         one = np.minimum.reduceat(axis, first)
         one[one != np.maximum.reduceat(axis, first)] = -1
         is_data = np.logical_and.reduceat(np.isin(axis, _DATA), first)
         texts = [
             f"same {word}: {str(text).removeprefix(f'same {word}: ')}"
-            for text in told.evidence[members[first]]
+            for text in assignment.evidence[members[first]]
         ]
         group = find_places(key[unknown], key[members[first]])
         rows, group = unknown[group >= 0], group[group >= 0]
-        is_finest = (one[group] >= 0) & (kinds is told.does)
-        found = np.where(is_data[group] & ~is_finest, _AXIS_OF_DATA[told.does[rows]], one[group])
-        told.settle(rows, found, [texts[each] for each in group.tolist()])
+        is_finest = (one[group] >= 0) & (kinds is assignment.does)
+        found = np.where(is_data[group] & ~is_finest, _AXIS_OF_DATA[assignment.does[rows]], one[group])
+        assignment.settle(rows, found, [texts[each] for each in group.tolist()])
 
 
-def _by_experts(told: _Told, operations: pl.DataFrame, names: pl.DataFrame) -> None:
+def _by_experts(assignment: _Assignment, operations: pl.DataFrame, names: pl.DataFrame) -> None:
     """All-to-alls of ranks that run kernels which only mixtures of experts run."""
-    rows = told.open_rows(told.does == _ALL_TO_ALL)
+    rows = assignment.open_rows(assignment.does == _ALL_TO_ALL)
     if rows.size == 0:
         return
     is_telling = np.append(_EXPERTS.of(names["text"].to_list()) > 0, False)
     ranks = np.unique(operations["rank_id"].to_numpy()[is_telling[as_integers(operations["name"])]])
-    rows = rows[np.isin(told.rank[rows], ranks)]
-    told.settle(
+    rows = rows[np.isin(assignment.rank[rows], ranks)]
+    assignment.settle(
         rows,
         np.full(rows.size, _PLACES[Axis.EP]),
-        [f"{_group(peers)} next to kernels of a mixture of experts" for peers in told.peers[rows].tolist()],
+        [
+            f"{_group(peers)} next to kernels of a mixture of experts"
+            for peers in assignment.peers[rows].tolist()
+        ],
     )
 
 
-def _by_expert_kernels(told: _Told, operations: pl.DataFrame, capture: Capture) -> None:
+def _by_expert_kernels(assignment: _Assignment, operations: pl.DataFrame, capture: Capture) -> None:
     """Sends and receives between kernels of experts: tokens are permuted, sent, multiplied and sent back.
 
     In the order of issue, a grouped multiplication is close on one side of such a message, and another kernel
     of experts on the other side. No message of another group is in between. Next to a message between
     pipeline stages, a message of experts comes first.
     """
-    open_rows = told.open_rows(told.does == _SEND_RECV, told.peers < 0)
+    open_rows = assignment.open_rows(assignment.does == _SEND_RECV, assignment.peers < 0)
     is_expert = np.append(_EXPERTS.of(capture.names["text"].to_list()) > 0, False)
     if open_rows.size == 0 or not is_expert.any():
         return
@@ -402,16 +409,16 @@ def _by_expert_kernels(told: _Told, operations: pl.DataFrame, capture: Capture) 
     computes = as_integers(operations["class"]) == list(OperationClass).index(OperationClass.COMPUTE)
     multiplies = as_integers(operations["category"]) == list(CATEGORY.categories).index(_GROUPED)
     of_rank, name = operations["rank_id"].to_numpy(), as_integers(operations["name"])
-    sent_ns = at_ns[find_places(told.op, operations["op"].to_numpy())]
-    group = np.where(told.communicator >= 0, told.communicator, -2 - told.stream)
-    for rank in np.unique(told.rank[open_rows]).tolist():
+    sent_ns = at_ns[find_places(assignment.op, operations["op"].to_numpy())]
+    group = np.where(assignment.communicator >= 0, assignment.communicator, -2 - assignment.stream)
+    for rank in np.unique(assignment.rank[open_rows]).tolist():
         kernels = np.flatnonzero(computes & (of_rank == rank))
         kernels = kernels[np.argsort(at_ns[kernels], kind="stable")]
         kernels_ns, is_one = at_ns[kernels], is_expert[name[kernels]] | multiplies[kernels]
-        is_own = told.rank == rank
+        is_own = assignment.rank == rank
         for one in np.unique(group[open_rows][is_own[open_rows]]).tolist():
             rows = open_rows[(group == one)[open_rows] & is_own[open_rows]]
-            is_other = is_own & (group != one) & np.isin(told.does, (_SEND_RECV, _ALL_TO_ALL))
+            is_other = is_own & (group != one) & np.isin(assignment.does, (_SEND_RECV, _ALL_TO_ALL))
             others = np.sort(np.searchsorted(kernels_ns, sent_ns[is_other]))
             at = np.searchsorted(kernels_ns, sent_ns[rows])
             sides = [_are_near(at, others, flags) for flags in (is_one, multiplies[kernels])]
@@ -419,7 +426,9 @@ def _by_expert_kernels(told: _Told, operations: pl.DataFrame, capture: Capture) 
             fits = (before & product_after) | (product_before & after)
             if np.count_nonzero(fits) >= EXPERT_MESSAGES_SHARE * rows.size and fits.any():
                 text = "sends and receives between kernels that permute tokens or multiply them by expert"
-                told.settle(rows[fits], np.full(rows[fits].size, _PLACES[Axis.EP]), [text] * rows[fits].size)
+                assignment.settle(
+                    rows[fits], np.full(rows[fits].size, _PLACES[Axis.EP]), [text] * rows[fits].size
+                )
 
 
 def _are_near(at: Rows, others: Rows, is_wanted: Flags) -> tuple[Flags, Flags]:
@@ -435,13 +444,13 @@ def _are_near(at: Rows, others: Rows, is_wanted: Flags) -> tuple[Flags, Flags]:
     return so_far[at] > so_far[first], so_far[last] > so_far[at]
 
 
-def _by_backward(told: _Told, operations: pl.DataFrame, capture: Capture) -> None:
+def _by_backward(assignment: _Assignment, operations: pl.DataFrame, capture: Capture) -> None:
     """Reductions that the thread of the backward pass issues, and hardly the main thread: gradients.
 
     PyTorch runs backward on a thread of its own. Tensor parallelism reduces in the forward pass as often, on
     the main thread.
     """
-    rows = told.open_rows(np.isin(told.does, _REDUCING))
+    rows = assignment.open_rows(np.isin(assignment.does, _REDUCING))
     if rows.size == 0 or capture.calls.is_empty():
         return
     call = operations["call"].to_numpy()
@@ -449,19 +458,21 @@ def _by_backward(told: _Told, operations: pl.DataFrame, capture: Capture) -> Non
     computes = as_integers(operations["class"]) == list(OperationClass).index(OperationClass.COMPUTE)
     launching = np.flatnonzero(np.bincount(of_call[call[computes & (call >= 0)]]))
     main = _find_main_threads(capture.threads, launching)
-    own_call = call[find_places(told.op, operations["op"].to_numpy())]
+    own_call = call[find_places(assignment.op, operations["op"].to_numpy())]
     thread = np.where(own_call >= 0, of_call[np.maximum(own_call, 0)], -1)
     is_backward = np.isin(thread, np.setdiff1d(launching, main)) & np.isin(
         capture.threads["process"].to_numpy()[np.maximum(thread, 0)],
         capture.threads["process"].to_numpy()[main],
     )
-    group = np.where(told.communicator >= 0, told.communicator, -2 - told.stream)
+    group = np.where(assignment.communicator >= 0, assignment.communicator, -2 - assignment.stream)
     for one in np.unique(group[rows]).tolist():
         own = rows[group[rows] == one]
         chosen = own[is_backward[own]]
         if chosen.size and (own.size - chosen.size) * FORWARD_PARTS_COUNT <= own.size:
-            text = f"{_OPERATIONS[int(told.does[chosen[0]])]} that the thread of the backward pass issues"
-            told.settle(chosen, np.full(chosen.size, _PLACES[Axis.DP_GRADIENT]), [text] * chosen.size)
+            text = (
+                f"{_OPERATIONS[int(assignment.does[chosen[0]])]} that the thread of the backward pass issues"
+            )
+            assignment.settle(chosen, np.full(chosen.size, _PLACES[Axis.DP_GRADIENT]), [text] * chosen.size)
 
 
 def _find_main_threads(threads: pl.DataFrame, launching: Rows) -> Rows:

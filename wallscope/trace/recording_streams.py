@@ -124,8 +124,8 @@ class RecordingStreams:
             stream = self._best(kind, waiters)
             if stream is not None:
                 chosen |= {waiter.record: stream for waiter in waiters}
-        told = self._told(chosen)
-        return self._waits if told.equals(self._waits.records) else Waits(told, self._waits.waits)
+        records = self._update_records(chosen)
+        return self._waits if records.equals(self._waits.records) else Waits(records, self._waits.waits)
 
     def find_unclear(self) -> tuple[set[int], set[int]]:
         """Operations and calls that waited for a record without a stream, and why they went on is unclear."""
@@ -264,15 +264,15 @@ class RecordingStreams:
     def _ends_ns(self, ops: Iterable[int]) -> list[int]:
         return [int(self._order.end_ns[op]) for op in ops if op != UNRESOLVED]
 
-    def _told(self, chosen: Mapping[int, int]) -> pl.DataFrame:
+    def _update_records(self, chosen: Mapping[int, int]) -> pl.DataFrame:
         """The records, those on a chosen stream with its context and number."""
         numbers = self._order.numbers()
         rows = [(record, *numbers[stream], StreamBy.HAND_OVER) for record, stream in chosen.items()]
         schema = {
             name: self._waits.records.schema[name] for name in ("record", "context", "stream", "stream_by")
         }
-        told = pl.DataFrame(rows, schema=schema, orient="row")
-        return self._waits.records.update(told, on="record", how="left")
+        streams = pl.DataFrame(rows, schema=schema, orient="row")
+        return self._waits.records.update(streams, on="record", how="left")
 
 
 def _select_guesses(records: pl.DataFrame) -> pl.DataFrame:

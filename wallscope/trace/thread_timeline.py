@@ -26,14 +26,14 @@ _WINS_INSIDE = (CallRole.ALLOC, CallRole.SYNC)
 class FlattenedCalls:
     """A column of `CALLS` for lookup by numbers of calls; -1 means no call."""
 
-    told: npt.NDArray[np.integer]
+    of_call: npt.NDArray[np.integer]
     of_none: int
 
     def __getitem__(self, call: int | npt.NDArray[np.integer]) -> npt.NDArray[np.int64]:
         """Values of some calls."""
-        if not self.told.size:
+        if not self.of_call.size:
             return np.full(np.shape(call), self.of_none, np.int64)
-        return np.where(np.less(call, 0), np.int64(self.of_none), self.told[call])
+        return np.where(np.less(call, 0), np.int64(self.of_none), self.of_call[call])
 
 
 @dataclass(frozen=True, slots=True)

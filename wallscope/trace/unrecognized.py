@@ -61,10 +61,10 @@ _COMMUNICATION = encode_member(OperationClass.COMMUNICATION)
 
 
 def _match_ranges(texts: pl.Series) -> Rows:
-    told = np.full(len(texts), -1, np.int64)
+    code = np.full(len(texts), -1, np.int64)
     for pattern, collective in reversed(_ASKED):
-        told[texts.str.contains(pattern).to_numpy()] = encode_member(collective)
-    return told
+        code[texts.str.contains(pattern).to_numpy()] = encode_member(collective)
+    return code
 
 
 _TOLD = TextMemo(_match_ranges)
@@ -96,13 +96,13 @@ def infer_communication(operations: pl.DataFrame, capture: Capture, ranges: pl.D
         return operations
     rows, by, does = unknown[is_told], name[telling[is_told]], does[is_told]
     libraries = {place: _find_library(texts[place]) for place in np.unique(by).tolist()}
-    told = {
+    classes = {
         "class": pl.repeat(OperationClass.COMMUNICATION, rows.size, dtype=CLASS, eager=True),
         "category": pl.Series([str(_COLLECTIVES[one]) for one in does.tolist()], dtype=CATEGORY),
         "backend": pl.Series([libraries[one] for one in by.tolist()], dtype=BACKEND),
     }
     return operations.with_columns(
-        operations[column].clone().scatter(rows.tolist(), values) for column, values in told.items()
+        operations[column].clone().scatter(rows.tolist(), values) for column, values in classes.items()
     )
 
 
