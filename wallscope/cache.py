@@ -1,7 +1,7 @@
 """Kept answers: out of the cache, or computed and kept with the same bytes; or from a user's file.
 
-The key of an answer holds all that decides it: the program itself (all its files), the libraries it works
-with, the export, and the options with the content of the files that they name.
+The key of an answer holds all that decides it: all files of the program, the libraries that it uses and the
+export. It also holds the options, with the content of the files that they name.
 """
 
 import hashlib

@@ -41,9 +41,9 @@ def list_brief_labels(text):
 def list_page_labels(page):
     """Headings, column heads, terms and links of navigation of a page, without what explains them.
 
-    Heads of rows are names of causes and operations, no labels.
+    Heads of rows are names of causes and operations, and descriptions are values: no labels.
     """
-    body = re.sub(r"(?s)<(script|style|svg)\b.*?</\1>", "", page)
+    body = re.sub(r"(?s)<(script|style|svg|dd)\b.*?</\1>", "", page)
     for tag, inner in re.findall(r'(?s)<(h2|th|dt|a)\b(?![^>]*scope="row")[^>]*>(.*?)</\1>', body):
         first = re.sub(r"(?s)<(p|span|small|b)\b.*", "", inner) if tag in {"h2", "a"} else inner
         plain = " ".join(unescape(re.sub(r"<[^>]+>", " ", first)).split()).partition("◀")[0].strip()

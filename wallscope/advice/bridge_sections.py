@@ -6,7 +6,7 @@ from pathlib import Path
 from wallscope.model.capture import Finding, Severity
 
 _PIPE, _END_OF_DECODER = "|", "/"
-"""Marks in a hybrid layer pattern that are no layer: a pipeline stage ends, prediction layers begin."""
+"""Marks in a hybrid layer pattern that are not layers: a pipeline stage ends, prediction layers begin."""
 
 _NEEDS = (
     ("peft._target_", "checkpoint.pretrained_checkpoint", "name the checkpoint of the base model"),

@@ -44,6 +44,8 @@ _NEAR = 4
 _IN_WORDS: Mapping[str, str] = {
     ">=": "is at least",
     "<=": "is at most",
+    ">": "is more than",
+    "<": "is less than",
     **dict.fromkeys(("=", "in", "has"), "is"),
     **dict.fromkeys(("!=", "not-in", "lacks"), "is not"),
 }

@@ -199,7 +199,7 @@ def _forbid(connection: sqlite3.Connection, names: set[str]) -> None:
     """Let no query read these views and virtual tables, also where it joins them to a table.
 
     SQLite calls the function while it holds the connection, and Python needs its own lock to run it. A thread
-    that binds a value holds Python's lock and waits for the connection. So threads must take turns.
+    that passes a value to a query holds Python's lock and waits for the connection. So threads take turns.
     """
 
     def judge(action: int, first: str | None, _: str | None, __: str | None, inside: str | None) -> int:

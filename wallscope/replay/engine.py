@@ -292,7 +292,7 @@ class Engine:
         return draft, [note for one in questions for note in self.changes.put(one, draft)]
 
 
-NO_LENGTH = "replayed again and again, the steps take no time"
+NO_LENGTH = "the replayed steps take no time"
 NO_STEP = "a replay needs two complete steps in a row, and there are none"
 _ROUNDS = 2
 
