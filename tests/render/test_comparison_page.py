@@ -164,38 +164,44 @@ def test_steps_are_scaled_where_tokens_differ():
         pytest.param(
             one("a", steps(20)),
             one("a", steps(20)),
-            ("NO CHANGE", "Both sides are the same capture"),
+            ("NO CHANGE", "Both sides are the same capture", "Do next Give captures of two different runs."),
             id="same",
         ),
         pytest.param(
             one("a", steps(9)),
             one("b", steps(9), work(gpu="NVIDIA A100")),
-            ("NOT COMPARABLE", "NVIDIA H100 and NVIDIA A100", "These are the numbers as they are"),
+            (
+                "NOT COMPARABLE",
+                "NVIDIA H100 and NVIDIA A100",
+                "These are the numbers as they are",
+                "Do next Compare captures of the same work Or add --override",
+                "Cause of the change None is certain The sides cannot be compared.",
+            ),
             id="incomparable",
         ),
         pytest.param(
             one("a", steps(6, jitter=0.3)),
             one("b", steps(6, 1.05, seed=4, jitter=0.3)),
-            ("INCONCLUSIVE", "from these steps alone"),
+            ("INCONCLUSIVE", "from these steps alone", "Do next Capture "),
             id="inconclusive",
         ),
         pytest.param(
             tuple(one(f"a{run}", steps(9, seed=run))[0] for run in range(3)),
             tuple(one(f"b{run}", steps(9, 1.2, seed=9 + run))[0] for run in range(3)),
-            ("SLOWER", "27 steps of 3 runs and 27 steps of 3 runs"),
+            ("SLOWER", "27 steps of 3 runs and 27 steps of 3 runs", "Do next Undo the change"),
             id="several runs",
         ),
         pytest.param(
             one("a", steps(2)),
             one("b", steps(2, 1.2, seed=3)),
-            ("INCONCLUSIVE", "too few to separate"),
+            ("INCONCLUSIVE", "too few to separate", "Do next Capture at least 10 steps of each side."),
             id="few steps",
         ),
     ],
 )
 def test_each_outcome_says_what_it_is(base, head, said):
     report = reported(base, head)
-    text = unescape(re.sub(r"<[^>]+>", " ", write_comparison_page(report)))
+    text = re.sub(r"\s+", " ", unescape(re.sub(r"<[^>]+>", " ", write_comparison_page(report))))
 
     assert [part for part in said if part.lower() not in text.lower()] == []
 

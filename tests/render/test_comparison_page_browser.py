@@ -35,6 +35,20 @@ def test_the_page_complains_of_nothing_fetches_nothing_and_shows_all(browser, fi
     assert file.stat().st_size < 6_000_000
 
 
+@pytest.mark.parametrize("width", [1400, 1024, 390])
+def test_long_lengths_of_both_sides_stay_on_the_page_with_their_units(browser, file, width):
+    opened = Opened(browser, file, width, "light")
+    found = opened.tab.evaluate(
+        """() => [...document.querySelectorAll(".big strong span")].map((part) => {
+          part.textContent = part.textContent.replace(/[\\d.]+ \\S+/, "1,195.5 ms");
+          return part;
+        }).map((part) => [part.getBoundingClientRect().right <= innerWidth, part.getClientRects().length])"""
+    )
+    opened.context.close()
+
+    assert found == [[True, 1], [True, 1]]
+
+
 @needs_axe
 @pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (1280, "dark"), (390, "light")])
 def test_nothing_stands_in_the_way_of_a_screen_reader(browser, file, width, scheme):

@@ -1,5 +1,6 @@
 """The five answers at the top of the page of a comparison: wall, cause, next action, bound, doubts."""
 
+import re
 from typing import Literal
 
 from wallscope import units
@@ -11,7 +12,7 @@ from wallscope.views import comparison_words as words
 from wallscope.views.page_skeleton import KeyAnswer, split_cause
 
 _DECIDED = frozenset({"regression", "improvement"})
-_LONGEST_HEAD = 60
+_PARTS = re.compile(r", (?:and )?|(?<=side) and ")
 _SURENESS = {
     "regression": "Significant",
     "improvement": "Significant",
@@ -37,7 +38,9 @@ def _answer_wall(comparison: Comparison) -> KeyAnswer:
     label = "Wall of head"
     base, head = (following.decide_wall_of_side(comparison, side) for side in ("base", "head"))
     if head is None or base is None:
-        return KeyAnswer(label, "Unknown", ("The work inside CUDA graphs was not traced.",), "breakdown")
+        is_opaque = following.has_opaque_graphs(comparison)
+        line = "The work inside CUDA graphs was not traced." if is_opaque else "A side has no measured time."
+        return KeyAnswer(label, "Unknown", (line,), "breakdown")
     names = [_name_wall(*one) for one in (base, head)]
     walls = [Wall(one[0]) if one[0] in set(Wall) else None for one in (base, head)]
     return KeyAnswer(label, units.capitalize(names[1]), (f"Base: {names[0]}.",), "breakdown", walls[1])
@@ -55,7 +58,8 @@ def _answer_cause(comparison: Comparison) -> KeyAnswer:
     change_ns = step.head_typical_ns - step.base_typical_ns
     leading, cause = words.find_leading_wall(comparison), words.find_leading_cause(comparison)
     if leading is None or cause is None or comparison.verdict == "incomparable":
-        line = "No wall changed for certain."
+        is_compared = comparison.verdict != "incomparable"
+        line = "No wall changed for certain." if is_compared else "The sides cannot be compared."
         if cause is not None and comparison.verdict == "inconclusive":
             line = f"Largest change: {describe_cause(cause.cause)}, {units.signed_duration(cause.delta_ns)}."
         return KeyAnswer(label, "None is certain", (line,), "changed")
@@ -84,9 +88,8 @@ def _answer_action(comparison: Comparison) -> KeyAnswer:
     steps = [one for one in following.list_next_steps(comparison) if one != command]
     if not steps:
         return KeyAnswer(label, "Nothing", ("The step time did not change by more than the margin.",))
-    if len(steps[0]) <= _LONGEST_HEAD:
-        return KeyAnswer(label, steps[0], command=command)
-    return KeyAnswer(label, "Capture more runs of each side", (steps[0],), command=command)
+    head, *rest = _PARTS.split(steps[0], maxsplit=1)
+    return KeyAnswer(label, head, tuple(map(units.capitalize, rest)), command=command)
 
 
 def _answer_bound(comparison: Comparison) -> KeyAnswer:

@@ -18,8 +18,6 @@ from wallscope.views.page_skeleton import KeyAnswer, split_cause
 from wallscope.views.sections.fixes import describe_unaddressed_compute
 
 _WALLS = frozenset(map(str, Wall))
-_LEAST_SHARE = 0.0005
-"""Smaller shares are written as 0.0 %."""
 _SHARED = "Capture again while no other process uses the GPU."
 _MOST_DOUBTS, _LONGEST_DOUBT, _LONGEST_RANGE = 2, 160, 60
 
@@ -49,9 +47,8 @@ def _answer_wall(analysis: Analysis, basis: TimeBasis) -> KeyAnswer:
     lines = [f"of {basis.whole}."]
     if wall is Wall.COMPUTE:
         share, loss = next((share, other) for share, other in shares if other in LOSSES)
-        is_lost = share >= _LEAST_SHARE
         lines.append(
-            f"Largest loss: {loss}, {units.percent(share)}." if is_lost else "No other wall loses time."
+            f"Largest loss: {loss}, {units.percent(share)}." if share else "No other wall loses time."
         )
     elif basis.kind == "median" and diagnosis.led_steps is not None and diagnosis.steady_steps:
         counted = units.plural(diagnosis.steady_steps, f"steady {analysis.anchor.unit}")
@@ -113,7 +110,9 @@ def _answer_action(analysis: Analysis, rank: Rank, basis: TimeBasis, cards: Sequ
         lines.append(f"{units.plural(card.unknown_count, 'condition')} to check first; settings are below.")
     else:
         lines.append("Settings are below.")
-    if basis.kind == "whole" or describe_unaddressed_compute(analysis, rank):
+    if basis.kind == "whole":
+        lines.append(f"It shortens the {analysis.anchor.unit}s, not the work before them.")
+    elif describe_unaddressed_compute(analysis, rank):
         lines.append("No fix is known for the cause itself.")
     return KeyAnswer(label, card.fix.title, tuple(lines), "fix-1", card.fix.wall)
 
