@@ -41,7 +41,7 @@ def test_a_stretch_played_unchanged_is_the_capture(told, seed):
 def test_the_path_tiles_each_step(told, seed):
     stretch, _ = told[seed]
     names = name_path(stretch)
-    path = build_path_frame(stretch, names, trace_path(stretch, names, simulate(stretch.graph), "typical"))
+    path = build_path_frame(stretch, names, trace_path(stretch, names, simulate(stretch.graph)))
     tiles = path.group_by("step").agg(
         pl.col("start_ns").min(),
         pl.col("end_ns").max(),
@@ -58,7 +58,7 @@ def test_where_no_compute_ran_the_path_is_the_binding_chain(told, seed):
     """In the gaps whose end the path goes through: elsewhere it has another branch to follow."""
     stretch, slices = told[seed]
     names = name_path(stretch)
-    path = build_path_frame(stretch, names, trace_path(stretch, names, simulate(stretch.graph), "typical"))
+    path = build_path_frame(stretch, names, trace_path(stretch, names, simulate(stretch.graph)))
     on_path = set(path["led_to"].to_list()) | set(stretch.steps["behind"].to_list())
     absent = slices.filter(pl.col("kind").is_not_null() & pl.col("gap").is_in(list(on_path)))
     steps = stretch.steps.filter(pl.col("typical"))["step"]
@@ -92,7 +92,7 @@ def _runs(rows, begin_ns, end_ns):
 def test_the_walls_of_the_replay_are_those_of_the_slices(told, seed):
     stretch, slices = told[seed]
     names, played = name_path(stretch), simulate(stretch.graph)
-    of_cause = sum_walls_of_run(names, played, trace_path(stretch, names, played, "typical"))
+    of_cause = sum_walls_of_run(names, played, trace_path(stretch, names, played))
     steps = stretch.steps.filter(pl.col("typical"))["step"]
     own = slices.filter(pl.col("step").is_in(steps.implode()))
     whole = sum(of_cause.values())

@@ -245,7 +245,7 @@ def run_job(  # noqa: PLR0913  # what the user may ask for
     if failed and (not keep_going or len(failed) == len(paths)):
         raise _with_hint(failed, len(paths), keep_going=keep_going)
     progress("matching collectives")
-    left_out = [_report_left_out(path.name, _describe_error(path, error)) for path, error in failed]
+    left_out = [_report_left_out(path.name, str(error).removeprefix(f"{path} — ")) for path, error in failed]
     kept, others = _keep_one_job([one for one in found if isinstance(one, _Analyzed)])
     kept, again = _drop_duplicates(kept)
     return _join(kept, (*left_out, *others, *again))
@@ -273,11 +273,6 @@ def _with_hint(
     more = f"; {plural(len(failed) - 1, 'more export')} of {count} too" if len(failed) > 1 else ""
     hint = "" if keep_going or count == 1 else "; --keep-going analyzes the others"
     return InputError(f"{named}{more}{hint}")
-
-
-def _describe_error(path: Source, error: WallscopeError) -> str:
-    """Return the text of an error without the name of the export that it begins with."""
-    return str(error).removeprefix(f"{path} — ")
 
 
 def _report_left_out(name: str, why: str) -> Finding:

@@ -143,11 +143,11 @@ class PathColumns(NamedTuple):
     is_slack: Flags
 
 
-def trace_path(window: SimulatedSteps, names: NamedPath, run: SimulatedRun, which: str) -> PathColumns:
-    """Return the paths of the steps of a kind (a column of the steps) in a run."""
-    steps, found = window.steps["step"].to_numpy()[window.steps[which].to_numpy()], []
+def trace_path(window: SimulatedSteps, names: NamedPath, run: SimulatedRun) -> PathColumns:
+    """Return the paths of the typical steps in a run."""
+    steps, found = window.steps["step"].to_numpy()[window.steps["typical"].to_numpy()], []
     paths = CriticalPaths(run, window.graph)
-    for step, (first, until) in zip(steps.tolist(), window.edges(which).tolist(), strict=True):
+    for step, (first, until) in zip(steps.tolist(), window.edges("typical").tolist(), strict=True):
         links = paths.to(until, int(run.start_ns[first]))
         found.append(_describe_links(names, step, links, until))
     found = found or [

@@ -313,9 +313,9 @@ class WindowReplay:
         self._places_of: dict[OperationClass, Rows] = {}
         self._engine = Engine(window, measure_own_lags(window), lambda _: tax, purpose)
         self.unchanged = self._engine.unchanged
-        self._repeated = find_repeated_steps([window.edges("typical"), *window.edges_of_others("typical")])
+        self._repeated = find_repeated_steps([window.edges("typical"), *window.edges_of_others()])
         self.repeated_ns = self._repeated.measure_ns(self._engine.graph)
-        self._path = trace_path(window, self.names, self.unchanged, "typical")
+        self._path = trace_path(window, self.names, self.unchanged)
         of_cause = sum_walls_of_run(self.names, self.unchanged, self._path)
         self.walls = sum_path_walls(of_cause, step_ns)
         self.wall = find_next_path_wall(of_cause)[0]
@@ -369,7 +369,7 @@ class WindowReplay:
             run, note = self._interfering(draft, run)
             notes.append(note)
         step_ns = self.measure_changed_ns(draft)
-        path = trace_path(self.window, self.names, run, "typical")
+        path = trace_path(self.window, self.names, run)
         of_cause = sum_walls_of_run(self.names, run, path)
         wall, cause = find_next_path_wall(of_cause)
         return Answer(

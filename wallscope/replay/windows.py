@@ -93,9 +93,9 @@ class SimulatedSteps(ReplayWindow):
         ops = np.column_stack([self.steps["first"].to_numpy(), self.steps["behind"].to_numpy()])[held]
         return self.graph.positions(ops.ravel()).reshape(-1, 2)
 
-    def edges_of_others(self, which: str) -> list[npt.NDArray[np.int64]]:
-        """The same of the windows of each other rank that are nearest to these steps, -1 without."""
-        held = np.flatnonzero(self.steps[which].to_numpy())
+    def edges_of_others(self) -> list[npt.NDArray[np.int64]]:
+        """The same of the windows of each other rank nearest to the typical steps, -1 without."""
+        held = np.flatnonzero(self.steps["typical"].to_numpy())
         return [self.graph.positions(ops[held].ravel()).reshape(-1, 2) for ops in self.others]
 
 
