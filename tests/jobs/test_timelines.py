@@ -11,8 +11,7 @@ from fixtures.simulation.writing import HostClock, write_run
 from tests.jobs.simulated import thread, write_job
 from wallscope.cache_folder import Cache
 from wallscope.jobs.inputs import find_exports
-from wallscope.jobs.merge import job_report, run_job
-from wallscope.jobs.timelines import align_rank_clocks
+from wallscope.jobs.merge import align_rank_clocks, job_report, run_job
 from wallscope.model.options import Options
 from wallscope.views.page_analysis import write_analysis_page
 from wallscope.views.step_overview import decode_overviews, encode_overviews
