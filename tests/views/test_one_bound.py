@@ -140,3 +140,30 @@ def test_the_card_names_the_call_and_the_range_of_the_time_that_it_addresses():
     assert first.causes[0] == "host/queue-drained/cudaDeviceSynchronize"
     assert describe_cause(first.causes[0]) in screen
     assert "9.3 ms of it after cudaDeviceSynchronize, mostly in the range ensure_layer_#_weights" in screen
+
+
+def test_bounds_of_steps_say_so_where_the_verdict_is_about_the_whole_capture():
+    path = TRACES / "cs336_tianshi_small.sqlite"
+    if not path.exists():
+        pytest.skip("../shared/traces is absent")
+    screens = [joined("\n".join(printed(analyzed(one), 100))) for one in (path, EXAMPLE)]
+
+    assert ["The bounds are for a step; steps take" in screen for screen in screens] == [True, False]
+    assert "2.289 s of the 12.040 s capture" in screens[0]
+
+
+@pytest.mark.parametrize("path", ANSWERED, ids=lambda path: path.stem)
+def test_a_gain_above_the_time_of_its_cause_is_explained_below_the_table(path):
+    """Also that of a hidden transfer, which may be more than that of a removed one."""
+    analysis = analyzed(path)
+    full, _ = numbered(analysis)
+    rank = analysis.ranks[analysis.diagnosis.rank_index]
+    shown = {cause for cause, *_ in ROW.findall(full)}
+    least_ns = rank.typical.step_ns / 1000
+    above = [
+        one.cause
+        for one in rank.causes
+        if one.cause in shown and (one.recoverable_ns or 0) - one.typical_ns >= least_ns
+    ]
+
+    assert ("what waits behind it starts earlier too" in joined(full)) == bool(above)

@@ -69,7 +69,7 @@ def build_first_screen(
     yield Section("head", "", "", (Lines((describe_subject(analysis, rank),)),))
     yield build_headline(analysis, explain_verdict(analysis, rank, basis))
     yield _tabulate_bars(analysis, basis)
-    yield _build_recommendations(analysis, rank)
+    yield _build_recommendations(analysis, rank, basis)
     yield Section("facts", "", "", (Items(tuple(_list_facts(analysis, rank))),))
     named = source or visible(analysis.inputs[0].name, most=60)
     yield Section(
@@ -146,7 +146,7 @@ def _tabulate_bars(analysis: Analysis, basis: TimeBasis) -> Grid:
     return Grid(basis.title, columns, rows, has_header=is_median)
 
 
-def _build_recommendations(analysis: Analysis, rank: Rank) -> Section:
+def _build_recommendations(analysis: Analysis, rank: Rank, basis: TimeBasis) -> Section:
     """Make the first three fixes: title and upper bound, settings and preconditions."""
     shown = select_first_fixes(analysis.fixes or ())[:_MOST_FIXES]
     if not shown:
@@ -156,16 +156,17 @@ def _build_recommendations(analysis: Analysis, rank: Rank) -> Section:
     title = f"Recommendations ({'without steps, no speedup is' if is_stepless else 'speedup not'} estimated)"
     if has_bound:
         removed = "" if any(fix.replay is not None for fix in shown) else ", cause fully removed"
-        whole = choose_basis(analysis, rank).kind == "whole"
-        title = (
-            f"Recommendations{f' for the {analysis.anchor.unit}s alone' if whole else ''}"
-            f" (upper bound on speedup{removed}; not additive{describe_order(shown)})"
-        )
+        title = f"Recommendations (upper bound on speedup{removed}; not additive{describe_order(shown)})"
     rows = [
         row for number, fix in enumerate(shown, start=1) for row in _list_fix(f"{number}", fix, has_bound)
     ]
     for fix in find_blocked_fixes(shown, analysis.fixes or ()):
         rows += _list_fix("-", replace(fix, title=f"Held back: {fix.title}"), has_bound)
+    if has_bound and basis.kind == "whole":
+        steps_ns = sum(step.end_ns - step.start_ns for step in rank.steps)
+        taken = f"{units.duration(steps_ns)} of the {units.duration(basis.total_ns)} capture"
+        unit = analysis.anchor.unit
+        rows.append(("", (Span(f"The bounds are for a {unit}; {unit}s take {taken}.", "dim"),), ""))
     for describe in (describe_unaddressed_compute, describe_unaddressed_loss):
         if unaddressed := describe(analysis, rank):
             rows.append(("", unaddressed, ""))
