@@ -1,9 +1,12 @@
-"""The only place that turns numbers into text for people.
+"""The only place that turns numbers into text for people, and that makes any text one that UTF-8 can hold.
 
-Unknown (`None`) reads `unknown`; a measured zero keeps its unit.
+Unknown (`None`) reads `unknown`; a measured zero keeps its unit. Bytes of file names and options become
+halves of surrogate pairs, which UTF-8 cannot hold: they are spelled out.
 """
 
+from collections.abc import Mapping
 from datetime import UTC, datetime
+from typing import Any
 
 _UNKNOWN = "unknown"
 _LEAST_SHOWN_NS = 1_000
@@ -213,3 +216,23 @@ def capitalize(text: str) -> str:
     ('The GPU', '')
     """
     return f"{text[:1].upper()}{text[1:]}"
+
+
+def spell_surrogates(text: str) -> str:
+    r"""Return a text with lone surrogates spelled out, so that it can be written as UTF-8.
+
+    >>> spell_surrogates("run\udcff.sqlite"), spell_surrogates("für")
+    ('run\\udcff.sqlite', 'für')
+    """
+    return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode()
+
+
+def spell_all(plain: Any) -> Any:
+    """Return plain data (objects, lists, texts) with lone surrogates spelled out in every text of it."""
+    if isinstance(plain, str):
+        return spell_surrogates(plain)
+    if isinstance(plain, Mapping):
+        return {spell_surrogates(key): spell_all(value) for key, value in plain.items()}
+    if isinstance(plain, list | tuple):
+        return [spell_all(value) for value in plain]
+    return plain

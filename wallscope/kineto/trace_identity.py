@@ -19,7 +19,7 @@ from wallscope.model.schemas import RANKS, THREADS
 from wallscope.nsys.identity import KNOWN_ROLES, make_gpu
 from wallscope.nsys.integrity import content_size_bytes, fingerprint
 from wallscope.nsys.ranks import find_rank_in_name
-from wallscope.unicode_text import spell_surrogates
+from wallscope.units import spell_surrogates
 
 _TID_BITS = 24
 _INT32 = 2**31

@@ -23,7 +23,7 @@ from wallscope.model.schemas import NAMES, THREADS
 from wallscope.nsys import tables
 from wallscope.nsys.integrity import content_size_bytes, fingerprint
 from wallscope.nsys.tables import EXPORT_METADATA, STRINGS, Database
-from wallscope.unicode_text import spell_surrogates
+from wallscope.units import spell_surrogates
 
 NAMELESS = -1
 """Used for a row that names no string; its text is `(unnamed)`."""

@@ -33,8 +33,7 @@ from wallscope.model.profile import (
     Header,
     Profile,
 )
-from wallscope.unicode_text import spell_all
-from wallscope.units import size
+from wallscope.units import size, spell_all
 
 TABLES: Final = {
     "steps": PROFILE_STEPS,

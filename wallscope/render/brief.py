@@ -22,7 +22,7 @@ from wallscope.model.brief import (
     WhatIfBrief,
 )
 from wallscope.render.texts import spell_out
-from wallscope.unicode_text import spell_surrogates
+from wallscope.units import spell_surrogates
 
 _NAMES: Final = {"played_operations": "replayed_operations", "error_median": "replay_error"}
 DIGITS_COUNT: Final = 5

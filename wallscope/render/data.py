@@ -14,7 +14,7 @@ from wallscope._version import __version__
 from wallscope.model.capture import CAPTURE_TABLES
 from wallscope.model.table_columns import JOB_TABLES, TABLES, Table
 from wallscope.render.texts import visible
-from wallscope.unicode_text import spell_surrogates
+from wallscope.units import spell_surrogates
 
 if TYPE_CHECKING:
     from wallscope.model.advice import Advice, ConfigurationCheck

@@ -43,7 +43,7 @@ from wallscope.thresholds.comparison import (
     FEWEST_NEIGHBORS_COUNT,
     OUTLYING_DEVIATIONS_COUNT,
 )
-from wallscope.unicode_text import spell_all
+from wallscope.units import spell_all
 from wallscope.urls import is_url, strip_local
 
 
