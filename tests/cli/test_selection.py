@@ -189,11 +189,11 @@ def test_what_the_user_left_out_is_no_fault_of_the_capture(wallscope, export):
     )
 
     assert "few-steps" not in whole
-    said = "variation between steps is uncertain."
-    assert few["few-steps"] == (f"Only 1 steady window of --steps 3; {said}", "")
+    said = "how much steps vary is uncertain."
+    assert few["few-steps"] == (f"Only 1 steady step of --steps 3; {said}", "")
     spelled = "--time 0.001310000-0.001320000"
     assert none["few-steps"] == (
-        f"No window of {spelled} is steady: non-steady windows are used instead; {said}",
+        f"No step of {spelled} is steady: steps that are not steady are used instead; {said}",
         "",
     )
     assert "no-steps" not in none

@@ -75,7 +75,7 @@ def test_the_terminal_says_whose_count_it_is(wallscope, example):
     shown = wallscope("analyze", example, *facts, "--full", columns=140).out
 
     assert "\nUnprofiled step 40.0 ms: in the capture it takes 1.28x as long\n" in shown
-    assert " a GPU by your count\n" in shown
+    assert " per GPU, from your count\n" in shown
     assert " of 989.4 TFLOP/s dense bf16 (NVIDIA H100 Tensor Core GPU data sheet)\n" in shown
 
 

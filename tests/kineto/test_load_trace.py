@@ -438,7 +438,7 @@ def test_one_marked_step_is_named_though_it_is_no_series(marks, is_named, tmp_pa
     found = analyze(writer.write(tmp_path / "trace.json"), Options(), lambda _: None)
     (said,) = (finding.message for finding in found.capture.findings if finding.code == "no-steps")
 
-    assert ("Only one range marks a step (ProfilerStep#0)" in said) is is_named
+    assert ("Only one range (ProfilerStep#0) marks a step" in said) is is_named
     assert ("No step was found" in said) is not is_named
 
 
