@@ -10,7 +10,7 @@ BULK_STEP := build/bulk_long_steps.sqlite
 export PYTHONDONTWRITEBYTECODE =
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all test-real check format golden digests bench bench-jobs bench-diff drift faults floors guided huge screenshots figures docs gallery bench-accuracy bench-causes constraints attack clean
+.PHONY: help demo test test-all test-real check format golden digests bench bench-traces bench-jobs bench-diff drift faults floors guided huge screenshots figures docs gallery bench-accuracy bench-causes constraints attack clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -81,6 +81,9 @@ bench: $(BULK) $(BULK_ONE) $(BULK_STEP)  ## measure reading, whole commands and 
 	$(BIN)/python -m benchmarks.commands $(BULK) --rounds $(ROUNDS) --into docs/performance.md
 	$(BIN)/python -m benchmarks.commands $(BULK_ONE) --rounds $(ROUNDS) --name one-rank --into docs/performance.md
 	$(BIN)/python -m benchmarks.replay $(BULK_STEP) --rounds $(ROUNDS) --into docs/performance.md
+
+bench-traces: .venv/stamp  ## measure reading a PyTorch trace of a gigabyte (TRACE=FILE has whole microseconds), and write docs/performance.md
+	nice $(BIN)/python -m benchmarks.traces $(TRACE) --rounds $(ROUNDS) --into docs/performance.md
 
 bench-jobs: .venv/stamp  ## measure --jobs 2 on 64 exports, and write docs/ranks.md; takes minutes
 	$(BIN)/python -m benchmarks.jobs build/job --exports 64 --kernels 10000 --rounds 3 --into docs/ranks.md

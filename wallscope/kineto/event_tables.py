@@ -117,7 +117,7 @@ _FLOWS: dict[str, pl.DataType] = {
     "is_backward": pl.Boolean(),
 }
 _MEMBERS = ("ts", "dur", "pid", "tid")
-_BATCH_COUNT = 50_000
+_BATCH_COUNT = 8_000
 """Spans of a kind that become a frame together: fewer frames take less time, more values more memory."""
 _FLOW_CODES = {"s": False, "f": True}
 _SPAN_CODE, _THREAD_NAME, _UNNAMED = "X", "thread_name", "(unnamed)"
