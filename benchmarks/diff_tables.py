@@ -126,7 +126,7 @@ def summarize(
             "",
             *_tabulate("steps vary", laws),
             "",
-            "The same for laws that no limit of a comparison was chosen by:",
+            "The same for the other laws:",
             "",
             *_tabulate("steps vary", other),
             "",

@@ -178,7 +178,7 @@ OTHER_LAWS = (
     Noise("compute and communication exchange time", _scaled(0.01), exchanged=0.2),
     Noise("no memory time in base, 5 %", _scaled(0.05), missing="memory"),
 )
-"""Laws that no threshold of a comparison was chosen by."""
+"""Correlated neighbors, clocks and bursts also chose limits of warm-up and blocks; the others chose none."""
 
 
 def draw_runs(law: Noise, random: np.random.Generator, runs: int, steps: int) -> Floats:
