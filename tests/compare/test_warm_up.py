@@ -29,7 +29,9 @@ def test_a_decay_is_found_with_its_size(count):
     assert np.median(shares) == pytest.approx(0.1, rel=0.3)
 
 
-@pytest.mark.parametrize("law", [law for law in (*LAWS, *OTHER_LAWS) if law.name != WARM], ids=str)
+@pytest.mark.parametrize(
+    "law", [law for law in (*LAWS, *OTHER_LAWS) if law.name != WARM], ids=lambda law: law.name
+)
 def test_other_steps_do_not_warm_up(law):
     """One of a hundred runs at most. Three times as many would be found by chance in one of 2,000 tests."""
     for count in (10, 20):
