@@ -95,7 +95,7 @@ class SettingTab:
         """What to say of the lines that do not run as written; empty without any."""
         if len(self.copied) == len(self.lines):
             return ""
-        return "Sketch: adapt to your program" if not self.copied else "Copy leaves out the sketch in italics"
+        return "Sketch: adapt to your program" if not self.copied else "Copy leaves out the dimmed sketch"
 
 
 @dataclass(frozen=True, slots=True)
