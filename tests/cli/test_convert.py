@@ -10,7 +10,7 @@ from fixtures.simulation.run import run
 from fixtures.simulation.shapes import find_operator
 from fixtures.simulation.torch_writing import write_torch_run
 from fixtures.simulation.writing import write_run
-from wallscope.model.capture import CAPTURE_TABLES
+from wallscope.model.capture_columns import CAPTURE_TABLES
 
 RUN = run(random_program(4))
 

@@ -30,7 +30,7 @@ def convert(
 
     Tables: operations, calls, ranges, waits, collectives.
     """
-    from wallscope.model.capture import CAPTURE_TABLES  # noqa: PLC0415  # keeps --help fast
+    from wallscope.model.capture_columns import CAPTURE_TABLES  # noqa: PLC0415  # keeps --help fast
     from wallscope.read_input import read_any_capture  # noqa: PLC0415
     from wallscope.render.data import write_tables  # noqa: PLC0415
     from wallscope.views.captured import frame_capture  # noqa: PLC0415

@@ -11,7 +11,7 @@ from xml.etree import ElementTree as ET
 import polars as pl
 
 from wallscope._version import __version__
-from wallscope.model.capture import CAPTURE_TABLES
+from wallscope.model.capture_columns import CAPTURE_TABLES
 from wallscope.model.table_columns import JOB_TABLES, TABLES, Table
 from wallscope.render.texts import visible
 from wallscope.units import spell_surrogates

@@ -2,7 +2,8 @@
 
 import polars as pl
 
-from wallscope.model.capture import CAPTURE_TABLES, Capture
+from wallscope.model.capture import Capture
+from wallscope.model.capture_columns import CAPTURE_TABLES
 from wallscope.model.schemas import AUTOGRAD_RANGES, KERNEL_FLOPS, KERNEL_OCCUPANCY
 
 _DECLARED = {table.name: table for table in CAPTURE_TABLES}
