@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.noise_laws import LAWS, OTHER_LAWS, WALLS
-from wallscope.thresholds.comparison import FEWEST_DEGREES_OF_NOISE_COUNT
+from wallscope.thresholds.noise import FEWEST_DEGREES_OF_NOISE_COUNT
 
 COVERED, WRONG = (0.93, 0.98), 0.05
 BEGIN, END = "<!-- verdicts -->", "<!-- end of verdicts -->"

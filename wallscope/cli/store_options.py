@@ -13,7 +13,7 @@ import typer
 
 from wallscope.errors import OptionError, StoreError
 from wallscope.render.texts import visible
-from wallscope.thresholds.comparison import STALE_BASE_COMMITS_COUNT, STALE_RECORD_DAYS
+from wallscope.thresholds.noise import STALE_BASE_COMMITS_COUNT, STALE_RECORD_DAYS
 from wallscope.units import plural, spell_surrogates
 from wallscope.urls import is_url
 

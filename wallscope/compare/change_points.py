@@ -14,9 +14,9 @@ from math import log, sqrt
 import numpy as np
 
 from wallscope.compare.confidence import Floats, student_quantile
-from wallscope.thresholds.comparison import (
+from wallscope.thresholds.comparison import CONFIDENCE_SHARE
+from wallscope.thresholds.noise import (
     CHANGE_PERMUTATIONS_COUNT,
-    CONFIDENCE_SHARE,
     FALSE_ALARM_SHARE,
     FEWEST_COMMITS_COUNT,
     PARAMETERS_OF_DRIFT_RATIO,

@@ -17,10 +17,9 @@ import numpy as np
 from wallscope.columns import Flags
 from wallscope.compare.confidence import Floats, Spread, normal_quantile, student_chance, student_quantile
 from wallscope.model.profile import Noise, RecordedNoise
-from wallscope.thresholds.comparison import (
-    CONFIDENCE_SHARE,
+from wallscope.thresholds.comparison import CONFIDENCE_SHARE, DETECTED_SHARE
+from wallscope.thresholds.noise import (
     CONTRADICTED_VARIANCE_RATIO,
-    DETECTED_SHARE,
     FEWEST_DEGREES_OF_NOISE_COUNT,
     FEWEST_DEGREES_OF_PAIRS_COUNT,
     FEWEST_OWN_DEGREES_COUNT,

@@ -38,11 +38,8 @@ from wallscope.store.folder import (
     object_path,
 )
 from wallscope.store.remote import Remote
-from wallscope.thresholds.comparison import (
-    FEWEST_DEGREES_OF_NOISE_COUNT,
-    FEWEST_NEIGHBORS_COUNT,
-    OUTLYING_DEVIATIONS_COUNT,
-)
+from wallscope.thresholds.comparison import OUTLYING_DEVIATIONS_COUNT
+from wallscope.thresholds.noise import FEWEST_DEGREES_OF_NOISE_COUNT, FEWEST_NEIGHBORS_COUNT
 from wallscope.units import spell_all
 from wallscope.urls import is_url, strip_local
 

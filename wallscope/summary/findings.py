@@ -12,7 +12,8 @@ from wallscope.model.options import Selection
 from wallscope.summary.hidden_locks import find_hidden_locks
 from wallscope.summary.longest_gap import find_one_gap
 from wallscope.summary.rank import RankSummary, lacks_kernels
-from wallscope.summary.verdict import explain_slower_kernels, is_mostly_outside, select_working_ranks
+from wallscope.summary.slower_kernels import report_slower_kernels
+from wallscope.summary.verdict import is_mostly_outside, select_working_ranks
 from wallscope.thresholds.steps import ANCHOR_AGREEMENT_SHARE, ENOUGH_STEPS_COUNT
 from wallscope.thresholds.verdict import ASKED_CAUSE_SHARE, OVERTURNING_SHARE
 from wallscope.trace.dependencies import Dependencies
@@ -362,7 +363,7 @@ def find_attribution_limits(
         *_one_rank(account.rank, trace, anchor.typical),
         *find_one_gap(account.rank, anchor),
         *find_hidden_locks(account.rank, anchor),
-        *_slower_kernels(account.rank, anchor.unit),
+        *report_slower_kernels(account.rank, anchor.unit),
         *_unfaithful(account, anchor),
     )
 
@@ -441,26 +442,6 @@ def _one_rank(rank: Rank, trace: Trace, whole: str) -> tuple[Finding, ...]:
             " transfer time and waiting for peers cannot be separated.",
             "" if is_chosen else "Capture all ranks.",
             covers_ns=own_ns,
-        ),
-    )
-
-
-def _slower_kernels(rank: Rank, unit: str) -> tuple[Finding, ...]:
-    """That the same kernels take longer from some step on."""
-    slower = rank.slower_kernels
-    if slower is None:
-        return ()
-    return (
-        Finding(
-            "slower-kernels",
-            Severity.WARNING,
-            f"Compute kernels of equal name and launch shape take {slower.ratio:.2f} times as long in the"
-            f" {plural(slower.steps_after, f'steady {unit}')} from {unit} {slower.since_step} on as in the"
-            f" {slower.steps_before} before: {explain_slower_kernels(slower)}.",
-            ""
-            if slower.clock_ratio is not None
-            else "Sample the clocks: --gpu-metrics-devices=all. Look for throttling:"
-            " nvidia-smi -q -d CLOCK,PERFORMANCE.",
         ),
     )
 

@@ -12,12 +12,19 @@ import numpy.typing as npt
 import polars as pl
 
 from wallscope.columns import Rows, as_integers, combine_codes, encode_member, sum_by_group
-from wallscope.model.capture import Capture
+from wallscope.model.analysis import Rank
+from wallscope.model.capture import Capture, Finding, Severity
 from wallscope.model.diagnosis import SlowerKernels
 from wallscope.model.enums import OperationClass, OperationKind
 from wallscope.summary.communication import number_shapes
-from wallscope.thresholds.steps import COMPARED_WORK_SHARE, FEWEST_STEPS_EACH_SIDE_COUNT, SLOWER_KERNELS_RATIO
+from wallscope.thresholds.steps import (
+    CLOCK_EXPLAINS_SHARE,
+    COMPARED_WORK_SHARE,
+    FEWEST_STEPS_EACH_SIDE_COUNT,
+    SLOWER_KERNELS_RATIO,
+)
 from wallscope.trace.intervals import Spans, covered_ns, order_spans, union
+from wallscope.units import percent, plural
 
 CLOCK_METRIC = "gpc clock frequency"
 _Ratios = npt.NDArray[np.float64]
@@ -174,3 +181,32 @@ def _compare_clocks(steady: pl.DataFrame, first: int, capture: Capture, gpu: int
     if not isinstance(before, float) or not isinstance(after, float) or before <= 0:
         return None
     return after / before
+
+
+def report_slower_kernels(rank: Rank, unit: str) -> tuple[Finding, ...]:
+    """Report that the same kernels take longer from some step on."""
+    slower = rank.slower_kernels
+    if slower is None:
+        return ()
+    return (
+        Finding(
+            "slower-kernels",
+            Severity.WARNING,
+            f"Compute kernels of equal name and launch shape take {slower.ratio:.2f} times as long in the"
+            f" {plural(slower.steps_after, f'steady {unit}')} from {unit} {slower.since_step} on as in the"
+            f" {slower.steps_before} before: {explain_slower_kernels(slower)}.",
+            ""
+            if slower.clock_ratio is not None
+            else "Sample the clocks: --gpu-metrics-devices=all. Look for throttling:"
+            " nvidia-smi -q -d CLOCK,PERFORMANCE.",
+        ),
+    )
+
+
+def explain_slower_kernels(slower: SlowerKernels) -> str:
+    """Return the reason for slower kernels: the clock, where its samples show it."""
+    if slower.clock_ratio is None:
+        return "lower GPU clocks, or contention for the GPU"
+    if slower.clock_ratio * slower.ratio <= 1 + CLOCK_EXPLAINS_SHARE * (slower.ratio - 1):
+        return f"the GPU clock falls to {percent(slower.clock_ratio)} of before"
+    return f"contention for the GPU, as its clock stays at {percent(slower.clock_ratio)} of before"

@@ -9,7 +9,7 @@ from wallscope import units
 from wallscope.attribution.attribute import HELD_WHILE_IDLE
 from wallscope.model.analysis import Analysis, Anchor, Rank, Step
 from wallscope.model.cause_catalogue import PEER_WAIT, UNRECOGNIZED, describe_cause, is_part
-from wallscope.model.diagnosis import Confidence, Diagnosis, Opportunity, RareStall, SlowerKernels
+from wallscope.model.diagnosis import Confidence, Diagnosis, Opportunity, RareStall
 from wallscope.model.enums import Wall
 from wallscope.summary.confidence import judge_confidence
 from wallscope.summary.diagnosis import (
@@ -21,7 +21,8 @@ from wallscope.summary.diagnosis import (
     measure_wall_shares,
 )
 from wallscope.summary.rank import RankSummary, lacks_kernels
-from wallscope.thresholds.steps import CLOCK_EXPLAINS_SHARE, MEAN_ABOVE_MEDIAN_RATIO, WORKING_RANK_PARTS_COUNT
+from wallscope.summary.slower_kernels import explain_slower_kernels
+from wallscope.thresholds.steps import MEAN_ABOVE_MEDIAN_RATIO, WORKING_RANK_PARTS_COUNT
 from wallscope.thresholds.verdict import (
     MATERIAL_SHARE,
     MOSTLY_HIDDEN_SHARE,
@@ -430,15 +431,6 @@ def _slower(rank: Rank, unit: str) -> Iterator[str]:
             f"From {unit} {slower.since_step} on the same compute kernels take {slower.ratio:.2f} times as"
             f" long: {explain_slower_kernels(slower)}."
         )
-
-
-def explain_slower_kernels(slower: SlowerKernels) -> str:
-    """Return the reason for slower kernels: the clock, where its samples show it."""
-    if slower.clock_ratio is None:
-        return "lower GPU clocks, or contention for the GPU"
-    if slower.clock_ratio * slower.ratio <= 1 + CLOCK_EXPLAINS_SHARE * (slower.ratio - 1):
-        return f"the GPU clock falls to {percent(slower.clock_ratio)} of before"
-    return f"contention for the GPU, as its clock stays at {percent(slower.clock_ratio)} of before"
 
 
 def is_mostly_outside(rank: Rank) -> bool:

@@ -15,7 +15,7 @@ from wallscope.model.profile import Noise, Record
 from wallscope.model.section import Cell, Line, Lines, Section, Span, on_terminal, tabulate
 from wallscope.render.texts import visible
 from wallscope.store import run_noise
-from wallscope.thresholds.comparison import (
+from wallscope.thresholds.noise import (
     FALSE_ALARM_SHARE,
     FEWEST_COMMITS_COUNT,
     FEWEST_DEGREES_OF_NOISE_COUNT,
