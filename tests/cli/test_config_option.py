@@ -64,6 +64,7 @@ def test_what_the_file_sets_is_not_recommended_and_what_does_not_work_is_said(wa
     (tmp_path / "run.toml").write_text(told, encoding="utf-8")
     answer = json.loads(wallscope("analyze", example, "--config", "run.toml", "--json", "-").out)
     fixes = {fix["id"]: [setting["key"] for setting in fix["settings"]] for fix in answer["fixes"]}
+    why = {fix["id"]: fix["why"] for fix in answer["fixes"]}
     odd = [each for each in answer["capture"]["findings"] if "run.toml" in each["message"]]
 
     assert [each["message"] for each in odd] == [
@@ -76,3 +77,24 @@ def test_what_the_file_sets_is_not_recommended_and_what_does_not_work_is_said(wa
     assert "offload-activations" not in fixes
     assert "mixed_precision" in fixes["fp8-blockwise"]
     assert "model.moe_router_dtype" not in fixes["fp8-blockwise"]
+    assert why["ep-overlap"].startswith(
+        f"run.toml: {OVERLAP} is on, and 100.0 % of the ep communication is still exposed: set mtp_num"
+    )
+    assert f"comm_overlap.{OVERLAP}" not in fixes["ep-overlap"]
+    assert not why["ep-overlap-delayed-wgrad"].startswith("run.toml")
+
+
+@pytest.mark.parametrize(
+    ("own", "text"),
+    [
+        ("megatron-lm", "torchrun pretrain_gpt.py --num-experts 64 --bf16\n"),
+        ("megatron-bridge", "model: {num_moe_experts: 64}\n"),
+    ],
+)
+def test_settings_are_those_of_the_framework_of_the_file(wallscope, example, tmp_path, own, text):
+    name = "run.sh" if own == "megatron-lm" else "run.yaml"
+    (tmp_path / name).write_text(text, encoding="utf-8")
+    answer = json.loads(wallscope("analyze", example, "--config", name, "--json", "-").out)
+    systems = {setting["system"] for fix in answer["fixes"] for setting in fix["settings"]}
+
+    assert systems & {"megatron-lm", "megatron-bridge"} == {own}

@@ -1,8 +1,9 @@
 """Select and sort the fixes of an analysis by upper bound on speedup, blocked ones last."""
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 
 import polars as pl
 
@@ -13,15 +14,15 @@ from wallscope.advice.preconditions import judge_preconditions
 from wallscope.advice.programs import GENERAL_SYSTEMS, choose_systems, is_read_by
 from wallscope.advice.rules import PRESSURE, Rule, fix_rules
 from wallscope.advice.set_already import (
+    find_ineffective,
     is_done,
     is_set,
     list_impossible_sizes,
-    list_ineffective,
 )
-from wallscope.advice.settings import add_settings
+from wallscope.advice.settings import add_settings, vocabulary
 from wallscope.advice.snippets import fill_placeholders
 from wallscope.advice.trace_facts import merge_trace_facts
-from wallscope.model.advice import PHASES, Fix, Precondition, RunConfiguration, Setting, TraceFacts
+from wallscope.model.advice import PHASES, Fix, Precondition, RunConfiguration, Setting, System, TraceFacts
 from wallscope.model.analysis import Analysis
 from wallscope.model.capture import Finding, Profiler
 from wallscope.model.cause_catalogue import PEER_WAIT, describe_cause, is_part
@@ -31,6 +32,7 @@ from wallscope.thresholds.verdict import MATERIAL_SHARE, NEXT_WALL_OF_FIX_SHARE,
 from wallscope.units import capitalize, duration, percent
 
 _LOSSES = (Wall.MEMORY, Wall.COMMUNICATION, Wall.HOST)
+_OF_MEGATRON_FAMILY = ("megatron-bridge", "megatron-lm")
 _OF_EXPERTS = re.compile(r"(model\.|--)(moe|expert)[-_]")
 _OF_MEGATRON = re.compile(r" \(Megatron Bridge: [^()]*\)")
 _CONTRACT = (
@@ -60,9 +62,9 @@ def add_fixes(analysis: Analysis, written: RunConfiguration, trace: TraceFacts, 
 
     has_work = all(finding.code != "no-kernels" for finding in analysis.capture.findings)
     run = MeasuredRun(analysis, configuration, names, written)
-    fixes = rank_fixes(run, fix_rules(), judge) if has_work else ()
-    ineffective = list_ineffective(written, trace, run.rank)
-    odd = (*contradictions, *list_impossible_sizes(written, trace), *ineffective)
+    ineffective = find_ineffective(written, configuration, trace, run.rank)
+    fixes = rank_fixes(run, fix_rules(), judge, ineffective) if has_work else ()
+    odd = (*contradictions, *list_impossible_sizes(written, trace), *ineffective.values())
     findings = (*odd, *(_fit_cure(one, run.framework) for one in analysis.capture.findings))
     found = replace(analysis, capture=replace(analysis.capture, findings=findings), program=run.program)
     return _replace_fixes(found, fixes)
@@ -118,17 +120,26 @@ def _settle(fix: Fix, rule: Rule, run: MeasuredRun) -> Fix:
         return replace(fix, assumes=describe_assumption(fix, run, _counted(run, rule, fix.causes)))
     asked = rule.questions(fix.causes)
     removed = {one.target for one in asked if one.kind == "hide" or (one.kind == "scale" and not one.share)}
-    rare = sum(run.rare_share(cause) for cause in fix.causes if cause in removed)
-    mean_ns = run.rank.mean_step_ns or run.step_ns
-    won_ns = fix.replay.won_ns + round(rare * mean_ns)
-    whole_ns = max(mean_ns, run.step_ns) if rare else run.step_ns
+    gone = [cause for cause in fix.causes if cause in removed]
+    won_ns = fix.replay.won_ns + round(sum(map(run.rare_share, gone)) * _find_mean_ns(run))
     settled = replace(
         fix,
         recoverable_ns=won_ns,
-        speedup_ceiling=whole_ns / max(whole_ns - won_ns, 1),
+        speedup_ceiling=_bound_speedup(won_ns, gone, run),
         next_wall=str(fix.replay.next_wall),
     )
     return replace(settled, assumes=describe_assumption(settled, run, fix.causes))
+
+
+def _bound_speedup(won_ns: int, causes: Sequence[str], run: MeasuredRun) -> float:
+    """Return the upper bound on speedup: of the mean step if a cause has rare stalls, else the typical."""
+    is_rare = any(run.rare_share(cause) for cause in causes)
+    whole_ns = max(_find_mean_ns(run), run.step_ns) if is_rare else run.step_ns
+    return whole_ns / max(whole_ns - won_ns, 1)
+
+
+def _find_mean_ns(run: MeasuredRun) -> int:
+    return run.rank.mean_step_ns or run.step_ns
 
 
 def update_fixes(analysis: Analysis, names: pl.Series) -> Analysis:
@@ -165,16 +176,45 @@ def _link_opportunities(analysis: Analysis) -> Analysis:
     return replace(analysis, opportunities=opportunities)
 
 
-def rank_fixes(run: MeasuredRun, rules: tuple[Rule, ...], judge: Judge) -> tuple[Fix, ...]:
-    """Return the fixes for the material causes of a run, the largest gain first."""
+def rank_fixes(
+    run: MeasuredRun,
+    rules: tuple[Rule, ...],
+    judge: Judge,
+    ineffective: Mapping[str, Finding] = MappingProxyType({}),
+) -> tuple[Fix, ...]:
+    """Return the fixes for the material causes of a run, the largest gain first.
+
+    A fix that is on stays if it is `ineffective` and a precondition shows why; that has findings by setting.
+    """
+    left = {name: one for name, one in run.configuration.settings.items() if name not in ineffective}
+    unproven = MeasuredRun(run.analysis, RunConfiguration(left), run.names, run.written)
     found = []
     for rule in rules:
         causes = _list_answered_causes(rule, run)
-        if causes and not is_done(rule.all_settings(), run.configuration) and run.meets(rule.when, causes):
+        if not causes:
+            continue
+        is_asked = _asks(rule, run, causes)
+        if is_asked or (ineffective and _asks(rule, unproven, causes)):
             settings = _settings(rule, run)
-            if settings or not rule.settings:
-                found.append((rule, _fix(rule, run, causes, settings, judge(rule.preconditions, settings))))
+            fix = _fix(rule, run, causes, settings, judge(rule.preconditions, settings))
+            if is_asked and (settings or not rule.settings):
+                found.append((rule, fix))
+            elif not is_asked and fix.blocked:
+                found.append((rule, _add_reason(fix, rule, ineffective)))
     return _sort(found, run)
+
+
+def _asks(rule: Rule, run: MeasuredRun, causes: tuple[str, ...]) -> bool:
+    """Return whether a rule has something to change in a run."""
+    return not is_done(rule.all_settings(), run.configuration) and run.meets(rule.when, causes)
+
+
+def _add_reason(fix: Fix, rule: Rule, ineffective: Mapping[str, Finding]) -> Fix:
+    """Return a fix for a feature that is on, with why it is still recommended."""
+    names = {vocabulary().name(entry.key) for entry in rule.all_settings()}
+    reasons = [finding for name, finding in ineffective.items() if name in names]
+    told = " ".join(f"{one.message}: {one.cure}." for one in reasons)
+    return replace(fix, why=f"{told} {fix.why}")
 
 
 def rerank_fixes(run: MeasuredRun, rules: tuple[Rule, ...], before: tuple[Fix, ...]) -> tuple[Fix, ...]:
@@ -256,9 +296,9 @@ def _fix(
     preconditions: tuple[Precondition, ...],
 ) -> Fix:
     timed = tuple(cause for cause in causes if cause != PRESSURE)
-    worths = [worth for cause in _counted(run, rule, timed) if (worth := run.worth_ns(cause)) is not None]
+    counted = _counted(run, rule, timed)
+    worths = [worth for cause in counted if (worth := run.worth_ns(cause)) is not None]
     won_ns = None if rule.generic else max(worths, default=None)
-    whole_ns = max(run.step_ns, run.rank.mean_step_ns or 0)
     besides = f" For the comparison: {rule.compare}." if rule.compare else ""
     return Fix(
         id=rule.id,
@@ -270,7 +310,7 @@ def _fix(
         preconditions=preconditions,
         blocked=any(entry.status == "unmet" for entry in preconditions),
         recoverable_ns=won_ns,  # A gain of the cause is not a gain of generic advice.
-        speedup_ceiling=None if won_ns is None else whole_ns / max(whole_ns - won_ns, 1),
+        speedup_ceiling=None if won_ns is None else _bound_speedup(won_ns, counted, run),
         expected_gain=rule.gain.quote() if rule.gain else None,
         caveats=rule.caveats,
         verify=f"{rule.active} {_CONTRACT.format(besides=besides)}",
@@ -298,7 +338,7 @@ def _settings(rule: Rule, run: MeasuredRun) -> tuple[Setting, ...]:
     settings, and traces of PyTorch's profiler get no nsys settings. Settings that the environment or the
     configuration file already has are excluded.
     """
-    own = choose_systems(run.framework, rule.settings)
+    own = _choose_own(rule, run)
     given = rule.all_settings()
     if rule.about == "program" and not own and any(entry.system not in GENERAL_SYSTEMS for entry in given):
         return ()
@@ -313,6 +353,15 @@ def _settings(rule: Rule, run: MeasuredRun) -> tuple[Setting, ...]:
         and not is_set(entry, run.written)
         and (run.measure("experts", ()) or not _OF_EXPERTS.match(entry.key))
     )
+
+
+def _choose_own(rule: Rule, run: MeasuredRun) -> tuple[System, ...]:
+    """Return the systems of the program, and of Megatron's only that of the file if the rule has it."""
+    own = choose_systems(run.framework, rule.settings)
+    stated = run.written.get("framework")
+    if stated not in own:
+        return own
+    return tuple(system for system in own if system == stated or system not in _OF_MEGATRON_FAMILY)
 
 
 def _why(rule: Rule, run: MeasuredRun, causes: tuple[str, ...]) -> str:

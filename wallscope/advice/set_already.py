@@ -25,12 +25,23 @@ _MOST_OBSTACLES = 2
 _SIZES = ("tensor_model_parallel_size", "pipeline_model_parallel_size", "context_parallel_size")
 
 
-def list_ineffective(written: RunConfiguration, trace: TraceFacts, rank: Rank) -> tuple[Finding, ...]:
-    """Return a finding for each overlap that is on in the file while its communication is exposed."""
-    return tuple(_find_ineffective(written, trace, rank))
+def find_ineffective(
+    written: RunConfiguration, configuration: RunConfiguration, trace: TraceFacts, rank: Rank
+) -> dict[str, Finding]:
+    """Return findings by name about overlaps that are on while their communication is exposed.
+
+    Args:
+        written: the settings of the file.
+        configuration: those with what the trace shows, which counts.
+        trace: what the trace shows of machine and run.
+        rank: the representative rank.
+    """
+    return dict(_find_ineffective(written, configuration, trace, rank))
 
 
-def _find_ineffective(written: RunConfiguration, trace: TraceFacts, rank: Rank) -> Iterator[Finding]:
+def _find_ineffective(
+    written: RunConfiguration, configuration: RunConfiguration, trace: TraceFacts, rank: Rank
+) -> Iterator[tuple[str, Finding]]:
     for name, axis in _OVERLAPS.items():
         operations = [one for one in rank.communication.operations if one.axis is axis]
         work_ns = sum(one.work_ns for one in operations)
@@ -39,19 +50,22 @@ def _find_ineffective(written: RunConfiguration, trace: TraceFacts, rank: Rank) 
             continue
         share = min(exposed_ns / work_ns, 1.0)
         if share >= INEFFECTIVE_OVERLAP_SHARE:
-            yield Finding(
-                "configuration-ineffective",
-                Severity.WARNING,
-                f"{written.settings[name].source} is on, and {percent(share)} of the {axis} communication is"
-                " still exposed",
-                "; ".join(_list_obstacles(name, written, trace)) or "check the log for a fallback",
+            yield (
+                name,
+                Finding(
+                    "configuration-ineffective",
+                    Severity.WARNING,
+                    f"{written.settings[name].source} is on, and {percent(share)} of the {axis} communication"
+                    " is still exposed",
+                    "; ".join(_list_obstacles(name, configuration, trace)) or "check the log for a fallback",
+                ),
             )
 
 
-def _list_obstacles(name: str, written: RunConfiguration, trace: TraceFacts) -> list[str]:
+def _list_obstacles(name: str, configuration: RunConfiguration, trace: TraceFacts) -> list[str]:
     """Return what would have to change for an overlap, if the file or the trace shows it."""
     ids = [row.id for row in precondition_rows().values() if any(one.key == name for one in _switches(row))]
-    judged = judge_preconditions(ids, written, trace)
+    judged = judge_preconditions(ids, configuration, trace)
     return [row.unblock for row in judged if row.status == "unmet" and row.unblock][:_MOST_OBSTACLES]
 
 
