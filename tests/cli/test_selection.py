@@ -245,3 +245,18 @@ def test_a_number_that_no_rank_can_have_is_bad_usage(option, number, wallscope, 
 
     assert (ran.code, ran.out) == (2, "")
     assert f"Invalid value for '{option}'" in ran.err
+
+
+def test_a_time_without_a_kernel_has_no_verdict(wallscope, tmp_path):
+    with ExportWriter(tmp_path / "run.sqlite") as writer:
+        writer.copy("host-to-device", 1_000, 1_200, 4_096)
+        writer.kernel("gemm", 5_000, 9_000)
+        writer.copy("host-to-device", 9_500, 9_600, 4_096)
+    found = answer(wallscope, tmp_path / "run.sqlite", "--time", "900ns-4000ns")["diagnosis"]
+
+    assert found["dominant_wall"] == "unknown"
+    assert (
+        found["verdict"]
+        == "No kernel ran in the analyzed time: there is no verdict. Analyze a time with kernels."
+    )
+    assert answer(wallscope, tmp_path / "run.sqlite")["diagnosis"]["dominant_wall"] != "unknown"

@@ -377,7 +377,9 @@ def find_missing_kernels(account: RankSummary) -> tuple[Finding, ...]:
             "no-kernels",
             Severity.ERROR,
             "No kernel, or almost no kernel, ran: there is no GPU work to analyze.",
-            "Capture with --trace=cuda,nvtx while the GPU trains.",
+            "Analyze a time with kernels."
+            if account.has_kernels_elsewhere
+            else "Capture with --trace=cuda,nvtx while the GPU trains.",
         ),
     )
 

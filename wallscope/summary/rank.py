@@ -71,7 +71,16 @@ from wallscope.summary.rare_stalls import find_rare_stalls
 from wallscope.summary.slower_kernels import find_slower_kernels
 from wallscope.summary.unfused_attention import find_unfused_attention
 from wallscope.thresholds.verdict import MATERIAL_SHARE, NO_KERNEL_SHARE, WORK_OUTSIDE_SHARE
-from wallscope.trace.intervals import Times, common, length_ns, make_spans, order_spans, union
+from wallscope.trace.intervals import (
+    Spans,
+    Times,
+    common,
+    covered_ns,
+    length_ns,
+    make_spans,
+    order_spans,
+    union,
+)
 from wallscope.trace.step_variation import find_step_modes
 
 _OF_USUAL = ("start_ns", "end_ns", "wall", "kind", "gap", "op", "range")
@@ -83,7 +92,8 @@ class RankSummary:
 
     `walls`, `unresolved`, `inferred` and `blocked` cover its deciding steps: the steady ones, or all selected
     ones if none is steady. `blocked` is host time in calls that were blocked for an unknown reason.
-    `kernel_share` is the time of kernels and graphs divided by that of the windows.
+    `kernel_share` is the time of kernels and graphs within the windows divided by that of the windows, and
+    `has_kernels_elsewhere` whether they ran at other times.
     `hides_recompute` is set if the rank trains and no range names its backward pass. `lacks_calls` is set if
     a material part of the operations of those steps lacks its launch calls. `tables` are the inputs of its
     profile.
@@ -96,6 +106,7 @@ class RankSummary:
     inferred: Times
     blocked: Times
     kernel_share: float
+    has_kernels_elsewhere: bool
     hides_recompute: bool
     lacks_calls: bool
     pressure: MemoryPressure
@@ -211,6 +222,9 @@ def _summarize_rank(
         **_measure_steadiness(windows.filter("steady"), sums),
     )
     deciding = windows.filter(pl.col("steady")) if windows["steady"].any() else chosen
+    spans = Spans(windows["start_ns"].to_numpy(), windows["end_ns"].to_numpy())
+    kernel_ns, inside_ns = _sum_kernels(operations, spans)
+    whole_ns = int((spans.end_ns - spans.start_ns).sum())
     return RankSummary(
         rank=account,
         ceilings=ceiling,
@@ -218,7 +232,8 @@ def _summarize_rank(
         unresolved=sum_unresolved_by_step(sums, deciding["step"]),
         inferred=sum_inferred_by_step(slices, deciding["step"]),
         blocked=sum_blocked_by_step(slices, capture.calls, evidence.waits.holder, deciding["step"]),
-        kernel_share=_measure_kernel_share(operations, windows),
+        kernel_share=inside_ns / max(whole_ns, 1),
+        has_kernels_elsewhere=inside_ns < kernel_ns,
         hides_recompute=rank["rank_id"] not in facts.backward_ranks
         and find_training_kernels(work, capture.names),
         lacks_calls=_lacks_calls(operations, deciding, capture.copies),
@@ -244,17 +259,12 @@ def _lacks_calls(operations: pl.DataFrame, windows: pl.DataFrame, copies: pl.Dat
     return bool((call < 0).sum() > MATERIAL_SHARE * call.size)
 
 
-def _measure_kernel_share(operations: pl.DataFrame, windows: pl.DataFrame) -> float:
-    """Return the added-up time of kernels and graphs divided by that of all windows."""
-    whole_ns = (windows["end_ns"].to_numpy() - windows["start_ns"].to_numpy()).sum()
-    return float(_sum_kernels(operations) / max(whole_ns, 1))
-
-
-def _sum_kernels(operations: pl.DataFrame) -> int:
-    """Return the added-up time of kernels and graphs."""
+def _sum_kernels(operations: pl.DataFrame, windows: Spans) -> tuple[int, int]:
+    """Return the added-up time of kernels and graphs in ns: of all, and of their parts within windows."""
     kind = as_integers(operations["kind"])
     runs = np.isin(kind, [encode_member(one) for one in (OperationKind.KERNEL, OperationKind.GRAPH)])
-    return int((operations["end_ns"].to_numpy() - operations["start_ns"].to_numpy())[runs].sum())
+    kernels = Spans(operations["start_ns"].to_numpy()[runs], operations["end_ns"].to_numpy()[runs])
+    return int((kernels.end_ns - kernels.start_ns).sum()), int(covered_ns(windows, kernels).sum())
 
 
 class _Steadiness(TypedDict):

@@ -113,13 +113,18 @@ def diagnose(
 
 def _refuse_verdict(account: RankSummary, rank_index: int) -> Diagnosis:
     """Return the diagnosis if there is no work to analyze."""
-    share = percent(account.kernel_share)
-    there = (
-        f"Kernels ran for {share} of this capture" if account.kernel_share else "This export has no kernel"
+    share, elsewhere = percent(account.kernel_share), account.has_kernels_elsewhere
+    there = f"Kernels ran for {share} of {'the analyzed time' if elsewhere else 'this capture'}"
+    if not account.kernel_share:
+        there = "No kernel ran in the analyzed time" if elsewhere else "This export has no kernel"
+    cure = (
+        "Analyze a time with kernels"
+        if elsewhere
+        else "Capture again, with --trace=cuda,nvtx, while the GPU trains"
     )
     return Diagnosis(
         dominant_wall="unknown",
-        verdict=f"{there}: there is no verdict. Capture again, with --trace=cuda,nvtx, while the GPU trains.",
+        verdict=f"{there}: there is no verdict. {cure}.",
         memory_pressure=account.pressure,
         rank_index=rank_index,
         confidence=Confidence("low", 0.0, 0.0, ("there is no GPU work to analyze",)),

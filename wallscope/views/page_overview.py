@@ -322,7 +322,7 @@ def _judge_waits(analysis: Analysis, rank: Rank) -> Fact:
     waits = ""
     if sure.inferred_share:
         waits = f"{units.percent(sure.inferred_share)} of the time depends on inferred waits"
-    said = "; ".join((lost, waits or "no wait had to be inferred", *sure.reasons[_SHARES_FIRST:]))
+    said = "; ".join((lost, waits or "no wait is inferred from timing", *sure.reasons[_SHARES_FIRST:]))
     is_sure = sure.level == "high"
     limits = () if analysis.anchor.kind == "whole-trace" else sure.reasons[_SHARES_FIRST:]
     doubts = (
