@@ -213,8 +213,8 @@ def _add_reason(fix: Fix, rule: Rule, ineffective: Mapping[str, Finding]) -> Fix
     """Return a fix for a feature that is on, with why it is still recommended."""
     names = {vocabulary().name(entry.key) for entry in rule.all_settings()}
     reasons = [finding for name, finding in ineffective.items() if name in names]
-    told = " ".join(f"{one.message}: {one.cure}." for one in reasons)
-    return replace(fix, why=f"{told} {fix.why}")
+    reason = " ".join(f"{one.message}: {one.cure}." for one in reasons)
+    return replace(fix, why=f"{reason} {fix.why}")
 
 
 def rerank_fixes(run: MeasuredRun, rules: tuple[Rule, ...], before: tuple[Fix, ...]) -> tuple[Fix, ...]:
