@@ -332,7 +332,8 @@ class Walk:
         done = {}
         for producer in waited - {UNKNOWN}:
             end = model.trace.ops[producer].end
-            if producer == model.before(op) or end <= start + JITTER_NS:
+            is_over = end <= start + JITTER_NS and model.trace.ops[producer].start <= made.start
+            if producer == model.before(op) or is_over:
                 done[producer] = min(end, start)
         call = model.trace.calls[made.call] if made.call >= 0 else None
         issue = None if call is None else (call.end if call.end <= start else call.start)

@@ -61,8 +61,14 @@ class Inferred:
     def _done(self, row: int) -> list[int]:
         """When those were over that an operation is known to have waited for."""
         start, before = self.ops[row].start, self.model.before(row)
-        ends = [(producer, self.ops[producer].end) for producer in self.model.told_producers(row) - {UNKNOWN}]
-        return [min(end, start) for producer, end in ends if producer == before or end <= start + JITTER_NS]
+        producers = [
+            (producer, self.ops[producer]) for producer in self.model.told_producers(row) - {UNKNOWN}
+        ]
+        return [
+            min(op.end, start)
+            for producer, op in producers
+            if producer == before or (op.end <= start + JITTER_NS and op.start <= start)
+        ]
 
     def _known(self, row: int) -> int | None:
         issued = [self._returned(row)] if self.ops[row].call >= 0 else []

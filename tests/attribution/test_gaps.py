@@ -3,7 +3,9 @@ from hypothesis import strategies as st
 
 from tests.attribution.brute import computes
 from tests.attribution.brute_programs import jittered, possible, programmatic, senseless
+from tests.attribution.brute_trace import Call, Op, Trace
 from tests.attribution.test_chain import found
+from wallscope.model.enums import LinkKind
 from wallscope.trace.intervals import make_spans, union
 
 
@@ -35,3 +37,22 @@ def test_a_gap_does_not_depend_on_what_starts_after_it(trace, data):
 
     before = [link for link in found(trace) if link.end <= until]
     assert [link for link in other if link.end <= until] == before
+
+
+def test_an_operation_that_starts_later_holds_nothing_back_however_short_it_is():
+    compute = Op(stream=0, start=0, end=0, kind="compute")
+    of_unknown_issue = compute._replace(start=10, end=11)  # work of the null stream holds back that of others
+    trace = Trace(
+        ops=(
+            compute._replace(start=5, end=6, call=0),
+            compute._replace(start=9, end=10, call=1, stream=1),
+            of_unknown_issue,
+            compute._replace(start=12, end=13, call=2),
+        ),
+        calls=tuple(Call(thread=0, start=start, end=start + 1, what="launch") for start in (4, 8, 11)),
+        records=(),
+        syncs=(),
+        flags={0: "null", 1: "blocking"},
+    )
+    [*_, before_second] = [link for link in found(trace) if link.gap == 1]
+    assert (before_second.kind, before_second.call) == (LinkKind.LAUNCH_CALL, 1)

@@ -267,7 +267,7 @@ class Walk:
 
         An end after the start can count as the start. For the operation before it in the stream it always
         does, as a kernel may start before that ends (programmatic dependent launch). For others it does if
-        the difference is within that of clocks. Later ones did not hold the operation back.
+        the difference is within that of clocks. Those that ended or started later did not hold it back.
         """
         before: i64 = self.op_before[op]
         is_open: cython.bint = False
@@ -285,7 +285,7 @@ class Walk:
                 is_open = True
             elif other not in (op, before, self.last):
                 end_ns = self.op_end_ns[other]
-                if end_ns > start_ns + self.tolerance_ns:
+                if end_ns > start_ns + self.tolerance_ns or self.op_start_ns[other] > self.op_start_ns[op]:
                     continue
                 end_ns = min(end_ns, start_ns)
                 if self.last < 0:

@@ -119,8 +119,11 @@ def _find_late(
     is_open = np.zeros(start_ns.size, np.bool_)
     is_open[position[producer == UNRESOLVED]] = True
     is_told = np.flatnonzero((producer != UNRESOLVED) & (producer != position))
-    position, done_ns = position[is_told], end_ns[producer[is_told]]
-    is_before = np.flatnonzero(done_ns <= start_ns[position] + PRODUCER_TOLERANCE_NS)
+    position, producer = position[is_told], producer[is_told]
+    done_ns = end_ns[producer]
+    is_before = np.flatnonzero(
+        (done_ns <= start_ns[position] + PRODUCER_TOLERANCE_NS) & (start_ns[producer] <= start_ns[position])
+    )
     np.maximum.at(
         known_ns, position[is_before], np.minimum(done_ns[is_before], start_ns[position[is_before]])
     )
