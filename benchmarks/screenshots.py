@@ -14,9 +14,9 @@ from typing import Any
 from fixtures import example
 from wallscope.compare.compare import CompareOptions, Side, compare_sides, comparison_report
 from wallscope.compare.gates import parse_gate
+from wallscope.jobs.resolve_runs import resolve_runs
 from wallscope.model.options import Options
 from wallscope.pipeline import analyze_capture, build_report
-from wallscope.resolve_runs import resolve_runs
 from wallscope.views.comparison import write_comparison_page
 from wallscope.views.page_analysis import write_analysis_page
 

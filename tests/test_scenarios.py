@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from fixtures.scenario import Scenario, scenarios
-from wallscope.cache import decode_analysis
+from wallscope.jobs.answers import decode_analysis
 from wallscope.model.options import Options
 from wallscope.pipeline import analyze
 from wallscope.render.data import write_json

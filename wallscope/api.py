@@ -19,6 +19,7 @@ from wallscope.compare.compare import CompareOptions, Side, compare_sides, compa
 from wallscope.errors import OptionError, UnknownWordError, WallscopeError
 from wallscope.jobs.inputs import fetch_source, find_exports, is_many, parse_source
 from wallscope.jobs.merge import job_report, rematch_ranks, run_job
+from wallscope.jobs.resolve_runs import find_captures, resolve_runs
 from wallscope.model.analysis import Analysis
 from wallscope.model.comparison import Comparison
 from wallscope.model.diagnosis import StepFacts
@@ -27,16 +28,15 @@ from wallscope.model.table_columns import TABLES
 from wallscope.output_files import write_chunks
 from wallscope.render.data import write_json
 from wallscope.render.figures import FIGURES
-from wallscope.resolve_runs import find_captures, resolve_runs
+from wallscope.summary.tables import ANSWER_TABLES, build_answer_table
 from wallscope.thresholds.comparison import MARGIN_SHARE
 from wallscope.trace.parallel_axes import parse_stream_axes
-from wallscope.views.tables import ANSWER_TABLES, build_answer_table
 
 if TYPE_CHECKING:
     import pandas as pd
     import plotly.graph_objects as go
 
-    from wallscope.views.tables import TableBuilder
+    from wallscope.summary.tables import TableBuilder
 
 __all__ = ["ComparisonResult", "Result", "WallscopeError", "analyze", "diff"]
 

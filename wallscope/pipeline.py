@@ -45,7 +45,11 @@ from wallscope.summary.findings import (
     find_attribution_limits,
     find_throughput_limits,
 )
+from wallscope.summary.gaps import GapLookup
 from wallscope.summary.rank import RankSummary, build_step_table, lacks_kernels, summarize_ranks
+from wallscope.summary.step_overview import build_step_overviews, encode_overviews
+from wallscope.summary.step_timeline import build_step_timelines
+from wallscope.summary.tables import TableBuilder
 from wallscope.summary.verdict import (
     diagnose,
     find_least_computing,
@@ -60,10 +64,6 @@ from wallscope.trace.step_markers import check_pattern, label_ranges
 from wallscope.trace.steps import Steps, select_ranks, select_windows, split_steps
 from wallscope.trace.thread_timeline import HostCalls
 from wallscope.trace.unrecognized import find_communication_evidence, infer_communication
-from wallscope.views.gaps import GapLookup
-from wallscope.views.step_overview import build_step_overviews, encode_overviews
-from wallscope.views.step_timeline import build_step_timelines
-from wallscope.views.tables import TableBuilder
 
 _MOST_GAPS = 12
 

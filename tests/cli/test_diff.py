@@ -9,9 +9,9 @@ from tests.compare.test_compare import assert_adds_up, steps
 from tests.profile.random_profiles import profile_of, work
 from wallscope.compare.compare import CompareOptions, Side, compare_sides
 from wallscope.errors import ComparisonError, ProfileError
+from wallscope.jobs.resolve_runs import find_captures, resolve_runs
 from wallscope.model.options import Options
 from wallscope.profile.codec import pack_profile
-from wallscope.resolve_runs import find_captures, resolve_runs
 from wallscope.resources import read_report
 
 

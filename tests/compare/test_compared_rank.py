@@ -8,8 +8,8 @@ from tests.compare.test_compare import steps
 from tests.profile.random_profiles import profile_of
 from tests.real.answers import NEEDS_TRACES, TRACES, answer, rank_of
 from wallscope.compare.compare import CompareOptions, Side, compare_sides
+from wallscope.jobs.resolve_runs import resolve_runs
 from wallscope.model.options import Options
-from wallscope.resolve_runs import resolve_runs
 from wallscope.views.comparison_words import describe_sides
 
 

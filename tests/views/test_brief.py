@@ -11,8 +11,8 @@ import pytest
 from tests.shipped_example import EXAMPLE
 from tests.test_traces import EXPORTS, WITHOUT_DEVICE_OPERATIONS
 from tests.tokens import MOST_TOKENS, count_tokens
-from wallscope.cache import decode_analysis
 from wallscope.compare.bisection import Bisection
+from wallscope.jobs.answers import decode_analysis
 from wallscope.model.advice import Precondition, Setting
 from wallscope.model.capture import Finding, Severity
 from wallscope.model.options import Options

@@ -14,7 +14,7 @@ from wallscope.model.options import Options
 from wallscope.model.report import GAPS
 from wallscope.pipeline import look_up_gaps
 from wallscope.render.short_names import shorten_name
-from wallscope.views.gaps import GapLookup
+from wallscope.summary.gaps import GapLookup
 
 STORIES = {story.name: story for story in stories()}
 

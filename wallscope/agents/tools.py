@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from wallscope.cache import load_limits, load_or_analyze
 from wallscope.errors import NothingToAnalyzeError
+from wallscope.jobs.answers import load_limits, load_or_analyze
 from wallscope.model.brief import (
     BRIEF_SCHEMA,
     AnalysisBrief,
@@ -161,7 +161,7 @@ def _ask_what_if(request: ToolRequest, progress: Progress) -> WhatIfBrief:
 
 def _compare(request: ToolRequest, progress: Progress) -> ComparisonBrief:
     from wallscope.compare.compare import CompareOptions, Side, compare_sides  # noqa: PLC0415  # heavy
-    from wallscope.resolve_runs import find_captures, resolve_runs  # noqa: PLC0415  # same
+    from wallscope.jobs.resolve_runs import find_captures, resolve_runs  # noqa: PLC0415  # same
 
     ends = (str(request.arguments["base"]), str(request.arguments["head"]))
     options = request.read_options()

@@ -200,7 +200,7 @@ def capture_help(  # noqa: PLR0913  # options are parameters
 
     Prints the command or the code, and the settings of the framework.
     """
-    from wallscope.cache import load_limits  # noqa: PLC0415  # keeps --help fast
+    from wallscope.jobs.answers import load_limits  # noqa: PLC0415  # keeps --help fast
     from wallscope.kineto.trace_bytes import is_torch_trace  # noqa: PLC0415  # keeps --help fast
     from wallscope.render.terminal import render_sections  # noqa: PLC0415
     from wallscope.views.capture_help import build_capture_help  # noqa: PLC0415

@@ -47,8 +47,8 @@ from wallscope.model.enums import Reader
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from wallscope.cache import RenderedAnalysis
     from wallscope.cache_folder import Cache
+    from wallscope.jobs.answers import RenderedAnalysis
     from wallscope.jobs.inputs import Source
     from wallscope.model.options import Options
 
@@ -136,7 +136,7 @@ def analyze_job(  # noqa: PLR0913  # options are parameters
     Raises:
         WallscopeError: no export is found, or one cannot be analyzed.
     """
-    from wallscope.cache import RenderedAnalysis  # noqa: PLC0415  # keeps --help fast
+    from wallscope.jobs.answers import RenderedAnalysis  # noqa: PLC0415  # keeps --help fast
     from wallscope.jobs.inputs import find_exports  # noqa: PLC0415  # keeps --help fast
     from wallscope.jobs.merge import run_job  # noqa: PLC0415
     from wallscope.render.data import write_json  # noqa: PLC0415
@@ -229,7 +229,7 @@ def analyze(  # noqa: PLR0913  # options are parameters
     The step is limited by compute, communication, memory or the host. The first screen shows the verdict, the
     time breakdown, three recommendations and how sure they are; --full shows everything.
     """
-    from wallscope.cache import build_answer  # noqa: PLC0415  # keeps --help fast
+    from wallscope.jobs.answers import build_answer  # noqa: PLC0415  # keeps --help fast
     from wallscope.jobs.inputs import fetch_source, list_input_files, load_or_analyze_source, parse_source  # noqa: PLC0415  # same
     from wallscope.model.options import Options  # noqa: PLC0415
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from rich.console import RenderableType
 
-    from wallscope.cache import RenderedAnalysis
+    from wallscope.jobs.answers import RenderedAnalysis
     from wallscope.jobs.merge import JobAnswer
     from wallscope.model.capture import Progress
     from wallscope.model.report import Track

@@ -29,7 +29,7 @@ from wallscope.urls import describe_failure, is_url, redact_url, strip_local
 if TYPE_CHECKING:
     from fsspec import AbstractFileSystem
 
-    from wallscope.cache import RenderedAnalysis
+    from wallscope.jobs.answers import RenderedAnalysis
 
 
 _ASIDE = "wallscope-fetched-"
@@ -155,7 +155,7 @@ def load_or_analyze_source(  # noqa: PLR0913  # what is asked for
     Raises:
         WallscopeError: one of its children, each with a line for the user.
     """
-    from wallscope.cache import (  # noqa: PLC0415  # workers load it, not who starts them
+    from wallscope.jobs.answers import (  # noqa: PLC0415  # workers load it, not who starts them
         answer_key_of_version,
         load_or_analyze,
         load_or_analyze_copy,

@@ -55,7 +55,7 @@ def analyze_export(
 
     An answer in JSON is itself; it has no timeline.
     """
-    from wallscope.cache import read_answer  # noqa: PLC0415  # workers load it, not who starts them
+    from wallscope.jobs.answers import read_answer  # noqa: PLC0415  # workers load it, not who starts them
 
     try:
         if not is_answer(source):
@@ -248,7 +248,7 @@ def _alone_in_process(one: One, path: Source, options: Options) -> tuple[str, st
 
 def _read_reply(reply: object, path: Source) -> Outcome:
     """Return the answer or the error that a worker sent; what is neither is an error about the worker."""
-    from wallscope.cache import parse_answer  # noqa: PLC0415  # an extra is needed before
+    from wallscope.jobs.answers import parse_answer  # noqa: PLC0415  # an extra is needed before
 
     match reply:
         case (str(kind), str(text)) if kind == _ANSWERED:

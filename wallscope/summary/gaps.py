@@ -11,8 +11,8 @@ from wallscope.model.capture import Capture
 from wallscope.model.enums import LinkKind, OperationKind
 from wallscope.model.report import GAPS, Gap, GapGroup, Link, Moment
 from wallscope.render.short_names import shorten_name
+from wallscope.summary.names import NameLookup, mask_negative
 from wallscope.trace.ranges import RangeTree
-from wallscope.views.names import NameLookup, mask_negative
 
 _LENGTH = pl.col("end_ns") - pl.col("start_ns")
 _WHO = ("rank", "pid", "device")

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-import wallscope.cache
+import wallscope.jobs.answers
 import wallscope.pipeline
 from fixtures.scenario import scenarios
-from wallscope.cache import RenderedAnalysis, answer_key, load_or_analyze
 from wallscope.cache_folder import Cache
 from wallscope.errors import InputError
+from wallscope.jobs.answers import RenderedAnalysis, answer_key, load_or_analyze
 from wallscope.model.diagnosis import StepFacts
 from wallscope.model.enums import Axis, Reader
 from wallscope.model.options import Options, Selection
@@ -206,7 +206,7 @@ def test_where_the_export_lies_does_not_count_and_what_it_is_called_does(export,
 def test_another_program_or_library_gives_another_name(export, monkeypatch):
     names = {answer_key(export, Options())}
     for told in ("_program", "_libraries"):
-        monkeypatch.setattr(wallscope.cache, told, lambda: ["another"])
+        monkeypatch.setattr(wallscope.jobs.answers, told, lambda: ["another"])
         names.add(answer_key(export, Options()))
 
     assert len(names) == 3

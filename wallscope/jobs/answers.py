@@ -126,7 +126,7 @@ def _read_named_file(path: Path | None) -> list[str] | None:
 def _program() -> list[str]:
     """Return version, schema, Python, and a digest of the program's files: a checkout changes in between."""
     digest = hashlib.blake2b(digest_size=20)
-    package = Path(__file__).resolve().parent
+    package = Path(__file__).resolve().parents[1]
     companion_file = [package.parent / name for name in ("queries", "reports")]
     for root in (package, *(folder for folder in companion_file if folder.is_dir())):
         for file in _sources(root):

@@ -67,7 +67,7 @@ def resolve_runs(
     Raises:
         WallscopeError: a capture cannot be read, or some ranks have more runs than others.
     """
-    from wallscope.cache import load_or_analyze  # noqa: PLC0415  # keeps --help fast
+    from wallscope.jobs.answers import load_or_analyze  # noqa: PLC0415  # keeps --help fast
     from wallscope.jobs.inputs import is_answer  # noqa: PLC0415  # same
     from wallscope.profile.codec import read_profiles, unpack_profile  # noqa: PLC0415  # keeps --help fast
 

@@ -5,8 +5,8 @@ import json
 import pytest
 
 from fixtures.scenario import scenarios
-from wallscope.cache import read_answer
 from wallscope.errors import InputError, WallscopeError
+from wallscope.jobs.answers import read_answer
 from wallscope.jobs.merge import run_job
 from wallscope.model.options import Options, Selection
 from wallscope.pipeline import analyze

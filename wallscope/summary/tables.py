@@ -14,10 +14,10 @@ from wallscope.model.diagnosis import Walls
 from wallscope.model.enums import Wall
 from wallscope.model.schemas import BUDGET_PARTS
 from wallscope.model.table_columns import TABLES, Table
+from wallscope.summary.gaps import build_gap_table
+from wallscope.summary.names import NameLookup
 from wallscope.summary.rank import build_kernel_table, build_range_table
-from wallscope.views.gaps import build_gap_table
-from wallscope.views.names import NameLookup
-from wallscope.views.tracks import TrackBuilder
+from wallscope.summary.tracks import TrackBuilder
 
 _SCHEMAS = {table.name: table.schema for table in TABLES}
 _TOLD_APART = "; "

@@ -6,8 +6,8 @@ from wallscope.attribution.prepared import Trace
 from wallscope.model.analysis import Rank
 from wallscope.model.enums import LinkKind, OperationClass, OperationKind, Wall
 from wallscope.model.report import SHOWN_HOST, SHOWN_OPERATIONS, SHOWN_SLICES, StepTimeline
+from wallscope.summary.names import mask_negative, name_copies, write_thread_id
 from wallscope.trace.ranges import write_paths
-from wallscope.views.names import mask_negative, name_copies, write_thread_id
 
 _MOST_THREADS = 12
 _LONGEST_NAME = 400
