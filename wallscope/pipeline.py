@@ -47,8 +47,7 @@ from wallscope.summary.findings import (
 )
 from wallscope.summary.gaps import GapLookup
 from wallscope.summary.rank import RankSummary, build_step_table, lacks_kernels, summarize_ranks
-from wallscope.summary.step_overview import build_step_overviews, encode_overviews
-from wallscope.summary.step_timeline import build_step_timelines
+from wallscope.summary.step_timeline import build_step_overviews, build_step_timelines, encode_overviews
 from wallscope.summary.tables import TableBuilder
 from wallscope.summary.verdict import (
     diagnose,

@@ -14,7 +14,7 @@ from tests.render.test_page import reported, unpacked, write
 from wallscope.model.enums import DeviceState, LinkKind, Wall
 from wallscope.model.report import OVERVIEW_SLICES
 from wallscope.render.timeline_pack import pack_timelines
-from wallscope.summary.step_overview import merge_slices
+from wallscope.summary.step_timeline import merge_slices
 
 CAUSES = ("compute/gemm", "communication/ep/unsplit", "memory/fill", "host/framework")
 

@@ -15,14 +15,12 @@ import typer
 from wallscope._version import __version__
 from wallscope.cli.advise import advise, capture_help, check_config, explain
 from wallscope.cli.analyze import analyze
-from wallscope.cli.bisect import bisect
-from wallscope.cli.convert import convert
 from wallscope.cli.diff import GateFailure, diff
 from wallscope.cli.help_text import GroupedCommand, GroupedCommands
-from wallscope.cli.history import history, record
+from wallscope.cli.history import bisect, history, record
 from wallscope.cli.installation import cache, install_recipe
 from wallscope.cli.mcp import mcp
-from wallscope.cli.tables import at, gaps, info, kernels, ranges, steps
+from wallscope.cli.tables import at, convert, gaps, info, kernels, ranges, steps
 from wallscope.cli.whatif import whatif
 from wallscope.errors import InternalError, WallscopeError
 from wallscope.process_tuning import tune_process

@@ -1,4 +1,4 @@
-"""`wallscope info`, `steps`, `kernels`, `ranges`, `gaps`, `at`: the tables behind an analysis."""
+"""`wallscope info`, `steps`, `kernels`, `ranges`, `gaps`, `at`, `convert`: tables of what was read."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -32,6 +32,11 @@ if TYPE_CHECKING:
     from wallscope.attribution.prepared import Trace
     from wallscope.model.options import Options  # keeps --help fast
     from wallscope.render.terminal import FrameColumn
+
+from enum import StrEnum
+from functools import partial
+
+from wallscope.cli.output import check_folder, is_table_folder, write_folder
 
 
 def info(file: Export, *, brief: IsBrief = False, max_rows: MaxRows = None, verbose: Verbose = False) -> None:
@@ -327,3 +332,40 @@ def at(  # noqa: PLR0913  # options are parameters
         show_brief(brief_moments(found, str(file), at_ns, rows), None)
         return
     print_out(render_section(build_moments(found, at_ns)))
+
+
+class TableFormat(StrEnum):
+    """The files that tables are written as."""
+
+    PARQUET = "parquet"
+    CSV = "csv"
+
+
+def convert(
+    file: Export,
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="A new or an empty folder for the tables.")],
+    *,
+    to: Annotated[TableFormat, typer.Option("--to", help="The format of the files.")] = TableFormat.PARQUET,
+    verbose: Verbose = False,
+) -> None:
+    """Write the contents of an export as Parquet or CSV.
+
+    Tables: operations, calls, ranges, waits, collectives.
+    """
+    from wallscope.model.capture_columns import CAPTURE_TABLES  # noqa: PLC0415  # keeps --help fast
+    from wallscope.read_input import read_any_capture  # noqa: PLC0415
+    from wallscope.render.data import write_tables  # noqa: PLC0415
+    from wallscope.views.captured import frame_capture  # noqa: PLC0415
+
+    is_talkative(verbose=verbose)
+    is_ours = partial(is_table_folder, kind=to.value)
+    check_folder(folder, (file,), is_ours)
+    with report_progress() as progress:
+        capture = read_any_capture(file, progress)
+        progress(f"writing {folder.name}")
+        frame = partial(frame_capture, capture)
+        write_folder(
+            folder,
+            lambda place: write_tables(place, to.value, capture.export.name, frame, CAPTURE_TABLES),
+            is_ours,
+        )

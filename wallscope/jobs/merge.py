@@ -41,7 +41,7 @@ from wallscope.summary.diagnosis import (
     find_dominant_wall,
     measure_wall_shares,
 )
-from wallscope.summary.step_overview import decode_overviews, order_by_places
+from wallscope.summary.step_timeline import decode_overviews, order_by_places
 from wallscope.summary.tables import ANSWER_TABLES, build_answer_table
 from wallscope.summary.verdict import select_working_ranks, write_verdict
 from wallscope.thresholds.verdict import CAPTURES_APART_NS, ENDS_FAR_APART_NS, UNMATCHED_COLLECTIVES_SHARE

@@ -1,11 +1,23 @@
-"""Timelines of single steps, for people to look at."""
+"""Frames from which a page draws: a whole step with its operations, and all steps in little detail."""
+
+from collections.abc import Callable, Mapping, Sequence
+from io import BytesIO
 
 import polars as pl
 
 from wallscope.attribution.prepared import Trace
 from wallscope.model.analysis import Rank
 from wallscope.model.enums import LinkKind, OperationClass, OperationKind, Wall
-from wallscope.model.report import SHOWN_HOST, SHOWN_OPERATIONS, SHOWN_SLICES, StepTimeline
+from wallscope.model.report import (
+    OVERVIEW_OPERATIONS,
+    OVERVIEW_SLICES,
+    OVERVIEW_STEPS,
+    SHOWN_HOST,
+    SHOWN_OPERATIONS,
+    SHOWN_SLICES,
+    StepOverviews,
+    StepTimeline,
+)
 from wallscope.summary.names import mask_negative, name_copies, write_thread_id
 from wallscope.trace.ranges import write_paths
 
@@ -213,3 +225,173 @@ def _cut(texts: pl.Series) -> pl.Series:
 
 def _within(rows: pl.DataFrame, start_ns: int, end_ns: int) -> pl.DataFrame:
     return rows.filter((pl.col("start_ns") < end_ns) & (pl.col("end_ns") > start_ns))
+
+
+_MOST_STEPS, _MOST_RANKS, _MOST_LANES = 400, 8, 6
+_MOST_OPERATIONS = 600_000
+"""Of other ranks together; beyond it only the rank of the diagnosis is shown."""
+_MOST_ROWS, _FINEST, _COARSEST = 40_000, 240, 15
+_MOST_STEPS_OF_RANK, _MOST_ROWS_OF_RANK = 60, 5_000
+"""Of each rank of a job of several exports, so that the page has room for eight."""
+_STEP = ["place", "step"]
+
+
+def build_step_overviews(
+    trace: Trace,
+    ranks: Sequence[Rank],
+    place: int,
+    slices_of: Callable[[int], pl.DataFrame],
+    *,
+    is_part: bool = False,
+) -> StepOverviews:
+    """Return the steps of the rank at `place`, then of others, with slices and operations merged.
+
+    Args:
+        trace: the capture.
+        ranks: the ranks of the answer, in the order of `trace.capture.ranks`.
+        place: the rank that the page is about.
+        slices_of: returns `SLICES` of the rank at a place.
+        is_part: whether the export is one of several of a job.
+    """
+    places = _choose_ranks(trace, len(ranks), place)
+    most_steps = _MOST_STEPS_OF_RANK if is_part else _MOST_STEPS // len(places)
+    most_rows = _MOST_ROWS_OF_RANK * len(places) if is_part else _MOST_ROWS
+    steps = pl.concat([_list_steps(ranks[one], one, most_steps) for one in places])
+    slices = pl.concat([slices_of(one).with_columns(place=pl.lit(one, pl.UInt32)) for one in places]).join(
+        steps, on=_STEP, suffix="_of_step"
+    )
+    found = {number: one for one, number in enumerate(trace.capture.ranks["rank_id"].to_list())}
+    operations = _find_operations(
+        trace, steps, {number: one for number, one in found.items() if one in places}
+    )
+    buckets = max(min(_FINEST, most_rows // max(len(steps), 1)), _COARSEST)
+    merged = merge_slices(slices, buckets)
+    while len(merged) > most_rows and buckets > _COARSEST:
+        buckets //= 2
+        merged = merge_slices(slices, buckets)
+    return order_by_places(
+        StepOverviews(steps.cast(OVERVIEW_STEPS), merged, _merge_operations(operations, buckets)), places
+    )
+
+
+def order_by_places(found: StepOverviews, places: Sequence[int]) -> StepOverviews:
+    """Return the overviews of some ranks alone, all three tables in the order of these."""
+    order = pl.DataFrame({"place": places}, {"place": pl.UInt32()})
+    frames = (found.steps, found.slices, found.operations)
+    return StepOverviews(*(order.join(one, on="place", maintain_order="left_right") for one in frames))
+
+
+def _choose_ranks(trace: Trace, count: int, place: int) -> list[int]:
+    """Choose the rank of the diagnosis first, then others where that is cheap."""
+    others = [one for one in range(count) if one != place][: _MOST_RANKS - 1]
+    ids = trace.capture.ranks["rank_id"]
+    own = trace.operations["rank_id"].is_in(
+        pl.Series([ids[one] for one in others], dtype=ids.dtype).implode()
+    )
+    return [place, *(others if own.sum() <= _MOST_OPERATIONS else [])]
+
+
+def encode_overviews(found: StepOverviews) -> bytes:
+    """Write overviews as three Arrow streams, each after its length."""
+    parts = []
+    for frame in (found.steps, found.slices, found.operations):
+        stream = BytesIO()
+        frame.write_ipc_stream(stream, compression="zstd")
+        parts += [len(stream.getvalue()).to_bytes(8, "little"), stream.getvalue()]
+    return b"".join(parts)
+
+
+def decode_overviews(content: bytes) -> StepOverviews:
+    """Read what `encode_overviews` wrote."""
+    frames, at = [], 0
+    for _ in range(3):
+        size = int.from_bytes(content[at : at + 8], "little")
+        frames.append(pl.read_ipc_stream(BytesIO(content[at + 8 : at + 8 + size])))
+        at += 8 + size
+    return StepOverviews(*frames)
+
+
+def _list_steps(rank: Rank, place: int, most: int) -> pl.DataFrame:
+    rows = [(place, one.index, one.start_ns, one.end_ns, one.steady, 0) for one in rank.steps[:most]]
+    return pl.DataFrame(rows, OVERVIEW_STEPS, orient="row")
+
+
+def merge_slices(slices: pl.DataFrame, buckets: int) -> pl.DataFrame:
+    """Merge slices that are shorter than a part of their step; the sums by cause stay exact.
+
+    Args:
+        slices: `SLICES` that tile their steps, with `place`, `start_ns_of_step` and `end_ns_of_step`.
+        buckets: parts of a step; shorter slices that begin in the same one are put together by cause.
+    """
+    grain = ((pl.col("end_ns_of_step") - pl.col("start_ns_of_step")) // buckets).clip(lower_bound=1)
+    length = pl.col("end_ns") - pl.col("start_ns")
+    ordered = slices.sort(*_STEP, "start_ns").with_columns(
+        length_ns=length,
+        is_gap=pl.col("kind").is_not_null(),
+        bucket=pl.when(length < grain).then((pl.col("start_ns") - pl.col("start_ns_of_step")) // grain),
+    )
+    changed = pl.col("bucket").is_null() | (pl.col("bucket") != pl.col("bucket").shift(1)).fill_null(
+        value=True
+    )
+    runs = ordered.with_columns(run=(changed | (pl.col("step") != pl.col("step").shift(1))).cum_sum())
+    return (
+        runs.group_by(*_STEP, "run", "is_gap", "wall", "cause", maintain_order=True)
+        .agg(pl.col("length_ns").sum())
+        .select(OVERVIEW_SLICES.names())
+        .cast(OVERVIEW_SLICES)
+    )
+
+
+def _find_operations(trace: Trace, steps: pl.DataFrame, places: Mapping[int, int]) -> pl.DataFrame:
+    """Find the operations of the busiest streams of each rank, with the step in which they begin."""
+    capture = trace.capture
+    wall = pl.col("class").cast(pl.String).replace_strict(_WALL_OF_CLASS, return_dtype=pl.String)
+    own = trace.operations.filter(pl.col("rank_id").is_in([*places])).with_columns(
+        place=pl.col("rank_id").replace_strict(places, return_dtype=pl.UInt32), wall=wall
+    )
+    busy = (
+        own.group_by("place", "stream", maintain_order=True)
+        .len("count")
+        .sort("place", "count", "stream", descending=[False, True, False])
+        .group_by("place", maintain_order=True)
+        .head(_MOST_LANES)
+    )
+    numbers = capture.streams.select("stream", "number")
+    names = capture.names.select("name", text=pl.col("text").str.slice(0, 400))
+    kinds = (
+        pl.when(pl.col("kind") == OperationKind.KERNEL).then("text").otherwise(pl.col("kind").cast(pl.String))
+    )
+    begun = steps.select("place", "step", step_start_ns="start_ns", step_end_ns="end_ns").sort(
+        "step_start_ns"
+    )
+    return (
+        own.join(busy, on=["place", "stream"])
+        .sort("start_ns")
+        .join_asof(begun, left_on="start_ns", right_on="step_start_ns", by="place", check_sortedness=False)
+        .filter(pl.col("start_ns") < pl.col("step_end_ns"))
+        .join(numbers, on="stream", how="left")
+        .join(names, on="name", how="left")
+        .with_columns(name=kinds.fill_null("unknown"), lane=pl.format("stream {}", pl.col("number")))
+        .with_columns(
+            pl.col("lane").fill_null("stream unknown"),
+            pl.min_horizontal("end_ns", "step_end_ns").alias("end_ns"),
+        )
+    )
+
+
+def _merge_operations(operations: pl.DataFrame, buckets: int) -> pl.DataFrame:
+    """Merge operations shorter than a part of their step, named by the longest of them."""
+    grain = ((pl.col("step_end_ns") - pl.col("step_start_ns")) // buckets).clip(lower_bound=1)
+    length = pl.col("end_ns") - pl.col("start_ns")
+    bucket = (pl.col("start_ns") - pl.col("step_start_ns")) // grain
+    apart = -1 - pl.int_range(pl.len())
+    by = [*_STEP, "lane"]
+    return (
+        operations.with_columns(length=length, bucket=pl.when(length < grain).then(bucket).otherwise(apart))
+        .sort("length", "start_ns", descending=[True, False])
+        .group_by(*by, "bucket", maintain_order=True)
+        .agg(pl.col("start_ns").min(), pl.col("end_ns").max(), pl.col("name", "wall", "number").first())
+        .sort("place", "step", "number", "start_ns", "end_ns", nulls_last=True)
+        .select(OVERVIEW_OPERATIONS.names())
+        .cast(OVERVIEW_OPERATIONS)
+    )
