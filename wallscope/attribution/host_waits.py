@@ -115,10 +115,16 @@ def find_loading_waits(
     """
     op, call = operations["op"].to_numpy(), operations["call"].to_numpy()
     is_large = operations["bytes"].fill_null(0).to_numpy() >= BATCH_COPY_BYTES
+    if not is_large.any():
+        return {}
     is_batch = is_large & are_among(op, _find_batches(copies, causes))
     is_kernel = as_integers(operations["kind"]) != encode_member(OperationKind.COPY)
     held = np.flatnonzero(call >= 0)
-    calls = np.unique(call[held])
+    of_thread = waits.calls.thread[call[held]].astype(np.int64)
+    held = held[are_among(of_thread, np.unique(of_thread[is_batch[held]]))]
+    issues = np.zeros(waits.calls.thread.of_call.size, np.bool_)
+    issues[call[held]] = True
+    calls = np.flatnonzero(issues)
     takes = are_among(calls, call[held[is_batch[held]]])
     launches = are_among(calls, call[held[is_kernel[held]]])
     found = {}
@@ -131,9 +137,9 @@ def find_loading_waits(
 
 def _find_batches(copies: pl.DataFrame, causes: pl.DataFrame) -> Rows:
     """Return the copies to the device, by number, that may belong to a batch."""
-    sent = copies.filter(pl.col("direction") == CopyDirection.HOST_TO_DEVICE)
-    chosen = causes.filter(pl.col("cause").is_in(list(_CAUSES)))
-    return np.intersect1d(sent["op"].to_numpy(), chosen["op"].to_numpy()).astype(np.int64)
+    chosen = causes.filter(pl.col("cause").is_in(list(_CAUSES)))["op"].to_numpy().astype(np.int64)
+    sent = copies.filter(pl.col("direction") == CopyDirection.HOST_TO_DEVICE)["op"].to_numpy()
+    return chosen[are_among(chosen, sent.astype(np.int64))]
 
 
 def _find_spans(calls: Rows, takes: Flags, launches: Flags, thread: int, waits: Dependencies) -> Spans | None:

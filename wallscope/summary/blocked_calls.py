@@ -7,14 +7,13 @@ that time is the cause `memory/driver-lock`.
 import numpy as np
 import polars as pl
 
-from wallscope.columns import Codes, Flags, as_integers, encode_member, find_places
+from wallscope.columns import as_integers, encode_member, find_places
 from wallscope.model.analysis import Anchor, Rank
 from wallscope.model.capture import Finding, Severity
 from wallscope.model.enums import CallRole, LinkKind, Wall
 from wallscope.model.rank_summaries import LockedCall
-from wallscope.thresholds.steps import LOCKED_LENGTH_RATIO, SHORTEST_HELD_CALL_NS
 from wallscope.thresholds.verdict import MATERIAL_SHARE
-from wallscope.trace.blocking_calls import measure_usual_lengths
+from wallscope.trace.dependencies import Dependencies
 from wallscope.trace.intervals import Times
 from wallscope.units import duration, percent
 
@@ -22,7 +21,9 @@ _RETURNING = (CallRole.LAUNCH, CallRole.GRAPH, CallRole.COPY)
 _IN_CALLS = (LinkKind.LAUNCH_CALL, LinkKind.OTHER_CALL)
 
 
-def sum_blocked_by_step(slices: pl.DataFrame, calls: pl.DataFrame, holder: Codes, steps: pl.Series) -> Times:
+def sum_blocked_by_step(
+    slices: pl.DataFrame, calls: pl.DataFrame, waits: Dependencies, steps: pl.Series
+) -> Times:
     """Return the host time in calls that were blocked for an unknown reason, in ns, one number per step.
 
     Launches and copies return within microseconds unless something blocks them. If no full queue and no
@@ -32,28 +33,19 @@ def sum_blocked_by_step(slices: pl.DataFrame, calls: pl.DataFrame, holder: Codes
     Args:
         slices: `SLICES` of one rank.
         calls: `CALLS`.
-        holder: int32[call], the call of another thread that blocked each call, -1 without one.
+        waits: what calls waited for.
         steps: the numbers of the steps.
     """
-    is_open = _mark_blocked(calls) & (holder < 0)
     own = slices.filter(
         (pl.col("wall") == Wall.HOST) & (pl.col("call") >= 0) & pl.col("kind").is_in(list(_IN_CALLS))
     )
-    own = own.filter(pl.Series(is_open[own["call"].to_numpy()]))
+    call = own["call"].to_numpy()
+    returns = np.isin(as_integers(calls["role"])[call], [encode_member(one) for one in _RETURNING])
+    own = own.filter(pl.Series(returns & waits.is_delayed[call] & (waits.holder[call] < 0)))
     row = find_places(own["step"].to_numpy(), steps.to_numpy())
     found = np.zeros(len(steps), np.int64)
     np.add.at(found, row[row >= 0], (own["end_ns"] - own["start_ns"]).to_numpy()[row >= 0])
     return found
-
-
-def _mark_blocked(calls: pl.DataFrame) -> Flags:
-    """Return whether each call should return at once, and took several times as long as is usual."""
-    role = as_integers(calls["role"])
-    length_ns = calls["end_ns"].to_numpy() - calls["start_ns"].to_numpy()
-    is_long: Flags = (length_ns >= SHORTEST_HELD_CALL_NS) & (
-        length_ns >= LOCKED_LENGTH_RATIO * measure_usual_lengths(length_ns, role)
-    )
-    return is_long & np.isin(role, [encode_member(one) for one in _RETURNING])
 
 
 _LOCK = "memory/driver-lock"

@@ -230,7 +230,7 @@ def _summarize_rank(
         walls=sum_walls_by_step(sums, deciding["step"]),
         unresolved=sum_unresolved_by_step(sums, deciding["step"]),
         inferred=sum_inferred_by_step(slices, deciding["step"]),
-        blocked=sum_blocked_by_step(slices, capture.calls, evidence.waits.holder, deciding["step"]),
+        blocked=sum_blocked_by_step(slices, capture.calls, evidence.waits, deciding["step"]),
         kernel_share=inside_ns / max(whole_ns, 1),
         has_kernels_elsewhere=inside_ns < kernel_ns,
         hides_recompute=rank["rank_id"] not in facts.backward_ranks

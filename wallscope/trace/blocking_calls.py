@@ -176,11 +176,13 @@ def find_full_queues(
 class LockedCalls:
     """Calls that waited for a lock: those of which is known what its holder waited for, and all holders.
 
-    `holder` int32[call] is the call of another thread that held the lock, -1 without one.
+    `holder` int32[call] is the call of another thread that held the lock, -1 without one. `is_delayed`
+    bool[call] marks calls that took several times as long as usual ones of their role.
     """
 
     awaited: dict[int, Tail]
     holder: npt.NDArray[np.int32]
+    is_delayed: Flags
 
 
 def find_locked_calls(
@@ -205,9 +207,8 @@ def find_locked_calls(
     blocks[list(blocking)] = True
     of_role = as_integers(roles)
     holds = np.isin(of_role, [encode_member(one) for one in (CallRole.ALLOC, CallRole.COPY)])
-    usual_ns = measure_usual_lengths(end_ns - start_ns, of_role)
-    is_unusual = is_long & (end_ns - start_ns >= LOCKED_LENGTH_RATIO * usual_ns)
-    asked, holding = np.flatnonzero(is_unusual & ~blocks), np.flatnonzero(is_long & (blocks | holds))
+    is_delayed = _mark_delayed(end_ns - start_ns, of_role, np.flatnonzero(is_long))
+    asked, holding = np.flatnonzero(is_delayed & ~blocks), np.flatnonzero(is_long & (blocks | holds))
     process = process_of_thread[thread]
     for one, own in iterate_groups(process[holding]):
         rows = asked[process[asked] == one]
@@ -217,16 +218,21 @@ def find_locked_calls(
         for call, by in zip(asked.tolist(), holder[asked].tolist(), strict=True)
         if by >= 0 and UNRESOLVED not in blocking.get(by, (UNRESOLVED,))
     }
-    return LockedCalls(awaited, holder)
+    return LockedCalls(awaited, holder, is_delayed)
 
 
-def measure_usual_lengths(length_ns: Codes, role: Codes) -> Times:
-    """Return how long undisturbed calls of the role of each call take, 0 if there are too few."""
-    found = np.zeros(role.size, np.float64)
-    for _, own in iterate_groups(role.astype(np.int64)):
-        if own.size >= FEWEST_USUAL_CALLS_COUNT:
-            found[own] = np.quantile(length_ns[own], USUAL_CALLS_SHARE)
-    return found.astype(np.int64)
+def _mark_delayed(length_ns: Times, role: Codes, long: Rows) -> Flags:
+    """Return which of the long calls took several times as long as undisturbed ones of their role.
+
+    Where there are too few calls of a role to tell, each long one did.
+    """
+    found = np.zeros(role.size, np.bool_)
+    for one, own in iterate_groups(role[long].astype(np.int64)):
+        alike = np.flatnonzero(role == one)
+        is_known = alike.size >= FEWEST_USUAL_CALLS_COUNT
+        usual_ns = int(np.quantile(length_ns[alike], USUAL_CALLS_SHARE)) if is_known else 0
+        found[long[own]] = length_ns[long[own]] >= LOCKED_LENGTH_RATIO * usual_ns
+    return found
 
 
 def _find_holders(calls: CallTimes, asked: Rows, holding: Rows) -> Rows:

@@ -164,6 +164,7 @@ class Dependencies:
         blocking: int64[row], the calls that block.
         held: int64[row], calls that do not block, and yet waited: for room in a launch queue, or for a lock.
         holder: int32[call], the call of another thread whose lock it waited for, -1 without one.
+        is_delayed: bool[call], whether it took several times as long as usual calls of its role.
         spun: int32[call], the operation that its thread spun for right before it; -1 without one.
         blocked: int32[call], the row of a blocking or held call, held ones after the others; -1 for others.
         awaited: for each row, int32, the operations that the call waited for, perhaps with `UNRESOLVED`.
@@ -187,6 +188,7 @@ class Dependencies:
     blocking: Rows
     held: Rows
     holder: npt.NDArray[np.int32]
+    is_delayed: Flags
     spun: npt.NDArray[np.int32]
     blocked: npt.NDArray[np.int32]
     awaited: OperationSets
@@ -264,6 +266,7 @@ def resolve_dependencies(capture: Capture) -> Dependencies:
         blocking=blocking,
         held=holding,
         holder=locked.holder,
+        is_delayed=locked.is_delayed,
         spun=find_spins(operations, order.end_ns, times, activities),
         blocked=blocked,
         awaited=make_sets([*tails.values(), *held.values()]),
