@@ -23,6 +23,7 @@ from wallscope.agents.tools import TOOLS
 
 ROOT = Path(__file__).resolve().parents[2]
 HOST_OF_EXAMPLE = "h100-node-01"
+IN_PROCESS = pytest.mark.usefixtures("in_process")
 LINUX = pytest.mark.skipif(sys.platform != "linux", reason="looks at processes in /proc")
 
 
@@ -67,6 +68,7 @@ def test_all_tools_are_listed_read_only_and_typed(folder):
         assert count_tokens(json.dumps(tool.input_schema)) < 800
 
 
+@IN_PROCESS
 @pytest.mark.parametrize("tool", COMMANDS)
 def test_an_answer_is_that_of_the_command(tool, folder, called):
     *command, rows = COMMANDS[tool]
@@ -81,6 +83,7 @@ def test_an_answer_is_that_of_the_command(tool, folder, called):
     assert answer.structured_content["next"]["tool"] in TOOLS
 
 
+@IN_PROCESS
 @pytest.mark.parametrize("tool", ["analyze", "time_breakdown", "recommendations", "whatif"])
 def test_numbers_are_those_of_the_full_json(tool, folder, called):
     command = "whatif" if tool == "whatif" else "analyze"
@@ -94,6 +97,7 @@ def test_numbers_are_those_of_the_full_json(tool, folder, called):
         assert sum(walls) == step_ns
 
 
+@IN_PROCESS
 def test_options_choose_what_is_asked(folder, called):
     full = json.loads(called("analyze", folder / "run.sqlite", "--steps", "3-5", "--json", "-").out)
     chosen = ask_once(folder, "analyze", files=["run.sqlite"], steps=[3, 5])
@@ -107,6 +111,7 @@ def test_options_choose_what_is_asked(folder, called):
     ]
 
 
+@IN_PROCESS
 def test_several_files_are_one_job(folder, called):
     files = ["run.sqlite", "again.sqlite"]
     with contextlib.chdir(folder):
@@ -116,6 +121,7 @@ def test_several_files_are_one_job(folder, called):
     assert {**answer, "next": None} == {**said, "next": None}
 
 
+@IN_PROCESS
 @pytest.mark.parametrize(
     ("tool", "arguments", "said"),
     [
@@ -152,6 +158,7 @@ def test_errors_are_one_line_without_a_path(tool, arguments, said, folder):
     assert "Traceback" not in text
 
 
+@IN_PROCESS
 def test_rows_are_capped(folder):
     few, many = (
         ask_once(folder, "gaps", file="run.sqlite", **rows).structured_content
@@ -162,6 +169,7 @@ def test_rows_are_capped(folder):
     assert len(many["rows"]) == 50
 
 
+@IN_PROCESS
 @pytest.mark.parametrize(
     "named",
     [
@@ -195,12 +203,14 @@ def test_what_is_outside_is_refused_whether_it_exists_or_not(named, folder):
         assert "is not a file below the folders of this server" in said[0]
 
 
+@IN_PROCESS
 def test_a_log_that_leads_out_is_refused(folder):
     (folder / "run.sqlite-wal").symlink_to(folder.parent / "elsewhere")
 
     assert "is not a file below" in ask_once(folder, "gaps", file="run.sqlite").content[0].text
 
 
+@IN_PROCESS
 def test_a_file_may_be_named_by_its_whole_path_and_through_a_link_inside(folder):
     (folder / "same.sqlite").symlink_to(folder / "run.sqlite")
     whole = ask_once(folder, "gaps", file=str(folder / "run.sqlite"), max_rows=1)
@@ -220,6 +230,7 @@ def test_nothing_of_the_machine_is_told(folder, monkeypatch):
         assert secret not in text
 
 
+@IN_PROCESS
 def test_what_a_capture_does_not_tell_is_an_answer(traces):
     (result, gaps) = ask(
         traces,
@@ -235,6 +246,7 @@ def test_what_a_capture_does_not_tell_is_an_answer(traces):
         assert answer.structured_content["next"]["tool"] == "capture_help"
 
 
+@IN_PROCESS
 def test_each_next_call_can_be_made(folder):
     """What an answer suggests is a call that is answered; a configuration is the user's to name."""
     for result in ask(folder, *CALLS.items()):

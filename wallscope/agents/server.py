@@ -197,7 +197,11 @@ async def _run_worker(call: Mapping[str, Any], context: Context[Any, Any]) -> di
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=None, start_new_session=True
     )
     try:
-        return await _read_answer(process, call, context)
+        if process.stdin is None or process.stdout is None:
+            raise ToolError("the worker has no streams")
+        with suppress(anyio.BrokenResourceError):  # a worker that ended already has no answer: said below
+            await process.stdin.send(json.dumps(call).encode() + b"\n")
+        return await _read_answer(BufferedByteReceiveStream(process.stdout), context)
     except anyio.get_cancelled_exc_class():
         with anyio.CancelScope(shield=True), anyio.move_on_after(_PATIENCE_S):
             _signal_group(process, signal.SIGTERM)  # it removes what it was writing
@@ -214,14 +218,7 @@ def _signal_group(process: Process, number: signal.Signals) -> None:
         os.killpg(process.pid, number)
 
 
-async def _read_answer(
-    process: Process, call: Mapping[str, Any], context: Context[Any, Any]
-) -> dict[str, Any]:
-    if process.stdin is None or process.stdout is None:
-        raise ToolError("the worker has no streams")
-    with suppress(anyio.BrokenResourceError):  # a worker that ended already has no answer: said below
-        await process.stdin.send(json.dumps(call).encode() + b"\n")
-    lines = BufferedByteReceiveStream(process.stdout)
+async def _read_answer(lines: BufferedByteReceiveStream, context: Context[Any, Any]) -> dict[str, Any]:
     for done in range(_LONGEST_LINE_BYTES):
         try:
             line = json.loads(await lines.receive_until(b"\n", _LONGEST_LINE_BYTES))

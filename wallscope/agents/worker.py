@@ -9,6 +9,7 @@ import os
 import signal
 import sys
 import traceback
+from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -38,6 +39,13 @@ def main() -> None:
 
     call = json.loads(sys.stdin.buffer.readline())
     Thread(target=_end_with_server, daemon=True).start()
+    answer_call(call, write)
+    lines.flush()
+    end_process()
+
+
+def answer_call(call: dict[str, Any], write: Callable[..., None]) -> None:
+    """Answer a call: `write` gets progress, then the answer or an error of one line, by these names."""
     roots = Roots(tuple(map(Path, call["roots"])))
     try:
         write(answer=_answer(call, roots, lambda what: write(progress=roots.hide(what))))
@@ -53,8 +61,6 @@ def main() -> None:
     except BaseException:  # noqa: BLE001  # the boundary; panics of polars are no `Exception`
         _log_defect()
         write(error=_DEFECT)
-    lines.flush()
-    end_process()
 
 
 def _end(number: int, _frame: object) -> NoReturn:
