@@ -29,7 +29,9 @@ from wallscope.pipeline import analyze
 MS = 1_000 * US
 LOADING = "host/data-loading"
 BATCH = Copy("host-to-device", 64 << 20, 3 * MS)
-SEEDS = range(40)
+SEEDS = pytest.mark.parametrize(
+    "seeds", [range(12), pytest.param(range(40), marks=pytest.mark.slow)], ids=["few", "many"]
+)
 
 
 def share_of_loading(one, path):
@@ -56,10 +58,11 @@ def loader(seed):
     return one
 
 
-def test_waits_that_a_batch_ends_are_data_loading(tmp_path):
-    found = [share_of_loading(loader(seed), tmp_path / f"{seed}.sqlite") >= 0.3 for seed in SEEDS]
+@SEEDS
+def test_waits_that_a_batch_ends_are_data_loading(tmp_path, seeds):
+    found = [share_of_loading(loader(seed), tmp_path / f"{seed}.sqlite") >= 0.3 for seed in seeds]
 
-    assert sum(found) >= 0.95 * len(SEEDS)
+    assert sum(found) >= 0.95 * len(seeds)
 
 
 NEAR_MISSES = {
@@ -142,15 +145,16 @@ def causes_of_dali(program, seed, path):
     return {cause.cause: cause.share for cause in rank.causes}
 
 
-def test_late_stages_of_a_loader_are_data_loading(tmp_path):
+@SEEDS
+def test_late_stages_of_a_loader_are_data_loading(tmp_path, seeds):
     found = []
-    for seed in SEEDS:
+    for seed in seeds:
         noise = random.Random(seed)
         program = dali(noise, noise.uniform(12, 25), lambda _: ())
         causes = causes_of_dali(program, seed, tmp_path / f"{seed}.sqlite")
         found.append(causes.get(LOADING, 0) >= 0.3 and causes.get("host/framework", 0) < 0.1)
 
-    assert sum(found) >= 0.95 * len(SEEDS)
+    assert sum(found) >= 0.95 * len(seeds)
 
 
 def test_a_slow_program_beside_a_loader_in_time_is_no_data_loading(tmp_path):

@@ -160,9 +160,27 @@ def test_json_says_the_same_without_orders(text):
     assert not any(order in broken for order in ("##[", "##vso[", "##teamcity[", "section_start:"))
 
 
-@pytest.mark.parametrize("runner", ["GITHUB_ACTIONS", "TF_BUILD", "TEAMCITY_VERSION", "GITLAB_CI", "CI"])
-def test_names_and_arguments_give_a_runner_no_orders(shell, tmp_path, runner):
-    hostile = "::error::x ##[error]y ##vso[task.complete]z"
+HOSTILE = "::error::x ##[error]y ##vso[task.complete]z"
+PRINTING = (
+    "wallscope analyze run.sqlite --no-cache",
+    "wallscope kernels run.sqlite --csv -",
+    "wallscope kernels run.sqlite --json -",
+    'wallscope info "$(cat args)"',
+    'wallscope "$(cat args)"',
+    'wallscope analyze run.sqlite --rank "$(cat args)"',
+)
+OTHER_RUNNERS = ("TF_BUILD", "TEAMCITY_VERSION", "GITLAB_CI", "CI")
+
+
+@pytest.mark.parametrize(
+    ("runner", "lines"),
+    [
+        pytest.param("GITHUB_ACTIONS", PRINTING, id="GITHUB_ACTIONS"),
+        *(pytest.param(name, PRINTING[3:4], id=name) for name in OTHER_RUNNERS),
+        *(pytest.param(name, PRINTING, marks=pytest.mark.slow, id=f"{name}-all") for name in OTHER_RUNNERS),
+    ],
+)
+def test_names_and_arguments_give_a_runner_no_orders(shell, tmp_path, runner, lines):
     from fixtures.export import ExportWriter
 
     with ExportWriter(tmp_path / "run.sqlite") as writer:
@@ -171,16 +189,9 @@ def test_names_and_arguments_give_a_runner_no_orders(shell, tmp_path, runner):
             start = step * 100_000
             writer.range("step", start, start + 90_000)
             number = writer.call("cudaLaunchKernel", start + 1_000, start + 2_000)
-            writer.kernel(hostile, start + 3_000, start + 80_000, correlation=number)
-    (tmp_path / "args").write_text(hostile)
-    found = [
-        shell("wallscope analyze run.sqlite --no-cache", **{runner: "true"}),
-        shell("wallscope kernels run.sqlite --csv -", **{runner: "true"}),
-        shell("wallscope kernels run.sqlite --json -", **{runner: "true"}),
-        shell('wallscope info "$(cat args)"', **{runner: "true"}),
-        shell('wallscope "$(cat args)"', **{runner: "true"}),
-        shell('wallscope analyze run.sqlite --rank "$(cat args)"', **{runner: "true"}),
-    ]
+            writer.kernel(HOSTILE, start + 3_000, start + 80_000, correlation=number)
+    (tmp_path / "args").write_text(HOSTILE)
+    found = [shell(line, **{runner: "true"}) for line in lines]
     said = "".join(ran.stdout + ran.stderr for ran in found)
     assert "error" in said
     assert not any(order in said for order in ("##[", "##vso["))

@@ -1,6 +1,7 @@
-"""Random programs, sixty a run, two hundred among the slow tests: are verdicts, walls and opportunities true?
+"""Random programs, 25 a run, two hundred among the slow tests: are verdicts, walls and opportunities true?
 
-As many are asked with noise: durations that spread by 12 %, launch latencies with heavy tails.
+As many are asked with noise, sixty among the slow tests: durations that spread by 12 %, launch latencies with
+heavy tails.
 
 All seeds come from one base seed, which failures name: `WALLSCOPE_BASE_SEED=<n> pytest <this file>`
 repeats them, and another base seed tries other programs.
@@ -16,8 +17,9 @@ from fixtures.simulation.judged import account_ranks, judged
 from fixtures.simulation.random_programs import random_program
 
 BASE_SEED = int(os.environ.get("WALLSCOPE_BASE_SEED", "1"))
-PROGRAMS = 60
+PROGRAMS = 25
 ALL_PROGRAMS = pytest.param(200, marks=pytest.mark.slow)
+NOISY_PROGRAMS = pytest.param(60, marks=pytest.mark.slow)
 SEEDS = Random(BASE_SEED).sample(range(1_000_000), 200)
 REPEAT = f"repeat with WALLSCOPE_BASE_SEED={BASE_SEED}"
 ROUNDING = 0.005
@@ -30,10 +32,10 @@ def judgement(request):
     return judged(SEEDS[: request.param])
 
 
-@pytest.fixture(scope="module")
-def noisy():
+@pytest.fixture(scope="module", params=[PROGRAMS, NOISY_PROGRAMS])
+def noisy(request):
     print(f"base seed {BASE_SEED}")  # noqa: T201
-    return judged(SEEDS[:PROGRAMS], noisy=True)
+    return judged(SEEDS[: request.param], noisy=True)
 
 
 @pytest.fixture

@@ -1,6 +1,7 @@
 """Programs with noise whose waits the rows tell badly: are walls, largest causes and upper bounds true?"""
 
 import sqlite3
+from functools import cache
 
 import pytest
 
@@ -22,13 +23,28 @@ CLOCK = "a lower clock from step 9 on"
 SEEDS = (1, 2, 3)
 
 
-@pytest.fixture(scope="module")
-def judged():
+@pytest.fixture(
+    scope="module", params=[SEEDS[:1], pytest.param(SEEDS, marks=pytest.mark.slow)], ids=["once", "often"]
+)
+def judged(request):
     """The ranks of each story, for each seed of noise."""
     return {
-        name: [rank for seed in SEEDS for rank in account_ranks(seed, add_noise(program, seed))]
+        name: [rank for seed in request.param for rank in account_ranks(seed, add_noise(program, seed))]
         for name, program in STORIES.items()
     }
+
+
+@pytest.fixture(scope="module")
+def analyzed(tmp_path_factory):
+    """The answer about a story with the noise of a seed, made once."""
+
+    @cache
+    def answer(name, seed=1):
+        path = tmp_path_factory.mktemp("story") / "run.sqlite"
+        write_run(run(add_noise(STORIES[name], seed)), path)
+        return analyze(path, Options(), lambda _: None)
+
+    return answer
 
 
 @pytest.mark.parametrize("name", STORIES)
@@ -49,10 +65,9 @@ def test_the_largest_cause_and_what_it_wins_are_true(judged, name):
 
 
 @pytest.mark.parametrize("name", RARE)
-def test_a_stall_on_every_fourth_step_is_in_the_headline(tmp_path, name):
+def test_a_stall_on_every_fourth_step_is_in_the_headline(analyzed, name):
     cause = f"host/{name.rpartition(' ')[2]}"
-    write_run(run(add_noise(RARE[name], 1)), tmp_path / "run.sqlite")
-    analysis = analyze(tmp_path / "run.sqlite", Options(), lambda _: None)
+    analysis = analyzed(name)
 
     (rank,) = analysis.ranks
     stall = rank.rare_stalls[0]
@@ -62,9 +77,8 @@ def test_a_stall_on_every_fourth_step_is_in_the_headline(tmp_path, name):
     assert "every 4 steps" in analysis.diagnosis.verdict
 
 
-def test_a_shared_device_is_named_before_any_wall(tmp_path):
-    write_run(run(add_noise(STORIES[SHARED], 1)), tmp_path / "run.sqlite")
-    analysis = analyze(tmp_path / "run.sqlite", Options(), lambda _: None)
+def test_a_shared_device_is_named_before_any_wall(analyzed):
+    analysis = analyzed(SHARED)
 
     assert analysis.diagnosis.dominant_wall == "unknown"
     assert "shared" in analysis.diagnosis.verdict.split(". ")[0]
@@ -72,9 +86,8 @@ def test_a_shared_device_is_named_before_any_wall(tmp_path):
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_a_lower_clock_is_named_with_its_factor_and_beginning(tmp_path, seed):
-    write_run(run(add_noise(STORIES[CLOCK], seed)), tmp_path / "run.sqlite")
-    analysis = analyze(tmp_path / "run.sqlite", Options(), lambda _: None)
+def test_a_lower_clock_is_named_with_its_factor_and_beginning(analyzed, seed):
+    analysis = analyzed(CLOCK, seed)
 
     slower = analysis.ranks[0].slower_kernels
     first_gap = analysis.ranks[0].steps[0].index
@@ -85,23 +98,24 @@ def test_a_lower_clock_is_named_with_its_factor_and_beginning(tmp_path, seed):
 
 
 @pytest.mark.parametrize("name", sorted(set(STORIES) - {CLOCK}))
-def test_no_other_story_has_a_lower_clock(tmp_path, name):
-    write_run(run(add_noise(STORIES[name], 1)), tmp_path / "run.sqlite")
-    analysis = analyze(tmp_path / "run.sqlite", Options(), lambda _: None)
+def test_no_other_story_has_a_lower_clock(analyzed, name):
+    analysis = analyzed(name)
 
     assert {rank.slower_kernels for rank in analysis.ranks} == {None}
 
 
 @pytest.mark.parametrize("has_ranges", [True, False])
-def test_no_rank_of_an_even_pipeline_is_called_late(tmp_path, has_ranges):
-    path = tmp_path / "run.sqlite"
-    write_run(run(add_noise(STORIES["an even pipeline"], 1)), path)
-    if not has_ranges:
+def test_no_rank_of_an_even_pipeline_is_called_late(analyzed, tmp_path, has_ranges):
+    if has_ranges:
+        analysis = analyzed("an even pipeline")
+    else:
+        path = tmp_path / "run.sqlite"
+        write_run(run(add_noise(STORIES["an even pipeline"], 1)), path)
         connection = sqlite3.connect(path)
         connection.execute("DROP TABLE NVTX_EVENTS")
         connection.commit()
         connection.close()
-    analysis = analyze(path, Options(), lambda _: None)
+        analysis = analyze(path, Options(), lambda _: None)
 
     assert analysis.diagnosis.dominant_wall == "communication"
     assert analysis.job is not None
@@ -115,13 +129,13 @@ def test_no_rank_of_an_even_pipeline_is_called_late(tmp_path, has_ranges):
         ("an event that is asked for", "cudaEventQuery"),
     ],
 )
-def test_both_bounds_of_a_call_that_drains_the_queue_are_told(tmp_path, name, call):
+def test_both_bounds_of_a_call_that_drains_the_queue_are_told(analyzed, tmp_path, name, call):
     program = add_noise(STORIES[name], 1)
     played = run(program)
     write_run(played, tmp_path / "run.sqlite")
     refill = Question("scale", f"refill:{call}", 0.0)
     told = ask_what_if(tmp_path / "run.sqlite", Options(), Asked((refill,)), lambda _: None)
-    analysis = analyze(tmp_path / "run.sqlite", Options(), lambda _: None)
+    analysis = analyzed(name)
 
     (stream,) = {busiest_stream(rank) for rank in played.ranks}
     lengths_ns = [
