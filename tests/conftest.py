@@ -3,8 +3,10 @@
 import contextlib
 import logging
 import os
+import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,15 +20,26 @@ from wallscope.process_tuning import tune_process
 ROOT = Path(__file__).resolve().parent.parent
 if (ROOT / "build/kernels/tested").is_dir():  # compiled with bounds checks; commands run the fast ones
     kernels.__path__.insert(0, str(ROOT / "build/kernels/tested"))
+ANSWERS = "WALLSCOPE_TESTS_ANSWERS"
+"""Variable of the environment: the folder of answers that the workers of a run share."""
 TRACES = ROOT.parent / "shared" / "traces"
 
-hypothesis.settings.register_profile("default", max_examples=50, deadline=None)
+hypothesis.settings.register_profile("default", max_examples=30, deadline=None)
 hypothesis.settings.register_profile("ci", max_examples=1_000, deadline=None)
 hypothesis.settings.load_profile("default")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--golden", action="store_true", help="rewrite the golden files")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Make the folder of answers that all workers share; workers get it from the environment."""
+    if ANSWERS not in os.environ:
+        folder = tempfile.mkdtemp(prefix="wallscope-answers-")
+        os.environ[ANSWERS] = folder
+        config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
+        config.add_cleanup(lambda: os.environ.pop(ANSWERS))
 
 
 LONGEST = ("test_programs_analysed.py", "test_traces.py", "test_predictions.py")

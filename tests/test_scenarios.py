@@ -1,12 +1,10 @@
 import json
-from pathlib import Path
 
 import pytest
 
 from fixtures.scenario import Scenario, scenarios
+from tests.answered_once import analyze_scenario_once
 from wallscope.jobs.answers import decode_analysis
-from wallscope.model.options import Options
-from wallscope.pipeline import analyze
 from wallscope.render.data import write_json
 
 ALWAYS = {"no-steps", "few-steps", "gpu-unknown", "loss-unknown", "one-rank"}
@@ -18,10 +16,8 @@ def excused(scenario: Scenario) -> set[str]:
     return ALWAYS | {code for entry, code in LEFT_OUT.items() if entry not in scenario.content}
 
 
-def answer(scenario: Scenario, folder: Path) -> dict:
-    path = folder / f"{scenario.name}.sqlite"
-    scenario.write(path)
-    found = analyze(path, Options(), lambda _: None)
+def answer(scenario: Scenario) -> dict:
+    found = analyze_scenario_once(scenario.name)
     text = write_json(found)
     assert decode_analysis(text) == found
     return json.loads(text)
@@ -41,8 +37,8 @@ def held(found: object, expected: object) -> object:
 
 
 @pytest.mark.parametrize("scenario", scenarios(), ids=lambda scenario: scenario.name)
-def test_scenario(scenario, tmp_path):
-    found = answer(scenario, tmp_path)
+def test_scenario(scenario):
+    found = answer(scenario)
     expect = dict(scenario.expect)
     codes = [finding["code"] for finding in found["capture"]["findings"]]
     expected_codes = expect.pop("findings", [])

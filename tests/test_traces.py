@@ -3,18 +3,15 @@
 import json
 import sqlite3
 from collections.abc import Iterator
-from functools import cache
 from pathlib import Path
 
 import polars as pl
 import pytest
 
+from tests.answered_once import write_json_once
 from wallscope.errors import NothingToAnalyzeError
-from wallscope.model.options import Options
 from wallscope.model.schemas import NAMES
 from wallscope.nsys import read_contents
-from wallscope.pipeline import analyze
-from wallscope.render.data import write_json
 from wallscope.resources import read_query
 from wallscope.trace.kernel_classes import classify_kernels, load_shipped_kernel_rules
 
@@ -42,14 +39,8 @@ WITHOUT_DEVICE_OPERATIONS = {
 pytestmark = pytest.mark.skipif(not EXPORTS, reason="no real exports here: ../shared/traces is absent")
 
 
-@cache
-def told(path: Path) -> str:
-    """The answer as JSON: several tests ask for it, and it takes long."""
-    return write_json(analyze(path, Options(), lambda _: None))
-
-
 def answer(path: Path) -> dict:
-    return json.loads(told(path))
+    return json.loads(write_json_once(path))
 
 
 def plain_rows(path: Path) -> Iterator[tuple[tuple, int, int, str]]:

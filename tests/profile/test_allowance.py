@@ -54,8 +54,23 @@ BOMBS = {
 }
 
 
-@pytest.mark.parametrize("kind", BOMBS)
-def test_a_small_answer_takes_no_more_than_is_allowed(tmp_path, kind):
+ALSO_ANALYZED = ("lists", "plain lists", "plain depth")
+"""Both commands read answers with one function; the others are analyzed among the slow tests."""
+
+
+@pytest.mark.parametrize(
+    ("kind", "command"),
+    [
+        *((kind, "diff") for kind in BOMBS),
+        *((kind, "analyze") for kind in ALSO_ANALYZED),
+        *(
+            pytest.param(kind, "analyze", marks=pytest.mark.slow)
+            for kind in BOMBS
+            if kind not in ALSO_ANALYZED
+        ),
+    ],
+)
+def test_a_small_answer_takes_no_more_than_is_allowed(tmp_path, kind, command):
     path = tmp_path / "bomb.json"
     path.write_text(BOMBS[kind]())
 
@@ -63,18 +78,17 @@ def test_a_small_answer_takes_no_more_than_is_allowed(tmp_path, kind):
         resource.setrlimit(resource.RLIMIT_CPU, (60, 60))
         resource.setrlimit(resource.RLIMIT_AS, (MOST_BYTES, MOST_BYTES))
 
-    for words in (["diff", path, path], ["analyze", path, path]):
-        ran = subprocess.run(
-            [sys.executable, "-m", "wallscope", *words],
-            cwd=ROOT,
-            capture_output=True,
-            text=True,
-            preexec_fn=limit,
-            check=False,
-        )
-        assert ran.returncode == 2, ran.stderr[-500:]
-        assert ran.stderr.startswith(f"wallscope: {path}")
-        assert ran.stderr.count("\n") == 1
+    ran = subprocess.run(
+        [sys.executable, "-m", "wallscope", command, path, path],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        preexec_fn=limit,
+        check=False,
+    )
+    assert ran.returncode == 2, ran.stderr[-500:]
+    assert ran.stderr.startswith(f"wallscope: {path}")
+    assert ran.stderr.count("\n") == 1
 
 
 def test_what_a_sound_profile_takes_is_far_below_what_is_allowed():

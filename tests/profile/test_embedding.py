@@ -3,6 +3,7 @@ import pytest
 
 from fixtures.example import write_example
 from fixtures.scenario import scenarios
+from tests.answered_once import analyze_scenario_once
 from wallscope.model.diagnosis import StepFacts
 from wallscope.model.enums import Wall
 from wallscope.model.options import Options
@@ -59,10 +60,8 @@ def test_the_profile_tells_the_steps_of_the_answer(answer):
 
 
 @pytest.mark.parametrize("scenario", scenarios(), ids=lambda scenario: scenario.name)
-def test_every_scenario_has_a_profile(scenario, tmp_path):
-    scenario.write(tmp_path / "run.sqlite")
-
-    for rank in analyze(tmp_path / "run.sqlite", Options(), lambda _: None).ranks:
+def test_every_scenario_has_a_profile(scenario):
+    for rank in analyze_scenario_once(scenario.name).ranks:
         assert_true_to(rank)
 
 

@@ -6,9 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from wallscope.model.options import Options
-from wallscope.pipeline import analyze
-from wallscope.render.data import write_json
+from tests.answered_once import write_json_once
 
 ROOT = Path(__file__).resolve().parents[2]
 TRACES = ROOT.parent / "shared" / "traces"
@@ -21,7 +19,7 @@ NEEDS_TRACES = pytest.mark.skipif(
 def answer(name):
     """The answer of an export, by its name without the suffix, or of a trace, by its whole name."""
     path = TRACES / (name if name.startswith("kineto/") else f"{name}.sqlite")
-    return json.loads(write_json(analyze(path, Options(), lambda _: None)))
+    return json.loads(write_json_once(path))
 
 
 def rank_of(found):

@@ -2,10 +2,10 @@
 
 import pytest
 
+from tests.answered_once import compare_once
 from tests.real.answers import NEEDS_TRACES, ROOT, TRACES, answer, rank_of
 from tests.real.expectations import CEILINGS, CHANGES, EXPECTED
 from tests.real.test_interventions import INTERVENTIONS
-from wallscope.api import diff
 
 PAGE = ROOT / "docs" / "accuracy.md"
 
@@ -54,7 +54,7 @@ def test_the_verdict_says_what_matters(name, words):
 @pytest.mark.parametrize("change", CHANGES, ids=lambda change: change[1])
 def test_a_change_shows_with_sign_size_and_cause(change):
     base, head, what, name, change_ms, share = change
-    found = diff(*(TRACES / f"{side}.sqlite" for side in (base, head))).comparison
+    found = compare_once(*(TRACES / f"{side}.sqlite" for side in (base, head)))
     rows = found.deltas.walls if what == "wall" else found.deltas.causes
     (row,) = [row for row in rows if str(getattr(row, what)) == name]
 
@@ -123,7 +123,7 @@ def change_of(one):
     if one.next_name is None:
         return "", "", ""
     what, name, change_ms, _ = one.changed
-    found = diff(*(TRACES / f"{side}.sqlite" for side in (one.name, one.next_name))).comparison
+    found = compare_once(*(TRACES / f"{side}.sqlite" for side in (one.name, one.next_name)))
     rows = found.deltas.walls if what == "wall" else found.deltas.causes
     (row,) = [row for row in rows if str(getattr(row, what)) == name]
     return str(found.verdict), in_ms(row.delta_ns / 1e6), in_ms(change_ms)

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 import pytest
 
+from tests.answered_once import compare_once
 from tests.real.answers import NEEDS_TRACES, ROOT, TRACES, answer, rank_of
-from wallscope.api import diff
 from wallscope.errors import NothingToAnalyzeError
 
 PAGE = ROOT / "docs" / "programs.md"
@@ -200,7 +200,7 @@ def test_the_upper_bound_is_near_the_next_step(one):
 @pytest.mark.parametrize("one", [one for one in INTERVENTIONS if one.next_name], ids=lambda one: one.name)
 def test_the_comparison_with_the_next_version_is_right(one):
     what, name, change_ms, share = one.changed
-    found = diff(*(TRACES / f"{side}.sqlite" for side in (one.name, one.next_name))).comparison
+    found = compare_once(*(TRACES / f"{side}.sqlite" for side in (one.name, one.next_name)))
     rows = found.deltas.walls if what == "wall" else found.deltas.causes
     (row,) = [row for row in rows if str(getattr(row, what)) == name]
 

@@ -4,11 +4,10 @@ import jsonschema
 import pytest
 
 from fixtures.scenario import scenarios
+from tests.answered_once import analyze_scenario_once
 from wallscope.model.advice import Advice, ConfigurationCheck
 from wallscope.model.analysis import Analysis
 from wallscope.model.comparison import Comparison
-from wallscope.model.options import Options
-from wallscope.pipeline import analyze
 from wallscope.render.data import make_json_schema, write_json
 from wallscope.resources import read_report
 
@@ -42,11 +41,8 @@ def test_the_published_schema_is_that_of_the_nouns(name, noun, request):
 
 
 @pytest.mark.parametrize("scenario", scenarios(), ids=lambda scenario: scenario.name)
-def test_every_answer_follows_the_schema_and_is_ascii(scenario, tmp_path):
-    path = tmp_path / "run.sqlite"
-    scenario.write(path)
-
-    text = write_json(analyze(path, Options(), lambda _: None))
+def test_every_answer_follows_the_schema_and_is_ascii(scenario):
+    text = write_json(analyze_scenario_once(scenario.name))
 
     SCHEMA.validate(json.loads(text))
     assert text.isascii()
@@ -99,10 +95,8 @@ def test_every_answer_follows_the_schema_and_is_ascii(scenario, tmp_path):
         ),
     ],
 )
-def test_the_keys_of_the_contract_are_there(where, keys, tmp_path):
-    path = tmp_path / "run.sqlite"
-    next(scenario for scenario in scenarios() if scenario.name == "communication-partly-hidden").write(path)
-    found = json.loads(write_json(analyze(path, Options(), lambda _: None)))
+def test_the_keys_of_the_contract_are_there(where, keys):
+    found = json.loads(write_json(analyze_scenario_once("communication-partly-hidden")))
 
     for key in where:
         found = found[key]

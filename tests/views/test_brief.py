@@ -3,11 +3,11 @@
 import json
 import re
 from dataclasses import replace
-from functools import cache
 
 import polars as pl
 import pytest
 
+from tests.answered_once import write_json_once
 from tests.shipped_example import EXAMPLE
 from tests.test_traces import EXPORTS, WITHOUT_DEVICE_OPERATIONS
 from tests.tokens import MOST_TOKENS, count_tokens
@@ -15,10 +15,7 @@ from wallscope.compare.bisection import Bisection
 from wallscope.jobs.answers import decode_analysis
 from wallscope.model.advice import Precondition, Setting
 from wallscope.model.capture import Finding, Severity
-from wallscope.model.options import Options
-from wallscope.pipeline import analyze
 from wallscope.render.brief import pack_brief, write_brief, write_brief_json, write_named_number
-from wallscope.render.data import write_json
 from wallscope.units import percent
 from wallscope.views.brief import brief_analysis, brief_breakdown, cut_sentences
 from wallscope.views.brief_listings import brief_bisection, brief_history
@@ -64,11 +61,6 @@ def assert_numbers_are_those_of(brief, full):
                 assert row[key] == as_brief(whole[key]), (row["evidence"], key)
 
 
-@cache
-def full_text(path):
-    return write_json(analyze(path, Options(), lambda _: None))
-
-
 def assert_brief(text, name):
     full, analysis = json.loads(text), decode_analysis(text)
     brief = brief_analysis(analysis, (name,), 3)
@@ -92,17 +84,17 @@ def assert_brief(text, name):
 
 
 def test_of_the_example_each_number_is_that_of_the_full_answer():
-    assert_brief(full_text(EXAMPLE), EXAMPLE.name)
+    assert_brief(write_json_once(EXAMPLE), EXAMPLE.name)
 
 
 @pytest.mark.skipif(not EXPORTS, reason="no real exports here: ../shared/traces is absent")
 @pytest.mark.parametrize("path", ANSWERED, ids=lambda path: path.stem)
 def test_of_real_exports_each_number_is_that_of_the_full_answer(path):
-    assert_brief(full_text(path), path.name)
+    assert_brief(write_json_once(path), path.name)
 
 
 def test_a_wrong_number_is_noticed():
-    text = full_text(EXAMPLE)
+    text = write_json_once(EXAMPLE)
     packed = pack_brief(brief_analysis(decode_analysis(text), ("x.sqlite",), 3))
     planted = {**packed, "numbers": {**packed["numbers"], "/ranks/0/typical/step_ns": 51_084_443}}
 
@@ -111,7 +103,7 @@ def test_a_wrong_number_is_noticed():
 
 
 def test_details_and_rows_are_those_of_the_full_answer():
-    text = full_text(EXAMPLE)
+    text = write_json_once(EXAMPLE)
     full, analysis = json.loads(text), decode_analysis(text)
     packed = pack_brief(brief_analysis(analysis, ("x.sqlite",), 50, has_details=True))
 
@@ -121,7 +113,7 @@ def test_details_and_rows_are_those_of_the_full_answer():
 
 
 def test_the_breakdown_sums_to_the_step():
-    text = full_text(EXAMPLE)
+    text = write_json_once(EXAMPLE)
     packed = pack_brief(brief_breakdown(decode_analysis(text), ("x.sqlite",), 50))
     step_ns, *walls = packed["numbers"].values()
 
@@ -267,7 +259,7 @@ def test_a_bisection_of_ends_that_may_be_alike_asks_for_more_runs_of_an_end(runs
 
 
 def test_the_cure_of_an_unknown_wall_is_that_of_the_gravest_finding():
-    analysis = decode_analysis(full_text(EXAMPLE))
+    analysis = decode_analysis(write_json_once(EXAMPLE))
     findings = (
         Finding("no-steps", Severity.WARNING, "No step was found.", "Mark steps."),
         Finding("no-kernels", Severity.ERROR, "Almost no kernel ran.", "Capture while the GPU trains."),
@@ -304,7 +296,7 @@ def test_every_command_that_answers_can_be_brief(wallscope):
 def test_long_texts_of_an_export_leave_an_answer_brief():
     """Names and messages are as long as whoever wrote the program or the configuration likes."""
     words = "transformer layer number seventeen waits for the all-gather of parameters; " * 40
-    analysis = decode_analysis(full_text(EXAMPLE))
+    analysis = decode_analysis(write_json_once(EXAMPLE))
     finding = Finding("records-lost", Severity.ERROR, words, words)
     blocked = Precondition("X-1", words, "unmet", words)
     fixes = tuple(

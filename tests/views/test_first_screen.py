@@ -8,6 +8,7 @@ from rich.console import Console
 
 from fixtures.example import write_example
 from fixtures.scenario import scenarios
+from tests.answered_once import analyze_once, analyze_scenario_once
 from tests.conftest import TRACES
 from wallscope.errors import NothingToAnalyzeError
 from wallscope.model.capture import Finding, Severity
@@ -61,11 +62,9 @@ def example(tmp_path_factory):
 
 @pytest.mark.parametrize("columns", [80, 140])
 @pytest.mark.parametrize("scenario", scenarios(), ids=lambda scenario: scenario.name)
-def test_every_capture_gets_the_same_shape(scenario, columns, tmp_path):
-    path = tmp_path / "run.sqlite"
-    scenario.write(path)
+def test_every_capture_gets_the_same_shape(scenario, columns):
     try:
-        analysis = analyze(path, Options(), lambda _: None)
+        analysis = analyze_scenario_once(scenario.name)
     except NothingToAnalyzeError:
         pytest.skip("nothing to analyze in this scenario")
 
@@ -75,7 +74,7 @@ def test_every_capture_gets_the_same_shape(scenario, columns, tmp_path):
 @pytest.mark.parametrize("path", sorted(TRACES.glob("*.sqlite")), ids=lambda path: path.stem)
 def test_every_real_capture_gets_the_same_shape(path):
     try:
-        analysis = analyze(path, Options(), lambda _: None)
+        analysis = analyze_once(path)
     except NothingToAnalyzeError:
         pytest.skip("holds no CUDA activity")
 

@@ -2,18 +2,16 @@
 
 import json
 import re
-from functools import cache
 from html import unescape
 
 import pytest
 
+from tests.answered_once import analyze_once
 from tests.shipped_example import EXAMPLE
 from tests.test_traces import EXPORTS, TRACES, WITHOUT_DEVICE_OPERATIONS
 from tests.views.test_first_screen import printed
 from wallscope.model.cause_catalogue import describe_cause, list_cause_meanings
-from wallscope.model.options import Options
 from wallscope.model.report import Report
-from wallscope.pipeline import analyze
 from wallscope.render.brief import write_brief
 from wallscope.render.data import write_json
 from wallscope.views.analysis import write_analysis_markdown
@@ -30,11 +28,6 @@ ROW = re.compile(
 )
 
 
-@cache
-def analyzed(path):
-    return analyze(path, Options(), lambda _: None)
-
-
 def joined(text):
     """Text without its line breaks and escapes."""
     return re.sub(r"\s+", " ", text.replace("\\", ""))
@@ -47,7 +40,7 @@ def numbered(analysis):
 
 @pytest.mark.parametrize("path", ANSWERED, ids=lambda path: path.stem)
 def test_a_cause_has_the_bound_of_the_fix_that_removes_it_alone(path):
-    analysis = analyzed(path)
+    analysis = analyze_once(path)
     bounds = {one.cause: one for one in analysis.opportunities}
     for fix in analysis.fixes or ():
         asked = () if fix.replay is None else fix.replay.questions
@@ -64,7 +57,7 @@ def test_a_cause_has_the_bound_of_the_fix_that_removes_it_alone(path):
 @pytest.mark.parametrize("path", ANSWERED, ids=lambda path: path.stem)
 def test_every_bound_on_the_first_screen_that_is_not_the_one_of_its_cause_says_why(path):
     """A reader of the cause table would take its bound for the gain of the recommendation."""
-    analysis = analyzed(path)
+    analysis = analyze_once(path)
     screen = joined("\n".join(printed(analysis, 100)))
     rank = analysis.ranks[analysis.diagnosis.rank_index]
     bounds = {one.cause: one.speedup_ceiling for one in analysis.opportunities}
@@ -83,7 +76,7 @@ def test_every_bound_on_the_first_screen_that_is_not_the_one_of_its_cause_says_w
 
 @pytest.mark.parametrize("path", ANSWERED, ids=lambda path: path.stem)
 def test_the_assumption_of_a_bound_goes_wherever_the_bound_goes(path):
-    analysis = analyzed(path)
+    analysis = analyze_once(path)
     document = json.loads(write_json(analysis))
     page = joined(unescape(re.sub(r"<[^>]+>", "", write_analysis_page(Report(analysis, (), ())))))
     markdown = joined(write_analysis_markdown(analysis))
@@ -98,7 +91,7 @@ def test_the_assumption_of_a_bound_goes_wherever_the_bound_goes(path):
 
 @pytest.mark.parametrize("path", ANSWERED, ids=lambda path: path.stem)
 def test_a_row_of_causes_shows_its_bound_next_to_that_of_the_best_recommendation(path):
-    analysis = analyzed(path)
+    analysis = analyze_once(path)
     full, titles = numbered(analysis)
     by_title = {fix.title: fix for fix in analysis.fixes or ()}
     bounds = {one.cause: one for one in analysis.opportunities}
@@ -114,7 +107,7 @@ def test_a_row_of_causes_shows_its_bound_next_to_that_of_the_best_recommendation
 
 @pytest.mark.parametrize("path", ANSWERED, ids=lambda path: path.stem)
 def test_the_verdict_states_the_bound_of_the_list(path):
-    analysis = analyzed(path)
+    analysis = analyze_once(path)
     stated = re.findall(r"Upper bound without (\S+): .*?\(up to ([\d.]+)x\)", analysis.diagnosis.verdict)
     bounds = {one.cause: one.speedup_ceiling for one in analysis.opportunities}
 
@@ -123,7 +116,7 @@ def test_the_verdict_states_the_bound_of_the_list(path):
 
 @pytest.mark.parametrize("path", ANSWERED, ids=lambda path: path.stem)
 def test_a_recommendation_names_causes_in_words(path):
-    for fix in analyzed(path).fixes or ():
+    for fix in analyze_once(path).fixes or ():
         for text in (fix.why, fix.assumes, fix.refuted_by, *fix.evidence):
             known = {cause for cause, _ in list_cause_meanings()}
             assert not [found for found in ID.findall(text) if found in known or "queue-drained" in found]
@@ -133,7 +126,7 @@ def test_the_card_names_the_call_and_the_range_of_the_time_that_it_addresses():
     path = TRACES / "llama3_real.sqlite"
     if not path.exists():
         pytest.skip("../shared/traces is absent")
-    analysis = analyzed(path)
+    analysis = analyze_once(path)
     screen = joined("\n".join(printed(analysis, 80)))
     first = analysis.fixes[0]
 
@@ -146,7 +139,7 @@ def test_bounds_of_steps_say_so_where_the_verdict_is_about_the_whole_capture():
     path = TRACES / "cs336_tianshi_small.sqlite"
     if not path.exists():
         pytest.skip("../shared/traces is absent")
-    screens = [joined("\n".join(printed(analyzed(one), 100))) for one in (path, EXAMPLE)]
+    screens = [joined("\n".join(printed(analyze_once(one), 100))) for one in (path, EXAMPLE)]
 
     assert ["The bounds are for a step; steps take" in screen for screen in screens] == [True, False]
     assert "2.289 s of the 12.040 s capture" in screens[0]
@@ -155,7 +148,7 @@ def test_bounds_of_steps_say_so_where_the_verdict_is_about_the_whole_capture():
 @pytest.mark.parametrize("path", ANSWERED, ids=lambda path: path.stem)
 def test_a_gain_above_the_time_of_its_cause_is_explained_below_the_table(path):
     """Also that of a hidden transfer, which may be more than that of a removed one."""
-    analysis = analyzed(path)
+    analysis = analyze_once(path)
     full, _ = numbered(analysis)
     rank = analysis.ranks[analysis.diagnosis.rank_index]
     shown = {cause for cause, *_ in ROW.findall(full)}

@@ -3,18 +3,16 @@
 import io
 import json
 import re
-from functools import cache
 from html import unescape
 
 import pytest
 from rich.console import Console
 
+from tests.answered_once import analyze_once
 from tests.shipped_example import EXAMPLE
 from tests.test_traces import EXPORTS, WITHOUT_DEVICE_OPERATIONS
 from wallscope.model.enums import Wall
-from wallscope.model.options import Options
 from wallscope.model.report import Report
-from wallscope.pipeline import analyze
 from wallscope.render.data import write_json
 from wallscope.units import percent
 from wallscope.views.analysis import render_analysis, write_analysis_card, write_analysis_markdown
@@ -31,11 +29,6 @@ ON_PAGE = re.compile(
 IN_CARD = re.compile(r"</span>(\w+)</td><td><?[^<]*</td><td>([<>]?[^<]+)</td>")
 IN_VERDICT = re.compile(r"(\w+) is the wall: ([<>]?[\d.]+ %)")
 DISPLAYED = {"Host overhead": "host"}
-
-
-@cache
-def analyzed(path):
-    return analyze(path, Options(), lambda _: None)
 
 
 def shares_on_screen(analysis):
@@ -60,7 +53,7 @@ def shares_in_brief(analysis):
 
 @pytest.mark.parametrize("path", ANSWERED, ids=lambda path: path.stem)
 def test_a_wall_has_one_share(path):
-    analysis = analyzed(path)
+    analysis = analyze_once(path)
     shown, brief = shares_on_screen(analysis), shares_in_brief(analysis)
     page = dict(ON_PAGE.findall(unescape(write_analysis_page(Report(analysis, (), ())))))
     card = dict(IN_CARD.findall(unescape(write_analysis_card(analysis))))
@@ -77,7 +70,7 @@ def test_a_wall_has_one_share(path):
 @pytest.mark.parametrize("path", ANSWERED, ids=lambda path: path.stem)
 def test_the_verdict_states_the_share_of_the_screen(path):
     """That of a whole capture precedes the one of its steps; a job has its own."""
-    analysis = analyzed(path)
+    analysis = analyze_once(path)
     shown = shares_on_screen(analysis)
     if analysis.job is not None and analysis.job.collectives.matched:
         pytest.skip("the screen is about the mean of the ranks")
@@ -91,7 +84,7 @@ def test_the_verdict_states_the_share_of_the_screen(path):
 @pytest.mark.parametrize("path", ANSWERED, ids=lambda path: path.stem)
 def test_mean_and_median_shares_are_those_of_the_deciding_steps(path):
     """Worked out again from the steps of the answer."""
-    document = json.loads(write_json(analyzed(path)))
+    document = json.loads(write_json(analyze_once(path)))
     shares, rank = document["diagnosis"]["walls"], document["ranks"][document["diagnosis"]["rank_index"]]
     steady = [step["walls"] for step in rank["steps"] if step["steady"]]
     if shares is None or not steady:
