@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from wallscope.kineto.load_trace import read_trace_capture, read_trace_contents
+from wallscope.kineto.other_files import refuse_other_gzip
 from wallscope.kineto.trace_bytes import is_torch_trace
 from wallscope.model.capture import Capture, Contents, Progress
 from wallscope.model.enums import Reader
@@ -22,6 +23,7 @@ def read_any_capture(
     """
     if is_torch_trace(path):
         return read_trace_capture(path, progress, with_python=with_python)
+    refuse_other_gzip(path)
     return read_capture(path, progress, reader)
 
 
@@ -31,4 +33,7 @@ def read_any_contents(path: Path, progress: Progress) -> Contents:
     Raises:
         InputError: the file is neither, or cannot be read.
     """
-    return read_trace_contents(path, progress) if is_torch_trace(path) else read_contents(path, progress)
+    if is_torch_trace(path):
+        return read_trace_contents(path, progress)
+    refuse_other_gzip(path)
+    return read_contents(path, progress)

@@ -23,6 +23,7 @@ from wallscope._version import __version__
 from wallscope.bounded_json import check_json, read_json_bytes
 from wallscope.cache_folder import Cache, EntryKind, fingerprint_file
 from wallscope.errors import InputError, NothingToAnalyzeError
+from wallscope.kineto.other_files import describe_other_json
 from wallscope.model.advice import Framework
 from wallscope.model.analysis import SCHEMA, Analysis
 from wallscope.model.capture import Finding, Progress, Severity
@@ -346,6 +347,7 @@ def build_answer(
     return RenderedAnalysis(made.analysis, text, write_analysis_page(build_report(made, progress)))
 
 
+_NEITHER = "is neither a trace of PyTorch's profiler nor a JSON answer of analyze"
 _AGAIN = "make it with `wallscope analyze … --json`"
 
 
@@ -381,7 +383,8 @@ def parse_answer(content: bytes, name: str, cure: str) -> Analysis:
     try:
         schema = json.loads(content)["schema"]
         if schema != SCHEMA:
-            raise InputError(f"{name} — is {str(schema)[:60]}, not {SCHEMA} — {cure}")
+            other = describe_other_json(content)
+            raise InputError(f"{name} — {other or f'is {str(schema)[:60]}, not {SCHEMA} — {cure}'}")
         found: Analysis = TypeAdapter(Analysis).validate_json(content)
     except ValidationError as error:
         where = ".".join(map(str, error.errors(include_url=False, include_input=False)[0]["loc"]))
@@ -389,9 +392,7 @@ def parse_answer(content: bytes, name: str, cure: str) -> Analysis:
             f"{name} — is not a complete answer: {where[:100]} is not as it should be — {cure}"
         ) from error
     except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise InputError(
-            f"{name} — is neither a trace of PyTorch's profiler nor a JSON answer of analyze — {cure}"
-        ) from error
+        raise InputError(f"{name} — {describe_other_json(content) or f'{_NEITHER} — {cure}'}") from error
     if len(found.inputs) != 1:
         raise InputError(
             f"{name} — is about {len(found.inputs)} exports — give the answers about each of them"

@@ -10,6 +10,7 @@ from pathlib import Path
 import polars as pl
 
 from wallscope.errors import InputError, NothingToAnalyzeError
+from wallscope.kineto.event_structs import CATEGORIES
 from wallscope.kineto.event_tables import TraceTables, describe_counts
 from wallscope.kineto.trace_cures import adapt_cures
 from wallscope.kineto.trace_events import FileFacts
@@ -20,6 +21,7 @@ from wallscope.thresholds.verdict import MATERIAL_SHARE, RANGES_A_LAUNCH_RATIO
 from wallscope.units import duration, percent, plural
 
 _PROFILER_HINT = "profile with torch.profiler and export_chrome_trace on an NVIDIA GPU"
+_ANY_PROGRAM_HINT = "capture the program with Nsight Systems (wallscope capture-help) or torch.profiler"
 _OTHER_DEVICES = {
     "mtia_": "an MTIA accelerator",
     "xpu_": "an Intel XPU",
@@ -29,6 +31,7 @@ _OTHER_DEVICES = {
 _AMD_KEYS = ("roctracer_version", "hip_runtime_version", "hip_driver_version")
 _AMD_CALL = re.compile(r"hip[A-Z]\w+")
 _AMD_DEVICE = re.compile(r"\bAMD\b|\bInstinct\b|\bRadeon\b|\bgfx\d")
+_TRACE_KEYS = ("schemaVersion", "deviceProperties", "distributedInfo", "baseTimeNanoseconds", "trace_id")
 _REPLAYING = "cuda_profiler_range"
 _EVENTS, _CALLS = "CUPTI_ACTIVITY_KIND_CUDA_EVENT", "CUPTI_ACTIVITY_KIND_RUNTIME"
 
@@ -42,13 +45,19 @@ def refuse_other_traces(path: Path, tables: TraceTables) -> None:
     facts = tables.facts
     if facts.is_list:
         raise InputError(
-            f"{path} — is a list of events, as profilers before Kineto wrote it — {_PROFILER_HINT}"
+            f"{path} — is a list of events, as other programs and PyTorch's profilers before Kineto write it"
+            f" — {_PROFILER_HINT}"
         )
     if not facts.has_events:
         fault = f": {facts.fault}" if facts.fault else ""
         raise InputError(
             f"{path} — is JSON without traceEvents, not a trace of PyTorch's profiler{fault} —"
             f" {_PROFILER_HINT}"
+        )
+    if not facts.fault and not facts.lost_events and _is_of_another_program(tables):
+        raise InputError(
+            f"{path} — is a trace of another program: none of its events is of PyTorch's profiler"
+            f" — {_ANY_PROGRAM_HINT}"
         )
     if tables.counts[_REPLAYING]:
         raise InputError(
@@ -62,6 +71,14 @@ def refuse_other_traces(path: Path, tables: TraceTables) -> None:
     for prefix, what in _OTHER_DEVICES.items():
         if any(category.startswith(prefix) for category in tables.counts):
             raise InputError(f"{path} — is a trace of {what}, which is not supported — {_PROFILER_HINT}")
+
+
+def _is_of_another_program(tables: TraceTables) -> bool:
+    """Return whether no member of the file and no category of an event is of PyTorch's profiler."""
+    known, prefixes = CATEGORIES.values(), tuple(_OTHER_DEVICES)
+    return not any(key in tables.facts.keys for key in _TRACE_KEYS) and not any(
+        category in known or category.startswith(prefixes) for category in tables.counts
+    )
 
 
 def _has_amd_calls(tables: TraceTables) -> bool:

@@ -24,6 +24,7 @@ _HEADER_BYTES = 100
 _SQLITE_MAGIC = b"SQLite format 3\x00"
 _JOURNAL_MAGIC = b"\xd9\xd5\x05\xf9\x20\xa1\x63\xd7"
 _EXPORT_HINT = "export it first: nsys export --type sqlite --output run.sqlite"
+_INPUT_HINT = "give an export of Nsight Systems or a trace of torch.profiler"
 _REPORT_MAGIC = b"NVIDIA Tegra Profiler Report"
 _OTHER_FORMATS = (
     (b"version https://git-lfs", "is a Git LFS pointer, not the file itself", "fetch it: git lfs pull"),
@@ -33,6 +34,10 @@ _OTHER_FORMATS = (
     (b"ARROW1", "is an Arrow file", _EXPORT_HINT),
     (b"\x89HDF", "is an HDF5 file", _EXPORT_HINT),
     (b"\x1f\x8b", "is compressed with gzip", "decompress it first"),
+    *(
+        (b"\x80" + bytes([version]), "is a Python pickle, for instance a snapshot of memory", _INPUT_HINT)
+        for version in (2, 3, 4, 5)
+    ),
     (b"\x28\xb5\x2f\xfd", "is compressed with zstd", "decompress it first"),
     (b"PK\x03\x04", "is a ZIP archive", "unpack it first"),
 )
@@ -114,7 +119,7 @@ def _regular_size_bytes(path: Path) -> int:
 def _describe_fault(path: Path, header: bytes, otherwise: str) -> str:
     """Return fault and cure of a file with the wrong first bytes."""
     if not header:
-        return "is empty — the export was never written; export the report again"
+        return "is empty — copy or write the file again"
     for magic, what, cure in _OTHER_FORMATS:
         if header.startswith(magic):
             return f"{what} — {cure}"
