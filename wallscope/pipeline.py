@@ -217,6 +217,11 @@ def ask_what_if(path: Path, options: Options, asked: Asked, progress: Progress) 
     """
     prepared = prepare(path, options, progress)
     trace = prepared.trace
+    if trace.capture.is_cut_off:
+        raise NothingToAnalyzeError(
+            f"{path} — is incomplete: a replay would take missing work for idle time — copy the file again,"
+            " or profile fewer steps"
+        )
     progress("replaying steps")
     ranks = list_rank_windows(trace)
     place = find_longest_waiting(ranks, trace.places_without_marker())

@@ -189,6 +189,11 @@ def _choose_cause(  # noqa: PLR0913  # all inputs of the cause of a kind
     return "memory/recompute" if again else cause, "compute/hand-over"
 
 
+_WITHOUT_WORK = [
+    encode_member(kind)
+    for kind in (LinkKind.OUTSIDE_CALLS, LinkKind.SYNCHRONISATION, LinkKind.LAUNCH_LATENCY)
+]
+"""Kinds of links during which the device has no kernel to compute, unless that is missing."""
 _INCOMPLETE = {"trace-filtered", "trace-events-lost", "records-lost"}
 """Findings on captures that lack operations or waits: an idle device may have worked there."""
 
@@ -201,6 +206,7 @@ def assign_slice_causes(  # noqa: PLR0913  # all inputs of the causes of slices
     in_graph: Rows,
     *,
     is_complete: bool = True,
+    is_cut_off: bool = False,
 ) -> tuple[Rows, list[str | None]]:
     """Return the cause of each slice, as an index in the returned texts.
 
@@ -211,10 +217,14 @@ def assign_slice_causes(  # noqa: PLR0913  # all inputs of the causes of slices
         texts: the meaning of those indices.
         in_graph: number of the graph launch of each operation, -1 outside graphs.
         is_complete: whether no operation or wait is known to be missing from the capture.
+        is_cut_off: whether the capture ends early: calls and operations may be missing at any time.
     """
     first_of_op, first_of_thread = len(_FIXED), len(_FIXED) + len(causes.texts)
     kind = slices.kind
     found = np.where(on_thread >= 0, first_of_thread + on_thread, kind)
+    if is_cut_off:
+        is_open = np.isin(kind, _WITHOUT_WORK)
+        found[is_open] = len(_BY_KIND) + slices.state[is_open]
     rows = np.flatnonzero(kind == encode_member(LinkKind.UNRESOLVED))
     is_idle = slices.state[rows] == encode_member(DeviceState.IDLE)
     is_held = is_idle & (slices.next_op[rows] >= 0) & is_complete
@@ -275,6 +285,7 @@ class Evidence:
         drained: blocking calls that left each rank without work, by id of the rank.
         locked: calls that waited while another thread held the driver, by number.
         is_complete: whether no operation or wait is known to be missing.
+        is_cut_off: whether the capture ends early.
     """
 
     waits: Dependencies
@@ -289,6 +300,7 @@ class Evidence:
     drained: Mapping[int, QueueDrains]
     locked: Rows
     is_complete: bool
+    is_cut_off: bool = False
 
 
 def identify_operations(
@@ -389,6 +401,7 @@ def collect_evidence(  # noqa: PLR0913, PLR0917  # all earlier results
         drained=drained,
         locked=list_locked_calls(waits, capture.calls["role"]),
         is_complete=_INCOMPLETE.isdisjoint(finding.code for finding in capture.findings),
+        is_cut_off=capture.is_cut_off,
     )
 
 
@@ -437,6 +450,7 @@ def attribute_rank(evidence: Evidence, operations: pl.DataFrame, windows: pl.Dat
         host_cause,
         evidence.graph.to_numpy(),
         is_complete=evidence.is_complete,
+        is_cut_off=evidence.is_cut_off,
     )
     number, names = number_values(texts)
     cause = number[cause]

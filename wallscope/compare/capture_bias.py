@@ -29,6 +29,8 @@ _COPIES = frozenset(map(str, CopyDirection))
 _HOST = "host"
 _ON_BOTH = frozenset({"CUDA", "NVTX"})
 _KEPT = frozenset({"name", "family", "name, other range", "family, other range"})
+_CUT_OFF = "trace-cut-off"
+_LACKS_WORK = "any time may lack work that is not in the file: copy the file again, or profile fewer steps"
 _EITHER_WAY = "it can change kernels, launch times and clocks: it biases either way"
 
 
@@ -48,13 +50,23 @@ class BiasSide:
 def find_biases(base: BiasSide, head: BiasSide) -> tuple[Mismatch, ...]:
     """Return the conditions that differ and bias the comparison, those with an estimate first."""
     ours, theirs = base.capture, head.capture
-    found = [*_amount_of_work(base, head)]
+    found = [*_incomplete(base, head), *_amount_of_work(base, head)]
     if ours is not None and theirs is not None:
         found += _launch_calls(base, head, ours, theirs)
         if ours.profiler is theirs.profiler is Profiler.NSYS:
             found += [*_profilers(ours, theirs), *_options(ours, theirs)]
         found += _machines(ours, theirs)
     return tuple(sorted(found, key=lambda entry: -abs(entry.bias_ns or 0)))
+
+
+def _incomplete(base: BiasSide, head: BiasSide) -> Iterator[Mismatch]:
+    """Refuse a verdict on a capture that ends early: any of its times may lack work."""
+    ends = [
+        "ends early" if any(_CUT_OFF in one.findings for one in side.header.inputs) else "complete"
+        for side in (base, head)
+    ]
+    if "ends early" in ends:
+        yield Mismatch("capture", *ends, "incomparable", _LACKS_WORK, "either")
 
 
 def _profilers(base: ProfiledInput, head: ProfiledInput) -> Iterator[Mismatch]:
