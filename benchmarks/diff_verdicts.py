@@ -26,21 +26,30 @@ from benchmarks.diff_tables import (
     Rate,
     Setting,
     choose_again,
+    merge_rates,
+    read_cells,
     replace_table,
     summarize,
     tabulate_again,
     write_cells,
+    write_steps,
 )
-from benchmarks.noise_laws import CAUSES, LAWS, OTHER_LAWS, STEP_NS, WALLS, Floats, draw_runs
+from benchmarks.noise_laws import ALL_LAWS, CAUSES, LAWS, STEP_NS, WALLS, Floats, draw_runs
 from benchmarks.noise_laws import Noise as Law
 from wallscope.compare.all_steps import AllSteps, compare_all_steps, measure_all_steps, measure_slow_chance
 from wallscope.compare.confidence import Spread, log_first, spread_of_steps, typical_means
 from wallscope.compare.run_noise import Difference, Recorded, Runs, measure_difference, stack_runs
-from wallscope.compare.step_levels import find_levels
+from wallscope.compare.step_levels import find_levels, find_shared_levels
 from wallscope.compare.wall_deltas import assume_noise, find_significant
 from wallscope.compare.warm_up import find_warm_up
 from wallscope.model.profile import Noise
 from wallscope.thresholds.comparison import SLOW_STEP_RATIO
+from wallscope.thresholds.noise import (
+    ASSUMED_NOISE_RATIO,
+    ASSUMED_OFF_SHARE,
+    ENOUGH_STEPS_OF_RUN_COUNT,
+    FEWEST_DEGREES_OF_NOISE_COUNT,
+)
 
 SEED = 20_261_123
 STEPS = (6, 7, 10, 20, 100)
@@ -48,7 +57,7 @@ STEPS_OF_CLAIMS = (6, 20, 100)
 STEPS_OF_ALL = (10, 20, 100)
 UNEQUAL_STEPS = (10, 100)
 OFFSETS = (0.0, 0.01, 0.05, 0.10, 0.20)
-WHOLE, PARTS = "the step", "communication and host"
+WHOLE, EVENLY, PARTS = "the step", "the step, evenly", "communication and host"
 RECORDED_RUNS = 10
 MARGIN = log(1.02)
 NAMES = ("step", *WALLS, *CAUSES)
@@ -114,6 +123,10 @@ class _Needs:
     every: bool
 
 
+_Chosen = Sequence[tuple[_Library, tuple[int, int]]]
+"""Runs of each side, and how many pairs and runs a side are taken of them."""
+
+
 def _lack(library: _Library, wall: str | None) -> _Library:
     """Return runs without a wall; the step keeps its length."""
     if wall is None:
@@ -129,11 +142,12 @@ def vary_runs(
     count = shape[0] * shape[1]
     mean, error = (part[:count].reshape(*shape, -1).copy() for part in (library.mean, library.error))
     factor = np.ones_like(mean)
-    if varies == WHOLE:
-        factor[...] = np.exp(offset * random.standard_normal(shape))[..., None]
+    if varies in {WHOLE, EVENLY}:
+        drawn = random.standard_normal(shape) if varies == WHOLE else random.uniform(-1, 1, shape)
+        factor[...] = np.exp(offset * drawn)[..., None]
         mean[..., 0] += np.log(factor[..., 0])
     else:
-        for name in ("communication", "host"):
+        for name in _PARTS:
             own = [place for place, one in enumerate(NAMES) if one == name]
             factor[..., own] = np.exp(offset * random.standard_normal(shape))[..., None]
         more = (mean * (factor - 1))[..., 1:FIRST_CAUSE].sum(axis=-1)
@@ -143,16 +157,30 @@ def vary_runs(
     return mean, error, library.freedom[:count].reshape(shape)
 
 
-def _assume(sides: Sequence[tuple[_Library, tuple[int, int]]]) -> Floats:
+def _assume(chosen: _Chosen, runs: Sequence[Runs]) -> Floats:
     """Return what is assumed of each pair, with the levels of its steps."""
-    distance = np.max([one.distance[: a * b].reshape(a, b).max(axis=1) for one, (a, b) in sides], axis=0)
-    steps = np.min([one.steps[: a * b].reshape(a, b).min(axis=1) for one, (a, b) in sides], axis=0)
+    distance = np.max([one.distance[: a * b].reshape(a, b).max(axis=1) for one, (a, b) in chosen], axis=0)
+    if sum(count for _, (_, count) in chosen) - 2 < FEWEST_DEGREES_OF_NOISE_COUNT:
+        lengths = [_shift_lengths(side, own) for side, own in zip(chosen, runs, strict=True)]
+        shared = [find_shared_levels(*pair).distance for pair in zip(*lengths, strict=True)]
+        distance = np.maximum(distance, shared)
+    steps = np.min([one.steps[: a * b].reshape(a, b).min(axis=1) for one, (a, b) in chosen], axis=0)
     return np.stack(
         [
             assume_noise(NAMES, apart, int(count))
             for apart, count in zip(distance.tolist(), steps.tolist(), strict=True)
         ]
     )
+
+
+def _shift_lengths(side: tuple[_Library, tuple[int, int]], runs: Runs) -> list[list[Floats]]:
+    """Return the lengths of steps of the runs of each pair, with what these runs are off by."""
+    library, (pairs, count) = side
+    off = np.exp(runs.mean[..., 0] - library.mean[: pairs * count, 0].reshape(pairs, count))
+    return [
+        [library.length_ns[pair * count + run] * off[pair, run] for run in range(count)]
+        for pair in range(pairs)
+    ]
 
 
 def _name_of(what: str) -> str:
@@ -167,12 +195,26 @@ def _may_rest(law: Law, steps: int) -> bool:
     return steps <= _RESTING_STEPS and law.distance / 2 > assumed
 
 
+def _is_as_assumed(varies: str, offset: float, name: str) -> bool:
+    """Whether runs differ by as much as is assumed of a column, and not by less."""
+    is_near = name.partition("/")[0] in _NEAR
+    return (
+        is_near if varies == EVENLY else varies == PARTS and offset == ASSUMED_NOISE_RATIO and name in _PARTS
+    )
+
+
+_NEAR = {"step", "compute"}
+_PARTS = {"communication", "host"}
+
+
 def _is_known(setting: Setting, varies: str, offset: float, name: str) -> bool:
     if setting.is_measured:
         return True
+    if varies == EVENLY:
+        return True
     if varies == WHOLE:
         return offset <= float(ASSUMED[NAMES.index(name)]) * 1.01
-    own = offset * (_STEP_SHARE if name == "step" else float(name in {"communication", "host"}))
+    own = offset * (_STEP_SHARE if name == "step" else float(name in _PARTS))
     return own <= float(ASSUMED[NAMES.index(name)]) * 1.01
 
 
@@ -180,7 +222,11 @@ Cell = tuple[Setting, str, float]
 CELLS: tuple[Cell, ...] = tuple(
     (setting, varies, offset)
     for setting in SETTINGS
-    for varies, offset in [(WHOLE, one) for one in OFFSETS] + [(PARTS, one) for one in OFFSETS[2:]]
+    for varies, offset in [
+        *((WHOLE, one) for one in OFFSETS),
+        (EVENLY, ASSUMED_OFF_SHARE),
+        *((PARTS, one) for one in OFFSETS[2:]),
+    ]
 )
 
 
@@ -188,7 +234,7 @@ def count_claims(
     number: int, steps: tuple[int, int], pairs: int, cells: Sequence[Cell] = CELLS, seed: int = SEED
 ) -> list[Rate]:
     """Return all rates of cells of a law, by its number, and numbers of steps of base and head."""
-    law = (*LAWS, *OTHER_LAWS)[number]
+    law = ALL_LAWS[number]
     random = np.random.default_rng([seed, crc32(f"{law.name}/{steps}".encode())])
     shown = [[setting.sides[side] for setting, _, _ in cells] for side in range(2)]
     few = [max((runs for runs in side if runs <= _FEW), default=0) for side in shown]
@@ -210,8 +256,9 @@ def count_claims(
         else None
     )
     found: list[Rate] = []
-    for setting, varies, offset in cells:
-        known = _NOTHING
+    shorter = sqrt(max(ENOUGH_STEPS_OF_RUN_COUNT / min(steps), 1.0))
+    for setting, varies, nominal in cells:
+        known, offset = _NOTHING, nominal * (shorter if varies == EVENLY else 1.0)
         if setting.is_recorded and records is not None:
             runs = vary_runs(records, (pairs, RECORDED_RUNS), varies, offset, random)
             recorded = records.steps[: pairs * RECORDED_RUNS].reshape(pairs, -1)
@@ -221,24 +268,25 @@ def count_claims(
             for own, count in zip(libraries, setting.sides, strict=True)
         ]
         sides = [_draw_side(library, shape, varies, offset, random) for library, shape in chosen]
-        difference = measure_difference(sides[0], sides[1], known, _assume(chosen))
+        difference = measure_difference(sides[0], sides[1], known, _assume(chosen, sides))
         shares = [*_count(difference, truth, with_claims=steps[0] in STEPS_OF_CLAIMS and varies == WHOLE)]
-        if needs.every and max(setting.sides) <= _FEW and (varies, offset) in _OF_ALL:
+        if needs.every and max(setting.sides) <= _FEW and (varies, nominal) in _OF_ALL:
             shares.extend(_count_all_steps(chosen, sides, difference))
         for of, share in shares:
-            is_known = _is_known(setting, varies, offset, _name_of(of))
+            name = _name_of(of)
             found.append(
                 Rate(
                     law.name,
                     steps,
                     setting,
                     varies,
-                    offset,
+                    nominal,
                     of,
                     share,
                     pairs,
-                    is_known,
+                    _is_known(setting, varies, nominal, name),
                     _may_rest(law, min(steps)),
+                    _is_as_assumed(varies, nominal, name),
                 )
             )
     return found
@@ -282,7 +330,7 @@ _OF_ALL = {(WHOLE, 0.0), (WHOLE, 0.01)}
 
 
 def _count_all_steps(
-    chosen: Sequence[tuple[_Library, tuple[int, int]]], sides: Sequence[Runs], noise: Difference
+    chosen: _Chosen, sides: Sequence[Runs], noise: Difference
 ) -> Iterator[tuple[str, float]]:
     """Count gates on all steps that fail."""
     pairs = chosen[0][1][0]
@@ -290,6 +338,7 @@ def _count_all_steps(
         runs.mean[..., 0] - one.mean[: shape[0] * shape[1], 0].reshape(shape)
         for runs, (one, shape) in zip(sides, chosen, strict=True)
     ]
+    shifted = [_shift_lengths(side, runs) for side, runs in zip(chosen, sides, strict=True)]
     failed = {"mean>3%": 0, "p90>5%": 0, "slow-steps>2": 0}
     for pair in range(pairs):
         own = [slice(pair * count, (pair + 1) * count) for _, (_, count) in chosen]
@@ -301,12 +350,7 @@ def _count_all_steps(
         found = compare_all_steps(runs[0], runs[1], of_pair)
         failed["mean>3%"] += found.mean.change > max(found.mean.half or np.inf, log1p(0.03))
         failed["p90>5%"] += found.p90.change > max(found.p90.half or np.inf, log1p(0.05))
-        lengths = [
-            np.concatenate(
-                [run * np.exp(by) for run, by in zip(one.length_ns[place], part[pair], strict=True)]
-            )
-            for (one, _), part, place in zip(chosen, factor, own, strict=True)
-        ]
+        lengths = [np.concatenate(side[pair]) for side in shifted]
         slow = [one > SLOW_STEP_RATIO * np.median(one) for one in lengths]
         is_sure = measure_slow_chance(slow) <= WRONG
         share = lengths[0].size / lengths[1].size
@@ -335,14 +379,32 @@ def find_power(setting: Setting, pairs: int, number: int = 0) -> float:
         runs = _draw_side(records, (pairs, RECORDED_RUNS), WHOLE, 0.01, random)
         known = Recorded(*runs.spread_between(), float(runs.steps.mean()))
     sides = [_draw_side(library, shape, WHOLE, 0.01, random) for library, shape in chosen]
-    difference = measure_difference(sides[0], sides[1], known, _assume(chosen))
+    difference = measure_difference(sides[0], sides[1], known, _assume(chosen, sides))
     change = difference.change[:, 0] + log(1.05)
     return float((change > np.maximum(difference.half()[:, 0], MARGIN)).mean())
 
 
+def count_part(number: int, steps: tuple[int, int], block: int, folder: Path | None) -> list[Rate]:
+    """Return all rates of one block of pairs; of those already in the folder they are read."""
+    law = ALL_LAWS[number]
+    target = None if folder is None else folder / f"{number:02}-{steps[0]}-{steps[1]}-{block}.csv"
+    if target is not None and target.exists():
+        return read_cells(target)
+    seed = SEED + _SEEDS_OF_BLOCKS * block
+    rates = count_claims(number, steps, BLOCK_OF_PAIRS, seed=seed)
+    if target is not None:
+        write_cells(rates, target)
+    sys.stderr.write(f"{law.name}, {write_steps(steps)} steps, block {block}\n")
+    return rates
+
+
+BLOCK_OF_PAIRS = 40
+_SEEDS_OF_BLOCKS = 1_000
+
+
 def count_again(rates: Sequence[Rate], pairs: int) -> list[Rate]:
     """Return rates of one law and numbers of steps, measured again with other seeds."""
-    numbers = {law.name: number for number, law in enumerate((*LAWS, *OTHER_LAWS))}
+    numbers = {law.name: number for number, law in enumerate(ALL_LAWS)}
     cells = [*dict.fromkeys((rate.setting, rate.varies, rate.offset) for rate in rates)]
     found = count_claims(numbers[rates[0].law], rates[0].steps, pairs, cells, SEED + 1)
     by_cell = {(one.setting, one.varies, one.offset, one.of): one for one in found}
@@ -352,19 +414,20 @@ def count_again(rates: Sequence[Rate], pairs: int) -> list[Rate]:
 def main() -> None:
     """Print the table, or write it into a page."""
     parser = argparse.ArgumentParser(description="How often wallscope diff is wrong.")
-    parser.add_argument("--pairs", type=int, default=250)
+    parser.add_argument("--pairs", type=int, default=240, help="a multiple of 40")
+    parser.add_argument("--parts", type=Path, help="folder of finished parts, to continue where it stopped")
     parser.add_argument("--again", type=int, default=2_000)
     parser.add_argument("--write", type=Path)
     parser.add_argument("--cells", type=Path)
     parser.add_argument("--jobs", type=int, default=1)
     options = parser.parse_args()
-    laws = range(len(LAWS) + len(OTHER_LAWS))
-    steps = [(one, one) for one in reversed(STEPS)]
-    tried = [(number, both) for both in (*steps, UNEQUAL_STEPS) for number in laws]
+    laws = range(len(ALL_LAWS))
+    steps = [(one, one) for one in STEPS]
+    blocks = range(options.pairs // BLOCK_OF_PAIRS)
+    tried = [(number, both, block) for block in blocks for both in (*steps, UNEQUAL_STEPS) for number in laws]
     with ProcessPoolExecutor(options.jobs) as pool:
-        numbers, counts = zip(*tried, strict=True)
-        parts = pool.map(count_claims, numbers, counts, repeat(options.pairs))
-        rates = [rate for part in parts for rate in part]
+        parts = pool.map(count_part, *zip(*tried, strict=True), repeat(options.parts))
+        rates = merge_rates(rate for part in parts for rate in part)
         if options.cells is not None:
             write_cells(rates, options.cells)
         groups: dict[tuple[str, tuple[int, int]], list[Rate]] = {}

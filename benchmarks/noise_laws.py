@@ -181,6 +181,71 @@ OTHER_LAWS = (
 """Correlated neighbors, clocks and bursts also chose limits of warm-up and blocks; the others chose none."""
 
 
+def _three_levels(random: np.random.Generator, runs: int, steps: int) -> Floats:
+    """Return three levels; a run moves by one level every sixth step in the mean."""
+    moved = (random.random((runs, steps)) < 1 / 6) * random.choice((-1, 1), (runs, steps))
+    level: Floats = np.abs((random.integers(0, 4, (runs, 1)) + np.cumsum(moved, axis=1) + 2) % 4 - 2) * 1.0
+    return level
+
+
+def _alternating(random: np.random.Generator, runs: int, steps: int) -> Floats:
+    """Return every other step slower by one."""
+    kind: Floats = (np.arange(steps) + random.integers(0, 2, (runs, 1))) % 2 + 0.1 * _normal(
+        random, runs, steps
+    )
+    return kind
+
+
+def _sawtooth(random: np.random.Generator, runs: int, steps: int) -> Floats:
+    """Return a rise by one over 12 steps, again and again."""
+    place: Floats = (np.arange(steps) + random.integers(0, 12, (runs, 1))) % 12 / 12
+    return place + 0.2 * _normal(random, runs, steps)
+
+
+def _waves(random: np.random.Generator, runs: int, steps: int) -> Floats:
+    """Return waves of 25 steps."""
+    wave: Floats = np.sin(2 * np.pi * (np.arange(steps) / 25 + random.random((runs, 1))))
+    return wave + 0.5 * _normal(random, runs, steps)
+
+
+def _settling(random: np.random.Generator, runs: int, steps: int) -> Floats:
+    """Return steps that get longer by one, as a GPU that gets warmer, until half of the run."""
+    return 1 - np.exp(-6 * np.arange(steps) / steps) + 0.3 * _normal(random, runs, steps)
+
+
+def _clustered(random: np.random.Generator, runs: int, steps: int) -> Floats:
+    """Return noise whose size itself wanders: quiet and noisy times."""
+    return np.exp(_correlated(0.9)(random, runs, steps)) * _normal(random, runs, steps)
+
+
+def _heavy_correlated(random: np.random.Generator, runs: int, steps: int) -> Floats:
+    """Return the mean of each two neighbors of heavy tails."""
+    drawn = _heavy(random, runs, steps + 1)
+    return (drawn[:, 1:] + drawn[:, :-1]) / sqrt(2)
+
+
+def _mixed(random: np.random.Generator, runs: int, steps: int) -> Floats:
+    """Return one of six steps slower by one, and a few by far more."""
+    kind = random.random((runs, steps))
+    slower: Floats = (kind < 1 / 6) + 8.0 * (kind > 0.98) + 0.15 * _normal(random, runs, steps)
+    return slower
+
+
+KEPT_LAWS = (
+    Noise("three clock levels 2 % apart", _scaled(0.02, _three_levels), distance=0.04),
+    Noise("every other step 6 % slower", _scaled(0.06, _alternating)),
+    Noise("rises of 4 % over 12 steps", _scaled(0.04, _sawtooth)),
+    Noise("waves of 25 steps, 1 %", _scaled(0.01, _waves)),
+    Noise("steps 3 % longer until half of the run", _scaled(0.03, _settling)),
+    Noise("quiet and noisy times, 2 %", _scaled(0.02, _clustered)),
+    Noise("heavy tails, neighbors correlated 0.5, 2 %", _scaled(0.02, _heavy_correlated)),
+    Noise("one of six steps 10 % slower, 2 % by 120 %", _scaled(0.1, _mixed)),
+)
+"""Written after all limits were chosen; they chose none."""
+
+ALL_LAWS = (*LAWS, *OTHER_LAWS, *KEPT_LAWS)
+
+
 def draw_runs(law: Noise, random: np.random.Generator, runs: int, steps: int) -> Floats:
     """Draw runs that differ by their steps alone."""
     factor = STEP_NS * law.factor(random, runs, steps)[:, :, None]

@@ -25,7 +25,7 @@ from benchmarks.diff_verdicts import (
     find_power,
     vary_runs,
 )
-from benchmarks.noise_laws import LAWS, OTHER_LAWS, WALLS, draw_runs
+from benchmarks.noise_laws import ALL_LAWS, LAWS, WALLS, draw_runs
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "diff.md").read_text(encoding="utf-8")
 PAIRS = 60
@@ -36,7 +36,7 @@ def rates():
     return count_claims(0, (6, 6), PAIRS)
 
 
-@pytest.mark.parametrize("law", [*LAWS, *OTHER_LAWS], ids=lambda law: law.name)
+@pytest.mark.parametrize("law", ALL_LAWS, ids=lambda law: law.name)
 def test_walls_and_causes_of_drawn_steps_add_up(law):
     found = draw_runs(law, np.random.default_rng(1), 20, 30)
     walls, causes = found[..., 1 : 1 + len(WALLS)], found[..., 1 + len(WALLS) :]
@@ -84,7 +84,7 @@ def test_the_same_arguments_give_the_same_rates():
 
 
 def test_a_wall_that_base_lacks_is_covered_by_its_time_in_head():
-    number = next(number for number, law in enumerate((*LAWS, *OTHER_LAWS)) if law.missing)
+    number = next(number for number, law in enumerate(ALL_LAWS) if law.missing)
     cells = [(Setting(3), WHOLE, 0.01), (Setting(1, head=3), WHOLE, 0.01)]
     found = count_claims(number, (10, 20), PAIRS, cells)
     held = [rate.share for rate in found if rate.of == "interval of memory"]

@@ -178,7 +178,7 @@ def test_recorded_noise_between_runs_keeps_a_gate_from_failing():
 @pytest.mark.parametrize(
     ("factor", "verdict"),
     [
-        pytest.param(1.0, "no-change", id="the pair is alike"),
+        pytest.param(1.0, "inconclusive", id="the pair is alike, other runs may not be"),
         pytest.param(1.028, "inconclusive", id="the pair differs, by no more than runs may"),
         pytest.param(0.972, "inconclusive", id="the same, the other way"),
         pytest.param(1.05, "regression", id="by more than runs may"),
@@ -195,6 +195,44 @@ def test_one_run_a_side_is_told_from_what_runs_are_taken_to_differ_by(factor, ve
     assert (found.verdict, found.gates[0].held) == (verdict, verdict != "regression")
     assert found.step.run_noise_source == "assumed"
     assert found.step.ratio_low < found.step.pair_ratio_low < found.step.pair_ratio_high
+
+
+@pytest.mark.parametrize(("runs", "seed"), [(1, 0), (1, 1), (2, 2), (3, 3), (3, 4), (5, 5)])
+def test_the_word_of_a_verdict_agrees_with_the_intervals_that_are_shown(runs, seed):
+    random = np.random.default_rng(seed)
+    words = set()
+
+    def made(name, by, run):
+        return profile_of(name, steps(12, by, 100 * seed + run, 0.003))
+
+    for factor in (1.0, 1.001, 1.015, 1.03, 0.96, 1.12):
+        off = np.exp(random.choice((0.0005, 0.005)) * random.standard_normal((2, runs)))
+        base, head = (
+            Side(
+                name,
+                tuple((made(f"{name} {run}", by * off[side, run], 10 * side + run),) for run in range(runs)),
+            )
+            for side, (name, by) in enumerate((("base", 1.0), ("head", factor)))
+        )
+        found = compare_sides(base, head, CompareOptions())
+        step, limit = found.step, 1 + found.step.margin_ratio
+        inside = 1 / limit < step.ratio_low and step.ratio_high < limit
+        ratios = (step.ratio, step.head_mean_ns / step.base_mean_ns)
+        slower = [
+            low > 1 and ratio > limit
+            for low, ratio in zip((step.ratio_low, step.mean_ratio_low), ratios, strict=True)
+        ]
+        faster = [
+            high < 1 and ratio < 1 / limit
+            for high, ratio in zip((step.ratio_high, step.mean_ratio_high), ratios, strict=True)
+        ]
+        words.add(found.verdict)
+        assert (found.verdict == "regression") == (any(slower) and not any(faster))
+        assert (found.verdict == "improvement") == (any(faster) and not any(slower))
+        assert found.verdict != "no-change" or inside
+        assert found.verdict != "inconclusive" or not inside
+
+    assert len(words) > 1
 
 
 def test_runs_of_one_side_tell_how_much_those_of_the_other_differ():

@@ -8,7 +8,13 @@ import pytest
 from tests.compare.test_compare import diff, steps
 from tests.profile.random_profiles import profile_of
 from wallscope.compare.compare import CompareOptions
-from wallscope.compare.step_levels import find_levels, measure_distance, measure_shift
+from wallscope.compare.step_levels import (
+    SharedLevels,
+    find_levels,
+    find_shared_levels,
+    measure_distance,
+    measure_shift,
+)
 
 RANDOM = np.random.default_rng(3)
 
@@ -65,3 +71,45 @@ def test_steps_without_a_shift_have_none():
         assert np.mean([measure_shift(run.astype(np.int64)) > 0 for run in steady]) < 0.05
     one_slow = np.array([100, 101, 100, 102, 190, 101, 100, 101, 100]) * 1_000_000
     assert measure_shift(one_slow) == 0
+
+
+def test_one_step_at_the_level_of_the_other_side_shows_that_both_share_levels():
+    base, head = lengths(*[1.0] * 9, 1.04), lengths(*[1.04] * 10)
+    shared = find_shared_levels([base], [head])
+
+    assert (shared.base, shared.head) == ((9, 1), (0, 10))
+    assert shared.distance == pytest.approx(log(1.04), rel=0.1)
+    assert find_shared_levels([head], [base]).distance == shared.distance
+    assert measure_distance([], shared) == shared.distance
+
+
+def test_sides_that_are_each_at_one_level_share_none():
+    assert find_shared_levels([lengths(*[1.0] * 10)], [lengths(*[1.04] * 10)]) == SharedLevels()
+    assert find_shared_levels([lengths(*[1.0] * 10)], [lengths(*[1.0] * 10)]).distance == 0
+
+
+def test_an_outlier_toward_the_other_side_is_at_no_level():
+    base, head = lengths(*[1.0] * 20), lengths(*[1.1] * 19, 1.04)
+
+    assert find_shared_levels([base], [head]) == SharedLevels()
+
+
+def test_shared_levels_that_change_often_are_closer():
+    often = [lengths(*[1.0, 1.05] * 8)]
+
+    assert find_shared_levels(often, often).distance == pytest.approx(log(1.05) / np.sqrt(15), rel=0.1)
+
+
+def test_a_step_at_the_level_of_head_leaves_the_change_open_and_is_described():
+    def at(*factors):
+        return [steps(1, factor, seed, 0.003)[0] for seed, factor in enumerate(factors)]
+
+    head = profile_of("head", at(*[1.06] * 16))
+    surely = diff(profile_of("base", at(*[1.0] * 16)), head, CompareOptions())
+    open_ = diff(profile_of("base", at(*[1.0] * 15, 1.06)), head, CompareOptions())
+    (note,) = [entry for entry in open_.mismatches if entry.what == "levels of steps"]
+
+    assert (surely.verdict, open_.verdict) == ("regression", "inconclusive")
+    assert note.base.startswith("15 of 100.")
+    assert ", 1 of 106." in note.base
+    assert note.head.startswith("16 of 106.")

@@ -22,7 +22,7 @@ from wallscope.compare.all_steps import (
 )
 from wallscope.compare.capture_bias import BiasSide, find_biases
 from wallscope.compare.comparability import align_parts, find_mismatches
-from wallscope.compare.confidence import spread_of_steps
+from wallscope.compare.confidence import Floats, spread_of_steps
 from wallscope.compare.explanations import explain_changes
 from wallscope.compare.gates import Gate, evaluate_gates
 from wallscope.compare.match_operations import communication_changes, operation_deltas
@@ -42,6 +42,7 @@ from wallscope.compare.step_levels import (
     RunLevels,
     describe_levels,
     find_levels,
+    find_shared_levels,
     measure_distance,
 )
 from wallscope.compare.typical_steps import (
@@ -111,7 +112,7 @@ class _Measured:
     profiles: tuple[Profile, ...]
     typical: TypicalStep
     scale: Fraction
-    lengths_ns: npt.NDArray[np.float64]
+    steps_ns: tuple[Floats, ...]
     runs: Runs
     all_steps: tuple[AllSteps, ...]
     levels: tuple[RunLevels, ...]
@@ -134,7 +135,8 @@ def compare_sides(base: Side, head: Side, asked: CompareOptions) -> Comparison:
     ours, theirs = (_measure(profiles, causes, tokens) for profiles in (sides.base, sides.head))
     names = name_columns(causes)
     fewest = min(int(side.runs.steps.min()) for side in (ours, theirs))
-    distance = measure_distance((*ours.levels, *theirs.levels))
+    shared = find_shared_levels(ours.steps_ns, theirs.steps_ns)
+    distance = measure_distance((*ours.levels, *theirs.levels), shared)
     compared = ComparedRuns(
         sides.base,
         sides.head,
@@ -158,7 +160,7 @@ def compare_sides(base: Side, head: Side, asked: CompareOptions) -> Comparison:
         *_profilers_apart(pairing.base[0], pairing.head[0]),
         *_copies(given, (len(base.runs), len(head.runs))),
         *sides.mismatches,
-        *describe_levels(ours.levels, theirs.levels),
+        *describe_levels(ours.levels, theirs.levels, shared),
         *describe_warm_up(
             *([lengths_ns(steady_steps(one)) for one in of] for of in (sides.base, sides.head))
         ),
@@ -241,11 +243,12 @@ def _measure(profiles: tuple[Profile, ...], causes: list[str], tokens: tuple[int
     own = profiles[0].header.work.tokens_per_step
     scale = Fraction(1) if tokens is None or own is None else Fraction(min(tokens), own)
     steps = [deciding_steps(profile) for profile in profiles]
+    scaled = tuple(lengths_ns(chosen).astype(np.float64) * float(scale) for chosen in steps)
     return _Measured(
         profiles=profiles,
         typical=typical_step(profiles, scale),
         scale=scale,
-        lengths_ns=np.concatenate([lengths_ns(chosen) for chosen in steps]) * float(scale),
+        steps_ns=scaled,
         runs=stack_runs(
             [
                 spread_of_steps(lengths_ns(chosen), _columns(profile, chosen, causes))
@@ -253,7 +256,7 @@ def _measure(profiles: tuple[Profile, ...], causes: list[str], tokens: tuple[int
             ],
             [len(chosen) for chosen in steps],
         ),
-        all_steps=tuple(measure_all_steps(lengths_ns(chosen) * float(scale)) for chosen in steps),
+        all_steps=tuple(measure_all_steps(one) for one in scaled),
         levels=tuple(find_levels(lengths_ns(chosen)) for chosen in steps),
     )
 
@@ -343,8 +346,9 @@ def _step(
     if both is not None:
         alone = _known(both.steps_half()[0]) if max(runs) == 1 else None
         least = both.detectable(log(1 + asked.margin_ratio))
-    counts = [_summarize_lengths(side.lengths_ns) for side in (base, head)]
-    sizes = [side.lengths_ns.size for side in (base, head)]
+    lengths = [np.concatenate(side.steps_ns) for side in (base, head)]
+    counts = [_summarize_lengths(one) for one in lengths]
+    sizes = [one.size for one in lengths]
     mean, p90 = ((1.0, 1.0), (1.0, 1.0)) if every is None else (_bounds(every.mean), _bounds(every.p90))
     return StepChange(
         base_typical_ns=base.typical.step_ns,
@@ -412,20 +416,17 @@ def _summarize_lengths(length_ns: npt.NDArray[np.float64]) -> _Lengths:
     return _Lengths(round(median), round(p90), round(length_ns.mean()), is_slow)
 
 
-def decide_verdict(
-    change: float, halves: tuple[float | None, float | None], step_ns: int, margin: float, margin_ns: int
-) -> Verdict:
+def decide_verdict(change: float, half: float | None, step_ns: int, margin: float, margin_ns: int) -> Verdict:
     """Decide whether a change is surely past the margin, surely inside it, or neither.
 
-    `change` and `margin` are logarithms of ratios. `halves` are half widths: of the interval, and of the one
-    that must be inside the margin if nothing changed. `step_ns` is the shorter of both typical steps.
+    `change` and `margin` are logarithms of ratios, `half` is half the interval of the change. `step_ns` is
+    the shorter of both typical steps.
     """
-    half, likeness = halves
-    if half is None or likeness is None:
+    if half is None:
         return "inconclusive"
     if abs(change) > max(half, margin) and expm1(abs(change)) * step_ns > margin_ns:
         return "regression" if change > 0 else "improvement"
-    widest = abs(change) + likeness
+    widest = abs(change) + half
     is_nothing = widest < margin or (widest < 1 and expm1(widest) * step_ns < margin_ns)
     return "no-change" if is_nothing else "inconclusive"
 
@@ -439,11 +440,10 @@ def _verdict(step: StepChange, both: Difference, every: AllStepsChange, *, is_sa
     if is_same:
         return "no-change"
     shorter_ns = min(step.base_typical_ns, step.head_typical_ns)
-    half, likeness = both.half()[0], (both.steps_half() if both.is_assumed[0] else both.half())[0]
-    typical = decide_verdict(log(step.ratio), (_known(half), _known(likeness)), shorter_ns, margin, margin_ns)
+    half = _known(both.half()[0])
+    typical = decide_verdict(log(step.ratio), half, shorter_ns, margin, margin_ns)
     shorter_ns = min(step.base_mean_ns, step.head_mean_ns)
-    halves = (every.mean.half, every.mean.half)
-    mean = decide_verdict(every.mean.change, halves, shorter_ns, margin, margin_ns)
+    mean = decide_verdict(every.mean.change, every.mean.half, shorter_ns, margin, margin_ns)
     if mean not in _CHANGED or typical == mean:
         return typical
     return "inconclusive" if typical in _CHANGED else mean

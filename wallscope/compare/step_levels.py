@@ -17,6 +17,7 @@ from wallscope.model.comparison import Mismatch
 from wallscope.model.diagnosis import StepMode
 from wallscope.thresholds.comparison import (
     FEWEST_STEPS_OF_SHIFT_COUNT,
+    SHARED_LEVELS_RATIO,
     SLOW_STEP_RATIO,
     SURE_SHIFT_ERRORS_COUNT,
 )
@@ -55,9 +56,70 @@ def find_levels(length_ns: npt.NDArray[np.int64]) -> RunLevels:
     return RunLevels(kept if len(kept) > 1 else (), measure_shift(length_ns))
 
 
-def measure_distance(runs: Sequence[RunLevels]) -> float:
+@dataclass(frozen=True, slots=True)
+class SharedLevels:
+    """Levels of the steps of both sides together, where a run changes between them.
+
+    A step of a run at the level of the other side shows that the sides may differ by their level alone.
+
+    Attributes:
+        median_ns: of each level, the shortest first; none where no run changes its level.
+        base: how many steps of base are at each.
+        head: the same of head.
+        switches: how often a run changes its level, on average.
+    """
+
+    median_ns: tuple[int, ...] = ()
+    base: tuple[int, ...] = ()
+    head: tuple[int, ...] = ()
+    switches: float = 0.0
+
+    @property
+    def distance(self) -> float:
+        """By how much runs may differ, as a logarithm; 0 without levels."""
+        if not self.median_ns:
+            return 0.0
+        return log(self.median_ns[-1] / self.median_ns[0]) / sqrt(max(self.switches, 1.0))
+
+
+_NO_LEVELS = SharedLevels()
+
+
+def find_shared_levels(
+    base: Sequence[npt.NDArray[np.float64]], head: Sequence[npt.NDArray[np.float64]]
+) -> SharedLevels:
+    """Return the levels of the steps of the runs of both sides, each run float64[step], ns, in order of time.
+
+    Slow steps do not count, nor does a step that is further from its level than most others: an outlier of
+    one side may lie close to the other.
+    """
+    rounded = [np.rint(run).astype(np.int64) for run in (*base, *head)]
+    runs = [run[usual_steps(run)] for run in rounded]
+    every = np.concatenate(runs)
+    modes = find_step_modes(np.arange(every.size), every, SHARED_LEVELS_RATIO)
+    modes = tuple(mode for mode in modes if mode.median_ns <= SLOW_STEP_RATIO * modes[0].median_ns)
+    if len(modes) < 2:
+        return _NO_LEVELS
+    level = np.full(every.size, _BETWEEN)
+    for place, mode in enumerate(modes):
+        own = np.array(mode.steps)
+        low, high = np.percentile(every[own], [10, 90])
+        level[own[np.abs(every[own] - mode.median_ns) <= high - low]] = place
+    parts = [part[part != _BETWEEN] for part in np.split(level, np.cumsum([run.size for run in runs])[:-1])]
+    switches = sum(int((np.diff(part) != 0).sum()) for part in parts)
+    if not switches:
+        return _NO_LEVELS
+    sides = (np.concatenate(parts[: len(base)]), np.concatenate(parts[len(base) :]))
+    counts = [tuple(np.bincount(side, minlength=len(modes)).tolist()) for side in sides]
+    return SharedLevels(tuple(mode.median_ns for mode in modes), counts[0], counts[1], switches / len(runs))
+
+
+_BETWEEN = -1
+
+
+def measure_distance(runs: Sequence[RunLevels], shared: SharedLevels = _NO_LEVELS) -> float:
     """Return the largest distance by which runs may differ, as a logarithm; 0 without levels or shifts."""
-    return max((run.distance for run in runs), default=0.0)
+    return max((shared.distance, *(run.distance for run in runs)))
 
 
 def measure_shift(length_ns: npt.NDArray[np.int64]) -> float:
@@ -82,11 +144,23 @@ def measure_shift(length_ns: npt.NDArray[np.int64]) -> float:
     return apart if apart > SURE_SHIFT_ERRORS_COUNT * error else 0.0
 
 
-def describe_levels(base: Sequence[RunLevels], head: Sequence[RunLevels]) -> tuple[Mismatch, ...]:
-    """Return a note where steps have levels or shift within a run."""
-    if not measure_distance((*base, *head)):
+def describe_levels(
+    base: Sequence[RunLevels], head: Sequence[RunLevels], shared: SharedLevels
+) -> tuple[Mismatch, ...]:
+    """Return a note where steps have levels or shift within a run, or both sides share levels."""
+    if measure_distance((*base, *head)):
+        ours, theirs = _describe_runs(base), _describe_runs(head)
+    elif shared.distance:
+        ours, theirs = (_describe_counts(counts, shared.median_ns) for counts in (shared.base, shared.head))
+    else:
         return ()
-    return (Mismatch("levels of steps", _describe_runs(base), _describe_runs(head), "note"),)
+    return (Mismatch("levels of steps", ours, theirs, "note"),)
+
+
+def _describe_counts(counts: Sequence[int], median_ns: Sequence[int]) -> str:
+    return ", ".join(
+        f"{count} of {duration(own_ns)}" for count, own_ns in zip(counts, median_ns, strict=True) if count
+    )
 
 
 def _describe_runs(runs: Sequence[RunLevels]) -> str:

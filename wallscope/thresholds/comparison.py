@@ -34,6 +34,8 @@ SURE_SHIFT_ERRORS_COUNT: Final = 5
 """Standard errors by which the steps of a run must shift, at least: the best place is taken. Chosen."""
 FEWEST_STEPS_OF_SHIFT_COUNT: Final = 2
 """Steps before and after it, at least. Chosen: one step is an outlier."""
+SHARED_LEVELS_RATIO: Final = 1.02
+"""Level by the next shorter one, of the steps of both sides together. Chosen, as the margin of a change."""
 FEWEST_STEPS_FOR_WARM_UP_COUNT: Final = 6
 """Steps of a run in which a warm-up is recognized, at least. Chosen: fewer often fit by chance."""
 SURE_WARM_UP_LIKELIHOOD: Final = 14

@@ -28,19 +28,24 @@ from wallscope.thresholds.steps import (
 from wallscope.thresholds.verdict import SHARE_ROUNDING
 from wallscope.trace.intervals import Times
 
+Lengths = npt.NDArray[np.float64]
 
-def find_step_modes(number: Times, duration_ns: Times) -> tuple[StepMode, ...]:
+
+def find_step_modes(
+    number: Times, duration_ns: Times, apart_ratio: float = MODES_APART_RATIO
+) -> tuple[StepMode, ...]:
     """Return the kinds of steps, the shortest first; empty if there is one kind.
 
     Args:
         number: int64[step], the numbers of the steady steps.
         duration_ns: int64[step], ns, length of each.
+        apart_ratio: median of a kind by that of the next shorter one, at least.
     """
     if duration_ns.size < FEWEST_STEPS_FOR_MODES_COUNT or int(duration_ns.min()) <= 0:
         return ()
     order = np.argsort(duration_ns, kind="stable")
     least = max(FEWEST_MODE_STEPS_COUNT, int(np.ceil(SMALLEST_MODE_SHARE * duration_ns.size)))
-    groups = _split(np.log(duration_ns[order]), 0, least)
+    groups = _split(np.log(duration_ns[order]), 0, least, float(np.log(apart_ratio)))
     if len(groups) < 2:
         return ()
     return tuple(
@@ -52,31 +57,48 @@ def find_step_modes(number: Times, duration_ns: Times) -> tuple[StepMode, ...]:
     )
 
 
-def _split(lengths: np.ndarray, offset: int, least: int) -> list[tuple[int, int]]:
+def _split(lengths: Lengths, offset: int, least: int, least_apart: float) -> list[tuple[int, int]]:
     """Return the bounds of the groups of lengths (logarithms, ascending), by index."""
-    best, best_score = 0, SPLIT_MODES_RATIO + SPLIT_MODES_STEPS_COUNT / lengths.size
-    for at in range(least, lengths.size - least + 1):
-        score = _measure_split(lengths[:at], lengths[at:])
-        if score >= best_score:
-            best, best_score = at, score
-    if best == 0:
-        return [(offset, offset + lengths.size)]
-    return [*_split(lengths[:best], offset, least), *_split(lengths[best:], offset + best, least)]
+    ends = np.arange(least, lengths.size - least + 1)
+    if ends.size:
+        scores = _measure_splits(lengths, ends, least_apart)
+        best = scores.size - 1 - int(np.argmax(scores[::-1]))
+        if scores[best] >= SPLIT_MODES_RATIO + SPLIT_MODES_STEPS_COUNT / lengths.size:
+            end = int(ends[best])
+            return [
+                *_split(lengths[:end], offset, least, least_apart),
+                *_split(lengths[end:], offset + end, least, least_apart),
+            ]
+    return [(offset, offset + lengths.size)]
 
 
-def _measure_split(low: np.ndarray, high: np.ndarray) -> float:
-    """Return the distance of the medians divided by the width of both groups; 0 if no gap separates them."""
-    apart = float(np.median(high) - np.median(low))
-    gap = float(high[0] - low[-1])
-    if apart < np.log(MODES_APART_RATIO) or WIDEST_MODE_GAP_PARTS_COUNT * gap < apart:
-        return 0.0
-    return apart / max(_width(low) + _width(high), 1e-9)
+def _measure_splits(lengths: Lengths, ends: Times, least_apart: float) -> Lengths:
+    """Return the distance of the medians divided by the width of both groups, for each end of the first one.
+
+    It is 0 if no gap separates the groups.
+    """
+    starts, count = np.zeros_like(ends), np.full_like(ends, lengths.size)
+    apart = _middles(lengths, ends, count) - _middles(lengths, starts, ends)
+    gap = lengths[ends] - lengths[ends - 1]
+    width = _widths(lengths, starts, ends) + _widths(lengths, ends, count)
+    is_apart = (apart >= least_apart) & (WIDEST_MODE_GAP_PARTS_COUNT * gap >= apart)
+    found: Lengths = np.where(is_apart, apart / np.maximum(width, 1e-9), 0.0)
+    return found
 
 
-def _width(lengths: np.ndarray) -> float:
+def _middles(lengths: Lengths, starts: Times, ends: Times) -> Lengths:
+    """Return the medians of parts of ascending lengths."""
+    last = ends - starts - 1
+    found: Lengths = (lengths[starts + last // 2] + lengths[starts + (last + 1) // 2]) / 2
+    return found
+
+
+def _widths(lengths: Lengths, starts: Times, ends: Times) -> Lengths:
     """Width is from the 10th to the 90th percentile, so one outlier does not count."""
-    low, high = np.percentile(lengths, [10, 90], method="nearest")
-    return float(high - low)
+    last = ends - starts - 1
+    low, high = (starts + np.rint(share * last).astype(np.int64) for share in (0.1, 0.9))
+    found: Lengths = lengths[high] - lengths[low]
+    return found
 
 
 def measure_rare_excess(time_ns: Times, length_ns: Times) -> Times:

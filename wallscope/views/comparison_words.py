@@ -1,7 +1,7 @@
 """A comparison in sentences: the verdict, how sure it is, what explains it, and what to do next."""
 
 from collections import defaultdict
-from math import sqrt
+from math import inf, sqrt
 
 from wallscope import units
 from wallscope.model.cause_catalogue import describe_cause
@@ -317,8 +317,10 @@ def describe_doubt(comparison: Comparison) -> str:
         return ""
     if low > 1 or high < 1:
         return f"The step changed, but perhaps by less than the margin of {margin}."
-    pair = step.pair_ratio_low, step.pair_ratio_high
-    if None not in pair and ((pair[0] or 0) > 1 or (pair[1] or 2) < 1):
+    low, high, limit = step.pair_ratio_low or 0.0, step.pair_ratio_high or inf, 1 + step.margin_ratio
+    if 1 / limit < low and high < limit:
+        return f"The two captures differ by less than the margin of {margin}, but other runs may by more."
+    if low > 1 or high < 1:
         return _NO_MORE_THAN_RUNS
     return f"The change may be chance; a change above {margin} cannot be excluded either."
 
