@@ -111,7 +111,7 @@ def test_an_explanation_has_its_own_size(slower, part, expected):
 def test_an_interval_that_rounds_to_one_number_is_left_out(slower, high, is_given):
     step = replace(slower.step, pair_ratio_low=0.3082, pair_ratio_high=high)
 
-    assert ("from these steps alone" in describe_sureness(replace(slower, step=step))) is is_given
+    assert ("Without this noise" in describe_sureness(replace(slower, step=step))) is is_given
 
 
 def test_what_is_detectable_is_said_only_where_nothing_was_detected(slower):

@@ -154,7 +154,7 @@ def test_the_bar_says_why_the_wall_need_not_be_its_largest_part(report, dominant
 
 
 def test_the_worst_step_comes_first_in_the_words_of_the_verdict(report):
-    sentence = "The slowest steady step (3) takes 90.0 µs more than the median; 90.0 µs of this is host."
+    sentence = "The slowest steady step (3) takes 90.0 µs more than the median; 90.0 µs of this is host time."
     told = (
         told_by(report, verdict=f"Host is the wall. {sentence}")
         .partition(" Time breakdown of each window")[0]

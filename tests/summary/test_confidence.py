@@ -109,7 +109,9 @@ def test_steps_whose_mean_has_another_wall_are_less_sure(account):
     found = judge(account, COMMUNICATION, long)
 
     assert found.level == "medium"
-    assert found.reasons[-1] == "a few steps differ from the others: the wall of the mean step is host"
+    assert (
+        found.reasons[-1] == "the wall of the mean step is host, because a few steps differ from the others"
+    )
 
 
 @pytest.mark.parametrize(("memory", "level"), [(600, "medium"), (400, "high")])

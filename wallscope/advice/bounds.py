@@ -21,7 +21,7 @@ _REACHED = {
     LAUNCH: ("host/launch-call", "host/launch-latency"),
 }
 """Beginnings of the causes whose time a target of a replay holds."""
-_ALONE = "; without the call alone up to "
+_ALONE = "; without the call alone, the bound is "
 _WITHOUT = {"allocator": "memory/allocator"}
 
 
@@ -53,7 +53,10 @@ def describe_assumption(fix: Fix, run: MeasuredRun, counted: Sequence[str]) -> s
         assumed = f"not replayed: assumes no time for {_name_briefly(largest)}"
         return "; ".join((assumed, *_compare_times(fix.recoverable_ns, (largest,), run)))
     if (rare_ns := fix.recoverable_ns - fix.replay.won_ns) >= MATERIAL_SHARE * run.step_ns:
-        return f"{duration(rare_ns)} of the {duration(fix.recoverable_ns)} gained are stalls on few steps"
+        return (
+            f"gains up to {duration(fix.recoverable_ns)} per step on average, {duration(rare_ns)} of it"
+            " from stalls on few steps"
+        )
     scaled = [one for one in fix.replay.questions if one.kind == "scale" and one.share]
     if len(scaled) == 1 and scaled[0].target == THINK:
         return f"assumes {describe_share(scaled[0])} of today's {_describe_host_time(run)}"
@@ -77,7 +80,7 @@ def _describe_host_time(run: MeasuredRun) -> str:
     largest = max(times_ns, key=lambda cause: times_ns[cause], default="")
     if largest.startswith(_DRAINED):
         part, call = duration(times_ns[largest]), largest.removeprefix(_DRAINED)
-        said += f" after {call}" if part == said else f", {part} of it after {call}"
+        said += f", {'all' if part == said else part} of it after {call}"
     return ", ".join((said, *_name_range(run, whole_ns)))
 
 
@@ -99,14 +102,16 @@ def _compare_times(won_ns: int, causes: Sequence[str], run: MeasuredRun) -> Iter
     if own_ns and won_ns - own_ns >= least_ns:
         yield f"gains more than the {duration(own_ns)} of {owner}, because {_explain_more(causes)}"
     elif own_ns - won_ns >= least_ns and (drained or won_ns < SMALL_PART_OF_CAUSE_SHARE * own_ns):
-        rest = f"host time after {drained[0]} stays" if drained else "other work takes the rest of that time"
-        yield f"gains {duration(won_ns)} of the {duration(own_ns)} of {owner}: {rest}"
+        verb = "takes" if len(causes) == 1 else "take"
+        rest = "other work then limits the step"
+        rest = f"host time after {drained[0]} remains" if drained else rest
+        yield f"gains {duration(won_ns)}, although {owner} {verb} {duration(own_ns)}: {rest}"
 
 
 def _explain_more(causes: Sequence[str]) -> str:
     if any(cause.startswith(f"{Wall.HOST}/") for cause in causes):
-        return "the host then runs ahead and what follows is launched in time"
-    return "what waits behind starts earlier"
+        return "the host then runs ahead of the GPU"
+    return "later work then starts earlier too"
 
 
 def _find_time(run: MeasuredRun, cause: str) -> int:

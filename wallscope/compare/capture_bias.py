@@ -31,7 +31,7 @@ _ON_BOTH = frozenset({"CUDA", "NVTX"})
 _KEPT = frozenset({"name", "family", "name, other range", "family, other range"})
 _CUT_OFF = "trace-cut-off"
 _LACKS_WORK = "any time may lack work that is not in the file: copy the file again, or profile fewer steps"
-_EITHER_WAY = "it can change kernels, launch times and clocks: it biases either way"
+_EITHER_WAY = "another version can change kernels, launch times and clocks"
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +74,7 @@ def _profilers(base: ProfiledInput, head: ProfiledInput) -> Iterator[Mismatch]:
     if None in versions:
         versions = [one.nsys_version for one in (base, head)]
     if None not in versions and versions[0] != versions[1]:
-        effect = "another version may add more or less time to each call: it biases the host either way"
+        effect = "another version may add more or less time to each call, which changes host time"
         yield _either("profiler version", versions, effect, Wall.HOST)
 
 
@@ -88,7 +88,7 @@ def _options(base: ProfiledInput, head: ProfiledInput) -> Iterator[Mismatch]:
             continue
         direction: Direction = "slower" if ours == "off" else "faster" if theirs == "off" else "either"
         more = {"slower": "in head", "faster": "in base", "either": "on both sides"}[direction]
-        effect = f"recording it costs host time {more}"
+        effect = f"this option costs host time {more}"
         effect += "" if direction == "either" else f": head seems {direction} than it is"
         yield Mismatch(f"capture option {name}", ours, theirs, "note", effect, direction, wall=Wall.HOST)
 
@@ -108,8 +108,8 @@ def _launch_calls(
         return
     direction: Direction = "slower" if bias_ns > 0 else "faster"
     effect = (
-        f"{plural(launches, 'launch')} per step make up to {duration(abs(bias_ns))} of host time: head seems"
-        f" {direction} by up to {percent(abs(bias_ns) / base.step.step_ns)} if launches are the limit"
+        f"over {plural(launches, 'launch')} per step this is up to {duration(abs(bias_ns))} of host time:"
+        f" head seems up to {percent(abs(bias_ns) / base.step.step_ns)} {direction} if launches limit it"
     )
     values = duration(ours.launch_call_ns), duration(theirs.launch_call_ns)
     yield Mismatch(
@@ -141,7 +141,7 @@ def _machines(base: ProfiledInput, head: ProfiledInput) -> Iterator[Mismatch]:
         yield Mismatch("highest GPU clock", *values, "note", effect, direction, wall=Wall.COMPUTE)
     devices = base.device_count, head.device_count
     if None not in devices and devices[0] != devices[1]:
-        effect = "more GPUs share the host and communicate more: it biases either way"
+        effect = "more GPUs share the host and communicate more, which can make head slower or faster"
         yield _either("GPUs in the capture", devices, effect)
 
 

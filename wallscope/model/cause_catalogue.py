@@ -12,7 +12,7 @@ _AXES = {
     "unknown": "communication on an unknown axis",
 }
 _MEANINGS = {
-    "communication/unresolved": "time while communication ran, for an unknown reason",
+    "communication/unresolved": "exposed communication for an unknown reason",
     "memory/recompute": "forward work recomputed in the backward pass",
     "memory/allocator": "memory allocation, pinning and release",
     "memory/offload": "offload: copies to the host and back",
@@ -24,7 +24,7 @@ _MEANINGS = {
     "memory/unknown-copy": "copies of unknown direction",
     "memory/hand-over": "dependency latency after copies and memsets",
     "memory/driver-lock": "CUDA calls that wait for another thread in the driver",
-    "memory/unresolved": "time while a copy ran, for an unknown reason",
+    "memory/unresolved": "exposed copies for an unknown reason",
     "host/framework": "host time outside CUDA calls (Python, framework, program)",
     "host/data-loading": "data loading on the host",
     "host/checkpoint": "checkpoint saving on the host",
@@ -41,7 +41,7 @@ _MEANINGS = {
     "compute/kernel-gap": "gaps between kernels of one stream or graph",
     "compute/unrecognized": "kernels with unrecognized names",
     "compute/hand-over": "dependency latency after kernels of other streams",
-    "unattributed/unresolved": "idle time for an unknown reason",
+    "unattributed/unresolved": "idle GPU time for an unknown reason",
     "unattributed/held-while-idle": "launched work that waits on an idle GPU",
     "unattributed/opaque-graph": "CUDA graphs traced as a whole",
     "unattributed/unrecognized-kernel": "kernels with unrecognized names that may compute or communicate",

@@ -439,15 +439,15 @@ def check_payloads(source: Database) -> tuple[Finding, ...]:
         return ()
     if not source.has("NVTX_EVENTS", "binaryData", "jsonText", "jsonTextId"):
         return ()
-    ((layouts, payloads),) = source.rows("payload_count")
+    ((_, payloads),) = source.rows("payload_count")
     if payloads:
         return ()
     return (
         Finding(
             "payloads-not-exported",
             Severity.WARNING,
-            f"{plural(layouts, 'layout')} of NVTX payloads, but no payloads: sizes and groups of collectives"
-            " are unknown.",
+            "NVTX payloads of NCCL were captured but not exported: sizes and groups of collectives are"
+            " unknown.",
             "Export again: nsys export --include-blobs=true.",
         ),
     )

@@ -391,7 +391,7 @@ def _late_sentences(job: Job, unit: str) -> Iterator[str]:
     for one in repeated[:_MOST_NAMED]:
         yield (
             f"{capitalize(one.name)} is late on {one.late_steps} of {one.steps} {unit}s, by"
-            f" {duration(one.late_ns_median)}: {one.why}."
+            f" {duration(one.late_ns_median)} (median): {one.why}."
         )
     if len(repeated) > _MOST_NAMED:
         yield f"{plural(len(repeated) - _MOST_NAMED, 'more rank')} are also late."
@@ -402,7 +402,8 @@ def _late_sentences(job: Job, unit: str) -> Iterator[str]:
         yield (
             f"No rank is always late; {names}{more}"
             f" {f'is late on some {unit}s' if len(in_turn) == 1 else 'take turns'}: {worst.name} on"
-            f" {worst.late_steps} of {worst.steps} {unit}s, by {duration(worst.late_ns_median)}: {worst.why}."
+            f" {worst.late_steps} of {worst.steps} {unit}s, by {duration(worst.late_ns_median)} (median):"
+            f" {worst.why}."
         )
     if not job.stragglers and job.collectives.matched:
         yield "No rank is late repeatedly."
@@ -422,8 +423,8 @@ def _wait_sentences(job: Job, critical: RankWaits) -> Iterator[str]:
     most = max(job.members, key=lambda one: (one.all_wait_ns or 0, -one.place))
     if most.all_residence_ns and (most.all_wait_ns or 0) >= REPORTED_WAIT_SHARE * most.all_residence_ns:
         yield (
-            f"In the capture {most.name} spends {duration(most.all_residence_ns)} in collectives and waits"
-            f" for peers for {duration(most.all_wait_ns or 0)} of it"
+            f"In the capture {most.name} spends {duration(most.all_residence_ns)} in collectives, of which"
+            f" {duration(most.all_wait_ns or 0)} is waiting for peers"
             + (
                 f"; {critical.name} waits least and is {_BOUND[job.critical_wall]}."
                 if critical is not most

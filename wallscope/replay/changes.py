@@ -332,8 +332,8 @@ class Changes:
         draft.scale_segments(segments.inside(calls), 0)
         return (
             (
-                f"{number(len(calls))} blocking calls are removed, as if nothing needed the operations that"
-                " they waited for"
+                f"{number(len(calls))} blocking calls are removed, assuming that the host does not need"
+                " the results that they wait for"
             ),
         )
 

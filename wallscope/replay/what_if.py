@@ -90,7 +90,7 @@ def answer_questions(
     """
     if not window.steps["typical"].any():
         raise NothingToAnalyzeError(
-            f"{NO_STEP} — a replay needs steps — name them with --step-range, or capture three or more"
+            f"{NO_STEP} — nothing to replay — name the steps with --step-range, or capture three or more"
         )
     player = WindowReplay(window, step_ns, overlap_tax if asked.interference else None, ASKED)
     if not player.repeated_ns:
@@ -138,7 +138,7 @@ def _usual(changes: Changes) -> list[Question]:
 def explain_refusal(check: SelfCheck) -> str | None:
     """Return why the gains of fixes are not given; `None` if the replay is accurate enough."""
     if check.error_median is None:
-        return "there is only one complete step, and none to check its replay"
+        return "only one step is complete, so its replay cannot be checked"
     most = FIXES.largest_error
     return None if most is None or check.error_median <= most else is_too_far_off(check.error_median, most)
 

@@ -79,7 +79,7 @@ def _list_doubts(decision: Decision, account: RankSummary) -> Iterator[str]:
         yield "no steady step: shares cover all captured time"
     whole = account.walls.sum(axis=0, keepdims=True), account.unresolved.sum(axis=0, keepdims=True)
     if (mean_wall := find_dominant_wall(*whole)) != decision.dominant:
-        yield f"a few steps differ from the others: the wall of the mean step is {mean_wall}"
+        yield f"the wall of the mean step is {mean_wall}, because a few steps differ from the others"
     if find_overall_wall(account.rank) not in {None, decision.dominant}:
         yield f"most of the capture precedes the steps, whose own wall is {decision.dominant}"
     if account.hides_recompute and decision.dominant == "compute":

@@ -257,8 +257,8 @@ def _describe_assumption(rank: Rank, entry: CauseTime, ceilings: UpperBounds) ->
         return None
     step_ns = rank.typical.step_ns
     return (
-        f"all {duration(entry.typical_ns)} of host time after the call vanish too; without the call alone"
-        f" up to {step_ns / (step_ns - alone_ns):.2f}x"
+        f"all {duration(entry.typical_ns)} of host time after the call disappear too; without the call alone,"
+        f" the bound is {step_ns / (step_ns - alone_ns):.2f}x"
     )
 
 
@@ -266,7 +266,7 @@ def _describe_refill(entry: CauseTime, ceilings: UpperBounds) -> Iterator[str]:
     """Describe both costs of a call that drains the queue: the call itself, and the host time after it."""
     if entry.cause.startswith(DRAINED) and len(ways := _measure_ways(entry.cause, ceilings)) > 1:
         yield (
-            f"{duration(ways[0])} shorter without the call; {duration(ways[1])} shorter with it but"
+            f"{duration(ways[0])} shorter without the call; {duration(ways[1])} shorter with the call but"
             " without the host time after it"
         )
 

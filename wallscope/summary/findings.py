@@ -172,7 +172,9 @@ def _guessed(anchor: Anchor, others: str) -> tuple[Finding, ...]:
     said = f"No range marks the steps: {_GUESSED[anchor.kind].format(window=anchor.window)}"
     if anchor.kind == "kernel-sequence":
         is_unsure = anchor.unit == "window"
-        said += ". It may be a step or a layer" if is_unsure else ", which contains several layers"
+        said += (
+            ". Such a repetition may be a step or a layer" if is_unsure else ", which contains several layers"
+        )
     severity = Severity.WARNING if anchor.kind == "kernel-sequence" else Severity.INFO
     return (Finding("unmarked-steps", severity, f"{said}.{others}", MARK_STEPS),)
 
@@ -311,7 +313,7 @@ def _unmatched(ranks: tuple[Rank, ...], may_communicate: str | None, window: str
         Finding(
             "unmatched-kernels",
             Severity.INFO,
-            f"{counted} over 1 % of the {window}. {'It' if is_one else 'They'} {taken}",
+            f"{counted} over 1 % of the {window}. {'This kernel' if is_one else 'These kernels'} {taken}",
             "Name them in a file of rules: --kernels FILE.",
             covers_ns=sum(kernel.work_ns for rank in ranks for kernel in rank.unmatched_kernels),
         ),
@@ -479,7 +481,7 @@ def find_throughput_limits(anchor: Anchor, facts: StepFacts) -> tuple[Finding, .
             "throughput-unknown",
             Severity.WARNING,
             "Tokens, FLOPs and the unprofiled length refer to a step, and the windows may not be steps:"
-            " they are not used.",
+            " wallscope does not use them.",
             MARK_STEPS,
         ),
     )

@@ -171,7 +171,7 @@ def _dominant(rank: Rank, decision: Decision, anchor: Anchor) -> str:
     steady = sum(step.steady for step in rank.steps)
     unit = anchor.window
     counted = units.plural(decision.step_count, f"steady {unit}")
-    basis = f"{'mean' if decision.is_mean else 'median'} of {counted}"
+    basis = f"{'mean' if decision.is_mean else 'median'} of {counted}" if decision.step_count > 1 else counted
     if decision.is_mean:
         basis += "; rare stalls take more than any usual loss"
     if not steady:
@@ -360,7 +360,7 @@ def _worst(rank: Rank, unit: str) -> Iterator[str]:
     wall = list(Wall)[int(excess.argmax())]
     yield (
         f"The slowest steady {unit} ({worst.index}) takes {duration(round(over_ns))} more than the median;"
-        f" {duration(round(float(excess.max())))} of this is {_NAMES.get(wall, wall)}."
+        f" {duration(round(float(excess.max())))} of this is {_NAMES.get(wall, f'{wall} time')}."
     )
 
 
@@ -384,7 +384,7 @@ def _tell_stall(rank: Rank, stall: RareStall, anchor: Anchor) -> str:
     return (
         f"{len(stall.steps)} of {units.plural(steady, f'steady {anchor.window}')}{often} {verb}"
         f" {_from_to(stall.least_ns, stall.most_ns)} more for {describe_cause(stall.cause)},"
-        f" {percent(stall.share)} of the time of all {anchor.window}s"
+        f" together {percent(stall.share)} of the time of all {anchor.window}s"
     )
 
 
@@ -449,7 +449,7 @@ def _before(rank: Rank, unit: str) -> Iterator[str]:
         idle = percent(rank.outside_idle_ns / rank.outside_ns)
         yield (
             f"The {unit}s are the smaller part of the capture: {duration(rank.outside_ns)} before the"
-            f" first {unit} are excluded; the device is idle for {idle} of them."
+            f" first {unit} are excluded; the device is idle for {idle} of this time."
         )
 
 

@@ -101,7 +101,7 @@ def list_next_steps(comparison: Comparison, named: str = "") -> Iterator[str]:
     """
     step = comparison.step
     if comparison.verdict == "incomparable":
-        yield "Compare captures of the same work, or add --override to compare these all the same."
+        yield "Compare captures of the same work, or add --override to compare these runs nevertheless."
         return
     if step.replication == "same":
         yield "Give captures of two different runs."

@@ -39,7 +39,7 @@ _PLAIN_NAMES = frozenset({"kernel", "device_kernel", "kernel2"})
 TIMES = " \N{MULTIPLICATION SIGN} "
 _LONGEST_REASON = 110
 _LIKE_RUNS = "runs of the same program may differ by as much"
-_NO_MORE_THAN_RUNS = "The two captures differ, but no more than two runs of the same program may."
+_NO_MORE_THAN_RUNS = "Two runs of the same program may differ by as much, so the change may be chance."
 
 
 def describe_change(comparison: Comparison) -> str:
@@ -50,7 +50,7 @@ def describe_change(comparison: Comparison) -> str:
             for entry in comparison.mismatches
             if entry.severity == "incomparable"
         ]
-        return f"{'; '.join(reasons)}. No verdict; --override compares all the same."
+        return f"{'; '.join(reasons)}. There is no verdict; --override compares the runs nevertheless."
     step = comparison.step
     size = units.signed_percent(step.ratio - 1)
     return (
@@ -133,7 +133,7 @@ def _name_cause(comparison: Comparison) -> str:
         if _excludes_zero(largest.pair_low_ns, largest.pair_high_ns):
             like_runs = "" if describe_doubt(comparison) == _NO_MORE_THAN_RUNS else f"; {_LIKE_RUNS}"
             return f" Largest change in these two runs: {named}{like_runs}."
-        return f" Largest change: {named}, not certain."
+        return f" Largest change (uncertain): {named}."
     reason = _describe_leading_cause(comparison, leading)
     text = f" Cause: {units.signed_duration(leading.delta_ns)} {leading.wall}{reason}"
     least_ns = step.margin_ratio * step.base_typical_ns
@@ -334,9 +334,9 @@ def _describe_noise(step: StepChange) -> str:
     low, high = step.pair_ratio_low, step.pair_ratio_high
     ends = "" if low is None or high is None else write_interval(low, high)
     is_wide = len(set(ends.removesuffix(" %").split(" … "))) == 2
-    alone = f" Without this assumption, from these steps alone: 95 % CI {ends}." if is_wide else ""
+    alone = f" Without this noise, the 95 % CI from these steps is {ends}." if is_wide else ""
     return (
-        f"With {known}, how much runs differ is assumed: up to {off} of the step, and a standard deviation"
+        f"With {known}, the noise between runs is assumed: up to {off} of the step, and a standard deviation"
         f" of {100 * ASSUMED_NOISE_RATIO:.0f} % of communication, memory and host time.{alone}"
     )
 

@@ -18,6 +18,7 @@ from wallscope.model.enums import Wall
 from wallscope.model.section import Cell, Column, Grid, Items, Line, Lines, Section, Span, tabulate
 from wallscope.render.texts import visible
 from wallscope.summary.diagnosis import LOSSES
+from wallscope.thresholds.steps import FEWEST_STEPS_FOR_QUARTILES_COUNT
 from wallscope.thresholds.verdict import SHOWN_LOSS_SHARE, SHOWN_WALL_SHARE
 from wallscope.views.caveats import describe_confidence, list_caveats
 from wallscope.views.headline import (
@@ -269,7 +270,8 @@ def _describe_steps(analysis: Analysis, rank: Rank) -> Iterator[str]:
         middle_ns = round(float(np.median([length_ns for length_ns, _ in steady])))
         lengths, typical = f"median {units.duration(middle_ns)}", units.duration(rank.typical.step_ns)
         if f"median {typical}" != lengths:
-            lengths += f", typical {typical}"
+            basis = " of the middle half" if len(steady) >= FEWEST_STEPS_FOR_QUARTILES_COUNT else ""
+            lengths += f", mean{basis} {typical}"
     yield f"{counted}; {lengths}; slowest: {unit} {index}, {units.duration(slowest_ns)}"
 
 

@@ -67,7 +67,7 @@ def choose_basis(analysis: Analysis, rank: Rank) -> TimeBasis:
     window = anchor.window
     if job is not None and job.collectives.matched:
         length = units.duration(sum(job.walls.parts()))
-        title = f"Mean of {job.ranks} ranks; waiting for peers is attributed to what made them late"
+        title = f"Mean of {job.ranks} ranks; waiting for a late rank counts as the cause that made it late"
         return TimeBasis("job", job.walls, f"each {length} {window} (mean of {job.ranks} ranks)", title)
     shown = (
         "" if len(analysis.ranks) == 1 else f"{units.capitalize(name_rank(rank))}, {explain_choice(analysis)}"
@@ -235,7 +235,7 @@ def _describe_stall(rank: Rank, stall: RareStall, unit: str) -> str:
     steady = sum(step.steady for step in rank.steps)
     said = (
         f": {len(stall.steps)} of {steady} {unit}s take up to {units.duration(stall.most_ns)} more for"
-        f" {describe_cause(stall.cause)}, {units.percent(stall.share)} of the time of all {unit}s"
+        f" {describe_cause(stall.cause)}, together {units.percent(stall.share)} of the time of all {unit}s"
     )
     parts = {wall: getattr(rank.typical.walls, wall) for wall in LOSSES}
     largest = max(LOSSES, key=lambda wall: parts[wall])

@@ -193,7 +193,7 @@ def _describe_check(found: WhatIf) -> str:
     """Return the error of the replay, and what it leaves unchanged."""
     check = found.check
     slack = (
-        f"{units.percent(check.slack_share)} of the critical path is latency and host time, kept as they are"
+        f"{units.percent(check.slack_share)} of the critical path is latency and host time, kept as measured"
     )
     if check.error_median is None or check.error_p90 is None:
         return f"Replay not checked: this needs two typical {found.unit}s; {slack}."

@@ -422,7 +422,7 @@ def tabulate_mismatches(comparison: Comparison) -> Grid:
         *(on_markdown(side, side, most=500, is_right=True) for side in ("base", "head")),
         *(on_page(side, side) for side in ("base", "head")),
         on_page("severity", "what follows", value=lambda entry: _FOLLOWS[entry.severity]),
-        Column("effect", "bias", "text", "which way it biases the comparison"),
+        Column("effect", "bias", "text", "in which direction this biases the comparison"),
     )
     return tabulate("Differences between the captures", columns, comparison.mismatches, is_wordy=True)
 

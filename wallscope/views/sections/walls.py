@@ -63,11 +63,8 @@ _CEILING = "upper bound on speedup: step time divided by step time without the c
 _UNRESOLVED = "part of this time whose dependencies are unknown"
 _ACTIVITY = "What ran on the GPU. The time breakdown counts what the step waited for, so shares differ."
 _BEST = "upper bound on the recommendation that addresses the cause and gains most, with its number"
-_MORE = (
-    "A bound above the time of its cause: the step is replayed without it, and what waits behind it starts"
-    " earlier too."
-)
-_SEVERAL = "A fix above the bound of a cause addresses other causes too."
+_MORE = "A bound can exceed the time of its cause, because later work then starts earlier too."
+_SEVERAL = "A fix that gains more than the bound of a cause addresses other causes too."
 _NO_BOUND = "Compute and small causes have no bound."
 
 
