@@ -19,10 +19,10 @@ SHAPES = model_shapes()
 HEAD = """# Published layouts among those that fit
 
 `wallscope advise` lists the layouts that divide the heads, experts and sequence of a model and whose states
-fit into the memory of a GPU. It does not use published layouts for that. The least split layout is first,
-by TP x CP x PP, then TP, CP and EP. The column *rank* is the place of a published layout in this list:
-presets of Megatron Bridge, and configurations published for long sequences. The order shows simplicity and
-not speed: the states alone do not show what a layout gains by activations, overlap or batch size.
+fit into the memory of a GPU. The layout with the smallest TP x CP x PP is first. This page shows at which
+place of the list (column *rank*) published layouts are: presets of Megatron Bridge, and configurations
+published for long sequences. The list is not sorted by speed, which also depends on activations, overlap and
+batch size.
 `make golden` writes this page.
 
 | model | GPUs | sequence | TP | PP | CP | EP | rank | of | presets |
@@ -31,11 +31,10 @@ not speed: the states alone do not show what a layout gains by activations, over
 FULLY_SHARDED = """
 ## Fully sharded layouts
 
-Layouts of Megatron FSDP that presets of Megatron Bridge have, without tensor, pipeline and context
-parallelism. The columns have the shards of the states, those of the experts, and the estimate in GiB per GPU
-without recomputation and with full recomputation, in BF16 at 4,096 tokens. A layout is offered if it fits
-with full recomputation. The one that needs least is first. PyTorch FSDP2 is offered for models without
-experts.
+These presets of Megatron Bridge use Megatron FSDP, without tensor, pipeline and context parallelism. The
+columns *shards* and *of experts* give the number of shards of the states and of the experts. *GiB* and
+*recomputed* are the estimated memory per GPU without and with full recomputation, in BF16 at 4,096 tokens.
+`advise` offers layouts that fit with full recomputation, the one with the least memory first.
 
 | model | GPUs | EP | shards | of experts | GiB | recomputed | rank | of |
 |---|---|---|---|---|---|---|---|---|
@@ -43,8 +42,8 @@ experts.
 MEMORY = """
 ## Memory of published runs
 
-Peaks that documents give, in 10^9 bytes per GPU at 4,096 tokens, and the estimate of `wallscope advise` for
-the same layout. The estimate has no temporary buffers, fragmentation, CUDA and NCCL.
+This table compares published memory peaks, in 10^9 bytes per GPU at 4,096 tokens, with the estimate of
+`wallscope advise` for the same layout. The estimate leaves out temporary buffers, fragmentation, CUDA and NCCL.
 
 | fact | model | GPUs | TP | PP | CP | EP | published | estimated | difference |
 |---|---|---|---|---|---|---|---|---|---|
