@@ -49,7 +49,7 @@ EXPECTED: dict[str, Expected] = {
     ),
     "cs336_tianshi_small": Expected(
         ("host",),
-        "host 63 % over the whole: compilation and start-up; the GPU is busy for 36 %; 10 steps in a row",
+        "host time is 63 % of the whole capture (compilation and start-up); the GPU is busy for 36 %",
         (10, 10),
         says=("of the whole capture",),
     ),
