@@ -43,7 +43,8 @@ MEMORY = """
 ## Memory of published runs
 
 This table compares published memory peaks, in 10^9 bytes per GPU at 4,096 tokens, with the estimate of
-`wallscope advise` for the same layout. The estimate leaves out temporary buffers, fragmentation, CUDA and NCCL.
+`wallscope advise` for the same layout. The estimate leaves out temporary buffers, fragmentation, CUDA and
+NCCL.
 
 | fact | model | GPUs | TP | PP | CP | EP | published | estimated | difference |
 |---|---|---|---|---|---|---|---|---|---|

@@ -298,7 +298,7 @@ def write_page():
         rows.append(f"| `{name}` | {framework} | {evidence} | {first} |")
     return (
         "# Programs recognized in public captures\n\n"
-        "wallscope recommends settings for the framework of the program. wallscope recognizes the framework from\n"
+        "wallscope recommends settings for the framework of the program. The framework is recognized from\n"
         "kernels, ranges, loaded libraries and the process, with the patterns of\n"
         "[programs.toml](../wallscope/advice/programs.toml). `make test-real` compares this page with the\n"
         "answers of `wallscope analyze`.\n\n"
