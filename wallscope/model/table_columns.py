@@ -55,9 +55,9 @@ _WALL_TIMES = tuple(TableColumn(f"{wall}_wall_ns", _I64, f"time of the {wall} wa
 _BUDGET = find_table_columns(
     _I64,
     compute_ns="compute ran",
-    opaque_graph_ns="a CUDA graph traced as a whole ran, no compute",
-    exposed_communication_ns="communication ran, neither compute nor graph",
-    exposed_copy_ns="only a copy or memset ran",
+    opaque_graph_ns="time in which a CUDA graph traced as a whole ran, and no kernel",
+    exposed_communication_ns="time in which communication ran, and no kernel or graph",
+    exposed_copy_ns="time in which only a copy or memset ran",
     idle_ns="nothing ran",
 )
 _KIND = find_table_columns(
@@ -86,7 +86,7 @@ TABLES = (
             *find_table_columns(_I64, steps="number of its steps", steady_steps="number of steady steps"),
             *find_table_columns(
                 _I64,
-                typical_step_ns="mean of the steady steps",
+                typical_step_ns="length of the typical step",
                 outside_ns="device time before the first step",
             ),
             *_WALL_TIMES,
@@ -100,9 +100,9 @@ TABLES = (
             *(*_WHO, *_STEP, *_SPAN, *_BUDGET, *_WALL_TIMES),
             *find_table_columns(
                 _I64,
-                launch_starved_ns="no compute: too little was issued",
-                blocking_ns="no compute: an operation blocked it",
-                dependency_stalled_ns="no compute: latency of a dependency",
+                launch_starved_ns="time without compute because too little was launched",
+                blocking_ns="time without compute because an operation blocked it",
+                dependency_stalled_ns="time without compute by latency of a dependency",
             ),
             *find_table_columns(_YES, steady="counts for the typical step"),
             *find_table_columns(_TEXT, reason="why it does not count"),
@@ -113,10 +113,10 @@ TABLES = (
         "a cause in the typical step of a rank",
         (
             *(*_WHO, *_WALL),
-            *find_table_columns(_I64, typical_ns="its time in the typical step"),
+            *find_table_columns(_I64, typical_ns="time of the cause in the typical step"),
             *find_table_columns(_REAL, step_share="its share of the step"),
             *find_table_columns(_I64, recoverable_ns="upper bound: reduction of the step without the cause"),
-            *find_table_columns(_I64, unresolved_ns="part of it with unknown cause"),
+            *find_table_columns(_I64, unresolved_ns="part of this time with unresolved dependencies"),
         ),
     ),
     Table(
@@ -130,22 +130,22 @@ TABLES = (
     ),
     Table(
         "slices",
-        "an interval of a step with one cause; the intervals of a step cover it once",
+        "an interval of a step with one cause; the intervals of a step have no gap and no overlap",
         (
             *(*_WHO, *_STEP, *_SPAN),
             *find_table_columns(_TEXT, state="what the device did", absent="why no compute ran"),
             *_WALL,
-            *find_table_columns(_TEXT, link="kind of critical constraint; null where compute ran"),
+            *find_table_columns(_TEXT, link="kind of the critical constraint; null if compute ran"),
             *find_table_columns(
                 _I64,
                 op="operation that ran, ended or was launched",
-                next_op="operation that waited for it",
+                next_op="operation that waited for this one",
                 gap_op="operation that ends the gap",
-                call="API call that is the cause",
+                call="CUDA call that took the time",
                 tid="thread that is the cause",
-                slack_ns="how much earlier the next constraint would allow the start",
+                slack_ns="how much earlier the wait could have ended without this constraint",
             ),
-            *find_table_columns(_YES, inferred="whether a wait before it was inferred from timing"),
+            *find_table_columns(_YES, inferred="whether the time depends on a wait inferred from timing"),
             *find_table_columns(
                 _TEXT, name="name of `op`", call_name="name of `call`", path="NVTX ranges around"
             ),
@@ -156,10 +156,10 @@ TABLES = (
         "an interval without compute inside a step",
         (
             *(*_WHO, *_STEP, *_SPAN),
-            *find_table_columns(_TEXT, wall="of the cause", cause="the cause with most of it"),
+            *find_table_columns(_TEXT, wall="of the cause", cause="the cause with most of the gap"),
             *find_table_columns(_I64, cause_ns="time of that cause", links="slices of the gap"),
-            *find_table_columns(_I64, ended_by_op="operation that ends it; null if the step ends"),
-            *find_table_columns(_TEXT, ended_by="its name", path="NVTX ranges around its issue"),
+            *find_table_columns(_I64, ended_by_op="operation that ends the gap; null if the step ends"),
+            *find_table_columns(_TEXT, ended_by="name of that operation", path="NVTX ranges of its call"),
             *find_table_columns(_I64, call_start_ns="when its issuing call began"),
         ),
     ),
@@ -200,7 +200,7 @@ TABLES = (
             *find_table_columns(_I32, pid="its process", tid="its thread"),
             *_SPAN,
             *find_table_columns(_TEXT, name="its text", path="folded names from the outermost range inwards"),
-            *find_table_columns(_I64, parent="range around it on the thread"),
+            *find_table_columns(_I64, parent="enclosing range on the same thread"),
             *find_table_columns(
                 _YES, clipped="open when the capture ended", crosses="ended on another thread"
             ),
@@ -214,9 +214,9 @@ TABLES = (
             *find_table_columns(_TEXT, name="innermost name", path="folded names from the outermost inwards"),
             *find_table_columns(
                 _I64,
-                count="ranges that begin in the step",
+                count="number of ranges that begin in the step",
                 host_ns="their time on the host",
-                gpu_ns="time in which operations issued inside ran, including nested ranges",
+                gpu_ns="GPU time of operations launched inside, also in nested ranges",
                 own_gpu_ns="the same without nested ranges",
                 work_ns="added-up durations of those operations",
                 own_work_ns="the same without nested ranges",
@@ -241,8 +241,8 @@ TABLES = (
             *find_table_columns(_I64, work_ns="added-up durations inside the step"),
             *find_table_columns(_REAL, step_share="share of the step (work)"),
             *find_table_columns(_I64, **dict.fromkeys(("median_ns", "least_ns", "most_ns"), "of durations")),
-            *find_table_columns(_REAL, flops_per_s="rate of runs with FLOPs known from shapes"),
-            *find_table_columns(_REAL, peak_share="share of the GPU's peak at the precision of the name"),
+            *find_table_columns(_REAL, flops_per_s="FLOP/s of kernels whose FLOPs are known from shapes"),
+            *find_table_columns(_REAL, peak_share="share of the peak FLOP/s at the precision of the kernel"),
         ),
     ),
     Table(
@@ -256,9 +256,9 @@ TABLES = (
             *find_table_columns(
                 _I64,
                 participants="number of ranks",
-                peers="number of ranks that it sends to or receives from",
+                peers="number of ranks that this rank sends to or receives from",
                 bytes="as NCCL counts them",
-                bus_bytes="bytes on the link of a rank",
+                bus_bytes="bytes that cross the link of a rank",
             ),
         ),
     ),
@@ -292,7 +292,7 @@ TABLES = (
                 work_ns="durations added up",
                 exposed_ns="nothing else ran",
             ),
-            *find_table_columns(_REAL, bulk_bandwidth_bytes_per_s="of copies of 64 KiB and more"),
+            *find_table_columns(_REAL, bulk_bandwidth_bytes_per_s="bandwidth of copies of 64 KiB and more"),
         ),
     ),
     Table(
@@ -310,9 +310,9 @@ TABLES = (
         "calls of one name that drained the queue in the typical step of a rank",
         (
             *_WHO,
-            *find_table_columns(_TEXT, name="of the function", path="most frequent NVTX ranges around them"),
-            *find_table_columns(_REAL, count="calls that end in the step"),
-            *find_table_columns(_I64, waited_ns="wait of the host in them", drained_ns="GPU idle after them"),
+            *find_table_columns(_TEXT, name="of the function", path="most frequent NVTX ranges around"),
+            *find_table_columns(_REAL, count="number of calls that end in the step"),
+            *find_table_columns(_I64, waited_ns="wait of the host in these", drained_ns="GPU idle after"),
         ),
     ),
     Table(
@@ -329,7 +329,7 @@ TABLES = (
         "opportunities",
         "an upper bound on the gain of removing one cause; upper bounds are not additive",
         (
-            *find_table_columns(_TEXT, id="its name"),
+            *find_table_columns(_TEXT, id="name of the fix"),
             *_WALL,
             *find_table_columns(
                 _I64, recoverable_ns="reduction of the step", step_ceiling_ns="remaining step"
@@ -345,7 +345,7 @@ TABLES = (
             *find_table_columns(_I64, place="rank, 1 is the first"),
             *find_table_columns(
                 _TEXT,
-                fix="its name",
+                fix="name of the fix",
                 title="what to do",
                 wall="wall of its causes",
                 causes="causes that it addresses",
@@ -373,10 +373,10 @@ TABLES = (
         find_table_columns(
             _TEXT,
             fix="as in `fixes`",
-            precondition="its name",
+            precondition="name of the precondition",
             text="the condition",
             status="met, unmet or unknown",
-            unblock="what to change if it is unmet",
+            unblock="what to change if the precondition is unmet",
         ),
     ),
     Table(
@@ -384,7 +384,7 @@ TABLES = (
         "a limit of the capture",
         (
             *find_table_columns(
-                _TEXT, code="its name", severity="how much", message="what", cure="how to capture better"
+                _TEXT, code="name", severity="how much", message="what", cure="how to capture better"
             ),
             *find_table_columns(_I64, covers_ns="time concerned"),
         ),
@@ -395,9 +395,9 @@ TABLES = (
 
 _RANK = (
     *find_table_columns(_I64, place="index of the rank in `ranks` of the answer, from 0"),
-    *find_table_columns(_I32, rank="its number in the job"),
+    *find_table_columns(_I32, rank="number of the rank in the job"),
 )
-_CALLED: tuple[TableColumn, ...] = find_table_columns(_TEXT, name="its name")
+_CALLED: tuple[TableColumn, ...] = find_table_columns(_TEXT, name="name")
 
 JOB_TABLES = (
     Table(
@@ -405,21 +405,21 @@ JOB_TABLES = (
         "a rank of the job; times are per typical step, durations added up, unless stated otherwise",
         (
             *(*_RANK, *_CALLED),
-            *find_table_columns(_TEXT, hostname="host that it ran on"),
+            *find_table_columns(_TEXT, hostname="host of the rank"),
             *find_table_columns(_I64, group="group of ranks with the same work", stage="pipeline stage"),
-            *find_table_columns(_I64, steady_steps="steady steps", step_median_ns="their median length"),
+            *find_table_columns(_I64, steady_steps="steady steps", step_median_ns="median length of these"),
             *find_table_columns(
                 _I64,
-                residence_ns="duration of its collectives",
-                transfer_ns="of it, transfer",
-                peer_wait_ns="of it, wait for ranks that arrived later",
-                pipeline_wait_ns="of it, wait for other pipeline stages",
-                unsplit_ns="of it, not matched",
+                residence_ns="time of the rank in collectives",
+                transfer_ns="time in collectives: transfer",
+                peer_wait_ns="time in collectives: wait for later ranks",
+                pipeline_wait_ns="time in collectives: wait for other stages",
+                unsplit_ns="time in collectives: not matched",
                 blocking_peer_wait_ns="wait for peers on the critical path",
                 blocking_pipeline_wait_ns="wait for stages on the critical path",
-                late_ns="wait of others for it on their chains",
-                all_residence_ns="duration of its collectives in the whole capture",
-                all_wait_ns="wait for peers in the whole capture",
+                late_ns="critical wait of other ranks for this one",
+                all_residence_ns="time of the rank in collectives, whole capture",
+                all_wait_ns="wait of the rank for peers, whole capture",
             ),
         ),
     ),
@@ -428,21 +428,21 @@ JOB_TABLES = (
         "a rank that others wait for, the worst first",
         (
             *(*_RANK, *_CALLED),
-            *find_table_columns(_YES, repeated="late on most steps, not in turn with others"),
+            *find_table_columns(_YES, repeated="whether the rank is late on most steps"),
             *find_table_columns(
                 _I64,
-                late_ns_median="how long others wait for it",
-                late_steps="number of steps on which it is late",
+                late_ns_median="how long other ranks wait for this rank",
+                late_steps="number of steps on which the rank is late",
             ),
             *find_table_columns(_I64, steps="number of compared steps"),
             *find_table_columns(
                 _TEXT,
-                cause_wall="the wall that delays it",
+                cause_wall="the wall that delays the rank",
                 cause="the cause of that wall",
-                reason="in a word",
+                reason="the reason in a word",
             ),
-            *find_table_columns(_REAL, ratio="how much longer that takes than on its peers"),
-            *find_table_columns(_TEXT, why="in words"),
+            *find_table_columns(_REAL, ratio="time of the cause divided by that on the peers"),
+            *find_table_columns(_TEXT, why="the reason in words"),
         ),
     ),
     Table(
@@ -450,21 +450,21 @@ JOB_TABLES = (
         "a group of ranks that do the same work",
         (
             *find_table_columns(
-                _I64, group="as in `waits`", count="of ranks", step_median_ns="median of their medians"
+                _I64, group="as in `waits`", count="number of ranks", step_median_ns="median over its ranks"
             ),
-            *find_table_columns(_REAL, spread="longest minus shortest of these, divided by their median"),
-            *find_table_columns(_I64, representative="index of the rank nearest to the median"),
+            *find_table_columns(_REAL, spread="(longest - shortest) / median of these steps"),
+            *find_table_columns(_I64, representative="index of the rank whose step is nearest to the median"),
         ),
     ),
     Table(
         "clocks",
         "a host compared with the reference clock",
         (
-            *find_table_columns(_TEXT, hostname="its name"),
+            *find_table_columns(_TEXT, hostname="name of the host"),
             *find_table_columns(
-                _I64, ranks="number of its ranks", offset_ns="offset of its clock at its first collective"
+                _I64, ranks="ranks on the host", offset_ns="clock offset at the first collective"
             ),
-            *find_table_columns(_REAL, drift_ppm="how much faster its clock runs"),
+            *find_table_columns(_REAL, drift_ppm="how much faster the clock of the host runs"),
             *find_table_columns(_I64, matched="number of collectives used"),
         ),
     ),
@@ -487,10 +487,10 @@ JOB_TABLES = (
             ),
             *find_table_columns(_YES, is_last="this rank arrived last"),
             *find_table_columns(
-                _I64, residence_ns="end - start", wait_ns="of it, before the last rank arrived"
+                _I64, residence_ns="end - start", wait_ns="part of the duration before the last rank arrived"
             ),
             *find_table_columns(
-                _I64, transfer_ns="of it, transfer", blocking_ns="its time on the critical path"
+                _I64, transfer_ns="transfer part of the duration", blocking_ns="time on the critical path"
             ),
             *find_table_columns(_I64, blocking_wait_ns="of that, waiting", bytes="of its message"),
         ),
