@@ -2,6 +2,7 @@
 
 import json
 import re
+from dataclasses import replace
 from html import unescape
 
 import polars as pl
@@ -13,6 +14,7 @@ from tests.render.test_page import HOSTILE, elements
 from wallscope import units
 from wallscope.compare.compare import CompareOptions, Side, compare_sides, comparison_report
 from wallscope.compare.gates import parse_gate
+from wallscope.model.cause_catalogue import describe_cause
 from wallscope.model.enums import Wall
 from wallscope.render.data import write_json
 from wallscope.views.comparison import write_comparison_page
@@ -110,7 +112,8 @@ def test_tables_hold_the_numbers_of_the_json(slower):
         for row in found["deltas"]["causes"]
     ]
     assert [(row[2], row[3]) for row in operations] == [
-        (row["cause"], signed_ms(row["delta_ns"])) for row in found["deltas"]["operations"]
+        (describe_cause(row["cause"]).partition(" (")[0], signed_ms(row["delta_ns"]))
+        for row in found["deltas"]["operations"]
     ]
     assert [(row[0], row[1]) for row in communication] == [
         (row["axis"], signed_ms(row["delta_ns"])) for row in found["communication"]
@@ -275,3 +278,19 @@ def test_the_page_is_the_same_bytes_twice_and_asks_for_nothing(slower):
     assert loading == []
     assert "default-src 'none'" in unescape(text)
     assert 'id="timelines"' not in text
+
+
+def test_an_interval_that_is_wider_than_that_of_the_step_is_explained(slower):
+    step, walls = slower.comparison.step, slower.comparison.deltas.walls
+    width_ns = round((step.ratio_high - step.ratio_low) * step.base_typical_ns)
+
+    def write(noise, low_ns):
+        wide = replace(walls[0], low_ns=low_ns, high_ns=0, run_noise=noise, run_noise_source="assumed")
+        deltas = replace(slower.comparison.deltas, walls=(wide, *walls[1:]))
+        changed = replace(slower.comparison, deltas=deltas, step=replace(step, run_noise=0.01))
+        return write_comparison_page(replace(slower, comparison=changed))
+
+    said = "A wall can have a wider interval than the step."
+    assert said in write(0.2, -2 * width_ns - 2)
+    assert said not in write(0.01, -2 * width_ns - 2)
+    assert said not in write(0.2, 0)

@@ -308,9 +308,54 @@ def test_fixes_stand_first_with_settings_and_preconditions(report):
     assert [float(width) for width in widths] == pytest.approx([100 / 1.25] * 2, abs=0.1)
 
     answers = read_answers(text)
-    assert answers["Do first"] == "Overlap the exchange Blocked: No pipeline <b>."
+    other = "It addresses other time: no fix is known for the cause itself."
+    assert answers["Do first"] == f"Overlap the exchange Blocked: No pipeline <b>. {other}"
     before, after = units.duration(step_ns), units.duration(round(step_ns / 1.25))
-    assert answers["Upper bound"] == f"up to 1.25x {before} to {after}"
+    assumed = "Assumes that the cause is removed completely."
+    assert answers["Upper bound"] == f"up to 1.25x {before} to {after} {assumed}"
+
+
+def test_the_answers_say_which_recommendation_addresses_the_named_cause(report):
+    (rank,) = report.analysis.ranks
+    wall = report.analysis.diagnosis.dominant_wall
+    cause = max((one for one in rank.causes if one.wall == wall), key=lambda one: one.typical_ns).cause
+    first = Fix(
+        "other", "Do other work", Wall.HOST, ("host/file",), "", (), (), False, None, None, None, (), "", ""
+    )
+    fixes = (first, replace(first, id="own", title="Do this work", causes=(cause,)))
+
+    def say(*fixes):
+        advised = replace(report, analysis=replace(report.analysis, fixes=fixes))
+        return read_answers(write_analysis_page(advised))["Do first"]
+
+    assert say(*fixes).endswith("It addresses other time: recommendation 2 is for the cause itself.")
+    assert "other time" not in say(*reversed(fixes))
+
+
+def test_a_card_says_whose_settings_it_has(report):
+    def advise(name, *keys):
+        settings = tuple(Setting("megatron-lm", key, "1") for key in keys)
+        return Fix(name, name, Wall.HOST, (), "", settings, (), False, None, None, None, (), "", "")
+
+    fixes = (
+        advise("a", "x"),
+        advise("b", "y", "z"),
+        advise("c", "x", "w"),
+        advise("d", "z"),
+        advise("e", "x"),
+    )
+    advised = replace(report, analysis=replace(report.analysis, fixes=fixes))
+    text = write_analysis_page(advised)
+    cards = re.findall(r'<li class="card.*?(?=<li class="card|</ol>)', text, re.DOTALL)
+    said = [re.findall(r'<p class="needs">(.*?)</p>', card) for card in cards]
+
+    assert said == [
+        [],
+        [],
+        ["Contains the settings of recommendation 1: one change does both."],
+        ["Recommendation 2 contains these settings: that change does both."],
+        ["Same settings as recommendation 1: one change does both."],
+    ]
 
 
 def read_answers(text):

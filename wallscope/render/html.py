@@ -4,7 +4,7 @@ import json
 import re
 import zlib
 from base64 import b64encode
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from hashlib import sha256
 from html import escape as escape_quotes
@@ -15,7 +15,7 @@ from jinja2 import Environment, FunctionLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from wallscope import units
-from wallscope.model.cause_catalogue import describe_cause
+from wallscope.model.cause_catalogue import CALL, describe_cause, list_cause_meanings
 from wallscope.model.enums import Wall
 from wallscope.model.section import Cell, Column, Figure, Grid, Section, Unit, Value
 from wallscope.render.short_names import shorten_names
@@ -34,6 +34,11 @@ _HEAD_UNITS: Mapping[Unit, str] = {
 _LEAST_MS_NS = 1_000_000
 _BREAKS = re.compile(r"([/_.=:](?=[A-Za-z_])|[a-z0-9](?=[A-Z]))(?!\w*;)")
 """Separators and capitals inside names, outside character references."""
+_ID = "|".join(
+    re.escape(cause).replace(re.escape(CALL), r"\w+")
+    for cause, _ in sorted(list_cause_meanings(), key=lambda one: -len(one[0]))
+)
+_CAUSES = re.compile(rf"(?<!explain )(?P<open> \()?(?<![\w/])(?P<cause>{_ID})(?![\w/])(?(open)\))")
 _UNITS = re.compile(r"(?<=\d) (?=(?:%|[mµn]?s|[KMGT]i?B)(?![\w/]))")
 _LONG_NAMES = re.compile(r"(?<![\w-])\w{16,}")
 _OPTIONS = re.compile(r"(?<![\w-])--[a-z][\w-]{2,40}(?:=[\w,]{1,40})?")
@@ -109,6 +114,7 @@ def _make_environment() -> Environment:
         "meaning": describe_cause,
         "breakable": _mark_breaks,
         "joined": _join_units,
+        "worded": name_causes,
         "code_breaks": _mark_code_breaks,
         "verbatim": lambda text: Markup(escape(text)),  # noqa: S704  # escaped here
     }
@@ -133,6 +139,24 @@ def _mark_code_breaks(text: str) -> Markup:
     """
     safe = str(escape(visible(text, _LONGEST_TEXT)))
     return Markup(_CODE_BREAKS.sub(r"\1<wbr>", safe))  # noqa: S704  # escaped before
+
+
+def name_causes(text: str) -> str:
+    """Name causes in words in a sentence; an identifier in parentheses after its words is left out.
+
+    >>> name_causes("Without memory/staging, the step takes 2 ms. See wallscope explain memory/staging.")
+    'Without bulk H2D copies, the step takes 2 ms. See wallscope explain memory/staging.'
+    >>> name_causes("mostly for bulk H2D copies (memory/staging)")
+    'mostly for bulk H2D copies'
+    """
+
+    def reword(found: re.Match[str]) -> str:
+        words, is_set_off = describe_cause(found["cause"]), found["open"] is not None
+        if is_set_off and found.string[: found.start()].endswith(words):
+            return ""
+        return f" ({words})" if is_set_off else words
+
+    return _CAUSES.sub(reword, text)
 
 
 def _join_units(text: str) -> Markup:
@@ -163,6 +187,7 @@ def lay_out(grid: Grid) -> dict[str, Any]:
         _find_head_unit(column, [as_cell(row[place]).value for row in rows]) for place, column in columns
     ]
     shorts = {place: _shorten_column(column, [row[place] for row in rows]) for place, column in columns}
+    named = {str(as_cell(value).value) for row in rows for value in row}
     return {
         "columns": [
             {"title": f"{column.title} ({unit})" if unit and column.title else column.title, "column": column}
@@ -170,7 +195,7 @@ def lay_out(grid: Grid) -> dict[str, Any]:
         ],
         "rows": [
             [
-                _lay_out_cell(row[place], column, unit, shorts[place])
+                _lay_out_cell(row[place], column, unit, shorts[place], named)
                 for (place, column), unit in zip(columns, heads, strict=True)
             ]
             for row in rows
@@ -203,15 +228,20 @@ def _shorten_column(column: Column, values: Iterable[Value | Cell]) -> Mapping[s
 
 
 def _lay_out_cell(
-    value: Value | Cell, column: Column, unit: str, shorts: Mapping[str, str]
+    value: Value | Cell, column: Column, unit: str, shorts: Mapping[str, str], named: Collection[str]
 ) -> dict[str, Any]:
-    """Write a cell without the unit of its head; a long name is short, with the full text next to it."""
+    """Write a cell without the unit of its head; a long name is short, with the full text next to it.
+
+    A cause is named in words, unless they are in another cell: `named` has the texts of all cells.
+    """
     cell = as_cell(value)
     if unit and isinstance(cell.value, int | float):
         full = text = _write_number(cell.value, column, unit)
     else:
         full = write_value(cell.value, column)
         text = shorts.get(_find_name(cell, full), full)
+        if _CAUSES.fullmatch(full) and (words := describe_cause(full)) not in named:
+            text = words.partition(" (")[0]
     told = cell.hint or (full if text != full else "")
     is_hinted = bool(cell.hint) and text != full and cell.hint.startswith(full[:_COMPARED].rstrip("…"))
     return {

@@ -30,7 +30,7 @@ from wallscope.render.texts import visible
 from wallscope.thresholds.verdict import SHOWN_CHANGE_SHARE
 from wallscope.views import comparison_next as following
 from wallscope.views import comparison_words as words
-from wallscope.views.comparison_answers import build_comparison_answers
+from wallscope.views.comparison_answers import build_comparison_answers, explain_wide_intervals
 from wallscope.views.comparison_words import describe_change, describe_sureness
 from wallscope.views.page_skeleton import title_sections
 from wallscope.views.sections import comparison as sections
@@ -258,6 +258,7 @@ def _build_first_screen(report: ComparisonReport, names: str) -> dict[str, Any]:
         "sureness": " ".join(filter(None, (words.describe_doubt(comparison), describe_sureness(comparison)))),
         "sides": sides,
         "walls": sections.sum_walls(comparison),
+        "walls_note": explain_wide_intervals(comparison),
         "explained": words.list_explanations(comparison),
         "cautions": [words.describe_mismatch(entry) for entry in words.find_confounders(comparison)],
         "gates": sorted(comparison.gates, key=lambda gate: gate.held),

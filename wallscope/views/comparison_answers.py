@@ -1,6 +1,7 @@
 """The five answers at the top of the page of a comparison: wall, cause, next action, bound, doubts."""
 
 import re
+from math import sqrt
 from typing import Literal
 
 from wallscope import units
@@ -102,7 +103,7 @@ def _answer_bound(comparison: Comparison) -> KeyAnswer:
     compute_ns = sum(row.head_ns for row in comparison.deltas.walls if row.wall == Wall.COMPUTE)
     if comparison.verdict != "improvement" or following.has_opaque_graphs(comparison) or not compute_ns:
         return KeyAnswer("Upper bound", "Not estimated", (f"No certain change of the {window} to bound.",))
-    line = "If head lost no time outside compute. Faster compute can win more."
+    line = "If all of head but compute took no time, with today's kernels."
     return _write_bound(step.head_typical_ns, compute_ns, line)
 
 
@@ -134,3 +135,25 @@ def _answer_sureness(comparison: Comparison) -> KeyAnswer:
     tone: Literal["ok", "warn"] = "ok" if is_sure else "warn"
     head = "Other causes possible" if confounders and verdict in _DECIDED else _SURENESS[verdict]
     return KeyAnswer("How sure", head, tuple(lines), "sure", tone=tone)
+
+
+def explain_wide_intervals(comparison: Comparison) -> str:
+    """Say why the interval of a wall is wider than that of the whole step; empty where none is."""
+    step = comparison.step
+    if step.ratio_low is None or step.ratio_high is None or step.run_noise is None:
+        return ""
+    whole_ns = (step.ratio_high - step.ratio_low) * step.base_typical_ns
+    wide = [
+        row
+        for row in comparison.deltas.walls
+        if row.low_ns is not None and row.high_ns is not None and row.high_ns - row.low_ns > whole_ns
+    ]
+    noises = [row.run_noise for row in wide if row.run_noise and row.run_noise_source == "assumed"]
+    if max(noises, default=0.0) <= step.run_noise:
+        return ""
+    most = 100 * sqrt(3) * step.run_noise  # evenly up to as much has that deviation
+    window = comparison.window
+    return (
+        f"A wall can have a wider interval than the {window}. Its time may differ more between runs: assumed"
+        f" are {100 * max(noises):.2g} % (standard deviation), the {window} by up to {most:.2g} %."
+    )

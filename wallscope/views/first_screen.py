@@ -229,7 +229,9 @@ def _list_facts(analysis: Analysis, rank: Rank) -> Iterator[tuple[Line, ...]]:
     pressure, job = analysis.diagnosis.memory_pressure, analysis.job
     evidence = f": {pressure.evidence[0]}" if pressure.evidence else ""
     memory_share = choose_basis(analysis, rank).share(Wall.MEMORY)
-    relief, command = describe_relief(analysis.fixes or (), analysis.dismissed, memory_share)
+    relief, command = describe_relief(
+        analysis.fixes or (), analysis.dismissed, memory_share, analysis.anchor.window
+    )
     facts: dict[str, list[Line]] = {
         "Steps": [*_describe_steps(analysis, rank)],
         "Ranks": [] if job is None else [*_describe_ranks(job, analysis)],

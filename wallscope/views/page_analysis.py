@@ -73,6 +73,10 @@ _ACTIVITY = (
     "Activity is what the GPU did. The time breakdown differs where it attributes a gap to what the next"
     " kernel waited for: short gaps between kernels count as compute there."
 )
+_AFTER_CALLS = (
+    "Host time after a blocking call, until the next launch, is in the row of that call; host/framework is"
+    " the other host time outside CUDA calls."
+)
 
 
 def write_analysis_page(report: Report) -> str:
@@ -155,12 +159,12 @@ def _build_timeline(report: Report, notes: Sequence[str]) -> Section | None:
 
 def _build_first_screen(analysis: Analysis, rank: Rank) -> dict[str, Any]:
     """Make verdict, bar, recommendations and what they rest on."""
-    job, diagnosis, step_ns = analysis.job, analysis.diagnosis, rank.typical.step_ns
+    job, diagnosis = analysis.job, analysis.diagnosis
     wall, verdict = overview.name_verdict(analysis)
     basis = choose_basis(analysis, rank)
     found = analysis.fixes or ()
     fixes = number_fixes(found)
-    cards = [overview.build_card(fix, step_ns) for fix in fixes]
+    cards = overview.build_cards(fixes, rank.typical.step_ns, basis)
     facts = overview.list_facts(analysis, rank)
     notes = [describe_replay(analysis.replay)] if analysis.replay is not None and cards else []
     notes += [describe_program(analysis.program)] if analysis.program is not None else []
@@ -177,7 +181,9 @@ def _build_first_screen(analysis: Analysis, rank: Rank) -> dict[str, Any]:
         "verdict": verdict,
         "answers": build_key_answers(analysis, rank, basis, cards, facts),
         "hidden": overview.describe_hidden(analysis, rank, basis),
-        "in_full": (diagnosis.verdict, *(() if job is None else (job.verdict,))),
+        "in_full": (diagnosis.verdict,)
+        if job is None
+        else (f"{name_rank(rank)}: {diagnosis.verdict}", job.verdict),
         "job": "" if job is None else f"{job.verdict.partition('. ')[0].rstrip('.')}.",
         "bars_of": ""
         if basis.kind in {"typical", "median"}
@@ -198,7 +204,9 @@ def _build_first_screen(analysis: Analysis, rank: Rank) -> dict[str, Any]:
         "bar": [(row.wall, basis.share(row.wall), row.share) for row in legend],
         "pressure": diagnosis.memory_pressure,
         "pressure_words": describe_pressure(diagnosis.memory_pressure),
-        "relief": describe_relief(found, analysis.dismissed, basis.share(Wall.MEMORY)),
+        "relief": describe_relief(
+            found, analysis.dismissed, basis.share(Wall.MEMORY), analysis.anchor.window
+        ),
         "callouts": overview.list_callouts(analysis, rank),
         "cards": cards[:_MOST_FIXES],
         "more_cards": cards[_MOST_FIXES:],
@@ -228,7 +236,10 @@ def _build_breakdown(analysis: Analysis, rank: Rank) -> Section:
         "spread": f"p10 to p90 of steady {analysis.anchor.unit}s",
     }
     columns = tuple(replace(one, title=titles.get(one.key, one.title)) for one in walls.columns)
-    return replace(causes, blocks=(*causes.blocks[:1], replace(walls, columns=columns), *causes.blocks[1:]))
+    drawn, *tables = causes.blocks
+    if any(one.cause.startswith("host/queue-drained/") for one in rank.causes):
+        tables = [replace(one, notes=(*one.notes, _AFTER_CALLS)) for one in tables if isinstance(one, Grid)]
+    return replace(causes, blocks=(drawn, replace(walls, columns=columns), *tables))
 
 
 def _build_quality(analysis: Analysis) -> Section:

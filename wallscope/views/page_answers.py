@@ -5,7 +5,8 @@ from collections.abc import Iterator, Sequence
 from typing import Literal
 
 from wallscope import units
-from wallscope.model.analysis import Analysis, Rank
+from wallscope.advice.replay_words import describe_question, describe_share
+from wallscope.model.analysis import Analysis, CauseTime, Rank
 from wallscope.model.cause_catalogue import describe_cause
 from wallscope.model.diagnosis import Opportunity
 from wallscope.model.enums import Wall
@@ -15,7 +16,6 @@ from wallscope.views.caveats import find_cure, find_doubts, is_held_back, shorte
 from wallscope.views.headline import TimeBasis, explain_unknown, find_deciding_stall, find_dominant
 from wallscope.views.page_overview import Card, Fact
 from wallscope.views.page_skeleton import KeyAnswer, split_cause
-from wallscope.views.sections.fixes import describe_unaddressed_compute
 
 _WALLS = frozenset(map(str, Wall))
 _SHARED = "Capture again while no other process uses the GPU."
@@ -72,17 +72,24 @@ def _answer_cause(analysis: Analysis, rank: Rank, basis: TimeBasis) -> KeyAnswer
         return KeyAnswer(label, units.capitalize(describe_cause(stall.cause)), (line,), "steps", stall.wall)
     if basis.kind == "whole":
         return KeyAnswer(label, f"Work before the first {unit}", ("Most of the wall lies there.",), "causes")
-    own = [one for one in rank.causes if str(one.wall) == dominant or dominant not in _WALLS]
-    own = [one for one in own if one.wall in LOSSES or str(one.wall) == dominant]
+    own = _list_own_causes(rank, dominant)
     if not own:
         return KeyAnswer(label, "Not known", (), "causes")
     largest = max(own, key=lambda one: one.typical_ns)
     where = "" if analysis.job is None else f" on {analysis.job.members[analysis.diagnosis.rank_index].name}"
-    whole = f"the {analysis.anchor.typical} ({units.duration(rank.typical.step_ns)})"
+    whole = f"the {analysis.anchor.typical}"
+    if basis.total_ns != rank.typical.step_ns:
+        whole += f" ({units.duration(rank.typical.step_ns)})"
     name, more = split_cause(largest.cause)
     time = f"{units.duration(largest.typical_ns)} of {whole}{where}."
     lines = (time, *more, *_locate_host_time(rank, dominant))
     return KeyAnswer(label, name, lines, str(largest.wall), largest.wall)
+
+
+def _list_own_causes(rank: Rank, dominant: str) -> list[CauseTime]:
+    """List the causes of the wall; of every loss where none is dominant."""
+    own = [one for one in rank.causes if str(one.wall) == dominant or dominant not in _WALLS]
+    return [one for one in own if one.wall in LOSSES or str(one.wall) == dominant]
 
 
 def _locate_host_time(rank: Rank, dominant: str) -> Iterator[str]:
@@ -112,9 +119,29 @@ def _answer_action(analysis: Analysis, rank: Rank, basis: TimeBasis, cards: Sequ
         lines.append("Settings are below.")
     if basis.kind == "whole":
         lines.append(f"It shortens the {analysis.anchor.unit}s, not the work before them.")
-    elif describe_unaddressed_compute(analysis, rank):
-        lines.append("No fix is known for the cause itself.")
+    elif cause := _find_named_cause(analysis, rank, basis):
+        lines.extend(_point_to_fix(cause, cards))
     return KeyAnswer(label, card.fix.title, tuple(lines), "fix-1", card.fix.wall)
+
+
+def _find_named_cause(analysis: Analysis, rank: Rank, basis: TimeBasis) -> str:
+    """Return the cause that is named next to the wall; empty where none is."""
+    dominant = find_dominant(analysis)
+    if (stall := find_deciding_stall(rank, basis, dominant)) is not None:
+        return stall.cause
+    own = _list_own_causes(rank, dominant)
+    return max(own, key=lambda one: one.typical_ns).cause if own else ""
+
+
+def _point_to_fix(cause: str, cards: Sequence[Card]) -> Iterator[str]:
+    """Say which recommendation addresses the named cause, where the first does not."""
+    if cause in cards[0].fix.causes:
+        return
+    found = next((number for number, card in enumerate(cards, start=1) if cause in card.fix.causes), None)
+    if found is None:
+        yield "It addresses other time: no fix is known for the cause itself."
+    else:
+        yield f"It addresses other time: recommendation {found} is for the cause itself."
 
 
 def _answer_bound(analysis: Analysis, basis: TimeBasis, cards: Sequence[Card]) -> KeyAnswer:
@@ -126,13 +153,25 @@ def _answer_bound(analysis: Analysis, basis: TimeBasis, cards: Sequence[Card]) -
         card = cards[0]
         after = f"The {analysis.anchor.window} is then {card.next_wall}-bound."
         bar = (card.before, card.after, card.after_share or 1.0)
-        lines = (after,) if card.next_wall else ()
+        lines = (*_state_assumption(card), *((after,) if card.next_wall else ()))
         if basis.kind == "whole":
             lines = (f"Of the {analysis.anchor.typical}, not of the whole capture.", *lines)
         return KeyAnswer(label, card.badge, lines, "upper-bound", predicted=bar)
     if not cards and analysis.opportunities:
         return _bound_of_loss(analysis.opportunities[0])
     return KeyAnswer(label, "Not estimated", (_explain_no_bound(analysis, cards),), "sure")
+
+
+def _state_assumption(card: Card) -> Iterator[str]:
+    """Say what the upper bound of a card rests on, in a few words."""
+    asked = () if card.fix.replay is None else card.fix.replay.questions
+    assumed = [describe_share(one) for one in asked if one.kind == "scale" and one.share]
+    if assumed:
+        yield f"Assumes {' and '.join(assumed)} of today's time."
+    elif asked:
+        yield f"{units.capitalize(' and '.join(map(describe_question, asked)))}."
+    elif card.assumes:
+        yield f"{card.assumes.partition('; ')[0]}."
 
 
 def _bound_of_loss(loss: Opportunity) -> KeyAnswer:
@@ -151,7 +190,7 @@ def _explain_no_bound(analysis: Analysis, cards: Sequence[Card]) -> str:
     """Say why the first action has no upper bound."""
     replay = analysis.replay
     if analysis.anchor.kind == "whole-trace":
-        return "A bound needs steps to replay, and none were found. Mark the steps to get one."
+        return "A bound needs two steps to replay, and fewer were found. Mark the steps to get one."
     if replay is not None and replay.refused is not None:
         return f"No replay: {replay.refused}."
     return "The replay cannot show this change." if cards else "No recommendation can be replayed."

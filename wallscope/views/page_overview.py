@@ -13,8 +13,9 @@ from wallscope import units
 from wallscope.advice.replay_words import describe_question
 from wallscope.advice.snippets import is_sketch
 from wallscope.model.advice import Fix, Met, Precondition, Setting, System
-from wallscope.model.analysis import Analysis, Rank
+from wallscope.model.analysis import Analysis, CauseTime, Rank
 from wallscope.model.capture import Finding, Profiler
+from wallscope.model.cause_catalogue import describe_cause
 from wallscope.model.enums import Wall
 from wallscope.summary.diagnosis import LOSSES
 from wallscope.summary.verdict import tell_hidden_communication
@@ -36,6 +37,8 @@ from wallscope.views.sections.words import WALL_WORDS, describe_steps, shorten_a
 _FEWEST_FOR_SPREAD = 3
 _MOST_CALLOUTS = 2
 _MOST_LOSSES, _MOST_NAMED = 4, 3
+_DRAINED, _OUTSIDE_CALLS = "host/queue-drained/", "host/framework"
+"""Host time after a blocking call is outside CUDA calls too, and has a cause of its own."""
 _SHARES_FIRST = 2
 """Reasons of a confidence begin with its inferred and its unresolved share."""
 _LABELS: dict[System, str] = {
@@ -76,6 +79,7 @@ class LossRow:
     """A loss: its time and share of the typical step, and the recommendations that address it, as text."""
 
     cause: str
+    name: str
     wall: Wall
     time: str
     share: str
@@ -103,6 +107,7 @@ class Card:
     """A recommendation: its upper bound, the step before and after, settings, and what to check first.
 
     `after_share` is the step after it as a share of the step before, which is the inverse of the speedup.
+    `overlap` says which earlier recommendation has the same settings.
     """
 
     fix: Fix
@@ -118,6 +123,7 @@ class Card:
     unknown_count: int
     first_check: Precondition | None
     unmet: tuple[Precondition, ...]
+    overlap: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,9 +200,12 @@ def list_losses(rank: Rank, fixes: Sequence[Fix], basis: TimeBasis) -> tuple[Los
         more = count_left_out(len(numbers) - _MOST_NAMED)
         return ", ".join(numbers[:_MOST_NAMED]) + more if numbers else "none"
 
+    drained = any(cause.startswith(_DRAINED) for cause in shown)
+
     return tuple(
         LossRow(
             cause,
+            f"{'other ' if drained and cause == _OUTSIDE_CALLS else ''}{describe_cause(cause)}",
             walls[cause],
             units.milliseconds(lost_ns[cause]),
             units.percent(lost_ns[cause] / whole_ns),
@@ -217,6 +226,34 @@ def describe_spread(rank: Rank) -> str:
     return f"p10–p90 {value if high.endswith(f' {unit}') else low}–{high}"  # noqa: RUF001  # a range of values
 
 
+def build_cards(fixes: Sequence[Fix], step_ns: int, basis: TimeBasis) -> list[Card]:
+    """Make the cards of fixes in their order; a card says whose settings it contains, or is part of."""
+    cards: list[Card] = []
+    for fix in fixes:
+        card = build_card(fix, step_ns)
+        if basis.kind == "mean" and card.after_share is not None and card.before == units.duration(step_ns):
+            link = "; measured" if card.assumes else "Measured"
+            card = replace(card, assumes=f"{card.assumes}{link} on the typical step, without the slow ones")
+        cards.append(replace(card, overlap=_describe_overlap(card, cards)))
+    return cards
+
+
+def _describe_overlap(card: Card, earlier: Sequence[Card]) -> str:
+    """Say which earlier recommendation has the same settings, for every framework that both name."""
+    for number, other in enumerate(earlier, start=1):
+        theirs = {tab.label: set(tab.lines) for tab in other.tabs}
+        pairs = [(set(tab.lines), theirs[tab.label]) for tab in card.tabs if tab.label in theirs]
+        if not pairs:
+            continue
+        if all(own == their for own, their in pairs):
+            return f"Same settings as recommendation {number}: one change does both."
+        if all(own >= their for own, their in pairs):
+            return f"Contains the settings of recommendation {number}: one change does both."
+        if all(own <= their for own, their in pairs):
+            return f"Recommendation {number} contains these settings: that change does both."
+    return ""
+
+
 def build_card(fix: Fix, step_ns: int) -> Card:
     """Make a card of a fix; its bar is the step at the upper bound on its speedup."""
     bound, before_ns, after_ns = fix.speedup_ceiling, step_ns, step_ns
@@ -231,7 +268,7 @@ def build_card(fix: Fix, step_ns: int) -> Card:
     elif fix.replay is None and bound is not None and not assumes:
         assumes = "Assumes that the cause is removed completely"
     if abs(before_ns - step_ns) > _SAME_SHARE * step_ns:
-        assumes += f"{', ' if assumes else 'Measured '}on the mean step, slow ones included"
+        assumes += f"{'; measured' if assumes else 'Measured'} on the mean step, slow ones included"
     next_wall = fix.next_wall if fix.replay is None else str(fix.replay.next_wall)
     counts = Counter(entry.status for entry in fix.preconditions)
     words: dict[Met, str] = {"met": "met", "unmet": "unmet", "unknown": "to check", "set": "set by this fix"}
@@ -286,7 +323,7 @@ def _judge_steps(analysis: Analysis, rank: Rank) -> Fact:
         text = (
             f"Times cover the whole {analysis.anchor.window}, idle time before and after GPU work included."
         )
-        return Fact("No steps found", text, "word-steady", "warn", "no steps were found")
+        return Fact("Fewer than two steps", text, "word-steady", "warn", "fewer than two steps were found")
     head = f"{units.plural(steady, f'steady {unit}')} of {len(rank.steps)}"
     found = describe_steps(analysis.anchor, rank)
     by = next(
@@ -312,10 +349,14 @@ def _judge_waits(analysis: Analysis, rank: Rank) -> Fact:
     sure = analysis.diagnosis.confidence
     share = rank.typical.walls.unattributed / max(rank.typical.step_ns, 1)
     least = units.percent(share)
-    lost = f"The cause of {'less than 0.1 %' if least == '0.0 %' else least} of the {analysis.anchor.typical}"
-    lost = f"{lost} is unknown"
+    whole = f"the {analysis.anchor.typical}"
+    lost = f"{'Less than 0.1 %' if least == '0.0 %' else least} of {whole} is attributed to no wall"
     if not rank.typical.walls.unattributed:
-        lost = f"All time of the {analysis.anchor.typical} has a known cause"
+        lost = f"All time of {whole} is attributed to a wall"
+    if open_share := sum(one.share for one in rank.causes if _is_open(one)):
+        lost += f"; of {units.percent(open_share)} the wall is known, the cause not"
+    elif not rank.typical.walls.unattributed:
+        lost = f"All time of {whole} has a known cause"
     if sure is None:
         resolved = analysis.capture.resolved_dependency_share
         return Fact(f"{units.percent(resolved)} of waits resolved", f"{lost}.", "word-unattributed", "ok")
@@ -333,6 +374,11 @@ def _judge_waits(analysis: Analysis, rank: Rank) -> Fact:
     doubt = "" if is_sure else "; ".join(filter(None, doubts))
     tone: Tone = "ok" if is_sure else "warn"
     return Fact(f"{sure.level.capitalize()} confidence", f"{said}.", "word-confidence", tone, doubt)
+
+
+def _is_open(one: CauseTime) -> bool:
+    """Return whether a time has a wall without a known cause."""
+    return one.wall is not Wall.UNATTRIBUTED and one.cause.endswith("/unresolved")
 
 
 def _judge_replay(analysis: Analysis) -> Fact:

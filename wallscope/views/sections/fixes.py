@@ -190,14 +190,16 @@ def describe_unaddressed_loss(analysis: Analysis, rank: Rank) -> str:
     )
 
 
-def describe_relief(found: Sequence[Fix], dismissed: Sequence[Fix], memory_share: float) -> tuple[str, str]:
-    """Say what memory takes of the step, then the command that explains how to relieve memory pressure.
+def describe_relief(
+    found: Sequence[Fix], dismissed: Sequence[Fix], memory_share: float, window: str
+) -> tuple[str, str]:
+    """Say what memory takes of a window, then the command that explains how to relieve memory pressure.
 
-    >>> describe_relief((), (), 0.001)
+    >>> describe_relief((), (), 0.001, "step")
     ('Memory takes 0.1 % of the step. No known fix relieves the pressure.', '')
     """
     own = [fix for fix in (*dismissed, *found) if fix.why.lower().startswith(_PRESSURE)]
-    taken = f"Memory takes {units.percent(memory_share)} of the step."
+    taken = f"Memory takes {units.percent(memory_share)} of the {window}."
     if not own:
         return f"{taken} No known fix relieves the pressure.", ""
     return f"{taken} To relieve the pressure:", f"wallscope explain {own[0].id}"

@@ -1,0 +1,84 @@
+"""What pages of real captures state: causes in words, what a bound rests on, and on which step."""
+
+import re
+from functools import cache
+from html import unescape
+
+import pytest
+
+from tests.shipped_example import EXAMPLE
+from tests.test_traces import EXPORTS, TRACES, WITHOUT_DEVICE_OPERATIONS
+from wallscope import units
+from wallscope.advice.replay_words import describe_share
+from wallscope.model.cause_catalogue import describe_cause, list_cause_meanings
+from wallscope.model.options import Options
+from wallscope.pipeline import analyze_capture, build_report
+from wallscope.views.headline import choose_basis
+from wallscope.views.page_analysis import write_analysis_page
+
+TORCH = sorted((TRACES / "kineto").glob("*.json.gz"))
+ANSWERED = [EXAMPLE, *(path for path in EXPORTS if path.stem not in WITHOUT_DEVICE_OPERATIONS), *TORCH]
+KNOWN = [cause.removesuffix("<call>") for cause, _ in list_cause_meanings()]
+ID = re.compile(
+    rf"(?<![\w/])(?:{'|'.join(map(re.escape, sorted(KNOWN, key=len, reverse=True)))})\w*(?![\w/])"
+)
+
+
+@cache
+def paged(path):
+    report = build_report(analyze_capture(path, Options(), lambda _: None), lambda _: None)
+    return report.analysis, write_analysis_page(report)
+
+
+def strip(text):
+    """Text of a page; a place where a name may break is none."""
+    return re.sub(r"\s+", " ", unescape(re.sub(r"<[^>]+>", " ", text.replace("<wbr>", ""))))
+
+
+def list_cards(page):
+    first = page.partition('<ol class="cards"')[2].partition('id="losses"')[0].partition('id="sure"')[0]
+    return [strip(card) for card in re.split(r'<li class="card', first)[1:]]
+
+
+@pytest.mark.parametrize("path", ANSWERED, ids=lambda path: path.name)
+def test_a_cause_is_named_in_words_wherever_its_identifier_stands(path):
+    """Commands have identifiers, and tables that have the words in the same row."""
+    _, page = paged(path)
+    shown = re.sub(r"<(script|style|code)\b.*?</\1>", "", page.partition("<header>")[2], flags=re.DOTALL)
+    rows = re.findall(r"<tr\b.*?</tr>", shown, re.DOTALL)
+    text = strip(re.sub(r"<tr\b.*?</tr>", "", shown, flags=re.DOTALL))
+    alone = {
+        cause for row in map(strip, rows) for cause in ID.findall(row) if describe_cause(cause) not in row
+    }
+
+    assert alone == set()
+    assert set(ID.findall(text)) <= {"host/framework"}  # the note that tells it from time after calls
+
+
+@pytest.mark.parametrize("path", ANSWERED, ids=lambda path: path.name)
+def test_the_first_bound_says_what_is_assumed(path):
+    analysis, page = paged(path)
+    (bound,) = re.findall(r"<dt>Upper bound</dt><dd>(.*?)</dd>", page)
+    cards = list_cards(page)
+    for fix in analysis.fixes or ():
+        if f">{fix.title}<" not in page.partition('id="recommendations"')[0] or fix.replay is None:
+            continue
+        for asked in fix.replay.questions:
+            if asked.kind == "scale" and asked.share and fix.speedup_ceiling:
+                assert describe_share(asked) in strip(bound)
+                assert any(describe_share(asked) in card for card in cards[:1])
+
+
+@pytest.mark.parametrize("path", ANSWERED, ids=lambda path: path.name)
+def test_a_bar_of_another_step_than_the_large_number_says_so(path):
+    analysis, page = paged(path)
+    rank = analysis.ranks[analysis.diagnosis.rank_index]
+    basis = choose_basis(analysis, rank)
+    if basis.kind != "mean":
+        pytest.skip("the page is about the typical step")
+    typical, mean = units.duration(rank.typical.step_ns), units.duration(basis.total_ns)
+    for card in list_cards(page):
+        if f" {typical} to " in card and typical != mean:
+            assert "on the typical step, without the slow ones" in card
+        if f" {mean} to " in card and typical != mean:
+            assert "on the mean step, slow ones included" in card
