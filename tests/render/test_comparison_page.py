@@ -286,7 +286,8 @@ def test_an_interval_that_is_wider_than_that_of_the_step_is_explained(slower):
 
     def write(noise, low_ns):
         wide = replace(walls[0], low_ns=low_ns, high_ns=0, run_noise=noise, run_noise_source="assumed")
-        deltas = replace(slower.comparison.deltas, walls=(wide, *walls[1:]))
+        others = (replace(one, low_ns=None, high_ns=None) for one in walls[1:])
+        deltas = replace(slower.comparison.deltas, walls=(wide, *others))
         changed = replace(slower.comparison, deltas=deltas, step=replace(step, run_noise=0.01))
         return write_comparison_page(replace(slower, comparison=changed))
 

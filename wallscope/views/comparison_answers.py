@@ -154,6 +154,6 @@ def explain_wide_intervals(comparison: Comparison) -> str:
     most = 100 * sqrt(3) * step.run_noise  # evenly up to as much has that deviation
     window = comparison.window
     return (
-        f"A wall can have a wider interval than the {window}. Its time may differ more between runs: assumed"
-        f" are {100 * max(noises):.2g} % (standard deviation), the {window} by up to {most:.2g} %."
+        f"A wall can have a wider interval than the {window}. It is assumed to vary more between runs"
+        f" ({100 * max(noises):.2g} %, standard deviation) than the {window} (up to {most:.2g} %)."
     )
