@@ -61,12 +61,12 @@ def find_biases(base: BiasSide, head: BiasSide) -> tuple[Mismatch, ...]:
 
 def _incomplete(base: BiasSide, head: BiasSide) -> Iterator[Mismatch]:
     """Refuse a verdict on a capture that ends early: any of its times may lack work."""
-    ends = [
+    ours, theirs = (
         "ends early" if any(_CUT_OFF in one.findings for one in side.header.inputs) else "complete"
         for side in (base, head)
-    ]
-    if "ends early" in ends:
-        yield Mismatch("capture", *ends, "incomparable", _LACKS_WORK, "either")
+    )
+    if "ends early" in (ours, theirs):
+        yield Mismatch("capture", ours, theirs, "incomparable", _LACKS_WORK, "either")
 
 
 def _profilers(base: ProfiledInput, head: ProfiledInput) -> Iterator[Mismatch]:
