@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from decimal import Decimal, InvalidOperation
+from enum import Enum, auto
 from types import NoneType
 from typing import Any
 
@@ -14,6 +15,16 @@ from wallscope.kineto.event_structs import decode_list
 _INT64 = range(-(2**63), 2**63)
 _LARGEST_US = 2**53  # 285 years
 _INTEGERS, _REALS, _TEXTS = {int, NoneType}, {int, float, NoneType}, {str, NoneType}
+
+
+class ArgumentType(Enum):
+    """What an argument is: a whole number, a list of sizes whose product counts, ..."""
+
+    WHOLE = auto()
+    PRODUCT = auto()
+    REAL = auto()
+    TEXT = auto()
+    LIST = auto()
 
 
 def convert_to_ns(times: list[Any]) -> tuple[pl.Series, bool]:
@@ -84,7 +95,7 @@ def collect_numbers(values: list[Any]) -> pl.Series:
             return pl.Series(values, dtype=pl.Int64)
         except (OverflowError, TypeError):
             pass  # some are too large
-    return pl.Series(list(map(_whole, values)), dtype=pl.Int64)
+    return pl.Series(list(map(read_whole, values)), dtype=pl.Int64)
 
 
 def collect_reals(values: list[Any]) -> pl.Series:
@@ -96,27 +107,28 @@ def collect_reals(values: list[Any]) -> pl.Series:
             pass  # some are too large
         else:
             return found.set(~found.is_between(0, _LARGEST_US), None)
-    return pl.Series(list(map(_real, values)), dtype=pl.Float64)
+    return pl.Series(list(map(read_real, values)), dtype=pl.Float64)
 
 
 def collect_texts(values: list[Any]) -> pl.Series:
     """Return texts, also of lists and numbers."""
     if not set(map(type, values)) <= _TEXTS:
-        values = list(map(_text, values))
+        values = list(map(spell_value, values))
     return pl.Series(values, dtype=pl.String)
 
 
 def collect_lists(values: Iterable[msgspec.Raw]) -> pl.Series:
     """Return lists as JSON without spaces; null otherwise."""
-    return pl.Series(list(map(_spell_list, values)), dtype=pl.String)
+    return pl.Series(list(map(spell_list, values)), dtype=pl.String)
 
 
 def collect_products(values: Iterable[Any]) -> pl.Series:
     """Return the products of lists of sizes; null otherwise."""
-    return collect_numbers(list(map(_product, values)))
+    return collect_numbers(list(map(read_product, values)))
 
 
-def _whole(value: Any) -> int | None:
+def read_whole(value: Any) -> int | None:
+    """Return a whole number, also one spelled as text; `None` for another value."""
     if isinstance(value, str) and len(value) < 20 and value.lstrip("-").isdecimal():
         value = int(value)
     if isinstance(value, float) and value.is_integer():
@@ -125,7 +137,8 @@ def _whole(value: Any) -> int | None:
     return value if is_number and value in _INT64 else None
 
 
-def _real(value: Any) -> float | None:
+def read_real(value: Any) -> float | None:
+    """Return a number that is not negative, also one spelled as text; `None` for another value."""
     if isinstance(value, str):
         try:
             value = float(value)
@@ -135,24 +148,27 @@ def _real(value: Any) -> float | None:
     return float(value) if is_number and 0 <= value <= _LARGEST_US else None
 
 
-def _product(value: Any) -> int | None:
+def read_product(value: Any) -> int | None:
+    """Return the product of a list of sizes; `None` for another value."""
     if not isinstance(value, list):
         return None
     product = 1
     for one in value:
-        size = one if type(one) is int else _whole(one)
+        size = one if type(one) is int else read_whole(one)
         if size is None or size < 0:
             return None
         product *= size
     return product
 
 
-def _spell_list(text: msgspec.Raw) -> str | None:
+def spell_list(text: msgspec.Raw) -> str | None:
+    """Return a list as JSON without spaces; `None` for another value."""
     found = decode_list(text)
     return None if found is None else msgspec.json.encode(found).decode()
 
 
-def _text(value: Any) -> str | None:
+def spell_value(value: Any) -> str | None:
+    """Return a text, also of a list or number."""
     if isinstance(value, list):
         return f"[{', '.join(map(str, value))}]"
     return value if isinstance(value, str) else None if value is None else str(value)

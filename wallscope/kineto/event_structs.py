@@ -137,7 +137,7 @@ class _Flow(_Timed, gc=False):
     id: Any = None
 
 
-_ARGUMENTS: dict[str, type[msgspec.Struct]] = {
+ARGUMENTS: dict[str, type[msgspec.Struct]] = {
     "kernel": KernelArguments,
     "gpu_memcpy": CopyArguments,
     "gpu_memset": CopyArguments,
@@ -149,7 +149,7 @@ _ARGUMENTS: dict[str, type[msgspec.Struct]] = {
     "cpu_instant_event": AllocationArguments,
 }
 _TIMED = ("user_annotation", "python_function", "overhead")
-_COUNTED = (
+COUNTED = (
     "ac2g", "async_cpu_to_gpu", "gpu_user_annotation", "cuda_event", "cuda_profiler_range",
     "hardware_counters", "Trace",
 )  # fmt: skip
@@ -162,13 +162,13 @@ def _define(category: str, base: type[msgspec.Struct], **members: Any) -> type[m
     return msgspec.defstruct(category, fields, bases=(base,), tag_field="cat", tag=category, gc=False)
 
 
-_STRUCTS: dict[str, type[Any]] = {
-    **{category: _define(category, _Timed, args=kind) for category, kind in _ARGUMENTS.items()},
+STRUCTS: dict[str, type[Any]] = {
+    **{category: _define(category, _Timed, args=kind) for category, kind in ARGUMENTS.items()},
     **{category: _define(category, _Timed) for category in _TIMED},
-    **{category: _define(category, _Counted) for category in _COUNTED},
+    **{category: _define(category, _Counted) for category in COUNTED},
     FLOW: _define(FLOW, _Flow),
 }
-CATEGORIES: dict[type[Any], str] = {struct: category for category, struct in _STRUCTS.items()}
+CATEGORIES: dict[type[Any], str] = {struct: category for category, struct in STRUCTS.items()}
 """The category of each structure other than `Event`."""
 _SPECIFIC = msgspec.json.Decoder(list[Union[tuple(CATEGORIES)]])  # type: ignore[misc]  # made above  # noqa: UP007
 _GENERAL = msgspec.json.Decoder(list[Event])
@@ -217,11 +217,11 @@ def decode_list(text: msgspec.Raw) -> list[Any] | None:
 
 def _specify(event: Event) -> Any:
     category = event.cat or ""
-    if category not in _STRUCTS:
+    if category not in STRUCTS:
         return event
-    struct = _STRUCTS[category]
+    struct = STRUCTS[category]
     told = {name: getattr(event, name) for name in struct.__struct_fields__}
     told |= {name: str(bytes(told[name]), "latin-1") for name in ("ts", "dur") if name in told}
     if "args" in told:
-        told["args"] = decode_arguments(event, _ARGUMENTS[category])
+        told["args"] = decode_arguments(event, ARGUMENTS[category])
     return struct(**told)

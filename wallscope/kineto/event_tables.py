@@ -10,9 +10,12 @@ from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import Any
 
+import numpy as np
 import polars as pl
 
+from wallscope.kernels import is_compiled
 from wallscope.kineto.event_columns import (
+    ArgumentType,
     collect_lists,
     collect_numbers,
     collect_products,
@@ -20,8 +23,10 @@ from wallscope.kineto.event_columns import (
     collect_texts,
     convert_to_ns,
 )
+from wallscope.kineto.event_scanner import UNNAMED, EventScanner, Scanned
 from wallscope.kineto.event_structs import CATEGORIES, FLOW, Event, NameArguments, decode_arguments
 from wallscope.kineto.operator_flops import BACKWARD_OF, FLOP_FORMULAS
+from wallscope.kineto.scanned_rows import ScannedRows
 from wallscope.kineto.trace_bytes import TraceBytes
 from wallscope.kineto.trace_events import FileFacts, iterate_events
 from wallscope.model.capture import Progress
@@ -44,6 +49,16 @@ _NCCL_NUMBERS = (
 _NCCL_TEXTS = ("collective", "dtype", "group_name", "old_group_name", "group_ranks")
 
 
+_COLLECTORS: dict[ArgumentType, Callable[[list[Any]], pl.Series]] = {
+    ArgumentType.WHOLE: collect_numbers,
+    ArgumentType.PRODUCT: collect_products,
+    ArgumentType.TEXT: collect_texts,
+    ArgumentType.REAL: collect_reals,
+    ArgumentType.LIST: collect_lists,
+}
+_Times = tuple[pl.Series, bool]
+
+
 @dataclass(frozen=True, slots=True)
 class _Kind:
     """A kind of event to keep: its categories, and its arguments that are numbers, texts and sizes.
@@ -60,15 +75,20 @@ class _Kind:
     names: Collection[str] = ()
 
     @property
+    def types(self) -> dict[str, ArgumentType]:
+        """Return what each argument is."""
+        return {
+            **dict.fromkeys(self.numbers, ArgumentType.WHOLE),
+            **dict.fromkeys(self.products, ArgumentType.PRODUCT),
+            **dict.fromkeys(self.texts, ArgumentType.TEXT),
+            **dict.fromkeys(self.reals, ArgumentType.REAL),
+            **dict.fromkeys(self.lists, ArgumentType.LIST),
+        }
+
+    @property
     def arguments(self) -> dict[str, Callable[[list[Any]], pl.Series]]:
         """Return what makes the column of each argument."""
-        return {
-            **dict.fromkeys(self.numbers, collect_numbers),
-            **dict.fromkeys(self.products, collect_products),
-            **dict.fromkeys(self.texts, collect_texts),
-            **dict.fromkeys(self.reals, collect_reals),
-            **dict.fromkeys(self.lists, collect_lists),
-        }
+        return {name: _COLLECTORS[own_type] for name, own_type in self.types.items()}
 
     @property
     def schema(self) -> dict[str, pl.DataType]:
@@ -120,7 +140,7 @@ _MEMBERS = ("ts", "dur", "pid", "tid")
 _BATCH_COUNT = 8_000
 """Spans of a kind that become a frame together: fewer frames take less time, more values more memory."""
 _FLOW_CODES = {"s": False, "f": True}
-_SPAN_CODE, _THREAD_NAME, _UNNAMED = "X", "thread_name", "(unnamed)"
+_SPAN_CODE, _THREAD_NAME = "X", "thread_name"
 _INSTANT, _INSTANT_CODE, _ALLOCATION = "cpu_instant_event", "i", "[memory]"
 
 
@@ -153,9 +173,25 @@ class _Collector:
     negative_spans: int = 0
     timeless_events: int = 0
     is_coarse: bool = True
+    scanner: EventScanner | None = None
+
+    def make_scanner(self) -> EventScanner:
+        """Return a scanner of events, whose rows become frames in `make_room` and `build`."""
+        types = {name: own_type for kind in self.kinds.values() for name, own_type in kind.types.items()}
+        columns: defaultdict[str, set[str]] = defaultdict(set)
+        for kind in self.kinds.values():
+            for category in kind.categories:
+                columns[category] |= kind.arguments.keys()
+        chosen = {category: sorted(names) for category, names in columns.items()}
+        chosen |= {FLOW: [], _INSTANT: list(_OF_ALLOCATIONS)}
+        named = {name for kind in self.kinds.values() for name in kind.names}
+        self.scanner = EventScanner(chosen, (FLOW, _INSTANT), types, self.texts, named)
+        return self.scanner
 
     def add(self, events: list[Any]) -> None:
-        """Add the events of a slice."""
+        """Add the events of a slice, behind those that were scanned."""
+        if self.scanner is not None:
+            self._use_scanned(self.scanner)
         by_struct: defaultdict[type[Any], list[Any]] = defaultdict(list)
         for event in events:
             by_struct[event.__class__].append(event)
@@ -182,10 +218,66 @@ class _Collector:
             [one for one in events if one.cat is None and one.ph == "M" and one.name == _THREAD_NAME]
         )
 
+    def make_room(self) -> None:
+        """Build frames of scanned events if there are many."""
+        if self.scanner is not None and self.scanner.is_full:
+            self._use_scanned(self.scanner)
+
+    def _use_scanned(self, scanner: EventScanner) -> None:
+        for name in list(self.waiting):
+            self._build_spans(name)
+        self._add_others(scanner.others)
+        self.counts.update(
+            {name: count for name, count in scanner.counts.items() if count and name not in (FLOW, _INSTANT)}
+        )
+        flows = scanner.find_rows([FLOW])
+        for code, is_backward in _FLOW_CODES.items():
+            self._add_scanned_flows(flows.filter(flows.phase == ord(code)), is_backward=is_backward)
+        noted = scanner.find_rows([_INSTANT])
+        is_allocation = noted.text == self.texts.get(_ALLOCATION, -1)
+        self._add_scanned_allocations(noted.filter((noted.phase == ord(_INSTANT_CODE)) & is_allocation))
+        for name, kind in self.kinds.items():
+            rows = scanner.find_rows(kind.categories)
+            if kind.names:
+                numbers = [self.texts[text] for text in kind.names if text in self.texts]
+                rows = rows.filter(np.isin(rows.text, numbers))
+            if len(rows):
+                self._add_scanned_spans(name, kind, rows)
+        scanner.clear()
+
+    def _add_scanned_spans(self, name: str, kind: _Kind, rows: ScannedRows) -> None:
+        columns = {
+            "pid": rows.numbers("pid"),
+            "tid": rows.numbers("tid"),
+            "text": pl.Series(rows.text.astype(np.uint32)),
+            **{column: rows.read(column, own_type) for column, own_type in kind.types.items()},
+        }
+        self._keep_spans(name, kind, rows.times_ns("ts"), rows.times_ns("dur"), columns)
+
+    def _add_scanned_flows(self, rows: ScannedRows, *, is_backward: bool) -> None:
+        if not len(rows):
+            return
+        columns = {
+            "start": rows.times_ns("ts")[0],
+            **{name: rows.numbers(name) for name in ("pid", "tid")},
+            "link": rows.numbers("id"),
+            "is_backward": pl.repeat(is_backward, len(rows), eager=True),
+        }
+        self.counts[FLOW] += 0 if is_backward else len(rows)
+        self._keep("flows", pl.DataFrame(columns, schema=_FLOWS).drop_nulls())
+
+    def _add_scanned_allocations(self, rows: ScannedRows) -> None:
+        if len(rows):
+            columns = {
+                "start": rows.times_ns("ts")[0],
+                **{name: rows.numbers(name) for name in ("pid", *_OF_ALLOCATIONS)},
+            }
+            self._keep("allocations", pl.DataFrame(columns, schema=_ALLOCATIONS).drop_nulls("start"))
+
     def _add_spans(self, name: str, kind: _Kind, events: list[Any]) -> None:
         waiting = self.waiting.setdefault(name, {})
         texts = self.texts
-        numbers = [texts.setdefault(event.name or _UNNAMED, len(texts)) for event in events]
+        numbers = [texts.setdefault(event.name or UNNAMED, len(texts)) for event in events]
         waiting.setdefault("text", []).extend(numbers)
         for member in _MEMBERS:
             waiting.setdefault(member, []).extend(map(attrgetter(member), events))
@@ -196,23 +288,27 @@ class _Collector:
 
     def build(self) -> None:
         """Build frames of the spans that still wait for it."""
+        if self.scanner is not None:
+            self._use_scanned(self.scanner)
         for name in list(self.waiting):
             self._build_spans(name)
 
     def _build_spans(self, name: str) -> None:
         kind, waiting = self.kinds[name], self.waiting.pop(name)
-        start, is_fine = convert_to_ns(waiting["ts"])
-        duration, is_finer = convert_to_ns(waiting["dur"])
-        self.is_coarse &= not (is_fine or is_finer)
-        columns: dict[str, Any] = {
-            "start": start,
-            "end": start + duration,
+        columns = {
             "pid": collect_numbers(waiting["pid"]),
             "tid": collect_numbers(waiting["tid"]),
             "text": pl.Series(waiting["text"], dtype=pl.UInt32),
             **{column: collect(waiting[column]) for column, collect in kind.arguments.items()},
         }
-        frame = pl.DataFrame(columns, schema=kind.schema)
+        self._keep_spans(name, kind, convert_to_ns(waiting["ts"]), convert_to_ns(waiting["dur"]), columns)
+
+    def _keep_spans(
+        self, name: str, kind: _Kind, began: _Times, took: _Times, columns: dict[str, pl.Series]
+    ) -> None:
+        (start, is_fine), (duration, is_finer) = began, took
+        self.is_coarse &= not (is_fine or is_finer)
+        frame = pl.DataFrame({"start": start, "end": start + duration, **columns}, schema=kind.schema)
         is_whole = not start.null_count() and not duration.null_count() and duration.min() >= 0  # type: ignore[operator]  # integers
         self._keep(name, frame if is_whole else self._drop_untimed(frame, is_counted=not kind.names))
 
@@ -266,10 +362,15 @@ def read_trace_tables(source: TraceBytes, progress: Progress, *, with_python: bo
     """Return the events of a trace; the many events of Python functions only on request."""
     kinds = _KINDS | ({"python": _PYTHON} if with_python else {})
     facts, collector = FileFacts(), _Collector(kinds)
+    scanner = collector.make_scanner() if is_compiled() else None
     seen = 0
-    for events in iterate_events(source, facts):
-        collector.add(events)
-        seen += len(events)
+    for events in iterate_events(source, facts, None if scanner is None else scanner.scan):
+        if isinstance(events, Scanned):
+            seen += events.event_count
+            collector.make_room()
+        else:
+            collector.add(events)
+            seen += len(events)
         progress(f"reading events: {seen:,}")
     collector.build()
     schemas: dict[str, dict[str, pl.DataType]] = {name: kind.schema for name, kind in kinds.items()}

@@ -7,13 +7,14 @@ are repaired; an event with another fault counts as lost.
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
 
 import msgspec
 
+from wallscope.kineto.event_scanner import Scanned
 from wallscope.kineto.event_structs import decode_event, decode_events
 from wallscope.kineto.trace_bytes import TraceBytes
 
@@ -62,12 +63,21 @@ class FileFacts:
     fault: str | None = None
 
 
-def iterate_events(source: TraceBytes, facts: FileFacts) -> Iterator[list[Any]]:
-    """Yield the events of a trace in lists, and fill in `facts`."""
+Scan = Callable[[bytes], Scanned]
+
+
+def iterate_events(
+    source: TraceBytes, facts: FileFacts, scan: Scan | None = None
+) -> Iterator[list[Any] | Scanned]:
+    """Yield the events of a trace in lists, and fill in `facts`.
+
+    `scan` is tried first on each slice, and what it returns is yielded; it keeps the events that it takes.
+    Before the next slice, room has to be made if it is full.
+    """
     pieces = source.pieces()
     rest = _read_header(pieces, facts)
     if rest is not None:
-        reader = _SliceReader(pieces, facts)
+        reader = _SliceReader(pieces, facts, scan)
         yield from reader.slices(rest)
         _read_tail(reader.tail, pieces, facts)
     facts.fault = source.fault or facts.fault
@@ -138,22 +148,29 @@ def _skip(pattern: re.Pattern[str], text: str, at: int) -> int:
 class _SliceReader:
     """Cuts chunks into slices between events; `tail` is the text after the events."""
 
-    def __init__(self, pieces: Iterator[bytes], facts: FileFacts) -> None:
+    def __init__(self, pieces: Iterator[bytes], facts: FileFacts, scan: Scan | None) -> None:
         self._pieces = pieces
+        self._scan = scan
         self._facts = facts
         self._is_over = False
         self.tail = b""
 
-    def slices(self, held: bytes) -> Iterator[list[Any]]:
+    def slices(self, held: bytes) -> Iterator[list[Any] | Scanned]:
         """Yield the events of each slice."""
         is_last = False
         while True:
-            found = None if is_last else self._decode_slice(held)
-            if found is None:
-                found = self._decode_singly(held, is_last=is_last)
-            events, held = found
-            if events:
-                yield events
+            scanned = self._scan(held) if self._scan else None
+            if scanned is not None:
+                yield scanned
+                held = held[scanned.at :]
+                self._is_over = scanned.is_over
+                if scanned.has_more:
+                    continue
+            is_parsed = scanned is None or scanned.is_unusual or not scanned.at or is_last
+            if is_parsed and not self._is_over:
+                events, held = self._decode(held, is_last=is_last)
+                if events:
+                    yield events
             if self._is_over:
                 self.tail = held
                 return
@@ -163,6 +180,11 @@ class _SliceReader:
             piece = next(self._pieces, None)
             is_last = piece is None
             held += piece or b""
+
+    def _decode(self, held: bytes, *, is_last: bool) -> tuple[list[Any], bytes]:
+        """Decode as much as possible; return events, and the text behind them."""
+        found = None if is_last else self._decode_slice(held)
+        return self._decode_singly(held, is_last=is_last) if found is None else found
 
     def _decode_slice(self, held: bytes) -> tuple[list[Any], bytes] | None:
         """Decode up to the last event boundary; `None` if this fails."""

@@ -1,0 +1,283 @@
+"""Events by the compiled scanner, which reads most traces several times as fast as a parser of JSON.
+
+The scanner notes plain numbers, and where other values lie. Those are decoded here, equal texts once. Where
+that fails, or the scanner stops, events have to be decoded as structures.
+"""
+
+from collections import Counter
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+import msgspec
+import numpy as np
+
+from wallscope.kernels import json_events, views
+from wallscope.kineto.event_columns import (
+    ArgumentType,
+    convert_to_ns,
+    read_product,
+    read_real,
+    read_whole,
+    spell_list,
+    spell_value,
+)
+from wallscope.kineto.event_structs import ARGUMENTS, COUNTED, STRUCTS, Event, decode_event
+from wallscope.kineto.scanned_rows import ABSENT, NS_DECIMALS, REAL, TEXT, ScannedRows
+
+MEMBERS = ("ts", "dur", "pid", "tid", "id")
+_WORDS = (*MEMBERS, "ph", "cat", "name", "args")
+UNNAMED = "(unnamed)"
+_LAST_TIME = -2  # code of the second of the members
+_HEAD = 13
+"""Numbers at the begin of each row, before arguments."""
+_ROW_ROOM, _ROW_COUNT, _NAME_COUNT = 1 << 21, 1 << 17, 1 << 14
+_RAW_COUNT, _OTHER_COUNT = 1 << 16, 1 << 14
+_MOST_DECODED = 1 << 17
+_SLOT_COUNT = 256
+_LIST_ENDS, _UNUSUAL, _NO_ROOM = 0, -3, -4
+_COUNTED, _CHECKED, _SPANS_KEPT, _ALL_KEPT = range(4)
+_FAULTS = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+
+
+@dataclass(frozen=True, slots=True)
+class Scanned:
+    """How many events were scanned, where the next begins, and why there.
+
+    The list of events ends, the next is unusual, or there is no room until rows are cleared.
+    """
+
+    event_count: int
+    at: int
+    is_over: bool
+    is_unusual: bool
+    has_more: bool
+
+
+class EventScanner:
+    """Scans slices of text, and collects rows until they are cleared; `is_full` asks for it.
+
+    Args:
+        columns: of each category whose events are kept, the arguments that are kept.
+        all_phases: those of them of which more than spans are kept.
+        types: what each argument is.
+        texts: numbers of names, which grow.
+        listing: names of events of which lists are kept.
+    """
+
+    def __init__(
+        self,
+        columns: Mapping[str, Collection[str]],
+        all_phases: Collection[str],
+        types: Mapping[str, ArgumentType],
+        texts: dict[str, int],
+        listing: Collection[str],
+    ) -> None:
+        self._texts, self._listing = texts, listing
+        self._categories = list(STRUCTS)
+        spelled = {
+            name: spelling
+            for struct in ARGUMENTS.values()
+            for name, spelling in zip(struct.__struct_fields__, struct.__struct_encode_fields__, strict=True)
+        }
+        self._arguments = list(spelled)
+        self._types = [types.get(name, ArgumentType.WHOLE) for name in spelled]
+        self._words = _lay_out_words([_WORDS, self._categories, list(spelled.values())])
+        self._levels = np.array([_find_level(name, columns, all_phases) for name in STRUCTS], np.int64)
+        self._places = self._place_arguments(columns)
+        self._plain = np.ones(256, np.uint8)
+        self._plain[[*range(32), ord('"'), ord("\\")]] = 0
+        self._text = np.empty(0, np.uint8)
+        self._rows = np.empty(_ROW_ROOM, np.int64)
+        self._starts = np.empty(_ROW_COUNT, np.int64)
+        self._names = np.empty((_NAME_COUNT, 2), np.int64)
+        self._numbers = np.empty(2 * _NAME_COUNT, np.int64)
+        self._others = np.empty((_OTHER_COUNT, 2), np.int64)
+        self._raws = np.empty((_RAW_COUNT, 2), np.int64)
+        self._known: dict[bytes, int] = {}
+        self._decoded: dict[tuple[int, bytes], tuple[int, int]] = {}
+        self._listed: set[int] = set()
+        self._strings: dict[str, int] = {}
+        self._slices: list[int] = []
+        self._count = self._filled = 0
+        self.counts: Counter[str] = Counter()
+        self.others: list[Event] = []
+
+    @property
+    def is_full(self) -> bool:
+        """Whether rows have to be cleared before more is scanned."""
+        return self._filled > _ROW_ROOM // 2 or self._count > _ROW_COUNT // 2
+
+    def _place_arguments(self, columns: Mapping[str, Collection[str]]) -> np.ndarray:
+        places = np.full((len(self._categories) + 1, len(self._arguments) + 2), -1, np.int64)
+        for category, name in enumerate(self._categories):
+            own = [self._arguments.index(one) for one in columns.get(name, ())]
+            places[category, own] = _HEAD + 2 * np.arange(len(own))
+            places[category, -2:] = _HEAD + 2 * len(own), bool(own)
+        is_list = [own_type is ArgumentType.LIST for own_type in self._types]
+        places[-1, :-2][is_list] = -2
+        return places
+
+    def scan(self, held: bytes) -> Scanned:
+        """Scan the events at the begin of a text, as many as can be."""
+        if len(held) >= len(self._text):
+            self._text = np.empty(len(held) + (len(held) >> 3) + 1, np.uint8)
+        text = self._text[: len(held) + 1]
+        text[:-1] = np.frombuffer(held, np.uint8)
+        text[-1] = 0
+        at = event_count = 0
+        while True:
+            counts = np.zeros(len(self._categories), np.int64)
+            state = np.array([at, self._count, self._filled, *[0] * 8], np.int64)
+            self._numbers.fill(-1)
+            reason = json_events.scan_events(
+                *views(text, self._plain, *self._words, self._levels, self._places, counts, self._starts,
+                       self._rows, self._names, self._numbers, self._others, self._raws, state)
+            )  # fmt: skip
+            reached, count, filled = state[:3].tolist()
+            if reached > at:
+                try:
+                    others = self._resolve(held, state)
+                except _FAULTS:
+                    return Scanned(event_count, at, is_over=False, is_unusual=True, has_more=False)
+                self.others += others
+                self.counts.update(dict(zip(self._categories, counts.tolist(), strict=True)))
+                event_count += int(state[-1])
+                self._slices.append(self._count)
+                self._count, self._filled = count, filled
+            has_more = reason == _NO_ROOM and self.is_full
+            if reason != _NO_ROOM or reached == at or has_more:
+                is_unusual = reason == _UNUSUAL or (reason == _NO_ROOM and not has_more)
+                return Scanned(event_count, reached, reason == _LIST_ENDS, is_unusual, has_more)
+            at = reached
+
+    def _resolve(self, held: bytes, state: np.ndarray) -> list[Event]:
+        """Replace what refers to the text in new rows; return events of other categories.
+
+        Raises:
+            msgspec.DecodeError: a text cannot be decoded; also UnicodeDecodeError and RecursionError.
+        """
+        _, count, _, names, others, raws = state[:6].tolist()
+        rows, starts = self._rows, self._starts[self._count : count]
+        events = [decode_event(held[at:end]) for at, end in self._others[:others].tolist()]
+        told = [self._number_name(held[at : at + size]) for at, size in self._names[:names].tolist()]
+        own = rows[starts + 2]
+        if len(own) and own.min() < 0:
+            told.append(self._number_name(b""))
+        numbers = np.array(told, np.int64)
+        rows[starts + 2] = numbers[own]
+        wanted = [] if self._listed.isdisjoint(told) else [one for one in told if one in self._listed]
+        places, codes = self._raws[:raws].T
+        if wanted:
+            more = self._find_lists(starts[np.isin(rows[starts + 2], wanted)])
+            places, codes = np.concatenate([places, more[0]]), np.concatenate([codes, more[1]])
+        begin, size = rows[places], -rows[places + 1]
+        found = [
+            self._decode(code, held[at : at + length])
+            for code, at, length in zip(codes.tolist(), begin.tolist(), size.tolist(), strict=True)
+        ]
+        if found:
+            rows[places], rows[places + 1] = np.array(found, np.int64).T
+        return events
+
+    def _number_name(self, raw: bytes) -> int:
+        number = self._known.get(raw)
+        if number is None:
+            name = msgspec.json.decode(b'"%s"' % raw, type=str) or UNNAMED
+            number = self._texts.setdefault(name, len(self._texts))
+            self._known[raw] = number
+            if name in self._listing:
+                self._listed.add(number)
+        return number
+
+    def _find_lists(self, starts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return the places and codes of lists that are neither absent nor decoded."""
+        rows = self._rows
+        of_category = self._places[rows[starts]]
+        found = [
+            (place[is_there], np.full(is_there.sum(), code))
+            for code, own_type in enumerate(self._types)
+            if own_type is ArgumentType.LIST
+            for place in [starts + of_category[:, code]]
+            for is_there in [(of_category[:, code] > 0) & (rows[place + 1] < ABSENT)]
+        ]
+        return np.concatenate([one for one, _ in found]), np.concatenate([code for _, code in found])
+
+    def _decode(self, code: int, raw: bytes) -> tuple[int, int]:
+        """Return value and mark of a JSON value that is no plain number."""
+        key = code, raw
+        found = self._decoded.get(key)
+        if found is None:
+            found = self._read(code, raw)
+            if len(self._decoded) > _MOST_DECODED:
+                self._decoded.clear()
+            self._decoded[key] = found
+        return found
+
+    def _read(self, code: int, raw: bytes) -> tuple[int, int]:
+        if _LAST_TIME <= code < 0:
+            time_ns = convert_to_ns([str(raw, "latin-1")])[0][0]
+            return (0, ABSENT) if time_ns is None else (time_ns, NS_DECIMALS)
+        own_type = self._types[code] if code >= 0 else ArgumentType.WHOLE
+        if own_type is ArgumentType.LIST:
+            text = spell_list(msgspec.Raw(raw))
+        elif own_type is ArgumentType.TEXT:
+            text = spell_value(msgspec.json.decode(raw))
+        elif own_type is ArgumentType.REAL:
+            real = read_real(msgspec.json.decode(raw))
+            return (0, ABSENT) if real is None else (int(np.float64(real).view(np.int64)), REAL)
+        else:
+            value = msgspec.json.decode(raw)
+            whole = read_whole(read_product(value) if own_type is ArgumentType.PRODUCT else value)
+            return (0, ABSENT) if whole is None else (whole, 0)
+        return (0, ABSENT) if text is None else (self._strings.setdefault(text, len(self._strings)), TEXT)
+
+    def find_rows(self, categories: Collection[str]) -> ScannedRows:
+        """Return the rows of some categories, by slice, category and place in the text."""
+        starts = self._starts[: self._count]
+        category = self._rows[starts]
+        codes = [self._categories.index(name) for name in categories]
+        places = {name: 3 + 2 * place for place, name in enumerate(MEMBERS)}
+        places |= {
+            name: int(place)
+            for name, place in zip(self._arguments, self._places[codes[0], :-2], strict=True)
+            if place > 0
+        }
+        own = np.flatnonzero(np.isin(category, codes) if len(codes) > 1 else category == codes[0])
+        if len(codes) > 1:
+            slices = np.searchsorted(self._slices, own, side="right")
+            own = own[np.lexsort((category[own] != codes[0], slices))]
+        return ScannedRows(self._rows, starts[own], places, list(self._strings))
+
+    def clear(self) -> None:
+        """Forget all rows, counts and other events."""
+        self._count = self._filled = 0
+        self.counts.clear()
+        self.others.clear()
+        self._slices.clear()
+        self._strings.clear()
+        self._decoded.clear()
+
+
+def _find_level(name: str, columns: Collection[str], all_phases: Collection[str]) -> int:
+    if name in columns:
+        return _ALL_KEPT if name in all_phases else _SPANS_KEPT
+    return _COUNTED if name in COUNTED else _CHECKED
+
+
+def _lay_out_words(tables: list[Collection[str]]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return the words, their bounds, and the slots of each table, as `json_events.find_word` reads them."""
+    spelled = [
+        (table, code, word.encode()) for table, own in enumerate(tables) for code, word in enumerate(own)
+    ]
+    slots = np.full((len(tables), _SLOT_COUNT), -1, np.int64)
+    bounds = []
+    at = 0
+    for word, (table, code, text) in enumerate(spelled):
+        slot = (7 * len(text) + 3 * text[0] + 37 * text[-1]) % _SLOT_COUNT
+        while slots[table, slot] >= 0:
+            slot = (slot + 1) % _SLOT_COUNT
+        slots[table, slot] = word
+        bounds.append((at, len(text), code))
+        at += len(text)
+    joined = b"".join(text for *_, text in spelled)
+    return np.frombuffer(joined, np.uint8), np.array(bounds, np.int64), slots
