@@ -300,45 +300,53 @@ def repository(tmp_path):
 BEFORE, AFTER = ("base", 1.0, 1), ("head", 1.1, 2)
 
 
-def compared(runner, commit, run, report, **ends):
-    """Record the answer of a commit, and compare it with a base, if one is told."""
-    shutil.rmtree(report, ignore_errors=True)
-    answer(report / "runs" / f"{run[0]}.json", *run)
-    common = {"STORE": str(report.parent / "store"), "LABELS": "", "REPORT": str(report)}
-    assert runner.run("record", **common, KEEP="9", COMMIT=commit).returncode == 0
-    if not ends:
-        return None
-    told = {"GIVEN": "", "TARGET": "", "GATES": "step>3%", **ends}
-    return runner.run("compare", **common, COMMIT=commit, **told)
+@pytest.fixture
+def compared(runner, wallscope):
+    """Record the answer of a commit, without a process, and compare it with a base, if one is told."""
+
+    def run(commit, run, report, **ends):
+        shutil.rmtree(report, ignore_errors=True)
+        answer(report / "runs" / f"{run[0]}.json", *run)
+        store = report.parent / "store"
+        assert wallscope("record", report / "runs", "--commit", commit, "--store", store).code == 0
+        if not ends:
+            return None
+        told = {"GIVEN": "", "TARGET": "", "GATES": "step>3%", **ends}
+        common = {"STORE": str(store), "LABELS": "", "REPORT": str(report)}
+        return runner.run("compare", **common, COMMIT=commit, **told)
+
+    return run
 
 
 @pytest.mark.parametrize("named", ["main", "origin/main", "full", "short", "refs/remotes/origin/main"])
-def test_a_base_is_known_by_any_name(runner, repository, tmp_path, named):
+def test_a_base_is_known_by_any_name(runner, compared, repository, tmp_path, named):
     base, head = repository
     report = tmp_path / "work" / "report"
-    compared(runner, base, BEFORE, report)
+    compared(base, BEFORE, report)
     given = {"full": base, "short": base[:8]}.get(named, named)
-    ran = compared(runner, head, AFTER, report, GIVEN=given)
+    ran = compared(head, AFTER, report, GIVEN=given)
     assert (ran.returncode, runner.outputs["compared"], runner.outputs["status"]) == (0, "true", "1")
 
 
 @pytest.mark.parametrize("named", ["main", "nosuch", "f" * 40, "f" * 7, "--output=x", "$(touch x)", "-h"])
-def test_a_base_that_was_asked_for_and_has_no_record_fails_the_job(runner, repository, tmp_path, named):
+def test_a_base_that_was_asked_for_and_has_no_record_fails_the_job(
+    runner, compared, repository, tmp_path, named
+):
     _, head = repository
     report = tmp_path / "work" / "report"
-    ran = compared(runner, head, AFTER, report, GIVEN=named)
+    ran = compared(head, AFTER, report, GIVEN=named)
     assert (ran.returncode, runner.outputs["status"]) == (0, "2")
     assert runner.run("judge", STATUS=runner.outputs["status"]).returncode == 2
     assert not (tmp_path / "x").exists()
 
 
-def test_a_damaged_record_of_the_base_is_not_taken_for_none(runner, repository, tmp_path):
+def test_a_damaged_record_of_the_base_is_not_taken_for_none(runner, compared, repository, tmp_path):
     base, head = repository
     report = tmp_path / "work" / "report"
-    compared(runner, base, BEFORE, report)
+    compared(base, BEFORE, report)
     (path,) = (tmp_path / "work" / "store" / "records" / base).glob("*.json")
     path.write_text("{")
-    ran = compared(runner, head, AFTER, report, TARGET=base)
+    ran = compared(head, AFTER, report, TARGET=base)
     assert (ran.returncode, runner.outputs["status"], "is damaged" in ran.stderr) == (0, "2", True)
 
 
