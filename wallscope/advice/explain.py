@@ -9,18 +9,25 @@ from collections.abc import Iterable, Iterator, Mapping
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
 
+import polars as pl
+
 from wallscope.advice.conditions import Clause
 from wallscope.advice.explanation_notes import Note, cause_notes, finding_notes, notes
 from wallscope.advice.measurements import MEASUREMENTS
 from wallscope.advice.preconditions import precondition_rows
 from wallscope.advice.rules import Rule, fix_rules
+from wallscope.advice.settings import vocabulary
 from wallscope.advice.terms import find_term, list_terms, normalize_word
-from wallscope.advice.word_search import list_words, search_word
+from wallscope.advice.training_words import find_training_word, list_training_words
+from wallscope.advice.word_forms import spell_form
+from wallscope.advice.word_search import find_setting, search_word
 from wallscope.errors import UnknownWordError
 from wallscope.model.advice import ExplanationSection, Setting, WordExplanation
 from wallscope.model.cause_catalogue import CALL, describe_cause, list_cause_meanings
 from wallscope.model.enums import Wall
+from wallscope.model.schemas import NAMES
 from wallscope.resources import list_toml_paths, read_query, read_toml
+from wallscope.trace.kernel_classes import classify_kernels, load_shipped_kernel_rules
 
 _HEAD = """# Fixes
 
@@ -41,6 +48,9 @@ or the output of `wallscope explain ID`.
 _FOLDERS = ("advice", "advice/notes", "advice/rules")
 _DRAINED = "host/queue-drained/"
 _NEAR = 4
+_LEAST_ALIKE = 0.7
+_SHORTEST_PART = 4
+_OF_AXES = "communication: its axis comes from ranges, payload and communicator (`wallscope explain axis`)"
 _IN_WORDS: Mapping[str, str] = {
     ">=": "is at least",
     "<=": "is at most",
@@ -58,6 +68,24 @@ def explain_word(word: str) -> WordExplanation:
         UnknownWordError: nothing explains it; near words are named.
     """
     causes = dict(list_cause_meanings())
+    topic = (
+        _named(word, causes)
+        or _term(word)
+        or _setting_or_word(word)
+        or _spelled(word, causes)
+        or _causes(word, causes)
+        or _meaning(word, causes)
+        or _topic(word)
+        or _kernel(word)
+        or search_word(word)
+    )
+    if topic is None:
+        raise UnknownWordError(f"explain — unknown topic {word!r} — {_near(word, causes)}")
+    return topic
+
+
+def _named(word: str, causes: dict[str, str]) -> WordExplanation | None:
+    """Return the fix, cause, wall, finding or fact of an id."""
     if rule := next((rule for rule in fix_rules() if rule.id == word), None):
         return _fix(rule)
     if word in causes or (word.startswith(_DRAINED) and word != _DRAINED):
@@ -68,14 +96,22 @@ def explain_word(word: str) -> WordExplanation:
         sections = [ExplanationSection("Evidence", (finding.evidence,))]
         sections += [ExplanationSection("Cure", (finding.cure,))] if finding.cure else []
         return WordExplanation(word, "finding", finding.means, (*sections, *_rests_on(finding.facts)))
-    if word.upper() in _facts():
-        return _fact(word.upper())
-    topic = (
-        _term(word) or _causes(word, causes) or _meaning(word, causes) or _topic(word) or search_word(word)
-    )
-    if topic is None:
-        raise UnknownWordError(f"explain — unknown topic {word!r} — {_near(word, causes)}")
-    return topic
+    return _fact(word.upper()) if word.upper() in _facts() else None
+
+
+def _setting_or_word(word: str) -> WordExplanation | None:
+    """Return what is known of a word of training, or of the name of a setting."""
+    if find_training_word(word) is not None or find_setting(word) is not None:
+        return search_word(word)
+    return None
+
+
+def _spelled(word: str, causes: dict[str, str]) -> WordExplanation | None:
+    """Return the fix, cause, finding or wall whose id a word spells in another way, such as "manual gc"."""
+    ids = [*(rule.id for rule in fix_rules()), *causes, *(one.code for one in finding_notes()), *Wall]
+    form = spell_form(word)
+    found = next((one for one in ids if spell_form(one) == form), None)
+    return None if found is None else _named(found, causes)
 
 
 def _term(word: str) -> WordExplanation | None:
@@ -121,16 +157,48 @@ def _topic(word: str) -> WordExplanation | None:
     return WordExplanation(word, "topic", found[0].text, _notes(found[1:])) if found else None
 
 
+def _kernel(word: str) -> WordExplanation | None:
+    """Return how a kernel of this name is counted; `None` if no pattern knows the name."""
+    if re.search(r"::|kernel|^nccl|\w_\d", word, re.IGNORECASE) is None:
+        return None
+    names = pl.DataFrame({"name": [0], "text": [word]}, schema=NAMES)
+    kind = classify_kernels(names, load_shipped_kernel_rules()).row(0, named=True)
+    if not kind["matched"]:
+        return None
+    if kind["backend"] is not None:
+        meaning = f"a kernel of {kind['backend']} that communicates ({kind['category']})"
+        return WordExplanation(word, "topic", meaning, (ExplanationSection("Counted as", (_OF_AXES,)),))
+    cause = f"compute/{kind['category']}"
+    counted = ExplanationSection("Counted as", (f"{cause}: {describe_cause(cause)}",))
+    return WordExplanation(word, "topic", f"a kernel that computes ({kind['category']})", (counted,))
+
+
 def _near(word: str, causes: Iterable[str]) -> str:
     """Return what may have been meant, as text."""
     words = {*causes, *(rule.id for rule in fix_rules()), *(entry.code for entry in finding_notes())}
-    words |= {topic for note in notes() for topic in note.topics} | set(Wall) | set(list_words())
+    words |= {topic for note in notes() for topic in note.topics} | set(Wall) | set(vocabulary().kinds)
     words |= {one for term in list_terms() for one in (term.name, *term.also)}
-    inside = sorted(entry for entry in words if word and word.lower() in entry.lower())
-    near = list(dict.fromkeys([*get_close_matches(word, sorted(words), n=_NEAR, cutoff=0.6), *inside]))
+    words |= {one for known in list_training_words() for one in known.spellings}
+    forms: dict[str, str] = {}
+    for one in sorted(words):
+        forms.setdefault(spell_form(one), one)
+    near = [forms[one] for part in _list_parts(spell_form(word)) for one in _list_near(part, sorted(forms))]
+    near = list(dict.fromkeys(near))
     if not near:
         return "`wallscope explain` lists the topics"
     return f"did you mean {', '.join(near[:_NEAR])}?"
+
+
+def _list_parts(form: str) -> list[str]:
+    """Return a form as a whole, then its longer words."""
+    parts = [part for part in form.split() if len(part) >= _SHORTEST_PART]
+    return [form, *parts] if form else []
+
+
+def _list_near(form: str, among: list[str]) -> list[str]:
+    """Return the forms that are spelled alike, then those that contain the words."""
+    inside = [one for one in among if f" {form} " in f" {one} "]
+    return [*get_close_matches(form, among, n=_NEAR, cutoff=_LEAST_ALIKE), *inside]
 
 
 def _cause(word: str) -> WordExplanation:

@@ -152,6 +152,16 @@ def find_model(name: str) -> Model:
     raise OptionError(f"--model {name} — is unknown — name one of {known}")
 
 
+def list_models(name: str) -> tuple[str, ...]:
+    """Return the ids of the model families that a name means, or whose names begin with its words."""
+    wanted = _words(name)
+    return tuple(
+        id_
+        for id_, table in _models().items()
+        if wanted and any(_words(each)[: len(wanted)] == wanted for each in (id_, *table["names"]))
+    )
+
+
 def _letters(name: str) -> str:
     return re.sub(r"[^a-z0-9]", "", name.lower())
 

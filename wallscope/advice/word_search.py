@@ -1,68 +1,217 @@
 """Topics by the words that people use: what notes, fixes, checks and findings say about them."""
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from functools import cache
+from typing import Literal
 
-from wallscope.advice.explanation_notes import Note, finding_notes, notes
+from wallscope.advice.explanation_notes import finding_notes, notes
+from wallscope.advice.memory_estimate import model_shapes
 from wallscope.advice.preconditions import precondition_rows
+from wallscope.advice.published import list_models, machines, presets
 from wallscope.advice.releases import releases
 from wallscope.advice.rules import Rule, fix_rules
 from wallscope.advice.settings import bare_name, vocabulary
-from wallscope.advice.terms import list_terms
-from wallscope.model.advice import ExplanationSection, WordExplanation
+from wallscope.advice.terms import find_term, list_terms
+from wallscope.advice.training_words import find_training_word, list_training_words
+from wallscope.advice.word_forms import spell_form
+from wallscope.model.advice import ExplanationSection, Preset, WordExplanation
 from wallscope.model.cause_catalogue import list_cause_meanings
 from wallscope.model.enums import Wall
-from wallscope.resources import read_toml
 
 _SHORTEST = 2
-_MOST_LINES = 12
+_MOST_LINES = 8
+_MOST_NOTES = 4
+_EMPTY = {
+    *(
+        "a",
+        "about",
+        "all",
+        "an",
+        "and",
+        "are",
+        "as",
+        "at",
+        "be",
+        "but",
+        "by",
+        "can",
+        "do",
+        "for",
+        "from",
+        "has",
+    ),
+    *("how", "if", "in", "into", "is", "it", "its", "more", "not", "of", "off", "on", "one", "only", "or"),
+    *(
+        "other",
+        "out",
+        "so",
+        "than",
+        "that",
+        "the",
+        "their",
+        "then",
+        "they",
+        "this",
+        "to",
+        "use",
+        "with",
+        "you",
+    ),
+}
+"""Words that name no topic."""
+
+_Kind = Literal["Notes", "Fixes", "Checks", "Findings"]
+_KINDS: tuple[_Kind, ...] = ("Fixes", "Notes", "Checks", "Findings")
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    """A line that an answer can show, and the form of the text that is searched."""
+
+    kind: _Kind
+    line: str
+    form: str
+    topics: frozenset[str]
+
+    def rank(self, forms: tuple[str, ...]) -> tuple[bool, float]:
+        """Return a key that is smaller for entries that are more about the words."""
+        count = sum(self.form.count(f" {form} ") for form in forms)
+        return self.topics.isdisjoint(forms), -count / len(self.form) ** 0.5
 
 
 @cache
-def _synonyms() -> Mapping[str, tuple[str, ...]]:
-    table: Mapping[str, list[str]] = read_toml("advice/words.toml")["words"]
-    return {word: tuple(meant) for word, meant in table.items()}
+def _entries() -> tuple[_Entry, ...]:
+    return tuple(_list_entries())
 
 
-def list_words() -> tuple[str, ...]:
-    """Return the words of people that stand for others."""
-    return tuple(_synonyms())
+def _list_entries() -> Iterator[_Entry]:
+    for rule in fix_rules():
+        yield _entry("Fixes", f"{rule.id}: {rule.title}", _text(rule), (rule.id,))
+    for note in notes():
+        yield _entry("Notes", f"{note.text} [{', '.join(note.facts)}]", note.text, note.topics)
+    for row in precondition_rows().values():
+        text = f"{row.text} . {' . '.join(row.keys())} . {row.unblock}"
+        yield _entry("Checks", f"{row.id}: {row.text}", text, ())
+    for one in finding_notes():
+        yield _entry("Findings", f"{one.code}: {one.means}", f"{one.code} . {one.means}", (one.code,))
+
+
+def _entry(kind: _Kind, line: str, text: str, topics: Iterable[str]) -> _Entry:
+    forms = frozenset(map(spell_form, topics))
+    return _Entry(kind, line, f" {' | '.join(map(spell_form, re.split(r'[.;:,] ', text)))} ", forms)
+
+
+def _text(rule: Rule) -> str:
+    keys = " . ".join(setting.key for setting in rule.all_settings())
+    return " . ".join((rule.id, rule.title, rule.because, *rule.caveats, rule.active, keys))
 
 
 def search_word(word: str) -> WordExplanation | None:
-    """Return everything that names a word or what it stands for; `None` where nothing does."""
-    bare = word.strip().lower()
-    name = vocabulary().name(word)
-    meant = (*_synonyms().get(bare, ()), bare)
-    if len(bare) < _SHORTEST:
+    """Return what a word means and everything that names it; `None` where nothing does."""
+    known = find_training_word(word)
+    name = find_setting(word)
+    form = spell_form(word)
+    if known is None and name is None and (len(form) < _SHORTEST or form in _EMPTY):
         return None
-    if name is not None:
-        leaf = bare_name(word.strip())
-        names = dict.fromkeys((name, leaf, name.replace("_", "-"), leaf.replace("_", "-")))
-        meant = (*names, *(f"--{one}" for one in names), *meant)
-    pattern = re.compile("|".join(rf"(?<![\w-]){re.escape(one)}s?(?![\w-])" for one in meant), re.IGNORECASE)
-    related = [note for note in notes() if pattern.search(note.text) or _is_topic(note, meant)]
-    codes = [one for one in finding_notes() if pattern.search(one.means)]
-    sections = (
-        ExplanationSection("Setting", () if name is None else tuple(_describe_setting(name))),
-        _cut("Notes", (f"{note.text} [{', '.join(note.facts)}]" for note in related)),
-        _cut("Fixes", (f"{rule.id}: {rule.title}" for rule in fix_rules() if pattern.search(_text(rule)))),
-        _cut("Checks", _checks(pattern)),
-        _cut("Findings", (f"{one.code}: {one.means}" for one in codes)),
-    )
+    also = (known.name, *known.find) if known else ()
+    names = () if name is None else (name, bare_name(word.strip()))
+    ids = {one for one in also if "-" in one and any(spell_form(one) in entry.topics for entry in _entries())}
+    forms = _spell((word, *names, *(one for one in also if one not in ids)))
+    sections = [
+        *_describe_hardware(forms),
+        *_describe_models(word),
+        ExplanationSection("Terms", tuple(_list_terms(also))),
+        ExplanationSection("Causes", tuple(_list_causes(also))),
+        _list_settings(name, form, also),
+        *_find_entries(forms, _spell(ids)),
+    ]
     found = tuple(section for section in sections if section.lines)
-    if not found:
-        return None
-    other = [name] if name is not None and name.lower() != bare else _synonyms().get(bare, ())
-    named = f", which stands for {', '.join(other)}" if other else ""
-    return WordExplanation(word, "topic", f"what notes, fixes and checks say about {word}{named}", found)
+    if known is not None:
+        source = ExplanationSection("Source", (known.source,))
+        return WordExplanation(word, "topic", known.text, (*found, source))
+    if found:
+        is_hardware = found[0].heading == "Hardware"
+        meaning = (
+            found[0].lines[0] if is_hardware else f"what notes, fixes and checks say about {name or word}"
+        )
+        return WordExplanation(word, "topic", meaning, found)
+    scattered = tuple(section for section in _find_scattered(form) if section.lines)
+    meaning = f"notes, fixes and checks that have all of the words {', '.join(word.split())}"
+    return WordExplanation(word, "topic", meaning, scattered) if scattered else None
+
+
+def _list_terms(words: Iterable[str]) -> Iterator[str]:
+    """Yield the terms of screens that are among the words."""
+    for term in dict.fromkeys(filter(None, map(find_term, words))):
+        yield f"{term.name}: {term.text}"
+
+
+def _list_causes(words: Iterable[str]) -> Iterator[str]:
+    """Yield the causes that are among the words, or begin with one of them."""
+    for cause, meaning in list_cause_meanings():
+        if any("/" in word and f"{cause}/".startswith(f"{word}/") for word in words):
+            yield f"{cause}: {meaning}"
+
+
+def find_setting(word: str) -> str | None:
+    """Return the name of the setting that a spelling means; `None` if it is unknown.
+
+    >>> find_setting("TransformerConfig.recompute_granularity"), find_setting("--recompute-granularity full")
+    ('recompute_granularity', 'recompute_granularity')
+    """
+    bare = re.split(r"[=\s]", word.strip(), maxsplit=1)[0] if re.match(r"--|[\w.]+=", word.strip()) else word
+    words = vocabulary()
+    return words.name(bare) or words.name(bare.upper()) or words.name("_".join(bare.lower().split()))
+
+
+def _spell(words: Iterable[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(filter(None, map(spell_form, words))))
+
+
+def _find_entries(forms: tuple[str, ...], ids: tuple[str, ...]) -> Iterator[ExplanationSection]:
+    """Yield the entries that have any of the words or ids, those that are most about them first."""
+    every = (*forms, *ids)
+    found = [
+        one
+        for one in _entries()
+        if not one.topics.isdisjoint(every) or any(f" {form} " in one.form for form in forms)
+    ]
+    yield from _section(sorted(found, key=lambda one: one.rank(every)))
+
+
+def _find_scattered(form: str) -> Iterator[ExplanationSection]:
+    """Yield the entries that have all words of a form in one sentence, in any order."""
+    wanted = set(form.split()) - _EMPTY
+    if len(wanted) > 1:
+        yield from _section(
+            [one for one in _entries() if any(wanted <= set(part.split()) for part in one.form.split("|"))]
+        )
+
+
+def _section(found: list[_Entry]) -> Iterator[ExplanationSection]:
+    for kind in _KINDS:
+        lines = [one.line for one in found if one.kind == kind]
+        yield _cut(kind, lines, _MOST_NOTES if kind == "Notes" else _MOST_LINES)
+
+
+def _list_settings(name: str | None, form: str, also: Iterable[str]) -> ExplanationSection:
+    """Return the setting of a name, else the settings whose names have all of the words."""
+    if name is not None:
+        return ExplanationSection("Setting", tuple(_describe_setting(name)))
+    wanted = set(form.split()) - _EMPTY
+    named = [one for one in also if one in vocabulary().kinds]
+    if wanted and not named:
+        named = [one for one in vocabulary().kinds if wanted <= set(spell_form(one).split())]
+    lines = [f"{one}: {_TYPES[vocabulary().kinds[one]]}" for one in dict.fromkeys(named)]
+    return _cut("Settings", lines, _MOST_LINES)
 
 
 def _describe_setting(name: str) -> Iterator[str]:
     """Yield the type of a setting, the releases that have it, and its former names."""
     words = vocabulary()
-    yield f"{name}: {_KINDS[words.kinds[name]]}"
+    yield f"{name}: {_TYPES[words.kinds[name]]}"
     for framework, program in (("megatron-lm", "Megatron-LM"), ("megatron-bridge", "Megatron Bridge")):
         if first := releases("since", framework).get(name):
             yield f"from {program} {'.'.join(map(str, first))}"
@@ -73,7 +222,7 @@ def _describe_setting(name: str) -> Iterator[str]:
         yield f"a former name; write {words.former[name]}"
 
 
-_KINDS = {
+_TYPES = {
     "sizes": "a whole number above 0",
     "whole": "a whole number",
     "number": "a number",
@@ -85,27 +234,54 @@ _KINDS = {
 }
 
 
-def _is_topic(note: Note, meant: Iterable[str]) -> bool:
-    return not set(meant).isdisjoint(note.topics)
+def _describe_hardware(forms: Iterable[str]) -> Iterator[ExplanationSection]:
+    """Yield what is known of the GPUs of these names."""
+    for machine in machines().values():
+        if machine.id in forms:
+            facts = [f"the GPU {machine.name}"]
+            if machine.architecture is not None:
+                facts.append(f"architecture {machine.architecture}")
+            if machine.memory_bytes is not None:
+                facts.append(f"{machine.memory_bytes // 10**9} GB of memory")
+            if machine.nvlink_domain is not None:
+                facts.append(f"NVLink joins {machine.nvlink_domain} GPUs")
+            own = sorted({preset.family for preset in presets() if preset.machine == machine.id})
+            lines = [", ".join(facts), f"`wallscope advise --hardware {machine.id}` plans a layout for it"]
+            if own:
+                lines.append(f"presets of Megatron Bridge for it: {', '.join(own)}")
+            yield ExplanationSection("Hardware", tuple(lines))
 
 
-def _text(rule: Rule) -> str:
-    keys = " ".join(setting.key for setting in rule.all_settings())
-    named = (str(getattr(rule, name)) for name in ("id", "title", "because", "caveats", "active"))
-    return " ".join((*named, keys))
+def _describe_models(word: str) -> Iterator[ExplanationSection]:
+    """Yield what is known of the models that a word names: how to plan one, and its presets."""
+    found = list_models(word)
+    yield ExplanationSection("Models", tuple(map(_describe_model, found)))
+    own = [preset for preset in presets() if preset.family in found and preset.states_layout]
+    yield _cut("Published layouts", map(_write_preset, own), _MOST_LINES)
 
 
-def _checks(pattern: re.Pattern[str]) -> Iterator[str]:
-    for row in precondition_rows().values():
-        if pattern.search(f"{row.text} {' '.join(row.keys())} {row.unblock}"):
-            yield f"{row.id}: {row.text}"
+def _describe_model(model: str) -> str:
+    """Return a model with its sizes, if they are known, and how to plan it."""
+    shape = model_shapes().get(model)
+    planned = f"`wallscope advise --model {model}` plans a layout"
+    if shape is None:
+        return f"{model}: {planned}"
+    experts = f", {shape.experts} experts" if shape.experts else ""
+    return f"{model}: {shape.layers} layers, hidden size {shape.hidden:,}{experts}; {planned}"
 
 
-def _cut(heading: str, lines: Iterable[str]) -> ExplanationSection:
+def _write_preset(preset: Preset) -> str:
+    sizes = preset.sizes
+    layout = f"TP{sizes.tensor} PP{sizes.pipeline} CP{sizes.context} EP{sizes.expert}"
+    virtual = f" VPP{preset.virtual_pipeline}" if preset.virtual_pipeline else ""
+    return f"{preset.family}, {preset.gpus} x {preset.machine}, {preset.precision}: {layout}{virtual}"
+
+
+def _cut(heading: str, lines: Iterable[str], most: int) -> ExplanationSection:
     """Return a section of the first lines, and how many more there are."""
     every = tuple(lines)
-    more = (f"and {len(every) - _MOST_LINES} more",) if len(every) > _MOST_LINES else ()
-    return ExplanationSection(heading, (*every[:_MOST_LINES], *more))
+    more = (f"and {len(every) - most} more",) if len(every) > most else ()
+    return ExplanationSection(heading, (*every[:most], *more))
 
 
 def list_topics() -> WordExplanation:
@@ -116,7 +292,8 @@ def list_topics() -> WordExplanation:
         ExplanationSection("Terms", (", ".join(term.name for term in list_terms() if "," not in term.name),)),
         ExplanationSection("Walls", (", ".join(wall.value for wall in Wall),)),
         ExplanationSection("Topics", (", ".join(topic for topic in topics if topic not in fixes),)),
-        ExplanationSection("Words for them", (", ".join(sorted(list_words())),)),
+        ExplanationSection("Words of training", (", ".join(word.name for word in list_training_words()),)),
+        ExplanationSection("Hardware", (", ".join(machines()),)),
         ExplanationSection("Causes", tuple(cause for cause, _ in list_cause_meanings())),
         ExplanationSection("Fixes", (", ".join(fixes),)),
         ExplanationSection("Findings", (", ".join(sorted(one.code for one in finding_notes())),)),
@@ -129,6 +306,8 @@ def outline_topics() -> WordExplanation:
     """Return the terms, walls and topics, and how many causes, fixes and findings there are."""
     every = {section.heading: section for section in list_topics().sections}
     counts = {
+        "words of training": len(list_training_words()),
+        "settings": len(vocabulary().kinds),
         "causes": len(every["Causes"].lines),
         "fixes": len(fix_rules()),
         "findings": len(finding_notes()),

@@ -56,7 +56,14 @@ _GROUPS: dict[str, dict[str, Callable[..., None]]] = {
 }
 for _group, _commands in _GROUPS.items():
     for _name, _command in _commands.items():
-        app.command(_name, cls=GroupedCommand, rich_help_panel=_group)(_command)
+        app.command(
+            _name,
+            cls=GroupedCommand,
+            rich_help_panel=_group,
+            context_settings={
+                "ignore_unknown_options": _command is explain
+            },  # words such as --overlap-grad-reduce
+        )(_command)
 
 
 def _print_version(wanted: bool) -> None:  # noqa: FBT001  # typer's callback protocol
