@@ -176,7 +176,7 @@ def test_steps_are_scaled_where_tokens_differ():
             (
                 "NOT COMPARABLE",
                 "NVIDIA H100 and NVIDIA A100",
-                "These are the numbers as they are",
+                "describe two different runs",
                 "Do next Compare captures of the same work Or add --override",
                 "Cause of the change None is certain The sides cannot be compared.",
             ),

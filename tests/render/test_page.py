@@ -171,7 +171,7 @@ def test_a_step_that_lost_more_to_memory_than_the_typical_one_is_named(report):
     shown = replace(report, analysis=replace(report.analysis, ranks=(replace(rank, steps=(lost, *others)),)))
 
     assert (
-        f"Memory takes 2.4 ms of step {step.index}, more than in any other; 0 ns in"
+        f"Memory takes 2.4 ms of step {step.index}, the most of all, and 0 ns of the"
         in write_analysis_page(shown)
     )
     assert "Memory takes" not in write_analysis_page(report)

@@ -75,7 +75,9 @@ def test_a_click_on_a_step_leads_into_the_timeline(browser, file, report):
     other = next(step.index for step in report.analysis.ranks[0].steps if step.index not in drawn)
 
     answer = tab.inner_text("#steps .answer")
-    assert re.match(r"The slowest steady step\b.* There host/\S+ takes \S+ \S+ more\. ", answer), answer
+    assert re.match(r"The slowest steady step\b.* In step \d+, host/\S+ takes \S+ \S+ more\. ", answer), (
+        answer
+    )
     tab.locator("#chart-steps").scroll_into_view_if_needed()
     tab.wait_for_selector("#chart-steps .bars .point >> visible=true")
     for step, said in ((drawn[1], f"step {drawn[1]}, "), (other, f"step {other}, low detail, ")):

@@ -61,12 +61,12 @@ def test_a_fix_is_told_what_its_questions_win_together(tmp_path, story, won_ns):
     [
         pytest.param(
             alone(lambda number: (gemm(50), Work((100 + 200 * (number % 2)) * US), gemm(50), SyncDevice())),
-            "more than 5.0 %",
+            "above the limit of 5.0 %",
             id="steps that are not alike",
         ),
         pytest.param(
             Program(((HostThread("python", stepped(2, slow_host)),),)),
-            "none to check its replay",
+            "only one step is complete",
             id="one whole step",
         ),
     ],

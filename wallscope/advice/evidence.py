@@ -111,7 +111,7 @@ def _describe_copy(copy: CopyWork) -> str:
     pinned = "" if copy.pinned is None else ", pinned" if copy.pinned else ", pageable"
     return (
         f"{number(copy.count)} {_name_copies(copy)}{pinned}: {size(copy.bytes)} in {duration(copy.work_ns)},"
-        f" {duration(copy.exposed_ns)} of it not overlapped"
+        f" of which {duration(copy.exposed_ns)} is not overlapped"
     )
 
 

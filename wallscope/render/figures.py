@@ -196,7 +196,7 @@ def draw_way(comparison: Comparison) -> Figure:
     room_ns = max((high_ns - low_ns) * _ROOM, high_ns * 0.005)
     is_cut = low_ns - room_ns > high_ns * 0.1
     ends = [(low_ns - room_ns) / 1e6 if is_cut else 0, (high_ns + room_ns) / 1e6]
-    caption = "From base to head, what each cause adds or takes; hatching shows the wall"
+    caption = "What each cause adds or removes from base to head; hatching shows the wall"
     caption += "; the axis does not begin at 0" if is_cut else ""
     title = {"text": f"ms; this axis begins at {ends[0]:,.1f} ms, not at 0"} if is_cut else _MS
     layout = _fall_layout(bars, {"range": ends, "title": title})

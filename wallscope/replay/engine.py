@@ -256,8 +256,8 @@ ASKED = Purpose(
 def is_too_far_off(error: float, most: float) -> str:
     """Return why a replay is rejected."""
     return (
-        f"replayed with the latencies of the other steps, steps differ by {percent(error)} from the"
-        f" capture, more than {percent(most)}"
+        f"the replay error is {percent(error)}, above the limit of {percent(most)} (each step replayed with"
+        " latencies of the other steps)"
     )
 
 

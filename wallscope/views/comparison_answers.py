@@ -102,7 +102,9 @@ def _answer_bound(comparison: Comparison) -> KeyAnswer:
         return _write_bound(*slower[0], "By undoing the change.")
     compute_ns = sum(row.head_ns for row in comparison.deltas.walls if row.wall == Wall.COMPUTE)
     if comparison.verdict != "improvement" or following.has_opaque_graphs(comparison) or not compute_ns:
-        return KeyAnswer("Upper bound", "Not estimated", (f"No certain change of the {window} to bound.",))
+        return KeyAnswer(
+            "Upper bound", "Not estimated", (f"A bound needs a certain change of the {window}.",)
+        )
     line = "If all of head but compute took no time, with today's kernels."
     return _write_bound(step.head_typical_ns, compute_ns, line)
 
@@ -126,7 +128,7 @@ def _answer_sureness(comparison: Comparison) -> KeyAnswer:
     elif step.replication == "none":
         doubts.append("too few steps")
     elif step.run_noise_source == "assumed":
-        doubts.append("the difference between runs, which is assumed")
+        doubts.append("the noise between runs is assumed, not measured")
     confounders = len(words.find_confounders(comparison))
     if confounders:
         doubts.append(f"{units.plural(confounders, 'other difference')} could explain the change")

@@ -60,8 +60,8 @@ _OF_TYPICAL = frozenset({"causes", "path", *map(str, Wall)})
 _LONGEST_NAME = 120
 """As the section of the timeline cuts names."""
 _WORDS: Final = {
-    "confidence": "How sure the dominant wall is: high, medium or low. It depends on the share of the step"
-    " that is inferred or unattributed, and on findings about the capture.",
+    "confidence": "How sure the dominant wall is: high, medium or low. The confidence depends on the share"
+    " of the step that is inferred or unattributed, and on findings about the capture.",
     "replay error": "The replay rebuilds a step from recorded dependencies, with latencies of other steps."
     " The error is the median difference from the recorded length.",
     "memory pressure": "How close the run is to the end of GPU memory, by allocator retries and peak use.",
@@ -70,8 +70,8 @@ _WORDS: Final = {
 
 
 _ACTIVITY = (
-    "Activity is what the GPU did. The time breakdown differs where it attributes a gap to what the next"
-    " kernel waited for: short gaps between kernels count as compute there."
+    "Activity is what the GPU did, and the time breakdown is what the step waited for. So short gaps between"
+    " kernels are idle time here, and compute in the time breakdown."
 )
 _AFTER_CALLS = (
     "Host time after a blocking call, until the next launch, is in the row of that call; host/framework is"

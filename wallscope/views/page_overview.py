@@ -393,7 +393,7 @@ def _judge_replay(analysis: Analysis) -> Fact:
         text = f"One {analysis.anchor.unit} alone gives nothing to test the replay on."
         return Fact("Replay error unknown", text, target, "warn", "the replay error is unknown")
     operations = units.number(replay.operations)
-    text = f"Measured on steps that the replay was not fitted to. The replay covers {operations} operations."
+    text = f"Each step is predicted from the other steps. The replay covers {operations} operations."
     tone: Tone = "ok" if error <= FIX_REPLAY_ERROR_SHARE else "warn"
     doubt = "" if tone == "ok" else "the upper bounds, because the replay error is large"
     return Fact(f"Replay error {units.percent(error)}", text, target, tone, doubt)

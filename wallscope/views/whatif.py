@@ -112,7 +112,7 @@ def _list_key_answers(found: WhatIf, best: Sequence[Answer]) -> tuple[KeyAnswer,
     if best and best[0].won_ns > 0:
         name, after_ns = figures.name_changes(best[0]), best[0].step_ns
         action = KeyAnswer(
-            "Largest win", name, ("What the replay removes, not yet a way to do it.",), "changes"
+            "Largest win", name, ("The replay only shows the gain, and not how to reach it.",), "changes"
         )
         bar = (units.duration(found.step_ns), units.duration(after_ns), after_ns / max(found.step_ns, 1))
         after = f"The {found.unit} is then {best[0].next_wall}-bound."

@@ -333,7 +333,7 @@ def build_communication(comparison: Comparison) -> Section | None:
         return None
     answer = (
         f"The time of communication changed by {units.signed_duration(sum(row.delta_ns for row in found))},"
-        f" waiting for peers by {units.signed_duration(sum(row.peer_wait_delta_ns for row in found))} of it."
+        f" and waiting for peers by {units.signed_duration(sum(row.peer_wait_delta_ns for row in found))}."
     )
     blocks = (tabulate_communication(comparison),)
     return Section("communication", "Communication", answer, blocks, wall=Wall.COMMUNICATION)

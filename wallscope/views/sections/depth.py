@@ -198,12 +198,13 @@ def _describe_memory(analysis: Analysis, rank: Rank) -> Iterator[str]:
         yield f"Headroom {units.size(memory.use.headroom_bytes)} (from recorded allocations{started})."
     if memory.allocator_calls is not None:
         calls, spent = units.number(memory.allocator_calls), units.duration(memory.allocator_ns)
-        yield f"Allocator calls in the {analysis.anchor.typical}: {calls}, {spent} on the host."
+        yield f"Allocator calls in the {analysis.anchor.typical}: {calls}; host time in them: {spent}."
     steady = [step for step in rank.steps if step.steady]
     worst, usual_ns = max(steady, key=lambda step: step.walls.memory, default=None), rank.typical.walls.memory
     if worst is not None and worst.walls.memory >= _TELLING_TIMES * max(usual_ns, 1):
         most = f"{units.duration(worst.walls.memory)} of {analysis.anchor.unit} {worst.index}"
-        yield f"Memory takes {most}, more than in any other; {units.duration(usual_ns)} in the typical one."
+        usual = f"{units.duration(usual_ns)} of the {analysis.anchor.typical}"
+        yield f"Memory takes {most}, the most of all, and {usual}."
     if memory.offload is not None and memory.offload.work_ns:
         there, back = units.size(memory.offload.to_host_bytes), units.size(memory.offload.to_device_bytes)
         work = units.milliseconds(memory.offload.work_ns)

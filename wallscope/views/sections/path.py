@@ -27,8 +27,9 @@ _MOST_SLACK, _MOST_SLACK_ON_PAGE = 5, 12
 _LONGEST_NAME, _LONGEST_HINT = 120, 2_000
 _WIDE = 120
 _APART = (
-    "The time breakdown counts each moment with a compute kernel as compute. The critical path counts it for"
-    " what the end of the step waited for. So communication that compute hides can have a share here."
+    "The time breakdown counts each moment with a compute kernel as compute. The critical path counts each"
+    " moment for what the end of the step waited for. So communication that compute hides can have a share of"
+    " the critical path."
 )
 
 
@@ -103,7 +104,7 @@ def _tabulate_parts(path: CriticalPath, whole: str) -> Grid:
     )
     kinds = (("cause", path.causes), ("range", path.ranges), ("operation", path.operations))
     entries = [(kind, part) for kind, parts in kinds for part in parts[:_MOST_PARTS]]
-    note = "Each list and the parts that are too small for it sum to the step."
+    note = "Each list sums to the step, together with the parts that are too small to list."
     title = f"Largest parts of the critical path of the {whole}"
     return tabulate(title, columns, entries, notes=(note,), is_wordy=True)
 
@@ -162,7 +163,7 @@ def tabulate_slack(rows: Sequence[OperationSlack], whole: str) -> Grid:
         on_page("least_slack_ns", "least", "duration", "smallest slack of one operation"),
         on_page("binding", "binding", "rounded", "operations per step without slack"),
     )
-    note = ("Slack holds for one operation at a time: two in a row share it.",) if whole else ()
+    note = ("Consecutive operations share their slack: only one of them can use it.",) if whole else ()
     title = "Slack per operation, most work first"
     brief = "Slack per operation"
     return tabulate(title, columns, rows, brief=brief, notes=note, is_wordy=True)

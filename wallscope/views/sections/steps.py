@@ -72,11 +72,11 @@ def _describe_worst(verdict: str, unit: str, drawn: Sequence[StepTimeline]) -> s
     if worst is not None and typical is not None:
         more_ns = (worst.end_ns - worst.start_ns) - (typical.end_ns - typical.start_ns)
         if not sentences:
-            longer = f"{units.duration(more_ns)} more than the typical {unit} ({typical.step})"
-            sentences.append(f"The slowest steady {unit} is {worst.step}: it takes {longer}.")
+            longer = f"{units.duration(more_ns)} longer than {unit} {typical.step}, a typical one"
+            sentences.append(f"The slowest steady {unit} is {unit} {worst.step}, {longer}.")
         usual, owned = _sum_causes(typical), _sum_causes(worst)
         grown_ns, cause = max((time_ns - usual.get(cause, 0), cause) for cause, time_ns in owned.items())
-        sentences.append(f"There {cause} takes {units.duration(grown_ns)} more.")
+        sentences.append(f"In {unit} {worst.step}, {cause} takes {units.duration(grown_ns)} more.")
     return "".join(f"{sentence} " for sentence in sentences)
 
 
