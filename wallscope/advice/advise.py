@@ -299,7 +299,7 @@ def _fix(
     counted = _counted(run, rule, timed)
     worths = [worth for cause in counted if (worth := run.worth_ns(cause)) is not None]
     won_ns = None if rule.generic else max(worths, default=None)
-    besides = f" For the comparison: {rule.compare}." if rule.compare else ""
+    besides = f" {rule.compare}." if rule.compare else ""
     return Fix(
         id=rule.id,
         title=rule.title,

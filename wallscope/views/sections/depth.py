@@ -175,7 +175,7 @@ def describe_communication(communication: Communication) -> Iterator[str]:
         spent_ns = (work.pack_ns, work.synchronise_ns, work.transport_ns, work.unpack_ns, work.routing_ns)
         parts = zip(names, spent_ns, strict=True)
         listed = ", ".join(f"{name} {units.duration(time_ns)}" for name, time_ns in parts if time_ns)
-        yield f"Token dispatcher, work: {listed or 'none'}."
+        yield f"Time in operations of the token dispatcher: {listed or 'none'}."
 
 
 def _memory_in_depth(analysis: Analysis, rank: Rank) -> tuple[Block, ...]:
@@ -420,7 +420,7 @@ def describe_compute(details: ComputeDetails) -> Iterator[str]:
         if share is not None and share >= SHOWN_COMPUTE_SHARE
     ]
     if large:
-        yield f"Shares of compute work: {', '.join(large)}."
+        yield f"Of the time in compute kernels: {', '.join(large)}."
 
 
 def _describe_shapes(shapes: LaunchShapes) -> Iterator[str]:
@@ -432,4 +432,5 @@ def _describe_shapes(shapes: LaunchShapes) -> Iterator[str]:
         yield f"The profiler estimates {achieved} achieved occupancy of the same kernels, grids included."
     if shapes.small_grid_kernels:
         small = units.plural(shapes.small_grid_kernels, "kernel")
-        yield f"{small} with fewer blocks than the GPU has multiprocessors."
+        verb = "has" if shapes.small_grid_kernels == 1 else "have"
+        yield f"{small} {verb} fewer blocks than the GPU has multiprocessors."

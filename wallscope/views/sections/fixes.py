@@ -102,7 +102,7 @@ def describe_program(program: Program) -> str:
 def describe_worthless_fixes(dismissed: tuple[Fix, ...]) -> str:
     """Say which fixes the replay advises against."""
     names = ", ".join(fix.id for fix in dismissed)
-    return f"Not recommended: {names}. Their replay gains less than {100 * MATERIAL_SHARE:.0f} % of the step"
+    return f"Not recommended: {names} (replayed gain under {100 * MATERIAL_SHARE:.0f} % of the step)"
 
 
 def _list_rows(
