@@ -16,6 +16,7 @@ from fixtures.machine import Machine
 from wallscope import units
 from wallscope.attribution.attribute import HELD_WHILE_IDLE
 from wallscope.model.advice import ExpectedGain, Fix, Precondition, Setting
+from wallscope.model.capture import Finding, Severity
 from wallscope.model.enums import Wall
 from wallscope.model.options import Options
 from wallscope.pipeline import analyze_capture, build_report
@@ -379,6 +380,25 @@ def test_the_page_begins_with_wall_cause_action_bound_and_doubt(report):
     assert answers["Wall"].startswith(f"{wall.capitalize()} {share} of the ")
     assert f" {units.duration(largest.typical_ns)} of the " in answers["Cause"]
     assert answers["How sure"].startswith(f"{analysis.diagnosis.confidence.level.capitalize()} confidence")
+
+
+def test_an_error_of_the_capture_is_the_first_doubt(report):
+    lost = Finding("records-lost", Severity.ERROR, "The profiler lost records. More follows.")
+    capture = replace(report.analysis.capture, findings=(*report.analysis.capture.findings, lost))
+    shown = replace(report, analysis=replace(report.analysis, capture=capture))
+
+    assert " Uncertain: the profiler lost records" in read_answers(write_analysis_page(shown))["How sure"]
+
+
+def test_reasons_of_an_unknown_wall_stand_below_the_answer(report):
+    verdict = "The wall is unknown: too much has no known cause: 20 % idle time, 3 % copies (one step)."
+    diagnosis = replace(report.analysis.diagnosis, dominant_wall="unknown", verdict=verdict)
+    text = write_analysis_page(replace(report, analysis=replace(report.analysis, diagnosis=diagnosis)))
+
+    assert re.search(
+        r"<a[^>]*>Too much has no known cause</a></b><p>20 % idle time, 3 % copies\.</p>",
+        text.replace("\N{NO-BREAK SPACE}", " "),
+    )
 
 
 def test_without_a_verdict_the_page_begins_with_why_and_what_to_capture(report):

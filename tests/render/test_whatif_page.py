@@ -15,6 +15,7 @@ from tests.render.browsing import Opened, needs_axe, needs_chromium
 from tests.render.test_comparison_page import charts, ms, rows, signed_ms
 from tests.render.test_page import HOSTILE, elements
 from wallscope import units
+from wallscope.advice.replay_words import describe_question
 from wallscope.model.enums import Wall
 from wallscope.model.options import Options
 from wallscope.model.whatif import Asked, Question
@@ -54,7 +55,7 @@ def test_the_first_screen_says_what_it_takes_now_and_with_what_wins_most(found):
     text = unescape(write_whatif_page(found))
     cards = text.partition('<ol class="cards">')[2].partition("</ol>")[0]
     told = re.findall(
-        r"<code>(.*?)</code></h3>.*?>([\d.]+x)</span></div>.*?to </span>(.*?)</span></p>.*?"
+        r"<h3>(.*?)</h3>.*?>([\d.]+x)</span></div>.*?to </span>(.*?)</span></p>.*?"
         r'<b class="amount">(.*?)</b>, then <span[^>]*></span>([\w]+)-bound',
         cards,
         re.DOTALL,
@@ -73,8 +74,8 @@ def test_the_first_screen_says_what_it_takes_now_and_with_what_wins_most(found):
     assert answers[3][1] == f"up to {best[0].speedup:.2f}x"
     assert told == [
         (
-            " + ".join(one.text for one in answer.questions),
-            f"{answer.speedup:.3f}x",
+            units.capitalize(" and ".join(map(describe_question, answer.questions))),
+            f"{answer.speedup:.2f}x",
             units.duration(answer.step_ns),
             units.signed_duration(-answer.won_ns),
             str(answer.next_wall),

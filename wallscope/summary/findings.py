@@ -422,7 +422,7 @@ def _unattributed(rank: Rank, codes: set[str], whole: str) -> tuple[Finding, ...
         Finding(
             "unattributed-time",
             Severity.WARNING,
-            f"{duration(open_ns)} of the {whole} ({percent(open_ns / step_ns)}) is unattributed:"
+            f"{duration(open_ns)} of the {whole} ({percent(open_ns / step_ns)}) has no known cause:"
             f" {', '.join(describe_cause(entry.cause) for entry in untold)}.",
             covers_ns=open_ns,
         ),

@@ -190,7 +190,9 @@ def _dominant(rank: Rank, decision: Decision, anchor: Anchor) -> str:
             for entry in rank.causes
             if entry.unresolved_ns
         )
-        return f"The wall is unknown: too much of the {unit} is unattributed: {open_shares} ({basis})."
+        is_open = any(one.unresolved_ns and one.wall is not Wall.UNATTRIBUTED for one in rank.causes)
+        lack = "has no known cause" if is_open else "is unattributed"
+        return f"The wall is unknown: too much of the {unit} {lack}: {open_shares} ({basis})."
     if decision.dominant == "mixed":
         losses = sorted(LOSSES, key=lambda wall: -decision.shares[wall])
         listed = ", ".join(f"{wall} {share[wall]}" for wall in losses)

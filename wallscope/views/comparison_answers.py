@@ -69,8 +69,10 @@ def _answer_cause(comparison: Comparison) -> KeyAnswer:
     whole = f"the {comparison.window}: {units.signed_duration(change_ns)}."
     if same:
         delta_ns, text = same[0]
-        line = f"{units.signed_duration(delta_ns or 0)}; {whole}"
-        return KeyAnswer(label, text, (line,), "changed", leading.wall)
+        head, _, parts = text.partition(": ")
+        changes = (f"{units.capitalize(parts)}.",) if parts else ()
+        line = f"{'Together ' if parts else ''}{units.signed_duration(delta_ns or 0)}; {whole}"
+        return KeyAnswer(label, head, (*changes, line), "changed", leading.wall)
     line = f"{units.signed_duration(cause.delta_ns)}; {whole}"
     name, more = split_cause(cause.cause)
     return KeyAnswer(label, name, (line, *more), "changed", cause.wall)

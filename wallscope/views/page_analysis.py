@@ -19,6 +19,7 @@ from wallscope.views.headline import (
     choose_basis,
     describe_hidden_communication,
     find_deciding_stall,
+    find_dominant,
     name_basis,
 )
 from wallscope.views.page_answers import build_key_answers
@@ -217,6 +218,7 @@ def _build_first_screen(analysis: Analysis, rank: Rank) -> dict[str, Any]:
         "has_bars": any(card.after_share is not None for card in cards),
         "unaddressed": describe_unaddressed_compute(analysis, rank),
         "losses": () if cards else analysis.opportunities[:_MOST_LOSSES],
+        "is_unknown": find_dominant(analysis) == "unknown",
         "describe_answer": describe_answer,
         "notes": notes,
         "facts": facts,

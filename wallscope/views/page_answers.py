@@ -7,6 +7,7 @@ from typing import Literal
 from wallscope import units
 from wallscope.advice.replay_words import describe_question, describe_share
 from wallscope.model.analysis import Analysis, CauseTime, Rank
+from wallscope.model.capture import Severity
 from wallscope.model.cause_catalogue import describe_cause
 from wallscope.model.diagnosis import Opportunity
 from wallscope.model.enums import Wall
@@ -61,10 +62,12 @@ def _answer_cause(analysis: Analysis, rank: Rank, basis: TimeBasis) -> KeyAnswer
     """Name what the wall is mostly made of, or why there is no verdict."""
     dominant, unit, label = find_dominant(analysis), analysis.anchor.window, "Cause"
     if dominant == "unknown":
-        head, _, rest = explain_unknown(analysis)[0].rstrip(".").partition(" (")
+        said, _, rest = explain_unknown(analysis)[0].rstrip(".").partition(" (")
         if not rest.endswith(")"):
             return KeyAnswer("Why unknown", explain_unknown(analysis)[0], (), "limits")
-        return KeyAnswer("Why unknown", head, (f"{units.capitalize(rest.removesuffix(')'))}.",), "limits")
+        head, _, parts = said.partition(": ")
+        lines = (*((f"{parts}.",) if parts else ()), f"{units.capitalize(rest.removesuffix(')'))}.")
+        return KeyAnswer("Why unknown", head, lines, "limits")
     if (stall := find_deciding_stall(rank, basis, dominant)) is not None:
         steady = sum(step.steady for step in rank.steps)
         share, most = units.percent(stall.share), units.duration(stall.most_ns)
@@ -106,7 +109,8 @@ def _answer_action(analysis: Analysis, rank: Rank, basis: TimeBasis, cards: Sequ
         cure = cure or (_SHARED if is_held_back(rank) else "Capture again")
         name = analysis.inputs[0].name
         command = f"wallscope capture-help {shlex.quote(visible(name))}" if len(analysis.inputs) == 1 else ""
-        return KeyAnswer(label, f"{cure.rstrip('.')}.", ("Then analyze the new capture.",), command=command)
+        then = ("Then analyze the new capture.",) if cure.startswith("Capture") else ()
+        return KeyAnswer(label, f"{cure.rstrip('.')}.", then, command=command)
     if not cards:
         text = "No known fix applies to the largest losses."
         return KeyAnswer(label, "Look at the time breakdown", (text,), "causes")
@@ -148,7 +152,9 @@ def _answer_bound(analysis: Analysis, basis: TimeBasis, cards: Sequence[Card]) -
     """Give the upper bound on the speedup of the first action, or say why there is none."""
     label = "Upper bound"
     if find_dominant(analysis) == "unknown":
-        return KeyAnswer(label, "Not known", ("A bound needs a known wall.",))
+        has_bars = any(card.after_share is not None for card in cards)
+        partly = "The recommendations below have bounds for time with a known cause."
+        return KeyAnswer(label, "Not known", (partly if has_bars else "A bound needs a known wall.",))
     if cards and cards[0].after_share is not None:
         card = cards[0]
         after = f"The {analysis.anchor.window} is then {card.next_wall}-bound."
@@ -202,10 +208,10 @@ def _answer_sureness(analysis: Analysis, rank: Rank, facts: Sequence[Fact]) -> K
     if find_dominant(analysis) == "unknown":
         text = f"The measured times hold. Uncertain: which wall limits the {analysis.anchor.window}."
         return KeyAnswer(label, "No verdict", (text,), "sure", tone="warn")
-    doubts = [one.doubt for one in facts if one.doubt]
-    if not doubts:
-        first = [shorten_message(one).partition(". ")[0] for one in find_doubts(analysis, rank)[:1]]
-        doubts = [text if text[1:2].isupper() else text[:1].lower() + text[1:] for text in first]
+    doubts, found = [one.doubt for one in facts if one.doubt], find_doubts(analysis, rank)
+    gravest = [one for one in found[:1] if one.severity is Severity.ERROR or not doubts]
+    first = [shorten_message(one).partition(". ")[0] for one in gravest]
+    doubts = [text if text[1:2].isupper() else text[:1].lower() + text[1:] for text in first] + doubts
     shown = [visible(text, most=_LONGEST_DOUBT) for text in doubts[:_MOST_DOUBTS]]
     uncertain = f"Uncertain: {'; '.join(shown)}." if shown else "No finding limits the verdict."
     error = None if analysis.replay is None or analysis.replay.check is None else analysis.replay.check

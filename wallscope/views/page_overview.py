@@ -59,6 +59,8 @@ _ANYWHERE: tuple[System, ...] = ("environment", "launcher", "nsys")
 """Systems whose settings are needed in addition to those of any framework."""
 _SAME_SHARE = 0.005
 """A step that a fix is judged by and the typical one that differ by less read the same."""
+_OTHER_SHARE = 0.02
+"""A median share that differs by so much from that of the typical step reads as another number."""
 Tone = Literal["ok", "info", "warn"]
 
 
@@ -159,7 +161,11 @@ def describe_shares(analysis: Analysis, rank: Rank, basis: TimeBasis) -> str:
     """Say which steps the shares and the times next to the bar refer to, where these differ."""
     if basis.kind == "median":
         counted = count_deciding(analysis, rank)
-        return f"Shares are medians of {counted}; times are those of the {analysis.anchor.typical}"
+        said = f"Shares are medians of {counted}; times are those of the {analysis.anchor.typical}"
+        pairs = [(basis.share(wall), getattr(basis.walls, wall) / max(basis.total_ns, 1)) for wall in Wall]
+        if max(abs(share - part) for share, part in pairs) >= _OTHER_SHARE:
+            said += f". Both differ because the {analysis.anchor.unit}s vary"
+        return said
     return basis.title if basis.kind in {"whole", "job"} else ""
 
 
@@ -172,7 +178,8 @@ def list_legend(analysis: Analysis, basis: TimeBasis) -> tuple[LegendRow, ...]:
         found = None if walls is None else getattr(walls, wall)
         spread = ""
         if found is not None and found.p10 is not None and found.p90:
-            spread = f"{units.percent(found.p10).removesuffix(' %')} to {units.percent(found.p90)}"
+            low, high = units.percent(found.p10), units.percent(found.p90)
+            spread = "" if low == high else f"{low.removesuffix(' %')} to {high}"
         time, share = units.milliseconds(part_ns), units.percent(basis.share(wall))
         rows.append(LegendRow(wall, share, time, spread, WALL_WORDS[wall], str(wall) == dominant))
     return tuple(rows)

@@ -7,6 +7,7 @@ from typing import Any, Literal
 from rich.console import RenderableType
 
 from wallscope import units
+from wallscope.advice.replay_words import describe_question
 from wallscope.model.enums import Wall
 from wallscope.model.section import (
     Block,
@@ -84,7 +85,7 @@ def _build_first_screen(found: WhatIf, name: str) -> dict[str, Any]:
         "origin": " · ".join((name, *rank, captured)),
         "key_answers": _list_key_answers(found, best),
         "checked": _describe_check(found),
-        "answers": [(figures.name_changes(answer), answer) for answer in best[:_MOST_ANSWERS]],
+        "answers": [(_describe_changes(answer), answer) for answer in best[:_MOST_ANSWERS]],
         "more": max(len(best) - _MOST_ANSWERS, 0),
         "walls": _tabulate_walls(found),
         "bar": [
@@ -110,7 +111,7 @@ def _list_key_answers(found: WhatIf, best: Sequence[Answer]) -> tuple[KeyAnswer,
     action = KeyAnswer("Do first", "Look at the critical path", (_NOTHING,), "path")
     bound = KeyAnswer("Upper bound", "Not estimated", ("No change was asked that shortens it.",))
     if best and best[0].won_ns > 0:
-        name, after_ns = figures.name_changes(best[0]), best[0].step_ns
+        name, after_ns = _describe_changes(best[0]), best[0].step_ns
         action = KeyAnswer(
             "Largest win", name, ("The replay only shows the gain, and not how to reach it.",), "changes"
         )
@@ -123,6 +124,11 @@ def _list_key_answers(found: WhatIf, best: Sequence[Answer]) -> tuple[KeyAnswer,
     slack = units.percent(found.check.slack_share)
     doubt = f"Uncertain: latency and host time, {slack} of the path, are replayed unchanged."
     return wall, cause, action, bound, KeyAnswer("How sure", head, (doubt,), "sure", tone=tone)
+
+
+def _describe_changes(answer: Answer) -> str:
+    """Say in words what a replay changes."""
+    return units.capitalize(" and ".join(map(describe_question, answer.questions)))
 
 
 def _tabulate_walls(found: WhatIf) -> Grid:
