@@ -148,14 +148,15 @@ _INSTANT, _INSTANT_CODE, _ALLOCATION = "cpu_instant_event", "i", "[memory]"
 class TraceTables:
     """The events of a trace: a frame per kind, the numbered texts, and faults found on the way.
 
-    `counts` are the events of each category, `negative_spans` and `timeless_events` were excluded.
-    `is_coarse` means that no time has a fraction of a microsecond.
+    `counts` are the events of each category, `unknown_events` those of none that is known; `negative_spans` and
+    `timeless_events` were excluded. `is_coarse` means that no time has a fraction of a microsecond.
     """
 
     frames: dict[str, pl.DataFrame]
     texts: list[str]
     facts: FileFacts
     counts: Counter[str]
+    unknown_events: int
     negative_spans: int
     timeless_events: int
     is_coarse: bool
@@ -170,6 +171,7 @@ class _Collector:
     parts: dict[str, list[pl.DataFrame]] = field(default_factory=dict)
     texts: dict[str, int] = field(default_factory=dict)
     counts: Counter[str] = field(default_factory=Counter)
+    unknown_events: int = 0
     negative_spans: int = 0
     timeless_events: int = 0
     is_coarse: bool = True
@@ -213,6 +215,7 @@ class _Collector:
 
     def _add_others(self, events: list[Event]) -> None:
         """Count spans of other categories, and add the names of threads, which have no category."""
+        self.unknown_events += len(events)
         self.counts.update(event.cat for event in events if event.cat and event.ph == _SPAN_CODE)
         self._add_thread_names(
             [one for one in events if one.cat is None and one.ph == "M" and one.name == _THREAD_NAME]
@@ -387,6 +390,7 @@ def read_trace_tables(source: TraceBytes, progress: Progress, *, with_python: bo
         texts=list(collector.texts),
         facts=facts,
         counts=collector.counts,
+        unknown_events=collector.unknown_events,
         negative_spans=collector.negative_spans,
         timeless_events=collector.timeless_events,
         is_coarse=collector.is_coarse,

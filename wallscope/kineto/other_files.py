@@ -49,7 +49,8 @@ def refuse_other_gzip(path: Path) -> None:
         InputError: states what is in the file.
     """
     try:
-        if not stat.S_ISREG(path.stat().st_mode):  # the reader of exports describes it
+        status = path.stat()
+        if not stat.S_ISREG(status.st_mode) or not status.st_size:  # the reader of exports describes it
             return
         with path.open("rb") as stream:
             packed = stream.read(_HEAD_BYTES)

@@ -74,10 +74,12 @@ def refuse_other_traces(path: Path, tables: TraceTables) -> None:
 
 
 def _is_of_another_program(tables: TraceTables) -> bool:
-    """Return whether no member of the file and no category of an event is of PyTorch's profiler."""
+    """Return whether there are events, and neither they nor members of the file are of PyTorch's profiler."""
     known, prefixes = CATEGORIES.values(), tuple(_OTHER_DEVICES)
-    return not any(key in tables.facts.keys for key in _TRACE_KEYS) and not any(
-        category in known or category.startswith(prefixes) for category in tables.counts
+    return (
+        tables.unknown_events > 0
+        and not any(key in tables.facts.keys for key in _TRACE_KEYS)
+        and not any(category in known or category.startswith(prefixes) for category in tables.counts)
     )
 
 
