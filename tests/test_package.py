@@ -1,5 +1,6 @@
 """What ships: every query and report is inside the wheel, and reads the same from there."""
 
+import os
 import re
 import subprocess
 import sys
@@ -13,11 +14,13 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 
 
-@pytest.fixture(scope="module")
-def wheel(tmp_path_factory) -> Path:
+@pytest.fixture(scope="module", params=["plain", pytest.param("compiled", marks=pytest.mark.slow)])
+def wheel(request, tmp_path_factory) -> Path:
+    """A wheel; compiling it takes most of the time, and is what `make` and the release do too."""
     folder = tmp_path_factory.mktemp("dist")
     subprocess.run(
         [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", folder, ROOT],
+        env=os.environ | ({"WALLSCOPE_PLAIN": "1"} if request.param == "plain" else {}),
         check=True,
         capture_output=True,
     )

@@ -9,7 +9,7 @@ from fixtures.simulation.stories_causes import cause_stories
 from wallscope.model.options import Options
 from wallscope.pipeline import analyze
 
-SEEDS = (101, 102)
+SEEDS = (101, pytest.param(102, marks=pytest.mark.slow))
 
 
 @pytest.mark.parametrize("seed", SEEDS)

@@ -12,7 +12,7 @@ from fixtures.simulation.writing import pid, write_run
 from wallscope.model.options import Options
 from wallscope.pipeline import read_trace
 
-SEEDS = range(8)
+SEEDS = (0, 1, 2, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(3, 8)))
 
 
 def rows(path, sql):

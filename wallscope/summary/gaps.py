@@ -1,5 +1,6 @@
 """The longest gaps without compute: their causes, and where to find them in the timeline of Nsight."""
 
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
@@ -124,9 +125,8 @@ class GapLookup:
         for found, begin, end in zip(
             longest.iter_rows(named=True), first.tolist(), last.tolist(), strict=True
         ):
-            slices = own[begin:end]
-            links = tuple(self.links(slices))
-            row = {name: rank[name] for name in _WHO} | found | _describe_gap(slices, links)
+            links = tuple(self.links(own[begin:end]))
+            row = {name: rank[name] for name in _WHO} | found | _describe_gap(links)
             row |= self._ender(found["gap"], found["end_ns"])
             yield Gap({name: row[name] for name in GAPS}, links)
 
@@ -202,10 +202,12 @@ class GapLookup:
         return str(self._ranges.texts[int(self._ranges.path_of_range[number])])
 
 
-def _describe_gap(slices: pl.DataFrame, links: tuple[Link, ...]) -> dict[str, Any]:
+def _describe_gap(links: tuple[Link, ...]) -> dict[str, Any]:
     """Return the main cause of a gap with its least slack, and the chain as text."""
-    owners = slices.group_by("cause").agg(ns=_LENGTH.sum()).sort("ns", "cause", descending=[True, False])
-    cause, cause_ns = owners.row(0)
+    owned_ns: Counter[str] = Counter()
+    for link in links:
+        owned_ns[link.cause] += link.end_ns - link.start_ns
+    cause, cause_ns = min(owned_ns.items(), key=lambda owner: (-owner[1], owner[0]))
     slacks = [link.slack_ns for link in links if link.cause == cause and link.slack_ns is not None]
     chain = (f"{link.cause} {link.end_ns - link.start_ns} ns ({link.what})" for link in links)
     return {
