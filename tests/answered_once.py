@@ -13,8 +13,10 @@ from wallscope.api import diff
 from wallscope.model.analysis import Analysis
 from wallscope.model.comparison import Comparison
 from wallscope.model.options import Options
+from wallscope.model.report import Report
 from wallscope.pipeline import analyze
 from wallscope.render.data import write_json
+from wallscope.views.page_analysis import write_analysis_page
 
 
 def _make_once(name: str, make: Callable[[], Any]) -> Any:
@@ -47,6 +49,12 @@ def compare_once(base: Path, head: Path) -> Comparison:
 def write_json_once(path: Path) -> str:
     """The answer as JSON."""
     return write_json(analyze_once(path))
+
+
+@cache
+def write_page_once(path: Path) -> str:
+    """The answer as a page, without timeline and gaps."""
+    return _make_once(f"page-{path.name}", lambda: write_analysis_page(Report(analyze_once(path), (), ())))
 
 
 @cache

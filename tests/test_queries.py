@@ -6,17 +6,16 @@ from contextlib import closing
 import polars as pl
 import pytest
 
-from fixtures.example import write_example
+from tests.answered_once import analyze_once
+from tests.shipped_example import EXAMPLE
 from wallscope.model.options import Options
-from wallscope.pipeline import analyze, look_up_gaps
+from wallscope.pipeline import look_up_gaps
 from wallscope.resources import read_query
 
 
 @pytest.fixture(scope="module")
-def example(tmp_path_factory):
-    path = tmp_path_factory.mktemp("queries") / "moe.sqlite"
-    write_example(path)
-    return path
+def example():
+    return EXAMPLE
 
 
 def gaps(path, step):
@@ -31,7 +30,7 @@ def gaps(path, step):
 
 
 def test_gaps_of_compute_sum_to_the_time_without_compute(example):
-    (rank,) = analyze(example, Options(), lambda _: None).ranks
+    (rank,) = analyze_once(example).ranks
 
     for step in rank.steps:
         absent = step.compute_absent
@@ -41,7 +40,7 @@ def test_gaps_of_compute_sum_to_the_time_without_compute(example):
 
 
 def test_gaps_of_compute_are_those_that_are_listed(example):
-    (rank,) = analyze(example, Options(), lambda _: None).ranks
+    (rank,) = analyze_once(example).ranks
     listed = pl.DataFrame([gap.row for gap in look_up_gaps(example, Options(), lambda _: None).gaps(100_000)])
 
     for step in rank.steps[1:3]:
@@ -59,7 +58,7 @@ def rows_of(path, stem, step, **values):
 
 @pytest.fixture(scope="module")
 def rank(example):
-    (rank,) = analyze(example, Options(), lambda _: None).ranks
+    (rank,) = analyze_once(example).ranks
     return rank
 
 

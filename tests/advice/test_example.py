@@ -2,17 +2,14 @@
 
 import pytest
 
-from fixtures.example import write_example
+from tests.answered_once import analyze_once
+from tests.shipped_example import EXAMPLE
 from wallscope.advice.rules import fix_rules
-from wallscope.model.options import Options
-from wallscope.pipeline import analyze
 
 
 @pytest.fixture(scope="module")
-def answer(tmp_path_factory):
-    path = tmp_path_factory.mktemp("fixes") / "moe.sqlite"
-    write_example(path)
-    return analyze(path, Options(), lambda _: None)
+def answer():
+    return analyze_once(EXAMPLE)
 
 
 def test_the_exchange_comes_first_then_the_token_counts(answer):

@@ -6,13 +6,12 @@ import polars as pl
 import pytest
 
 from tests.advice.runs import run
+from tests.answered_once import analyze_once
 from tests.shipped_example import EXAMPLE
 from wallscope.advice.advise import add_fixes
 from wallscope.advice.rules import fix_rules
 from wallscope.advice.snippets import fill_placeholders, is_sketch
 from wallscope.model.advice import KnownSetting, RunConfiguration, Setting, TraceFacts
-from wallscope.model.options import Options
-from wallscope.pipeline import analyze
 from wallscope.views.page_overview import build_card
 
 SETTINGS = [setting for rule in fix_rules() for setting in rule.all_settings()]
@@ -98,7 +97,7 @@ def test_a_recommendation_has_the_value_of_its_run():
 
 
 def test_a_card_copies_only_what_runs_as_written():
-    for fix in analyze(EXAMPLE, Options(), lambda _: None).fixes:
+    for fix in analyze_once(EXAMPLE).fixes:
         card = build_card(fix, 1_000_000)
         for tab in (*card.tabs, *card.anywhere):
             assert set(tab.copied) <= set(tab.lines)

@@ -5,15 +5,16 @@ from dataclasses import replace
 
 import pytest
 
-from fixtures.example import write_example
+from tests.answered_once import analyze_once
 from tests.conftest import TRACES
+from tests.shipped_example import EXAMPLE
 from wallscope.advice.explain import explain_word
 from wallscope.errors import UnknownWordError
 from wallscope.model.enums import Wall
 from wallscope.model.options import Options
 from wallscope.model.section import Grid, Items, Lines, Section, Span
 from wallscope.model.whatif import Asked, Question
-from wallscope.pipeline import analyze, ask_what_if
+from wallscope.pipeline import ask_what_if
 from wallscope.views import analysis as views
 from wallscope.views import whatif
 from wallscope.views.first_screen import build_first_screen
@@ -74,10 +75,8 @@ def name_term(title):
 
 
 @pytest.fixture(scope="module")
-def example(tmp_path_factory):
-    path = tmp_path_factory.mktemp("example") / "run.sqlite"
-    write_example(path)
-    return path
+def example():
+    return EXAMPLE
 
 
 def find_unexplained(titles):
@@ -93,7 +92,7 @@ def find_unexplained(titles):
 
 
 def test_headings_columns_and_labels_of_the_example_are_explained(example):
-    parts = list(build_everything(analyze(example, Options(), lambda _: None)))
+    parts = list(build_everything(analyze_once(example)))
     titles = {title for part in parts for title in (*list_titles(part), *list_labels(part))}
 
     assert {"Steps", "Confidence", "Next"} <= titles
@@ -113,7 +112,7 @@ def test_headings_and_columns_of_what_if_are_explained(example):
 @pytest.mark.skipif(not TRACES.is_dir(), reason="no real captures here: ../shared/traces is absent")
 @pytest.mark.parametrize("name", ["nsysai_mfu_before", "als_gpumetrics", "mpi_v100_4rank"])
 def test_headings_and_columns_of_real_captures_are_explained(name):
-    analysis = analyze(TRACES / f"{name}.sqlite", Options(), lambda _: None)
+    analysis = analyze_once(TRACES / f"{name}.sqlite")
     parts = [*build_everything(analysis), *(build_job_details(analysis.job) if analysis.job else ())]
 
     assert find_unexplained({title for part in parts for title in list_titles(part)}) == set()

@@ -220,6 +220,7 @@ def test_a_file_may_be_named_by_its_whole_path_and_through_a_link_inside(folder)
     assert whole.structured_content["rows"] == linked.structured_content["rows"]
 
 
+@IN_PROCESS
 def test_nothing_of_the_machine_is_told(folder, monkeypatch):
     monkeypatch.setenv("WALLSCOPE_TEST_SECRET", "sk-planted")
     results = ask(folder, *CALLS.items())

@@ -2,16 +2,14 @@ import json
 
 import pytest
 
-from fixtures.example import write_example
+from tests.shipped_example import EXAMPLE
 
 OVERLAP = "overlap_moe_expert_parallel_comm"
 
 
 @pytest.fixture(scope="module")
-def example(tmp_path_factory):
-    path = tmp_path_factory.mktemp("config") / "moe.sqlite"
-    write_example(path)
-    return path
+def example():
+    return EXAMPLE
 
 
 def test_what_a_trace_contradicts_is_a_finding(wallscope, example, tmp_path):

@@ -2,15 +2,13 @@ import json
 
 import pytest
 
-from fixtures.example import write_example
 from fixtures.export import ExportWriter
+from tests.shipped_example import EXAMPLE
 
 
 @pytest.fixture(scope="module")
-def example(tmp_path_factory):
-    path = tmp_path_factory.mktemp("facts") / "moe.sqlite"
-    write_example(path)
-    return path
+def example():
+    return EXAMPLE
 
 
 def diagnosis(wallscope, *arguments):

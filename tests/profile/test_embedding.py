@@ -1,9 +1,9 @@
 import polars as pl
 import pytest
 
-from fixtures.example import write_example
 from fixtures.scenario import scenarios
 from tests.answered_once import analyze_scenario_once
+from tests.shipped_example import EXAMPLE
 from wallscope.model.diagnosis import StepFacts
 from wallscope.model.enums import Wall
 from wallscope.model.options import Options
@@ -13,10 +13,8 @@ from wallscope.profile.codec import unpack_profile
 
 
 @pytest.fixture(scope="module")
-def example(tmp_path_factory):
-    path = tmp_path_factory.mktemp("profile") / "run.sqlite"
-    write_example(path)
-    return path
+def example():
+    return EXAMPLE
 
 
 @pytest.fixture(scope="module")

@@ -2,9 +2,8 @@
 
 import pytest
 
+from tests.answered_once import analyze_once
 from tests.real.answers import NEEDS_TRACES, TRACES
-from wallscope.model.options import Options
-from wallscope.pipeline import analyze
 
 FIRST = {
     # 8 waits for the device a token, 0.1 ms in all; 1.2 ms behind each without a call, the thread off the CPU
@@ -34,21 +33,21 @@ pytestmark = NEEDS_TRACES
 
 @pytest.mark.parametrize("name", FIRST)
 def test_what_the_rows_ask_for_comes_first(name):
-    fixes = analyze(TRACES / name, Options(), lambda _: None).fixes
+    fixes = analyze_once(TRACES / name).fixes
 
     assert fixes[0].id == FIRST[name]
 
 
 def test_the_verdict_names_the_range_of_the_host_time():
     """The author's own summary: fetching the weights of a layer takes 566 of 776 ms."""
-    analysis = analyze(TRACES / "llama3_real.sqlite", Options(), lambda _: None)
+    analysis = analyze_once(TRACES / "llama3_real.sqlite")
 
     assert "is in the range ensure_layer_#_weights." in analysis.diagnosis.verdict
 
 
 def test_persistent_kernels_that_leave_room_for_communication_fill_the_gpu():
     """DeepSeek's grouped GEMMs have 112 blocks on 132 multiprocessors; DeepEP runs on the other 20."""
-    analysis = analyze(TRACES / "kineto" / "ds_train.json.gz", Options(), lambda _: None)
+    analysis = analyze_once(TRACES / "kineto" / "ds_train.json.gz")
     shapes = analysis.ranks[0].compute_details.launch_shapes
 
     assert shapes.small_grid_share > 0.5
@@ -58,7 +57,7 @@ def test_persistent_kernels_that_leave_room_for_communication_fill_the_gpu():
 
 def test_what_happens_once_is_no_reason_to_change_the_loop():
     """One gap of 1.278 s, before a kernel is compiled and launched for the first time, of 1.33 s in all."""
-    analysis = analyze(TRACES / "brainstorm_report2.sqlite", Options(), lambda _: None)
+    analysis = analyze_once(TRACES / "brainstorm_report2.sqlite")
     ids = {fix.id for fix in analysis.fixes}
 
     assert "one-gap" in [finding.code for finding in analysis.capture.findings]
@@ -68,7 +67,7 @@ def test_what_happens_once_is_no_reason_to_change_the_loop():
 @pytest.mark.parametrize("name", ["hta_sampled_rank0", "hta_sampled_rank1"])
 def test_a_filtered_trace_tells_of_no_other_process(name):
     """Its only calls issue work, so that waits of streams are missing: an idle GPU has many reasons."""
-    analysis = analyze(TRACES / "kineto" / f"{name}.json.gz", Options(), lambda _: None)
+    analysis = analyze_once(TRACES / "kineto" / f"{name}.json.gz")
     ids = {fix.id for fix in analysis.fixes}
 
     assert "shared" not in analysis.diagnosis.verdict
@@ -77,7 +76,7 @@ def test_a_filtered_trace_tells_of_no_other_process(name):
 
 def test_initialization_is_no_reason_to_change_the_allocator():
     """10.0 of 12.9 s are one gap: cudaFree and other calls that initialize the context."""
-    analysis = analyze(TRACES / "kineto" / "hta_alexnet.json.gz", Options(), lambda _: None)
+    analysis = analyze_once(TRACES / "kineto" / "hta_alexnet.json.gz")
 
     assert not {fix.id for fix in analysis.fixes} & {"expandable-segments", "fewer-temporaries"}
     assert "one-gap" in [finding.code for finding in analysis.capture.findings]

@@ -11,6 +11,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
+from tests.answered_once import analyze_once
 from wallscope.attribution.totals import measure_budgets
 from wallscope.jobs.inputs import find_exports
 from wallscope.jobs.merge import run_job
@@ -18,7 +19,7 @@ from wallscope.kineto.load_trace import build_trace_capture, load_trace_tables
 from wallscope.model.capture import Profiler
 from wallscope.model.options import Options
 from wallscope.model.schemas import WINDOWS
-from wallscope.pipeline import analyze, read_trace
+from wallscope.pipeline import read_trace
 from wallscope.read_input import read_any_capture
 from wallscope.trace.collectives import match_nccl_calls
 from wallscope.trace.kernel_classes import classify_kernels, classify_operations, load_kernel_rules
@@ -50,9 +51,8 @@ def classified(name):
     return classify_operations(found.operations, found.copies, kinds)
 
 
-@cache
 def answer(name):
-    return analyze(TRACES / name, Options(), lambda _: None)
+    return analyze_once(TRACES / name)
 
 
 def budget(name, window, *, as_reference=False):

@@ -8,8 +8,9 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from fixtures.example import write_example
 from fixtures.export import ExportWriter, global_pid
+from tests.answered_once import analyze_once
+from tests.shipped_example import EXAMPLE
 from wallscope.model.options import Options
 from wallscope.pipeline import analyze, read_trace, tabulate_steps
 from wallscope.render.data import write_csv
@@ -17,10 +18,8 @@ from wallscope.summary.rank import WALL_COLUMNS, build_kernel_table, build_range
 
 
 @pytest.fixture(scope="module")
-def example(tmp_path_factory) -> Path:
-    path = tmp_path_factory.mktemp("example") / "moe.sqlite"
-    write_example(path)
-    return path
+def example() -> Path:
+    return EXAMPLE
 
 
 @pytest.fixture(scope="module")
@@ -89,7 +88,7 @@ def test_device_time_of_every_path_equals_brute_force(divided):
 
 
 def test_work_of_kernels_adds_up_to_that_of_the_answer(divided, example):
-    (rank,) = analyze(example, Options(), lambda _: None).ranks
+    (rank,) = analyze_once(example).ranks
     kernels = build_kernel_table(divided)
 
     for entry in rank.compute:
@@ -99,7 +98,7 @@ def test_work_of_kernels_adds_up_to_that_of_the_answer(divided, example):
 
 
 def test_steps_are_those_of_the_answer(example):
-    (rank,) = analyze(example, Options(), lambda _: None).ranks
+    (rank,) = analyze_once(example).ranks
     table = tabulate_steps(example, Options(), lambda _: None)
 
     assert table.select("step", "start_ns", "end_ns", "idle_ns", "steady").rows() == [

@@ -12,6 +12,7 @@ from fixtures.simulation.story import US, gemm
 from fixtures.simulation.truth import truths
 from fixtures.simulation.verdict import verdict
 from fixtures.simulation.writing import write_run
+from tests.answered_once import analyze_once
 from wallscope.model.analysis import Analysis
 from wallscope.model.options import Options
 from wallscope.pipeline import analyze
@@ -168,7 +169,7 @@ def answer(stem: str) -> Analysis:
     path = TRACES / f"{stem}.sqlite"
     if not path.exists():
         pytest.skip("no real exports here: ../shared/traces is absent")
-    return analyze(path, Options(), lambda _: None)
+    return analyze_once(path)
 
 
 def test_a_loader_that_stalls_each_eighth_step_is_named_beside_the_copies():

@@ -6,16 +6,14 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
-from fixtures.example import write_example
 from fixtures.scenario import scenarios
 from tests.answered_once import analyze_once, analyze_scenario_once
 from tests.conftest import TRACES
+from tests.shipped_example import EXAMPLE
 from wallscope.errors import NothingToAnalyzeError
 from wallscope.model.capture import Finding, Severity
 from wallscope.model.diagnosis import WallShare
 from wallscope.model.enums import Wall
-from wallscope.model.options import Options
-from wallscope.pipeline import analyze
 from wallscope.views.analysis import render_analysis
 from wallscope.views.caveats import describe_confidence, list_caveats
 from wallscope.views.headline import choose_basis, describe_hidden_communication
@@ -54,10 +52,8 @@ def check_shape(lines, columns):
 
 
 @pytest.fixture(scope="module")
-def example(tmp_path_factory):
-    path = tmp_path_factory.mktemp("example") / "run.sqlite"
-    write_example(path)
-    return analyze(path, Options(), lambda _: None)
+def example():
+    return analyze_once(EXAMPLE)
 
 
 @pytest.mark.parametrize("columns", [80, 140])

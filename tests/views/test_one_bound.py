@@ -6,17 +6,15 @@ from html import unescape
 
 import pytest
 
-from tests.answered_once import analyze_once
+from tests.answered_once import analyze_once, write_page_once
 from tests.shipped_example import EXAMPLE
 from tests.test_traces import EXPORTS, TRACES, WITHOUT_DEVICE_OPERATIONS
 from tests.views.test_first_screen import printed
 from wallscope.model.cause_catalogue import describe_cause, list_cause_meanings
-from wallscope.model.report import Report
 from wallscope.render.brief import write_brief
 from wallscope.render.data import write_json
 from wallscope.views.analysis import write_analysis_markdown
 from wallscope.views.brief import brief_analysis
-from wallscope.views.page_analysis import write_analysis_page
 
 FAR = 1.5
 """A gain of a cause that is so many times that of its fix reads as another number."""
@@ -78,7 +76,7 @@ def test_every_bound_on_the_first_screen_that_is_not_the_one_of_its_cause_says_w
 def test_the_assumption_of_a_bound_goes_wherever_the_bound_goes(path):
     analysis = analyze_once(path)
     document = json.loads(write_json(analysis))
-    page = joined(unescape(re.sub(r"<[^>]+>", "", write_analysis_page(Report(analysis, (), ())))))
+    page = joined(unescape(re.sub(r"<[^>]+>", "", write_page_once(path))))
     markdown = joined(write_analysis_markdown(analysis))
     brief = joined(write_brief(brief_analysis(analysis, ("run.sqlite",), 3)))
     for number, fix in enumerate(analysis.fixes or ()):

@@ -8,16 +8,14 @@ from html import unescape
 import pytest
 from rich.console import Console
 
-from tests.answered_once import analyze_once
+from tests.answered_once import analyze_once, write_page_once
 from tests.shipped_example import EXAMPLE
 from tests.test_traces import EXPORTS, WITHOUT_DEVICE_OPERATIONS
 from wallscope.model.enums import Wall
-from wallscope.model.report import Report
 from wallscope.render.data import write_json
 from wallscope.units import percent
 from wallscope.views.analysis import render_analysis, write_analysis_card, write_analysis_markdown
 from wallscope.views.brief import brief_analysis
-from wallscope.views.page_analysis import write_analysis_page
 
 ANSWERED = [EXAMPLE, *(path for path in EXPORTS if path.stem not in WITHOUT_DEVICE_OPERATIONS)]
 ON_SCREEN = re.compile(
@@ -55,7 +53,7 @@ def shares_in_brief(analysis):
 def test_a_wall_has_one_share(path):
     analysis = analyze_once(path)
     shown, brief = shares_on_screen(analysis), shares_in_brief(analysis)
-    page = dict(ON_PAGE.findall(unescape(write_analysis_page(Report(analysis, (), ())))))
+    page = dict(ON_PAGE.findall(unescape(write_page_once(path))))
     card = dict(IN_CARD.findall(unescape(write_analysis_card(analysis))))
 
     assert shown
