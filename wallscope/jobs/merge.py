@@ -188,8 +188,8 @@ def _find_unmatched(job: Job) -> tuple[Finding, ...]:
             "collectives-unmatched",
             Severity.INFO,
             f"{number(own.unmatched)} collectives have no partner and {number(own.partial)} lack a"
-            f" participant, in addition to {number(own.matched)} matched. Their transfer time and peer"
-            " wait are not separated.",
+            f" participant, in addition to {number(own.matched)} matched. The transfer time and peer"
+            " wait of such collectives are not separated.",
             "Capture the same steps on all ranks, and export with --include-blobs=true.",
         ),
     )

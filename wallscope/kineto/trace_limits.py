@@ -260,7 +260,8 @@ def _describe_lacks(tables: TraceTables) -> Iterator[Finding]:
     yield Finding(
         "torch-profiler",
         Severity.INFO,
-        f"PyTorch's profiler recorded this trace. It does not record {', '.join(lacks)}: these are unknown,"
+        "PyTorch's profiler recorded this trace. This profiler does not record"
+        f" {', '.join(lacks)}: these are unknown,"
         " not 0. Outside CUDA calls, only operators and annotations show what the host did.",
         "Capture with Nsight Systems if the step is host-bound: wallscope capture-help.",
     )

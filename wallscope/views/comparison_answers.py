@@ -82,7 +82,7 @@ def _answer_action(comparison: Comparison) -> KeyAnswer:
     """Say what to do next."""
     label, command = "Do next", following.write_next_command(comparison)
     if comparison.verdict == "improvement":
-        head, line = "Keep the change, and analyze head", "It has its own recommendations."
+        head, line = "Keep the change, and analyze head", "The page of head has its own recommendations."
         return KeyAnswer(label, head, (line,), command=command)
     if comparison.verdict == "regression":
         first = following.describe_head(comparison)

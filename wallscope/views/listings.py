@@ -213,7 +213,7 @@ def _build_sharded(sharded: Sequence[ShardedLayout]) -> Section:
     names = " or ".join(sharded[0].implementations)
     said = (
         f"{units.plural(len(sharded), 'layout')} of {names} fit. Use them for a first run, or if pipeline"
-        " stages are hard to balance. They need CUDA_DEVICE_MAX_CONNECTIONS unset or above 1"
+        " stages are hard to balance. FSDP layouts need CUDA_DEVICE_MAX_CONNECTIONS unset or above 1"
     )
     return Section("sharded", "Fully sharded layouts (FSDP)", "", (Lines((*lines, (Span(said, "dim"),))),))
 

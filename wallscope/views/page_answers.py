@@ -122,7 +122,7 @@ def _answer_action(analysis: Analysis, rank: Rank, basis: TimeBasis, cards: Sequ
     else:
         lines.append("Settings are below.")
     if basis.kind == "whole":
-        lines.append(f"It shortens the {analysis.anchor.unit}s, not the work before them.")
+        lines.append(f"This fix shortens the {analysis.anchor.unit}s, not the work before them.")
     elif cause := _find_named_cause(analysis, rank, basis):
         lines.extend(_point_to_fix(cause, cards))
     return KeyAnswer(label, card.fix.title, tuple(lines), "fix-1", card.fix.wall)
