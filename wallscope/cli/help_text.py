@@ -27,9 +27,9 @@ EXAMPLES: Final[Mapping[str, tuple[str, ...]]] = {
     "bisect": ("wallscope bisect v1.2..main step",),
     "steps": ("wallscope steps run.sqlite --csv steps.csv",),
     "kernels": ("wallscope kernels run.sqlite --steps 5",),
-    "ranges": ("wallscope ranges run.sqlite --rank 0",),
+    "ranges": ("wallscope ranges run.sqlite --steps 5",),
     "gaps": ("wallscope gaps run.sqlite --top 5",),
-    "at": ("wallscope at run.sqlite 60.127760123", "wallscope at run.sqlite 60127ms"),
+    "at": ("wallscope at run.sqlite 0.5", "wallscope at run.sqlite 500ms"),
     "whatif": (
         "wallscope whatif run.sqlite",
         "wallscope whatif run.sqlite --hide communication:ep --scale host/data-loading=0",
