@@ -95,7 +95,7 @@ TABLES = (
     ),
     Table(
         "steps",
-        "a step of a rank; budget and walls each sum to its duration",
+        "a step of a rank; GPU activity and walls each sum to its duration",
         (
             *(*_WHO, *_STEP, *_SPAN, *_BUDGET, *_WALL_TIMES),
             *find_table_columns(
@@ -116,7 +116,7 @@ TABLES = (
             *find_table_columns(_I64, typical_ns="time of the cause in the typical step"),
             *find_table_columns(_REAL, step_share="its share of the step"),
             *find_table_columns(_I64, recoverable_ns="upper bound: reduction of the step without the cause"),
-            *find_table_columns(_I64, unresolved_ns="part of this time with unresolved dependencies"),
+            *find_table_columns(_I64, unresolved_ns="part of the time whose dependencies are unresolved"),
         ),
     ),
     Table(
