@@ -100,7 +100,7 @@ def test_an_export_without_steps_is_told_so(called, tmp_path):
     ran = called("whatif", tmp_path / "run.sqlite", "--steps", "6")
 
     assert ran.code == 2
-    assert "a replay needs steps" in ran.err
+    assert "a replay needs two complete steps" in ran.err
 
 
 def test_the_published_schema_is_that_of_the_nouns(request):

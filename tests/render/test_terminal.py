@@ -9,6 +9,7 @@ from fixtures.scenario import scenarios
 from wallscope.cli.output import print_out
 from wallscope.model.capture import Finding, Severity
 from wallscope.model.options import Options
+from wallscope.model.section import Items, Section, Span
 from wallscope.nsys import read_contents
 from wallscope.pipeline import analyze
 from wallscope.render.terminal import render_sections
@@ -93,3 +94,19 @@ def test_names_of_calls_in_causes_and_findings_are_not_obeyed(tmp_path, capsys):
     shown = capsys.readouterr().out
     assert not {"\u202e", "\x1b"} & set(shown)
     assert shown.count("\\u202egnp.exe\\x1b[2J") == 3
+
+
+@pytest.mark.parametrize("width", range(16, 60))
+def test_no_line_breaks_between_a_number_and_its_unit(width):
+    said = (
+        "It takes 15.9 % of the 212.7 ms step, 3.2 µs and 1 s more, 590.2 MiB at 900 GB in 4 steps of 8 ranks"
+    )
+    stream = io.StringIO()
+    Console(file=stream, width=width, color_system=None).print(
+        render_sections((Section("a", "", "", (Items((((Span("x", "dim"),), (said,)),)),)),))
+    )
+    lines = [line.strip() for line in stream.getvalue().splitlines()]
+
+    assert " ".join(lines).removeprefix("x ") == said
+    assert not [line for line in lines if line.split()[0] in {"%", "ms", "µs", "s", "MiB", "GB"}]
+    assert max(map(len, lines)) <= width

@@ -1,5 +1,6 @@
 """Sections and tables on a terminal: text without room is left out, wrapped or cut, numbers never."""
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
@@ -8,6 +9,7 @@ from typing import Any
 import polars as pl
 from rich.cells import cell_len, set_cell_size
 from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
+from rich.containers import Lines as WrappedLines
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
@@ -32,6 +34,9 @@ _MOST_ROWS = 40
 _ROOMY = 100
 _NARROW_TEXT = 14
 _BETWEEN = "  "
+_BEFORE_UNIT = re.compile(r"(?<=\d) (?=%|(?:ns|µs|ms|s|[kMGT]i?B|[MG]Hz)\b)")
+_TIE = "\ue000"
+"""Stands for a space at which a line must not break. It takes one cell, and `spell_out` leaves none of it."""
 
 _STYLES: Mapping[str | None, str] = {
     None: "",
@@ -113,14 +118,27 @@ class _SpreadRows:
                 yield shown
 
 
+class _Prose(Text):
+    """Text that wraps, but never between a number and its unit."""
+
+    def wrap(self, console: Console, width: int, **options: Any) -> WrappedLines:  # options of rich
+        """Return lines of at most `width` cells."""
+        tied = self.copy()
+        tied.plain = _BEFORE_UNIT.sub(_TIE, self.plain)
+        lines = tied.wrap(console, width, **options)
+        for line in lines:
+            line.plain = line.plain.replace(_TIE, " ")
+        return lines
+
+
 def write_line(line: Line, tone: Tone | None = None) -> Text:
     """Write a line with its tone and those of its parts; no letter of it is obeyed."""
     listed = (line,) if isinstance(line, str) else line
     parts = [part if isinstance(part, Span) else Span(part) for part in listed]
     if len(parts) == 1:
-        return Text(spell_out(parts[0].text), style=_choose_style(parts[0], tone))
+        return _Prose(spell_out(parts[0].text), style=_choose_style(parts[0], tone))
     whole = "dim" if parts[0].tone == "dim" else tone
-    return Text.assemble(
+    return _Prose.assemble(
         *((spell_out(part.text), _choose_style(part)) for part in parts), style=_STYLES[whole]
     )
 
