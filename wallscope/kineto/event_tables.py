@@ -148,7 +148,7 @@ _INSTANT, _INSTANT_CODE, _ALLOCATION = "cpu_instant_event", "i", "[memory]"
 class TraceTables:
     """The events of a trace: a frame per kind, the numbered texts, and faults found on the way.
 
-    `counts` are the events of each category, `unknown_events` those of none that is known; `negative_spans` and
+    `counts` are the events of each category, `unknown_events` those of no known one; `negative_spans` and
     `timeless_events` were excluded. `is_coarse` means that no time has a fraction of a microsecond.
     """
 
