@@ -15,11 +15,31 @@ _NEEDS = (
 """Settings that need another one, which a dump has as null, and what to do."""
 
 _REQUIRED = {
-    "comm_overlap.tp_comm_overlap": ("CommOverlapConfig", False),
-    "train.global_batch_size": ("TrainingConfig", True),
-    "train.micro_batch_size": ("TrainingConfig", True),
+    "comm_overlap.tp_comm_overlap": ("CommOverlapConfig", False, ""),
+    "train.global_batch_size": ("TrainingConfig", True, "validation.eval_global_batch_size"),
+    "train.micro_batch_size": ("TrainingConfig", True, "validation.eval_micro_batch_size"),
 }
-"""Settings without a usable default, the class of their section, and whether null does not do either."""
+"""Settings without a default: the class of their section, whether null is rejected, and a stand-in."""
+
+_REQUIRED_SECTIONS = (
+    "train",
+    "model",
+    "optimizer",
+    "scheduler",
+    "dataset",
+    "logger",
+    "tokenizer",
+    "checkpoint",
+)
+"""Sections of a whole configuration that have no default; a file without half of them is an excerpt."""
+
+_LISTS_OF_MODULES = {
+    "recompute_modules": ("recompute_granularity", "selective"),
+    "offload_modules": ("fine_grained_activation_offloading", True),
+}
+"""Lists of which Megatron-Core checks each item, and the value of the setting with which it does."""
+
+_OF_THE_MODEL = ("model", "model.transformer")
 
 IGNORED_BESIDE_MEGATRON_FSDP = ("dist.use_torch_fsdp2",)
 """Switches without effect if only the section `ddp` enables Megatron FSDP; with `dist` too, Bridge stops."""
@@ -57,10 +77,15 @@ def _list_rejections(values: Mapping[str, object]) -> Iterator[tuple[str, str]]:
     for switch, needed, cure in _NEEDS:
         if values.get(switch) not in {None, False} and needed in values and values[needed] is None:
             yield f"{switch.removesuffix('._target_')} is set without {needed}", cure
-    for required, (owner, needs_value) in _REQUIRED.items():
+    for required, (owner, needs_value, stand_in) in _REQUIRED.items():
         is_missing = required not in values or (needs_value and values[required] is None)
-        if is_missing and _class_of(required.partition(".")[0], values).endswith(f".{owner}"):
+        if (
+            is_missing
+            and values.get(stand_in) is None
+            and _class_of(required.partition(".")[0], values).endswith(f".{owner}")
+        ):
             yield f"{required} is not set, and has no default", f"set {required}"
+    yield from _list_rejected_dump(values)
     layers, pattern = values.get("model.num_layers"), values.get("model.hybrid_layer_pattern")
     if isinstance(pattern, str) and isinstance(layers, int):
         count = len(pattern.partition(_END_OF_DECODER)[0].replace(_PIPE, ""))
@@ -69,6 +94,32 @@ def _list_rejections(values: Mapping[str, object]) -> Iterator[tuple[str, str]]:
                 f"model.num_layers is {layers}, and model.hybrid_layer_pattern has {count} layers",
                 "set model.num_layers=null, or correct one of them",
             )
+
+
+def _list_rejected_dump(values: Mapping[str, object]) -> Iterator[tuple[str, str]]:
+    """Yield missing sections, module lists that are texts, and precisions that exclude each other."""
+    if _is_whole(values):
+        found = {name.partition(".")[0] for name in values}
+        missing = [section for section in _REQUIRED_SECTIONS if section not in found]
+        for section in missing if 2 * len(missing) < len(_REQUIRED_SECTIONS) else ():
+            yield f"the section {section} is missing, and has no default", f"add the section {section}"
+    for section in _OF_THE_MODEL:
+        for name, (switch, value) in _LISTS_OF_MODULES.items():
+            if (
+                isinstance(values.get(f"{section}.{name}"), str)
+                and values.get(f"{section}.{switch}") == value
+            ):
+                yield (
+                    f"{section}.{name} is a text, of which each letter counts as a module",
+                    "write a list, such as [core_attn]",
+                )
+    is_precise = values.get("mixed_precision") is not None or _class_of("mixed_precision", values)
+    if not is_precise and values.get("optimizer.bf16") is True and values.get("optimizer.fp16") is True:
+        yield "optimizer.bf16 and optimizer.fp16 are both set", "set one of them"
+
+
+def _is_whole(values: Mapping[str, object]) -> bool:
+    return str(values.get("_target_", "")).endswith(".ConfigContainer")
 
 
 def _class_of(section: str, values: Mapping[str, object]) -> str:

@@ -6,10 +6,11 @@ Bridge. The last of repeated arguments counts.
 
 import difflib
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from wallscope.advice.argument_rules import find_rejected_arguments
 from wallscope.advice.bridge_sections import (
     IGNORED_BESIDE_MEGATRON_FSDP,
     find_rejected_sections,
@@ -26,16 +27,15 @@ from wallscope.advice.configuration_text import (
     parse_yaml,
     read_text,
 )
-from wallscope.advice.framework_rules import expand_recipe, framework_defaults, write_layout
+from wallscope.advice.derived_settings import SECTIONS, Written, derive_settings
+from wallscope.advice.framework_rules import framework_defaults, write_layout
+from wallscope.advice.other_frameworks import KEPT_KINDS, find_other_framework
 from wallscope.advice.releases import check_releases
 from wallscope.advice.settings import bare_name, check_value, complete_settings, parse_value, vocabulary
 from wallscope.errors import ConfigurationError
 from wallscope.model.advice import KnownSetting, RunConfiguration, Value
 from wallscope.model.capture import Finding, Severity
 from wallscope.thresholds.verdict import MEANT_KEY_RATIO
-
-_SECTIONS = ("comm_overlap", "mixed_precision", "model", "ddp", "optimizer", "dist", "train")
-"""Precedence of sections that disagree about a setting: the first counts, later ones have its default."""
 
 _OTHER_SECTIONS = ("dataset", "rng", "checkpoint", "rerun_state_machine", "env_vars")
 _OF_THE_MODEL = {"transformer", "config", "language_transformer_config"}
@@ -59,16 +59,11 @@ _EITHER_SETS = {
 }
 """Settings of several sections of Megatron Bridge that are on if any of the sections enables them."""
 
-_DATASETS = re.compile(r"(?:GPT|GPTSFT|DirectHFSFT|Energon|MockVLMSFT|MockGPT|GPTFIM)DatasetConfig")
-"""Datasets of Megatron Bridge whose sequence length must equal that of the model."""
-_FINETUNING = re.compile(r"(?:GPTSFT|DirectHFSFT|Energon|MockVLMSFT)DatasetConfig")
-"""Those datasets for fine-tuning, where some ranks may have no token that counts."""
-
-_MODEL_CLASS = "model._target_"
-"""Where a dump of Megatron Bridge names the class that builds the model."""
-
 _SECOND_RUN = re.compile(r"MODEL_ARGS_[2-9]\.")
 """Arguments with which a test of Megatron-LM continues after its first run."""
+
+_FILLED = {"encoder_num_layers", "encoder_seq_length", "step_batch_size_schedule"}
+"""Arguments that exclude others, which Megatron-LM has set from each other before it logs them."""
 
 _FEW_KEYS = 100
 _LONGEST_NAME = 200
@@ -82,15 +77,6 @@ class ConfigurationFile:
 
     configuration: RunConfiguration
     findings: tuple[Finding, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class _Written:
-    """A setting of a file: its spelling there, its current name, its value."""
-
-    written: str
-    name: str
-    value: Value
 
 
 @dataclass(slots=True)
@@ -125,14 +111,20 @@ def read_configuration(path: Path, *, with_defaults: bool = False) -> Configurat
             replace(each, value=False) if each.written in IGNORED_BESIDE_MEGATRON_FSDP else each
             for each in known
         ]
+    if contents.kind != "log":
+        names = {each.name for each in known}
+        is_misspelled = bool(_find_meant(contents.unknown))
+        other = find_other_framework(path, contents.entries, names, is_misspelled=is_misspelled)
+        if other is not None:
+            return _keep_common(path, known, other)
     if contents.kind == "toml" and contents.unknown:
         odd_name = contents.unknown[0][:_LONGEST_NAME]
         raise ConfigurationError(f"{path} — {odd_name} is an unknown setting{_suggest(odd_name)}")
     if not known:
         raise ConfigurationError(f"{path} — has no known setting — name a configuration or a log with one")
     if contents.kind == "log" and all(each.name != "framework" for each in known):
-        known.append(_Written(known[0].written, "framework", "megatron-lm"))
-    known = [*known, *_derive(contents.entries, known)]
+        known.append(Written(known[0].written, "framework", "megatron-lm"))
+    known = [*known, *derive_settings(contents.entries, known)]
     settings, findings = _resolve(path, known, last_counts=contents.kind in {"arguments", "log"})
     framework = settings.get("framework")
     is_dump = contents.kind == "yaml" or (framework is not None and framework.value == "megatron-lm")
@@ -141,8 +133,11 @@ def read_configuration(path: Path, *, with_defaults: bool = False) -> Configurat
             if name not in contents.open_names:
                 settings.setdefault(name, KnownSetting(value, f"default of {framework.value}"))
     settings = complete_settings(settings)
+    is_megatron = framework is not None and framework.value == "megatron-lm"
+    rejected = contents.entries if is_megatron and contents.kind == "arguments" else ()
     odd = (
         *_find_impossible_sizes(path, settings),
+        *find_rejected_arguments(path, rejected, is_open=not contents.is_complete),
         *find_rejected_sections(path, dict(contents.entries)),
         *ignored,
         *findings,
@@ -154,13 +149,24 @@ def read_configuration(path: Path, *, with_defaults: bool = False) -> Configurat
     return ConfigurationFile(RunConfiguration(settings), odd)
 
 
+def _keep_common(path: Path, known: Sequence[Written], other: Finding) -> ConfigurationFile:
+    """Return the settings that mean the same in any program, with the finding about the program."""
+    kinds = vocabulary().kinds
+    settings = {
+        each.name: KnownSetting(each.value, f"{path.name}: {each.written[:_LONGEST_NAME]}")
+        for each in known
+        if kinds[each.name] in KEPT_KINDS
+    }
+    return ConfigurationFile(RunConfiguration(settings), (other,))
+
+
 def _read_contents(path: Path) -> _Contents:
     text = read_text(path)
     kind = detect_kind(path, text)
     if kind == "toml":
         return _Contents(parse_toml(path, text), kind)
     if kind == "log":
-        return _Contents(parse_log(text), kind)
+        return _Contents([each for each in parse_log(text) if each[0] not in _FILLED], kind)
     if kind == "arguments":
         line = parse_command_line(path, text, lambda name: _find_name(name)[0] is not None)
         return _Contents(list(line.entries), kind, is_complete=not line.is_open)
@@ -173,8 +179,8 @@ def _read_contents(path: Path) -> _Contents:
     return _Contents(first, kind, is_complete=is_complete, repeated=repeated, unknown=others)
 
 
-def _read_entries(path: Path, contents: _Contents) -> list[_Written]:
-    known: list[_Written] = []
+def _read_entries(path: Path, contents: _Contents) -> list[Written]:
+    known: list[Written] = []
     for written, value in contents.entries:
         name, off = (None, False) if written == _WITHOUT_EFFECT else _find_name(written)
         if name is None:
@@ -191,58 +197,8 @@ def _read_entries(path: Path, contents: _Contents) -> list[_Written]:
             raise ConfigurationError(
                 f"{path} — {written[:_LONGEST_NAME]}: {shown[:60]} {error} — correct that value"
             ) from error
-        known.extend(_Written(written, *pair) for pair in _with_implied(written, name, found, value))
+        known.extend(Written(written, *pair) for pair in _with_implied(written, name, found, value))
     return known
-
-
-def _derive(entries: Sequence[Entry], known: Sequence[_Written]) -> Iterator[_Written]:
-    """Yield what the form of a file shows without a setting: the framework and the model."""
-    stated = {each.name for each in known}
-    sections = {*_SECTIONS, "dataset", "rng"}
-    of_bridge = next((each.written for each in known if each.written.partition(".")[0] in sections), None)
-    values = dict(entries)
-    if of_bridge is None and str(values.get("_target_", "")).startswith("megatron.bridge."):
-        of_bridge = "_target_"
-    flags = (each.written for each in known if each.written.rpartition(".")[2].startswith("--"))
-    of_megatron = next(flags, None)
-    if "framework" not in stated and (of_bridge or of_megatron):
-        yield _Written(
-            of_bridge or str(of_megatron), "framework", "megatron-bridge" if of_bridge else "megatron-lm"
-        )
-    model = values.get(_MODEL_CLASS)
-    if "model_family" not in stated and isinstance(model, str):
-        yield _Written(_MODEL_CLASS, "model_family", model)
-    if of_bridge is not None:
-        yield from _derive_of_checkpoints_and_data(values)
-        yield from _derive_of_precision(values)
-
-
-def _derive_of_checkpoints_and_data(values: Mapping[str, object]) -> Iterator[_Written]:
-    if {"checkpoint.save", "checkpoint.load"} <= set(values):
-        is_saved = values["checkpoint.save"] is not None
-        yield _Written("checkpoint.save", "checkpoint_is_saved", is_saved)
-        yield _Written(
-            "checkpoint.save", "checkpoint_is_used", is_saved or values["checkpoint.load"] is not None
-        )
-    if "dataset.enable_offline_packing" in values:
-        described = (name for name in values if name.startswith("dataset.offline_packing_specs"))
-        packs = next((name for name in described if values[name] is not None), None)
-        yield _Written(packs or "dataset", "packing_is_described", packs is not None)
-    length, dataset = values.get("dataset.seq_length"), str(values.get("dataset._target_", ""))
-    if dataset:
-        is_tuning = _FINETUNING.search(dataset) is not None
-        yield _Written("dataset._target_", "dataset_is_for_finetuning", is_tuning)
-    if isinstance(length, int) and _DATASETS.search(dataset):
-        yield _Written("dataset.seq_length", "dataset_seq_length", length)
-
-
-def _derive_of_precision(values: Mapping[str, object]) -> Iterator[_Written]:
-    recipe = values.get("mixed_precision")
-    if isinstance(recipe, str):
-        for name, value in expand_recipe(recipe).items():
-            yield _Written("mixed_precision", name, value)
-    if "comm_overlap.wgrad_deferral_limit" in values and values["comm_overlap.wgrad_deferral_limit"] is None:
-        yield _Written("comm_overlap.wgrad_deferral_limit", "wgrad_deferral_limit", -1)
 
 
 def _find_name(written: str) -> tuple[str | None, bool]:
@@ -307,11 +263,11 @@ def _with_implied(written: str, name: str, value: Value, raw: object) -> Iterato
 
 
 def _resolve(
-    path: Path, known: list[_Written], *, last_counts: bool
+    path: Path, known: list[Written], *, last_counts: bool
 ) -> tuple[dict[str, KnownSetting], list[Finding]]:
     """Return one value per setting: from the section with precedence, unless it has none."""
     in_bridge = any(each.name == "framework" and each.value == "megatron-bridge" for each in known)
-    by_name: dict[str, list[_Written]] = {}
+    by_name: dict[str, list[Written]] = {}
     for each in reversed(known) if last_counts else known:
         by_name.setdefault(each.name, []).append(each)
     settings: dict[str, KnownSetting] = {}
@@ -325,12 +281,12 @@ def _resolve(
     return settings, findings
 
 
-def _heed_bridge(name: str, same: Sequence[_Written]) -> _Written | None:
+def _heed_bridge(name: str, same: Sequence[Written]) -> Written | None:
     """Return the value that Megatron Bridge derives for a setting of several sections."""
     by_section = {each.written.partition(".")[0]: each for each in reversed(same)}
     overlap = by_section.get("comm_overlap")
     if overlap is not None and overlap.value is None and name in _OFF_UNLESS_SET:
-        return _Written(overlap.written, name, value=False)
+        return Written(overlap.written, name, value=False)
     if overlap is not None and overlap.value is not None:
         return overlap
     precise = [each for each in same if each.written.partition(".")[0] == "mixed_precision"]
@@ -343,15 +299,15 @@ def _heed_bridge(name: str, same: Sequence[_Written]) -> _Written | None:
 
 
 def _choose(
-    path: Path, name: str, same: list[_Written], *, last_counts: bool
-) -> tuple[_Written, list[Finding]]:
+    path: Path, name: str, same: list[Written], *, last_counts: bool
+) -> tuple[Written, list[Finding]]:
     given = [each for each in same if each.value is not None] or same
     if last_counts:
         return same[0], []
     chosen = min(given, key=_precedence)
     others = [each for each in given if each.value != chosen.value]
-    rivals = [each for each in others if _precedence(each) < len(_SECTIONS)]
-    if not rivals and _precedence(chosen) > len(_SECTIONS):
+    rivals = [each for each in others if _precedence(each) < len(SECTIONS)]
+    if not rivals and _precedence(chosen) > len(SECTIONS):
         rivals = others
     if rivals and vocabulary().kinds[name] == "sizes":
         raise ConfigurationError(
@@ -363,19 +319,19 @@ def _choose(
     return chosen, []
 
 
-def _precedence(each: _Written) -> int:
+def _precedence(each: Written) -> int:
     """Return the precedence of the innermost section, such as `model` in `model.transformer.seq_length`."""
     within: list[str] = []
     for section in reversed(each.written.split(".")[:-1]):
-        if section in _SECTIONS and set(within) <= _OF_THE_MODEL:
-            return _SECTIONS.index(section)
+        if section in SECTIONS and set(within) <= _OF_THE_MODEL:
+            return SECTIONS.index(section)
         if section in _OTHER_SECTIONS:
-            return len(_SECTIONS)
+            return len(SECTIONS)
         within.append(section)
-    return len(_SECTIONS) + 1
+    return len(SECTIONS) + 1
 
 
-def _disputed(path: Path, one: _Written, other: _Written) -> Finding:
+def _disputed(path: Path, one: Written, other: Written) -> Finding:
     return Finding(
         "configuration-disputed",
         Severity.WARNING,
@@ -398,12 +354,19 @@ def _find_impossible_sizes(path: Path, settings: dict[str, KnownSetting]) -> Ite
         yield report_impossible(
             f"{path.name}: {world} ranks are not a multiple of TP x PP x CP = {product}", "change the sizes"
         )
-    batch, micro = size("global_batch_size"), size("micro_batch_size")
-    if batch is not None and micro is not None and batch % micro:
-        yield report_impossible(
-            f"{path.name}: global_batch_size {batch} is not a multiple of micro_batch_size {micro}",
-            "change one of them",
-        )
+    in_bridge = "framework" in settings and settings["framework"].value == "megatron-bridge"
+    for prefix in ("", "eval_"):
+        batch, micro = size(f"{prefix}global_batch_size"), size(f"{prefix}micro_batch_size")
+        if batch is not None and micro is not None and batch % micro:
+            is_later = in_bridge and not prefix
+            when = ", with which training stops at its first step" if is_later else ""
+            yield Finding(
+                "configuration-impossible",
+                Severity.WARNING if is_later else Severity.ERROR,
+                f"{path.name}: {prefix}global_batch_size {batch} is not a multiple of"
+                f" {prefix}micro_batch_size {micro}{when}",
+                "change one of them",
+            )
 
 
 def _suggest(written: str) -> str:
@@ -415,13 +378,7 @@ def _suggest(written: str) -> str:
 def _unused(path: Path, unknown: list[str], known: int) -> Iterator[Finding]:
     if not unknown:
         return
-    kinds = vocabulary().kinds
-    close = {
-        name: match[0]
-        for name in (unknown if len(unknown) <= _FEW_KEYS else [])
-        if len(name) <= _LONGEST_NAME
-        and (match := difflib.get_close_matches(name.rpartition(".")[2], kinds, 1, MEANT_KEY_RATIO))
-    }
+    close = _find_meant(unknown)
     for name, meant in close.items():
         yield Finding(
             "configuration-misspelled",
@@ -436,6 +393,17 @@ def _unused(path: Path, unknown: list[str], known: int) -> Iterator[Finding]:
             Severity.INFO,
             f"{path.name}: {rest} of {len(unknown) + known} settings have no check",
         )
+
+
+def _find_meant(unknown: list[str]) -> dict[str, str]:
+    """Return the known names that unknown ones of a short file nearly have."""
+    kinds = vocabulary().kinds
+    return {
+        name: match[0]
+        for name in (unknown if len(unknown) <= _FEW_KEYS else [])
+        if len(name) <= _LONGEST_NAME
+        and (match := difflib.get_close_matches(name.rpartition(".")[2], kinds, 1, MEANT_KEY_RATIO))
+    }
 
 
 def _repetitions(path: Path, names: Iterable[str]) -> Iterator[Finding]:

@@ -30,6 +30,9 @@ _PRECISIONS: Mapping[str, Mapping[str, Value]] = {
 }
 
 
+_FORMER_SMS: Final = ("moe_deepep_num_sms", "moe_hybridep_num_sms")
+
+
 @cache
 def framework_defaults(framework: str) -> Mapping[str, Value]:
     """Return the framework's values of settings that a complete file leaves out."""
@@ -128,9 +131,9 @@ def _resolve_names(found: dict[str, KnownSetting]) -> None:
     if _value(found, "moe_router_padding_for_fp8") is True:
         _set(found, "moe_router_padding_for_quantization", True, "moe_router_padding_for_fp8")
     if _value(found, "moe_flex_dispatcher_num_sms") is None:
-        for name in ("moe_hybridep_num_sms", "moe_deepep_num_sms"):
-            if _value(found, name) is not None:
-                found["moe_flex_dispatcher_num_sms"] = found[name]
+        former = [found[name] for name in _FORMER_SMS if _value(found, name) is not None]
+        if len({each.value for each in former}) == 1:
+            found["moe_flex_dispatcher_num_sms"] = former[0]
     if _value(found, "moe_enable_deepep") is True and _value(found, "moe_flex_dispatcher_backend") is None:
         _set(found, "moe_flex_dispatcher_backend", "deepep", "moe_enable_deepep")
     if _value(found, "num_moe_experts") == 0 and _value(found, "framework") != "megatron-bridge":
@@ -163,7 +166,32 @@ def _resolve_arguments(found: dict[str, KnownSetting]) -> None:
         found.pop("num_query_groups", None)
     if _value(found, "add_bias_linear") is True:
         _set(found, "add_qkv_bias", True, "add_bias_linear")
+    _resolve_encoder(found)
+    _resolve_activation(found)
     _resolve_messages(found)
+
+
+def _resolve_encoder(found: dict[str, KnownSetting]) -> None:
+    """Take the sizes of the encoder where those of the model are not set."""
+    for name, former in (("num_layers", "encoder_num_layers"), ("seq_length", "encoder_seq_length")):
+        if _value(found, name) is None and _number(found, former) is not None:
+            found[name], found[former] = found[former], KnownSetting(None, found[former].source)
+
+
+def _resolve_activation(found: dict[str, KnownSetting]) -> None:
+    """Derive the activation of Megatron-LM from its flags; GELU is not fused without biases."""
+    if "swiglu" not in found:
+        return
+    is_swiglu = _value(found, "swiglu") is True
+    is_quick = _value(found, "quick_geglu") is True
+    is_squared = _value(found, "squared_relu") is True
+    function = "squared_relu" if is_squared else "quick_gelu" if is_quick else "silu" if is_swiglu else "gelu"
+    fusion = "bias_swiglu_fusion" if is_swiglu else "bias_gelu_fusion"
+    has_bias = is_swiglu or _value(found, "add_bias_linear") is True
+    _set(found, "activation_func", function, "swiglu")
+    _set(found, "gated_linear_unit", is_swiglu or is_quick, "swiglu")
+    if fusion in found:
+        _set(found, "bias_activation_fusion", has_bias and _value(found, fusion) is True, fusion)
 
 
 def _resolve_messages(found: dict[str, KnownSetting]) -> None:
@@ -175,6 +203,7 @@ def _resolve_messages(found: dict[str, KnownSetting]) -> None:
         _value(found, name)
         for name in (
             "num_layers_per_virtual_pipeline_stage",
+            "num_virtual_stages_per_pipeline_rank",
             "virtual_pipeline_model_parallel_size",
             "pipeline_model_parallel_layout",
         )
@@ -195,6 +224,9 @@ def _resolve_sizes(found: dict[str, KnownSetting], *, in_bridge: bool) -> None:
             _set(
                 found, "virtual_pipeline_model_parallel_size", chunks, "num_layers_per_virtual_pipeline_stage"
             )
+    of_rank = _number(found, "num_virtual_stages_per_pipeline_rank")
+    if of_rank is not None and of_rank > 1 and _number(found, "virtual_pipeline_model_parallel_size") is None:
+        found["virtual_pipeline_model_parallel_size"] = found["num_virtual_stages_per_pipeline_rank"]
     layout = _value(found, "pipeline_model_parallel_layout")
     counts = count_layout(layout) if isinstance(layout, str) else None
     if counts and stages and _number(found, "virtual_pipeline_model_parallel_size") is None:

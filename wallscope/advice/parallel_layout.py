@@ -69,12 +69,17 @@ def fold_configuration(lookup: Lookup) -> Folding | None:
         expert_tensor=size("expert_tensor_parallel_size") or 1,
     )
     layout = fold(sizes, gpus, size("num_moe_experts"))
-    batch, micro = size("global_batch_size"), size("micro_batch_size")
-    if batch is not None and micro is not None and batch % (micro * layout.data):
-        raise LayoutError(
-            f"global_batch_size {batch} — is not a multiple of micro_batch_size x DP = {micro} x"
-            f" {layout.data} — correct the sizes"
-        )
+    of_training = size("global_batch_size"), size("micro_batch_size")
+    of_evaluation = (
+        size("eval_global_batch_size") or of_training[0],
+        size("eval_micro_batch_size") or of_training[1],
+    )
+    for prefix, (batch, micro) in (("", of_training), ("eval_", of_evaluation)):
+        if batch is not None and micro is not None and batch % (micro * layout.data):
+            raise LayoutError(
+                f"{prefix}global_batch_size {batch} — is not a multiple of {prefix}micro_batch_size x DP ="
+                f" {micro} x {layout.data} — correct the sizes"
+            )
     return layout
 
 

@@ -27,6 +27,9 @@ from wallscope.resources import read_toml
 
 _TABLES = "advice/preconditions.toml"
 _ASSERTIONS = "advice/assertions.toml"
+_UNLESS_SAID: Mapping[str, Value] = {"wgrad_is_checked": True, "virtual_stages_are_written": True}
+"""What holds unless the form of a file shows the contrary."""
+
 _KEYS = {"id", "of", "text", "when", "needs", "unblock", "level", "facts"}
 
 
@@ -113,7 +116,7 @@ def _parse_row(table: Mapping[str, Any]) -> Row:
 def lookup_in(configuration: RunConfiguration, trace: TraceFacts) -> Lookup:
     """Return a lookup of settings: the configuration first, then the machine, and lower bounds."""
     bounds = {f"{key}{LOWER_BOUND}": value for key, value in trace.least.items()}
-    machine = {**trace.settings(), **bounds}
+    machine = {**_UNLESS_SAID, **trace.settings(), **bounds}
 
     def lookup(key: str) -> tuple[bool, Value]:
         if configuration.knows(key):
