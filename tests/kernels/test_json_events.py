@@ -49,7 +49,7 @@ class Scan:
         self.text = text
         self.counts = np.zeros(3, np.int64)
         self.starts, self.rows = np.full(starts, -7, np.int64), np.full(rows, -7, np.int64)
-        self.names, self.numbers = np.full((names, 2), -7), np.full(256, -1)
+        self.names, self.numbers = np.full((names, 3), -7), np.full(256, -1)
         self.others, self.raws = np.full((others, 2), -7), np.full((raws, 2), -7)
         self.state = np.zeros(11, np.int64)
         self.why = kernel_of("json_events").scan_events(
@@ -61,22 +61,27 @@ class Scan:
     def at(self):
         return int(self.state[0])
 
-    def value(self, place):
+    def value(self, place, *, is_listed=True):
         """The value whose two numbers begin at a place."""
         value, mark = self.rows[place : place + 2].tolist()
         if mark == -1:
             return None
         if mark >= 0:
             return value / 10**mark if mark else value
-        assert 0 <= value < value - mark <= len(self.text)
-        return msgspec.json.decode(self.text[value : value - mark])
+        at = value
+        if is_listed:
+            assert place in self.raws[: self.state[5], 0]
+            at, size, _ = self.names[value].tolist()
+            assert size == -mark
+        assert 0 <= at < at - mark <= len(self.text)
+        return msgspec.json.decode(self.text[at : at - mark])
 
     def found(self):
         """The kept events, as dictionaries."""
         events = []
         for start in self.starts[: self.state[1]].tolist():
             category, phase, number = self.rows[start : start + 3].tolist()
-            at, size = self.names[number].tolist() if number >= 0 else (0, None)
+            at, size, _ = self.names[number].tolist() if number >= 0 else (0, None, 1)
             kept = KEPT[CATEGORIES[category]]
             events.append(
                 {
@@ -86,7 +91,10 @@ class Scan:
                     if size is None
                     else msgspec.json.decode(b'"%s"' % self.text[at : at + size]),
                     **{name: self.value(start + 3 + 2 * place) for place, name in enumerate(MEMBERS[:5])},
-                    **{ARGUMENTS[one]: self.value(start + HEAD + 2 * p) for p, one in enumerate(kept)},
+                    **{
+                        ARGUMENTS[one]: self.value(start + HEAD + 2 * place, is_listed=one != 2)
+                        for place, one in enumerate(kept)
+                    },
                 }
             )
         return events
@@ -210,8 +218,8 @@ def test_numbers_are_exact_or_left_as_text(kernel_of, number, stored):
     assert scan.why == LIST_ENDS
     value = tuple(scan.rows[3:5].tolist())
     if stored is None:
-        at, size = value[0], -value[1]
-        assert scan.text[at : at + size].decode() == number
+        at, size, is_name = scan.names[value[0]].tolist()
+        assert (scan.text[at : at + size].decode(), size, is_name) == (number, -value[1], 0)
         assert scan.raws[0].tolist() == [3, -1]
     else:
         assert value == stored
@@ -260,5 +268,6 @@ def test_a_thousand_names_with_the_same_hash_stop_the_scan(kernel_of):
 
     assert scan.why == FULL
     assert (
-        len({scan.text[at : at + size] for at, size in scan.names[: scan.state[3]].tolist()}) == scan.state[3]
+        len({scan.text[at : at + size] for at, size, _ in scan.names[: scan.state[3]].tolist()})
+        == scan.state[3]
     )

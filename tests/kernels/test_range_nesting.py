@@ -144,3 +144,27 @@ def test_paths_are_chains_of_labels_in_order_of_their_first_rows(kernel_of, data
     assert name[:paths].tolist() == [chain[-1] for chain in distinct]
     assert depth[:paths].tolist() == [len(chain) - 1 for chain in distinct]
     assert parent[:paths].tolist() == [distinct.index(chain[:-1]) if chain[:-1] else -1 for chain in distinct]
+
+
+@given(threads=st.lists(st.lists(st.tuples(st.integers(0, 30), st.integers(0, 30)), max_size=12), max_size=3))
+def test_ends_beyond_an_enclosing_range_by_a_little_are_cut_to_its_end(kernel_of, threads):
+    """The oracle searches all earlier ranges of the thread for the innermost open one."""
+    rows = [
+        (thread, start, start + length)
+        for thread, own in enumerate(threads)
+        for start, length in sorted(own, key=lambda span: (span[0], -span[1]))
+    ]
+    expected = []
+    for row, (thread, start, end) in enumerate(rows):
+        opened = [
+            expected[other] for other in range(row) if rows[other][0] == thread and expected[other] > start
+        ]
+        around = opened[-1] if opened else end
+        expected.append(around if around < end <= around + 5 else end)
+    columns = [np.array(column, np.int64) for column in zip(*rows, strict=True)] or [
+        np.empty(0, np.int64)
+    ] * 3
+    thread, start_ns, end_ns = columns
+    kernel_of("range_nesting").hold_ends(thread.astype(np.int32), start_ns, 5, end_ns, np.empty_like(end_ns))
+
+    assert end_ns.tolist() == expected

@@ -32,12 +32,10 @@ MARK = cython.declare(i64, 7)
 NEW_RAWS = cython.declare(i64, 8)
 KEY_END = cython.declare(i64, 9)
 EVENTS = cython.declare(i64, 10)
-# tables of words
 MEMBER = cython.declare(i64, 0)
 CATEGORY = cython.declare(i64, 1)
 ARGUMENT = cython.declare(i64, 2)
-# codes of members; those before are numbers with a place in each row
-PHASE = cython.declare(i64, 5)
+PHASE = cython.declare(i64, 5)  # codes of members; those before are numbers with a place in each row
 OF_CATEGORY = cython.declare(i64, 6)
 NAME = cython.declare(i64, 7)
 HEAD = cython.declare(i64, 13)
@@ -54,7 +52,7 @@ def scan_events(
     """Write a row for each event that is kept, up to where scanning stops; return why it stops.
 
     Args:
-        text: uint8[n], the text of events from `state[0]` on; the last byte is 0.
+        text: uint8[n], the text of events from `state[0]` on; the last byte is 0, so there is one.
         plain: uint8[256], 1 for each byte that stands for itself in a string: not a quote, not a backslash,
             not one below 32.
         words: uint8[m], all known words one behind the other.
@@ -64,27 +62,25 @@ def scan_events(
         levels: int64[category], 0: only counted; 1: names are read too; 2: spans are kept; 3: all are kept.
         places: int64[category, argument + 2], where the value is in the row, -1 if it is not kept; then
             the size of the row (13 or more), and whether any argument is kept. The last row has -2 for
-            arguments that are not listed in `raws`.
+            arguments that are not listed in `raws`: the value is a position in the text, no number.
         counts: int64[category], to which spans are added.
         starts: int64[a], starts of rows in `rows`.
         rows: int64[b], rows: category, phase (a letter), number of the name (-1: none); then two numbers for
             each of `ts`, `dur`, `pid`, `tid`, `id`, and for each kept argument: a value and its mark. Mark
             0 to 18: the value is a number without its point, and has so many decimals. -1: there is none, or
-            null. Below: any other JSON value; its position in the text, and its size, negative.
-        names: int64[c, 2], positions and bytes of distinct names, without quotes.
+            null. Below: any other JSON value; the number of its text, and its size, negative.
+        names: int64[c, 3], positions and bytes of distinct texts; then 1 for a name, without quotes, else 0.
         numbers: int64[d], hash table of `names`; d is a power of 2, at least 2 c. -1 where free.
         others: int64[e, 2], begin and end of events of other categories or none.
         raws: int64[f, 2], places in `rows` of values that are no plain numbers, and code: the argument, or
             -1 to -5 for `ts` to `id`.
-        state: int64[11], position, rows, numbers in `rows`, names, others, raws: as they are and become;
-            then four for the scanner's own use; events.
+        state: int64[11], position, rows, size of `rows`, names, others, raws, as they are; 4 unused; events.
 
     Returns:
         0: the list of events ends. -2: the text ends. -3: an unusual event follows. -4: an array is full.
     """
-    last: i64 = text.shape[0] - 1
     done: i64 = 0
-    if last < 0 or text[last] != 0 or state[AT] > last or plain[0]:
+    if text[text.shape[0] - 1] != 0 or state[AT] >= text.shape[0] or plain[0]:
         return REFUSED
     with cython.nogil:
         while done >= 0 and (state[AT] == 0 or text[state[AT] - 1] != 93):  # ]
@@ -110,7 +106,7 @@ def scan_event(
     end: i64
     code: i64
     place: i64
-    number: i64 = -1
+    number: i64
     category: i64 = -1
     phase: i64 = 0
     seen: i64 = 0
@@ -160,8 +156,12 @@ def scan_event(
                 rows[row + place] = state[VALUE]
                 rows[row + place + 1] = state[MARK]
                 if state[MARK] < -1 and (table == MEMBER or places[places.shape[0] - 1, code] != -2):
-                    if state[NEW_RAWS] >= raws.shape[0]:
-                        return REFUSED  # the same arguments again and again
+                    number = REFUSED  # the same arguments again and again
+                    if state[NEW_RAWS] < raws.shape[0]:
+                        number = number_text(text, state[VALUE], -state[MARK], names, numbers, state)
+                    if number < 0:
+                        return number
+                    rows[row + place] = number
                     raws[state[NEW_RAWS], 0] = row + place
                     raws[state[NEW_RAWS], 1] = code if table == ARGUMENT else -1 - code
                     state[NEW_RAWS] += 1
@@ -221,10 +221,12 @@ def scan_event(
         is_odd = is_odd or (levels[category] == 1 and state[NEW_RAWS] > state[RAWS])
         if is_odd or (is_skipped and has_arguments):
             return REFUSED
+        number = -1
         if name_at >= 0:
-            number = number_name(text, name_at, name_bytes, names, numbers, state)
+            number = number_text(text, name_at, name_bytes, names, numbers, state)
             if number < 0:
                 return number
+            names[number, 2] = 1
         if levels[category] == 3 or (levels[category] == 2 and phase == 88):
             rows[row] = category
             rows[row + 1] = phase
@@ -243,10 +245,10 @@ def scan_event(
 @cython.cfunc
 @cython.nogil
 @cython.exceptval(-1, check=True)
-def number_name(
+def number_text(
     text: cython.const[u8][::1], at: i64, size: i64, names: i64[:, ::1], numbers: i64[::1], state: i64[::1]
 ) -> i64:
-    """Return the number of the name at a position, a new one if it is new."""
+    """Return the number of the text at a position, a new one if it is new."""
     place: i64
     number: i64
     hashed: i64 = 0
@@ -259,6 +261,7 @@ def number_name(
             numbers[place & (numbers.shape[0] - 1)] = state[NAMES]
             names[state[NAMES], 0] = at
             names[state[NAMES], 1] = size
+            names[state[NAMES], 2] = 0
             state[NAMES] += 1
             return state[NAMES] - 1
         if number < 0:
@@ -309,10 +312,7 @@ def skip_string(text: cython.const[u8][::1], plain: cython.const[u8][::1], at: i
                 if text[at - 1] == 117 and text[at] | 32 == 100:
                     return REFUSED  # half of a pair, or about as rare
             at += 1
-        elif (
-            text[at] == 34 or text[at] == 92 or text[at] == 47 or text[at] == 110 or text[at] == 116
-            or text[at] == 98 or text[at] == 102 or text[at] == 114
-        ):  # fmt: skip
+        elif text[at] in (34, 92, 47, 98, 102, 110, 114, 116):  # "\/bfnrt
             at += 1
         else:
             return refuse(at, text.shape[0] - 1)

@@ -47,6 +47,36 @@ def nest(
             latest = cython.cast(i32, row)
 
 
+def hold_ends(
+    thread: cython.const[i32][::1],
+    start_ns: cython.const[i64][::1],
+    most_ns: cython.longlong,
+    end_ns: i64[::1],
+    around_ns: i64[::1],
+) -> None:
+    """Cut ends that lie up to some time beyond that of the enclosing range to its end.
+
+    Args:
+        thread: int32[range], the ranges of a thread follow each other, sorted by start, the longest first.
+        start_ns: int64[range], ns.
+        most_ns: how far beyond, in ns.
+        end_ns: int64[range], ns, changed.
+        around_ns: int64[range], room for the ends of open ranges.
+    """
+    row: cython.Py_ssize_t
+    depth: cython.Py_ssize_t = 0
+    with cython.nogil:
+        for row in range(thread.shape[0]):
+            if row and thread[row] != thread[row - 1]:
+                depth = 0
+            while depth and around_ns[depth - 1] <= start_ns[row]:
+                depth -= 1
+            if depth and around_ns[depth - 1] < end_ns[row] <= around_ns[depth - 1] + most_ns:
+                end_ns[row] = around_ns[depth - 1]
+            around_ns[depth] = end_ns[row]
+            depth += 1
+
+
 def innermost(
     start_ns: cython.const[i64][::1],
     end_ns: cython.const[i64][::1],

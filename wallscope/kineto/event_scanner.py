@@ -27,10 +27,10 @@ from wallscope.kineto.scanned_rows import ABSENT, NS_DECIMALS, REAL, TEXT, Scann
 MEMBERS = ("ts", "dur", "pid", "tid", "id")
 _WORDS = (*MEMBERS, "ph", "cat", "name", "args")
 UNNAMED = "(unnamed)"
-_LAST_TIME = -2  # code of the second of the members
+_TIMES_BEGIN = len(MEMBERS) - 2  # members have codes from -1 down, which count from the end here
 _HEAD = 13
 """Numbers at the begin of each row, before arguments."""
-_ROW_ROOM, _ROW_COUNT, _NAME_COUNT = 1 << 21, 1 << 17, 1 << 14
+_ROW_ROOM, _ROW_COUNT, _NAME_COUNT = 1 << 22, 1 << 18, 1 << 14
 _RAW_COUNT, _OTHER_COUNT = 1 << 16, 1 << 14
 _MOST_DECODED = 1 << 17
 _SLOT_COUNT = 256
@@ -89,7 +89,7 @@ class EventScanner:
         self._text = np.empty(0, np.uint8)
         self._rows = np.empty(_ROW_ROOM, np.int64)
         self._starts = np.empty(_ROW_COUNT, np.int64)
-        self._names = np.empty((_NAME_COUNT, 2), np.int64)
+        self._names = np.empty((_NAME_COUNT, 3), np.int64)
         self._numbers = np.empty(2 * _NAME_COUNT, np.int64)
         self._others = np.empty((_OTHER_COUNT, 2), np.int64)
         self._raws = np.empty((_RAW_COUNT, 2), np.int64)
@@ -99,6 +99,7 @@ class EventScanner:
         self._strings: dict[str, int] = {}
         self._slices: list[int] = []
         self._count = self._filled = 0
+        self._category: np.ndarray | None = None
         self.counts: Counter[str] = Counter()
         self.others: list[Event] = []
 
@@ -144,6 +145,7 @@ class EventScanner:
                 event_count += int(state[-1])
                 self._slices.append(self._count)
                 self._count, self._filled = count, filled
+                self._category = None
             has_more = reason == _NO_ROOM and self.is_full
             if reason != _NO_ROOM or reached == at or has_more:
                 is_unusual = reason == _UNUSUAL or (reason == _NO_ROOM and not has_more)
@@ -159,24 +161,20 @@ class EventScanner:
         _, count, _, names, others, raws = state[:6].tolist()
         rows, starts = self._rows, self._starts[self._count : count]
         events = [decode_event(held[at:end]) for at, end in self._others[:others].tolist()]
-        told = [self._number_name(held[at : at + size]) for at, size in self._names[:names].tolist()]
+        texts = [held[at : at + size] for at, size in self._names[:names, :2].tolist()]
+        told = [
+            self._number_name(raw) if is_name else 0
+            for raw, is_name in zip(texts, self._names[:names, 2].tolist(), strict=True)
+        ]
         own = rows[starts + 2]
         if len(own) and own.min() < 0:
             told.append(self._number_name(b""))
-        numbers = np.array(told, np.int64)
-        rows[starts + 2] = numbers[own]
-        wanted = [] if self._listed.isdisjoint(told) else [one for one in told if one in self._listed]
-        places, codes = self._raws[:raws].T
-        if wanted:
-            more = self._find_lists(starts[np.isin(rows[starts + 2], wanted)])
-            places, codes = np.concatenate([places, more[0]]), np.concatenate([codes, more[1]])
-        begin, size = rows[places], -rows[places + 1]
-        found = [
-            self._decode(code, held[at : at + length])
-            for code, at, length in zip(codes.tolist(), begin.tolist(), size.tolist(), strict=True)
-        ]
-        if found:
-            rows[places], rows[places + 1] = np.array(found, np.int64).T
+        if len(own):
+            rows[starts + 2] = np.array(told, np.int64)[own]
+        self._resolve_values(texts, raws)
+        listing = self._listed.intersection(told)
+        if listing:
+            self._resolve_lists(held, starts[np.isin(rows[starts + 2], list(listing))])
         return events
 
     def _number_name(self, raw: bytes) -> int:
@@ -189,18 +187,28 @@ class EventScanner:
                 self._listed.add(number)
         return number
 
-    def _find_lists(self, starts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return the places and codes of lists that are neither absent nor decoded."""
+    def _resolve_values(self, texts: list[bytes], count: int) -> None:
+        """Replace the numbers of texts by what these mean; many values have the same text."""
+        places, codes = self._raws[:count].T
+        most = len(self._arguments) + len(MEMBERS)
+        keys, which = np.unique(self._rows[places] * most + codes % most, return_inverse=True)
+        if len(keys):
+            pairs = zip((keys % most).tolist(), (keys // most).tolist(), strict=True)
+            found = np.array([self._decode(code, texts[number]) for code, number in pairs], np.int64)
+            self._rows[places], self._rows[places + 1] = found[which].T
+
+    def _resolve_lists(self, held: bytes, starts: np.ndarray) -> None:
+        """Decode the lists in some rows."""
         rows = self._rows
         of_category = self._places[rows[starts]]
-        found = [
-            (place[is_there], np.full(is_there.sum(), code))
-            for code, own_type in enumerate(self._types)
-            if own_type is ArgumentType.LIST
-            for place in [starts + of_category[:, code]]
-            for is_there in [(of_category[:, code] > 0) & (rows[place + 1] < ABSENT)]
-        ]
-        return np.concatenate([one for one, _ in found]), np.concatenate([code for _, code in found])
+        for code, own_type in enumerate(self._types):
+            if own_type is ArgumentType.LIST:
+                places = (starts + of_category[:, code])[of_category[:, code] > 0]
+                places = places[rows[places + 1] < ABSENT]
+                for place, at, mark in zip(
+                    places, rows[places].tolist(), rows[places + 1].tolist(), strict=True
+                ):
+                    rows[place : place + 2] = self._decode(code, held[at : at - mark])
 
     def _decode(self, code: int, raw: bytes) -> tuple[int, int]:
         """Return value and mark of a JSON value that is no plain number."""
@@ -214,10 +222,10 @@ class EventScanner:
         return found
 
     def _read(self, code: int, raw: bytes) -> tuple[int, int]:
-        if _LAST_TIME <= code < 0:
+        if code >= len(self._types) + _TIMES_BEGIN:
             time_ns = convert_to_ns([str(raw, "latin-1")])[0][0]
             return (0, ABSENT) if time_ns is None else (time_ns, NS_DECIMALS)
-        own_type = self._types[code] if code >= 0 else ArgumentType.WHOLE
+        own_type = self._types[code] if code < len(self._types) else ArgumentType.WHOLE
         if own_type is ArgumentType.LIST:
             text = spell_list(msgspec.Raw(raw))
         elif own_type is ArgumentType.TEXT:
@@ -233,8 +241,8 @@ class EventScanner:
 
     def find_rows(self, categories: Collection[str]) -> ScannedRows:
         """Return the rows of some categories, by slice, category and place in the text."""
-        starts = self._starts[: self._count]
-        category = self._rows[starts]
+        if self._category is None:
+            self._category = self._rows[self._starts[: self._count]].astype(np.uint8)
         codes = [self._categories.index(name) for name in categories]
         places = {name: 3 + 2 * place for place, name in enumerate(MEMBERS)}
         places |= {
@@ -242,15 +250,17 @@ class EventScanner:
             for name, place in zip(self._arguments, self._places[codes[0], :-2], strict=True)
             if place > 0
         }
-        own = np.flatnonzero(np.isin(category, codes) if len(codes) > 1 else category == codes[0])
-        if len(codes) > 1:
-            slices = np.searchsorted(self._slices, own, side="right")
-            own = own[np.lexsort((category[own] != codes[0], slices))]
-        return ScannedRows(self._rows, starts[own], places, list(self._strings))
+        own = [np.flatnonzero(self._category == code) for code in codes]
+        rows = np.concatenate(own)
+        if len(rows) > max(map(len, own)):
+            rank = np.repeat(np.arange(len(own)), list(map(len, own)))
+            rows = rows[np.lexsort((rank, np.searchsorted(self._slices, rows, side="right")))]
+        return ScannedRows(self._rows, self._starts[rows], places, list(self._strings))
 
     def clear(self) -> None:
         """Forget all rows, counts and other events."""
         self._count = self._filled = 0
+        self._category = None
         self.counts.clear()
         self.others.clear()
         self._slices.clear()

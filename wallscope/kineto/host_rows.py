@@ -3,6 +3,7 @@
 import numpy as np
 import polars as pl
 
+from wallscope.kernels import range_nesting, views
 from wallscope.kineto.autograd_rows import find_autograd_ranges
 from wallscope.kineto.event_tables import TraceTables
 from wallscope.kineto.trace_identity import join_thread_ids
@@ -92,18 +93,7 @@ def hold_inner_ends(thread: np.ndarray, start_ns: Times, end_ns: Times) -> Times
     >>> hold_inner_ends(np.zeros(3, int), np.array([0, 5000, 9000]), np.array([9000, 10000, 30000])).tolist()
     [9000, 9000, 30000]
     """
-    ends = end_ns.copy()
-    around: list[int] = []
-    before = -1
-    for row, (own, start, end) in enumerate(
-        zip(thread.tolist(), start_ns.tolist(), end_ns.tolist(), strict=True)
-    ):
-        if own != before:
-            around, before = [], own
-        while around and around[-1] <= start:
-            around.pop()
-        if around and around[-1] < end <= around[-1] + ROUNDING_NS:
-            end = around[-1]  # noqa: PLW2901  # the end that it is given
-            ends[row] = end
-        around.append(end)
+    ends = end_ns.astype(np.int64)
+    threads, starts = thread.astype(np.int32), start_ns.astype(np.int64)
+    range_nesting.hold_ends(*views(threads, starts, ROUNDING_NS, ends, np.empty_like(ends)))
     return ends

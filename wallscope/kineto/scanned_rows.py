@@ -55,6 +55,8 @@ class ScannedRows:
     def times_ns(self, name: str) -> tuple[pl.Series, bool]:
         """Return times in nanoseconds, and whether any is no whole microsecond."""
         values, marks = self._values(name)
+        if not marks.any() and np.abs(values).max(initial=0) < _MOST_WHOLE:
+            return pl.Series(values * 1_000), False
         decimals = np.clip(marks, 0, NS_DECIMALS)
         ns = values * _POWERS[NS_DECIMALS - decimals]
         is_large = (np.abs(values) >= _MOST_WHOLE * _POWERS[decimals]) & (marks >= 0)
@@ -68,6 +70,8 @@ class ScannedRows:
     def numbers(self, name: str) -> pl.Series:
         """Return whole numbers; null otherwise."""
         values, marks = self._values(name)
+        if not marks.any():
+            return pl.Series(values)
         for place in np.flatnonzero(marks > 0).tolist():
             whole, rest = divmod(int(values[place]), 10 ** int(marks[place]))
             values[place], marks[place] = (whole, 0) if not rest else (0, ABSENT)

@@ -17,8 +17,8 @@ GZIP_MAGIC = b"\x1f\x8b"
 _GZIP_WINDOW = 31  # zlib's number for a gzip header with the largest window
 PIECE_BYTES = 4 << 20
 _HEAD_BYTES = 64 << 10
-_FEW_BYTES, _RESERVE_BYTES = 256 << 20, 128 << 20
-"""Up to where nothing is asked, and what has to be left. Chosen."""
+_FEW_BYTES, _RESERVE_BYTES, _ASKED_BYTES = 256 << 20, 128 << 20, 16 << 20
+"""Up to where nothing is asked, what has to be left, and how often it is asked. Chosen."""
 _MOST_TIMES = 200
 """How many times its size a trace may unpack to. Measured: 24 times."""
 _IS_JSON = re.compile(rb"(?:\xef\xbb\xbf)?\s*[{\[]")
@@ -42,7 +42,7 @@ class TraceBytes:
     def __init__(self, stream: BinaryIO, free_bytes: Callable[[], int | None] = lambda: None) -> None:
         self._stream = stream
         self._free_bytes = free_bytes
-        self._packed_bytes = 0
+        self._packed_bytes = self._unasked_bytes = 0
         self.fault: str | None = None
 
     def pieces(self) -> Iterator[bytes]:
@@ -68,6 +68,9 @@ class TraceBytes:
             return
         if unpacked_bytes > _MOST_TIMES * self._packed_bytes:
             raise OversizeError(f"it unpacks to more than {_MOST_TIMES} times its size")
+        if unpacked_bytes < self._unasked_bytes:
+            return
+        self._unasked_bytes = unpacked_bytes + _ASKED_BYTES
         left_bytes = self._free_bytes()
         if left_bytes is not None and left_bytes < _RESERVE_BYTES + unpacked_bytes // 2:
             raise OversizeError(
