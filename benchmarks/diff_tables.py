@@ -115,8 +115,9 @@ def summarize(
         for part in (OTHER_LAWS, KEPT_LAWS)
     )
     power_found = (
-        f"{pairs:,} pairs a cell. A step 5 % slower is found, at 20 steps and runs that differ by 1 %, by"
-        f" runs a side: {'; '.join(found)}. If both sides warm up by 10 % within the run:"
+        f"Each cell has {pairs:,} pairs. A step that is 5 % slower is detected in this share of pairs, by"
+        f" runs per side (20 steps, runs that differ by 1 %): {'; '.join(found)}. If both sides warm up by"
+        " 10 % within the run:"
         f" {'; '.join(warming)}."
     )
     return "\n".join(

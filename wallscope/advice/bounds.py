@@ -50,7 +50,7 @@ def describe_assumption(fix: Fix, run: MeasuredRun, counted: Sequence[str]) -> s
         return ""
     if fix.replay is None:
         largest = max(counted, key=lambda cause: run.worth_ns(cause) or 0)
-        assumed = f"not replayed: assumes no time for {_name_briefly(largest)}"
+        assumed = f"not replayed: assumes zero time for {_name_briefly(largest)}"
         return "; ".join((assumed, *_compare_times(fix.recoverable_ns, (largest,), run)))
     if (rare_ns := fix.recoverable_ns - fix.replay.won_ns) >= MATERIAL_SHARE * run.step_ns:
         return (

@@ -89,7 +89,7 @@ def find_one_gap(rank: Rank, anchor: Anchor) -> tuple[Finding, ...]:
             Severity.WARNING,
             f"One gap of {duration(host.longest_gap_ns)} has {percent(host.longest_gap_share)} of the host"
             " time. Such time is usually spent once, on start-up, compilation or input.",
-            "Capture after it, or select the time after it: --time START-END.",
+            "Capture after this gap, or select the time after it: --time START-END.",
             covers_ns=host.longest_gap_ns,
         ),
     )

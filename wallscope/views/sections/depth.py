@@ -415,7 +415,7 @@ def describe_compute(details: ComputeDetails) -> Iterator[str]:
         "multiprocessors idle in the last wave of blocks": shapes.tail_share,
     }
     large = [
-        f"{name} {units.percent(share)}"
+        f"{units.percent(share)} {name}"
         for name, share in shares.items()
         if share is not None and share >= SHOWN_COMPUTE_SHARE
     ]

@@ -239,7 +239,7 @@ def describe_answer(fix: Fix, answer: Answer) -> str:
     rare_ns = (fix.recoverable_ns or 0) - answer.won_ns
     rare = ""
     if rare_ns >= SHOWN_WIN_SHARE * before_ns:
-        rare = f"; stalls on few steps: {units.duration(rare_ns)} more of the mean step"
+        rare = f"; stalls on few steps add {units.duration(rare_ns)} per step on average"
     if abs(answer.won_ns) < SHOWN_WIN_SHARE * before_ns:
         return f"Replay {asked}: no gain, still {answer.next_wall}-bound{rare}"
     change = units.change(before_ns, answer.step_ns)
