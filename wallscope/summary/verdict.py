@@ -283,10 +283,10 @@ def _name_largest_causes(rank: Rank, decision: Decision) -> Iterator[str]:
     total_ns = sum(entry.typical_ns for entry in own)
     large = [entry for entry in own if entry.typical_ns >= TOLD_CAUSE_SHARE * total_ns][:TOLD_CAUSES_COUNT]
     if large and total_ns:
-        whose = "their" if len(walls) > 1 else "its"
+        whole = "these losses" if len(walls) > 1 else f"the {own[0].wall} time"
         listed = "; ".join(f"{duration(entry.typical_ns)} {describe_cause(entry.cause)}" for entry in large)
         parts = "parts" if len(large) > 1 else "part"
-        yield f"Largest {parts} of {whose} {duration(total_ns)}: {listed}."
+        yield f"Largest {parts} of {whole} ({duration(total_ns)}): {listed}."
     place = None if rank.host_details is None else rank.host_details.range
     if decision.dominant == "host" and place is not None:
         share = percent(place.host_ns / max(rank.typical.walls.host, 1))

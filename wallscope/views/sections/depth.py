@@ -429,7 +429,7 @@ def _describe_shapes(shapes: LaunchShapes) -> Iterator[str]:
         yield f"{occupancy}, without matrix multiplications and attention."
     if shapes.achieved_occupancy is not None:
         achieved = units.percent(shapes.achieved_occupancy)
-        yield f"The profiler estimates {achieved} achieved occupancy of the same kernels, grids included."
+        yield f"The profiler estimates {achieved} achieved occupancy of these kernels, grid sizes included."
     if shapes.small_grid_kernels:
         small = units.plural(shapes.small_grid_kernels, "kernel")
         verb = "has" if shapes.small_grid_kernels == 1 else "have"
