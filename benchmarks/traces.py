@@ -114,8 +114,10 @@ def tabulate(short: dict[str, list[Run]], long: dict[str, list[Run]], sizes_mb: 
     rounds = len(long[WAYS[0]])
     first_mb, second_mb = sizes_mb
     lines = [
-        f"{rounds} runs each, in turn, with other programs running. CPU seconds, least and (median); then least"
-        f" seconds on the clock, peak memory of the {second_mb:,.0f} MB.",
+        (
+            f"{rounds} runs each, in turn, with other programs running. CPU seconds, least and (median); then"
+            f" least seconds on the clock, and peak memory for the {second_mb:,.0f} MB."
+        ),
         "",
         f"| way | {first_mb:,.0f} MB | {second_mb:,.0f} MB | times the first way | seconds | peak MiB |",
         "|---|---:|---:|---:|---:|---:|",

@@ -8,6 +8,7 @@ window.wallscopeTimeline = (buffer) => {
   const unit = find("viewer").dataset.unit, isNumbered = find("viewer").dataset.numbered === "yes";
   const { head, steps } = window.wallscopeSteps(buffer);
   const texts = head.texts;
+  const say = (text) => head.short[text] ?? texts[text];
 
   const duration = (ns) => {
     for (const [size, name, digits] of [[1e9, "s", 3], [1e6, "ms", 1], [1e3, "µs", 1]]) {
@@ -112,14 +113,14 @@ window.wallscopeTimeline = (buffer) => {
     const rows = WALLS.map((name, wall) => ({ wall, name, cells: cells((sum) => sum.walls[wall]) }));
     for (const cause of ranked("causes", MOST_CAUSES)) {
       const wall = WALLS.indexOf(texts[cause].split("/")[0]);
-      rows.push({ wall: wall < 0 ? undefined : wall, name: texts[cause], isCause: true, cells: cells((sum) => sum.causes.get(cause) || 0) });
+      rows.push({ wall: wall < 0 ? undefined : wall, name: say(cause), full: texts[cause], isCause: true, cells: cells((sum) => sum.causes.get(cause) || 0) });
     }
     const part = shared.selection ? "the selected range of " : span < shared.length ? "the visible range of " : "";
     const what = `${part}${isPair && !isTogether ? "both" : nameStep(main.step)}`;
     const where = `${duration(first)} to ${duration(last)}`;
     const isExact = drawn().every(({ step }) => !step.isLow); // merged operations have no durations of their own
     const operations = (isExact ? ranked("operations", MOST_OPERATIONS) : []).map((name) => ({
-      name: head.short[name] ?? texts[name], full: texts[name], cells: cells((sum) => sum.operations.get(name) || 0).slice(0, isPair ? 3 : 1),
+      name: say(name), full: texts[name], cells: cells((sum) => sum.operations.get(name) || 0).slice(0, isPair ? 3 : 1),
     }));
     const lists = [table(`Time breakdown of ${what}, ${where}: walls, then ${parts.length > 1 ? "the causes that differ most" : "the largest causes"}`, ["attributed to", ...heads], rows)];
     if (operations.length) lists.push(table("Operations in it, durations added up", ["operation", ...heads.slice(0, isPair ? 3 : 1)], operations));
@@ -170,7 +171,7 @@ window.wallscopeTimeline = (buffer) => {
   const describeLink = (step, { first, last, named }) => {
     const { band } = step, slack = band.slack[last] ? `, slack ${duration((band.slack[last] - 1) * step.tick)}` : "";
     const around = isOutside(band, named) && band.path[named] ? ` in ${texts[band.path[named]]}` : "";
-    return `${duration(band.end[last] - band.start[first])} ${texts[band.cause[named]]}${band.what[named] ? `: ${texts[band.what[named]]}${around}` : ""}${slack}`;
+    return `${duration(band.end[last] - band.start[first])} ${say(band.cause[named])}${band.what[named] ? `: ${texts[band.what[named]]}${around}` : ""}${slack}`;
   };
   const tellSlice = (view, i) => {
     const { step } = view, { band } = step, [first, last] = band.isGap[i] ? gapAround(step, i) : [i, i];
@@ -179,7 +180,7 @@ window.wallscopeTimeline = (buffer) => {
     view.chooseSlices(band.start[from], band.end[until]);
     const state = band.state ? `, device: ${texts[band.state[i]].replaceAll("_", " ")}` : "";
     const length = band.end[until] - band.start[from];
-    const lines = [paragraph(bold(`${WALLS[band.wall[i]]}: ${texts[band.cause[i]]}`), ` ${duration(length)} at ${session(step, band.start[from])}${state}`)];
+    const lines = [paragraph(bold(`${WALLS[band.wall[i]]}: ${say(band.cause[i])}`), ` ${duration(length)} at ${session(step, band.start[from])}${state}`)];
     if (band.path[named]) lines.push(paragraph(`in ${texts[band.path[named]]}`));
     if (step.isLow) {
       tell(...lines, paragraph(`${nameStep(step)}: short neighbors are put together by cause, so their order is not kept. Sums are exact.`));
@@ -218,7 +219,7 @@ window.wallscopeTimeline = (buffer) => {
       }
       if (lane.path[i]) lines.push(paragraph(`in ${texts[lane.path[i]]}`));
       const { causes } = view.sum(lane.start[i], lane.end[i]);
-      const owners = [...causes].sort((one, two) => two[1] - one[1]).slice(0, 3).map(([cause, ns]) => `${texts[cause]} ${duration(ns)}`);
+      const owners = [...causes].sort((one, two) => two[1] - one[1]).slice(0, 3).map(([cause, ns]) => `${say(cause)} ${duration(ns)}`);
       if (owners.length) lines.push(paragraph(`The ${unit} at that time is attributed to ${owners.join(", ")}`));
     }
     tell(...lines);
@@ -267,7 +268,7 @@ window.wallscopeTimeline = (buffer) => {
     hits = [];
     hit = -1;
     if (wanted) {
-      texts.forEach((name, number) => { if (number && name.toLowerCase().includes(wanted)) matching.add(number); });
+      texts.forEach((name, number) => { if (number && `${name}\n${head.short[number] ?? ""}`.toLowerCase().includes(wanted)) matching.add(number); });
       step.lanes.forEach((lane, index) => {
         for (let i = 0; i < lane.start.length; i++) if (matching.has(lane.name[i])) hits.push([lane.start[i], index, i]);
       });

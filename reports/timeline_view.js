@@ -89,7 +89,7 @@ window.wallscopeView = (canvas, head, shared) => {
       pixel = -1;
       pen.fillStyle = isNamed ? fill(band.wall[i], right - left) : COLOURS[band.wall[i]];
       pen.fillRect(left, top, right - left + 0.5, height);
-      if (isNamed) label(texts[band.cause[i]], left, top + 17, right - left, band.wall[i] === 0 ? "#fff" : "#000");
+      if (isNamed) label(nameOf(band.cause[i]), left, top + 17, right - left, band.wall[i] === 0 ? "#fff" : "#000");
     }
     flush();
   };

@@ -14,7 +14,7 @@ from tests.render.test_page import HOSTILE, elements
 from wallscope import units
 from wallscope.compare.compare import CompareOptions, Side, compare_sides, comparison_report
 from wallscope.compare.gates import parse_gate
-from wallscope.model.cause_catalogue import describe_cause
+from wallscope.model.cause_catalogue import name_cause
 from wallscope.model.enums import Wall
 from wallscope.render.data import write_json
 from wallscope.views.comparison import write_comparison_page
@@ -112,8 +112,7 @@ def test_tables_hold_the_numbers_of_the_json(slower):
         for row in found["deltas"]["causes"]
     ]
     assert [(row[2], row[3]) for row in operations] == [
-        (describe_cause(row["cause"]).partition(" (")[0], signed_ms(row["delta_ns"]))
-        for row in found["deltas"]["operations"]
+        (name_cause(row["cause"]), signed_ms(row["delta_ns"])) for row in found["deltas"]["operations"]
     ]
     assert [(row[0], row[1]) for row in communication] == [
         (row["axis"], signed_ms(row["delta_ns"])) for row in found["communication"]

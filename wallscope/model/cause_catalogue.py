@@ -1,5 +1,8 @@
 """The meaning of each cause in a few words, for first-time readers of `wall/cause[/detail]`."""
 
+import re
+from functools import cache
+
 from wallscope.model.enums import Axis, ComputeCategory, Wall
 
 _AXES = {
@@ -94,7 +97,7 @@ def drop_detail(cause: str) -> str:
 
 UNRECOGNIZED = "unattributed/unrecognized-kernel"
 """Kernels with unrecognized names, in a capture whose kernels may communicate."""
-CALL = "<call>"
+CALL, _DRAINED = "<call>", "host/queue-drained/"
 """Placeholder for the name of a call in the catalog."""
 
 
@@ -124,3 +127,24 @@ def describe_cause(cause: str) -> str:
     if kind == "queue-drained":
         return f"GPU idle after {rest[0]} until the next launch"
     return _CATEGORIES.get(kind, f"{kind} kernels")
+
+
+@cache
+def _list_causes() -> frozenset[str]:
+    return frozenset(cause for cause, _ in list_cause_meanings())
+
+
+def write_cause_pattern() -> str:
+    """Write a regular expression that matches every identifier of a cause, longer ones first."""
+    causes = sorted(_list_causes(), key=lambda cause: (-len(cause), cause))
+    return "|".join(re.escape(cause).replace(re.escape(CALL), r"\w+") for cause in causes)
+
+
+def name_cause(text: str) -> str:
+    """Return the words of a cause without their parentheses; any other text is returned unchanged.
+
+    >>> name_cause("host/framework"), name_cause("gemm_kernel")
+    ('host time outside CUDA calls', 'gemm_kernel')
+    """
+    is_known = text in _list_causes() or text.startswith(_DRAINED)
+    return re.sub(r" \([^)]*\)", "", describe_cause(text)) if is_known else text

@@ -10,7 +10,7 @@ import polars as pl
 from wallscope import units
 from wallscope.model.advice import Fix
 from wallscope.model.analysis import Analysis, Job, RangeWork, Rank, Step
-from wallscope.model.cause_catalogue import describe_cause
+from wallscope.model.cause_catalogue import describe_cause, name_cause
 from wallscope.model.comparison import Comparison
 from wallscope.model.diagnosis import Walls
 from wallscope.model.enums import Wall
@@ -306,7 +306,7 @@ def draw_path(path: CriticalPath, whole: str) -> Figure:
 
 
 def _draw_part(kind: str, part: PathPart) -> dict[str, Any]:
-    name = label(shorten_name(part.name) or "no range or call")
+    name = label(name_cause(shorten_name(part.name)) or "no range or call")
     colour, letters = {"color": _SEVERAL}, {"insidetextfont": {"color": "#000"}}
     if part.wall is not None:
         colour = _mark(part.wall)

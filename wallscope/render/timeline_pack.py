@@ -17,6 +17,7 @@ import numpy.typing as npt
 import polars as pl
 
 from wallscope import units
+from wallscope.model.cause_catalogue import name_cause
 from wallscope.model.enums import Wall
 from wallscope.model.report import SHOWN_OPERATIONS, StepOverviews, StepTimeline
 from wallscope.render.short_names import shorten_names
@@ -97,7 +98,8 @@ def _pack(
     columns = [np.asarray(column).astype("<u4") for column in packer.columns]
     texts, lengths = list(packer.texts), [len(column) for column in columns]
     shorts = shorten_names(texts)
-    short = {place: name for place, text in enumerate(texts) if (name := shorts[text]) != text}
+    briefs = {place: name_cause(shorts[text]) for place, text in enumerate(texts)}
+    short = {place: name for place, name in briefs.items() if name != texts[place]}
     ranks = {place: visible(name, most=60) for place, name in rank_names.items()}
     head = json.dumps(
         {

@@ -44,7 +44,13 @@ def _answer_wall(comparison: Comparison) -> KeyAnswer:
         return KeyAnswer(label, "Unknown", (line,), "breakdown")
     names = [_name_wall(*one) for one in (base, head)]
     walls = [Wall(one[0]) if one[0] in set(Wall) else None for one in (base, head)]
-    return KeyAnswer(label, units.capitalize(names[1]), (f"Base: {names[0]}.",), "breakdown", walls[1])
+    return KeyAnswer(
+        label,
+        units.capitalize(names[1]),
+        (f"of the typical {comparison.window}; base: {names[0]}.",),
+        "breakdown",
+        walls[1],
+    )
 
 
 def _name_wall(dominant: str, share: float | None) -> str:

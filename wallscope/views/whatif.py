@@ -152,7 +152,8 @@ def _build_changes(found: WhatIf) -> Section | None:
     if not found.answers:
         return Section("changes", title, _NOTHING, ())
     best = max(found.answers, key=lambda answer: answer.won_ns)
-    taken = f"{units.duration(best.step_ns)} with {figures.name_changes(best)}"
+    change = " and ".join(map(describe_question, best.questions))
+    taken = f"{units.duration(best.step_ns)} {change}"
     answer = f"{taken}, {units.signed_duration(-best.won_ns)}; then {best.next_wall}-bound."
     notes = tuple(f"{asked}: {note}" for asked, note in _list_notes(found.answers))
     blocks: tuple[Block, ...] = (
@@ -227,7 +228,7 @@ def _tabulate_answers(found: WhatIf, answers: Sequence[Answer], title: str, brie
     columns = (
         on_terminal("change", "", value=figures.name_changes, most=36, widths=(0, _WIDE)),
         on_terminal("change", "", value=figures.name_changes, most=60, widths=wide),
-        on_page("change", "change", value=figures.name_changes, most=120),
+        on_page("change", "change", value=_describe_changes, most=120),
         on_terminal("step_ns", "step", "duration"),
         on_page("step_ns", found.unit, "ms"),
         on_terminal("won_ns", "change", "signed_duration", "", lambda one: -one.won_ns),
