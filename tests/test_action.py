@@ -19,11 +19,8 @@ ROOT = Path(__file__).resolve().parent.parent
 ACTION = yaml.safe_load((ROOT / "action.yml").read_text(encoding="utf-8"))
 STEPS = ACTION["runs"]["steps"]
 SCRIPTS = {step["id"]: step for step in STEPS if "run" in step}
-GITLAB = yaml.safe_load(
-    re.search(
-        r"## GitLab\n\n```yaml\n(.*?)```", (ROOT / "docs" / "ci.md").read_text(encoding="utf-8"), re.DOTALL
-    )[1]
-)
+PAGE = (ROOT / "docs" / "ci.md").read_text(encoding="utf-8")
+GITLAB = yaml.safe_load(re.search(r"## GitLab\n\n```yaml\n(.*?)```", PAGE, re.DOTALL)[1])
 BASE, HEAD = "a" * 40, "b" * 40
 
 

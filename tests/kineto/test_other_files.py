@@ -11,7 +11,7 @@ PERFETTO = {"traceEvents": [{**EVENT, "cat": "toplevel"}], "metadata": {"chrome-
 JAX = {"displayTimeUnit": "ns", "traceEvents": [{**EVENT, "args": {"hlo_op": "fusion.1"}}]}
 TENSORFLOW = {"traceEvents": [{**EVENT, "cat": "Op", "args": {"op": "MatMul"}}]}
 CHAKRA = {"schema": "1.1.1-chakra.0.0.4", "pid": 1, "nodes": []}
-OTHER_PROGRAM = r"is a trace of another program: none of its events is of PyTorch's profiler — capture the"
+OTHER_PROGRAM = r"is a trace of another program: PyTorch's profiler wrote none of its events — capture the"
 NOTHING = r"is a gzip file with nothing in it — copy or write the file again"
 NSYS = r"is a JSON export of Nsight Systems, which is not read — export the report again: nsys export"
 

@@ -56,7 +56,7 @@ def refuse_other_traces(path: Path, tables: TraceTables) -> None:
         )
     if not facts.fault and not facts.lost_events and _is_of_another_program(tables):
         raise InputError(
-            f"{path} — is a trace of another program: none of its events is of PyTorch's profiler"
+            f"{path} — is a trace of another program: PyTorch's profiler wrote none of its events"
             f" — {_ANY_PROGRAM_HINT}"
         )
     if tables.counts[_REPLAYING]:
@@ -74,7 +74,7 @@ def refuse_other_traces(path: Path, tables: TraceTables) -> None:
 
 
 def _is_of_another_program(tables: TraceTables) -> bool:
-    """Return whether there are events, and neither they nor members of the file are of PyTorch's profiler."""
+    """Return whether there are events, and PyTorch's profiler wrote neither them nor members of the file."""
     known, prefixes = CATEGORIES.values(), tuple(_OTHER_DEVICES)
     return (
         tables.unknown_events > 0

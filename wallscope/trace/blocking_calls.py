@@ -224,7 +224,7 @@ def find_locked_calls(
 def _mark_delayed(length_ns: Times, role: Codes, long: Rows) -> Flags:
     """Return which of the long calls took several times as long as undisturbed ones of their role.
 
-    Where there are too few calls of a role to tell, each long one did.
+    If a role has too few calls to know what is usual, each long one did.
     """
     found = np.zeros(role.size, np.bool_)
     for one, own in iterate_groups(role[long].astype(np.int64)):
