@@ -42,7 +42,16 @@ def pytest_configure(config: pytest.Config) -> None:
         config.add_cleanup(lambda: os.environ.pop(ANSWERS))
 
 
-LONGEST = ("test_programs_analysed.py", "test_traces.py", "test_predictions.py")
+LONGEST = (
+    "test_programs_analysed.py",
+    "test_traces.py",
+    "test_page_browser.py",
+    "test_less_evidence.py",
+    "test_missing_tables.py",
+    "test_one_bound.py",
+    "test_doc_blocks.py",
+    "test_faults.py",
+)
 """Files whose tests take longest: begun last, they would keep one worker busy while the others wait."""
 
 

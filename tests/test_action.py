@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from fixtures.scenario import scenarios
 from tests.compare.test_compare import steps as slower
 from tests.profile.random_profiles import profile_of
 from wallscope.model.profile import RECORD_SCHEMA
@@ -228,8 +229,6 @@ def test_a_store_is_named_on_one_line(runner):
 
 
 def test_exports_are_analysed_by_pattern(runner, tmp_path):
-    from fixtures.scenario import scenarios
-
     for name in ("a b.sqlite", "c.sqlite"):
         next(entry for entry in scenarios() if entry.name == "two-processes").write(tmp_path / name)
     ran = runner.run("analyse", RUNS="*.sqlite\n", STEP_RANGE="", REPORT=str(tmp_path / "report"))
@@ -423,8 +422,6 @@ IN_ARTIFACT = {*string.ascii_letters, *string.digits, *"._-"}
 
 
 def test_hostile_names_of_exports_are_names(runner, tmp_path):
-    from fixtures.scenario import scenarios
-
     report = tmp_path / "work" / "report"
     scenario = next(entry for entry in scenarios() if entry.name == "two-processes")
     for name in HOSTILE:

@@ -34,7 +34,7 @@ class Opened:
         self.tab.on("pageerror", lambda error: self.said.append(str(error)))
         self.tab.on("request", lambda request: self.asked.append(request.url))
         self.tab.goto(file.as_uri())
-        self.tab.wait_for_selector("html[data-ready=yes]", state="attached", timeout=20_000)
+        self.tab.wait_for_selector("html[data-ready=yes]", state="attached", timeout=60_000)
 
     def unfold(self):
         """Open all that is folded, and go past the charts, which are drawn when they come near."""
