@@ -45,9 +45,14 @@ def folder(tmp_path):
     return root
 
 
+@pytest.fixture(scope="module")
+def shared_cache(tmp_path_factory):
+    return tmp_path_factory.mktemp("cache")
+
+
 @pytest.fixture
-def in_process(monkeypatch):
-    """Answer calls in this process, many times faster than in a worker of its own."""
+def in_process(monkeypatch, shared_cache):
+    """Answer calls in this process, with one cache, many times faster than in a worker of its own."""
     import anyio
     from anyio.streams.buffered import BufferedByteReceiveStream
 
@@ -66,6 +71,7 @@ def in_process(monkeypatch):
             return await server._read_answer(BufferedByteReceiveStream(received), context)
 
     monkeypatch.setattr(server, "_run_worker", run_worker)
+    monkeypatch.setenv("WALLSCOPE_CACHE_DIR", str(shared_cache))
 
 
 NSYS = """#!{python}

@@ -33,13 +33,13 @@ def shell(tmp_path):
     return run
 
 
+@pytest.mark.parametrize("wrong", ["absent.sqlite", pytest.param("--no-such-option", marks=pytest.mark.slow)])
 @pytest.mark.parametrize(
     "closed",
     ["2>&-", ">&-", ">&- 2>&-", "<&- >&- 2>&-", pytest.param("2>/dev/full", marks=full)],
 )
-def test_what_is_absent_is_2_whatever_is_closed(shell, closed):
-    assert shell(f"wallscope info absent.sqlite {closed}").returncode == 2
-    assert shell(f"wallscope info --no-such-option {closed}").returncode == 2
+def test_what_is_absent_is_2_whatever_is_closed(shell, closed, wrong):
+    assert shell(f"wallscope info {wrong} {closed}").returncode == 2
 
 
 @pytest.mark.parametrize(

@@ -22,16 +22,20 @@ from wallscope.summary.verdict import diagnose
 
 CAPTURES = (
     "clue_r3",
-    "cs336_athrun",
     "llama3_real",
     "mpi_v100_4rank_managed",
     "nersc_sc21_8workers",
-    "newboyleo_a100",
     "nsysai_mfu_after",
-    "pipit_saxpy_mpi",
     *(
-        pytest.param(name, marks=pytest.mark.slow)  # large, of walls and programs that others have too
-        for name in ("cs336_tianshi_result", "nersc_sc21_dali_amp", "nersc_sc22_4gpu_base")
+        pytest.param(name, marks=pytest.mark.slow)  # of walls that the others have too
+        for name in (
+            "cs336_athrun",
+            "cs336_tianshi_result",
+            "nersc_sc21_dali_amp",
+            "nersc_sc22_4gpu_base",
+            "newboyleo_a100",
+            "pipit_saxpy_mpi",
+        )
     ),
 )
 """Of each wall, of several programs, with one and several threads, processes and devices."""

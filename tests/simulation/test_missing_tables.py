@@ -37,6 +37,14 @@ TABLES = {
 }
 BUSIEST, OTHER = "calls of the busiest thread", "calls of another thread"
 STORIES = dict(waits())
+QUICK_STORIES = (
+    "a driver lock",
+    "a value that is read from the device",
+    "an even pipeline",
+    "kernels slowed by communication beside them",
+    "a device that another process uses too",
+    "every fourth step: file",
+)
 DRIVER_LOCK = STORIES["a driver lock"]
 
 
@@ -128,7 +136,13 @@ def test_no_other_wall_is_claimed_with_confidence(found, missing):
     assert list_wrong(found[missing]) == []
 
 
-@pytest.mark.parametrize("name", STORIES)
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=[] if name in QUICK_STORIES else pytest.mark.slow, id=name)
+        for name in STORIES
+    ],
+)
 def test_no_other_wall_of_a_story_is_claimed_with_confidence(name, tmp_path):
     judged = [one for _, one in judge_removals(name, add_noise(STORIES[name], 1), tmp_path)]
 
