@@ -2,10 +2,11 @@
 
 from dataclasses import dataclass
 
-from wallscope.advice.memory_estimate import MemoryOptions, estimate_memory, lean_options, model_shapes
+from wallscope.advice.memory_estimate import MemoryOptions, estimate_memory, model_shapes
 from wallscope.advice.parallel_layout import fold
 from wallscope.model.advice import Sizes
 
+BF16_STATES = MemoryOptions(gradient_bytes=2, state_bytes=8)
 FP8 = MemoryOptions(weight_bytes=1, gradient_bytes=2, linear_input_bytes=1)
 
 
@@ -34,7 +35,7 @@ class Peak:
 
 PEAKS = (
     Peak("WF-60", "deepseek_v3", Sizes(1, 4, 1, 64), 256, MemoryOptions(), 4, 199.5),
-    Peak("MEM-R2", "moonlight_16b", Sizes(2, 1, 1, 8), 8, lean_options(MemoryOptions()), None, 36.618),
+    Peak("MEM-R2", "moonlight_16b", Sizes(2, 1, 1, 8), 8, BF16_STATES, None, 36.618),
     Peak("EPO-M3", "qwen3_30b_a3b", Sizes(1, 1, 1, 16), 16, MemoryOptions(), None, 66.75),
     Peak("MEM-R4", "llama3_70b", Sizes(4, 4), 32, FP8, 5, 58.8),
     Peak("MEM-39", "llama3_70b", Sizes(4, 8), 32, FP8, 5, 53.2),

@@ -175,11 +175,6 @@ def _token_bytes(shape: ModelShape, layout: Folding, options: MemoryOptions) -> 
     return sum(parts.values()) / layout.sizes.tensor
 
 
-def lean_options(options: MemoryOptions) -> MemoryOptions:
-    """Return the options with gradients and moments in BF16."""
-    return replace(options, gradient_bytes=2, state_bytes=8)
-
-
 def list_recompute_choices(
     shape: ModelShape,
     options: MemoryOptions,
