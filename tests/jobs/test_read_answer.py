@@ -84,7 +84,14 @@ def test_what_is_no_such_answer_is_refused_in_a_line(written, tmp_path, change, 
     assert "\n" not in str(told.value)
 
 
-@pytest.mark.parametrize("content", [b"", b"[]", b"{", b"\xff", b"[" * 100_000, b'"x"'])
+def test_an_empty_file_is_called_empty(tmp_path):
+    (tmp_path / "odd.json").write_bytes(b"")
+
+    with pytest.raises(InputError, match=r"odd.json — is empty — copy or write the file again"):
+        read_answer(tmp_path / "odd.json")
+
+
+@pytest.mark.parametrize("content", [b"[]", b"{", b"\xff", b"[" * 100_000, b'"x"'])
 def test_what_is_no_json_is_refused_in_a_line(tmp_path, content):
     path = tmp_path / "odd.json"
     path.write_bytes(content)

@@ -71,7 +71,7 @@ def test_a_filtered_trace_tells_of_no_other_process(name):
     ids = {fix.id for fix in analysis.fixes}
 
     assert "shared" not in analysis.diagnosis.verdict
-    assert not ids & {"exclusive-gpu", "fused-update", "fused-optimizer"}
+    assert not ids & {"exclusive-gpu", "fused-update", "fused-optimizer", "work-beside"}
 
 
 def test_initialization_is_no_reason_to_change_the_allocator():

@@ -1,4 +1,4 @@
-"""Attention in separate kernels, by the ranges that name it."""
+"""Attention in separate kernels, by the ranges that name it or by the operators of PyTorch."""
 
 import pytest
 
@@ -59,6 +59,53 @@ def test_a_softmax_next_to_scores_of_attention_belongs_to_it(tmp_path):
     layer = [(PRODUCT, 20, "attention scores"), (SUM, 3, "softmax"), (SCALE, 30, "mlp")]
 
     assert found(tmp_path / "run.sqlite", layer).between_ns == 3_000
+
+
+BMM, SOFTMAX = ("aten::matmul", "aten::bmm"), ("aten::softmax", "aten::_softmax")
+
+
+def test_a_softmax_between_batched_products_is_attention(tmp_path):
+    layer = [
+        (SCALE, 9, "aten::layer_norm"),
+        (PRODUCT, 20, *BMM),
+        (SCALE, 7, "aten::mul"),
+        (SUM, 5, *SOFTMAX),
+        (MASK, 4, "aten::contiguous", "aten::clone", "aten::copy_"),
+        (PRODUCT, 10, *BMM),
+        (SCALE, 30, "aten::gelu"),
+        (PRODUCT, 40, "aten::addmm"),
+    ]
+
+    told = found(tmp_path / "run.sqlite", layer)
+
+    assert (told.product_ns, told.between_ns, told.between_kernels) == (30_000, 12_000, 2)
+    assert {str(one.category): one.work_ns for one in told.between} == {
+        "elementwise": 7_000,
+        "reduction": 5_000,
+    }
+
+
+@pytest.mark.parametrize(
+    "layer",
+    [
+        pytest.param([(PRODUCT, 9, "aten::mm"), (SUM, 5, *SOFTMAX), (PRODUCT, 9, *BMM)], id="a router"),
+        pytest.param(
+            [(PRODUCT, 9, *BMM), (SUM, 5, *SOFTMAX), (PRODUCT, 9, "aten::mm")], id="no second batch"
+        ),
+        pytest.param([(PRODUCT, 9, *BMM), (SCALE, 5, "aten::relu"), (PRODUCT, 9, *BMM)], id="no softmax"),
+        pytest.param(
+            [(PRODUCT, 9, *BMM), (SUM, 5, *SOFTMAX), *[(SCALE, 1, "aten::add")] * 9, (PRODUCT, 9, *BMM)],
+            id="a product far away",
+        ),
+    ],
+)
+def test_other_operators_are_no_attention(tmp_path, layer):
+    closed = [
+        (PRODUCT, 50, "aten::mm"),
+        *layer,
+        (PRODUCT, 50, "aten::mm"),
+    ]  # the step before is no part of it
+    assert found(tmp_path / "run.sqlite", closed) is None
 
 
 @pytest.mark.parametrize(

@@ -193,7 +193,9 @@ _WITHOUT_WORK = [
     encode_member(kind)
     for kind in (LinkKind.OUTSIDE_CALLS, LinkKind.SYNCHRONISATION, LinkKind.LAUNCH_LATENCY)
 ]
-"""Kinds of links during which the device has no kernel to compute, unless that is missing."""
+"""Kinds of links during which nothing is recorded but that the device has no kernel to compute."""
+_WITHOUT_CALLS = {"trace-filtered", "trace-cut-off"}
+"""Findings on captures in which a thread outside calls may have been inside one that is missing."""
 _INCOMPLETE = {"trace-filtered", "trace-events-lost", "records-lost"}
 """Findings on captures that lack operations or waits: an idle device may have worked there."""
 
@@ -206,7 +208,7 @@ def assign_slice_causes(  # noqa: PLR0913  # all inputs of the causes of slices
     in_graph: Rows,
     *,
     is_complete: bool = True,
-    is_cut_off: bool = False,
+    lacks_calls: bool = False,
 ) -> tuple[Rows, list[str | None]]:
     """Return the cause of each slice, as an index in the returned texts.
 
@@ -217,12 +219,12 @@ def assign_slice_causes(  # noqa: PLR0913  # all inputs of the causes of slices
         texts: the meaning of those indices.
         in_graph: number of the graph launch of each operation, -1 outside graphs.
         is_complete: whether no operation or wait is known to be missing from the capture.
-        is_cut_off: whether the capture ends early: calls and operations may be missing at any time.
+        lacks_calls: whether CUDA calls may be missing at any time.
     """
     first_of_op, first_of_thread = len(_FIXED), len(_FIXED) + len(causes.texts)
     kind = slices.kind
     found = np.where(on_thread >= 0, first_of_thread + on_thread, kind)
-    if is_cut_off:
+    if lacks_calls:
         is_open = np.isin(kind, _WITHOUT_WORK)
         found[is_open] = len(_BY_KIND) + slices.state[is_open]
     rows = np.flatnonzero(kind == encode_member(LinkKind.UNRESOLVED))
@@ -285,7 +287,7 @@ class Evidence:
         drained: blocking calls that left each rank without work, by id of the rank.
         locked: calls that waited while another thread held the driver, by number.
         is_complete: whether no operation or wait is known to be missing.
-        is_cut_off: whether the capture ends early.
+        lacks_calls: whether CUDA calls may be missing.
     """
 
     waits: Dependencies
@@ -300,7 +302,7 @@ class Evidence:
     drained: Mapping[int, QueueDrains]
     locked: Rows
     is_complete: bool
-    is_cut_off: bool = False
+    lacks_calls: bool = False
 
 
 def identify_operations(
@@ -401,7 +403,7 @@ def collect_evidence(  # noqa: PLR0913, PLR0917  # all earlier results
         drained=drained,
         locked=list_locked_calls(waits, capture.calls["role"]),
         is_complete=_INCOMPLETE.isdisjoint(finding.code for finding in capture.findings),
-        is_cut_off=capture.is_cut_off,
+        lacks_calls=not _WITHOUT_CALLS.isdisjoint(finding.code for finding in capture.findings),
     )
 
 
@@ -450,7 +452,7 @@ def attribute_rank(evidence: Evidence, operations: pl.DataFrame, windows: pl.Dat
         host_cause,
         evidence.graph.to_numpy(),
         is_complete=evidence.is_complete,
-        is_cut_off=evidence.is_cut_off,
+        lacks_calls=evidence.lacks_calls,
     )
     number, names = number_values(texts)
     cause = number[cause]

@@ -65,7 +65,7 @@ def _incomplete(base: BiasSide, head: BiasSide) -> Iterator[Mismatch]:
         "ends early" if any(_CUT_OFF in one.findings for one in side.header.inputs) else "complete"
         for side in (base, head)
     )
-    if "ends early" in (ours, theirs):
+    if "ends early" in {ours, theirs}:
         yield Mismatch("capture", ours, theirs, "incomparable", _LACKS_WORK, "either")
 
 

@@ -42,12 +42,14 @@ class OverlapTax:
     """The slowdown of compute kernels that overlap communication, compared with running alone.
 
     `ratio` compares medians of the same kernel and launch shape. `slowed_ns` is the extra work in a typical
-    step, below 0 if they ran faster. `kernels` is the number of compared overlapping kernels.
+    step, below 0 if they ran faster. `kernels` is the number of compared overlapping kernels, `beside_share`
+    their share of the time of all kernels that overlap communication.
     """
 
     ratio: float
     slowed_ns: int
     kernels: int
+    beside_share: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,7 +176,7 @@ class CategoryTime:
 
 @dataclass(frozen=True, slots=True)
 class UnfusedAttention:
-    """Attention in separate kernels, in ranges that name it, in the typical step.
+    """Attention in separate kernels, by ranges that name it or by operators, in the typical step.
 
     `product_ns` is the work of matrix multiplications in them. `between` is all other compute there, which
     fused attention does not need. Work of a backward pass counts only if it has such ranges.

@@ -288,11 +288,13 @@ def measure_overlap_tax(work: TypicalWork, kernels: pl.DataFrame) -> OverlapTax 
         return None
     compared = often[held]
     beside_ns = float((beside.count[compared] * beside.middle_ns(compared)).sum())
+    of_compared = np.isin(shape, compared) & is_beside
     alone_ns = float((beside.count[compared] * middle_ns[held]).sum())
     return OverlapTax(
         ratio=beside_ns / alone_ns,
         slowed_ns=work.mean(round(beside_ns - alone_ns)),
         kernels=int(beside.count[compared].sum()),
+        beside_share=float(length_ns[of_compared].sum() / length_ns[is_beside].sum()),
     )
 
 

@@ -57,7 +57,6 @@ from wallscope.summary.compute import (
 from wallscope.summary.diagnosis import measure_recoverable
 from wallscope.summary.flops import rate_kernels
 from wallscope.summary.host import summarize_host
-from wallscope.summary.leading_kernels import find_unfused_attention
 from wallscope.summary.memory import (
     count_allocator_retries,
     find_offload,
@@ -69,6 +68,7 @@ from wallscope.summary.memory import (
 from wallscope.summary.ranges import build_range_work, find_host_range, list_range_work, sum_range_walls
 from wallscope.summary.rare_stalls import find_rare_stalls, measure_longest_gap
 from wallscope.summary.slower_kernels import find_slower_kernels
+from wallscope.summary.unfused_attention import find_unfused_attention
 from wallscope.thresholds.verdict import MATERIAL_SHARE, NO_KERNEL_SHARE, WORK_OUTSIDE_SHARE
 from wallscope.trace.intervals import (
     Spans,

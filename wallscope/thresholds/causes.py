@@ -40,6 +40,8 @@ LEAST_COUNTED_SHARE: Final = 0.5
 """Share of the work of multiplying kernels whose FLOPs must be known, to state a rate and MFU. Chosen."""
 UNKNOWN_PRECISION_SHARE: Final = 0.05
 """Share of GEMMs of unknown precision from which it counts as one of the run's. Chosen."""
+MOST_BETWEEN_PRODUCTS_COUNT: Final = 8
+"""Kernels from the softmax of attention to a multiplication: scale, bias, mask, casts, dropout. Chosen."""
 FEWEST_BESIDE_COUNT: Final = 5
 """Kernels of a shape alone, and overlapping communication, required to compute a slowdown. Chosen."""
 BESIDE_SHARE: Final = 0.5

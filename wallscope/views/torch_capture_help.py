@@ -48,7 +48,7 @@ profiling.use_pytorch_profiler=true
 profiling.profile_step_start=10
 profiling.profile_step_end=20
 profiling.profile_ranks=[0,1]
-profiling.record_shapes=false
+profiling.pytorch_profiler_collect_shapes=false
 
 Neither records synchronizations: waits are inferred from the order of calls and from times."""
 _ANALYZE = """\

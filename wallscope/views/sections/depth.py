@@ -86,7 +86,7 @@ def build_details(analysis: Analysis, rank: Rank) -> Iterator[Section | Grid]:
     communication, metrics, details = rank.communication, rank.gpu_metrics, rank.compute_details
     if communication.operations:
         title = _describe_hidden(communication, whole)
-        lines = Lines(tuple(describe_communication(communication)))
+        lines = Lines(tuple(describe_communication(communication, whole)))
         yield Section("communication", title, "", (_tabulate_communication(communication, whole), lines))
     if rank.compute:
         is_asked = analysis.diagnosis.dominant_wall == "compute" and details is not None
@@ -109,7 +109,7 @@ def _communication_in_depth(rank: Rank, whole: str) -> tuple[Block, ...]:
     if not found.operations:
         return ()
     return Lines(
-        (f"{_describe_hidden(found, whole)}.", *describe_communication(found))
+        (f"{_describe_hidden(found, whole)}.", *describe_communication(found, whole))
     ), _tabulate_communication(found, whole)
 
 
@@ -151,7 +151,7 @@ def _explain_axis(entry: CommunicationOperation) -> str:
     return "unknown" if entry.axis is Axis.UNKNOWN else f"{entry.axis} ({'; '.join(entry.evidence)})"
 
 
-def describe_communication(communication: Communication) -> Iterator[str]:
+def describe_communication(communication: Communication, whole: str) -> Iterator[str]:
     """Say its exposed and critical time, the slowdown of overlapping compute, the parts of a dispatcher."""
     if communication.blocking_ns is not None:
         yield (
@@ -160,15 +160,17 @@ def describe_communication(communication: Communication) -> Iterator[str]:
         )
     tax, work = communication.overlap_tax, communication.dispatcher
     if tax is not None:
-        times, slowed = "", ""
+        times, slowed, share = "", "", ""
+        if tax.beside_share is not None:
+            share = f", {units.percent(tax.beside_share)} of the time of those that overlap"
         if abs(tax.ratio - 1) >= SHOWN_OVERLAP_TAX_SHARE:
             times, slowed = (
                 f"{tax.ratio:.2f}x ",
-                f", which adds {units.duration(tax.slowed_ns)} of work per step",
+                f", which adds {units.duration(tax.slowed_ns)} of work to the {whole}",
             )
         yield (
             f"Kernels that overlap communication take {times}as long as the same kernels alone"
-            f" ({units.plural(tax.kernels, 'kernel')} compared){slowed}."
+            f" ({units.plural(tax.kernels, 'kernel')} compared{share}){slowed}."
         )
     if work is not None:
         names = ("pack", "synchronise", "transport", "unpack", "route")
