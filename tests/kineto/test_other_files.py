@@ -8,7 +8,8 @@ import pytest
 
 EVENT = {"name": "render", "ph": "X", "ts": 1, "dur": 2, "pid": 1, "tid": 1}
 PERFETTO = {"traceEvents": [{**EVENT, "cat": "toplevel"}], "metadata": {"chrome-version": "1"}}
-JAX = {"displayTimeUnit": "ns", "traceEvents": [{**EVENT, "args": {"hlo_op": "fusion.1"}}]}
+THREAD = {"ph": "M", "pid": 1, "tid": 13, "name": "thread_name", "args": {"name": "Stream #13(Compute)"}}
+JAX = {"displayTimeUnit": "ns", "traceEvents": [THREAD, {**EVENT, "args": {"hlo_op": "fusion.1"}}]}
 TENSORFLOW = {"traceEvents": [{**EVENT, "cat": "Op", "args": {"op": "MatMul"}}]}
 CHAKRA = {"schema": "1.1.1-chakra.0.0.4", "pid": 1, "nodes": []}
 OTHER_PROGRAM = r"is a trace of another program: PyTorch's profiler wrote none of its events — capture the"

@@ -54,11 +54,6 @@ def refuse_other_traces(path: Path, tables: TraceTables) -> None:
             f"{path} — is JSON without traceEvents, not a trace of PyTorch's profiler{fault} —"
             f" {_PROFILER_HINT}"
         )
-    if not facts.fault and not facts.lost_events and _is_of_another_program(tables):
-        raise InputError(
-            f"{path} — is a trace of another program: PyTorch's profiler wrote none of its events"
-            f" — {_ANY_PROGRAM_HINT}"
-        )
     if tables.counts[_REPLAYING]:
         raise InputError(
             f"{path} — has {_REPLAYING}: kernels were replayed for counters, so times are meaningless —"
@@ -66,20 +61,26 @@ def refuse_other_traces(path: Path, tables: TraceTables) -> None:
         )
     if any(key in facts.keys for key in _AMD_KEYS) or _has_amd_calls(tables) or _has_amd_devices(facts):
         raise InputError(
-            f"{path} — is a trace of an AMD GPU (ROCm), which is not supported yet — {_PROFILER_HINT}"
+            f"{path} — is a trace of an AMD GPU (ROCm), whose calls and kernels are not recognized —"
+            " profile the program on an NVIDIA GPU, or read the trace with AMD's TraceLens"
         )
     for prefix, what in _OTHER_DEVICES.items():
         if any(category.startswith(prefix) for category in tables.counts):
             raise InputError(f"{path} — is a trace of {what}, which is not supported — {_PROFILER_HINT}")
+    if not facts.fault and not facts.lost_events and _is_of_another_program(tables):
+        raise InputError(
+            f"{path} — is a trace of another program: PyTorch's profiler wrote none of its events"
+            f" — {_ANY_PROGRAM_HINT}"
+        )
 
 
 def _is_of_another_program(tables: TraceTables) -> bool:
     """Return whether there are events, and PyTorch's profiler wrote neither them nor members of the file."""
-    known, prefixes = CATEGORIES.values(), tuple(_OTHER_DEVICES)
+    known = CATEGORIES.values()
     return (
         tables.unknown_events > 0
         and not any(key in tables.facts.keys for key in _TRACE_KEYS)
-        and not any(category in known or category.startswith(prefixes) for category in tables.counts)
+        and not any(category in known for category in tables.counts)
     )
 
 
