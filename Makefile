@@ -89,7 +89,7 @@ bench-jobs: .venv/stamp  ## measure --jobs 2 on 64 exports, and write docs/ranks
 	$(BIN)/python -m benchmarks.jobs build/job --exports 64 --kernels 10000 --rounds 3 --into docs/ranks.md
 
 bench-diff: .venv/stamp  ## measure how often comparisons are wrong, and write docs/diff.md; takes minutes
-	$(BIN)/python -m benchmarks.diff_verdicts --pairs 120 --jobs 2 --cells build/diff_cells.csv --write docs/diff.md
+	$(BIN)/python -m benchmarks.diff_verdicts --pairs 120 --jobs 2 --parts build/diff_parts --cells build/diff_cells.csv --write docs/diff.md
 	$(BIN)/python -m benchmarks.change_points --histories 1000 --write docs/diff.md
 
 drift: .venv/stamp  ## list what a checkout (MEGATRON=folder BRIDGE=folder) has that the knowledge base lacks, and the reverse

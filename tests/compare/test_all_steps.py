@@ -62,6 +62,23 @@ def test_slow_steps_of_three_runs_are_no_chance():
     assert {gate.gate for gate in found.gates if not gate.held} == {"mean>3%", "p90>5%", "slow-steps>2"}
 
 
+@pytest.mark.parametrize(("runs", "count"), [(1, 40), (2, 20), (3, 20)])
+def test_every_fifth_step_doubled_fails_the_gate_on_the_mean_and_is_the_headline(runs, count):
+    base, head = (
+        Side(name, tuple((profile_of(f"{name} {seed}", made(seed)),) for seed in range(runs)))
+        for name, made in (
+            ("base", lambda seed: steps(count, seed=seed)),
+            ("head", lambda seed: doubled(5, count, seed=10 + seed)),
+        )
+    )
+    found = compare_sides(base, head, ASKED)
+
+    assert found.verdict == "regression"
+    assert "mean>3%" in {gate.gate for gate in found.gates if not gate.held}
+    assert "The mean of all steps" in describe_change(found)
+    assert compare_sides(head, base, ASKED).verdict == "improvement"
+
+
 def test_one_slow_step_more_may_be_chance():
     found = diff(profile_of("base", steps(COUNT)), profile_of("head", doubled(COUNT - 4)), ASKED)
 

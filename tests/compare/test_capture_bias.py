@@ -9,7 +9,7 @@ from tests.compare.test_compare import diff, steps
 from tests.profile.random_profiles import captured, profile_of, work
 from wallscope.compare.capture_bias import BiasSide, find_biases
 from wallscope.compare.typical_steps import Key, OperationWork, TypicalStep
-from wallscope.model.capture import CaptureConditions, GraphTracing
+from wallscope.model.capture import CaptureConditions, GraphTracing, Profiler
 from wallscope.model.enums import Wall
 from wallscope.model.profile import Header
 from wallscope.views.comparison_words import find_confounders
@@ -95,6 +95,19 @@ def test_conditions_that_differ_are_noted_with_their_direction(base, head, expec
     assert noted(side(**head), side(**base)) == [
         (what, theirs, ours, mirrored[direction]) for what, ours, theirs, direction in expected
     ]
+
+
+def test_what_a_trace_of_pytorch_recorded_is_compared():
+    def traced(options):
+        plain = side(options=options)
+        (capture,) = plain.header.inputs
+        header = replace(plain.header, inputs=(replace(capture, profiler=Profiler.TORCH),))
+        return replace(plain, header=header)
+
+    base, head = (traced((("input shapes", value), ("operators", "on"))) for value in ("off", "on"))
+
+    assert noted(base, head) == [("capture option input shapes", "off", "on", "slower")]
+    assert noted(base, side(options=ON)) == []
 
 
 def test_dearer_launches_bias_by_their_number():

@@ -60,6 +60,18 @@ def test_a_kernel_is_an_operation_with_its_call(tmp_path):
     assert found.ranks.select("rank", "pid", "device", "gpu").rows() == [(None, 4_242, 0, 0)]
 
 
+def test_what_was_recorded_is_read_from_members_and_events(tmp_path):
+    members = {"record_shapes": 1, "with_stack": 1, "cuda_driver_version": 13_000, "cupti_version": 28}
+    plain = load(with_kernel(), tmp_path).conditions
+    found = load(with_kernel(trace(**members)), tmp_path).conditions
+    odd = load(with_kernel(trace(record_shapes="1", cuda_driver_version="x", cupti_version=True)), tmp_path)
+
+    assert {name for name, value in plain.options if value == "on"} == set()
+    assert {name for name, value in found.options if value == "on"} == {"input shapes", "Python stacks"}
+    assert (found.cuda_version, found.profiler_version) == ("13.0", "CUPTI 28")
+    assert odd.conditions == plain
+
+
 @pytest.mark.parametrize(
     ("name", "direction", "source", "destination"),
     [

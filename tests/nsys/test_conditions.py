@@ -61,6 +61,8 @@ def test_options_that_cost_time_are_on_or_off(path):
         ("CAPTURE_EVENT_TYPE", "Cuda"),
         ("CAPTURE_EVENT_TYPE", "OSRuntime"),
         ("PROCESS_0:COLLECT_GPU_MEMORY_USAGE", "true"),
+        ("LINUX_PERF_OPTIONS:COLLECT_CPU_CTXSW_TRACE", "true"),
+        ("PROCESS_0:COLLECT_MPI_TRACE", "true"),
         ("LINUX_PERF_OPTIONS:COLLECT_IP_BACKTRACE_SAMPLES", "false"),
         ("GPU_METRICS_OPTIONS:SAMPLING_FREQUENCY", "10000"),
         ("PROCESS_0:ENVIRONMENT_VARIABLE", "HF_TOKEN=secret"),
@@ -72,7 +74,10 @@ def test_options_that_cost_time_are_on_or_off(path):
         "CUDA",
         "OS calls",
         "CUDA memory usage",
+        "CPU context switches",
+        "MPI calls",
     }
     assert options["GPU metrics"] == "10000 Hz"
     assert options["CPU sampling"] == options["page faults of the GPU"] == "off"
+    assert options["backtraces of CUDA calls"] == "off"
     assert "secret" not in str(options)

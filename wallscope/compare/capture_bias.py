@@ -10,7 +10,7 @@ from fractions import Fraction
 
 from wallscope.compare.match_operations import pair_operations
 from wallscope.compare.typical_steps import Key, TypicalStep
-from wallscope.model.capture import GraphTracing, Profiler
+from wallscope.model.capture import GraphTracing
 from wallscope.model.comparison import Direction, Mismatch
 from wallscope.model.enums import CopyDirection, Wall
 from wallscope.model.profile import Header, ProfiledInput
@@ -53,7 +53,7 @@ def find_biases(base: BiasSide, head: BiasSide) -> tuple[Mismatch, ...]:
     found = [*_incomplete(base, head), *_amount_of_work(base, head)]
     if ours is not None and theirs is not None:
         found += _launch_calls(base, head, ours, theirs)
-        if ours.profiler is theirs.profiler is Profiler.NSYS:
+        if ours.profiler is theirs.profiler:
             found += [*_profilers(ours, theirs), *_options(ours, theirs)]
         found += _machines(ours, theirs)
     return tuple(sorted(found, key=lambda entry: -abs(entry.bias_ns or 0)))

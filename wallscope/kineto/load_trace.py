@@ -24,6 +24,7 @@ from wallscope.kineto.trace_identity import (
     join_thread_ids,
     number_trace_threads,
     read_job_facts,
+    read_trace_conditions,
 )
 from wallscope.kineto.trace_limits import (
     find_damage,
@@ -150,6 +151,7 @@ def build_trace_capture(path: Path, tables: TraceTables) -> Capture:
         kernel_flops=build_kernel_flops(tables, numbered, work, made, start_ns),
         kernel_occupancy=build_kernel_occupancy(tables, work.raw_place),
         autograd_ranges=autograd,
+        conditions=read_trace_conditions(tables),
     )
     return replace(capture, findings=(*find_trace_limits(tables, capture), *of_ranks.findings))
 

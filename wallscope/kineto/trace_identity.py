@@ -14,9 +14,9 @@ from typing import Any
 import polars as pl
 
 from wallscope.kineto.event_tables import TraceTables
-from wallscope.model.capture import Export, Finding, Gpu, Profiler, Severity
+from wallscope.model.capture import CaptureConditions, Export, Finding, Gpu, Profiler, Severity
 from wallscope.model.schemas import RANKS, THREADS
-from wallscope.nsys.identity import KNOWN_ROLES, make_gpu
+from wallscope.nsys.identity import KNOWN_ROLES, make_gpu, write_cuda_version
 from wallscope.nsys.integrity import content_size_bytes, fingerprint
 from wallscope.nsys.ranks import find_rank_in_name
 from wallscope.units import spell_surrogates
@@ -124,6 +124,24 @@ def identify_trace(path: Path, tables: TraceTables, start_ns: int) -> Export:
         gpus=_read_gpus(tables.facts.keys.get("deviceProperties")),
         environment={},
         profiler=Profiler.TORCH,
+    )
+
+
+def read_trace_conditions(tables: TraceTables) -> CaptureConditions:
+    """Return the conditions that a trace shows, by its members and by what events it has."""
+    keys, counts = tables.facts.keys, tables.counts
+    shapes = tables.frames["multiplications"]["shapes"]
+    has_recorded = {
+        "operators": bool(counts["cpu_op"] or counts["operator"]),
+        "input shapes": keys.get("record_shapes") == 1 or shapes.null_count() < len(shapes),
+        "Python stacks": keys.get("with_stack") == 1 or counts["python_function"] > 0,
+        "allocations of memory": keys.get("profile_memory") == 1 or len(tables.frames["allocations"]) > 0,
+    }
+    version, cupti = (_count(keys.get(name)) for name in ("cuda_driver_version", "cupti_version"))
+    return CaptureConditions(
+        profiler_version=f"CUPTI {cupti}" if cupti else None,
+        cuda_version=write_cuda_version(str(version)) if version else None,
+        options=tuple(sorted((name, "on" if is_on else "off") for name, is_on in has_recorded.items())),
     )
 
 

@@ -320,6 +320,8 @@ _OPTIONS = {
     "COLLECT_GPU_CTX_SW_TRACE": "GPU context switches",
     "COLLECT_BACKTRACES": "backtraces of OS calls",
     "COLLECT_IP_BACKTRACE_SAMPLES": "CPU sampling",
+    "COLLECT_CPU_CTXSW_TRACE": "CPU context switches",
+    "COLLECT_MPI_TRACE": "MPI calls",
     "CUDA_FLUSH_PERIODICALLY": "periodic flush",
 }
 _TRACES = {
@@ -331,6 +333,8 @@ _TRACES = {
     "Cuda": "CUDA",
     "NvtxEvents": "NVTX",
 }
+_CUDA_BACKTRACES = "backtraces of CUDA calls"
+_CUDA_CALLCHAINS = "CUDA_CALLCHAINS"
 _FREQUENCY = "SAMPLING_FREQUENCY"
 _DRIVER_VERSION = re.compile(r"\d{1,4}(?:\.\d{1,4}){1,3}|\d{4,9}")
 _INSTALLED = re.compile(
@@ -350,7 +354,7 @@ def read_conditions(source: Database) -> CaptureConditions:
         if (found := _INSTALLED.search(versions.get("TargetInstallDir", "")))
         else None,
         driver_version=_version(versions.get("NvDriverVersion")),
-        cuda_version=_write_cuda_version(_version(versions.get("CudaDriverVersion"))),
+        cuda_version=write_cuda_version(_version(versions.get("CudaDriverVersion"))),
         clock_hz=_read_clock_hz(source),
         options=_read_options(source),
     )
@@ -360,10 +364,10 @@ def _version(value: str | None) -> str | None:
     return value if value is not None and _DRIVER_VERSION.fullmatch(value) else None
 
 
-def _write_cuda_version(number: str | None) -> str | None:
+def write_cuda_version(number: str | None) -> str | None:
     """Write a version of CUDA as NVIDIA does.
 
-    >>> _write_cuda_version("12020"), _write_cuda_version("12.2")
+    >>> write_cuda_version("12020"), write_cuda_version("12.2")
     ('12.2', '12.2')
     """
     if number is None or not number.isdecimal():
@@ -383,7 +387,9 @@ def _read_clock_hz(source: Database) -> int | None:
 def _read_options(source: Database) -> tuple[tuple[str, str], ...]:
     if not source.has("META_DATA_CAPTURE", "name", "value"):
         return ()
-    found = dict.fromkeys([*_OPTIONS.values(), *_TRACES.values()], "off")
+    found = dict.fromkeys([*_OPTIONS.values(), *_TRACES.values(), _CUDA_BACKTRACES], "off")
+    if source.has(_CUDA_CALLCHAINS, "id"):
+        found[_CUDA_BACKTRACES] = "on"
     for name, value in source.rows("capture_settings"):
         setting = str(name).rpartition(":")[2]
         if setting == "CAPTURE_EVENT_TYPE" and value in _TRACES:
