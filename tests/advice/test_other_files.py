@@ -185,6 +185,12 @@ train: {micro_batch_size: 1, global_batch_size: 8}
             id="a precision that leaves out FP8 has none",
         ),
         pytest.param(
+            "optimizer: {lr: 1.0}\nmodel: {transformer: {_target_: megatron.bridge.TransformerConfig,"
+            " cuda_graph_impl: transformer_engine, use_te_rng_tracker: false}}\n",
+            ["CFG-129"],
+            id="a model of a builder",
+        ),
+        pytest.param(
             "optimizer: {lr: 1.0}\nmodel: {cuda_graph_impl: transformer_engine, external_cuda_graph: true,"
             " cuda_graph_modules: []}\n",
             [],
@@ -232,3 +238,17 @@ def test_graphs_of_delayed_gradients_are_checked_with_the_section_for_overlap(tm
     _, found = check(tmp_path, f"{DUMP}optimizer: {{lr: 1.0}}\n{MODEL}{section}", "run.yaml")
 
     assert ("EPO-D07" in found) is stops
+
+
+@pytest.mark.parametrize(
+    ("written", "is_on"), [("true", True), ("'true'", True), ("'false'", True), ("0", False), ("''", False)]
+)
+def test_a_switch_of_a_dump_is_read_as_python_reads_it(tmp_path, written, is_on):
+    text = f"{DUMP}optimizer: {{lr: 1.0}}\nmodel: {{moe_permute_fusion: {written}}}\n"
+    path = tmp_path / "run.yaml"
+    path.write_text(text, encoding="utf-8")
+    found = read_configuration(path)
+
+    assert found.configuration.get("moe_permute_fusion") is is_on
+    odd = [one for one in found.findings if one.code == "configuration-disputed"]
+    assert bool(odd) is (written != "true")

@@ -16,7 +16,7 @@ _NEEDS = (
 
 _REQUIRED = {
     "comm_overlap.tp_comm_overlap": ("CommOverlapConfig", False, ""),
-    "train.global_batch_size": ("TrainingConfig", True, "validation.eval_global_batch_size"),
+    "train.global_batch_size": ("TrainingConfig", True, ""),
     "train.micro_batch_size": ("TrainingConfig", True, "validation.eval_micro_batch_size"),
 }
 """Settings without a default: the class of their section, whether null is rejected, and a stand-in."""

@@ -87,7 +87,9 @@ class _Contents:
     kind: str
     is_complete: bool = False
     repeated: tuple[str, ...] = ()
+    is_dump: bool = False
     unknown: list[str] = field(default_factory=list)
+    odd: list[Finding] = field(default_factory=list)
     open_names: set[str] = field(default_factory=set)
 
 
@@ -140,6 +142,7 @@ def read_configuration(path: Path, *, with_defaults: bool = False) -> Configurat
         *find_rejected_arguments(path, rejected, is_open=not contents.is_complete),
         *find_rejected_sections(path, dict(contents.entries)),
         *ignored,
+        *contents.odd,
         *findings,
         *_repetitions(path, contents.repeated),
         *_unused(path, contents.unknown, len(known)),
@@ -176,7 +179,7 @@ def _read_contents(path: Path) -> _Contents:
     is_complete = is_dump or (bool(flags) and not flags & FROM_ELSEWHERE)
     first = [entry for entry in entries if not _SECOND_RUN.match(entry[0])]
     others = [name for name, _ in entries if _SECOND_RUN.match(name)]
-    return _Contents(first, kind, is_complete=is_complete, repeated=repeated, unknown=others)
+    return _Contents(first, kind, is_complete=is_complete, repeated=repeated, is_dump=is_dump, unknown=others)
 
 
 def _read_entries(path: Path, contents: _Contents) -> list[Written]:
@@ -190,8 +193,12 @@ def _read_entries(path: Path, contents: _Contents) -> list[Written]:
         if value is OPAQUE or (isinstance(value, str) and ("${" in value or (is_text and "$" in value))):
             contents.open_names.add(name)
             continue
+        is_switch = contents.is_dump and vocabulary().kinds[name] == "switch"
+        is_odd = is_switch and isinstance(value, str | int) and not isinstance(value, bool)
+        if is_odd:
+            contents.odd.append(_as_python_reads(path, written, value))
         try:
-            found = _value(name, value, is_text=is_text, off=off)
+            found = bool(value) if is_odd else _value(name, value, is_text=is_text, off=off)
         except ValueError as error:
             shown = repr(value) if isinstance(value, str) else str(value)
             raise ConfigurationError(
@@ -199,6 +206,17 @@ def _read_entries(path: Path, contents: _Contents) -> list[Written]:
             ) from error
         known.extend(Written(written, *pair) for pair in _with_implied(written, name, found, value))
     return known
+
+
+def _as_python_reads(path: Path, written: str, value: object) -> Finding:
+    """Return the finding of a text or number where a switch belongs: all but 0 and nothing is true."""
+    shown = repr(value) if isinstance(value, str) else str(value)
+    return Finding(
+        "configuration-disputed",
+        Severity.WARNING,
+        f"{path.name}: {written[:_LONGEST_NAME]} is {shown[:40]}, which counts as {str(bool(value)).lower()}",
+        "write true or false, without quotes",
+    )
 
 
 def _find_name(written: str) -> tuple[str | None, bool]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from wallscope.advice.configuration_text import Entry
 from wallscope.advice.framework_rules import expand_recipe
-from wallscope.advice.settings import bare_name
+from wallscope.advice.settings import bare_name, vocabulary
 from wallscope.model.advice import Value
 
 _DATASETS = re.compile(r"(?:GPT|GPTSFT|DirectHFSFT|Energon|MockVLMSFT|MockGPT|GPTFIM)DatasetConfig")
@@ -17,6 +17,9 @@ _FINETUNING = re.compile(r"(?:GPTSFT|DirectHFSFT|Energon|MockVLMSFT)DatasetConfi
 _MODEL_CLASS = "model._target_"
 """Where a dump of Megatron Bridge names the class that builds the model."""
 
+_BUILT_MODEL = "model.transformer._target_"
+"""Where a dump names the settings of a model that a builder makes, which Bridge checks before it builds."""
+
 SECTIONS = ("comm_overlap", "mixed_precision", "model", "ddp", "optimizer", "dist", "train")
 """Precedence of sections that disagree about a setting: the first counts, later ones have its default."""
 
@@ -25,6 +28,8 @@ _PRECISION: Mapping[str, Value] = {
     "fp16": False,
     "fp8": None,
     "fp4": None,
+    "fp8_param_gather": False,
+    "fp4_param_gather": False,
     "first_last_layers_bf16": False,
     "reuse_grad_buf_for_mxfp8_param_ag": False,
 }
@@ -75,6 +80,8 @@ def _derive_of_sections(values: Mapping[str, object]) -> Iterator[Written]:
     own = (value for name, value in values.items() if name.endswith(".delay_wgrad_compute"))
     if "_target_" in values and not _is_true(values.get(delayed)) and any(map(_is_true, own)):
         yield Written(delayed, "wgrad_is_checked", value=False)
+    if _BUILT_MODEL in values:
+        yield Written(_BUILT_MODEL, "builder_is_checked", value=True)
     if "optimizer.use_distributed_optimizer" in values:
         name = "optimizer.use_distributed_optimizer"
         yield Written(name, "optimizer_is_distributed", _is_true(values[name]))
@@ -131,6 +138,7 @@ def _derive_of_precision(values: Mapping[str, object]) -> Iterator[Written]:
     elif str(values.get("mixed_precision._target_", "")).endswith(".MixedPrecisionConfig"):
         for name, default in _PRECISION.items():
             if f"mixed_precision.{name}" not in values:
-                yield Written(f"mixed_precision.{name}", name, default)
+                written = f"mixed_precision.{name}"
+                yield Written(written, vocabulary().name(written) or name, default)
     if "comm_overlap.wgrad_deferral_limit" in values and values["comm_overlap.wgrad_deferral_limit"] is None:
         yield Written("comm_overlap.wgrad_deferral_limit", "wgrad_deferral_limit", -1)

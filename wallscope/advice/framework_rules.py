@@ -167,6 +167,9 @@ def _resolve_arguments(found: dict[str, KnownSetting]) -> None:
     if _value(found, "add_bias_linear") is True:
         _set(found, "add_qkv_bias", True, "add_bias_linear")
     _resolve_encoder(found)
+    if _value(found, "rope_type") is None and "multi_latent_attention" in found:
+        is_latent = _value(found, "multi_latent_attention") is True
+        _set(found, "rope_type", "yarn" if is_latent else "rope", "multi_latent_attention")
     _resolve_activation(found)
     _resolve_messages(found)
 
