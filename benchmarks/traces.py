@@ -8,6 +8,7 @@ A long trace is made of copies of the given one, one after the other, until it h
 import argparse
 import gzip
 import itertools
+import os
 import re
 import resource
 import statistics
@@ -85,8 +86,14 @@ def run_way(way: str, path: Path) -> None:
         with path.open("rb") as stream, patch.object(trace_events, "decode_events", decode):
             for _ in trace_events.iterate_events(TraceBytes(stream), trace_events.FileFacts()):
                 pass
-    used = max(resource.getrusage(who).ru_maxrss for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
-    sys.stdout.write(f"{_spent_s() - before_s} {time.perf_counter() - began_s} {used / 1024}")
+    used_kib = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss if way == _ANSWER else _own_peak_kib()
+    sys.stdout.write(f"{_spent_s() - before_s} {time.perf_counter() - began_s} {used_kib / 1024}")
+
+
+def _own_peak_kib() -> int:
+    """Return the peak of this program; `getrusage` has that of the process before it began the program."""
+    status = Path("/proc/self/status").read_text(encoding="utf-8")
+    return int(status.partition("VmHWM:")[2].split()[0])
 
 
 def _spent_s() -> float:
@@ -114,10 +121,8 @@ def tabulate(short: dict[str, list[Run]], long: dict[str, list[Run]], sizes_mb: 
     rounds = len(long[WAYS[0]])
     first_mb, second_mb = sizes_mb
     lines = [
-        (
-            f"{rounds} runs each, in turn, with other programs running. CPU seconds, least and (median); then"
-            f" least seconds on the clock, and peak memory for the {second_mb:,.0f} MB."
-        ),
+        f"{rounds} runs each, in turn; {os.cpu_count()} cores, load {os.getloadavg()[0]:.0f} at the end.",
+        "CPU seconds, least and (median). Seconds on the clock and peak memory are of the second trace.",
         "",
         f"| way | {first_mb:,.0f} MB | {second_mb:,.0f} MB | times the first way | seconds | peak MiB |",
         "|---|---:|---:|---:|---:|---:|",

@@ -242,7 +242,8 @@ def test_what_is_no_json_is_refused(kernel_of, wrong):
 @pytest.mark.parametrize(
     "unusual",
     [
-        '"ph": "X", "ph": "X"', '"ph": 1', '"ph": "XX"', '"ph": null', '"name": 5', '"c\\u0061t": 1',
+        '"ph": "X", "ph": "X"', '"args": {"stream": "x", "stream": 5}',
+        '"ph": 1', '"ph": "XX"', '"ph": null', '"name": 5', '"c\\u0061t": 1',
         '"x": ' + "[" * 61 + "]" * 61,
     ],
 )  # fmt: skip

@@ -153,12 +153,12 @@ def scan_event(
                 at = read_value(text, plain, at, state)
                 if at < 0:
                     return at
+                if rows[row + place + 1] != -1:
+                    return REFUSED  # an argument that occurs twice
                 rows[row + place] = state[VALUE]
                 rows[row + place + 1] = state[MARK]
                 if state[MARK] < -1 and (table == MEMBER or places[places.shape[0] - 1, code] != -2):
-                    number = REFUSED  # the same arguments again and again
-                    if state[NEW_RAWS] < raws.shape[0]:
-                        number = number_text(text, state[VALUE], -state[MARK], names, numbers, state)
+                    number = number_text(text, state[VALUE], -state[MARK], names, numbers, state)
                     if number < 0:
                         return number
                     rows[row + place] = number
