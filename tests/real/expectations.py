@@ -98,7 +98,7 @@ EXPECTED: dict[str, Expected] = {
     ),
     "nersc_sc21_8workers": Expected(
         ("memory", "host", "mixed"),
-        "copies of the batch stand alone; each eighth step waits for the loader",
+        "copies of the batch do not overlap compute; each eighth step waits for the loader",
         (28, 29),
         "step #",
         shares=(("memory/staging", 0.12, 0.16),),
@@ -147,7 +147,7 @@ EXPECTED: dict[str, Expected] = {
     ),
     "nersc_sc23_dali_bf16": Expected(
         ("compute",),
-        "attention 65 %, the loss is read by a copy that waits for the device",
+        "attention takes 65 %; the loss value is read by a copy that waits for the device",
         (30, 31),
         "step #",
         shares=(("compute/attention", 0.60, 0.68), ("host/", 0.0, 0.02)),

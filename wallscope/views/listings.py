@@ -212,8 +212,8 @@ def _build_sharded(sharded: Sequence[ShardedLayout]) -> Section:
         lines.append((f"{sizes} · {shards} · {totals[0]}, with full recomputation {totals[1]}",))
     names = " or ".join(sharded[0].implementations)
     said = (
-        f"{units.plural(len(sharded), 'layout')} of {names} fit. Use them for a first run, or if pipeline"
-        " stages are hard to balance. FSDP layouts need CUDA_DEVICE_MAX_CONNECTIONS unset or above 1"
+        f"{units.plural(len(sharded), 'layout')} of {names} fit. Use FSDP layouts for a first run, or if"
+        " pipeline stages are hard to balance. FSDP layouts need CUDA_DEVICE_MAX_CONNECTIONS unset or above 1"
     )
     return Section("sharded", "Fully sharded layouts (FSDP)", "", (Lines((*lines, (Span(said, "dim"),))),))
 

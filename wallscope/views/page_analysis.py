@@ -140,7 +140,8 @@ def _exclude_slow_steps(section: Section | None, slow: RareStall, unit: str) -> 
     if section is None or section.key not in _OF_TYPICAL:
         return section
     count = units.plural(len(slow.steps), f"slow {unit}")
-    return replace(section, answer=f"{section.answer} Excludes the {count}, which decide the dominant wall.")
+    said = f"The typical {unit} leaves out the {count}, which decide the dominant wall."
+    return replace(section, answer=f"{section.answer} {said}")
 
 
 def _build_timeline(report: Report, notes: Sequence[str]) -> Section | None:
