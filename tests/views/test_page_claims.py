@@ -6,6 +6,8 @@ from html import unescape
 
 import pytest
 
+from tests.advice.test_screen_words import CONTROLS, list_page_labels
+from tests.advice.test_terms import find_unexplained
 from tests.shipped_example import EXAMPLE
 from tests.test_traces import EXPORTS, TRACES, WITHOUT_DEVICE_OPERATIONS
 from wallscope import units
@@ -82,3 +84,12 @@ def test_a_bar_of_another_step_than_the_large_number_says_so(path):
             assert "on the typical step, without the slow ones" in card
         if f" {mean} to " in card and typical != mean:
             assert "on the mean step, slow ones included" in card
+
+
+@pytest.mark.parametrize("path", ANSWERED, ids=lambda path: path.name)
+def test_every_heading_and_column_of_the_page_is_explained(path):
+    _, page = paged(path)
+    labels = {*list_page_labels(page)} - CONTROLS
+
+    assert {"Wall", "cause"} <= labels
+    assert find_unexplained(labels) == set()
