@@ -93,3 +93,13 @@ def test_every_heading_and_column_of_the_page_is_explained(path):
 
     assert {"Wall", "cause"} <= labels
     assert find_unexplained(labels) == set()
+
+
+def test_host_time_below_the_time_after_a_call_is_called_other():
+    paths = {path.stem: path for path in ANSWERED}
+    if "llama3_real" not in paths or "clue_r3" not in paths:
+        pytest.skip("../shared/traces is absent")
+    losses = {name: paged(paths[name])[1].partition('id="losses"')[2] for name in ("llama3_real", "clue_r3")}
+
+    assert "other host time outside CUDA calls" in strip(losses["llama3_real"].partition("</table>")[0])
+    assert "other host time" not in strip(losses["clue_r3"].partition("</table>")[0])

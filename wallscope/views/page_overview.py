@@ -207,12 +207,14 @@ def list_losses(rank: Rank, fixes: Sequence[Fix], basis: TimeBasis) -> tuple[Los
         more = count_left_out(len(numbers) - _MOST_NAMED)
         return ", ".join(numbers[:_MOST_NAMED]) + more if numbers else "none"
 
-    drained = any(cause.startswith(_DRAINED) for cause in shown)
+    places = {cause: place for place, cause in enumerate(shown[:_MOST_LOSSES])}
+    last = places.get(_OUTSIDE_CALLS, 0)
+    is_rest = any(cause.startswith(_DRAINED) and place < last for cause, place in places.items())
 
     return tuple(
         LossRow(
             cause,
-            f"{'other ' if drained and cause == _OUTSIDE_CALLS else ''}{describe_cause(cause)}",
+            f"{'other ' if is_rest and cause == _OUTSIDE_CALLS else ''}{describe_cause(cause)}",
             walls[cause],
             units.milliseconds(lost_ns[cause]),
             units.percent(lost_ns[cause] / whole_ns),
