@@ -270,7 +270,11 @@ def test_a_trace_that_is_cut_off_is_answered_and_says_so(tmp_path):
     assert (found.opportunities, found.replay.refused) == ((), "the capture is incomplete")
 
 
-@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=2 * settings.default.max_examples // 3,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
 @given(data=st.data())
 def test_damaged_bytes_give_an_answer_or_one_line(data, tmp_path):
     content = bytearray(written_run(tmp_path))
@@ -304,7 +308,11 @@ def test_damaged_bytes_give_an_answer_or_one_line(data, tmp_path):
 WRONG = st.sampled_from([None, True, -1, 2**70, 1e300, "x", "7", [], {}, [1, 2, 3], "[1, 2"])
 
 
-@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=2 * settings.default.max_examples // 3,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
 @given(
     members=st.dictionaries(st.sampled_from(["ph", "cat", "name", "pid", "tid", "ts", "dur", "args"]), WRONG),
     args=st.dictionaries(
