@@ -53,6 +53,10 @@ EVENTS = st.fixed_dictionaries(
 )  # fmt: skip
 
 
+OF_TWO_CATEGORIES = ("calls", "operators", "multiplications")
+"""Within a slice, events of one category stand before those of the other; an unusual event ends a slice."""
+
+
 def read(content, *, is_scanned, with_python=False):
     """The tables of a trace, by the scanner or without it."""
     with pytest.MonkeyPatch.context() as patch:
@@ -72,7 +76,10 @@ def spelled(tables, name):
 def assert_same(content, **options):
     one, other = (read(content, is_scanned=is_scanned, **options) for is_scanned in (True, False))
     for name in other.frames:
-        assert_frame_equal(spelled(one, name), spelled(other, name), check_exact=True)
+        is_ordered = name not in OF_TWO_CATEGORIES
+        assert_frame_equal(
+            spelled(one, name), spelled(other, name), check_exact=True, check_row_order=is_ordered
+        )
     for fact in ("facts", "counts", "negative_spans", "timeless_events", "is_coarse"):
         assert getattr(one, fact) == getattr(other, fact), fact
 
