@@ -104,18 +104,21 @@ class Scan:
         return [msgspec.json.decode(self.text[at:end]) for at, end in self.others[: self.state[4]].tolist()]
 
 
+NO_PHASE = "\0"
+
+
 def expected(events):
     """The events that are kept, as `Scan.found` has them."""
     kept = []
     for event in events:
         level = dict(zip(CATEGORIES, LEVELS, strict=True)).get(event.get("cat"), 0)
-        if level == 3 or (level == 2 and event["ph"] == "X"):
+        if level == 3 or (level == 2 and event.get("ph") == "X"):
             args = event.get("args")
             args = args if isinstance(args, dict) else {}
             kept.append(
                 {
                     "cat": event["cat"],
-                    "ph": event["ph"],
+                    "ph": event.get("ph", NO_PHASE),
                     "name": event.get("name"),
                     **{name: event.get(name) for name in MEMBERS[:5]},
                     **{ARGUMENTS[one]: args.get(ARGUMENTS[one]) for one in KEPT[event["cat"]]},

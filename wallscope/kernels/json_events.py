@@ -60,20 +60,20 @@ def scan_events(
         slots: int64[3, 256], words of the members, categories and arguments, by `find_word`, each in the
             first free slot from there on; -1 for none. A slot of each table is free.
         levels: int64[category], 0: only counted; 1: names are read too; 2: spans are kept; 3: all are kept.
-        places: int64[category, argument + 2], where the value is in the row, -1 if it is not kept; then
-            the size of the row (13 or more), and whether any argument is kept. The last row has -2 for
-            arguments that are not listed in `raws`: the value is a position in the text, no number.
+        places: int64[category, argument + 2], where the value of an argument is in the row, -1 if it is
+            not kept. Then follow the size of the row (13 or more), and whether any argument is kept. The
+            last row has -2 for arguments that `raws` does not list: their value is a position in the text.
         counts: int64[category], to which spans are added.
         starts: int64[a], starts of rows in `rows`.
-        rows: int64[b], rows: category, phase (a letter), number of the name (-1: none); then two numbers for
-            each of `ts`, `dur`, `pid`, `tid`, `id`, and for each kept argument: a value and its mark. Mark
-            0 to 18: the value is a number without its point, and has so many decimals. -1: there is none, or
-            null. Below: any other JSON value; the number of its text, and its size, negative.
+        rows: int64[b], rows: category, phase (a letter), number of the name (-1: none). Then follow a value
+            and its mark for each of `ts`, `dur`, `pid`, `tid`, `id` and each kept argument. Mark 0 to 18: a
+            number without its point, and its count of decimals. -1: there is none, or null. Below -1: any
+            other JSON value, as the number of its text, and its size, negative.
         names: int64[c, 3], positions and bytes of distinct texts; then 1 for a name, without quotes, else 0.
         numbers: int64[d], hash table of `names`; d is a power of 2, at least 2 c. -1 where free.
         others: int64[e, 2], begin and end of events of other categories or none.
-        raws: int64[f, 2], places in `rows` of values that are no plain numbers, and code: the argument, or
-            -1 to -5 for `ts` to `id`.
+        raws: int64[f, 2], places in `rows` of values that are other than plain numbers, and
+            code: the argument, or -1 to -5 for `ts` to `id`.
         state: int64[11], position, rows, size of `rows`, names, others, raws, as they are; 4 unused; events.
 
     Returns:
@@ -284,7 +284,7 @@ def refuse(at: i64, last: i64) -> i64:
 @cython.nogil
 @cython.exceptval(-1, check=True)
 def skip_space(text: cython.const[u8][::1], at: i64) -> i64:
-    """Return the position of the first byte from there on that is no space."""
+    """Return the position of the first byte from there on other than a space."""
     while text[at] == 32 or text[at] == 10 or text[at] == 13 or text[at] == 9:
         at += 1
     return at

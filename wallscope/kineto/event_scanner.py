@@ -211,7 +211,7 @@ class EventScanner:
                     rows[place : place + 2] = self._decode(code, held[at : at - mark])
 
     def _decode(self, code: int, raw: bytes) -> tuple[int, int]:
-        """Return value and mark of a JSON value that is no plain number."""
+        """Return value and mark of a JSON value other than a plain number."""
         key = code, raw
         found = self._decoded.get(key)
         if found is None:

@@ -53,7 +53,7 @@ class ScannedRows:
         return ScannedRows(self.rows, self.starts[is_kept], self.places, self.strings)
 
     def times_ns(self, name: str) -> tuple[pl.Series, bool]:
-        """Return times in nanoseconds, and whether any is no whole microsecond."""
+        """Return times in nanoseconds, and whether any has a fraction of a microsecond."""
         values, marks = self._values(name)
         if not marks.any() and np.abs(values).max(initial=0) < _MOST_WHOLE:
             return pl.Series(values * 1_000), False

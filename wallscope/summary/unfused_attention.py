@@ -88,7 +88,7 @@ def _with_inner(found: Flags, parent: Rows) -> Flags:
 
 
 def _mark_sequences(ranges: RangeTree, work: TypicalWork, rows: Rows, path: Rows) -> Flags:
-    """Return whether each kernel is of a softmax between two batched multiplications on a stream.
+    """Return whether each kernel belongs to a softmax between two batched multiplications on a stream.
 
     Copies that change the layout of an operand stay: the operands of a fused kernel may need them too.
 
