@@ -32,7 +32,7 @@ from wallscope.views.headline import choose_basis, explain_verdict
 from wallscope.views.sections.findings import sort_findings
 from wallscope.views.sections.fixes import count_preconditions, select_first_fixes, select_settings
 
-_LONGEST_VERDICT, _LONGEST_LINE, _LONGEST_TITLE, _LONGEST_CURE = 425, 180, 90, 120
+_LONGEST_VERDICT, _LONGEST_LINE, _LONGEST_TITLE, _LONGEST_CURE = 420, 180, 90, 120
 _MOST_SETTINGS, _MOST_SETTINGS_OF_FEW = 8, 1
 _MOST_CHECKS, _MOST_UNKNOWN, _FEW = 3, 1, 5
 
