@@ -64,6 +64,8 @@ def test_one_setting_of_megatron_shows_whose_file_it_is(tmp_path):
     [
         ("--swiglu true", "takes no value"),
         ("--swiglu", None),
+        ("--no-overlap-p2p-communication true", "takes no value"),
+        ("--no-overlap-p2p-communication", None),
         ("--swiglu > log", None),
         ("--attention-backend AttnBackend.auto", "has no choice"),
         ("--attention-backend auto", None),

@@ -31,7 +31,8 @@ def find_rejected_arguments(path: Path, entries: Iterable[Entry], *, is_open: bo
     """
     words = vocabulary()
     for written, value in entries:
-        name = words.name(written) or words.off.get(bare_name(written))
+        bare = bare_name(written)
+        name = words.name(written) or words.off.get(bare) or words.name(bare.removeprefix("no_"))
         kind = words.kinds.get(name or "")
         if not written.startswith("--") or name is None or kind is None or not isinstance(value, str):
             continue
