@@ -16,6 +16,7 @@ _NEEDS = (
 
 _REQUIRED = {
     "comm_overlap.tp_comm_overlap": ("CommOverlapConfig", False, ""),
+    "dataset.seq_length": ("GPTDatasetConfig", True, "dataset.sequence_length"),
     "train.global_batch_size": ("TrainingConfig", True, ""),
     "train.micro_batch_size": ("TrainingConfig", True, "validation.eval_micro_batch_size"),
 }
