@@ -224,3 +224,46 @@ def test_throughput_is_that_of_the_machine_and_length():
     assert any("700 (28 %)" in band.text for band in short.bands)
     assert ["1,100" in band.text for band in long.bands] == [True]
     assert {each.nvlink_domain for each in machines().values()} == {8, 72}
+
+
+@pytest.mark.parametrize(
+    ("name", "gpus", "hardware", "seq_length"),
+    [
+        ("llama3-8b", 8, "h100", 8192),
+        ("llama-3-70b", 64, "h100", 8192),
+        ("llama3.1-405b", 512, "h100", 8192),
+        ("gpt-3", 512, "h100", 4096),
+        ("qwen3-32b", 32, "h200", 8192),
+        ("qwen2.5-72b", 64, "a100", 4096),
+    ],
+)
+def test_a_plan_of_a_dense_model_fits_and_names_no_experts(name, gpus, hardware, seq_length):
+    plan = plan_run(wanted(name, gpus, hardware, seq_length))
+    said = f"{texts(plan)} {[str(setting) for item in plan.items for setting in item.settings]}"
+
+    assert re.search(r"(?i)expert|dispatcher|router|moe|all-to-all", said) is None
+    assert plan.memory.total_bytes <= plan.memory_capacity_bytes
+    assert plan.largest_expert == plan.layout.sizes.expert == 1
+    assert set(range(6)) == {
+        ("freeze", "fit", "scale", "profile", "retune", "validate").index(item.phase) for item in plan.items
+    }
+
+
+def test_a_model_without_experts_refuses_sizes_of_experts():
+    with pytest.raises(LayoutError, match="no experts"):
+        plan_run(wanted("llama3-8b", 8, "h100", layout="ep4"))
+
+
+def test_a_model_without_presets_gets_the_least_split_sizes_that_fit():
+    plan = plan_run(wanted("gpt-3", 512, "h100"))
+    sizes = plan.layout.sizes
+    before = plan.feasible[: plan.feasible.index(sizes)]
+
+    assert "nothing is published" in plan.layout_source
+    assert all(
+        plan_run(
+            wanted("gpt-3", 512, "h100", layout=f"tp{one.tensor},pp{one.pipeline},cp{one.context},ep1")
+        ).memory.total_bytes
+        > plan.memory_capacity_bytes
+        for one in before
+    )

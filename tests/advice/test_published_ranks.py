@@ -31,20 +31,22 @@ batch size.
 FULLY_SHARDED = """
 ## Fully sharded layouts
 
-These presets of Megatron Bridge use Megatron FSDP, without tensor, pipeline and context parallelism. The
-columns *shards* and *of experts* give the number of shards of the states and of the experts. *GiB* and
-*recomputed* are the estimated memory per GPU without and with full recomputation, in BF16 at 4,096 tokens.
-`advise` offers layouts that fit with full recomputation, the one with the least memory first.
+These presets of Megatron Bridge use Megatron FSDP, without pipeline and context parallelism. The columns
+*shards* and *of experts* give the number of shards of the states and of the experts. *GiB* and *recomputed*
+are the estimated memory per GPU without and with full recomputation, in BF16 for a micro-batch of one
+sequence. `advise` offers layouts that fit with full recomputation, the one with the smallest TP x CP first,
+then the one with the least memory. For models without experts, `advise` also offers PyTorch FSDP2.
 
-| model | GPUs | EP | shards | of experts | GiB | recomputed | rank | of |
-|---|---|---|---|---|---|---|---|---|
+| model | GPUs | sequence | TP | EP | shards | of experts | GiB | recomputed | rank | of |
+|---|---|---|---|---|---|---|---|---|---|---|
 """
 MEMORY = """
 ## Memory of published runs
 
 This table compares published memory peaks, in 10^9 bytes per GPU at 4,096 tokens, with the estimate of
-`wallscope advise` for the same layout. The estimate leaves out temporary buffers, fragmentation, CUDA and
-NCCL.
+`wallscope advise` for the same layout. Behind the fact stand the recomputed modules. The estimate leaves out
+temporary buffers, fragmentation, CUDA and NCCL. Runs with LoRA and runs that ran out of memory are left out,
+and so are models with Mamba, linear or sparse attention (Nemotron, Qwen3-Next, GLM-5).
 
 | fact | model | GPUs | TP | PP | CP | EP | published | estimated | difference |
 |---|---|---|---|---|---|---|---|---|---|
@@ -55,16 +57,23 @@ LONG = [  # as the documents have them: model, machine, sequence, GPUs
     ("qwen3_235b_a22b", "gb200", 131_072, 128),
 ]
 
-SHARDED = [  # layouts of FSDP that Megatron Bridge's presets have: model, machine, GPUs, EP
-    ("deepseek_v3", "gb300", 64, 64),
-    ("deepseek_v3", "gb300", 128, 32),
-    ("llama3_70b", "gb200", 32, 1),
-    ("llama3_70b", "gb300", 32, 1),
-    ("llama3_70b", "b200", 64, 1),
-    ("llama3_70b", "b300", 64, 1),
-    ("llama3_70b", "gb200", 64, 1),
-    ("llama3_70b", "gb300", 64, 1),
-]
+LENGTHS = {"llama3_8b": 8_192, "llama3_70b": 8_192, "llama31_405b": 8_192}
+"""Tokens of a sequence in the presets of families; 4,096 in the others."""
+
+
+def known_presets():
+    """The presets of models and machines whose sizes and memory are known."""
+    for preset in presets():
+        is_known = preset.family in SHAPES and machines()[preset.machine].memory_bytes
+        if preset.states_layout and is_known and preset.sizes.fewest_gpus <= preset.gpus:
+            yield preset
+
+
+SHARDED = sorted(
+    {(each.family, each.machine, each.gpus, each.sizes) for each in known_presets() if each.fully_sharded},
+    key=str,
+)
+"""Layouts of FSDP that presets have: model, machine, GPUs, sizes."""
 
 
 @cache
@@ -77,10 +86,10 @@ def feasible(family, machine, gpus, seq_length):
 def published():
     """The published layouts whose model and memory are known, with the presets that have them."""
     found = {}
-    for preset in presets():
-        is_known = preset.family in SHAPES and machines()[preset.machine].memory_bytes
-        if preset.states_layout and is_known and preset.sizes.fewest_gpus <= preset.gpus:
-            key = (preset.family, preset.machine, preset.gpus, 4_096, preset.sizes)
+    for preset in known_presets():
+        if not preset.fully_sharded:
+            length = LENGTHS.get(preset.family, 4_096)
+            key = (preset.family, preset.machine, preset.gpus, length, preset.sizes)
             found.setdefault(key, []).append(preset.name.partition(f"{preset.machine}_")[2])
     for family, machine, seq_length, gpus in LONG:
         table = find_long_context(family, find_machine(machine), seq_length)
@@ -105,18 +114,21 @@ def line(key, names):
 
 def find_sharded(family, machine, gpus):
     memory = round(0.94 * machines()[machine].memory_bytes)
-    return list_sharded_layouts(SHAPES[family], gpus, 4_096, MemoryOptions(), memory)
+    length = LENGTHS.get(family, 4_096)
+    return list_sharded_layouts(SHAPES[family], gpus, length, MemoryOptions(gradient_bytes=2), memory)
 
 
-def sharded_line(family, machine, gpus, experts):
+def sharded_line(family, machine, gpus, published_sizes):
     of = find_sharded(family, machine, gpus)
     sizes = [one.layout.sizes for one in of]
-    found = of[sizes.index(Sizes(expert=experts))]
+    found = of[sizes.index(published_sizes)]
     totals = (found.memory.total_bytes, found.recomputed_bytes)
     cells = [
         family,
         f"{gpus} x {machine}",
-        str(experts),
+        f"{LENGTHS.get(family, 4_096):,}",
+        str(published_sizes.tensor),
+        str(published_sizes.expert),
         str(found.layout.data),
         str(found.layout.expert_data) if SHAPES[family].experts else "-",
         *(f"{total / 2**30:.1f}" for total in totals),
@@ -158,7 +170,8 @@ def test_published_layouts_are_found_without_presets(monkeypatch):
         if sizes not in plan.plan_run(wanted).feasible:
             missing.append((family, machine, gpus, sizes))
 
-    assert len(tables) > 50
+    assert len(tables) > 85
+    assert {family for family, *_ in tables} >= {*LENGTHS, "deepseek_v3", "qwen3_30b_a3b", "gpt_oss_120b"}
     assert missing == []
 
 
@@ -191,15 +204,16 @@ def test_long_sequences_that_take_every_gpu_for_their_axes_are_found(
     assert all(seq_length % (2 * one.context) == 0 for one in found if one.context > 1)
 
 
-@pytest.mark.parametrize(("gpus", "experts"), [(64, 64), (128, 32)])
-def test_published_fsdp_layouts_are_offered_without_presets(gpus, experts, monkeypatch):
+@pytest.mark.parametrize(("family", "machine", "gpus", "sizes"), SHARDED)
+def test_published_fsdp_layouts_are_offered_without_presets(family, machine, gpus, sizes, monkeypatch):
     monkeypatch.setattr(plan, "nearest_presets", lambda *_: ())
-    wanted = PlanRequest(find_model("deepseek_v3"), find_machine("gb300"), gpus, 4_096, "bf16", {})
+    wanted = PlanRequest(find_model(family), find_machine(machine), gpus, 4_096, "bf16", {})
     offered = plan.plan_run(wanted).sharded
 
-    assert Sizes(expert=experts) in [one.layout.sizes for one in offered]
+    assert sizes in [one.layout.sizes for one in offered]
     assert all(one.recomputed_bytes < one.memory.total_bytes for one in offered)
-    assert {one.implementations for one in offered} == {("Megatron FSDP",)}
+    names = ("Megatron FSDP",) if SHAPES[family].experts else ("Megatron FSDP", "PyTorch FSDP2")
+    assert {one.implementations for one in offered} == {names}
 
 
 def test_states_that_only_fit_sharded_are_refused_with_that_way_out():
@@ -215,4 +229,4 @@ def test_models_without_experts_can_take_either_fsdp():
 
     assert found.implementations == ("Megatron FSDP", "PyTorch FSDP2")
     states = found.memory.weights_bytes + found.memory.gradients_bytes + found.memory.optimizer_bytes
-    assert states == pytest.approx((2 + 4 + 12) * 70.6e9 / 32 + 2 * 2 * 70.6e9 / 80, rel=0.03)
+    assert states == pytest.approx((2 + 2 + 12) * 70.6e9 / 32 + 2 * 2 * 70.6e9 / 80, rel=0.03)

@@ -31,9 +31,9 @@ def list_feasible_layouts(
 def list_sharded_layouts(
     shape: ModelShape, gpus: int, seq_length: int, options: MemoryOptions, memory_bytes: int
 ) -> tuple[ShardedLayout, ...]:
-    """Return layouts of FSDP that fit with full recomputation, the one with most room first.
+    """Return layouts of FSDP that fit with full recomputation: first the least split.
 
-    They have neither tensor nor pipeline parallelism. Context and expert parallelism are as in other layouts.
+    They have no pipeline stages. Tensor, context and expert parallelism are as in other layouts.
 
     Args:
         shape: the model.
@@ -44,7 +44,7 @@ def list_sharded_layouts(
     """
     found = []
     for sizes in _list_sizes(shape, gpus, seq_length):
-        if sizes.tensor > 1 or sizes.pipeline > 1:
+        if sizes.pipeline > 1:
             continue
         try:
             layout = fold(sizes, gpus, shape.experts or None)
@@ -56,7 +56,12 @@ def list_sharded_layouts(
         if recomputed.total_bytes <= memory_bytes:
             names = ("Megatron FSDP",) if shape.experts else ("Megatron FSDP", "PyTorch FSDP2")
             found.append(ShardedLayout(layout, names, memory, recomputed.total_bytes))
-    return tuple(sorted(found, key=lambda one: (one.layout.sizes.context, one.memory.total_bytes)))
+    return tuple(
+        sorted(
+            found,
+            key=lambda one: (one.layout.sizes.attention, one.layout.sizes.context, one.memory.total_bytes),
+        )
+    )
 
 
 def _order(sizes: Sizes) -> tuple[int, int, int, int]:

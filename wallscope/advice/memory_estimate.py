@@ -19,7 +19,10 @@ _LOGITS_BYTES = 6
 
 @dataclass(frozen=True, slots=True)
 class ModelShape:
-    """Sizes of a decoder; `dense_layers` have no experts; ranks and `rope_size` are for latent attention."""
+    """Sizes of a decoder; `dense_layers` have no experts; ranks and `rope_size` are for latent attention.
+
+    A gated feed-forward layer has three matrices, others have two. Tied models share their two embeddings.
+    """
 
     layers: int
     hidden: int
@@ -36,6 +39,8 @@ class ModelShape:
     query_rank: int = 0
     latent_rank: int = 0
     rope_size: int = 0
+    gated: bool = True
+    tied: bool = False
 
     @property
     def query_width(self) -> int:
@@ -125,12 +130,12 @@ def _count_parameters(shape: ModelShape, layout: Folding) -> _Parameters:
     part = 1 / sizes.pipeline
     sparse = shape.layers - shape.dense_layers if shape.experts else 0
     dense = shape.layers - sparse
-    gated = 3 * shape.hidden
+    width = (3 if shape.gated else 2) * shape.hidden
     attention = shape.layers * shape.attention_parameters()
-    others = dense * gated * shape.feed_forward + sparse * gated * shape.shared_width
-    embeddings = shape.vocabulary * shape.hidden * (2 if sizes.pipeline == 1 else 1)
+    others = dense * width * shape.feed_forward + sparse * width * shape.shared_width
+    embeddings = shape.vocabulary * shape.hidden * (2 if sizes.pipeline == 1 and not shape.tied else 1)
     routers = sparse * shape.hidden * shape.experts
-    experts = sparse * gated * shape.expert_width * shape.experts
+    experts = sparse * width * shape.expert_width * shape.experts
     return _Parameters(
         dense=((attention + others) * part + embeddings) / sizes.tensor + routers * part,
         experts=experts * part / sizes.experts,
@@ -160,7 +165,7 @@ def _token_bytes(shape: ModelShape, layout: Folding, options: MemoryOptions) -> 
         "projections": 2 * (shape.query_width + shape.key_value_width),
         "latent": 2 * linear * (shape.query_rank + shape.latent_rank),
         "attention": linear * shape.heads * shape.head_size,
-        "feed_forward": (1 - sparse) * (4 + linear) * shape.feed_forward,
+        "feed_forward": (1 - sparse) * ((4 if shape.gated else 2) + linear) * shape.feed_forward,
         "shared": sparse * (4 + linear) * shape.shared_width,
         "dispatched": sparse * topk * linear * hidden,
         "experts": sparse * topk * 4 * shape.expert_width,

@@ -38,6 +38,8 @@ def fold(sizes: Sizes, gpus: int, experts: int | None = None) -> Folding:
                 f"{text} — {gpus} GPUs are not divisible by PP x {name} = {mesh * sizes.pipeline} —"
                 " change a size"
             )
+    if experts == 0 and sizes.experts > 1:
+        raise LayoutError(f"{text} — the model has no experts — leave out EP and ETP")
     if experts is not None and experts % sizes.expert:
         raise LayoutError(f"{text} — {experts} experts are not divisible by EP {sizes.expert} — change EP")
     stages = sizes.pipeline
@@ -126,6 +128,8 @@ def power_of_two(value: float) -> int:
 
 def largest_expert(sizes: Sizes, gpus: int, experts: int | None) -> int:
     """Return the largest EP that GPUs, PP, ETP and the number of experts allow."""
+    if experts == 0:
+        return 1
     room, rest = divmod(gpus, sizes.pipeline * sizes.expert_tensor)
     if rest or not room:
         return 1

@@ -75,6 +75,7 @@ class _Candidate:
     source: str
     virtual_pipeline: int | None
     is_sharded: bool = False
+    has_short_gradients: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +104,8 @@ def plan_run(wanted: PlanRequest) -> Advice:
     is_long = wanted.seq_length > LONG_SEQUENCE_COUNT
     shape = model_shapes().get(wanted.model.id)
     options = replace(_OPTIONS[wanted.precision], fully_sharded=chosen.is_sharded)
+    if chosen.has_short_gradients:
+        options = replace(options, gradient_bytes=2)
 
     def estimate(chosen_options: MemoryOptions) -> MemoryEstimate:
         return _estimate(wanted, layout, chosen.virtual_pipeline, chosen_options)
@@ -249,19 +252,34 @@ def _candidates(wanted: PlanRequest) -> Iterator[_Candidate]:
             sizes = replace(
                 sizes, context=context, tensor=max(sizes.tensor, tensor) if is_long else sizes.tensor
             )
-        is_sharded = preset.name.endswith(("_fsdp", "_hsdp"))
-        changes = (", CP by sequence length" if is_long else "") + (", fully sharded" if is_sharded else "")
-        source = f"preset {preset.name}{changes}"
+        changes = (", CP by sequence length" if is_long else "") + (
+            ", fully sharded" if preset.fully_sharded else ""
+        )
+        source = f"preset {preset.name}{changes}, with gradients in BF16"
         count += 1
-        yield _Candidate(sizes, source, preset.virtual_pipeline, is_sharded)
+        yield _Candidate(
+            sizes, source, preset.virtual_pipeline, preset.fully_sharded, has_short_gradients=True
+        )
     start = wanted.model.start
     if start is not None:
         count += 1
         sizes = replace(start, context=context, tensor=max(start.tensor, tensor))
         yield _Candidate(sizes, "heuristic sizes of the family", None)
     if count == 0:
-        sizes = Sizes(tensor=tensor, context=context)
-        yield _Candidate(sizes, "smallest sizes; nothing is published", None)
+        sizes = _least_split(wanted) or Sizes(tensor=tensor, context=context)
+        yield _Candidate(sizes, "least split sizes that fit; nothing is published", None)
+
+
+def _least_split(wanted: PlanRequest) -> Sizes | None:
+    """Return the least split sizes that fit with activations, else with all of them recomputed."""
+    capacity = _capacity(wanted.machine)
+    options = _OPTIONS[wanted.precision]
+    for tried in (options, replace(options, recompute_full=True)):
+        for sizes in _feasible(wanted):
+            layout = fold(sizes, wanted.gpus, wanted.model.experts)
+            if capacity is not None and _estimate(wanted, layout, None, tried).total_bytes <= capacity:
+                return sizes
+    return None
 
 
 @cache
@@ -310,6 +328,7 @@ def _facts(wanted: PlanRequest, layout: Folding) -> dict[str, Value]:
         **wanted.machine.facts().settings(),
         "seq_length": wanted.seq_length,
         "vision": wanted.model.vision,
+        "experts": wanted.model.experts != 0,
         "tensor_model_parallel_size": sizes.tensor,
         "pipeline_model_parallel_size": sizes.pipeline,
         "context_parallel_size": sizes.context,

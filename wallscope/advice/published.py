@@ -16,6 +16,7 @@ _IN_SLOTS = {"pcie", "nvl", "mig"}
 _NAME = re.compile(r"(?P<family>.+)_(?P<gpus>\d+)gpu_(?P<machine>[a-z]+\d+)_(?P<precision>[a-z0-9]+)")
 _PRECISIONS = {"fp8cs": "fp8", "fp8sc": "fp8", "fp8ds": "fp8", "fp8mx": "mxfp8"}
 _MOST_NEAR = 3
+_SHARDED = ("_fsdp", "_hsdp")
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +58,7 @@ class Machine:
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """A family: its number of experts if known, and starting sizes of heuristics, if any."""
+    """A family: its number of experts (0: none) if known, and starting sizes of heuristics, if any."""
 
     id: str
     experts: int | None
@@ -175,7 +176,7 @@ def presets() -> tuple[Preset, ...]:
 
 
 def _parse_preset(name: str, words: str) -> Preset:
-    layout, batch, dispatcher, graphs, recompute, overlap, _ = words.split()
+    layout, batch, dispatcher, graphs, recompute, overlap, _, *sharded = words.split()
     found = _NAME.match(name)
     if found is None:
         raise ValueError(f"{name} does not name a preset")
@@ -195,8 +196,9 @@ def _parse_preset(name: str, words: str) -> Preset:
         dispatcher=dispatcher,
         cuda_graphs=graphs.replace("_", " "),
         recompute=recompute,
-        ep_overlap=True if overlap == "on" else None,
-        states_layout=expert is not None,
+        ep_overlap={"on": True, "off": False}.get(overlap),
+        states_layout=tensor is not None or expert is not None,
+        fully_sharded=bool(sharded) or name.endswith(_SHARDED),
     )
 
 

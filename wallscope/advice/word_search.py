@@ -272,9 +272,11 @@ def _describe_model(model: str) -> str:
 
 def _write_preset(preset: Preset) -> str:
     sizes = preset.sizes
-    layout = f"TP{sizes.tensor} PP{sizes.pipeline} CP{sizes.context} EP{sizes.expert}"
-    virtual = f" VPP{preset.virtual_pipeline}" if preset.virtual_pipeline else ""
-    return f"{preset.family}, {preset.gpus} x {preset.machine}, {preset.precision}: {layout}{virtual}"
+    experts = "" if preset.dispatcher == "-" else f" EP{sizes.expert}"
+    layout = f"TP{sizes.tensor} PP{sizes.pipeline} CP{sizes.context}{experts}"
+    more = f" VPP{preset.virtual_pipeline}" if preset.virtual_pipeline else ""
+    more += " FSDP" if preset.fully_sharded else ""
+    return f"{preset.family}, {preset.gpus} x {preset.machine}, {preset.precision}: {layout}{more}"
 
 
 def _cut(heading: str, lines: Iterable[str], most: int) -> ExplanationSection:

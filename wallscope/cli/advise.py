@@ -109,6 +109,7 @@ def check_config(
     from wallscope.advice.configuration import read_configuration  # noqa: PLC0415  # keeps --help fast
     from wallscope.advice.preconditions import check_configuration  # noqa: PLC0415
     from wallscope.advice.published import find_machine  # noqa: PLC0415
+    from wallscope.advice.source_lines import quote_stops  # noqa: PLC0415
     from wallscope.model.advice import TraceFacts  # noqa: PLC0415
     from wallscope.render.data import write_json  # noqa: PLC0415
     from wallscope.render.terminal import render_sections  # noqa: PLC0415
@@ -126,7 +127,9 @@ def check_config(
     if json is not None and rows is None:
         write_file(json, write_json(found))
     if rows is None and str(json) != "-":
-        print_out(render_sections(build_check(found, file.name)))
+        text = file.read_text(encoding="utf-8", errors="replace")
+        quoted = quote_stops(text, file.name, found, read.configuration)
+        print_out(render_sections(build_check(found, file.name, quoted, has_machine=hardware is not None)))
     if found.stop_count:
         raise GateFailure(FAILED)
 

@@ -315,6 +315,7 @@ class Preset:
     recompute: str
     ep_overlap: bool | None
     states_layout: bool
+    fully_sharded: bool = False
 
 
 @dataclass(frozen=True, slots=True)

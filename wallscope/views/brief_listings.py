@@ -317,7 +317,8 @@ def brief_bisection(frame: pl.DataFrame, found: Bisection, metric: str, most_row
 def brief_plan(found: Advice, most_rows: int) -> TextBrief:
     """Return the layout of a planned run and the first things to do."""
     sizes = found.layout.sizes
-    layout = f"TP{sizes.tensor} PP{sizes.pipeline} CP{sizes.context} EP{sizes.expert}, DP{found.layout.data}"
+    experts = f" EP{sizes.expert}" if max(sizes.expert, found.largest_expert) > 1 else ""
+    layout = f"TP{sizes.tensor} PP{sizes.pipeline} CP{sizes.context}{experts}, DP{found.layout.data}"
     shown = tuple(
         BriefText(item.phase, (cut_sentences(item.text, _LONGEST_LINE), *item.settings[:1]))
         for item in found.items[:most_rows]

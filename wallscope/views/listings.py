@@ -1,6 +1,6 @@
 """Contents of an export, explanations, plans and checked configurations, as text."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 
 from wallscope import units
@@ -105,12 +105,14 @@ def build_advice(advice: Advice) -> Iterator[Section]:
     run = (f"{layout.gpus:,} x {advice.machine}", f"sequence {advice.seq_length:,}", advice.precision)
     yield _head((Span(" · ".join((advice.model, *run)), "strong"),))
     virtual = f", VPP{advice.virtual_pipeline}" if advice.virtual_pipeline else ""
-    source = f"from {advice.layout_source}{virtual}; EP could be up to {advice.largest_expert}"
-    yield _build_layout(layout, (Span(source, "dim"),))
+    has_experts = advice.largest_expert > 1 or layout.sizes.expert > 1
+    most = f"; EP could be up to {advice.largest_expert}" if has_experts else ""
+    source = Span(f"from {advice.layout_source}{virtual}{most}", "dim")
+    yield _build_layout(layout, (source,), has_experts=has_experts)
     if advice.memory is not None:
         yield _build_memory(advice, advice.memory)
     if advice.sharded:
-        yield _build_sharded(advice.sharded)
+        yield _build_sharded(advice.sharded, advice.largest_expert)
     for phase, items in groupby(advice.items, key=lambda item: item.phase):
         yield Section(phase, phase.capitalize(), "", (Items(tuple(_list_items(items))),))
     if advice.presets:
@@ -138,9 +140,12 @@ def _list_items(items: Iterable[Item]) -> Iterator[tuple[Line, ...]]:
 def _describe_preset(preset: Preset) -> Section:
     sizes = preset.sizes
     virtual = f" VPP{preset.virtual_pipeline}" if preset.virtual_pipeline else ""
+    is_dense = preset.dispatcher == "-"
+    experts = "" if is_dense else f" EP{sizes.expert}"
+    sharded = " FSDP" if preset.fully_sharded else ""
     parts = [
-        f"TP{sizes.tensor} PP{sizes.pipeline}{virtual} CP{sizes.context} EP{sizes.expert}",
-        f"dispatcher {_name_inherited(preset.dispatcher)}",
+        f"TP{sizes.tensor} PP{sizes.pipeline}{virtual} CP{sizes.context}{experts}{sharded}",
+        *([] if is_dense else [f"dispatcher {_name_inherited(preset.dispatcher)}"]),
         f"graphs {_name_inherited(preset.cuda_graphs)}",
         f"recompute {_name_inherited(preset.recompute)}",
     ]
@@ -154,14 +159,13 @@ def _name_inherited(word: str) -> str:
     return "inherited" if word == "base" else word.replace("(base)", " (inherited)")
 
 
-def _build_layout(layout: Folding, *more: Line) -> Section:
-    """Make both meshes and the fewest GPUs."""
+def _build_layout(layout: Folding, *more: Line, has_experts: bool = True) -> Section:
+    """Make both meshes, or the one of a model without experts, and the fewest GPUs."""
     sizes, pipeline = layout.sizes, f"PP{layout.sizes.pipeline}"
-    lines = (
-        f"attention  TP{sizes.tensor} x CP{sizes.context} x DP{layout.data} x {pipeline}",
-        f"experts    ETP{sizes.expert_tensor} x EP{sizes.expert} x EDP{layout.expert_data} x {pipeline}",
-        f"needs {units.plural(layout.fewest_gpus, 'GPU')}, has {layout.gpus:,}",
-    )
+    dense = f"TP{sizes.tensor} x CP{sizes.context} x DP{layout.data} x {pipeline}"
+    experts = f"ETP{sizes.expert_tensor} x EP{sizes.expert} x EDP{layout.expert_data} x {pipeline}"
+    meshes = (f"attention  {dense}", f"experts    {experts}") if has_experts else (dense,)
+    lines = (*meshes, f"needs {units.plural(layout.fewest_gpus, 'GPU')}, has {layout.gpus:,}")
     return Section("layout", "Layout", "", (Lines((*lines, *more)),))
 
 
@@ -184,7 +188,7 @@ def _build_memory(advice: Advice, memory: MemoryEstimate) -> Section:
     elif capacity_bytes is not None:
         lines.append((Span(f"available per GPU: {units.size(capacity_bytes)}", "dim"),))
     if feasible:
-        first = ", ".join(map(_write_sizes, feasible[:_MOST_LAYOUTS]))
+        first = ", ".join(_write_sizes(sizes, advice.largest_expert) for sizes in feasible[:_MOST_LAYOUTS])
         fitting = f"{units.plural(len(feasible), 'layout')} fit without activations; the least split: {first}"
         lines.append((Span(fitting, "dim"),))
     return Section("memory", "Estimated memory per GPU", "", (Lines(tuple(lines)),))
@@ -201,14 +205,14 @@ def _find_way_to_fit(choices: Sequence[RecomputeChoice]) -> str:
     return f"recompute_modules=[{modules}] makes it {units.size(fitting.total_bytes)}"
 
 
-def _build_sharded(sharded: Sequence[ShardedLayout]) -> Section:
+def _build_sharded(sharded: Sequence[ShardedLayout], largest_expert: int) -> Section:
     """Make the fully sharded layouts with most room, and how to set them."""
     lines: list[Line] = []
     for one in sharded[:_MOST_LAYOUTS]:
         layout, totals = one.layout, (units.size(one.memory.total_bytes), units.size(one.recomputed_bytes))
         experts = f", of experts {layout.expert_data}" if layout.sizes.expert > 1 else ""
         shards = f"{units.plural(layout.data * layout.sizes.context, 'shard')}{experts}"
-        sizes = _write_sizes(layout.sizes)
+        sizes = _write_sizes(layout.sizes, largest_expert)
         lines.append((f"{sizes} · {shards} · {totals[0]}, with full recomputation {totals[1]}",))
     names = " or ".join(sharded[0].implementations)
     said = (
@@ -218,12 +222,23 @@ def _build_sharded(sharded: Sequence[ShardedLayout]) -> Section:
     return Section("sharded", "Fully sharded layouts (FSDP)", "", (Lines((*lines, (Span(said, "dim"),))),))
 
 
-def _write_sizes(sizes: Sizes) -> str:
-    return f"TP{sizes.tensor} PP{sizes.pipeline} CP{sizes.context} EP{sizes.expert}"
+def _write_sizes(sizes: Sizes, largest_expert: int) -> str:
+    """Write sizes, those of experts if there can be several groups of them."""
+    experts = f" EP{sizes.expert}" if max(largest_expert, sizes.expert) > 1 else ""
+    return f"TP{sizes.tensor} PP{sizes.pipeline} CP{sizes.context}{experts}"
 
 
-def build_check(check: ConfigurationCheck, name: str) -> Iterator[Section]:
-    """Make what stops the run, then features that are on with all that is not met, then the others."""
+def build_check(
+    check: ConfigurationCheck, name: str, quoted: Mapping[str, Sequence[str]], *, has_machine: bool
+) -> Iterator[Section]:
+    """Make what stops the run, then features that are on with all that is not met, then the others.
+
+    Args:
+        check: the result.
+        name: of the file.
+        quoted: lines of the file by id of the failed check that uses them.
+        has_machine: whether the GPU was named.
+    """
     stops, verdict = check.stop_count, "no check finds an error that stops the run"
     if stops:
         verdict = f"{units.plural(stops, 'failed check')} that will stop the run"
@@ -233,11 +248,16 @@ def build_check(check: ConfigurationCheck, name: str) -> Iterator[Section]:
         yield _build_layout(check.layout)
     for feature in check.features:
         if feature.on and feature.rows:
-            yield Section("feature", feature.title, "", (Items(tuple(_list_rows(feature))),))
+            yield Section("feature", feature.title, "", (Items(tuple(_list_rows(feature, quoted))),))
     off = [one for one in check.features if one.on is False or (one.on is None and one.unmet())]
     if off:
         title = "Features that are off or unknown, and what blocks them"
         yield Section("off", title, "", tuple(map(_describe_off, off)))
+    if any(row.precondition.status == "unknown" for one in check.features if one.on for row in one.rows):
+        machine = "" if has_machine else ", and name the GPU with --hardware"
+        yield Section(
+            "next", "Next", "", (Lines((f"Add unknown settings to the file{machine} to check more.",)),)
+        )
 
 
 def _describe_finding(finding: Finding) -> Line:
@@ -247,13 +267,14 @@ def _describe_finding(finding: Finding) -> Line:
     return (Span(visible(f"{mark}{finding.message}{cure}", most=400), tones[finding.severity]),)
 
 
-def _list_rows(feature: FeatureCheck) -> Iterator[tuple[Line, ...]]:
+def _list_rows(feature: FeatureCheck, quoted: Mapping[str, Sequence[str]]) -> Iterator[tuple[Line, ...]]:
     """List the rows that are not met, the settings that others need, and how many are met."""
     for row in feature.unmet():
         known = row.precondition
         yield (Span("✗", "bad"),), (Span(f"{known.id} ", "dim"), Span(known.text, "faint"))
         level = "error" if row.level == "error" else "warning"
         yield "", (Span("", "dim"), Span(f"{level}: {known.unblock}", "wrong"))
+        yield from (("", (Span(visible(line, most=110), "dim"),)) for line in quoted.get(known.id, ()))
     unknown = [row for row in feature.rows if row.precondition.status == "unknown"]
     if unknown:
         names = sorted({name for row in unknown for name in row.missing})
