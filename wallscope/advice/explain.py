@@ -158,7 +158,7 @@ def _topic(word: str) -> WordExplanation | None:
 
 
 def _kernel(word: str) -> WordExplanation | None:
-    """Return how a kernel of this name is counted; `None` if no pattern knows the name."""
+    """Return how a kernel of this name is counted; `None` for an unrecognized name."""
     if re.search(r"::|kernel|^nccl|\w_\d", word, re.IGNORECASE) is None:
         return None
     names = pl.DataFrame({"name": [0], "text": [word]}, schema=NAMES)

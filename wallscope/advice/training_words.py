@@ -1,4 +1,4 @@
-"""Words of training that are no terms of screens: what they mean, and words for the same topic."""
+"""Words of training, apart from the terms of screens: what they mean, and words for the same topic."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -1,7 +1,7 @@
 """Forms of words: spellings that people use for the same term have the same form.
 
 Blanks, dashes, underscores and capitals do not count, nor do endings (`buckets`, `bucketing`) and usual
-short forms (`grad`). The forms are for comparison alone; they are no words.
+short forms (`grad`). The forms are for comparison alone.
 """
 
 import re
