@@ -24,6 +24,7 @@ NOT_BY_CAPTURE = {
     "configuration-ineffective",
     "configuration-repeated",
     "configuration-former-name",
+    "configuration-framework",
     "configuration-release",
     "configuration-misspelled",
     "configuration-unused",

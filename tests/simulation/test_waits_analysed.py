@@ -144,4 +144,4 @@ def test_both_bounds_of_a_call_that_drains_the_queue_are_told(analyzed, tmp_path
     assert told.answers[0].won_ns == pytest.approx(lengths_ns[0] - lengths_ns[1], rel=0.06)
     first = analysis.opportunities[0]
     assert first.cause == f"host/queue-drained/{call}"
-    assert "with it but without the host time after it" in first.evidence[-1]
+    assert "with the call but without the host time after it" in first.evidence[-1]

@@ -77,8 +77,8 @@ def test_the_same_kernel_beside_communication_and_alone(kernels, expected):
 def test_the_compared_kernels_are_a_share_of_those_that_overlap():
     found = tax(*[ALONE] * 5, *[BESIDE] * 5, *[(2, 350, 350)] * 3)  # the second kernel never runs alone
 
-    assert found.beside_share == pytest.approx(5 * 130 / (5 * 130 + 3 * 350))
-    assert tax(*[ALONE] * 5, *[BESIDE] * 5).beside_share == 1
+    assert found.compared_share == pytest.approx(5 * 130 / (5 * 130 + 3 * 350))
+    assert tax(*[ALONE] * 5, *[BESIDE] * 5).compared_share == 1
 
 
 def test_another_launch_shape_is_another_kernel():

@@ -52,10 +52,11 @@ _COMMON: Final = frozenset(
 )
 """Settings that programs of any kind have: they do not show that a file is Megatron's."""
 
-_FLAG_OF_MEGATRON: Final = re.compile(
-    r"(?:.*\.)?--(?:micro-batch-size|seq-length|max-position-embeddings|num-(?:attention-heads|layers)|hidden-size)"
+_NAME_OF_MEGATRON: Final = re.compile(
+    r"(?:.*\.)?(?:num_moe_experts|--(?:micro-batch-size|seq-length|max-position-embeddings|hidden-size"
+    r"|num-(?:attention-heads|experts|layers)))"
 )
-"""Flags in Megatron-LM's spelling; most other programs write underscores."""
+"""Names that Megatron alone has, and flags in its spelling; most other programs write underscores."""
 
 _CLASS_OF_MEGATRON: Final = re.compile(r"(?:megatron|bridge)\.")
 
@@ -65,7 +66,7 @@ KEPT_KINDS: Final = frozenset({"sizes", "environment", "version"})
 
 def _names_megatron(name: str, value: object) -> bool:
     is_class = name.rpartition(".")[2] == "_target_" and _CLASS_OF_MEGATRON.match(str(value)) is not None
-    return is_class or _FLAG_OF_MEGATRON.fullmatch(name) is not None
+    return is_class or _NAME_OF_MEGATRON.fullmatch(name) is not None
 
 
 def find_other_framework(

@@ -42,14 +42,14 @@ class OverlapTax:
     """The slowdown of compute kernels that overlap communication, compared with running alone.
 
     `ratio` compares medians of the same kernel and launch shape. `slowed_ns` is the extra work in a typical
-    step, below 0 if they ran faster. `kernels` is the number of compared overlapping kernels, `beside_share`
-    their share of the time of all kernels that overlap communication.
+    step, below 0 if they ran faster. `kernels` is the number of compared overlapping kernels, and
+    `compared_share` their share of the time of all kernels that overlap communication.
     """
 
     ratio: float
     slowed_ns: int
     kernels: int
-    beside_share: float | None = None
+    compared_share: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

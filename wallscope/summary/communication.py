@@ -294,7 +294,7 @@ def measure_overlap_tax(work: TypicalWork, kernels: pl.DataFrame) -> OverlapTax 
         ratio=beside_ns / alone_ns,
         slowed_ns=work.mean(round(beside_ns - alone_ns)),
         kernels=int(beside.count[compared].sum()),
-        beside_share=float(length_ns[of_compared].sum() / length_ns[is_beside].sum()),
+        compared_share=float(length_ns[of_compared].sum() / length_ns[is_beside].sum()),
     )
 
 

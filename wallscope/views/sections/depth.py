@@ -161,8 +161,8 @@ def describe_communication(communication: Communication, whole: str) -> Iterator
     tax, work = communication.overlap_tax, communication.dispatcher
     if tax is not None:
         times, slowed, share = "", "", ""
-        if tax.beside_share is not None:
-            share = f", {units.percent(tax.beside_share)} of the time of those that overlap"
+        if tax.compared_share is not None:
+            share = f", {units.percent(tax.compared_share)} of the time of those that overlap"
         if abs(tax.ratio - 1) >= SHOWN_OVERLAP_TAX_SHARE:
             times, slowed = (
                 f"{tax.ratio:.2f}x ",

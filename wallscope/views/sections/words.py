@@ -55,7 +55,7 @@ def explain_cause(cause: str) -> str:
     """Explain a cause in a few words, and what the words of its name mean that need it.
 
     >>> explain_cause("communication/ep/unsplit").partition(". ")[2]
-    'Transfer and waiting for peers together. They cannot be separated with the capture of one rank.'
+    'Transfer and waiting for peers together: the capture of one rank does not separate the two.'
     """
     return ". ".join(
         [describe_cause(cause), *(WORDS[part] for part in cause.split("/")[1:] if part in WORDS)]
