@@ -290,7 +290,7 @@ def test_an_interval_that_is_wider_than_that_of_the_step_is_explained(slower):
         changed = replace(slower.comparison, deltas=deltas, step=replace(step, run_noise=0.01))
         return write_comparison_page(replace(slower, comparison=changed))
 
-    said = "A wall can have a wider interval than the step."
+    said = "A wall can have a wider interval than the step:"
     assert said in write(0.2, -2 * width_ns - 2)
     assert said not in write(0.01, -2 * width_ns - 2)
     assert said not in write(0.2, 0)

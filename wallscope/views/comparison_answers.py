@@ -164,6 +164,6 @@ def explain_wide_intervals(comparison: Comparison) -> str:
     most = 100 * sqrt(3) * step.run_noise  # evenly up to as much has that deviation
     window = comparison.window
     return (
-        f"A wall can have a wider interval than the {window}. It is assumed to vary more between runs"
+        f"A wall can have a wider interval than the {window}: walls are assumed to vary more between runs"
         f" ({100 * max(noises):.2g} %, standard deviation) than the {window} (up to {most:.2g} %)."
     )

@@ -65,7 +65,7 @@ _ACTIVITY = "What ran on the GPU. The time breakdown counts what the step waited
 _BEST = "upper bound on the recommendation that addresses the cause and gains most, with its number"
 _MORE = "A bound can exceed the time of its cause, because later work then starts earlier too."
 _SEVERAL = "A fix that gains more than the bound of a cause addresses other causes too."
-_NO_BOUND = "Compute and small causes have no bound."
+_NO_BOUND = "Compute, and causes of little time, have no upper bound here."
 
 
 def tabulate_walls(analysis: Analysis, rank: Rank) -> Grid:
