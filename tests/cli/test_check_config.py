@@ -35,6 +35,19 @@ def test_what_stops_a_run_is_named_with_what_to_do(wallscope, run_yaml):
     assert all(len(line) <= 80 for line in shown.out.splitlines())
 
 
+def test_a_file_of_another_program_is_not_checked(wallscope, tmp_path):
+    path = tmp_path / "trainer.yaml"
+    path.write_text("per_device_train_batch_size: 4\nlearning_rate: 1.0e-4\n", encoding="utf-8")
+    shown = wallscope("check-config", path)
+
+    assert (shown.code, shown.err) == (0, "")
+    assert shown.out.startswith(
+        "trainer.yaml · not checked, as no setting shows that Megatron reads this file"
+    )
+    assert "Trainer of Hugging Face" in shown.out
+    assert " met" not in shown.out
+
+
 def test_the_check_as_json(wallscope, run_yaml):
     found = json.loads(wallscope("check-config", run_yaml, "--hardware", "h100", "--json", "-").out)
     rows = {row["precondition"]["id"]: row for part in found["features"] for row in part["rows"]}

@@ -92,7 +92,7 @@ def find_other_framework(
         return Finding(
             "configuration-framework",
             Severity.WARNING,
-            f"{path.name}: is a configuration of {program}; the checks are those of Megatron",
+            f"{path.name}: is a configuration of {program}; wallscope checks those of Megatron",
             "name a configuration of Megatron Bridge or Megatron-LM",
         )
     if path.suffix.lower() == ".toml" or not known or is_misspelled:

@@ -242,10 +242,17 @@ def build_check(
     stops, verdict = check.stop_count, "no check finds an error that stops the run"
     if stops:
         verdict = f"{units.plural(stops, 'failed check')} that will stop the run"
-    head = Span(f"{visible(name, most=60)} · {verdict}", "bad" if stops else "strong")
-    yield _head((head,), *map(_describe_finding, check.findings))
+    is_foreign = any(finding.code == "configuration-framework" for finding in check.findings)
+    if is_foreign:
+        verdict = "not checked, as no setting shows that Megatron reads this file"
+    tone: Tone = "bad" if stops else "warning" if is_foreign else "strong"
+    yield _head(
+        (Span(f"{visible(name, most=60)} · {verdict}", tone),), *map(_describe_finding, check.findings)
+    )
     if check.layout is not None:
         yield _build_layout(check.layout)
+    if is_foreign:
+        return
     for feature in check.features:
         if feature.on and feature.rows:
             yield Section("feature", feature.title, "", (Items(tuple(_list_rows(feature, quoted))),))
