@@ -61,7 +61,10 @@ _MEDIAN = "median of its share over the steady steps; the verdict is based on it
 _WITHOUT = "upper bound of the time saved without the cause, including what limits the step next"
 _CEILING = "upper bound on speedup: step time divided by step time without the cause; not additive"
 _UNRESOLVED = "part of this time whose dependencies are unknown"
-_ACTIVITY = "What ran on the GPU. The time breakdown counts what the step waited for, so its shares differ from these."
+_ACTIVITY = (
+    "What ran on the GPU."
+    " The time breakdown counts what the step waited for, so its shares differ from these."
+)
 _BEST = "upper bound on the recommendation that addresses the cause and gains most, with its number"
 _MORE = "A bound can exceed the time of its cause, because later work then starts earlier too."
 _SEVERAL = "A fix that gains more than the bound of a cause addresses other causes too."
