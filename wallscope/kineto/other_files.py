@@ -1,15 +1,12 @@
 """Describe files that people give for a trace: what they are, and what to give instead."""
 
 import json
-import stat
 import zlib
 from pathlib import Path
 
 from wallscope.errors import InputError
-from wallscope.kineto.trace_bytes import GZIP_MAGIC
+from wallscope.kineto.trace_bytes import GZIP_MAGIC, HEAD_BYTES, read_stored_head, unpack_head
 
-_HEAD_BYTES = 64 << 10
-_GZIP_WINDOW = 31  # zlib's number for a gzip header with the largest window
 _SQLITE_MAGIC = b"SQLite format 3"
 _NSYS_TABLES = ("StringIds", "META_DATA_EXPORT", "CUPTI_ACTIVITY_KIND_KERNEL", "TARGET_INFO_SYSTEM_ENV")
 _TORCH_HINT = "profile with torch.profiler and export_chrome_trace"
@@ -24,7 +21,7 @@ def describe_other_json(content: bytes) -> str | None:
     """
     if not content.strip():
         return "is empty — copy or write the file again"
-    first = content.lstrip()[:_HEAD_BYTES].split(b"\n", 1)[0]
+    first = content.lstrip()[:HEAD_BYTES].split(b"\n", 1)[0]
     for text in (content, first):  # nsys writes an object per line
         try:
             found = json.loads(text)
@@ -48,17 +45,11 @@ def refuse_other_gzip(path: Path) -> None:
     Raises:
         InputError: states what is in the file.
     """
-    try:
-        status = path.stat()
-        if not stat.S_ISREG(status.st_mode) or not status.st_size:  # the reader of exports describes it
-            return
-        with path.open("rb") as stream:
-            packed = stream.read(_HEAD_BYTES)
-        if not packed.startswith(GZIP_MAGIC):
-            return
-        head = zlib.decompressobj(_GZIP_WINDOW).decompress(packed, _HEAD_BYTES)
-    except (OSError, ValueError):  # same
+    packed = read_stored_head(path)
+    if not packed.startswith(GZIP_MAGIC):  # the reader of exports describes it
         return
+    try:
+        head = unpack_head(packed)
     except zlib.error:
         raise InputError(f"{path} — is damaged: its gzip data cannot be read — copy it again") from None
     if head.startswith(_SQLITE_MAGIC):

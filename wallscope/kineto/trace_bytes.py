@@ -16,7 +16,7 @@ from wallscope.units import size
 GZIP_MAGIC = b"\x1f\x8b"
 _GZIP_WINDOW = 31  # zlib's number for a gzip header with the largest window
 PIECE_BYTES = 4 << 20
-_HEAD_BYTES = 64 << 10
+HEAD_BYTES = 64 << 10
 _FEW_BYTES, _RESERVE_BYTES, _ASKED_BYTES = 256 << 20, 128 << 20, 16 << 20
 """Up to where nothing is asked, what has to be left, and how often it is asked. Chosen."""
 _MOST_TIMES = 200
@@ -120,14 +120,31 @@ def _begins_trace(head: bytes) -> bool:
 
 def _read_head(path: Path) -> bytes:
     """Return the first bytes of a file, unpacked; empty if it cannot be read."""
+    head = read_stored_head(path)
+    if not head.startswith(GZIP_MAGIC):
+        return head
+    try:
+        return unpack_head(head)
+    except zlib.error:
+        return b""
+
+
+def read_stored_head(path: Path) -> bytes:
+    """Return the first bytes of a file as they are stored; empty if it cannot be read."""
     try:
         status = path.stat()
         if not stat.S_ISREG(status.st_mode) or not status.st_size:  # reading some of /proc waits
             return b""
         with path.open("rb") as stream:
-            head = stream.read(_HEAD_BYTES)
-        if head.startswith(GZIP_MAGIC):
-            head = zlib.decompressobj(_GZIP_WINDOW).decompress(head, _HEAD_BYTES)
-    except (OSError, ValueError, zlib.error):
+            return stream.read(HEAD_BYTES)
+    except (OSError, ValueError):
         return b""
-    return head
+
+
+def unpack_head(packed: bytes) -> bytes:
+    """Return the first bytes that a gzip file has unpacked.
+
+    Raises:
+        zlib.error: the data is damaged.
+    """
+    return zlib.decompressobj(_GZIP_WINDOW).decompress(packed, HEAD_BYTES)
