@@ -193,7 +193,7 @@ _WITHOUT_WORK = [
     encode_member(kind)
     for kind in (LinkKind.OUTSIDE_CALLS, LinkKind.SYNCHRONISATION, LinkKind.LAUNCH_LATENCY)
 ]
-"""Kinds of links during which nothing is recorded but that the device has no kernel to compute."""
+"""Kinds of links during which the export shows only that no kernel computes."""
 _WITHOUT_CALLS = {"trace-filtered", "trace-cut-off"}
 """Findings on captures in which a thread outside calls may have been inside one that is missing."""
 _INCOMPLETE = {"trace-filtered", "trace-events-lost", "records-lost"}

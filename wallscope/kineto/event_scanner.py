@@ -118,12 +118,12 @@ class EventScanner:
         places[-1, :-2][is_list] = -2
         return places
 
-    def scan(self, held: bytes) -> Scanned:
+    def scan(self, content: bytes) -> Scanned:
         """Scan the events at the begin of a text, as many as can be."""
-        if len(held) >= len(self._text):
-            self._text = np.empty(len(held) + (len(held) >> 3) + 1, np.uint8)
-        text = self._text[: len(held) + 1]
-        text[:-1] = np.frombuffer(held, np.uint8)
+        if len(content) >= len(self._text):
+            self._text = np.empty(len(content) + (len(content) >> 3) + 1, np.uint8)
+        text = self._text[: len(content) + 1]
+        text[:-1] = np.frombuffer(content, np.uint8)
         text[-1] = 0
         at = event_count = 0
         while True:
@@ -137,7 +137,7 @@ class EventScanner:
             reached, count, filled = state[:3].tolist()
             if reached > at:
                 try:
-                    others = self._resolve(held, state)
+                    others = self._resolve(content, state)
                 except _FAULTS:
                     return Scanned(event_count, at, is_over=False, is_unusual=True, has_more=False)
                 self.others += others
@@ -152,7 +152,7 @@ class EventScanner:
                 return Scanned(event_count, reached, reason == _LIST_ENDS, is_unusual, has_more)
             at = reached
 
-    def _resolve(self, held: bytes, state: np.ndarray) -> list[Event]:
+    def _resolve(self, content: bytes, state: np.ndarray) -> list[Event]:
         """Replace what refers to the text in new rows; return events of other categories.
 
         Raises:
@@ -160,21 +160,21 @@ class EventScanner:
         """
         _, count, _, names, others, raws = state[:6].tolist()
         rows, starts = self._rows, self._starts[self._count : count]
-        events = [decode_event(held[at:end]) for at, end in self._others[:others].tolist()]
-        texts = [held[at : at + size] for at, size in self._names[:names, :2].tolist()]
-        told = [
+        events = [decode_event(content[at:end]) for at, end in self._others[:others].tolist()]
+        texts = [content[at : at + size] for at, size in self._names[:names, :2].tolist()]
+        numbers = [
             self._number_name(raw) if is_name else 0
             for raw, is_name in zip(texts, self._names[:names, 2].tolist(), strict=True)
         ]
         own = rows[starts + 2]
         if len(own) and own.min() < 0:
-            told.append(self._number_name(b""))
+            numbers.append(self._number_name(b""))
         if len(own):
-            rows[starts + 2] = np.array(told, np.int64)[own]
+            rows[starts + 2] = np.array(numbers, np.int64)[own]
         self._resolve_values(texts, raws)
-        listing = self._listed.intersection(told)
+        listing = self._listed.intersection(numbers)
         if listing:
-            self._resolve_lists(held, starts[np.isin(rows[starts + 2], list(listing))])
+            self._resolve_lists(content, starts[np.isin(rows[starts + 2], list(listing))])
         return events
 
     def _number_name(self, raw: bytes) -> int:
@@ -197,7 +197,7 @@ class EventScanner:
             found = np.array([self._decode(code, texts[number]) for code, number in pairs], np.int64)
             self._rows[places], self._rows[places + 1] = found[which].T
 
-    def _resolve_lists(self, held: bytes, starts: np.ndarray) -> None:
+    def _resolve_lists(self, content: bytes, starts: np.ndarray) -> None:
         """Decode the lists in some rows."""
         rows = self._rows
         of_category = self._places[rows[starts]]
@@ -208,7 +208,7 @@ class EventScanner:
                 for place, at, mark in zip(
                     places, rows[places].tolist(), rows[places + 1].tolist(), strict=True
                 ):
-                    rows[place : place + 2] = self._decode(code, held[at : at - mark])
+                    rows[place : place + 2] = self._decode(code, content[at : at - mark])
 
     def _decode(self, code: int, raw: bytes) -> tuple[int, int]:
         """Return value and mark of a JSON value other than a plain number."""

@@ -63,8 +63,10 @@ class ScannedRows:
         odd = np.flatnonzero((marks > NS_DECIMALS) | is_large)
         found = _with_nulls(ns, marks == ABSENT)
         if len(odd):
-            told = [_read_time(*pair) for pair in zip(values[odd].tolist(), marks[odd].tolist(), strict=True)]
-            found = found.scatter(odd, pl.Series(told, dtype=pl.Int64))
+            times = [
+                _read_time(*pair) for pair in zip(values[odd].tolist(), marks[odd].tolist(), strict=True)
+            ]
+            found = found.scatter(odd, pl.Series(times, dtype=pl.Int64))
         return found, bool((found % 1_000 != 0).any())
 
     def numbers(self, name: str) -> pl.Series:
