@@ -30,10 +30,6 @@ class Event(msgspec.Struct, gc=False):
     id: Any = None
 
 
-class NoArguments(msgspec.Struct, gc=False):
-    """Arguments of which none is read."""
-
-
 class NameArguments(msgspec.Struct, gc=False):
     """Arguments of a row that names a thread."""
 
