@@ -14,7 +14,7 @@ from pathlib import Path
 
 from wallscope.advice.framework_rules import framework_defaults
 from wallscope.advice.published import presets
-from wallscope.advice.releases import releases
+from wallscope.advice.rejected_settings import releases
 from wallscope.advice.settings import vocabulary
 from wallscope.resources import read_toml
 

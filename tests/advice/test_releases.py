@@ -4,7 +4,7 @@ import pytest
 
 from wallscope.advice.configuration import read_configuration
 from wallscope.advice.preconditions import check_configuration
-from wallscope.advice.releases import releases
+from wallscope.advice.rejected_settings import releases
 from wallscope.advice.settings import vocabulary
 from wallscope.model.advice import TraceFacts
 from wallscope.model.capture import Severity

@@ -10,13 +10,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from wallscope.advice.argument_rules import find_rejected_arguments
-from wallscope.advice.bridge_sections import (
-    IGNORED_BESIDE_MEGATRON_FSDP,
-    find_rejected_sections,
-    find_unread_switches,
-    report_impossible,
-)
 from wallscope.advice.command_line import FROM_ELSEWHERE, parse_command_line
 from wallscope.advice.configuration_text import (
     OPAQUE,
@@ -29,8 +22,16 @@ from wallscope.advice.configuration_text import (
 )
 from wallscope.advice.derived_settings import SECTIONS, Written, derive_settings
 from wallscope.advice.framework_rules import framework_defaults, write_layout
-from wallscope.advice.other_frameworks import KEPT_KINDS, find_other_framework
-from wallscope.advice.releases import check_releases
+from wallscope.advice.rejected_settings import (
+    IGNORED_BESIDE_MEGATRON_FSDP,
+    KEPT_KINDS,
+    check_releases,
+    find_other_framework,
+    find_rejected_arguments,
+    find_rejected_sections,
+    find_unread_switches,
+    report_impossible,
+)
 from wallscope.advice.settings import bare_name, check_value, complete_settings, parse_value, vocabulary
 from wallscope.errors import ConfigurationError
 from wallscope.model.advice import KnownSetting, RunConfiguration, Value

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from wallscope.advice.bridge_sections import report_impossible
 from wallscope.advice.conditions import LOWER_BOUND, Clause, Lookup, evaluate, parse_clause
 from wallscope.advice.parallel_layout import fold_configuration
+from wallscope.advice.rejected_settings import report_impossible
 from wallscope.advice.settings import check_value, vocabulary
 from wallscope.errors import LayoutError
 from wallscope.model.advice import (

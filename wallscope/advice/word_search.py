@@ -10,7 +10,7 @@ from wallscope.advice.explanation_notes import finding_notes, notes
 from wallscope.advice.memory_estimate import model_shapes
 from wallscope.advice.preconditions import precondition_rows
 from wallscope.advice.published import list_models, machines, presets
-from wallscope.advice.releases import releases
+from wallscope.advice.rejected_settings import releases
 from wallscope.advice.rules import Rule, fix_rules
 from wallscope.advice.settings import bare_name, vocabulary
 from wallscope.advice.terms import find_term, list_terms
