@@ -2,7 +2,7 @@
 
 import pytest
 
-from wallscope.advice.source_lines import find_line
+from wallscope.advice.preconditions import find_line
 
 DUMP = """tokenizer:
   tensor_model_parallel_size: 1

@@ -10,15 +10,15 @@ import polars as pl
 from wallscope.advice.bounds import align_bounds, describe_assumption, select_reached_causes
 from wallscope.advice.evidence import list_evidence
 from wallscope.advice.measurements import LAUNCHING, MeasuredRun
-from wallscope.advice.preconditions import judge_preconditions
-from wallscope.advice.programs import GENERAL_SYSTEMS, choose_systems, is_read_by
-from wallscope.advice.rules import PRESSURE, Rule, fix_rules
-from wallscope.advice.set_already import (
+from wallscope.advice.preconditions import (
     find_ineffective,
     is_done,
     is_set,
+    judge_preconditions,
     list_impossible_sizes,
 )
+from wallscope.advice.programs import GENERAL_SYSTEMS, choose_systems, is_read_by
+from wallscope.advice.rules import PRESSURE, Rule, fix_rules
 from wallscope.advice.settings import add_settings, vocabulary
 from wallscope.advice.snippets import fill_placeholders
 from wallscope.advice.trace_facts import merge_trace_facts

@@ -1,14 +1,16 @@
-"""Preconditions of settings: conditions of features, judged with or without a trace."""
+"""Preconditions of settings, what a configuration already sets, and where its file states what fails."""
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
+from math import prod
 from typing import Any
 
-from wallscope.advice.conditions import LOWER_BOUND, Clause, Lookup, evaluate, parse_clause
+from wallscope.advice.conditions import LOWER_BOUND, Clause, Condition, Lookup, evaluate, parse_clause
 from wallscope.advice.parallel_layout import fold_configuration
 from wallscope.advice.rejected_settings import report_impossible
-from wallscope.advice.settings import check_value, vocabulary
+from wallscope.advice.settings import check_value, parse_value, vocabulary
 from wallscope.errors import LayoutError
 from wallscope.model.advice import (
     ConfigurationCheck,
@@ -19,11 +21,16 @@ from wallscope.model.advice import (
     Met,
     Precondition,
     RunConfiguration,
+    Setting,
     TraceFacts,
     Value,
 )
+from wallscope.model.analysis import Rank
 from wallscope.model.capture import Finding, Severity
+from wallscope.model.enums import Axis
 from wallscope.resources import read_toml
+from wallscope.thresholds.verdict import INEFFECTIVE_OVERLAP_SHARE
+from wallscope.units import percent
 
 _TABLES = "advice/preconditions.toml"
 _ASSERTIONS = "advice/assertions.toml"
@@ -171,3 +178,169 @@ def _check_feature(feature: Feature, configuration: RunConfiguration, trace: Tra
             missing = sorted(key for key in row.keys() if not lookup(key)[0])  # noqa: SIM118  # not a mapping
             found.append(Judged(judged, row.level, tuple(missing) if judged.status == "unknown" else ()))
     return FeatureCheck(feature.id, feature.title, on, tuple(found))
+
+
+_OVERLAPS: Mapping[str, Axis] = {
+    "overlap_moe_expert_parallel_comm": Axis.EP,
+    "overlap_grad_reduce": Axis.DP_GRADIENT,
+    "overlap_param_gather": Axis.DP_PARAMETER,
+    "tp_comm_overlap": Axis.TP,
+}
+"""Settings that hide communication, and the axis of that communication."""
+
+_MOST_OBSTACLES = 2
+_SIZES = ("tensor_model_parallel_size", "pipeline_model_parallel_size", "context_parallel_size")
+
+
+def find_ineffective(
+    written: RunConfiguration, configuration: RunConfiguration, trace: TraceFacts, rank: Rank
+) -> dict[str, Finding]:
+    """Return findings by name about overlaps that are on while their communication is exposed.
+
+    Args:
+        written: the settings of the file.
+        configuration: those with what the trace shows, which counts.
+        trace: what the trace shows of machine and run.
+        rank: the representative rank.
+    """
+    return dict(_find_ineffective(written, configuration, trace, rank))
+
+
+def _find_ineffective(
+    written: RunConfiguration, configuration: RunConfiguration, trace: TraceFacts, rank: Rank
+) -> Iterator[tuple[str, Finding]]:
+    for name, axis in _OVERLAPS.items():
+        operations = [one for one in rank.communication.operations if one.axis is axis]
+        work_ns = sum(one.work_ns for one in operations)
+        exposed_ns = sum(one.exposed_ns for one in operations)
+        if written.get(name) is not True or not work_ns:
+            continue
+        share = min(exposed_ns / work_ns, 1.0)
+        if share >= INEFFECTIVE_OVERLAP_SHARE:
+            yield (
+                name,
+                Finding(
+                    "configuration-ineffective",
+                    Severity.WARNING,
+                    f"{written.settings[name].source} is on, and {percent(share)} of the {axis} communication"
+                    " is still exposed",
+                    "; ".join(_list_obstacles(name, configuration, trace)) or "check the log for a fallback",
+                ),
+            )
+
+
+def _list_obstacles(name: str, configuration: RunConfiguration, trace: TraceFacts) -> list[str]:
+    """Return what would have to change for an overlap, if the file or the trace shows it."""
+    ids = [row.id for row in precondition_rows().values() if any(one.key == name for one in _switches(row))]
+    judged = judge_preconditions(ids, configuration, trace)
+    return [row.unblock for row in judged if row.status == "unmet" and row.unblock][:_MOST_OBSTACLES]
+
+
+def _switches(row: Row) -> list[Condition]:
+    on = next(feature.on for feature in features() if feature.id == row.feature)
+    return [one for clause in (*on, *row.when) if len(clause) == 1 for one in clause]
+
+
+def list_impossible_sizes(written: RunConfiguration, trace: TraceFacts) -> tuple[Finding, ...]:
+    """Return a finding if the sizes of the file do not divide the ranks of the trace."""
+    sizes = [written.get(name) for name in _SIZES]
+    numbers = [size for size in sizes if isinstance(size, int)]
+    if trace.world_size is None or not numbers or trace.world_size % prod(numbers) == 0:
+        return ()
+    source = next(written.settings[name].source for name in _SIZES if written.knows(name))
+    return (
+        Finding(
+            "configuration-contradicted",
+            Severity.WARNING,
+            f"{source.partition(':')[0]} has TP x PP x CP = {prod(numbers)}, which does not divide the"
+            f" {trace.world_size} ranks of the trace",
+            "check that the file belongs to this run",
+        ),
+    )
+
+
+def is_set(setting: Setting, written: RunConfiguration) -> bool:
+    """Return whether a configuration file has the value that a fix recommends."""
+    name = vocabulary().name(setting.key)
+    if name is None or not written.knows(name):
+        return False
+    try:
+        return parse_value(name, setting.value or "true") == written.get(name)
+    except ValueError:
+        return False
+
+
+def is_done(settings: Iterable[Setting], configuration: RunConfiguration) -> bool:
+    """Return whether a configuration has all settings of a fix that is only about Megatron."""
+    found = list(settings)
+    return bool(found) and all(
+        one.system in {"megatron-bridge", "megatron-lm"} and is_set(one, configuration) for one in found
+    )
+
+
+_MOST_LINES = 3
+_LONGEST_LINE = 70
+_OF_FORM = {"framework", "model_family"}
+"""What the form of a file shows; no line states it."""
+
+
+def quote_stops(
+    text: str, name: str, check: ConfigurationCheck, configuration: RunConfiguration
+) -> dict[str, tuple[str, ...]]:
+    """Return the lines that state what failed checks use, by id of the check.
+
+    Args:
+        text: the file.
+        name: its name, as sources of settings have it.
+        check: the result.
+        configuration: the settings that were read.
+    """
+    rows = precondition_rows()
+    found = {}
+    for row in check.stops:
+        asked = rows[row.precondition.id].keys() if row.precondition.id in rows else set()
+        keys = sorted(asked - _OF_FORM)
+        known = (configuration.settings[key].source for key in keys if key in configuration.settings)
+        written = [source.removeprefix(f"{name}: ") for source in known if source.startswith(f"{name}: ")]
+        quoted = tuple(dict.fromkeys(_quote_lines(text, written)))[:_MOST_LINES]
+        if quoted:
+            found[row.precondition.id] = quoted
+    return found
+
+
+def _quote_lines(text: str, written: Iterable[str]) -> Iterator[str]:
+    lines = text.splitlines()
+    found = ((place, each) for each in written if (place := find_line(lines, each)) is not None)
+    for place, each in sorted(found):
+        yield f"line {place + 1}: {_cut_line(lines[place], each)}"
+
+
+def _cut_line(line: str, written: str) -> str:
+    """Return a line, or what follows the setting in a long one."""
+    if len(line.strip()) <= _LONGEST_LINE:
+        return line.strip()
+    start = max(line.find(written), 0)
+    return f"{line[start : start + _LONGEST_LINE].strip()} …"
+
+
+def find_line(lines: list[str], written: str) -> int | None:
+    """Return the index of the line that states a setting; its sections come before it, in order.
+
+    >>> find_line(["tokenizer:", "  size: 1", "model:", "  size: 2"], "model.size")
+    3
+    >>> find_line(["torchrun x --bf16", "--fp16-other", "--fp16"], "--fp16")
+    2
+    """
+    *sections, leaf = re.split(r"\.(?!\d)", written)
+    start = 0
+    for section in sections:
+        start = _find_word(lines, section, start) or start
+    place = _find_word(lines, leaf, start)
+    return _find_word(lines, leaf, 0) if place is None else place
+
+
+def _find_word(lines: list[str], word: str, start: int) -> int | None:
+    """Return the first line from `start` that has a word as a key or flag; dashes and underscores are one."""
+    spelled = re.escape(word.lstrip("-")).replace("_", "[-_]").replace(r"\-", "[-_]")
+    pattern = re.compile(rf"(?<![\w-])(?:--)?{spelled}(?![\w-])")
+    return next((place for place in range(start, len(lines)) if pattern.search(lines[place])), None)

@@ -107,9 +107,8 @@ def check_config(
     Reports settings that stop the run and settings that have no effect. Exit code 1 if one stops the run.
     """
     from wallscope.advice.configuration import read_configuration  # noqa: PLC0415  # keeps --help fast
-    from wallscope.advice.preconditions import check_configuration  # noqa: PLC0415
+    from wallscope.advice.preconditions import check_configuration, quote_stops  # noqa: PLC0415
     from wallscope.advice.published import find_machine  # noqa: PLC0415
-    from wallscope.advice.source_lines import quote_stops  # noqa: PLC0415
     from wallscope.model.advice import TraceFacts  # noqa: PLC0415
     from wallscope.render.data import write_json  # noqa: PLC0415
     from wallscope.render.terminal import render_sections  # noqa: PLC0415
