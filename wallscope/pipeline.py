@@ -114,8 +114,7 @@ def analyze_capture(
     answer, place = concluded.analysis, concluded.place
 
     from wallscope.advice.advise import add_fixes, list_questions, settle_fixes  # noqa: PLC0415
-    from wallscope.advice.programs import ProgramTraces, detect_program  # noqa: PLC0415
-    from wallscope.advice.trace_facts import collect_trace_facts  # noqa: PLC0415
+    from wallscope.advice.trace_facts import ProgramTraces, collect_trace_facts, detect_program  # noqa: PLC0415
 
     capture = trace.capture
     shown = collect_trace_facts(answer, capture.range_names["text"], facts.axes, facts.collectives)

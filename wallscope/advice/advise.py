@@ -17,11 +17,10 @@ from wallscope.advice.preconditions import (
     judge_preconditions,
     list_impossible_sizes,
 )
-from wallscope.advice.programs import GENERAL_SYSTEMS, choose_systems, is_read_by
 from wallscope.advice.rules import PRESSURE, Rule, fix_rules
 from wallscope.advice.settings import add_settings, vocabulary
 from wallscope.advice.snippets import fill_placeholders
-from wallscope.advice.trace_facts import merge_trace_facts
+from wallscope.advice.trace_facts import GENERAL_SYSTEMS, choose_systems, is_read_by, merge_trace_facts
 from wallscope.model.advice import PHASES, Fix, Precondition, RunConfiguration, Setting, System, TraceFacts
 from wallscope.model.analysis import Analysis
 from wallscope.model.capture import Finding, Profiler

@@ -19,8 +19,8 @@ from wallscope.advice.estimates import (
     estimate_left_share,
     estimate_without_unfused_attention,
 )
-from wallscope.advice.programs import ProgramTraces, detect_program
 from wallscope.advice.published import nvlink_domain
+from wallscope.advice.trace_facts import ProgramTraces, detect_program
 from wallscope.model.advice import RunConfiguration, Value
 from wallscope.model.analysis import Analysis, Rank
 from wallscope.model.enums import LOW_PRECISIONS, Axis, Backend, ComputeCategory, Precision
