@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from wallscope.advice.explanation_notes import finding_notes
+from wallscope.advice.definitions import finding_notes
 from wallscope.model.cause_catalogue import list_cause_meanings
 from wallscope.model.enums import DeviceState, Wall
 from wallscope.views.glossary import write_glossary

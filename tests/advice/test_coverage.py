@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from wallscope.advice.definitions import cause_notes, notes
 from wallscope.advice.explain import explain_word, fixes_page, index_facts
-from wallscope.advice.explanation_notes import cause_notes, notes
 from wallscope.advice.rules import fix_rules
 from wallscope.advice.settings import vocabulary
 from wallscope.errors import UnknownWordError

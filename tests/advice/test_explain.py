@@ -3,10 +3,9 @@ from pathlib import Path
 
 import pytest
 
+from wallscope.advice.definitions import finding_notes, list_terms, normalize_word, notes
 from wallscope.advice.explain import explain_word, index_facts
-from wallscope.advice.explanation_notes import finding_notes, notes
 from wallscope.advice.rules import fix_rules
-from wallscope.advice.terms import list_terms, normalize_word
 from wallscope.advice.word_search import list_topics
 from wallscope.errors import UnknownWordError
 from wallscope.model.cause_catalogue import list_cause_meanings

@@ -5,11 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from wallscope.advice.definitions import find_term, find_training_word, list_training_words, spell_form
 from wallscope.advice.explain import explain_word
 from wallscope.advice.settings import vocabulary
-from wallscope.advice.terms import find_term
-from wallscope.advice.training_words import find_training_word, list_training_words
-from wallscope.advice.word_forms import spell_form
 from wallscope.advice.word_search import _entries, _list_causes
 from wallscope.errors import UnknownWordError
 

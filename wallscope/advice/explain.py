@@ -12,14 +12,22 @@ from fnmatch import fnmatchcase
 import polars as pl
 
 from wallscope.advice.conditions import Clause
-from wallscope.advice.explanation_notes import Note, cause_notes, finding_notes, notes
+from wallscope.advice.definitions import (
+    Note,
+    cause_notes,
+    find_term,
+    find_training_word,
+    finding_notes,
+    list_terms,
+    list_training_words,
+    normalize_word,
+    notes,
+    spell_form,
+)
 from wallscope.advice.measurements import MEASUREMENTS
 from wallscope.advice.preconditions import precondition_rows
 from wallscope.advice.rules import Rule, fix_rules
 from wallscope.advice.settings import vocabulary
-from wallscope.advice.terms import find_term, list_terms, normalize_word
-from wallscope.advice.training_words import find_training_word, list_training_words
-from wallscope.advice.word_forms import spell_form
 from wallscope.advice.word_search import find_setting, search_word
 from wallscope.errors import UnknownWordError
 from wallscope.model.advice import ExplanationSection, Setting, WordExplanation

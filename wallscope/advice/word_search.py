@@ -6,16 +6,21 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Literal
 
-from wallscope.advice.explanation_notes import finding_notes, notes
+from wallscope.advice.definitions import (
+    find_term,
+    find_training_word,
+    finding_notes,
+    list_terms,
+    list_training_words,
+    notes,
+    spell_form,
+)
 from wallscope.advice.memory_estimate import model_shapes
 from wallscope.advice.preconditions import precondition_rows
 from wallscope.advice.published import list_models, machines, presets
 from wallscope.advice.rejected_settings import releases
 from wallscope.advice.rules import Rule, fix_rules
 from wallscope.advice.settings import bare_name, vocabulary
-from wallscope.advice.terms import find_term, list_terms
-from wallscope.advice.training_words import find_training_word, list_training_words
-from wallscope.advice.word_forms import spell_form
 from wallscope.model.advice import ExplanationSection, Preset, WordExplanation
 from wallscope.model.cause_catalogue import list_cause_meanings
 from wallscope.model.enums import Wall
@@ -23,43 +28,11 @@ from wallscope.model.enums import Wall
 _SHORTEST = 2
 _MOST_LINES = 8
 _MOST_NOTES = 4
-_EMPTY = {
-    *(
-        "a",
-        "about",
-        "all",
-        "an",
-        "and",
-        "are",
-        "as",
-        "at",
-        "be",
-        "but",
-        "by",
-        "can",
-        "do",
-        "for",
-        "from",
-        "has",
-    ),
-    *("how", "if", "in", "into", "is", "it", "its", "more", "not", "of", "off", "on", "one", "only", "or"),
-    *(
-        "other",
-        "out",
-        "so",
-        "than",
-        "that",
-        "the",
-        "their",
-        "then",
-        "they",
-        "this",
-        "to",
-        "use",
-        "with",
-        "you",
-    ),
-}
+_EMPTY_TEXT = (
+    "a about all an and are as at be but by can do for from has how if in into is it its more not of off on"
+    " one only or other out so than that the their then they this to use with you"
+)
+_EMPTY = frozenset(_EMPTY_TEXT.split())
 """Words that name no topic."""
 
 _Kind = Literal["Notes", "Fixes", "Checks", "Findings"]

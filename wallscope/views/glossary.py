@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from fnmatch import fnmatchcase
 
-from wallscope.advice.explanation_notes import CauseNote, cause_notes, finding_notes
+from wallscope.advice.definitions import CauseNote, cause_notes, finding_notes
 from wallscope.model.cause_catalogue import CALL, list_cause_meanings
 from wallscope.model.enums import Wall
 from wallscope.trace.kernel_classes import load_shipped_kernel_rules

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from wallscope import units
-from wallscope.advice.terms import define_terms
+from wallscope.advice.definitions import define_terms
 from wallscope.model.analysis import Analysis, Anchor, Rank
 from wallscope.model.capture import Export, Profiler
 from wallscope.model.cause_catalogue import describe_cause
