@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from docs_build.fixes import index_facts, write_fixes
 from wallscope.advice.definitions import cause_notes, notes
-from wallscope.advice.explain import explain_word, fixes_page, index_facts
+from wallscope.advice.explain import explain_word
 from wallscope.advice.rules import fix_rules
 from wallscope.advice.settings import vocabulary
 from wallscope.errors import UnknownWordError
@@ -34,9 +35,9 @@ def test_every_fact_is_reached_and_none_is_made_up(known_facts):
 def test_the_page_on_fixes_is_made_from_the_rules(request):
     path = ROOT / "docs" / "fixes.md"
     if request.config.getoption("--golden"):
-        path.write_text(fixes_page(), encoding="utf-8")
+        path.write_text(write_fixes(), encoding="utf-8")
 
-    assert path.read_text(encoding="utf-8") == fixes_page()
+    assert path.read_text(encoding="utf-8") == write_fixes()
 
 
 def test_figures_and_words_of_withdrawn_claims_are_not_promised():

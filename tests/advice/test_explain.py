@@ -3,8 +3,9 @@ from pathlib import Path
 
 import pytest
 
+from docs_build.fixes import index_facts
 from wallscope.advice.definitions import finding_notes, list_terms, normalize_word, notes
-from wallscope.advice.explain import explain_word, index_facts
+from wallscope.advice.explain import explain_word
 from wallscope.advice.rules import fix_rules
 from wallscope.advice.word_search import list_topics
 from wallscope.errors import UnknownWordError
