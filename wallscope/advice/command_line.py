@@ -9,8 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from wallscope.advice.configuration_text import Entry
-from wallscope.advice.settings import vocabulary
+from wallscope.advice.settings import Entry, vocabulary
 from wallscope.errors import ConfigurationError
 
 _LARGEST = 2 * 2**20

@@ -13,14 +13,12 @@ from pathlib import Path
 from wallscope.advice.command_line import FROM_ELSEWHERE, parse_command_line
 from wallscope.advice.configuration_text import (
     OPAQUE,
-    Entry,
     detect_kind,
     parse_log,
     parse_toml,
     parse_yaml,
     read_text,
 )
-from wallscope.advice.derived_settings import SECTIONS, Written, derive_settings
 from wallscope.advice.framework_rules import framework_defaults, write_layout
 from wallscope.advice.rejected_settings import (
     IGNORED_BESIDE_MEGATRON_FSDP,
@@ -32,7 +30,17 @@ from wallscope.advice.rejected_settings import (
     find_unread_switches,
     report_impossible,
 )
-from wallscope.advice.settings import bare_name, check_value, complete_settings, parse_value, vocabulary
+from wallscope.advice.settings import (
+    SECTIONS,
+    Entry,
+    Written,
+    bare_name,
+    check_value,
+    complete_settings,
+    derive_settings,
+    parse_value,
+    vocabulary,
+)
 from wallscope.errors import ConfigurationError
 from wallscope.model.advice import KnownSetting, RunConfiguration, Value
 from wallscope.model.capture import Finding, Severity

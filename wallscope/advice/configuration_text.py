@@ -13,10 +13,8 @@ from typing import Final
 
 import yaml
 
+from wallscope.advice.settings import Entry
 from wallscope.errors import ConfigurationError
-
-Entry = tuple[str, object]
-"""A dotted name, and a value as in the file; a `str` may have any kind in texts."""
 
 OPAQUE: Final = object()
 """The value of an object of a dump whose parts are not in the file."""

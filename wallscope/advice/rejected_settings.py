@@ -6,8 +6,7 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
-from wallscope.advice.configuration_text import Entry
-from wallscope.advice.settings import bare_name, vocabulary
+from wallscope.advice.settings import Entry, bare_name, vocabulary
 from wallscope.model.advice import KnownSetting
 from wallscope.model.capture import Finding, Severity
 from wallscope.resources import read_toml
