@@ -10,10 +10,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from wallscope.advice.command_line import FROM_ELSEWHERE, parse_command_line
 from wallscope.advice.configuration_text import (
+    FROM_ELSEWHERE,
     OPAQUE,
     detect_kind,
+    parse_command_line,
     parse_log,
     parse_toml,
     parse_yaml,

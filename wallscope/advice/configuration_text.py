@@ -1,25 +1,28 @@
-"""Read the names and values of a file: YAML, TOML, an argument list, a shell script or a log.
+"""Read the names and values of a file: YAML, TOML, a command line, a shell script or a log.
 
-Files come from others. Sizes, depth, aliases and tags are limited before anything is built.
+Files come from others. Sizes, depth, aliases and tags are limited before anything is built. A script is not
+run: values from outside (`$1`, `${EXTRA_ARGS}`, a command) are unknown. It is then also unknown whether a
+missing flag is really left out.
 """
 
 import math
 import os
 import re
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
 import yaml
 
-from wallscope.advice.settings import Entry
+from wallscope.advice.settings import Entry, vocabulary
 from wallscope.errors import ConfigurationError
 
 OPAQUE: Final = object()
 """The value of an object of a dump whose parts are not in the file."""
 
-_LARGEST = {"YAML": 2 * 2**20, "TOML": 2**20, "text": 32 * 2**20}
+_LARGEST_BYTES = {"YAML": 2 * 2**20, "TOML": 2**20, "text": 32 * 2**20}
 _DEEPEST, _MOST_NODES, _MOST_EXPANDED = 40, 100_000, 200_000
 _LONGEST_NUMBER = 40
 _LONGEST_LINE = 4_000
@@ -68,10 +71,10 @@ def read_text(path: Path) -> str:
             raise ConfigurationError(f"{path} — is not a regular file — name a file of settings")
         with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as stream:
             content = (
-                stream.read(_LARGEST[kind] + 1) or b""
+                stream.read(_LARGEST_BYTES[kind] + 1) or b""
             )  # a file of /proc has no size, and may have nothing yet
-        if len(content) > _LARGEST[kind]:
-            most = _LARGEST[kind] // 2**20
+        if len(content) > _LARGEST_BYTES[kind]:
+            most = _LARGEST_BYTES[kind] // 2**20
             raise ConfigurationError(
                 f"{path} — is larger than {most} MiB — keep only the part with the settings"
             )
@@ -108,7 +111,7 @@ def parse_yaml(path: Path, text: str) -> tuple[list[Entry], tuple[str, ...]]:
     Raises:
         ConfigurationError: it is not a plain YAML mapping, or exceeds the limits (tags, cycles, sizes).
     """
-    if len(text) > _LARGEST["YAML"]:
+    if len(text) > _LARGEST_BYTES["YAML"]:
         raise ConfigurationError(f"{path} — is too large for YAML — keep only the part with the settings")
     repeated: list[str] = []
     try:
@@ -259,3 +262,184 @@ def parse_log(text: str) -> list[Entry]:
     """Return the dotted lines in which Megatron-LM prints its arguments, after any prefix."""
     found = (_DOTTED.search(line) for line in text.splitlines() if len(line) < _LONGEST_LINE)
     return [(match[1], match[2].strip()) for match in found if match is not None]
+
+
+_LONGEST_SCRIPT = 2 * 2**20
+_MOST_VALUES = 1_000
+_DEEPEST_VARIABLE = 8
+_MOST_WORDS = 500_000
+_LONGEST_EXPANDED, _LONGEST_VALUE = 4_000, 200
+"""Most characters of a value in which variables are replaced, and of the replacements."""
+
+_ASSIGNED = re.compile(r"(\+{0,2}[A-Za-z_][\w.]*)\+?=(.*)", re.DOTALL)
+_VARIABLE = re.compile(r"\$(?:\{(\w+)(?::?-([^{}]*))?\}|(\w+))")
+_WHOLE_ARRAY = re.compile(r"\$\{(\w+)\[[@*]\]\}|\$\{?(\w+)\}?")
+_DOTTED_NAME = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+")
+_FLAG_AND_VALUE = re.compile(r"--[\w-]+\s")
+_NUMBER = re.compile(r"-\d+(\.\d+)?([eE][+-]?\d+)?")
+_OUTSIDE = re.compile(r"\$(?:[@*]|\{[@*][^}]*\})")
+_NAMES_OF_FLAGS = re.compile(r"(?:^|_)(?:ARG|OPT|OPTION|FLAG|EXTRA|OVERRIDE)S?$", re.IGNORECASE)
+"""Names of variables that hold flags."""
+_ENDS = {"&&", "||", ";", "|", "&", ")", "done", "fi"}
+_TOKEN = re.compile(
+    r"""\s+|(?P<comment>\#[^\n]*)|(?P<operator>;;?|&&?|\|\|?)
+    |(?P<word>(?:[^\s"'\\;&|]+|\\.|"[^"\\]*(?:\\.[^"\\]*)*"|'[^']*')+)|(?P<open>.)""",
+    re.DOTALL | re.VERBOSE,
+)
+_QUOTED = re.compile(r"""\\(.)|"([^"\\]*(?:\\.[^"\\]*)*)"|'([^']*)'""", re.DOTALL)
+FROM_ELSEWHERE = frozenset({"--use-checkpoint-args", "--yaml-cfg", "--config-file", "--config"})
+"""Flags that read arguments from another file."""
+
+
+@dataclass(frozen=True, slots=True)
+class CommandLine:
+    """Settings of a command line; `is_open` if arguments may come from outside."""
+
+    entries: tuple[Entry, ...]
+    is_open: bool
+
+
+@dataclass(slots=True)
+class _Reader:
+    """The words of a script in order, with the settings and variables found so far."""
+
+    knows: Callable[[str], bool]
+    entries: list[Entry] = field(default_factory=list)
+    variables: dict[str, str] = field(default_factory=dict)
+    arrays: set[str] = field(default_factory=set)
+    is_open: bool = False
+    flag: str | None = None
+    values: list[str] = field(default_factory=list)
+    words_count: int = 0
+
+    def read(self, words: Sequence[str], depth: int = 0) -> None:
+        self._count(words)
+        for word in words:
+            assigned = _ASSIGNED.fullmatch(word)
+            if assigned and not word.startswith("-"):
+                self.close()
+                self.assign(assigned[1], assigned[2], depth)
+            elif _FLAG_AND_VALUE.match(word) and depth < _DEEPEST_VARIABLE:
+                self.read(word.split(), depth + 1)
+            elif word in _ENDS:
+                self.close()
+            elif (word.startswith("--") and len(word) > 2) or (
+                _DOTTED_NAME.fullmatch(word) and self.knows(word)
+            ):
+                self.close()
+                name, equals, value = word.partition("=")
+                self.flag, self.values = name, [value] if equals else []
+                self.is_open |= name in FROM_ELSEWHERE
+            elif _OUTSIDE.fullmatch(word):
+                self.close()
+                self.is_open = True
+            elif word.startswith("$") and _WHOLE_ARRAY.fullmatch(word):
+                self.insert(word, depth)
+            elif self.flag is not None and word and len(self.values) < _MOST_VALUES:
+                if word.startswith("-") and not _NUMBER.fullmatch(word):
+                    self.close()
+                else:
+                    self.values.append(word)
+
+    def _count(self, words: Sequence[str]) -> None:
+        self.words_count += len(words)
+        if self.words_count > _MOST_WORDS:
+            raise ValueError("variables that expand to very long texts")
+
+    def assign(self, name: str, value: str, depth: int) -> None:
+        """Read a variable, or an override `name=value`; a string of flags counts as flags."""
+        if value == "(":
+            self.arrays.add(name)
+        elif re.search(r"(?:^|\s)--[a-z]", value) and depth < _DEEPEST_VARIABLE:
+            self.arrays.add(name)
+            self.read(value.split(), depth + 1)
+            self.close()
+        else:
+            self.variables[name] = value
+            self.entries.append((name, value))
+
+    def insert(self, word: str, depth: int) -> None:
+        """Read a variable that is a whole word: flags read before, one value, or unknown words."""
+        match = _WHOLE_ARRAY.fullmatch(word)
+        name = (match[1] or match[2]) if match else ""
+        if name in self.arrays:
+            self.close()
+        elif name in self.variables and depth < _DEEPEST_VARIABLE:
+            self.read(self.variables[name].split(), depth + 1)
+        elif self.flag is not None and not self.values and not _holds_flags(name, self.flag):
+            self.values.append(word)
+        else:
+            self.close()
+            self.is_open = True
+
+    def close(self) -> None:
+        if self.flag is not None:
+            self.entries.append((self.flag, " ".join(self.values)))
+        self.flag, self.values = None, []
+
+    def expand(self, value: object) -> object:
+        """Return a value with the variables replaced that the script sets; others stay."""
+        if not isinstance(value, str) or "$" not in value or len(value) > _LONGEST_EXPANDED:
+            return value
+
+        def replace(match: re.Match[str]) -> str:
+            known = self.variables.get(match[1] or match[3], match[2])
+            return known if known is not None and len(known) <= _LONGEST_VALUE else match[0]
+
+        return _VARIABLE.sub(replace, _VARIABLE.sub(replace, value)[:_LONGEST_EXPANDED])
+
+
+def _holds_flags(variable: str, flag: str) -> bool:
+    """Return whether an unknown variable after a flag holds flags: by its name, or the flag is a switch."""
+    words = vocabulary()
+    return _NAMES_OF_FLAGS.search(variable) is not None or words.kinds.get(words.name(flag) or "") == "switch"
+
+
+def _split(text: str) -> list[str]:
+    """Return the words of a line of a shell script, without quotes and comments.
+
+    Raises:
+        ValueError: quotes do not match.
+    """
+    found = []
+    for match in _TOKEN.finditer(text):
+        if match["open"]:
+            raise ValueError("missing closing quotation")
+        if match["operator"]:
+            found.append(match["operator"])
+        elif match["word"]:
+            found.append(_QUOTED.sub(lambda one: one[1] or one[2] or one[3] or "", match["word"]))
+    return found
+
+
+def parse_command_line(path: Path, text: str, knows: Callable[[str], bool]) -> CommandLine:
+    """Return flags, `name=value` overrides and exports of a command line; the last one of a name counts.
+
+    Args:
+        path: the file, for messages.
+        text: its content.
+        knows: whether a dotted name alone, with its value as the next word, is a setting.
+
+    Raises:
+        ConfigurationError: it is too large, or quotes do not match.
+    """
+    if len(text) > _LONGEST_SCRIPT:
+        raise ConfigurationError(
+            f"{path} — is too large for a command line — keep only the part with the flags"
+        )
+    joined = re.sub(r"\\\r?\n", " ", text)
+    apart = re.sub(r"(?<=[\s;])\(|\)(?=[\s;]|$)", lambda found: f" {found[0]} ", joined).replace("=(", "=( ")
+    try:
+        words = _split(apart)
+    except ValueError as error:
+        raise ConfigurationError(
+            f"{path} — is not a valid command line: {error} — close the quotes"
+        ) from error
+    reader = _Reader(knows)
+    try:
+        reader.read(words)
+    except ValueError as error:
+        raise ConfigurationError(f"{path} — contains {error} — write the flags out") from error
+    reader.close()
+    entries = tuple((name, reader.expand(value)) for name, value in reader.entries)
+    return CommandLine(entries, reader.is_open or _OUTSIDE.search(joined) is not None)
