@@ -15,7 +15,7 @@ from tests.render.browsing import Opened, needs_axe, needs_chromium
 from tests.render.test_comparison_page import charts, ms, rows, signed_ms
 from tests.render.test_page import HOSTILE, elements
 from wallscope import units
-from wallscope.advice.replay_words import describe_question
+from wallscope.advice.evidence import describe_question
 from wallscope.model.enums import Wall
 from wallscope.model.options import Options
 from wallscope.model.whatif import Asked, Question

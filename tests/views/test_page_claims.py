@@ -11,7 +11,7 @@ from tests.advice.test_terms import find_unexplained
 from tests.shipped_example import EXAMPLE
 from tests.test_traces import EXPORTS, TRACES, WITHOUT_DEVICE_OPERATIONS
 from wallscope import units
-from wallscope.advice.replay_words import describe_share
+from wallscope.advice.evidence import describe_share
 from wallscope.model.cause_catalogue import describe_cause, list_cause_meanings
 from wallscope.model.options import Options
 from wallscope.pipeline import analyze_capture, build_report

@@ -7,9 +7,8 @@ from types import MappingProxyType
 
 import polars as pl
 
-from wallscope.advice.bounds import align_bounds, describe_assumption, select_reached_causes
-from wallscope.advice.evidence import list_evidence
-from wallscope.advice.measurements import LAUNCHING, MeasuredRun
+from wallscope.advice.evidence import align_bounds, describe_assumption, list_evidence, select_reached_causes
+from wallscope.advice.measurements import MeasuredRun
 from wallscope.advice.preconditions import (
     find_ineffective,
     is_done,
@@ -24,7 +23,7 @@ from wallscope.advice.trace_facts import GENERAL_SYSTEMS, choose_systems, is_rea
 from wallscope.model.advice import PHASES, Fix, Precondition, RunConfiguration, Setting, System, TraceFacts
 from wallscope.model.analysis import Analysis
 from wallscope.model.capture import Finding, Profiler
-from wallscope.model.cause_catalogue import PEER_WAIT, describe_cause, is_part
+from wallscope.model.cause_catalogue import LAUNCHING, PEER_WAIT, describe_cause, is_part
 from wallscope.model.enums import Wall
 from wallscope.model.whatif import Question
 from wallscope.thresholds.verdict import MATERIAL_SHARE, NEXT_WALL_OF_FIX_SHARE, REPLAYED_FIXES_COUNT

@@ -1,7 +1,7 @@
 """Read the configuration of a run from a user's file: YAML, TOML, an argument list or a log.
 
-Names and values come from `configuration_text` and `command_line`. Precedence among sections follows Megatron
-Bridge. The last of repeated arguments counts.
+Names and values come from `configuration_text`. Precedence among sections follows Megatron Bridge. The last
+of repeated arguments counts.
 """
 
 import difflib

@@ -1,17 +1,32 @@
-"""The evidence of a recommendation: kernels, copies and calls with their number and time per step.
+"""What supports a fix: evidence of the capture, the changes of its replay in words, what its bound assumes.
 
-Readers find them in Nsight Systems by these names.
+Readers find the kernels, copies and calls in Nsight Systems by these names.
 """
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
-from wallscope.advice.measurements import LAUNCHING, MeasuredRun
+from wallscope.model.advice import Fix
+from wallscope.model.analysis import Analysis
 from wallscope.model.capture import Profiler
-from wallscope.model.enums import CopyDirection
+from wallscope.model.cause_catalogue import DRAINED, LAUNCHING, describe_cause
+from wallscope.model.diagnosis import Opportunity
+from wallscope.model.enums import CopyDirection, Wall
 from wallscope.model.rank_summaries import CopyWork
+from wallscope.model.whatif import Question
 from wallscope.thresholds.causes import BULK_COPY_BYTES
-from wallscope.thresholds.verdict import EVIDENCE_LINES_COUNT
+from wallscope.thresholds.verdict import (
+    EVIDENCE_LINES_COUNT,
+    MATERIAL_SHARE,
+    MOSTLY_IN_RANGE_SHARE,
+    SMALL_PART_OF_CAUSE_SHARE,
+)
 from wallscope.units import duration, number, percent, plural, size
+
+if TYPE_CHECKING:
+    from wallscope.advice.measurements import MeasuredRun
+
 
 _COPIES = {
     "staging": (CopyDirection.HOST_TO_DEVICE,),
@@ -25,12 +40,12 @@ _COPIES = {
     ),
     "fill": (CopyDirection.FILL,),
 }
-_DRAINED, _DRIVER_LOCK = "host/queue-drained/", "memory/driver-lock"
+_DRIVER_LOCK = "memory/driver-lock"
 _WHERE_PARTS_COUNT = 2
 
 
 def list_evidence(
-    run: MeasuredRun, causes: tuple[str, ...], asked: frozenset[str] = frozenset()
+    run: "MeasuredRun", causes: tuple[str, ...], asked: frozenset[str] = frozenset()
 ) -> tuple[str, ...]:
     """Return the evidence of the representative rank for a fix and its causes, one line per kind.
 
@@ -41,7 +56,7 @@ def list_evidence(
     return tuple(lines)[:EVIDENCE_LINES_COUNT]
 
 
-def _list_attention(run: MeasuredRun) -> Iterator[str]:
+def _list_attention(run: "MeasuredRun") -> Iterator[str]:
     """Yield what runs between the multiplications of attention."""
     details = run.rank.compute_details
     if details is not None and (found := details.unfused_attention) is not None:
@@ -52,7 +67,7 @@ def _list_attention(run: MeasuredRun) -> Iterator[str]:
         )
 
 
-def _list_rows(run: MeasuredRun, cause: str) -> Iterator[str]:
+def _list_rows(run: "MeasuredRun", cause: str) -> Iterator[str]:
     wall, kind, *_ = [*cause.split("/"), ""]
     yield from _list_stalls(run, cause)
     if wall == "compute":
@@ -61,8 +76,8 @@ def _list_rows(run: MeasuredRun, cause: str) -> Iterator[str]:
         yield from _list_copies(run, kind)
     elif wall == "communication":
         yield from _list_collectives(run, kind)
-    elif cause.startswith(_DRAINED):
-        yield from _list_blocking_calls(run, cause.removeprefix(_DRAINED))
+    elif cause.startswith(DRAINED):
+        yield from _list_blocking_calls(run, cause.removeprefix(DRAINED))
     elif cause == "host/data-loading":
         yield from _list_loading(run)
     elif cause == "host/small-copy":
@@ -73,7 +88,7 @@ def _list_rows(run: MeasuredRun, cause: str) -> Iterator[str]:
         yield from _list_launches(run)
 
 
-def _list_stalls(run: MeasuredRun, cause: str) -> Iterator[str]:
+def _list_stalls(run: "MeasuredRun", cause: str) -> Iterator[str]:
     """Yield the few steps with most of a cause's time."""
     for stall in run.rank.rare_stalls:
         if stall.cause == cause and run.rare_share(cause):
@@ -85,7 +100,7 @@ def _list_stalls(run: MeasuredRun, cause: str) -> Iterator[str]:
             )
 
 
-def _list_kernels(run: MeasuredRun, category: str) -> Iterator[str]:
+def _list_kernels(run: "MeasuredRun", category: str) -> Iterator[str]:
     details = run.rank.compute_details
     for kernel in () if details is None else details.leading_kernels:
         if kernel.category == category:
@@ -96,7 +111,7 @@ def _list_kernels(run: MeasuredRun, category: str) -> Iterator[str]:
             )
 
 
-def _list_copies(run: MeasuredRun, kind: str) -> Iterator[str]:
+def _list_copies(run: "MeasuredRun", kind: str) -> Iterator[str]:
     for copy in run.rank.memory.copies:
         if copy.direction in _COPIES.get(kind, ()) and copy.count:
             yield f"{_describe_copy(copy)} per {run.analysis.anchor.window}"
@@ -115,7 +130,7 @@ def _describe_copy(copy: CopyWork) -> str:
     )
 
 
-def _list_collectives(run: MeasuredRun, axis: str) -> Iterator[str]:
+def _list_collectives(run: "MeasuredRun", axis: str) -> Iterator[str]:
     for entry in run.rank.communication.operations:
         if entry.axis == axis:
             told = f"; {entry.evidence[0]}" if entry.evidence else ""
@@ -125,7 +140,7 @@ def _list_collectives(run: MeasuredRun, axis: str) -> Iterator[str]:
             )
 
 
-def _list_blocking_calls(run: MeasuredRun, name: str) -> Iterator[str]:
+def _list_blocking_calls(run: "MeasuredRun", name: str) -> Iterator[str]:
     host = run.rank.host_details
     for call in () if host is None else host.blocking_calls:
         if call.name == name:
@@ -138,7 +153,7 @@ def _list_blocking_calls(run: MeasuredRun, name: str) -> Iterator[str]:
             )
 
 
-def _list_loading(run: MeasuredRun) -> Iterator[str]:
+def _list_loading(run: "MeasuredRun") -> Iterator[str]:
     host = run.rank.host_details
     own = [one for one in run.rank.memory.copies if one.direction == CopyDirection.HOST_TO_DEVICE]
     if own:
@@ -149,7 +164,7 @@ def _list_loading(run: MeasuredRun) -> Iterator[str]:
         yield f"the launching thread is on a CPU for {percent(host.cpu.share)} of the step"
 
 
-def _count_loader_threads(run: MeasuredRun) -> Iterator[str]:
+def _count_loader_threads(run: "MeasuredRun") -> Iterator[str]:
     """Yield how many threads and worker processes of loaders the export names."""
     if run.loader_threads:
         counts = (f"{number(count)} {kind}" for kind, count in sorted(run.loader_threads.items()))
@@ -158,14 +173,14 @@ def _count_loader_threads(run: MeasuredRun) -> Iterator[str]:
         yield "no thread or process in the export has the name of a loader worker: their number is unknown"
 
 
-def _list_small_copies(run: MeasuredRun) -> Iterator[str]:
+def _list_small_copies(run: "MeasuredRun") -> Iterator[str]:
     for copy in run.rank.memory.copies:
         crosses = copy.direction in _COPIES["offload"]
         if crosses and copy.count and copy.bytes < BULK_COPY_BYTES * copy.count:
             yield f"{_describe_copy(copy)} per {run.analysis.anchor.window}"
 
 
-def _list_locked_calls(run: MeasuredRun) -> Iterator[str]:
+def _list_locked_calls(run: "MeasuredRun") -> Iterator[str]:
     host = run.rank.host_details
     for call in () if host is None else host.locked_calls:
         yield (
@@ -174,7 +189,7 @@ def _list_locked_calls(run: MeasuredRun) -> Iterator[str]:
         )
 
 
-def _list_launches(run: MeasuredRun) -> Iterator[str]:
+def _list_launches(run: "MeasuredRun") -> Iterator[str]:
     host = run.rank.host_details
     if host is not None and host.launches is not None:
         cost = host.launches
@@ -183,3 +198,239 @@ def _list_launches(run: MeasuredRun) -> Iterator[str]:
             f" {duration(cost.median_ns)}; {percent(cost.outpaced_share)} take longer than the launched"
             " kernel"
         )
+
+
+THINK, LAUNCH = "think", "launch"
+_AXES = {
+    "ep": "expert-parallel",
+    "dp-gradient": "gradient",
+    "dp-parameter": "parameter",
+    "tp": "tensor-parallel",
+    "cp": "context-parallel",
+    "pp": "pipeline",
+}
+_TARGETS = {
+    THINK: "host time outside CUDA calls",
+    LAUNCH: "launch calls and launch latency",
+    "copies": "copies",
+    "jitter": "jitter of communication",
+    "synchronisation": "synchronizing calls",
+    "allocator": "allocator calls",
+    "recompute": "recomputation",
+    "offload": "offload copies",
+}
+
+
+def name_target(target: str) -> str:
+    """Return what a replay changes in words: a wall of traffic, a category of kernels, a cause.
+
+    >>> name_target("communication:ep"), name_target("category:gemm"), name_target("collective:all-to-all")
+    ('expert-parallel communication', 'gemm kernels', 'all-to-all collectives')
+    >>> name_target("host/queue-drained/cudaStreamSynchronize")
+    'the wait in cudaStreamSynchronize'
+    >>> name_target("host/other-call")
+    'host time inside other CUDA calls'
+    """
+    kind, _, detail = target.partition(":")
+    if kind == "communication" and detail:
+        return f"{_AXES.get(detail, detail)} communication"
+    if kind in {"category", "collective"}:
+        return f"{detail} {'kernels' if kind == 'category' else 'collectives'}"
+    if target.startswith(DRAINED):
+        return f"the wait in {target.removeprefix(DRAINED)}"
+    if "/" in target:
+        return describe_cause(target)
+    return _TARGETS.get(target, target)
+
+
+def describe_share(question: Question) -> str:
+    """Say what share of a target stays.
+
+    >>> describe_share(Question("scale", "category:gemm", 0.25))
+    'gemm kernels at 25 %'
+    """
+    return f"{name_target(question.target)} at {100 * (question.share or 0.0):.3g} %"
+
+
+def describe_question(question: Question) -> str:
+    """Say what a replay changes, in words that follow "replay".
+
+    >>> describe_question(Question("hide", "communication:ep"))
+    'with expert-parallel communication fully hidden'
+    >>> describe_question(Question("scale", "think", 0.5))
+    "with host time outside CUDA calls at 50 % of today's duration"
+    """
+    target = name_target(question.target)
+    match question.kind:
+        case "scale":
+            return (
+                f"with {describe_share(question)} of today's duration"
+                if question.share
+                else f"without {target}"
+            )
+        case "without":
+            return f"without {target}"
+        case "graph":
+            launched = "all launches" if question.target == "*" else f"launches in {question.target}"
+            return f"with {launched} as CUDA graphs"
+        case "hide":
+            return f"with {target} fully hidden"
+        case "overlap":
+            return f"with {target} on a stream of its own"
+
+
+_FRAMEWORK = "host/framework"
+_REACHED = {
+    THINK: (_FRAMEWORK, DRAINED),
+    LAUNCH: ("host/launch-call", "host/launch-latency"),
+}
+"""Beginnings of the causes whose time a target of a replay holds."""
+_ALONE = "; without the call alone, the bound is "
+_WITHOUT = {"allocator": "memory/allocator"}
+
+
+def select_reached_causes(causes: Sequence[str], questions: Collection[Question]) -> tuple[str, ...]:
+    """Return the causes whose time the questions change; all of them if that cannot be said.
+
+    >>> asked = (Question("scale", "launch", 0.5),)
+    >>> select_reached_causes(("host/framework", "host/launch-call"), asked)
+    ('host/launch-call',)
+    """
+    if not questions or any(one.kind != "scale" or one.target not in _REACHED for one in questions):
+        return tuple(causes)
+    begins = tuple(begin for one in questions for begin in _REACHED[one.target])
+    return tuple(cause for cause in causes if cause.startswith(begins)) or tuple(causes)
+
+
+def describe_assumption(fix: Fix, run: "MeasuredRun", counted: Sequence[str]) -> str:
+    """Say what the upper bound on a fix assumes, and why it differs much from the time of its causes.
+
+    Args:
+        fix: the fix, with its bound and its replay.
+        run: the run.
+        counted: the causes whose own bounds are that of a fix without a replay.
+    """
+    if fix.speedup_ceiling is None or fix.recoverable_ns is None:
+        return ""
+    if fix.replay is None:
+        largest = max(counted, key=lambda cause: run.worth_ns(cause) or 0)
+        assumed = f"not replayed: assumes zero time for {_name_briefly(largest)}"
+        return "; ".join((assumed, *_compare_times(fix.recoverable_ns, (largest,), run)))
+    if (rare_ns := fix.recoverable_ns - fix.replay.won_ns) >= MATERIAL_SHARE * run.step_ns:
+        return (
+            f"gains up to {duration(fix.recoverable_ns)} per step on average, {duration(rare_ns)} of it"
+            " from stalls on few steps"
+        )
+    scaled = [one for one in fix.replay.questions if one.kind == "scale" and one.share]
+    if len(scaled) == 1 and scaled[0].target == THINK:
+        return f"assumes {describe_share(scaled[0])} of today's {_describe_host_time(run)}"
+    if scaled:
+        return f"assumes {' and '.join(map(describe_share, scaled))} of today's duration"
+    return "; ".join(_compare_times(fix.replay.won_ns, fix.causes, run))
+
+
+def _name_briefly(cause: str) -> str:
+    """Return the meaning of a cause without what is in parentheses."""
+    return describe_cause(cause).partition(" (")[0]
+
+
+def _describe_host_time(run: "MeasuredRun") -> str:
+    """Say how much host time passes outside CUDA calls, after which call, and in which range."""
+    times_ns = {
+        entry.cause: entry.typical_ns for entry in run.rank.causes if entry.cause.startswith(_REACHED[THINK])
+    }
+    whole_ns = sum(times_ns.values())
+    said = duration(whole_ns)
+    largest = max(times_ns, key=lambda cause: times_ns[cause], default="")
+    if largest.startswith(DRAINED):
+        part, call = duration(times_ns[largest]), largest.removeprefix(DRAINED)
+        said += f", {'all' if part == said else part} of it after {call}"
+    return ", ".join((said, *_name_range(run, whole_ns)))
+
+
+def _name_range(run: "MeasuredRun", part_ns: int) -> Iterator[str]:
+    """Name the range that holds most of a part of the host time, wherever the rest of that time is."""
+    place = None if run.rank.host_details is None else run.rank.host_details.range
+    if place is None:
+        return
+    others_ns = run.rank.typical.walls.host - part_ns
+    if place.host_ns - others_ns >= MOSTLY_IN_RANGE_SHARE * part_ns:
+        yield f"mostly in the range {place.name}"
+
+
+def _compare_times(won_ns: int, causes: Sequence[str], run: "MeasuredRun") -> Iterator[str]:
+    """Say why a gain is much more, or much less, than the time of the causes that vanish."""
+    own_ns, least_ns = sum(_find_time(run, cause) for cause in causes), MATERIAL_SHARE * run.step_ns
+    drained = [cause.removeprefix(DRAINED) for cause in causes if cause.startswith(DRAINED)]
+    owner = "its cause" if len(causes) == 1 else "its causes"
+    if own_ns and won_ns - own_ns >= least_ns:
+        yield f"gains more than the {duration(own_ns)} of {owner}, because {_explain_more(causes)}"
+    elif own_ns - won_ns >= least_ns and (drained or won_ns < SMALL_PART_OF_CAUSE_SHARE * own_ns):
+        verb = "takes" if len(causes) == 1 else "take"
+        rest = "other work then limits the step"
+        rest = f"host time after {drained[0]} remains" if drained else rest
+        yield f"gains {duration(won_ns)}, although {owner} {verb} {duration(own_ns)}: {rest}"
+
+
+def _explain_more(causes: Sequence[str]) -> str:
+    if any(cause.startswith(f"{Wall.HOST}/") for cause in causes):
+        return "the host then runs ahead of the GPU"
+    return "later work then starts earlier too"
+
+
+def _find_time(run: "MeasuredRun", cause: str) -> int:
+    return next((entry.typical_ns for entry in run.rank.causes if entry.cause == cause), 0)
+
+
+def align_bounds(analysis: Analysis) -> Analysis:
+    """Return the analysis in which a cause has the bound of the fix whose replay removes it, and it alone.
+
+    A call that drains the queue keeps its bound without the host time after it, if that is larger. Its
+    assumption then states the replay of the call alone. A hidden transfer may gain more than a removed one.
+    """
+    removed: dict[str, int] = {}
+    for fix in analysis.fixes or ():
+        cause = _find_removed_cause(fix)
+        if cause is not None and fix.replay is not None:
+            removed[cause] = max(fix.replay.won_ns, removed.get(cause, 0))
+    place = analysis.diagnosis.rank_index
+    rank = analysis.ranks[place]
+    step_ns = rank.typical.step_ns
+    won_ns = {
+        entry.cause: removed[entry.cause]
+        for entry in analysis.opportunities
+        if entry.cause in removed and (entry.assumes is None or entry.recoverable_ns < removed[entry.cause])
+    }
+    opportunities = tuple(_align(entry, removed, won_ns, step_ns) for entry in analysis.opportunities)
+    causes = tuple(
+        replace(entry, recoverable_ns=won_ns.get(entry.cause, entry.recoverable_ns)) for entry in rank.causes
+    )
+    ranks = (*analysis.ranks[:place], replace(rank, causes=causes), *analysis.ranks[place + 1 :])
+    ordered = sorted(opportunities, key=lambda entry: (-entry.recoverable_ns, entry.cause))
+    return replace(analysis, ranks=ranks, opportunities=tuple(ordered))
+
+
+def _align(entry: Opportunity, removed: dict[str, int], won_ns: dict[str, int], step_ns: int) -> Opportunity:
+    if entry.cause in won_ns:
+        left_ns = max(step_ns - won_ns[entry.cause], 1)
+        return replace(
+            entry,
+            recoverable_ns=won_ns[entry.cause],
+            step_ceiling_ns=left_ns,
+            speedup_ceiling=step_ns / left_ns,
+            assumes=None,
+        )
+    if entry.cause in removed and entry.assumes is not None and _ALONE in entry.assumes:
+        alone = f"{step_ns / max(step_ns - removed[entry.cause], 1):.2f}x"
+        return replace(entry, assumes=f"{entry.assumes.partition(_ALONE)[0]}{_ALONE}{alone}")
+    return entry
+
+
+def _find_removed_cause(fix: Fix) -> str | None:
+    """Return the cause that the replay of a fix removes, if that is all that it changes."""
+    if fix.replay is None or len(fix.replay.questions) != 1:
+        return None
+    (question,) = fix.replay.questions
+    cause = _WITHOUT.get(question.target, question.target)
+    is_removed = question.kind in {"hide", "without"} or (question.kind == "scale" and not question.share)
+    return cause if is_removed and cause in fix.causes else None

@@ -31,13 +31,12 @@ from wallscope.advice.settings import vocabulary
 from wallscope.advice.word_search import find_setting, search_word
 from wallscope.errors import UnknownWordError
 from wallscope.model.advice import ExplanationSection, Setting, WordExplanation
-from wallscope.model.cause_catalogue import CALL, describe_cause, list_cause_meanings
+from wallscope.model.cause_catalogue import CALL, DRAINED, describe_cause, list_cause_meanings
 from wallscope.model.enums import Wall
 from wallscope.model.schemas import NAMES
 from wallscope.resources import read_query
 from wallscope.trace.kernel_classes import classify_kernels, load_shipped_kernel_rules
 
-_DRAINED = "host/queue-drained/"
 _NEAR = 4
 _LEAST_ALIKE = 0.7
 _SHORTEST_PART = 4
@@ -79,7 +78,7 @@ def _named(word: str, causes: dict[str, str]) -> WordExplanation | None:
     """Return the fix, cause, wall, finding or fact of an id."""
     if rule := next((rule for rule in fix_rules() if rule.id == word), None):
         return _fix(rule)
-    if word in causes or (word.startswith(_DRAINED) and word != _DRAINED):
+    if word in causes or (word.startswith(DRAINED) and word != DRAINED):
         return _cause(word)
     if word in set(Wall):
         return _wall(word, causes)
@@ -124,9 +123,9 @@ def _causes(word: str, causes: Mapping[str, str]) -> WordExplanation | None:
 def _meaning(word: str, causes: Mapping[str, str]) -> WordExplanation | None:
     """Return the causes that screens describe in these words, such as "data loading on the host"."""
     wanted = normalize_word(word)
-    before, after = describe_cause(_DRAINED + CALL).split(CALL)
+    before, after = describe_cause(DRAINED + CALL).split(CALL)
     if (drained := re.fullmatch(f"{re.escape(before)}(\\w+){re.escape(after)}", word)) is not None:
-        return _cause(_DRAINED + drained[1])
+        return _cause(DRAINED + drained[1])
     found = [cause for cause, text in causes.items() if wanted in _shorten_meaning(text)]
     if len(found) == 1:
         return _cause(found[0])

@@ -23,6 +23,7 @@ from wallscope.advice.published import nvlink_domain
 from wallscope.advice.trace_facts import ProgramTraces, detect_program
 from wallscope.model.advice import RunConfiguration, Value
 from wallscope.model.analysis import Analysis, Rank
+from wallscope.model.cause_catalogue import DRAINED, LAUNCHING
 from wallscope.model.enums import LOW_PRECISIONS, Axis, Backend, ComputeCategory, Precision
 from wallscope.model.rank_summaries import CommunicationOperation
 from wallscope.thresholds.verdict import MATERIAL_SHARE
@@ -33,8 +34,6 @@ _NEEDED = {
     "hopper": r"(?i)sm_?90|^nvjet_\w*_coop[AB]_",
 }
 """Names of kernels that run on no older generation, and not on a newer one, the newest first."""
-LAUNCHING = ("host/framework", "host/launch-call", "host/launch-latency")
-"""Causes of host time between blocking calls."""
 _EXPERT_BACKENDS = {Backend.DEEP_EP, Backend.HYBRID_EP, Backend.NCCL_EP}
 _ARCHITECTURES = {
     "7": "volta",
@@ -342,7 +341,7 @@ def _host_gap_ns(run: MeasuredRun) -> float | None:
     own = (
         entry.typical_ns
         for entry in run.rank.causes
-        if entry.cause == "host/framework" or entry.cause.startswith("host/queue-drained/")
+        if entry.cause == "host/framework" or entry.cause.startswith(DRAINED)
     )
     return sum(own) / host.launches.calls
 
@@ -355,7 +354,7 @@ def _one_gap_share(run: MeasuredRun) -> float:
 def _drained(run: MeasuredRun) -> bool:
     """Return whether calls that drain the queue are material and exceed the launching between them."""
     owned = {entry.cause: entry.typical_ns for entry in run.rank.causes}
-    draining = [cause for cause in owned if cause.startswith("host/queue-drained/")]
+    draining = [cause for cause in owned if cause.startswith(DRAINED)]
     matters = any(run.weight(cause) >= MATERIAL_SHARE for cause in draining)
     return matters and sum(map(owned.__getitem__, draining)) > sum(owned.get(cause, 0) for cause in LAUNCHING)
 

@@ -21,7 +21,7 @@ from wallscope.advice.estimates import ESTIMATES, Estimate, estimate_nothing
 from wallscope.advice.measurements import MEASUREMENTS
 from wallscope.advice.settings import vocabulary
 from wallscope.model.advice import ExpectedGain, Phase, Setting, System
-from wallscope.model.cause_catalogue import CALL, list_cause_meanings
+from wallscope.model.cause_catalogue import CALL, DRAINED, list_cause_meanings
 from wallscope.model.enums import Wall
 from wallscope.model.whatif import Question, QuestionKind
 from wallscope.resources import list_toml_paths, read_toml
@@ -185,7 +185,7 @@ def _problems(rule: Rule) -> Iterator[str]:
     except ValueError as error:
         yield str(error)
     for pattern in rule.causes:
-        fixed = pattern if not pattern.startswith("host/queue-drained/") else "host/queue-drained/*"
+        fixed = pattern if not pattern.startswith(DRAINED) else f"{DRAINED}*"
         if not any(_is_any((fixed,), cause) for cause in _known_causes()):
             yield f"no cause matches {pattern!r}"
     for system, lines in rule.settings.items():

@@ -97,13 +97,15 @@ def drop_detail(cause: str) -> str:
 
 UNRECOGNIZED = "unattributed/unrecognized-kernel"
 """Kernels with unrecognized names, in a capture whose kernels may communicate."""
-CALL, _DRAINED = "<call>", "host/queue-drained/"
-"""Placeholder for the name of a call in the catalog."""
+CALL, DRAINED = "<call>", "host/queue-drained/"
+"""Placeholder for the name of a call in the catalog, and the beginning of the causes that name one."""
+LAUNCHING = ("host/framework", "host/launch-call", "host/launch-latency")
+"""Causes of host time between blocking calls."""
 
 
 def list_cause_meanings() -> tuple[tuple[str, str], ...]:
     """Return every cause with its meaning, sorted by id."""
-    causes = [*_MEANINGS, f"host/queue-drained/{CALL}"]
+    causes = [*_MEANINGS, DRAINED + CALL]
     causes += [f"communication/{axis}/{qualifier}" for axis in Axis for qualifier in _QUALIFIERS]
     causes += [f"compute/{category}" for category in ComputeCategory]
     return tuple((cause, describe_cause(cause)) for cause in sorted(set(causes)))
@@ -146,5 +148,5 @@ def name_cause(text: str) -> str:
     >>> name_cause("host/framework"), name_cause("gemm_kernel")
     ('host time outside CUDA calls', 'gemm_kernel')
     """
-    is_known = text in _list_causes() or text.startswith(_DRAINED)
+    is_known = text in _list_causes() or text.startswith(DRAINED)
     return re.sub(r" \([^)]*\)", "", describe_cause(text)) if is_known else text

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from typing import Literal
 
 from wallscope import units
-from wallscope.advice.replay_words import describe_question, describe_share
+from wallscope.advice.evidence import describe_question, describe_share
 from wallscope.model.analysis import Analysis, CauseTime, Rank
 from wallscope.model.capture import Severity
 from wallscope.model.cause_catalogue import describe_cause

@@ -10,7 +10,7 @@ from statistics import quantiles
 from typing import Literal
 
 from wallscope import units
-from wallscope.advice.replay_words import describe_question
+from wallscope.advice.evidence import describe_question
 from wallscope.advice.snippets import is_sketch
 from wallscope.model.advice import Fix, Met, Precondition, Setting, System
 from wallscope.model.analysis import Analysis, CauseTime, Rank

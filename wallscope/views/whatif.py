@@ -7,7 +7,7 @@ from typing import Any, Literal
 from rich.console import RenderableType
 
 from wallscope import units
-from wallscope.advice.replay_words import describe_question
+from wallscope.advice.evidence import describe_question
 from wallscope.model.enums import Wall
 from wallscope.model.section import (
     Block,

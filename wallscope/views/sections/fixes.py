@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
 from wallscope import units
-from wallscope.advice.replay_words import describe_question
+from wallscope.advice.evidence import describe_question
 from wallscope.model.advice import Fix, Met, Program, Setting, System
 from wallscope.model.analysis import Analysis, Rank
 from wallscope.model.cause_catalogue import describe_cause
