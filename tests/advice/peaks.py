@@ -2,8 +2,7 @@
 
 from dataclasses import dataclass, replace
 
-from wallscope.advice.memory_estimate import MemoryOptions, estimate_memory, model_shapes
-from wallscope.advice.parallel_layout import fold
+from wallscope.advice.parallel_layout import MemoryOptions, estimate_memory, fold, model_shapes
 from wallscope.model.advice import Sizes
 
 BF16_STATES = MemoryOptions(gradient_bytes=2, state_bytes=8)

@@ -4,7 +4,7 @@ import pytest
 
 from tests.advice.peaks import PEAKS, layout
 from wallscope.advice.layout_search import list_feasible_layouts
-from wallscope.advice.memory_estimate import (
+from wallscope.advice.parallel_layout import (
     MemoryOptions,
     ModelShape,
     estimate_memory,

@@ -3,8 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import replace
 
-from wallscope.advice.memory_estimate import MemoryOptions, ModelShape, estimate_memory, smallest_states
-from wallscope.advice.parallel_layout import fold
+from wallscope.advice.parallel_layout import MemoryOptions, ModelShape, estimate_memory, fold, smallest_states
 from wallscope.errors import LayoutError
 from wallscope.model.advice import Folding, ShardedLayout, Sizes
 

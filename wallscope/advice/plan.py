@@ -6,20 +6,18 @@ from functools import cache
 
 from wallscope.advice.conditions import Clause, evaluate, parse_clause
 from wallscope.advice.layout_search import list_feasible_layouts, list_sharded_layouts
-from wallscope.advice.memory_estimate import (
-    MemoryOptions,
-    estimate_memory,
-    list_recompute_choices,
-    model_shapes,
-    smallest_states,
-)
 from wallscope.advice.parallel_layout import (
+    MemoryOptions,
     check_shards,
     context_and_tensor,
     count_accumulation,
+    estimate_memory,
     fold,
     largest_expert,
+    list_recompute_choices,
+    model_shapes,
     power_of_two,
+    smallest_states,
 )
 from wallscope.advice.published import (
     Machine,

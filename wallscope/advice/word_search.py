@@ -15,7 +15,7 @@ from wallscope.advice.definitions import (
     notes,
     spell_form,
 )
-from wallscope.advice.memory_estimate import model_shapes
+from wallscope.advice.parallel_layout import model_shapes
 from wallscope.advice.preconditions import precondition_rows
 from wallscope.advice.published import list_models, machines, presets
 from wallscope.advice.rejected_settings import releases
