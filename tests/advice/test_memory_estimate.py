@@ -3,7 +3,6 @@
 import pytest
 
 from tests.advice.peaks import PEAKS, layout
-from wallscope.advice.layout_search import list_feasible_layouts
 from wallscope.advice.parallel_layout import (
     MemoryOptions,
     ModelShape,
@@ -11,7 +10,7 @@ from wallscope.advice.parallel_layout import (
     model_shapes,
     smallest_states,
 )
-from wallscope.advice.plan import PlanRequest, plan_run
+from wallscope.advice.plan import PlanRequest, list_feasible_layouts, plan_run
 from wallscope.advice.published import find_machine, find_model, machines, presets
 from wallscope.errors import LayoutError
 from wallscope.model.advice import Sizes

@@ -7,9 +7,8 @@ import pytest
 
 from tests.advice.peaks import PEAKS
 from wallscope.advice import plan
-from wallscope.advice.layout_search import list_feasible_layouts, list_sharded_layouts
 from wallscope.advice.parallel_layout import MemoryOptions, model_shapes
-from wallscope.advice.plan import PlanRequest
+from wallscope.advice.plan import PlanRequest, list_feasible_layouts, list_sharded_layouts
 from wallscope.advice.published import find_long_context, find_machine, find_model, machines, presets
 from wallscope.errors import LayoutError
 from wallscope.model.advice import Sizes
