@@ -7,8 +7,7 @@ import pytest
 
 from tests.advice.runs import MS, RANGES, STEP_NS, run
 from wallscope.advice.advise import add_fixes, list_questions, settle_fixes
-from wallscope.advice.estimates import estimate_left_share
-from wallscope.advice.rules import fix_rules
+from wallscope.advice.rules import estimate_left_share, fix_rules
 from wallscope.model.advice import RunConfiguration, TraceFacts
 from wallscope.model.diagnosis import RareStall, Walls
 from wallscope.model.enums import ComputeCategory, Precision, Wall

@@ -9,8 +9,7 @@ from tests.advice.runs import run
 from tests.answered_once import analyze_once
 from tests.shipped_example import EXAMPLE
 from wallscope.advice.advise import add_fixes
-from wallscope.advice.rules import fix_rules
-from wallscope.advice.snippets import fill_placeholders, is_sketch
+from wallscope.advice.rules import fill_placeholders, fix_rules, is_sketch
 from wallscope.model.advice import KnownSetting, RunConfiguration, Setting, TraceFacts
 from wallscope.views.page_overview import build_card
 

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from types import MappingProxyType
 
 import polars as pl
@@ -16,9 +17,8 @@ from wallscope.advice.preconditions import (
     judge_preconditions,
     list_impossible_sizes,
 )
-from wallscope.advice.rules import PRESSURE, Rule, fix_rules
+from wallscope.advice.rules import PRESSURE, Rule, estimate_share, fill_placeholders, fix_rules
 from wallscope.advice.settings import add_settings, vocabulary
-from wallscope.advice.snippets import fill_placeholders
 from wallscope.advice.trace_facts import GENERAL_SYSTEMS, choose_systems, is_read_by, merge_trace_facts
 from wallscope.model.advice import PHASES, Fix, Precondition, RunConfiguration, Setting, System, TraceFacts
 from wallscope.model.analysis import Analysis
@@ -86,7 +86,10 @@ def list_questions(analysis: Analysis) -> dict[str, tuple[Question, ...]]:
     """Return the replay questions of each fix by id, for the fixes with the largest gain."""
     run = MeasuredRun(analysis, RunConfiguration(), pl.Series([], dtype=pl.String))
     rules = {rule.id: rule for rule in fix_rules()}
-    asked = {fix.id: rules[fix.id].questions(fix.causes, run.estimate) for fix in analysis.fixes or ()}
+    asked = {
+        fix.id: rules[fix.id].questions(fix.causes, partial(estimate_share, run))
+        for fix in analysis.fixes or ()
+    }
     return dict([(fix, asked[fix]) for fix in asked if asked[fix]][:REPLAYED_FIXES_COUNT])
 
 

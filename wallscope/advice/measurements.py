@@ -14,11 +14,6 @@ import polars as pl
 
 from wallscope.advice import copies
 from wallscope.advice.conditions import Clause, evaluate
-from wallscope.advice.estimates import (
-    FUSED,
-    estimate_left_share,
-    estimate_without_unfused_attention,
-)
 from wallscope.advice.published import nvlink_domain
 from wallscope.advice.trace_facts import ProgramTraces, detect_program
 from wallscope.model.advice import RunConfiguration, Value
@@ -89,13 +84,6 @@ class MeasuredRun:
             return True, self.measure(key, causes) if key in MEASUREMENTS else self.configuration.get(key)
 
         return evaluate(clauses, lookup) is True
-
-    def estimate(self, name: str, target: str) -> float | None:
-        """Return the estimated remaining share of a replay target; `None` if the change is not material."""
-        details = self.rank.compute_details
-        if details is not None and name == FUSED:
-            return estimate_without_unfused_attention(target, details, self.rank.compute)
-        return None if details is None else estimate_left_share(name, target, details.category_precisions)
 
     @cached_property
     def material(self) -> tuple[str, ...]:

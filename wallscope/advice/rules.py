@@ -2,32 +2,41 @@
 
 Rules are data in `rules/<topic>.toml` next to this file, and fully checked when they are read. Settings are
 written as a user writes them: `section.key=value`, `--flag value`, `NAME=value`. Conditions (`when`) follow
-conditions.py, on the names of measurements.py and on settings.
+conditions.py, on the names of measurements.py and on settings. What a change leaves of a category's time is
+estimated by what its kernels are: FP32 on CUDA cores gains more than TF32, and attention more than
+convolutions. The source of each ratio is in thresholds/verdict.py.
 """
 
+import ast
 import re
 import tomllib
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from functools import cache, lru_cache
-from typing import Annotated, Any, ClassVar, Literal, get_args
+from typing import Annotated, Any, ClassVar, Final, Literal, get_args
 
 from pydantic import BeforeValidator, ConfigDict, Field, TypeAdapter
 
 from wallscope.advice.conditions import Clause, parse_clause
-from wallscope.advice.estimates import ESTIMATES, Estimate, estimate_nothing
-from wallscope.advice.measurements import MEASUREMENTS
+from wallscope.advice.measurements import MEASUREMENTS, MeasuredRun
 from wallscope.advice.settings import vocabulary
-from wallscope.model.advice import ExpectedGain, Phase, Setting, System
+from wallscope.model.advice import ExpectedGain, Phase, RunConfiguration, Setting, System
+from wallscope.model.analysis import ComputeWork
 from wallscope.model.cause_catalogue import CALL, DRAINED, list_cause_meanings
-from wallscope.model.enums import Wall
+from wallscope.model.enums import ComputeCategory, Precision, Wall
+from wallscope.model.rank_summaries import CategoryPrecision, ComputeDetails
 from wallscope.model.whatif import Question, QuestionKind
 from wallscope.resources import list_toml_paths, read_toml
+from wallscope.thresholds import verdict as ratios
+from wallscope.thresholds.verdict import MATERIAL_SHARE
 
 PRESSURE = "memory-pressure"
 """Pseudo-cause of a rule against running out of memory, to which no time is attributed."""
+
+Estimate = Callable[[str, str], float | None]
+"""The remaining share of a replay target, by the name of the estimate; `None`: no change."""
 
 _STRICT = ConfigDict(extra="forbid", str_strip_whitespace=True)
 _Text = Annotated[str, Field(min_length=3)]
@@ -58,7 +67,7 @@ class Rule:
     `causes` are patterns of cause ids. `order` sorts rules for the same cause, lower first. `settings` has
     lines by system. `active` describes the evidence that the fix runs, and `compare` what to hold fixed in
     addition to the usual. `replay` lists the options of `wallscope whatif` that together compute the gain.
-    There, `CAUSES` stands for the causes of the rule, and a name of `estimates.py` for a share that the
+    There, `CAUSES` stands for the causes of the rule, and a name of `ESTIMATES` for a share that the
     kernels determine. `facts` are ids of the fact tables. `about` is capture for a change of the capture,
     which is not a recommendation. A `generic` fix has no specific evidence in the capture and comes last.
     `refuted` describes what a further capture shows if the fix has no effect.
@@ -100,8 +109,8 @@ class Rule:
         """Return the settings one by one, in the order of the file."""
         return tuple(_setting(system, line) for system, lines in self.settings.items() for line in lines)
 
-    def questions(self, causes: Sequence[str], estimate: Estimate = estimate_nothing) -> tuple[Question, ...]:
-        """Return the replay questions of the rule for these causes."""
+    def questions(self, causes: Sequence[str], estimate: Estimate | None = None) -> tuple[Question, ...]:
+        """Return the replay questions of the rule for these causes; none for shares without an estimate."""
         return tuple(question for line in self.replay for question in _questions(line, causes, estimate))
 
 
@@ -112,10 +121,10 @@ def _is_any(patterns: tuple[str, ...], cause: str) -> bool:
     )
 
 
-def _questions(line: str, causes: Sequence[str], estimate: Estimate) -> Iterator[Question]:
+def _questions(line: str, causes: Sequence[str], estimate: Estimate | None = None) -> Iterator[Question]:
     """Yield a question per cause if the target is `CAUSES`, else the only one.
 
-    >>> [one.option for one in _questions("--scale CAUSES=0", ["host/file", "host/lock"], estimate_nothing)]
+    >>> [one.option for one in _questions("--scale CAUSES=0", ["host/file", "host/lock"])]
     ['--scale host/file=0', '--scale host/lock=0']
 
     Raises:
@@ -127,7 +136,7 @@ def _questions(line: str, causes: Sequence[str], estimate: Estimate) -> Iterator
         raise ValueError(f"replay {line!r} has no question")
     for target in causes if match["target"] == "CAUSES" else (match["target"],):
         if match["share"] in ESTIMATES:
-            share = estimate(match["share"], target)
+            share = None if estimate is None else estimate(match["share"], target)
             if share is not None:
                 yield Question(kind, target, share)
         else:
@@ -207,3 +216,149 @@ _VERBATIM: tuple[System, ...] = (
     "program",
     "launcher",
 )
+
+
+_TO_BF16: Mapping[tuple[ComputeCategory, Precision], float] = {
+    (ComputeCategory.ATTENTION, Precision.FP32): ratios.BF16_ATTENTION_OF_FP32_RATIO,
+    (ComputeCategory.ATTENTION, Precision.TF32): ratios.BF16_GEMM_OF_TF32_RATIO,
+    (ComputeCategory.GEMM, Precision.TF32): ratios.BF16_GEMM_OF_TF32_RATIO,
+    (ComputeCategory.GEMM, Precision.FP32): ratios.BF16_GEMM_OF_FP32_RATIO,
+    (ComputeCategory.GROUPED_GEMM, Precision.TF32): ratios.BF16_GEMM_OF_TF32_RATIO,
+    (ComputeCategory.GROUPED_GEMM, Precision.FP32): ratios.BF16_GEMM_OF_FP32_RATIO,
+    (ComputeCategory.CONVOLUTION, Precision.TF32): ratios.BF16_CONVOLUTION_OF_TF32_RATIO,
+    (ComputeCategory.CONVOLUTION, Precision.FP32): ratios.BF16_CONVOLUTION_OF_FP32_RATIO,
+}
+_TO_TF32: Mapping[tuple[ComputeCategory, Precision], float] = {
+    (ComputeCategory.GEMM, Precision.FP32): ratios.TF32_GEMM_OF_FP32_RATIO,
+    (ComputeCategory.GROUPED_GEMM, Precision.FP32): ratios.TF32_GEMM_OF_FP32_RATIO,
+}
+FUSED = "FUSED"
+ESTIMATES = {"BF16": _TO_BF16, "TF32": _TO_TF32, FUSED: {}}
+"""Ratios by their name in the rules; those of fused attention are measured."""
+_TARGET = "category:"
+
+
+def estimate_left_share(name: str, target: str, found: Sequence[CategoryPrecision]) -> float | None:
+    """Return the remaining share of a category's time; `None` if the change is not material.
+
+    >>> work = CategoryPrecision(ComputeCategory.GEMM, Precision.TF32, 80, 0.8, 1)
+    >>> rest = CategoryPrecision(ComputeCategory.GEMM, Precision.BF16, 20, 0.2, 1)
+    >>> estimate_left_share("BF16", "category:gemm", (work, rest))
+    0.6
+    """
+    own = [entry for entry in found if f"{_TARGET}{entry.category}" == target]
+    whole_ns = sum(entry.work_ns for entry in own)
+    if not whole_ns:
+        return None
+    of = ESTIMATES[name]
+    left = sum(of.get((entry.category, entry.precision), 1.0) * entry.work_ns for entry in own) / whole_ns
+    return None if left > 1 - MATERIAL_SHARE else round(left, 2)
+
+
+def estimate_without_unfused_attention(
+    target: str, details: ComputeDetails, works: Sequence[ComputeWork]
+) -> float | None:
+    """Return the share of a category's work that is not between the multiplications of attention.
+
+    `works` is all compute of the step. The result is `None` if attention is fused, or this is not material.
+    """
+    between = () if details.unfused_attention is None else details.unfused_attention.between
+    gone_ns = sum(entry.work_ns for entry in between if f"{_TARGET}{entry.category}" == target)
+    whole_ns = sum(entry.work_ns for entry in works if f"{_TARGET}{entry.category}" == target)
+    if not whole_ns or gone_ns < MATERIAL_SHARE * whole_ns:
+        return None
+    return round(max(1 - gone_ns / whole_ns, 0.0), 2)
+
+
+def estimate_share(run: MeasuredRun, name: str, target: str) -> float | None:
+    """Return the estimated remaining share of a replay target; `None` if the change is not material."""
+    details = run.rank.compute_details
+    if details is not None and name == FUSED:
+        return estimate_without_unfused_attention(target, details, run.rank.compute)
+    return None if details is None else estimate_left_share(name, target, details.category_precisions)
+
+
+_AS_WRITTEN: Final[frozenset[System]] = frozenset(
+    {"megatron-bridge", "megatron-lm", "environment", "launcher", "nsys"}
+)
+_PYTHON: Final[frozenset[System]] = frozenset({"pytorch", "jax", "tensorflow", "inference"})
+_LIBRARIES: Final = frozenset({"torch", "jax", "tf", "gc"})
+"""Names that a line may use without more than an import."""
+_PLACEHOLDER = re.compile(r"<[^<>]+>|\.\.\.|\b(FILE|REGEX|AXIS)\b")
+_OPTION = re.compile(r"--?[a-z][\w-]*([ =]\S+)?|[A-Z][A-Z0-9_]*=\S+")
+_AT_MOST = re.compile(r"<EP size, at most (\d+)>")
+
+_Fill = Callable[[int], int | None]
+
+
+def _halve(value: int) -> int | None:
+    return value // 2 if value > 1 and value % 2 == 0 else None
+
+
+_KNOWN: Final[Mapping[tuple[str, str], tuple[str, _Fill]]] = {
+    ("micro_batch_size", "<twice as large>"): ("micro_batch_size", lambda value: 2 * value),
+    ("tensor_model_parallel_size", "<half>"): ("tensor_model_parallel_size", _halve),
+    ("expert_model_parallel_size", "<number of experts>"): ("num_moe_experts", lambda value: value),
+}
+"""By setting and placeholder: the setting of the run that determines the value, and how."""
+
+
+def fill_placeholders(setting: Setting, run: RunConfiguration) -> Setting:
+    """Return a setting with its value if the run determines it, else unchanged.
+
+    >>> from wallscope.model.advice import KnownSetting
+    >>> run = RunConfiguration({"micro_batch_size": KnownSetting(2, "file")})
+    >>> fill_placeholders(Setting("megatron-lm", "--micro-batch-size", "<twice as large>"), run).write()
+    '--micro-batch-size 4'
+    """
+    name = setting.key.rpartition(".")[2].removeprefix("--").replace("-", "_")
+    source, fill = _KNOWN.get((name, setting.value), ("", _halve))
+    if limited := _AT_MOST.fullmatch(setting.value):
+        source, fill = "expert_model_parallel_size", lambda value: min(value, int(limited[1]))
+    known = run.get(source) if source else None
+    if not isinstance(known, int) or isinstance(known, bool) or known < 1:
+        return setting
+    value = fill(known)
+    return setting if value is None else replace(setting, value=str(value))
+
+
+def is_sketch(setting: Setting) -> bool:
+    """Return whether a line must be completed or adapted before it runs.
+
+    Flags, keys of a configuration and variables of the environment run as written. Code does if it needs
+    nothing but a library; what uses variables of a program does not.
+
+    >>> is_sketch(Setting("pytorch", "torch.backends.cudnn.benchmark = True", ""))
+    False
+    >>> is_sketch(Setting("pytorch", "pool.submit(prepare, i + 1)", ""))
+    True
+    >>> is_sketch(Setting("environment", "NVLINK_DOMAIN_SIZE", "72"))
+    False
+    """
+    code = setting.write().partition("  # ")[0].strip()
+    if _PLACEHOLDER.search(code):
+        return True
+    if setting.system in _AS_WRITTEN or _OPTION.fullmatch(code):
+        return False
+    return setting.system not in _PYTHON or not _needs_only_libraries(code)
+
+
+def _needs_only_libraries(code: str) -> bool:
+    """Return whether a line is Python that calls or sets something of a library, by no name of a program."""
+    try:
+        parsed = ast.parse(code)
+    except SyntaxError:
+        return False
+    names = {node.id for node in ast.walk(parsed) if isinstance(node, ast.Name)}
+    does = all(
+        isinstance(node, ast.Assign) or (isinstance(node, ast.Expr) and isinstance(node.value, ast.Call))
+        for node in parsed.body
+    )
+    made = [node.value for node in parsed.body if isinstance(node, ast.Expr)]
+    is_lost = any(isinstance(one, ast.Call) and _is_class(one.func) for one in made)
+    return does and bool(names) and names <= _LIBRARIES and not is_lost
+
+
+def _is_class(called: ast.expr) -> bool:
+    """Return whether a call makes an object, which does nothing if it is not kept."""
+    return isinstance(called, ast.Attribute) and called.attr[:1].isupper()

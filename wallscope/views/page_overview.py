@@ -11,7 +11,7 @@ from typing import Literal
 
 from wallscope import units
 from wallscope.advice.evidence import describe_question
-from wallscope.advice.snippets import is_sketch
+from wallscope.advice.rules import is_sketch
 from wallscope.model.advice import Fix, Met, Precondition, Setting, System
 from wallscope.model.analysis import Analysis, CauseTime, Rank
 from wallscope.model.capture import Finding, Profiler
