@@ -5,6 +5,7 @@ possibility.
 """
 
 import re
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -12,16 +13,15 @@ from operator import attrgetter
 
 import polars as pl
 
-from wallscope.advice import copies
 from wallscope.advice.conditions import Clause, evaluate
 from wallscope.advice.published import nvlink_domain
 from wallscope.advice.trace_facts import ProgramTraces, detect_program
 from wallscope.model.advice import RunConfiguration, Value
 from wallscope.model.analysis import Analysis, Rank
 from wallscope.model.cause_catalogue import DRAINED, LAUNCHING
-from wallscope.model.enums import LOW_PRECISIONS, Axis, Backend, ComputeCategory, Precision
+from wallscope.model.enums import LOW_PRECISIONS, Axis, Backend, ComputeCategory, CopyDirection, Precision
 from wallscope.model.rank_summaries import CommunicationOperation
-from wallscope.thresholds.verdict import MATERIAL_SHARE
+from wallscope.thresholds.verdict import MATERIAL_SHARE, PAGEABLE_SHARE
 from wallscope.trace.kernel_classes import mark_training
 
 _NEEDED = {
@@ -29,6 +29,7 @@ _NEEDED = {
     "hopper": r"(?i)sm_?90|^nvjet_\w*_coop[AB]_",
 }
 """Names of kernels that run on no older generation, and not on a newer one, the newest first."""
+_FRAMEWORK = "host/framework"
 _EXPERT_BACKENDS = {Backend.DEEP_EP, Backend.HYBRID_EP, Backend.NCCL_EP}
 _ARCHITECTURES = {
     "7": "volta",
@@ -136,14 +137,6 @@ def _axis_operations(run: MeasuredRun, causes: tuple[str, ...]) -> list[Communic
     return [operation for operation in run.rank.communication.operations if operation.axis in axes]
 
 
-def _axis_backends(run: MeasuredRun, causes: tuple[str, ...]) -> tuple[str, ...]:
-    return tuple(str(entry.backend) for entry in _axis_operations(run, causes))
-
-
-def _axis_collectives(run: MeasuredRun, causes: tuple[str, ...]) -> tuple[str, ...]:
-    return tuple(str(entry.operation) for entry in _axis_operations(run, causes))
-
-
 def _experts(run: MeasuredRun) -> bool:
     """Return whether there is evidence that the model has experts."""
     operations = run.rank.communication.operations
@@ -199,21 +192,16 @@ def _low_precision_share(run: MeasuredRun) -> float | None:
 
 def _full_precision_share(run: MeasuredRun) -> float | None:
     """Return the share of GEMM, attention and convolution work in FP32, TF32 or FP64."""
-    details = run.rank.compute_details
-    if details is None or not details.category_precisions:
-        return None
-    whole = sum(entry.share for entry in details.category_precisions)
-    full = sum(entry.share for entry in details.category_precisions if entry.precision in _FULL)
-    return full / whole if whole else None
+    works = () if run.rank.compute_details is None else run.rank.compute_details.category_precisions
+    whole = sum(entry.share for entry in works)
+    return sum(entry.share for entry in works if entry.precision in _FULL) / whole if whole else None
 
 
 def _simt_share(run: MeasuredRun) -> float | None:
     """Return the share of compute work in FP32 GEMMs, without tensor cores."""
-    details = run.rank.compute_details
-    if details is None or not details.category_precisions:
-        return None
-    own = [entry for entry in details.category_precisions if entry.category != ComputeCategory.ATTENTION]
-    return sum(entry.share for entry in own if entry.precision is Precision.FP32)
+    works = () if run.rank.compute_details is None else run.rank.compute_details.category_precisions
+    own = [entry for entry in works if entry.category != ComputeCategory.ATTENTION]
+    return sum(entry.share for entry in own if entry.precision is Precision.FP32) if works else None
 
 
 _FULL = {Precision.FP32, Precision.TF32, Precision.FP64}
@@ -312,26 +300,14 @@ def _gradient_collectives(run: MeasuredRun) -> tuple[str, ...]:
     return tuple(str(entry.operation) for entry in own)
 
 
-def _launch_gap_ns(run: MeasuredRun) -> float | None:
-    """Return the framework time of a step per launch call, in ns."""
+def _gap_ns(run: MeasuredRun, *causes: str) -> float | None:
+    """Return the time of a step in causes that begin so per launch call, in ns."""
     host = run.rank.host_details
     if host is None or host.launches is None or not host.launches.calls:
         return None
-    framework = next((entry.typical_ns for entry in run.rank.causes if entry.cause == "host/framework"), 0)
-    return framework / host.launches.calls
-
-
-def _host_gap_ns(run: MeasuredRun) -> float | None:
-    """Return the time outside CUDA calls of a step per launch call, including after drains, in ns."""
-    host = run.rank.host_details
-    if host is None or host.launches is None or not host.launches.calls:
-        return None
-    own = (
-        entry.typical_ns
-        for entry in run.rank.causes
-        if entry.cause == "host/framework" or entry.cause.startswith(DRAINED)
+    return (
+        sum(one.typical_ns for one in run.rank.causes if one.cause.startswith(causes)) / host.launches.calls
     )
-    return sum(own) / host.launches.calls
 
 
 def _one_gap_share(run: MeasuredRun) -> float:
@@ -356,6 +332,41 @@ def _blocking_in_experts(run: MeasuredRun) -> bool | None:
     return call.unit == "layer" or bool(
         re.search(r"(?<![a-z])(mlp|moe|dispatch|expert)", (call.path or "").split(" / ")[-1])
     )
+
+
+_MIGRATIONS = (
+    CopyDirection.MIGRATION_TO_DEVICE,
+    CopyDirection.MIGRATION_TO_HOST,
+    CopyDirection.MIGRATION_BETWEEN_DEVICES,
+)
+
+
+def _pageable_directions(run: MeasuredRun) -> tuple[str, ...]:
+    """Return the directions with bulk copies and a large share of the bytes from or to pageable memory."""
+    moved: Counter[str] = Counter()
+    pageable: Counter[str] = Counter()
+    for entry in run.rank.memory.copies:
+        moved[str(entry.direction)] += entry.bytes
+        if entry.pinned is False and entry.bulk_bandwidth_bytes_per_s is not None:
+            pageable[str(entry.direction)] += entry.bytes
+    return tuple(one for one, own in pageable.items() if own >= PAGEABLE_SHARE * moved[one])
+
+
+def _copied_in_ratio(run: MeasuredRun) -> float | None:
+    """Return the time of host-to-device copies as a ratio to the compute work."""
+    copied = [one for one in run.rank.memory.copies if one.direction == CopyDirection.HOST_TO_DEVICE]
+    work_ns = sum(entry.work_ns for entry in run.rank.compute)
+    return sum(one.work_ns for one in copied) / work_ns if work_ns else None
+
+
+def _migration_shares(run: MeasuredRun) -> tuple[float, float]:
+    """Return the shares of the step with page migrations: exposed ones, and those under other work.
+
+    A kernel waits for the pages that migrate under it, so its own time then contains that of the migration.
+    """
+    own = [one for one in run.rank.memory.copies if one.direction in _MIGRATIONS]
+    exposed_ns, work_ns = sum(one.exposed_ns for one in own), sum(one.work_ns for one in own)
+    return exposed_ns / run.step_ns, (work_ns - exposed_ns) / run.step_ns
 
 
 @dataclass(frozen=True, slots=True)
@@ -384,7 +395,10 @@ def _of_details(meaning: str, field: str) -> Measurement:
 
 MEASUREMENTS: Mapping[str, Measurement] = {
     "architecture": _of_run("architecture of the GPU", _architecture),
-    "backends": Measurement("libraries that communicate on the axis", _axis_backends),
+    "backends": Measurement(
+        "libraries that communicate on the axis",
+        lambda run, causes: tuple(str(one.backend) for one in _axis_operations(run, causes)),
+    ),
     "blocking_in_experts": _of_run(
         "the most expensive blocking call is in expert layers", _blocking_in_experts
     ),
@@ -392,11 +406,11 @@ MEASUREMENTS: Mapping[str, Measurement] = {
     "attention_outdated": _of_run(
         "attention kernels are older than the GPU's generation", _is_attention_outdated
     ),
-    "collectives": Measurement("collectives on the axis", _axis_collectives),
-    "copied_in_ratio": _of_run(
-        "time of copies to the device, as a ratio to compute work",
-        lambda run: copies.divide_copies_in(run.rank),
+    "collectives": Measurement(
+        "collectives on the axis",
+        lambda run, causes: tuple(str(one.operation) for one in _axis_operations(run, causes)),
     ),
+    "copied_in_ratio": _of_run("time of copies to the device, as a ratio to compute work", _copied_in_ratio),
     "drained": _of_run("calls that drain the queue take more than the launching between them", _drained),
     "experts": _of_run("the model has experts", _experts),
     "findings": _of_run(
@@ -412,12 +426,13 @@ MEASUREMENTS: Mapping[str, Measurement] = {
     "graphed_share": _of_run("share of compute that graphs launch", _graphed_share),
     "grouped_share": _of_details("share of compute work in grouped GEMMs", "grouped_share"),
     "host_gap_ns": _of_run(
-        "time outside CUDA calls per launch call, including after drained queues, in ns", _host_gap_ns
+        "time outside CUDA calls per launch call, including after drained queues, in ns",
+        lambda run: _gap_ns(run, _FRAMEWORK, DRAINED),
     ),
     "host_share": _of_run(
         "share of the step of the host wall", lambda run: run.rank.typical.walls.host / run.step_ns
     ),
-    "launch_gap_ns": _of_run("framework time per launch call, in ns", _launch_gap_ns),
+    "launch_gap_ns": _of_run("framework time per launch call, in ns", lambda run: _gap_ns(run, _FRAMEWORK)),
     "launching_share": _of_run("share of the step for launching", _launching_share),
     "loss_kernels": _of_run(
         "kernels of a softmax or cross entropy run", lambda run: bool(run.names.str.contains(_LOSS).any())
@@ -430,16 +445,12 @@ MEASUREMENTS: Mapping[str, Measurement] = {
         "GPUs in one NVLink domain", lambda run: nvlink_domain(None if run.gpu is None else run.gpu.name)
     ),
     "optimizer_fused": _of_run("kernels of a fused optimizer run", _is_optimizer_fused),
-    "pageable": _of_run(
-        "directions of copies from or to pageable memory",
-        lambda run: copies.list_pageable_directions(run.rank),
-    ),
+    "pageable": _of_run("directions of copies from or to pageable memory", _pageable_directions),
     "migration_share": _of_run(
-        "share of the step with exposed page migrations", lambda run: copies.sum_migrations(run.rank)[0]
+        "share of the step with exposed page migrations", lambda run: _migration_shares(run)[0]
     ),
     "hidden_migration_share": _of_run(
-        "share of the step with page migrations under kernels",
-        lambda run: copies.sum_migrations(run.rank)[1],
+        "share of the step with page migrations under kernels", lambda run: _migration_shares(run)[1]
     ),
     "parts": _of_run("libraries and features of the program", lambda run: run.program.parts),
     "permute_fused": _of_details("token permutation runs as fused kernels", "permute_fused"),
