@@ -17,8 +17,8 @@ from mcp import Client
 
 from tests.agents.conftest import EXAMPLE, run_apart
 from tests.conftest import ROOT
-from wallscope.agents.roots import open_roots
 from wallscope.agents.server import build_server
+from wallscope.agents.worker import open_roots
 
 REPORT = b"NVIDIA Tegra Profiler Report 2026@2@1\n" + bytes(5_000)
 SLOW = "Path({pid!r}).write_text(str(os.getpid()))\nmade.write_bytes(b'half')\ntime.sleep(120)"

@@ -17,9 +17,9 @@ from mcp import Client
 from tests.agents.conftest import CALLS, EXAMPLE, run_apart
 from tests.tokens import count_tokens
 from tests.views.test_brief import assert_numbers_are_those_of
-from wallscope.agents.roots import open_roots
 from wallscope.agents.server import build_server
 from wallscope.agents.tools import TOOLS
+from wallscope.agents.worker import open_roots
 
 ROOT = Path(__file__).resolve().parents[2]
 HOST_OF_EXAMPLE = "h100-node-01"

@@ -24,7 +24,7 @@ from mcp_types import CallToolResult, InputRequiredResult, TextContent, ToolAnno
 from pydantic import BaseModel, Field, ValidationError, create_model
 
 from wallscope._version import __version__
-from wallscope.agents.roots import Roots
+from wallscope.agents.worker import Roots
 from wallscope.errors import WallscopeError
 from wallscope.model.brief import (
     DEFAULT_ROWS_COUNT,
