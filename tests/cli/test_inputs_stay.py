@@ -116,7 +116,7 @@ from wallscope import output_files
 from wallscope.store import Store
 from wallscope.cli import output
 from wallscope.cache_folder import Cache, EntryKind
-import wallscope.store.folder as folder
+import wallscope.store
 end_on_signals()
 count, stop, number = 0, int(sys.argv[1]), int(sys.argv[2])
 
@@ -135,7 +135,7 @@ for name in ("open", "fsync", "replace", "mkdir", "rename", "unlink", "fdopen", 
 try:
     output_files.write_chunks(Path("file"), [b"new", b"er"])
     output.write_folder(Path("folder"), lambda place: (place / "a").write_text("newer"), lambda _: True)
-    Store("store").place.write("objects/ab/" + "c" * 62, b"newer")
+    Store("store").storage.write("objects/ab/" + "c" * 62, b"newer")
     Cache(Path("cache")).write(EntryKind.ANSWERS, "d" * 40, b"newer")
 finally:
     sys.stderr.write(str(count))

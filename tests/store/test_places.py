@@ -89,10 +89,10 @@ def test_an_object_store_keeps_what_is_no_object(tmp_path):
     store.add(*run("abcd"))
     foreign = [name for name in FOREIGN if name.count("/") == 2]
     for name in foreign:
-        store.place.write(name, b"the user's")
+        store.storage.write(name, b"the user's")
     store.retain(BED, 1)
 
-    assert {store.place.read(name) for name in foreign} == {b"the user's"}
+    assert {store.storage.read(name) for name in foreign} == {b"the user's"}
 
 
 @pytest.mark.usefixtures("later")
@@ -173,13 +173,13 @@ def test_a_folder_that_becomes_a_link_while_retention_runs_is_not_deleted_from(f
     store = Store(folder)
     store.add(*run("abcd", 1))
     store.keep(PROFILES[0])
-    delete, elsewhere = store.place.delete, tmp_path / "elsewhere"
+    delete, elsewhere = store.storage.delete, tmp_path / "elsewhere"
 
     def swapped(name):
         move_behind_a_link((folder / name).parent, elsewhere)
         delete(name)
 
-    monkeypatch.setattr(store.place, "delete", swapped)
+    monkeypatch.setattr(store.storage, "delete", swapped)
     with pytest.raises(StoreError, match="is a link"):
         store.retain(BED, 1)
     assert list(contents(elsewhere)) == [NAME[2:]]
@@ -202,7 +202,7 @@ def test_a_new_store_has_a_marker(place, tmp_path):
     assert store.all_records() == ()
     store.add(*run("abcd"))
 
-    assert json.loads(store.place.read(MARKER)) == {"schema": "wallscope.store/1"}
+    assert json.loads(store.storage.read(MARKER)) == {"schema": "wallscope.store/1"}
 
 
 def test_a_store_can_be_made_in_an_empty_folder(folder):
@@ -230,7 +230,7 @@ OTHERS = {
 def test_what_holds_something_else_is_no_store(place, folder, files):
     store = opened(place, folder)
     for name, text in files.items():
-        store.place.write(name, text.encode())
+        store.storage.write(name, text.encode())
     acts = (
         lambda: store.add(*run("abcd")),
         lambda: store.keep(PROFILES[0]),
@@ -246,19 +246,19 @@ def test_what_holds_something_else_is_no_store(place, folder, files):
             act()
         assert "\n" not in str(failed.value)
 
-    assert {name: store.place.read(name).decode() for name in files} == files
-    assert not store.place.has(MARKER)
+    assert {name: store.storage.read(name).decode() for name in files} == files
+    assert not store.storage.has(MARKER)
 
 
 @pytest.mark.parametrize("place", PLACES)
 def test_a_store_of_an_earlier_version_is_read_and_marked_when_it_is_written(place, folder):
     opened(place, folder).add(*run("abcd"))
-    opened(place, folder).place.delete(MARKER)
+    opened(place, folder).storage.delete(MARKER)
 
     assert opened(place, folder).commits() == ("abcd",)
-    assert not opened(place, folder).place.has(MARKER)
+    assert not opened(place, folder).storage.has(MARKER)
     opened(place, folder).add(*run("beef"))
-    assert opened(place, folder).place.has(MARKER)
+    assert opened(place, folder).storage.has(MARKER)
     assert opened(place, folder).commits() == ("abcd", "beef")
 
 

@@ -38,12 +38,12 @@ def opened(kind, folder):
     if kind == "file URL":
         return Store(f"file://{folder}")
     pytest.importorskip("fsspec", reason="stores behind URLs need the extra remote")
-    from wallscope.store.remote import Remote
+    from wallscope.store.storage import Remote
 
     if kind == "object store":
         return Store(f"memory://{folder}")
     store = Store(folder)
-    store.place = Remote(f"file://{folder}")
+    store.storage = Remote(f"file://{folder}")
     return store
 
 
@@ -59,7 +59,7 @@ def later(monkeypatch):
 
 
 def objects(store):
-    return [name for name in store.place.names("objects") if ".aside-" not in name]
+    return [name for name in store.storage.names("objects") if ".aside-" not in name]
 
 
 def test_what_is_kept_is_found_by_commit_and_its_beginning(store):
@@ -136,26 +136,26 @@ def test_what_a_killed_writer_left_aside_is_no_record_and_is_swept(store):
     store.add(*run("abcd"))
     leftovers = {"records/abcd/.aside-x", "objects/aa/.aside-y"}
     for name in leftovers:
-        store.place.write(name, b"{")
+        store.storage.write(name, b"{")
 
     assert len(store.records("abcd")) == 1
     store.retain(BED, 5)
-    assert not leftovers & {*store.place.names("records"), *store.place.names("objects")}
+    assert not leftovers & {*store.storage.names("records"), *store.storage.names("objects")}
     store.profile(store.records("abcd")[0].representative.object)
 
 
 def test_an_object_deleted_while_a_record_of_it_is_written_is_put_back(store, monkeypatch):
     """Retention decides before the record stands, and deletes after the writer put its object."""
     record, profiles = run("abcd")
-    write = store.place.write
+    write = store.storage.write
 
     def interrupted(name, content):
         write(name, content)
         if name.startswith("records/"):
             for gone in objects(store):
-                store.place.delete(gone)
+                store.storage.delete(gone)
 
-    monkeypatch.setattr(store.place, "write", interrupted)
+    monkeypatch.setattr(store.storage, "write", interrupted)
     store.add(record, profiles)
     assert store.profile(record.representative.object) == profiles[record.representative.object]
 
@@ -164,22 +164,22 @@ def test_an_object_deleted_while_a_record_of_it_is_written_is_put_back(store, mo
 def test_an_object_that_gets_a_record_while_it_is_deleted_is_put_back(store, monkeypatch):
     record, profiles = run("abcd")
     store.keep(profiles[record.representative.object])
-    delete = store.place.delete
+    delete = store.storage.delete
 
     def interrupted(name):
         path = f"records/abcd/{'0' * 32}.json"
-        store.place.write(path, json.dumps(asdict(record)).encode())
+        store.storage.write(path, json.dumps(asdict(record)).encode())
         delete(name)
 
-    monkeypatch.setattr(store.place, "delete", interrupted)
+    monkeypatch.setattr(store.storage, "delete", interrupted)
     store.retain(BED, 5)
     assert store.profile(record.representative.object) == profiles[record.representative.object]
 
 
 def damaged_record(store, content):
     store.add(*run("abcd"))
-    (name,) = store.place.names("records/abcd")
-    store.place.write(name, content.encode())
+    (name,) = store.storage.names("records/abcd")
+    store.storage.write(name, content.encode())
 
 
 @pytest.mark.parametrize(
@@ -205,7 +205,7 @@ def test_a_damaged_object_is_one_line_and_mended_by_recording_again(store):
     record, profiles = run("abcd")
     store.add(record, profiles)
     (name,) = objects(store)
-    store.place.write(name, store.place.read(name).replace(b"a", b"b", 1))
+    store.storage.write(name, store.storage.read(name).replace(b"a", b"b", 1))
 
     with pytest.raises(StoreError, match="is damaged"):
         store.profile(record.representative.object)
@@ -233,9 +233,9 @@ def test_a_read_only_store_is_read_and_refuses_to_be_written(store, monkeypatch)
     def refused(*_, **__):
         raise PermissionError(13, "Permission denied")
 
-    if hasattr(store.place, "system"):
+    if hasattr(store.storage, "system"):
         for name in ("pipe_file", "rm_file"):
-            monkeypatch.setattr(store.place.system, name, refused)
+            monkeypatch.setattr(store.storage.system, name, refused)
     else:
         for name in ("replace", "unlink"):
             monkeypatch.setattr(os, name, refused)
@@ -323,6 +323,6 @@ def test_objects_of_a_writer_at_work_outlive_retention(store):
 
 def test_records_are_plain_json(store):
     store.add(*run("abcd"))
-    (name,) = store.place.names("records/abcd")
+    (name,) = store.storage.names("records/abcd")
 
-    assert json.loads(store.place.read(name))["testbed"]["labels"] == {"model": "moe"}
+    assert json.loads(store.storage.read(name))["testbed"]["labels"] == {"model": "moe"}

@@ -68,7 +68,7 @@ def open_store(named: str | None) -> "Store":
 
 def folder_of_store(store: "Store") -> Path | None:
     """The folder of a store, into which no result is written; `None` for one behind a URL."""
-    return getattr(store.place, "root", None) if not is_url(str(store)) else None
+    return getattr(store.storage, "root", None) if not is_url(str(store)) else None
 
 
 def parse_labels(texts: list[str] | None) -> dict[str, str]:

@@ -1,5 +1,15 @@
 """Records of runs by commit, the profiles that they name, and what runs of one testbed differ by.
 
+A store has a marker and files of these names. Nothing else in it is ever touched.
+
+    wallscope-store.json            the marker, written first
+
+    objects/<2>/<62>                a packed profile, named by the SHA-256 of its bytes
+
+    records/<commit>/<32>.json      a recorded run, which names its objects
+
+    objects/<2>/.aside-*            a file before its rename, also below records/<commit>
+
 There are no locks, because not every storage has them. A written file never changes and appears whole.
 Objects are written before the record that names them. So two concurrent writers lose nothing, and a killed
 writer leaves at most one unreferenced object. Retention may run at the same time. So a writer looks for its
@@ -17,7 +27,6 @@ from itertools import pairwise
 from math import sqrt
 from pathlib import Path
 from statistics import median
-from typing import Protocol
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -25,86 +34,91 @@ from wallscope.bounded_json import check_json
 from wallscope.errors import StoreError
 from wallscope.model.analysis import PackedProfile
 from wallscope.model.profile import RECORD_SCHEMA, Noise, Record, RecordedNoise, Testbed
-from wallscope.store.folder import (
-    OBJECTS,
-    RECORDS,
-    Folder,
-    has_marker,
-    is_commit,
-    is_leftover,
-    is_object,
-    is_record,
-    mark_store,
-    object_path,
-)
-from wallscope.store.remote import Remote
+from wallscope.store.storage import ASIDE, Storage, open_storage
 from wallscope.thresholds.comparison import OUTLYING_DEVIATIONS_COUNT
 from wallscope.thresholds.noise import FEWEST_DEGREES_OF_NOISE_COUNT, FEWEST_NEIGHBORS_COUNT
 from wallscope.units import spell_all
-from wallscope.urls import is_url, strip_local
 
-
-class Place(Protocol):
-    """Files by name that appear whole or not at all; `Folder` and `Remote` say how each fails.
-
-    A link is never followed: whatever meets one raises a `StoreError`.
-    """
-
-    def write(self, name: str, content: bytes) -> None:
-        """Write a file whole."""
-
-    def read(self, name: str) -> bytes:
-        """All of a file."""
-
-    def read_all(self, names: Iterable[str]) -> dict[str, bytes]:
-        """All of some files; one that is gone is left out."""
-
-    def has(self, name: str) -> bool:
-        """Whether a file is there."""
-
-    def top(self) -> tuple[str, ...]:
-        """The names of files and folders in the place itself, sorted."""
-
-    def names(self, below: str) -> tuple[str, ...]:
-        """The files below a folder, sorted."""
-
-    def mtime_s(self, name: str) -> float | None:
-        """When a file was written; `None` where it is gone or the time is unknown."""
-
-    def delete(self, name: str) -> None:
-        """Delete a file if it is there."""
-
-
-def place_of(where: str) -> Place:
-    """The folder or URL that a user names.
-
-    >>> str(place_of("file:///srv/records")), str(place_of("records"))
-    ('/srv/records', 'records')
-    """
-    where = strip_local(where)
-    return Remote(where) if is_url(where) else Folder(Path(where))
-
-
+MARKER = "wallscope-store.json"
+STORE_SCHEMA = "wallscope.store/1"
+RECORDS, OBJECTS = "records", "objects"
+_HEX = "[0-9a-f]"
+_COMMIT = re.compile(f"{_HEX}{{4,64}}")
+_OBJECT_PATH = re.compile(f"{OBJECTS}/{_HEX}{{2}}/{_HEX}{{62}}")
+_RECORD = re.compile(f"{RECORDS}/{_COMMIT.pattern}/{_HEX}{{32}}[.]json")
+_LEFTOVER = re.compile(f"(?:{OBJECTS}/{_HEX}{{2}}|{RECORDS}/{_COMMIT.pattern})/{re.escape(ASIDE)}[^/]+")
+_MOST_FOREIGN = 3
 _OBJECT = re.compile(r"[0-9a-f]{64}")
 _GRACE_S = 3_600
 _MOST_SHOWN = 5
 _NEVER_NS, _LONGEST_NS, _MOST_STEPS = 2**62, 2**53, 2**31
 
 
-class Store:
-    """Records in a place (`place_of`); a folder is made by the first one.
+def object_path(name: str) -> str:
+    """Return where the profile of this name lies."""
+    return f"{OBJECTS}/{name[:2]}/{name[2:]}"
 
-    Every method refuses a place that holds something else than a store with a `StoreError`.
+
+def _has_marker(storage: Storage) -> bool:
+    """Whether files are marked as a store; those without a marker must be none, or a store of version 0.1.
+
+    Raises:
+        StoreError: it holds something else, or cannot be read.
+    """
+    content = storage.read_all((MARKER,)).get(MARKER)
+    found = storage.top() if content is None else ()
+    if MARKER in found:  # another writer has marked it since, or it is not a file
+        content = storage.read_all((MARKER,)).get(MARKER)
+        if content is None:
+            raise StoreError(f"{storage}/{MARKER} — does not mark a store — give another --store")
+    if content is not None:
+        _check_marker(content, f"{storage}/{MARKER}")
+        return True
+    others = [name for name in found if name not in {RECORDS, OBJECTS} and not name.startswith(ASIDE)]
+    others = others or [
+        path
+        for below in (RECORDS, OBJECTS)
+        if below in found
+        for path in storage.names(below)
+        if not (_OBJECT_PATH.fullmatch(path) or _RECORD.fullmatch(path) or _LEFTOVER.fullmatch(path))
+    ]
+    if others:
+        shown = ", ".join(ascii(name[:60]) for name in others[:_MOST_FOREIGN])
+        raise StoreError(
+            f"{storage} — holds other files ({shown}) and is not a wallscope store — name a new or an"
+            " empty folder"
+        )
+    return False
+
+
+def _check_marker(content: bytes, path: str) -> None:
+    try:
+        found = json.loads(content)
+    except (ValueError, RecursionError):
+        found = None
+    schema = found.get("schema") if isinstance(found, dict) else None
+    if schema is None:
+        raise StoreError(f"{path} — does not mark a store — give another --store")
+    if schema != STORE_SCHEMA:
+        raise StoreError(
+            f"{path} — is {str(schema)[:60]}, not {STORE_SCHEMA} — use the wallscope that wrote it"
+        )
+
+
+class Store:
+    """Records in a folder or behind a URL (`open_storage`); a folder is made by the first one.
+
+    Every method refuses what holds something else than a store with a `StoreError`.
     """
 
     def __init__(self, where: str | Path) -> None:
-        self.place = place_of(str(where))
+        self.storage = open_storage(str(where))
         self._is_known = self._is_marked = False
         self.unreadable: dict[str, StoreError] = {}
         """Records that were left out, by path, and why: damaged, or of a later version."""
 
     def __str__(self) -> str:
-        return str(self.place)
+        return str(self.storage)
 
     def keep(self, packed: PackedProfile) -> str:
         """Put a profile into the store, also where it is there: that mends it and makes it young; its name.
@@ -114,7 +128,7 @@ class Store:
         """
         self._mark()
         name = object_name(packed)
-        self.place.write(object_path(name), _json(asdict(packed)))
+        self.storage.write(object_path(name), _json(asdict(packed)))
         return name
 
     def add(self, record: Record, profiles: Mapping[str, PackedProfile]) -> None:
@@ -123,7 +137,7 @@ class Store:
         Raises:
             StoreError: the store cannot be written, or `commit` is not a commit id.
         """
-        if not is_commit(record.commit):
+        if not _COMMIT.fullmatch(record.commit):
             raise StoreError(
                 f"--commit {record.commit[:80]} — is not a commit id — give the hash that git prints"
             )
@@ -132,15 +146,15 @@ class Store:
             self.keep(packed)
         identity = _identity(record)
         path = f"{RECORDS}/{record.commit}/{sha256(identity).hexdigest()[:32]}.json"
-        if not (self.place.has(path) and self._says(path, identity)):
-            self.place.write(path, _json(_fields(record)))
+        if not (self.storage.has(path) and self._says(path, identity)):
+            self.storage.write(path, _json(_fields(record)))
         for name, packed in profiles.items():
-            if not self.place.has(object_path(name)):
+            if not self.storage.has(object_path(name)):
                 self.keep(packed)
 
     def _says(self, path: str, identity: bytes) -> bool:
         """Whether a record is there, undamaged."""
-        content = self.place.read_all((path,)).get(path)
+        content = self.storage.read_all((path,)).get(path)
         try:
             return content is not None and _identity(_record(content, path)) == identity
         except StoreError:
@@ -246,8 +260,8 @@ class Store:
         newest = set(list(dict.fromkeys(first + by_age))[:commits])
         old = [path for path, record in own.items() if record.commit not in newest]
         for path in old:
-            self.place.delete(path)
-        self._sweep((*objects, *self.place.names(RECORDS)))
+            self.storage.delete(path)
+        self._sweep((*objects, *self.storage.names(RECORDS)))
         return len(old)
 
     def _sweep(self, paths: Iterable[str]) -> None:
@@ -260,44 +274,45 @@ class Store:
             return
         gone: dict[str, bytes] = {}
         for path in paths:
-            if not (is_leftover(path) or is_object(path)) or path in named:
+            if not (_LEFTOVER.fullmatch(path) or _OBJECT_PATH.fullmatch(path)) or path in named:
                 continue
-            mtime_s = self.place.mtime_s(path)
+            mtime_s = self.storage.mtime_s(path)
             if mtime_s is None or mtime_s >= time.time() - _GRACE_S:
                 continue
-            if is_object(path):
-                content = self.place.read_all((path,)).get(path)
+            if _OBJECT_PATH.fullmatch(path):
+                content = self.storage.read_all((path,)).get(path)
                 if content is None or object_path(sha256(content).hexdigest()) != path:
                     continue
                 gone[path] = content
-            self.place.delete(path)
+            self.storage.delete(path)
         for path in gone.keys() & (self._named() if gone else set()):
-            self.place.write(path, gone[path])
+            self.storage.write(path, gone[path])
 
     def _named(self) -> set[str]:
         return {object_path(rank.object) for record in self.all_records() for rank in record.ranks}
 
-    def _known(self) -> Place:
-        """The place, once it is known to hold a store or nothing."""
+    def _known(self) -> Storage:
+        """The files, once they are known to be a store or nothing."""
         if not self._is_known:
-            has_marker(self.place)
+            _has_marker(self.storage)
             self._is_known = True
-        return self.place
+        return self.storage
 
     def _mark(self) -> None:
-        """Make a store of the place before the first file is written."""
+        """Mark the store before the first file is written: it is absent, empty, or of version 0.1."""
         if not self._is_marked:
-            mark_store(self.place)
+            if not _has_marker(self.storage):
+                self.storage.write(MARKER, (json.dumps({"schema": STORE_SCHEMA}) + "\n").encode())
             self._is_known = self._is_marked = True
 
     def _paths(self, below: str = RECORDS) -> list[str]:
-        return [path for path in self._known().names(below) if is_record(path)]
+        return [path for path in self._known().names(below) if _RECORD.fullmatch(path)]
 
     def _read(self, below: str) -> dict[str, Record]:
         found: dict[str, Record] = {}
         known = self.unreadable.items()
         self.unreadable = {path: error for path, error in known if not path.startswith(f"{below}/")}
-        for path, content in self.place.read_all(self._paths(below)).items():
+        for path, content in self.storage.read_all(self._paths(below)).items():
             try:
                 found[path] = _record(content, f"{self}/{path}")
             except StoreError as error:
