@@ -1,15 +1,47 @@
-"""Kernels, copies and memsets of a trace as the raw device rows of `OPERATIONS`.
+"""Rows of the device: operations, numbers in CUDA graphs, occupancy, collectives, FLOPs of kernels.
 
-Names of copies contain direction and memory: `Memcpy HtoD (Pageable -> Device)`. Copies between devices have
-neither device nor context: both come from other rows.
+Names of copies contain direction and memory: `Memcpy HtoD (Pageable -> Device)`. Copies between devices
+have neither device nor context: both come from other rows.
+
+**CUDA graphs.** Traces before February 2026 have no numbers for the nodes. A replay runs the same
+operations in the same order on each stream. So the position of an operation on its stream is a number that
+is the same in all replays with equal operations.
+
+**Collectives** have arguments that PyTorch adds to NCCL's kernels. Sizes are elements of `dtype`, of this
+rank. Lists of ranks are cut after thirty, but the groups of `distributedInfo` are complete. Kernels of
+several calls at once have no arguments, or those of one of them.
+
+**FLOPs** of an operator are done by the kernels that calls inside it issue, on its thread. `External id`
+names the operator in some versions and another event in others, so times decide.
 """
 
+from hashlib import blake2b
+
+import msgspec
+import numpy as np
 import polars as pl
 
+from wallscope.columns import Rows
 from wallscope.kineto.event_tables import TraceTables
-from wallscope.model.enums import CopyDirection, MemoryKind, OperationKind
-from wallscope.model.schemas import DIRECTION, KERNEL_OCCUPANCY, KIND, MEMORY
+from wallscope.kineto.host_rows import ROUNDING_NS
+from wallscope.kineto.operator_flops import BACKWARD_OF, FLOP_FORMULAS, count_flops
+from wallscope.kineto.trace_identity import JobFacts, join_thread_ids, parse_ranks
+from wallscope.model.enums import CallRole, ComputeCategory, CopyDirection, MemoryKind, OperationKind
+from wallscope.model.schemas import (
+    COLLECTIVE_CALLS,
+    COMMUNICATORS,
+    DIRECTION,
+    KERNEL_FLOPS,
+    KERNEL_OCCUPANCY,
+    KIND,
+    MEMORY,
+    OPERATIONS,
+    CollectiveSource,
+)
+from wallscope.nsys.calls import Calls
 from wallscope.nsys.identity import number_texts
+from wallscope.nsys.operations import DeviceWork
+from wallscope.trace.kernel_classes import classify_kernels, load_kernel_rules
 
 _MOST_DEVICES = 65_535
 _MOST_BYTES = 2**48
@@ -39,6 +71,29 @@ _MEMORIES = {
 _PERCENT = 100
 _COPY = r"^Memcpy (\w+)"
 _ENDS = r"\(([\w ]+) -> ([\w ]+)\)", r"\(([\w ]+)\)"
+_MOST_RANKS = 1 << 24
+_ELEMENT_BYTES = {
+    **dict.fromkeys(("Byte", "Char", "Bool"), 1),
+    **dict.fromkeys(("Float8_e4m3fn", "Float8_e5m2", "Float8_e4m3fnuz", "Float8_e5m2fnuz"), 1),
+    **dict.fromkeys(("Half", "BFloat16", "Short"), 2),
+    **dict.fromkeys(("Float", "Int"), 4),
+    **dict.fromkeys(("Double", "Long"), 8),
+}
+_FUNCTIONS = (
+    ("reducescatter", r"^_?reduce_?scatter"),
+    ("allgather", r"^_?all_?gather"),
+    ("allreduce", r"^_?all_?reduce"),
+    ("alltoall", r"^_?all_?to_?all"),
+    ("broadcast", r"^_?broadcast"),
+    ("reduce", r"^_?reduce"),
+    ("send", r"^_?i?send"),
+    ("recv", r"^_?i?recv"),
+    ("gather", r"^_?gather"),
+    ("scatter", r"^_?scatter"),
+)
+"""NCCL's function by PyTorch's name of a collective; a barrier moves nothing and has none."""
+_MULTIPLYING = (ComputeCategory.GEMM, ComputeCategory.GROUPED_GEMM)
+_GRADIENTS = (1, 2)  # of the input or the weight, or of both
 
 
 def build_device_rows(tables: TraceTables) -> pl.DataFrame:
@@ -150,3 +205,244 @@ def _decode(
     return spelled.replace_strict(
         {word: str(meaning) for word, meaning in meanings.items()}, default="unknown", return_dtype=to
     )
+
+
+def number_graph_nodes(operations: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:
+    """Return the operations with numbers of nodes for launches of graphs that have none.
+
+    `operations` and `calls` follow `OPERATIONS` and `CALLS`.
+    """
+    graphs = calls.filter(pl.col("role") == CallRole.GRAPH)["call"]
+    own = operations.filter(pl.col("call").is_in(graphs.cast(pl.Int32).implode()))
+    own = own.filter(pl.col("graph_node").is_null().all().over("call"))
+    if own.is_empty():
+        return operations
+    placed = (
+        own.sort("call", "stream", "start_ns", "op")
+        .select("op", "call", "stream", "kind", "name", place=pl.int_range(pl.len()).over("call", "stream"))
+        .with_columns(graph=pl.struct("stream", "place", "kind", "name").hash().sum().over("call"))
+    )
+    key = ["graph", "stream", "place"]
+    numbers = placed.select(key).unique(maintain_order=True).with_row_index("made", offset=1)
+    made = placed.join(numbers, on=key).select("op", "made")
+    return (
+        operations.join(made, on="op", how="left", maintain_order="left")
+        .with_columns(graph_node=pl.coalesce("graph_node", "made").cast(OPERATIONS["graph_node"]))
+        .drop("made")
+    )
+
+
+def build_collective_calls(
+    kernels: pl.DataFrame, processes: pl.Series, made: Calls, job: JobFacts
+) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Return the NCCL calls and the ranks of communicators (`COLLECTIVE_CALLS`, `COMMUNICATORS`).
+
+    A call is the launch of a kernel with a named collective; `processes` has the process of each kernel.
+    """
+    rows = kernels.with_columns(processes.alias("process"), correlationId="correlation")
+    rows = rows.with_columns(made.find_issuing(rows)).filter(
+        pl.col("collective").is_not_null() & (pl.col("call") >= 0)
+    )
+    size = pl.col("group_size")
+    rows = rows.with_columns(
+        operation=_express_function(),
+        group_size=pl.when(size.is_between(1, _MOST_RANKS)).then(size),
+        **_number_groups(rows, job),
+    ).drop_nulls("operation")
+    if rows.is_empty():
+        return COLLECTIVE_CALLS.to_frame(), COMMUNICATORS.to_frame()
+    members = (
+        rows.select(
+            "process", "communicator", rank="own_rank", participants="group_size", device=pl.lit(None)
+        )
+        .filter(pl.all_horizontal(pl.col("process", "communicator", "rank", "participants").is_not_null()))
+        .unique()
+        .sort("process", "communicator", "rank", "participants")
+        .select(COMMUNICATORS.names())
+        .cast(COMMUNICATORS)
+    )
+    calls = made.calls[rows["call"].to_numpy()].select("thread", "start_ns", "end_ns")
+    moved = _express_bytes()
+    told = (
+        rows.select(
+            "operation",
+            "communicator",
+            bytes=pl.when(moved.is_between(0, _MOST_BYTES)).then(moved),
+            participants="group_size",
+            peer=_express_peer(),
+            rank="own_rank",
+            source=pl.lit(CollectiveSource.JSON, COLLECTIVE_CALLS["source"]),
+        )
+        .hstack(calls)
+        .sort("thread", "start_ns", maintain_order=True)
+    )
+    return told.select(COLLECTIVE_CALLS.names()).cast(COLLECTIVE_CALLS), members
+
+
+def _express_function() -> pl.Expr:
+    name = pl.col("collective").str.to_lowercase()
+    function = pl.lit(None, pl.String)
+    for meaning, pattern in reversed(_FUNCTIONS):
+        function = pl.when(name.str.contains(pattern)).then(pl.lit(meaning)).otherwise(function)
+    return function
+
+
+def _express_bytes() -> pl.Expr:
+    """Return bytes as NCCL counts them: for AllGather, ReduceScatter and AllToAll one rank's part."""
+    width = pl.col("dtype").replace_strict(_ELEMENT_BYTES, default=None, return_dtype=pl.Int64)
+    sent = pl.coalesce("sent_count", "old_sent_count")
+    received = pl.coalesce("received_count", "old_received_count")
+    larger = pl.max_horizontal(sent, received)
+    elements = (
+        pl.when(pl.col("operation") == "reducescatter")
+        .then(received)
+        .when(pl.col("operation").is_in(["allgather", "allreduce", "reduce"]))
+        .then(sent)
+        .otherwise(larger)
+    )
+    parts = pl.when(pl.col("operation") == "alltoall").then(pl.max_horizontal("group_size", 1)).otherwise(1)
+    return elements * width // parts
+
+
+def _express_peer() -> pl.Expr:
+    peer = (
+        pl.when(pl.col("operation") == "send")
+        .then(pl.col("destination_rank"))
+        .when(pl.col("operation") == "recv")
+        .then(pl.col("source_rank"))
+    )
+    return pl.when(peer.is_between(0, _MOST_RANKS)).then(peer)
+
+
+def _number_groups(rows: pl.DataFrame, job: JobFacts) -> dict[str, pl.Series]:
+    """Return the communicator of each row, and the number of this rank in it."""
+    names = rows.select(name=pl.coalesce("group_name", "old_group_name"), listed="group_ranks")
+    known: dict[tuple[str | None, str | None], tuple[int | None, int | None]] = {}
+    for name, listed in names.unique().iter_rows():
+        ranks = parse_ranks(listed)
+        if ranks is None and name in job.groups:
+            ranks = job.groups[name].ranks
+        spelled = listed if ranks is None else ",".join(map(str, ranks))
+        place = ranks.index(job.rank) if ranks is not None and job.rank in ranks else None
+        is_known = name is not None or spelled is not None
+        known[name, listed] = _hash_group(name, spelled) if is_known else None, place
+    found = [known[row] for row in names.iter_rows()]
+    return {
+        "communicator": pl.Series("communicator", [number for number, _ in found], dtype=pl.UInt64),
+        "own_rank": pl.Series("own_rank", [place for _, place in found], dtype=pl.Int64),
+    }
+
+
+def _hash_group(name: str | None, ranks: str | None) -> int:
+    """Return a number that all ranks of a group share."""
+    return int.from_bytes(blake2b(f"{name}|{ranks}".encode(), digest_size=8).digest(), "big")
+
+
+def build_kernel_flops(
+    tables: TraceTables, numbered: pl.DataFrame, work: DeviceWork, made: Calls, start_ns: int
+) -> pl.DataFrame:
+    """Return the kernels of operators with known FLOPs (`KERNEL_FLOPS`).
+
+    Of nested operators with known FLOPs the outermost counts. `numbered` are the threads of the trace.
+    """
+    operators = _count_operators(tables, numbered, start_ns)
+    if operators.is_empty():
+        return KERNEL_FLOPS.to_frame()
+    kernels = work.operations.filter((pl.col("kind") == OperationKind.KERNEL) & (pl.col("call") >= 0))
+    issued = kernels.select("op", "call", "name").hstack(
+        made.calls[kernels["call"].to_numpy()].select("thread", called_ns="start_ns")
+    )
+    issued = issued.sort("called_ns", maintain_order=True)
+    operators = _count_gradients(operators, issued, work.names)
+    return (
+        issued.join_asof(
+            _keep_outermost(operators.drop_nulls("flops")).sort("start_ns"),
+            left_on="called_ns",
+            right_on="start_ns",
+            by="thread",
+            strategy="backward",
+            check_sortedness=False,
+        )
+        .filter(pl.col("called_ns") < pl.col("until_ns"))
+        .sort("op")
+        .select(KERNEL_FLOPS.names())
+        .cast(KERNEL_FLOPS)
+    )
+
+
+def _count_operators(tables: TraceTables, numbered: pl.DataFrame, start_ns: int) -> pl.DataFrame:
+    """Return the operators with `thread`, times, `name`, `sequence` and `flops`, null where unknown.
+
+    `until_ns` is the latest end: whole microseconds are rounded down.
+    """
+    rows = join_thread_ids(tables.frames["multiplications"], numbered).drop_nulls("thread")
+    keys = rows.select("text", "shapes", "types", "values")
+    known = {key: _count(tables.texts[key[0]], *key[1:]) for key in keys.unique().iter_rows()}
+    late_ns = ROUNDING_NS if tables.is_coarse else 0
+    return rows.select(
+        pl.col("thread").cast(pl.UInt32),
+        "process",
+        "sequence",
+        name=pl.Series([tables.texts[text] for text in rows["text"].to_list()], dtype=pl.String),
+        start_ns=pl.col("start") - start_ns,
+        end_ns=pl.col("end") - start_ns,
+        until_ns=pl.col("end") - start_ns + late_ns,
+        flops=pl.Series([known[key] for key in keys.iter_rows()], dtype=pl.Int64),
+    ).sort("thread", "start_ns", -pl.col("end_ns"), maintain_order=True)
+
+
+def _count(name: str, shapes: str | None, types: str | None, values: str | None) -> int | None:
+    if name not in FLOP_FORMULAS:
+        return None
+    told = (None if spelled is None else msgspec.json.decode(spelled) for spelled in (shapes, types, values))
+    return count_flops(name, *told)
+
+
+def _keep_outermost(operators: pl.DataFrame) -> pl.DataFrame:
+    """Return the operators inside no other, numbered (`operator`)."""
+    before = pl.col("end_ns").cum_max().shift(1).over("thread").fill_null(pl.col("start_ns"))
+    return operators.filter(pl.col("start_ns") >= before).with_columns(
+        operator=pl.int_range(pl.len(), dtype=pl.UInt32)
+    )
+
+
+def _count_gradients(operators: pl.DataFrame, issued: pl.DataFrame, names: pl.DataFrame) -> pl.DataFrame:
+    """Return the operators with FLOPs of those that record only gradients.
+
+    Each gradient takes as much as the forward operator with the same sequence number. The kernels that
+    multiply show whether there are one or two for each multiplication.
+    """
+    is_asked = pl.col("name").is_in(list(BACKWARD_OF)) & pl.col("flops").is_null()
+    if operators.filter(is_asked).is_empty():
+        return operators
+    kinds = classify_kernels(names, load_kernel_rules(None))
+    multiplying = kinds.filter(pl.col("category").is_in(list(map(str, _MULTIPLYING))))["name"]
+    called = issued.filter(pl.col("name").is_in(multiplying.implode()))
+    operators = operators.with_columns(kernels=_count_calls(operators, called))
+    key = ["process", "sequence", "forward"]
+    forward = (
+        operators.select("process", "sequence", forward="name", done="flops", first="kernels")
+        .filter(pl.col("sequence") >= 0, pl.col("first") > 0)
+        .unique(key, keep="none")
+    )
+    gradients = pl.col("kernels") // pl.col("first")
+    is_whole = (pl.col("kernels") % pl.col("first") == 0) & gradients.is_in(_GRADIENTS)
+    return (
+        operators.with_columns(forward=pl.col("name").replace_strict(BACKWARD_OF, default=None))
+        .join(forward, on=key, how="left", maintain_order="left")
+        .with_columns(
+            flops=pl.when(is_asked & is_whole).then(pl.col("done") * gradients).otherwise("flops")
+        )
+    )  # fmt: skip
+
+
+def _count_calls(operators: pl.DataFrame, called: pl.DataFrame) -> Rows:
+    """Return how many kernels were issued inside each operator, on its thread."""
+    found = np.zeros(len(operators), np.int64)
+    thread = operators["thread"].to_numpy()
+    start_ns, until_ns = operators["start_ns"].to_numpy(), operators["until_ns"].to_numpy()
+    for number, own in called.partition_by("thread", as_dict=True).items():
+        at_ns = np.sort(own["called_ns"].to_numpy())
+        rows = np.flatnonzero(thread == number[0])
+        found[rows] = np.searchsorted(at_ns, until_ns[rows]) - np.searchsorted(at_ns, start_ns[rows])
+    return found

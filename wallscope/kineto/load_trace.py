@@ -7,12 +7,16 @@ from pathlib import Path
 import polars as pl
 
 from wallscope.errors import InputError
-from wallscope.kineto.device_rows import build_device_rows, build_kernel_occupancy, number_kernel_names
+from wallscope.kineto.device_rows import (
+    build_collective_calls,
+    build_device_rows,
+    build_kernel_flops,
+    build_kernel_occupancy,
+    number_graph_nodes,
+    number_kernel_names,
+)
 from wallscope.kineto.event_tables import TraceTables, read_trace_tables
-from wallscope.kineto.graph_rows import number_graph_nodes
 from wallscope.kineto.host_rows import build_events, build_raw_calls, build_syncs, build_trace_ranges
-from wallscope.kineto.multiplication_rows import build_kernel_flops
-from wallscope.kineto.nccl_rows import build_collective_calls
 from wallscope.kineto.trace_bytes import OversizeError, TraceBytes
 from wallscope.kineto.trace_identity import (
     as_threads,
