@@ -17,7 +17,7 @@ from wallscope.attribution.prepared import (
 )
 from wallscope.attribution.totals import measure_budgets
 from wallscope.errors import NothingToAnalyzeError
-from wallscope.kineto.trace_cures import adapt_cures
+from wallscope.kineto.trace_limits import adapt_cures
 from wallscope.model.advice import RunConfiguration
 from wallscope.model.analysis import SCHEMA, Analysis, Anchor, CaptureQuality, Job, Rank
 from wallscope.model.capture import Capture, Finding, Progress

@@ -1,12 +1,17 @@
-"""Floating-point operations of multiplying operators, by their shapes in a trace.
+"""Floating-point operations of multiplying operators, by the arguments that a trace records of them.
 
-A multiplication and an addition count as one each, as in `torch.utils.flop_counter`; additions of a bias are
-left out. Attention is in `attention_flops`. FLOPs are unknown if arguments are missing, numbers are complex,
-or other libraries have an operator that is not listed. Grouped multiplications count all rows of their input,
-also padding between groups.
+A multiplication and an addition count as one each, as in `torch.utils.flop_counter`; additions of a bias
+are left out. FLOPs are unknown if arguments are missing, numbers are complex, or other libraries have an
+operator that is not listed. Grouped multiplications count all rows of their input, also padding between
+groups.
 
 Operators of Transformer Engine record their arguments in an order that differs between versions: the weight
 is the matrix that fits the input. Their backward operators record only gradients (`BACKWARD_OF`).
+
+**Fused attention.** Only pairs that mask and window leave count. The backward pass multiplies five times,
+because it computes the scores again. PyTorch's causal mask begins at the first key, that of the flash-attn
+library ends at the last one. Sequences of different lengths in one tensor are unknown, because a trace does
+not record values of tensors.
 """
 
 from collections.abc import Callable
@@ -14,14 +19,17 @@ from functools import partial
 from math import prod
 from typing import Any
 
-from wallscope.kineto.attention_flops import ATTENTION_FORMULAS
-from wallscope.kineto.recorded_arguments import Sizes, read_flag, read_sizes, require_equal
+import numpy as np
 
-_MOST = 2**62
+_Sizes = list[int]
+_MOST_FLOPS = 2**62
 
 Formula = Callable[[list[Any], list[Any]], int]
 """The FLOPs by shapes and values of all arguments; a missing argument raises one of `_LACKING`."""
 _LACKING = (LookupError, TypeError, ValueError)
+_LONGEST_SEQUENCE = 1 << 24
+_FORWARD, _BACKWARD = (1, 1), (3, 2)
+"""How often the sizes of key and value multiply."""
 
 
 def count_flops(name: str, shapes: Any, types: Any, values: Any) -> int | None:
@@ -45,77 +53,199 @@ def count_flops(name: str, shapes: Any, types: Any, values: Any) -> int | None:
         found = FLOP_FORMULAS[name](shapes, values)
     except _LACKING:
         return None
-    return found if found <= _MOST else None
+    return found if found <= _MOST_FLOPS else None
+
+
+def _read_sizes(shapes: list[Any], position: int, dimensions: int | None = None) -> _Sizes:
+    """Return the sizes of a tensor.
+
+    Raises:
+        ValueError: it is not a tensor, or has another number of dimensions.
+    """
+    sizes = shapes[position]
+    is_tensor = isinstance(sizes, list) and sizes and all(type(one) is int and one >= 0 for one in sizes)
+    if not is_tensor or (dimensions is not None and len(sizes) != dimensions):
+        raise ValueError(sizes)
+    return list(sizes)
+
+
+def _read_flag(values: list[Any], position: int) -> bool:
+    """Return a truth value.
+
+    Raises:
+        LookupError: it is missing, or not a truth value.
+    """
+    return {"True": True, "False": False}[values[position]]
+
+
+def _require_equal(one: object, other: object) -> None:
+    """Refuse sizes that do not fit each other.
+
+    Raises:
+        ValueError: they differ.
+    """
+    if one != other:
+        raise ValueError(one, other)
+
+
+def _count_pairs(queries: int, keys: int, offset: int, left: int, right: int) -> int:
+    """Return the pairs of a query and a key: query `i` sees keys from `i + offset - left` to `... + right`.
+
+    A negative side has no limit.
+
+    >>> _count_pairs(3, 3, 0, -1, 0), _count_pairs(2, 4, 2, -1, 0), _count_pairs(4, 4, 0, 1, 0)
+    (6, 7, 7)
+    """
+    if max(queries, keys) > _LONGEST_SEQUENCE:
+        raise ValueError(queries, keys)
+    position = np.arange(queries, dtype=np.int64) + offset
+    first = np.maximum(position - left, 0) if left >= 0 else 0
+    last = np.minimum(position + right, keys - 1) if right >= 0 else keys - 1
+    return int(np.broadcast_to(np.maximum(last - first + 1, 0), queries).sum())
+
+
+def _attend_by_head(
+    shapes: list[Any], values: list[Any], *, first: int, causal: int, products: tuple[int, int]
+) -> int:
+    """Query, key and value by batch, heads, length and size, as PyTorch orders them."""
+    batch, heads, queries, size = _read_sizes(shapes, first, 4)
+    key_batch, _, keys, key_size = _read_sizes(shapes, first + 1, 4)
+    value_size = _read_sizes(shapes, first + 2, 4)[3]
+    _require_equal((batch, size), (key_batch, key_size))
+    pairs = _count_pairs(queries, keys, 0, -1, 0) if _read_flag(values, causal) else queries * keys
+    return 2 * batch * heads * pairs * (products[0] * size + products[1] * value_size)
+
+
+def _attend_by_token(  # noqa: PLR0913  # the positions of arguments
+    shapes: list[Any],
+    values: list[Any],
+    *,
+    first: int,
+    causal: int,
+    window: int,
+    products: tuple[int, int],
+    lengths: int | None = None,
+) -> int:
+    """Query, key and value by batch, length, heads and size, as the flash-attn library orders them.
+
+    With `lengths`, the position of the cumulative lengths of sequences, tensors have no batch.
+    """
+    if lengths is not None and (lengths >= len(shapes) or shapes[lengths] != []):
+        _require_equal((shapes[lengths], shapes[lengths + 1]), ([2], [2]))  # a single sequence
+        shapes = [[1, *one] if first <= position < first + 3 else one for position, one in enumerate(shapes)]
+    batch, queries, heads, size = _read_sizes(shapes, first, 4)
+    key_batch, keys, _, key_size = _read_sizes(shapes, first + 1, 4)
+    value_size = _read_sizes(shapes, first + 2, 4)[3]
+    _require_equal((batch, size), (key_batch, key_size))
+    left, right = (int(values[window + side] or -1) for side in (0, 1))
+    if _read_flag(values, causal):
+        right = 0
+    pairs = _count_pairs(queries, keys, keys - queries, left, right)
+    return 2 * batch * heads * pairs * (products[0] * size + products[1] * value_size)
+
+
+_ATTENTION_FORMULAS = {
+    **{
+        f"aten::_scaled_dot_product_{kind}{way}": partial(
+            _attend_by_head, first=first, causal=causal, products=products
+        )
+        for kind, way, first, causal, products in (
+            ("flash_attention", "", 0, 4, _FORWARD),
+            ("efficient_attention", "", 0, 6, _FORWARD),
+            ("cudnn_attention", "", 0, 6, _FORWARD),
+            ("flash_attention", "_backward", 1, 11, _BACKWARD),
+            ("efficient_attention", "_backward", 1, 11, _BACKWARD),
+            ("cudnn_attention", "_backward", 1, 14, _BACKWARD),
+        )
+    },
+    **{
+        name: partial(
+            _attend_by_token, first=first, causal=causal, window=window, products=products, lengths=lengths
+        )
+        for name, first, causal, window, products, lengths in (
+            ("flash_attn::_flash_attn_forward", 0, 5, 6, _FORWARD, None),
+            ("flash_attn::_flash_attn_varlen_forward", 0, 9, 10, _FORWARD, 3),
+            ("flash_attn::_flash_attn_backward", 1, 11, 12, _BACKWARD, None),
+            ("flash_attn::_flash_attn_varlen_backward", 1, 15, 16, _BACKWARD, 9),
+            ("aten::_flash_attention_forward", 0, 8, 11, _FORWARD, 3),
+            ("aten::_flash_attention_backward", 1, 11, 15, _BACKWARD, 6),
+        )
+    },
+}
+"""By operator: positions of query, causal flag, left side of the window, and lengths. PyTorch 2.5 and
+flash-attn 2.7 are the first that record them."""
 
 
 def _multiply(shapes: list[Any], _: list[Any], first: int = 0) -> int:
     """Two matrices."""
-    (rows, inner), (other_inner, columns) = (read_sizes(shapes, place, 2) for place in (first, first + 1))
-    require_equal(inner, other_inner)
+    (rows, inner), (other_inner, columns) = (
+        _read_sizes(shapes, position, 2) for position in (first, first + 1)
+    )
+    _require_equal(inner, other_inner)
     return 2 * rows * inner * columns
 
 
 def _multiply_batch(shapes: list[Any], _: list[Any], first: int = 0) -> int:
     """Two batches of matrices."""
-    batch, rows, inner = read_sizes(shapes, first, 3)
-    *others, columns = read_sizes(shapes, first + 1, 3)
-    require_equal([batch, inner], others)
+    batch, rows, inner = _read_sizes(shapes, first, 3)
+    *others, columns = _read_sizes(shapes, first + 1, 3)
+    _require_equal([batch, inner], others)
     return 2 * batch * rows * inner * columns
 
 
 def _multiply_vector(shapes: list[Any], _: list[Any], first: int = 0) -> int:
     """A matrix and a vector."""
-    rows, inner = read_sizes(shapes, first, 2)
-    require_equal([inner], read_sizes(shapes, first + 1, 1))
+    rows, inner = _read_sizes(shapes, first, 2)
+    _require_equal([inner], _read_sizes(shapes, first + 1, 1))
     return 2 * rows * inner
 
 
 def _multiply_groups(shapes: list[Any], _: list[Any]) -> int:
     """Matrices of groups: batches of both, or matrices of all groups side by side on one side or both."""
-    first, second = read_sizes(shapes, 0), read_sizes(shapes, 1)
+    first, second = _read_sizes(shapes, 0), _read_sizes(shapes, 1)
     if not {len(first), len(second)} <= {2, 3}:
         raise ValueError(first, second)
-    require_equal(first[-1], second[-2])
+    _require_equal(first[-1], second[-2])
     groups = first[0] if len(first) == len(second) == 3 else 1
     if groups != 1:
-        require_equal(groups, second[0])
+        _require_equal(groups, second[0])
     return 2 * groups * first[-2] * first[-1] * second[-1]
 
 
 def _multiply_stored(shapes: list[Any], values: list[Any]) -> int:
     """Transformer Engine 1.x: matrices at 0 and 5 as cuBLAS takes them, and whether each is transposed."""
-    columns, inner = _lay_out(read_sizes(shapes, 0, 2), is_transposed=read_flag(values, 4))
-    other_inner, rows = _lay_out(read_sizes(shapes, 5, 2), is_transposed=read_flag(values, 9))
-    require_equal(inner, other_inner)
+    columns, inner = _lay_out(_read_sizes(shapes, 0, 2), is_transposed=_read_flag(values, 4))
+    other_inner, rows = _lay_out(_read_sizes(shapes, 5, 2), is_transposed=_read_flag(values, 9))
+    _require_equal(inner, other_inner)
     return 2 * rows * inner * columns
 
 
-def _lay_out(sizes: Sizes, *, is_transposed: bool) -> Sizes:
+def _lay_out(sizes: _Sizes, *, is_transposed: bool) -> _Sizes:
     return sizes if is_transposed else sizes[::-1]
 
 
 def _apply_linear(shapes: list[Any], _: list[Any]) -> int:
     """A weight (outputs, inputs) and an input of any dimensions, or the other way round."""
-    weight, data = read_sizes(shapes, 0, 2), read_sizes(shapes, 1)
-    require_equal(weight[1], data[-1])
+    weight, data = _read_sizes(shapes, 0, 2), _read_sizes(shapes, 1)
+    _require_equal(weight[1], data[-1])
     return 2 * prod(data) * weight[0]
 
 
 def _apply_first_weight(shapes: list[Any], _: list[Any]) -> int:
     """An input, and further on the weight that fits it, or one of equal weights of groups."""
-    data = read_sizes(shapes, 0)
+    data = _read_sizes(shapes, 0)
     return 2 * prod(data) * _find_weight(shapes, data[-1], 1)[0]
 
 
 def _apply_two_weights(shapes: list[Any], _: list[Any]) -> int:
     """An input, and further on the weight that fits it, and one that leads back to the size of the input."""
-    data = read_sizes(shapes, 0)
+    data = _read_sizes(shapes, 0)
     first = _find_weight(shapes, data[-1], 1)
     second = _find_weight(shapes[shapes.index(first) + 1 :], data[-1], 0)
     return 2 * (prod(data) // data[-1]) * (prod(first) + prod(second))
 
 
-def _find_weight(shapes: list[Any], size: int, side: int) -> Sizes:
+def _find_weight(shapes: list[Any], size: int, side: int) -> _Sizes:
     """Return the first matrix after the first shape that has this size on a side.
 
     Raises:
@@ -123,7 +253,7 @@ def _find_weight(shapes: list[Any], size: int, side: int) -> Sizes:
     """
     for sizes in shapes[1:]:
         if isinstance(sizes, list) and len(sizes) == 2 and sizes[side] == size:
-            return read_sizes([sizes], 0, 2)
+            return _read_sizes([sizes], 0, 2)
     raise ValueError(shapes)
 
 
@@ -132,11 +262,11 @@ def _convolve(shapes: list[Any], values: list[Any]) -> int:
 
     The whole filter is applied to every output, or, if transposed, to every input.
     """
-    data, weight = read_sizes(shapes, 0), read_sizes(shapes, 1, len(shapes[0]))
-    if read_flag(values, 6):
+    data, weight = _read_sizes(shapes, 0), _read_sizes(shapes, 1, len(shapes[0]))
+    if _read_flag(values, 6):
         return 2 * data[0] * prod(data[2:]) * prod(weight)
     stride, padding, dilation = (
-        _spread(values[place], len(data) - 2, least) for place, least in ((3, 1), (4, 0), (5, 1))
+        _spread(values[position], len(data) - 2, least) for position, least in ((3, 1), (4, 0), (5, 1))
     )
     outputs = [
         max((size + 2 * pad - gap * (kernel - 1) - 1) // step + 1, 0)
@@ -151,14 +281,14 @@ def _convolve_backward(shapes: list[Any], values: list[Any]) -> int:
     The gradients of input and weight, as far as the mask requests them, each take as much as the forward
     pass.
     """
-    data, weight = read_sizes(shapes, 1), read_sizes(shapes, 2, len(shapes[1]))
-    many = data if read_flag(values, 7) else read_sizes(shapes, 0, len(data))
-    asked = [one.strip() for one in str(values[10]).strip("[]").split(",")]
-    wanted = sum(read_flag(asked, place) for place in (0, 1))
+    data, weight = _read_sizes(shapes, 1), _read_sizes(shapes, 2, len(shapes[1]))
+    many = data if _read_flag(values, 7) else _read_sizes(shapes, 0, len(data))
+    mask = [one.strip() for one in str(values[10]).strip("[]").split(",")]
+    wanted = sum(_read_flag(mask, position) for position in (0, 1))
     return wanted * 2 * many[0] * prod(many[2:]) * prod(weight)
 
 
-def _spread(spelled: Any, count: int, least: int) -> Sizes:
+def _spread(spelled: Any, count: int, least: int) -> _Sizes:
     """Return a list of whole numbers from its spelling; a single number counts for all dimensions.
 
     Raises:
@@ -194,7 +324,7 @@ FLOP_FORMULAS: dict[str, Formula] = {
     "_LayerNormLinear": _apply_first_weight,
     "_GroupedLinear": _apply_first_weight,
     "_LayerNormMLP": _apply_two_weights,
-    **ATTENTION_FORMULAS,
+    **_ATTENTION_FORMULAS,
 }
 """By operator; positions of arguments are those of its schema."""
 

@@ -1,10 +1,12 @@
-"""Limits of a trace of PyTorch's profiler, and traces that are refused.
+"""Limits of a trace of PyTorch's profiler, traces that are refused, and cures of findings for this profiler.
 
-Data that this profiler does not record is listed as a limit and never counts as 0.
+Data that this profiler does not record is listed as a limit and never counts as 0. Flags of nsys do not apply
+to it, so findings about any capture get its own cures.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import polars as pl
@@ -12,9 +14,8 @@ import polars as pl
 from wallscope.errors import InputError, NothingToAnalyzeError
 from wallscope.kineto.event_structs import CATEGORIES
 from wallscope.kineto.event_tables import TraceTables, describe_counts
-from wallscope.kineto.trace_cures import adapt_cures
 from wallscope.kineto.trace_events import FileFacts
-from wallscope.model.capture import Capture, Finding, Presence, Severity
+from wallscope.model.capture import Capture, Export, Finding, Presence, Profiler, Severity
 from wallscope.model.enums import CallRole
 from wallscope.nsys.findings import check_calls
 from wallscope.thresholds.verdict import MATERIAL_SHARE, RANGES_A_LAUNCH_RATIO
@@ -34,6 +35,28 @@ _AMD_DEVICE = re.compile(r"\bAMD\b|\bInstinct\b|\bRadeon\b|\bgfx\d")
 _TRACE_KEYS = ("schemaVersion", "deviceProperties", "distributedInfo", "baseTimeNanoseconds", "trace_id")
 _REPLAYING = "cuda_profiler_range"
 _EVENTS, _CALLS = "CUPTI_ACTIVITY_KIND_CUDA_EVENT", "CUPTI_ACTIVITY_KIND_RUNTIME"
+_ASK_FOR_WAITS = (
+    "Profile with enable_cuda_sync_events=True (torch 2.1 or later): wallscope capture-help --profiler torch."
+)
+_MARK_STEPS = (
+    "Profile several steps and call prof.step() after each, which marks it, or name a range:"
+    " --step-range REGEX."
+)
+_ASK_FOR_DEVICE = (
+    "Profile with activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA] while the GPU trains."
+)
+_CURES = {
+    "few-steps": "Profile ten steps: schedule(wait=5, warmup=2, active=10).",
+    "launches-without-work": "End the profile after torch.cuda.synchronize().",
+    "no-api-calls": _ASK_FOR_DEVICE,
+    "no-cuda-events": _ASK_FOR_WAITS,
+    "no-kernels": _ASK_FOR_DEVICE,
+    "no-steps": _MARK_STEPS,
+    "orphan-operations": "Begin the profile a step earlier: schedule(wait=5, warmup=2, active=10).",
+    "ranks-without-steps": _MARK_STEPS,
+    "unmarked-steps": _MARK_STEPS,
+    "unresolved-waits": _ASK_FOR_WAITS,
+}
 
 
 def refuse_other_traces(path: Path, tables: TraceTables) -> None:
@@ -275,3 +298,13 @@ def _check_gpus(capture: Capture) -> Iterator[Finding]:
             Severity.INFO,
             "The trace does not describe the GPUs: memory capacity and peak rates are unknown.",
         )
+
+
+def adapt_cures(findings: Iterable[Finding], export: Export) -> tuple[Finding, ...]:
+    """Return the findings about a capture, with cures for the profiler that recorded it."""
+    if export.profiler != Profiler.TORCH:
+        return tuple(findings)
+    return tuple(
+        replace(finding, cure=_CURES[finding.code]) if finding.cure and finding.code in _CURES else finding
+        for finding in findings
+    )
