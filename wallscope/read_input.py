@@ -3,8 +3,7 @@
 from pathlib import Path
 
 from wallscope.kineto.load_trace import read_trace_capture, read_trace_contents
-from wallscope.kineto.other_files import refuse_other_gzip
-from wallscope.kineto.trace_bytes import is_torch_trace
+from wallscope.kineto.trace_bytes import is_torch_trace, refuse_other_gzip
 from wallscope.model.capture import Capture, Contents, Progress
 from wallscope.model.enums import Reader
 from wallscope.nsys import read_capture, read_contents

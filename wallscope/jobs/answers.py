@@ -23,7 +23,7 @@ from wallscope._version import __version__
 from wallscope.bounded_json import check_json, read_json_bytes
 from wallscope.cache_folder import Cache, EntryKind, fingerprint_file
 from wallscope.errors import InputError, NothingToAnalyzeError
-from wallscope.kineto.other_files import describe_other_json
+from wallscope.kineto.trace_bytes import describe_other_json
 from wallscope.model.advice import Framework
 from wallscope.model.analysis import SCHEMA, Analysis
 from wallscope.model.capture import Finding, Progress, Severity

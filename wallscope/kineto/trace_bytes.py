@@ -1,9 +1,11 @@
-"""Read the bytes of a trace, plain or gzip, in chunks; and detect whether a file is a trace.
+"""The bytes of files: what a file is, and those of a trace, plain or gzip, in chunks.
 
 Files are identified by their content, because traces have many names. A gzip stream that ends early or is
-damaged yields its bytes up to that point; https://www.rfc-editor.org/rfc/rfc1952 has the format.
+damaged yields its bytes up to that point; https://www.rfc-editor.org/rfc/rfc1952 has the format. Other
+files that people give for a trace are described, with what to give instead.
 """
 
+import json
 import re
 import stat
 import zlib
@@ -11,12 +13,13 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import BinaryIO
 
+from wallscope.errors import InputError
 from wallscope.units import size
 
-GZIP_MAGIC = b"\x1f\x8b"
+_GZIP_MAGIC = b"\x1f\x8b"
 _GZIP_WINDOW = 31  # zlib's number for a gzip header with the largest window
 PIECE_BYTES = 4 << 20
-HEAD_BYTES = 64 << 10
+_HEAD_BYTES = 64 << 10
 _FEW_BYTES, _RESERVE_BYTES, _ASKED_BYTES = 256 << 20, 128 << 20, 16 << 20
 """Up to where nothing is asked, what has to be left, and how often it is asked. Chosen."""
 _MOST_TIMES = 200
@@ -27,6 +30,10 @@ _IS_ANSWER = re.compile(rb'(?:\xef\xbb\xbf)?\s*\{\s*"schema"\s*:\s*"wallscope\.'
 _KEYS = re.compile(
     rb'"(?:traceEvents|schemaVersion|deviceProperties|distributedInfo|baseTimeNanoseconds|ph)"\s*:'
 )
+_SQLITE_MAGIC = b"SQLite format 3"
+_NSYS_TABLES = ("StringIds", "META_DATA_EXPORT", "CUPTI_ACTIVITY_KIND_KERNEL", "TARGET_INFO_SYSTEM_ENV")
+_TORCH_HINT = "profile with torch.profiler and export_chrome_trace"
+_SQLITE_HINT = "export the report again: nsys export --type sqlite"
 
 
 class OversizeError(Exception):
@@ -53,7 +60,7 @@ class TraceBytes:
         """
         head = self._read()
         unpacked_bytes = 0
-        for piece in self._unpack(head) if head.startswith(GZIP_MAGIC) else self._copy(head):
+        for piece in self._unpack(head) if head.startswith(_GZIP_MAGIC) else self._copy(head):
             unpacked_bytes += len(piece)
             self._check_room(unpacked_bytes)
             yield piece
@@ -96,7 +103,7 @@ class TraceBytes:
             packed = unpacker.unconsumed_tail
             if unpacker.eof:
                 packed = unpacker.unused_data or self._read()
-                if not packed.startswith(GZIP_MAGIC):
+                if not packed.startswith(_GZIP_MAGIC):
                     return
                 unpacker = zlib.decompressobj(_GZIP_WINDOW)
             packed = packed or self._read()
@@ -120,31 +127,80 @@ def _begins_trace(head: bytes) -> bool:
 
 def _read_head(path: Path) -> bytes:
     """Return the first bytes of a file, unpacked; empty if it cannot be read."""
-    head = read_stored_head(path)
-    if not head.startswith(GZIP_MAGIC):
+    head = _read_stored_head(path)
+    if not head.startswith(_GZIP_MAGIC):
         return head
     try:
-        return unpack_head(head)
+        return _unpack_head(head)
     except zlib.error:
         return b""
 
 
-def read_stored_head(path: Path) -> bytes:
+def _read_stored_head(path: Path) -> bytes:
     """Return the first bytes of a file as they are stored; empty if it cannot be read."""
     try:
         status = path.stat()
         if not stat.S_ISREG(status.st_mode) or not status.st_size:  # reading some of /proc waits
             return b""
         with path.open("rb") as stream:
-            return stream.read(HEAD_BYTES)
+            return stream.read(_HEAD_BYTES)
     except (OSError, ValueError):
         return b""
 
 
-def unpack_head(packed: bytes) -> bytes:
+def _unpack_head(packed: bytes) -> bytes:
     """Return the first bytes that a gzip file has unpacked.
 
     Raises:
         zlib.error: the data is damaged.
     """
-    return zlib.decompressobj(_GZIP_WINDOW).decompress(packed, HEAD_BYTES)
+    return zlib.decompressobj(_GZIP_WINDOW).decompress(packed, _HEAD_BYTES)
+
+
+def describe_other_json(content: bytes) -> str | None:
+    """Return what a JSON file is that is neither a trace nor an answer, and a cure; `None` if unknown.
+
+    >>> describe_other_json(b"")
+    'is empty — copy or write the file again'
+    """
+    if not content.strip():
+        return "is empty — copy or write the file again"
+    first = content.lstrip()[:_HEAD_BYTES].split(b"\n", 1)[0]
+    for text in (content, first):  # nsys writes an object per line
+        try:
+            found = json.loads(text)
+        except (ValueError, RecursionError):
+            continue
+        return _describe_members(found) if isinstance(found, dict) else None
+    return None
+
+
+def _describe_members(members: dict[str, object]) -> str | None:
+    if "nodes" in members and "chakra" in str(members.get("schema")):
+        return f"is an execution trace of PyTorch, which has no times of the GPU — {_TORCH_HINT}"
+    if isinstance(members.get("type"), int) or any(table in members for table in _NSYS_TABLES):
+        return f"is a JSON export of Nsight Systems, which is not read — {_SQLITE_HINT}"
+    return None
+
+
+def refuse_other_gzip(path: Path) -> None:
+    """Refuse a gzip file without a trace in it; other files pass.
+
+    Raises:
+        InputError: states what is in the file.
+    """
+    packed = _read_stored_head(path)
+    if not packed.startswith(_GZIP_MAGIC):  # the reader of exports describes it
+        return
+    try:
+        head = _unpack_head(packed)
+    except zlib.error:
+        raise InputError(f"{path} — is damaged: its gzip data cannot be read — copy it again") from None
+    if head.startswith(_SQLITE_MAGIC):
+        raise InputError(f"{path} — is an export compressed with gzip — decompress it first")
+    if not head.strip():
+        raise InputError(f"{path} — is a gzip file with nothing in it — copy or write the file again")
+    raise InputError(
+        f"{path} — is compressed with gzip and is not a trace of PyTorch's profiler — give a trace of"
+        " torch.profiler, or decompress the file first"
+    )
