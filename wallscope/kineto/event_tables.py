@@ -23,10 +23,9 @@ from wallscope.kineto.event_columns import (
     collect_texts,
     convert_to_ns,
 )
-from wallscope.kineto.event_scanner import UNNAMED, EventScanner, Scanned
+from wallscope.kineto.event_scanner import UNNAMED, EventScanner, Scanned, ScannedRows
 from wallscope.kineto.event_structs import CATEGORIES, FLOW, Event, NameArguments, decode_arguments
 from wallscope.kineto.operator_flops import BACKWARD_OF, FLOP_FORMULAS
-from wallscope.kineto.scanned_rows import ScannedRows
 from wallscope.kineto.trace_bytes import TraceBytes
 from wallscope.kineto.trace_events import FileFacts, iterate_events
 from wallscope.model.capture import Progress
