@@ -27,7 +27,7 @@ import msgspec
 
 from benchmarks.marks import put
 from wallscope.kineto import trace_events
-from wallscope.kineto.event_structs import Event, decode_events
+from wallscope.kineto.event_decoding import Event, decode_events
 from wallscope.kineto.load_trace import read_trace_capture
 from wallscope.kineto.trace_bytes import TraceBytes
 

@@ -15,29 +15,33 @@ import numpy as np
 import polars as pl
 
 from wallscope.kernels import json_events, views
-from wallscope.kineto.event_columns import (
+from wallscope.kineto.event_decoding import (
+    ARGUMENTS,
+    COUNTED,
+    STRUCTS,
     ArgumentType,
+    Event,
     convert_to_ns,
+    decode_event,
     read_product,
     read_real,
     read_whole,
     spell_list,
     spell_value,
 )
-from wallscope.kineto.event_structs import ARGUMENTS, COUNTED, STRUCTS, Event, decode_event
 
-ABSENT, REAL, TEXT = -1, -3, -4
+_ABSENT, _REAL, _TEXT = -1, -3, -4
 """Marks of values: none, bits of a double, number of a text. From 0 on: a number with so many decimals."""
 _MOST_WHOLE = 2**53
 _MOST_DOUBLE_US = 2**43
-NS_DECIMALS = 3
+_NS_DECIMALS = 3
 _MOST_DECIMALS = 18
 _POWERS = 10 ** np.arange(_MOST_DECIMALS + 1)
 """Of ten; a double has each of them."""
-MEMBERS = ("ts", "dur", "pid", "tid", "id")
-_WORDS = (*MEMBERS, "ph", "cat", "name", "args")
+_MEMBERS = ("ts", "dur", "pid", "tid", "id")
+_WORDS = (*_MEMBERS, "ph", "cat", "name", "args")
 UNNAMED = "(unnamed)"
-_TIMES_BEGIN = len(MEMBERS) - 2  # members have codes from -1 down, which count from the end here
+_TIMES_BEGIN = len(_MEMBERS) - 2  # members have codes from -1 down, which count from the end here
 _HEAD = 13
 """Numbers at the begin of each row, before arguments."""
 _ROW_ROOM, _ROW_COUNT, _NAME_COUNT = 1 << 22, 1 << 18, 1 << 14
@@ -87,11 +91,11 @@ class ScannedRows:
         values, marks = self._values(name)
         if not marks.any() and np.abs(values).max(initial=0) < _MOST_WHOLE:
             return pl.Series(values * 1_000), False
-        decimals = np.clip(marks, 0, NS_DECIMALS)
-        ns = values * _POWERS[NS_DECIMALS - decimals]
+        decimals = np.clip(marks, 0, _NS_DECIMALS)
+        ns = values * _POWERS[_NS_DECIMALS - decimals]
         is_large = (np.abs(values) >= _MOST_WHOLE * _POWERS[decimals]) & (marks >= 0)
-        odd = np.flatnonzero((marks > NS_DECIMALS) | is_large)
-        found = _with_nulls(ns, marks == ABSENT)
+        odd = np.flatnonzero((marks > _NS_DECIMALS) | is_large)
+        found = _with_nulls(ns, marks == _ABSENT)
         if len(odd):
             times = [
                 _read_time(*pair) for pair in zip(values[odd].tolist(), marks[odd].tolist(), strict=True)
@@ -106,8 +110,8 @@ class ScannedRows:
             return pl.Series(values)
         for place in np.flatnonzero(marks > 0).tolist():
             whole, rest = divmod(int(values[place]), 10 ** int(marks[place]))
-            values[place], marks[place] = (whole, 0) if not rest else (0, ABSENT)
-        return _with_nulls(values, marks == ABSENT)
+            values[place], marks[place] = (whole, 0) if not rest else (0, _ABSENT)
+        return _with_nulls(values, marks == _ABSENT)
 
     def reals(self, name: str) -> pl.Series:
         """Return numbers that are not negative; null otherwise."""
@@ -115,17 +119,17 @@ class ScannedRows:
         found = values / _POWERS[np.clip(marks, 0, _MOST_DECIMALS)]
         for place in np.flatnonzero(np.abs(values) >= _MOST_WHOLE).tolist():
             found[place] = int(values[place]) / 10 ** max(0, int(marks[place]))
-        is_bits = marks == REAL
+        is_bits = marks == _REAL
         found[is_bits] = values[is_bits].view(np.float64)
-        return _with_nulls(found, (marks == ABSENT) | ~((found >= 0) & (found <= _MOST_WHOLE)))
+        return _with_nulls(found, (marks == _ABSENT) | ~((found >= 0) & (found <= _MOST_WHOLE)))
 
     def texts(self, name: str) -> pl.Series:
         """Return texts; null without one."""
         values, marks = self._values(name)
         spelled: list[str | None] = [None] * len(values)
-        for place in np.flatnonzero(marks != ABSENT).tolist():
+        for place in np.flatnonzero(marks != _ABSENT).tolist():
             value, mark = int(values[place]), int(marks[place])
-            spelled[place] = self.strings[value] if mark == TEXT else spell_value(_as_number(value, mark))
+            spelled[place] = self.strings[value] if mark == _TEXT else spell_value(_as_number(value, mark))
         return pl.Series(spelled, dtype=pl.String)
 
     def read(self, name: str, own_type: ArgumentType) -> pl.Series:
@@ -318,7 +322,7 @@ class EventScanner:
     def _resolve_values(self, texts: list[bytes], count: int) -> None:
         """Replace the numbers of texts by what these mean; many values have the same text."""
         places, codes = self._raws[:count].T
-        most = len(self._arguments) + len(MEMBERS)
+        most = len(self._arguments) + len(_MEMBERS)
         keys, which = np.unique(self._rows[places] * most + codes % most, return_inverse=True)
         if len(keys):
             pairs = zip((keys % most).tolist(), (keys // most).tolist(), strict=True)
@@ -332,7 +336,7 @@ class EventScanner:
         for code, own_type in enumerate(self._types):
             if own_type is ArgumentType.LIST:
                 places = (starts + of_category[:, code])[of_category[:, code] > 0]
-                places = places[rows[places + 1] < ABSENT]
+                places = places[rows[places + 1] < _ABSENT]
                 for place, at, mark in zip(
                     places, rows[places].tolist(), rows[places + 1].tolist(), strict=True
                 ):
@@ -352,7 +356,7 @@ class EventScanner:
     def _read(self, code: int, raw: bytes) -> tuple[int, int]:
         if code >= len(self._types) + _TIMES_BEGIN:
             time_ns = convert_to_ns([str(raw, "latin-1")])[0][0]
-            return (0, ABSENT) if time_ns is None else (time_ns, NS_DECIMALS)
+            return (0, _ABSENT) if time_ns is None else (time_ns, _NS_DECIMALS)
         own_type = self._types[code] if code < len(self._types) else ArgumentType.WHOLE
         if own_type is ArgumentType.LIST:
             text = spell_list(msgspec.Raw(raw))
@@ -360,19 +364,19 @@ class EventScanner:
             text = spell_value(msgspec.json.decode(raw))
         elif own_type is ArgumentType.REAL:
             real = read_real(msgspec.json.decode(raw))
-            return (0, ABSENT) if real is None else (int(np.float64(real).view(np.int64)), REAL)
+            return (0, _ABSENT) if real is None else (int(np.float64(real).view(np.int64)), _REAL)
         else:
             value = msgspec.json.decode(raw)
             whole = read_whole(read_product(value) if own_type is ArgumentType.PRODUCT else value)
-            return (0, ABSENT) if whole is None else (whole, 0)
-        return (0, ABSENT) if text is None else (self._strings.setdefault(text, len(self._strings)), TEXT)
+            return (0, _ABSENT) if whole is None else (whole, 0)
+        return (0, _ABSENT) if text is None else (self._strings.setdefault(text, len(self._strings)), _TEXT)
 
     def find_rows(self, categories: Collection[str]) -> ScannedRows:
         """Return the rows of some categories, by slice, category and place in the text."""
         if self._category is None:
             self._category = self._rows[self._starts[: self._count]].astype(np.uint8)
         codes = [self._categories.index(name) for name in categories]
-        places = {name: 3 + 2 * place for place, name in enumerate(MEMBERS)}
+        places = {name: 3 + 2 * place for place, name in enumerate(_MEMBERS)}
         places |= {
             name: int(place)
             for name, place in zip(self._arguments, self._places[codes[0], :-2], strict=True)

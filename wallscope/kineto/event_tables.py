@@ -14,17 +14,21 @@ import numpy as np
 import polars as pl
 
 from wallscope.kernels import is_compiled
-from wallscope.kineto.event_columns import (
+from wallscope.kineto.event_decoding import (
+    CATEGORIES,
+    FLOW,
     ArgumentType,
+    Event,
+    NameArguments,
     collect_lists,
     collect_numbers,
     collect_products,
     collect_reals,
     collect_texts,
     convert_to_ns,
+    decode_arguments,
 )
 from wallscope.kineto.event_scanner import UNNAMED, EventScanner, Scanned, ScannedRows
-from wallscope.kineto.event_structs import CATEGORIES, FLOW, Event, NameArguments, decode_arguments
 from wallscope.kineto.operator_flops import BACKWARD_OF, FLOP_FORMULAS
 from wallscope.kineto.trace_bytes import TraceBytes
 from wallscope.kineto.trace_events import FileFacts, iterate_events

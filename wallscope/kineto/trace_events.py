@@ -14,8 +14,8 @@ from typing import Any
 
 import msgspec
 
+from wallscope.kineto.event_decoding import decode_event, decode_events
 from wallscope.kineto.event_scanner import Scanned
-from wallscope.kineto.event_structs import decode_event, decode_events
 from wallscope.kineto.trace_bytes import TraceBytes
 
 _MOST_HEADER_BYTES = 64 << 20

@@ -12,7 +12,7 @@ from pathlib import Path
 import polars as pl
 
 from wallscope.errors import InputError, NothingToAnalyzeError
-from wallscope.kineto.event_structs import CATEGORIES
+from wallscope.kineto.event_decoding import CATEGORIES
 from wallscope.kineto.event_tables import TraceTables, describe_counts
 from wallscope.kineto.trace_events import FileFacts
 from wallscope.model.capture import Capture, Export, Finding, Presence, Profiler, Severity
