@@ -16,7 +16,7 @@ from wallscope.advice.framework_rules import framework_defaults
 from wallscope.advice.published import presets
 from wallscope.advice.rejected_settings import releases
 from wallscope.advice.settings import vocabulary
-from wallscope.resources import read_toml
+from wallscope.files import read_toml
 
 _DATACLASSES = {
     "megatron/core/model_parallel_config.py": "ModelParallelConfig",

@@ -5,8 +5,9 @@ A fact counts as reached where a table of the package names it: a fix, a note, a
 
 from collections.abc import Iterator, Mapping
 
-from wallscope.advice.rules import Rule, fix_rules
 from wallscope.resources import list_toml_paths, read_toml
+
+from wallscope.advice.rules import Rule, fix_rules
 
 _HEAD = """# Fixes
 

@@ -69,7 +69,7 @@ def test_an_installed_wheel_reads_its_own_queries(wheel, tmp_path):
     with zipfile.ZipFile(wheel) as archive:
         archive.extractall(tmp_path)
     asked = (
-        "import wallscope.resources as s; print(s.__file__);"
+        "import wallscope.files as s; print(s.__file__);"
         "print(len(s.read_query('names')), len(s.read_report('analysis.schema.json')))"
     )
 

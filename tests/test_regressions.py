@@ -15,13 +15,13 @@ from fixtures.export import ExportWriter
 from fixtures.scenario import scenarios
 from tests.conftest import ROOT
 from wallscope.errors import NothingToAnalyzeError, StepRangeError
+from wallscope.files import read_query
 from wallscope.model.analysis import Anchor, CrossCheck
 from wallscope.model.options import Options
 from wallscope.model.whatif import Asked
 from wallscope.nsys import read_capture
 from wallscope.pipeline import analyze, ask_what_if
 from wallscope.replay.windows import NO_ISSUER
-from wallscope.resources import read_query
 from wallscope.summary.findings import _disagreement
 from wallscope.trace.repeat_unit import find_period
 

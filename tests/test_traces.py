@@ -10,9 +10,9 @@ import pytest
 
 from tests.answered_once import write_json_once
 from wallscope.errors import NothingToAnalyzeError
+from wallscope.files import read_query
 from wallscope.model.schemas import NAMES
 from wallscope.nsys import read_contents
-from wallscope.resources import read_query
 from wallscope.trace.kernel_classes import classify_kernels, load_shipped_kernel_rules
 
 TRACES = Path(__file__).resolve().parents[2] / "shared" / "traces"

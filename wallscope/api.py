@@ -17,6 +17,7 @@ import polars as pl
 from wallscope import pipeline
 from wallscope.compare.compare import CompareOptions, Side, compare_sides, comparison_report
 from wallscope.errors import OptionError, UnknownWordError, WallscopeError
+from wallscope.files import write_chunks
 from wallscope.jobs.inputs import fetch_source, find_exports, is_many, parse_source
 from wallscope.jobs.merge import job_report, rematch_ranks, run_job
 from wallscope.jobs.resolve_runs import find_captures, resolve_runs
@@ -25,7 +26,6 @@ from wallscope.model.comparison import Comparison
 from wallscope.model.diagnosis import StepFacts
 from wallscope.model.options import Options, Selection
 from wallscope.model.table_columns import TABLES
-from wallscope.output_files import write_chunks
 from wallscope.render.data import write_json
 from wallscope.render.figures import FIGURES
 from wallscope.summary.tables import ANSWER_TABLES, build_answer_table

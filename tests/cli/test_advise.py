@@ -3,7 +3,7 @@ import json
 import jsonschema
 import pytest
 
-from wallscope.resources import read_report
+from wallscope.files import read_report
 
 DSV3 = ("advise", "--model", "deepseek-v3", "--hardware", "h100", "--seq-length", "131072")
 

@@ -4,7 +4,7 @@ import jsonschema
 import pytest
 
 from fixtures.example import write_example
-from wallscope.resources import read_report
+from wallscope.files import read_report
 
 
 @pytest.fixture

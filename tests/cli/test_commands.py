@@ -10,7 +10,7 @@ import pytest
 from fixtures.export import ExportWriter
 from fixtures.scenario import scenarios
 from wallscope import __version__, kernels
-from wallscope.resources import read_report
+from wallscope.files import read_report
 
 
 @pytest.fixture

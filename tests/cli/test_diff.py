@@ -9,10 +9,10 @@ from tests.compare.test_compare import assert_adds_up, steps
 from tests.profile.random_profiles import profile_of, work
 from wallscope.compare.compare import CompareOptions, Side, compare_sides
 from wallscope.errors import ComparisonError, ProfileError
+from wallscope.files import read_report
 from wallscope.jobs.resolve_runs import find_captures, resolve_runs
 from wallscope.model.options import Options
 from wallscope.profile.codec import pack_profile
-from wallscope.resources import read_report
 
 
 def test_diff_prints_the_verdict_and_writes_what_it_is_asked_for(wallscope, answers, tmp_path):

@@ -16,7 +16,7 @@ from fixtures.scenario import scenarios
 from tests.conftest import ROOT
 from wallscope.cache_folder import Cache, EntryKind
 from wallscope.errors import OutputError
-from wallscope.output_files import write_chunks
+from wallscope.files import write_chunks
 from wallscope.render.markdown import escape
 
 BASE, HEAD = "a" * 40, "b" * 40
@@ -112,7 +112,7 @@ import os, signal, sys
 from pathlib import Path
 sys.path.insert(0, {root!r})
 from wallscope.cli.streams import end_on_signals
-from wallscope import output_files
+from wallscope import files
 from wallscope.store import Store
 from wallscope.cli import output
 from wallscope.cache_folder import Cache, EntryKind
@@ -133,7 +133,7 @@ def counted(function):
 for name in ("open", "fsync", "replace", "mkdir", "rename", "unlink", "fdopen", "fchmod"):
     setattr(os, name, counted(getattr(os, name)))
 try:
-    output_files.write_chunks(Path("file"), [b"new", b"er"])
+    files.write_chunks(Path("file"), [b"new", b"er"])
     output.write_folder(Path("folder"), lambda place: (place / "a").write_text("newer"), lambda _: True)
     Store("store").storage.write("objects/ab/" + "c" * 62, b"newer")
     Cache(Path("cache")).write(EntryKind.ANSWERS, "d" * 40, b"newer")

@@ -101,7 +101,7 @@ def test_a_pipe_that_breaks_in_a_library_is_no_gate(called, monkeypatch):
 def test_what_is_asked_to_end_leaves_nothing_behind(tmp_path, number, code):
     script = (
         f"import signal; signal.signal({int(number)}, signal.SIG_DFL)  # nohup ignores it\n"
-        "import sys, os, time, wallscope.output_files as files\n"
+        "import sys, os, time, wallscope.files as files\n"
         "from pathlib import Path\n"
         "from wallscope.cli import main as _\n"
         "import wallscope.cli\n"

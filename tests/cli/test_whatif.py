@@ -10,9 +10,9 @@ from fixtures.simulation.stories import stories
 from fixtures.simulation.story import US, alone, gemm
 from fixtures.simulation.writing import write_run
 from tests.render.test_document import bare
+from wallscope.files import read_report
 from wallscope.model.whatif import WhatIf
 from wallscope.render.data import make_json_schema
-from wallscope.resources import read_report
 
 STORIES = {story.name: story.program for story in stories()}
 

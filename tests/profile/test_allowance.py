@@ -11,7 +11,7 @@ import pytest
 
 from tests.conftest import ROOT
 from tests.profile.random_profiles import profile_of
-from wallscope.bounded_json import estimate_bytes
+from wallscope.files import estimate_bytes
 from wallscope.model.analysis import SCHEMA
 from wallscope.model.profile import PROFILE_SCHEMA
 from wallscope.profile.codec import pack_profile

@@ -11,9 +11,9 @@ from tests.compare.test_compare import steps
 from tests.profile.random_profiles import OPERATIONS, profile_of, work
 from wallscope.compare.compare import CompareOptions, Side, compare_sides
 from wallscope.compare.gates import parse_gate
+from wallscope.files import read_report
 from wallscope.model.comparison import Explanation
 from wallscope.render.data import write_json
-from wallscope.resources import read_report
 from wallscope.units import signed_duration
 from wallscope.views.comparison import render_comparison, write_comparison_junit, write_comparison_markdown
 from wallscope.views.comparison_words import describe_change, describe_sureness, write_tested_interval

@@ -5,11 +5,11 @@ import pytest
 
 from fixtures.scenario import scenarios
 from tests.answered_once import analyze_scenario_once
+from wallscope.files import read_report
 from wallscope.model.advice import Advice, ConfigurationCheck
 from wallscope.model.analysis import Analysis
 from wallscope.model.comparison import Comparison
 from wallscope.render.data import make_json_schema, write_json
-from wallscope.resources import read_report
 
 SCHEMA = jsonschema.Draft202012Validator(json.loads(read_report("analysis.schema.json")))
 

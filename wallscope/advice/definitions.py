@@ -12,7 +12,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import ConfigDict, Field, TypeAdapter
 
-from wallscope.resources import list_toml_paths, read_toml
+from wallscope.files import list_toml_paths, read_toml
 
 _PARTS = re.compile(r"[a-z0-9]+")
 _ENDINGS = (

@@ -30,11 +30,11 @@ from wallscope.advice.rules import Rule, fix_rules
 from wallscope.advice.settings import vocabulary
 from wallscope.advice.word_search import find_setting, search_word
 from wallscope.errors import UnknownWordError
+from wallscope.files import read_query
 from wallscope.model.advice import ExplanationSection, Setting, WordExplanation
 from wallscope.model.cause_catalogue import CALL, DRAINED, describe_cause, list_cause_meanings
 from wallscope.model.enums import Wall
 from wallscope.model.schemas import NAMES
-from wallscope.resources import read_query
 from wallscope.trace.kernel_classes import classify_kernels, load_shipped_kernel_rules
 
 _NEAR = 4

@@ -10,8 +10,8 @@ from functools import cache
 from math import prod
 from typing import Final
 
+from wallscope.files import read_toml
 from wallscope.model.advice import KnownSetting, Value
-from wallscope.resources import read_toml
 
 _MOST_LAYERS: Final = 100_000
 _LONGEST_SIZE: Final = 7

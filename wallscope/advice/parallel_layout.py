@@ -13,8 +13,8 @@ from math import ceil, log2
 from wallscope.advice.conditions import Lookup
 from wallscope.advice.published import Machine
 from wallscope.errors import LayoutError, OptionError
+from wallscope.files import read_toml
 from wallscope.model.advice import Folding, MemoryEstimate, RecomputeChoice, Sizes
-from wallscope.resources import read_toml
 from wallscope.thresholds.verdict import (
     TENSOR_FOR_CONTEXT_COUNT,
     TENSOR_FOR_CONTEXT_FROM_COUNT,

@@ -27,6 +27,7 @@ from wallscope.advice.published import (
     nearest_presets,
 )
 from wallscope.errors import LayoutError, OptionError
+from wallscope.files import read_toml
 from wallscope.model.advice import (
     PHASES,
     Advice,
@@ -37,7 +38,6 @@ from wallscope.model.advice import (
     Sizes,
     Value,
 )
-from wallscope.resources import read_toml
 from wallscope.thresholds.verdict import LONG_SEQUENCE_COUNT, RESERVED_MEMORY_SHARE, TOKENS_OF_A_RANK_COUNT
 from wallscope.units import size
 

@@ -12,6 +12,7 @@ from wallscope.advice.parallel_layout import fold_configuration
 from wallscope.advice.rejected_settings import report_impossible
 from wallscope.advice.settings import check_value, parse_value, vocabulary
 from wallscope.errors import LayoutError
+from wallscope.files import read_toml
 from wallscope.model.advice import (
     ConfigurationCheck,
     FeatureCheck,
@@ -28,7 +29,6 @@ from wallscope.model.advice import (
 from wallscope.model.analysis import Rank
 from wallscope.model.capture import Finding, Severity
 from wallscope.model.enums import Axis
-from wallscope.resources import read_toml
 from wallscope.thresholds.verdict import INEFFECTIVE_OVERLAP_SHARE
 from wallscope.units import percent
 

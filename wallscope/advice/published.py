@@ -8,8 +8,8 @@ from math import log2
 from typing import Any
 
 from wallscope.errors import OptionError
+from wallscope.files import read_toml
 from wallscope.model.advice import Band, Preset, Sizes, TraceFacts
-from wallscope.resources import read_toml
 
 _IN_SLOTS = {"pcie", "nvl", "mig"}
 """Words in the names of PCIe cards, which a bridge may join to neighbors, and of GPU instances."""

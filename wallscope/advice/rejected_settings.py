@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Final
 
 from wallscope.advice.settings import Entry, bare_name, vocabulary
+from wallscope.files import read_toml
 from wallscope.model.advice import KnownSetting
 from wallscope.model.capture import Finding, Severity
-from wallscope.resources import read_toml
 
 _PIPE, _END_OF_DECODER = "|", "/"
 """Marks in a hybrid layer pattern that are not layers: a pipeline stage ends, prediction layers begin."""

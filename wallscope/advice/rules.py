@@ -22,13 +22,13 @@ from pydantic import BeforeValidator, ConfigDict, Field, TypeAdapter
 from wallscope.advice.conditions import Clause, parse_clause
 from wallscope.advice.measurements import MEASUREMENTS, MeasuredRun
 from wallscope.advice.settings import vocabulary
+from wallscope.files import list_toml_paths, read_toml
 from wallscope.model.advice import ExpectedGain, Phase, RunConfiguration, Setting, System
 from wallscope.model.analysis import ComputeWork
 from wallscope.model.cause_catalogue import CALL, DRAINED, list_cause_meanings
 from wallscope.model.enums import ComputeCategory, Precision, Wall
 from wallscope.model.rank_summaries import CategoryPrecision, ComputeDetails
 from wallscope.model.whatif import Question, QuestionKind
-from wallscope.resources import list_toml_paths, read_toml
 from wallscope.thresholds import verdict as ratios
 from wallscope.thresholds.verdict import MATERIAL_SHARE
 

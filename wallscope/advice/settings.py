@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from functools import cache
 
 from wallscope.advice.framework_rules import expand_recipe, resolve_settings
+from wallscope.files import read_toml
 from wallscope.model.advice import KnownSetting, RunConfiguration, Setting, Value
-from wallscope.resources import read_toml
 
 Entry = tuple[str, object]
 """A dotted name, and a value as in the file; a `str` may have any kind in texts."""

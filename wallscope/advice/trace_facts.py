@@ -13,6 +13,7 @@ import polars as pl
 
 from wallscope.advice.published import nvlink_domain
 from wallscope.columns import as_integers, find_places
+from wallscope.files import read_toml
 from wallscope.model.advice import (
     Framework,
     KnownSetting,
@@ -26,7 +27,6 @@ from wallscope.model.analysis import Analysis
 from wallscope.model.capture import Finding, GraphTracing, Severity
 from wallscope.model.enums import LOW_PRECISIONS, Axis, Backend, Collective, Precision
 from wallscope.model.rank_summaries import CommunicationOperation, ComputeDetails
-from wallscope.resources import read_toml
 from wallscope.thresholds.causes import UNKNOWN_PRECISION_SHARE
 
 _MERGED_LAYERS = r"^layer_\d+f-layer_\d+b$"

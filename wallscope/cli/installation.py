@@ -69,7 +69,7 @@ def install_recipe(
 def _write(place: Path) -> None:
     import json  # noqa: PLC0415  # keeps --help fast
 
-    from wallscope.resources import read_report  # noqa: PLC0415  # same
+    from wallscope.files import read_report  # noqa: PLC0415  # same
 
     for name in (_METADATA, _MODULE):
         (place / name).write_text(read_report(f"recipe/{name}"), encoding="utf-8")

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from wallscope.errors import OutputError
-from wallscope.output_files import defer_signals, name_aside, resolve_path, write_chunks
+from wallscope.files import defer_signals, name_aside, resolve_path, write_chunks
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

@@ -20,9 +20,9 @@ from types import NoneType, UnionType
 from typing import TYPE_CHECKING, Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from wallscope._version import __version__
-from wallscope.bounded_json import check_json, read_json_bytes
 from wallscope.cache_folder import Cache, EntryKind, fingerprint_file
 from wallscope.errors import InputError, NothingToAnalyzeError
+from wallscope.files import check_json, read_json_bytes
 from wallscope.kineto.trace_bytes import describe_other_json
 from wallscope.model.advice import Framework
 from wallscope.model.analysis import SCHEMA, Analysis

@@ -264,7 +264,7 @@ def convert_to_ns(times: list[Any]) -> tuple[pl.Series, bool]:
 
 
 def _round_to_ns(times_us: np.ndarray) -> tuple[pl.Series, bool]:
-    """Return nanoseconds; a double is exact if it is whole or below `event_structs`'s limit."""
+    """Return nanoseconds; a double is exact if it is whole or below `_EXACT_US`."""
     whole = np.floor(np.abs(times_us))
     thousandths = np.floor((np.abs(times_us) - whole) * 1_000 + 0.5).astype(np.int64)
     ns = np.where(times_us < 0, -1, 1) * (whole.astype(np.int64) * 1_000 + thousandths)

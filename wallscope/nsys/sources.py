@@ -35,6 +35,7 @@ import polars as pl
 from wallscope import kernels
 from wallscope.cache_folder import ASIDE, EntryKind, user_cache
 from wallscope.errors import InputError
+from wallscope.files import read_query
 from wallscope.model.capture import Progress
 from wallscope.model.enums import Reader
 from wallscope.nsys.integrity import (
@@ -49,7 +50,6 @@ from wallscope.nsys.integrity import (
 )
 from wallscope.nsys.sqlite_file import HAS_OWN_PLACES, NULL, decode_text, make_nullable, read_columns
 from wallscope.nsys.tables import Tables, Wanted, quote
-from wallscope.resources import read_query
 
 _PRAGMAS = ("query_only = ON", "trusted_schema = OFF", "cell_size_check = ON", "temp_store = MEMORY")
 _LIMITS = {

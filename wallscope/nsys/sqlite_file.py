@@ -20,10 +20,10 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from wallscope.files import read_query
 from wallscope.kernels import sqlite_records, views
 from wallscope.model.capture import Progress
 from wallscope.nsys.tables import Wanted
-from wallscope.resources import read_query
 
 Numbers = NDArray[np.int64]
 Flat = NDArray[np.uint8]

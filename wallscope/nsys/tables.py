@@ -8,8 +8,8 @@ from typing import Any, Protocol
 import polars as pl
 
 from wallscope.errors import InputError
+from wallscope.files import read_query
 from wallscope.model.capture import Presence, Progress
-from wallscope.resources import read_query
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,8 +16,8 @@ from typing import Any, Final
 import polars as pl
 from pydantic import TypeAdapter, ValidationError
 
-from wallscope.bounded_json import check_json, read_json_bytes
 from wallscope.errors import ProfileError
+from wallscope.files import check_json, read_json_bytes
 from wallscope.model.analysis import SCHEMA, PackedProfile
 from wallscope.model.enums import Wall
 from wallscope.model.profile import (

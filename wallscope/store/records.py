@@ -30,8 +30,8 @@ from statistics import median
 
 from pydantic import TypeAdapter, ValidationError
 
-from wallscope.bounded_json import check_json
 from wallscope.errors import StoreError
+from wallscope.files import check_json
 from wallscope.model.analysis import PackedProfile
 from wallscope.model.profile import RECORD_SCHEMA, Noise, Record, RecordedNoise, Testbed
 from wallscope.store.storage import ASIDE, Storage, open_storage

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator
 import polars as pl
 
 from wallscope import units
+from wallscope.files import read_query
 from wallscope.model.analysis import Analysis, Rank
 from wallscope.model.capture import Export, Finding, Profiler, Severity
 from wallscope.model.cause_catalogue import describe_cause
@@ -23,7 +24,6 @@ from wallscope.model.section import (
     Tone,
     tabulate,
 )
-from wallscope.resources import read_query
 from wallscope.views.sections.walls import tabulate_budget
 from wallscope.views.sections.words import COMPARISON_WORDS, WORDS, describe_profiler
 
