@@ -69,7 +69,7 @@ def _tables(path: Path, reader: str) -> Callable[[], object]:
     from wallscope.model.enums import Reader  # noqa: PLC0415
     from wallscope.nsys.sources import open_tables  # noqa: PLC0415
     from wallscope.nsys.tables import Database, make_database, read_table  # noqa: PLC0415
-    from wallscope.parallel import run_both  # noqa: PLC0415  # the other ways do without
+    from wallscope.process_tuning import run_both  # noqa: PLC0415  # the other ways do without
 
     def work() -> object:
         with open_tables(path, reader=Reader(reader)) as tables:

@@ -3,7 +3,7 @@ import threading
 import polars as pl
 import pytest
 
-from wallscope import parallel
+from wallscope import process_tuning
 
 
 @pytest.fixture(autouse=True)
@@ -21,7 +21,7 @@ def test_what_is_found_stands_in_the_order_of_the_items() -> None:
             last_is_done.set()
         return item // 2
 
-    assert parallel.run_side_by_side(halved, [0, 2, 4, 6]) == (0, 1, 2, 3)
+    assert process_tuning.run_side_by_side(halved, [0, 2, 4, 6]) == (0, 1, 2, 3)
 
 
 def test_the_first_error_in_order_is_raised() -> None:
@@ -32,19 +32,19 @@ def test_the_first_error_in_order_is_raised() -> None:
         return item
 
     with pytest.raises(ValueError, match="item 1"):
-        parallel.run_side_by_side(failing, [0, 1, 2])
+        process_tuning.run_side_by_side(failing, [0, 1, 2])
 
 
 @pytest.mark.parametrize("items", [[], [5]])
 def test_few_items_need_no_thread(items: list[int]) -> None:
-    found = parallel.run_side_by_side(lambda item: (item, threading.current_thread()), items)
+    found = process_tuning.run_side_by_side(lambda item: (item, threading.current_thread()), items)
     assert found == tuple((item, threading.main_thread()) for item in items)
 
 
 @pytest.mark.parametrize("processors", [1, 4])
 def test_both_are_done(monkeypatch: pytest.MonkeyPatch, processors: int) -> None:
     monkeypatch.setattr(pl, "thread_pool_size", lambda: processors)
-    assert parallel.run_both(lambda: 1, lambda: "a") == (1, "a")
+    assert process_tuning.run_both(lambda: 1, lambda: "a") == (1, "a")
 
 
 def test_what_the_second_raises_is_raised() -> None:
@@ -52,7 +52,7 @@ def test_what_the_second_raises_is_raised() -> None:
         raise ValueError("second")
 
     with pytest.raises(ValueError, match="second"):
-        parallel.run_both(lambda: 1, failing)
+        process_tuning.run_both(lambda: 1, failing)
 
 
 @pytest.mark.parametrize("processors", [1, 4])
@@ -66,19 +66,19 @@ def test_what_is_asked_for_beside_each_other_is_made_once(
         made.append(1)
         return 7
 
-    once = parallel.Once(make)
-    assert parallel.run_side_by_side(lambda item: item + once(), [1, 2, 3], ahead=[once]) == (8, 9, 10)
+    once = process_tuning.Once(make)
+    assert process_tuning.run_side_by_side(lambda item: item + once(), [1, 2, 3], ahead=[once]) == (8, 9, 10)
     assert made == [1]
 
 
 def test_what_is_ahead_is_begun_before_anybody_asks() -> None:
     is_begun = threading.Event()
-    once = parallel.Once(is_begun.set)
+    once = process_tuning.Once(is_begun.set)
 
     def asking(_: int) -> None:
         assert is_begun.wait(10), "nobody began it"
 
-    parallel.run_side_by_side(asking, [0, 1], ahead=[once])
+    process_tuning.run_side_by_side(asking, [0, 1], ahead=[once])
 
 
 @pytest.mark.parametrize("processors", [1, 4])
@@ -88,6 +88,6 @@ def test_whoever_asks_is_told_what_broke(monkeypatch: pytest.MonkeyPatch, proces
     def failing() -> int:
         raise ValueError("broken")
 
-    once = parallel.Once(failing)
+    once = process_tuning.Once(failing)
     with pytest.raises(ValueError, match="broken"):
-        parallel.run_side_by_side(lambda _: once(), [0, 1], ahead=[once])
+        process_tuning.run_side_by_side(lambda _: once(), [0, 1], ahead=[once])

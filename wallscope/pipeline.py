@@ -26,8 +26,7 @@ from wallscope.model.profile import Profile
 from wallscope.model.report import MEETING_LANES, Report, StepOverviews
 from wallscope.model.schemas import SLICES
 from wallscope.model.whatif import WHATIF_SCHEMA, Asked, WhatIf
-from wallscope.parallel import run_both
-from wallscope.process_tuning import release_memory
+from wallscope.process_tuning import release_memory, run_both
 from wallscope.profile.build import build_profiles, pack_profiles
 from wallscope.profile.codec import EncodedTables, encode_tables
 from wallscope.ranks.job import MatchedJob, match_ranks

@@ -1,33 +1,38 @@
-"""How the process manages memory and threads: an analysis makes large tables, uses them once and ends.
+"""How the process uses memory and processors: an analysis makes large tables, uses them once and ends.
 
 Memory that is returned to the system after each table comes back page by page, which took a seventh of the
-time. It is therefore kept up to a limit. Python's garbage collector visits millions of objects that all live
-to the end. OpenBLAS is not used, but its threads spin after numpy loads.
+time. It is therefore kept up to a limit. Python's garbage collector visits millions of objects that all
+live to the end. OpenBLAS is not used, but its threads spin after numpy loads.
+
+Independent work runs in parallel on the processors that polars may use. Threads are used, not processes:
+all ranks share hundreds of megabytes of input, and polars, numpy and zlib release the GIL.
 """
 
 import gc
 import os
 import sys
+from collections.abc import Callable, Iterable
+from threading import Lock
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+if TYPE_CHECKING:
+    from concurrent.futures import ThreadPoolExecutor
 
 _TRIM_THRESHOLD, _TOP_PAD, _MMAP_THRESHOLD, _ARENA_MAX = -1, -2, -3, -8  # malloc.h of glibc
 _LARGEST_TABLE_BYTES = 1 << 30
 _PAD_BYTES = 64 << 20
-_OF_ARENA = [
-    "arena",
-    "ordblks",
-    "smblks",
-    "hblks",
-    "hblkhd",
-    "usmblks",
-    "fsmblks",
-    "uordblks",
-    "fordblks",
-    "keepcost",
-]
+_OF_ARENA = (
+    "arena", "ordblks", "smblks", "hblks", "hblkhd", "usmblks", "fsmblks", "uordblks", "fordblks", "keepcost",
+)  # fmt: skip
 _POLARS = "_RJEM_MALLOC_CONF"
 _BLAS_THREADS = "OPENBLAS_NUM_THREADS"
 _CYCLES_AFTER = 100_000
 _MOST_KEPT_BYTES, _SMALL_BYTES = 128 << 20, 512 << 20
+_Item = TypeVar("_Item")
+_Found = TypeVar("_Found")
+_Other = TypeVar("_Other")
+_MOST_THREADS = 4
+"""More would wait for Python's lock most of the time, and each holds tables of its own."""
 
 
 def tune_process() -> None:
@@ -73,3 +78,58 @@ def release_memory() -> None:
 def end_process() -> None:
     """Seek no cycles when Python ends, as it does twice over all that is left: the system takes back all."""
     gc.freeze()
+
+
+def run_side_by_side(
+    work: Callable[[_Item], _Found], items: Iterable[_Item], ahead: Iterable["Once[Any]"] = ()
+) -> tuple[_Found, ...]:
+    """What the work makes of each item, in their order; as if done one after the other.
+
+    What all of it asks for at some time may be begun ahead of it.
+
+    Raises:
+        Exception: what the work raised first, in the order of the items.
+    """
+    waiting = tuple(items)
+    threads = _make_threads(min(_MOST_THREADS, len(waiting)))
+    if threads is None:
+        return tuple(work(item) for item in waiting)
+    with threads as pool:
+        for once in ahead:
+            pool.submit(once)
+        return tuple(pool.map(work, waiting))
+
+
+class Once(Generic[_Found]):
+    """What is made when it is first asked for; who asks meanwhile waits for it."""
+
+    def __init__(self, make: Callable[[], _Found]) -> None:
+        self._make, self._lock = make, Lock()
+        self._made: list[_Found] = []
+
+    def __call__(self) -> _Found:
+        """Return the result; computed on first use."""
+        with self._lock:
+            if not self._made:
+                self._made.append(self._make())
+            return self._made[0]
+
+
+def run_both(first: Callable[[], _Found], second: Callable[[], _Other]) -> tuple[_Found, _Other]:
+    """What two pieces of work make that need nothing of each other."""
+    threads = _make_threads(2)
+    if threads is None:
+        return first(), second()
+    with threads as pool:
+        second_result = pool.submit(second)
+        return first(), second_result.result()
+
+
+def _make_threads(most: int) -> "ThreadPoolExecutor | None":
+    """Return so many threads as there are processors for, at the most; `None` if one is enough."""
+    from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415  # keeps --help fast
+
+    import polars as pl  # noqa: PLC0415  # has to load after the process is tuned
+
+    count = min(most, pl.thread_pool_size())
+    return ThreadPoolExecutor(count) if count > 1 else None

@@ -53,7 +53,7 @@ from wallscope.model.enums import (
     OperationClass,
 )
 from wallscope.model.schemas import CATEGORY, ROLE, SLICES
-from wallscope.parallel import run_both
+from wallscope.process_tuning import run_both
 from wallscope.trace.collectives import find_partners, match_nccl_calls
 from wallscope.trace.copies import classify_copies, find_offloaded_spans
 from wallscope.trace.dependencies import Dependencies

@@ -21,7 +21,7 @@ from wallscope.model.diagnosis import Walls
 from wallscope.model.enums import Absent, OperationClass, Wall
 from wallscope.model.options import FOREVER_NS
 from wallscope.model.schemas import BUDGET_PARTS, BUDGETS, CATEGORY
-from wallscope.parallel import run_side_by_side
+from wallscope.process_tuning import run_side_by_side
 from wallscope.trace.intervals import Spans, Times, covered_ns, order_spans, union
 from wallscope.trace.steps import is_ordinary
 

@@ -49,8 +49,7 @@ from wallscope.nsys.operations import build_device_work, look_up, read_operation
 from wallscope.nsys.ranks import Ranks, identify_ranks
 from wallscope.nsys.sources import open_tables
 from wallscope.nsys.tables import Database, Tables, make_database, read_table
-from wallscope.parallel import run_both
-from wallscope.process_tuning import release_memory
+from wallscope.process_tuning import release_memory, run_both
 from wallscope.units import size
 
 _OPERATION_BYTES, _CALL_BYTES, _RANGE_BYTES = 230, 60, 70

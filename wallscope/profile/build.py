@@ -38,7 +38,7 @@ from wallscope.model.profile import (
     Work,
 )
 from wallscope.model.schemas import BUDGET_PARTS
-from wallscope.parallel import run_side_by_side
+from wallscope.process_tuning import run_side_by_side
 from wallscope.profile.codec import EncodedTables, pack_profile
 from wallscope.profile.step_slices import (
     ABSENTS,

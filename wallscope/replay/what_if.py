@@ -28,7 +28,7 @@ from wallscope.model.enums import Wall
 from wallscope.model.report import SHOWN_PATH, PlayedPath
 from wallscope.model.schemas import PARTNERS
 from wallscope.model.whatif import Answer, Asked, CriticalPath, Question, Replay, SelfCheck
-from wallscope.parallel import Once
+from wallscope.process_tuning import Once
 from wallscope.replay.changes import Changes, OverlapTaxes
 from wallscope.replay.critical_path import divide_path
 from wallscope.replay.engine import (

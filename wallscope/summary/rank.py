@@ -35,8 +35,7 @@ from wallscope.model.analysis import Budget, Rank, Step, Typical
 from wallscope.model.diagnosis import MemoryPressure, RareStall, StepMode, Walls
 from wallscope.model.enums import OperationKind, Wall
 from wallscope.model.schemas import BUDGET_PARTS, KERNEL_FLOPS, WINDOWS
-from wallscope.parallel import Once, run_side_by_side
-from wallscope.process_tuning import release_memory
+from wallscope.process_tuning import Once, release_memory, run_side_by_side
 from wallscope.profile.build import ProfileTables, build_profile_tables
 from wallscope.profile.step_slices import OperationDescriptions, describe_operations
 from wallscope.replay.what_if import UpperBounds, estimate_upper_bounds

@@ -34,7 +34,7 @@ from wallscope.columns import (
 )
 from wallscope.model.enums import ComputeCategory, OperationClass, Pass, RecomputeSource
 from wallscope.model.schemas import CATEGORY, PASSES, RECOMPUTE
-from wallscope.parallel import run_side_by_side
+from wallscope.process_tuning import run_side_by_side
 from wallscope.thresholds.causes import (
     MOST_RECOMPUTED_SHARE,
     RECOMPUTED_NAMES_COUNT,

@@ -21,7 +21,7 @@ from wallscope.errors import SelectionError, StepRangeError
 from wallscope.model.analysis import AnchorKind, AnchorUnit
 from wallscope.model.options import FOREVER_NS, Selection
 from wallscope.model.schemas import STEPS
-from wallscope.parallel import run_side_by_side
+from wallscope.process_tuning import run_side_by_side
 from wallscope.thresholds.steps import (
     ENOUGH_STEPS_COUNT,
     FEWEST_BETWEEN_UPDATES_COUNT,
