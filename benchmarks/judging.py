@@ -25,9 +25,9 @@ from unittest import mock
 import polars as pl
 
 from benchmarks.published import HarmfulError, check_csv, check_markdown, check_page, check_text, check_trace
-from wallscope import read_input
 from wallscope.cli import main
 from wallscope.errors import WallscopeError
+from wallscope.kineto import load_trace
 from wallscope.model.capture import Capture, Progress
 from wallscope.model.enums import Reader
 from wallscope.nsys import read_capture
@@ -133,7 +133,7 @@ def _export(path: Path, aside: Path, turn: int) -> str:
         (),
     )[turn % 5]
     readers = _BothReaders()
-    with mock.patch.object(read_input, "read_capture", readers.read):
+    with mock.patch.object(load_trace, "read_capture", readers.read):
         ran = _command(path, "analyze", path, "--no-cache", "--json", aside / "answer.json", *others)
     if readers.difference:
         raise BrokenError(readers.difference)

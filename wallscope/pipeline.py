@@ -17,6 +17,7 @@ from wallscope.attribution.prepared import (
 )
 from wallscope.attribution.totals import measure_budgets
 from wallscope.errors import NothingToAnalyzeError
+from wallscope.kineto.load_trace import read_any_capture
 from wallscope.kineto.trace_limits import adapt_cures
 from wallscope.model.advice import RunConfiguration
 from wallscope.model.analysis import SCHEMA, Analysis, Anchor, CaptureQuality, Job, Rank
@@ -31,7 +32,6 @@ from wallscope.profile.build import build_profiles, pack_profiles
 from wallscope.profile.codec import EncodedTables, encode_tables
 from wallscope.ranks.job import MatchedJob, match_ranks
 from wallscope.ranks.tables import collective_lanes
-from wallscope.read_input import read_any_capture
 from wallscope.replay.engine import ASKED
 from wallscope.replay.what_if import RankReplays, answer_questions
 from wallscope.replay.windows import find_longest_waiting, select_replay_window

@@ -16,11 +16,10 @@ from fixtures.torch_trace import BASE_NS, H100, TraceWriter
 from wallscope.compare.compare import CompareOptions, Side, compare_sides
 from wallscope.errors import InputError, NothingToAnalyzeError
 from wallscope.jobs.inputs import find_exports, is_many
-from wallscope.kineto.load_trace import read_trace_capture
+from wallscope.kineto.load_trace import read_any_contents, read_trace_capture
 from wallscope.model.options import Options
 from wallscope.pipeline import analyze, analyze_capture, build_report
 from wallscope.profile.codec import unpack_profile
-from wallscope.read_input import read_any_contents
 
 GEMM = "nvjet_tst_128x128"
 RUN = run(random_program(2))

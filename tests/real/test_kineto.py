@@ -15,12 +15,11 @@ from tests.answered_once import analyze_once
 from wallscope.attribution.totals import measure_budgets
 from wallscope.jobs.inputs import find_exports
 from wallscope.jobs.merge import run_job
-from wallscope.kineto.load_trace import build_trace_capture, load_trace_tables
+from wallscope.kineto.load_trace import build_trace_capture, load_trace_tables, read_any_capture
 from wallscope.model.capture import Profiler
 from wallscope.model.options import Options
 from wallscope.model.schemas import WINDOWS
 from wallscope.pipeline import read_trace
-from wallscope.read_input import read_any_capture
 from wallscope.trace.collectives import match_nccl_calls
 from wallscope.trace.kernel_classes import classify_kernels, classify_operations, load_kernel_rules
 

@@ -41,7 +41,7 @@ from wallscope.cli.output import check_folder, is_table_folder, write_folder
 
 def info(file: Export, *, brief: IsBrief = False, max_rows: MaxRows = None, verbose: Verbose = False) -> None:
     """Show what an export holds: versions, machine, tables."""
-    from wallscope.read_input import read_any_contents  # noqa: PLC0415  # keeps --help fast
+    from wallscope.kineto.load_trace import read_any_contents  # noqa: PLC0415  # keeps --help fast
     from wallscope.render.terminal import render_sections  # noqa: PLC0415
     from wallscope.views.listings import build_contents  # noqa: PLC0415
 
@@ -352,8 +352,8 @@ def convert(
 
     Tables: operations, calls, ranges, waits, collectives.
     """
+    from wallscope.kineto.load_trace import read_any_capture  # noqa: PLC0415
     from wallscope.model.capture_columns import CAPTURE_TABLES  # noqa: PLC0415  # keeps --help fast
-    from wallscope.read_input import read_any_capture  # noqa: PLC0415
     from wallscope.render.data import write_tables  # noqa: PLC0415
     from wallscope.views.captured import frame_capture  # noqa: PLC0415
 

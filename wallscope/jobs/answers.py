@@ -251,7 +251,7 @@ def load_limits(
     try:
         analysis = load_or_analyze(path, Options(), progress, cache).analysis
     except NothingToAnalyzeError:
-        from wallscope.read_input import read_any_contents  # noqa: PLC0415  # only what has no answer needs it
+        from wallscope.kineto.load_trace import read_any_contents  # noqa: PLC0415  # only what has no answer needs it
 
         what = "It holds no device operation of usable time."
         nothing = Finding("no-device-operations", Severity.ERROR, what)
