@@ -43,13 +43,13 @@ from wallscope.compare.step_levels import find_levels, find_shared_levels
 from wallscope.compare.wall_deltas import assume_noise, find_significant
 from wallscope.compare.warm_up import find_warm_up
 from wallscope.model.profile import Noise
-from wallscope.thresholds.comparison import SLOW_STEP_RATIO
 from wallscope.thresholds.noise import (
     ASSUMED_NOISE_RATIO,
     ASSUMED_OFF_SHARE,
     ENOUGH_STEPS_OF_RUN_COUNT,
     FEWEST_DEGREES_OF_NOISE_COUNT,
 )
+from wallscope.thresholds.verdict import SLOW_STEP_RATIO
 
 SEED = 20_261_123
 STEPS = (6, 7, 10, 20, 100)

@@ -29,7 +29,7 @@ from wallscope.model.table_columns import TABLES
 from wallscope.render.data import write_json
 from wallscope.render.figures import FIGURES
 from wallscope.summary.tables import ANSWER_TABLES, build_answer_table
-from wallscope.thresholds.comparison import MARGIN_SHARE
+from wallscope.thresholds.verdict import MARGIN_SHARE
 from wallscope.trace.parallel_axes import parse_stream_axes
 
 if TYPE_CHECKING:

@@ -23,9 +23,9 @@ from wallscope.compare.confidence import (
     student_quantile,
 )
 from wallscope.model.profile import Noise
-from wallscope.thresholds.comparison import CONFIDENCE_SHARE
 from wallscope.thresholds.noise import FEWEST_DEGREES_OF_NOISE_COUNT
 from wallscope.thresholds.steps import FEWEST_STEPS_FOR_QUARTILES_COUNT
+from wallscope.thresholds.verdict import CONFIDENCE_SHARE
 
 _P90_PERCENT = 90
 

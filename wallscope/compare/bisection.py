@@ -11,7 +11,7 @@ import numpy as np
 
 from wallscope.compare.confidence import Floats, student_quantile
 from wallscope.model.profile import Noise
-from wallscope.thresholds.comparison import CONFIDENCE_SHARE
+from wallscope.thresholds.verdict import CONFIDENCE_SHARE
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from wallscope.model.capture import GraphTracing
 from wallscope.model.comparison import Direction, Mismatch
 from wallscope.model.enums import CopyDirection, Wall
 from wallscope.model.profile import Header, ProfiledInput
-from wallscope.thresholds.comparison import (
+from wallscope.thresholds.verdict import (
     BIAS_SHARE,
     LIKE_INPUT_RATIO,
     OTHER_CLOCK_RATIO,

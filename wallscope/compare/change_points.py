@@ -14,13 +14,13 @@ from math import log, sqrt
 import numpy as np
 
 from wallscope.compare.confidence import Floats, student_quantile
-from wallscope.thresholds.comparison import CONFIDENCE_SHARE
 from wallscope.thresholds.noise import (
     CHANGE_PERMUTATIONS_COUNT,
     FALSE_ALARM_SHARE,
     FEWEST_COMMITS_COUNT,
     PARAMETERS_OF_DRIFT_RATIO,
 )
+from wallscope.thresholds.verdict import CONFIDENCE_SHARE
 
 
 @dataclass(frozen=True, slots=True)

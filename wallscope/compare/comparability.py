@@ -14,7 +14,7 @@ from wallscope.model.cause_catalogue import UNSPLIT, drop_detail, is_part
 from wallscope.model.comparison import Mismatch, MismatchSeverity
 from wallscope.model.profile import Profile, Work
 from wallscope.profile.time_moves import join_split_causes
-from wallscope.thresholds.comparison import LIKE_WORK_SHARE, OTHER_WORK_SHARE, UNTOLD_PART_SHARE
+from wallscope.thresholds.verdict import LIKE_WORK_SHARE, OTHER_WORK_SHARE, UNTOLD_PART_SHARE
 
 _UNKNOWN = "unknown"
 HIDDEN = "hidden in CUDA graphs"

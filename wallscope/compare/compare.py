@@ -72,7 +72,7 @@ from wallscope.model.comparison import (
 from wallscope.model.enums import Wall
 from wallscope.model.profile import Noise, Profile, RecordedNoise
 from wallscope.model.report import SIDE_STEPS, ComparisonReport, SideSteps
-from wallscope.thresholds.comparison import CONFIDENCE_SHARE, MARGIN_NS, MARGIN_SHARE, SLOW_STEP_RATIO
+from wallscope.thresholds.verdict import CONFIDENCE_SHARE, MARGIN_NS, MARGIN_SHARE, SLOW_STEP_RATIO
 
 
 @dataclass(frozen=True, slots=True)

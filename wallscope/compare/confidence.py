@@ -16,7 +16,8 @@ import numpy as np
 import numpy.typing as npt
 
 from wallscope.columns import Flags
-from wallscope.thresholds.comparison import (
+from wallscope.thresholds.noise import FEWEST_STEPS_FOR_MIDDLE_COUNT
+from wallscope.thresholds.verdict import (
     FEWEST_STEPS_FOR_SPREAD_COUNT,
     FEWEST_STEPS_OF_BLOCK_COUNT,
     MOST_CORRELATED_RATIO,
@@ -27,7 +28,6 @@ from wallscope.thresholds.comparison import (
     USUAL_STEPS_SHARE,
     WANDERING_BLOCKS_COUNT,
 )
-from wallscope.thresholds.noise import FEWEST_STEPS_FOR_MIDDLE_COUNT
 from wallscope.trace.steps import is_ordinary
 
 

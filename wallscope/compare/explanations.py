@@ -6,7 +6,7 @@ from wallscope.compare.comparability import HIDDEN, is_opaque
 from wallscope.compare.kernel_changes import explain_kernels
 from wallscope.compare.typical_steps import Key, TypicalStep
 from wallscope.model.comparison import CommunicationChange, Explanation, Mismatch, StepChange
-from wallscope.thresholds.comparison import (
+from wallscope.thresholds.verdict import (
     EXPLAINED_SHARE,
     HIDDEN_CHANGE_SHARE,
     MORE_SLOW_STEPS_COUNT,

@@ -15,7 +15,7 @@ from wallscope.compare.typical_steps import Key, OperationWork, TypicalStep, tot
 from wallscope.model.cause_catalogue import describe_cause, find_wall
 from wallscope.model.comparison import Explanation
 from wallscope.model.enums import ComputeCategory, CopyDirection, Precision, Wall
-from wallscope.thresholds.comparison import (
+from wallscope.thresholds.verdict import (
     EXPLAINED_SHARE,
     FEWER_KERNELS_RATIO,
     FEWEST_COMPILED_KERNELS_COUNT,

@@ -17,7 +17,7 @@ from wallscope.compare.typical_steps import Key, OperationWork, TypicalStep, tot
 from wallscope.model.cause_catalogue import find_wall
 from wallscope.model.comparison import CommunicationChange, OperationDelta
 from wallscope.model.enums import Axis, Wall
-from wallscope.thresholds.comparison import LIKE_OPERATIONS_RATIO
+from wallscope.thresholds.verdict import LIKE_OPERATIONS_RATIO
 
 _RULES = tuple(
     (re.compile(pattern), replacement)

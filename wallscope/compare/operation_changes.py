@@ -16,7 +16,7 @@ from wallscope.compare.typical_steps import Key, OperationWork, TypicalStep, tot
 from wallscope.model.cause_catalogue import find_wall
 from wallscope.model.comparison import OperationChange
 from wallscope.model.enums import ComputeCategory, Wall
-from wallscope.thresholds.comparison import (
+from wallscope.thresholds.verdict import (
     LEADING_OPERATION_SHARE,
     LIKE_OPERATIONS_RATIO,
     REPLACED_WORK_RATIO,

@@ -17,7 +17,6 @@ import numpy as np
 from wallscope.columns import Flags
 from wallscope.compare.confidence import Floats, Spread, normal_quantile, student_chance, student_quantile
 from wallscope.model.profile import Noise, RecordedNoise
-from wallscope.thresholds.comparison import CONFIDENCE_SHARE, DETECTED_SHARE
 from wallscope.thresholds.noise import (
     CONTRADICTED_VARIANCE_RATIO,
     FEWEST_DEGREES_OF_NOISE_COUNT,
@@ -26,6 +25,7 @@ from wallscope.thresholds.noise import (
     MOST_RUNS_COUNT,
     UNLIKE_VARIANCE_RATIO,
 )
+from wallscope.thresholds.verdict import CONFIDENCE_SHARE, DETECTED_SHARE
 
 
 @dataclass(frozen=True, slots=True)

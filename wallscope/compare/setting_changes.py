@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from wallscope.model.cause_catalogue import describe_cause
 from wallscope.model.comparison import CauseDelta, Explanation, Mismatch, OperationChange
 from wallscope.model.profile import ProfiledInput
-from wallscope.thresholds.comparison import SHOWN_JOINT_SHARE
+from wallscope.thresholds.verdict import SHOWN_JOINT_SHARE
 from wallscope.units import signed_duration
 
 _COMMUNICATION = ("communication/",)

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from wallscope.compare.confidence import usual_steps
 from wallscope.model.comparison import Mismatch
 from wallscope.model.diagnosis import StepMode
-from wallscope.thresholds.comparison import (
+from wallscope.thresholds.verdict import (
     FEWEST_STEPS_OF_SHIFT_COUNT,
     SHARED_LEVELS_RATIO,
     SLOW_STEP_RATIO,

@@ -18,8 +18,8 @@ from wallscope.compare.typical_steps import TypicalStep
 from wallscope.model.cause_catalogue import find_wall
 from wallscope.model.comparison import CauseDelta, NoiseSource, WallDelta
 from wallscope.model.enums import Wall
-from wallscope.thresholds.comparison import CONFIDENCE_SHARE
 from wallscope.thresholds.noise import ASSUMED_NOISE_RATIO, ASSUMED_OFF_SHARE, ENOUGH_STEPS_OF_RUN_COUNT
+from wallscope.thresholds.verdict import CONFIDENCE_SHARE
 
 STEP = "step"
 

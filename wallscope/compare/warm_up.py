@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from wallscope.compare.confidence import Floats, usual_steps
 from wallscope.model.comparison import Mismatch
-from wallscope.thresholds.comparison import (
+from wallscope.thresholds.verdict import (
     FEWEST_STEPS_FOR_SPREAD_COUNT,
     FEWEST_STEPS_FOR_WARM_UP_COUNT,
     SURE_WARM_UP_LIKELIHOOD,

@@ -35,8 +35,8 @@ from wallscope.files import check_json
 from wallscope.model.analysis import PackedProfile
 from wallscope.model.profile import RECORD_SCHEMA, Noise, Record, RecordedNoise, Testbed
 from wallscope.store.storage import ASIDE, Storage, open_storage
-from wallscope.thresholds.comparison import OUTLYING_DEVIATIONS_COUNT
 from wallscope.thresholds.noise import FEWEST_DEGREES_OF_NOISE_COUNT, FEWEST_NEIGHBORS_COUNT
+from wallscope.thresholds.verdict import OUTLYING_DEVIATIONS_COUNT
 from wallscope.units import spell_all
 
 MARKER = "wallscope-store.json"

@@ -19,13 +19,13 @@ from wallscope.model.comparison import (
 )
 from wallscope.render.short_names import shorten_range_path
 from wallscope.render.texts import visible
-from wallscope.thresholds.comparison import (
+from wallscope.thresholds.noise import ASSUMED_NOISE_RATIO
+from wallscope.thresholds.verdict import (
     CONFOUNDING_SHARE,
     EXPLAINING_SHARE,
     UNEXPLAINED_SHARE,
     USUAL_STEPS_SHARE,
 )
-from wallscope.thresholds.noise import ASSUMED_NOISE_RATIO
 
 _DECISIONS = {
     "regression": ", regression",

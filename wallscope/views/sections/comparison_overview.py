@@ -19,8 +19,7 @@ from wallscope.model.section import (
 )
 from wallscope.render.short_names import shorten_range_path
 from wallscope.render.texts import visible
-from wallscope.thresholds.comparison import EXPLAINING_SHARE
-from wallscope.thresholds.verdict import SHOWN_CHANGE_SHARE
+from wallscope.thresholds.verdict import EXPLAINING_SHARE, SHOWN_CHANGE_SHARE
 from wallscope.views.comparison_words import (
     TIMES,
     describe_calls,
