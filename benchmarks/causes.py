@@ -13,7 +13,7 @@ from tempfile import TemporaryDirectory
 
 from benchmarks.marks import put
 from fixtures.simulation.stories_causes import CauseStory, cause_stories
-from wallscope.model.options import Options
+from wallscope.model.capture import Options
 from wallscope.pipeline import analyze
 
 _NAME = "causes"

@@ -17,7 +17,7 @@ from fixtures.simulation.random_programs import planned_program
 from fixtures.simulation.run import run
 from fixtures.simulation.torch_writing import write_torch_run
 from fixtures.simulation.writing import write_run
-from wallscope.model.options import Options
+from wallscope.model.capture import Options
 from wallscope.model.profile import RECORD_SCHEMA, Record, RecordedRank, Testbed
 from wallscope.pipeline import analyze
 from wallscope.render.data import write_json

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from benchmarks.marks import put, surroundings
 from wallscope.attribution.prepared import list_rank_windows
-from wallscope.model.options import Options
+from wallscope.model.capture import Options
 from wallscope.model.whatif import Question
 from wallscope.pipeline import prepare
 from wallscope.replay.engine import ASKED, WindowReplay

@@ -11,8 +11,8 @@ from fixtures.scenario import scenarios
 from tests.conftest import ANSWERS
 from wallscope.api import diff
 from wallscope.model.analysis import Analysis
+from wallscope.model.capture import Options
 from wallscope.model.comparison import Comparison
-from wallscope.model.options import Options
 from wallscope.model.report import Report
 from wallscope.pipeline import analyze
 from wallscope.render.data import write_json

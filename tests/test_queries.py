@@ -9,7 +9,7 @@ import pytest
 from tests.answered_once import analyze_once
 from tests.shipped_example import EXAMPLE
 from wallscope.files import read_query
-from wallscope.model.options import Options
+from wallscope.model.capture import Options
 from wallscope.pipeline import look_up_gaps
 
 

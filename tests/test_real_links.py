@@ -7,8 +7,8 @@ from tests.conftest import TRACES
 from wallscope.attribution.prepared import list_rank_windows
 from wallscope.attribution.slices import blame_gaps
 from wallscope.errors import NothingToAnalyzeError
+from wallscope.model.capture import Options
 from wallscope.model.enums import LINK_KINDS, LinkKind
-from wallscope.model.options import Options
 from wallscope.pipeline import prepare
 from wallscope.thresholds.steps import LONGEST_UNEXPLAINED_LATENCY_NS
 

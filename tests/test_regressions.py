@@ -17,7 +17,7 @@ from tests.conftest import ROOT
 from wallscope.errors import NothingToAnalyzeError, StepRangeError
 from wallscope.files import read_query
 from wallscope.model.analysis import Anchor, CrossCheck
-from wallscope.model.options import Options
+from wallscope.model.capture import Options
 from wallscope.model.whatif import Asked
 from wallscope.nsys import read_capture
 from wallscope.pipeline import analyze, ask_what_if

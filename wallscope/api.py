@@ -22,9 +22,9 @@ from wallscope.jobs.inputs import fetch_source, find_exports, is_many, parse_sou
 from wallscope.jobs.merge import job_report, rematch_ranks, run_job
 from wallscope.jobs.resolve_runs import find_captures, resolve_runs
 from wallscope.model.analysis import Analysis
+from wallscope.model.capture import Options, Selection
 from wallscope.model.comparison import Comparison
 from wallscope.model.diagnosis import StepFacts
-from wallscope.model.options import Options, Selection
 from wallscope.model.table_columns import TABLES
 from wallscope.render.data import write_json
 from wallscope.render.figures import FIGURES

@@ -21,8 +21,7 @@ from wallscope.kineto.load_trace import read_any_capture
 from wallscope.kineto.trace_limits import adapt_cures
 from wallscope.model.advice import RunConfiguration
 from wallscope.model.analysis import SCHEMA, Analysis, Anchor, CaptureQuality, Job, Rank
-from wallscope.model.capture import Capture, Finding, Progress
-from wallscope.model.options import Options
+from wallscope.model.capture import Capture, Finding, Options, Progress
 from wallscope.model.profile import Profile
 from wallscope.model.report import MEETING_LANES, Report, StepOverviews
 from wallscope.model.schemas import SLICES

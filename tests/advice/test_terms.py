@@ -10,8 +10,8 @@ from tests.conftest import TRACES
 from tests.shipped_example import EXAMPLE
 from wallscope.advice.explain import explain_word
 from wallscope.errors import UnknownWordError
+from wallscope.model.capture import Options
 from wallscope.model.enums import Wall
-from wallscope.model.options import Options
 from wallscope.model.section import Grid, Items, Lines, Section, Span
 from wallscope.model.whatif import Asked, Question
 from wallscope.pipeline import ask_what_if

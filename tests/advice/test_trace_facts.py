@@ -9,9 +9,8 @@ from wallscope.advice.measurements import MeasuredRun
 from wallscope.advice.published import find_machine
 from wallscope.advice.trace_facts import collect_trace_facts, communicator_sizes, merge_trace_facts
 from wallscope.model.advice import KnownSetting, RunConfiguration, TraceFacts
-from wallscope.model.capture import GraphTracing
+from wallscope.model.capture import GraphTracing, Options
 from wallscope.model.enums import Axis, Backend, Collective, Precision
-from wallscope.model.options import Options
 from wallscope.model.rank_summaries import CommunicationOperation, PrecisionWork
 from wallscope.model.schemas import AXES, COLLECTIVES
 from wallscope.pipeline import analyze

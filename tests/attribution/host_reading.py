@@ -7,7 +7,7 @@ import polars as pl
 from wallscope.attribution.attribute import attribute_rank
 from wallscope.attribution.prepared import measure_rank_work
 from wallscope.attribution.totals import select_typical_steps, sum_slices
-from wallscope.model.options import Options
+from wallscope.model.capture import Options
 from wallscope.model.rank_summaries import GpuMetrics, HostDetails
 from wallscope.pipeline import prepare, read_trace
 from wallscope.summary.compute import average_gpu_metrics

@@ -23,7 +23,7 @@ from fixtures.simulation.program import (
 from fixtures.simulation.run import run
 from fixtures.simulation.story import STEPS, US, alone, gemm, stepped
 from fixtures.simulation.writing import write_run
-from wallscope.model.options import Options
+from wallscope.model.capture import Options
 from wallscope.pipeline import analyze
 
 MS = 1_000 * US

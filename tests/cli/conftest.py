@@ -7,8 +7,7 @@ import pytest
 from fixtures.scenario import scenarios
 from tests.compare.test_compare import steps
 from tests.profile.random_profiles import profile_of, work
-from wallscope.model.capture import GraphTracing
-from wallscope.model.options import Options
+from wallscope.model.capture import GraphTracing, Options
 from wallscope.pipeline import analyze
 from wallscope.profile.codec import pack_profile
 from wallscope.render.data import write_json

@@ -11,7 +11,7 @@ from wallscope.compare.compare import CompareOptions, Side, compare_sides
 from wallscope.errors import ComparisonError, ProfileError
 from wallscope.files import read_report
 from wallscope.jobs.resolve_runs import find_captures, resolve_runs
-from wallscope.model.options import Options
+from wallscope.model.capture import Options
 from wallscope.profile.codec import pack_profile
 
 

@@ -12,7 +12,7 @@ from fixtures.simulation.run import run
 from fixtures.simulation.torch_writing import write_torch_run
 from tests.compare.test_compare import steps
 from tests.profile.random_profiles import profile_of, work
-from wallscope.model.options import Options
+from wallscope.model.capture import Options
 from wallscope.pipeline import analyze
 from wallscope.profile.codec import pack_profile, read_profiles, unpack_profile
 from wallscope.store import Store

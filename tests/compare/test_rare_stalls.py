@@ -9,7 +9,7 @@ from fixtures.simulation.story import US, gemm
 from fixtures.simulation.writing import write_run
 from wallscope.compare.compare import CompareOptions, Side, compare_sides
 from wallscope.jobs.resolve_runs import resolve_runs
-from wallscope.model.options import Options
+from wallscope.model.capture import Options
 from wallscope.views.comparison_words import describe_change
 
 STEPS, STALL_US = 24, 1_333

@@ -19,7 +19,7 @@ from wallscope.errors import InputError
 from wallscope.jobs.inputs import find_exports, is_many
 from wallscope.jobs.merge import job_report, rematch_ranks, run_job
 from wallscope.jobs.run import analyze_in_processes
-from wallscope.model.options import Options, Selection
+from wallscope.model.capture import Options, Selection
 from wallscope.pipeline import analyze_capture
 from wallscope.profile.codec import unpack_profile
 from wallscope.ranks.tables import collective_lanes, earliest_ns, job_table, job_tracks

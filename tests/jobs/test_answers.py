@@ -14,9 +14,9 @@ from fixtures.scenario import scenarios
 from wallscope.cache_folder import Cache
 from wallscope.errors import InputError
 from wallscope.jobs.answers import RenderedAnalysis, answer_key, load_or_analyze
+from wallscope.model.capture import Options, Selection
 from wallscope.model.diagnosis import StepFacts
 from wallscope.model.enums import Axis, Reader
-from wallscope.model.options import Options, Selection
 
 SCENARIO = next(scenario for scenario in scenarios() if scenario.name == "communication-partly-hidden")
 

@@ -15,7 +15,7 @@ from wallscope.jobs import run
 from wallscope.jobs.inputs import find_exports
 from wallscope.jobs.merge import run_job
 from wallscope.jobs.run import analyze_on_cluster
-from wallscope.model.options import Options
+from wallscope.model.capture import Options
 from wallscope.render.data import write_json
 
 

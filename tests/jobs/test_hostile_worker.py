@@ -10,7 +10,7 @@ from wallscope.errors import InputError, WallscopeError, find_kinds
 from wallscope.jobs import run
 from wallscope.jobs.run import analyze_export, analyze_on_cluster
 from wallscope.model.analysis import Analysis
-from wallscope.model.options import Options
+from wallscope.model.capture import Options
 from wallscope.render.data import write_json
 
 PATH = Path("/data/run.sqlite")

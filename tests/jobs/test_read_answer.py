@@ -8,7 +8,7 @@ from fixtures.scenario import scenarios
 from wallscope.errors import InputError, WallscopeError
 from wallscope.jobs.answers import read_answer
 from wallscope.jobs.merge import run_job
-from wallscope.model.options import Options, Selection
+from wallscope.model.capture import Options, Selection
 from wallscope.pipeline import analyze
 from wallscope.render.data import write_json
 

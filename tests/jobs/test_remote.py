@@ -16,7 +16,7 @@ from wallscope.errors import InputError
 from wallscope.jobs import inputs
 from wallscope.jobs.inputs import Url, fetch_source, find_exports, is_many, parse_source
 from wallscope.jobs.merge import run_job
-from wallscope.model.options import Options
+from wallscope.model.capture import Options
 from wallscope.render.data import write_json
 
 

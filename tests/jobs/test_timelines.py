@@ -12,7 +12,7 @@ from tests.jobs.simulated import thread, write_job
 from wallscope.cache_folder import Cache
 from wallscope.jobs.inputs import find_exports
 from wallscope.jobs.merge import align_rank_clocks, job_report, run_job
-from wallscope.model.options import Options
+from wallscope.model.capture import Options
 from wallscope.summary.step_timeline import decode_overviews, encode_overviews
 from wallscope.views.page_analysis import write_analysis_page
 

@@ -7,8 +7,8 @@ import pytest
 
 from fixtures.torch_trace import BASE_NS, H100, TraceWriter, spell_us
 from wallscope.kineto.load_trace import read_trace_capture
+from wallscope.model.capture import Options
 from wallscope.model.enums import Pass
-from wallscope.model.options import Options
 from wallscope.model.schemas import PASSES
 from wallscope.pipeline import analyze, read_trace
 from wallscope.trace.forward_backward import mark_autograd_ranges

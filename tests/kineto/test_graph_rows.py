@@ -10,7 +10,7 @@ from fixtures.simulation.run import run
 from fixtures.simulation.torch_writing import write_torch_run
 from fixtures.torch_trace import BASE_NS, H100, TraceWriter
 from wallscope.kineto.load_trace import read_trace_capture
-from wallscope.model.options import Options
+from wallscope.model.capture import Options
 from wallscope.pipeline import analyze
 
 NODE = re.compile(r', "graph node id": (\d+)')

@@ -5,7 +5,7 @@ import pytest
 from fixtures.simulation.random_programs import random_program
 from fixtures.simulation.run import run
 from fixtures.simulation.torch_writing import write_torch_run
-from wallscope.model.options import Options
+from wallscope.model.capture import Options
 from wallscope.pipeline import analyze
 
 RUN = run(random_program(2))

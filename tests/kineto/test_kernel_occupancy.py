@@ -4,7 +4,7 @@ import pytest
 
 from fixtures.torch_trace import BASE_NS, H100, TraceWriter
 from wallscope.kineto.load_trace import read_trace_capture
-from wallscope.model.options import Options
+from wallscope.model.capture import Options
 from wallscope.pipeline import analyze
 
 NORM, GEMM = "void layer_norm_kernel<float>(x)", "nvjet_tst_128x128_64x6_1x2_h_bz_coopA_TNT"

@@ -17,7 +17,7 @@ from wallscope.compare.compare import CompareOptions, Side, compare_sides
 from wallscope.errors import InputError, NothingToAnalyzeError
 from wallscope.jobs.inputs import find_exports, is_many
 from wallscope.kineto.load_trace import read_any_contents, read_trace_capture
-from wallscope.model.options import Options
+from wallscope.model.capture import Options
 from wallscope.pipeline import analyze, analyze_capture, build_report
 from wallscope.profile.codec import unpack_profile
 

@@ -2,7 +2,7 @@ import pytest
 
 from fixtures.export import ExportWriter
 from wallscope.errors import InputError
-from wallscope.model.options import Options
+from wallscope.model.capture import Options
 from wallscope.nsys import load
 from wallscope.pipeline import analyze
 

@@ -10,8 +10,8 @@ import pytest
 from fixtures.scenario import scenarios
 from tests.conftest import ROOT
 from wallscope.errors import InputError
+from wallscope.model.capture import Options
 from wallscope.model.enums import Reader
-from wallscope.model.options import Options
 from wallscope.pipeline import analyze
 
 ENDLESS = (

@@ -7,8 +7,8 @@ import pytest
 from fixtures.simulation.run import run
 from fixtures.simulation.stories import stories
 from fixtures.simulation.writing import write_run
+from wallscope.model.capture import Options
 from wallscope.model.enums import Wall
-from wallscope.model.options import Options
 from wallscope.model.profile import BEFORE, INSIDE
 from wallscope.pipeline import analyze_capture
 from wallscope.profile import build

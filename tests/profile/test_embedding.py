@@ -4,9 +4,9 @@ import pytest
 from fixtures.scenario import scenarios
 from tests.answered_once import analyze_scenario_once
 from tests.shipped_example import EXAMPLE
+from wallscope.model.capture import Options
 from wallscope.model.diagnosis import StepFacts
 from wallscope.model.enums import Wall
-from wallscope.model.options import Options
 from wallscope.pipeline import analyze
 from wallscope.profile import build
 from wallscope.profile.codec import unpack_profile

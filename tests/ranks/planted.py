@@ -25,7 +25,7 @@ from fixtures.simulation.run import run
 from fixtures.simulation.story import COMMUNICATION, GRADIENTS, behind_compute
 from fixtures.simulation.writing import HostClock, write_run
 from wallscope.jobs.merge import run_job
-from wallscope.model.options import Options
+from wallscope.model.capture import Options
 
 US, MS = 1_000, 1_000_000
 STEPS, LAYERS = 7, 2

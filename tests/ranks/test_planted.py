@@ -16,7 +16,7 @@ from tests.ranks.planted import (
     pipelined,
 )
 from wallscope.jobs.merge import run_job
-from wallscope.model.options import Options
+from wallscope.model.capture import Options
 
 SIZES = [3, *(pytest.param(size, marks=pytest.mark.slow) for size in (2, 16))]
 PLANTED = {

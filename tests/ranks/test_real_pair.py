@@ -4,7 +4,7 @@ from functools import cache
 
 import pytest
 
-from wallscope.model.options import Options
+from wallscope.model.capture import Options
 from wallscope.pipeline import analyze
 
 

@@ -16,8 +16,7 @@ from wallscope.attribution.totals import measure_budgets
 from wallscope.jobs.inputs import find_exports
 from wallscope.jobs.merge import run_job
 from wallscope.kineto.load_trace import build_trace_capture, load_trace_tables, read_any_capture
-from wallscope.model.capture import Profiler
-from wallscope.model.options import Options
+from wallscope.model.capture import Options, Profiler
 from wallscope.model.schemas import WINDOWS
 from wallscope.pipeline import read_trace
 from wallscope.trace.collectives import match_nccl_calls

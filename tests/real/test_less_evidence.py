@@ -14,7 +14,7 @@ import pytest
 from tests.real.answers import TRACES
 from tests.real.changed_exports import LESS, SAME
 from wallscope.errors import NothingToAnalyzeError
-from wallscope.model.options import Options
+from wallscope.model.capture import Options
 from wallscope.pipeline import prepare
 from wallscope.summary.findings import describe_anchor
 from wallscope.summary.rank import summarize_ranks

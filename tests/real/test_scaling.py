@@ -8,7 +8,7 @@ import pytest
 from tests.replay.scaling import measure_scaled
 from wallscope.attribution.prepared import list_rank_windows
 from wallscope.errors import NothingToAnalyzeError
-from wallscope.model.options import Options
+from wallscope.model.capture import Options
 from wallscope.pipeline import prepare
 from wallscope.replay.engine import ASKED
 from wallscope.replay.windows import find_longest_waiting, select_replay_window

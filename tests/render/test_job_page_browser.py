@@ -8,7 +8,7 @@ from tests.jobs.simulated import LATE, RANKS, write_job
 from tests.render.browsing import Opened, needs_axe, needs_chromium
 from wallscope.jobs.inputs import find_exports
 from wallscope.jobs.merge import job_report, run_job
-from wallscope.model.options import Options
+from wallscope.model.capture import Options
 from wallscope.units import milliseconds
 from wallscope.views.page_analysis import write_analysis_page
 

@@ -6,7 +6,7 @@ from fixtures.simulation.program import NULL_STREAM, HostThread, Program, Record
 from fixtures.simulation.run import run
 from fixtures.simulation.story import COMMUNICATION, STEPS, all_to_all, behind_compute, gemm
 from fixtures.simulation.writing import write_run
-from wallscope.model.options import Options
+from wallscope.model.capture import Options
 from wallscope.pipeline import analyze_capture, build_report
 from wallscope.render.html import lay_out
 from wallscope.views.page_analysis import write_analysis_page

@@ -9,9 +9,8 @@ from fixtures.export import ExportWriter
 from fixtures.machine import Machine
 from wallscope import units
 from wallscope.model.advice import Fix, Precondition, Setting
-from wallscope.model.capture import Finding, Severity
+from wallscope.model.capture import Finding, Options, Severity
 from wallscope.model.enums import Wall
-from wallscope.model.options import Options
 from wallscope.pipeline import analyze
 from wallscope.render.markdown import MOST_BYTES, code, escape
 from wallscope.views.analysis import write_analysis_markdown

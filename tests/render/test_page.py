@@ -16,9 +16,8 @@ from fixtures.machine import Machine
 from wallscope import units
 from wallscope.attribution.attribute import HELD_WHILE_IDLE
 from wallscope.model.advice import ExpectedGain, Fix, Precondition, Setting
-from wallscope.model.capture import Finding, Severity
+from wallscope.model.capture import Finding, Options, Severity
 from wallscope.model.enums import Wall
-from wallscope.model.options import Options
 from wallscope.pipeline import analyze_capture, build_report
 from wallscope.render.timeline_pack import pack_timelines
 from wallscope.views.page_analysis import write_analysis_page

@@ -13,9 +13,9 @@ from fixtures.machine import Machine
 from tests.render.browsing import Opened, needs_axe, needs_chromium
 from wallscope import units
 from wallscope.model.advice import Fix, Precondition, Setting
+from wallscope.model.capture import Options
 from wallscope.model.cause_catalogue import name_cause
 from wallscope.model.enums import Wall
-from wallscope.model.options import Options
 from wallscope.model.report import SHOWN_OPERATIONS
 from wallscope.pipeline import analyze_capture, build_report
 from wallscope.views.page_analysis import write_analysis_page

@@ -14,8 +14,8 @@ from perfetto.protos.perfetto.trace import perfetto_trace_pb2 as protos
 from fixtures.export import ExportWriter
 from fixtures.machine import Machine
 from tests.conftest import TRACES
+from wallscope.model.capture import Options, Selection
 from wallscope.model.enums import DeviceState, Wall
-from wallscope.model.options import Options, Selection
 from wallscope.model.report import TRACED, Track
 from wallscope.model.schemas import MEMORY_EVENTS, NAMES, SAMPLES
 from wallscope.pipeline import analyze_capture, build_tables

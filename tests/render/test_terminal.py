@@ -7,8 +7,7 @@ from rich.console import Console
 from fixtures.export import ExportWriter
 from fixtures.scenario import scenarios
 from wallscope.cli.output import print_out
-from wallscope.model.capture import Finding, Severity
-from wallscope.model.options import Options
+from wallscope.model.capture import Finding, Options, Severity
 from wallscope.model.section import Items, Section, Span
 from wallscope.nsys import read_contents
 from wallscope.pipeline import analyze

@@ -4,7 +4,7 @@ from rich.console import Console
 from fixtures.simulation.run import run
 from fixtures.simulation.stories import stories
 from fixtures.simulation.writing import write_run
-from wallscope.model.options import Options
+from wallscope.model.capture import Options
 from wallscope.model.whatif import Asked, Question
 from wallscope.pipeline import ask_what_if
 from wallscope.views.whatif import render_whatif

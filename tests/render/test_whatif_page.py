@@ -16,8 +16,8 @@ from tests.render.test_comparison_page import charts, ms, rows, signed_ms
 from tests.render.test_page import HOSTILE, elements
 from wallscope import units
 from wallscope.advice.evidence import describe_question
+from wallscope.model.capture import Options
 from wallscope.model.enums import Wall
-from wallscope.model.options import Options
 from wallscope.model.whatif import Asked, Question
 from wallscope.pipeline import ask_what_if
 from wallscope.views.whatif import render_whatif, write_whatif_page

@@ -5,7 +5,7 @@ from typing import NamedTuple
 from fixtures.simulation.run import run
 from fixtures.simulation.writing import write_run
 from wallscope.attribution.prepared import Prepared, list_rank_windows
-from wallscope.model.options import Options
+from wallscope.model.capture import Options
 from wallscope.pipeline import prepare
 from wallscope.replay.windows import SimulatedSteps, select_replay_window
 from wallscope.trace.collectives import find_partners

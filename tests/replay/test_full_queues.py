@@ -6,7 +6,7 @@ import pytest
 
 from fixtures.export import ExportWriter
 from tests.conftest import TRACES
-from wallscope.model.options import Options
+from wallscope.model.capture import Options
 from wallscope.model.whatif import Asked, Question
 from wallscope.pipeline import ask_what_if
 

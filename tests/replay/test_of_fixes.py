@@ -12,9 +12,9 @@ from fixtures.simulation.story import US, alone, gemm, stepped
 from fixtures.simulation.writing import write_run
 from wallscope.advice.advise import list_questions
 from wallscope.advice.rules import fix_rules, read_rules
+from wallscope.model.capture import Options
 from wallscope.model.cause_catalogue import list_cause_meanings
 from wallscope.model.enums import Axis, ComputeCategory
-from wallscope.model.options import Options
 from wallscope.model.whatif import Asked, Question
 from wallscope.pipeline import analyze_capture, ask_what_if
 from wallscope.replay.changes import WITHOUT

@@ -10,7 +10,7 @@ from fixtures.simulation.story import COMMUNICATION, COPIES, US, all_to_all, alo
 from fixtures.simulation.windows import busiest_stream, typical_step_ns
 from fixtures.simulation.writing import write_run
 from tests.replay.stretches import read
-from wallscope.model.options import Options, Selection
+from wallscope.model.capture import Options, Selection
 from wallscope.model.whatif import Asked, Question
 from wallscope.pipeline import ask_what_if
 from wallscope.replay.what_if import answer_questions

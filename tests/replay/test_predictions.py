@@ -12,7 +12,7 @@ from fixtures.simulation.story import US, exchange, gemm
 from fixtures.simulation.windows import busiest_stream, typical_step_ns
 from fixtures.simulation.writing import write_run
 from tests.replay.predictions import Question, pairs, scaled, without
-from wallscope.model.options import Options
+from wallscope.model.capture import Options
 from wallscope.model.whatif import Asked
 from wallscope.pipeline import ask_what_if
 

@@ -10,8 +10,7 @@ from fixtures.simulation.stories import stories
 from fixtures.simulation.torch_writing import write_torch_run
 from fixtures.simulation.writing import write_run
 from wallscope.jobs.merge import run_job
-from wallscope.model.capture import Profiler
-from wallscope.model.options import Options
+from wallscope.model.capture import Options, Profiler
 from wallscope.pipeline import analyze
 
 SEEDS = (0, 3, 5, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (1, 2, 4, 6, 7)))

@@ -6,7 +6,7 @@
 import pytest
 
 from fixtures.simulation.stories_causes import cause_stories
-from wallscope.model.options import Options
+from wallscope.model.capture import Options
 from wallscope.pipeline import analyze
 
 SEEDS = (101, pytest.param(102, marks=pytest.mark.slow))

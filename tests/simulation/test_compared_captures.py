@@ -9,7 +9,7 @@ from fixtures.simulation.stories import stories
 from fixtures.simulation.writing import write_run
 from wallscope.compare.compare import CompareOptions, Side, compare_sides
 from wallscope.jobs.resolve_runs import resolve_runs
-from wallscope.model.options import Options
+from wallscope.model.capture import Options
 from wallscope.views.comparison_words import find_confounders
 
 STORIES = {story.name: story.program for story in stories()}

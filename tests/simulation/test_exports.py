@@ -9,7 +9,7 @@ from fixtures.simulation.run import run
 from fixtures.simulation.stories import stories
 from fixtures.simulation.truth import truths
 from fixtures.simulation.writing import pid, write_run
-from wallscope.model.options import Options
+from wallscope.model.capture import Options
 from wallscope.pipeline import read_trace
 
 SEEDS = (0, 1, 2, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(3, 8)))

@@ -16,7 +16,7 @@ from fixtures.simulation.run import run
 from fixtures.simulation.stories import stories
 from fixtures.simulation.stories_waits import waits
 from fixtures.simulation.writing import write_run
-from wallscope.model.options import Options
+from wallscope.model.capture import Options
 from wallscope.pipeline import prepare
 from wallscope.summary.confidence import judge_confidence
 from wallscope.summary.diagnosis import decide_wall

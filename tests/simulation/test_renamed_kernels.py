@@ -17,7 +17,7 @@ from fixtures.simulation.verdict import verdict
 from fixtures.simulation.writing import write_run
 from tests.answered_once import analyze_once
 from tests.shipped_example import EXAMPLE
-from wallscope.model.options import Options
+from wallscope.model.capture import Options
 from wallscope.model.schemas import NAMES
 from wallscope.pipeline import analyze
 from wallscope.trace.kernel_classes import classify_kernels, load_shipped_kernel_rules

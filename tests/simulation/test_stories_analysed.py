@@ -7,7 +7,7 @@ from fixtures.simulation.run import run
 from fixtures.simulation.stories import stories
 from fixtures.simulation.truth import truths
 from fixtures.simulation.writing import write_run
-from wallscope.model.options import Options
+from wallscope.model.capture import Options
 from wallscope.pipeline import prepare
 
 

@@ -12,7 +12,7 @@ from fixtures.simulation.run import run
 from fixtures.simulation.stories_waits import waits
 from fixtures.simulation.windows import busiest_stream, typical_step_ns
 from fixtures.simulation.writing import write_run
-from wallscope.model.options import Options
+from wallscope.model.capture import Options
 from wallscope.model.whatif import Asked, Question
 from wallscope.pipeline import analyze, ask_what_if
 

@@ -7,8 +7,8 @@ import pytest
 
 from fixtures.example import write_example
 from wallscope.model.analysis import CauseTime
+from wallscope.model.capture import Options, Selection
 from wallscope.model.diagnosis import Walls
-from wallscope.model.options import Options, Selection
 from wallscope.pipeline import prepare
 from wallscope.summary.findings import describe_anchor, find_attribution_limits
 from wallscope.summary.rank import summarize_ranks

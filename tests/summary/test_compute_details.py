@@ -6,8 +6,8 @@ import pytest
 
 from fixtures.export import ExportWriter
 from wallscope.attribution.prepared import measure_rank_work
+from wallscope.model.capture import Options
 from wallscope.model.enums import Precision
-from wallscope.model.options import Options
 from wallscope.model.rank_summaries import ComputeDetails, LaunchShapes, PrecisionWork, SmallMultiplications
 from wallscope.pipeline import read_trace
 from wallscope.summary.compute import summarize_compute

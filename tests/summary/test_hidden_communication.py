@@ -3,7 +3,7 @@ from dataclasses import replace
 import pytest
 
 from fixtures.scenario import scenarios
-from wallscope.model.options import Options
+from wallscope.model.capture import Options
 from wallscope.pipeline import analyze
 from wallscope.summary.verdict import tell_hidden_communication
 

@@ -3,7 +3,7 @@
 import pytest
 
 from fixtures.export import ExportWriter
-from wallscope.model.options import Options
+from wallscope.model.capture import Options
 from wallscope.pipeline import analyze
 
 NAMES = ("gemm", "softmax", "relu", "norm", "scale", "mask", "sum")

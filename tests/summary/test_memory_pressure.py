@@ -7,8 +7,8 @@ import pytest
 
 from fixtures.export import ExportWriter, global_pid
 from wallscope.attribution.prepared import measure_rank_work
+from wallscope.model.capture import Options
 from wallscope.model.diagnosis import MemoryPressure
-from wallscope.model.options import Options
 from wallscope.model.rank_summaries import Memory, MemoryUse, Offload
 from wallscope.model.schemas import COPY_CAUSES, PASSES, RECOMPUTE
 from wallscope.nsys import read_capture

@@ -11,7 +11,7 @@ import pytest
 from fixtures.export import ExportWriter, global_pid
 from tests.answered_once import analyze_once
 from tests.shipped_example import EXAMPLE
-from wallscope.model.options import Options
+from wallscope.model.capture import Options
 from wallscope.pipeline import analyze, read_trace, tabulate_steps
 from wallscope.render.data import write_csv
 from wallscope.summary.rank import WALL_COLUMNS, build_kernel_table, build_range_table

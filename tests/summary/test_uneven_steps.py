@@ -14,7 +14,7 @@ from fixtures.simulation.verdict import verdict
 from fixtures.simulation.writing import write_run
 from tests.answered_once import analyze_once
 from wallscope.model.analysis import Analysis
-from wallscope.model.options import Options
+from wallscope.model.capture import Options
 from wallscope.pipeline import analyze
 from wallscope.summary.diagnosis import decide_wall
 from wallscope.trace.step_variation import find_stall_period, find_step_modes, measure_rare_excess

@@ -3,7 +3,7 @@
 import pytest
 
 from fixtures.export import ExportWriter
-from wallscope.model.options import Options
+from wallscope.model.capture import Options
 from wallscope.pipeline import analyze
 
 PRODUCT, SCALE = "ampere_sgemm_128x64_tn", "void at::native::vectorized_elementwise_kernel<4, float>(x)"

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from fixtures.export import ExportWriter
 from tests.answered_once import analyze_once
 from wallscope.model.analysis import Analysis
-from wallscope.model.options import Options
+from wallscope.model.capture import Options
 from wallscope.pipeline import analyze
 from wallscope.trace.repeat_unit import find_repetition, is_alike, measure_likeness
 

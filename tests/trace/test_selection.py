@@ -2,7 +2,7 @@ import polars as pl
 import pytest
 
 from wallscope.errors import SelectionError
-from wallscope.model.options import FOREVER_NS, Selection
+from wallscope.model.capture import FOREVER_NS, Selection
 from wallscope.model.schemas import STEPS
 from wallscope.trace.steps import select_windows
 

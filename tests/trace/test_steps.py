@@ -8,7 +8,7 @@ import pytest
 from fixtures.export import ExportWriter
 from wallscope.errors import StepRangeError
 from wallscope.model.analysis import Analysis
-from wallscope.model.options import Options
+from wallscope.model.capture import Options
 from wallscope.pipeline import analyze
 
 STEP_NS, LAUNCH_LAG_NS = 100_000, 7_000

@@ -5,8 +5,8 @@ from html import unescape
 import pytest
 
 from tests.conftest import TRACES
+from wallscope.model.capture import Options
 from wallscope.model.enums import Wall
-from wallscope.model.options import Options
 from wallscope.pipeline import analyze_capture, build_report
 from wallscope.render.short_names import shorten_names
 from wallscope.views.headline import choose_basis, explain_verdict, find_deciding_stall

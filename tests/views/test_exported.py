@@ -6,8 +6,8 @@ import pytest
 from fixtures.export import ExportWriter
 from fixtures.machine import Machine
 from wallscope.errors import UnknownWordError
+from wallscope.model.capture import Options, Selection
 from wallscope.model.enums import Wall
-from wallscope.model.options import Options, Selection
 from wallscope.model.table_columns import TABLES
 from wallscope.pipeline import analyze_capture, build_tables, look_up_gaps
 

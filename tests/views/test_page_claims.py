@@ -12,8 +12,8 @@ from tests.shipped_example import EXAMPLE
 from tests.test_traces import EXPORTS, TRACES, WITHOUT_DEVICE_OPERATIONS
 from wallscope import units
 from wallscope.advice.evidence import describe_share
+from wallscope.model.capture import Options
 from wallscope.model.cause_catalogue import describe_cause, list_cause_meanings
-from wallscope.model.options import Options
 from wallscope.pipeline import analyze_capture, build_report
 from wallscope.views.headline import choose_basis
 from wallscope.views.page_analysis import write_analysis_page

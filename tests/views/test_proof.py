@@ -10,7 +10,7 @@ from fixtures.simulation.run import run
 from fixtures.simulation.stories import stories
 from fixtures.simulation.truth import Slice, truths
 from fixtures.simulation.writing import write_run
-from wallscope.model.options import Options
+from wallscope.model.capture import Options
 from wallscope.model.report import GAPS
 from wallscope.pipeline import look_up_gaps
 from wallscope.render.short_names import shorten_name

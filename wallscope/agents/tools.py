@@ -23,8 +23,7 @@ from wallscope.model.brief import (
     Unknown,
     WhatIfBrief,
 )
-from wallscope.model.capture import Profiler, Progress
-from wallscope.model.options import Options, Selection
+from wallscope.model.capture import Options, Profiler, Progress, Selection
 from wallscope.model.whatif import Asked, Question
 from wallscope.views.brief import (
     brief_analysis,

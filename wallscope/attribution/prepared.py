@@ -7,8 +7,7 @@ import polars as pl
 from wallscope.attribution.attribute import Evidence, OperationFacts, attribute_rank
 from wallscope.attribution.totals import TypicalWork, make_typical_work, select_typical_steps
 from wallscope.columns import split_by_rank
-from wallscope.model.capture import Capture
-from wallscope.model.options import Selection
+from wallscope.model.capture import Capture, Selection
 from wallscope.model.schemas import SLICES
 from wallscope.trace.dependencies import Dependencies
 from wallscope.trace.ranges import RangeTree

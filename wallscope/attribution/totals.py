@@ -16,10 +16,10 @@ import polars as pl
 from wallscope import columns as grouping
 from wallscope.columns import Flags, Rows, as_integers, encode_column, find_places, split_by_rank
 from wallscope.model.analysis import CauseTime, ComputeAbsent
+from wallscope.model.capture import FOREVER_NS
 from wallscope.model.cause_catalogue import UNRECOGNIZED
 from wallscope.model.diagnosis import Walls
 from wallscope.model.enums import Absent, OperationClass, Wall
-from wallscope.model.options import FOREVER_NS
 from wallscope.model.schemas import BUDGET_PARTS, BUDGETS, CATEGORY
 from wallscope.process_tuning import run_side_by_side
 from wallscope.trace.intervals import Spans, Times, covered_ns, order_spans, union

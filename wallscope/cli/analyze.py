@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from wallscope.cache_folder import Cache
     from wallscope.jobs.answers import RenderedAnalysis
     from wallscope.jobs.inputs import Source
-    from wallscope.model.options import Options
+    from wallscope.model.capture import Options
 
 
 Exports = Annotated[
@@ -231,7 +231,7 @@ def analyze(  # noqa: PLR0913  # options are parameters
     """
     from wallscope.jobs.answers import build_answer  # noqa: PLC0415  # keeps --help fast
     from wallscope.jobs.inputs import fetch_source, list_input_files, load_or_analyze_source, parse_source  # noqa: PLC0415  # same
-    from wallscope.model.options import Options  # noqa: PLC0415
+    from wallscope.model.capture import Options  # noqa: PLC0415
 
     is_talkative(verbose=verbose)
     outputs = Outputs(json, html, markdown, csv, parquet, perfetto)

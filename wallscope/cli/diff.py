@@ -41,8 +41,8 @@ if TYPE_CHECKING:
     from wallscope.compare.compare import Side
     from wallscope.compare.gates import Gate
     from wallscope.model.analysis import Analysis
+    from wallscope.model.capture import Options
     from wallscope.model.comparison import GateResult
-    from wallscope.model.options import Options
     from wallscope.model.profile import Profile
 
 
@@ -238,7 +238,7 @@ def diff(  # noqa: PLR0913  # options are parameters
     """
     from wallscope.compare.compare import CompareOptions, compare_sides, require_comparable  # noqa: PLC0415
     from wallscope.jobs.resolve_runs import find_captures  # noqa: PLC0415
-    from wallscope.model.options import Options  # noqa: PLC0415
+    from wallscope.model.capture import Options  # noqa: PLC0415
     from wallscope.render.data import write_json  # noqa: PLC0415
     from wallscope.views import comparison as views  # noqa: PLC0415
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from wallscope.errors import OptionError, SelectionError
+from wallscope.model.capture import FOREVER_NS, Selection
 from wallscope.model.enums import Reader
-from wallscope.model.options import FOREVER_NS, Selection
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from wallscope.attribution.prepared import Trace
-    from wallscope.model.options import Options  # keeps --help fast
+    from wallscope.model.capture import Options  # keeps --help fast
     from wallscope.render.terminal import FrameColumn
 
 from enum import StrEnum
@@ -91,7 +91,7 @@ def steps(  # noqa: PLR0913  # options are parameters
     A step that is not steady (warm-up, graph capture, cut off) is listed with the reason. CSV and JSON also
     hold the GPU activity of each step.
     """
-    from wallscope.model.options import Options  # noqa: PLC0415  # keeps --help fast
+    from wallscope.model.capture import Options  # noqa: PLC0415  # keeps --help fast
     from wallscope.pipeline import tabulate_steps  # noqa: PLC0415  # keeps --help fast
     from wallscope.render.terminal import STEPS, render_frame  # noqa: PLC0415
 
@@ -128,7 +128,7 @@ def kernels(  # noqa: PLR0913  # options are parameters
 
     Each kernel has its category, count, time and share of the step. CSV and JSON hold the full names.
     """
-    from wallscope.model.options import Options  # noqa: PLC0415  # keeps --help fast
+    from wallscope.model.capture import Options  # noqa: PLC0415  # keeps --help fast
     from wallscope.render.terminal import KERNELS  # noqa: PLC0415
     from wallscope.summary.rank import build_kernel_table  # noqa: PLC0415
 
@@ -164,7 +164,7 @@ def ranges(  # noqa: PLR0913  # options are parameters
 
     Each range has its time on the host and on the GPU, with and without nested ranges.
     """
-    from wallscope.model.options import Options  # noqa: PLC0415  # keeps --help fast
+    from wallscope.model.capture import Options  # noqa: PLC0415  # keeps --help fast
     from wallscope.render.terminal import RANGES  # noqa: PLC0415
     from wallscope.summary.rank import build_range_table  # noqa: PLC0415
 
@@ -282,7 +282,7 @@ def gaps(  # noqa: PLR0913  # options are parameters
 
     Each gap has its start in session time, to find it in Nsight Systems, and the chain of events in it.
     """
-    from wallscope.model.options import Options  # noqa: PLC0415  # keeps --help fast
+    from wallscope.model.capture import Options  # noqa: PLC0415  # keeps --help fast
     from wallscope.pipeline import look_up_gaps  # noqa: PLC0415  # keeps --help fast
     from wallscope.render.terminal import render_sections  # noqa: PLC0415
     from wallscope.views.sections.gap_listing import build_gaps, frame_gaps  # noqa: PLC0415
@@ -315,7 +315,7 @@ def at(  # noqa: PLR0913  # options are parameters
     verbose: Verbose = False,
 ) -> None:
     """Show what each rank did at one moment, and why."""
-    from wallscope.model.options import Options  # noqa: PLC0415  # keeps --help fast
+    from wallscope.model.capture import Options  # noqa: PLC0415  # keeps --help fast
     from wallscope.pipeline import look_up_gaps  # noqa: PLC0415  # keeps --help fast
     from wallscope.render.terminal import render_section  # noqa: PLC0415
     from wallscope.views.sections.gap_listing import build_moments  # noqa: PLC0415

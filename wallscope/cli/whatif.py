@@ -146,7 +146,7 @@ def whatif(  # noqa: PLR0913  # options are parameters
 
     Each change is replayed alone, then all of them together. Without a change, the usual ones are replayed.
     """
-    from wallscope.model.options import Options  # noqa: PLC0415  # keeps --help fast
+    from wallscope.model.capture import Options  # noqa: PLC0415  # keeps --help fast
     from wallscope.model.whatif import Asked  # noqa: PLC0415
     from wallscope.pipeline import ask_what_if  # noqa: PLC0415  # keeps --help fast
     from wallscope.render.data import write_json  # noqa: PLC0415

@@ -26,8 +26,7 @@ from wallscope.files import check_json, read_json_bytes
 from wallscope.kineto.trace_bytes import describe_other_json
 from wallscope.model.advice import Framework
 from wallscope.model.analysis import SCHEMA, Analysis
-from wallscope.model.capture import Finding, Progress, Severity
-from wallscope.model.options import Options
+from wallscope.model.capture import Finding, Options, Progress, Severity
 from wallscope.profile.codec import Allowance, unpack_profile
 from wallscope.render.data import write_json
 

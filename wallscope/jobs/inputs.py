@@ -21,8 +21,7 @@ from wallscope.cache_folder import Cache
 from wallscope.errors import InputError, WallscopeError
 from wallscope.files import resolve_path
 from wallscope.kineto.trace_bytes import has_trace_keys
-from wallscope.model.capture import Progress
-from wallscope.model.options import Options
+from wallscope.model.capture import Options, Progress
 from wallscope.units import size
 from wallscope.urls import describe_failure, is_url, redact_url, strip_local
 

@@ -24,9 +24,8 @@ from wallscope.jobs.run import (
     analyze_on_cluster,
 )
 from wallscope.model.analysis import Analysis, Job
-from wallscope.model.capture import Finding, Progress, Severity
+from wallscope.model.capture import Finding, Options, Progress, Severity
 from wallscope.model.diagnosis import Diagnosis
-from wallscope.model.options import Options
 from wallscope.model.profile import Profile
 from wallscope.model.report import Report, StepOverviews
 from wallscope.model.table_columns import JOB_TABLES, TABLES, Table

@@ -5,8 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from wallscope.errors import ComparisonError
-from wallscope.model.capture import Progress
-from wallscope.model.options import Options
+from wallscope.model.capture import Options, Progress
 from wallscope.urls import is_url, redact_url, strip_local
 
 if TYPE_CHECKING:

@@ -28,8 +28,7 @@ from wallscope.cache_folder import Cache
 from wallscope.errors import InputError, OptionError, WallscopeError, find_kinds
 from wallscope.jobs.inputs import Source, fetch_source, is_answer, load_or_analyze_source
 from wallscope.model.analysis import Analysis
-from wallscope.model.capture import Progress
-from wallscope.model.options import Options
+from wallscope.model.capture import Options, Progress
 from wallscope.process_tuning import tune_process
 from wallscope.units import duration
 

@@ -1,15 +1,21 @@
-"""The content of one export."""
+"""The content of one export or trace, the selected part of it, and the user's options for its analysis."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from pathlib import Path
 from typing import TYPE_CHECKING
+
+from wallscope.model.diagnosis import StepFacts
+from wallscope.model.enums import Axis, Reader
 
 if TYPE_CHECKING:
     import polars as pl  # Answers contain these models and no frames: reading an answer does not need polars.
 
 Progress = Callable[[str], None]
 """Called from time to time with a few words on the current stage of long work."""
+FOREVER_NS = 2**62
+"""Larger than all times, also when one is subtracted from another."""
 
 
 class Presence(StrEnum):
@@ -191,3 +197,34 @@ class Contents:
     tables: tuple[TableContents, ...]
     other_tables: int
     findings: tuple[Finding, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """The selection; `None` is everything.
+
+    `steps` are numbers of windows, both included; `time_ns` is a half-open interval of session time.
+    """
+
+    rank: int | None = None
+    device: int | None = None
+    steps: tuple[int, int] | None = None
+    time_ns: tuple[int, int] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """The user's options and data.
+
+    Kernel-name rules, a pattern for steps, the selected part, axes of streams and data on a step. Also the
+    file with the run configuration, how to read, and whether Python functions count as ranges.
+    """
+
+    kernels: Path | None = None
+    step_range: str | None = None
+    selection: Selection = field(default_factory=Selection)
+    streams: Mapping[int, Axis] = field(default_factory=dict)
+    step_facts: StepFacts = field(default_factory=StepFacts)
+    configuration: Path | None = None
+    reader: Reader = Reader.PAGES
+    python_functions: bool = False

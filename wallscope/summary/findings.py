@@ -4,11 +4,10 @@ import polars as pl
 
 from wallscope.attribution.prepared import Trace
 from wallscope.model.analysis import Anchor, CrossCheck, DroppedStep, Rank
-from wallscope.model.capture import Capture, Finding, Severity
+from wallscope.model.capture import Capture, Finding, Selection, Severity
 from wallscope.model.cause_catalogue import UNRECOGNIZED, describe_cause
 from wallscope.model.diagnosis import StepFacts
 from wallscope.model.enums import OperationClass, Wall
-from wallscope.model.options import Selection
 from wallscope.summary.blocked_calls import find_hidden_locks
 from wallscope.summary.rank import RankSummary, lacks_kernels
 from wallscope.summary.rare_stalls import find_one_gap

@@ -154,6 +154,8 @@ MEANT_KEY_RATIO: Final = 0.9
 """Likeness (difflib) from which on an unknown key is taken for a misspelt one. Chosen."""
 RESERVED_MEMORY_SHARE: Final = 0.06
 """Of the memory of a GPU that CUDA, NCCL and fragments take. Chosen; 4 to 5 GB of 80 in published logs."""
+
+
 MARGIN_SHARE: Final = 0.02
 """Changes of the step up to this are none, if not said otherwise. Measured: docs/diff.md. `wallscope diff`
 and its help spell it again."""

@@ -19,7 +19,7 @@ import polars as pl
 from wallscope.columns import Flags, Rows, as_integers, iterate_runs, split_by_rank
 from wallscope.errors import SelectionError, StepRangeError
 from wallscope.model.analysis import AnchorKind, AnchorUnit
-from wallscope.model.options import FOREVER_NS, Selection
+from wallscope.model.capture import FOREVER_NS, Selection
 from wallscope.model.schemas import STEPS
 from wallscope.process_tuning import run_side_by_side
 from wallscope.thresholds.steps import (
