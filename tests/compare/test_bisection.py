@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from wallscope.compare.bisection import bisect_times
+from wallscope.compare.change_points import bisect_times
 from wallscope.model.profile import Noise
 
 KNOWN = Noise(0.01, 20.0)

@@ -11,7 +11,7 @@ from tests.answered_once import write_json_once
 from tests.shipped_example import EXAMPLE
 from tests.test_traces import EXPORTS, WITHOUT_DEVICE_OPERATIONS
 from tests.tokens import MOST_TOKENS, count_tokens
-from wallscope.compare.bisection import Bisection
+from wallscope.compare.change_points import Bisection
 from wallscope.jobs.answers import decode_analysis
 from wallscope.model.advice import Precondition, Setting
 from wallscope.model.capture import Finding, Severity

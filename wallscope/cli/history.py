@@ -278,7 +278,7 @@ def bisect(  # noqa: PLR0913  # options are parameters
 
     Uses the records of the commits between the two, and names the commit to record next.
     """
-    from wallscope.compare.bisection import bisect_times  # noqa: PLC0415  # keeps --help fast
+    from wallscope.compare.change_points import bisect_times  # noqa: PLC0415  # keeps --help fast
     from wallscope.render.terminal import render_sections  # noqa: PLC0415
     from wallscope.views.history import build_bisection, list_bisection, measure_noise  # noqa: PLC0415
 

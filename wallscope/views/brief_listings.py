@@ -6,7 +6,7 @@ from dataclasses import replace
 import polars as pl
 
 from wallscope import units
-from wallscope.compare.bisection import Bisection
+from wallscope.compare.change_points import Bisection
 from wallscope.model.advice import Advice, ConfigurationCheck, WordExplanation
 from wallscope.model.brief import (
     BRIEF_SCHEMA,

@@ -6,8 +6,7 @@ import numpy as np
 import polars as pl
 
 from wallscope import units
-from wallscope.compare.bisection import Bisection
-from wallscope.compare.change_points import Course, find_changes
+from wallscope.compare.change_points import Bisection, Course, find_changes
 from wallscope.compare.wall_deltas import assume_noise
 from wallscope.model.comparison import NoiseSource
 from wallscope.model.enums import Wall
