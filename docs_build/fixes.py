@@ -5,9 +5,8 @@ A fact counts as reached where a table of the package names it: a fix, a note, a
 
 from collections.abc import Iterator, Mapping
 
-from wallscope.resources import list_toml_paths, read_toml
-
 from wallscope.advice.rules import Rule, fix_rules
+from wallscope.files import list_toml_paths, read_toml
 
 _HEAD = """# Fixes
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from tests.profile.random_profiles import captured
-from wallscope.compare.setting_changes import compare_environments, join_settings
+from wallscope.compare.explanations import compare_environments, join_settings
 from wallscope.model.cause_catalogue import describe_cause
 from wallscope.model.comparison import CauseDelta, Mismatch, OperationChange
 from wallscope.model.enums import Wall

@@ -1,4 +1,4 @@
-"""Whether two sides can be compared: what differs between them, and communication split alike on both."""
+"""Whether two sides can be compared: what differs, copies of a capture, communication split alike on both."""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -26,6 +26,9 @@ _OTHER_JOB = "a larger job communicates more, and each rank may compute less"
 _UNKNOWN_TOKENS = (
     "a larger batch seems slower: give --tokens-per-step and --head-tokens-per-step to compare throughput"
 )
+_SPLIT, _NOT_SPLIT = "separated from transfer", "not separated from transfer"
+
+Profiles = tuple[Profile, ...]
 
 
 def find_mismatches(base: tuple[Work, TypicalStep], head: tuple[Work, TypicalStep]) -> tuple[Mismatch, ...]:
@@ -186,11 +189,6 @@ def _most(step: TypicalStep, value_of: Callable[[Key], str | None]) -> str:
     return max(sorted(sums), key=lambda name: sums[name]) if sums else ""
 
 
-_SPLIT, _NOT_SPLIT = "separated from transfer", "not separated from transfer"
-
-Profiles = tuple[Profile, ...]
-
-
 @dataclass(frozen=True, slots=True)
 class AlignedParts:
     """The profiles of both sides with communication split alike, and which side did not split some."""
@@ -240,3 +238,41 @@ def _left_shares(profiles: Iterable[Profile]) -> dict[str, float]:
                 sums[drop_detail(cause)] += ns
                 left[drop_detail(cause)] += ns if not is_part(cause) else 0
     return {name: left[name] / ns for name, ns in sums.items() if ns}
+
+
+def drop_copies(runs: tuple[Profiles, ...]) -> tuple[Profiles, ...]:
+    """Return the runs of a side, each capture once; `runs` hold the profile of each rank."""
+    kept: list[Profiles] = []
+    for run in runs:
+        if not any(is_same_capture(run, other) for other in kept):
+            kept.append(run)
+    return tuple(kept)
+
+
+def is_same_capture(base: Sequence[Profile], head: Sequence[Profile]) -> bool:
+    """Return whether two sets of ranks are one capture, whoever exported it.
+
+    To the ns all steps ran at the same times: versions of the exporter add columns and rename files, and
+    leave times as they are.
+    """
+
+    def start(profile: Profile) -> tuple[int, int]:
+        return min(profile.steps["start_ns"].to_list(), default=0), profile.header.device or 0
+
+    pairs = zip(sorted(base, key=start), sorted(head, key=start), strict=False)
+    return len(base) == len(head) and all(_is_same_rank(*pair) for pair in pairs)
+
+
+def _is_same_rank(base: Profile, head: Profile) -> bool:
+    times = [profile.steps.select("start_ns", "end_ns", "compute_ns") for profile in (base, head)]
+    ours, theirs = base.header.work, head.header.work
+    known = (
+        (ours.gpu, theirs.gpu),
+        (ours.world_size, theirs.world_size),
+        (base.header.rank, head.header.rank),
+    )
+    return (
+        times[0].equals(times[1])
+        and (ours.kind, ours.unit) == (theirs.kind, theirs.unit)
+        and all(None in pair or pair[0] == pair[1] for pair in known)
+    )

@@ -21,14 +21,18 @@ from wallscope.compare.all_steps import (
     measure_slow_chance,
 )
 from wallscope.compare.capture_bias import BiasSide, find_biases
-from wallscope.compare.comparability import align_parts, find_mismatches
+from wallscope.compare.comparability import align_parts, drop_copies, find_mismatches, is_same_capture
 from wallscope.compare.confidence import Floats, spread_of_steps
-from wallscope.compare.explanations import explain_changes
+from wallscope.compare.explanations import (
+    add_rare_stalls,
+    compare_environments,
+    explain_changes,
+    join_settings,
+)
 from wallscope.compare.gates import Gate, evaluate_gates
 from wallscope.compare.match_operations import communication_changes, operation_deltas
 from wallscope.compare.operation_changes import operation_changes
 from wallscope.compare.operation_intervals import ComparedRuns
-from wallscope.compare.rare_stalls import add_rare_stalls
 from wallscope.compare.run_noise import (
     Difference,
     Runs,
@@ -36,8 +40,6 @@ from wallscope.compare.run_noise import (
     pool_records,
     stack_runs,
 )
-from wallscope.compare.same_capture import drop_copies, is_same_capture
-from wallscope.compare.setting_changes import compare_environments, join_settings
 from wallscope.compare.step_levels import (
     RunLevels,
     describe_levels,

@@ -1,19 +1,44 @@
-"""Changes that are recognized: fixes that were undone or made, put first; then what else explains most."""
+"""What explains a change: fixes that were undone or made, settings and versions that changed, rare stalls.
 
+A setting explains a cause only where the cause surely changed. One that goes with no such change is listed
+among what differs, and what changed without one is called not explained. Rare stalls of one side change the
+mean of all steps, not the typical step.
+"""
+
+import re
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+import polars as pl
 
 from wallscope.compare.comparability import HIDDEN, is_opaque
 from wallscope.compare.kernel_changes import explain_kernels
-from wallscope.compare.typical_steps import Key, TypicalStep
-from wallscope.model.comparison import CommunicationChange, Explanation, Mismatch, StepChange
+from wallscope.compare.typical_steps import Key, TypicalStep, deciding_steps, lengths_ns
+from wallscope.model.cause_catalogue import describe_cause
+from wallscope.model.comparison import (
+    CauseDelta,
+    CommunicationChange,
+    Explanation,
+    Mismatch,
+    OperationChange,
+    StepChange,
+)
+from wallscope.model.enums import Wall
+from wallscope.model.profile import Profile, ProfiledInput
+from wallscope.thresholds.steps import RARE_STALL_SHARE
 from wallscope.thresholds.verdict import (
     EXPLAINED_SHARE,
     HIDDEN_CHANGE_SHARE,
     MORE_SLOW_STEPS_COUNT,
     MORE_SLOW_STEPS_SHARE,
     MORE_VOLUME_RATIO,
+    SHOWN_JOINT_SHARE,
 )
-from wallscope.units import percent
+from wallscope.trace.step_variation import find_stall_period, measure_rare_excess, select_longest
+from wallscope.units import duration, percent, signed_duration
 
 SLOW_STEPS = "slow-steps"
 _OVERLAPPED_PATH = "layer_#f-layer_#b"
@@ -159,3 +184,233 @@ def _slow_steps(step: StepChange) -> Iterator[Explanation]:
 
 def _sum(step: TypicalStep, is_meant: Callable[[str, Key], bool]) -> int:
     return sum(time_ns for (cause, key), time_ns in step.owned.items() if is_meant(cause, key))
+
+
+_COMMUNICATION = ("communication/",)
+_HOST_CALLS = ("host/launch-call", "host/launch-latency", "host/framework", "host/other-call")
+_PRODUCTS = ("compute/gemm", "compute/grouped-gemm", "compute/convolution", "compute/attention")
+_POINTWISE = ("compute/elementwise", "compute/norm", "compute/reduction")
+_CONCERNS: tuple[tuple[re.Pattern[str], tuple[str, ...]], ...] = tuple(
+    (re.compile(pattern), causes)
+    for pattern, causes in (
+        (
+            r"num_?workers|prefetch|data_?load|pin_memory|persistent_workers|OMP_NUM",
+            ("host/data-loading", "memory/staging"),
+        ),
+        (
+            r"dispatch|expert|\bmoe|_moe_|hybridep|hybrid_ep|NVSHMEM|MNNVL",
+            ("communication/ep/", "compute/dispatcher-local"),
+        ),
+        (r"tensor_model|tp_comm|sequence_parallel", ("communication/tp/",)),
+        (r"pipeline|microbatch_group", ("communication/pp/",)),
+        (r"context_parallel|cp_comm", ("communication/cp/",)),
+        (
+            r"grad_reduce|param_gather|distributed_optimizer|\bddp|fsdp|zero|bucket",
+            ("communication/dp-", "memory/device-copy"),
+        ),
+        (r"recompute|checkpoint_activ|gradient_checkpoint", ("memory/recompute",)),
+        (r"offload", ("memory/offload",)),
+        (r"ALLOC_CONF", ("memory/allocator",)),
+        (r"cuda_?graph", _HOST_CALLS),
+        (r"LAUNCH_BLOCKING|MODULE_LOADING", ("host/",)),
+        (r"MAX_CONNECTIONS", (*_COMMUNICATION, *_HOST_CALLS)),
+        (r"attn|attention|flash", ("compute/attention",)),
+        (r"grouped_(?:mlp|gemm)", ("compute/grouped-gemm",)),
+        (r"fp8|fp4|bf16|fp16|amp\b|autocast|precision|dtype|tf32", _PRODUCTS),
+        (r"compile|inductor|fusion|fused|jit", (*_POINTWISE, "compute/optimizer")),
+        (r"optimizer|adam", ("compute/optimizer", "compute/elementwise")),
+        (r"NORM", ("compute/norm",)),
+        (r"manual_gc|\bgc", ("host/garbage-collection",)),
+        (r"save_interval|checkpoint", ("host/checkpoint",)),
+        (r"NCCL|overlap|comm", _COMMUNICATION),
+    )
+)
+"""Which causes a setting concerns, by a part of its name: the first that fits counts."""
+_LIBRARIES = frozenset({"gemm", "grouped-gemm", "convolution", "attention"})
+_VERSIONS = ("CUDA version of the driver", "NVIDIA driver", "profiler version")
+
+
+def compare_environments(base: ProfiledInput | None, head: ProfiledInput | None) -> tuple[Mismatch, ...]:
+    """Return the variables that differ, of environments that both captures hold."""
+    if base is None or head is None or not base.environment or not head.environment:
+        return ()
+    ours, theirs = dict(base.environment), dict(head.environment)
+    return tuple(
+        Mismatch(name, ours.get(name, "not set"), theirs.get(name, "not set"), "changed")
+        for name in sorted(ours.keys() | theirs.keys())
+        if ours.get(name) != theirs.get(name)
+    )
+
+
+def join_settings(
+    found: Sequence[Mismatch],
+    causes: Sequence[CauseDelta],
+    operations: Sequence[OperationChange],
+    step_ns: int,
+) -> tuple[Explanation, ...]:
+    """Return the settings and versions that go with causes that surely changed, the largest change first.
+
+    `step_ns` is the typical step of base. Settings that concern the same causes are one explanation.
+    """
+    least_ns = SHOWN_JOINT_SHARE * step_ns
+    changed = [row for row in causes if _is_certain(row) and abs(row.delta_ns) >= least_ns]
+    groups: dict[tuple[str, ...], list[Mismatch]] = defaultdict(list)
+    for entry in found:
+        if (prefixes := _find_concerned(entry)) is not None:
+            groups[prefixes].append(entry)
+    joined = []
+    for prefixes, settings in groups.items():
+        own = [row for row in changed if row.cause.startswith(prefixes)]
+        if own:
+            listed = ", ".join(f"{entry.what} {entry.base} → {entry.head}" for entry in settings)
+            largest = max(own, key=lambda row: abs(row.delta_ns))
+            text = f"{listed}: {describe_cause(largest.cause)} {signed_duration(largest.delta_ns)}"
+            delta_ns = sum(row.delta_ns for row in own)
+            joined.append(Explanation("setting-changed", text, delta_ns, tuple(row.cause for row in own)))
+    joined += _join_versions(found, operations, least_ns)
+    return tuple(sorted(joined, key=lambda entry: -abs(entry.delta_ns or 0)))
+
+
+def _is_certain(row: CauseDelta) -> bool:
+    return row.low_ns is not None and row.high_ns is not None and not row.low_ns <= 0 <= row.high_ns
+
+
+def _find_concerned(entry: Mismatch) -> tuple[str, ...] | None:
+    """Return the beginnings of the causes that a setting concerns; `None` if it is unknown or none."""
+    if entry.severity != "changed" or " " in entry.what:
+        return None
+    for pattern, causes in _CONCERNS:
+        if pattern.search(entry.what) or pattern.search(entry.what.lower()):
+            return causes
+    return None
+
+
+def _join_versions(
+    found: Sequence[Mismatch], operations: Sequence[OperationChange], least_ns: float
+) -> Iterator[Explanation]:
+    """Join another version of CUDA to kernels of its libraries that replaced others."""
+    versions = [entry for entry in found if entry.what in _VERSIONS[:2]]
+    replaced = [
+        row
+        for row in operations
+        if row.kind == "replaced" and row.category in _LIBRARIES and abs(row.delta_ns) >= least_ns
+    ]
+    if versions and replaced:
+        listed = ", ".join(f"{entry.what} {entry.base} → {entry.head}" for entry in versions)
+        kinds = ", ".join(sorted({row.category for row in replaced}))
+        text = f"{listed}: libraries run other kernels of {kinds}"
+        causes = tuple(sorted({f"compute/{row.category}" for row in replaced}))
+        yield Explanation("version-changed", text, sum(row.delta_ns for row in replaced), causes)
+
+
+_STEP_KEYS = ["input", "step"]
+_COMPUTE = f"{Wall.COMPUTE}/"
+
+
+@dataclass(frozen=True, slots=True)
+class _Stalls:
+    """What a cause takes on few steps of the runs of a side.
+
+    `step_ns` is the time beyond its median as a mean over all steps, `share` the same as a share of all time.
+    """
+
+    step_ns: Fraction
+    share: float
+    stalled_count: int
+    step_count: int
+    period: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class _RunStalls:
+    """The same of one run, in ns."""
+
+    total_ns: int
+    stalled_count: int
+    period: int | None
+
+
+def add_rare_stalls(
+    explanations: Sequence[Explanation], base: Sequence[Profile], head: Sequence[Profile]
+) -> tuple[Explanation, ...]:
+    """Return explanations with those by rare stalls.
+
+    They replace the number of slow steps if they explain most of the change that slow steps make.
+    """
+    stalls = _explain_stalls(base, head)
+    stalled_ns = abs(sum(one.delta_ns or 0 for one in stalls))
+    kept = [one for one in explanations if one.code != SLOW_STEPS or 2 * stalled_ns < abs(one.delta_ns or 0)]
+    return (*kept, *stalls)
+
+
+def _explain_stalls(base: Sequence[Profile], head: Sequence[Profile]) -> tuple[Explanation, ...]:
+    """Return the causes whose rare stalls differ by a material share of all time of base, the largest first.
+
+    Steps that also compute more are other work and not stalled.
+    """
+    ours, theirs = _measure_stalls(base), _measure_stalls(head)
+    none = _Stalls(Fraction(), 0.0, 0, sum(len(deciding_steps(one)) for one in base), None)
+    lengths = [lengths_ns(deciding_steps(profile)) for profile in base]
+    least_ns = RARE_STALL_SHARE * sum(int(own.sum()) for own in lengths) / max(sum(map(len, lengths)), 1)
+    found = []
+    for cause in sorted({*ours, *theirs}):
+        before, after = ours.get(cause, none), theirs.get(cause, none)
+        delta_ns = after.step_ns - before.step_ns
+        if abs(delta_ns) >= least_ns:
+            found.append(_write_stalls(cause, before, after, round(delta_ns)))
+    return tuple(sorted(found, key=lambda one: -abs(one.delta_ns or 0)))
+
+
+def _write_stalls(cause: str, base: _Stalls, head: _Stalls, delta_ns: int) -> Explanation:
+    is_more = delta_ns > 0
+    text = (
+        f"Rare stalls for {describe_cause(cause)}: {_write_side(base)} in base, {_write_side(head)} in head."
+        f" The mean step has {duration(abs(delta_ns))} {'more' if is_more else 'less'} of them"
+    )
+    return Explanation(f"rare-stalls-{'more' if is_more else 'fewer'}", text, delta_ns, (cause,))
+
+
+def _write_side(side: _Stalls) -> str:
+    if not side.stalled_count:
+        return "none"
+    often = "" if side.period is None else f", every {side.period} steps"
+    return f"{side.stalled_count} of {side.step_count} steps ({percent(side.share)} of all time{often})"
+
+
+def _measure_stalls(profiles: Sequence[Profile]) -> dict[str, _Stalls]:
+    """Return the rare stalls of each cause over all steps that decide, each run by its own medians."""
+    stalls: dict[str, list[_RunStalls]] = {}
+    all_ns = count = 0
+    for profile in profiles:
+        steps = deciding_steps(profile)
+        all_ns, count = all_ns + int(lengths_ns(steps).sum()), count + len(steps)
+        for cause, own in _measure_run_stalls(profile, steps).items():
+            stalls.setdefault(cause, []).append(own)
+    found = {}
+    for cause, runs in stalls.items():
+        total_ns, stalled = sum(run.total_ns for run in runs), sum(run.stalled_count for run in runs)
+        periods = {run.period for run in runs}
+        period = periods.pop() if len(periods) == 1 else None
+        found[cause] = _Stalls(Fraction(total_ns, count), total_ns / all_ns, stalled, count, period)
+    return found
+
+
+def _measure_run_stalls(profile: Profile, steps: pl.DataFrame) -> dict[str, _RunStalls]:
+    length_ns, number = lengths_ns(steps), steps["step"].to_numpy().astype(np.int64)
+    sums = profile.owned.group_by("cause", *_STEP_KEYS).agg(pl.col("owned_ns").sum())
+    excess_of = {}
+    for (cause,), own in sorted(sums.partition_by("cause", as_dict=True, include_key=False).items()):
+        time_ns = steps.join(own, on=_STEP_KEYS, how="left", maintain_order="left")["owned_ns"].fill_null(0)
+        excess_ns = measure_rare_excess(time_ns.to_numpy(), length_ns)
+        if excess_ns.any():
+            excess_of[str(cause)] = excess_ns
+    works_more = np.zeros(len(steps), np.bool_)
+    for cause, excess_ns in excess_of.items():
+        works_more |= cause.startswith(_COMPUTE) & (excess_ns > 0)
+    found = {}
+    for cause, excess_ns in excess_of.items():
+        rows = np.flatnonzero(np.where(works_more, 0, excess_ns))
+        if rows.size and not cause.startswith(_COMPUTE):
+            period = find_stall_period(number[select_longest(excess_ns, rows)])
+            found[cause] = _RunStalls(int(excess_ns[rows].sum()), rows.size, period)
+    return found
