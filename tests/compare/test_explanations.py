@@ -7,8 +7,9 @@ from tests.compare.test_compare import diff, steps
 from tests.profile.random_profiles import profile_of, work
 from wallscope.compare.comparability import find_mismatches
 from wallscope.compare.explanations import explain_changes
-from wallscope.compare.match_operations import communication_changes, pair_operations
+from wallscope.compare.operation_changes import pair_operations
 from wallscope.compare.typical_steps import Key, OperationWork, TypicalStep
+from wallscope.compare.wall_deltas import communication_changes
 from wallscope.model.cause_catalogue import find_wall
 from wallscope.model.enums import Wall
 

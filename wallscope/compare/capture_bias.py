@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-from wallscope.compare.match_operations import pair_operations
+from wallscope.compare.operation_changes import KEPT, pair_operations
 from wallscope.compare.typical_steps import Key, TypicalStep
 from wallscope.model.capture import GraphTracing
 from wallscope.model.comparison import Direction, Mismatch
@@ -28,7 +28,6 @@ from wallscope.units import duration, percent, plural
 _COPIES = frozenset(map(str, CopyDirection))
 _HOST = "host"
 _ON_BOTH = frozenset({"CUDA", "NVTX"})
-_KEPT = frozenset({"name", "family", "name, other range", "family, other range"})
 _CUT_OFF = "trace-cut-off"
 _LACKS_WORK = "any time may lack work that is not in the file: copy the file again, or profile fewer steps"
 _EITHER_WAY = "another version can change kernels, launch times and clocks"
@@ -195,7 +194,7 @@ def _find_uniform_change(base: TypicalStep, head: TypicalStep) -> tuple[float, f
     ratios: list[tuple[float, float]] = []
     for pair in pair_operations(base, head):
         keys = [key for key in (*pair.base, *pair.head) if not _is_kernel(key) or key.axis is not None]
-        if keys or pair.matched_by not in _KEPT:
+        if keys or pair.matched_by not in KEPT:
             continue
         works = [
             sum((side.ran[key].work_ns for key in own if key in side.ran), Fraction())

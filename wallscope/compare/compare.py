@@ -30,9 +30,7 @@ from wallscope.compare.explanations import (
     join_settings,
 )
 from wallscope.compare.gates import Gate, evaluate_gates
-from wallscope.compare.match_operations import communication_changes, operation_deltas
-from wallscope.compare.operation_changes import operation_changes
-from wallscope.compare.operation_intervals import ComparedRuns
+from wallscope.compare.operation_changes import operation_changes, operation_deltas
 from wallscope.compare.run_noise import (
     Difference,
     Runs,
@@ -56,7 +54,14 @@ from wallscope.compare.typical_steps import (
     steady_steps,
     typical_step,
 )
-from wallscope.compare.wall_deltas import STEP, assume_noise, compare_walls, name_columns
+from wallscope.compare.wall_deltas import (
+    STEP,
+    ComparedRuns,
+    assume_noise,
+    communication_changes,
+    compare_walls,
+    name_columns,
+)
 from wallscope.compare.warm_up import describe_warm_up
 from wallscope.errors import ComparisonError
 from wallscope.model.capture import Profiler

@@ -1,20 +1,26 @@
-"""Operations by NVTX range that are new, gone, replaced or changed, as calls and time per call.
+"""Operations of both sides: which are the same, how their time changed, which are new, gone or replaced.
+
+They are matched across names that an autotuner or a range changed: families of kernels are names without what
+an autotuner chooses. `nvjet_tst_192x192_64x4_2x1_v_bz_coopB_TNN` and
+`nvjet_tst_128x256_64x4_1x2_h_bz_coopA_TNN` multiply alike; tile sizes, stages, architectures and what stands
+in angle brackets are choices.
 
 Kernels get other names when a compiler fuses them, when another precision or library runs them, or when one
 is split. Of one kind in one range, those that only head has replace those that only base has: they do the
 same work, unless their times are too far apart.
 """
 
+import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from dataclasses import dataclass, field
+from fractions import Fraction
 from typing import Literal
 
-from wallscope.compare.match_operations import OperationPair, pair_operations
-from wallscope.compare.operation_intervals import Part, TracedRow
 from wallscope.compare.typical_steps import Key, OperationWork, TypicalStep, total_work
+from wallscope.compare.wall_deltas import Part, TracedRow
 from wallscope.model.cause_catalogue import find_wall
-from wallscope.model.comparison import OperationChange
+from wallscope.model.comparison import OperationChange, OperationDelta
 from wallscope.model.enums import ComputeCategory, Wall
 from wallscope.thresholds.verdict import (
     LEADING_OPERATION_SHARE,
@@ -35,11 +41,237 @@ _POINTWISE = frozenset(
     }
 )
 """Kernels that compilers fuse into one another."""
-_KEPT = frozenset({"name", "family", "name, other range", "family, other range"})
 _HOST = "host"
-_MOST_LISTED = 100
+_MOST_DELTAS = 200
+_MOST_CHANGES = 100
 _MOST_JOINED = 200  # of what is gone and what is new, as each is compared with each
 _NOTHING = Key("", "", "", None, None, None)
+_REST = "rest"
+_RULES = tuple(
+    (re.compile(pattern), replacement)
+    for pattern, replacement in (
+        (r"\(anonymous namespace\)", ""),
+        (r"^(nvjet)_.*?_([NT]{2,3})\b.*$", r"\1_\2"),
+        (r"^(?:void |static )", ""),
+        (r"<.*$", ""),
+        (r"\(.*$", ""),
+        (r"^(?:sm|ampere|hopper|volta|turing|blackwell|maxwell|pascal)\d*_", ""),
+        (r"_(?:sm|stages?|knob|tile|warps?|split_?k|cta|ldg|cluster)_?\d*(?:x\d+)*(?=_|$)", ""),
+        (r"_?\d+x\d+(?:x\d+)*", ""),
+        (r"\d+", "#"),
+    )
+)
+
+
+def name_family(name: str) -> str:
+    """Return what is left of a kernel's name.
+
+    >>> name_family("nvjet_tst_192x192_64x4_2x1_v_bz_coopB_TNN")
+    'nvjet_TNN'
+    >>> name_family("void at::native::reduce<(int)512>(T3)")
+    'at::native::reduce'
+    >>> sm90, sm80 = "sm90_xmma_gemm_bf16_128x128x64_stages_3", "sm80_xmma_gemm_bf16_64x64x32_stages_4"
+    >>> name_family(sm90) == name_family(sm80)
+    True
+    """
+    for pattern, replacement in _RULES:
+        name = pattern.sub(replacement, name)
+    return name
+
+
+@dataclass(frozen=True, slots=True)
+class OperationPair:
+    """Operations that are the same: the keys of each side, and what says so."""
+
+    base: tuple[Key, ...]
+    head: tuple[Key, ...]
+    matched_by: str
+
+
+def _family(key: Key) -> Hashable:
+    return (key.path, key.category, key.axis, name_family(key.name))
+
+
+def _moved(key: Key) -> Hashable:
+    return (key.category, key.axis, key.name or key.path.rpartition(" / ")[2])
+
+
+def _moved_family(key: Key) -> Hashable:
+    return (key.category, key.axis, name_family(key.name) or key.path.rpartition(" / ")[2])
+
+
+def _range_and_category(key: Key) -> Hashable:
+    return (key.path, key.category, key.axis) if key.path else None
+
+
+_WAYS: tuple[tuple[str, Callable[[Key], Hashable]], ...] = (
+    ("name", lambda key: key),
+    ("family", _family),
+    ("name, other range", _moved),
+    ("family, other range", _moved_family),
+    ("range and category", _range_and_category),
+)
+
+
+KEPT = frozenset({"name", "family", "name, other range", "family, other range"})
+"""Ways that match kernels of one name or family."""
+
+
+def pair_operations(base: TypicalStep, head: TypicalStep) -> tuple[OperationPair, ...]:
+    """Return all operations of both sides, the same ones together; what only one side has stands alone.
+
+    They are matched in this order: by name; by family in a range; by name, then family anywhere. What is left
+    of a category in a range is matched where it runs about as often on both sides.
+    """
+    left = [sorted({*side.ran, *(key for _, key in side.owned)}, key=repr) for side in (base, head)]
+    found: list[OperationPair] = []
+    for way, identity in _WAYS:
+        groups = [_group(keys, identity) for keys in left]
+        matched = set()
+        for group in sorted(groups[0].keys() & groups[1].keys(), key=repr):
+            ours, theirs = groups[0][group], groups[1][group]
+            if identity is _range_and_category and not _is_as_often(ours, theirs, base, head):
+                continue
+            found.append(OperationPair(tuple(ours), tuple(theirs), way))
+            matched.add(group)
+        left = [[key for key in keys if identity(key) not in matched] for keys in left]
+    found.extend(OperationPair((key,), (), "only in base") for key in left[0])
+    found.extend(OperationPair((), (key,), "only in head") for key in left[1])
+    return tuple(found)
+
+
+def _group(keys: Iterable[Key], identity: Callable[[Key], Hashable]) -> dict[Hashable, list[Key]]:
+    groups: dict[Hashable, list[Key]] = defaultdict(list)
+    for key in keys:
+        group = identity(key)
+        if group is not None:
+            groups[group].append(key)
+    return groups
+
+
+def _is_as_often(ours: list[Key], theirs: list[Key], base: TypicalStep, head: TypicalStep) -> bool:
+    counts = [_count(keys, side) for keys, side in ((ours, base), (theirs, head))]
+    return min(counts) >= LIKE_OPERATIONS_RATIO * max(counts) > 0
+
+
+def _count(keys: Iterable[Key], side: TypicalStep) -> Fraction:
+    return sum((side.ran[key].count for key in keys if key in side.ran), Fraction())
+
+
+class _Side:
+    """A side, with the time of the step that is attributed to each kind of operation."""
+
+    def __init__(self, step: TypicalStep) -> None:
+        self._ran = step.ran
+        self._owned: dict[Key, list[tuple[str, int]]] = defaultdict(list)
+        for (cause, key), time_ns in step.owned.items():
+            self._owned[key].append((cause, time_ns))
+
+    def work(self, keys: Iterable[Key]) -> OperationWork:
+        """Return the calls and durations of some kinds of operations together."""
+        return total_work([self._ran[key] for key in keys if key in self._ran])
+
+    def by_cause(self, keys: Iterable[Key]) -> dict[str, int]:
+        """Return the time of the step that some kinds of operations are attributed, by cause, in ns."""
+        sums: dict[str, int] = defaultdict(int)
+        for key in set(keys):
+            for cause, time_ns in self._owned[key]:
+                sums[cause] += time_ns
+        return sums
+
+    def by_wall(self, keys: Iterable[Key]) -> dict[Wall, int]:
+        """Return the same by wall, without host time."""
+        sums: dict[Wall, int] = defaultdict(int)
+        for cause, time_ns in self.by_cause(keys).items():
+            if (wall := find_wall(cause)) is not Wall.HOST:
+                sums[wall] += time_ns
+        return sums
+
+    def parts(self, keys: Iterable[Key]) -> frozenset[Part]:
+        """Return what that time adds up."""
+        owned = ((cause, key) for key in keys for cause, _ in self._owned[key])
+        return frozenset(part for part in owned if find_wall(part[0]) is not Wall.HOST)
+
+    def largest(self, keys: Iterable[Key]) -> Key | None:
+        """Return the kind of operation that runs longest."""
+        return max(sorted(keys, key=repr), key=lambda key: self.work((key,)).work_ns, default=None)
+
+
+def operation_deltas(base: TypicalStep, head: TypicalStep) -> tuple[TracedRow[OperationDelta], ...]:
+    """Return how the time of operations changed, the largest change first; those of a cause sum to it.
+
+    A change is split in two. One part comes from the count, at the mean of both times per call; the other
+    from the time per call, at the mean of both counts.
+    """
+    sides = (_Side(base), _Side(head))
+    traced = [one for pair in pair_operations(base, head) for one in _rows(pair, *sides) if one.row.delta_ns]
+    traced.sort(
+        key=lambda one: (-abs(one.row.delta_ns), one.row.cause, one.row.path, one.row.name, one.row.base_name)
+    )
+    return (*traced[:_MOST_DELTAS], *_rest(traced[_MOST_DELTAS:]))
+
+
+def _rows(pair: OperationPair, base: _Side, head: _Side) -> Iterable[TracedRow[OperationDelta]]:
+    sides = ((pair.base, base), (pair.head, head))
+    owned = [side.by_cause(keys) for keys, side in sides]
+    ran = [side.work(keys) for keys, side in sides]
+    shown = (pair.head or pair.base)[0]
+    is_counted = any(part.count for part in ran)
+    for cause in sorted(owned[0].keys() | owned[1].keys()):
+        base_ns, head_ns = owned[0].get(cause, 0), owned[1].get(cause, 0)
+        by_count_ns = _by_count_ns((base_ns, ran[0].count), (head_ns, ran[1].count)) if is_counted else 0
+        row = OperationDelta(
+            name=_names(pair.head),
+            base_name=_names(pair.base),
+            path=shown.path,
+            category=shown.category,
+            cause=cause,
+            delta_ns=head_ns - base_ns,
+            count_delta_ns=by_count_ns,
+            rate_delta_ns=head_ns - base_ns - by_count_ns,
+            base_count=float(ran[0].count) if is_counted else None,
+            head_count=float(ran[1].count) if is_counted else None,
+            matched_by=pair.matched_by,
+        )
+        keys = {*pair.base, *pair.head}
+        yield TracedRow(row, cause, frozenset((cause, key) for key in keys))
+
+
+def _by_count_ns(base: tuple[int, Fraction], head: tuple[int, Fraction]) -> int:
+    """Return what the change of the count alone makes of the change of time."""
+    (base_ns, base_count), (head_ns, head_count) = base, head
+    if not base_count or not head_count:
+        return head_ns - base_ns
+    return round((head_count - base_count) * (base_ns / base_count + head_ns / head_count) / 2)
+
+
+def _names(keys: tuple[Key, ...]) -> str:
+    names = list(dict.fromkeys(key.name for key in keys))
+    return names[0] if len(names) == 1 else " | ".join(names[:3])
+
+
+def _rest(traced: list[TracedRow[OperationDelta]]) -> Iterable[TracedRow[OperationDelta]]:
+    """Return what is not listed, a row a cause."""
+    causes = {one.row.cause for one in traced}
+    for cause in sorted(causes, key=lambda cause: (find_wall(cause), cause)):
+        own = [one for one in traced if one.row.cause == cause]
+        sums = {
+            name: sum(getattr(one.row, name) for one in own)
+            for name in ("delta_ns", "count_delta_ns", "rate_delta_ns")
+        }
+        row = OperationDelta(
+            name=_REST,
+            base_name=_REST,
+            path="",
+            category="",
+            cause=cause,
+            base_count=None,
+            head_count=None,
+            matched_by=_REST,
+            **sums,
+        )
+        yield TracedRow(row, cause, frozenset(part for one in own for part in one.parts))
+
 
 _Place = tuple[str, str]
 """The range and the kind of work in it."""
@@ -64,40 +296,11 @@ def operation_changes(base: TypicalStep, head: TypicalStep) -> tuple[TracedRow[O
     traced = [one for group in groups.values() for one in _describe_group(group, *sides)]
     traced = [one for one in traced if one.row.delta_ns or one.row.kind != "changed"]
     traced.sort(key=lambda one: _order(one.row))
-    return tuple(traced[:_MOST_LISTED])
+    return tuple(traced[:_MOST_CHANGES])
 
 
 def _order(row: OperationChange) -> tuple[int | str, ...]:
     return (-abs(row.delta_ns), row.path, row.category, row.kind, row.name, row.base_name)
-
-
-class _Side:
-    """A side, with the time of the step that is attributed to each kind of operation, without host time."""
-
-    def __init__(self, step: TypicalStep) -> None:
-        self.ran = step.ran
-        self._owned: dict[Key, dict[Wall, int]] = defaultdict(lambda: defaultdict(int))
-        self.parts: dict[Key, set[Part]] = defaultdict(set)
-        for (cause, key), time_ns in step.owned.items():
-            if (wall := find_wall(cause)) is not Wall.HOST:
-                self._owned[key][wall] += time_ns
-                self.parts[key].add((cause, key))
-
-    def work(self, keys: Iterable[Key]) -> OperationWork:
-        """Return the calls and durations of some kinds of operations together."""
-        return total_work([self.ran[key] for key in keys if key in self.ran])
-
-    def by_wall(self, keys: Iterable[Key]) -> dict[Wall, int]:
-        """Return the time of the step that some kinds of operations are attributed, by wall."""
-        sums: dict[Wall, int] = defaultdict(int)
-        for key in keys:
-            for wall, time_ns in self._owned[key].items():
-                sums[wall] += time_ns
-        return sums
-
-    def largest(self, keys: Iterable[Key]) -> Key | None:
-        """Return the kind of operation that runs longest."""
-        return max(sorted(keys, key=repr), key=lambda key: self.work((key,)).work_ns, default=None)
 
 
 def _kind_of(key: Key) -> str:
@@ -112,7 +315,7 @@ def _group_pairs(pairs: Iterable[OperationPair]) -> dict[_Place, _Group]:
         shown = (pair.head or pair.base)[0]
         if shown.category == _HOST:
             continue
-        if pair.matched_by in _KEPT:
+        if pair.matched_by in KEPT:
             groups[_place_of(shown)].kept.append(pair)
             continue
         for key in pair.base:
@@ -227,5 +430,4 @@ def _change(
         base_names_count=len({key.name for key in ours}),
         head_names_count=len({key.name for key in theirs}),
     )
-    parts = [side.parts[key] for keys, side in ((ours, base), (theirs, head)) for key in keys]
-    return TracedRow(row, str(row.wall), frozenset[Part]().union(*parts))
+    return TracedRow(row, str(row.wall), base.parts(ours) | head.parts(theirs))
