@@ -36,12 +36,17 @@ from benchmarks.diff_tables import (
 )
 from benchmarks.noise_laws import ALL_LAWS, CAUSES, LAWS, STEP_NS, WALLS, Floats, draw_runs
 from benchmarks.noise_laws import Noise as Law
-from wallscope.compare.all_steps import AllSteps, compare_all_steps, measure_all_steps, measure_slow_chance
+from wallscope.compare.all_steps import (
+    AllSteps,
+    compare_all_steps,
+    find_warm_up,
+    measure_all_steps,
+    measure_slow_chance,
+)
 from wallscope.compare.confidence import Spread, log_first, spread_of_steps, typical_means
 from wallscope.compare.run_noise import Difference, Recorded, Runs, measure_difference, stack_runs
 from wallscope.compare.step_levels import find_levels, find_shared_levels
 from wallscope.compare.wall_deltas import assume_noise, find_significant
-from wallscope.compare.warm_up import find_warm_up
 from wallscope.model.profile import Noise
 from wallscope.thresholds.noise import (
     ASSUMED_NOISE_RATIO,

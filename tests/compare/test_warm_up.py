@@ -6,9 +6,9 @@ import pytest
 from benchmarks.noise_laws import LAWS, OTHER_LAWS, STEP_NS
 from tests.compare.test_compare import diff, steps
 from tests.profile.random_profiles import profile_of
+from wallscope.compare.all_steps import describe_warm_up, find_warm_up
 from wallscope.compare.compare import CompareOptions, Side, compare_sides, comparison_report
 from wallscope.compare.typical_steps import deciding_steps
-from wallscope.compare.warm_up import describe_warm_up, find_warm_up
 
 WARM = "warm-up of 10 % within the run"
 

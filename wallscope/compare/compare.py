@@ -17,6 +17,7 @@ from wallscope.compare.all_steps import (
     AllStepsChange,
     Change,
     compare_all_steps,
+    describe_warm_up,
     measure_all_steps,
     measure_slow_chance,
 )
@@ -62,7 +63,6 @@ from wallscope.compare.wall_deltas import (
     compare_walls,
     name_columns,
 )
-from wallscope.compare.warm_up import describe_warm_up
 from wallscope.errors import ComparisonError
 from wallscope.model.capture import Profiler
 from wallscope.model.cause_catalogue import find_wall

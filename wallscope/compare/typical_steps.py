@@ -13,8 +13,8 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from wallscope.compare.all_steps import find_warm_up
 from wallscope.compare.confidence import is_typical
-from wallscope.compare.warm_up import find_warm_up
 from wallscope.errors import ComparisonError
 from wallscope.model.cause_catalogue import find_wall
 from wallscope.model.comparison import RankChange
