@@ -19,8 +19,14 @@ from wallscope.model.rank_summaries import (
     PrecisionWork,
     SmallMultiplications,
 )
-from wallscope.summary.flops import CountedFlops, count_category_flops, count_step_flops, list_kernel_rates
-from wallscope.summary.leading_kernels import list_leading_kernels, sum_category_precisions
+from wallscope.summary.kernel_work import (
+    CountedFlops,
+    count_category_flops,
+    count_step_flops,
+    list_kernel_rates,
+    list_leading_kernels,
+    sum_category_precisions,
+)
 from wallscope.thresholds.causes import (
     FEWEST_SMALL_RUN_COUNT,
     KNOWN_PRECISION_SHARE,

@@ -54,8 +54,8 @@ from wallscope.summary.compute import (
     summarize_compute,
 )
 from wallscope.summary.diagnosis import measure_recoverable
-from wallscope.summary.flops import rate_kernels
 from wallscope.summary.host import summarize_host
+from wallscope.summary.kernel_work import rate_kernels
 from wallscope.summary.memory import (
     count_allocator_retries,
     find_offload,

@@ -1,24 +1,127 @@
-"""Floating-point operations of the typical step from operator shapes, and the kernels that they cover.
+"""Single kernels of the typical step: the largest of each category, GEMMs by precision, FLOPs and rates.
 
-Kernels that may multiply without known FLOPs are those of multiplying categories, opaque graphs, and
-unrecognized kernels if material. The FLOPs that are known are then a lower bound.
+Recommendations cite the largest kernels as evidence, and estimate the gain of another precision from theirs.
+
+FLOPs are known from operator shapes. Kernels that may multiply without known FLOPs are those of multiplying
+categories, opaque graphs, and unrecognized kernels if material. The FLOPs that are known are then a lower
+bound.
 """
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
 import polars as pl
 
 from wallscope.attribution.totals import CATEGORIES, TypicalWork
-from wallscope.columns import Rows, find_places, sum_by_group
+from wallscope.columns import Rows, combine_codes, find_places, sum_by_group
 from wallscope.model.capture import Gpu
-from wallscope.model.enums import OperationClass, Precision
-from wallscope.model.rank_summaries import KernelRate
-from wallscope.summary.leading_kernels import MULTIPLYING
-from wallscope.thresholds.verdict import KERNEL_RATES_COUNT, MATERIAL_SHARE
+from wallscope.model.enums import ComputeCategory, OperationClass, Precision
+from wallscope.model.rank_summaries import CategoryPrecision, KernelRate, LeadingKernel
+from wallscope.thresholds.verdict import KERNEL_RATES_COUNT, LEADING_KERNELS_COUNT, MATERIAL_SHARE
 from wallscope.trace.gpu_limits import find_peak
 from wallscope.trace.kernel_classes import infer_precisions, shorten_kernel
 from wallscope.trace.unrecognized import mark_unknown_kernels
+
+MULTIPLYING = (
+    ComputeCategory.GEMM,
+    ComputeCategory.GROUPED_GEMM,
+    ComputeCategory.ATTENTION,
+    ComputeCategory.CONVOLUTION,
+)
+_PRECISIONS = list(Precision)
+
+
+def sum_category_precisions(
+    work: TypicalWork, computing: Rows, precisions: Rows
+) -> tuple[CategoryPrecision, ...]:
+    """Return the work of each multiplying category by precision, the most work first.
+
+    Args:
+        work: the typical step of a rank.
+        computing: rows of its compute kernels.
+        precisions: index in `Precision` of each kernel name, by number: int64.
+    """
+    columns = work.columns
+    total_ns = work.total_ns(computing)
+    is_asked = np.isin(CATEGORIES, MULTIPLYING)
+    rows = computing[is_asked[columns.category[computing]] & (columns.name[computing] >= 0)]
+    if not rows.size or not total_ns:
+        return ()
+    key = columns.category[rows].astype(np.int64) * len(_PRECISIONS) + precisions[columns.name[rows]]
+    work_ns = sum_by_group(key, columns.inside_ns[rows], len(CATEGORIES) * len(_PRECISIONS))
+    begun = np.bincount(key[columns.begins[rows]], minlength=work_ns.size)
+    places = sorted(np.flatnonzero(work_ns).tolist(), key=lambda place: (-int(work_ns[place]), place))
+    return tuple(
+        CategoryPrecision(
+            ComputeCategory(CATEGORIES[place // len(_PRECISIONS)]),
+            _PRECISIONS[place % len(_PRECISIONS)],
+            work.mean(int(work_ns[place])),
+            int(work_ns[place]) / total_ns,
+            work.mean(int(begun[place])),
+        )
+        for place in places
+    )
+
+
+def list_leading_kernels(
+    work: TypicalWork, computing: Rows, names: pl.DataFrame, precisions: Rows
+) -> tuple[LeadingKernel, ...]:
+    """Return the first few kernels, by short name, of each category with a material part of the work.
+
+    Args:
+        work: the typical step of a rank.
+        computing: rows of its compute kernels.
+        names: `NAMES` of kernels.
+        precisions: index in `Precision` of each of these, by number: int64.
+    """
+    columns = work.columns
+    rows = computing[columns.name[computing] >= 0]
+    total_ns = work.total_ns(computing)
+    if not rows.size or not total_ns:
+        return ()
+    (category, name), place = combine_codes(
+        (len(CATEGORIES), len(names)),
+        columns.category[rows].astype(np.int64),
+        columns.name[rows].astype(np.int64),
+    )
+    work_ns = sum_by_group(place, columns.inside_ns[rows], name.size)
+    begun = np.bincount(place[columns.begins[rows]], minlength=name.size)
+    texts = names["text"]
+    found = pl.DataFrame(
+        {
+            "category": category,
+            "name": [shorten_kernel(texts[each]) for each in name.tolist()],
+            "precision": precisions[name],
+            "kernels": begun,
+            "work_ns": work_ns,
+        }
+    )
+    return tuple(_list_first(found, work, total_ns))
+
+
+def _list_first(found: pl.DataFrame, work: TypicalWork, total_ns: int) -> Iterator[LeadingKernel]:
+    """Yield the first kernels of each category, the categories sorted by work."""
+    together = (
+        found.group_by("category", "name", "precision")
+        .agg(pl.col("kernels", "work_ns").sum())
+        .with_columns(whole_ns=pl.col("work_ns").sum().over("category"))
+        .filter(pl.col("whole_ns") >= MATERIAL_SHARE * total_ns)
+        .sort(
+            *("whole_ns", "category", "work_ns", "name", "precision"),
+            descending=[True, False, True, False, False],
+        )
+        .filter(pl.int_range(pl.len()).over("category") < LEADING_KERNELS_COUNT)
+    )
+    for row in together.iter_rows(named=True):
+        yield LeadingKernel(
+            row["name"],
+            ComputeCategory(CATEGORIES[row["category"]]),
+            _PRECISIONS[row["precision"]],
+            work.mean(row["kernels"]),
+            work.mean(row["work_ns"]),
+        )
+
 
 _ADDING = r"(?i)split_?k_?reduce"
 """Kernels of a multiplication that only add what others multiplied."""
