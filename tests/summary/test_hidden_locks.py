@@ -9,7 +9,7 @@ from tests.real.answers import NEEDS_TRACES, answer
 from wallscope.model.diagnosis import RareStall
 from wallscope.model.enums import Wall
 from wallscope.model.rank_summaries import LockedCall
-from wallscope.summary.blocked_calls import find_hidden_locks
+from wallscope.summary.unusual_losses import find_hidden_locks
 
 LAUNCH = LockedCall("cudaLaunchKernel", "cudaMemcpyAsync", 1.7, 18 * MS)
 STALL = RareStall("memory/driver-lock", Wall.MEMORY, (3,), 8, 40 * MS, 0.12, 15 * MS, 25 * MS)

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from wallscope.model.diagnosis import SlowerKernels
 from wallscope.model.schemas import CLASSIFIED, KERNELS, NAMES, SAMPLES, STEPS
-from wallscope.summary.slower_kernels import _sum_distances, explain_slower_kernels, find_slower_kernels
+from wallscope.summary.unusual_losses import _sum_distances, explain_slower_kernels, find_slower_kernels
 
 LENGTH_NS, STEP_NS = 1_000, 10_000
 

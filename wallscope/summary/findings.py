@@ -8,10 +8,8 @@ from wallscope.model.capture import Capture, Finding, Selection, Severity
 from wallscope.model.cause_catalogue import UNRECOGNIZED, describe_cause
 from wallscope.model.diagnosis import StepFacts
 from wallscope.model.enums import OperationClass, Wall
-from wallscope.summary.blocked_calls import find_hidden_locks
 from wallscope.summary.rank import RankSummary, lacks_kernels
-from wallscope.summary.rare_stalls import find_one_gap
-from wallscope.summary.slower_kernels import report_slower_kernels
+from wallscope.summary.unusual_losses import find_hidden_locks, find_one_gap, report_slower_kernels
 from wallscope.summary.verdict import is_mostly_outside, select_working_ranks
 from wallscope.thresholds.steps import ANCHOR_AGREEMENT_SHARE, ENOUGH_STEPS_COUNT
 from wallscope.thresholds.verdict import ASKED_CAUSE_SHARE, OVERTURNING_SHARE

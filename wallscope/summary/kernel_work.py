@@ -29,7 +29,10 @@ MULTIPLYING = (
     ComputeCategory.ATTENTION,
     ComputeCategory.CONVOLUTION,
 )
+_IS_MULTIPLYING = np.isin(CATEGORIES, MULTIPLYING)
 _PRECISIONS = list(Precision)
+_ADDING = r"(?i)split_?k_?reduce"
+"""Kernels of a multiplication that only add what others multiplied."""
 
 
 def sum_category_precisions(
@@ -44,8 +47,7 @@ def sum_category_precisions(
     """
     columns = work.columns
     total_ns = work.total_ns(computing)
-    is_asked = np.isin(CATEGORIES, MULTIPLYING)
-    rows = computing[is_asked[columns.category[computing]] & (columns.name[computing] >= 0)]
+    rows = computing[_IS_MULTIPLYING[columns.category[computing]] & (columns.name[computing] >= 0)]
     if not rows.size or not total_ns:
         return ()
     key = columns.category[rows].astype(np.int64) * len(_PRECISIONS) + precisions[columns.name[rows]]
@@ -121,11 +123,6 @@ def _list_first(found: pl.DataFrame, work: TypicalWork, total_ns: int) -> Iterat
             work.mean(row["kernels"]),
             work.mean(row["work_ns"]),
         )
-
-
-_ADDING = r"(?i)split_?k_?reduce"
-"""Kernels of a multiplication that only add what others multiplied."""
-_IS_MULTIPLYING = np.isin(CATEGORIES, MULTIPLYING)
 
 
 class CountedFlops(NamedTuple):

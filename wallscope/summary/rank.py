@@ -39,7 +39,6 @@ from wallscope.process_tuning import Once, release_memory, run_side_by_side
 from wallscope.profile.build import ProfileTables, build_profile_tables
 from wallscope.profile.step_slices import OperationDescriptions, describe_operations
 from wallscope.replay.what_if import UpperBounds, estimate_upper_bounds
-from wallscope.summary.blocked_calls import sum_blocked_by_step
 from wallscope.summary.communication import (
     CommunicationSummary,
     measure_blocking,
@@ -64,10 +63,19 @@ from wallscope.summary.memory import (
     measure_recomputed_share,
     summarize_memory,
 )
-from wallscope.summary.ranges import build_range_work, find_host_range, list_range_work, sum_range_walls
-from wallscope.summary.rare_stalls import find_rare_stalls, measure_longest_gap
-from wallscope.summary.slower_kernels import find_slower_kernels
-from wallscope.summary.unfused_attention import find_unfused_attention
+from wallscope.summary.ranges import (
+    build_range_work,
+    find_host_range,
+    find_unfused_attention,
+    list_range_work,
+    sum_range_walls,
+)
+from wallscope.summary.unusual_losses import (
+    find_rare_stalls,
+    find_slower_kernels,
+    measure_longest_gap,
+    sum_blocked_by_step,
+)
 from wallscope.thresholds.verdict import MATERIAL_SHARE, NO_KERNEL_SHARE, WORK_OUTSIDE_SHARE
 from wallscope.trace.intervals import (
     Spans,

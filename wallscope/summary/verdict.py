@@ -21,7 +21,7 @@ from wallscope.summary.diagnosis import (
     measure_wall_shares,
 )
 from wallscope.summary.rank import RankSummary, lacks_kernels
-from wallscope.summary.slower_kernels import explain_slower_kernels
+from wallscope.summary.unusual_losses import explain_slower_kernels
 from wallscope.thresholds.steps import MEAN_ABOVE_MEDIAN_RATIO, WORKING_RANK_PARTS_COUNT
 from wallscope.thresholds.verdict import (
     MATERIAL_SHARE,

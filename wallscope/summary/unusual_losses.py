@@ -1,9 +1,18 @@
-"""Whether compute kernels become slower from some step on: a lower clock, or contention for the GPU.
+"""Losses that the typical step does not show: rare stalls, one long gap, slower kernels, blocked calls.
 
-Kernels of one name and launch shape do the same work in each step, so their mean length is compared from step
-to step. Kernels that overlap communication are left out: how much of them does so varies.
+Time may be lost on few steps alone, so that no median shows it. One gap with most of the host time, in a
+capture whose steps are unknown, is start-up, compilation or input: the cause of all other host time then says
+little of it.
+
+A long wait in a launch call looks like a cause in Nsight Systems. It is one only if the GPU runs out of work:
+that time is the cause `memory/driver-lock`.
+
+Compute kernels may become slower from some step on, by a lower clock or contention for the GPU. Kernels of
+one name and launch shape do the same work in each step, so their mean length is compared from step to step.
+Kernels that overlap communication are left out: how much of them does so varies.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from heapq import heappush, heappushpop
 
@@ -11,11 +20,13 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from wallscope.columns import Rows, as_integers, combine_codes, encode_member, sum_by_group
-from wallscope.model.analysis import Rank
+from wallscope.attribution.totals import SliceSums
+from wallscope.columns import Rows, as_integers, combine_codes, encode_member, find_places, sum_by_group
+from wallscope.model.analysis import Anchor, Rank
 from wallscope.model.capture import Capture, Finding, Severity
-from wallscope.model.diagnosis import SlowerKernels
-from wallscope.model.enums import OperationClass, OperationKind
+from wallscope.model.diagnosis import RareStall, SlowerKernels
+from wallscope.model.enums import CallRole, LinkKind, OperationClass, OperationKind, Wall
+from wallscope.model.rank_summaries import LockedCall
 from wallscope.summary.communication import number_shapes
 from wallscope.thresholds.steps import (
     CLOCK_EXPLAINS_SHARE,
@@ -23,11 +34,147 @@ from wallscope.thresholds.steps import (
     FEWEST_STEPS_EACH_SIDE_COUNT,
     SLOWER_KERNELS_RATIO,
 )
-from wallscope.trace.intervals import Spans, covered_ns, order_spans, union
-from wallscope.units import percent, plural
+from wallscope.thresholds.verdict import MATERIAL_SHARE, ONE_GAP_SHARE
+from wallscope.trace.dependencies import Dependencies
+from wallscope.trace.intervals import Spans, Times, covered_ns, order_spans, union
+from wallscope.trace.step_variation import find_stall_period, measure_rare_excess, select_longest
+from wallscope.units import duration, percent, plural
 
-CLOCK_METRIC = "gpc clock frequency"
+_WALL_ORDER = tuple(Wall)
+_RETURNING = (CallRole.LAUNCH, CallRole.GRAPH, CallRole.COPY)
+_IN_CALLS = (LinkKind.LAUNCH_CALL, LinkKind.OTHER_CALL)
+_LOCK = "memory/driver-lock"
+_MOST_CALLS = 2
+_CLOCK_METRIC = "gpc clock frequency"
 _Ratios = npt.NDArray[np.float64]
+
+
+def find_rare_stalls(sums: SliceSums, steady: pl.DataFrame) -> tuple[RareStall, ...]:
+    """Return the rare stalls of a rank, the largest first; `steady` are its steady windows (`STEPS`)."""
+    length_ns = (steady["end_ns"] - steady["start_ns"]).to_numpy()
+    number = steady["step"].to_numpy().astype(np.int64)
+    found = []
+    for (wall, cause), time_ns in _list_times(sums, steady["step"]).items():
+        excess_ns = measure_rare_excess(time_ns, length_ns)
+        total_ns = int(excess_ns.sum())
+        if total_ns == 0:
+            continue
+        rows = np.flatnonzero(excess_ns)
+        found.append(
+            RareStall(
+                cause=cause,
+                wall=_WALL_ORDER[wall],
+                steps=tuple(number[rows].tolist()),
+                period=find_stall_period(number[select_longest(excess_ns, rows)]),
+                total_ns=total_ns,
+                share=total_ns / int(length_ns.sum()),
+                least_ns=int(excess_ns[rows].min()),
+                most_ns=int(excess_ns.max()),
+            )
+        )
+    return tuple(sorted(found, key=lambda stall: (-stall.total_ns, stall.cause)))
+
+
+def _list_times(sums: SliceSums, steps: pl.Series) -> Mapping[tuple[int, str], Times]:
+    """Return the time of each cause of each wall in each step."""
+    row = find_places(sums.step, steps.to_numpy())
+    found: dict[tuple[int, str], Times] = {}
+    for place, wall, cause, time_ns in zip(
+        row.tolist(), sums.wall.tolist(), sums.cause, sums.ns.tolist(), strict=True
+    ):
+        if place >= 0:
+            found.setdefault((wall, cause), np.zeros(len(steps), np.int64))[place] += time_ns
+    return found
+
+
+def measure_longest_gap(slices: pl.DataFrame) -> tuple[int, float]:
+    """Return the most time of the host in one gap, in ns, and its share of all such time.
+
+    Args:
+        slices: those (`SLICES`) of the typical step. Calls that allocate memory count as time of the host.
+    """
+    is_host = as_integers(slices["wall"]) == encode_member(Wall.HOST)
+    is_allocation = as_integers(slices["kind"]) == encode_member(LinkKind.ALLOCATION)
+    rows = np.flatnonzero(is_host | is_allocation)
+    spent_ns = (slices["end_ns"] - slices["start_ns"]).to_numpy()[rows]
+    _, gap = np.unique(slices["gap"].to_numpy()[rows], return_inverse=True)
+    longest_ns = int(np.bincount(gap, spent_ns).max(initial=0))
+    return longest_ns, longest_ns / max(int(spent_ns.sum()), 1)
+
+
+def find_one_gap(rank: Rank, anchor: Anchor) -> tuple[Finding, ...]:
+    """Report that one gap has most of the host time of a capture without steps."""
+    host = rank.host_details
+    if anchor.kind != "whole-trace" or host is None or host.longest_gap_share < ONE_GAP_SHARE:
+        return ()
+    if host.longest_gap_ns < MATERIAL_SHARE * rank.typical.step_ns:
+        return ()
+    return (
+        Finding(
+            "one-gap",
+            Severity.WARNING,
+            f"One gap of {duration(host.longest_gap_ns)} has {percent(host.longest_gap_share)} of the host"
+            " time. Such time is usually spent once, on start-up, compilation or input.",
+            "Capture after this gap, or select the time after it: --time START-END.",
+            covers_ns=host.longest_gap_ns,
+        ),
+    )
+
+
+def sum_blocked_by_step(
+    slices: pl.DataFrame, calls: pl.DataFrame, waits: Dependencies, steps: pl.Series
+) -> Times:
+    """Return the host time in calls that were blocked for an unknown reason, in ns, one number per step.
+
+    Launches and copies return within microseconds unless something blocks them. If no full queue and no
+    call of another thread explains a long one, the thread that held the driver may be missing from the
+    export.
+
+    Args:
+        slices: `SLICES` of one rank.
+        calls: `CALLS`.
+        waits: what calls waited for.
+        steps: the numbers of the steps.
+    """
+    own = slices.filter(
+        (pl.col("wall") == Wall.HOST) & (pl.col("call") >= 0) & pl.col("kind").is_in(list(_IN_CALLS))
+    )
+    call = own["call"].to_numpy()
+    returns = np.isin(as_integers(calls["role"])[call], [encode_member(one) for one in _RETURNING])
+    own = own.filter(pl.Series(returns & waits.is_delayed[call] & (waits.holder[call] < 0)))
+    row = find_places(own["step"].to_numpy(), steps.to_numpy())
+    found = np.zeros(len(steps), np.int64)
+    np.add.at(found, row[row >= 0], (own["end_ns"] - own["start_ns"]).to_numpy()[row >= 0])
+    return found
+
+
+def find_hidden_locks(rank: Rank, anchor: Anchor) -> tuple[Finding, ...]:
+    """Report waits for the driver that are material, while those on the critical path are not."""
+    step_ns, host = rank.typical.step_ns, rank.host_details
+    if host is None or any(stall.cause == _LOCK for stall in rank.rare_stalls):
+        return ()
+    waits = [call for call in host.locked_calls if call.waited_ns >= MATERIAL_SHARE * step_ns]
+    lost_ns = sum(entry.typical_ns for entry in rank.causes if entry.cause == _LOCK)
+    if not waits or lost_ns >= MATERIAL_SHARE * step_ns:
+        return ()
+    listed = "; ".join(_describe_wait(call, step_ns) for call in waits[:_MOST_CALLS])
+    lost = f"Only {duration(lost_ns)} of this delays the GPU" if lost_ns else "None of this delays the GPU"
+    return (
+        Finding(
+            "lock-hidden",
+            Severity.INFO,
+            f"CUDA calls wait while another thread is in the driver, in each {anchor.window}: {listed}."
+            f" {lost}, so it does not limit the {anchor.window}.",
+            None,
+        ),
+    )
+
+
+def _describe_wait(call: LockedCall, step_ns: int) -> str:
+    return (
+        f"{call.count:.1f} {call.name} behind {call.holder}, {duration(call.waited_ns)}"
+        f" ({percent(call.waited_ns / max(step_ns, 1))})"
+    )
 
 
 def find_slower_kernels(
@@ -134,7 +281,7 @@ def _find_rise(of_step: _Ratios) -> int | None:
     first = min(places, key=lambda place: from_begin[place] + from_end[of_step.size - place])
     before, after = np.log(of_step[:first]), np.log(of_step[first:])
     apart = float(np.median(after) - np.median(before))
-    if apart < np.log(SLOWER_KERNELS_RATIO) or apart <= _spread(before) + _spread(after):
+    if apart < np.log(SLOWER_KERNELS_RATIO) or apart <= _measure_spread(before) + _measure_spread(after):
         return None
     return first
 
@@ -163,7 +310,7 @@ def _sum_distances(values: _Ratios) -> list[float]:
     return found
 
 
-def _spread(values: _Ratios) -> float:
+def _measure_spread(values: _Ratios) -> float:
     """Return the distance of the tenth from the ninetieth percentile, of values that there are."""
     low, high = np.percentile(values, [10, 90], method="nearest")
     return float(high - low)
@@ -172,7 +319,7 @@ def _spread(values: _Ratios) -> float:
 def _compare_clocks(steady: pl.DataFrame, first: int, capture: Capture, gpu: int | None) -> float | None:
     """Return the sampled clock from a step on by that before it; `None` where it was not sampled."""
     own = capture.samples.filter((pl.col("gpu") == gpu) & pl.col("at_ns").is_not_null()).join(
-        capture.metric_names.filter(pl.col("text") == CLOCK_METRIC), left_on="metric", right_on="name"
+        capture.metric_names.filter(pl.col("text") == _CLOCK_METRIC), left_on="metric", right_on="name"
     )
     turn_ns = steady["start_ns"][first]
     inside = own.filter(pl.col("at_ns").is_between(steady["start_ns"][0], steady["end_ns"][-1]))
