@@ -43,7 +43,7 @@ from wallscope.summary.findings import (
     find_attribution_limits,
     find_throughput_limits,
 )
-from wallscope.summary.gaps import GapLookup
+from wallscope.summary.lookups import GapLookup
 from wallscope.summary.rank import RankSummary, build_step_table, lacks_kernels, summarize_ranks
 from wallscope.summary.step_timeline import build_step_overviews, build_step_timelines, encode_overviews
 from wallscope.summary.tables import TableBuilder

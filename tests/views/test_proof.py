@@ -14,7 +14,7 @@ from wallscope.model.capture import Options
 from wallscope.model.report import GAPS
 from wallscope.pipeline import look_up_gaps
 from wallscope.render.short_names import shorten_name
-from wallscope.summary.gaps import GapLookup
+from wallscope.summary.lookups import GapLookup
 
 STORIES = {story.name: story for story in stories()}
 

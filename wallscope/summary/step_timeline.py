@@ -18,7 +18,7 @@ from wallscope.model.report import (
     StepOverviews,
     StepTimeline,
 )
-from wallscope.summary.names import mask_negative, name_copies, write_thread_id
+from wallscope.summary.lookups import mask_negative, name_copies, write_thread_id
 from wallscope.trace.ranges import write_paths
 
 _MOST_THREADS = 12

@@ -14,8 +14,7 @@ from wallscope.model.diagnosis import Walls
 from wallscope.model.enums import Wall
 from wallscope.model.schemas import BUDGET_PARTS
 from wallscope.model.table_columns import TABLES, Table
-from wallscope.summary.gaps import build_gap_table
-from wallscope.summary.names import NameLookup
+from wallscope.summary.lookups import NameLookup, build_gap_table
 from wallscope.summary.rank import build_kernel_table, build_range_table
 from wallscope.summary.tracks import TrackBuilder
 

@@ -9,7 +9,7 @@ import polars as pl
 from wallscope.attribution.prepared import Trace
 from wallscope.model.enums import LinkKind
 from wallscope.model.report import COUNTED, TRACED, Track
-from wallscope.summary.names import NameLookup, write_thread_id
+from wallscope.summary.lookups import NameLookup, write_thread_id
 
 _NO_FLOWS = {"flows_out": pl.lit(None, TRACED["flows_out"]), "flow_in": pl.lit(None, TRACED["flow_in"])}
 _CAUSE = ("step", "cause", "wall", "state", "absent", "kind", "gap", "who", "call", "thread")
