@@ -13,20 +13,15 @@ from wallscope.model.analysis import Analysis, Budget, Rank
 from wallscope.model.diagnosis import Walls
 from wallscope.model.enums import Wall
 from wallscope.model.schemas import BUDGET_PARTS
-from wallscope.model.table_columns import TABLES, Table
+from wallscope.model.table_columns import TABLES
 from wallscope.summary.lookups import NameLookup, build_gap_table
 from wallscope.summary.rank import build_kernel_table, build_range_table
 from wallscope.summary.tracks import TrackBuilder
 
-_SCHEMAS = {table.name: table.schema for table in TABLES}
-_TOLD_APART = "; "
+_DECLARED = {table.name: table for table in TABLES}
+_SEPARATOR = "; "
 
 Row = Mapping[str, Any]
-
-
-def list_ranks(analysis: Analysis) -> pl.DataFrame:
-    """`ranks`, with the typical step of each."""
-    return _frame("ranks", (_rank(analysis, rank) for rank in analysis.ranks))
 
 
 def _rank(analysis: Analysis, rank: Rank) -> Row:
@@ -43,12 +38,10 @@ def _rank(analysis: Analysis, rank: Rank) -> Row:
     }
 
 
-def list_steps(analysis: Analysis) -> pl.DataFrame:
-    """`steps` of all ranks."""
-    return _frame(
-        "steps",
-        (
-            {
+def _list_steps(analysis: Analysis) -> Iterator[Row]:
+    for rank in analysis.ranks:
+        for step in rank.steps:
+            yield {
                 **_who(rank),
                 "step": step.index,
                 "start_ns": step.start_ns,
@@ -61,99 +54,6 @@ def list_steps(analysis: Analysis) -> pl.DataFrame:
                 "steady": step.steady,
                 "reason": step.reason,
             }
-            for rank in analysis.ranks
-            for step in rank.steps
-        ),
-    )
-
-
-def list_rank_causes(analysis: Analysis) -> pl.DataFrame:
-    """`causes` of all ranks."""
-    return _frame(
-        "causes",
-        (
-            {
-                **_who(rank),
-                "wall": str(entry.wall),
-                "cause": entry.cause,
-                "typical_ns": entry.typical_ns,
-                "step_share": entry.share,
-                "recoverable_ns": entry.recoverable_ns,
-                "unresolved_ns": entry.unresolved_ns,
-            }
-            for rank in analysis.ranks
-            for entry in rank.causes
-        ),
-    )
-
-
-def list_communication(analysis: Analysis) -> pl.DataFrame:
-    """`communication` of all ranks."""
-    return _frame("communication", _of(analysis, lambda rank: rank.communication.operations))
-
-
-def list_copies(analysis: Analysis) -> pl.DataFrame:
-    """`copies` of all ranks."""
-    return _frame("copies", _of(analysis, lambda rank: rank.memory.copies))
-
-
-def list_compute(analysis: Analysis) -> pl.DataFrame:
-    """`compute` of all ranks."""
-    return _frame(
-        "compute",
-        (row | {"work_share": row["share"]} for row in _of(analysis, lambda rank: rank.compute)),
-    )
-
-
-def list_blocking_calls(analysis: Analysis) -> pl.DataFrame:
-    """`blocking_calls` of the ranks whose calls are known."""
-    return _frame(
-        "blocking_calls",
-        _of(analysis, lambda rank: () if rank.host_details is None else rank.host_details.blocking_calls),
-    )
-
-
-def list_gpu_metrics(analysis: Analysis) -> pl.DataFrame:
-    """`gpu_metrics` of the ranks whose GPU was sampled."""
-    return _frame(
-        "gpu_metrics",
-        _of(analysis, lambda rank: () if rank.gpu_metrics is None else rank.gpu_metrics.means),
-    )
-
-
-def list_opportunities(analysis: Analysis) -> pl.DataFrame:
-    """`opportunities`, as ranked."""
-    return _frame("opportunities", map(_row, analysis.opportunities))
-
-
-def list_fixes(analysis: Analysis) -> pl.DataFrame:
-    """`fixes`, as ranked."""
-    found = enumerate(analysis.fixes or (), start=1)
-    return _frame("fixes", (_row(fix) | {"place": place, "fix": fix.id} for place, fix in found))
-
-
-def list_settings(analysis: Analysis) -> pl.DataFrame:
-    """`settings` of all fixes."""
-    return _frame(
-        "settings", (_row(one) | {"fix": fix.id} for fix in analysis.fixes or () for one in fix.settings)
-    )
-
-
-def list_preconditions(analysis: Analysis) -> pl.DataFrame:
-    """`preconditions` of all fixes."""
-    return _frame(
-        "preconditions",
-        (
-            _row(one) | {"fix": fix.id, "precondition": one.id}
-            for fix in analysis.fixes or ()
-            for one in fix.preconditions
-        ),
-    )
-
-
-def list_findings(analysis: Analysis) -> pl.DataFrame:
-    """`findings` of the capture."""
-    return _frame("findings", map(_row, analysis.capture.findings))
 
 
 def _of(analysis: Analysis, entries: Any) -> Iterator[dict[str, Any]]:
@@ -162,16 +62,11 @@ def _of(analysis: Analysis, entries: Any) -> Iterator[dict[str, Any]]:
             yield _who(rank) | _row(entry)
 
 
-def _frame(table: str, rows: Iterable[Row]) -> pl.DataFrame:
-    schema = _SCHEMAS[table]
-    return pl.DataFrame([{name: row[name] for name in schema} for row in rows], schema=schema)
-
-
 def _row(noun: Any) -> dict[str, Any]:
     """Return the fields of a row; semicolons separate several texts in one cell."""
     values = {name: getattr(noun, name) for name in noun.__slots__}
     return {
-        name: _TOLD_APART.join(map(str, value))
+        name: _SEPARATOR.join(map(str, value))
         if isinstance(value, tuple)
         else str(value)
         if isinstance(value, str)
@@ -190,7 +85,54 @@ def _times(budget: Budget, walls: Walls) -> dict[str, int]:
     return dict((*of_budget, *of_walls))
 
 
-_DECLARED = {table.name: table for table in TABLES}
+_ROWS: Mapping[str, Callable[[Analysis], Iterable[Row]]] = {
+    "ranks": lambda answer: (_rank(answer, rank) for rank in answer.ranks),
+    "steps": _list_steps,
+    "causes": lambda answer: (
+        row | {"step_share": row["share"]} for row in _of(answer, lambda rank: rank.causes)
+    ),
+    "communication": lambda answer: _of(answer, lambda rank: rank.communication.operations),
+    "copies": lambda answer: _of(answer, lambda rank: rank.memory.copies),
+    "compute": lambda answer: (
+        row | {"work_share": row["share"]} for row in _of(answer, lambda rank: rank.compute)
+    ),
+    "blocking_calls": lambda answer: _of(
+        answer, lambda rank: rank.host_details.blocking_calls if rank.host_details else ()
+    ),
+    "gpu_metrics": lambda answer: _of(
+        answer, lambda rank: rank.gpu_metrics.means if rank.gpu_metrics else ()
+    ),
+    "opportunities": lambda answer: map(_row, answer.opportunities),
+    "fixes": lambda answer: (
+        _row(fix) | {"place": place, "fix": fix.id} for place, fix in enumerate(answer.fixes or (), start=1)
+    ),
+    "settings": lambda answer: (
+        _row(one) | {"fix": fix.id} for fix in answer.fixes or () for one in fix.settings
+    ),
+    "preconditions": lambda answer: (
+        _row(one) | {"fix": fix.id, "precondition": one.id}
+        for fix in answer.fixes or ()
+        for one in fix.preconditions
+    ),
+    "findings": lambda answer: map(_row, answer.capture.findings),
+}
+ANSWER_TABLES = tuple(_ROWS)
+"""The tables that stand in an answer, also in that of a whole job."""
+
+
+def build_answer_table(analysis: Analysis, name: str) -> pl.DataFrame:
+    """One of `ANSWER_TABLES`, for which the answer alone is enough.
+
+    Raises:
+        UnknownWordError: there is no such table among them; says which there are.
+    """
+    if name not in _ROWS:
+        raise UnknownWordError(f"{name} — is not a table of an answer — these are {', '.join(ANSWER_TABLES)}")
+    schema = _DECLARED[name].schema
+    rows = _ROWS[name](analysis)
+    return pl.DataFrame([{column: row[column] for column in schema} for row in rows], schema=schema)
+
+
 _WHO = ("rank", "pid", "device")
 _LENGTH = pl.col("end_ns") - pl.col("start_ns")
 
@@ -212,10 +154,12 @@ class TableBuilder:
         Raises:
             UnknownWordError: there is no such table; says which there are.
         """
-        table = find_table(name)
-        if name in _OF_ANSWER:
+        if name not in _DECLARED:
+            raise UnknownWordError(f"{name} — is not a table — the tables are {', '.join(_DECLARED)}")
+        if name in _ROWS:
             return build_answer_table(self.analysis, name)
-        return _OF_PARTS[name](self).select(table.schema.names()).cast(table.schema)
+        schema = _DECLARED[name].schema
+        return _OF_PARTS[name](self).select(schema.names()).cast(schema)
 
     @cached_property
     def _slices(self) -> pl.DataFrame:
@@ -322,46 +266,6 @@ class TableBuilder:
             parent=pl.when(pl.col("parent") >= 0).then("parent"),
         )
 
-
-def build_answer_table(analysis: Analysis, name: str) -> pl.DataFrame:
-    """One of `ANSWER_TABLES`, for which the answer alone is enough.
-
-    Raises:
-        UnknownWordError: there is no such table among them; says which there are.
-    """
-    if name not in _OF_ANSWER:
-        raise UnknownWordError(f"{name} — is not a table of an answer — these are {', '.join(ANSWER_TABLES)}")
-    return _OF_ANSWER[name](analysis)
-
-
-def find_table(name: str) -> Table:
-    """The declaration of a table.
-
-    Raises:
-        UnknownWordError: there is none of that name; says which there are.
-    """
-    if name not in _DECLARED:
-        raise UnknownWordError(f"{name} — is not a table — the tables are {', '.join(_DECLARED)}")
-    return _DECLARED[name]
-
-
-_OF_ANSWER: Mapping[str, Callable[[Analysis], pl.DataFrame]] = {
-    "ranks": list_ranks,
-    "steps": list_steps,
-    "causes": list_rank_causes,
-    "communication": list_communication,
-    "copies": list_copies,
-    "compute": list_compute,
-    "blocking_calls": list_blocking_calls,
-    "gpu_metrics": list_gpu_metrics,
-    "opportunities": list_opportunities,
-    "fixes": list_fixes,
-    "settings": list_settings,
-    "preconditions": list_preconditions,
-    "findings": list_findings,
-}
-ANSWER_TABLES = tuple(_OF_ANSWER)
-"""The tables that stand in an answer, also in that of a whole job."""
 
 _OF_PARTS: Mapping[str, Callable[[TableBuilder], pl.DataFrame]] = {
     "step_causes": TableBuilder.step_causes,
