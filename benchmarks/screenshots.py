@@ -14,7 +14,7 @@ from typing import Any
 from fixtures import example
 from wallscope.compare.compare import CompareOptions, Side, compare_sides, comparison_report
 from wallscope.compare.gates import parse_gate
-from wallscope.jobs.resolve_runs import resolve_runs
+from wallscope.jobs.inputs import resolve_runs
 from wallscope.model.capture import Options
 from wallscope.pipeline import analyze_capture, build_report
 from wallscope.views.comparison import write_comparison_page

@@ -10,8 +10,7 @@ import pytest
 
 from tests.conftest import ROOT
 from wallscope.errors import StoreError, WallscopeError
-from wallscope.jobs.inputs import Url, fetch_source, list_files, url_version
-from wallscope.jobs.resolve_runs import find_captures
+from wallscope.jobs.inputs import Url, fetch_source, find_captures, list_files, url_version
 from wallscope.store import Store
 from wallscope.urls import describe_failure, redact, redact_url
 

@@ -18,9 +18,15 @@ from wallscope import pipeline
 from wallscope.compare.compare import CompareOptions, Side, compare_sides, comparison_report
 from wallscope.errors import OptionError, UnknownWordError, WallscopeError
 from wallscope.files import write_chunks
-from wallscope.jobs.inputs import fetch_source, find_exports, is_many, parse_source
+from wallscope.jobs.inputs import (
+    fetch_source,
+    find_captures,
+    find_exports,
+    is_many,
+    parse_source,
+    resolve_runs,
+)
 from wallscope.jobs.merge import job_report, rematch_ranks, run_job
-from wallscope.jobs.resolve_runs import find_captures, resolve_runs
 from wallscope.model.analysis import Analysis
 from wallscope.model.capture import Options, Selection
 from wallscope.model.comparison import Comparison

@@ -10,7 +10,7 @@ from tests.profile.random_profiles import profile_of, work
 from wallscope.compare.compare import CompareOptions, Side, compare_sides
 from wallscope.errors import ComparisonError, ProfileError
 from wallscope.files import read_report
-from wallscope.jobs.resolve_runs import find_captures, resolve_runs
+from wallscope.jobs.inputs import find_captures, resolve_runs
 from wallscope.model.capture import Options
 from wallscope.profile.codec import pack_profile
 

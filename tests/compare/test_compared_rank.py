@@ -8,7 +8,7 @@ from tests.compare.test_compare import steps
 from tests.profile.random_profiles import profile_of
 from tests.real.answers import NEEDS_TRACES, TRACES, answer, rank_of
 from wallscope.compare.compare import CompareOptions, Side, compare_sides
-from wallscope.jobs.resolve_runs import resolve_runs
+from wallscope.jobs.inputs import resolve_runs
 from wallscope.model.capture import Options
 from wallscope.views.comparison_words import describe_sides
 

@@ -8,7 +8,7 @@ from fixtures.simulation.run import run
 from fixtures.simulation.story import US, gemm
 from fixtures.simulation.writing import write_run
 from wallscope.compare.compare import CompareOptions, Side, compare_sides
-from wallscope.jobs.resolve_runs import resolve_runs
+from wallscope.jobs.inputs import resolve_runs
 from wallscope.model.capture import Options
 from wallscope.views.comparison_words import describe_change
 

@@ -160,7 +160,7 @@ def _ask_what_if(request: ToolRequest, progress: Progress) -> WhatIfBrief:
 
 def _compare(request: ToolRequest, progress: Progress) -> ComparisonBrief:
     from wallscope.compare.compare import CompareOptions, Side, compare_sides  # noqa: PLC0415  # heavy
-    from wallscope.jobs.resolve_runs import find_captures, resolve_runs  # noqa: PLC0415  # same
+    from wallscope.jobs.inputs import find_captures, resolve_runs  # noqa: PLC0415  # same
 
     ends = (str(request.arguments["base"]), str(request.arguments["head"]))
     options = request.read_options()

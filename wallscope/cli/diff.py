@@ -237,8 +237,8 @@ def diff(  # noqa: PLR0913  # options are parameters
     versions that differ are listed with the operations that they explain.
     """
     from wallscope.compare.compare import CompareOptions, compare_sides, require_comparable  # noqa: PLC0415
-    from wallscope.jobs.resolve_runs import find_captures  # noqa: PLC0415
-    from wallscope.model.capture import Options  # noqa: PLC0415
+    from wallscope.jobs.inputs import find_captures  # noqa: PLC0415
+    from wallscope.model.capture import Options
     from wallscope.render.data import write_json  # noqa: PLC0415
     from wallscope.views import comparison as views  # noqa: PLC0415
 
@@ -340,7 +340,7 @@ def _read_side(
         OptionError: one of a pair names several runs.
     """
     from wallscope.compare.compare import Side  # noqa: PLC0415  # keeps --help fast
-    from wallscope.jobs.resolve_runs import find_captures, resolve_runs  # noqa: PLC0415
+    from wallscope.jobs.inputs import find_captures, resolve_runs  # noqa: PLC0415
 
     runs: list[tuple[Profile, ...]] = []
     for text in texts:

@@ -107,8 +107,8 @@ def record(  # noqa: PLR0913  # options are parameters
     verbose: Verbose = False,
 ) -> None:
     """Store the profiles of a run under its commit."""
-    from wallscope.jobs.resolve_runs import find_captures, resolve_runs  # noqa: PLC0415
-    from wallscope.model.capture import Options  # noqa: PLC0415  # keeps --help fast
+    from wallscope.jobs.inputs import find_captures, resolve_runs  # noqa: PLC0415
+    from wallscope.model.capture import Options
     from wallscope.model.profile import CONFIGURATION, PULL_REQUEST  # noqa: PLC0415
 
     is_talkative(verbose=verbose)

@@ -1,7 +1,8 @@
-"""Which exports and traces a job consists of: files, folders and patterns here, and URLs that are fetched.
+"""Which exports and traces a job or a side of a comparison consists of: files, folders, patterns and URLs.
 
-SQLite wants a file of this machine. A process holds one at most, and removes it; what killed ones left is
-removed by the next that fetches. Credentials are those that fsspec's plugins find.
+SQLite wants a file of this machine, so what is behind a URL is fetched. A process holds one copy at most, and
+removes it; what killed ones left is removed by the next that fetches. Credentials are those that fsspec's
+plugins find.
 """
 
 import fcntl
@@ -11,6 +12,7 @@ import re
 import shutil
 import tempfile
 import time
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field
@@ -18,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from wallscope.cache_folder import Cache
-from wallscope.errors import InputError, WallscopeError
+from wallscope.errors import ComparisonError, InputError, WallscopeError
 from wallscope.files import resolve_path
 from wallscope.kineto.trace_bytes import has_trace_keys
 from wallscope.model.capture import Options, Progress
@@ -29,8 +31,17 @@ if TYPE_CHECKING:
     from fsspec import AbstractFileSystem
 
     from wallscope.jobs.answers import RenderedAnalysis
+    from wallscope.model.profile import Profile
 
 
+_EXPORTS = (".sqlite", ".sqlite3")
+_REPORTS = (".nsys-rep", ".qdrep")
+_ANSWERS = (".json",)
+_TRACES = (".json.gz", ".trace.json")
+"""How names of PyTorch's traces end; a plain .json is one by its content."""
+_TABLES = (".parquet", ".arrow")
+_COMPARED = (".nsys-rep", ".sqlite", ".json.gz", ".json")
+"""Of a capture that is there in several forms the last is compared."""
 _ASIDE = "wallscope-fetched-"
 _LEFT = re.compile(f"{_ASIDE}[a-z0-9_]{{8}}")  # as tempfile names folders
 _GRACE_S = 60
@@ -71,6 +82,7 @@ class Url:
 
 
 Source = Path | Url
+_Entry = TypeVar("_Entry", Path, Url)
 
 
 def parse_source(named: str) -> Source:
@@ -240,15 +252,6 @@ def _explain_errors(url: Url, what: str) -> Iterator[None]:
         raise InputError(f"{url} — {what}: {describe_failure(error, url.text)} — {hint}") from error
 
 
-_EXPORTS = (".sqlite", ".sqlite3")
-_REPORTS = (".nsys-rep", ".qdrep")
-_ANSWERS = (".json",)
-_TRACES = (".json.gz", ".trace.json")
-"""How names of PyTorch's traces end; a plain .json is one by its content."""
-_TABLES = (".parquet", ".arrow")
-_Entry = TypeVar("_Entry", Path, Url)
-
-
 def is_many(paths: Sequence[Source]) -> bool:
     """Return whether several exports are asked for: several paths, a folder, a pattern, or answers."""
     (first, *others) = paths
@@ -370,3 +373,80 @@ def _natural_key(path: Source) -> tuple[list[tuple[int, str]], str]:
     """
     parts = re.split(r"(\d+)", str(path))
     return [(int(part), "") if part.isdecimal() else (0, part) for part in parts], str(path)
+
+
+def find_captures(named: str) -> tuple[Path, ...]:
+    """The exports and answers that a path or a pattern names, in order of name.
+
+    Raises:
+        ComparisonError: there is none.
+    """
+    path = Path(strip_local(named))
+    if is_url(named) and not path.exists():
+        raise ComparisonError(
+            f"{redact_url(named)} — is a URL, and files of this machine alone are compared — analyze it with"
+            " --json, and give the answer"
+        )
+    if not path.exists() and glob.has_magic(named):
+        anchor = Path(path.anchor)
+        found = sorted(anchor.glob(str(path.relative_to(anchor))))
+        if not found:
+            raise ComparisonError(f"{named} — no file fits it — check the pattern")
+        return tuple(found)
+    if path.is_dir():
+        entries = [
+            entry
+            for entry in sorted(path.iterdir())
+            if entry.suffix in _COMPARED or entry.name.endswith(".json.gz")
+        ]
+        return _drop_repeated_captures(entries) or (path,)
+    return (path,)
+
+
+def _drop_repeated_captures(found: list[Path]) -> tuple[Path, ...]:
+    """Of a capture that is there as answer, export and report, the first of these."""
+    best = {entry.stem: entry for suffix in _COMPARED for entry in found if entry.name.endswith(suffix)}
+    return tuple(entry for entry in found if best[entry.stem] == entry)
+
+
+def resolve_runs(
+    paths: tuple[Path, ...], options: Options, progress: Progress, cache: Cache | None = None
+) -> "tuple[tuple[Profile, ...], ...]":
+    """Return the runs of some captures, each with the profiles of its ranks.
+
+    The captures of one rank are runs, in order of their start; those of different ranks belong together.
+
+    Raises:
+        WallscopeError: a capture cannot be read, or some ranks have more runs than others.
+    """
+    from wallscope.jobs.answers import load_or_analyze  # noqa: PLC0415  # keeps --help fast
+    from wallscope.profile.codec import read_profiles, unpack_profile  # noqa: PLC0415  # keeps --help fast
+
+    by_rank: dict[tuple[int | None, int | None], list[Profile]] = defaultdict(list)
+    for path in paths:
+        if is_answer(path):
+            found = read_profiles(path)
+        else:
+            ranks = load_or_analyze(path, options, progress, cache).analysis.ranks
+            found = tuple(
+                unpack_profile(rank.profile, str(path)) for rank in ranks if rank.profile is not None
+            )
+        for number, profile in enumerate(found):
+            rank = profile.header.rank
+            by_rank[(rank, None) if rank is not None else (None, number)].append(profile)
+    counts = {len(profiles) for profiles in by_rank.values()}
+    if len(counts) > 1:
+        spelled = ", ".join(
+            f"rank {rank if rank is not None else number}: {len(profiles)}"
+            for (rank, number), profiles in by_rank.items()
+        )
+        raise ComparisonError(
+            f"{paths[0].parent} — ranks have different numbers of captures ({spelled}) — give as many of each"
+        )
+    ordered = [sorted(profiles, key=_session_start) for profiles in by_rank.values()]
+    return tuple(zip(*ordered, strict=True))
+
+
+def _session_start(profile: "Profile") -> tuple[int, str]:
+    first = profile.header.inputs[0]
+    return (first.session_start_utc_ns or 0, first.name)
