@@ -362,7 +362,7 @@ def test_bursts_of_optimizer_kernels_divide_one_step_less_and_do_not_disagree(tm
 def test_a_disagreement_names_what_disagrees():
     check = CrossCheck("kernel-sequence", 12, agrees=False)
     said = [
-        _disagreement(Anchor(kind, "step", None, 6, cross_check=check))[0].message.partition(" 6 steps")[0]
+        next(_disagreement(Anchor(kind, "step", None, 6, cross_check=check))).message.partition(" 6 steps")[0]
         for kind in ("nvtx", "optimizer")
     ]
 

@@ -72,7 +72,7 @@ def test_the_side_that_warms_up_is_named():
     assert (note.what, note.base, note.severity) == ("warm-up", "none", "note")
     assert note.head.startswith("first 10 of 20 steps left out, which take up to ")
     assert note.effect == "capture later steps, which vary less"
-    assert describe_warm_up([draw(20, 1)], [draw(20, 2)]) == ()
+    assert not [*describe_warm_up([draw(20, 1)], [draw(20, 2)])]
     (note,) = describe_warm_up([draw(40, 1, 0.1, rate=12)], [draw(40, 2)])
     assert note.effect == "the rest of the run is compared"
 

@@ -19,7 +19,7 @@ def found(calls, lost_ms=0.0, stalls=()):
     causes = {"memory/driver-lock": lost_ms} if lost_ms else {}
     rank = run(causes).ranks[0]
     host = replace(rank.host_details, locked_calls=tuple(calls))
-    return find_hidden_locks(replace(rank, host_details=host, rare_stalls=stalls), ANCHORS["step"])
+    return tuple(find_hidden_locks(replace(rank, host_details=host, rare_stalls=stalls), ANCHORS["step"]))
 
 
 def test_a_wait_off_the_critical_path_is_told_with_calls_holder_and_share():

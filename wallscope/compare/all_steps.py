@@ -8,7 +8,7 @@ what the typical step is: later steps of the same run are shorter. So these step
 comparison says how many. At most half of a run is left out (White 1997).
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from math import comb, exp, expm1, hypot, log, sqrt
 
@@ -243,7 +243,7 @@ def _explain_by_shift(centered: Floats) -> float:
 
 def describe_warm_up(
     base: Sequence[npt.NDArray[np.int64]], head: Sequence[npt.NDArray[np.int64]]
-) -> tuple[Mismatch, ...]:
+) -> Iterator[Mismatch]:
     """Return a note where a run of a side warms up.
 
     Args:
@@ -252,16 +252,14 @@ def describe_warm_up(
     """
     sides = [[found for run in runs if (found := find_warm_up(run)) is not None] for runs in (base, head)]
     if not any(sides):
-        return ()
+        return
     rest_share = max(one.rest_share for side in sides for one in side)
     effect = (
         "capture later steps, which vary less"
         if rest_share > WARM_UP_REST_SHARE
         else "the rest of the run is compared"
     )
-    return (
-        Mismatch("warm-up", _describe_side(sides[0]), _describe_side(sides[1]), "note", effect, "either"),
-    )
+    yield Mismatch("warm-up", _describe_side(sides[0]), _describe_side(sides[1]), "note", effect, "either")
 
 
 def _describe_side(found: Sequence[WarmUp]) -> str:

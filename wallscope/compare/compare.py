@@ -1,6 +1,6 @@
 """The comparison of two sides: the step of one rank decides; walls, causes and operations explain."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
@@ -282,13 +282,13 @@ def _columns(profile: Profile, steps: pl.DataFrame, causes: list[str]) -> npt.ND
     return columns
 
 
-def _ranks_apart(base: Profile, head: Profile) -> tuple[Mismatch, ...]:
+def _ranks_apart(base: Profile, head: Profile) -> Iterator[Mismatch]:
     ours, theirs = base.header.rank, head.header.rank
     if ours == theirs:
-        return ()
+        return
     spelled = ["unknown" if one is None else str(one) for one in (ours, theirs)]
     effect = "ranks of one job may do different work"
-    return (Mismatch("rank", spelled[0], spelled[1], "changed", effect, "either"),)
+    yield Mismatch("rank", spelled[0], spelled[1], "changed", effect, "either")
 
 
 _PROFILERS = {
@@ -297,21 +297,21 @@ _PROFILERS = {
 }
 
 
-def _profilers_apart(base: Profile, head: Profile) -> tuple[Mismatch, ...]:
+def _profilers_apart(base: Profile, head: Profile) -> Iterator[Mismatch]:
     ours, theirs = (one.header.inputs[0].profiler if one.header.inputs else None for one in (base, head))
     if ours is None or theirs is None or ours == theirs:
-        return ()
-    return (Mismatch("profiler", _PROFILERS[ours], _PROFILERS[theirs], "changed"),)
+        return
+    yield Mismatch("profiler", _PROFILERS[ours], _PROFILERS[theirs], "changed")
 
 
-def _copies(given: tuple[int, int], kept: tuple[int, int]) -> tuple[Mismatch, ...]:
+def _copies(given: tuple[int, int], kept: tuple[int, int]) -> Iterator[Mismatch]:
     if given == kept:
-        return ()
+        return
     told = [
         f"{count} of {number} given, as others are copies" if count != number else str(count)
         for number, count in zip(given, kept, strict=True)
     ]
-    return (Mismatch("runs that count", told[0], told[1], "note"),)
+    yield Mismatch("runs that count", told[0], told[1], "note")
 
 
 def _side(side: Side, profiles: Sequence[Profile]) -> ComparedSide:

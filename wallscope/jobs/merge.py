@@ -6,7 +6,7 @@ on one clock from what the analysis of each export kept at low detail.
 """
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -161,63 +161,54 @@ def _join_alike(findings: list[Finding], count: int) -> Finding:
     )
 
 
-def _find_missing_ranks(job: Job) -> tuple[Finding, ...]:
+def _find_missing_ranks(job: Job) -> Iterator[Finding]:
     if job.world_size is None or job.ranks >= job.world_size:
-        return ()
+        return
     named = ", ".join(map(str, job.missing[:_MOST_NAMED])) + (" …" if len(job.missing) > _MOST_NAMED else "")
     which = f": {named} missing" if job.missing else ""
-    return (
-        Finding(
-            "ranks-missing",
-            Severity.WARNING,
-            f"{job.ranks} of {plural(job.world_size, 'rank')} supplied{which}. Lateness of others is unknown."
-            " Collectives without all participants are not split into transfer and waiting.",
-            "Capture all ranks.",
-        ),
+    yield Finding(
+        "ranks-missing",
+        Severity.WARNING,
+        f"{job.ranks} of {plural(job.world_size, 'rank')} supplied{which}. Lateness of others is unknown."
+        " Collectives without all participants are not split into transfer and waiting.",
+        "Capture all ranks.",
     )
 
 
-def _find_unmatched(job: Job) -> tuple[Finding, ...]:
+def _find_unmatched(job: Job) -> Iterator[Finding]:
     own = job.collectives
     alone = own.unmatched + own.partial
     if job.ranks < 2 or not alone or alone < UNMATCHED_COLLECTIVES_SHARE * (own.matched + alone):
-        return ()
-    return (
-        Finding(
-            "collectives-unmatched",
-            Severity.INFO,
-            f"{number(own.unmatched)} collectives have no partner and {number(own.partial)} lack a"
-            f" participant, in addition to {number(own.matched)} matched. The transfer time and peer"
-            " wait of such collectives are not separated.",
-            "Capture the same steps on all ranks, and export with --include-blobs=true.",
-        ),
+        return
+    yield Finding(
+        "collectives-unmatched",
+        Severity.INFO,
+        f"{number(own.unmatched)} collectives have no partner and {number(own.partial)} lack a"
+        f" participant, in addition to {number(own.matched)} matched. The transfer time and peer"
+        " wait of such collectives are not separated.",
+        "Capture the same steps on all ranks, and export with --include-blobs=true.",
     )
 
 
-def _find_clocks_apart(job: Job) -> tuple[Finding, ...]:
+def _find_clocks_apart(job: Job) -> Iterator[Finding]:
     clock = job.clock
+    low_ns, high_ns = clock.residual_p05_ns or 0, clock.residual_p95_ns or 0
     if clock.method == "unaligned":
         loose = [host.hostname or "unknown host" for host in clock.hosts if host.offset_ns is None]
-        return (
-            Finding(
-                "clocks-apart",
-                Severity.WARNING,
-                f"The clocks of {plural(len(loose), 'host')} cannot be aligned with the others ({loose[0]}),"
-                " because no collective of both was matched.",
-                "Capture the same steps on all ranks.",
-            ),
+        yield Finding(
+            "clocks-apart",
+            Severity.WARNING,
+            f"The clocks of {plural(len(loose), 'host')} cannot be aligned with the others ({loose[0]}),"
+            " because no collective of both was matched.",
+            "Capture the same steps on all ranks.",
         )
-    low_ns, high_ns = clock.residual_p05_ns or 0, clock.residual_p95_ns or 0
-    if max(-low_ns, high_ns) < ENDS_FAR_APART_NS:
-        return ()
-    return (
-        Finding(
+    elif max(-low_ns, high_ns) >= ENDS_FAR_APART_NS:
+        yield Finding(
             "clocks-apart",
             Severity.INFO,
             f"After the alignment of clocks, ends of one collective differ by {duration(low_ns)} to"
             f" {duration(high_ns)} (p5 to p95). Lateness below that is not reported.",
-        ),
-    )
+        )
 
 
 def update_diagnosis(analysis: Analysis, known: MatchedJob) -> Analysis:

@@ -1,5 +1,7 @@
 """Limits of the analysis as findings: steps, ranks, dependency chains, upper bounds."""
 
+from collections.abc import Iterator
+
 import polars as pl
 
 from wallscope.attribution.prepared import Trace
@@ -80,19 +82,17 @@ def find_accounting_limits(ranks: tuple[Rank, ...], anchor: Anchor, trace: Trace
     )
 
 
-def _opaque_graphs(ranks: tuple[Rank, ...]) -> tuple[Finding, ...]:
+def _opaque_graphs(ranks: tuple[Rank, ...]) -> Iterator[Finding]:
     opaque_ns = sum(rank.typical.budget.opaque_graph for rank in ranks)
     if opaque_ns == 0:
-        return ()
-    return (
-        Finding(
-            "graph-mode-graphs",
-            Severity.WARNING,
-            f"CUDA graphs were traced as a whole: the export lacks the work inside {duration(opaque_ns)}"
-            " of graph time.",
-            "Capture with --cuda-graph-trace=node.",
-            covers_ns=opaque_ns,
-        ),
+        return
+    yield Finding(
+        "graph-mode-graphs",
+        Severity.WARNING,
+        f"CUDA graphs were traced as a whole: the export lacks the work inside {duration(opaque_ns)}"
+        " of graph time.",
+        "Capture with --cuda-graph-trace=node.",
+        covers_ns=opaque_ns,
     )
 
 
@@ -162,10 +162,10 @@ def _is_all_ranks(selection: Selection) -> bool:
     return selection.rank is None and selection.device is None
 
 
-def _guessed(anchor: Anchor, others: str) -> tuple[Finding, ...]:
+def _guessed(anchor: Anchor, others: str) -> Iterator[Finding]:
     """Report that no range marks the steps."""
     if anchor.kind not in _GUESSED:
-        return ()
+        return
     said = f"No range marks the steps: {_GUESSED[anchor.kind].format(window=anchor.window)}"
     if anchor.kind == "kernel-sequence":
         is_unsure = anchor.unit == "window"
@@ -173,66 +173,60 @@ def _guessed(anchor: Anchor, others: str) -> tuple[Finding, ...]:
             ". Such a repetition may be a step or a layer" if is_unsure else ", which contains several layers"
         )
     severity = Severity.WARNING if anchor.kind == "kernel-sequence" else Severity.INFO
-    return (Finding("unmarked-steps", severity, f"{said}.{others}", MARK_STEPS),)
+    yield Finding("unmarked-steps", severity, f"{said}.{others}", MARK_STEPS)
 
 
-def _inferred(division: Steps, others: str) -> tuple[Finding, ...]:
+def _inferred(division: Steps, others: str) -> Iterator[Finding]:
     """Report that a range with an unknown name is used as the step."""
     if not division.is_inferred:
-        return ()
-    return (
-        Finding(
-            "inferred-steps",
-            Severity.INFO,
-            f"The range {division.name} is used as the step, because its ranges recur and contain most"
-            f" kernels.{others}",
-            "If this range is not the step, name another one: --step-range REGEX.",
-        ),
+        return
+    yield Finding(
+        "inferred-steps",
+        Severity.INFO,
+        f"The range {division.name} is used as the step, because its ranges recur and contain most"
+        f" kernels.{others}",
+        "If this range is not the step, name another one: --step-range REGEX.",
     )
 
 
-def _disagreement(anchor: Anchor) -> tuple[Finding, ...]:
+def _disagreement(anchor: Anchor) -> Iterator[Finding]:
     check = anchor.cross_check
     if check is None or check.agrees:
-        return ()
+        return
     says = "Bursts of optimizer kernels give" if anchor.kind == "optimizer" else "The ranges give"
     is_named = anchor.kind == "user"
-    return (
-        Finding(
-            "anchors-disagree",
-            Severity.WARNING,
-            f"{says} {plural(anchor.steps, 'step')}, but the kernel sequence repeats"
-            f" {plural(check.steps, 'time')}.",
-            "Check that --step-range matches each step once."
-            if is_named
-            else "Name the range that is a step: --step-range REGEX.",
-        ),
+    yield Finding(
+        "anchors-disagree",
+        Severity.WARNING,
+        f"{says} {plural(anchor.steps, 'step')}, but the kernel sequence repeats"
+        f" {plural(check.steps, 'time')}.",
+        "Check that --step-range matches each step once."
+        if is_named
+        else "Name the range that is a step: --step-range REGEX.",
     )
 
 
-def _unmarked(ranks: tuple[Rank, ...], marked: tuple[Rank, ...]) -> tuple[Finding, ...]:
+def _unmarked(ranks: tuple[Rank, ...], marked: tuple[Rank, ...]) -> Iterator[Finding]:
     """Report working ranks without the step marker of the others."""
     lacking = [rank for rank in select_working_ranks(ranks) if not any(rank is other for other in marked)]
     if not lacking:
-        return ()
+        return
     verb = "lacks" if len(lacking) == 1 else "lack"
-    return (
-        Finding(
-            "ranks-without-steps",
-            Severity.WARNING,
-            f"{plural(len(lacking), 'rank')} of {len(ranks)} {verb} the step marker of the busiest rank:"
-            " the whole time of such a rank is one window.",
-            "Mark the steps of every rank with NVTX.",
-            covers_ns=max(rank.typical.step_ns for rank in lacking),
-        ),
+    yield Finding(
+        "ranks-without-steps",
+        Severity.WARNING,
+        f"{plural(len(lacking), 'rank')} of {len(ranks)} {verb} the step marker of the busiest rank:"
+        " the whole time of such a rank is one window.",
+        "Mark the steps of every rank with NVTX.",
+        covers_ns=max(rank.typical.step_ns for rank in lacking),
     )
 
 
-def _few_steps(ranks: tuple[Rank, ...], anchor: Anchor, selection: Selection) -> tuple[Finding, ...]:
+def _few_steps(ranks: tuple[Rank, ...], anchor: Anchor, selection: Selection) -> Iterator[Finding]:
     """`ranks` are those whose steps are known."""
     steady = min(sum(step.steady for step in rank.steps) for rank in select_working_ranks(ranks))
     if steady >= ENOUGH_STEPS_COUNT:
-        return ()
+        return
     chosen = _spell(selection, "steps", "time")
     among = f" of {chosen}" if chosen else ""
     standing = (
@@ -242,16 +236,14 @@ def _few_steps(ranks: tuple[Rank, ...], anchor: Anchor, selection: Selection) ->
     )
     counted = f"Only {plural(steady, f'steady {anchor.window}')}{among}"
     said = f"No {anchor.window}{among} is steady: {standing}" if steady == 0 else counted
-    return (
-        Finding(
-            "few-steps",
-            Severity.WARNING,
-            f"{said}; {_name_marker(anchor)}.",
-            ""
-            if chosen
-            else "Capture 8 steps or more beyond warm-up"
-            " (Megatron Bridge: profile_step_start, profile_step_end).",
-        ),
+    yield Finding(
+        "few-steps",
+        Severity.WARNING,
+        f"{said}; {_name_marker(anchor)}.",
+        ""
+        if chosen
+        else "Capture 8 steps or more beyond warm-up"
+        " (Megatron Bridge: profile_step_start, profile_step_end).",
     )
 
 
@@ -261,39 +253,35 @@ def _name_marker(anchor: Anchor) -> str:
     return f"variation is taken from the {plural(anchor.inner.count, anchor.inner.unit)} inside"
 
 
-def _outside(ranks: tuple[Rank, ...]) -> tuple[Finding, ...]:
+def _outside(ranks: tuple[Rank, ...]) -> Iterator[Finding]:
     """Report time before the first step, which has no window."""
     outside_ns = max(rank.outside_ns for rank in ranks)
     if outside_ns == 0:
-        return ()
-    return (
-        Finding(
-            "outside-steps",
-            Severity.WARNING if any(map(is_mostly_outside, ranks)) else Severity.INFO,
-            f"{duration(outside_ns)} between the first device operation and the first step are excluded.",
-            covers_ns=outside_ns,
-        ),
+        return
+    yield Finding(
+        "outside-steps",
+        Severity.WARNING if any(map(is_mostly_outside, ranks)) else Severity.INFO,
+        f"{duration(outside_ns)} between the first device operation and the first step are excluded.",
+        covers_ns=outside_ns,
     )
 
 
-def _left_out(trace: Trace) -> tuple[Finding, ...]:
+def _left_out(trace: Trace) -> Iterator[Finding]:
     """Report ranks without data in the user's selection."""
     if trace.left_out == 0:
-        return ()
-    return (
-        Finding(
-            "ranks-left-out",
-            Severity.INFO,
-            f"{plural(trace.left_out, 'rank')} excluded: no window in"
-            f" {_spell(trace.selection, 'steps', 'time')}.",
-        ),
+        return
+    yield Finding(
+        "ranks-left-out",
+        Severity.INFO,
+        f"{plural(trace.left_out, 'rank')} excluded: no window in"
+        f" {_spell(trace.selection, 'steps', 'time')}.",
     )
 
 
-def _unmatched(ranks: tuple[Rank, ...], may_communicate: str | None, window: str) -> tuple[Finding, ...]:
+def _unmatched(ranks: tuple[Rank, ...], may_communicate: str | None, window: str) -> Iterator[Finding]:
     kernels = {kernel.name for rank in ranks for kernel in rank.unmatched_kernels}
     if not kernels:
-        return ()
+        return
     is_one = len(kernels) == 1
     counted = (
         "1 kernel with an unrecognized name takes"
@@ -306,35 +294,31 @@ def _unmatched(ranks: tuple[Rank, ...], may_communicate: str | None, window: str
         if may_communicate is None
         else f"may compute or communicate, because the capture has peers ({may_communicate})."
     )
-    return (
-        Finding(
-            "unmatched-kernels",
-            Severity.INFO,
-            f"{counted} over 1 % of the {window}. {'This kernel' if is_one else 'These kernels'} {taken}",
-            "Name them in a file of rules: --kernels FILE.",
-            covers_ns=sum(kernel.work_ns for rank in ranks for kernel in rank.unmatched_kernels),
-        ),
+    yield Finding(
+        "unmatched-kernels",
+        Severity.INFO,
+        f"{counted} over 1 % of the {window}. {'This kernel' if is_one else 'These kernels'} {taken}",
+        "Name them in a file of rules: --kernels FILE.",
+        covers_ns=sum(kernel.work_ns for rank in ranks for kernel in rank.unmatched_kernels),
     )
 
 
-def _told_by_ranges(trace: Trace) -> tuple[Finding, ...]:
+def _told_by_ranges(trace: Trace) -> Iterator[Finding]:
     """Report kernels that count as communication only by the ranges around their launches."""
     operations = trace.operations
     told = ~operations["matched"] & (operations["class"] == OperationClass.COMMUNICATION)
     if not told.any():
-        return ()
+        return
     own = operations.filter(told)
     names = trace.capture.names["text"][own["name"].unique().sort()].sort().to_list()
     listed = ", ".join(f"'{shorten_kernel(name)}'" for name in names[:_MOST_NAMED])
-    return (
-        Finding(
-            "communication-inferred",
-            Severity.INFO,
-            f"{plural(len(names), 'unrecognized kernel name')}"
-            f" ({listed}{', …' if len(names) > _MOST_NAMED else ''}): counted as communication, inferred"
-            f" from the NVTX ranges around {plural(len(own), 'launch')}.",
-            "Name them in a file of rules: --kernels FILE.",
-        ),
+    yield Finding(
+        "communication-inferred",
+        Severity.INFO,
+        f"{plural(len(names), 'unrecognized kernel name')}"
+        f" ({listed}{', …' if len(names) > _MOST_NAMED else ''}): counted as communication, inferred"
+        f" from the NVTX ranges around {plural(len(own), 'launch')}.",
+        "Name them in a file of rules: --kernels FILE.",
     )
 
 
@@ -351,7 +335,7 @@ def find_attribution_limits(
 ) -> tuple[Finding, ...]:
     """Return limits of the statements about the diagnosed rank, the most severe first."""
     capture = trace.capture
-    unresolved = _unresolved_waits(account.rank, waits, capture, anchor.typical)
+    unresolved = [*_unresolved_waits(account.rank, waits, capture, anchor.typical)]
     opaque = {"graph-mode-graphs"} if account.rank.typical.budget.opaque_graph else set()
     unknown = {"unmatched-kernels"} if account.rank.unmatched_kernels else set()
     codes = {finding.code for finding in (*unresolved, *capture.findings)} | opaque | unknown
@@ -367,43 +351,39 @@ def find_attribution_limits(
     )
 
 
-def find_missing_kernels(account: RankSummary) -> tuple[Finding, ...]:
+def find_missing_kernels(account: RankSummary) -> Iterator[Finding]:
     """Report that almost no kernel ran, so that no verdict is possible."""
     if not lacks_kernels(account):
-        return ()
-    return (
-        Finding(
-            "no-kernels",
-            Severity.ERROR,
-            "No kernel, or almost no kernel, ran: there is no GPU work to analyze.",
-            "Analyze a time with kernels."
-            if account.has_kernels_elsewhere
-            else "Capture with --trace=cuda,nvtx while the GPU trains.",
-        ),
+        return
+    yield Finding(
+        "no-kernels",
+        Severity.ERROR,
+        "No kernel, or almost no kernel, ran: there is no GPU work to analyze.",
+        "Analyze a time with kernels."
+        if account.has_kernels_elsewhere
+        else "Capture with --trace=cuda,nvtx while the GPU trains.",
     )
 
 
-def _unresolved_waits(rank: Rank, waits: Dependencies, capture: Capture, whole: str) -> tuple[Finding, ...]:
+def _unresolved_waits(rank: Rank, waits: Dependencies, capture: Capture, whole: str) -> Iterator[Finding]:
     missing = waits.waits_seen - waits.waits_resolved
     if missing == 0:
-        return ()
+        return
     open_ns = sum(entry.typical_ns for entry in rank.causes if entry.cause.endswith("/unresolved"))
     has_numbers = capture.events["event_sync"].drop_nulls().len() > 0
     owns = f"{duration(open_ns) if open_ns else 'no time'} of the {whole} is unattributed for this reason"
     # Since 2025.5 nsys writes which record of an event a wait refers to (eventSyncId).
     cure = "" if has_numbers else "Capture with nsys 2025.5 or later and --cuda-event-trace=true."
-    return (
-        Finding(
-            "unresolved-waits",
-            Severity.WARNING if open_ns >= OVERTURNING_SHARE * rank.typical.step_ns else Severity.INFO,
-            f"The dependencies of {missing:,} of {plural(waits.waits_seen, 'wait')} are unknown: {owns}.",
-            cure,
-            covers_ns=open_ns,
-        ),
+    yield Finding(
+        "unresolved-waits",
+        Severity.WARNING if open_ns >= OVERTURNING_SHARE * rank.typical.step_ns else Severity.INFO,
+        f"The dependencies of {missing:,} of {plural(waits.waits_seen, 'wait')} are unknown: {owns}.",
+        cure,
+        covers_ns=open_ns,
     )
 
 
-def _unattributed(rank: Rank, codes: set[str], whole: str) -> tuple[Finding, ...]:
+def _unattributed(rank: Rank, codes: set[str], whole: str) -> Iterator[Finding]:
     """Report unattributed time that no other finding covers."""
     untold = [
         entry
@@ -414,46 +394,42 @@ def _unattributed(rank: Rank, codes: set[str], whole: str) -> tuple[Finding, ...
     open_ns = sum(entry.typical_ns for entry in untold)
     step_ns = rank.typical.step_ns
     if not step_ns or open_ns < OVERTURNING_SHARE * step_ns:
-        return ()
-    return (
-        Finding(
-            "unattributed-time",
-            Severity.WARNING,
-            f"{duration(open_ns)} of the {whole} ({percent(open_ns / step_ns)}) has no known cause:"
-            f" {', '.join(describe_cause(entry.cause) for entry in untold)}.",
-            covers_ns=open_ns,
-        ),
+        return
+    yield Finding(
+        "unattributed-time",
+        Severity.WARNING,
+        f"{duration(open_ns)} of the {whole} ({percent(open_ns / step_ns)}) has no known cause:"
+        f" {', '.join(describe_cause(entry.cause) for entry in untold)}.",
+        covers_ns=open_ns,
     )
 
 
-def _one_rank(rank: Rank, trace: Trace, whole: str) -> tuple[Finding, ...]:
+def _one_rank(rank: Rank, trace: Trace, whole: str) -> Iterator[Finding]:
     """Report that one rank cannot separate transfer from waiting."""
     capture, selection = trace.capture, trace.selection
     own_ns, step_ns = rank.typical.walls.communication, rank.typical.step_ns
     if len(capture.ranks) > 1 or not step_ns or own_ns < OVERTURNING_SHARE * step_ns:
-        return ()
+        return
     is_chosen = selection.rank is not None or selection.device is not None or trace.left_out > 0
     world = capture.world_size
     counted = "one rank" if world is None or world <= 1 else f"1 of {world} ranks"
-    return (
-        Finding(
-            "one-rank",
-            Severity.INFO,
-            f"Communication takes {duration(own_ns)} of the {whole}. With {counted} captured,"
-            " transfer time and waiting for peers cannot be separated.",
-            "" if is_chosen else "Capture all ranks.",
-            covers_ns=own_ns,
-        ),
+    yield Finding(
+        "one-rank",
+        Severity.INFO,
+        f"Communication takes {duration(own_ns)} of the {whole}. With {counted} captured,"
+        " transfer time and waiting for peers cannot be separated.",
+        "" if is_chosen else "Capture all ranks.",
+        covers_ns=own_ns,
     )
 
 
-def _unfaithful(account: RankSummary, anchor: Anchor) -> tuple[Finding, ...]:
+def _unfaithful(account: RankSummary, anchor: Anchor) -> Iterator[Finding]:
     """Report why there are no upper bounds; a capture without steps has its own finding."""
     rank, ceilings = account.rank, account.ceilings
     losses = [entry for entry in rank.causes if entry.wall not in {Wall.COMPUTE, Wall.UNATTRIBUTED}]
     is_asked = any(entry.share >= ASKED_CAUSE_SHARE and not entry.unresolved_ns for entry in losses)
     if not is_asked or anchor.kind == "whole-trace" or ceilings.recoverable_ns([]) is not None:
-        return ()
+        return
     unit = anchor.unit
     told = (
         (
@@ -466,19 +442,17 @@ def _unfaithful(account: RankSummary, anchor: Anchor) -> tuple[Finding, ...]:
             " the capture: too much to give upper bounds."
         )
     )
-    return (Finding("replay-unfaithful", Severity.INFO, told),)
+    yield Finding("replay-unfaithful", Severity.INFO, told)
 
 
-def find_throughput_limits(anchor: Anchor, facts: StepFacts) -> tuple[Finding, ...]:
+def find_throughput_limits(anchor: Anchor, facts: StepFacts) -> Iterator[Finding]:
     """Report that facts about a step are not used where windows may not be steps."""
     if facts == StepFacts() or anchor.unit == "step":
-        return ()
-    return (
-        Finding(
-            "throughput-unknown",
-            Severity.WARNING,
-            "Tokens, FLOPs and the unprofiled length refer to a step, and the windows may not be steps:"
-            " wallscope does not use them.",
-            MARK_STEPS,
-        ),
+        return
+    yield Finding(
+        "throughput-unknown",
+        Severity.WARNING,
+        "Tokens, FLOPs and the unprofiled length refer to a step, and the windows may not be steps:"
+        " wallscope does not use them.",
+        MARK_STEPS,
     )

@@ -12,7 +12,7 @@ one name and launch shape do the same work in each step, so their mean length is
 Kernels that overlap communication are left out: how much of them does so varies.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from heapq import heappush, heappushpop
 
@@ -102,22 +102,20 @@ def measure_longest_gap(slices: pl.DataFrame) -> tuple[int, float]:
     return longest_ns, longest_ns / max(int(spent_ns.sum()), 1)
 
 
-def find_one_gap(rank: Rank, anchor: Anchor) -> tuple[Finding, ...]:
+def find_one_gap(rank: Rank, anchor: Anchor) -> Iterator[Finding]:
     """Report that one gap has most of the host time of a capture without steps."""
     host = rank.host_details
     if anchor.kind != "whole-trace" or host is None or host.longest_gap_share < ONE_GAP_SHARE:
-        return ()
+        return
     if host.longest_gap_ns < MATERIAL_SHARE * rank.typical.step_ns:
-        return ()
-    return (
-        Finding(
-            "one-gap",
-            Severity.WARNING,
-            f"One gap of {duration(host.longest_gap_ns)} has {percent(host.longest_gap_share)} of the host"
-            " time. Such time is usually spent once, on start-up, compilation or input.",
-            "Capture after this gap, or select the time after it: --time START-END.",
-            covers_ns=host.longest_gap_ns,
-        ),
+        return
+    yield Finding(
+        "one-gap",
+        Severity.WARNING,
+        f"One gap of {duration(host.longest_gap_ns)} has {percent(host.longest_gap_share)} of the host"
+        " time. Such time is usually spent once, on start-up, compilation or input.",
+        "Capture after this gap, or select the time after it: --time START-END.",
+        covers_ns=host.longest_gap_ns,
     )
 
 
@@ -148,25 +146,23 @@ def sum_blocked_by_step(
     return found
 
 
-def find_hidden_locks(rank: Rank, anchor: Anchor) -> tuple[Finding, ...]:
+def find_hidden_locks(rank: Rank, anchor: Anchor) -> Iterator[Finding]:
     """Report waits for the driver that are material, while those on the critical path are not."""
     step_ns, host = rank.typical.step_ns, rank.host_details
     if host is None or any(stall.cause == _LOCK for stall in rank.rare_stalls):
-        return ()
+        return
     waits = [call for call in host.locked_calls if call.waited_ns >= MATERIAL_SHARE * step_ns]
     lost_ns = sum(entry.typical_ns for entry in rank.causes if entry.cause == _LOCK)
     if not waits or lost_ns >= MATERIAL_SHARE * step_ns:
-        return ()
+        return
     listed = "; ".join(_describe_wait(call, step_ns) for call in waits[:_MOST_CALLS])
     lost = f"Only {duration(lost_ns)} of this delays the GPU" if lost_ns else "None of this delays the GPU"
-    return (
-        Finding(
-            "lock-hidden",
-            Severity.INFO,
-            f"CUDA calls wait while another thread is in the driver, in each {anchor.window}: {listed}."
-            f" {lost}, so it does not limit the {anchor.window}.",
-            None,
-        ),
+    yield Finding(
+        "lock-hidden",
+        Severity.INFO,
+        f"CUDA calls wait while another thread is in the driver, in each {anchor.window}: {listed}."
+        f" {lost}, so it does not limit the {anchor.window}.",
+        None,
     )
 
 
@@ -330,23 +326,21 @@ def _compare_clocks(steady: pl.DataFrame, first: int, capture: Capture, gpu: int
     return after / before
 
 
-def report_slower_kernels(rank: Rank, unit: str) -> tuple[Finding, ...]:
+def report_slower_kernels(rank: Rank, unit: str) -> Iterator[Finding]:
     """Report that the same kernels take longer from some step on."""
     slower = rank.slower_kernels
     if slower is None:
-        return ()
-    return (
-        Finding(
-            "slower-kernels",
-            Severity.WARNING,
-            f"Compute kernels of equal name and launch shape take {slower.ratio:.2f} times as long in the"
-            f" {plural(slower.steps_after, f'steady {unit}')} from {unit} {slower.since_step} on as in the"
-            f" {slower.steps_before} before: {explain_slower_kernels(slower)}.",
-            ""
-            if slower.clock_ratio is not None
-            else "Sample the clocks: --gpu-metrics-devices=all. Look for throttling:"
-            " nvidia-smi -q -d CLOCK,PERFORMANCE.",
-        ),
+        return
+    yield Finding(
+        "slower-kernels",
+        Severity.WARNING,
+        f"Compute kernels of equal name and launch shape take {slower.ratio:.2f} times as long in the"
+        f" {plural(slower.steps_after, f'steady {unit}')} from {unit} {slower.since_step} on as in the"
+        f" {slower.steps_before} before: {explain_slower_kernels(slower)}.",
+        ""
+        if slower.clock_ratio is not None
+        else "Sample the clocks: --gpu-metrics-devices=all. Look for throttling:"
+        " nvidia-smi -q -d CLOCK,PERFORMANCE.",
     )
 
 
