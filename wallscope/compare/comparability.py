@@ -208,21 +208,21 @@ def align_parts(base: Profiles, head: Profiles, gated: Sequence[str]) -> Aligned
     """
     shares = [_left_shares(side) for side in (base, head)]
     divided = {name for side in shares for name, left in side.items() if left < 1}
-    untold = {name for name in divided for side in shares if side.get(name, 0.0) > UNTOLD_PART_SHARE}
+    undivided = {name for name in divided for side in shares if side.get(name, 0.0) > UNTOLD_PART_SHARE}
     for name in gated:
-        if is_part(name) and drop_detail(name) in untold:
+        if is_part(name) and drop_detail(name) in undivided:
             raise ComparisonError(
                 f"--fail-on {name} — a side does not separate waiting from transfer — gate"
                 f" {drop_detail(name)}, or give the exports of all ranks on both sides"
             )
-    whole = untold | (divided & set(gated))
+    whole = undivided | (divided & set(gated))
     if not whole:
         return AlignedParts(base, head, ())
     texts = [
-        _NOT_SPLIT if any(side.get(name, 0.0) > UNTOLD_PART_SHARE for name in untold) else _SPLIT
+        _NOT_SPLIT if any(side.get(name, 0.0) > UNTOLD_PART_SHARE for name in undivided) else _SPLIT
         for side in shares
     ]
-    found = (Mismatch("waiting for peers", texts[0], texts[1], "note"),) if untold else ()
+    found = (Mismatch("waiting for peers", texts[0], texts[1], "note"),) if undivided else ()
     ours, theirs = (tuple(join_split_causes(one, whole) for one in side) for side in (base, head))
     return AlignedParts(ours, theirs, found)
 

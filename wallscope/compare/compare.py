@@ -125,7 +125,7 @@ class _Measured:
     levels: tuple[RunLevels, ...]
 
 
-def compare_sides(base: Side, head: Side, asked: CompareOptions) -> Comparison:
+def compare_sides(base: Side, head: Side, options: CompareOptions) -> Comparison:
     """Compare two sides; swapping them mirrors the whole result.
 
     Raises:
@@ -133,10 +133,10 @@ def compare_sides(base: Side, head: Side, asked: CompareOptions) -> Comparison:
     """
     given = len(base.runs), len(head.runs)
     base, head = (replace(side, runs=drop_copies(side.runs)) for side in (base, head))
-    if asked.is_paired and given != (len(base.runs), len(head.runs)):
+    if options.is_paired and given != (len(base.runs), len(head.runs)):
         raise ComparisonError("--paired — one capture is given twice — give two captures of each pair")
-    pairing = pair_ranks(base.runs, head.runs, asked.rank)
-    sides = align_parts(pairing.base, pairing.head, [gate.name for gate in asked.gates])
+    pairing = pair_ranks(base.runs, head.runs, options.rank)
+    sides = align_parts(pairing.base, pairing.head, [gate.name for gate in options.gates])
     tokens = _tokens(sides.base, sides.head)
     causes = sorted({cause for profile in (*sides.base, *sides.head) for cause in profile.causes["cause"]})
     ours, theirs = (_measure(profiles, causes, tokens) for profiles in (sides.base, sides.head))
@@ -150,7 +150,7 @@ def compare_sides(base: Side, head: Side, asked: CompareOptions) -> Comparison:
         (float(ours.scale), float(theirs.scale)),
         (base.noise, head.noise),
         partial(assume_noise, distance=distance, steps=fewest),
-        asked.is_paired,
+        options.is_paired,
     )
     both = compared.measure(names, ours.runs, theirs.runs)
     is_same = is_same_capture(pairing.base, pairing.head)
@@ -179,7 +179,7 @@ def compare_sides(base: Side, head: Side, asked: CompareOptions) -> Comparison:
     is_comparable = all(entry.severity != "incomparable" for entry in found)
     noise = Noise(float(both.noise[0]), float(both.noise_freedom[0]))
     every = compare_all_steps(ours.all_steps, theirs.all_steps, noise)
-    step = _step(ours, theirs, None if is_same else (both, every), asked, tokens)
+    step = _step(ours, theirs, None if is_same else (both, every), options, tokens)
     verdict = _verdict(step, both, every, is_same=is_same)
     if verdict == "inconclusive" and step.replication != "none":
         change, margin = log(step.ratio), log(1 + step.margin_ratio)
@@ -197,7 +197,7 @@ def compare_sides(base: Side, head: Side, asked: CompareOptions) -> Comparison:
         head=_side(head, pairing.head),
         comparable=is_comparable,
         mismatches=found,
-        verdict=verdict if is_comparable or asked.overridden else "incomparable",
+        verdict=verdict if is_comparable or options.overridden else "incomparable",
         window=works[0].unit if works[0].kind != "whole-trace" else "capture",
         step=step,
         deltas=Deltas(
@@ -223,7 +223,7 @@ def compare_sides(base: Side, head: Side, asked: CompareOptions) -> Comparison:
         comparison = replace(comparison, explanations=(*comparison.explanations, *joined))
     if comparison.verdict == "incomparable":
         return comparison
-    return replace(comparison, gates=evaluate_gates(asked.gates, comparison))
+    return replace(comparison, gates=evaluate_gates(options.gates, comparison))
 
 
 def require_comparable(comparison: Comparison, gates: tuple[Gate, ...]) -> None:
@@ -307,11 +307,11 @@ def _profilers_apart(base: Profile, head: Profile) -> Iterator[Mismatch]:
 def _copies(given: tuple[int, int], kept: tuple[int, int]) -> Iterator[Mismatch]:
     if given == kept:
         return
-    told = [
+    texts = [
         f"{count} of {number} given, as others are copies" if count != number else str(count)
         for number, count in zip(given, kept, strict=True)
     ]
-    yield Mismatch("runs that count", told[0], told[1], "note")
+    yield Mismatch("runs that count", texts[0], texts[1], "note")
 
 
 def _side(side: Side, profiles: Sequence[Profile]) -> ComparedSide:
@@ -334,7 +334,7 @@ def _step(
     base: _Measured,
     head: _Measured,
     changed: tuple[Difference, AllStepsChange] | None,
-    asked: CompareOptions,
+    options: CompareOptions,
     tokens: tuple[int, int] | None,
 ) -> StepChange:
     """Return the step; `changed` is `None` where both sides are the same capture."""
@@ -352,7 +352,7 @@ def _step(
     alone = least = None
     if both is not None:
         alone = _known(both.steps_half()[0]) if max(runs) == 1 else None
-        least = both.detectable(log(1 + asked.margin_ratio))
+        least = both.detectable(log(1 + options.margin_ratio))
     lengths = [np.concatenate(side.steps_ns) for side in (base, head)]
     counts = [_summarize_lengths(one) for one in lengths]
     sizes = [one.size for one in lengths]
@@ -380,8 +380,8 @@ def _step(
         pair_ratio_high=None if alone is None else exp(change + alone),
         confidence=CONFIDENCE_SHARE,
         minimum_detectable_ratio=None if least is None else exp(least),
-        margin_ratio=asked.margin_ratio,
-        margin_ns=asked.margin_ns,
+        margin_ratio=options.margin_ratio,
+        margin_ns=options.margin_ns,
         base_steps=sizes[0],
         head_steps=sizes[1],
         base_runs=runs[0],
@@ -396,7 +396,7 @@ def _step(
         if max(runs) > 1
         else "recorded",
         tokens=None if tokens is None else min(tokens),
-        paired=asked.is_paired,
+        paired=options.is_paired,
     )
 
 

@@ -140,16 +140,16 @@ def fetch_source(source: Source) -> Iterator[Path]:
     scratch = Path(tempfile.gettempdir())
     _sweep(scratch)
     with tempfile.TemporaryDirectory(prefix=_ASIDE, dir=scratch) as folder:
-        held = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+        lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
         try:
-            fcntl.flock(held, fcntl.LOCK_EX)
+            fcntl.flock(lock, fcntl.LOCK_EX)
             copy = Path(folder) / source.name
             _fetch(source, copy)
             yield copy
         except WallscopeError as error:
             raise type(error)(str(error).replace(str(copy), str(source))) from error
         finally:
-            os.close(held)
+            os.close(lock)
 
 
 def load_or_analyze_source(  # noqa: PLR0913  # what is asked for
@@ -223,12 +223,12 @@ def _sweep(scratch: Path) -> None:
                 or time.time() - status.st_mtime < _GRACE_S
             ):
                 continue
-            held = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+            lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
             try:
-                fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 shutil.rmtree(folder)
             finally:
-                os.close(held)
+                os.close(lock)
 
 
 def _open_url(url: Url) -> "tuple[AbstractFileSystem, str]":

@@ -213,17 +213,17 @@ def _await_worker(client: "Client", address: str) -> None:
 
 def _iterate_done(ready: "as_completed", client: "Client", address: str) -> "Iterator[DaskFuture]":
     """Yield futures as they are done, for as long as there is a worker, or one may come."""
-    seen_s = asked_s = time.monotonic()
+    seen_s = polled_s = time.monotonic()
     while not ready.is_empty():
         if ready.has_ready():
             yield next(ready)
             seen_s = time.monotonic()
             continue
         time.sleep(_POLL_S)
-        if time.monotonic() - asked_s > _ASK_S:
-            asked_s = time.monotonic()
-            seen_s = asked_s if client.scheduler_info()["workers"] else seen_s
-            if asked_s - seen_s > _WORKERLESS_S:
+        if time.monotonic() - polled_s > _ASK_S:
+            polled_s = time.monotonic()
+            seen_s = polled_s if client.scheduler_info()["workers"] else seen_s
+            if polled_s - seen_s > _WORKERLESS_S:
                 raise _workerless(address)
 
 
@@ -266,17 +266,17 @@ def _check_versions(client: "Client", address: str) -> None:
     They are asked by what every Python has: a worker that lacks the code of its task would shut down.
     """
     try:
-        told = [client.run_on_scheduler(resolve_name, _VERSION)]
+        replies = [client.run_on_scheduler(resolve_name, _VERSION)]
     except (ImportError, AttributeError):
-        told = [None]
+        replies = [None]
     except OSError as error:
         raise _unreachable(address, str(error)) from error
-    told += client.run(resolve_name, _VERSION, on_error="return").values()
-    versions = {version if isinstance(version, str) else None for version in told}
+    replies += client.run(resolve_name, _VERSION, on_error="return").values()
+    versions = {version if isinstance(version, str) else None for version in replies}
     for other in sorted(versions - {__version__}, key=str):
-        held = "no wallscope" if other is None else f"wallscope {other[:60]}"
+        has = "no wallscope" if other is None else f"wallscope {other[:60]}"
         raise OptionError(
-            f"--dask {address} — its scheduler or a worker has {held} — install wallscope {__version__} there"
+            f"--dask {address} — its scheduler or a worker has {has} — install wallscope {__version__} there"
         )
 
 

@@ -195,8 +195,8 @@ def _summarize_member(
     residence_ns = rows["residence_ns"].to_numpy()
     is_known = residence_ns[~is_whole].sum() <= UNKNOWN_WAIT_SHARE * residence_ns.sum()
 
-    def mean_ns(column: str, held: Flags) -> int:
-        return steps.mean(int(rows[column].filter(pl.Series(held & is_typical)).sum()))
+    def mean_ns(column: str, chosen: Flags) -> int:
+        return steps.mean(int(rows[column].filter(pl.Series(chosen & is_typical)).sum()))
 
     charged = ranks.charges.filter(pl.col("member") == place)
     rank_names = {entry.hostname for entry in profile.header.inputs}

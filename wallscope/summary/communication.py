@@ -138,18 +138,10 @@ class _Own:
     evidence: npt.NDArray[np.object_]
 
     def alike(self) -> Iterator["_Own"]:
-        """Return the totals of one combination of operation, axis and backend."""
+        """Yield the operations of each combination of operation, axis and backend."""
         key = (self.does * len(_AXES) + self.axis) * len(_BACKENDS) + self.backend
         for _, own in iterate_groups(key):
-            yield _Own(
-                rows=self.rows[own],
-                does=self.does[own],
-                axis=self.axis[own],
-                backend=self.backend[own],
-                bytes=self.bytes[own],
-                bus_bytes=self.bus_bytes[own],
-                evidence=self.evidence[own],
-            )
+            yield _Own(*(getattr(self, name)[own] for name in self.__slots__))
 
 
 def _own(work: TypicalWork, traffic: CommunicationSummary) -> _Own:
@@ -269,32 +261,32 @@ def measure_overlap_tax(work: TypicalWork, kernels: pl.DataFrame) -> OverlapTax 
     length_ns = spans.end_ns - spans.start_ns
     covered = covered_ns(union(order_spans(starts_ns[moves], ends_ns[moves])), spans)
     is_alone = covered == 0
-    is_beside = ~is_alone & (covered >= BESIDE_SHARE * length_ns)
-    if np.count_nonzero(is_beside) < FEWEST_BESIDE_COUNT:
+    is_overlapped = ~is_alone & (covered >= BESIDE_SHARE * length_ns)
+    if np.count_nonzero(is_overlapped) < FEWEST_BESIDE_COUNT:
         return None
     shape = number_shapes(work.columns.op[compute], work.columns.name[compute], kernels)
     shapes = int(shape.max()) + 1
-    alone, beside = (_Side.of(shape[held], length_ns[held], shapes) for held in (is_alone, is_beside))
-    often = np.flatnonzero((alone.count >= FEWEST_BESIDE_COUNT) & (beside.count >= FEWEST_BESIDE_COUNT))
+    alone, overlapped = (_Side.of(shape[own], length_ns[own], shapes) for own in (is_alone, is_overlapped))
+    often = np.flatnonzero((alone.count >= FEWEST_BESIDE_COUNT) & (overlapped.count >= FEWEST_BESIDE_COUNT))
     middle_ns = alone.middle_ns(often)
     short_ns, long_ns = (
         alone.nearest_ns(often, share) for share in (SHORT_KERNELS_SHARE, LONG_KERNELS_SHARE)
     )
     are_alike = long_ns <= LIKE_KERNELS_RATIO * short_ns
-    taken_ns = beside.middle_ns(often)
+    taken_ns = overlapped.middle_ns(often)
     are_alike &= np.maximum(taken_ns, middle_ns) <= LIKE_KERNELS_RATIO * np.minimum(taken_ns, middle_ns)
-    held = are_alike & (middle_ns > 0)
-    if not held.any():
+    is_compared = are_alike & (middle_ns > 0)
+    if not is_compared.any():
         return None
-    compared = often[held]
-    beside_ns = float((beside.count[compared] * beside.middle_ns(compared)).sum())
-    of_compared = np.isin(shape, compared) & is_beside
-    alone_ns = float((beside.count[compared] * middle_ns[held]).sum())
+    compared = often[is_compared]
+    overlapped_ns = float((overlapped.count[compared] * overlapped.middle_ns(compared)).sum())
+    of_compared = np.isin(shape, compared) & is_overlapped
+    alone_ns = float((overlapped.count[compared] * middle_ns[is_compared]).sum())
     return OverlapTax(
-        ratio=beside_ns / alone_ns,
-        slowed_ns=work.mean(round(beside_ns - alone_ns)),
-        kernels=int(beside.count[compared].sum()),
-        compared_share=float(length_ns[of_compared].sum() / length_ns[is_beside].sum()),
+        ratio=overlapped_ns / alone_ns,
+        slowed_ns=work.mean(round(overlapped_ns - alone_ns)),
+        kernels=int(overlapped.count[compared].sum()),
+        compared_share=float(length_ns[of_compared].sum() / length_ns[is_overlapped].sum()),
     )
 
 

@@ -172,19 +172,21 @@ def measure_wall_shares(walls: Times, typical: Walls, *, steady: bool) -> WallSh
 _OF_OTHERS: tuple[ClaimStatus, str] = ("inferred", "replayed together with the other ranks of its export")
 
 
-def measure_recoverable(causes: Iterable[CauseTime], ceilings: UpperBounds) -> dict[str, int]:
+def measure_recoverable(entries: Iterable[CauseTime], ceilings: UpperBounds) -> dict[str, int]:
     """Return the upper bound on the gain of each material loss cause, in ns of the typical step.
 
     Causes that drain the queue always count, because the time that they delay is attributed to other causes.
     """
-    asked = [
+    causes = [
         entry.cause
-        for entry in causes
+        for entry in entries
         if entry.wall in LOSSES
         and not entry.unresolved_ns
         and (entry.share >= ASKED_CAUSE_SHARE or entry.cause.startswith(DRAINED))
     ]
-    found = {cause: max(_measure_ways(cause, ceilings), default=None) for cause in asked[:ASKED_CAUSES_COUNT]}
+    found = {
+        cause: max(_measure_ways(cause, ceilings), default=None) for cause in causes[:ASKED_CAUSES_COUNT]
+    }
     return {cause: time_ns for cause, time_ns in found.items() if time_ns is not None}
 
 
@@ -198,7 +200,7 @@ def _measure_ways(cause: str, ceilings: UpperBounds) -> list[int]:
 def rank_opportunities(
     rank: Rank, ceilings: UpperBounds, inferred: frozenset[str]
 ) -> tuple[Opportunity, ...]:
-    """Return the gain without the draining call, and the gain without the host time after it."""
+    """Return the causes of a rank that have an upper bound on their gain, the largest first."""
     error = percent(ceilings.error)
     played = (
         f"{ceilings.step_count} typical steps replayed; unchanged, the replay differs by {error} from the"

@@ -78,7 +78,7 @@ def find_accounting_limits(ranks: tuple[Rank, ...], anchor: Anchor, trace: Trace
         *_steps(ranks, marked, anchor, trace),
         *_left_out(trace),
         *_unmatched(ranks, trace.may_communicate, anchor.window),
-        *_told_by_ranges(trace),
+        *_inferred_by_ranges(trace),
     )
 
 
@@ -303,13 +303,13 @@ def _unmatched(ranks: tuple[Rank, ...], may_communicate: str | None, window: str
     )
 
 
-def _told_by_ranges(trace: Trace) -> Iterator[Finding]:
+def _inferred_by_ranges(trace: Trace) -> Iterator[Finding]:
     """Report kernels that count as communication only by the ranges around their launches."""
     operations = trace.operations
-    told = ~operations["matched"] & (operations["class"] == OperationClass.COMMUNICATION)
-    if not told.any():
+    is_inferred = ~operations["matched"] & (operations["class"] == OperationClass.COMMUNICATION)
+    if not is_inferred.any():
         return
-    own = operations.filter(told)
+    own = operations.filter(is_inferred)
     names = trace.capture.names["text"][own["name"].unique().sort()].sort().to_list()
     listed = ", ".join(f"'{shorten_kernel(name)}'" for name in names[:_MOST_NAMED])
     yield Finding(
@@ -322,7 +322,7 @@ def _told_by_ranges(trace: Trace) -> Iterator[Finding]:
     )
 
 
-_TOLD_ELSEWHERE = {
+_REPORTED_BY = {
     "unattributed/opaque-graph": {"graph-mode-graphs"},
     "unattributed/profiler": {"profiler-overhead"},
     UNRECOGNIZED: {"unmatched-kernels"},
@@ -385,13 +385,13 @@ def _unresolved_waits(rank: Rank, waits: Dependencies, capture: Capture, whole: 
 
 def _unattributed(rank: Rank, codes: set[str], whole: str) -> Iterator[Finding]:
     """Report unattributed time that no other finding covers."""
-    untold = [
+    unreported = [
         entry
         for entry in rank.causes
         if (entry.unresolved_ns or entry.wall == Wall.UNATTRIBUTED)
-        and codes.isdisjoint(_TOLD_ELSEWHERE.get(entry.cause, _UNRESOLVED))
+        and codes.isdisjoint(_REPORTED_BY.get(entry.cause, _UNRESOLVED))
     ]
-    open_ns = sum(entry.typical_ns for entry in untold)
+    open_ns = sum(entry.typical_ns for entry in unreported)
     step_ns = rank.typical.step_ns
     if not step_ns or open_ns < OVERTURNING_SHARE * step_ns:
         return
@@ -399,7 +399,7 @@ def _unattributed(rank: Rank, codes: set[str], whole: str) -> Iterator[Finding]:
         "unattributed-time",
         Severity.WARNING,
         f"{duration(open_ns)} of the {whole} ({percent(open_ns / step_ns)}) has no known cause:"
-        f" {', '.join(describe_cause(entry.cause) for entry in untold)}.",
+        f" {', '.join(describe_cause(entry.cause) for entry in unreported)}.",
         covers_ns=open_ns,
     )
 
@@ -427,11 +427,11 @@ def _unfaithful(account: RankSummary, anchor: Anchor) -> Iterator[Finding]:
     """Report why there are no upper bounds; a capture without steps has its own finding."""
     rank, ceilings = account.rank, account.ceilings
     losses = [entry for entry in rank.causes if entry.wall not in {Wall.COMPUTE, Wall.UNATTRIBUTED}]
-    is_asked = any(entry.share >= ASKED_CAUSE_SHARE and not entry.unresolved_ns for entry in losses)
-    if not is_asked or anchor.kind == "whole-trace" or ceilings.recoverable_ns([]) is not None:
+    has_losses = any(entry.share >= ASKED_CAUSE_SHARE and not entry.unresolved_ns for entry in losses)
+    if not has_losses or anchor.kind == "whole-trace" or ceilings.recoverable_ns([]) is not None:
         return
     unit = anchor.unit
-    told = (
+    text = (
         (
             f"No {unit} could be replayed, because the calls that issue the work at its edges are unknown: no"
             " upper bounds."
@@ -442,7 +442,7 @@ def _unfaithful(account: RankSummary, anchor: Anchor) -> Iterator[Finding]:
             " the capture: too much to give upper bounds."
         )
     )
-    yield Finding("replay-unfaithful", Severity.INFO, told)
+    yield Finding("replay-unfaithful", Severity.INFO, text)
 
 
 def find_throughput_limits(anchor: Anchor, facts: StepFacts) -> Iterator[Finding]:

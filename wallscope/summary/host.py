@@ -312,7 +312,7 @@ def _ahead(work: TypicalWork, launched: _Launched) -> HostAhead | None:
 
 
 def _cpu_time(work: TypicalWork, launched: _Launched, capture: Capture) -> CpuTime | None:
-    """Return the innermost range at given times; a thread without ranges takes that of its waiter."""
+    """Return how much of the steps the thread that launches most was on a CPU; `None` if nothing shows it."""
     if launched.thread.size == 0:
         return None
     busiest = int(np.bincount(launched.thread).argmax())
@@ -404,7 +404,7 @@ def _in_steps(drained: QueueDrains, work: TypicalWork, evidence: Evidence) -> _M
 
 
 def _ranges(thread: Rows, at_ns: Rows, activity: HostActivity) -> Rows:
-    """Return each name half of whose calls lie in units, with the unit and its calls."""
+    """Return the innermost range at given times; a thread without ranges takes that of its waiter."""
     found = np.full(thread.size, -1, np.int64)
     for one, rows in iterate_runs(thread):
         found[rows] = activity.open_range(one, at_ns[rows])
@@ -444,10 +444,10 @@ def _units(
         counts = np.bincount(label_of_path[path_of_range[begun]], minlength=len(activity.path_names))
         rows = in_range[outer[made.range[in_range]] >= 0]
         labels = label_of_path[path_of_range[outer[made.range[rows]]]]  # in the order of their texts
-        held: dict[str, Counter[int]] = {}
+        units_of_name: dict[str, Counter[int]] = {}
         for row, label in zip(rows.tolist(), labels.tolist(), strict=True):
-            held.setdefault(made.texts[row], Counter())[label] += 1
-        for text, of_units in held.items():
+            units_of_name.setdefault(made.texts[row], Counter())[label] += 1
+        for text, of_units in units_of_name.items():
             label, count = max(of_units.items(), key=lambda one: (one[1], one[0]))
             instances_of_it = int(counts[label])
             repeats = work.steps.start_ns.size < instances_of_it <= 2 * count

@@ -58,8 +58,8 @@ class NameLookup:
 
     def at(self, rows: pl.DataFrame, column: str, numbers: pl.Series) -> pl.Series:
         """A column of rows that have an `op`, for the operations of these numbers; null without a row."""
-        asked = numbers.to_frame("op")
-        found = asked.join(rows.select("op", column), on="op", how="left", maintain_order="left")
+        wanted = numbers.to_frame("op")
+        found = wanted.join(rows.select("op", column), on="op", how="left", maintain_order="left")
         return found[column]
 
     @cached_property
@@ -196,11 +196,11 @@ class GapLookup:
 
     def _at(self, rank: dict[str, Any], at_ns: int) -> Moment:
         own = self._slices.filter(pl.col("rank_id") == rank["rank_id"])
-        held = own.filter((pl.col("start_ns") <= at_ns) & (at_ns < pl.col("end_ns")))
-        if held.is_empty():
+        running = own.filter((pl.col("start_ns") <= at_ns) & (at_ns < pl.col("end_ns")))
+        if running.is_empty():
             return Moment(rank, None, ())
-        row = held.row(0, named=True)
-        together = own.filter(pl.col("number") == row["number"]) if row["number"] is not None else held
+        row = running.row(0, named=True)
+        together = own.filter(pl.col("number") == row["number"]) if row["number"] is not None else running
         row["path"] = self._path(row["range"])
         return Moment(rank, row, tuple(self.links(together)))
 
@@ -312,16 +312,16 @@ class GapLookup:
             return nobody
         call = capture.operations["call"][op]
         streams = capture.streams.filter(pl.col("stream") == capture.operations["stream"][op])
-        told = nobody | {
+        ender = nobody | {
             "ended_by": self.operation(op),
             "stream": streams["number"][0],
             "path": self._path(self._projected["range"][op]),
         }
         if call >= 0:
-            told["call"] = self._call(call)
-            told["call_start_ns"] = capture.calls["start_ns"][call]
-            told["tid"] = self._tid(capture.calls["thread"][call])
-        return told
+            ender["call"] = self._call(call)
+            ender["call_start_ns"] = capture.calls["start_ns"][call]
+            ender["tid"] = self._tid(capture.calls["thread"][call])
+        return ender
 
     def _what(self, row: dict[str, Any]) -> str:
         """What a slice was, in a few words: the operation, the call, or the thread."""

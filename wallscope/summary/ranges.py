@@ -336,8 +336,8 @@ def _mark_paths(ranges: RangeTree) -> Flags:
         texts.str.contains(pattern).to_numpy() for pattern in (_CORE, _SCORES, _SOFTMAX)
     )
     label, parent = (ranges.paths[name].to_numpy().astype(np.int64) for name in ("name", "parent"))
-    beside_scores = np.isin(parent, parent[is_scores[label]])
-    return _with_inner(is_core[label] | is_scores[label] | (is_softmax[label] & beside_scores), parent)
+    has_scores = np.isin(parent, parent[is_scores[label]])
+    return _with_inner(is_core[label] | is_scores[label] | (is_softmax[label] & has_scores), parent)
 
 
 def _with_inner(found: Flags, parent: Rows) -> Flags:

@@ -206,9 +206,9 @@ class _Shown:
     def _paths(self, ranges: pl.Series) -> pl.DataFrame:
         """Return the written path of each of these ranges."""
         range_tree = self._trace.range_tree
-        asked = pl.DataFrame({"range": ranges.unique()}).filter(pl.col("range") >= 0)
+        wanted = pl.DataFrame({"range": ranges.unique()}).filter(pl.col("range") >= 0)
         tree = range_tree.tree.select(pl.col("range").cast(pl.Int32), "path")
-        found = asked.join(tree, on="range", maintain_order="left").sort("range")
+        found = wanted.join(tree, on="range", maintain_order="left").sort("range")
         distinct = found.select(pl.col("path").unique().sort())
         texts = distinct.with_columns(text=write_paths(range_tree.paths, range_tree.names, distinct["path"]))
         return found.join(texts, on="path", maintain_order="left").select("range", "text")

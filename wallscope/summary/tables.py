@@ -57,9 +57,9 @@ class TrackBuilder:
         place = 0
         for (process,), own in ranks.group_by("process", maintain_order=True):
             pid = own["pid"][0]
-            is_told = pid is not None and pid > 0 and pid not in shared
+            has_pid = pid is not None and pid > 0 and pid not in shared
             name = "process" if pid is None else f"process {pid}"
-            yield Track(name, None, pid=pid if is_told else None)
+            yield Track(name, None, pid=pid if has_pid else None)
             around, place = place, place + 1
             for rank in own.iter_rows(named=True):
                 for track in self._of_rank(rank, around, place):
@@ -67,7 +67,7 @@ class TrackBuilder:
                     place += 1
             of_process = threads.filter(pl.col("process") == process)
             for thread in of_process.iter_rows(named=True):
-                for track in self._of_thread(thread, around, place, is_told=is_told):
+                for track in self._of_thread(thread, around, place, has_pid=has_pid):
                     yield track
                     place += 1
 
@@ -91,7 +91,7 @@ class TrackBuilder:
         yield from self._counters(rank, place)
 
     def _of_thread(
-        self, thread: dict[str, Any], parent: int, place: int, *, is_told: bool
+        self, thread: dict[str, Any], parent: int, place: int, *, has_pid: bool
     ) -> Iterator[Track]:
         is_own = pl.col("thread") == thread["thread"]
         calls = self._calls(self.named.shown_calls.filter(is_own))
@@ -100,7 +100,7 @@ class TrackBuilder:
             return
         tid = thread["tid"]
         name = " ".join(filter(None, ("thread", "" if tid is None else write_thread_id(tid), thread["role"])))
-        known = is_told and tid is not None and tid > 0
+        known = has_pid and tid is not None and tid > 0
         yield Track(name, parent, pid=thread["pid"] if known else None, tid=tid if known else None)
         if len(ranges):
             yield Track("NVTX", place, slices=ranges, nesting="nested")

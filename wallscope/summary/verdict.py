@@ -141,13 +141,13 @@ def write_verdict(  # noqa: PLR0913, PLR0917  # the inputs of a verdict
 ) -> str:
     """Return the paragraph on one rank: the wall, its causes, hidden communication, and the worst step."""
     unit = anchor.window
-    dominant = _tell_unrecognized(rank, decision, unit, _dominant(rank, decision, anchor))
+    dominant = _add_unrecognized(rank, decision, unit, _dominant(rank, decision, anchor))
     sentences = [*_overall(rank, decision, unit), *_shared_device(rank, unit), dominant]
     sentences += _rare(rank, decision, anchor)
     sentences += [*_ask_for_names(rank, decision), *_inferred(confidence, unit)]
     sentences += () if decision.is_mean else _name_largest_causes(rank, decision)
     sentences += tell_hidden_communication(rank, unit)
-    sentences += _tell_upper_bound(rank.typical.step_ns, opportunities, decision.dominant, next_wall, unit)
+    sentences += _write_upper_bound(rank.typical.step_ns, opportunities, decision.dominant, next_wall, unit)
     sentences += _worst(rank, unit)
     sentences += _modes(rank, unit)
     sentences += _slower(rank, unit)
@@ -216,10 +216,10 @@ def _dominant(rank: Rank, decision: Decision, anchor: Anchor) -> str:
 
 def _shared_device(rank: Rank, unit: str) -> Iterator[str]:
     """Yield a sentence on launched work that waits on an idle device without a cause in this process."""
-    held = next((entry for entry in rank.causes if entry.cause == HELD_WHILE_IDLE), None)
-    if held is not None and held.share >= SHARED_DEVICE_SHARE:
+    idle = next((entry for entry in rank.causes if entry.cause == HELD_WHILE_IDLE), None)
+    if idle is not None and idle.share >= SHARED_DEVICE_SHARE:
         yield (
-            f"For {duration(held.typical_ns)} ({percent(held.share)} of the {unit}), launched kernels waited"
+            f"For {duration(idle.typical_ns)} ({percent(idle.share)} of the {unit}), launched kernels waited"
             " on an idle GPU, which is probably shared with another process."
         )
 
@@ -249,7 +249,7 @@ def _list_unrecognized(rank: Rank) -> str:
     return f" ({', '.join(named[:_MOST_NAMED_COUNT])}{more})" if named else ""
 
 
-def _tell_unrecognized(rank: Rank, decision: Decision, unit: str, sentence: str) -> str:
+def _add_unrecognized(rank: Rank, decision: Decision, unit: str, sentence: str) -> str:
     """Add the time in unrecognized kernels to the sentence, if it matters and is not mentioned yet."""
     share = _unrecognized_share(rank)
     if decision.hinges is not None or share < TOLD_UNRECOGNIZED_SHARE:
@@ -309,7 +309,7 @@ def tell_hidden_communication(rank: Rank, unit: str) -> Iterator[str]:
         )
 
 
-def _tell_upper_bound(
+def _write_upper_bound(
     step_ns: int,
     opportunities: tuple[Opportunity, ...],
     dominant: str,
@@ -337,7 +337,7 @@ def restate_bounds(analysis: Analysis, before: tuple[Opportunity, ...]) -> Analy
     step_ns = analysis.ranks[diagnosis.rank_index].typical.step_ns
     old, new = (
         " ".join(
-            _tell_upper_bound(step_ns, opportunities, diagnosis.dominant_wall, diagnosis.next_wall, unit)
+            _write_upper_bound(step_ns, opportunities, diagnosis.dominant_wall, diagnosis.next_wall, unit)
         )
         for opportunities in (before, analysis.opportunities)
     )
@@ -368,9 +368,9 @@ def _worst(rank: Rank, unit: str) -> Iterator[str]:
 
 def _rare(rank: Rank, decision: Decision, anchor: Anchor) -> Iterator[str]:
     """Yield the losses of a few steps, the largest first, and the largest usual loss."""
-    told = [_tell_stall(rank, stall, anchor) for stall in rank.rare_stalls[:TOLD_CAUSES_COUNT]]
-    if told:
-        yield f"Not in the {anchor.typical}: {'; '.join(told)}."
+    stalls = [_describe_stall(rank, stall, anchor) for stall in rank.rare_stalls[:TOLD_CAUSES_COUNT]]
+    if stalls:
+        yield f"Not in the {anchor.typical}: {'; '.join(stalls)}."
     usual = next((entry for entry in rank.causes if entry.wall in LOSSES), None)
     if decision.is_mean and usual is not None and usual.share >= MATERIAL_SHARE:
         yield (
@@ -379,9 +379,9 @@ def _rare(rank: Rank, decision: Decision, anchor: Anchor) -> Iterator[str]:
         )
 
 
-def _tell_stall(rank: Rank, stall: RareStall, anchor: Anchor) -> str:
+def _describe_stall(rank: Rank, stall: RareStall, anchor: Anchor) -> str:
     steady = sum(step.steady for step in rank.steps)
-    often = _tell_period(stall, anchor)
+    often = _describe_period(stall, anchor)
     verb = "takes" if len(stall.steps) == 1 else "take"
     return (
         f"{len(stall.steps)} of {units.plural(steady, f'steady {anchor.window}')}{often} {verb}"
@@ -390,7 +390,7 @@ def _tell_stall(rank: Rank, stall: RareStall, anchor: Anchor) -> str:
     )
 
 
-def _tell_period(stall: RareStall, anchor: Anchor) -> str:
+def _describe_period(stall: RareStall, anchor: Anchor) -> str:
     """Return how often a stall occurs; not all of its steps may follow the period."""
     if stall.period is None:
         return ""
