@@ -326,7 +326,7 @@ def test_counters_are_real_numbers():
 def test_integers_of_every_size_are_written_as_protobuf_does(values):
     from google.protobuf.internal.encoder import _VarintBytes
 
-    from wallscope.render.protobuf import join, repeat, write_number, write_numbers
+    from wallscope.render.perfetto import join, repeat, write_number, write_numbers
 
     found = join(repeat(b"", len(values)), write_numbers(1, np.array(values, np.int64)))
 

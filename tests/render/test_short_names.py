@@ -6,7 +6,7 @@ import pytest
 
 from wallscope.model.section import Cell, Column, Grid
 from wallscope.render.html import lay_out
-from wallscope.render.short_names import shorten_name
+from wallscope.render.texts import shorten_name
 
 FUNCTOR = (
     "void at::native::vectorized_elementwise_kernel<4, at::native::{}<float>, std::array<char*, 2ul>>(int)"

@@ -15,7 +15,7 @@ from wallscope.compare.change_points import Bisection
 from wallscope.jobs.answers import decode_analysis
 from wallscope.model.advice import Precondition, Setting
 from wallscope.model.capture import Finding, Severity
-from wallscope.render.brief import pack_brief, write_brief, write_brief_json, write_named_number
+from wallscope.render.data import pack_brief, write_brief, write_brief_json, write_named_number
 from wallscope.units import percent
 from wallscope.views.brief import brief_analysis, brief_breakdown, cut_sentences
 from wallscope.views.brief_listings import brief_bisection, brief_history

@@ -8,7 +8,7 @@ from tests.conftest import TRACES
 from wallscope.model.capture import Options
 from wallscope.model.enums import Wall
 from wallscope.pipeline import analyze_capture, build_report
-from wallscope.render.short_names import shorten_names
+from wallscope.render.texts import shorten_names
 from wallscope.views.headline import choose_basis, explain_verdict, find_deciding_stall
 from wallscope.views.page_analysis import write_analysis_page
 from wallscope.views.page_overview import list_losses

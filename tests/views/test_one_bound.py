@@ -11,8 +11,7 @@ from tests.shipped_example import EXAMPLE
 from tests.test_traces import EXPORTS, TRACES, WITHOUT_DEVICE_OPERATIONS
 from tests.views.test_first_screen import printed
 from wallscope.model.cause_catalogue import describe_cause, list_cause_meanings
-from wallscope.render.brief import write_brief
-from wallscope.render.data import write_json
+from wallscope.render.data import write_brief, write_json
 from wallscope.views.analysis import write_analysis_markdown
 from wallscope.views.brief import brief_analysis
 

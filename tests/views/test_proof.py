@@ -13,7 +13,7 @@ from fixtures.simulation.writing import write_run
 from wallscope.model.capture import Options
 from wallscope.model.report import GAPS
 from wallscope.pipeline import look_up_gaps
-from wallscope.render.short_names import shorten_name
+from wallscope.render.texts import shorten_name
 from wallscope.summary.lookups import GapLookup
 
 STORIES = {story.name: story for story in stories()}

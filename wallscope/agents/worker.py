@@ -172,7 +172,7 @@ def _end_with_server() -> None:
 def _answer(call: dict[str, Any], roots: Roots, progress: Any) -> Any:
     from wallscope.agents.tools import ToolRequest, answer_tool  # noqa: PLC0415  # errors of it are reported
     from wallscope.cache_folder import CACHE_FOLDER, user_cache  # noqa: PLC0415  # same
-    from wallscope.render.brief import pack_brief  # noqa: PLC0415  # same
+    from wallscope.render.data import pack_brief  # noqa: PLC0415  # same
 
     with ExitStack() as stack:
         cache = user_cache() if call["has_cache"] else None

@@ -47,7 +47,7 @@ def count_rows(*, brief: bool, max_rows: int | None) -> int | None:
 
 def show_brief(brief: "Brief", json: Path | None, *, is_printed: bool = True) -> None:
     """Write a brief answer as JSON where asked for, and print it unless standard output is taken."""
-    from wallscope.render.brief import write_brief, write_brief_json  # noqa: PLC0415  # keeps --help fast
+    from wallscope.render.data import write_brief, write_brief_json  # noqa: PLC0415  # keeps --help fast
 
     if json is not None:
         write_file(json, write_brief_json(brief))

@@ -17,8 +17,7 @@ from wallscope.model.enums import Wall
 from wallscope.model.report import ComparisonReport
 from wallscope.model.section import Figure
 from wallscope.model.whatif import Answer, CriticalPath, PathPart, WhatIf
-from wallscope.render.short_names import shorten_name
-from wallscope.render.texts import WALL_COLOURS, visible
+from wallscope.render.texts import WALL_COLOURS, shorten_name, visible
 
 _MOST_STEPS, _MOST_STEPS_OF_A_SIDE, _MOST_STEPS_OF_RANKS = 400, 200, 200
 _MOST_CAUSES, _MOST_RANGES, _MOST_CELLS = 14, 150, 40_000

@@ -19,8 +19,15 @@ from wallscope.files import read_report as shipped
 from wallscope.model.cause_catalogue import describe_cause, name_cause, write_cause_pattern
 from wallscope.model.enums import Wall
 from wallscope.model.section import Cell, Column, Figure, Grid, Section, Unit, Value
-from wallscope.render.short_names import shorten_names
-from wallscope.render.texts import WALL_COLOURS, as_cell, select_columns, select_rows, visible, write_value
+from wallscope.render.texts import (
+    WALL_COLOURS,
+    as_cell,
+    select_columns,
+    select_rows,
+    shorten_names,
+    visible,
+    write_value,
+)
 
 _LONGEST_TEXT, _LONGEST_IN_CARD = 2_000, 1_500
 _SHOWN_ROWS = 10

@@ -17,12 +17,12 @@ from rich.text import Text
 from wallscope import units
 from wallscope.model.enums import Wall
 from wallscope.model.section import Cell, Column, Grid, Items, Line, Lines, Section, Span, Tone, Value
-from wallscope.render.short_names import shorten_kernel_name
 from wallscope.render.texts import (
     WALL_COLOURS,
     as_cell,
     select_columns,
     select_rows,
+    shorten_kernel_name,
     spell_out,
     visible,
     write_value,

@@ -20,8 +20,7 @@ from wallscope import units
 from wallscope.model.cause_catalogue import name_cause
 from wallscope.model.enums import Wall
 from wallscope.model.report import SHOWN_OPERATIONS, StepOverviews, StepTimeline
-from wallscope.render.short_names import shorten_names
-from wallscope.render.texts import visible
+from wallscope.render.texts import shorten_names, visible
 
 _MOST_ROWS = 200_000
 MOST_CHARACTERS = 850_000

@@ -16,7 +16,7 @@ from wallscope.attribution.prepared import Trace
 from wallscope.model.capture import Capture
 from wallscope.model.enums import LinkKind, OperationKind
 from wallscope.model.report import GAPS, Gap, GapGroup, Link, Moment
-from wallscope.render.short_names import shorten_name
+from wallscope.render.texts import shorten_name
 from wallscope.trace.ranges import RangeTree
 
 

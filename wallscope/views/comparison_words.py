@@ -17,8 +17,7 @@ from wallscope.model.comparison import (
     StepChange,
     WallDelta,
 )
-from wallscope.render.short_names import shorten_range_path
-from wallscope.render.texts import visible
+from wallscope.render.texts import shorten_range_path, visible
 from wallscope.thresholds.noise import ASSUMED_NOISE_RATIO
 from wallscope.thresholds.verdict import (
     CONFOUNDING_SHARE,

@@ -11,8 +11,7 @@ from wallscope.model.enums import Wall
 from wallscope.model.report import Report
 from wallscope.model.section import Block, Cell, Column, Grid, Section, tabulate
 from wallscope.render.html import render_page
-from wallscope.render.short_names import shorten_name
-from wallscope.render.texts import visible
+from wallscope.render.texts import shorten_name, visible
 from wallscope.render.timeline_pack import MOST_CHARACTERS, pack_timelines
 from wallscope.views import page_overview as overview
 from wallscope.views.headline import (

@@ -17,8 +17,7 @@ from wallscope.model.section import (
     on_terminal,
     tabulate,
 )
-from wallscope.render.short_names import shorten_range_path
-from wallscope.render.texts import visible
+from wallscope.render.texts import shorten_range_path, visible
 from wallscope.thresholds.verdict import EXPLAINING_SHARE, SHOWN_CHANGE_SHARE
 from wallscope.views.comparison_words import (
     TIMES,

@@ -23,7 +23,7 @@ from wallscope.model.section import (
     on_terminal,
     tabulate,
 )
-from wallscope.render.short_names import shorten_name, shorten_range_path
+from wallscope.render.texts import shorten_name, shorten_range_path
 from wallscope.views.sections.steps import or_unknown
 
 _MOST_LINKS, _MOST_STEPS, _WIDE = 12, 8, 110
