@@ -6,8 +6,7 @@ from typing import Any
 
 import typer.main
 
-from wallscope.cli import app
-from wallscope.cli.help_text import describe_parameter
+from wallscope.cli import app, describe_parameter
 
 _HEAD = """# Commands
 

@@ -6,8 +6,7 @@ import shlex
 import pytest
 from typer.main import get_command
 
-from wallscope.cli import app
-from wallscope.cli.help_text import EXAMPLES
+from wallscope.cli import EXAMPLES, app
 
 COMMANDS = get_command(app).commands
 LONGEST_SUMMARY = 60

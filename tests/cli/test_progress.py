@@ -3,7 +3,7 @@ import logging
 import pytest
 
 from wallscope import kernels
-from wallscope.cli.progress import Stages, report_progress
+from wallscope.cli.streams import Stages, report_progress
 
 
 def test_rows_that_are_read_are_one_stage():
@@ -37,7 +37,7 @@ def test_a_stage_tells_its_time_and_memory():
     ],
 )
 def test_the_stages_are_told_behind_the_work(caplog, level, expected):
-    with caplog.at_level(level, logger="wallscope.cli.progress"), report_progress() as progress:
+    with caplog.at_level(level, logger="wallscope.cli.streams"), report_progress() as progress:
         for what in ("reading KERNELS", "reading KERNELS: 7 rows", "naming kernels"):
             progress(what)
 

@@ -1,34 +1,168 @@
-"""The command line: parse, call, print, exit code.
+"""The command line: parse, call, print, exit code; `--help` with options in groups and examples.
 
 Exit codes: 0 is done, 1 is a failed gate and nothing else, 2 is bad usage, input or output. 70 is an error of
 wallscope itself, 130 an interrupt, and 128 plus its number a signal that ended the command.
+typer groups options only in its rich mode, which would import rich for each `--help`.
 """
 
+import re
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from io import TextIOWrapper
-from typing import NoReturn
+from typing import TYPE_CHECKING, Final, NoReturn
 
 import typer
+from typer.core import TyperCommand, TyperGroup
 
 from wallscope._version import __version__
 from wallscope.cli.advise import advise, capture_help, check_config, explain
-from wallscope.cli.analyze import analyze
+from wallscope.cli.analyze import analyze, whatif
 from wallscope.cli.diff import GateFailure, diff
-from wallscope.cli.help_text import GroupedCommand, GroupedCommands
 from wallscope.cli.history import bisect, history, record
-from wallscope.cli.installation import cache, install_recipe
-from wallscope.cli.mcp import mcp
+from wallscope.cli.installation import cache, install_recipe, mcp
 from wallscope.cli.tables import at, convert, gaps, info, kernels, ranges, steps
-from wallscope.cli.whatif import whatif
 from wallscope.errors import InternalError, WallscopeError
 from wallscope.process_tuning import tune_process
 from wallscope.render.texts import spell_out, visible
 from wallscope.urls import redact
 
+if TYPE_CHECKING:
+    from typer._click import Context, HelpFormatter, Parameter
+
+
 FAILED, USAGE, INTERNAL = 1, 2, 70
 _TRACKER = "https://github.com/wallscope/wallscope/issues"
+EXAMPLES: Final[Mapping[str, tuple[str, ...]]] = {
+    "analyze": (
+        "wallscope analyze run.sqlite",
+        "wallscope analyze run.sqlite --html run.html",
+        "wallscope analyze 'reports/rank-*.sqlite' --jobs 4 --fail-on 'communication>30%'",
+    ),
+    "diff": (
+        "wallscope diff before.sqlite after.sqlite",
+        "wallscope diff main..HEAD --fail-on 'step>3%'",
+    ),
+    "record": ("wallscope record run.sqlite --commit HEAD --label model=moe-30b",),
+    "history": ("wallscope history step",),
+    "bisect": ("wallscope bisect v1.2..main step",),
+    "steps": ("wallscope steps run.sqlite --csv steps.csv",),
+    "kernels": ("wallscope kernels run.sqlite --steps 5",),
+    "ranges": ("wallscope ranges run.sqlite --steps 5",),
+    "gaps": ("wallscope gaps run.sqlite --top 5",),
+    "at": ("wallscope at run.sqlite 0.5", "wallscope at run.sqlite 500ms"),
+    "whatif": (
+        "wallscope whatif run.sqlite",
+        "wallscope whatif run.sqlite --hide communication:ep --scale host/data-loading=0",
+        "wallscope whatif run.sqlite --sweep communication:ep=1,0.5,0.25,0",
+    ),
+    "advise": ("wallscope advise --model deepseek-v3 --gpus 256 --hardware h100",),
+    "check-config": ("wallscope check-config recipe.yaml --hardware h100",),
+    "explain": ("wallscope explain", "wallscope explain ep-overlap"),
+    "info": ("wallscope info run.sqlite",),
+    "convert": ("wallscope convert run.sqlite tables --to parquet",),
+    "capture-help": ("wallscope capture-help", "wallscope capture-help run.sqlite"),
+    "cache": ("wallscope cache --clear",),
+    "install-recipe": ("wallscope install-recipe ~/recipes",),
+    "mcp": ("wallscope mcp runs/",),
+}
+"""Command lines that `--help` of each command ends with."""
+
+_PYTHON_TYPE = re.compile(r" <(path|str|list\[\w+\])>$")
+"""The type behind the name of an argument: its text says what the value is."""
+_ANY_COUNT = re.compile(r"; 0<=x<=2147483647|0<=x<=2147483647(; )?")
+_BETWEEN = re.compile(r"(\d+)<=x<=(\d+)")
+_AT_LEAST = re.compile(r"x>=(\d+)")
+_LIMIT = re.compile(r"\d+ to \d+|at least \d+")
+_UNBROKEN = {"-": "\N{NON-BREAKING HYPHEN}", " ": "\N{NO-BREAK SPACE}"}
+"""Stand for characters at which a line must not break, until the lines are made."""
+_NEXT = "Run 'wallscope COMMAND --help' for options and examples, 'wallscope explain' for terms."
+
+
+class GroupedCommand(TyperCommand):
+    """A command whose options stand in groups; its help ends with examples."""
+
+    def format_options(self, ctx: "Context", formatter: "HelpFormatter") -> None:
+        """Write arguments, then options by group, those without a group last."""
+        groups: dict[str, list[tuple[str, str]]] = {"Arguments": []}
+        others: list[tuple[str, str]] = []
+        for param in self.get_params(ctx):
+            record = describe_parameter(param, ctx)
+            if record is None:
+                continue
+            panel = getattr(param, "rich_help_panel", None)
+            is_argument = param.param_type_name == "argument"
+            group = "Arguments" if is_argument else panel
+            (others if group is None else groups.setdefault(group, [])).append(record)
+        rest = "Other options" if len(groups) > 1 else "Options"
+        _write_groups({**groups, rest: others}.items(), formatter)
+
+    def format_epilog(self, ctx: "Context", formatter: "HelpFormatter") -> None:  # noqa: ARG002  # click's
+        """Write the examples."""
+        lines = EXAMPLES[self.name or ""]
+        with formatter.section("Example" if len(lines) == 1 else "Examples"):
+            for line in lines:
+                formatter.write(f"{'':>{formatter.current_indent}}{line}\n")
+
+
+class GroupedCommands(TyperGroup):
+    """The list of commands in groups, with the first sentence of each uncut."""
+
+    def format_commands(self, ctx: "Context", formatter: "HelpFormatter") -> None:
+        """Write the commands by group, in the order of their registration."""
+        groups: dict[str, list[tuple[str, str]]] = {}
+        for name in self.list_commands(ctx):
+            command = self.get_command(ctx, name)
+            if command is not None and not command.hidden:
+                panel = str(getattr(command, "rich_help_panel", None) or "Commands")
+                groups.setdefault(panel, []).append((name, summarize(command.help or "")))
+        widest = max(len(name) for rows in groups.values() for name, _ in rows)
+        padded = {
+            panel: [(f"{name:<{widest}}", text) for name, text in rows] for panel, rows in groups.items()
+        }
+        _write_groups(padded.items(), formatter)
+
+    def format_epilog(self, ctx: "Context", formatter: "HelpFormatter") -> None:  # noqa: ARG002  # click's
+        """Say how to read on."""
+        formatter.write_paragraph()
+        formatter.write_text(_NEXT)
+
+
+def describe_parameter(param: "Parameter", ctx: "Context") -> tuple[str, str] | None:
+    """Return the label of an argument or option and its text, with limits in words; `None` if hidden."""
+    record = param.get_help_record(ctx)
+    if record is None:
+        return None
+    label, text = record
+    said, bracket, limits = text.partition("  [")
+    limits = _BETWEEN.sub(r"\1 to \2", _ANY_COUNT.sub("", limits))
+    limits = _AT_LEAST.sub(r"at least \1", limits)
+    return _PYTHON_TYPE.sub("", label), said if limits in {"", "]"} else f"{said}{bracket}{limits}"
+
+
+def summarize(text: str) -> str:
+    """Return the first sentence of a help text, without its point.
+
+    >>> summarize("List the steps. More of it.")
+    'List the steps'
+    """
+    return " ".join(text.partition("\n\n")[0].split()).partition(". ")[0].rstrip(".")
+
+
+def _write_groups(groups: Iterable[tuple[str, list[tuple[str, str]]]], formatter: "HelpFormatter") -> None:
+    for title, rows in groups:
+        if rows:
+            with formatter.section(title):
+                formatter.write_dl([(label, _join_words(text)) for label, text in rows])
+    split = str.maketrans({mark: character for character, mark in _UNBROKEN.items()})
+    formatter.buffer[:] = [part.translate(split) for part in formatter.buffer]
+
+
+def _join_words(text: str) -> str:
+    """Return a text whose hyphenated words and limits stay in one line."""
+    limits = _LIMIT.sub(lambda found: found[0].replace(" ", _UNBROKEN[" "]), text)
+    return limits.replace("-", _UNBROKEN["-"])
+
 
 app = typer.Typer(
     cls=GroupedCommands,

@@ -5,11 +5,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from wallscope.cli.brief import IsBrief, MaxRows, count_rows, show_brief
 from wallscope.cli.diff import FAILED, GateFailure
 from wallscope.cli.options import NoCache, Verbose, open_cache
-from wallscope.cli.output import check_output, print_out, write_file
-from wallscope.cli.progress import is_talkative, report_progress
+from wallscope.cli.output import IsBrief, MaxRows, check_output, count_rows, print_out, show_brief, write_file
+from wallscope.cli.streams import is_talkative, report_progress
 from wallscope.model.capture import Profiler
 
 if TYPE_CHECKING:

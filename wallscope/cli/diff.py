@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from wallscope.cli.brief import IsBrief, MaxRows, count_rows, show_brief
 from wallscope.cli.options import (
     KernelRules,
     NoCache,
@@ -20,8 +19,17 @@ from wallscope.cli.options import (
     open_cache,
     parse_stream_map,
 )
-from wallscope.cli.output import OUTPUT, check_different, check_output, print_out, write_file
-from wallscope.cli.progress import is_talkative, report_progress
+from wallscope.cli.output import (
+    OUTPUT,
+    IsBrief,
+    MaxRows,
+    check_different,
+    check_output,
+    count_rows,
+    print_out,
+    show_brief,
+    write_file,
+)
 from wallscope.cli.store_options import (
     Labels,
     StorePlace,
@@ -31,6 +39,7 @@ from wallscope.cli.store_options import (
     parse_commit_range,
     parse_labels,
 )
+from wallscope.cli.streams import is_talkative, report_progress
 from wallscope.errors import OptionError
 from wallscope.render.texts import visible
 

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from wallscope.cli.brief import IsBrief, MaxRows, count_rows, show_brief
 from wallscope.cli.options import (
     Configuration,
     KernelRules,
@@ -21,7 +20,7 @@ from wallscope.cli.options import (
     open_cache,
     parse_stream_map,
 )
-from wallscope.cli.progress import is_talkative, report_progress
+from wallscope.cli.output import IsBrief, MaxRows, count_rows, show_brief
 from wallscope.cli.store_options import (
     RECORDS,
     Labels,
@@ -34,6 +33,7 @@ from wallscope.cli.store_options import (
     parse_labels,
     warn_of_unreadable,
 )
+from wallscope.cli.streams import is_talkative, report_progress
 from wallscope.cli.tables import Csv, Json, check_targets, write_table
 from wallscope.errors import OptionError, StoreError
 from wallscope.render.texts import visible

@@ -1,4 +1,4 @@
-"""`wallscope cache` and `wallscope install-recipe`: what wallscope keeps on a machine, and adds to nsys."""
+"""`wallscope cache`, `install-recipe` and `mcp`: what is kept on a machine, and servers of other programs."""
 
 import stat
 import sys
@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from wallscope.cli.options import NoCache
+from wallscope.errors import OptionError
 from wallscope.render.texts import visible
 from wallscope.units import plural, size
 
@@ -14,6 +16,10 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from wallscope.cache_folder import Entry
+
+RECIPE = "wallscope_job"
+_METADATA, _MODULE, _COMMAND, _COMPILED = "metadata.json", f"{RECIPE}.py", "command.json", "__pycache__"
+_MOST_PORT = 65_535
 
 
 def cache(
@@ -37,10 +43,6 @@ def cache(
 
 def _amount(entries: "Sequence[Entry]") -> str:
     return f"{plural(len(entries), 'file')}, {size(sum(entry.size_bytes for entry in entries))}"
-
-
-RECIPE = "wallscope_job"
-_METADATA, _MODULE, _COMMAND, _COMPILED = "metadata.json", f"{RECIPE}.py", "command.json", "__pycache__"
 
 
 def install_recipe(
@@ -99,3 +101,35 @@ def _is_compiled(entry: Path) -> bool:
         and stat.S_ISDIR(entry.lstat().st_mode)
         and all(stat.S_ISREG(one.lstat().st_mode) and one.suffix == ".pyc" for one in entry.iterdir())
     )
+
+
+def mcp(
+    roots: Annotated[
+        list[Path],
+        typer.Argument(metavar="DIR...", help="Folders that agents may read; everything else is refused."),
+    ],
+    *,
+    http: Annotated[
+        int | None,
+        typer.Option(
+            "--http",
+            metavar="PORT",
+            min=1,
+            max=_MOST_PORT,
+            help="Serve over HTTP at http://127.0.0.1:PORT/mcp, only on this machine, instead of standard"
+            " streams.",
+        ),
+    ] = None,
+    no_cache: NoCache = False,
+) -> None:
+    """Serve read-only tools to coding agents (MCP)."""
+    from importlib.util import find_spec  # noqa: PLC0415  # keeps --help fast
+
+    from wallscope.agents.worker import open_roots
+
+    if find_spec("mcp") is None:
+        raise OptionError("mcp — needs the package `mcp`, which is not installed — pip install mcp")
+    found = open_roots(roots)
+    from wallscope.agents.server import serve  # noqa: PLC0415  # imports the SDK
+
+    serve(found, port=http, has_cache=not no_cache)

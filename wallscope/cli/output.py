@@ -1,4 +1,7 @@
-"""Where results go: standard output, files and folders that appear whole or not at all, never over inputs."""
+"""Where results go: standard output, files and folders that appear whole or not at all, never over inputs.
+
+`--brief` and `--max-rows` belong here: the same answers in few words, for coding agents.
+"""
 
 import io
 import os
@@ -11,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from wallscope.errors import OutputError
+from wallscope.errors import OptionError, OutputError
 from wallscope.files import defer_signals, name_aside, resolve_path, write_chunks
 
 if TYPE_CHECKING:
@@ -21,14 +24,78 @@ if TYPE_CHECKING:
 
     from wallscope.jobs.answers import RenderedAnalysis
     from wallscope.jobs.merge import JobAnswer
+    from wallscope.model.brief import Brief
     from wallscope.model.capture import Progress
     from wallscope.model.report import Track
     from wallscope.pipeline import AnalyzedCapture
     from wallscope.render.data import Format
 
-
 _STANDARD_OUTPUT = "-"
 _LOGS = ("-wal", "-shm", "-journal")
+OUTPUT = "Output"
+"""Group of options in `--help`."""
+JsonFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--json",
+        metavar="FILE",
+        rich_help_panel=OUTPUT,
+        help="Write the result as JSON; - is standard output.",
+    ),
+]
+HtmlFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--html", metavar="FILE", rich_help_panel=OUTPUT, help="Write the report as one offline HTML page."
+    ),
+]
+MarkdownFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--markdown",
+        metavar="FILE",
+        rich_help_panel=OUTPUT,
+        help="Write Markdown for a pull request or job summary; - is standard output.",
+    ),
+]
+CsvFolder = Annotated[
+    Path | None,
+    typer.Option("--csv", metavar="DIR", rich_help_panel=OUTPUT, help="Write all tables as CSV to a folder."),
+]
+ParquetFolder = Annotated[
+    Path | None,
+    typer.Option(
+        "--parquet", metavar="DIR", rich_help_panel=OUTPUT, help="Write all tables as Parquet to a folder."
+    ),
+]
+PerfettoFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--perfetto",
+        metavar="FILE",
+        rich_help_panel=OUTPUT,
+        help="Write a trace for ui.perfetto.dev, with tracks for walls and causes.",
+    ),
+]
+_DEFAULT_ROWS, _MOST_ROWS = 3, 50  # as in model/brief.py, which `--help` does not import
+IsBrief = Annotated[
+    bool,
+    typer.Option(
+        "--brief",
+        help="Answer in under 600 tokens: verdict, numbers, recommendations, confidence, next command; --json"
+        " then writes the same.",
+    ),
+]
+MaxRows = Annotated[
+    int | None,
+    typer.Option(
+        "--max-rows",
+        metavar="N",
+        min=1,
+        max=_MOST_ROWS,
+        help=f"Rows of each list in a brief answer, {_DEFAULT_ROWS} by default.",
+    ),
+]
 
 
 def print_out(answer: "RenderableType") -> None:
@@ -213,53 +280,6 @@ def holds_only(folder: Path, names: frozenset[str]) -> bool:
     return all(stat.S_ISREG(path.lstat().st_mode) and path.name in names for path in folder.iterdir())
 
 
-OUTPUT = "Output"
-"""Group of options in `--help`."""
-JsonFile = Annotated[
-    Path | None,
-    typer.Option(
-        "--json",
-        metavar="FILE",
-        rich_help_panel=OUTPUT,
-        help="Write the result as JSON; - is standard output.",
-    ),
-]
-HtmlFile = Annotated[
-    Path | None,
-    typer.Option(
-        "--html", metavar="FILE", rich_help_panel=OUTPUT, help="Write the report as one offline HTML page."
-    ),
-]
-MarkdownFile = Annotated[
-    Path | None,
-    typer.Option(
-        "--markdown",
-        metavar="FILE",
-        rich_help_panel=OUTPUT,
-        help="Write Markdown for a pull request or job summary; - is standard output.",
-    ),
-]
-CsvFolder = Annotated[
-    Path | None,
-    typer.Option("--csv", metavar="DIR", rich_help_panel=OUTPUT, help="Write all tables as CSV to a folder."),
-]
-ParquetFolder = Annotated[
-    Path | None,
-    typer.Option(
-        "--parquet", metavar="DIR", rich_help_panel=OUTPUT, help="Write all tables as Parquet to a folder."
-    ),
-]
-PerfettoFile = Annotated[
-    Path | None,
-    typer.Option(
-        "--perfetto",
-        metavar="FILE",
-        rich_help_panel=OUTPUT,
-        help="Write a trace for ui.perfetto.dev, with tracks for walls and causes.",
-    ),
-]
-
-
 @dataclass(frozen=True, slots=True)
 class Outputs:
     """The places that the user named, by what is written there."""
@@ -398,3 +418,25 @@ def is_table_folder(folder: Path, kind: "Format") -> bool:
     if not holds_only(folder, data.name_table_files(kind)) or not manifest.is_file():
         return False
     return data.is_ours(manifest.read_text(encoding="utf-8", errors="replace"), kind)
+
+
+def count_rows(*, brief: bool, max_rows: int | None) -> int | None:
+    """Return how many rows each list of a brief answer has; `None` where the full answer is asked for.
+
+    Raises:
+        OptionError: rows are counted for a full answer.
+    """
+    if max_rows is not None and not brief:
+        raise OptionError(f"--max-rows {max_rows} — only limits brief answers — add --brief")
+    return (max_rows or _DEFAULT_ROWS) if brief else None
+
+
+def show_brief(brief: "Brief", json: Path | None, *, is_printed: bool = True) -> None:
+    """Write a brief answer as JSON where asked for, and print it unless standard output is taken."""
+    from wallscope.render.data import write_brief, write_brief_json  # noqa: PLC0415  # keeps --help fast
+
+    if json is not None:
+        write_file(json, write_brief_json(brief))
+    if is_printed and str(json) != "-":
+        sys.stdout.write(write_brief(brief))
+        sys.stdout.flush()

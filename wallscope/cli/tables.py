@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from wallscope.cli.brief import IsBrief, MaxRows, count_rows, show_brief
 from wallscope.cli.options import (
     Device,
     Export,
@@ -20,8 +19,18 @@ from wallscope.cli.options import (
     parse_moment,
     parse_stream_map,
 )
-from wallscope.cli.output import OUTPUT, check_different, check_output, print_out, write_file
-from wallscope.cli.progress import is_talkative, report_progress
+from wallscope.cli.output import (
+    OUTPUT,
+    IsBrief,
+    MaxRows,
+    check_different,
+    check_output,
+    count_rows,
+    print_out,
+    show_brief,
+    write_file,
+)
+from wallscope.cli.streams import is_talkative, report_progress
 
 if TYPE_CHECKING:
     from collections.abc import Callable
