@@ -5,7 +5,7 @@ from pathlib import Path
 from wallscope.advice.definitions import finding_notes
 from wallscope.model.cause_catalogue import list_cause_meanings
 from wallscope.model.enums import DeviceState, Wall
-from wallscope.views.glossary import write_glossary
+from wallscope.views.sections.findings import write_glossary
 from wallscope.views.sections.words import STATE_WORDS, WALL_WORDS
 
 PATH = Path(__file__).resolve().parent.parent / "docs" / "glossary.md"

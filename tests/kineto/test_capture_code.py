@@ -3,7 +3,7 @@
 import ast
 import builtins
 
-from wallscope.views.torch_capture_help import write_profile_code
+from wallscope.views.capture_help import write_profile_code
 
 OF_THE_SCRIPT = {"loader", "train_step"}
 

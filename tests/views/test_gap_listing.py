@@ -8,7 +8,7 @@ from rich.console import Console
 from wallscope.errors import SelectionError
 from wallscope.model.report import GAPS, Gap, Link, Moment
 from wallscope.render.terminal import render_sections
-from wallscope.views.sections.gap_listing import build_gaps, build_moments
+from wallscope.views.sections.steps import build_gaps, build_moments
 
 KERNEL = "void at::native::vectorized_elementwise_kernel<4, at::native::FillFunctor<float> >(int)"
 

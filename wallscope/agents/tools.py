@@ -136,7 +136,7 @@ def _recommend(request: ToolRequest, progress: Progress) -> AnalysisBrief:
 def _list_gaps(request: ToolRequest, progress: Progress) -> TableBrief:
     from wallscope.pipeline import look_up_gaps  # noqa: PLC0415  # heavy, and not every tool asks
     from wallscope.views.brief_listings import brief_table, describe_gaps_table  # noqa: PLC0415  # same
-    from wallscope.views.sections.gap_listing import frame_gaps  # noqa: PLC0415  # same
+    from wallscope.views.sections.steps import frame_gaps  # noqa: PLC0415  # same
 
     found = look_up_gaps(request.paths[request.file], request.read_options(), progress)
     frame = frame_gaps(found.gaps(request.max_rows))

@@ -204,8 +204,7 @@ def capture_help(  # noqa: PLR0913  # options are parameters
     from wallscope.jobs.answers import load_limits  # noqa: PLC0415  # keeps --help fast
     from wallscope.kineto.trace_bytes import is_torch_trace  # noqa: PLC0415  # keeps --help fast
     from wallscope.render.terminal import render_sections  # noqa: PLC0415
-    from wallscope.views.capture_help import build_capture_help  # noqa: PLC0415
-    from wallscope.views.torch_capture_help import build_torch_capture_help  # noqa: PLC0415
+    from wallscope.views.capture_help import build_capture_help, build_torch_capture_help  # noqa: PLC0415
 
     is_talkative(verbose=verbose)
     rows = count_rows(brief=brief, max_rows=max_rows)

@@ -5,11 +5,11 @@ import re
 import zlib
 from base64 import b64encode
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from hashlib import sha256
 from html import escape as escape_quotes
 from importlib.resources import files
-from typing import Any
+from typing import Any, Final, Literal
 
 from jinja2 import Environment, FunctionLoader, StrictUndefined
 from markupsafe import Markup, escape
@@ -53,6 +53,29 @@ _EFFORT = 5  # measured: 6 takes a third more time and saves seven parts in a th
 _CARD = "font-family:sans-serif;max-width:60em;line-height:1.4"
 _BAR = "display:flex;height:1.2em;margin:.4em 0;border-radius:3px;overflow:hidden"
 _DOT = "display:inline-block;width:.8em;height:.8em;margin-right:.4em"
+_TITLES: Final = {
+    "timeline": "Timeline",
+    "steps": "Steps",
+    "ranks": "Ranks",
+    "job": "Late ranks and waits",
+    "survey": "Similar ranks",
+    "clocks": "Collectives and clocks",
+    "causes": "Time breakdown",
+    "path": "Critical path",
+    "communication": "Communication",
+    "memory": "Memory",
+    "host": "Host",
+    "compute": "Compute",
+    "phases": "Ranges",
+    "limits": "Capture quality",
+    "computed": "Method and definitions",
+    "changes": "Changes",
+    "sweep": "Sweep",
+    "sureness": "Replay accuracy",
+    "operations": "Operations",
+    "comparable": "Comparability",
+}
+"""What sections hold, by their keys; navigation and headings of all pages."""
 
 
 def render_page(
@@ -343,3 +366,46 @@ def _write_card_cell(value: Value | Cell, column: Column) -> str:
 
 def _escape(text: str) -> str:
     return escape_quotes(visible(text, _LONGEST_IN_CARD))
+
+
+@dataclass(frozen=True, slots=True)
+class KeyAnswer:
+    """One of the five answers that each page begins with: wall, cause, first action, its bound, doubts.
+
+    Args:
+        label: what the answer is about.
+        head: the answer in a few words.
+        lines: what explains it.
+        target: the part of the page with the details; empty without one.
+        wall: the wall whose color stands next to it.
+        predicted: the step before and after, and the latter as a share of the former.
+        command: the command to run, empty without one.
+        tone: whether the answer is sure, where the answer is about that.
+    """
+
+    label: str
+    head: str
+    lines: tuple[str, ...] = ()
+    target: str = ""
+    wall: Wall | None = None
+    predicted: tuple[str, str, float] | None = None
+    command: str = ""
+    tone: Literal["ok", "warn", ""] = ""
+
+
+def split_cause(cause: str) -> tuple[str, tuple[str, ...]]:
+    """Split the description of a cause of communication into its operation and what it consists of.
+
+    >>> split_cause("communication/ep/unsplit")
+    ('Expert-parallel all-to-all (dispatch and combine)', ('Transfer + peer wait, not separable.',))
+    >>> split_cause("host/framework")
+    ('Host time outside CUDA calls (Python, framework, program)', ())
+    """
+    name = units.capitalize(describe_cause(cause))
+    head, _, rest = name.partition(", ") if cause.startswith(f"{Wall.COMMUNICATION}/") else (name, "", "")
+    return head, (f"{units.capitalize(rest)}.",) if rest else ()
+
+
+def title_sections(sections: Iterable[Section | None]) -> tuple[Section, ...]:
+    """Name sections by what they hold."""
+    return tuple(replace(one, title=_TITLES.get(one.key, one.title)) for one in sections if one is not None)

@@ -15,13 +15,6 @@ from wallscope.render.html import write_card
 from wallscope.render.markdown import code, escape, join_blocks, render_table
 from wallscope.render.terminal import render_sections
 from wallscope.views.first_screen import build_first_screen
-from wallscope.views.headline import (
-    build_headline,
-    choose_basis,
-    explain_verdict,
-    name_basis,
-    summarize_verdict,
-)
 from wallscope.views.sections.depth import build_details
 from wallscope.views.sections.findings import build_findings, sort_findings
 from wallscope.views.sections.fixes import (
@@ -42,12 +35,17 @@ from wallscope.views.sections.walls import (
     tabulate_walls,
 )
 from wallscope.views.sections.words import (
+    build_headline,
+    choose_basis,
     describe_capture,
     describe_pressure,
     describe_steps,
     describe_throughput,
     explain_choice,
+    explain_verdict,
+    name_basis,
     name_rank,
+    summarize_verdict,
 )
 
 _MOST_FIXES = 3

@@ -28,9 +28,9 @@ from wallscope.model.enums import Wall
 from wallscope.model.whatif import WhatIf
 from wallscope.render.texts import visible
 from wallscope.views.comparison_words import describe_change, describe_sureness
-from wallscope.views.headline import choose_basis, explain_verdict
 from wallscope.views.sections.findings import sort_findings
 from wallscope.views.sections.fixes import count_preconditions, select_first_fixes, select_settings
+from wallscope.views.sections.words import choose_basis, explain_verdict
 
 _LONGEST_VERDICT, _LONGEST_LINE, _LONGEST_TITLE, _LONGEST_CURE = 420, 180, 90, 120
 _MOST_SETTINGS, _MOST_SETTINGS_OF_FEW = 8, 1

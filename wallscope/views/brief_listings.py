@@ -23,9 +23,8 @@ from wallscope.model.capture import Contents, Finding, Profiler, Severity
 from wallscope.model.report import Moment
 from wallscope.render.texts import visible
 from wallscope.views.brief import cut_sentences, write_command
-from wallscope.views.capture_help import CURED, write_capture_command
+from wallscope.views.capture_help import CURED, write_capture_command, write_profile_code
 from wallscope.views.sections.words import describe_profiler
-from wallscope.views.torch_capture_help import write_profile_code
 
 _LONGEST_TEXT, _LONGEST_LINE, _LONGEST_CELL = 300, 200, 60
 _MOST_LINES = 3

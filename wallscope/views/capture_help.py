@@ -1,4 +1,4 @@
-"""How to capture for wallscope: the nsys command and the settings of the framework."""
+"""How to capture for wallscope: the nsys command, code for PyTorch's profiler, settings of the framework."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -9,58 +9,6 @@ from wallscope.model.section import Items, Line, Lines, Section, Span
 from wallscope.render.texts import visible
 
 _MARK = "*"
-
-
-@dataclass(frozen=True, slots=True)
-class _Flag:
-    """A flag of nsys, what it is for and what it costs, and the findings that it cures."""
-
-    text: str
-    reason: str
-    cures: tuple[str, ...] = ()
-
-
-_PROFILE = (
-    _Flag("--output=run_%h_%p", "one report per process, named by host and process id"),
-    _Flag("--force-overwrite=true", "replaces an older report of that name"),
-    _Flag(
-        "--trace=cuda,nvtx",
-        "GPU operations, CUDA calls, and NVTX ranges including those of NCCL",
-        ("no-device-operations", "no-nvtx", "no-api-calls"),
-    ),
-    _Flag("--sample=none", "no CPU samples, which slow the host", ("profiler-overhead",)),
-    _Flag("--cpuctxsw=none", "no thread switches, which slow the host", ("profiler-overhead",)),
-    _Flag(
-        "--capture-range=cudaProfilerApi",
-        "the program starts the capture (see below); otherwise nothing is captured",
-        ("records-lost", "launches-without-work"),
-    ),
-    _Flag("--capture-range-end=stop", "the program stops the capture and continues"),
-    _Flag(
-        "--cuda-graph-trace=node",
-        "records kernels inside CUDA graphs; adds overhead per graph node",
-        ("graph-mode-graphs", "graph-replays-missing"),
-    ),
-    _Flag(
-        "--cuda-event-trace=true",
-        "records which stream waited for what; adds overhead per event",
-        ("no-cuda-events", "unresolved-waits"),
-    ),
-    _Flag("--cuda-memory-usage=true", "device memory over time; slow in programs that allocate often"),
-)
-_ON_LOSS = _Flag(
-    "--cuda-flush-interval=100",
-    "empties buffers every 100 ms before they overflow; adds overhead",
-    ("records-lost", "launches-without-work"),
-)
-_EXPORT = (
-    _Flag("--type=sqlite", "the format that wallscope reads", ("filtered-export",)),
-    _Flag(
-        "--include-blobs=true",
-        "sizes and groups of NCCL calls; nsys 2026.1 or later",
-        ("payloads-not-exported",),
-    ),
-)
 _STEPS_CURE = ("few-steps",)
 _RANGES_CURE = ("no-steps", "unmarked-steps", "ranks-without-steps", "no-nvtx", "throughput-unknown")
 _OTHERWISE = (
@@ -84,12 +32,6 @@ _OTHERWISE = (
     "work-before-calls",
 )
 """Findings that another capture or export cures, though no flag that is shown does."""
-CURED = {
-    *_OTHERWISE,
-    *_STEPS_CURE,
-    *_RANGES_CURE,
-    *(code for flag in (*_PROFILE, _ON_LOSS, *_EXPORT) for code in flag.cures),
-}
 _MEGATRON_BRIDGE = """\
 Megatron Bridge (steps count from 0, the end step is not captured, [] means all ranks):
 
@@ -165,6 +107,118 @@ _HOW_TO_MARK: Mapping[Framework | None, tuple[str, ...]] = {
 }
 _NATIVE_PROGRAMS = {"julia", "directives", "cuda"}
 _RANKS_CURE = ("one-rank", "ranks-missing", "collectives-unmatched")
+_CODE = """\
+import os
+import torch
+from torch.profiler import ProfilerActivity, profile, schedule
+
+rank = os.environ.get("RANK", "0")
+with profile(
+    activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA],
+    schedule=schedule(wait=5, warmup=2, active=10, repeat=1),
+    on_trace_ready=lambda p: p.export_chrome_trace(f"rank-{rank}.json.gz"),
+    record_shapes=False,
+    profile_memory=False,
+    with_stack=False,
+    experimental_config=torch._C._profiler._ExperimentalConfig(
+        enable_cuda_sync_events=True
+    ),
+) as profiler:
+    for batch in loader:
+        train_step(batch)
+        profiler.step()"""
+_REASONS = (
+    ("activities", "operators on the host, and what runs on the GPU"),
+    ("schedule", "ten steps after warm-up: fewer do not show how steps vary"),
+    ("profiler.step()", "marks the steps: without it they are inferred from kernels"),
+    ("enable_cuda_sync_events", "records which stream waited for what; torch 2.1 or later"),
+    ("record_shapes, with_stack", "off: they slow the host and inflate idle time"),
+    ("profile_memory", "allocator memory over time; adds overhead per allocation"),
+)
+_FRAMEWORKS = """\
+Megatron-LM, which writes torch_profile/rank-N.json.gz next to the TensorBoard folder:
+
+--profile --use-pytorch-profiler --profile-step-start 10 \\
+    --profile-step-end 20 --profile-ranks 0 1
+
+Megatron Bridge writes the same:
+
+profiling.use_pytorch_profiler=true
+profiling.profile_step_start=10
+profiling.profile_step_end=20
+profiling.profile_ranks=[0,1]
+profiling.pytorch_profiler_collect_shapes=false
+
+Neither records synchronizations: waits are inferred from the order of calls and from times."""
+_ANALYZE = """\
+One rank, and all ranks of a job (each file holds its rank number):
+
+wallscope analyze rank-0.json.gz
+wallscope analyze torch_profile/"""
+
+
+@dataclass(frozen=True, slots=True)
+class _Flag:
+    """A flag of nsys, what it is for and what it costs, and the findings that it cures."""
+
+    text: str
+    reason: str
+    cures: tuple[str, ...] = ()
+
+
+_PROFILE = (
+    _Flag("--output=run_%h_%p", "one report per process, named by host and process id"),
+    _Flag("--force-overwrite=true", "replaces an older report of that name"),
+    _Flag(
+        "--trace=cuda,nvtx",
+        "GPU operations, CUDA calls, and NVTX ranges including those of NCCL",
+        ("no-device-operations", "no-nvtx", "no-api-calls"),
+    ),
+    _Flag("--sample=none", "no CPU samples, which slow the host", ("profiler-overhead",)),
+    _Flag("--cpuctxsw=none", "no thread switches, which slow the host", ("profiler-overhead",)),
+    _Flag(
+        "--capture-range=cudaProfilerApi",
+        "the program starts the capture (see below); otherwise nothing is captured",
+        ("records-lost", "launches-without-work"),
+    ),
+    _Flag("--capture-range-end=stop", "the program stops the capture and continues"),
+    _Flag(
+        "--cuda-graph-trace=node",
+        "records kernels inside CUDA graphs; adds overhead per graph node",
+        ("graph-mode-graphs", "graph-replays-missing"),
+    ),
+    _Flag(
+        "--cuda-event-trace=true",
+        "records which stream waited for what; adds overhead per event",
+        ("no-cuda-events", "unresolved-waits"),
+    ),
+    _Flag("--cuda-memory-usage=true", "device memory over time; slow in programs that allocate often"),
+)
+
+
+_ON_LOSS = _Flag(
+    "--cuda-flush-interval=100",
+    "empties buffers every 100 ms before they overflow; adds overhead",
+    ("records-lost", "launches-without-work"),
+)
+
+
+_EXPORT = (
+    _Flag("--type=sqlite", "the format that wallscope reads", ("filtered-export",)),
+    _Flag(
+        "--include-blobs=true",
+        "sizes and groups of NCCL calls; nsys 2026.1 or later",
+        ("payloads-not-exported",),
+    ),
+)
+
+
+CURED = {
+    *_OTHERWISE,
+    *_STEPS_CURE,
+    *_RANGES_CURE,
+    *(code for flag in (*_PROFILE, _ON_LOSS, *_EXPORT) for code in flag.cures),
+}
 
 
 def build_capture_help(
@@ -247,3 +301,26 @@ def _list_reasons(flags: tuple[_Flag, ...], codes: set[str]) -> Section:
         text = Span(flag.text, "strong" if is_cure else None)
         rows.append((_MARK if is_cure else " ", (text,), flag.reason))
     return Section("reasons", "", "", (Items(tuple(rows), ("mark", "mark", "text")),))
+
+
+def write_profile_code() -> tuple[str, ...]:
+    """Write the code that profiles a program, a line each."""
+    return tuple(_CODE.split("\n"))
+
+
+def build_torch_capture_help(
+    name: str | None = None,
+    findings: tuple[Finding, ...] = (),
+    framework: Framework | None = None,  # noqa: ARG001  # as `build_capture_help` has it
+) -> Iterator[Section]:
+    """Make the code to profile with; first the limits of a trace of this `name` that a profile removes."""
+    if name is not None:
+        curable = tuple(finding for finding in findings if finding.code in CURED)
+        yield list_curable_findings(visible(name, most=60), curable, has_marks=False)
+    yield write_lines((Span("Profile", "strong"),))
+    yield write_lines(*_CODE.split("\n"))
+    rows = tuple((" ", (Span(what, None),), reason) for what, reason in _REASONS)
+    yield Section("reasons", "", "", (Items(rows, ("mark", "mark", "text")),))
+    yield from (write_lines(*paragraph.split("\n")) for paragraph in _FRAMEWORKS.split("\n\n"))
+    yield write_lines((Span("Analyze", "strong"),))
+    yield from (write_lines(*paragraph.split("\n")) for paragraph in _ANALYZE.split("\n\n"))

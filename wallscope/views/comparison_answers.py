@@ -1,16 +1,29 @@
-"""The five answers at the top of the page of a comparison: wall, cause, next action, bound, doubts."""
+"""The five answers at the top of the page of a comparison, and what to do next."""
 
 import re
+import shlex
+from collections.abc import Iterator
 from math import sqrt
 from typing import Literal
 
+import numpy as np
+
 from wallscope import units
 from wallscope.model.cause_catalogue import describe_cause
-from wallscope.model.comparison import Comparison
+from wallscope.model.comparison import Comparison, OperationChange
 from wallscope.model.enums import Wall
-from wallscope.views import comparison_next as following
+from wallscope.render.html import KeyAnswer, split_cause
+from wallscope.render.texts import visible
+from wallscope.summary.diagnosis import decide_wall
 from wallscope.views import comparison_words as words
-from wallscope.views.page_skeleton import KeyAnswer, split_cause
+from wallscope.views.comparison_words import (
+    describe_calls,
+    describe_place,
+    find_leading_cause,
+    find_leading_wall,
+    find_unexplained_causes,
+    select_operations,
+)
 
 _DECIDED = frozenset({"regression", "improvement"})
 _PARTS = re.compile(r", (?:and )?|(?<=side) and ")
@@ -21,6 +34,8 @@ _SURENESS = {
     "inconclusive": "Not conclusive",
     "incomparable": "Not comparable",
 }
+_MOST_SHARES = 2
+WallOfSide = tuple[str, float | None]
 
 
 def build_comparison_answers(comparison: Comparison) -> tuple[KeyAnswer, ...]:
@@ -37,9 +52,9 @@ def build_comparison_answers(comparison: Comparison) -> tuple[KeyAnswer, ...]:
 def _answer_wall(comparison: Comparison) -> KeyAnswer:
     """Name the wall of head, and that of base."""
     label = "Wall of head"
-    base, head = (following.decide_wall_of_side(comparison, side) for side in ("base", "head"))
+    base, head = (decide_wall_of_side(comparison, side) for side in ("base", "head"))
     if head is None or base is None:
-        is_opaque = following.has_opaque_graphs(comparison)
+        is_opaque = has_opaque_graphs(comparison)
         line = "The work inside CUDA graphs was not traced." if is_opaque else "A side has no measured time."
         return KeyAnswer(label, "Unknown", (line,), "breakdown")
     names = [_name_wall(*one) for one in (base, head)]
@@ -86,15 +101,15 @@ def _answer_cause(comparison: Comparison) -> KeyAnswer:
 
 def _answer_action(comparison: Comparison) -> KeyAnswer:
     """Say what to do next."""
-    label, command = "Do next", following.write_next_command(comparison)
+    label, command = "Do next", write_next_command(comparison)
     if comparison.verdict == "improvement":
         head, line = "Keep the change, and analyze head", "The page of head has its own recommendations."
         return KeyAnswer(label, head, (line,), command=command)
     if comparison.verdict == "regression":
-        first = following.describe_head(comparison)
+        first = describe_head(comparison)
         head = "Undo the change, or remove its cause"
         return KeyAnswer(label, head, (first,) if first else (), command=command)
-    steps = [one for one in following.list_next_steps(comparison) if one != command]
+    steps = [one for one in list_next_steps(comparison) if one != command]
     if not steps:
         return KeyAnswer(label, "Nothing", ("The step time did not change by more than the margin.",))
     head, *rest = _PARTS.split(steps[0], maxsplit=1)
@@ -109,7 +124,7 @@ def _answer_bound(comparison: Comparison) -> KeyAnswer:
     if comparison.verdict == "regression" and slower:
         return _write_bound(*slower[0], "By undoing the change.")
     compute_ns = sum(row.head_ns for row in comparison.deltas.walls if row.wall == Wall.COMPUTE)
-    if comparison.verdict != "improvement" or following.has_opaque_graphs(comparison) or not compute_ns:
+    if comparison.verdict != "improvement" or has_opaque_graphs(comparison) or not compute_ns:
         return KeyAnswer(
             "Upper bound", "Not estimated", (f"A bound needs a certain change of the {window}.",)
         )
@@ -167,3 +182,99 @@ def explain_wide_intervals(comparison: Comparison) -> str:
         f"A wall can have a wider interval than the {window}: walls are assumed to vary more between runs"
         f" ({100 * max(noises):.2g} %, standard deviation) than the {window} (up to {most:.2g} %)."
     )
+
+
+def describe_head(comparison: Comparison) -> str:
+    """Describe what limits a faster head now, or what to look at first in a slower one; else empty."""
+    if comparison.verdict == "improvement":
+        return _describe_wall_of_head(comparison)
+    if comparison.verdict != "regression" or (row := _find_first_operation(comparison)) is None:
+        return ""
+    return f"Look first at {describe_place(row)}: {describe_calls(row)}."
+
+
+def _describe_wall_of_head(comparison: Comparison) -> str:
+    """Describe the dominant wall of head's typical step and its share, by the rules of `analyze`."""
+    found, window = decide_wall_of_side(comparison, "head"), f"typical {comparison.window}"
+    if found is None:
+        return ""
+    dominant, share = found
+    if share is not None:
+        return f"Head is now {dominant}-bound: {dominant} takes {units.percent(share)} of its {window}."
+    if dominant == "unknown":
+        return f"The dominant wall of head's {window} is unknown."
+    times_ns = {row.wall: row.head_ns for row in comparison.deltas.walls}
+    whole_ns = sum(times_ns.values())
+    largest = sorted(times_ns, key=lambda wall: -times_ns[wall])[:_MOST_SHARES]
+    shares = " and ".join(f"{wall} takes {units.percent(times_ns[wall] / whole_ns)}" for wall in largest)
+    return f"No single wall dominates head now: {shares} of its {window}."
+
+
+def decide_wall_of_side(comparison: Comparison, side: Literal["base", "head"]) -> WallOfSide | None:
+    """Return the dominant wall of a side's typical step and its share, `None` for mixed and unknown.
+
+    There is no answer without time, or where the work inside CUDA graphs was not traced.
+    """
+    times_ns: dict[Wall, int] = {row.wall: getattr(row, f"{side}_ns") for row in comparison.deltas.walls}
+    whole_ns = sum(times_ns.values())
+    if not whole_ns or has_opaque_graphs(comparison):
+        return None
+    unresolved = np.array([[times_ns[Wall.UNATTRIBUTED], 0, 0]], np.int64)
+    found = decide_wall(np.array([[times_ns[wall] for wall in Wall]], np.int64), unresolved)
+    dominant = str(found.dominant)
+    return dominant, times_ns[Wall(dominant)] / whole_ns if dominant in times_ns else None
+
+
+def has_opaque_graphs(comparison: Comparison) -> bool:
+    """Return whether the time of CUDA graphs hides what changed."""
+    return any(entry.code == "opaque-graphs" for entry in comparison.explanations)
+
+
+def _find_first_operation(comparison: Comparison) -> OperationChange | None:
+    """Return the operation that surely adds most to the wall that made the step slower, if any."""
+    leading = find_leading_wall(comparison)
+    if leading is None or has_opaque_graphs(comparison):
+        return None
+    rows = select_operations(comparison, len(comparison.operations))
+    own = (row for row in rows if row.wall == leading.wall and row.significant and row.delta_ns > 0)
+    return next(own, None)
+
+
+def write_next_command(comparison: Comparison, named: str = "") -> str:
+    """Write the command to run next: analyze a faster head, explain a slower one; else empty.
+
+    `named` is how the user named head, where that is known, so that the command runs as it stands.
+    """
+    head = comparison.head
+    if comparison.verdict == "improvement" and head.commit is None:
+        name = named or (head.inputs[0] if len(head.inputs) == 1 else head.name)
+        return f"wallscope analyze {shlex.quote(visible(name))}"
+    if comparison.verdict == "regression" and (cause := find_leading_cause(comparison)):
+        return f"wallscope explain {cause.cause}"
+    return ""
+
+
+def list_next_steps(comparison: Comparison, named: str = "") -> Iterator[str]:
+    """List what to do next: what would decide an open comparison, else what to look at.
+
+    `named` is how the user named head.
+    """
+    step = comparison.step
+    if comparison.verdict == "incomparable":
+        yield "Compare captures of the same work, or add --override to compare these runs nevertheless."
+        return
+    if step.replication == "same":
+        yield "Give captures of two different runs."
+        return
+    if step.replication == "none":
+        yield "Capture at least 10 steps of each side."
+    elif comparison.verdict == "inconclusive":
+        runs = "3 or more runs of each side" if max(step.base_runs, step.head_runs) < 3 else "more runs"
+        if step.runs_to_decide is not None:
+            more = step.runs_to_decide - min(step.base_runs, step.head_runs)
+            runs = f"{units.plural(more, 'more run')} of each side, which would probably decide,"
+        yield f"Capture {runs} and compare folders: wallscope diff base/ head/"
+    if find_unexplained_causes(comparison):
+        yield "Analyze each run with --config FILE, so that settings are compared too."
+    if command := write_next_command(comparison, named):
+        yield command

@@ -20,15 +20,7 @@ from wallscope.render.texts import visible
 from wallscope.summary.diagnosis import LOSSES
 from wallscope.thresholds.steps import FEWEST_STEPS_FOR_QUARTILES_COUNT
 from wallscope.thresholds.verdict import SHOWN_LOSS_SHARE, SHOWN_WALL_SHARE
-from wallscope.views.caveats import describe_confidence, list_caveats
-from wallscope.views.headline import (
-    TimeBasis,
-    build_headline,
-    choose_basis,
-    describe_hidden_communication,
-    explain_verdict,
-    find_dominant,
-)
+from wallscope.views.sections.findings import describe_confidence, list_caveats
 from wallscope.views.sections.fixes import (
     count_left_out,
     count_open_conditions,
@@ -42,9 +34,15 @@ from wallscope.views.sections.fixes import (
     select_settings,
 )
 from wallscope.views.sections.words import (
+    TimeBasis,
+    build_headline,
+    choose_basis,
     count_exports,
+    describe_hidden_communication,
     describe_pressure,
     describe_throughput,
+    explain_verdict,
+    find_dominant,
     shorten_anchor,
 )
 

@@ -22,17 +22,18 @@ from wallscope.summary.verdict import tell_hidden_communication
 from wallscope.thresholds.causes import FIX_REPLAY_ERROR_SHARE
 from wallscope.thresholds.steps import ENOUGH_STEPS_COUNT
 from wallscope.thresholds.verdict import MATERIAL_SHARE, SHOWN_LOSS_SHARE
-from wallscope.views.caveats import find_doubts, shorten_message
-from wallscope.views.headline import (
+from wallscope.views.sections.findings import find_doubts, shorten_message, sort_findings
+from wallscope.views.sections.fixes import count_left_out
+from wallscope.views.sections.words import (
+    WALL_WORDS,
     TimeBasis,
     choose_basis,
     count_deciding,
+    describe_steps,
     find_deciding_stall,
     find_dominant,
+    shorten_anchor,
 )
-from wallscope.views.sections.findings import sort_findings
-from wallscope.views.sections.fixes import count_left_out
-from wallscope.views.sections.words import WALL_WORDS, describe_steps, shorten_anchor
 
 _FEWEST_FOR_SPREAD = 3
 _MOST_CALLOUTS = 2

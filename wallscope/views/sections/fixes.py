@@ -20,7 +20,7 @@ from wallscope.thresholds.verdict import (
     SHOWN_FIXES_COUNT,
     SHOWN_WIN_SHARE,
 )
-from wallscope.views.headline import find_dominant
+from wallscope.views.sections.words import find_dominant
 
 _MOST_SETTINGS = 3
 _MOST_QUESTIONS = 2
