@@ -54,11 +54,16 @@ from wallscope.summary.verdict import (
     select_working_ranks,
 )
 from wallscope.trace.dependencies import resolve_dependencies
-from wallscope.trace.kernel_classes import classify_kernels, classify_operations, load_kernel_rules
+from wallscope.trace.kernel_classes import (
+    KernelRule,
+    classify_kernels,
+    classify_operations,
+    load_kernel_rules,
+)
 from wallscope.trace.parallel_axes import RangePaths
 from wallscope.trace.ranges import RangeTree, nest_ranges, project_ranges
 from wallscope.trace.step_markers import check_pattern, label_ranges
-from wallscope.trace.steps import Steps, select_ranks, select_windows, split_steps
+from wallscope.trace.steps import select_ranks, select_windows, split_steps
 from wallscope.trace.thread_timeline import HostCalls
 from wallscope.trace.unrecognized import find_communication_evidence, infer_communication
 
@@ -300,45 +305,46 @@ def read_trace(path: Path, options: Options, progress: Progress) -> Trace:
     rules = load_kernel_rules(options.kernels)
     capture = read_any_capture(path, progress, options.reader, with_python=options.python_functions)
 
-    progress("naming kernels")
-    operations = classify_operations(
-        capture.operations, capture.copies, classify_kernels(capture.names, rules)
+    divided, waits = run_both(
+        lambda: _divide(capture, rules, options, progress), lambda: resolve_dependencies(capture)
     )
+    return divided(waits=waits)
+
+
+def _divide(
+    capture: Capture, rules: tuple[KernelRule, ...], options: Options, progress: Progress
+) -> partial[Trace]:
+    """Return the trace of a capture but for its dependencies, which nothing of this needs."""
+    progress("naming kernels")
+    kinds = classify_kernels(capture.names, rules)
+    operations = classify_operations(capture.operations, capture.copies, kinds)
 
     progress("nesting ranges, resolving dependencies")
-    (tree, paths, names), waits = run_both(
-        lambda: nest_ranges(capture.ranges, capture.range_names, capture.calls, capture.threads),
-        lambda: resolve_dependencies(capture),
-    )
+    tree, paths, names = nest_ranges(capture.ranges, capture.range_names, capture.calls, capture.threads)
     operations = infer_communication(operations, capture, tree)
     may_communicate = find_communication_evidence(operations, capture)
     ranges = label_ranges(tree, capture.range_names, capture.threads, paths, names)
     check_pattern(options.step_range, ranges)
+    projected = project_ranges(capture.operations, capture.calls, tree, capture.threads)
 
     progress("finding steps")
-    capture = replace(capture, ranks=select_ranks(capture.ranks, options.selection))
-    is_selected = operations["rank_id"].is_in(capture.ranks["rank_id"].implode())
+    ranks = select_ranks(capture.ranks, options.selection)
+    is_selected = operations["rank_id"].is_in(ranks["rank_id"].implode())
     operations = operations if is_selected.all() else operations.filter(is_selected)
-
-    def split() -> tuple[Steps, pl.DataFrame]:
-        host = HostCalls(capture.calls, capture.call_names, capture.threads)
-        steps = split_steps(operations, capture.ranks, host, ranges, options.step_range)
-        return steps, measure_budgets(operations, select_windows(steps.windows, options.selection))
-
-    (steps, windows), projected = run_both(
-        split, lambda: project_ranges(capture.operations, capture.calls, tree, capture.threads)
-    )
-    kept = capture.ranks.filter(pl.col("rank_id").is_in(windows["rank_id"].implode()))
-    return Trace(
+    host = HostCalls(capture.calls, capture.call_names, capture.threads)
+    steps = split_steps(operations, ranks, host, ranges, options.step_range)
+    windows = measure_budgets(operations, select_windows(steps.windows, options.selection))
+    kept = ranks.filter(pl.col("rank_id").is_in(windows["rank_id"].implode()))
+    return partial(
+        Trace,
         capture=replace(capture, ranks=kept),
         operations=operations,
-        waits=waits,
         steps=steps,
         windows=windows,
         projected=projected,
         range_tree=RangeTree(ranges, paths, names),
         selection=options.selection,
-        left_out=len(capture.ranks) - len(kept),
+        left_out=len(ranks) - len(kept),
         may_communicate=may_communicate,
     )
 
