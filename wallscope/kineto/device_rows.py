@@ -240,7 +240,7 @@ def build_collective_calls(
     A call is the launch of a kernel with a named collective; `processes` has the process of each kernel.
     """
     rows = kernels.with_columns(processes.alias("process"), correlationId="correlation")
-    rows = rows.with_columns(made.find_issuing(rows)).filter(
+    rows = rows.with_columns(made.find_issuing(rows["process"], rows["correlationId"])).filter(
         pl.col("collective").is_not_null() & (pl.col("call") >= 0)
     )
     size = pl.col("group_size")

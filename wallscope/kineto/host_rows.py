@@ -24,6 +24,7 @@ from wallscope.model.schemas import AUTOGRAD_RANGES, EVENTS, RANGES, SYNCS, Sync
 from wallscope.nsys.calls import Calls, RawCalls, express_roles, normalize_call_names
 from wallscope.nsys.host_events import sort_outside_in
 from wallscope.nsys.identity import number_texts
+from wallscope.nsys.tables import DistinctRows
 from wallscope.trace.intervals import Times
 
 _ANNOTATION, _OPERATOR, _PYTHON = range(3)
@@ -48,17 +49,18 @@ def build_raw_calls(tables: TraceTables, calls: pl.DataFrame) -> RawCalls:
     names = number_texts(named["text"])
     roles = names.with_columns(role=express_roles("text"))
     place = pl.DataFrame({"text": used, "place": np.arange(len(used), dtype=np.uint32)})
+    callers = DistinctRows("global_tid")
     return RawCalls(
         columns={
             "start": calls["start"],
             "end": calls["end"],
-            "globalTid": calls["global_tid"].alias("globalTid"),
+            "caller": callers.number_frame(calls),
             "correlationId": calls["correlation"],
             "named": calls.select("text").join(place, on="text", how="left", maintain_order="left")["place"],
         },
         named=named.join(roles, on="text", how="left", maintain_order="left"),
         names=names,
-        callers=calls["global_tid"].unique(),
+        callers=callers.list_rows(callers.columns)["global_tid"],
     )
 
 
@@ -211,7 +213,9 @@ def build_syncs(
     rows = tables.frames["syncs"].with_columns(processes, correlationId="correlation")
     if rows.is_empty():
         return SYNCS.to_frame()
-    rows = rows.with_columns(made.find_issuing(rows), row=pl.int_range(pl.len()))
+    rows = rows.with_columns(
+        made.find_issuing(rows["process"], rows["correlationId"]), row=pl.int_range(pl.len())
+    )
     rows = _with_call(rows, made).with_columns(
         kind=pl.col("sync_kind").replace_strict(
             {name: str(kind) for name, kind in _SYNC_KINDS.items()}, default=None, return_dtype=SYNCS["kind"]

@@ -12,7 +12,8 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from wallscope.columns import Codes, Flags, Rows, as_integers, number_densely
+from wallscope.columns import Flags, Rows, mark_numbers
+from wallscope.kernels import row_numbers, views
 from wallscope.model.capture import Progress
 from wallscope.model.enums import CallRole
 from wallscope.model.schemas import CALLS, DEVICE_STREAMS, EVENTS, ROLE, STREAMS, SYNCS, StreamFlag, SyncKind
@@ -25,7 +26,7 @@ from wallscope.nsys.identity import (
     look_up_texts,
     number_texts,
 )
-from wallscope.nsys.tables import CatalogTable, Database, read_table
+from wallscope.nsys.tables import NULL, CatalogTable, Database, make_nullable, read_row_numbers, read_table
 
 _SPELLING = r"^_*cu(?:64)?(\w*?)(?:_(?:ptsz|ptds|v\d+))*$"
 """Leading underscores mark calls that the compiler generates. `64` is from the time of 32-bit pointers."""
@@ -70,32 +71,31 @@ def express_roles(column: str) -> pl.Expr:
 
 Times = npt.NDArray[np.int64]
 _ROOMY = 4
-_MOST_THREADS = 1 << 16
-"""Up to this number, rows are sorted by counting."""
 
 
 class _ByCorrelation:
-    """The first call under each (process, correlation id); most ids lie close together."""
+    """The first call under each (process, correlation id), of which `NULL` is none.
 
-    def __init__(self, process: npt.NDArray[np.integer], correlation: Times, call: Codes) -> None:
-        self._ids = self._distinct(correlation)
-        key = process.astype(np.int64)
-        self._processes = int(key.max(initial=-1)) + 1
-        key *= self._width
-        if self._ids is None:  # in place: these are as many as there are calls
-            key += correlation
-            key -= self._first
+    Most ids lie close together.
+    """
+
+    def __init__(self, process: Times, correlation: Times) -> None:
+        known = np.flatnonzero(correlation != NULL)
+        is_each = known.size == correlation.size
+        ids = correlation if is_each else correlation[known]
+        self._ids = self._distinct(ids)
+        self._processes = int(process.max(initial=-1)) + 1
+        self._table: npt.NDArray[np.int32] | None = None
+        if self._ids is None and self._processes * self._width <= _ROOMY * ids.size + _ROOMY:
+            # the last entry is for missing ones
+            self._table = np.full(self._processes * self._width + 1, -1, np.int32)
+            row_numbers.find_first_calls(
+                *views(process, correlation, NULL, self._first, self._width, self._table)
+            )
         else:
-            key += self._places(correlation)
-        self._table: Rows | None = None
-        if self._processes * self._width <= _ROOMY * key.size + _ROOMY:
-            self._table = np.full(
-                self._processes * self._width + 1, -1, np.int32
-            )  # the last entry is for missing ones
-            self._table[key[::-1]] = call[::-1]  # the value written last, which is the first call, stays
-        else:
+            key = (process if is_each else process[known]) * self._width + self._places(ids)
             order = np.argsort(key, kind="stable")
-            self._keys, self._calls = key[order], call[order]
+            self._keys, self._calls = key[order], known[order]
 
     def _distinct(self, correlation: Times) -> Times | None:
         """Return the distinct ids in order, `None` if they are close enough to be used directly."""
@@ -148,13 +148,13 @@ class Calls:
     names: pl.DataFrame
     by_correlation: _ByCorrelation
 
-    def find_issuing(self, operations: pl.DataFrame) -> pl.Series:
-        """Return the call that issued each row, from its `process` and `correlationId`; -1 if unknown."""
+    def find_issuing(self, process: pl.Series, correlation: pl.Series) -> pl.Series:
+        """Return the call that issued each operation, from its process and id; -1 if unknown."""
         found = self.by_correlation.find(
-            operations["process"].fill_null(-1).to_numpy().astype(np.int64),
-            operations["correlationId"].fill_null(0).to_numpy(),
+            process.fill_null(-1).to_numpy().astype(np.int64), correlation.fill_null(0).to_numpy()
         )
-        found[operations["correlationId"].is_null().to_numpy()] = -1
+        if correlation.has_nulls():
+            found[correlation.is_null().to_numpy()] = -1
         return pl.Series("call", found, dtype=pl.Int32)
 
 
@@ -162,9 +162,9 @@ class Calls:
 class RawCalls:
     """Calls on the clock of the export, in its order, with their names; columns are freed after use.
 
-    `columns` are `start`, `end`, `globalTid`, `correlationId`, and `named`. The latter is the row of each
-    call in the frame of that name, which has `name` of `names` (`NAMES`) and `role`. `callers` are the
-    distinct global ids of threads, also of calls without a valid time.
+    `columns` are `start`, `end`, `correlationId`, `caller` and `named`. The latter two are rows of `callers`
+    and of `named`, which has `name` of `names` (`NAMES`) and `role`. `callers` are the distinct global ids of
+    threads, also of calls without a valid time.
     """
 
     columns: dict[str, pl.Series]
@@ -173,21 +173,26 @@ class RawCalls:
     callers: pl.Series
 
 
+_GROUPS = {"caller": ("globalTid",), "named": ("nameId",)}
+
+
 def read_calls(source: Database, progress: Progress) -> RawCalls:
     """Return the calls, without those that end before they start."""
-    raw = read_table(source, tables.CALLS, progress)
-    callers = raw["globalTid"].unique()
+    raw, distinct = read_row_numbers(source, tables.CALLS, _GROUPS, progress)
+    string_ids = distinct["named"].select(string_id=pl.col("nameId").fill_null(NAMELESS))
     is_timed = (raw["end"] >= raw["start"]).fill_null(value=False)
     left = (raw if is_timed.all() else raw.filter(is_timed)).to_dict()
     del raw  # Free each column once it is copied, because these are the largest of an export.
-    string_ids, place = number_densely(as_integers(left.pop("nameId"), NAMELESS))
-    texts = look_up_texts(source, pl.Series(string_ids)).with_columns(normalize_call_names("text"))
+    used = string_ids["string_id"].filter(mark_numbers(left["named"].to_numpy(), len(string_ids)))
+    texts = look_up_texts(source, used).with_columns(normalize_call_names("text"))
     names = number_texts(texts["text"])
-    named = texts.join(
-        names.with_columns(role=express_roles("text")), on="text", how="left", maintain_order="left"
+    named = texts.join(names.with_columns(role=express_roles("text")), on="text", how="left")
+    return RawCalls(
+        columns=left,
+        named=string_ids.join(named, on="string_id", how="left", maintain_order="left"),
+        names=names,
+        callers=distinct["caller"]["globalTid"],
     )
-    left["named"] = pl.Series(place, dtype=pl.UInt32)
-    return RawCalls(left, named, names, callers)
 
 
 def build_calls(raw: RawCalls, threads: pl.DataFrame, time_shift_ns: int) -> Calls:
@@ -196,42 +201,41 @@ def build_calls(raw: RawCalls, threads: pl.DataFrame, time_shift_ns: int) -> Cal
     Correlation ids are unique only inside a process. Of several calls with one id, the first counts.
     """
     left = raw.columns
-    known = join_threads(left.pop("globalTid").to_frame(), threads, "globalTid")["thread", "process"]
-    rows = pl.Series(_sort_by_thread(known["thread"].to_numpy(), left["start"].to_numpy()).astype(np.uint32))
-    thread, process = (known[name].gather(rows) for name in known.columns)
-    del known
-    named = left.pop("named").gather(rows)
-    made = pl.DataFrame(
-        {
-            "call": np.arange(len(rows), dtype=np.uint32),
-            "thread": thread,
-            "start_ns": left.pop("start").gather(rows) - time_shift_ns,
-            "end_ns": left.pop("end").gather(rows) - time_shift_ns,
-            "name": raw.named["name"].gather(named),
-            "correlation": left.pop("correlationId").gather(rows),
-            "role": raw.named["role"].gather(named),
-        }
+    caller = left.pop("caller").to_numpy()
+    known = join_threads(raw.callers.alias("globalTid").to_frame(), threads, "globalTid")
+    thread_of = known["thread"].to_numpy().astype(np.int64)
+    counts = np.zeros(len(threads), np.int64)
+    np.add.at(counts, thread_of, np.bincount(caller, minlength=thread_of.size))
+    begin = np.cumsum(counts) - counts
+    size = caller.size
+    thread, named = np.empty(size, np.uint32), np.empty(size, np.uint32)
+    times_ns, correlation = np.empty((2, size), np.int64), np.empty(size, np.int64)
+    in_order = row_numbers.order_calls(
+        *views(
+            caller, left.pop("start").to_numpy(), left.pop("end").to_numpy(), left.pop("named").to_numpy()
+        ),
+        *views(left.pop("correlationId").fill_null(NULL).to_numpy(), thread_of, begin, time_shift_ns),
+        *views(begin.copy(), thread, times_ns, named, correlation),
     )
-    del rows, named
-    correlations = made["correlation"]
-    if correlations.null_count():
-        held = np.flatnonzero(correlations.is_not_null().to_numpy())
-        issuer = process.to_numpy()[held]
-        by_correlation = _ByCorrelation(issuer, correlations.drop_nulls().to_numpy(), held)
-    else:
-        every = np.arange(len(made), dtype=np.int32)
-        by_correlation = _ByCorrelation(process.to_numpy(), correlations.to_numpy(), every)
-    return Calls(made.select(CALLS.names()).cast(CALLS), raw.names, by_correlation)
-
-
-def _sort_by_thread(thread: npt.NDArray[np.integer], start_ns: Times) -> Rows:
-    """Sort rows by thread, start and row; most threads are already in order, and threads are few."""
-    is_few = thread.size and thread.max() < _MOST_THREADS
-    order = np.argsort(thread.astype(np.uint16) if is_few else thread, kind="stable")
-    starts_ns, of = start_ns[order], thread[order]
-    if ((starts_ns[1:] < starts_ns[:-1]) & (of[1:] == of[:-1])).any():
-        order = np.lexsort((start_ns, thread))
-    return order
+    del caller
+    if not in_order:
+        rows = np.lexsort((times_ns[0], thread))
+        times_ns, named, correlation = times_ns[:, rows], named[rows], correlation[rows]
+    process = threads["process"].to_numpy().astype(np.int64)[thread]
+    names, roles = (raw.named[name].gather(named) for name in ("name", "role"))
+    calls = pl.DataFrame(
+        {
+            "call": np.arange(size, dtype=np.uint32),
+            "thread": thread,
+            "start_ns": times_ns[0],
+            "end_ns": times_ns[1],
+            "name": names,
+            "correlation": make_nullable("correlation", correlation),
+            "role": roles,
+        },
+        schema=CALLS,
+    )
+    return Calls(calls, raw.names, _ByCorrelation(process, correlation))
 
 
 _SYNCS = CatalogTable(
@@ -379,7 +383,7 @@ def _join_calls(rows: pl.DataFrame, threads: pl.DataFrame, made: Calls) -> pl.Da
     keyed = rows.join(
         list_processes(threads), on="globalPid", how="left", nulls_equal=True, maintain_order="left"
     )
-    call = made.find_issuing(keyed).alias("call")
+    call = made.find_issuing(keyed["process"], keyed["correlationId"])
     place = call.set(call < 0, None)
     of_calls = made.calls.select(pl.col("thread", "name").gather(place))
     return keyed.with_columns(call, *of_calls).join(made.names, on="name", how="left", maintain_order="left")

@@ -45,7 +45,7 @@ from wallscope.nsys.identity import (
     read_program_hints,
 )
 from wallscope.nsys.integrity import is_folder
-from wallscope.nsys.operations import build_device_work, look_up, read_operations
+from wallscope.nsys.operations import RawOperations, build_device_work, read_operations
 from wallscope.nsys.ranks import Ranks, identify_ranks
 from wallscope.nsys.sources import open_tables
 from wallscope.nsys.tables import Database, Tables, make_database, read_table
@@ -200,21 +200,19 @@ def read_capture(path: Path, progress: Progress, reader: Reader = Reader.PAGES) 
         export = identify_export(source, facts)
         check_memory(path, tables, export.size_bytes)
         shift_ns = facts.time_shift_ns
-        ((operations, untimed_rows), raw_ranges), called = run_both(
+        (operations, raw_ranges), called = run_both(
             lambda: (read_operations(source, progress), read_table(source, catalog.RANGES, progress)),
             lambda: read_calls(source, progress),
         )
-        if operations.is_empty():
+        if operations.frame.is_empty():
             raise NothingToAnalyzeError(
                 f"{path} — no device operation has a valid time — capture again and end after a device"
                 " synchronization"
             )
+        operations, of_threads = _number_processes_and_threads(source, operations, called.callers, raw_ranges)
         # Pass large tables by their only reference, so that columns are freed during use.
         large = {"ranges": raw_ranges}
-        large["operations"], of_threads = _number_processes_and_threads(
-            source, operations, called.callers, raw_ranges
-        )
-        del operations, raw_ranges
+        del raw_ranges
 
         def of_ranges() -> tuple[tuple[pl.DataFrame, pl.DataFrame], Collectives, Ranks]:
             raw_ranges = large["ranges"]
@@ -224,14 +222,14 @@ def read_capture(path: Path, progress: Progress, reader: Reader = Reader.PAGES) 
             return (
                 held,
                 exchanged,
-                identify_ranks(source, export, large["operations"], exchanged.communicators),
+                identify_ranks(source, export, operations.owners, exchanged.communicators),
             )
 
         made, ((held, range_names), exchanged, of_ranks) = run_both(
             lambda: build_calls(called, of_threads, shift_ns), of_ranges
         )
         work, ((during, host_names), (sampled, metric_names), synced, recorded) = run_both(
-            lambda: build_device_work(source, large.pop("operations"), of_ranks.ranks, made, shift_ns),
+            lambda: build_device_work(source, operations, of_ranks.ranks, made, shift_ns),
             lambda: (
                 read_host_events(source, of_threads, shift_ns, progress),
                 read_samples(source, shift_ns, progress, SPELLED),
@@ -283,7 +281,7 @@ def read_capture(path: Path, progress: Progress, reader: Reader = Reader.PAGES) 
         limits = (
             *graph_findings,
             *findings.check_losses(source),
-            *findings.check_times(untimed_rows),
+            *findings.check_times(operations.untimed_rows),
             *check_calls(capture, began_inside=has_begun_inside(source, large["ranges"], shift_ns)),
             *check_overhead(source, capture, shift_ns, progress),
             *check_ranges(source, large["ranges"], capture),
@@ -295,24 +293,24 @@ def read_capture(path: Path, progress: Progress, reader: Reader = Reader.PAGES) 
 
 
 def _number_processes_and_threads(
-    source: Database, operations: pl.DataFrame, callers: pl.Series, ranges: pl.DataFrame
-) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Add their dense `process` to the device rows, and return the threads of everything that was read.
+    source: Database, operations: RawOperations, callers: pl.Series, ranges: pl.DataFrame
+) -> tuple[RawOperations, pl.DataFrame]:
+    """Add their dense `process` to the owners of device rows, and return the threads of all that was read.
 
     If the device tables name no process and only one process made calls, the operations belong to it.
     """
     tids = pl.concat([callers, ranges["globalTid"].drop_nulls().unique()])
     calling = callers.to_frame().select(process_of("globalTid"))["globalTid"].unique().drop_nulls()
-    if len(calling) == 1 and operations["globalPid"].null_count() == len(operations):
-        operations = operations.with_columns(globalPid=pl.lit(calling[0], pl.Int64))
+    owners = operations.owners
+    if len(calling) == 1 and owners["globalPid"].null_count() == len(owners):
+        owners = owners.with_columns(globalPid=pl.lit(calling[0], pl.Int64))
     of_processes = number_processes(
         pl.concat(
-            [operations["globalPid"].unique(), tids.to_frame().select(process_of("globalTid"))["globalTid"]]
+            [owners["globalPid"].unique(), tids.to_frame().select(process_of("globalTid"))["globalTid"]]
         )
     )
-    return operations.with_columns(look_up(operations, of_processes)), number_threads(
-        source, tids, of_processes
-    )
+    owners = owners.join(of_processes, on="globalPid", how="left", nulls_equal=True, maintain_order="left")
+    return replace(operations, owners=owners), number_threads(source, tids, of_processes)
 
 
 def _refuse_empty(source: Database, presence: dict[str, Presence]) -> None:

@@ -6,19 +6,19 @@ context, so every key includes the process.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import cast
+from itertools import accumulate
 
 import numpy as np
 import polars as pl
 
-from wallscope.columns import Rows, as_integers, find_first_rows, number_alike_rows, number_densely
+from wallscope.columns import Rows, find_first_rows, mark_numbers, number_alike_rows
 from wallscope.model.capture import Progress
 from wallscope.model.enums import CopyDirection, MemoryKind, OperationKind
 from wallscope.model.schemas import COPIES, DIRECTION, KERNELS, KIND, MEMORY, NAMES, OPERATIONS
 from wallscope.nsys import tables
 from wallscope.nsys.calls import Calls
 from wallscope.nsys.identity import NAMELESS, look_up_texts, number_texts
-from wallscope.nsys.tables import Database, read_table
+from wallscope.nsys.tables import Database, read_row_numbers
 
 _DIRECTIONS = {
     1: CopyDirection.HOST_TO_DEVICE,
@@ -74,23 +74,63 @@ class DeviceWork:
     raw_place: pl.Series
 
 
-def read_operations(source: Database, progress: Progress) -> tuple[pl.DataFrame, int]:
+@dataclass(frozen=True, slots=True)
+class RawOperations:
+    """Rows of the device tables on the clock of the export.
+
+    `frame` has `owner` and `named`, which are rows of `owners` (`globalPid`, `deviceId`, `contextId`,
+    `streamId`) and of `string_ids`; `named` is null without a name. `untimed_rows` were left out.
+    """
+
+    frame: pl.DataFrame
+    owners: pl.DataFrame
+    string_ids: pl.Series
+    untimed_rows: int
+
+
+_OWNER = ("globalPid", "deviceId", "contextId", "streamId")
+_NAMED = ("demangledName", "shortName")
+
+
+def read_operations(source: Database, progress: Progress) -> RawOperations:
     """Read raw rows of the device tables on the clock of the export, and count rows without a valid time.
 
     Rows with unresolved times are excluded: both 0, an end before the start, or days apart.
     """
-    read_tables = [(table, read_table(source, table, progress)) for table in tables.DEVICE_TABLES]
-    there = [own for own in read_tables if own[0] is tables.KERNELS or not own[1].is_empty()]
-    rows = pl.concat([_describe(*own) for own in there], how="diagonal")
-    rows = rows.with_columns(
-        _keep_within(pl.col("deviceId"), 0, _MOST_DEVICES), _keep_within(pl.col("bytes"), 0, _MOST_BYTES)
+    of_kernels = {"named": _NAMED, "shape": tables.LAUNCH_SHAPE}
+    read = [
+        (table, *read_row_numbers(source, table, {"owner": _OWNER, **also}, progress))
+        for table in tables.DEVICE_TABLES
+        for also in [of_kernels if table is tables.KERNELS else {}]
+    ]
+    there = [own for own in read if own[0] is tables.KERNELS or not own[1].is_empty()]
+    string_ids = there[0][2]["named"].select(pl.coalesce(*_NAMED, NAMELESS)).to_series()
+    owners = [distinct["owner"] for *_, distinct in there]
+    first_owners = list(accumulate(map(len, owners), initial=0))[:-1]
+    rows = pl.concat(
+        [_describe(*own, first) for own, first in zip(there, first_owners, strict=True)], how="diagonal"
     )
     is_possible = pl.col("start").abs() < _LATEST
     is_possible &= (pl.col("end").abs() < _LATEST) & (pl.col("end") - pl.col("start") < _LONGEST_NS)
     is_timed = (pl.col("end") >= pl.col("start")) & ~((pl.col("start") == 0) & (pl.col("end") == 0))
     is_usable = rows.select((is_possible & is_timed).fill_null(value=False)).to_series()
     timed = rows if is_usable.all() else rows.filter(is_usable)
-    return timed, len(rows) - len(timed)
+    owner, held = _keep_used(timed["owner"], pl.concat(owners))
+    return RawOperations(
+        frame=timed.with_columns(owner),
+        owners=held.with_columns(_keep_within(pl.col("deviceId"), 0, _MOST_DEVICES)),
+        string_ids=string_ids,
+        untimed_rows=len(rows) - len(timed),
+    )
+
+
+def _keep_used(number: pl.Series, distinct: pl.DataFrame) -> tuple[pl.Series, pl.DataFrame]:
+    """Return the numbers of rows, and those rows, without rows that no number stands for."""
+    is_used = mark_numbers(number.to_numpy(), len(distinct))
+    if is_used.all():
+        return number, distinct
+    places = pl.Series(number.name, np.cumsum(is_used) - 1, dtype=number.dtype)
+    return places.gather(number), distinct.filter(is_used)
 
 
 def _keep_within(values: pl.Expr, least: int, most: int) -> pl.Expr:
@@ -99,32 +139,34 @@ def _keep_within(values: pl.Expr, least: int, most: int) -> pl.Expr:
 
 
 def build_device_work(
-    source: Database, raw: pl.DataFrame, ranks: pl.DataFrame, made: Calls, time_shift_ns: int
+    source: Database, raw: RawOperations, ranks: pl.DataFrame, made: Calls, time_shift_ns: int
 ) -> DeviceWork:
     """Return all device operations, sorted by rank, start and row, in session time.
 
-    `raw` are the raw rows with their dense `process`, `ranks` (`RANKS`) all their (process, device) pairs.
+    The owners of `raw` have their dense `process`, `ranks` (`RANKS`) are all their (process, device) pairs.
     """
-    named, only = [_look_up_names(source, raw["string_id"])], [raw]
-    del raw  # Pass it by its only reference, so that columns are freed during use.
-    return sort_device_work(only.pop(), named.pop(), ranks, made, time_shift_ns)
+    names, number = _look_up_names(source, raw)
+    rows = raw.frame.with_columns(number.gather(raw.frame["named"]).alias("name"))
+    return sort_device_work(rows, raw.owners, names, ranks, made, time_shift_ns)
 
 
-def sort_device_work(
-    raw: pl.DataFrame,
-    named: tuple[pl.DataFrame, pl.Series],
+def sort_device_work(  # noqa: PLR0913, PLR0917  # all that was read
+    rows: pl.DataFrame,
+    owners: pl.DataFrame,
+    names: pl.DataFrame,
     ranks: pl.DataFrame,
     made: Calls,
     time_shift_ns: int,
 ) -> DeviceWork:
-    """Do the same for raw rows with known names: `NAMES`, and the number of each row, null if it has none."""
-    names, name = named
-    del named
-    streams, of_stream, place = _number_streams(raw, ranks)
-    rows = raw.with_columns(
-        name, *(of_stream[key].gather(place) for key in ("rank_id", "stream")), call=made.find_issuing(raw)
+    """Do the same for raw rows with a known `name` (of `NAMES`, null without one) and `owner`.
+
+    `owners` have `process`, `deviceId`, `contextId` and `streamId`.
+    """
+    streams, of_owner = _number_streams(owners, ranks)
+    of_row = of_owner["process", "rank_id", "stream"][rows["owner"]]
+    rows = rows.with_columns(
+        *of_row["rank_id", "stream"], call=made.find_issuing(of_row["process"], rows["correlationId"])
     )
-    del raw, name, place
     order = pl.Series(_sort_rows(rows), dtype=pl.UInt32)
     wanted = sorted({*OPERATIONS, *COPIES, *KERNELS} & set(rows.columns))
     rows = rows.select(
@@ -141,11 +183,11 @@ def sort_device_work(
     )
 
 
-def look_up(rows: pl.DataFrame, known: pl.DataFrame) -> pl.Series:
-    """Return the column of `known` that rows lack, joined by the others; null without a match."""
-    keys = [column for column in known.columns if column in rows.columns]
-    found = rows.select(keys).join(known, on=keys, how="left", nulls_equal=True, maintain_order="left")
-    return found.drop(keys).to_series()
+def number_owners(rows: pl.DataFrame) -> tuple[pl.Series, pl.DataFrame]:
+    """Return the owner of each row, and the distinct owners: process, device, context and stream."""
+    places = rows["process", "deviceId", "contextId", "streamId"]
+    owner = number_alike_rows(places)
+    return pl.Series("owner", owner, dtype=pl.UInt32), places[find_first_rows(owner)]
 
 
 def _gather(
@@ -160,33 +202,28 @@ def _gather(
     return rows.select(columns).with_columns(op=op).select(schema.names()).cast(schema)
 
 
-def _describe(table: tables.CatalogTable, frame: pl.DataFrame) -> pl.DataFrame:
-    """Return the rows of one table with the common columns; kernels also with launch shapes."""
-    kind = _FRAMES[table]
-    common = {"start", "end", "deviceId", "contextId", "streamId", "globalPid", "correlationId"}
+def _describe(
+    table: tables.CatalogTable, frame: pl.DataFrame, distinct: Mapping[str, pl.DataFrame], first_owner: int
+) -> pl.DataFrame:
+    """Return the rows of one table with the common columns; kernels also with launch shapes.
+
+    `distinct` are the rows that its numbers stand for; its owners are numbered from `first_owner` on.
+    """
     nothing = pl.lit(None, pl.Int64)
     columns = {
-        **{name: pl.col(name) for name in sorted(common)},
+        **{name: pl.col(name) for name in ("start", "end", "correlationId")},
+        "owner": pl.col("owner") + pl.lit(first_owner, pl.UInt32),
         "graph_node": pl.col("graphNodeId") if "graphNodeId" in table.columns else nothing,
-        "bytes": pl.col("bytes") if "bytes" in table.columns else nothing,
-        "string_id": nothing,
-        "kind": pl.lit(kind, KIND),
+        "bytes": _keep_within(pl.col("bytes"), 0, _MOST_BYTES) if "bytes" in table.columns else nothing,
+        "named": pl.col("named") if table is tables.KERNELS else pl.lit(None, pl.UInt32),
+        "kind": pl.lit(_FRAMES[table], KIND),
         "direction": pl.lit(None, DIRECTION),
         "source": pl.lit(None, MEMORY),
         "destination": pl.lit(None, MEMORY),
     }
     if table is tables.KERNELS:
-        columns["string_id"] = pl.coalesce("demangledName", "shortName", NAMELESS)
-        static_bytes, dynamic_bytes = (
-            pl.col(column).fill_null(0) for column in ("staticSharedMemory", "dynamicSharedMemory")
-        )
-        threads = pl.col("blockX") * pl.col("blockY") * pl.col("blockZ")
-        columns |= {
-            "blocks": pl.col("gridX") * pl.col("gridY") * pl.col("gridZ"),
-            "threads": _keep_within(threads, 0, _MOST_THREADS).cast(pl.UInt16),
-            "registers": _keep_within(pl.col("registersPerThread"), 0, _MOST_REGISTERS).cast(pl.UInt16),
-            "shared_bytes": _keep_within(static_bytes + dynamic_bytes, 0, _MOST_SHARED_BYTES).cast(pl.UInt32),
-        }
+        frame = frame.hstack(_describe_shapes(distinct["shape"])[frame["shape"]])
+        columns |= {name: pl.col(name) for name in ("blocks", "threads", "registers", "shared_bytes")}
     elif table is tables.COPIES:
         between_devices = (pl.col("copyKind") == 8) & (pl.col("srcDeviceId") != pl.col("dstDeviceId"))
         columns["direction"] = (
@@ -202,41 +239,56 @@ def _describe(table: tables.CatalogTable, frame: pl.DataFrame) -> pl.DataFrame:
     return frame.select(**columns).with_row_index("row")
 
 
+def _describe_shapes(shapes: pl.DataFrame) -> pl.DataFrame:
+    """Return what launch shapes are to `KERNELS`; impossible values are null."""
+    static_bytes, dynamic_bytes = (
+        pl.col(column).fill_null(0) for column in ("staticSharedMemory", "dynamicSharedMemory")
+    )
+    threads = pl.col("blockX") * pl.col("blockY") * pl.col("blockZ")
+    return shapes.select(
+        blocks=pl.col("gridX") * pl.col("gridY") * pl.col("gridZ"),
+        threads=_keep_within(threads, 0, _MOST_THREADS).cast(pl.UInt16),
+        registers=_keep_within(pl.col("registersPerThread"), 0, _MOST_REGISTERS).cast(pl.UInt16),
+        shared_bytes=_keep_within(static_bytes + dynamic_bytes, 0, _MOST_SHARED_BYTES).cast(pl.UInt32),
+    )
+
+
 def _decode(column: str, meanings: Mapping[int, str], unknown: str, to: pl.Enum) -> pl.Expr:
     return pl.col(column).replace_strict(
         {code: str(meaning) for code, meaning in meanings.items()}, default=str(unknown), return_dtype=to
     )
 
 
-def _look_up_names(source: Database, strings: pl.Series) -> tuple[pl.DataFrame, pl.Series]:
-    """Return the names (`NAMES`) of string ids, and the number of each; null if it names no string."""
-    if strings.null_count() == len(strings):
-        return NAMES.to_frame(), pl.Series("name", [None], NAMES["name"]).new_from_index(0, len(strings))
-    none = cast("int", strings.min()) - 1
-    ids, place = number_densely(as_integers(strings, none))
-    texts = look_up_texts(source, pl.Series(ids[ids != none]))
+def _look_up_names(source: Database, raw: RawOperations) -> tuple[pl.DataFrame, pl.Series]:
+    """Return the names (`NAMES`) of the rows, and that of each string id, null where no row has it."""
+    used = raw.frame["named"].drop_nulls().to_numpy()
+    if not used.size:
+        return NAMES.to_frame(), raw.string_ids.clear().cast(NAMES["name"])
+    is_used = mark_numbers(used, len(raw.string_ids))
+    texts = look_up_texts(source, raw.string_ids.filter(is_used))
     names = number_texts(texts["text"])
-    known = texts.join(names, on="text", how="left", maintain_order="left")["name"]
-    if len(known) < ids.size:
-        known = pl.concat([pl.Series("name", [None], known.dtype), known])
-    return names, known.gather(place)
+    known = texts.join(names, on="text", how="left")
+    number = (
+        raw.string_ids.alias("string_id")
+        .to_frame()
+        .join(known, on="string_id", how="left", maintain_order="left")
+    )
+    return names, number["name"]
 
 
-def _number_streams(rows: pl.DataFrame, ranks: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame, pl.Series]:
-    """Return the streams, `rank_id` and `stream` of some operations, and the index of each.
+def _number_streams(owners: pl.DataFrame, ranks: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Return the streams of some operations, and owners with `rank_id` and `stream`.
 
     Streams have dense ids over (rank, context, stream id).
     """
-    places = rows["process", "deviceId", "contextId", "streamId"]
-    group = number_alike_rows(places)
     pairs = ranks.select("process", "rank_id", deviceId=pl.col("device").cast(pl.Int64))
-    found = places[find_first_rows(group)].join(
+    found = owners.join(
         pairs, on=["process", "deviceId"], how="left", nulls_equal=True, maintain_order="left"
     )
     keys = ["rank_id", "contextId", "streamId"]
     numbers = found.select(keys).unique().sort(keys).with_row_index("stream")
     found = found.join(numbers, on=keys, how="left", nulls_equal=True, maintain_order="left")
-    return found.select(_STREAM).unique().sort("stream"), found, pl.Series(group, dtype=pl.UInt32)
+    return found.select(_STREAM).unique().sort("stream"), found
 
 
 def _sort_rows(rows: pl.DataFrame) -> Rows:

@@ -48,8 +48,8 @@ from wallscope.nsys.integrity import (
     measure_table,
     refuse_oversize,
 )
-from wallscope.nsys.sqlite_file import HAS_OWN_PLACES, NULL, decode_text, make_nullable, read_columns
-from wallscope.nsys.tables import Tables, Wanted, quote
+from wallscope.nsys.sqlite_file import HAS_OWN_PLACES, decode_text, read_columns
+from wallscope.nsys.tables import NULL, Tables, Wanted, make_nullable, quote
 
 _PRAGMAS = ("query_only = ON", "trusted_schema = OFF", "cell_size_check = ON", "temp_store = MEMORY")
 _LIMITS = {
@@ -141,11 +141,11 @@ class SqliteTables:
         """Return columns of a table, int64 or text, in row order: from pages, or by SQLite in blocks."""
         with self.lock:
             found = read_columns(self.stream, self.connection, wanted, progress) if self.stream else None
-            return self._by_sqlite(wanted, progress) if found is None else found
+            return wanted.number(self._by_sqlite(wanted, progress)) if found is None else found
 
     def _by_sqlite(self, wanted: Wanted, progress: Progress) -> pl.DataFrame:
         nothing = {
-            **dict.fromkeys(wanted.integers, pl.Int64()),
+            **dict.fromkeys(wanted.all_integers, pl.Int64()),
             **dict.fromkeys(wanted.texts, pl.String()),
         }
         return pl.concat([pl.DataFrame(schema=nothing), *self._chunks(wanted, progress)])
@@ -155,7 +155,7 @@ class SqliteTables:
         row_count, every = 0, self._rows(cursor) if wanted.texts else cursor
         while rows := list(islice(every, _ROWS_A_CHUNK)):
             try:
-                yield _frame(rows, wanted.integers, wanted.texts)
+                yield _frame(rows, wanted.all_integers, wanted.texts)
             except (TypeError, OverflowError) as error:
                 raise InputError(
                     f"{self.path} — table {wanted.table} has a value that is not an integer, near row"
@@ -211,7 +211,7 @@ def _forbid(connection: sqlite3.Connection, names: set[str]) -> None:
 
 
 def _write_query(wanted: Wanted) -> tuple[str, tuple[str, ...]]:
-    values = [f"IFNULL({quote(column)}, {NULL + 1} - 1)" for column in wanted.integers]
+    values = [f"IFNULL({quote(column)}, {NULL + 1} - 1)" for column in wanted.all_integers]
     values.extend(f"CAST({quote(column)} AS TEXT)" for column in wanted.texts)
     sql = f"SELECT {', '.join(values)} FROM {quote(wanted.table)} NOT INDEXED"
     if wanted.keys is None:
@@ -281,13 +281,14 @@ class FolderTables:
         """Return columns of a table, int64 or text, in row order."""
         progress(f"reading {wanted.table}")
         file = self.files[wanted.table]
-        rows = _read(file, [*wanted.integers, *wanted.texts])
+        rows = _read(file, [*wanted.all_integers, *wanted.texts])
         with _errors_about(file):
             plain = rows.select(
-                *(_to_int64(rows[column], file) for column in wanted.integers),
+                *(_to_int64(rows[column], file) for column in wanted.all_integers),
                 *(rows[column].cast(pl.String) for column in wanted.texts),
             )
-        return plain if wanted.keys is None else plain.join(wanted.keys, on=wanted.keys.columns, how="semi")
+        keys = wanted.keys
+        return wanted.number(plain if keys is None else plain.join(keys, on=keys.columns, how="semi"))
 
     def _load(self, memory: sqlite3.Connection, table: str, words: set[str]) -> None:
         """Copy the columns named among the words; a table without any keeps its row count."""

@@ -15,6 +15,7 @@ import sqlite3
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -23,13 +24,10 @@ from numpy.typing import NDArray
 from wallscope.files import read_query
 from wallscope.kernels import sqlite_records, views
 from wallscope.model.capture import Progress
-from wallscope.nsys.tables import Wanted
+from wallscope.nsys.tables import NULL, DistinctRows, Numbers, Wanted, make_nullable
 
-Numbers = NDArray[np.int64]
 Flat = NDArray[np.uint8]
-
-NULL = -(2**63)
-"""Represents NULL among integers in buffers; no time or id of an export is that small."""
+Column = NDArray[np.integer[Any]]
 
 HAS_OWN_PLACES = hasattr(os, "preadv")
 """Whether several threads can read one open file at different positions."""
@@ -114,22 +112,27 @@ class _Pages:
 
 @dataclass(frozen=True, slots=True)
 class _Layout:
-    """The wanted columns in a record for the loops, and which rows of the values each fills."""
+    """The wanted columns in a record for the loops, and which rows of the values each fills.
+
+    Columns whose rows are numbered together fill rows that follow one another.
+    """
 
     wanted: Numbers
+    filled_rows: int
     integers: Mapping[str, int]
     texts: Mapping[str, int]
+    numbered: Mapping[str, tuple[slice, DistinctRows]]
 
 
 @dataclass(slots=True)
 class _Growing:
     """The wanted columns while they grow: integers in their final place, texts in parts."""
 
-    numbers: dict[str, Numbers]
+    numbers: dict[str, Column]
     texts: dict[str, list[pl.Series]]
     row_count: int = 0
 
-    def append(self, found: Mapping[str, Numbers | pl.Series], read_share: float) -> None:
+    def append(self, found: Mapping[str, Column | pl.Series], read_share: float) -> None:
         """Add the values of some rows, with which this share of the table has been read."""
         start, self.row_count = self.row_count, self.row_count + len(next(iter(found.values())))
         for name, values in found.items():
@@ -137,39 +140,39 @@ class _Growing:
                 self.texts[name].append(values)
                 continue
             if self.row_count > len(self.numbers[name]):
-                room = _allocate(int(self.row_count / read_share * 1.1))
+                room = _allocate(int(self.row_count / read_share * 1.1), values.dtype)
                 room[:start] = self.numbers[name][:start]
                 self.numbers[name] = room
             self.numbers[name][start : self.row_count] = values
 
     def frame(self) -> pl.DataFrame:
         """Return everything added, and forget it."""
-        numbers = [
-            make_nullable(name, self.numbers.pop(name)[: self.row_count]) for name in list(self.numbers)
-        ]
+        numbers = [make_nullable(name, self.numbers.pop(name)[: self.row_count]) for name in [*self.numbers]]
         none = pl.Series([], dtype=pl.String)
         texts = [pl.concat([none, *parts], rechunk=True).alias(name) for name, parts in self.texts.items()]
         return pl.DataFrame([*numbers, *texts])
 
 
-def _allocate(row_count: int) -> Numbers:
+def _allocate(row_count: int, dtype: np.dtype[Any]) -> Column:
     """Return memory for integers in small pages, because huge pages that numpy requests are slower."""
     if row_count < _LARGE_ROWS:
-        return np.empty(row_count, np.int64)
-    return np.frombuffer(mmap.mmap(-1, 8 * row_count, access=mmap.ACCESS_COPY), np.int64)
+        return np.empty(row_count, dtype)
+    room = mmap.mmap(-1, dtype.itemsize * row_count, access=mmap.ACCESS_COPY)
+    return np.frombuffer(room, dtype)
 
 
 def read_columns(
     stream: io.FileIO, connection: sqlite3.Connection, wanted: Wanted, progress: Progress
 ) -> pl.DataFrame | None:
-    """Return columns of a table, int64 or text, in row order; `None` if SQLite has to read it.
+    """Return columns of a table, int64, text or numbers, in row order; `None` if SQLite has to read it.
 
     The connection is open on the same file as the stream, and provides the schema.
     """
     table = wanted.table
     progress(f"reading {table}")
+    types = dict.fromkeys(wanted.integers, np.int64) | dict.fromkeys(wanted.numbered, np.uint32)
     growing = _Growing(
-        {name: np.empty(0, np.int64) for name in wanted.integers}, {name: [] for name in wanted.texts}
+        {name: np.empty(0, dtype) for name, dtype in types.items()}, {name: [] for name in wanted.texts}
     )
     try:
         layout = _describe_columns(connection, wanted)
@@ -194,12 +197,6 @@ def read_columns(
     return growing.frame()
 
 
-def make_nullable(name: str, numbers: Numbers) -> pl.Series:
-    """Return the numbers as a column, with `NULL` as null."""
-    column = pl.Series(name, numbers)
-    return column.set(column == NULL, None) if column.min() == NULL else column
-
-
 def decode_text(raw: bytes) -> str:
     """Return text of an export; exports from Windows have bytes that are not UTF-8."""
     return raw.decode("utf-8", "replace")
@@ -211,11 +208,11 @@ def _describe_columns(connection: sqlite3.Connection, wanted: Wanted) -> _Layout
         raise UnusualError("its key is kept in an index")
     stored = connection.execute(read_query("stored_columns"), (wanted.table,)).fetchall()
     columns = np.zeros((len(stored), 4), np.int64)
-    integers: dict[str, int] = {}
-    texts: dict[str, int] = {}
-    last = -1
+    integers = {name: row for row, name in enumerate(wanted.all_integers)}
+    texts = {name: len(integers) + 2 * nth for nth, name in enumerate(wanted.texts)}
+    missing, last = len(integers) + len(texts), -1
     for place, (name, declared_type, is_key, is_computed, default_sql) in enumerate(stored):
-        is_text, is_integer = name in wanted.texts, name in wanted.integers
+        is_text, is_integer = name in texts, name in integers
         # a REAL column stores whole numbers as integers, so its values are not used
         if is_computed or (is_integer and any(word in declared_type for word in _REALS)):
             raise UnusualError(f"column {name} is not stored as it reads")
@@ -223,17 +220,21 @@ def _describe_columns(connection: sqlite3.Connection, wanted: Wanted) -> _Layout
             continue
         if is_text and is_key:
             raise UnusualError(f"column {name} is not a row number")
-        target = len(integers) + 2 * len(texts)
-        (texts if is_text else integers)[name] = target
+        target = (texts if is_text else integers)[name]
         kind = _WANTED_TEXT if is_text else _WANTED_ROW_NUMBER if is_key else _WANTED_INTEGER
         is_number = default_sql is not None and "INT" in declared_type and _INTEGER.fullmatch(default_sql)
         default = int(default_sql) if is_number else NULL
         columns[place] = kind, target, default_sql is None or bool(is_number and not is_text), default
-        last = place
-    asked = len(wanted.integers) + len(wanted.texts)
-    if last < 0 or len(integers) + len(texts) < asked or last >= _MOST_COLUMNS:
+        missing, last = missing - 1, place
+    if last < 0 or missing or last >= _MOST_COLUMNS:
         raise UnusualError("it has very many columns, or others than it had")
-    return _Layout(columns[: last + 1], integers, texts)
+    return _Layout(
+        wanted=columns[: last + 1],
+        filled_rows=len(integers) + 2 * len(texts),
+        integers={name: integers[name] for name in wanted.integers},
+        texts=texts,
+        numbered=wanted.place_groups(),
+    )
 
 
 def _open_pages(connection: sqlite3.Connection, stream: io.FileIO) -> _Pages:
@@ -301,10 +302,10 @@ def _check_count(count: int) -> int:
     return count
 
 
-def _decode(pages: _Pages, flat: Flat, layout: _Layout) -> dict[str, Numbers | pl.Series]:
+def _decode(pages: _Pages, flat: Flat, layout: _Layout) -> dict[str, Column | pl.Series]:
     """Return the wanted columns of the records of leaf pages."""
     row_count = _count_cells(pages, flat)
-    values = np.empty((len(layout.integers) + 2 * len(layout.texts), row_count), np.int64)
+    values = np.empty((layout.filled_rows, row_count), np.int64)
     overflowing = np.empty((row_count, 5), np.int64)
     count = _check_count(
         sqlite_records.decode_leaves(
@@ -314,7 +315,8 @@ def _decode(pages: _Pages, flat: Flat, layout: _Layout) -> dict[str, Numbers | p
     if count:
         flat, places = _gather_overflow(pages, flat, overflowing[:count])
         _check_count(sqlite_records.decode_records(*views(flat, places, layout.wanted, NULL, values)))
-    found: dict[str, Numbers | pl.Series] = {name: values[row] for name, row in layout.integers.items()}
+    found: dict[str, Column | pl.Series] = {name: values[row] for name, row in layout.integers.items()}
+    found |= {name: distinct.number(values[own]) for name, (own, distinct) in layout.numbered.items()}
     for name, row in layout.texts.items():
         found[name] = _make_texts(flat, values[row], values[row + 1])
     return found
@@ -367,7 +369,7 @@ def _split(joined: Flat) -> pl.Series | None:
     return pl.Series([text]).str.split(chr(_SEPARATOR)).explode()
 
 
-def _filter(found: Mapping[str, Numbers | pl.Series], keys: pl.DataFrame) -> dict[str, Numbers | pl.Series]:
+def _filter(found: Mapping[str, Column | pl.Series], keys: pl.DataFrame) -> dict[str, Column | pl.Series]:
     """Return the values of the rows whose keys are among these."""
     own = pl.DataFrame({name: found[name] for name in keys.columns}).with_row_index("row")
     rows = np.sort(own.join(keys, on=keys.columns, how="semi")["row"].to_numpy())

@@ -1,14 +1,18 @@
 """The known tables and columns of exports, and those that an export has."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Any, Protocol
 
+import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
 from wallscope.errors import InputError
 from wallscope.files import read_query
+from wallscope.kernels import row_numbers, views
 from wallscope.model.capture import Presence, Progress
 
 
@@ -103,17 +107,98 @@ CONTENTS = {
 _KNOWN = (STRINGS, *EXPORT_METADATA, "TARGET_INFO_SESSION_START_TIME")
 
 
+Numbers = NDArray[np.int64]
+
+NULL = -(2**63)
+"""Represents NULL among integers in buffers; no time or id of an export is that small."""
+
+
+def make_nullable(name: str, numbers: NDArray[np.integer[Any]]) -> pl.Series:
+    """Return the numbers as a column, with `NULL` as null."""
+    column = pl.Series(name, numbers)
+    return column.set(column == NULL, None) if column.min() == NULL else column
+
+
+class DistinctRows:
+    """The distinct rows of some integer columns, numbered from 0 in the order in which they appear."""
+
+    def __init__(self, *columns: str) -> None:
+        self.columns = columns
+        self.clear()
+
+    def clear(self) -> None:
+        """Forget all rows."""
+        self._count = np.zeros(1, np.int64)
+        self._make_room(_FIRST_ROOM)
+
+    def _make_room(self, room: int) -> None:
+        self._rows = np.empty((room, len(self.columns)), np.int64)
+        self._table = np.full(2 * room, -1, np.int32)
+
+    def number(self, columns: Numbers) -> NDArray[np.uint32]:
+        """Return the number of each row of int64[column, row], in which `NULL` is null."""
+        found = np.empty(columns.shape[1], np.uint32)
+        done = 0
+        while True:
+            state = (self._rows, self._count, self._table)
+            done = row_numbers.number_rows(*views(columns, done, *state, found))
+            if done == found.size:
+                return found
+            known = np.ascontiguousarray(self._rows[: self._count[0]].T)
+            self._make_room(2 * len(self._rows))
+            self._count[0] = 0
+            self.number(known)
+
+    def number_frame(self, rows: pl.DataFrame) -> pl.Series:
+        """Return the number of each row of a frame that has the columns, among others."""
+        columns = [rows[name].fill_null(NULL).to_numpy() for name in self.columns]
+        return pl.Series(self.number(np.array(columns, np.int64).reshape(len(columns), len(rows))))
+
+    def list_rows(self, columns: tuple[str, ...]) -> pl.DataFrame:
+        """Return the distinct rows by number; columns that the table lacks are null."""
+        known = self._rows[: self._count[0]].T
+        found = dict(zip(self.columns, known, strict=True))
+        nothing = np.full(self._count[0], NULL)
+        return pl.DataFrame([make_nullable(name, found.get(name, nothing).copy()) for name in columns])
+
+
+_FIRST_ROOM = 256
+
+
 @dataclass(frozen=True, slots=True)
 class Wanted:
     """Columns of integers and text to read from a table, and the rows, by default all.
 
-    `keys` has some of the integer columns; only rows with values equal to one of its rows count.
+    `keys` has some of the integer columns; only rows with values equal to one of its rows count. `numbered`
+    are other integer columns of which each row only gets the number of its distinct row, by the name of the
+    column with these numbers.
     """
 
     table: str
     integers: Sequence[str]
     texts: Sequence[str] = ()
     keys: pl.DataFrame | None = None
+    numbered: Mapping[str, DistinctRows] = field(default_factory=dict)
+
+    @property
+    def all_integers(self) -> list[str]:
+        """The columns of integers to read; those that are numbered together follow one another."""
+        return [*self.integers, *(name for rows in self.numbered.values() for name in rows.columns)]
+
+    def place_groups(self) -> dict[str, tuple[slice, DistinctRows]]:
+        """Return which of the integer columns are numbered together, by name."""
+        ends = accumulate((len(rows.columns) for rows in self.numbered.values()), initial=len(self.integers))
+        return {
+            name: (slice(*own), rows)
+            for own, (name, rows) in zip(pairwise(ends), self.numbered.items(), strict=True)
+        }
+
+    def number(self, found: pl.DataFrame) -> pl.DataFrame:
+        """Return rows with all these columns with the numbers of their distinct rows instead."""
+        for name, rows in self.numbered.items():
+            rows.clear()
+            found = found.with_columns(rows.number_frame(found).alias(name)).drop(rows.columns)
+        return found
 
 
 class Tables(Protocol):
@@ -133,7 +218,7 @@ class Tables(Protocol):
         """Return the number of rows of a table, which must exist."""
 
     def read_frame(self, wanted: Wanted, progress: Progress) -> pl.DataFrame:
-        """Return columns of a table, which must exist, int64 or text, in row order; thread-safe."""
+        """Return columns of a table, which must exist, int64, text or numbers, in row order; thread-safe."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,22 +285,47 @@ def read_table(
     Raises:
         InputError: a required column is missing, or a value is not an integer where it must be one.
     """
+    return read_row_numbers(source, table, {}, progress, keys)[0]
+
+
+def read_row_numbers(
+    source: Database,
+    table: CatalogTable,
+    groups: Mapping[str, tuple[str, ...]],
+    progress: Progress,
+    keys: pl.DataFrame | None = None,
+) -> tuple[pl.DataFrame, dict[str, pl.DataFrame]]:
+    """Do the same, and number the distinct rows of groups of integer columns that repeat.
+
+    Returns:
+        The columns outside of groups, and for each group a column uint32 of its name; and the distinct rows
+        of each group, by number.
+    """
+    grouped = {column for columns in groups.values() for column in columns}
     declared = {**dict.fromkeys(table.columns, pl.Int64()), **dict.fromkeys(table.texts, pl.String())}
     there = [column for column in declared if source.has(table.name, column)]
     if missing := [column for column in table.required if source.has(table.name) and column not in there]:
         raise InputError(
             f"{source.path} — table {table.name} has no column {missing[0]} — export the report again"
         )
-    integers = [column for column in there if column in table.columns]
+    numbered = {
+        name: DistinctRows(*(column for column in columns if column in there))
+        for name, columns in groups.items()
+    }
+    alone = {name: kind for name, kind in declared.items() if name not in grouped}
     if not there:
-        return pl.DataFrame(schema=declared)
-    found = source.tables.read_frame(Wanted(table.name, integers, there[len(integers) :], keys), progress)
-    absent = [
-        pl.Series(name, [None], kind).new_from_index(0, len(found))
-        for name, kind in declared.items()
-        if name not in there
-    ]
-    return found.hstack(absent)[list(declared)]
+        found = pl.DataFrame(schema={**alone, **dict.fromkeys(groups, pl.UInt32())})
+    else:
+        integers = [column for column in there if column in table.columns and column not in grouped]
+        texts = [column for column in there if column in table.texts]
+        found = source.tables.read_frame(Wanted(table.name, integers, texts, keys, numbered), progress)
+        absent = [
+            pl.Series(name, [None], kind).new_from_index(0, len(found))
+            for name, kind in alone.items()
+            if name not in there
+        ]
+        found = found.hstack(absent)[[*alone, *groups]]
+    return found, {name: rows.list_rows(groups[name]) for name, rows in numbered.items()}
 
 
 def quote(identifier: str) -> str:
