@@ -298,7 +298,7 @@ def analyze(  # noqa: PLR0913  # options are parameters
     """
     from wallscope.jobs.answers import build_answer  # noqa: PLC0415  # keeps --help fast
     from wallscope.jobs.inputs import fetch_source, list_input_files, load_or_analyze_source, parse_source  # noqa: PLC0415  # same
-    from wallscope.model.capture import Options
+    from wallscope.model.capture import Options  # noqa: PLC0415
 
     is_talkative(verbose=verbose)
     outputs = Outputs(json, html, markdown, csv, parquet, perfetto)
@@ -394,7 +394,7 @@ def whatif(  # noqa: PLR0913  # options are parameters
 
     Each change is replayed alone, then all of them together. Without a change, the usual ones are replayed.
     """
-    from wallscope.model.capture import Options
+    from wallscope.model.capture import Options  # noqa: PLC0415
     from wallscope.model.whatif import Asked  # noqa: PLC0415
     from wallscope.pipeline import ask_what_if  # noqa: PLC0415  # keeps --help fast
     from wallscope.render.data import write_json  # noqa: PLC0415

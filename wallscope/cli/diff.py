@@ -247,7 +247,7 @@ def diff(  # noqa: PLR0913  # options are parameters
     """
     from wallscope.compare.compare import CompareOptions, compare_sides, require_comparable  # noqa: PLC0415
     from wallscope.jobs.inputs import find_captures  # noqa: PLC0415
-    from wallscope.model.capture import Options
+    from wallscope.model.capture import Options  # noqa: PLC0415
     from wallscope.render.data import write_json  # noqa: PLC0415
     from wallscope.views import comparison as views  # noqa: PLC0415
 

@@ -108,7 +108,7 @@ def record(  # noqa: PLR0913  # options are parameters
 ) -> None:
     """Store the profiles of a run under its commit."""
     from wallscope.jobs.inputs import find_captures, resolve_runs  # noqa: PLC0415
-    from wallscope.model.capture import Options
+    from wallscope.model.capture import Options  # noqa: PLC0415
     from wallscope.model.profile import CONFIGURATION, PULL_REQUEST  # noqa: PLC0415
 
     is_talkative(verbose=verbose)

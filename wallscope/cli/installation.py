@@ -125,7 +125,7 @@ def mcp(
     """Serve read-only tools to coding agents (MCP)."""
     from importlib.util import find_spec  # noqa: PLC0415  # keeps --help fast
 
-    from wallscope.agents.worker import open_roots
+    from wallscope.agents.worker import open_roots  # noqa: PLC0415
 
     if find_spec("mcp") is None:
         raise OptionError("mcp — needs the package `mcp`, which is not installed — pip install mcp")

@@ -50,7 +50,7 @@ from wallscope.cli.output import check_folder, is_table_folder, write_folder
 
 def info(file: Export, *, brief: IsBrief = False, max_rows: MaxRows = None, verbose: Verbose = False) -> None:
     """Show what an export holds: versions, machine, tables."""
-    from wallscope.kineto.load_trace import read_any_contents
+    from wallscope.kineto.load_trace import read_any_contents  # noqa: PLC0415
     from wallscope.render.terminal import render_sections  # noqa: PLC0415
     from wallscope.views.listings import build_contents  # noqa: PLC0415
 
@@ -100,7 +100,7 @@ def steps(  # noqa: PLR0913  # options are parameters
     A step that is not steady (warm-up, graph capture, cut off) is listed with the reason. CSV and JSON also
     hold the GPU activity of each step.
     """
-    from wallscope.model.capture import Options
+    from wallscope.model.capture import Options  # noqa: PLC0415
     from wallscope.pipeline import tabulate_steps  # noqa: PLC0415  # keeps --help fast
     from wallscope.render.terminal import STEPS, render_frame  # noqa: PLC0415
 
@@ -137,7 +137,7 @@ def kernels(  # noqa: PLR0913  # options are parameters
 
     Each kernel has its category, count, time and share of the step. CSV and JSON hold the full names.
     """
-    from wallscope.model.capture import Options
+    from wallscope.model.capture import Options  # noqa: PLC0415
     from wallscope.render.terminal import KERNELS  # noqa: PLC0415
     from wallscope.summary.rank import build_kernel_table  # noqa: PLC0415
 
@@ -173,7 +173,7 @@ def ranges(  # noqa: PLR0913  # options are parameters
 
     Each range has its time on the host and on the GPU, with and without nested ranges.
     """
-    from wallscope.model.capture import Options
+    from wallscope.model.capture import Options  # noqa: PLC0415
     from wallscope.render.terminal import RANGES  # noqa: PLC0415
     from wallscope.summary.rank import build_range_table  # noqa: PLC0415
 
@@ -291,7 +291,7 @@ def gaps(  # noqa: PLR0913  # options are parameters
 
     Each gap has its start in session time, to find it in Nsight Systems, and the chain of events in it.
     """
-    from wallscope.model.capture import Options
+    from wallscope.model.capture import Options  # noqa: PLC0415
     from wallscope.pipeline import look_up_gaps  # noqa: PLC0415  # keeps --help fast
     from wallscope.render.terminal import render_sections  # noqa: PLC0415
     from wallscope.views.sections.steps import build_gaps, frame_gaps  # noqa: PLC0415
@@ -324,7 +324,7 @@ def at(  # noqa: PLR0913  # options are parameters
     verbose: Verbose = False,
 ) -> None:
     """Show what each rank did at one moment, and why."""
-    from wallscope.model.capture import Options
+    from wallscope.model.capture import Options  # noqa: PLC0415
     from wallscope.pipeline import look_up_gaps  # noqa: PLC0415  # keeps --help fast
     from wallscope.render.terminal import render_section  # noqa: PLC0415
     from wallscope.views.sections.steps import build_moments  # noqa: PLC0415
@@ -361,7 +361,7 @@ def convert(
 
     Tables: operations, calls, ranges, waits, collectives.
     """
-    from wallscope.kineto.load_trace import read_any_capture
+    from wallscope.kineto.load_trace import read_any_capture  # noqa: PLC0415
     from wallscope.model.capture_columns import CAPTURE_TABLES  # noqa: PLC0415  # keeps --help fast
     from wallscope.render.data import frame_capture, write_tables  # noqa: PLC0415
 
