@@ -94,7 +94,12 @@ def analyze(path: Path, options: Options, progress: Progress) -> Analysis:
 
 
 def analyze_capture(
-    path: Path, options: Options, progress: Progress, *, keeps_slices: bool = False
+    path: Path,
+    options: Options,
+    progress: Progress,
+    *,
+    keeps_slices: bool = False,
+    with_profiles: bool = True,
 ) -> AnalyzedCapture:
     """Read one export and account for the time of each of its ranks; all that was made on the way is kept.
 
@@ -103,6 +108,7 @@ def analyze_capture(
         options: what the user asks.
         progress: is called with the name of each stage.
         keeps_slices: whether slices are held for tables and tracks that show them, at 60 bytes each.
+        with_profiles: whether the ranks have profiles, which only JSON shows.
 
     Raises:
         WallscopeError: one of its children, each with a line for the user.
@@ -113,7 +119,7 @@ def analyze_capture(
     )
     progress("accounting for time")
     trace, facts = prepared.trace, prepared.facts
-    concluded = _conclude(prepared, options, configuration, findings)
+    concluded = _conclude(prepared, options, configuration, findings, with_profiles=with_profiles)
     answer, place = concluded.analysis, concluded.place
 
     from wallscope.advice.advise import add_fixes, list_questions, settle_fixes  # noqa: PLC0415
@@ -370,18 +376,20 @@ def _load_fix_rules() -> None:
 class _Conclusion:
     """The answer without fixes and packed profiles, with the place of its rank and the profiles of all.
 
-    `encoded` is what is encoded of each profile already, if anything is.
+    `profiles` are those to pack, without any if none is asked for. `encoded` is what is encoded of each
+    already, if anything is.
     """
 
     analysis: Analysis
     place: int
-    profiles: tuple[Profile, ...]
+    profiles: tuple[Profile, ...] = ()
     encoded: tuple[EncodedTables, ...] = ()
     matched: MatchedJob | None = None
 
     def pack_profiles(self) -> tuple[Rank, ...]:
-        """Return the ranks with their profiles."""
-        return pack_profiles(self.analysis.ranks, self.profiles, self.place, self.encoded)
+        """Return the ranks with their profiles, if any is asked for."""
+        ranks = self.analysis.ranks
+        return pack_profiles(ranks, self.profiles, self.place, self.encoded) if self.profiles else ranks
 
 
 def _conclude(
@@ -389,21 +397,28 @@ def _conclude(
     options: Options,
     configuration: RunConfiguration,
     findings: tuple[Finding, ...],
+    *,
+    with_profiles: bool,
 ) -> _Conclusion:
-    """Summarize the ranks, match them, and diagnose the one that stands for them."""
+    """Summarize the ranks, match them by their profiles, and diagnose the one that stands for them."""
     trace = prepared.trace
-    found, anchor = run_both(lambda: summarize_ranks(prepared), lambda: describe_anchor(trace))
+    is_alone = len(trace.capture.ranks) == 1
+    found, anchor = run_both(
+        lambda: summarize_ranks(prepared, with_tables=with_profiles or not is_alone),
+        lambda: describe_anchor(trace),
+    )
     place = find_least_computing(tuple(own.rank for own in found), trace.places_without_marker())
     diagnose_rank = partial(_diagnose, prepared, anchor, options, findings)
     answer = diagnose_rank(found, place)
-    profiles = build_profiles(
-        answer, tuple(own.tables for own in found), options.step_facts, trace.capture, configuration
-    )
-    if len(found) == 1:
+    tables = tuple(own.tables for own in found if own.tables is not None)
+    if not tables:
+        return _Conclusion(answer, place)
+    profiles = build_profiles(answer, tables, options.step_facts, trace.capture, configuration)
+    if is_alone:
         return _Conclusion(answer, place, profiles)
     known, encoded = run_both(
         lambda: match_ranks(profiles, find_dominant_wall, trace.capture.world_size),
-        lambda: tuple(encode_tables(profile) for profile in profiles),
+        lambda: tuple(encode_tables(profile) for profile in profiles) if with_profiles else (),
     )
     if known.job.collectives.matched:
         ranks = known.split_ranks(answer.ranks, [len(found)] * len(found))
@@ -411,7 +426,8 @@ def _conclude(
         if _can_represent(trace, ranks, known.job.critical_place):
             place = known.job.critical_place
         profiles = known.profiles
-    return _Conclusion(diagnose_rank(found, place, known.job), place, profiles, encoded, known)
+    answer = diagnose_rank(found, place, known.job)
+    return _Conclusion(answer, place, profiles if with_profiles else (), encoded, known)
 
 
 def _can_represent(trace: Trace, ranks: tuple[Rank, ...], place: int) -> bool:

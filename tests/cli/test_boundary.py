@@ -18,7 +18,7 @@ class Panic(BaseException):
     ],
 )
 def test_every_error_becomes_an_exit_code(error, code, said, called, monkeypatch):
-    def fails(*_):
+    def fails(*_, **__):
         raise error
 
     monkeypatch.setattr(wallscope.pipeline, "analyze_capture", fails)

@@ -20,7 +20,7 @@ def export(tmp_path) -> Path:
 def forbidden(monkeypatch):
     """From when it is called, nothing may be worked out."""
 
-    def refuse(*_):
+    def refuse(*_, **__):
         raise AssertionError("the pipeline ran")
 
     return lambda: monkeypatch.setattr(wallscope.pipeline, "analyze_capture", refuse)

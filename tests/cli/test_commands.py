@@ -157,7 +157,7 @@ def test_an_interrupted_run_exits_130_and_leaves_nothing(monkeypatch, export, tm
     import wallscope.cli
     import wallscope.pipeline
 
-    def interrupted(*_: object) -> None:
+    def interrupted(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
     monkeypatch.setattr(wallscope.pipeline, "analyze_capture", interrupted)

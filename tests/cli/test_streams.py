@@ -86,7 +86,7 @@ def test_an_installation_that_is_broken_is_no_gate(shell, tmp_path):
 def test_a_pipe_that_breaks_in_a_library_is_no_gate(called, monkeypatch):
     import wallscope.pipeline
 
-    def broken(*_: object) -> None:
+    def broken(*_: object, **__: object) -> None:
         raise BrokenPipeError(32, "Broken pipe")
 
     monkeypatch.setattr(wallscope.pipeline, "analyze_capture", broken)

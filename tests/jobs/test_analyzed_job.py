@@ -173,9 +173,9 @@ def test_what_is_done_is_in_the_cache(job_folder, answer, tmp_path, monkeypatch)
     analyze(exports[:3], cache=cache)
     worked_out = []
 
-    def noted(path, *rest):
+    def noted(path, *rest, **chosen):
         worked_out.append(path.name)
-        return analyze_capture(path, *rest)
+        return analyze_capture(path, *rest, **chosen)
 
     monkeypatch.setattr("wallscope.pipeline.analyze_capture", noted)
     found = analyze(exports, cache=cache)

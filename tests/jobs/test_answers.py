@@ -11,6 +11,10 @@ import pytest
 import wallscope.jobs.answers
 import wallscope.pipeline
 from fixtures.scenario import scenarios
+from fixtures.simulation.program import Program
+from fixtures.simulation.run import run
+from fixtures.simulation.writing import write_run
+from tests.jobs.simulated import thread
 from wallscope.cache_folder import Cache
 from wallscope.errors import InputError
 from wallscope.jobs.answers import RenderedAnalysis, answer_key, load_or_analyze
@@ -44,9 +48,9 @@ def runs(monkeypatch) -> list[str]:
     ran: list[str] = []
     analyze_capture = wallscope.pipeline.analyze_capture
 
-    def counted(path, *rest):
+    def counted(path, *rest, **chosen):
         ran.append(path.name)
-        return analyze_capture(path, *rest)
+        return analyze_capture(path, *rest, **chosen)
 
     monkeypatch.setattr(wallscope.pipeline, "analyze_capture", counted)
     return ran
@@ -80,6 +84,20 @@ def test_without_a_cache_each_answer_is_worked_out(export, cache, runs):
     assert len(runs) == 3
 
 
+@pytest.mark.parametrize("ranks", [1, 3])
+def test_without_profiles_all_else_is_the_same(ranks, cache, tmp_path):
+    export = tmp_path / "job.sqlite"
+    write_run(run(Program(tuple(thread(rank, ranks, 1.2) for rank in range(ranks)))), export)
+    options, progress = Options(), lambda _: None
+    whole = load_or_analyze(export, options, progress, None).analysis
+    bare = load_or_analyze(export, options, progress, None, with_profiles=False).analysis
+
+    assert all(rank.profile is not None for rank in whole.ranks)
+    assert all(rank.profile is None for rank in bare.ranks)
+    assert bare == replace(whole, ranks=tuple(replace(rank, profile=None) for rank in whole.ranks))
+    assert load_or_analyze(export, options, progress, cache, with_profiles=False).analysis == whole
+
+
 def test_a_damaged_entry_is_worked_out_anew_and_replaced(export, cache, runs):
     first = asked(export, cache)
     (entry,) = cache.entries()
@@ -107,8 +125,8 @@ def test_nothing_lies_beside_the_export(export, cache):
 def test_an_export_that_changes_while_it_is_read_is_not_kept(export, cache, monkeypatch):
     analyze_capture = wallscope.pipeline.analyze_capture
 
-    def disturbed(path, *rest):
-        found = analyze_capture(path, *rest)
+    def disturbed(path, *rest, **chosen):
+        found = analyze_capture(path, *rest, **chosen)
         os.utime(path, (1, 1))
         return found
 

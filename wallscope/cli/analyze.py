@@ -206,7 +206,6 @@ def analyze_job(  # noqa: PLR0913  # options are parameters
     from wallscope.jobs.answers import RenderedAnalysis  # noqa: PLC0415  # keeps --help fast
     from wallscope.jobs.inputs import find_exports  # noqa: PLC0415  # keeps --help fast
     from wallscope.jobs.merge import run_job  # noqa: PLC0415
-    from wallscope.render.data import write_json  # noqa: PLC0415
 
     with report_progress() as progress:
         exports = find_exports(files)
@@ -221,7 +220,7 @@ def analyze_job(  # noqa: PLR0913  # options are parameters
             with_timeline=outputs.html is not None,
         )
         page = outputs.write_parts_of_job(job, progress)
-    return RenderedAnalysis(job.analysis, write_json(job.analysis), page)
+    return RenderedAnalysis(job.analysis, page)
 
 
 def _show(  # noqa: PLR0913  # options are parameters
@@ -331,12 +330,21 @@ def analyze(  # noqa: PLR0913  # options are parameters
             from wallscope.pipeline import analyze_capture  # noqa: PLC0415  # an answer in the cache needs none
 
             with fetch_source(source) as file:
-                made = analyze_capture(file, options, progress, keeps_slices=True)
+                made = analyze_capture(
+                    file, options, progress, keeps_slices=True, with_profiles=json is not None
+                )
                 outputs.write_parts(made, progress)
                 found = build_answer(made, progress, with_page=html is not None)
         else:
             cache = open_cache(refused=no_cache)
-            found = load_or_analyze_source(source, options, progress, cache, with_page=html is not None)
+            found = load_or_analyze_source(
+                source,
+                options,
+                progress,
+                cache,
+                with_page=html is not None,
+                with_profiles=json is not None,
+            )
     _show(found, outputs, files, rows, is_full=full, has_configuration=config is not None)
     judge(limits, found.analysis)
 

@@ -12,9 +12,9 @@ import stat
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import asdict, dataclass, fields, is_dataclass
+from dataclasses import asdict, dataclass, field, fields, is_dataclass
 from enum import Enum
-from functools import cache, partial
+from functools import cache, cached_property, partial
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import TYPE_CHECKING, Any, Literal, Union, get_args, get_origin, get_type_hints
@@ -201,14 +201,22 @@ def _of_tuple(parts: tuple[Any, ...]) -> _Reader:
     return lambda plain: tuple(read(value) for read, value in zip(readers, plain, strict=True))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class RenderedAnalysis:
-    """An analysis, the same as JSON text, and where asked for its page or its part of a job's timeline."""
+    """An analysis, and where asked for its page or its part of a job's timeline.
+
+    `stored` is its JSON text if it came from the cache.
+    """
 
     analysis: Analysis
-    text: str
     page: str | None = None
     timeline: bytes | None = None
+    stored: str | None = field(default=None, compare=False, repr=False)
+
+    @cached_property
+    def text(self) -> str:
+        """The analysis as JSON text."""
+        return self.stored or write_json(self.analysis)
 
 
 def load_or_analyze(  # noqa: PLR0913  # what is asked for
@@ -219,17 +227,26 @@ def load_or_analyze(  # noqa: PLR0913  # what is asked for
     *,
     with_page: bool = False,
     with_timeline: bool = False,
+    with_profiles: bool = True,
 ) -> RenderedAnalysis:
     """Return the answer for one export, from the cache or worked out and kept; the page only if asked for.
 
-    Inputs that changed meanwhile, or that cannot be analyzed, are not cached.
+    Inputs that changed meanwhile, or that cannot be analyzed, are not cached. What is cached has profiles.
 
     Raises:
         WallscopeError: one of its children, each with a line for the user.
     """
     return _load_or_make(
         partial(answer_key, path, options),
-        partial(_analyze, path, options, progress, with_page=with_page, with_timeline=with_timeline),
+        partial(
+            _analyze,
+            path,
+            options,
+            progress,
+            with_page=with_page,
+            with_timeline=with_timeline,
+            with_profiles=with_profiles or cache is not None,
+        ),
         progress,
         cache,
         with_page=with_page,
@@ -267,6 +284,7 @@ def load_or_analyze_copy(  # noqa: PLR0913  # as above, and how the copy is name
     *,
     with_page: bool = False,
     with_timeline: bool = False,
+    with_profiles: bool = True,
 ) -> RenderedAnalysis:
     """Return the answer for an export elsewhere: it is copied only if its answer is not in the cache.
 
@@ -276,7 +294,14 @@ def load_or_analyze_copy(  # noqa: PLR0913  # as above, and how the copy is name
 
     def made() -> RenderedAnalysis:
         with copied() as path:
-            return _analyze(path, options, progress, with_page=with_page, with_timeline=with_timeline)
+            return _analyze(
+                path,
+                options,
+                progress,
+                with_page=with_page,
+                with_timeline=with_timeline,
+                with_profiles=with_profiles or cache is not None,
+            )
 
     return _load_or_make(name, made, progress, cache, with_page=with_page, with_timeline=with_timeline)
 
@@ -318,17 +343,22 @@ def _load(cache: Cache, name: str, *, with_page: bool, with_timeline: bool) -> R
         return None
     text = content.decode()
     written = None if page is None else page.decode()
-    return RenderedAnalysis(decode_analysis(text), text, written, timeline)
+    return RenderedAnalysis(decode_analysis(text), written, timeline, text)
 
 
-def _analyze(
-    path: Path, options: Options, progress: Progress, *, with_page: bool, with_timeline: bool
+def _analyze(  # noqa: PLR0913  # what is asked for
+    path: Path,
+    options: Options,
+    progress: Progress,
+    *,
+    with_page: bool,
+    with_timeline: bool,
+    with_profiles: bool,
 ) -> RenderedAnalysis:
     from wallscope.pipeline import analyze_capture  # noqa: PLC0415  # an answer in the cache needs none
 
-    return build_answer(
-        analyze_capture(path, options, progress), progress, with_page=with_page, with_timeline=with_timeline
-    )
+    made = analyze_capture(path, options, progress, with_profiles=with_profiles)
+    return build_answer(made, progress, with_page=with_page, with_timeline=with_timeline)
 
 
 def build_answer(
@@ -337,13 +367,12 @@ def build_answer(
     """Return the answer that was worked out, with its page or part of a timeline where one is asked for."""
     from wallscope.pipeline import build_report, build_timeline_of_part  # noqa: PLC0415  # cached answers need none
 
-    text = write_json(made.analysis)
     if not with_page:
         part = build_timeline_of_part(made, progress) if with_timeline else None
-        return RenderedAnalysis(made.analysis, text, timeline=part)
+        return RenderedAnalysis(made.analysis, timeline=part)
     from wallscope.views.page_analysis import write_analysis_page  # noqa: PLC0415  # only the page needs it
 
-    return RenderedAnalysis(made.analysis, text, write_analysis_page(build_report(made, progress)))
+    return RenderedAnalysis(made.analysis, write_analysis_page(build_report(made, progress)))
 
 
 _NEITHER = "is neither a trace of PyTorch's profiler nor a JSON answer of analyze"

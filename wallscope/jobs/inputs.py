@@ -160,6 +160,7 @@ def load_or_analyze_source(  # noqa: PLR0913  # what is asked for
     *,
     with_page: bool = False,
     with_timeline: bool = False,
+    with_profiles: bool = True,
 ) -> "RenderedAnalysis":
     """Return the answer for one export, wherever it is; it is fetched only if its answer is not kept.
 
@@ -174,7 +175,13 @@ def load_or_analyze_source(  # noqa: PLR0913  # what is asked for
 
     if isinstance(source, Path):
         return load_or_analyze(
-            source, options, progress, cache, with_page=with_page, with_timeline=with_timeline
+            source,
+            options,
+            progress,
+            cache,
+            with_page=with_page,
+            with_timeline=with_timeline,
+            with_profiles=with_profiles,
         )
 
     def name() -> str | None:
@@ -186,7 +193,14 @@ def load_or_analyze_source(  # noqa: PLR0913  # what is asked for
         return fetch_source(source)
 
     return load_or_analyze_copy(
-        name, copied, options, progress, cache, with_page=with_page, with_timeline=with_timeline
+        name,
+        copied,
+        options,
+        progress,
+        cache,
+        with_page=with_page,
+        with_timeline=with_timeline,
+        with_profiles=with_profiles,
     )
 
 

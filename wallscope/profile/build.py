@@ -399,8 +399,9 @@ def build_profiles(
 def _describe_input(analysis: Analysis, capture: Capture) -> ProfiledInput:
     """Return the identity of a capture and under which conditions it was taken."""
     export = capture.export
-    launches = capture.calls.filter(pl.col("role") == CallRole.LAUNCH)
-    launch_ns = (launches["end_ns"] - launches["start_ns"]).quantile(0.25, "lower")
+    calls = capture.calls
+    launch_ns = (calls["end_ns"] - calls["start_ns"]).filter(calls["role"] == CallRole.LAUNCH)
+    launch_call_ns = launch_ns.quantile(0.25, "lower")
     return ProfiledInput(
         fingerprint=export.fingerprint,
         name=export.name,
@@ -414,7 +415,7 @@ def _describe_input(analysis: Analysis, capture: Capture) -> ProfiledInput:
         ),
         conditions=capture.conditions,
         device_count=capture.ranks["device"].n_unique(),
-        launch_call_ns=None if launch_ns is None else int(launch_ns),
+        launch_call_ns=None if launch_call_ns is None else int(launch_call_ns),
     )
 
 

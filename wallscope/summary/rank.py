@@ -102,7 +102,7 @@ class RankSummary:
     `has_kernels_elsewhere` whether they ran at other times.
     `hides_recompute` is set if the rank trains and no range names its backward pass. `lacks_calls` is set if
     a material part of the operations of those steps lacks its launch calls. `tables` are the inputs of its
-    profile.
+    profile, if they are asked for.
     """
 
     rank: Rank
@@ -116,7 +116,7 @@ class RankSummary:
     hides_recompute: bool
     lacks_calls: bool
     pressure: MemoryPressure
-    tables: ProfileTables
+    tables: ProfileTables | None
 
 
 def lacks_kernels(account: RankSummary) -> bool:
@@ -124,8 +124,8 @@ def lacks_kernels(account: RankSummary) -> bool:
     return account.kernel_share < NO_KERNEL_SHARE and not any(step.steady for step in account.rank.steps)
 
 
-def summarize_ranks(prepared: Prepared) -> tuple[RankSummary, ...]:
-    """Return one summary per rank."""
+def summarize_ranks(prepared: Prepared, *, with_tables: bool = True) -> tuple[RankSummary, ...]:
+    """Return one summary per rank; with the tables of profiles only if they are asked for."""
     trace, facts = prepared.trace, prepared.facts
     written = trace.range_tree.texts[trace.range_tree.path_of_range[:-1]]
     described = Once(
@@ -137,11 +137,13 @@ def summarize_ranks(prepared: Prepared) -> tuple[RankSummary, ...]:
     of_ranks = zip(trace.capture.ranks.iter_rows(named=True), ranks, bounds, strict=True)
 
     def summarize(own: tuple[dict[str, Any], RankWindows, UpperBounds]) -> RankSummary:
-        found = _summarize_rank(prepared, described, *own)
+        found = _summarize_rank(prepared, described if with_tables else None, *own)
         release_memory()
         return found
 
-    ahead: list[Once[Any]] = [*dict.fromkeys(own.window for own in bounds), described]
+    ahead: list[Once[Any]] = [*dict.fromkeys(own.window for own in bounds)]
+    if with_tables:
+        ahead.append(described)
     return run_side_by_side(summarize, of_ranks, ahead=ahead)
 
 
@@ -153,7 +155,7 @@ def _measure_tax(own: RankWindows, kernels: pl.DataFrame) -> float | None:
 
 def _summarize_rank(
     prepared: Prepared,
-    described: Once[OperationDescriptions],
+    described: Once[OperationDescriptions] | None,
     rank: dict[str, Any],
     own: RankWindows,
     ceiling: UpperBounds,
@@ -248,7 +250,7 @@ def _summarize_rank(
             measure_recomputed_share(work, facts.recomputed),
             count_allocator_retries(windows, capture, rank["process"]),
         ),
-        tables=build_profile_tables(operations, windows, slices, described()),
+        tables=None if described is None else build_profile_tables(operations, windows, slices, described()),
     )
 
 
