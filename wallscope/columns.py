@@ -184,6 +184,7 @@ def mark_numbers(numbers: npt.NDArray[np.integer], count: int) -> Flags:
 
 _NARROW = 1 << 16
 _SPARSE, _FEW = 8, 1 << 16
+_PAIR = 2
 
 
 def iterate_runs(values: npt.NDArray[np.integer]) -> Iterator[tuple[int, slice]]:
@@ -264,13 +265,19 @@ def rank_distinct(numbers: Rows, count: int) -> tuple[Rows, Rows]:
 def combine_codes(sizes: tuple[int, ...], *columns: Rows) -> tuple[tuple[Rows, ...], Rows]:
     """The distinct rows of some columns of numbers, in order, and the place of each row among them.
 
-    `sizes` are what the numbers of each column are below.
+    `sizes` are what the numbers of each column are below. Where a table of all combinations had more entries
+    than there are rows, the combinations of the last columns are numbered first: they are few.
 
     >>> (found, other), places = combine_codes((9, 5), np.array([7, 2, 7]), np.array([1, 4, 1]))
     >>> found.tolist(), other.tolist(), places.tolist()
     ([2, 7], [4, 1], [1, 0, 1])
     """
-    found, places = rank_distinct(np.ravel_multi_index(columns, sizes), math.prod(sizes))
+    count = math.prod(sizes)
+    if len(columns) > _PAIR and count > columns[0].size + _FEW:
+        last, own = combine_codes(sizes[1:], *columns[1:])
+        (first, row), places = combine_codes((sizes[0], last[0].size), columns[0], own)
+        return (first, *(column[row] for column in last)), places
+    found, places = rank_distinct(np.ravel_multi_index(columns, sizes), count)
     return np.unravel_index(found, sizes), places
 
 

@@ -7,9 +7,13 @@ from fixtures.export import ExportWriter
 from fixtures.nccl import Nccl
 from wallscope.attribution.totals import make_typical_work
 from wallscope.model.rank_summaries import DispatcherWork
-from wallscope.model.schemas import AXES, CLASSIFIED, COLLECTIVES, KERNELS, NAMES
+from wallscope.model.schemas import AXES, CLASSIFIED, COLLECTIVES, NAMES
 from wallscope.nsys import read_capture
-from wallscope.summary.communication import CommunicationSummary, summarize_communication
+from wallscope.summary.communication import (
+    CommunicationSummary,
+    measure_overlap_tax,
+    summarize_communication,
+)
 from wallscope.trace.collectives import match_nccl_calls
 from wallscope.trace.kernel_classes import classify_kernels, classify_operations, load_shipped_kernel_rules
 from wallscope.trace.parallel_axes import RangePaths, infer_axes
@@ -39,7 +43,6 @@ def traffic(axes_rows, collective_rows=()):
     return CommunicationSummary(
         pl.DataFrame(axes_rows, schema=AXES, orient="row"),
         pl.DataFrame(known, schema=COLLECTIVES),
-        KERNELS.to_frame(),
         NAMES.to_frame(),
     )
 
@@ -121,14 +124,14 @@ def real(path):
     )
     around = RangePaths(project_ranges(operations, capture.calls, tree, capture.threads), tree, paths, names)
     asked = match_nccl_calls(operations, capture)
-    known = CommunicationSummary(
-        infer_axes(operations, capture, asked, around, {}), asked, capture.kernels, capture.names
-    )
+    known = CommunicationSummary(infer_axes(operations, capture, asked, around, {}), asked, capture.names)
     bounds = operations.select(start_ns=pl.col("start_ns").min(), end_ns=pl.col("end_ns").max())
     whole = bounds.with_columns(issue_start_ns="start_ns", issue_end_ns="end_ns", host_until_ns="end_ns")
+    of_ranks = (
+        make_typical_work(own, whole) for own in operations.partition_by("rank_id", maintain_order=True)
+    )
     return [
-        summarize_communication(make_typical_work(own, whole), 0, known)
-        for own in operations.partition_by("rank_id", maintain_order=True)
+        summarize_communication(own, 0, known, measure_overlap_tax(own, capture.kernels)) for own in of_ranks
     ]
 
 

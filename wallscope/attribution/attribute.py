@@ -15,6 +15,7 @@ from wallscope.attribution.host_causes import HostActivity, QueueDrains, assign_
 from wallscope.attribution.host_waits import (
     DRIVER_LOCK,
     find_loader_stages,
+    find_batches,
     find_loading_waits,
     find_stage_waits,
     list_locked_calls,
@@ -371,6 +372,7 @@ def collect_evidence(  # noqa: PLR0913, PLR0917  # all earlier results
         lambda: {rank_id: QueueDrains(own, waits, names_of_calls) for rank_id, own in of_ranks.items()},
     )
     stages = find_loader_stages(range_tree, capture.threads["process"])
+    batches = find_batches(capture.copies, facts.copies)
     return Evidence(
         waits=waits,
         causes=causes,
@@ -388,7 +390,7 @@ def collect_evidence(  # noqa: PLR0913, PLR0917  # all earlier results
             },
             loading={
                 rank_id: {
-                    **find_loading_waits(own, capture.copies, facts.copies, waits),
+                    **find_loading_waits(own, batches, waits),
                     **find_stage_waits(own, waits, stages),
                 }
                 for rank_id, own in of_ranks.items()

@@ -22,7 +22,7 @@ from wallscope.model.enums import LINK_KINDS, CallRole, CopyCause, CopyDirection
 from wallscope.thresholds.causes import BATCH_COPY_BYTES, DATA_WAIT_NS, FEWEST_BATCHES_COUNT
 from wallscope.thresholds.steps import SHORTEST_UNIT_COUNT
 from wallscope.trace.dependencies import Dependencies
-from wallscope.trace.intervals import Spans, Times, common, order_spans, union
+from wallscope.trace.intervals import Spans, Times, common, number_spans, order_spans, union
 from wallscope.trace.ranges import RangeTree
 
 _CAUSES = (CopyCause.STAGING, CopyCause.SMALL_COPY)
@@ -102,29 +102,24 @@ def find_stage_waits(
     return found
 
 
-def find_loading_waits(
-    operations: pl.DataFrame, copies: pl.DataFrame, causes: pl.DataFrame, waits: Dependencies
-) -> Mapping[int, Spans]:
+def find_loading_waits(operations: pl.DataFrame, batches: Rows, waits: Dependencies) -> Mapping[int, Spans]:
     """Return when each thread of a rank waits for a batch, by number of the thread.
 
     Args:
         operations: `OPERATIONS` of the rank.
-        copies: `COPIES` of the capture.
-        causes: `COPY_CAUSES`.
+        batches: the copies that may belong to a batch (`find_batches`).
         waits: the dependencies.
     """
     op, call = operations["op"].to_numpy(), operations["call"].to_numpy()
-    is_large = operations["bytes"].fill_null(0).to_numpy() >= BATCH_COPY_BYTES
+    is_large = as_integers(operations["bytes"], 0) >= BATCH_COPY_BYTES
     if not is_large.any():
         return {}
-    is_batch = is_large & are_among(op, _find_batches(copies, causes))
+    is_batch = is_large & are_among(op, batches)
     is_kernel = as_integers(operations["kind"]) != encode_member(OperationKind.COPY)
     held = np.flatnonzero(call >= 0)
     of_thread = waits.calls.thread[call[held]].astype(np.int64)
     held = held[are_among(of_thread, np.unique(of_thread[is_batch[held]]))]
-    issues = np.zeros(waits.calls.thread.of_call.size, np.bool_)
-    issues[call[held]] = True
-    calls = np.flatnonzero(issues)
+    calls = number_spans(call[held])
     takes = are_among(calls, call[held[is_batch[held]]])
     launches = are_among(calls, call[held[is_kernel[held]]])
     found = {}
@@ -135,11 +130,12 @@ def find_loading_waits(
     return found
 
 
-def _find_batches(copies: pl.DataFrame, causes: pl.DataFrame) -> Rows:
-    """Return the copies to the device, by number, that may belong to a batch."""
-    chosen = causes.filter(pl.col("cause").is_in(list(_CAUSES)))["op"].to_numpy().astype(np.int64)
-    sent = copies.filter(pl.col("direction") == CopyDirection.HOST_TO_DEVICE)["op"].to_numpy()
-    return chosen[are_among(chosen, sent.astype(np.int64))]
+def find_batches(copies: pl.DataFrame, causes: pl.DataFrame) -> Rows:
+    """Return the copies to the device, by number, that may belong to a batch (`COPIES`, `COPY_CAUSES`)."""
+    is_sent = as_integers(copies["direction"]) == encode_member(CopyDirection.HOST_TO_DEVICE)
+    may_belong = np.isin(as_integers(causes["cause"]), [encode_member(cause) for cause in _CAUSES])
+    chosen = causes["op"].to_numpy()[may_belong].astype(np.int64)
+    return chosen[are_among(chosen, copies["op"].to_numpy()[is_sent].astype(np.int64))]
 
 
 def _find_spans(calls: Rows, takes: Flags, launches: Flags, thread: int, waits: Dependencies) -> Spans | None:

@@ -21,7 +21,16 @@ from wallscope.model.advice import RunConfiguration
 from wallscope.model.analysis import Analysis, Rank
 from wallscope.model.capture import Capture
 from wallscope.model.diagnosis import StepFacts
-from wallscope.model.enums import Axis, CallRole, Collective, LinkKind, OperationClass, OperationKind, Wall
+from wallscope.model.enums import (
+    LINK_KINDS,
+    Axis,
+    CallRole,
+    Collective,
+    LinkKind,
+    OperationClass,
+    OperationKind,
+    Wall,
+)
 from wallscope.model.profile import (
     BEFORE,
     INSIDE,
@@ -57,6 +66,7 @@ from wallscope.profile.step_slices import (
 from wallscope.trace.intervals import Times
 from wallscope.trace.kernel_classes import is_compute
 
+_UNKNOWN = int(np.iinfo(np.int64).min)
 _MOST_COLLECTIVES = 12_000
 _OPERATION = pl.Enum(Collective)
 _OTHER = pl.lit(Collective.OTHER, _OPERATION)
@@ -139,10 +149,10 @@ def _mask_known_communicators(column: str) -> pl.Expr:
 
 def _blocking_ns(op: Rows, slices: pl.DataFrame) -> Times:
     """Return the time of each operation on the blame chain, int64 ns."""
-    is_bound = pl.col("kind") == LinkKind.OPERATION
-    own = slices.select("op", ns=pl.when(is_bound).then(pl.col("end_ns") - pl.col("start_ns")).otherwise(0))
-    row, held = match_rows(op, own["op"].to_numpy())
-    return sum_by_group(row, own["ns"].to_numpy()[held], op.size)
+    bound = np.flatnonzero(as_integers(slices["kind"]) == LINK_KINDS.index(LinkKind.OPERATION))
+    row, held = match_rows(op, slices["op"].to_numpy()[bound])
+    length_ns = slices["end_ns"].to_numpy() - slices["start_ns"].to_numpy()
+    return sum_by_group(row, length_ns[bound[held]], op.size)
 
 
 def _step_of(start_ns: Times, windows: pl.DataFrame) -> pl.Series:
@@ -277,12 +287,12 @@ def _join_small_kinds(
 
 def _bytes(operations: pl.DataFrame, counted: pl.DataFrame) -> tuple[Times, Flags]:
     """Return the bytes of each operation, of its record or of a call, and whether they are known."""
-    recorded, calls = operations["bytes"], counted["op", "bytes"].drop_nulls()
-    known, nbytes = recorded.is_not_null().to_numpy().copy(), recorded.fill_null(0).to_numpy().copy()
-    row, held = match_rows(operations["op"].to_numpy(), calls["op"].to_numpy())
-    fresh = ~known[row]
-    row, held = row[fresh], held[fresh]
-    nbytes[row], known[row] = calls["bytes"].to_numpy()[held], True
+    nbytes, of_call = as_integers(operations["bytes"], _UNKNOWN), as_integers(counted["bytes"], _UNKNOWN)
+    row, held = match_rows(operations["op"].to_numpy(), counted["op"].to_numpy())
+    nbytes = nbytes.copy()
+    nbytes[row] = np.where(nbytes[row] == _UNKNOWN, of_call[held], nbytes[row])
+    known = nbytes != _UNKNOWN
+    nbytes[~known] = 0
     return nbytes, known
 
 

@@ -35,7 +35,7 @@ from wallscope.model.enums import (
     OperationKind,
 )
 from wallscope.model.rank_summaries import Communication, CommunicationOperation, DispatcherWork, OverlapTax
-from wallscope.model.schemas import AXES, COLLECTIVES, KERNELS, NAMES
+from wallscope.model.schemas import AXES, COLLECTIVES, NAMES
 from wallscope.thresholds.causes import (
     BESIDE_SHARE,
     FEWEST_BESIDE_COUNT,
@@ -57,23 +57,25 @@ _OF_CATEGORY = np.array(
 
 @dataclass(frozen=True, slots=True)
 class CommunicationSummary:
-    """Inputs in addition to operations: `AXES`, `COLLECTIVES`, launch shapes (`KERNELS`), kernel names."""
+    """Inputs in addition to operations: `AXES`, `COLLECTIVES`, kernel names."""
 
     axes: pl.DataFrame
     collectives: pl.DataFrame
-    kernels: pl.DataFrame
     names: pl.DataFrame
 
 
-_NOTHING = CommunicationSummary(*(schema.to_frame() for schema in (AXES, COLLECTIVES, KERNELS, NAMES)))
+_NOTHING = CommunicationSummary(*(schema.to_frame() for schema in (AXES, COLLECTIVES, NAMES)))
 
 
 def summarize_communication(
-    work: TypicalWork, all_exposed_ns: int, traffic: CommunicationSummary = _NOTHING
+    work: TypicalWork,
+    all_exposed_ns: int,
+    traffic: CommunicationSummary = _NOTHING,
+    overlap_tax: OverlapTax | None = None,
 ) -> Communication:
     """Return volume and exposure of the communication in the typical step of one rank.
 
-    `all_exposed_ns` is the exposed part of its budget.
+    `all_exposed_ns` is the exposed part of its budget, `overlap_tax` that of `measure_overlap_tax`.
 
     Exposed means that neither compute nor an opaque graph ran. Operations that overlap each other each count
     with all of their exposed time, so the list may add up to more than the total. Bus bandwidth is defined as
@@ -109,7 +111,7 @@ def summarize_communication(
                 ),
             )
         ),
-        overlap_tax=measure_overlap_tax(work, traffic.kernels),
+        overlap_tax=overlap_tax,
         dispatcher=summarize_dispatcher(work, traffic.axes, traffic.names),
     )
 

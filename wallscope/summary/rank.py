@@ -1,6 +1,6 @@
 """Build the summary of each rank from its parts, as a model and as tables."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, TypedDict
@@ -30,10 +30,11 @@ from wallscope.attribution.totals import (
     sum_unresolved_by_step,
     sum_walls_by_step,
 )
-from wallscope.columns import as_integers, encode_member, is_within
+from wallscope.columns import are_among, as_integers, encode_member, is_within
 from wallscope.model.analysis import Budget, Rank, Step, Typical
 from wallscope.model.diagnosis import MemoryPressure, RareStall, StepMode, Walls
-from wallscope.model.enums import OperationKind, Wall
+from wallscope.model.enums import CopyDirection, OperationKind, Wall
+from wallscope.model.rank_summaries import OverlapTax
 from wallscope.model.schemas import BUDGET_PARTS, KERNEL_FLOPS, WINDOWS
 from wallscope.process_tuning import Once, release_memory, run_side_by_side
 from wallscope.profile.build import ProfileTables, build_profile_tables
@@ -89,6 +90,7 @@ from wallscope.trace.intervals import (
 )
 from wallscope.trace.step_variation import find_step_modes
 
+_MIGRATIONS = [encode_member(one) for one in CopyDirection if one.startswith("migration")]
 _OF_USUAL = ("start_ns", "end_ns", "wall", "kind", "gap", "op", "range")
 
 
@@ -133,11 +135,16 @@ def summarize_ranks(prepared: Prepared, *, with_tables: bool = True) -> tuple[Ra
     )
     ranks = list_rank_windows(trace)
     taxes = {own.rank_id: Once(partial(_measure_tax, own, trace.capture.kernels)) for own in ranks}
-    bounds = estimate_upper_bounds(prepared.evidence, ranks, facts.partners, lambda rank_id: taxes[rank_id]())
+
+    def tax_ratio(rank_id: int) -> float | None:
+        tax = taxes[rank_id]()
+        return None if tax is None else tax.ratio
+
+    bounds = estimate_upper_bounds(prepared.evidence, ranks, facts.partners, tax_ratio)
     of_ranks = zip(trace.capture.ranks.iter_rows(named=True), ranks, bounds, strict=True)
 
     def summarize(own: tuple[dict[str, Any], RankWindows, UpperBounds]) -> RankSummary:
-        found = _summarize_rank(prepared, described if with_tables else None, *own)
+        found = _summarize_rank(prepared, described if with_tables else None, taxes, *own)
         release_memory()
         return found
 
@@ -147,15 +154,15 @@ def summarize_ranks(prepared: Prepared, *, with_tables: bool = True) -> tuple[Ra
     return run_side_by_side(summarize, of_ranks, ahead=ahead)
 
 
-def _measure_tax(own: RankWindows, kernels: pl.DataFrame) -> float | None:
+def _measure_tax(own: RankWindows, kernels: pl.DataFrame) -> OverlapTax | None:
     """Return the slowdown of compute that overlaps communication, `None` if unknown."""
-    tax = measure_overlap_tax(make_typical_work(own.operations, own.typical), kernels)
-    return None if tax is None else tax.ratio
+    return measure_overlap_tax(make_typical_work(own.operations, own.typical), kernels)
 
 
-def _summarize_rank(
+def _summarize_rank(  # noqa: PLR0913, PLR0917  # what is shared between ranks, and what belongs to this one
     prepared: Prepared,
     described: Once[OperationDescriptions] | None,
+    taxes: Mapping[int, Once[OverlapTax | None]],
     rank: dict[str, Any],
     own: RankWindows,
     ceiling: UpperBounds,
@@ -167,7 +174,8 @@ def _summarize_rank(
     model = capture.export.gpu(rank["gpu"])
     capacity_bytes = None if model is None else model.memory_bytes
     slices = prepared.slices_of_rank(own)
-    usual = slices[*_OF_USUAL].filter(slices["step"].is_in(chosen["step"].implode()))
+    is_usual = are_among(slices["step"].to_numpy().astype(np.int64), chosen["step"].to_numpy())
+    usual = slices[*_OF_USUAL].filter(pl.Series(is_usual))
     sums = sum_slices(slices)
     usual_sums = sums.of_steps(chosen["step"])
     budget = Budget(*average_parts(chosen.select(BUDGET_PARTS).to_numpy()))
@@ -182,7 +190,7 @@ def _summarize_rank(
     place = find_host_range(trace.range_tree, path_walls, typical.walls)
     details = summarize_compute(work, capture, model)
     longest_ns, longest_share = measure_longest_gap(usual)
-    traffic = CommunicationSummary(facts.axes, facts.collectives, capture.kernels, capture.names)
+    traffic = CommunicationSummary(facts.axes, facts.collectives, capture.names)
     account = Rank(
         rank=rank["rank"],
         rank_source=rank["rank_source"],
@@ -194,7 +202,7 @@ def _summarize_rank(
         steps=_steps(windows, sums),
         typical=typical,
         communication=replace(
-            summarize_communication(work, budget.exposed_communication, traffic),
+            summarize_communication(work, budget.exposed_communication, traffic, taxes[own.rank_id]()),
             blocking_ns=measure_blocking(usual, facts.axes["op"], len(chosen)),
         ),
         compute=sum_compute_work(work, capture.kernel_flops),
@@ -259,11 +267,12 @@ def _lacks_calls(operations: pl.DataFrame, windows: pl.DataFrame, copies: pl.Dat
 
     Migrations of unified memory have none to have.
     """
-    moved = copies.filter(pl.col("direction").cast(pl.String).str.starts_with("migration"))
-    issued = operations if moved.is_empty() else operations.join(moved, on="op", how="anti")
-    start_ns = issued["start_ns"].to_numpy()
-    inside = is_within(start_ns, windows["start_ns"].to_numpy(), windows["end_ns"].to_numpy())
-    call = issued["call"].to_numpy()[inside]
+    moved = copies["op"].to_numpy()[np.isin(as_integers(copies["direction"]), _MIGRATIONS)]
+    start_ns = operations["start_ns"].to_numpy()
+    issued = is_within(start_ns, windows["start_ns"].to_numpy(), windows["end_ns"].to_numpy())
+    if moved.size:
+        issued &= ~are_among(operations["op"].to_numpy().astype(np.int64), moved.astype(np.int64))
+    call = operations["call"].to_numpy()[issued]
     return bool((call < 0).sum() > MATERIAL_SHARE * call.size)
 
 
@@ -308,8 +317,9 @@ def _outside(trace: Trace, operations: pl.DataFrame, windows: pl.DataFrame) -> t
 def _outside_idle_ns(trace: Trace, operations: pl.DataFrame, windows: pl.DataFrame) -> int:
     """Return the part of that time in which no operation of the rank ran."""
     outside = _outside(trace, operations, windows)
-    earlier = operations.filter(pl.col("start_ns") < outside[1])
-    busy = union(order_spans(earlier["start_ns"].to_numpy(), earlier["end_ns"].to_numpy()))
+    start_ns, end_ns = operations["start_ns"].to_numpy(), operations["end_ns"].to_numpy()
+    earlier = start_ns < outside[1]
+    busy = union(order_spans(start_ns[earlier], end_ns[earlier]))
     return outside[1] - outside[0] - length_ns(common(busy, make_spans(outside)))
 
 
@@ -319,11 +329,11 @@ def _measure_whole(
     """Return the walls of the whole time of a rank, if much of its work and most time precede its steps."""
     begin_ns, first_ns = _outside(trace, operations, windows)
     last_ns = int(windows["end_ns"].to_numpy().max())
-    earlier = operations.filter(pl.col("start_ns") < first_ns)
-    work_ns, earlier_ns = (
-        int((own["end_ns"].to_numpy() - own["start_ns"].to_numpy()).sum()) for own in (operations, earlier)
-    )
-    if first_ns - begin_ns <= last_ns - first_ns or earlier_ns < WORK_OUTSIDE_SHARE * work_ns:
+    if first_ns - begin_ns <= last_ns - first_ns:
+        return None
+    start_ns = operations["start_ns"].to_numpy()
+    length_ns = operations["end_ns"].to_numpy() - start_ns
+    if int(length_ns[start_ns < first_ns].sum()) < WORK_OUTSIDE_SHARE * int(length_ns.sum()):
         return None
     columns = {"rank_id": operations["rank_id"][:1], "step": [0], "start_ns": [begin_ns], "end_ns": [last_ns]}
     whole = pl.DataFrame(columns, schema=WINDOWS)
