@@ -14,8 +14,8 @@ import polars as pl
 from wallscope.attribution.host_causes import HostActivity, QueueDrains, assign_host_causes
 from wallscope.attribution.host_waits import (
     DRIVER_LOCK,
-    find_loader_stages,
     find_batches,
+    find_loader_stages,
     find_loading_waits,
     find_stage_waits,
     list_locked_calls,

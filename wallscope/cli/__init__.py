@@ -24,7 +24,6 @@ from wallscope.cli.installation import cache, install_recipe, mcp
 from wallscope.cli.tables import at, convert, gaps, info, kernels, ranges, steps
 from wallscope.errors import InternalError, WallscopeError
 from wallscope.process_tuning import tune_process
-from wallscope.render.texts import spell_out, visible
 from wallscope.urls import redact
 
 if TYPE_CHECKING:
@@ -227,6 +226,8 @@ def main() -> None:
     except InternalError:
         _report_defect()
     except WallscopeError as error:
+        from wallscope.render.texts import visible  # noqa: PLC0415  # keeps --help fast
+
         sys.stderr.write(f"wallscope: {visible(redact(str(error)), most=2_000)}\n")
         sys.exit(USAGE)
     except MemoryError:
@@ -243,6 +244,8 @@ def main() -> None:
 
 
 def _report_defect() -> NoReturn:
+    from wallscope.render.texts import spell_out  # noqa: PLC0415  # keeps --help fast
+
     for line in redact(traceback.format_exc()).splitlines():
         sys.stderr.write(f"{spell_out(line)}\n")
     sys.stderr.write(f"wallscope {__version__}: internal error; please report the lines above: {_TRACKER}\n")

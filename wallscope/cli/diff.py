@@ -41,7 +41,6 @@ from wallscope.cli.store_options import (
 )
 from wallscope.cli.streams import is_talkative, report_progress
 from wallscope.errors import OptionError
-from wallscope.render.texts import visible
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -120,6 +119,8 @@ def _parse_line(file: str, number: int, text: str) -> "Gate":
 
 def fail(found: "tuple[GateResult, ...]") -> None:
     """Exit with 1 if a gate failed, with a line each on standard error."""
+    from wallscope.render.texts import visible  # noqa: PLC0415  # keeps --help fast
+
     failed = [gate for gate in found if not gate.held]
     for gate in failed:
         sys.stderr.write(f"wallscope: gate {gate.gate} failed: {visible(gate.evidence, most=500)}\n")

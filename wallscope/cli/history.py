@@ -36,7 +36,6 @@ from wallscope.cli.store_options import (
 from wallscope.cli.streams import is_talkative, report_progress
 from wallscope.cli.tables import Csv, Json, check_targets, write_table
 from wallscope.errors import OptionError, StoreError
-from wallscope.render.texts import visible
 from wallscope.units import duration, plural
 
 if TYPE_CHECKING:
@@ -110,6 +109,7 @@ def record(  # noqa: PLR0913  # options are parameters
     from wallscope.jobs.inputs import find_captures, resolve_runs  # noqa: PLC0415
     from wallscope.model.capture import Options  # noqa: PLC0415
     from wallscope.model.profile import CONFIGURATION, PULL_REQUEST  # noqa: PLC0415
+    from wallscope.render.texts import visible  # noqa: PLC0415
 
     is_talkative(verbose=verbose)
     labels = parse_labels(label)
@@ -312,7 +312,8 @@ def _select(place: "Store", good: str, bad: str, labels: dict[str, str]) -> "lis
     Raises:
         StoreError: they have none in common, or several.
     """
-    from wallscope.store import drop_repetitions  # noqa: PLC0415  # keeps --help fast
+    from wallscope.render.texts import visible  # noqa: PLC0415  # keeps --help fast
+    from wallscope.store import drop_repetitions  # noqa: PLC0415
 
     every = [one for one in place.all_records() if one.is_reference and one.testbed.fits(labels)]
     beds: list[str] = []

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from wallscope.cache_folder import Cache
+    from wallscope.model.capture import Selection
     from wallscope.model.diagnosis import StepFacts
     from wallscope.model.enums import Axis
 
@@ -173,12 +174,14 @@ _UNITS_NS = {"": 10**9, "s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
 _MOMENT = r"(\d{1,12}(?:\.\d{1,9})?)(ns|us|ms|s|)"
 
 
-def make_selection(rank: int | None, device: int | None, steps: str | None, time: str | None) -> Selection:
+def make_selection(rank: int | None, device: int | None, steps: str | None, time: str | None) -> "Selection":
     """The selection that the options spell.
 
     Raises:
         SelectionError: an option cannot be read.
     """
+    from wallscope.model.capture import Selection  # noqa: PLC0415
+
     return Selection(rank, device, _steps(steps), _time_ns(time))
 
 
@@ -195,6 +198,7 @@ def _steps(text: str | None) -> tuple[int, int] | None:
 def _time_ns(text: str | None) -> tuple[int, int] | None:
     if text is None:
         return None
+
     found = re.fullmatch(f"{_MOMENT}-{_MOMENT}", text)
     begin_ns, end_ns = (_moment_ns(*found.group(1, 2)), _moment_ns(*found.group(3, 4))) if found else (0, 0)
     if begin_ns >= end_ns:

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from wallscope.errors import OptionError, StoreError
-from wallscope.render.texts import visible
 from wallscope.thresholds.noise import STALE_BASE_COMMITS_COUNT, STALE_RECORD_DAYS
 from wallscope.units import plural, spell_surrogates
 from wallscope.urls import is_url
@@ -140,6 +139,8 @@ def load_sides(store: "Store", base: str, head: str, labels: dict[str, str]) -> 
     Raises:
         StoreError: a commit is not recorded, they share no testbed, or several.
     """
+    from wallscope.render.texts import visible  # noqa: PLC0415  # keeps --help fast
+
     commits = [store.base(find_commit(base)), store.commit(find_commit(head))]
     recorded = [store.records(commit) for commit in commits]
     recorded[0] = tuple(record for record in recorded[0] if record.is_reference)
@@ -187,6 +188,8 @@ def _describe_age(
 
 def warn_of_unreadable(store: "Store") -> None:
     """Say on standard error which records were left out."""
+    from wallscope.render.texts import visible  # noqa: PLC0415  # keeps --help fast
+
     for place, error in enumerate(store.unreadable.values()):
         if place == _MOST_WARNINGS:
             sys.stderr.write(f"wallscope: {len(store.unreadable) - place} more records were left out\n")
