@@ -249,6 +249,13 @@ def build_server(roots: Roots, *, has_cache: bool = True) -> MCPServer[Any]:
     return server
 
 
+def _select(
+    rank: int | None, device: int | None, steps: list[int] | None, step_range: str | None
+) -> dict[str, Any]:
+    """Return the arguments that select ranks and steps, by name."""
+    return {"rank": rank, "device": device, "steps": steps, "step_range": step_range}
+
+
 def _add_analysis_tools(server: MCPServer[Any], agent: AgentServer) -> None:
     tool = server.tool(annotations=_READ_ONLY)
 
@@ -264,16 +271,9 @@ def _add_analysis_tools(server: MCPServer[Any], agent: AgentServer) -> None:
         max_rows: _MaxRows = DEFAULT_ROWS_COUNT,
     ) -> Annotated[CallToolResult, _ANALYSIS]:
         """Say what limits a training step: the verdict, shares of the walls, the first recommendations."""
-        asked = {
-            "files": files,
-            "rank": rank,
-            "device": device,
-            "steps": steps,
-            "step_range": step_range,
-            "config": config,
-            "max_rows": max_rows,
-        }
-        return await agent.answer("analyze", asked, (*files, config), context)
+        selected = _select(rank, device, steps, step_range)
+        arguments = {"files": files, **selected, "config": config, "max_rows": max_rows}
+        return await agent.answer("analyze", arguments, (*files, config), context)
 
     @tool
     async def time_breakdown(  # noqa: PLR0913, PLR0917  # the arguments of a tool
@@ -286,15 +286,9 @@ def _add_analysis_tools(server: MCPServer[Any], agent: AgentServer) -> None:
         max_rows: _MaxRows = TOOL_ROWS_COUNT,
     ) -> Annotated[CallToolResult, _BREAKDOWN]:
         """Split the typical step into walls and causes, in nanoseconds that sum to the step."""
-        asked = {
-            "files": files,
-            "rank": rank,
-            "device": device,
-            "steps": steps,
-            "step_range": step_range,
-            "max_rows": max_rows,
-        }
-        return await agent.answer("time_breakdown", asked, files, context)
+        selected = _select(rank, device, steps, step_range)
+        arguments = {"files": files, **selected, "max_rows": max_rows}
+        return await agent.answer("time_breakdown", arguments, files, context)
 
     @tool
     async def recommendations(  # noqa: PLR0913, PLR0917  # the arguments of a tool
@@ -308,16 +302,9 @@ def _add_analysis_tools(server: MCPServer[Any], agent: AgentServer) -> None:
         max_rows: _MaxRows = TOOL_ROWS_COUNT,
     ) -> Annotated[CallToolResult, _ANALYSIS]:
         """List fixes with settings, upper bounds on speedup (not additive), replays and preconditions."""
-        asked = {
-            "files": files,
-            "rank": rank,
-            "device": device,
-            "steps": steps,
-            "step_range": step_range,
-            "config": config,
-            "max_rows": max_rows,
-        }
-        return await agent.answer("recommendations", asked, (*files, config), context)
+        selected = _select(rank, device, steps, step_range)
+        arguments = {"files": files, **selected, "config": config, "max_rows": max_rows}
+        return await agent.answer("recommendations", arguments, (*files, config), context)
 
 
 def _add_detail_tools(server: MCPServer[Any], agent: AgentServer) -> None:
@@ -334,15 +321,9 @@ def _add_detail_tools(server: MCPServer[Any], agent: AgentServer) -> None:
         max_rows: _MaxRows = TOOL_ROWS_COUNT,
     ) -> Annotated[CallToolResult, _TABLE]:
         """List the longest gaps without compute: when, the cause, what ended each, from which NVTX range."""
-        asked = {
-            "file": file,
-            "rank": rank,
-            "device": device,
-            "steps": steps,
-            "step_range": step_range,
-            "max_rows": max_rows,
-        }
-        return await agent.answer("gaps", asked, (file,), context)
+        selected = _select(rank, device, steps, step_range)
+        arguments = {"file": file, **selected, "max_rows": max_rows}
+        return await agent.answer("gaps", arguments, (file,), context)
 
     @tool
     async def whatif(  # noqa: PLR0913, PLR0917  # the arguments of a tool
@@ -366,20 +347,18 @@ def _add_detail_tools(server: MCPServer[Any], agent: AgentServer) -> None:
     ) -> Annotated[CallToolResult, _WHATIF]:
         """Replay the step with changes, each alone and all together; without any, with the usual ones."""
         scaled = None if scale is None else [one.model_dump() for one in scale]
-        asked = {
+        selected = _select(rank, device, steps, step_range)
+        arguments = {
             "file": file,
             "scale": scaled,
             "without": without,
             "graph": graph,
             "hide": hide,
             "overlap": overlap,
-            "rank": rank,
-            "device": device,
-            "steps": steps,
-            "step_range": step_range,
+            **selected,
             "max_rows": max_rows,
         }
-        return await agent.answer("whatif", asked, (file,), context)
+        return await agent.answer("whatif", arguments, (file,), context)
 
     @tool
     async def compare(  # noqa: PLR0913, PLR0917  # the arguments of a tool
@@ -391,8 +370,8 @@ def _add_detail_tools(server: MCPServer[Any], agent: AgentServer) -> None:
         max_rows: _MaxRows = TOOL_ROWS_COUNT,
     ) -> Annotated[CallToolResult, _COMPARISON]:
         """Compare two captures, or folders of runs: is head slower, how sure, which causes changed."""
-        asked = {"base": base, "head": head, "rank": rank, "step_range": step_range, "max_rows": max_rows}
-        return await agent.answer("compare", asked, (base, head), context)
+        arguments = {"base": base, "head": head, "rank": rank, "step_range": step_range, "max_rows": max_rows}
+        return await agent.answer("compare", arguments, (base, head), context)
 
 
 def _add_text_tools(server: MCPServer[Any], agent: AgentServer) -> None:
@@ -415,8 +394,8 @@ def _add_text_tools(server: MCPServer[Any], agent: AgentServer) -> None:
         max_rows: _MaxRows = TOOL_ROWS_COUNT,
     ) -> Annotated[CallToolResult, _CHECK]:
         """Say what in a Megatron configuration would stop a run or do nothing, before it starts."""
-        asked = {"file": file, "hardware": hardware, "max_rows": max_rows}
-        return await agent.answer("check_config", asked, (file,), context)
+        arguments = {"file": file, "hardware": hardware, "max_rows": max_rows}
+        return await agent.answer("check_config", arguments, (file,), context)
 
     @tool
     async def capture_help(
@@ -428,8 +407,8 @@ def _add_text_tools(server: MCPServer[Any], agent: AgentServer) -> None:
         max_rows: _MaxRows = TOOL_ROWS_COUNT,
     ) -> Annotated[CallToolResult, _TEXT]:
         """Say how to capture a run, and which limits of this one another capture removes."""
-        asked = {"file": file, "profiler": profiler, "max_rows": max_rows}
-        return await agent.answer("capture_help", asked, (file,), context)
+        arguments = {"file": file, "profiler": profiler, "max_rows": max_rows}
+        return await agent.answer("capture_help", arguments, (file,), context)
 
 
 def serve(roots: Roots, *, port: int | None, has_cache: bool) -> None:
