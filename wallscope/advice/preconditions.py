@@ -203,12 +203,7 @@ def find_ineffective(
         trace: what the trace shows of machine and run.
         rank: the representative rank.
     """
-    return dict(_find_ineffective(written, configuration, trace, rank))
-
-
-def _find_ineffective(
-    written: RunConfiguration, configuration: RunConfiguration, trace: TraceFacts, rank: Rank
-) -> Iterator[tuple[str, Finding]]:
+    found = {}
     for name, axis in _OVERLAPS.items():
         operations = [one for one in rank.communication.operations if one.axis is axis]
         work_ns = sum(one.work_ns for one in operations)
@@ -217,16 +212,14 @@ def _find_ineffective(
             continue
         share = min(exposed_ns / work_ns, 1.0)
         if share >= INEFFECTIVE_OVERLAP_SHARE:
-            yield (
-                name,
-                Finding(
-                    "configuration-ineffective",
-                    Severity.WARNING,
-                    f"{written.settings[name].source} is on, and {percent(share)} of the {axis} communication"
-                    " is still exposed",
-                    "; ".join(_list_obstacles(name, configuration, trace)) or "check the log for a fallback",
-                ),
+            found[name] = Finding(
+                "configuration-ineffective",
+                Severity.WARNING,
+                f"{written.settings[name].source} is on, and {percent(share)} of the {axis} communication"
+                " is still exposed",
+                "; ".join(_list_obstacles(name, configuration, trace)) or "check the log for a fallback",
             )
+    return found
 
 
 def _list_obstacles(name: str, configuration: RunConfiguration, trace: TraceFacts) -> list[str]:

@@ -70,13 +70,10 @@ class Model:
 class LongContext:
     """A published configuration for one long sequence length."""
 
-    model: str
-    machines: tuple[str, ...]
     seq_length: int
     sizes: Sizes
     virtual_pipeline: int | None
     text: str
-    facts: tuple[str, ...]
 
 
 @cache
@@ -231,15 +228,8 @@ def find_long_context(family: str, machine: Machine, seq_length: int) -> LongCon
         return None
     table = min(fitting, key=lambda each: each["seq_length"])
     sizes = table["sizes"]
-    return LongContext(
-        family,
-        tuple(table["machines"]),
-        table["seq_length"],
-        Sizes(sizes["tp"], sizes["pp"], sizes["cp"], sizes["ep"]),
-        sizes.get("vpp"),
-        table["text"],
-        tuple(table["facts"]),
-    )
+    layout = Sizes(sizes["tp"], sizes["pp"], sizes["cp"], sizes["ep"])
+    return LongContext(table["seq_length"], layout, sizes.get("vpp"), table["text"])
 
 
 def find_bands(family: str, machine: Machine, *, is_long: bool) -> tuple[Band, ...]:
