@@ -22,49 +22,13 @@ _ENDINGS = (
 _SHORTEST = 3
 _DOUBLED = "bdgmnpt"
 """Letters that endings double, as in `mapping`."""
-_SHORT_FORMS = {
-    "a2a": "all to all",
-    "ag": "all gather",
-    "allgather": "all gather",
-    "alltoall": "all to all",
-    "allreduce": "all reduce",
-    "alloc": "allocator",
-    "attn": "attention",
-    "bwd": "backward",
-    "comm": "communication",
-    "comms": "communication",
-    "conf": "configuration",
-    "config": "configuration",
-    "cudagraph": "cuda graph",
-    "cudagraphs": "cuda graph",
-    "dataloader": "data loader",
-    "emb": "embedding",
-    "env": "environment",
-    "fwd": "forward",
-    "gc": "garbage collection",
-    "cpus": "cpu",
-    "gpus": "gpu",
-    "grad": "gradient",
-    "grads": "gradient",
-    "mem": "memory",
-    "microbatch": "micro batch",
-    "microbatches": "micro batch",
-    "opt": "optimizer",
-    "optim": "optimizer",
-    "optimiser": "optimizer",
-    "param": "parameter",
-    "params": "parameter",
-    "perf": "performance",
-    "reducescatter": "reduce scatter",
-    "rs": "reduce scatter",
-    "seq": "sequence",
-    "sync": "synchronize",
-    "syncs": "synchronize",
-    "userbuffer": "user buffer",
-    "userbuffers": "user buffer",
-    "wgrad": "weight gradient",
-    "dgrad": "data gradient",
-}
+
+
+@cache
+def _short_forms() -> Mapping[str, str]:
+    """Return the words that usual short forms stand for."""
+    found: Mapping[str, str] = read_toml("advice/words.toml")["short"]
+    return found
 
 
 def spell_form(text: str) -> str:
@@ -78,7 +42,7 @@ def spell_form(text: str) -> str:
     return " ".join(
         _cut_ending(word)
         for part in _PARTS.findall(text.lower())
-        for word in _SHORT_FORMS.get(part, part).split()
+        for word in _short_forms().get(part, part).split()
     )
 
 

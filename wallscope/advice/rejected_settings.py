@@ -252,49 +252,6 @@ def _write(release: _Release) -> str:
     return ".".join(map(str, release))
 
 
-_MARKS: Final[Mapping[str, frozenset[str]]] = {
-    "the Trainer of Hugging Face": frozenset(
-        {"per_device_train_batch_size", "gradient_accumulation_steps", "model_name_or_path", "fsdp_config"}
-    ),
-    "torchtitan": frozenset(
-        {"data_parallel_shard_degree", "data_parallel_replicate_degree", "tensor_parallel_degree"}
-    ),
-    "DeepSpeed": frozenset(
-        {"train_micro_batch_size_per_gpu", "zero_optimization", "stage3_max_live_parameters"}
-    ),
-}
-"""Settings that only this program has."""
-
-_COMMON: Final = frozenset(
-    {
-        "activation_func",
-        "async_save",
-        "attention_backend",
-        "attention_dropout",
-        "bf16",
-        "clip_grad",
-        "deterministic_mode",
-        "ffn_hidden_size",
-        "fp16",
-        "fp8",
-        "global_batch_size",
-        "hidden_dropout",
-        "hidden_size",
-        "max_position_embeddings",
-        "micro_batch_size",
-        "model_family",
-        "num_attention_heads",
-        "num_layers",
-        "num_moe_experts",
-        "optimizer",
-        "save_interval",
-        "seq_length",
-        "vocab_size",
-        "world_size",
-    }
-)
-"""Settings that programs of any kind have: they do not show that a file is Megatron's."""
-
 _NAME_OF_MEGATRON: Final = re.compile(
     r"(?:.*\.)?(?:num_moe_experts|--(?:micro-batch-size|seq-length|max-position-embeddings|hidden-size"
     r"|num-(?:attention-heads|experts|layers)))"
@@ -325,12 +282,15 @@ def find_other_framework(
     """
     if "framework" in known or any(_names_megatron(*entry) for entry in entries):
         return None
-    if any(not name.isupper() and name not in _COMMON for name in known):
+    others = read_toml("advice/programs.toml")["configurations"]
+    if any(not name.isupper() and name not in others["common"] for name in known):
         return None
     names = {bare_name(name) for name, _ in entries} | {
         part for name, _ in entries for part in name.split(".")[:-1]
     }
-    program = next((program for program, marks in _MARKS.items() if marks & names), None)
+    program = next(
+        (program for program, marks in others["marks"].items() if not names.isdisjoint(marks)), None
+    )
     if program is not None:
         return Finding(
             "configuration-framework",
