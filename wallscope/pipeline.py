@@ -36,7 +36,13 @@ from wallscope.replay.what_if import RankReplays, answer_questions
 from wallscope.replay.windows import find_longest_waiting, select_replay_window
 from wallscope.summary.communication import measure_overlap_tax
 from wallscope.summary.compute import measure_throughput
-from wallscope.summary.diagnosis import find_dominant_wall, list_inferred_causes, rank_opportunities
+from wallscope.summary.diagnosis import (
+    find_dominant_wall,
+    find_least_computing,
+    list_inferred_causes,
+    rank_opportunities,
+    select_working_ranks,
+)
 from wallscope.summary.findings import (
     describe_anchor,
     find_accounting_limits,
@@ -49,9 +55,7 @@ from wallscope.summary.step_timeline import build_step_overviews, build_step_tim
 from wallscope.summary.tables import TableBuilder
 from wallscope.summary.verdict import (
     diagnose,
-    find_least_computing,
     restate_bounds,
-    select_working_ranks,
 )
 from wallscope.trace.dependencies import resolve_dependencies
 from wallscope.trace.kernel_classes import (

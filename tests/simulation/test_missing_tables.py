@@ -18,9 +18,9 @@ from fixtures.simulation.stories_waits import waits
 from fixtures.simulation.writing import write_run
 from wallscope.model.capture import Options
 from wallscope.pipeline import prepare
-from wallscope.summary.confidence import judge_confidence
 from wallscope.summary.diagnosis import decide_wall
 from wallscope.summary.rank import summarize_ranks
+from wallscope.summary.verdict import judge_confidence
 
 FEW = (1, 3, 4, 5, 8, 9)
 MANY = range(10)

@@ -10,9 +10,9 @@ from wallscope.model.analysis import CauseTime
 from wallscope.model.capture import Options, Selection
 from wallscope.model.diagnosis import Walls
 from wallscope.pipeline import prepare
+from wallscope.summary.diagnosis import find_least_computing
 from wallscope.summary.findings import describe_anchor, find_attribution_limits
 from wallscope.summary.rank import summarize_ranks
-from wallscope.summary.verdict import find_least_computing
 
 
 def nothing(_):

@@ -11,9 +11,9 @@ from fixtures.simulation.writing import write_run
 from wallscope.model.capture import Options
 from wallscope.model.diagnosis import Walls
 from wallscope.pipeline import prepare
-from wallscope.summary.confidence import judge_confidence
 from wallscope.summary.diagnosis import decide_wall
 from wallscope.summary.rank import summarize_ranks
+from wallscope.summary.verdict import judge_confidence
 
 COMPUTE, COMMUNICATION, MEMORY, HOST = (
     (95, 5, 0, 0, 0),

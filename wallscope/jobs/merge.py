@@ -39,10 +39,11 @@ from wallscope.summary.diagnosis import (
     divide_opportunities,
     find_dominant_wall,
     measure_wall_shares,
+    select_working_ranks,
 )
 from wallscope.summary.step_timeline import decode_overviews, order_by_places
 from wallscope.summary.tables import ANSWER_TABLES, build_answer_table
-from wallscope.summary.verdict import select_working_ranks, write_verdict
+from wallscope.summary.verdict import write_verdict
 from wallscope.thresholds.verdict import CAPTURES_APART_NS, ENDS_FAR_APART_NS, UNMATCHED_COLLECTIVES_SHARE
 from wallscope.units import duration, number, plural
 

@@ -1,6 +1,6 @@
-"""Decide the dominant wall of a rank, and sort its loss causes by upper bound on speedup."""
+"""Decide the dominant wall of a rank and which rank shows it; sort loss causes by upper bound on speedup."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -13,7 +13,7 @@ from wallscope.model.diagnosis import ClaimStatus, Dominant, Opportunity, Walls,
 from wallscope.model.enums import RecomputeSource, Wall
 from wallscope.replay.changes import REFILL
 from wallscope.replay.what_if import UpperBounds
-from wallscope.thresholds.steps import ENOUGH_STEPS_COUNT
+from wallscope.thresholds.steps import ENOUGH_STEPS_COUNT, WORKING_RANK_PARTS_COUNT
 from wallscope.thresholds.verdict import (
     ASKED_CAUSE_SHARE,
     ASKED_CAUSES_COUNT,
@@ -152,6 +152,42 @@ def find_overall_wall(rank: Rank) -> Dominant | None:
     parts = dict(zip(Wall, rank.whole_walls.parts(), strict=True))
     largest = max(LOSSES, key=lambda wall: parts[wall])
     return DOMINANT[largest] if parts[largest] > OVERALL_SHARE * sum(parts.values()) else None
+
+
+def select_working_ranks(ranks: tuple[Rank, ...]) -> tuple[Rank, ...]:
+    """Return the ranks with at least a tenth of the compute of the busiest one; all ranks if none computes.
+
+    A process may have an unused context on a device that it does not train on.
+    """
+    computed_ns = [
+        sum(step.budget.compute + step.budget.opaque_graph for step in rank.steps) for rank in ranks
+    ]
+    busiest_ns = max(computed_ns, default=0)
+    return tuple(
+        rank
+        for rank, time_ns in zip(ranks, computed_ns, strict=True)
+        if WORKING_RANK_PARTS_COUNT * time_ns >= busiest_ns
+    )
+
+
+def find_least_computing(ranks: tuple[Rank, ...], unmarked: Collection[int] = ()) -> int:
+    """Return the index of the rank that computed for the smallest share of its step; the first of equals.
+
+    It is one of the working ranks. Ranks whose steps are unknown (`unmarked`, indices in `ranks`) count only
+    if the steps of no working rank are known.
+    """
+    at_work = [
+        place
+        for place, rank in enumerate(ranks)
+        if any(rank is other for other in select_working_ranks(ranks))
+    ]
+    marked = [place for place in at_work if place not in unmarked]
+
+    def computed_share(place: int) -> float:
+        typical = ranks[place].typical
+        return typical.budget.compute / max(typical.step_ns, 1)
+
+    return min(marked or at_work, key=computed_share)
 
 
 def measure_wall_shares(walls: Times, typical: Walls, *, steady: bool) -> WallShares:

@@ -22,25 +22,29 @@ import polars as pl
 
 from wallscope.attribution.totals import SliceSums
 from wallscope.columns import Rows, as_integers, combine_codes, encode_member, find_places, sum_by_group
-from wallscope.model.analysis import Anchor, Rank
+from wallscope.model.analysis import Anchor, Rank, Step
 from wallscope.model.capture import Capture, Finding, Severity
+from wallscope.model.cause_catalogue import describe_cause
 from wallscope.model.diagnosis import RareStall, SlowerKernels
 from wallscope.model.enums import CallRole, LinkKind, OperationClass, OperationKind, Wall
 from wallscope.model.rank_summaries import LockedCall
 from wallscope.summary.communication import number_shapes
+from wallscope.summary.diagnosis import LOSSES, Decision
 from wallscope.thresholds.steps import (
     CLOCK_EXPLAINS_SHARE,
     COMPARED_WORK_SHARE,
     FEWEST_STEPS_EACH_SIDE_COUNT,
+    MEAN_ABOVE_MEDIAN_RATIO,
     SLOWER_KERNELS_RATIO,
 )
-from wallscope.thresholds.verdict import MATERIAL_SHARE, ONE_GAP_SHARE
+from wallscope.thresholds.verdict import MATERIAL_SHARE, ONE_GAP_SHARE, STALLED_STEP_RATIO, TOLD_CAUSES_COUNT
 from wallscope.trace.dependencies import Dependencies
 from wallscope.trace.intervals import Spans, Times, covered_ns, order_spans, union
 from wallscope.trace.step_variation import find_stall_period, measure_rare_excess, select_longest
 from wallscope.units import duration, percent, plural
 
 _WALL_ORDER = tuple(Wall)
+_NAME_OF_WALL = {Wall.UNATTRIBUTED: "unattributed time"}
 _RETURNING = (CallRole.LAUNCH, CallRole.GRAPH, CallRole.COPY)
 _IN_CALLS = (LinkKind.LAUNCH_CALL, LinkKind.OTHER_CALL)
 _LOCK = "memory/driver-lock"
@@ -351,3 +355,99 @@ def explain_slower_kernels(slower: SlowerKernels) -> str:
     if slower.clock_ratio * slower.ratio <= 1 + CLOCK_EXPLAINS_SHARE * (slower.ratio - 1):
         return f"the GPU clock falls to {percent(slower.clock_ratio)} of before"
     return f"contention for the GPU, as its clock stays at {percent(slower.clock_ratio)} of before"
+
+
+def describe_rare_stalls(rank: Rank, decision: Decision, anchor: Anchor) -> Iterator[str]:
+    """Yield the losses of a few steps, the largest first, and the largest usual loss."""
+    stalls = [_describe_stall(rank, stall, anchor) for stall in rank.rare_stalls[:TOLD_CAUSES_COUNT]]
+    if stalls:
+        yield f"Not in the {anchor.typical}: {'; '.join(stalls)}."
+    usual = next((entry for entry in rank.causes if entry.wall in LOSSES), None)
+    if decision.is_mean and usual is not None and usual.share >= MATERIAL_SHARE:
+        yield (
+            f"The largest loss of the {anchor.typical} itself is {describe_cause(usual.cause)}:"
+            f" {duration(usual.typical_ns)}, {percent(usual.share)}."
+        )
+
+
+def _describe_stall(rank: Rank, stall: RareStall, anchor: Anchor) -> str:
+    steady = sum(step.steady for step in rank.steps)
+    often = _describe_period(stall, anchor)
+    least, most = duration(stall.least_ns), duration(stall.most_ns)
+    verb = "takes" if len(stall.steps) == 1 else "take"
+    return (
+        f"{len(stall.steps)} of {plural(steady, f'steady {anchor.window}')}{often} {verb}"
+        f" {least if least == most else f'{least} to {most}'} more for {describe_cause(stall.cause)},"
+        f" together {percent(stall.share)} of the time of all {anchor.window}s"
+    )
+
+
+def _describe_period(stall: RareStall, anchor: Anchor) -> str:
+    """Return how often a stall occurs; not all of its steps may follow the period."""
+    if stall.period is None:
+        return ""
+    is_all = (stall.steps[-1] - stall.steps[0]) == (len(stall.steps) - 1) * stall.period
+    return f" ({'' if is_all else 'the longest '}every {stall.period} {anchor.window}s)"
+
+
+def describe_uneven_steps(rank: Rank, unit: str) -> Iterator[str]:
+    """Yield sentences on the slowest step, on kinds of steps, and from which step on kernels are slower."""
+    yield from _worst(rank, unit)
+    yield from _modes(rank, unit)
+    yield from _slower(rank, unit)
+
+
+def _worst(rank: Rank, unit: str) -> Iterator[str]:
+    """Yield a sentence on the longest steady step if it is an outlier."""
+    steady = [step for step in rank.steps if step.steady]
+    if not steady:
+        return
+    middle_ns = float(np.median([_measure_length(step) for step in steady]))
+    worst = max(steady, key=_measure_length)
+    over_ns = _measure_length(worst) - middle_ns
+    if _measure_length(worst) <= STALLED_STEP_RATIO * middle_ns or worst.walls is None:
+        return
+    usual = np.median([step.walls.parts() for step in steady if step.walls is not None], axis=0)
+    excess = np.array(worst.walls.parts()) - usual
+    wall = list(Wall)[int(excess.argmax())]
+    yield (
+        f"The slowest steady {unit} ({worst.index}) takes {duration(round(over_ns))} more than the median;"
+        f" {duration(round(float(excess.max())))} of this is {_NAME_OF_WALL.get(wall, f'{wall} time')}."
+    )
+
+
+def _measure_length(step: Step) -> int:
+    return step.end_ns - step.start_ns
+
+
+def _modes(rank: Rank, unit: str) -> Iterator[str]:
+    """Yield the mean step if it differs from the usual one."""
+    mean_ns, median_ns = rank.mean_step_ns, rank.median_step_ns
+    if mean_ns is None or median_ns is None:
+        return
+    if rank.modes:
+        steady = sum(step.steady for step in rank.steps)
+        listed = ", ".join(
+            f"{len(mode.steps)}{'' if place else f' of {steady} take'} about {duration(mode.median_ns)}"
+            for place, mode in enumerate(rank.modes)
+        )
+        kinds = {2: "two", 3: "three"}.get(len(rank.modes), str(len(rank.modes)))
+        yield (
+            f"{unit.capitalize()}s fall into {kinds} kinds: {listed}. The mean, which determines throughput,"
+            f" is {duration(mean_ns)}."
+        )
+    elif mean_ns > MEAN_ABOVE_MEDIAN_RATIO * median_ns:
+        yield (
+            f"The median {unit} takes {duration(median_ns)}. The mean, which determines throughput, is"
+            f" {duration(mean_ns)}."
+        )
+
+
+def _slower(rank: Rank, unit: str) -> Iterator[str]:
+    """From which step on kernels are slower."""
+    slower = rank.slower_kernels
+    if slower is not None:
+        yield (
+            f"From {unit} {slower.since_step} on the same compute kernels take {slower.ratio:.2f} times as"
+            f" long: {explain_slower_kernels(slower)}."
+        )

@@ -1,80 +1,57 @@
-"""Write the verdict of a rank as one paragraph."""
+"""The diagnosis of a rank: its verdict as one paragraph, and how certain that is.
 
-from collections.abc import Collection, Iterator
+Certainty falls with inferred and unattributed shares, and with what the export lacks.
+"""
+
+from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
 
 from wallscope import units
 from wallscope.attribution.attribute import HELD_WHILE_IDLE
-from wallscope.model.analysis import Analysis, Anchor, Rank, Step
+from wallscope.model.analysis import Analysis, Anchor, Rank
 from wallscope.model.cause_catalogue import PEER_WAIT, UNRECOGNIZED, describe_cause, is_part
-from wallscope.model.diagnosis import Confidence, Diagnosis, Opportunity, RareStall
+from wallscope.model.diagnosis import Confidence, ConfidenceLevel, Diagnosis, Opportunity
 from wallscope.model.enums import Wall
-from wallscope.summary.confidence import judge_confidence
 from wallscope.summary.diagnosis import (
     LOSSES,
     Decision,
     decide_wall,
+    find_dominant_wall,
     find_next_wall,
     find_overall_wall,
     measure_wall_shares,
 )
 from wallscope.summary.rank import RankSummary, lacks_kernels
-from wallscope.summary.unusual_losses import explain_slower_kernels
-from wallscope.thresholds.steps import MEAN_ABOVE_MEDIAN_RATIO, WORKING_RANK_PARTS_COUNT
+from wallscope.summary.unusual_losses import describe_rare_stalls, describe_uneven_steps
 from wallscope.thresholds.verdict import (
+    HIGH_CONFIDENCE_SHARE,
     MATERIAL_SHARE,
+    MEDIUM_CONFIDENCE_SHARE,
     MOSTLY_HIDDEN_SHARE,
     MOSTLY_WAITING_PARTS_COUNT,
     MUCH_COMMUNICATION_SHARE,
+    SHARE_ROUNDING,
     SHARED_DEVICE_SHARE,
-    STALLED_STEP_RATIO,
     TOLD_CAUSE_SHARE,
     TOLD_CAUSES_COUNT,
     TOLD_UNRECOGNIZED_SHARE,
 )
+from wallscope.trace.intervals import Times
 from wallscope.trace.kernel_classes import shorten_kernel
 from wallscope.units import duration, percent
 
+_HOST_COLUMN, _UNATTRIBUTED_COLUMN = list(Wall).index(Wall.HOST), list(Wall).index(Wall.UNATTRIBUTED)
+
+_WITHOUT_CALLS = {
+    "compute": "short gaps between kernels count as compute",
+    "host": "the host may have waited for calls that are not in the export",
+}
+_WAITS_UNKNOWN = "what the GPU waited for is partly unknown"
 _MOST_NAMED_COUNT = 3
-_NAMES = {Wall.UNATTRIBUTED: "unattributed time"}
-
-
-def select_working_ranks(ranks: tuple[Rank, ...]) -> tuple[Rank, ...]:
-    """Return the ranks with at least a tenth of the compute of the busiest one; all ranks if none computes.
-
-    A process may have an unused context on a device that it does not train on.
-    """
-    computed_ns = [
-        sum(step.budget.compute + step.budget.opaque_graph for step in rank.steps) for rank in ranks
-    ]
-    busiest_ns = max(computed_ns, default=0)
-    return tuple(
-        rank
-        for rank, time_ns in zip(ranks, computed_ns, strict=True)
-        if WORKING_RANK_PARTS_COUNT * time_ns >= busiest_ns
-    )
-
-
-def find_least_computing(ranks: tuple[Rank, ...], unmarked: Collection[int] = ()) -> int:
-    """Return the index of the rank that computed for the smallest share of its step; the first of equals.
-
-    It is one of the working ranks. Ranks whose steps are unknown (`unmarked`, indices in `ranks`) count only
-    if the steps of no working rank are known.
-    """
-    at_work = [
-        place
-        for place, rank in enumerate(ranks)
-        if any(rank is other for other in select_working_ranks(ranks))
-    ]
-    marked = [place for place in at_work if place not in unmarked]
-
-    def computed_share(place: int) -> float:
-        typical = ranks[place].typical
-        return typical.budget.compute / max(typical.step_ns, 1)
-
-    return min(marked or at_work, key=computed_share)
+_HINGES = {"mixed": "no single wall"} | {str(wall): f"{wall} is the wall" for wall in Wall}
+_UNRECOGNIZED_CAUSES = (UNRECOGNIZED, "compute/unrecognized")
 
 
 def diagnose(
@@ -143,14 +120,12 @@ def write_verdict(  # noqa: PLR0913, PLR0917  # the inputs of a verdict
     unit = anchor.window
     dominant = _add_unrecognized(rank, decision, unit, _dominant(rank, decision, anchor))
     sentences = [*_overall(rank, decision, unit), *_shared_device(rank, unit), dominant]
-    sentences += _rare(rank, decision, anchor)
+    sentences += describe_rare_stalls(rank, decision, anchor)
     sentences += [*_ask_for_names(rank, decision), *_inferred(confidence, unit)]
     sentences += () if decision.is_mean else _name_largest_causes(rank, decision)
     sentences += tell_hidden_communication(rank, unit)
     sentences += _write_upper_bound(rank.typical.step_ns, opportunities, decision.dominant, next_wall, unit)
-    sentences += _worst(rank, unit)
-    sentences += _modes(rank, unit)
-    sentences += _slower(rank, unit)
+    sentences += describe_uneven_steps(rank, unit)
     sentences += _before(rank, unit)
     return " ".join(sentences)
 
@@ -231,10 +206,6 @@ def _inferred(confidence: Confidence | None, unit: str) -> Iterator[str]:
             f"{percent(confidence.inferred_share)} of the {unit} depends on waits that are inferred from"
             f" timing, because the export lacks them: {confidence.level} confidence."
         )
-
-
-_HINGES = {"mixed": "no single wall"} | {str(wall): f"{wall} is the wall" for wall in Wall}
-_UNRECOGNIZED_CAUSES = (UNRECOGNIZED, "compute/unrecognized")
 
 
 def _unrecognized_share(rank: Rank) -> float:
@@ -347,102 +318,9 @@ def restate_bounds(analysis: Analysis, before: tuple[Opportunity, ...]) -> Analy
     return replace(analysis, diagnosis=replace(diagnosis, verdict=verdict))
 
 
-def _worst(rank: Rank, unit: str) -> Iterator[str]:
-    """Yield a sentence on the longest steady step if it is an outlier."""
-    steady = [step for step in rank.steps if step.steady]
-    if not steady:
-        return
-    middle_ns = float(np.median([_length(step) for step in steady]))
-    worst = max(steady, key=_length)
-    over_ns = _length(worst) - middle_ns
-    if _length(worst) <= STALLED_STEP_RATIO * middle_ns or worst.walls is None:
-        return
-    usual = np.median([step.walls.parts() for step in steady if step.walls is not None], axis=0)
-    excess = np.array(worst.walls.parts()) - usual
-    wall = list(Wall)[int(excess.argmax())]
-    yield (
-        f"The slowest steady {unit} ({worst.index}) takes {duration(round(over_ns))} more than the median;"
-        f" {duration(round(float(excess.max())))} of this is {_NAMES.get(wall, f'{wall} time')}."
-    )
-
-
-def _rare(rank: Rank, decision: Decision, anchor: Anchor) -> Iterator[str]:
-    """Yield the losses of a few steps, the largest first, and the largest usual loss."""
-    stalls = [_describe_stall(rank, stall, anchor) for stall in rank.rare_stalls[:TOLD_CAUSES_COUNT]]
-    if stalls:
-        yield f"Not in the {anchor.typical}: {'; '.join(stalls)}."
-    usual = next((entry for entry in rank.causes if entry.wall in LOSSES), None)
-    if decision.is_mean and usual is not None and usual.share >= MATERIAL_SHARE:
-        yield (
-            f"The largest loss of the {anchor.typical} itself is {describe_cause(usual.cause)}:"
-            f" {duration(usual.typical_ns)}, {percent(usual.share)}."
-        )
-
-
-def _describe_stall(rank: Rank, stall: RareStall, anchor: Anchor) -> str:
-    steady = sum(step.steady for step in rank.steps)
-    often = _describe_period(stall, anchor)
-    verb = "takes" if len(stall.steps) == 1 else "take"
-    return (
-        f"{len(stall.steps)} of {units.plural(steady, f'steady {anchor.window}')}{often} {verb}"
-        f" {_from_to(stall.least_ns, stall.most_ns)} more for {describe_cause(stall.cause)},"
-        f" together {percent(stall.share)} of the time of all {anchor.window}s"
-    )
-
-
-def _describe_period(stall: RareStall, anchor: Anchor) -> str:
-    """Return how often a stall occurs; not all of its steps may follow the period."""
-    if stall.period is None:
-        return ""
-    is_all = (stall.steps[-1] - stall.steps[0]) == (len(stall.steps) - 1) * stall.period
-    return f" ({'' if is_all else 'the longest '}every {stall.period} {anchor.window}s)"
-
-
-def _from_to(least_ns: int, most_ns: int) -> str:
-    least, most = duration(least_ns), duration(most_ns)
-    return least if least == most else f"{least} to {most}"
-
-
-def _modes(rank: Rank, unit: str) -> Iterator[str]:
-    """Yield the mean step if it differs from the usual one."""
-    mean_ns, median_ns = rank.mean_step_ns, rank.median_step_ns
-    if mean_ns is None or median_ns is None:
-        return
-    if rank.modes:
-        steady = sum(step.steady for step in rank.steps)
-        counts = [
-            f"{len(mode.steps)}{'' if place else f' of {steady}'}" for place, mode in enumerate(rank.modes)
-        ]
-        lengths = [duration(mode.median_ns) for mode in rank.modes]
-        listed = ", ".join(
-            f"{count}{'' if place else ' take'} about {length}"
-            for place, (count, length) in enumerate(zip(counts, lengths, strict=True))
-        )
-        kinds = {2: "two", 3: "three"}.get(len(rank.modes), str(len(rank.modes)))
-        yield (
-            f"{unit.capitalize()}s fall into {kinds} kinds: {listed}. The mean, which determines throughput,"
-            f" is {duration(mean_ns)}."
-        )
-    elif mean_ns > MEAN_ABOVE_MEDIAN_RATIO * median_ns:
-        yield (
-            f"The median {unit} takes {duration(median_ns)}. The mean, which determines throughput, is"
-            f" {duration(mean_ns)}."
-        )
-
-
-def _slower(rank: Rank, unit: str) -> Iterator[str]:
-    """From which step on kernels are slower."""
-    slower = rank.slower_kernels
-    if slower is not None:
-        yield (
-            f"From {unit} {slower.since_step} on the same compute kernels take {slower.ratio:.2f} times as"
-            f" long: {explain_slower_kernels(slower)}."
-        )
-
-
 def is_mostly_outside(rank: Rank) -> bool:
     """Return whether more device time precedes the first window than all windows contain."""
-    return rank.outside_ns > sum(_length(step) for step in rank.steps)
+    return rank.outside_ns > sum(step.end_ns - step.start_ns for step in rank.steps)
 
 
 def _before(rank: Rank, unit: str) -> Iterator[str]:
@@ -455,5 +333,80 @@ def _before(rank: Rank, unit: str) -> Iterator[str]:
         )
 
 
-def _length(step: Step) -> int:
-    return step.end_ns - step.start_ns
+def judge_confidence(decision: Decision, account: RankSummary, *, is_incomplete: bool = False) -> Confidence:
+    """Return how certain the decision on a rank is.
+
+    The confidence falls with the share of the step that may belong to another wall. This is unattributed
+    time, and time found through inferred waits, part of which may be wrong. It is never high where few
+    steps have much such time, or where something that the export lacks could change the wall.
+
+    Args:
+        decision: the dominant wall.
+        account: the rank.
+        is_incomplete: whether the capture ends early, so that idle time may be missing work.
+    """
+    inferred_share = _median_share(account.inferred, account.walls)
+    unresolved_share = _median_share(account.unresolved[:, :3].sum(axis=1), account.walls)
+    at_risk = inferred_share + unresolved_share
+    doubts = [*_list_doubts(decision, account), *_describe_few_steps(account, at_risk)]
+    level: ConfidenceLevel = "high"
+    if decision.dominant == "unknown" or is_incomplete or at_risk > MEDIUM_CONFIDENCE_SHARE + SHARE_ROUNDING:
+        level = "low"
+    elif at_risk > HIGH_CONFIDENCE_SHARE + SHARE_ROUNDING or doubts:
+        level = "medium"
+    reasons = [
+        f"{percent(inferred_share)} depends on waits that are inferred from timing"
+        if inferred_share > 0
+        else "no wait is inferred from timing",
+        f"{percent(unresolved_share)} has an unknown cause"
+        if account.unresolved[:, :3].any()
+        else "all time has a known cause",
+    ]
+    if is_incomplete:
+        reasons.append("idle time may be work that the incomplete trace lacks")
+    return Confidence(level, inferred_share, unresolved_share, (*reasons, *doubts))
+
+
+def _median_share(time_ns: Times, walls: Times) -> float:
+    """Return the median over the steps of a time divided by the step."""
+    return float(np.median(time_ns / np.maximum(walls.sum(axis=1), 1))) if time_ns.size else 0.0
+
+
+def _describe_few_steps(account: RankSummary, median_share: float) -> Iterator[str]:
+    """Yield the share of all time that is inferred or unattributed, if it is large on few steps alone."""
+    open_ns = int(account.inferred.sum() + account.unresolved[:, :3].sum())
+    share = open_ns / max(int(account.walls.sum()), 1)
+    if median_share <= HIGH_CONFIDENCE_SHARE + SHARE_ROUNDING < share:
+        yield f"with the slowest steps, {percent(share)} of all time is inferred or has an unknown cause"
+
+
+def _list_doubts(decision: Decision, account: RankSummary) -> Iterator[str]:
+    """Yield what the export lacks and what therefore could change the wall.
+
+    Without launch calls, short gaps between kernels count as compute, whatever caused them, and the host
+    may have waited for calls that are missing. Recomputed forward work that cannot be recognized counts as
+    compute.
+    """
+    if not any(step.steady for step in account.rank.steps):
+        yield "no steady step: shares cover all captured time"
+    whole = account.walls.sum(axis=0, keepdims=True), account.unresolved.sum(axis=0, keepdims=True)
+    if (mean_wall := find_dominant_wall(*whole)) != decision.dominant:
+        yield f"the wall of the mean step is {mean_wall}, because a few steps differ from the others"
+    if find_overall_wall(account.rank) not in {None, decision.dominant}:
+        yield f"most of the capture precedes the steps, whose own wall is {decision.dominant}"
+    if account.hides_recompute and decision.dominant == "compute":
+        yield "no range names the backward pass, so recomputed activations would count as compute"
+    if account.lacks_calls:
+        yield f"launch calls are missing: {_WITHOUT_CALLS.get(decision.dominant, _WAITS_UNKNOWN)}"
+    if decision.dominant == "host" and find_dominant_wall(*_without_blocked_calls(account)) != "host":
+        share = _median_share(account.blocked, account.walls)
+        yield f"{percent(share)} is in calls that were blocked for a reason that the export does not contain"
+
+
+def _without_blocked_calls(account: RankSummary) -> tuple[Times, Times]:
+    """Return walls and unresolved time with the time in blocked calls counted as unattributed."""
+    walls, unresolved = account.walls.copy(), account.unresolved.copy()
+    walls[:, _HOST_COLUMN] -= account.blocked
+    walls[:, _UNATTRIBUTED_COLUMN] += account.blocked
+    unresolved[:, 0] += account.blocked
+    return walls, unresolved
