@@ -11,7 +11,7 @@ import shutil
 import stat
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass, field, fields, is_dataclass
 from enum import Enum
 from functools import cache, cached_property, partial
@@ -236,21 +236,15 @@ def load_or_analyze(  # noqa: PLR0913  # what is asked for
     Raises:
         WallscopeError: one of its children, each with a line for the user.
     """
-    return _load_or_make(
+    return load_or_analyze_copy(
         partial(answer_key, path, options),
-        partial(
-            _analyze,
-            path,
-            options,
-            progress,
-            with_page=with_page,
-            with_timeline=with_timeline,
-            with_profiles=with_profiles or cache is not None,
-        ),
+        lambda: nullcontext(path),
+        options,
         progress,
         cache,
         with_page=with_page,
         with_timeline=with_timeline,
+        with_profiles=with_profiles,
     )
 
 
@@ -276,7 +270,7 @@ def load_limits(
 
 
 def load_or_analyze_copy(  # noqa: PLR0913  # as above, and how the copy is named and got
-    name: Callable[[], str | None],
+    key_of_input: Callable[[], str | None],
     copied: Callable[[], AbstractContextManager[Path]],
     options: Options,
     progress: Progress,
@@ -288,43 +282,27 @@ def load_or_analyze_copy(  # noqa: PLR0913  # as above, and how the copy is name
 ) -> RenderedAnalysis:
     """Return the answer for an export elsewhere: it is copied only if its answer is not in the cache.
 
+    The answer is kept if its key is the same afterwards.
+
     Raises:
         WallscopeError: one of its children, each with a line for the user.
     """
-
-    def made() -> RenderedAnalysis:
-        with copied() as path:
-            return _analyze(
-                path,
-                options,
-                progress,
-                with_page=with_page,
-                with_timeline=with_timeline,
-                with_profiles=with_profiles or cache is not None,
-            )
-
-    return _load_or_make(name, made, progress, cache, with_page=with_page, with_timeline=with_timeline)
-
-
-def _load_or_make(  # noqa: PLR0913  # what is asked for
-    key_of_input: Callable[[], str | None],
-    make: Callable[[], RenderedAnalysis],
-    progress: Progress,
-    cache: Cache | None,
-    *,
-    with_page: bool,
-    with_timeline: bool,
-) -> RenderedAnalysis:
-    """Return the answer in the cache; else the one made, kept if its key is the same afterwards."""
     name = None if cache is None else key_of_input()
-    if cache is None or name is None:
-        return make()
-    found = _load(cache, name, with_page=with_page, with_timeline=with_timeline)
-    if found is not None:
-        progress("the answer is in the cache")
-        return found
-    made = make()
-    if key_of_input() == name:
+    if cache is not None and name is not None:
+        found = _load(cache, name, with_page=with_page, with_timeline=with_timeline)
+        if found is not None:
+            progress("the answer is in the cache")
+            return found
+    with copied() as path:
+        from wallscope.pipeline import analyze_capture  # noqa: PLC0415  # an answer in the cache needs none
+
+        made = build_answer(
+            analyze_capture(path, options, progress, with_profiles=with_profiles or cache is not None),
+            progress,
+            with_page=with_page,
+            with_timeline=with_timeline,
+        )
+    if cache is not None and name is not None and key_of_input() == name:
         cache.write(EntryKind.ANSWERS, name, made.text.encode())
         if made.page is not None:
             cache.write(EntryKind.PAGES, name, made.page.encode())
@@ -344,21 +322,6 @@ def _load(cache: Cache, name: str, *, with_page: bool, with_timeline: bool) -> R
     text = content.decode()
     written = None if page is None else page.decode()
     return RenderedAnalysis(decode_analysis(text), written, timeline, text)
-
-
-def _analyze(  # noqa: PLR0913  # what is asked for
-    path: Path,
-    options: Options,
-    progress: Progress,
-    *,
-    with_page: bool,
-    with_timeline: bool,
-    with_profiles: bool,
-) -> RenderedAnalysis:
-    from wallscope.pipeline import analyze_capture  # noqa: PLC0415  # an answer in the cache needs none
-
-    made = analyze_capture(path, options, progress, with_profiles=with_profiles)
-    return build_answer(made, progress, with_page=with_page, with_timeline=with_timeline)
 
 
 def build_answer(

@@ -69,16 +69,16 @@ def align_rank_clocks(known: MatchedJob) -> tuple[RankClock | None, ...]:
     """
     of_member = known.rows_by_member()
     hosts = {profile.header.inputs[0].hostname for profile in known.profiles if profile.header.inputs}
-    first_ns = _find_first_session(known.profiles)
+    starts_ns = [_find_session(profile) for profile in known.profiles]
+    first_ns = min((start_ns for start_ns in starts_ns if start_ns is not None), default=0)
     found: list[RankClock | None] = []
-    for place, profile in enumerate(known.profiles):
+    for place, start_ns in enumerate(starts_ns):
         rows = of_member.get(place)
         tied = None if rows is None else rows.filter(pl.col("is_tied").fill_null(value=False))
         if tied is not None and len(tied):
             session_ns = tied["session_ns"].to_numpy()
             found.append(RankClock(*fit_line(session_ns, tied["start_ns"].to_numpy() - session_ns)))
             continue
-        start_ns = _find_session(profile)
         is_one_clock = len(hosts) == 1 and None not in hosts and start_ns is not None
         found.append(RankClock(float((start_ns or 0) - first_ns), 0.0) if is_one_clock else None)
     return tuple(found)
@@ -87,11 +87,6 @@ def align_rank_clocks(known: MatchedJob) -> tuple[RankClock | None, ...]:
 def _find_session(profile: Profile) -> int | None:
     inputs = profile.header.inputs
     return inputs[0].session_start_utc_ns if inputs else None
-
-
-def _find_first_session(profiles: Sequence[Profile]) -> int:
-    known = [start_ns for profile in profiles if (start_ns := _find_session(profile)) is not None]
-    return min(known, default=0)
 
 
 def join_timelines(
@@ -420,10 +415,8 @@ def _join(analyzed: Sequence[_Analyzed], findings: tuple[Finding, ...]) -> JobAn
     world_size = max((one.capture.world_size or 0 for one in ordered), default=0) or None
     profiles = tuple(profile for one in analyzed for profile in one.profiles)
     known = match_ranks(profiles, find_dominant_wall, world_size)
-    job, ranks = (
-        known.job,
-        known.split_ranks(ranks, [len(ordered[number].ranks) for number in export_of_rank]),
-    )
+    job = known.job
+    ranks = known.split_ranks(ranks, [len(ordered[number].ranks) for number in export_of_rank])
     critical = ordered[export_of_rank[job.critical_place]]
     place = first_place[export_of_rank[job.critical_place]] + critical.diagnosis.rank_index
     found = replace(
