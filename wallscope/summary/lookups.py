@@ -116,34 +116,36 @@ class NameLookup:
     @cached_property
     def _operation_names(self) -> pl.Series:
         capture = self.parts.capture
-        directions = capture.copies.select("op", pl.col("direction").cast(pl.String))
-        return (
-            capture.operations.select(
-                "op", "kind", text=capture.names["text"].gather(capture.operations["name"])
-            )
-            .join(directions, on="op", how="left", maintain_order="left")
-            .select(
-                name=pl.when(pl.col("kind") == OperationKind.KERNEL)
-                .then("text")
-                .when(pl.col("kind") == OperationKind.GRAPH)
-                .then(pl.lit("CUDA graph"))
-                .otherwise(name_copies())
-            )
-            .to_series()
-        )
+        return name_operations(capture, capture.operations, capture.names["text"])
 
     @cached_property
     def _path_of_range(self) -> pl.Series:
         return self.parts.range_tree.tree.sort("range")["path"]
 
 
-def name_copies() -> pl.Expr:
-    """Return the names of copies, by kind and direction, and of memsets."""
+def name_operations(capture: Capture, operations: pl.DataFrame, texts: pl.Series) -> pl.Series:
+    """Name operations: kernels by `texts`, copies and memsets by kind and direction.
+
+    Args:
+        capture: the capture.
+        operations: `OPERATIONS`, some rows of it or null.
+        texts: String[name], what kernels are called.
+    """
+    directions = capture.copies.select("op", pl.col("direction").cast(pl.String))
     kind = pl.col("kind").cast(pl.String)
     return (
-        pl.when(pl.col("direction") == kind)
-        .then(kind)
-        .otherwise(pl.concat_str(kind, pl.lit(" "), "direction"))
+        operations.select("op", "kind", text=texts.gather(operations["name"]))
+        .join(directions, on="op", how="left", maintain_order="left")
+        .select(
+            name=pl.when(pl.col("kind") == OperationKind.KERNEL)
+            .then("text")
+            .when(pl.col("kind") == OperationKind.GRAPH)
+            .then(pl.lit("CUDA graph"))
+            .when(pl.col("direction") == kind)
+            .then(kind)
+            .otherwise(pl.concat_str(kind, pl.lit(" "), "direction"))
+        )
+        .to_series()
     )
 
 

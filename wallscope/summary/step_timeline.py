@@ -18,7 +18,7 @@ from wallscope.model.report import (
     StepOverviews,
     StepTimeline,
 )
-from wallscope.summary.lookups import mask_negative, name_copies, write_thread_id
+from wallscope.summary.lookups import mask_negative, name_operations, write_thread_id
 from wallscope.trace.ranges import write_paths
 
 _MOST_THREADS = 12
@@ -185,23 +185,9 @@ class _Shown:
 
     def _name_operations(self, numbers: pl.Series) -> pl.Series:
         """Name operations, by their kernel or the direction of a copy; null for numbers below 0."""
-        capture, known = self._trace.capture, mask_negative(numbers)
-        rows = pl.DataFrame(
-            {
-                "op": known.cast(pl.UInt32),
-                "kind": capture.operations["kind"].gather(known),
-                "text": self._texts.gather(capture.operations["name"].gather(known)),
-            }
-        )
-        directions = capture.copies.select("op", pl.col("direction").cast(pl.String))
-        named = rows.join(directions, on="op", how="left", maintain_order="left").select(
-            pl.when(pl.col("kind") == OperationKind.KERNEL)
-            .then("text")
-            .when(pl.col("kind") == OperationKind.GRAPH)
-            .then(pl.lit("CUDA graph"))
-            .otherwise(name_copies())
-        )
-        return named.to_series()
+        known = mask_negative(numbers)
+        rows = self._trace.capture.operations.select(pl.col("op", "kind", "name").gather(known))
+        return name_operations(self._trace.capture, rows, self._texts)
 
     def _paths(self, ranges: pl.Series) -> pl.DataFrame:
         """Return the written path of each of these ranges."""
