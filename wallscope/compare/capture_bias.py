@@ -6,10 +6,10 @@ work a step does is known only where the user gives the tokens; kernels and copi
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from fractions import Fraction
 
+from wallscope.compare.kernel_changes import sum_work
 from wallscope.compare.operation_changes import KEPT, pair_operations
-from wallscope.compare.typical_steps import Key, TypicalStep
+from wallscope.compare.typical_steps import Key, TypicalStep, total_work
 from wallscope.model.capture import GraphTracing
 from wallscope.model.comparison import Direction, Mismatch
 from wallscope.model.enums import CopyDirection, Wall
@@ -53,7 +53,7 @@ def find_biases(base: BiasSide, head: BiasSide) -> tuple[Mismatch, ...]:
     if ours is not None and theirs is not None:
         found += _launch_calls(base, head, ours, theirs)
         if ours.profiler is theirs.profiler:
-            found += [*_profilers(ours, theirs), *_options(ours, theirs)]
+            found += [*_profilers(ours, theirs), *_capture_options(ours, theirs)]
         found += _machines(ours, theirs)
     return tuple(sorted(found, key=lambda entry: -abs(entry.bias_ns or 0)))
 
@@ -77,7 +77,7 @@ def _profilers(base: ProfiledInput, head: ProfiledInput) -> Iterator[Mismatch]:
         yield _either("profiler version", versions, effect, Wall.HOST)
 
 
-def _options(base: ProfiledInput, head: ProfiledInput) -> Iterator[Mismatch]:
+def _capture_options(base: ProfiledInput, head: ProfiledInput) -> Iterator[Mismatch]:
     sides = [dict(one.conditions.options) for one in (base, head)]
     if not all(sides):
         return
@@ -101,7 +101,7 @@ def _launch_calls(
     if {base.header.work.graphs, head.header.work.graphs} != {GraphTracing.NONE}:
         return
     each_ns = theirs.launch_call_ns - ours.launch_call_ns
-    launches = round(min(_count_kernels(base.step), _count_kernels(head.step)))
+    launches = round(min(sum_work(side.step, _is_kernel).count for side in (base, head)))
     bias_ns = each_ns * launches
     if abs(bias_ns) < BIAS_SHARE * base.step.step_ns:
         return
@@ -114,10 +114,6 @@ def _launch_calls(
     yield Mismatch(
         "time of a launch call (lower quartile)", *values, "note", effect, direction, bias_ns, Wall.HOST
     )
-
-
-def _count_kernels(step: TypicalStep) -> Fraction:
-    return sum((ran.count for key, ran in step.ran.items() if _is_kernel(key)), Fraction())
 
 
 def _is_kernel(key: Key) -> bool:
@@ -159,7 +155,8 @@ def _amount_of_work(base: BiasSide, head: BiasSide) -> Iterator[Mismatch]:
     size = max(ratio, 1 / ratio)
     has_other_input = copied is not None and max(copied, 1 / copied) > LIKE_INPUT_RATIO
     direction: Direction = "slower" if ratio > 1 else "faster"
-    bias_ns = round(sum(_compute_ns(one.step) for one in (base, head)) / 2 * (ratio - 1) / ((ratio + 1) / 2))
+    compute_ns = base.step.walls[Wall.COMPUTE] + head.step.walls[Wall.COMPUTE]
+    bias_ns = round(compute_ns / 2 * (ratio - 1) / ((ratio + 1) / 2))
     values = ("1.00x", f"{ratio:.2f}x")
     if size >= OTHER_WORK_RATIO and spread <= UNIFORM_CHANGE_RATIO and (copied is None or has_other_input):
         if copied is not None and (copied > 1) != (ratio > 1):
@@ -180,10 +177,6 @@ def _amount_of_work(base: BiasSide, head: BiasSide) -> Iterator[Mismatch]:
         )
 
 
-def _compute_ns(step: TypicalStep) -> int:
-    return step.walls[Wall.COMPUTE]
-
-
 def _find_uniform_change(base: TypicalStep, head: TypicalStep) -> tuple[float, float] | None:
     """Return the median ratio of the time per call of kernels that run as often, by work, and its spread.
 
@@ -196,21 +189,14 @@ def _find_uniform_change(base: TypicalStep, head: TypicalStep) -> tuple[float, f
         keys = [key for key in (*pair.base, *pair.head) if not _is_kernel(key) or key.axis is not None]
         if keys or pair.matched_by not in KEPT:
             continue
-        works = [
-            sum((side.ran[key].work_ns for key in own if key in side.ran), Fraction())
+        ours, theirs = (
+            total_work([side.ran[key] for key in own if key in side.ran])
             for side, own in ((base, pair.base), (head, pair.head))
-        ]
-        counts = [
-            sum((side.ran[key].count for key in own if key in side.ran), Fraction())
-            for side, own in ((base, pair.base), (head, pair.head))
-        ]
-        if all(works) and counts[0] == counts[1] > 0:
-            ratios.append((float(works[1] / works[0]), float(works[0] + works[1])))
-    kernels = [
-        sum(
-            (ran.work_ns for key, ran in side.ran.items() if _is_kernel(key) and key.axis is None), Fraction()
         )
-        for side in (base, head)
+        if ours.work_ns and theirs.work_ns and ours.count == theirs.count > 0:
+            ratios.append((float(theirs.work_ns / ours.work_ns), float(ours.work_ns + theirs.work_ns)))
+    kernels = [
+        sum_work(side, lambda key: _is_kernel(key) and key.axis is None).work_ns for side in (base, head)
     ]
     weight = sum(part for _, part in ratios)
     if len(ratios) < 2 or weight < UNIFORM_WORK_SHARE * float(sum(kernels)):
@@ -237,13 +223,11 @@ def _weighted_quantile(values: list[tuple[float, float]], share: float) -> float
 
 def _input_ratio(base: TypicalStep, head: TypicalStep) -> float | None:
     """Return head by base of the bytes that a step copies to the device, `None` where they are unknown."""
-    sums = []
-    for step in (base, head):
-        sizes = [ran.bytes for key, ran in step.ran.items() if key.category == CopyDirection.HOST_TO_DEVICE]
-        if not sizes or None in sizes:
-            return None
-        sums.append(float(sum((size for size in sizes if size is not None), Fraction())))
-    return sums[1] / sums[0] if all(sums) else None
+    ours, theirs = (
+        sum_work(step, lambda key: key.category == CopyDirection.HOST_TO_DEVICE).bytes
+        for step in (base, head)
+    )
+    return float(theirs) / float(ours) if ours and theirs else None
 
 
 def _either(what: str, values: Sequence[object], effect: str, wall: Wall | None = None) -> Mismatch:

@@ -73,7 +73,7 @@ def _fusion(base: TypicalStep, head: TypicalStep) -> Iterator[Explanation]:
         ("fusion-lost", "base", base, head),
         ("fusion-gained", "head", head, base),
     ):
-        fewer, more = (_work(step, _is_elementwise).count for step in (ours, theirs))
+        fewer, more = (sum_work(step, _is_elementwise).count for step in (ours, theirs))
         names = {key.name for key in theirs.ran}
         gone = sorted(
             {
@@ -96,7 +96,7 @@ def _is_elementwise(key: Key) -> bool:
 
 def _compilation(base: TypicalStep, head: TypicalStep) -> Iterator[Explanation]:
     """Explain kernels that a compiler made on one side alone, where it has fewer others of their kind."""
-    compiled = [_work(step, _is_compiled) for step in (base, head)]
+    compiled = [sum_work(step, _is_compiled) for step in (base, head)]
     names = [{key.name for key in step.ran if _is_compiled(key)} for step in (base, head)]
     if all(names) or max(map(len, names)) < FEWEST_COMPILED_KERNELS_COUNT:
         return
@@ -105,7 +105,7 @@ def _compilation(base: TypicalStep, head: TypicalStep) -> Iterator[Explanation]:
     def is_other(key: Key) -> bool:
         return key.category in POINTWISE and not _is_compiled(key)
 
-    others = [_work(step, is_other) for step in (base, head)]
+    others = [sum_work(step, is_other) for step in (base, head)]
     eager, mixed = others if is_new else others[::-1]
     if mixed.count >= eager.count:
         return
@@ -180,7 +180,7 @@ def _name_main(parts: dict[str, Fraction]) -> str:
 
 def _optimizer(base: TypicalStep, head: TypicalStep) -> Iterator[Explanation]:
     """Explain an optimizer that runs far fewer or more kernels: fused, or by tensor."""
-    counts = [_work(step, _is_optimizing).count for step in (base, head)]
+    counts = [sum_work(step, _is_optimizing).count for step in (base, head)]
     less, more = sorted(counts)
     if not less or more < FEWER_KERNELS_RATIO * less:
         return
@@ -200,7 +200,7 @@ def _is_optimizing(key: Key) -> bool:
 
 def _preprocessing(base: TypicalStep, head: TypicalStep) -> Iterator[Explanation]:
     """Explain input that is prepared on the GPU on one side alone, with what became of loading it."""
-    runs = [bool(_work(step, _is_preprocessing).count) for step in (base, head)]
+    runs = [bool(sum_work(step, _is_preprocessing).count) for step in (base, head)]
     if runs[0] == runs[1]:
         return
     causes = (*_LOADING, f"compute/{ComputeCategory.PREPROCESSING}")
@@ -235,7 +235,7 @@ def _copies(
         def is_meant(key: Key, direction: CopyDirection = direction) -> bool:
             return key.category == direction
 
-        ours, theirs = (_work(step, is_meant) for step in (base, head))
+        ours, theirs = (sum_work(step, is_meant) for step in (base, head))
         delta_ns = _owned_ns(head, is_meant) - _owned_ns(base, is_meant)
         if direction in explained or abs(delta_ns) < EXPLAINED_SHARE * base.step_ns:
             continue
@@ -286,7 +286,8 @@ def _causes_of(is_meant: Callable[[Key], bool], *steps: TypicalStep) -> tuple[st
     )
 
 
-def _work(step: TypicalStep, is_meant: Callable[[Key], bool]) -> OperationWork:
+def sum_work(step: TypicalStep, is_meant: Callable[[Key], bool]) -> OperationWork:
+    """Return what some kinds of operations did together in the typical step."""
     return total_work([ran for key, ran in step.ran.items() if is_meant(key)])
 
 
