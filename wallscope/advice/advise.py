@@ -86,11 +86,11 @@ def list_questions(analysis: Analysis) -> dict[str, tuple[Question, ...]]:
     """Return the replay questions of each fix by id, for the fixes with the largest gain."""
     run = MeasuredRun(analysis, RunConfiguration(), pl.Series([], dtype=pl.String))
     rules = {rule.id: rule for rule in fix_rules()}
-    asked = {
+    questions = {
         fix.id: rules[fix.id].questions(fix.causes, partial(estimate_share, run))
         for fix in analysis.fixes or ()
     }
-    return dict([(fix, asked[fix]) for fix in asked if asked[fix]][:REPLAYED_FIXES_COUNT])
+    return dict([(fix, questions[fix]) for fix in questions if questions[fix]][:REPLAYED_FIXES_COUNT])
 
 
 def settle_fixes(analysis: Analysis, names: pl.Series) -> Analysis:
@@ -119,8 +119,10 @@ def _settle(fix: Fix, rule: Rule, run: MeasuredRun) -> Fix:
     """Return a fix with the gain of its replay, and the time on few steps of the causes that it removes."""
     if fix.replay is None:
         return replace(fix, assumes=describe_assumption(fix, run, _counted(run, rule, fix.causes)))
-    asked = rule.questions(fix.causes)
-    removed = {one.target for one in asked if one.kind == "hide" or (one.kind == "scale" and not one.share)}
+    questions = rule.questions(fix.causes)
+    removed = {
+        one.target for one in questions if one.kind == "hide" or (one.kind == "scale" and not one.share)
+    }
     gone = [cause for cause in fix.causes if cause in removed]
     won_ns = fix.replay.won_ns + round(sum(map(run.rare_share, gone)) * _find_mean_ns(run))
     settled = replace(

@@ -22,7 +22,7 @@ from wallscope.advice.configuration_text import (
 )
 from wallscope.advice.framework_rules import framework_defaults, write_layout
 from wallscope.advice.rejected_settings import (
-    IGNORED_BESIDE_MEGATRON_FSDP,
+    IGNORED_WITH_MEGATRON_FSDP,
     KEPT_KINDS,
     check_releases,
     find_other_framework,
@@ -120,7 +120,7 @@ def read_configuration(path: Path, *, with_defaults: bool = False) -> Configurat
     ignored = tuple(find_unread_switches(path, dict(contents.entries)))
     if ignored:
         known = [
-            replace(each, value=False) if each.written in IGNORED_BESIDE_MEGATRON_FSDP else each
+            replace(each, value=False) if each.written in IGNORED_WITH_MEGATRON_FSDP else each
             for each in known
         ]
     if contents.kind != "log":
@@ -301,7 +301,7 @@ def _resolve(
     settings: dict[str, KnownSetting] = {}
     findings: list[Finding] = []
     for name, same in by_name.items():
-        chosen = _heed_bridge(name, same) if in_bridge else None
+        chosen = _choose_as_bridge(name, same) if in_bridge else None
         if chosen is None:
             chosen, found = _choose(path, name, same, last_counts=last_counts)
             findings += found
@@ -309,7 +309,7 @@ def _resolve(
     return settings, findings
 
 
-def _heed_bridge(name: str, same: Sequence[Written]) -> Written | None:
+def _choose_as_bridge(name: str, same: Sequence[Written]) -> Written | None:
     """Return the value that Megatron Bridge derives for a setting of several sections."""
     by_section = {each.written.partition(".")[0]: each for each in reversed(same)}
     overlap = by_section.get("comm_overlap")

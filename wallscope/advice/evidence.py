@@ -45,13 +45,13 @@ _WHERE_PARTS_COUNT = 2
 
 
 def list_evidence(
-    run: "MeasuredRun", causes: tuple[str, ...], asked: frozenset[str] = frozenset()
+    run: "MeasuredRun", causes: tuple[str, ...], measured: frozenset[str] = frozenset()
 ) -> tuple[str, ...]:
     """Return the evidence of the representative rank for a fix and its causes, one line per kind.
 
-    `asked` are the measurements that the conditions of the fix name.
+    `measured` are the measurements that the conditions of the fix name.
     """
-    lines = dict.fromkeys(_list_attention(run) if "unfused_attention_share" in asked else ())
+    lines = dict.fromkeys(_list_attention(run) if "unfused_attention_share" in measured else ())
     lines |= dict.fromkeys(line for cause in causes for line in _list_rows(run, cause))
     return tuple(lines)[:EVIDENCE_LINES_COUNT]
 
@@ -63,7 +63,7 @@ def _list_attention(run: "MeasuredRun") -> Iterator[str]:
         shown = ", ".join(found.ranges[:_WHERE_PARTS_COUNT])
         yield (
             f"{plural(found.between_kernels, 'kernel')} that do not multiply, in ranges {shown}:"
-            f" {duration(found.between_ns)} per {run.analysis.anchor.window}"
+            f" {duration(found.between_ns)} per {run.window}"
         )
 
 
@@ -107,14 +107,14 @@ def _list_kernels(run: "MeasuredRun", category: str) -> Iterator[str]:
             precision = "" if kernel.precision == "unknown" else f", {kernel.precision}"
             yield (
                 f"{plural(kernel.kernels, 'kernel')} {kernel.name}{precision}: {duration(kernel.work_ns)}"
-                f" per {run.analysis.anchor.window}"
+                f" per {run.window}"
             )
 
 
 def _list_copies(run: "MeasuredRun", kind: str) -> Iterator[str]:
     for copy in run.rank.memory.copies:
         if copy.direction in _COPIES.get(kind, ()) and copy.count:
-            yield f"{_describe_copy(copy)} per {run.analysis.anchor.window}"
+            yield f"{_describe_copy(copy)} per {run.window}"
 
 
 def _name_copies(copy: CopyWork) -> str:
@@ -133,10 +133,10 @@ def _describe_copy(copy: CopyWork) -> str:
 def _list_collectives(run: "MeasuredRun", axis: str) -> Iterator[str]:
     for entry in run.rank.communication.operations:
         if entry.axis == axis:
-            told = f"; {entry.evidence[0]}" if entry.evidence else ""
+            detail = f"; {entry.evidence[0]}" if entry.evidence else ""
             yield (
                 f"{number(entry.count)} {entry.operation} ({entry.backend}): {duration(entry.work_ns)}"
-                f" per {run.analysis.anchor.window}, {duration(entry.exposed_ns)} exposed{told}"
+                f" per {run.window}, {duration(entry.exposed_ns)} exposed{detail}"
             )
 
 
@@ -148,7 +148,7 @@ def _list_blocking_calls(run: "MeasuredRun", name: str) -> Iterator[str]:
                 "" if call.path is None else f" in {' / '.join(call.path.split(' / ')[-_WHERE_PARTS_COUNT:])}"
             )
             yield (
-                f"{call.count:.1f} calls {call.name}{where} per {run.analysis.anchor.window}:"
+                f"{call.count:.1f} calls {call.name}{where} per {run.window}:"
                 f" {duration(call.waited_ns)} waiting, then {duration(call.drained_ns)} GPU idle"
             )
 
@@ -177,14 +177,14 @@ def _list_small_copies(run: "MeasuredRun") -> Iterator[str]:
     for copy in run.rank.memory.copies:
         crosses = copy.direction in _COPIES["offload"]
         if crosses and copy.count and copy.bytes < BULK_COPY_BYTES * copy.count:
-            yield f"{_describe_copy(copy)} per {run.analysis.anchor.window}"
+            yield f"{_describe_copy(copy)} per {run.window}"
 
 
 def _list_locked_calls(run: "MeasuredRun") -> Iterator[str]:
     host = run.rank.host_details
     for call in () if host is None else host.locked_calls:
         yield (
-            f"{call.count:.1f} calls {call.name} per {run.analysis.anchor.window} wait while another thread"
+            f"{call.count:.1f} calls {call.name} per {run.window} wait while another thread"
             f" is in {call.holder}: {duration(call.waited_ns)}"
         )
 
@@ -194,7 +194,7 @@ def _list_launches(run: "MeasuredRun") -> Iterator[str]:
     if host is not None and host.launches is not None:
         cost = host.launches
         yield (
-            f"{number(cost.calls)} launch calls per {run.analysis.anchor.window}, median"
+            f"{number(cost.calls)} launch calls per {run.window}, median"
             f" {duration(cost.median_ns)}; {percent(cost.outpaced_share)} take longer than the launched"
             " kernel"
         )
@@ -292,8 +292,8 @@ _WITHOUT = {"allocator": "memory/allocator"}
 def select_reached_causes(causes: Sequence[str], questions: Collection[Question]) -> tuple[str, ...]:
     """Return the causes whose time the questions change; all of them if that cannot be said.
 
-    >>> asked = (Question("scale", "launch", 0.5),)
-    >>> select_reached_causes(("host/framework", "host/launch-call"), asked)
+    >>> questions = (Question("scale", "launch", 0.5),)
+    >>> select_reached_causes(("host/framework", "host/launch-call"), questions)
     ('host/launch-call',)
     """
     if not questions or any(one.kind != "scale" or one.target not in _REACHED for one in questions):
@@ -340,22 +340,22 @@ def _describe_host_time(run: "MeasuredRun") -> str:
         entry.cause: entry.typical_ns for entry in run.rank.causes if entry.cause.startswith(_REACHED[THINK])
     }
     whole_ns = sum(times_ns.values())
-    said = duration(whole_ns)
+    text = duration(whole_ns)
     largest = max(times_ns, key=lambda cause: times_ns[cause], default="")
     if largest.startswith(DRAINED):
         part, call = duration(times_ns[largest]), largest.removeprefix(DRAINED)
-        said += f", {'all' if part == said else part} of it after {call}"
-    return ", ".join((said, *_name_range(run, whole_ns)))
+        text += f", {'all' if part == text else part} of it after {call}"
+    return ", ".join((text, *_name_range(run, whole_ns)))
 
 
 def _name_range(run: "MeasuredRun", part_ns: int) -> Iterator[str]:
     """Name the range that holds most of a part of the host time, wherever the rest of that time is."""
-    place = None if run.rank.host_details is None else run.rank.host_details.range
-    if place is None:
+    largest = None if run.rank.host_details is None else run.rank.host_details.range
+    if largest is None:
         return
     others_ns = run.rank.typical.walls.host - part_ns
-    if place.host_ns - others_ns >= MOSTLY_IN_RANGE_SHARE * part_ns:
-        yield f"mostly in the range {place.name}"
+    if largest.host_ns - others_ns >= MOSTLY_IN_RANGE_SHARE * part_ns:
+        yield f"mostly in the range {largest.name}"
 
 
 def _compare_times(won_ns: int, causes: Sequence[str], run: "MeasuredRun") -> Iterator[str]:
@@ -393,8 +393,8 @@ def align_bounds(analysis: Analysis) -> Analysis:
         cause = _find_removed_cause(fix)
         if cause is not None and fix.replay is not None:
             removed[cause] = max(fix.replay.won_ns, removed.get(cause, 0))
-    place = analysis.diagnosis.rank_index
-    rank = analysis.ranks[place]
+    index = analysis.diagnosis.rank_index
+    rank = analysis.ranks[index]
     step_ns = rank.typical.step_ns
     won_ns = {
         entry.cause: removed[entry.cause]
@@ -405,7 +405,7 @@ def align_bounds(analysis: Analysis) -> Analysis:
     causes = tuple(
         replace(entry, recoverable_ns=won_ns.get(entry.cause, entry.recoverable_ns)) for entry in rank.causes
     )
-    ranks = (*analysis.ranks[:place], replace(rank, causes=causes), *analysis.ranks[place + 1 :])
+    ranks = (*analysis.ranks[:index], replace(rank, causes=causes), *analysis.ranks[index + 1 :])
     ordered = sorted(opportunities, key=lambda entry: (-entry.recoverable_ns, entry.cause))
     return replace(analysis, ranks=ranks, opportunities=tuple(ordered))
 

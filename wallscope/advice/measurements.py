@@ -68,6 +68,7 @@ class MeasuredRun:
         self.environment, self.loader_threads = export.environment, export.loader_threads
         self.profiler = export.profiler
         self.gpu = export.gpu(self.rank.gpu)
+        self.window = analysis.anchor.window
         self.step_ns = max(self.rank.typical.step_ns, 1)
         self._measured: dict[tuple[str, tuple[str, ...]], Value] = {}
 
@@ -482,6 +483,6 @@ MEASUREMENTS: Mapping[str, Measurement] = {
     "ungrouped_share": _of_details(
         "share of compute work in series of similar small GEMMs", "small_multiplications.share"
     ),
-    "window": _of_run("kind of a window", lambda run: run.analysis.anchor.window.replace(" ", "-")),
+    "window": _of_run("kind of a window", lambda run: run.window.replace(" ", "-")),
 }
 """The names that conditions of fixes may use in addition to settings."""

@@ -263,13 +263,13 @@ def estimate_memory(
 ) -> MemoryEstimate:
     """Return the bytes that a GPU of the fullest pipeline stage needs, by part."""
     counted = _count_parameters(shape, layout)
-    held = counted.dense + counted.experts
+    whole = counted.dense + counted.experts
     replicas = layout.data * layout.sizes.context  # Context parallelism has the same weights on all ranks.
     states = counted.dense / replicas + counted.experts / layout.expert_data
-    sharded = states if options.fully_sharded else held
+    sharded = states if options.fully_sharded else whole
     layers = _count_live_layers(shape, layout, virtual_stages)
     tokens = microbatch_tokens / layout.sizes.context
-    working = held / max(ceil(shape.layers / layout.sizes.pipeline), 1) if options.fully_sharded else 0
+    working = whole / max(ceil(shape.layers / layout.sizes.pipeline), 1) if options.fully_sharded else 0
     return MemoryEstimate(
         weights_bytes=round((sharded + 2 * working) * options.weight_bytes),
         gradients_bytes=round(sharded * options.gradient_bytes),

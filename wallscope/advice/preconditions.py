@@ -34,7 +34,7 @@ from wallscope.units import percent
 
 _TABLES = "advice/preconditions.toml"
 _ASSERTIONS = "advice/assertions.toml"
-_UNLESS_SAID: Mapping[str, Value] = {"wgrad_is_checked": True, "virtual_stages_are_written": True}
+_UNLESS_SHOWN: Mapping[str, Value] = {"wgrad_is_checked": True, "virtual_stages_are_written": True}
 """What holds unless the form of a file shows the contrary."""
 
 _KEYS = {"id", "of", "text", "when", "needs", "unblock", "level", "facts"}
@@ -123,7 +123,7 @@ def _parse_row(table: Mapping[str, Any]) -> Row:
 def lookup_in(configuration: RunConfiguration, trace: TraceFacts) -> Lookup:
     """Return a lookup of settings: the configuration first, then the machine, and lower bounds."""
     bounds = {f"{key}{LOWER_BOUND}": value for key, value in trace.least.items()}
-    machine = {**_UNLESS_SAID, **trace.settings(), **bounds}
+    machine = {**_UNLESS_SHOWN, **trace.settings(), **bounds}
 
     def lookup(key: str) -> tuple[bool, Value]:
         if configuration.knows(key):
@@ -291,8 +291,8 @@ def quote_stops(
     rows = precondition_rows()
     found = {}
     for row in check.stops:
-        asked = rows[row.precondition.id].keys() if row.precondition.id in rows else set()
-        keys = sorted(asked - _OF_FORM)
+        used = rows[row.precondition.id].keys() if row.precondition.id in rows else set()
+        keys = sorted(used - _OF_FORM)
         known = (configuration.settings[key].source for key in keys if key in configuration.settings)
         written = [source.removeprefix(f"{name}: ") for source in known if source.startswith(f"{name}: ")]
         quoted = tuple(dict.fromkeys(_quote_lines(text, written)))[:_MOST_LINES]
@@ -303,9 +303,9 @@ def quote_stops(
 
 def _quote_lines(text: str, written: Iterable[str]) -> Iterator[str]:
     lines = text.splitlines()
-    found = ((place, each) for each in written if (place := find_line(lines, each)) is not None)
-    for place, each in sorted(found):
-        yield f"line {place + 1}: {_cut_line(lines[place], each)}"
+    found = ((index, each) for each in written if (index := find_line(lines, each)) is not None)
+    for index, each in sorted(found):
+        yield f"line {index + 1}: {_cut_line(lines[index], each)}"
 
 
 def _cut_line(line: str, written: str) -> str:
@@ -328,12 +328,12 @@ def find_line(lines: list[str], written: str) -> int | None:
     start = 0
     for section in sections:
         start = _find_word(lines, section, start) or start
-    place = _find_word(lines, leaf, start)
-    return _find_word(lines, leaf, 0) if place is None else place
+    index = _find_word(lines, leaf, start)
+    return _find_word(lines, leaf, 0) if index is None else index
 
 
 def _find_word(lines: list[str], word: str, start: int) -> int | None:
     """Return the first line from `start` that has a word as a key or flag; dashes and underscores are one."""
     spelled = re.escape(word.lstrip("-")).replace("_", "[-_]").replace(r"\-", "[-_]")
     pattern = re.compile(rf"(?<![\w-])(?:--)?{spelled}(?![\w-])")
-    return next((place for place in range(start, len(lines)) if pattern.search(lines[place])), None)
+    return next((index for index in range(start, len(lines)) if pattern.search(lines[index])), None)

@@ -48,7 +48,7 @@ _LISTS_OF_MODULES = {
 
 _OF_THE_MODEL = ("model", "model.transformer")
 
-IGNORED_BESIDE_MEGATRON_FSDP = ("dist.use_torch_fsdp2",)
+IGNORED_WITH_MEGATRON_FSDP = ("dist.use_torch_fsdp2",)
 """Switches without effect if only the section `ddp` enables Megatron FSDP; with `dist` too, Bridge stops."""
 
 
@@ -56,7 +56,7 @@ def find_unread_switches(path: Path, values: Mapping[str, object]) -> Iterator[F
     """Yield the switches that Megatron Bridge ignores without a word."""
     if values.get("ddp.use_megatron_fsdp") is not True or values.get("dist.use_megatron_fsdp") is not False:
         return
-    for name in IGNORED_BESIDE_MEGATRON_FSDP:
+    for name in IGNORED_WITH_MEGATRON_FSDP:
         if values.get(name) is True:
             yield Finding(
                 "configuration-disputed",

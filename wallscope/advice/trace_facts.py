@@ -88,10 +88,10 @@ def _least(operations: Sequence[CommunicationOperation]) -> dict[str, int]:
 
 def communicator_sizes(axes: pl.DataFrame, collectives: pl.DataFrame) -> dict[Axis, tuple[int, ...]]:
     """Return the numbers of ranks of the communicators of each known axis."""
-    place = find_places(collectives["op"].to_numpy(), axes["op"].to_numpy())
+    row = find_places(collectives["op"].to_numpy(), axes["op"].to_numpy())
     axis, size = (
-        as_integers(axes["axis"][place[place >= 0]]),
-        as_integers(collectives["participants"])[place >= 0],
+        as_integers(axes["axis"][row[row >= 0]]),
+        as_integers(collectives["participants"])[row >= 0],
     )
     sizes: dict[Axis, set[int]] = {}
     for number, ranks in zip(axis.tolist(), size.tolist(), strict=True):

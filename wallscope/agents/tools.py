@@ -153,8 +153,8 @@ def _ask_what_if(request: ToolRequest, progress: Progress) -> WhatIfBrief:
         for kind in ("without", "graph", "hide", "overlap")
         for target in known.get(kind) or ()
     )
-    asked = Asked((*scaled, *others))
-    found = ask_what_if(request.paths[request.file], request.read_options(), asked, progress)
+    questions = Asked((*scaled, *others))
+    found = ask_what_if(request.paths[request.file], request.read_options(), questions, progress)
     return brief_whatif(found, request.file, request.max_rows)
 
 

@@ -146,13 +146,13 @@ class Store:
             self.keep(packed)
         identity = _identity(record)
         path = f"{RECORDS}/{record.commit}/{sha256(identity).hexdigest()[:32]}.json"
-        if not (self.storage.has(path) and self._says(path, identity)):
+        if not (self.storage.has(path) and self._has_same(path, identity)):
             self.storage.write(path, _json(_fields(record)))
         for name, packed in profiles.items():
             if not self.storage.has(object_path(name)):
                 self.keep(packed)
 
-    def _says(self, path: str, identity: bytes) -> bool:
+    def _has_same(self, path: str, identity: bytes) -> bool:
         """Whether a record is there, undamaged."""
         content = self.storage.read_all((path,)).get(path)
         try:
@@ -192,9 +192,9 @@ class Store:
         """
         every = self._read(RECORDS)
         references = sorted({path.split("/")[1] for path, record in every.items() if record.is_reference})
-        if not _beginning(wanted, references) and (held := _beginning(wanted, self.commits())):
+        if not _beginning(wanted, references) and (recorded_too := _beginning(wanted, self.commits())):
             for path, error in self.unreadable.items():
-                if path.split("/")[1] in held:
+                if path.split("/")[1] in recorded_too:
                     raise error
             raise StoreError(
                 f"{self} — only pull requests recorded commit {wanted[:80]}, and such runs cannot be a base"
