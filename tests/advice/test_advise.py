@@ -9,7 +9,7 @@ import pytest
 from tests.advice.runs import MS, RANGES, run
 from wallscope.advice.advise import rank_fixes
 from wallscope.advice.measurements import MeasuredRun
-from wallscope.advice.rules import fix_rules, read_rules
+from wallscope.advice.rules import check_rules, fix_rules
 from wallscope.model.advice import KnownSetting, Precondition, RunConfiguration
 
 STORIES = tomllib.loads((Path(__file__).parent / "stories.toml").read_text(encoding="utf-8"))["story"]
@@ -41,7 +41,7 @@ def rules(*wanted):
         for name, causes, rest in wanted
     ]
     text = "\n".join(TABLE.format(**entry) + entry.get("more", "") for entry in made)
-    return read_rules(text.replace("'", '"'), "test")
+    return check_rules(tomllib.loads(text.replace("'", '"')), "test")
 
 
 def told(status="unknown", **statuses):

@@ -1,12 +1,14 @@
 """Rules are checked when they are read; what is wrong is named."""
 
+import tomllib
+
 import polars as pl
 import pytest
 
 from tests.advice.runs import run
 from wallscope.advice.conditions import parse_clause
 from wallscope.advice.measurements import MEASUREMENTS, MeasuredRun
-from wallscope.advice.rules import fix_rules, read_rules
+from wallscope.advice.rules import check_rules, fix_rules
 from wallscope.model.advice import KnownSetting, RunConfiguration, Setting
 
 GOOD = {
@@ -30,7 +32,7 @@ def test_a_rule_is_read_as_it_is_written():
     text = (
         table() + '\n[fix.settings]\nmegatron-lm = ["--a b=c", "--d"]\npytorch = ["x(y=1)"]\nnsys = ["--e=f"]'
     )
-    (rule,) = read_rules(text, "good.toml")
+    (rule,) = check_rules(tomllib.loads(text), "good.toml")
 
     assert rule.all_settings() == (
         Setting("megatron-lm", "--a", "b=c"),
@@ -63,7 +65,7 @@ def test_a_rule_is_read_as_it_is_written():
 )
 def test_a_wrong_rule_is_refused(changed, says):
     with pytest.raises(ValueError, match=says):
-        read_rules(table(**changed), "bad.toml")
+        check_rules(tomllib.loads(table(**changed)), "bad.toml")
 
 
 @pytest.mark.parametrize("rule", fix_rules(), ids=lambda rule: rule.id)

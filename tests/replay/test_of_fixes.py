@@ -1,5 +1,6 @@
 """What fixes would win, and why it is not told."""
 
+import tomllib
 from dataclasses import replace
 
 import pytest
@@ -11,7 +12,7 @@ from fixtures.simulation.stories import stories
 from fixtures.simulation.story import US, alone, gemm, stepped
 from fixtures.simulation.writing import write_run
 from wallscope.advice.advise import list_questions
-from wallscope.advice.rules import fix_rules, read_rules
+from wallscope.advice.rules import check_rules, fix_rules
 from wallscope.model.capture import Options
 from wallscope.model.cause_catalogue import list_cause_meanings
 from wallscope.model.enums import Axis, ComputeCategory
@@ -120,4 +121,4 @@ source = "a book"
 replay = ["{line}"]
 """
     with pytest.raises(ValueError, match="has no question"):
-        read_rules(text, "it.toml")
+        check_rules(tomllib.loads(text), "it.toml")

@@ -130,11 +130,8 @@ def _meaning(word: str, causes: Mapping[str, str]) -> WordExplanation | None:
     if len(found) == 1:
         return _cause(found[0])
     own = tuple(f"{cause}: {causes[cause]}" for cause in found)
-    return (
-        WordExplanation(word, "topic", "causes with this meaning", (ExplanationSection("Causes", own),))
-        if own
-        else None
-    )
+    shown = (ExplanationSection("Causes", own),)
+    return WordExplanation(word, "topic", "causes with this meaning", shown) if own else None
 
 
 def _shorten_meaning(text: str) -> set[str]:
@@ -202,9 +199,7 @@ def _cause(word: str) -> WordExplanation:
         *_notes(related),
         *(_sql(name) for name in note.sql),
     ]
-    return WordExplanation(
-        word, "cause", describe_cause(word), tuple(section for section in sections if section.lines)
-    )
+    return WordExplanation(word, "cause", describe_cause(word), _keep_filled(sections))
 
 
 def _sql(name: str) -> ExplanationSection:
@@ -244,9 +239,11 @@ def _fix(rule: Rule) -> WordExplanation:
         ExplanationSection("Source", (rule.source,)),
         *_rests_on(rule.facts),
     ]
-    return WordExplanation(
-        rule.id, "fix", rule.title, tuple(section for section in sections if section.lines)
-    )
+    return WordExplanation(rule.id, "fix", rule.title, _keep_filled(sections))
+
+
+def _keep_filled(sections: Iterable[ExplanationSection]) -> tuple[ExplanationSection, ...]:
+    return tuple(section for section in sections if section.lines)
 
 
 def _needed(name: str) -> str:
@@ -280,13 +277,8 @@ def _conditions(when: Iterable[Clause]) -> Iterator[str]:
 
 def _facts() -> set[str]:
     of_rules = {fact for rule in fix_rules() for fact in (*rule.facts, *rule.preconditions)}
-    of_findings = {fact for entry in finding_notes() for fact in entry.facts}
-    return (
-        of_rules
-        | of_findings
-        | set(precondition_rows())
-        | {fact for entry in notes() for fact in entry.facts}
-    )
+    of_notes = {fact for entry in (*finding_notes(), *notes()) for fact in entry.facts}
+    return of_rules | of_notes | set(precondition_rows())
 
 
 def _fact(word: str) -> WordExplanation:
@@ -305,8 +297,8 @@ def _fact(word: str) -> WordExplanation:
             ExplanationSection("If it does not hold", (row.unblock,)),
             *sections,
         ]
-    kept = tuple(section for section in sections if section.lines)
-    return WordExplanation(word, "fact", "a fact of the knowledge base, and what is based on it", kept)
+    meaning = "a fact of the knowledge base, and what is based on it"
+    return WordExplanation(word, "fact", meaning, _keep_filled(sections))
 
 
 def _reasons(rule: Rule) -> tuple[str, ...]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
 
 from wallscope.advice.conditions import Clause, evaluate, parse_clause
 from wallscope.advice.parallel_layout import (
@@ -66,6 +66,17 @@ class PlanRequest:
     global_batch: int | None = None
     micro_batch: int = 1
 
+    @property
+    def shape(self) -> ModelShape | None:
+        """The shape of the model, if it is known."""
+        return model_shapes().get(self.model.id)
+
+    @property
+    def capacity_bytes(self) -> int | None:
+        """The memory of a GPU that a layout may use, if it is known."""
+        memory_bytes = self.machine.memory_bytes
+        return None if memory_bytes is None else round(memory_bytes * (1 - RESERVED_MEMORY_SHARE))
+
 
 @dataclass(frozen=True, slots=True)
 class _Candidate:
@@ -100,14 +111,11 @@ def plan_run(wanted: PlanRequest) -> Advice:
     chosen, layout = _layout(wanted)
     accumulation = count_accumulation(wanted.global_batch, wanted.micro_batch, layout.data)
     is_long = wanted.seq_length > LONG_SEQUENCE_COUNT
-    shape = model_shapes().get(wanted.model.id)
     options = replace(_OPTIONS[wanted.precision], fully_sharded=chosen.is_sharded)
     if chosen.has_short_gradients:
         options = replace(options, gradient_bytes=2)
 
-    def estimate(chosen_options: MemoryOptions) -> MemoryEstimate:
-        return _estimate(wanted, layout, chosen.virtual_pipeline, chosen_options)
-
+    estimate = partial(_estimate, wanted, layout, chosen.virtual_pipeline)
     return Advice(
         schema="wallscope.advice/1",
         model=wanted.model.id,
@@ -119,10 +127,10 @@ def plan_run(wanted: PlanRequest) -> Advice:
         largest_expert=largest_expert(layout.sizes, wanted.gpus, wanted.model.experts),
         virtual_pipeline=chosen.virtual_pipeline if layout.sizes.pipeline > 1 else None,
         accumulation=accumulation,
-        memory=estimate(options) if shape else None,
-        memory_capacity_bytes=_capacity(wanted.machine),
-        recompute=list_recompute_choices(shape, options, estimate, _capacity(wanted.machine))
-        if shape
+        memory=estimate(options) if wanted.shape else None,
+        memory_capacity_bytes=wanted.capacity_bytes,
+        recompute=list_recompute_choices(wanted.shape, options, estimate, wanted.capacity_bytes)
+        if wanted.shape
         else (),
         feasible=_feasible(wanted),
         sharded=_list_sharded(wanted),
@@ -156,20 +164,18 @@ def _layout(wanted: PlanRequest) -> tuple[_Candidate, Folding]:
 
 def _feasible(wanted: PlanRequest) -> tuple[Sizes, ...]:
     """Return all sizes that divide the run and whose states fit, the least split first."""
-    shape, capacity = model_shapes().get(wanted.model.id), _capacity(wanted.machine)
-    if shape is None or capacity is None:
+    if wanted.shape is None or wanted.capacity_bytes is None:
         return ()
-    found = list_feasible_layouts(shape, wanted.gpus, wanted.seq_length, capacity)
+    found = list_feasible_layouts(wanted.shape, wanted.gpus, wanted.seq_length, wanted.capacity_bytes)
     return tuple(layout.sizes for layout in found)
 
 
 def _list_sharded(wanted: PlanRequest) -> tuple[ShardedLayout, ...]:
     """Return the fully sharded layouts that fit, with the user's sizes if these allow any."""
-    shape, capacity = model_shapes().get(wanted.model.id), _capacity(wanted.machine)
-    if shape is None or capacity is None:
+    if wanted.shape is None or wanted.capacity_bytes is None:
         return ()
     options = _OPTIONS[wanted.precision]
-    found = list_sharded_layouts(shape, wanted.gpus, wanted.seq_length, options, capacity)
+    found = list_sharded_layouts(wanted.shape, wanted.gpus, wanted.seq_length, options, wanted.capacity_bytes)
     return tuple(
         one
         for one in found
@@ -177,16 +183,10 @@ def _list_sharded(wanted: PlanRequest) -> tuple[ShardedLayout, ...]:
     )
 
 
-def _capacity(machine: Machine) -> int | None:
-    if machine.memory_bytes is None:
-        return None
-    return round(machine.memory_bytes * (1 - RESERVED_MEMORY_SHARE))
-
-
 def _find_excess(wanted: PlanRequest, layout: Folding) -> LayoutError | None:
     """Return why parameters, gradients and optimizer state alone do not fit; `None` if they may."""
-    shape, capacity = model_shapes().get(wanted.model.id), _capacity(wanted.machine)
-    needed = None if shape is None else smallest_states(shape, layout)
+    capacity = wanted.capacity_bytes
+    needed = None if wanted.shape is None else smallest_states(wanted.shape, layout)
     if needed is None or capacity is None or needed <= capacity:
         return None
     sizes = layout.sizes
@@ -270,7 +270,7 @@ def _candidates(wanted: PlanRequest) -> Iterator[_Candidate]:
 
 def _least_split(wanted: PlanRequest) -> Sizes | None:
     """Return the least split sizes that fit with activations, else with all of them recomputed."""
-    capacity = _capacity(wanted.machine)
+    capacity = wanted.capacity_bytes
     options = _OPTIONS[wanted.precision]
     for tried in (options, replace(options, recompute_full=True)):
         for sizes in _feasible(wanted):

@@ -9,7 +9,6 @@ convolutions. The source of each ratio is in thresholds/verdict.py.
 
 import ast
 import re
-import tomllib
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -153,22 +152,18 @@ def _setting(system: System, line: str) -> Setting:
 @cache
 def fix_rules() -> tuple[Rule, ...]:
     """Return all shipped rules, by topic and in the order of the files."""
-    found = [rule for path in list_toml_paths("advice/rules") for rule in _check_rules(read_toml(path), path)]
+    found = [rule for path in list_toml_paths("advice/rules") for rule in check_rules(read_toml(path), path)]
     if doubled := sorted(rule for rule, count in Counter(rule.id for rule in found).items() if count > 1):
         raise ValueError(f"rules with the same id: {doubled}")
     return tuple(found)
 
 
-def read_rules(text: str, origin: str) -> tuple[Rule, ...]:
-    """Parse and check the rules of one file.
+def check_rules(document: Mapping[str, Any], origin: str) -> tuple[Rule, ...]:
+    """Return the rules of one file.
 
     Raises:
-        ValueError: the file has an error; pydantic's message names the place.
+        ValueError: the file has an error; pydantic's message names the entry.
     """
-    return _check_rules(tomllib.loads(text), origin)
-
-
-def _check_rules(document: Mapping[str, Any], origin: str) -> tuple[Rule, ...]:
     rules = _reader().validate_python(document.get("fix", []))
     for rule in rules:
         if problems := list(_problems(rule)):
