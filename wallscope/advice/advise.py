@@ -274,7 +274,7 @@ def _order(fix: Fix, rule: Rule, run: MeasuredRun) -> tuple[object, ...]:
         kind = 1
     else:
         kind = 0 if dominant == "unknown" and fix.causes else 2
-    owned_ns = max((_find_time(run, cause) for cause in fix.causes), default=0)
+    owned_ns = max((run.typical_ns(cause) for cause in fix.causes), default=0)
     worth = owned_ns / max(run.step_ns, 1) if fix.speedup_ceiling is None else 1 - 1 / fix.speedup_ceiling
     statuses = {entry.status for entry in run.analysis.opportunities if entry.cause in fix.causes}
     return (
@@ -379,15 +379,10 @@ def _why(rule: Rule, run: MeasuredRun, causes: tuple[str, ...]) -> str:
 def _describe_share(run: MeasuredRun, cause: str) -> str:
     """Return the time of a cause: in the typical step, or of all time if only few steps have it."""
     rare = run.rare_share(cause)
-    time_ns = _find_time(run, cause)
+    time_ns = run.typical_ns(cause)
     if rare * run.step_ns > time_ns:
         return f"{describe_cause(cause)}: {percent(rare)} of all time, on few steps"
     return f"{describe_cause(cause)}: {duration(time_ns)} ({percent(time_ns / run.step_ns)})"
-
-
-def _find_time(run: MeasuredRun, cause: str) -> int:
-    """Return the time of a cause in the typical step, in ns."""
-    return next((entry.typical_ns for entry in run.rank.causes if entry.cause == cause), 0)
 
 
 def _next_wall(run: MeasuredRun, wall: Wall, won_ns: int) -> str:

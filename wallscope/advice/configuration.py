@@ -20,7 +20,7 @@ from wallscope.advice.configuration_text import (
     parse_yaml,
     read_text,
 )
-from wallscope.advice.framework_rules import framework_defaults, write_layout
+from wallscope.advice.framework_rules import COUNTS_OF_LISTS, framework_defaults, write_layout
 from wallscope.advice.rejected_settings import (
     IGNORED_WITH_MEGATRON_FSDP,
     KEPT_KINDS,
@@ -273,21 +273,13 @@ _SINGLE = {"sizes", "whole", "number"}
 """Kinds whose flag takes one word; later words do not belong to the flag."""
 
 
-_COUNTED = {
-    "cp_comm_type": "context_type_layers",
-    "moe_router_load_balancing_type": "balancing_losses",
-    "moe_aux_loss_coeff": "balancing_coefficients",
-}
-"""Settings whose lists have one entry per layer or per loss."""
-
-
 def _with_implied(written: str, name: str, value: Value, raw: object) -> Iterator[tuple[str, Value]]:
     yield name, value
     leaf = bare_name(written)
     if leaf.removeprefix("no_") == "check_for_nan_in_loss_and_grad":
         yield "check_for_nan_in_grad", value
-    if isinstance(raw, list) and name in _COUNTED:
-        yield _COUNTED[name], len(raw)
+    if isinstance(raw, list) and name in COUNTS_OF_LISTS:
+        yield COUNTS_OF_LISTS[name], len(raw)
 
 
 def _resolve(

@@ -360,7 +360,7 @@ def _name_range(run: "MeasuredRun", part_ns: int) -> Iterator[str]:
 
 def _compare_times(won_ns: int, causes: Sequence[str], run: "MeasuredRun") -> Iterator[str]:
     """Say why a gain is much more, or much less, than the time of the causes that vanish."""
-    own_ns, least_ns = sum(_find_time(run, cause) for cause in causes), MATERIAL_SHARE * run.step_ns
+    own_ns, least_ns = sum(map(run.typical_ns, causes)), MATERIAL_SHARE * run.step_ns
     drained = [cause.removeprefix(DRAINED) for cause in causes if cause.startswith(DRAINED)]
     owner = "its cause" if len(causes) == 1 else "its causes"
     if own_ns and won_ns - own_ns >= least_ns:
@@ -376,10 +376,6 @@ def _explain_more(causes: Sequence[str]) -> str:
     if any(cause.startswith(f"{Wall.HOST}/") for cause in causes):
         return "the host then runs ahead of the GPU"
     return "later work then starts earlier too"
-
-
-def _find_time(run: "MeasuredRun", cause: str) -> int:
-    return next((entry.typical_ns for entry in run.rank.causes if entry.cause == cause), 0)
 
 
 def align_bounds(analysis: Analysis) -> Analysis:

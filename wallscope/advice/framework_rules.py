@@ -28,7 +28,12 @@ _PRECISIONS: Mapping[str, Mapping[str, Value]] = {
     "fp8_subchannel_scaling": {"fp8": "hybrid", "fp8_recipe": "blockwise"},
     "fp8_blockwise": {"fp8": "e4m3", "fp8_recipe": "blockwise"},
 }
-
+COUNTS_OF_LISTS: Final = {
+    "cp_comm_type": "context_type_layers",
+    "moe_router_load_balancing_type": "balancing_losses",
+    "moe_aux_loss_coeff": "balancing_coefficients",
+}
+"""Settings whose lists have one entry per layer or per loss, and the name of the number of entries."""
 
 _FORMER_SMS: Final = ("moe_deepep_num_sms", "moe_hybridep_num_sms")
 
@@ -272,13 +277,7 @@ def _follow_lists(found: Mapping[str, KnownSetting]) -> Iterable[tuple[str, Valu
         words = [str(size) for size in sizes] if isinstance(sizes, tuple) else []
         numbers = [int(word) for word in words if word.isdecimal() and len(word) < _LONGEST_SIZE]
         yield "hierarchical_context_product", prod(numbers[:8]) if numbers else None
-    for listed, count in (
-        ("cp_comm_type", "context_type_layers"),
-        ("moe_router_load_balancing_type", "balancing_losses"),
-        ("moe_aux_loss_coeff", "balancing_coefficients"),
-    ):
-        if listed in found:
-            yield count, None
+    yield from ((count, None) for listed, count in COUNTS_OF_LISTS.items() if listed in found)
     if "pipeline_model_parallel_layout" in found:
         layout = found["pipeline_model_parallel_layout"].value
         counts = count_layout(layout) if isinstance(layout, str) else None

@@ -112,12 +112,14 @@ class MeasuredRun:
         own = [one for one in self.rank.causes if one.wall == self.analysis.diagnosis.dominant_wall]
         return bool(own) and max(own, key=lambda one: one.typical_ns).cause == cause
 
+    def typical_ns(self, cause: str) -> int:
+        """Return the time of a cause in the typical step, in ns."""
+        return next((entry.typical_ns for entry in self.rank.causes if entry.cause == cause), 0)
+
     def rare_share(self, cause: str) -> float:
         """Return the share of all time that a cause takes on few steps, besides the typical step."""
         if cause in LAUNCHING or cause.startswith("compute/"):
-            return (
-                0.0  # Rare stalls of these causes are other work, which a fix for all steps does not address.
-            )
+            return 0.0  # Rare stalls of these are other work, which a fix for all steps does not address.
         return next((stall.share for stall in self.rank.rare_stalls if stall.cause == cause), 0.0)
 
     def worth_ns(self, cause: str) -> int | None:
@@ -207,11 +209,6 @@ def _simt_share(run: MeasuredRun) -> float | None:
 
 _FULL = {Precision.FP32, Precision.TF32, Precision.FP64}
 _FLASH = r"(?i)flash|cudnn_generated|sdpa|fmha_v2|pytorch_fmha|FusedAttention"
-
-
-def _is_attention_fast(run: MeasuredRun) -> bool | None:
-    """Return whether most attention runs in FlashAttention's or cuDNN's kernels."""
-    return _is_most_attention(run, _FLASH)
 
 
 def _is_most_attention(run: MeasuredRun, names: str) -> bool | None:
@@ -403,7 +400,9 @@ MEASUREMENTS: Mapping[str, Measurement] = {
     "blocking_in_experts": _of_run(
         "the most expensive blocking call is in expert layers", _blocking_in_experts
     ),
-    "attention_fast": _of_run("most attention runs in FlashAttention or cuDNN kernels", _is_attention_fast),
+    "attention_fast": _of_run(
+        "most attention runs in FlashAttention or cuDNN kernels", lambda run: _is_most_attention(run, _FLASH)
+    ),
     "attention_outdated": _of_run(
         "attention kernels are older than the GPU's generation", _is_attention_outdated
     ),
