@@ -13,7 +13,7 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from math import sqrt
-from typing import Generic, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -88,15 +88,21 @@ def find_significant(chance: Floats) -> Flags:
     return found
 
 
-@dataclass(frozen=True, slots=True)
-class _Columns:
-    """The interval, noise and significance of each column, as lists."""
+class _Column(NamedTuple):
+    """The interval, significance and noise of one column; nothing of one capture, which equals itself."""
 
-    half: list[float]
-    steps_half: list[float]
-    noise: list[float]
-    source: list[NoiseSource]
-    is_significant: list[bool]
+    half: float | None = None
+    steps_half: float | None = None
+    is_significant: bool = False
+    noise: float | None = None
+    source: NoiseSource | None = None
+
+
+def _bounds(delta_ns: int, half: float | None) -> tuple[int | None, int | None]:
+    """Return the interval around a change, without ends where it is unknown."""
+    if half is None:
+        return 0, 0
+    return (delta_ns - round(half), delta_ns + round(half)) if np.isfinite(half) else (None, None)
 
 
 def compare_walls(
@@ -107,38 +113,28 @@ def compare_walls(
     runs: tuple[int, int],
 ) -> tuple[tuple[WallDelta, ...], tuple[CauseDelta, ...]]:
     """Return how all walls changed, and the causes that did; `difference` is `None` for one capture."""
-    columns = None if difference is None else _list_columns(difference, runs)
-    is_pair = max(runs) == 1
-
-    def bounds(half: float | None, delta_ns: int) -> tuple[int | None, int | None]:
-        if half is None:
-            return 0, 0
-        return (None, None) if not np.isfinite(half) else (delta_ns - round(half), delta_ns + round(half))
-
+    count = len(Wall) + len(causes)
+    columns = [_Column()] * count if difference is None else _list_columns(difference, runs)
     walls, listed = [], []
-    for number, wall in enumerate(Wall):
+    for wall, column in zip(Wall, columns, strict=False):
         base_ns, head_ns = base.walls[wall], head.walls[wall]
-        at, delta_ns = 1 + number, head_ns - base_ns
-        own = None if columns is None else columns.half[at]
-        pair = None if columns is None else columns.steps_half[at]
+        delta_ns = head_ns - base_ns
         walls.append(
             WallDelta(
                 wall,
                 base_ns,
                 head_ns,
                 delta_ns,
-                *bounds(own, delta_ns),
-                *(bounds(pair, delta_ns) if is_pair else (None, None)),
-                significant=columns is not None and delta_ns != 0 and columns.is_significant[at],
-                run_noise=None if columns is None else columns.noise[at],
-                run_noise_source=None if columns is None else columns.source[at],
+                *_bounds(delta_ns, column.half),
+                *(_bounds(delta_ns, column.steps_half) if max(runs) == 1 else (None, None)),
+                significant=column.is_significant and delta_ns != 0,
+                run_noise=column.noise,
+                run_noise_source=column.source,
             )
         )
-    for number, cause in enumerate(causes):
+    for cause, column in zip(causes, columns[len(Wall) :], strict=True):
         base_ns, head_ns = base.causes.get(cause, 0), head.causes.get(cause, 0)
-        at, delta_ns = 1 + len(Wall) + number, head_ns - base_ns
-        if delta_ns:
-            low_ns, high_ns = bounds(None if columns is None else columns.half[at], delta_ns)
+        if delta_ns := head_ns - base_ns:
             listed.append(
                 CauseDelta(
                     find_wall(cause),
@@ -146,31 +142,28 @@ def compare_walls(
                     base_ns,
                     head_ns,
                     delta_ns,
-                    low_ns,
-                    high_ns,
-                    significant=columns is not None and columns.is_significant[at],
-                    run_noise=None if columns is None else columns.noise[at],
-                    run_noise_source=None if columns is None else columns.source[at],
+                    *_bounds(delta_ns, column.half),
+                    significant=column.is_significant,
+                    run_noise=column.noise,
+                    run_noise_source=column.source,
                 )
             )
     return tuple(walls), tuple(sorted(listed, key=lambda row: (-abs(row.delta_ns), row.cause)))
 
 
-def _list_columns(difference: Difference, runs: tuple[int, int]) -> _Columns:
-    chance, first_cause = difference.chance(), 1 + len(Wall)
-    significant = [
-        [bool(chance[0] <= 1 - CONFIDENCE_SHARE)],
-        find_significant(chance[1:first_cause]).tolist(),
-        find_significant(chance[first_cause:]).tolist(),
-    ]
+def _list_columns(difference: Difference, runs: tuple[int, int]) -> list[_Column]:
+    """Return the columns of walls and causes; the first of the difference is that of the step."""
+    chance = difference.chance()[1:]
     measured: NoiseSource = "runs" if max(runs) > 1 else "recorded"
-    return _Columns(
-        difference.half().tolist(),
-        difference.steps_half().tolist(),
-        difference.noise.tolist(),
-        ["assumed" if assumed else measured for assumed in difference.is_assumed.tolist()],
-        [one for group in significant for one in group],
+    columns = zip(
+        difference.half()[1:].tolist(),
+        difference.steps_half()[1:].tolist(),
+        [*find_significant(chance[: len(Wall)]).tolist(), *find_significant(chance[len(Wall) :]).tolist()],
+        difference.noise[1:].tolist(),
+        ["assumed" if assumed else measured for assumed in difference.is_assumed[1:].tolist()],
+        strict=True,
     )
+    return [_Column(*column) for column in columns]
 
 
 Row = TypeVar("Row", OperationDelta, OperationChange, CommunicationChange)
@@ -233,9 +226,7 @@ class ComparedRuns:
         rows = []
         for one, half, is_significant in zip(traced, halves, significant, strict=True):
             delta_ns = one.row.delta_ns
-            low, high = (
-                (delta_ns - round(half), delta_ns + round(half)) if np.isfinite(half) else (None, None)
-            )
+            low, high = _bounds(delta_ns, half)
             rows.append(
                 replace(one.row, low_ns=low, high_ns=high, significant=is_significant and delta_ns != 0)
             )
