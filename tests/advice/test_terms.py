@@ -20,9 +20,9 @@ from wallscope.views import whatif
 from wallscope.views.first_screen import build_first_screen
 from wallscope.views.sections.depth import build_walls_in_depth
 from wallscope.views.sections.findings import build_limits, build_methods
-from wallscope.views.sections.job import build_clocks, build_job_details, build_survey
+from wallscope.views.sections.job import build_clocks, build_job_details, build_ranks, build_survey
 from wallscope.views.sections.steps import build_phases, build_steps
-from wallscope.views.sections.walls import build_causes, build_ranks
+from wallscope.views.sections.walls import build_causes
 
 QUESTIONS = (Question("scale", "communication", 0.5), Question("without", "jitter"))
 

@@ -9,7 +9,7 @@ from rich.console import Console
 from wallscope.model.advice import Fix, Precondition, Setting
 from wallscope.model.enums import Wall
 from wallscope.render.terminal import render_section
-from wallscope.views.sections.fixes import build_fixes
+from wallscope.views.sections.walls import build_fixes
 
 
 def fix(name, **told):

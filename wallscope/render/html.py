@@ -1,4 +1,7 @@
-"""One HTML file that asks for nothing: no request leaves it, the same input makes the same bytes."""
+"""One HTML file that asks for nothing: no request leaves it, the same input makes the same bytes.
+
+All pages share the five answers at the top (`KeyAnswer`) and the names of sections.
+"""
 
 import json
 import re

@@ -15,23 +15,19 @@ from wallscope.render.html import write_card
 from wallscope.render.markdown import code, escape, join_blocks, render_table
 from wallscope.render.terminal import render_sections
 from wallscope.views.first_screen import build_first_screen
-from wallscope.views.sections.depth import build_details
+from wallscope.views.sections.depth import build_details, tabulate_budget
 from wallscope.views.sections.findings import build_findings, sort_findings
-from wallscope.views.sections.fixes import (
+from wallscope.views.sections.job import build_job_details, tabulate_ranks
+from wallscope.views.sections.walls import (
     build_capture_quality,
     build_fixes,
+    build_losses,
     count_left_out,
     count_preconditions,
     describe_answer,
     describe_replay,
     select_first_fixes,
-)
-from wallscope.views.sections.job import build_job_details
-from wallscope.views.sections.walls import (
-    build_losses,
-    tabulate_budget,
     tabulate_losses,
-    tabulate_ranks,
     tabulate_walls,
 )
 from wallscope.views.sections.words import (

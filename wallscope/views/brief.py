@@ -29,7 +29,7 @@ from wallscope.model.whatif import WhatIf
 from wallscope.render.texts import visible
 from wallscope.views.comparison_words import describe_change, describe_sureness
 from wallscope.views.sections.findings import sort_findings
-from wallscope.views.sections.fixes import count_preconditions, select_first_fixes, select_settings
+from wallscope.views.sections.walls import count_preconditions, select_first_fixes, select_settings
 from wallscope.views.sections.words import choose_basis, explain_verdict
 
 _LONGEST_VERDICT, _LONGEST_LINE, _LONGEST_TITLE, _LONGEST_CURE = 420, 180, 90, 120

@@ -21,7 +21,7 @@ from wallscope.summary.diagnosis import LOSSES
 from wallscope.thresholds.steps import FEWEST_STEPS_FOR_QUARTILES_COUNT
 from wallscope.thresholds.verdict import SHOWN_LOSS_SHARE, SHOWN_WALL_SHARE
 from wallscope.views.sections.findings import describe_confidence, list_caveats
-from wallscope.views.sections.fixes import (
+from wallscope.views.sections.walls import (
     count_left_out,
     count_open_conditions,
     describe_obstacles,

@@ -29,16 +29,7 @@ from wallscope.views.sections.findings import (
     is_held_back,
     shorten_message,
 )
-from wallscope.views.sections.fixes import (
-    describe_answer,
-    describe_program,
-    describe_relief,
-    describe_replay,
-    describe_unaddressed_compute,
-    describe_worthless_fixes,
-    number_fixes,
-)
-from wallscope.views.sections.job import build_clocks, build_job, build_survey
+from wallscope.views.sections.job import build_clocks, build_job, build_ranks, build_survey
 from wallscope.views.sections.steps import (
     build_job_timeline,
     build_phases,
@@ -46,7 +37,17 @@ from wallscope.views.sections.steps import (
     build_timeline,
     find_longest_gap,
 )
-from wallscope.views.sections.walls import build_causes, build_ranks, tabulate_walls
+from wallscope.views.sections.walls import (
+    build_causes,
+    describe_answer,
+    describe_program,
+    describe_relief,
+    describe_replay,
+    describe_unaddressed_compute,
+    describe_worthless_fixes,
+    number_fixes,
+    tabulate_walls,
+)
 from wallscope.views.sections.words import (
     TimeBasis,
     choose_basis,

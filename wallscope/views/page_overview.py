@@ -23,7 +23,7 @@ from wallscope.thresholds.causes import FIX_REPLAY_ERROR_SHARE
 from wallscope.thresholds.steps import ENOUGH_STEPS_COUNT
 from wallscope.thresholds.verdict import MATERIAL_SHARE, SHOWN_LOSS_SHARE
 from wallscope.views.sections.findings import find_doubts, shorten_message, sort_findings
-from wallscope.views.sections.fixes import count_left_out
+from wallscope.views.sections.walls import count_left_out
 from wallscope.views.sections.words import (
     WALL_WORDS,
     TimeBasis,

@@ -29,7 +29,7 @@ from wallscope.render import figures
 from wallscope.render.html import KeyAnswer, render_page, split_cause, title_sections
 from wallscope.render.terminal import render_sections
 from wallscope.render.texts import shorten_path, visible
-from wallscope.views.sections.fixes import describe_replay, select_first_fixes
+from wallscope.views.sections.walls import describe_replay, select_first_fixes
 from wallscope.views.sections.words import WALL_WORDS
 
 _MOST_WALLS, _MOST_PARTS, _MOST_CAUSES = 3, 8, 6

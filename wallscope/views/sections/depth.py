@@ -1,10 +1,10 @@
-"""What is each wall of one rank made of? Communication, memory, host, compute."""
+"""What is each wall of one rank made of, and what did its device do? Communication, memory, host, compute."""
 
 from collections.abc import Iterator, Mapping, Sequence
 
 from wallscope import units
 from wallscope.model.analysis import Analysis, Rank
-from wallscope.model.enums import Axis, CopyDirection, Wall
+from wallscope.model.enums import Axis, CopyDirection, DeviceState, Wall
 from wallscope.model.rank_summaries import (
     BlockingCall,
     Communication,
@@ -18,6 +18,7 @@ from wallscope.model.rank_summaries import (
 )
 from wallscope.model.section import (
     Block,
+    Cell,
     Column,
     Grid,
     Limit,
@@ -35,7 +36,11 @@ from wallscope.thresholds.verdict import (
     SHOWN_HOST_SHARE,
     SHOWN_OVERLAP_TAX_SHARE,
 )
-from wallscope.views.sections.words import describe_pressure
+from wallscope.views.sections.words import (
+    STATE_NAMES,
+    STATE_WORDS,
+    describe_pressure,
+)
 
 _COUNTED = "as NCCL counts them; for all-gather and reduce-scatter the part of one rank"
 _BUS_RATE = "over the duration on this rank, which includes waiting for peers"
@@ -56,6 +61,18 @@ _KERNEL_RATE = "while it ran for operators with shapes whose multiplications it 
 _OF_PEAK = "dense peak of the GPU at the precision in the name; empty if either is unknown"
 _COUNTED = "share of the work of the category whose kernels have operator shapes"
 _PINNED = {True: "pinned", False: "pageable", None: ""}
+_STATE_WALLS = {
+    DeviceState.COMPUTE: Wall.COMPUTE,
+    DeviceState.OPAQUE_GRAPH: Wall.UNATTRIBUTED,
+    DeviceState.EXPOSED_COMMUNICATION: Wall.COMMUNICATION,
+    DeviceState.EXPOSED_COPY: Wall.MEMORY,
+    DeviceState.IDLE: None,
+}
+"""The wall whose color shows a state of the device."""
+_ACTIVITY = (
+    "What ran on the GPU."
+    " The time breakdown counts what the step waited for, so its shares differ from these."
+)
 
 
 def build_walls_in_depth(analysis: Analysis, rank: Rank) -> tuple[Section, ...]:
@@ -436,3 +453,26 @@ def _describe_shapes(shapes: LaunchShapes) -> Iterator[str]:
         small = units.plural(shapes.small_grid_kernels, "kernel")
         verb = "has" if shapes.small_grid_kernels == 1 else "have"
         yield f"{small} {verb} fewer blocks than the GPU has multiprocessors."
+
+
+def tabulate_budget(analysis: Analysis, rank: Rank) -> Grid:
+    """Make a table of what the device did in the typical step."""
+    unseen = any(finding.code == "graph-replays-missing" for finding in analysis.capture.findings)
+    step_ns = rank.typical.step_ns
+    columns = (
+        on_terminal("state", ""),
+        on_page("state", "part"),
+        on_terminal("bar", "", "bar"),
+        on_terminal("share", "share", "percent"),
+        Column("time_ns", "time", "ms"),
+        on_page("share", "share", "percent"),
+    )
+    rows = []
+    for state in DeviceState:
+        time_ns = getattr(rank.typical.budget, state)
+        share = time_ns / step_ns if step_ns else 0.0
+        name = Cell(STATE_NAMES[state], hint=STATE_WORDS[state])
+        brief = "idle or unseen graphs" if state is DeviceState.IDLE and unseen else STATE_NAMES[state]
+        rows.append((brief, name, Cell(share, _STATE_WALLS[state]), share, time_ns, share))
+    title = f"GPU activity in the {analysis.anchor.typical}"
+    return Grid(title, columns, tuple(rows), has_header=False, notes=(_ACTIVITY,))

@@ -33,9 +33,10 @@ from wallscope.render.texts import visible
 from wallscope.summary.diagnosis import LOSSES
 from wallscope.thresholds.verdict import DOMINANT_SHARE, SHARED_DEVICE_SHARE, SHOWN_WALL_SHARE
 from wallscope.trace.kernel_classes import load_shipped_kernel_rules
-from wallscope.views.sections.walls import STATE_NAMES, tabulate_budget
+from wallscope.views.sections.depth import tabulate_budget
 from wallscope.views.sections.words import (
     COMPARISON_WORDS,
+    STATE_NAMES,
     STATE_WORDS,
     WALL_WORDS,
     WORDS,

@@ -1,4 +1,4 @@
-"""The ranks of a job: late ranks and why, waiting, groups of equal ranks, clocks."""
+"""The ranks of a job: walls of each rank, late ranks and why, waiting, groups of equal ranks, clocks."""
 
 from collections.abc import Iterator, Sequence
 from functools import partial
@@ -11,6 +11,7 @@ from wallscope.model.analysis import (
     CollectiveWaits,
     Job,
     PipelineStage,
+    Rank,
     RankGroup,
     RankWaits,
     Reason,
@@ -33,6 +34,11 @@ from wallscope.model.section import (
 )
 from wallscope.render.figures import draw_heat, draw_meeting
 from wallscope.render.texts import visible
+from wallscope.views.sections.words import (
+    explain_choice,
+    name_process,
+    name_rank,
+)
 
 MOST_RANKS = 64
 _MOST_WAITS, _MOST_LATE = 12, 6
@@ -43,7 +49,6 @@ _A_STEP = "how many of them a rank takes part in"
 _BUS_RATE = "what a link carries, over the time in which bytes move"
 _OFFSET = "of its clock at its first collective, relative to the reference clock"
 _WALLS = [wall for wall in Wall if wall is not Wall.UNATTRIBUTED]
-_SHORT = {Wall.COMMUNICATION: "comm"}
 _REASONS = {
     Reason.SLOWER_KERNELS: "same kernels, slower",
     Reason.MORE_TOKENS: "more tokens for its experts",
@@ -59,6 +64,8 @@ _METHODS = {
     "collective-ends": "Hosts aligned by the ends of their collectives",
     "unaligned": "Not all hosts can be aligned",
 }
+_MOST_RANKS = 16
+_SHORT = {Wall.COMMUNICATION: "comm", Wall.UNATTRIBUTED: "unknown"}
 
 
 def build_job_details(job: Job) -> Iterator[Section | Grid]:
@@ -321,3 +328,40 @@ def _tabulate_hosts(job: Job) -> Grid:
         Column("matched", "matched", "count", "collectives that the offset comes from"),
     )
     return tabulate("Clocks of hosts", columns, job.clock.hosts, limits=_limit(MOST_RANKS, "more host"))
+
+
+def tabulate_ranks(analysis: Analysis, ranks: Sequence[Rank], rest: str = "") -> Grid:
+    """Make a table of the walls of ranks, in shares of the typical step of each."""
+
+    def name(rank: Rank) -> str:
+        return name_process(rank, "pid {} dev {}") if rank.rank is None else f"{rank.rank}"
+
+    def share(rank: Rank, wall: Wall) -> float:
+        step_ns, part_ns = rank.typical.step_ns, getattr(rank.typical.walls, wall)
+        return part_ns / step_ns if step_ns else 0.0
+
+    whole = analysis.anchor.typical
+    columns = (
+        on_terminal("name", "rank", value=name),
+        on_page("name", "rank", value=name_rank),
+        Column("step_ns", "typical", "duration", f"length of its {whole}", lambda rank: rank.typical.step_ns),
+        *(
+            Column(wall, str(wall), "percent", "", partial(share, wall=wall), brief=_SHORT.get(wall))
+            for wall in Wall
+        ),
+    )
+    title = f"Time breakdown of the {whole} of each rank"
+    return tabulate(title, columns, ranks, limits={"terminal": Limit(_MOST_RANKS)}, rest=rest)
+
+
+def build_ranks(analysis: Analysis) -> Section | None:
+    """Make ranks side by side; `None` for a single one."""
+    count = len(analysis.ranks)
+    if count < 2:
+        return None
+    places = range(min(count, MOST_RANKS)) if analysis.job is None else select_places(analysis.job)
+    shown = name_rank(analysis.ranks[analysis.diagnosis.rank_index])
+    answer = f"{count} ranks; the page shows {shown}, {explain_choice(analysis)}."
+    rest = say_left_out(count, len(places), "the JSON answer")
+    table = tabulate_ranks(analysis, [analysis.ranks[place] for place in places], rest)
+    return Section("ranks", "Ranks", answer, (table,))
