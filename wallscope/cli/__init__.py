@@ -38,10 +38,7 @@ EXAMPLES: Final[Mapping[str, tuple[str, ...]]] = {
         "wallscope analyze run.sqlite --html run.html",
         "wallscope analyze 'reports/rank-*.sqlite' --jobs 4 --fail-on 'communication>30%'",
     ),
-    "diff": (
-        "wallscope diff before.sqlite after.sqlite",
-        "wallscope diff main..HEAD --fail-on 'step>3%'",
-    ),
+    "diff": ("wallscope diff before.sqlite after.sqlite", "wallscope diff main..HEAD --fail-on 'step>3%'"),
     "record": ("wallscope record run.sqlite --commit HEAD --label model=moe-30b",),
     "history": ("wallscope history step",),
     "bisect": ("wallscope bisect v1.2..main step",),

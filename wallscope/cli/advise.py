@@ -188,8 +188,7 @@ def capture_help(  # noqa: PLR0913  # options are parameters
     ] = None,
     *,
     profiler: Annotated[
-        Profiler | None,
-        typer.Option(help="The profiler to capture with. Default: that of FILE, else nsys."),
+        Profiler | None, typer.Option(help="The profiler to capture with. Default: that of FILE, else nsys.")
     ] = None,
     json: BriefJson = None,
     brief: IsBrief = False,

@@ -44,10 +44,7 @@ if TYPE_CHECKING:
 
 from typing import TYPE_CHECKING
 
-from wallscope.cli.store_options import (
-    list_commits,
-    parse_commit_range,
-)
+from wallscope.cli.store_options import list_commits, parse_commit_range
 
 if TYPE_CHECKING:
     from wallscope.model.profile import Record

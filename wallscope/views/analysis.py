@@ -93,12 +93,7 @@ def _build_summary(analysis: Analysis, rank: Rank) -> Iterator[Section | Grid]:
     if losses is not None:
         yield losses
     if analysis.fixes:
-        yield build_fixes(
-            analysis.fixes,
-            analysis.replay,
-            analysis.program,
-            analysis.dismissed,
-        )
+        yield build_fixes(analysis.fixes, analysis.replay, analysis.program, analysis.dismissed)
     yield build_findings(analysis.capture.findings)
     if analysis.capture_advice:
         yield build_capture_quality(analysis.capture_advice)

@@ -8,12 +8,7 @@ from typing import Any
 
 from wallscope import units
 from wallscope.model.cause_catalogue import describe_cause
-from wallscope.model.comparison import (
-    CauseDelta,
-    Comparison,
-    MismatchSeverity,
-    OperationDelta,
-)
+from wallscope.model.comparison import CauseDelta, Comparison, MismatchSeverity, OperationDelta
 from wallscope.model.enums import Wall
 from wallscope.model.report import ComparisonReport
 from wallscope.model.section import (

@@ -36,11 +36,7 @@ from wallscope.thresholds.verdict import (
     SHOWN_HOST_SHARE,
     SHOWN_OVERLAP_TAX_SHARE,
 )
-from wallscope.views.sections.words import (
-    STATE_NAMES,
-    STATE_WORDS,
-    describe_pressure,
-)
+from wallscope.views.sections.words import STATE_NAMES, STATE_WORDS, describe_pressure
 
 _COUNTED = "as NCCL counts them; for all-gather and reduce-scatter the part of one rank"
 _BUS_RATE = "over the duration on this rank, which includes waiting for peers"

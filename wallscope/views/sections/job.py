@@ -34,11 +34,7 @@ from wallscope.model.section import (
 )
 from wallscope.render.figures import draw_heat, draw_meeting
 from wallscope.render.texts import visible
-from wallscope.views.sections.words import (
-    explain_choice,
-    name_process,
-    name_rank,
-)
+from wallscope.views.sections.words import explain_choice, name_process, name_rank
 
 MOST_RANKS = 64
 _MOST_WAITS, _MOST_LATE = 12, 6

@@ -14,22 +14,12 @@ from wallscope.model.capture import Export, Profiler
 from wallscope.model.cause_catalogue import describe_cause
 from wallscope.model.diagnosis import MemoryPressure, RareStall, Throughput, Walls, WallShare, WallShares
 from wallscope.model.enums import DeviceState, Wall
-from wallscope.model.section import (
-    Items,
-    Line,
-    Section,
-    Span,
-    Tone,
-)
+from wallscope.model.section import Items, Line, Section, Span, Tone
 from wallscope.render.texts import visible
 from wallscope.summary.diagnosis import LOSSES, Decision, decide_wall, find_overall_wall
 from wallscope.summary.verdict import tell_hidden_communication
 from wallscope.thresholds.steps import ENOUGH_STEPS_COUNT
-from wallscope.thresholds.verdict import (
-    DOMINANT_LEAD_SHARE,
-    DOMINANT_SHARE,
-    SHOWN_HIDDEN_SHARE,
-)
+from wallscope.thresholds.verdict import DOMINANT_LEAD_SHARE, DOMINANT_SHARE, SHOWN_HIDDEN_SHARE
 
 WALL_WORDS: Final = {
     Wall.COMPUTE: "A compute kernel runs, or the GPU goes from one kernel to the next without another wait."
