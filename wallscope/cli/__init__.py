@@ -130,10 +130,10 @@ def describe_parameter(param: "Parameter", ctx: "Context") -> tuple[str, str] | 
     if record is None:
         return None
     label, text = record
-    said, bracket, limits = text.partition("  [")
+    body, bracket, limits = text.partition("  [")
     limits = _BETWEEN.sub(r"\1 to \2", _ANY_COUNT.sub("", limits))
     limits = _AT_LEAST.sub(r"at least \1", limits)
-    return _PYTHON_TYPE.sub("", label), said if limits in {"", "]"} else f"{said}{bracket}{limits}"
+    return _PYTHON_TYPE.sub("", label), body if limits in {"", "]"} else f"{body}{bracket}{limits}"
 
 
 def summarize(text: str) -> str:

@@ -420,7 +420,7 @@ def whatif(  # noqa: PLR0913  # options are parameters
         *_parse_names("hide", hide),
         *_parse_names("overlap", overlap),
     )
-    asked = Asked(questions, _parse_sweep(sweep), interference, accept_error / 100)
+    request = Asked(questions, _parse_sweep(sweep), interference, accept_error / 100)
     options = Options(
         kernels,
         step_range,
@@ -429,7 +429,7 @@ def whatif(  # noqa: PLR0913  # options are parameters
         reader=reader,
     )
     with report_progress() as progress:
-        found = ask_what_if(file, options, asked, progress)
+        found = ask_what_if(file, options, request, progress)
     if json is not None and rows is None:
         write_file(json, write_json(found))
     if html is not None:

@@ -254,7 +254,7 @@ def diff(  # noqa: PLR0913  # options are parameters
 
     is_talkative(verbose=verbose)
     rows = count_rows(brief=brief, max_rows=max_rows)
-    asked = CompareOptions(
+    compare_options = CompareOptions(
         rank=rank,
         margin_ratio=_margin(margin),
         overridden=override,
@@ -293,7 +293,7 @@ def diff(  # noqa: PLR0913  # options are parameters
                 for side, own in zip(texts, options, strict=True)
             ]
             sides = (read[0], read[1])
-        found = compare_sides(*sides, asked)
+        found = compare_sides(*sides, compare_options)
     if json is not None and rows is None:
         write_file(json, write_json(found))
     if markdown is not None:
@@ -301,7 +301,7 @@ def diff(  # noqa: PLR0913  # options are parameters
     if html is not None:
         from wallscope.compare.compare import comparison_report  # noqa: PLC0415  # only the page needs it
 
-        write_file(html, views.write_comparison_page(comparison_report(found, *sides, asked.rank)))
+        write_file(html, views.write_comparison_page(comparison_report(found, *sides, compare_options.rank)))
     if junit is not None:
         write_file(junit, views.write_comparison_junit(found))
     is_printed = "-" not in {str(json), str(markdown), str(html), str(junit)}
@@ -312,7 +312,7 @@ def diff(  # noqa: PLR0913  # options are parameters
     elif is_printed:
         head_text = texts[1][0] if len(texts[1]) == 1 and not stored else ""
         print_out(views.render_comparison(found, full=full, named=head_text))
-    require_comparable(found, asked.gates)
+    require_comparable(found, compare_options.gates)
     fail(found.gates)
 
 

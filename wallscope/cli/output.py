@@ -187,8 +187,8 @@ def check_different(targets: dict[str, Path | None]) -> None:
         is_standard = str(target) == _STANDARD_OUTPUT
         place = _STANDARD_OUTPUT if is_standard else resolve_path(target)
         if place in taken:
-            said = "standard output" if is_standard else str(target)
-            raise OutputError(f"{said} — is named by {taken[place]} and by {option} — name two places")
+            name = "standard output" if is_standard else str(target)
+            raise OutputError(f"{name} — is named by {taken[place]} and by {option} — name two places")
         taken[place] = option
 
 

@@ -205,14 +205,14 @@ def write_junit(suite: str, cases: Sequence[tuple[str, bool, str]], failure: str
         cases: name of each, whether it held, and the evidence.
         failure: the text of each that failed.
     """
-    failed = sum(not held for _, held, _ in cases)
+    failed = sum(not passed for _, passed, _ in cases)
     root = ET.Element(
         "testsuite", name=f"wallscope {suite}", tests=str(len(cases)), failures=str(failed), errors="0"
     )
-    for name, held, evidence in cases:
+    for name, passed, evidence in cases:
         case = ET.SubElement(root, "testcase", classname=f"wallscope.{suite}", name=visible(name))
         text = visible(evidence, most=500)
-        if held:
+        if passed:
             ET.SubElement(case, "system-out").text = text
         else:
             ET.SubElement(case, "failure", message=text).text = visible(failure, most=1_000)
@@ -369,8 +369,8 @@ def _write_recommendation(entry: Recommendation) -> str:
     more = f"  +{units.number(entry.more_settings)}" if entry.more_settings else ""
     settings = f"; set {' · '.join(entry.settings)}{more}" if entry.settings else ""
     blocked = "".join(f"; blocked: {line}" for line in entry.blocked_by)
-    held = f"; preconditions {entry.preconditions}" if entry.preconditions else ""
-    return f"{entry.id}: {entry.title}; {worth}{held}{settings}{blocked}"
+    conditions = f"; preconditions {entry.preconditions}" if entry.preconditions else ""
+    return f"{entry.id}: {entry.title}; {worth}{conditions}{settings}{blocked}"
 
 
 def frame_capture(capture: Capture, name: str) -> pl.DataFrame:
@@ -411,10 +411,10 @@ def _frame_operations(capture: Capture) -> pl.DataFrame:
     return _join(frame, capture.kernel_flops, KERNEL_FLOPS)
 
 
-def _join(rows: pl.DataFrame, told: pl.DataFrame | None, schema: pl.Schema) -> pl.DataFrame:
+def _join(rows: pl.DataFrame, more: pl.DataFrame | None, schema: pl.Schema) -> pl.DataFrame:
     """Add what the profiler may have recorded, by the first column of the schema; null if it did not."""
     return rows.join(
-        schema.to_frame() if told is None else told, on=schema.names()[0], how="left", maintain_order="left"
+        schema.to_frame() if more is None else more, on=schema.names()[0], how="left", maintain_order="left"
     )
 
 

@@ -351,7 +351,7 @@ def _draw_answers(
     names = ["as captured", *(label(title) for title, _ in answers)]
     steps = [step_ns, *(answer.step_ns for _, answer in answers)]
     owned = [walls, *(answer.walls for _, answer in answers)]
-    asked = ["", *(" and ".join(label(one.text) for one in answer.questions) for _, answer in answers)]
+    labels = ["", *(" and ".join(label(one.text) for one in answer.questions) for _, answer in answers)]
     traces = tuple(
         {
             "type": "bar",
@@ -361,7 +361,7 @@ def _draw_answers(
             "x": [getattr(parts, wall) / 1e6 for parts in owned],
             "customdata": [
                 [units.milliseconds(getattr(parts, wall)), units.milliseconds(whole_ns), question]
-                for parts, whole_ns, question in zip(owned, steps, asked, strict=True)
+                for parts, whole_ns, question in zip(owned, steps, labels, strict=True)
             ],
             "hovertemplate": f"{wall} %{{customdata[0]}} of %{{customdata[1]}}"
             "<br>%{customdata[2]}<extra></extra>",

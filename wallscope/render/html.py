@@ -124,8 +124,8 @@ def render_page(
 def _write_notice(library: str) -> str:
     """Write the notice at the begin of a library, and the MIT license that it names."""
     head = library[: library.index("*/")].splitlines()
-    said = [line.strip("/* ") for line in head]
-    return "\n".join([*filter(None, said), "", shipped("plotly-license.txt").strip()]).replace("--", "- -")
+    notice = [line.strip("/* ") for line in head]
+    return "\n".join([*filter(None, notice), "", shipped("plotly-license.txt").strip()]).replace("--", "- -")
 
 
 def _make_environment() -> Environment:

@@ -146,9 +146,9 @@ def _write_varints(values: npt.NDArray[np.integer]) -> Ragged:
     flat = np.empty(int(sizes.sum()), np.uint8)
     begins = np.cumsum(sizes) - sizes
     for place in range(int(sizes.max(initial=0))):
-        held = sizes > place
-        bits = (rest[held] >> np.uint64(7 * place)).astype(np.uint8) & np.uint8(127)
-        flat[begins[held] + place] = bits | ((sizes[held] > place + 1).astype(np.uint8) << np.uint8(7))
+        longer = sizes > place
+        bits = (rest[longer] >> np.uint64(7 * place)).astype(np.uint8) & np.uint8(127)
+        flat[begins[longer] + place] = bits | ((sizes[longer] > place + 1).astype(np.uint8) << np.uint8(7))
     return Ragged(flat, sizes)
 
 

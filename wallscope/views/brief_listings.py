@@ -226,10 +226,10 @@ def brief_capture_help(
 def brief_contents(found: Contents, file: str, most_rows: int) -> TextBrief:
     """Return what an export holds: its profiler, GPUs, largest tables, and what is missing."""
     export = found.export
-    held = [entry for entry in found.tables if entry.row_count is not None]
-    held.sort(key=lambda entry: -(entry.row_count or 0))
+    counted = [entry for entry in found.tables if entry.row_count is not None]
+    counted.sort(key=lambda entry: -(entry.row_count or 0))
     missing = [entry.rows_are for entry in found.tables if entry.row_count is None]
-    shown = tuple(f"{entry.rows_are}: {units.number(entry.row_count)}" for entry in held[:most_rows])
+    shown = tuple(f"{entry.rows_are}: {units.number(entry.row_count)}" for entry in counted[:most_rows])
     gpus = sorted({gpu.name for gpu in export.gpus if gpu.name})
     parts = (
         describe_profiler(export),
@@ -247,7 +247,7 @@ def brief_contents(found: Contents, file: str, most_rows: int) -> TextBrief:
         tuple(
             Unknown(what, "the export has no such table") for what in missing[: max(most_rows, _MOST_LINES)]
         ),
-        len(held) - len(shown) or None,
+        len(counted) - len(shown) or None,
         (BriefText("rows", shown),),
     )
 

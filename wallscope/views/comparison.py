@@ -201,12 +201,12 @@ def _has_next(comparison: Comparison) -> bool:
 
 
 def _tabulate_gates(comparison: Comparison) -> Grid:
-    def held(gate: Any) -> Cell:
+    def name_state(gate: Any) -> Cell:
         return Cell("held") if gate.held else Cell("failed", tone="strong")
 
     columns = (
         on_markdown("gate", "gate", "code", most=120),
-        on_markdown("held", "", value=held),
+        on_markdown("held", "", value=name_state),
         on_markdown("evidence", "evidence", most=500),
     )
     return tabulate("Gates", columns, comparison.gates)

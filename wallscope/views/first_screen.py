@@ -206,11 +206,11 @@ def _explain_no_fixes(analysis: Analysis, rank: Rank) -> Iterator[Grid | Lines]:
     """Say that no fix is known, and which causes take most."""
     least_ns = SHOWN_LOSS_SHARE * rank.typical.step_ns
     lost = [entry for entry in rank.causes if entry.wall in LOSSES and entry.typical_ns > least_ns]
-    said = "None: no known fix applies."
+    text = "None: no known fix applies."
     if find_dominant(analysis) == "unknown":
-        said = "None: the wall is unknown. First capture what is missing (see Next)."
+        text = "None: the wall is unknown. First capture what is missing (see Next)."
     unaddressed = describe_unaddressed_compute(analysis, rank)
-    yield Lines(tuple(filter(None, (unaddressed, said + (" The largest losses:" if lost else "")))))
+    yield Lines(tuple(filter(None, (unaddressed, text + (" The largest losses:" if lost else "")))))
     if lost:
         columns = (
             Column("margin", "", value=lambda _: ""),

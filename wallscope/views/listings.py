@@ -215,11 +215,11 @@ def _build_sharded(sharded: Sequence[ShardedLayout], largest_expert: int) -> Sec
         sizes = _write_sizes(layout.sizes, largest_expert)
         lines.append((f"{sizes} · {shards} · {totals[0]}, with full recomputation {totals[1]}",))
     names = " or ".join(sharded[0].implementations)
-    said = (
+    note = (
         f"{units.plural(len(sharded), 'layout')} of {names} fit. Use FSDP layouts for a first run, or if"
         " pipeline stages are hard to balance. FSDP layouts need CUDA_DEVICE_MAX_CONNECTIONS unset or above 1"
     )
-    return Section("sharded", "Fully sharded layouts (FSDP)", "", (Lines((*lines, (Span(said, "dim"),))),))
+    return Section("sharded", "Fully sharded layouts (FSDP)", "", (Lines((*lines, (Span(note, "dim"),))),))
 
 
 def _write_sizes(sizes: Sizes, largest_expert: int) -> str:

@@ -131,10 +131,10 @@ def _answer_cause(analysis: Analysis, rank: Rank, basis: TimeBasis) -> KeyAnswer
     """Name what the wall is mostly made of, or why there is no verdict."""
     dominant, unit, label = find_dominant(analysis), analysis.anchor.window, "Cause"
     if dominant == "unknown":
-        said, _, rest = explain_unknown(analysis)[0].rstrip(".").partition(" (")
+        reason, _, rest = explain_unknown(analysis)[0].rstrip(".").partition(" (")
         if not rest.endswith(")"):
             return KeyAnswer("Why unknown", explain_unknown(analysis)[0], (), "limits")
-        head, _, parts = said.partition(": ")
+        head, _, parts = reason.partition(": ")
         lines = (*((f"{parts}.",) if parts else ()), f"{units.capitalize(rest.removesuffix(')'))}.")
         return KeyAnswer("Why unknown", head, lines, "limits")
     if (stall := find_deciding_stall(rank, basis, dominant)) is not None:
@@ -239,12 +239,12 @@ def _answer_bound(analysis: Analysis, basis: TimeBasis, cards: Sequence[Card]) -
 
 def _state_assumption(card: Card) -> Iterator[str]:
     """Say what the upper bound of a card rests on, in a few words."""
-    asked = () if card.fix.replay is None else card.fix.replay.questions
-    assumed = [describe_share(one) for one in asked if one.kind == "scale" and one.share]
+    questions = () if card.fix.replay is None else card.fix.replay.questions
+    assumed = [describe_share(one) for one in questions if one.kind == "scale" and one.share]
     if assumed:
         yield f"Assumes {' and '.join(assumed)} of today's time."
-    elif asked:
-        yield f"{units.capitalize(' and '.join(map(describe_question, asked)))}."
+    elif questions:
+        yield f"{units.capitalize(' and '.join(map(describe_question, questions)))}."
     elif card.assumes:
         yield f"{card.assumes.partition('; ')[0]}."
 
@@ -351,8 +351,8 @@ def _exclude_slow_steps(section: Section | None, slow: RareStall, unit: str) -> 
     if section is None or section.key not in _OF_TYPICAL:
         return section
     count = units.plural(len(slow.steps), f"slow {unit}")
-    said = f"The typical {unit} leaves out the {count}, which decide the dominant wall."
-    return replace(section, answer=f"{section.answer} {said}")
+    note = f"The typical {unit} leaves out the {count}, which decide the dominant wall."
+    return replace(section, answer=f"{section.answer} {note}")
 
 
 def _build_timeline(report: Report, notes: Sequence[str]) -> Section | None:

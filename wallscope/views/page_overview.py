@@ -162,11 +162,11 @@ def describe_shares(analysis: Analysis, rank: Rank, basis: TimeBasis) -> str:
     """Say which steps the shares and the times next to the bar refer to, where these differ."""
     if basis.kind == "median":
         counted = count_deciding(analysis, rank)
-        said = f"Shares are medians of {counted}; times are those of the {analysis.anchor.typical}"
+        text = f"Shares are medians of {counted}; times are those of the {analysis.anchor.typical}"
         pairs = [(basis.share(wall), getattr(basis.walls, wall) / max(basis.total_ns, 1)) for wall in Wall]
         if max(abs(share - part) for share, part in pairs) >= _OTHER_SHARE:
-            said += f". Both differ because the {analysis.anchor.unit}s vary"
-        return said
+            text += f". Both differ because the {analysis.anchor.unit}s vary"
+        return text
     return basis.title if basis.kind in {"whole", "job"} else ""
 
 
@@ -373,7 +373,7 @@ def _judge_waits(analysis: Analysis, rank: Rank) -> Fact:
     waits = ""
     if sure.inferred_share:
         waits = f"{units.percent(sure.inferred_share)} of the time depends on inferred waits"
-    said = "; ".join((lost, waits or "no wait is inferred from timing", *sure.reasons[_SHARES_FIRST:]))
+    reasons = "; ".join((lost, waits or "no wait is inferred from timing", *sure.reasons[_SHARES_FIRST:]))
     is_sure = sure.level == "high"
     limits = () if analysis.anchor.kind == "whole-trace" else sure.reasons[_SHARES_FIRST:]
     doubts = (
@@ -383,7 +383,7 @@ def _judge_waits(analysis: Analysis, rank: Rank) -> Fact:
     )
     doubt = "" if is_sure else "; ".join(filter(None, doubts))
     tone: Tone = "ok" if is_sure else "warn"
-    return Fact(f"{sure.level.capitalize()} confidence", f"{said}.", "word-confidence", tone, doubt)
+    return Fact(f"{sure.level.capitalize()} confidence", f"{reasons}.", "word-confidence", tone, doubt)
 
 
 def _is_open(one: CauseTime) -> bool:

@@ -198,7 +198,7 @@ def _build_summary(found: WhatIf) -> Iterator[Section | Grid]:
     )
     yield Section("head", "", "", (Lines(head),))
     if found.answers:
-        notes = tuple(f"  {asked}: {note}" for asked, note in _list_notes(found.answers))
+        notes = tuple(f"  {question}: {note}" for question, note in _list_notes(found.answers))
         title = "With each change"
         table = _tabulate_answers(found, found.answers, title)
         yield Section("answers", title, "", (table, Lines(notes, "dim", is_set_in=False)))
@@ -301,7 +301,7 @@ def _build_changes(found: WhatIf) -> Section | None:
     change = " and ".join(map(describe_question, best.questions))
     taken = f"{units.duration(best.step_ns)} {change}"
     answer = f"{taken}, {units.signed_duration(-best.won_ns)}; then {best.next_wall}-bound."
-    notes = tuple(f"{asked}: {note}" for asked, note in _list_notes(found.answers))
+    notes = tuple(f"{question}: {note}" for question, note in _list_notes(found.answers))
     blocks: tuple[Block, ...] = (
         figures.draw_changes(found, found.answers, "changes"),
         _tabulate_answers(found, found.answers, f"The typical {found.unit} with each change"),

@@ -318,10 +318,10 @@ def list_caveats(analysis: Analysis, rank: Rank) -> list[Line]:
         held_ns = sum(one.typical_ns for one in rank.causes if one.cause == HELD_WHILE_IDLE)
         waited = f"Launched kernels waited {units.duration(held_ns)} on an idle GPU"
         lines.append((Span("• ", "warning"), f"{waited}: it is probably shared."))
-    said = {"unattributed-time"} if is_shared else set()
+    covered = {"unattributed-time"} if is_shared else set()
     if any(one.code == "no-kernels" for one in analysis.capture.findings):
-        said |= {"no-kernels", "no-steps"}
-    doubts = [one for one in find_doubts(analysis, rank) if one.code not in said]
+        covered |= {"no-kernels", "no-steps"}
+    doubts = [one for one in find_doubts(analysis, rank) if one.code not in covered]
     for finding in doubts[: _MOST_CAVEATS - len(lines)]:
         cure = visible(f" → {finding.cure}") if finding.cure else ""
         mark = Span("• ", "bad" if finding.severity is Severity.ERROR else "warning")
@@ -379,9 +379,11 @@ def _lines() -> Iterator[str]:
     yield from _table("Words of an answer", ("word", "meaning"), WORDS)
     yield from _table("Words of a comparison", ("word", "meaning"), COMPARISON_WORDS)
     yield from _table(
-        "Walls", ("wall", "time attributed to it"), {f"`{wall}`": said for wall, said in WALL_WORDS.items()}
+        "Walls",
+        ("wall", "time attributed to it"),
+        {f"`{wall}`": meaning for wall, meaning in WALL_WORDS.items()},
     )
-    states = {STATE_NAMES[state]: said for state, said in STATE_WORDS.items()}
+    states = {STATE_NAMES[state]: meaning for state, meaning in STATE_WORDS.items()}
     yield from _table("What the device did", ("part of a step", "meaning"), states)
     for wall in Wall:
         yield from _causes(wall)
@@ -392,20 +394,20 @@ def _lines() -> Iterator[str]:
 def _table(title: str, header: tuple[str, str], rows: Mapping[str, str]) -> Iterator[str]:
     yield f"## {title}\n"
     yield f"| {' | '.join(header)} |\n|---|---|"
-    yield from (f"| {word} | {_cell(said)} |" for word, said in rows.items())
+    yield from (f"| {word} | {_cell(meaning)} |" for word, meaning in rows.items())
     yield ""
 
 
 def _causes(wall: Wall) -> Iterator[str]:
     """The causes of a wall, and how each kind of them is computed."""
-    own = {cause: said for cause, said in list_cause_meanings() if cause.startswith(f"{wall}/")}
-    rows = {f"`{cause}`": said for cause, said in own.items()}
+    own = {cause: meaning for cause, meaning in list_cause_meanings() if cause.startswith(f"{wall}/")}
+    rows = {f"`{cause}`": meaning for cause, meaning in own.items()}
     yield from _table(f"Causes of {wall}", ("cause", "meaning"), rows)
-    told: dict[CauseNote, list[str]] = {}
+    causes_by_note: dict[CauseNote, list[str]] = {}
     for cause in own:
-        told.setdefault(_note(cause), []).append(cause)
+        causes_by_note.setdefault(_note(cause), []).append(cause)
     yield "How they are computed:\n"
-    for note, causes in told.items():
+    for note, causes in causes_by_note.items():
         name = causes[0] if len(causes) == 1 else note.pattern
         yield f"- `{name}`: {note.computed}"
     yield ""

@@ -174,18 +174,18 @@ def build_survey(analysis: Analysis) -> Section | None:
 
 
 def _tabulate_groups(job: Job) -> Grid:
-    def speaker(group: RankGroup) -> RankWaits:
+    def member(group: RankGroup) -> RankWaits:
         return job.members[group.representative]
 
     def ranks(group: RankGroup) -> str:
         return _list_ranks(group.ranks, group.places)
 
     def share(group: RankGroup, wall: Wall) -> float:
-        walls = speaker(group).walls
+        walls = member(group).walls
         step_ns = sum(walls.parts())
         return getattr(walls, wall) / step_ns if step_ns else 0.0
 
-    says = "share of the typical step of the representative rank"
+    meaning = "share of the typical step of the representative rank"
     columns = (
         on_terminal("ranks", "ranks", value=ranks, most=24),
         on_page("ranks", "ranks", "text", "ranks that run the same kernels equally often", ranks, most=80),
@@ -193,13 +193,13 @@ def _tabulate_groups(job: Job) -> Grid:
         Column("step_median_ns", "step", "ms", "median over the ranks of their median step"),
         Column("spread", "spread", "percent", "longest less shortest, of the median"),
         on_terminal(
-            "name", "represented by", "plain", value=lambda group: _shorten_name(speaker(group)), most=20
+            "name", "represented by", "plain", value=lambda group: _shorten_name(member(group)), most=20
         ),
         on_page(
-            "name", "representative rank", "text", _REPRESENTS, lambda group: speaker(group).name, most=40
+            "name", "representative rank", "text", _REPRESENTS, lambda group: member(group).name, most=40
         ),
         *(
-            Column(wall, str(wall), "percent", says, partial(share, wall=wall), brief=_SHORT.get(wall))
+            Column(wall, str(wall), "percent", meaning, partial(share, wall=wall), brief=_SHORT.get(wall))
             for wall in _WALLS
         ),
     )

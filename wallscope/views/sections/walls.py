@@ -263,18 +263,18 @@ def describe_answer(fix: Fix, answer: Answer) -> str:
 
     What its causes take on few steps alone comes on top: the typical step, which is replayed, has none of it.
     """
-    asked = " and ".join(map(describe_question, answer.questions[:_MOST_QUESTIONS]))
+    questions = " and ".join(map(describe_question, answer.questions[:_MOST_QUESTIONS]))
     if len(answer.questions) > _MOST_QUESTIONS:
-        asked += f" and {len(answer.questions) - _MOST_QUESTIONS} more changes"
+        questions += f" and {len(answer.questions) - _MOST_QUESTIONS} more changes"
     before_ns = answer.step_ns + answer.won_ns
     rare_ns = (fix.recoverable_ns or 0) - answer.won_ns
     rare = ""
     if rare_ns >= SHOWN_WIN_SHARE * before_ns:
         rare = f"; stalls on few steps add {units.duration(rare_ns)} per step on average"
     if abs(answer.won_ns) < SHOWN_WIN_SHARE * before_ns:
-        return f"Replay {asked}: no gain, still {answer.next_wall}-bound{rare}"
+        return f"Replay {questions}: no gain, still {answer.next_wall}-bound{rare}"
     change = units.change(before_ns, answer.step_ns)
-    return f"Replay {asked}: {change}, then {answer.next_wall}-bound{rare}"
+    return f"Replay {questions}: {change}, then {answer.next_wall}-bound{rare}"
 
 
 def describe_replay(replay: Replay) -> str:
@@ -294,7 +294,7 @@ def count_preconditions(fix: Fix) -> str:
     Those that the fix itself sets are none that the run has met.
     """
     counts = Counter(entry.status for entry in fix.preconditions)
-    return ", ".join(f"{counts[status]} {said}" for status, said in _STATUSES.items() if counts[status])
+    return ", ".join(f"{counts[status]} {label}" for status, label in _STATUSES.items() if counts[status])
 
 
 def count_open_conditions(fix: Fix) -> str:
@@ -451,12 +451,12 @@ def build_losses(analysis: Analysis, rank: Rank) -> Grid | None:
     lost = [entry for entry in rank.causes if entry.wall != Wall.COMPUTE and entry.share >= SHOWN_LOSS_SHARE]
     lost.sort(key=lambda entry: (-max(entry.typical_ns, entry.recoverable_ns or 0), entry.cause))
     won = {entry.cause for entry in analysis.opportunities}
-    says = (
+    suffix = (
         "; bound: upper bound on speedup if the cause takes no time"
         if any(one.cause in won for one in lost[:_MOST_LOSSES])
         else ""
     )
-    title = f"Causes of lost time in the {analysis.anchor.typical}{says}"
+    title = f"Causes of lost time in the {analysis.anchor.typical}{suffix}"
     return tabulate_causes(analysis, title, lost[:_MOST_LOSSES]) if lost else None
 
 

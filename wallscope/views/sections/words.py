@@ -366,8 +366,8 @@ def describe_hidden_communication(analysis: Analysis, rank: Rank) -> Iterator[st
     spare_ns = found.union_ns - lost_ns
     if spare_ns < lost_ns or spare_ns < SHOWN_HIDDEN_SHARE * max(rank.typical.step_ns, 1):
         return
-    said = " ".join(tell_hidden_communication(rank, window))
-    if said and explain_verdict(analysis, rank, choose_basis(analysis, rank)).endswith(said):
+    sentence = " ".join(tell_hidden_communication(rank, window))
+    if sentence and explain_verdict(analysis, rank, choose_basis(analysis, rank)).endswith(sentence):
         return
     hidden_ns = found.union_ns - found.exposed_ns
     by = f", {units.duration(hidden_ns)} of it hidden by compute," if hidden_ns else ""
@@ -414,16 +414,16 @@ def find_deciding_stall(rank: Rank, basis: TimeBasis, dominant: str) -> RareStal
 def _describe_stall(rank: Rank, stall: RareStall, unit: str) -> str:
     """Say what few steps cost in all, and which loss is the largest of the typical step, without them."""
     steady = sum(step.steady for step in rank.steps)
-    said = (
+    text = (
         f": {len(stall.steps)} of {steady} {unit}s take up to {units.duration(stall.most_ns)} more for"
         f" {describe_cause(stall.cause)}, together {units.percent(stall.share)} of the time of all {unit}s"
     )
     parts = {wall: getattr(rank.typical.walls, wall) for wall in LOSSES}
     largest = max(LOSSES, key=lambda wall: parts[wall])
     if largest == stall.wall or not parts[largest]:
-        return said
+        return text
     share = units.percent(parts[largest] / max(rank.typical.step_ns, 1))
-    return f"{said}. Without these, the largest loss is {largest}: {share}"
+    return f"{text}. Without these, the largest loss is {largest}: {share}"
 
 
 def explain_unknown(analysis: Analysis) -> tuple[str, str]:
