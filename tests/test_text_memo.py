@@ -18,7 +18,7 @@ def test_whatever_was_asked_before_and_forgotten_the_answers_are_those_of_each_t
     try:
         known = TextMemo(lengths)
         for texts in asked:
-            assert known.of(texts).tolist() == [len(text) for text in texts]
+            assert known.of(pl.Series(texts, dtype=pl.String)).tolist() == [len(text) for text in texts]
     finally:
         names._MOST = kept
 
@@ -31,6 +31,6 @@ def test_a_text_is_asked_once():
         return lengths(texts)
 
     known = TextMemo(ask)
-    known.of(["a", "bc", "a"])
-    known.of(["bc", "def"])
+    known.of(pl.Series(["a", "bc", "a"]))
+    known.of(pl.Series(["bc", "def"]))
     assert sorted(asked) == ["a", "bc", "def"]

@@ -340,6 +340,18 @@ def number_densely(values: Rows) -> tuple[Rows, Rows]:
     return found + low, places
 
 
+def sort_distinct(numbers: Rows) -> Rows:
+    """Return distinct numbers in order, which they almost have: `np.unique` takes ten times as long.
+
+    >>> sort_distinct(np.array([2, 3, 3, 1])).tolist()
+    [1, 2, 3]
+    """
+    found = np.sort(numbers, kind="stable")
+    is_new = np.ones(found.size, np.bool_)
+    is_new[1:] = found[1:] != found[:-1]
+    return found[is_new]
+
+
 def expand_counts(counts: Rows) -> tuple[Rows, Rows]:
     """So many rows for each place: the place of each row, and how many of its place stand before it.
 

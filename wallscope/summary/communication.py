@@ -225,7 +225,7 @@ def summarize_dispatcher(work: TypicalWork, axes: pl.DataFrame, names: pl.DataFr
         return None
     computing = work.rows_of(OperationClass.COMPUTE)
     local = computing[columns.category[computing] == _LOCAL]
-    does = _DISPATCHER_PARTS.of(names["text"].to_list())[columns.name[local]]
+    does = _DISPATCHER_PARTS.of(names["text"])[columns.name[local]]
     waits = columns.category[expert] == _SYNCHRONISE
 
     def work_ns(rows: Rows) -> int:

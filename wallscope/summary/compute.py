@@ -150,7 +150,7 @@ def summarize_compute(work: TypicalWork, capture: Capture, gpu: Gpu | None) -> C
         return None
     columns, texts = work.columns, capture.names["text"].to_list()
     precision_of_name = as_integers(infer_precisions(capture.names)["precision"]).astype(np.int64)
-    marks, category = _MARKED.of(texts), columns.category[rows]
+    marks, category = _MARKED.of(capture.names["text"]), columns.category[rows]
     is_marked = marks[columns.name[rows]]
     counted = count_step_flops(work, capture.kernel_flops)
     is_elementwise, is_grouped = category == _ELEMENTWISE, category == _GROUPED

@@ -235,7 +235,7 @@ def count_allocator_retries(windows: pl.DataFrame, capture: Capture, process: in
     steady = windows.filter("steady").sort("issue_start_ns")
     if capture.calls.is_empty() or steady.is_empty():
         return None
-    letter = _LETTERS.of(capture.call_names["text"].to_list()).astype(np.uint8)
+    letter = _LETTERS.of(capture.call_names["text"]).astype(np.uint8)
     steps = Spans(steady["issue_start_ns"].to_numpy(), steady["issue_end_ns"].to_numpy())
     return sum(
         _retries(letter[calls["name"].to_numpy()], calls, steps)

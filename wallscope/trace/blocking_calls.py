@@ -28,8 +28,8 @@ from wallscope.columns import (
     are_among,
     as_integers,
     encode_member,
+    find_places,
     iterate_groups,
-    number_groups,
 )
 from wallscope.model.capture import Capture
 from wallscope.model.enums import CallRole, CopyDirection, MemoryKind, OperationKind
@@ -295,12 +295,12 @@ def find_spins(
     call, name = operations["call"].to_numpy(), as_integers(operations["name"])
     kernels = np.flatnonzero((call >= 0) & operations["name"].is_not_null().to_numpy())
     thread = calls.thread[call[kernels]]
-    pairs: list[tuple[Rows, Rows]] = []
-    for one in np.unique(thread).tolist():
+    pairs: list[tuple[Codes, Codes]] = []
+    for one, rows in iterate_groups(thread):
         own = segments.of(one)
         left_ns, begun_ns = segments.end_ns[own][:-1], segments.start_ns[own][1:]
         gaps = np.flatnonzero(begun_ns - left_ns >= SHORTEST_HELD_CALL_NS)
-        ops = kernels[thread == one]
+        ops = kernels[rows]
         ops = ops[np.argsort(end_ns[ops], kind="stable")]
         last = np.searchsorted(end_ns[ops], begun_ns[gaps], side="right") - 1
         op = ops[np.maximum(last, 0)]
@@ -311,10 +311,12 @@ def find_spins(
     op = np.concatenate([np.empty(0, np.int64), *(ops_of for _, ops_of in pairs)])
     if not op.size:
         return found
-    like = kernels[are_among(name[kernels].astype(np.int64), np.unique(name[op]).astype(np.int64))]
-    kind = number_groups(calls.thread[call[like]], name[like])
-    group = kind[np.searchsorted(like, op)]
-    times, spun = np.bincount(kind), np.bincount(group, minlength=int(kind.max(initial=0)) + 1)
+    name_of = name[kernels].astype(np.int64)
+    kind = thread * (int(name_of.max()) + 1) + name_of
+    at = np.searchsorted(kernels, op)
+    spun_kinds, group, spun = np.unique(kind[at], return_inverse=True, return_counts=True)
+    place = find_places(kind[are_among(name_of, name_of[at])], spun_kinds)
+    times = np.bincount(place[place >= 0], minlength=spun_kinds.size)
     recurs = (spun[group] >= FEWEST_SPINS_COUNT) & (spun[group] >= SPINS_SHARE * times[group])
     found[waiting[recurs]] = op[recurs]
     return found

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from wallscope.columns import Codes, Flags, Rows, as_integers, encode_member, number_groups
+from wallscope.columns import Codes, Flags, Rows, as_integers, encode_member, iterate_runs, number_groups
 from wallscope.model.enums import OperationKind
 from wallscope.thresholds.steps import (
     FEWEST_INFERRED_COUNT,
@@ -145,12 +145,12 @@ def _find_close(operations: pl.DataFrame, end_ns: Times, late: _Late) -> npt.NDA
     found = np.full((late.op.size, INFERRED_CANDIDATES_COUNT), -1)
     start_ns, rank = operations["start_ns"].to_numpy(), operations["rank_id"].to_numpy()
     stream, migrates = operations["stream"].to_numpy(), _is_migration(operations)
-    by_end = np.lexsort((end_ns, rank))
-    bounds = np.searchsorted(rank, np.unique(rank[late.op]))
-    first_of = dict(zip(rank[bounds].tolist(), bounds.tolist(), strict=True))
-    for one, first in first_of.items():
-        rows = np.flatnonzero(rank[late.op] == one)
-        own = by_end[first : first + int((rank == one).sum())]
+    late_of = dict(iterate_runs(rank[late.op]))
+    for one, of_rank in iterate_runs(rank):
+        if one not in late_of:
+            continue
+        rows = late_of[one]
+        own = of_rank.start + np.argsort(end_ns[of_rank], kind="stable")
         ends_ns, ops = end_ns[own], late.op[rows]
         place = np.searchsorted(ends_ns, start_ns[ops] + PRODUCER_TOLERANCE_NS, side="right") - 1
         least_ns = np.maximum(late.known_ns[rows], start_ns[ops] - INFERRED_CLOSE_NS)

@@ -134,7 +134,7 @@ def classify_kernels(names: pl.DataFrame, rules: tuple[KernelRule, ...]) -> pl.D
 
     A name that no rule knows is compute of category `unrecognized`, with `matched` false.
     """
-    classes: pl.DataFrame = _kinds(rules)[_deciding(rules).of(names["text"].to_list())]
+    classes: pl.DataFrame = _kinds(rules)[_deciding(rules).of(names["text"])]
     classes.insert_column(0, names["name"])
     return classes if names["name"].is_sorted() else classes.sort("name")
 
@@ -280,7 +280,7 @@ def find_replayed_attention(
         windows: `WINDOWS` of the rank; each is an account of its own.
         kernel_names: `NAMES`.
     """
-    kind = _KINDS.of(kernel_names["text"].to_list())[find_places(name, kernel_names["name"].to_numpy())]
+    kind = _KINDS.of(kernel_names["text"])[find_places(name, kernel_names["name"].to_numpy())]
     place = np.flatnonzero(kind > 0)
     forward = kind[place] == _IS_FORWARD
     bounds = np.searchsorted(start_ns[place], windows.select("start_ns", "end_ns").to_numpy())
@@ -367,7 +367,7 @@ def infer_precisions(names: pl.DataFrame) -> pl.DataFrame:
     >>> infer_precisions(names)["precision"].to_list()
     ['bf16', 'unknown']
     """
-    return pl.DataFrame({"name": names["name"], "precision": _EACH[_TOLD.of(names["text"].to_list())]})
+    return pl.DataFrame({"name": names["name"], "precision": _EACH[_TOLD.of(names["text"])]})
 
 
 def _match_precision(texts: pl.Series) -> npt.NDArray[np.int64]:

@@ -8,7 +8,7 @@ have the same names.
 `Backward0`, `fp8`, `sm90`) stay.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -21,28 +21,28 @@ _MOST = 20_000
 
 
 class TextMemo:
-    """Numbers of texts, each computed once.
+    """Numbers of texts, each computed once; of very many, none is kept.
 
     Args:
-        ask: a number for each of some distinct texts.
+        ask: a number for each of some texts.
     """
 
     def __init__(self, ask: Callable[[pl.Series], npt.NDArray[np.int64]]) -> None:
         self._ask = ask
         self._known: dict[str, int] = {}
 
-    def of(self, texts: Sequence[str]) -> npt.NDArray[np.int64]:
+    def of(self, texts: pl.Series) -> npt.NDArray[np.int64]:
         """Return the number of each text."""
-        known = self._known
-        asked = set(texts)
-        unknown = [text for text in asked if text not in known]
+        if len(texts) > _MOST:
+            return self._ask(texts)
+        wanted, known = texts.to_list(), self._known
+        unknown = [text for text in dict.fromkeys(wanted) if text not in known]
         if unknown:
             if len(known) + len(unknown) > _MOST:
-                unknown, known = list(asked), {}
+                unknown, known = list(dict.fromkeys(wanted)), {}
             found = self._ask(pl.Series(unknown, dtype=pl.String)).tolist()
-            known = {**known, **dict(zip(unknown, found, strict=True))}
-            self._known = known if len(known) <= _MOST else {}
-        return np.fromiter((known[text] for text in texts), np.int64, len(texts))
+            self._known = known = {**known, **dict(zip(unknown, found, strict=True))}
+        return np.fromiter((known[text] for text in wanted), np.int64, len(wanted))
 
 
 _COUNTED = (

@@ -184,7 +184,7 @@ def infer_axes(
     rows = np.flatnonzero(as_integers(operations["class"]) == _COMMUNICATION)
     if rows.size == 0:
         return AXES.to_frame()
-    marks = _MARKED.of(ranges.names["text"].to_list())
+    marks = _MARKED.of(ranges.names["text"])
     assignment = _select_operations(operations, rows, collectives, ranges, marks)
     _by_stream_number(assignment, capture.streams, given)
     _by_kernel(assignment, capture.names)
@@ -379,7 +379,7 @@ def _by_experts(assignment: _Assignment, operations: pl.DataFrame, names: pl.Dat
     rows = assignment.open_rows(assignment.does == _ALL_TO_ALL)
     if rows.size == 0:
         return
-    is_telling = np.append(_EXPERTS.of(names["text"].to_list()) > 0, False)
+    is_telling = np.append(_EXPERTS.of(names["text"]) > 0, False)
     ranks = np.unique(operations["rank_id"].to_numpy()[is_telling[as_integers(operations["name"])]])
     rows = rows[np.isin(assignment.rank[rows], ranks)]
     assignment.settle(
@@ -400,7 +400,7 @@ def _by_expert_kernels(assignment: _Assignment, operations: pl.DataFrame, captur
     pipeline stages, a message of experts comes first.
     """
     open_rows = assignment.open_rows(assignment.does == _SEND_RECV, assignment.peers < 0)
-    is_expert = np.append(_EXPERTS.of(capture.names["text"].to_list()) > 0, False)
+    is_expert = np.append(_EXPERTS.of(capture.names["text"]) > 0, False)
     if open_rows.size == 0 or not is_expert.any():
         return
     call, at_ns = operations["call"].to_numpy(), operations["start_ns"].to_numpy()

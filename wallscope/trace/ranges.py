@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from wallscope.columns import Codes, Flags, Rows, as_integers, iterate_groups, iterate_runs
+from wallscope.columns import Codes, Flags, Rows, as_integers, find_places, iterate_groups, iterate_runs
 from wallscope.kernels import range_nesting, views
 from wallscope.model.enums import CallRole, ProjectedBy
 from wallscope.model.schemas import NAMES, NESTED, PATHS, PROJECTION
@@ -273,8 +273,7 @@ class HostThread:
     @cached_property
     def _own_parent(self) -> Parents:
         """The row of the parent among the ranges of the thread."""
-        parent = self._parent[self.rows]
-        return np.where(parent < 0, -1, np.searchsorted(self.rows, parent)).astype(np.int32)
+        return find_places(self._parent[self.rows], self.rows).astype(np.int32)
 
     @cached_property
     def _call_end_ns(self) -> Times:

@@ -89,10 +89,10 @@ def find_main_stream(own: pl.DataFrame, process: int, host: HostCalls) -> MainSt
     np.add.at(work_ns, stream, end_ns[computing] - start_ns[computing])
     rows = computing[_take_turns(stream, start_ns[computing], end_ns[computing], work_ns)[stream]]
     is_graph = of_class[rows] == encode_member(OperationClass.OPAQUE_GRAPH)
-    name, category, call = (as_integers(own[column][rows]) for column in ("name", "category", "call"))
+    name, category, call = (as_integers(own[column])[rows] for column in ("name", "category", "call"))
     is_issued, issue_ns, thread = call >= 0, start_ns[rows], np.full(rows.size, -1)
-    issue_ns[is_issued] = host.calls["start_ns"][call[is_issued]].to_numpy()
-    thread[is_issued] = host.calls["thread"][call[is_issued]].to_numpy()
+    issue_ns[is_issued] = host.calls["start_ns"].to_numpy()[call[is_issued]]
+    thread[is_issued] = host.calls["thread"].to_numpy()[call[is_issued]]
     timed = pl.DataFrame(
         {
             "start_ns": start_ns[rows],

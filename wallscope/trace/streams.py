@@ -21,6 +21,7 @@ from wallscope.columns import (
     expand_counts,
     find_first_rows,
     number_alike_rows,
+    sort_distinct,
     split_rows,
     take_or,
 )
@@ -193,8 +194,8 @@ class StreamOrder:
         """Return each operation's dependencies except the one before it; itself: nothing delayed it."""
         count = self.issued_ns.size
         op, producer = (np.concatenate(side).astype(np.int64) for side in zip(*self._pairs, strict=True))
-        op, producer = np.divmod(np.unique(op * (count + 1) + producer + 1), count + 1)
-        ptr = np.searchsorted(op, np.arange(count + 1))
+        op, producer = np.divmod(sort_distinct(op * (count + 1) + producer + 1), count + 1)
+        ptr = np.concatenate(([0], np.cumsum(np.bincount(op, minlength=count))))
         return OperationSets(ptr, (producer - 1).astype(np.int32))
 
     def producers(self, op: int) -> set[int]:

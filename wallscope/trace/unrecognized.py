@@ -82,7 +82,7 @@ def infer_communication(operations: pl.DataFrame, capture: Capture, ranges: pl.D
     `ranges` follow `NESTED`. Such kernels stay unmatched, because their class is inferred.
     """
     unknown = np.flatnonzero(mark_unknown_kernels(operations) & (operations["call"] >= 0).to_numpy())
-    texts = capture.range_names["text"].to_list()
+    texts = capture.range_names["text"]
     asked = _TOLD.of(texts)
     if not unknown.size or not (asked >= 0).any():
         return operations
