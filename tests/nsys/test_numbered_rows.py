@@ -14,7 +14,7 @@ from wallscope.nsys.sources import open_tables
 from wallscope.nsys.tables import DistinctRows, make_database, read_row_numbers, read_table
 
 GROUPS = {
-    "owner": ("globalPid", "deviceId", "contextId", "streamId"),
+    "origin": ("globalPid", "deviceId", "contextId", "streamId"),
     "named": ("demangledName", "shortName", "absent"),
     "shape": tables.LAUNCH_SHAPE,
     "nothing": ("missing",),

@@ -25,8 +25,8 @@ def found(path, members=()):
     communicators = pl.DataFrame(list(members), schema=COMMUNICATORS, orient="row")
     with open_tables(path) as tables:
         source = make_database(path, tables)
-        owners = read_operations(source, quiet).owners
-        keyed = owners.join(number_processes(owners["globalPid"]), on="globalPid", nulls_equal=True)
+        origins = read_operations(source, quiet).origins
+        keyed = origins.join(number_processes(origins["globalPid"]), on="globalPid", nulls_equal=True)
         made = identify_ranks(
             source, identify_export(source, read_export_facts(source)), keyed, communicators
         )

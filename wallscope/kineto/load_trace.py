@@ -51,7 +51,7 @@ from wallscope.model.schemas import CPU_SAMPLES, HOST_EVENTS, MEMORY_EVENTS, NAM
 from wallscope.nsys import read_capture, read_contents
 from wallscope.nsys.calls import Calls, add_flags, build_calls
 from wallscope.nsys.load import find_free_bytes
-from wallscope.nsys.operations import number_owners, sort_device_work
+from wallscope.nsys.operations import number_origins, sort_device_work
 from wallscope.process_tuning import release_memory
 
 _ON_CUDA = 1  # number of CUDA among the device types of PyTorch
@@ -150,9 +150,9 @@ def build_trace_capture(path: Path, tables: TraceTables) -> Capture:
     rows = rows.with_columns(process_of(rows.select(correlation="correlationId", device="deviceId")))
     of_ranks = identify_trace_ranks(export, job, rows, numbered)
     names, name = number_kernel_names(rows, tables.texts)
-    owner, owners = number_owners(rows)
-    rows = rows.drop("text").with_columns(name, owner)
-    work = sort_device_work(rows, owners, names, of_ranks.ranks, made, start_ns)
+    origin, origins = number_origins(rows)
+    rows = rows.drop("text").with_columns(name, origin)
+    work = sort_device_work(rows, origins, names, of_ranks.ranks, made, start_ns)
     operations = number_graph_nodes(work.operations, made.calls)
     ranges, range_names, autograd = build_trace_ranges(tables, numbered, start_ns)
     syncs = process_of(tables.frames["syncs"])

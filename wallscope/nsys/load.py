@@ -222,7 +222,7 @@ def read_capture(path: Path, progress: Progress, reader: Reader = Reader.PAGES) 
             return (
                 held,
                 exchanged,
-                identify_ranks(source, export, operations.owners, exchanged.communicators),
+                identify_ranks(source, export, operations.origins, exchanged.communicators),
             )
 
         made, ((held, range_names), exchanged, of_ranks) = run_both(
@@ -295,22 +295,22 @@ def read_capture(path: Path, progress: Progress, reader: Reader = Reader.PAGES) 
 def _number_processes_and_threads(
     source: Database, operations: RawOperations, callers: pl.Series, ranges: pl.DataFrame
 ) -> tuple[RawOperations, pl.DataFrame]:
-    """Add their dense `process` to the owners of device rows, and return the threads of all that was read.
+    """Add their dense `process` to the origins of device rows, and return the threads of all that was read.
 
     If the device tables name no process and only one process made calls, the operations belong to it.
     """
     tids = pl.concat([callers, ranges["globalTid"].drop_nulls().unique()])
     calling = callers.to_frame().select(process_of("globalTid"))["globalTid"].unique().drop_nulls()
-    owners = operations.owners
-    if len(calling) == 1 and owners["globalPid"].null_count() == len(owners):
-        owners = owners.with_columns(globalPid=pl.lit(calling[0], pl.Int64))
+    origins = operations.origins
+    if len(calling) == 1 and origins["globalPid"].null_count() == len(origins):
+        origins = origins.with_columns(globalPid=pl.lit(calling[0], pl.Int64))
     of_processes = number_processes(
         pl.concat(
-            [owners["globalPid"].unique(), tids.to_frame().select(process_of("globalTid"))["globalTid"]]
+            [origins["globalPid"].unique(), tids.to_frame().select(process_of("globalTid"))["globalTid"]]
         )
     )
-    owners = owners.join(of_processes, on="globalPid", how="left", nulls_equal=True, maintain_order="left")
-    return replace(operations, owners=owners), number_threads(source, tids, of_processes)
+    origins = origins.join(of_processes, on="globalPid", how="left", nulls_equal=True, maintain_order="left")
+    return replace(operations, origins=origins), number_threads(source, tids, of_processes)
 
 
 def _refuse_empty(source: Database, presence: dict[str, Presence]) -> None:

@@ -78,17 +78,17 @@ class DeviceWork:
 class RawOperations:
     """Rows of the device tables on the clock of the export.
 
-    `frame` has `owner` and `named`, which are rows of `owners` (`globalPid`, `deviceId`, `contextId`,
+    `frame` has `origin` and `named`, which are rows of `origins` (`globalPid`, `deviceId`, `contextId`,
     `streamId`) and of `string_ids`; `named` is null without a name. `untimed_rows` were left out.
     """
 
     frame: pl.DataFrame
-    owners: pl.DataFrame
+    origins: pl.DataFrame
     string_ids: pl.Series
     untimed_rows: int
 
 
-_OWNER = ("globalPid", "deviceId", "contextId", "streamId")
+_ORIGIN = ("globalPid", "deviceId", "contextId", "streamId")
 _NAMED = ("demangledName", "shortName")
 
 
@@ -99,26 +99,26 @@ def read_operations(source: Database, progress: Progress) -> RawOperations:
     """
     of_kernels = {"named": _NAMED, "shape": tables.LAUNCH_SHAPE}
     read = [
-        (table, *read_row_numbers(source, table, {"owner": _OWNER, **also}, progress))
+        (table, *read_row_numbers(source, table, {"origin": _ORIGIN, **also}, progress))
         for table in tables.DEVICE_TABLES
         for also in [of_kernels if table is tables.KERNELS else {}]
     ]
     there = [own for own in read if own[0] is tables.KERNELS or not own[1].is_empty()]
     string_ids = there[0][2]["named"].select(pl.coalesce(*_NAMED, NAMELESS)).to_series()
-    owners = [distinct["owner"] for *_, distinct in there]
-    first_owners = list(accumulate(map(len, owners), initial=0))[:-1]
+    origins = [distinct["origin"] for *_, distinct in there]
+    first_origins = list(accumulate(map(len, origins), initial=0))[:-1]
     rows = pl.concat(
-        [_describe(*own, first) for own, first in zip(there, first_owners, strict=True)], how="diagonal"
+        [_describe(*own, first) for own, first in zip(there, first_origins, strict=True)], how="diagonal"
     )
     is_possible = pl.col("start").abs() < _LATEST
     is_possible &= (pl.col("end").abs() < _LATEST) & (pl.col("end") - pl.col("start") < _LONGEST_NS)
     is_timed = (pl.col("end") >= pl.col("start")) & ~((pl.col("start") == 0) & (pl.col("end") == 0))
     is_usable = rows.select((is_possible & is_timed).fill_null(value=False)).to_series()
     timed = rows if is_usable.all() else rows.filter(is_usable)
-    owner, held = _keep_used(timed["owner"], pl.concat(owners))
+    origin, held = _keep_used(timed["origin"], pl.concat(origins))
     return RawOperations(
-        frame=timed.with_columns(owner),
-        owners=held.with_columns(_keep_within(pl.col("deviceId"), 0, _MOST_DEVICES)),
+        frame=timed.with_columns(origin),
+        origins=held.with_columns(_keep_within(pl.col("deviceId"), 0, _MOST_DEVICES)),
         string_ids=string_ids,
         untimed_rows=len(rows) - len(timed),
     )
@@ -143,27 +143,27 @@ def build_device_work(
 ) -> DeviceWork:
     """Return all device operations, sorted by rank, start and row, in session time.
 
-    The owners of `raw` have their dense `process`, `ranks` (`RANKS`) are all their (process, device) pairs.
+    The origins of `raw` have their dense `process`, `ranks` (`RANKS`) are all their (process, device) pairs.
     """
     names, number = _look_up_names(source, raw)
     rows = raw.frame.with_columns(number.gather(raw.frame["named"]).alias("name"))
-    return sort_device_work(rows, raw.owners, names, ranks, made, time_shift_ns)
+    return sort_device_work(rows, raw.origins, names, ranks, made, time_shift_ns)
 
 
 def sort_device_work(  # noqa: PLR0913, PLR0917  # all that was read
     rows: pl.DataFrame,
-    owners: pl.DataFrame,
+    origins: pl.DataFrame,
     names: pl.DataFrame,
     ranks: pl.DataFrame,
     made: Calls,
     time_shift_ns: int,
 ) -> DeviceWork:
-    """Do the same for raw rows with a known `name` (of `NAMES`, null without one) and `owner`.
+    """Do the same for raw rows with a known `name` (of `NAMES`, null without one) and `origin`.
 
-    `owners` have `process`, `deviceId`, `contextId` and `streamId`.
+    `origins` have `process`, `deviceId`, `contextId` and `streamId`.
     """
-    streams, of_owner = _number_streams(owners, ranks)
-    of_row = of_owner["process", "rank_id", "stream"][rows["owner"]]
+    streams, of_origin = _number_streams(origins, ranks)
+    of_row = of_origin["process", "rank_id", "stream"][rows["origin"]]
     rows = rows.with_columns(
         *of_row["rank_id", "stream"], call=made.find_issuing(of_row["process"], rows["correlationId"])
     )
@@ -183,11 +183,11 @@ def sort_device_work(  # noqa: PLR0913, PLR0917  # all that was read
     )
 
 
-def number_owners(rows: pl.DataFrame) -> tuple[pl.Series, pl.DataFrame]:
-    """Return the owner of each row, and the distinct owners: process, device, context and stream."""
+def number_origins(rows: pl.DataFrame) -> tuple[pl.Series, pl.DataFrame]:
+    """Return the origin of each row, and the distinct origins: process, device, context and stream."""
     places = rows["process", "deviceId", "contextId", "streamId"]
-    owner = number_alike_rows(places)
-    return pl.Series("owner", owner, dtype=pl.UInt32), places[find_first_rows(owner)]
+    origin = number_alike_rows(places)
+    return pl.Series("origin", origin, dtype=pl.UInt32), places[find_first_rows(origin)]
 
 
 def _gather(
@@ -203,16 +203,16 @@ def _gather(
 
 
 def _describe(
-    table: tables.CatalogTable, frame: pl.DataFrame, distinct: Mapping[str, pl.DataFrame], first_owner: int
+    table: tables.CatalogTable, frame: pl.DataFrame, distinct: Mapping[str, pl.DataFrame], first_origin: int
 ) -> pl.DataFrame:
     """Return the rows of one table with the common columns; kernels also with launch shapes.
 
-    `distinct` are the rows that its numbers stand for; its owners are numbered from `first_owner` on.
+    `distinct` are the rows that its numbers stand for; its origins are numbered from `first_origin` on.
     """
     nothing = pl.lit(None, pl.Int64)
     columns = {
         **{name: pl.col(name) for name in ("start", "end", "correlationId")},
-        "owner": pl.col("owner") + pl.lit(first_owner, pl.UInt32),
+        "origin": pl.col("origin") + pl.lit(first_origin, pl.UInt32),
         "graph_node": pl.col("graphNodeId") if "graphNodeId" in table.columns else nothing,
         "bytes": _keep_within(pl.col("bytes"), 0, _MOST_BYTES) if "bytes" in table.columns else nothing,
         "named": pl.col("named") if table is tables.KERNELS else pl.lit(None, pl.UInt32),
@@ -276,13 +276,13 @@ def _look_up_names(source: Database, raw: RawOperations) -> tuple[pl.DataFrame, 
     return names, number["name"]
 
 
-def _number_streams(owners: pl.DataFrame, ranks: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Return the streams of some operations, and owners with `rank_id` and `stream`.
+def _number_streams(origins: pl.DataFrame, ranks: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Return the streams of some operations, and origins with `rank_id` and `stream`.
 
     Streams have dense ids over (rank, context, stream id).
     """
     pairs = ranks.select("process", "rank_id", deviceId=pl.col("device").cast(pl.Int64))
-    found = owners.join(
+    found = origins.join(
         pairs, on=["process", "deviceId"], how="left", nulls_equal=True, maintain_order="left"
     )
     keys = ["rank_id", "contextId", "streamId"]
