@@ -277,8 +277,9 @@ def _conditions(when: Iterable[Clause]) -> Iterator[str]:
 
 def _facts() -> set[str]:
     of_rules = {fact for rule in fix_rules() for fact in (*rule.facts, *rule.preconditions)}
-    of_notes = {fact for entry in (*finding_notes(), *notes()) for fact in entry.facts}
-    return of_rules | of_notes | set(precondition_rows())
+    of_findings = {fact for entry in finding_notes() for fact in entry.facts}
+    of_notes = {fact for note in notes() for fact in note.facts}
+    return of_rules | of_findings | of_notes | set(precondition_rows())
 
 
 def _fact(word: str) -> WordExplanation:

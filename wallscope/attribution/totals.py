@@ -14,7 +14,7 @@ import numpy as np
 import polars as pl
 
 from wallscope import columns as grouping
-from wallscope.columns import Flags, Rows, as_integers, encode_column, find_places, split_by_rank
+from wallscope.columns import Flags, Rows, as_integers, encode_column, find_places, match_rows, split_by_rank
 from wallscope.model.analysis import CauseTime, ComputeAbsent
 from wallscope.model.capture import FOREVER_NS
 from wallscope.model.cause_catalogue import UNRECOGNIZED
@@ -149,12 +149,10 @@ def _table(sums: SliceSums, column: Rows, steps: pl.Series, width: int) -> Times
 
 def sum_inferred_by_step(slices: pl.DataFrame, steps: pl.Series) -> Times:
     """Return time that was found through inferred waits, in ns, one number per step."""
-    own = slices.filter("inferred")
-    row = find_places(own["step"].to_numpy(), steps.to_numpy())
-    found = np.zeros(len(steps), np.int64)
-    is_told = row >= 0
-    np.add.at(found, row[is_told], (own["end_ns"].to_numpy() - own["start_ns"].to_numpy())[is_told])
-    return found
+    own = np.flatnonzero(slices["inferred"].to_numpy())
+    row, held = match_rows(steps.to_numpy(), slices["step"].to_numpy()[own])
+    time_ns = slices["end_ns"].to_numpy()[own[held]] - slices["start_ns"].to_numpy()[own[held]]
+    return grouping.sum_by_group(row, time_ns, len(steps))
 
 
 def make_walls(parts: Sequence[int]) -> Walls:

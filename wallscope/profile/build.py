@@ -11,6 +11,7 @@ from wallscope.columns import (
     Rows,
     as_integers,
     combine_codes,
+    encode_member,
     find_places,
     mark_numbers,
     match_rows,
@@ -130,8 +131,9 @@ def rank_collectives(  # noqa: PLR0913, PLR0917  # all that is known of them
 
 def _select_communication(operations: pl.DataFrame) -> Rows:
     """Return the rows of those that are kept, by start."""
-    is_wanted = (pl.col("class") == OperationClass.COMMUNICATION) & (pl.col("kind") == OperationKind.KERNEL)
-    rows = np.flatnonzero(operations.select(is_wanted).to_series().to_numpy())
+    is_wanted = as_integers(operations["class"]) == encode_member(OperationClass.COMMUNICATION)
+    is_wanted &= as_integers(operations["kind"]) == encode_member(OperationKind.KERNEL)
+    rows = np.flatnonzero(is_wanted)
     order = np.lexsort((operations["op"].to_numpy()[rows], operations["start_ns"].to_numpy()[rows]))
     return rows[order[:_MOST_COLLECTIVES]]
 

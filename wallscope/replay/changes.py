@@ -15,6 +15,7 @@ from wallscope.attribution.host_waits import DRIVER_LOCK, list_locked_calls
 from wallscope.columns import (
     Rows,
     are_among,
+    as_integers,
     encode_column,
     encode_member,
     iterate_by_first,
@@ -273,28 +274,37 @@ class Changes:
         )
         return notes
 
+    @cached_property
+    def _moving_and_computing(self) -> tuple[Rows, Rows]:
+        """The rows of the operations that communicate, and of those that compute."""
+        of_class = as_integers(self._window.operations["class"])
+        communication, compute = (
+            np.flatnonzero(of_class == encode_member(one))
+            for one in (OperationClass.COMMUNICATION, OperationClass.COMPUTE)
+        )
+        return communication, compute
+
     def _relieve(self, target: Target, share: float, draft: GraphEdit) -> tuple[str, ...]:
         """Make compute as fast as alone where it overlapped removed communication."""
         own, notes = self._window.operations, list[str]()
-        is_moving = (own["class"] == OperationClass.COMMUNICATION).to_numpy()
-        goes = is_moving & are_among(own["op"].to_numpy(), target.ops)
-        if not goes.any():
-            return ()
-        is_computing = (own["class"] == OperationClass.COMPUTE).to_numpy()
+        moving, computing = self._moving_and_computing
         op, rank, start_ns, end_ns = (
             own[name].to_numpy() for name in ("op", "rank_id", "start_ns", "end_ns")
         )
-        for one in np.unique(rank[goes]).tolist():
+        goes = are_among(op[moving], target.ops)
+        for one in np.unique(rank[moving[goes]]).tolist():
             tax = self._taxes(one)
             if tax is None or tax < 1 + SHOWN_OVERLAP_TAX_SHARE:
                 continue
+            rows = computing[rank[computing] == one]
+            work = Spans(start_ns[rows], end_ns[rows])
+            is_own = rank[moving] == one
             all_ns, left_ns = (
-                covered_ns(union(order_spans(start_ns[held], end_ns[held])), Spans(start_ns, end_ns))
-                for held in (is_moving & (rank == one), is_moving & (rank == one) & ~goes)
+                covered_ns(union(order_spans(start_ns[held], end_ns[held])), work)
+                for held in (moving[is_own], moving[is_own & ~goes])
             )
-            rows = np.flatnonzero(is_computing & (rank == one))
-            freed_ns = (1 - share) * (all_ns - left_ns)[rows]
-            relief = (1 - 1 / tax) * freed_ns / np.maximum(end_ns - start_ns, 1)[rows]
+            freed_ns = (1 - share) * (all_ns - left_ns)
+            relief = (1 - 1 / tax) * freed_ns / np.maximum(work.end_ns - work.start_ns, 1)
             draft.scale_operations(op[rows].astype(np.int64), 1 - relief)
             notes.append(f"overlapping compute takes {tax:.2f} times as long as alone, as measured here")
         return tuple(notes)

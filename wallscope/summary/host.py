@@ -22,10 +22,11 @@ from wallscope.columns import (
     encode_member,
     expand,
     find_places,
-    iterate_groups,
     iterate_runs,
     mark_numbers,
 )
+from wallscope.kernels import views
+from wallscope.kernels.busy_time import find_concurrency
 from wallscope.model.capture import Capture
 from wallscope.model.enums import CallRole, OperationClass, OperationKind
 from wallscope.model.rank_summaries import (
@@ -51,6 +52,7 @@ from wallscope.trace.dependencies import Dependencies
 from wallscope.trace.intervals import (
     AFTER_ALL,
     BEFORE_ALL,
+    Spans,
     Times,
     is_inside,
     length_ns,
@@ -179,19 +181,10 @@ def _ready_in_stream_ns(kernels: _Kernels, waits: Dependencies) -> Times:
 
 def _overlap_ns(kernels: _Kernels, work: TypicalWork) -> int:
     """Return the time per step in which kernels of several streams ran together."""
-    busy = [
-        union(order_spans(kernels.start_ns[rows], kernels.end_ns[rows]))
-        for _, rows in iterate_groups(kernels.stream)
-    ]
-    if len(busy) < 2:
-        return 0
-    edges_ns = np.concatenate([side for spans in busy for side in (spans.start_ns, spans.end_ns)])
-    steps = np.concatenate([np.full(spans.start_ns.size, step) for spans in busy for step in (1, -1)])
-    order = np.argsort(edges_ns, kind="stable")
-    running = np.cumsum(steps[order])
-    together = np.flatnonzero(running[:-1] > 1)
-    both = union(order_spans(edges_ns[order][together], edges_ns[order][together + 1]))
-    return work.covered_ns(both)
+    size, stream = kernels.op.size, kernels.stream.astype(np.int64)
+    start_ns, end_ns = np.empty(size, np.int64), np.empty(size, np.int64)
+    count = find_concurrency(*views(kernels.start_ns, kernels.end_ns, stream, start_ns, end_ns))
+    return work.covered_ns(Spans(start_ns[:count], end_ns[:count]))
 
 
 _IS_LAUNCHING = np.isin(list(CallRole), (CallRole.LAUNCH, CallRole.GRAPH))

@@ -9,7 +9,6 @@ multiplications then vanish. PyTorch's operators do not name attention, but a so
 multiplications is one: routers, samplers and losses multiply without a batch, or not again.
 """
 
-from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -17,6 +16,8 @@ import polars as pl
 
 from wallscope.attribution.totals import CATEGORIES, TypicalWork, average_total
 from wallscope.columns import Flags, Rows, as_integers, sum_by_group
+from wallscope.kernels import views
+from wallscope.kernels.busy_time import sum_busy_times
 from wallscope.model.analysis import RangeWork
 from wallscope.model.diagnosis import Walls
 from wallscope.model.enums import ComputeCategory, OperationClass, Wall
@@ -24,8 +25,7 @@ from wallscope.model.rank_summaries import CategoryTime, HostRange, UnfusedAtten
 from wallscope.model.schemas import RANGE_WORK
 from wallscope.thresholds.causes import MOST_BETWEEN_PRODUCTS_COUNT
 from wallscope.thresholds.verdict import NEARLY_WHOLE_STEP_SHARE
-from wallscope.trace.intervals import Times, is_inside, passed_ns
-from wallscope.trace.names import mark_changes
+from wallscope.trace.intervals import BEFORE_ALL, Times, is_inside, passed_ns
 from wallscope.trace.ranges import RangeTree, find_chain_top, find_nearest
 
 _DEEPEST = 64
@@ -115,9 +115,7 @@ def _measure_backward(
     nearest = np.append(find_nearest(parent, forward[:-1] >= 0), np.int32(-1))
     path = ranges.path_of_range[forward[nearest[projected["range"].to_numpy()[work.columns.op]]]]
     rows = np.flatnonzero(path >= 0)
-    busy, count = _Busy(work, rows), len(ranges.paths)
-    levels = _levels(_capped(ranges.paths)[path[rows]], ranges.paths)
-    return sum((busy.time_ns(level, count) for level in levels), np.zeros(count, np.int64))
+    return _measure_busy(work, rows, _capped(ranges.paths)[path[rows]], _parents(ranges.paths))
 
 
 def _range_work(
@@ -202,11 +200,8 @@ def measure_range_work(
         np.stack([sum_by_group(of, values, count) for values in measures], axis=1) for of in (own, capped)
     )
     _add_upwards(within, paths)
-    busy = _Busy(work, rows)
-    alone_ns = busy.time_ns(own, count)
-    within_ns = sum(
-        (busy.time_ns(level, count) for level in _levels(capped, paths)), np.zeros(count, np.int64)
-    )
+    alone_ns = _measure_busy(work, rows, own, np.full(count, -1))
+    within_ns = _measure_busy(work, rows, capped, _parents(paths))
     begun, host_ns = _host(work, tree, process, count)
     found = [
         PathWork(
@@ -225,54 +220,31 @@ def measure_range_work(
     return sorted(found, key=lambda one: (-one.gpu_ns, one.host_ns is None, -(one.host_ns or 0), one.path))
 
 
-class _Busy:
-    """Some operations of a rank sorted by start, to compute the time in which any of a group ran.
+def _measure_busy(work: TypicalWork, rows: Rows, group: Rows, parent: Rows) -> Times:
+    """Return how long any operation of each group, or of the groups inside it, ran inside the steps.
 
     The time axis holds only the steps, joined end to end: operations outside of them take no time.
+
+    Args:
+        work: the operations of a rank.
+        rows: some of them.
+        group: int64[rows], the innermost group of each.
+        parent: int64[groups], the group around each, -1 without one.
     """
+    columns = work.columns
+    start_ns, end_ns = (passed_ns(work.steps, side[rows]) for side in (columns.start_ns, columns.end_ns))
+    found: Times = np.zeros(parent.size, np.int64)
+    sum_busy_times(*views(start_ns, end_ns, group, parent, np.full(parent.size, BEFORE_ALL), found))
+    return found
 
-    def __init__(self, work: TypicalWork, rows: Rows) -> None:
-        columns = work.columns
-        start_ns, end_ns = (passed_ns(work.steps, side[rows]) for side in (columns.start_ns, columns.end_ns))
-        self._has_length = end_ns > start_ns
-        self._start_ns, end_ns = start_ns[self._has_length], end_ns[self._has_length]
-        order = np.argsort(end_ns, kind="stable")
-        self._end_ns = end_ns[order]
-        self._end_place = np.empty(order.size, np.int64)
-        self._end_place[order] = np.arange(order.size)
 
-    def time_ns(self, group: Rows, count: int) -> Times:
-        """Return how long any operation of each group ran inside the steps; group -1 means no group.
-
-        The latest end so far in a group is searched among ranks of ends, which are far smaller than times.
-        With the group as the leading digit they increase from group to group, so one pass serves all groups.
-        """
-        group = group[self._has_length]
-        rows = np.flatnonzero(group >= 0)
-        order = rows[np.argsort(group[rows].astype(np.min_scalar_type(count)), kind="stable")]
-        group, start_ns = group[order], self._start_ns[order]
-        before = group * self._end_ns.size
-        latest = np.maximum.accumulate(before + self._end_place[order]) - before
-        reached_ns = self._end_ns[latest]
-        opens = mark_changes(group)
-        opens[1:] |= start_ns[1:] > reached_ns[:-1]
-        first = np.flatnonzero(opens)
-        last = np.append(first[1:], order.size)[: first.size] - 1
-        return sum_by_group(group[first], reached_ns[last] - start_ns[first], count)
+def _parents(paths: pl.DataFrame) -> Rows:
+    return paths["parent"].to_numpy().astype(np.int64)
 
 
 def _capped(paths: pl.DataFrame) -> Rows:
     """Return the path that each path counts for: below depth 64 it is the enclosing one there."""
     return find_chain_top(paths["parent"].to_numpy(), paths["depth"].to_numpy() >= _DEEPEST).astype(np.int64)
-
-
-def _levels(path: Rows, paths: pl.DataFrame) -> Iterator[Rows]:
-    """Yield the ancestor of each path at every depth, from the deepest up; -1 if the path is above it."""
-    depth, parent = paths["depth"].to_numpy(), paths["parent"].to_numpy()
-    current = path
-    for level in range(int(depth[current].max(initial=0)), -1, -1):
-        current = np.where(depth[current] > level, parent[current], current)
-        yield np.where(depth[current] == level, current, -1)
 
 
 def _host(work: TypicalWork, tree: pl.DataFrame, process: int, count: int) -> tuple[Rows, Times]:

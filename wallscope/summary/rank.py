@@ -91,6 +91,7 @@ from wallscope.trace.intervals import (
 from wallscope.trace.step_variation import find_step_modes
 
 _MIGRATIONS = [encode_member(one) for one in CopyDirection if one.startswith("migration")]
+_OF_TAX = ("op", "start_ns", "end_ns", "kind", "class", "category", "name")
 _OF_USUAL = ("start_ns", "end_ns", "wall", "kind", "gap", "op", "range")
 
 
@@ -156,7 +157,7 @@ def summarize_ranks(prepared: Prepared, *, with_tables: bool = True) -> tuple[Ra
 
 def _measure_tax(own: RankWindows, kernels: pl.DataFrame) -> OverlapTax | None:
     """Return the slowdown of compute that overlaps communication, `None` if unknown."""
-    return measure_overlap_tax(make_typical_work(own.operations, own.typical), kernels)
+    return measure_overlap_tax(make_typical_work(own.operations[*_OF_TAX], own.typical), kernels)
 
 
 def _summarize_rank(  # noqa: PLR0913, PLR0917  # what is shared between ranks, and what belongs to this one

@@ -21,7 +21,15 @@ import numpy.typing as npt
 import polars as pl
 
 from wallscope.attribution.totals import SliceSums
-from wallscope.columns import Rows, as_integers, combine_codes, encode_member, find_places, sum_by_group
+from wallscope.columns import (
+    Rows,
+    as_integers,
+    combine_codes,
+    encode_member,
+    find_places,
+    match_rows,
+    sum_by_group,
+)
 from wallscope.model.analysis import Anchor, Rank, Step
 from wallscope.model.capture import Capture, Finding, Severity
 from wallscope.model.cause_catalogue import describe_cause
@@ -138,16 +146,16 @@ def sum_blocked_by_step(
         waits: what calls waited for.
         steps: the numbers of the steps.
     """
-    own = slices.filter(
-        (pl.col("wall") == Wall.HOST) & (pl.col("call") >= 0) & pl.col("kind").is_in(list(_IN_CALLS))
-    )
-    call = own["call"].to_numpy()
+    of_call = slices["call"].to_numpy()
+    is_inside = np.isin(as_integers(slices["kind"]), [encode_member(one) for one in _IN_CALLS])
+    is_inside &= (as_integers(slices["wall"]) == encode_member(Wall.HOST)) & (of_call >= 0)
+    own = np.flatnonzero(is_inside)
+    call = of_call[own]
     returns = np.isin(as_integers(calls["role"])[call], [encode_member(one) for one in _RETURNING])
-    own = own.filter(pl.Series(returns & waits.is_delayed[call] & (waits.holder[call] < 0)))
-    row = find_places(own["step"].to_numpy(), steps.to_numpy())
-    found = np.zeros(len(steps), np.int64)
-    np.add.at(found, row[row >= 0], (own["end_ns"] - own["start_ns"]).to_numpy()[row >= 0])
-    return found
+    own = own[returns & waits.is_delayed[call] & (waits.holder[call] < 0)]
+    row, held = match_rows(steps.to_numpy(), slices["step"].to_numpy()[own])
+    blocked_ns = slices["end_ns"].to_numpy()[own[held]] - slices["start_ns"].to_numpy()[own[held]]
+    return sum_by_group(row, blocked_ns, len(steps))
 
 
 def find_hidden_locks(rank: Rank, anchor: Anchor) -> Iterator[Finding]:
