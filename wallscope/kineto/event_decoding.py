@@ -6,9 +6,11 @@ category for instance, is decoded as `Event`, then as far as it fits. Times are 
 their nanoseconds, else text. Values have the usual type almost always, and any type otherwise.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
 from decimal import Decimal, InvalidOperation
 from enum import Enum, auto
+from operator import attrgetter
 from types import NoneType
 from typing import Annotated, Any, Union
 
@@ -21,6 +23,8 @@ _EXACT_US = 2.0**43
 _Time = int | Annotated[float, msgspec.Meta(gt=-_EXACT_US, lt=_EXACT_US)] | str | None
 _FAULTS = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 _NOTHING = msgspec.Raw(b"")
+MEMBERS = ("ts", "dur", "pid", "tid", "id")
+"""Members of an event that are numbers."""
 _INT64 = range(-(2**63), 2**63)
 _LARGEST_US = 2**53  # 285 years
 _INTEGERS, _REALS, _TEXTS = {int, NoneType}, {int, float, NoneType}, {str, NoneType}
@@ -304,7 +308,7 @@ def _reckon_ns(text: str | None) -> int | None:
     return round(microseconds * 1_000)
 
 
-def collect_numbers(values: list[Any]) -> pl.Series:
+def _collect_numbers(values: list[Any]) -> pl.Series:
     """Return whole numbers, also those spelled as text; null otherwise."""
     if set(map(type, values)) <= _INTEGERS:
         try:
@@ -314,7 +318,7 @@ def collect_numbers(values: list[Any]) -> pl.Series:
     return pl.Series(list(map(read_whole, values)), dtype=pl.Int64)
 
 
-def collect_reals(values: list[Any]) -> pl.Series:
+def _collect_reals(values: list[Any]) -> pl.Series:
     """Return numbers that are not negative, also those spelled as text; null otherwise."""
     if set(map(type, values)) <= _REALS:
         try:
@@ -333,14 +337,54 @@ def collect_texts(values: list[Any]) -> pl.Series:
     return pl.Series(values, dtype=pl.String)
 
 
-def collect_lists(values: Iterable[msgspec.Raw]) -> pl.Series:
+def _collect_lists(values: Iterable[msgspec.Raw]) -> pl.Series:
     """Return lists as JSON without spaces; null otherwise."""
     return pl.Series(list(map(spell_list, values)), dtype=pl.String)
 
 
-def collect_products(values: Iterable[Any]) -> pl.Series:
+def _collect_products(values: Iterable[Any]) -> pl.Series:
     """Return the products of lists of sizes; null otherwise."""
-    return collect_numbers(list(map(read_product, values)))
+    return _collect_numbers(list(map(read_product, values)))
+
+
+_COLLECTORS: dict[ArgumentType, Callable[[list[Any]], pl.Series]] = {
+    ArgumentType.WHOLE: _collect_numbers,
+    ArgumentType.PRODUCT: _collect_products,
+    ArgumentType.REAL: _collect_reals,
+    ArgumentType.TEXT: collect_texts,
+    ArgumentType.LIST: _collect_lists,
+}
+
+
+@dataclass(slots=True)
+class DecodedRows:
+    """Decoded events of one kind, and the numbers of their names; columns as of `ScannedRows`."""
+
+    events: list[Any] = field(default_factory=list)
+    numbers_of_names: list[int] = field(default_factory=list)
+
+    def __len__(self) -> int:
+        return len(self.events)
+
+    @property
+    def text(self) -> np.ndarray:
+        """The number of each event's name."""
+        return np.array(self.numbers_of_names, np.int64)
+
+    def times_ns(self, name: str) -> tuple[pl.Series, bool]:
+        """Return times in nanoseconds, and whether any has a fraction of a microsecond."""
+        return convert_to_ns(self._values(name))
+
+    def numbers(self, name: str) -> pl.Series:
+        """Return whole numbers; null otherwise."""
+        return self.read(name, ArgumentType.WHOLE)
+
+    def read(self, name: str, own_type: ArgumentType) -> pl.Series:
+        """Return the values of a member or an argument."""
+        return _COLLECTORS[own_type](self._values(name))
+
+    def _values(self, name: str) -> list[Any]:
+        return list(map(attrgetter(name if name in MEMBERS else f"args.{name}"), self.events))
 
 
 def read_whole(value: Any) -> int | None:

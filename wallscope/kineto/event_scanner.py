@@ -18,6 +18,7 @@ from wallscope.kernels import json_events, views
 from wallscope.kineto.event_decoding import (
     ARGUMENTS,
     COUNTED,
+    MEMBERS,
     STRUCTS,
     ArgumentType,
     Event,
@@ -38,10 +39,9 @@ _NS_DECIMALS = 3
 _MOST_DECIMALS = 18
 _POWERS = 10 ** np.arange(_MOST_DECIMALS + 1)
 """Of ten; a double has each of them."""
-_MEMBERS = ("ts", "dur", "pid", "tid", "id")
-_WORDS = (*_MEMBERS, "ph", "cat", "name", "args")
+_WORDS = (*MEMBERS, "ph", "cat", "name", "args")
 UNNAMED = "(unnamed)"
-_TIMES_BEGIN = len(_MEMBERS) - 2  # members have codes from -1 down, which count from the end here
+_TIMES_BEGIN = len(MEMBERS) - 2  # members have codes from -1 down, which count from the end here
 _HEAD = 13
 """Numbers at the begin of each row, before arguments."""
 _ROW_ROOM, _ROW_COUNT, _NAME_COUNT = 1 << 22, 1 << 18, 1 << 14
@@ -322,7 +322,7 @@ class EventScanner:
     def _resolve_values(self, texts: list[bytes], count: int) -> None:
         """Replace the numbers of texts by what these mean; many values have the same text."""
         places, codes = self._raws[:count].T
-        most = len(self._arguments) + len(_MEMBERS)
+        most = len(self._arguments) + len(MEMBERS)
         keys, which = np.unique(self._rows[places] * most + codes % most, return_inverse=True)
         if len(keys):
             pairs = zip((keys % most).tolist(), (keys // most).tolist(), strict=True)
@@ -376,7 +376,7 @@ class EventScanner:
         if self._category is None:
             self._category = self._rows[self._starts[: self._count]].astype(np.uint8)
         codes = [self._categories.index(name) for name in categories]
-        places = {name: 3 + 2 * place for place, name in enumerate(_MEMBERS)}
+        places = {name: 3 + 2 * place for place, name in enumerate(MEMBERS)}
         places |= {
             name: int(place)
             for name, place in zip(self._arguments, self._places[codes[0], :-2], strict=True)

@@ -5,9 +5,8 @@ microseconds with up to three decimals, integers up to torch 2.3.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection
 from dataclasses import dataclass, field
-from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -18,14 +17,10 @@ from wallscope.kineto.event_decoding import (
     CATEGORIES,
     FLOW,
     ArgumentType,
+    DecodedRows,
     Event,
     NameArguments,
-    collect_lists,
-    collect_numbers,
-    collect_products,
-    collect_reals,
     collect_texts,
-    convert_to_ns,
     decode_arguments,
 )
 from wallscope.kineto.event_scanner import UNNAMED, EventScanner, Scanned, ScannedRows
@@ -52,14 +47,7 @@ _NCCL_NUMBERS = (
 _NCCL_TEXTS = ("collective", "dtype", "group_name", "old_group_name", "group_ranks")
 
 
-_COLLECTORS: dict[ArgumentType, Callable[[list[Any]], pl.Series]] = {
-    ArgumentType.WHOLE: collect_numbers,
-    ArgumentType.PRODUCT: collect_products,
-    ArgumentType.TEXT: collect_texts,
-    ArgumentType.REAL: collect_reals,
-    ArgumentType.LIST: collect_lists,
-}
-_Times = tuple[pl.Series, bool]
+_Rows = ScannedRows | DecodedRows
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,11 +75,6 @@ class _Kind:
             **dict.fromkeys(self.reals, ArgumentType.REAL),
             **dict.fromkeys(self.lists, ArgumentType.LIST),
         }
-
-    @property
-    def arguments(self) -> dict[str, Callable[[list[Any]], pl.Series]]:
-        """Return what makes the column of each argument."""
-        return {name: _COLLECTORS[own_type] for name, own_type in self.types.items()}
 
     @property
     def schema(self) -> dict[str, pl.DataType]:
@@ -139,7 +122,6 @@ _FLOWS: dict[str, pl.DataType] = {
     **dict.fromkeys(("start", "pid", "tid", "link"), pl.Int64()),
     "is_backward": pl.Boolean(),
 }
-_MEMBERS = ("ts", "dur", "pid", "tid")
 _BATCH_COUNT = 8_000
 """Spans of a kind that become a frame together: fewer frames take less time, more values more memory."""
 _FLOW_CODES = {"s": False, "f": True}
@@ -170,7 +152,7 @@ class _Collector:
     """Frames under construction."""
 
     kinds: dict[str, _Kind]
-    waiting: dict[str, dict[str, list[Any]]] = field(default_factory=dict)
+    waiting: dict[str, DecodedRows] = field(default_factory=dict)
     parts: dict[str, list[pl.DataFrame]] = field(default_factory=dict)
     texts: dict[str, int] = field(default_factory=dict)
     counts: Counter[str] = field(default_factory=Counter)
@@ -186,7 +168,7 @@ class _Collector:
         columns: defaultdict[str, set[str]] = defaultdict(set)
         for kind in self.kinds.values():
             for category in kind.categories:
-                columns[category] |= kind.arguments.keys()
+                columns[category] |= kind.types.keys()
         chosen = {category: sorted(names) for category, names in columns.items()}
         chosen |= {FLOW: [], _INSTANT: list(_OF_ALLOCATIONS)}
         named = {name for kind in self.kinds.values() for name in kind.names}
@@ -204,9 +186,12 @@ class _Collector:
         by_category = {CATEGORIES[struct]: own for struct, own in by_struct.items()}
         flows = by_category.pop(FLOW, [])
         for code, is_backward in _FLOW_CODES.items():
-            self._add_flows([one for one in flows if one.ph == code], is_backward=is_backward)
+            rows = DecodedRows([one for one in flows if one.ph == code])
+            self._keep_flows(rows, is_backward=is_backward)
         noted = by_category.pop(_INSTANT, [])
-        self._add_allocations([one for one in noted if one.ph == _INSTANT_CODE and one.name == _ALLOCATION])
+        self._keep_allocations(
+            DecodedRows([one for one in noted if one.ph == _INSTANT_CODE and one.name == _ALLOCATION])
+        )
         spans = {name: [one for one in own if one.ph == _SPAN_CODE] for name, own in by_category.items()}
         self.counts.update({name: len(own) for name, own in spans.items() if own})
         for name, kind in self.kinds.items():
@@ -214,7 +199,7 @@ class _Collector:
             if kind.names:
                 own = [event for event in own if event.name in kind.names]
             if own:
-                self._add_spans(name, kind, own)
+                self._add_spans(name, own)
 
     def _add_others(self, events: list[Event]) -> None:
         """Count spans of other categories, and add the names of threads, which have no category."""
@@ -230,91 +215,58 @@ class _Collector:
             self._use_scanned(self.scanner)
 
     def _use_scanned(self, scanner: EventScanner) -> None:
-        for name in list(self.waiting):
-            self._build_spans(name)
+        self._build_waiting()
         self._add_others(scanner.others)
         self.counts.update(
             {name: count for name, count in scanner.counts.items() if count and name not in (FLOW, _INSTANT)}
         )
         flows = scanner.find_rows([FLOW])
         for code, is_backward in _FLOW_CODES.items():
-            self._add_scanned_flows(flows.filter(flows.phase == ord(code)), is_backward=is_backward)
+            self._keep_flows(flows.filter(flows.phase == ord(code)), is_backward=is_backward)
         noted = scanner.find_rows([_INSTANT])
         is_allocation = noted.text == self.texts.get(_ALLOCATION, -1)
-        self._add_scanned_allocations(noted.filter((noted.phase == ord(_INSTANT_CODE)) & is_allocation))
+        self._keep_allocations(noted.filter((noted.phase == ord(_INSTANT_CODE)) & is_allocation))
         for name, kind in self.kinds.items():
             rows = scanner.find_rows(kind.categories)
             if kind.names:
                 numbers = [self.texts[text] for text in kind.names if text in self.texts]
                 rows = rows.filter(np.isin(rows.text, numbers))
             if len(rows):
-                self._add_scanned_spans(name, kind, rows)
+                self._keep_spans(name, rows)
         scanner.clear()
 
-    def _add_scanned_spans(self, name: str, kind: _Kind, rows: ScannedRows) -> None:
-        columns = {
-            "pid": rows.numbers("pid"),
-            "tid": rows.numbers("tid"),
-            "text": pl.Series(rows.text.astype(np.uint32)),
-            **{column: rows.read(column, own_type) for column, own_type in kind.types.items()},
-        }
-        self._keep_spans(name, kind, rows.times_ns("ts"), rows.times_ns("dur"), columns)
-
-    def _add_scanned_flows(self, rows: ScannedRows, *, is_backward: bool) -> None:
-        if not len(rows):
-            return
-        columns = {
-            "start": rows.times_ns("ts")[0],
-            **{name: rows.numbers(name) for name in ("pid", "tid")},
-            "link": rows.numbers("id"),
-            "is_backward": pl.repeat(is_backward, len(rows), eager=True),
-        }
-        self.counts[FLOW] += 0 if is_backward else len(rows)
-        self._keep("flows", pl.DataFrame(columns, schema=_FLOWS).drop_nulls())
-
-    def _add_scanned_allocations(self, rows: ScannedRows) -> None:
-        if len(rows):
-            columns = {
-                "start": rows.times_ns("ts")[0],
-                **{name: rows.numbers(name) for name in ("pid", *_OF_ALLOCATIONS)},
-            }
-            self._keep("allocations", pl.DataFrame(columns, schema=_ALLOCATIONS).drop_nulls("start"))
-
-    def _add_spans(self, name: str, kind: _Kind, events: list[Any]) -> None:
-        waiting = self.waiting.setdefault(name, {})
-        texts = self.texts
-        numbers = [texts.setdefault(event.name or UNNAMED, len(texts)) for event in events]
-        waiting.setdefault("text", []).extend(numbers)
-        for member in _MEMBERS:
-            waiting.setdefault(member, []).extend(map(attrgetter(member), events))
-        for column in kind.arguments:
-            waiting.setdefault(column, []).extend(map(attrgetter(f"args.{column}"), events))
-        if len(waiting["text"]) >= _BATCH_COUNT:
-            self._build_spans(name)
+    def _add_spans(self, name: str, events: list[Any]) -> None:
+        texts, waiting = self.texts, self.waiting.setdefault(name, DecodedRows())
+        waiting.events.extend(events)
+        waiting.numbers_of_names.extend(
+            texts.setdefault(event.name or UNNAMED, len(texts)) for event in events
+        )
+        if len(waiting) >= _BATCH_COUNT:
+            self._keep_spans(name, self.waiting.pop(name))
 
     def build(self) -> None:
         """Build frames of the spans that still wait for it."""
         if self.scanner is not None:
             self._use_scanned(self.scanner)
+        self._build_waiting()
+
+    def _build_waiting(self) -> None:
         for name in list(self.waiting):
-            self._build_spans(name)
+            self._keep_spans(name, self.waiting.pop(name))
 
-    def _build_spans(self, name: str) -> None:
-        kind, waiting = self.kinds[name], self.waiting.pop(name)
-        columns = {
-            "pid": collect_numbers(waiting["pid"]),
-            "tid": collect_numbers(waiting["tid"]),
-            "text": pl.Series(waiting["text"], dtype=pl.UInt32),
-            **{column: collect(waiting[column]) for column, collect in kind.arguments.items()},
-        }
-        self._keep_spans(name, kind, convert_to_ns(waiting["ts"]), convert_to_ns(waiting["dur"]), columns)
-
-    def _keep_spans(
-        self, name: str, kind: _Kind, began: _Times, took: _Times, columns: dict[str, pl.Series]
-    ) -> None:
-        (start, is_fine), (duration, is_finer) = began, took
+    def _keep_spans(self, name: str, rows: _Rows) -> None:
+        kind = self.kinds[name]
+        (start, is_fine), (duration, is_finer) = rows.times_ns("ts"), rows.times_ns("dur")
         self.is_coarse &= not (is_fine or is_finer)
-        frame = pl.DataFrame({"start": start, "end": start + duration, **columns}, schema=kind.schema)
+        columns = {
+            "start": start,
+            "end": start + duration,
+            "pid": rows.numbers("pid"),
+            "tid": rows.numbers("tid"),
+            "text": pl.Series(rows.text.astype(np.uint32)),
+            **{column: rows.read(column, own_type) for column, own_type in kind.types.items()},
+        }
+        frame = pl.DataFrame(columns, schema=kind.schema)
         is_whole = not start.null_count() and not duration.null_count() and duration.min() >= 0  # type: ignore[operator]  # integers
         self._keep(name, frame if is_whole else self._drop_untimed(frame, is_counted=not kind.names))
 
@@ -330,25 +282,25 @@ class _Collector:
     def _keep(self, name: str, frame: pl.DataFrame) -> None:
         self.parts.setdefault(name, []).append(frame)
 
-    def _add_flows(self, events: list[Any], *, is_backward: bool) -> None:
-        if not events:
+    def _keep_flows(self, rows: _Rows, *, is_backward: bool) -> None:
+        if not len(rows):
             return
         columns = {
-            "start": convert_to_ns([event.ts for event in events])[0],
-            **_collect_members(events, ("pid", "tid")),
-            "link": collect_numbers([event.id for event in events]),
-            "is_backward": pl.repeat(is_backward, len(events), eager=True),
+            "start": rows.times_ns("ts")[0],
+            "pid": rows.numbers("pid"),
+            "tid": rows.numbers("tid"),
+            "link": rows.numbers("id"),
+            "is_backward": pl.repeat(is_backward, len(rows), eager=True),
         }
-        self.counts[FLOW] += 0 if is_backward else len(events)
+        self.counts[FLOW] += 0 if is_backward else len(rows)
         self._keep("flows", pl.DataFrame(columns, schema=_FLOWS).drop_nulls())
 
-    def _add_allocations(self, events: list[Any]) -> None:
-        if not events:
+    def _keep_allocations(self, rows: _Rows) -> None:
+        if not len(rows):
             return
         columns = {
-            "start": convert_to_ns([event.ts for event in events])[0],
-            **_collect_members(events, ("pid",)),
-            **_collect_members([event.args for event in events], _OF_ALLOCATIONS),
+            "start": rows.times_ns("ts")[0],
+            **{name: rows.numbers(name) for name in ("pid", *_OF_ALLOCATIONS)},
         }
         self._keep("allocations", pl.DataFrame(columns, schema=_ALLOCATIONS).drop_nulls("start"))
 
@@ -356,12 +308,9 @@ class _Collector:
         if not events:
             return
         named = [decode_arguments(event, NameArguments).name for event in events]
-        columns = {**_collect_members(events, ("pid", "tid")), "role": collect_texts(named)}
+        rows = DecodedRows(events)
+        columns = {"pid": rows.numbers("pid"), "tid": rows.numbers("tid"), "role": collect_texts(named)}
         self._keep("thread_names", pl.DataFrame(columns, schema=_THREAD_NAMES))
-
-
-def _collect_members(events: Sequence[Any], names: Sequence[str]) -> dict[str, pl.Series]:
-    return {name: collect_numbers([getattr(event, name) for event in events]) for name in names}
 
 
 def read_trace_tables(source: TraceBytes, progress: Progress, *, with_python: bool = False) -> TraceTables:
