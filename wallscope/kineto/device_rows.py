@@ -39,7 +39,6 @@ from wallscope.model.schemas import (
     CollectiveSource,
 )
 from wallscope.nsys.calls import Calls
-from wallscope.nsys.identity import number_texts
 from wallscope.nsys.operations import DeviceWork
 from wallscope.trace.kernel_classes import classify_kernels, load_kernel_rules
 
@@ -94,6 +93,8 @@ _FUNCTIONS = (
 """NCCL's function by PyTorch's name of a collective; a barrier moves nothing and has none."""
 _MULTIPLYING = (ComputeCategory.GEMM, ComputeCategory.GROUPED_GEMM)
 _GRADIENTS = (1, 2)  # of the input or the weight, or of both
+_LEAST_SHOWN_WARPS = 0.16
+"""Half a percent of the warps of the smallest multiprocessors, which have 32: fewer are rounded to 0."""
 
 
 def build_device_rows(tables: TraceTables) -> pl.DataFrame:
@@ -140,24 +141,6 @@ def build_device_rows(tables: TraceTables) -> pl.DataFrame:
     return rows.with_columns(
         contextId=pl.coalesce("contextId", usual.over("deviceId"), usual, pl.lit(0, pl.Int64))
     ).with_row_index("row")
-
-
-def number_kernel_names(rows: pl.DataFrame, texts: list[str]) -> tuple[pl.DataFrame, pl.Series]:
-    """Return the names of kernels (`NAMES`), and the number of each device row, null without a kernel."""
-    used = rows["text"].unique().drop_nulls().sort()
-    spelled = pl.Series("text", [texts[place] for place in used.to_list()], dtype=pl.String)
-    names = number_texts(spelled)
-    numbers = pl.DataFrame({"text": used, "spelled": spelled}).join(
-        names, left_on="spelled", right_on="text", how="left", maintain_order="left"
-    )
-    found = rows.select("text").join(
-        numbers.select("text", "name"), on="text", how="left", maintain_order="left"
-    )
-    return names, found["name"]
-
-
-_LEAST_SHOWN_WARPS = 0.16
-"""Half a percent of the warps of the smallest multiprocessors, which have 32: fewer are rounded to 0."""
 
 
 def build_kernel_occupancy(tables: TraceTables, raw_place: pl.Series) -> pl.DataFrame:
@@ -320,8 +303,8 @@ def _number_groups(rows: pl.DataFrame, job: JobFacts) -> dict[str, pl.Series]:
     known: dict[tuple[str | None, str | None], tuple[int | None, int | None]] = {}
     for name, listed in names.unique().iter_rows():
         ranks = parse_ranks(listed)
-        if ranks is None and name in job.groups:
-            ranks = job.groups[name].ranks
+        if ranks is None and name is not None:
+            ranks = job.groups.get(name)
         spelled = listed if ranks is None else ",".join(map(str, ranks))
         place = ranks.index(job.rank) if ranks is not None and job.rank in ranks else None
         is_known = name is not None or spelled is not None

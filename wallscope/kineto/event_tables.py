@@ -28,6 +28,7 @@ from wallscope.kineto.operator_flops import BACKWARD_OF, FLOP_FORMULAS
 from wallscope.kineto.trace_bytes import TraceBytes
 from wallscope.kineto.trace_events import FileFacts, iterate_events
 from wallscope.model.capture import Progress
+from wallscope.nsys.identity import number_texts
 from wallscope.units import plural
 
 _SPAN: dict[str, pl.DataType] = {
@@ -122,6 +123,7 @@ _FLOWS: dict[str, pl.DataType] = {
     **dict.fromkeys(("start", "pid", "tid", "link"), pl.Int64()),
     "is_backward": pl.Boolean(),
 }
+DEVICE_FRAMES = ("kernels", "copies", "fills")
 _BATCH_COUNT = 8_000
 """Spans of a kind that become a frame together: fewer frames take less time, more values more memory."""
 _FLOW_CODES = {"s": False, "f": True}
@@ -145,6 +147,22 @@ class TraceTables:
     negative_spans: int
     timeless_events: int
     is_coarse: bool
+
+    @property
+    def has_work(self) -> bool:
+        """Whether there is a device operation."""
+        return any(len(self.frames[name]) for name in DEVICE_FRAMES)
+
+    def number_names(self, text: pl.Series) -> tuple[pl.DataFrame, pl.Series]:
+        """Return the names among some texts (`NAMES`), and the number of each text, null without one."""
+        used = text.unique().drop_nulls().sort()
+        spelled = pl.Series("spelled", [self.texts[index] for index in used.to_list()], dtype=pl.String)
+        names = number_texts(spelled)
+        numbers = pl.DataFrame({"text": used, "spelled": spelled}).join(
+            names, left_on="spelled", right_on="text", how="left", maintain_order="left"
+        )
+        found = text.to_frame("text").join(numbers, on="text", how="left", maintain_order="left")
+        return names, found["name"]
 
 
 @dataclass(slots=True)

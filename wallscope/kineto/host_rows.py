@@ -79,14 +79,9 @@ def build_trace_ranges(
         ],
         how="diagonal",
     )
-    used = spans["text"].unique().sort()
-    spelled = pl.Series("spelled", [tables.texts[place] for place in used.to_list()], dtype=pl.String)
-    names = number_texts(spelled)
-    numbers = pl.DataFrame({"text": used, "spelled": spelled}).join(
-        names, left_on="spelled", right_on="text", how="left", maintain_order="left"
-    )
+    names, name = tables.number_names(spans["text"])
     rows = (
-        spans.join(numbers, on="text", how="left", maintain_order="left")
+        spans.with_columns(name)
         .pipe(join_thread_ids, numbered)
         .with_columns(
             start_ns=pl.col("start") - start_ns,

@@ -16,13 +16,12 @@ from wallscope.kineto.device_rows import (
     build_kernel_flops,
     build_kernel_occupancy,
     number_graph_nodes,
-    number_kernel_names,
 )
 from wallscope.kineto.event_tables import TraceTables, read_trace_tables
 from wallscope.kineto.host_rows import build_events, build_raw_calls, build_syncs, build_trace_ranges
 from wallscope.kineto.trace_bytes import OversizeError, TraceBytes, is_torch_trace, refuse_other_gzip
 from wallscope.kineto.trace_identity import (
-    as_threads,
+    TIMED,
     find_processes,
     find_session_start_ns,
     identify_trace,
@@ -47,7 +46,7 @@ from wallscope.model.capture import (
     TableContents,
 )
 from wallscope.model.enums import CallRole, Reader
-from wallscope.model.schemas import CPU_SAMPLES, HOST_EVENTS, MEMORY_EVENTS, NAMES, SAMPLES, STREAMS
+from wallscope.model.schemas import CPU_SAMPLES, HOST_EVENTS, MEMORY_EVENTS, NAMES, SAMPLES, STREAMS, THREADS
 from wallscope.nsys import read_capture, read_contents
 from wallscope.nsys.calls import Calls, add_flags, build_calls
 from wallscope.nsys.load import find_free_bytes
@@ -139,7 +138,7 @@ def build_trace_capture(path: Path, tables: TraceTables) -> Capture:
     start_ns = find_session_start_ns(tables)
     export, job = identify_trace(path, tables, start_ns), read_job_facts(tables)
     numbered = number_trace_threads(tables)
-    threads = as_threads(numbered)
+    threads = numbered.select(THREADS.names()).cast(THREADS)
     called = join_thread_ids(tables.frames["calls"], numbered)
     made = build_calls(build_raw_calls(tables, called), threads, start_ns)
 
@@ -148,11 +147,11 @@ def build_trace_capture(path: Path, tables: TraceTables) -> Capture:
 
     rows = build_device_rows(tables)
     rows = rows.with_columns(process_of(rows.select(correlation="correlationId", device="deviceId")))
-    of_ranks = identify_trace_ranks(export, job, rows, numbered)
-    names, name = number_kernel_names(rows, tables.texts)
+    ranks, contradictions = identify_trace_ranks(export, job, rows, numbered)
+    names, name = tables.number_names(rows["text"])
     origin, origins = number_origins(rows)
     rows = rows.drop("text").with_columns(name, origin)
-    work = sort_device_work(rows, origins, names, of_ranks.ranks, made, start_ns)
+    work = sort_device_work(rows, origins, names, ranks, made, start_ns)
     operations = number_graph_nodes(work.operations, made.calls)
     ranges, range_names, autograd = build_trace_ranges(tables, numbered, start_ns)
     syncs = process_of(tables.frames["syncs"])
@@ -163,7 +162,7 @@ def build_trace_capture(path: Path, tables: TraceTables) -> Capture:
         export=export,
         presence=find_presence(tables),
         graphs=_find_graphs(operations, made),
-        ranks=of_ranks.ranks,
+        ranks=ranks,
         names=work.names,
         operations=operations,
         copies=work.copies,
@@ -191,7 +190,7 @@ def build_trace_capture(path: Path, tables: TraceTables) -> Capture:
         autograd_ranges=autograd,
         conditions=read_trace_conditions(tables),
     )
-    return replace(capture, findings=(*find_trace_limits(tables, capture), *of_ranks.findings))
+    return replace(capture, findings=(*find_trace_limits(tables, capture), *contradictions))
 
 
 def _find_graphs(operations: pl.DataFrame, made: Calls) -> GraphTracing:
@@ -230,11 +229,9 @@ def read_trace_contents(path: Path, progress: Progress) -> Contents:
     """
     tables = load_trace_tables(path, progress)
     start_ns = find_session_start_ns(tables)
-    names = ("kernels", "copies", "fills", "calls", "annotations", "operators")
-    ends = [tables.frames[name]["end"].max() for name in names]
+    ends = [tables.frames[name]["end"].max() for name in TIMED]
     last_ns = max((end for end in ends if isinstance(end, int)), default=None)
-    has_work = any(len(tables.frames[name]) for name in ("kernels", "copies", "fills"))
-    findings = build_trace_capture(path, tables).findings if has_work else find_damage(tables)
+    findings = build_trace_capture(path, tables).findings if tables.has_work else find_damage(tables)
     return Contents(
         export=identify_trace(path, tables, start_ns),
         traced=tuple(sorted(tables.counts)),

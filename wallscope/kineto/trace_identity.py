@@ -6,16 +6,16 @@ same correlation. Names of hosts, users and folders in the file are not read.
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 
-from wallscope.kineto.event_tables import TraceTables
+from wallscope.kineto.event_tables import DEVICE_FRAMES, TraceTables
 from wallscope.model.capture import CaptureConditions, Export, Finding, Gpu, Profiler, Severity
-from wallscope.model.schemas import RANKS, THREADS
+from wallscope.model.schemas import RANKS
 from wallscope.nsys.identity import KNOWN_ROLES, make_gpu, write_cuda_version
 from wallscope.nsys.integrity import content_size_bytes, fingerprint
 from wallscope.nsys.ranks import find_rank_in_name
@@ -27,24 +27,18 @@ _MOST_DEVICES = 65_536
 _EPOCH_NS = 10**18  # 2001: later times count from 1970, earlier ones from a base
 _MOST_RANKS = 1 << 24
 _DISTRIBUTED = "distributedInfo"
+TIMED = (*DEVICE_FRAMES, "calls", "annotations", "operators")
+"""The frames that the session spans."""
 _HOST_FRAMES = ("calls", "annotations", "operators", "python")
 
 
 @dataclass(frozen=True, slots=True)
-class ProcessGroup:
-    """A group of ranks that communicate: its name, and its ranks in the job, `None` if unknown."""
-
-    name: str
-    ranks: tuple[int, ...] | None
-
-
-@dataclass(frozen=True, slots=True)
 class JobFacts:
-    """Job data of the trace: number of the rank, number of ranks, groups by name."""
+    """Job data of the trace: number of the rank, number of ranks, ranks of each group (`None`: unknown)."""
 
     rank: int | None
     world_size: int | None
-    groups: Mapping[str, ProcessGroup]
+    groups: Mapping[str, tuple[int, ...] | None]
 
 
 def read_job_facts(tables: TraceTables) -> JobFacts:
@@ -59,14 +53,12 @@ def read_job_facts(tables: TraceTables) -> JobFacts:
     if size == 0 or (size is not None and rank is not None and rank >= size):
         size = None
     listed = facts.get("pg_config")
-    groups = {one.name: one for one in _list_groups(listed if isinstance(listed, list) else [])}
+    groups = {
+        entry["pg_name"]: parse_ranks(entry.get("ranks"))
+        for entry in (listed if isinstance(listed, list) else ())
+        if isinstance(entry, dict) and isinstance(entry.get("pg_name"), str)
+    }
     return JobFacts(rank, size, groups)
-
-
-def _list_groups(listed: Sequence[Any]) -> Iterator[ProcessGroup]:
-    for entry in listed:
-        if isinstance(entry, dict) and isinstance(entry.get("pg_name"), str):
-            yield ProcessGroup(entry["pg_name"], parse_ranks(entry.get("ranks")))
 
 
 def parse_ranks(listed: Any) -> tuple[int, ...] | None:
@@ -98,8 +90,7 @@ def _count(value: Any) -> int | None:
 
 def find_session_start_ns(tables: TraceTables) -> int:
     """Return the first start of an operation, call or annotation, on the clock of the file."""
-    names = ("kernels", "copies", "fills", "calls", "annotations", "operators")
-    starts = [tables.frames[name]["start"].min() for name in names]
+    starts = [tables.frames[name]["start"].min() for name in TIMED]
     return min((start for start in starts if isinstance(start, int)), default=0)
 
 
@@ -165,7 +156,10 @@ def _read_gpus(listed: Any) -> tuple[Gpu, ...]:
 
 
 def number_trace_threads(tables: TraceTables) -> pl.DataFrame:
-    """Return the threads (`THREADS`) with calls or ranges; their global ids are generated."""
+    """Return the threads with calls or ranges: `THREADS` with `own_pid` and `own_tid`, those of the file.
+
+    Their global ids are generated.
+    """
     pairs = pl.concat(
         [tables.frames[name].select("pid", "tid") for name in _HOST_FRAMES if name in tables.frames]
     )
@@ -193,11 +187,6 @@ def number_trace_threads(tables: TraceTables) -> pl.DataFrame:
             own_tid="tid",
         )
     )
-
-
-def as_threads(numbered: pl.DataFrame) -> pl.DataFrame:
-    """Return numbered threads as `THREADS`, without the numbers of the file."""
-    return numbered.select(THREADS.names()).cast(THREADS)
 
 
 def join_thread_ids(rows: pl.DataFrame, numbered: pl.DataFrame) -> pl.DataFrame:
@@ -234,20 +223,13 @@ def find_processes(rows: pl.DataFrame, calls: pl.DataFrame) -> pl.Series:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class TraceRanks:
-    """Frame `RANKS`, and findings about sources that contradict each other."""
-
-    ranks: pl.DataFrame
-    findings: tuple[Finding, ...]
-
-
 def identify_trace_ranks(
     export: Export, job: JobFacts, rows: pl.DataFrame, numbered: pl.DataFrame
-) -> TraceRanks:
-    """Return the (process, device) pairs of device rows, and the rank of the busiest one.
+) -> tuple[pl.DataFrame, tuple[Finding, ...]]:
+    """Return the (process, device) pairs of device rows, with the rank of the busiest one (`RANKS`).
 
-    `distributedInfo` and the name of the file refer to one process on one device.
+    Also findings about sources that contradict each other. `distributedInfo` and the name of the file refer
+    to one process on one device.
     """
     by_name = find_rank_in_name(export.name)
     if job.world_size is not None and by_name is not None and by_name >= job.world_size:
@@ -276,7 +258,7 @@ def identify_trace_ranks(
         schema=RANKS,
         orient="row",
     )
-    return TraceRanks(frame, tuple(_check_names(job.rank, by_name)))
+    return frame, tuple(_check_names(job.rank, by_name))
 
 
 def _check_names(rank: int | None, by_name: int | None) -> Iterator[Finding]:

@@ -124,7 +124,7 @@ def refuse_empty_trace(path: Path, tables: TraceTables) -> None:
     Raises:
         NothingToAnalyzeError: states what the trace has instead.
     """
-    if any(len(tables.frames[name]) for name in ("kernels", "copies", "fills")):
+    if tables.has_work:
         return
     held = describe_counts(tables.counts) or "no event"
     fault = f"; {tables.facts.fault}" if tables.facts.fault else ""

@@ -1,11 +1,8 @@
 """Schemas of the frames that cross a boundary.
 
 Times are int64 nanoseconds of session time, spans are half-open, null is unknown. `process` and `thread` are
-the numbers of `frames.THREADS`. Contexts, streams, events and devices have CUDA's numbers inside their
-process.
-
-Times are int64 nanoseconds of session time, spans are half-open, null is unknown, ids are dense
-and count from 0.
+the numbers of `THREADS`. Ids are dense and count from 0; contexts, streams, events and devices have CUDA's
+numbers inside their process.
 """
 
 from enum import StrEnum
@@ -403,16 +400,9 @@ STEPS = pl.Schema(
 )
 """Windows with their host time, whether each is steady, and why not."""
 
-BUDGETS = pl.Schema(
-    {
-        **WINDOWS,
-        "compute_ns": pl.Int64(),
-        "opaque_graph_ns": pl.Int64(),
-        "exposed_communication_ns": pl.Int64(),
-        "exposed_copy_ns": pl.Int64(),
-        "idle_ns": pl.Int64(),
-    }
-)
+BUDGET_PARTS = ("compute_ns", "opaque_graph_ns", "exposed_communication_ns", "exposed_copy_ns", "idle_ns")
+
+BUDGETS = pl.Schema({**WINDOWS, **dict.fromkeys(BUDGET_PARTS, pl.Int64())})
 """Device budget of each window; the five parts sum to `end_ns - start_ns`."""
 
 RANGE_WORK = pl.Schema(
@@ -429,5 +419,3 @@ RANGE_WORK = pl.Schema(
     }
 )
 """Range paths of one rank, means over the steps of its typical step."""
-
-BUDGET_PARTS = ("compute_ns", "opaque_graph_ns", "exposed_communication_ns", "exposed_copy_ns", "idle_ns")
