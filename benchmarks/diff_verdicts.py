@@ -13,12 +13,14 @@ import sys
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from itertools import repeat
 from math import log, log1p, sqrt
 from pathlib import Path
 from zlib import crc32
 
 import numpy as np
+import numpy.typing as npt
 
 from benchmarks.diff_tables import (
     SETTINGS,
@@ -96,25 +98,35 @@ class _Library:
 def _measure(law: Law, random: np.random.Generator, runs: int, steps: int, needs: "_Needs") -> _Library:
     means, spreads, distance, lengths, every = [], [], [], [], []
     for done in range(0, runs, _BATCH):
+        kept = []
         for run in np.round(draw_runs(law, random, min(_BATCH, runs - done), steps)).astype(np.int64):
             warm_up = find_warm_up(run[:, 0])
-            kept = run if warm_up is None else run[warm_up.left_out :]
-            lengths.append(kept[:, 0].astype(np.float64))
-            if not needs.errors:
-                means.append(typical_means(kept[None].astype(np.float64))[0])
-                continue
-            spreads.append(spread_of_steps(kept[:, 0], kept[:, 1:]))
-            distance.append(find_levels(kept[:, 0]).distance)
-            if needs.every:
-                every.append(measure_all_steps(kept[:, 0]))
+            kept.append(run if warm_up is None else run[warm_up.left_out :])
+        lengths += [run[:, 0].astype(np.float64) for run in kept]
+        if not needs.errors:
+            means.append(_average(kept))
+            continue
+        spreads += [spread_of_steps(run[:, 0], run[:, 1:]) for run in kept]
+        distance += [find_levels(run[:, 0]).distance for run in kept]
+        every += [measure_all_steps(run[:, 0]) for run in kept if needs.every]
     counts = np.array([one.size for one in lengths], np.float64)
     if not needs.errors:
-        mean = log_first(np.array(means))
+        mean = log_first(np.concatenate(means))
         return _Library(
             mean, np.full_like(mean, 1e-12), np.ones(runs), np.zeros(runs), counts, lengths, every
         )
     found = stack_runs(spreads, counts.astype(int).tolist())
     return _Library(found.mean, found.error, found.freedom, np.array(distance), counts, lengths, every)
+
+
+def _average(runs: Sequence[npt.NDArray[np.int64]]) -> Floats:
+    """Return the typical step of each run; runs of equal length at once."""
+    found = np.empty((len(runs), len(NAMES)))
+    counts = np.array([len(run) for run in runs])
+    for count in np.unique(counts):
+        own = np.flatnonzero(counts == count)
+        found[own] = typical_means(np.stack([runs[place] for place in own.tolist()]).astype(np.float64))
+    return found
 
 
 _BATCH = 500
@@ -170,12 +182,12 @@ def _assume(chosen: _Chosen, runs: Sequence[Runs]) -> Floats:
         shared = [find_shared_levels(*pair).distance for pair in zip(*lengths, strict=True)]
         distance = np.maximum(distance, shared)
     steps = np.min([one.steps[: a * b].reshape(a, b).min(axis=1) for one, (a, b) in chosen], axis=0)
-    return np.stack(
-        [
-            assume_noise(NAMES, apart, int(count))
-            for apart, count in zip(distance.tolist(), steps.tolist(), strict=True)
-        ]
-    )
+    return np.stack([_assume_of(*one) for one in zip(distance.tolist(), steps.tolist(), strict=True)])
+
+
+@lru_cache(maxsize=4_096)
+def _assume_of(distance: float, steps: float) -> Floats:
+    return assume_noise(NAMES, distance, int(steps))
 
 
 def _shift_lengths(side: tuple[_Library, tuple[int, int]], runs: Runs) -> list[list[Floats]]:
@@ -209,7 +221,7 @@ def _is_as_assumed(varies: str, offset: float, name: str) -> bool:
 
 
 _NEAR = {"step", "compute"}
-_PARTS = {"communication", "host"}
+_PARTS = ("communication", "host")
 
 
 def _is_known(setting: Setting, varies: str, offset: float, name: str) -> bool:
@@ -372,18 +384,18 @@ def _shift(every: AllSteps, by: float) -> AllSteps:
     return AllSteps(mean, p90, every.steps)
 
 
-def find_power(setting: Setting, pairs: int, number: int = 0) -> float:
-    """Return how often a step 5 % slower is found, of 20 steps of a law, where runs differ by 1 %."""
+def find_power(setting: Setting, pairs: int, number: int = 0, steps: int = 20, offset: float = 0.01) -> float:
+    """Return how often a step 5 % slower is found, of runs of so many steps that differ by `offset`."""
     law = LAWS[number]
     random = np.random.default_rng([SEED, setting.runs, setting.is_recorded])
     known = _NOTHING
     needs = _Needs(errors=True, every=False)
-    chosen = [(_measure(law, random, count * pairs, 20, needs), (pairs, count)) for count in setting.sides]
+    chosen = [(_measure(law, random, count * pairs, steps, needs), (pairs, count)) for count in setting.sides]
     if setting.is_recorded:
-        records = _measure(law, random, RECORDED_RUNS * pairs, 20, _Needs(errors=False, every=False))
-        runs = _draw_side(records, (pairs, RECORDED_RUNS), WHOLE, 0.01, random)
+        records = _measure(law, random, RECORDED_RUNS * pairs, steps, _Needs(errors=False, every=False))
+        runs = _draw_side(records, (pairs, RECORDED_RUNS), WHOLE, offset, random)
         known = Recorded(*runs.spread_between(), float(runs.steps.mean()))
-    sides = [_draw_side(library, shape, WHOLE, 0.01, random) for library, shape in chosen]
+    sides = [_draw_side(library, shape, WHOLE, offset, random) for library, shape in chosen]
     difference = measure_difference(sides[0], sides[1], known, _assume(chosen, sides))
     change = difference.change[:, 0] + log(1.05)
     return float((change > np.maximum(difference.half()[:, 0], MARGIN)).mean())

@@ -221,3 +221,31 @@ def test_a_short_run_without_slow_steps_is_as_uncertain_as_a_longer_one_shows():
     assert compare_all_steps(short, long, nothing).mean.half > 2 * alone
     assert compare_all_steps(short, long, nothing) == compare_all_steps(long, short, nothing)
     assert compare_all_steps([run(0.0, 100)], long, nothing).mean.half < alone
+
+
+def test_a_side_of_one_run_without_bursts_is_as_uncertain_as_the_other_one_shows():
+    """One run against three; bursts of three slow steps begin at one of 30."""
+    random, pairs = np.random.default_rng(5), 150
+
+    def runs(count):
+        begins = random.random((count, COUNT + 2)) < 1 / 30
+        inside = begins[:, 2:] | begins[:, 1:-1] | begins[:, :-2]
+        lengths = 1e8 * np.exp(0.4 * inside + 0.008 * random.standard_normal(inside.shape))
+        return [measure_all_steps(run) for run in lengths]
+
+    found = [compare_all_steps(runs(1), runs(3), Noise(0.0, np.inf)).p90 for _ in range(pairs)]
+
+    assert np.mean([one.change > max(one.half, log(1.05)) for one in found]) < 0.05
+
+
+@pytest.mark.parametrize("count", [12, 16, 24])
+def test_the_error_of_correlated_steps_is_that_of_the_mean_of_many_runs(count):
+    """Blocks vary around the mean of their run, which itself is off."""
+    random, runs = np.random.default_rng(9), 400
+    drawn = random.standard_normal((runs, count))
+    for step in range(1, count):
+        drawn[:, step] = 0.8 * drawn[:, step - 1] + 0.6 * drawn[:, step]
+    lengths = 1e8 * np.exp(0.01 * drawn)
+    errors = [measure_all_steps(run).mean.error[0] for run in lengths]
+
+    assert np.median(errors) == pytest.approx(np.log(lengths.mean(axis=1)).std(), rel=0.12)

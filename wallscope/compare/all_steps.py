@@ -116,15 +116,16 @@ def _compare(base: Sequence[Spread], head: Sequence[Spread], steps: Sequence[flo
     """Compare means over runs, with what runs differ by.
 
     Of all steps there are few that are slow: what runs are seen to differ by would rest on too little, so it
-    is taken from the typical step. If these runs differ by more, their own difference counts. A short run may
-    have no slow step by chance, so its steps are taken to vary as those of a longer side do.
+    is taken from the typical step. If these runs differ by more, their own difference counts. A side of few
+    steps may have no slow step by chance, so its steps are taken to vary as those of the other side do.
     """
     between = noise.deviation**2 * (1 / len(base) + 1 / len(head))
     within, parts, means = 0.0, between**2 / noise.freedom if between else 0.0, []
     sides = [np.array([run.of(0) for run in runs]) for runs in (base, head)]
+    every = [count * len(found) for found, count in zip(sides, steps, strict=True)]
     of_step = [float((found[:, 1] ** 2).mean()) * count for found, count in zip(sides, steps, strict=True)]
     for place, (runs, found) in enumerate(zip((base, head), sides, strict=True)):
-        fewer = max(1 - steps[place] / steps[1 - place], 0.0)
+        fewer = max(1 - every[place] / every[1 - place], 0.0)
         least = fewer * of_step[1 - place] / steps[place] if fewer else 0.0
         own = max(float((found[:, 1] ** 2).mean()), least) / len(runs)
         within += own

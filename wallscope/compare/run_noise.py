@@ -290,9 +290,9 @@ def _combine_measured(
     """Return the error by measured noise, and its degrees of freedom (Satterthwaite 1946).
 
     A side is measured by its own runs and the records; where these are too few, by the other side too. Each
-    of the three variances is one term, however many sides rest on it. Runs of fewer steps than recorded ones
-    differ by more, which their own steps show. A single run whose steps vary by far more than recorded runs
-    differ is unlike them, and what its steps leave open is added.
+    of the three variances is one term, however many sides rest on it. Runs of fewer steps than those that
+    measure them differ by more, which their own steps show. A single run whose steps vary by far more than
+    recorded runs differ is unlike them, and what its steps leave open is added.
     """
     shape = np.broadcast_shapes(sizes[0].shape, recorded.variance.shape)
     variances = (seen[0][0], seen[1][0], np.broadcast_to(recorded.variance, shape))
@@ -307,9 +307,11 @@ def _combine_measured(
         share = size**2 / side.count / whole
         for source, amount in ((place, freedoms[place]), (1 - place, borrowed), (2, freedoms[2])):
             weights[source] += share * amount
-        fewer = np.maximum(1 - side.steps.mean(axis=-1) / recorded.steps, 0.0)[..., None]
         known = np.where(np.isfinite(within[place]), within[place], 0.0) / side.count
-        more = known * fewer * freedoms[2] / whole
+        length = side.steps.mean(axis=-1)
+        others = (sides[1 - place].steps.mean(axis=-1), recorded.steps)
+        fewer = [np.maximum(1 - length / other, 0.0)[..., None] for other in others]
+        more = known * (fewer[0] * borrowed + fewer[1] * freedoms[2]) / whole
         if side.count == 1:
             is_unlike = known > UNLIKE_VARIANCE_RATIO * size**2 * recorded.variance
             more = np.where(is_unlike & (freedoms[2] > 0), known, more)

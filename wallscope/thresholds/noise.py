@@ -4,9 +4,9 @@ from typing import Final
 
 FEWEST_STEPS_FOR_MIDDLE_COUNT: Final = 3
 """Of so many steps a comparison takes those between the quartiles: two have none there. Chosen."""
-ASSUMED_OFF_SHARE: Final = 0.02
+ASSUMED_OFF_SHARE: Final = 0.025
 """How far step and compute of a run are taken to be off, evenly, where nothing is measured. docs/diff.md."""
-ENOUGH_STEPS_OF_RUN_COUNT: Final = 20
+ENOUGH_STEPS_OF_RUN_COUNT: Final = 13
 """Steps from which on a run is taken to be off by that. Slow changes average out less in shorter runs, so
 that the square is multiplied by this by their steps. Measured: docs/diff.md."""
 ASSUMED_NOISE_RATIO: Final = 0.2
@@ -17,8 +17,9 @@ FEWEST_NEIGHBORS_COUNT: Final = 6
 """Differences between commits of one run each that measure run noise, at least: 4 degrees. Chosen."""
 FEWEST_OWN_DEGREES_COUNT: Final = 2
 """Degrees of freedom with which a side is measured without the other one. Chosen."""
-CONTRADICTED_VARIANCE_RATIO: Final = 2.0
-"""Of the variance of runs by the assumed one, above which no more is assumed. Measured: docs/diff.md."""
+CONTRADICTED_VARIANCE_RATIO: Final = 3.0
+"""Of the variance of runs by the assumed one, above which no more is assumed. Two runs a side that differ as
+assumed exceed it in 5 %."""
 UNLIKE_VARIANCE_RATIO: Final = 4.0
 """Square of the error of a run by the variance of recorded runs, above which it is unlike them. Chosen, as F
 of few degrees of freedom at 1 %."""

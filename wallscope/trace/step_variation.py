@@ -60,7 +60,8 @@ def find_step_modes(
 def _split(lengths: Lengths, offset: int, least: int, least_apart: float) -> list[tuple[int, int]]:
     """Return the bounds of the groups of lengths (logarithms, ascending), by index."""
     ends = np.arange(least, lengths.size - least + 1)
-    if ends.size:
+    widest = (lengths[ends] - lengths[ends - 1]).max(initial=0.0)
+    if WIDEST_MODE_GAP_PARTS_COUNT * widest >= least_apart:
         scores = _measure_splits(lengths, ends, least_apart)
         best = scores.size - 1 - int(np.argmax(scores[::-1]))
         if scores[best] >= SPLIT_MODES_RATIO + SPLIT_MODES_STEPS_COUNT / lengths.size:
