@@ -253,6 +253,8 @@ def convert_to_ns(times: list[Any]) -> tuple[pl.Series, bool]:
     >>> values, is_fine = convert_to_ns(["1712195000000000.485", "68.0", -7, "", "1e3", '"0.5"'])
     >>> values.to_list(), is_fine
     ([1712195000000000485, 68000, -7000, None, 1000000, 500], True)
+    >>> convert_to_ns(["1.5e3", "5.7e-70", "1.712195000000000485E+15"])[0].to_list()
+    [1500000, 0, 1712195000000000485]
     >>> convert_to_ns([4458676416788.066, -0.5])[0].to_list()
     [4458676416788066, -500]
     """
@@ -280,22 +282,23 @@ def _parse_ns(times: list[Any]) -> tuple[pl.Series, bool]:
     split = pl.col("time").str.strip_chars('" ').str.split_exact(".", 1)
     tenths = split.struct[1].fill_null("").str.pad_end(4, "0").str.slice(0, 4)
     frame = texts.to_frame().select(
-        whole=split.struct[0].cast(pl.Int64, strict=False),
+        whole=pl.when(~pl.col("time").str.contains("[eE]")).then(
+            split.struct[0].cast(pl.Int64, strict=False)
+        ),
         thousandths=(tenths.cast(pl.UInt16, strict=False).cast(pl.Int64) + 5) // 10,
         sign=pl.when(pl.col("time").str.contains("-", literal=True)).then(-1).otherwise(1),
     )
-    told = frame.select(
+    found_ns = frame.select(
         ns=pl.when(pl.col("whole").abs() <= _LARGEST_US).then(
             pl.col("whole") * 1_000 + pl.col("sign") * pl.col("thousandths")
         )
     )["ns"]
-    is_fine = bool((told % 1_000 != 0).any())
-    if told.null_count():
+    if found_ns.null_count():
         values = [
-            _reckon_ns(text) if value is None else value for value, text in zip(told, texts, strict=True)
+            _reckon_ns(text) if value is None else value for value, text in zip(found_ns, texts, strict=True)
         ]
-        told = pl.Series("ns", values, dtype=pl.Int64)
-    return told, is_fine
+        found_ns = pl.Series("ns", values, dtype=pl.Int64)
+    return found_ns, bool((found_ns % 1_000 != 0).any())
 
 
 def _reckon_ns(text: str | None) -> int | None:
