@@ -274,7 +274,7 @@ def _order(fix: Fix, rule: Rule, run: MeasuredRun) -> tuple[object, ...]:
         kind = 1
     else:
         kind = 0 if dominant == "unknown" and fix.causes else 2
-    owned_ns = max((run.typical_ns(cause) for cause in fix.causes), default=0)
+    owned_ns = max(map(run.typical_ns, fix.causes), default=0)
     worth = owned_ns / max(run.step_ns, 1) if fix.speedup_ceiling is None else 1 - 1 / fix.speedup_ceiling
     statuses = {entry.status for entry in run.analysis.opportunities if entry.cause in fix.causes}
     return (

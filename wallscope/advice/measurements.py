@@ -35,9 +35,7 @@ _ARCHITECTURES = {
     "7": "volta",
     "8": "ampere",
     "9": "hopper",
-    "10": "blackwell",
-    "11": "blackwell",
-    "12": "blackwell",
+    **dict.fromkeys(("10", "11", "12"), "blackwell"),
 }
 
 
@@ -180,17 +178,13 @@ def _graphed_share(run: MeasuredRun) -> float | None:
 
 def _precision(run: MeasuredRun) -> str | None:
     """Return the precision of most GEMMs."""
-    details = run.rank.compute_details
-    if details is None or not details.precisions:
-        return None
-    return str(max(details.precisions, key=lambda entry: entry.share).precision)
+    works = () if run.rank.compute_details is None else run.rank.compute_details.precisions
+    return str(max(works, key=lambda entry: entry.share).precision) if works else None
 
 
 def _low_precision_share(run: MeasuredRun) -> float | None:
-    details = run.rank.compute_details
-    if details is None or not details.precisions:
-        return None
-    return sum(entry.share for entry in details.precisions if entry.precision in LOW_PRECISIONS)
+    works = () if run.rank.compute_details is None else run.rank.compute_details.precisions
+    return sum(entry.share for entry in works if entry.precision in LOW_PRECISIONS) if works else None
 
 
 def _full_precision_share(run: MeasuredRun) -> float | None:
