@@ -44,6 +44,7 @@ from wallscope.cli.output import (
     check_different,
     check_output,
     count_rows,
+    declare_target,
     print_out,
     show_brief,
     write_file,
@@ -374,18 +375,8 @@ def whatif(  # noqa: PLR0913  # options are parameters
             help="Refuse to answer if the leave-one-out error of the replay is larger.",
         ),
     ] = 5.0,
-    json: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE", rich_help_panel=OUTPUT, help="Write the results as JSON; - is standard output."
-        ),
-    ] = None,
-    html: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE", rich_help_panel=OUTPUT, help="Write one offline HTML page; - is standard output."
-        ),
-    ] = None,
+    json: Annotated[Path | None, declare_target("Write the results as JSON; - is standard output.")] = None,
+    html: Annotated[Path | None, declare_target("Write one offline HTML page; - is standard output.")] = None,
     kernels: KernelRules = None,
     step_range: StepRange = None,
     stream: Streams = None,

@@ -26,6 +26,7 @@ from wallscope.cli.output import (
     check_different,
     check_output,
     count_rows,
+    declare_target,
     print_out,
     show_brief,
     write_file,
@@ -194,32 +195,16 @@ def diff(  # noqa: PLR0913  # options are parameters
         ),
     ] = False,
     json: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE", rich_help_panel=OUTPUT, help="Write the comparison as JSON; - is standard output."
-        ),
+        Path | None, declare_target("Write the comparison as JSON; - is standard output.")
     ] = None,
     markdown: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            rich_help_panel=OUTPUT,
-            help="Write the comparison as Markdown; - is standard output.",
-        ),
+        Path | None, declare_target("Write the comparison as Markdown; - is standard output.")
     ] = None,
     html: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            rich_help_panel=OUTPUT,
-            help="Write the comparison as one HTML page that works offline.",
-        ),
+        Path | None, declare_target("Write the comparison as one HTML page that works offline.")
     ] = None,
     junit: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE", rich_help_panel=OUTPUT, help="Write the gates as JUnit XML; - is standard output."
-        ),
+        Path | None, declare_target("Write the gates as JUnit XML; - is standard output.")
     ] = None,
     kernels: KernelRules = None,
     step_range: StepRange = None,

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from rich.console import RenderableType
+    from typer.models import OptionInfo
 
     from wallscope.jobs.answers import RenderedAnalysis
     from wallscope.jobs.merge import JobAnswer
@@ -34,48 +35,25 @@ _STANDARD_OUTPUT = "-"
 _LOGS = ("-wal", "-shm", "-journal")
 OUTPUT = "Output"
 """Group of options in `--help`."""
-JsonFile = Annotated[
-    Path | None,
-    typer.Option(
-        "--json",
-        metavar="FILE",
-        rich_help_panel=OUTPUT,
-        help="Write the result as JSON; - is standard output.",
-    ),
-]
-HtmlFile = Annotated[
-    Path | None,
-    typer.Option(
-        "--html", metavar="FILE", rich_help_panel=OUTPUT, help="Write the report as one offline HTML page."
-    ),
-]
+
+
+def declare_target(text: str, metavar: str = "FILE") -> "OptionInfo":
+    """Return an option that names what a command writes; `text` is its help."""
+    info: OptionInfo = typer.Option(metavar=metavar, rich_help_panel=OUTPUT, help=text)
+    return info
+
+
+JsonFile = Annotated[Path | None, declare_target("Write the result as JSON; - is standard output.")]
+HtmlFile = Annotated[Path | None, declare_target("Write the report as one offline HTML page.")]
 MarkdownFile = Annotated[
-    Path | None,
-    typer.Option(
-        "--markdown",
-        metavar="FILE",
-        rich_help_panel=OUTPUT,
-        help="Write Markdown for a pull request or job summary; - is standard output.",
-    ),
+    Path | None, declare_target("Write Markdown for a pull request or job summary; - is standard output.")
 ]
-CsvFolder = Annotated[
-    Path | None,
-    typer.Option("--csv", metavar="DIR", rich_help_panel=OUTPUT, help="Write all tables as CSV to a folder."),
-]
+CsvFolder = Annotated[Path | None, declare_target("Write all tables as CSV to a folder.", metavar="DIR")]
 ParquetFolder = Annotated[
-    Path | None,
-    typer.Option(
-        "--parquet", metavar="DIR", rich_help_panel=OUTPUT, help="Write all tables as Parquet to a folder."
-    ),
+    Path | None, declare_target("Write all tables as Parquet to a folder.", metavar="DIR")
 ]
 PerfettoFile = Annotated[
-    Path | None,
-    typer.Option(
-        "--perfetto",
-        metavar="FILE",
-        rich_help_panel=OUTPUT,
-        help="Write a trace for ui.perfetto.dev, with tracks for walls and causes.",
-    ),
+    Path | None, declare_target("Write a trace for ui.perfetto.dev, with tracks for walls and causes.")
 ]
 _DEFAULT_ROWS, _MOST_ROWS = 3, 50  # as in model/brief.py, which `--help` does not import
 IsBrief = Annotated[

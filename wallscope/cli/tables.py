@@ -20,12 +20,12 @@ from wallscope.cli.options import (
     parse_stream_map,
 )
 from wallscope.cli.output import (
-    OUTPUT,
     IsBrief,
     MaxRows,
     check_different,
     check_output,
     count_rows,
+    declare_target,
     print_out,
     show_brief,
     write_file,
@@ -67,18 +67,8 @@ def info(file: Export, *, brief: IsBrief = False, max_rows: MaxRows = None, verb
     print_out(render_sections(build_contents(contents)))
 
 
-Csv = Annotated[
-    Path | None,
-    typer.Option(
-        "--csv", metavar="FILE", rich_help_panel=OUTPUT, help="Write all rows as CSV; - is standard output."
-    ),
-]
-Json = Annotated[
-    Path | None,
-    typer.Option(
-        "--json", metavar="FILE", rich_help_panel=OUTPUT, help="Write all rows as JSON; - is standard output."
-    ),
-]
+Csv = Annotated[Path | None, declare_target("Write all rows as CSV; - is standard output.")]
+Json = Annotated[Path | None, declare_target("Write all rows as JSON; - is standard output.")]
 
 
 def steps(  # noqa: PLR0913  # options are parameters

@@ -29,7 +29,11 @@ from wallscope.model.whatif import WhatIf
 from wallscope.render.texts import visible
 from wallscope.views.comparison_words import describe_change, describe_sureness
 from wallscope.views.sections.findings import sort_findings
-from wallscope.views.sections.walls import count_preconditions, select_first_fixes, select_settings
+from wallscope.views.sections.walls import (
+    count_preconditions,
+    number_fixes,
+    select_settings,
+)
 from wallscope.views.sections.words import choose_basis, explain_verdict
 
 _LONGEST_VERDICT, _LONGEST_LINE, _LONGEST_TITLE, _LONGEST_CURE = 420, 180, 90, 120
@@ -95,7 +99,7 @@ def brief_analysis(
         has_details: whether to list all settings, and what to check first.
     """
     fixes = analysis.fixes or ()
-    order = list({fix.id: fix for fix in (*select_first_fixes(fixes), *fixes)}.values())
+    order = number_fixes(fixes)
     return AnalysisBrief(
         BRIEF_SCHEMA,
         "analyze",

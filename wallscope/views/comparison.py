@@ -188,16 +188,13 @@ def write_comparison_markdown(comparison: Comparison) -> str:
         lines += [f"**{OPERATIONS_TITLE}**", ""]
         lines += render_table(list_operation_changes(comparison, _MOST_OPERATIONS_IN_MARKDOWN))
     lines += render_table(sections.tabulate_mismatches(comparison)) if comparison.mismatches else []
-    lines += [f"Next: {escape(' '.join(list_next_steps(comparison)))}", ""] if _has_next(comparison) else []
+    todo = " ".join(list_next_steps(comparison))
+    lines += [f"Next: {escape(todo)}", ""] if todo else []
     if comparison.deltas.causes:
         lines += ["<details><summary>Causes and operations</summary>", ""]
         lines += render_table(sections.sum_causes(comparison))
         lines += [*render_table(sections.sum_operations(comparison)), "</details>", ""]
     return "\n".join(lines).rstrip() + "\n"
-
-
-def _has_next(comparison: Comparison) -> bool:
-    return any(list_next_steps(comparison))
 
 
 def _tabulate_gates(comparison: Comparison) -> Grid:
