@@ -93,7 +93,7 @@ def _overlap(
             f"Compute hides {'less' if is_lost else 'more'} of the {row.axis} communication:"
             f" {percent(row.base_hidden_share)} → {percent(row.head_hidden_share)}"
         )
-        gone = [side for side in (base, head) if not _has_path(side, _OVERLAPPED_PATH)]
+        gone = [side for side in (base, head) if not any(_OVERLAPPED_PATH in key.path for key in side.ran)]
         if row.axis == "ep" and len(gone) == 1:
             side = "head" if gone[0] is head else "base"
             text += f"; EP overlap is off in {side} (no {_OVERLAPPED_PATH} ranges)"
@@ -104,10 +104,6 @@ def _overlap(
 def _list_causes(base: TypicalStep, head: TypicalStep, *prefixes: str) -> tuple[str, ...]:
     """Return the causes of either side that begin so."""
     return tuple(sorted(cause for cause in {*base.causes, *head.causes} if cause.startswith(prefixes)))
-
-
-def _has_path(step: TypicalStep, part: str) -> bool:
-    return any(part in key.path for key in step.ran)
 
 
 def _graphs(base: TypicalStep, head: TypicalStep, found: Sequence[Mismatch]) -> Iterator[Explanation]:

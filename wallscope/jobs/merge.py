@@ -48,6 +48,9 @@ from wallscope.thresholds.verdict import CAPTURES_APART_NS, ENDS_FAR_APART_NS, U
 from wallscope.units import duration, number, plural
 
 _MOST_RANKS = 8
+_MOST_NAMED = 12
+_BETWEEN_RANGES = " / "
+_OF_ONE = {"one-rank"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,16 +126,6 @@ def _choose_places(drawn: Sequence[int], known: MatchedJob, place: int) -> list[
     wanted = [place, *(one.place for one in job.stragglers), job.critical_place]
     wanted += [group.representative for group in job.groups]
     return [one for one in dict.fromkeys([*wanted, *sorted(drawn)]) if one in set(drawn)][:_MOST_RANKS]
-
-
-_MOST_NAMED = 12
-_BETWEEN_RANGES = " / "
-_OF_ONE = {"one-rank"}
-
-
-def job_findings(job: Job) -> tuple[Finding, ...]:
-    """Return findings about the job as a whole, the most severe first."""
-    return (*_find_missing_ranks(job), *_find_unmatched(job), *_find_clocks_apart(job))
 
 
 def merge_findings(analyses: Sequence[Analysis]) -> tuple[Finding, ...]:
@@ -424,7 +417,13 @@ def _join(analyzed: Sequence[_Analyzed], findings: tuple[Finding, ...]) -> JobAn
         inputs=tuple(one.inputs[0] for one in ordered),
         capture=replace(
             critical.capture,
-            findings=(*findings, *job_findings(job), *merge_findings(ordered)),
+            findings=(
+                *findings,
+                *_find_missing_ranks(job),
+                *_find_unmatched(job),
+                *_find_clocks_apart(job),
+                *merge_findings(ordered),
+            ),
             ranks_supplied=len(ranks),
             world_size=world_size,
         ),
