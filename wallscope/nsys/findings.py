@@ -10,7 +10,7 @@ import polars as pl
 from wallscope.columns import are_among
 from wallscope.model.capture import Capture, Finding, GraphTracing, Presence, Progress, Severity
 from wallscope.model.enums import CallRole, CopyDirection
-from wallscope.nsys.host_events import CUDA_OVERHEADS, PROFILER_OVERHEADS, PROFILER_TYPES, PUSH_POP, START_END
+from wallscope.nsys.host_events import CUDA_OVERHEADS, PROFILER_OVERHEADS, PROFILER_TYPES, RawRanges
 from wallscope.nsys.identity import ExportFacts, look_up_texts, read_capture_options
 from wallscope.nsys.tables import Database, read_table
 from wallscope.thresholds.verdict import (
@@ -27,7 +27,6 @@ _RUNTIME = "CUPTI_ACTIVITY_KIND_RUNTIME"
 _MIGRATIONS = tuple(direction for direction in CopyDirection if direction.startswith("migration"))
 _EVENT_WAIT = r"(Stream|Ctx)WaitEvent|EventSynchronize"
 _CAPTURE_BEGINS, _CAPTURE_ENDS = r"StreamBegin(Rec|C)apture", r"StreamEnd(Rec|C)apture"
-FOR_FINDINGS = ("start", "eventType", "text", "textId")  # columns of NVTX_EVENTS
 _MARK, _DOMAIN = 34, 75
 _OF_LIBRARIES = (
     r"(?i)^(MPI|UCX|NVSHMEM|NCCL|OpenACC|CCCL|CUB|Thrust|TensorRT|myelin.*"
@@ -344,7 +343,7 @@ def _check_capture_range(early: int, *, began_inside: bool) -> tuple[Finding, ..
     )
 
 
-def check_ranges(source: Database, raw: pl.DataFrame, capture: Capture) -> tuple[Finding, ...]:
+def check_ranges(source: Database, raw: RawRanges, capture: Capture) -> tuple[Finding, ...]:
     """Report limits of the rows of NVTX_EVENTS, `raw`, and their ranges."""
     return (
         *_check_presence(source, raw),
@@ -354,9 +353,9 @@ def check_ranges(source: Database, raw: pl.DataFrame, capture: Capture) -> tuple
     )
 
 
-def has_begun_inside(source: Database, raw: pl.DataFrame, time_shift_ns: int) -> bool:
+def has_begun_inside(source: Database, raw: RawRanges, time_shift_ns: int) -> bool:
     """Return whether the capture began while the program ran, by earlier names or diagnostics."""
-    if (raw["start"] < time_shift_ns).any():
+    if (raw.frame["start"] < time_shift_ns).any():
         return True
     if not source.has("DIAGNOSTIC_EVENT", "text"):
         return False
@@ -364,12 +363,12 @@ def has_begun_inside(source: Database, raw: pl.DataFrame, time_shift_ns: int) ->
     return bool(starts)
 
 
-def _check_presence(source: Database, raw: pl.DataFrame) -> tuple[Finding, ...]:
-    if raw["eventType"].is_in([PUSH_POP, START_END]).any():
+def _check_presence(source: Database, raw: RawRanges) -> tuple[Finding, ...]:
+    if raw.is_range.any():
         return ()
     traced = _read_traced(source)
     domains = _count_program_domains(source, raw)
-    if domains and not (raw["eventType"] == _MARK).any():
+    if domains and not (raw.places["eventType"] == _MARK).any():
         return (
             Finding(
                 "ranges-lost",
@@ -394,8 +393,8 @@ def _read_traced(source: Database) -> set[str]:
     return {str(value) for name, value in read_capture_options(source) if name == "CAPTURE_EVENT_TYPE"}
 
 
-def _count_program_domains(source: Database, raw: pl.DataFrame) -> int:
-    domains = raw.filter(pl.col("eventType") == _DOMAIN)
+def _count_program_domains(source: Database, raw: RawRanges) -> int:
+    domains = raw.frame.filter(raw.places["eventType"].gather(raw.frame["place"]) == _DOMAIN)
     by_id = look_up_texts(source, domains.filter(pl.col("text").is_null())["textId"])
     names = pl.concat([domains["text"].drop_nulls(), by_id["text"]]).unique()
     return int((~names.str.contains(_OF_LIBRARIES)).sum())

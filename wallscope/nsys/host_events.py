@@ -6,15 +6,17 @@ in it that follow each other show when it began and ended, to half the time betw
 
 import json
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
 
-from wallscope.columns import Flags, Rows, are_among, iterate_groups
+from wallscope.columns import Flags, Rows, are_among, as_integers, iterate_groups
 from wallscope.model.capture import Progress
 from wallscope.model.schemas import CPU_SAMPLES, HOST_EVENTS, NAMES, RANGES, THREADS, HostKind
 from wallscope.nsys.identity import NAMELESS, join_threads, look_up_texts, number_texts, read_duration_ns
-from wallscope.nsys.tables import STRINGS, CatalogTable, Database, read_table
+from wallscope.nsys.tables import RANGES as RANGE_ROWS
+from wallscope.nsys.tables import STRINGS, CatalogTable, Database, read_row_numbers, read_table
 from wallscope.thresholds.causes import COLLECTOR_SAMPLES_APART_RATIO, FEWEST_COLLECTOR_SAMPLES_COUNT
 from wallscope.trace.names import normalize_names
 
@@ -84,43 +86,73 @@ PUSH_POP, START_END = 59, 60
 _NEVER = 2**62
 
 
+@dataclass(frozen=True, slots=True)
+class RawRanges:
+    """Rows of `NVTX_EVENTS`: `start`, `end`, `text`, `textId` and `place`, which is a row of `places`.
+
+    `places` has `eventType`, `domainId`, `globalTid` and `endGlobalTid`.
+    """
+
+    frame: pl.DataFrame
+    places: pl.DataFrame
+
+    @property
+    def is_range(self) -> pl.Series:
+        """Whether each place is one of ranges. Marks, categories and names of domains are none."""
+        return self.places["eventType"].is_in([PUSH_POP, START_END]).fill_null(value=False)
+
+
+def read_ranges(source: Database, progress: Progress) -> RawRanges:
+    """Read the ranges on the clock of the export, and what else its table of ranges holds."""
+    place = ("eventType", "domainId", "globalTid", "endGlobalTid")
+    frame, distinct = read_row_numbers(source, RANGE_ROWS, {"place": place}, progress)
+    return RawRanges(frame, distinct["place"])
+
+
 def build_ranges(
-    source: Database, raw: pl.DataFrame, threads: pl.DataFrame, time_shift_ns: int
+    source: Database, raw: RawRanges, threads: pl.DataFrame, time_shift_ns: int
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Read the ranges and their names (`RANGES`, `NAMES`) from the raw rows.
 
-    A range that was open when the capture ended has the end of the capture, and is marked clipped. Marks,
-    categories and names of domains are not ranges. Rows that end before they start are excluded.
+    A range that was open when the capture ended has the end of the capture, and is marked clipped. Rows that
+    end before they start are excluded.
     """
-    last_ns = _capture_end_ns(source, raw, time_shift_ns)
-    kept = raw.filter(pl.col("eventType").is_in([PUSH_POP, START_END]))
-    kept = kept.with_columns(pl.col("end").fill_null(last_ns)).filter(pl.col("end") >= pl.col("start"))
-    by_id = look_up_texts(source, kept.filter(pl.col("text").is_null())["textId"].fill_null(NAMELESS))
-    texts = kept.select(
-        pl.coalesce(
-            "text",
-            pl.col("textId")
-            .fill_null(NAMELESS)
-            .replace_strict(by_id["string_id"], by_id["text"], default=None, return_dtype=pl.String),
-        )
-    )["text"]
+    is_range = raw.is_range.gather(raw.frame["place"])
+    kept = raw.frame if is_range.all() else raw.frame.filter(is_range)
+    last_ns = _capture_end_ns(source, kept["end"], time_shift_ns)
+    end, start = kept["end"].fill_null(last_ns), kept["start"]
+    is_timed = (end >= start).fill_null(value=False)
+    if not is_timed.all():
+        kept, end, start = kept.filter(is_timed), end.filter(is_timed), start.filter(is_timed)
+    texts = _look_up_range_texts(source, kept)
     names = number_texts(texts)
-    crosses = (pl.col("endGlobalTid") != pl.col("globalTid")) & (pl.col("endGlobalTid") != 0)
-    rows = (
-        kept.with_columns(texts)
-        .join(names, on="text", how="left", maintain_order="left")
-        .pipe(join_threads, threads, "globalTid")
-        .with_columns(
-            start_ns=pl.col("start") - time_shift_ns,
-            end_ns=pl.col("end") - time_shift_ns,
-            clipped=pl.col("end") >= last_ns,
-            crosses=crosses.fill_null(value=False),
-            domain=pl.when(pl.col("domainId").is_between(0, 2**31)).then("domainId").otherwise(0),
-        )
-        .pipe(sort_outside_in, names)
-        .with_row_index("range")
+    ends_elsewhere = (pl.col("endGlobalTid") != pl.col("globalTid")) & (pl.col("endGlobalTid") != 0)
+    of_place = raw.places.pipe(join_threads, threads, "globalTid").select(
+        "thread",
+        crosses=ends_elsewhere.fill_null(value=False),
+        domain=pl.when(pl.col("domainId").is_between(0, 2**31)).then("domainId").otherwise(0),
     )
+    rows = of_place[kept["place"]].with_columns(
+        texts.cast(pl.Enum(names["text"])).to_physical().cast(NAMES["name"]).alias("name"),
+        start_ns=start - time_shift_ns,
+        end_ns=end - time_shift_ns,
+        clipped=end >= last_ns,
+    )
+    rows = sort_outside_in(rows, names).with_row_index("range")
     return rows.select(RANGES.names()).cast(RANGES), names
+
+
+def _look_up_range_texts(source: Database, rows: pl.DataFrame) -> pl.Series:
+    """The text of each row, its own or that of its id."""
+    if not rows["text"].has_nulls():
+        return rows["text"]
+    by_id = look_up_texts(source, rows["textId"].filter(rows["text"].is_null()).fill_null(NAMELESS))
+    of_id = (
+        pl.col("textId")
+        .fill_null(NAMELESS)
+        .replace_strict(by_id["string_id"], by_id["text"], default=None, return_dtype=pl.String)
+    )
+    return rows.select(pl.coalesce("text", of_id)).to_series()
 
 
 def sort_outside_in(rows: pl.DataFrame, names: pl.DataFrame) -> pl.DataFrame:
@@ -129,12 +161,15 @@ def sort_outside_in(rows: pl.DataFrame, names: pl.DataFrame) -> pl.DataFrame:
     Rows of an export have no order, so equal ranges would nest differently from step to step. If their kinds
     also have equal lengths, the kind that comes first in the export is outside.
     """
-    span = ["thread", "start_ns", "end_ns"]
-    outside_in = [False, False, True]
-    found = rows.sort(span, descending=outside_in, maintain_order=True)
-    is_tied = found.select(pl.all_horizontal(pl.col(span) == pl.col(span).shift(1)).any()).item()
-    if not is_tied:
-        return found
+    thread, start_ns, end_ns = (as_integers(rows[name]) for name in ("thread", "start_ns", "end_ns"))
+    order = np.lexsort((-end_ns, start_ns, thread))
+    is_tied = np.ones(max(order.size - 1, 0), np.bool_)
+    for column in (thread, start_ns, end_ns):
+        in_order = column[order]
+        is_tied &= in_order[1:] == in_order[:-1]
+    if not is_tied.any():
+        return rows[order]
+    span, outside_in = ["thread", "start_ns", "end_ns"], [False, False, True]
     folds = names.select("name", fold=normalize_names(names["text"]))
     length = pl.col("end_ns") - pl.col("start_ns")
     kind = ["domain", "fold"]
@@ -147,15 +182,14 @@ def sort_outside_in(rows: pl.DataFrame, names: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _capture_end_ns(source: Database, raw: pl.DataFrame, time_shift_ns: int) -> int:
+def _capture_end_ns(source: Database, ends: pl.Series, time_shift_ns: int) -> int:
     """Return the end of the capture on the clock of the raw rows, which Nsight gives to open ranges.
 
-    If the export does not contain it, the last end is used if several ranges share it.
+    If the export does not contain it, the last of the `ends` of ranges is used if several share it.
     """
     duration_ns = read_duration_ns(source)
     if duration_ns is not None and duration_ns > 0:
         return duration_ns + time_shift_ns
-    ends = raw.filter(pl.col("eventType").is_in([PUSH_POP, START_END]))["end"]
     last_ns = ends.max()
     if not isinstance(last_ns, int):
         return _NEVER

@@ -23,7 +23,6 @@ from wallscope.nsys import tables as catalog
 from wallscope.nsys.calls import add_flags, build_calls, read_calls, read_events, read_streams, read_syncs
 from wallscope.nsys.collectives import Collectives, read_collectives
 from wallscope.nsys.findings import (
-    FOR_FINDINGS,
     check_calls,
     check_overhead,
     check_payloads,
@@ -31,7 +30,14 @@ from wallscope.nsys.findings import (
     has_begun_inside,
 )
 from wallscope.nsys.gpu_counters import read_memory, read_samples
-from wallscope.nsys.host_events import SAMPLES, SWITCHES, build_ranges, read_cpu_samples, read_host_events
+from wallscope.nsys.host_events import (
+    SAMPLES,
+    SWITCHES,
+    build_ranges,
+    read_cpu_samples,
+    read_host_events,
+    read_ranges,
+)
 from wallscope.nsys.identity import (
     identify_export,
     list_processes,
@@ -48,7 +54,7 @@ from wallscope.nsys.integrity import is_folder
 from wallscope.nsys.operations import RawOperations, build_device_work, read_operations
 from wallscope.nsys.ranks import Ranks, identify_ranks
 from wallscope.nsys.sources import open_tables
-from wallscope.nsys.tables import Database, Tables, make_database, read_table
+from wallscope.nsys.tables import Database, Tables, make_database
 from wallscope.process_tuning import release_memory, run_both
 from wallscope.units import size
 
@@ -200,38 +206,38 @@ def read_capture(path: Path, progress: Progress, reader: Reader = Reader.PAGES) 
         export = identify_export(source, facts)
         check_memory(path, tables, export.size_bytes)
         shift_ns = facts.time_shift_ns
-        (operations, raw_ranges), called = run_both(
-            lambda: (read_operations(source, progress), read_table(source, catalog.RANGES, progress)),
-            lambda: read_calls(source, progress),
+        operations, (called, raw_ranges) = run_both(
+            lambda: read_operations(source, progress),
+            lambda: (read_calls(source, progress), read_ranges(source, progress)),
         )
         if operations.frame.is_empty():
             raise NothingToAnalyzeError(
                 f"{path} — no device operation has a valid time — capture again and end after a device"
                 " synchronization"
             )
-        operations, of_threads = _number_processes_and_threads(source, operations, called.callers, raw_ranges)
-        # Pass large tables by their only reference, so that columns are freed during use.
-        large = {"ranges": raw_ranges}
-        del raw_ranges
+        operations, of_threads = _number_processes_and_threads(
+            source, operations, called.callers, raw_ranges.places["globalTid"]
+        )
 
         def of_ranges() -> tuple[tuple[pl.DataFrame, pl.DataFrame], Collectives, Ranks]:
-            raw_ranges = large["ranges"]
             held = build_ranges(source, raw_ranges, of_threads, shift_ns)
-            exchanged = read_collectives(source, raw_ranges, of_threads, shift_ns, progress)
-            large["ranges"] = raw_ranges.select(*FOR_FINDINGS)
+            exchanged = read_collectives(source, raw_ranges.frame, of_threads, shift_ns, progress)
             return (
                 held,
                 exchanged,
                 identify_ranks(source, export, operations.origins, exchanged.communicators),
             )
 
-        made, ((held, range_names), exchanged, of_ranks) = run_both(
-            lambda: build_calls(called, of_threads, shift_ns), of_ranges
+        (made, (during, host_names)), ((held, range_names), exchanged, of_ranks) = run_both(
+            lambda: (
+                build_calls(called, of_threads, shift_ns),
+                read_host_events(source, of_threads, shift_ns, progress),
+            ),
+            of_ranges,
         )
-        work, ((during, host_names), (sampled, metric_names), synced, recorded) = run_both(
+        work, ((sampled, metric_names), synced, recorded) = run_both(
             lambda: build_device_work(source, operations, of_ranks.ranks, made, shift_ns),
             lambda: (
-                read_host_events(source, of_threads, shift_ns, progress),
                 read_samples(source, shift_ns, progress, SPELLED),
                 read_syncs(source, facts, of_threads, made, progress),
                 read_events(source, of_threads, made, shift_ns, progress),
@@ -282,9 +288,9 @@ def read_capture(path: Path, progress: Progress, reader: Reader = Reader.PAGES) 
             *graph_findings,
             *findings.check_losses(source),
             *findings.check_times(operations.untimed_rows),
-            *check_calls(capture, began_inside=has_begun_inside(source, large["ranges"], shift_ns)),
+            *check_calls(capture, began_inside=has_begun_inside(source, raw_ranges, shift_ns)),
             *check_overhead(source, capture, shift_ns, progress),
-            *check_ranges(source, large["ranges"], capture),
+            *check_ranges(source, raw_ranges, capture),
             *findings.check_export(facts),
             *findings.check_gpus(source),
             *of_ranks.findings,
@@ -293,13 +299,14 @@ def read_capture(path: Path, progress: Progress, reader: Reader = Reader.PAGES) 
 
 
 def _number_processes_and_threads(
-    source: Database, operations: RawOperations, callers: pl.Series, ranges: pl.DataFrame
+    source: Database, operations: RawOperations, callers: pl.Series, with_ranges: pl.Series
 ) -> tuple[RawOperations, pl.DataFrame]:
     """Add their dense `process` to the origins of device rows, and return the threads of all that was read.
 
     If the device tables name no process and only one process made calls, the operations belong to it.
+    `callers` and `with_ranges` are global ids of threads.
     """
-    tids = pl.concat([callers, ranges["globalTid"].drop_nulls().unique()])
+    tids = pl.concat([callers, with_ranges.drop_nulls()])
     calling = callers.to_frame().select(process_of("globalTid"))["globalTid"].unique().drop_nulls()
     origins = operations.origins
     if len(calling) == 1 and origins["globalPid"].null_count() == len(origins):

@@ -62,7 +62,7 @@ GRAPHS = CatalogTable("CUPTI_ACTIVITY_KIND_GRAPH_TRACE", _WHERE_AND_WHEN)
 CALLS = CatalogTable("CUPTI_ACTIVITY_KIND_RUNTIME", ("start", "end", "globalTid", "correlationId", "nameId"))
 RANGES = CatalogTable(
     "NVTX_EVENTS",
-    ("start", "end", "eventType", "rangeId", "textId", "domainId", "globalTid", "endGlobalTid"),
+    ("start", "end", "eventType", "textId", "domainId", "globalTid", "endGlobalTid"),
     texts=("text",),
     required=("start", "end", "eventType"),
 )
