@@ -47,6 +47,22 @@ def test_the_intersection_covers_what_both_sides_cover(kernel_of, one, other):
     assert (starts[1:count] >= ends[: max(count - 1, 0)]).all()
 
 
+@pytest.mark.parametrize("near", [1, 16])
+@given(rows=BOUNDS, at=st.lists(st.integers(-3, 60), max_size=30))
+@ONCE
+def test_the_passed_part_is_that_before_each_moment(kernel_of, monkeypatch, near, rows, at):
+    kernels = kernel_of("intervals")
+    if hasattr(kernels, "NEAR"):  # a constant in the compiled form
+        monkeypatch.setattr(kernels, "NEAR", near)
+    bounds = sorted_spans(rows)
+    starts, ends = (np.empty_like(side) for side in bounds)
+    count = kernels.merge(*bounds, starts, ends)
+    starts, ends = starts[:count], ends[:count]
+    at_ns, passed_ns = np.array(at, np.int64), np.empty(len(at), np.int64)
+    kernels.sum_before(starts, ends, np.cumsum(ends - starts) - (ends - starts), at_ns, passed_ns)
+    assert passed_ns.tolist() == [sum(one < moment for one in moments(starts, ends)) for moment in at]
+
+
 def test_bounds_are_checked_in_the_form_that_tests_use(kernel_of):
     with pytest.raises(IndexError):
         kernel_of("intervals").merge(*sorted_spans([(0, 1)]), np.empty(0, np.int64), np.empty(0, np.int64))

@@ -14,13 +14,22 @@ import numpy as np
 import polars as pl
 
 from wallscope import columns as grouping
-from wallscope.columns import Flags, Rows, as_integers, encode_column, find_places, match_rows, split_by_rank
+from wallscope.columns import (
+    Flags,
+    Rows,
+    as_integers,
+    encode_column,
+    find_places,
+    list_members,
+    match_rows,
+    split_by_rank,
+)
 from wallscope.model.analysis import CauseTime, ComputeAbsent
 from wallscope.model.capture import FOREVER_NS
 from wallscope.model.cause_catalogue import UNRECOGNIZED
 from wallscope.model.diagnosis import Walls
-from wallscope.model.enums import Absent, OperationClass, Wall
-from wallscope.model.schemas import BUDGET_PARTS, BUDGETS, CATEGORY
+from wallscope.model.enums import Absent, DeviceState, OperationClass, Wall
+from wallscope.model.schemas import BUDGET_PARTS, BUDGETS, CATEGORY, SLICE_SUMS
 from wallscope.process_tuning import run_side_by_side
 from wallscope.trace.intervals import Spans, Times, covered_ns, order_spans, union
 from wallscope.trace.steps import is_ordinary
@@ -75,22 +84,31 @@ _UNRESOLVED = {
 
 @dataclass(frozen=True, slots=True)
 class SliceSums:
-    """Slices of one rank summed by step, wall, cause and reason, which are far fewer rows.
+    """Slices of one rank summed by step, wall, cause, reason and state, which are far fewer rows.
 
-    `wall` are indices in `Wall`, `absent` in `Absent`, -1 where compute or an opaque graph ran.
+    `wall` are indices in `Wall`, `state` in `DeviceState`, `absent` in `Absent`, -1 where compute or an
+    opaque graph ran.
     """
 
     step: Rows
     wall: Rows
-    absent: Rows
     cause: tuple[str, ...]
+    absent: Rows
+    state: Rows
     ns: Times
 
     def of_steps(self, steps: pl.Series) -> "SliceSums":
         """Return those of some steps."""
         rows = np.flatnonzero(find_places(self.step, steps.to_numpy()) >= 0)
         causes = tuple(self.cause[row] for row in rows.tolist())
-        return SliceSums(self.step[rows], self.wall[rows], self.absent[rows], causes, self.ns[rows])
+        of_rows = (column[rows] for column in (self.absent, self.state, self.ns))
+        return SliceSums(self.step[rows], self.wall[rows], causes, *of_rows)
+
+    def frame(self) -> pl.DataFrame:
+        """Return them as `SLICE_SUMS`."""
+        walls, absents, states = (list_members(one) for one in (Wall, Absent, DeviceState))
+        columns = (self.step, walls[self.wall], self.cause, absents[self.absent], states[self.state], self.ns)
+        return pl.DataFrame(dict(zip(SLICE_SUMS, columns, strict=True)), schema=SLICE_SUMS)
 
     def of_causes(self) -> Counter[tuple[int, str]]:
         """Return the time of each cause of each wall."""
@@ -103,15 +121,18 @@ class SliceSums:
 def sum_slices(slices: pl.DataFrame) -> SliceSums:
     """Return slices (`SLICES`) summed."""
     step, (cause, texts) = slices["step"].to_numpy(), encode_column(slices["cause"])
-    columns = (step, as_integers(slices["wall"]), cause, as_integers(slices["absent"]).astype(np.int64) + 1)
-    sizes = (int(step.max(initial=0)) + 1, len(Wall), len(texts), len(Absent) + 1)
-    (step, wall, cause, absent), group = grouping.combine_codes(sizes, *columns)
+    absent, state = (as_integers(slices[name]).astype(np.int64) + 1 for name in ("absent", "state"))
+    sizes = (int(step.max(initial=0)) + 1, len(Wall), len(texts), len(Absent) + 1, len(DeviceState) + 1)
+    (step, wall, cause, absent, state), group = grouping.combine_codes(
+        sizes, step, as_integers(slices["wall"]), cause, absent, state
+    )
     time_ns = slices["end_ns"].to_numpy() - slices["start_ns"].to_numpy()
     return SliceSums(
         step,
         wall,
-        absent - 1,
         tuple(texts[one] for one in cause.tolist()),
+        absent - 1,
+        state - 1,
         grouping.sum_by_group(group, time_ns, step.size),
     )
 

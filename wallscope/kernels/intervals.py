@@ -10,6 +10,8 @@ if cython.compiled:
 else:
     i64 = cython.longlong
 
+NEAR = cython.declare(cython.int, 16)
+
 
 def merge(
     start_ns: cython.const[i64][::1],
@@ -75,3 +77,57 @@ def intersect(
             else:
                 other += 1
     return count
+
+
+@cython.cfunc
+@cython.inline
+@cython.nogil
+@cython.exceptval(check=False)
+def find_last(start_ns: cython.const[i64][::1], near: i64, at_ns: i64) -> i64:
+    """Return the last span that begins up to a moment, -1 without one; looked for near a place."""
+    low: i64 = -1
+    high: i64 = start_ns.shape[0]
+    middle: i64
+    _step: cython.int
+    for _step in range(NEAR):
+        if near >= 0 and start_ns[near] > at_ns:
+            high = near
+            near -= 1
+        elif near + 1 < high and start_ns[near + 1] <= at_ns:
+            near += 1
+            low = near
+        else:
+            return near
+    while high - low > 1:
+        middle = (low + high) >> 1
+        if start_ns[middle] <= at_ns:
+            low = middle
+        else:
+            high = middle
+    return low
+
+
+def sum_before(
+    start_ns: cython.const[i64][::1],
+    end_ns: cython.const[i64][::1],
+    before_ns: cython.const[i64][::1],
+    at_ns: cython.const[i64][::1],
+    passed_ns: i64[::1],
+) -> None:
+    """Write how much of disjoint spans lies before each moment; fast if the moments are almost in order.
+
+    Args:
+        start_ns: int64[n], ns, ascending.
+        end_ns: int64[n], ns; the spans are disjoint.
+        before_ns: int64[n], ns; the length of all spans before each.
+        at_ns: int64[m], ns.
+        passed_ns: int64[m], filled.
+    """
+    row: cython.Py_ssize_t
+    last: i64 = -1
+    with cython.nogil:
+        for row in range(at_ns.shape[0]):
+            last = find_last(start_ns, last, at_ns[row])
+            passed_ns[row] = 0
+            if last >= 0:
+                passed_ns[row] = before_ns[last] + min(at_ns[row], end_ns[last]) - start_ns[last]

@@ -368,6 +368,11 @@ SLICES = pl.Schema(
 )
 """Every nanosecond of every step with its wall and cause; the slices of a rank tile its steps."""
 
+SLICE_SUMS = pl.Schema(
+    {name: SLICES[name] for name in ("step", "wall", "cause", "absent", "state")} | {"ns": pl.Int64()}
+)
+"""Slices of a rank summed, one row a combination that there is."""
+
 PASSES = pl.Schema(
     {
         "op": pl.UInt32(),

@@ -51,11 +51,9 @@ from wallscope.model.schemas import BUDGET_PARTS
 from wallscope.process_tuning import run_side_by_side
 from wallscope.profile.codec import EncodedTables, pack_profile
 from wallscope.profile.step_slices import (
-    ABSENTS,
     NAME_COLUMN,
     OTHERS,
     PATH_COLUMN,
-    STATES,
     CutOperations,
     NumberedSlices,
     OperationDescriptions,
@@ -218,11 +216,16 @@ class ProfileTables:
 
 
 def build_profile_tables(
-    operations: pl.DataFrame, windows: pl.DataFrame, slices: pl.DataFrame, described: OperationDescriptions
+    operations: pl.DataFrame,
+    windows: pl.DataFrame,
+    slices: pl.DataFrame,
+    sums: pl.DataFrame,
+    described: OperationDescriptions,
 ) -> ProfileTables:
     """Build the tables of a rank from its `CLASSIFIED` operations, windows (`STEPS`, `BUDGETS`) and `SLICES`.
 
-    Of a rank with very many kinds of operations the smallest are one, named `other operations`, per category.
+    `sums` are the slices summed (`SLICE_SUMS`). Of a rank with very many kinds of operations the smallest are
+    one, named `other operations`, per category.
     """
     windows = windows[np.argsort(windows["start_ns"].to_numpy(), kind="stable")]
     steps = np.sort(windows["step"].to_numpy())
@@ -239,11 +242,11 @@ def build_profile_tables(
         described.texts,
     )
     return ProfileTables(
-        steps=_steps_table(windows, numbered),
+        steps=_steps_table(windows, sums),
         keys=key_table(keys, described.texts),
         work=_work_table(taken, key_of[kind_of], are_computing, _bytes(operations, described.counted), steps),
         owned=_tabulate_attributed_time(numbered, key_of[numbered.kind], steps),
-        causes=_causes_table(numbered, steps),
+        causes=_causes_table(sums, steps),
         communicators=_communicators(op, described),
         collectives=rank_collectives(
             operations, key_of[kind_of], windows, slices, described.axes, described.counted
@@ -339,27 +342,19 @@ def _tabulate_attributed_time(number_slices: NumberedSlices, keys: Rows, steps: 
     )
 
 
-def _causes_table(number_slices: NumberedSlices, steps: Rows) -> pl.DataFrame:
+def _causes_table(sums: pl.DataFrame, steps: Rows) -> pl.DataFrame:
     """Return the causes of each step by what the device did."""
-    sizes = (steps.size, len(number_slices.causes), len(STATES), len(ABSENTS))
-    columns = (number_slices.step, number_slices.cause, number_slices.state, number_slices.absent)
-    (step, cause, state, absent), group = combine_codes(sizes, *columns)
-    return _table(
-        STEP_CAUSES,
-        step=steps[step],
-        cause=number_slices.causes[cause],
-        state=STATES[state],
-        absent=ABSENTS[absent],
-        ns=sum_by_group(group, number_slices.ns, step.size),
-    )
+    own = sums.filter(pl.Series(find_places(sums["step"].to_numpy(), steps) >= 0))
+    in_order = own.sort("step", "cause", "state", "absent", nulls_last=True)
+    return _table(STEP_CAUSES, **in_order["step", "cause", "state", "absent", "ns"].to_dict())
 
 
-def _steps_table(windows: pl.DataFrame, number_slices: NumberedSlices) -> pl.DataFrame:
+def _steps_table(windows: pl.DataFrame, sums: pl.DataFrame) -> pl.DataFrame:
     """Return the steps with the time of each wall."""
     in_order = windows[np.argsort(windows["step"].to_numpy(), kind="stable")]
-    walls = sum_by_group(
-        number_slices.step * len(Wall) + number_slices.wall, number_slices.ns, len(windows) * len(Wall)
-    )
+    row, held = match_rows(in_order["step"].to_numpy(), sums["step"].to_numpy())
+    place = row * len(Wall) + as_integers(sums["wall"])[held]
+    walls = sum_by_group(place, sums["ns"].to_numpy()[held], len(windows) * len(Wall))
     return _table(
         PROFILE_STEPS,
         **{

@@ -27,6 +27,7 @@ from wallscope.columns import (
 )
 from wallscope.model.capture import Capture
 from wallscope.model.enums import (
+    LINK_KINDS,
     Absent,
     Axis,
     Backend,
@@ -270,7 +271,7 @@ class CutOperations:
 
 @dataclass(frozen=True, slots=True)
 class NumberedSlices:
-    """Slices: the index of the step, the kind that each is attributed to, and indices of enumerations.
+    """Slices: the index of the step, the kind that each is attributed to, and its cause.
 
     `causes` are all causes in order, `cause` is the index there.
     """
@@ -279,9 +280,6 @@ class NumberedSlices:
     kind: Rows
     causes: pl.Series
     cause: Rows
-    state: Rows
-    absent: Rows
-    wall: Rows
     ns: Times
     blocking_ns: Times
 
@@ -335,15 +333,12 @@ def number_slices(
     kind = take_or(kind_of, np.where(is_own, op - first, -1), behind + path.size)
     kind[on_thread] = behind + thread_kind
     length_ns = end_ns - start_ns
-    binds = (slices["kind"] == LinkKind.OPERATION).fill_null(value=False).to_numpy()
+    binds = as_integers(slices["kind"]) == LINK_KINDS.index(LinkKind.OPERATION)
     numbered = NumberedSlices(
         step=np.searchsorted(steps, step),
         kind=kind,
         causes=pl.Series(causes, dtype=pl.String),
         cause=cause,
-        state=as_integers(slices["state"]),
-        absent=as_integers(slices["absent"], len(Absent)),
-        wall=as_integers(slices["wall"]),
         ns=length_ns,
         blocking_ns=np.where(binds, length_ns, 0),
     )

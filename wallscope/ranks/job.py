@@ -24,6 +24,7 @@ from wallscope.model.analysis import (
 from wallscope.model.diagnosis import Dominant, Walls
 from wallscope.model.enums import Axis, Collective, ComputeCategory, Wall
 from wallscope.model.profile import Profile
+from wallscope.process_tuning import run_side_by_side
 from wallscope.ranks.clocks import align_clocks
 from wallscope.ranks.match_collectives import gather_collectives, match_meetings
 from wallscope.ranks.stragglers import JobRanks, charge_lateness, find_slow_stages, find_stragglers
@@ -129,15 +130,19 @@ def match_ranks(profiles: Sequence[Profile], judge: Judge, world_size: int | Non
         pipeline=in_stages,
         clock=found.clocks,
     )
-    of_member = _by_member(rows)
-    split_profiles = (
-        split_profile(one, of_member.get(place, rows.clear())) for place, one in enumerate(profiles)
-    )
     return MatchedJob(
         replace(job, verdict=job_verdict(job, profiles[0].header.work.unit)),
-        tuple(split_profiles),
+        _split_profiles(profiles, rows),
         rows,
         tuple(steps),
+    )
+
+
+def _split_profiles(profiles: Sequence[Profile], rows: pl.DataFrame) -> tuple[Profile, ...]:
+    """Return the profiles with the time of collectives split by their rows."""
+    of_member, nothing = _by_member(rows), rows.clear()
+    return run_side_by_side(
+        lambda place: split_profile(profiles[place], of_member.get(place, nothing)), range(len(profiles))
     )
 
 

@@ -441,12 +441,15 @@ class Changes:
 
     def _end_with(self, moved: set[int], draft: GraphEdit) -> None:
         """Make each step end when its last moved operation has ended."""
-        ends = self._steps.operations.filter(pl.col("op").is_in(list(moved))).sort("start_ns")
-        for start_ns, end_ns, op in self._steps.steps.select("start_ns", "end_ns", "behind").iter_rows():
-            own = ends.filter(pl.col("start_ns").is_between(start_ns, end_ns, closed="left"))
-            last = own.unique("stream", keep="last", maintain_order=True)["op"].to_list()
+        own, steps = self._steps.operations, self._steps.steps
+        op, stream, start_ns = (own[name].to_numpy() for name in ("op", "stream", "start_ns"))
+        rows = np.flatnonzero(are_among(op, np.fromiter(moved, np.int64, len(moved))))  # in order of start
+        edges = (np.searchsorted(start_ns[rows], steps[side].to_numpy()) for side in ("start_ns", "end_ns"))
+        for first, behind, one in zip(*map(np.ndarray.tolist, edges), steps["behind"], strict=True):
+            inside = rows[first:behind]
+            last = dict(zip(stream[inside].tolist(), op[inside].tolist(), strict=True))
             if last:
-                draft.wait(op, [*draft.producers(op), *last])
+                draft.wait(one, [*draft.producers(one), *last.values()])
 
 
 _NONE = ("these steps do not contain it",)

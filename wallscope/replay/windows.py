@@ -12,13 +12,13 @@ import polars as pl
 from wallscope.attribution.attribute import Evidence
 from wallscope.attribution.host_causes import QueueDrains, assign_host_causes
 from wallscope.attribution.prepared import RankWindows
-from wallscope.columns import Codes, Places, Rows, are_among, as_integers, as_texts, number_values
+from wallscope.columns import Codes, Flags, Places, Rows, are_among, as_integers, as_texts, number_values
 from wallscope.errors import NothingToAnalyzeError
 from wallscope.model.enums import CallRole, LinkKind
 from wallscope.model.schemas import ROLE, STEPS
 from wallscope.replay.graph import ReplayGraph, build_graph
 from wallscope.trace.dependencies import Dependencies
-from wallscope.trace.intervals import Spans, Times, as_times
+from wallscope.trace.intervals import BEFORE_ALL, Spans, Times, as_times
 from wallscope.trace.kernel_classes import is_compute
 from wallscope.trace.names import mark_changes
 from wallscope.trace.ranges import RangeTree
@@ -290,10 +290,9 @@ def make_replay_window(
     `partners` (`PARTNERS`) are the collectives between them.
     """
     waits = evidence.waits
-    until_ns = _find_partners_issued(ranks, waits, partners, begin_ns, until_ns)
-    own = pl.concat(
-        [_pending_at(ranks, waits, begin_ns), _issued_between(ranks, waits, begin_ns, until_ns)]
-    ).sort("start_ns", "op")
+    entered_ns = [waits.calls.start_ns[rank.operations["call"].to_numpy()] for rank in ranks]
+    until_ns = _find_partners_issued(ranks, entered_ns, partners, begin_ns, until_ns)
+    own = _select_issued(ranks, entered_ns, begin_ns, until_ns)
     drained = [evidence.drained[rank.rank_id] for rank in ranks]
     segments, causes = _pieces_between(evidence, _issuing(own, drained, waits), begin_ns, until_ns)
     given_back = _releasing(evidence, np.asarray(segments.call))
@@ -310,45 +309,49 @@ def make_replay_window(
 
 
 def _find_partners_issued(
-    ranks: Sequence[RankWindows], waits: Dependencies, partners: pl.DataFrame, begin_ns: int, until_ns: int
+    ranks: Sequence[RankWindows],
+    entered_ns: Sequence[Times],
+    partners: pl.DataFrame,
+    begin_ns: int,
+    until_ns: int,
 ) -> int:
     """Return when the last participant of collectives that begin in an interval is issued, or its end.
 
     Without it a collective would last as long as in the capture, with its wait for that participant. The
-    interval at most doubles.
+    interval at most doubles. `entered_ns` are the starts of the calls that issue the operations of each rank.
     """
     op, collective = partners["op"].to_numpy(), partners["collective"].to_numpy()
-    held = _issued_between(ranks, waits, begin_ns, until_ns)["op"].to_numpy()
-    wanted = op[are_among(collective, np.unique(collective[are_among(op, held)]))]
+    of_ranks = [rank.operations["op"].to_numpy() for rank in ranks]
+    held = [
+        own[_is_between(at_ns, begin_ns, until_ns)] for own, at_ns in zip(of_ranks, entered_ns, strict=True)
+    ]
+    begun = np.unique(collective[are_among(op, np.concatenate(held))])
+    wanted = op[are_among(collective, begun)]
     last_ns = until_ns
-    for rank in ranks:
-        call = rank.operations["call"].to_numpy()[are_among(rank.operations["op"].to_numpy(), wanted)]
-        last_ns = max(last_ns, int(waits.calls.start_ns[call[call >= 0]].max(initial=until_ns)))
+    for own, at_ns in zip(of_ranks, entered_ns, strict=True):
+        last_ns = max(last_ns, int(at_ns[are_among(own, wanted)].max(initial=until_ns)))
     return min(last_ns, until_ns + (until_ns - begin_ns))
 
 
-def _pending_at(ranks: Sequence[RankWindows], waits: Dependencies, at_ns: int) -> pl.DataFrame:
-    """Return the operations of ranks (`CLASSIFIED`) that were issued before a moment and start later.
+def _select_issued(
+    ranks: Sequence[RankWindows], entered_ns: Sequence[Times], begin_ns: int, until_ns: int
+) -> pl.DataFrame:
+    """Return the operations of ranks (`CLASSIFIED`) issued in an interval, or before it and started later.
 
-    They are why the host is ahead of the device. A change that makes them faster makes it less so.
+    The latter are why the host is ahead of the device. A change that makes them faster makes it less so.
     """
     found = []
-    for rank in ranks:
-        call, start_ns = rank.operations["call"].to_numpy(), rank.operations["start_ns"].to_numpy()
-        held = np.flatnonzero((call >= 0) & (start_ns >= at_ns))
-        found.append(rank.operations[held[waits.calls.start_ns[call[held]] < at_ns]])
-    return pl.concat(found)
+    for rank, own_ns in zip(ranks, entered_ns, strict=True):
+        is_pending = (own_ns < begin_ns) & (own_ns > BEFORE_ALL)
+        is_pending &= rank.operations["start_ns"].to_numpy() >= begin_ns
+        found.append(rank.operations[np.flatnonzero(is_pending | _is_between(own_ns, begin_ns, until_ns))])
+    own = pl.concat(found)
+    return own[np.lexsort((own["op"].to_numpy(), own["start_ns"].to_numpy()))]
 
 
-def _issued_between(
-    ranks: Sequence[RankWindows], waits: Dependencies, begin_ns: int, until_ns: int
-) -> pl.DataFrame:
-    """Return the operations of ranks (`CLASSIFIED`) issued in an interval, both ends included."""
-    found = []
-    for rank in ranks:
-        issued_ns = waits.calls.start_ns[rank.operations["call"].to_numpy()]
-        found.append(rank.operations[np.flatnonzero((issued_ns >= begin_ns) & (issued_ns <= until_ns))])
-    return pl.concat(found)
+def _is_between(at_ns: Times, begin_ns: int, until_ns: int) -> Flags:
+    """Return whether moments lie in an interval, both ends included."""
+    return (at_ns >= begin_ns) & (at_ns <= until_ns)
 
 
 def find_window_begin(operations: pl.DataFrame, rank_id: int, at_ns: Times) -> Rows:

@@ -259,7 +259,9 @@ def _summarize_rank(  # noqa: PLR0913, PLR0917  # what is shared between ranks, 
             measure_recomputed_share(work, facts.recomputed),
             count_allocator_retries(windows, capture, rank["process"]),
         ),
-        tables=None if described is None else build_profile_tables(operations, windows, slices, described()),
+        tables=None
+        if described is None
+        else build_profile_tables(operations, windows, slices, sums.frame(), described()),
     )
 
 

@@ -131,10 +131,11 @@ def passed_ns(disjoint: Spans, at_ns: Times) -> Times:
     """
     if disjoint.start_ns.size == 0:
         return np.zeros(at_ns.size, np.int64)
-    before_ns = np.concatenate(([0], np.cumsum(disjoint.end_ns - disjoint.start_ns)))
-    index = np.searchsorted(disjoint.start_ns, at_ns, side="right") - 1
-    inside_ns = np.minimum(at_ns, disjoint.end_ns[index]) - disjoint.start_ns[index]
-    return np.where(index < 0, 0, before_ns[index] + inside_ns)
+    lengths_ns = disjoint.end_ns - disjoint.start_ns
+    found = np.empty(at_ns.size, np.int64)
+    at_ns = np.ascontiguousarray(at_ns, np.int64)
+    intervals.sum_before(*_bounds(disjoint), *views(np.cumsum(lengths_ns) - lengths_ns, at_ns, found))
+    return found
 
 
 def length_ns(disjoint: Spans) -> int:
