@@ -116,7 +116,6 @@ from wallscope import files
 from wallscope.store import Store
 from wallscope.cli import output
 from wallscope.cache_folder import Cache, EntryKind
-import wallscope.store
 end_on_signals()
 count, stop, number = 0, int(sys.argv[1]), int(sys.argv[2])
 
