@@ -10,6 +10,7 @@ import polars as pl
 from wallscope.compare.kernel_changes import POINTWISE, is_fused_on_one_side
 from wallscope.compare.typical_steps import Key, TypicalStep
 from wallscope.errors import ComparisonError
+from wallscope.model.capture import Profiler
 from wallscope.model.cause_catalogue import UNSPLIT, drop_detail, is_part
 from wallscope.model.comparison import Mismatch, MismatchSeverity
 from wallscope.model.profile import Profile, Work
@@ -26,6 +27,10 @@ _OTHER_JOB = "a larger job communicates more, and each rank may compute less"
 _UNKNOWN_TOKENS = (
     "a larger batch seems slower: give --tokens-per-step and --head-tokens-per-step to compare throughput"
 )
+_PROFILERS = {
+    Profiler.NSYS: "Nsight Systems",
+    Profiler.TORCH: "PyTorch's: each slows the host at its own cost, so time of the host is not comparable",
+}
 _SPLIT, _NOT_SPLIT = "separated from transfer", "not separated from transfer"
 
 Profiles = tuple[Profile, ...]
@@ -98,6 +103,28 @@ def _settings(base: dict[str, str], head: dict[str, str]) -> Iterator[Mismatch]:
         ours, theirs = base.get(key, _UNKNOWN), head.get(key, _UNKNOWN)
         if ours != theirs:
             yield Mismatch(key, ours, theirs, "changed")
+
+
+def find_capture_mismatches(base: Profile, head: Profile) -> Iterator[Mismatch]:
+    """Yield what differs between the captures of both sides: their ranks and their profilers."""
+    yield from _ranks_apart(base, head)
+    yield from _profilers_apart(base, head)
+
+
+def _ranks_apart(base: Profile, head: Profile) -> Iterator[Mismatch]:
+    ours, theirs = base.header.rank, head.header.rank
+    if ours == theirs:
+        return
+    spelled = ["unknown" if one is None else str(one) for one in (ours, theirs)]
+    effect = "ranks of one job may do different work"
+    yield Mismatch("rank", spelled[0], spelled[1], "changed", effect, "either")
+
+
+def _profilers_apart(base: Profile, head: Profile) -> Iterator[Mismatch]:
+    ours, theirs = (one.header.inputs[0].profiler if one.header.inputs else None for one in (base, head))
+    if ours is None or theirs is None or ours == theirs:
+        return
+    yield Mismatch("profiler", _PROFILERS[ours], _PROFILERS[theirs], "changed")
 
 
 def describe_configuration(work: Work, step: TypicalStep) -> dict[str, str]:
@@ -276,3 +303,14 @@ def _is_same_rank(base: Profile, head: Profile) -> bool:
         and (ours.kind, ours.unit) == (theirs.kind, theirs.unit)
         and all(None in pair or pair[0] == pair[1] for pair in known)
     )
+
+
+def describe_copies(given: tuple[int, int], kept: tuple[int, int]) -> Iterator[Mismatch]:
+    """Yield a note where fewer runs of a side count than were given: each capture counts once."""
+    if given == kept:
+        return
+    texts = [
+        f"{count} of {number} given, as others are copies" if count != number else str(count)
+        for number, count in zip(given, kept, strict=True)
+    ]
+    yield Mismatch("runs that count", texts[0], texts[1], "note")

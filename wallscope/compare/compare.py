@@ -1,6 +1,6 @@
 """The comparison of two sides: the step of one rank decides; walls, causes and operations explain."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
@@ -22,7 +22,14 @@ from wallscope.compare.all_steps import (
     measure_slow_chance,
 )
 from wallscope.compare.capture_bias import BiasSide, find_biases
-from wallscope.compare.comparability import align_parts, drop_copies, find_mismatches, is_same_capture
+from wallscope.compare.comparability import (
+    align_parts,
+    describe_copies,
+    drop_copies,
+    find_capture_mismatches,
+    find_mismatches,
+    is_same_capture,
+)
 from wallscope.compare.confidence import Floats, spread_of_steps
 from wallscope.compare.explanations import (
     add_rare_stalls,
@@ -64,7 +71,6 @@ from wallscope.compare.wall_deltas import (
     name_columns,
 )
 from wallscope.errors import ComparisonError
-from wallscope.model.capture import Profiler
 from wallscope.model.cause_catalogue import find_wall
 from wallscope.model.comparison import (
     COMPARISON_SCHEMA,
@@ -163,9 +169,8 @@ def compare_sides(base: Side, head: Side, options: CompareOptions) -> Comparison
         *compare_environments(
             *(next(iter(side[0].header.inputs), None) for side in (pairing.base, pairing.head))
         ),
-        *_ranks_apart(pairing.base[0], pairing.head[0]),
-        *_profilers_apart(pairing.base[0], pairing.head[0]),
-        *_copies(given, (len(base.runs), len(head.runs))),
+        *find_capture_mismatches(pairing.base[0], pairing.head[0]),
+        *describe_copies(given, (len(base.runs), len(head.runs))),
         *sides.mismatches,
         *describe_levels(ours.levels, theirs.levels, shared),
         *describe_warm_up(
@@ -280,38 +285,6 @@ def _columns(profile: Profile, steps: pl.DataFrame, causes: list[str]) -> npt.ND
             columns[row[source, step], place[cause]] = time_ns
             columns[row[source, step], walls.index(find_wall(cause))] += time_ns
     return columns
-
-
-def _ranks_apart(base: Profile, head: Profile) -> Iterator[Mismatch]:
-    ours, theirs = base.header.rank, head.header.rank
-    if ours == theirs:
-        return
-    spelled = ["unknown" if one is None else str(one) for one in (ours, theirs)]
-    effect = "ranks of one job may do different work"
-    yield Mismatch("rank", spelled[0], spelled[1], "changed", effect, "either")
-
-
-_PROFILERS = {
-    Profiler.NSYS: "Nsight Systems",
-    Profiler.TORCH: "PyTorch's: each slows the host at its own cost, so time of the host is not comparable",
-}
-
-
-def _profilers_apart(base: Profile, head: Profile) -> Iterator[Mismatch]:
-    ours, theirs = (one.header.inputs[0].profiler if one.header.inputs else None for one in (base, head))
-    if ours is None or theirs is None or ours == theirs:
-        return
-    yield Mismatch("profiler", _PROFILERS[ours], _PROFILERS[theirs], "changed")
-
-
-def _copies(given: tuple[int, int], kept: tuple[int, int]) -> Iterator[Mismatch]:
-    if given == kept:
-        return
-    texts = [
-        f"{count} of {number} given, as others are copies" if count != number else str(count)
-        for number, count in zip(given, kept, strict=True)
-    ]
-    yield Mismatch("runs that count", texts[0], texts[1], "note")
 
 
 def _side(side: Side, profiles: Sequence[Profile]) -> ComparedSide:
