@@ -8,7 +8,6 @@ Nothing is repaired or guessed. Anything that breaks a rule that SQLite checks, 
 """
 
 import io
-import mmap
 import os
 import re
 import sqlite3
@@ -42,8 +41,6 @@ _LEAST_USABLE_BYTES = 480
 _MOST_COLUMNS = 126
 """Types and length of the header fit in a record header whose length is one byte."""
 _ROWS_A_REPORT = 100_000
-_LARGE_ROWS = 500_000
-"""From 4 MiB on numpy requests huge pages."""
 
 _REALS = ("REAL", "FLOA", "DOUB")
 _INTEGER = re.compile(r"[+-]?\d{1,18}")
@@ -140,7 +137,7 @@ class _Growing:
                 self.texts[name].append(values)
                 continue
             if self.row_count > len(self.numbers[name]):
-                room = _allocate(int(self.row_count / read_share * 1.1), values.dtype)
+                room = np.empty(int(self.row_count / read_share * 1.1), values.dtype)
                 room[:start] = self.numbers[name][:start]
                 self.numbers[name] = room
             self.numbers[name][start : self.row_count] = values
@@ -151,14 +148,6 @@ class _Growing:
         none = pl.Series([], dtype=pl.String)
         texts = [pl.concat([none, *parts], rechunk=True).alias(name) for name, parts in self.texts.items()]
         return pl.DataFrame([*numbers, *texts])
-
-
-def _allocate(row_count: int, dtype: np.dtype[Any]) -> Column:
-    """Return memory for integers in small pages, because huge pages that numpy requests are slower."""
-    if row_count < _LARGE_ROWS:
-        return np.empty(row_count, dtype)
-    room = mmap.mmap(-1, dtype.itemsize * row_count, access=mmap.ACCESS_COPY)
-    return np.frombuffer(room, dtype)
 
 
 def read_columns(
