@@ -281,7 +281,11 @@ def combine_codes(sizes: tuple[int, ...], *columns: Rows) -> tuple[tuple[Rows, .
         last, own = combine_codes(sizes[1:], *columns[1:])
         (first, row), places = combine_codes((sizes[0], last[0].size), columns[0], own)
         return (first, *(column[row] for column in last)), places
-    found, places = rank_distinct(np.ravel_multi_index(columns, sizes), count)
+    together = columns[0].astype(np.int64)
+    for size, column in zip(sizes[1:], columns[1:], strict=True):
+        together *= size
+        together += column
+    found, places = rank_distinct(together, count)
     return np.unravel_index(found, sizes), places
 
 

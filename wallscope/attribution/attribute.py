@@ -438,10 +438,10 @@ def attribute_rank(evidence: Evidence, operations: pl.DataFrame, windows: pl.Dat
     """
     links = blame_gaps(operations, evidence.constraints)
     links = mark_lock_waits(links, evidence.waits, evidence.locked)
-    threads = np.unique(links.thread).tolist()
+    threads = np.flatnonzero(np.bincount(links.thread[links.thread >= 0])).tolist()
     rank_id = operations["rank_id"][0]
     drained = evidence.drained[rank_id]
-    moments = evidence.activity.moments([one for one in threads if one >= 0], drained.threads)
+    moments = evidence.activity.moments(threads, drained.threads)
     slices = slice_windows(operations, links, windows, evidence.recomputed, moments)
     ranges, on_thread, host_cause = assign_host_causes(
         slices.thread, slices.start_ns, slices.kind, evidence.activity, drained

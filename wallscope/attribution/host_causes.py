@@ -210,9 +210,12 @@ class HostActivity:
         return self._by_range(np.append(is_optimizer_path(self.paths, self.path_names), np.False_))
 
     @cached_property
-    def outermost_units(self) -> Mapping[RepeatedUnit, Codes]:
-        """The range of the repeated unit around each range, -1 without one."""
-        return find_outermost_units(self.tree)
+    def outermost_units(self) -> Mapping[RepeatedUnit, tuple[Codes, Rows]]:
+        """The range of the repeated unit around each range, -1 without one, and those that are one."""
+        return {
+            unit: (outer, np.flatnonzero(outer == np.arange(outer.size)))
+            for unit, outer in find_outermost_units(self.tree).items()
+        }
 
     def others(self, thread: int) -> list[HostThread]:
         """The other threads of its process with ranges; none if there are too many."""

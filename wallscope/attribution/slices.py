@@ -276,7 +276,7 @@ def slice_windows(
         raise InternalError("the blame chains and the compute of a rank leave time out or count it twice")
     window, from_ns, until_ns, state, own, link = (column[:count] for column in found)
     gap, next_op, call, thread, of_link = (
-        np.append(column, np.int32(-1))[link]
+        np.append(column, np.int32(-1)).take(link)
         for column in (links.gap, links.next_op, links.call, links.thread, links.op)
     )
     return Slices(
@@ -284,14 +284,14 @@ def slice_windows(
         start_ns=from_ns,
         end_ns=until_ns,
         state=state,
-        kind=np.append(links.kind, np.int8(-1))[link],
+        kind=np.append(links.kind, np.int8(-1)).take(link),
         gap=gap,
-        op=np.where(own >= 0, np.append(op[owner], -1)[own], of_link),
+        op=np.where(own >= 0, np.append(op[owner], -1).take(own), of_link),
         next_op=next_op,
         call=call,
         thread=thread,
-        slack_ns=np.append(links.slack_ns, NO_SLACK)[link],
-        inferred=np.append(links.inferred, np.uint8(0))[link].view(np.bool_),
+        slack_ns=np.append(links.slack_ns, NO_SLACK).take(link),
+        inferred=np.append(links.inferred, np.uint8(0)).take(link).view(np.bool_),
     )
 
 

@@ -334,8 +334,15 @@ class TypicalWork:
 
     def rows_of(self, *classes: OperationClass) -> Rows:
         """Return the rows of the operations of some classes."""
-        is_asked = np.isin(list(OperationClass), classes)
-        return np.flatnonzero(is_asked[self.columns.of_class])
+        if classes not in self._rows_of:
+            is_asked = np.isin(list(OperationClass), classes)
+            self._rows_of[classes] = np.flatnonzero(is_asked[self.columns.of_class])
+        return self._rows_of[classes]
+
+    @cached_property
+    def _rows_of(self) -> dict[tuple[OperationClass, ...], Rows]:
+        """The rows of the classes that were asked for."""
+        return {}
 
     def total_ns(self, rows: Rows) -> int:
         """Return the added-up time of some rows inside all steps."""

@@ -11,6 +11,7 @@ from wallscope.columns import (
     Rows,
     as_integers,
     combine_codes,
+    encode_column,
     encode_member,
     find_places,
     mark_numbers,
@@ -24,6 +25,7 @@ from wallscope.model.capture import Capture
 from wallscope.model.diagnosis import StepFacts
 from wallscope.model.enums import (
     LINK_KINDS,
+    Absent,
     Axis,
     CallRole,
     Collective,
@@ -344,9 +346,11 @@ def _tabulate_attributed_time(number_slices: NumberedSlices, keys: Rows, steps: 
 
 def _causes_table(sums: pl.DataFrame, steps: Rows) -> pl.DataFrame:
     """Return the causes of each step by what the device did."""
-    own = sums.filter(pl.Series(find_places(sums["step"].to_numpy(), steps) >= 0))
-    in_order = own.sort("step", "cause", "state", "absent", nulls_last=True)
-    return _table(STEP_CAUSES, **in_order["step", "cause", "state", "absent", "ns"].to_dict())
+    step, (cause, _) = sums["step"].to_numpy(), encode_column(sums["cause"])
+    absent, state = as_integers(sums["absent"], len(Absent)), as_integers(sums["state"])
+    order = np.lexsort((absent, state, cause, step))
+    in_order = sums["step", "cause", "state", "absent", "ns"][order[find_places(step[order], steps) >= 0]]
+    return _table(STEP_CAUSES, **in_order.to_dict())
 
 
 def _steps_table(windows: pl.DataFrame, sums: pl.DataFrame) -> pl.DataFrame:

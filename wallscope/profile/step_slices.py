@@ -19,6 +19,7 @@ from wallscope.columns import (
     combine_codes,
     encode_column,
     expand_counts,
+    find_places,
     list_members,
     match_rows,
     rank_distinct,
@@ -335,7 +336,7 @@ def number_slices(
     length_ns = end_ns - start_ns
     binds = as_integers(slices["kind"]) == LINK_KINDS.index(LinkKind.OPERATION)
     numbered = NumberedSlices(
-        step=np.searchsorted(steps, step),
+        step=find_places(step, steps),
         kind=kind,
         causes=pl.Series(causes, dtype=pl.String),
         cause=cause,

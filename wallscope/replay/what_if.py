@@ -28,7 +28,7 @@ from wallscope.model.enums import Wall
 from wallscope.model.report import SHOWN_PATH, PlayedPath
 from wallscope.model.schemas import PARTNERS
 from wallscope.model.whatif import Answer, Asked, CriticalPath, Question, Replay, SelfCheck
-from wallscope.process_tuning import Once
+from wallscope.process_tuning import Once, run_side_by_side
 from wallscope.replay.changes import Changes, OverlapTaxes
 from wallscope.replay.critical_path import divide_path
 from wallscope.replay.engine import (
@@ -148,13 +148,13 @@ def answer_fixes(player: WindowReplay, asked: Mapping[str, tuple[Question, ...]]
 
     Targets that the steps do not contain are left out; a fix without any target has no answer.
     """
-    known: dict[tuple[Question, ...], Answer] = {}
-    found = {}
-    for fix, questions in asked.items():
-        there = tuple(one for one in dict.fromkeys(questions) if player.changes.has(one))
-        if there:
-            found[fix] = known[there] = known.get(there) or player.answer(there)
-    return found
+    there = {
+        fix: tuple(one for one in dict.fromkeys(questions) if player.changes.has(one))
+        for fix, questions in asked.items()
+    }
+    distinct = list(dict.fromkeys(filter(None, there.values())))
+    answers = dict(zip(distinct, run_side_by_side(player.answer, distinct), strict=True))
+    return {fix: answers[questions] for fix, questions in there.items() if questions}
 
 
 class UpperBounds:

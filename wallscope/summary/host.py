@@ -81,8 +81,8 @@ def find_serialisation(
     kernels = _Kernels.of(operations)
     if _is_order_unknown(kernels, capture):
         return None
-    ran_on = capture.ranks.filter(pl.col("rank_id") == operations["rank_id"][0])["gpu"]
-    gpu = capture.export.gpu(ran_on[0])
+    ran_on = dict(zip(capture.ranks["rank_id"], capture.ranks["gpu"], strict=True))
+    gpu = capture.export.gpu(ran_on[operations["rank_id"][0]])
     sm_count = None if gpu is None else gpu.sm_count
     before, held_ns = _find_held_kernels(kernels, work, waits)
     shape = find_places(kernels.op[before], capture.kernels["op"].to_numpy())
@@ -430,8 +430,7 @@ def _units(
     in_range = np.flatnonzero(made.range >= 0)
     found: set[str] = set()
     for unit in reversed(get_args(RepeatedUnit) if in_range.size else ()):
-        outer = activity.outermost_units[unit]
-        instances = np.flatnonzero(outer == np.arange(outer.size))
+        outer, instances = activity.outermost_units[unit]
         begun = instances[is_inside(work.issued, tree["start_ns"].to_numpy()[instances])]
         path_of_range = tree["path"].to_numpy()
         counts = np.bincount(label_of_path[path_of_range[begun]], minlength=len(activity.path_names))

@@ -162,9 +162,10 @@ def _allocating(work: TypicalWork, capture: Capture, process: int) -> tuple[int,
 def split_calls_by_thread(capture: Capture, process: int) -> Iterator[pl.DataFrame]:
     """Yield the calls (`CALLS`) of each thread of a process that has any."""
     is_own = capture.threads["process"].to_numpy() == process
-    threads, thread = capture.threads["thread"].to_numpy()[is_own], capture.calls["thread"]
-    bounds = (thread.search_sorted(threads, side).to_numpy() for side in ("left", "right"))
-    for first, last in zip(*(bound.tolist() for bound in bounds), strict=True):
+    thread = capture.calls["thread"].to_numpy()
+    threads = capture.threads["thread"].to_numpy()[is_own].astype(thread.dtype)
+    bounds = (np.searchsorted(thread, threads, side).tolist() for side in ("left", "right"))
+    for first, last in zip(*bounds, strict=True):
         if last > first:
             yield capture.calls[first:last]
 

@@ -179,7 +179,7 @@ def _summarize_rank(  # noqa: PLR0913, PLR0917  # what is shared between ranks, 
     usual = slices[*_OF_USUAL].filter(pl.Series(is_usual))
     sums = sum_slices(slices)
     usual_sums = sums.of_steps(chosen["step"])
-    budget = Budget(*average_parts(chosen.select(BUDGET_PARTS).to_numpy()))
+    budget = Budget(*average_parts(np.column_stack([chosen[part].to_numpy() for part in BUDGET_PARTS])))
     typical = Typical(
         step_ns=sum(budget.parts()),
         budget=budget,
