@@ -11,9 +11,9 @@ from wallscope.columns import (
     combine_codes,
     count_before_in_group,
     iterate_by_first,
+    number_densely,
     number_groups,
     order_by_group,
-    rank_distinct,
     select_distinct_rows,
     split_by_rank,
     sum_by_group,
@@ -68,13 +68,15 @@ def test_rows_are_ordered_as_their_keys_and_stay_in_order_where_these_are_equal(
     assert order_by_group(first, second).tolist() == sorted(range(len(rows)), key=lambda row: rows[row])
 
 
-@pytest.mark.parametrize("count", [10, 1 << 40], ids=["few", "far more than there are"])
+@pytest.mark.parametrize("distance", [1, 1 << 40], ids=["close", "far from each other"])
 @given(values=SMALL)
-def test_ranks_are_places_among_the_distinct(count, values):
-    found, places = rank_distinct(array(values), count)
+def test_ranks_are_places_among_the_distinct(distance, values):
+    numbers = [distance * value for value in values]
 
-    assert found.tolist() == sorted(set(values))
-    assert found[places].tolist() == values
+    found, places = number_densely(array(numbers))
+
+    assert found.tolist() == sorted(set(numbers))
+    assert found[places].tolist() == numbers
 
 
 @pytest.mark.parametrize("few", [0, module._FEW])

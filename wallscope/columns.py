@@ -1,6 +1,5 @@
 """Columns of frames as arrays: coded, looked up, grouped and summed without a query."""
 
-import math
 from collections.abc import Iterator, Sequence
 from enum import StrEnum
 from typing import cast
@@ -249,23 +248,6 @@ def order_by_group(*keys: Rows) -> Rows:
     return np.argsort(together.astype(narrow), kind="stable")
 
 
-def rank_distinct(numbers: Rows, count: int) -> tuple[Rows, Rows]:
-    """The distinct ones of some numbers below `count`, in order, and the place of each among them.
-
-    >>> [found.tolist() for found in rank_distinct(np.array([7, 2, 7]), 10)]
-    [[2, 7], [1, 0, 1]]
-    """
-    if count > _SPARSE * numbers.size + _FEW:
-        found, places = np.unique(numbers, return_inverse=True)
-        return found, places
-    is_there = np.zeros(count, np.bool_)
-    is_there[numbers] = True
-    found = np.flatnonzero(is_there)
-    place = np.empty(count, np.int64)
-    place[found] = np.arange(found.size)
-    return found, place[numbers]
-
-
 def combine_codes(sizes: tuple[int, ...], *columns: Rows) -> tuple[tuple[Rows, ...], Rows]:
     """The distinct rows of some columns of numbers, in order, and the place of each row among them.
 
@@ -285,7 +267,7 @@ def combine_codes(sizes: tuple[int, ...], *columns: Rows) -> tuple[tuple[Rows, .
     for size, column in zip(sizes[1:], columns[1:], strict=True):
         together *= size
         together += column
-    found, places = rank_distinct(together, count)
+    found, places = number_densely(together)
     return np.unravel_index(found, sizes), places
 
 
@@ -344,8 +326,12 @@ def number_densely(values: Rows) -> tuple[Rows, Rows]:
         return values[:1], np.zeros(values.size, np.int64)
     if span > _SPARSE * values.size + _FEW:
         return np.unique(values, return_inverse=True)
-    found, places = rank_distinct(values - low, span)
-    return found + low, places
+    is_there = np.zeros(span, np.bool_)
+    is_there[values - low] = True
+    found = np.flatnonzero(is_there)
+    place = np.empty(span, np.int64)
+    place[found] = np.arange(found.size)
+    return found + low, place[values - low]
 
 
 def sort_distinct(numbers: Rows) -> Rows:

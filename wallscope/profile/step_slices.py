@@ -22,7 +22,7 @@ from wallscope.columns import (
     find_places,
     list_members,
     match_rows,
-    rank_distinct,
+    number_densely,
     select_distinct_rows,
     take_or,
 )
@@ -142,7 +142,7 @@ def number_kinds(
     (shapes, operation, axis), meant = combine_codes(
         (name.size, _NO_OPERATION + 1, _NO_AXIS + 1), shape, *_axis_columns(operations, axes)
     )
-    paths, path = rank_distinct(around, len(known.texts))
+    paths, path = number_densely(around)
     (path, at), kind = combine_codes((paths.size, shapes.size), path, meant)
 
     operation, axis = operation[at], axis[at]
