@@ -151,16 +151,14 @@ def find_full_queues(
     call, stream = operations["call"].to_numpy(), operations["stream"].to_numpy()
     start_ns = operations["start_ns"].to_numpy()
     is_launch = np.append(np.isin(as_integers(roles), [encode_member(one) for one in _LAUNCHING]), np.False_)
-    long = np.flatnonzero(
-        is_launch[call] & (calls.end_ns[call] - calls.start_ns[call] >= SHORTEST_HELD_CALL_NS)
-    )
+    is_long = is_launch[call] & (calls.end_ns[call] - calls.start_ns[call] >= SHORTEST_HELD_CALL_NS)
     found: dict[int, Tail] = {}
-    if long.size == 0:
+    if not is_long.any():
         return found
     for _, own in iterate_groups(stream):
         if own.size <= FULL_QUEUE_COUNT:
             continue
-        place = np.flatnonzero(np.isin(own, long, assume_unique=True))
+        place = np.flatnonzero(is_long[own])
         returned_ns = calls.end_ns[call[own[place]]]
         begun = np.searchsorted(start_ns[own], returned_ns, side="right")
         is_new = np.append(True, (call[own[1:]] != call[own[:-1]]) | (call[own[1:]] < 0))

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from wallscope.columns import Flags, Rows, number_densely
+from wallscope.columns import Flags, Rows, number_equal_rows
 
 _MOST = 20_000
 
@@ -119,10 +119,8 @@ def find_repeated_runs(token: Rows, is_model: Flags, is_asked: Flags, at_least: 
 
 def _numbered_runs(token: Rows, length: int) -> Rows:
     """A number for the run of that length that begins at each position; equal runs have equal numbers."""
-    number, reach = number_densely(token)[1], 1
+    number, reach = number_equal_rows(token.reshape(1, -1)), 1
     while reach < length:
-        left, right = number[:-reach], number[reach:]
-        count = int(number.max()) + 1
-        number = number_densely(left * count + right)[1]
+        number = number_equal_rows(np.array([number[:-reach], number[reach:]], np.int64))
         reach *= 2
     return number
