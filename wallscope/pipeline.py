@@ -370,10 +370,14 @@ def _read_configuration(path: Path | None) -> tuple[RunConfiguration, tuple[Find
 
 
 def _load_fix_rules() -> None:
-    """Read the rules for fixes before they are asked; they need pydantic, which takes long to load."""
+    """Read what fixes are found by before it is asked; it needs pydantic, which takes long to load."""
+    import wallscope.advice.advise  # noqa: PLC0415
+    import wallscope.advice.trace_facts  # noqa: F401, PLC0415
+    from wallscope.advice.preconditions import precondition_rows  # noqa: PLC0415
     from wallscope.advice.rules import fix_rules  # noqa: PLC0415
 
     fix_rules()
+    precondition_rows()
 
 
 @dataclass(frozen=True, slots=True)
