@@ -50,7 +50,13 @@ from wallscope.summary.findings import (
     find_throughput_limits,
 )
 from wallscope.summary.lookups import GapLookup
-from wallscope.summary.rank import RankSummary, build_step_table, lacks_kernels, summarize_ranks
+from wallscope.summary.rank import (
+    RankSummary,
+    build_step_table,
+    lacks_kernels,
+    measure_launch_correlation,
+    summarize_ranks,
+)
 from wallscope.summary.step_timeline import build_step_overviews, build_step_timelines, encode_overviews
 from wallscope.summary.tables import TableBuilder
 from wallscope.summary.verdict import (
@@ -477,7 +483,7 @@ def _diagnose(  # noqa: PLR0913, PLR0917  # all that was found out before
                 ),
                 export,
             ),
-            launch_correlation_share=_launch_correlation_share(trace.capture),
+            launch_correlation_share=measure_launch_correlation(trace.capture),
             resolved_dependency_share=waits.resolved_share,
             cuda_graphs=trace.capture.graphs,
             ranks_supplied=len(ranks),
@@ -494,16 +500,3 @@ def _diagnose(  # noqa: PLR0913, PLR0917  # all that was found out before
         opportunities=won,
         job=job,
     )
-
-
-def _launch_correlation_share(capture: Capture) -> float | None:
-    """Share of the device operations whose issuing call is in the export; `None` where none has one to have.
-
-    Pages of unified memory migrate by themselves.
-    """
-    migrations = capture.copies.filter(pl.col("direction").cast(pl.String).str.starts_with("migration"))
-    operations = capture.operations
-    if not migrations.is_empty():
-        operations = operations.join(migrations, on="op", how="anti")
-    issued = operations["call"]
-    return None if issued.is_empty() else int((issued >= 0).sum()) / len(issued)

@@ -30,8 +30,9 @@ from wallscope.attribution.totals import (
     sum_unresolved_by_step,
     sum_walls_by_step,
 )
-from wallscope.columns import are_among, as_integers, encode_member, is_within
+from wallscope.columns import Flags, are_among, as_integers, encode_member, is_within
 from wallscope.model.analysis import Budget, Rank, Step, Typical
+from wallscope.model.capture import Capture
 from wallscope.model.diagnosis import MemoryPressure, RareStall, StepMode, Walls
 from wallscope.model.enums import CopyDirection, OperationKind, Wall
 from wallscope.model.rank_summaries import OverlapTax
@@ -266,17 +267,23 @@ def _summarize_rank(  # noqa: PLR0913, PLR0917  # what is shared between ranks, 
 
 
 def _lacks_calls(operations: pl.DataFrame, windows: pl.DataFrame, copies: pl.DataFrame) -> bool:
-    """Return whether a material part of the operations of some windows has no launch call in the export.
-
-    Migrations of unified memory have none to have.
-    """
-    moved = copies["op"].to_numpy()[np.isin(as_integers(copies["direction"]), _MIGRATIONS)]
+    """Return whether a material part of the operations of some windows has no launch call in the export."""
     start_ns = operations["start_ns"].to_numpy()
-    issued = is_within(start_ns, windows["start_ns"].to_numpy(), windows["end_ns"].to_numpy())
-    if moved.size:
-        issued &= ~are_among(operations["op"].to_numpy().astype(np.int64), moved.astype(np.int64))
-    call = operations["call"].to_numpy()[issued]
+    inside = is_within(start_ns, windows["start_ns"].to_numpy(), windows["end_ns"].to_numpy())
+    call = operations["call"].to_numpy()[inside & _may_have_calls(operations, copies)]
     return bool((call < 0).sum() > MATERIAL_SHARE * call.size)
+
+
+def measure_launch_correlation(capture: Capture) -> float | None:
+    """Return the share of device operations whose issuing call is known; `None` if none has one to have."""
+    call = capture.operations["call"].to_numpy()[_may_have_calls(capture.operations, capture.copies)]
+    return int((call >= 0).sum()) / call.size if call.size else None
+
+
+def _may_have_calls(operations: pl.DataFrame, copies: pl.DataFrame) -> Flags:
+    """Return whether a call issues each operation; pages of unified memory migrate by themselves."""
+    moved = copies["op"].to_numpy()[np.isin(as_integers(copies["direction"]), _MIGRATIONS)]
+    return ~are_among(operations["op"].to_numpy().astype(np.int64), moved.astype(np.int64))
 
 
 def _sum_kernels(operations: pl.DataFrame, windows: Spans) -> tuple[int, int]:
