@@ -91,6 +91,7 @@ bench-jobs: .venv/stamp  ## measure --jobs 2 on 64 exports, and write docs/ranks
 bench-diff: .venv/stamp  ## measure how often comparisons are wrong, and write docs/diff.md; takes minutes
 	$(BIN)/python -m benchmarks.diff_verdicts --pairs 120 --jobs 2 --parts build/diff_parts --cells build/diff_cells.csv --write docs/diff.md
 	$(BIN)/python -m benchmarks.change_points --histories 1000 --write docs/diff.md
+	$(BIN)/python -m benchmarks.further_runs --pairs 4000 --write docs/diff.md
 
 drift: .venv/stamp  ## list what a checkout (MEGATRON=folder BRIDGE=folder) has that the knowledge base lacks, and the reverse
 	$(BIN)/python -m benchmarks.drift $(if $(MEGATRON),--megatron $(MEGATRON)) $(if $(BRIDGE),--bridge $(BRIDGE))

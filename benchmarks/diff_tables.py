@@ -1,8 +1,9 @@
 """Tables of how often comparisons are wrong, and which cells fail for which reason."""
 
 import csv
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from math import comb, sqrt
 from pathlib import Path
 
@@ -101,7 +102,7 @@ class Rate:
 
 
 def summarize(
-    rates: Sequence[Rate], pairs: int, power: tuple[Sequence[float], Sequence[float]], again: Sequence[str]
+    rates: Sequence[Rate], power: tuple[Sequence[float], Sequence[float]], again: Sequence[str]
 ) -> str:
     """Return the tables of the docs; `again` are the lines about cells that are tried again."""
     settings = [(str(setting), [rate for rate in rates if rate.setting == setting]) for setting in SETTINGS]
@@ -114,8 +115,9 @@ def summarize(
         [(law.name, [rate for rate in rates if rate.law == law.name]) for law in part]
         for part in (OTHER_LAWS, KEPT_LAWS)
     )
+    pairs = " or ".join(f"{count:,}" for count in sorted({rate.pairs for rate in rates}))
     power_found = (
-        f"Each cell has {pairs:,} pairs. A step that is 5 % slower is detected in this share of pairs, by"
+        f"Each cell has {pairs} pairs. A step that is 5 % slower is detected in this share of pairs, by"
         f" runs per side (20 steps, runs that differ by 1 %): {'; '.join(found)}. If both sides warm up by"
         " 10 % within the run:"
         f" {'; '.join(warming)}."
@@ -126,7 +128,7 @@ def summarize(
             "",
             *_tabulate_classes(rates),
             "",
-            _describe_chance(rates, pairs),
+            _describe_chance(rates),
             "",
             *_tabulate("runs a side", settings),
             "",
@@ -191,6 +193,23 @@ def tabulate_again(first: Sequence[Rate], again: Sequence[Rate]) -> Iterator[str
         yield f"| {name} | {kind} | {counts[0]} | {counts[1]} | {_describe(worst)} |"
 
 
+def tabulate_power(
+    shares: Mapping[tuple[int, float], Sequence[float]], settings: Sequence[str], pairs: int
+) -> Iterator[str]:
+    """Return a table of how often a step 5 % slower is found, by steps and by the noise of runs."""
+    yield f"How often a step 5 % slower is found, by the noise of runs ({pairs} pairs, steps vary by 1 %):"
+    yield ""
+    yield f"| steps | noise of runs | {' | '.join(f'{one} a side' for one in settings)} |"
+    yield f"|---:|---:|{'---:|' * len(settings)}"
+    for (steps, noise), own in shares.items():
+        limits = [_limits(share, pairs) for share in own]
+        cells = [
+            f"{100 * share:.0f} % ({100 * low:.0f} … {100 * high:.0f})"
+            for share, (low, high) in zip(own, limits, strict=True)
+        ]
+        yield f"| {steps} | {100 * noise:.1f} % | {' | '.join(cells)} |"
+
+
 def classify(rate: Rate) -> str:
     """Return the class of a cell: what is known of the noise between its runs."""
     if rate.setting.is_measured:
@@ -225,20 +244,25 @@ def _tabulate_classes(rates: Sequence[Rate]) -> Iterator[str]:
         )
 
 
-def _describe_chance(rates: Sequence[Rate], pairs: int) -> str:
+def _describe_chance(rates: Sequence[Rate]) -> str:
     """Say how many coverages of exactly 95 % would be below 93 % by chance."""
-    chance = sum(
-        comb(pairs, held) * _HELD**held * (1 - _HELD) ** (pairs - held)
-        for held in range(pairs + 1)
-        if _limits(held / pairs, pairs)[1] < COVERED[0]
-    )
     single = [rate for rate in rates if rate.setting.is_measured and rate.is_single]
     low = sum(rate.interval[1] < COVERED[0] for rate in single)
     return (
         "A rate counts as outside if its whole 95 % interval is. With measured noise,"
         f" {low} of {len(single):,} coverages of the step and of walls are below 93 %. Of as many that are"
-        f" exactly 95 %, {chance * len(single):.0f} would be by chance. (Causes are left out here: their"
-        " coverage is a mean over the causes of a wall.)"
+        f" exactly 95 %, {sum(_find_chance(rate.pairs) for rate in single):.0f} would be by chance. (Causes"
+        " are left out here: their coverage is a mean over the causes of a wall.)"
+    )
+
+
+@cache
+def _find_chance(pairs: int) -> float:
+    """Return how likely a coverage of exactly 95 % is outside in so many pairs."""
+    return sum(
+        comb(pairs, held) * _HELD**held * (1 - _HELD) ** (pairs - held)
+        for held in range(pairs + 1)
+        if _limits(held / pairs, pairs)[1] < COVERED[0]
     )
 
 

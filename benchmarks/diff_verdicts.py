@@ -33,6 +33,7 @@ from benchmarks.diff_tables import (
     replace_table,
     summarize,
     tabulate_again,
+    tabulate_power,
     write_cells,
     write_steps,
 )
@@ -255,7 +256,8 @@ def count_claims(
     random = np.random.default_rng([seed, crc32(f"{law.name}/{steps}".encode())])
     shown = [[setting.sides[side] for setting, _, _ in cells] for side in range(2)]
     few = [max((runs for runs in side if runs <= _FEW), default=0) for side in shown]
-    needs = _Needs(errors=True, every=set(steps) <= set(STEPS_OF_ALL))
+    of_all = any(max(setting.sides) <= _FEW and (varies, off) in _OF_ALL for setting, varies, off in cells)
+    needs = _Needs(errors=True, every=of_all and set(steps) <= set(STEPS_OF_ALL))
     without = _Needs(errors=False, every=False)
     libraries = [
         [
@@ -401,6 +403,15 @@ def find_power(setting: Setting, pairs: int, number: int = 0, steps: int = 20, o
     return float((change > np.maximum(difference.half()[:, 0], MARGIN)).mean())
 
 
+POWER_STEPS, POWER_NOISES, POWER_PAIRS = (6, 10, 20, 50), (0.005, 0.01, 0.02), 300
+POWER_SETTINGS = SETTINGS[0], SETTINGS[2], SETTINGS[4]
+
+
+def find_powers(cell: tuple[int, float]) -> list[float]:
+    """Return how often a step 5 % slower is found, by runs a side, of so many steps and so much noise."""
+    return [find_power(setting, POWER_PAIRS, 0, *cell) for setting in POWER_SETTINGS]
+
+
 def count_part(number: int, steps: tuple[int, int], block: int, folder: Path | None) -> list[Rate]:
     """Return all rates of one block of pairs; of those already in the folder they are read."""
     law = ALL_LAWS[number]
@@ -433,7 +444,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="How often wallscope diff is wrong.")
     parser.add_argument("--pairs", type=int, default=240, help="a multiple of 40")
     parser.add_argument("--parts", type=Path, help="folder of finished parts, to continue where it stopped")
-    parser.add_argument("--again", type=int, default=2_000)
+    parser.add_argument("--again", type=int, default=1_000)
     parser.add_argument("--write", type=Path)
     parser.add_argument("--cells", type=Path)
     parser.add_argument("--jobs", type=int, default=1)
@@ -454,8 +465,11 @@ def main() -> None:
         retried = [rate for part in again for rate in part]
         power = list(pool.map(find_power, SETTINGS, repeat(4 * options.pairs)))
         warming = list(pool.map(find_power, SETTINGS, repeat(4 * options.pairs), repeat(WARMING)))
+        cells = [(count, noise) for count in POWER_STEPS for noise in POWER_NOISES]
+        by_noise = dict(zip(cells, pool.map(find_powers, cells), strict=True))
     lines = tabulate_again([rate for part in groups.values() for rate in part], retried)
-    found = summarize(rates, options.pairs, (power, warming), [*lines])
+    more = ["", *tabulate_power(by_noise, [str(one) for one in POWER_SETTINGS], POWER_PAIRS), "", *lines]
+    found = summarize(rates, (power, warming), more)
     if options.write is None:
         sys.stdout.write(found)
     else:

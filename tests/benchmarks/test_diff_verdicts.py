@@ -156,7 +156,7 @@ def test_the_page_holds_what_was_measured():
 
 
 def test_a_table_replaces_the_one_before(rates):
-    found = summarize(rates, PAIRS, ([0.5] * 9, [0.5] * 9), [])
+    found = summarize(rates, ([0.5] * 9, [0.5] * 9), [])
 
     assert "| 1, recorded |" in found
     assert replace_table(replace_table(PAGE, "one"), found) == replace_table(PAGE, found)

@@ -263,4 +263,4 @@ def test_shorter_runs_are_taken_to_be_further_off():
     found = [assume_noise(["step", "host"], steps=steps).tolist() for steps in (100, 20, 5)]
 
     assert found[0] == found[1] == [pytest.approx(0.025 / sqrt(3)), 0.2]
-    assert found[2] == [pytest.approx(0.025 * sqrt(13 / 5 / 3)), 0.2]
+    assert found[2] == [pytest.approx(0.025 * sqrt(10 / 5 / 3)), 0.2]

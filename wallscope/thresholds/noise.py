@@ -6,7 +6,7 @@ FEWEST_STEPS_FOR_MIDDLE_COUNT: Final = 3
 """Of so many steps a comparison takes those between the quartiles: two have none there. Chosen."""
 ASSUMED_OFF_SHARE: Final = 0.025
 """How far step and compute of a run are taken to be off, evenly, where nothing is measured. docs/diff.md."""
-ENOUGH_STEPS_OF_RUN_COUNT: Final = 13
+ENOUGH_STEPS_OF_RUN_COUNT: Final = 10
 """Steps from which on a run is taken to be off by that. Slow changes average out less in shorter runs, so
 that the square is multiplied by this by their steps. Measured: docs/diff.md."""
 ASSUMED_NOISE_RATIO: Final = 0.2

@@ -1,0 +1,58 @@
+import re
+from pathlib import Path
+
+import pytest
+
+from benchmarks.diff_tables import replace_table
+from benchmarks.further_runs import (
+    BEGIN,
+    END,
+    tabulate,
+    tabulate_bisections,
+    tabulate_further,
+    tabulate_pairs,
+)
+
+PAGE = (Path(__file__).resolve().parents[2] / "docs" / "diff.md").read_text(encoding="utf-8")
+COUNT = 300
+
+
+def rates(lines, column):
+    """The rates of a column of a table, in percent."""
+    rows = [line.strip("| ").split(" | ") for line in lines][2:]
+    return [float(re.match(r"[0-9.]+", row[column])[0]) for row in rows]
+
+
+def test_pairs_hold_and_find_more_than_single_runs_where_the_machine_drifts():
+    lines = [*tabulate_pairs(COUNT)]
+    paired, singly = rates(lines, 4), rates(lines, 5)
+
+    assert min(rates(lines, 2)) > 91
+    assert max(rates(lines, 3)) < 5
+    assert all(ours > theirs for ours, theirs in zip(paired[3::2], singly[3::2], strict=True))
+
+
+def test_the_stated_number_of_runs_decides_in_half_of_all_cases_at_least():
+    assert min(rates(tabulate_further(COUNT), 4)) > 45
+
+
+def test_ranges_of_bisections_hold_the_commit():
+    lines = [*tabulate_bisections(100)]
+
+    assert min(rates(lines, 2)) > 91
+    assert min(rates(lines, 4)) > 85
+
+
+@pytest.mark.parametrize("column", [2, 4])
+def test_the_page_holds_what_was_measured(column):
+    table = PAGE.partition(BEGIN)[2].partition(END)[0]
+    parts = [part.splitlines() for part in table.strip().split("\n\n")[1:]]
+
+    assert len(parts) == 3
+    assert all(min(rates(part, column)) > 15 for part in parts)
+
+
+def test_the_tables_replace_those_before():
+    found = tabulate(120)
+
+    assert replace_table(replace_table(PAGE, "one", (BEGIN, END)), found, (BEGIN, END)).count(found) == 1
