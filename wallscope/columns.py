@@ -9,8 +9,6 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from wallscope.kernels import row_numbers, views
-
 Rows = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
 Codes = npt.NDArray[np.integer]
@@ -286,19 +284,6 @@ def number_groups(*columns: npt.NDArray[np.integer]) -> Rows:
         if distinct.size > 1:
             _, found = number_densely(found * distinct.size + own)
     return found
-
-
-def number_equal_rows(columns: Rows) -> Rows:
-    """Return the number of each row of int64[column, row], by first rows; equal rows have the same.
-
-    >>> number_equal_rows(np.array([[5, 5, 2, 5], [1, 2, 1, 1]])).tolist()
-    [0, 1, 2, 0]
-    """
-    size = columns.shape[1]
-    number, count = np.empty(size, np.uint32), np.zeros(1, np.int64)
-    distinct, table = np.empty((size, len(columns)), np.int64), np.full(2 << size.bit_length(), -1, np.int32)
-    row_numbers.number_rows(*views(columns, 0, distinct, count, table, number))
-    return number.astype(np.int64)
 
 
 def number_alike_rows(rows: pl.DataFrame) -> Rows:

@@ -15,7 +15,8 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from wallscope.columns import Flags, Rows, number_equal_rows
+from wallscope.columns import Flags, Rows
+from wallscope.kernels import row_numbers, views
 
 _MOST = 20_000
 
@@ -115,6 +116,19 @@ def find_repeated_runs(token: Rows, is_model: Flags, is_asked: Flags, at_least: 
     np.add.at(edges, repeats, 1)
     np.add.at(edges, repeats + at_least, -1)
     return np.cumsum(edges)[:-1] > 0
+
+
+def number_equal_rows(columns: Rows) -> Rows:
+    """Return the number of each row of int64[column, row], by first rows; equal rows have the same.
+
+    >>> number_equal_rows(np.array([[5, 5, 2, 5], [1, 2, 1, 1]])).tolist()
+    [0, 1, 2, 0]
+    """
+    size = columns.shape[1]
+    number, count = np.empty(size, np.uint32), np.zeros(1, np.int64)
+    distinct, table = np.empty((size, len(columns)), np.int64), np.full(2 << size.bit_length(), -1, np.int32)
+    row_numbers.number_rows(*views(columns, 0, distinct, count, table, number))
+    return number.astype(np.int64)
 
 
 def _numbered_runs(token: Rows, length: int) -> Rows:
