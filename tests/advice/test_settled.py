@@ -11,7 +11,7 @@ from wallscope.advice.rules import estimate_left_share, fix_rules
 from wallscope.model.advice import RunConfiguration, TraceFacts
 from wallscope.model.diagnosis import RareStall, Walls
 from wallscope.model.enums import ComputeCategory, Precision, Wall
-from wallscope.model.rank_summaries import CategoryPrecision
+from wallscope.model.rank_summaries import CategoryPrecision, LockedCall
 from wallscope.model.whatif import Answer, Question, Replay
 
 PLAYED = Replay(3, 100, 1, None, None)
@@ -132,6 +132,19 @@ def test_fixes_name_their_rows_and_what_would_refute_them():
     assert copied.startswith("a copy of a batch ends the waits: 1 host-to-device copy, pageable: 1 B")
     assert workers.startswith("no thread or process in the export has the name of a loader worker")
     assert fix.refuted_by.startswith("With more workers")
+
+
+def test_a_fix_of_the_driver_lock_names_the_calls_that_wait():
+    analysis = run({"memory/driver-lock": 20})
+    (rank,) = analysis.ranks
+    locked = LockedCall("cudaLaunchKernel", "cudaMemcpyAsync", 3.0, 20 * MS)
+    rank = replace(rank, host_details=replace(rank.host_details, locked_calls=(locked,)))
+    found = add_fixes(replace(analysis, ranks=(rank,)), RunConfiguration(), TraceFacts(), NAMES["pytorch"])
+    (fix,) = [fix for fix in found.fixes if fix.id == "no-blocking-copies"]
+
+    assert fix.evidence == (
+        "3.0 calls cudaLaunchKernel per step wait while another thread is in cudaMemcpyAsync: 20.0 ms",
+    )
 
 
 def bounds_of(found):

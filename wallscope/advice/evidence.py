@@ -72,6 +72,8 @@ def _list_rows(run: "MeasuredRun", cause: str) -> Iterator[str]:
     yield from _list_stalls(run, cause)
     if wall == "compute":
         yield from _list_kernels(run, kind)
+    elif cause == _DRIVER_LOCK:
+        yield from _list_locked_calls(run)
     elif wall == "memory":
         yield from _list_copies(run, kind)
     elif wall == "communication":
@@ -82,8 +84,6 @@ def _list_rows(run: "MeasuredRun", cause: str) -> Iterator[str]:
         yield from _list_loading(run)
     elif cause == "host/small-copy":
         yield from _list_small_copies(run)
-    elif cause == _DRIVER_LOCK:
-        yield from _list_locked_calls(run)
     elif cause in LAUNCHING:
         yield from _list_launches(run)
 
