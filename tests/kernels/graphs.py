@@ -60,7 +60,9 @@ def random_graph(random: Random, *, in_order: bool) -> ReplayGraph:
     behind = np.arange(segments) - 1
     behind[first] = segments + np.arange(len(threads))
     for row in range(segments):
-        role[row] = random.choice((*[Role.PLAIN] * 6, Role.RELEASED, Role.BLOCKING, Role.RELEASING))
+        role[row] = random.choice(
+            (*[Role.PLAIN] * 6, Role.RELEASED, Role.BLOCKING, Role.RELEASING, Role.HELD)
+        )
         is_idle[row] = role[row] >= Role.BLOCKING and not in_order and random.random() < 0.3
         there = known(turn[row])
         count = random.randint(0, 2) if role[row] >= Role.BLOCKING else 0

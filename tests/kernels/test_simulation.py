@@ -93,14 +93,14 @@ def _left_ns(row, graph, asked, left_ns, end_ns):  # noqa: PLR0911  # plain
     if role == Role.PLAIN:
         return entered_ns + length_ns
     if graph.call[row] in asked.unblocked:
-        return entered_ns + (length_ns if role == Role.RELEASING else 0)
+        return entered_ns + (0 if role == Role.BLOCKING else length_ns)
     awaited = graph.awaited[graph.awaited_ptr[row] : graph.awaited_ptr[row + 1]].tolist()
     if not awaited:
         return entered_ns + length_ns
     done_ns, gap_ns = max(end_ns[place] for place in awaited), round(graph.gap_ns[row] * asked.back)
     if role == Role.RELEASING:
         return max(entered_ns, done_ns) + gap_ns
-    if graph.is_idle[row]:
+    if graph.is_idle[row] or role == Role.HELD:
         return max(entered_ns + length_ns, done_ns + gap_ns)
     back_ns = gap_ns if length_ns else 0
     return max(entered_ns + min(length_ns, LEAST_WAIT_NS), done_ns + back_ns)

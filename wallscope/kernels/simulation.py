@@ -6,9 +6,11 @@ except ImportError:  # runs as plain Python without Cython
     from wallscope.kernels import plain as cython
 
 if cython.compiled:
+    from cython.cimports.libc.stdint import int8_t as i8
     from cython.cimports.libc.stdint import int64_t as i64
+    from cython.cimports.libc.stdint import uint8_t as u8
 else:
-    i64 = cython.longlong
+    i8, i64, u8 = cython.schar, cython.longlong, cython.uchar
 
 
 def simulate(
@@ -96,3 +98,52 @@ def simulate(
                 one = member[place]
                 if operation_ns[one]:
                     end_ns[one] = time_ns + operation_ns[one]
+
+
+def write_host_times(
+    role: cython.const[i8][::1],
+    segment_ns: cython.const[i64][::1],
+    gap_ns: cython.const[i64][::1],
+    is_idle: cython.const[u8][::1],
+    awaited_ptr: cython.const[i64][::1],
+    roles: tuple[int, int, int, int],
+    least_wait_ns: i64,
+    spent_ns: i64[::1],
+    return_ns: i64[::1],
+) -> None:
+    """Write how each segment follows what it depends on.
+
+    Args:
+        role: int8[segments]; what each waits for.
+        segment_ns: int64[segments], ns; its duration.
+        gap_ns: int64[segments], ns; from the end of what it waits for to its end.
+        is_idle: uint8[segments]; whether that had ended before its call was entered.
+        awaited_ptr: int64[segments + 1]; the operations that each waits for.
+        roles: the numbers of the roles released, blocking, releasing, held.
+        least_wait_ns: the longest time of a blocking call without anything to wait for.
+        spent_ns: int64[segments], ns; filled: the least time from the end of the segment before.
+        return_ns: int64[segments], ns; filled: from the end of the awaited operations to the end.
+    """
+    row: cython.Py_ssize_t
+    released: i64 = roles[0]
+    blocking: i64 = roles[1]
+    releasing: i64 = roles[2]
+    held: i64 = roles[3]
+    with cython.nogil:
+        for row in range(role.shape[0]):
+            spent_ns[row] = segment_ns[row]
+            return_ns[row] = 0
+            if role[row] == released:
+                spent_ns[row] = min(gap_ns[row], segment_ns[row])
+            if awaited_ptr[row] == awaited_ptr[row + 1]:
+                continue
+            if role[row] == releasing:
+                spent_ns[row] = return_ns[row] = gap_ns[row]
+            elif role[row] == held:
+                return_ns[row] = gap_ns[row]
+            elif role[row] == blocking:
+                return_ns[row] = gap_ns[row]
+                if not is_idle[row]:
+                    spent_ns[row] = min(segment_ns[row], least_wait_ns)
+                    if segment_ns[row] <= 0 and gap_ns[row] > 0:
+                        return_ns[row] = 0

@@ -47,17 +47,17 @@ class GraphEdit:
         graph, gap_ns = self.captured, self.captured.gap_ns
         if self._waits:
             graph = _rewire(graph, self._waits)
-        unblocked, awaited_count = self._is_unblocked, np.diff(graph.awaited_ptr)
+        segment_ns = self._segment_ns.copy()
         if self._return != 1:
             stays = (graph.role == Role.RELEASED) | (gap_ns < 0)  # the latter return before their copies end
             gap_ns = np.where(stays, gap_ns, _scale(gap_ns, self._return))
+        if self._is_unblocked.any():
+            segment_ns[self._is_unblocked & (graph.role == Role.BLOCKING)] = 0
+            graph = _unblock(graph, self._is_unblocked)
         return replace(
             graph,
-            role=np.where(unblocked, np.int8(Role.PLAIN), graph.role),
-            segment_ns=np.where(unblocked & (graph.role == Role.BLOCKING), 0, self._segment_ns),
+            segment_ns=segment_ns,
             gap_ns=gap_ns,
-            awaited_ptr=make_pointers(np.where(unblocked, 0, awaited_count)),
-            awaited=graph.awaited[~unblocked.repeat(awaited_count)],
             latency_ns=_scale_positive(graph.latency_ns, self._latency),
             operation_ns=self._operation_ns.copy(),
             lag_ns=_scale_positive(graph.lag_ns, self._dependency_latency),
@@ -130,6 +130,17 @@ def _scale(times_ns: Times, share: float | Shares) -> Times:
 def _scale_positive(times_ns: Times, share: float) -> Times:
     """Return scaled times; those of clocks that differ, before zero, stay."""
     return times_ns if share == 1 else np.where(times_ns > 0, _scale(times_ns, share), times_ns)
+
+
+def _unblock(graph: ReplayGraph, is_unblocked: Flags) -> ReplayGraph:
+    """Return the graph with some segments that wait for nothing."""
+    awaited_count = np.diff(graph.awaited_ptr)
+    return replace(
+        graph,
+        role=np.where(is_unblocked, np.int8(Role.PLAIN), graph.role),
+        awaited_ptr=make_pointers(np.where(is_unblocked, 0, awaited_count)),
+        awaited=graph.awaited[~is_unblocked.repeat(awaited_count)],
+    )
 
 
 def _rewire(graph: ReplayGraph, waits: Mapping[int, tuple[int, ...]]) -> ReplayGraph:

@@ -16,7 +16,15 @@ from typing import NamedTuple
 import numpy as np
 import polars as pl
 
-from wallscope.columns import Flags, Rows, as_integers, count_before_in_group, number_groups, take_or
+from wallscope.columns import (
+    Flags,
+    Rows,
+    as_integers,
+    count_before_in_group,
+    number_groups,
+    order_by_group,
+    take_or,
+)
 from wallscope.model.enums import OperationClass
 from wallscope.model.whatif import Answer, Asked, Question, SelfCheck
 from wallscope.replay.changes import Changes, OverlapTaxes
@@ -191,7 +199,8 @@ def _of_others(step: Rows, group: Rows, time_ns: Times) -> tuple[Times, Flags]:
     lone = np.ones(time_ns.size, np.bool_)
     found = time_ns.copy()
     held = np.flatnonzero(step >= 0)
-    order = held[np.lexsort((time_ns[held], group[held]))]
+    order = held[np.argsort(time_ns[held])]
+    order = order[order_by_group(group[order])]
     if not order.size:
         return found, lone
     edge = np.flatnonzero(np.diff(group[order])) + 1

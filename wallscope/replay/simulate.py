@@ -60,20 +60,20 @@ def list_host_times(graph: ReplayGraph) -> HostTimes:
     A blocking call that waits takes at most `LEAST_WAIT_NS` of its own. One that did not wait in the capture
     takes its duration. A call that frees memory takes its time on an idle device.
     """
-    role, segment_ns, gap_ns = graph.role, graph.segment_ns, graph.gap_ns
-    has_awaited = graph.awaited_ptr[1:] > graph.awaited_ptr[:-1]
-    spent_ns, return_ns = segment_ns.copy(), np.zeros(role.size, np.int64)
-    released = np.flatnonzero(role == Role.RELEASED)
-    spent_ns[released] = np.minimum(gap_ns, segment_ns)[released]
-    releasing = np.flatnonzero(has_awaited & (role == Role.RELEASING))
-    spent_ns[releasing] = return_ns[releasing] = gap_ns[releasing]
-    held = np.flatnonzero(has_awaited & (role == Role.HELD))
-    return_ns[held] = gap_ns[held]
-    blocking = np.flatnonzero(has_awaited & (role == Role.BLOCKING))
-    idle, busy = blocking[graph.is_idle[blocking]], blocking[~graph.is_idle[blocking]]
-    return_ns[idle] = gap_ns[idle]
-    return_ns[busy] = np.where(segment_ns[busy] > 0, gap_ns[busy], np.minimum(gap_ns[busy], 0))
-    spent_ns[busy] = np.minimum(segment_ns[busy], LEAST_WAIT_NS)
+    spent_ns, return_ns = np.empty(graph.role.size, np.int64), np.empty(graph.role.size, np.int64)
+    simulation.write_host_times(
+        *views(
+            graph.role,
+            graph.segment_ns,
+            graph.gap_ns,
+            graph.is_idle.view(np.uint8),
+            graph.awaited_ptr,
+            (Role.RELEASED, Role.BLOCKING, Role.RELEASING, Role.HELD),
+            LEAST_WAIT_NS,
+            spent_ns,
+            return_ns,
+        )
+    )
     return HostTimes(spent_ns, return_ns)
 
 
