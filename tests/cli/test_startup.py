@@ -5,8 +5,13 @@ import subprocess
 import sys
 
 import pytest
+from typer.main import get_command
 
 from tests.conftest import ROOT
+from tests.shipped_example import EXAMPLE
+from wallscope.cli import app
+from wallscope.model.capture import Profiler
+from wallscope.model.enums import Reader
 
 HEAVY = {
     "anyio",
@@ -24,13 +29,13 @@ HEAVY = {
 
 
 def imported(*arguments: str) -> set[str]:
-    """The packages that a command imports, in a process of its own."""
+    """The modules that a command imports, in a process of its own."""
     script = (
         "import sys; from wallscope.cli import main\n"
         f"sys.argv = ['wallscope', *{arguments!r}]\n"
         "try: main()\n"
         "except SystemExit: pass\n"
-        "sys.stderr.write(' '.join({name.partition('.')[0] for name in sys.modules}))"
+        "sys.stderr.write(' '.join(sys.modules))"
     )
     ran = subprocess.run(
         [sys.executable, "-c", script],
@@ -49,3 +54,24 @@ def test_help_imports_nothing_heavy():
 @pytest.mark.parametrize("command", ["analyze", "diff", "cache", "mcp"])
 def test_help_of_a_command_imports_nothing_heavy_but_what_typer_does(command):
     assert imported(command, "--help") & HEAVY <= {"pydantic"}
+
+
+def test_help_makes_no_class_of_a_result():
+    assert [name for name in imported("--help") if name.startswith("wallscope.model.")] == []
+
+
+def test_an_analysis_imports_nothing_of_other_outputs():
+    others = HEAVY - {"numpy", "polars", "pydantic", "rich", "sqlite3"} | {"distributed", "fsspec"}
+    found = imported("analyze", str(EXAMPLE), "--no-cache")
+
+    assert "polars" in found
+    assert found & others == set()
+
+
+@pytest.mark.parametrize(
+    ("command", "option", "kind"), [("analyze", "reader", Reader), ("capture-help", "profiler", Profiler)]
+)
+def test_choices_are_all_there_are(command, option, kind):
+    params = {one.name: one for one in get_command(app).commands[command].params}
+
+    assert params[option].type_descriptor.choices == tuple(kind)

@@ -1,7 +1,7 @@
 """`wallscope advise`, `check-config`, `explain`, `capture-help`: help that needs no step times."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -9,7 +9,6 @@ from wallscope.cli.diff import FAILED, GateFailure
 from wallscope.cli.options import NoCache, Verbose, open_cache
 from wallscope.cli.output import IsBrief, MaxRows, check_output, count_rows, print_out, show_brief, write_file
 from wallscope.cli.streams import is_talkative, report_progress
-from wallscope.model.capture import Profiler
 
 if TYPE_CHECKING:
     from wallscope.model.advice import Framework
@@ -188,7 +187,8 @@ def capture_help(  # noqa: PLR0913  # options are parameters
     ] = None,
     *,
     profiler: Annotated[
-        Profiler | None, typer.Option(help="The profiler to capture with. Default: that of FILE, else nsys.")
+        Literal["nsys", "torch"] | None,  # those of `Profiler`
+        typer.Option(help="The profiler to capture with. Default: that of FILE, else nsys."),
     ] = None,
     json: BriefJson = None,
     brief: IsBrief = False,
@@ -209,8 +209,8 @@ def capture_help(  # noqa: PLR0913  # options are parameters
     rows = count_rows(brief=brief, max_rows=max_rows)
     check_output(json, inputs=(file,))
     if profiler is None:
-        profiler = Profiler.TORCH if file is not None and is_torch_trace(file) else Profiler.NSYS
-    build = build_torch_capture_help if profiler is Profiler.TORCH else build_capture_help
+        profiler = "torch" if file is not None and is_torch_trace(file) else "nsys"
+    build = build_torch_capture_help if profiler == "torch" else build_capture_help
     findings: tuple[Finding, ...] = ()
     framework: Framework | None = None
     if file is not None:
@@ -218,10 +218,11 @@ def capture_help(  # noqa: PLR0913  # options are parameters
             findings, framework = load_limits(file, progress, open_cache(refused=no_cache))
     if rows is not None or json is not None:
         from wallscope.model.brief import MOST_ROWS_COUNT  # noqa: PLC0415  # only when asked for
+        from wallscope.model.capture import Profiler  # noqa: PLC0415  # same
         from wallscope.views.brief_listings import brief_capture_help  # noqa: PLC0415  # same
 
         named = None if file is None else str(file)
-        found = brief_capture_help(profiler, named, findings, rows or MOST_ROWS_COUNT)
+        found = brief_capture_help(Profiler(profiler), named, findings, rows or MOST_ROWS_COUNT)
         show_brief(found, json, is_printed=rows is not None)
     if rows is None and str(json) != "-":
         print_out(render_sections(build() if file is None else build(file.name, findings, framework)))

@@ -51,7 +51,6 @@ from wallscope.cli.output import (
 )
 from wallscope.cli.streams import is_talkative, report_progress
 from wallscope.errors import OptionError
-from wallscope.model.enums import Reader
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -280,7 +279,7 @@ def analyze(  # noqa: PLR0913  # options are parameters
     tokens_per_step: Tokens = None,
     flops_per_step: Flops = None,
     config: Configuration = None,
-    reader: ReadBy = Reader.PAGES,
+    reader: ReadBy = "pages",
     python_functions: PythonFunctions = False,
     jobs: Jobs = 1,
     dask: Dask = None,
@@ -299,6 +298,7 @@ def analyze(  # noqa: PLR0913  # options are parameters
     from wallscope.jobs.answers import build_answer  # noqa: PLC0415  # keeps --help fast
     from wallscope.jobs.inputs import fetch_source, list_input_files, load_or_analyze_source, parse_source  # noqa: PLC0415  # same
     from wallscope.model.capture import Options  # noqa: PLC0415
+    from wallscope.model.enums import Reader  # noqa: PLC0415
 
     is_talkative(verbose=verbose)
     outputs = Outputs(json, html, markdown, csv, parquet, perfetto)
@@ -314,7 +314,7 @@ def analyze(  # noqa: PLR0913  # options are parameters
         parse_stream_map(stream),
         make_step_facts(unprofiled_step_ms, tokens_per_step, flops_per_step),
         config,
-        reader,
+        Reader(reader),
         python_functions,
     )
     if dask is not None or is_job(sources):
@@ -384,7 +384,7 @@ def whatif(  # noqa: PLR0913  # options are parameters
     device: Device = None,
     steps: Steps = None,
     time: Time = None,
-    reader: ReadBy = Reader.PAGES,
+    reader: ReadBy = "pages",
     brief: IsBrief = False,
     max_rows: MaxRows = None,
     verbose: Verbose = False,
@@ -394,6 +394,7 @@ def whatif(  # noqa: PLR0913  # options are parameters
     Each change is replayed alone, then all of them together. Without a change, the usual ones are replayed.
     """
     from wallscope.model.capture import Options  # noqa: PLC0415
+    from wallscope.model.enums import Reader  # noqa: PLC0415
     from wallscope.model.whatif import Asked  # noqa: PLC0415
     from wallscope.pipeline import ask_what_if  # noqa: PLC0415  # keeps --help fast
     from wallscope.render.data import write_json  # noqa: PLC0415
@@ -417,7 +418,7 @@ def whatif(  # noqa: PLR0913  # options are parameters
         step_range,
         make_selection(rank, device, steps, time),
         parse_stream_map(stream),
-        reader=reader,
+        reader=Reader(reader),
     )
     with report_progress() as progress:
         found = ask_what_if(file, options, request, progress)

@@ -9,7 +9,6 @@ import typer
 
 from wallscope.cli.options import NoCache
 from wallscope.errors import OptionError
-from wallscope.render.texts import visible
 from wallscope.units import plural, size
 
 if TYPE_CHECKING:
@@ -27,6 +26,7 @@ def cache(
 ) -> None:
     """Show or clear the cache of results."""
     from wallscope.cache_folder import EntryKind, user_cache  # noqa: PLC0415  # keeps --help fast
+    from wallscope.render.texts import visible  # noqa: PLC0415  # same
 
     place = user_cache()
     if clear:

@@ -3,13 +3,11 @@
 import math
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from wallscope.errors import OptionError, SelectionError
-from wallscope.model.capture import FOREVER_NS, Selection
-from wallscope.model.enums import Reader
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -82,7 +80,7 @@ PythonFunctions = Annotated[
 
 
 ReadBy = Annotated[
-    Reader,
+    Literal["pages", "sqlite"],  # those of `Reader`
     typer.Option(
         rich_help_panel=READING,
         help="Reader of .sqlite exports: pages is fast and falls back to SQLite, sqlite is the reference.",
@@ -180,7 +178,7 @@ def make_selection(rank: int | None, device: int | None, steps: str | None, time
     Raises:
         SelectionError: an option cannot be read.
     """
-    from wallscope.model.capture import Selection  # noqa: PLC0415
+    from wallscope.model.capture import Selection  # noqa: PLC0415  # keeps --help fast
 
     return Selection(rank, device, _steps(steps), _time_ns(time))
 
@@ -198,6 +196,7 @@ def _steps(text: str | None) -> tuple[int, int] | None:
 def _time_ns(text: str | None) -> tuple[int, int] | None:
     if text is None:
         return None
+    from wallscope.model.capture import FOREVER_NS  # noqa: PLC0415  # keeps --help fast
 
     found = re.fullmatch(f"{_MOMENT}-{_MOMENT}", text)
     begin_ns, end_ns = (_moment_ns(*found.group(1, 2)), _moment_ns(*found.group(3, 4))) if found else (0, 0)

@@ -12,9 +12,8 @@ from dataclasses import dataclass, replace
 from hashlib import sha256
 from html import escape as escape_quotes
 from importlib.resources import files
-from typing import Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
-from jinja2 import Environment, FunctionLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from wallscope import units
@@ -31,6 +30,9 @@ from wallscope.render.texts import (
     visible,
     write_value,
 )
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
 
 _LONGEST_TEXT, _LONGEST_IN_CARD = 2_000, 1_500
 _SHOWN_ROWS = 10
@@ -128,7 +130,9 @@ def _write_notice(library: str) -> str:
     return "\n".join([*filter(None, notice), "", shipped("plotly-license.txt").strip()]).replace("--", "- -")
 
 
-def _make_environment() -> Environment:
+def _make_environment() -> "Environment":
+    from jinja2 import Environment, FunctionLoader, StrictUndefined  # noqa: PLC0415  # pages alone need it
+
     environment = Environment(
         loader=FunctionLoader(shipped),
         autoescape=True,
