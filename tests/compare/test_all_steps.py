@@ -249,3 +249,14 @@ def test_the_error_of_correlated_steps_is_that_of_the_mean_of_many_runs(count):
     errors = [measure_all_steps(run).mean.error[0] for run in lengths]
 
     assert np.median(errors) == pytest.approx(np.log(lengths.mean(axis=1)).std(), rel=0.12)
+
+
+def test_what_is_assumed_never_narrows_what_the_steps_leave_open_of_the_mean():
+    random = np.random.default_rng(10)
+    for error, freedom in zip(random.uniform(0, 0.2, 50), random.uniform(1, 9, 50), strict=True):
+        run = AllSteps(*[Spread(np.zeros(1), np.full(1, error), freedom)] * 2, 10)
+        alone, assumed = (
+            compare_all_steps([run], [run], Noise(deviation, np.inf)).mean.half for deviation in (0.0, 0.0144)
+        )
+
+        assert assumed >= alone

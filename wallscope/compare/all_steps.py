@@ -116,11 +116,12 @@ def _compare(base: Sequence[Spread], head: Sequence[Spread], steps: Sequence[flo
     """Compare means over runs, with what runs differ by.
 
     Of all steps there are few that are slow: what runs are seen to differ by would rest on too little, so it
-    is taken from the typical step. If these runs differ by more, their own difference counts. A side of few
-    steps may have no slow step by chance, so its steps are taken to vary as those of the other side do.
+    is taken from the typical step, and never narrows what the steps leave open. If these runs differ by more,
+    their own difference counts. A side of few steps may have no slow step by chance, so its steps are taken
+    to vary as those of the other side do.
     """
     between = noise.deviation**2 * (1 / len(base) + 1 / len(head))
-    within, parts, means = 0.0, between**2 / noise.freedom if between else 0.0, []
+    within, of_within, means = 0.0, 0.0, []
     sides = [np.array([run.of(0) for run in runs]) for runs in (base, head)]
     every = [count * len(found) for found, count in zip(sides, steps, strict=True)]
     of_step = [float((found[:, 1] ** 2).mean()) * count for found, count in zip(sides, steps, strict=True)]
@@ -129,14 +130,18 @@ def _compare(base: Sequence[Spread], head: Sequence[Spread], steps: Sequence[flo
         least = fewer * of_step[1 - place] / steps[place] if fewer else 0.0
         own = max(float((found[:, 1] ** 2).mean()), least) / len(runs)
         within += own
-        parts += own**2 / float(found[:, 2].sum()) if own else 0.0
+        of_within += own**2 / float(found[:, 2].sum()) if own else 0.0
         means.append(float(found[:, 0].mean()))
-    square = within + between
-    if not np.isfinite(square):
+    if not np.isfinite(within + between):
         return Change(means[1] - means[0], None)
-    freedom = square**2 / parts if parts else 1.0
-    half = float(student_quantile(_UPPER, freedom)) * sqrt(square)
+    of_between = between**2 / noise.freedom if between else 0.0
+    half = max(_halve(within + between, of_within + of_between), _halve(within, of_within))
     return Change(means[1] - means[0], max(half, _measure_between(base, head)))
+
+
+def _halve(square: float, parts: float) -> float:
+    """Return half the interval by a variance and the sum of its parts squared by their degrees of freedom."""
+    return float(student_quantile(_UPPER, square**2 / parts if parts else 1.0)) * sqrt(square)
 
 
 def _measure_between(base: Sequence[Spread], head: Sequence[Spread]) -> float:
