@@ -308,7 +308,7 @@ def test_fixes_stand_first_with_settings_and_preconditions(report):
     assert [float(width) for width in widths] == pytest.approx([100 / 1.25] * 2, abs=0.1)
 
     answers = read_answers(text)
-    other = "It addresses other time: no fix is known for the cause itself."
+    other = "It addresses other time: no fix is known for the cause itself. overlap true"
     assert answers["Do first"] == f"Overlap the exchange Blocked: No pipeline <b>. {other}"
     before, after = units.duration(step_ns), units.duration(round(step_ns / 1.25))
     assumed = "Assumes that the cause is removed completely."

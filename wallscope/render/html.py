@@ -386,7 +386,7 @@ class KeyAnswer:
         target: the part of the page with the details; empty without one.
         wall: the wall whose color stands next to it.
         predicted: the step before and after, and the latter as a share of the former.
-        command: the command to run, empty without one.
+        command: the command to run or the first setting, empty without one.
         tone: whether the answer is sure, where the answer is about that.
     """
 

@@ -19,6 +19,7 @@ from wallscope.render.texts import shorten_name, visible
 from wallscope.render.timeline_pack import MOST_CHARACTERS, pack_timelines
 from wallscope.summary.diagnosis import LOSSES
 from wallscope.views import page_overview as overview
+from wallscope.views.first_screen import shorten_settings
 from wallscope.views.page_overview import Card, Fact
 from wallscope.views.sections.depth import build_walls_in_depth
 from wallscope.views.sections.findings import (
@@ -72,6 +73,7 @@ _LARGEST_PAGE = 3_450_000
 _MOST_FIXES, _MOST_LOSSES = 3, 3
 _OF_TYPICAL = frozenset({"causes", "path", *map(str, Wall)})
 """Sections about the typical step alone."""
+_LONGEST_SETTINGS = 60
 _LONGEST_NAME = 120
 """As the section of the timeline cuts names."""
 _WORDS: Final = {
@@ -187,14 +189,15 @@ def _answer_action(analysis: Analysis, rank: Rank, basis: TimeBasis, cards: Sequ
     if card.unmet:
         lines.append(f"Blocked: {card.unmet[0].text}.")
     elif card.unknown_count:
-        lines.append(f"{units.plural(card.unknown_count, 'condition')} to check first; settings are below.")
-    else:
-        lines.append("Settings are below.")
+        lines.append(f"{units.plural(card.unknown_count, 'condition')} to check first.")
     if basis.kind == "whole":
         lines.append(f"This fix shortens the {analysis.anchor.unit}s, not the work before them.")
     elif cause := _find_named_cause(analysis, rank, basis):
         lines.extend(_point_to_fix(cause, cards))
-    return KeyAnswer(label, card.fix.title, tuple(lines), "fix-1", card.fix.wall)
+    settings, _, more = shorten_settings(card.fix.settings, _LONGEST_SETTINGS).partition("  +")
+    if more:
+        lines.append(f"Settings ({more} more below):")
+    return KeyAnswer(label, card.fix.title, tuple(lines), "fix-1", card.fix.wall, command=settings)
 
 
 def _find_named_cause(analysis: Analysis, rank: Rank, basis: TimeBasis) -> str:
