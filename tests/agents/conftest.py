@@ -38,8 +38,8 @@ def folder(tmp_path):
     """A root with the example, an export without device operations, a broken file and a configuration."""
     root = tmp_path / "root"
     root.mkdir()
-    shutil.copy(EXAMPLE, root / "run.sqlite")
-    shutil.copy(EXAMPLE, root / "again.sqlite")
+    shutil.copy2(EXAMPLE, root / "run.sqlite")  # its time too, by which answers are found in the cache
+    shutil.copy2(EXAMPLE, root / "again.sqlite")
     (root / "broken.sqlite").write_bytes(b"SQLite format 3\x00" + bytes(200))
     (root / "run.yaml").write_text(CONFIG, encoding="utf-8")
     return root

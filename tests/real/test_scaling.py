@@ -15,6 +15,8 @@ from wallscope.replay.windows import find_longest_waiting, select_replay_window
 
 TRACES = Path(__file__).resolve().parents[3] / "shared" / "traces"
 EXPORTS = sorted(TRACES.glob("*.sqlite"))
+QUICK_EVERY = 3
+"""One capture of three is replayed in `make test`, all of them in `make test-all`."""
 
 pytestmark = pytest.mark.skipif(not EXPORTS, reason="no captures of others here: ../shared/traces is absent")
 
@@ -40,7 +42,13 @@ def read(path):
     return window
 
 
-@pytest.mark.parametrize("path", EXPORTS, ids=lambda path: path.stem)
+@pytest.mark.parametrize(
+    "path",
+    [
+        pytest.param(path, id=path.stem, marks=[] if place % QUICK_EVERY == 0 else pytest.mark.slow)
+        for place, path in enumerate(EXPORTS)
+    ],
+)
 def test_no_step_gets_shorter_while_its_work_takes_longer(path):
     found = measure_scaled(read(path))
 
