@@ -128,14 +128,12 @@ def analyze_capture(
         lambda: prepare(path, options, progress, keeps_slices=keeps_slices), _load_fix_rules
     )
     progress("accounting for time")
-    trace, facts = prepared.trace, prepared.facts
     concluded = _conclude(prepared, options, configuration, findings, with_profiles=with_profiles)
     answer, place = concluded.analysis, concluded.place
-
     from wallscope.advice.advise import add_fixes, list_questions, settle_fixes  # noqa: PLC0415
     from wallscope.advice.trace_facts import ProgramTraces, collect_trace_facts, detect_program  # noqa: PLC0415
 
-    capture = trace.capture
+    capture, facts = prepared.trace.capture, prepared.facts
     shown = collect_trace_facts(answer, capture.range_names["text"], facts.axes, facts.collectives)
     names = pl.concat([capture.names["text"], capture.range_names["text"]])
     traces = ProgramTraces(names, capture.libraries, capture.interpreter)

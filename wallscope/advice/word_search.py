@@ -21,6 +21,7 @@ from wallscope.advice.published import list_models, machines, presets
 from wallscope.advice.rejected_settings import releases
 from wallscope.advice.rules import Rule, fix_rules
 from wallscope.advice.settings import bare_name, vocabulary
+from wallscope.files import read_toml
 from wallscope.model.advice import ExplanationSection, Preset, WordExplanation
 from wallscope.model.cause_catalogue import list_cause_meanings
 from wallscope.model.enums import Wall
@@ -28,15 +29,14 @@ from wallscope.model.enums import Wall
 _SHORTEST = 2
 _MOST_LINES = 8
 _MOST_NOTES = 4
-_EMPTY_TEXT = (
-    "a about all an and are as at be but by can do for from has how if in into is it its more not of off on"
-    " one only or other out so than that the their then they this to use with you"
-)
-_EMPTY = frozenset(_EMPTY_TEXT.split())
-"""Words that name no topic."""
-
 _Kind = Literal["Notes", "Fixes", "Checks", "Findings"]
 _KINDS: tuple[_Kind, ...] = ("Fixes", "Notes", "Checks", "Findings")
+
+
+@cache
+def _empty_words() -> frozenset[str]:
+    """Return the words that name no topic."""
+    return frozenset(read_toml("advice/words.toml")["empty"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +86,7 @@ def search_word(word: str) -> WordExplanation | None:
     known = find_training_word(word)
     name = find_setting(word)
     form = spell_form(word)
-    if known is None and name is None and (len(form) < _SHORTEST or form in _EMPTY):
+    if known is None and name is None and (len(form) < _SHORTEST or form in _empty_words()):
         return None
     also = (known.name, *known.find) if known else ()
     names = () if name is None else (name, bare_name(word.strip()))
@@ -156,7 +156,7 @@ def _find_entries(forms: tuple[str, ...], ids: tuple[str, ...]) -> Iterator[Expl
 
 def _find_scattered(form: str) -> Iterator[ExplanationSection]:
     """Yield the entries that have all words of a form in one sentence, in any order."""
-    wanted = set(form.split()) - _EMPTY
+    wanted = set(form.split()) - _empty_words()
     if len(wanted) > 1:
         yield from _section(
             [one for one in _entries() if any(wanted <= set(part.split()) for part in one.form.split("|"))]
@@ -173,7 +173,7 @@ def _list_settings(name: str | None, form: str, also: Iterable[str]) -> Explanat
     """Return the setting of a name, else the settings whose names have all of the words."""
     if name is not None:
         return ExplanationSection("Setting", tuple(_describe_setting(name)))
-    wanted = set(form.split()) - _EMPTY
+    wanted = set(form.split()) - _empty_words()
     named = [one for one in also if one in vocabulary().kinds]
     if wanted and not named:
         named = [one for one in vocabulary().kinds if wanted <= set(spell_form(one).split())]

@@ -115,9 +115,9 @@ def compare_all_steps(base: Sequence[AllSteps], head: Sequence[AllSteps], noise:
 def _compare(base: Sequence[Spread], head: Sequence[Spread], steps: Sequence[float], noise: Noise) -> Change:
     """Compare means over runs, with what runs differ by.
 
-    Of all steps there are few that are slow: what runs are seen to differ by would rest on too little, so it
-    is taken from the typical step, and never narrows what the steps leave open. If these runs differ by more,
-    their own difference counts. A side of few steps may have no slow step by chance, so its steps are taken
+    Few steps are slow, so what runs are seen to differ by would rest on too little. It is taken from the
+    typical step, and never narrows what the steps leave open. If these runs differ by more, their own
+    difference counts. A side of few steps may have no slow step by chance, so its steps are taken
     to vary as those of the other side do.
     """
     between = noise.deviation**2 * (1 / len(base) + 1 / len(head))

@@ -198,8 +198,8 @@ class Blocks:
 def draw_blocks(length_ns: npt.NDArray[np.int64] | Floats, correlation: float) -> Blocks:
     """Draw steps of a run, in order of time, by blocks; the same lengths give the same draws.
 
-    `correlation` is that of adjacent steps. Blocks vary around the mean of the run, which itself is off: they
-    miss what the whole run is off by, and that is the more, the more steps are correlated.
+    `correlation` is that of adjacent steps. Blocks vary around the mean of the run, and miss what this mean
+    itself is off by, which grows with the correlation.
     """
     count = length_ns.size
     block = _block_length(count, correlation)
@@ -261,8 +261,8 @@ def _correlate(values: npt.NDArray[np.int64] | Floats) -> float:
     """Return the correlation of adjacent values.
 
     A short series underestimates it, because its own mean is subtracted. The average bias is added back
-    (Kendall 1954), and of the standard error of the rest (Bartlett 1946) as large a share as is correlated:
-    an underestimate does more harm than an overestimate.
+    (Kendall 1954). An underestimate does more harm than an overestimate, so of the standard error of the
+    rest (Bartlett 1946) the correlated share is added too.
     """
     apart: Floats = values - values.mean()
     seen = float((apart[1:] * apart[:-1]).sum() / (apart**2).sum())

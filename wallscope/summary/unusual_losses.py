@@ -1,8 +1,8 @@
 """Losses that the typical step does not show: rare stalls, one long gap, slower kernels, blocked calls.
 
 Time may be lost on few steps alone, so that no median shows it. One gap with most of the host time, in a
-capture whose steps are unknown, is start-up, compilation or input: the cause of all other host time then says
-little of it.
+capture whose steps are unknown, is start-up, compilation or input. The cause of other host time says little
+of such a gap.
 
 A long wait in a launch call looks like a cause in Nsight Systems. It is one only if the GPU runs out of work:
 that time is the cause `memory/driver-lock`.

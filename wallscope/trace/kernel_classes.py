@@ -40,6 +40,8 @@ from wallscope.thresholds.causes import FEWEST_ATTENTION_TURNS_COUNT
 from wallscope.trace.intervals import Times
 from wallscope.trace.names import TextMemo
 
+_WORD = "[0-9A-Za-z_]"
+"""`\\w` as it is compiled: kernel names are ASCII, and letters of all scripts take three times as long."""
 _KEYS = {"pattern", "category", "operation", "backend", "why"}
 _LONGEST_PATTERN = 2_000
 _Choice = TypeVar("_Choice", ComputeCategory, Collective, Backend)
@@ -54,15 +56,11 @@ class KernelRule:
     backend: Backend | None
 
 
-_WORD = "[0-9A-Za-z_]"
-"""`\\w` of the shipped patterns: with letters of all scripts they compile three times as long."""
-
-
 @cache
 def load_shipped_kernel_rules() -> tuple[KernelRule, ...]:
     """The patterns that travel with the package; the first that matches decides."""
     text = (files("wallscope.trace") / "kernels.toml").read_text(encoding="utf-8")
-    return _rules(text.replace(r"\w", _WORD), "kernels.toml")
+    return _rules(text, "kernels.toml")
 
 
 def load_kernel_rules(path: Path | None) -> tuple[KernelRule, ...]:
@@ -150,7 +148,10 @@ def _deciding(rules: tuple[KernelRule, ...]) -> TextMemo:
     def asked(texts: pl.Series) -> npt.NDArray[np.int64]:
         text = pl.col("text")
         hits = texts.to_frame("text").select(
-            *(text.str.contains(rule.pattern).alias(str(place)) for place, rule in enumerate(rules)),
+            *(
+                text.str.contains(rule.pattern.replace(r"\w", _WORD)).alias(str(place))
+                for place, rule in enumerate(rules)
+            ),
             **{str(len(rules)): pl.repeat(value=True, n=pl.len())},
         )
         deciding: npt.NDArray[np.int64] = hits.to_numpy().argmax(axis=1)
