@@ -12,14 +12,12 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from wallscope.errors import OutputError, WallscopeError
 from wallscope.units import size
 
-if TYPE_CHECKING:
-    from importlib.resources.abc import Traversable
-
+_PACKAGE = Path(__file__).resolve().parent
 MOST_BYTES = 1 << 30
 """What reading one text may take. Chosen: 100 times the largest profile of a capture known to us."""
 _VALUE_BYTES, _CONTAINER_BYTES = 48, 300  # of CPython: an object in a list, an object of JSON
@@ -28,16 +26,9 @@ _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 @cache
-def _package() -> "Traversable":
-    from importlib.resources import files  # noqa: PLC0415  # keeps --help fast
-
-    return files("wallscope")
-
-
-@cache
-def _folder(name: str) -> "Traversable":
-    packaged = _package() / name
-    return packaged if packaged.is_dir() else Path(__file__).resolve().parent.parent / name
+def _folder(name: str) -> Path:
+    packaged = _PACKAGE / name
+    return packaged if packaged.is_dir() else _PACKAGE.parent / name
 
 
 @cache
@@ -59,12 +50,12 @@ def read_toml(path: str) -> dict[str, Any]:
     """
     import tomllib  # noqa: PLC0415  # keeps --help fast
 
-    return tomllib.loads((_package() / path).read_text(encoding="utf-8"))
+    return tomllib.loads((_PACKAGE / path).read_text(encoding="utf-8"))
 
 
 def list_toml_paths(folder: str) -> list[str]:
     """Return the paths in the package of the TOML files of a folder, in the order of their names."""
-    names = sorted(entry.name for entry in (_package() / folder).iterdir())
+    names = sorted(entry.name for entry in (_PACKAGE / folder).iterdir())
     return [f"{folder}/{name}" for name in names if name.endswith(".toml")]
 
 

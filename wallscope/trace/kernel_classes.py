@@ -16,7 +16,6 @@ import re
 import tomllib
 from dataclasses import dataclass
 from functools import cache, lru_cache
-from importlib.resources import files
 from pathlib import Path
 from typing import TypeVar
 
@@ -59,7 +58,7 @@ class KernelRule:
 @cache
 def load_shipped_kernel_rules() -> tuple[KernelRule, ...]:
     """The patterns that travel with the package; the first that matches decides."""
-    text = (files("wallscope.trace") / "kernels.toml").read_text(encoding="utf-8")
+    text = Path(__file__).with_name("kernels.toml").read_text(encoding="utf-8")
     return _rules(text, "kernels.toml")
 
 

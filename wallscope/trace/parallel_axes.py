@@ -13,7 +13,7 @@ import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from importlib.resources import files
+from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
@@ -90,7 +90,7 @@ class _Rules:
 
 @cache
 def _rules() -> _Rules:
-    document = tomllib.loads((files("wallscope.trace") / "axes.toml").read_text(encoding="utf-8"))
+    document = tomllib.loads(Path(__file__).with_name("axes.toml").read_text(encoding="utf-8"))
     return _Rules(
         tuple(
             _RangeRule(
