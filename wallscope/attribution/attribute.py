@@ -54,7 +54,7 @@ from wallscope.model.enums import (
     OperationClass,
 )
 from wallscope.model.schemas import CATEGORY, ROLE, SLICES
-from wallscope.process_tuning import run_both
+from wallscope.process_tuning import run_both, run_side_by_side
 from wallscope.trace.collectives import find_partners, match_nccl_calls
 from wallscope.trace.copies import classify_copies, find_offloaded_spans
 from wallscope.trace.dependencies import Dependencies
@@ -65,6 +65,7 @@ from wallscope.trace.forward_backward import (
     mark_autograd_ranges,
     mark_autograd_threads,
 )
+from wallscope.trace.intervals import Spans
 from wallscope.trace.kernel_classes import is_compute
 from wallscope.trace.parallel_axes import RangePaths, infer_axes
 from wallscope.trace.ranges import RangeTree
@@ -373,6 +374,12 @@ def collect_evidence(  # noqa: PLR0913, PLR0917  # all earlier results
     )
     stages = find_loader_stages(range_tree, capture.threads["process"])
     batches = find_batches(capture.copies, facts.copies)
+
+    def find_waits(own: pl.DataFrame) -> tuple[Spans, dict[int, Spans]]:
+        loading = {**find_loading_waits(own, batches, waits), **find_stage_waits(own, waits, stages)}
+        return find_offloaded_spans(own, capture.copies, facts.copies), loading
+
+    found = dict(zip(of_ranks, run_side_by_side(find_waits, of_ranks.values()), strict=True))
     return Evidence(
         waits=waits,
         causes=causes,
@@ -384,17 +391,8 @@ def collect_evidence(  # noqa: PLR0913, PLR0917  # all earlier results
             event_names=capture.host_names,
             calls=capture.calls,
             process=capture.threads["process"],
-            away={
-                rank_id: find_offloaded_spans(own, capture.copies, facts.copies)
-                for rank_id, own in of_ranks.items()
-            },
-            loading={
-                rank_id: {
-                    **find_loading_waits(own, batches, waits),
-                    **find_stage_waits(own, waits, stages),
-                }
-                for rank_id, own in of_ranks.items()
-            },
+            away={rank_id: away for rank_id, (away, _) in found.items()},
+            loading={rank_id: loading for rank_id, (_, loading) in found.items()},
         ),
         calls=capture.calls,
         constraints=collect_constraints(waits, _kinds_of_calls(capture.calls)),
