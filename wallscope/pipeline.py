@@ -332,7 +332,6 @@ def _divide(
     progress("naming kernels")
     kinds = classify_kernels(capture.names, rules)
     operations = classify_operations(capture.operations, capture.copies, kinds)
-
     progress("nesting ranges, resolving dependencies")
     tree, paths, names = nest_ranges(capture.ranges, capture.range_names, capture.calls, capture.threads)
     operations = infer_communication(operations, capture, tree)
@@ -340,7 +339,6 @@ def _divide(
     ranges = label_ranges(tree, capture.range_names, capture.threads, paths, names)
     check_pattern(options.step_range, ranges)
     projected = project_ranges(capture.operations, capture.calls, tree, capture.threads)
-
     progress("finding steps")
     ranks = select_ranks(capture.ranks, options.selection)
     is_selected = operations["rank_id"].is_in(ranks["rank_id"].implode())
