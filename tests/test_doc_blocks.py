@@ -31,7 +31,7 @@ from tests.jobs.simulated import write_job
 from wallscope.cli import app
 from wallscope.trace.kernel_classes import load_kernel_rules
 
-SLOWER_READ_NS = 300_000
+SLOWER_READ_NS = 500_000
 ELSEWHERE = {"notebook.md": "tests/test_api.py"}
 """Pages with Python that another test runs from top to bottom."""
 CONFIGURATION = """\
