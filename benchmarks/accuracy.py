@@ -28,7 +28,7 @@ def table(programs: int) -> list[str]:
     seeds = Random(_SEED).sample(range(1_000_000), programs)  # noqa: S311  # programs to try, no keys
     plain, noisy = judged(seeds), judged(seeds, noisy=True)
     return [
-        f"{programs:,} random programs, base seed {_SEED}.",
+        f"{programs:,} random programs; the first seed is {_SEED}.",
         "",
         _HEADER,
         "|---|---:|---:|---:|---:|",

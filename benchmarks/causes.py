@@ -38,7 +38,7 @@ def count_named(story: CauseStory, seeds: Sequence[int], workers: ProcessPoolExe
 
 def table(seeds: int) -> list[str]:
     """The stories as lines of a table."""
-    lines = [f"{seeds} seeds each.", "", _HEADER, "|---|---:|---|---:|"]
+    lines = [f"Each row has {seeds} programs and {seeds} near misses.", "", _HEADER, "|---|---:|---|---:|"]
     with ProcessPoolExecutor(2, get_context("spawn")) as workers:
         for story in cause_stories():
             named, wrong = count_named(story, range(seeds), workers)

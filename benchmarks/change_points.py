@@ -138,7 +138,10 @@ def is_near(course: Course, places: Sequence[int]) -> bool:
 def tabulate(count: int) -> str:
     """Return the table of the docs."""
     lines = [
-        f"{count:,} histories of {COMMITS} commits of one run each; 95 % intervals in brackets.",
+        (
+            ((f"Each row is measured on {count:,} simulated histories of {COMMITS} commits, with one run per"
+            " commit. Brackets contain 95 % intervals."))
+        ),
         "",
         "| history | change found | within two commits | inside the stated range | drift found |",
         "|---|---:|---:|---:|---:|",

@@ -134,11 +134,11 @@ def summarize(
             "",
             *_tabulate("steps vary", laws),
             "",
-            "The same for the other laws:",
+            "The next table shows the second 13 laws:",
             "",
             *_tabulate("steps vary", other),
             "",
-            "And for laws that served to choose nothing, written after all limits were chosen:",
+            "The next table shows the last 11 laws, which were not used to choose limits:",
             "",
             *_tabulate("steps vary", kept),
             "",
@@ -197,7 +197,10 @@ def tabulate_power(
     shares: Mapping[tuple[int, float], Sequence[float]], settings: Sequence[str], pairs: int
 ) -> Iterator[str]:
     """Return a table of how often a step 5 % slower is found, by steps and by the noise of runs."""
-    yield f"How often a step 5 % slower is found, by the noise of runs ({pairs} pairs, steps vary by 1 %):"
+    yield (
+        "The next table shows how often a step that is 5 % slower is found. *Noise of runs* is the standard"
+        f" deviation between runs. The steps of a run vary by 1 %. Each value is from {pairs} pairs:"
+    )
     yield ""
     yield f"| steps | noise of runs | {' | '.join(f'{one} a side' for one in settings)} |"
     yield f"|---:|---:|{'---:|' * len(settings)}"
@@ -249,10 +252,10 @@ def _describe_chance(rates: Sequence[Rate]) -> str:
     single = [rate for rate in rates if rate.setting.is_measured and rate.is_single]
     low = sum(rate.interval[1] < COVERED[0] for rate in single)
     return (
-        "A rate counts as outside if its whole 95 % interval is. With measured noise,"
-        f" {low} of {len(single):,} coverages of the step and of walls are below 93 %. Of as many that are"
-        f" exactly 95 %, {sum(_find_chance(rate.pairs) for rate in single):.0f} would be by chance. (Causes"
-        " are left out here: their coverage is a mean over the causes of a wall.)"
+        "A coverage or share counts as below or above a limit only if its whole 95 % interval is. With"
+        f" measured noise, {low} of {len(single):,} coverages of the step and of walls are below 93 %. If the"
+        f" true coverage were 95 % everywhere, {sum(_find_chance(rate.pairs) for rate in single):.0f} would be"
+        " below 93 % by chance. (Causes are left out here: their coverage is a mean over the causes of a wall.)"
     )
 
 

@@ -19,8 +19,8 @@ This page is made from the rules (`make golden` writes it).
 _COVERAGE_HEAD = """
 ## Facts
 
-Each fact of the knowledge base by its id, and where it is used: a fix, a check of a precondition, advice,
-or the output of `wallscope explain ID`.
+This table lists each fact of the knowledge base by its id. A fact is used by a fix, a check of a
+precondition, advice, or the output of `wallscope explain ID`.
 """
 
 _FOLDERS = ("advice", "advice/notes", "advice/rules")

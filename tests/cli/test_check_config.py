@@ -95,6 +95,20 @@ def test_impossible_sizes_are_a_failed_check_and_the_others_go_on(wallscope, tmp
     assert [finding["severity"] for finding in checked["findings"]].count("error") == 1
 
 
+def test_sizes_at_which_training_stops_later_are_the_headline(wallscope, tmp_path):
+    text = "framework: megatron-bridge\ntrain:\n  global_batch_size: {}\n  micro_batch_size: 3\n"
+    for batch, is_told in ((100, True), (99, False)):
+        (tmp_path / "run.yaml").write_text(text.format(batch), encoding="utf-8")
+        shown = wallscope("check-config", "run.yaml")
+        brief = wallscope("check-config", "run.yaml", "--brief")
+        for out in (shown.out, brief.out):
+            words = " ".join(out.split()).lower()
+
+            assert ("validation accepts this file, but training stops at its first step" in words) is is_told
+            assert ("no check finds an error that stops the run" in words) is not is_told
+        assert (shown.code, brief.code) == (0, 0)
+
+
 def test_impossible_sizes_do_not_stop_an_analysis(wallscope, tmp_path):
     write_example(tmp_path / "moe.sqlite")
     (tmp_path / "run.toml").write_text(BATCH, encoding="utf-8")

@@ -49,6 +49,14 @@ def test_answers_stand_alone_and_together_and_the_json_follows_the_schema(called
     assert "communication \N{MULTIPLICATION SIGN} 0 + host time" in ran.out
 
 
+def test_lines_of_a_note_begin_below_its_text(called, export):
+    lines = called("whatif", export, "--hide", "communication").out.splitlines()
+    first = next(place for place, line in enumerate(lines) if line.startswith("  • "))
+
+    assert lines[first + 1].startswith("    ")
+    assert lines[first + 1][4] != " "
+
+
 def test_without_a_question_the_usual_ones_are_asked_the_best_first(called, export, tmp_path):
     target = tmp_path / "answers.json"
     assert called("whatif", export, "--json", target).code == 0

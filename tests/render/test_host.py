@@ -64,12 +64,12 @@ def test_a_host_of_which_nothing_is_to_be_told_has_no_section(details):
         ),
         pytest.param(
             replace(NOTHING, launches=LAUNCHES),
-            "1,478 launch calls per step, median 4.5 µs, p90 4.6 µs; 12.4 % outlast the kernel that they",
+            "1,478 launch calls per step, median 4.5 µs, p90 4.6 µs; 12.4 % take longer than the kernel",
             id="launches",
         ),
         pytest.param(
             replace(NOTHING, launches=replace(LAUNCHES, is_launch_bound=True)),
-            "outlast the kernel that they launch; the step is launch-bound.",
+            "take longer than the kernel that they launch; the step is launch-bound.",
             id="launch-bound",
         ),
         pytest.param(

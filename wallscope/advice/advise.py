@@ -39,7 +39,7 @@ _CONTRACT = (
     " profiler."
 )
 
-_REFUTED = "The change is in effect, but the time of this cause stays the same: {cause}."
+_REFUTED = "The change is in effect, but this cause takes as long as before: {cause}."
 
 Judge = Callable[[Sequence[str], tuple[Setting, ...]], tuple[Precondition, ...]]
 """Judges preconditions by id, assuming that some settings are made."""

@@ -379,7 +379,7 @@ def _find_impossible_sizes(path: Path, settings: dict[str, KnownSetting]) -> Ite
         batch, micro = size(f"{prefix}global_batch_size"), size(f"{prefix}micro_batch_size")
         if batch is not None and micro is not None and batch % micro:
             is_later = in_bridge and not prefix
-            when = ", with which training stops at its first step" if is_later else ""
+            when = ": Megatron Bridge accepts both, and training stops at its first step" if is_later else ""
             yield Finding(
                 "configuration-impossible",
                 Severity.WARNING if is_later else Severity.ERROR,

@@ -125,8 +125,8 @@ def _name_copies(copy: CopyWork) -> str:
 def _describe_copy(copy: CopyWork) -> str:
     pinned = "" if copy.pinned is None else ", pinned" if copy.pinned else ", pageable"
     return (
-        f"{number(copy.count)} {_name_copies(copy)}{pinned}: {size(copy.bytes)} in {duration(copy.work_ns)},"
-        f" of which {duration(copy.exposed_ns)} is not overlapped"
+        f"{number(copy.count)} {_name_copies(copy)}{pinned}: {size(copy.bytes)} in {duration(copy.work_ns)}"
+        f" ({duration(copy.exposed_ns)} not overlapped)"
     )
 
 
@@ -367,9 +367,8 @@ def _compare_times(won_ns: int, causes: Sequence[str], run: "MeasuredRun") -> It
         yield f"gains more than the {duration(own_ns)} of {owner}, because {_explain_more(causes)}"
     elif own_ns - won_ns >= least_ns and (drained or won_ns < SMALL_PART_OF_CAUSE_SHARE * own_ns):
         verb = "takes" if len(causes) == 1 else "take"
-        rest = "other work then limits the step"
-        rest = f"host time after {drained[0]} remains" if drained else rest
-        yield f"gains {duration(won_ns)}, although {owner} {verb} {duration(own_ns)}: {rest}"
+        rest = f"host work after {drained[0]} stays" if drained else "other work then limits the step"
+        yield f"gains only {duration(won_ns)}, although {owner} {verb} {duration(own_ns)}, because {rest}"
 
 
 def _explain_more(causes: Sequence[str]) -> str:

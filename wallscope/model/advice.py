@@ -286,6 +286,14 @@ class ConfigurationCheck:
         impossible = sum(finding.severity is Severity.ERROR for finding in self.findings)
         return len(self.stops) + impossible
 
+    @property
+    def stops_later(self) -> bool:
+        """Whether the framework accepts the sizes when it starts, but training then stops."""
+        return any(
+            finding.code == "configuration-impossible" and finding.severity is Severity.WARNING
+            for finding in self.findings
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class Item:

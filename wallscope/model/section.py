@@ -166,14 +166,10 @@ Line = str | tuple[str | Span, ...]
 
 @dataclass(frozen=True, slots=True)
 class Lines:
-    """Stacked sentences; all have one tone if `tone` is set.
-
-    On a terminal they are indented with their surroundings, or start at the margin below.
-    """
+    """Stacked sentences; all have one tone if `tone` is set."""
 
     lines: tuple[Line, ...]
     tone: Tone | None = None
-    is_set_in: bool = True
     kind: str = "lines"
 
 

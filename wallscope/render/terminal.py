@@ -64,12 +64,11 @@ def render_section(part: Section | Grid) -> Group:
     """Render a title with its content indented; without a title all stands at the margin."""
     if isinstance(part, Grid):
         part = Section("", part.brief or part.title, "", (part,))
-    beneath = [block for block in part.blocks if isinstance(block, Lines) and not block.is_set_in]
-    body = Group(*(shown for block in part.blocks if block not in beneath for shown in _draw(block)))
-    if part.title:
-        head = Text(part.title, style="bold") if isinstance(part.title, str) else write_line(part.title)
-        body = Group(head, Padding(body, (0, 0, 0, 2)))
-    return Group(body, *(shown for block in beneath for shown in _draw(block))) if beneath else body
+    body = Group(*(shown for block in part.blocks for shown in _draw(block)))
+    if not part.title:
+        return body
+    head = Text(part.title, style="bold") if isinstance(part.title, str) else write_line(part.title)
+    return Group(head, Padding(body, (0, 0, 0, 2)))
 
 
 def _draw(block: object) -> Iterator[RenderableType]:

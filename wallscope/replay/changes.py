@@ -306,7 +306,7 @@ class Changes:
             freed_ns = (1 - share) * (all_ns - left_ns)
             relief = (1 - 1 / tax) * freed_ns / np.maximum(work.end_ns - work.start_ns, 1)
             draft.scale_operations(op[rows].astype(np.int64), 1 - relief)
-            notes.append(f"overlapping compute takes {tax:.2f} times as long as alone, as measured here")
+            notes.append(f"overlapping compute takes {tax:.2f} times as long as alone (measured here)")
         return tuple(notes)
 
     def _without(self, name: str, draft: GraphEdit) -> tuple[str, ...]:
@@ -422,11 +422,11 @@ class Changes:
                 draft.wait(op, [one for one in draft.producers(op) if one not in is_false])
         self._end_with(moved, draft)
         kind = (
-            "other work does not wait for them before the end of the step"
+            "no work waits for them, except the end of the step"
             if is_hidden
-            else ("only event waits and the end of the step depend on them")
+            else "only event waits and the end of the step depend on them"
         )
-        return (f"{number(len(moved))} operations are moved: {kind}",)
+        return (f"{number(len(moved))} operations change: {kind}",)
 
     def _find_calls_waiting_for(self, ops: Rows) -> set[int]:
         """Return the blocking calls that wait only for some operations."""

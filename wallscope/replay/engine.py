@@ -414,7 +414,8 @@ class WindowReplay:
             draft.set_operations(ops[changed], np.maximum(own_ns + rounded_ns, 0)[changed])
             run = simulate(draft.graph())
         return run, (
-            f"compute that overlaps communication takes {self._tax:.2f} times as long, as measured here"
+            f"compute that overlaps communication takes {self._tax:.2f} times as long as alone, as measured"
+            " in this capture"
         )
 
     def _of_class(self, kind: OperationClass) -> Rows:

@@ -171,7 +171,9 @@ def _guessed(anchor: Anchor, others: str) -> Iterator[Finding]:
     if anchor.kind == "kernel-sequence":
         is_unsure = anchor.unit == "window"
         said += (
-            ". Such a repetition may be a step or a layer" if is_unsure else ", which contains several layers"
+            ". One repetition may be a step or only a layer"
+            if is_unsure
+            else ", which contains several layers"
         )
     severity = Severity.WARNING if anchor.kind == "kernel-sequence" else Severity.INFO
     yield Finding("unmarked-steps", severity, f"{said}.{others}", MARK_STEPS)

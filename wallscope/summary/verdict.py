@@ -32,6 +32,7 @@ from wallscope.thresholds.verdict import (
     MOSTLY_HIDDEN_SHARE,
     MOSTLY_WAITING_PARTS_COUNT,
     MUCH_COMMUNICATION_SHARE,
+    NAMED_LOSS_SHARE,
     SHARE_ROUNDING,
     SHARED_DEVICE_SHARE,
     TOLD_CAUSE_SHARE,
@@ -175,6 +176,8 @@ def _dominant(rank: Rank, decision: Decision, anchor: Anchor) -> str:
     if decision.dominant == "compute":
         return f"Compute is the wall: {share[Wall.COMPUTE]} of the {unit} ({basis});" + (
             f" the largest loss is {decision.runner_up} with {share[decision.runner_up]}."
+            if decision.shares[decision.runner_up] >= NAMED_LOSS_SHARE
+            else f" no loss reaches {100 * NAMED_LOSS_SHARE:.0f} %."
             if decision.shares[decision.runner_up]
             else " there is no loss."
         )

@@ -8,6 +8,8 @@ from typing import Final
 
 DOMINANT_SHARE: Final = 0.10
 """Of the step that a loss wall must take, to be the wall. Chosen."""
+NAMED_LOSS_SHARE: Final = 0.01
+"""Of the step that the largest loss of a compute-bound step must take, to be named with its share. Chosen."""
 DOMINANT_LEAD_SHARE: Final = 0.03
 """Of the step that it must lead the next by. Chosen."""
 DOMINANT_LED_SHARE: Final = 2 / 3

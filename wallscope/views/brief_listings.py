@@ -122,9 +122,11 @@ def brief_check(found: ConfigurationCheck, file: str, most_rows: int) -> CheckBr
     order = ("stops the run", "warning", "feature is off")
     rows.sort(key=lambda row: order.index(row.level))
     stops = found.stop_count
-    verdict = (
-        f"{units.plural(stops, 'check')} will stop the run." if stops else "Nothing known stops the run."
-    )
+    verdict = "No check finds an error that stops the run."
+    if found.stops_later:
+        verdict = "Validation accepts this file, but training stops at its first step."
+    if stops:
+        verdict = f"{units.plural(stops, 'failed check')} that will stop the run."
     grave = [entry for entry in found.findings if entry.severity != Severity.INFO]
     judged = [row for feature in found.features if feature.on for row in feature.rows]
     open_rows = [row for row in judged if row.precondition.status == "unknown"]

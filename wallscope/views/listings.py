@@ -240,12 +240,14 @@ def build_check(
         has_machine: whether the GPU was named.
     """
     stops, verdict = check.stop_count, "no check finds an error that stops the run"
+    if check.stops_later:
+        verdict = "validation accepts this file, but training stops at its first step"
     if stops:
         verdict = f"{units.plural(stops, 'failed check')} that will stop the run"
     is_foreign = any(finding.code == "configuration-framework" for finding in check.findings)
     if is_foreign:
         verdict = "not checked, as no setting shows that Megatron reads this file"
-    tone: Tone = "bad" if stops else "warning" if is_foreign else "strong"
+    tone: Tone = "bad" if stops else "warning" if is_foreign or check.stops_later else "strong"
     yield _head(
         (Span(f"{visible(name, most=60)} · {verdict}", tone),), *map(_describe_finding, check.findings)
     )

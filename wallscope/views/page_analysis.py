@@ -268,7 +268,9 @@ def _explain_no_bound(analysis: Analysis, cards: Sequence[Card]) -> str:
     """Say why the first action has no upper bound."""
     replay = analysis.replay
     if analysis.anchor.kind == "whole-trace":
-        return "A bound needs two steps to replay, and fewer were found. Mark the steps to get one."
+        return (
+            "An upper bound needs a replay of two steps, and fewer were found. Mark the steps to get a bound."
+        )
     if replay is not None and replay.refused is not None:
         return f"No replay: {replay.refused}."
     return "The replay cannot show this change." if cards else "No recommendation can be replayed."

@@ -346,8 +346,8 @@ def _judge_steps(analysis: Analysis, rank: Rank) -> Fact:
     checked = " The repeating kernel sequence agrees." if agrees is not None and agrees.agrees else ""
     stall = find_deciding_stall(rank, choose_basis(analysis, rank), analysis.diagnosis.dominant_wall)
     if stall is not None:
-        rests = f"The dominant wall rests on {len(stall.steps)} slow {unit}s."
-        doubt = f"the wall rests on {len(stall.steps)} slow {unit}s"
+        rests = f"The dominant wall depends on {len(stall.steps)} slow {unit}s."
+        doubt = f"the wall depends on {len(stall.steps)} slow {unit}s"
         return Fact(head, f"{rests} {units.capitalize(by)}.{checked}", "word-steady", "warn", doubt)
     if steady < ENOUGH_STEPS_COUNT:
         doubt = f"only {units.plural(steady, f'steady {unit}')}"

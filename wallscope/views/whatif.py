@@ -16,6 +16,7 @@ from wallscope.model.section import (
     Cell,
     Column,
     Grid,
+    Items,
     Lines,
     Section,
     Span,
@@ -198,10 +199,12 @@ def _build_summary(found: WhatIf) -> Iterator[Section | Grid]:
     )
     yield Section("head", "", "", (Lines(head),))
     if found.answers:
-        notes = tuple(f"  {question}: {note}" for question, note in _list_notes(found.answers))
+        notes = tuple(
+            ("•", (Span(f"{question}: {note}", "dim"),)) for question, note in _list_notes(found.answers)
+        )
         title = "With each change"
         table = _tabulate_answers(found, found.answers, title)
-        yield Section("answers", title, "", (table, Lines(notes, "dim", is_set_in=False)))
+        yield Section("answers", title, "", (table, *((Items(notes),) if notes else ())))
     elif not found.sweep:
         yield Section("answers", "", "", (Lines((_NOTHING,)),))
     if found.sweep:

@@ -318,7 +318,7 @@ def describe_host(details: HostDetails, step_ns: int, whole: str) -> Iterator[st
         middle, high = units.duration(launches.median_ns), units.duration(launches.p90_ns)
         yield (
             f"{units.plural(launches.calls, 'launch call')} {_count_per(whole)}, median {middle}, p90 {high};"
-            f" {units.percent(launches.outpaced_share)} outlast the kernel that they launch{bound}."
+            f" {units.percent(launches.outpaced_share)} take longer than the kernel that they launch{bound}."
         )
     if ahead is not None:
         yield (
@@ -440,8 +440,10 @@ def describe_compute(details: ComputeDetails) -> Iterator[str]:
 
 def _describe_shapes(shapes: LaunchShapes) -> Iterator[str]:
     if shapes.occupancy is not None:
-        occupancy = f"Theoretical occupancy {units.percent(shapes.occupancy)} (mean weighted by work)"
-        yield f"{occupancy}, without matrix multiplications and attention."
+        yield (
+            f"Theoretical occupancy of the compute kernels: {units.percent(shapes.occupancy)}, a mean"
+            " weighted by work. Matrix multiplications and attention are left out."
+        )
     if shapes.achieved_occupancy is not None:
         achieved = units.percent(shapes.achieved_occupancy)
         yield f"The profiler estimates {achieved} achieved occupancy of these kernels, grid sizes included."

@@ -19,7 +19,12 @@ from wallscope.render.texts import visible
 from wallscope.summary.diagnosis import LOSSES, Decision, decide_wall, find_overall_wall
 from wallscope.summary.verdict import tell_hidden_communication
 from wallscope.thresholds.steps import ENOUGH_STEPS_COUNT
-from wallscope.thresholds.verdict import DOMINANT_LEAD_SHARE, DOMINANT_SHARE, SHOWN_HIDDEN_SHARE
+from wallscope.thresholds.verdict import (
+    DOMINANT_LEAD_SHARE,
+    DOMINANT_SHARE,
+    NAMED_LOSS_SHARE,
+    SHOWN_HIDDEN_SHARE,
+)
 
 WALL_WORDS: Final = {
     Wall.COMPUTE: "A compute kernel runs, or the GPU goes from one kernel to the next without another wait."
@@ -352,6 +357,8 @@ def explain_verdict(analysis: Analysis, rank: Rank, basis: TimeBasis) -> str:
     share, second = shares[0]
     loss = (
         f"The largest loss is {second}: {units.percent(share)}."
+        if share >= NAMED_LOSS_SHARE
+        else f"No loss reaches {100 * NAMED_LOSS_SHARE:.0f} %."
         if share
         else "No time is lost to the other walls."
     )
