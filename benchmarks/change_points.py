@@ -139,8 +139,8 @@ def tabulate(count: int) -> str:
     """Return the table of the docs."""
     lines = [
         (
-            ((f"Each row is measured on {count:,} simulated histories of {COMMITS} commits, with one run per"
-            " commit. Brackets contain 95 % intervals."))
+            f"Each row is measured on {count:,} simulated histories of {COMMITS} commits, with one run per"
+            " commit. Brackets contain 95 % intervals."
         ),
         "",
         "| history | change found | within two commits | inside the stated range | drift found |",

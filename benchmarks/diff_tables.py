@@ -253,9 +253,10 @@ def _describe_chance(rates: Sequence[Rate]) -> str:
     low = sum(rate.interval[1] < COVERED[0] for rate in single)
     return (
         "A coverage or share counts as below or above a limit only if its whole 95 % interval is. With"
-        f" measured noise, {low} of {len(single):,} coverages of the step and of walls are below 93 %. If the"
-        f" true coverage were 95 % everywhere, {sum(_find_chance(rate.pairs) for rate in single):.0f} would be"
-        " below 93 % by chance. (Causes are left out here: their coverage is a mean over the causes of a wall.)"
+        f" measured noise, {low} of {len(single):,} coverages of the step and of walls are below 93 %."
+        " If the true coverage were 95 % everywhere,"
+        f" {sum(_find_chance(rate.pairs) for rate in single):.0f} would be below 93 % by chance. (Causes are"
+        " left out here: their coverage is a mean over the causes of a wall.)"
     )
 
 

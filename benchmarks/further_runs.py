@@ -187,8 +187,8 @@ def _write(shares: Sequence[float] | Floats, count: int | None = None) -> str:
 
 
 _INTRODUCTION = (
-    "{count:,} comparisons each, and a quarter as many for further runs and bisections. Runs differ by"
-    " {noise:.0f} %. 95 % intervals in brackets."
+    "Each row has {count:,} comparisons ({fewer:,} for further runs and bisections). Runs differ by"
+    " {noise:.0f} %. Brackets contain 95 % intervals."
 )
 
 
@@ -196,7 +196,7 @@ def tabulate(count: int) -> str:
     """Return the tables of the docs."""
     return "\n".join(
         [
-            _INTRODUCTION.format(count=count, noise=100 * RUN_NOISE),
+            _INTRODUCTION.format(count=count, fewer=count // 4, noise=100 * RUN_NOISE),
             "",
             *tabulate_pairs(count),
             "",
