@@ -84,7 +84,7 @@ def test_a_blocked_fix_behind_the_first_screen_is_told_where_it_would_win_as_muc
 def test_settings_beyond_three_are_counted():
     settings = tuple(Setting("pytorch", f"line{place}", "") for place in range(5))
 
-    assert shown(fix("a", settings=settings))[1] == "line0 · line1 · line2  +2"
+    assert shown(fix("a", settings=settings))[1] == "line0 · line1 · line2  +2 more"
 
 
 @pytest.mark.parametrize(

@@ -302,7 +302,7 @@ def test_fixes_stand_first_with_settings_and_preconditions(report):
         " Why and how to verify : Overlap the exchange"
         " It stands alone. ✗ unmet: No pipeline <b>"
         " Published result, not a prediction: 1.2x (elsewhere) Verify: Look again."
-        " docs · wallscope explain overlap"
+        " Source: docs · More: wallscope explain overlap"
     )
     widths = re.findall(r'<i style="width:([\d.]+)%">', text.partition('id="sure"')[0])
     assert [float(width) for width in widths] == pytest.approx([100 / 1.25] * 2, abs=0.1)

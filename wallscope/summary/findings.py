@@ -374,7 +374,9 @@ def _unresolved_waits(rank: Rank, waits: Dependencies, capture: Capture, whole: 
         return
     open_ns = sum(entry.typical_ns for entry in rank.causes if entry.cause.endswith("/unresolved"))
     has_numbers = capture.events["event_sync"].drop_nulls().len() > 0
-    owns = f"{duration(open_ns) if open_ns else 'no time'} of the {whole} is unattributed for this reason"
+    owns = (
+        f"{duration(open_ns) if open_ns else 'no time'} of the {whole} has an unknown cause for this reason"
+    )
     # Since 2025.5 nsys writes which record of an event a wait refers to (eventSyncId).
     cure = "" if has_numbers else "Capture with nsys 2025.5 or later and --cuda-event-trace=true."
     yield Finding(

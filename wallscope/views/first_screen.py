@@ -190,15 +190,16 @@ def shorten_settings(settings: Sequence[Setting], most: int) -> str:
     """List the settings that one system needs on one line, without comments; those cut off are counted.
 
     >>> shorten_settings((Setting("program", "a()  # why", ""), Setting("program", "b" * 60, "")), 54)
-    'a()  +1'
+    'a()  +1 more'
     """
     if not settings:
         return ""
     own = [entry.write().partition("  # ")[0] for entry in select_settings(settings)]
     for count in range(len(own), 0, -1):
         line = "  ".join(own[:count]) + count_left_out(len(own) - count)
-        if len(line) <= most:
-            return line
+        for shown in (line, line.removesuffix(" more")):
+            if len(shown) <= most:
+                return shown
     return f"{own[0][: most - 1]}…"
 
 

@@ -85,8 +85,8 @@ _WORDS: Final = {
 }
 """Words of the first screen that the shared list of words lacks."""
 _ACTIVITY = (
-    "Activity is what the GPU did, and the time breakdown is what the step waited for. So short gaps between"
-    " kernels are idle time here, and compute in the time breakdown."
+    "Activity is what the GPU did, and the time breakdown is what the step waited for. For example, a short"
+    " gap between two kernels is idle time here, and the time breakdown counts this gap as compute."
 )
 _AFTER_CALLS = (
     "Host time after a blocking call, until the next launch, is in the row of that call; host/framework is"
@@ -196,7 +196,7 @@ def _answer_action(analysis: Analysis, rank: Rank, basis: TimeBasis, cards: Sequ
         lines.extend(_point_to_fix(cause, cards))
     settings, _, more = shorten_settings(card.fix.settings, _LONGEST_SETTINGS).partition("  +")
     if more:
-        lines.append(f"Settings ({more} more below):")
+        lines.append(f"Settings ({more} below):")
     return KeyAnswer(label, card.fix.title, tuple(lines), "fix-1", card.fix.wall, command=settings)
 
 

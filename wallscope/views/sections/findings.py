@@ -279,7 +279,7 @@ def describe_confidence(analysis: Analysis) -> str:
         has_open_time = sure.unresolved_share > 0 or _has_open_time(analysis)
         parts += _describe_waits(analysis, sure, has_open_time=has_open_time)
         open_share = f"{units.percent(sure.unresolved_share)} unattributed"
-        parts.append(open_share if has_open_time else "all time attributed")
+        parts.append(open_share if has_open_time else _describe_attribution(analysis))
         reasons = () if analysis.anchor.kind == "whole-trace" else sure.reasons[2:]
     refused = None if analysis.replay is None else analysis.replay.refused
     if check is not None and check.error_median is not None:
@@ -302,6 +302,14 @@ def _describe_waits(analysis: Analysis, sure: Confidence, *, has_open_time: bool
         yield f"{units.percent(1 - resolved)} of waits unresolved{effect}"
     elif resolved is not None:
         yield "all recorded waits resolved" if has_open_time else "all waits resolved"
+
+
+def _describe_attribution(analysis: Analysis) -> str:
+    """Say that all time is attributed, or how little of the typical step is not."""
+    typical = analysis.ranks[analysis.diagnosis.rank_index].typical
+    if not typical.walls.unattributed:
+        return "all time attributed"
+    return f"{units.percent(typical.walls.unattributed / typical.step_ns)} unattributed"
 
 
 def _has_open_time(analysis: Analysis) -> bool:

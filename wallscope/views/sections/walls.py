@@ -247,9 +247,9 @@ def count_left_out(count: int) -> str:
     """Count settings that a list leaves out, as every list does; empty for none.
 
     >>> count_left_out(2), count_left_out(0)
-    ('  +2', '')
+    ('  +2 more', '')
     """
-    return f"  +{units.number(count)}" if count > 0 else ""
+    return f"  +{units.number(count)} more" if count > 0 else ""
 
 
 def _list_settings(settings: tuple[Setting, ...]) -> str:
