@@ -67,7 +67,9 @@ def test_one_rank_that_hardly_communicates_is_not_told_so(known):
     [
         pytest.param(0.0, "info", ".", id="no time hangs on them"),
         pytest.param(0.02, "info", " of the typical step has an unknown cause for this reason.", id="little"),
-        pytest.param(0.04, "warning", " of the typical step has an unknown cause for this reason.", id="much"),
+        pytest.param(
+            0.04, "warning", " of the typical step has an unknown cause for this reason.", id="much"
+        ),
     ],
 )
 def test_waits_that_are_not_resolved_are_counted_with_the_time_they_leave_open(known, share, severity, said):
