@@ -95,7 +95,7 @@ TABLES = (
     ),
     Table(
         "steps",
-        "a step of a rank; GPU activity and walls each sum to its duration",
+        "one step of one rank. GPU activity (with idle time) sums to its duration, and so do the walls",
         (
             *(*_WHO, *_STEP, *_SPAN, *_BUDGET, *_WALL_TIMES),
             *find_table_columns(
