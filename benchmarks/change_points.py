@@ -4,7 +4,6 @@ python -m benchmarks.change_points --histories 2000 --write docs/diff.md
 """
 
 import argparse
-import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,13 +12,13 @@ from zlib import crc32
 import numpy as np
 import numpy.typing as npt
 
-from benchmarks.diff_tables import Rate, Setting, replace_table
+from benchmarks.diff_tables import Rate, Setting
 from benchmarks.diff_verdicts import WHOLE
+from benchmarks.marks import put
 from wallscope.compare.change_points import Course, find_changes
 
 SEED = 20_261_124
 COMMITS, STEP_NS, NEAR = 30, 1e8, 2
-BEGIN, END = "<!-- changes -->", "<!-- end of changes -->"
 Floats = npt.NDArray[np.float64]
 Draw = Callable[[np.random.Generator], tuple[Floats, tuple[int, ...]]]
 
@@ -176,11 +175,7 @@ def main() -> None:
     parser.add_argument("--write", type=Path)
     options = parser.parse_args()
     found = tabulate(options.histories)
-    if options.write is None:
-        sys.stdout.write(found)
-    else:
-        page = replace_table(options.write.read_text(encoding="utf-8"), found, (BEGIN, END))
-        options.write.write_text(page, encoding="utf-8")
+    put(options.write, "changes", found)
 
 
 if __name__ == "__main__":

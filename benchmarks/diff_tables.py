@@ -13,7 +13,6 @@ from benchmarks.noise_laws import KEPT_LAWS, LAWS, OTHER_LAWS, WALLS
 from wallscope.thresholds.noise import FEWEST_DEGREES_OF_NOISE_COUNT
 
 COVERED, WRONG = (0.93, 0.98), 0.05
-BEGIN, END = "<!-- verdicts -->", "<!-- end of verdicts -->"
 _HELD = 0.95
 
 
@@ -323,12 +322,6 @@ def _most(rates: Sequence[Rate]) -> str:
     mean = 100 * float(np.mean([rate.share for rate in rates]))
     low, high = worst.interval
     return f"{mean:.1f} % (at most {100 * worst.share:.1f}, {100 * low:.1f} … {100 * high:.1f})"
-
-
-def replace_table(text: str, found: str, marks: tuple[str, str] = (BEGIN, END)) -> str:
-    """Return the page with the table between its marks replaced."""
-    before, _, rest = text.partition(marks[0])
-    return f"{before}{marks[0]}\n\n{found}\n{marks[1]}{rest.partition(marks[1])[2]}"
 
 
 def merge_rates(rates: Iterable[Rate]) -> list[Rate]:

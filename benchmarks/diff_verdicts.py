@@ -30,13 +30,13 @@ from benchmarks.diff_tables import (
     choose_again,
     merge_rates,
     read_cells,
-    replace_table,
     summarize,
     tabulate_again,
     tabulate_power,
     write_cells,
     write_steps,
 )
+from benchmarks.marks import put
 from benchmarks.noise_laws import ALL_LAWS, CAUSES, LAWS, STEP_NS, WALLS, Floats, draw_runs
 from benchmarks.noise_laws import Noise as Law
 from wallscope.compare.all_steps import (
@@ -470,11 +470,7 @@ def main() -> None:
     lines = tabulate_again([rate for part in groups.values() for rate in part], retried)
     more = ["", *tabulate_power(by_noise, [str(one) for one in POWER_SETTINGS], POWER_PAIRS), "", *lines]
     found = summarize(rates, (power, warming), more)
-    if options.write is None:
-        sys.stdout.write(found)
-    else:
-        page = replace_table(options.write.read_text(encoding="utf-8"), found)
-        options.write.write_text(page, encoding="utf-8")
+    put(options.write, "verdicts", found)
 
 
 if __name__ == "__main__":

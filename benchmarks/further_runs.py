@@ -6,7 +6,6 @@ Runs differ by a known noise and by nothing else; their own steps leave little o
 """
 
 import argparse
-import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import log, log1p
@@ -14,7 +13,8 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.diff_tables import Rate, Setting, replace_table
+from benchmarks.diff_tables import Rate, Setting
+from benchmarks.marks import put
 from benchmarks.noise_laws import Floats
 from wallscope.compare.change_points import bisect_times
 from wallscope.compare.compare import decide_verdict
@@ -31,7 +31,6 @@ from wallscope.model.profile import Noise
 from wallscope.thresholds.verdict import MARGIN_NS, MARGIN_SHARE
 
 SEED = 20_261_125
-BEGIN, END = "<!-- further runs -->", "<!-- end of further runs -->"
 STEPS, STEP_NS, RUN_NOISE = 20, 100_000_000, 0.01
 MARGIN = log1p(MARGIN_SHARE)
 _NO_RECORDS = Recorded(np.zeros(1), np.zeros(1))
@@ -215,11 +214,7 @@ def main() -> None:
     parser.add_argument("--write", type=Path)
     options = parser.parse_args()
     found = tabulate(options.pairs)
-    if options.write is None:
-        sys.stdout.write(found)
-    else:
-        page = replace_table(options.write.read_text(encoding="utf-8"), found, (BEGIN, END))
-        options.write.write_text(page, encoding="utf-8")
+    put(options.write, "further runs", found)
 
 
 if __name__ == "__main__":

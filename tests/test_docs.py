@@ -237,7 +237,9 @@ def test_the_gallery_says_why_a_report_is_absent(tmp_path):
 
 def test_the_page_about_accuracy_quotes_the_rates_of_comparisons(request):
     page, begin, end = ROOT / "docs" / "accuracy.md", "<!-- comparisons -->\n", "<!-- end of comparisons -->"
-    measured = (ROOT / "docs" / "diff.md").read_text(encoding="utf-8").partition("<!-- verdicts -->")[2]
+    measured = (
+        (ROOT / "docs" / "diff.md").read_text(encoding="utf-8").partition("<!-- bench: verdicts -->")[2]
+    )
     (table, *_) = re.findall(r"(?m)^\| runs a side \|(?:.*\n)+?(?=\n)", measured)
     head, _, rest = page.read_text(encoding="utf-8").partition(begin)
     quoted = head + begin + table.replace("runs a side", "runs per side") + end + rest.partition(end)[2]

@@ -3,15 +3,13 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.diff_tables import replace_table
 from benchmarks.further_runs import (
-    BEGIN,
-    END,
     tabulate,
     tabulate_bisections,
     tabulate_further,
     tabulate_pairs,
 )
+from benchmarks.marks import put
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "diff.md").read_text(encoding="utf-8")
 COUNT = 300
@@ -45,14 +43,19 @@ def test_ranges_of_bisections_hold_the_commit():
 
 @pytest.mark.parametrize("column", [2, 4])
 def test_the_page_holds_what_was_measured(column):
-    table = PAGE.partition(BEGIN)[2].partition(END)[0]
+    table = PAGE.partition("<!-- bench: further runs -->")[2].partition("<!-- end -->")[0]
     parts = [part.splitlines() for part in table.strip().split("\n\n")[1:]]
 
     assert len(parts) == 3
     assert all(min(rates(part, column)) > 15 for part in parts)
 
 
-def test_the_tables_replace_those_before():
+def test_the_tables_replace_those_before(tmp_path):
+    page = tmp_path / "diff.md"
+    page.write_text(PAGE, encoding="utf-8")
     found = tabulate(120)
 
-    assert replace_table(replace_table(PAGE, "one", (BEGIN, END)), found, (BEGIN, END)).count(found) == 1
+    put(page, "further runs", "one")
+    put(page, "further runs", found)
+
+    assert page.read_text(encoding="utf-8").count(found) == 1
