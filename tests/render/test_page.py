@@ -231,14 +231,16 @@ def test_the_critical_path_tiles_its_step_in_its_lane(report):
     assert start[0] == 0
     assert (np.cumsum(start)[1:] == np.cumsum(start)[:-1] + length[:-1]).all()
     assert int(length.sum()) == step["length"]
-    assert {str(list(Wall)[place]) for place in set(wall)} == {part.name for part in report.path.told.walls}
+    assert {str(list(Wall)[place]) for place in set(wall)} == {
+        part.name for part in report.path.critical.walls
+    }
 
 
 def test_each_bar_of_the_path_is_the_step(report):
     (spec,) = re.findall(r'data-chart="chart-path">(.*?)</script>', write_analysis_page(report), re.DOTALL)
     for kind in ("walls", "causes", "ranges", "operations"):
         parts_ms = [trace["x"][0] for trace in json.loads(spec)["traces"] if trace["y"] == [kind]]
-        assert sum(parts_ms) == pytest.approx(report.path.told.step_ns / 1e6)
+        assert sum(parts_ms) == pytest.approx(report.path.critical.step_ns / 1e6)
 
 
 @pytest.mark.parametrize(

@@ -184,7 +184,7 @@ def test_the_critical_path_tiles_the_steps_that_were_played(both):
     assert sum(one.end_ns - one.start_ns for one in band) == sum(
         lengths[step] for step in set(path.steps["step"])
     )
-    assert {one.category for one in band} == {part.name for part in path.told.walls}
+    assert {one.category for one in band} == {part.name for part in path.critical.walls}
 
 
 def test_causes_sum_to_their_walls(both):

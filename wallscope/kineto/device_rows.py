@@ -150,14 +150,14 @@ def build_kernel_occupancy(tables: TraceTables, raw_place: pl.Series) -> pl.Data
     occupancy of 0 means that the profiler could not compute it, unless the grid has almost no warps.
     """
     kernels = tables.frames["kernels"]
-    is_told = (pl.col("occupancy") > 0) | (pl.col("warps_per_sm") < _LEAST_SHOWN_WARPS)
-    told = kernels.select(
+    is_known = (pl.col("occupancy") > 0) | (pl.col("warps_per_sm") < _LEAST_SHOWN_WARPS)
+    known = kernels.select(
         place=pl.int_range(pl.len(), dtype=pl.UInt32),
         blocks_per_sm=pl.when(pl.col("blocks_per_sm") > 0).then("blocks_per_sm"),
-        achieved=pl.when(is_told & (pl.col("occupancy") <= _PERCENT)).then(pl.col("occupancy") / _PERCENT),
+        achieved=pl.when(is_known & (pl.col("occupancy") <= _PERCENT)).then(pl.col("occupancy") / _PERCENT),
     ).filter(pl.col("blocks_per_sm").is_not_null())
     ops = pl.DataFrame({"place": raw_place.cast(pl.UInt32)}).with_row_index("op")
-    found = ops.join(told, on="place", maintain_order="left")
+    found = ops.join(known, on="place", maintain_order="left")
     return found.select(KERNEL_OCCUPANCY.names()).cast(KERNEL_OCCUPANCY)
 
 
@@ -246,7 +246,7 @@ def build_collective_calls(
     )
     calls = made.calls[rows["call"].to_numpy()].select("thread", "start_ns", "end_ns")
     moved = _express_bytes()
-    told = (
+    collectives = (
         rows.select(
             "operation",
             "communicator",
@@ -259,7 +259,7 @@ def build_collective_calls(
         .hstack(calls)
         .sort("thread", "start_ns", maintain_order=True)
     )
-    return told.select(COLLECTIVE_CALLS.names()).cast(COLLECTIVE_CALLS), members
+    return collectives.select(COLLECTIVE_CALLS.names()).cast(COLLECTIVE_CALLS), members
 
 
 def _express_function() -> pl.Expr:
@@ -377,8 +377,10 @@ def _count_operators(tables: TraceTables, numbered: pl.DataFrame, start_ns: int)
 def _count(name: str, shapes: str | None, types: str | None, values: str | None) -> int | None:
     if name not in FLOP_FORMULAS:
         return None
-    told = (None if spelled is None else msgspec.json.decode(spelled) for spelled in (shapes, types, values))
-    return count_flops(name, *told)
+    arguments = (
+        None if spelled is None else msgspec.json.decode(spelled) for spelled in (shapes, types, values)
+    )
+    return count_flops(name, *arguments)
 
 
 def _keep_outermost(operators: pl.DataFrame) -> pl.DataFrame:

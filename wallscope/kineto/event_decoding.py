@@ -230,11 +230,11 @@ def _specify(event: Event) -> Any:
     if category not in STRUCTS:
         return event
     struct = STRUCTS[category]
-    told = {name: getattr(event, name) for name in struct.__struct_fields__}
-    told |= {name: str(bytes(told[name]), "latin-1") for name in ("ts", "dur") if name in told}
-    if "args" in told:
-        told["args"] = decode_arguments(event, ARGUMENTS[category])
-    return struct(**told)
+    values = {name: getattr(event, name) for name in struct.__struct_fields__}
+    values |= {name: str(bytes(values[name]), "latin-1") for name in ("ts", "dur") if name in values}
+    if "args" in values:
+        values["args"] = decode_arguments(event, ARGUMENTS[category])
+    return struct(**values)
 
 
 class ArgumentType(Enum):

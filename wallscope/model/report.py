@@ -261,7 +261,7 @@ class StepOverviews:
 class PlayedPath:
     """The critical path of the typical step, its replay error, and `SHOWN_PATH` of the replayed steps."""
 
-    told: CriticalPath
+    critical: CriticalPath
     check: SelfCheck
     steps: pl.DataFrame
 

@@ -278,10 +278,10 @@ def _lay_out_cell(
         text = shorts.get(_find_name(cell, full), full)
         if (words := name_cause(full)) != full and describe_cause(full) not in named:
             text = words
-    told = cell.hint or (full if text != full else "")
+    hint = cell.hint or (full if text != full else "")
     is_hinted = bool(cell.hint) and text != full and cell.hint.startswith(full[:_COMPARED].rstrip("…"))
     return {
-        "cell": replace(cell, value=Markup(escape(text)), hint=told),  # noqa: S704  # escaped here
+        "cell": replace(cell, value=Markup(escape(text)), hint=hint),  # noqa: S704  # escaped here
         "full": (cell.hint if is_hinted else full) if text != full else "",
         "search": full if column.key == "cause" and " " not in full and cell.step is None else "",
         "sort": f"{cell.value:.12g}"

@@ -374,7 +374,7 @@ def _unresolved_waits(rank: Rank, waits: Dependencies, capture: Capture, whole: 
         return
     open_ns = sum(entry.typical_ns for entry in rank.causes if entry.cause.endswith("/unresolved"))
     has_numbers = capture.events["event_sync"].drop_nulls().len() > 0
-    owns = (
+    effect = (
         f"{duration(open_ns) if open_ns else 'no time'} of the {whole} has an unknown cause for this reason"
     )
     # Since 2025.5 nsys writes which record of an event a wait refers to (eventSyncId).
@@ -382,7 +382,7 @@ def _unresolved_waits(rank: Rank, waits: Dependencies, capture: Capture, whole: 
     yield Finding(
         "unresolved-waits",
         Severity.WARNING if open_ns >= OVERTURNING_SHARE * rank.typical.step_ns else Severity.INFO,
-        f"The dependencies of {missing:,} of {plural(waits.waits_seen, 'wait')} are unknown: {owns}.",
+        f"The dependencies of {missing:,} of {plural(waits.waits_seen, 'wait')} are unknown: {effect}.",
         cure,
         covers_ns=open_ns,
     )

@@ -179,9 +179,9 @@ def _build_memory(advice: Advice, memory: MemoryEstimate) -> Section:
         ("activations", memory.activations_bytes),
         ("logits", memory.logits_bytes),
     )
-    told = " + ".join(f"{name} {units.size(part_bytes)}" for name, part_bytes in parts)
+    shown = " + ".join(f"{name} {units.size(part_bytes)}" for name, part_bytes in parts)
     total = memory.total_bytes
-    lines: list[Line] = [(f"{units.size(total)} without recomputation: {told}",)]
+    lines: list[Line] = [(f"{units.size(total)} without recomputation: {shown}",)]
     if capacity_bytes is not None and total > capacity_bytes:
         missing = f"{units.size(total - capacity_bytes)} more than the GPU has"
         lines.append((Span(f"{missing}: {_find_way_to_fit(advice.recompute)}", "warning"),))

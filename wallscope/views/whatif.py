@@ -53,7 +53,7 @@ def build_path(report: Report, rank: Rank) -> Section | None:
         if not found or analysis.anchor.kind == "whole-trace":
             return None
         return Section("path", "Critical path", f"Not known: {found}.", (), is_open=False)
-    whole, path = analysis.anchor.typical, found.told
+    whole, path = analysis.anchor.typical, found.critical
     drawn = {each.step for each in report.timelines if len(each.path)}
     blocks = build_path_blocks(path, whole, analysis.anchor.window, is_drawn=path.shown_step in drawn)
     fixes = figures.draw_fixes(rank, select_first_fixes(analysis.fixes or ()), whole)
