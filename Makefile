@@ -88,7 +88,7 @@ bench-traces: .venv/stamp  ## measure reading a PyTorch trace of a gigabyte (TRA
 bench-jobs: .venv/stamp  ## measure --jobs 2 on 64 exports, and write docs/ranks.md; takes minutes
 	$(BIN)/python -m benchmarks.jobs build/job --exports 64 --kernels 10000 --rounds 3 --into docs/ranks.md
 
-bench-diff: .venv/stamp  ## measure how often comparisons are wrong, and write docs/diff.md; takes about half an hour
+bench-diff: .venv/stamp  ## measure how often comparisons are wrong, and write docs/diff.md; takes 22 minutes of CPU time
 	$(BIN)/python -m benchmarks.diff_verdicts --pairs 120 --jobs 2 --parts build/diff_parts --cells build/diff_cells.csv --write docs/diff.md
 	$(BIN)/python -m benchmarks.change_points --histories 1000 --write docs/diff.md
 	$(BIN)/python -m benchmarks.further_runs --pairs 4000 --write docs/diff.md
@@ -145,8 +145,9 @@ CAPTURES ?= ../shared/traces
 gallery: .venv/stamp  ## write the reports of the gallery that `make docs` puts into the site; CAPTURES=folder has public captures
 	$(BIN)/python -m docs_build.gallery --captures $(CAPTURES)
 
-bench-accuracy: .venv/stamp  ## measure diagnoses of simulated programs, and write docs/accuracy.md; takes minutes
+bench-accuracy: .venv/stamp  ## measure diagnoses and replays of simulated programs, and write docs/accuracy.md; takes minutes
 	$(BIN)/python -m benchmarks.accuracy --into docs/accuracy.md
+	$(BIN)/python -m benchmarks.predictions --into docs/accuracy.md
 
 bench-causes: .venv/stamp  ## count causes named in noisy programs and near misses, and write docs/accuracy.md; takes minutes
 	$(BIN)/python -m benchmarks.causes --into docs/accuracy.md

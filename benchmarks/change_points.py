@@ -101,7 +101,7 @@ def measure_largest(times: Floats, *, is_known: bool) -> Floats:
 def tabulate_ends(count: int) -> list[str]:
     """Return how often +3 % is found by its distance from an end, and how often at most."""
     lines = [
-        "| commits from an end | +3 % found | by a test for normal noise alone | if the noise were known |",
+        "| commits from an end | found by `history` | by a test for normal noise | if the noise were known |",
         "|---|---:|---:|---:|",
     ]
     limits = [find_limit(is_known=is_known) for is_known in (False, True)]
@@ -142,7 +142,7 @@ def tabulate(count: int) -> str:
             " commit. Brackets contain 95 % intervals."
         ),
         "",
-        "| history | change found | within two commits | inside the stated range | drift found |",
+        "| history | change found | at most two commits away | stated range contains it | drift found |",
         "|---|---:|---:|---:|---:|",
     ]
     for history in HISTORIES:

@@ -101,53 +101,66 @@ class Rate:
 
 
 def summarize(
-    rates: Sequence[Rate], power: tuple[Sequence[float], Sequence[float]], again: Sequence[str]
+    rates: Sequence[Rate], power: tuple[Sequence[float], Sequence[float]], more: Sequence[str]
 ) -> str:
-    """Return the tables of the docs; `again` are the lines about cells that are tried again."""
-    settings = [(str(setting), [rate for rate in rates if rate.setting == setting]) for setting in SETTINGS]
-    laws = [(law.name, [rate for rate in rates if rate.law == law.name]) for law in LAWS]
-    found, warming = (
-        [f"{setting}: {100 * one:.0f} %" for setting, one in zip(SETTINGS, part, strict=False)]
-        for part in power
-    )
-    other, kept = (
-        [(law.name, [rate for rate in rates if rate.law == law.name]) for law in part]
-        for part in (OTHER_LAWS, KEPT_LAWS)
-    )
+    """Return the tables of the docs.
+
+    Args:
+        rates: of all cells.
+        power: how often a slower step is found in each setting, and the same if both sides warm up.
+        more: lines of further tables.
+    """
+    settings = [
+        ((str(setting),), [rate for rate in rates if rate.setting == setting]) for setting in SETTINGS
+    ]
+    laws = [
+        ((law.title or law.name, str(group)), [rate for rate in rates if rate.law == law.name])
+        for group, part in enumerate((LAWS, OTHER_LAWS, KEPT_LAWS), 1)
+        for law in part
+    ]
     pairs = " or ".join(f"{count:,}" for count in sorted({rate.pairs for rate in rates}))
-    power_found = (
-        f"Each cell has {pairs} pairs. A step that is 5 % slower is detected in this share of pairs, by"
-        f" runs per side (20 steps, runs that differ by 1 %): {'; '.join(found)}. If both sides warm up by"
-        " 10 % within the run:"
-        f" {'; '.join(warming)}."
-    )
     return "\n".join(
         [
-            power_found,
+            f"Each cell has {pairs} pairs of runs.",
             "",
             *_tabulate_classes(rates),
             "",
             _describe_chance(rates),
             "",
-            *_tabulate("runs a side", settings),
+            _COLUMNS,
             "",
-            *_tabulate("steps vary", laws),
+            *_tabulate(("runs per side",), settings),
             "",
-            "The next table shows the second 13 laws:",
+            *_tabulate(("steps vary", "group"), laws),
             "",
-            *_tabulate("steps vary", other),
+            *_tabulate_power_of_settings(*power),
             "",
-            "The next table shows the last 11 laws, which were not used to choose limits:",
-            "",
-            *_tabulate("steps vary", kept),
-            "",
-            *again,
+            *more,
             "",
         ]
     )
 
 
-MEASURED = "noise measured: three or more runs, or records"
+_COLUMNS = (
+    "All values of the next two tables are in percent. Coverages have the mean, the lowest and the highest"
+    " cell. False claims have the mean, and the largest share of a cell with its 95 % interval."
+)
+
+
+def _tabulate_power_of_settings(found: Sequence[float], warming: Sequence[float]) -> Iterator[str]:
+    yield "A step that is 5 % slower is found (runs of 20 steps, noise of runs 1 %):"
+    yield ""
+    yield "| runs per side | found | found if both sides warm up by 10 % |"
+    yield "|---|---:|---:|"
+    for setting, *shares in zip(SETTINGS, found, warming, strict=False):
+        yield f"| {setting} | {' | '.join(f'{100 * share:.0f} %' for share in shares)} |"
+
+
+MEASURED = "noise measured"
+AT_MOST = "noise assumed, and runs differ by at most the assumed noise"
+RESTING = "noise assumed, and clock levels differ by more than the assumed noise"
+MORE = "noise assumed, and runs differ by more than the assumed noise"
+CLASSES = (MEASURED, AT_MOST, RESTING, MORE)
 
 
 def is_outside(rate: Rate) -> bool:
@@ -175,21 +188,26 @@ _WORST_COUNT = 1
 def tabulate_again(first: Sequence[Rate], again: Sequence[Rate]) -> Iterator[str]:
     """Return a table of the rates that were measured again: by class and kind, the worst of them."""
     pairs = again[0].pairs if again else 0
-    yield (
-        f"The cells outside, and the worst cell of each row, measured again with {pairs:,} new pairs each,"
-        " of other seeds:"
-    )
-    yield ""
-    yield "| cells | rate | outside at first | outside again | worst cell again |"
-    yield "|---|---|---:|---:|---|"
     groups: dict[tuple[str, str], list[tuple[Rate, Rate]]] = {}
     for before, after in zip(first, again, strict=True):
         groups.setdefault((classify(after), after.kind), []).append((before, after))
-    for name, kind in sorted(groups, reverse=True):
+    yield (
+        "The cells outside the targets, and the worst cell of each class and rate, were measured again on"
+        f" {pairs:,} pairs with other seeds:"
+    )
+    yield ""
+    yield "| class | rate | cells outside | of these outside again | worst cell of the second measurement |"
+    yield "|---|---|---:|---:|---|"
+    fine = 0
+    for name, kind in sorted(groups, key=lambda key: (CLASSES.index(key[0]), key[1])):
         own = groups[name, kind]
         worst = min((after for _, after in own), key=lambda one: one.share if one.is_coverage else -one.share)
         counts = [sum(map(is_outside, part)) for part in zip(*own, strict=True)]
-        yield f"| {name} | {kind} | {counts[0]} | {counts[1]} | {_describe(worst)} |"
+        if any(counts):
+            yield f"| {name} | {kind} | {counts[0]} | {counts[1]} | {_describe(worst)} |"
+        fine += not any(counts)
+    yield ""
+    yield f"In the {fine} other combinations of a class and a rate, no cell is outside in either measurement."
 
 
 def tabulate_power(
@@ -197,11 +215,11 @@ def tabulate_power(
 ) -> Iterator[str]:
     """Return a table of how often a step 5 % slower is found, by steps and by the noise of runs."""
     yield (
-        "The next table shows how often a step that is 5 % slower is found. *Noise of runs* is the standard"
-        f" deviation between runs. The steps of a run vary by 1 %. Each value is from {pairs} pairs:"
+        f"The same by steps per run and noise of runs. The steps of a run vary by 1 %. Each value is from"
+        f" {pairs} pairs:"
     )
     yield ""
-    yield f"| steps | noise of runs | {' | '.join(f'{one} a side' for one in settings)} |"
+    yield f"| steps | noise of runs | {' | '.join(f'{one} per side' for one in settings)} |"
     yield f"|---:|---:|{'---:|' * len(settings)}"
     for (steps, noise), own in shares.items():
         limits = [_limits(share, pairs) for share in own]
@@ -217,45 +235,41 @@ def classify(rate: Rate) -> str:
     if rate.setting.is_measured:
         return MEASURED
     if not rate.is_known:
-        return "noise assumed, and runs differ by more"
-    if rate.may_rest:
-        return "noise assumed, and runs may rest at levels further apart"
-    return "noise assumed, and runs differ by at most that"
+        return MORE
+    return RESTING if rate.may_rest else AT_MOST
 
 
 def _tabulate_classes(rates: Sequence[Rate]) -> Iterator[str]:
     """Count rates outside their limits with their whole interval, by what is known of the noise."""
     yield (
-        "| cells | coverages | mean | below 93 % | false verdicts, gates and claims | mean | above 5 % |"
+        "| class | coverages | mean | surely below 93 % | rates of false claims | mean | surely above 5 % |"
         " largest |"
     )
     yield "|---|---:|---:|---:|---:|---:|---:|---:|"
     classes: dict[str, list[Rate]] = {}
     for rate in rates:
         classes.setdefault(classify(rate), []).append(rate)
-    for name in sorted(classes, reverse=True):
+    for name in sorted(classes, key=CLASSES.index):
         coverage = [rate for rate in classes[name] if rate.is_coverage]
         wrong = [rate for rate in classes[name] if not rate.is_coverage]
-        low = sum(rate.interval[1] < COVERED[0] for rate in coverage)
-        often = sum(rate.interval[0] > WRONG for rate in wrong)
+        outside = [sum(map(is_outside, part)) for part in (coverage, wrong)]
         shares = [100 * float(np.mean([rate.share for rate in part])) for part in (coverage, wrong)]
         largest = 100 * max((rate.share for rate in wrong), default=0.0)
         yield (
-            f"| {name} | {len(coverage):,} | {shares[0]:.1f} % | {low:,} |"
-            f" {len(wrong):,} | {shares[1]:.1f} % | {often:,} | {largest:.1f} % |"
+            f"| {name} | {len(coverage):,} | {shares[0]:.1f} % | {outside[0]:,} |"
+            f" {len(wrong):,} | {shares[1]:.1f} % | {outside[1]:,} | {largest:.1f} % |"
         )
 
 
 def _describe_chance(rates: Sequence[Rate]) -> str:
     """Say how many coverages of exactly 95 % would be below 93 % by chance."""
     single = [rate for rate in rates if rate.setting.is_measured and rate.is_single]
-    low = sum(rate.interval[1] < COVERED[0] for rate in single)
+    low = sum(map(is_outside, single))
+    chance = sum(_find_chance(rate.pairs) for rate in single)
     return (
-        "A coverage or share counts as below or above a limit only if its whole 95 % interval is. With"
-        f" measured noise, {low} of {len(single):,} coverages of the step and of walls are below 93 %."
-        " If the true coverage were 95 % everywhere,"
-        f" {sum(_find_chance(rate.pairs) for rate in single):.0f} would be below 93 % by chance. (Causes are"
-        " left out here: their coverage is a mean over the causes of a wall.)"
+        "*Surely* means that the whole 95 % interval of the rate is below 93 % or above 5 %. With measured"
+        f" noise, {low} of {len(single):,} coverages of the step and of walls are surely below 93 %. If every"
+        f" true coverage were 95 %, {chance:.0f} would be so by chance."
     )
 
 
@@ -274,7 +288,7 @@ def _limits(share: float, pairs: int) -> tuple[float, float]:
     z = 1.96
     middle = (share + z * z / (2 * pairs)) / (1 + z * z / pairs)
     half = z / (1 + z * z / pairs) * sqrt(share * (1 - share) / pairs + z * z / (4 * pairs * pairs))
-    return middle - half, middle + half
+    return max(middle - half, 0.0), min(middle + half, 1.0)
 
 
 def write_steps(steps: tuple[int, int]) -> str:
@@ -284,17 +298,26 @@ def write_steps(steps: tuple[int, int]) -> str:
 
 def _describe(rate: Rate) -> str:
     low, high = rate.interval
+    title = next((law.title for law in (*OTHER_LAWS, *KEPT_LAWS) if law.name == rate.law), "") or rate.law
     return (
-        f"{rate.law}, {write_steps(rate.steps)} steps, {rate.setting} runs a side,"
-        f" {rate.varies} {100 * rate.offset:.0f} % off:"
-        f" {rate.of} {100 * rate.share:.1f} % ({100 * low:.1f} … {100 * high:.1f} %)"
+        f"{title}; {write_steps(rate.steps)} steps; {rate.setting} runs per side; noise of runs"
+        f" {100 * rate.offset:.0f} % ({rate.varies}); {rate.of}:"
+        f" {100 * rate.share:.1f} % ({100 * low:.1f} … {100 * high:.1f})"
     )
 
 
-def _tabulate(title: str, groups: Iterable[tuple[str, list[Rate]]]) -> Iterator[str]:
-    yield f"| {title} | step | walls | causes | false verdict | false gate | any cause claimed |"
-    yield "|---|---:|---:|---:|---:|---:|---:|"
-    for name, rates in groups:
+def _tabulate(titles: Sequence[str], groups: Iterable[tuple[Sequence[str], list[Rate]]]) -> Iterator[str]:
+    heads = (
+        "coverage: step",
+        "coverage: walls",
+        "coverage: causes",
+        "false verdict",
+        "false gate",
+        "any cause",
+    )
+    yield f"| {' | '.join((*titles, *heads))} |"
+    yield f"|{'---|' * len(titles)}{'---:|' * len(heads)}"
+    for names, rates in groups:
         known = [rate for rate in rates if rate.is_known]
         cells = [
             _range([rate for rate in known if rate.of == "interval of step"]),
@@ -305,23 +328,23 @@ def _tabulate(title: str, groups: Iterable[tuple[str, list[Rate]]]) -> Iterator[
                 for word in ("verdict", "gate", "claim")
             ),
         ]
-        yield f"| {name} | {' | '.join(cells)} |"
+        yield f"| {' | '.join((*names, *cells))} |"
 
 
 def _range(rates: Sequence[Rate]) -> str:
     """Write the mean coverage, the least and the largest of a cell."""
     shares = [100 * rate.share for rate in rates]
-    return f"{np.mean(shares):.1f} % ({min(shares):.0f} … {max(shares):.0f})" if shares else ""
+    return f"{np.mean(shares):.1f} ({min(shares):.0f} … {max(shares):.0f})" if shares else ""
 
 
 def _most(rates: Sequence[Rate]) -> str:
-    """Write the mean share of wrong claims, and the largest of a cell with its interval."""
+    """Write the mean share of false claims, and the largest of a cell with its interval."""
     if not rates:
         return ""
     worst = max(rates, key=lambda rate: rate.share)
     mean = 100 * float(np.mean([rate.share for rate in rates]))
     low, high = worst.interval
-    return f"{mean:.1f} % (at most {100 * worst.share:.1f}, {100 * low:.1f} … {100 * high:.1f})"
+    return f"{mean:.1f}, {100 * worst.share:.1f} ({100 * low:.1f} … {100 * high:.1f})"
 
 
 def merge_rates(rates: Iterable[Rate]) -> list[Rate]:

@@ -41,14 +41,22 @@ from benchmarks.noise_laws import ALL_LAWS, CAUSES, LAWS, STEP_NS, WALLS, Floats
 from benchmarks.noise_laws import Noise as Law
 from wallscope.compare.all_steps import (
     AllSteps,
+    WarmUp,
     compare_all_steps,
-    find_warm_up,
+    fit_warm_up,
     measure_all_steps,
+    measure_bias,
     measure_slow_chance,
 )
-from wallscope.compare.confidence import Spread, log_first, spread_of_steps, typical_means
-from wallscope.compare.run_noise import Difference, Recorded, Runs, measure_difference, stack_runs
-from wallscope.compare.step_levels import find_levels, find_shared_levels
+from wallscope.compare.confidence import Spread, log_first, measure_windows, spread_of_steps, typical_means
+from wallscope.compare.run_noise import Assumed, Difference, Recorded, Runs, measure_difference, stack_runs
+from wallscope.compare.step_levels import (
+    RunLevels,
+    SharedLevels,
+    find_levels,
+    find_shared_levels,
+    measure_distance,
+)
 from wallscope.compare.wall_deltas import assume_noise, find_significant
 from wallscope.model.profile import Noise
 from wallscope.thresholds.noise import (
@@ -87,8 +95,8 @@ class _Library:
     mean: Floats
     error: Floats
     freedom: Floats
-    distance: Floats
-    """Between levels of steps."""
+    levels: list[RunLevels]
+    warm_ups: list[WarmUp]
     steps: Floats
     """How many of a run are compared."""
     length_ns: list[Floats]
@@ -97,27 +105,27 @@ class _Library:
 
 
 def _measure(law: Law, random: np.random.Generator, runs: int, steps: int, needs: "_Needs") -> _Library:
-    means, spreads, distance, lengths, every = [], [], [], [], []
+    means, spreads, levels, warm_ups, lengths, every = [], [], [], [], [], []
     for done in range(0, runs, _BATCH):
         kept = []
         for run in np.round(draw_runs(law, random, min(_BATCH, runs - done), steps)).astype(np.int64):
-            warm_up = find_warm_up(run[:, 0])
-            kept.append(run if warm_up is None else run[warm_up.left_out :])
+            warm_up = fit_warm_up(run[:, 0])
+            warm_ups.append(warm_up)
+            kept.append(run[warm_up.left_out :])
         lengths += [run[:, 0].astype(np.float64) for run in kept]
         if not needs.errors:
             means.append(_average(kept))
             continue
         spreads += [spread_of_steps(run[:, 0], run[:, 1:]) for run in kept]
-        distance += [find_levels(run[:, 0]).distance for run in kept]
+        levels += [find_levels(run[:, 0]) for run in kept]
         every += [measure_all_steps(run[:, 0]) for run in kept if needs.every]
     counts = np.array([one.size for one in lengths], np.float64)
     if not needs.errors:
         mean = log_first(np.concatenate(means))
-        return _Library(
-            mean, np.full_like(mean, 1e-12), np.ones(runs), np.zeros(runs), counts, lengths, every
-        )
+        error, levels = np.full_like(mean, 1e-12), [RunLevels((), 0.0)] * runs
+        return _Library(mean, error, np.ones(runs), levels, warm_ups, counts, lengths, every)
     found = stack_runs(spreads, counts.astype(int).tolist())
-    return _Library(found.mean, found.error, found.freedom, np.array(distance), counts, lengths, every)
+    return _Library(found.mean, found.error, found.freedom, levels, warm_ups, counts, lengths, every)
 
 
 def _average(runs: Sequence[npt.NDArray[np.int64]]) -> Floats:
@@ -175,20 +183,28 @@ def vary_runs(
     return mean, error, library.freedom[:count].reshape(shape)
 
 
-def _assume(chosen: _Chosen, runs: Sequence[Runs]) -> Floats:
-    """Return what is assumed of each pair, with the levels of its steps."""
-    distance = np.max([one.distance[: a * b].reshape(a, b).max(axis=1) for one, (a, b) in chosen], axis=0)
+def _assume(chosen: _Chosen, runs: Sequence[Runs]) -> Assumed:
+    pairs = chosen[0][1][0]
+    shared = [SharedLevels()] * pairs
     if sum(count for _, (_, count) in chosen) - 2 < FEWEST_DEGREES_OF_NOISE_COUNT:
         lengths = [_shift_lengths(side, own) for side, own in zip(chosen, runs, strict=True)]
-        shared = [find_shared_levels(*pair).distance for pair in zip(*lengths, strict=True)]
-        distance = np.maximum(distance, shared)
-    steps = np.min([one.steps[: a * b].reshape(a, b).min(axis=1) for one, (a, b) in chosen], axis=0)
-    return np.stack([_assume_of(*one) for one in zip(distance.tolist(), steps.tolist(), strict=True)])
+        shared = [find_shared_levels(*pair) for pair in zip(*lengths, strict=True)]
+    short, bias, noise = [], [], []
+    for pair in range(pairs):
+        own = [(one, slice(pair * count, (pair + 1) * count)) for one, (_, count) in chosen]
+        steps = int(min(one.steps[place].min() for one, place in own))
+        levels = [run for one, place in own for run in one.levels[place]]
+        distance = measure_distance(levels, shared[pair], steps)
+        windows = (measure_windows(run, steps) for one, place in own for run in one.length_ns[place])
+        short.append(max(distance / 2, *windows))
+        bias.append(measure_bias(*(one.warm_ups[place] for one, place in own)))
+        noise.append(_assume_of(distance, steps))
+    return Assumed(np.stack(noise), np.array(short), np.array(bias))
 
 
 @lru_cache(maxsize=4_096)
-def _assume_of(distance: float, steps: float) -> Floats:
-    return assume_noise(NAMES, distance, int(steps))
+def _assume_of(distance: float, steps: int) -> Floats:
+    return assume_noise(NAMES, distance, steps)
 
 
 def _shift_lengths(side: tuple[_Library, tuple[int, int]], runs: Runs) -> list[list[Floats]]:
@@ -287,10 +303,11 @@ def count_claims(
             for own, count in zip(libraries, setting.sides, strict=True)
         ]
         sides = [_draw_side(library, shape, varies, offset, random) for library, shape in chosen]
-        difference = measure_difference(sides[0], sides[1], known, _assume(chosen, sides))
+        assumed = _assume(chosen, sides)
+        difference = measure_difference(sides[0], sides[1], known, assumed)
         shares = [*_count(difference, truth, with_claims=steps[0] in STEPS_OF_CLAIMS and varies == WHOLE)]
         if needs.every and max(setting.sides) <= _FEW and (varies, nominal) in _OF_ALL:
-            shares.extend(_count_all_steps(chosen, sides, difference))
+            shares.extend(_count_all_steps(chosen, sides, difference, assumed))
         for of, share in shares:
             name = _name_of(of)
             found.append(
@@ -349,7 +366,7 @@ _OF_ALL = {(WHOLE, 0.0), (WHOLE, 0.01)}
 
 
 def _count_all_steps(
-    chosen: _Chosen, sides: Sequence[Runs], noise: Difference
+    chosen: _Chosen, sides: Sequence[Runs], noise: Difference, assumed: Assumed
 ) -> Iterator[tuple[str, float]]:
     """Count gates on all steps that fail."""
     pairs = chosen[0][1][0]
@@ -366,7 +383,8 @@ def _count_all_steps(
             for (one, _), part, place in zip(chosen, factor, own, strict=True)
         ]
         of_pair = Noise(float(noise.noise[pair, 0]), float(noise.noise_freedom[pair, 0]))
-        found = compare_all_steps(runs[0], runs[1], of_pair)
+        of_both = [float(np.asarray(one)[pair]) for one in (assumed.short, assumed.bias)]
+        found = compare_all_steps(runs[0], runs[1], of_pair, *of_both)
         failed["mean>3%"] += found.mean.change > max(found.mean.half or np.inf, log1p(0.03))
         failed["p90>5%"] += found.p90.change > max(found.p90.half or np.inf, log1p(0.05))
         lengths = [np.concatenate(side[pair]) for side in shifted]
@@ -468,7 +486,7 @@ def main() -> None:
         cells = [(count, noise) for count in POWER_STEPS for noise in POWER_NOISES]
         by_noise = dict(zip(cells, pool.map(find_powers, cells), strict=True))
     lines = tabulate_again([rate for part in groups.values() for rate in part], retried)
-    more = ["", *tabulate_power(by_noise, [str(one) for one in POWER_SETTINGS], POWER_PAIRS), "", *lines]
+    more = [*tabulate_power(by_noise, [str(one) for one in POWER_SETTINGS], POWER_PAIRS), "", *lines]
     found = summarize(rates, (power, warming), more)
     put(options.write, "verdicts", found)
 

@@ -19,6 +19,7 @@ from benchmarks.noise_laws import Floats
 from wallscope.compare.change_points import bisect_times
 from wallscope.compare.compare import decide_verdict
 from wallscope.compare.run_noise import (
+    Assumed,
     Difference,
     Recorded,
     Runs,
@@ -44,14 +45,17 @@ def draw_side(random: np.random.Generator, shape: tuple[int, int], noise: float,
 
 def tabulate_pairs(count: int) -> Iterator[str]:
     """Compare runs in pairs, and the same runs singly, on a machine that drifts."""
-    yield "| pairs of runs | drift | interval | slower, wrongly | +5 % found | +5 % found without pairs |"
+    yield (
+        "| pairs | drift between pairs | coverage | false verdict | +5 % found |"
+        " +5 % found without `--paired` |"
+    )
     yield "|---:|---:|---:|---:|---:|---:|"
     for runs in (2, 3, 5, 8):
         for drift in (0.0, 0.03):
             random = np.random.default_rng([SEED, runs, round(1000 * drift)])
             off = drift * random.standard_normal((count, runs))
             base, head = (draw_side(random, (count, runs), RUN_NOISE, off) for _ in range(2))
-            assumed = assume_noise([STEP])
+            assumed = Assumed(assume_noise([STEP]))
             paired = measure_pairs(base, head, assumed)
             singly = measure_difference(base, head, _NO_RECORDS, assumed)
             held = (np.abs(paired.change) <= paired.half()).astype(np.float64)
@@ -71,7 +75,7 @@ def _is_slower(found: Difference, more: float) -> Floats:
 
 def tabulate_further(count: int) -> Iterator[str]:
     """Count how often the stated number of runs decides, if the change is as large as it was measured."""
-    yield "| runs a side | true change | a number of runs is stated | median number | decided by it |"
+    yield "| runs per side | true change | a number is stated | median number | the number decides |"
     yield "|---|---:|---:|---:|---:|"
     for setting in (Setting(1), Setting(1, is_recorded=True), Setting(2, is_recorded=True), Setting(3)):
         for change in (0.0, 0.03):
@@ -113,7 +117,7 @@ def _decide_further(random: np.random.Generator, setting: Setting, change: float
 
 def _compare(random: np.random.Generator, runs: int, change: float, known: Recorded) -> Difference:
     base, head = (draw_side(random, (1, runs), RUN_NOISE, off) for off in (0.0, change))
-    return measure_difference(base, head, known, assume_noise([STEP]))
+    return measure_difference(base, head, known, Assumed(assume_noise([STEP])))
 
 
 def _is_decided(found: Difference) -> bool:
@@ -128,8 +132,8 @@ COMMITS, MOST_RECORDS = 33, 20
 def tabulate_bisections(count: int) -> Iterator[str]:
     """Record what `bisect` proposes, one run each, until one commit is left."""
     yield (
-        "| change | runs of good and bad | range holds the commit, at each proposal | one commit left |"
-        " it is the right one | records until then |"
+        "| change | runs of GOOD and BAD | stated range contains the commit | one commit left |"
+        " it is the right commit | further runs |"
     )
     yield "|---:|---:|---:|---:|---:|---:|"
     for change in (0.03, 0.05, 0.1):

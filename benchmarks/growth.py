@@ -22,6 +22,19 @@ _NAME, _INPUTS = "growth", "../fixtures/many.py"
 _WALLSCOPE = (sys.executable, "-m", "wallscope")
 _LONGEST_S = 1_800
 _LEAST_S = 0.5  # less has no ratio
+_SHOWN = {
+    "devices": "devices of one process",
+    "processes": "processes with a device each",
+    "processes_of_a_device": "processes on one device",
+    "threads_of_ranges": "threads with NVTX ranges only",
+    "threads_of_calls": "threads with CUDA calls only",
+    "threads_of_both": "threads with NVTX ranges and CUDA calls",
+    "nested_alike": "nested ranges with one name",
+    "nested_unlike": "nested ranges with different names",
+    "ranges_in_a_row": "consecutive ranges with different names",
+    "torch_nested": "nested operators of a PyTorch trace",
+    "torch_threads": "threads of a PyTorch trace",
+}
 Command = Callable[[int], list[str | Path]]
 
 
@@ -129,12 +142,12 @@ def main() -> None:
     parser.add_argument("--into", type=Path)
     options = parser.parse_args()
     lines = [
-        "| what there is many of | count | CPU time | of twice as many | ratio |",
+        "| kind of object | number | CPU time | CPU time for twice the number | ratio |",
         "|---|---:|---:|---:|---:|",
     ]
     few_count = 0
     for grown in measure(options.things):
-        name = f"{grown.name.replace('_', ' ')} | {grown.count:,}"
+        name = f"{_SHOWN.get(grown.name, grown.name.replace('_', ' '))} | {grown.count:,}"
         sys.stderr.write(f"{name}: {grown.once_s:.2f} s, {grown.twice_s:.2f} s\n")
         if grown.twice_s < _LEAST_S:
             few_count += 1
@@ -143,7 +156,10 @@ def main() -> None:
     if few_count:
         lines += [
             "",
-            f"{few_count} other things take less than half a second for twice as many ([inputs]({_INPUTS})).",
+            (
+                f"For {few_count} other kinds of objects, twice the number takes less than {_LEAST_S} s"
+                f" ([inputs and numbers]({_INPUTS}))."
+            ),
         ]
     put(options.into, _NAME, "\n".join([*lines, ""]))
 

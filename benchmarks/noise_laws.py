@@ -60,12 +60,13 @@ class Noise:
     """How the steps of a run vary.
 
     Attributes:
-        name: as the table says it.
+        name: of the law, with which its steps are drawn.
         factor: of each step, 1 in the usual one.
         stalls: how often a step lasts twice as long, on the host.
         distance: of levels at which a whole run may rest, as a logarithm.
         exchanged: share of communication that each step exchanges for compute, or the reverse.
         missing: a wall that base does not have.
+        title: as the tables say it, if not by name.
     """
 
     name: str
@@ -74,6 +75,7 @@ class Noise:
     distance: float = 0.0
     exchanged: float = 0.0
     missing: str | None = None
+    title: str = ""
 
 
 def _scaled(jitter: float, law: Law = _normal) -> Law:
@@ -170,12 +172,25 @@ OTHER_LAWS = (
     Noise("every 10th step doubled", _scaled(0.01), _every(10)),
     Noise("drift of 0.5 % within the run, 1 %", _scaled(0.005, _drifting)),
     Noise("neighbors correlated 0.95, 1 %", _scaled(0.01, _correlated(0.95))),
-    Noise("clocks in steps of 1 %, correlated 0.8", _scaled(0.01, _clock_steps)),
-    Noise("noise that grows threefold, 3 %", _scaled(0.03, _uneven)),
+    Noise(
+        "clocks in steps of 1 %, correlated 0.8",
+        _scaled(0.01, _clock_steps),
+        title="clock levels 1 % apart, neighbors correlated 0.8",
+    ),
+    Noise(
+        "noise that grows threefold, 3 %",
+        _scaled(0.03, _uneven),
+        title="noise that triples within the run, 3 %",
+    ),
     Noise("bursts of three steps 50 % slower", _scaled(0.4, _bursts)),
     Noise("bursts of two to five steps 50 % slower", _scaled(0.4, _burst_lengths)),
     Noise("neighbors correlated 0.95, 3 %", _scaled(0.03, _correlated(0.95))),
-    Noise("compute and communication exchange time", _scaled(0.01), exchanged=0.2),
+    Noise(
+        "compute and communication exchange time",
+        _scaled(0.01),
+        exchanged=0.2,
+        title="time moves between compute and communication, 1 %",
+    ),
     Noise("no memory time in base, 5 %", _scaled(0.05), missing="memory"),
 )
 """Correlated neighbors, clocks and bursts also chose limits of warm-up and blocks; the others chose none."""
@@ -257,12 +272,26 @@ _SETTLED_STEPS = 50
 KEPT_LAWS = (
     Noise("three clock levels 2 % apart", _scaled(0.02, _three_levels), distance=0.04),
     Noise("every other step 6 % slower", _scaled(0.06, _alternating)),
-    Noise("rises of 4 % over 12 steps", _scaled(0.04, _sawtooth)),
+    Noise(
+        "rises of 4 % over 12 steps",
+        _scaled(0.04, _sawtooth),
+        title="rise of 4 % over 12 steps, again and again",
+    ),
     Noise("waves of 25 steps, 1 %", _scaled(0.01, _waves)),
-    Noise("steps 3 % longer until half of the run", _scaled(0.03, _settling)),
-    Noise("quiet and noisy times, 2 %", _scaled(0.02, _clustered)),
+    Noise(
+        "steps 3 % longer until half of the run",
+        _scaled(0.03, _settling),
+        title="rise of 3 % in the first half of the run",
+    ),
+    Noise(
+        "quiet and noisy times, 2 %", _scaled(0.02, _clustered), title="periods of low and of high noise, 2 %"
+    ),
     Noise("heavy tails, neighbors correlated 0.5, 2 %", _scaled(0.02, _heavy_correlated)),
-    Noise("one of six steps 10 % slower, 2 % by 120 %", _scaled(0.1, _mixed)),
+    Noise(
+        "one of six steps 10 % slower, 2 % by 120 %",
+        _scaled(0.1, _mixed),
+        title="one of 6 steps 10 % slower, 2 % of steps 120 % slower",
+    ),
     Noise("skewed (gamma, shape 2), 4 %", _scaled(0.04, _gamma)),
     Noise("neighbors correlated -0.6, 3 %", _scaled(0.03, _alternately)),
     Noise("cycles of about 7 steps, 2 %", _scaled(0.02, _cycling)),

@@ -117,11 +117,11 @@ def _analyze(path: Path, reader: str) -> Callable[[], object]:
 
 
 WAYS = {
-    "raw cached read of the file": raw_file,
-    "SQL: count and one sum a table": scan_one,
-    "SQL: count and a sum of each column": scan_all,
-    "wallscope, tables from pages": pages,
-    "wallscope, tables by SQLite": by_sqlite,
+    "read all bytes of the file": raw_file,
+    "SQL: number of rows and sum of one column of each table": scan_one,
+    "SQL: number of rows and sum of each column of each table": scan_all,
+    "wallscope reads the pages of the database": pages,
+    "wallscope reads through SQLite": by_sqlite,
     "pandas.read_sql, same columns": pandas,
     "wallscope analyze": analyze,
     "wallscope analyze --reader sqlite": analyze_by_sqlite,

@@ -1,7 +1,7 @@
 """What the typical step leaves out: the mean, p90 and slow steps of all steps that count."""
 
 from itertools import product
-from math import log
+from math import log, sqrt
 
 import numpy as np
 import pytest
@@ -221,6 +221,21 @@ def test_a_short_run_without_slow_steps_is_as_uncertain_as_a_longer_one_shows():
     assert compare_all_steps(short, long, nothing).mean.half > 2 * alone
     assert compare_all_steps(short, long, nothing) == compare_all_steps(long, short, nothing)
     assert compare_all_steps([run(0.0, 100)], long, nothing).mean.half < alone
+
+
+def test_a_short_run_may_rest_at_one_level_and_a_bias_widens_both():
+    def run(steps):
+        return AllSteps(*(Spread(np.array([18.42]), np.array([0.001]), 1e4) for _ in range(2)), steps)
+
+    nothing = Noise(0.0, 1.0)
+    both = compare_all_steps([run(10)], [run(100)], nothing, short=0.025)
+    alike = compare_all_steps([run(100)], [run(100)], nothing, short=0.025)
+    biased = compare_all_steps([run(100)], [run(100)], nothing, bias=0.005)
+
+    for found in (both.mean, both.p90):
+        assert found.half == pytest.approx(1.96 * sqrt(0.9 * 0.025**2 + 0.001**2), rel=0.01)
+    assert alike.p90.half == pytest.approx(1.96 * sqrt(2) * 0.001, rel=0.01)
+    assert biased.mean.half == pytest.approx(1.96 * sqrt(2 * 0.001**2 + 0.005**2), rel=0.01)
 
 
 def test_a_side_of_one_run_without_bursts_is_as_uncertain_as_the_other_one_shows():

@@ -9,7 +9,7 @@ from tests.profile.random_profiles import OPERATIONS, captured, profile_of, prof
 from wallscope.compare.compare import CompareOptions, Side, compare_sides, require_comparable
 from wallscope.compare.confidence import spread_of_steps
 from wallscope.compare.gates import parse_gate
-from wallscope.compare.run_noise import Recorded, measure_difference, stack_runs
+from wallscope.compare.run_noise import Assumed, Recorded, measure_difference, stack_runs
 from wallscope.errors import ComparisonError
 from wallscope.model.enums import Wall
 from wallscope.model.profile import Noise, RecordedNoise
@@ -117,7 +117,9 @@ def test_stalls_of_each_eighth_step_are_no_change_between_short_and_long_runs():
         return stack_runs(runs, [count] * 10)
 
     nothing = Recorded(np.zeros(1), np.zeros(1))
-    changed = [measure_difference(side(20), side(7), nothing, np.array([0.0115])) for _ in range(100)]
+    changed = [
+        measure_difference(side(20), side(7), nothing, Assumed(np.array([0.0115]))) for _ in range(100)
+    ]
     claimed = sum(abs(float(one.change[0])) > max(float(one.half()[0]), np.log(1.02)) for one in changed)
 
     assert claimed <= 5

@@ -5,6 +5,7 @@ from hypothesis import strategies as st
 
 from wallscope.compare.confidence import (
     measure_wandering,
+    measure_windows,
     spread_of_steps,
     student_chance,
     student_quantile,
@@ -118,3 +119,29 @@ def test_a_wall_wanders_as_far_as_it_follows_the_step():
     assert found is not None
     assert found[1] == pytest.approx(0.4 * found[0] * walk.mean(), rel=1e-6)
     assert found[2] == pytest.approx(0, abs=1)
+
+
+def test_windows_of_a_long_run_vary_as_short_runs_do():
+    assert measure_windows(np.array([10.0, 10, 10, 11, 12, 12, 12]), 3) == pytest.approx(
+        np.log([10.0, 10.0, 11.0, 12.0, 12.0]).std(ddof=1)
+    )
+    assert measure_windows(np.array([10.0, 11, 12, 12]), 1) == pytest.approx(
+        np.log([10.0, 11.0, 12.0, 12.0]).std(ddof=1)
+    )
+    assert measure_windows(np.full(9, 7.0), 3) == 0
+    assert measure_windows(np.array([10.0, 11, 12]), 3) == 0, "one window shows nothing"
+    assert measure_windows(np.array([10.0, 11, 12]), 4) == 0
+
+
+def test_windows_show_what_runs_that_rest_at_one_level_are_off_by():
+    """Levels last 25 steps: runs of 10 mostly rest, and the blocks of their own steps show nothing of it."""
+    random = np.random.default_rng(12)
+
+    def level(count):
+        changes = random.random(count) < 1 / 25
+        return (random.integers(0, 2) + np.cumsum(changes)) % 2
+
+    short = [np.log(typical_means((1e8 * 1.05 ** level(10))[None, :, None])[0, 0]) for _ in range(2_000)]
+    shown = [measure_windows(1e8 * 1.05 ** level(400), 10) for _ in range(100)]
+
+    assert np.mean(shown) == pytest.approx(np.std(short), rel=0.1)

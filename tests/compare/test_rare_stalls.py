@@ -50,7 +50,7 @@ def stalls(found):
         pytest.param(
             Why.FRAMEWORK,
             "host/queue-drained/cudaDeviceSynchronize",
-            "GPU idle after cudaDeviceSynchronize",
+            "host time after cudaDeviceSynchronize",
             id="checkpoint without a name",
         ),
     ],

@@ -1,5 +1,6 @@
 """What runs differ by: measured of each column by itself, each run once, or assumed."""
 
+from dataclasses import replace
 from math import sqrt
 
 import numpy as np
@@ -7,6 +8,7 @@ import pytest
 
 from wallscope.compare.confidence import Spread, spread_of_steps
 from wallscope.compare.run_noise import (
+    Assumed,
     Recorded,
     Runs,
     count_runs_to_decide,
@@ -18,7 +20,7 @@ from wallscope.compare.run_noise import (
 from wallscope.compare.wall_deltas import assume_noise, find_significant
 from wallscope.model.profile import Noise, RecordedNoise
 
-ASSUMED = np.array([0.0144, 0.2])
+ASSUMED = Assumed(np.array([0.0144, 0.2]))
 NOTHING = Recorded(np.zeros(2), np.zeros(2))
 
 
@@ -106,11 +108,71 @@ def test_runs_of_few_steps_are_not_as_sure_as_the_longer_ones_that_measure_them(
     assert 0.945 < covered(found)[0] < 0.985
 
 
+@pytest.mark.parametrize("runs", [1, 2])
+def test_short_runs_that_each_rest_at_one_level_are_as_unsure_as_longer_ones_show(runs):
+    """They are off by 0.02 up or down, and their own steps show nothing of it; records are of long runs."""
+    random, pairs = np.random.default_rng(13), 4_000
+    record = replace(recorded(random, pairs, 10, (0.002, 0.02)), steps=100.0)
+    short, long = (drawn(random, pairs, runs, (0.002, 0.02), count) for count in (10.0, 100.0))
+    short.mean[..., 0] += random.choice((-0.02, 0.02), (pairs, runs))
+    known, blind = (
+        measure_difference(short, long, record, replace(ASSUMED, short=off)) for off in (0.02, 0.0)
+    )
+    alike = [
+        measure_difference(long, long, record, replace(ASSUMED, short=off)).half() for off in (0.02, 0.0)
+    ]
+
+    assert covered(blind)[0] < 0.5
+    assert covered(known)[0] > 0.95
+    assert (alike[0] == alike[1]).all(), "they are as long as those that measure them"
+
+
+@pytest.mark.parametrize("is_paired", [False, True])
+@pytest.mark.parametrize("runs", [3, 10])
+def test_more_runs_do_not_reduce_a_bias(runs, is_paired):
+    random, pairs, bias = np.random.default_rng(14), 4_000, 0.005
+    base, head = (drawn(random, pairs, runs, (0.001, 0.001)) for _ in range(2))
+    head.mean[..., 0] += bias
+    head.mean[..., 1] *= 1 + bias
+    assumed = [replace(ASSUMED, bias=of_pair) for of_pair in (np.full(pairs, bias), 0.0)]
+    found, blind = (
+        measure_pairs(base, head, one) if is_paired else measure_difference(base, head, NOTHING, one)
+        for one in assumed
+    )
+
+    assert (covered(blind) < 0.6).all()
+    assert (covered(found) > 0.95).all()
+    assert found.error == pytest.approx(np.hypot(blind.error, bias * np.array([1, 1e7])), rel=0.01)
+    assert (found.freedom == blind.freedom).all()
+    assert (found.chance() >= blind.chance()).all(), "a bias makes nothing surer"
+
+
+def test_an_assumption_is_wide_enough_for_a_bias():
+    ours = side((0.0, 1e7)), side((0.0, 1e7))
+
+    assert measure_difference(*ours, NOTHING, replace(ASSUMED, bias=0.005)).half().tolist() == (
+        measure_difference(*ours, NOTHING, ASSUMED).half().tolist()
+    )
+
+
+def test_no_number_of_runs_decides_a_change_smaller_than_the_bias():
+    runs = side((0.0, 1e7), (0.01, 1e7), (0.02, 1e7)), side((0.03, 1e7), (0.04, 1e7), (0.05, 1e7))
+    needed = [
+        count_runs_to_decide(
+            measure_difference(*runs, NOTHING, replace(ASSUMED, bias=bias)), 0.0, 3, 0.03, 0.02
+        )
+        for bias in (0.0, 0.012, 0.02)
+    ]
+
+    assert needed[0] < needed[1]
+    assert needed[2] is None
+
+
 def test_one_run_a_side_is_assumed_to_differ():
     found = measure_difference(side((0.0, 1e7)), side((0.0, 1e7)), NOTHING, ASSUMED)
 
     assert found.is_assumed.all()
-    assert found.noise.tolist() == ASSUMED.tolist()
+    assert found.noise.tolist() == ASSUMED.noise.tolist()
     assert found.half()[0] == pytest.approx(1.96 * sqrt(2) * sqrt(0.0144**2 + 0.001**2), rel=0.01)
     assert found.half()[1] == pytest.approx(1.96 * sqrt(2) * 0.2e7, rel=0.01)
 

@@ -16,6 +16,7 @@ from wallscope.compare.step_levels import (
     measure_shift,
 )
 
+NO_LEVELS = SharedLevels()
 RANDOM = np.random.default_rng(3)
 
 
@@ -35,11 +36,11 @@ def test_runs_that_change_their_level_often_are_more_alike():
     once = find_levels(lengths(*[1.0] * 8, *[1.08] * 8))
     often = find_levels(lengths(*[1.0, 1.0, 1.08, 1.08] * 4))
 
-    assert measure_distance([once]) == pytest.approx(log(1.08), rel=0.05)
-    assert measure_distance([once, often]) == measure_distance([once])
-    assert measure_distance([often]) == pytest.approx(log(1.08) / np.sqrt(7), rel=0.05)
-    assert measure_distance([find_levels(lengths(*[1.0] * 16))] * 2) == 0
-    assert measure_distance([]) == 0
+    assert measure_distance([once], NO_LEVELS, 16) == pytest.approx(log(1.08), rel=0.05)
+    assert measure_distance([once, often], NO_LEVELS, 16) == measure_distance([once], NO_LEVELS, 16)
+    assert measure_distance([often], NO_LEVELS, 16) == pytest.approx(log(1.08) / np.sqrt(7), rel=0.05)
+    assert measure_distance([find_levels(lengths(*[1.0] * 16))] * 2, NO_LEVELS, 16) == 0
+    assert measure_distance([], NO_LEVELS, 16) == 0
 
 
 def test_a_run_at_two_levels_is_described_and_no_regression():
@@ -78,14 +79,14 @@ def test_one_step_at_the_level_of_the_other_side_shows_that_both_share_levels():
     shared = find_shared_levels([base], [head])
 
     assert (shared.base, shared.head) == ((9, 1), (0, 10))
-    assert shared.distance == pytest.approx(log(1.04), rel=0.1)
-    assert find_shared_levels([head], [base]).distance == shared.distance
-    assert measure_distance([], shared) == shared.distance
+    assert shared.distance(10) == pytest.approx(log(1.04), rel=0.1)
+    assert find_shared_levels([head], [base]).distance(10) == shared.distance(10)
+    assert measure_distance([], shared, 10) == shared.distance(10)
 
 
 def test_sides_that_are_each_at_one_level_share_none():
     assert find_shared_levels([lengths(*[1.0] * 10)], [lengths(*[1.04] * 10)]) == SharedLevels()
-    assert find_shared_levels([lengths(*[1.0] * 10)], [lengths(*[1.0] * 10)]).distance == 0
+    assert find_shared_levels([lengths(*[1.0] * 10)], [lengths(*[1.0] * 10)]).distance(10) == 0
 
 
 def test_an_outlier_toward_the_other_side_is_at_no_level():
@@ -97,7 +98,18 @@ def test_an_outlier_toward_the_other_side_is_at_no_level():
 def test_shared_levels_that_change_often_are_closer():
     often = [lengths(*[1.0, 1.05] * 8)]
 
-    assert find_shared_levels(often, often).distance == pytest.approx(log(1.05) / np.sqrt(15), rel=0.1)
+    assert find_shared_levels(often, often).distance(16) == pytest.approx(log(1.05) / np.sqrt(15), rel=0.1)
+
+
+def test_levels_of_a_long_run_are_as_far_apart_as_a_short_run_shows_them():
+    """Of 12 changes in 104 steps a run of 8 steps has one, and one of 32 has four."""
+    long = lengths(*([1.0] * 8 + [1.08] * 8) * 6, *[1.0] * 8)
+    found, shared = find_levels(long), find_shared_levels([long], [long])
+
+    for steps_of_short, changes in ((8, 1), (32, 3.7), (104, 12), (200, 12)):
+        expected = pytest.approx(log(1.08) / np.sqrt(changes), rel=0.05)
+        assert found.distance(steps_of_short) == expected
+        assert shared.distance(steps_of_short) == expected
 
 
 def test_a_step_at_the_level_of_head_leaves_the_change_open_and_is_described():

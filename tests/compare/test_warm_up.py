@@ -6,7 +6,7 @@ import pytest
 from benchmarks.noise_laws import LAWS, OTHER_LAWS, STEP_NS
 from tests.compare.test_compare import diff, steps
 from tests.profile.random_profiles import profile_of
-from wallscope.compare.all_steps import describe_warm_up, find_warm_up
+from wallscope.compare.all_steps import describe_warm_up, find_warm_up, fit_warm_up, measure_bias
 from wallscope.compare.compare import CompareOptions, Side, compare_sides, comparison_report
 from wallscope.compare.typical_steps import deciding_steps
 
@@ -66,6 +66,16 @@ def test_a_slow_step_within_the_warm_up_changes_little():
     assert find_warm_up(lengths).left_out == pytest.approx(10, abs=2)
 
 
+@pytest.mark.parametrize("slow", [3, 400])
+def test_slow_first_steps_leave_the_excess_of_the_others_as_it_is(slow):
+    """A fast decay, drawn out to many slow steps before it, would have no finite height."""
+    lengths = np.concatenate([np.full(slow, 5 * 10**8), draw(4 * slow, 3, 0.05, rate=8 * slow)])
+    found = fit_warm_up(lengths)
+
+    assert 0 < found.share < 0.2
+    assert 0 <= found.excess < 0.02
+
+
 def test_the_side_that_warms_up_is_named():
     (note,) = describe_warm_up([draw(20, 1)], [draw(20, 2, 0.1)])
 
@@ -75,6 +85,42 @@ def test_the_side_that_warms_up_is_named():
     assert not [*describe_warm_up([draw(20, 1)], [draw(20, 2)])]
     (note,) = describe_warm_up([draw(40, 1, 0.1, rate=12)], [draw(40, 2)])
     assert note.effect == "the rest of the run is compared"
+
+
+def test_an_unsure_warm_up_has_its_size_and_leaves_nothing_out():
+    fits = [fit_warm_up(draw(10, seed, 0.1, 0.01)) for seed in range(200)]
+    unsure = [one for one in fits if not one.is_sure]
+
+    assert len(unsure) > 20
+    assert {one.left_out for one in unsure} == {0}
+    assert np.median([one.excess for one in unsure]) == pytest.approx(0.1 * np.exp(-3 * 0.45), rel=0.35)
+    assert fit_warm_up(draw(10, 1, -0.1)).excess == fit_warm_up(draw(5, 1, 0.1)).excess == 0
+
+
+def fits(count, runs, decay=0.1):
+    return [fit_warm_up(draw(count, 100 * count + seed, decay)) for seed in range(runs)]
+
+
+def test_the_warm_up_that_is_left_of_one_side_is_a_bias():
+    short, long, steady = fits(10, 10), fits(100, 10), fits(20, 10, 0.0)
+    mean = [np.mean([one.excess for one in runs]) for runs in (short, long, steady)]
+
+    assert (
+        measure_bias(short, long) == measure_bias(long, short) == pytest.approx(0.9 * abs(mean[0] - mean[1]))
+    )
+    assert 0.003 < measure_bias(short, long) < 0.015
+    assert measure_bias(long, steady) == measure_bias(steady, long) == pytest.approx(mean[1] - mean[2])
+    assert mean[1] - mean[2] == pytest.approx(0.1 * np.exp(-3 * 0.75), abs=0.003)
+    assert measure_bias(long[:1], steady[:1]) > 0.005
+
+
+def test_sides_that_warm_up_over_as_many_steps_and_steady_ones_have_no_bias():
+    runs, steady = fits(20, 10), fits(20, 10, 0.0)
+
+    assert any(one.is_sure for one in runs[:5])
+    assert any(one.is_sure for one in runs[5:])
+    assert measure_bias(runs[:5], runs[5:]) == 0
+    assert measure_bias(steady[:3], steady[3:]) == 0
 
 
 def side(name, seed, factor=1.0, decay=0.1, count=40):

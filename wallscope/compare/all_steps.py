@@ -10,7 +10,7 @@ comparison says how many. At most half of a run is left out (White 1997).
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from math import comb, exp, expm1, hypot, log, sqrt
+from math import comb, expm1, hypot, log, sqrt
 
 import numpy as np
 import numpy.typing as npt
@@ -102,32 +102,53 @@ def _spread(length_ns: Floats, blocks: Blocks | None, measure: Callable[[Floats]
     return Spread(middle, np.array([hypot(error * blocks.widening, more)]), blocks.freedom)
 
 
-def compare_all_steps(base: Sequence[AllSteps], head: Sequence[AllSteps], noise: Noise) -> AllStepsChange:
-    """Compare all steps of the runs of both sides; `noise` is how much the step of runs differs."""
+def compare_all_steps(
+    base: Sequence[AllSteps],
+    head: Sequence[AllSteps],
+    noise: Noise,
+    short: float = 0.0,
+    bias: float = 0.0,
+) -> AllStepsChange:
+    """Compare all steps of the runs of both sides.
+
+    Args:
+        base: runs of one side.
+        head: runs of the other.
+        noise: how much the step of runs differs.
+        short: standard deviation of what runs as short as the shortest are off by, as a logarithm.
+        bias: by how much more one side may still warm up, as a logarithm.
+    """
     steps = [float(np.mean([run.steps for run in runs])) for runs in (base, head)]
 
     def change(part: Callable[[AllSteps], Spread]) -> Change:
-        return _compare([part(one) for one in base], [part(one) for one in head], steps, noise)
+        return _compare([[part(one) for one in runs] for runs in (base, head)], steps, noise, short, bias)
 
     return AllStepsChange(change(lambda one: one.mean), change(lambda one: one.p90))
 
 
-def _compare(base: Sequence[Spread], head: Sequence[Spread], steps: Sequence[float], noise: Noise) -> Change:
+def _compare(
+    runs_of: Sequence[Sequence[Spread]],
+    steps: Sequence[float],
+    noise: Noise,
+    short: float,
+    bias: float,
+) -> Change:
     """Compare means over runs, with what runs differ by.
 
     Few steps are slow, so what runs are seen to differ by would rest on too little. It is taken from the
     typical step, and never narrows what the steps leave open. If these runs differ by more, their own
-    difference counts. A side of few steps may have no slow step by chance, so its steps are taken
-    to vary as those of the other side do.
+    difference counts. A side of few steps may have no slow step by chance. So its steps are taken to
+    vary as those of the other side do, and its runs to be off by as much as windows of long runs are.
     """
+    base, head = runs_of
     between = noise.deviation**2 * (1 / len(base) + 1 / len(head))
     within, of_within, means = 0.0, 0.0, []
-    sides = [np.array([run.of(0) for run in runs]) for runs in (base, head)]
+    sides = [np.array([run.of(0) for run in runs]) for runs in runs_of]
     every = [count * len(found) for found, count in zip(sides, steps, strict=True)]
     of_step = [float((found[:, 1] ** 2).mean()) * count for found, count in zip(sides, steps, strict=True)]
-    for place, (runs, found) in enumerate(zip((base, head), sides, strict=True)):
+    for place, (runs, found) in enumerate(zip(runs_of, sides, strict=True)):
         fewer = max(1 - every[place] / every[1 - place], 0.0)
-        least = fewer * of_step[1 - place] / steps[place] if fewer else 0.0
+        least = fewer * max(of_step[1 - place] / steps[place], short**2) if fewer else 0.0
         own = max(float((found[:, 1] ** 2).mean()), least) / len(runs)
         within += own
         of_within += own**2 / float(found[:, 2].sum()) if own else 0.0
@@ -135,7 +156,7 @@ def _compare(base: Sequence[Spread], head: Sequence[Spread], steps: Sequence[flo
     if not np.isfinite(within + between):
         return Change(means[1] - means[0], None)
     of_between = between**2 / noise.freedom if between else 0.0
-    half = max(_halve(within + between, of_within + of_between), _halve(within, of_within))
+    half = max(_halve(within + between + bias**2, of_within + of_between), _halve(within, of_within))
     return Change(means[1] - means[0], max(half, _measure_between(base, head)))
 
 
@@ -189,55 +210,83 @@ _DECAYS = (0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 9.0, 13.0, 20.0, 30.0, 50.0)
 
 @dataclass(frozen=True, slots=True)
 class WarmUp:
-    """The warm-up of a run.
+    """The exponential decay that explains the steps of a run best.
 
     Attributes:
-        share: by how much the first step exceeds what steps decay to.
+        share: by how much the first step that is not slow exceeds what steps decay to.
         rest_share: the same of the first step that is not left out.
-        left_out: how many of the first steps are left out.
+        excess: median excess of the steps that are not left out, as a logarithm.
+        left_out: how many of the first steps are left out: none if it is not sure.
         steps: how many the run has.
+        is_sure: whether it is a warm-up, and not chance.
     """
 
     share: float
     rest_share: float
+    excess: float
     left_out: int
     steps: int
+    is_sure: bool
 
 
 def find_warm_up(length_ns: npt.NDArray[np.int64]) -> WarmUp | None:
-    """Return the warm-up of a run by the lengths of its steps, in order of time; `None` if there is none.
+    """Return the warm-up of a run by the lengths of its steps, in order of time; `None` if there is none."""
+    found = fit_warm_up(length_ns)
+    return found if found.is_sure else None
 
-    It is an exponential decay that explains the steps surely, and better than a shift from one level to
-    another does. What it leaves must not be correlated, as that of a random walk is. Slow steps do not count.
+
+def fit_warm_up(length_ns: npt.NDArray[np.int64]) -> WarmUp:
+    """Return the decay that explains the steps of a run best, in order of time; without excess if none does.
+
+    It is sure if it explains the steps surely, and better than a shift from one level to another does. What
+    it leaves must not be correlated, as that of a random walk is. Slow steps do not count.
     """
+    count = length_ns.size
+    nothing = WarmUp(0.0, 0.0, 0.0, 0, count, is_sure=False)
     usual = usual_steps(length_ns)
     if usual.sum() < FEWEST_STEPS_FOR_WARM_UP_COUNT:
-        return None
+        return nothing
     place, lengths = np.flatnonzero(usual), np.log(np.maximum(length_ns[usual], 1))
     centered = lengths - lengths.mean()
     whole = float((centered**2).sum())
-    decays = np.array([decay for decay in _DECAYS if 2 * decay <= length_ns.size])
-    shapes: Floats = np.exp(-place / decays[:, None])
+    decays = np.array([decay for decay in _DECAYS if 2 * decay <= count])
+    shapes: Floats = np.exp((place[0] - place) / decays[:, None])
     shapes -= shapes.mean(axis=1, keepdims=True)
     heights = (shapes @ centered) / (shapes**2).sum(axis=1)
     rests = ((centered - heights[:, None] * shapes) ** 2).sum(axis=1)
     best = int(np.argmin(np.where(heights > 0, rests, np.inf)))
     height, decay, rest = float(heights[best]), float(decays[best]), float(rests[best])
-    if height < log(1 + WARM_UP_DECAY_SHARE) or whole <= 0:
-        return None
+    if height <= 0 or whole <= 0:
+        return nothing
     left = np.diff(centered - height * shapes[best])
     of_shift = whole - _explain_by_shift(centered)
     least = rest + 1e-12 * whole
-    is_sure = lengths.size * log(whole / least) > SURE_WARM_UP_LIKELIHOOD
+    is_high = height >= log(1 + WARM_UP_DECAY_SHARE)
+    is_likely = lengths.size * log(whole / least) > SURE_WARM_UP_LIKELIHOOD
     is_decay = lengths.size * log(max(of_shift, least) / least) > UNLIKE_SHIFT_LIKELIHOOD
     is_white = float((left**2).sum()) >= WHITE_REST_RATIO * rest
-    if not (is_sure and is_decay and is_white):
-        return None
-    count = length_ns.size
-    over = height * np.exp(-np.arange(count) / decay) < log(1 + WARM_UP_REST_SHARE)
-    most = count // 2 if count - count // 2 >= FEWEST_STEPS_FOR_SPREAD_COUNT else 0
+    is_sure = is_high and is_likely and is_decay and is_white
+    excess: Floats = height * np.exp(-np.maximum(np.arange(count) - place[0], 0) / decay)
+    over = excess < log(1 + WARM_UP_REST_SHARE)
+    most = count // 2 if is_sure and count - count // 2 >= FEWEST_STEPS_FOR_SPREAD_COUNT else 0
     left_out = min(int(np.argmax(over)) if over.any() else count, most)
-    return WarmUp(expm1(height), expm1(height * exp(-left_out / decay)), left_out, count)
+    middle = float(np.median(excess[left_out:]))
+    return WarmUp(expm1(height), expm1(float(excess[left_out])), middle, left_out, count, is_sure)
+
+
+def measure_bias(base: Sequence[WarmUp], head: Sequence[WarmUp]) -> float:
+    """Return by how much more the compared steps of one side still warm up, as a logarithm.
+
+    If the steps of one run surely warm up, what the fit of each run says counts. In short runs it is often
+    not sure, and none of their steps is left out. If both sides warm up over as many steps, they have as
+    much left on average, so what fits differ by is chance.
+    """
+    are_sure = [any(one.is_sure for one in runs) for runs in (base, head)]
+    if not any(are_sure):
+        return 0.0
+    ours, theirs = (sum(one.excess for one in runs) / len(runs) for runs in (base, head))
+    fewer, more = sorted(sum(one.steps for one in runs) / len(runs) for runs in (base, head))
+    return abs(ours - theirs) * (1 - fewer / more if all(are_sure) else 1.0)
 
 
 def _explain_by_shift(centered: Floats) -> float:

@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import partial
 from math import exp, expm1, isfinite, log
 
 import numpy as np
@@ -16,9 +15,12 @@ from wallscope.compare.all_steps import (
     AllSteps,
     AllStepsChange,
     Change,
+    WarmUp,
     compare_all_steps,
     describe_warm_up,
+    fit_warm_up,
     measure_all_steps,
+    measure_bias,
     measure_slow_chance,
 )
 from wallscope.compare.capture_bias import BiasSide, find_biases
@@ -30,7 +32,7 @@ from wallscope.compare.comparability import (
     find_mismatches,
     is_same_capture,
 )
-from wallscope.compare.confidence import Floats, spread_of_steps
+from wallscope.compare.confidence import Floats, measure_windows, spread_of_steps
 from wallscope.compare.explanations import (
     add_rare_stalls,
     compare_environments,
@@ -65,7 +67,6 @@ from wallscope.compare.typical_steps import (
 from wallscope.compare.wall_deltas import (
     STEP,
     ComparedRuns,
-    assume_noise,
     communication_changes,
     compare_walls,
     name_columns,
@@ -129,6 +130,7 @@ class _Measured:
     runs: Runs
     all_steps: tuple[AllSteps, ...]
     levels: tuple[RunLevels, ...]
+    warm_ups: tuple[WarmUp, ...]
 
 
 def compare_sides(base: Side, head: Side, options: CompareOptions) -> Comparison:
@@ -149,13 +151,19 @@ def compare_sides(base: Side, head: Side, options: CompareOptions) -> Comparison
     names = name_columns(causes)
     fewest = min(int(side.runs.steps.min()) for side in (ours, theirs))
     shared = find_shared_levels(ours.steps_ns, theirs.steps_ns)
-    distance = measure_distance((*ours.levels, *theirs.levels), shared)
+    distance = measure_distance((*ours.levels, *theirs.levels), shared, fewest)
+    windows = (measure_windows(run, fewest) for side in (ours, theirs) for run in side.steps_ns)
+    short = max(distance / 2, *windows)
+    bias = measure_bias(ours.warm_ups, theirs.warm_ups)
     compared = ComparedRuns(
         sides.base,
         sides.head,
         (float(ours.scale), float(theirs.scale)),
         (base.noise, head.noise),
-        partial(assume_noise, distance=distance, steps=fewest),
+        fewest,
+        distance,
+        short,
+        bias,
         options.is_paired,
     )
     both = compared.measure(names, ours.runs, theirs.runs)
@@ -183,7 +191,7 @@ def compare_sides(base: Side, head: Side, options: CompareOptions) -> Comparison
         found = (Mismatch("capture", "the same", "the same", "note"),)
     is_comparable = all(entry.severity != "incomparable" for entry in found)
     noise = Noise(float(both.noise[0]), float(both.noise_freedom[0]))
-    every = compare_all_steps(ours.all_steps, theirs.all_steps, noise)
+    every = compare_all_steps(ours.all_steps, theirs.all_steps, noise, short, bias)
     step = _step(ours, theirs, None if is_same else (both, every), options, tokens)
     verdict = _verdict(step, both, every, is_same=is_same)
     if verdict == "inconclusive" and step.replication != "none":
@@ -270,6 +278,7 @@ def _measure(profiles: tuple[Profile, ...], causes: list[str], tokens: tuple[int
         ),
         all_steps=tuple(measure_all_steps(one) for one in scaled),
         levels=tuple(find_levels(lengths_ns(chosen)) for chosen in steps),
+        warm_ups=tuple(fit_warm_up(lengths_ns(steady_steps(one))) for one in profiles),
     )
 
 

@@ -14,6 +14,7 @@ from statistics import NormalDist
 
 import numpy as np
 import numpy.typing as npt
+from numpy.lib.stride_tricks import sliding_window_view
 
 from wallscope.columns import Flags
 from wallscope.thresholds.noise import FEWEST_STEPS_FOR_MIDDLE_COUNT
@@ -238,6 +239,23 @@ def typical_means(values: Floats) -> Floats:
     kept = is_typical(values[:, :, 0])
     means: Floats = np.einsum("ds,dsc->dc", kept, values) / kept.sum(axis=1)[:, None]
     return means
+
+
+def measure_windows(length_ns: Floats, steps: int) -> float:
+    """Return the relative standard deviation of the typical step of windows of so many steps of a run.
+
+    It is 0 if the run has no more steps. It shows by how much a short run of the same program may be off.
+    """
+    if not 0 < steps <= length_ns.size or length_ns.min() <= 0:
+        return 0.0
+    windows = sliding_window_view(length_ns, steps)[:: max(steps // _WINDOWS_OF_LENGTH, 1)]
+    if len(windows) < 2:
+        return 0.0
+    deviation: Floats = log_first(typical_means(windows[..., None])).std(ddof=1)
+    return float(deviation)
+
+
+_WINDOWS_OF_LENGTH = 4  # windows that begin within the length of one
 
 
 def log_first(means: Floats) -> Floats:

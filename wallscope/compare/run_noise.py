@@ -114,6 +114,21 @@ def pool_records(known: Sequence[RecordedNoise | None], names: Sequence[str]) ->
 
 
 @dataclass(frozen=True, slots=True)
+class Assumed:
+    """What runs may be off by beyond what they show, each a share or a logarithm.
+
+    Attributes:
+        noise: standard deviation between runs of each column where too little is known.
+        short: standard deviation of what runs as short as the shortest are off by; one for each comparison.
+        bias: by how much the warm-up may lengthen one side; one for each comparison.
+    """
+
+    noise: Floats
+    short: Floats | float = 0.0
+    bias: Floats | float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
 class Difference:
     """How sure the difference of two sides is, by column.
 
@@ -126,6 +141,7 @@ class Difference:
         noise: relative standard deviation between runs.
         noise_freedom: of that; infinite where it is assumed.
         is_assumed: whether the noise is assumed.
+        bias: what further runs do not reduce of the error of the step.
     """
 
     change: Floats
@@ -136,6 +152,7 @@ class Difference:
     noise: Floats
     noise_freedom: Floats
     is_assumed: Flags
+    bias: Floats
 
     def half(self) -> Floats:
         """Return half the interval of the difference.
@@ -177,7 +194,7 @@ def measure_difference(
     base: Runs,
     head: Runs,
     recorded: Recorded,
-    assumed: Floats,
+    assumed: Assumed,
     scales: tuple[float, float] = (1.0, 1.0),
 ) -> Difference:
     """Measure how sure the difference of two sides is.
@@ -186,7 +203,7 @@ def measure_difference(
         base: runs of one side.
         head: runs of the other.
         recorded: what records know.
-        assumed: relative standard deviation between runs of each column where too little is known.
+        assumed: what is not known of these runs.
         scales: what times of each side are multiplied by; the first column is a logarithm, and is not.
     """
     sides = (base, head)
@@ -195,53 +212,66 @@ def measure_difference(
     within = [side.within * factor**2 for side, factor in zip(sides, factors, strict=True)]
     steps_error, steps_freedom = _combine_steps(sides, factors)
     seen = [side.spread_between() for side in sides]
-    measured = _combine_measured(sides, sizes, within, seen, recorded)
+    measured = _combine_measured(sides, sizes, within, recorded, np.asarray(assumed.short)[..., None])
     freedom = seen[0][1] + seen[1][1] + recorded.freedom
     pooled = _pool((*seen, (np.broadcast_to(recorded.variance, freedom.shape), recorded.freedom)))
     known_error = np.isfinite(within[0]) & np.isfinite(within[1])
     relative = [part / np.where(size > 0, size, 1.0) ** 2 for part, size in zip(within, sizes, strict=True)]
-    expected = assumed**2 + np.where(known_error, np.maximum(*relative), 0.0)
+    expected = assumed.noise**2 + np.where(known_error, np.maximum(*relative), 0.0)
     is_contradicted = pooled > CONTRADICTED_VARIANCE_RATIO * expected
     is_assumed = (freedom < FEWEST_DEGREES_OF_NOISE_COUNT) & ~((freedom > 0) & is_contradicted)
-    prior_error, prior_freedom = _combine_assumed(sides, sizes, assumed, factors)
+    prior_error, prior_freedom = _combine_assumed(sides, sizes, assumed.noise, factors)
     alone = [~np.isfinite(part) & (side.count == 1) for part, side in zip(within, sides, strict=True)]
     one_unknown = alone[0] | alone[1]
     is_assumed &= known_error | one_unknown | (freedom == 0)
-    error = np.where(is_assumed, prior_error, np.where(one_unknown, inf, measured[0]))
+    measured_error = _add_bias(measured[0], assumed.bias, sizes)
+    error = np.where(is_assumed, prior_error, np.where(one_unknown, inf, measured_error))
     return Difference(
         change=head.center * factors[1] - base.center * factors[0],
         error=error,
         freedom=np.where(is_assumed, prior_freedom, measured[1]),
         steps_error=steps_error,
         steps_freedom=steps_freedom,
-        noise=np.where(is_assumed, assumed, np.sqrt(pooled)),
+        noise=np.where(is_assumed, assumed.noise, np.sqrt(pooled)),
         noise_freedom=np.where(is_assumed, inf, freedom),
         is_assumed=is_assumed,
+        bias=np.broadcast_to(np.asarray(assumed.bias, np.float64), error.shape[:-1]),
     )
 
 
+def _add_bias(error: Floats, bias: Floats | float, sizes: Sequence[Floats]) -> Floats:
+    """Return an error with what further runs do not reduce."""
+    found: Floats = np.hypot(error, np.asarray(bias)[..., None] * (sizes[0] + sizes[1]) / 2)
+    return found
+
+
 def measure_pairs(
-    base: Runs, head: Runs, assumed: Floats, scales: tuple[float, float] = (1.0, 1.0)
+    base: Runs,
+    head: Runs,
+    assumed: Assumed,
+    scales: tuple[float, float] = (1.0, 1.0),
 ) -> Difference:
     """Measure how sure the difference of two sides is whose runs belong together, one of each side.
 
     What drifts between pairs is the same on both sides of each, so the differences of pairs are what varies.
     Fewer than `FEWEST_DEGREES_OF_PAIRS_COUNT` degrees of freedom measure too little; then runs count singly.
     """
-    unpaired = measure_difference(base, head, _no_records(assumed.size), assumed, scales)
+    columns = base.mean.shape[-1]
+    unpaired = measure_difference(base, head, _no_records(columns), assumed, scales)
     freedom = base.count - 1.0
     if freedom < FEWEST_DEGREES_OF_PAIRS_COUNT:
         return unpaired
-    factors = [np.concatenate(([1.0], np.full(assumed.size - 1, scale))) for scale in scales]
+    factors = [np.concatenate(([1.0], np.full(columns - 1, scale))) for scale in scales]
     apart = head.mean * factors[1] - base.mean * factors[0]
     deviation: Floats = apart.std(axis=-2, ddof=1)
-    size = (base.size * factors[0] + head.size * factors[1]) / 2
+    sizes = (base.size * factors[0], head.size * factors[1])
+    size, whole = sum(sizes) / 2, np.full_like(deviation, freedom)
     return replace(
         unpaired,
-        error=deviation / np.sqrt(base.count),
-        freedom=np.full_like(deviation, freedom),
+        error=_add_bias(deviation / np.sqrt(base.count), assumed.bias, sizes),
+        freedom=whole,
         noise=deviation / np.sqrt(2) / np.where(size > 0, size, 1.0),
-        noise_freedom=np.full_like(deviation, freedom),
+        noise_freedom=whole,
         is_assumed=np.zeros_like(unpaired.is_assumed),
     )
 
@@ -258,12 +288,12 @@ def count_runs_to_decide(
     `None` where more than `MOST_RUNS_COUNT` would be needed. `change` and `margin` are logarithms, `runs` is
     how many the smaller side has.
     """
-    variance = float(difference.noise[0]) ** 2
+    variance, bias = float(difference.noise[0]) ** 2, float(difference.bias)
     if difference.is_assumed[0]:
         variance += float(difference.steps_error[0]) ** 2 * runs / 2
     for count in range(runs + 1, MOST_RUNS_COUNT + 1):
         freedom = 2 * (count - 1) + recorded_freedom
-        error = sqrt(2 * variance / count)
+        error = sqrt(2 * variance / count + bias**2)
         half = float(student_quantile((1 + CONFIDENCE_SHARE) / 2, freedom)) * error
         usual = normal_quantile(_THREE_QUARTERS) * error  # half of all changes of 0 are seen as larger
         if half < (abs(change) if abs(change) > margin else margin - abs(change) - usual):
@@ -284,16 +314,18 @@ def _combine_measured(
     sides: Sequence[Runs],
     sizes: Sequence[Floats],
     within: Sequence[Floats],
-    seen: Sequence[tuple[Floats, Floats]],
     recorded: Recorded,
+    short: Floats,
 ) -> tuple[Floats, Floats]:
     """Return the error by measured noise, and its degrees of freedom (Satterthwaite 1946).
 
     A side is measured by its own runs and the records; where these are too few, by the other side too. Each
     of the three variances is one term, however many sides rest on it. Runs of fewer steps than those that
-    measure them differ by more, which their own steps show. A single run whose steps vary by far more than
-    recorded runs differ is unlike them, and what its steps leave open is added.
+    measure them differ by more, which their own steps show, or those of longer runs (`short`). A single run
+    whose steps vary by far more than recorded runs differ is unlike them, and what its steps leave open
+    is added.
     """
+    seen = [side.spread_between() for side in sides]
     shape = np.broadcast_shapes(sizes[0].shape, recorded.variance.shape)
     variances = (seen[0][0], seen[1][0], np.broadcast_to(recorded.variance, shape))
     freedoms = (seen[0][1], seen[1][1], np.broadcast_to(recorded.freedom, shape))
@@ -308,13 +340,14 @@ def _combine_measured(
         for source, amount in ((place, freedoms[place]), (1 - place, borrowed), (2, freedoms[2])):
             weights[source] += share * amount
         known = np.where(np.isfinite(within[place]), within[place], 0.0) / side.count
+        least = np.maximum(known, (short * size) ** 2 / side.count)
         length = side.steps.mean(axis=-1)
         others = (sides[1 - place].steps.mean(axis=-1), recorded.steps)
         fewer = [np.maximum(1 - length / other, 0.0)[..., None] for other in others]
-        more = known * (fewer[0] * borrowed + fewer[1] * freedoms[2]) / whole
+        more = least * (fewer[0] * borrowed + fewer[1] * freedoms[2]) / whole
         if side.count == 1:
             is_unlike = known > UNLIKE_VARIANCE_RATIO * size**2 * recorded.variance
-            more = np.where(is_unlike & (freedoms[2] > 0), known, more)
+            more = np.where(is_unlike & (freedoms[2] > 0), np.maximum(known, more), more)
         extra += more
         parts += more**2 / side.freedom.sum(axis=-1)[..., None]
     terms = [weight * variance for weight, variance in zip(weights, variances, strict=True)]

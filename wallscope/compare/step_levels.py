@@ -35,15 +35,14 @@ class RunLevels:
     modes: tuple[StepMode, ...]
     shift: float
 
-    @property
-    def distance(self) -> float:
-        """By how much runs may differ: the distance of levels, less where a run changes it often."""
+    def distance(self, steps: int) -> float:
+        """Return by how much runs of so many steps may differ: less where a run changes its level often."""
         if not self.modes:
             return self.shift
         ordered = sorted((step, place) for place, mode in enumerate(self.modes) for step in mode.steps)
         switches = sum(before[1] != after[1] for before, after in pairwise(ordered))
         apart = log(self.modes[-1].median_ns / self.modes[0].median_ns)
-        return max(apart / sqrt(max(switches, 1)), self.shift)
+        return max(_lessen(apart, switches, len(ordered), steps), self.shift)
 
 
 def find_levels(length_ns: npt.NDArray[np.int64]) -> RunLevels:
@@ -67,19 +66,26 @@ class SharedLevels:
         base: how many steps of base are at each.
         head: the same of head.
         switches: how often a run changes its level, on average.
+        runs: how many runs these are.
     """
 
     median_ns: tuple[int, ...] = ()
     base: tuple[int, ...] = ()
     head: tuple[int, ...] = ()
     switches: float = 0.0
+    runs: int = 0
 
-    @property
-    def distance(self) -> float:
-        """By how much runs may differ, as a logarithm; 0 without levels."""
+    def distance(self, steps: int) -> float:
+        """Return by how much runs of so many steps may differ, as a logarithm; 0 without levels."""
         if not self.median_ns:
             return 0.0
-        return log(self.median_ns[-1] / self.median_ns[0]) / sqrt(max(self.switches, 1.0))
+        apart = log(self.median_ns[-1] / self.median_ns[0])
+        return _lessen(apart, self.switches, sum((*self.base, *self.head)) / self.runs, steps)
+
+
+def _lessen(apart: float, switches: float, seen: float, steps: int) -> float:
+    """Return the distance of levels by the changes in a run of so many steps, if runs of `seen` are known."""
+    return apart / sqrt(max(switches * min(steps / seen, 1.0), 1.0))
 
 
 _NO_LEVELS = SharedLevels()
@@ -111,15 +117,19 @@ def find_shared_levels(
         return _NO_LEVELS
     sides = (np.concatenate(parts[: len(base)]), np.concatenate(parts[len(base) :]))
     counts = [tuple(np.bincount(side, minlength=len(modes)).tolist()) for side in sides]
-    return SharedLevels(tuple(mode.median_ns for mode in modes), counts[0], counts[1], switches / len(runs))
+    medians_ns = tuple(mode.median_ns for mode in modes)
+    return SharedLevels(medians_ns, counts[0], counts[1], switches / len(runs), len(runs))
 
 
 _BETWEEN = -1
 
 
-def measure_distance(runs: Sequence[RunLevels], shared: SharedLevels = _NO_LEVELS) -> float:
-    """Return the largest distance by which runs may differ, as a logarithm; 0 without levels or shifts."""
-    return max((shared.distance, *(run.distance for run in runs)))
+def measure_distance(runs: Sequence[RunLevels], shared: SharedLevels, steps: int) -> float:
+    """Return the largest distance by which runs of so many steps may differ, as a logarithm.
+
+    It is 0 without levels or shifts.
+    """
+    return max((shared.distance(steps), *(run.distance(steps) for run in runs)))
 
 
 def measure_shift(length_ns: npt.NDArray[np.int64]) -> float:
@@ -148,9 +158,9 @@ def describe_levels(
     base: Sequence[RunLevels], head: Sequence[RunLevels], shared: SharedLevels
 ) -> tuple[Mismatch, ...]:
     """Return a note where steps have levels or shift within a run, or both sides share levels."""
-    if measure_distance((*base, *head)):
+    if any(run.modes or run.shift for run in (*base, *head)):
         ours, theirs = _describe_runs(base), _describe_runs(head)
-    elif shared.distance:
+    elif shared.median_ns:
         ours, theirs = (_describe_counts(counts, shared.median_ns) for counts in (shared.base, shared.head))
     else:
         return ()

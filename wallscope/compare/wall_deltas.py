@@ -10,7 +10,7 @@ to, or from the assumption about it.
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import sqrt
 from typing import Generic, NamedTuple, TypeVar
@@ -22,6 +22,7 @@ import polars as pl
 from wallscope.columns import Flags
 from wallscope.compare.confidence import Floats, spread_of_steps
 from wallscope.compare.run_noise import (
+    Assumed,
     Difference,
     Runs,
     measure_difference,
@@ -192,7 +193,10 @@ class ComparedRuns:
         head: profiles of the other side.
         scales: what times of each side are multiplied by.
         known: what records of each side know of other runs.
-        assume: returns the assumed noise of columns by name.
+        steps: of the shortest run.
+        distance: between levels of steps, as a logarithm.
+        short: standard deviation of what runs as short as that one are off by.
+        bias: how much longer the warm-up may make one side, as a logarithm.
         is_paired: whether the runs of both sides belong together in their order.
     """
 
@@ -200,12 +204,15 @@ class ComparedRuns:
     head: Sequence[Profile]
     scales: tuple[float, float]
     known: tuple[RecordedNoise | None, ...]
-    assume: Callable[[Sequence[str]], Floats]
+    steps: int
+    distance: float
+    short: float
+    bias: float
     is_paired: bool
 
     def measure(self, names: Sequence[str], base: Runs, head: Runs) -> Difference:
         """Measure how sure the difference of columns of these names is."""
-        assumed = self.assume(names)
+        assumed = Assumed(assume_noise(names, self.distance, self.steps), self.short, self.bias)
         if self.is_paired:
             return measure_pairs(base, head, assumed, self.scales)
         return measure_difference(base, head, pool_records(self.known, names), assumed, self.scales)
