@@ -20,7 +20,7 @@ NOT_COMPILED = {"__init__", "plain"}
 SHARED = "_cyutility"
 """The module with Cython's memoryview code, which all others share: without it each is 150 kB larger."""
 
-C_FLAGS = [] if os.name == "nt" else ["-g0", "-O2"]
+C_FLAGS = [] if os.name == "nt" else ["-g0", "-O3"]
 
 
 class KernelBuild(BuildHookInterface):  # type: ignore[type-arg]  # hatchling's configuration is not ours

@@ -16,8 +16,8 @@ from fixtures.simulation.judged import Judged, judged
 _NAME = "simulation"
 _SEED = 1
 _HEADER = (
-    "| exports | ranks | verdict is true | time on a wrong wall: median, 95th percentile, worst"
-    " | upper bound off: causes, median, 95th percentile, worst |"
+    "| variant of the export | ranks | right verdicts | time with a wrong wall: median | 95th percentile"
+    " | worst | upper bounds | error: median | 95th percentile | worst |"
 )
 _CLEARANCE = 0.005
 """Verdicts nearer to a threshold than this share of the step may go either way by rounding."""
@@ -28,10 +28,10 @@ def table(programs: int) -> list[str]:
     seeds = Random(_SEED).sample(range(1_000_000), programs)  # noqa: S311  # programs to try, no keys
     plain, noisy = judged(seeds), judged(seeds, noisy=True)
     return [
-        f"{programs:,} random programs; the first seed is {_SEED}.",
+        f"{programs:,} random programs, drawn with seed {_SEED}.",
         "",
         _HEADER,
-        "|---|---:|---:|---:|---:|",
+        f"|---{'|---:' * 9}|",
         _row("with event records", plain.with_events, _CLEARANCE),
         _row("without event records", plain.without_events, _CLEARANCE),
         _row("noise, with event records", noisy.with_events, 2 * _CLEARANCE),
@@ -50,12 +50,12 @@ def _row(name: str, ranks: Sequence[Judged], clearance: float) -> str:
         for removal in rank.removals
         if removal.recoverable is not None
     ]
-    errors = f"{len(bounds)}, {_spread(bounds)}" if bounds else "not compared"
+    errors = f"{len(bounds)} | {_spread(bounds)}" if bounds else "not compared | | |"
     return f"| {name} | {len(ranks)} | {right} of {len(clear)} | {walls} | {errors} |"
 
 
 def _spread(shares: Sequence[float]) -> str:
-    return ", ".join(f"{share:.2%}".replace("%", " %") for share in np.percentile(shares, [50, 95, 100]))
+    return " | ".join(f"{share:.2%}".replace("%", " %") for share in np.percentile(shares, [50, 95, 100]))
 
 
 def main() -> None:

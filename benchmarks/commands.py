@@ -19,7 +19,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.marks import put, surroundings
+from benchmarks.marks import describe_rounds, put, surroundings
 
 _EVERY_S = 0.05
 _STAGE = re.compile(r"^ *(\d+) ms  ([^:]*?)(?::.*)?$", re.MULTILINE)
@@ -103,11 +103,11 @@ def ways(path: Path, folder: Path) -> dict[str, Way]:
         "python -c 'import typer'": Way((sys.executable, "-c", "import typer")),
         "wallscope --help": Way((*wallscope, "--help")),
         "analyze --no-cache": Way((*analyze, "--no-cache")),
-        "analyze, nothing kept yet": Way(analyze, empty),
-        "analyze --json --html, nothing kept yet": Way((*analyze, *outputs), empty),
-        "analyze, kept": Way(analyze, filled),
-        "analyze --json --html, kept": Way((*analyze, *outputs), filled),
-        "diff with itself, kept": Way((*wallscope, "diff", str(path), str(path)), filled),
+        "analyze, empty cache": Way(analyze, empty),
+        "analyze --json --html, empty cache": Way((*analyze, *outputs), empty),
+        "analyze, cached": Way(analyze, filled),
+        "analyze --json --html, cached": Way((*analyze, *outputs), filled),
+        "diff with itself, cached": Way((*wallscope, "diff", str(path), str(path)), filled),
     }
     return found | _peers(path, folder)
 
@@ -159,7 +159,7 @@ def compared(named: dict[str, Way], rounds: int) -> dict[str, list[Run]]:
 def table(runs: dict[str, list[Run]]) -> str:
     """The runs as a Markdown table."""
     lines = [
-        "| command | median s | least s | median CPU s | peak PSS MiB |",
+        "| command | median s | minimum s | median CPU s | peak PSS MiB |",
         "|---|---:|---:|---:|---:|",
     ]
     for name, of_way in runs.items():
@@ -205,7 +205,7 @@ def main() -> None:
     asked = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         runs = compared(ways(asked.file, Path(folder)), asked.rounds)
-    facts = surroundings(asked.file, asked.rounds)
+    facts = surroundings(asked.file, describe_rounds(asked.rounds))
     put(asked.into, asked.name, f"{facts}\n\n{table(runs)}\nOne run, stage by stage:\n\n{stages(asked.file)}")
 
 

@@ -31,6 +31,76 @@ from benchmarks.marks import put
 from fixtures.mutation import MUTATIONS
 
 _NAME = "faults"
+_SHOWN_SUBJECTS = {"answer": "JSON output", "kernel rules": "kernel-name rules", "trace": "PyTorch trace"}
+_SHOWN_KINDS = {
+    "nulls": "NULL in the place of values",
+    "text for a number": "text in the place of a number",
+    "blobs": "blobs in the place of values",
+    "reals": "real numbers in the place of integers",
+    "moved times": "times of some rows shifted",
+    "all at one moment": "all rows at one time",
+    "one id for all": "few ids for all rows",
+    "names that are not there": "ids of strings that do not exist",
+    "rows twice": "some rows twice",
+    "rows lost": "some rows missing",
+    "hostile names": "names with control characters, markup or formulas",
+    "names that are no text": "names that are not UTF-8",
+    "odd metadata": "invalid metadata",
+    "table dropped": "a table missing",
+    "one table alone": "all tables but one missing",
+    "table renamed": "a table with another name",
+    "column dropped": "a column missing",
+    "column lost": "a column missing",
+    "column renamed": "a column with another name",
+    "column added": "a column added",
+    "column of another type": "a column of another type",
+    "view for a table": "a view in the place of a table",
+    "endless view": "a view with endless rows in the place of a table",
+    "WITHOUT ROWID": "a table without row ids",
+    "generated column": "a table with a generated column",
+    "odd indexes": "unusual indexes",
+    "other pages": "another page size",
+    "schema changed by hand": "text of the schema changed",
+    "bits flipped in a page's head": "bits flipped in the header of a page",
+    "cut anywhere": "cut at any byte",
+    "cut at a page": "cut at the end of a page",
+    "cut at a page, header corrected": "cut at the end of a page, page count in the header corrected",
+    "page of zeros": "a page of zeros",
+    "page of noise": "a page of random bytes",
+    "tree in a circle": "a B-tree page that points to a wrong page",
+    "lying cell": "a B-tree cell with a wrong place, length or header",
+    "bytes behind the end": "bytes appended",
+    "bytes before the beginning": "bytes before the beginning",
+    "file lost": "a file missing",
+    "file emptied": "an empty file",
+    "two files alike": "a file with the content of another",
+    "no plain file": "a folder, pipe or link in the place of a file, or added",
+    "odd file name": "a file name with special characters",
+    "value replaced": "a value replaced",
+    "value lost": "a value missing",
+    "value moved": "a value replaced by another of the file",
+    "number replaced": "a number replaced",
+    "bytes of one changed": "bytes of one export changed",
+    "values of one changed": "values of one export changed",
+    "layout of one changed": "tables or columns of one export changed",
+    "all changed alike": "the same change in all exports",
+    "record under another commit": "a record copied to another commit",
+    "object that is elsewhere": "a record that names a profile outside the store",
+    "letters changed": "characters changed",
+    "line lost": "a line missing",
+    "line twice": "a line twice",
+    "no Unicode": "bytes that are not UTF-8",
+    "odd line put in": "an unusual line added",
+    "members of other types": "JSON values of other types",
+    "extreme numbers": "extreme numbers",
+    "member lost": "a key of an event missing",
+    "events lost": "some events missing",
+    "category lost": "all events of a category missing",
+    "events twice": "some events twice",
+    "values that are no JSON": "values that are not JSON",
+    "broken gzip": "damaged gzip data",
+}
+"""Kinds of mutations in words; the others are words already."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,16 +160,25 @@ def try_all(chosen: Sequence[Input], jobs: int, journal: TextIO | None) -> list[
     return found
 
 
+def _describe(subject: str, kind: str) -> str:
+    """Return the subject and the kind in words; a kind may name a part of the subject first."""
+    part, _, change = kind.rpartition(": ")
+    shown = _SHOWN_KINDS.get(change, change)
+    names = {"object": "profile"}
+    where = f", {names.get(part, part)}" if part else ""
+    return f"{_SHOWN_SUBJECTS.get(subject, subject)}{where}: {shown}"
+
+
 def table(found: Iterable[Tried]) -> str:
     """The table of the docs: for each kind, how many inputs ended in which way."""
     counted = Counter((tried.one.subject, tried.one.kind, tried.outcome.ending) for tried in found)
     rows = [
-        (f"{subject}: {kind}", [counted[subject, kind, ending] for ending in Ending])
+        (_describe(subject, kind), [counted[subject, kind, ending] for ending in Ending])
         for subject, kinds in MUTATIONS.items()
         for kind in kinds
     ]
     rows.append(("all", [sum(column) for column in zip(*(numbers for _, numbers in rows), strict=True)]))
-    head = f"| what is wrong | inputs | {' | '.join(ending.value for ending in Ending)} |"
+    head = f"| input: defect | inputs | {' | '.join(ending.value for ending in Ending)} |"
     lines = [
         f"| {name} | {sum(numbers):,} | {' | '.join(f'{number:,}' for number in numbers)} |"
         for name, numbers in rows

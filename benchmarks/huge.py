@@ -19,7 +19,7 @@ def rows(bulk: Path, huge: Path, folder: Path) -> list[str]:
     """Each command on each file, as lines of a table."""
     page = ("--json", str(folder / "run.json"), "--html", str(folder / "run.html"))
     commands = {"info": (), "analyze --no-cache --json --html": ("--no-cache", *page)}
-    lines = ["| command | export | seconds | of CPU | peak MiB |", "|---|---:|---:|---:|---:|"]
+    lines = ["| command | size of the export | elapsed s | CPU s | peak MiB |", "|---|---:|---:|---:|---:|"]
     for name, options in commands.items():
         for path in (bulk, huge):
             ran = measured(Way((*_WALLSCOPE, name.split()[0], str(path), *options)))
@@ -37,7 +37,11 @@ def main() -> None:
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         lines = rows(options.bulk, options.huge, Path(folder))
-    put(options.into, _NAME, "\n".join([*lines, "", surroundings(options.huge, 1), ""]))
+    put(
+        options.into,
+        _NAME,
+        "\n".join([*lines, "", surroundings(options.huge, "One new process per row."), ""]),
+    )
 
 
 if __name__ == "__main__":

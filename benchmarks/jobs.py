@@ -1,4 +1,4 @@
-"""A job of many exports: `--jobs 2` beside two processes that take half of them each, and one export alone.
+"""A job of many exports: `--jobs 2`, two commands with half of the exports each, and one export alone.
 
 python -m benchmarks.jobs FOLDER --exports 64 --kernels 10000 --into docs/ranks.md
 """
@@ -71,14 +71,21 @@ def ways(paths: Sequence[Path]) -> dict[str, list[list[str]]]:
     largest = max(paths, key=lambda path: path.stat().st_size)
     return {
         "`--jobs 2`": [analyze(paths, "--jobs", "2")],
-        "two processes, half of them each": [analyze(paths[::2]), analyze(paths[1::2])],
-        "one export alone, the largest": [analyze([largest])],
+        "two separate commands, each with half of the exports": [analyze(paths[::2]), analyze(paths[1::2])],
+        "one command with the largest export alone": [analyze([largest])],
     }
 
 
 def table(runs: dict[str, list[Spent]], count: int) -> str:
     """The runs as a Markdown table, and what `--jobs 2` is beside the others, round by round."""
-    lines = ["| way | median s | least s | median CPU s | largest process MiB |", "|---|---:|---:|---:|---:|"]
+    titles = (
+        "commands",
+        "median time (s)",
+        "shortest time (s)",
+        "median CPU time (s)",
+        "most memory of a process (MiB)",
+    )
+    lines = [f"| {' | '.join(titles)} |", "|---|---:|---:|---:|---:|"]
     for name, of_way in runs.items():
         wall_s = [run.wall_s for run in of_way]
         lines.append(
@@ -90,12 +97,14 @@ def table(runs: dict[str, list[Spent]], count: int) -> str:
     walls = [both.wall_s / own.wall_s for own, both in zip(jobs, two, strict=True)]
     cpus = [both.cpu_s / own.cpu_s for own, both in zip(jobs, two, strict=True)]
     memory = max(run.largest_mib for run in jobs) / max(run.largest_mib for run in alone)
-    by_clock = f"{statistics.median(walls):.2f} ({min(walls):.2f} to {max(walls):.2f})"
+    by_clock = (
+        f"{statistics.median(walls):.2f} (median; {min(walls):.2f} to {max(walls):.2f} over the rounds)"
+    )
     by_cpu = f"{statistics.median(cpus):.2f} ({min(cpus):.2f} to {max(cpus):.2f})"
     told = (
-        f"{count} exports: the throughput of `--jobs 2` compared with two processes is {by_clock} by the"
-        f" clock, {by_cpu} by CPU time; its largest process takes {memory:.2f} times the memory of an export"
-        " alone."
+        f"With {count} exports, the time of two separate commands divided by the time of `--jobs 2` is"
+        f" {by_clock}. The ratio of CPU times is {by_cpu}. The largest process of `--jobs 2` takes"
+        f" {memory:.2f} times the memory of one export alone."
     )
     return "\n".join((*lines, "", told)) + "\n"
 
@@ -117,8 +126,10 @@ def main() -> None:
             sys.stderr.write(f"{name}: {runs[name][-1]}, load {os.getloadavg()[0]:.1f}\n")
     megabytes = sum(path.stat().st_size for path in paths) / 1e6
     told = (
-        f"{arguments.kernels:,} kernels each, {megabytes:,.0f} MB together; {os.cpu_count()} cores, load"
-        f" {os.getloadavg()[0]:.1f} at the end; {arguments.rounds} rounds in changing order."
+        f"Each export has {arguments.kernels:,} kernels, and all exports have {megabytes:,.0f} MB. The"
+        f" commands ran in {arguments.rounds} rounds, in alternating order, on a machine with"
+        f" {os.cpu_count()} cores. Its load average at the end was {os.getloadavg()[0]:.1f}, including the"
+        " measured processes."
     )
     put(arguments.into, "jobs", f"{table(runs, len(paths))}\n{told}\n")
 

@@ -27,7 +27,7 @@ import polars as pl
 from benchmarks.published import HarmfulError, check_csv, check_markdown, check_page, check_text, check_trace
 from wallscope.cli import main
 from wallscope.errors import WallscopeError
-from wallscope.kineto import load_trace
+from wallscope.kineto import any_capture
 from wallscope.model.capture import Capture, Progress
 from wallscope.model.enums import Reader
 from wallscope.nsys import read_capture
@@ -133,7 +133,7 @@ def _export(path: Path, aside: Path, turn: int) -> str:
         (),
     )[turn % 5]
     readers = _BothReaders()
-    with mock.patch.object(load_trace, "read_capture", readers.read):
+    with mock.patch.object(any_capture, "read_capture", readers.read):
         ran = _command(path, "analyze", path, "--no-cache", "--json", aside / "answer.json", *others)
     if readers.difference:
         raise BrokenError(readers.difference)

@@ -8,14 +8,19 @@ from pathlib import Path
 _END = "<!-- end -->\n"
 
 
-def surroundings(path: Path, rounds: int) -> str:
-    """The file, the machine and its load, in a sentence: figures mean nothing without."""
+def surroundings(path: Path, runs: str) -> str:
+    """The file, the machine and its load, and how it was run: figures mean nothing without."""
     memory_gib = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
     return (
-        f"{path.stat().st_size / 1e6:,.0f} MB; {os.cpu_count()} cores ({platform.machine()}),"
-        f" {memory_gib:.0f} GiB; Python {platform.python_version()}; load {os.getloadavg()[0]:.1f} at the"
-        f" end; {rounds} fresh processes each, in changing order, file cached."
+        f"Export of {path.stat().st_size / 1e6:,.0f} MB, in the page cache; {os.cpu_count()} cores"
+        f" ({platform.machine()}), {memory_gib:.0f} GiB; Python {platform.python_version()}; load average"
+        f" {os.getloadavg()[0]:.1f} at the end. {runs}"
     )
+
+
+def describe_rounds(rounds: int) -> str:
+    """How processes were measured that run in turn."""
+    return f"Each row was measured in {rounds} new processes; the order of the rows was random."
 
 
 def put(document: Path | None, name: str, text: str) -> None:

@@ -14,10 +14,10 @@ from collections import defaultdict
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.marks import put, surroundings
+from benchmarks.marks import describe_rounds, put, surroundings
 from benchmarks.ways import WAYS
 
-_SCAN = "SQL: count and one sum a table"
+_SCAN = "SQL: number of rows and sum of one column of each table"
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,11 +61,11 @@ def compared(path: Path, rounds: int) -> dict[str, list[Run]]:
 def table(runs: dict[str, list[Run]], path: Path) -> str:
     """The runs as a Markdown table, with what they ran on."""
     scan_s = statistics.median(run.work_s for run in runs[_SCAN])
-    facts = surroundings(path, len(runs[_SCAN]))
+    facts = surroundings(path, describe_rounds(len(runs[_SCAN])))
     lines = [
         facts,
         "",
-        "| way | median s | least s | times the scan | CPU s with imports | peak MiB |",
+        "| method | median s | minimum s | relative to row 2 | CPU s with imports | peak MiB |",
         "|---|---:|---:|---:|---:|---:|",
     ]
     for way, of_way in runs.items():

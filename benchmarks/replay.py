@@ -45,11 +45,11 @@ def timed(window: SimulatedSteps, rounds: int) -> dict[str, list[tuple[float, fl
     for _ in range(rounds):
         began = _now_s()
         player = WindowReplay(window, _STEP_NS, _TAX, ASKED)
-        spent_s["unchanged, with its path"].append(_since(began))
+        spent_s["no change"].append(_since(began))
         for question in QUESTIONS:
             began = _now_s()
             player.answer((question,))
-            spent_s[question.text].append(_since(began))
+            spent_s[f"`{question.option}`"].append(_since(began))
     return dict(spent_s)
 
 
@@ -64,7 +64,7 @@ def _since(began: tuple[float, float]) -> tuple[float, float]:
 
 def table(spent_s: dict[str, list[tuple[float, float]]]) -> str:
     """The questions as a Markdown table."""
-    lines = ["| question | median s | most s | median CPU s |", "|---|---:|---:|---:|"]
+    lines = ["| question | median s | maximum s | median CPU s |", "|---|---:|---:|---:|"]
     for name, own in spent_s.items():
         wall_s, cpu_s = zip(*own, strict=True)
         median_s = statistics.median(wall_s)
@@ -84,10 +84,12 @@ def main() -> None:
     asked = parser.parse_args()
     window = load_window(asked.file, asked.operations)
     spent_s = timed(window, asked.rounds)
-    counts = f"{window.graph.op.size:,} operations, {len(window.segments.call):,} segments of threads"
-    told = surroundings(asked.file, asked.rounds)
-    shown = told.replace("fresh processes each, in changing order", "rounds")
-    put(asked.into, "replay", f"{shown}\n\nReplayed: {counts}.\n\n{table(spent_s)}")
+    counts = (
+        f"{window.graph.op.size:,} operations and {len(window.segments.call):,} host intervals (CUDA calls,"
+        " and the times between them)"
+    )
+    shown = surroundings(asked.file, f"Each question was replayed {asked.rounds} times.")
+    put(asked.into, "replay", f"{shown}\n\nThe replay had {counts}.\n\n{table(spent_s)}")
 
 
 if __name__ == "__main__":

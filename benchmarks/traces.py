@@ -36,11 +36,11 @@ _NUMBER = re.compile(rb'"(ts|correlation|External id|id)": (\d+)')
 _APART = 10_000_000
 """Between the times of copies, in microseconds, and between their ids."""
 _PARSERS: dict[str, Any] = {
-    "msgspec, events in slices, arguments left as text": list[Event],
-    "msgspec, events in slices, the arguments that wallscope reads": None,
-    "msgspec, events in slices, to dictionaries": list[dict[str, Any]],
+    "msgspec, `args` of events not decoded": list[Event],
+    "msgspec, only the `args` that wallscope reads": None,
+    "msgspec, all of each event, into dictionaries": list[dict[str, Any]],
 }
-_CAPTURE, _ANSWER = "wallscope, the capture", "wallscope analyze --no-cache"
+_CAPTURE, _ANSWER = "wallscope, only reading the trace", "wallscope analyze --no-cache"
 WAYS = (*_PARSERS, _CAPTURE, _ANSWER)
 
 
@@ -121,10 +121,19 @@ def tabulate(short: dict[str, list[Run]], long: dict[str, list[Run]], sizes_mb: 
     rounds = len(long[WAYS[0]])
     first_mb, second_mb = sizes_mb
     lines = [
-        f"{rounds} runs each, in turn; {os.cpu_count()} cores, load {os.getloadavg()[0]:.0f} at the end.",
-        "CPU seconds, least and (median). Seconds on the clock and peak memory are of the second trace.",
+        (
+            f"{rounds} runs per row, in turn; {os.cpu_count()} cores, load average"
+            f" {os.getloadavg()[0]:.0f} at the end."
+        ),
+        (
+            "CPU seconds are the minimum, and the median in brackets."
+            " The last three columns are for the large trace."
+        ),
         "",
-        f"| way | {first_mb:,.0f} MB | {second_mb:,.0f} MB | times the first way | seconds | peak MiB |",
+        (
+            f"| method | {first_mb:,.0f} MB: CPU s | {second_mb:,.0f} MB: CPU s | relative to row 1"
+            " | elapsed s | peak MiB |"
+        ),
         "|---|---:|---:|---:|---:|---:|",
     ]
     base_s = min(run.cpu_s for run in long[WAYS[0]])

@@ -23,6 +23,18 @@ def test_null_is_another_number(values, dtype, expected):
     assert as_integers(pl.Series(values, dtype=dtype), -7).tolist() == expected
 
 
+@given(st.data(), st.sampled_from([pl.UInt8(), pl.UInt16(), pl.UInt32()]), st.integers(-(2**33), 2**33))
+def test_narrow_numbers_are_exact_whatever_stands_for_null(data, dtype, unknown):
+    most = 2 ** (8 * pl.Series([0], dtype=dtype).to_numpy().itemsize) - 1
+    among = st.one_of(st.none(), st.integers(0, most), st.sampled_from([most // 2, most // 2 + 1, most]))
+    values = data.draw(st.lists(among))
+    unknown = data.draw(st.sampled_from([unknown, -1, 127, 128, -129]))
+
+    found = as_integers(pl.Series(values, dtype=dtype), unknown)
+
+    assert found.tolist() == [unknown if one is None else one for one in values]
+
+
 @given(st.lists(st.one_of(st.none(), st.sampled_from(Wall))))
 def test_members_are_told_by_their_places(told):
     column = pl.Series(told, dtype=pl.Enum(Wall))

@@ -12,7 +12,11 @@ import polars as pl
 Rows = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
 Codes = npt.NDArray[np.integer]
-_LARGEST_SIGNED_BYTE = 127
+_SIGNED: dict[pl.DataType, type[np.signedinteger]] = {
+    pl.UInt8(): np.int8,
+    pl.UInt16(): np.int16,
+    pl.UInt32(): np.int32,
+}
 
 
 def encode_member(member: StrEnum) -> int:
@@ -28,8 +32,7 @@ def list_members(kinds: type[StrEnum]) -> pl.Series:
 def as_integers(column: pl.Series, unknown: int = -1) -> Rows:
     """Whole numbers as an array, of an enumeration the places of its values; null as another number.
 
-    Without nulls the numbers have the column's own type, which may be a byte, and places of few values are
-    bytes in any case: widen them before arithmetic.
+    The numbers are as narrow as in the column, which may be a byte: widen them before arithmetic.
 
     >>> as_integers(pl.Series(["b", None, "a"], dtype=pl.Enum(["a", "b"]))).tolist()
     [1, -1, 0]
@@ -37,12 +40,13 @@ def as_integers(column: pl.Series, unknown: int = -1) -> Rows:
     nulls = column.null_count()
     if nulls == len(column):
         return np.full(nulls, unknown)
-    if not isinstance(column.dtype, pl.Enum):
-        return (column.cast(pl.Int64).fill_null(unknown) if nulls else column).to_numpy()
-    values = column.to_physical()
-    if nulls and values.dtype == pl.UInt8 and max(len(as_texts(column)), unknown) <= _LARGEST_SIGNED_BYTE:
-        return values.fill_null(unknown % 256).to_numpy().view(np.int8)
-    return (values.cast(pl.Int64).fill_null(unknown) if nulls else values).to_numpy()
+    values = column.to_physical() if isinstance(column.dtype, pl.Enum) else column
+    if not nulls:
+        return values.to_numpy()
+    signed = _SIGNED.get(values.dtype)
+    if signed is not None and max(cast("int", values.max()), abs(unknown)) <= np.iinfo(signed).max:
+        return values.fill_null(unknown % 2 ** np.iinfo(signed).bits).to_numpy().view(signed)
+    return values.cast(pl.Int64).fill_null(unknown).to_numpy()
 
 
 def as_texts(values: pl.Series) -> pl.Series:

@@ -8,11 +8,12 @@ Elements of JSON from others are counted before it is parsed, as a letter may ta
 
 import os
 import stat
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from dataclasses import fields, is_dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from wallscope.errors import OutputError, WallscopeError
 from wallscope.units import size
@@ -22,6 +23,7 @@ MOST_BYTES = 1 << 30
 """What reading one text may take. Chosen: 100 times the largest profile of a capture known to us."""
 _VALUE_BYTES, _CONTAINER_BYTES = 48, 300  # of CPython: an object in a list, an object of JSON
 _COPIES = 3  # bytes, text, and the longest of its texts
+_Entry = TypeVar("_Entry")
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -51,6 +53,32 @@ def read_toml(path: str) -> dict[str, Any]:
     import tomllib  # noqa: PLC0415  # keeps --help fast
 
     return tomllib.loads((_PACKAGE / path).read_text(encoding="utf-8"))
+
+
+def make_entry(table: Mapping[str, Any], kind: type[_Entry]) -> _Entry:
+    """Return a table of a shipped file as a dataclass, checked by the types of its fields.
+
+    Raises:
+        ValueError: a field is missing, unknown or wrong; the message names it.
+    """
+    import msgspec  # noqa: PLC0415  # keeps --help fast
+
+    try:
+        found = msgspec.convert(table, kind)
+    except msgspec.ValidationError as error:
+        raise ValueError(str(error)) from error
+    _refuse_unknown(table, found)
+    return found
+
+
+def _refuse_unknown(table: Mapping[str, Any], entry: Any) -> None:
+    """Refuse keys of a table, and of the tables in it, that their dataclasses do not have."""
+    names = {field.name for field in fields(entry)}
+    if unknown := sorted(set(table) - names):
+        raise ValueError(f"unknown keys {unknown}")
+    for name in names & set(table):
+        if is_dataclass(getattr(entry, name)):
+            _refuse_unknown(table[name], getattr(entry, name))
 
 
 def list_toml_paths(folder: str) -> list[str]:

@@ -17,8 +17,7 @@ from wallscope.attribution.prepared import (
 )
 from wallscope.attribution.totals import measure_budgets
 from wallscope.errors import NothingToAnalyzeError
-from wallscope.kineto.load_trace import read_any_capture
-from wallscope.kineto.trace_limits import adapt_cures
+from wallscope.kineto.any_capture import adapt_cures, read_any_capture
 from wallscope.model.advice import RunConfiguration
 from wallscope.model.analysis import SCHEMA, Analysis, Anchor, CaptureQuality, Job, Rank
 from wallscope.model.capture import Capture, Finding, Options, Progress
@@ -127,7 +126,7 @@ def analyze_capture(
     prepared, _ = run_both(
         lambda: prepare(path, options, progress, keeps_slices=keeps_slices), _load_fix_rules
     )
-    progress("accounting for time")
+    progress("attributing time to causes")
     concluded = _conclude(prepared, options, configuration, findings, with_profiles=with_profiles)
     answer, place = concluded.analysis, concluded.place
     from wallscope.advice.advise import add_fixes, list_questions, settle_fixes  # noqa: PLC0415
@@ -207,7 +206,7 @@ def look_up_gaps(path: Path, options: Options, progress: Progress) -> GapLookup:
         WallscopeError: one of its children, each with a line for the user.
     """
     prepared = prepare(path, options, progress)
-    progress("accounting for time")
+    progress("attributing time to causes")
     trace = prepared.trace
     return GapLookup(trace.capture, trace.range_tree, trace.projected, prepared.slices())
 
@@ -219,7 +218,7 @@ def tabulate_steps(path: Path, options: Options, progress: Progress) -> pl.DataF
         WallscopeError: one of its children, each with a line for the user.
     """
     prepared = prepare(path, options, progress)
-    progress("accounting for time")
+    progress("attributing time to causes")
     return build_step_table(prepared.trace, prepared.slices())
 
 
@@ -290,7 +289,7 @@ def prepare(path: Path, options: Options, progress: Progress, *, keeps_slices: b
     """
     trace = read_trace(path, options, progress)
     release_memory()
-    progress("naming what operations are for")
+    progress("classifying operations by purpose")
     ranges, capture, operations = trace.range_tree, trace.capture, trace.operations
     around = RangePaths(trace.projected, ranges.tree, ranges.paths, ranges.names)
     facts = identify_operations(operations, trace.steps.windows, capture, around, options.streams)
@@ -372,14 +371,14 @@ def _read_configuration(path: Path | None) -> tuple[RunConfiguration, tuple[Find
 
 
 def _load_fix_rules() -> None:
-    """Read what fixes are found by before it is asked; it needs pydantic, which takes long to load."""
+    """Read what fixes are found by, while the export is read."""
     import wallscope.advice.advise  # noqa: PLC0415
     import wallscope.advice.trace_facts  # noqa: F401, PLC0415
-    from wallscope.advice.preconditions import precondition_rows  # noqa: PLC0415
+    from wallscope.advice.preconditions import features  # noqa: PLC0415
     from wallscope.advice.rules import fix_rules  # noqa: PLC0415
 
     fix_rules()
-    precondition_rows()
+    features()
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,5 +9,5 @@ def test_each_question_and_what_comes_before_has_a_row(tmp_path):
     spent_s = timed(load_window(tmp_path / "run.sqlite", 1_000), rounds=2)
     rows = table(spent_s).splitlines()[2:]
 
-    assert list(spent_s)[1:] == [question.text for question in QUESTIONS]
+    assert list(spent_s)[1:] == [f"`{question.option}`" for question in QUESTIONS]
     assert [row.split(" | ")[0] for row in rows] == [f"| {name}" for name in spent_s]

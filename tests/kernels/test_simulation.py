@@ -132,3 +132,27 @@ def test_operations_that_wait_for_changed_ones_are_found():
         expected = {op: [one for one in draft.producers(op) if one in chosen] for op in graph.op.tolist()}
         expected = {op: held_by for op, held_by in expected.items() if held_by}
         assert draft.followers(array(chosen)) == expected
+
+
+def test_a_graph_that_was_made_before_a_change_of_dependencies_is_made_again():
+    """Each change counts, also one after the graph was asked for, and nothing else changes it."""
+    for seed in range(50):
+        random = Random(seed)
+        graph = random_graph(random, in_order=False)
+        late, at_once = GraphEdit(graph), GraphEdit(graph)
+        for operation, producers in Asked(random, graph).waits.items():
+            late.graph()
+            for draft in (late, at_once):
+                draft.wait(int(graph.op[operation]), graph.op[producers].tolist())
+        late.graph()
+        found, expected = late.graph(), at_once.graph()
+        for name in ("producer_ptr", "producer", "lag_ns"):
+            assert getattr(found, name).tolist() == getattr(expected, name).tolist()
+
+
+def test_dependencies_inside_a_window_are_those_of_its_edges():
+    for seed in range(50):
+        graph = random_graph(Random(seed), in_order=False)
+        for position, (begin, end) in enumerate(pairwise(graph.producer_ptr.tolist())):
+            inside = [one for one in graph.producer[begin:end].tolist() if one < graph.op.size]
+            assert graph.producers(int(graph.op[position])) == graph.op[inside].tolist()

@@ -16,7 +16,8 @@ from fixtures.torch_trace import BASE_NS, H100, TraceWriter
 from wallscope.compare.compare import CompareOptions, Side, compare_sides
 from wallscope.errors import InputError, NothingToAnalyzeError
 from wallscope.jobs.inputs import find_exports, is_many
-from wallscope.kineto.load_trace import read_any_contents, read_trace_capture
+from wallscope.kineto.any_capture import read_any_contents
+from wallscope.kineto.load_trace import read_trace_capture
 from wallscope.model.capture import Options
 from wallscope.pipeline import analyze, analyze_capture, build_report
 from wallscope.profile.codec import unpack_profile

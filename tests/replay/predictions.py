@@ -1,5 +1,6 @@
 """Predicted steps beside those of the changed program, run again by the independent simulator."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from fixtures.simulation import changed
@@ -20,7 +21,7 @@ def without(what):
     return Question("without", what)
 
 
-CHANGES = {
+CHANGES: dict[Question, Callable[[Program], Program]] = {
     scaled("communication", 0.0): lambda program: changed.communication(program, 0),
     scaled("communication", 0.5): lambda program: changed.communication(program, 0.5),
     scaled("communication", 2.0): lambda program: changed.communication(program, 2),
@@ -62,17 +63,18 @@ def pairs(name: str, program: Program, questions, folder) -> list[Pair]:
     path.unlink()
     rank = found.device or 0
     told = []
-    before_ns = _step_ns(program, rank, played)
+    before_ns = measure_step_ns(program, rank, played)
     for answer in found.answers:
         after = program
         for question in answer.questions:
             after = CHANGES[question](after)
-        after_ns = _step_ns(after, rank, played)
+        after_ns = measure_step_ns(after, rank, played)
         text = " + ".join(question.text for question in answer.questions)
         told.append(Pair(name, text, abs(answer.step_ns / after_ns - 1), answer.won_ns / before_ns))
     return told
 
 
-def _step_ns(program: Program, rank: int, before) -> float:
+def measure_step_ns(program: Program, rank: int, before) -> float:
+    """The typical step of a program that runs by itself; `before` is the run of the unchanged one."""
     stream = busiest_stream(before.ranks[rank])
     return typical_step_ns(run(program).ranks[rank], stream, program.warm_up_steps)

@@ -299,5 +299,6 @@ def test_where_most_of_a_capture_is_before_the_steps_the_verdict_says_so(tmp_pat
 
     assert (rank.outside_ns, rank.outside_idle_ns) == (20 * STEP_NS - 1_000, 20 * STEP_NS - 5_000)
     assert (
-        "The windows are the smaller part of the capture: 4.0 ms before the first" in found.diagnosis.verdict
+        "the 4.0 ms before the first window, which are longer than all windows together"
+        in found.diagnosis.verdict
     )

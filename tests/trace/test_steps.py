@@ -195,8 +195,8 @@ def test_a_slow_start_and_modules_loaded_are_warm_up_with_their_reasons(tmp_path
 
     assert windows(found) == chained(at, last_end(at[-1]), frozenset({0, 1}))
     assert [(drop.index, drop.reason) for drop in found.anchor.dropped] == [
-        (0, "warm-up: modules were loaded in it"),
-        (1, "warm-up: 1.5 times the median of the later ones"),
+        (0, "warm-up: it loads modules"),
+        (1, "warm-up: 1.5 times the median of the later windows"),
         (5, "ends with the capture"),
     ]
 

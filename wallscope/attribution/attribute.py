@@ -109,15 +109,17 @@ class OperationCauses:
     chain: Codes
     computes: Flags
 
-    @cached_property
-    def cause(self) -> pl.Series:
-        """The cause of each operation, written out."""
-        return pl.Series(self.texts, dtype=pl.String)[self.causes]
+    def name_causes(self, op: Codes) -> pl.Series:
+        """Return the causes of some operations, as an enumeration."""
+        return self._names[self.causes[op]]
+
+    def name_befores(self, op: Codes) -> pl.Series:
+        """Return the causes of the time after some operations, as an enumeration."""
+        return self._names[self.befores[op]]
 
     @cached_property
-    def before(self) -> pl.Series:
-        """The cause of the time after each operation, written out."""
-        return pl.Series(self.texts, dtype=pl.String)[self.befores]
+    def _names(self) -> pl.Series:
+        return pl.Series(self.texts, dtype=pl.Enum(self.texts))
 
 
 def assign_operation_causes(  # noqa: PLR0913  # all inputs of the causes of operations
@@ -455,7 +457,8 @@ def attribute_rank(evidence: Evidence, operations: pl.DataFrame, windows: pl.Dat
         lacks_calls=evidence.lacks_calls,
     )
     number, names = number_values(texts)
-    cause = number[cause]
+    named = number.astype(np.uint32)[cause]  # polars takes signed places slowly
+    kind = np.minimum(slices.kind.view(np.uint8), len(LinkKind))  # the last is null
     walls = [name.split("/", 1)[0] for name in names]
     return pl.DataFrame(
         {
@@ -463,11 +466,11 @@ def attribute_rank(evidence: Evidence, operations: pl.DataFrame, windows: pl.Dat
             "step": windows["step"].to_numpy()[slices.window],
             "start_ns": slices.start_ns,
             "end_ns": slices.end_ns,
-            "state": _STATES[slices.state],
-            "absent": _ABSENT_OF_KIND[slices.kind],
-            "wall": pl.Series(walls, dtype=SLICES["wall"])[cause],
-            "cause": pl.Series(names, dtype=pl.Enum(names))[cause],
-            "kind": _LINK_KINDS[slices.kind],
+            "state": _STATES[slices.state.view(np.uint8)],
+            "absent": _ABSENT_OF_KIND[kind],
+            "wall": pl.Series(walls, dtype=SLICES["wall"])[named],
+            "cause": pl.Series(names, dtype=pl.Enum(names))[named],
+            "kind": _LINK_KINDS[kind],
             "gap": slices.gap,
             "op": slices.op.astype(np.int32),
             "next_op": slices.next_op,

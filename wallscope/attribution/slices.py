@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from wallscope.columns import Codes, Flags, Rows, are_among, as_integers, encode_member, mark_numbers
+from wallscope.columns import Codes, Flags, Rows, are_among, as_integers, encode_member, number_densely
 from wallscope.errors import InternalError
 from wallscope.kernels import views
 from wallscope.kernels.blame_chain import Walk, walk_gaps
@@ -167,7 +167,7 @@ def _table(rows: int) -> ChainLinks:
 def _issuers(call: Codes, constraints: Constraints) -> Columns:
     """Return the ends of the calls that issued some operations, in order, and their threads."""
     _, ends_ns, threads, *_ = constraints.calls
-    issuing = np.flatnonzero(mark_numbers(call[call >= 0].astype(np.int64), ends_ns.size))
+    issuing, _ = number_densely(call[call >= 0].astype(np.int64))
     issuing = issuing[np.argsort(ends_ns[issuing], kind="stable")]
     return ends_ns[issuing], threads[issuing]
 

@@ -1,7 +1,4 @@
-"""Read a capture of any profiler, known by content: an export of Nsight Systems, or a trace of PyTorch's.
-
-A trace is read once into the frames of a capture, or its content is listed.
-"""
+"""Read a trace of PyTorch's profiler once into the frames of a capture, or list its content."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -19,7 +16,7 @@ from wallscope.kineto.device_rows import (
 )
 from wallscope.kineto.event_tables import TraceTables, read_trace_tables
 from wallscope.kineto.host_rows import build_events, build_raw_calls, build_syncs, build_trace_ranges
-from wallscope.kineto.trace_bytes import OversizeError, TraceBytes, is_torch_trace, refuse_other_gzip
+from wallscope.kineto.trace_bytes import OversizeError, TraceBytes
 from wallscope.kineto.trace_identity import (
     TIMED,
     find_processes,
@@ -45,9 +42,8 @@ from wallscope.model.capture import (
     Progress,
     TableContents,
 )
-from wallscope.model.enums import CallRole, Reader
+from wallscope.model.enums import CallRole
 from wallscope.model.schemas import CPU_SAMPLES, HOST_EVENTS, MEMORY_EVENTS, NAMES, SAMPLES, STREAMS, THREADS
-from wallscope.nsys import read_capture, read_contents
 from wallscope.nsys.calls import Calls, add_flags, build_calls
 from wallscope.nsys.load import find_free_bytes
 from wallscope.nsys.operations import number_origins, sort_device_work
@@ -70,35 +66,6 @@ _MEANINGS = {
     "fwdbwd": "links from forward to backward",
 }
 """Descriptions of event categories for `wallscope info`."""
-
-
-def read_any_capture(
-    path: Path, progress: Progress, reader: Reader = Reader.PAGES, *, with_python: bool = False
-) -> Capture:
-    """Return the device operations of an export or a trace, and what limits the claims made from them.
-
-    The reader is for exports alone, functions of Python are in traces alone.
-
-    Raises:
-        InputError: the file is neither, or cannot be read.
-        NothingToAnalyzeError: it holds no device operation.
-    """
-    if is_torch_trace(path):
-        return read_trace_capture(path, progress, with_python=with_python)
-    refuse_other_gzip(path)
-    return read_capture(path, progress, reader)
-
-
-def read_any_contents(path: Path, progress: Progress) -> Contents:
-    """Return versions, machine, tables or events with their numbers, and limits of an export or a trace.
-
-    Raises:
-        InputError: the file is neither, or cannot be read.
-    """
-    if is_torch_trace(path):
-        return read_trace_contents(path, progress)
-    refuse_other_gzip(path)
-    return read_contents(path, progress)
 
 
 def read_trace_capture(path: Path, progress: Progress, *, with_python: bool = False) -> Capture:

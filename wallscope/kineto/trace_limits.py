@@ -5,21 +5,21 @@ to it, so findings about any capture get its own cures.
 """
 
 import re
-from collections.abc import Iterable, Iterator
-from dataclasses import replace
+from collections.abc import Iterator
 from pathlib import Path
 
 import polars as pl
 
 from wallscope.errors import InputError, NothingToAnalyzeError
+from wallscope.kineto.any_capture import adapt_cures
 from wallscope.kineto.event_decoding import CATEGORIES
 from wallscope.kineto.event_tables import TraceTables, describe_counts
 from wallscope.kineto.trace_events import FileFacts
-from wallscope.model.capture import Capture, Export, Finding, Presence, Profiler, Severity
+from wallscope.model.capture import Capture, Finding, Presence, Severity
 from wallscope.model.enums import CallRole
 from wallscope.nsys.findings import check_calls
 from wallscope.thresholds.verdict import MATERIAL_SHARE, RANGES_A_LAUNCH_RATIO
-from wallscope.units import duration, percent, plural
+from wallscope.units import average, duration, percent, plural
 
 _PROFILER_HINT = "profile with torch.profiler and export_chrome_trace on an NVIDIA GPU"
 _ANY_PROGRAM_HINT = "capture the program with Nsight Systems (wallscope capture-help) or torch.profiler"
@@ -35,28 +35,6 @@ _AMD_DEVICE = re.compile(r"\bAMD\b|\bInstinct\b|\bRadeon\b|\bgfx\d")
 _TRACE_KEYS = ("schemaVersion", "deviceProperties", "distributedInfo", "baseTimeNanoseconds", "trace_id")
 _REPLAYING = "cuda_profiler_range"
 _EVENTS, _CALLS = "CUPTI_ACTIVITY_KIND_CUDA_EVENT", "CUPTI_ACTIVITY_KIND_RUNTIME"
-_ASK_FOR_WAITS = (
-    "Profile with enable_cuda_sync_events=True (torch 2.1 or later): wallscope capture-help --profiler torch."
-)
-_MARK_STEPS = (
-    "Profile several steps and call prof.step() after each, which marks it, or name a range:"
-    " --step-range REGEX."
-)
-_ASK_FOR_DEVICE = (
-    "Profile with activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA] while the GPU trains."
-)
-_CURES = {
-    "few-steps": "Profile ten steps: schedule(wait=5, warmup=2, active=10).",
-    "launches-without-work": "End the profile after torch.cuda.synchronize().",
-    "no-api-calls": _ASK_FOR_DEVICE,
-    "no-cuda-events": _ASK_FOR_WAITS,
-    "no-kernels": _ASK_FOR_DEVICE,
-    "no-steps": _MARK_STEPS,
-    "orphan-operations": "Begin the profile a step earlier: schedule(wait=5, warmup=2, active=10).",
-    "ranks-without-steps": _MARK_STEPS,
-    "unmarked-steps": _MARK_STEPS,
-    "unresolved-waits": _ASK_FOR_WAITS,
-}
 
 
 def refuse_other_traces(path: Path, tables: TraceTables) -> None:
@@ -241,8 +219,9 @@ def _check_cost(tables: TraceTables, capture: Capture) -> Iterator[Finding]:
         yield Finding(
             "torch-operators",
             Severity.INFO,
-            f"{plural(operators, 'operator')} of PyTorch recorded for {plural(launches, 'launch')}. This"
-            " slows the host, so idle time is an upper bound.",
+            f"The trace has {average(operators / max(launches, 1))} PyTorch operators per launch"
+            f" ({plural(operators, 'operator')}). To record them slows the host, so idle time is"
+            " overestimated.",
             "Time some steps without the profiler (--unprofiled-step-ms).",
         )
 
@@ -276,7 +255,7 @@ def _check_clock(tables: TraceTables) -> Iterator[Finding]:
 
 
 def _describe_lacks(tables: TraceTables) -> Iterator[Finding]:
-    lacks = ["calls of the operating system", "thread switches", "NVTX ranges", "GPU metrics", "stream flags"]
+    lacks = ["system calls", "thread switches", "NVTX ranges", "GPU metrics", "stream flags"]
     if tables.frames["allocations"].is_empty():
         lacks.append("GPU memory use")
     if not len(tables.frames["overheads"]):
@@ -284,9 +263,8 @@ def _describe_lacks(tables: TraceTables) -> Iterator[Finding]:
     yield Finding(
         "torch-profiler",
         Severity.INFO,
-        "PyTorch's profiler recorded this trace. This profiler does not record"
-        f" {', '.join(lacks)}: these are unknown,"
-        " not 0. Outside CUDA calls, only operators and annotations show what the host did.",
+        f"PyTorch's profiler does not record {', '.join(lacks)}: these are unknown, not 0. Outside CUDA"
+        " calls, only operators and annotations show what the host did.",
         "Capture with Nsight Systems if the step is host-bound: wallscope capture-help.",
     )
 
@@ -298,13 +276,3 @@ def _check_gpus(capture: Capture) -> Iterator[Finding]:
             Severity.INFO,
             "The trace does not describe the GPUs: memory capacity and peak rates are unknown.",
         )
-
-
-def adapt_cures(findings: Iterable[Finding], export: Export) -> tuple[Finding, ...]:
-    """Return the findings about a capture, with cures for the profiler that recorded it."""
-    if export.profiler != Profiler.TORCH:
-        return tuple(findings)
-    return tuple(
-        replace(finding, cure=_CURES[finding.code]) if finding.cure and finding.code in _CURES else finding
-        for finding in findings
-    )

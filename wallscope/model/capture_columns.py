@@ -5,7 +5,7 @@ Times are integer nanoseconds of session time, spans are half-open, null is unkn
 
 import polars as pl
 
-from wallscope.model.table_columns import Table, find_table_columns
+from wallscope.model.tables import Table, find_table_columns
 
 _I32, _I64, _REAL, _TEXT = pl.Int32(), pl.Int64(), pl.Float64(), pl.String()
 _SPAN = find_table_columns(_I64, start_ns="begin", end_ns="end")

@@ -12,20 +12,20 @@ _AXES = {
     "tp": "tensor-parallel collectives",
     "cp": "context-parallel exchange of keys and values",
     "pp": "pipeline send and receive",
-    "unknown": "communication on an unknown axis",
+    "unknown": "communication on an unknown parallel axis",
 }
 _MEANINGS = {
     "communication/unresolved": "exposed communication for an unknown reason",
     "memory/recompute": "forward work recomputed in the backward pass",
     "memory/allocator": "memory allocation, pinning and release",
     "memory/offload": "offload: copies to the host and back",
-    "memory/staging": "bulk H2D copies",
-    "memory/readback": "bulk D2H copies",
+    "memory/staging": "H2D copies of 64 KiB or more",
+    "memory/readback": "D2H copies of 64 KiB or more",
     "memory/migration": "page migration of unified memory",
     "memory/device-copy": "copies inside the device",
     "memory/fill": "memsets of device memory",
     "memory/unknown-copy": "copies of unknown direction",
-    "memory/hand-over": "dependency latency after copies and memsets",
+    "memory/hand-over": "latency from a copy or memset to dependent work",
     "memory/driver-lock": "CUDA calls that wait for another thread in the driver",
     "memory/unresolved": "exposed copies for an unknown reason",
     "host/framework": "host time outside CUDA calls (Python, framework, program)",
@@ -36,16 +36,16 @@ _MEANINGS = {
     "host/file": "file access on the host",
     "host/network": "network access on the host",
     "host/launch-call": "host time inside launch calls",
-    "host/other-call": "host time inside other CUDA calls",
+    "host/other-call": "host time inside other CUDA calls (neither launches nor waits)",
     "host/launch-latency": "latency from launch to kernel start",
-    "host/synchronisation": "latency of the return from a synchronizing call",
+    "host/synchronisation": "delay until a synchronizing call returns",
     "host/small-copy": "small host/device copies (under 64 KiB)",
-    "host/hand-over": "dependency latency after small copies",
+    "host/hand-over": "latency from a small copy to dependent work",
     "compute/kernel-gap": "gaps between kernels of one stream or graph",
     "compute/unrecognized": "kernels with unrecognized names",
-    "compute/hand-over": "dependency latency after kernels of other streams",
+    "compute/hand-over": "latency from a kernel to dependent work on another stream",
     "unattributed/unresolved": "idle GPU time for an unknown reason",
-    "unattributed/held-while-idle": "launched work that waits on an idle GPU",
+    "unattributed/held-while-idle": "launched work that does not start on an idle GPU",
     "unattributed/opaque-graph": "CUDA graphs traced as a whole",
     "unattributed/unrecognized-kernel": "kernels with unrecognized names that may compute or communicate",
     "unattributed/profiler": "profiler overhead",
@@ -54,13 +54,31 @@ _CATEGORIES = {
     "dispatcher-local": "token permutation and routing kernels",
     "preprocessing": "input preprocessing kernels",
 }
-_QUALIFIERS = {
-    "transfer": "moving data",
-    "peer-wait": "waiting for peers",
-    "pipeline-wait": "waiting for other pipeline stages",
-    "unsplit": "transfer + peer wait, not separable",
-    "hand-over": "dependency latency after it",
+_KERNELS = {
+    ComputeCategory.GEMM: "matrix multiplications",
+    ComputeCategory.GROUPED_GEMM: "one kernel that multiplies the matrices of several experts or groups",
+    ComputeCategory.ATTENTION: "fused attention, forward and backward",
+    ComputeCategory.CONVOLUTION: "convolutions, forward and backward",
+    ComputeCategory.NORM: "layer norm, RMS norm, batch norm and group norm",
+    ComputeCategory.ELEMENTWISE: "operations on each element, such as activations, additions and casts",
+    ComputeCategory.REDUCTION: "sums, maxima, softmax and other reductions",
+    ComputeCategory.OPTIMIZER: "updates of parameters, gradient norms and clipping",
+    ComputeCategory.QUANTIZE: "casts to low precision, with their scales",
+    ComputeCategory.EMBEDDING: "lookups in embedding tables, and their gradients",
+    ComputeCategory.DISPATCHER_LOCAL: "work of a token dispatcher on its own GPU, without communication",
+    ComputeCategory.PREPROCESSING: "decoding and augmentation of input data, such as by DALI",
+    ComputeCategory.OTHER: "recognized kernels of no other category, such as FFT, sparse algebra, pooling"
+    " and random numbers",
+    ComputeCategory.UNRECOGNIZED: "no pattern of kernel names matches",
 }
+_QUALIFIERS = {
+    "transfer": "transfer in {}",
+    "peer-wait": "waiting for peers in {}",
+    "pipeline-wait": "waiting for other pipeline stages in {}",
+    "unsplit": "{}, including waiting for peers",
+    "hand-over": "latency from {} to dependent work",
+}
+"""What is said of the operations of an axis."""
 
 
 UNSPLIT, TRANSFER, PEER_WAIT, PIPELINE_WAIT = "unsplit", "transfer", "peer-wait", "pipeline-wait"
@@ -115,9 +133,11 @@ def describe_cause(cause: str) -> str:
     """Return the meaning of a cause in a few words.
 
     >>> describe_cause("communication/ep/unsplit")
-    'expert-parallel all-to-all (dispatch and combine), transfer + peer wait, not separable'
+    'expert-parallel all-to-all (dispatch and combine), including waiting for peers'
+    >>> describe_cause("communication/tp/peer-wait")
+    'waiting for peers in tensor-parallel collectives'
     >>> describe_cause("host/queue-drained/cudaStreamSynchronize")
-    'GPU idle after cudaStreamSynchronize until the next launch'
+    'host time after cudaStreamSynchronize until the next launch'
     >>> describe_cause("compute/gemm")
     'gemm kernels'
     """
@@ -125,10 +145,31 @@ def describe_cause(cause: str) -> str:
         return _MEANINGS[cause]
     wall, kind, *rest = cause.split("/")
     if wall == "communication":
-        return f"{_AXES[kind]}, {_QUALIFIERS[rest[0]]}"
+        return _QUALIFIERS[rest[0]].format(_AXES[kind])
     if kind == "queue-drained":
-        return f"GPU idle after {rest[0]} until the next launch"
+        return f"host time after {rest[0]} until the next launch"
     return _CATEGORIES.get(kind, f"{kind} kernels")
+
+
+def define_cause(cause: str) -> str:
+    """Return the meaning of a cause, with the kernels of a category of compute.
+
+    >>> define_cause("compute/gemm"), define_cause("host/lock")
+    ('gemm kernels: matrix multiplications', 'lock waits on the host')
+    """
+    meaning = describe_cause(cause)
+    kernels = {f"compute/{category}": text for category, text in _KERNELS.items()}.get(cause)
+    return meaning if kernels is None else f"{meaning}: {kernels}"
+
+
+def can_occur(cause: str) -> bool:
+    """Return whether any time can have a cause: only pipeline stages wait for the pipeline, and for it alone.
+
+    >>> can_occur("communication/tp/pipeline-wait"), can_occur("communication/pp/pipeline-wait")
+    (False, True)
+    """
+    impossible = {f"communication/{axis}/{PIPELINE_WAIT}" for axis in Axis if axis is not Axis.PP}
+    return cause not in {*impossible, f"communication/{Axis.PP}/{PEER_WAIT}"}
 
 
 @cache

@@ -1,80 +1,71 @@
-"""The tables that can be taken out of an answer or a job, declared once: columns, types, meanings.
+"""The tables of the analysis of a capture, declared once: columns, types, meanings.
 
-Times are integer nanoseconds of session time, spans are half-open, shares are 0..1, null is unknown or does
-not apply. A unit ends the name of its column.
+Times are integer nanoseconds of session time, spans are half-open, null is unknown or does not apply. A unit
+ends the name of its column. `job_columns` has the tables of a job.
 """
-
-from dataclasses import dataclass
 
 import polars as pl
 
+from wallscope.model.advice_columns import ADVICE_TABLES, WALL_COLUMNS
 from wallscope.model.enums import Wall
+from wallscope.model.tables import Table, TableColumn, find_table_columns
 
 _I32, _I64, _REAL = pl.Int32(), pl.Int64(), pl.Float64()
 _TEXT, _YES = pl.String(), pl.Boolean()
 
 
-@dataclass(frozen=True, slots=True)
-class TableColumn:
-    """A column: its name, type and content."""
-
-    name: str
-    kind: pl.DataType
-    meaning: str
-
-
-@dataclass(frozen=True, slots=True)
-class Table:
-    """A table by name: the meaning of a row, and its columns in order."""
-
-    name: str
-    row_is: str
-    columns: tuple[TableColumn, ...]
-
-    @property
-    def schema(self) -> pl.Schema:
-        """Names and types of the columns."""
-        return pl.Schema({column.name: column.kind for column in self.columns})
-
-
-def find_table_columns(kind: pl.DataType, /, **meanings: str) -> tuple[TableColumn, ...]:
-    """Return columns of one type, with the content of each."""
-    return tuple(TableColumn(name, kind, meaning) for name, meaning in meanings.items())
-
-
 _WHO = find_table_columns(
-    _I32, rank="number of the rank in the job", pid="its process", device="CUDA ordinal inside the process"
+    _I32,
+    rank="number of the rank in the job",
+    pid="id of the process of the rank",
+    device="CUDA device number inside the process",
 )
-_SPAN = find_table_columns(_I64, start_ns="begin", end_ns="end", duration_ns="end - start")
-_STEP = find_table_columns(_I64, step="number of the step")
-_WALL = find_table_columns(
-    _TEXT, wall="wall of the time", cause="wall/cause[/detail], listed in docs/causes.md"
-)
-_OP = find_table_columns(_I64, op="number of the device operation, as in `operations`")
-_WALL_TIMES = tuple(TableColumn(f"{wall}_wall_ns", _I64, f"time of the {wall} wall") for wall in Wall)
-_BUDGET = find_table_columns(
-    _I64,
-    compute_ns="compute ran",
-    opaque_graph_ns="time in which a CUDA graph traced as a whole ran, and no kernel",
-    exposed_communication_ns="time in which communication ran, and no kernel or graph",
-    exposed_copy_ns="time in which only a copy or memset ran",
-    idle_ns="nothing ran",
-)
-_KIND = find_table_columns(
-    _TEXT,
-    kind="kernel, copy, fill or graph",
-    name="the kernel name, or kind and direction of a copy",
-    **{"class": "compute, opaque_graph, communication or copy"},
-    category="category, kind of communication, or direction of a copy",
-    backend="library of a communication operation",
-)
+_STEP = find_table_columns(_I64, step="index of the step in the capture, from 0")
+_OPERATION = "`op` of the operation in the table `operations`"
+_OP = find_table_columns(_I64, op=_OPERATION)
 _AXIS = find_table_columns(
     _TEXT,
-    operation="kind of the operation",
-    axis="parallel axis that it serves",
-    evidence="evidence for the axis",
+    operation="kind of the operation: all-reduce, all-to-all, send-recv and others",
+    axis="parallel axis of the operation: ep, dp-gradient, dp-parameter, tp, cp, pp or unknown",
+    evidence="evidence for the axis, empty if the axis is unknown",
 )
-_CALL = find_table_columns(_I64, call="number of the API call, as in `calls`")
+_LAUNCH_PATH = "NVTX ranges that contain the launch of the operation"
+_STATE = find_table_columns(
+    _TEXT,
+    state="what ran on the GPU: compute, opaque_graph, exposed_communication, exposed_copy or idle",
+    absent="why no compute ran: launch_starved, blocking or dependency_stalled, as in `steps`",
+)
+
+
+def _span(of: str) -> tuple[TableColumn, ...]:
+    return find_table_columns(
+        _I64,
+        start_ns=f"start of the {of}",
+        end_ns=f"end of the {of}",
+        duration_ns=f"length of the {of}: `end_ns` minus `start_ns`",
+    )
+
+
+def _times(step: str) -> tuple[tuple[TableColumn, ...], tuple[TableColumn, ...]]:
+    """Return the columns of what ran on the GPU in a step, and those of its walls."""
+    ran = find_table_columns(
+        _I64,
+        compute_ns=f"time of the {step} in which a compute kernel ran",
+        opaque_graph_ns=f"time of the {step} in which an opaque CUDA graph ran, and no compute kernel",
+        exposed_communication_ns=f"time of the {step} in which communication ran, and neither a compute"
+        " kernel"
+        " nor an opaque CUDA graph",
+        exposed_copy_ns=f"time of the {step} in which a copy or memset ran, and no compute kernel, opaque"
+        " CUDA"
+        " graph or communication",
+        idle_ns=f"time of the {step} in which no operation of the rank ran on the GPU",
+    )
+    walls = (TableColumn(f"{wall}_wall_ns", _I64, f"time of the {wall} wall in the {step}") for wall in Wall)
+    return ran, tuple(walls)
+
+
+_TYPICAL_ACTIVITY, _TYPICAL_WALLS = _times("typical step")
+_STEP_ACTIVITY, _STEP_WALLS = _times("step")
 
 TABLES = (
     Table(
@@ -82,100 +73,162 @@ TABLES = (
         "a rank: one process on one device",
         (
             *_WHO,
-            *find_table_columns(_TEXT, rank_source="source of the rank number", gpu="model of the GPU"),
-            *find_table_columns(_I64, steps="number of its steps", steady_steps="number of steady steps"),
+            *find_table_columns(
+                _TEXT,
+                rank_source="where the rank number comes from, such as the variable RANK or the file name",
+                gpu="model of the GPU",
+            ),
             *find_table_columns(
                 _I64,
+                steps="count of the steps of this rank",
+                steady_steps="count of the steady steps of this rank",
                 typical_step_ns="length of the typical step",
-                outside_ns="device time before the first step",
+                outside_ns="time between the first operation of the rank on the GPU and its first step",
             ),
-            *_WALL_TIMES,
-            *_BUDGET,
+            *(*_TYPICAL_WALLS, *_TYPICAL_ACTIVITY),
         ),
     ),
     Table(
         "steps",
-        "one step of one rank. GPU activity (with idle time) sums to its duration, and so do the walls",
+        "one step of one rank. The columns from `compute_ns` to `idle_ns` sum to `duration_ns`, and so do the"
+        " five walls",
         (
-            *(*_WHO, *_STEP, *_SPAN, *_BUDGET, *_WALL_TIMES),
+            *(*_WHO, *_STEP, *_span("step"), *_STEP_ACTIVITY, *_STEP_WALLS),
             *find_table_columns(
                 _I64,
-                launch_starved_ns="time without compute because too little was launched",
-                blocking_ns="time without compute because an operation blocked it",
-                dependency_stalled_ns="time without compute by latency of a dependency",
+                launch_starved_ns="time in gaps in which the GPU waited for the host, launch latency"
+                " included",
+                blocking_ns="time in gaps in which the GPU waited for a running operation: communication, a"
+                " copy"
+                " or a memset",
+                dependency_stalled_ns="time in gaps between the end of an operation and the start of one that"
+                " depends on it, or for an unknown reason",
             ),
-            *find_table_columns(_YES, steady="counts for the typical step"),
-            *find_table_columns(_TEXT, reason="why it does not count"),
+            *find_table_columns(
+                _YES,
+                steady="whether the step is steady: only steady steps are used for the typical step",
+            ),
+            *find_table_columns(_TEXT, reason="why the step is not steady, empty if it is steady"),
         ),
     ),
     Table(
         "causes",
         "a cause in the typical step of a rank",
         (
-            *(*_WHO, *_WALL),
+            *(*_WHO, *WALL_COLUMNS),
             *find_table_columns(_I64, typical_ns="time of the cause in the typical step"),
-            *find_table_columns(_REAL, step_share="its share of the step"),
-            *find_table_columns(_I64, recoverable_ns="upper bound: reduction of the step without the cause"),
-            *find_table_columns(_I64, unresolved_ns="part of the time whose dependencies are unresolved"),
+            *find_table_columns(_REAL, step_share="`typical_ns` divided by the length of the typical step"),
+            *find_table_columns(
+                _I64,
+                recoverable_ns="upper bound on the time by which the typical step becomes shorter without the"
+                " cause",
+                unresolved_ns="part of `typical_ns` in which wallscope could not follow the dependencies",
+            ),
         ),
     ),
     Table(
         "step_causes",
-        "a cause in one step, by what the device did",
+        "the time of one cause in one step while the GPU was in one state",
         (
-            *(*_WHO, *_STEP, *_WALL),
-            *find_table_columns(_TEXT, state="what the device did", absent="why no compute ran"),
-            *find_table_columns(_I64, owned_ns="time of the cause; sums to the step"),
+            *(*_WHO, *_STEP, *WALL_COLUMNS, *_STATE),
+            *find_table_columns(
+                _I64,
+                owned_ns="time of the cause in this state: all rows of a step sum to the length of the step",
+            ),
         ),
     ),
     Table(
         "slices",
-        "an interval of a step with one cause; the intervals of a step have no gap and no overlap",
+        "an interval of a step with one cause. The intervals of a step follow each other without a hole",
         (
-            *(*_WHO, *_STEP, *_SPAN),
-            *find_table_columns(_TEXT, state="what the device did", absent="why no compute ran"),
-            *_WALL,
-            *find_table_columns(_TEXT, link="kind of the critical constraint; null if compute ran"),
+            *(*_WHO, *_STEP, *_span("interval"), *_STATE, *WALL_COLUMNS),
+            *find_table_columns(
+                _TEXT,
+                link="what the GPU waited for: `operation`, `hand-over`, `launch-latency`, `launch-call`,"
+                " `other-call`, `allocation`, `synchronisation`, `driver-lock`, `outside-calls` or"
+                " `unresolved`. Empty if compute ran",
+            ),
             *find_table_columns(
                 _I64,
-                op="operation that ran, ended or was launched",
-                next_op="operation that waited for this one",
-                gap_op="operation that ends the gap",
-                call="CUDA call that took the time",
-                tid="thread that is the cause",
-                slack_ns="how much earlier the wait could have ended without this constraint",
+                op="`op` of the operation that ran. If `link` is `hand-over` or `synchronisation`: of the"
+                " operation that had ended. If it is `launch-latency`: of the launched operation",
+                next_op="`op` of the operation that waited for `op`, empty if a host thread waited",
+                gap_op="`op` of the operation that ends the gap, empty if compute ran",
+                call="`call` of the CUDA call that ran. If `link` is `launch-latency`: of the launch call",
+                tid="id of the host thread that the GPU waited for",
+                slack_ns="how much earlier the wait would have ended without this dependency",
             ),
-            *find_table_columns(_YES, inferred="whether the time depends on a wait inferred from timing"),
             *find_table_columns(
-                _TEXT, name="name of `op`", call_name="name of `call`", path="NVTX ranges around"
+                _YES,
+                inferred="whether the interval depends on a wait that the profile does not contain and"
+                " wallscope"
+                " inferred",
+            ),
+            *find_table_columns(
+                _TEXT,
+                name="name of the operation `op`",
+                call_name="name of the CUDA call `call`",
+                path="NVTX ranges that contain the launch of `op`, or the host activity if `op` is empty",
             ),
         ),
     ),
     Table(
         "gaps",
-        "an interval without compute inside a step",
+        "a gap: an interval of a step in which neither a compute kernel nor an opaque CUDA graph runs",
         (
-            *(*_WHO, *_STEP, *_SPAN),
-            *find_table_columns(_TEXT, wall="of the cause", cause="the cause with most of the gap"),
-            *find_table_columns(_I64, cause_ns="time of that cause", links="slices of the gap"),
-            *find_table_columns(_I64, ended_by_op="operation that ends the gap; null if the step ends"),
-            *find_table_columns(_TEXT, ended_by="name of that operation", path="NVTX ranges of its call"),
-            *find_table_columns(_I64, call_start_ns="when its issuing call began"),
+            *(*_WHO, *_STEP, *_span("gap")),
+            *find_table_columns(
+                _TEXT, wall="wall of `cause`", cause="cause that takes the most time of the gap"
+            ),
+            *find_table_columns(
+                _I64,
+                cause_ns="time of `cause` in the gap",
+                links="count of the rows of `slices` in the gap",
+                ended_by_op="`op` of the operation that ends the gap, empty if the step ends first",
+            ),
+            *find_table_columns(
+                _TEXT,
+                ended_by="name of the operation `ended_by_op`",
+                path="NVTX ranges that contain the launch of `ended_by_op`",
+            ),
+            *find_table_columns(_I64, call_start_ns="start of the CUDA call that launched `ended_by_op`"),
         ),
     ),
     Table(
         "operations",
-        "a device operation: kernel, copy, memset or graph",
+        "an operation on the GPU: kernel, copy, memset or whole CUDA graph",
         (
-            *(*_OP, *_WHO),
-            *find_table_columns(_I64, stream="as CUDA numbers it", context="of the stream"),
-            *(*_SPAN, *_KIND),
-            *find_table_columns(_TEXT, axis="parallel axis of communication"),
-            *find_table_columns(_I64, bytes="of copies and memsets", graph_node="inside a CUDA graph"),
-            *_CALL,
-            *find_table_columns(_I64, call_start_ns="when the issuing call began"),
+            *find_table_columns(_I64, op="id of the operation, used by other tables"),
+            *_WHO,
             *find_table_columns(
-                _TEXT, path="NVTX ranges around its issue", path_by="how the range was found"
+                _I64,
+                stream="id of the CUDA stream in the profile",
+                context="id of the CUDA context of the stream in the profile",
+            ),
+            *_span("operation"),
+            *find_table_columns(
+                _TEXT,
+                kind="kernel, copy, fill (memset) or graph",
+                name="name of the kernel, `CUDA graph`, or kind and direction of the copy",
+                **{"class": "compute, opaque_graph, communication or copy"},
+                category="category of a compute kernel, kind of a communication operation, or direction of a"
+                " copy",
+                backend="library of a communication operation, empty for others",
+                axis="parallel axis of a communication operation, empty for others",
+            ),
+            *find_table_columns(
+                _I64,
+                bytes="size of a copy or memset, empty for others",
+                graph_node="id of the CUDA graph node, empty if the operation is not part of a CUDA graph",
+                call="`call` of the CUDA call that launched the operation, in the table `calls`",
+                call_start_ns="start of the CUDA call that launched the operation",
+            ),
+            *find_table_columns(
+                _TEXT,
+                path=_LAUNCH_PATH,
+                path_by="how `path` was found: same_thread (ranges of the launching thread), inherited"
+                " (ranges"
+                " of a thread that waited for it) or none",
             ),
         ),
     ),
@@ -183,317 +236,225 @@ TABLES = (
         "calls",
         "a CUDA API call",
         (
-            *_CALL,
-            *find_table_columns(_I32, pid="its process", tid="its thread"),
-            *_SPAN,
+            *find_table_columns(_I64, call="id of the CUDA call, used by other tables"),
             *find_table_columns(
-                _TEXT, name="of the function", role="launch, graph, sync, copy, alloc, event or other"
+                _I32, pid="id of the process that made the call", tid="id of the thread that made the call"
             ),
-            *find_table_columns(_I64, correlation="Nsight's number, unique inside a process"),
+            *_span("call"),
+            *find_table_columns(
+                _TEXT,
+                name="name of the CUDA function",
+                role="purpose of the call: launch, graph, sync, copy, alloc, event or other",
+            ),
+            *find_table_columns(_I64, correlation="correlation id of the profiler, unique inside a process"),
         ),
     ),
     Table(
         "ranges",
         "an NVTX range",
         (
-            *find_table_columns(_I64, range="number of the range"),
-            *find_table_columns(_I32, pid="its process", tid="its thread"),
-            *_SPAN,
-            *find_table_columns(_TEXT, name="its text", path="folded names from the outermost range inwards"),
-            *find_table_columns(_I64, parent="enclosing range on the same thread"),
+            *find_table_columns(_I64, range="id of the range"),
             *find_table_columns(
-                _YES, clipped="open when the capture ended", crosses="ended on another thread"
+                _I32, pid="id of the process of the range", tid="id of the thread on which the range began"
+            ),
+            *_span("range"),
+            *find_table_columns(
+                _TEXT,
+                name="text of the range",
+                path="names of the range and of the ranges that contain it, outermost first. `#` stands for a"
+                " number in a name",
+            ),
+            *find_table_columns(
+                _I64, parent="`range` of the innermost range that contains this one, on the same thread"
+            ),
+            *find_table_columns(
+                _YES,
+                clipped="whether the range was still open when the capture ended",
+                crosses="whether the range ended on another thread than it began on",
             ),
         ),
     ),
     Table(
         "range_work",
-        "a range path in the typical step of a rank",
+        "all NVTX ranges of one path in the typical step of a rank",
         (
             *_WHO,
-            *find_table_columns(_TEXT, name="innermost name", path="folded names from the outermost inwards"),
+            *find_table_columns(
+                _TEXT,
+                name="name of the innermost range of `path`",
+                path="names of the ranges from the outermost to the innermost. `#` stands for a number in a"
+                " name",
+            ),
             *find_table_columns(
                 _I64,
-                count="number of ranges that begin in the step",
-                host_ns="their time on the host",
-                gpu_ns="GPU time of operations launched inside, also in nested ranges",
-                own_gpu_ns="the same without nested ranges",
-                work_ns="added-up durations of those operations",
-                own_work_ns="the same without nested ranges",
-                operations="number of operations",
-                own_operations="the same without nested ranges",
+                count="count of the ranges that begin in the step",
+                host_ns="sum of the durations of the ranges on the host",
+                gpu_ns="time in which an operation ran that was launched in the range or in a range inside"
+                " it",
+                own_gpu_ns="time in which an operation ran that was launched in the range and in no range"
+                " inside"
+                " it",
+                work_ns="sum of the durations of the operations launched in the range or in a range inside"
+                " it",
+                own_work_ns="sum of the durations of the operations launched in the range and in no range"
+                " inside"
+                " it",
+                operations="count of the operations launched in the range or in a range inside it",
+                own_operations="count of the operations launched in the range and in no range inside it",
             ),
         ),
     ),
     Table(
         "kernels",
-        "a kernel name in the typical step of a rank",
+        "all kernels of one name in the typical step of a rank",
         (
             *_WHO,
             *find_table_columns(
                 _TEXT,
-                name="of the kernel",
-                **{"class": "class of the operation"},
-                category="category or operation",
+                name="name of the kernels",
+                **{"class": "compute or communication"},
+                category="category of a compute kernel, or kind of a communication operation",
+                backend="library of a communication kernel, empty for others",
             ),
-            *find_table_columns(_TEXT, backend="library of communication"),
-            *find_table_columns(_REAL, count="kernels that begin in a step (mean)"),
-            *find_table_columns(_I64, work_ns="added-up durations inside the step"),
-            *find_table_columns(_REAL, step_share="share of the step (work)"),
-            *find_table_columns(_I64, **dict.fromkeys(("median_ns", "least_ns", "most_ns"), "of durations")),
-            *find_table_columns(_REAL, flops_per_s="FLOP/s of kernels whose FLOPs are known from shapes"),
-            *find_table_columns(_REAL, peak_share="share of the peak FLOP/s at the precision of the kernel"),
+            *find_table_columns(_REAL, count="count of the kernels that begin in a step (mean)"),
+            *find_table_columns(_I64, work_ns="sum of the durations of the kernels inside the step"),
+            *find_table_columns(
+                _REAL,
+                step_share="`work_ns` divided by the length of the step, above 1 if many kernels overlap",
+            ),
+            *find_table_columns(
+                _I64,
+                median_ns="median duration of a kernel",
+                least_ns="shortest duration of a kernel",
+                most_ns="longest duration of a kernel",
+            ),
+            *find_table_columns(
+                _REAL,
+                flops_per_s="FLOP/s while the kernels run, empty if no shapes of operators give their FLOPs",
+                peak_share="`flops_per_s` divided by the peak of the GPU at the precision of the kernels",
+            ),
         ),
     ),
     Table(
         "collectives",
-        "a communication operation on the device",
+        "a communication operation of a rank",
         (
-            *(*_OP, *_WHO, *_SPAN),
-            *find_table_columns(_TEXT, name="its kernel or copy", backend="its library"),
+            *(*_OP, *_WHO, *_span("operation")),
+            *find_table_columns(_TEXT, name="name of the kernel or copy", backend="library of the operation"),
             *_AXIS,
-            *find_table_columns(_TEXT, communicator="its hash, hexadecimal", source="source of the data"),
+            *find_table_columns(
+                _TEXT,
+                communicator="id of the communicator, in hexadecimal",
+                source="where the columns from `communicator` to `bus_bytes` come from: payload (of NCCL's"
+                " NVTX"
+                " range), json (text of the range) or name (of the range)",
+            ),
             *find_table_columns(
                 _I64,
-                participants="number of ranks",
-                peers="number of ranks that this rank sends to or receives from",
-                bytes="as NCCL counts them",
-                bus_bytes="bytes that cross the link of a rank",
+                participants="count of the ranks that take part",
+                peers="count of the ranks that this rank sends to or receives from, empty for collectives",
+                bytes="size of the message as NCCL counts it: of all-gather and reduce-scatter the part of"
+                " one"
+                " rank",
+                bus_bytes="bytes that cross the link of one rank, by the formula of nccl-tests for bus"
+                " bandwidth",
             ),
         ),
     ),
     Table(
         "communication",
-        "communication of one kind, axis and library in the typical step of a rank",
+        "all communication operations of one kind, axis and library in the typical step of a rank",
         (
             *(*_WHO, *_AXIS),
-            *find_table_columns(_TEXT, backend="library"),
+            *find_table_columns(_TEXT, backend="library of the operations"),
             *find_table_columns(
                 _I64,
-                count="operations",
-                work_ns="durations added up",
-                exposed_ns="nothing else ran",
-                bytes="sent",
+                count="count of the operations that begin in the step",
+                work_ns="sum of the durations of the operations inside the step",
+                exposed_ns="time in which one of the operations ran, and neither a compute kernel nor an"
+                " opaque"
+                " CUDA graph",
+                bytes="sum of the message sizes as NCCL counts them",
             ),
-            *find_table_columns(_REAL, bus_bandwidth_bytes_per_s="over the duration, with waiting"),
+            *find_table_columns(
+                _REAL,
+                bus_bandwidth_bytes_per_s="bus bytes (as in `collectives`) divided by the duration of the"
+                " operations, which includes waiting for peers",
+            ),
         ),
     ),
     Table(
         "copies",
-        "copies of one direction in the typical step of a rank",
+        "all copies of one direction and kind of host memory in the typical step of a rank",
         (
             *_WHO,
-            *find_table_columns(_TEXT, direction="direction"),
-            *find_table_columns(_YES, pinned="whether the host memory is pinned"),
+            *find_table_columns(
+                _TEXT,
+                direction="host-to-device, device-to-host, device-to-device, host-to-host,"
+                " migration-to-device, migration-to-host, migration-between-devices, fill (memset) or"
+                " unknown",
+            ),
+            *find_table_columns(
+                _YES, pinned="whether the host memory is pinned, empty if there is none or it is unknown"
+            ),
             *find_table_columns(
                 _I64,
-                count="copies",
-                bytes="moved",
-                work_ns="durations added up",
-                exposed_ns="nothing else ran",
+                count="count of the copies that begin in the step",
+                bytes="sum of the sizes of the copies",
+                work_ns="sum of the durations of the copies inside the step",
+                exposed_ns="time in which one of the copies ran, and no compute kernel, opaque CUDA graph or"
+                " communication",
             ),
-            *find_table_columns(_REAL, bulk_bandwidth_bytes_per_s="bandwidth of copies of 64 KiB and more"),
+            *find_table_columns(
+                _REAL, bulk_bandwidth_bytes_per_s="bandwidth of the copies of 64 KiB or more while they ran"
+            ),
         ),
     ),
     Table(
         "compute",
-        "compute of one category in the typical step of a rank",
+        "all compute kernels of one category in the typical step of a rank",
         (
             *_WHO,
-            *find_table_columns(_TEXT, category="category"),
-            *find_table_columns(_I64, kernels="how many", work_ns="durations added up"),
-            *find_table_columns(_REAL, work_share="share of all compute work"),
+            *find_table_columns(_TEXT, category="category of the kernels, such as gemm or attention"),
+            *find_table_columns(
+                _I64,
+                kernels="count of the kernels that begin in the step",
+                work_ns="sum of the durations of the kernels inside the step",
+            ),
+            *find_table_columns(_REAL, work_share="`work_ns` divided by that of all compute kernels"),
         ),
     ),
     Table(
         "blocking_calls",
-        "calls of one name that drained the queue in the typical step of a rank",
+        "the calls of one CUDA function in the typical step of a rank that returned when the GPU had no"
+        " queued"
+        " work",
         (
             *_WHO,
-            *find_table_columns(_TEXT, name="of the function", path="most frequent NVTX ranges around"),
-            *find_table_columns(_REAL, count="number of calls that end in the step"),
-            *find_table_columns(_I64, waited_ns="wait of the host in these", drained_ns="GPU idle after"),
+            *find_table_columns(
+                _TEXT,
+                name="name of the CUDA function",
+                path="NVTX ranges that contain most of the calls",
+            ),
+            *find_table_columns(_REAL, count="count of the calls that end in the step"),
+            *find_table_columns(
+                _I64,
+                waited_ns="time that the host waited inside the calls",
+                drained_ns="time of the cause host/queue-drained for this function: the GPU is idle from the"
+                " return of a call to the next launch",
+            ),
         ),
     ),
     Table(
         "gpu_metrics",
-        "a sampled metric of the GPU of a rank, in its typical step",
+        "a sampled metric of the GPU of a rank, in the typical step of the rank",
         (
             *_WHO,
-            *find_table_columns(_TEXT, metric="the metric"),
-            *find_table_columns(_REAL, mean_share="share of the peak"),
-            *find_table_columns(_I64, samples="how many"),
+            *find_table_columns(_TEXT, metric="name of the metric"),
+            *find_table_columns(_REAL, mean_share="mean of the samples, as a share of the peak"),
+            *find_table_columns(_I64, samples="count of the samples"),
         ),
     ),
-    Table(
-        "opportunities",
-        "an upper bound on the gain of removing one cause; upper bounds are not additive",
-        (
-            *find_table_columns(_TEXT, id="name of the fix"),
-            *_WALL,
-            *find_table_columns(
-                _I64, recoverable_ns="reduction of the step", step_ceiling_ns="remaining step"
-            ),
-            *find_table_columns(_REAL, speedup_ceiling="step divided by that"),
-            *find_table_columns(_TEXT, status="how it is known", evidence="evidence"),
-        ),
-    ),
-    Table(
-        "fixes",
-        "a fix, the largest gain first",
-        (
-            *find_table_columns(_I64, place="rank, 1 is the first"),
-            *find_table_columns(
-                _TEXT,
-                fix="name of the fix",
-                title="what to do",
-                wall="wall of its causes",
-                causes="causes that it addresses",
-            ),
-            *find_table_columns(_YES, blocked="a precondition is unmet"),
-            *find_table_columns(_I64, recoverable_ns="upper bound on its gain"),
-            *find_table_columns(_REAL, speedup_ceiling="the same as a ratio"),
-            *find_table_columns(_TEXT, verify="how to verify it", source="documentation"),
-        ),
-    ),
-    Table(
-        "settings",
-        "a setting of a fix",
-        find_table_columns(
-            _TEXT,
-            fix="as in `fixes`",
-            system="whose setting",
-            key="its current name",
-            value="value, as written there",
-        ),
-    ),
-    Table(
-        "preconditions",
-        "a precondition of a fix",
-        find_table_columns(
-            _TEXT,
-            fix="as in `fixes`",
-            precondition="name of the precondition",
-            text="the condition",
-            status="met, unmet or unknown",
-            unblock="what to change if the precondition is unmet",
-        ),
-    ),
-    Table(
-        "findings",
-        "a limit of the capture",
-        (
-            *find_table_columns(
-                _TEXT, code="name", severity="how much", message="what", cure="how to capture better"
-            ),
-            *find_table_columns(_I64, covers_ns="time concerned"),
-        ),
-    ),
+    *ADVICE_TABLES,
 )
-"""All tables of the answer and of its evidence."""
-
-
-_RANK = (
-    *find_table_columns(_I64, place="index of the rank in `ranks` of the answer, from 0"),
-    *find_table_columns(_I32, rank="number of the rank in the job"),
-)
-_CALLED: tuple[TableColumn, ...] = find_table_columns(_TEXT, name="name")
-
-JOB_TABLES = (
-    Table(
-        "waits",
-        "a rank of the job; times are per typical step, durations added up, unless stated otherwise",
-        (
-            *(*_RANK, *_CALLED),
-            *find_table_columns(_TEXT, hostname="host of the rank"),
-            *find_table_columns(_I64, group="group of ranks with the same work", stage="pipeline stage"),
-            *find_table_columns(_I64, steady_steps="steady steps", step_median_ns="median length of these"),
-            *find_table_columns(
-                _I64,
-                residence_ns="time of the rank in collectives",
-                transfer_ns="time in collectives: transfer",
-                peer_wait_ns="time in collectives: wait for later ranks",
-                pipeline_wait_ns="time in collectives: wait for other stages",
-                unsplit_ns="time in collectives: not matched",
-                blocking_peer_wait_ns="wait for peers on the critical path",
-                blocking_pipeline_wait_ns="wait for stages on the critical path",
-                late_ns="critical wait of other ranks for this one",
-                all_residence_ns="time of the rank in collectives, whole capture",
-                all_wait_ns="wait of the rank for peers, whole capture",
-            ),
-        ),
-    ),
-    Table(
-        "late_ranks",
-        "a rank that others wait for, the worst first",
-        (
-            *(*_RANK, *_CALLED),
-            *find_table_columns(_YES, repeated="whether the rank is late on most steps"),
-            *find_table_columns(
-                _I64,
-                late_ns_median="how long other ranks wait for this rank",
-                late_steps="number of steps on which the rank is late",
-            ),
-            *find_table_columns(_I64, steps="number of compared steps"),
-            *find_table_columns(
-                _TEXT,
-                cause_wall="the wall that delays the rank",
-                cause="the cause of that wall",
-                reason="the reason in a word",
-            ),
-            *find_table_columns(_REAL, ratio="time of the cause divided by that on the peers"),
-            *find_table_columns(_TEXT, why="the reason in words"),
-        ),
-    ),
-    Table(
-        "rank_groups",
-        "a group of ranks that do the same work",
-        (
-            *find_table_columns(
-                _I64, group="as in `waits`", count="number of ranks", step_median_ns="median over its ranks"
-            ),
-            *find_table_columns(_REAL, spread="(longest - shortest) / median of these steps"),
-            *find_table_columns(_I64, representative="index of the rank whose step is nearest to the median"),
-        ),
-    ),
-    Table(
-        "clocks",
-        "a host compared with the reference clock",
-        (
-            *find_table_columns(_TEXT, hostname="name of the host"),
-            *find_table_columns(
-                _I64, ranks="ranks on the host", offset_ns="clock offset at the first collective"
-            ),
-            *find_table_columns(_REAL, drift_ppm="how much faster the clock of the host runs"),
-            *find_table_columns(_I64, matched="number of collectives used"),
-        ),
-    ),
-    Table(
-        "meetings",
-        "a rank in a collective, by its begin on one clock, which counts from the first session",
-        (
-            *find_table_columns(_I64, meeting="number of the collective, the same for all participants"),
-            *_RANK,
-            *find_table_columns(_I64, step="step in which it begins"),
-            *find_table_columns(
-                _TEXT, operation="kind of the operation", axis="parallel axis that it serves"
-            ),
-            *find_table_columns(_TEXT, communicator="its id, in hexadecimal"),
-            *find_table_columns(
-                _I64, start_ns="its begin", end_ns="its end", session_ns="its begin in its session"
-            ),
-            *find_table_columns(
-                _I64, joined_ns="when the last rank arrived; null if participants are missing"
-            ),
-            *find_table_columns(_YES, is_last="this rank arrived last"),
-            *find_table_columns(
-                _I64, residence_ns="end - start", wait_ns="part of the duration before the last rank arrived"
-            ),
-            *find_table_columns(
-                _I64, transfer_ns="transfer part of the duration", blocking_ns="time on the critical path"
-            ),
-            *find_table_columns(_I64, blocking_wait_ns="of that, waiting", bytes="of its message"),
-        ),
-    ),
-)
-"""The tables of a job."""
+"""All tables of the analysis of one capture."""

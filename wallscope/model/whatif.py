@@ -4,6 +4,7 @@ Times are integer nanoseconds of the typical step, shares are 0 to 1, `None` is 
 """
 
 from dataclasses import dataclass
+from shlex import quote
 from typing import Final, Literal
 
 from wallscope.model.capture import Export
@@ -42,8 +43,8 @@ class Question:
 
     @property
     def option(self) -> str:
-        """The question as an option of `wallscope whatif`."""
-        return f"--{self.kind} {self.target}" + ("" if self.share is None else f"={self.share:g}")
+        """The question as an option of `wallscope whatif`, quoted for a shell."""
+        return f"--{self.kind} " + quote(self.target + ("" if self.share is None else f"={self.share:g}"))
 
 
 @dataclass(frozen=True, slots=True)

@@ -216,16 +216,15 @@ def build_calls(raw: RawCalls, threads: pl.DataFrame, time_shift_ns: int) -> Cal
         rows = np.lexsort((times_ns[0], thread))
         times_ns, named, correlation = times_ns[:, rows], named[rows], correlation[rows]
     process = threads["process"].to_numpy().astype(np.int64)[thread]
-    names, roles = (raw.named[name].gather(named) for name in ("name", "role"))
     calls = pl.DataFrame(
         {
             "call": np.arange(size, dtype=np.uint32),
             "thread": thread,
             "start_ns": times_ns[0],
             "end_ns": times_ns[1],
-            "name": names,
+            "name": raw.named["name"].fill_null(0).to_numpy()[named],  # null is that of no call
             "correlation": make_nullable("correlation", correlation),
-            "role": roles,
+            "role": raw.named["role"].gather(named),
         },
         schema=CALLS,
     )

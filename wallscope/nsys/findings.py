@@ -21,7 +21,7 @@ from wallscope.thresholds.verdict import (
     RANGES_A_LAUNCH_RATIO,
 )
 from wallscope.trace.intervals import covered_ns, length_ns, make_spans, order_spans, union
-from wallscope.units import duration, percent, plural
+from wallscope.units import average, duration, percent, plural
 
 _RUNTIME = "CUPTI_ACTIVITY_KIND_RUNTIME"
 _MIGRATIONS = tuple(direction for direction in CopyDirection if direction.startswith("migration"))
@@ -68,8 +68,8 @@ def check_losses(source: Database) -> tuple[Finding, ...]:
                 "perhaps-incomplete",
                 Severity.INFO,
                 "The profiler may have missed CUDA events of a process"
-                f" ({plural(incomplete, 'message')}). nsys reports this for most captures of several"
-                " processes, so often nothing is missing.",
+                f" ({plural(incomplete, 'message')} of nsys). nsys writes this for most captures of several"
+                " processes, and often nothing is missing: check that each process has kernels here.",
             )
         )
     return tuple(findings)
@@ -323,8 +323,8 @@ def _check_events(capture: Capture) -> tuple[Finding, ...]:
         Finding(
             "no-cuda-events",
             Severity.WARNING,
-            f"The capture does not show where the events of {plural(waits, 'wait')} were recorded:"
-            " what they waited for is inferred from submission order.",
+            f"The capture does not show where the CUDA events of {plural(waits, 'wait')} were recorded:"
+            " what they waited for is inferred from the order of calls.",
             "Capture with --cuda-event-trace=true.",
         ),
     )
@@ -338,7 +338,7 @@ def _check_capture_range(early: int, *, began_inside: bool) -> tuple[Finding, ..
         Finding(
             "capture-range",
             Severity.INFO,
-            f"The capture began while the program ran: ranges opened before it are missing{queued}.",
+            f"The capture began while the program ran. Ranges that were open then are missing{queued}.",
         ),
     )
 
@@ -425,8 +425,8 @@ def _check_annotations(capture: Capture) -> tuple[Finding, ...]:
         Finding(
             "emit-nvtx",
             Severity.WARNING,
-            f"{plural(annotations, 'range')} of PyTorch operators for {plural(launches, 'launch')}:"
-            " marking them slows the host, so idle time is overestimated.",
+            f"{average(annotations / max(launches, 1))} ranges of PyTorch operators per launch"
+            " slow the host, so idle time is overestimated.",
             "Capture without emit_nvtx (Megatron-LM: without --record-shapes).",
         ),
     )
@@ -485,8 +485,9 @@ def check_overhead(
             "profiler-overhead",
             Severity.WARNING if longest_ns >= GRAVE_PROFILER_OVERHEAD_SHARE * window_ns else Severity.INFO,
             f"The profiler blocked a launching thread for {duration(longest_ns)},"
-            f" {percent(longest_ns / window_ns)} of the captured time. Tracing also slowed its other calls.",
-            "Trace less, and time some steps without the profiler.",
+            f" {percent(longest_ns / window_ns)} of the captured time, and slowed its other calls: host time"
+            " is overestimated.",
+            "Drop some options of --trace, and time some steps without the profiler.",
             covers_ns=longest_ns,
         ),
     )

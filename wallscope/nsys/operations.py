@@ -108,7 +108,9 @@ def read_operations(source: Database, progress: Progress) -> RawOperations:
     origins = [distinct["origin"] for *_, distinct in there]
     first_origins = list(accumulate(map(len, origins), initial=0))[:-1]
     rows = pl.concat(
-        [_describe(*own, first) for own, first in zip(there, first_origins, strict=True)], how="diagonal"
+        [_describe(*own, first) for own, first in zip(there, first_origins, strict=True)],
+        how="diagonal",
+        rechunk=True,
     )
     is_possible = pl.col("start").abs() < _LATEST
     is_possible &= (pl.col("end").abs() < _LATEST) & (pl.col("end") - pl.col("start") < _LONGEST_NS)
@@ -168,14 +170,13 @@ def sort_device_work(  # noqa: PLR0913, PLR0917  # all that was read
         *of_row["rank_id", "stream"], call=made.find_issuing(of_row["process"], rows["correlationId"])
     )
     order = pl.Series(_sort_rows(rows), dtype=pl.UInt32)
-    wanted = sorted({*OPERATIONS, *COPIES, *KERNELS} & set(rows.columns))
-    rows = rows.select(
-        *wanted, start_ns=pl.col("start") - time_shift_ns, end_ns=pl.col("end") - time_shift_ns
-    )
+    rows = rows.rename({"start": "start_ns", "end": "end_ns"})
     kind = rows["kind"].gather(order)
     return DeviceWork(
         names=names,
-        operations=_gather(rows, order, OPERATIONS),
+        operations=_gather(rows, order, OPERATIONS).with_columns(
+            pl.col("start_ns", "end_ns") - time_shift_ns
+        ),
         copies=_gather(rows, order, COPIES, kind.is_in([OperationKind.COPY, OperationKind.FILL])),
         kernels=_gather(rows, order, KERNELS, kind == OperationKind.KERNEL),
         streams=streams,

@@ -11,10 +11,9 @@ import zlib
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import polars as pl
-from pydantic import TypeAdapter, ValidationError
 
 from wallscope.errors import ProfileError
 from wallscope.files import check_json, read_json_bytes
@@ -34,6 +33,9 @@ from wallscope.model.profile import (
     Profile,
 )
 from wallscope.units import size, spell_all
+
+if TYPE_CHECKING:
+    from pydantic import TypeAdapter
 
 TABLES: Final = {
     "steps": PROFILE_STEPS,
@@ -81,7 +83,9 @@ def pack_profile(profile: Profile, known: EncodedTables | None = None) -> Packed
 
 
 @cache
-def _headers() -> TypeAdapter[Header]:
+def _headers() -> "TypeAdapter[Header]":
+    from pydantic import TypeAdapter  # noqa: PLC0415  # heavy, and only packed profiles need it
+
     return TypeAdapter(Header)
 
 
@@ -137,7 +141,6 @@ def unpack_profile(stored: PackedProfile, origin: str, allowance: Allowance | No
         IndexError,
         OverflowError,
         RecursionError,
-        ValidationError,
         binascii.Error,
         zlib.error,
         pl.exceptions.PolarsError,

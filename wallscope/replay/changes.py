@@ -397,11 +397,8 @@ class Changes:
         from that of the previous batch, and no call waits for it.
         """
         moved, behind = set(target.ops.tolist()), find_next_in_stream(self._steps)
-        is_computing = dict(
-            self._steps.operations.select(
-                "op", pl.col("class").cast(pl.String) == str(OperationClass.COMPUTE)
-            ).iter_rows()
-        )
+        own, (_, rows) = self._steps.operations["op"].to_numpy(), self._moving_and_computing
+        computing = set(own[rows].tolist())
         passed = _Passed(moved, self._steps, draft)
         for op, held_by in draft.followers(target.ops).items():
             if op in moved:
@@ -416,7 +413,7 @@ class Changes:
             draft.unblock(self._find_calls_waiting_for(staging))
         for op in moved if not is_hidden else moved & staged:
             before = [one for one in draft.producers(op) if behind.get(one) == op]
-            reads = set() if op in staged else {one for one in before if is_computing.get(one)}
+            reads = set() if op in staged else {one for one in before if one in computing}
             is_false = [one for one in before if one not in reads and one not in moved]
             if is_false and op in self._steps.graph.position_of:
                 draft.wait(op, [one for one in draft.producers(op) if one not in is_false])
@@ -464,7 +461,8 @@ class _Passed:
     def __init__(self, through: set[int], window: SimulatedSteps, draft: GraphEdit) -> None:
         self._through, self._draft = through, draft
         self._places = window.graph.position_of
-        self._stream = dict(window.operations.select("op", "stream").iter_rows())
+        op, stream = window.operations["op"], window.operations["stream"]
+        self._stream = dict(zip(op.to_list(), stream.to_list(), strict=True))
         self._lasts: dict[int, dict[int, int]] = {}
 
     def before(self, ops: set[int]) -> list[int]:

@@ -6,7 +6,6 @@ A range captured into a CUDA graph needs one launch for all launches of a thread
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from itertools import pairwise
 
 import numpy as np
 
@@ -40,13 +39,14 @@ class GraphEdit:
         self._segment_ns[released] = np.minimum(graph.gap_ns, graph.segment_ns)[released]
         self._is_unblocked = np.zeros(graph.role.size, np.bool_)
         self._waits: dict[int, tuple[int, ...]] = {}
+        self._rewired = graph
         self._latency = self._dependency_latency = self._return = 1.0
 
     def graph(self) -> ReplayGraph:
         """Return the edited graph."""
-        graph, gap_ns = self.captured, self.captured.gap_ns
-        if self._waits:
-            graph = _rewire(graph, self._waits)
+        if self._waits and self._rewired is self.captured:
+            self._rewired = _rewire(self.captured, self._waits)
+        graph, gap_ns = self._rewired, self.captured.gap_ns
         segment_ns = self._segment_ns.copy()
         if self._return != 1:
             stays = (graph.role == Role.RELEASED) | (gap_ns < 0)  # the latter return before their copies end
@@ -120,6 +120,7 @@ class GraphEdit:
     def wait(self, op: int, producers: Iterable[int]) -> None:
         """Replace the dependencies of an operation."""
         self._waits[op] = tuple(dict.fromkeys(producers))
+        self._rewired = self.captured
 
 
 def _scale(times_ns: Times, share: float | Shares) -> Times:
@@ -181,10 +182,10 @@ def find_thinking_before(window: ReplayWindow, calls: set[int]) -> Rows:
 
 def find_next_in_stream(window: SimulatedSteps) -> dict[int, int]:
     """Return the next operation of each in its stream."""
-    found: dict[int, int] = {}
-    for own in window.operations.sort("start_ns", "op").partition_by("stream"):
-        found |= dict(pairwise(own["op"].to_list()))
-    return found
+    op, start_ns, stream = (window.operations[name].to_numpy() for name in ("op", "start_ns", "stream"))
+    order = np.lexsort((op, start_ns, stream))
+    follows = np.flatnonzero(stream[order[1:]] == stream[order[:-1]])
+    return dict(zip(op[order[follows]].tolist(), op[order[follows + 1]].tolist(), strict=True))
 
 
 _NEVER_CAPTURED = (CallRole.SYNC, CallRole.ALLOC)

@@ -265,8 +265,8 @@ ASKED = Purpose(
 def is_too_far_off(error: float, most: float) -> str:
     """Return why a replay is rejected."""
     return (
-        f"the replay error is {percent(error)}, above the limit of {percent(most)} (each step replayed with"
-        " latencies of the other steps)"
+        f"the replay error is {percent(error)}, above the limit of {percent(most)} (measured on each"
+        " step, with the latencies of the other steps)"
     )
 
 

@@ -116,10 +116,15 @@ class ReplayGraph:
 
     def producers(self, op: int) -> list[int]:
         """Return the dependencies of one operation inside the window, by their numbers."""
-        position = self.position_of[op]
-        found = self.producer[self.producer_ptr[position] : self.producer_ptr[position + 1]]
-        producers: list[int] = self.op[found[found < self.op.size]].tolist()
-        return producers
+        position, (begin, producers) = self.position_of[op], self._producers
+        return producers[begin[position] : begin[position + 1]]
+
+    @cached_property
+    def _producers(self) -> tuple[list[int], list[int]]:
+        """Pointers and dependencies inside the window, by number, as lists: they are read one by one."""
+        is_inside = self.producer < self.op.size
+        begin = np.concatenate(([0], np.cumsum(is_inside)))[self.producer_ptr]
+        return begin.tolist(), self.op[self.producer[is_inside]].tolist()
 
 
 class _Issued(NamedTuple):

@@ -251,7 +251,7 @@ def _describe_operations(
     of_path = pl.Series("path", range_tree.path_of_range[inside])
     return own.hstack(
         [
-            evidence.causes.before[op].alias("before"),
+            evidence.causes.name_befores(op).alias("before"),
             pl.Series("range", inside, pl.Int32),
             of_path.set(of_path < 0, None).cast(range_tree.tree.schema["path"]),
         ]
@@ -301,7 +301,7 @@ def make_replay_window(
         waits=waits,
         segments=segments,
         causes=causes,
-        operations=own.hstack([evidence.causes.cause[own["op"].to_numpy()].alias("cause")]),
+        operations=own.hstack([evidence.causes.name_causes(own["op"].to_numpy()).alias("cause")]),
         call_name=evidence.names_of_calls,
         call_role=evidence.calls["role"],
         releasing=given_back,

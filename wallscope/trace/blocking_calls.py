@@ -53,7 +53,7 @@ from wallscope.thresholds.steps import (
 )
 from wallscope.trace.intervals import Times
 from wallscope.trace.streams import UNRESOLVED, StreamOrder, Tail
-from wallscope.trace.thread_timeline import Activities, CallTimes, mark_calls
+from wallscope.trace.thread_timeline import Activities, CallTimes, FlattenedCalls, mark_calls
 
 _ASYNCHRONOUS = r"Async"
 _TO_HOST = (CopyDirection.DEVICE_TO_HOST, CopyDirection.HOST_TO_HOST)
@@ -150,8 +150,8 @@ def find_full_queues(
     """
     call, stream = operations["call"].to_numpy(), operations["stream"].to_numpy()
     start_ns = operations["start_ns"].to_numpy()
-    is_launch = np.append(np.isin(as_integers(roles), [encode_member(one) for one in _LAUNCHING]), np.False_)
-    is_long = is_launch[call] & (calls.end_ns[call] - calls.start_ns[call] >= SHORTEST_HELD_CALL_NS)
+    is_launch = np.isin(FlattenedCalls(as_integers(roles), -1)[call], [*map(encode_member, _LAUNCHING)])
+    is_long = is_launch & (calls.end_ns[call] - calls.start_ns[call] >= SHORTEST_HELD_CALL_NS)
     found: dict[int, Tail] = {}
     if not is_long.any():
         return found

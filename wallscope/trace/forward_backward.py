@@ -28,9 +28,9 @@ from wallscope.columns import (
     as_integers,
     find_places,
     iterate_runs,
+    list_members,
     mark_numbers,
     order_by_group,
-    take_or,
 )
 from wallscope.model.enums import ComputeCategory, OperationClass, Pass, RecomputeSource
 from wallscope.model.schemas import CATEGORY, PASSES, RECOMPUTE
@@ -45,6 +45,7 @@ from wallscope.trace.intervals import Times
 from wallscope.trace.kernel_classes import find_replayed_attention
 from wallscope.trace.names import find_repeated_runs, mark_changes
 from wallscope.trace.ranges import find_chain_top, find_nearest
+from wallscope.trace.thread_timeline import measure_call_times
 
 _SAYS_NOTHING = (
     r"(?i)feed[ _.-]?forward|(carry|fast|port|look|straight)[ _-]?forward|forward[ _-]?hook"
@@ -147,14 +148,16 @@ def is_optimizer_path(paths: pl.DataFrame, names: pl.DataFrame) -> Flags:
 def mark_autograd_threads(
     of_passes: pl.DataFrame, operations: pl.DataFrame, calls: pl.DataFrame, threads: pl.DataFrame
 ) -> pl.DataFrame:
-    """`PASSES` in which all else that PyTorch's autograd threads issued is backward (`CALLS`, `THREADS`)."""
+    """`PASSES` in which all else that PyTorch's autograd threads issued is backward.
+
+    `operations`, `calls` and `threads` are all of a capture (`OPERATIONS`, `CALLS`, `THREADS`).
+    """
     of_threads = zip(threads["thread"].to_list(), threads["role"].to_list(), strict=True)
     autograd = [thread for thread, role in of_threads if role is not None and role.startswith("pt_autograd")]
     if not autograd:
         return of_passes
-    issued = calls["call"].to_numpy()[np.isin(calls["thread"].to_numpy(), autograd)].astype(np.int64)
-    backward = operations["op"].to_numpy()[are_among(operations["call"].to_numpy(), issued)].astype(np.int64)
-    is_backward = of_passes["pass"].is_null() & pl.Series(are_among(of_passes["op"].to_numpy(), backward))
+    is_theirs = np.isin(measure_call_times(calls).thread[operations["call"].to_numpy()], autograd)
+    is_backward = of_passes["pass"].is_null() & pl.Series(is_theirs[of_passes["op"].to_numpy()])
     all_backward = pl.Series("pass", [Pass.BACKWARD], PASSES["pass"]).new_from_index(0, len(of_passes))
     changed = all_backward.zip_with(is_backward, of_passes["pass"])
     return of_passes.clone().replace_column(of_passes.get_column_index("pass"), changed)
@@ -264,7 +267,9 @@ _MULTIPLICATIONS = [
 _ATTENTION = list(CATEGORY.categories).index(ComputeCategory.ATTENTION)
 _COMPUTE = list(OperationClass).index(OperationClass.COMPUTE)
 _FORWARD, _BACKWARD = map(list(Pass).index, (Pass.FORWARD, Pass.BACKWARD))
-_EXPLICIT, _INFERRED = map(list(RecomputeSource).index, (RecomputeSource.EXPLICIT, RecomputeSource.INFERRED))
+_EXPLICIT, _INFERRED, _LOWER_BOUND = range(len(RecomputeSource))
+_HOW = list_members(RecomputeSource)
+_NOTHING = np.empty(0, np.int64)
 _TOLD = ("pass", "replay", "scope")
 _NEVER = np.iinfo(np.int64).max
 
@@ -290,19 +295,21 @@ def find_recompute(
     """
     kernels = _computing(operations, passes)
 
-    def of_rank(ran: tuple[int, slice]) -> pl.DataFrame:
-        rank_id, rows = ran
-        own = _Kernels(*(column[rows] for column in kernels.columns()))
-        return _of_rank(own, windows.filter(windows["rank_id"] == rank_id), kernel_names)
+    def of_rank(ran: tuple[int, slice]) -> tuple[Rows, Rows]:
+        own = _Kernels(*(column[ran[1]] for column in kernels.columns()))
+        return _of_rank(own, windows, kernel_names)
 
     found = run_side_by_side(of_rank, iterate_runs(kernels.rank))
-    return (pl.concat(found) if found else RECOMPUTE.to_frame()).sort("op")
+    op, how = map(np.concatenate, zip(*found, strict=True)) if found else (_NOTHING, _NOTHING)
+    order = np.argsort(op)
+    return pl.DataFrame({"op": op[order], "how": _HOW[how[order]]}, schema=RECOMPUTE)
 
 
 def find_backward_ranks(operations: pl.DataFrame, passes: pl.DataFrame) -> frozenset[int]:
     """The ids of the ranks of which ranges name a backward pass (`CLASSIFIED`, `PASSES`)."""
     backward = passes["op"].filter(passes["pass"] == Pass.BACKWARD).to_numpy()
-    return frozenset(operations["rank_id"].filter(are_among(operations["op"].to_numpy(), backward)).unique())
+    rank = operations["rank_id"].to_numpy()[are_among(operations["op"].to_numpy(), backward)]
+    return frozenset(np.flatnonzero(np.bincount(rank)).tolist())
 
 
 @dataclass(frozen=True, slots=True)
@@ -330,7 +337,7 @@ def _computing(operations: pl.DataFrame, passes: pl.DataFrame) -> _Kernels:
     place = find_places(operations["op"].to_numpy()[rows], passes["op"].to_numpy())
     order = order_by_group(rank, stream)
     rows, place = rows[order], place[order]
-    part, replay, scope = (take_or(as_integers(passes[column]), place, -1) for column in _TOLD)
+    part, replay, scope = (np.append(as_integers(passes[column]), -1)[place] for column in _TOLD)
     return _Kernels(
         op=operations["op"].to_numpy()[rows],
         rank=rank[order],
@@ -344,24 +351,16 @@ def _computing(operations: pl.DataFrame, passes: pl.DataFrame) -> _Kernels:
     )
 
 
-def _of_rank(own: _Kernels, windows: pl.DataFrame, kernel_names: pl.DataFrame) -> pl.DataFrame:
+def _of_rank(own: _Kernels, windows: pl.DataFrame, kernel_names: pl.DataFrame) -> tuple[Rows, Rows]:
+    """The operations of a rank that do work again, and the place of the evidence among its kinds."""
     is_backward = own.part == _BACKWARD
     if not is_backward.any():
-        return _rows(_replayed_attention(own, windows, kernel_names), RecomputeSource.LOWER_BOUND)
+        op = _replayed_attention(own, windows.filter(windows["rank_id"] == int(own.rank[0])), kernel_names)
+        return op, np.full(op.size, _LOWER_BOUND)
     explicit = _explicit(own)
     is_told = explicit | (own.replay == _INFERRED)
-    inferred = _repeated_runs(own, is_backward & ~is_told) | (is_told & ~explicit)
-    return pl.concat(
-        [
-            _rows(own.op[explicit], RecomputeSource.EXPLICIT),
-            _rows(own.op[inferred], RecomputeSource.INFERRED),
-        ]
-    )
-
-
-def _rows(op: Rows, how: RecomputeSource) -> pl.DataFrame:
-    methods = pl.repeat(how, op.size, dtype=RECOMPUTE["how"], eager=True)
-    return pl.DataFrame({"op": op, "how": methods}, schema=RECOMPUTE)
+    rows = np.flatnonzero(is_told | _repeated_runs(own, is_backward & ~is_told))
+    return own.op[rows], np.where(explicit[rows], _EXPLICIT, _INFERRED)
 
 
 def _replayed_attention(own: _Kernels, windows: pl.DataFrame, kernel_names: pl.DataFrame) -> Rows:

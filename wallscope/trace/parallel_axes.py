@@ -344,7 +344,7 @@ def _share(assignment: _Assignment, operations: pl.DataFrame) -> None:
 
 def _computing_streams(operations: pl.DataFrame) -> Rows:
     computing = as_integers(operations["class"]) == list(OperationClass).index(OperationClass.COMPUTE)
-    return np.flatnonzero(np.bincount(operations["stream"].to_numpy()[computing]))
+    return np.flatnonzero(np.bincount(operations["stream"].to_numpy()[np.flatnonzero(computing)]))
 
 
 def _agree(assignment: _Assignment, beside: Rows, of: Rows, word: str) -> None:

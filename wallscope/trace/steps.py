@@ -90,10 +90,10 @@ def judge_steadiness(windows: pl.DataFrame, process: int, host: HostCalls) -> pl
     for window in range(len(windows) - 2):
         later_ns = float(np.median(duration_ns[window + 1 : -1]))
         if window in loading:
-            reasons[window] = reasons[window] or "warm-up: modules were loaded in it"
+            reasons[window] = reasons[window] or "warm-up: it loads modules"
         elif later_ns and duration_ns[window] > WARM_UP_RATIO * later_ns:
             ratio = duration_ns[window] / later_ns
-            reasons[window] = reasons[window] or f"warm-up: {ratio:.1f} times the median of the later ones"
+            reasons[window] = reasons[window] or f"warm-up: {ratio:.1f} times the median of the later windows"
         elif reasons[window] is None:
             break
     reasons[-1] = _LAST

@@ -33,8 +33,9 @@ class FlattenedCalls:
         """Values of some calls."""
         if not self.of_call.size:
             return np.full(np.shape(call), self.of_none, np.int64)
-        found, is_none = self.of_call[call].astype(np.int64, copy=False), np.less(call, 0)
-        return np.where(is_none, np.int64(self.of_none), found) if is_none.any() else found
+        found = np.asarray(self.of_call[call], np.int64)
+        found[np.less(call, 0)] = self.of_none
+        return found
 
 
 @dataclass(frozen=True, slots=True)

@@ -61,9 +61,12 @@ _COMMUNICATION = encode_member(OperationClass.COMMUNICATION)
 
 
 def _match_ranges(texts: pl.Series) -> Rows:
+    """Return what each text asks for, -1 for nothing; few ask for anything."""
     code = np.full(len(texts), -1, np.int64)
+    rows = np.flatnonzero(texts.str.contains("|".join(f"(?:{pattern})" for pattern, _ in _ASKED)).to_numpy())
+    asking = texts[rows]
     for pattern, collective in reversed(_ASKED):
-        code[texts.str.contains(pattern).to_numpy()] = encode_member(collective)
+        code[rows[asking.str.contains(pattern).to_numpy()]] = encode_member(collective)
     return code
 
 
