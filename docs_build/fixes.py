@@ -10,18 +10,43 @@ from wallscope.files import list_toml_paths, read_toml
 
 _HEAD = """# Fixes
 
-`wallscope analyze` recommends fixes for the causes that it measured, sorted by upper bound on speedup.
-`wallscope explain FIX` shows all of one. They are data: [wallscope/advice/rules](../wallscope/advice/rules).
-Published figures are quoted with their context and are not a prediction. Upper bounds come from the run.
+`wallscope analyze` recommends fixes for the causes that it measured. The fix with the largest upper bound
+on the speedup comes first. wallscope computes this bound from your capture.
 
-This page is made from the rules (`make golden` writes it).
+`wallscope explain FIX` shows all details of a fix: its settings, its preconditions and its sources. It
+also quotes published speedups, with the setup in which they were measured. These do not predict the
+speedup of your run.
+
+A cause with `*` stands for all causes that fit the pattern. `memory-pressure` is not a cause of time: it
+means that GPU memory is nearly full.
+
+This page is generated from the files in [wallscope/advice/rules](../wallscope/advice/rules). Contributors
+write it anew with `make golden`.
 """
 _COVERAGE_HEAD = """
 ## Facts
 
-This table lists each fact of the knowledge base by its id. A fact is used by a fix, a check of a
-precondition, advice, or the output of `wallscope explain ID`.
+The advice of wallscope is based on published facts. This table lists their ids and where wallscope uses
+each one. `wallscope explain ID` shows what the notes say about a fact, and which fixes and checks use it.
+
+| use | meaning |
+|---|---|
+| fix | The fact supports a fix. |
+| configuration check | `wallscope check-config` and the preconditions of fixes use the fact. |
+| precondition of fix | The fix works only if the check of this fact is met. |
+| finding | The fact supports a finding of the glossary. |
+| `explain WORD` | A note of `wallscope explain WORD` states the fact. |
+| checklist | The fact is in the checklist of `wallscope advise`. |
+| published throughput | The fact is a throughput that others published. `wallscope advise` shows it. |
+| model sizes | `wallscope advise` takes start values for a model family from the fact. |
+| GPU table | The fact describes a GPU or a machine with several GPUs. |
 """
+_ADVICE = {
+    "advice": "checklist",
+    "bands": "published throughput",
+    "models": "model sizes",
+    "hardware": "GPU table",
+}
 
 _FOLDERS = ("advice", "advice/notes", "advice/rules")
 
@@ -36,7 +61,7 @@ def index_facts() -> Mapping[str, tuple[str, ...]]:
                     places.setdefault(fact, []).append(_place(kind, entry, path))
                 if kind == "fix":
                     for fact in entry.get("preconditions", ()):
-                        places.setdefault(fact, []).append(f"needed by fix `{entry['id']}`")
+                        places.setdefault(fact, []).append(f"precondition of fix `{entry['id']}`")
     return {fact: tuple(dict.fromkeys(places[fact])) for fact in sorted(places, key=_order)}
 
 
@@ -55,13 +80,13 @@ def _place(kind: str, entry: Mapping[str, object], path: str) -> str:
             return f"fix `{entry['id']}`"
         case "note":
             topics = entry["topics"]
-            return f"note on {topics[0]}" if isinstance(topics, list) else "note"
+            return f"`explain {topics[0]}`" if isinstance(topics, list) else "note"
         case "finding":
             return f"finding `{entry['code']}`"
         case "precondition":
-            return "check"
+            return "configuration check"
         case _:
-            return f"advice ({path.rpartition('/')[2].removesuffix('.toml')})"
+            return _ADVICE[path.rpartition("/")[2].removesuffix(".toml")]
 
 
 def _order(fact: str) -> tuple[str, str, int]:
@@ -76,7 +101,7 @@ def write_fixes() -> str:
     walls = dict.fromkeys(sorted(rule.wall for rule in rules))
     parts = [_HEAD, *(_wall_table(wall, [rule for rule in rules if rule.wall == wall]) for wall in walls)]
     lines = [f"| {fact} | {', '.join(places)} |" for fact, places in index_facts().items()]
-    return "\n".join([*parts, _COVERAGE_HEAD, "| fact | used by |", "|---|---|", *lines]) + "\n"
+    return "\n".join([*parts, _COVERAGE_HEAD, "| fact | use |", "|---|---|", *lines]) + "\n"
 
 
 def _wall_table(wall: str, rules: list[Rule]) -> str:
@@ -84,7 +109,7 @@ def _wall_table(wall: str, rules: list[Rule]) -> str:
     return "\n".join(
         [
             f"\n## {wall.capitalize()}\n",
-            "| fix | what | causes it addresses | source |",
+            "| fix | what to do | causes that it addresses | where the advice comes from |",
             "|---|---|---|---|",
             *lines,
         ]

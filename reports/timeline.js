@@ -407,7 +407,7 @@ window.wallscopeTimeline = (buffer) => {
     const groups = new Map();
     const isSingle = head.overviews.length < 2; // it is the one in detail
     const together = steps.flatMap((step, number) => (step.isTogether ? [[number, `${isNumbered ? `${unit} ${step.step}` : unit}: ${duration(step.length)}`]] : []));
-    if (together.length) groups.set(`All ranks on one clock`, together);
+    if (together.length) groups.set(`All ranks on one time axis`, together);
     steps.forEach((step, number) => {
       if (!step.isLow || isSingle || step.isTogether) return;
       const rank = head.ranks[step.place] ?? "", name = `All ${unit}s, low detail${Object.keys(head.ranks).length > 1 ? `, ${rank}` : ""}`;

@@ -109,7 +109,9 @@ def test_the_catalogue_of_causes_is_the_page_about_them():
     axes = {axis: rows[axis] for axis in Axis}
     parts = {part: said for part, said in rows.items() if part not in {*causes, *axes}}
     spelled = {
-        f"communication/{axis}/{part}": f"{axes[axis]}, {parts[part]}" for axis in axes for part in parts
+        f"communication/{axis}/{part}": parts[part].replace("*axis*", axes[axis])
+        for axis in axes
+        for part in parts
     }
 
     assert causes | spelled == dict(list_cause_meanings())
@@ -240,9 +242,9 @@ def test_the_page_about_accuracy_quotes_the_rates_of_comparisons(request):
     measured = (
         (ROOT / "docs" / "diff.md").read_text(encoding="utf-8").partition("<!-- bench: verdicts -->")[2]
     )
-    (table, *_) = re.findall(r"(?m)^\| runs a side \|(?:.*\n)+?(?=\n)", measured)
+    (table, *_) = re.findall(r"(?m)^\| runs per side \|(?:.*\n)+?(?=\n)", measured)
     head, _, rest = page.read_text(encoding="utf-8").partition(begin)
-    quoted = head + begin + table.replace("runs a side", "runs per side") + end + rest.partition(end)[2]
+    quoted = head + begin + table + end + rest.partition(end)[2]
     if request.config.getoption("--golden"):
         page.write_text(quoted, encoding="utf-8")
 

@@ -80,7 +80,7 @@ def test_a_stray_context_on_another_device_does_not_speak_for_the_run(tmp_path):
     assert found.anchor.steps == 6
     assert "few-steps" not in {finding.code for finding in found.capture.findings}
     assert found.ranks[1].typical.step_ns == 100_000
-    assert found.diagnosis.verdict.startswith("Host is the wall: 50.0 % of the step")
+    assert found.diagnosis.verdict.startswith("Host time is the largest loss: 50.0 % of the step")
     assert found.diagnosis.steady_steps == 5
 
 

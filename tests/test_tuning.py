@@ -40,7 +40,7 @@ def test_freed_memory_is_kept_and_cycles_are_sought_seldom(monkeypatch: pytest.M
     monkeypatch.delenv("_RJEM_MALLOC_CONF", raising=False)
     gc.set_threshold(700, 10, 10)
     tune_process()
-    assert "dirty_decay_ms:2000" in os.environ["_RJEM_MALLOC_CONF"]
+    assert "dirty_decay_ms:500" in os.environ["_RJEM_MALLOC_CONF"]
     assert gc.get_threshold()[0] > 50_000
 
 

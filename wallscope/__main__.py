@@ -10,12 +10,14 @@ def main() -> None:
     """Run the command line, and exit at once with the code that `wallscope.cli` returns."""
     code: object = INTERNAL
     try:
-        from wallscope.cli.streams import end_on_signals, guard_streams  # noqa: PLC0415  # what fails is 70, not 1
+        from wallscope.process_tuning import collect_rarely, end_process  # noqa: PLC0415  # what fails is 70, not 1
+
+        collect_rarely()
+        from wallscope.cli.streams import end_on_signals, guard_streams  # noqa: PLC0415  # same
 
         out, _ = guard_streams()
         end_on_signals()
         from wallscope.cli import main as command_line  # noqa: PLC0415  # same
-        from wallscope.process_tuning import end_process  # noqa: PLC0415  # same
 
         try:
             command_line()

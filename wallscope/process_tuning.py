@@ -26,7 +26,7 @@ _OF_ARENA = (
 )  # fmt: skip
 _POLARS = "_RJEM_MALLOC_CONF"
 _BLAS_THREADS = "OPENBLAS_NUM_THREADS"
-_CYCLES_AFTER = 100_000
+_CYCLES_AFTER = 400_000
 _MOST_KEPT_BYTES, _SMALL_BYTES = 128 << 20, 512 << 20
 _Item = TypeVar("_Item")
 _Found = TypeVar("_Found")
@@ -40,9 +40,9 @@ def tune_process() -> None:
 
     Polars and numpy use it if they load later.
     """
-    os.environ.setdefault(_POLARS, "dirty_decay_ms:2000,narenas:2")
+    os.environ.setdefault(_POLARS, "dirty_decay_ms:500,narenas:1")
     os.environ.setdefault(_BLAS_THREADS, "1")
-    gc.set_threshold(_CYCLES_AFTER, 50, 100)
+    collect_rarely()
     if sys.platform == "linux":
         import ctypes  # noqa: PLC0415  # keeps --help fast
 
@@ -52,6 +52,11 @@ def tune_process() -> None:
             mallopt(_TRIM_THRESHOLD, _LARGEST_TABLE_BYTES)
             mallopt(_TOP_PAD, _PAD_BYTES)
             mallopt(_ARENA_MAX, 1)
+
+
+def collect_rarely() -> None:
+    """Seek cycles after so many new objects that most commands end before."""
+    gc.set_threshold(_CYCLES_AFTER, 50, 100)
 
 
 def release_memory() -> None:

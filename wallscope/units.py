@@ -172,6 +172,17 @@ def number(value: int | None) -> str:
     return _UNKNOWN if value is None else f"{value:,}"
 
 
+def average(value: float) -> str:
+    """A mean count: whole numbers without decimals.
+
+    >>> average(24.0), average(1.66), average(1234.0), average(0.02)
+    ('24', '1.7', '1,234', '<0.1')
+    """
+    if 0 < value < 0.05:
+        return "<0.1"
+    return f"{value:,.1f}".removesuffix(".0")
+
+
 def plural(value: int, noun: str) -> str:
     """Return a count with its noun, singular or plural.
 

@@ -166,7 +166,7 @@ def test_a_fix_without_a_ceiling_tells_none():
 
     assert (fix.recoverable_ns, fix.speedup_ceiling, fix.next_wall) == (None, None, None)
     assert fix.why == "Gemm kernels: 95.0 ms (95.0 %). It helps."
-    assert fix.verify.startswith("It runs. A/B test: change only this, and keep versions,")
+    assert fix.verify.startswith("It runs. A/B test: change nothing else between the two runs. ")
 
 
 @pytest.mark.parametrize("story", STORIES, ids=lambda story: story["name"])

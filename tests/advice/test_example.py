@@ -43,8 +43,7 @@ def test_fixes_carry_what_their_rules_say(answer):
 
     assert overlap.title == rules["ep-overlap"].title
     assert overlap.why.startswith(
-        "Expert-parallel all-to-all (dispatch and combine), transfer + peer wait, not separable: 12.8 ms"
-        " (25.1 %). "
+        "Expert-parallel all-to-all (dispatch and combine), including waiting for peers: 12.8 ms (25.1 %). "
     )
     assert overlap.expected_gain == rules["ep-overlap"].gain.quote()
     assert [entry.id for entry in overlap.preconditions] == list(rules["ep-overlap"].preconditions)

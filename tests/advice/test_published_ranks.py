@@ -17,37 +17,49 @@ PAGE = Path(__file__).resolve().parents[2] / "docs" / "layouts.md"
 SHAPES = model_shapes()
 HEAD = """# Published layouts among those that fit
 
-`wallscope advise` lists the layouts that divide the heads, experts and sequence of a model and whose states
-fit into the memory of a GPU. The layout with the smallest TP x CP x PP is first. This page shows at which
-place of the list (column *rank*) published layouts are: presets of Megatron Bridge, and configurations
-published for long sequences. The list is not sorted by speed, which also depends on activations, overlap and
-batch size.
-`make golden` writes this page.
+A layout is the number of GPUs for each kind of parallelism: tensor (TP), pipeline (PP), context (CP) and
+expert (EP). `wallscope advise` lists the layouts whose sizes evenly divide the attention heads, experts and
+sequence length of a model. The weights, gradients and optimizer states of these layouts fit into the memory
+of a GPU. Activations are not counted. The list is sorted by TP x CP x PP, smallest first, and layouts with
+equal products by TP, then CP, then EP. The list is not sorted by speed, which also depends on activations,
+overlap and batch size.
 
-| model | GPUs | sequence | TP | PP | CP | EP | rank | of | presets |
+The table shows the position of published layouts in this list: presets of Megatron Bridge, and
+configurations published for long sequences. The column *layouts* is the length of the list, and *sequence*
+is in tokens. The name of a preset begins with its precision: `fp8cs` is FP8 with current scaling, `fp8sc` FP8
+with subchannel scaling, `fp8ds` FP8 with delayed scaling, and `fp8mx` MXFP8.
+
+| model | GPUs | sequence | TP | PP | CP | EP | position | layouts | presets |
 |---|---|---|---|---|---|---|---|---|---|
 """
 FULLY_SHARDED = """
 ## Fully sharded layouts
 
-These presets of Megatron Bridge use Megatron FSDP, without pipeline and context parallelism. The columns
-*shards* and *of experts* give the number of shards of the states and of the experts. *GiB* and *recomputed*
-are the estimated memory per GPU without and with full recomputation, in BF16 for a micro-batch of one
-sequence. `advise` offers layouts that fit with full recomputation, the one with the smallest TP x CP first,
-then the one with the least memory. For models without experts, `advise` also offers PyTorch FSDP2.
+The presets of Megatron Bridge in the next table use Megatron FSDP (fully sharded data parallelism), without
+pipeline and context parallelism. The weights, gradients and optimizer states are divided into *shards*, and
+those of the experts into *expert shards*. The columns *GiB* and *GiB, recomputed* have the estimated memory
+per GPU without recomputation and with full recomputation of activations, in BF16 and for a micro-batch of one
+sequence. `advise` lists layouts that fit with full recomputation. The list is sorted by TP x CP, and layouts
+with equal products by CP, then by memory without recomputation. For models without experts, `advise` also
+lists PyTorch FSDP2.
 
-| model | GPUs | sequence | TP | EP | shards | of experts | GiB | recomputed | rank | of |
+| model | GPUs | sequence | TP | EP | shards | expert shards | GiB | GiB, recomputed | position | layouts |
 |---|---|---|---|---|---|---|---|---|---|---|
 """
 MEMORY = """
 ## Memory of published runs
 
-This table compares published memory peaks, in 10^9 bytes per GPU at 4,096 tokens, with the estimate of
-`wallscope advise` for the same layout. Behind the fact stand the recomputed modules. The estimate leaves out
-temporary buffers, fragmentation, CUDA and NCCL. Runs with LoRA and runs that ran out of memory are left out,
-and so are models with Mamba, linear or sparse attention (Nemotron, Qwen3-Next, GLM-5).
+This table compares the published peak of the memory per GPU with the estimate of `wallscope advise` for the
+same layout, at 4,096 tokens. 1 GB is 10^9 bytes. The column *source* has the identifier of the
+published measurement, for example for `wallscope explain WF-60`. The words after a comma say what was special
+in a run: the recomputed modules (`full` is all modules), optimizer states in host memory (`offloaded`), or
+the TP size.
 
-| fact | model | GPUs | TP | PP | CP | EP | published | estimated | difference |
+The estimate does not include temporary buffers, fragmentation, the CUDA context and NCCL buffers. The table
+has no runs with LoRA, no runs that ran out of memory, and no models with Mamba, linear or sparse attention
+(Nemotron, Qwen3-Next, GLM-5).
+
+| source | model | GPUs | TP | PP | CP | EP | published (GB) | estimated (GB) | difference |
 |---|---|---|---|---|---|---|---|---|---|
 """
 LONG = [  # as the documents have them: model, machine, sequence, GPUs

@@ -9,6 +9,7 @@ from tests.advice.runs import run
 from wallscope.advice.conditions import parse_clause
 from wallscope.advice.measurements import MEASUREMENTS, MeasuredRun
 from wallscope.advice.rules import check_rules, fix_rules
+from wallscope.files import list_toml_paths, read_toml
 from wallscope.model.advice import KnownSetting, RunConfiguration, Setting
 
 GOOD = {
@@ -60,12 +61,28 @@ def test_a_rule_is_read_as_it_is_written():
         pytest.param({"when": "[1]"}, "1", id="no text"),
         pytest.param({"settings": '{ fortran = ["a=b"] }'}, "fortran", id="unknown system"),
         pytest.param({"settings": '{ environment = ["NAME"] }'}, "without a value", id="no value"),
-        pytest.param({"gain": '{ text = "2x" }'}, "context", id="a figure without its context"),
+        pytest.param({"gain": '{ text = "twice" }'}, "context", id="a figure without its context"),
+        pytest.param(
+            {"gain": '{ text = "twice", context = "here", much = 2 }'}, "much", id="unknown key of a figure"
+        ),
     ],
 )
 def test_a_wrong_rule_is_refused(changed, says):
     with pytest.raises(ValueError, match=says):
         check_rules(tomllib.loads(table(**changed)), "bad.toml")
+
+
+def test_two_rules_with_one_id_are_refused():
+    with pytest.raises(ValueError, match="same id"):
+        check_rules(tomllib.loads(f"{table()}\n{table()}"), "bad.toml")
+
+
+def test_all_that_the_shipped_rules_name_is_there():
+    paths = list_toml_paths("advice/rules")
+    checked = [rule for path in paths for rule in check_rules(read_toml(path), path)]
+
+    assert len(paths) > 5
+    assert tuple(checked) == fix_rules()
 
 
 @pytest.mark.parametrize("rule", fix_rules(), ids=lambda rule: rule.id)

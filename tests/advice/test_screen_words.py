@@ -55,7 +55,7 @@ def list_page_labels(page):
     [
         ("data loading on the host", "host/data-loading"),
         (
-            "GPU idle after cudaStreamSynchronize until the next launch",
+            "host time after cudaStreamSynchronize until the next launch",
             "host/queue-drained/cudaStreamSynchronize",
         ),
         ("Forward work recomputed in the backward pass", "memory/recompute"),

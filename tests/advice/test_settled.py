@@ -129,7 +129,7 @@ def test_fixes_name_their_rows_and_what_would_refute_them():
     (fix,) = [fix for fix in found.fixes if fix.id == "data-workers"]
 
     copied, workers = fix.evidence
-    assert copied.startswith("a copy of a batch ends the waits: 1 host-to-device copy, pageable: 1 B")
+    assert copied.startswith("the waits end with the copy of a batch: 1 host-to-device copy, pageable: 1 B")
     assert workers.startswith("no thread or process in the export has the name of a loader worker")
     assert fix.refuted_by.startswith("With more workers")
 
@@ -143,7 +143,7 @@ def test_a_fix_of_the_driver_lock_names_the_calls_that_wait():
     (fix,) = [fix for fix in found.fixes if fix.id == "no-blocking-copies"]
 
     assert fix.evidence == (
-        "3.0 calls cudaLaunchKernel per step wait while another thread is in cudaMemcpyAsync: 20.0 ms",
+        "3 calls of cudaLaunchKernel per step wait while another thread is in cudaMemcpyAsync: 20.0 ms",
     )
 
 
@@ -179,18 +179,22 @@ def test_the_bound_of_a_draining_call_keeps_its_assumption_and_states_the_replay
     assert bound.recoverable_ns == 60 * MS
     assert bound.assumes == assumed.replace("1.50x", "1.11x")
     assert fix.assumes == (
-        "gains only 10.0 ms, although its cause takes 60.0 ms, because host work after"
-        " cudaDeviceSynchronize stays"
+        "saves only 10.0 ms of the 60.0 ms that its cause takes: the host work after"
+        " cudaDeviceSynchronize remains"
     )
 
 
 @pytest.mark.parametrize(
     ("won_ms", "said"),
     [
-        pytest.param(41.5, "gains more than the 40.0 ms of its cause", id="more than its cause takes"),
+        pytest.param(
+            41.5,
+            "saves 41.5 ms, more than the 40.0 ms that its cause takes:",
+            id="more than its cause takes",
+        ),
         pytest.param(40.5, "", id="about as much"),
         pytest.param(21, "", id="most of it"),
-        pytest.param(19, "gains only 19.0 ms, although its cause takes 40.0 ms,", id="less than half"),
+        pytest.param(19, "saves only 19.0 ms of the 40.0 ms that its cause takes:", id="less than half"),
     ],
 )
 def test_a_gain_far_from_the_time_of_its_cause_is_explained(won_ms, said):
@@ -208,4 +212,6 @@ def test_a_fix_without_a_replay_counts_only_the_causes_that_it_changes():
 
     assert graphs.recoverable_ns == 50 * MS
     assert fewer.recoverable_ns == 12 * MS
-    assert fewer.assumes.startswith("not replayed: assumes zero time for host time inside launch calls")
+    assert fewer.assumes.startswith(
+        "not replayed: the bound assumes that host time inside launch calls takes no time"
+    )

@@ -100,7 +100,9 @@ def test_the_recommendation_is_more_workers_and_no_larger_batch(tmp_path):
 
     assert ids[0] == "data-workers"
     assert "larger-microbatch" not in ids
-    assert found.fixes[0].evidence[0].startswith("a copy of a batch ends the waits: 1 host-to-device copy")
+    assert (
+        found.fixes[0].evidence[0].startswith("the waits end with the copy of a batch: 1 host-to-device copy")
+    )
 
 
 def dali(noise, usual_ms, between):

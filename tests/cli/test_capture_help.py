@@ -127,7 +127,7 @@ def test_findings_of_an_export_come_first_and_their_flags_are_marked(export):
     text = shown(str(export))
 
     assert text.startswith("run.sqlite: limits that another capture removes\n• ")
-    assert "the events of 1 wait were recorded" in text.split("nsys profile")[0]
+    assert "the CUDA events of 1 wait were recorded" in text.split("nsys profile")[0]
     assert marked(text) == ["--trace=cuda,nvtx", "--cuda-event-trace=true", "NVTX"]
     assert "→ Export the report with nsys 2024.2 or later." in text
     assert "--cuda-flush-interval" not in text

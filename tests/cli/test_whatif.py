@@ -45,7 +45,7 @@ def test_answers_stand_alone_and_together_and_the_json_follows_the_schema(called
         assert sum(answer["walls"].values()) == answer["step_ns"] == answers["step_ns"] - answer["won_ns"]
     for parts in ("walls", "causes", "ranges", "operations"):
         assert sum(part["time_ns"] for part in answers["path"][parts]) == answers["path"]["step_ns"]
-    assert "Replay error " in ran.out
+    assert "Replay error: median " in ran.out
     assert "communication \N{MULTIPLICATION SIGN} 0 + host time" in ran.out
 
 

@@ -283,7 +283,7 @@ def test_ranks_that_wait_say_so_and_the_late_one_moves(answer):
         profile = unpack_profile(rank.profile, "run")
         sums = profile.owned.group_by("step").agg(pl.col("owned_ns").sum()).sort("step")
         assert sums["owned_ns"].to_list() == [step.end_ns - step.start_ns for step in rank.steps]
-    assert "moving data" in answer.diagnosis.verdict
+    assert "transfer in " in answer.diagnosis.verdict
     assert "communication/ep/transfer" in {entry.cause for entry in answer.opportunities}
     assert not any(cause.endswith("unsplit") for fix in answer.fixes for cause in fix.causes)
 

@@ -49,7 +49,7 @@ EXPECTED: dict[str, Expected] = {
     ),
     "cs336_tianshi_small": Expected(
         ("host",),
-        "host time is 63 % of the whole capture (compilation and start-up); the GPU is busy for 36 %",
+        "steps are compute, but host time before them (compilation, start-up) is 63 % of the capture",
         (10, 10),
         says=("of the whole capture",),
     ),
@@ -66,27 +66,36 @@ EXPECTED: dict[str, Expected] = {
         shares=(("compute/gemm", 0.90, 0.92), ("host/", 0.0, 0.01)),
     ),
     "nvfuser_v100_fusion": Expected(
-        ("host",), "ranges `test` x1000 around one kernel of a microsecond each", (1000, 1000), "test"
+        ("host",), "1,000 ranges `test`; each contains one kernel of about 1 µs", (1000, 1000), "test"
     ),
     "llama3_real": Expected(
-        ("host",), "ranges of 64 tokens; layers are fetched before each", (64, 64), "token_#_processing"
+        ("host",),
+        "64 ranges, one per token; loading weights takes 566 of 776 ms",
+        (64, 64),
+        "token_#_processing",
     ),
     "mobilenet_infer_overlap": Expected(
         ("unknown", "mixed"),
-        "kernels wait about 10 ms in the queue of a GPU that does nothing: it is shared",
+        "kernels wait about 10 ms in the queue while the GPU runs nothing of this process: it is shared",
         (3, 5),
         "MobileNetV3",
         says=("shared with another process",),
     ),
-    "clue_r3": Expected(("host",), "five kernels repeated 20 times", (20, 20)),
+    "clue_r3": Expected(
+        ("host",), "five kernels repeated 20 times; the GPU works for 57 of 266 ms", (20, 20)
+    ),
     "ingp_r12": Expected(
         ("compute",),
-        "kernels for 94 % of the time; 284 ms without a CUDA call are the host's",
+        "kernels run for 94 % of the time; in one gap of 284 ms the thread makes no CUDA call",
         shares=(("unattributed/", 0.0, 0.005), ("host/", 0.03, 0.06)),
     ),
-    "weatherbench_4060": Expected(("unknown",), "no kernel, one fill", says=("no verdict", "Capture again")),
+    "weatherbench_4060": Expected(
+        ("unknown",), "no kernel, one memset", says=("no verdict", "Capture again")
+    ),
     "jax_alpa_mem": Expected(
-        ("unknown",), "14 kernels of 0.3 ms in 949 ms", says=("no verdict", "Capture again")
+        ("unknown",),
+        "too little GPU work: 14 kernels, together 0.3 ms of 949 ms",
+        says=("no verdict", "Capture again"),
     ),
     "llmc_t4_nokernel": Expected(("unknown",), "no kernel", says=("no verdict", "Capture again")),
     "nersc_sc21_baseline": Expected(
@@ -123,7 +132,7 @@ EXPECTED: dict[str, Expected] = {
     ),
     "nersc_sc22_4gpu_base": Expected(
         ("compute",),
-        "compute 92 %; gradients are copied into buckets, 1.09 ms a step",
+        "compute 92 %; gradients are copied into buckets for 1.09 ms per step",
         (58, 59),
         "step #",
         shares=(("compute/", 0.90, 0.95), ("memory/device-copy", 0.03, 0.04)),
@@ -131,7 +140,7 @@ EXPECTED: dict[str, Expected] = {
     ),
     "nersc_sc22_4gpu_nobcast": Expected(
         ("compute",),
-        "the same without these copies",
+        "compute 94 %; gradients are not copied into buckets",
         (58, 59),
         "step #",
         shares=(("compute/", 0.92, 0.97), ("memory/device-copy", 0.0, 0.012)),

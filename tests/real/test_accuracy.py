@@ -71,7 +71,10 @@ def test_the_upper_bound_is_near_the_step_of_the_next_version(name, cause, next_
 
 
 def list_captures():
-    yield "| capture | right | found | steps | largest causes | evidence |\n|---|---|---|---|---|---|"
+    yield (
+        "| capture | right wall | wall found | steps | largest causes of the typical step"
+        " | evidence in the rows of the export |\n|---|---|---|---|---|---|"
+    )
     for name, expected in EXPECTED.items():
         found = answer(name)
         rank, told = rank_of(found), found["diagnosis"]["dominant_wall"]
@@ -80,7 +83,8 @@ def list_captures():
             for cause in rank["causes"][:3]
             if cause["share"] >= 0.001
         )
-        counted = f"{len(rank['steps'])} of {found['anchor']['name'] or found['anchor']['kind']}"
+        marked, kind = found["anchor"]["name"], found["anchor"]["kind"].replace("-", " ")
+        counted = f"{len(rank['steps'])}, {f'range `{marked}`' if marked else kind}"
         steps = counted if expected.steps else "whole capture"
         right = " or ".join(expected.walls)
         yield f"| `{name}` | {right} | {told} | {steps} | {causes} | {expected.evidence} |"
@@ -88,8 +92,8 @@ def list_captures():
 
 def list_interventions():
     yield (
-        "| capture | right | found | change that was made: its place | expected win | measured win"
-        " | step without the cause | next step | comparison | change of the cause: found | measured |"
+        "| capture | right wall | wall found | change of the authors (place) | predicted gain | measured gain"
+        " | predicted step | next capture | comparison | change of the cause: found | measured |"
     )
     yield "|---|---|---|---|---:|---:|---:|---:|---|---:|---:|"
     for one in INTERVENTIONS:
@@ -99,7 +103,7 @@ def list_interventions():
             f"`{one.name}`",
             " or ".join(one.walls),
             found["diagnosis"]["dominant_wall"],
-            f"`{made['id']}`: {found['fixes'].index(made) + 1}",
+            f"`{made['id']}` ({found['fixes'].index(made) + 1})",
             *win_of(one, made),
             *bound_of(one, found),
             *change_of(one),

@@ -54,12 +54,12 @@ def test_a_host_of_which_nothing_is_to_be_told_has_no_section(details):
     [
         pytest.param(
             replace(NOTHING, blocking_calls=(READ,)),
-            "cudaStreamSynchronize in .item() 24.0, 1.0 per layer 14.4 ms 4.6 ms",
+            "cudaStreamSynchronize in .item() 24, 1 per layer 14.4 ms 4.6 ms",
             id="a call that drains",
         ),
         pytest.param(
             replace(NOTHING, blocking_calls=(replace(READ, unit=None, per_unit=None, path=None),)),
-            "cudaStreamSynchronize 24.0 14.4 ms 4.6 ms",
+            "cudaStreamSynchronize 24 14.4 ms 4.6 ms",
             id="outside ranges",
         ),
         pytest.param(
@@ -69,23 +69,24 @@ def test_a_host_of_which_nothing_is_to_be_told_has_no_section(details):
         ),
         pytest.param(
             replace(NOTHING, launches=replace(LAUNCHES, is_launch_bound=True)),
-            "take longer than the kernel that they launch; the step is launch-bound.",
+            "so the host cannot launch as fast as the GPU executes (launch-bound).",
             id="launch-bound",
         ),
         pytest.param(
             replace(NOTHING, ahead=HostAhead(1_200_000, 120_400, 9)),
-            "Launch queue depth: the host is 1.2 ms ahead of the GPU (median), 120.4 µs (p10)",
+            "Compute kernels start 1.2 ms after their launch call (median; 10th percentile 120.4 µs)",
             id="ahead",
         ),
         pytest.param(
             replace(NOTHING, cpu=CpuTime(0.5, "samples", 9)),
-            "50.0 % of the typical step (estimated from CPU samples)",
+            "50.0 % of the typical step (source: CPU samples)",
             id="cpu",
         ),
         pytest.param(
             replace(NOTHING, serialisation=SERIAL),
-            "3.0 kernels per step waited for another stream without a dependency,"
-            " 900.0 µs in total: a shared work queue, or a full GPU; CUDA_DEVICE_MAX_CONNECTIONS is 1.",
+            "3 kernels per step waited for another stream without a dependency,"
+            " 900.0 µs in total. The reason is a shared work queue, or a full GPU;"
+            " CUDA_DEVICE_MAX_CONNECTIONS is 1.",
             id="serialised",
         ),
     ],

@@ -154,9 +154,9 @@ def test_the_bar_says_why_the_wall_need_not_be_its_largest_part(report, dominant
 
 
 def test_the_worst_step_comes_first_in_the_words_of_the_verdict(report):
-    sentence = "The slowest steady step (3) takes 90.0 µs more than the median; 90.0 µs of this is host time."
+    sentence = "The slowest steady step (3) takes 90.0 µs more than the median step: 90.0 µs more host time."
     told = (
-        told_by(report, verdict=f"Host is the wall. {sentence}")
+        told_by(report, verdict=f"Host time is the largest loss. {sentence}")
         .partition(" Time breakdown of each window")[0]
         .rpartition(" Steps The")[2]
     )
@@ -171,7 +171,7 @@ def test_a_step_that_lost_more_to_memory_than_the_typical_one_is_named(report):
     shown = replace(report, analysis=replace(report.analysis, ranks=(replace(rank, steps=(lost, *others)),)))
 
     assert (
-        f"Memory takes 2.4 ms of step {step.index}, the most of all, and 0 ns of the"
+        f"Memory takes 2.4 ms in step {step.index}, more than in any other step, and 0 ns in the"
         in write_analysis_page(shown)
     )
     assert "Memory takes" not in write_analysis_page(report)
@@ -310,7 +310,7 @@ def test_fixes_stand_first_with_settings_and_preconditions(report):
     assert [float(width) for width in widths] == pytest.approx([100 / 1.25] * 2, abs=0.1)
 
     answers = read_answers(text)
-    other = "It addresses other time: no fix is known for the cause itself. overlap true"
+    other = "This fix is for another cause: no fix is known for the cause named above. overlap true"
     assert answers["Do first"] == f"Overlap the exchange Blocked: No pipeline <b>. {other}"
     before, after = units.duration(step_ns), units.duration(round(step_ns / 1.25))
     assumed = "Assumes that the cause is removed completely."
@@ -330,8 +330,9 @@ def test_the_answers_say_which_recommendation_addresses_the_named_cause(report):
         advised = replace(report, analysis=replace(report.analysis, fixes=fixes))
         return read_answers(write_analysis_page(advised))["Do first"]
 
-    assert say(*fixes).endswith("It addresses other time: recommendation 2 is for the cause itself.")
-    assert "other time" not in say(*reversed(fixes))
+    pointer = "This fix is for another cause: recommendation 2 is for the cause named above."
+    assert say(*fixes).endswith(pointer)
+    assert "another cause" not in say(*reversed(fixes))
 
 
 def test_a_card_says_whose_settings_it_has(report):
@@ -354,9 +355,9 @@ def test_a_card_says_whose_settings_it_has(report):
     assert said == [
         [],
         [],
-        ["Contains the settings of recommendation 1: one change does both."],
-        ["Recommendation 2 contains these settings: that change does both."],
-        ["Same settings as recommendation 1: one change does both."],
+        ["Includes all settings of recommendation 1."],
+        ["Recommendation 2 includes these settings."],
+        ["Recommendation 1 has the same settings."],
     ]
 
 

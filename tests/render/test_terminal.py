@@ -8,7 +8,7 @@ from fixtures.export import ExportWriter
 from fixtures.scenario import scenarios
 from wallscope.cli.output import print_out
 from wallscope.model.capture import Finding, Options, Severity
-from wallscope.model.section import Items, Section, Span
+from wallscope.model.section import Column, Items, Section, Span, tabulate
 from wallscope.nsys import read_contents
 from wallscope.pipeline import analyze
 from wallscope.render.terminal import render_sections
@@ -109,3 +109,31 @@ def test_no_line_breaks_between_a_number_and_its_unit(width):
     assert " ".join(lines).removeprefix("x ") == said
     assert not [line for line in lines if line.split()[0] in {"%", "ms", "µs", "s", "MiB", "GB"}]
     assert max(map(len, lines)) <= width
+
+
+@pytest.mark.parametrize("width", range(40, 161, 8))
+def test_tables_never_cut_a_number(width):
+    texts = (
+        "communication/ep/unsplit/of-a-very-long-name",
+        "words that explain the cause at some length " * 3,
+    )
+    columns = (
+        Column("cause", "cause", value=lambda _: texts[0], wrap="fold"),
+        Column("time", "time", "plain", value=lambda number: f"{number} ms"),
+        Column(
+            "bound",
+            "upper bound on speedup",
+            "plain",
+            value=lambda number: f"{number:.2f}x (1)",
+            brief="bound",
+        ),
+        Column("meaning", "what it is", value=lambda _: texts[1]),
+    )
+    numbers = (12.8, 4.6, 1234.5)
+    grid = tabulate("", columns, numbers)
+
+    shown = printed(render_sections((Section("causes", "", "", (grid,)),)), width)
+
+    for number in numbers:
+        assert f"{number} ms" in shown
+        assert f"{number:.2f}x (1)" in shown

@@ -15,7 +15,7 @@ from tests.render.browsing import Opened, needs_axe, needs_chromium
 from tests.render.test_comparison_page import charts, ms, rows, signed_ms
 from tests.render.test_page import HOSTILE, elements
 from wallscope import units
-from wallscope.advice.evidence import describe_question
+from wallscope.advice.evidence import describe_questions
 from wallscope.model.capture import Options
 from wallscope.model.enums import Wall
 from wallscope.model.whatif import Asked, Question
@@ -74,7 +74,7 @@ def test_the_first_screen_says_what_it_takes_now_and_with_what_wins_most(found):
     assert answers[3][1] == f"up to {best[0].speedup:.2f}x"
     assert told == [
         (
-            units.capitalize(" and ".join(map(describe_question, answer.questions))),
+            units.capitalize(describe_questions(answer.questions)),
             f"{answer.speedup:.2f}x",
             units.duration(answer.step_ns),
             units.signed_duration(-answer.won_ns),

@@ -26,14 +26,14 @@ def test_a_wait_off_the_critical_path_is_told_with_calls_holder_and_share():
     (finding,) = found([LAUNCH])
 
     assert finding.severity == "info"
-    assert "1.7 cudaLaunchKernel behind cudaMemcpyAsync, 18.0 ms (18.0 %)" in finding.message
-    assert finding.message.endswith("None of this delays the GPU, so it does not limit the step.")
+    assert "1.7 cudaLaunchKernel wait for cudaMemcpyAsync, 18.0 ms (18.0 %)" in finding.message
+    assert finding.message.endswith("None of this time delays the GPU, so these waits do not limit the step.")
 
 
 def test_what_little_of_it_delays_the_gpu_is_told():
     (finding,) = found([LAUNCH], lost_ms=0.5)
 
-    assert "Only 500.0 µs of this delays the GPU" in finding.message
+    assert "Only 500.0 µs of this time delays the GPU" in finding.message
 
 
 @pytest.mark.parametrize(
@@ -53,8 +53,8 @@ def test_near_misses_have_no_finding(calls, lost_ms, stalls):
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        ("nersc_sc21_dali_amp", "1.7 cudaLaunchKernel behind cudaMemcpyAsync"),
-        ("nersc_sc22_4gpu_nobcast", "0.5 cudaLaunchKernel behind cudaMemcpyAsync"),
+        ("nersc_sc21_dali_amp", "1.7 cudaLaunchKernel wait for cudaMemcpyAsync"),
+        ("nersc_sc22_4gpu_nobcast", "0.5 cudaLaunchKernel wait for cudaMemcpyAsync"),
         ("nersc_sc21_baseline", None),
     ],
 )

@@ -25,7 +25,7 @@ ON_PAGE = re.compile(
     r'aria-hidden="true"></span>(\w+)(?: <span class="flag">[^<]*</span>)?</dt><dd><b>([<>]?[^<]+)</b>'
 )
 IN_CARD = re.compile(r"</span>(\w+)</td><td><?[^<]*</td><td>([<>]?[^<]+)</td>")
-IN_VERDICT = re.compile(r"(\w+) is the wall: ([<>]?[\d.]+ %)")
+IN_VERDICT = re.compile(r"(\w+)(?: time)? (?:is the largest loss:|takes) ([<>]?[\d.]+ %) of the")
 DISPLAYED = {"Host overhead": "host"}
 
 

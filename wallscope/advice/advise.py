@@ -34,12 +34,11 @@ _OF_MEGATRON_FAMILY = ("megatron-bridge", "megatron-lm")
 _OF_EXPERTS = re.compile(r"(model\.|--)(moe|expert)[-_]")
 _OF_MEGATRON = re.compile(r" \(Megatron Bridge: [^()]*\)")
 _CONTRACT = (
-    "A/B test: change only this, and keep versions, GPUs, parallel sizes, precision, routing, sequence and"
-    " batch.{besides} Compare 6 to 12 steps after warm-up first. Then confirm with 50 or more, without the"
-    " profiler."
+    "A/B test: change nothing else between the two runs.{besides} First compare 6 to 12 steps of each run"
+    " after warm-up. Then compare 50 steps or more of each run without the profiler."
 )
 
-_REFUTED = "The change is in effect, but this cause takes as long as before: {cause}."
+_REFUTED = "The change is in effect, and {result}."
 
 Judge = Callable[[Sequence[str], tuple[Setting, ...]], tuple[Precondition, ...]]
 """Judges preconditions by id, assuming that some settings are made."""
@@ -303,6 +302,7 @@ def _fix(
     worths = [worth for cause in counted if (worth := run.worth_ns(cause)) is not None]
     won_ns = None if rule.generic else max(worths, default=None)
     besides = f" {rule.compare}." if rule.compare else ""
+    test = besides if rule.about == "capture" else f" {_CONTRACT.format(besides=besides)}"
     return Fix(
         id=rule.id,
         title=rule.title,
@@ -315,13 +315,19 @@ def _fix(
         recoverable_ns=won_ns,  # A gain of the cause is not a gain of generic advice.
         speedup_ceiling=None if won_ns is None else _bound_speedup(won_ns, counted, run),
         expected_gain=rule.gain.quote() if rule.gain else None,
-        caveats=rule.caveats,
-        verify=f"{rule.active} {_CONTRACT.format(besides=besides)}",
+        caveats=rule.all_caveats if run.framework == "megatron" else rule.caveats,
+        verify=f"{rule.active}{test}",
         source=rule.source,
         next_wall=None if won_ns is None else _next_wall(run, rule.wall, won_ns),
         evidence=list_evidence(run, timed, rule.measured),
-        refuted_by=rule.refuted or _REFUTED.format(cause=describe_cause(timed[0]) if timed else PRESSURE),
+        refuted_by=rule.refuted or _REFUTED.format(result=_describe_no_effect(timed)),
     )
+
+
+def _describe_no_effect(causes: Sequence[str]) -> str:
+    if not causes:
+        return "the memory pressure stays high"
+    return f"the time for this cause does not change: {describe_cause(causes[0])}"
 
 
 def _counted(run: MeasuredRun, rule: Rule, causes: tuple[str, ...]) -> tuple[str, ...]:

@@ -8,11 +8,11 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import ConfigDict, Field, TypeAdapter
+from msgspec import Meta
 
-from wallscope.files import list_toml_paths, read_toml
+from wallscope.files import list_toml_paths, make_entry, read_toml
 
 _PARTS = re.compile(r"[a-z0-9]+")
 _ENDINGS = (
@@ -71,10 +71,8 @@ def _cut_ending(word: str) -> str:
 class Term:
     """A term, its other spellings, and its definition; `of` is the table of the glossary that lists it."""
 
-    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
-
     name: str
-    text: Annotated[str, Field(min_length=10)]
+    text: Annotated[str, Meta(min_length=10)]
     also: tuple[str, ...] = ()
     of: Literal["analysis", "comparison"] | None = None
 
@@ -82,7 +80,7 @@ class Term:
 @cache
 def list_terms() -> tuple[Term, ...]:
     """Return all terms, in the order in which a reader meets them."""
-    return TypeAdapter(tuple[Term, ...]).validate_python(read_toml("advice/terms.toml")["term"])
+    return tuple(make_entry(table, Term) for table in read_toml("advice/terms.toml")["term"])
 
 
 @cache
@@ -119,11 +117,9 @@ def normalize_word(word: str) -> str:
 class TrainingWord:
     """A word, its other spellings, its meaning and its source; `find` are words for the same topic."""
 
-    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
-
     name: str
-    text: Annotated[str, Field(min_length=10)]
-    source: Annotated[str, Field(min_length=4)]
+    text: Annotated[str, Meta(min_length=10)]
+    source: Annotated[str, Meta(min_length=4)]
     also: tuple[str, ...] = ()
     find: tuple[str, ...] = ()
 
@@ -136,7 +132,7 @@ class TrainingWord:
 @cache
 def list_training_words() -> tuple[TrainingWord, ...]:
     """Return all words, in the order of the file."""
-    return TypeAdapter(tuple[TrainingWord, ...]).validate_python(read_toml("advice/words.toml")["word"])
+    return tuple(make_entry(table, TrainingWord) for table in read_toml("advice/words.toml")["word"])
 
 
 @cache
@@ -161,18 +157,14 @@ def find_training_word(word: str) -> TrainingWord | None:
 class Note:
     """One idea; `topics` are ids of fixes, causes (whole or their beginning), or other words."""
 
-    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
-
-    topics: Annotated[tuple[str, ...], Field(min_length=1)]
-    facts: Annotated[tuple[str, ...], Field(min_length=1)]
-    text: Annotated[str, Field(min_length=10)]
+    topics: Annotated[tuple[str, ...], Meta(min_length=1)]
+    facts: Annotated[tuple[str, ...], Meta(min_length=1)]
+    text: Annotated[str, Meta(min_length=10)]
 
 
 @dataclass(frozen=True, slots=True)
 class FindingNote:
     """The meaning of a finding about a capture, and what it does not allow to conclude."""
-
-    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
 
     code: str
     means: str
@@ -185,8 +177,6 @@ class FindingNote:
 class CauseNote:
     """How the causes of a pattern are computed, and the queries that show the numbers."""
 
-    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
-
     pattern: str
     computed: str
     sql: tuple[str, ...]
@@ -195,19 +185,19 @@ class CauseNote:
 @cache
 def notes() -> tuple[Note, ...]:
     """Return all notes, in the order of the files."""
-    return TypeAdapter(tuple[Note, ...]).validate_python(_note_tables("note"))
+    return tuple(make_entry(table, Note) for table in _note_tables("note"))
 
 
 @cache
 def finding_notes() -> tuple[FindingNote, ...]:
     """Return the notes on every finding."""
-    return TypeAdapter(tuple[FindingNote, ...]).validate_python(_note_tables("finding"))
+    return tuple(make_entry(table, FindingNote) for table in _note_tables("finding"))
 
 
 @cache
 def cause_notes() -> tuple[CauseNote, ...]:
     """Return how causes are computed; the first pattern that matches a cause counts."""
-    return TypeAdapter(tuple[CauseNote, ...]).validate_python(_note_tables("cause"))
+    return tuple(make_entry(table, CauseNote) for table in _note_tables("cause"))
 
 
 def _note_tables(kind: str) -> list[dict[str, Any]]:

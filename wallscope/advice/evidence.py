@@ -95,8 +95,8 @@ def _list_stalls(run: "MeasuredRun", cause: str) -> Iterator[str]:
             shown = ", ".join(map(str, stall.steps[:3]))
             yield (
                 f"{plural(len(stall.steps), 'step')} ({shown}{' …' if len(stall.steps) > 3 else ''}) take"
-                f" {duration(stall.least_ns)} to {duration(stall.most_ns)} more, {percent(stall.share)} of"
-                " all time"
+                f" {duration(stall.least_ns)} to {duration(stall.most_ns)} more than usual;"
+                f" together this is {percent(stall.share)} of the time of all {run.window}s"
             )
 
 
@@ -133,7 +133,7 @@ def _describe_copy(copy: CopyWork) -> str:
 def _list_collectives(run: "MeasuredRun", axis: str) -> Iterator[str]:
     for entry in run.rank.communication.operations:
         if entry.axis == axis:
-            detail = f"; {entry.evidence[0]}" if entry.evidence else ""
+            detail = f"; axis known from: {entry.evidence[0]}" if entry.evidence else ""
             yield (
                 f"{number(entry.count)} {entry.operation} ({entry.backend}): {duration(entry.work_ns)}"
                 f" per {run.window}, {duration(entry.exposed_ns)} exposed{detail}"
@@ -145,12 +145,23 @@ def _list_blocking_calls(run: "MeasuredRun", name: str) -> Iterator[str]:
     for call in () if host is None else host.blocking_calls:
         if call.name == name:
             where = (
-                "" if call.path is None else f" in {' / '.join(call.path.split(' / ')[-_WHERE_PARTS_COUNT:])}"
+                ""
+                if call.path is None
+                else f" (range {' / '.join(call.path.split(' / ')[-_WHERE_PARTS_COUNT:])})"
             )
             yield (
-                f"{call.count:.1f} calls {call.name}{where} per {run.window}:"
-                f" {duration(call.waited_ns)} waiting, then {duration(call.drained_ns)} GPU idle"
+                f"{_count_calls(call.count)} of {call.name} per {run.window}: the host waits"
+                f" {duration(call.waited_ns)}, then the GPU is idle for {duration(call.drained_ns)}{where}"
             )
+
+
+def _count_calls(count: float) -> str:
+    """Count calls per step: a mean, so without its decimal only where all steps agree.
+
+    >>> _count_calls(24.0), _count_calls(1.7), _count_calls(1.0)
+    ('24 calls', '1.7 calls', '1 call')
+    """
+    return f"{count:,.1f}".removesuffix(".0") + (" call" if count == 1 else " calls")
 
 
 def _list_loading(run: "MeasuredRun") -> Iterator[str]:
@@ -158,10 +169,10 @@ def _list_loading(run: "MeasuredRun") -> Iterator[str]:
     own = [one for one in run.rank.memory.copies if one.direction == CopyDirection.HOST_TO_DEVICE]
     if own:
         largest = max(own, key=lambda one: one.bytes)
-        yield f"a copy of a batch ends the waits: {_describe_copy(largest)}"
+        yield f"the waits end with the copy of a batch: {_describe_copy(largest)}"
     yield from _count_loader_threads(run)
     if host is not None and host.cpu is not None:
-        yield f"the launching thread is on a CPU for {percent(host.cpu.share)} of the step"
+        yield f"the launching thread runs on a CPU for {percent(host.cpu.share)} of the {run.window}"
 
 
 def _count_loader_threads(run: "MeasuredRun") -> Iterator[str]:
@@ -184,7 +195,7 @@ def _list_locked_calls(run: "MeasuredRun") -> Iterator[str]:
     host = run.rank.host_details
     for call in () if host is None else host.locked_calls:
         yield (
-            f"{call.count:.1f} calls {call.name} per {run.window} wait while another thread"
+            f"{_count_calls(call.count)} of {call.name} per {run.window} wait while another thread"
             f" is in {call.holder}: {duration(call.waited_ns)}"
         )
 
@@ -229,7 +240,7 @@ def name_target(target: str) -> str:
     >>> name_target("host/queue-drained/cudaStreamSynchronize")
     'the wait in cudaStreamSynchronize'
     >>> name_target("host/other-call")
-    'host time inside other CUDA calls'
+    'host time inside other CUDA calls (neither launches nor waits)'
     """
     kind, _, detail = target.partition(":")
     if kind == "communication" and detail:
@@ -258,15 +269,13 @@ def describe_question(question: Question) -> str:
     >>> describe_question(Question("hide", "communication:ep"))
     'with expert-parallel communication fully hidden'
     >>> describe_question(Question("scale", "think", 0.5))
-    "with host time outside CUDA calls at 50 % of today's duration"
+    "with host time outside CUDA calls at 50 % of today's time"
     """
     target = name_target(question.target)
     match question.kind:
         case "scale":
             return (
-                f"with {describe_share(question)} of today's duration"
-                if question.share
-                else f"without {target}"
+                f"with {describe_share(question)} of today's time" if question.share else f"without {target}"
             )
         case "without":
             return f"without {target}"
@@ -277,6 +286,24 @@ def describe_question(question: Question) -> str:
             return f"with {target} fully hidden"
         case "overlap":
             return f"with {target} on a stream of its own"
+
+
+def describe_questions(questions: Sequence[Question]) -> str:
+    """Say what a replay changes, in words that follow "replay"; scaled times share their last words.
+
+    >>> describe_questions((Question("scale", "launch", 0.5), Question("scale", "think", 0.5)))
+    "with launch calls and launch latency at 50 %, host time outside CUDA calls at 50 % of today's time"
+    """
+    scaled = [one for one in questions if one.kind == "scale" and one.share]
+    others = [describe_question(one) for one in questions if one not in scaled]
+    if scaled:
+        others.insert(0, f"with {describe_remaining_shares(scaled)}")
+    return " and ".join(others)
+
+
+def describe_remaining_shares(questions: Sequence[Question]) -> str:
+    """Say what shares of several targets stay."""
+    return f"{', '.join(map(describe_share, questions))} of today's time"
 
 
 _FRAMEWORK = "host/framework"
@@ -314,18 +341,20 @@ def describe_assumption(fix: Fix, run: "MeasuredRun", counted: Sequence[str]) ->
         return ""
     if fix.replay is None:
         largest = max(counted, key=lambda cause: run.worth_ns(cause) or 0)
-        assumed = f"not replayed: assumes zero time for {_name_briefly(largest)}"
+        assumed = f"not replayed: the bound assumes that {_name_briefly(largest)} takes no time"
         return "; ".join((assumed, *_compare_times(fix.recoverable_ns, (largest,), run)))
-    if (rare_ns := fix.recoverable_ns - fix.replay.won_ns) >= MATERIAL_SHARE * run.step_ns:
-        return (
-            f"gains up to {duration(fix.recoverable_ns)} per step on average, {duration(rare_ns)} of it"
-            " from stalls on few steps"
-        )
+    least_ns = MATERIAL_SHARE * run.step_ns
+    if (rare_ns := fix.recoverable_ns - fix.replay.won_ns) >= least_ns:
+        usual, rare = duration(fix.replay.won_ns), duration(rare_ns)
+        parts = f": {usual} in each step and {rare} from stalls in few steps"
+        if fix.replay.won_ns < least_ns:
+            parts = ", mostly from stalls in few steps"
+        return f"saves up to {duration(fix.recoverable_ns)} per step on average{parts}"
     scaled = [one for one in fix.replay.questions if one.kind == "scale" and one.share]
     if len(scaled) == 1 and scaled[0].target == THINK:
         return f"assumes {describe_share(scaled[0])} of today's {_describe_host_time(run)}"
     if scaled:
-        return f"assumes {' and '.join(map(describe_share, scaled))} of today's duration"
+        return f"assumes {describe_remaining_shares(scaled)}"
     return "; ".join(_compare_times(fix.replay.won_ns, fix.causes, run))
 
 
@@ -362,18 +391,20 @@ def _compare_times(won_ns: int, causes: Sequence[str], run: "MeasuredRun") -> It
     """Say why a gain is much more, or much less, than the time of the causes that vanish."""
     own_ns, least_ns = sum(map(run.typical_ns, causes)), MATERIAL_SHARE * run.step_ns
     drained = [cause.removeprefix(DRAINED) for cause in causes if cause.startswith(DRAINED)]
-    owner = "its cause" if len(causes) == 1 else "its causes"
+    owner = "its cause takes" if len(causes) == 1 else "its causes take"
     if own_ns and won_ns - own_ns >= least_ns:
-        yield f"gains more than the {duration(own_ns)} of {owner}, because {_explain_more(causes)}"
+        yield (
+            f"saves {duration(won_ns)}, more than the {duration(own_ns)} that {owner}:"
+            f" {_explain_more(causes)}"
+        )
     elif own_ns - won_ns >= least_ns and (drained or won_ns < SMALL_PART_OF_CAUSE_SHARE * own_ns):
-        verb = "takes" if len(causes) == 1 else "take"
-        rest = f"host work after {drained[0]} stays" if drained else "other work then limits the step"
-        yield f"gains only {duration(won_ns)}, although {owner} {verb} {duration(own_ns)}, because {rest}"
+        rest = f"the host work after {drained[0]} remains" if drained else "other work then limits the step"
+        yield f"saves only {duration(won_ns)} of the {duration(own_ns)} that {owner}: {rest}"
 
 
 def _explain_more(causes: Sequence[str]) -> str:
     if any(cause.startswith(f"{Wall.HOST}/") for cause in causes):
-        return "the host then runs ahead of the GPU"
+        return "the host then launches later work in advance"
     return "later work then starts earlier too"
 
 

@@ -32,7 +32,7 @@ from wallscope.advice.word_search import find_setting, search_word
 from wallscope.errors import UnknownWordError
 from wallscope.files import read_query
 from wallscope.model.advice import ExplanationSection, Setting, WordExplanation
-from wallscope.model.cause_catalogue import CALL, DRAINED, describe_cause, list_cause_meanings
+from wallscope.model.cause_catalogue import CALL, DRAINED, UNSPLIT, describe_cause, list_cause_meanings
 from wallscope.model.enums import Wall
 from wallscope.model.schemas import NAMES
 from wallscope.trace.kernel_classes import classify_kernels, load_shipped_kernel_rules
@@ -40,6 +40,7 @@ from wallscope.trace.kernel_classes import classify_kernels, load_shipped_kernel
 _NEAR = 4
 _LEAST_ALIKE = 0.7
 _SHORTEST_PART = 4
+_NEEDED = "Conditions (wallscope explain ID says what to do if one does not hold)"
 _OF_AXES = "communication: its axis comes from ranges, payload and communicator (`wallscope explain axis`)"
 _IN_WORDS: Mapping[str, str] = {
     ">=": "is at least",
@@ -126,7 +127,7 @@ def _meaning(word: str, causes: Mapping[str, str]) -> WordExplanation | None:
     before, after = describe_cause(DRAINED + CALL).split(CALL)
     if (drained := re.fullmatch(f"{re.escape(before)}(\\w+){re.escape(after)}", word)) is not None:
         return _cause(DRAINED + drained[1])
-    found = [cause for cause, text in causes.items() if wanted in _shorten_meaning(text)]
+    found = [cause for cause in causes if wanted in _list_forms(cause)]
     if len(found) == 1:
         return _cause(found[0])
     own = tuple(f"{cause}: {causes[cause]}" for cause in found)
@@ -134,9 +135,13 @@ def _meaning(word: str, causes: Mapping[str, str]) -> WordExplanation | None:
     return WordExplanation(word, "topic", "causes with this meaning", shown) if own else None
 
 
-def _shorten_meaning(text: str) -> set[str]:
-    """Return a meaning in the forms in which screens show it: whole, and up to a comma or bracket."""
-    return {normalize_word(text), *(normalize_word(text.partition(mark)[0]) for mark in (",", " ("))}
+def _list_forms(cause: str) -> set[str]:
+    """Return the forms in which screens show a meaning: whole, up to a comma or bracket, its axis alone."""
+    wall, _, rest = cause.partition("/")
+    axis = rest.partition("/")[0]
+    whole = f"{wall}/{axis}/{UNSPLIT}" if wall == Wall.COMMUNICATION and axis != rest else cause
+    texts = {describe_cause(cause), describe_cause(whole)}
+    return {normalize_word(text.partition(mark)[0]) for text in texts for mark in ("\n", ",", " (")}
 
 
 def _topic(word: str) -> WordExplanation | None:
@@ -225,15 +230,15 @@ def _wall(word: str, causes: dict[str, str]) -> WordExplanation:
 def _fix(rule: Rule) -> WordExplanation:
     sections = [
         ExplanationSection("Why", (rule.because,)),
-        ExplanationSection("Causes it addresses", rule.causes),
+        ExplanationSection("Causes it addresses", tuple(map(_describe_pattern, rule.causes))),
         ExplanationSection("Recommended if", tuple(_conditions(rule.when))),
         *_settings(rule.all_settings()),
-        ExplanationSection("Preconditions", tuple(map(_needed, rule.preconditions))),
+        ExplanationSection(_NEEDED, tuple(map(_needed, rule.preconditions))),
         ExplanationSection(
             "Published results (not a prediction)",
             (f"{rule.gain.text}: {rule.gain.context}",) if rule.gain else (),
         ),
-        ExplanationSection("Caveats", rule.caveats),
+        ExplanationSection("Caveats", rule.all_caveats),
         ExplanationSection("How to see that it is active", (rule.active,)),
         *_notes([note for note in notes() if rule.id in note.topics]),
         ExplanationSection("Source", (rule.source,)),
@@ -244,6 +249,11 @@ def _fix(rule: Rule) -> WordExplanation:
 
 def _keep_filled(sections: Iterable[ExplanationSection]) -> tuple[ExplanationSection, ...]:
     return tuple(section for section in sections if section.lines)
+
+
+def _describe_pattern(cause: str) -> str:
+    """Return a cause with its meaning; a pattern of causes, or pressure, stands for itself."""
+    return f"{cause}: {describe_cause(cause)}" if cause in dict(list_cause_meanings()) else cause
 
 
 def _needed(name: str) -> str:
@@ -267,7 +277,9 @@ def _conditions(when: Iterable[Clause]) -> Iterator[str]:
         for condition in clause:
             name, values = condition.key, " or ".join(condition.words)
             if name in MEASUREMENTS:
-                yield f"{name} {_IN_WORDS[condition.operator]} {values}: {MEASUREMENTS[name].meaning}"
+                meaning = MEASUREMENTS[name].meaning
+                is_fact = condition.operator == "=" and values == "true"
+                yield meaning if is_fact else f"{meaning} ({name}) {_IN_WORDS[condition.operator]} {values}"
             elif condition.operator == "unset":
                 yield f"the configuration does not set {name}"
             else:
@@ -304,7 +316,7 @@ def _fact(word: str) -> WordExplanation:
 
 def _reasons(rule: Rule) -> tuple[str, ...]:
     gain = (f"{rule.gain.text}: {rule.gain.context}",) if rule.gain else ()
-    return (rule.because, *gain, *rule.caveats)
+    return (rule.because, *gain, *rule.all_caveats)
 
 
 def _notes(found: Iterable[Note]) -> tuple[ExplanationSection, ...]:
@@ -313,4 +325,8 @@ def _notes(found: Iterable[Note]) -> tuple[ExplanationSection, ...]:
 
 
 def _rests_on(facts: tuple[str, ...]) -> tuple[ExplanationSection, ...]:
-    return (ExplanationSection("Facts", (", ".join(facts),)),) if facts else ()
+    return (
+        (ExplanationSection("Facts (wallscope explain ID shows what rests on one)", (", ".join(facts),)),)
+        if facts
+        else ()
+    )

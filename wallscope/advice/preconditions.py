@@ -101,8 +101,20 @@ def features() -> tuple[Feature, ...]:
 @cache
 def precondition_rows() -> Mapping[str, Row]:
     """Return all rows by id, in the order of their tables."""
-    tables = [*read_toml(_TABLES)["precondition"], *read_toml(_ASSERTIONS)["assertion"]]
-    return {table["id"]: _parse_row(table) for table in tables}
+    ids = (*_index_tables(_TABLES, "precondition"), *_index_tables(_ASSERTIONS, "assertion"))
+    return {each: _find_row(each) for each in ids}
+
+
+@cache
+def _find_row(each: str) -> Row:
+    """Return the row with an id; fixes need few of them, and none of the assertions."""
+    table = _index_tables(_TABLES, "precondition").get(each)
+    return _parse_row(table or _index_tables(_ASSERTIONS, "assertion")[each])
+
+
+@cache
+def _index_tables(path: str, kind: str) -> Mapping[str, Mapping[str, Any]]:
+    return {table["id"]: table for table in read_toml(path)[kind]}
 
 
 def _parse_row(table: Mapping[str, Any]) -> Row:
@@ -142,7 +154,7 @@ def judge_preconditions(
         KeyError: there is no such row.
     """
     lookup = lookup_in(configuration, trace)
-    return tuple(precondition_rows()[each].judge(lookup) for each in ids)
+    return tuple(_find_row(each).judge(lookup) for each in ids)
 
 
 def check_configuration(

@@ -1,6 +1,6 @@
 """The rules: which fix addresses which causes, under which conditions, with which settings and evidence.
 
-Rules are data in `rules/<topic>.toml` next to this file, and fully checked when they are read. Settings are
+Rules are data in `rules/<topic>.toml` next to this file; tests check what they name. Settings are
 written as a user writes them: `section.key=value`, `--flag value`, `NAME=value`. Conditions (`when`) follow
 conditions.py, on the names of measurements.py and on settings. What a change leaves of a category's time is
 estimated by what its kernels are: FP32 on CUDA cores gains more than TF32, and attention more than
@@ -14,14 +14,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from functools import cache, lru_cache
-from typing import Annotated, Any, ClassVar, Final, Literal, get_args
+from typing import Annotated, Any, Final, Literal, get_args
 
-from pydantic import BeforeValidator, ConfigDict, Field, TypeAdapter
+from msgspec import Meta
 
 from wallscope.advice.conditions import Clause, parse_clause
 from wallscope.advice.measurements import MEASUREMENTS, MeasuredRun
 from wallscope.advice.settings import vocabulary
-from wallscope.files import list_toml_paths, read_toml
+from wallscope.files import list_toml_paths, make_entry, read_toml
 from wallscope.model.advice import ExpectedGain, Phase, RunConfiguration, Setting, System
 from wallscope.model.analysis import ComputeWork
 from wallscope.model.cause_catalogue import CALL, DRAINED, list_cause_meanings
@@ -37,22 +37,19 @@ PRESSURE = "memory-pressure"
 Estimate = Callable[[str, str], float | None]
 """The remaining share of a replay target, by the name of the estimate; `None`: no change."""
 
-_STRICT = ConfigDict(extra="forbid", str_strip_whitespace=True)
-_Text = Annotated[str, Field(min_length=3)]
-_Id = Annotated[str, Field(pattern=r"^[a-z0-9]+(-[a-z0-9]+)*$")]
-_FactId = Annotated[str, Field(pattern=r"^[A-Z]+[0-9]*-[A-Z]?[0-9]+$")]
+_Text = Annotated[str, Meta(min_length=3)]
+_Id = Annotated[str, Meta(pattern=r"^[a-z0-9]+(-[a-z0-9]+)*$")]
+_FactId = Annotated[str, Meta(pattern=r"^[A-Z]+[0-9]*-[A-Z]?[0-9]+$")]
 
 
 @dataclass(frozen=True, slots=True)
 class Gain:
     """A published measurement, as `ExpectedGain`."""
 
-    __pydantic_config__: ClassVar[ConfigDict] = _STRICT
-
     text: _Text
     context: _Text
-    low: Annotated[float, Field(gt=0)] | None = None
-    high: Annotated[float, Field(gt=0)] | None = None
+    low: Annotated[float, Meta(gt=0)] | None = None
+    high: Annotated[float, Meta(gt=0)] | None = None
 
     def quote(self) -> ExpectedGain:
         """Return it as in the answer."""
@@ -69,15 +66,14 @@ class Rule:
     There, `CAUSES` stands for the causes of the rule, and a name of `ESTIMATES` for a share that the
     kernels determine. `facts` are ids of the fact tables. `about` is capture for a change of the capture,
     which is not a recommendation. A `generic` fix has no specific evidence in the capture and comes last.
-    `refuted` describes what a further capture shows if the fix has no effect.
+    `refuted` describes what a further capture shows if the fix has no effect. `megatron_caveats` apply to
+    Megatron programs only.
     """
-
-    __pydantic_config__: ClassVar[ConfigDict] = _STRICT
 
     id: _Id
     title: _Text
     wall: Wall
-    causes: Annotated[tuple[str, ...], Field(min_length=1)]
+    causes: Annotated[tuple[str, ...], Meta(min_length=1)]
     phase: Phase
     because: _Text
     active: _Text
@@ -86,11 +82,12 @@ class Rule:
     about: Literal["program", "capture"] = "program"
     generic: bool = False
     refuted: str = ""
-    when: tuple[Annotated[Clause, BeforeValidator(parse_clause)], ...] = ()
-    settings: dict[System, Annotated[tuple[_Text, ...], Field(min_length=1)]] = field(default_factory=dict)
+    when: tuple[Clause, ...] = ()
+    settings: dict[System, Annotated[tuple[_Text, ...], Meta(min_length=1)]] = field(default_factory=dict)
     preconditions: tuple[str, ...] = ()
     gain: Gain | None = None
     caveats: tuple[_Text, ...] = ()
+    megatron_caveats: tuple[_Text, ...] = ()
     compare: str = ""
     replay: tuple[str, ...] = ()
     facts: tuple[_FactId, ...] = ()
@@ -99,6 +96,11 @@ class Rule:
     def measured(self) -> frozenset[str]:
         """The measurements and settings that its conditions name."""
         return frozenset(name for clause in self.when for condition in clause for name in condition.names())
+
+    @property
+    def all_caveats(self) -> tuple[str, ...]:
+        """The caveats for all programs."""
+        return (*self.caveats, *self.megatron_caveats)
 
     def answers(self, cause: str) -> bool:
         """Return whether the rule addresses a cause."""
@@ -152,28 +154,38 @@ def _setting(system: System, line: str) -> Setting:
 @cache
 def fix_rules() -> tuple[Rule, ...]:
     """Return all shipped rules, by topic and in the order of the files."""
-    found = [rule for path in list_toml_paths("advice/rules") for rule in check_rules(read_toml(path), path)]
-    if doubled := sorted(rule for rule, count in Counter(rule.id for rule in found).items() if count > 1):
-        raise ValueError(f"rules with the same id: {doubled}")
-    return tuple(found)
+    return tuple(
+        rule for path in list_toml_paths("advice/rules") for rule in read_rules(read_toml(path), path)
+    )
+
+
+def read_rules(document: Mapping[str, Any], origin: str) -> Iterator[Rule]:
+    """Yield the rules of one file.
+
+    Raises:
+        ValueError: a field is missing, unknown or of a wrong form; the message names the entry.
+    """
+    for table in document.get("fix", []):
+        try:
+            clauses = tuple(map(parse_clause, table.get("when", ())))
+            yield make_entry({**table, "when": clauses}, Rule)
+        except ValueError as error:
+            raise ValueError(f"{origin}: {table.get('id')}: {error}") from error
 
 
 def check_rules(document: Mapping[str, Any], origin: str) -> tuple[Rule, ...]:
-    """Return the rules of one file.
+    """Return the rules of one file, after a check of all that they name: `make test` checks the shipped ones.
 
     Raises:
-        ValueError: the file has an error; pydantic's message names the entry.
+        ValueError: the file has an error; the message names the entry.
     """
-    rules = _reader().validate_python(document.get("fix", []))
+    rules = tuple(read_rules(document, origin))
+    if doubled := sorted(rule for rule, count in Counter(rule.id for rule in rules).items() if count > 1):
+        raise ValueError(f"{origin}: rules with the same id: {doubled}")
     for rule in rules:
         if problems := list(_problems(rule)):
             raise ValueError(f"{origin}: {rule.id}: {'; '.join(problems)}")
     return rules
-
-
-@cache
-def _reader() -> TypeAdapter[tuple[Rule, ...]]:
-    return TypeAdapter(tuple[Rule, ...])
 
 
 @cache

@@ -78,7 +78,7 @@ def _entry(kind: _Kind, line: str, text: str, topics: Iterable[str]) -> _Entry:
 
 def _text(rule: Rule) -> str:
     keys = " . ".join(setting.key for setting in rule.all_settings())
-    return " . ".join((rule.id, rule.title, rule.because, *rule.caveats, rule.active, keys))
+    return " . ".join((rule.id, rule.title, rule.because, *rule.all_caveats, rule.active, keys))
 
 
 def search_word(word: str) -> WordExplanation | None:

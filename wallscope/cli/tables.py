@@ -50,7 +50,7 @@ from wallscope.cli.output import check_folder, is_table_folder, write_folder
 
 def info(file: Export, *, brief: IsBrief = False, max_rows: MaxRows = None, verbose: Verbose = False) -> None:
     """Show what an export holds: versions, machine, tables."""
-    from wallscope.kineto.load_trace import read_any_contents  # noqa: PLC0415
+    from wallscope.kineto.any_capture import read_any_contents  # noqa: PLC0415
     from wallscope.render.terminal import render_sections  # noqa: PLC0415
     from wallscope.views.listings import build_contents  # noqa: PLC0415
 
@@ -351,7 +351,7 @@ def convert(
 
     Tables: operations, calls, ranges, waits, collectives.
     """
-    from wallscope.kineto.load_trace import read_any_capture  # noqa: PLC0415
+    from wallscope.kineto.any_capture import read_any_capture  # noqa: PLC0415
     from wallscope.model.capture_columns import CAPTURE_TABLES  # noqa: PLC0415  # keeps --help fast
     from wallscope.render.data import frame_capture, write_tables  # noqa: PLC0415
 

@@ -27,8 +27,6 @@ from wallscope.kineto.trace_bytes import describe_other_json
 from wallscope.model.advice import Framework
 from wallscope.model.analysis import SCHEMA, Analysis
 from wallscope.model.capture import Finding, Options, Progress, Severity
-from wallscope.profile.codec import Allowance, unpack_profile
-from wallscope.render.data import write_json
 
 if TYPE_CHECKING:
     from wallscope.pipeline import AnalyzedCapture
@@ -216,6 +214,8 @@ class RenderedAnalysis:
     @cached_property
     def text(self) -> str:
         """The analysis as JSON text."""
+        from wallscope.render.data import write_json  # noqa: PLC0415  # what is printed alone needs none
+
         return self.stored or write_json(self.analysis)
 
 
@@ -261,7 +261,7 @@ def load_limits(
     try:
         analysis = load_or_analyze(path, Options(), progress, cache).analysis
     except NothingToAnalyzeError:
-        from wallscope.kineto.load_trace import read_any_contents  # noqa: PLC0415  # only what has no answer needs it
+        from wallscope.kineto.any_capture import read_any_contents  # noqa: PLC0415  # only what has no answer needs it
 
         what = "It holds no device operation of usable time."
         nothing = Finding("no-device-operations", Severity.ERROR, what)
@@ -369,6 +369,8 @@ def parse_answer(content: bytes, name: str, cure: str) -> Analysis:
         ProfileError: the profile of a rank is damaged, or of another version.
     """
     from pydantic import TypeAdapter, ValidationError  # noqa: PLC0415  # heavy, and only answers need it
+
+    from wallscope.profile.codec import Allowance, unpack_profile  # noqa: PLC0415  # same
 
     check_json(content, name, cure, InputError)
     try:

@@ -26,9 +26,11 @@ from wallscope.jobs.run import (
 from wallscope.model.analysis import Analysis, Job
 from wallscope.model.capture import Finding, Options, Progress, Severity
 from wallscope.model.diagnosis import Diagnosis
+from wallscope.model.job_columns import JOB_TABLES
 from wallscope.model.profile import Profile
 from wallscope.model.report import Report, StepOverviews
-from wallscope.model.table_columns import JOB_TABLES, TABLES, Table
+from wallscope.model.table_columns import TABLES
+from wallscope.model.tables import Table
 from wallscope.profile.build import pack_profiles
 from wallscope.profile.codec import unpack_profile
 from wallscope.ranks.job import MatchedJob, match_ranks
@@ -212,7 +214,7 @@ def update_diagnosis(analysis: Analysis, known: MatchedJob) -> Analysis:
     won = divide_opportunities(analysis.opportunities, rank)
     decision = decide_wall(steps.walls, steps.open_ns(profile))
     before = shown.diagnosis
-    text = write_verdict(rank, shown.anchor, decision, won, before.next_wall, before.confidence)
+    text = write_verdict(rank, shown.anchor, decision, won, before.confidence)
     again = replace(shown, diagnosis=replace(shown.diagnosis, verdict=text), opportunities=won)
     return update_fixes(again, _names(profile))
 

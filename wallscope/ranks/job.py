@@ -13,6 +13,7 @@ import polars as pl
 
 from wallscope.columns import Flags, mark_numbers, sum_by_group
 from wallscope.model.analysis import (
+    Clocks,
     CollectiveWaits,
     Job,
     JobCollectives,
@@ -24,7 +25,7 @@ from wallscope.model.analysis import (
 from wallscope.model.diagnosis import Dominant, Walls
 from wallscope.model.enums import Axis, Collective, ComputeCategory, Wall
 from wallscope.model.profile import Profile
-from wallscope.process_tuning import run_side_by_side
+from wallscope.process_tuning import run_both, run_side_by_side
 from wallscope.ranks.clocks import align_clocks
 from wallscope.ranks.match_collectives import gather_collectives, match_meetings
 from wallscope.ranks.stragglers import JobRanks, charge_lateness, find_slow_stages, find_stragglers
@@ -89,9 +90,25 @@ def match_ranks(profiles: Sequence[Profile], judge: Judge, world_size: int | Non
     all_rows = gather_collectives(profiles)
     found = align_clocks(all_rows, match_meetings(all_rows.rows))
     rows = split_waits(found.rows)
-    steps = [select_steps(profile) for profile in profiles]
+    steps = tuple(select_steps(profile) for profile in profiles)
+    job, split = run_both(
+        lambda: _judge_job(profiles, steps, rows, found.clocks, judge, world_size),
+        lambda: _split_profiles(profiles, rows),
+    )
+    return MatchedJob(job, split, rows, steps)
+
+
+def _judge_job(  # noqa: PLR0913, PLR0917  # all that is known of the ranks
+    profiles: Sequence[Profile],
+    steps: Sequence[StepSums],
+    rows: pl.DataFrame,
+    clocks: Clocks,
+    judge: Judge,
+    world_size: int | None,
+) -> Job:
+    """Judge the ranks by their deciding steps and by all collectives on one clock (`MatchedJob.rows`)."""
     alike = group_ranks(profiles, steps)
-    low_ns, high_ns = found.clocks.residual_p05_ns or 0, found.clocks.residual_p95_ns or 0
+    low_ns, high_ns = clocks.residual_p05_ns or 0, clocks.residual_p95_ns or 0
     ranks = JobRanks(
         profiles,
         steps,
@@ -128,14 +145,9 @@ def match_ranks(profiles: Sequence[Profile], judge: Judge, world_size: int | Non
         stragglers=late,
         collectives=_summarize_collectives(rows, steps, members),
         pipeline=in_stages,
-        clock=found.clocks,
+        clock=clocks,
     )
-    return MatchedJob(
-        replace(job, verdict=job_verdict(job, profiles[0].header.work.unit)),
-        _split_profiles(profiles, rows),
-        rows,
-        tuple(steps),
-    )
+    return replace(job, verdict=job_verdict(job, profiles[0].header.work.unit))
 
 
 def _split_profiles(profiles: Sequence[Profile], rows: pl.DataFrame) -> tuple[Profile, ...]:
@@ -404,10 +416,10 @@ def _late_sentences(job: Job, unit: str) -> Iterator[str]:
         worst = max(in_turn, key=lambda one: (one.late_ns_median * one.late_steps, -one.place))
         names = ", ".join(one.name for one in in_turn[:_MOST_NAMED])
         more = f" and {len(in_turn) - _MOST_NAMED} more" if len(in_turn) > _MOST_NAMED else ""
+        others = "" if len(in_turn) == 1 else f" The late ranks take turns: {names}{more}."
         yield (
-            f"No rank is always late; {names}{more}"
-            f" {f'is late on some {unit}s' if len(in_turn) == 1 else 'take turns'}: {worst.name} on"
-            f" {worst.late_steps} of {worst.steps} {unit}s, by {duration(worst.late_ns_median)} (median):"
+            f"No rank is always late.{others} {capitalize(worst.name)} is late on {worst.late_steps} of"
+            f" {worst.steps} {unit}s, by {duration(worst.late_ns_median)} (median):"
             f" {worst.why}."
         )
     if not job.stragglers and job.collectives.matched:
@@ -466,14 +478,16 @@ def _unmatched_sentence(job: Job) -> Iterator[str]:
 
 
 def _wall_sentences(job: Job, critical: RankWaits) -> Iterator[str]:
-    charged = ", with peer wait attributed to the late rank's cause" if _is_charged(job) else ""
+    charged = ""
+    if _is_charged(job):
+        charged = " A wait for a late rank counts as what delayed that rank."
     if job.dominant_wall == job.critical_wall:
-        both = f"The job and its critical rank ({critical.name})"
-        yield f"{both} are {_BOUND[job.dominant_wall]}{charged}."
+        both = f"The job, and {critical.name}, which waits least,"
+        yield f"{both} are {_BOUND[job.dominant_wall]}.{charged}"
     else:
         yield (
-            f"The job is {_BOUND[job.dominant_wall]}{charged}; its critical rank ({critical.name}) is"
-            f" {_BOUND[job.critical_wall]}."
+            f"The job is {_BOUND[job.dominant_wall]}; {critical.name}, which waits least, is"
+            f" {_BOUND[job.critical_wall]}.{charged}"
         )
 
 

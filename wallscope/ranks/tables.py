@@ -7,8 +7,8 @@ import numpy as np
 import polars as pl
 
 from wallscope.model.enums import Wall
+from wallscope.model.job_columns import JOB_TABLES
 from wallscope.model.report import MEETING_LANES, TRACED, Track
-from wallscope.model.table_columns import JOB_TABLES
 from wallscope.ranks.job import MatchedJob
 from wallscope.trace.intervals import Times
 

@@ -29,8 +29,10 @@ from wallscope.model.brief import (
 )
 from wallscope.model.capture import Capture
 from wallscope.model.capture_columns import CAPTURE_TABLES
+from wallscope.model.job_columns import JOB_TABLES
 from wallscope.model.schemas import AUTOGRAD_RANGES, KERNEL_FLOPS, KERNEL_OCCUPANCY
-from wallscope.model.table_columns import JOB_TABLES, TABLES, Table
+from wallscope.model.table_columns import TABLES
+from wallscope.model.tables import Table
 from wallscope.render.texts import spell_out, visible
 from wallscope.units import spell_surrogates
 
@@ -50,7 +52,11 @@ _ROWS_A_GROUP = 262_144
 _FORMULA_STARTS = ("=", "+", "-", "@")
 _INVISIBLE = r"[\p{C}\p{Zl}\p{Zp}]"  # what `visible` spells out, tabs and line ends too
 _KNOWN = (*TABLES, *JOB_TABLES, *CAPTURE_TABLES)
-_NAMES: Final = {"played_operations": "replayed_operations", "error_median": "replay_error"}
+_NAMES: Final = {
+    "played_operations": "replayed_operations",
+    "error_median": "replay_error",
+    "cause_ns": "time_of_the_cause_ns",
+}
 DIGITS_COUNT: Final = 5
 """Digits of shares and ratios in the JSON of brief answers; times are whole."""
 _DECLARED = {table.name: table for table in CAPTURE_TABLES}
@@ -178,10 +184,17 @@ def describe_columns(tables: Iterable[Table]) -> str:
     lines = [
         "# Tables",
         "",
-        "Times are integer nanoseconds of session time. An interval contains its start and not its end.",
-        "Shares are 0 to 1. An empty cell is unknown or does not apply. In CSV, text that a spreadsheet",
-        "would take for a formula begins with a quote, and invisible letters are spelled out. Parquet has",
-        "all text as it is.",
+        "wallscope writes these tables as CSV, Parquet or data frames.",
+        "",
+        "- Times are integer nanoseconds since the start of the profiling session, unless a table says",
+        "  otherwise. An interval contains its start and not its end.",
+        "- A share is a fraction from 0 to 1. An empty cell means that the value is unknown or does not",
+        "  apply.",
+        "- A gap is an interval of a step in which neither a compute kernel nor an opaque CUDA graph runs.",
+        "- An opaque CUDA graph is a CUDA graph whose kernels the profile does not contain.",
+        "- In CSV, a text that begins with `=`, `+`, `-` or `@` gets a single quote (`'`) in front, so that",
+        "  a spreadsheet does not read it as a formula. Invisible characters become escapes such as `\\x1b`.",
+        "  Parquet keeps all texts unchanged.",
     ]
     for table in tables:
         lines += [
@@ -356,7 +369,7 @@ def _write_cell(name: str, value: Scalar) -> str:
         return f"recorded {units.utc(value)}"
     if name.endswith("_ns") and isinstance(value, int | float):
         return write_named_number(f"/{name}", round(value))
-    return f"{name} {_write_plain(value)}"
+    return f"{name.replace('_', ' ')} {_write_plain(value)}"
 
 
 def _write_plain(value: Scalar) -> str:
@@ -366,7 +379,7 @@ def _write_plain(value: Scalar) -> str:
 def _write_recommendation(entry: Recommendation) -> str:
     worth = "no bound known" if entry.speedup_ceiling is None else f"up to {entry.speedup_ceiling:.2f}x"
     worth += f" ({entry.assumes})" if entry.assumes else ""
-    more = f"  +{units.number(entry.more_settings)}" if entry.more_settings else ""
+    more = f" and {units.plural(entry.more_settings, 'other setting')}" if entry.more_settings else ""
     settings = f"; set {' · '.join(entry.settings)}{more}" if entry.settings else ""
     blocked = "".join(f"; blocked: {line}" for line in entry.blocked_by)
     conditions = f"; preconditions {entry.preconditions}" if entry.preconditions else ""

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable, Mapping, Sequence
 from html import escape
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import polars as pl
 
@@ -11,13 +11,15 @@ from wallscope import units
 from wallscope.model.advice import Fix
 from wallscope.model.analysis import Analysis, Job, RangeWork, Rank, Step
 from wallscope.model.cause_catalogue import describe_cause, name_cause
-from wallscope.model.comparison import Comparison
 from wallscope.model.diagnosis import Walls
 from wallscope.model.enums import Wall
-from wallscope.model.report import ComparisonReport
 from wallscope.model.section import Figure
 from wallscope.model.whatif import Answer, CriticalPath, PathPart, WhatIf
 from wallscope.render.texts import WALL_COLOURS, shorten_name, visible
+
+if TYPE_CHECKING:
+    from wallscope.model.comparison import Comparison
+    from wallscope.model.report import ComparisonReport
 
 _MOST_STEPS, _MOST_STEPS_OF_A_SIDE, _MOST_STEPS_OF_RANKS = 400, 200, 200
 _MOST_CAUSES, _MOST_RANGES, _MOST_CELLS = 14, 150, 40_000
@@ -93,7 +95,7 @@ def draw_steps(shown: Sequence[Step], unit: str, *, leads: bool = False) -> Figu
     return Figure("steps", caption, traces, _stacked_layout(axis), 320)
 
 
-def draw_both_steps(report: ComparisonReport) -> Figure:
+def draw_both_steps(report: "ComparisonReport") -> Figure:
     """Draw the steps of base next to those of head, stacked by wall; pale ones are not steady."""
     unit, most = report.comparison.window, _MOST_STEPS_OF_A_SIDE
     base, head = report.base.steps.head(most), report.head.steps.head(most)
@@ -181,11 +183,13 @@ def draw_waterfall(rank: Rank, whole: str) -> Figure:
     bars.append(_Bar(f"measured {whole}", 0, step_ns, None, units.milliseconds(step_ns)))
     traces = tuple(_fall([bar for bar in bars if bar.wall == wall], wall) for wall in (*Wall, None))
     layout = _fall_layout(bars, {"rangemode": "tozero", "range": [0, step_ns / 1e6 * 1.16]})
-    caption = f"From compute alone to the measured {whole}, what each cause adds; hatching shows the wall"
+    caption = (
+        f"From compute alone to the measured {whole}, what each cause adds; color and pattern show the wall"
+    )
     return Figure("waterfall", caption, traces, layout, _ROW_PX * len(bars) + 70)
 
 
-def draw_way(comparison: Comparison) -> Figure:
+def draw_way(comparison: "Comparison") -> Figure:
     """Draw the way from base's typical step to head's, what each cause adds or takes."""
     bars = _list_changes(comparison)
     own = {wall: [bar for bar in bars if bar.wall == wall] for wall in (*Wall, None)}
@@ -195,14 +199,14 @@ def draw_way(comparison: Comparison) -> Figure:
     room_ns = max((high_ns - low_ns) * _ROOM, high_ns * 0.005)
     is_cut = low_ns - room_ns > high_ns * 0.1
     ends = [(low_ns - room_ns) / 1e6 if is_cut else 0, (high_ns + room_ns) / 1e6]
-    caption = "What each cause adds or removes from base to head; hatching shows the wall"
+    caption = "What each cause adds or removes from base to head; color and pattern show the wall"
     caption += "; the axis does not begin at 0" if is_cut else ""
     title = {"text": f"ms; this axis begins at {ends[0]:,.1f} ms, not at 0"} if is_cut else _MS
     layout = _fall_layout(bars, {"range": ends, "title": title})
     return Figure("way", caption, traces, layout, _ROW_PX * (len(bars) + 1) + 70)
 
 
-def _list_changes(comparison: Comparison) -> list[_Bar]:
+def _list_changes(comparison: "Comparison") -> list[_Bar]:
     step, causes = comparison.step, comparison.deltas.causes
     at_ns = step.base_typical_ns
     ends = [
@@ -328,7 +332,7 @@ def _draw_part(kind: str, part: PathPart) -> dict[str, Any]:
 def draw_fixes(rank: Rank, fixes: Sequence[Fix], whole: str) -> Figure | None:
     """Draw what the step takes as it is and with each fix that was replayed; `None` without any."""
     won = [(fix.title, fix.replay) for fix in fixes if fix.replay is not None]
-    caption = f"The {whole} replayed with each fix fully effective, by wall, in ms"
+    caption = f"The {whole} in the replay of each fix, by wall, in ms"
     return _draw_answers("fixes", caption, rank.typical.step_ns, rank.typical.walls, won) if won else None
 
 
@@ -429,7 +433,7 @@ def draw_meeting(lanes: pl.DataFrame, job: Job) -> Figure | None:
     layout = {
         "barmode": "overlay",
         "bargap": 0.3,
-        "xaxis": {"title": {"text": "ms, on one clock"}, "rangemode": "tozero"},
+        "xaxis": {"title": {"text": "ms, on the clock that all ranks share"}, "rangemode": "tozero"},
         "yaxis": {"autorange": "reversed", "automargin": True, "type": "category", "showgrid": False},
         "legend": {"orientation": "h", "y": 1.06, "yanchor": "bottom", "x": 0, "traceorder": "normal"},
     }

@@ -181,9 +181,9 @@ def name_causes(text: str) -> str:
     """Name causes in words in a sentence; an identifier in parentheses after its words is left out.
 
     >>> name_causes("Without memory/staging, the step takes 2 ms. See wallscope explain memory/staging.")
-    'Without bulk H2D copies, the step takes 2 ms. See wallscope explain memory/staging.'
-    >>> name_causes("mostly for bulk H2D copies (memory/staging)")
-    'mostly for bulk H2D copies'
+    'Without H2D copies of 64 KiB or more, the step takes 2 ms. See wallscope explain memory/staging.'
+    >>> name_causes("mostly for H2D copies of 64 KiB or more (memory/staging)")
+    'mostly for H2D copies of 64 KiB or more'
     """
 
     def reword(found: re.Match[str]) -> str:
@@ -404,7 +404,7 @@ def split_cause(cause: str) -> tuple[str, tuple[str, ...]]:
     """Split the description of a cause of communication into its operation and what it consists of.
 
     >>> split_cause("communication/ep/unsplit")
-    ('Expert-parallel all-to-all (dispatch and combine)', ('Transfer + peer wait, not separable.',))
+    ('Expert-parallel all-to-all (dispatch and combine)', ('Including waiting for peers.',))
     >>> split_cause("host/framework")
     ('Host time outside CUDA calls (Python, framework, program)', ())
     """

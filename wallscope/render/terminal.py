@@ -175,10 +175,17 @@ class _FittedGrid:
         rows, rest = select_rows(grid, "terminal")
         for row in rows:
             table.add_row(*(_draw_cell(row[place], column) for place, column in columns))
+        for (_, column), drawn in zip(columns, table.columns, strict=True):
+            if not column.is_text:
+                drawn.min_width = max(Text(str(drawn.header)).cell_len, *map(_measure, drawn.cells))
         yield table
         yield from map(Text, grid.notes)
         if rest:
             yield Text(rest, style="dim")
+
+
+def _measure(cell: RenderableType) -> int:
+    return cell.cell_len if isinstance(cell, Text) else 0
 
 
 def _draw_cell(value: Value | Cell, column: Column) -> Text:

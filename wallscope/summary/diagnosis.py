@@ -344,6 +344,20 @@ def find_next_wall(rank: Rank, decision: Decision, ceilings: UpperBounds) -> str
     return str(largest if losses[largest] >= NEXT_WALL_SHARE * left_ns else Wall.COMPUTE)
 
 
+def find_wall_after(walls: Walls, wall: Wall, won_ns: int) -> Wall:
+    """Return the largest loss of a step whose wall loses some time: a tenth of the rest, else compute.
+
+    >>> find_wall_after(Walls(152, 0, 28, 3, 0), Wall.MEMORY, 27), find_wall_after(
+    ...     Walls(7, 0, 0, 24, 0), Wall.HOST, 22
+    ... )
+    (<Wall.COMPUTE: 'compute'>, <Wall.HOST: 'host'>)
+    """
+    left_ns = max(sum(walls.parts()) - won_ns, 1)
+    losses = {loss: getattr(walls, loss) - (won_ns if loss is wall else 0) for loss in LOSSES}
+    largest = max(LOSSES, key=lambda loss: losses[loss])
+    return largest if losses[largest] >= NEXT_WALL_SHARE * left_ns else Wall.COMPUTE
+
+
 def list_inferred_causes(facts: OperationFacts) -> frozenset[str]:
     """Return the causes that are inferred: recomputed work without NVTX ranges."""
     sources = facts.recomputed["how"].unique().to_list()

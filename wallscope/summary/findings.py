@@ -131,10 +131,10 @@ def _name_ranges(recurring: tuple[tuple[str, int], ...]) -> str:
     """Return the part of a finding that lists ranges that may be steps; empty if there are none.
 
     >>> _name_ranges((("token_#", 64), ("request", 3)))
-    ' Recurring ranges that issue work: token_# (64 times), request (3 times).'
+    ' Ranges that may mark a step: token_# (64 times), request (3 times).'
     """
     named = ", ".join(f"{name} ({plural(count, 'time')})" for name, count in recurring)
-    return f" Recurring ranges that issue work: {named}." if named else ""
+    return f" Ranges that may mark a step: {named}." if named else ""
 
 
 def _no_steps(
@@ -227,7 +227,10 @@ def _unmarked(ranks: tuple[Rank, ...], marked: tuple[Rank, ...]) -> Iterator[Fin
 
 def _few_steps(ranks: tuple[Rank, ...], anchor: Anchor, selection: Selection) -> Iterator[Finding]:
     """`ranks` are those whose steps are known."""
-    steady = min(sum(step.steady for step in rank.steps) for rank in select_working_ranks(ranks))
+    steady_steps = min(
+        ([step for step in rank.steps if step.steady] for rank in select_working_ranks(ranks)), key=len
+    )
+    steady = len(steady_steps)
     if steady >= ENOUGH_STEPS_COUNT:
         return
     chosen = _spell(selection, "steps", "time")
@@ -237,7 +240,8 @@ def _few_steps(ranks: tuple[Rank, ...], anchor: Anchor, selection: Selection) ->
         if chosen
         else f"all {anchor.window}s are used instead"
     )
-    counted = f"Only {plural(steady, f'steady {anchor.window}')}{among}"
+    lengths_ns = sorted(step.end_ns - step.start_ns for step in steady_steps)
+    counted = f"Only {plural(steady, f'steady {anchor.window}')}{among}{_list_extremes(lengths_ns)}"
     said = f"No {anchor.window}{among} is steady: {standing}" if steady == 0 else counted
     yield Finding(
         "few-steps",
@@ -248,6 +252,18 @@ def _few_steps(ranks: tuple[Rank, ...], anchor: Anchor, selection: Selection) ->
         else "Capture 8 steps or more beyond warm-up"
         " (Megatron Bridge: profile_step_start, profile_step_end).",
     )
+
+
+def _list_extremes(lengths_ns: list[int]) -> str:
+    """Return the shortest and the longest of some lengths; empty for fewer than two.
+
+    >>> _list_extremes([400_000, 19_000_000]), _list_extremes([5, 6, 7]), _list_extremes([5])
+    (', of 400.0 µs and 19.0 ms', ', of 5 ns to 7 ns', '')
+    """
+    if len(lengths_ns) < 2:
+        return ""
+    low, high = duration(lengths_ns[0]), duration(lengths_ns[-1])
+    return f", of {low} {'and' if len(lengths_ns) == 2 else 'to'} {high}"
 
 
 def _name_marker(anchor: Anchor) -> str:
@@ -264,7 +280,8 @@ def _outside(ranks: tuple[Rank, ...]) -> Iterator[Finding]:
     yield Finding(
         "outside-steps",
         Severity.WARNING if any(map(is_mostly_outside, ranks)) else Severity.INFO,
-        f"{duration(outside_ns)} between the first device operation and the first step are excluded.",
+        f"The breakdown leaves out the {duration(outside_ns)} from the first device operation to the first"
+        " analyzed step or window.",
         covers_ns=outside_ns,
     )
 
@@ -292,8 +309,8 @@ def _unmatched(ranks: tuple[Rank, ...], may_communicate: str | None, window: str
         else (f"{len(kernels):,} kernels with unrecognized names each take")
     )
     taken = (
-        f"{'counts' if is_one else 'count'} as compute, because the capture shows neither a second rank nor a"
-        " second device."
+        f"{'counts' if is_one else 'count'} as compute, because the capture shows only one rank and one"
+        " device."
         if may_communicate is None
         else f"may compute or communicate, because the capture has peers ({may_communicate})."
     )
@@ -301,7 +318,7 @@ def _unmatched(ranks: tuple[Rank, ...], may_communicate: str | None, window: str
         "unmatched-kernels",
         Severity.INFO,
         f"{counted} over 1 % of the {window}. {'This kernel' if is_one else 'These kernels'} {taken}",
-        "Name them in a file of rules: --kernels FILE.",
+        "Classify them with --kernels FILE.",
         covers_ns=sum(kernel.work_ns for rank in ranks for kernel in rank.unmatched_kernels),
     )
 
@@ -321,7 +338,7 @@ def _inferred_by_ranges(trace: Trace) -> Iterator[Finding]:
         f"{plural(len(names), 'unrecognized kernel name')}"
         f" ({listed}{', …' if len(names) > _MOST_NAMED else ''}): counted as communication, inferred"
         f" from the NVTX ranges around {plural(len(own), 'launch')}.",
-        "Name them in a file of rules: --kernels FILE.",
+        "Classify them with --kernels FILE.",
     )
 
 
@@ -361,7 +378,7 @@ def find_missing_kernels(account: RankSummary) -> Iterator[Finding]:
     yield Finding(
         "no-kernels",
         Severity.ERROR,
-        "No kernel, or almost no kernel, ran: there is no GPU work to analyze.",
+        "Hardly any kernel ran, so there is no GPU work to analyze.",
         "Analyze a time with kernels."
         if account.has_kernels_elsewhere
         else "Capture with --trace=cuda,nvtx while the GPU trains.",
@@ -374,15 +391,16 @@ def _unresolved_waits(rank: Rank, waits: Dependencies, capture: Capture, whole: 
         return
     open_ns = sum(entry.typical_ns for entry in rank.causes if entry.cause.endswith("/unresolved"))
     has_numbers = capture.events["event_sync"].drop_nulls().len() > 0
-    effect = (
-        f"{duration(open_ns) if open_ns else 'no time'} of the {whole} has an unknown cause for this reason"
-    )
+    share = percent(open_ns / max(rank.typical.step_ns, 1))
+    effect = f"this leaves all time of the {whole} explained"
+    if open_ns:
+        effect = f"{duration(open_ns)} of the {whole} ({share}) has no known cause"
     # Since 2025.5 nsys writes which record of an event a wait refers to (eventSyncId).
     cure = "" if has_numbers else "Capture with nsys 2025.5 or later and --cuda-event-trace=true."
     yield Finding(
         "unresolved-waits",
         Severity.WARNING if open_ns >= OVERTURNING_SHARE * rank.typical.step_ns else Severity.INFO,
-        f"The dependencies of {missing:,} of {plural(waits.waits_seen, 'wait')} are unknown: {effect}.",
+        f"What {missing:,} of {plural(waits.waits_seen, 'wait')} waited for is unknown: {effect}.",
         cure,
         covers_ns=open_ns,
     )

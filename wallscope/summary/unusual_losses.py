@@ -32,8 +32,8 @@ from wallscope.columns import (
 )
 from wallscope.model.analysis import Anchor, Rank, Step
 from wallscope.model.capture import Capture, Finding, Severity
-from wallscope.model.cause_catalogue import describe_cause
-from wallscope.model.diagnosis import RareStall, SlowerKernels
+from wallscope.model.cause_catalogue import describe_cause, name_cause
+from wallscope.model.diagnosis import RareStall, SlowerKernels, StepMode
 from wallscope.model.enums import CallRole, LinkKind, OperationClass, OperationKind, Wall
 from wallscope.model.rank_summaries import LockedCall
 from wallscope.summary.communication import number_shapes
@@ -44,12 +44,13 @@ from wallscope.thresholds.steps import (
     FEWEST_STEPS_EACH_SIDE_COUNT,
     MEAN_ABOVE_MEDIAN_RATIO,
     SLOWER_KERNELS_RATIO,
+    STRAY_STEP_RATIO,
 )
 from wallscope.thresholds.verdict import MATERIAL_SHARE, ONE_GAP_SHARE, STALLED_STEP_RATIO, TOLD_CAUSES_COUNT
 from wallscope.trace.dependencies import Dependencies
 from wallscope.trace.intervals import Spans, Times, covered_ns, order_spans, union
 from wallscope.trace.step_variation import find_stall_period, measure_rare_excess, select_longest
-from wallscope.units import duration, percent, plural
+from wallscope.units import average, duration, percent, plural
 
 _WALL_ORDER = tuple(Wall)
 _NAME_OF_WALL = {Wall.UNATTRIBUTED: "unattributed time"}
@@ -124,9 +125,10 @@ def find_one_gap(rank: Rank, anchor: Anchor) -> Iterator[Finding]:
     yield Finding(
         "one-gap",
         Severity.WARNING,
-        f"One gap of {duration(host.longest_gap_ns)} has {percent(host.longest_gap_share)} of the host"
-        " time. Such time is usually spent once, on start-up, compilation or input.",
-        "Capture after this gap, or select the time after it: --time START-END.",
+        f"One gap without compute kernels holds {duration(host.longest_gap_ns)} of host and allocation time,"
+        f" {percent(host.longest_gap_share)} of all such time. A gap like this is usually start-up,"
+        " compilation or input.",
+        "Capture after this gap, or select the time after it: --time START-END (wallscope gaps lists gaps).",
         covers_ns=host.longest_gap_ns,
     )
 
@@ -168,19 +170,23 @@ def find_hidden_locks(rank: Rank, anchor: Anchor) -> Iterator[Finding]:
     if not waits or lost_ns >= MATERIAL_SHARE * step_ns:
         return
     listed = "; ".join(_describe_wait(call, step_ns) for call in waits[:_MOST_CALLS])
-    lost = f"Only {duration(lost_ns)} of this delays the GPU" if lost_ns else "None of this delays the GPU"
+    lost = (
+        f"Only {duration(lost_ns)} of this time delays the GPU"
+        if lost_ns
+        else "None of this time delays the GPU"
+    )
     yield Finding(
         "lock-hidden",
         Severity.INFO,
-        f"CUDA calls wait while another thread is in the driver, in each {anchor.window}: {listed}."
-        f" {lost}, so it does not limit the {anchor.window}.",
+        f"CUDA calls of several threads block each other in each {anchor.window}: {listed}."
+        f" {lost}, so these waits do not limit the {anchor.window}.",
         None,
     )
 
 
 def _describe_wait(call: LockedCall, step_ns: int) -> str:
     return (
-        f"{call.count:.1f} {call.name} behind {call.holder}, {duration(call.waited_ns)}"
+        f"{average(call.count)} {call.name} wait for {call.holder}, {duration(call.waited_ns)}"
         f" ({percent(call.waited_ns / max(step_ns, 1))})"
     )
 
@@ -367,35 +373,31 @@ def explain_slower_kernels(slower: SlowerKernels) -> str:
 
 def describe_rare_stalls(rank: Rank, decision: Decision, anchor: Anchor) -> Iterator[str]:
     """Yield the losses of a few steps, the largest first, and the largest usual loss."""
-    stalls = [_describe_stall(rank, stall, anchor) for stall in rank.rare_stalls[:TOLD_CAUSES_COUNT]]
-    if stalls:
-        yield f"Not in the {anchor.typical}: {'; '.join(stalls)}."
+    if rank.rare_stalls:
+        yield f"The {anchor.typical} excludes rare stalls."
+    for stall in rank.rare_stalls[:TOLD_CAUSES_COUNT]:
+        yield from _describe_stall(rank, stall, anchor)
     usual = next((entry for entry in rank.causes if entry.wall in LOSSES), None)
     if decision.is_mean and usual is not None and usual.share >= MATERIAL_SHARE:
         yield (
-            f"The largest loss of the {anchor.typical} itself is {describe_cause(usual.cause)}:"
+            f"The largest loss of the {anchor.typical} is {describe_cause(usual.cause)}:"
             f" {duration(usual.typical_ns)}, {percent(usual.share)}."
         )
 
 
-def _describe_stall(rank: Rank, stall: RareStall, anchor: Anchor) -> str:
-    steady = sum(step.steady for step in rank.steps)
-    often = _describe_period(stall, anchor)
+def _describe_stall(rank: Rank, stall: RareStall, anchor: Anchor) -> Iterator[str]:
+    """Yield how much longer than usual a cause takes on few steps, and how often that is."""
+    steady, unit = sum(step.steady for step in rank.steps), anchor.window
     least, most = duration(stall.least_ns), duration(stall.most_ns)
-    verb = "takes" if len(stall.steps) == 1 else "take"
-    return (
-        f"{len(stall.steps)} of {plural(steady, f'steady {anchor.window}')}{often} {verb}"
-        f" {least if least == most else f'{least} to {most}'} more for {describe_cause(stall.cause)},"
-        f" together {percent(stall.share)} of the time of all {anchor.window}s"
+    verb = "spends" if len(stall.steps) == 1 else "spend"
+    yield (
+        f"{len(stall.steps)} of {plural(steady, f'steady {unit}')} {verb}"
+        f" {least if least == most else f'{least} to {most}'} more than usual on"
+        f" {name_cause(stall.cause)}: {percent(stall.share)} of the time of all {unit}s."
     )
-
-
-def _describe_period(stall: RareStall, anchor: Anchor) -> str:
-    """Return how often a stall occurs; not all of its steps may follow the period."""
-    if stall.period is None:
-        return ""
-    is_all = (stall.steps[-1] - stall.steps[0]) == (len(stall.steps) - 1) * stall.period
-    return f" ({'' if is_all else 'the longest '}every {stall.period} {anchor.window}s)"
+    if stall.period is not None:  # not all of its steps may follow the period
+        is_all = (stall.steps[-1] - stall.steps[0]) == (len(stall.steps) - 1) * stall.period
+        yield f"{'These' if is_all else 'The longest of these'} come every {stall.period} {unit}s."
 
 
 def describe_uneven_steps(rank: Rank, unit: str) -> Iterator[str]:
@@ -418,9 +420,14 @@ def _worst(rank: Rank, unit: str) -> Iterator[str]:
     usual = np.median([step.walls.parts() for step in steady if step.walls is not None], axis=0)
     excess = np.array(worst.walls.parts()) - usual
     wall = list(Wall)[int(excess.argmax())]
+    name = _NAME_OF_WALL.get(wall, f"{wall} time")
+    most_ns = round(float(excess.max()))
+    rest_ns = round(over_ns) - most_ns
+    rest = f" and {duration(abs(rest_ns))} {'more' if rest_ns > 0 else 'less'} other time"
     yield (
-        f"The slowest steady {unit} ({worst.index}) takes {duration(round(over_ns))} more than the median;"
-        f" {duration(round(float(excess.max())))} of this is {_NAME_OF_WALL.get(wall, f'{wall} time')}."
+        f"The slowest steady {unit} ({worst.index}) takes {duration(round(over_ns))} more than the median"
+        f" {unit}: {duration(most_ns)} more {name}"
+        f"{rest if abs(rest_ns) >= MATERIAL_SHARE * over_ns else ''}."
     )
 
 
@@ -437,6 +444,7 @@ def _modes(rank: Rank, unit: str) -> Iterator[str]:
         steady = sum(step.steady for step in rank.steps)
         listed = ", ".join(
             f"{len(mode.steps)}{'' if place else f' of {steady} take'} about {duration(mode.median_ns)}"
+            f"{_describe_longest(rank, mode)}"
             for place, mode in enumerate(rank.modes)
         )
         kinds = {2: "two", 3: "three"}.get(len(rank.modes), str(len(rank.modes)))
@@ -449,6 +457,14 @@ def _modes(rank: Rank, unit: str) -> Iterator[str]:
             f"The median {unit} takes {duration(median_ns)}. The mean, which determines throughput, is"
             f" {duration(mean_ns)}."
         )
+
+
+def _describe_longest(rank: Rank, mode: StepMode) -> str:
+    """Return in parentheses how long the longest step of a kind takes, where it is far longer than others."""
+    longest_ns = max(_measure_length(step) for step in rank.steps if step.index in mode.steps)
+    if longest_ns <= STRAY_STEP_RATIO * mode.median_ns:
+        return ""
+    return f" (the longest {duration(longest_ns)})"
 
 
 def _slower(rank: Rank, unit: str) -> Iterator[str]:

@@ -10,8 +10,9 @@ import numpy as np
 
 from wallscope import units
 from wallscope.attribution.attribute import HELD_WHILE_IDLE
+from wallscope.model.advice import Fix
 from wallscope.model.analysis import Analysis, Anchor, Rank
-from wallscope.model.cause_catalogue import PEER_WAIT, UNRECOGNIZED, describe_cause, is_part
+from wallscope.model.cause_catalogue import PEER_WAIT, UNRECOGNIZED, describe_cause, is_part, name_cause
 from wallscope.model.diagnosis import Confidence, ConfidenceLevel, Diagnosis, Opportunity
 from wallscope.model.enums import Wall
 from wallscope.summary.diagnosis import (
@@ -21,6 +22,7 @@ from wallscope.summary.diagnosis import (
     find_dominant_wall,
     find_next_wall,
     find_overall_wall,
+    find_wall_after,
     measure_wall_shares,
 )
 from wallscope.summary.rank import RankSummary, lacks_kernels
@@ -33,6 +35,7 @@ from wallscope.thresholds.verdict import (
     MOSTLY_WAITING_PARTS_COUNT,
     MUCH_COMMUNICATION_SHARE,
     NAMED_LOSS_SHARE,
+    SAME_STEP_SHARE,
     SHARE_ROUNDING,
     SHARED_DEVICE_SHARE,
     TOLD_CAUSE_SHARE,
@@ -52,6 +55,13 @@ _WITHOUT_CALLS = {
 _WAITS_UNKNOWN = "what the GPU waited for is partly unknown"
 _MOST_NAMED_COUNT = 3
 _HINGES = {"mixed": "no single wall"} | {str(wall): f"{wall} is the wall" for wall in Wall}
+_KINDS_OF_MEMORY = {
+    "memory/fill": "memsets",
+    "memory/allocator": "memory allocation",
+    "memory/driver-lock": "memory allocation",
+    "memory/recompute": "recomputed forward work",
+}
+"""What a cause of memory time is, where it is not a copy."""
 _UNRECOGNIZED_CAUSES = (UNRECOGNIZED, "compute/unrecognized")
 
 
@@ -73,10 +83,10 @@ def diagnose(
     if lacks_kernels(account):
         return _refuse_verdict(account, rank_index)
     following = find_next_wall(rank, decision, account.ceilings)
-    confidence = judge_confidence(decision, account, is_incomplete=is_incomplete)
+    confidence = judge_confidence(decision, account, anchor.typical, is_incomplete=is_incomplete)
     return Diagnosis(
         dominant_wall=find_overall_wall(rank) or decision.dominant,
-        verdict=write_verdict(rank, anchor, decision, won, following, confidence),
+        verdict=write_verdict(rank, anchor, decision, won, confidence),
         runner_up=str(decision.runner_up),
         margin=decision.margin,
         led_steps=decision.led_steps,
@@ -109,12 +119,11 @@ def _refuse_verdict(account: RankSummary, rank_index: int) -> Diagnosis:
     )
 
 
-def write_verdict(  # noqa: PLR0913, PLR0917  # the inputs of a verdict
+def write_verdict(
     rank: Rank,
     anchor: Anchor,
     decision: Decision,
     opportunities: tuple[Opportunity, ...],
-    next_wall: str | None,
     confidence: Confidence | None,
 ) -> str:
     """Return the paragraph on one rank: the wall, its causes, hidden communication, and the worst step."""
@@ -124,8 +133,9 @@ def write_verdict(  # noqa: PLR0913, PLR0917  # the inputs of a verdict
     sentences += describe_rare_stalls(rank, decision, anchor)
     sentences += [*_ask_for_names(rank, decision), *_inferred(confidence, unit)]
     sentences += () if decision.is_mean else _name_largest_causes(rank, decision)
+    sentences += describe_memory_time(rank) if decision.dominant == "memory" else ()
     sentences += tell_hidden_communication(rank, unit)
-    sentences += _write_upper_bound(rank.typical.step_ns, opportunities, decision.dominant, next_wall, unit)
+    sentences += _write_upper_bound(rank, opportunities, decision.dominant, (), unit)
     sentences += describe_uneven_steps(rank, unit)
     sentences += _before(rank, unit)
     return " ".join(sentences)
@@ -138,8 +148,8 @@ def _overall(rank: Rank, decision: Decision, unit: str) -> Iterator[str]:
         whole_ns = sum(rank.whole_walls.parts())
         share = percent(getattr(rank.whole_walls, wall) / whole_ns)
         yield (
-            f"{wall.capitalize()} is the wall of the whole capture: {share} of its {duration(whole_ns)}."
-            f" Most of this is before the first {unit}. In the {unit}s:"
+            f"{name_wall(Wall(wall))} is the largest loss of the whole capture: {share} of its"
+            f" {duration(whole_ns)}. Most of this time passes before the first {unit}. In the {unit}s:"
         )
 
 
@@ -148,8 +158,6 @@ def _dominant(rank: Rank, decision: Decision, anchor: Anchor) -> str:
     unit = anchor.window
     counted = units.plural(decision.step_count, f"steady {unit}")
     basis = f"{'mean' if decision.is_mean else 'median'} of {counted}" if decision.step_count > 1 else counted
-    if decision.is_mean:
-        basis += "; rare stalls take more than any usual loss"
     if not steady:
         basis = "no step was found" if anchor.kind == "whole-trace" else f"no {unit} is steady"
     share = {wall: percent(decision.shares[wall]) for wall in Wall}
@@ -162,19 +170,17 @@ def _dominant(rank: Rank, decision: Decision, anchor: Anchor) -> str:
         )
     if decision.dominant == "unknown":
         open_shares = ", ".join(
-            f"{percent(entry.share)} {describe_cause(entry.cause)}"
+            f"{percent(entry.share)} is {describe_cause(entry.cause)}"
             for entry in rank.causes
             if entry.unresolved_ns
         )
-        is_open = any(one.unresolved_ns and one.wall is not Wall.UNATTRIBUTED for one in rank.causes)
-        lack = "has no known cause" if is_open else "is unattributed"
-        return f"The wall is unknown: too much of the {unit} {lack}: {open_shares} ({basis})."
+        return f"The wall is unknown: too much of the {unit} has no known cause: {open_shares} ({basis})."
     if decision.dominant == "mixed":
         losses = sorted(LOSSES, key=lambda wall: -decision.shares[wall])
-        listed = ", ".join(f"{wall} {share[wall]}" for wall in losses)
+        listed = ", ".join(f"{wall} {share[wall]}" for wall in losses if decision.shares[wall])
         return f"No single wall: {listed} of the {unit} ({basis})."
     if decision.dominant == "compute":
-        return f"Compute is the wall: {share[Wall.COMPUTE]} of the {unit} ({basis});" + (
+        return f"Compute takes {share[Wall.COMPUTE]} of the {unit} ({basis});" + (
             f" the largest loss is {decision.runner_up} with {share[decision.runner_up]}."
             if decision.shares[decision.runner_up] >= NAMED_LOSS_SHARE
             else f" no loss reaches {100 * NAMED_LOSS_SHARE:.0f} %."
@@ -182,14 +188,27 @@ def _dominant(rank: Rank, decision: Decision, anchor: Anchor) -> str:
             else " there is no loss."
         )
     dominant = Wall(decision.dominant)
-    called = (
-        "Waiting for peers" if dominant is Wall.COMMUNICATION and _is_waiting(rank) else dominant.capitalize()
-    )
-    return (
-        f"{called} is the wall: {share[dominant]} of the {unit} ({basis}),"
-        f" {units.points(decision.margin)} more than {decision.runner_up}"
-        + (f", and the largest loss in {decision.led_steps} of {counted}." if steady else ".")
-    )
+    is_waiting = dominant is Wall.COMMUNICATION and _is_waiting(rank)
+    called = "Waiting for peers" if is_waiting else name_wall(dominant)
+    reason = _name_deciding_stall(rank, dominant, unit) if decision.is_mean else ""
+    sentences = [f"{called} is the largest loss: {share[dominant]} of the {unit} ({basis}{reason})."]
+    if decision.shares[decision.runner_up] >= NAMED_LOSS_SHARE:
+        sentences.append(f"{name_wall(decision.runner_up)} follows with {share[decision.runner_up]}.")
+    else:
+        sentences.append(f"No other loss reaches {100 * NAMED_LOSS_SHARE:.0f} %.")
+    if steady > 1:
+        only = "only " if 2 * decision.led_steps < decision.step_count else ""
+        led = f"{only}{decision.led_steps} of these {decision.step_count} {unit}s"
+        sentences.append(f"{called} is the largest loss in {led}.")
+    return " ".join(sentences)
+
+
+def _name_deciding_stall(rank: Rank, dominant: Wall, unit: str) -> str:
+    """Say on what few steps lose so much that it decides the wall of the mean step."""
+    stall = next((one for one in rank.rare_stalls if one.wall is dominant), None)
+    if stall is None:
+        return f", because a few {unit}s stall for long"
+    return f", because {len(stall.steps)} of them stall on {name_cause(stall.cause)}"
 
 
 def _shared_device(rank: Rank, unit: str) -> Iterator[str]:
@@ -206,8 +225,9 @@ def _inferred(confidence: Confidence | None, unit: str) -> Iterator[str]:
     """Yield how much depends on waits that are inferred from timing."""
     if confidence is not None and confidence.inferred_share >= MATERIAL_SHARE:
         yield (
-            f"{percent(confidence.inferred_share)} of the {unit} depends on waits that are inferred from"
-            f" timing, because the export lacks them: {confidence.level} confidence."
+            "The capture does not record what some waits waited for: this is inferred from timing."
+            f" {percent(confidence.inferred_share)} of the {unit} depends on it, so the confidence is"
+            f" {confidence.level}."
         )
 
 
@@ -228,9 +248,7 @@ def _add_unrecognized(rank: Rank, decision: Decision, unit: str, sentence: str) 
     share = _unrecognized_share(rank)
     if decision.hinges is not None or share < TOLD_UNRECOGNIZED_SHARE:
         return sentence
-    return (
-        f"{sentence.removesuffix('.')}; {percent(share)} of the {unit} is in kernels with unrecognized names."
-    )
+    return f"{sentence} Kernels with unrecognized names take {percent(share)} of the {unit}."
 
 
 def _ask_for_names(rank: Rank, decision: Decision) -> Iterator[str]:
@@ -257,14 +275,34 @@ def _name_largest_causes(rank: Rank, decision: Decision) -> Iterator[str]:
     total_ns = sum(entry.typical_ns for entry in own)
     large = [entry for entry in own if entry.typical_ns >= TOLD_CAUSE_SHARE * total_ns][:TOLD_CAUSES_COUNT]
     if large and total_ns:
-        whole = "these losses" if len(walls) > 1 else f"the {own[0].wall} time"
-        listed = "; ".join(f"{duration(entry.typical_ns)} {describe_cause(entry.cause)}" for entry in large)
-        parts = "parts" if len(large) > 1 else "part"
-        yield f"Largest {parts} of {whole} ({duration(total_ns)}): {listed}."
+        whole = "lost time" if len(walls) > 1 else f"{own[0].wall} time"
+        listed = "; ".join(f"{duration(one.typical_ns)} is {describe_cause(one.cause)}" for one in large)
+        if duration(large[0].typical_ns) == duration(total_ns):
+            yield f"All {whole} ({duration(total_ns)}) is {describe_cause(large[0].cause)}."
+        else:
+            yield f"Of the {duration(total_ns)} of {whole}, {listed}."
     place = None if rank.host_details is None else rank.host_details.range
     if decision.dominant == "host" and place is not None:
         share = percent(place.host_ns / max(rank.typical.walls.host, 1))
         yield f"{duration(place.host_ns)} of the host time ({share}) is in the range {place.name}."
+
+
+def describe_memory_time(rank: Rank) -> Iterator[str]:
+    """Yield what time counts as memory: it is not the time of kernels that DRAM bandwidth limits."""
+    if large := list_memory_kinds(rank):
+        yield f"Memory time is {large}; kernels limited by DRAM bandwidth count as compute."
+
+
+def list_memory_kinds(rank: Rank) -> str:
+    """Return the kinds of memory time that take most: copies, memsets, allocation, recomputed work."""
+    own = [entry for entry in rank.causes if entry.wall is Wall.MEMORY]
+    parts_ns = dict.fromkeys(("copies", "memsets", "memory allocation", "recomputed forward work"), 0)
+    for entry in own:
+        parts_ns[_KINDS_OF_MEMORY.get(entry.cause, "copies")] += entry.typical_ns
+    total_ns = sum(parts_ns.values())
+    large = [kind for kind, time_ns in parts_ns.items() if time_ns >= max(TOLD_CAUSE_SHARE * total_ns, 1)]
+    large.sort(key=lambda kind: -parts_ns[kind])
+    return " and ".join(large[:2])
 
 
 def tell_hidden_communication(rank: Rank, unit: str) -> Iterator[str]:
@@ -272,53 +310,75 @@ def tell_hidden_communication(rank: Rank, unit: str) -> Iterator[str]:
     found, step_ns = rank.communication, rank.typical.step_ns
     is_much = found.union_ns >= MUCH_COMMUNICATION_SHARE * step_ns > 0
     if is_much and found.hidden_share is not None and found.hidden_share > MOSTLY_HIDDEN_SHARE:
-        left, lost_ns = "none runs without compute", rank.typical.walls.communication
+        left, lost_ns = "", rank.typical.walls.communication
         if found.exposed_ns:
-            left = f"{duration(found.exposed_ns)} runs without compute"
+            left = f" The other {duration(found.exposed_ns)} runs without compute"
             if lost_ns < found.exposed_ns:
-                left += f", and {duration(lost_ns) if lost_ns else 'none'} of that adds to the {unit}"
+                left += f", and {duration(lost_ns) if lost_ns else 'none'} of it delays later work"
+            left += "."
         yield (
             f"Compute hides {percent(found.hidden_share)} of the {duration(found.union_ns)} of communication"
-            f" in the {unit}; {left}."
+            f" in the {unit}.{left}"
         )
 
 
 def _write_upper_bound(
-    step_ns: int,
-    opportunities: tuple[Opportunity, ...],
-    dominant: str,
-    next_wall: str | None,
-    unit: str,
+    rank: Rank, opportunities: tuple[Opportunity, ...], dominant: str, fixes: tuple[Fix, ...], unit: str
 ) -> Iterator[str]:
-    """Yield the upper bound on removing the first-ranked loss, and the next wall."""
+    """Yield the upper bound on removing the cause that gains most, and what limits the step then."""
     if not opportunities or dominant == "unknown":
         return
-    first = opportunities[0]
+    first, step_ns = opportunities[0], rank.typical.step_ns
     if first.recoverable_ns < MATERIAL_SHARE * step_ns:
         return
-    then = f", and would then be {next_wall}-bound" if next_wall is not None else ""
+    lead, without = "", f"Without {name_cause(first.cause)}"
+    if dominant in set(LOSSES) and first.wall != dominant:
+        lead = f"The largest possible gain in the typical {unit} is in {first.wall}: "
+        without = f"without {name_cause(first.cause)}"
+    following = find_wall_without(rank, first, fixes)
+    then = "still be" if following == dominant else "then be"
     yield (
-        f"Without {first.cause}, the {unit} would take at least {duration(first.step_ceiling_ns)} (up to"
-        f" {first.speedup_ceiling:.2f}x){then}."
+        f"{lead}{without}, the {unit} would take at least {duration(first.step_ceiling_ns)} (up to"
+        f" {first.speedup_ceiling:.2f}x) and would {then} {following}-bound."
     )
     if first.assumes is not None:
         yield f"This bound assumes that {first.assumes}."
 
 
+def find_wall_without(rank: Rank, removed: Opportunity, fixes: tuple[Fix, ...]) -> str:
+    """Return what limits the step without a cause, as the fix says that was replayed with the same result.
+
+    Without such a fix, the time saved is taken from the wall of the cause.
+    """
+    step_ns = rank.typical.step_ns
+    for fix in fixes:
+        answer = fix.replay
+        if answer is not None and removed.cause in fix.causes:
+            apart_ns = abs(answer.step_ns - removed.step_ceiling_ns)
+            if apart_ns <= SAME_STEP_SHARE * step_ns:
+                return str(answer.next_wall)
+    return str(find_wall_after(rank.typical.walls, removed.wall, removed.recoverable_ns))
+
+
 def restate_bounds(analysis: Analysis, before: tuple[Opportunity, ...]) -> Analysis:
-    """Return the analysis whose verdict states the upper bound that it now has, instead of the one before."""
+    """Return the analysis whose verdict states the upper bound that it now has, instead of the one before.
+
+    Its fixes were replayed since, so that the bound names the wall which they name.
+    """
     diagnosis, unit = analysis.diagnosis, analysis.anchor.window
-    step_ns = analysis.ranks[diagnosis.rank_index].typical.step_ns
-    old, new = (
-        " ".join(
-            _write_upper_bound(step_ns, opportunities, diagnosis.dominant_wall, diagnosis.next_wall, unit)
-        )
-        for opportunities in (before, analysis.opportunities)
-    )
+    rank = analysis.ranks[diagnosis.rank_index]
+    dominant, now = diagnosis.dominant_wall, analysis.opportunities
+    old = " ".join(_write_upper_bound(rank, before, dominant, (), unit))
+    new = " ".join(_write_upper_bound(rank, now, dominant, analysis.fixes or (), unit))
     if not old or old == new:
         return analysis
     verdict = diagnosis.verdict.replace(old, new).replace("  ", " ").strip()
     return replace(analysis, diagnosis=replace(diagnosis, verdict=verdict))
+
+
+def name_wall(wall: Wall) -> str:
+    """Name the time of a wall, at the beginning of a sentence."""
+    return "Host time" if wall is Wall.HOST else wall.capitalize()
 
 
 def is_mostly_outside(rank: Rank) -> bool:
@@ -331,12 +391,14 @@ def _before(rank: Rank, unit: str) -> Iterator[str]:
     if is_mostly_outside(rank):
         idle = percent(rank.outside_idle_ns / rank.outside_ns)
         yield (
-            f"The {unit}s are the smaller part of the capture: {duration(rank.outside_ns)} before the"
-            f" first {unit} are excluded; the device is idle for {idle} of this time."
+            f"The breakdown leaves out the {duration(rank.outside_ns)} before the first {unit}, which are"
+            f" longer than all {unit}s together; the GPU is idle for {idle} of them."
         )
 
 
-def judge_confidence(decision: Decision, account: RankSummary, *, is_incomplete: bool = False) -> Confidence:
+def judge_confidence(
+    decision: Decision, account: RankSummary, typical: str = "typical step", *, is_incomplete: bool = False
+) -> Confidence:
     """Return how certain the decision on a rank is.
 
     The confidence falls with the share of the step that may belong to another wall. This is unattributed
@@ -346,6 +408,7 @@ def judge_confidence(decision: Decision, account: RankSummary, *, is_incomplete:
     Args:
         decision: the dominant wall.
         account: the rank.
+        typical: what its typical step is called.
         is_incomplete: whether the capture ends early, so that idle time may be missing work.
     """
     inferred_share = _median_share(account.inferred, account.walls)
@@ -358,16 +421,28 @@ def judge_confidence(decision: Decision, account: RankSummary, *, is_incomplete:
     elif at_risk > HIGH_CONFIDENCE_SHARE + SHARE_ROUNDING or doubts:
         level = "medium"
     reasons = [
-        f"{percent(inferred_share)} depends on waits that are inferred from timing"
+        f"{percent(inferred_share)} of the time depends on waits inferred from timing"
         if inferred_share > 0
         else "no wait is inferred from timing",
-        f"{percent(unresolved_share)} has an unknown cause"
-        if account.unresolved[:, :3].any()
-        else "all time has a known cause",
+        _describe_open_time(account, typical),
     ]
     if is_incomplete:
         reasons.append("idle time may be work that the incomplete trace lacks")
     return Confidence(level, inferred_share, unresolved_share, (*reasons, *doubts))
+
+
+def _describe_open_time(account: RankSummary, typical: str) -> str:
+    """Return the share of the typical step that has no known cause, or its only cause without a wall."""
+    rank = account.rank
+    opened = [one for one in rank.causes if one.unresolved_ns or one.wall is Wall.UNATTRIBUTED]
+    total_ns = sum(one.typical_ns for one in opened)
+    if not total_ns:
+        is_any = bool(account.unresolved[:, :3].any())
+        return f"all time of the {typical} has a known cause" if is_any else "all time has a known cause"
+    share = f"{percent(total_ns / rank.typical.step_ns)} of the {typical}"
+    if len(opened) == 1:
+        return f"{share} is {describe_cause(opened[0].cause)}"
+    return f"{share} has no known cause"
 
 
 def _median_share(time_ns: Times, walls: Times) -> float:
@@ -394,11 +469,17 @@ def _list_doubts(decision: Decision, account: RankSummary) -> Iterator[str]:
         yield "no steady step: shares cover all captured time"
     whole = account.walls.sum(axis=0, keepdims=True), account.unresolved.sum(axis=0, keepdims=True)
     if (mean_wall := find_dominant_wall(*whole)) != decision.dominant:
-        yield f"the wall of the mean step is {mean_wall}, because a few steps differ from the others"
+        wall = "the mean step has no single wall"
+        if mean_wall != "mixed":
+            wall = f"the wall of the mean step is {mean_wall}"
+        yield f"{wall}, because some steps differ from the others"
     if find_overall_wall(account.rank) not in {None, decision.dominant}:
-        yield f"most of the capture precedes the steps, whose own wall is {decision.dominant}"
+        yield f"most of the capture precedes the steps; the wall of the steps alone is {decision.dominant}"
     if account.hides_recompute and decision.dominant == "compute":
-        yield "no range names the backward pass, so recomputed activations would count as compute"
+        yield (
+            "no range names the backward pass, so that recomputed activations, if there are any, count as"
+            " compute"
+        )
     if account.lacks_calls:
         yield f"launch calls are missing: {_WITHOUT_CALLS.get(decision.dominant, _WAITS_UNKNOWN)}"
     if decision.dominant == "host" and find_dominant_wall(*_without_blocked_calls(account)) != "host":

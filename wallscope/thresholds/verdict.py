@@ -38,6 +38,10 @@ SHARE_ROUNDING: Final = 1e-9
 """Shares are rounded quotients: one that equals a threshold may come out a hair below it."""
 NEXT_WALL_SHARE: Final = 0.10
 """Of what is left without the wall that a loss must take, to be the next. Chosen, as `DOMINANT_SHARE`."""
+LITTLE_GAIN_SHARE: Final = 0.5
+"""Of the time of a cause that its removal must gain, not to be called limited by other work. Chosen."""
+SAME_STEP_SHARE: Final = 0.005
+"""Of the step that two replays of one removal differ by at most. Chosen: less than two digits show."""
 TOLD_CAUSE_SHARE: Final = 0.1
 """Share of the wall that a cause must take, to be named in the verdict. Chosen."""
 TOLD_CAUSES_COUNT: Final = 2

@@ -16,7 +16,7 @@ from wallscope.render.markdown import code, escape, join_blocks, render_table
 from wallscope.render.terminal import render_sections
 from wallscope.views.first_screen import build_first_screen
 from wallscope.views.sections.depth import build_details, tabulate_budget
-from wallscope.views.sections.findings import build_findings, sort_findings
+from wallscope.views.sections.findings import build_findings, describe_confidence, sort_findings
 from wallscope.views.sections.job import build_job_details, tabulate_ranks
 from wallscope.views.sections.walls import (
     build_capture_quality,
@@ -76,7 +76,11 @@ def _build_summary(analysis: Analysis, rank: Rank) -> Iterator[Section | Grid]:
     yield Section("head", "", "", (Lines(tuple(_describe_head(analysis, rank))),))
     verdicts = [diagnosis.verdict]
     if job is not None:
-        verdicts.insert(0 if job.collectives.matched else 1, job.verdict)
+        verdicts.append(job.verdict)
+        if job.collectives.matched:
+            of_rank = f"{units.capitalize(name_rank(rank))} alone: {diagnosis.verdict}"
+            of_job = explain_verdict(analysis, rank, choose_basis(analysis, rank))
+            verdicts = [of_job, job.verdict, of_rank]
     first, *others = map(stress_first, verdicts)
     yield build_headline(analysis, first)
     yield from (Section("verdict", "", "", (Lines((one,)),)) for one in others)
@@ -85,9 +89,8 @@ def _build_summary(analysis: Analysis, rank: Rank) -> Iterator[Section | Grid]:
     lines = (
         (f"memory pressure {describe_pressure(pressure)}{evidence}",) if pressure.level != "unknown" else ()
     )
-    sure = diagnosis.confidence
-    if sure is not None:
-        lines = (f"confidence {sure.level}: {'; '.join(sure.reasons)}", *lines)
+    if diagnosis.confidence is not None:
+        lines = (f"confidence {describe_confidence(analysis, has_caveats=False)}", *lines)
     yield Section("walls", walls.title, "", (walls, Lines(lines)))
     losses = build_losses(analysis, rank)
     if losses is not None:
@@ -110,8 +113,14 @@ def _describe_head(analysis: Analysis, rank: Rank) -> Iterator[Line]:
     tone: Tone | None = "warning" if analysis.anchor.kind == "whole-trace" else None
     yield from ((Span(line, tone),) for line in describe_steps(analysis.anchor, rank))
     if len(analysis.ranks) > 1:
-        yield f"Of {len(analysis.ranks)} ranks this is {name_rank(rank)}, {explain_choice(analysis)}"
+        yield units.capitalize(_name_shown_rank(analysis, rank))
     yield from describe_throughput(analysis.diagnosis.throughput)
+
+
+def _name_shown_rank(analysis: Analysis, rank: Rank) -> str:
+    """Say whose results are shown, of several ranks, and why."""
+    ranks = len(analysis.ranks)
+    return f"the results are those of one of {ranks} ranks: {name_rank(rank)}, {explain_choice(analysis)}"
 
 
 def stress_first(paragraph: str) -> Line:
@@ -151,7 +160,7 @@ def _list_verdict(analysis: Analysis, rank: Rank) -> list[str]:
     diagnosis, pressure = analysis.diagnosis, analysis.diagnosis.memory_pressure
     facts = [*describe_steps(analysis.anchor, rank)]
     if len(analysis.ranks) > 1:
-        facts.append(f"of {len(analysis.ranks)} ranks this is {name_rank(rank)}, {explain_choice(analysis)}")
+        facts.append(_name_shown_rank(analysis, rank))
     facts += describe_throughput(diagnosis.throughput)
     if pressure.level != "unknown":
         evidence = "; ".join(pressure.evidence)

@@ -28,7 +28,7 @@ from wallscope.model.enums import Wall
 from wallscope.model.whatif import WhatIf
 from wallscope.render.texts import visible
 from wallscope.views.comparison_words import describe_change, describe_sureness
-from wallscope.views.sections.findings import sort_findings
+from wallscope.views.sections.findings import list_reasons, sort_findings
 from wallscope.views.sections.walls import (
     count_preconditions,
     number_fixes,
@@ -204,7 +204,7 @@ def _describe_confidence(analysis: Analysis) -> str | None:
     sure = analysis.diagnosis.confidence
     if sure is None:
         return None
-    return cut_sentences(f"{sure.level}: {'; '.join(sure.reasons)}", _LONGEST_LINE)
+    return cut_sentences(f"{sure.level}: {'; '.join(list_reasons(analysis))}", _LONGEST_LINE)
 
 
 def _list_unknown(analysis: Analysis) -> Iterator[Unknown]:
@@ -294,7 +294,9 @@ def brief_whatif(found: WhatIf, file: str, most_rows: int) -> WhatIfBrief:
             {"files": (file,)},
         ),
         numbers,
-        None if error is None else f"replay error {units.percent(error)} on steps left out (median)",
+        None
+        if error is None
+        else f"median replay error {units.percent(error)}, each step replayed with latencies of the others",
         (unknown,) if error is None else (),
         len(order) - len(rows) or None,
         rows,

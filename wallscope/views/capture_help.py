@@ -41,10 +41,10 @@ profiling.profile_step_end=20
 profiling.profile_ranks=[{ranks}]
 profiling.nvtx_ranges=true
 
-This marks every PyTorch operator during the capture, which slows the host. \
+nvtx_ranges=true puts a range around every PyTorch operator, which slows the host. \
 The launcher of NeMo-Run sets --cuda-event-trace=false by default: set it to true."""
 _MEGATRON_LM = """\
-Megatron-LM (no range marks a step; --record-shapes slows the host):
+Megatron-LM (its ranges do not mark steps; leave out --record-shapes, which slows the host):
 
 --profile --profile-step-start 10 --profile-step-end 20 \\
     --profile-ranks {ranks} --nvtx-ranges
@@ -53,7 +53,7 @@ Transformer Engine names its phases with:
 
 export NVTE_NVTX_ENABLED=1"""
 _PYTORCH = """\
-Plain PyTorch, without torch.autograd.profiler.emit_nvtx:
+Plain PyTorch (do not use torch.autograd.profiler.emit_nvtx, which slows the host):
 
 for step, batch in enumerate(loader):
     if step == 10:
@@ -178,10 +178,10 @@ _PROFILE = (
     _Flag("--cpuctxsw=none", "no thread switches, which slow the host", ("profiler-overhead",)),
     _Flag(
         "--capture-range=cudaProfilerApi",
-        "the program starts the capture (see below); otherwise nothing is captured",
+        "nsys records only after the program starts the capture (see below)",
         ("records-lost", "launches-without-work"),
     ),
-    _Flag("--capture-range-end=stop", "the program stops the capture and continues"),
+    _Flag("--capture-range-end=stop", "the program stops the capture and then continues"),
     _Flag(
         "--cuda-graph-trace=node",
         "records kernels inside CUDA graphs; adds overhead per graph node",
@@ -192,7 +192,7 @@ _PROFILE = (
         "records which stream waited for what; adds overhead per event",
         ("no-cuda-events", "unresolved-waits"),
     ),
-    _Flag("--cuda-memory-usage=true", "device memory over time; slow in programs that allocate often"),
+    _Flag("--cuda-memory-usage=true", "records device memory over time; slows programs that allocate often"),
 )
 
 
@@ -207,7 +207,7 @@ _EXPORT = (
     _Flag("--type=sqlite", "the format that wallscope reads", ("filtered-export",)),
     _Flag(
         "--include-blobs=true",
-        "sizes and groups of NCCL calls; nsys 2026.1 or later",
+        "adds sizes and communicators of NCCL calls; leave it out before nsys 2026.1",
         ("payloads-not-exported",),
     ),
 )

@@ -50,7 +50,6 @@ from wallscope.views.comparison_words import (
     drop_namespaces,
     select_operations,
     write_change,
-    write_interval,
     write_tested_interval,
     write_time_interval,
 )
@@ -334,8 +333,8 @@ def tabulate_waterfall(comparison: Comparison) -> Grid:
     title = f"Time breakdown of the typical {comparison.window}"
     last = {unit: Cell(comparison.window, tone="strong"), "base → head": Cell(whole, tone="strong")}
     last["change"] = Cell(write_signed(total_ns), tone="strong")
-    if step.ratio_low is not None and step.ratio_high is not None and step.replication != "same":
-        last["95 % CI"] = Cell(write_interval(step.ratio_low, step.ratio_high))
+    if ends := sections.find_step_interval(step):
+        last["95 % CI"] = Cell(" … ".join(map(write_signed, ends)))
     return append_row(tabulate(title, columns, walls), last)
 
 

@@ -128,7 +128,7 @@ def _answer_bound(comparison: Comparison) -> KeyAnswer:
         return KeyAnswer(
             "Upper bound", "Not estimated", (f"A bound needs a certain change of the {window}.",)
         )
-    line = "If all of head but compute took no time, with today's kernels."
+    line = f"For head, after the change: its {window} if only its compute took time, with its kernels."
     return _write_bound(step.head_typical_ns, compute_ns, line)
 
 

@@ -38,6 +38,7 @@ _PLAIN_NAMES = frozenset({"kernel", "device_kernel", "kernel2"})
 TIMES = " \N{MULTIPLICATION SIGN} "
 _LONGEST_REASON = 110
 _LIKE_RUNS = "runs of the same program may differ by as much"
+_ONE_OF_WALLS = " Of five walls, one may change by as much by chance."
 _NO_MORE_THAN_RUNS = "Two runs of the same program may differ by as much, so the change may be chance."
 
 
@@ -130,8 +131,10 @@ def _name_cause(comparison: Comparison) -> str:
         named = f"{units.signed_duration(largest.delta_ns)} {largest.wall}"
         named += _describe_leading_cause(comparison, largest)
         if _excludes_zero(largest.pair_low_ns, largest.pair_high_ns):
-            like_runs = "" if describe_doubt(comparison) == _NO_MORE_THAN_RUNS else f"; {_LIKE_RUNS}"
-            return f" Largest change in these two runs: {named}{like_runs}."
+            is_said = describe_doubt(comparison) == _NO_MORE_THAN_RUNS
+            doubt = "" if is_said else f" {units.capitalize(_LIKE_RUNS)}."
+            doubt = _ONE_OF_WALLS if _excludes_zero(largest.low_ns, largest.high_ns) else doubt
+            return f" Largest change between these two captures: {named}.{doubt}"
         return f" Largest change (uncertain): {named}."
     reason = _describe_leading_cause(comparison, leading)
     text = f" Cause: {units.signed_duration(leading.delta_ns)} {leading.wall}{reason}"
@@ -226,8 +229,7 @@ def _describe_range(comparison: Comparison, cause: CauseDelta) -> str:
         if row.cause == cause.cause:
             sums[row.path] += row.delta_ns
     path = max(sums, key=lambda name: (abs(sums[name]), name), default="")
-    is_most = 2 * abs(sums.get(path, 0)) >= abs(cause.delta_ns)
-    return f" in {shorten_range_path(path)}" if path and is_most else ""
+    return f" in {shorten_range_path(path)}" if path and 2 * abs(sums[path]) >= abs(cause.delta_ns) else ""
 
 
 def _continue(sentence: str) -> str:
@@ -250,8 +252,7 @@ def _excludes_zero(low_ns: int | None, high_ns: int | None) -> bool:
 
 def _name_canceling_walls(comparison: Comparison) -> str:
     """Name walls that surely changed in opposite directions, each by more than the margin."""
-    step = comparison.step
-    least_ns = step.margin_ratio * step.base_typical_ns
+    least_ns = comparison.step.margin_ratio * comparison.step.base_typical_ns
     large = [row for row in comparison.deltas.walls if abs(row.delta_ns) > least_ns]
     sure = [row for row in large if is_certain(row)]
     in_pair = [row for row in large if _excludes_zero(row.pair_low_ns, row.pair_high_ns)]

@@ -22,7 +22,6 @@ from wallscope.thresholds.steps import FEWEST_STEPS_FOR_QUARTILES_COUNT
 from wallscope.thresholds.verdict import SHOWN_LOSS_SHARE, SHOWN_WALL_SHARE
 from wallscope.views.sections.findings import describe_confidence, list_caveats
 from wallscope.views.sections.walls import (
-    count_left_out,
     count_open_conditions,
     describe_obstacles,
     describe_order,
@@ -47,7 +46,8 @@ from wallscope.views.sections.words import (
 )
 
 _MOST_FIXES, _MOST_OBSTACLES, _MOST_LATE, _MOST_KINDS = 3, 2, 2, 3
-_LONGEST_SETTINGS, _LONGEST_LINE, _LONGEST_COMMAND = 54, 74, 66
+_LONGEST_LINE, _LONGEST_COMMAND = 74, 66
+_MOST_LINES_OF_SETTING = 3
 _LONGEST_ANCHOR, _LONGEST_ASSUMPTION = 30, 240
 _NAMES = {wall: "Host overhead" if wall is Wall.HOST else wall.capitalize() for wall in Wall}
 _LABEL, _SMALL_NS = 11, 1_000_000
@@ -113,7 +113,7 @@ def _count_ranks(analysis: Analysis) -> str:
     if of_all is not None and of_all > supplied:
         return f"{supplied} of {of_all} ranks"
     processes = {(one.input, one.pid) for one in analysis.ranks}
-    many = f" in {len(processes)} processes" if supplied > 1 and len(processes) > 1 else ""
+    many = f" in {units.plural(len(processes), 'process')}" if supplied not in {1, len(processes)} else ""
     return f"{units.plural(supplied, 'rank')}{many}"
 
 
@@ -176,31 +176,33 @@ def _list_fix(mark: str, fix: Fix, has_bound: bool) -> Iterator[tuple[Line, ...]
     worth = "not estimated" if has_bound else ""
     worth = worth if fix.speedup_ceiling is None else f"up to {fix.speedup_ceiling:.2f}x"
     yield mark, (Span(fix.title, fix.wall),), (Span(worth, "strong"),)
-    counted = count_open_conditions(fix)
-    settings = shorten_settings(fix.settings, _LONGEST_SETTINGS if counted else _LONGEST_LINE)
-    if counted or settings:
-        yield "", (Span(settings, "dim"),), (Span(counted, "dim"),)
+    settings, left = shorten_settings(fix.settings, _LONGEST_LINE)
+    counts = (units.plural(left, "more setting") if left else "", count_open_conditions(fix))
+    counted = "; ".join(filter(None, counts))
+    on_one_line = f"{settings}  # {counted}"
+    if settings and counted and len(on_one_line) <= _LONGEST_LINE:
+        yield "", (Span(on_one_line, "dim"),), ""
+    else:
+        yield from (("", (Span(line, "dim"),), "") for line in (settings, counted) if line)
     if fix.assumes:
         yield "", (Span(visible(fix.assumes, most=_LONGEST_ASSUMPTION), "dim"),), ""
     for line in list(describe_obstacles(fix))[:_MOST_OBSTACLES]:
         yield "", line, ""
 
 
-def shorten_settings(settings: Sequence[Setting], most: int) -> str:
-    """List the settings that one system needs on one line, without comments; those cut off are counted.
+def shorten_settings(settings: Sequence[Setting], most: int) -> tuple[str, int]:
+    """List the settings that one system needs, without comments, on one line; and count those left out.
+
+    The first one is always listed.
 
     >>> shorten_settings((Setting("program", "a()  # why", ""), Setting("program", "b" * 60, "")), 54)
-    'a()  +1 more'
+    ('a()', 1)
     """
     if not settings:
-        return ""
+        return "", 0
     own = [entry.write().partition("  # ")[0] for entry in select_settings(settings)]
-    for count in range(len(own), 0, -1):
-        line = "  ".join(own[:count]) + count_left_out(len(own) - count)
-        for shown in (line, line.removesuffix(" more")):
-            if len(shown) <= most:
-                return shown
-    return f"{own[0][: most - 1]}…"
+    shown = next((count for count in range(len(own), 1, -1) if len("  ".join(own[:count])) <= most), 1)
+    return visible("  ".join(own[:shown]), most=_MOST_LINES_OF_SETTING * most), len(own) - shown
 
 
 def _explain_no_fixes(analysis: Analysis, rank: Rank) -> Iterator[Grid | Lines]:
@@ -256,23 +258,23 @@ def _describe_steps(analysis: Analysis, rank: Rank) -> Iterator[str]:
         return
     unit = analysis.anchor.window
     marker = _name_anchor(analysis.anchor, analysis.inputs[0].profiler)
-    counted = f"{len(steady)} steady of {len(rank.steps)} ({marker})"
+    counted = f"{len(steady)} of {units.plural(len(rank.steps), unit)} steady ({marker})"
     if len(steady) < 2:
         yield counted
         return
     slowest_ns, index = steady[-1]
+    middle = " of the middle half" if len(steady) >= FEWEST_STEPS_FOR_QUARTILES_COUNT else ""
+    typical = units.duration(rank.typical.step_ns)
+    lengths = f"typical (mean{middle}) {typical}"
     if rank.modes and rank.mean_step_ns is not None:
         kinds = ", ".join(
             f"{len(mode.steps)} of about {units.duration(mode.median_ns)}"
             for mode in rank.modes[:_MOST_KINDS]
         )
-        lengths = f"{kinds}; mean {units.duration(rank.mean_step_ns)}"
+        lengths = f"{kinds}; {lengths}, mean of all {units.duration(rank.mean_step_ns)}"
     else:
-        middle_ns = round(float(np.median([length_ns for length_ns, _ in steady])))
-        lengths, typical = f"median {units.duration(middle_ns)}", units.duration(rank.typical.step_ns)
-        if f"median {typical}" != lengths:
-            basis = " of the middle half" if len(steady) >= FEWEST_STEPS_FOR_QUARTILES_COUNT else ""
-            lengths += f", mean{basis} {typical}"
+        median = units.duration(round(float(np.median([length_ns for length_ns, _ in steady]))))
+        lengths += "" if median == typical else f", median {median}"
     yield f"{counted}; {lengths}; slowest: {unit} {index}, {units.duration(slowest_ns)}"
 
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any, Final, Literal
 
 from wallscope import units
-from wallscope.advice.evidence import describe_question, describe_share
+from wallscope.advice.evidence import describe_questions, describe_remaining_shares
 from wallscope.model.analysis import Analysis, CauseTime, Rank
 from wallscope.model.capture import Severity
 from wallscope.model.cause_catalogue import describe_cause
@@ -77,20 +77,20 @@ _LONGEST_SETTINGS = 60
 _LONGEST_NAME = 120
 """As the section of the timeline cuts names."""
 _WORDS: Final = {
-    "confidence": "How sure the dominant wall is: high, medium or low. The confidence depends on the share"
+    "confidence": "How sure the wall and the time breakdown are: high, medium or low. It depends on the share"
     " of the step that is inferred or unattributed, and on findings about the capture.",
-    "replay error": "The replay rebuilds a step from recorded dependencies, with latencies of other steps."
+    "replay error": "The replay rebuilds each step from its dependencies, with the latencies of other steps."
     " The error is the median difference from the recorded length.",
     "memory pressure": "How close the run is to the end of GPU memory, by allocator retries and peak use.",
 }
 """Words of the first screen that the shared list of words lacks."""
 _ACTIVITY = (
-    "Activity is what the GPU did, and the time breakdown is what the step waited for. For example, a short"
-    " gap between two kernels is idle time here, and the time breakdown counts this gap as compute."
+    "For example, a short gap between two kernels is idle time here, and the time breakdown counts it as"
+    " compute."
 )
 _AFTER_CALLS = (
-    "Host time after a blocking call, until the next launch, is in the row of that call; host/framework is"
-    " the other host time outside CUDA calls."
+    "Host time between a blocking call and the next launch is in the row of that call. The rest of the time"
+    " outside calls is in the row host/framework."
 )
 
 
@@ -194,9 +194,9 @@ def _answer_action(analysis: Analysis, rank: Rank, basis: TimeBasis, cards: Sequ
         lines.append(f"This fix shortens the {analysis.anchor.unit}s, not the work before them.")
     elif cause := _find_named_cause(analysis, rank, basis):
         lines.extend(_point_to_fix(cause, cards))
-    settings, _, more = shorten_settings(card.fix.settings, _LONGEST_SETTINGS).partition("  +")
-    if more:
-        lines.append(f"Settings ({more} below):")
+    settings, left = shorten_settings(card.fix.settings, _LONGEST_SETTINGS)
+    if left:
+        lines.append(f"Settings ({left} more below):")
     return KeyAnswer(label, card.fix.title, tuple(lines), "fix-1", card.fix.wall, command=settings)
 
 
@@ -215,9 +215,9 @@ def _point_to_fix(cause: str, cards: Sequence[Card]) -> Iterator[str]:
         return
     found = next((number for number, card in enumerate(cards, start=1) if cause in card.fix.causes), None)
     if found is None:
-        yield "It addresses other time: no fix is known for the cause itself."
+        yield "This fix is for another cause: no fix is known for the cause named above."
     else:
-        yield f"It addresses other time: recommendation {found} is for the cause itself."
+        yield f"This fix is for another cause: recommendation {found} is for the cause named above."
 
 
 def _answer_bound(analysis: Analysis, basis: TimeBasis, cards: Sequence[Card]) -> KeyAnswer:
@@ -243,11 +243,11 @@ def _answer_bound(analysis: Analysis, basis: TimeBasis, cards: Sequence[Card]) -
 def _state_assumption(card: Card) -> Iterator[str]:
     """Say what the upper bound of a card rests on, in a few words."""
     questions = () if card.fix.replay is None else card.fix.replay.questions
-    assumed = [describe_share(one) for one in questions if one.kind == "scale" and one.share]
+    assumed = [one for one in questions if one.kind == "scale" and one.share]
     if assumed:
-        yield f"Assumes {' and '.join(assumed)} of today's time."
+        yield f"Assumes {describe_remaining_shares(assumed)}."
     elif questions:
-        yield f"{units.capitalize(' and '.join(map(describe_question, questions)))}."
+        yield f"{units.capitalize(describe_questions(questions))}."
     elif card.assumes:
         yield f"{card.assumes.partition('; ')[0]}."
 
@@ -268,9 +268,7 @@ def _explain_no_bound(analysis: Analysis, cards: Sequence[Card]) -> str:
     """Say why the first action has no upper bound."""
     replay = analysis.replay
     if analysis.anchor.kind == "whole-trace":
-        return (
-            "An upper bound needs a replay of two steps, and fewer were found. Mark the steps to get a bound."
-        )
+        return "A bound needs a replay of two steps, and fewer were found. Mark the steps to get a bound."
     if replay is not None and replay.refused is not None:
         return f"No replay: {replay.refused}."
     return "The replay cannot show this change." if cards else "No recommendation can be replayed."
@@ -288,10 +286,11 @@ def _answer_sureness(analysis: Analysis, rank: Rank, facts: Sequence[Fact]) -> K
     doubts = [text if text[1:2].isupper() else text[:1].lower() + text[1:] for text in first] + doubts
     shown = [visible(text, most=_LONGEST_DOUBT) for text in doubts[:_MOST_DOUBTS]]
     uncertain = f"Uncertain: {'; '.join(shown)}." if shown else "No finding limits the verdict."
-    error = None if analysis.replay is None or analysis.replay.check is None else analysis.replay.check
-    checked = "" if error is None or error.error_median is None else units.percent(error.error_median)
-    lines = (*((f"Replay error {checked}.",) if checked else ()), uncertain)
+    check = analysis.replay.check if analysis.replay and analysis.replay.refused is None else None
+    error = check.error_median if check else None
+    checked = () if error is None else (f"Replay error {units.percent(error)}.",)
     level = "unknown" if sure is None else sure.level
+    lines = ("In the wall and the time breakdown.", *checked, uncertain)
     tone: Literal["ok", "warn"] = "ok" if level == "high" else "warn"
     return KeyAnswer(label, f"{level.capitalize()} confidence", lines, "sure", tone=tone)
 

@@ -10,10 +10,10 @@ from statistics import quantiles
 from typing import Literal
 
 from wallscope import units
-from wallscope.advice.evidence import describe_question
+from wallscope.advice.evidence import describe_questions
 from wallscope.advice.rules import is_sketch
 from wallscope.model.advice import Fix, Met, Precondition, Setting, System
-from wallscope.model.analysis import Analysis, CauseTime, Rank
+from wallscope.model.analysis import Analysis, Rank
 from wallscope.model.capture import Finding, Profiler
 from wallscope.model.cause_catalogue import describe_cause
 from wallscope.model.enums import Wall
@@ -22,7 +22,7 @@ from wallscope.summary.verdict import tell_hidden_communication
 from wallscope.thresholds.causes import FIX_REPLAY_ERROR_SHARE
 from wallscope.thresholds.steps import ENOUGH_STEPS_COUNT
 from wallscope.thresholds.verdict import MATERIAL_SHARE, SHOWN_LOSS_SHARE
-from wallscope.views.sections.findings import find_doubts, shorten_message, sort_findings
+from wallscope.views.sections.findings import find_doubts, list_reasons, shorten_message, sort_findings
 from wallscope.views.sections.walls import count_left_out
 from wallscope.views.sections.words import (
     WALL_WORDS,
@@ -102,7 +102,11 @@ class SettingTab:
         """What to say of the lines that do not run as written; empty without any."""
         if len(self.copied) == len(self.lines):
             return ""
-        return "Sketch: adapt to your program" if not self.copied else "Copy leaves out the dimmed sketch"
+        return (
+            "Example: adapt it to your program"
+            if not self.copied
+            else "Copy leaves out the gray lines: adapt them to your program"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,10 +166,10 @@ def describe_shares(analysis: Analysis, rank: Rank, basis: TimeBasis) -> str:
     """Say which steps the shares and the times next to the bar refer to, where these differ."""
     if basis.kind == "median":
         counted = count_deciding(analysis, rank)
-        text = f"Shares are medians of {counted}; times are those of the {analysis.anchor.typical}"
+        text = f"Shares are medians of {counted}, times are those of the {analysis.anchor.typical}"
         pairs = [(basis.share(wall), getattr(basis.walls, wall) / max(basis.total_ns, 1)) for wall in Wall]
         if max(abs(share - part) for share, part in pairs) >= _OTHER_SHARE:
-            text += f". Both differ because the {analysis.anchor.unit}s vary"
+            text += f". A share can differ from time by total, because the {analysis.anchor.unit}s vary"
         return text
     return basis.title if basis.kind in {"whole", "job"} else ""
 
@@ -256,11 +260,11 @@ def _describe_overlap(card: Card, earlier: Sequence[Card]) -> str:
         if not pairs:
             continue
         if all(own == their for own, their in pairs):
-            return f"Same settings as recommendation {number}: one change does both."
+            return f"Recommendation {number} has the same settings."
         if all(own >= their for own, their in pairs):
-            return f"Contains the settings of recommendation {number}: one change does both."
+            return f"Includes all settings of recommendation {number}."
         if all(own <= their for own, their in pairs):
-            return f"Recommendation {number} contains these settings: that change does both."
+            return f"Recommendation {number} includes these settings."
     return ""
 
 
@@ -273,7 +277,7 @@ def build_card(fix: Fix, step_ns: int) -> Card:
     questions = () if fix.replay is None else fix.replay.questions
     assumes = units.capitalize(fix.assumes)
     if questions and not any(one.kind == "scale" and one.share for one in questions):
-        assumes = f"Replay {' and '.join(map(describe_question, questions))}"
+        assumes = f"Replay {describe_questions(questions)}"
         assumes += f"; {fix.assumes}" if fix.assumes else ""
     elif fix.replay is None and bound is not None and not assumes:
         assumes = "Assumes that the cause is removed completely"
@@ -343,37 +347,27 @@ def _judge_steps(analysis: Analysis, rank: Rank) -> Fact:
     ranges = "NVTX ranges" if analysis.inputs[0].profiler is Profiler.NSYS else "ranges"
     by = f"found by {ranges} {shorten_anchor(name)}" if name else by
     agrees = analysis.anchor.cross_check
-    checked = " The repeating kernel sequence agrees." if agrees is not None and agrees.agrees else ""
+    checked = (
+        " The repeating kernel sequence gives the same steps." if agrees is not None and agrees.agrees else ""
+    )
     stall = find_deciding_stall(rank, choose_basis(analysis, rank), analysis.diagnosis.dominant_wall)
     if stall is not None:
         rests = f"The dominant wall depends on {len(stall.steps)} slow {unit}s."
         doubt = f"the wall depends on {len(stall.steps)} slow {unit}s"
-        return Fact(head, f"{rests} {units.capitalize(by)}.{checked}", "word-steady", "warn", doubt)
+        return Fact(head, f"{rests} Steps are {by}.{checked}", "word-steady", "warn", doubt)
     if steady < ENOUGH_STEPS_COUNT:
-        doubt = f"only {units.plural(steady, f'steady {unit}')}"
-        return Fact(head, f"{units.capitalize(by)}.{checked}", "word-steady", "warn", doubt)
-    return Fact(head, f"{units.capitalize(by)}.{checked}", "word-steady", "ok")
+        doubt = f"how much {unit}s vary, with {units.plural(steady, f'steady {unit}')}"
+        return Fact(head, f"Steps are {by}.{checked}", "word-steady", "warn", doubt)
+    return Fact(head, f"Steps are {by}.{checked}", "word-steady", "ok")
 
 
 def _judge_waits(analysis: Analysis, rank: Rank) -> Fact:
     sure = analysis.diagnosis.confidence
-    share = rank.typical.walls.unattributed / max(rank.typical.step_ns, 1)
-    least = units.percent(share)
-    whole = f"the {analysis.anchor.typical}"
-    lost = f"{'Less than 0.1 %' if least == '0.0 %' else least} of {whole} is attributed to no wall"
-    if not rank.typical.walls.unattributed:
-        lost = f"All time of {whole} is attributed to a wall"
-    if open_share := sum(one.share for one in rank.causes if _is_open(one)):
-        lost += f"; of {units.percent(open_share)} the wall is known, the cause not"
-    elif not rank.typical.walls.unattributed:
-        lost = f"All time of {whole} has a known cause"
     if sure is None:
         resolved = analysis.capture.resolved_dependency_share
-        return Fact(f"{units.percent(resolved)} of waits resolved", f"{lost}.", "word-unattributed", "ok")
-    waits = ""
-    if sure.inferred_share:
-        waits = f"{units.percent(sure.inferred_share)} of the time depends on inferred waits"
-    reasons = "; ".join((lost, waits or "no wait is inferred from timing", *sure.reasons[_SHARES_FIRST:]))
+        return Fact(f"{units.percent(resolved)} of waits resolved", "", "word-unattributed", "ok")
+    share = rank.typical.walls.unattributed / max(rank.typical.step_ns, 1)
+    waits, lost, *_ = (*sure.reasons, "", "")  # a capture without kernels has one reason
     is_sure = sure.level == "high"
     limits = () if analysis.anchor.kind == "whole-trace" else sure.reasons[_SHARES_FIRST:]
     doubts = (
@@ -383,12 +377,8 @@ def _judge_waits(analysis: Analysis, rank: Rank) -> Fact:
     )
     doubt = "" if is_sure else "; ".join(filter(None, doubts))
     tone: Tone = "ok" if is_sure else "warn"
-    return Fact(f"{sure.level.capitalize()} confidence", f"{reasons}.", "word-confidence", tone, doubt)
-
-
-def _is_open(one: CauseTime) -> bool:
-    """Return whether a time has a wall without a known cause."""
-    return one.wall is not Wall.UNATTRIBUTED and one.cause.endswith("/unresolved")
+    text = f"{units.capitalize('; '.join(list_reasons(analysis)))}."
+    return Fact(f"{sure.level.capitalize()} confidence", text, "word-confidence", tone, doubt)
 
 
 def _judge_replay(analysis: Analysis) -> Fact:
@@ -396,14 +386,20 @@ def _judge_replay(analysis: Analysis) -> Fact:
     if replay is None or replay.refused is not None or replay.check is None:
         reason = "no recommendation can be replayed" if replay is None else str(replay.refused)
         is_checked = replay is not None and replay.check is not None
-        doubt = f"upper bounds, because {reason}" if is_checked else ""
+        doubt = (
+            f"speedups, which are not simulated, because {reason.partition(' (')[0]}" if is_checked else ""
+        )
         return Fact("No replay", f"{units.capitalize(reason)}.", target, "warn", doubt)
     error = replay.check.error_median
     if error is None:
         text = f"One {analysis.anchor.unit} alone gives nothing to test the replay on."
         return Fact("Replay error unknown", text, target, "warn", "the replay error is unknown")
     operations = units.number(replay.operations)
-    text = f"Each step is predicted from the other steps. The replay covers {operations} operations."
+    text = (
+        f"To test the replay, each {analysis.anchor.unit} is rebuilt with the latencies of the other"
+        f" {analysis.anchor.unit}s and compared with its measured time. The replay covers {operations}"
+        " operations."
+    )
     tone: Tone = "ok" if error <= FIX_REPLAY_ERROR_SHARE else "warn"
     doubt = "" if tone == "ok" else "the upper bounds, because the replay error is large"
     return Fact(f"Replay error {units.percent(error)}", text, target, tone, doubt)

@@ -7,7 +7,7 @@ from typing import Any, Literal
 from rich.console import RenderableType
 
 from wallscope import units
-from wallscope.advice.evidence import describe_question
+from wallscope.advice.evidence import describe_questions
 from wallscope.model.analysis import Rank
 from wallscope.model.enums import Wall
 from wallscope.model.report import Report
@@ -68,7 +68,8 @@ def describe_path(path: CriticalPath, whole: str) -> str:
         f"{one.name} {units.milliseconds(one.time_ns)} ({units.percent(one.share)})"
         for one in path.walls[:_MOST_WALLS]
     ]
-    return f"Critical path of the {whole}: {', '.join(parts)}."
+    text = f"Critical path of the {whole}: {', '.join(parts)}."
+    return f"{text} Work that runs in parallel to it delays nothing." if len(parts) == 1 else text
 
 
 def build_path_blocks(path: CriticalPath, whole: str, unit: str, *, is_drawn: bool) -> list[Block]:
@@ -176,8 +177,12 @@ def tabulate_slack(rows: Sequence[OperationSlack], whole: str) -> Grid:
         on_page("least_slack_ns", "least", "duration", "smallest slack of one operation"),
         on_page("binding", "binding", "rounded", "operations per step without slack"),
     )
-    note = ("Consecutive operations share their slack: only one of them can use it.",) if whole else ()
-    title = "Slack per operation, most work first"
+    note = (
+        ("Consecutive operations have one slack together: what one of them uses, the others lose.",)
+        if whole
+        else ()
+    )
+    title = "Slack per operation, longest total duration first"
     brief = "Slack per operation"
     return tabulate(title, columns, rows, brief=brief, notes=note, is_wordy=True)
 
@@ -190,10 +195,10 @@ def render_whatif(found: WhatIf) -> RenderableType:
 def _build_summary(found: WhatIf) -> Iterator[Section | Grid]:
     name = visible(found.inputs[0].name, most=60)
     rank = "" if found.rank is None else f" · rank {found.rank}"
-    played = f"{units.plural(found.played_steps, f'typical {found.unit}')} replayed"
+    played = f"{units.plural(found.played_steps, f'medium-length {found.unit}')} replayed"
     step = Span(f"Typical {found.unit}: {units.duration(found.step_ns)}", "strong")
     head = (
-        f"{name}{rank} · {played}, {units.number(found.played_operations)} operations",
+        f"{name}{rank} · {played} ({units.number(found.played_operations)} operations)",
         (step, ", ", Span(f"{found.wall}-bound", found.wall)),
         (Span(_describe_check(found), "dim"),),
     )
@@ -277,7 +282,7 @@ def _list_key_answers(found: WhatIf, best: Sequence[Answer]) -> tuple[KeyAnswer,
 
 def _describe_changes(answer: Answer) -> str:
     """Say in words what a replay changes."""
-    return units.capitalize(" and ".join(map(describe_question, answer.questions)))
+    return units.capitalize(describe_questions(answer.questions))
 
 
 def _tabulate_walls(found: WhatIf) -> Grid:
@@ -301,7 +306,7 @@ def _build_changes(found: WhatIf) -> Section | None:
     if not found.answers:
         return Section("changes", title, _NOTHING, ())
     best = max(found.answers, key=lambda answer: answer.won_ns)
-    change = " and ".join(map(describe_question, best.questions))
+    change = describe_questions(best.questions)
     taken = f"{units.duration(best.step_ns)} {change}"
     answer = f"{taken}, {units.signed_duration(-best.won_ns)}; then {best.next_wall}-bound."
     notes = tuple(f"{question}: {note}" for question, note in _list_notes(found.answers))
@@ -348,14 +353,13 @@ def _build_sureness(found: WhatIf) -> Section:
 def _describe_check(found: WhatIf) -> str:
     """Return the error of the replay, and what it leaves unchanged."""
     check = found.check
-    slack = (
-        f"{units.percent(check.slack_share)} of the critical path is latency and host time, kept as measured"
-    )
+    share = units.percent(check.slack_share)
+    slack = f"The replay does not change latency and host time ({share} of the critical path)"
     if check.error_median is None or check.error_p90 is None:
-        return f"Replay not checked: this needs two typical {found.unit}s; {slack}."
+        return f"Replay not checked: a check needs two steady {found.unit}s of medium length. {slack}."
     return (
-        f"Replay error {units.percent(check.error_median)} (p90 {units.percent(check.error_p90)},"
-        f" {units.plural(check.steps, found.unit)}); {slack}."
+        f"Replay error: median {units.percent(check.error_median)}, p90 {units.percent(check.error_p90)}"
+        f" of {units.plural(check.steps, f'steady {found.unit}')}. {slack}."
     )
 
 

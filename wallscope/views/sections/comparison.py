@@ -8,7 +8,7 @@ from typing import Any
 
 from wallscope import units
 from wallscope.model.cause_catalogue import describe_cause
-from wallscope.model.comparison import CauseDelta, Comparison, MismatchSeverity, OperationDelta
+from wallscope.model.comparison import CauseDelta, Comparison, MismatchSeverity, OperationDelta, StepChange
 from wallscope.model.enums import Wall
 from wallscope.model.report import ComparisonReport
 from wallscope.model.section import (
@@ -31,7 +31,6 @@ from wallscope.render.texts import visible
 from wallscope.views.comparison_words import (
     name_rank_of,
     write_change,
-    write_interval,
     write_tested_interval,
     write_time_interval,
 )
@@ -46,7 +45,7 @@ _NARROW, _BROAD = (0, _WIDE), (_WIDE, 1 << 30)
 _ARROW = " → "
 _SIDES = (Column("base_ns", "base", "ms"), Column("head_ns", "head", "ms"))
 _INTERVAL = "interval of the change; empty with too few steps. Of many intervals, some exclude 0 by chance"
-_OF_CHANGE = "interval of the change in ms; for the step, interval of the change in percent"
+_OF_CHANGE = "interval of the change in ms"
 _NAMELESS = {"host": "host time without calls"}
 _REPLACED = "kernel, copy or call; two names if head runs another one instead"
 _BY_COUNT = "part of the change that comes from more or fewer calls"
@@ -60,6 +59,14 @@ _FOLLOWS: dict[MismatchSeverity, str] = {
     "changed": "part of what is compared",
     "note": "a caveat",
 }
+
+
+def find_step_interval(step: StepChange) -> tuple[int, int] | None:
+    """Return the interval of the step's change in ns, like those of its parts; `None` without one."""
+    if step.ratio_low is None or step.ratio_high is None or step.replication == "same":
+        return None
+    base_ns = step.base_typical_ns
+    return round((step.ratio_low - 1) * base_ns), round((step.ratio_high - 1) * base_ns)
 
 
 def sum_walls(comparison: Comparison) -> Grid:
@@ -87,8 +94,9 @@ def sum_walls(comparison: Comparison) -> Grid:
     change = Cell(step.head_typical_ns - step.base_typical_ns, tone="strong")
     sides = {"base": step.base_typical_ns, "head": step.head_typical_ns}
     whole: dict[str, Value | Cell] = {"": window, "wall": window, **sides, "change": change}
-    if step.ratio_low is not None and step.ratio_high is not None and step.replication != "same":
-        whole["95 % interval"] = write_interval(step.ratio_low, step.ratio_high)
+    if ends := find_step_interval(step):
+        low, high = map(units.signed_milliseconds, ends)
+        whole["95 % interval"] = f"{low.removesuffix(' ms')} … {high}"
     return append_row(tabulate(title, columns, walls), whole)
 
 

@@ -66,8 +66,8 @@ _STATE_WALLS = {
 }
 """The wall whose color shows a state of the device."""
 _ACTIVITY = (
-    "What ran on the GPU."
-    " The time breakdown counts what the step waited for, so its shares differ from these."
+    "This table shows what ran on the GPU. The time breakdown shows what the step waited for, so its shares"
+    " differ: it counts a short gap between two kernels as compute, for example."
 )
 
 
@@ -167,24 +167,24 @@ def _explain_axis(entry: CommunicationOperation) -> str:
 def describe_communication(communication: Communication, whole: str) -> Iterator[str]:
     """Say its exposed and critical time, the slowdown of overlapping compute, the parts of a dispatcher."""
     if communication.blocking_ns is not None:
+        exposed, waited = map(units.milliseconds, (communication.exposed_ns, communication.blocking_ns))
         yield (
-            f"Exposed: {units.milliseconds(communication.exposed_ns)};"
-            f" on the critical path: {units.milliseconds(communication.blocking_ns)}."
+            f"No compute kernel runs during {exposed} of it (exposed); the {whole} waits {waited} for it."
+            " Operations can overlap, so the sum of their exposed times can be larger."
         )
     tax, work = communication.overlap_tax, communication.dispatcher
     if tax is not None:
-        times, slowed, share = "", "", ""
+        compared = units.plural(tax.kernels, "kernel")
         if tax.compared_share is not None:
-            share = f", {units.percent(tax.compared_share)} of the time of those that overlap"
-        if abs(tax.ratio - 1) >= SHOWN_OVERLAP_TAX_SHARE:
-            times, slowed = (
-                f"{tax.ratio:.2f}x ",
-                f", which adds {units.duration(tax.slowed_ns)} of work to the {whole}",
+            share = units.percent(tax.compared_share)
+            compared += f", {share} of the time of all kernels that overlap communication"
+        if abs(tax.ratio - 1) < SHOWN_OVERLAP_TAX_SHARE:
+            yield f"Communication does not slow the kernels that overlap it (compared: {compared})."
+        else:
+            yield (
+                f"Kernels take {tax.ratio:.2f}x as long while they overlap communication, which adds"
+                f" {units.duration(tax.slowed_ns)} of work to the {whole} (compared: {compared})."
             )
-        yield (
-            f"Kernels that overlap communication take {times}as long as the same kernels alone"
-            f" ({units.plural(tax.kernels, 'kernel')} compared{share}){slowed}."
-        )
     if work is not None:
         names = ("pack", "synchronise", "transport", "unpack", "route")
         spent_ns = (work.pack_ns, work.synchronise_ns, work.transport_ns, work.unpack_ns, work.routing_ns)
@@ -213,13 +213,16 @@ def _describe_memory(analysis: Analysis, rank: Rank) -> Iterator[str]:
         yield f"Headroom {units.size(memory.use.headroom_bytes)} (from recorded allocations{started})."
     if memory.allocator_calls is not None:
         calls, spent = units.number(memory.allocator_calls), units.duration(memory.allocator_ns)
-        yield f"Allocator calls in the {analysis.anchor.typical}: {calls}; host time in them: {spent}."
+        text = f"Allocator calls in the {analysis.anchor.typical}: {calls}"
+        yield (
+            f"{text}; host time in them, summed over threads: {spent}." if memory.allocator_ns else f"{text}."
+        )
     steady = [step for step in rank.steps if step.steady]
     worst, usual_ns = max(steady, key=lambda step: step.walls.memory, default=None), rank.typical.walls.memory
     if worst is not None and worst.walls.memory >= _TELLING_TIMES * max(usual_ns, 1):
-        most = f"{units.duration(worst.walls.memory)} of {analysis.anchor.unit} {worst.index}"
-        usual = f"{units.duration(usual_ns)} of the {analysis.anchor.typical}"
-        yield f"Memory takes {most}, the most of all, and {usual}."
+        most, unit = units.duration(worst.walls.memory), analysis.anchor.unit
+        usual = f"{units.duration(usual_ns)} in the {analysis.anchor.typical}"
+        yield f"Memory takes {most} in {unit} {worst.index}, more than in any other {unit}, and {usual}."
     if memory.offload is not None and memory.offload.work_ns:
         there, back = units.size(memory.offload.to_host_bytes), units.size(memory.offload.to_device_bytes)
         work = units.milliseconds(memory.offload.work_ns)
@@ -297,7 +300,8 @@ def _place_call(call: BlockingCall) -> str:
 def _count_calls(call: BlockingCall) -> str:
     """Say how many of a call a step holds, and a layer or microbatch."""
     is_known = call.unit is not None and call.per_unit is not None
-    return f"{call.count:,.1f}" + (f", {call.per_unit:,.1f} per {call.unit}" if is_known else "")
+    each = f", {units.average(call.per_unit or 0.0)} per {call.unit}" if is_known else ""
+    return f"{units.average(call.count)}{each}"
 
 
 def _count_per(whole: str) -> str:
@@ -314,7 +318,11 @@ def describe_host(details: HostDetails, step_ns: int, whole: str) -> Iterator[st
     """Say what launches cost, how far the host is ahead, its CPU time, and which order is false."""
     launches, ahead, cpu = details.launches, details.ahead, details.cpu
     if launches is not None:
-        bound = "; the step is launch-bound" if launches.is_launch_bound else ""
+        bound = (
+            ", so the host cannot launch as fast as the GPU executes (launch-bound)"
+            if launches.is_launch_bound
+            else ""
+        )
         middle, high = units.duration(launches.median_ns), units.duration(launches.p90_ns)
         yield (
             f"{units.plural(launches.calls, 'launch call')} {_count_per(whole)}, median {middle}, p90 {high};"
@@ -322,19 +330,21 @@ def describe_host(details: HostDetails, step_ns: int, whole: str) -> Iterator[st
         )
     if ahead is not None:
         yield (
-            f"Launch queue depth: the host is {units.duration(ahead.median_ns)} ahead of the GPU (median),"
-            f" {units.duration(ahead.p10_ns)} (p10). 0 means that the GPU waits for launches."
+            f"Compute kernels start {units.duration(ahead.median_ns)} after their launch call (median; 10th"
+            f" percentile {units.duration(ahead.p10_ns)}). 0 means that the GPU waits for launches."
         )
     if cpu is not None:
-        source = {"switches": "from thread switches", "samples": "estimated from CPU samples"}[cpu.source]
-        yield f"The launching thread was on a CPU for {units.percent(cpu.share)} of the {whole} ({source})."
+        source = {"switches": "the OS's thread switches", "samples": "CPU samples"}[cpu.source]
+        share = f"{units.percent(cpu.share)} of the {whole}"
+        yield f"The thread that launches kernels ran on a CPU for {share} (source: {source})."
     serial = details.serialisation
     if serial is not None and serial.held_ns >= SHOWN_HOST_SHARE * step_ns:
         limit = serial.max_connections
         connections = "" if limit is None else f"; CUDA_DEVICE_MAX_CONNECTIONS is {limit}"
         yield (
-            f"{serial.count:,.1f} kernels {_count_per(whole)} waited for another stream without a dependency,"
-            f" {units.duration(serial.held_ns)} in total: a shared work queue, or a full GPU{connections}."
+            f"{units.average(serial.count)} kernels {_count_per(whole)} waited for another stream without a"
+            f" dependency, {units.duration(serial.held_ns)} in total. The reason is a shared work queue, or a"
+            f" full GPU{connections}."
         )
 
 
@@ -392,22 +402,22 @@ def tabulate_metrics(metrics: GpuMetrics, whole: str) -> Grid:
     note = "Values are for the whole GPU; it is unknown on which GPU the other ranks ran."
     if metrics.exclusive_share is not None:
         share = units.percent(metrics.exclusive_share)
-        note = (
-            f"Values are for the whole GPU; in {share} of the samples no other rank of this export ran on it."
-        )
+        others = f"; in {share} of the samples no other rank of this export ran on it"
+        note = f"Values are for the whole GPU{'' if metrics.exclusive_share == 1 else others}."
     means = Column("mean_share", "mean of peak", "percent")
     columns = (Column("metric", "metric"), means, Column("samples", "samples", "count"))
-    title, brief = f"GPU metrics, sampled in the {whole}", "GPU metrics, sampled in the step"
-    return tabulate(title, columns, metrics.means, brief=brief, notes=(note,))
+    return tabulate(f"GPU metrics, sampled in the {whole}", columns, metrics.means, notes=(note,))
 
 
 def _tabulate_unmatched(rank: Rank, whole: str) -> Grid:
     columns = (
         on_terminal("name", "kernel", most=60, wrap="cut"),
         on_page("name", "kernel"),
-        Column("count", "count", "count"),
+        Column(
+            "count", "count", "plain", value=lambda entry: units.number(entry.count) if entry.count else "<1"
+        ),
         Column("work_ns", "work", "ms", _COMPUTE_WORK),
-        Column("share", f"of the {whole}", "percent", brief="of step"),
+        Column("share", f"of the {whole}", "percent"),
     )
     title = "Unrecognized kernels (classify them with --kernels FILE)"
     return tabulate(title, columns, rank.unmatched_kernels, limits=_ALL_ROWS)
@@ -427,7 +437,6 @@ def describe_compute(details: ComputeDetails) -> Iterator[str]:
         "sequences of small GEMMs": details.small_multiplications.share,
         "kernels with fewer blocks than multiprocessors": shapes.small_grid_share,
         "kernels of low occupancy": shapes.low_occupancy_share,
-        "multiprocessors idle in the last wave of blocks": shapes.tail_share,
     }
     large = [
         f"{units.percent(share)} {name}"
@@ -435,7 +444,11 @@ def describe_compute(details: ComputeDetails) -> Iterator[str]:
         if share is not None and share >= SHOWN_COMPUTE_SHARE
     ]
     if large:
-        yield f"Of the time in compute kernels: {', '.join(large)}."
+        overlap = " (one kernel can be in several groups)" if len(large) > 1 else ""
+        yield f"Of the time in compute kernels: {', '.join(large)}{overlap}."
+    if shapes.tail_share is not None and shapes.tail_share >= SHOWN_COMPUTE_SHARE:
+        idle = units.percent(shapes.tail_share)
+        yield f"In the last wave of blocks, multiprocessors idle: {idle} of the time in compute kernels."
 
 
 def _describe_shapes(shapes: LaunchShapes) -> Iterator[str]:

@@ -11,8 +11,13 @@ from wallscope.attribution.attribute import HELD_WHILE_IDLE
 from wallscope.files import read_query
 from wallscope.model.analysis import Analysis, Rank
 from wallscope.model.capture import Export, Finding, Profiler, Severity
-from wallscope.model.cause_catalogue import CALL, describe_cause, list_cause_meanings
-from wallscope.model.diagnosis import Confidence
+from wallscope.model.cause_catalogue import (
+    CALL,
+    can_occur,
+    define_cause,
+    describe_cause,
+    list_cause_meanings,
+)
 from wallscope.model.enums import Wall
 from wallscope.model.report import ComparisonReport
 from wallscope.model.section import (
@@ -31,6 +36,7 @@ from wallscope.model.section import (
 )
 from wallscope.render.texts import visible
 from wallscope.summary.diagnosis import LOSSES
+from wallscope.thresholds.steps import ENOUGH_STEPS_COUNT
 from wallscope.thresholds.verdict import DOMINANT_SHARE, SHARED_DEVICE_SHARE, SHOWN_WALL_SHARE
 from wallscope.trace.kernel_classes import load_shipped_kernel_rules
 from wallscope.views.sections.depth import tabulate_budget
@@ -50,8 +56,8 @@ _QUERIES = {
     "compute_gaps": "Gaps between kernels of compute",
 }
 _SQL = (
-    "Run these queries on the export with sqlite3 to check the GPU time of one window."
-    " Use the start and end of a step from the JSON answer."
+    "Run these queries on the export with sqlite3 to check the GPU time of one step."
+    " `wallscope analyze FILE --json -` gives `start_ns` and `end_ns` of each step."
 )
 _ANCHORS = {"upper bound": "upper-bound"}
 """Words that the first screen links to."""
@@ -117,7 +123,7 @@ _HEAD = """# Glossary
 
 The terms of wallscope. `wallscope explain WORD` shows more about a term, cause, wall, fix or finding.
 
-This page is made from the texts of the program (`make golden` writes it).
+This page is generated from the source code of wallscope. Contributors write it anew with `make golden`.
 """
 
 
@@ -268,48 +274,60 @@ def _tabulate_captures(report: ComparisonReport) -> Grid:
     return Grid("Captures", columns, tuple(rows), is_wordy=True)
 
 
-def describe_confidence(analysis: Analysis) -> str:
-    """Say how sure the verdict is: unresolved waits, unattributed time, replay error, other doubts."""
-    sure, check = analysis.diagnosis.confidence, analysis.replay.check if analysis.replay else None
-    parts: list[str] = []
-    reasons: tuple[str, ...] = ()
-    if sure is not None:
-        if any(one.code == "no-kernels" for one in analysis.capture.findings):
-            return f"{sure.level}: {', '.join(sure.reasons)}"
-        has_open_time = sure.unresolved_share > 0 or _has_open_time(analysis)
-        parts += _describe_waits(analysis, sure, has_open_time=has_open_time)
-        open_share = f"{units.percent(sure.unresolved_share)} unattributed"
-        parts.append(open_share if has_open_time else _describe_attribution(analysis))
-        reasons = () if analysis.anchor.kind == "whole-trace" else sure.reasons[2:]
-    refused = None if analysis.replay is None else analysis.replay.refused
-    if check is not None and check.error_median is not None:
-        unused = " is too large to replay fixes" if refused is not None else ""
-        parts.append(f"replay error {units.percent(check.error_median)}{unused}")
-    elif refused is not None:
+def describe_confidence(analysis: Analysis, *, has_caveats: bool = True) -> str:
+    """Say how sure the time breakdown is, and what is uncertain: waits, time, replays, few steps.
+
+    `has_caveats` says that the caveats follow, which may say that steps are few.
+    """
+    sure = analysis.diagnosis.confidence
+    if sure is None:
+        return "unknown"
+    if any(one.code == "no-kernels" for one in analysis.capture.findings):
+        return f"{sure.level}: {', '.join(sure.reasons)}"
+    replayed, refused = _describe_replays(analysis)
+    skips_doubts = has_caveats and analysis.anchor.kind == "whole-trace"
+    parts = [*list_reasons(analysis, skips_doubts=skips_doubts), *replayed]
+    rank = analysis.ranks[analysis.diagnosis.rank_index]
+    shown = find_doubts(analysis, rank)[:_MOST_CAVEATS] if has_caveats else ()
+    if not any(one.code == "few-steps" for one in shown):
+        parts += describe_few_steps(analysis, rank)
+    of = " for the time breakdown" if refused else ""
+    return f"{sure.level}{of}: {'; '.join(parts)}{'.' if refused else ''}{refused}"
+
+
+def list_reasons(analysis: Analysis, *, skips_doubts: bool = False) -> Iterator[str]:
+    """List why the breakdown is as sure as it is: how waits and time are known, then what casts doubt."""
+    sure, resolved = analysis.diagnosis.confidence, analysis.capture.resolved_dependency_share
+    if sure is None:
+        return
+    waits, *others = sure.reasons
+    yield waits
+    if resolved is not None and resolved < 1 and not sure.inferred_share:
+        effect = "" if _has_open_time(analysis) else f", without effect on the {analysis.anchor.window}"
+        yield f"{units.percent(1 - resolved)} of waits have an unknown reason{effect}"
+    yield from others[:1] if skips_doubts else others
+
+
+def describe_few_steps(analysis: Analysis, rank: Rank) -> Iterator[str]:
+    """Say that few steady steps leave open how much steps vary."""
+    steady = sum(step.steady for step in rank.steps)
+    if 0 < steady < ENOUGH_STEPS_COUNT and analysis.anchor.kind != "whole-trace":
+        unit = analysis.anchor.window
+        yield f"how much {unit}s vary is uncertain"
+
+
+def _describe_replays(analysis: Analysis) -> tuple[list[str], str]:
+    """Return the replay error, and a sentence on speedups that are not simulated; empty where they are."""
+    replay = analysis.replay
+    if replay is None:
+        return [], ""
+    if replay.refused is not None:
         has_steps = analysis.anchor.kind != "whole-trace"
-        parts.append(f"no replay ({refused})" if has_steps else "no replay, because no steps were found")
-    level = "unknown" if sure is None else sure.level
-    return f"{level}: {'; '.join((*parts, *reasons))}" if parts else level
-
-
-def _describe_waits(analysis: Analysis, sure: Confidence, *, has_open_time: bool) -> Iterator[str]:
-    """Say how many waits have a known reason, or how much time depends on reasons inferred from timing."""
-    resolved = analysis.capture.resolved_dependency_share
-    if sure.inferred_share > 0:
-        yield f"{units.percent(sure.inferred_share)} of the time depends on waits inferred from timing"
-    elif resolved is not None and resolved < 1:
-        effect = "" if has_open_time else f", without effect on the {analysis.anchor.window}"
-        yield f"{units.percent(1 - resolved)} of waits unresolved{effect}"
-    elif resolved is not None:
-        yield "all recorded waits resolved" if has_open_time else "all waits resolved"
-
-
-def _describe_attribution(analysis: Analysis) -> str:
-    """Say that all time is attributed, or how little of the typical step is not."""
-    typical = analysis.ranks[analysis.diagnosis.rank_index].typical
-    if not typical.walls.unattributed:
-        return "all time attributed"
-    return f"{units.percent(typical.walls.unattributed / typical.step_ns)} unattributed"
+        why = replay.refused.partition(" (")[0] if has_steps else "no steps were found"
+        return [], f" Speedups are not simulated, because {why}."
+    if replay.check is None or replay.check.error_median is None:
+        return [], ""
+    return [f"replay error {units.percent(replay.check.error_median)}"], ""
 
 
 def _has_open_time(analysis: Analysis) -> bool:
@@ -408,8 +426,8 @@ def _table(title: str, header: tuple[str, str], rows: Mapping[str, str]) -> Iter
 
 def _causes(wall: Wall) -> Iterator[str]:
     """The causes of a wall, and how each kind of them is computed."""
-    own = {cause: meaning for cause, meaning in list_cause_meanings() if cause.startswith(f"{wall}/")}
-    rows = {f"`{cause}`": meaning for cause, meaning in own.items()}
+    own = [cause for cause, _ in list_cause_meanings() if cause.startswith(f"{wall}/") and can_occur(cause)]
+    rows = {f"`{cause}`": define_cause(cause) for cause in own}
     yield from _table(f"Causes of {wall}", ("cause", "meaning"), rows)
     causes_by_note: dict[CauseNote, list[str]] = {}
     for cause in own:
@@ -430,10 +448,12 @@ def _kernels() -> Iterator[str]:
     """What kernels are called by their names, the patterns of each kind."""
     yield "## Kernels\n"
     yield (
-        "Kernels are recognized by their names: the first pattern that matches decides"
-        " ([kernels.toml](../wallscope/trace/kernels.toml) has their order)."
+        "wallscope recognizes a kernel by its name. It tries the patterns in the order of"
+        " [kernels.toml](../wallscope/trace/kernels.toml), and the first match decides. This table is"
+        " alphabetical. A row with a library is a kind of communication, another row is a category of"
+        " compute."
     )
-    yield "\n| what | library | patterns |\n|---|---|---|"
+    yield "\n| category or kind of communication | library | patterns |\n|---|---|---|"
     patterns: dict[tuple[str, str], list[str]] = {}
     for rule in load_shipped_kernel_rules():
         patterns.setdefault((rule.category, rule.backend or ""), []).append(rule.pattern)
@@ -446,7 +466,11 @@ def _kernels() -> Iterator[str]:
 
 def _findings() -> Iterator[str]:
     yield "## Findings\n"
-    yield "What may limit a claim, and how the next capture avoids it.\n"
+    yield (
+        "A finding names something that makes the result incomplete or less certain. The last column says"
+        " what"
+        " to change in the next capture or command.\n"
+    )
     yield "| finding | meaning | evidence | cure |\n|---|---|---|---|"
     for entry in finding_notes():
         yield f"| `{entry.code}` | {_cell(entry.means)} | {_cell(entry.evidence)} | {_cell(entry.cure)} |"

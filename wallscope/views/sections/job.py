@@ -55,7 +55,7 @@ _REASONS = {
 }
 _METHODS = {
     "none": "No collective to align clocks with",
-    "one-clock": "One capture, one clock",
+    "one-clock": "All ranks share one clock",
     "session-start": "One host; sessions aligned by their start",
     "collective-ends": "Hosts aligned by the ends of their collectives",
     "unaligned": "Not all hosts can be aligned",
@@ -124,12 +124,12 @@ def _tabulate_late(job: Job) -> Grid:
         on_terminal("name", "rank", value=_shorten_name, most=20),
         on_page("name", "rank", most=40),
         Column("late", "late on", "plain", _LATE_ON, lambda one: f"{one.late_steps} of {one.steps}"),
-        Column("late_ns_median", "by", "ms", "how long others wait for it: median over those steps"),
+        Column("late_ns_median", "delay", "ms", "how long others wait for it: median over those steps"),
         on_terminal("reason", "reason", value=lambda one: Cell(_explain(one), one.cause_wall), most=48),
         on_page("reason", "reason", value=_explain),
         on_page("why", "what took longer", most=200),
     )
-    brief, limits = "Late ranks (by: how long others wait for them, median)", _limit(32, "more rank")
+    brief, limits = "Late ranks (delay: median time that others wait for them)", _limit(32, "more rank")
     return tabulate("Late ranks", columns, job.stragglers, brief=brief, limits=limits, is_wordy=True)
 
 
@@ -152,8 +152,8 @@ def _tabulate_waits(members: Sequence[RankWaits], rest: str) -> Grid:
             "transfer_ns", "transfer", "ms", "all participants have arrived: the shortest duration over them"
         ),
         Column("peer_wait_ns", "peer wait", "ms", "waiting for participants that came later"),
-        Column("pipeline_wait_ns", "pipeline", "ms", "waiting for other pipeline stages"),
-        Column("late_ns", "late", "ms", "time that others wait for it on the critical path"),
+        Column("pipeline_wait_ns", "pipeline wait", "ms", "waiting for other pipeline stages"),
+        Column("late_ns", "delays others", "ms", "time that others wait for it on the critical path"),
     )
     title = "Time in collectives per typical step"
     return tabulate(title, columns, members, brief=f"{title} (sum of durations)", rest=rest)
@@ -282,8 +282,7 @@ def build_clocks(analysis: Analysis) -> Section | None:
         return None
     matched = f"{units.number(job.collectives.matched)} collectives matched"
     answer = f"{matched}{_count_unmatched(job, ',', 'that ')}."
-    claim = "Differences between start times that are smaller than this are not reported."
-    lines = (_describe_method(job.clock), claim)
+    lines = (_describe_method(job.clock),)
     hosts = (_tabulate_hosts(job),) if len(job.clock.hosts) > 1 else ()
     blocks = (_tabulate_kinds(job), Lines(lines), *hosts)
     return Section("clocks", "Collectives", answer, blocks, is_open=False)
@@ -295,7 +294,10 @@ def _describe_method(clock: Clocks) -> str:
     if clock.residual_p05_ns is not None and clock.residual_p95_ns is not None:
         low, high = units.duration(clock.residual_p05_ns), units.duration(clock.residual_p95_ns)
         apart = f"{low} to {high} (p05 to p95)"
-    return f"{_METHODS[clock.method]}; the ends of one collective differ by {apart}."
+    return (
+        f"{_METHODS[clock.method]}. All ranks should end one collective at the same time; they end it {apart}"
+        " apart. Smaller differences of start times are not reported."
+    )
 
 
 def _describe_clocks(clock: Clocks) -> Iterator[str]:
@@ -308,7 +310,6 @@ def _describe_clocks(clock: Clocks) -> Iterator[str]:
             yield f"{name}: {units.signed_duration(host.offset_ns)}, drift {_describe_drift(host)}"
     if len(clock.hosts) > max(_MOST_LATE, 1):
         yield f"{len(clock.hosts) - _MOST_LATE} more hosts in the JSON"
-    yield "Differences between start times that are smaller than this are not reported."
 
 
 def _describe_drift(host: Clock) -> str:

@@ -37,7 +37,7 @@ from wallscope.views.sections.words import describe_steps, explain_cause
 _INSIDE = "time in which operations issued inside ran, including nested ranges"
 _MOST_ROWS = 60
 _LONGEST_NAME, _LONGEST_PATH, _MOST_LINKS = 120, 100, 12
-_ROLES = {"typical": "nearest to typical", "worst": "the slowest"}
+_ROLES = {"typical": "nearest to the typical length", "worst": "the slowest"}
 _ENDED = "the operation that starts when the gap ends; its stream is in the tooltip"
 _ISSUED = "the call that issued that operation; its thread is in the tooltip"
 _BACKWARD = Column(
@@ -45,6 +45,10 @@ _BACKWARD = Column(
 )
 _MOST_STEPS, _WIDE = 8, 110
 _DRAINED = "host/queue-drained/"
+_KEY_OF_GAPS = (
+    "The first line of a gap has its start, its length, and its largest cause with the time of that. The rows"
+    " below have start, length and cause of each part; a wide terminal adds the slack."
+)
 
 
 def build_steps(
@@ -67,14 +71,26 @@ def build_steps(
             f" {diagnosis.steady_steps} steady {unit}s."
         )
     if dropped and has_steps:
-        left = f" One {unit} does not" if dropped == 1 else f" {units.plural(dropped, unit)} do not"
-        left += " count."
-    found = ", ".join(describe_steps(analysis.anchor, rank))
+        left = f" The {unit} that is not steady is left out" if dropped == 1 else ""
+        left = left or f" The {dropped} {unit}s that are not steady are left out"
+        left += " of all other numbers; the table says why."
+    found = f"{_name_shown_rank(analysis)}{', '.join(describe_steps(analysis.anchor, rank))}"
     answer = f"{_describe_worst(diagnosis.verdict, unit, drawn)}{found}.{led}{left}"
     shown = linked if has_steps else frozenset()
     blocks = [figures.draw_steps(rank.steps, unit, leads=bool(shown))] if len(rank.steps) > 1 else []
     title = "Steps" if has_steps else "Window"
     return Section("steps", title, answer, (*blocks, _tabulate_steps(rank, unit, shown)))
+
+
+def _name_shown_rank(analysis: Analysis) -> str:
+    """Name the rank whose steps are shown, where there are several; else empty."""
+    if len(analysis.ranks) == 1:
+        return ""
+    place, job = analysis.diagnosis.rank_index, analysis.job
+    rank = analysis.ranks[place].rank
+    alone = f"rank {place}" if rank is None else f"rank {rank}"
+    name = job.members[place].name if job is not None else alone
+    return f"{units.capitalize(visible(name))}: "
 
 
 def _describe_worst(verdict: str, unit: str, drawn: Sequence[StepTimeline]) -> str:
@@ -86,7 +102,9 @@ def _describe_worst(verdict: str, unit: str, drawn: Sequence[StepTimeline]) -> s
     if worst is not None and typical is not None:
         more_ns = (worst.end_ns - worst.start_ns) - (typical.end_ns - typical.start_ns)
         if not sentences:
-            longer = f"{units.duration(more_ns)} longer than {unit} {typical.step}, a typical one"
+            longer = (
+                f"{units.duration(more_ns)} longer than {unit} {typical.step}, the one nearest to typical"
+            )
             sentences.append(f"The slowest steady {unit} is {unit} {worst.step}, {longer}.")
         usual, owned = _sum_causes(typical), _sum_causes(worst)
         grown_ns, cause = max((time_ns - usual.get(cause, 0), cause) for cause, time_ns in owned.items())
@@ -112,14 +130,14 @@ def _tabulate_steps(rank: Rank, unit: str, shown: AbstractSet[int]) -> Grid:
         return Cell(step.index, step=step.index if step.index in shown else None)
 
     def counts(step: Step) -> str:
-        return "yes" if step.steady else f"no: {step.reason or 'unknown'}"
+        return "yes" if step.steady else f"no ({step.reason or 'unknown'})"
 
     columns = (
         Column("index", unit, "count", "number of the window, counted from the first one found", number),
         Column("start_ns", "start", "seconds", "session time in seconds, as Nsight shows it"),
         Column("length_ns", "length", "ms", value=lambda step: step.end_ns - step.start_ns),
         *_list_wall_columns("time of this window attributed to the wall"),
-        Column("steady", "counts", "text", "whether it counts as steady, or why not", counts),
+        Column("steady", "counts", "text", f"whether it counts as a steady {unit}, or why not", counts),
     )
     limits = {"page": Limit(_MOST_ROWS, "more row", " in wallscope steps.")}
     return tabulate("Time breakdown of each window", columns, rank.steps, limits=limits)
@@ -131,7 +149,12 @@ def build_phases(analysis: Analysis, rank: Rank) -> Section | None:
         return None
     whole = analysis.anchor.typical
     columns = (
-        Column("path", "range", "text", "path of folded names, outermost first; like ranges are one row"),
+        Column(
+            "path",
+            "range",
+            "text",
+            "names of the nested ranges, outermost first; ranges with the same names are one row",
+        ),
         Column("count", "count", "count", "ranges that begin in the host's time for the step", none=""),
         Column("host_ns", "on the host", "ms", "their time on the host, added up", none=""),
         Column("gpu_ns", "on the device", "ms", _INSIDE),
@@ -139,7 +162,7 @@ def build_phases(analysis: Analysis, rank: Rank) -> Section | None:
         *((_BACKWARD,) if any(entry.backward_gpu_ns for entry in rank.ranges) else ()),
         *_list_wall_columns("time attributed to the wall, of work issued inside"),
     )
-    answer = f"{units.plural(len(rank.ranges), 'range path')} issued the work of the {whole}."
+    answer = f"The work of the {whole} was issued inside {units.plural(len(rank.ranges), 'path')} of ranges."
     has_work = any(entry.work_ns for entry in rank.ranges[:_MOST_ROWS])
     blocks = [figures.draw_phases(rank.ranges)] if has_work else []
     limits = {"page": Limit(_MOST_ROWS, "more row", " in wallscope ranges.")}
@@ -163,16 +186,24 @@ def build_timeline(report: Report, notes: Sequence[str]) -> Section:
     if gap is not None:
         longest = gap.row
         ended = longest["ended_by"] or f"the end of the {unit}"
-        where = "" if is_whole else f" in {unit} {longest['step']}"
+        doubt = _doubt_step(report.analysis, longest["step"], unit)
+        where = "" if is_whole else f" in {unit} {longest['step']}{doubt}"
         answer = (
             f"The longest gap without compute takes {units.duration(longest['duration_ns'])}"
-            f"{where}, mostly for {describe_cause(longest['cause'])} ({longest['cause']});"
-            f" it is ended by {visible(ended, most=_LONGEST_NAME)}."
+            f"{where}. Most of it is {describe_cause(longest['cause'])} ({longest['cause']}). It ends with"
+            f" {visible(ended, most=_LONGEST_NAME)}."
         )
     shown = report.drawn_steps
     note = " ".join((*notes, *_list_pathless(report, unit)))
     canvas = Canvas(steps, note, _lead_to_longest(gap, unit, shown), unit, not is_whole)
     return Section("timeline", "Timeline", answer, (canvas, _tabulate_gaps(report.gaps, unit, shown)))
+
+
+def _doubt_step(analysis: Analysis, number: int, unit: str) -> str:
+    """Say that a step does not count as steady; empty if it does."""
+    rank = analysis.ranks[analysis.diagnosis.rank_index]
+    is_steady = any(step.index == number and step.steady for step in rank.steps)
+    return "" if is_steady else f", which is not a steady {unit}"
 
 
 def _name_shown(shown: StepTimeline, unit: str, *, is_whole: bool, typical: str) -> str:
@@ -310,6 +341,8 @@ def build_gaps(found: Sequence[Gap]) -> Iterator[Section]:
             groups.setdefault(_find_kind(gap), []).append(gap)
         blocks = tuple(map(_describe_gaps, groups.values()))
         yield Section("rank", "", "", (Lines(((Span(who, "strong"),),)), *blocks))
+    if found:
+        yield Section("key", "", "", (Lines((_KEY_OF_GAPS,), "dim"),))
 
 
 def _find_kind(gap: Gap) -> tuple[object, ...]:
@@ -378,9 +411,9 @@ def _tabulate_chain(links: Sequence[Link], at_ns: int | None = None) -> Grid:
     behind = len(links) - first - _MOST_LINKS
     table = tabulate("", columns, links[first : first + _MOST_LINKS], has_header=False)
     if first:
-        before = append_row(Grid("", columns, ()), {"cause": Cell(f"{first} earlier", tone="dim")})
+        before = append_row(Grid("", columns, ()), {"cause": Cell(f"{first} earlier parts", tone="dim")})
         table = Grid("", columns, (*before.rows, *table.rows), has_header=False)
-    return append_row(table, {"cause": Cell(f"{behind} later", tone="dim")}) if behind > 0 else table
+    return append_row(table, {"cause": Cell(f"{behind} later parts", tone="dim")}) if behind > 0 else table
 
 
 def _name_link(link: Link) -> str:

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from wallscope import units
-from wallscope.advice.evidence import describe_question
+from wallscope.advice.evidence import describe_questions
 from wallscope.model.advice import Fix, Met, Program, Setting, System
 from wallscope.model.analysis import Analysis, CauseTime, Rank
 from wallscope.model.cause_catalogue import describe_cause
@@ -42,7 +42,7 @@ from wallscope.thresholds.verdict import (
 from wallscope.views.sections.words import WALL_WORDS, explain_cause, find_dominant
 
 _MOST_SETTINGS = 3
-_MOST_QUESTIONS = 2
+_MOST_QUESTIONS = 3
 _LONGEST_ASSUMPTION = 300
 _PRESSURE = "memory pressure is"
 """What memory pressure alone asks for is explained by these words first."""
@@ -57,9 +57,12 @@ _WITHOUT = "upper bound of the time saved without the cause, including what limi
 _CEILING = "upper bound on speedup: step time divided by step time without the cause; not additive"
 _UNRESOLVED = "part of this time whose dependencies are unknown"
 _BEST = "upper bound on the recommendation that addresses the cause and gains most, with its number"
-_MORE = "A bound can exceed the time of its cause, because later work then starts earlier too."
-_SEVERAL = "A fix that gains more than the bound of a cause addresses other causes too."
-_NO_BOUND = "Compute, and causes of little time, have no upper bound here."
+_MORE = (
+    "A cause can delay later work. So its bound can be larger than its own time would give, because that work"
+    " starts earlier too."
+)
+_SEVERAL = "A fix can gain more than the bound of one cause, because it addresses other causes too."
+_NO_BOUND = "No upper bound is computed for compute, and for causes that take little time."
 
 
 def select_first_fixes(found: tuple[Fix, ...]) -> tuple[Fix, ...]:
@@ -120,14 +123,15 @@ def describe_program(program: Program) -> str:
     """Say whose program it is, and what shows it.
 
     >>> describe_program(Program("pytorch", "PyTorch", (), ("name 'at::native::add'",)))
-    "Program: PyTorch (evidence: name 'at::native::add')"
+    "Program: PyTorch (name 'at::native::add')"
     """
     if program.framework is None:
         return "Program: unknown framework, so no framework settings are recommended"
     first, *others = program.evidence or ("",)
     same = [one.removesuffix(f": {first}") for one in others if one.endswith(f": {first}")]
-    listed = [first, *(one for one in others if not one.endswith(f": {first}"))]
-    return f"Program: {' + '.join((program.name, *same))} (evidence: {'; '.join(filter(None, listed))})"
+    parts = [one.partition(": ")[::2] for one in others if not one.endswith(f": {first}")]
+    listed = ((" + ".join((program.name, *same)), first), *parts)
+    return f"Program: {', '.join(f'{name} ({shown})' if shown else name for name, shown in listed)}"
 
 
 def describe_worthless_fixes(dismissed: tuple[Fix, ...]) -> str:
@@ -155,7 +159,7 @@ def _list_rows(
         yield "", (Span(describe_worthless_fixes(dismissed), "dim"),), ""
     others = [fix for fix in found if fix not in shown]
     if others:
-        yield "", (Span("More fixes: same causes, weaker evidence or no estimate", "dim"),), ""
+        yield "", (Span("More fixes: with weaker evidence, without an estimate, or for compute", "dim"),), ""
     for number, fix in enumerate(others, start=len(shown) + 1):
         worth = "" if fix.speedup_ceiling is None else f"{fix.speedup_ceiling:.2f}x"
         yield f"{number}", f"{fix.title} ({fix.id})", worth
@@ -182,9 +186,10 @@ def _describe(fix: Fix) -> Iterator[Line]:
     """Say what to set, what it would win, what blocks it."""
     if fix.settings:
         yield _list_settings(fix.settings)
-    if fix.replay is not None:
-        yield describe_answer(fix, fix.replay)
-    if fix.assumes:
+    replayed = "" if fix.replay is None else describe_answer(fix, fix.replay)
+    if replayed:
+        yield replayed
+    if fix.assumes and fix.assumes.removeprefix("assumes ") not in replayed:
         yield (Span(visible(fix.assumes, most=_LONGEST_ASSUMPTION), "dim"),)
     if fix.evidence:
         yield (Span(f"evidence: {visible(fix.evidence[0], most=200)}", "dim"),)
@@ -204,7 +209,7 @@ def describe_unaddressed_compute(analysis: Analysis, rank: Rank) -> str:
     if any(largest.cause in fix.causes for fix in analysis.fixes or ()):
         return ""
     taken = units.milliseconds(largest.typical_ns)
-    return f"The largest part of compute, {describe_cause(largest.cause)} ({taken}), has no known fix."
+    return f"No known fix speeds up the largest part of compute, {describe_cause(largest.cause)} ({taken})."
 
 
 def describe_unaddressed_loss(analysis: Analysis, rank: Rank) -> str:
@@ -216,8 +221,9 @@ def describe_unaddressed_loss(analysis: Analysis, rank: Rank) -> str:
     if any(largest.cause in fix.causes for fix in analysis.fixes or ()):
         return ""
     return (
-        f"No known fix for this program: {describe_cause(largest.cause)}, the largest cause of lost time"
-        f" ({units.milliseconds(largest.typical_ns)}). All fixes: wallscope explain {largest.cause}"
+        f"The largest cause of lost time is {describe_cause(largest.cause)}"
+        f" ({units.milliseconds(largest.typical_ns)}). No fix that is known for this program addresses it."
+        f" Fixes for other programs: wallscope explain {largest.cause}"
     )
 
 
@@ -233,7 +239,8 @@ def describe_relief(
     taken = f"Memory takes {units.percent(memory_share)} of the {window}."
     if not own:
         return f"{taken} No known fix relieves the pressure.", ""
-    return f"{taken} To relieve the pressure:", f"wallscope explain {own[0].id}"
+    worth = f" (the {window} would not get shorter)" if own[0] in dismissed else ""
+    return f"{taken} To lower the pressure{worth}:", f"wallscope explain {own[0].id}"
 
 
 def select_settings(settings: Sequence[Setting]) -> tuple[Setting, ...]:
@@ -263,9 +270,9 @@ def describe_answer(fix: Fix, answer: Answer) -> str:
 
     What its causes take on few steps alone comes on top: the typical step, which is replayed, has none of it.
     """
-    questions = " and ".join(map(describe_question, answer.questions[:_MOST_QUESTIONS]))
-    if len(answer.questions) > _MOST_QUESTIONS:
-        questions += f" and {len(answer.questions) - _MOST_QUESTIONS} more changes"
+    questions = describe_questions(answer.questions[:_MOST_QUESTIONS])
+    if (more := len(answer.questions) - _MOST_QUESTIONS) > 0:
+        questions += f" and {units.plural(more, 'more change')}"
     before_ns = answer.step_ns + answer.won_ns
     rare_ns = (fix.recoverable_ns or 0) - answer.won_ns
     rare = ""
@@ -283,8 +290,8 @@ def describe_replay(replay: Replay) -> str:
         return f"No replay: {replay.refused}."
     ranks = "" if replay.ranks == 1 else f" of {replay.ranks} ranks"
     return (
-        f"The replay covers {units.number(replay.operations)} operations{ranks} and assumes that each fix is"
-        f" fully effective. Replay error: {units.percent(replay.check.error_median)}."
+        f"Each replay simulates {units.number(replay.operations)} recorded operations{ranks}, with the change"
+        f" that its line states. Replay error: {units.percent(replay.check.error_median)}."
     )
 
 
@@ -301,7 +308,7 @@ def count_open_conditions(fix: Fix) -> str:
     """Count the conditions that are still to check, else those that are met; empty without any."""
     counts = Counter(entry.status for entry in fix.preconditions)
     if counts["unknown"]:
-        return f"check {units.plural(counts['unknown'], 'condition')}"
+        return f"{units.plural(counts['unknown'], 'condition')} to check"
     return f"{units.plural(counts['met'], 'condition')} met" if counts["met"] else ""
 
 
@@ -400,7 +407,7 @@ def tabulate_causes(analysis: Analysis, title: str, causes: Sequence[CauseTime],
         on_page("recoverable_ns", "without it", "plain", _WITHOUT, recoverable),
         Column("ceiling", "upper bound", "speedup", _CEILING, ceiling, "bound", media, none=""),
         Column("fix", "best fix", "plain", _BEST, fix, media=media),
-        on_terminal("meaning", "what it is", value=describe, widths=_WIDE),
+        on_terminal("meaning", "what it is", value=describe, widths=_WIDE, wrap="words"),
         on_markdown("meaning", "what it is", value=describe, most=300),
         on_page("unresolved_ns", "unresolved", "ms", _UNRESOLVED, lambda entry: entry.unresolved_ns or ""),
     )

@@ -17,33 +17,40 @@ from wallscope.model.enums import DeviceState, Wall
 from wallscope.model.section import Items, Line, Section, Span, Tone
 from wallscope.render.texts import visible
 from wallscope.summary.diagnosis import LOSSES, Decision, decide_wall, find_overall_wall
-from wallscope.summary.verdict import tell_hidden_communication
+from wallscope.summary.verdict import list_memory_kinds, name_wall, tell_hidden_communication
 from wallscope.thresholds.steps import ENOUGH_STEPS_COUNT
 from wallscope.thresholds.verdict import (
     DOMINANT_LEAD_SHARE,
     DOMINANT_SHARE,
+    LITTLE_GAIN_SHARE,
     NAMED_LOSS_SHARE,
     SHOWN_HIDDEN_SHARE,
 )
 
 WALL_WORDS: Final = {
-    Wall.COMPUTE: "A compute kernel runs, or the GPU goes from one kernel to the next without another wait."
-    " Recomputed forward work counts as memory.",
-    Wall.COMMUNICATION: "No compute kernel runs, and the step waits for an operation between ranks: transfer"
-    " or waiting for peers.",
-    Wall.MEMORY: "No compute kernel runs, and the step waits for a copy, a fill or the allocator. Recomputed"
-    " forward work counts here too.",
+    Wall.COMPUTE: "A compute kernel runs, or the GPU is between two kernels and waits for neither the host"
+    " nor"
+    " communication nor memory. Recomputed forward work counts as memory.",
+    Wall.COMMUNICATION: "No compute kernel runs, and the step waits for an operation between ranks: for the"
+    " transfer of data or for other ranks.",
+    Wall.MEMORY: "No compute kernel runs, and the step waits for a copy, a memset or a memory allocation."
+    " Forward"
+    " work that the backward pass recomputes counts as memory too.",
     Wall.HOST: "No compute kernel runs, and the step waits for the host: launches, blocking calls, Python and"
     " framework, data loading, small copies.",
-    Wall.UNATTRIBUTED: "The cause is unknown. Such time is never spread over the other walls.",
+    Wall.UNATTRIBUTED: "wallscope cannot assign the time to another wall. The cause is unknown, the profiler"
+    " blocked the program, or only a CUDA graph or kernel of unknown content ran.",
 }
 """What time of a step is attributed to each wall."""
 STATE_WORDS: Final = {
     DeviceState.COMPUTE: "At least one compute kernel ran.",
-    DeviceState.OPAQUE_GRAPH: "A CUDA graph that was traced as a whole ran, without a compute kernel.",
-    DeviceState.EXPOSED_COMMUNICATION: "Communication ran, and neither of the above.",
-    DeviceState.EXPOSED_COPY: "A copy or fill ran, and none of the above.",
-    DeviceState.IDLE: "Nothing ran.",
+    DeviceState.OPAQUE_GRAPH: "A CUDA graph ran whose kernels are not in the capture, and no other compute"
+    " kernel.",
+    DeviceState.EXPOSED_COMMUNICATION: "Communication ran, and neither a compute kernel nor an opaque CUDA"
+    " graph.",
+    DeviceState.EXPOSED_COPY: "A copy or memset ran, and no compute kernel, opaque CUDA graph or"
+    " communication.",
+    DeviceState.IDLE: "No operation ran on the GPU.",
 }
 """What the device did, in order of precedence."""
 WORDS: Final = define_terms("analysis")
@@ -79,8 +86,8 @@ def describe_pressure(pressure: MemoryPressure) -> str:
 def explain_cause(cause: str) -> str:
     """Explain a cause in a few words, and what the words of its name mean that need it.
 
-    >>> explain_cause("communication/ep/unsplit").partition(". ")[2]
-    'Transfer and waiting for peers together: the capture of one rank does not separate the two.'
+    >>> explain_cause("communication/pp/transfer").split(". ")[1]
+    'Time in which data moves after all ranks have arrived'
     """
     return ". ".join(
         [describe_cause(cause), *(WORDS[part] for part in cause.split("/")[1:] if part in WORDS)]
@@ -104,7 +111,7 @@ def explain_choice(analysis: Analysis) -> str:
     is_critical = (
         job is not None and job.collectives.matched and job.critical_place == analysis.diagnosis.rank_index
     )
-    return "which waits least for others" if is_critical else "with the smallest share of compute"
+    return f"which {'waits least for others' if is_critical else 'has the smallest share of compute'}"
 
 
 def describe_capture(analysis: Analysis, place: int) -> str:
@@ -159,8 +166,11 @@ def describe_steps(anchor: Anchor, rank: Rank) -> tuple[str, ...]:
         spread = f"median {units.duration(inner.median_ns)}, {_describe_spread(inner.p10_ns, inner.p90_ns)}"
         name = visible(inner.name, most=40)
         return f"{counted}, {found}", f"{inner.count} times {name} inside ({inner.unit}): {spread}"
-    if not steady:
-        return (f"{counted}, {found}",)
+    if len(steady) < 2:
+        return (f"{counted}{f': {units.duration(steady[0])}' if steady else ''}, {found}",)
+    if len(steady) < ENOUGH_STEPS_COUNT:
+        listed = ", ".join(map(units.duration, steady))
+        return f"{counted}: {listed}", found
     low, median, high = (_decile(steady, tenths) for tenths in (1, 5, 9))
     return f"{counted}: median {units.duration(median)}, {_describe_spread(low, high)}", found
 
@@ -196,9 +206,10 @@ def describe_throughput(found: Throughput | None) -> Iterator[str]:
         source = "operator shapes" if found.flops_source == "shapes" else "your count"
         parts.append(f"{least}{units.flops(found.flops_per_s)} per GPU, from {source}")
         if least:
-            parts[-1] += f" (known for {units.percent(found.flops_share)} of the work of multiplying kernels)"
+            share = units.percent(found.flops_share)
+            parts[-1] += f" (known for {share} of the time of GEMM and convolution kernels)"
     if parts:
-        yield f"Captured step: {', '.join(parts)}"
+        yield f"In the capture: {', '.join(parts)}"
     if found.mfu is not None and found.peak is not None:
         peak = f"{units.flops(found.peak.flops_per_s)} dense {found.peak.precision}"
         counted = ", recomputed work counted" if found.flops_source == "shapes" else ""
@@ -253,7 +264,7 @@ def choose_basis(analysis: Analysis, rank: Rank) -> TimeBasis:
     window = anchor.window
     if job is not None and job.collectives.matched:
         length = units.duration(sum(job.walls.parts()))
-        title = f"Mean of {job.ranks} ranks; waiting for a late rank counts as the cause that made it late"
+        title = f"Mean of {job.ranks} ranks; a wait for a late rank counts as what delayed that rank"
         return TimeBasis("job", job.walls, f"each {length} {window} (mean of {job.ranks} ranks)", title)
     shown = (
         "" if len(analysis.ranks) == 1 else f"{units.capitalize(name_rank(rank))}, {explain_choice(analysis)}"
@@ -311,11 +322,6 @@ def _list_walls(rank: Rank) -> npt.NDArray[np.int64]:
     return np.array([step.walls.parts() for step in rank.steps if step.steady], dtype=np.int64)
 
 
-def name_wall(wall: Wall) -> str:
-    """Name the time of a wall, at the beginning of a sentence."""
-    return "Host work" if wall is Wall.HOST else wall.capitalize()
-
-
 def find_dominant(analysis: Analysis) -> str:
     """Return the dominant wall, that of the job where its ranks were matched."""
     job = analysis.job
@@ -350,10 +356,18 @@ def explain_verdict(analysis: Analysis, rank: Rank, basis: TimeBasis) -> str:
         differs = f" The largest loss differs from {analysis.anchor.window} to {analysis.anchor.window}."
         return f"No wall dominates {basis.whole}: {listed}.{differs if is_led else ''}"
     wall = Wall(dominant)
-    lead = f"{name_wall(wall)} takes {units.percent(basis.share(wall))} of {basis.whole}"
+    taken = units.percent(basis.share(wall))
     reason = _explain_share(analysis, rank, wall, basis)
     if wall is not Wall.COMPUTE:
+        is_useful = basis.share(Wall.COMPUTE) > basis.share(wall) and basis.kind != "job"
+        is_useful = is_useful and not reason.startswith(",")
+        useful = "; compute is not a loss" if is_useful else ""
+        name = name_wall(wall)
+        if wall is Wall.MEMORY and (kinds := list_memory_kinds(rank)):
+            name, useful = f"Memory time ({kinds}, not DRAM bandwidth)", ""
+        lead = f"{name} is the largest loss: {taken} of {basis.whole}{useful}"
         return " ".join((f"{lead}{reason}.", *_locate_host_time(rank, wall, basis)))
+    lead = f"Compute takes {taken} of {basis.whole}"
     share, second = shares[0]
     loss = (
         f"The largest loss is {second}: {units.percent(share)}."
@@ -376,10 +390,10 @@ def describe_hidden_communication(analysis: Analysis, rank: Rank) -> Iterator[st
     sentence = " ".join(tell_hidden_communication(rank, window))
     if sentence and explain_verdict(analysis, rank, choose_basis(analysis, rank)).endswith(sentence):
         return
-    hidden_ns = found.union_ns - found.exposed_ns
-    by = f", {units.duration(hidden_ns)} of it hidden by compute," if hidden_ns else ""
-    delay = f"delays it by {units.duration(lost_ns)}" if lost_ns else "does not delay it"
-    yield f"Communication runs for {units.duration(found.union_ns)} of the {window}{by} and {delay}."
+    hidden_ns, unit = found.union_ns - found.exposed_ns, analysis.anchor.window
+    delay = f"delays the {unit} by {units.duration(lost_ns)}" if lost_ns else f"does not delay the {unit}"
+    by = f". Compute hides {units.duration(hidden_ns)} of this time; communication" if hidden_ns else " and"
+    yield f"Communication runs for {units.duration(found.union_ns)} of the {window}{by} {delay}."
 
 
 def _locate_host_time(rank: Rank, wall: Wall, basis: TimeBasis) -> Iterator[str]:
@@ -397,11 +411,13 @@ def _explain_share(analysis: Analysis, rank: Rank, wall: Wall, basis: TimeBasis)
     if stall is not None:
         return _describe_stall(rank, stall, unit)
     if basis.kind == "whole":
-        return f", most of which lies before the first {unit}{_describe_steps_alone(rank, unit)}"
+        before = f". Most of this time passes before the first {unit}"
+        return f"{before}{_describe_steps_alone(rank, unit)}"
     where = "" if job is None else f" on {job.members[analysis.diagnosis.rank_index].name}"
-    if basis.kind in {"median", "mean"}:
-        where = f" of the typical {units.duration(rank.typical.step_ns)} {unit}{where}"
-    return _name_main_cause(rank, wall, where)
+    if basis.kind in {"median", "mean", "job"}:
+        typical = "" if basis.kind == "job" else "typical "
+        where = f" of the {typical}{units.duration(rank.typical.step_ns)} {unit}{where}"
+    return _name_main_cause(analysis, rank, wall, where)
 
 
 def _describe_steps_alone(rank: Rank, unit: str) -> str:
@@ -422,15 +438,16 @@ def _describe_stall(rank: Rank, stall: RareStall, unit: str) -> str:
     """Say what few steps cost in all, and which loss is the largest of the typical step, without them."""
     steady = sum(step.steady for step in rank.steps)
     text = (
-        f": {len(stall.steps)} of {steady} {unit}s take up to {units.duration(stall.most_ns)} more for"
-        f" {describe_cause(stall.cause)}, together {units.percent(stall.share)} of the time of all {unit}s"
+        f", because {len(stall.steps)} of {steady} {unit}s take up to {units.duration(stall.most_ns)} more"
+        f" for {describe_cause(stall.cause)} ({units.percent(stall.share)} of the time of all {unit}s)"
     )
     parts = {wall: getattr(rank.typical.walls, wall) for wall in LOSSES}
     largest = max(LOSSES, key=lambda wall: parts[wall])
     if largest == stall.wall or not parts[largest]:
         return text
     share = units.percent(parts[largest] / max(rank.typical.step_ns, 1))
-    return f"{text}. Without these, the largest loss is {largest}: {share}"
+    typical = f"the typical {units.duration(rank.typical.step_ns)} {unit}"
+    return f"{text}. In {typical}, the largest loss is {largest}: {share}"
 
 
 def explain_unknown(analysis: Analysis) -> tuple[str, str]:
@@ -441,7 +458,8 @@ def explain_unknown(analysis: Analysis) -> tuple[str, str]:
     return f"{reason}.", f"{cure}." if cure.startswith(("Capture", "Classify")) else ""
 
 
-def _name_main_cause(rank: Rank, wall: Wall, where: str) -> str:
+def _name_main_cause(analysis: Analysis, rank: Rank, wall: Wall, where: str) -> str:
+    """Name the largest cause of a wall; where its removal gains little, because of other work, say so."""
     own = [entry for entry in rank.causes if entry.wall == wall]
     if not own:
         return ""
@@ -450,4 +468,9 @@ def _name_main_cause(rank: Rank, wall: Wall, where: str) -> str:
     if wall is Wall.COMMUNICATION:
         name = name.partition(", ")[0]
     label = "Largest part" if wall is Wall.COMPUTE else "Main cause"
-    return f". {label}: {name}, {units.duration(largest.typical_ns)}{where}"
+    text = f". {label}: {name}, {units.duration(largest.typical_ns)}{where}"
+    won_ns = next((one.recoverable_ns for one in analysis.opportunities if one.cause == largest.cause), None)
+    if won_ns is None or won_ns >= LITTLE_GAIN_SHARE * largest.typical_ns:
+        return text
+    unit = analysis.anchor.window
+    return f"{text}. Without this cause, the {unit} is at most {units.duration(won_ns)} shorter"
