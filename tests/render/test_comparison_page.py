@@ -184,7 +184,7 @@ def test_steps_are_scaled_where_tokens_differ():
         pytest.param(
             one("a", steps(6, jitter=0.3)),
             one("b", steps(6, 1.05, seed=4, jitter=0.3)),
-            ("INCONCLUSIVE", "Without this noise", "Do next Capture "),
+            ("INCONCLUSIVE", "the noise between runs is assumed", "Do next Capture "),
             id="inconclusive",
         ),
         pytest.param(

@@ -391,7 +391,8 @@ def whatif(  # noqa: PLR0913  # options are parameters
 ) -> None:
     """Replay a step with changes to see what they would gain.
 
-    Each change is replayed alone, then all of them together. Without a change, the usual ones are replayed.
+    Each change is replayed alone, then all of them together. Without a change, wallscope replays the step
+    without each loss (communication, launches, copies, …), and with each kind of compute at half its time.
     """
     from wallscope.model.capture import Options  # noqa: PLC0415
     from wallscope.model.enums import Reader  # noqa: PLC0415

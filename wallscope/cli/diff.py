@@ -183,7 +183,7 @@ def diff(  # noqa: PLR0913  # options are parameters
         typer.Option(
             metavar="N",
             rich_help_panel=COMPARISON,
-            help="Compare this rank. Default: the one that analyze reports, if both runs have it.",
+            help="Compare this rank. Default: a rank of both runs, if possible one that analyze reports on.",
         ),
     ] = None,
     override: Annotated[

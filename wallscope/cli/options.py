@@ -83,7 +83,7 @@ ReadBy = Annotated[
     Literal["pages", "sqlite"],  # those of `Reader`
     typer.Option(
         rich_help_panel=READING,
-        help="Reader of .sqlite exports: pages is fast and falls back to SQLite, sqlite is the reference.",
+        help="How to read .sqlite exports. Both give the same: pages is fast, sqlite is for a check of it.",
     ),
 ]
 

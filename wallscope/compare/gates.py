@@ -65,7 +65,7 @@ def parse_gate(text: str) -> Gate:
 
 
 def evaluate_gates(gates: tuple[Gate, ...], comparison: Comparison) -> tuple[GateResult, ...]:
-    """Return the result of each gate: it fails if an increase past its limit is statistically significant."""
+    """Return the result of each gate: it fails if an increase is above its limit and its interval above 0."""
     return tuple(_evaluate(gate, comparison) for gate in gates)
 
 

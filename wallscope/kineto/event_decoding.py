@@ -1,4 +1,4 @@
-"""Events of each category as they are decoded, and columns from values of their members and arguments.
+"""Decode the events of a PyTorch trace: a structure for each category, and tables of their fields.
 
 Only the members and arguments that are read are decoded. The category selects the structure while msgspec
 decodes, so text of other members never becomes an object. An event that does not fit, of an unknown

@@ -67,9 +67,9 @@ def check_losses(source: Database) -> tuple[Finding, ...]:
             Finding(
                 "perhaps-incomplete",
                 Severity.INFO,
-                "The profiler may have missed CUDA events of a process"
+                "The profiler may have missed kernels, copies or calls of a process"
                 f" ({plural(incomplete, 'message')} of nsys). nsys writes this for most captures of several"
-                " processes, and often nothing is missing: check that each process has kernels here.",
+                " processes, and often nothing is missing: check that each process with a GPU is a rank.",
             )
         )
     return tuple(findings)

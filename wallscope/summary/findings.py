@@ -131,10 +131,10 @@ def _name_ranges(recurring: tuple[tuple[str, int], ...]) -> str:
     """Return the part of a finding that lists ranges that may be steps; empty if there are none.
 
     >>> _name_ranges((("token_#", 64), ("request", 3)))
-    ' Ranges that may mark a step: token_# (64 times), request (3 times).'
+    ' Ranges that recur in the capture: token_# (64 times), request (3 times).'
     """
     named = ", ".join(f"{name} ({plural(count, 'time')})" for name, count in recurring)
-    return f" Ranges that may mark a step: {named}." if named else ""
+    return f" Ranges that recur in the capture: {named}." if named else ""
 
 
 def _no_steps(

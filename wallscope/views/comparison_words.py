@@ -62,7 +62,7 @@ def describe_change(comparison: Comparison) -> str:
 
 def name_window(comparison: Comparison) -> str:
     """Return what is compared, at the beginning of a sentence."""
-    window = "repeated window" if comparison.window == "window" else comparison.window
+    window = "window of repeating kernels" if comparison.window == "window" else comparison.window
     per = "" if comparison.step.tokens is None else f" per {comparison.step.tokens:,} tokens"
     return f"{window.capitalize()}{per}"
 
@@ -333,7 +333,7 @@ def _describe_noise(step: StepChange) -> str:
     off = f"{100 * sqrt(3) * step.run_noise:.2g} %"  # evenly up to as much has that deviation
     low, high = step.pair_ratio_low, step.pair_ratio_high
     ends = "" if low is None or high is None else write_interval(low, high)
-    is_wide = len(set(ends.removesuffix(" %").split(" … "))) == 2
+    is_wide = len(set(ends.removesuffix(" %").split(" … "))) == 2 and ends not in _describe_interval(step)
     alone = f" Without this noise, the 95 % CI from these steps is {ends}." if is_wide else ""
     return (
         f"With {known}, the noise between runs is assumed: up to {off} of the step, and a standard deviation"

@@ -1,4 +1,4 @@
-"""How a time went from commit to commit: rows, where it changed, drift; as text and as OpenMetrics."""
+"""The history of a metric, such as the step time: values, change points and drift; also as OpenMetrics."""
 
 from collections.abc import Callable, Iterator, Sequence
 

@@ -84,10 +84,6 @@ _WORDS: Final = {
     "memory pressure": "How close the run is to the end of GPU memory, by allocator retries and peak use.",
 }
 """Words of the first screen that the shared list of words lacks."""
-_ACTIVITY = (
-    "For example, a short gap between two kernels is idle time here, and the time breakdown counts it as"
-    " compute."
-)
 _AFTER_CALLS = (
     "Host time between a blocking call and the next launch is in the row of that call. The rest of the time"
     " outside calls is in the row host/framework."
@@ -482,8 +478,6 @@ def anchor_words(methods: Section) -> Section:
             more = tuple((word, text) for word, text in _WORDS.items() if word not in known)
             rows = tuple((_anchor(row[0]), *row[1:]) for row in (*block.rows, *more))
             blocks.append(replace(block, rows=rows))
-        elif isinstance(block, Grid) and any(column.key == "state" for column in block.columns):
-            blocks.append(replace(block, notes=(*block.notes, _ACTIVITY)))
         else:
             blocks.append(block)
     return replace(methods, blocks=tuple(blocks))

@@ -67,7 +67,7 @@ _STATE_WALLS = {
 """The wall whose color shows a state of the device."""
 _ACTIVITY = (
     "This table shows what ran on the GPU. The time breakdown shows what the step waited for, so its shares"
-    " differ: it counts a short gap between two kernels as compute, for example."
+    " differ. For example, a short gap between two kernels is idle time here, and compute there."
 )
 
 
@@ -448,7 +448,10 @@ def describe_compute(details: ComputeDetails) -> Iterator[str]:
         yield f"Of the time in compute kernels: {', '.join(large)}{overlap}."
     if shapes.tail_share is not None and shapes.tail_share >= SHOWN_COMPUTE_SHARE:
         idle = units.percent(shapes.tail_share)
-        yield f"In the last wave of blocks, multiprocessors idle: {idle} of the time in compute kernels."
+        yield (
+            f"The last wave of blocks is partly empty: this leaves {idle} of the multiprocessors' time in"
+            " compute kernels unused, by grid sizes and occupancy."
+        )
 
 
 def _describe_shapes(shapes: LaunchShapes) -> Iterator[str]:

@@ -285,8 +285,9 @@ def describe_confidence(analysis: Analysis, *, has_caveats: bool = True) -> str:
     if any(one.code == "no-kernels" for one in analysis.capture.findings):
         return f"{sure.level}: {', '.join(sure.reasons)}"
     replayed, refused = _describe_replays(analysis)
-    skips_doubts = has_caveats and analysis.anchor.kind == "whole-trace"
-    parts = [*list_reasons(analysis, skips_doubts=skips_doubts), *replayed]
+    has_no_steps = has_caveats and analysis.anchor.kind == "whole-trace"
+    parts = ["no steps were found"] if has_no_steps else []
+    parts += [*list_reasons(analysis, skips_doubts=has_no_steps), *replayed]
     rank = analysis.ranks[analysis.diagnosis.rank_index]
     shown = find_doubts(analysis, rank)[:_MOST_CAVEATS] if has_caveats else ()
     if not any(one.code == "few-steps" for one in shown):
@@ -322,9 +323,9 @@ def _describe_replays(analysis: Analysis) -> tuple[list[str], str]:
     if replay is None:
         return [], ""
     if replay.refused is not None:
-        has_steps = analysis.anchor.kind != "whole-trace"
-        why = replay.refused.partition(" (")[0] if has_steps else "no steps were found"
-        return [], f" Speedups are not simulated, because {why}."
+        if analysis.anchor.kind == "whole-trace":
+            return [], " Speedups are simulated only for steps."
+        return [], f" Speedups are not simulated, because {replay.refused.partition(' (')[0]}."
     if replay.check is None or replay.check.error_median is None:
         return [], ""
     return [f"replay error {units.percent(replay.check.error_median)}"], ""
