@@ -89,7 +89,7 @@ def test_a_faster_head_has_its_dominant_wall_and_the_next_command(slower):
     ("part", "expected"),
     [
         pytest.param(0.5, ", of which {half}: more work runs", id="half of the change"),
-        pytest.param(1.5, ": more work runs", id="more than the change of the wall"),
+        pytest.param(1.5, ", largest part {half}: more work runs", id="more than the change of the wall"),
         pytest.param(-0.5, ": more work runs", id="the other direction"),
         pytest.param(None, ": more work runs", id="unknown"),
     ],

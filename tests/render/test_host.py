@@ -74,7 +74,7 @@ def test_a_host_of_which_nothing_is_to_be_told_has_no_section(details):
         ),
         pytest.param(
             replace(NOTHING, ahead=HostAhead(1_200_000, 120_400, 9)),
-            "Compute kernels start 1.2 ms after their launch call (median; 10th percentile 120.4 µs)",
+            "Compute kernels start 1.2 ms after their launch call ends (median; 10th percentile 120.4 µs)",
             id="ahead",
         ),
         pytest.param(

@@ -295,8 +295,8 @@ def _describe_assumption(rank: Rank, entry: CauseTime, ceilings: UpperBounds) ->
         return None
     step_ns = rank.typical.step_ns
     return (
-        f"all {duration(entry.typical_ns)} of host time after the call disappear too; without the call alone,"
-        f" the bound is {step_ns / (step_ns - alone_ns):.2f}x"
+        f"all {duration(entry.typical_ns)} of host time after the call disappear and the call stays; if only"
+        f" the call disappears, the bound is {step_ns / (step_ns - alone_ns):.2f}x"
     )
 
 

@@ -303,10 +303,11 @@ def _unmatched(ranks: tuple[Rank, ...], may_communicate: str | None, window: str
     if not kernels:
         return
     is_one = len(kernels) == 1
+    share = max(sum(kernel.share for kernel in rank.unmatched_kernels) for rank in ranks)
     counted = (
         "1 kernel with an unrecognized name takes"
         if is_one
-        else (f"{len(kernels):,} kernels with unrecognized names each take")
+        else (f"{len(kernels):,} kernels with unrecognized names together take")
     )
     taken = (
         f"{'counts' if is_one else 'count'} as compute, because the capture shows only one rank and one"
@@ -317,7 +318,7 @@ def _unmatched(ranks: tuple[Rank, ...], may_communicate: str | None, window: str
     yield Finding(
         "unmatched-kernels",
         Severity.INFO,
-        f"{counted} over 1 % of the {window}. {'This kernel' if is_one else 'These kernels'} {taken}",
+        f"{counted} {percent(share)} of the {window}. {'This kernel' if is_one else 'These kernels'} {taken}",
         "Classify them with --kernels FILE.",
         covers_ns=sum(kernel.work_ns for rank in ranks for kernel in rank.unmatched_kernels),
     )

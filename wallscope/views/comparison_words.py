@@ -62,7 +62,7 @@ def describe_change(comparison: Comparison) -> str:
 
 def name_window(comparison: Comparison) -> str:
     """Return what is compared, at the beginning of a sentence."""
-    window = "window of repeating kernels" if comparison.window == "window" else comparison.window
+    window = "repetition of the kernels" if comparison.window == "window" else comparison.window
     per = "" if comparison.step.tokens is None else f" per {comparison.step.tokens:,} tokens"
     return f"{window.capitalize()}{per}"
 
@@ -217,9 +217,9 @@ def _describe_leading_cause(comparison: Comparison, leading: WallDelta) -> str:
 
 def _size_explanation(explained_ns: int | None, of_wall_ns: int) -> str:
     """Say how much of the change of a wall an explanation accounts for, where both read differently."""
-    is_part = explained_ns is not None and 0 < explained_ns / of_wall_ns < 1
-    size = units.signed_duration(explained_ns or 0)
-    return f", of which {size}: " if is_part and size != units.signed_duration(of_wall_ns) else ": "
+    size, share = units.signed_duration(explained_ns or 0), (explained_ns or 0) / of_wall_ns
+    says_more = share > 0 and size != units.signed_duration(of_wall_ns)
+    return f", {'of which' if share < 1 else 'largest part'} {size}: " if says_more else ": "
 
 
 def _describe_range(comparison: Comparison, cause: CauseDelta) -> str:

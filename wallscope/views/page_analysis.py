@@ -181,6 +181,11 @@ def _answer_action(analysis: Analysis, rank: Rank, basis: TimeBasis, cards: Sequ
     if not cards:
         text = "No known fix applies to the largest losses."
         return KeyAnswer(label, "Look at the time breakdown", (text,), "causes")
+    named = _find_named_cause(analysis, rank, basis)
+    cures = [one.cure for one in analysis.capture.findings if one.code == "no-steps" and one.cure]
+    if cures and not any(named in one.fix.causes for one in cards):
+        why = "No fix is known for the cause named above, only for smaller losses."
+        return KeyAnswer(label, "Mark the steps, then capture again", (why, *cures))
     card, lines = cards[0], []
     if card.unmet:
         lines.append(f"Blocked: {card.unmet[0].text}.")
@@ -188,8 +193,8 @@ def _answer_action(analysis: Analysis, rank: Rank, basis: TimeBasis, cards: Sequ
         lines.append(f"{units.plural(card.unknown_count, 'condition')} to check first.")
     if basis.kind == "whole":
         lines.append(f"This fix shortens the {analysis.anchor.unit}s, not the work before them.")
-    elif cause := _find_named_cause(analysis, rank, basis):
-        lines.extend(_point_to_fix(cause, cards))
+    elif named:
+        lines.extend(_point_to_fix(named, cards))
     settings, left = shorten_settings(card.fix.settings, _LONGEST_SETTINGS)
     if left:
         lines.append(f"Settings ({left} more below):")

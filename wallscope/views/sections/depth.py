@@ -87,7 +87,9 @@ def build_walls_in_depth(analysis: Analysis, rank: Rank) -> tuple[Section, ...]:
     for wall in order:
         share = units.percent(own_ns[wall] / step_ns if step_ns else 0.0)
         title = f"{str(wall).capitalize()} in detail"
-        answer = f"Takes {units.milliseconds(own_ns[wall])} of the {whole}, {share}."
+        answer = (
+            f"Takes {units.milliseconds(own_ns[wall])} of the {whole} ({units.duration(step_ns)}), {share}."
+        )
         shown = blocks[wall] or nothing
         sections.append(Section(str(wall), title, answer, shown, is_open=wall == dominant, wall=wall))
     return tuple(sections)
@@ -329,9 +331,10 @@ def describe_host(details: HostDetails, step_ns: int, whole: str) -> Iterator[st
             f" {units.percent(launches.outpaced_share)} take longer than the kernel that they launch{bound}."
         )
     if ahead is not None:
+        middle, low = units.duration(ahead.median_ns), units.duration(ahead.p10_ns)
         yield (
-            f"Compute kernels start {units.duration(ahead.median_ns)} after their launch call (median; 10th"
-            f" percentile {units.duration(ahead.p10_ns)}). 0 means that the GPU waits for launches."
+            f"Compute kernels start {middle} after their launch call ends (median; 10th percentile {low})."
+            " A few µs mean that the GPU waits for launches."
         )
     if cpu is not None:
         source = {"switches": "the OS's thread switches", "samples": "CPU samples"}[cpu.source]

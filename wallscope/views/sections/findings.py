@@ -286,14 +286,16 @@ def describe_confidence(analysis: Analysis, *, has_caveats: bool = True) -> str:
         return f"{sure.level}: {', '.join(sure.reasons)}"
     replayed, refused = _describe_replays(analysis)
     has_no_steps = has_caveats and analysis.anchor.kind == "whole-trace"
-    parts = ["no steps were found"] if has_no_steps else []
-    parts += [*list_reasons(analysis, skips_doubts=has_no_steps), *replayed]
+    parts = [*list_reasons(analysis, skips_doubts=has_no_steps), *replayed]
     rank = analysis.ranks[analysis.diagnosis.rank_index]
     shown = find_doubts(analysis, rank)[:_MOST_CAVEATS] if has_caveats else ()
     if not any(one.code == "few-steps" for one in shown):
         parts += describe_few_steps(analysis, rank)
     of = " for the time breakdown" if refused else ""
-    return f"{sure.level}{of}: {'; '.join(parts)}{'.' if refused else ''}{refused}"
+    said = "; ".join(parts)
+    if has_no_steps:
+        return f"{sure.level}{of}, because no steps were found. {units.capitalize(said)}.{refused}"
+    return f"{sure.level}{of}: {said}{'.' if refused else ''}{refused}"
 
 
 def list_reasons(analysis: Analysis, *, skips_doubts: bool = False) -> Iterator[str]:
