@@ -32,8 +32,6 @@ from wallscope.model.section import (
     tabulate,
 )
 from wallscope.render.texts import visible
-from wallscope.views.sections.findings import build_findings
-from wallscope.views.sections.words import describe_profiler
 
 _MOST_MISSING = 6
 _MOST_LAYOUTS = 3
@@ -48,6 +46,8 @@ def build_explanation(found: WordExplanation) -> Iterator[Section]:
 
 def build_contents(contents: Contents) -> Iterator[Section]:
     """Make identity, tables with row counts, and limits of an export."""
+    from wallscope.views.sections.findings import build_findings  # noqa: PLC0415  # keeps explain fast
+
     columns = (Column("fact", "", wrap="fixed", tone="dim"), Column("value", "", wrap="words"))
     yield Section("facts", "", "", (Grid("", columns, tuple(_list_facts(contents)), has_header=False),))
     yield Section("tables", "", "", tuple(_list_tables(contents)))
@@ -55,6 +55,8 @@ def build_contents(contents: Contents) -> Iterator[Section]:
 
 
 def _list_facts(contents: Contents) -> Iterator[Row]:
+    from wallscope.views.sections.words import describe_profiler  # noqa: PLC0415  # keeps explain fast
+
     export = contents.export
     yield "export", f"{visible(export.name, most=100)}, {units.size(export.size_bytes)}"
     if export.profiler == Profiler.TORCH:
