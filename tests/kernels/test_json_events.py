@@ -189,6 +189,10 @@ def test_changed_and_cut_texts_are_read_as_a_parser_does_or_left(kernel_of, even
         parsed = msgspec.json.decode(b"[%s]" % taken)
     except UnicodeDecodeError:
         return  # texts are decoded by those who use them
+    except msgspec.ValidationError as error:
+        if "Number out of range" in str(error):
+            return  # so are numbers: 1e400 is JSON, but no float
+        raise
     assert len(parsed) == done
     assert scan.found() == expected(parsed)
 

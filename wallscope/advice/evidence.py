@@ -312,7 +312,7 @@ _REACHED = {
     LAUNCH: ("host/launch-call", "host/launch-latency"),
 }
 """Beginnings of the causes whose time a target of a replay holds."""
-_ALONE = "; if only the call disappears, the bound is "
+_ALONE = "; if only its wait disappears, the bound is "
 _WITHOUT = {"allocator": "memory/allocator"}
 
 

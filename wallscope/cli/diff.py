@@ -183,7 +183,7 @@ def diff(  # noqa: PLR0913  # options are parameters
         typer.Option(
             metavar="N",
             rich_help_panel=COMPARISON,
-            help="Compare this rank. Default: the rank that analyze shows, if all runs have it.",
+            help="Compare this rank. Default: the representative rank of most runs, if all runs have it.",
         ),
     ] = None,
     override: Annotated[

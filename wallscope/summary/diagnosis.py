@@ -296,7 +296,7 @@ def _describe_assumption(rank: Rank, entry: CauseTime, ceilings: UpperBounds) ->
     step_ns = rank.typical.step_ns
     return (
         f"all {duration(entry.typical_ns)} of host time after the call disappear and the call stays; if only"
-        f" the call disappears, the bound is {step_ns / (step_ns - alone_ns):.2f}x"
+        f" its wait disappears, the bound is {step_ns / (step_ns - alone_ns):.2f}x"
     )
 
 

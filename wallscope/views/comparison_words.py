@@ -62,7 +62,7 @@ def describe_change(comparison: Comparison) -> str:
 
 def name_window(comparison: Comparison) -> str:
     """Return what is compared, at the beginning of a sentence."""
-    window = "repetition of the kernels" if comparison.window == "window" else comparison.window
+    window = "one repetition of the kernel sequence" if comparison.window == "window" else comparison.window
     per = "" if comparison.step.tokens is None else f" per {comparison.step.tokens:,} tokens"
     return f"{window.capitalize()}{per}"
 

@@ -265,7 +265,7 @@ def choose_basis(analysis: Analysis, rank: Rank) -> TimeBasis:
     if job is not None and job.collectives.matched:
         length = units.duration(sum(job.walls.parts()))
         title = f"Mean of {job.ranks} ranks; a wait for a late rank counts as what delayed that rank"
-        return TimeBasis("job", job.walls, f"each {length} {window} (mean of {job.ranks} ranks)", title)
+        return TimeBasis("job", job.walls, f"the mean {window} of {job.ranks} ranks ({length})", title)
     shown = (
         "" if len(analysis.ranks) == 1 else f"{units.capitalize(name_rank(rank))}, {explain_choice(analysis)}"
     )
