@@ -163,8 +163,8 @@ def test_the_bound_of_a_draining_call_keeps_its_assumption_and_states_the_replay
     cause = "host/queue-drained/cudaDeviceSynchronize"
     analysis = advised({cause: (60, 60)})
     assumed = (
-        "all 60.0 ms of host time after the call disappear and the call stays; if only its wait disappears,"
-        " the bound is 1.50x"
+        "all 60.0 ms of host time after the call disappear and the call stays; if the host time stays"
+        " and the call does not block, the bound is 1.50x"
     )
     opportunities = tuple(replace(one, assumes=assumed) for one in analysis.opportunities)
     alone = replace(answered(10), questions=(Question("scale", cause, 0.0),))

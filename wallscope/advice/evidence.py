@@ -312,7 +312,7 @@ _REACHED = {
     LAUNCH: ("host/launch-call", "host/launch-latency"),
 }
 """Beginnings of the causes whose time a target of a replay holds."""
-_ALONE = "; if only its wait disappears, the bound is "
+_ALONE = "; if the host time stays and the call does not block, the bound is "
 _WITHOUT = {"allocator": "memory/allocator"}
 
 

@@ -183,7 +183,7 @@ def diff(  # noqa: PLR0913  # options are parameters
         typer.Option(
             metavar="N",
             rich_help_panel=COMPARISON,
-            help="Compare this rank. Default: the representative rank of most runs, if all runs have it.",
+            help="Compare this rank. Default: of the ranks in all runs, the one that analyze shows most.",
         ),
     ] = None,
     override: Annotated[

@@ -1,4 +1,4 @@
-"""Decode the events of a PyTorch trace, each category into a structure of its own, and list columns.
+"""Decode the events of a PyTorch trace into one structure for each category of event.
 
 Only the members and arguments that are read are decoded. The category selects the structure while msgspec
 decodes, so text of other members never becomes an object. An event that does not fit, of an unknown

@@ -295,8 +295,8 @@ def _describe_assumption(rank: Rank, entry: CauseTime, ceilings: UpperBounds) ->
         return None
     step_ns = rank.typical.step_ns
     return (
-        f"all {duration(entry.typical_ns)} of host time after the call disappear and the call stays; if only"
-        f" its wait disappears, the bound is {step_ns / (step_ns - alone_ns):.2f}x"
+        f"all {duration(entry.typical_ns)} of host time after the call disappear and the call stays; if the"
+        f" host time stays and the call does not block, the bound is {step_ns / (step_ns - alone_ns):.2f}x"
     )
 
 
