@@ -47,7 +47,7 @@ test-all: .venv/stamp $(EXAMPLE)  ## the tests, the slow ones too, with more ran
 test-real: .venv/stamp  ## captures of others, where ../shared/traces has them: walls, steps, causes, changes
 	$(BIN)/python -m pytest tests/real tests/test_traces.py
 
-check: .venv/stamp  ## format, lint, types, import contracts
+check: .venv/stamp docs  ## format, lint, types, import contracts, links of the documentation
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
