@@ -8,7 +8,7 @@ columns of the steps in detail come first, then those of all steps at low detail
 import json
 import zlib
 from base64 import b64encode
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,6 +32,9 @@ _ISSUE = ("call", "call_start_ns", "correlation", "path")
 """What issued an operation; of host rows there is none."""
 _MOST_TICKS = 2**32 - 1
 _EFFORT = 6  # 9 takes seven times as long for two parts in a hundred
+
+_LENGTH = pl.col("end_ns") - pl.col("start_ns")
+_FROM_FIRST = pl.col("start_ns") - pl.col("start_ns").min()
 
 Numbers = npt.NDArray[np.integer[Any]]
 
@@ -258,38 +261,59 @@ def _clip(rows: pl.DataFrame, timeline: StepTimeline, order: Mapping[str, int]) 
     ).select("place", "lane", "depth", "start_ns", "end_ns", "name", "what", "wall", *_ISSUE)
 
 
+def _choose_grain(count_rows: Callable[[int], int], most: int, length_ns: int) -> int:
+    """Return the first grain in ns that leaves at most `most` rows."""
+    grain_ns = max(length_ns // _FIRST_GRAIN, 1)
+    while grain_ns <= length_ns and count_rows(grain_ns) > most:
+        grain_ns *= 2
+    return grain_ns
+
+
 def _coarsen(rows: pl.DataFrame, most: int, length_ns: int) -> tuple[pl.DataFrame, int]:
     """Merge rows shorter than a grain that begin in the same one; return the grain too, in ns, 0 without."""
-    grain_ns, kept = 0, rows
-    while len(kept) > most:
-        grain_ns = grain_ns * 2 or max(length_ns // _FIRST_GRAIN, 1)
-        kept = _merge(rows, ["place", "lane", "depth"], grain_ns, ["name", "what", "wall", *_ISSUE])
-        if grain_ns > length_ns:
-            break
-    return kept.sort("place", "depth", "start_ns", "end_ns", "name", maintain_order=True), grain_ns
+    order = ["place", "depth", "start_ns", "end_ns", "name"]
+    if len(rows) <= most:
+        return rows.sort(order, maintain_order=True), 0
+    by = ["place", "lane", "depth"]
+    lane = pl.struct(by).rank("dense")
+    keys = rows.select(_FROM_FIRST.alias("from_ns"), _LENGTH.alias("length"), lane=lane)
+
+    def count_rows(grain_ns: int) -> int:
+        short = keys.filter(pl.col("length") < grain_ns)
+        parts = short.select("lane", part=pl.col("from_ns") // grain_ns)
+        return len(keys) - len(short) + parts.n_unique()
+
+    grain_ns = _choose_grain(count_rows, most, length_ns)
+    merged = _merge(rows, by, grain_ns, ["name", "what", "wall", *_ISSUE])
+    return merged.sort(order, maintain_order=True), grain_ns
 
 
 def _coarsen_slices(slices: pl.DataFrame, most: int, length_ns: int) -> tuple[pl.DataFrame, int]:
     """Put slices shorter than a grain together by cause; they tile the step, and sums by cause stay exact."""
     plain = slices.sort("start_ns").with_columns(pl.col("wall", "state").cast(pl.String))
-    grain_ns, kept = 0, plain
-    while len(kept) > most and grain_ns <= length_ns:
-        grain_ns = grain_ns * 2 or max(length_ns // _FIRST_GRAIN, 1)
-        kept = _merge_slices(plain, grain_ns)
-    return kept, grain_ns
+    if len(plain) <= most:
+        return plain, 0
+    owner = pl.struct("state", "wall", "cause").rank("dense")
+    keys = plain.select("start_ns", "end_ns", owner=owner)
+
+    def count_rows(grain_ns: int) -> int:
+        return keys.select("owner", run=_number_runs(grain_ns)).n_unique()
+
+    grain_ns = _choose_grain(count_rows, most, length_ns)
+    return _merge_slices(plain, grain_ns), grain_ns
+
+
+def _number_runs(grain_ns: int) -> pl.Expr:
+    """Number runs of adjacent slices: short ones that begin in the same grain are one run."""
+    bucket = pl.when(grain_ns > _LENGTH).then(_FROM_FIRST // grain_ns)
+    return (bucket.is_null() | (bucket != bucket.shift(1)).fill_null(value=True)).cum_sum()
 
 
 def _merge_slices(slices: pl.DataFrame, grain_ns: int) -> pl.DataFrame:
-    length, first = pl.col("end_ns") - pl.col("start_ns"), pl.col("start_ns").min()
-    bucket = pl.when(length < grain_ns).then((pl.col("start_ns") - first) // grain_ns)
-    begins = pl.col("bucket").is_null() | (pl.col("bucket") != pl.col("bucket").shift(1)).fill_null(
-        value=True
-    )
     longest = pl.col("what", "ended_by", "path", "slack_ns").sort_by("length", descending=True).first()
     until = pl.col("start_ns").first() + pl.col("length").cum_sum()
     return (
-        slices.with_columns(length=length, bucket=bucket)
-        .with_columns(run=begins.cum_sum())
+        slices.with_columns(length=_LENGTH, run=_number_runs(grain_ns))
         .group_by("run", "state", "wall", "cause", maintain_order=True)
         .agg(pl.col("start_ns").first(), pl.col("length").sum(), longest)
         .with_columns(end_ns=until)
@@ -300,12 +324,10 @@ def _merge_slices(slices: pl.DataFrame, grain_ns: int) -> pl.DataFrame:
 
 def _merge(rows: pl.DataFrame, by: list[str], grain_ns: int, kept: list[str]) -> pl.DataFrame:
     """Merge short rows of one grain to one row, with the columns `kept` of the longest of them."""
-    length = pl.col("end_ns") - pl.col("start_ns")
-    is_short = length < grain_ns
-    order = pl.col("start_ns").rank("ordinal").cast(pl.Int64)
-    bucket = pl.when(is_short).then(pl.col("start_ns") // grain_ns).otherwise(-order)
+    apart = -1 - pl.int_range(pl.len())
+    bucket = pl.when(grain_ns > _LENGTH).then(_FROM_FIRST // grain_ns).otherwise(apart)
     return (
-        rows.with_columns(bucket=bucket, length=length)
+        rows.with_columns(bucket=bucket, length=_LENGTH)
         .sort("length", "start_ns", descending=[True, False])
         .group_by(*by, "bucket", maintain_order=True)
         .agg(pl.col("start_ns").min(), pl.col("end_ns").max(), pl.col(kept).first())
