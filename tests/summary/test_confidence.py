@@ -43,7 +43,7 @@ def judge(account, *steps, unresolved=0, inferred=(0,), blocked=0, **flags):
         unresolved=np.outer(np.full(len(walls), unresolved), [1, 0, 0, 0]),
         inferred=np.resize(np.array(inferred), len(walls)),
         blocked=np.full(len(walls), blocked),
-        **{"hides_recompute": False, "lacks_calls": False} | flags,
+        **{"hides_recompute": False, "lacks_calls": False, "is_slowed_by_profiler": False} | flags,
     )
     return judge_confidence(decide_wall(changed.walls, changed.unresolved), changed)
 
@@ -102,6 +102,13 @@ def test_blocked_calls_concern_host_alone(account, step):
 def test_recomputed_work_that_no_range_names_concerns_compute_alone(account):
     assert judge(account, COMPUTE, hides_recompute=True).level == "medium"
     assert judge(account, HOST, hides_recompute=True).level == "high"
+
+
+def test_a_profiler_that_slows_the_host_concerns_host_alone(account):
+    found = judge(account, HOST, is_slowed_by_profiler=True)
+
+    assert (found.level, found.reasons[-1]) == ("medium", "the profiler slows the host")
+    assert judge(account, COMMUNICATION, is_slowed_by_profiler=True).level == "high"
 
 
 def test_steps_whose_mean_has_another_wall_are_less_sure(account):

@@ -34,6 +34,10 @@ class Severity(StrEnum):
     ERROR = "error"
 
 
+_PROFILER_COSTS = frozenset({"emit-nvtx", "torch-stacks", "torch-operators", "profiler-overhead"})
+"""Findings about time that the profiler itself takes from the host."""
+
+
 class GraphTracing(StrEnum):
     """How CUDA graphs were traced."""
 
@@ -171,6 +175,14 @@ class Capture:
     def is_cut_off(self) -> bool:
         """Whether the capture is known to end early: then any time may lack work, and no bound holds."""
         return any(finding.code == "trace-cut-off" for finding in self.findings)
+
+    @property
+    def is_slowed_by_profiler(self) -> bool:
+        """Whether the profiler slowed the host so much that idle time is clearly overestimated."""
+        return any(
+            finding.code in _PROFILER_COSTS and finding.severity is Severity.WARNING
+            for finding in self.findings
+        )
 
 
 @dataclass(frozen=True, slots=True)

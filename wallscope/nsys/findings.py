@@ -484,10 +484,10 @@ def check_overhead(
         Finding(
             "profiler-overhead",
             Severity.WARNING if longest_ns >= GRAVE_PROFILER_OVERHEAD_SHARE * window_ns else Severity.INFO,
-            f"The profiler blocked a launching thread for {duration(longest_ns)},"
-            f" {percent(longest_ns / window_ns)} of the captured time, and slowed its other calls: host time"
+            f"The profiler blocked a launching thread for {duration(longest_ns)}"
+            f" ({percent(longest_ns / window_ns)} of the capture), and slowed its other calls: host time"
             " is overestimated.",
-            "Drop some options of --trace, and time some steps without the profiler.",
+            "Drop options of --trace, and time unprofiled steps.",
             covers_ns=longest_ns,
         ),
     )

@@ -105,8 +105,8 @@ class RankSummary:
     `kernel_share` is the time of kernels and graphs within the windows divided by that of the windows, and
     `has_kernels_elsewhere` whether they ran at other times.
     `hides_recompute` is set if the rank trains and no range names its backward pass. `lacks_calls` is set if
-    a material part of the operations of those steps lacks its launch calls. `tables` are the inputs of its
-    profile, if they are asked for.
+    a material part of the operations of those steps lacks its launch calls. `is_slowed_by_profiler` is set if
+    idle time is clearly overestimated. `tables` are the inputs of its profile, if they are asked for.
     """
 
     rank: Rank
@@ -119,6 +119,7 @@ class RankSummary:
     has_kernels_elsewhere: bool
     hides_recompute: bool
     lacks_calls: bool
+    is_slowed_by_profiler: bool
     pressure: MemoryPressure
     tables: ProfileTables | None
 
@@ -255,6 +256,7 @@ def _summarize_rank(  # noqa: PLR0913, PLR0917  # what is shared between ranks, 
         hides_recompute=rank["rank_id"] not in facts.backward_ranks
         and find_training_kernels(work, capture.names),
         lacks_calls=_lacks_calls(operations, deciding, capture.copies),
+        is_slowed_by_profiler=capture.is_slowed_by_profiler,
         pressure=judge_memory_pressure(
             account.memory,
             measure_recomputed_share(work, facts.recomputed),

@@ -485,6 +485,8 @@ def _list_doubts(decision: Decision, account: RankSummary) -> Iterator[str]:
     if decision.dominant == "host" and find_dominant_wall(*_without_blocked_calls(account)) != "host":
         share = _median_share(account.blocked, account.walls)
         yield f"{percent(share)} is in calls that were blocked for a reason that the export does not contain"
+    if decision.dominant == "host" and account.is_slowed_by_profiler:
+        yield "the profiler slows the host"
 
 
 def _without_blocked_calls(account: RankSummary) -> tuple[Times, Times]:
