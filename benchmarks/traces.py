@@ -122,7 +122,7 @@ def tabulate(short: dict[str, list[Run]], long: dict[str, list[Run]], sizes_mb: 
     first_mb, second_mb = sizes_mb
     lines = [
         (
-            f"{rounds} runs per row, in turn; {os.cpu_count()} cores, load average"
+            f"{rounds} rounds, each with one run per row; {os.cpu_count()} cores, load average"
             f" {os.getloadavg()[0]:.0f} at the end."
         ),
         (

@@ -8,9 +8,11 @@
 --                        as 'nccl*'
 --
 -- Each row is a gap of a rank: a process (global_pid) and the device it
--- calls device_id. The gaps of a rank sum to compute_absent, the step minus
--- the compute of its budget. This needs an export whose kernels all compute
--- or match the pattern, without CUDA graphs traced as a whole.
+-- calls device_id. The gaps of a rank sum to the three values of
+-- compute_absent in the JSON answer. This needs an export whose kernels all
+-- compute or match the pattern, without CUDA graphs traced as a whole. The
+-- compute wall is larger than the rest of the step, because it contains short
+-- gaps between kernels.
 WITH computing AS (
     SELECT
         kernel.globalPid AS global_pid,

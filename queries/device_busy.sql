@@ -9,9 +9,10 @@
 --   idle_ns              the rest of the window
 --
 -- Each row is a rank: a process (global_pid) and the device it calls
--- device_id. A span opens a new block where it starts after everything
--- before it has ended; the union is the sum of the blocks. An export lacks
--- tables without rows: remove their branches from the query.
+-- device_id. Operations are taken in order of their start. Each one counts
+-- only the part after the latest end of all earlier ones; busy_ns is the sum
+-- of these parts. An export lacks tables without rows: remove their branches
+-- from the query.
 WITH operation AS (
     SELECT
         kernel.globalPid AS global_pid,

@@ -154,7 +154,7 @@ def test_an_export_without_device_operations_gets_its_command_too(tmp_path):
 
     text = shown(str(tmp_path / "empty.sqlite"))
 
-    assert "holds no device operation" in text
+    assert "holds no GPU operation" in text
     assert marked(text) == ["--trace=cuda,nvtx"]
 
 

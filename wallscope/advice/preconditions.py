@@ -1,4 +1,4 @@
-"""Preconditions of settings, what a configuration already sets, and where its file states what fails."""
+"""Preconditions of settings, what a configuration already sets, and the lines of its file that break one."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""What frameworks reject in a configuration: arguments, sections, releases, and files of other programs."""
+"""Settings that a framework rejects: unknown names, those of other releases, and files of other programs."""
 
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence

@@ -107,8 +107,9 @@ def _launch_calls(
         return
     direction: Direction = "slower" if bias_ns > 0 else "faster"
     effect = (
-        f"over {plural(launches, 'launch')} per step this is up to {duration(abs(bias_ns))} of host time:"
-        f" head seems up to {percent(abs(bias_ns) / base.step.step_ns)} {direction} if launches limit it"
+        f"over {plural(launches, 'launch')} per step the difference is up to {duration(abs(bias_ns))} of host"
+        f" time. If launches limit the step and the profiler causes the difference, head seems up to"
+        f" {percent(abs(bias_ns) / base.step.step_ns)} {direction} than it is"
     )
     values = duration(ours.launch_call_ns), duration(theirs.launch_call_ns)
     yield Mismatch(

@@ -263,7 +263,7 @@ def load_limits(
     except NothingToAnalyzeError:
         from wallscope.kineto.any_capture import read_any_contents  # noqa: PLC0415  # only what has no answer needs it
 
-        what = "It holds no device operation of usable time."
+        what = "It holds no GPU operation with a valid start and end."
         nothing = Finding("no-device-operations", Severity.ERROR, what)
         return (nothing, *read_any_contents(path, progress).findings), None
     return analysis.capture.findings, None if analysis.program is None else analysis.program.framework

@@ -1,4 +1,4 @@
-"""A job as tables (`model.exported_job`), as tracks of a trace, and one step with its collectives."""
+"""Turn a job into tables (`model.job_columns`) and tracks of a trace, and list collectives of one step."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""Text that people read: units, harmless and short names, cells of tables, one color per wall.
+"""Text for people: values with units, short names without control characters, table cells, colors of walls.
 
 Names in an export are chosen by whoever wrote the program. Where a name is cut, the full text stands next to
 it. The palette is that of Okabe and Ito (2008), https://jfly.uni-koeln.de/color/: people with color vision
@@ -49,6 +49,7 @@ _RETURNED = r"^(?:void|static|__global__)\s+"
 _ANONYMOUS = r"\(anonymous namespace\)::|<unnamed>::|\{anonymous\}::|_GLOBAL__N__\w+::"
 _SIGNATURE = r"^[\w$:~]+(?:<|\((?!\d+ ))"
 """A C++ name that goes on with template arguments or parameters."""
+_PLAIN_NAMES = frozenset({"kernel", "device_kernel", "kernel2"})
 _STREAM = r" on stream \w+$"
 _WRAPPER = r"^(?:[\w$]+::)*(?:device_kernel|kernel_?launcher|Kernel2?|kernel)<\s*(?:\w+=)?([A-Za-z_][\w$:]*)"
 """Kernels that run what their first template argument names."""
@@ -180,6 +181,16 @@ def shorten_name(text: str) -> str:
     if re.fullmatch(r"[\w$#]+(?:(?:\.|::)[\w$#]+){2,}", name):
         return _shorten_segment(name) + rest
     return text
+
+
+def drop_namespaces(name: str) -> str:
+    """Return a kernel's short name without its namespaces and arguments.
+
+    >>> drop_namespaces("at::native::reduce_kernel"), drop_namespaces("cutlass::gemm::kernel<Gemm>")
+    ('reduce_kernel', 'gemm::kernel')
+    """
+    parts = name.partition("<")[0].split("::")
+    return "::".join(parts[-2:] if parts[-1].lower() in _PLAIN_NAMES else parts[-1:])
 
 
 def shorten_names(names: Iterable[str]) -> dict[str, str]:

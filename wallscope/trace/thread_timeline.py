@@ -1,4 +1,4 @@
-"""What each host thread was in at every moment, and segment by segment in a window that is simulated.
+"""The call that each host thread was in at each moment; in a simulated window, its time cut into segments.
 
 Runtime calls contain driver calls: time is that of the outermost call, but where an allocation or a
 synchronization stands inside another call, its time is its own.

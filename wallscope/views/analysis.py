@@ -29,6 +29,7 @@ from wallscope.views.sections.walls import (
     select_first_fixes,
     tabulate_losses,
     tabulate_walls,
+    title_fixes,
 )
 from wallscope.views.sections.words import (
     build_headline,
@@ -96,7 +97,13 @@ def _build_summary(analysis: Analysis, rank: Rank) -> Iterator[Section | Grid]:
     if losses is not None:
         yield losses
     if analysis.fixes:
-        yield build_fixes(analysis.fixes, analysis.replay, analysis.program, analysis.dismissed)
+        yield build_fixes(
+            analysis.fixes,
+            analysis.replay,
+            analysis.program,
+            analysis.dismissed,
+            has_steps=analysis.anchor.kind != "whole-trace",
+        )
     yield build_findings(analysis.capture.findings)
     if analysis.capture_advice:
         yield build_capture_quality(analysis.capture_advice)
@@ -185,7 +192,8 @@ def _list_fixes(analysis: Analysis) -> list[str]:
     shown = select_first_fixes(found)[:_MOST_FIXES]
     if not shown:
         return []
-    lines = ["#### Recommendations (upper bound on speedup; not additive)", ""]
+    title = title_fixes(shown, has_steps=analysis.anchor.kind != "whole-trace")
+    lines = [f"#### {title}", ""]
     for number, fix in enumerate(shown, start=1):
         ceiling = (
             "speedup not estimated" if fix.speedup_ceiling is None else f"up to {fix.speedup_ceiling:.2f}x"

@@ -284,8 +284,9 @@ def list_curable_findings(name: str, curable: tuple[Finding, ...], *, has_marks:
         rows.append(("•", finding.message))
         if finding.cure and not (has_marks and finding.code not in _OTHERWISE):
             rows.append(("", (Span(f"→ {finding.cure}", "dim"),)))
-    is_marked = has_marks and any(finding.code not in _OTHERWISE for finding in curable)
-    note = Lines((f"{_MARK}: flags that remove the other limits.",) if is_marked else (), "dim")
+    marked = [finding.code not in _OTHERWISE for finding in curable]
+    which = "these limits" if all(marked) else "the limits without a remedy above"
+    note = Lines((f"Flags marked {_MARK} below remove {which}.",) if has_marks and any(marked) else (), "dim")
     return Section("limits", "", "", (head, *((Items(tuple(rows)),) if rows else ()), note))
 
 

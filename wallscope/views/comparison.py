@@ -31,7 +31,7 @@ from wallscope.render.data import write_junit
 from wallscope.render.html import render_page, title_sections, write_card
 from wallscope.render.markdown import code, escape, render_table
 from wallscope.render.terminal import render_sections
-from wallscope.render.texts import shorten_range_path, visible
+from wallscope.render.texts import drop_namespaces, shorten_range_path, visible
 from wallscope.thresholds.verdict import EXPLAINING_SHARE, SHOWN_CHANGE_SHARE
 from wallscope.views import comparison_words as words
 from wallscope.views.comparison_answers import (
@@ -47,7 +47,6 @@ from wallscope.views.comparison_words import (
     describe_kernels,
     describe_place,
     describe_sureness,
-    drop_namespaces,
     select_operations,
     write_change,
     write_tested_interval,

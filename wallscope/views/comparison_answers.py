@@ -128,7 +128,7 @@ def _answer_bound(comparison: Comparison) -> KeyAnswer:
         return KeyAnswer(
             "Upper bound", "Not estimated", (f"A bound needs a certain change of the {window}.",)
         )
-    line = f"For head, after the change: its {window} if only its compute took time, with its kernels."
+    line = f"What head could still gain: its {window} if only compute took time, with the kernels of head."
     return _write_bound(step.head_typical_ns, compute_ns, line)
 
 
@@ -199,12 +199,16 @@ def _describe_wall_of_head(comparison: Comparison) -> str:
     if found is None:
         return ""
     dominant, share = found
-    if share is not None:
-        return f"Head is now {dominant}-bound: {dominant} takes {units.percent(share)} of its {window}."
-    if dominant == "unknown":
-        return f"The dominant wall of head's {window} is unknown."
     times_ns = {row.wall: row.head_ns for row in comparison.deltas.walls}
     whole_ns = sum(times_ns.values())
+    if share is not None:
+        takes = f"{dominant} takes {units.percent(share)}"
+        if dominant == Wall.COMPUTE:
+            return f"Head is compute-bound: {takes} of its {window}."
+        useful = units.percent(times_ns[Wall.COMPUTE] / whole_ns)
+        return f"The largest loss of head is {dominant}: {takes} of its {window}, compute {useful}."
+    if dominant == "unknown":
+        return f"The dominant wall of head's {window} is unknown."
     largest = sorted(times_ns, key=lambda wall: -times_ns[wall])[:_MOST_SHARES]
     shares = " and ".join(f"{wall} takes {units.percent(times_ns[wall] / whole_ns)}" for wall in largest)
     return f"No single wall dominates head now: {shares} of its {window}."

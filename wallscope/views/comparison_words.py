@@ -17,7 +17,7 @@ from wallscope.model.comparison import (
     StepChange,
     WallDelta,
 )
-from wallscope.render.texts import shorten_range_path, visible
+from wallscope.render.texts import drop_namespaces, shorten_range_path, visible
 from wallscope.thresholds.noise import ASSUMED_NOISE_RATIO
 from wallscope.thresholds.verdict import (
     CONFOUNDING_SHARE,
@@ -34,9 +34,9 @@ _DECISIONS = {
 }
 _MOST_UNEXPLAINED = 2
 _Changed = WallDelta | CauseDelta | OperationChange | OperationDelta | CommunicationChange
-_PLAIN_NAMES = frozenset({"kernel", "device_kernel", "kernel2"})
 TIMES = " \N{MULTIPLICATION SIGN} "
 _LONGEST_REASON = 110
+_LEAST_OTHERS_SHARE = 0.02  # of the change of a wall; less from other causes is not worth a word
 _LIKE_RUNS = "runs of the same program may differ by as much"
 _ONE_OF_WALLS = " Of five walls, one may change by as much by chance."
 _NO_MORE_THAN_RUNS = "Two runs of the same program may differ by as much, so the change may be chance."
@@ -217,9 +217,13 @@ def _describe_leading_cause(comparison: Comparison, leading: WallDelta) -> str:
 
 def _size_explanation(explained_ns: int | None, of_wall_ns: int) -> str:
     """Say how much of the change of a wall an explanation accounts for, where both read differently."""
-    size, share = units.signed_duration(explained_ns or 0), (explained_ns or 0) / of_wall_ns
-    says_more = share > 0 and size != units.signed_duration(of_wall_ns)
-    return f", {'of which' if share < 1 else 'largest part'} {size}: " if says_more else ": "
+    part_ns, others_ns = explained_ns or 0, of_wall_ns - (explained_ns or 0)
+    if part_ns * of_wall_ns <= 0 or abs(others_ns) < _LEAST_OTHERS_SHARE * abs(of_wall_ns):
+        return ": "
+    size = units.signed_duration(part_ns)
+    if others_ns * of_wall_ns > 0:
+        return f", of which {size}: "
+    return f" ({size} from this cause, {units.signed_duration(others_ns)} from others): "
 
 
 def _describe_range(comparison: Comparison, cause: CauseDelta) -> str:
@@ -433,16 +437,6 @@ def describe_kernels(row: OperationChange) -> str:
         if name
     ]
     return " → ".join(dict.fromkeys(names))
-
-
-def drop_namespaces(name: str) -> str:
-    """Return a kernel's short name without its namespaces and arguments.
-
-    >>> drop_namespaces("at::native::reduce_kernel"), drop_namespaces("cutlass::gemm::kernel<Gemm>")
-    ('reduce_kernel', 'gemm::kernel')
-    """
-    parts = name.partition("<")[0].split("::")
-    return "::".join(parts[-2:] if parts[-1].lower() in _PLAIN_NAMES else parts[-1:])
 
 
 def describe_calls(row: OperationChange) -> str:

@@ -24,13 +24,13 @@ from wallscope.views.sections.findings import describe_confidence, list_caveats
 from wallscope.views.sections.walls import (
     count_open_conditions,
     describe_obstacles,
-    describe_order,
     describe_relief,
     describe_unaddressed_compute,
     describe_unaddressed_loss,
     find_blocked_fixes,
     select_first_fixes,
     select_settings,
+    title_fixes,
 )
 from wallscope.views.sections.words import (
     TimeBasis,
@@ -151,11 +151,7 @@ def _build_recommendations(analysis: Analysis, rank: Rank, basis: TimeBasis) -> 
     if not shown:
         return Section("fixes", "Recommendations", "", tuple(_explain_no_fixes(analysis, rank)))
     has_bound = any(fix.speedup_ceiling is not None for fix in shown)
-    is_stepless = analysis.anchor.kind == "whole-trace"
-    title = f"Recommendations ({'without steps, no speedup is' if is_stepless else 'speedup not'} estimated)"
-    if has_bound:
-        removed = "" if any(fix.replay is not None for fix in shown) else ", cause fully removed"
-        title = f"Recommendations (upper bound on speedup{removed}; not additive{describe_order(shown)})"
+    title = title_fixes(shown, has_steps=analysis.anchor.kind != "whole-trace")
     rows = [
         row for number, fix in enumerate(shown, start=1) for row in _list_fix(f"{number}", fix, has_bound)
     ]

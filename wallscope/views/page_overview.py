@@ -394,11 +394,11 @@ def _judge_replay(analysis: Analysis) -> Fact:
     if error is None:
         text = f"One {analysis.anchor.unit} alone gives nothing to test the replay on."
         return Fact("Replay error unknown", text, target, "warn", "the replay error is unknown")
-    operations = units.number(replay.operations)
+    operations, unit = units.number(replay.operations), analysis.anchor.unit
     text = (
-        f"To test the replay, each {analysis.anchor.unit} is rebuilt with the latencies of the other"
-        f" {analysis.anchor.unit}s and compared with its measured time. The replay covers {operations}"
-        " operations."
+        f"To test the replay, each {unit} is simulated with its own operations and host work, but with the"
+        f" launch and wait latencies of the other {unit}s. The error is the median difference from the"
+        f" measured length. The replay covers {operations} operations."
     )
     tone: Tone = "ok" if error <= FIX_REPLAY_ERROR_SHARE else "warn"
     doubt = "" if tone == "ok" else "the upper bounds, because the replay error is large"

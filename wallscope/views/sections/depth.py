@@ -176,17 +176,15 @@ def describe_communication(communication: Communication, whole: str) -> Iterator
         )
     tax, work = communication.overlap_tax, communication.dispatcher
     if tax is not None:
-        compared = units.plural(tax.kernels, "kernel")
+        compared = units.number(tax.kernels)
         if tax.compared_share is not None:
-            share = units.percent(tax.compared_share)
-            compared += f", {share} of the time of all kernels that overlap communication"
-        if abs(tax.ratio - 1) < SHOWN_OVERLAP_TAX_SHARE:
-            yield f"Communication does not slow the kernels that overlap it (compared: {compared})."
-        else:
-            yield (
-                f"Kernels take {tax.ratio:.2f}x as long while they overlap communication, which adds"
-                f" {units.duration(tax.slowed_ns)} of work to the {whole} (compared: {compared})."
-            )
+            compared += f" ({units.percent(tax.compared_share)} of their time)"
+        change = f"{units.duration(abs(tax.slowed_ns))} {'more' if tax.slowed_ns > 0 else 'less'}"
+        taken = f"{tax.ratio:.2f}x as long, {change} in the {whole}"
+        yield (
+            f"Of the kernels that overlap communication, {compared} can be compared with the same kernels"
+            f" alone. They take {'as long' if abs(tax.ratio - 1) < SHOWN_OVERLAP_TAX_SHARE else taken}."
+        )
     if work is not None:
         names = ("pack", "synchronise", "transport", "unpack", "route")
         spent_ns = (work.pack_ns, work.synchronise_ns, work.transport_ns, work.unpack_ns, work.routing_ns)
@@ -334,7 +332,7 @@ def describe_host(details: HostDetails, step_ns: int, whole: str) -> Iterator[st
         middle, low = units.duration(ahead.median_ns), units.duration(ahead.p10_ns)
         yield (
             f"Compute kernels start {middle} after their launch call ends (median; 10th percentile {low})."
-            " A few µs mean that the GPU waits for launches."
+            " If it takes at most a few µs, the GPU was idle and waited for the launch."
         )
     if cpu is not None:
         source = {"switches": "the OS's thread switches", "samples": "CPU samples"}[cpu.source]
@@ -461,7 +459,7 @@ def _describe_shapes(shapes: LaunchShapes) -> Iterator[str]:
     if shapes.occupancy is not None:
         yield (
             f"Theoretical occupancy of the compute kernels: {units.percent(shapes.occupancy)}, a mean"
-            " weighted by work. Matrix multiplications and attention are left out."
+            " weighted by duration. Matrix multiplications and attention are left out."
         )
     if shapes.achieved_occupancy is not None:
         achieved = units.percent(shapes.achieved_occupancy)

@@ -83,10 +83,14 @@ def number_fixes(found: tuple[Fix, ...]) -> tuple[Fix, ...]:
     return tuple({fix.id: fix for fix in (*select_first_fixes(found), *found)}.values())
 
 
-def describe_order(shown: Sequence[Fix]) -> str:
-    """Say why fixes are not sorted by their upper bounds; empty if they are."""
+def title_fixes(shown: Sequence[Fix], *, has_steps: bool) -> str:
+    """Say what stands right of the fixes: upper bounds, in which order, or why there are none."""
     bounds = [fix.speedup_ceiling or 0.0 for fix in shown]
-    return "" if bounds == sorted(bounds, reverse=True) else "; weaker evidence last"
+    if not any(bounds):
+        return f"Recommendations ({'speedup not' if has_steps else 'without steps, no speedup is'} estimated)"
+    removed = "" if any(fix.replay is not None for fix in shown) else ", cause fully removed"
+    order = "" if bounds == sorted(bounds, reverse=True) else "; weaker evidence last"
+    return f"Recommendations (upper bound on speedup{removed}; not additive{order})"
 
 
 def build_fixes(
@@ -94,15 +98,15 @@ def build_fixes(
     replay: Replay | None = None,
     program: Program | None = None,
     dismissed: tuple[Fix, ...] = (),
+    *,
+    has_steps: bool = True,
 ) -> Section:
     """Make what a terminal shows: a few fixes with settings and preconditions, the others by title.
 
     `replay` says what the replays of fixes cover; `None` where nothing was replayed. `dismissed` are
     those that win nothing there.
     """
-    title = (
-        f"Recommendations (upper bound on speedup; not additive{describe_order(select_first_fixes(found))})"
-    )
+    title = title_fixes(select_first_fixes(found), has_steps=has_steps)
     rows = tuple(_list_rows(found, replay, program, dismissed))
     return Section("fixes", title, "", (Items(rows, ("mark", "fold", "right")),))
 
@@ -290,8 +294,9 @@ def describe_replay(replay: Replay) -> str:
         return f"No replay: {replay.refused}."
     ranks = "" if replay.ranks == 1 else f" of {replay.ranks} ranks"
     return (
-        f"Each replay simulates {units.number(replay.operations)} recorded operations{ranks}, with the change"
-        f" that its line states. Replay error: {units.percent(replay.check.error_median)}."
+        f"Each bound comes from a replay: {units.number(replay.operations)} recorded operations{ranks} are"
+        " simulated, with the change that the recommendation assumes."
+        f" Replay error: {units.percent(replay.check.error_median)}."
     )
 
 
