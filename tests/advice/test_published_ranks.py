@@ -25,9 +25,9 @@ equal products by TP, then CP, then EP. The list is not sorted by speed, which a
 overlap and batch size.
 
 The table shows the position of published layouts in this list: presets of Megatron Bridge, and
-configurations published for long sequences. The column *layouts* is the length of the list, and *sequence*
-is in tokens. The name of a preset begins with its precision: `fp8cs` is FP8 with current scaling, `fp8sc` FP8
-with subchannel scaling, `fp8ds` FP8 with delayed scaling, and `fp8mx` MXFP8.
+configurations published for long sequences. The column *layouts* is the number of layouts in the list, and
+*sequence* is in tokens. The name of a preset begins with its precision: `fp8cs` is FP8 with current scaling,
+`fp8sc` FP8 with subchannel scaling, `fp8ds` FP8 with delayed scaling, and `fp8mx` MXFP8.
 
 | model | GPUs | sequence | TP | PP | CP | EP | position | layouts | presets |
 |---|---|---|---|---|---|---|---|---|---|

@@ -1,4 +1,4 @@
-"""Assign wall and cause to each slice of a rank: collect evidence and follow dependencies.
+"""Divide the time of a rank into slices and give each its wall and cause, by what the rank waited for.
 
 Each device operation has one cause, whatever waits for it. The cause of a link on a thread comes from the
 call, from the ranges and waits of the thread, and from blocking calls that left the device without work.

@@ -256,7 +256,10 @@ def build_step_overviews(
         buckets //= 2
         merged = merge_slices(slices, buckets)
     return order_by_places(
-        StepOverviews(steps.cast(OVERVIEW_STEPS), merged, _merge_operations(operations, buckets)), places
+        StepOverviews(
+            steps.cast(OVERVIEW_STEPS), merged, _merge_operations(operations, buckets, trace.capture.names)
+        ),
+        places,
     )
 
 
@@ -311,7 +314,10 @@ def merge_slices(slices: pl.DataFrame, buckets: int) -> pl.DataFrame:
     """
     grain = ((pl.col("end_ns_of_step") - pl.col("start_ns_of_step")) // buckets).clip(lower_bound=1)
     length = pl.col("end_ns") - pl.col("start_ns")
-    ordered = slices.sort(*_STEP, "start_ns").with_columns(
+    ordered = slices.sort(*_STEP, "start_ns").select(
+        *_STEP,
+        "wall",
+        "cause",
         length_ns=length,
         is_gap=pl.col("kind").is_not_null(),
         bucket=pl.when(length < grain).then((pl.col("start_ns") - pl.col("start_ns_of_step")) // grain),
@@ -330,10 +336,14 @@ def merge_slices(slices: pl.DataFrame, buckets: int) -> pl.DataFrame:
 
 def _find_operations(trace: Trace, steps: pl.DataFrame, places: Mapping[int, int]) -> pl.DataFrame:
     """Find the operations of the busiest streams of each rank, with the step in which they begin."""
-    capture = trace.capture
-    wall = pl.col("class").cast(pl.String).replace_strict(_WALL_OF_CLASS, return_dtype=pl.String)
-    own = trace.operations.filter(pl.col("rank_id").is_in([*places])).with_columns(
-        place=pl.col("rank_id").replace_strict(places, return_dtype=pl.UInt32), wall=wall
+    own = trace.operations.filter(pl.col("rank_id").is_in([*places])).select(
+        "start_ns",
+        "end_ns",
+        "stream",
+        "class",
+        "kind",
+        "name",
+        place=pl.col("rank_id").replace_strict(places, return_dtype=pl.UInt32),
     )
     busy = (
         own.group_by("place", "stream", maintain_order=True)
@@ -341,43 +351,45 @@ def _find_operations(trace: Trace, steps: pl.DataFrame, places: Mapping[int, int
         .sort("place", "count", "stream", descending=[False, True, False])
         .group_by("place", maintain_order=True)
         .head(_MOST_LANES)
-    )
-    numbers = capture.streams.select("stream", "number")
-    names = capture.names.select("name", text=pl.col("text").str.slice(0, 400))
-    kinds = (
-        pl.when(pl.col("kind") == OperationKind.KERNEL).then("text").otherwise(pl.col("kind").cast(pl.String))
+        .join(trace.capture.streams.select("stream", "number"), on="stream", how="left")
     )
     begun = steps.select("place", "step", step_start_ns="start_ns", step_end_ns="end_ns").sort(
         "step_start_ns"
     )
     return (
-        own.join(busy, on=["place", "stream"])
+        own.join(busy.drop("count"), on=["place", "stream"])
         .sort("start_ns")
         .join_asof(begun, left_on="start_ns", right_on="step_start_ns", by="place", check_sortedness=False)
         .filter(pl.col("start_ns") < pl.col("step_end_ns"))
-        .join(numbers, on="stream", how="left")
-        .join(names, on="name", how="left")
-        .with_columns(name=kinds.fill_null("unknown"), lane=pl.format("stream {}", pl.col("number")))
-        .with_columns(
-            pl.col("lane").fill_null("stream unknown"),
-            pl.min_horizontal("end_ns", "step_end_ns").alias("end_ns"),
-        )
+        .with_columns(pl.min_horizontal("end_ns", "step_end_ns").alias("end_ns"))
     )
 
 
-def _merge_operations(operations: pl.DataFrame, buckets: int) -> pl.DataFrame:
-    """Merge operations shorter than a part of their step, named by the longest of them."""
+def _merge_operations(operations: pl.DataFrame, buckets: int, names: pl.DataFrame) -> pl.DataFrame:
+    """Merge operations shorter than a part of their step, named by the longest of them (`NAMES`)."""
     grain = ((pl.col("step_end_ns") - pl.col("step_start_ns")) // buckets).clip(lower_bound=1)
     length = pl.col("end_ns") - pl.col("start_ns")
     bucket = (pl.col("start_ns") - pl.col("step_start_ns")) // grain
     apart = -1 - pl.int_range(pl.len())
-    by = [*_STEP, "lane"]
+    kernel, other = pl.col("text").str.slice(0, _LONGEST_NAME), pl.col("kind").cast(pl.String)
     return (
         operations.with_columns(length=length, bucket=pl.when(length < grain).then(bucket).otherwise(apart))
         .sort("length", "start_ns", descending=[True, False])
-        .group_by(*by, "bucket", maintain_order=True)
-        .agg(pl.col("start_ns").min(), pl.col("end_ns").max(), pl.col("name", "wall", "number").first())
+        .group_by(*_STEP, "number", "bucket", maintain_order=True)
+        .agg(pl.col("start_ns").min(), pl.col("end_ns").max(), pl.col("name", "kind", "class").first())
+        .join(names.select("name", "text"), on="name", how="left", maintain_order="left")
         .sort("place", "step", "number", "start_ns", "end_ns", nulls_last=True)
+        .select(
+            *_STEP,
+            "start_ns",
+            "end_ns",
+            lane=pl.format("stream {}", pl.col("number")).fill_null("stream unknown"),
+            name=pl.when(pl.col("kind") == OperationKind.KERNEL)
+            .then(kernel)
+            .otherwise(other)
+            .fill_null("unknown"),
+            wall=pl.col("class").cast(pl.String).replace_strict(_WALL_OF_CLASS, return_dtype=pl.String),
+        )
         .select(OVERVIEW_OPERATIONS.names())
         .cast(OVERVIEW_OPERATIONS)
     )

@@ -178,7 +178,7 @@ def find_hidden_locks(rank: Rank, anchor: Anchor) -> Iterator[Finding]:
     yield Finding(
         "lock-hidden",
         Severity.INFO,
-        f"CUDA calls of several threads block each other in each {anchor.window}: {listed}."
+        f"CUDA calls of several threads block each other. Per {anchor.window}, {listed}."
         f" {lost}, so these waits do not limit the {anchor.window}.",
         None,
     )
@@ -186,8 +186,8 @@ def find_hidden_locks(rank: Rank, anchor: Anchor) -> Iterator[Finding]:
 
 def _describe_wait(call: LockedCall, step_ns: int) -> str:
     return (
-        f"{average(call.count)} {call.name} wait for {call.holder}, {duration(call.waited_ns)}"
-        f" ({percent(call.waited_ns / max(step_ns, 1))})"
+        f"{average(call.count)} {call.name} wait for {call.holder} of another thread,"
+        f" {duration(call.waited_ns)} in total ({percent(call.waited_ns / max(step_ns, 1))} of the time)"
     )
 
 

@@ -340,8 +340,9 @@ def _describe_noise(step: StepChange) -> str:
     is_wide = len(set(ends.removesuffix(" %").split(" … "))) == 2 and ends not in _describe_interval(step)
     alone = f" Without this noise, the 95 % CI from these steps is {ends}." if is_wide else ""
     return (
-        f"With {known}, the noise between runs is assumed: up to {off} of the step, and a standard deviation"
-        f" of {100 * ASSUMED_NOISE_RATIO:.0f} % of communication, memory and host time.{alone}"
+        f"With {known}, the noise between runs is assumed: the step of a run may be off by up to {off}."
+        " Communication, memory and host time have a standard deviation of"
+        f" {100 * ASSUMED_NOISE_RATIO:.0f} % each.{alone}"
     )
 
 

@@ -291,7 +291,7 @@ def _answer_sureness(analysis: Analysis, rank: Rank, facts: Sequence[Fact]) -> K
     error = check.error_median if check else None
     checked = () if error is None else (f"Replay error {units.percent(error)}.",)
     level = "unknown" if sure is None else sure.level
-    lines = ("In the wall and the time breakdown.", *checked, uncertain)
+    lines = ("In the verdict and the time breakdown.", *checked, uncertain)
     tone: Literal["ok", "warn"] = "ok" if level == "high" else "warn"
     return KeyAnswer(label, f"{level.capitalize()} confidence", lines, "sure", tone=tone)
 

@@ -183,7 +183,7 @@ def tabulate_slack(rows: Sequence[OperationSlack], whole: str) -> Grid:
         else ()
     )
     title = "Slack per operation, longest total duration first"
-    brief = "Slack per operation"
+    brief = "Slack of one operation (medians): how much longer it could take without delaying the step"
     return tabulate(title, columns, rows, brief=brief, notes=note, is_wordy=True)
 
 

@@ -46,8 +46,8 @@ _BACKWARD = Column(
 _MOST_STEPS, _WIDE = 8, 110
 _DRAINED = "host/queue-drained/"
 _KEY_OF_GAPS = (
-    "The first line of a gap has its start, its length, and its largest cause with the time of that. The rows"
-    " below have start, length and cause of each part; a wide terminal adds the slack."
+    "The first line of a gap has its start, its length, and its largest cause with its time. The rows below"
+    f" have start, length and cause of each part, and the slack if the terminal has {_WIDE} columns or more."
 )
 
 
