@@ -183,7 +183,8 @@ def diff(  # noqa: PLR0913  # options are parameters
         typer.Option(
             metavar="N",
             rich_help_panel=COMPARISON,
-            help="Compare this rank. Default: of the ranks in all runs, the one that analyze shows most.",
+            help="Compare this rank. Default: of the ranks that all runs have, the one that analyze shows for"
+            " most runs.",
         ),
     ] = None,
     override: Annotated[
@@ -228,8 +229,9 @@ def diff(  # noqa: PLR0913  # options are parameters
 ) -> None:
     """Compare two runs: slower or faster, how surely, and why.
 
-    The change of the step has a 95 % interval. Walls, causes and operations sum to it; settings and
-    versions that differ are listed with the operations that they explain.
+    The change of the step has a 95 % interval. The changes of compute, communication, memory, host and
+    unattributed time sum to that of the step, and so do those of their causes. Settings and versions that
+    differ are listed with the operations whose change they explain.
     """
     from wallscope.compare.compare import CompareOptions, compare_sides, require_comparable  # noqa: PLC0415
     from wallscope.jobs.inputs import find_captures  # noqa: PLC0415

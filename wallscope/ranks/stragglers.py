@@ -159,12 +159,14 @@ def explain_lateness(late: RankSteps, others: Sequence[RankSteps], more_ns: Mapp
             wall, None, _REASON_OF_WALL[wall], None, f"{wall} takes longer, without a single cause"
         )
     ratio = (over_ns + usual_ns) / usual_ns if usual_ns > 0 else None
+    unit = late.profile.header.work.unit
+    usual = f"on its other {unit}s" if peers[0].profile is late.profile else "its peers"
     return LateReason(
         wall,
         cause,
         _REASON_OF_WALL[wall],
         ratio,
-        f"{duration(over_ns)} more {describe_cause(cause)} per {late.profile.header.work.unit}",
+        f"{duration(over_ns)} more {describe_cause(cause)} per {unit} than {usual}",
         over_ns,
     )
 

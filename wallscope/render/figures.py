@@ -1,4 +1,4 @@
-"""Figures as plotly reads them: plain traces and layouts, times in milliseconds, harmless names."""
+"""Dictionaries that plotly draws as figures: traces and layouts, times in ms, names without markup."""
 
 import re
 from collections.abc import Callable, Mapping, Sequence

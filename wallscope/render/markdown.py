@@ -1,4 +1,4 @@
-"""Markdown as GitHub and GitLab read it: under 60 kB, and foreign text can make nothing but letters."""
+"""Markdown for GitHub and GitLab: under 60 kB; names of a capture cannot become markup, links or mentions."""
 
 import re
 from collections.abc import Iterable

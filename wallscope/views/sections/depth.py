@@ -329,9 +329,11 @@ def describe_host(details: HostDetails, step_ns: int, whole: str) -> Iterator[st
             f" {units.percent(launches.outpaced_share)} take longer than the kernel that they launch{bound}."
         )
     if ahead is not None:
-        middle, low = units.duration(ahead.median_ns), units.duration(ahead.p10_ns)
+        high = units.duration(ahead.median_ns)
+        low = f"10th percentile {units.duration(ahead.p10_ns)}" if ahead.p10_ns else "10 % start before it"
+        begin = f"{high} after their launch call ends (median; {low})"
         yield (
-            f"Compute kernels start {middle} after their launch call ends (median; 10th percentile {low})."
+            f"Compute kernels start {begin if ahead.median_ns else 'before their launch call ends (median)'}."
             " If it takes at most a few µs, the GPU was idle and waited for the launch."
         )
     if cpu is not None:

@@ -295,8 +295,9 @@ def _describe_method(clock: Clocks) -> str:
         low, high = units.duration(clock.residual_p05_ns), units.duration(clock.residual_p95_ns)
         apart = f"{low} to {high} (p05 to p95)"
     return (
-        f"{_METHODS[clock.method]}. All ranks should end one collective at the same time; they end it {apart}"
-        " apart. Smaller differences of start times are not reported."
+        f"{_METHODS[clock.method]}. All ranks should end one collective at the same time. Measured difference"
+        f" between the end on a rank and the mean end on its peers: {apart}. Smaller differences of start"
+        " times are not reported."
     )
 
 
