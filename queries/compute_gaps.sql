@@ -11,8 +11,8 @@
 -- calls device_id. The gaps of a rank sum to the three values of
 -- compute_absent in the JSON answer. This needs an export whose kernels all
 -- compute or match the pattern, without CUDA graphs traced as a whole. The
--- compute wall is larger than the rest of the step, because it contains short
--- gaps between kernels.
+-- compute wall is larger than the step minus these gaps, because short gaps
+-- between kernels count as compute.
 WITH computing AS (
     SELECT
         kernel.globalPid AS global_pid,

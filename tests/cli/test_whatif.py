@@ -70,12 +70,12 @@ def test_without_a_question_the_usual_ones_are_asked_the_best_first(called, expo
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        pytest.param(("--scale", "comunication=0"), "nearest are: communication", id="a slip"),
+        pytest.param(("--scale", "comunication=0"), "nearest names are: communication", id="a slip"),
         pytest.param(("--scale", "communication"), "write --scale communication=0.5", id="no factor"),
         pytest.param(("--scale", "communication=-1"), "with a K of 0 or more", id="below nothing"),
         pytest.param(("--scale", "communication=nan"), "write --scale communication=0.5", id="no number"),
-        pytest.param(("--graph", "forwards"), "the nearest are: forward", id="range"),
-        pytest.param(("--without", "sync"), "the nearest are: synchronisation", id="what"),
+        pytest.param(("--graph", "forwards"), "the nearest names are: forward", id="range"),
+        pytest.param(("--without", "sync"), "the nearest names are: synchronisation", id="what"),
         pytest.param(("--without", "communication"), "ask `--scale communication=0`", id="a wall"),
         pytest.param(("--hide", "compute"), "is not in these steps", id="compute cannot be hidden"),
         pytest.param(("--sweep", "communication=1,x"), "write --sweep communication=1,0.5,0", id="sweep"),

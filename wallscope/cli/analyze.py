@@ -128,8 +128,8 @@ Without = Annotated[
         "--without",
         metavar="WHAT",
         rich_help_panel=CHANGES,
-        help="Remove WHAT: `allocator`, `synchronisation`, `recompute`, `offload`, or `jitter` (each"
-        " communication operation takes its median time over the steps). Repeatable.",
+        help="Remove WHAT: `allocator` (its CUDA calls), `synchronisation` (waits of the host), `recompute`,"
+        " `offload` (copies), or `jitter` (each communication operation takes its median time). Repeatable.",
     ),
 ]
 GraphRange = Annotated[

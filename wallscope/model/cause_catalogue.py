@@ -38,7 +38,7 @@ _MEANINGS = {
     "host/launch-call": "host time inside launch calls",
     "host/other-call": "host time inside other CUDA calls (neither launches nor waits)",
     "host/launch-latency": "latency from launch to kernel start",
-    "host/synchronisation": "delay until a synchronizing call returns",
+    "host/synchronisation": "late return of synchronizing calls",
     "host/small-copy": "small host/device copies (under 64 KiB)",
     "host/hand-over": "latency from a small copy to dependent work",
     "compute/kernel-gap": "gaps between kernels of one stream or graph",

@@ -1,4 +1,4 @@
-"""Combine the profiles of ranks into a job: match collectives, align clocks, split waits, judge ranks.
+"""Combine the profiles of ranks into a job: match collectives, align clocks, find late ranks.
 
 This last stage with several ranks uses only profiles, so that ranks can be analyzed separately.
 """

@@ -160,7 +160,7 @@ def explain_lateness(late: RankSteps, others: Sequence[RankSteps], more_ns: Mapp
         )
     ratio = (over_ns + usual_ns) / usual_ns if usual_ns > 0 else None
     unit = late.profile.header.work.unit
-    usual = f"on its other {unit}s" if peers[0].profile is late.profile else "its peers"
+    usual = f"on its other {unit}s" if peers[0].profile is late.profile else "peers"
     return LateReason(
         wall,
         cause,

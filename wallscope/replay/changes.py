@@ -139,7 +139,7 @@ def find_target(name: str, known: Iterable[str], option: str) -> str:
     ends = [one for one in of_lower if name.lower() in one][:3]
     nearest = list(dict.fromkeys([*near, *ends]))[:_SHOWN]
     there = [of_lower[one] for one in nearest] or names[:_SHOWN]
-    word = "the nearest are" if nearest else "they have"
+    word = "the nearest names are" if nearest else "they have"
     if option == "--without" and not ends:
         there, word = names, f"ask `--scale {name}=0`, or one of"
     raise OptionError(f"{option} {name} — is not in these steps — {word}: {', '.join(there) or 'nothing'}")

@@ -1,4 +1,4 @@
-"""Infer the stream of each event record, in exports with only the order of records.
+"""Infer the stream of each cudaEventRecord, in exports that have the order of these calls but no streams.
 
 The call names no stream. By default it is that of the thread's last operation, which is wrong if a copy on
 another stream came in between. So records are classified by what their thread does around them and by what

@@ -47,7 +47,8 @@ _MOST_STEPS, _WIDE = 8, 110
 _DRAINED = "host/queue-drained/"
 _KEY_OF_GAPS = (
     "The first line of a gap has its start, its length, and its largest cause with its time. The rows below"
-    f" have start, length and cause of each part, and the slack if the terminal has {_WIDE} columns or more."
+    f" have start, length, cause and place of each part. A terminal of {_WIDE} columns adds how much earlier"
+    " the gap would end without it (slack)."
 )
 
 
