@@ -106,6 +106,8 @@ def _cause(model: Model, link: Link, state: str, at: int) -> str:
         return cause_of(ops[link.op])
     if link.kind == "hand-over":
         return _handed_over(ops[link.op], ops[link.next_op])
+    if link.kind == "unresolved" and state == "idle" and link.next_op >= 0:
+        return "unattributed/held-while-idle"
     if link.kind == "unresolved":
         walls = {"exposed_communication": "communication", "exposed_copy": "memory"}
         return f"{walls.get(state, 'unattributed')}/unresolved"

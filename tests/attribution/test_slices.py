@@ -92,6 +92,30 @@ def test_finer_windows_say_the_same(trace, cuts, more):
     assert steps_apart(once, fine) == steps_apart(again, fine)
 
 
+HELD_WITHOUT_A_LAUNCH = Trace(
+    (
+        Op(0, 2, 2, "compute", call=0),
+        Op(1, 3, 3, "compute", call=1),
+        Op(1, 50_008, 50_008, "compute"),
+        Op(0, 51_995, 51_995, "compute", call=3),
+    ),
+    (
+        Call(0, 1, 2, "launch"),
+        Call(0, 2, 3, "launch"),
+        Call(0, 50_004, 50_005, "launch"),
+        Call(0, 50_005, 50_006, "launch"),
+    ),
+)
+
+
+def test_work_that_waits_on_an_idle_device_without_a_launch_is_held():
+    edges = edges_of(HELD_WITHOUT_A_LAUNCH, [])
+    found = said(slices(HELD_WITHOUT_A_LAUNCH, edges))
+
+    assert found == brute_slices.slices(HELD_WITHOUT_A_LAUNCH, edges)
+    assert ("unattributed/held-while-idle", 50_005) in {(row.cause, row.end - row.start) for row in found}
+
+
 def steps_apart(rows, edges):
     """The rows cut at some moments, without their step."""
     found = []

@@ -1,4 +1,4 @@
-"""Order inside and between CUDA streams: what has to end before a stream is through with what it was given.
+"""Order inside and between CUDA streams: what has to end before a stream has finished its earlier work.
 
 A stream does what it is given in order. Its tail at a moment of the host is the last operation issued
 before, and the tails of the events that the stream was made to wait for since. A recorded event stands
@@ -326,7 +326,7 @@ def find_tails(
     ptr: i64[::1],
     found: i32[::1],
 ) -> None:
-    """Write what has to end before groups of streams are through with what they were given before moments.
+    """Write what has to end before groups of streams have finished all work given to them before moments.
 
     Args:
         streams: settled.

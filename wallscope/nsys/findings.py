@@ -214,9 +214,8 @@ def _check_orphans(capture: Capture, orphans: pl.DataFrame, early: pl.DataFrame)
     )
     if len(early) == len(orphans) and not is_material:
         return ()
-    among = (
-        f"{len(orphans):,} of {plural(len(capture.operations), 'device operation')} ({duration(covers_ns)})"
-    )
+    operations = plural(len(capture.operations), "device operation")
+    among = f"{len(orphans):,} of {operations} (together {duration(covers_ns)})"
     if len(early) == len(orphans):
         message = f"{among} were issued before the capture began: their calls and ranges are unknown."
         cure = "Start the capture a step before the steps of interest, after a device synchronization."

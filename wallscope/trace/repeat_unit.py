@@ -1,4 +1,4 @@
-"""The unit that repeats, in the kernels of the main stream and inside a step.
+"""Find what repeats: the kernels of a step in the main stream, and microbatches or layers inside a step.
 
 A sequence that repeats every `p` kernels equals itself shifted by `p`. All shifts are tried at once: each
 name gets a random direction in the plane. The autocorrelation of those (one Fourier transform) is close to

@@ -135,7 +135,7 @@ class StreamOrder:
         return [stream for key, stream in self._key.items() if key[0] == process]
 
     def tails(self, groups: Sequence[Sequence[int]], asked: Codes, at_ns: Times) -> OperationSets:
-        """Return what has to end before streams are through with what they were given before moments.
+        """Return what has to end before streams have finished all work that they were given before moments.
 
         Args:
             groups: streams that are waited for together.

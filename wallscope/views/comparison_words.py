@@ -132,7 +132,7 @@ def _name_cause(comparison: Comparison) -> str:
         named += _describe_leading_cause(comparison, largest)
         if _excludes_zero(largest.pair_low_ns, largest.pair_high_ns):
             is_said = describe_doubt(comparison) == _NO_MORE_THAN_RUNS
-            doubt = "" if is_said else f" {units.capitalize(_LIKE_RUNS)}."
+            doubt = "" if is_said else f" The {largest.wall} time of {_LIKE_RUNS}."
             doubt = _ONE_OF_WALLS if _excludes_zero(largest.low_ns, largest.high_ns) else doubt
             return f" Largest change between these two captures: {named}.{doubt}"
         return f" Largest change (uncertain): {named}."

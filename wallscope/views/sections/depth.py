@@ -434,7 +434,7 @@ def describe_compute(details: ComputeDetails) -> Iterator[str]:
         yield f"Matrix multiplications by precision (from kernel names): {listed}."
     shapes = details.launch_shapes
     shares = {
-        "unfused elementwise kernels": details.unfused_elementwise_share,
+        "elementwise kernels of single operations (not fused)": details.unfused_elementwise_share,
         "casts between number formats": details.cast_share,
         "quantization": details.quantize_share,
         "sequences of small GEMMs": details.small_multiplications.share,
