@@ -369,7 +369,7 @@ def _write_stalls(cause: str, base: _Stalls, head: _Stalls, delta_ns: int) -> Ex
 def _write_side(side: _Stalls) -> str:
     if not side.stalled_count:
         return "none"
-    often = "" if side.period is None else f", every {side.period} steps"
+    often = "" if side.period is None else f", the longest every {side.period} steps"
     return f"{side.stalled_count} of {side.step_count} steps ({percent(side.share)} of all time{often})"
 
 
