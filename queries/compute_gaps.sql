@@ -11,8 +11,8 @@
 -- calls device_id. The gaps of a rank sum to the three values of
 -- compute_absent in the JSON answer. This needs an export whose kernels all
 -- compute or match the pattern, without CUDA graphs traced as a whole. The
--- compute wall is larger than the step minus these gaps, because short gaps
--- between kernels count as compute.
+-- compute wall differs from the step minus these gaps: a gap before a kernel
+-- that was already launched counts as compute, and recomputed work does not.
 WITH computing AS (
     SELECT
         kernel.globalPid AS global_pid,

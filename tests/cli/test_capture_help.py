@@ -130,6 +130,7 @@ def test_findings_of_an_export_come_first_and_their_flags_are_marked(export):
     assert "the CUDA events of 1 wait were recorded" in text.split("nsys profile")[0]
     assert marked(text) == ["--trace=cuda,nvtx", "--cuda-event-trace=true", "NVTX"]
     assert "→ Export the report with nsys 2024.2 or later." in text
+    assert "Flags marked * below remove the limits without a remedy above." in text
     assert "--cuda-flush-interval" not in text
 
 

@@ -52,7 +52,7 @@ def test_a_run_at_two_levels_is_described_and_no_regression():
     found = diff(base, head, CompareOptions())
 
     (note,) = [entry for entry in found.mismatches if entry.what == "levels of steps"]
-    assert (note.base, note.severity) == ("one level", "note")
+    assert (note.base, note.severity) == ("no shift", "note")
     assert note.head.startswith("5 of 100.")
     assert found.step.ratio > 1.04
     assert found.verdict == "inconclusive"

@@ -75,12 +75,15 @@ def test_a_faster_head_has_its_dominant_wall_and_the_next_command(slower):
         CompareOptions(),
     )
     share = {row.wall: row.head_ns for row in faster.deltas.walls}
-    words = r"(?:Head is|largest loss of head is) (\w+)(?:-bound)?: \1 takes ([0-9.]+) %"
-    (dominant,) = re.findall(words, shown(faster, 140))
+    words = (
+        r"The largest loss of head is (\w+): \1 takes ([0-9.]+) % of its typical step, compute ([0-9.]+) %\."
+    )
+    (dominant,) = re.findall(words, shown(faster, 140).replace("\n", " "))
 
     assert faster.verdict == "improvement"
     whole_ns = sum(share.values())
     assert float(dominant[1]) == pytest.approx(100 * share[dominant[0]] / whole_ns, abs=0.06)
+    assert float(dominant[2]) == pytest.approx(100 * share["compute"] / whole_ns, abs=0.06)
     assert "wallscope analyze run.sqlite" in shown(faster, 140)
     assert "wallscope analyze 'my runs/b.sqlite'" in shown(faster, 140, named="my runs/b.sqlite")
     assert "wallscope analyze" not in shown(slower, 140)
@@ -93,6 +96,8 @@ def test_a_faster_head_has_its_dominant_wall_and_the_next_command(slower):
         pytest.param(
             1.5, " ({half} from this cause, {rest} from others): more work runs", id="more than the wall"
         ),
+        pytest.param(0.99, ": more work runs", id="nearly all"),
+        pytest.param(1.01, ": more work runs", id="a little more"),
         pytest.param(-0.5, ": more work runs", id="the other direction"),
         pytest.param(None, ": more work runs", id="unknown"),
     ],

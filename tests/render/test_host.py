@@ -78,6 +78,16 @@ def test_a_host_of_which_nothing_is_to_be_told_has_no_section(details):
             id="ahead",
         ),
         pytest.param(
+            replace(NOTHING, ahead=HostAhead(1_200_000, 0, 9)),
+            "launch call ends (median; at least 10 % start before the call ends)",
+            id="some start before the call ends",
+        ),
+        pytest.param(
+            replace(NOTHING, ahead=HostAhead(0, 0, 9)),
+            "At least half of the compute kernels start before their launch call ends.",
+            id="most start before the call ends",
+        ),
+        pytest.param(
             replace(NOTHING, cpu=CpuTime(0.5, "samples", 9)),
             "50.0 % of the typical step (source: CPU samples)",
             id="cpu",

@@ -1,5 +1,7 @@
 """Steps with more operations than the page has room for: what is merged, and what stays exact."""
 
+from functools import partial
+
 import numpy as np
 import polars as pl
 import pytest
@@ -7,6 +9,7 @@ import pytest
 from tests.render.test_page import unpacked
 from wallscope.model.enums import DeviceState, Wall
 from wallscope.model.report import SHOWN_HOST, SHOWN_OPERATIONS, SHOWN_SLICES, StepTimeline
+from wallscope.render import timeline_pack
 from wallscope.render.timeline_pack import pack_timelines
 
 WALLS = list(Wall)
@@ -87,6 +90,29 @@ def test_what_is_kept_fits_and_the_time_of_each_wall_stays_exact(monkeypatch, se
     assert (start[1:] == start[:-1] + length[:-1]).all()
     assert {place: int(length[wall == place].sum()) for place in exact} == exact
     assert any("merged" in note for note in pack.notes)
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("most", [1, 30, 100, 250])
+def test_the_grain_is_the_first_at_which_merging_leaves_room(seed, most):
+    timeline = make_timeline(seed, -5_000)
+    slices = timeline.slices.sort("start_ns").with_columns(pl.col("wall", "state").cast(pl.String))
+    rows = timeline.operations.with_columns(
+        place=pl.col("lane").cast(pl.Int64), depth=pl.lit(0), wall=pl.lit(0, pl.UInt32)
+    )
+    by, kept = ["place", "lane", "depth"], ["name", "what", "wall", *timeline_pack._ISSUE]
+    for found, merge in (
+        (timeline_pack._coarsen(rows, most, LENGTH_NS), partial(timeline_pack._merge, rows, by, kept=kept)),
+        (
+            timeline_pack._coarsen_slices(slices, most, LENGTH_NS),
+            partial(timeline_pack._merge_slices, slices),
+        ),
+    ):
+        grain_ns = LENGTH_NS // 100_000
+        while len(merged := merge(grain_ns=grain_ns)) > most and grain_ns <= LENGTH_NS:
+            grain_ns *= 2
+
+        assert (found[1], len(found[0])) == (grain_ns, len(merged))
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -8,7 +8,7 @@ import pytest
 from fixtures.simulation.run import run
 from fixtures.simulation.stories_waits import waits
 from fixtures.simulation.writing import write_run
-from wallscope.model.capture import Options
+from wallscope.model.capture import Finding, Options, Profiler, Severity
 from wallscope.model.diagnosis import Walls
 from wallscope.pipeline import prepare
 from wallscope.summary.diagnosis import decide_wall
@@ -26,11 +26,16 @@ STEPS = 4
 
 
 @pytest.fixture(scope="module")
-def account(tmp_path_factory):
-    """A rank with steady steps; each test replaces what confidence depends on."""
+def prepared(tmp_path_factory):
     path = tmp_path_factory.mktemp("run") / "run.sqlite"
     write_run(run(dict(waits())["a value that is read from the device"]), path)
-    (found,) = summarize_ranks(prepare(path, Options(), lambda _: None))
+    return prepare(path, Options(), lambda _: None)
+
+
+@pytest.fixture(scope="module")
+def account(prepared):
+    """A rank with steady steps; each test replaces what confidence depends on."""
+    (found,) = summarize_ranks(prepared)
     return found
 
 
@@ -107,8 +112,34 @@ def test_recomputed_work_that_no_range_names_concerns_compute_alone(account):
 def test_a_profiler_that_slows_the_host_concerns_host_alone(account):
     found = judge(account, HOST, is_slowed_by_profiler=True)
 
-    assert (found.level, found.reasons[-1]) == ("medium", "the profiler slows the host")
+    assert (found.level, found.reasons[-1]) == ("medium", "the profiler slowed the host")
     assert judge(account, COMMUNICATION, is_slowed_by_profiler=True).level == "high"
+
+
+@pytest.mark.parametrize(
+    ("profiler", "code", "severity", "is_slowed"),
+    [
+        (Profiler.NSYS, "emit-nvtx", Severity.WARNING, True),
+        (Profiler.NSYS, "profiler-overhead", Severity.WARNING, True),
+        (Profiler.NSYS, "profiler-overhead", Severity.INFO, False),
+        (Profiler.TORCH, "torch-stacks", Severity.WARNING, True),
+        (Profiler.TORCH, "profiler-overhead", Severity.WARNING, False),
+        (Profiler.TORCH, "torch-operators", Severity.INFO, False),
+        (Profiler.NSYS, "unresolved-waits", Severity.WARNING, False),
+    ],
+)
+def test_warnings_that_recording_slowed_the_host_reach_the_rank(
+    prepared, profiler, code, severity, is_slowed
+):
+    capture = prepared.trace.capture
+    changed = replace(
+        capture,
+        export=replace(capture.export, profiler=profiler),
+        findings=(Finding(code, severity, "Said.", None),),
+    )
+    (found,) = summarize_ranks(replace(prepared, trace=replace(prepared.trace, capture=changed)))
+
+    assert found.is_slowed_by_profiler is is_slowed
 
 
 def test_steps_whose_mean_has_another_wall_are_less_sure(account):

@@ -27,7 +27,7 @@ def test_a_wait_off_the_critical_path_is_told_with_calls_holder_and_share():
 
     assert finding.severity == "info"
     assert (
-        "1.7 cudaLaunchKernel wait for cudaMemcpyAsync of another thread, 18.0 ms in total (18.0 %"
+        "1.7 cudaLaunchKernel wait for cudaMemcpyAsync of another thread, 18.0 ms (18.0 % of its length)"
         in finding.message
     )
     assert finding.message.endswith("None of this time delays the GPU, so these waits do not limit the step.")

@@ -147,8 +147,8 @@ def diff(  # noqa: PLR0913  # options are parameters
         str,
         typer.Argument(
             metavar="BASE",
-            help="An export, a JSON answer of analyze, or a folder or pattern of these. With --store a"
-            " recorded commit. A..B names two commits.",
+            help="An export, a JSON answer of analyze, or a folder or pattern of these. With --store also a"
+            " recorded commit; A..B, without HEAD, compares commits A and B.",
         ),
     ],
     head: Annotated[

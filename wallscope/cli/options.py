@@ -42,7 +42,7 @@ KernelRules = Annotated[
         "--kernels",
         metavar="FILE",
         rich_help_panel=READING,
-        help="TOML file of kernel-name rules; they take precedence over the built-in rules.",
+        help="TOML file of rules that classify kernels by name, before the built-in rules.",
     ),
 ]
 

@@ -108,8 +108,8 @@ def _launch_calls(
     direction: Direction = "slower" if bias_ns > 0 else "faster"
     effect = (
         f"over {plural(launches, 'launch')} per step the difference is up to {duration(abs(bias_ns))} of host"
-        f" time. If launches limit the step and the profiler causes the difference, head seems up to"
-        f" {percent(abs(bias_ns) / base.step.step_ns)} {direction} than it is"
+        f" time. If launches limit the step and the profiler causes the difference, head seems {direction} by"
+        f" up to {percent(abs(bias_ns) / base.step.step_ns)} of base's step"
     )
     values = duration(ours.launch_call_ns), duration(theirs.launch_call_ns)
     yield Mismatch(

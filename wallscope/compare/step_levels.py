@@ -177,6 +177,6 @@ def _describe_runs(runs: Sequence[RunLevels]) -> str:
     parts = []
     for run in runs:
         kinds = (f"{len(mode.steps)} of {duration(mode.median_ns)}" for mode in run.modes)
-        shift = f"a shift of {percent(expm1(run.shift))} within the run" if run.shift else "one level"
+        shift = f"one shift of {percent(expm1(run.shift))} within the run" if run.shift else "no shift"
         parts.append(", ".join(kinds) if run.modes else shift)
     return "; ".join(dict.fromkeys(parts))

@@ -237,7 +237,7 @@ def _check_overhead(tables: TraceTables, capture: Capture) -> Iterator[Finding]:
         Severity.WARNING,
         f"The profiler spent {duration(spent_ns)} on its own records,"
         f" {percent(spent_ns / (end_ns - start_ns))} of the captured time. The trace does not show the"
-        " thread, so this time stays in the walls.",
+        " thread, so this time cannot be separated from other time.",
         "Profile fewer steps, with a warm-up step in the schedule.",
         covers_ns=spent_ns,
     )

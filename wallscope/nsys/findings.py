@@ -137,7 +137,7 @@ def check_gpus(source: Database) -> tuple[Finding, ...]:
             "gpu-unknown",
             Severity.INFO,
             "The export does not describe the GPUs: memory capacity and peak rates are unknown.",
-            "Give nsys access to the GPU; in a container, start this with --gpus all.",
+            "Give nsys access to the GPU; start a container with --gpus all.",
         ),
     )
 

@@ -262,7 +262,7 @@ def _clip(rows: pl.DataFrame, timeline: StepTimeline, order: Mapping[str, int]) 
 
 
 def _choose_grain(count_rows: Callable[[int], int], most: int, length_ns: int) -> int:
-    """Return the first grain in ns that leaves at most `most` rows."""
+    """Return the first grain in ns that leaves at most `most` rows, else the first one above the step."""
     grain_ns = max(length_ns // _FIRST_GRAIN, 1)
     while grain_ns <= length_ns and count_rows(grain_ns) > most:
         grain_ns *= 2

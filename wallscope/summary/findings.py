@@ -440,7 +440,7 @@ def _one_rank(rank: Rank, trace: Trace, whole: str) -> Iterator[Finding]:
     yield Finding(
         "one-rank",
         Severity.INFO,
-        f"Communication takes {duration(own_ns)} of the {whole}. With {counted} captured,"
+        f"Communication delays the {whole} by {duration(own_ns)}. With {counted} captured,"
         " transfer time and waiting for peers cannot be separated.",
         "" if is_chosen else "Capture all ranks.",
         covers_ns=own_ns,

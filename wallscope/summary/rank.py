@@ -106,7 +106,7 @@ class RankSummary:
     `has_kernels_elsewhere` whether they ran at other times.
     `hides_recompute` is set if the rank trains and no range names its backward pass. `lacks_calls` is set if
     a material part of the operations of those steps lacks its launch calls. `is_slowed_by_profiler` is set if
-    idle time is clearly overestimated. `tables` are the inputs of its profile, if they are asked for.
+    a warning says so of the host. `tables` are the inputs of its profile, if they are asked for.
     """
 
     rank: Rank

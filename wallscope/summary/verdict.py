@@ -459,7 +459,7 @@ def _describe_few_steps(account: RankSummary, median_share: float) -> Iterator[s
 
 
 def _list_doubts(decision: Decision, account: RankSummary) -> Iterator[str]:
-    """Yield what the export lacks and what therefore could change the wall.
+    """Yield what the export lacks, or what recording cost, and what therefore could change the wall.
 
     Without launch calls, short gaps between kernels count as compute, whatever caused them, and the host
     may have waited for calls that are missing. Recomputed forward work that cannot be recognized counts as
@@ -486,7 +486,7 @@ def _list_doubts(decision: Decision, account: RankSummary) -> Iterator[str]:
         share = _median_share(account.blocked, account.walls)
         yield f"{percent(share)} is in calls that were blocked for a reason that the export does not contain"
     if decision.dominant == "host" and account.is_slowed_by_profiler:
-        yield "the profiler slows the host"
+        yield "the profiler slowed the host"
 
 
 def _without_blocked_calls(account: RankSummary) -> tuple[Times, Times]:

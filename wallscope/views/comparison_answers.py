@@ -128,7 +128,7 @@ def _answer_bound(comparison: Comparison) -> KeyAnswer:
         return KeyAnswer(
             "Upper bound", "Not estimated", (f"A bound needs a certain change of the {window}.",)
         )
-    line = f"What head could still gain: its {window} if only compute took time, with the kernels of head."
+    line = f"The most that head could still gain: its {window} would be as long as its compute."
     return _write_bound(step.head_typical_ns, compute_ns, line)
 
 

@@ -4,7 +4,7 @@ from collections import defaultdict
 from math import inf, sqrt
 
 from wallscope import units
-from wallscope.model.cause_catalogue import describe_cause
+from wallscope.model.cause_catalogue import describe_cause, find_wall
 from wallscope.model.comparison import (
     CauseDelta,
     CommunicationChange,
@@ -22,6 +22,7 @@ from wallscope.thresholds.noise import ASSUMED_NOISE_RATIO
 from wallscope.thresholds.verdict import (
     CONFOUNDING_SHARE,
     EXPLAINING_SHARE,
+    OTHERS_SHARE,
     UNEXPLAINED_SHARE,
     USUAL_STEPS_SHARE,
 )
@@ -36,7 +37,6 @@ _MOST_UNEXPLAINED = 2
 _Changed = WallDelta | CauseDelta | OperationChange | OperationDelta | CommunicationChange
 TIMES = " \N{MULTIPLICATION SIGN} "
 _LONGEST_REASON = 110
-_LEAST_OTHERS_SHARE = 0.02  # of the change of a wall; less from other causes is not worth a word
 _LIKE_RUNS = "runs of the same program may differ by as much"
 _ONE_OF_WALLS = " Of five walls, one may change by as much by chance."
 _NO_MORE_THAN_RUNS = "Two runs of the same program may differ by as much, so the change may be chance."
@@ -209,18 +209,19 @@ def _describe_leading_cause(comparison: Comparison, leading: WallDelta) -> str:
         return ""
     for entry in comparison.explanations:
         if cause.cause in entry.causes and len(entry.message) <= _LONGEST_REASON:
-            reason = _continue(visible(entry.message, most=_LONGEST_REASON))
-            return f"{_size_explanation(entry.delta_ns, leading.delta_ns)}{reason}"
+            is_of_wall = {find_wall(one) for one in entry.causes} == {leading.wall}
+            size = _size_explanation(entry.delta_ns if is_of_wall else None, leading.delta_ns)
+            return f"{size}{_continue(visible(entry.message, most=_LONGEST_REASON))}"
     size = _size_explanation(cause.delta_ns, leading.delta_ns)
     return f"{size}{describe_cause(cause.cause)}{_describe_range(comparison, cause)}"
 
 
-def _size_explanation(explained_ns: int | None, of_wall_ns: int) -> str:
+def _size_explanation(part_ns: int | None, of_wall_ns: int) -> str:
     """Say how much of the change of a wall an explanation accounts for, where both read differently."""
-    part_ns, others_ns = explained_ns or 0, of_wall_ns - (explained_ns or 0)
-    if part_ns * of_wall_ns <= 0 or abs(others_ns) < _LEAST_OTHERS_SHARE * abs(of_wall_ns):
+    others_ns, size = of_wall_ns - (part_ns or 0), units.signed_duration(part_ns or 0)
+    is_same = size == units.signed_duration(of_wall_ns)
+    if (part_ns or 0) * of_wall_ns <= 0 or is_same or abs(others_ns) < OTHERS_SHARE * abs(of_wall_ns):
         return ": "
-    size = units.signed_duration(part_ns)
     if others_ns * of_wall_ns > 0:
         return f", of which {size}: "
     return f" ({size} from this cause, {units.signed_duration(others_ns)} from others): "
@@ -341,8 +342,8 @@ def _describe_noise(step: StepChange) -> str:
     alone = f" Without this noise, the 95 % CI from these steps is {ends}." if is_wide else ""
     return (
         f"With {known}, the noise between runs is assumed: the step of a run may be off by up to {off}."
-        " Communication, memory and host time have a standard deviation of"
-        f" {100 * ASSUMED_NOISE_RATIO:.0f} % each.{alone}"
+        " For communication, memory and host time, a standard deviation of"
+        f" {100 * ASSUMED_NOISE_RATIO:.0f} % each is assumed.{alone}"
     )
 
 

@@ -79,8 +79,9 @@ _LONGEST_NAME = 120
 _WORDS: Final = {
     "confidence": "How sure the wall and the time breakdown are. High: at most 3 % of the step is inferred or"
     " has no known cause; medium: at most 20 %. A reason that is stated next to it can lower it.",
-    "replay error": "Each step is simulated with its own operations and host work, and latencies measured"
-    " in other steps. The error is the median difference from the recorded length.",
+    "replay error": "Each step is simulated with its own operations and CUDA calls. Latencies, and host time"
+    " between CUDA calls, are the medians of other steps. The error is the median difference from the"
+    " recorded length.",
     "memory pressure": "How close the run is to the end of GPU memory, by allocator retries and peak use.",
 }
 """Words of the first screen that the shared list of words lacks."""

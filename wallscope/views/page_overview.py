@@ -396,9 +396,9 @@ def _judge_replay(analysis: Analysis) -> Fact:
         return Fact("Replay error unknown", text, target, "warn", "the replay error is unknown")
     operations, unit = units.number(replay.operations), analysis.anchor.unit
     text = (
-        f"To test the replay, each {unit} is simulated with its own operations and host work, but with the"
-        f" launch and wait latencies of the other {unit}s. The error is the median difference from the"
-        f" measured length. The replay covers {operations} operations."
+        f"To test the replay, each {unit} is simulated with its own operations and CUDA calls. Latencies, and"
+        f" host time between CUDA calls, are the medians of the other {unit}s. The error is the median"
+        f" difference from the measured length. The replay covers {operations} operations."
     )
     tone: Tone = "ok" if error <= FIX_REPLAY_ERROR_SHARE else "warn"
     doubt = "" if tone == "ok" else "the upper bounds, because the replay error is large"

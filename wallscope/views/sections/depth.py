@@ -176,14 +176,15 @@ def describe_communication(communication: Communication, whole: str) -> Iterator
         )
     tax, work = communication.overlap_tax, communication.dispatcher
     if tax is not None:
-        compared = units.number(tax.kernels)
+        compared = f"{units.number(tax.kernels)} in all"
         if tax.compared_share is not None:
             compared += f" ({units.percent(tax.compared_share)} of their time)"
         change = f"{units.duration(abs(tax.slowed_ns))} {'more' if tax.slowed_ns > 0 else 'less'}"
-        taken = f"{tax.ratio:.2f}x as long, {change} in the {whole}"
+        is_alike = abs(tax.ratio - 1) < SHOWN_OVERLAP_TAX_SHARE
+        taken = "" if is_alike else f": {change} in the {whole}"
         yield (
             f"Of the kernels that overlap communication, {compared} can be compared with the same kernels"
-            f" alone. They take {'as long' if abs(tax.ratio - 1) < SHOWN_OVERLAP_TAX_SHARE else taken}."
+            f" alone. These take {'' if is_alike else f'{tax.ratio:.2f}x '}as long as alone{taken}."
         )
     if work is not None:
         names = ("pack", "synchronise", "transport", "unpack", "route")
@@ -329,12 +330,13 @@ def describe_host(details: HostDetails, step_ns: int, whole: str) -> Iterator[st
             f" {units.percent(launches.outpaced_share)} take longer than the kernel that they launch{bound}."
         )
     if ahead is not None:
-        high = units.duration(ahead.median_ns)
-        low = f"10th percentile {units.duration(ahead.p10_ns)}" if ahead.p10_ns else "10 % start before it"
-        begin = f"{high} after their launch call ends (median; {low})"
+        middle, low = units.duration(ahead.median_ns), f"10th percentile {units.duration(ahead.p10_ns)}"
+        low = low if ahead.p10_ns else "at least 10 % start before the call ends"
         yield (
-            f"Compute kernels start {begin if ahead.median_ns else 'before their launch call ends (median)'}."
-            " If it takes at most a few µs, the GPU was idle and waited for the launch."
+            f"Compute kernels start {middle} after their launch call ends (median; {low})."
+            " If it takes at most a few µs, the kernel waited only for its launch."
+            if ahead.median_ns
+            else "At least half of the compute kernels start before their launch call ends."
         )
     if cpu is not None:
         source = {"switches": "the OS's thread switches", "samples": "CPU samples"}[cpu.source]

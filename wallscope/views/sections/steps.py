@@ -46,7 +46,7 @@ _BACKWARD = Column(
 _MOST_STEPS, _WIDE = 8, 110
 _DRAINED = "host/queue-drained/"
 _KEY_OF_GAPS = (
-    "The first line of a gap has its start, its length, and its largest cause with its time. The rows below"
+    "The first line of a gap has its start, its length, and its largest cause with its time. The other lines"
     f" have start, length, cause and place of each part. A terminal of {_WIDE} columns adds how much earlier"
     " the gap would end without it (slack)."
 )

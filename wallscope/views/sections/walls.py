@@ -294,8 +294,8 @@ def describe_replay(replay: Replay) -> str:
         return f"No replay: {replay.refused}."
     ranks = "" if replay.ranks == 1 else f" of {replay.ranks} ranks"
     return (
-        f"Each bound comes from a replay: {units.number(replay.operations)} recorded operations{ranks} are"
-        " simulated, with the change that the recommendation assumes."
+        f"Each replay of a recommendation simulates {units.number(replay.operations)} recorded"
+        f" operations{ranks}, with the change that the recommendation assumes."
         f" Replay error: {units.percent(replay.check.error_median)}."
     )
 
