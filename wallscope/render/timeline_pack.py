@@ -274,17 +274,15 @@ def _coarsen(rows: pl.DataFrame, most: int, length_ns: int) -> tuple[pl.DataFram
     order = ["place", "depth", "start_ns", "end_ns", "name"]
     if len(rows) <= most:
         return rows.sort(order, maintain_order=True), 0
-    by = ["place", "lane", "depth"]
-    lane = pl.struct(by).rank("dense")
-    keys = rows.select(_FROM_FIRST.alias("from_ns"), _LENGTH.alias("length"), lane=lane)
+    keys = rows.select("place", "depth", from_ns=_FROM_FIRST, length=_LENGTH)
 
     def count_rows(grain_ns: int) -> int:
         short = keys.filter(pl.col("length") < grain_ns)
-        parts = short.select("lane", part=pl.col("from_ns") // grain_ns)
+        parts = short.select("place", "depth", part=pl.col("from_ns") // grain_ns)
         return len(keys) - len(short) + parts.n_unique()
 
     grain_ns = _choose_grain(count_rows, most, length_ns)
-    merged = _merge(rows, by, grain_ns, ["name", "what", "wall", *_ISSUE])
+    merged = _merge(rows, ["place", "lane", "depth"], grain_ns, ["name", "what", "wall", *_ISSUE])
     return merged.sort(order, maintain_order=True), grain_ns
 
 
