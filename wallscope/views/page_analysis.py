@@ -3,7 +3,7 @@
 import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Any, Final, Literal
+from typing import Any, Literal
 
 from wallscope import units
 from wallscope.advice.evidence import describe_questions, describe_remaining_shares
@@ -76,15 +76,6 @@ _OF_TYPICAL = frozenset({"causes", "path", *map(str, Wall)})
 _LONGEST_SETTINGS = 60
 _LONGEST_NAME = 120
 """As the section of the timeline cuts names."""
-_WORDS: Final = {
-    "confidence": "How sure the wall and the time breakdown are. High: at most 3 % of the step is inferred or"
-    " has no known cause; medium: at most 20 %. A reason that is stated next to it can lower it.",
-    "replay error": "Each step is simulated with its own operations and CUDA calls. Latencies, and host time"
-    " between CUDA calls, are the medians of other steps. The error is the median difference from the"
-    " recorded length.",
-    "memory pressure": "How close the run is to the end of GPU memory, by allocator retries and peak use.",
-}
-"""Words of the first screen that the shared list of words lacks."""
 _AFTER_CALLS = (
     "Host time between a blocking call and the next launch is in the row of that call. The rest of the time"
     " outside calls is in the row host/framework."
@@ -476,13 +467,11 @@ def _build_quality(analysis: Analysis) -> Section:
 
 
 def anchor_words(methods: Section) -> Section:
-    """Make each defined word a target of links, and add the words of the first screen."""
+    """Make each defined word a target of links."""
     blocks: list[Block] = []
     for block in methods.blocks:
         if isinstance(block, Grid) and not any(isinstance(one, Grid) for one in blocks):
-            known = {str(_text(row[0])) for row in block.rows}
-            more = tuple((word, text) for word, text in _WORDS.items() if word not in known)
-            rows = tuple((_anchor(row[0]), *row[1:]) for row in (*block.rows, *more))
+            rows = tuple((_anchor(row[0]), *row[1:]) for row in block.rows)
             blocks.append(replace(block, rows=rows))
         else:
             blocks.append(block)
