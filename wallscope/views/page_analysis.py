@@ -478,10 +478,6 @@ def anchor_words(methods: Section) -> Section:
     return replace(methods, blocks=tuple(blocks))
 
 
-def _text(value: object) -> object:
-    return value.value if isinstance(value, Cell) else value
-
-
 def _anchor(value: Any) -> Cell:
     cell = value if isinstance(value, Cell) else Cell(value)
     slug = str(cell.value).replace(", ", "-").replace(" ", "-")
