@@ -10,41 +10,42 @@ BULK_STEP := build/bulk_long_steps.sqlite
 export PYTHONDONTWRITEBYTECODE =
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all test-real check format golden digests bench bench-traces bench-jobs bench-diff drift faults floors guided huge screenshots figures docs gallery bench-accuracy bench-causes constraints attack clean
+.PHONY: help demo test test-all test-real check format golden digests bench bench-traces bench-jobs bench-diff drift faults floors newest guided huge screenshots figures docs gallery bench-accuracy bench-causes constraints attack clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
 
-.venv/installed: pyproject.toml
-	$(PYTHON) -m venv .venv
-ifdef LOCKED
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --requirement constraints/ci.txt
-	WALLSCOPE_PLAIN=1 $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --no-compile --editable .
-else
-	WALLSCOPE_PLAIN=1 $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --editable '.[dev,docs]'
-endif
+# Each level holds the one before it: what running needs, what the tests need, everything.
+.venv/run .venv/test .venv/all: .venv/%: constraints/%.txt constraints/uv.txt constraints/install.sh pyproject.toml
+	@PYTHON=$(PYTHON) constraints/install.sh $<
 	@touch $@
 
-# Compiled twice: for commands, and with bounds checks for the tests.
-.venv/stamp: .venv/installed build_kernels.py $(wildcard wallscope/kernels/*.py)
+.venv/compiled: .venv/run build_kernels.py $(wildcard wallscope/kernels/*.py)
 	$(BIN)/python build_kernels.py
+	@touch $@
+
+# Compiled a second time for the tests, with bounds checks.
+.venv/tested: .venv/test .venv/compiled
 	$(BIN)/python build_kernels.py --check-bounds --into build/kernels/tested
 	@touch $@
 
-$(EXAMPLE): .venv/stamp $(wildcard fixtures/*.py fixtures/ddl/*.sql)
+.venv/stamp: .venv/all .venv/tested
+	@touch $@
+
+$(EXAMPLE): .venv/compiled $(wildcard fixtures/*.py fixtures/ddl/*.sql)
 	@mkdir -p build
 	$(BIN)/python -m fixtures.example $@
 
 demo: $(EXAMPLE)  ## analyze the shipped example: a step of a mixture-of-experts model
 	$(BIN)/wallscope analyze $(EXAMPLE)
 
-test: .venv/stamp $(EXAMPLE)  ## the tests, side by side on all cores
+test: .venv/tested $(EXAMPLE)  ## the tests, side by side on all cores
 	$(BIN)/python -m pytest -m 'not slow' --numprocesses auto --dist loadfile --no-loadscope-reorder
 
-test-all: .venv/stamp $(EXAMPLE)  ## the tests, the slow ones too, with more random examples
+test-all: .venv/tested $(EXAMPLE)  ## the tests, the slow ones too, with more random examples
 	$(BIN)/python -m pytest --hypothesis-profile=ci
 
-test-real: .venv/stamp  ## captures of others, where ../shared/traces has them: walls, steps, causes, changes
+test-real: .venv/tested  ## captures of others, where ../shared/traces has them: walls, steps, causes, changes
 	$(BIN)/python -m pytest tests/real tests/test_traces.py
 
 check: .venv/stamp docs  ## format, lint, types, import contracts, links of the documentation
@@ -115,22 +116,26 @@ build/guided/stamp: pyproject.toml
 	build/guided/venv/bin/python -m pip install --quiet --disable-pip-version-check --editable . atheris
 	@touch $@
 
-floors: build/floors/stamp  ## the tests with the oldest dependencies that pyproject.toml allows
-	build/floors/bin/python -m pytest -m 'not slow' --numprocesses auto --dist loadfile --no-loadscope-reorder
+floors newest: %: build/%/stamp  ## the tests with the oldest dependencies that pyproject.toml allows, or with the newest
+	build/$@/bin/python -m pytest -m 'not slow' --numprocesses auto --dist loadfile --no-loadscope-reorder
 
-build/floors/stamp: pyproject.toml
-	$(PYTHON) -m venv build/floors
-	build/floors/bin/python -m pip install --quiet --disable-pip-version-check uv
-	build/floors/bin/uv pip install --quiet --python build/floors/bin/python --resolution lowest-direct --editable '.[dev]'
+RESOLUTION_floors := lowest-direct
+RESOLUTION_newest := highest
+build/floors/stamp build/newest/stamp: build/%/stamp: pyproject.toml .venv/tested
+	$(PYTHON) -m venv --clear build/$*
+	$(UV) pip install --quiet --python build/$*/bin/python --upgrade --resolution $(RESOLUTION_$*) --group build --group test --all-extras --editable .
 	@touch $@
 
-UV_COMPILE = build/uv/bin/uv pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes --no-annotate \
+UV = $(shell command -v uv || echo build/uv/bin/uv)
+UV_COMPILE = $(UV) pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes --no-annotate \
 	--no-emit-package wallscope --custom-compile-command 'make constraints'
-constraints:  ## pin the newest dependencies, with hashes, for the action and CI
-	test -x build/uv/bin/uv || { $(PYTHON) -m venv build/uv && build/uv/bin/python -m pip install --quiet uv; }
-	$(UV_COMPILE) pyproject.toml constraints/build.in --extra remote --output-file constraints/action.txt
-	$(UV_COMPILE) pyproject.toml constraints/build.in --all-extras --output-file constraints/ci.txt
+constraints: .venv/run  ## pin the newest dependencies, with hashes: one resolution, of which each file holds a part
+	$(UV_COMPILE) pyproject.toml --all-extras --group dev --output-file constraints/all.txt
+	$(UV_COMPILE) pyproject.toml --constraint constraints/all.txt --group build --output-file constraints/run.txt
+	$(UV_COMPILE) pyproject.toml --constraint constraints/all.txt --group build --extra remote --output-file constraints/action.txt
+	$(UV_COMPILE) pyproject.toml --constraint constraints/all.txt --group build --group test --all-extras --output-file constraints/test.txt
 	$(UV_COMPILE) constraints/release.in --output-file constraints/release.txt
+	$(UV_COMPILE) constraints/uv.in --output-file constraints/uv.txt
 
 HUGE := build/huge_10gb.sqlite
 huge: $(BULK)  ## measure an export of 10 GB, and write docs/robustness.md; wants 11 GB of disk
