@@ -54,20 +54,22 @@ BOMBS = {
 }
 
 
-ALSO_ANALYZED = ("lists", "plain lists", "plain depth")
-"""Both commands read answers with one function; the others are analyzed among the slow tests."""
+IN_EACH_RUN = {
+    ("lists", "diff"),
+    ("many ranks", "diff"),
+    ("one text often", "diff"),
+    ("plain depth", "diff"),
+    ("plain lists", "analyze"),
+}
+"""Each guard once: both commands read answers with one function, and all pairs are among the slow tests."""
 
 
 @pytest.mark.parametrize(
     ("kind", "command"),
     [
-        *((kind, "diff") for kind in BOMBS),
-        *((kind, "analyze") for kind in ALSO_ANALYZED),
-        *(
-            pytest.param(kind, "analyze", marks=pytest.mark.slow)
-            for kind in BOMBS
-            if kind not in ALSO_ANALYZED
-        ),
+        pytest.param(kind, command, marks=() if (kind, command) in IN_EACH_RUN else pytest.mark.slow)
+        for command in ("diff", "analyze")
+        for kind in BOMBS
     ],
 )
 def test_a_small_answer_takes_no_more_than_is_allowed(tmp_path, kind, command):

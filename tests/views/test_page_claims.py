@@ -20,6 +20,19 @@ from wallscope.views.sections.words import choose_basis
 
 TORCH = sorted((TRACES / "kineto").glob("*.json.gz"))
 ANSWERED = [EXAMPLE, *(path for path in EXPORTS if path.stem not in WITHOUT_DEVICE_OPERATIONS), *TORCH]
+IN_EACH_RUN = {
+    EXAMPLE,
+    *(
+        path
+        for place, path in enumerate(ANSWERED)
+        if place % 3 == 0 or path.stem in {"llama3_real", "clue_r3"}
+    ),
+}
+PAGED = [
+    pytest.param(path, id=path.name, marks=() if path in IN_EACH_RUN else pytest.mark.slow)
+    for path in ANSWERED
+]
+"""Each third capture, and all among the slow tests: a whole page takes as long as ten other tests."""
 KNOWN = [cause.removesuffix("<call>") for cause, _ in list_cause_meanings()]
 ID = re.compile(
     rf"(?<![\w/])(?:{'|'.join(map(re.escape, sorted(KNOWN, key=len, reverse=True)))})\w*(?![\w/])"
@@ -42,7 +55,7 @@ def list_cards(page):
     return [strip(card) for card in re.split(r'<li class="card', first)[1:]]
 
 
-@pytest.mark.parametrize("path", ANSWERED, ids=lambda path: path.name)
+@pytest.mark.parametrize("path", PAGED)
 def test_a_cause_is_named_in_words_wherever_its_identifier_stands(path):
     """Commands have identifiers, and tables that have the words in the same row."""
     _, page = paged(path)
@@ -57,7 +70,7 @@ def test_a_cause_is_named_in_words_wherever_its_identifier_stands(path):
     assert set(ID.findall(text)) <= {"host/framework"}  # the note that tells it from time after calls
 
 
-@pytest.mark.parametrize("path", ANSWERED, ids=lambda path: path.name)
+@pytest.mark.parametrize("path", PAGED)
 def test_the_first_bound_says_what_is_assumed(path):
     analysis, page = paged(path)
     (bound,) = re.findall(r"<dt>Upper bound</dt><dd>(.*?)</dd>", page)
@@ -71,7 +84,7 @@ def test_the_first_bound_says_what_is_assumed(path):
                 assert any(describe_share(asked) in card for card in cards[:1])
 
 
-@pytest.mark.parametrize("path", ANSWERED, ids=lambda path: path.name)
+@pytest.mark.parametrize("path", PAGED)
 def test_a_bar_of_another_step_than_the_large_number_says_so(path):
     analysis, page = paged(path)
     rank = analysis.ranks[analysis.diagnosis.rank_index]
@@ -86,7 +99,7 @@ def test_a_bar_of_another_step_than_the_large_number_says_so(path):
             assert "on the mean step, slow ones included" in card
 
 
-@pytest.mark.parametrize("path", ANSWERED, ids=lambda path: path.name)
+@pytest.mark.parametrize("path", PAGED)
 def test_every_heading_and_column_of_the_page_is_explained(path):
     _, page = paged(path)
     labels = {*list_page_labels(page)} - CONTROLS
