@@ -123,7 +123,7 @@ RESOLUTION_floors := lowest-direct
 RESOLUTION_newest := highest
 build/floors/stamp build/newest/stamp: build/%/stamp: pyproject.toml .venv/tested
 	$(PYTHON) -m venv --clear build/$*
-	$(UV) pip install --quiet --python build/$*/bin/python --upgrade --resolution $(RESOLUTION_$*) --group build --group test --all-extras --editable .
+	$(UV) pip install --quiet --python build/$*/bin/python --upgrade --resolution $(RESOLUTION_$*) --group build --group test --editable '.[dask,mcp,remote]'
 	@touch $@
 
 UV = $(shell command -v uv || echo build/uv/bin/uv)
