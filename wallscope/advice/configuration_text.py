@@ -32,6 +32,8 @@ _LAUNCH = re.compile(r"^[ \t]*(?:export \w+=|(?:\w+=\S* )*(?:torchrun|srun|pytho
 _SCRIPTS = {".sh", ".bash", ".slurm", ".sbatch"}
 _PART_OF_KEY = r"(?:[\w-]+|\"[^\"\n]*\"|'[^'\n]*')"
 _DEEP_KEY = re.compile(rf"(?<![\w-]){_PART_OF_KEY}(?:[ \t]*\.[ \t]*{_PART_OF_KEY}){{{_DEEPEST}}}")
+_DEEP_LIST = re.compile(rf"(?:[\[{{]\s*+){{{_DEEPEST + 1}}}")
+_NO_YAML = re.compile("[^\t\n\r -~\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _LOADER: type[yaml.SafeLoader] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _YAML = "tag:yaml.org,2002:"
 _PLAIN_TAGS = {
@@ -125,10 +127,9 @@ def parse_yaml(path: Path, text: str) -> tuple[list[Entry], tuple[str, ...]]:
             _check_nodes(path, node)
         document = None if node is None else _build(node, repeated)
     except yaml.YAMLError as error:
-        where = getattr(error, "problem_mark", None)
-        line = f" in line {where.line + 1}" if where is not None else ""
-        reason = getattr(error, "problem", None) or str(error)
-        raise ConfigurationError(f"{path} — is not valid YAML{line}: {reason} — correct that line") from error
+        raise ConfigurationError(
+            f"{path} — is not valid YAML{_locate_fault(error)} — correct that place"
+        ) from error
     except ValueError as error:
         raise ConfigurationError(f"{path} — has an invalid value: {error} — correct that line") from error
     if not isinstance(document, dict):
@@ -136,9 +137,31 @@ def parse_yaml(path: Path, text: str) -> tuple[list[Entry], tuple[str, ...]]:
     return list(_flatten(document, "")), tuple(dict.fromkeys(repeated))
 
 
+def _locate_fault(error: yaml.YAMLError) -> str:
+    """Return where YAML is wrong, without the parser's words, which differ between its releases.
+
+    >>> _locate_fault(yaml.scanner.ScannerError(None, None, "no", yaml.Mark("", 0, 2, 4, None, None)))
+    ' in line 3, column 5'
+    """
+    marks = (getattr(error, name, None) for name in ("problem_mark", "context_mark"))
+    fault, begin = (f"line {mark.line + 1}, column {mark.column + 1}" if mark else "" for mark in marks)
+    if begin in {"", fault}:
+        return fault and f" in {fault}"
+    return f" in {fault}, inside what begins in {begin}"
+
+
 def _check_events(path: Path, text: str) -> None:
-    depth = 0
+    if found := _NO_YAML.search(text):
+        line = text.count("\n", 0, found.start()) + 1
+        raise ConfigurationError(f"{path} — has an unprintable character in line {line} — remove it")
+    # a parser reads ahead in such a line before it returns an event, up to a limit of its own
+    depth = _DEEPEST + 1 if _DEEP_LIST.search(text) else 0
+    document_count = 0
     for number, event in enumerate(yaml.parse(text, Loader=_LOADER)):
+        if isinstance(event, yaml.DocumentStartEvent):
+            document_count += 1
+        if document_count > 1:
+            raise ConfigurationError(f"{path} — has several documents — keep the one with the settings")
         if isinstance(event, yaml.CollectionStartEvent):
             depth += 1
         elif isinstance(event, yaml.CollectionEndEvent):
