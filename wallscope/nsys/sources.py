@@ -59,7 +59,6 @@ _LIMITS = {
 }
 _ROWS_A_CHUNK, _ROWS_AT_ONCE = 100_000, 16
 _FEW_BYTES, _MOST_TIMES = 64 << 20, 4  # a text may be named by several rows of a query
-_FORBIDDEN = re.compile(r"not authorized|prohibited")
 _SERIALIZED = 3  # by PEP 249: threads may share a connection
 _WORD = re.compile(r"\w+")
 _MOST_LETTERS = 200
@@ -103,7 +102,8 @@ def open_tables(
             by_pages = reader is Reader.PAGES and kernels.is_compiled()
             yield _open_sqlite(path, connection, stream if by_pages else None)
         except (sqlite3.DatabaseError, sqlite3.DataError) as error:
-            fault = "a view is in the place of a table" if _FORBIDDEN.search(str(error)) else error
+            is_forbidden = getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_AUTH
+            fault = "a view is in the place of a table" if is_forbidden else error
             raise InputError(f"{path} — is damaged: {fault} — copy or export it again") from error
         finally:
             connection.close()
