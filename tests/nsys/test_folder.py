@@ -237,7 +237,10 @@ def text_that_is_no_utf_8(folder: Path) -> None:
 
 
 BAD = {
-    "no UTF-8": (text_that_is_no_utf_8, "StringIds.* text that is not UTF-8"),
+    "no UTF-8": (
+        text_that_is_no_utf_8,
+        "StringIds.* text that is not UTF-8 — .* export the report as one file",
+    ),
     "no table": (without_tables, "is a folder without a table of Nsight Systems"),
     "tables of others": (foreign, "is not an Nsight Systems export"),
     "truncated": (truncated, "is truncated"),

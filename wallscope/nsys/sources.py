@@ -363,11 +363,10 @@ def _errors_about(file: Path) -> Iterator[None]:
     try:
         yield
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError, ValueError) as error:
-        if re.search(r"utf-?8", str(error), re.IGNORECASE):
-            fault = "has text that is not UTF-8 — export the report as one file: nsys export --type sqlite"
-        else:
-            fault = "is damaged inside — copy or export the folder again"
-        raise InputError(f"{file} — {fault}") from error
+        raise InputError(
+            f"{file} — is damaged inside, or has text that is not UTF-8 — copy the folder again, or export"
+            " the report as one file: nsys export --type sqlite"
+        ) from error
 
 
 def resolve_export(path: Path, progress: Progress) -> Path:
