@@ -43,6 +43,7 @@ _REPAIRS = (
 """Values that JSON does not have, backslashes of Windows paths, commas after the last member."""
 
 
+_OPEN_STRING = re.compile(r'"(?:[^"\\]++|\\.)*+\\?\Z', re.DOTALL)
 _PLAIN = json.JSONDecoder(strict=False)
 _MILD = json.JSONDecoder(strict=False, parse_float=str, parse_constant=lambda _: None)
 
@@ -280,7 +281,8 @@ def _find_decoded_end(text: str, at: int) -> tuple[int | None, bool]:
     try:
         return int(_PLAIN.raw_decode(text, at)[1]), False
     except json.JSONDecodeError as error:
-        return None, error.pos >= len(text) - _LONGEST_WORD or error.msg.startswith("Unterminated string")
+        is_in_string = _OPEN_STRING.match(text, error.pos) is not None
+        return None, is_in_string or error.pos >= len(text) - _LONGEST_WORD
     except (ValueError, RecursionError):
         return None, False
 
