@@ -122,7 +122,7 @@ class OneLineServer(MCPServer[Any]):
                 wrong = error.__cause__.errors(include_url=False, include_input=False)[0]
                 where = ".".join(map(str, wrong["loc"])) or "the arguments"
                 raise ToolError(f"{name}: {where} — {wrong['msg']} — see the schema of the tool") from None
-            raise ToolError(str(error).removeprefix(f"Error executing tool {name}: ")) from None
+            raise ToolError(str(error.__cause__ or error)) from None  # the SDK puts words before the cause
 
 
 class AgentServer:
