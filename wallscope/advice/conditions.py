@@ -129,7 +129,8 @@ def parse_condition(text: str) -> Condition:
     Raises:
         ValueError: the operator is unknown, or the values do not fit the operator.
     """
-    key, operator, *words = text.split()
+    parts = text.split()
+    key, operator, *words = parts if len(parts) > 1 else (text, "")
     if (
         operator not in {*_COMPARE, *_ONE, *_MANY}
         or bool(words) is (operator in _WITHOUT_WORDS)
