@@ -131,9 +131,8 @@ def test_a_full_standard_output_is_one_line_and_exit_2(export):
 
     assert ran.returncode == 2
     *announced, error = ran.stderr.splitlines()
-    assert (
-        error == "wallscope: standard output — cannot be written: No space left on device — make room there"
-    )
+    assert error.startswith("wallscope: standard output — cannot be written: ")
+    assert error.endswith(" — make room there")
     assert len(announced) == (not kernels.is_compiled())
 
 
@@ -209,5 +208,5 @@ def test_a_link_that_leads_to_itself_is_refused(arguments, wallscope, tmp_path):
     ran = wallscope("analyze", *arguments)
 
     assert ran.code == 2
-    assert "Too many levels of symbolic links" in ran.err or "is not a folder" in ran.err
+    assert "circle" in ran.err
     assert ran.err.count("\n") == 1

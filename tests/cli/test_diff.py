@@ -71,7 +71,7 @@ def test_analyze_has_gates_on_shares_of_the_step(called, tmp_path):
 @pytest.mark.parametrize(
     ("head", "options", "said"),
     [
-        pytest.param("none.json", (), "none.json — cannot be read: No such file", id="no such file"),
+        pytest.param("none.json", (), "none.json — cannot be read: ", id="no such file"),
         pytest.param("wrong.json", (), "is not an answer with profiles", id="no JSON"),
         pytest.param("other.json", (), "is None, not wallscope.analysis/1", id="other JSON"),
         pytest.param("*.nothing", (), "no file fits it", id="pattern of nothing"),

@@ -4,6 +4,7 @@ import re
 import shlex
 
 import pytest
+from typer._click.exceptions import NoSuchOption
 from typer.main import get_command
 
 from wallscope.cli import EXAMPLES, app
@@ -26,7 +27,8 @@ def test_help_of_a_process_of_its_own_is_text(started):
     ran = started("--help")
 
     assert (ran.code, ran.err) == (0, "")
-    assert ran.out.startswith("Usage: ")
+    assert set(COMMANDS) <= set(ran.out.split())
+    assert "\x1b" not in ran.out
 
 
 def test_every_command_has_examples():
@@ -52,7 +54,7 @@ def test_help_of_a_command_ends_with_its_examples(name, wallscope):
 
 
 def test_an_example_with_an_unknown_option_would_not_be_parsed():
-    with pytest.raises(Exception, match="No such option"):
+    with pytest.raises(NoSuchOption):
         COMMANDS["analyze"].make_context("analyze", ["run.sqlite", "--colour"])
 
 

@@ -210,13 +210,13 @@ def test_a_failure_half_way_leaves_what_was_there(called, export, tmp_path, monk
     first = contents(tmp_path / "tables")
 
     def full(*_):
-        raise OSError(28, "No space left on device")
+        raise OSError(28, "the disk is full")
 
     monkeypatch.setattr(data, "describe_columns", full)
     ran = called("analyze", export, "--csv", tmp_path / "tables")
 
     assert ran.code == 2
-    assert "No space left on device" in ran.err
+    assert "cannot be written: the disk is full" in ran.err
     assert contents(tmp_path / "tables") == first
     assert sorted(path.name for path in tmp_path.iterdir()) == ["run.sqlite", "tables"]
 

@@ -244,7 +244,7 @@ def test_a_number_that_no_rank_can_have_is_bad_usage(option, number, wallscope, 
     ran = wallscope("analyze", export, option, number)
 
     assert (ran.code, ran.out) == (2, "")
-    assert f"Invalid value for '{option}'" in ran.err
+    assert option in ran.err.splitlines()[-1]
 
 
 def test_a_time_without_a_kernel_has_no_verdict(wallscope, tmp_path):

@@ -62,7 +62,7 @@ def test_a_run_is_recorded_and_a_gate_fails_whatever_becomes_of_the_lines(shell,
     for name, commit in (("base", "a" * 40), ("head", "b" * 40)):
         ran = shell(f"wallscope record {answers}/{name}.json --commit {commit} --store s > /dev/full")
         assert ran.returncode == 2
-        assert ran.stderr.startswith("wallscope: standard output — cannot be written: No space left")
+        assert ran.stderr.startswith("wallscope: standard output — cannot be written: ")
     assert len(list(tmp_path.glob("s/records/*/*.json"))) == 2
     diff = f"wallscope diff {'a' * 40} {'b' * 40} --store s --fail-on 'step>3%'"
     for stream in ("> /dev/full", ">&-", "2>&-", "2> /dev/full", ">&- 2>&-"):

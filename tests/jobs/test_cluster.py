@@ -156,10 +156,10 @@ def test_so_is_one_whose_last_worker_leaves(monkeypatch, tmp_path):
     [
         ("nowhere", "is not an address of a scheduler — write tcp://HOST:PORT"),
         ("http://127.0.0.1:80", "is not an address of a scheduler"),
-        ("tcp://127.0.0.1:1", "cannot be reached: Connection refused — start the scheduler"),
+        ("tcp://127.0.0.1:1", "cannot be reached: .* — start the scheduler"),
         ("tcp://127.0.0.1:x", "is not an address of a scheduler"),
         ("odd.json", "is not an address of a scheduler"),
-        ("scheduler.json", "cannot be reached: Connection refused"),
+        ("scheduler.json", "cannot be reached: .* — start the scheduler"),
     ],
 )
 def test_an_address_without_a_cluster_is_said_in_a_line(exports, tmp_path, monkeypatch, named, said):
