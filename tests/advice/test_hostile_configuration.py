@@ -1,6 +1,6 @@
 """Files that would unfold to far more than they hold are refused in one line, at once."""
 
-from time import perf_counter
+from time import process_time
 
 import pytest
 
@@ -44,9 +44,9 @@ UNFOLDING = f'A="1 2"\n{UNFOLDING}$H\n'
 )
 def test_what_unfolds_while_it_is_read_is_refused_at_once(tmp_path, name, text, said):
     (tmp_path / name).write_text(text, encoding="utf-8")
-    begun_s = perf_counter()
+    begun_s = process_time()
     with pytest.raises(ConfigurationError, match=said) as caught:
         read_configuration(tmp_path / name)
 
     assert len(str(caught.value)) < 500
-    assert perf_counter() - begun_s < 10, "minutes before"
+    assert process_time() - begun_s < 10, "minutes before"
