@@ -1,11 +1,15 @@
 """The GitHub Action: its steps run here, one after the other, as the runner would."""
 
+import hashlib
+import io
 import os
 import re
 import shutil
 import string
 import subprocess
 import sys
+import tarfile
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -33,8 +37,8 @@ class Runner:
         self.outputs: dict[str, str] = {}
         bin_folder = folder / "bin"
         bin_folder.mkdir()
-        self._script(bin_folder / "wallscope", f'exec "{sys.executable}" -m wallscope "$@"')
-        self._script(
+        self.write_script(bin_folder / "wallscope", f'exec "{sys.executable}" -m wallscope "$@"')
+        self.write_script(
             bin_folder / "gh", 'echo "$*" >> "$CALLS"; case "$*" in *--paginate*) cat "$COMMENTS";; esac'
         )
         self.environment = {
@@ -52,9 +56,11 @@ class Runner:
         (folder / "comments").write_text("")
 
     @staticmethod
-    def _script(path: Path, body: str) -> None:
+    def write_script(path: Path, body: str) -> Path:
+        """Write an executable script."""
         path.write_text(f"#!/bin/bash\n{body}\n")
         path.chmod(0o755)
+        return path
 
     def run(self, step: str, **values: str) -> subprocess.CompletedProcess[str]:
         wanted = set(SCRIPTS[step]["env"])
@@ -220,7 +226,7 @@ def test_python_takes_no_module_from_the_checkout(runner, tmp_path):
 
     assert placed(runner, "s3://bucket/wallscope", "pull_request")[0] == 0
     calls = [line for step in SCRIPTS.values() for line in step["run"].splitlines() if '"$PYTHON" ' in line]
-    assert len(calls) == 2
+    assert len(calls) == 3
     assert all('"$PYTHON" -I ' in line for line in calls)
 
 
@@ -346,23 +352,17 @@ def test_a_damaged_record_of_the_base_is_not_taken_for_none(runner, compared, re
     assert (ran.returncode, runner.outputs["status"], "is damaged" in ran.stderr) == (0, "2", True)
 
 
-def prepared(runner, folder, name="wallscope"):
-    """Run the step that prepares, with a Python that makes no environment and notes what is asked of it."""
-    fake = folder / "bin" / "fake-python"
-    fake.write_text(
-        "#!/bin/bash\n"
-        'echo "$*" >> "$CALLS"\n'
-        'if [ "$3" = venv ]; then mkdir -p "$4/bin" && cp "$0" "$4/bin/python"; fi\n'
-    )
-    fake.chmod(0o755)
+def prepared(runner, name="wallscope", *, cache="true", environment="github-hosted", action=ROOT):
+    """Run the step that prepares; return how it ran, and its outputs."""
     Path(runner.environment["RUNNER_TEMP"]).mkdir(exist_ok=True)
-    runner.environment["GITHUB_ACTION_PATH"] = str(ROOT)
-    ran = runner.run("prepare", PYTHON=str(fake), PACKAGES="s3fs", NAME=name)
+    runner.environment["GITHUB_ACTION_PATH"] = str(action)
+    (runner.folder / "outputs").unlink(missing_ok=True)
+    ran = runner.run("prepare", PYTHON=sys.executable, NAME=name, CACHE=cache, ENVIRONMENT=environment)
     return ran, dict(runner.outputs)
 
 
 def test_two_uses_in_a_job_share_nothing(runner, tmp_path):
-    found = [prepared(runner, tmp_path) for _ in range(3)]
+    found = [prepared(runner) for _ in range(3)]
     assert [ran.returncode for ran, _ in found] == [0, 0, 0]
     assert [outputs["artifact"] for _, outputs in found] == ["wallscope", "wallscope-2", "wallscope-3"]
     reports = [Path(outputs["report"]) for _, outputs in found]
@@ -373,18 +373,186 @@ def test_two_uses_in_a_job_share_nothing(runner, tmp_path):
     assert not (tmp_path / "path").exists()  # later steps keep their own Python
 
 
-def test_what_is_installed_is_pinned_by_hashes(runner, tmp_path):
-    prepared(runner, tmp_path)
-    calls = (tmp_path / "calls").read_text().splitlines()
-    pinned, own, further = [call for call in calls if " pip " in call]
-    assert "--require-hashes" in pinned
-    assert "--no-deps --no-build-isolation" in own
-    assert further.endswith("-- s3fs")
+@pytest.fixture(scope="session")
+def new_environment(tmp_path_factory):
+    """An environment to copy: making one takes seconds."""
+    folder = tmp_path_factory.mktemp("environment") / "venv"
+    subprocess.run([sys.executable, "-m", "venv", folder], check=True)
+    return folder
+
+
+BUILD = '[build-system]\nrequires = ["absent"]\nbuild-backend = "backend"\nbackend-path = ["."]\n'
+BACKEND = """\
+import shutil
+def build_wheel(folder, *_):
+    return shutil.copy({wheel!r}, folder).rpartition("/")[2]
+"""
+
+
+def lock(folder, package):
+    """Write a lock that names a package by its hash."""
+    digest = hashlib.sha256(package.read_bytes()).hexdigest()
+    (folder / "lock.txt").write_text(f"locked==1.0 --hash=sha256:{digest}\n")
+
+
+@pytest.fixture
+def registry(runner, tmp_path, new_environment):
+    """A folder in place of the package index, with all packages of a lock; the action is a package too."""
+    action, folder = tmp_path / "action", tmp_path / "registry"
+    for place in (folder, action, tmp_path / "kept", Path(runner.environment["RUNNER_TEMP"]) / "wallscope"):
+        place.mkdir(parents=True)
+    lock(tmp_path, write_wheel(folder, "locked", "good"))
+    (action / "pyproject.toml").write_text(BUILD)
+    own = write_wheel(action, "wallscope", "")
+    (action / "backend.py").write_text("import locked\n" + BACKEND.format(wheel=str(own)))
+    runner.environment |= {
+        "GITHUB_ACTION_PATH": str(action),
+        "PIP_CONFIG_FILE": os.devnull,
+        "PIP_NO_INDEX": "1",
+        "PIP_FIND_LINKS": str(folder),
+    }
+    runner.write_script(
+        tmp_path / "bin" / "fake-python", f'[ "$1 $2 $3" = "-I -m venv" ] && cp -a {new_environment} "$4"'
+    )
+    return folder
+
+
+def write_wheel(folder, name, text):
+    """A wheel of one module, whose text is a value."""
+    path = folder / f"{name}-1.0-py3-none-any.whl"
+    about = f"{name}-1.0.dist-info"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr(f"{name}.py", f"VALUE = {text!r}\n")
+        archive.writestr(f"{about}/METADATA", f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
+        archive.writestr(f"{about}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+        archive.writestr(f"{about}/RECORD", "")
+    return path
+
+
+def install(runner, packages=""):
+    """Run the step that installs; return exit code, log, what `locked` holds, and whether it is new."""
+    work = Path(runner.environment["RUNNER_TEMP"]) / "wallscope"
+    shutil.rmtree(work / "venv", ignore_errors=True)
+    (runner.folder / "outputs").unlink(missing_ok=True)
+    ran = runner.run(
+        "install",
+        PYTHON=str(runner.folder / "bin" / "fake-python"),
+        PACKAGES=packages,
+        LOCK=str(runner.folder / "lock.txt"),
+        WHEELS=str(runner.folder / "kept" / "wheels"),
+        REPORT=str(work / "report"),
+    )
+    shown = subprocess.run(
+        [work / "venv" / "bin" / "python", "-I", "-c", "import locked; print(locked.VALUE)"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return ran.returncode, ran.stdout, shown.stdout.strip(), runner.outputs.get("downloaded")
+
+
+def test_kept_packages_are_installed_only_if_they_have_the_hashes_of_the_lock(runner, registry, tmp_path):
+    assert install(runner) == (0, "", "good", "true")
+    kept = tmp_path / "kept" / "wheels"
+    assert [*(tmp_path / "kept").iterdir()] == [kept]
+
+    away = registry.rename(tmp_path / "away")  # as without a network
+    assert install(runner) == (0, "", "good", None)
+
+    write_wheel(kept, "locked", "evil")
+    code, _, value, downloaded = install(runner)
+    assert (code != 0, value, downloaded) == (True, "", None)
+
+    away.rename(registry)
+    code, said, value, downloaded = install(runner)
+    assert (code, value, downloaded) == (0, "good", "true")
+    assert said.startswith("::warning::wallscope: the kept packages are damaged")
+
+
+def test_a_package_without_a_wheel_is_installed_by_its_hash_too(runner, registry, tmp_path):
+    wheel = tmp_path / "locked-1.0-py3-none-any.whl"
+    (registry / wheel.name).rename(wheel)
+    source = registry / "locked-1.0.tar.gz"
+    files = {
+        "pyproject.toml": BUILD.replace('"absent"', ""),
+        "PKG-INFO": "Metadata-Version: 2.1\nName: locked\nVersion: 1.0\n",
+        "backend.py": BACKEND.format(wheel=str(wheel)),
+    }
+    with tarfile.open(source, "w:gz") as archive:
+        for name, text in files.items():
+            entry = tarfile.TarInfo(f"locked-1.0/{name}")
+            entry.size = len(text)
+            archive.addfile(entry, io.BytesIO(text.encode()))
+    lock(tmp_path, source)
+    assert install(runner) == (0, "", "good", None)
+    assert not [*(tmp_path / "kept").iterdir()]
+
+
+def test_more_packages_are_installed_and_not_kept(runner, registry, tmp_path):
+    write_wheel(registry, "s3fs", "")
+    assert install(runner, " s3fs ") == (0, "", "good", "true")
+    assert [path.name for path in (tmp_path / "kept" / "wheels").iterdir()] == ["locked-1.0-py3-none-any.whl"]
+    python = Path(runner.environment["RUNNER_TEMP"]) / "wallscope" / "venv" / "bin" / "python"
+    assert subprocess.run([python, "-I", "-c", "import s3fs, wallscope"], check=False).returncode == 0
+
+
+def test_packages_are_kept_where_later_jobs_find_them(runner, tmp_path):
+    _, first = prepared(runner)
+    temporary = runner.environment["RUNNER_TEMP"]
+    assert first["wheels"] == f"{temporary}/{first['key']}"
+    assert re.fullmatch(r"wallscope-\S+-cpython-3\d+[a-z]*-[0-9a-f]{32}", first["key"])
+    Path(first["wheels"]).mkdir()
+    _, second = prepared(runner)
+    assert (second["wheels"], second["key"]) == (first["wheels"], "")
+
+    tools = tmp_path / "tools" / "wallscope"
+    tools.mkdir(parents=True)
+    runner.environment["RUNNER_TOOL_CACHE"] = str(tools.parent)
+    (tools / "unused").mkdir()
+    os.utime(tools / "unused", (0, 0))
+    (tools / first["key"]).mkdir()
+    os.utime(tools / first["key"], (0, 0))
+    _, outputs = prepared(runner, environment="self-hosted")
+    assert (outputs["wheels"], outputs["key"]) == (str(tools / first["key"]), "")
+    assert [path.name for path in tools.iterdir()] == [first["key"]]
+
+    for environment in ("github-hosted", "self-hosted"):
+        _, outputs = prepared(runner, cache="false", environment=environment)
+        assert (Path(outputs["wheels"]).parent, outputs["key"]) == (Path(outputs["report"]).parent, "")
+    del runner.environment["RUNNER_TOOL_CACHE"]
+    _, outputs = prepared(runner, environment="self-hosted")
+    assert (Path(outputs["wheels"]).parent, outputs["key"]) == (Path(outputs["report"]).parent, "")
+
+
+def test_another_lock_has_another_key_in_the_cache(runner, tmp_path):
+    _, outputs = prepared(runner)
+    path = tmp_path / "action" / Path(outputs["lock"]).relative_to(ROOT)
+    path.parent.mkdir(parents=True)
+    keys = {outputs["key"], prepared(runner, "again")[1]["key"]}
+    for text in (Path(outputs["lock"]).read_text(), "other\n"):
+        path.write_text(text)
+        keys.add(prepared(runner, action=tmp_path / "action")[1]["key"])
+    assert len(keys) == 2
+    restored, saved = [step for step in STEPS if step.get("uses", "").startswith("actions/cache/")]
+    assert restored["with"] == saved["with"]  # without `restore-keys`, which would take an older lock's
+
+
+def test_what_is_installed_is_pinned_by_hashes():
+    calls = [
+        line.strip()
+        for line in SCRIPTS["install"]["run"].splitlines()
+        if re.search(r"\bpip (install|download)", line)
+    ]
+    pinned = [line for line in calls if '"${locked[@]}"' in line]
+    assert len(pinned) == len(calls) - 2
+    assert [line for line in calls if "--no-deps --no-build-isolation" in line or "further" in line] == calls[
+        -2:
+    ]
 
 
 @pytest.mark.parametrize("name", ["", "a/b", "..\n", "a b", "x" * 61, "a\nreport=elsewhere"])
-def test_a_name_of_the_artifact_leads_nowhere(runner, tmp_path, name):
-    ran, outputs = prepared(runner, tmp_path, name)
+def test_a_name_of_the_artifact_leads_nowhere(runner, name):
+    ran, outputs = prepared(runner, name)
     assert (ran.returncode, outputs) == (2, {})
 
 
