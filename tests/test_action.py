@@ -24,8 +24,8 @@ ROOT = Path(__file__).resolve().parent.parent
 ACTION = yaml.safe_load((ROOT / "action.yml").read_text(encoding="utf-8"))
 STEPS = ACTION["runs"]["steps"]
 SCRIPTS = {step["id"]: step for step in STEPS if "run" in step}
-PAGE = (ROOT / "docs" / "ci.md").read_text(encoding="utf-8")
-GITLAB = yaml.safe_load(re.search(r"## GitLab\n\n```yaml\n(.*?)```", PAGE, re.DOTALL)[1])
+DOCUMENTED = (ROOT / "docs" / "ci.md").read_text(encoding="utf-8")
+GITLAB = yaml.safe_load(re.search(r"## GitLab\n\n```yaml\n(.*?)```", DOCUMENTED, re.DOTALL)[1])
 BASE, HEAD = "a" * 40, "b" * 40
 
 
@@ -110,11 +110,13 @@ def test_a_commit_is_recorded_compared_told_and_judged(runner, tmp_path):
     compared = runner.run("compare", **same, **ends)
     assert (compared.returncode, runner.outputs["compared"], runner.outputs["status"]) == (0, "true", "1")
     assert "gate step>3% failed" in compared.stderr
-    assert (tmp_path / "summary").read_text().startswith("### wallscope: slower")
     assert {path.name for path in report.iterdir()} >= {"diff.json", "diff.md", "diff.xml", "diff.html"}
     page = (report / "diff.html").read_text(encoding="utf-8")
     assert re.search(r"<title>([^<]*)", page)[1].endswith(": slower")
 
+    (tmp_path / "mark").write_text("<!-- wallscope -->\n")
+    assert runner.run("message", REPORT=str(report), PAGE="", FILES="").returncode == 0
+    assert (tmp_path / "summary").read_text().startswith("### wallscope: slower")
     told = {"GH_TOKEN": "x", "REPOSITORY": "o/r", "NUMBER": "7", "REPORT": str(report)}
     assert runner.run("comment", **told).returncode == 0
     (tmp_path / "comments").write_text("41\n")
@@ -124,7 +126,7 @@ def test_a_commit_is_recorded_compared_told_and_judged(runner, tmp_path):
         ["POST", "repos/o/r/issues/7/comments"],
         ["PATCH", "repos/o/r/issues/comments/41"],
     ]
-    assert (report / "comment.md").read_text().startswith("<!-- wallscope -->\n### wallscope: slower")
+    assert (tmp_path / "comment.md").read_text().startswith("<!-- wallscope -->\n### wallscope: slower")
     assert runner.run("judge", STATUS="1").returncode == 1
     assert runner.run("judge", STATUS="").returncode == 0
 
@@ -149,7 +151,7 @@ def test_a_base_without_a_record_fails_nothing(runner, tmp_path):
     ran = runner.run("compare", **common, GIVEN="", TARGET="c" * 40, COMMIT=HEAD, GATES="step>3%")
 
     assert (ran.returncode, runner.outputs) == (0, {"compared": "false", "status": "0"})
-    assert "holds no record" in (tmp_path / "summary").read_text()
+    assert "holds no record" in (report / "diff.md").read_text()
 
 
 def test_a_base_that_pull_requests_alone_recorded_is_none(runner, tmp_path):
@@ -596,16 +598,108 @@ def test_no_other_tool_is_taken_from_the_checkout_or_named_by_a_tag():
     assert not any("GITHUB_PATH" in step["run"] or "| head" in step["run"] for step in SCRIPTS.values())
 
 
+PAGE, FILES = (
+    "https://github.com/o/r/actions/runs/1/artifacts/2",
+    "https://github.com/o/r/actions/runs/1/artifacts/3",
+)
+
+
+@pytest.fixture
+def finished(runner, tmp_path):
+    """A report with files of these names, and the steps that publish it."""
+    report = tmp_path / "work" / "report"
+    report.mkdir(parents=True)
+    (report.parent / "mark").write_text("<!-- wallscope -->\n")
+
+    def publish(files, page=PAGE, rest=FILES):
+        for name, text in files.items():
+            (report / name).write_text(text)
+        assert runner.run("page", REPORT=str(report)).returncode == 0
+        ran = runner.run("message", REPORT=str(report), PAGE=page, FILES=rest)
+        assert ran.returncode == 0, ran.stderr
+        return (tmp_path / "summary").read_text()
+
+    return publish
+
+
+RUNS = {"1-a.html": "first", "2-b.html": "second"}
+LISTED = f"[All files]({FILES}): `diff.html`, `1-a.html`, `2-b.html`"
+COMPARED = {**RUNS, "diff.html": "difference", "diff.md": "### wallscope: slower\n\n`a` → `b`\n"}
+
+
+@pytest.mark.parametrize(
+    ("files", "page", "rest", "expected"),
+    [
+        pytest.param(
+            COMPARED,
+            PAGE,
+            FILES,
+            f"### wallscope: slower\n\n**[Open the page]({PAGE})** · {LISTED}\n\n`a` → `b`\n",
+            id="both",
+        ),
+        pytest.param(
+            COMPARED,
+            "",
+            FILES,
+            f"### wallscope: slower\n\n{LISTED}\n\n`a` → `b`\n",
+            id="the page was not uploaded",
+        ),
+        pytest.param(COMPARED, "", "", COMPARED["diff.md"], id="nothing was uploaded"),
+        pytest.param(
+            RUNS,
+            PAGE,
+            FILES,
+            f"### wallscope: no comparison\n\n**[Open the page]({PAGE})** · {LISTED}\n".replace(
+                "`diff.html`, ", ""
+            ),
+            id="nothing was compared",
+        ),
+        pytest.param(
+            {f"{number}-x.html": "" for number in range(1, 13)},
+            "",
+            FILES,
+            f"### wallscope: no comparison\n\n[All files]({FILES}): "
+            + ", ".join(f"`{number}-x.html`" for number in (1, 10, 11, 12, 2, 3, 4, 5, 6))
+            + " and 3 more\n",
+            id="many runs",
+        ),
+    ],
+)
+def test_the_message_links_the_pages(finished, files, page, rest, expected):
+    assert finished(files, page, rest) == expected
+
+
+@pytest.mark.parametrize(("files", "shown"), [(COMPARED, "difference"), (RUNS, "first"), ({}, None)])
+def test_the_page_to_open_is_the_comparison_or_the_first_run(runner, finished, tmp_path, files, shown):
+    finished(files)
+    page = runner.outputs.get("page")
+    assert (page and Path(page).read_text()) == shown
+    assert page in {None, str(tmp_path / "work.html")}
+
+
+def test_pages_are_uploaded_before_they_are_linked():
+    order = [step.get("id") for step in STEPS]
+    assert order[order.index("page") :] == ["page", "upload", "open", "message", "comment", "judge"]
+    steps = {step.get("id"): step for step in STEPS}
+    assert steps["open"]["with"] == {"path": "${{ steps.page.outputs.page }}", "archive": False}
+    linked = {
+        name: f"${{{{ steps.{step}.outputs.artifact-url }}}}"
+        for name, step in (("PAGE", "open"), ("FILES", "upload"))
+    }
+    assert linked.items() <= steps["message"]["env"].items()
+
+
 def test_the_comment_that_is_updated_is_ours(runner, tmp_path):
     report = tmp_path / "work" / "report"
     report.mkdir(parents=True)
     (report / "diff.md").write_text("### wallscope: slower\n")
     (report.parent / "mark").write_text("<!-- wallscope-2 -->\n")
     told = {"GH_TOKEN": "x", "REPOSITORY": "o/r", "NUMBER": "7", "REPORT": str(report)}
+    assert runner.run("message", REPORT=str(report), PAGE="", FILES="").returncode == 0
     assert runner.run("comment", **told).returncode == 0
     (listed,) = [line for line in (tmp_path / "calls").read_text().splitlines() if "--paginate" in line]
     assert ".user.login == $ENV.AUTHOR" in listed
-    assert (report / "comment.md").read_text() == "<!-- wallscope-2 -->\n### wallscope: slower\n"
+    assert (report.parent / "comment.md").read_text() == "<!-- wallscope-2 -->\n### wallscope: slower\n"
     (tmp_path / "comments").write_text("".join(f"{number}\n" for number in range(41, 20_000)))
     assert runner.run("comment", **told).returncode == 0
     assert "issues/comments/41 " in (tmp_path / "calls").read_text().splitlines()[-1]
@@ -631,16 +725,11 @@ def test_the_comment_that_is_updated_is_ours(runner, tmp_path):
     assert ran.stdout == "3\n"
 
 
-def test_a_comment_is_no_longer_than_github_takes(runner, tmp_path):
-    report = tmp_path / "work" / "report"
-    report.mkdir(parents=True)
-    told = {"GH_TOKEN": "x", "REPOSITORY": "o/r", "NUMBER": "7", "REPORT": str(report)}
+def test_a_comment_is_no_longer_than_github_takes(runner, finished, tmp_path):
     for locale in ("C", "C.UTF-8"):
-        (report / "diff.md").write_text("### wallscope\n" + "ü" * 100_000, encoding="utf-8")
         runner.environment["LC_ALL"] = locale
-        ran = runner.run("comment", **told)
-        assert ran.returncode == 0, ran.stderr
-        body = (report / "comment.md").read_text(encoding="utf-8", errors="replace")
+        finished({"diff.md": "### wallscope\n" + "ü" * 100_000})
+        body = (tmp_path / "work" / "comment.md").read_text(encoding="utf-8", errors="replace")
         assert 25_000 < len(body) < 65_000
-        assert body.startswith("<!-- wallscope -->\n### wallscope\n")
+        assert body.startswith(f"<!-- wallscope -->\n### wallscope\n\n**[Open the page]({PAGE})**")
         assert body.endswith("… cut here; the artifact has all of it\n")
