@@ -25,7 +25,7 @@ ACTION = yaml.safe_load((ROOT / "action.yml").read_text(encoding="utf-8"))
 STEPS = ACTION["runs"]["steps"]
 SCRIPTS = {step["id"]: step for step in STEPS if "run" in step}
 DOCUMENTED = (ROOT / "docs" / "ci.md").read_text(encoding="utf-8")
-GITLAB = yaml.safe_load(re.search(r"## GitLab\n\n```yaml\n(.*?)```", DOCUMENTED, re.DOTALL)[1])
+GITLAB = yaml.safe_load(re.search(r"## GitLab\n.*?```yaml\n(.*?)```", DOCUMENTED, re.DOTALL)[1])
 BASE, HEAD = "a" * 40, "b" * 40
 
 
