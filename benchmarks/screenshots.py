@@ -11,9 +11,9 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from fixtures import example
 from wallscope.compare.compare import CompareOptions, Side, compare_sides, comparison_report
 from wallscope.compare.gates import parse_gate
+from wallscope.demo import example
 from wallscope.jobs.inputs import resolve_runs
 from wallscope.model.capture import Options
 from wallscope.pipeline import analyze_capture, build_report

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from fixtures.example import write_example
 from wallscope.api import ComparisonResult, Result, analyze, diff
+from wallscope.demo.example import write_example
 from wallscope.units import duration
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from fixtures.example import write_example
+from wallscope.demo.example import write_example
 
 _PATH = Path(__file__).resolve().parents[1] / "build" / "moe_step.sqlite"
 

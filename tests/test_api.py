@@ -13,8 +13,8 @@ import pytest
 from polars.testing import assert_frame_equal
 
 import wallscope
-from fixtures.example import write_example
 from fixtures.export import ExportWriter
+from wallscope.demo.example import write_example
 from wallscope.errors import OutputError
 from wallscope.model.enums import Wall
 from wallscope.model.table_columns import TABLES

@@ -13,7 +13,6 @@ import pytest
 import typer.main
 import yaml
 
-from fixtures import example
 from fixtures.simulation.run import run
 from fixtures.simulation.stories import stories
 from fixtures.simulation.torch_writing import write_torch_run
@@ -29,6 +28,7 @@ from tests.doc_blocks import (
 )
 from tests.jobs.simulated import write_job
 from wallscope.cli import FAILED, app
+from wallscope.demo import example
 from wallscope.trace.kernel_classes import load_kernel_rules
 
 SLOWER_READ_NS = 500_000

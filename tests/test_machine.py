@@ -7,21 +7,21 @@ from typing import Any
 
 import pytest
 
-from fixtures.example import write_example
 from fixtures.export import SCHEMAS, ExportWriter, global_pid
-from fixtures.machine import (
+from wallscope.demo.example import write_example
+from wallscope.demo.machine import (
     COPY_CALL_NS,
-    HAND_OVER_NS,
+    DEPENDENCY_LATENCY_NS,
     LAUNCH_CALL_NS,
     LAUNCH_LATENCY_NS,
     NO_EVENT,
     NO_STREAM,
     RECORD_CALL_NS,
     RETURN_NS,
-    SYNCHRONISE_CALL_NS,
+    SYNCHRONIZE_CALL_NS,
     WAIT_CALL_NS,
     WAKE_NS,
-    Machine,
+    SimulatedMachine,
     Thread,
 )
 
@@ -65,7 +65,7 @@ def ran(tmp_path: Path) -> Callable[[Program], Path]:
     def run(program: Program) -> Path:
         path = tmp_path / "machine.sqlite"
         with ExportWriter(path) as writer:
-            program(Machine(writer).thread("python"))
+            program(SimulatedMachine(writer).thread("python"))
         return path
 
     return run
@@ -90,7 +90,7 @@ def test_a_kernel_starts_when_its_stream_predecessor_has_ended(ran: Callable[[Pr
         thread.launch("first", LONG_NS)
         thread.launch("second", SHORT_NS)
 
-    start_ns = FIRST_START_NS + LONG_NS + HAND_OVER_NS
+    start_ns = FIRST_START_NS + LONG_NS + DEPENDENCY_LATENCY_NS
     assert spans(ran(program))["second"] == (start_ns, start_ns + SHORT_NS)
 
 
@@ -115,7 +115,7 @@ def test_an_event_wait_delays_what_its_stream_gets_afterwards(ran: Callable[[Pro
 
     kernels = spans(ran(program))
     assert kernels["before the wait"][0] < kernels["long"][1]
-    assert kernels["behind the wait"][0] == kernels["long"][1] + HAND_OVER_NS
+    assert kernels["behind the wait"][0] == kernels["long"][1] + DEPENDENCY_LATENCY_NS
 
 
 def test_an_event_recorded_behind_a_wait_completes_with_what_was_waited_for(
@@ -127,7 +127,7 @@ def test_an_event_recorded_behind_a_wait_completes_with_what_was_waited_for(
         thread.record(first)
         thread.wait_event(SIDE_STREAM, first)
         thread.record(second, SIDE_STREAM)
-        thread.synchronise_event(second)
+        thread.synchronize_event(second)
 
     path = ran(program)
     assert calls(path)[-1][2] == spans(path)["long"][1] + RETURN_NS
@@ -145,25 +145,25 @@ def test_an_event_that_was_recorded_again_completes_with_the_last_record(
         thread.launch("waiting", SHORT_NS, stream=SIDE_STREAM)
 
     path = ran(program)
-    assert spans(path)["waiting"][0] == spans(path)["long"][1] + HAND_OVER_NS
+    assert spans(path)["waiting"][0] == spans(path)["long"][1] + DEPENDENCY_LATENCY_NS
     assert rows(path, "SELECT eventId, eventSyncId FROM CUPTI_ACTIVITY_KIND_CUDA_EVENT") == [(1, 1), (1, 2)]
     assert rows(path, "SELECT eventId, eventSyncId FROM CUPTI_ACTIVITY_KIND_SYNCHRONIZATION") == [(1, 2)]
 
 
 @pytest.mark.parametrize(
-    "synchronise",
+    "synchronize",
     [
-        pytest.param(lambda thread: thread.synchronise(SIDE_STREAM), id="stream"),
-        pytest.param(lambda thread: thread.synchronise_device(), id="device"),
+        pytest.param(lambda thread: thread.synchronize(SIDE_STREAM), id="stream"),
+        pytest.param(lambda thread: thread.synchronize_device(), id="device"),
     ],
 )
 def test_a_synchronisation_ends_after_the_tail_of_what_it_waits_for(
-    ran: Callable[[Program], Path], synchronise: Program
+    ran: Callable[[Program], Path], synchronize: Program
 ) -> None:
     def program(thread: Thread) -> None:
         thread.launch("first", LONG_NS, stream=SIDE_STREAM)
         thread.launch("tail", LONG_NS, stream=SIDE_STREAM)
-        synchronise(thread)
+        synchronize(thread)
 
     path = ran(program)
     _, start_ns, end_ns = calls(path)[-1]
@@ -174,10 +174,10 @@ def test_a_synchronisation_ends_after_the_tail_of_what_it_waits_for(
 def test_a_stream_synchronisation_does_not_wait_for_other_streams(ran: Callable[[Program], Path]) -> None:
     def program(thread: Thread) -> None:
         thread.launch("elsewhere", LONG_NS, stream=SIDE_STREAM)
-        thread.synchronise()
+        thread.synchronize()
 
     _, start_ns, end_ns = calls(ran(program))[-1]
-    assert end_ns - start_ns == SYNCHRONISE_CALL_NS
+    assert end_ns - start_ns == SYNCHRONIZE_CALL_NS
 
 
 def test_a_copy_to_pageable_memory_holds_its_caller_and_one_to_pinned_memory_does_not(
@@ -189,7 +189,7 @@ def test_a_copy_to_pageable_memory_holds_its_caller_and_one_to_pinned_memory_doe
 
     path = ran(program)
     (_, pinned_end_ns), (start_ns, end_ns) = rows(path, 'SELECT start, "end" FROM CUPTI_ACTIVITY_KIND_MEMCPY')
-    assert start_ns == pinned_end_ns + HAND_OVER_NS
+    assert start_ns == pinned_end_ns + DEPENDENCY_LATENCY_NS
     assert calls(path) == [
         ("cudaMemcpyAsync_v3020", 0, COPY_CALL_NS),
         ("cudaMemcpyAsync_v3020", COPY_CALL_NS, end_ns + RETURN_NS),
@@ -243,9 +243,9 @@ def test_synchronisation_rows_say_what_they_wait_for_and_lie_inside_their_calls(
         event = thread.machine.event()
         thread.record(event)
         thread.wait_event(SIDE_STREAM, event)
-        thread.synchronise_event(event)
-        thread.synchronise(SIDE_STREAM)
-        thread.synchronise_device()
+        thread.synchronize_event(event)
+        thread.synchronize(SIDE_STREAM)
+        thread.synchronize_device()
 
     path = ran(program)
     synchronisations = rows(
@@ -268,7 +268,7 @@ def test_synchronisation_rows_say_what_they_wait_for_and_lie_inside_their_calls(
 def test_every_schema_generation_holds_what_a_machine_does(schema: str, tmp_path: Path) -> None:
     path = tmp_path / "machine.sqlite"
     with ExportWriter(path, schema, time_shift_ns=LONG_NS) as writer:
-        thread = Machine(writer).thread("python")
+        thread = SimulatedMachine(writer).thread("python")
         event = thread.machine.event()
         thread.fill(8, SHORT_NS)
         thread.record(event)

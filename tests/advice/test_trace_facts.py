@@ -3,11 +3,11 @@ from dataclasses import replace
 import polars as pl
 import pytest
 
-from fixtures.example import write_example
 from tests.advice.runs import run
 from wallscope.advice.measurements import MeasuredRun
 from wallscope.advice.published import find_machine
 from wallscope.advice.trace_facts import collect_trace_facts, communicator_sizes, merge_trace_facts
+from wallscope.demo.example import write_example
 from wallscope.model.advice import KnownSetting, RunConfiguration, TraceFacts
 from wallscope.model.capture import GraphTracing, Options
 from wallscope.model.enums import Axis, Backend, Collective, Precision

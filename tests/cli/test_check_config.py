@@ -3,7 +3,7 @@ import json
 import jsonschema
 import pytest
 
-from fixtures.example import write_example
+from wallscope.demo.example import write_example
 from wallscope.files import read_report
 
 

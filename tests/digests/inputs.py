@@ -114,7 +114,7 @@ def partial_of(made: Callable[[Path, str], tuple[str, ...]], name: str) -> Calla
 
 
 def example(folder: Path) -> tuple[str, ...]:
-    from fixtures.example import write_example
+    from wallscope.demo.example import write_example
 
     write_example(folder / "moe_step.sqlite")
     return ("moe_step.sqlite",)

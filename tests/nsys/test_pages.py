@@ -8,9 +8,9 @@ from dataclasses import fields
 import polars as pl
 import pytest
 
-from fixtures.example import write_example
 from tests.nsys.page_files import EDGES, PAGE_SIZES, changed, check, database, paged, plain
 from wallscope import kernels
+from wallscope.demo.example import write_example
 from wallscope.model.enums import Reader
 from wallscope.nsys import read_capture
 from wallscope.nsys.sources import open_tables

@@ -10,8 +10,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 
-from fixtures.example import write_example
 from tests.nsys.page_files import EDGES, PAGE_SIZES, changed, check, database
+from wallscope.demo.example import write_example
 from wallscope.nsys.sources import open_tables
 from wallscope.nsys.sqlite_file import read_columns
 from wallscope.nsys.tables import Wanted

@@ -6,8 +6,8 @@ from dataclasses import replace
 import pytest
 
 from fixtures.export import ExportWriter
-from fixtures.machine import Machine
 from wallscope import units
+from wallscope.demo.machine import SimulatedMachine
 from wallscope.model.advice import Fix, Precondition, Setting
 from wallscope.model.capture import Finding, Options, Severity
 from wallscope.model.enums import Wall
@@ -26,13 +26,13 @@ def analysis(tmp_path_factory):
     path = tmp_path_factory.mktemp("markdown") / "run|`x`.sqlite"
     with ExportWriter(path) as writer:
         writer.gpu()
-        main = Machine(writer, pid=1000, device=0).thread("python", start_ns=1_000_000)
+        main = SimulatedMachine(writer, pid=1000, device=0).thread("python", start_ns=1_000_000)
         for _ in range(6):
             with main.range(f"train_step {HOSTILE}"):
                 main.launch(HOSTILE, 400_000, stream=7, call="cudaLaunchKernel", call_ns=5_000)
                 main.work(100_000)
                 main.launch("ncclDevKernel_AllReduce_Sum_f32_RING_LL", 300_000, stream=7)
-                main.synchronise()
+                main.synchronize()
                 main.work(50_000)
     return analyze(path, Options(step_range="train_step"), lambda _: None)
 

@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 from fixtures.export import ExportWriter
-from fixtures.machine import Machine
 from wallscope import units
 from wallscope.attribution.attribute import HELD_WHILE_IDLE
+from wallscope.demo.machine import SimulatedMachine
 from wallscope.model.advice import ExpectedGain, Fix, Precondition, Setting
 from wallscope.model.capture import Finding, Options, Severity
 from wallscope.model.enums import Wall
@@ -31,14 +31,14 @@ HOSTILE = (
 def write(path, name="gemm_kernel", range_text="train_step", *, steps=6):
     with ExportWriter(path) as writer:
         writer.gpu()
-        machine = Machine(writer, pid=1000, device=0)
+        machine = SimulatedMachine(writer, pid=1000, device=0)
         main = machine.thread("python", start_ns=1_000_000)
         for _ in range(steps):
             with main.range(range_text):
                 main.launch(name, 400_000, stream=7, call="cudaLaunchKernel", call_ns=5_000)
                 main.work(100_000)
                 main.launch("ncclDevKernel_AllReduce_Sum_f32_RING_LL", 300_000, stream=7)
-                main.synchronise()
+                main.synchronize()
                 main.work(50_000)
 
 

@@ -9,9 +9,9 @@ import pytest
 
 from benchmarks.pages import FRAMES, INTERACTIONS
 from fixtures.export import ExportWriter
-from fixtures.machine import Machine
 from tests.render.browsing import Opened, needs_axe, needs_chromium
 from wallscope import units
+from wallscope.demo.machine import SimulatedMachine
 from wallscope.model.advice import Fix, Precondition, Setting
 from wallscope.model.capture import Options
 from wallscope.model.cause_catalogue import name_cause
@@ -30,14 +30,14 @@ pytestmark = needs_chromium
 def write(path):
     with ExportWriter(path) as writer:
         writer.gpu()
-        machine = Machine(writer, pid=1000, device=0)
+        machine = SimulatedMachine(writer, pid=1000, device=0)
         main = machine.thread("python", start_ns=1_000_000)
         for number in range(6):
             with main.range(f"train_step {HOSTILE[:3_000]}"):
                 main.launch(HOSTILE, 400_000, stream=7, call="cudaLaunchKernel", call_ns=5_000)
                 main.work(100_000)
                 main.launch("ncclDevKernel_AllReduce_Sum_f32_RING_LL", 300_000, stream=9)
-                main.synchronise()
+                main.synchronize()
                 main.work(50_000 + 90_000 * (number == 3))
 
 

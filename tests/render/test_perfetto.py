@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from perfetto.protos.perfetto.trace import perfetto_trace_pb2 as protos
 
 from fixtures.export import ExportWriter
-from fixtures.machine import Machine
 from tests.conftest import TRACES
+from wallscope.demo.machine import SimulatedMachine
 from wallscope.model.capture import Options, Selection
 from wallscope.model.enums import DeviceState, Wall
 from wallscope.model.report import TRACED, Track
@@ -116,7 +116,7 @@ def path(tmp_path_factory):
     path = tmp_path_factory.mktemp("perfetto") / "run.sqlite"
     with ExportWriter(path) as writer:
         writer.gpu()
-        main = Machine(writer, pid=1000, device=0).thread("python", start_ns=1_000_000)
+        main = SimulatedMachine(writer, pid=1000, device=0).thread("python", start_ns=1_000_000)
         for _ in range(6):
             with main.range("train_step"):
                 with main.range(HOSTILE):
@@ -124,7 +124,7 @@ def path(tmp_path_factory):
                 main.work(100_000)
                 main.copy("host-to-device", 1 << 20, 50_000, stream=13)
                 main.launch("ncclDevKernel_AllReduce_Sum_f32_RING_LL", 300_000, stream=7)
-                main.synchronise()
+                main.synchronize()
                 main.work(50_000)
     return path
 

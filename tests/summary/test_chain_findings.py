@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from fixtures.example import write_example
+from wallscope.demo.example import write_example
 from wallscope.model.analysis import CauseTime
 from wallscope.model.capture import Options, Selection
 from wallscope.model.diagnosis import Walls

@@ -4,7 +4,7 @@ import polars as pl
 import pytest
 
 from fixtures.export import ExportWriter
-from fixtures.machine import Machine
+from wallscope.demo.machine import SimulatedMachine
 from wallscope.errors import UnknownWordError
 from wallscope.model.capture import Options, Selection
 from wallscope.model.enums import Wall
@@ -15,7 +15,7 @@ from wallscope.pipeline import analyze_capture, build_tables, look_up_gaps
 def write(path):
     with ExportWriter(path) as writer:
         writer.gpu()
-        machine = Machine(writer, pid=1000, device=0)
+        machine = SimulatedMachine(writer, pid=1000, device=0)
         main = machine.thread("python", start_ns=1_000_000)
         for _ in range(6):
             with main.range("train_step"):
@@ -24,7 +24,7 @@ def write(path):
                 main.work(100_000)
                 main.copy("host-to-device", 1 << 20, 50_000, stream=7)
                 main.launch("ncclDevKernel_AllReduce_Sum_f32_RING_LL", 300_000, stream=7)
-                main.synchronise()
+                main.synchronize()
                 main.work(50_000)
 
 

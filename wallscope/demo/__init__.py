@@ -1,0 +1,1 @@
+"""The generated example of `wallscope demo`: a simulated training run, written as an export of nsys."""
