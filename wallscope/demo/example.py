@@ -1,18 +1,25 @@
-"""The example: a mixture-of-experts training run, as one rank of 16 records it.
+"""The example: a mixture-of-experts training run, as one rank of 16 or a job of four ranks records it.
 
 Megatron Bridge on H100, dropless routing, all-to-all dispatch. Each layer reads its token counts back to the
 host, which empties the launch queue. No compute overlaps dispatch and combine. Backward hides a part of the
 reduction of gradients.
+
+Ranks of a job run in turn. A method that may run a collective is a generator: it yields the earliest end of
+the collective on its rank, and is resumed with the end on all ranks.
 """
 
-from contextlib import AbstractContextManager, nullcontext
+import sqlite3
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, nullcontext
+from dataclasses import dataclass
 from itertools import count, cycle
 from pathlib import Path
 from random import Random
-from typing import NamedTuple
+from typing import Final, NamedTuple, TypeAlias, TypeVar
 
 from wallscope.demo.export_writer import ExportWriter
 from wallscope.demo.machine import LAUNCH_CALL_NS, NULL_STREAM, CudaEvent, SimulatedMachine, Thread
+from wallscope.errors import OutputError
 
 SEED = 2026
 STEADY_STEPS = 8
@@ -22,8 +29,7 @@ MICROBATCHES_OF_LAST_STEP = 2
 RETRY_AT = (5, 1, 2)  # step, microbatch and layer in which an allocation fails at first
 
 GPUS = 8
-LOCAL_RANK = 3
-PID = 41_203
+PID = 41_200
 START_UTC_NS = 1_790_000_000_000_000_000
 STOP_NS = 1_000_000
 """From the last event to the end of the capture."""
@@ -104,6 +110,41 @@ LAYER_BACKWARD = (
 """Functions of the autograd engine, each with the kernels it launches."""
 
 
+_Result = TypeVar("_Result")
+RankProgram: TypeAlias = Generator[int, int, _Result]
+"""A part of the program: yields the earliest end of each collective, and receives the end on all ranks."""
+
+
+@dataclass(frozen=True, slots=True)
+class RankSetup:
+    """What distinguishes one rank of a run.
+
+    `compute_factor` scales the time of its kernels. Each rank of a job has its own `host_seed`, and draws the
+    durations of collectives from the same numbers as the others. A single rank draws all from one series.
+    """
+
+    rank: int = 3
+    rank_count: int = 16
+    steady_steps: int = STEADY_STEPS
+    counts_read_ns: int = COUNTS_READ_NS
+    compute_factor: float = 1.0
+    host_seed: int | None = None
+
+
+JOB_RANKS, JOB_STEPS, LATE_RANK = 4, 4, 2
+JOB: Final = tuple(
+    RankSetup(
+        rank,
+        JOB_RANKS,
+        JOB_STEPS,
+        compute_factor=1.15 if rank == LATE_RANK else 1.0,
+        host_seed=SEED + 1 + rank,
+    )
+    for rank in range(JOB_RANKS)
+)
+"""Ranks of the example job; the GPU of one is slower."""
+
+
 class FrameworkKernel(NamedTuple):
     """A kernel as the framework launches it."""
 
@@ -131,12 +172,13 @@ def read_kernel_table() -> dict[str, FrameworkKernel]:
 class Training:
     """The run: its process, and the state that steps leave behind."""
 
-    def __init__(self, writer: ExportWriter, counts_read_ns: int) -> None:
-        self.counts_read_ns = counts_read_ns
-        self.machine = SimulatedMachine(writer, pid=PID, device=LOCAL_RANK)
+    def __init__(self, writer: ExportWriter, setup: RankSetup) -> None:
+        self.setup = setup
+        self.machine = SimulatedMachine(writer, pid=PID + setup.rank, device=setup.rank)
         self.main = self.machine.thread("python", start_ns=FIRST_CALL_NS)
         self.autograd = self.machine.thread("pt_autograd_0", start_ns=FIRST_CALL_NS)
-        self.random = Random(SEED)
+        self.shared_random = Random(SEED)
+        self.random = self.shared_random if setup.host_seed is None else Random(setup.host_seed)
         self.kernels = read_kernel_table()
         self.loaded: set[str] = set()
         self.framework_ns = FRAMEWORK_NS * WARM_UP_FACTOR
@@ -148,7 +190,7 @@ class Training:
 
     def vary(self, typical_ns: float) -> int:
         """Return a duration near the typical one."""
-        return round(typical_ns * self.random.uniform(1 - VARIATION, 1 + VARIATION))
+        return _vary(typical_ns, self.random)
 
     def operation(self, thread: Thread, text: str) -> AbstractContextManager[None]:
         """Return a range as PyTorch marks its operations: with a number that counts up."""
@@ -162,40 +204,50 @@ class Training:
             with thread.range(text) if text else nullcontext():
                 self.launch(thread, alias)
 
-    def launch(self, thread: Thread, alias: str, *, stream: int = NULL_STREAM, factor: float = 1.0) -> None:
-        """Launch a kernel; the first of its name allocates memory and is loaded."""
+    def launch(self, thread: Thread, alias: str) -> None:
+        """Launch a kernel into the compute stream."""
         kernel = self.kernels[alias]
-        call_ns = LAUNCH_CALL_NS
-        if kernel.name not in self.loaded:
-            self.loaded.add(kernel.name)
-            thread.allocate(self.vary(ALLOCATION_NS))
-            call_ns = FIRST_LAUNCH_NS
-        duration_ns = self.vary(kernel.duration_ns * factor)
-        thread.launch(kernel.name, duration_ns, stream=stream, call=kernel.call, call_ns=self.vary(call_ns))
+        call_ns = self.load(thread, kernel)
+        duration_ns = self.vary(kernel.duration_ns * self.setup.compute_factor)
+        thread.launch(kernel.name, duration_ns, call=kernel.call, call_ns=self.vary(call_ns))
+
+    def load(self, thread: Thread, kernel: FrameworkKernel) -> int:
+        """Allocate memory for a kernel whose name is new, and return the typical duration of its launch."""
+        if kernel.name in self.loaded:
+            return LAUNCH_CALL_NS
+        self.loaded.add(kernel.name)
+        thread.allocate(self.vary(ALLOCATION_NS))
+        return FIRST_LAUNCH_NS
 
     def collective(
         self, thread: Thread, alias: str, stream: int, *, done: CudaEvent | None = None, factor: float = 1.0
-    ) -> CudaEvent:
+    ) -> RankProgram[CudaEvent]:
         """Launch a collective after the work of the compute stream, and return the event of its end."""
         ready, done = next(self.events), done or next(self.events)
-        with self.operation(thread, self.kernels[alias].range_text or alias):
+        kernel = self.kernels[alias]
+        with self.operation(thread, kernel.range_text or alias):
             thread.work(self.vary(COLLECTIVE_NS))
             thread.record(ready)
             thread.wait_event(stream, ready)
-            self.launch(thread, alias, stream=stream, factor=factor)
+            call_ns = self.load(thread, kernel)
+            duration_ns = _vary(kernel.duration_ns * factor, self.shared_random)
+            call_ns = self.vary(call_ns)
+            start_ns = self.machine.start_ns(stream, thread.now_ns + call_ns)
+            end_ns = yield start_ns + duration_ns
+            thread.launch(kernel.name, end_ns - start_ns, stream=stream, call=kernel.call, call_ns=call_ns)
             thread.record(done, stream)
         return done
 
-    def exchange(self, thread: Thread, layer: int, *aliases: str) -> None:
+    def exchange(self, thread: Thread, layer: int, *aliases: str) -> RankProgram[None]:
         """Run all-to-alls that compute waits for; the slowest peer determines their duration."""
         factor = HOT_LAYER_FACTOR if layer == HOT_LAYER else 1.0
-        if self.random.random() < SLOW_PEER_SHARE:
-            factor *= self.random.uniform(*SLOW_PEER_FACTORS)
+        if self.shared_random.random() < SLOW_PEER_SHARE:
+            factor *= self.shared_random.uniform(*SLOW_PEER_FACTORS)
         for alias in aliases:
-            done = self.collective(thread, alias, DISPATCH_STREAM, factor=factor)
+            done = yield from self.collective(thread, alias, DISPATCH_STREAM, factor=factor)
             thread.wait_event(NULL_STREAM, done)
 
-    def forward_layer(self, layer: int) -> None:
+    def forward_layer(self, layer: int) -> RankProgram[None]:
         """Run attention, router, dispatch, experts and combine on the main thread."""
         main = self.main
         if gathered := self.gathered.pop(layer, None):
@@ -205,21 +257,21 @@ class Training:
         with main.range(f"{LAYER}._forward_mlp.mlp"):
             main.fill(WORKSPACE_BYTES, WORKSPACE_FILL_NS)
             self.run(main, *ROUTER.split())
-            self.read_counts()
+            yield from self.read_counts()
             self.run(main, "permute")
-            self.exchange(main, layer, "tokens", "probabilities")
+            yield from self.exchange(main, layer, "tokens", "probabilities")
             self.run(main, *EXPERTS.split())
-            self.exchange(main, layer, "tokens")
+            yield from self.exchange(main, layer, "tokens")
             self.run(main, "unpermute")
         self.run(main, "residual")
 
-    def read_counts(self) -> None:
+    def read_counts(self) -> RankProgram[None]:
         """Copy the token counts to the host, which waits for them: the launch queue becomes empty."""
-        self.exchange(self.main, 0, "counts")
+        yield from self.exchange(self.main, 0, "counts")
         for _ in range(2):
             self.main.copy("device-to-host", COUNTS_BYTES, COUNTS_COPY_NS)
         self.main.synchronize()
-        self.main.work(self.vary(self.counts_read_ns))
+        self.main.work(self.vary(self.setup.counts_read_ns))
 
     def read_scalar(self) -> None:
         """Do what `.item()` does: copy to pageable memory and synchronize."""
@@ -227,25 +279,26 @@ class Training:
             self.main.copy("device-to-host", SCALAR_BYTES, SCALAR_COPY_NS, host_memory="pageable")
             self.main.synchronize()
 
-    def run_backward(self, functions: tuple[str, ...], layer: int = 0) -> None:
+    def run_backward(self, functions: tuple[str, ...], layer: int = 0) -> RankProgram[None]:
         """Run functions of the autograd engine on its thread."""
         for line in functions:
             function, *aliases = line.split()
             with self.operation(self.autograd, ENGINE + function):
                 if function == "_AllToAllBackward":
-                    self.exchange(self.autograd, layer, *aliases)
+                    yield from self.exchange(self.autograd, layer, *aliases)
                 else:
                     self.run(self.autograd, *aliases)
 
-    def backward(self, *, reduces: bool) -> None:
+    def backward(self, *, reduces: bool) -> RankProgram[None]:
         """Run backward of a microbatch on the autograd thread; the last one also reduces the gradients."""
         self.autograd.follow(self.main)
-        self.run_backward(HEAD_BACKWARD)
+        yield from self.run_backward(HEAD_BACKWARD)
         for layer in reversed(range(LAYERS)):
-            self.run_backward(LAYER_BACKWARD, layer)
+            yield from self.run_backward(LAYER_BACKWARD, layer)
             if reduces:
                 done = self.machine.event()
-                self.reduced.append(self.collective(self.autograd, "gradients", GRADIENT_STREAM, done=done))
+                reduced = self.collective(self.autograd, "gradients", GRADIENT_STREAM, done=done)
+                self.reduced.append((yield from reduced))
         self.main.follow(self.autograd)
 
     def fetch_batch(self) -> None:
@@ -253,7 +306,7 @@ class Training:
         self.main.copy("host-to-device", BATCH_BYTES, BATCH_COPY_NS, stream=INPUT_STREAM)
         self.main.record(self.arrived, INPUT_STREAM)
 
-    def forward_backward(self, step: int, microbatches: int) -> None:
+    def forward_backward(self, step: int, microbatches: int) -> RankProgram[None]:
         """Run all microbatches of a step; the batch of each is copied while the previous one runs."""
         self.main.fill(GRADIENT_BYTES, GRADIENT_FILL_NS)
         with self.operation(self.main, DATA_LOADER):
@@ -267,9 +320,9 @@ class Training:
             for layer in range(LAYERS):
                 if (step, microbatch, layer) == RETRY_AT:
                     self.retry_allocation()
-                self.forward_layer(layer)
+                yield from self.forward_layer(layer)
             self.run(self.main, *HEAD.split())
-            self.backward(reduces=microbatch == MICROBATCHES - 1)
+            yield from self.backward(reduces=microbatch == MICROBATCHES - 1)
 
     def retry_allocation(self) -> None:
         """Fail to allocate: free all cached blocks, then allocate again."""
@@ -278,54 +331,112 @@ class Training:
             self.main.free(self.vary(FREE_NS))
         self.main.allocate(self.vary(ALLOCATION_NS))
 
-    def run_optimizer(self) -> None:
+    def run_optimizer(self) -> RankProgram[None]:
         """Clip and apply the reduced gradients, then start to gather the parameters."""
         main = self.main
         with main.range(f"{TRAIN}.train_step.optimizer_step"):
             while self.reduced:
                 main.wait_event(NULL_STREAM, self.reduced.pop(0))
             self.run(main, *["gradient-norm"] * 3)
-            main.wait_event(NULL_STREAM, self.collective(main, "norm-sum", GRADIENT_STREAM))
+            summed = yield from self.collective(main, "norm-sum", GRADIENT_STREAM)
+            main.wait_event(NULL_STREAM, summed)
             self.read_scalar()
             main.work(self.vary(OPTIMIZER_NS))
             self.run(main, "scale", "scale", *["adam"] * 4)
             for layer in range(LAYERS):
                 done = self.machine.event()
-                self.gathered[layer] = self.collective(main, "parameters", GRADIENT_STREAM, done=done)
+                self.gathered[layer] = yield from self.collective(
+                    main, "parameters", GRADIENT_STREAM, done=done
+                )
 
-    def step(self, number: int) -> None:
+    def step(self, number: int) -> RankProgram[None]:
         """Run one whole step, which ends with reading the loss for the log."""
         with self.main.range(f"{TRAIN}.train.training_step_{number}"):
             with self.main.range(f"{TRAIN}.train_step"):
-                self.forward_backward(number, MICROBATCHES)
-                self.run_optimizer()
+                yield from self.forward_backward(number, MICROBATCHES)
+                yield from self.run_optimizer()
             self.read_scalar()
             self.main.work(self.vary(LOGGING_NS))
 
-    def train(self) -> None:
+    def train(self) -> RankProgram[None]:
         """Run a warm-up step that loads kernels, steady steps, and one that the capture cuts short."""
-        self.step(0)
+        yield from self.step(0)
         self.framework_ns = FRAMEWORK_NS
-        for number in range(1, STEADY_STEPS + 1):
-            self.step(number)
-        last = STEADY_STEPS + 1
+        for number in range(1, self.setup.steady_steps + 1):
+            yield from self.step(number)
+        last = self.setup.steady_steps + 1
         with self.main.range(f"{TRAIN}.train.training_step_{last}"), self.main.range(f"{TRAIN}.train_step"):
-            self.forward_backward(last, MICROBATCHES_OF_LAST_STEP)
+            yield from self.forward_backward(last, MICROBATCHES_OF_LAST_STEP)
             # ranges that are open when the capture ends are exported with its end
             self.main.work(self.machine.end_ns() - self.main.now_ns + TAIL_OF_CAPTURE_NS)
 
 
 def write_example(path: Path, counts_read_ns: int = COUNTS_READ_NS) -> None:
-    """Write the example's export; the host works with token counts for `counts_read_ns` in each layer."""
-    with ExportWriter(path) as writer:
-        for number in range(GPUS):
-            writer.gpu(number)
-        writer.machine("h100-node-01", START_UTC_NS)
-        writer.environment(RANK="3", WORLD_SIZE="16", LOCAL_RANK="3", CUDA_DEVICE_MAX_CONNECTIONS="1")
-        writer.capture_option("CAPTURE_EVENT_TYPE", "Cuda")
-        writer.capture_option("CAPTURE_EVENT_TYPE", "NvtxEvents")
-        training = Training(writer, counts_read_ns)
-        training.train()
-        end_ns = training.machine.end_ns() + STOP_NS
-        writer.row("ANALYSIS_DETAILS", globalVid=1 << 48, duration=end_ns, startTime=0, stopTime=end_ns)
-        writer.row("DIAGNOSTIC_EVENT", timestamp=end_ns, text="Profiling has stopped.", severity=1)
+    """Write the export of one rank; the host works with token counts for `counts_read_ns` in each layer.
+
+    Raises:
+        OutputError: the file cannot be written.
+    """
+    write_ranks({path: RankSetup(counts_read_ns=counts_read_ns)})
+
+
+def write_ranks(setups: Mapping[Path, RankSetup]) -> None:
+    """Write the exports of ranks that run together.
+
+    Raises:
+        OutputError: a file cannot be written.
+    """
+    with ExitStack() as writers:
+        try:
+            ranks = [
+                Training(_begin_export(writers.enter_context(ExportWriter(path)), setup), setup)
+                for path, setup in setups.items()
+            ]
+            _run_together([rank.train() for rank in ranks])
+            for rank in ranks:
+                _end_export(rank.machine)
+            writers.close()
+        except sqlite3.Error as error:
+            named = ", ".join(map(str, setups))
+            raise OutputError(f"{named} — cannot be written: {error} — name another file") from error
+
+
+def _begin_export(writer: ExportWriter, setup: RankSetup) -> ExportWriter:
+    """Write the facts about machine, environment and capture."""
+    for number in range(GPUS):
+        writer.gpu(number)
+    writer.machine("h100-node-01", START_UTC_NS)
+    rank = str(setup.rank)
+    size = str(setup.rank_count)
+    writer.environment(RANK=rank, WORLD_SIZE=size, LOCAL_RANK=rank, CUDA_DEVICE_MAX_CONNECTIONS="1")
+    writer.capture_option("CAPTURE_EVENT_TYPE", "Cuda")
+    writer.capture_option("CAPTURE_EVENT_TYPE", "NvtxEvents")
+    return writer
+
+
+def _end_export(machine: SimulatedMachine) -> None:
+    """Write the end of the capture."""
+    end_ns = machine.end_ns() + STOP_NS
+    writer = machine.writer
+    writer.row("ANALYSIS_DETAILS", globalVid=1 << 48, duration=end_ns, startTime=0, stopTime=end_ns)
+    writer.row("DIAGNOSTIC_EVENT", timestamp=end_ns, text="Profiling has stopped.", severity=1)
+
+
+def _run_together(programs: Sequence[RankProgram[None]]) -> None:
+    """Run ranks in turn; a collective ends on all of them when the last one can end it."""
+    ends_ns = [next(program) for program in programs]
+    while ends_ns:
+        end_ns = max(ends_ns)
+        ends_ns = [next_ns for program in programs for next_ns in _resume(program, end_ns)]
+
+
+def _resume(program: RankProgram[None], end_ns: int) -> list[int]:
+    """Return the earliest end of the next collective; empty after the last one."""
+    try:
+        return [program.send(end_ns)]
+    except StopIteration:
+        return []
+
+
+def _vary(typical_ns: float, random: Random) -> int:
+    return round(typical_ns * random.uniform(1 - VARIATION, 1 + VARIATION))

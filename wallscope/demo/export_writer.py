@@ -84,11 +84,13 @@ class ExportWriter:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if kind is None:
-            self._metadata()
-            self.rows("StringIds", {"id": list(self._strings.values()), "value": list(self._strings)})
-            self.connection.execute("COMMIT")
-        self.connection.close()
+        try:
+            if kind is None:
+                self._metadata()
+                self.rows("StringIds", {"id": list(self._strings.values()), "value": list(self._strings)})
+                self.connection.execute("COMMIT")
+        finally:
+            self.connection.close()
 
     def has(self, table: str) -> bool:
         """Return whether this schema generation has the table."""
