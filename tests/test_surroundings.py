@@ -31,7 +31,7 @@ def test_answers_do_not_depend_on_locale_time_zone_hash_seed_or_threads(started,
         outputs = ("--json", f"{place}/run.json", "--html", f"{place}/run.html")
         ran = started("analyze", export, "--no-cache", *outputs, **environment)
         (tmp_path / place / "terminal.txt").write_text(ran.out, encoding="utf-8")
-        assert (ran.code, ran.err) == (0, "")
+        assert (ran.code, ran.err) == (0, "".join(f"Wrote {name}\n" for name in outputs[1::2]))
 
     west, east = ({path.name: path.read_bytes() for path in (tmp_path / place).iterdir()} for place in PLACES)
     assert len(west) == 3

@@ -31,7 +31,7 @@ def results(called, export: Path, folder: Path) -> list[str]:
     targets = [folder / name for name in ("run.json", "run.html")]
     ran = called("analyze", export, "--json", targets[0], "--html", targets[1], "--fail-on", "host>99%")
 
-    assert (ran.code, ran.err) == (0, "")
+    assert (ran.code, ran.err) == (0, "".join(f"Wrote {target}\n" for target in targets))
     return [ran.out, *(target.read_text(encoding="utf-8") for target in targets)]
 
 

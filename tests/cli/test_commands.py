@@ -32,7 +32,7 @@ def test_the_json_answer_follows_the_published_schema(wallscope, export, tmp_pat
     ran = wallscope("analyze", export, "--json", "run.json")
     found = json.loads((tmp_path / "run.json").read_text(encoding="utf-8"))
 
-    assert (ran.code, ran.err) == (0, "")
+    assert (ran.code, ran.err) == (0, "Wrote run.json\n")
     jsonschema.validate(found, json.loads(read_report("analysis.schema.json")))
     assert found["schema"] == "wallscope.analysis/1"
     assert found["wallscope_version"] == __version__

@@ -19,7 +19,7 @@ def test_diff_prints_the_verdict_and_writes_what_it_is_asked_for(wallscope, answ
     outputs = ("--json", "diff.json", "--markdown", "diff.md", "--html", "diff.html", "--junit", "diff.xml")
     ran = wallscope("diff", answers / "base.json", answers / "head.json", *outputs)
 
-    assert (ran.code, ran.err) == (0, "")
+    assert (ran.code, ran.err) == (0, "".join(f"Wrote {name}\n" for name in outputs[1::2]))
     assert ran.out.startswith(
         "base.json → head.json\nNVIDIA H100 · rank 3\n\nSLOWER  Step 100.2 → 109.8 ms: +9.5 % (95 % CI "
     )

@@ -30,7 +30,7 @@ def test_answers_stand_alone_and_together_and_the_json_follows_the_schema(called
     ran = called("whatif", export, *options, "--json", target)
     answers = json.loads(target.read_text())
 
-    assert (ran.code, ran.err) == (0, "")
+    assert (ran.code, ran.err) == (0, f"Wrote {target}\n")
     jsonschema.validate(answers, json.loads(read_report("whatif.schema.json")))
     assert [[one["target"] for one in answer["questions"]] for answer in answers["answers"]] == [
         ["communication"],

@@ -120,7 +120,7 @@ def test_tables_are_written_as_csv_and_json_with_the_same_rows(command, heads, w
     ran = wallscope(command, example, "--csv", "t.csv", "--json", "t.json")
     rows = list(csv.DictReader(io.StringIO((tmp_path / "t.csv").read_text(encoding="utf-8"))))
 
-    assert (ran.code, ran.err) == (0, "")
+    assert (ran.code, ran.err) == (0, "Wrote t.csv\nWrote t.json\n")
     assert (tmp_path / "t.csv").read_text(encoding="utf-8").startswith(heads)
     assert len(rows) == len(json.loads((tmp_path / "t.json").read_text(encoding="utf-8"))) > 0
     assert max(map(len, ran.out.split("\n"))) <= 80

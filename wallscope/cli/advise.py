@@ -72,10 +72,10 @@ def advise(  # noqa: PLR0913  # options are parameters
 
         show_brief(brief_plan(plan, rows), json)
         return
+    if str(json) != "-":
+        print_out(render_sections(build_advice(plan)))
     if json is not None:
         write_file(json, write_json(plan))
-    if json is None or str(json) != "-":
-        print_out(render_sections(build_advice(plan)))
 
 
 Configuration = Annotated[
@@ -121,12 +121,12 @@ def check_config(
         from wallscope.views.brief_listings import brief_check  # noqa: PLC0415  # only when asked for
 
         show_brief(brief_check(found, str(file), rows), json)
-    if json is not None and rows is None:
-        write_file(json, write_json(found))
     if rows is None and str(json) != "-":
         text = file.read_text(encoding="utf-8", errors="replace")
         quoted = quote_stops(text, file.name, found, read.configuration)
         print_out(render_sections(build_check(found, file.name, quoted, has_machine=hardware is not None)))
+    if json is not None and rows is None:
+        write_file(json, write_json(found))
     if found.stop_count:
         raise GateFailure(FAILED)
 

@@ -232,23 +232,22 @@ def _show(  # noqa: PLR0913  # options are parameters
     is_full: bool,
     has_configuration: bool,
 ) -> None:
-    """Write the outputs, and print the answer unless one of them goes to standard output.
+    """Print the answer unless an output goes to standard output, then write the outputs.
 
     In brief the JSON and what is printed are the brief answer.
     """
     if brief_rows is not None:
         from wallscope.views.brief import brief_analysis  # noqa: PLC0415  # only when asked for
 
-        replace(outputs, json=None).write(found)
         brief = brief_analysis(found.analysis, tuple(files), brief_rows)
         show_brief(brief, outputs.json, is_printed=not outputs.takes_standard_output)
+        replace(outputs, json=None).write(found)
         return
     import shlex  # noqa: PLC0415  # keeps --help fast
 
     from wallscope.render.texts import visible  # noqa: PLC0415  # same
     from wallscope.views.analysis import render_analysis  # noqa: PLC0415  # same
 
-    outputs.write(found)
     if not outputs.takes_standard_output:
         named = " ".join(map(shlex.quote, files)) if len(files) <= _MOST_NAMED else "FILE..."
         print_out(
@@ -256,6 +255,7 @@ def _show(  # noqa: PLR0913  # options are parameters
                 found.analysis, visible(named), is_full=is_full, has_configuration=has_configuration
             )
         )
+    outputs.write(found)
 
 
 def analyze(  # noqa: PLR0913  # options are parameters
@@ -423,12 +423,6 @@ def whatif(  # noqa: PLR0913  # options are parameters
     )
     with report_progress() as progress:
         found = ask_what_if(file, options, request, progress)
-    if json is not None and rows is None:
-        write_file(json, write_json(found))
-    if html is not None:
-        from wallscope.views.whatif import write_whatif_page  # noqa: PLC0415  # keeps the others fast
-
-        write_file(html, write_whatif_page(found))
     is_printed = "-" not in {str(json), str(html)}
     if rows is not None:
         from wallscope.views.brief import brief_whatif  # noqa: PLC0415  # only when asked for
@@ -436,6 +430,12 @@ def whatif(  # noqa: PLR0913  # options are parameters
         show_brief(brief_whatif(found, str(file), rows), json, is_printed=is_printed)
     elif is_printed:
         print_out(render_whatif(found))
+    if json is not None and rows is None:
+        write_file(json, write_json(found))
+    if html is not None:
+        from wallscope.views.whatif import write_whatif_page  # noqa: PLC0415  # keeps the others fast
+
+        write_file(html, write_whatif_page(found))
 
 
 def _parse_names(kind: "QuestionKind", targets: list[str] | None) -> "Iterator[Question]":

@@ -281,6 +281,14 @@ def diff(  # noqa: PLR0913  # options are parameters
             ]
             sides = (read[0], read[1])
         found = compare_sides(*sides, compare_options)
+    is_printed = "-" not in {str(json), str(markdown), str(html), str(junit)}
+    if rows is not None:
+        from wallscope.views.brief import brief_comparison  # noqa: PLC0415  # only when asked for
+
+        show_brief(brief_comparison(found, ends, rows), json, is_printed=is_printed)
+    elif is_printed:
+        head_text = texts[1][0] if len(texts[1]) == 1 and not stored else ""
+        print_out(views.render_comparison(found, full=full, named=head_text))
     if json is not None and rows is None:
         write_file(json, write_json(found))
     if markdown is not None:
@@ -291,14 +299,6 @@ def diff(  # noqa: PLR0913  # options are parameters
         write_file(html, views.write_comparison_page(comparison_report(found, *sides, compare_options.rank)))
     if junit is not None:
         write_file(junit, views.write_comparison_junit(found))
-    is_printed = "-" not in {str(json), str(markdown), str(html), str(junit)}
-    if rows is not None:
-        from wallscope.views.brief import brief_comparison  # noqa: PLC0415  # only when asked for
-
-        show_brief(brief_comparison(found, ends, rows), json, is_printed=is_printed)
-    elif is_printed:
-        head_text = texts[1][0] if len(texts[1]) == 1 and not stored else ""
-        print_out(views.render_comparison(found, full=full, named=head_text))
     require_comparable(found, compare_options.gates)
     fail(found.gates)
 

@@ -53,19 +53,16 @@ def install_recipe(
     """Install a recipe that runs wallscope under nsys recipe."""
     import shlex  # noqa: PLC0415  # keeps --help fast
 
-    from wallscope.cli.output import (  # noqa: PLC0415  # same
-        check_folder,
-        print_out,  # same
-        write_folder,
-    )
+    from wallscope.cli.output import check_folder, write_folder  # noqa: PLC0415  # same
     from wallscope.render.texts import visible  # noqa: PLC0415  # same
 
     place = folder / RECIPE
     check_folder(place, (), _is_ours)
     write_folder(place, _write, _is_ours)
     found = shlex.quote(str(folder.resolve()))
-    print_out(visible(f"{place} is written. Run it:"))
-    sys.stdout.write(f"  NSYS_RECIPE_PATH={visible(found)} nsys recipe {RECIPE} --input REPORTS\n")
+    sys.stdout.write(
+        f"Run the recipe:\n  NSYS_RECIPE_PATH={visible(found)} nsys recipe {RECIPE} --input REPORTS\n"
+    )
 
 
 def _write(place: Path) -> None:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from wallscope.cli.streams import announce_output
 from wallscope.errors import OptionError, OutputError
 from wallscope.files import defer_signals, name_aside, resolve_path, write_chunks
 
@@ -171,7 +172,7 @@ def check_different(targets: dict[str, Path | None]) -> None:
 
 
 def write_file(target: Path, text: str) -> None:
-    """Write aside, then rename: the target holds all of the text, or what it held before.
+    """Write aside, then rename: the target holds all of the text, or what it held before. Say so.
 
     Raises:
         OutputError: the file cannot be written.
@@ -180,6 +181,7 @@ def write_file(target: Path, text: str) -> None:
         _to_standard_output(text)
         return
     write_chunks(target, (text.encode("utf-8", "backslashreplace"),))  # names may hold any bytes
+    announce_output(target)
 
 
 def check_folder(
@@ -214,7 +216,7 @@ def _check_apart(target: Path, inputs: tuple[Path | None, ...]) -> None:
 
 
 def write_folder(target: Path, write: "Callable[[Path], None]", is_ours: "Callable[[Path], bool]") -> None:
-    """Let `write` fill a temporary folder, then move it to the target: all of it, or what was there.
+    """Let `write` fill a temporary folder, then move it to the target: all of it, or what was there. Say so.
 
     What was there is looked at again once it is aside: files may have come while the work went on.
 
@@ -251,6 +253,7 @@ def write_folder(target: Path, write: "Callable[[Path], None]", is_ours: "Callab
         if is_replaced or not (aside / "former").exists():
             with defer_signals():
                 shutil.rmtree(aside, ignore_errors=True)
+    announce_output(target)
 
 
 def holds_only(folder: Path, names: frozenset[str]) -> bool:
@@ -386,6 +389,7 @@ class Outputs:
         if self.perfetto is not None:
             chunks = write_trace(job_tracks, earliest_ns)
             write_chunks(self.perfetto, compress(chunks) if self.perfetto.suffix == ".gz" else chunks)
+            announce_output(self.perfetto)
 
 
 def is_table_folder(folder: Path, kind: "Format") -> bool:
@@ -413,8 +417,7 @@ def show_brief(brief: "Brief", json: Path | None, *, is_printed: bool = True) ->
     """Write a brief answer as JSON where asked for, and print it unless standard output is taken."""
     from wallscope.render.data import write_brief, write_brief_json  # noqa: PLC0415  # keeps --help fast
 
+    if is_printed and str(json) != "-":
+        _to_standard_output(write_brief(brief))
     if json is not None:
         write_file(json, write_brief_json(brief))
-    if is_printed and str(json) != "-":
-        sys.stdout.write(write_brief(brief))
-        sys.stdout.flush()

@@ -23,6 +23,7 @@ from wallscope.urls import redact
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from _typeshed import ReadableBuffer
 
@@ -211,6 +212,14 @@ def report_progress() -> "Iterator[Progress]":
         if log.isEnabledFor(logging.INFO):
             for line in stages.lines():
                 log.info(line)
+
+
+def announce_output(target: "Path", what: str = "") -> None:
+    """Say on standard error that a file or folder was written, and `what` it is if its name does not show."""
+    from wallscope.render.texts import visible  # noqa: PLC0415  # keeps --help fast
+
+    cleared = _ERASE if sys.stderr.isatty() else ""  # of progress
+    sys.stderr.write(f"{cleared}Wrote {visible(str(target), most=4_000)}{f' ({what})' if what else ''}\n")
 
 
 class Stages:

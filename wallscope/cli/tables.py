@@ -217,16 +217,16 @@ def check_targets(targets: tuple[Path | None, Path | None], inputs: tuple[Path |
 def write_table(
     frame: "pl.DataFrame", targets: tuple[Path | None, Path | None], shown: "RenderableType"
 ) -> None:
-    """Write a table as CSV and as JSON where asked for, and show it unless standard output is taken."""
+    """Show a table unless standard output is taken, and write it as CSV and as JSON where asked for."""
     from wallscope.render import data  # noqa: PLC0415  # keeps --help fast
 
     csv, json = targets
+    if "-" not in {str(csv), str(json)}:
+        print_out(shown)
     if csv is not None:
         write_file(csv, data.write_csv(frame))
     if json is not None:
         write_file(json, data.write_rows_json(frame))
-    if "-" not in {str(csv), str(json)}:
-        print_out(shown)
 
 
 def show_table_brief(  # noqa: PLR0913  # what two commands share
@@ -238,15 +238,15 @@ def show_table_brief(  # noqa: PLR0913  # what two commands share
     rows: int,
     verdict: str,
 ) -> None:
-    """Write a table as CSV where asked for, and show it in brief."""
+    """Show a table in brief, and write it as CSV where asked for."""
     from wallscope.render import data  # noqa: PLC0415  # only when asked for
     from wallscope.views.brief_listings import brief_table  # noqa: PLC0415  # same
 
     csv, json = targets
-    if csv is not None:
-        write_file(csv, data.write_csv(frame))
     brief = brief_table(command, str(file), frame, rows, verdict)
     show_brief(brief, json, is_printed=str(csv) != "-")
+    if csv is not None:
+        write_file(csv, data.write_csv(frame))
 
 
 Top = Annotated[
