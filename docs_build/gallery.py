@@ -47,7 +47,7 @@ EXHIBITS = (
     Exhibit(
         "example",
         "A mixture-of-experts model with exposed all-to-all",
-        "The shipped example, a generated export: `make demo` writes it",
+        "The shipped example, a generated export: `wallscope demo` writes it",
         (),
         "Communication-bound: the expert all-to-all runs alone on the GPU. In every layer the host waits for"
         " token counts.",

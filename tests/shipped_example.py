@@ -1,4 +1,4 @@
-"""The shipped example where `make demo` writes it; written here if that has not run yet."""
+"""The shipped example where the Makefile writes it; written here if that has not run yet."""
 
 import os
 from pathlib import Path

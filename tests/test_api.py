@@ -173,7 +173,7 @@ def test_an_unknown_name_of_the_package_is_an_error():
 def tutorial(tmp_path_factory):
     """The names that the blocks of the tutorial leave, run one after the other."""
     folder = tmp_path_factory.mktemp("tutorial")
-    write_example(folder / "moe_step.sqlite")
+    write_example(folder / "demo.sqlite")
     names = {}
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)

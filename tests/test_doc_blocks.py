@@ -2,10 +2,8 @@
 
 import contextlib
 import json
-import os
 import re
 import subprocess
-import sys
 import tomllib
 from pathlib import Path
 
@@ -31,7 +29,8 @@ from wallscope.cli import FAILED, app
 from wallscope.demo import example
 from wallscope.trace.kernel_classes import load_kernel_rules
 
-SLOWER_READ_NS = 500_000
+DEMO = ("demo.sqlite", "demo-base.sqlite", "demo-head.sqlite")
+"""What `wallscope demo` writes itself where a page runs it."""
 ELSEWHERE = {"notebook.md": "tests/test_api.py"}
 """Pages with Python that another test runs from top to bottom."""
 CONFIGURATION = """\
@@ -64,9 +63,10 @@ def inputs(tmp_path_factory) -> Path:
     """The files that the pages name: an export, two to compare, a job, a trace, a configuration."""
     folder = tmp_path_factory.mktemp("inputs")
     example.write_example(folder / "run.sqlite")
-    (folder / "base.sqlite").write_bytes((folder / "run.sqlite").read_bytes())
-    (folder / "moe_step.sqlite").write_bytes((folder / "run.sqlite").read_bytes())
-    example.write_example(folder / "head.sqlite", SLOWER_READ_NS)
+    example.write_example(folder / "head.sqlite", example.SLOWER_COUNTS_READ_NS)
+    for name in ("base.sqlite", "moe_step.sqlite", *DEMO):
+        source = "head.sqlite" if name == "demo-head.sqlite" else "run.sqlite"
+        (folder / name).write_bytes((folder / source).read_bytes())
     write_job(folder / "runs")
     write_torch_run(run(stories()[0].program), folder / "trace.json.gz")
     (folder / "run.yaml").write_text(CONFIGURATION, encoding="utf-8")
@@ -76,12 +76,8 @@ def inputs(tmp_path_factory) -> Path:
 def run_program(command, folder):
     """Run one of the few other programs that pages use, in a process of its own."""
     name, *rest = command.split()
-    if command.startswith("python -m fixtures."):
-        (folder / rest[2]).unlink(missing_ok=True)  # a link to the file of all pages
-        name = sys.executable
-    assert name in {sys.executable, "mkdir", "cp"}, f"no test runs: {command}"
-    environment = os.environ | {"PYTHONPATH": str(ROOT)}
-    subprocess.run([name, *rest], cwd=folder, check=True, env=environment)
+    assert name in {"mkdir", "cp"}, f"no test runs: {command}"
+    subprocess.run([name, *rest], cwd=folder, check=True)
     return ""
 
 
@@ -98,6 +94,9 @@ def shell(inputs, called, tmp_path, monkeypatch):
     def enter(command):
         if not command.startswith("wallscope "):
             return run_program(command, tmp_path)
+        if command.startswith("wallscope demo"):
+            for name in DEMO:
+                (tmp_path / name).unlink(missing_ok=True)  # a link to the file of all pages
         arguments, shown = split_command(command)
         with contextlib.chdir(tmp_path):
             ran = called(*arguments)

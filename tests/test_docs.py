@@ -34,8 +34,10 @@ def test_the_readme_fits_two_screens():
 
 
 def test_the_readme_has_the_two_commands_and_make_has_them_too():
+    assert "```sh\npip install .\nwallscope demo\n```" in README
+    assert "```sh\nmake test\n```" in README
     for target in ("demo", "test"):
-        assert f"```sh\nmake {target}\n```" in README
+        assert re.search(rf"^{target}:", MAKEFILE, re.MULTILINE)
 
 
 def test_ci_runs_the_test_command_of_the_readme():
@@ -60,9 +62,10 @@ def test_targets_that_pages_name_exist():
 
 def test_every_command_and_option_has_its_help(wallscope):
     top = wallscope("--help", columns=140).out
-    commands = re.findall(r"^  ([a-z-]+) +\S", top.partition("Analyze a run:")[2], re.MULTILINE)
+    commands = re.findall(r"^  ([a-z-]+) +\S", top.partition("Get started:")[2], re.MULTILINE)
 
     assert commands == [
+        "demo",
         "analyze",
         "steps",
         "kernels",

@@ -148,12 +148,22 @@ def write_chunks(target: Path, chunks: Iterable[bytes]) -> None:
     Raises:
         OutputError: the file cannot be written.
     """
+    with replace_file(target) as aside, os.fdopen(os.open(aside, _NEW, 0o600), "wb") as stream:
+        for chunk in chunks:
+            stream.write(chunk)
+
+
+@contextmanager
+def replace_file(target: Path) -> Iterator[Path]:
+    """Yield a new name to write to, then rename the file to the target; without it if the block fails.
+
+    Raises:
+        OutputError: the file cannot be written.
+    """
     aside = name_aside(target)
     try:
-        with os.fdopen(os.open(aside, _NEW, 0o600), "wb") as stream:
-            for chunk in chunks:
-                stream.write(chunk)
-            stream.flush()
+        yield aside
+        with aside.open("rb") as stream:
             os.fsync(stream.fileno())
         aside.chmod(_mode(target))
         aside.replace(target)

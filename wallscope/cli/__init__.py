@@ -18,6 +18,7 @@ from typer.core import TyperCommand, TyperGroup
 from wallscope._version import __version__
 from wallscope.cli.advise import advise, capture_help, check_config, explain
 from wallscope.cli.analyze import analyze, whatif
+from wallscope.cli.demo import demo
 from wallscope.cli.diff import GateFailure, diff
 from wallscope.cli.history import bisect, history, record
 from wallscope.cli.installation import cache, install_recipe, mcp
@@ -38,6 +39,7 @@ EXAMPLES: Final[Mapping[str, tuple[str, ...]]] = {
         "wallscope analyze run.sqlite --html run.html",
         "wallscope analyze 'reports/rank-*.sqlite' --jobs 4 --fail-on 'communication>30%'",
     ),
+    "demo": ("wallscope demo --open", "wallscope demo --diff", "wallscope demo --job --html job.html"),
     "diff": ("wallscope diff before.sqlite after.sqlite", "wallscope diff main..HEAD --fail-on 'step>3%'"),
     "record": ("wallscope record run.sqlite --commit HEAD --label model=moe-30b",),
     "history": ("wallscope history step",),
@@ -170,6 +172,7 @@ app = typer.Typer(
     " profiler.",
 )
 _GROUPS: dict[str, dict[str, Callable[..., None]]] = {
+    "Get started": {"demo": demo},
     "Analyze a run": {
         "analyze": analyze,
         "steps": steps,

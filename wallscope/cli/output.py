@@ -215,7 +215,9 @@ def _check_apart(target: Path, inputs: tuple[Path | None, ...]) -> None:
             raise OutputError(f"{target} — lies in a folder that is an input — name a folder elsewhere")
 
 
-def write_folder(target: Path, write: "Callable[[Path], None]", is_ours: "Callable[[Path], bool]") -> None:
+def write_folder(
+    target: Path, write: "Callable[[Path], None]", is_ours: "Callable[[Path], bool]", what: str = ""
+) -> None:
     """Let `write` fill a temporary folder, then move it to the target: all of it, or what was there. Say so.
 
     What was there is looked at again once it is aside: files may have come while the work went on.
@@ -253,7 +255,7 @@ def write_folder(target: Path, write: "Callable[[Path], None]", is_ours: "Callab
         if is_replaced or not (aside / "former").exists():
             with defer_signals():
                 shutil.rmtree(aside, ignore_errors=True)
-    announce_output(target)
+    announce_output(target, what)
 
 
 def holds_only(folder: Path, names: frozenset[str]) -> bool:

@@ -8,6 +8,7 @@ Ranks of a job run in turn. A method that may run a collective is a generator: i
 the collective on its rank, and is resumed with the end on all ranks.
 """
 
+import errno
 import sqlite3
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
@@ -19,8 +20,9 @@ from typing import Final, NamedTuple, TypeAlias, TypeVar
 
 from wallscope.demo.export_writer import ExportWriter
 from wallscope.demo.machine import LAUNCH_CALL_NS, NULL_STREAM, CudaEvent, SimulatedMachine, Thread
-from wallscope.errors import OutputError
 
+APPLICATION_ID = 0x77_73_64_65  # "wsde": marks an SQLite file as ours
+_MAGIC, _APPLICATION_ID_AT = b"SQLite format 3\0", slice(68, 72)  # https://sqlite.org/fileformat2.html
 SEED = 2026
 STEADY_STEPS = 8
 LAYERS = 6
@@ -42,6 +44,7 @@ VARIATION = 0.04  # durations lie within this share of the typical one, up and d
 FRAMEWORK_NS = 10_500  # on the host, before each launch
 COLLECTIVE_NS = 22_000
 COUNTS_READ_NS = 180_000  # what the host does with the token counts before it can go on
+SLOWER_COUNTS_READ_NS = 500_000  # of the second run of a comparison
 DATA_LOADING_NS = 1_300_000
 OPTIMIZER_NS = 240_000
 LOGGING_NS = 390_000
@@ -375,7 +378,7 @@ def write_example(path: Path, counts_read_ns: int = COUNTS_READ_NS) -> None:
     """Write the export of one rank; the host works with token counts for `counts_read_ns` in each layer.
 
     Raises:
-        OutputError: the file cannot be written.
+        OSError: the file cannot be written.
     """
     write_ranks({path: RankSetup(counts_read_ns=counts_read_ns)})
 
@@ -384,21 +387,31 @@ def write_ranks(setups: Mapping[Path, RankSetup]) -> None:
     """Write the exports of ranks that run together.
 
     Raises:
-        OutputError: a file cannot be written.
+        OSError: a file cannot be written.
     """
     with ExitStack() as writers:
         try:
-            ranks = [
-                Training(_begin_export(writers.enter_context(ExportWriter(path)), setup), setup)
+            opened = {
+                writers.enter_context(ExportWriter(path, application_id=APPLICATION_ID)): setup
                 for path, setup in setups.items()
-            ]
+            }
+            ranks = [Training(_begin_export(writer, setup), setup) for writer, setup in opened.items()]
             _run_together([rank.train() for rank in ranks])
             for rank in ranks:
                 _end_export(rank.machine)
             writers.close()
         except sqlite3.Error as error:
-            named = ", ".join(map(str, setups))
-            raise OutputError(f"{named} — cannot be written: {error} — name another file") from error
+            raise OSError(errno.EIO, str(error)) from error
+
+
+def is_example(path: Path) -> bool:
+    """Return whether a file is an example export; `False` for what cannot be read."""
+    try:
+        with path.open("rb") as stream:
+            header = stream.read(100)
+    except OSError:
+        return False
+    return header.startswith(_MAGIC) and header[_APPLICATION_ID_AT] == APPLICATION_ID.to_bytes(4)
 
 
 def _begin_export(writer: ExportWriter, setup: RankSetup) -> ExportWriter:

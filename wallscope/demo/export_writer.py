@@ -63,6 +63,7 @@ class ExportWriter:
         lazy: bool = True,
         page_bytes: int = 4096,
         time_shift_ns: int = 0,
+        application_id: int = 0,
     ) -> None:
         self.generation = generation or load_generation()
         self._ddl = dict(self.generation.tables())
@@ -74,6 +75,8 @@ class ExportWriter:
         self.connection = sqlite3.connect(path, isolation_level=None)
         for pragma in ("journal_mode = OFF", "synchronous = OFF", f"page_size = {page_bytes}"):
             self.connection.execute(f"PRAGMA {pragma}").close()
+        if application_id:
+            self.connection.execute(f"PRAGMA application_id = {application_id}").close()
         self.connection.execute("BEGIN")
         for table in self._ddl if not lazy else ("StringIds",):
             self._make(table)
