@@ -165,7 +165,6 @@ def _join_words(text: str) -> str:
 app = typer.Typer(
     cls=GroupedCommands,
     no_args_is_help=True,
-    add_completion=False,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
     help="Find what limits a GPU training step, from an Nsight Systems export or a trace of PyTorch's"
