@@ -326,6 +326,8 @@ def test_a_worker_that_is_killed_is_an_error_and_the_server_goes_on(folder, monk
 def test_without_the_sdk_one_line_says_what_to_install(called, folder, monkeypatch):
     import importlib.util
 
+    from wallscope.extras import name_install_command
+
     find = importlib.util.find_spec
     monkeypatch.setattr(
         importlib.util, "find_spec", lambda name, *more: None if name == "mcp" else find(name, *more)
@@ -333,9 +335,9 @@ def test_without_the_sdk_one_line_says_what_to_install(called, folder, monkeypat
     said = called("mcp", folder)
 
     assert said.code == 2
-    assert said.err == (
-        "wallscope: mcp — needs the package `mcp`, which is not installed — pip install mcp\n"
-    )
+    command = name_install_command("mcp", "mcp")
+    assert "mcp>=" in command
+    assert said.err == (f"wallscope: mcp — needs the package `mcp`, which is not installed — {command}\n")
 
 
 def test_roots_are_folders(called, folder):

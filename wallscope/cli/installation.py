@@ -125,7 +125,11 @@ def mcp(
     from wallscope.agents.worker import open_roots  # noqa: PLC0415
 
     if find_spec("mcp") is None:
-        raise OptionError("mcp — needs the package `mcp`, which is not installed — pip install mcp")
+        from wallscope.extras import name_install_command  # noqa: PLC0415  # only where it is absent
+
+        raise OptionError(
+            f"mcp — needs the package `mcp`, which is not installed — {name_install_command('mcp', 'mcp')}"
+        )
     found = open_roots(roots)
     from wallscope.agents.server import serve  # noqa: PLC0415  # imports the SDK
 

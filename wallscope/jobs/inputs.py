@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from wallscope.cache_folder import Cache
 from wallscope.errors import ComparisonError, InputError, WallscopeError
+from wallscope.extras import name_install_command
 from wallscope.files import resolve_path
 from wallscope.kineto.trace_bytes import has_trace_keys
 from wallscope.model.capture import Options, Progress
@@ -249,7 +250,8 @@ def _open_url(url: Url) -> "tuple[AbstractFileSystem, str]":
     try:
         from fsspec.core import url_to_fs  # noqa: PLC0415  # an extra
     except ImportError as error:
-        raise InputError(f"{url} — an export behind a URL needs fsspec — pip install fsspec") from error
+        command = name_install_command("remote", "fsspec")
+        raise InputError(f"{url} — an export behind a URL needs fsspec — {command}") from error
     system, root = url_to_fs(url.text)
     return system, str(root)
 

@@ -26,6 +26,7 @@ from urllib.parse import urlsplit
 from wallscope._version import __version__
 from wallscope.cache_folder import Cache
 from wallscope.errors import InputError, OptionError, WallscopeError, find_kinds
+from wallscope.extras import name_install_command
 from wallscope.jobs.inputs import Source, fetch_source, is_answer, load_or_analyze_source
 from wallscope.model.analysis import Analysis
 from wallscope.model.capture import Options, Progress
@@ -316,9 +317,8 @@ def _client(address: str) -> "Iterator[Client]":
     try:
         from distributed import Client  # noqa: PLC0415  # an extra
     except ImportError as error:
-        raise OptionError(
-            f"--dask {address} — a cluster needs distributed — pip install distributed"
-        ) from error
+        command = name_install_command("dask", "distributed")
+        raise OptionError(f"--dask {address} — a cluster needs distributed — {command}") from error
     scheduler = _scheduler(address)
     logger = logging.getLogger("distributed.client")
     level = logger.level

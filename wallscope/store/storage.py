@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from uuid import uuid4
 
 from wallscope.errors import StoreError
+from wallscope.extras import name_install_command
 from wallscope.units import size
 from wallscope.urls import describe_failure, is_url, redact_url, strip_local
 
@@ -268,9 +269,8 @@ class Remote:
         try:
             from fsspec.core import url_to_fs  # noqa: PLC0415  # an extra
         except ImportError as error:
-            raise StoreError(
-                f"{self.url} — a store behind a URL needs fsspec — pip install fsspec"
-            ) from error
+            command = name_install_command("remote", "fsspec")
+            raise StoreError(f"{self.url} — a store behind a URL needs fsspec — {command}") from error
         with self._explained(
             f"{self.url} — cannot be opened", "check the URL, and that its fsspec plugin is installed"
         ):
