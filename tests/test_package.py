@@ -88,6 +88,26 @@ def test_an_installed_wheel_reads_its_own_queries(wheel, tmp_path):
     assert lengths == f"{len(names.read_text(encoding='utf-8'))} {len(schema.read_text(encoding='utf-8'))}"
 
 
+def test_an_installed_wheel_generates_its_own_example(wheel, tmp_path):
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(tmp_path / "installed")
+    folder = tmp_path / "empty"
+    folder.mkdir()
+
+    ran = subprocess.run(
+        [sys.executable, "-m", "wallscope", "demo"],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(tmp_path / "installed")},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+
+    assert ran.stdout.startswith("demo.sqlite · H100 80GB HBM3 · rank 3 of 16 · 8 steady steps\n")
+    assert ran.stderr.endswith("Wrote demo.html\n")
+    assert {path.name for path in folder.iterdir()} == {"demo.sqlite", "demo.html"}
+
+
 def test_the_project_names_no_registry_host():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 
