@@ -32,12 +32,13 @@ help:  ## list the targets
 .venv/stamp: .venv/all .venv/tested
 	@touch $@
 
-$(EXAMPLE): .venv/compiled $(wildcard fixtures/*.py fixtures/ddl/*.sql)
+$(EXAMPLE): .venv/compiled $(wildcard wallscope/demo/*)
 	@mkdir -p build
 	$(BIN)/python -m fixtures.example $@
 
-demo: $(EXAMPLE)  ## analyze the shipped example: a step of a mixture-of-experts model
-	$(BIN)/wallscope analyze $(EXAMPLE)
+demo: .venv/compiled  ## analyze a generated example, a step of a mixture-of-experts model, and write its page
+	@mkdir -p build
+	$(BIN)/wallscope demo --html build/demo.html
 
 test: .venv/tested $(EXAMPLE)  ## the tests, side by side on all cores
 	$(BIN)/python -m pytest -m 'not slow' --numprocesses auto --dist loadfile --no-loadscope-reorder
