@@ -26,10 +26,9 @@ from wallscope.jobs.run import (
 from wallscope.model.analysis import Analysis, Job
 from wallscope.model.capture import Finding, Options, Progress, Severity
 from wallscope.model.diagnosis import Diagnosis
-from wallscope.model.job_columns import JOB_TABLES
 from wallscope.model.profile import Profile
 from wallscope.model.report import Report, StepOverviews
-from wallscope.model.table_columns import TABLES
+from wallscope.model.table_columns import JOB_TABLES, TABLES
 from wallscope.model.tables import Table
 from wallscope.profile.build import pack_profiles
 from wallscope.profile.codec import unpack_profile

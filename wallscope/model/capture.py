@@ -4,10 +4,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 from wallscope.model.diagnosis import StepFacts
 from wallscope.model.enums import Axis, Reader
+from wallscope.model.shown import Shown
 
 if TYPE_CHECKING:
     import polars as pl  # Answers contain these models and no frames: reading an answer does not need polars.
@@ -57,16 +58,20 @@ class Profiler(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A limit of the capture: what it is, and how the next capture avoids it.
+    """A limit of the capture: what it is, and how the next capture avoids it."""
 
-    `covers_ns` is the time concerned, `None` if the finding is not about an interval.
-    """
-
-    code: str
-    severity: Severity
-    message: str
-    cure: str | None = None
-    covers_ns: int | None = None
+    code: Annotated[str, Shown("id of the finding, as in docs/glossary.md", "code")]
+    severity: Annotated[
+        Severity, Shown("how strongly the finding limits the result: error, warning or info", "gravity")
+    ]
+    message: Annotated[str, Shown("text of the finding", "finding")]
+    cure: Annotated[str | None, Shown("what to change in the next capture or command", "cure")] = None
+    covers_ns: Annotated[
+        int | None,
+        Shown(
+            "length of the time that the finding is about, empty without such a time", "covers", "duration"
+        ),
+    ] = None
 
 
 @dataclass(frozen=True, slots=True)
