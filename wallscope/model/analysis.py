@@ -395,7 +395,11 @@ class CauseTime:
     ]
     recoverable_ns: Annotated[
         int | None,
-        Shown("upper bound on the time by which the {whole} becomes shorter without the cause", "without it"),
+        Shown(
+            "upper bound on the time by which the {whole} becomes shorter without the cause",
+            "without it",
+            "plain",
+        ),
     ]
     unresolved_ns: Annotated[
         int,
@@ -407,11 +411,12 @@ class CauseTime:
 class Step:
     """One window of a rank, with its budget, the reasons for absent compute, and its walls."""
 
-    index: Annotated[int, Shown("index of the step in the capture, from 0", "step", "count", column="step")]
+    index: Annotated[int, Shown("index of the {step} in the capture, from 0", "step", "count", column="step")]
     start_ns: Annotated[int, START]
     end_ns: Annotated[int, END]
     steady: Annotated[
-        bool, Shown("whether the step is steady: only steady steps are used for the typical step", "counts")
+        bool,
+        Shown("whether the {step} is steady: only steady {step}s are used for the typical {step}", "counts"),
     ]
     reason: Annotated[str | None, Shown("why the step is not steady, empty if it is steady", "reason")]
     budget: Budget
@@ -492,7 +497,7 @@ class RangeWork:
     ]
     host_ns: Annotated[
         int | None,
-        Shown("sum of the durations of the ranges on the host", "on the host", "ms", brief="host ms"),
+        Shown("sum of the durations of the ranges on the host", "on the host", "ms", brief="host"),
     ]
     gpu_ns: Annotated[
         int,
@@ -500,7 +505,7 @@ class RangeWork:
             "time in which an operation ran that was launched in the range or in a range inside it",
             "on the device",
             "ms",
-            brief="device ms",
+            brief="device",
         ),
     ]
     own_gpu_ns: Annotated[
@@ -509,7 +514,7 @@ class RangeWork:
             "time in which an operation ran that was launched in the range and in no range inside it",
             "alone",
             "ms",
-            brief="own ms",
+            brief="own",
         ),
     ]
     work_ns: Annotated[

@@ -15,15 +15,31 @@ class Walls:
     """The time of a window by wall; the five parts sum to it exactly."""
 
     compute: Annotated[
-        int, Shown("time of the compute wall in the {step}", unit="ms", column="compute_wall_ns")
+        int, Shown("time of the compute wall in the {step}", "compute", "ms", column="compute_wall_ns")
     ]
     communication: Annotated[
-        int, Shown("time of the communication wall in the {step}", unit="ms", column="communication_wall_ns")
+        int,
+        Shown(
+            "time of the communication wall in the {step}",
+            "communication",
+            "ms",
+            "comm",
+            column="communication_wall_ns",
+        ),
     ]
-    memory: Annotated[int, Shown("time of the memory wall in the {step}", unit="ms", column="memory_wall_ns")]
-    host: Annotated[int, Shown("time of the host wall in the {step}", unit="ms", column="host_wall_ns")]
+    memory: Annotated[
+        int, Shown("time of the memory wall in the {step}", "memory", "ms", column="memory_wall_ns")
+    ]
+    host: Annotated[int, Shown("time of the host wall in the {step}", "host", "ms", column="host_wall_ns")]
     unattributed: Annotated[
-        int, Shown("time of the unattributed wall in the {step}", unit="ms", column="unattributed_wall_ns")
+        int,
+        Shown(
+            "time of the unattributed wall in the {step}",
+            "unattributed",
+            "ms",
+            "unknown",
+            column="unattributed_wall_ns",
+        ),
     ]
 
     def parts(self) -> tuple[int, ...]:

@@ -179,7 +179,7 @@ class KernelRow:
         str, Shown("category of a compute kernel, or kind of a communication operation", "category")
     ]
     backend: Annotated[str, Shown("library of a communication kernel, empty for others")]
-    count: Annotated[float, Shown("count of the kernels that begin in a step (mean)", "per step", "average")]
+    count: Annotated[float, Shown("count of the kernels that begin in a step (mean)", "per step", "plain")]
     work_ns: Annotated[int, WORK]
     step_share: Annotated[
         float,
@@ -241,7 +241,7 @@ class GroupRow:
     """Of a group of ranks, in addition to the fields of `RankGroup`."""
 
     group: Annotated[int, Shown("index of the group, used by `waits`")]
-    count: Annotated[int, Shown("count of the ranks in the group")]
+    count: Annotated[int, Shown("count of the ranks in the group", "count", "count")]
 
 
 class MeetingRow:

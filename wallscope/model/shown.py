@@ -14,7 +14,6 @@ Unit = Literal[
     "code",
     "plain",  # numbers that are text already
     "count",
-    "average",
     "rounded",
     "ms",
     "signed_ms",
@@ -75,7 +74,9 @@ def list_fields(row: type) -> Mapping[str, Shown]:
     return {name.removesuffix("_"): note for name, all_ in notes for note in all_ if isinstance(note, Shown)}
 
 
-CAUSE = Shown("cause, written `wall/cause` or `wall/cause/detail`, as in docs/causes.md", "cause")
+CAUSE = Shown(
+    "cause, written `wall/cause` or `wall/cause/detail`; `wallscope explain` says what it is", "cause"
+)
 WALL = Shown("wall of the cause", "wall")
 RANK = Shown("number of the rank in the job", "rank", kind="Int32")
 PLACE = Shown("index of the rank in the list `ranks` of the JSON output, from 0", "rank")

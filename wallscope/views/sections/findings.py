@@ -32,6 +32,7 @@ from wallscope.model.section import (
     Section,
     Span,
     Tone,
+    make_columns,
     tabulate,
 )
 from wallscope.render.texts import visible
@@ -152,10 +153,8 @@ def build_limits(findings: tuple[Finding, ...]) -> Section:
     if not findings:
         return Section("limits", "Limits", "No limit was found.", ())
     columns = (
-        Column("severity", "gravity"),
-        Column("message", "finding"),
-        Column("cure", "cure", none=""),
-        Column("covers_ns", "covers", "duration", "time concerned", none=""),
+        *make_columns(Finding, "severity", "message"),
+        *make_columns(Finding, "cure", "covers_ns", none=""),
     )
     caption = "Findings about the capture, errors and warnings first"
     table = tabulate(caption, columns, sort_findings(findings), is_wordy=True)
