@@ -45,6 +45,7 @@ from wallscope.advice.settings import (
 from wallscope.errors import ConfigurationError
 from wallscope.model.advice import KnownSetting, RunConfiguration, Value
 from wallscope.model.capture import Finding, Severity
+from wallscope.model.finding_codes import FindingCode
 from wallscope.thresholds.verdict import MEANT_KEY_RATIO
 
 _OTHER_SECTIONS = ("dataset", "rng", "checkpoint", "rerun_state_machine", "env_vars")
@@ -222,7 +223,7 @@ def _as_python_reads(path: Path, written: str, value: object) -> Finding:
     """Return the finding of a text or number where a switch belongs: all but 0 and nothing is true."""
     shown = repr(value) if isinstance(value, str) else str(value)
     return Finding(
-        "configuration-disputed",
+        FindingCode.CONFIGURATION_DISPUTED,
         Severity.WARNING,
         f"{path.name}: {written[:_LONGEST_NAME]} is {shown[:40]}, which counts as {str(bool(value)).lower()}",
         "write true or false, without quotes",
@@ -353,7 +354,7 @@ def _precedence(each: Written) -> int:
 
 def _disputed(path: Path, one: Written, other: Written) -> Finding:
     return Finding(
-        "configuration-disputed",
+        FindingCode.CONFIGURATION_DISPUTED,
         Severity.WARNING,
         f"{path.name}: {one.written} is {one.value} and {other.written} is {other.value}; the first is used",
         "keep the correct one",
@@ -381,7 +382,7 @@ def _find_impossible_sizes(path: Path, settings: dict[str, KnownSetting]) -> Ite
             is_later = in_bridge and not prefix
             when = ": Megatron Bridge accepts both, and training stops at its first step" if is_later else ""
             yield Finding(
-                "configuration-impossible",
+                FindingCode.CONFIGURATION_IMPOSSIBLE,
                 Severity.WARNING if is_later else Severity.ERROR,
                 f"{path.name}: {prefix}global_batch_size {batch} is not a multiple of"
                 f" {prefix}micro_batch_size {micro}{when}",
@@ -401,7 +402,7 @@ def _unused(path: Path, unknown: list[str], known: int) -> Iterator[Finding]:
     close = _find_meant(unknown)
     for name, meant in close.items():
         yield Finding(
-            "configuration-misspelled",
+            FindingCode.CONFIGURATION_MISSPELLED,
             Severity.WARNING,
             f"{path.name}: {name} is an unknown setting, {meant} is a known one",
             f"write {meant} if that is meant",
@@ -409,7 +410,7 @@ def _unused(path: Path, unknown: list[str], known: int) -> Iterator[Finding]:
     rest = len(unknown) - len(close)
     if rest:
         yield Finding(
-            "configuration-unused",
+            FindingCode.CONFIGURATION_UNUSED,
             Severity.INFO,
             f"{path.name}: {rest} of {len(unknown) + known} settings have no check",
         )
@@ -429,7 +430,7 @@ def _find_meant(unknown: list[str]) -> dict[str, str]:
 def _repetitions(path: Path, names: Iterable[str]) -> Iterator[Finding]:
     for name in names:
         yield Finding(
-            "configuration-repeated",
+            FindingCode.CONFIGURATION_REPEATED,
             Severity.WARNING,
             f"{path.name}: a section has {name[:99]} twice; the last one is used, and OmegaConf rejects"
             " the file",
@@ -445,7 +446,7 @@ def _former(path: Path, entries: Iterable[Entry]) -> Iterator[Finding]:
             name = former[leaf]
             is_read = written != _WITHOUT_EFFECT
             yield Finding(
-                "configuration-former-name",
+                FindingCode.CONFIGURATION_FORMER_NAME,
                 Severity.INFO if is_read else Severity.WARNING,
                 f"{path.name}: {written} is now named {name}{'' if is_read else ', and has no effect'}",
                 f"write {name}",

@@ -4,6 +4,7 @@ Blanks, dashes, underscores and capitals do not count in a spelling, nor do endi
 and usual short forms (`grad`). The forms are for comparison alone.
 """
 
+import fnmatch
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,6 +14,8 @@ from typing import Annotated, Any, Literal
 from msgspec import Meta
 
 from wallscope.files import list_toml_paths, make_entry, read_toml
+from wallscope.model.cause_catalogue import list_cause_meanings
+from wallscope.model.finding_codes import FindingCode
 
 _PARTS = re.compile(r"[a-z0-9]+")
 _ENDINGS = (
@@ -166,7 +169,7 @@ class Note:
 class FindingNote:
     """The meaning of a finding about a capture, and what it does not allow to conclude."""
 
-    code: str
+    code: FindingCode
     means: str
     evidence: str
     cure: str = ""
@@ -197,7 +200,11 @@ def finding_notes() -> tuple[FindingNote, ...]:
 @cache
 def cause_notes() -> tuple[CauseNote, ...]:
     """Return how causes are computed; the first pattern that matches a cause counts."""
-    return tuple(make_entry(table, CauseNote) for table in _note_tables("cause"))
+    notes = tuple(make_entry(table, CauseNote) for table in _note_tables("cause"))
+    causes = [cause for cause, _ in list_cause_meanings()]
+    if unknown := [note.pattern for note in notes if not fnmatch.filter(causes, note.pattern)]:
+        raise ValueError(f"notes on causes: no cause matches {unknown}")
+    return notes
 
 
 def _note_tables(kind: str) -> list[dict[str, Any]]:

@@ -29,6 +29,7 @@ from wallscope.model.advice import (
 from wallscope.model.analysis import Rank
 from wallscope.model.capture import Finding, Severity
 from wallscope.model.enums import Axis
+from wallscope.model.finding_codes import FindingCode
 from wallscope.thresholds.verdict import INEFFECTIVE_OVERLAP_SHARE
 from wallscope.units import percent
 
@@ -225,7 +226,7 @@ def find_ineffective(
         share = min(exposed_ns / work_ns, 1.0)
         if share >= INEFFECTIVE_OVERLAP_SHARE:
             found[name] = Finding(
-                "configuration-ineffective",
+                FindingCode.CONFIGURATION_INEFFECTIVE,
                 Severity.WARNING,
                 f"{written.settings[name].source} is on, and {percent(share)} of the {axis} communication"
                 " is still exposed",
@@ -255,7 +256,7 @@ def list_impossible_sizes(written: RunConfiguration, trace: TraceFacts) -> tuple
     source = next(written.settings[name].source for name in _SIZES if written.knows(name))
     return (
         Finding(
-            "configuration-contradicted",
+            FindingCode.CONFIGURATION_CONTRADICTED,
             Severity.WARNING,
             f"{source.partition(':')[0]} has TP x PP x CP = {prod(numbers)}, which does not divide the"
             f" {trace.world_size} ranks of the trace",

@@ -10,6 +10,7 @@ from wallscope.advice.settings import Entry, bare_name, vocabulary
 from wallscope.files import read_toml
 from wallscope.model.advice import KnownSetting
 from wallscope.model.capture import Finding, Severity
+from wallscope.model.finding_codes import FindingCode
 
 _PIPE, _END_OF_DECODER = "|", "/"
 """Marks in a hybrid layer pattern that are not layers: a pipeline stage ends, prediction layers begin."""
@@ -59,7 +60,7 @@ def find_unread_switches(path: Path, values: Mapping[str, object]) -> Iterator[F
     for name in IGNORED_WITH_MEGATRON_FSDP:
         if values.get(name) is True:
             yield Finding(
-                "configuration-disputed",
+                FindingCode.CONFIGURATION_DISPUTED,
                 Severity.WARNING,
                 f"{path.name}: {name} has no effect, because ddp.use_megatron_fsdp is set",
                 "keep the correct one",
@@ -135,7 +136,7 @@ def _class_of(section: str, values: Mapping[str, object]) -> str:
 
 def report_impossible(message: str, cure: str) -> Finding:
     """Return the finding of a configuration with which no run starts."""
-    return Finding("configuration-impossible", Severity.ERROR, message, cure)
+    return Finding(FindingCode.CONFIGURATION_IMPOSSIBLE, Severity.ERROR, message, cure)
 
 
 _VALUES_OF_SWITCHES: Final = {"true", "false", "1", "0", "yes", "no"}
@@ -224,7 +225,7 @@ def check_releases(
         if newer:
             first = _write(since[newer[-1]])
             yield Finding(
-                "configuration-release",
+                FindingCode.CONFIGURATION_RELEASE,
                 Severity.INFO,
                 f"{path.name}: {newer[-1]} needs {program} {first} or newer; the file states no release",
                 f"add {key} with the release that runs, such as {first}.0 (in quotes)",
@@ -240,7 +241,7 @@ def check_releases(
         more = f" and {len(lacking) - _SHOWN_COUNT} more" if len(lacking) > _SHOWN_COUNT else ""
         stops = framework == "megatron-lm"
         yield Finding(
-            "configuration-release",
+            FindingCode.CONFIGURATION_RELEASE,
             Severity.ERROR if stops else Severity.WARNING,
             f"{path.name}: {program} {_write(release)} lacks {', '.join(shown)}{more};"
             f" it {'stops at them' if stops else 'ignores them'}",
@@ -293,7 +294,7 @@ def find_other_framework(
     )
     if program is not None:
         return Finding(
-            "configuration-framework",
+            FindingCode.CONFIGURATION_FRAMEWORK,
             Severity.WARNING,
             f"{path.name}: is a configuration of {program}; wallscope checks those of Megatron",
             "name a configuration of Megatron Bridge or Megatron-LM",
@@ -301,7 +302,7 @@ def find_other_framework(
     if path.suffix.lower() == ".toml" or not known or is_misspelled:
         return None
     return Finding(
-        "configuration-framework",
+        FindingCode.CONFIGURATION_FRAMEWORK,
         Severity.WARNING,
         f"{path.name}: no setting shows its framework, so that no check applies",
         "add framework: megatron-bridge, or megatron-lm",

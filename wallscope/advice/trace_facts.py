@@ -26,6 +26,7 @@ from wallscope.model.advice import (
 from wallscope.model.analysis import Analysis
 from wallscope.model.capture import Finding, GraphTracing, Severity
 from wallscope.model.enums import LOW_PRECISIONS, Axis, Backend, Collective, Precision
+from wallscope.model.finding_codes import FindingCode
 from wallscope.model.rank_summaries import CommunicationOperation, ComputeDetails
 from wallscope.thresholds.causes import UNKNOWN_PRECISION_SHARE
 
@@ -228,7 +229,7 @@ def _absent(configuration: RunConfiguration, trace: TraceFacts) -> Iterator[Find
 
 def _contradiction(written: KnownSetting, shown: str) -> Finding:
     return Finding(
-        "configuration-contradicted",
+        FindingCode.CONFIGURATION_CONTRADICTED,
         Severity.WARNING,
         f"{written.source} sets {_text(written.value)}, but {shown}",
         "check that the file belongs to this run, and the log for a fallback",

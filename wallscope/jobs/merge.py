@@ -26,6 +26,7 @@ from wallscope.jobs.run import (
 from wallscope.model.analysis import Analysis, Job
 from wallscope.model.capture import Finding, Options, Progress, Severity
 from wallscope.model.diagnosis import Diagnosis
+from wallscope.model.finding_codes import FindingCode
 from wallscope.model.profile import Profile
 from wallscope.model.report import Report, StepOverviews
 from wallscope.model.table_columns import JOB_TABLES, TABLES
@@ -51,7 +52,7 @@ from wallscope.units import duration, number, plural
 _MOST_RANKS = 8
 _MOST_NAMED = 12
 _BETWEEN_RANGES = " / "
-_OF_ONE = {"one-rank"}
+_OF_ONE = {FindingCode.ONE_RANK}
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +158,7 @@ def _find_missing_ranks(job: Job) -> Iterator[Finding]:
     named = ", ".join(map(str, job.missing[:_MOST_NAMED])) + (" …" if len(job.missing) > _MOST_NAMED else "")
     which = f": {named} missing" if job.missing else ""
     yield Finding(
-        "ranks-missing",
+        FindingCode.RANKS_MISSING,
         Severity.WARNING,
         f"{job.ranks} of {plural(job.world_size, 'rank')} supplied{which}. Lateness of others is unknown."
         " Collectives without all participants are not split into transfer and waiting.",
@@ -171,7 +172,7 @@ def _find_unmatched(job: Job) -> Iterator[Finding]:
     if job.ranks < 2 or not alone or alone < UNMATCHED_COLLECTIVES_SHARE * (own.matched + alone):
         return
     yield Finding(
-        "collectives-unmatched",
+        FindingCode.COLLECTIVES_UNMATCHED,
         Severity.INFO,
         f"{number(own.unmatched)} collectives have no partner and {number(own.partial)} lack a"
         f" participant, in addition to {number(own.matched)} matched. The transfer time and peer"
@@ -186,7 +187,7 @@ def _find_clocks_apart(job: Job) -> Iterator[Finding]:
     if clock.method == "unaligned":
         loose = [host.hostname or "unknown host" for host in clock.hosts if host.offset_ns is None]
         yield Finding(
-            "clocks-apart",
+            FindingCode.CLOCKS_APART,
             Severity.WARNING,
             f"The clocks of {plural(len(loose), 'host')} cannot be aligned with the others ({loose[0]}),"
             " because no collective of both was matched.",
@@ -194,7 +195,7 @@ def _find_clocks_apart(job: Job) -> Iterator[Finding]:
         )
     elif max(-low_ns, high_ns) >= ENDS_FAR_APART_NS:
         yield Finding(
-            "clocks-apart",
+            FindingCode.CLOCKS_APART,
             Severity.INFO,
             f"After the alignment of clocks, ends of one collective differ by {duration(low_ns)} to"
             f" {duration(high_ns)} (p5 to p95). Lateness below that is not reported.",
@@ -339,7 +340,7 @@ def _with_hint(
 
 
 def _report_left_out(name: str, why: str) -> Finding:
-    return Finding("export-left-out", Severity.WARNING, f"{name} is left out: {why}.")
+    return Finding(FindingCode.EXPORT_LEFT_OUT, Severity.WARNING, f"{name} is left out: {why}.")
 
 
 def _keep_one_job(analyzed: Sequence[_Analyzed]) -> tuple[list[_Analyzed], list[Finding]]:
@@ -447,7 +448,7 @@ def _first_rank(one: Analysis) -> tuple[bool, int]:
 
 def _add_left_out(job: Job, findings: tuple[Finding, ...]) -> Job:
     """Return the job with the number of exports left out in its verdict."""
-    count = sum(finding.code == "export-left-out" for finding in findings)
+    count = sum(finding.code == FindingCode.EXPORT_LEFT_OUT for finding in findings)
     if not count:
         return job
     return replace(job, verdict=f"{job.verdict} {plural(count, 'export')} left out: see the limits.")

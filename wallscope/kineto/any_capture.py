@@ -10,6 +10,7 @@ from pathlib import Path
 from wallscope.kineto.trace_bytes import is_torch_trace, refuse_other_gzip
 from wallscope.model.capture import Capture, Contents, Export, Finding, Profiler, Progress
 from wallscope.model.enums import Reader
+from wallscope.model.finding_codes import FindingCode
 from wallscope.nsys import read_capture, read_contents
 
 _ASK_FOR_WAITS = (
@@ -22,17 +23,17 @@ _MARK_STEPS = (
 _ASK_FOR_DEVICE = (
     "Profile with activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA] while the GPU trains."
 )
-_CURES = {
-    "few-steps": "Profile ten steps: schedule(wait=5, warmup=2, active=10).",
-    "launches-without-work": "End the profile after torch.cuda.synchronize().",
-    "no-api-calls": _ASK_FOR_DEVICE,
-    "no-cuda-events": _ASK_FOR_WAITS,
-    "no-kernels": _ASK_FOR_DEVICE,
-    "no-steps": _MARK_STEPS,
-    "orphan-operations": "Begin the profile a step earlier: schedule(wait=5, warmup=2, active=10).",
-    "ranks-without-steps": _MARK_STEPS,
-    "unmarked-steps": _MARK_STEPS,
-    "unresolved-waits": _ASK_FOR_WAITS,
+_CURES: dict[str, str] = {
+    FindingCode.FEW_STEPS: "Profile ten steps: schedule(wait=5, warmup=2, active=10).",
+    FindingCode.LAUNCHES_WITHOUT_WORK: "End the profile after torch.cuda.synchronize().",
+    FindingCode.NO_API_CALLS: _ASK_FOR_DEVICE,
+    FindingCode.NO_CUDA_EVENTS: _ASK_FOR_WAITS,
+    FindingCode.NO_KERNELS: _ASK_FOR_DEVICE,
+    FindingCode.NO_STEPS: _MARK_STEPS,
+    FindingCode.ORPHAN_OPERATIONS: "Begin the profile a step earlier: schedule(wait=5, warmup=2, active=10).",
+    FindingCode.RANKS_WITHOUT_STEPS: _MARK_STEPS,
+    FindingCode.UNMARKED_STEPS: _MARK_STEPS,
+    FindingCode.UNRESOLVED_WAITS: _ASK_FOR_WAITS,
 }
 
 

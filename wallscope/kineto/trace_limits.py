@@ -17,6 +17,7 @@ from wallscope.kineto.event_tables import TraceTables, describe_counts
 from wallscope.kineto.trace_events import FileFacts
 from wallscope.model.capture import Capture, Finding, Presence, Severity
 from wallscope.model.enums import CallRole
+from wallscope.model.finding_codes import FindingCode
 from wallscope.nsys.findings import check_calls
 from wallscope.thresholds.verdict import MATERIAL_SHARE, RANGES_A_LAUNCH_RATIO
 from wallscope.units import average, duration, percent, plural
@@ -127,7 +128,7 @@ def find_damage(tables: TraceTables) -> tuple[Finding, ...]:
     if facts.fault:
         found.append(
             Finding(
-                "trace-cut-off",
+                FindingCode.TRACE_CUT_OFF,
                 Severity.ERROR,
                 f"The trace is incomplete: {facts.fault}. Later events are missing, and events are not"
                 " sorted, so any time may lack work.",
@@ -137,7 +138,7 @@ def find_damage(tables: TraceTables) -> tuple[Finding, ...]:
     if facts.lost_events:
         found.append(
             Finding(
-                "trace-events-lost",
+                FindingCode.TRACE_EVENTS_LOST,
                 Severity.WARNING,
                 f"{plural(facts.lost_events, 'event')} cannot be read and are excluded: idle time may be"
                 " work that was not recorded.",
@@ -148,7 +149,7 @@ def find_damage(tables: TraceTables) -> tuple[Finding, ...]:
     if left_out:
         found.append(
             Finding(
-                "untimed-operations",
+                FindingCode.UNTIMED_OPERATIONS,
                 Severity.WARNING,
                 f"{plural(left_out, 'event')} without a valid time excluded (no length, or a negative one).",
                 "End the profile after torch.cuda.synchronize().",
@@ -180,7 +181,7 @@ def _check_calls_left(capture: Capture) -> Iterator[Finding]:
         return
     if capture.calls["role"].is_in(issuing).all():
         yield Finding(
-            "trace-filtered",
+            FindingCode.TRACE_FILTERED,
             Severity.WARNING,
             "The trace has only CUDA calls that issue work: it was filtered. Dependencies are unknown,"
             " and other events may also be missing.",
@@ -194,7 +195,7 @@ def _check_order(capture: Capture) -> Iterator[Finding]:
     early = int((issued["start_ns"] < capture.calls["start_ns"].gather(issued["call"])).sum())
     if early:
         yield Finding(
-            "work-before-calls",
+            FindingCode.WORK_BEFORE_CALLS,
             Severity.WARNING,
             f"{plural(early, 'device operation')} of {len(issued):,} began before the calls that issued"
             " them. The clocks of host and device differ, so gaps may have wrong causes.",
@@ -209,7 +210,7 @@ def _check_cost(tables: TraceTables, capture: Capture) -> Iterator[Finding]:
     launches = int(capture.calls["role"].is_in([CallRole.LAUNCH, CallRole.GRAPH]).sum())
     if frames:
         yield Finding(
-            "torch-stacks",
+            FindingCode.TORCH_STACKS,
             Severity.WARNING,
             f"Python stacks were recorded ({plural(frames, 'function call')} for"
             f" {plural(launches, 'launch')}). This slows the host, so idle time is overestimated.",
@@ -217,7 +218,7 @@ def _check_cost(tables: TraceTables, capture: Capture) -> Iterator[Finding]:
         )
     elif operators and operators >= RANGES_A_LAUNCH_RATIO * launches:
         yield Finding(
-            "torch-operators",
+            FindingCode.TORCH_OPERATORS,
             Severity.INFO,
             f"The trace has {average(operators / max(launches, 1))} PyTorch operators per launch"
             f" ({plural(operators, 'operator')}). To record them slows the host, so idle time is"
@@ -233,7 +234,7 @@ def _check_overhead(tables: TraceTables, capture: Capture) -> Iterator[Finding]:
     if rows.is_empty() or spent_ns < MATERIAL_SHARE * (end_ns - start_ns):
         return
     yield Finding(
-        "profiler-overhead",
+        FindingCode.PROFILER_OVERHEAD,
         Severity.WARNING,
         f"The profiler spent {duration(spent_ns)} on its own records,"
         f" {percent(spent_ns / (end_ns - start_ns))} of the captured time. The trace does not show the"
@@ -246,7 +247,7 @@ def _check_overhead(tables: TraceTables, capture: Capture) -> Iterator[Finding]:
 def _check_clock(tables: TraceTables) -> Iterator[Finding]:
     if tables.is_coarse:
         yield Finding(
-            "microsecond-times",
+            FindingCode.MICROSECOND_TIMES,
             Severity.INFO,
             "Times are whole microseconds, rounded down (torch 2.3 or earlier): kernels and gaps of a few"
             " microseconds are not exact.",
@@ -261,7 +262,7 @@ def _describe_lacks(tables: TraceTables) -> Iterator[Finding]:
     if not len(tables.frames["overheads"]):
         lacks.append("overhead of the profiler")
     yield Finding(
-        "torch-profiler",
+        FindingCode.TORCH_PROFILER,
         Severity.INFO,
         f"PyTorch's profiler does not record {', '.join(lacks)}: these are unknown, not 0. Outside CUDA"
         " calls, only operators and annotations show what the host did.",
@@ -272,7 +273,7 @@ def _describe_lacks(tables: TraceTables) -> Iterator[Finding]:
 def _check_gpus(capture: Capture) -> Iterator[Finding]:
     if not capture.export.gpus:
         yield Finding(
-            "gpu-unknown",
+            FindingCode.GPU_UNKNOWN,
             Severity.INFO,
             "The trace does not describe the GPUs: memory capacity and peak rates are unknown.",
         )

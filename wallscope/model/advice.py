@@ -7,6 +7,7 @@ from typing import Annotated, Literal, get_args
 
 from wallscope.model.capture import Finding, GraphTracing, Severity
 from wallscope.model.enums import Axis, Backend, Precision, Wall
+from wallscope.model.finding_codes import FindingCode
 from wallscope.model.shown import Shown
 from wallscope.model.whatif import Answer
 
@@ -312,7 +313,7 @@ class ConfigurationCheck:
     def stops_later(self) -> bool:
         """Whether the framework accepts the sizes when it starts, but training then stops."""
         return any(
-            finding.code == "configuration-impossible" and finding.severity is Severity.WARNING
+            finding.code == FindingCode.CONFIGURATION_IMPOSSIBLE and finding.severity is Severity.WARNING
             for finding in self.findings
         )
 

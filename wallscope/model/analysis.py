@@ -21,7 +21,20 @@ from wallscope.model.diagnosis import (
 )
 from wallscope.model.enums import Axis, Collective, ComputeCategory, Wall
 from wallscope.model.rank_summaries import Communication, ComputeDetails, GpuMetrics, HostDetails, Memory
-from wallscope.model.shown import CAUSE, END, HOSTNAME, KERNELS, NAME, PLACE, RANK, START, WALL, WORK, Shown
+from wallscope.model.shown import (
+    CAUSE,
+    END,
+    HOSTNAME,
+    KERNEL_NAME,
+    KERNELS,
+    NAME,
+    PLACE,
+    RANK,
+    START,
+    WALL,
+    WORK,
+    Shown,
+)
 from wallscope.model.whatif import Replay
 
 ClockMethod = Literal["none", "one-clock", "session-start", "collective-ends", "unaligned"]
@@ -464,7 +477,7 @@ class ComputeWork:
 class KernelWork:
     """A kernel by name."""
 
-    name: Annotated[str, Shown("name of the kernels", "kernel")]
+    name: Annotated[str, KERNEL_NAME]
     count: Annotated[int, Shown("count of the kernels that begin in the {whole} (mean)", "count", "plain")]
     work_ns: Annotated[int, WORK]
     share: Annotated[

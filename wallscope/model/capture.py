@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from wallscope.model.diagnosis import StepFacts
 from wallscope.model.enums import Axis, Reader
+from wallscope.model.finding_codes import FindingCode
 from wallscope.model.shown import Shown
 
 if TYPE_CHECKING:
@@ -35,9 +36,9 @@ class Severity(StrEnum):
     ERROR = "error"
 
 
-_PROFILER_COSTS = frozenset({"emit-nvtx", "torch-stacks"})
+_PROFILER_COSTS = frozenset({FindingCode.EMIT_NVTX, FindingCode.TORCH_STACKS})
 """Findings about time that recording takes from the threads of the host."""
-_NSYS_COSTS = _PROFILER_COSTS | {"profiler-overhead"}
+_NSYS_COSTS = _PROFILER_COSTS | {FindingCode.PROFILER_OVERHEAD}
 """Of nsys, which says on which thread; the overhead in a trace of PyTorch may be on any."""
 
 
@@ -181,7 +182,7 @@ class Capture:
     @property
     def is_cut_off(self) -> bool:
         """Whether the capture is known to end early: then any time may lack work, and no bound holds."""
-        return any(finding.code == "trace-cut-off" for finding in self.findings)
+        return any(finding.code == FindingCode.TRACE_CUT_OFF for finding in self.findings)
 
     @property
     def is_slowed_by_profiler(self) -> bool:

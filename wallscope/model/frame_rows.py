@@ -6,7 +6,7 @@ half-open, null is unknown or does not apply. A unit ends the name of its field.
 
 from typing import Annotated
 
-from wallscope.model.shown import COMMUNICATOR, END, START, WORK, Shown
+from wallscope.model.shown import COMMUNICATOR, END, FUNCTION, KERNEL_NAME, START, WORK, Shown
 
 
 class RankRow:
@@ -135,7 +135,7 @@ class CallRow:
     call: Annotated[int, Shown("id of the CUDA call, used by other tables")]
     pid: Annotated[int, Shown("id of the process that made the call", kind="Int32")]
     tid: Annotated[int, Shown("id of the thread that made the call", kind="Int32")]
-    name: Annotated[str, Shown("name of the CUDA function")]
+    name: Annotated[str, FUNCTION]
     role: Annotated[str, Shown("purpose of the call: launch, graph, sync, copy, alloc, event or other")]
     correlation: Annotated[int, Shown("correlation id of the profiler, unique inside a process")]
 
@@ -173,7 +173,7 @@ class RangeOperationsRow:
 class KernelRow:
     """All kernels of one name."""
 
-    name: Annotated[str, Shown("name of the kernels", "kernel")]
+    name: Annotated[str, KERNEL_NAME]
     class_: Annotated[str, Shown("compute or communication")]
     category: Annotated[
         str, Shown("category of a compute kernel, or kind of a communication operation", "category")

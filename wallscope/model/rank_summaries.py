@@ -14,7 +14,7 @@ from enum import StrEnum
 from typing import Annotated, Literal
 
 from wallscope.model.enums import Axis, Backend, Collective, ComputeCategory, CopyDirection, Precision
-from wallscope.model.shown import AXIS, KERNELS, OPERATION, WORK, Shown
+from wallscope.model.shown import AXIS, FUNCTION, KERNEL_NAME, KERNELS, OPERATION, WORK, Shown
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +142,7 @@ class LeadingKernel:
 class KernelRate:
     """A kernel name in the typical step whose FLOPs are known."""
 
-    name: Annotated[str, Shown("name of the kernels", "kernel")]
+    name: Annotated[str, KERNEL_NAME]
     kernels: Annotated[int, KERNELS]
     work_ns: Annotated[int, WORK]
     flops_per_s: Annotated[
@@ -279,7 +279,7 @@ class BlockingCall:
     calls in such ranges, and one for every second range.
     """
 
-    name: Annotated[str, Shown("name of the CUDA function", "call")]
+    name: Annotated[str, FUNCTION]
     count: Annotated[float, Shown("count of the calls that end in the {whole}", "times", "plain")]
     unit: RepeatedUnit | None
     per_unit: float | None

@@ -10,6 +10,7 @@ import polars as pl
 from wallscope.columns import are_among
 from wallscope.model.capture import Capture, Finding, GraphTracing, Presence, Progress, Severity
 from wallscope.model.enums import CallRole, CopyDirection
+from wallscope.model.finding_codes import FindingCode
 from wallscope.nsys.host_events import CUDA_OVERHEADS, PROFILER_OVERHEADS, PROFILER_TYPES, RawRanges
 from wallscope.nsys.identity import ExportFacts, look_up_texts, read_capture_options
 from wallscope.nsys.tables import Database, read_table
@@ -44,7 +45,7 @@ def check_losses(source: Database) -> tuple[Finding, ...]:
     if not source.has("DIAGNOSTIC_EVENT", "text"):
         return (
             Finding(
-                "loss-unknown",
+                FindingCode.LOSS_UNKNOWN,
                 Severity.INFO,
                 "This export has no diagnostics, so it is unknown whether records were lost.",
                 "Export the report with nsys 2024.2 or later.",
@@ -55,7 +56,7 @@ def check_losses(source: Database) -> tuple[Finding, ...]:
     if lost:
         findings.append(
             Finding(
-                "records-lost",
+                FindingCode.RECORDS_LOST,
                 Severity.ERROR,
                 f"The profiler reports lost CUDA records ({plural(lost, 'message')}). Idle time may be work"
                 " that was not recorded.",
@@ -65,7 +66,7 @@ def check_losses(source: Database) -> tuple[Finding, ...]:
     if incomplete:
         findings.append(
             Finding(
-                "perhaps-incomplete",
+                FindingCode.PERHAPS_INCOMPLETE,
                 Severity.INFO,
                 "The profiler may have missed kernels, copies or calls of a process"
                 f" ({plural(incomplete, 'message')} of nsys). nsys writes this for most captures of several"
@@ -81,7 +82,7 @@ def check_times(untimed_rows: int) -> tuple[Finding, ...]:
         return ()
     return (
         Finding(
-            "untimed-operations",
+            FindingCode.UNTIMED_OPERATIONS,
             Severity.WARNING,
             f"{plural(untimed_rows, 'device operation')} without a valid time excluded (start and end 0,"
             " or an end before the start).",
@@ -96,7 +97,7 @@ def check_export(facts: ExportFacts) -> tuple[Finding, ...]:
         return ()
     return (
         Finding(
-            "filtered-export",
+            FindingCode.FILTERED_EXPORT,
             Severity.WARNING,
             "The exporter was limited to some tables or times: the capture may contain more.",
             "Export again without --tables and --times.",
@@ -119,7 +120,7 @@ def check_graph_tracing(
         return GraphTracing.NONE, ()
     return GraphTracing.GRAPH, (
         Finding(
-            "graph-replays-missing",
+            FindingCode.GRAPH_REPLAYS_MISSING,
             Severity.ERROR,
             f"{plural(launches, 'CUDA graph launch')} without any row of their work: time shown as idle"
             " may be graph work.",
@@ -134,7 +135,7 @@ def check_gpus(source: Database) -> tuple[Finding, ...]:
         return ()
     return (
         Finding(
-            "gpu-unknown",
+            FindingCode.GPU_UNKNOWN,
             Severity.INFO,
             "The export does not describe the GPUs: memory capacity and peak rates are unknown.",
             "Give nsys access to the GPU; start a container with --gpus all.",
@@ -165,7 +166,7 @@ def check_calls(capture: Capture, *, began_inside: bool) -> tuple[Finding, ...]:
 def _report_no_calls(capture: Capture) -> Finding:
     operations = plural(len(capture.operations), "device operation")
     return Finding(
-        "no-api-calls",
+        FindingCode.NO_API_CALLS,
         Severity.WARNING,
         f"The export has no CUDA API call: the issuing calls of its {operations} are unknown.",
         "Capture with --trace=cuda,nvtx, and export without --tables.",
@@ -223,7 +224,7 @@ def _check_orphans(capture: Capture, orphans: pl.DataFrame, early: pl.DataFrame)
         known = f"; {len(early):,} of them were issued before the capture began" if len(early) else ""
         message = f"{among} have no API call in the export, and therefore no range{known}."
         cure = "Capture fewer steps, and export without --tables and --times."
-    return (Finding("orphan-operations", Severity.WARNING, message, cure, covers_ns=covers_ns),)
+    return (Finding(FindingCode.ORPHAN_OPERATIONS, Severity.WARNING, message, cure, covers_ns=covers_ns),)
 
 
 def _busy_ns(operations: pl.DataFrame) -> int:
@@ -258,7 +259,7 @@ def _check_launches(capture: Capture) -> tuple[Finding, ...]:
         return ()
     return (
         Finding(
-            "launches-without-work",
+            FindingCode.LAUNCHES_WITHOUT_WORK,
             Severity.WARNING,
             f"{count:,} of {plural(len(launches), 'kernel launch')} have no kernel in the export: idle"
             " time may be work that was not recorded.",
@@ -320,7 +321,7 @@ def _check_events(capture: Capture) -> tuple[Finding, ...]:
         return ()
     return (
         Finding(
-            "no-cuda-events",
+            FindingCode.NO_CUDA_EVENTS,
             Severity.WARNING,
             f"The capture does not show where the CUDA events of {plural(waits, 'wait')} were recorded:"
             " what they waited for is inferred from the order of calls.",
@@ -335,7 +336,7 @@ def _check_capture_range(early: int, *, began_inside: bool) -> tuple[Finding, ..
     queued = f", and so are the calls of {plural(early, 'operation')} already queued" if early else ""
     return (
         Finding(
-            "capture-range",
+            FindingCode.CAPTURE_RANGE,
             Severity.INFO,
             f"The capture began while the program ran. Ranges that were open then are missing{queued}.",
         ),
@@ -370,7 +371,7 @@ def _check_presence(source: Database, raw: RawRanges) -> tuple[Finding, ...]:
     if domains and not (raw.places["eventType"] == _MARK).any():
         return (
             Finding(
-                "ranges-lost",
+                FindingCode.RANGES_LOST,
                 Severity.WARNING,
                 f"The program named {plural(domains, 'NVTX domain')}, but the export has no range: nvtx"
                 " 0.2.12 and later lose their ranges under nsys up to 2024.2.",
@@ -379,12 +380,16 @@ def _check_presence(source: Database, raw: RawRanges) -> tuple[Finding, ...]:
         )
     if traced and "NvtxEvents" not in traced:
         message = "NVTX was not traced: steps and phases have no names."
-        return (Finding("no-nvtx", Severity.WARNING, message, "Capture with --trace=cuda,nvtx."),)
+        return (Finding(FindingCode.NO_NVTX, Severity.WARNING, message, "Capture with --trace=cuda,nvtx."),)
     if traced:
         message = "NVTX was traced, but the program marks no range: steps and phases have no names."
-        return (Finding("no-nvtx", Severity.INFO, message, _MARK_STEPS),)
+        return (Finding(FindingCode.NO_NVTX, Severity.INFO, message, _MARK_STEPS),)
     message = "The export has no NVTX range: steps and phases have no names."
-    return (Finding("no-nvtx", Severity.INFO, message, f"Capture with --trace=cuda,nvtx. {_MARK_STEPS}"),)
+    return (
+        Finding(
+            FindingCode.NO_NVTX, Severity.INFO, message, f"Capture with --trace=cuda,nvtx. {_MARK_STEPS}"
+        ),
+    )
 
 
 def _read_traced(source: Database) -> set[str]:
@@ -406,7 +411,7 @@ def _check_clipped(source: Database, capture: Capture) -> tuple[Finding, ...]:
         return ()
     return (
         Finding(
-            "clipped-ranges",
+            FindingCode.CLIPPED_RANGES,
             Severity.INFO,
             f"{plural(clipped, 'range')} still open when the capture ended: their length is unknown.",
             "End the capture outside the ranges of interest.",
@@ -422,7 +427,7 @@ def _check_annotations(capture: Capture) -> tuple[Finding, ...]:
         return ()
     return (
         Finding(
-            "emit-nvtx",
+            FindingCode.EMIT_NVTX,
             Severity.WARNING,
             f"{average(annotations / max(launches, 1))} ranges of PyTorch operators per launch"
             " slow the host, so idle time is overestimated.",
@@ -442,7 +447,7 @@ def check_payloads(source: Database) -> tuple[Finding, ...]:
         return ()
     return (
         Finding(
-            "payloads-not-exported",
+            FindingCode.PAYLOADS_NOT_EXPORTED,
             Severity.WARNING,
             "NVTX payloads of NCCL were captured but not exported: sizes and groups of collectives are"
             " unknown.",
@@ -481,7 +486,7 @@ def check_overhead(
         return ()
     return (
         Finding(
-            "profiler-overhead",
+            FindingCode.PROFILER_OVERHEAD,
             Severity.WARNING if longest_ns >= GRAVE_PROFILER_OVERHEAD_SHARE * window_ns else Severity.INFO,
             f"The profiler blocked a launching thread for {duration(longest_ns)}"
             f" ({percent(longest_ns / window_ns)} of the capture), and slowed its other calls: host time"

@@ -7,9 +7,15 @@ import polars as pl
 from wallscope.attribution.prepared import Trace
 from wallscope.model.analysis import Anchor, CrossCheck, DroppedStep, Rank
 from wallscope.model.capture import Capture, Finding, Selection, Severity
-from wallscope.model.cause_catalogue import UNRECOGNIZED, describe_cause
+from wallscope.model.cause_catalogue import (
+    UNATTRIBUTED_OPAQUE_GRAPH,
+    UNATTRIBUTED_PROFILER,
+    UNRECOGNIZED,
+    describe_cause,
+)
 from wallscope.model.diagnosis import StepFacts
 from wallscope.model.enums import OperationClass, Wall
+from wallscope.model.finding_codes import FindingCode
 from wallscope.summary.diagnosis import select_working_ranks
 from wallscope.summary.rank import RankSummary, lacks_kernels
 from wallscope.summary.unusual_losses import find_hidden_locks, find_one_gap, report_slower_kernels
@@ -88,7 +94,7 @@ def _opaque_graphs(ranks: tuple[Rank, ...]) -> Iterator[Finding]:
     if opaque_ns == 0:
         return
     yield Finding(
-        "graph-mode-graphs",
+        FindingCode.GRAPH_MODE_GRAPHS,
         Severity.WARNING,
         f"CUDA graphs were traced as a whole: the export lacks the work inside {duration(opaque_ns)}"
         " of graph time.",
@@ -150,7 +156,7 @@ def _no_steps(
     )
     return (
         Finding(
-            "no-steps",
+            FindingCode.NO_STEPS,
             Severity.WARNING,
             f"{missed}{where}: {window}.{others}",
             MARK_STEPS if _is_all_ranks(selection) else "",
@@ -176,7 +182,7 @@ def _guessed(anchor: Anchor, others: str) -> Iterator[Finding]:
             else ", which contains several layers"
         )
     severity = Severity.WARNING if anchor.kind == "kernel-sequence" else Severity.INFO
-    yield Finding("unmarked-steps", severity, f"{said}.{others}", MARK_STEPS)
+    yield Finding(FindingCode.UNMARKED_STEPS, severity, f"{said}.{others}", MARK_STEPS)
 
 
 def _inferred(division: Steps, others: str) -> Iterator[Finding]:
@@ -184,7 +190,7 @@ def _inferred(division: Steps, others: str) -> Iterator[Finding]:
     if not division.is_inferred:
         return
     yield Finding(
-        "inferred-steps",
+        FindingCode.INFERRED_STEPS,
         Severity.INFO,
         f"The range {division.name} is used as the step, because its ranges recur and contain most"
         f" kernels.{others}",
@@ -199,7 +205,7 @@ def _disagreement(anchor: Anchor) -> Iterator[Finding]:
     says = "Bursts of optimizer kernels give" if anchor.kind == "optimizer" else "The ranges give"
     is_named = anchor.kind == "user"
     yield Finding(
-        "anchors-disagree",
+        FindingCode.ANCHORS_DISAGREE,
         Severity.WARNING,
         f"{says} {plural(anchor.steps, 'step')}, but the kernel sequence repeats"
         f" {plural(check.steps, 'time')}.",
@@ -216,7 +222,7 @@ def _unmarked(ranks: tuple[Rank, ...], marked: tuple[Rank, ...]) -> Iterator[Fin
         return
     verb = "lacks" if len(lacking) == 1 else "lack"
     yield Finding(
-        "ranks-without-steps",
+        FindingCode.RANKS_WITHOUT_STEPS,
         Severity.WARNING,
         f"{plural(len(lacking), 'rank')} of {len(ranks)} {verb} the step marker of the busiest rank:"
         " the whole time of such a rank is one window.",
@@ -244,7 +250,7 @@ def _few_steps(ranks: tuple[Rank, ...], anchor: Anchor, selection: Selection) ->
     counted = f"Only {plural(steady, f'steady {anchor.window}')}{among}{_list_extremes(lengths_ns)}"
     said = f"No {anchor.window}{among} is steady: {standing}" if steady == 0 else counted
     yield Finding(
-        "few-steps",
+        FindingCode.FEW_STEPS,
         Severity.WARNING,
         f"{said}; {_name_marker(anchor)}.",
         ""
@@ -278,7 +284,7 @@ def _outside(ranks: tuple[Rank, ...]) -> Iterator[Finding]:
     if outside_ns == 0:
         return
     yield Finding(
-        "outside-steps",
+        FindingCode.OUTSIDE_STEPS,
         Severity.WARNING if any(map(is_mostly_outside, ranks)) else Severity.INFO,
         f"The breakdown leaves out the {duration(outside_ns)} from the first device operation to the first"
         " analyzed step or window.",
@@ -291,7 +297,7 @@ def _left_out(trace: Trace) -> Iterator[Finding]:
     if trace.left_out == 0:
         return
     yield Finding(
-        "ranks-left-out",
+        FindingCode.RANKS_LEFT_OUT,
         Severity.INFO,
         f"{plural(trace.left_out, 'rank')} excluded: no window in"
         f" {_spell(trace.selection, 'steps', 'time')}.",
@@ -316,7 +322,7 @@ def _unmatched(ranks: tuple[Rank, ...], may_communicate: str | None, window: str
         else f"may compute or communicate, because the capture has peers ({may_communicate})."
     )
     yield Finding(
-        "unmatched-kernels",
+        FindingCode.UNMATCHED_KERNELS,
         Severity.INFO,
         f"{counted} {percent(share)} of the {window}. {'This kernel' if is_one else 'These kernels'} {taken}",
         "Classify them with --kernels FILE.",
@@ -334,7 +340,7 @@ def _inferred_by_ranges(trace: Trace) -> Iterator[Finding]:
     names = trace.capture.names["text"][own["name"].unique().sort()].sort().to_list()
     listed = ", ".join(f"'{shorten_kernel(name)}'" for name in names[:_MOST_NAMED])
     yield Finding(
-        "communication-inferred",
+        FindingCode.COMMUNICATION_INFERRED,
         Severity.INFO,
         f"{plural(len(names), 'unrecognized kernel name')}"
         f" ({listed}{', …' if len(names) > _MOST_NAMED else ''}): counted as communication, inferred"
@@ -344,11 +350,11 @@ def _inferred_by_ranges(trace: Trace) -> Iterator[Finding]:
 
 
 _REPORTED_BY = {
-    "unattributed/opaque-graph": {"graph-mode-graphs"},
-    "unattributed/profiler": {"profiler-overhead"},
-    UNRECOGNIZED: {"unmatched-kernels"},
+    UNATTRIBUTED_OPAQUE_GRAPH: {FindingCode.GRAPH_MODE_GRAPHS},
+    UNATTRIBUTED_PROFILER: {FindingCode.PROFILER_OVERHEAD},
+    UNRECOGNIZED: {FindingCode.UNMATCHED_KERNELS},
 }
-_UNRESOLVED = {"unresolved-waits", "no-api-calls", "orphan-operations"}
+_UNRESOLVED = {FindingCode.UNRESOLVED_WAITS, FindingCode.NO_API_CALLS, FindingCode.ORPHAN_OPERATIONS}
 
 
 def find_attribution_limits(
@@ -357,8 +363,8 @@ def find_attribution_limits(
     """Return limits of the statements about the diagnosed rank, the most severe first."""
     capture = trace.capture
     unresolved = [*_unresolved_waits(account.rank, waits, capture, anchor.typical)]
-    opaque = {"graph-mode-graphs"} if account.rank.typical.budget.opaque_graph else set()
-    unknown = {"unmatched-kernels"} if account.rank.unmatched_kernels else set()
+    opaque = {FindingCode.GRAPH_MODE_GRAPHS} if account.rank.typical.budget.opaque_graph else set()
+    unknown = {FindingCode.UNMATCHED_KERNELS} if account.rank.unmatched_kernels else set()
     codes = {finding.code for finding in (*unresolved, *capture.findings)} | opaque | unknown
     return (
         *find_missing_kernels(account),
@@ -377,7 +383,7 @@ def find_missing_kernels(account: RankSummary) -> Iterator[Finding]:
     if not lacks_kernels(account):
         return
     yield Finding(
-        "no-kernels",
+        FindingCode.NO_KERNELS,
         Severity.ERROR,
         "Hardly any kernel ran, so there is no GPU work to analyze.",
         "Analyze a time with kernels."
@@ -399,7 +405,7 @@ def _unresolved_waits(rank: Rank, waits: Dependencies, capture: Capture, whole: 
     # Since 2025.5 nsys writes which record of an event a wait refers to (eventSyncId).
     cure = "" if has_numbers else "Capture with nsys 2025.5 or later and --cuda-event-trace=true."
     yield Finding(
-        "unresolved-waits",
+        FindingCode.UNRESOLVED_WAITS,
         Severity.WARNING if open_ns >= OVERTURNING_SHARE * rank.typical.step_ns else Severity.INFO,
         f"What {missing:,} of {plural(waits.waits_seen, 'wait')} waited for is unknown: {effect}.",
         cure,
@@ -420,7 +426,7 @@ def _unattributed(rank: Rank, codes: set[str], whole: str) -> Iterator[Finding]:
     if not step_ns or open_ns < OVERTURNING_SHARE * step_ns:
         return
     yield Finding(
-        "unattributed-time",
+        FindingCode.UNATTRIBUTED_TIME,
         Severity.WARNING,
         f"{duration(open_ns)} of the {whole} ({percent(open_ns / step_ns)}) has no known cause:"
         f" {', '.join(describe_cause(entry.cause) for entry in unreported)}.",
@@ -438,7 +444,7 @@ def _one_rank(rank: Rank, trace: Trace, whole: str) -> Iterator[Finding]:
     world = capture.world_size
     counted = "one rank" if world is None or world <= 1 else f"1 of {world} ranks"
     yield Finding(
-        "one-rank",
+        FindingCode.ONE_RANK,
         Severity.INFO,
         f"Communication delays the {whole} by {duration(own_ns)}. With {counted} captured,"
         " transfer time and waiting for peers cannot be separated.",
@@ -466,7 +472,7 @@ def _unfaithful(account: RankSummary, anchor: Anchor) -> Iterator[Finding]:
             " the capture: too much to give upper bounds."
         )
     )
-    yield Finding("replay-unfaithful", Severity.INFO, text)
+    yield Finding(FindingCode.REPLAY_UNFAITHFUL, Severity.INFO, text)
 
 
 def find_throughput_limits(anchor: Anchor, facts: StepFacts) -> Iterator[Finding]:
@@ -474,7 +480,7 @@ def find_throughput_limits(anchor: Anchor, facts: StepFacts) -> Iterator[Finding
     if facts == StepFacts() or anchor.unit == "step":
         return
     yield Finding(
-        "throughput-unknown",
+        FindingCode.THROUGHPUT_UNKNOWN,
         Severity.WARNING,
         "Tokens, FLOPs and the unprofiled length refer to a step, and the windows may not be steps:"
         " wallscope does not use them.",

@@ -32,9 +32,10 @@ from wallscope.columns import (
 )
 from wallscope.model.analysis import Anchor, Rank, Step
 from wallscope.model.capture import Capture, Finding, Severity
-from wallscope.model.cause_catalogue import describe_cause, name_cause
+from wallscope.model.cause_catalogue import MEMORY_DRIVER_LOCK, describe_cause, name_cause
 from wallscope.model.diagnosis import RareStall, SlowerKernels, StepMode
 from wallscope.model.enums import CallRole, LinkKind, OperationClass, OperationKind, Wall
+from wallscope.model.finding_codes import FindingCode
 from wallscope.model.rank_summaries import LockedCall
 from wallscope.summary.communication import number_shapes
 from wallscope.summary.diagnosis import LOSSES, Decision
@@ -56,7 +57,7 @@ _WALL_ORDER = tuple(Wall)
 _NAME_OF_WALL = {Wall.UNATTRIBUTED: "unattributed time"}
 _RETURNING = (CallRole.LAUNCH, CallRole.GRAPH, CallRole.COPY)
 _IN_CALLS = (LinkKind.LAUNCH_CALL, LinkKind.OTHER_CALL)
-_LOCK = "memory/driver-lock"
+_LOCK = MEMORY_DRIVER_LOCK
 _MOST_CALLS = 2
 _CLOCK_METRIC = "gpc clock frequency"
 _Ratios = npt.NDArray[np.float64]
@@ -123,7 +124,7 @@ def find_one_gap(rank: Rank, anchor: Anchor) -> Iterator[Finding]:
     if host.longest_gap_ns < MATERIAL_SHARE * rank.typical.step_ns:
         return
     yield Finding(
-        "one-gap",
+        FindingCode.ONE_GAP,
         Severity.WARNING,
         f"One gap without compute kernels holds {duration(host.longest_gap_ns)} of host and allocation time,"
         f" {percent(host.longest_gap_share)} of all such time. A gap like this is usually start-up,"
@@ -176,7 +177,7 @@ def find_hidden_locks(rank: Rank, anchor: Anchor) -> Iterator[Finding]:
         else "None of this time delays the GPU"
     )
     yield Finding(
-        "lock-hidden",
+        FindingCode.LOCK_HIDDEN,
         Severity.INFO,
         f"CUDA calls of several threads block each other. Per {anchor.window}, {listed}."
         f" {lost}, so these waits do not limit the {anchor.window}.",
@@ -350,7 +351,7 @@ def report_slower_kernels(rank: Rank, unit: str) -> Iterator[Finding]:
     if slower is None:
         return
     yield Finding(
-        "slower-kernels",
+        FindingCode.SLOWER_KERNELS,
         Severity.WARNING,
         f"Compute kernels of equal name and launch shape take {slower.ratio:.2f} times as long in the"
         f" {plural(slower.steps_after, f'steady {unit}')} from {unit} {slower.since_step} on as in the"

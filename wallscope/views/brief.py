@@ -25,6 +25,7 @@ from wallscope.model.brief import (
 from wallscope.model.capture import Severity
 from wallscope.model.comparison import Comparison
 from wallscope.model.enums import Wall
+from wallscope.model.finding_codes import FindingCode
 from wallscope.model.whatif import WhatIf
 from wallscope.render.texts import visible
 from wallscope.views.comparison_words import describe_change, describe_sureness
@@ -40,31 +41,31 @@ _LONGEST_VERDICT, _LONGEST_LINE, _LONGEST_TITLE, _LONGEST_CURE = 420, 180, 90, 1
 _MOST_SETTINGS, _MOST_SETTINGS_OF_FEW = 8, 1
 _MOST_CHECKS, _MOST_UNKNOWN, _FEW = 3, 1, 5
 
-_UNKNOWN_BY_FINDING = {
-    "no-steps": "the time of a step",
-    "unmarked-steps": "where steps begin",
-    "few-steps": "how much steps vary",
-    "inferred-steps": "where steps begin",
-    "anchors-disagree": "which steps are the real ones",
-    "one-rank": "transfer time and waiting for peers, each alone",
-    "ranks-missing": "what the other ranks did",
-    "no-nvtx": "which part of the program launched what",
-    "loss-unknown": "whether the profiler lost records",
-    "records-lost": "what the lost records held",
-    "perhaps-incomplete": "whether the capture is complete",
-    "capture-range": "what lies before and after the capture range",
-    "no-cuda-events": "which stream waited for which event",
-    "unresolved-waits": "what some waits waited for",
-    "unattributed-time": "the cause of some time",
-    "no-kernels": "what kernels ran",
-    "graph-mode-graphs": "what ran inside CUDA graphs",
-    "graph-replays-missing": "what ran inside CUDA graphs",
-    "unmatched-kernels": "what some kernels are for",
-    "gpu-unknown": "what the GPU can do at most",
-    "payloads-not-exported": "the bytes of collectives",
-    "profiler-overhead": "how fast the program is without the profiler",
-    "emit-nvtx": "how fast the program is without the profiler",
-    "outside-steps": "what the time outside the steps costs",
+_UNKNOWN_BY_FINDING: dict[str, str] = {
+    FindingCode.NO_STEPS: "the time of a step",
+    FindingCode.UNMARKED_STEPS: "where steps begin",
+    FindingCode.FEW_STEPS: "how much steps vary",
+    FindingCode.INFERRED_STEPS: "where steps begin",
+    FindingCode.ANCHORS_DISAGREE: "which steps are the real ones",
+    FindingCode.ONE_RANK: "transfer time and waiting for peers, each alone",
+    FindingCode.RANKS_MISSING: "what the other ranks did",
+    FindingCode.NO_NVTX: "which part of the program launched what",
+    FindingCode.LOSS_UNKNOWN: "whether the profiler lost records",
+    FindingCode.RECORDS_LOST: "what the lost records held",
+    FindingCode.PERHAPS_INCOMPLETE: "whether the capture is complete",
+    FindingCode.CAPTURE_RANGE: "what lies before and after the capture range",
+    FindingCode.NO_CUDA_EVENTS: "which stream waited for which event",
+    FindingCode.UNRESOLVED_WAITS: "what some waits waited for",
+    FindingCode.UNATTRIBUTED_TIME: "the cause of some time",
+    FindingCode.NO_KERNELS: "what kernels ran",
+    FindingCode.GRAPH_MODE_GRAPHS: "what ran inside CUDA graphs",
+    FindingCode.GRAPH_REPLAYS_MISSING: "what ran inside CUDA graphs",
+    FindingCode.UNMATCHED_KERNELS: "what some kernels are for",
+    FindingCode.GPU_UNKNOWN: "what the GPU can do at most",
+    FindingCode.PAYLOADS_NOT_EXPORTED: "the bytes of collectives",
+    FindingCode.PROFILER_OVERHEAD: "how fast the program is without the profiler",
+    FindingCode.EMIT_NVTX: "how fast the program is without the profiler",
+    FindingCode.OUTSIDE_STEPS: "what the time outside the steps costs",
 }
 """What a finding of the capture leaves unknown; of all others its code is shown."""
 

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from wallscope import units
 from wallscope.model.analysis import Analysis, ComputeWork, KernelWork, Rank
 from wallscope.model.enums import Axis, CopyDirection, DeviceState, Wall
+from wallscope.model.finding_codes import FindingCode
 from wallscope.model.rank_summaries import (
     BlockingCall,
     Communication,
@@ -454,7 +455,7 @@ def _describe_shapes(shapes: LaunchShapes) -> Iterator[str]:
 
 def tabulate_budget(analysis: Analysis, rank: Rank) -> Grid:
     """Make a table of what the device did in the typical step."""
-    unseen = any(finding.code == "graph-replays-missing" for finding in analysis.capture.findings)
+    unseen = any(finding.code == FindingCode.GRAPH_REPLAYS_MISSING for finding in analysis.capture.findings)
     step_ns = rank.typical.step_ns
     columns = (
         on_terminal("state", ""),

@@ -12,7 +12,7 @@ from wallscope import units
 from wallscope.errors import SelectionError
 from wallscope.model.analysis import Analysis, RangeWork, Rank, Step
 from wallscope.model.capture import Profiler
-from wallscope.model.cause_catalogue import describe_cause, find_wall
+from wallscope.model.cause_catalogue import DRAINED, describe_cause, find_wall
 from wallscope.model.diagnosis import Walls
 from wallscope.model.enums import Wall
 from wallscope.model.frame_rows import SpanRow
@@ -45,7 +45,6 @@ _ROLES = {"typical": "nearest to the typical length", "worst": "the slowest"}
 _ENDED = "the operation that starts when the gap ends; its stream is in the tooltip"
 _ISSUED = "the call that issued that operation; its thread is in the tooltip"
 _MOST_STEPS, _WIDE = 8, 110
-_DRAINED = "host/queue-drained/"
 _KEY_OF_GAPS = (
     "The first line of a gap has its start, its length, and its largest cause with its time. The other lines"
     f" have start, length, cause and place of each part. A terminal of {_WIDE} columns adds how much earlier"
@@ -390,7 +389,7 @@ def _tabulate_chain(links: Sequence[Link], at_ns: int | None = None) -> Grid:
         return f"{'◀ ' if is_here else ''}{_name_link(link)}"
 
     def shorten(link: Link) -> Cell:
-        cause = _DRAINED.rstrip("/") if link.cause.startswith(_DRAINED) else link.cause
+        cause = DRAINED.rstrip("/") if link.cause.startswith(DRAINED) else link.cause
         return Cell(cause, find_wall(link.cause))
 
     columns = (
@@ -414,7 +413,7 @@ def _name_link(link: Link) -> str:
     """Name the operation, call or thread of a link; of a drained queue also the call that drained it."""
     what, where, path = link.what.partition(" in ")
     name = f"{what} in {shorten_range_path(path)}" if where else _shorten_operation(link.what)
-    drained = link.cause.removeprefix(_DRAINED)
+    drained = link.cause.removeprefix(DRAINED)
     return name if drained == link.cause else f"after {drained}, {name}"
 
 
