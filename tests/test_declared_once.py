@@ -4,6 +4,7 @@ import ast
 import json
 from dataclasses import is_dataclass
 from inspect import get_annotations, getmembers, isclass
+from string import Formatter
 
 import pytest
 
@@ -11,6 +12,7 @@ from tests.code_index import ROOT
 from wallscope.advice import definitions
 from wallscope.advice.definitions import cause_notes, finding_notes
 from wallscope.files import read_report
+from wallscope.finding_texts import list_finding_texts
 from wallscope.model import advice, analysis, capture, diagnosis, frame_rows, rank_summaries
 from wallscope.model.cause_catalogue import list_cause_meanings
 from wallscope.model.enums import ComputeCategory
@@ -174,3 +176,69 @@ def test_every_category_of_compute_is_a_cause():
     assert {f"compute/{category}" for category in ComputeCategory} <= {
         cause for cause, _ in list_cause_meanings()
     }
+
+
+COMPOSED = {
+    "configuration-impossible": "what is impossible is said by each check of sizes",
+    "no-device-operations": "the reader says what is missing",
+    "no-nvtx": "says what the export has instead",
+    "orphan-operations": "says which operations, and why",
+    "rank-contradiction": "names the sources that disagree",
+    "replay-unfaithful": "says by how much, and where",
+}
+"""Findings of which a stage writes a text itself."""
+
+
+def is_call(node, name):
+    return isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == name
+
+
+def list_sites():
+    """Calls that make a finding from its text: the call, code, variant, filled-in names, and settings."""
+    settings = {"severity", "cure", "covers_ns"}
+    for path in sorted((ROOT / "wallscope").rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if (
+                isinstance(node, ast.Call)
+                and isinstance(node.func, ast.Name)
+                and node.func.id == "make_finding"
+            ):
+                code = FindingCode[node.args[0].attr]
+                variant = node.args[1].value if len(node.args) > 1 else ""
+                given = {keyword.arg for keyword in node.keywords}
+                yield f"{path.name}:{node.lineno}", code, variant, given - settings, given & settings
+
+
+SITES = list(list_sites())
+
+
+def list_places(text):
+    return {name for _, name, _, _ in Formatter().parse(text) if name is not None}
+
+
+@pytest.mark.parametrize(
+    ("code", "variant", "places", "settings"),
+    [pytest.param(*site, id=f"{place} {'-'.join(site[:2])}") for place, *site in SITES],
+)
+def test_a_finding_fills_in_all_places_of_its_text_and_no_other(code, variant, places, settings):
+    text = list_finding_texts()[code][variant]
+
+    assert places == list_places(text["text"]) | list_places(text.get("do", ""))
+    assert ("severity" in text) != ("severity" in settings)
+
+
+def test_every_text_of_a_finding_is_used_and_others_are_composed():
+    declared = {(code, variant) for code, texts in list_finding_texts().items() for variant in texts}
+
+    assert declared == {(code, variant) for _, code, variant, _, _ in SITES}
+    assert set(FindingCode) - {code for code, _ in declared} <= set(COMPOSED)
+    made = [
+        path.name
+        for path in (ROOT / "wallscope").rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if is_call(node, "Finding")
+        and isinstance(node.args[0], ast.Attribute)
+        and node.args[0].value.id == "FindingCode"
+        and str(FindingCode[node.args[0].attr]) not in COMPOSED
+    ]
+    assert made == []

@@ -7,13 +7,14 @@ and usual short forms (`grad`). The forms are for comparison alone.
 import fnmatch
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from typing import Annotated, Any, Literal
 
 from msgspec import Meta
 
 from wallscope.files import list_toml_paths, make_entry, read_toml
+from wallscope.model.capture import Severity
 from wallscope.model.cause_catalogue import list_cause_meanings
 from wallscope.model.finding_codes import FindingCode
 
@@ -166,14 +167,31 @@ class Note:
 
 
 @dataclass(frozen=True, slots=True)
+class FindingText:
+    """One of several texts of a finding: severity, text, and what to do, each with places for values."""
+
+    text: str
+    severity: Severity | None = None
+    do: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class FindingNote:
-    """The meaning of a finding about a capture, and what it does not allow to conclude."""
+    """The meaning of a finding about a capture, and what it does not allow to conclude.
+
+    `severity`, `text` and `do` are those of a finding with one text; `says` has several. A stage that decides
+    them gives what is empty here (`make_finding`).
+    """
 
     code: FindingCode
     means: str
     evidence: str
     cure: str = ""
     facts: tuple[str, ...] = ()
+    severity: Severity | None = None
+    text: str = ""
+    do: str = ""
+    says: Mapping[str, FindingText] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
