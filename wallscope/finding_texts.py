@@ -49,3 +49,14 @@ def list_finding_texts() -> Mapping[str, Mapping[str, Mapping[str, Any]]]:
         table["code"]: {**({"": table} if "text" in table else {}), **table.get("says", {})}
         for table in tables
     }
+
+
+@cache
+def list_finding_words(key: str) -> Mapping[str, str]:
+    """Return the words that findings have under another key of the table, by code.
+
+    >>> list_finding_flags("unknown")["few-steps"]
+    'how much steps vary'
+    """
+    tables = read_toml("advice/notes/findings.toml")["finding"]
+    return {table["code"]: table[key] for table in tables if key in table}

@@ -180,7 +180,8 @@ class FindingNote:
     """The meaning of a finding about a capture, and what it does not allow to conclude.
 
     `severity`, `text` and `do` are those of a finding with one text; `says` has several. A stage that decides
-    them gives what is empty here (`make_finding`).
+    them gives what is empty here (`make_finding`). `torch` is what to do with a trace of PyTorch,
+    `unknown` what a brief answer calls unknown.
     """
 
     code: FindingCode
@@ -192,6 +193,8 @@ class FindingNote:
     text: str = ""
     do: str = ""
     says: Mapping[str, FindingText] = field(default_factory=dict)
+    torch: str = ""
+    unknown: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from shlex import quote
 
 from wallscope import units
+from wallscope.finding_texts import list_finding_words
 from wallscope.model.advice import Fix
 from wallscope.model.analysis import Analysis, Rank
 from wallscope.model.brief import (
@@ -25,7 +26,6 @@ from wallscope.model.brief import (
 from wallscope.model.capture import Severity
 from wallscope.model.comparison import Comparison
 from wallscope.model.enums import Wall
-from wallscope.model.finding_codes import FindingCode
 from wallscope.model.whatif import WhatIf
 from wallscope.render.texts import visible
 from wallscope.views.comparison_words import describe_change, describe_sureness
@@ -40,34 +40,6 @@ from wallscope.views.sections.words import choose_basis, explain_verdict
 _LONGEST_VERDICT, _LONGEST_LINE, _LONGEST_TITLE, _LONGEST_CURE = 420, 180, 90, 120
 _MOST_SETTINGS, _MOST_SETTINGS_OF_FEW = 8, 1
 _MOST_CHECKS, _MOST_UNKNOWN, _FEW = 3, 1, 5
-
-_UNKNOWN_BY_FINDING: dict[str, str] = {
-    FindingCode.NO_STEPS: "the time of a step",
-    FindingCode.UNMARKED_STEPS: "where steps begin",
-    FindingCode.FEW_STEPS: "how much steps vary",
-    FindingCode.INFERRED_STEPS: "where steps begin",
-    FindingCode.ANCHORS_DISAGREE: "which steps are the real ones",
-    FindingCode.ONE_RANK: "transfer time and waiting for peers, each alone",
-    FindingCode.RANKS_MISSING: "what the other ranks did",
-    FindingCode.NO_NVTX: "which part of the program launched what",
-    FindingCode.LOSS_UNKNOWN: "whether the profiler lost records",
-    FindingCode.RECORDS_LOST: "what the lost records held",
-    FindingCode.PERHAPS_INCOMPLETE: "whether the capture is complete",
-    FindingCode.CAPTURE_RANGE: "what lies before and after the capture range",
-    FindingCode.NO_CUDA_EVENTS: "which stream waited for which event",
-    FindingCode.UNRESOLVED_WAITS: "what some waits waited for",
-    FindingCode.UNATTRIBUTED_TIME: "the cause of some time",
-    FindingCode.NO_KERNELS: "what kernels ran",
-    FindingCode.GRAPH_MODE_GRAPHS: "what ran inside CUDA graphs",
-    FindingCode.GRAPH_REPLAYS_MISSING: "what ran inside CUDA graphs",
-    FindingCode.UNMATCHED_KERNELS: "what some kernels are for",
-    FindingCode.GPU_UNKNOWN: "what the GPU can do at most",
-    FindingCode.PAYLOADS_NOT_EXPORTED: "the bytes of collectives",
-    FindingCode.PROFILER_OVERHEAD: "how fast the program is without the profiler",
-    FindingCode.EMIT_NVTX: "how fast the program is without the profiler",
-    FindingCode.OUTSIDE_STEPS: "what the time outside the steps costs",
-}
-"""What a finding of the capture leaves unknown; of all others its code is shown."""
 
 
 def cut_sentences(text: str, most: int) -> str:
@@ -217,8 +189,9 @@ def _list_unknown(analysis: Analysis) -> Iterator[Unknown]:
         yield Unknown("the dominant wall", because, next((one.cure for one in ordered if one.cure), None))
     grave = [entry for entry in ordered if entry.severity != Severity.INFO]
     light = [entry for entry in analysis.capture.findings if entry.severity == Severity.INFO and entry.cure]
+    unknown = list_finding_words("unknown")
     for entry in (*grave, *light):
-        what = _UNKNOWN_BY_FINDING.get(entry.code, entry.code)
+        what = unknown.get(entry.code, entry.code)
         cure = None if entry.cure is None else cut_sentences(entry.cure, _LONGEST_CURE)
         yield Unknown(what, cut_sentences(entry.message, _LONGEST_LINE), cure)
     if replay is not None and replay.refused is not None:
