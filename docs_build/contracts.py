@@ -56,10 +56,11 @@ def _schema(name: str, source: str) -> Iterator[str]:
 def _object(schema: str, part: dict[str, Any], title: str) -> Iterator[str]:
     description = str(part.get("description", title)).partition("\n\nAttributes:")[0]
     yield f"{_text(description)}\n"
-    yield "| key | type | required |\n|---|---|---|"
+    yield "| key | type | required | meaning |\n|---|---|---|---|"
     required = set(part.get("required", ()))
     for key, kind in part["properties"].items():
-        yield f"| `{key}` | {_kind(schema, kind)} | {'yes' if key in required else ''} |"
+        is_required = "yes" if key in required else ""
+        yield f"| `{key}` | {_kind(schema, kind)} | {is_required} | {_text(kind.get('description', ''))} |"
     yield ""
 
 

@@ -297,16 +297,6 @@ def test_texts_of_the_build_are_plain(path):
     assert find_faults(read_texts(path.relative_to(ROOT).as_posix())) == []
 
 
-def test_no_file_outgrows_five_hundred_lines():
-    lengths = {
-        path.relative_to(ROOT).as_posix(): len(path.read_text(encoding="utf-8").splitlines())
-        for folder in ("wallscope", "fixtures", "tests")
-        for path in (ROOT / folder).rglob("*.py")
-    }
-
-    assert {path: length for path, length in lengths.items() if length > 500} == {}
-
-
 def test_every_promise_of_the_threat_model_has_a_proof_that_exists():
     text = (ROOT / "docs" / "threat-model.md").read_text(encoding="utf-8")
     rows = [line for line in text.splitlines() if line.startswith("| ") and not line.startswith("| promise")]

@@ -11,6 +11,7 @@ from wallscope.advice.word_search import list_topics
 from wallscope.errors import UnknownWordError
 from wallscope.model.cause_catalogue import list_cause_meanings
 from wallscope.model.enums import Wall
+from wallscope.model.finding_codes import FindingCode
 
 PACKAGE = Path(__file__).resolve().parents[2] / "wallscope"
 
@@ -43,11 +44,11 @@ def test_every_fix_tells_why_what_and_where_from(rule):
 
 def test_every_finding_of_the_code_is_explain_word():
     texts = [path.read_text(encoding="utf-8") for path in PACKAGE.rglob("*.py")]
-    raised = {code for text in texts for code in re.findall(r'Finding\(\s*(?:code=)?"([a-z-]+)"', text)}
+    raised = {name for text in texts for name in re.findall(r"inding\(\s*FindingCode\.([A-Z_]+)", text)}
 
-    assert raised == {entry.code for entry in finding_notes()}
-    for code in raised:
-        assert explain_word(code).kind == "finding"
+    assert raised == {entry.code.name for entry in finding_notes()}
+    for name in raised:
+        assert explain_word(FindingCode[name]).kind == "finding"
 
 
 @pytest.mark.parametrize("wall", list(Wall))

@@ -12,6 +12,7 @@ from fixtures.export import ExportWriter
 from fixtures.torch_trace import TraceWriter
 from wallscope.cli.advise import capture_help
 from wallscope.model.capture import Finding, Severity
+from wallscope.model.finding_codes import FindingCode
 from wallscope.render.terminal import render_sections
 from wallscope.views.capture_help import CURED, build_capture_help
 
@@ -167,9 +168,9 @@ def test_a_capture_without_limits_is_said_to_have_none():
 
 def test_every_finding_is_cured_by_a_capture_or_known_not_to_be():
     raised = {
-        code
+        str(FindingCode[name])
         for path in PACKAGE.rglob("*.py")
-        for code in re.findall(r"Finding\(\s*\"([a-z-]+)\"", path.read_text(encoding="utf-8"))
+        for name in re.findall(r"inding\(\s*FindingCode\.([A-Z_]+)", path.read_text(encoding="utf-8"))
     }
 
     assert raised == CURED | NOT_BY_CAPTURE

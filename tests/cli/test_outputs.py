@@ -9,8 +9,7 @@ import pytest
 from fixtures.export import ExportWriter
 from wallscope.cli.output import write_folder
 from wallscope.errors import OutputError
-from wallscope.model.job_columns import JOB_TABLES
-from wallscope.model.table_columns import TABLES
+from wallscope.model.table_columns import JOB_TABLES, TABLES
 from wallscope.render import data
 
 FORMULA = '=HYPERLINK("https://x.invalid")'

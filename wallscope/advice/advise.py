@@ -25,6 +25,7 @@ from wallscope.model.analysis import Analysis
 from wallscope.model.capture import Finding, Profiler
 from wallscope.model.cause_catalogue import LAUNCHING, PEER_WAIT, describe_cause, is_part
 from wallscope.model.enums import Wall
+from wallscope.model.finding_codes import FindingCode
 from wallscope.model.whatif import Question
 from wallscope.thresholds.verdict import MATERIAL_SHARE, NEXT_WALL_OF_FIX_SHARE, REPLAYED_FIXES_COUNT
 from wallscope.units import capitalize, duration, percent
@@ -57,7 +58,7 @@ def add_fixes(analysis: Analysis, written: RunConfiguration, trace: TraceFacts, 
         after = judge_preconditions(ids, add_settings(configuration, settings), trace)
         return tuple(_compare(*pair) for pair in zip(before, after, strict=True))
 
-    has_work = all(finding.code != "no-kernels" for finding in analysis.capture.findings)
+    has_work = all(finding.code != FindingCode.NO_KERNELS for finding in analysis.capture.findings)
     run = MeasuredRun(analysis, configuration, names, written)
     ineffective = find_ineffective(written, configuration, trace, run.rank)
     fixes = rank_fixes(run, fix_rules(), judge, ineffective) if has_work else ()

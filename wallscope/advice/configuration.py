@@ -43,8 +43,10 @@ from wallscope.advice.settings import (
     vocabulary,
 )
 from wallscope.errors import ConfigurationError
+from wallscope.finding_texts import make_finding
 from wallscope.model.advice import KnownSetting, RunConfiguration, Value
 from wallscope.model.capture import Finding, Severity
+from wallscope.model.finding_codes import FindingCode
 from wallscope.thresholds.verdict import MEANT_KEY_RATIO
 
 _OTHER_SECTIONS = ("dataset", "rng", "checkpoint", "rerun_state_machine", "env_vars")
@@ -221,11 +223,13 @@ def _read_entries(path: Path, contents: _Contents) -> list[Written]:
 def _as_python_reads(path: Path, written: str, value: object) -> Finding:
     """Return the finding of a text or number where a switch belongs: all but 0 and nothing is true."""
     shown = repr(value) if isinstance(value, str) else str(value)
-    return Finding(
-        "configuration-disputed",
-        Severity.WARNING,
-        f"{path.name}: {written[:_LONGEST_NAME]} is {shown[:40]}, which counts as {str(bool(value)).lower()}",
-        "write true or false, without quotes",
+    return make_finding(
+        FindingCode.CONFIGURATION_DISPUTED,
+        "spelling",
+        file=path.name,
+        written=written[:_LONGEST_NAME],
+        shown=shown[:40],
+        value=str(bool(value)).lower(),
     )
 
 
@@ -352,11 +356,14 @@ def _precedence(each: Written) -> int:
 
 
 def _disputed(path: Path, one: Written, other: Written) -> Finding:
-    return Finding(
-        "configuration-disputed",
-        Severity.WARNING,
-        f"{path.name}: {one.written} is {one.value} and {other.written} is {other.value}; the first is used",
-        "keep the correct one",
+    return make_finding(
+        FindingCode.CONFIGURATION_DISPUTED,
+        "twice",
+        file=path.name,
+        one=one.written,
+        one_value=one.value,
+        other=other.written,
+        other_value=other.value,
     )
 
 
@@ -380,12 +387,14 @@ def _find_impossible_sizes(path: Path, settings: dict[str, KnownSetting]) -> Ite
         if batch is not None and micro is not None and batch % micro:
             is_later = in_bridge and not prefix
             when = ": Megatron Bridge accepts both, and training stops at its first step" if is_later else ""
-            yield Finding(
-                "configuration-impossible",
-                Severity.WARNING if is_later else Severity.ERROR,
-                f"{path.name}: {prefix}global_batch_size {batch} is not a multiple of"
-                f" {prefix}micro_batch_size {micro}{when}",
-                "change one of them",
+            yield make_finding(
+                FindingCode.CONFIGURATION_IMPOSSIBLE,
+                severity=Severity.WARNING if is_later else Severity.ERROR,
+                file=path.name,
+                prefix=prefix,
+                batch=batch,
+                micro=micro,
+                when=when,
             )
 
 
@@ -400,18 +409,11 @@ def _unused(path: Path, unknown: list[str], known: int) -> Iterator[Finding]:
         return
     close = _find_meant(unknown)
     for name, meant in close.items():
-        yield Finding(
-            "configuration-misspelled",
-            Severity.WARNING,
-            f"{path.name}: {name} is an unknown setting, {meant} is a known one",
-            f"write {meant} if that is meant",
-        )
+        yield make_finding(FindingCode.CONFIGURATION_MISSPELLED, file=path.name, name=name, meant=meant)
     rest = len(unknown) - len(close)
     if rest:
-        yield Finding(
-            "configuration-unused",
-            Severity.INFO,
-            f"{path.name}: {rest} of {len(unknown) + known} settings have no check",
+        yield make_finding(
+            FindingCode.CONFIGURATION_UNUSED, file=path.name, unchecked=rest, all=len(unknown) + known
         )
 
 
@@ -428,13 +430,7 @@ def _find_meant(unknown: list[str]) -> dict[str, str]:
 
 def _repetitions(path: Path, names: Iterable[str]) -> Iterator[Finding]:
     for name in names:
-        yield Finding(
-            "configuration-repeated",
-            Severity.WARNING,
-            f"{path.name}: a section has {name[:99]} twice; the last one is used, and OmegaConf rejects"
-            " the file",
-            "keep one",
-        )
+        yield make_finding(FindingCode.CONFIGURATION_REPEATED, file=path.name, name=name[:99])
 
 
 def _former(path: Path, entries: Iterable[Entry]) -> Iterator[Finding]:
@@ -444,9 +440,11 @@ def _former(path: Path, entries: Iterable[Entry]) -> Iterator[Finding]:
         if leaf in former and value not in (None, False, [], "False", "None"):
             name = former[leaf]
             is_read = written != _WITHOUT_EFFECT
-            yield Finding(
-                "configuration-former-name",
-                Severity.INFO if is_read else Severity.WARNING,
-                f"{path.name}: {written} is now named {name}{'' if is_read else ', and has no effect'}",
-                f"write {name}",
+            yield make_finding(
+                FindingCode.CONFIGURATION_FORMER_NAME,
+                severity=Severity.INFO if is_read else Severity.WARNING,
+                file=path.name,
+                written=written,
+                name=name,
+                effect="" if is_read else ", and has no effect",
             )

@@ -4,15 +4,19 @@ Blanks, dashes, underscores and capitals do not count in a spelling, nor do endi
 and usual short forms (`grad`). The forms are for comparison alone.
 """
 
+import fnmatch
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from typing import Annotated, Any, Literal
 
 from msgspec import Meta
 
 from wallscope.files import list_toml_paths, make_entry, read_toml
+from wallscope.model.capture import Severity
+from wallscope.model.cause_catalogue import list_cause_meanings
+from wallscope.model.finding_codes import FindingCode
 
 _PARTS = re.compile(r"[a-z0-9]+")
 _ENDINGS = (
@@ -163,14 +167,34 @@ class Note:
 
 
 @dataclass(frozen=True, slots=True)
-class FindingNote:
-    """The meaning of a finding about a capture, and what it does not allow to conclude."""
+class FindingText:
+    """One of several texts of a finding: severity, text, and what to do, each with places for values."""
 
-    code: str
+    text: str
+    severity: Severity | None = None
+    do: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class FindingNote:
+    """The meaning of a finding about a capture, and what it does not allow to conclude.
+
+    `severity`, `text` and `do` are those of a finding with one text; `says` has several. A stage that decides
+    them gives what is empty here (`make_finding`). `torch` is what to do with a trace of PyTorch,
+    `unknown` what a brief answer calls unknown.
+    """
+
+    code: FindingCode
     means: str
     evidence: str
     cure: str = ""
     facts: tuple[str, ...] = ()
+    severity: Severity | None = None
+    text: str = ""
+    do: str = ""
+    says: Mapping[str, FindingText] = field(default_factory=dict)
+    torch: str = ""
+    unknown: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,7 +221,11 @@ def finding_notes() -> tuple[FindingNote, ...]:
 @cache
 def cause_notes() -> tuple[CauseNote, ...]:
     """Return how causes are computed; the first pattern that matches a cause counts."""
-    return tuple(make_entry(table, CauseNote) for table in _note_tables("cause"))
+    notes = tuple(make_entry(table, CauseNote) for table in _note_tables("cause"))
+    causes = [cause for cause, _ in list_cause_meanings()]
+    if unknown := [note.pattern for note in notes if not fnmatch.filter(causes, note.pattern)]:
+        raise ValueError(f"notes on causes: no cause matches {unknown}")
+    return notes
 
 
 def _note_tables(kind: str) -> list[dict[str, Any]]:

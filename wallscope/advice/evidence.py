@@ -10,7 +10,18 @@ from typing import TYPE_CHECKING
 from wallscope.model.advice import Fix
 from wallscope.model.analysis import Analysis
 from wallscope.model.capture import Profiler
-from wallscope.model.cause_catalogue import DRAINED, LAUNCHING, describe_cause
+from wallscope.model.cause_catalogue import (
+    DRAINED,
+    HOST_DATA_LOADING,
+    HOST_FRAMEWORK,
+    HOST_LAUNCH_CALL,
+    HOST_LAUNCH_LATENCY,
+    HOST_SMALL_COPY,
+    LAUNCHING,
+    MEMORY_ALLOCATOR,
+    MEMORY_DRIVER_LOCK,
+    describe_cause,
+)
 from wallscope.model.diagnosis import Opportunity
 from wallscope.model.enums import CopyDirection, Wall
 from wallscope.model.rank_summaries import CopyWork
@@ -40,7 +51,7 @@ _COPIES = {
     ),
     "fill": (CopyDirection.FILL,),
 }
-_DRIVER_LOCK = "memory/driver-lock"
+_DRIVER_LOCK = MEMORY_DRIVER_LOCK
 _WHERE_PARTS_COUNT = 2
 
 
@@ -80,9 +91,9 @@ def _list_rows(run: "MeasuredRun", cause: str) -> Iterator[str]:
         yield from _list_collectives(run, kind)
     elif cause.startswith(DRAINED):
         yield from _list_blocking_calls(run, cause.removeprefix(DRAINED))
-    elif cause == "host/data-loading":
+    elif cause == HOST_DATA_LOADING:
         yield from _list_loading(run)
-    elif cause == "host/small-copy":
+    elif cause == HOST_SMALL_COPY:
         yield from _list_small_copies(run)
     elif cause in LAUNCHING:
         yield from _list_launches(run)
@@ -306,14 +317,14 @@ def describe_remaining_shares(questions: Sequence[Question]) -> str:
     return f"{', '.join(map(describe_share, questions))} of today's time"
 
 
-_FRAMEWORK = "host/framework"
+_FRAMEWORK = HOST_FRAMEWORK
 _REACHED = {
     THINK: (_FRAMEWORK, DRAINED),
-    LAUNCH: ("host/launch-call", "host/launch-latency"),
+    LAUNCH: (HOST_LAUNCH_CALL, HOST_LAUNCH_LATENCY),
 }
 """Beginnings of the causes whose time a target of a replay holds."""
 _ALONE = "; if the host time stays and the call does not block, the bound is "
-_WITHOUT = {"allocator": "memory/allocator"}
+_WITHOUT = {"allocator": MEMORY_ALLOCATOR}
 
 
 def select_reached_causes(causes: Sequence[str], questions: Collection[Question]) -> tuple[str, ...]:

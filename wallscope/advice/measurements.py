@@ -18,7 +18,7 @@ from wallscope.advice.published import nvlink_domain
 from wallscope.advice.trace_facts import ProgramTraces, detect_program
 from wallscope.model.advice import RunConfiguration, Value
 from wallscope.model.analysis import Analysis, Rank
-from wallscope.model.cause_catalogue import DRAINED, LAUNCHING
+from wallscope.model.cause_catalogue import DRAINED, HOST_FRAMEWORK, LAUNCHING
 from wallscope.model.enums import LOW_PRECISIONS, Axis, Backend, ComputeCategory, CopyDirection, Precision
 from wallscope.model.rank_summaries import CommunicationOperation
 from wallscope.thresholds.verdict import MATERIAL_SHARE, PAGEABLE_SHARE
@@ -29,7 +29,7 @@ _NEEDED = {
     "hopper": r"(?i)sm_?90|^nvjet_\w*_coop[AB]_",
 }
 """Names of kernels that run on no older generation, and not on a newer one, the newest first."""
-_FRAMEWORK = "host/framework"
+_FRAMEWORK = HOST_FRAMEWORK
 _EXPERT_BACKENDS = {Backend.DEEP_EP, Backend.HYBRID_EP, Backend.NCCL_EP}
 _ARCHITECTURES = {
     "7": "volta",

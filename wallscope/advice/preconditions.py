@@ -13,6 +13,7 @@ from wallscope.advice.rejected_settings import report_impossible
 from wallscope.advice.settings import check_value, parse_value, vocabulary
 from wallscope.errors import LayoutError
 from wallscope.files import read_toml
+from wallscope.finding_texts import make_finding
 from wallscope.model.advice import (
     ConfigurationCheck,
     FeatureCheck,
@@ -29,6 +30,7 @@ from wallscope.model.advice import (
 from wallscope.model.analysis import Rank
 from wallscope.model.capture import Finding, Severity
 from wallscope.model.enums import Axis
+from wallscope.model.finding_codes import FindingCode
 from wallscope.thresholds.verdict import INEFFECTIVE_OVERLAP_SHARE
 from wallscope.units import percent
 
@@ -224,12 +226,12 @@ def find_ineffective(
             continue
         share = min(exposed_ns / work_ns, 1.0)
         if share >= INEFFECTIVE_OVERLAP_SHARE:
-            found[name] = Finding(
-                "configuration-ineffective",
-                Severity.WARNING,
-                f"{written.settings[name].source} is on, and {percent(share)} of the {axis} communication"
-                " is still exposed",
-                "; ".join(_list_obstacles(name, configuration, trace)) or "check the log for a fallback",
+            found[name] = make_finding(
+                FindingCode.CONFIGURATION_INEFFECTIVE,
+                cure="; ".join(_list_obstacles(name, configuration, trace)) or "check the log for a fallback",
+                source=written.settings[name].source,
+                share=percent(share),
+                axis=axis,
             )
     return found
 
@@ -254,12 +256,12 @@ def list_impossible_sizes(written: RunConfiguration, trace: TraceFacts) -> tuple
         return ()
     source = next(written.settings[name].source for name in _SIZES if written.knows(name))
     return (
-        Finding(
-            "configuration-contradicted",
-            Severity.WARNING,
-            f"{source.partition(':')[0]} has TP x PP x CP = {prod(numbers)}, which does not divide the"
-            f" {trace.world_size} ranks of the trace",
-            "check that the file belongs to this run",
+        make_finding(
+            FindingCode.CONFIGURATION_CONTRADICTED,
+            "sizes",
+            file=source.partition(":")[0],
+            product=prod(numbers),
+            ranks=trace.world_size,
         ),
     )
 

@@ -8,8 +8,10 @@ from typing import Final
 
 from wallscope.advice.settings import Entry, bare_name, vocabulary
 from wallscope.files import read_toml
+from wallscope.finding_texts import make_finding
 from wallscope.model.advice import KnownSetting
 from wallscope.model.capture import Finding, Severity
+from wallscope.model.finding_codes import FindingCode
 
 _PIPE, _END_OF_DECODER = "|", "/"
 """Marks in a hybrid layer pattern that are not layers: a pipeline stage ends, prediction layers begin."""
@@ -58,12 +60,7 @@ def find_unread_switches(path: Path, values: Mapping[str, object]) -> Iterator[F
         return
     for name in IGNORED_WITH_MEGATRON_FSDP:
         if values.get(name) is True:
-            yield Finding(
-                "configuration-disputed",
-                Severity.WARNING,
-                f"{path.name}: {name} has no effect, because ddp.use_megatron_fsdp is set",
-                "keep the correct one",
-            )
+            yield make_finding(FindingCode.CONFIGURATION_DISPUTED, "ignored", file=path.name, name=name)
 
 
 def find_rejected_sections(path: Path, values: Mapping[str, object]) -> Iterator[Finding]:
@@ -135,7 +132,7 @@ def _class_of(section: str, values: Mapping[str, object]) -> str:
 
 def report_impossible(message: str, cure: str) -> Finding:
     """Return the finding of a configuration with which no run starts."""
-    return Finding("configuration-impossible", Severity.ERROR, message, cure)
+    return Finding(FindingCode.CONFIGURATION_IMPOSSIBLE, Severity.ERROR, message, cure)
 
 
 _VALUES_OF_SWITCHES: Final = {"true", "false", "1", "0", "yes", "no"}
@@ -223,11 +220,14 @@ def check_releases(
     if stated is None or not isinstance(stated.value, str):
         if newer:
             first = _write(since[newer[-1]])
-            yield Finding(
-                "configuration-release",
-                Severity.INFO,
-                f"{path.name}: {newer[-1]} needs {program} {first} or newer; the file states no release",
-                f"add {key} with the release that runs, such as {first}.0 (in quotes)",
+            yield make_finding(
+                FindingCode.CONFIGURATION_RELEASE,
+                "unstated",
+                file=path.name,
+                setting=newer[-1],
+                program=program,
+                first=first,
+                key=key,
             )
         return
     release = _parse(stated.value)
@@ -239,12 +239,17 @@ def check_releases(
         shown = [f"{name} ({where})" for name, where in list(lacking.items())[:_SHOWN_COUNT]]
         more = f" and {len(lacking) - _SHOWN_COUNT} more" if len(lacking) > _SHOWN_COUNT else ""
         stops = framework == "megatron-lm"
-        yield Finding(
-            "configuration-release",
-            Severity.ERROR if stops else Severity.WARNING,
-            f"{path.name}: {program} {_write(release)} lacks {', '.join(shown)}{more};"
-            f" it {'stops at them' if stops else 'ignores them'}",
-            f"use a release that has them, or remove them; correct {key} if it is wrong",
+        yield make_finding(
+            FindingCode.CONFIGURATION_RELEASE,
+            "lacks",
+            severity=Severity.ERROR if stops else Severity.WARNING,
+            file=path.name,
+            program=program,
+            release=_write(release),
+            settings=", ".join(shown),
+            more=more,
+            reaction="stops at them" if stops else "ignores them",
+            key=key,
         )
 
 
@@ -292,17 +297,7 @@ def find_other_framework(
         (program for program, marks in others["marks"].items() if not names.isdisjoint(marks)), None
     )
     if program is not None:
-        return Finding(
-            "configuration-framework",
-            Severity.WARNING,
-            f"{path.name}: is a configuration of {program}; wallscope checks those of Megatron",
-            "name a configuration of Megatron Bridge or Megatron-LM",
-        )
+        return make_finding(FindingCode.CONFIGURATION_FRAMEWORK, "other", file=path.name, program=program)
     if path.suffix.lower() == ".toml" or not known or is_misspelled:
         return None
-    return Finding(
-        "configuration-framework",
-        Severity.WARNING,
-        f"{path.name}: no setting shows its framework, so that no check applies",
-        "add framework: megatron-bridge, or megatron-lm",
-    )
+    return make_finding(FindingCode.CONFIGURATION_FRAMEWORK, "unknown", file=path.name)

@@ -14,6 +14,7 @@ import polars as pl
 from wallscope.advice.published import nvlink_domain
 from wallscope.columns import as_integers, find_places
 from wallscope.files import read_toml
+from wallscope.finding_texts import make_finding
 from wallscope.model.advice import (
     Framework,
     KnownSetting,
@@ -24,8 +25,9 @@ from wallscope.model.advice import (
     Value,
 )
 from wallscope.model.analysis import Analysis
-from wallscope.model.capture import Finding, GraphTracing, Severity
+from wallscope.model.capture import Finding, GraphTracing
 from wallscope.model.enums import LOW_PRECISIONS, Axis, Backend, Collective, Precision
+from wallscope.model.finding_codes import FindingCode
 from wallscope.model.rank_summaries import CommunicationOperation, ComputeDetails
 from wallscope.thresholds.causes import UNKNOWN_PRECISION_SHARE
 
@@ -227,11 +229,12 @@ def _absent(configuration: RunConfiguration, trace: TraceFacts) -> Iterator[Find
 
 
 def _contradiction(written: KnownSetting, shown: str) -> Finding:
-    return Finding(
-        "configuration-contradicted",
-        Severity.WARNING,
-        f"{written.source} sets {_text(written.value)}, but {shown}",
-        "check that the file belongs to this run, and the log for a fallback",
+    return make_finding(
+        FindingCode.CONFIGURATION_CONTRADICTED,
+        "setting",
+        source=written.source,
+        value=_text(written.value),
+        shown=shown,
     )
 
 

@@ -41,7 +41,23 @@ from wallscope.columns import (
     split_by_rank,
 )
 from wallscope.model.capture import Capture
-from wallscope.model.cause_catalogue import UNRECOGNIZED
+from wallscope.model.cause_catalogue import (
+    COMMUNICATION_UNKNOWN_PEER_WAIT,
+    COMMUNICATION_UNRESOLVED,
+    COMPUTE_HAND_OVER,
+    COMPUTE_KERNEL_GAP,
+    HOST_LAUNCH_CALL,
+    HOST_LAUNCH_LATENCY,
+    HOST_OTHER_CALL,
+    HOST_SYNCHRONISATION,
+    MEMORY_ALLOCATOR,
+    MEMORY_RECOMPUTE,
+    MEMORY_UNRESOLVED,
+    UNATTRIBUTED_HELD_WHILE_IDLE,
+    UNATTRIBUTED_OPAQUE_GRAPH,
+    UNATTRIBUTED_UNRESOLVED,
+    UNRECOGNIZED,
+)
 from wallscope.model.enums import (
     LINK_KINDS,
     Absent,
@@ -53,6 +69,7 @@ from wallscope.model.enums import (
     LinkKind,
     OperationClass,
 )
+from wallscope.model.finding_codes import FindingCode
 from wallscope.model.schemas import CATEGORY, ROLE, SLICES
 from wallscope.process_tuning import run_both, run_side_by_side
 from wallscope.trace.collectives import find_partners, match_nccl_calls
@@ -70,22 +87,22 @@ from wallscope.trace.kernel_classes import is_compute
 from wallscope.trace.parallel_axes import RangePaths, infer_axes
 from wallscope.trace.ranges import RangeTree
 
-KERNEL_GAP, HELD_WHILE_IDLE = "compute/kernel-gap", "unattributed/held-while-idle"
-PEER = "communication/unknown/peer-wait"
+KERNEL_GAP, HELD_WHILE_IDLE = COMPUTE_KERNEL_GAP, UNATTRIBUTED_HELD_WHILE_IDLE
+PEER = COMMUNICATION_UNKNOWN_PEER_WAIT
 _OF_KIND = {
-    LinkKind.LAUNCH_LATENCY: "host/launch-latency",
-    LinkKind.LAUNCH_CALL: "host/launch-call",
-    LinkKind.OTHER_CALL: "host/other-call",
-    LinkKind.SYNCHRONISATION: "host/synchronisation",
-    LinkKind.ALLOCATION: "memory/allocator",
+    LinkKind.LAUNCH_LATENCY: HOST_LAUNCH_LATENCY,
+    LinkKind.LAUNCH_CALL: HOST_LAUNCH_CALL,
+    LinkKind.OTHER_CALL: HOST_OTHER_CALL,
+    LinkKind.SYNCHRONISATION: HOST_SYNCHRONISATION,
+    LinkKind.ALLOCATION: MEMORY_ALLOCATOR,
     LinkKind.DRIVER_LOCK: DRIVER_LOCK,
 }
 _UNRESOLVED = {
-    DeviceState.EXPOSED_COMMUNICATION: "communication/unresolved",
-    DeviceState.EXPOSED_COPY: "memory/unresolved",
+    DeviceState.EXPOSED_COMMUNICATION: COMMUNICATION_UNRESOLVED,
+    DeviceState.EXPOSED_COPY: MEMORY_UNRESOLVED,
 }
 _BY_KIND: tuple[str | None, ...] = (*(_OF_KIND.get(kind) for kind in LinkKind), PEER)
-_BY_STATE = tuple(_UNRESOLVED.get(state, "unattributed/unresolved") for state in DeviceState)
+_BY_STATE = tuple(_UNRESOLVED.get(state, UNATTRIBUTED_UNRESOLVED) for state in DeviceState)
 _FIXED = (*_BY_KIND, *_BY_STATE, HELD_WHILE_IDLE, KERNEL_GAP)
 """Causes known without operations and threads: kind of link, device state, gaps between kernels."""
 _OF_CATEGORY = (*CATEGORY.categories, None)
@@ -180,17 +197,17 @@ def _choose_cause(  # noqa: PLR0913  # all inputs of the cause of a kind
     """Return the cause of a kind of operation, given by indices, and that of the time before the next one."""
     kind, of_axis, moved = _OF_CLASS[of_class], _OF_AXIS[axis] or "unknown", _OF_COPY[copied]
     if kind is None:
-        return PEER, "compute/hand-over"
+        return PEER, COMPUTE_HAND_OVER
     if kind is OperationClass.COMMUNICATION:
         return f"communication/{of_axis}/unsplit", f"communication/{of_axis}/hand-over"
     if kind is OperationClass.COPY:
         wall = "host" if moved is CopyCause.SMALL_COPY else "memory"
         return f"{wall}/{moved or 'unknown-copy'}", f"{wall}/hand-over"
     if kind is OperationClass.OPAQUE_GRAPH:
-        return "unattributed/opaque-graph", "compute/hand-over"
+        return UNATTRIBUTED_OPAQUE_GRAPH, COMPUTE_HAND_OVER
     is_open = may_communicate and _OF_CATEGORY[category] == ComputeCategory.UNRECOGNIZED
     cause = UNRECOGNIZED if is_open else f"compute/{_OF_CATEGORY[category]}"
-    return "memory/recompute" if again else cause, "compute/hand-over"
+    return MEMORY_RECOMPUTE if again else cause, COMPUTE_HAND_OVER
 
 
 _WITHOUT_WORK = [
@@ -198,9 +215,9 @@ _WITHOUT_WORK = [
     for kind in (LinkKind.OUTSIDE_CALLS, LinkKind.SYNCHRONISATION, LinkKind.LAUNCH_LATENCY)
 ]
 """Kinds of links during which the export shows only that no kernel computes."""
-_WITHOUT_CALLS = {"trace-filtered", "trace-cut-off"}
+_WITHOUT_CALLS = {FindingCode.TRACE_FILTERED, FindingCode.TRACE_CUT_OFF}
 """Findings on captures in which a thread outside calls may have been inside one that is missing."""
-_INCOMPLETE = {"trace-filtered", "trace-events-lost", "records-lost"}
+_INCOMPLETE = {FindingCode.TRACE_FILTERED, FindingCode.TRACE_EVENTS_LOST, FindingCode.RECORDS_LOST}
 """Findings on captures that lack operations or waits: an idle device may have worked there."""
 
 

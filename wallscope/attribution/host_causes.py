@@ -26,6 +26,17 @@ from wallscope.columns import (
     iterate_groups,
     iterate_runs,
 )
+from wallscope.model.cause_catalogue import (
+    HOST_CHECKPOINT,
+    HOST_DATA_LOADING,
+    HOST_FILE,
+    HOST_FRAMEWORK,
+    HOST_GARBAGE_COLLECTION,
+    HOST_LOCK,
+    HOST_NETWORK,
+    MEMORY_OFFLOAD,
+    UNATTRIBUTED_PROFILER,
+)
 from wallscope.model.enums import LinkKind
 from wallscope.model.rank_summaries import RepeatedUnit
 from wallscope.model.schemas import HostKind
@@ -131,10 +142,10 @@ class QueueDrains:
 
 
 _Value = TypeVar("_Value", np.int64, np.bool_)
-FRAMEWORK, LOADING = "host/framework", "host/data-loading"
-COLLECTION, NETWORK = "host/garbage-collection", "host/network"
-OFFLOAD = "memory/offload"
-PROFILER = "unattributed/profiler"
+FRAMEWORK, LOADING = HOST_FRAMEWORK, HOST_DATA_LOADING
+COLLECTION, NETWORK = HOST_GARBAGE_COLLECTION, HOST_NETWORK
+OFFLOAD = MEMORY_OFFLOAD
+PROFILER = UNATTRIBUTED_PROFILER
 DRAINED = "host/queue-drained"
 _BY_RANGE = (
     (
@@ -142,7 +153,7 @@ _BY_RANGE = (
         r"(?i)data[ _]?load(er|ing)|data_iterator|batch[_-]generator|(get|next|load|fetch)_batch|DataIter",
     ),
     (
-        "host/checkpoint",  # not of activations, which the backward pass recomputes
+        HOST_CHECKPOINT,  # not of activations, which the backward pass recomputes
         (
             r"(?i)(^|[^a-z])(save|saving|writ(e|ing)|async|upload|finali[sz]e)[ _.:-]*(\w+[ _.:-])?checkpoint"
             r"|checkpoint(ing|s)?[ _.:-]*(sav|writ|upload|finali[sz])|(^|[^a-z])torch\.save([^a-z]|$)"
@@ -155,7 +166,7 @@ _BY_RANGE = (
         r"(?i)garbage[ _-]?collect|\bgc[._ ]?collect|^gc$|^python gc$|^<built-in (function|method) collect\b",
     ),
 )
-_LOCK, _FILE = "host/lock", "host/file"
+_LOCK, _FILE = HOST_LOCK, HOST_FILE
 CAUSES = (*(cause for cause, _ in _BY_RANGE), FRAMEWORK, OFFLOAD, PROFILER, _LOCK, _FILE)
 """The cause of time outside calls, except for drained queues."""
 _ALWAYS = (-(2**62), 2**62)

@@ -18,6 +18,7 @@ import polars as pl
 
 from wallscope.attribution.slices import ChainLinks
 from wallscope.columns import Flags, Rows, are_among, as_integers, encode_member, iterate_groups
+from wallscope.model.cause_catalogue import MEMORY_DRIVER_LOCK
 from wallscope.model.enums import LINK_KINDS, CallRole, CopyCause, CopyDirection, LinkKind, OperationKind
 from wallscope.thresholds.causes import BATCH_COPY_BYTES, DATA_WAIT_NS, FEWEST_BATCHES_COUNT
 from wallscope.thresholds.steps import SHORTEST_UNIT_COUNT
@@ -171,7 +172,7 @@ def _last_before(in_order_ns: Times, at_ns: Times) -> Times:
     return np.where(place >= 0, np.append(in_order_ns, least)[place], least)
 
 
-DRIVER_LOCK = "memory/driver-lock"
+DRIVER_LOCK = MEMORY_DRIVER_LOCK
 _HOLDING = (CallRole.COPY, CallRole.SYNC)
 _KIND = LINK_KINDS.index(LinkKind.DRIVER_LOCK)
 

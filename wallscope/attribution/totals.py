@@ -26,7 +26,14 @@ from wallscope.columns import (
 )
 from wallscope.model.analysis import CauseTime, ComputeAbsent
 from wallscope.model.capture import FOREVER_NS
-from wallscope.model.cause_catalogue import UNRECOGNIZED
+from wallscope.model.cause_catalogue import (
+    COMMUNICATION_UNRESOLVED,
+    MEMORY_UNRESOLVED,
+    UNATTRIBUTED_HELD_WHILE_IDLE,
+    UNATTRIBUTED_OPAQUE_GRAPH,
+    UNATTRIBUTED_UNRESOLVED,
+    UNRECOGNIZED,
+)
 from wallscope.model.diagnosis import Walls
 from wallscope.model.enums import Absent, DeviceState, OperationClass, Wall
 from wallscope.model.schemas import BUDGET_PARTS, BUDGETS, CATEGORY, SLICE_SUMS
@@ -75,10 +82,10 @@ def _parts(operations: pl.DataFrame, windows: Spans) -> Iterator[Times]:
 
 _WALLS = tuple(Wall)
 _UNRESOLVED = {
-    "unattributed/unresolved",
-    "unattributed/held-while-idle",
-    "communication/unresolved",
-    "memory/unresolved",
+    UNATTRIBUTED_UNRESOLVED,
+    UNATTRIBUTED_HELD_WHILE_IDLE,
+    COMMUNICATION_UNRESOLVED,
+    MEMORY_UNRESOLVED,
 }
 
 
@@ -204,7 +211,7 @@ def list_causes(
         own = sorted((-time_ns, cause) for (of, cause), time_ns in of_causes.items() if of == place)
         typical = apportion_means([-negative_ns for negative_ns, _ in own], step_count, total_ns)
         for (_, cause), time_ns in zip(own, typical, strict=True):
-            is_open = cause in _UNRESOLVED or cause in {"unattributed/opaque-graph", UNRECOGNIZED}
+            is_open = cause in _UNRESOLVED or cause in {UNATTRIBUTED_OPAQUE_GRAPH, UNRECOGNIZED}
             listed.append(
                 CauseTime(
                     cause=cause,

@@ -13,6 +13,7 @@ from wallscope.compare.typical_steps import Key, TypicalStep, total_work
 from wallscope.model.capture import GraphTracing
 from wallscope.model.comparison import Direction, Mismatch
 from wallscope.model.enums import CopyDirection, Wall
+from wallscope.model.finding_codes import FindingCode
 from wallscope.model.profile import Header, ProfiledInput
 from wallscope.thresholds.verdict import (
     BIAS_SHARE,
@@ -28,7 +29,7 @@ from wallscope.units import duration, percent, plural
 _COPIES = frozenset(map(str, CopyDirection))
 _HOST = "host"
 _ON_BOTH = frozenset({"CUDA", "NVTX"})
-_CUT_OFF = "trace-cut-off"
+_CUT_OFF = FindingCode.TRACE_CUT_OFF
 _LACKS_WORK = "any time may lack work that is not in the file: copy the file again, or profile fewer steps"
 _EITHER_WAY = "another version can change kernels, launch times and clocks"
 

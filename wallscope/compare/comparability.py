@@ -11,7 +11,7 @@ from wallscope.compare.kernel_changes import POINTWISE, is_fused_on_one_side
 from wallscope.compare.typical_steps import Key, TypicalStep
 from wallscope.errors import ComparisonError
 from wallscope.model.capture import Profiler
-from wallscope.model.cause_catalogue import UNSPLIT, drop_detail, is_part
+from wallscope.model.cause_catalogue import UNATTRIBUTED_OPAQUE_GRAPH, UNSPLIT, drop_detail, is_part
 from wallscope.model.comparison import Mismatch, MismatchSeverity
 from wallscope.model.profile import Profile, Work
 from wallscope.profile.time_moves import join_split_causes
@@ -204,7 +204,7 @@ def _transport(step: TypicalStep) -> str:
 
 def is_opaque(step: TypicalStep) -> bool:
     """Return whether kernels of the step are hidden in CUDA graphs that were traced as a whole."""
-    return any(cause.startswith("unattributed/opaque-graph") for cause in step.causes)
+    return any(cause.startswith(UNATTRIBUTED_OPAQUE_GRAPH) for cause in step.causes)
 
 
 def _most(step: TypicalStep, value_of: Callable[[Key], str | None]) -> str:

@@ -17,7 +17,31 @@ import polars as pl
 from wallscope.compare.comparability import HIDDEN, is_opaque
 from wallscope.compare.kernel_changes import explain_kernels
 from wallscope.compare.typical_steps import Key, TypicalStep, deciding_steps, lengths_ns
-from wallscope.model.cause_catalogue import describe_cause
+from wallscope.model.cause_catalogue import (
+    COMPUTE_ATTENTION,
+    COMPUTE_CONVOLUTION,
+    COMPUTE_DISPATCHER_LOCAL,
+    COMPUTE_ELEMENTWISE,
+    COMPUTE_GEMM,
+    COMPUTE_GROUPED_GEMM,
+    COMPUTE_NORM,
+    COMPUTE_OPTIMIZER,
+    COMPUTE_REDUCTION,
+    DRAINED,
+    HOST_CHECKPOINT,
+    HOST_DATA_LOADING,
+    HOST_FRAMEWORK,
+    HOST_GARBAGE_COLLECTION,
+    HOST_LAUNCH_CALL,
+    HOST_LAUNCH_LATENCY,
+    HOST_OTHER_CALL,
+    MEMORY_ALLOCATOR,
+    MEMORY_DEVICE_COPY,
+    MEMORY_OFFLOAD,
+    MEMORY_RECOMPUTE,
+    MEMORY_STAGING,
+    describe_cause,
+)
 from wallscope.model.comparison import (
     CauseDelta,
     CommunicationChange,
@@ -42,7 +66,7 @@ from wallscope.units import duration, percent, signed_duration
 
 SLOW_STEPS = "slow-steps"
 _OVERLAPPED_PATH = "layer_#f-layer_#b"
-_LAUNCHING = ("host/launch-call", "host/launch-latency", "host/framework")
+_LAUNCHING = (HOST_LAUNCH_CALL, HOST_LAUNCH_LATENCY, HOST_FRAMEWORK)
 
 
 def explain_changes(
@@ -128,19 +152,17 @@ def _transport(base: TypicalStep, head: TypicalStep, found: Sequence[Mismatch]) 
         if entry.what == "EP transport" and HIDDEN not in {entry.base, entry.head}:
             delta_ns = _sum(head, _is_dispatching) - _sum(base, _is_dispatching)
             text = f"The token dispatcher went from {entry.base} to {entry.head}"
-            causes = _list_causes(base, head, "communication/ep/", "compute/dispatcher-local")
+            causes = _list_causes(base, head, "communication/ep/", COMPUTE_DISPATCHER_LOCAL)
             yield Explanation("dispatcher-changed", text, delta_ns, causes)
 
 
 def _is_dispatching(cause: str, _: Key) -> bool:
-    return cause.startswith("communication/ep/") or cause == "compute/dispatcher-local"
+    return cause.startswith("communication/ep/") or cause == COMPUTE_DISPATCHER_LOCAL
 
 
 def _drains(base: TypicalStep, head: TypicalStep) -> Iterator[Explanation]:
     """Explain calls that drain the queue on one side alone."""
-    drains = [
-        {cause for cause in step.causes if cause.startswith("host/queue-drained/")} for step in (base, head)
-    ]
+    drains = [{cause for cause in step.causes if cause.startswith(DRAINED)} for step in (base, head)]
     for cause in sorted(drains[0] ^ drains[1]):
         delta_ns = head.causes.get(cause, 0) - base.causes.get(cause, 0)
         if abs(delta_ns) >= EXPLAINED_SHARE * base.step_ns:
@@ -183,41 +205,41 @@ def _sum(step: TypicalStep, is_meant: Callable[[str, Key], bool]) -> int:
 
 
 _COMMUNICATION = ("communication/",)
-_HOST_CALLS = ("host/launch-call", "host/launch-latency", "host/framework", "host/other-call")
-_PRODUCTS = ("compute/gemm", "compute/grouped-gemm", "compute/convolution", "compute/attention")
-_POINTWISE = ("compute/elementwise", "compute/norm", "compute/reduction")
+_HOST_CALLS = (HOST_LAUNCH_CALL, HOST_LAUNCH_LATENCY, HOST_FRAMEWORK, HOST_OTHER_CALL)
+_PRODUCTS = (COMPUTE_GEMM, COMPUTE_GROUPED_GEMM, COMPUTE_CONVOLUTION, COMPUTE_ATTENTION)
+_POINTWISE = (COMPUTE_ELEMENTWISE, COMPUTE_NORM, COMPUTE_REDUCTION)
 _CONCERNS: tuple[tuple[re.Pattern[str], tuple[str, ...]], ...] = tuple(
     (re.compile(pattern), causes)
     for pattern, causes in (
         (
             r"num_?workers|prefetch|data_?load|pin_memory|persistent_workers|OMP_NUM",
-            ("host/data-loading", "memory/staging"),
+            (HOST_DATA_LOADING, MEMORY_STAGING),
         ),
         (
             r"dispatch|expert|\bmoe|_moe_|hybridep|hybrid_ep|NVSHMEM|MNNVL",
-            ("communication/ep/", "compute/dispatcher-local"),
+            ("communication/ep/", COMPUTE_DISPATCHER_LOCAL),
         ),
         (r"tensor_model|tp_comm|sequence_parallel", ("communication/tp/",)),
         (r"pipeline|microbatch_group", ("communication/pp/",)),
         (r"context_parallel|cp_comm", ("communication/cp/",)),
         (
             r"grad_reduce|param_gather|distributed_optimizer|\bddp|fsdp|zero|bucket",
-            ("communication/dp-", "memory/device-copy"),
+            ("communication/dp-", MEMORY_DEVICE_COPY),
         ),
-        (r"recompute|checkpoint_activ|gradient_checkpoint", ("memory/recompute",)),
-        (r"offload", ("memory/offload",)),
-        (r"ALLOC_CONF", ("memory/allocator",)),
+        (r"recompute|checkpoint_activ|gradient_checkpoint", (MEMORY_RECOMPUTE,)),
+        (r"offload", (MEMORY_OFFLOAD,)),
+        (r"ALLOC_CONF", (MEMORY_ALLOCATOR,)),
         (r"cuda_?graph", _HOST_CALLS),
         (r"LAUNCH_BLOCKING|MODULE_LOADING", ("host/",)),
         (r"MAX_CONNECTIONS", (*_COMMUNICATION, *_HOST_CALLS)),
-        (r"attn|attention|flash", ("compute/attention",)),
-        (r"grouped_(?:mlp|gemm)", ("compute/grouped-gemm",)),
+        (r"attn|attention|flash", (COMPUTE_ATTENTION,)),
+        (r"grouped_(?:mlp|gemm)", (COMPUTE_GROUPED_GEMM,)),
         (r"fp8|fp4|bf16|fp16|amp\b|autocast|precision|dtype|tf32", _PRODUCTS),
-        (r"compile|inductor|fusion|fused|jit", (*_POINTWISE, "compute/optimizer")),
-        (r"optimizer|adam", ("compute/optimizer", "compute/elementwise")),
-        (r"NORM", ("compute/norm",)),
-        (r"manual_gc|\bgc", ("host/garbage-collection",)),
-        (r"save_interval|checkpoint", ("host/checkpoint",)),
+        (r"compile|inductor|fusion|fused|jit", (*_POINTWISE, COMPUTE_OPTIMIZER)),
+        (r"optimizer|adam", (COMPUTE_OPTIMIZER, COMPUTE_ELEMENTWISE)),
+        (r"NORM", (COMPUTE_NORM,)),
+        (r"manual_gc|\bgc", (HOST_GARBAGE_COLLECTION,)),
+        (r"save_interval|checkpoint", (HOST_CHECKPOINT,)),
         (r"NCCL|overlap|comm", _COMMUNICATION),
     )
 )

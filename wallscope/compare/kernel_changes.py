@@ -12,7 +12,14 @@ from fractions import Fraction
 import polars as pl
 
 from wallscope.compare.typical_steps import Key, OperationWork, TypicalStep, total_work
-from wallscope.model.cause_catalogue import describe_cause, find_wall
+from wallscope.model.cause_catalogue import (
+    COMPUTE_ELEMENTWISE,
+    COMPUTE_OPTIMIZER,
+    HOST_DATA_LOADING,
+    MEMORY_STAGING,
+    describe_cause,
+    find_wall,
+)
 from wallscope.model.comparison import Explanation
 from wallscope.model.enums import ComputeCategory, CopyDirection, Precision, Wall
 from wallscope.thresholds.verdict import (
@@ -43,7 +50,7 @@ _WORDS = {
 POINTWISE = (ComputeCategory.ELEMENTWISE, ComputeCategory.NORM, ComputeCategory.REDUCTION)
 """Categories of kernels that a compiler fuses."""
 _OPTIMIZER_RANGE = re.compile(r"(?i)optimi[sz]er")
-_LOADING = ("host/data-loading", "memory/staging")
+_LOADING = (HOST_DATA_LOADING, MEMORY_STAGING)
 _COPIES = {
     CopyDirection.DEVICE_TO_DEVICE: "Copies inside the device",
     CopyDirection.HOST_TO_DEVICE: "Copies to the device",
@@ -87,7 +94,7 @@ def _fusion(base: TypicalStep, head: TypicalStep) -> Iterator[Explanation]:
                 f"{plural(len(gone), 'fused kernel')} in {side} only ({gone[0][:60]}), and"
                 f" {float(fewer):.0f} elementwise kernels per step there, {float(more):.0f} on the other side"
             )
-            yield Explanation(code, text, delta_ns, ("compute/elementwise",))
+            yield Explanation(code, text, delta_ns, (COMPUTE_ELEMENTWISE,))
 
 
 def _is_elementwise(key: Key) -> bool:
@@ -190,7 +197,7 @@ def _optimizer(base: TypicalStep, head: TypicalStep) -> Iterator[Explanation]:
         f"The optimizer runs {float(counts[0]):.0f} → {float(counts[1]):.0f} kernels per step:"
         f" {'fused into fewer' if is_fused else 'fused no more'}"
     )
-    yield Explanation(f"optimizer-{'fused' if is_fused else 'split'}", text, delta_ns, ("compute/optimizer",))
+    yield Explanation(f"optimizer-{'fused' if is_fused else 'split'}", text, delta_ns, (COMPUTE_OPTIMIZER,))
 
 
 def _is_optimizing(key: Key) -> bool:

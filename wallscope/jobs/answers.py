@@ -27,6 +27,7 @@ from wallscope.kineto.trace_bytes import describe_other_json
 from wallscope.model.advice import Framework
 from wallscope.model.analysis import SCHEMA, Analysis
 from wallscope.model.capture import Finding, Options, Progress, Severity
+from wallscope.model.finding_codes import FindingCode
 
 if TYPE_CHECKING:
     from wallscope.pipeline import AnalyzedCapture
@@ -264,7 +265,7 @@ def load_limits(
         from wallscope.kineto.any_capture import read_any_contents  # noqa: PLC0415  # only what has no answer needs it
 
         what = "It holds no GPU operation with a valid start and end."
-        nothing = Finding("no-device-operations", Severity.ERROR, what)
+        nothing = Finding(FindingCode.NO_DEVICE_OPERATIONS, Severity.ERROR, what)
         return (nothing, *read_any_contents(path, progress).findings), None
     return analysis.capture.findings, None if analysis.program is None else analysis.program.framework
 

@@ -15,6 +15,7 @@ import polars as pl
 from wallscope.advice.advise import update_fixes
 from wallscope.cache_folder import Cache
 from wallscope.errors import InputError, ProfileError, WallscopeError
+from wallscope.finding_texts import make_finding
 from wallscope.jobs.inputs import Source
 from wallscope.jobs.run import (
     DrawnAnalysis,
@@ -24,12 +25,12 @@ from wallscope.jobs.run import (
     analyze_on_cluster,
 )
 from wallscope.model.analysis import Analysis, Job
-from wallscope.model.capture import Finding, Options, Progress, Severity
+from wallscope.model.capture import Finding, Options, Progress
 from wallscope.model.diagnosis import Diagnosis
-from wallscope.model.job_columns import JOB_TABLES
+from wallscope.model.finding_codes import FindingCode
 from wallscope.model.profile import Profile
 from wallscope.model.report import Report, StepOverviews
-from wallscope.model.table_columns import TABLES
+from wallscope.model.table_columns import JOB_TABLES, TABLES
 from wallscope.model.tables import Table
 from wallscope.profile.build import pack_profiles
 from wallscope.profile.codec import unpack_profile
@@ -52,7 +53,7 @@ from wallscope.units import duration, number, plural
 _MOST_RANKS = 8
 _MOST_NAMED = 12
 _BETWEEN_RANGES = " / "
-_OF_ONE = {"one-rank"}
+_OF_ONE = {FindingCode.ONE_RANK}
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,12 +158,8 @@ def _find_missing_ranks(job: Job) -> Iterator[Finding]:
         return
     named = ", ".join(map(str, job.missing[:_MOST_NAMED])) + (" …" if len(job.missing) > _MOST_NAMED else "")
     which = f": {named} missing" if job.missing else ""
-    yield Finding(
-        "ranks-missing",
-        Severity.WARNING,
-        f"{job.ranks} of {plural(job.world_size, 'rank')} supplied{which}. Lateness of others is unknown."
-        " Collectives without all participants are not split into transfer and waiting.",
-        "Capture all ranks.",
+    yield make_finding(
+        FindingCode.RANKS_MISSING, supplied=job.ranks, ranks=plural(job.world_size, "rank"), which=which
     )
 
 
@@ -171,13 +168,11 @@ def _find_unmatched(job: Job) -> Iterator[Finding]:
     alone = own.unmatched + own.partial
     if job.ranks < 2 or not alone or alone < UNMATCHED_COLLECTIVES_SHARE * (own.matched + alone):
         return
-    yield Finding(
-        "collectives-unmatched",
-        Severity.INFO,
-        f"{number(own.unmatched)} collectives have no partner and {number(own.partial)} lack a"
-        f" participant, in addition to {number(own.matched)} matched. The transfer time and peer"
-        " wait of such collectives are not separated.",
-        "Capture the same steps on all ranks, and export with --include-blobs=true.",
+    yield make_finding(
+        FindingCode.COLLECTIVES_UNMATCHED,
+        unmatched=number(own.unmatched),
+        partial=number(own.partial),
+        matched=number(own.matched),
     )
 
 
@@ -186,20 +181,11 @@ def _find_clocks_apart(job: Job) -> Iterator[Finding]:
     low_ns, high_ns = clock.residual_p05_ns or 0, clock.residual_p95_ns or 0
     if clock.method == "unaligned":
         loose = [host.hostname or "unknown host" for host in clock.hosts if host.offset_ns is None]
-        yield Finding(
-            "clocks-apart",
-            Severity.WARNING,
-            f"The clocks of {plural(len(loose), 'host')} cannot be aligned with the others ({loose[0]}),"
-            " because no collective of both was matched.",
-            "Capture the same steps on all ranks.",
+        yield make_finding(
+            FindingCode.CLOCKS_APART, "unaligned", hosts=plural(len(loose), "host"), first=loose[0]
         )
     elif max(-low_ns, high_ns) >= ENDS_FAR_APART_NS:
-        yield Finding(
-            "clocks-apart",
-            Severity.INFO,
-            f"After the alignment of clocks, ends of one collective differ by {duration(low_ns)} to"
-            f" {duration(high_ns)} (p5 to p95). Lateness below that is not reported.",
-        )
+        yield make_finding(FindingCode.CLOCKS_APART, "residual", low=duration(low_ns), high=duration(high_ns))
 
 
 def update_diagnosis(analysis: Analysis, known: MatchedJob) -> Analysis:
@@ -340,7 +326,7 @@ def _with_hint(
 
 
 def _report_left_out(name: str, why: str) -> Finding:
-    return Finding("export-left-out", Severity.WARNING, f"{name} is left out: {why}.")
+    return make_finding(FindingCode.EXPORT_LEFT_OUT, name=name, why=why)
 
 
 def _keep_one_job(analyzed: Sequence[_Analyzed]) -> tuple[list[_Analyzed], list[Finding]]:
@@ -448,7 +434,7 @@ def _first_rank(one: Analysis) -> tuple[bool, int]:
 
 def _add_left_out(job: Job, findings: tuple[Finding, ...]) -> Job:
     """Return the job with the number of exports left out in its verdict."""
-    count = sum(finding.code == "export-left-out" for finding in findings)
+    count = sum(finding.code == FindingCode.EXPORT_LEFT_OUT for finding in findings)
     if not count:
         return job
     return replace(job, verdict=f"{job.verdict} {plural(count, 'export')} left out: see the limits.")

@@ -7,33 +7,11 @@ from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
+from wallscope.finding_texts import list_finding_words
 from wallscope.kineto.trace_bytes import is_torch_trace, refuse_other_gzip
 from wallscope.model.capture import Capture, Contents, Export, Finding, Profiler, Progress
 from wallscope.model.enums import Reader
 from wallscope.nsys import read_capture, read_contents
-
-_ASK_FOR_WAITS = (
-    "Profile with enable_cuda_sync_events=True (torch 2.1 or later): wallscope capture-help --profiler torch."
-)
-_MARK_STEPS = (
-    "Profile several steps and call prof.step() after each, which marks it, or name a range:"
-    " --step-range REGEX."
-)
-_ASK_FOR_DEVICE = (
-    "Profile with activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA] while the GPU trains."
-)
-_CURES = {
-    "few-steps": "Profile ten steps: schedule(wait=5, warmup=2, active=10).",
-    "launches-without-work": "End the profile after torch.cuda.synchronize().",
-    "no-api-calls": _ASK_FOR_DEVICE,
-    "no-cuda-events": _ASK_FOR_WAITS,
-    "no-kernels": _ASK_FOR_DEVICE,
-    "no-steps": _MARK_STEPS,
-    "orphan-operations": "Begin the profile a step earlier: schedule(wait=5, warmup=2, active=10).",
-    "ranks-without-steps": _MARK_STEPS,
-    "unmarked-steps": _MARK_STEPS,
-    "unresolved-waits": _ASK_FOR_WAITS,
-}
 
 
 def read_any_capture(
@@ -73,7 +51,8 @@ def adapt_cures(findings: Iterable[Finding], export: Export) -> tuple[Finding, .
     """Return the findings about a capture, with cures for the profiler that recorded it."""
     if export.profiler != Profiler.TORCH:
         return tuple(findings)
+    cures = list_finding_words("torch")
     return tuple(
-        replace(finding, cure=_CURES[finding.code]) if finding.cure and finding.code in _CURES else finding
+        replace(finding, cure=cures[finding.code]) if finding.cure and finding.code in cures else finding
         for finding in findings
     )

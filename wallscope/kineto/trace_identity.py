@@ -13,8 +13,10 @@ from typing import Any
 
 import polars as pl
 
+from wallscope.finding_texts import make_finding
 from wallscope.kineto.event_tables import DEVICE_FRAMES, TraceTables
-from wallscope.model.capture import CaptureConditions, Export, Finding, Gpu, Profiler, Severity
+from wallscope.model.capture import CaptureConditions, Export, Finding, Gpu, Profiler
+from wallscope.model.finding_codes import FindingCode
 from wallscope.model.schemas import RANKS
 from wallscope.nsys.identity import KNOWN_ROLES, make_gpu, write_cuda_version
 from wallscope.nsys.integrity import content_size_bytes, fingerprint
@@ -263,9 +265,4 @@ def identify_trace_ranks(
 
 def _check_names(rank: int | None, by_name: int | None) -> Iterator[Finding]:
     if rank is not None and by_name is not None and rank != by_name:
-        yield Finding(
-            "rank-contradiction",
-            Severity.WARNING,
-            f"The rank is {rank} by {_DISTRIBUTED} but {by_name} by file name: {_DISTRIBUTED} is used.",
-            "Name each trace after its rank.",
-        )
+        yield make_finding(FindingCode.RANK_CONTRADICTION, rank=rank, source=_DISTRIBUTED, by_name=by_name)

@@ -11,12 +11,14 @@ from pathlib import Path
 import polars as pl
 
 from wallscope.errors import InputError, NothingToAnalyzeError
+from wallscope.finding_texts import make_finding
 from wallscope.kineto.any_capture import adapt_cures
 from wallscope.kineto.event_decoding import CATEGORIES
 from wallscope.kineto.event_tables import TraceTables, describe_counts
 from wallscope.kineto.trace_events import FileFacts
-from wallscope.model.capture import Capture, Finding, Presence, Severity
+from wallscope.model.capture import Capture, Finding, Presence
 from wallscope.model.enums import CallRole
+from wallscope.model.finding_codes import FindingCode
 from wallscope.nsys.findings import check_calls
 from wallscope.thresholds.verdict import MATERIAL_SHARE, RANGES_A_LAUNCH_RATIO
 from wallscope.units import average, duration, percent, plural
@@ -125,35 +127,12 @@ def find_damage(tables: TraceTables) -> tuple[Finding, ...]:
     """Report parts of the file that could not be read."""
     facts, found = tables.facts, []
     if facts.fault:
-        found.append(
-            Finding(
-                "trace-cut-off",
-                Severity.ERROR,
-                f"The trace is incomplete: {facts.fault}. Later events are missing, and events are not"
-                " sorted, so any time may lack work.",
-                "Copy the file again, or profile fewer steps.",
-            )
-        )
+        found.append(make_finding(FindingCode.TRACE_CUT_OFF, fault=facts.fault))
     if facts.lost_events:
-        found.append(
-            Finding(
-                "trace-events-lost",
-                Severity.WARNING,
-                f"{plural(facts.lost_events, 'event')} cannot be read and are excluded: idle time may be"
-                " work that was not recorded.",
-                "Profile with a newer torch: older versions wrote names that are not valid JSON.",
-            )
-        )
+        found.append(make_finding(FindingCode.TRACE_EVENTS_LOST, events=plural(facts.lost_events, "event")))
     left_out = tables.negative_spans + tables.timeless_events
     if left_out:
-        found.append(
-            Finding(
-                "untimed-operations",
-                Severity.WARNING,
-                f"{plural(left_out, 'event')} without a valid time excluded (no length, or a negative one).",
-                "End the profile after torch.cuda.synchronize().",
-            )
-        )
+        found.append(make_finding(FindingCode.UNTIMED_OPERATIONS, "trace", events=plural(left_out, "event")))
     return tuple(found)
 
 
@@ -179,13 +158,7 @@ def _check_calls_left(capture: Capture) -> Iterator[Finding]:
     if capture.calls.is_empty() or capture.operations["stream"].n_unique() == 1:
         return
     if capture.calls["role"].is_in(issuing).all():
-        yield Finding(
-            "trace-filtered",
-            Severity.WARNING,
-            "The trace has only CUDA calls that issue work: it was filtered. Dependencies are unknown,"
-            " and other events may also be missing.",
-            "Analyze the trace as the profiler wrote it.",
-        )
+        yield make_finding(FindingCode.TRACE_FILTERED)
 
 
 def _check_order(capture: Capture) -> Iterator[Finding]:
@@ -193,12 +166,8 @@ def _check_order(capture: Capture) -> Iterator[Finding]:
     issued = capture.operations.filter(pl.col("call") >= 0)
     early = int((issued["start_ns"] < capture.calls["start_ns"].gather(issued["call"])).sum())
     if early:
-        yield Finding(
-            "work-before-calls",
-            Severity.WARNING,
-            f"{plural(early, 'device operation')} of {len(issued):,} began before the calls that issued"
-            " them. The clocks of host and device differ, so gaps may have wrong causes.",
-            "Profile with a newer torch and driver.",
+        yield make_finding(
+            FindingCode.WORK_BEFORE_CALLS, operations=plural(early, "device operation"), all=len(issued)
         )
 
 
@@ -208,21 +177,16 @@ def _check_cost(tables: TraceTables, capture: Capture) -> Iterator[Finding]:
     operators = len(tables.frames["operators"])
     launches = int(capture.calls["role"].is_in([CallRole.LAUNCH, CallRole.GRAPH]).sum())
     if frames:
-        yield Finding(
-            "torch-stacks",
-            Severity.WARNING,
-            f"Python stacks were recorded ({plural(frames, 'function call')} for"
-            f" {plural(launches, 'launch')}). This slows the host, so idle time is overestimated.",
-            "Profile with with_stack=False.",
+        yield make_finding(
+            FindingCode.TORCH_STACKS,
+            frames=plural(frames, "function call"),
+            launches=plural(launches, "launch"),
         )
     elif operators and operators >= RANGES_A_LAUNCH_RATIO * launches:
-        yield Finding(
-            "torch-operators",
-            Severity.INFO,
-            f"The trace has {average(operators / max(launches, 1))} PyTorch operators per launch"
-            f" ({plural(operators, 'operator')}). To record them slows the host, so idle time is"
-            " overestimated.",
-            "Time some steps without the profiler (--unprofiled-step-ms).",
+        yield make_finding(
+            FindingCode.TORCH_OPERATORS,
+            average=average(operators / max(launches, 1)),
+            operators=plural(operators, "operator"),
         )
 
 
@@ -232,26 +196,18 @@ def _check_overhead(tables: TraceTables, capture: Capture) -> Iterator[Finding]:
     spent_ns = int((rows["end"] - rows["start"]).sum())
     if rows.is_empty() or spent_ns < MATERIAL_SHARE * (end_ns - start_ns):
         return
-    yield Finding(
-        "profiler-overhead",
-        Severity.WARNING,
-        f"The profiler spent {duration(spent_ns)} on its own records,"
-        f" {percent(spent_ns / (end_ns - start_ns))} of the captured time. The trace does not show the"
-        " thread, so this time cannot be separated from other time.",
-        "Profile fewer steps, with a warm-up step in the schedule.",
+    yield make_finding(
+        FindingCode.PROFILER_OVERHEAD,
+        "trace",
         covers_ns=spent_ns,
+        spent=duration(spent_ns),
+        share=percent(spent_ns / (end_ns - start_ns)),
     )
 
 
 def _check_clock(tables: TraceTables) -> Iterator[Finding]:
     if tables.is_coarse:
-        yield Finding(
-            "microsecond-times",
-            Severity.INFO,
-            "Times are whole microseconds, rounded down (torch 2.3 or earlier): kernels and gaps of a few"
-            " microseconds are not exact.",
-            "Profile with torch 2.4 or later.",
-        )
+        yield make_finding(FindingCode.MICROSECOND_TIMES)
 
 
 def _describe_lacks(tables: TraceTables) -> Iterator[Finding]:
@@ -260,19 +216,9 @@ def _describe_lacks(tables: TraceTables) -> Iterator[Finding]:
         lacks.append("GPU memory use")
     if not len(tables.frames["overheads"]):
         lacks.append("overhead of the profiler")
-    yield Finding(
-        "torch-profiler",
-        Severity.INFO,
-        f"PyTorch's profiler does not record {', '.join(lacks)}: these are unknown, not 0. Outside CUDA"
-        " calls, only operators and annotations show what the host did.",
-        "Capture with Nsight Systems if the step is host-bound: wallscope capture-help.",
-    )
+    yield make_finding(FindingCode.TORCH_PROFILER, lacks=", ".join(lacks))
 
 
 def _check_gpus(capture: Capture) -> Iterator[Finding]:
     if not capture.export.gpus:
-        yield Finding(
-            "gpu-unknown",
-            Severity.INFO,
-            "The trace does not describe the GPUs: memory capacity and peak rates are unknown.",
-        )
+        yield make_finding(FindingCode.GPU_UNKNOWN, "trace")

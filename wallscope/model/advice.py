@@ -3,10 +3,12 @@
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal, get_args
+from typing import Annotated, Literal, get_args
 
 from wallscope.model.capture import Finding, GraphTracing, Severity
 from wallscope.model.enums import Axis, Backend, Precision, Wall
+from wallscope.model.finding_codes import FindingCode
+from wallscope.model.shown import Shown
 from wallscope.model.whatif import Answer
 
 System = Literal[
@@ -44,9 +46,18 @@ class Setting:
     or a command.
     """
 
-    system: System
-    key: str
-    value: str
+    system: Annotated[
+        System,
+        Shown(
+            "program that has the setting: megatron-bridge, megatron-lm, pytorch, environment,"
+            " nsys and others",
+            "program",
+        ),
+    ]
+    key: Annotated[str, Shown("name of the setting, or a line of code or command", "setting")]
+    value: Annotated[
+        str, Shown("value of the setting as the program spells it, empty for code and for a flag", "value")
+    ]
 
     def write(self) -> str:
         """The setting as its system writes it.
@@ -69,10 +80,10 @@ class Precondition:
     unmet.
     """
 
-    id: str
-    text: str
-    status: Met
-    unblock: str | None = None
+    id: Annotated[str, Shown("id of the precondition", "id", column="precondition")]
+    text: Annotated[str, Shown("condition that must hold", "condition")]
+    status: Annotated[Met, Shown("met, unmet, unknown, or set (the fix itself sets it)", "state")]
+    unblock: Annotated[str | None, Shown("what to change if the condition is unmet", "what to change")] = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,20 +121,32 @@ class Fix:
     `assumes` says what the upper bound assumes, and why it differs much from the time of the causes.
     """
 
-    id: str
-    title: str
-    wall: Wall
-    causes: tuple[str, ...]
+    id: Annotated[str, Shown("id of the fix, as in docs/fixes.md", "fix", column="fix")]
+    title: Annotated[str, Shown("what to do", "fix")]
+    wall: Annotated[Wall, Shown("wall under which docs/fixes.md lists the fix", "wall")]
+    causes: Annotated[
+        tuple[str, ...], Shown("causes of this run that the fix addresses, separated by semicolons", "causes")
+    ]
     why: str
     settings: tuple[Setting, ...]
     preconditions: tuple[Precondition, ...]
-    blocked: bool
-    recoverable_ns: int | None
-    speedup_ceiling: float | None
+    blocked: Annotated[bool, Shown("whether a precondition of the fix is not met", "blocked")]
+    recoverable_ns: Annotated[
+        int | None, Shown("upper bound on the time by which the fix makes the {whole} shorter", "gain", "ms")
+    ]
+    speedup_ceiling: Annotated[
+        float | None,
+        Shown(
+            "upper bound on the speedup: length of the {whole} divided by its length without"
+            " `recoverable_ns`",
+            "upper bound",
+            "speedup",
+        ),
+    ]
     expected_gain: ExpectedGain | None
     caveats: tuple[str, ...]
-    verify: str
-    source: str
+    verify: Annotated[str, Shown("how to check that the fix has an effect", "check")]
+    source: Annotated[str, Shown("documents on which the fix is based", "source")]
     next_wall: str | None = None
     replay: Answer | None = None
     evidence: tuple[str, ...] = ()
@@ -290,7 +313,7 @@ class ConfigurationCheck:
     def stops_later(self) -> bool:
         """Whether the framework accepts the sizes when it starts, but training then stops."""
         return any(
-            finding.code == "configuration-impossible" and finding.severity is Severity.WARNING
+            finding.code == FindingCode.CONFIGURATION_IMPOSSIBLE and finding.severity is Severity.WARNING
             for finding in self.findings
         )
 

@@ -6,7 +6,7 @@ added, never renamed within a major version of `SCHEMA`.
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final, Literal
+from typing import Annotated, Final, Literal
 
 from wallscope.model.advice import Fix, Program
 from wallscope.model.capture import Export, Finding, GraphTracing
@@ -21,6 +21,20 @@ from wallscope.model.diagnosis import (
 )
 from wallscope.model.enums import Axis, Collective, ComputeCategory, Wall
 from wallscope.model.rank_summaries import Communication, ComputeDetails, GpuMetrics, HostDetails, Memory
+from wallscope.model.shown import (
+    CAUSE,
+    END,
+    HOSTNAME,
+    KERNEL_NAME,
+    KERNELS,
+    NAME,
+    PLACE,
+    RANK,
+    START,
+    WALL,
+    WORK,
+    Shown,
+)
 from wallscope.model.whatif import Replay
 
 ClockMethod = Literal["none", "one-clock", "session-start", "collective-ends", "unaligned"]
@@ -41,17 +55,28 @@ class Reason(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Clock:
-    """One host's clock against the reference: `offset_ns` at its first collective, and its drift.
+    """One host's clock against the reference.
 
-    Both are 0 for the reference, and `None` if nothing connects the host to it. The drift is also `None` if
-    the matched part is too short.
+    Offset and drift are 0 for the reference, and `None` if nothing connects the host to it. The drift is also
+    `None` if the matched part is too short.
     """
 
-    hostname: str | None
-    ranks: tuple[int, ...]
-    offset_ns: int | None
-    drift_ppm: float | None
-    matched: int
+    hostname: Annotated[str | None, HOSTNAME]
+    ranks: Annotated[tuple[int, ...], Shown("count of the ranks on the host", "ranks", kind="Int64")]
+    offset_ns: Annotated[
+        int | None,
+        Shown(
+            "offset of the clock of the host at its first matched collective, relative to the"
+            " reference clock",
+            "offset",
+            "signed_duration",
+        ),
+    ]
+    drift_ppm: Annotated[
+        float | None,
+        Shown("how much faster the clock of the host runs, in parts per million", "drift", "plain"),
+    ]
+    matched: Annotated[int, Shown("count of the collectives used for the comparison", "matched", "count")]
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,71 +124,162 @@ class JobCollectives:
 
 @dataclass(frozen=True, slots=True)
 class RankWaits:
-    """One rank of a job.
+    """One rank of a job; durations of collectives are added up, with or without overlapping compute.
 
-    The duration of its collectives (added up, with or without overlapping compute) is the sum of
-    `transfer_ns`, `peer_wait_ns`, `pipeline_wait_ns` and `unsplit_ns`. The `blocking_*` are their parts on
-    the critical path. `all_residence_ns` and `all_wait_ns` cover the whole capture. Waiting for peers is
-    `None` if most of the collectives could not be matched; `unmatched_count` is their number. `late_ns` is
-    how long others wait on the chain for this rank, `spread_*` the spread of step lengths.
+    Waiting for peers is `None` if most of the collectives could not be matched; `unmatched_count` is their
+    number.
     """
 
-    place: int
-    rank: int | None
-    name: str
-    hostname: str | None
-    group: int
-    stage: int | None
-    steady_steps: int
-    step_median_ns: int | None
+    place: Annotated[int, PLACE]
+    rank: Annotated[int | None, RANK]
+    name: Annotated[str, NAME]
+    hostname: Annotated[str | None, HOSTNAME]
+    group: Annotated[
+        int, Shown("index of the group of ranks that do the same work, in `rank_groups`", "group")
+    ]
+    stage: Annotated[int | None, Shown("number of the pipeline stage, from 0", "stage", "count")]
+    steady_steps: Annotated[int, Shown("count of the steady steps of the rank", "steps", "count")]
+    step_median_ns: Annotated[
+        int | None, Shown("median length of the steady steps of the rank", "step", "ms")
+    ]
     walls: Walls
-    residence_ns: int
-    transfer_ns: int
-    peer_wait_ns: int | None
-    pipeline_wait_ns: int
-    unsplit_ns: int
-    blocking_peer_wait_ns: int | None
-    blocking_pipeline_wait_ns: int
-    late_ns: int
-    all_residence_ns: int
-    all_wait_ns: int | None
+    residence_ns: Annotated[
+        int,
+        Shown(
+            "time in communication operations: sum of transfer, peer wait, pipeline wait and unsplit time",
+            "in collectives",
+            "ms",
+        ),
+    ]
+    transfer_ns: Annotated[
+        int,
+        Shown(
+            "time in matched operations in which data moves: the shortest duration over their ranks",
+            "transfer",
+            "ms",
+        ),
+    ]
+    peer_wait_ns: Annotated[
+        int | None,
+        Shown(
+            "time in matched operations in which the rank waited for later ranks, without pipeline"
+            " sends and receives",
+            "peer wait",
+            "ms",
+        ),
+    ]
+    pipeline_wait_ns: Annotated[
+        int,
+        Shown(
+            "time in matched sends and receives between pipeline stages in which the rank waited"
+            " for another stage",
+            "pipeline wait",
+            "ms",
+        ),
+    ]
+    unsplit_ns: Annotated[
+        int,
+        Shown(
+            "time in operations without a match on all of their other ranks: transfer and waiting"
+            " are not separated",
+            "unsplit",
+            "ms",
+        ),
+    ]
+    blocking_peer_wait_ns: Annotated[
+        int | None, Shown("part of `peer_wait_ns` on the critical path", "on the critical path", "ms")
+    ]
+    blocking_pipeline_wait_ns: Annotated[
+        int, Shown("part of `pipeline_wait_ns` on the critical path", "on the critical path", "ms")
+    ]
+    late_ns: Annotated[
+        int,
+        Shown(
+            "time that other ranks waited for this rank on their critical path (for each operation"
+            " the median over the other ranks)",
+            "delays others",
+            "ms",
+        ),
+    ]
+    all_residence_ns: Annotated[
+        int, Shown("time in communication operations in the whole capture", "in all collectives", "ms")
+    ]
+    all_wait_ns: Annotated[
+        int | None,
+        Shown("time in the whole capture in which the rank waited for later ranks", "all waits", "ms"),
+    ]
     unmatched_count: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class RankGroup:
-    """Ranks that do the same work, by kernels and their counts; `spread` is (max - min) / median of steps.
-
-    `representative` is the index of the rank whose step is nearest to the median.
-    """
+    """Ranks that do the same work, by kernels and their counts."""
 
     places: tuple[int, ...]
     ranks: tuple[int | None, ...]
-    step_median_ns: int | None
-    spread: float | None
-    representative: int
+    step_median_ns: Annotated[
+        int | None, Shown("median over the ranks of the group of their median step lengths", "step", "ms")
+    ]
+    spread: Annotated[
+        float | None,
+        Shown(
+            "(longest - shortest) / median, of the median step lengths of the ranks of the group",
+            "spread",
+            "percent",
+        ),
+    ]
+    representative: Annotated[
+        int,
+        Shown(
+            "`place` of the rank whose median step length is nearest to that of the group",
+            "representative rank",
+        ),
+    ]
 
 
 @dataclass(frozen=True, slots=True)
 class Straggler:
     """A rank that others wait for: by how much, on how many steps, and why.
 
-    `repeated` separates a rank that is late on most steps from ranks that alternate. `ratio` is how much
-    longer the delaying work takes than on its peers, if known.
+    `repeated` separates it from ranks that alternate. `ratio` is `None` if unknown.
     """
 
-    place: int
-    rank: int | None
-    name: str
-    repeated: bool
-    late_ns_median: int
-    late_steps: int
-    steps: int
-    cause_wall: Wall | None
-    cause: str | None
-    reason: Reason
-    ratio: float | None
-    why: str
+    place: Annotated[int, PLACE]
+    rank: Annotated[int | None, RANK]
+    name: Annotated[str, NAME]
+    repeated: Annotated[bool, Shown("whether the rank is late on most steps", "repeated")]
+    late_ns_median: Annotated[
+        int,
+        Shown(
+            "how long other ranks wait for this rank in a step on which it is late (median)", "delay", "ms"
+        ),
+    ]
+    late_steps: Annotated[
+        int,
+        Shown(
+            "count of the steps on which the rank is late: others wait longer for it than it waits itself",
+            "late on",
+            "plain",
+        ),
+    ]
+    steps: Annotated[int, Shown("count of the steps that were compared", "steps", "count")]
+    cause_wall: Annotated[Wall | None, Shown("wall that takes longer on this rank", "wall")]
+    cause: Annotated[
+        str | None, Shown("cause of `cause_wall` that takes most of the additional time", "cause")
+    ]
+    reason: Annotated[
+        Reason,
+        Shown(
+            "why the rank is late, in one word: slower-kernels, more-tokens, longer-kernels,"
+            " other-work, host, memory, communication or unknown",
+            "reason",
+        ),
+    ]
+    ratio: Annotated[
+        float | None,
+        Shown("time of the delaying work on this rank divided by its usual time on similar ranks", "ratio"),
+    ]
+    why: Annotated[str, Shown("why the rank is late, as a sentence", "what took longer")]
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,11 +329,33 @@ AnchorUnit = Literal["step", "microbatch", "layer", "window"]
 class Budget:
     """What the device did in a window; the five parts sum to it exactly."""
 
-    compute: int
-    opaque_graph: int
-    exposed_communication: int
-    exposed_copy: int
-    idle: int
+    compute: Annotated[int, Shown("time of the {step} in which a compute kernel ran", column="compute_ns")]
+    opaque_graph: Annotated[
+        int,
+        Shown(
+            "time of the {step} in which an opaque CUDA graph ran, and no compute kernel",
+            column="opaque_graph_ns",
+        ),
+    ]
+    exposed_communication: Annotated[
+        int,
+        Shown(
+            "time of the {step} in which communication ran, and neither a compute kernel nor an"
+            " opaque CUDA graph",
+            column="exposed_communication_ns",
+        ),
+    ]
+    exposed_copy: Annotated[
+        int,
+        Shown(
+            "time of the {step} in which a copy or memset ran, and no compute kernel, opaque CUDA"
+            " graph or communication",
+            column="exposed_copy_ns",
+        ),
+    ]
+    idle: Annotated[
+        int, Shown("time of the {step} in which no operation of the rank ran on the GPU", column="idle_ns")
+    ]
 
     def parts(self) -> tuple[int, ...]:
         """The five parts, in order of precedence."""
@@ -228,36 +366,72 @@ class Budget:
 class ComputeAbsent:
     """Why neither compute nor an opaque graph ran; the three parts sum to that time exactly."""
 
-    launch_starved: int
-    blocking: int
-    dependency_stalled: int
+    launch_starved: Annotated[
+        int,
+        Shown(
+            "time in gaps in which the GPU waited for the host, launch latency included",
+            column="launch_starved_ns",
+        ),
+    ]
+    blocking: Annotated[
+        int,
+        Shown(
+            "time in gaps in which the GPU waited for a running operation: communication, a copy or a memset",
+            column="blocking_ns",
+        ),
+    ]
+    dependency_stalled: Annotated[
+        int,
+        Shown(
+            "time in gaps between the end of an operation and the start of one that depends on it,"
+            " or for an unknown reason",
+            column="dependency_stalled_ns",
+        ),
+    ]
 
 
 @dataclass(frozen=True, slots=True)
 class CauseTime:
     """The time of a cause in the typical step; the causes of one wall sum to it.
 
-    `recoverable_ns` is the replayed reduction of the step without the cause, other constraints included: an
-    upper bound, `None` if unknown. `unresolved_ns` is the part whose cause is unknown.
+    `recoverable_ns` is replayed, other constraints included; `None` if unknown.
     """
 
-    cause: str
-    wall: Wall
-    typical_ns: int
-    share: float
-    recoverable_ns: int | None
-    unresolved_ns: int
+    cause: Annotated[str, CAUSE]
+    wall: Annotated[Wall, WALL]
+    typical_ns: Annotated[int, Shown("time of the cause in the {whole}", "time", "ms")]
+    share: Annotated[
+        float,
+        Shown(
+            "time of the cause divided by the length of the {whole}", "share", "percent", column="step_share"
+        ),
+    ]
+    recoverable_ns: Annotated[
+        int | None,
+        Shown(
+            "upper bound on the time by which the {whole} becomes shorter without the cause",
+            "without it",
+            "plain",
+        ),
+    ]
+    unresolved_ns: Annotated[
+        int,
+        Shown("part of the time in which wallscope could not follow the dependencies", "unresolved", "ms"),
+    ]
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
     """One window of a rank, with its budget, the reasons for absent compute, and its walls."""
 
-    index: int
-    start_ns: int
-    end_ns: int
-    steady: bool
-    reason: str | None
+    index: Annotated[int, Shown("index of the {step} in the capture, from 0", "step", "count", column="step")]
+    start_ns: Annotated[int, START]
+    end_ns: Annotated[int, END]
+    steady: Annotated[
+        bool,
+        Shown("whether the {step} is steady: only steady {step}s are used for the typical {step}", "counts"),
+    ]
+    reason: Annotated[str | None, Shown("why the step is not steady, empty if it is steady", "reason")]
     budget: Budget
     compute_absent: ComputeAbsent
     walls: Walls
@@ -267,55 +441,120 @@ class Step:
 class Typical:
     """The typical step: the mean of the steady ones, rounded so that its parts add up."""
 
-    step_ns: int
+    step_ns: Annotated[int, Shown("length of the typical step", "step", "ms", column="typical_step_ns")]
     budget: Budget
     walls: Walls
 
 
 @dataclass(frozen=True, slots=True)
 class ComputeWork:
-    """Compute kernels of one category: added-up durations (work, not time), share of all such work.
+    """Compute kernels of one category; `flops_per_s` and `flops_share` are `None` without shapes."""
 
-    `flops_per_s` comes from the shapes of operators, while the kernels run for which they are known;
-    `flops_share` is the share of these kernels of the work. Both are `None` without shapes.
-    """
-
-    category: ComputeCategory
-    work_ns: int
-    share: float
-    kernels: int
-    flops_per_s: float | None = None
-    flops_share: float | None = None
+    category: Annotated[
+        ComputeCategory, Shown("category of the kernels, such as gemm or attention", "category")
+    ]
+    work_ns: Annotated[int, WORK]
+    share: Annotated[
+        float,
+        Shown("work divided by that of all compute kernels", "share of work", "percent", column="work_share"),
+    ]
+    kernels: Annotated[int, KERNELS]
+    flops_per_s: Annotated[
+        float | None,
+        Shown(
+            "FLOP/s while the kernels ran, from operator shapes; empty without shapes", "achieved", "flops"
+        ),
+    ] = None
+    flops_share: Annotated[
+        float | None,
+        Shown(
+            "share of the work of the category whose kernels have operator shapes", "FLOPs known", "percent"
+        ),
+    ] = None
 
 
 @dataclass(frozen=True, slots=True)
 class KernelWork:
-    """A kernel by name: added-up durations (work, not time) and share of the window."""
+    """A kernel by name."""
 
-    name: str
-    count: int
-    work_ns: int
-    share: float
+    name: Annotated[str, KERNEL_NAME]
+    count: Annotated[int, Shown("count of the kernels that begin in the {whole} (mean)", "count", "plain")]
+    work_ns: Annotated[int, WORK]
+    share: Annotated[
+        float,
+        Shown(
+            "work divided by the length of the {whole}, above 1 if many kernels overlap",
+            "of the {whole}",
+            "percent",
+        ),
+    ]
 
 
 @dataclass(frozen=True, slots=True)
 class RangeWork:
-    """A range path in the typical step: instances, host time, device time inclusive and alone, work.
+    """A range path in the typical step.
 
-    `count` and `host_ns` cover the ranges that begin in the step; `None` for a range that is open throughout.
-    `backward_gpu_ns` is the device time of the backward pass of what ran inside; `None` if not recorded.
+    `count` and `host_ns` are `None` for a range that is open throughout, `backward_gpu_ns` if not recorded.
     """
 
-    name: str
-    path: str
-    count: int | None
-    host_ns: int | None
-    gpu_ns: int
-    own_gpu_ns: int
-    work_ns: int
-    own_work_ns: int
+    name: Annotated[str, Shown("name of the innermost range of `path`", "range")]
+    path: Annotated[
+        str,
+        Shown(
+            "names of the ranges from the outermost to the innermost. `#` stands for a number in a name",
+            "range",
+        ),
+    ]
+    count: Annotated[
+        int | None, Shown("count of the ranges that begin in the {whole}", "count", "count", brief="per step")
+    ]
+    host_ns: Annotated[
+        int | None,
+        Shown("sum of the durations of the ranges on the host", "on the host", "ms", brief="host"),
+    ]
+    gpu_ns: Annotated[
+        int,
+        Shown(
+            "time in which an operation ran that was launched in the range or in a range inside it",
+            "on the device",
+            "ms",
+            brief="device",
+        ),
+    ]
+    own_gpu_ns: Annotated[
+        int,
+        Shown(
+            "time in which an operation ran that was launched in the range and in no range inside it",
+            "alone",
+            "ms",
+            brief="own",
+        ),
+    ]
+    work_ns: Annotated[
+        int,
+        Shown(
+            "sum of the durations of the operations launched in the range or in a range inside it",
+            "work",
+            "ms",
+        ),
+    ]
+    own_work_ns: Annotated[
+        int,
+        Shown(
+            "sum of the durations of the operations launched in the range and in no range inside it",
+            "own work",
+            "ms",
+        ),
+    ]
     walls: Walls | None = None
-    backward_gpu_ns: int | None = None
+    backward_gpu_ns: Annotated[
+        int | None,
+        Shown(
+            "time in which an operation ran that the backward pass of operators inside launched",
+            "its backward",
+            "ms",
+        ),
+    ] = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -339,13 +578,19 @@ class Rank:
     kernels keep their length.
     """
 
-    rank: int | None
-    rank_source: str | None
+    rank: Annotated[int | None, RANK]
+    rank_source: Annotated[
+        str | None,
+        Shown("where the rank number comes from, such as the variable RANK or the file name", "source"),
+    ]
     input: int
-    pid: int | None
-    device: int | None
+    pid: Annotated[int | None, Shown("id of the process of the rank", "process", kind="Int32")]
+    device: Annotated[int | None, Shown("CUDA device number inside the process", "device", kind="Int32")]
     gpu: int | None
-    outside_ns: int
+    outside_ns: Annotated[
+        int,
+        Shown("time between the first operation of the rank on the GPU and its first step", "outside", "ms"),
+    ]
     steps: tuple[Step, ...]
     typical: Typical
     communication: Communication

@@ -4,10 +4,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 from wallscope.model.diagnosis import StepFacts
 from wallscope.model.enums import Axis, Reader
+from wallscope.model.finding_codes import FindingCode
+from wallscope.model.shown import Shown
 
 if TYPE_CHECKING:
     import polars as pl  # Answers contain these models and no frames: reading an answer does not need polars.
@@ -34,9 +36,9 @@ class Severity(StrEnum):
     ERROR = "error"
 
 
-_PROFILER_COSTS = frozenset({"emit-nvtx", "torch-stacks"})
+_PROFILER_COSTS = frozenset({FindingCode.EMIT_NVTX, FindingCode.TORCH_STACKS})
 """Findings about time that recording takes from the threads of the host."""
-_NSYS_COSTS = _PROFILER_COSTS | {"profiler-overhead"}
+_NSYS_COSTS = _PROFILER_COSTS | {FindingCode.PROFILER_OVERHEAD}
 """Of nsys, which says on which thread; the overhead in a trace of PyTorch may be on any."""
 
 
@@ -57,16 +59,20 @@ class Profiler(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A limit of the capture: what it is, and how the next capture avoids it.
+    """A limit of the capture: what it is, and how the next capture avoids it."""
 
-    `covers_ns` is the time concerned, `None` if the finding is not about an interval.
-    """
-
-    code: str
-    severity: Severity
-    message: str
-    cure: str | None = None
-    covers_ns: int | None = None
+    code: Annotated[str, Shown("id of the finding, as in docs/glossary.md", "code")]
+    severity: Annotated[
+        Severity, Shown("how strongly the finding limits the result: error, warning or info", "gravity")
+    ]
+    message: Annotated[str, Shown("text of the finding", "finding")]
+    cure: Annotated[str | None, Shown("what to change in the next capture or command", "cure")] = None
+    covers_ns: Annotated[
+        int | None,
+        Shown(
+            "length of the time that the finding is about, empty without such a time", "covers", "duration"
+        ),
+    ] = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,7 +182,7 @@ class Capture:
     @property
     def is_cut_off(self) -> bool:
         """Whether the capture is known to end early: then any time may lack work, and no bound holds."""
-        return any(finding.code == "trace-cut-off" for finding in self.findings)
+        return any(finding.code == FindingCode.TRACE_CUT_OFF for finding in self.findings)
 
     @property
     def is_slowed_by_profiler(self) -> bool:

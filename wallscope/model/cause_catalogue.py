@@ -14,42 +14,55 @@ _AXES = {
     "pp": "pipeline send and receive",
     "unknown": "communication on an unknown parallel axis",
 }
-_MEANINGS = {
-    "communication/unresolved": "exposed communication for an unknown reason",
-    "memory/recompute": "forward work recomputed in the backward pass",
-    "memory/allocator": "memory allocation, pinning and release",
-    "memory/offload": "offload: copies to the host and back",
-    "memory/staging": "H2D copies of 64 KiB or more",
-    "memory/readback": "D2H copies of 64 KiB or more",
-    "memory/migration": "page migration of unified memory",
-    "memory/device-copy": "copies inside the device",
-    "memory/fill": "memsets of device memory",
-    "memory/unknown-copy": "copies of unknown direction",
-    "memory/hand-over": "latency from a copy or memset to dependent work",
-    "memory/driver-lock": "CUDA calls that wait for another thread in the driver",
-    "memory/unresolved": "exposed copies for an unknown reason",
-    "host/framework": "host time outside CUDA calls (Python, framework, program)",
-    "host/data-loading": "data loading on the host",
-    "host/checkpoint": "checkpoint saving on the host",
-    "host/garbage-collection": "garbage collection on the host",
-    "host/lock": "lock waits on the host",
-    "host/file": "file access on the host",
-    "host/network": "network access on the host",
-    "host/launch-call": "host time inside launch calls",
-    "host/other-call": "host time inside other CUDA calls (neither launches nor waits)",
-    "host/launch-latency": "latency from launch to kernel start",
-    "host/synchronisation": "late return of synchronizing calls",
-    "host/small-copy": "small host/device copies (under 64 KiB)",
-    "host/hand-over": "latency from a small copy to dependent work",
-    "compute/kernel-gap": "gaps between kernels of one stream or graph",
-    "compute/unrecognized": "kernels with unrecognized names",
-    "compute/hand-over": "latency from a kernel to dependent work on another stream",
-    "unattributed/unresolved": "idle GPU time for an unknown reason",
-    "unattributed/held-while-idle": "launched work that does not start on an idle GPU",
-    "unattributed/opaque-graph": "CUDA graphs traced as a whole",
-    "unattributed/unrecognized-kernel": "kernels with unrecognized names that may compute or communicate",
-    "unattributed/profiler": "profiler overhead",
-}
+_MEANINGS: dict[str, str] = {}
+
+
+def _declare(cause: str, meaning: str) -> str:
+    _MEANINGS[cause] = meaning
+    return cause
+
+
+COMMUNICATION_UNRESOLVED = _declare("communication/unresolved", "exposed communication for an unknown reason")
+MEMORY_RECOMPUTE = _declare("memory/recompute", "forward work recomputed in the backward pass")
+MEMORY_ALLOCATOR = _declare("memory/allocator", "memory allocation, pinning and release")
+MEMORY_OFFLOAD = _declare("memory/offload", "offload: copies to the host and back")
+MEMORY_STAGING = _declare("memory/staging", "H2D copies of 64 KiB or more")
+MEMORY_READBACK = _declare("memory/readback", "D2H copies of 64 KiB or more")
+MEMORY_MIGRATION = _declare("memory/migration", "page migration of unified memory")
+MEMORY_DEVICE_COPY = _declare("memory/device-copy", "copies inside the device")
+MEMORY_FILL = _declare("memory/fill", "memsets of device memory")
+MEMORY_UNKNOWN_COPY = _declare("memory/unknown-copy", "copies of unknown direction")
+MEMORY_HAND_OVER = _declare("memory/hand-over", "latency from a copy or memset to dependent work")
+MEMORY_DRIVER_LOCK = _declare("memory/driver-lock", "CUDA calls that wait for another thread in the driver")
+MEMORY_UNRESOLVED = _declare("memory/unresolved", "exposed copies for an unknown reason")
+HOST_FRAMEWORK = _declare("host/framework", "host time outside CUDA calls (Python, framework, program)")
+HOST_DATA_LOADING = _declare("host/data-loading", "data loading on the host")
+HOST_CHECKPOINT = _declare("host/checkpoint", "checkpoint saving on the host")
+HOST_GARBAGE_COLLECTION = _declare("host/garbage-collection", "garbage collection on the host")
+HOST_LOCK = _declare("host/lock", "lock waits on the host")
+HOST_FILE = _declare("host/file", "file access on the host")
+HOST_NETWORK = _declare("host/network", "network access on the host")
+HOST_LAUNCH_CALL = _declare("host/launch-call", "host time inside launch calls")
+HOST_OTHER_CALL = _declare(
+    "host/other-call", "host time inside other CUDA calls (neither launches nor waits)"
+)
+HOST_LAUNCH_LATENCY = _declare("host/launch-latency", "latency from launch to kernel start")
+HOST_SYNCHRONISATION = _declare("host/synchronisation", "late return of synchronizing calls")
+HOST_SMALL_COPY = _declare("host/small-copy", "small host/device copies (under 64 KiB)")
+HOST_HAND_OVER = _declare("host/hand-over", "latency from a small copy to dependent work")
+COMPUTE_KERNEL_GAP = _declare("compute/kernel-gap", "gaps between kernels of one stream or graph")
+COMPUTE_UNRECOGNIZED = _declare("compute/unrecognized", "kernels with unrecognized names")
+COMPUTE_HAND_OVER = _declare("compute/hand-over", "latency from a kernel to dependent work on another stream")
+UNATTRIBUTED_UNRESOLVED = _declare("unattributed/unresolved", "idle GPU time for an unknown reason")
+UNATTRIBUTED_HELD_WHILE_IDLE = _declare(
+    "unattributed/held-while-idle", "launched work that does not start on an idle GPU"
+)
+UNATTRIBUTED_OPAQUE_GRAPH = _declare("unattributed/opaque-graph", "CUDA graphs traced as a whole")
+UNRECOGNIZED = _declare(
+    "unattributed/unrecognized-kernel", "kernels with unrecognized names that may compute or communicate"
+)
+"""Kernels with unrecognized names, in a capture whose kernels may communicate."""
+UNATTRIBUTED_PROFILER = _declare("unattributed/profiler", "profiler overhead")
 _CATEGORIES = {
     "dispatcher-local": "token permutation and routing kernels",
     "preprocessing": "input preprocessing kernels",
@@ -113,11 +126,20 @@ def drop_detail(cause: str) -> str:
     return f"{cause.rpartition('/')[0]}/{UNSPLIT}" if is_part(cause) else cause
 
 
-UNRECOGNIZED = "unattributed/unrecognized-kernel"
-"""Kernels with unrecognized names, in a capture whose kernels may communicate."""
+COMMUNICATION_UNKNOWN_PEER_WAIT = f"communication/{Axis.UNKNOWN}/{PEER_WAIT}"
+COMPUTE_ATTENTION = f"compute/{ComputeCategory.ATTENTION}"
+COMPUTE_CONVOLUTION = f"compute/{ComputeCategory.CONVOLUTION}"
+COMPUTE_DISPATCHER_LOCAL = f"compute/{ComputeCategory.DISPATCHER_LOCAL}"
+COMPUTE_ELEMENTWISE = f"compute/{ComputeCategory.ELEMENTWISE}"
+COMPUTE_GEMM = f"compute/{ComputeCategory.GEMM}"
+COMPUTE_GROUPED_GEMM = f"compute/{ComputeCategory.GROUPED_GEMM}"
+COMPUTE_NORM = f"compute/{ComputeCategory.NORM}"
+COMPUTE_OPTIMIZER = f"compute/{ComputeCategory.OPTIMIZER}"
+COMPUTE_REDUCTION = f"compute/{ComputeCategory.REDUCTION}"
+"""Causes that are made of an axis or a category."""
 CALL, DRAINED = "<call>", "host/queue-drained/"
 """Placeholder for the name of a call in the catalog, and the beginning of the causes that name one."""
-LAUNCHING = ("host/framework", "host/launch-call", "host/launch-latency")
+LAUNCHING = (HOST_FRAMEWORK, HOST_LAUNCH_CALL, HOST_LAUNCH_LATENCY)
 """Causes of host time between blocking calls."""
 
 

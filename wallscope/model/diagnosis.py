@@ -4,20 +4,43 @@ A part of the published contract of `model.analysis`. `None` is unknown, or was 
 """
 
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Annotated, Literal
 
 from wallscope.model.enums import Precision, Wall
+from wallscope.model.shown import CAUSE, WALL, Shown
 
 
 @dataclass(frozen=True, slots=True)
 class Walls:
     """The time of a window by wall; the five parts sum to it exactly."""
 
-    compute: int
-    communication: int
-    memory: int
-    host: int
-    unattributed: int
+    compute: Annotated[
+        int, Shown("time of the compute wall in the {step}", "compute", "ms", column="compute_wall_ns")
+    ]
+    communication: Annotated[
+        int,
+        Shown(
+            "time of the communication wall in the {step}",
+            "communication",
+            "ms",
+            "comm",
+            column="communication_wall_ns",
+        ),
+    ]
+    memory: Annotated[
+        int, Shown("time of the memory wall in the {step}", "memory", "ms", column="memory_wall_ns")
+    ]
+    host: Annotated[int, Shown("time of the host wall in the {step}", "host", "ms", column="host_wall_ns")]
+    unattributed: Annotated[
+        int,
+        Shown(
+            "time of the unattributed wall in the {step}",
+            "unattributed",
+            "ms",
+            "unknown",
+            column="unattributed_wall_ns",
+        ),
+    ]
 
     def parts(self) -> tuple[int, ...]:
         """The five parts, in the order of `Wall`."""
@@ -177,14 +200,34 @@ class Opportunity:
     call that names the cause, `None` if nothing else must.
     """
 
-    id: str
-    wall: Wall
-    cause: str
-    recoverable_ns: int
-    step_ceiling_ns: int
-    speedup_ceiling: float
-    status: ClaimStatus
-    evidence: tuple[str, ...]
+    id: Annotated[str, Shown("id of the row: the cause", "cause")]
+    wall: Annotated[Wall, WALL]
+    cause: Annotated[str, CAUSE]
+    recoverable_ns: Annotated[
+        int, Shown("upper bound on the time by which the {whole} becomes shorter", "gain", "ms")
+    ]
+    step_ceiling_ns: Annotated[
+        int, Shown("shortest possible step: length of the {whole} minus `recoverable_ns`", "step", "ms")
+    ]
+    speedup_ceiling: Annotated[
+        float,
+        Shown(
+            "largest possible speedup: length of the {whole} divided by `step_ceiling_ns`",
+            "upper bound",
+            "speedup",
+        ),
+    ]
+    status: Annotated[
+        ClaimStatus,
+        Shown(
+            "how well the cause is known: trace-verified (the profile shows it) or inferred (from"
+            " times or order)",
+            "status",
+        ),
+    ]
+    evidence: Annotated[
+        tuple[str, ...], Shown("figures that support the bound, separated by semicolons", "evidence")
+    ]
     fixes: tuple[str, ...] = ()
     assumes: str | None = None
 

@@ -11,30 +11,56 @@ A part of the published contract of `model.analysis`. Metrics that were not samp
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Literal
+from typing import Annotated, Literal
 
 from wallscope.model.enums import Axis, Backend, Collective, ComputeCategory, CopyDirection, Precision
+from wallscope.model.shown import AXIS, FUNCTION, KERNEL_NAME, KERNELS, OPERATION, WORK, Shown
 
 
 @dataclass(frozen=True, slots=True)
 class CommunicationOperation:
     """The communication operations of one collective, axis and library.
 
-    `work_ns` adds up durations. `exposed_ns` is the time in which one of them ran and neither compute nor an
-    opaque graph did. `bytes` are as NCCL counts them: for all-gather and reduce-scatter one rank's part.
-    `evidence` are the most frequent sources of the axis, at most three. The bandwidth is over the duration on
-    this rank, which includes waiting for peers.
+    `evidence` are the most frequent sources of the axis, at most three.
     """
 
-    operation: Collective
-    axis: Axis
-    backend: Backend
-    count: int
-    work_ns: int
-    exposed_ns: int
-    bytes: int | None
-    bus_bandwidth_bytes_per_s: float | None = None
-    evidence: tuple[str, ...] = ()
+    operation: Annotated[Collective, OPERATION]
+    axis: Annotated[
+        Axis,
+        AXIS,
+    ]
+    backend: Annotated[Backend, Shown("library of the operations", "library")]
+    count: Annotated[int, Shown("count of the operations that begin in the {whole}", "count", "count")]
+    work_ns: Annotated[int, Shown("sum of the durations of the operations inside the {whole}", "work", "ms")]
+    exposed_ns: Annotated[
+        int,
+        Shown(
+            "time in which one of the operations ran, and neither a compute kernel nor an opaque CUDA graph",
+            "exposed",
+            "ms",
+        ),
+    ]
+    bytes: Annotated[
+        int | None,
+        Shown(
+            "sum of the message sizes as NCCL counts them: of all-gather and reduce-scatter the"
+            " part of one rank",
+            "bytes",
+            "size",
+        ),
+    ]
+    bus_bandwidth_bytes_per_s: Annotated[
+        float | None,
+        Shown(
+            "bus bytes, as nccl-tests count them, divided by the duration of the operations, which"
+            " includes waiting for peers",
+            "bus rate",
+            "rate",
+        ),
+    ] = None
+    evidence: Annotated[
+        tuple[str, ...], Shown("evidence for the axis, empty if the axis is unknown", "evidence")
+    ] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,10 +114,17 @@ class Communication:
 class PrecisionWork:
     """GEMMs of one precision, by kernel names; the share refers to all of them."""
 
-    precision: Precision
-    work_ns: int
-    share: float
-    kernels: int
+    precision: Annotated[Precision, Shown("precision, from the names of the kernels", "precision")]
+    work_ns: Annotated[int, WORK]
+    share: Annotated[
+        float,
+        Shown(
+            "work divided by that of all matrix multiplications with a known precision",
+            "share of these",
+            "percent",
+        ),
+    ]
+    kernels: Annotated[int, KERNELS]
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,16 +140,28 @@ class LeadingKernel:
 
 @dataclass(frozen=True, slots=True)
 class KernelRate:
-    """A kernel name in the typical step whose FLOPs are known: its number, work, rate and share of the peak.
+    """A kernel name in the typical step whose FLOPs are known."""
 
-    `peak_share` is `None` if the name has no precision, or the GPU no known peak.
-    """
-
-    name: str
-    kernels: int
-    work_ns: int
-    flops_per_s: float
-    peak_share: float | None
+    name: Annotated[str, KERNEL_NAME]
+    kernels: Annotated[int, KERNELS]
+    work_ns: Annotated[int, WORK]
+    flops_per_s: Annotated[
+        float,
+        Shown(
+            "FLOP/s while the kernels ran for operators with shapes whose multiplications they do alone",
+            "achieved",
+            "flops",
+        ),
+    ]
+    peak_share: Annotated[
+        float | None,
+        Shown(
+            "FLOP/s divided by the dense peak of the GPU at the precision of the kernels; empty if"
+            " either is unknown",
+            "of peak",
+            "percent",
+        ),
+    ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,18 +276,31 @@ class BlockingCall:
     """Calls of one name that waited until the device was idle, those that end in the step.
 
     `per_unit` is how many of them one range of a layer or microbatch contains. It needs at least half of the
-    calls in such ranges, and one for every second range. `waited_ns` is how long the host waited in them,
-    which costs nothing by itself because the device worked. `drained_ns` is the cost: the time of the cause
-    `host/queue-drained/<name>`. `path` is the most frequent path of ranges around them.
+    calls in such ranges, and one for every second range.
     """
 
-    name: str
-    count: float
+    name: Annotated[str, FUNCTION]
+    count: Annotated[float, Shown("count of the calls that end in the {whole}", "times", "plain")]
     unit: RepeatedUnit | None
     per_unit: float | None
-    waited_ns: int
-    drained_ns: int
-    path: str | None
+    waited_ns: Annotated[
+        int,
+        Shown(
+            "time that the host waited inside the calls; no cost by itself, because the GPU works meanwhile",
+            "host wait",
+            "ms",
+        ),
+    ]
+    drained_ns: Annotated[
+        int,
+        Shown(
+            "time of the cause host/queue-drained for this function: the GPU is idle from the"
+            " return of a call to the next launch",
+            "GPU idle",
+            "ms",
+        ),
+    ]
+    path: Annotated[str | None, Shown("NVTX ranges that contain most of the calls", "in")]
 
 
 @dataclass(frozen=True, slots=True)
@@ -365,19 +423,37 @@ class HostDetails:
 
 @dataclass(frozen=True, slots=True)
 class CopyWork:
-    """Copies of one direction and host memory; `exposed_ns` is time in which nothing else ran.
+    """Copies of one direction and host memory.
 
-    `pinned` is `None` without host memory or if unknown. The bandwidth covers copies of 64 KiB and more while
-    they ran, `None` without any and for memsets. Smaller copies measure latency.
+    The bandwidth is `None` without copies of that size and for memsets. Smaller copies measure latency.
     """
 
-    direction: CopyDirection
-    count: int
-    bytes: int
-    work_ns: int
-    exposed_ns: int
-    pinned: bool | None
-    bulk_bandwidth_bytes_per_s: float | None = None
+    direction: Annotated[
+        CopyDirection,
+        Shown(
+            "host-to-device, device-to-host, device-to-device, host-to-host, migration-to-device,"
+            " migration-to-host, migration-between-devices, fill (memset) or unknown",
+            "direction",
+        ),
+    ]
+    count: Annotated[int, Shown("count of the copies that begin in the {whole}", "count", "count")]
+    bytes: Annotated[int, Shown("sum of the sizes of the copies", "bytes", "size")]
+    work_ns: Annotated[int, Shown("sum of the durations of the copies inside the {whole}", "work", "ms")]
+    exposed_ns: Annotated[
+        int,
+        Shown(
+            "time in which one of the copies ran, and no compute kernel, opaque CUDA graph or communication",
+            "alone",
+            "ms",
+        ),
+    ]
+    pinned: Annotated[
+        bool | None,
+        Shown("whether the host memory is pinned, empty if there is none or it is unknown", "host memory"),
+    ]
+    bulk_bandwidth_bytes_per_s: Annotated[
+        float | None, Shown("bandwidth of the copies of 64 KiB or more while they ran", "rate", "rate")
+    ] = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -463,14 +539,16 @@ SPELLED = {
 
 @dataclass(frozen=True, slots=True)
 class MetricMean:
-    """Mean of one metric over its samples in the typical step, as a share of the peak.
+    """A metric of the GPU in the typical step.
 
     Samples are whole percents: below one percent the mean is coarse, and above 1 it is rounded.
     """
 
-    metric: GpuMetric
-    mean_share: float
-    samples: int
+    metric: Annotated[GpuMetric, Shown("name of the metric", "metric")]
+    mean_share: Annotated[
+        float, Shown("mean of the samples, as a share of the peak", "mean of peak", "percent")
+    ]
+    samples: Annotated[int, Shown("count of the samples", "samples", "count")]
 
 
 @dataclass(frozen=True, slots=True)

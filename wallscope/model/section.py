@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Union
 
 from wallscope.model.enums import Wall
+from wallscope.model.shown import WORDS, Unit, list_fields
 
 Value = str | int | float | tuple[str, ...] | None
 """The content of a cell; several texts are stacked."""
@@ -16,29 +17,9 @@ Value = str | int | float | tuple[str, ...] | None
 
 Medium = Literal["terminal", "page", "markdown"]
 MEDIA: tuple[Medium, ...] = ("terminal", "page", "markdown")
+PAGE: tuple[Medium, ...] = ("page",)
 Tone = Literal["strong", "dim", "faint", "good", "best", "doubt", "warning", "wrong", "bad", "setting"]
 """The tone of a text, where it can be shown."""
-Unit = Literal[
-    "text",
-    "code",
-    "plain",  # numbers that are text already
-    "count",
-    "rounded",
-    "ms",
-    "signed_ms",
-    "seconds",
-    "duration",
-    "signed_duration",
-    "percent",
-    "signed_percent",
-    "speedup",
-    "exact_speedup",
-    "size",
-    "rate",
-    "flops",
-    "bar",
-]
-"""How values are shown; text and code are left-aligned, all others right-aligned."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +90,29 @@ def on_terminal(key: str, title: str, unit: Unit = "text", *rest: Any, **setting
 def on_markdown(key: str, title: str, unit: Unit = "text", *rest: Any, **settings: Any) -> Column:
     """Make a column for Markdown only."""
     return replace(Column(key, title, unit, *rest, **settings), media=("markdown",))
+
+
+def make_columns(
+    row: type, *names: str, words: Mapping[str, str] | None = None, **settings: Any
+) -> tuple[Column, ...]:
+    """Make columns of fields of a row as it declares them; `words` stand in meanings and titles.
+
+    `settings` are other fields of each column, or what replaces a title or a unit.
+    """
+    fields, made = list_fields(row), []
+    for name in names:
+        shown = fields[name]
+        title = shown.title.format_map({**WORDS, **(words or {})})
+        meaning = shown.describe(**(words or {})).replace("`", "")
+        declared = {"title": title, "unit": shown.unit, "meaning": meaning}
+        made.append(Column(name, **{**declared, **settings}))
+    return tuple(made)
+
+
+def make_column(row: type, name: str, **settings: Any) -> Column:
+    """Make the column of one field of a row (`make_columns`)."""
+    (made,) = make_columns(row, name, **settings)
+    return made
 
 
 @dataclass(frozen=True, slots=True)

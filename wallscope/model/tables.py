@@ -1,8 +1,19 @@
-"""A table of the output: its name, the meaning of a row, and its columns with types and meanings."""
+"""A table of the output: its name, the meaning of a row, and its columns with types and meanings.
 
+Columns are declared as fields of rows (`Shown`); a table lists the rows that it takes them from.
+"""
+
+import inspect
 from dataclasses import dataclass
+from enum import Enum
+from types import NoneType, UnionType
+from typing import Any, Union, get_args, get_origin
 
 import polars as pl
+
+from wallscope.model.shown import list_fields
+
+_KINDS = {int: pl.Int64(), float: pl.Float64(), bool: pl.Boolean()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +39,23 @@ class Table:
         return pl.Schema({column.name: column.kind for column in self.columns})
 
 
-def find_table_columns(kind: pl.DataType, /, **meanings: str) -> tuple[TableColumn, ...]:
-    """Return columns of one type, with the content of each."""
-    return tuple(TableColumn(name, kind, meaning) for name, meaning in meanings.items())
+def list_columns(row: type, *names: str, **words: str) -> tuple[TableColumn, ...]:
+    """Return the columns of some fields of a row, without names of all; `words` stand in their meanings."""
+    shown, hints = list_fields(row), inspect.get_annotations(row)
+    return tuple(
+        TableColumn(
+            shown[name].column or name,
+            getattr(pl, shown[name].kind)() if shown[name].kind else _find_kind(hints, name),
+            shown[name].describe(**words),
+        )
+        for name in names or shown
+    )
+
+
+def _find_kind(hints: dict[str, Any], name: str) -> pl.DataType:
+    """Return the type of a column: of `None` or another type the other; enumerations and lists are text."""
+    hint = hints[name if name in hints else f"{name}_"].__origin__
+    if get_origin(hint) in {Union, UnionType}:
+        (hint,) = (one for one in get_args(hint) if one is not NoneType)
+    is_text = hint is str or get_origin(hint) is not None or issubclass(hint, Enum)
+    return pl.String() if is_text else _KINDS[hint]

@@ -8,8 +8,10 @@ import numpy as np
 import polars as pl
 
 from wallscope.columns import are_among
+from wallscope.finding_texts import make_finding
 from wallscope.model.capture import Capture, Finding, GraphTracing, Presence, Progress, Severity
 from wallscope.model.enums import CallRole, CopyDirection
+from wallscope.model.finding_codes import FindingCode
 from wallscope.nsys.host_events import CUDA_OVERHEADS, PROFILER_OVERHEADS, PROFILER_TYPES, RawRanges
 from wallscope.nsys.identity import ExportFacts, look_up_texts, read_capture_options
 from wallscope.nsys.tables import Database, read_table
@@ -42,36 +44,13 @@ _ISSUING = (CallRole.LAUNCH, CallRole.GRAPH, CallRole.COPY)
 def check_losses(source: Database) -> tuple[Finding, ...]:
     """Report records that the profiler lost; exports before schema 3.8 do not contain this."""
     if not source.has("DIAGNOSTIC_EVENT", "text"):
-        return (
-            Finding(
-                "loss-unknown",
-                Severity.INFO,
-                "This export has no diagnostics, so it is unknown whether records were lost.",
-                "Export the report with nsys 2024.2 or later.",
-            ),
-        )
+        return (make_finding(FindingCode.LOSS_UNKNOWN),)
     ((lost, incomplete),) = source.rows("diagnostics")
     findings = []
     if lost:
-        findings.append(
-            Finding(
-                "records-lost",
-                Severity.ERROR,
-                f"The profiler reports lost CUDA records ({plural(lost, 'message')}). Idle time may be work"
-                " that was not recorded.",
-                "Capture fewer steps, or flush more often: --cuda-flush-interval=100.",
-            )
-        )
+        findings.append(make_finding(FindingCode.RECORDS_LOST, messages=plural(lost, "message")))
     if incomplete:
-        findings.append(
-            Finding(
-                "perhaps-incomplete",
-                Severity.INFO,
-                "The profiler may have missed kernels, copies or calls of a process"
-                f" ({plural(incomplete, 'message')} of nsys). nsys writes this for most captures of several"
-                " processes, and often nothing is missing: check that each process with a GPU is a rank.",
-            )
-        )
+        findings.append(make_finding(FindingCode.PERHAPS_INCOMPLETE, messages=plural(incomplete, "message")))
     return tuple(findings)
 
 
@@ -80,12 +59,8 @@ def check_times(untimed_rows: int) -> tuple[Finding, ...]:
     if untimed_rows == 0:
         return ()
     return (
-        Finding(
-            "untimed-operations",
-            Severity.WARNING,
-            f"{plural(untimed_rows, 'device operation')} without a valid time excluded (start and end 0,"
-            " or an end before the start).",
-            "End the capture after a device synchronization.",
+        make_finding(
+            FindingCode.UNTIMED_OPERATIONS, "export", operations=plural(untimed_rows, "device operation")
         ),
     )
 
@@ -94,14 +69,7 @@ def check_export(facts: ExportFacts) -> tuple[Finding, ...]:
     """Report tables or times that the exporter left out on request."""
     if not facts.is_filtered:
         return ()
-    return (
-        Finding(
-            "filtered-export",
-            Severity.WARNING,
-            "The exporter was limited to some tables or times: the capture may contain more.",
-            "Export again without --tables and --times.",
-        ),
-    )
+    return (make_finding(FindingCode.FILTERED_EXPORT),)
 
 
 def check_graph_tracing(
@@ -118,13 +86,7 @@ def check_graph_tracing(
     if launches == 0:
         return GraphTracing.NONE, ()
     return GraphTracing.GRAPH, (
-        Finding(
-            "graph-replays-missing",
-            Severity.ERROR,
-            f"{plural(launches, 'CUDA graph launch')} without any row of their work: time shown as idle"
-            " may be graph work.",
-            "Capture with --cuda-graph-trace=node, or export with nsys 2024.3 or later.",
-        ),
+        make_finding(FindingCode.GRAPH_REPLAYS_MISSING, launches=plural(launches, "CUDA graph launch")),
     )
 
 
@@ -132,14 +94,7 @@ def check_gpus(source: Database) -> tuple[Finding, ...]:
     """Report whether the export describes the GPUs."""
     if Presence.ROWS in (source.presence("TARGET_INFO_GPU"), source.presence("TARGET_INFO_CUDA_GPU")):
         return ()
-    return (
-        Finding(
-            "gpu-unknown",
-            Severity.INFO,
-            "The export does not describe the GPUs: memory capacity and peak rates are unknown.",
-            "Give nsys access to the GPU; start a container with --gpus all.",
-        ),
-    )
+    return (make_finding(FindingCode.GPU_UNKNOWN, "export"),)
 
 
 def check_calls(capture: Capture, *, began_inside: bool) -> tuple[Finding, ...]:
@@ -164,12 +119,7 @@ def check_calls(capture: Capture, *, began_inside: bool) -> tuple[Finding, ...]:
 
 def _report_no_calls(capture: Capture) -> Finding:
     operations = plural(len(capture.operations), "device operation")
-    return Finding(
-        "no-api-calls",
-        Severity.WARNING,
-        f"The export has no CUDA API call: the issuing calls of its {operations} are unknown.",
-        "Capture with --trace=cuda,nvtx, and export without --tables.",
-    )
+    return make_finding(FindingCode.NO_API_CALLS, operations=operations)
 
 
 def _find_orphans(capture: Capture) -> pl.DataFrame:
@@ -223,7 +173,7 @@ def _check_orphans(capture: Capture, orphans: pl.DataFrame, early: pl.DataFrame)
         known = f"; {len(early):,} of them were issued before the capture began" if len(early) else ""
         message = f"{among} have no API call in the export, and therefore no range{known}."
         cure = "Capture fewer steps, and export without --tables and --times."
-    return (Finding("orphan-operations", Severity.WARNING, message, cure, covers_ns=covers_ns),)
+    return (Finding(FindingCode.ORPHAN_OPERATIONS, Severity.WARNING, message, cure, covers_ns=covers_ns),)
 
 
 def _busy_ns(operations: pl.DataFrame) -> int:
@@ -257,12 +207,8 @@ def _check_launches(capture: Capture) -> tuple[Finding, ...]:
     if count == 0 or count < MATERIAL_SHARE * len(launches):
         return ()
     return (
-        Finding(
-            "launches-without-work",
-            Severity.WARNING,
-            f"{count:,} of {plural(len(launches), 'kernel launch')} have no kernel in the export: idle"
-            " time may be work that was not recorded.",
-            "Capture fewer steps, or flush more often: --cuda-flush-interval=100.",
+        make_finding(
+            FindingCode.LAUNCHES_WITHOUT_WORK, count=count, launches=plural(len(launches), "kernel launch")
         ),
     )
 
@@ -318,28 +264,14 @@ def _check_events(capture: Capture) -> tuple[Finding, ...]:
     waits = len(capture.calls.join(waiting, on="name", how="semi"))
     if waits == 0:
         return ()
-    return (
-        Finding(
-            "no-cuda-events",
-            Severity.WARNING,
-            f"The capture does not show where the CUDA events of {plural(waits, 'wait')} were recorded:"
-            " what they waited for is inferred from the order of calls.",
-            "Capture with --cuda-event-trace=true.",
-        ),
-    )
+    return (make_finding(FindingCode.NO_CUDA_EVENTS, waits=plural(waits, "wait")),)
 
 
 def _check_capture_range(early: int, *, began_inside: bool) -> tuple[Finding, ...]:
     if early == 0 and not began_inside:
         return ()
     queued = f", and so are the calls of {plural(early, 'operation')} already queued" if early else ""
-    return (
-        Finding(
-            "capture-range",
-            Severity.INFO,
-            f"The capture began while the program ran. Ranges that were open then are missing{queued}.",
-        ),
-    )
+    return (make_finding(FindingCode.CAPTURE_RANGE, queued=queued),)
 
 
 def check_ranges(source: Database, raw: RawRanges, capture: Capture) -> tuple[Finding, ...]:
@@ -368,23 +300,19 @@ def _check_presence(source: Database, raw: RawRanges) -> tuple[Finding, ...]:
     traced = _read_traced(source)
     domains = _count_program_domains(source, raw)
     if domains and not (raw.places["eventType"] == _MARK).any():
-        return (
-            Finding(
-                "ranges-lost",
-                Severity.WARNING,
-                f"The program named {plural(domains, 'NVTX domain')}, but the export has no range: nvtx"
-                " 0.2.12 and later lose their ranges under nsys up to 2024.2.",
-                "Capture with a newer nsys, or install nvtx==0.2.11.",
-            ),
-        )
+        return (make_finding(FindingCode.RANGES_LOST, domains=plural(domains, "NVTX domain")),)
     if traced and "NvtxEvents" not in traced:
         message = "NVTX was not traced: steps and phases have no names."
-        return (Finding("no-nvtx", Severity.WARNING, message, "Capture with --trace=cuda,nvtx."),)
+        return (Finding(FindingCode.NO_NVTX, Severity.WARNING, message, "Capture with --trace=cuda,nvtx."),)
     if traced:
         message = "NVTX was traced, but the program marks no range: steps and phases have no names."
-        return (Finding("no-nvtx", Severity.INFO, message, _MARK_STEPS),)
+        return (Finding(FindingCode.NO_NVTX, Severity.INFO, message, _MARK_STEPS),)
     message = "The export has no NVTX range: steps and phases have no names."
-    return (Finding("no-nvtx", Severity.INFO, message, f"Capture with --trace=cuda,nvtx. {_MARK_STEPS}"),)
+    return (
+        Finding(
+            FindingCode.NO_NVTX, Severity.INFO, message, f"Capture with --trace=cuda,nvtx. {_MARK_STEPS}"
+        ),
+    )
 
 
 def _read_traced(source: Database) -> set[str]:
@@ -404,14 +332,7 @@ def _check_clipped(source: Database, capture: Capture) -> tuple[Finding, ...]:
     clipped = int(capture.ranges["clipped"].sum())
     if clipped == 0 or not source.has("ANALYSIS_DETAILS", "duration"):
         return ()
-    return (
-        Finding(
-            "clipped-ranges",
-            Severity.INFO,
-            f"{plural(clipped, 'range')} still open when the capture ended: their length is unknown.",
-            "End the capture outside the ranges of interest.",
-        ),
-    )
+    return (make_finding(FindingCode.CLIPPED_RANGES, ranges=plural(clipped, "range")),)
 
 
 def _check_annotations(capture: Capture) -> tuple[Finding, ...]:
@@ -420,15 +341,7 @@ def _check_annotations(capture: Capture) -> tuple[Finding, ...]:
     launches = int(capture.calls["role"].is_in([CallRole.LAUNCH, CallRole.GRAPH]).sum())
     if annotations < max(FEWEST_OPERATOR_RANGES_COUNT, RANGES_A_LAUNCH_RATIO * launches):
         return ()
-    return (
-        Finding(
-            "emit-nvtx",
-            Severity.WARNING,
-            f"{average(annotations / max(launches, 1))} ranges of PyTorch operators per launch"
-            " slow the host, so idle time is overestimated.",
-            "Capture without emit_nvtx (Megatron-LM: without --record-shapes).",
-        ),
-    )
+    return (make_finding(FindingCode.EMIT_NVTX, average=average(annotations / max(launches, 1))),)
 
 
 def check_payloads(source: Database) -> tuple[Finding, ...]:
@@ -440,15 +353,7 @@ def check_payloads(source: Database) -> tuple[Finding, ...]:
     ((_, payloads),) = source.rows("payload_count")
     if payloads:
         return ()
-    return (
-        Finding(
-            "payloads-not-exported",
-            Severity.WARNING,
-            "NVTX payloads of NCCL were captured but not exported: sizes and groups of collectives are"
-            " unknown.",
-            "Export again: nsys export --include-blobs=true.",
-        ),
-    )
+    return (make_finding(FindingCode.PAYLOADS_NOT_EXPORTED),)
 
 
 def check_overhead(
@@ -480,14 +385,15 @@ def check_overhead(
     if longest_ns == 0 or longest_ns < MATERIAL_SHARE * window_ns:
         return ()
     return (
-        Finding(
-            "profiler-overhead",
-            Severity.WARNING if longest_ns >= GRAVE_PROFILER_OVERHEAD_SHARE * window_ns else Severity.INFO,
-            f"The profiler blocked a launching thread for {duration(longest_ns)}"
-            f" ({percent(longest_ns / window_ns)} of the capture), and slowed its other calls: host time"
-            " is overestimated.",
-            "Drop options of --trace, and time unprofiled steps.",
+        make_finding(
+            FindingCode.PROFILER_OVERHEAD,
+            "thread",
+            severity=Severity.WARNING
+            if longest_ns >= GRAVE_PROFILER_OVERHEAD_SHARE * window_ns
+            else Severity.INFO,
             covers_ns=longest_ns,
+            longest=duration(longest_ns),
+            share=percent(longest_ns / window_ns),
         ),
     )
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import polars as pl
 
 from wallscope.model.capture import Export, Finding, Severity
+from wallscope.model.finding_codes import FindingCode
 from wallscope.model.schemas import RANKS
 from wallscope.nsys.identity import RANK_VARIABLES
 from wallscope.nsys.tables import Database
@@ -238,7 +239,12 @@ def _check_contradictions(sources: Mapping[_Pair, tuple[_Sources, ...]]) -> tupl
     message = f"The rank{of} is {rank} by {by} but {other_rank} by {other_by}{more}: {by} is used."
     cure = "Name each report after its rank: nsys profile -o profile_rank%q{RANK}."
     return (
-        Finding("rank-contradiction", Severity.WARNING, message, cure if other_by == _FILE_NAME else None),
+        Finding(
+            FindingCode.RANK_CONTRADICTION,
+            Severity.WARNING,
+            message,
+            cure if other_by == _FILE_NAME else None,
+        ),
     )
 
 

@@ -1,4 +1,4 @@
-"""Turn a job into tables (`model.job_columns`) and tracks of a trace, and list collectives of one step."""
+"""Turn a job into tables (`model.table_columns`) and tracks of a trace, and list collectives of one step."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
@@ -7,8 +7,8 @@ import numpy as np
 import polars as pl
 
 from wallscope.model.enums import Wall
-from wallscope.model.job_columns import JOB_TABLES
 from wallscope.model.report import MEETING_LANES, TRACED, Track
+from wallscope.model.table_columns import JOB_TABLES
 from wallscope.ranks.job import MatchedJob
 from wallscope.trace.intervals import Times
 

@@ -20,6 +20,8 @@ import polars as pl
 from wallscope.columns import Rows, iterate_runs, match_rows, sum_by_group
 from wallscope.model.analysis import CauseTime, PipelineStage, Rank
 from wallscope.model.cause_catalogue import (
+    COMMUNICATION_UNRESOLVED,
+    MEMORY_UNRESOLVED,
     PEER_WAIT,
     PIPELINE_WAIT,
     TRANSFER,
@@ -39,7 +41,7 @@ from wallscope.trace.intervals import Times, apportion
 from wallscope.trace.steps import is_ordinary
 
 _WALLS = [f"{wall}_wall_ns" for wall in Wall]
-_OPEN = ("unattributed/", "communication/unresolved", "memory/unresolved", UNRECOGNIZED)
+_OPEN = ("unattributed/", COMMUNICATION_UNRESOLVED, MEMORY_UNRESOLVED, UNRECOGNIZED)
 
 
 @dataclass(frozen=True, slots=True)

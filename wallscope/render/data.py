@@ -29,9 +29,8 @@ from wallscope.model.brief import (
 )
 from wallscope.model.capture import Capture
 from wallscope.model.capture_columns import CAPTURE_TABLES
-from wallscope.model.job_columns import JOB_TABLES
 from wallscope.model.schemas import AUTOGRAD_RANGES, KERNEL_FLOPS, KERNEL_OCCUPANCY
-from wallscope.model.table_columns import TABLES
+from wallscope.model.table_columns import JOB_TABLES, TABLES
 from wallscope.model.tables import Table
 from wallscope.render.texts import spell_out, visible
 from wallscope.units import spell_surrogates

@@ -20,7 +20,8 @@ from wallscope import units
 from wallscope.files import read_report as shipped
 from wallscope.model.cause_catalogue import describe_cause, name_cause, write_cause_pattern
 from wallscope.model.enums import Wall
-from wallscope.model.section import Cell, Column, Figure, Grid, Section, Unit, Value
+from wallscope.model.section import Cell, Column, Figure, Grid, Section, Value
+from wallscope.model.shown import Unit
 from wallscope.render.texts import (
     WALL_COLOURS,
     as_cell,

@@ -15,8 +15,12 @@ from rich.table import Table
 from rich.text import Text
 
 from wallscope import units
+from wallscope.model.analysis import RangeWork, Step
+from wallscope.model.diagnosis import Walls
 from wallscope.model.enums import Wall
+from wallscope.model.frame_rows import KernelRow, RangeOperationsRow, SpanRow
 from wallscope.model.section import Cell, Column, Grid, Items, Line, Lines, Section, Span, Tone, Value
+from wallscope.model.shown import Unit, list_fields
 from wallscope.render.texts import (
     WALL_COLOURS,
     as_cell,
@@ -234,46 +238,46 @@ def _write_count(value: float) -> str:
     return units.number(round(value)) if value >= 10 or value == round(value) else f"{value:.1f}"
 
 
-def _write_tera(rate_flops_per_s: float) -> str:
-    return units.flops(rate_flops_per_s).removesuffix(" TFLOP/s")
+_WRITERS: Mapping[Unit, tuple[Callable[[Any], str], str]] = {
+    "text": (visible, "{}"),
+    "plain": (_write_count, "{}"),
+    "count": (units.number, "{}"),
+    "seconds": (units.seconds, "{} s"),
+    "ms": (lambda time_ns: units.milliseconds(time_ns).removesuffix(" ms"), "{} ms"),
+    "duration": (units.duration, "{}"),
+    "percent": (units.percent, "{}"),
+    "flops": (lambda rate_flops_per_s: units.flops(rate_flops_per_s).removesuffix(" TFLOP/s"), "TFLOP/s"),
+}
+"""How values of a unit read below a heading that has the unit, and that heading."""
 
 
-def _write_milliseconds(time_ns: int) -> str:
-    return units.milliseconds(time_ns).removesuffix(" ms")
+def _head_column(row: type, name: str, **settings: Any) -> FrameColumn:
+    """Make a column of a field of a row as it declares it."""
+    shown = list_fields(row)[name]
+    write, heading = _WRITERS[shown.unit]
+    title = heading.format(shown.title if shown.brief is None else shown.brief).strip()
+    declared = {"heading": title, "write": write, "is_text": shown.unit == "text"}
+    return FrameColumn(shown.column or name, **{**declared, **settings})
 
 
 STEPS = (
-    FrameColumn("step", "step", units.number),
-    FrameColumn("start_ns", "start s", units.seconds),
-    FrameColumn("duration_ns", "ms", _write_milliseconds),
-    *(
-        FrameColumn(
-            f"{wall}_wall_ns",
-            {"communication": "comm", "unattributed": "unknown"}.get(wall, wall),
-            _write_milliseconds,
-        )
-        for wall in Wall
-    ),
-    FrameColumn("steady", "counts", lambda steady: "yes" if steady else "no", is_text=True),
+    _head_column(Step, "index"),
+    _head_column(SpanRow, "start_ns"),
+    _head_column(SpanRow, "duration_ns"),
+    *(_head_column(Walls, wall, heading=list_fields(Walls)[wall].brief or str(wall)) for wall in Wall),
+    _head_column(Step, "steady", write=lambda steady: "yes" if steady else "no"),
 )
 KERNELS = (
-    FrameColumn("category", "category", is_text=True),
-    FrameColumn("count", "per step", _write_count),
-    FrameColumn("work_ns", "work ms", _write_milliseconds),
-    FrameColumn("step_share", "of step", units.percent),
-    FrameColumn("median_ns", "median", units.duration),
-    FrameColumn("most_ns", "longest", units.duration, least_width=_ROOMY),
-    FrameColumn("flops_per_s", "TFLOP/s", _write_tera, is_rare=True),
-    FrameColumn("peak_share", "of peak", units.percent, least_width=_ROOMY, is_rare=True),
-    FrameColumn("name", "kernel", shorten_kernel_name, is_text=True),
+    *(_head_column(KernelRow, name) for name in ("category", "count", "work_ns", "step_share", "median_ns")),
+    _head_column(KernelRow, "most_ns", least_width=_ROOMY),
+    _head_column(KernelRow, "flops_per_s", is_rare=True),
+    _head_column(KernelRow, "peak_share", least_width=_ROOMY, is_rare=True),
+    _head_column(KernelRow, "name", write=shorten_kernel_name),
 )
 RANGES = (
-    FrameColumn("count", "per step", units.number),
-    FrameColumn("host_ns", "host ms", _write_milliseconds),
-    FrameColumn("gpu_ns", "device ms", _write_milliseconds),
-    FrameColumn("own_gpu_ns", "own ms", _write_milliseconds),
-    FrameColumn("operations", "ops", units.number),
-    FrameColumn("path", "range", is_text=True, cut=Cut.BEGINNING),
+    *(_head_column(RangeWork, name) for name in ("count", "host_ns", "gpu_ns", "own_gpu_ns")),
+    _head_column(RangeOperationsRow, "operations"),
+    _head_column(RangeWork, "path", cut=Cut.BEGINNING),
 )
 
 

@@ -13,7 +13,8 @@ from typing import Any
 
 from wallscope import units
 from wallscope.model.enums import Wall
-from wallscope.model.section import Cell, Column, Grid, Medium, Row, Unit, Value
+from wallscope.model.section import Cell, Column, Grid, Medium, Row, Value
+from wallscope.model.shown import Unit
 
 WALL_COLOURS = {
     Wall.COMPUTE: "#0072B2",

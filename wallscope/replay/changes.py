@@ -22,6 +22,17 @@ from wallscope.columns import (
     mark_numbers,
 )
 from wallscope.errors import OptionError
+from wallscope.model.cause_catalogue import (
+    COMPUTE_HAND_OVER,
+    COMPUTE_KERNEL_GAP,
+    HOST_FRAMEWORK,
+    HOST_LAUNCH_LATENCY,
+    HOST_SYNCHRONISATION,
+    MEMORY_ALLOCATOR,
+    MEMORY_OFFLOAD,
+    MEMORY_RECOMPUTE,
+    MEMORY_STAGING,
+)
 from wallscope.model.enums import CallRole, OperationClass
 from wallscope.model.whatif import Question
 from wallscope.replay.edits import (
@@ -39,12 +50,12 @@ from wallscope.trace.names import normalize_names
 from wallscope.units import duration, number
 
 LAUNCH, THINK, COMMUNICATION, COMPUTE, COPIES = "launch", "think", "communication", "compute", "copies"
-DRAINED, FRAMEWORK = "host/queue-drained", "host/framework"
+DRAINED, FRAMEWORK = "host/queue-drained", HOST_FRAMEWORK
 REFILL = "refill:"
 """Prefix of the name of a call: the host time after it, until the queue that it drained has work again."""
-LAUNCH_LATENCY, SYNCHRONISATION = "host/launch-latency", "host/synchronisation"
-KERNEL_GAP, STAGING = "compute/kernel-gap", "memory/staging"
-HAND_OVERS = (KERNEL_GAP, "compute/hand-over")
+LAUNCH_LATENCY, SYNCHRONISATION = HOST_LAUNCH_LATENCY, HOST_SYNCHRONISATION
+KERNEL_GAP, STAGING = COMPUTE_KERNEL_GAP, MEMORY_STAGING
+HAND_OVERS = (KERNEL_GAP, COMPUTE_HAND_OVER)
 _LAUNCHING = (CallRole.LAUNCH, CallRole.GRAPH)
 _SHOWN = 6
 
@@ -151,7 +162,7 @@ def find_waiting_segments(window: ReplayWindow) -> Rows:
 
 
 WITHOUT = ("allocator", "synchronisation", "recompute", "offload", "jitter")
-_ALLOCATOR, _RECOMPUTE, _OFFLOAD = "memory/allocator", "memory/recompute", "memory/offload"
+_ALLOCATOR, _RECOMPUTE, _OFFLOAD = MEMORY_ALLOCATOR, MEMORY_RECOMPUTE, MEMORY_OFFLOAD
 _OF_NAME = {"offload": _OFFLOAD}
 
 

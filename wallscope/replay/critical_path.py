@@ -16,6 +16,7 @@ from wallscope.columns import (
     sum_by_group,
     take_or,
 )
+from wallscope.model.cause_catalogue import UNATTRIBUTED_UNRESOLVED
 from wallscope.model.diagnosis import Walls
 from wallscope.model.enums import Wall
 from wallscope.model.whatif import CriticalPath, OperationSlack, PathPart, PathSegment
@@ -35,7 +36,7 @@ from wallscope.trace.intervals import Spans, covered_ns, order_spans, union
 from wallscope.trace.kernel_classes import is_compute
 from wallscope.trace.streams import UNRESOLVED
 
-NOBODY = "unattributed/unresolved"
+NOBODY = UNATTRIBUTED_UNRESOLVED
 
 PATH = pl.Schema(
     {

@@ -14,6 +14,12 @@ from wallscope.attribution.host_causes import QueueDrains, assign_host_causes
 from wallscope.attribution.prepared import RankWindows
 from wallscope.columns import Codes, Flags, Places, Rows, are_among, as_integers, as_texts, number_values
 from wallscope.errors import NothingToAnalyzeError
+from wallscope.model.cause_catalogue import (
+    HOST_LAUNCH_CALL,
+    HOST_OTHER_CALL,
+    HOST_SYNCHRONISATION,
+    MEMORY_ALLOCATOR,
+)
 from wallscope.model.enums import CallRole, LinkKind
 from wallscope.model.schemas import ROLE, STEPS
 from wallscope.replay.graph import ReplayGraph, build_graph
@@ -113,12 +119,12 @@ _RELEASES = (
     r"^cuda(Free(Array|MipmappedArray|Host)?|HostUnregister)$"
     r"|^cu(MemFree(Host)?|MemHostUnregister|(Mipmapped)?ArrayDestroy)$"
 )
-_OTHER_CALL = "host/other-call"
+_OTHER_CALL = HOST_OTHER_CALL
 _OF_ROLE = {
-    CallRole.LAUNCH: "host/launch-call",
-    CallRole.GRAPH: "host/launch-call",
-    CallRole.ALLOC: "memory/allocator",
-    CallRole.SYNC: "host/synchronisation",
+    CallRole.LAUNCH: HOST_LAUNCH_CALL,
+    CallRole.GRAPH: HOST_LAUNCH_CALL,
+    CallRole.ALLOC: MEMORY_ALLOCATOR,
+    CallRole.SYNC: HOST_SYNCHRONISATION,
 }
 _INSIDE, _OUTSIDE = map(list(LinkKind).index, (LinkKind.OTHER_CALL, LinkKind.OUTSIDE_CALLS))
 

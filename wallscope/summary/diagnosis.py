@@ -8,7 +8,7 @@ import numpy as np
 from wallscope.attribution.attribute import OperationFacts
 from wallscope.attribution.host_causes import DRAINED
 from wallscope.model.analysis import CauseTime, Rank
-from wallscope.model.cause_catalogue import drop_detail
+from wallscope.model.cause_catalogue import MEMORY_RECOMPUTE, drop_detail
 from wallscope.model.diagnosis import ClaimStatus, Dominant, Opportunity, Walls, WallShare, WallShares
 from wallscope.model.enums import RecomputeSource, Wall
 from wallscope.replay.changes import REFILL
@@ -362,4 +362,4 @@ def list_inferred_causes(facts: OperationFacts) -> frozenset[str]:
     """Return the causes that are inferred: recomputed work without NVTX ranges."""
     sources = facts.recomputed["how"].unique().to_list()
     rests = bool(sources) and sources != [RecomputeSource.EXPLICIT]
-    return frozenset({"memory/recompute"} if rests else ())
+    return frozenset({MEMORY_RECOMPUTE} if rests else ())

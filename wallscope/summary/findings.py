@@ -5,11 +5,18 @@ from collections.abc import Iterator
 import polars as pl
 
 from wallscope.attribution.prepared import Trace
+from wallscope.finding_texts import make_finding
 from wallscope.model.analysis import Anchor, CrossCheck, DroppedStep, Rank
 from wallscope.model.capture import Capture, Finding, Selection, Severity
-from wallscope.model.cause_catalogue import UNRECOGNIZED, describe_cause
+from wallscope.model.cause_catalogue import (
+    UNATTRIBUTED_OPAQUE_GRAPH,
+    UNATTRIBUTED_PROFILER,
+    UNRECOGNIZED,
+    describe_cause,
+)
 from wallscope.model.diagnosis import StepFacts
 from wallscope.model.enums import OperationClass, Wall
+from wallscope.model.finding_codes import FindingCode
 from wallscope.summary.diagnosis import select_working_ranks
 from wallscope.summary.rank import RankSummary, lacks_kernels
 from wallscope.summary.unusual_losses import find_hidden_locks, find_one_gap, report_slower_kernels
@@ -87,14 +94,7 @@ def _opaque_graphs(ranks: tuple[Rank, ...]) -> Iterator[Finding]:
     opaque_ns = sum(rank.typical.budget.opaque_graph for rank in ranks)
     if opaque_ns == 0:
         return
-    yield Finding(
-        "graph-mode-graphs",
-        Severity.WARNING,
-        f"CUDA graphs were traced as a whole: the export lacks the work inside {duration(opaque_ns)}"
-        " of graph time.",
-        "Capture with --cuda-graph-trace=node.",
-        covers_ns=opaque_ns,
-    )
+    yield make_finding(FindingCode.GRAPH_MODE_GRAPHS, covers_ns=opaque_ns, time=duration(opaque_ns))
 
 
 def _steps(
@@ -149,12 +149,14 @@ def _no_steps(
         "No step was found" if marker is None else f"Only one range ({marker}) marks a step, two are needed"
     )
     return (
-        Finding(
-            "no-steps",
-            Severity.WARNING,
-            f"{missed}{where}: {window}.{others}",
-            MARK_STEPS if _is_all_ranks(selection) else "",
+        make_finding(
+            FindingCode.NO_STEPS,
+            cure=MARK_STEPS if _is_all_ranks(selection) else "",
             covers_ns=max(rank.typical.step_ns for rank in ranks),
+            missed=missed,
+            where=where,
+            window=window,
+            others=others,
         ),
     )
 
@@ -176,20 +178,16 @@ def _guessed(anchor: Anchor, others: str) -> Iterator[Finding]:
             else ", which contains several layers"
         )
     severity = Severity.WARNING if anchor.kind == "kernel-sequence" else Severity.INFO
-    yield Finding("unmarked-steps", severity, f"{said}.{others}", MARK_STEPS)
+    yield make_finding(
+        FindingCode.UNMARKED_STEPS, severity=severity, cure=MARK_STEPS, said=said, others=others
+    )
 
 
 def _inferred(division: Steps, others: str) -> Iterator[Finding]:
     """Report that a range with an unknown name is used as the step."""
     if not division.is_inferred:
         return
-    yield Finding(
-        "inferred-steps",
-        Severity.INFO,
-        f"The range {division.name} is used as the step, because its ranges recur and contain most"
-        f" kernels.{others}",
-        "If this range is not the step, name another one: --step-range REGEX.",
-    )
+    yield make_finding(FindingCode.INFERRED_STEPS, name=division.name, others=others)
 
 
 def _disagreement(anchor: Anchor) -> Iterator[Finding]:
@@ -198,14 +196,14 @@ def _disagreement(anchor: Anchor) -> Iterator[Finding]:
         return
     says = "Bursts of optimizer kernels give" if anchor.kind == "optimizer" else "The ranges give"
     is_named = anchor.kind == "user"
-    yield Finding(
-        "anchors-disagree",
-        Severity.WARNING,
-        f"{says} {plural(anchor.steps, 'step')}, but the kernel sequence repeats"
-        f" {plural(check.steps, 'time')}.",
-        "Check that --step-range matches each step once."
+    yield make_finding(
+        FindingCode.ANCHORS_DISAGREE,
+        cure="Check that --step-range matches each step once."
         if is_named
         else "Name the range that is a step: --step-range REGEX.",
+        marker=says,
+        steps=plural(anchor.steps, "step"),
+        times=plural(check.steps, "time"),
     )
 
 
@@ -215,13 +213,12 @@ def _unmarked(ranks: tuple[Rank, ...], marked: tuple[Rank, ...]) -> Iterator[Fin
     if not lacking:
         return
     verb = "lacks" if len(lacking) == 1 else "lack"
-    yield Finding(
-        "ranks-without-steps",
-        Severity.WARNING,
-        f"{plural(len(lacking), 'rank')} of {len(ranks)} {verb} the step marker of the busiest rank:"
-        " the whole time of such a rank is one window.",
-        "Mark the steps of every rank with NVTX.",
+    yield make_finding(
+        FindingCode.RANKS_WITHOUT_STEPS,
         covers_ns=max(rank.typical.step_ns for rank in lacking),
+        lacking=plural(len(lacking), "rank"),
+        ranks=len(ranks),
+        verb=verb,
     )
 
 
@@ -243,14 +240,11 @@ def _few_steps(ranks: tuple[Rank, ...], anchor: Anchor, selection: Selection) ->
     lengths_ns = sorted(step.end_ns - step.start_ns for step in steady_steps)
     counted = f"Only {plural(steady, f'steady {anchor.window}')}{among}{_list_extremes(lengths_ns)}"
     said = f"No {anchor.window}{among} is steady: {standing}" if steady == 0 else counted
-    yield Finding(
-        "few-steps",
-        Severity.WARNING,
-        f"{said}; {_name_marker(anchor)}.",
-        ""
-        if chosen
-        else "Capture 8 steps or more beyond warm-up"
-        " (Megatron Bridge: profile_step_start, profile_step_end).",
+    yield make_finding(
+        FindingCode.FEW_STEPS,
+        cure="" if chosen else None,
+        said=said,
+        marker=_name_marker(anchor),
     )
 
 
@@ -277,12 +271,11 @@ def _outside(ranks: tuple[Rank, ...]) -> Iterator[Finding]:
     outside_ns = max(rank.outside_ns for rank in ranks)
     if outside_ns == 0:
         return
-    yield Finding(
-        "outside-steps",
-        Severity.WARNING if any(map(is_mostly_outside, ranks)) else Severity.INFO,
-        f"The breakdown leaves out the {duration(outside_ns)} from the first device operation to the first"
-        " analyzed step or window.",
+    yield make_finding(
+        FindingCode.OUTSIDE_STEPS,
+        severity=Severity.WARNING if any(map(is_mostly_outside, ranks)) else Severity.INFO,
         covers_ns=outside_ns,
+        time=duration(outside_ns),
     )
 
 
@@ -290,11 +283,10 @@ def _left_out(trace: Trace) -> Iterator[Finding]:
     """Report ranks without data in the user's selection."""
     if trace.left_out == 0:
         return
-    yield Finding(
-        "ranks-left-out",
-        Severity.INFO,
-        f"{plural(trace.left_out, 'rank')} excluded: no window in"
-        f" {_spell(trace.selection, 'steps', 'time')}.",
+    yield make_finding(
+        FindingCode.RANKS_LEFT_OUT,
+        ranks=plural(trace.left_out, "rank"),
+        selection=_spell(trace.selection, "steps", "time"),
     )
 
 
@@ -315,12 +307,14 @@ def _unmatched(ranks: tuple[Rank, ...], may_communicate: str | None, window: str
         if may_communicate is None
         else f"may compute or communicate, because the capture has peers ({may_communicate})."
     )
-    yield Finding(
-        "unmatched-kernels",
-        Severity.INFO,
-        f"{counted} {percent(share)} of the {window}. {'This kernel' if is_one else 'These kernels'} {taken}",
-        "Classify them with --kernels FILE.",
+    yield make_finding(
+        FindingCode.UNMATCHED_KERNELS,
         covers_ns=sum(kernel.work_ns for rank in ranks for kernel in rank.unmatched_kernels),
+        counted=counted,
+        share=percent(share),
+        window=window,
+        these="This kernel" if is_one else "These kernels",
+        taken=taken,
     )
 
 
@@ -333,22 +327,21 @@ def _inferred_by_ranges(trace: Trace) -> Iterator[Finding]:
     own = operations.filter(is_inferred)
     names = trace.capture.names["text"][own["name"].unique().sort()].sort().to_list()
     listed = ", ".join(f"'{shorten_kernel(name)}'" for name in names[:_MOST_NAMED])
-    yield Finding(
-        "communication-inferred",
-        Severity.INFO,
-        f"{plural(len(names), 'unrecognized kernel name')}"
-        f" ({listed}{', …' if len(names) > _MOST_NAMED else ''}): counted as communication, inferred"
-        f" from the NVTX ranges around {plural(len(own), 'launch')}.",
-        "Classify them with --kernels FILE.",
+    yield make_finding(
+        FindingCode.COMMUNICATION_INFERRED,
+        names=plural(len(names), "unrecognized kernel name"),
+        listed=listed,
+        more=", …" if len(names) > _MOST_NAMED else "",
+        launches=plural(len(own), "launch"),
     )
 
 
 _REPORTED_BY = {
-    "unattributed/opaque-graph": {"graph-mode-graphs"},
-    "unattributed/profiler": {"profiler-overhead"},
-    UNRECOGNIZED: {"unmatched-kernels"},
+    UNATTRIBUTED_OPAQUE_GRAPH: {FindingCode.GRAPH_MODE_GRAPHS},
+    UNATTRIBUTED_PROFILER: {FindingCode.PROFILER_OVERHEAD},
+    UNRECOGNIZED: {FindingCode.UNMATCHED_KERNELS},
 }
-_UNRESOLVED = {"unresolved-waits", "no-api-calls", "orphan-operations"}
+_UNRESOLVED = {FindingCode.UNRESOLVED_WAITS, FindingCode.NO_API_CALLS, FindingCode.ORPHAN_OPERATIONS}
 
 
 def find_attribution_limits(
@@ -357,8 +350,8 @@ def find_attribution_limits(
     """Return limits of the statements about the diagnosed rank, the most severe first."""
     capture = trace.capture
     unresolved = [*_unresolved_waits(account.rank, waits, capture, anchor.typical)]
-    opaque = {"graph-mode-graphs"} if account.rank.typical.budget.opaque_graph else set()
-    unknown = {"unmatched-kernels"} if account.rank.unmatched_kernels else set()
+    opaque = {FindingCode.GRAPH_MODE_GRAPHS} if account.rank.typical.budget.opaque_graph else set()
+    unknown = {FindingCode.UNMATCHED_KERNELS} if account.rank.unmatched_kernels else set()
     codes = {finding.code for finding in (*unresolved, *capture.findings)} | opaque | unknown
     return (
         *find_missing_kernels(account),
@@ -376,11 +369,9 @@ def find_missing_kernels(account: RankSummary) -> Iterator[Finding]:
     """Report that almost no kernel ran, so that no verdict is possible."""
     if not lacks_kernels(account):
         return
-    yield Finding(
-        "no-kernels",
-        Severity.ERROR,
-        "Hardly any kernel ran, so there is no GPU work to analyze.",
-        "Analyze a time with kernels."
+    yield make_finding(
+        FindingCode.NO_KERNELS,
+        cure="Analyze a time with kernels."
         if account.has_kernels_elsewhere
         else "Capture with --trace=cuda,nvtx while the GPU trains.",
     )
@@ -398,12 +389,14 @@ def _unresolved_waits(rank: Rank, waits: Dependencies, capture: Capture, whole: 
         effect = f"{duration(open_ns)} of the {whole} ({share}) has no known cause"
     # Since 2025.5 nsys writes which record of an event a wait refers to (eventSyncId).
     cure = "" if has_numbers else "Capture with nsys 2025.5 or later and --cuda-event-trace=true."
-    yield Finding(
-        "unresolved-waits",
-        Severity.WARNING if open_ns >= OVERTURNING_SHARE * rank.typical.step_ns else Severity.INFO,
-        f"What {missing:,} of {plural(waits.waits_seen, 'wait')} waited for is unknown: {effect}.",
-        cure,
+    yield make_finding(
+        FindingCode.UNRESOLVED_WAITS,
+        severity=Severity.WARNING if open_ns >= OVERTURNING_SHARE * rank.typical.step_ns else Severity.INFO,
+        cure=cure,
         covers_ns=open_ns,
+        missing=missing,
+        waits=plural(waits.waits_seen, "wait"),
+        effect=effect,
     )
 
 
@@ -419,12 +412,13 @@ def _unattributed(rank: Rank, codes: set[str], whole: str) -> Iterator[Finding]:
     step_ns = rank.typical.step_ns
     if not step_ns or open_ns < OVERTURNING_SHARE * step_ns:
         return
-    yield Finding(
-        "unattributed-time",
-        Severity.WARNING,
-        f"{duration(open_ns)} of the {whole} ({percent(open_ns / step_ns)}) has no known cause:"
-        f" {', '.join(describe_cause(entry.cause) for entry in unreported)}.",
+    yield make_finding(
+        FindingCode.UNATTRIBUTED_TIME,
         covers_ns=open_ns,
+        time=duration(open_ns),
+        whole=whole,
+        share=percent(open_ns / step_ns),
+        causes=", ".join(describe_cause(entry.cause) for entry in unreported),
     )
 
 
@@ -437,13 +431,13 @@ def _one_rank(rank: Rank, trace: Trace, whole: str) -> Iterator[Finding]:
     is_chosen = selection.rank is not None or selection.device is not None or trace.left_out > 0
     world = capture.world_size
     counted = "one rank" if world is None or world <= 1 else f"1 of {world} ranks"
-    yield Finding(
-        "one-rank",
-        Severity.INFO,
-        f"Communication delays the {whole} by {duration(own_ns)}. With {counted} captured,"
-        " transfer time and waiting for peers cannot be separated.",
-        "" if is_chosen else "Capture all ranks.",
+    yield make_finding(
+        FindingCode.ONE_RANK,
+        cure="" if is_chosen else None,
         covers_ns=own_ns,
+        whole=whole,
+        time=duration(own_ns),
+        counted=counted,
     )
 
 
@@ -466,17 +460,11 @@ def _unfaithful(account: RankSummary, anchor: Anchor) -> Iterator[Finding]:
             " the capture: too much to give upper bounds."
         )
     )
-    yield Finding("replay-unfaithful", Severity.INFO, text)
+    yield Finding(FindingCode.REPLAY_UNFAITHFUL, Severity.INFO, text)
 
 
 def find_throughput_limits(anchor: Anchor, facts: StepFacts) -> Iterator[Finding]:
     """Report that facts about a step are not used where windows may not be steps."""
     if facts == StepFacts() or anchor.unit == "step":
         return
-    yield Finding(
-        "throughput-unknown",
-        Severity.WARNING,
-        "Tokens, FLOPs and the unprofiled length refer to a step, and the windows may not be steps:"
-        " wallscope does not use them.",
-        MARK_STEPS,
-    )
+    yield make_finding(FindingCode.THROUGHPUT_UNKNOWN, cure=MARK_STEPS)

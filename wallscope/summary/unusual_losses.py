@@ -30,11 +30,13 @@ from wallscope.columns import (
     match_rows,
     sum_by_group,
 )
+from wallscope.finding_texts import make_finding
 from wallscope.model.analysis import Anchor, Rank, Step
-from wallscope.model.capture import Capture, Finding, Severity
-from wallscope.model.cause_catalogue import describe_cause, name_cause
+from wallscope.model.capture import Capture, Finding
+from wallscope.model.cause_catalogue import MEMORY_DRIVER_LOCK, describe_cause, name_cause
 from wallscope.model.diagnosis import RareStall, SlowerKernels, StepMode
 from wallscope.model.enums import CallRole, LinkKind, OperationClass, OperationKind, Wall
+from wallscope.model.finding_codes import FindingCode
 from wallscope.model.rank_summaries import LockedCall
 from wallscope.summary.communication import number_shapes
 from wallscope.summary.diagnosis import LOSSES, Decision
@@ -56,7 +58,7 @@ _WALL_ORDER = tuple(Wall)
 _NAME_OF_WALL = {Wall.UNATTRIBUTED: "unattributed time"}
 _RETURNING = (CallRole.LAUNCH, CallRole.GRAPH, CallRole.COPY)
 _IN_CALLS = (LinkKind.LAUNCH_CALL, LinkKind.OTHER_CALL)
-_LOCK = "memory/driver-lock"
+_LOCK = MEMORY_DRIVER_LOCK
 _MOST_CALLS = 2
 _CLOCK_METRIC = "gpc clock frequency"
 _Ratios = npt.NDArray[np.float64]
@@ -122,14 +124,11 @@ def find_one_gap(rank: Rank, anchor: Anchor) -> Iterator[Finding]:
         return
     if host.longest_gap_ns < MATERIAL_SHARE * rank.typical.step_ns:
         return
-    yield Finding(
-        "one-gap",
-        Severity.WARNING,
-        f"One gap without compute kernels holds {duration(host.longest_gap_ns)} of host and allocation time,"
-        f" {percent(host.longest_gap_share)} of all such time. A gap like this is usually start-up,"
-        " compilation or input.",
-        "Capture after this gap, or select the time after it: --time START-END (wallscope gaps lists gaps).",
+    yield make_finding(
+        FindingCode.ONE_GAP,
         covers_ns=host.longest_gap_ns,
+        time=duration(host.longest_gap_ns),
+        share=percent(host.longest_gap_share),
     )
 
 
@@ -175,13 +174,7 @@ def find_hidden_locks(rank: Rank, anchor: Anchor) -> Iterator[Finding]:
         if lost_ns
         else "None of this time delays the GPU"
     )
-    yield Finding(
-        "lock-hidden",
-        Severity.INFO,
-        f"CUDA calls of several threads block each other. Per {anchor.window}, {listed}."
-        f" {lost}, so these waits do not limit the {anchor.window}.",
-        None,
-    )
+    yield make_finding(FindingCode.LOCK_HIDDEN, window=anchor.window, listed=listed, lost=lost)
 
 
 def _describe_wait(call: LockedCall, step_ns: int) -> str:
@@ -349,16 +342,15 @@ def report_slower_kernels(rank: Rank, unit: str) -> Iterator[Finding]:
     slower = rank.slower_kernels
     if slower is None:
         return
-    yield Finding(
-        "slower-kernels",
-        Severity.WARNING,
-        f"Compute kernels of equal name and launch shape take {slower.ratio:.2f} times as long in the"
-        f" {plural(slower.steps_after, f'steady {unit}')} from {unit} {slower.since_step} on as in the"
-        f" {slower.steps_before} before: {explain_slower_kernels(slower)}.",
-        ""
-        if slower.clock_ratio is not None
-        else "Sample the clocks: --gpu-metrics-devices=all. Look for throttling:"
-        " nvidia-smi -q -d CLOCK,PERFORMANCE.",
+    yield make_finding(
+        FindingCode.SLOWER_KERNELS,
+        cure="" if slower.clock_ratio is not None else None,
+        ratio=slower.ratio,
+        steps=plural(slower.steps_after, f"steady {unit}"),
+        unit=unit,
+        since=slower.since_step,
+        before=slower.steps_before,
+        reason=explain_slower_kernels(slower),
     )
 
 

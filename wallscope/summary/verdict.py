@@ -12,7 +12,18 @@ from wallscope import units
 from wallscope.attribution.attribute import HELD_WHILE_IDLE
 from wallscope.model.advice import Fix
 from wallscope.model.analysis import Analysis, Anchor, Rank
-from wallscope.model.cause_catalogue import PEER_WAIT, UNRECOGNIZED, describe_cause, is_part, name_cause
+from wallscope.model.cause_catalogue import (
+    COMPUTE_UNRECOGNIZED,
+    MEMORY_ALLOCATOR,
+    MEMORY_DRIVER_LOCK,
+    MEMORY_FILL,
+    MEMORY_RECOMPUTE,
+    PEER_WAIT,
+    UNRECOGNIZED,
+    describe_cause,
+    is_part,
+    name_cause,
+)
 from wallscope.model.diagnosis import Confidence, ConfidenceLevel, Diagnosis, Opportunity
 from wallscope.model.enums import Wall
 from wallscope.summary.diagnosis import (
@@ -56,13 +67,13 @@ _WAITS_UNKNOWN = "what the GPU waited for is partly unknown"
 _MOST_NAMED_COUNT = 3
 _HINGES = {"mixed": "no single wall"} | {str(wall): f"{wall} is the wall" for wall in Wall}
 _KINDS_OF_MEMORY = {
-    "memory/fill": "memsets",
-    "memory/allocator": "memory allocation",
-    "memory/driver-lock": "memory allocation",
-    "memory/recompute": "recomputed forward work",
+    MEMORY_FILL: "memsets",
+    MEMORY_ALLOCATOR: "memory allocation",
+    MEMORY_DRIVER_LOCK: "memory allocation",
+    MEMORY_RECOMPUTE: "recomputed forward work",
 }
 """What a cause of memory time is, where it is not a copy."""
-_UNRECOGNIZED_CAUSES = (UNRECOGNIZED, "compute/unrecognized")
+_UNRECOGNIZED_CAUSES = (UNRECOGNIZED, COMPUTE_UNRECOGNIZED)
 
 
 def diagnose(

@@ -21,6 +21,7 @@ import polars as pl
 from wallscope.columns import Codes, Flags, Rows, as_integers, encode_member, iterate_groups
 from wallscope.model.capture import Capture
 from wallscope.model.enums import CallRole
+from wallscope.model.finding_codes import FindingCode
 from wallscope.model.schemas import SyncKind
 from wallscope.thresholds.steps import (
     EXPLAINED_ROUNDS_COUNT,
@@ -306,7 +307,12 @@ def _order_streams(
     return order, waits, calls
 
 
-_INCOMPLETE = {"trace-filtered", "trace-cut-off", "trace-events-lost", "no-api-calls"}
+_INCOMPLETE = {
+    FindingCode.TRACE_FILTERED,
+    FindingCode.TRACE_CUT_OFF,
+    FindingCode.TRACE_EVENTS_LOST,
+    FindingCode.NO_API_CALLS,
+}
 """Findings that say that operations may be missing, or that nothing shows when they were launched."""
 _WAIT_CALL, _QUERY = r"StreamWaitEvent", r"(Event|Stream)Query"
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from shlex import quote
 
 from wallscope import units
+from wallscope.finding_texts import list_finding_words
 from wallscope.model.advice import Fix
 from wallscope.model.analysis import Analysis, Rank
 from wallscope.model.brief import (
@@ -39,34 +40,6 @@ from wallscope.views.sections.words import choose_basis, explain_verdict
 _LONGEST_VERDICT, _LONGEST_LINE, _LONGEST_TITLE, _LONGEST_CURE = 420, 180, 90, 120
 _MOST_SETTINGS, _MOST_SETTINGS_OF_FEW = 8, 1
 _MOST_CHECKS, _MOST_UNKNOWN, _FEW = 3, 1, 5
-
-_UNKNOWN_BY_FINDING = {
-    "no-steps": "the time of a step",
-    "unmarked-steps": "where steps begin",
-    "few-steps": "how much steps vary",
-    "inferred-steps": "where steps begin",
-    "anchors-disagree": "which steps are the real ones",
-    "one-rank": "transfer time and waiting for peers, each alone",
-    "ranks-missing": "what the other ranks did",
-    "no-nvtx": "which part of the program launched what",
-    "loss-unknown": "whether the profiler lost records",
-    "records-lost": "what the lost records held",
-    "perhaps-incomplete": "whether the capture is complete",
-    "capture-range": "what lies before and after the capture range",
-    "no-cuda-events": "which stream waited for which event",
-    "unresolved-waits": "what some waits waited for",
-    "unattributed-time": "the cause of some time",
-    "no-kernels": "what kernels ran",
-    "graph-mode-graphs": "what ran inside CUDA graphs",
-    "graph-replays-missing": "what ran inside CUDA graphs",
-    "unmatched-kernels": "what some kernels are for",
-    "gpu-unknown": "what the GPU can do at most",
-    "payloads-not-exported": "the bytes of collectives",
-    "profiler-overhead": "how fast the program is without the profiler",
-    "emit-nvtx": "how fast the program is without the profiler",
-    "outside-steps": "what the time outside the steps costs",
-}
-"""What a finding of the capture leaves unknown; of all others its code is shown."""
 
 
 def cut_sentences(text: str, most: int) -> str:
@@ -216,8 +189,9 @@ def _list_unknown(analysis: Analysis) -> Iterator[Unknown]:
         yield Unknown("the dominant wall", because, next((one.cure for one in ordered if one.cure), None))
     grave = [entry for entry in ordered if entry.severity != Severity.INFO]
     light = [entry for entry in analysis.capture.findings if entry.severity == Severity.INFO and entry.cure]
+    unknown = list_finding_words("unknown")
     for entry in (*grave, *light):
-        what = _UNKNOWN_BY_FINDING.get(entry.code, entry.code)
+        what = unknown.get(entry.code, entry.code)
         cure = None if entry.cure is None else cut_sentences(entry.cure, _LONGEST_CURE)
         yield Unknown(what, cut_sentences(entry.message, _LONGEST_LINE), cure)
     if replay is not None and replay.refused is not None:

@@ -5,31 +5,38 @@ from dataclasses import dataclass
 
 from wallscope.model.advice import Framework
 from wallscope.model.capture import Finding
+from wallscope.model.finding_codes import FindingCode
 from wallscope.model.section import Items, Line, Lines, Section, Span
 from wallscope.render.texts import visible
 
 _MARK = "*"
-_STEPS_CURE = ("few-steps",)
-_RANGES_CURE = ("no-steps", "unmarked-steps", "ranks-without-steps", "no-nvtx", "throughput-unknown")
+_STEPS_CURE = (FindingCode.FEW_STEPS,)
+_RANGES_CURE = (
+    FindingCode.NO_STEPS,
+    FindingCode.UNMARKED_STEPS,
+    FindingCode.RANKS_WITHOUT_STEPS,
+    FindingCode.NO_NVTX,
+    FindingCode.THROUGHPUT_UNKNOWN,
+)
 _OTHERWISE = (
-    "clipped-ranges",
-    "clocks-apart",
-    "collectives-unmatched",
-    "emit-nvtx",
-    "gpu-unknown",
-    "loss-unknown",
-    "no-kernels",
-    "one-rank",
-    "orphan-operations",
-    "ranges-lost",
-    "ranks-missing",
-    "untimed-operations",
-    "microsecond-times",
-    "torch-operators",
-    "torch-stacks",
-    "trace-cut-off",
-    "trace-events-lost",
-    "work-before-calls",
+    FindingCode.CLIPPED_RANGES,
+    FindingCode.CLOCKS_APART,
+    FindingCode.COLLECTIVES_UNMATCHED,
+    FindingCode.EMIT_NVTX,
+    FindingCode.GPU_UNKNOWN,
+    FindingCode.LOSS_UNKNOWN,
+    FindingCode.NO_KERNELS,
+    FindingCode.ONE_RANK,
+    FindingCode.ORPHAN_OPERATIONS,
+    FindingCode.RANGES_LOST,
+    FindingCode.RANKS_MISSING,
+    FindingCode.UNTIMED_OPERATIONS,
+    FindingCode.MICROSECOND_TIMES,
+    FindingCode.TORCH_OPERATORS,
+    FindingCode.TORCH_STACKS,
+    FindingCode.TRACE_CUT_OFF,
+    FindingCode.TRACE_EVENTS_LOST,
+    FindingCode.WORK_BEFORE_CALLS,
 )
 """Findings that another capture or export cures, though no flag that is shown does."""
 _MEGATRON_BRIDGE = """\
@@ -106,7 +113,7 @@ _HOW_TO_MARK: Mapping[Framework | None, tuple[str, ...]] = {
     None: (*_MEGATRON, _PYTORCH, _PYTHON, _NATIVE),
 }
 _NATIVE_PROGRAMS = {"julia", "directives", "cuda"}
-_RANKS_CURE = ("one-rank", "ranks-missing", "collectives-unmatched")
+_RANKS_CURE = (FindingCode.ONE_RANK, FindingCode.RANKS_MISSING, FindingCode.COLLECTIVES_UNMATCHED)
 _CODE = """\
 import os
 import torch
@@ -172,25 +179,25 @@ _PROFILE = (
     _Flag(
         "--trace=cuda,nvtx",
         "GPU operations, CUDA calls, and NVTX ranges including those of NCCL",
-        ("no-device-operations", "no-nvtx", "no-api-calls"),
+        (FindingCode.NO_DEVICE_OPERATIONS, FindingCode.NO_NVTX, FindingCode.NO_API_CALLS),
     ),
-    _Flag("--sample=none", "no CPU samples, which slow the host", ("profiler-overhead",)),
-    _Flag("--cpuctxsw=none", "no thread switches, which slow the host", ("profiler-overhead",)),
+    _Flag("--sample=none", "no CPU samples, which slow the host", (FindingCode.PROFILER_OVERHEAD,)),
+    _Flag("--cpuctxsw=none", "no thread switches, which slow the host", (FindingCode.PROFILER_OVERHEAD,)),
     _Flag(
         "--capture-range=cudaProfilerApi",
         "nsys records only after the program starts the capture (see below)",
-        ("records-lost", "launches-without-work"),
+        (FindingCode.RECORDS_LOST, FindingCode.LAUNCHES_WITHOUT_WORK),
     ),
     _Flag("--capture-range-end=stop", "the program stops the capture and then continues"),
     _Flag(
         "--cuda-graph-trace=node",
         "records kernels inside CUDA graphs; adds overhead per graph node",
-        ("graph-mode-graphs", "graph-replays-missing"),
+        (FindingCode.GRAPH_MODE_GRAPHS, FindingCode.GRAPH_REPLAYS_MISSING),
     ),
     _Flag(
         "--cuda-event-trace=true",
         "records which stream waited for what; adds overhead per event",
-        ("no-cuda-events", "unresolved-waits"),
+        (FindingCode.NO_CUDA_EVENTS, FindingCode.UNRESOLVED_WAITS),
     ),
     _Flag("--cuda-memory-usage=true", "records device memory over time; slows programs that allocate often"),
 )
@@ -199,16 +206,16 @@ _PROFILE = (
 _ON_LOSS = _Flag(
     "--cuda-flush-interval=100",
     "empties buffers every 100 ms before they overflow; adds overhead",
-    ("records-lost", "launches-without-work"),
+    (FindingCode.RECORDS_LOST, FindingCode.LAUNCHES_WITHOUT_WORK),
 )
 
 
 _EXPORT = (
-    _Flag("--type=sqlite", "the format that wallscope reads", ("filtered-export",)),
+    _Flag("--type=sqlite", "the format that wallscope reads", (FindingCode.FILTERED_EXPORT,)),
     _Flag(
         "--include-blobs=true",
         "adds sizes and communicators of NCCL calls; leave it out before nsys 2026.1",
-        ("payloads-not-exported",),
+        (FindingCode.PAYLOADS_NOT_EXPORTED,),
     ),
 )
 

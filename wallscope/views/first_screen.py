@@ -15,6 +15,7 @@ from wallscope.model.analysis import Analysis, Anchor, Job, Rank
 from wallscope.model.capture import Profiler
 from wallscope.model.cause_catalogue import describe_cause
 from wallscope.model.enums import Wall
+from wallscope.model.finding_codes import FindingCode
 from wallscope.model.section import Cell, Column, Grid, Items, Line, Lines, Section, Span, tabulate
 from wallscope.render.texts import visible
 from wallscope.summary.diagnosis import LOSSES
@@ -332,9 +333,9 @@ def _suggest(analysis: Analysis, source: str, *, asks_configuration: bool) -> It
     shown = select_first_fixes(analysis.fixes or ())[:_MOST_FIXES]
     if shown:
         yield f"explain {shown[0].id}", "why and how"
-    if analysis.diagnosis.dominant_wall == "unknown" or "no-kernels" in codes:
+    if analysis.diagnosis.dominant_wall == "unknown" or FindingCode.NO_KERNELS in codes:
         yield f"capture-help {source}", "capture what is missing"
-    elif "no-steps" in codes:
+    elif FindingCode.NO_STEPS in codes:
         yield f"analyze {source} --step-range REGEX", "name the range that is a step"
     has_checks = any(one.status == "unknown" for fix in shown for one in fix.preconditions)
     if (

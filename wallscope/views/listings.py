@@ -18,6 +18,7 @@ from wallscope.model.advice import (
     WordExplanation,
 )
 from wallscope.model.capture import Contents, Finding, Gpu, Profiler, Severity
+from wallscope.model.finding_codes import FindingCode
 from wallscope.model.section import (
     Column,
     Grid,
@@ -246,7 +247,7 @@ def build_check(
         verdict = "validation accepts this file, but training stops at its first step"
     if stops:
         verdict = f"{units.plural(stops, 'failed check')} that will stop the run"
-    is_foreign = any(finding.code == "configuration-framework" for finding in check.findings)
+    is_foreign = any(finding.code == FindingCode.CONFIGURATION_FRAMEWORK for finding in check.findings)
     if is_foreign:
         verdict = "not checked, as no setting shows that Megatron reads this file"
     tone: Tone = "bad" if stops else "warning" if is_foreign or check.stops_later else "strong"

@@ -9,9 +9,10 @@ from wallscope import units
 from wallscope.advice.evidence import describe_questions, describe_remaining_shares
 from wallscope.model.analysis import Analysis, CauseTime, Rank
 from wallscope.model.capture import Severity
-from wallscope.model.cause_catalogue import describe_cause
+from wallscope.model.cause_catalogue import DRAINED, describe_cause
 from wallscope.model.diagnosis import Opportunity, RareStall
 from wallscope.model.enums import Wall
+from wallscope.model.finding_codes import FindingCode
 from wallscope.model.report import Report
 from wallscope.model.section import Block, Cell, Column, Grid, Section, tabulate
 from wallscope.render.html import KeyAnswer, render_page, split_cause, title_sections
@@ -174,7 +175,7 @@ def _answer_action(analysis: Analysis, rank: Rank, basis: TimeBasis, cards: Sequ
         text = "No known fix applies to the largest losses."
         return KeyAnswer(label, "Look at the time breakdown", (text,), "causes")
     named = _find_named_cause(analysis, rank, basis)
-    cures = [one.cure for one in analysis.capture.findings if one.code == "no-steps" and one.cure]
+    cures = [one.cure for one in analysis.capture.findings if one.code == FindingCode.NO_STEPS and one.cure]
     if cures and not any(named in one.fix.causes for one in cards):
         why = "No fix is known for the cause named above, only for smaller losses."
         return KeyAnswer(label, "Mark the steps, then capture again", (why, *cures))
@@ -448,7 +449,7 @@ def _build_breakdown(analysis: Analysis, rank: Rank) -> Section:
     }
     columns = tuple(replace(one, title=titles.get(one.key, one.title)) for one in walls.columns)
     drawn, *tables = causes.blocks
-    if any(one.cause.startswith("host/queue-drained/") for one in rank.causes):
+    if any(one.cause.startswith(DRAINED) for one in rank.causes):
         tables = [replace(one, notes=(*one.notes, _AFTER_CALLS)) for one in tables if isinstance(one, Grid)]
     return replace(causes, blocks=(drawn, replace(walls, columns=columns), *tables))
 

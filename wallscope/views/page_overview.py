@@ -15,7 +15,7 @@ from wallscope.advice.rules import is_sketch
 from wallscope.model.advice import Fix, Met, Precondition, Setting, System
 from wallscope.model.analysis import Analysis, Rank
 from wallscope.model.capture import Finding, Profiler
-from wallscope.model.cause_catalogue import describe_cause
+from wallscope.model.cause_catalogue import DRAINED, HOST_FRAMEWORK, describe_cause
 from wallscope.model.enums import Wall
 from wallscope.summary.diagnosis import LOSSES
 from wallscope.summary.verdict import tell_hidden_communication
@@ -38,7 +38,7 @@ from wallscope.views.sections.words import (
 _FEWEST_FOR_SPREAD = 3
 _MOST_CALLOUTS = 2
 _MOST_LOSSES, _MOST_NAMED = 4, 3
-_DRAINED, _OUTSIDE_CALLS = "host/queue-drained/", "host/framework"
+_DRAINED, _OUTSIDE_CALLS = DRAINED, HOST_FRAMEWORK
 """Host time after a blocking call is outside CUDA calls too, and has a cause of its own."""
 _SHARES_FIRST = 2
 """Reasons of a confidence begin with its inferred and its unresolved share."""

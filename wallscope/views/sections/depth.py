@@ -3,8 +3,9 @@
 from collections.abc import Iterator, Mapping, Sequence
 
 from wallscope import units
-from wallscope.model.analysis import Analysis, Rank
+from wallscope.model.analysis import Analysis, ComputeWork, KernelWork, Rank
 from wallscope.model.enums import Axis, CopyDirection, DeviceState, Wall
+from wallscope.model.finding_codes import FindingCode
 from wallscope.model.rank_summaries import (
     BlockingCall,
     Communication,
@@ -15,8 +16,11 @@ from wallscope.model.rank_summaries import (
     HostDetails,
     KernelRate,
     LaunchShapes,
+    MetricMean,
+    PrecisionWork,
 )
 from wallscope.model.section import (
+    PAGE,
     Block,
     Cell,
     Column,
@@ -25,6 +29,8 @@ from wallscope.model.section import (
     Lines,
     Medium,
     Section,
+    make_column,
+    make_columns,
     on_page,
     on_terminal,
     tabulate,
@@ -38,24 +44,12 @@ from wallscope.thresholds.verdict import (
 )
 from wallscope.views.sections.words import STATE_NAMES, STATE_WORDS, describe_pressure
 
-_COUNTED = "as NCCL counts them; for all-gather and reduce-scatter the part of one rank"
-_BUS_RATE = "over the duration on this rank, which includes waiting for peers"
-_HOST_MEMORY = "pinned or pageable, where host memory takes part"
-_BULK_RATE = "bandwidth of copies of 64 KiB and more, while they ran"
 _ROWS: Mapping[Medium, Limit] = {"terminal": Limit(6, "smaller row"), "page": Limit(40)}
 _ALL_ROWS: Mapping[Medium, Limit] = {"terminal": Limit(6, "smaller row")}
 _MOST_CALLS, _MOST_ON_PAGE = 4, 30
 _LONGEST_RANGE = 28
 _TELLING_TIMES = 2
 _MOST_PRECISIONS = 3
-_WORK = "sum of durations"
-_WAITED = "time of the host in these calls; no cost by itself, because the GPU works meanwhile"
-_REFILLED = "idle GPU time from the return of the call to the next launch"
-_COMPUTE_WORK = "sum of durations, not elapsed time"
-_ACHIEVED = "while its kernels ran, from operator shapes; empty without shapes"
-_KERNEL_RATE = "while it ran for operators with shapes whose multiplications it does alone"
-_OF_PEAK = "dense peak of the GPU at the precision in the name; empty if either is unknown"
-_COUNTED = "share of the work of the category whose kernels have operator shapes"
 _PINNED = {True: "pinned", False: "pageable", None: ""}
 _STATE_WALLS = {
     DeviceState.COMPUTE: Wall.COMPUTE,
@@ -107,7 +101,7 @@ def build_details(analysis: Analysis, rank: Rank) -> Iterator[Section | Grid]:
         is_asked = analysis.diagnosis.dominant_wall == "compute" and details is not None
         lines = Lines(tuple(describe_compute(details)) if is_asked and details is not None else ())
         title = "Compute kernels (work: sum of durations)"
-        yield Section("compute", title, "", (_tabulate_compute(rank), lines))
+        yield Section("compute", title, "", (_tabulate_compute(rank, whole), lines))
     if metrics is not None and metrics.means:
         yield tabulate_metrics(metrics, whole)
     if rank.memory.copies:
@@ -139,19 +133,16 @@ def _tabulate_communication(found: Communication, whole: str) -> Grid:
     has_rate = any(entry.bus_bandwidth_bytes_per_s is not None for entry in shown)
     columns = (
         on_terminal("operation", "operation", value=_name_operation),
-        on_page("operation", "operation"),
-        on_page("axis", "axis", "text", "parallel dimension, and the evidence for it", value=_explain_axis),
-        on_page("backend", "library"),
-        Column("count", "count", "count", f"operations that begin in the {whole}"),
-        Column("exposed_ns", "exposed", "ms", "time in which one of them ran and no compute kernel did"),
-        Column("work_ns", "work", "ms", _WORK),
-        Column("bytes", "bytes", "size", _COUNTED),
-        Column(
+        make_column(CommunicationOperation, "operation", media=PAGE),
+        make_column(CommunicationOperation, "axis", media=PAGE, value=_explain_axis),
+        make_column(CommunicationOperation, "backend", media=PAGE),
+        *make_columns(
+            CommunicationOperation, "count", "exposed_ns", "work_ns", "bytes", words={"whole": whole}
+        ),
+        make_column(
+            CommunicationOperation,
             "bus_bandwidth_bytes_per_s",
-            "bus rate",
-            "rate",
-            _BUS_RATE,
-            media=("page", "terminal") if has_rate else ("page",),
+            media=("page", "terminal") if has_rate else PAGE,
         ),
     )
     return tabulate("Communication operations", columns, found.operations, limits=_ROWS, is_wordy=True)
@@ -233,14 +224,11 @@ def _describe_memory(analysis: Analysis, rank: Rank) -> Iterator[str]:
 def _tabulate_copies(rank: Rank, whole: str) -> Grid:
     columns = (
         on_terminal("direction", "copies and fills", value=_name_copy),
-        on_page("direction", "direction"),
-        on_page("pinned", "host memory", "text", _HOST_MEMORY, lambda entry: _PINNED[entry.pinned]),
-        Column("count", "count", "count"),
-        Column("bytes", "bytes", "size"),
-        Column("work_ns", "work", "ms", _WORK),
-        Column("exposed_ns", "alone", "ms", "time in which nothing else ran"),
+        make_column(CopyWork, "direction", media=PAGE),
+        make_column(CopyWork, "pinned", media=PAGE, value=lambda entry: _PINNED[entry.pinned]),
+        *make_columns(CopyWork, "count", "bytes", "work_ns", "exposed_ns", words={"whole": whole}),
         on_terminal("rate", "rate", "rate", value=_achieved_rate, none=""),
-        on_page("bulk_bandwidth_bytes_per_s", "rate", "rate", _BULK_RATE, none=""),
+        make_column(CopyWork, "bulk_bandwidth_bytes_per_s", media=PAGE, none=""),
     )
     brief = "Memory traffic (alone: nothing else ran)"
     return tabulate(f"Memory traffic of the {whole}", columns, rank.memory.copies, brief=brief, limits=_ROWS)
@@ -280,11 +268,9 @@ def _tabulate_calls(calls: Sequence[BlockingCall], whole: str) -> Grid:
     count = _count_per(whole) if whole.startswith("typical ") else "times"
     columns = (
         on_terminal("call", "call that drained the queue", value=_place_call, wrap="cut"),
-        on_page("name", "call"),
-        on_page("path", "in", "text", "the most frequent path of NVTX ranges around the call", none=""),
-        Column("count", "times", "plain", f"calls that end in the {whole}", _count_calls, brief=count),
-        Column("waited_ns", "host wait", "ms", _WAITED),
-        Column("drained_ns", "GPU idle", "ms", _REFILLED),
+        *make_columns(BlockingCall, "name", "path", media=PAGE, none=""),
+        make_column(BlockingCall, "count", words={"whole": whole}, value=_count_calls, brief=count),
+        *make_columns(BlockingCall, "waited_ns", "drained_ns"),
     )
     title = "Blocking calls that drained the GPU queue"
     return tabulate(title, columns, calls, is_wordy=True)
@@ -360,44 +346,36 @@ def _compute_in_depth(rank: Rank, whole: str) -> Iterator[Block]:
     if lines:
         yield Lines(lines)
     if rank.compute:
-        yield _tabulate_compute(rank)
+        yield _tabulate_compute(rank, whole)
     if details is not None and details.kernel_rates:
-        yield _tabulate_rates(details.kernel_rates)
+        yield _tabulate_rates(details.kernel_rates, whole)
     if details is not None and details.precisions:
         title = "Matrix multiplications by precision (from kernel names)"
-        yield tabulate(title, _work_columns("precision", "share of these"), details.precisions)
+        names = ("precision", "kernels", "work_ns", "share")
+        columns = make_columns(PrecisionWork, *names, words={"whole": whole})
+        yield tabulate(title, columns, details.precisions)
     if metrics is not None and metrics.means:
         yield tabulate_metrics(metrics, whole)
     if rank.unmatched_kernels:
         yield _tabulate_unmatched(rank, whole)
 
 
-def _work_columns(of: str, share: str) -> tuple[Column, ...]:
-    return (
-        Column(of, of),
-        Column("kernels", "kernels", "count"),
-        Column("work_ns", "work", "ms", _COMPUTE_WORK),
-        Column("share", share, "percent"),
-    )
-
-
-def _tabulate_compute(rank: Rank) -> Grid:
-    columns = _work_columns("category", "share of work")
+def _tabulate_compute(rank: Rank, whole: str) -> Grid:
+    names = ("category", "kernels", "work_ns", "share")
+    columns = make_columns(ComputeWork, *names, words={"whole": whole})
     if any(entry.flops_per_s is not None for entry in rank.compute):
-        columns = (*columns, Column("flops_per_s", "achieved", "flops", _ACHIEVED, none=""))
+        columns = (*columns, make_column(ComputeWork, "flops_per_s", none=""))
     if any(entry.flops_share is not None and entry.flops_share < 1 for entry in rank.compute):
-        columns = (*columns, Column("flops_share", "FLOPs known", "percent", _COUNTED, none=""))
+        columns = (*columns, make_column(ComputeWork, "flops_share", none=""))
     return tabulate("Compute kernels by category", columns, rank.compute, limits=_ALL_ROWS)
 
 
-def _tabulate_rates(rates: tuple[KernelRate, ...]) -> Grid:
+def _tabulate_rates(rates: tuple[KernelRate, ...], whole: str) -> Grid:
     columns = (
-        on_terminal("name", "kernel", most=40, wrap="cut"),
-        on_page("name", "kernel"),
-        Column("kernels", "kernels", "count"),
-        Column("work_ns", "work", "ms", _COMPUTE_WORK),
-        Column("flops_per_s", "achieved", "flops", _KERNEL_RATE),
-        Column("peak_share", "of peak", "percent", _OF_PEAK, none=""),
+        make_column(KernelRate, "name", media=("terminal",), most=40, wrap="cut"),
+        make_column(KernelRate, "name", media=PAGE),
+        *make_columns(KernelRate, "kernels", "work_ns", "flops_per_s", words={"whole": whole}),
+        make_column(KernelRate, "peak_share", none=""),
     )
     return tabulate("Kernels with known FLOPs", columns, rates, limits=_ALL_ROWS)
 
@@ -409,20 +387,21 @@ def tabulate_metrics(metrics: GpuMetrics, whole: str) -> Grid:
         share = units.percent(metrics.exclusive_share)
         others = f"; in {share} of the samples no other rank of this export ran on it"
         note = f"Values are for the whole GPU{'' if metrics.exclusive_share == 1 else others}."
-    means = Column("mean_share", "mean of peak", "percent")
-    columns = (Column("metric", "metric"), means, Column("samples", "samples", "count"))
+    columns = make_columns(MetricMean, "metric", "mean_share", "samples")
     return tabulate(f"GPU metrics, sampled in the {whole}", columns, metrics.means, notes=(note,))
 
 
 def _tabulate_unmatched(rank: Rank, whole: str) -> Grid:
     columns = (
-        on_terminal("name", "kernel", most=60, wrap="cut"),
-        on_page("name", "kernel"),
-        Column(
-            "count", "count", "plain", value=lambda entry: units.number(entry.count) if entry.count else "<1"
+        make_column(KernelWork, "name", media=("terminal",), most=60, wrap="cut"),
+        make_column(KernelWork, "name", media=PAGE),
+        make_column(
+            KernelWork,
+            "count",
+            words={"whole": whole},
+            value=lambda entry: units.number(entry.count) if entry.count else "<1",
         ),
-        Column("work_ns", "work", "ms", _COMPUTE_WORK),
-        Column("share", f"of the {whole}", "percent"),
+        *make_columns(KernelWork, "work_ns", "share", words={"whole": whole}),
     )
     title = "Unrecognized kernels (classify them with --kernels FILE)"
     return tabulate(title, columns, rank.unmatched_kernels, limits=_ALL_ROWS)
@@ -476,7 +455,7 @@ def _describe_shapes(shapes: LaunchShapes) -> Iterator[str]:
 
 def tabulate_budget(analysis: Analysis, rank: Rank) -> Grid:
     """Make a table of what the device did in the typical step."""
-    unseen = any(finding.code == "graph-replays-missing" for finding in analysis.capture.findings)
+    unseen = any(finding.code == FindingCode.GRAPH_REPLAYS_MISSING for finding in analysis.capture.findings)
     step_ns = rank.typical.step_ns
     columns = (
         on_terminal("state", ""),

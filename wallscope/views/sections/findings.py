@@ -19,6 +19,7 @@ from wallscope.model.cause_catalogue import (
     list_cause_meanings,
 )
 from wallscope.model.enums import Wall
+from wallscope.model.finding_codes import FindingCode
 from wallscope.model.report import ComparisonReport
 from wallscope.model.section import (
     Block,
@@ -32,6 +33,7 @@ from wallscope.model.section import (
     Section,
     Span,
     Tone,
+    make_columns,
     tabulate,
 )
 from wallscope.render.texts import visible
@@ -78,40 +80,65 @@ _ANY = frozenset(Wall)
 _DOUBTS: tuple[tuple[tuple[str, ...], frozenset[Wall]], ...] = (
     (
         (
-            "trace-cut-off",
-            "trace-events-lost",
-            "records-lost",
-            "no-kernels",
-            "graph-mode-graphs",
-            "graph-replays-missing",
-            "no-api-calls",
-            "filtered-export",
-            "trace-filtered",
-            "unattributed-time",
+            FindingCode.TRACE_CUT_OFF,
+            FindingCode.TRACE_EVENTS_LOST,
+            FindingCode.RECORDS_LOST,
+            FindingCode.NO_KERNELS,
+            FindingCode.GRAPH_MODE_GRAPHS,
+            FindingCode.GRAPH_REPLAYS_MISSING,
+            FindingCode.NO_API_CALLS,
+            FindingCode.FILTERED_EXPORT,
+            FindingCode.TRACE_FILTERED,
+            FindingCode.UNATTRIBUTED_TIME,
         ),
         _ANY,
     ),
-    (("one-rank", "ranks-missing", "collectives-unmatched", "clocks-apart"), frozenset({Wall.COMMUNICATION})),
     (
         (
-            "configuration-contradicted",
-            "configuration-ineffective",
-            "rank-contradiction",
-            "export-left-out",
-            "ranks-without-steps",
+            FindingCode.ONE_RANK,
+            FindingCode.RANKS_MISSING,
+            FindingCode.COLLECTIVES_UNMATCHED,
+            FindingCode.CLOCKS_APART,
+        ),
+        frozenset({Wall.COMMUNICATION}),
+    ),
+    (
+        (
+            FindingCode.CONFIGURATION_CONTRADICTED,
+            FindingCode.CONFIGURATION_INEFFECTIVE,
+            FindingCode.RANK_CONTRADICTION,
+            FindingCode.EXPORT_LEFT_OUT,
+            FindingCode.RANKS_WITHOUT_STEPS,
         ),
         _ANY,
     ),
-    (("emit-nvtx", "torch-stacks", "torch-operators", "profiler-overhead"), frozenset({Wall.HOST})),
-    (("no-steps", "few-steps", "inferred-steps", "unmarked-steps", "anchors-disagree"), _ANY),
     (
         (
-            "unresolved-waits",
-            "no-cuda-events",
-            "launches-without-work",
-            "orphan-operations",
-            "work-before-calls",
-            "unmatched-kernels",
+            FindingCode.EMIT_NVTX,
+            FindingCode.TORCH_STACKS,
+            FindingCode.TORCH_OPERATORS,
+            FindingCode.PROFILER_OVERHEAD,
+        ),
+        frozenset({Wall.HOST}),
+    ),
+    (
+        (
+            FindingCode.NO_STEPS,
+            FindingCode.FEW_STEPS,
+            FindingCode.INFERRED_STEPS,
+            FindingCode.UNMARKED_STEPS,
+            FindingCode.ANCHORS_DISAGREE,
+        ),
+        _ANY,
+    ),
+    (
+        (
+            FindingCode.UNRESOLVED_WAITS,
+            FindingCode.NO_CUDA_EVENTS,
+            FindingCode.LAUNCHES_WITHOUT_WORK,
+            FindingCode.ORPHAN_OPERATIONS,
+            FindingCode.WORK_BEFORE_CALLS,
+            FindingCode.UNMATCHED_KERNELS,
         ),
         frozenset({*LOSSES, Wall.UNATTRIBUTED}),
     ),
@@ -152,10 +179,8 @@ def build_limits(findings: tuple[Finding, ...]) -> Section:
     if not findings:
         return Section("limits", "Limits", "No limit was found.", ())
     columns = (
-        Column("severity", "gravity"),
-        Column("message", "finding"),
-        Column("cure", "cure", none=""),
-        Column("covers_ns", "covers", "duration", "time concerned", none=""),
+        *make_columns(Finding, "severity", "message"),
+        *make_columns(Finding, "cure", "covers_ns", none=""),
     )
     caption = "Findings about the capture, errors and warnings first"
     table = tabulate(caption, columns, sort_findings(findings), is_wordy=True)
@@ -282,14 +307,14 @@ def describe_confidence(analysis: Analysis, *, has_caveats: bool = True) -> str:
     sure = analysis.diagnosis.confidence
     if sure is None:
         return "unknown"
-    if any(one.code == "no-kernels" for one in analysis.capture.findings):
+    if any(one.code == FindingCode.NO_KERNELS for one in analysis.capture.findings):
         return f"{sure.level}: {', '.join(sure.reasons)}"
     replayed, refused = _describe_replays(analysis)
     has_no_steps = has_caveats and analysis.anchor.kind == "whole-trace"
     parts = [*list_reasons(analysis, skips_doubts=has_no_steps), *replayed]
     rank = analysis.ranks[analysis.diagnosis.rank_index]
     shown = find_doubts(analysis, rank)[:_MOST_CAVEATS] if has_caveats else ()
-    if not any(one.code == "few-steps" for one in shown):
+    if not any(one.code == FindingCode.FEW_STEPS for one in shown):
         parts += describe_few_steps(analysis, rank)
     of = " for the time breakdown" if refused else ""
     said = "; ".join(parts)
@@ -347,9 +372,9 @@ def list_caveats(analysis: Analysis, rank: Rank) -> list[Line]:
         held_ns = sum(one.typical_ns for one in rank.causes if one.cause == HELD_WHILE_IDLE)
         waited = f"Launched kernels waited {units.duration(held_ns)} on an idle GPU"
         lines.append((Span("• ", "warning"), f"{waited}: it is probably shared."))
-    covered = {"unattributed-time"} if is_shared else set()
-    if any(one.code == "no-kernels" for one in analysis.capture.findings):
-        covered |= {"no-kernels", "no-steps"}
+    covered = {FindingCode.UNATTRIBUTED_TIME} if is_shared else set()
+    if any(one.code == FindingCode.NO_KERNELS for one in analysis.capture.findings):
+        covered |= {FindingCode.NO_KERNELS, FindingCode.NO_STEPS}
     doubts = [one for one in find_doubts(analysis, rank) if one.code not in covered]
     for finding in doubts[: _MOST_CAVEATS - len(lines)]:
         cure = visible(f" → {finding.cure}") if finding.cure else ""
@@ -393,7 +418,7 @@ def find_doubts(analysis: Analysis, rank: Rank) -> list[Finding]:
     found = [
         one
         for one in analysis.capture.findings
-        if weigh(one) < len(_DOUBTS) and (one.code != "unresolved-waits" or one.covers_ns)
+        if weigh(one) < len(_DOUBTS) and (one.code != FindingCode.UNRESOLVED_WAITS or one.covers_ns)
     ]
     return sorted(found, key=weigh)
 

@@ -17,9 +17,12 @@ from wallscope.model.analysis import (
     Reason,
     Straggler,
 )
+from wallscope.model.diagnosis import Walls
 from wallscope.model.enums import Wall
+from wallscope.model.frame_rows import GroupRow
 from wallscope.model.report import Report
 from wallscope.model.section import (
+    PAGE,
     Block,
     Cell,
     Column,
@@ -28,22 +31,22 @@ from wallscope.model.section import (
     Lines,
     Medium,
     Section,
+    make_column,
+    make_columns,
     on_page,
     on_terminal,
     tabulate,
 )
+from wallscope.model.shown import list_fields
 from wallscope.render.figures import draw_heat, draw_meeting
 from wallscope.render.texts import visible
 from wallscope.views.sections.words import explain_choice, name_process, name_rank
 
 MOST_RANKS = 64
 _MOST_WAITS, _MOST_LATE = 12, 6
-_LATE_ON = "steps in which others wait longer for it than it waits itself"
-_RESIDENCE = "sum of the durations of its collectives in the typical step, including waiting"
 _REPRESENTS = "the rank whose step is nearest to the median"
 _A_STEP = "how many of them a rank takes part in"
 _BUS_RATE = "what a link carries, over the time in which bytes move"
-_OFFSET = "of its clock at its first collective, relative to the reference clock"
 _WALLS = [wall for wall in Wall if wall is not Wall.UNATTRIBUTED]
 _REASONS = {
     Reason.SLOWER_KERNELS: "same kernels, slower",
@@ -61,7 +64,7 @@ _METHODS = {
     "unaligned": "Not all hosts can be aligned",
 }
 _MOST_RANKS = 16
-_SHORT = {Wall.COMMUNICATION: "comm", Wall.UNATTRIBUTED: "unknown"}
+_BRIEF = {wall: list_fields(Walls)[wall].brief for wall in Wall}
 
 
 def build_job_details(job: Job) -> Iterator[Section | Grid]:
@@ -122,12 +125,12 @@ def say_left_out(count: int, shown: int, where: str) -> str:
 def _tabulate_late(job: Job) -> Grid:
     columns = (
         on_terminal("name", "rank", value=_shorten_name, most=20),
-        on_page("name", "rank", most=40),
-        Column("late", "late on", "plain", _LATE_ON, lambda one: f"{one.late_steps} of {one.steps}"),
-        Column("late_ns_median", "delay", "ms", "how long others wait for it: median over those steps"),
+        make_column(Straggler, "name", media=PAGE, most=40),
+        make_column(Straggler, "late_steps", value=lambda one: f"{one.late_steps} of {one.steps}"),
+        make_column(Straggler, "late_ns_median"),
         on_terminal("reason", "reason", value=lambda one: Cell(_explain(one), one.cause_wall), most=48),
         on_page("reason", "reason", value=_explain),
-        on_page("why", "what took longer", most=200),
+        make_column(Straggler, "why", media=PAGE, most=200),
     )
     brief, limits = "Late ranks (delay: median time that others wait for them)", _limit(32, "more rank")
     return tabulate("Late ranks", columns, job.stragglers, brief=brief, limits=limits, is_wordy=True)
@@ -145,15 +148,11 @@ def _shorten_name(one: RankWaits | Straggler) -> str:
 def _tabulate_waits(members: Sequence[RankWaits], rest: str) -> Grid:
     columns = (
         on_terminal("name", "rank", value=_shorten_name, most=20),
-        on_page("name", "rank", most=40),
-        on_terminal("step_median_ns", "step", "ms"),
-        Column("residence_ns", "in collectives", "ms", _RESIDENCE),
-        Column(
-            "transfer_ns", "transfer", "ms", "all participants have arrived: the shortest duration over them"
+        make_column(RankWaits, "name", media=PAGE, most=40),
+        make_column(RankWaits, "step_median_ns", media=("terminal",)),
+        *make_columns(
+            RankWaits, "residence_ns", "transfer_ns", "peer_wait_ns", "pipeline_wait_ns", "late_ns"
         ),
-        Column("peer_wait_ns", "peer wait", "ms", "waiting for participants that came later"),
-        Column("pipeline_wait_ns", "pipeline wait", "ms", "waiting for other pipeline stages"),
-        Column("late_ns", "delays others", "ms", "time that others wait for it on the critical path"),
     )
     title = "Time in collectives per typical step"
     return tabulate(title, columns, members, brief=f"{title} (sum of durations)", rest=rest)
@@ -189,9 +188,8 @@ def _tabulate_groups(job: Job) -> Grid:
     columns = (
         on_terminal("ranks", "ranks", value=ranks, most=24),
         on_page("ranks", "ranks", "text", "ranks that run the same kernels equally often", ranks, most=80),
-        on_page("count", "count", "count", value=lambda group: len(group.places)),
-        Column("step_median_ns", "step", "ms", "median over the ranks of their median step"),
-        Column("spread", "spread", "percent", "longest less shortest, of the median"),
+        make_column(GroupRow, "count", media=PAGE, value=lambda group: len(group.places)),
+        *make_columns(RankGroup, "step_median_ns", "spread"),
         on_terminal(
             "name", "represented by", "plain", value=lambda group: _shorten_name(member(group)), most=20
         ),
@@ -199,7 +197,14 @@ def _tabulate_groups(job: Job) -> Grid:
             "name", "representative rank", "text", _REPRESENTS, lambda group: member(group).name, most=40
         ),
         *(
-            Column(wall, str(wall), "percent", meaning, partial(share, wall=wall), brief=_SHORT.get(wall))
+            make_column(
+                Walls,
+                wall,
+                unit="percent",
+                meaning=meaning,
+                value=partial(share, wall=wall),
+                brief=_BRIEF[wall],
+            )
             for wall in _WALLS
         ),
     )
@@ -319,11 +324,11 @@ def _describe_drift(host: Clock) -> str:
 
 def _tabulate_hosts(job: Job) -> Grid:
     columns = (
-        Column("hostname", "host", value=lambda host: host.hostname or "unknown host", most=60),
+        make_column(Clock, "hostname", value=lambda host: host.hostname or "unknown host", most=60),
         Column("ranks", "ranks", value=lambda host: _list_places(job, host.ranks), most=80),
-        Column("offset_ns", "offset", "signed_duration", _OFFSET, none="not aligned"),
-        Column("drift_ppm", "drift", "plain", "how much faster its clock runs", _describe_drift),
-        Column("matched", "matched", "count", "collectives that the offset comes from"),
+        make_column(Clock, "offset_ns", none="not aligned"),
+        make_column(Clock, "drift_ppm", value=_describe_drift),
+        make_column(Clock, "matched"),
     )
     return tabulate("Clocks of hosts", columns, job.clock.hosts, limits=_limit(MOST_RANKS, "more host"))
 
@@ -344,7 +349,9 @@ def tabulate_ranks(analysis: Analysis, ranks: Sequence[Rank], rest: str = "") ->
         on_page("name", "rank", value=name_rank),
         Column("step_ns", "typical", "duration", f"length of its {whole}", lambda rank: rank.typical.step_ns),
         *(
-            Column(wall, str(wall), "percent", "", partial(share, wall=wall), brief=_SHORT.get(wall))
+            make_column(
+                Walls, wall, unit="percent", meaning="", value=partial(share, wall=wall), brief=_BRIEF[wall]
+            )
             for wall in Wall
         ),
     )

@@ -12,8 +12,10 @@ from wallscope import units
 from wallscope.errors import SelectionError
 from wallscope.model.analysis import Analysis, RangeWork, Rank, Step
 from wallscope.model.capture import Profiler
-from wallscope.model.cause_catalogue import describe_cause, find_wall
+from wallscope.model.cause_catalogue import DRAINED, describe_cause, find_wall
+from wallscope.model.diagnosis import Walls
 from wallscope.model.enums import Wall
+from wallscope.model.frame_rows import SpanRow
 from wallscope.model.report import GAPS, Gap, GapGroup, Link, Moment, Report, StepTimeline
 from wallscope.model.section import (
     Block,
@@ -27,6 +29,8 @@ from wallscope.model.section import (
     Section,
     Span,
     append_row,
+    make_column,
+    make_columns,
     on_terminal,
     tabulate,
 )
@@ -34,17 +38,13 @@ from wallscope.render import figures
 from wallscope.render.texts import shorten_name, shorten_range_path, visible
 from wallscope.views.sections.words import describe_steps, explain_cause
 
-_INSIDE = "time in which operations issued inside ran, including nested ranges"
+_INSIDE = "time attributed to the wall, of work issued inside"
 _MOST_ROWS = 60
 _LONGEST_NAME, _LONGEST_PATH, _MOST_LINKS = 120, 100, 12
 _ROLES = {"typical": "nearest to the typical length", "worst": "the slowest"}
 _ENDED = "the operation that starts when the gap ends; its stream is in the tooltip"
 _ISSUED = "the call that issued that operation; its thread is in the tooltip"
-_BACKWARD = Column(
-    "backward_gpu_ns", "its backward", "ms", "on the device, the backward pass of operators inside", none=""
-)
 _MOST_STEPS, _WIDE = 8, 110
-_DRAINED = "host/queue-drained/"
 _KEY_OF_GAPS = (
     "The first line of a gap has its start, its length, and its largest cause with its time. The other lines"
     f" have start, length, cause and place of each part. A terminal of {_WIDE} columns adds how much earlier"
@@ -119,11 +119,8 @@ def _sum_causes(shown: StepTimeline) -> dict[str, int]:
     return dict(lengths.group_by("cause").agg(pl.col("length_ns").sum()).iter_rows())
 
 
-def _list_wall_columns(meaning: str) -> tuple[Column, ...]:
-    def part_ns(entry: Step | RangeWork, wall: Wall) -> int | None:
-        return None if entry.walls is None else getattr(entry.walls, wall)
-
-    return tuple(Column(wall, str(wall), "ms", meaning, partial(part_ns, wall=wall)) for wall in Wall)
+def _find_part(entry: Step | RangeWork, wall: Wall) -> int | None:
+    return None if entry.walls is None else getattr(entry.walls, wall)
 
 
 def _tabulate_steps(rank: Rank, unit: str, shown: AbstractSet[int]) -> Grid:
@@ -133,12 +130,13 @@ def _tabulate_steps(rank: Rank, unit: str, shown: AbstractSet[int]) -> Grid:
     def counts(step: Step) -> str:
         return "yes" if step.steady else f"no ({step.reason or 'unknown'})"
 
+    words = {"step": unit, "of": unit}
     columns = (
-        Column("index", unit, "count", "number of the window, counted from the first one found", number),
-        Column("start_ns", "start", "seconds", "session time in seconds, as Nsight shows it"),
-        Column("length_ns", "length", "ms", value=lambda step: step.end_ns - step.start_ns),
-        *_list_wall_columns("time of this window attributed to the wall"),
-        Column("steady", "counts", "text", f"whether it counts as a steady {unit}, or why not", counts),
+        make_column(Step, "index", title=unit, words=words, value=number),
+        make_column(Step, "start_ns", words=words),
+        make_column(SpanRow, "duration_ns", words=words, value=lambda step: step.end_ns - step.start_ns),
+        *(make_column(Walls, wall, words=words, value=partial(_find_part, wall=wall)) for wall in Wall),
+        make_column(Step, "steady", words=words, value=counts),
     )
     limits = {"page": Limit(_MOST_ROWS, "more row", " in wallscope steps.")}
     return tabulate("Time breakdown of each window", columns, rank.steps, limits=limits)
@@ -149,19 +147,13 @@ def build_phases(analysis: Analysis, rank: Rank) -> Section | None:
     if not rank.ranges:
         return None
     whole = analysis.anchor.typical
+    backward = ["backward_gpu_ns"] if any(entry.backward_gpu_ns for entry in rank.ranges) else []
     columns = (
-        Column(
-            "path",
-            "range",
-            "text",
-            "names of the nested ranges, outermost first; ranges with the same names are one row",
-        ),
-        Column("count", "count", "count", "ranges that begin in the host's time for the step", none=""),
-        Column("host_ns", "on the host", "ms", "their time on the host, added up", none=""),
-        Column("gpu_ns", "on the device", "ms", _INSIDE),
-        Column("own_gpu_ns", "alone", "ms", "the same without nested ranges"),
-        *((_BACKWARD,) if any(entry.backward_gpu_ns for entry in rank.ranges) else ()),
-        *_list_wall_columns("time attributed to the wall, of work issued inside"),
+        make_column(RangeWork, "path"),
+        *make_columns(RangeWork, "count", "host_ns", words={"whole": whole}, none=""),
+        *make_columns(RangeWork, "gpu_ns", "own_gpu_ns"),
+        *make_columns(RangeWork, *backward, none=""),
+        *(make_column(Walls, wall, meaning=_INSIDE, value=partial(_find_part, wall=wall)) for wall in Wall),
     )
     answer = f"The work of the {whole} was issued inside {units.plural(len(rank.ranges), 'path')} of ranges."
     has_work = any(entry.work_ns for entry in rank.ranges[:_MOST_ROWS])
@@ -397,7 +389,7 @@ def _tabulate_chain(links: Sequence[Link], at_ns: int | None = None) -> Grid:
         return f"{'◀ ' if is_here else ''}{_name_link(link)}"
 
     def shorten(link: Link) -> Cell:
-        cause = _DRAINED.rstrip("/") if link.cause.startswith(_DRAINED) else link.cause
+        cause = DRAINED.rstrip("/") if link.cause.startswith(DRAINED) else link.cause
         return Cell(cause, find_wall(link.cause))
 
     columns = (
@@ -421,7 +413,7 @@ def _name_link(link: Link) -> str:
     """Name the operation, call or thread of a link; of a drained queue also the call that drained it."""
     what, where, path = link.what.partition(" in ")
     name = f"{what} in {shorten_range_path(path)}" if where else _shorten_operation(link.what)
-    drained = link.cause.removeprefix(_DRAINED)
+    drained = link.cause.removeprefix(DRAINED)
     return name if drained == link.cause else f"after {drained}, {name}"
 
 

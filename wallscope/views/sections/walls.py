@@ -12,6 +12,7 @@ from wallscope.model.cause_catalogue import describe_cause
 from wallscope.model.enums import Wall
 from wallscope.model.section import (
     MEDIA,
+    PAGE,
     Cell,
     Column,
     Grid,
@@ -22,6 +23,8 @@ from wallscope.model.section import (
     Span,
     Value,
     append_row,
+    make_column,
+    make_columns,
     on_markdown,
     on_page,
     on_terminal,
@@ -53,9 +56,7 @@ _WIDE = (110, 1 << 30)
 _SEEN = 0.01
 """Difference of two speedups of two decimals that a reader sees."""
 _MEDIAN = "median of its share over the steady steps; the verdict is based on it"
-_WITHOUT = "upper bound of the time saved without the cause, including what limits the step next"
 _CEILING = "upper bound on speedup: step time divided by step time without the cause; not additive"
-_UNRESOLVED = "part of this time whose dependencies are unknown"
 _BEST = "upper bound on the recommendation that addresses the cause and gains most, with its number"
 _MORE = (
     "A cause can delay later work. So its bound can be larger than its own time would give, because that work"
@@ -402,19 +403,16 @@ def tabulate_causes(analysis: Analysis, title: str, causes: Sequence[CauseTime],
         on_terminal(
             "cause", "cause", value=lambda entry: Cell(entry.cause, entry.wall), most=60, wrap="fold"
         ),
-        on_page("cause", "cause", "text", "wall/cause[/detail]", explain),
+        make_column(CauseTime, "cause", media=PAGE, value=explain),
         on_markdown("cause", "cause", "code", most=120),
         on_page("meaning", "what it is", value=describe),
-        on_terminal("typical_ns", "time", "ms"),
-        on_page("typical_ns", "time", "ms", f"time of the {whole} attributed to the cause"),
-        on_markdown("typical_ns", "time", "ms"),
-        Column("share", "share", "percent", f"of the {whole}"),
-        on_page("recoverable_ns", "without it", "plain", _WITHOUT, recoverable),
+        *make_columns(CauseTime, "typical_ns", "share", words={"whole": whole}),
+        make_column(CauseTime, "recoverable_ns", media=PAGE, words={"whole": whole}, value=recoverable),
         Column("ceiling", "upper bound", "speedup", _CEILING, ceiling, "bound", media, none=""),
         Column("fix", "best fix", "plain", _BEST, fix, media=media),
         on_terminal("meaning", "what it is", value=describe, widths=_WIDE, wrap="words"),
         on_markdown("meaning", "what it is", value=describe, most=300),
-        on_page("unresolved_ns", "unresolved", "ms", _UNRESOLVED, lambda entry: entry.unresolved_ns or ""),
+        make_column(CauseTime, "unresolved_ns", media=PAGE, value=lambda entry: entry.unresolved_ns or ""),
     )
     notes = (*_explain_bounds(analysis, causes, best), *settings.pop("notes", ()))
     return tabulate(title, columns, causes, is_wordy=True, notes=notes, **settings)

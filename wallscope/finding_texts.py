@@ -1,0 +1,62 @@
+"""Make findings from `advice/notes/findings.toml`, which has severity, text and what to do of each."""
+
+from collections.abc import Mapping
+from functools import cache
+from typing import Any
+
+from wallscope.files import read_toml
+from wallscope.model.capture import Finding, Severity
+from wallscope.model.finding_codes import FindingCode
+
+
+def make_finding(
+    code: FindingCode,
+    variant: str = "",
+    *,
+    severity: Severity | None = None,
+    cure: str | None = None,
+    covers_ns: int | None = None,
+    **places: object,
+) -> Finding:
+    """Make a finding from its text.
+
+    Args:
+        code: of the finding.
+        variant: which of several texts (`finding.says`).
+        severity: where the text does not declare it.
+        cure: what to do, where the text does not declare it.
+        covers_ns: the time concerned.
+        places: what stands in the places of the text and of what to do.
+
+    >>> make_finding(FindingCode.EXPORT_LEFT_OUT, name="a.sqlite", why="it is empty").message
+    'a.sqlite is left out: it is empty.'
+    """
+    text = list_finding_texts()[code][variant]
+    return Finding(
+        code,
+        Severity(text["severity"]) if severity is None else severity,
+        text["text"].format_map(places),
+        text["do"].format_map(places) if cure is None and "do" in text else cure,
+        covers_ns=covers_ns,
+    )
+
+
+@cache
+def list_finding_texts() -> Mapping[str, Mapping[str, Mapping[str, Any]]]:
+    """Return severity, text and what to do of each finding, by code and variant."""
+    tables = read_toml("advice/notes/findings.toml")["finding"]
+    return {
+        table["code"]: {**({"": table} if "text" in table else {}), **table.get("says", {})}
+        for table in tables
+    }
+
+
+@cache
+def list_finding_words(key: str) -> Mapping[str, str]:
+    """Return the words that findings have under another key of the table, by code.
+
+    >>> list_finding_flags("unknown")["few-steps"]
+    'how much steps vary'
+    """
+    tables = read_toml("advice/notes/findings.toml")["finding"]
+    return {table["code"]: table[key] for table in tables if key in table}
