@@ -369,11 +369,9 @@ def _keep_one_job(analyzed: Sequence[_Analyzed]) -> tuple[list[_Analyzed], list[
             start = starts.get(id(one))
             if start is not None and abs(start - near) > CAPTURES_APART_NS:
                 kept.remove(one)
-                minutes = round(abs(start - near) / 60e9)
+                apart = duration(abs(start - near))
                 when = "after" if start > near else "before"
-                findings.append(
-                    _report_left_out(one.path.name, f"it was captured {minutes} minutes {when} the others")
-                )
+                findings.append(_report_left_out(one.path.name, f"it was captured {apart} {when} the others"))
     return kept, findings
 
 

@@ -34,7 +34,7 @@ _MOST_ROWS = 40
 _ROOMY = 100
 _NARROW_TEXT = 14
 _BETWEEN = "  "
-_BEFORE_UNIT = re.compile(r"(?<=\d) (?=%|(?:ns|µs|ms|s|[kMGT]i?B|[MG]Hz)\b)")
+_BEFORE_UNIT = re.compile(r"(?<=\d) (?=%|(?:ns|µs|ms|s|min|h|d|[kMGT]i?B|[MG]Hz)\b)")
 _TIE = "\ue000"
 """Stands for a space at which a line must not break. It takes one cell, and `spell_out` leaves none of it."""
 
