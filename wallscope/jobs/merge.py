@@ -43,6 +43,7 @@ from wallscope.summary.diagnosis import (
     measure_wall_shares,
     select_working_ranks,
 )
+from wallscope.summary.scope import EXPORT_LEFT_OUT, find_scope
 from wallscope.summary.step_timeline import decode_overviews, order_by_places
 from wallscope.summary.tables import ANSWER_TABLES, build_answer_table
 from wallscope.summary.verdict import write_verdict
@@ -340,7 +341,7 @@ def _with_hint(
 
 
 def _report_left_out(name: str, why: str) -> Finding:
-    return Finding("export-left-out", Severity.WARNING, f"{name} is left out: {why}.")
+    return Finding(EXPORT_LEFT_OUT, Severity.WARNING, f"{name} is left out: {why}.")
 
 
 def _keep_one_job(analyzed: Sequence[_Analyzed]) -> tuple[list[_Analyzed], list[Finding]]:
@@ -435,6 +436,7 @@ def _join(analyzed: Sequence[_Analyzed], findings: tuple[Finding, ...]) -> JobAn
         found = update_diagnosis(found, known)
         packed = pack_profiles(found.ranks, known.profiles, found.diagnosis.rank_index)
         found = replace(found, ranks=packed)
+    found = replace(found, scope=find_scope(found))
     parts = [(first_place[number], one.timeline) for number, one in enumerate(analyzed)]
     return JobAnswer(found, known, join_timelines(parts, known, found.diagnosis.rank_index))
 
@@ -446,7 +448,7 @@ def _first_rank(one: Analysis) -> tuple[bool, int]:
 
 def _add_left_out(job: Job, findings: tuple[Finding, ...]) -> Job:
     """Return the job with the number of exports left out in its verdict."""
-    count = sum(finding.code == "export-left-out" for finding in findings)
+    count = sum(finding.code == EXPORT_LEFT_OUT for finding in findings)
     if not count:
         return job
     return replace(job, verdict=f"{job.verdict} {plural(count, 'export')} left out: see the limits.")
