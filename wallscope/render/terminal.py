@@ -177,7 +177,8 @@ class _FittedGrid:
             table.add_row(*(_draw_cell(row[place], column) for place, column in columns))
         for (_, column), drawn in zip(columns, table.columns, strict=True):
             if not column.is_text:
-                drawn.min_width = max(Text(str(drawn.header)).cell_len, *map(_measure, drawn.cells))
+                heads = str(drawn.header).split() if column.wrap == "words" else (str(drawn.header),)
+                drawn.min_width = max(0, *map(cell_len, heads), *map(_measure, drawn.cells))
         yield table
         yield from map(Text, grid.notes)
         if rest:
