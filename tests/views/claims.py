@@ -344,10 +344,19 @@ def read_headline(medium: str, text: str) -> Claim:
 
 
 def print_terminal(analysis, columns: int, *, is_full: bool) -> list[str]:
-    """What a terminal shows."""
+    """What a terminal shows of a capture."""
+    return _print(render_analysis(analysis, "run.sqlite", is_full=is_full), columns)
+
+
+def print_comparison(comparison, columns: int, *, is_full: bool) -> list[str]:
+    """What a terminal shows of a comparison."""
+    return _print(render_comparison(comparison, full=is_full), columns)
+
+
+def _print(shown, columns: int) -> list[str]:
     out = io.StringIO()
     console = Console(file=out, width=columns, markup=False, highlight=False, emoji=False)
-    console.print(render_analysis(analysis, "run.sqlite", is_full=is_full))
+    console.print(shown)
     return [line.rstrip() for line in out.getvalue().split("\n")]
 
 
@@ -618,6 +627,9 @@ def read_change(medium: str, text: str) -> Iterator[Claim]:
     if found and (ends := _ENDS.search(text)):
         yield Claim(medium, "step", "ratio low", f"{ends[1]} %")
         yield Claim(medium, "step", "ratio high", ends[2])
+    if cause := re.search(r"(?<= )(Cause: |Largest change (?:\(uncertain\)|between))", text):
+        certainty = "certain" if cause[1] == "Cause: " else "uncertain"
+        yield Claim(medium, "cause of the change", "certainty", certainty)
     yield from read_labels(medium, text, _OF_CHANGE[1:])
 
 
@@ -642,10 +654,7 @@ def collect_comparison(comparison, page: str) -> list[Claim]:
     claims: list[Claim] = []
     for columns in (80, 140):
         for is_full in (False, True):
-            out = io.StringIO()
-            console = Console(file=out, width=columns, markup=False, highlight=False, emoji=False)
-            console.print(render_comparison(comparison, full=is_full))
-            claims += read_terminal_change([line.rstrip() for line in out.getvalue().split("\n")])
+            claims += read_terminal_change(print_comparison(comparison, columns, is_full=is_full))
     claims += read_markdown_change(write_comparison_markdown(comparison))
     claims += read_brief_change(pack_brief(brief_comparison(comparison, ("a", "b"), 50)))
     claims += read_json_change(write_json(comparison))
@@ -726,6 +735,10 @@ def read_page_change(text: str) -> Iterator[Claim]:
         shown for name, kinds, shown in page.elements if name == "p" and kinds.get("class") == "sub"
     )
     yield from read_change(medium, change)
+    if "remove its cause" in text:
+        yield Claim(medium, "cause of the change", "certainty", "certain")
+    if "None is certain" in text and "Cause: " in change:
+        yield Claim(medium, "cause of the change", "certainty", "uncertain")
     for name, kinds, shown in page.elements:
         if name == "p" and kinds.get("class") == "answer":
             yield from read_labels(medium, shown, _OF_CHANGE[1:])

@@ -1,6 +1,7 @@
 """No two media contradict each other: all their numbers, with their meaning, compared for every capture."""
 
 import json
+import re
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -10,16 +11,25 @@ import pytest
 from fixtures.scenario import scenarios
 from tests.answered_once import analyze_once, analyze_scenario_once, write_page_once
 from tests.conftest import TRACES
+from tests.digests.inputs import PAIRS, communication_halved
 from tests.shipped_example import EXAMPLE
 from tests.views import claims
-from tests.views.claims import Answered, agree, collect_analysis, find_contradictions
+from tests.views.claims import (
+    Answered,
+    agree,
+    collect_analysis,
+    collect_comparison,
+    find_contradictions,
+)
 from wallscope.agents.tools import ToolRequest, answer_tool
+from wallscope.api import diff
 from wallscope.errors import NothingToAnalyzeError, WallscopeError
 from wallscope.model.brief import DEFAULT_ROWS_COUNT
 from wallscope.model.report import Report
 from wallscope.render.data import pack_brief, write_json
 from wallscope.views.analysis import write_analysis_markdown
-from wallscope.views.brief import brief_analysis
+from wallscope.views.brief import brief_analysis, brief_comparison
+from wallscope.views.comparison import write_comparison_markdown
 from wallscope.views.page_analysis import write_analysis_page
 
 MINIMAL = TRACES / "minimal"
@@ -229,3 +239,80 @@ def test_few_numbers_of_the_first_screen_have_no_meaning_here():
     told = {one.text for one in collect(EXAMPLE) if one.medium == "terminal"}
 
     assert shown - told == {"50 %"}
+
+
+@pytest.mark.parametrize(
+    ("base", "head"),
+    [
+        pytest.param(*pair, id="-and-".join(pair), marks=() if place % 3 == 1 else pytest.mark.slow)
+        for place, pair in enumerate(PAIRS)
+    ],
+)
+def test_no_medium_contradicts_another_about_a_comparison(traces, base, head):
+    found = diff(traces / f"{base}.sqlite", traces / f"{head}.sqlite")
+
+    assert describe(find_contradictions(collect_comparison(found.comparison, found.report))) == []
+
+
+@pytest.fixture(scope="module")
+def halved(tmp_path_factory):
+    """A comparison of a program with one whose communication takes half as long."""
+    folder = tmp_path_factory.mktemp("halved")
+    base, head = communication_halved(folder)
+    return diff(folder / base, folder / head)
+
+
+def test_a_comparison_is_compared_on_every_medium(halved):
+    found = collect_comparison(halved.comparison, halved.report)
+    shown = {
+        medium: {one.quantity for one in found if one.medium == medium} for medium in OF_MEDIA - {"card"}
+    }
+
+    assert describe(find_contradictions(found)) == []
+    assert all(quantities >= {"word", "base", "head", "change", "ratio"} for quantities in shown.values())
+
+
+def read_altered_comparison(medium, found, change):
+    comparison = found.comparison
+    match medium:
+        case "terminal":
+            text = change("\n".join(claims.print_comparison(comparison, 80, is_full=True)))
+            return [*claims.read_terminal_change(text.split("\n"))]
+        case "page":
+            return [*claims.read_page_change(change(found.report))]
+        case "markdown":
+            return [*claims.read_markdown_change(change(write_comparison_markdown(comparison)))]
+        case "json":
+            return [*claims.read_json_change(change(write_json(comparison)))]
+    packed = pack_brief(brief_comparison(comparison, ("a", "b"), 3))
+    return [*claims.read_brief_change(json.loads(change(json.dumps(packed))))]
+
+
+@pytest.mark.parametrize(
+    ("medium", "pattern", "planted"),
+    [
+        ("terminal", r"FASTER", "SLOWER"),
+        ("terminal", r"-(\d+\.\d) % \(95", r"+\1 % (95"),
+        ("page", r">FASTER<", ">SLOWER<"),
+        ("page", r"(<b>Step [\d.]+) → 3", r"\1 → 9"),
+        ("markdown", r"faster", "inconclusive"),
+        ("markdown", r"\| communication \| 0", "| communication | 7"),
+        ("brief", r'"improvement: ', '"regression: '),
+        ("brief", r'"head_ns": 1', '"head_ns": 7'),
+        ("json", r'"verdict": "improvement"', '"verdict": "no-change"'),
+        ("json", r'"head_typical_ns": \d', '"head_typical_ns": 99'),
+    ],
+)
+def test_a_planted_contradiction_of_a_comparison_is_found(halved, medium, pattern, planted):
+    altered = []
+
+    def change(text):
+        altered.append(re.search(pattern, text) is not None)
+        return re.sub(pattern, planted, text)
+
+    told = [replace(one, medium="planted") for one in read_altered_comparison(medium, halved, change)]
+    found = find_contradictions([*collect_comparison(halved.comparison, halved.report), *told])
+
+    assert any(altered)
+    assert found
+    assert all("planted" in {one.medium, other.medium} for one, other in found)
