@@ -747,3 +747,53 @@ def read_page_change(text: str) -> Iterator[Claim]:
             if sides is not None:
                 yield Claim(medium, "step", sides[1], sides[2])
     yield from read_change_tables(medium, page.tables)
+
+
+_COMMIT = r"[0-9a-f]{12}"
+
+
+def read_history(text: str, medium: str = "history") -> Iterator[Claim]:
+    """Claims of the history of a metric on a terminal."""
+    for row in re.finditer(rf"^({_COMMIT[:-4]}{{10,12}})…? .*?({_DURATION})", text, re.MULTILINE):
+        yield Claim(medium, f"commit {row[1][:10]}", "time", row[2])
+    words = " ".join(text.split())
+    if found := re.search(rf"(rose|fell) by .*?\(({_DURATION})\) at ({_COMMIT})", words):
+        yield Claim(medium, "change", "direction", found[1])
+        yield Claim(medium, "change", "size", found[2])
+        yield Claim(medium, "change", "commit", found[3])
+
+
+def read_history_rows(rows: list[dict], medium: str = "history rows") -> Iterator[Claim]:
+    """Claims of the rows that programs read."""
+    for row in rows:
+        yield Claim(medium, f"commit {row['commit'][:10]}", "time", f"{row['median_ns']} ns")
+        if row.get("changed_ns") is not None:
+            yield Claim(medium, "change", "direction", "rose" if row["changed_ns"] > 0 else "fell")
+            yield Claim(medium, "change", "size", f"{abs(row['changed_ns'])} ns")
+            yield Claim(medium, "change", "commit", row["commit"][:12])
+
+
+def read_bisection(text: str, medium: str = "bisection") -> Iterator[Claim]:
+    """Claims of a bisection on a terminal."""
+    words = " ".join(text.split())
+    if found := re.search(rf"Change: ([-+])({_DURATION})", words):
+        yield Claim(medium, "change", "direction", "rose" if found[1] == "+" else "fell")
+    if found := re.search(rf"First commit with the change: ({_COMMIT})", words):
+        yield Claim(medium, "change", "commit", found[1])
+    if found := _STEP_BETWEEN.search(words):
+        unit = found[2].rpartition(" ")[2]
+        before = found[1] if " " in found[1] else f"{found[1]} {unit}"
+        yield Claim(medium, f"commit {found[3][:10]}", "time", before)
+        yield Claim(medium, f"commit {found[4][:10]}", "time", found[2])
+
+
+_STEP_BETWEEN = re.compile(rf"([\d,.]+(?: \S+)?) → ({_DURATION}) from ({_COMMIT}) to ({_COMMIT})")
+
+
+def read_commits(answer: dict, base: str, head: str, medium: str = "diff") -> Iterator[Claim]:
+    """Claims of a comparison of two commits, as JSON."""
+    step = answer["step"]
+    for side, commit in (("base", base), ("head", head)):
+        yield Claim(medium, f"commit {commit[:10]}", "time", f"{step[f'{side}_typical_ns']} ns")
+    word = {"regression": "rose", "improvement": "fell"}.get(answer["verdict"], answer["verdict"])
+    yield Claim(medium, "change", "direction", word)

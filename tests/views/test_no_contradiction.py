@@ -9,6 +9,10 @@ from pathlib import Path
 import pytest
 
 from fixtures.scenario import scenarios
+from fixtures.simulation import changed
+from fixtures.simulation.run import run
+from fixtures.simulation.stories import stories
+from fixtures.simulation.writing import write_run
 from tests.answered_once import analyze_once, analyze_scenario_once, write_page_once
 from tests.conftest import TRACES
 from tests.digests.inputs import PAIRS, communication_halved
@@ -316,3 +320,43 @@ def test_a_planted_contradiction_of_a_comparison_is_found(halved, medium, patter
     assert any(altered)
     assert found
     assert all("planted" in {one.medium, other.medium} for one, other in found)
+
+
+COMMITS = [f"{number:04x}" * 10 for number in range(12)]
+CHANGED = 6
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory):
+    """A store of captures of which communication takes half as long from one commit on."""
+    folder = tmp_path_factory.mktemp("recorded")
+    (story,) = (one for one in stories() if one.name == "exposed all-to-all")
+    for number, commit in enumerate(COMMITS):
+        ratio = (1 + 0.002 * (number % 3)) * (0.5 if number >= CHANGED else 1)
+        write_run(run(changed.communication(story.program, ratio)), folder / f"{commit}.sqlite")
+    return folder
+
+
+def test_history_bisection_and_comparison_of_one_store_agree(recorded, called, monkeypatch):
+    monkeypatch.chdir(recorded)
+    for commit in COMMITS:
+        assert called("record", f"{commit}.sqlite", "--commit", commit, "--store", "store").code == 0
+    ends = COMMITS[CHANGED - 1], COMMITS[CHANGED]
+    history = called("history", "step", "--store", "store", columns=100).out
+    rows = json.loads(called("history", "step", "--store", "store", "--json", "-").out)
+    bisection = called("bisect", f"{COMMITS[0]}..{COMMITS[-1]}", "step", "--store", "store").out
+    answer = json.loads(called("diff", "..".join(ends), "--store", "store", "--json", "-").out)
+    found = [
+        *claims.read_history(history),
+        *claims.read_history_rows(rows),
+        *claims.read_bisection(bisection),
+        *claims.read_commits(answer, *ends),
+    ]
+
+    assert describe(find_contradictions(found)) == []
+    assert {one.medium for one in found if one.subject == "change"} == {
+        "history", "history rows", "bisection", "diff",
+    }  # fmt: skip
+    assert len(found) > 2 * len(COMMITS)
+    altered = [*claims.read_history(history.replace("fell by", "rose by"), "planted")]
+    assert find_contradictions([*found, *altered])
