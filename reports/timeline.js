@@ -10,8 +10,10 @@ window.wallscopeTimeline = (buffer) => {
   const texts = head.texts;
   const say = (text) => head.short[text] ?? texts[text];
 
+  const UNITS = [[864e11, "d", 1], [36e11, "h", 2], [6e10, "min", 2], [1e9, "s", 3], [1e6, "ms", 1], [1e3, "µs", 1]];  // as units.py
+
   const duration = (ns) => {
-    for (const [size, name, digits] of [[1e9, "s", 3], [1e6, "ms", 1], [1e3, "µs", 1]]) {
+    for (const [size, name, digits] of UNITS) {
       if (Number((Math.abs(ns) / size).toFixed(digits)) >= 1) return `${(ns / size).toFixed(digits)} ${name}`;
     }
     return `${Math.round(ns)} ns`;

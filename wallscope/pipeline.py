@@ -56,6 +56,7 @@ from wallscope.summary.rank import (
     measure_launch_correlation,
     summarize_ranks,
 )
+from wallscope.summary.scope import find_scope
 from wallscope.summary.step_timeline import build_step_overviews, build_step_timelines, encode_overviews
 from wallscope.summary.tables import TableBuilder
 from wallscope.summary.verdict import (
@@ -463,7 +464,7 @@ def _diagnose(  # noqa: PLR0913, PLR0917  # all that was found out before
         if lacks_kernels(shown) or is_incomplete
         else rank_opportunities(shown.rank, shown.ceilings, list_inferred_causes(prepared.facts))
     )
-    return Analysis(
+    answer = Analysis(
         schema=SCHEMA,
         wallscope_version=__version__,
         inputs=(export,),
@@ -495,3 +496,4 @@ def _diagnose(  # noqa: PLR0913, PLR0917  # all that was found out before
         opportunities=won,
         job=job,
     )
+    return replace(answer, scope=find_scope(answer))

@@ -11,7 +11,15 @@ from typing import Any
 _UNKNOWN = "unknown"
 _LEAST_SHOWN_NS = 1_000
 """Shorter times would need many decimals as milliseconds."""
-_DURATIONS = ((1_000_000_000, "s", 3), (1_000_000, "ms", 1), (1_000, "µs", 1))
+_DURATIONS = (
+    (86_400_000_000_000, "d", 1),
+    (3_600_000_000_000, "h", 2),
+    (60_000_000_000, "min", 2),
+    (1_000_000_000, "s", 3),
+    (1_000_000, "ms", 1),
+    (1_000, "µs", 1),
+)
+"""Units of time with their decimals; the page's script (`timeline.js`) has the same."""
 _DECIMALS = ((995_000, 1), (99_500, 2), (9_950, 3), (1, 4))
 """Decimals of milliseconds from so many nanoseconds on, for two digits that count."""
 _SIZES = ((1 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))
@@ -22,14 +30,14 @@ def duration(time_ns: int | None) -> str:
 
     >>> duration(412_600_000), duration(1_500), duration(949), duration(2_456_000_000), duration(None)
     ('412.6 ms', '1.5 µs', '949 ns', '2.456 s', 'unknown')
-    >>> duration(999_999), duration(999_960_000)
-    ('1.0 ms', '1.000 s')
+    >>> duration(999_999), duration(999_960_000), duration(75 * 10**9), duration(119_265_840 * 10**9)
+    ('1.0 ms', '1.000 s', '1.25 min', '1,380.4 d')
     """
     if time_ns is None:
         return _UNKNOWN
     for unit_ns, unit, decimals in _DURATIONS:
         if round(abs(time_ns) / unit_ns, decimals) >= 1:
-            return f"{time_ns / unit_ns:.{decimals}f} {unit}"
+            return f"{time_ns / unit_ns:,.{decimals}f} {unit}"
     return f"{time_ns} ns"
 
 

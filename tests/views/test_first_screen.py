@@ -41,7 +41,7 @@ def check_shape(lines, columns):
     text = "\n".join(lines)
     assert len(lines) <= MOST_LINES
     assert max(map(len, lines)) <= columns
-    assert sum(text.count(f"\n{verdict}  ") for verdict in VERDICTS) == 1
+    assert sum(line.startswith(VERDICTS) for line in lines) == 1
     assert [text.count(f"\n{heading}") for heading in ("Recommendations", "Confidence  ", "Next  ")] == [
         1,
         1,
@@ -81,7 +81,7 @@ def test_the_headline_and_the_bars_show_one_number(example):
     lines = printed(example)
     share = f"{100 * example.diagnosis.walls.communication.share:.1f} %"
 
-    assert next(line for line in lines if line.startswith("COMMUNICATION-BOUND")).count(share) == 1
+    assert "\n".join(lines).partition("COMMUNICATION-BOUND")[2].partition("\n\n")[0].count(share) == 1
     assert share in example.diagnosis.verdict
     assert next(line for line in lines if line.endswith("◀")).count(share) == 1
 

@@ -116,7 +116,11 @@ def _is_worthless(fix: Fix) -> bool:
 
 
 def _settle(fix: Fix, rule: Rule, run: MeasuredRun) -> Fix:
-    """Return a fix with the gain of its replay, and the time on few steps of the causes that it removes."""
+    """Return a fix with the gain of its replay, and the time on few steps of the causes that it removes.
+
+    The typical step may have a part of that time too, so that the sum counts it twice: at least the replayed
+    step is left.
+    """
     if fix.replay is None:
         return replace(fix, assumes=describe_assumption(fix, run, _counted(run, rule, fix.causes)))
     questions = rule.questions(fix.causes)
@@ -124,7 +128,9 @@ def _settle(fix: Fix, rule: Rule, run: MeasuredRun) -> Fix:
         one.target for one in questions if one.kind == "hide" or (one.kind == "scale" and not one.share)
     }
     gone = [cause for cause in fix.causes if cause in removed]
-    won_ns = fix.replay.won_ns + round(sum(map(run.rare_share, gone)) * _find_mean_ns(run))
+    rare_ns = round(sum(map(run.rare_share, gone)) * _find_mean_ns(run))
+    most_ns = max(_find_mean_ns(run), run.step_ns) - fix.replay.step_ns
+    won_ns = min(fix.replay.won_ns + rare_ns, most_ns) if rare_ns else fix.replay.won_ns
     settled = replace(
         fix,
         recoverable_ns=won_ns,

@@ -44,6 +44,7 @@ from wallscope.summary.diagnosis import (
     measure_wall_shares,
     select_working_ranks,
 )
+from wallscope.summary.scope import find_scope
 from wallscope.summary.step_timeline import decode_overviews, order_by_places
 from wallscope.summary.tables import ANSWER_TABLES, build_answer_table
 from wallscope.summary.verdict import write_verdict
@@ -355,11 +356,9 @@ def _keep_one_job(analyzed: Sequence[_Analyzed]) -> tuple[list[_Analyzed], list[
             start = starts.get(id(one))
             if start is not None and abs(start - near) > CAPTURES_APART_NS:
                 kept.remove(one)
-                minutes = round(abs(start - near) / 60e9)
+                apart = duration(abs(start - near))
                 when = "after" if start > near else "before"
-                findings.append(
-                    _report_left_out(one.path.name, f"it was captured {minutes} minutes {when} the others")
-                )
+                findings.append(_report_left_out(one.path.name, f"it was captured {apart} {when} the others"))
     return kept, findings
 
 
@@ -423,6 +422,7 @@ def _join(analyzed: Sequence[_Analyzed], findings: tuple[Finding, ...]) -> JobAn
         found = update_diagnosis(found, known)
         packed = pack_profiles(found.ranks, known.profiles, found.diagnosis.rank_index)
         found = replace(found, ranks=packed)
+    found = replace(found, scope=find_scope(found))
     parts = [(first_place[number], one.timeline) for number, one in enumerate(analyzed)]
     return JobAnswer(found, known, join_timelines(parts, known, found.diagnosis.rank_index))
 

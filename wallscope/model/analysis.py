@@ -21,6 +21,7 @@ from wallscope.model.diagnosis import (
 )
 from wallscope.model.enums import Axis, Collective, ComputeCategory, Wall
 from wallscope.model.rank_summaries import Communication, ComputeDetails, GpuMetrics, HostDetails, Memory
+from wallscope.model.scope import Scope
 from wallscope.model.shown import (
     CAUSE,
     END,
@@ -691,7 +692,8 @@ class Analysis:
     """One object per run of `analyze`; `job` combines several ranks, `None` for one rank.
 
     `replay` is `None` if no fix can be replayed. `capture_advice` are changes of the capture, in the form of
-    fixes. `dismissed` are fixes whose own replay has no gain.
+    fixes. `dismissed` are fixes whose own replay has no gain. `scope` is what the dominant wall covers, of
+    `job` if its ranks were matched; `None` in answers of older versions.
     """
 
     schema: Literal["wallscope.analysis/1"]
@@ -708,3 +710,4 @@ class Analysis:
     program: Program | None = None
     capture_advice: tuple[Fix, ...] = ()
     dismissed: tuple[Fix, ...] = ()
+    scope: Scope | None = None

@@ -50,7 +50,7 @@ _BREAKS = re.compile(r"([/_.=:](?=[A-Za-z_])|[a-z0-9](?=[A-Z]))(?!\w*;)")
 _CAUSES = re.compile(
     rf"(?<!explain )(?P<open> \()?(?<![\w/])(?P<cause>{write_cause_pattern()})(?![\w/])(?(open)\))"
 )
-_UNITS = re.compile(r"(?<=\d) (?=(?:%|[mµn]?s|[KMGT]i?B)(?![\w/]))")
+_UNITS = re.compile(r"(?<=\d) (?=(?:%|[mµn]?s|min|[hd]|[KMGT]i?B)(?![\w/]))")
 _LONG_NAMES = re.compile(r"(?<![\w-])\w{16,}")
 _OPTIONS = re.compile(r"(?<![\w-])--[a-z][\w-]{2,40}(?:=[\w,]{1,40})?")
 _CODE_BREAKS = re.compile(r"([,(=]|(?<=[A-Za-z)])\.)(?=[\w'*])")

@@ -38,7 +38,7 @@ _MOST_ROWS = 40
 _ROOMY = 100
 _NARROW_TEXT = 14
 _BETWEEN = "  "
-_BEFORE_UNIT = re.compile(r"(?<=\d) (?=%|(?:ns|µs|ms|s|[kMGT]i?B|[MG]Hz)\b)")
+_BEFORE_UNIT = re.compile(r"(?<=\d) (?=%|(?:ns|µs|ms|s|min|h|d|[kMGT]i?B|[MG]Hz)\b)")
 _TIE = "\ue000"
 """Stands for a space at which a line must not break. It takes one cell, and `spell_out` leaves none of it."""
 
@@ -181,7 +181,8 @@ class _FittedGrid:
             table.add_row(*(_draw_cell(row[place], column) for place, column in columns))
         for (_, column), drawn in zip(columns, table.columns, strict=True):
             if not column.is_text:
-                drawn.min_width = max(Text(str(drawn.header)).cell_len, *map(_measure, drawn.cells))
+                heads = str(drawn.header).split() if column.wrap == "words" else (str(drawn.header),)
+                drawn.min_width = max(0, *map(cell_len, heads), *map(_measure, drawn.cells))
         yield table
         yield from map(Text, grid.notes)
         if rest:

@@ -15,6 +15,7 @@ from wallscope.render.html import write_card
 from wallscope.render.markdown import code, escape, join_blocks, render_table
 from wallscope.render.terminal import render_sections
 from wallscope.views.first_screen import build_first_screen
+from wallscope.views.headline import build_headline, write_headline
 from wallscope.views.sections.depth import build_details, tabulate_budget
 from wallscope.views.sections.findings import build_findings, describe_confidence, sort_findings
 from wallscope.views.sections.job import build_job_details, tabulate_ranks
@@ -32,7 +33,6 @@ from wallscope.views.sections.walls import (
     title_fixes,
 )
 from wallscope.views.sections.words import (
-    build_headline,
     choose_basis,
     describe_capture,
     describe_pressure,
@@ -42,7 +42,6 @@ from wallscope.views.sections.words import (
     explain_verdict,
     name_basis,
     name_rank,
-    summarize_verdict,
 )
 
 _MOST_FIXES = 3
@@ -173,7 +172,7 @@ def _list_verdict(analysis: Analysis, rank: Rank) -> list[str]:
         evidence = "; ".join(pressure.evidence)
         facts.append(f"memory pressure {describe_pressure(pressure)}{': ' if evidence else ''}{evidence}")
     return [
-        f"### wallscope: {summarize_verdict(analysis)}",
+        f"### wallscope: {write_headline(analysis)}",
         "",
         f"**{escape(explain_verdict(analysis, rank, choose_basis(analysis, rank)), _LONGEST_VERDICT)}**",
         "",
@@ -275,4 +274,5 @@ def write_analysis_card(analysis: Analysis) -> str:
         f"{fix.title}{_describe_worth(fix)}" for fix in select_first_fixes(analysis.fixes or ())[:_MOST_FIXES]
     ]
     origin = describe_capture(analysis, rank.input)
-    return write_card(origin, analysis.diagnosis.verdict, Grid("", columns, rows), parts, fixes)
+    verdict = f"{units.capitalize(write_headline(analysis))}. {analysis.diagnosis.verdict}"
+    return write_card(origin, verdict, Grid("", columns, rows), parts, fixes)

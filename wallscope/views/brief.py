@@ -29,6 +29,7 @@ from wallscope.model.enums import Wall
 from wallscope.model.whatif import WhatIf
 from wallscope.render.texts import visible
 from wallscope.views.comparison_words import describe_change, describe_sureness
+from wallscope.views.headline import write_headline
 from wallscope.views.sections.findings import list_reasons, sort_findings
 from wallscope.views.sections.walls import (
     count_preconditions,
@@ -117,10 +118,11 @@ def brief_breakdown(analysis: Analysis, files: tuple[str, ...], most_rows: int) 
 
 def _pick_verdict(analysis: Analysis) -> str:
     job, rank = analysis.job, analysis.ranks[analysis.diagnosis.rank_index]
+    head = units.capitalize(write_headline(analysis))
     if job is None or not job.collectives.matched:
-        return cut_sentences(analysis.diagnosis.verdict, _LONGEST_VERDICT)
+        return cut_sentences(f"{head}. {analysis.diagnosis.verdict}", _LONGEST_VERDICT)
     lead = explain_verdict(analysis, rank, choose_basis(analysis, rank))
-    return cut_sentences(f"{lead} {job.verdict}", _LONGEST_VERDICT)
+    return cut_sentences(f"{head}. {lead} {job.verdict}", _LONGEST_VERDICT)
 
 
 def _describe_subject(analysis: Analysis) -> str:

@@ -21,6 +21,7 @@ from wallscope.render.texts import visible
 from wallscope.summary.diagnosis import LOSSES
 from wallscope.thresholds.steps import FEWEST_STEPS_FOR_QUARTILES_COUNT
 from wallscope.thresholds.verdict import SHOWN_LOSS_SHARE, SHOWN_WALL_SHARE
+from wallscope.views.headline import build_headline, covers_all_ranks
 from wallscope.views.sections.findings import describe_confidence, list_caveats
 from wallscope.views.sections.walls import (
     count_open_conditions,
@@ -35,7 +36,6 @@ from wallscope.views.sections.walls import (
 )
 from wallscope.views.sections.words import (
     TimeBasis,
-    build_headline,
     choose_basis,
     count_exports,
     describe_hidden_communication,
@@ -92,10 +92,10 @@ def describe_subject(analysis: Analysis, rank: Rank) -> str:
     parts = [
         visible(analysis.inputs[0].name, most=60) if one_input else count_exports(analysis),
         ", ".join(models) or "GPU unknown",
-        _count_ranks(analysis),
+        _count_ranks(analysis) if covers_all_ranks(analysis) else "",
         steps,
     ]
-    return visible(" · ".join(parts), most=300)
+    return visible(" · ".join(filter(None, parts)), most=300)
 
 
 def _name_anchor(anchor: Anchor, profiler: Profiler) -> str:
@@ -107,13 +107,9 @@ def _name_anchor(anchor: Anchor, profiler: Profiler) -> str:
 
 
 def _count_ranks(analysis: Analysis) -> str:
-    supplied, of_all = len(analysis.ranks), analysis.capture.world_size
-    number = analysis.ranks[0].rank
-    if supplied == 1 and number is not None and of_all is not None and of_all > 1:
-        return f"rank {number} of {of_all}"
-    if of_all is not None and of_all > supplied:
-        return f"{supplied} of {of_all} ranks"
+    """Count the ranks, and their processes if these are fewer; the headline says if it covers a part."""
     processes = {(one.input, one.pid) for one in analysis.ranks}
+    supplied = len(analysis.ranks)
     many = f" in {units.plural(len(processes), 'process')}" if supplied not in {1, len(processes)} else ""
     return f"{units.plural(supplied, 'rank')}{many}"
 

@@ -21,6 +21,7 @@ from wallscope.render.timeline_pack import MOST_CHARACTERS, pack_timelines
 from wallscope.summary.diagnosis import LOSSES
 from wallscope.views import page_overview as overview
 from wallscope.views.first_screen import shorten_settings
+from wallscope.views.headline import describe_scope, write_headline
 from wallscope.views.page_overview import Card, Fact
 from wallscope.views.sections.depth import build_walls_in_depth
 from wallscope.views.sections.findings import (
@@ -324,8 +325,7 @@ def _write_page(report: Report, most_characters: int) -> str:
     )
     if slow is not None:
         sections = tuple(_exclude_slow_steps(one, slow, analysis.anchor.window) for one in sections)
-    wall, verdict = overview.name_verdict(analysis)
-    title = f"{name}: {str(wall).capitalize() if wall else ''}{verdict}"
+    title = f"{name}: {units.capitalize(write_headline(analysis))}"
     counts = {
         "fixes": len(analysis.fixes or ()),
         "steps": len(rank.steps) if len(rank.steps) > 1 else 0,
@@ -390,6 +390,7 @@ def _build_first_screen(analysis: Analysis, rank: Rank) -> dict[str, Any]:
         "crumbs": [*describe_capture(analysis, 0).split(" · "), f"captured {captured}"],
         "wall": wall,
         "verdict": verdict,
+        "scope": describe_scope(analysis),
         "answers": build_key_answers(analysis, rank, basis, cards, facts),
         "hidden": overview.describe_hidden(analysis, rank, basis),
         "in_full": (diagnosis.verdict,)

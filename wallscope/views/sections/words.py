@@ -1,11 +1,10 @@
-"""Words and sentences that sections share; the verdict of an analysis in two words and in one sentence."""
+"""Words and sentences that sections share; the verdict of an analysis in one sentence."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
 import numpy as np
-import numpy.typing as npt
 
 from wallscope import units
 from wallscope.advice.definitions import define_terms
@@ -14,9 +13,9 @@ from wallscope.model.capture import Export, Profiler
 from wallscope.model.cause_catalogue import describe_cause
 from wallscope.model.diagnosis import MemoryPressure, RareStall, Throughput, Walls, WallShare, WallShares
 from wallscope.model.enums import DeviceState, Wall
-from wallscope.model.section import Items, Line, Section, Span, Tone
 from wallscope.render.texts import visible
-from wallscope.summary.diagnosis import LOSSES, Decision, decide_wall, find_overall_wall
+from wallscope.summary.diagnosis import LOSSES
+from wallscope.summary.scope import decide_steady_steps, find_scope, list_steady_walls
 from wallscope.summary.verdict import list_memory_kinds, name_wall, tell_hidden_communication
 from wallscope.thresholds.steps import ENOUGH_STEPS_COUNT
 from wallscope.thresholds.verdict import (
@@ -57,11 +56,6 @@ WORDS: Final = define_terms("analysis")
 """Of the answer."""
 COMPARISON_WORDS: Final = define_terms("comparison")
 """Of a comparison."""
-_HEADLINES = {
-    **{str(wall): f"{wall.upper()}-BOUND" for wall in Wall},
-    "mixed": "NO SINGLE WALL",
-    "unknown": "WALL UNKNOWN",
-}
 _LONGEST_RANGE = 60
 _OF_TYPICAL = frozenset({"typical", "median"})
 """Bases whose times are those of the typical step."""
@@ -269,10 +263,8 @@ def choose_basis(analysis: Analysis, rank: Rank) -> TimeBasis:
     shown = (
         "" if len(analysis.ranks) == 1 else f"{units.capitalize(name_rank(rank))}, {explain_choice(analysis)}"
     )
-    decision = _decide_steps(rank)
-    dominant = analysis.diagnosis.dominant_wall
-    is_of_steps = decision is not None and decision.dominant == dominant
-    if rank.whole_walls is not None and find_overall_wall(rank) == dominant and not is_of_steps:
+    decision = decide_steady_steps(rank)
+    if rank.whole_walls is not None and find_scope(analysis).time == "start-up":
         length = units.duration(sum(rank.whole_walls.parts()))
         title = f"Whole capture; most of it lies before the first {window}"
         return TimeBasis("whole", rank.whole_walls, f"the whole capture ({length})", title)
@@ -307,19 +299,9 @@ def name_basis(analysis: Analysis, basis: TimeBasis) -> str:
     }[basis.kind]
 
 
-def _decide_steps(rank: Rank) -> Decision | None:
-    """Return what decides the wall of the steady steps alone; `None` without any."""
-    walls = _list_walls(rank)
-    return decide_wall(walls, np.zeros((len(walls), 3), np.int64)) if len(walls) else None
-
-
 def _average_steps(rank: Rank) -> Walls:
     """Return the walls of the mean steady step."""
-    return Walls(*np.rint(_list_walls(rank).mean(axis=0)).astype(int).tolist())
-
-
-def _list_walls(rank: Rank) -> npt.NDArray[np.int64]:
-    return np.array([step.walls.parts() for step in rank.steps if step.steady], dtype=np.int64)
+    return Walls(*np.rint(list_steady_walls(rank).mean(axis=0)).astype(int).tolist())
 
 
 def find_dominant(analysis: Analysis) -> str:
@@ -328,19 +310,6 @@ def find_dominant(analysis: Analysis) -> str:
     return str(
         job.dominant_wall if job is not None and job.collectives.matched else analysis.diagnosis.dominant_wall
     )
-
-
-def summarize_verdict(analysis: Analysis) -> str:
-    """Return the verdict in two words."""
-    return _HEADLINES[find_dominant(analysis)].lower()
-
-
-def build_headline(analysis: Analysis, text: Line) -> Section:
-    """Make the verdict in two words, next to the text that explains it."""
-    dominant = find_dominant(analysis)
-    tone: Wall | Tone = Wall(dominant) if dominant in set(Wall) else "doubt"
-    head = Span(_HEADLINES[dominant], tone, is_strong=True)
-    return Section("verdict", "", "", (Items((((head, " "), text),)),))
 
 
 def explain_verdict(analysis: Analysis, rank: Rank, basis: TimeBasis) -> str:

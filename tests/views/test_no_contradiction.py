@@ -1,0 +1,362 @@
+"""No two media contradict each other: all their numbers, with their meaning, compared for every capture."""
+
+import json
+import re
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from fixtures.scenario import scenarios
+from fixtures.simulation import changed
+from fixtures.simulation.run import run
+from fixtures.simulation.stories import stories
+from fixtures.simulation.writing import write_run
+from tests.answered_once import analyze_once, analyze_scenario_once, write_page_once
+from tests.conftest import TRACES
+from tests.digests.inputs import PAIRS, communication_halved
+from tests.shipped_example import EXAMPLE
+from tests.views import claims
+from tests.views.claims import (
+    Answered,
+    agree,
+    collect_analysis,
+    collect_comparison,
+    find_contradictions,
+)
+from wallscope.agents.tools import ToolRequest, answer_tool
+from wallscope.api import diff
+from wallscope.errors import NothingToAnalyzeError, WallscopeError
+from wallscope.model.brief import DEFAULT_ROWS_COUNT
+from wallscope.model.report import Report
+from wallscope.render.data import pack_brief, write_json
+from wallscope.views.analysis import write_analysis_markdown
+from wallscope.views.brief import brief_analysis, brief_comparison
+from wallscope.views.comparison import write_comparison_markdown
+from wallscope.views.page_analysis import write_analysis_page
+
+MINIMAL = TRACES / "minimal"
+CAPTURES = [
+    EXAMPLE,
+    *sorted(TRACES.glob("*.sqlite")),
+    *sorted((TRACES / "kineto").glob("*.json.gz")),
+    *sorted(path for form in ("*.sqlite", "*.json.gz") for path in MINIMAL.rglob(form)),
+]
+EVERY_THIRD = [
+    pytest.param(path, id=path.name, marks=() if place % 3 == 0 else pytest.mark.slow)
+    for place, path in enumerate(CAPTURES)
+]
+"""Each third capture, and all among the slow tests."""
+OF_MEDIA = {"terminal", "page", "markdown", "brief", "json", "card"}
+QUANTITIES = {"headline", "headline share", "time", "share", "bound", "best fix", "typical length"}
+
+
+def write_page(analysis):
+    return write_analysis_page(Report(analysis, (), ()))
+
+
+@cache
+def collect(path):
+    return collect_analysis(analyze_once(path), write_page_once(path))
+
+
+def describe(pairs):
+    """Each contradiction once, as a reader finds it."""
+    return sorted(
+        {
+            f"{one.subject}, {one.quantity}: {one.text} ({one.medium}), {other.text} ({other.medium})"
+            for one, other in pairs
+        }
+    )
+
+
+@pytest.mark.skipif(not TRACES.is_dir(), reason="no real captures here: ../shared/traces is absent")
+def test_there_are_captures_to_compare():
+    assert len(CAPTURES) > 90
+
+
+@pytest.mark.parametrize("path", EVERY_THIRD)
+def test_no_medium_contradicts_another(path):
+    try:
+        found = collect(path)
+    except WallscopeError:
+        pytest.skip("nothing to analyze in this capture")
+
+    assert describe(find_contradictions(found)) == []
+    assert {one.medium for one in found} == OF_MEDIA
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(one.name, id=one.name, marks=() if place % 3 == 0 else pytest.mark.slow)
+        for place, one in enumerate(scenarios())
+    ],
+)
+def test_no_medium_contradicts_another_about_a_scenario(name):
+    try:
+        analysis = analyze_scenario_once(name)
+    except NothingToAnalyzeError:
+        pytest.skip("nothing to analyze in this scenario")
+
+    assert describe(find_contradictions(collect_analysis(analysis, write_page(analysis)))) == []
+
+
+def test_what_is_compared_is_most_of_what_the_example_shows():
+    """A collector that finds nothing finds no contradiction."""
+    found = collect(EXAMPLE)
+    shown = {medium: {one.quantity for one in found if one.medium == medium} for medium in OF_MEDIA}
+
+    assert shown["terminal"] >= QUANTITIES | {"confidence", "pressure", "error", "steady", "found"}
+    assert shown["page"] >= QUANTITIES | {"confidence", "pressure", "error", "steady", "found"}
+    assert shown["markdown"] >= QUANTITIES | {"pressure", "error", "steady", "found"}
+    assert shown["brief"] >= {"headline", "headline share", "time", "share", "bound", "confidence", "steady"}
+    assert shown["json"] >= {"time", "share", "median share", "bound", "confidence", "error", "steady"}
+    assert len(found) > 450
+
+
+@pytest.mark.parametrize("tool", ["analyze", "time_breakdown", "recommendations"])
+def test_the_tools_of_the_server_say_the_same(tool):
+    arguments = {"files": (str(EXAMPLE),), "max_rows": 20}
+    request = ToolRequest(tool, arguments, {str(EXAMPLE): EXAMPLE}, None)
+    packed = pack_brief(answer_tool(request, lambda _: None))
+    told = [*claims.read_brief(packed, "server")]
+
+    assert len(told) > 10
+    assert describe(find_contradictions([*collect(EXAMPLE), *told])) == []
+
+
+def read_altered(medium, analysis, change):
+    """Claims of one medium whose text was changed."""
+    answered = Answered(analysis, change(write_page(analysis)))
+    match medium:
+        case "terminal":
+            text = change("\n".join(claims.print_terminal(analysis, 80, is_full=False)))
+            return [*claims.read_terminal(answered, text.split("\n"))]
+        case "full":
+            text = change("\n".join(claims.print_terminal(analysis, 140, is_full=True)))
+            return [*claims.read_terminal(answered, text.split("\n"))]
+        case "page":
+            return [*claims.read_page_claims(answered)]
+        case "markdown":
+            return [*claims.read_markdown(answered, change(write_analysis_markdown(analysis)))]
+        case "json":
+            return [*claims.read_json(change(write_json(analysis)))]
+    packed = pack_brief(brief_analysis(analysis, ("a",), DEFAULT_ROWS_COUNT))
+    return [*claims.read_brief(json.loads(change(json.dumps(packed))))]
+
+
+@pytest.mark.parametrize(
+    ("medium", "shown", "planted"),
+    [
+        ("terminal", "26.1 %", "26.4 %"),
+        ("terminal", "up to 1.25x", "up to 1.52x"),
+        ("terminal", "COMMUNICATION-BOUND", "HOST-BOUND"),
+        ("terminal", "on rank 3 of 16", "on rank 4 of 16"),
+        ("terminal", "half) 51.1 ms", "half) 51.4 ms"),
+        ("terminal", "8 of 10 steps steady", "9 of 10 steps steady"),
+        ("terminal", "Confidence  high", "Confidence  medium"),
+        ("full", "12.8 ms  25.1 %", "12.6 ms  25.1 %"),
+        ("full", "1.25x  1.25x (1)", "1.24x  1.25x (1)"),
+        ("full", "confidence high", "confidence low"),
+        ("full", "replay error 0.1 %", "replay error 0.3 %"),
+        ("page", "<b>26.1 %</b>", "<b>21.6 %</b>"),
+        ("page", ">up to 1.25x</span>", ">up to 1.26x</span>"),
+        ("page", "High confidence", "Low confidence"),
+        ("page", '<td data-sort="13305581">13.3</td>', '<td data-sort="13305581">13.4</td>'),
+        ("page", "<strong><span>51.1 ms</span></strong>", "<strong><span>51.1 s</span></strong>"),
+        ("markdown", "| 13.3 ms | 26.0 % |", "| 13.3 µs | 26.0 % |"),
+        ("markdown", "communication; up to 1.25x", "communication; up to 1.35x"),
+        ("markdown", "8 steady steps of 10", "8 steady steps of 11"),
+        ("brief", "Communication-bound", "Memory-bound"),
+        ("brief", '"speedup_ceiling": 1.2', '"speedup_ceiling": 2.2'),
+        ("brief", '"high: ', '"medium: '),
+        ("json", '"step_ns": 51084442', '"step_ns": 51284442'),
+        ("json", '"speedup_ceiling": 1.2', '"speedup_ceiling": 1.4'),
+        ("json", '"level": "high"', '"level": "low"'),
+    ],
+)
+def test_a_planted_contradiction_is_found(medium, shown, planted):
+    analysis = analyze_once(EXAMPLE)
+    altered = []
+
+    def change(text):
+        altered.append(shown in text)
+        return text.replace(shown, planted)
+
+    told = [replace(one, medium="planted") for one in read_altered(medium, analysis, change)]
+    found = find_contradictions([*collect(EXAMPLE), *told])
+
+    assert any(altered)
+    assert found
+    assert all("planted" in {one.medium, other.medium} for one, other in found)
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "is_same"),
+    [
+        ("26.1 %", "26.0767 %", True),
+        ("26.1 %", "26.16 %", False),
+        ("0.060 ms", "60.0 µs", True),
+        ("51.1 ms", "51084442 ns", True),
+        ("<0.1 %", "0.04 %", True),
+        ("<0.1 %", "0.2 %", False),
+        (">99.9 %", "99.96 %", True),
+        ("+1.0 ms", "-1.0 ms", False),
+        ("1.25x", "1.254x", True),
+        ("8", "9", False),
+        ("1,998", "1998", True),
+        ("High", "high", True),
+        ("high", "medium", False),
+    ],
+)
+def test_texts_agree_if_one_value_is_written_as_both(one, other, is_same):
+    assert agree(one, other) is is_same
+    assert agree(other, one) is is_same
+
+
+@pytest.mark.parametrize("path", EVERY_THIRD)
+def test_a_bound_leaves_at_least_the_replayed_step(path):
+    """What few steps take is in the typical step too where many are slow: it must not count twice."""
+    try:
+        analysis = analyze_once(path)
+    except WallscopeError:
+        pytest.skip("nothing to analyze in this capture")
+    rank = analysis.ranks[analysis.diagnosis.rank_index]
+    longest_ns = max(rank.typical.step_ns, rank.mean_step_ns or 0)
+
+    for fix in analysis.fixes or ():
+        if fix.replay is not None and (fix.recoverable_ns or 0) > fix.replay.won_ns:
+            assert fix.recoverable_ns <= longest_ns - fix.replay.step_ns
+
+
+def test_every_capture_has_its_own_name():
+    """Answers are kept by path, and tests are chosen by name."""
+    assert len({Path(path) for path in CAPTURES}) == len(CAPTURES)
+
+
+def test_few_numbers_of_the_first_screen_have_no_meaning_here():
+    """The assumption of a recommendation alone, which goes wherever its bound goes."""
+    lines = claims.print_terminal(analyze_once(EXAMPLE), 80, is_full=False)
+    shown = {found[0] for line in lines for found in claims.WITH_UNIT.finditer(line)}
+    told = {one.text for one in collect(EXAMPLE) if one.medium == "terminal"}
+
+    assert shown - told == {"50 %"}
+
+
+@pytest.mark.parametrize(
+    ("base", "head"),
+    [
+        pytest.param(*pair, id="-and-".join(pair), marks=() if place % 3 == 1 else pytest.mark.slow)
+        for place, pair in enumerate(PAIRS)
+    ],
+)
+def test_no_medium_contradicts_another_about_a_comparison(traces, base, head):
+    found = diff(traces / f"{base}.sqlite", traces / f"{head}.sqlite")
+
+    assert describe(find_contradictions(collect_comparison(found.comparison, found.report))) == []
+
+
+@pytest.fixture(scope="module")
+def halved(tmp_path_factory):
+    """A comparison of a program with one whose communication takes half as long."""
+    folder = tmp_path_factory.mktemp("halved")
+    base, head = communication_halved(folder)
+    return diff(folder / base, folder / head)
+
+
+def test_a_comparison_is_compared_on_every_medium(halved):
+    found = collect_comparison(halved.comparison, halved.report)
+    shown = {
+        medium: {one.quantity for one in found if one.medium == medium} for medium in OF_MEDIA - {"card"}
+    }
+
+    assert describe(find_contradictions(found)) == []
+    assert all(quantities >= {"word", "base", "head", "change", "ratio"} for quantities in shown.values())
+
+
+def read_altered_comparison(medium, found, change):
+    comparison = found.comparison
+    match medium:
+        case "terminal":
+            text = change("\n".join(claims.print_comparison(comparison, 80, is_full=True)))
+            return [*claims.read_terminal_change(text.split("\n"))]
+        case "page":
+            return [*claims.read_page_change(change(found.report))]
+        case "markdown":
+            return [*claims.read_markdown_change(change(write_comparison_markdown(comparison)))]
+        case "json":
+            return [*claims.read_json_change(change(write_json(comparison)))]
+    packed = pack_brief(brief_comparison(comparison, ("a", "b"), 3))
+    return [*claims.read_brief_change(json.loads(change(json.dumps(packed))))]
+
+
+@pytest.mark.parametrize(
+    ("medium", "pattern", "planted"),
+    [
+        ("terminal", r"FASTER", "SLOWER"),
+        ("terminal", r"-(\d+\.\d) % \(95", r"+\1 % (95"),
+        ("page", r">FASTER<", ">SLOWER<"),
+        ("page", r"(<b>Step [\d.]+) → 3", r"\1 → 9"),
+        ("markdown", r"faster", "inconclusive"),
+        ("markdown", r"\| communication \| 0", "| communication | 7"),
+        ("brief", r'"improvement: ', '"regression: '),
+        ("brief", r'"head_ns": 1', '"head_ns": 7'),
+        ("json", r'"verdict": "improvement"', '"verdict": "no-change"'),
+        ("json", r'"head_typical_ns": \d', '"head_typical_ns": 99'),
+    ],
+)
+def test_a_planted_contradiction_of_a_comparison_is_found(halved, medium, pattern, planted):
+    altered = []
+
+    def change(text):
+        altered.append(re.search(pattern, text) is not None)
+        return re.sub(pattern, planted, text)
+
+    told = [replace(one, medium="planted") for one in read_altered_comparison(medium, halved, change)]
+    found = find_contradictions([*collect_comparison(halved.comparison, halved.report), *told])
+
+    assert any(altered)
+    assert found
+    assert all("planted" in {one.medium, other.medium} for one, other in found)
+
+
+COMMITS = [f"{number:04x}" * 10 for number in range(12)]
+CHANGED = 6
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory):
+    """A store of captures of which communication takes half as long from one commit on."""
+    folder = tmp_path_factory.mktemp("recorded")
+    (story,) = (one for one in stories() if one.name == "exposed all-to-all")
+    for number, commit in enumerate(COMMITS):
+        ratio = (1 + 0.002 * (number % 3)) * (0.5 if number >= CHANGED else 1)
+        write_run(run(changed.communication(story.program, ratio)), folder / f"{commit}.sqlite")
+    return folder
+
+
+def test_history_bisection_and_comparison_of_one_store_agree(recorded, called, monkeypatch):
+    monkeypatch.chdir(recorded)
+    for commit in COMMITS:
+        assert called("record", f"{commit}.sqlite", "--commit", commit, "--store", "store").code == 0
+    ends = COMMITS[CHANGED - 1], COMMITS[CHANGED]
+    history = called("history", "step", "--store", "store", columns=100).out
+    rows = json.loads(called("history", "step", "--store", "store", "--json", "-").out)
+    bisection = called("bisect", f"{COMMITS[0]}..{COMMITS[-1]}", "step", "--store", "store").out
+    answer = json.loads(called("diff", "..".join(ends), "--store", "store", "--json", "-").out)
+    found = [
+        *claims.read_history(history),
+        *claims.read_history_rows(rows),
+        *claims.read_bisection(bisection),
+        *claims.read_commits(answer, *ends),
+    ]
+
+    assert describe(find_contradictions(found)) == []
+    assert {one.medium for one in found if one.subject == "change"} == {
+        "history", "history rows", "bisection", "diff",
+    }  # fmt: skip
+    assert len(found) > 2 * len(COMMITS)
+    altered = [*claims.read_history(history.replace("fell by", "rose by"), "planted")]
+    assert find_contradictions([*found, *altered])

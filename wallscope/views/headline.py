@@ -1,0 +1,68 @@
+"""The headline of an answer: the wall in two words, and what part of the run it covers."""
+
+from collections.abc import Iterator
+
+from wallscope import units
+from wallscope.model.analysis import Analysis
+from wallscope.model.enums import Wall
+from wallscope.model.scope import Scope
+from wallscope.model.section import Line, Lines, Section, Span, Tone
+from wallscope.summary.scope import find_scope
+from wallscope.views.sections.words import find_dominant
+
+_VERDICTS = {
+    **{str(wall): f"{wall}-bound" for wall in Wall},
+    "mixed": "no single wall",
+    "unknown": "wall unknown",
+}
+
+
+def write_headline(analysis: Analysis) -> str:
+    """Return the verdict in two words with what it covers, as in `host-bound on rank 3 of 16`."""
+    return " ".join(filter(None, (summarize_verdict(analysis), describe_scope(analysis))))
+
+
+def summarize_verdict(analysis: Analysis) -> str:
+    """Return the verdict in two words."""
+    return _VERDICTS[find_dominant(analysis)]
+
+
+def describe_scope(analysis: Analysis) -> str:
+    """Say what the verdict covers, to follow its two words; empty where these are all steps of all ranks."""
+    return ", ".join(_list_parts(find_scope(analysis), analysis.anchor.window))
+
+
+def covers_all_ranks(analysis: Analysis) -> bool:
+    """Return whether the verdict covers all ranks of the job, so that the headline does not name any."""
+    scope = find_scope(analysis)
+    return scope.ranks == scope.of_ranks
+
+
+def _list_parts(scope: Scope, unit: str) -> Iterator[str]:
+    """Say which time, ranks and files, where they are not all.
+
+    >>> list(_list_parts(Scope("start-up", 3, 1, 16, 1, 3, is_one_stage=True), "step"))
+    ['before the first step', 'on rank 3 of 16 (one pipeline stage)', 'in 1 of 3 files']
+    >>> list(_list_parts(Scope("capture", None, 1, 4, 1, 1, is_one_stage=False), "capture"))
+    ['over the whole capture', 'on 1 of 4 ranks']
+    """
+    if scope.time == "start-up":
+        yield f"before the first {unit}"
+    elif scope.time != "steps":
+        yield f"over the {'whole capture' if scope.time == 'capture' else 'selected time'}"
+    if scope.ranks < scope.of_ranks:
+        number = f"{scope.ranks}" if scope.rank is None else f"rank {scope.rank}"
+        ranks = "" if scope.rank is not None else " ranks"
+        yield f"on {number} of {scope.of_ranks}{ranks}{' (one pipeline stage)' if scope.is_one_stage else ''}"
+    elif scope.is_one_stage:
+        yield "on one pipeline stage"
+    if scope.files < scope.of_files:
+        yield f"in {scope.files} of {units.plural(scope.of_files, 'file')}"
+
+
+def build_headline(analysis: Analysis, text: Line) -> Section:
+    """Make the headline, with the text that explains it below."""
+    dominant, scope = find_dominant(analysis), describe_scope(analysis)
+    tone: Wall | Tone = Wall(dominant) if dominant in set(Wall) else "doubt"
+    head = Span(summarize_verdict(analysis).upper(), tone, is_strong=True)
+    return Section("verdict", (head, f" {scope}" if scope else ""), "", (Lines((text,)),))
