@@ -66,12 +66,23 @@ def test_what_was_replayed_comes_before_what_was_not():
 def test_a_stall_of_few_steps_counts_beside_the_replay_of_the_typical_step():
     analysis = advised({"host/data-loading": 2})
     stall = RareStall("host/data-loading", Wall.HOST, (3, 11), 8, 40 * MS, 0.12, 15 * MS, 25 * MS)
-    rank = replace(analysis.ranks[0], rare_stalls=(stall,), mean_step_ns=110 * MS)
+    rank = replace(analysis.ranks[0], rare_stalls=(stall,), mean_step_ns=115 * MS)
     found = settled(replace(analysis, ranks=(rank,)), data_workers=0)
     (fix,) = [fix for fix in found.fixes if fix.id == "data-workers"]
 
-    assert fix.recoverable_ns == round(0.12 * 110 * MS)
-    assert fix.speedup_ceiling == pytest.approx(110 / (110 - 13.2))
+    assert fix.recoverable_ns == round(0.12 * 115 * MS)
+    assert fix.speedup_ceiling == pytest.approx(115 / (115 - 13.8))
+
+
+def test_a_stall_that_is_in_the_typical_step_too_counts_once():
+    analysis = advised({"host/data-loading": 40})
+    stall = RareStall("host/data-loading", Wall.HOST, (3, 11), 8, 40 * MS, 0.9, 15 * MS, 25 * MS)
+    rank = replace(analysis.ranks[0], rare_stalls=(stall,), mean_step_ns=150 * MS)
+    found = settled(replace(analysis, ranks=(rank,)), data_workers=40)
+    (fix,) = [fix for fix in found.fixes if fix.id == "data-workers"]
+
+    assert fix.recoverable_ns == 150 * MS - fix.replay.step_ns
+    assert fix.speedup_ceiling == pytest.approx(150 * MS / fix.replay.step_ns)
 
 
 @pytest.mark.parametrize(

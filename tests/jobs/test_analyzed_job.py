@@ -24,6 +24,10 @@ from wallscope.pipeline import analyze_capture
 from wallscope.profile.codec import unpack_profile
 from wallscope.ranks.tables import collective_lanes, earliest_ns, job_table, job_tracks
 from wallscope.render.data import write_json
+from wallscope.summary.scope import find_scope
+from wallscope.views.headline import write_headline
+
+DAY_NS = 86_400 * 10**9
 
 
 @pytest.fixture(scope="module")
@@ -116,6 +120,22 @@ def test_most_ranks_tell_which_job_it_is_not_most_exports(whole, tmp_path):
 
     assert found.job.ranks == RANKS
     assert "it belongs to a job of 2 ranks, not 4" in codes(found)["export-left-out"]
+
+
+def test_one_file_of_captures_days_apart_is_said_in_the_headline(job_folder, tmp_path):
+    for days, path in enumerate(find_exports([job_folder])[:3]):
+        answer = json.loads(write_json(analyze([path])))
+        answer["inputs"][0]["session_start_utc_ns"] = DAY_NS * (1 + 100 * days)
+        (tmp_path / f"rank{days}.json").write_text(json.dumps(answer))
+    found = analyze(sorted(tmp_path.glob("*.json")))
+
+    messages = [one.message for one in found.capture.findings if one.code == "export-left-out"]
+    assert messages == [
+        "rank1.json is left out: it was captured 100.0 d after the others.",
+        "rank2.json is left out: it was captured 200.0 d after the others.",
+    ]
+    assert found.scope == find_scope(found)
+    assert write_headline(found).endswith("in 1 of 3 files")
 
 
 def test_an_error_that_names_no_file_is_told_with_it(job_folder):

@@ -17,14 +17,10 @@ from tests.answered_once import analyze_once, analyze_scenario_once, write_page_
 from tests.conftest import TRACES
 from tests.digests.inputs import PAIRS, communication_halved
 from tests.shipped_example import EXAMPLE
-from tests.views import claims
-from tests.views.claims import (
-    Answered,
-    agree,
-    collect_analysis,
-    collect_comparison,
-    find_contradictions,
-)
+from tests.views import change_claims, claims
+from tests.views.change_claims import collect_comparison
+from tests.views.claims import Answered, collect_analysis
+from tests.views.shown import WITH_UNIT, agree, find_contradictions
 from wallscope.agents.tools import ToolRequest, answer_tool
 from wallscope.api import diff
 from wallscope.errors import NothingToAnalyzeError, WallscopeError
@@ -129,7 +125,7 @@ def test_the_tools_of_the_server_say_the_same(tool):
 
 def read_altered(medium, analysis, change):
     """Claims of one medium whose text was changed."""
-    answered = Answered(analysis, change(write_page(analysis)))
+    answered = Answered(analysis, change(write_page_once(EXAMPLE)) if medium == "page" else "")
     match medium:
         case "terminal":
             text = change("\n".join(claims.print_terminal(analysis, 80, is_full=False)))
@@ -188,7 +184,7 @@ def test_a_planted_contradiction_is_found(medium, shown, planted):
     told = [replace(one, medium="planted") for one in read_altered(medium, analysis, change)]
     found = find_contradictions([*collect(EXAMPLE), *told])
 
-    assert any(altered)
+    assert altered == [True]
     assert found
     assert all("planted" in {one.medium, other.medium} for one, other in found)
 
@@ -239,7 +235,7 @@ def test_every_capture_has_its_own_name():
 def test_few_numbers_of_the_first_screen_have_no_meaning_here():
     """The assumption of a recommendation alone, which goes wherever its bound goes."""
     lines = claims.print_terminal(analyze_once(EXAMPLE), 80, is_full=False)
-    shown = {found[0] for line in lines for found in claims.WITH_UNIT.finditer(line)}
+    shown = {found[0] for line in lines for found in WITH_UNIT.finditer(line)}
     told = {one.text for one in collect(EXAMPLE) if one.medium == "terminal"}
 
     assert shown - told == {"50 %"}
@@ -248,7 +244,7 @@ def test_few_numbers_of_the_first_screen_have_no_meaning_here():
 @pytest.mark.parametrize(
     ("base", "head"),
     [
-        pytest.param(*pair, id="-and-".join(pair), marks=() if place % 3 == 1 else pytest.mark.slow)
+        pytest.param(*pair, id="-and-".join(pair), marks=() if place % 4 == 1 else pytest.mark.slow)
         for place, pair in enumerate(PAIRS)
     ],
 )
@@ -280,16 +276,16 @@ def read_altered_comparison(medium, found, change):
     comparison = found.comparison
     match medium:
         case "terminal":
-            text = change("\n".join(claims.print_comparison(comparison, 80, is_full=True)))
-            return [*claims.read_terminal_change(text.split("\n"))]
+            text = change("\n".join(change_claims.print_comparison(comparison, 80, is_full=True)))
+            return [*change_claims.read_terminal_change(text.split("\n"))]
         case "page":
-            return [*claims.read_page_change(change(found.report))]
+            return [*change_claims.read_page_change(change(found.report))]
         case "markdown":
-            return [*claims.read_markdown_change(change(write_comparison_markdown(comparison)))]
+            return [*change_claims.read_markdown_change(change(write_comparison_markdown(comparison)))]
         case "json":
-            return [*claims.read_json_change(change(write_json(comparison)))]
+            return [*change_claims.read_json_change(change(write_json(comparison)))]
     packed = pack_brief(brief_comparison(comparison, ("a", "b"), 3))
-    return [*claims.read_brief_change(json.loads(change(json.dumps(packed))))]
+    return [*change_claims.read_brief_change(json.loads(change(json.dumps(packed))))]
 
 
 @pytest.mark.parametrize(
@@ -317,13 +313,13 @@ def test_a_planted_contradiction_of_a_comparison_is_found(halved, medium, patter
     told = [replace(one, medium="planted") for one in read_altered_comparison(medium, halved, change)]
     found = find_contradictions([*collect_comparison(halved.comparison, halved.report), *told])
 
-    assert any(altered)
+    assert altered == [True]
     assert found
     assert all("planted" in {one.medium, other.medium} for one, other in found)
 
 
-COMMITS = [f"{number:04x}" * 10 for number in range(12)]
-CHANGED = 6
+COMMITS = [f"{number:04x}" * 10 for number in range(10)]
+CHANGED = 5
 
 
 @pytest.fixture(scope="module")
@@ -347,10 +343,10 @@ def test_history_bisection_and_comparison_of_one_store_agree(recorded, called, m
     bisection = called("bisect", f"{COMMITS[0]}..{COMMITS[-1]}", "step", "--store", "store").out
     answer = json.loads(called("diff", "..".join(ends), "--store", "store", "--json", "-").out)
     found = [
-        *claims.read_history(history),
-        *claims.read_history_rows(rows),
-        *claims.read_bisection(bisection),
-        *claims.read_commits(answer, *ends),
+        *change_claims.read_history(history),
+        *change_claims.read_history_rows(rows),
+        *change_claims.read_bisection(bisection),
+        *change_claims.read_commits(answer, *ends),
     ]
 
     assert describe(find_contradictions(found)) == []
@@ -358,5 +354,5 @@ def test_history_bisection_and_comparison_of_one_store_agree(recorded, called, m
         "history", "history rows", "bisection", "diff",
     }  # fmt: skip
     assert len(found) > 2 * len(COMMITS)
-    altered = [*claims.read_history(history.replace("fell by", "rose by"), "planted")]
+    altered = [*change_claims.read_history(history.replace("fell by", "rose by"), "planted")]
     assert find_contradictions([*found, *altered])
