@@ -236,7 +236,9 @@ def bisect_times(times: Floats, runs: Floats, noise: Noise) -> Bisection:
     values, weights = times[places], runs[places]
     sigma = max(noise.deviation * float(values.mean()), 1e-9)
     left = np.array([_squares(values, weights, at) for at in range(1, places.size)])
-    likely = np.exp(-(left - left.min()) / (2 * sigma**2))
+    known = noise.freedom * sigma**2  # the noise is an estimate itself: its likelihood is integrated over
+    odds = (noise.freedom + places.size - 2) / 2 * np.log1p((left - left.min()) / (known + left.min()))
+    likely = np.exp(-odds)
     shares = np.zeros(times.size)
     for chance, before, after in zip(likely, places[:-1], places[1:], strict=True):
         shares[before + 1 : after + 1] = chance

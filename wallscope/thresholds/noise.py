@@ -12,7 +12,8 @@ that the square is multiplied by this by their steps. Measured: docs/diff.md."""
 ASSUMED_NOISE_RATIO: Final = 0.2
 """Standard deviation of the other walls between runs, where nothing is measured. Chosen: wide."""
 FEWEST_DEGREES_OF_NOISE_COUNT: Final = 3
-"""Degrees of freedom that measure how runs differ, at least: of two, Student's factor is 4.3. Chosen."""
+"""Degrees of freedom with which the compared runs measure how runs differ, at least, where nothing is
+recorded: of two, Student's factor is 4.3. Chosen."""
 FEWEST_NEIGHBORS_COUNT: Final = 6
 """Differences between commits of one run each that measure run noise, at least: 4 degrees. Chosen."""
 FEWEST_OWN_DEGREES_COUNT: Final = 2

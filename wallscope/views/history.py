@@ -17,7 +17,6 @@ from wallscope.store import run_noise
 from wallscope.thresholds.noise import (
     FALSE_ALARM_SHARE,
     FEWEST_COMMITS_COUNT,
-    FEWEST_DEGREES_OF_NOISE_COUNT,
     STALE_RECORD_DAYS,
 )
 
@@ -209,10 +208,10 @@ def list_bisection(records: Sequence[Record], order: Sequence[str], metric: str)
 
 
 def measure_noise(records: Sequence[Record], metric: str) -> tuple[Noise, NoiseSource]:
-    """Return the noise between runs of a metric: recorded, or assumed where too little is known."""
+    """Return the noise between runs of a metric: recorded, or assumed where none is recorded."""
     known = run_noise(records, records[0].testbed)
     noise = None if known is None else known.noise.get(metric)
-    if noise is not None and noise.freedom >= FEWEST_DEGREES_OF_NOISE_COUNT:
+    if noise is not None:
         return noise, "recorded"
     return Noise(float(assume_noise([metric])[0]), _ANY_DEGREES), "assumed"
 
