@@ -177,7 +177,7 @@ def test_steps_are_scaled_where_tokens_differ():
                 "NVIDIA H100 and NVIDIA A100",
                 "describe two different runs",
                 "Do next Compare captures of the same work Or add --override",
-                "Cause of the change None is certain The sides cannot be compared.",
+                "Cause of the change Unknown The sides cannot be compared.",
             ),
             id="incomparable",
         ),
