@@ -1,9 +1,9 @@
 """How certain the changes of a comparison are: sure, likely or possible, by the runs behind each.
 
 An assumed noise between runs holds for most machines, not for all. So a change that rests on it is sure only
-if it is twice as large as its interval asks for. A wall or a cause whose own noise leaves it open is still
-likely if the step surely changed and it makes up most of that change: changes of walls sum to that of the
-step. `docs/diff.md` shows how often claims of each grade are right.
+if it is twice as large as its interval asks for. Changes of walls and of
+causes sum to that of the step. So one that makes up most of the change of a step that surely changed is
+likely, even if its own noise leaves it open. `docs/diff.md` shows how often claims of each grade are right.
 """
 
 from dataclasses import dataclass

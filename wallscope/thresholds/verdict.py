@@ -172,8 +172,8 @@ CONFIDENCE_SHARE: Final = 0.95
 SURE_CHANCE_SHARE: Final = 0.01
 """Probability without a change, or share of false discoveries, up to which a change is sure. docs/diff.md."""
 SURE_OF_ASSUMED_RATIO: Final = 2.0
-"""Of a change by half its interval, from which on it is sure although the noise between runs is assumed: runs
-that differ by twice as much do not reach it by chance. Measured: docs/diff.md."""
+"""Of a change by half its interval, from which on it is sure although the noise between runs is assumed.
+Runs that differ by twice as much do not reach it by chance. Measured: docs/diff.md."""
 MAKES_UP_SHARE: Final = 0.5
 """Of the change of the step that a wall or cause must make up, to be likely by that. By definition: most."""
 FEWEST_STEPS_FOR_SPREAD_COUNT: Final = 5
