@@ -94,6 +94,7 @@ bench-diff: .venv/stamp  ## measure how often comparisons are wrong, and write d
 	$(BIN)/python -m benchmarks.diff_verdicts --pairs 120 --jobs 2 --parts build/diff_parts --cells build/diff_cells.csv --write docs/diff.md
 	$(BIN)/python -m benchmarks.change_points --histories 1000 --write docs/diff.md
 	$(BIN)/python -m benchmarks.further_runs --pairs 4000 --write docs/diff.md
+	$(BIN)/python -m benchmarks.graded_claims --pairs 2000 --write docs/diff.md
 
 drift: .venv/stamp  ## list what a checkout (MEGATRON=folder BRIDGE=folder) has that the knowledge base lacks, and the reverse
 	$(BIN)/python -m benchmarks.drift $(if $(MEGATRON),--megatron $(MEGATRON)) $(if $(BRIDGE),--bridge $(BRIDGE))

@@ -6,6 +6,7 @@ python -m benchmarks.change_points --histories 2000 --write docs/diff.md
 import argparse
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from math import sqrt
 from pathlib import Path
 from zlib import crc32
 
@@ -16,6 +17,7 @@ from benchmarks.diff_tables import Rate, Setting
 from benchmarks.diff_verdicts import WHOLE
 from benchmarks.marks import put
 from wallscope.compare.change_points import Course, find_changes
+from wallscope.model.enums import Grade
 
 SEED = 20_261_124
 COMMITS, STEP_NS, NEAR = 30, 1e8, 2
@@ -71,6 +73,72 @@ HISTORIES = (
     History("+0.3 % a commit", _drift(0.003), has_drift=True),
     History("+0.3 % a commit and +5 % once", _drift(0.003, 0.05), has_drift=True),
 )
+
+
+LAWS: dict[str, Callable[[np.random.Generator, int], Floats]] = {
+    "normal": lambda random, count: random.standard_normal(count),
+    "skewed (exponential)": lambda random, count: random.exponential(size=count) - 1,
+    "heavy tails (Student's, 3 degrees)": lambda random, count: random.standard_t(3, count) / sqrt(3),
+}
+SIZES, FEWEST, MOST = (0.03, 0.05, 0.1), 8, 60
+
+
+@dataclass(frozen=True, slots=True)
+class Claims:
+    """Changes that were named, each with its grade and whether the stated range holds a true one.
+
+    `is_sure_of_nothing` is whether a sure change was named, for each history without a change.
+    """
+
+    claims: tuple[tuple[Grade, bool], ...]
+    is_sure_of_nothing: tuple[bool, ...]
+
+
+def grade_claims(count: int) -> dict[str, Claims]:
+    """Return what is claimed of so many histories without a change, and as many with one, by law of noise."""
+    found = {}
+    for law, draw in LAWS.items():
+        random = np.random.default_rng([SEED, crc32(law.encode())])
+        claims, is_sure = [], []
+        for number in range(2 * count):
+            commits = int(random.integers(FEWEST, MOST + 1))
+            at = int(random.integers(1, commits)) if number >= count else None
+            level = np.where(
+                np.arange(commits) >= (commits if at is None else at), 1 + random.choice(SIZES), 1
+            )
+            course = find_changes(STEP_NS * level * (1 + 0.01 * draw(random, commits)), np.ones(commits))
+            named = (*course.changes, *([] if course.suspected is None else [course.suspected]))
+            claims += [(one.grade, at is not None and one.earliest <= at <= one.latest) for one in named]
+            if at is None:
+                is_sure.append(bool(course.changes))
+        found[law] = Claims(tuple(claims), tuple(is_sure))
+    return found
+
+
+def tabulate_grades(count: int) -> list[str]:
+    """Return how often claims of each grade are right."""
+    lines = [
+        (
+            f"{count:,} histories of {FEWEST} to {MOST} commits without a change, and as many with one of"
+            f" {', '.join(f'{100 * size:.0f}' for size in SIZES)} % at any commit, for each law of the noise"
+            " (1 %). A claim is right if the stated range contains the commit."
+        ),
+        "",
+        "| noise | sure without a change | sure claims right | likely claims right | possible claims right |",
+        "|---|---:|---:|---:|---:|",
+    ]
+    found = grade_claims(count)
+    for law, rows in found.items():
+        cells = [_write_grade([rows], grade) for grade in Grade]
+        lines.append(f"| {law} | {_write(rows.is_sure_of_nothing)} | {' | '.join(cells)} |")
+    cells = [_write_grade([*found.values()], grade) for grade in Grade]
+    of_nothing = [one for rows in found.values() for one in rows.is_sure_of_nothing]
+    return [*lines, f"| all | {_write(of_nothing)} | {' | '.join(cells)} |"]
+
+
+def _write_grade(found: Sequence[Claims], grade: Grade) -> str:
+    rights = [is_right for rows in found for one, is_right in rows.claims if one == grade]
+    return f"{_write(rights)} of {len(rights):,}"
 
 
 ENDS = (1, 2, 3, 4, 5)
@@ -159,7 +227,7 @@ def tabulate(count: int) -> str:
             _write([course.drift is not None for course, _ in found]),
         ]
         lines.append(f"| {history.name} | {' | '.join(cells)} |")
-    return "\n".join([*lines, "", *tabulate_ends(count // 2), ""])
+    return "\n".join([*lines, "", *tabulate_ends(count // 2), "", *tabulate_grades(count), ""])
 
 
 def _write(held: Sequence[bool]) -> str:

@@ -1,4 +1,4 @@
-"""How often pairs of runs, numbers of further runs and bisections of `wallscope` hold, with published seeds.
+"""How often pairs of runs, few records, numbers of further runs and bisections hold, with published seeds.
 
     python -m benchmarks.further_runs --pairs 4000 --write docs/diff.md
 
@@ -8,7 +8,7 @@ Runs differ by a known noise and by nothing else; their own steps leave little o
 import argparse
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from math import log, log1p
+from math import log, log1p, sqrt
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +18,7 @@ from benchmarks.marks import put
 from benchmarks.noise_laws import Floats
 from wallscope.compare.change_points import bisect_times
 from wallscope.compare.compare import decide_verdict
+from wallscope.compare.confidence import normal_quantile
 from wallscope.compare.run_noise import (
     Assumed,
     Difference,
@@ -29,7 +30,7 @@ from wallscope.compare.run_noise import (
 )
 from wallscope.compare.wall_deltas import STEP, assume_noise
 from wallscope.model.profile import Noise
-from wallscope.thresholds.verdict import MARGIN_NS, MARGIN_SHARE
+from wallscope.thresholds.verdict import CONFIDENCE_SHARE, MARGIN_NS, MARGIN_SHARE
 
 SEED = 20_261_125
 STEPS, STEP_NS, RUN_NOISE = 20, 100_000_000, 0.01
@@ -37,10 +38,19 @@ MARGIN = log1p(MARGIN_SHARE)
 _NO_RECORDS = Recorded(np.zeros(1), np.zeros(1))
 
 
-def draw_side(random: np.random.Generator, shape: tuple[int, int], noise: float, off: Floats | float) -> Runs:
-    """Draw runs of one side (pairs, runs) that differ by so much, and all are off by what is given."""
+def draw_side(
+    random: np.random.Generator,
+    shape: tuple[int, int],
+    noise: float,
+    off: Floats | float = 0.0,
+    error: float = 1e-4,
+) -> Runs:
+    """Draw runs of one side (pairs, runs) that differ by so much, and all are off by what is given.
+
+    `error` is what the steps of a run leave open of its mean; it is part of what runs differ by.
+    """
     mean = (noise * random.standard_normal(shape) + off)[..., None]
-    return Runs(mean, np.full_like(mean, 1e-4), np.full(shape, STEPS - 1.0), np.full(shape, float(STEPS)))
+    return Runs(mean, np.full_like(mean, error), np.full(shape, STEPS - 1.0), np.full(shape, float(STEPS)))
 
 
 def tabulate_pairs(count: int) -> Iterator[str]:
@@ -71,6 +81,40 @@ def tabulate_pairs(count: int) -> Iterator[str]:
 def _is_slower(found: Difference, more: float) -> Floats:
     change = found.change[:, 0] + more
     return (change > np.maximum(found.half()[:, 0], MARGIN)).astype(np.float64)
+
+
+SPREADS, RECORDED_RUNS = (0.003, 0.01, 0.03, 0.1), (2, 3, 4, 5, 8)
+STEPS_ERROR = 0.001
+
+
+def tabulate_recorded(count: int) -> Iterator[str]:
+    """Compare one run a side, with the noise that few runs of one commit recorded."""
+    yield (
+        "| runs differ by | recorded runs | coverage | false verdict | decided |"
+        " median half width | if the noise were known |"
+    )
+    yield "|---:|---:|---:|---:|---:|---:|---:|"
+    for spread in SPREADS:
+        for runs in RECORDED_RUNS:
+            random = np.random.default_rng([SEED, runs, round(1000 * spread)])
+            base, head, records = (
+                draw_side(random, (count, one), spread, error=STEPS_ERROR) for one in (1, 1, runs)
+            )
+            known = Recorded(*records.spread_between(), float(STEPS))
+            found = measure_difference(base, head, known, Assumed(assume_noise([STEP])))
+            half, change = found.half()[:, 0], found.change[:, 0]
+            is_changed = np.abs(change) > np.maximum(half, MARGIN)
+            is_decided = is_changed | (np.abs(change) + half < MARGIN)
+            cells = [
+                f"{100 * spread:g} %",
+                str(runs),
+                _write((np.abs(change) <= half).astype(np.float64)),
+                _write(is_changed.astype(np.float64)),
+                f"{100 * is_decided.mean():.0f} %",
+                f"±{100 * float(np.median(half)):.1f} %",
+                f"±{100 * normal_quantile((1 + CONFIDENCE_SHARE) / 2) * spread * sqrt(2):.1f} %",
+            ]
+            yield f"| {' | '.join(cells)} |"
 
 
 def tabulate_further(count: int) -> Iterator[str]:
@@ -191,7 +235,7 @@ def _write(shares: Sequence[float] | Floats, count: int | None = None) -> str:
 
 _INTRODUCTION = (
     "Each row has {count:,} comparisons ({fewer:,} for further runs and bisections). Runs differ by"
-    " {noise:.0f} %. Brackets contain 95 % intervals."
+    " {noise:.0f} % if nothing else is stated. Brackets contain 95 % intervals."
 )
 
 
@@ -202,6 +246,8 @@ def tabulate(count: int) -> str:
             _INTRODUCTION.format(count=count, fewer=count // 4, noise=100 * RUN_NOISE),
             "",
             *tabulate_pairs(count),
+            "",
+            *tabulate_recorded(count),
             "",
             *tabulate_further(count // 4),
             "",

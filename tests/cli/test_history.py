@@ -61,11 +61,55 @@ def test_nothing_is_told_of_noise_and_of_few_commits(tmp_path, called):
     same = record_commits(tmp_path / "same", times())
     few = record_commits(tmp_path / "few", times(5))
 
-    assert "No change among 30 commits" in called("history", "step", "--store", same).out
+    said = " ".join(called("history", "step", "--store", same).out.split())
+    assert re.search(r"No change among 30 commits: one of 1\.\d % in the middle would show, one at the", said)
     assert (
-        "5 recorded: changes are looked for from 6 commits on."
+        "5 recorded: sure changes are found from 6 commits on."
         in called("history", "step", "--store", few).out
     )
+
+
+FIVE_AND_THREE = np.array([51.1e6] * 5 + [58.8e6] * 3) * (1 + 0.004 * times(8, seed=1, noise=1) / 1e8 - 0.004)
+
+
+def test_a_jump_with_few_later_commits_is_named_with_what_would_settle_it(tmp_path, called):
+    store = record_commits(tmp_path / "few", FIVE_AND_THREE)
+    said = " ".join(called("history", "step", "--store", store).out.split())
+    before, at = commit_of(4)[:12], commit_of(5)[:12]
+
+    assert re.search(rf"Likely: step rose by 1[45]\.\d % \(7\.\d ms\) at {at}; too few later commits", said)
+    assert f"3 more commits at the new time would settle it, or more runs of {before} and {at}." in said
+    assert "No change" not in said
+
+
+def test_what_is_said_to_settle_a_jump_settles_it(tmp_path, called):
+    later = record_commits(tmp_path / "later", np.append(FIVE_AND_THREE, [58.7e6, 58.9e6, 58.8e6]))
+    said = " ".join(called("history", "step", "--store", later).out.split())
+
+    assert re.search(rf"step rose by 1[45]\.\d % \(7\.\d ms\) at {commit_of(5)[:12]}\. The cause is in", said)
+    assert "Likely" not in said
+
+
+def test_history_and_bisect_name_the_same_commit_of_a_jump(tmp_path, called):
+    store = record_commits(tmp_path / "same", FIVE_AND_THREE)
+    ends = f"{commit_of(0)[:12]}..{commit_of(7)[:12]}"
+    (row,) = [
+        row
+        for row in json.loads(called("history", "step", "--store", store, "--format", "json").out)
+        if row["changed_ns"]
+    ]
+    found = called("bisect", ends, "step", "--store", store).out
+
+    assert (row["commit"], row["changed_grade"], row["settled_by"]) == (commit_of(5), "likely", 3)
+    assert f"First commit with the change: {commit_of(5)[:12]}" in found
+
+
+def test_a_jump_at_the_newest_commit_alone_is_only_possible(tmp_path, called):
+    store = record_commits(tmp_path / "last", times(20) * np.where(np.arange(20) == 19, 1.08, 1))
+    said = " ".join(called("history", "step", "--store", store).out.split())
+
+    assert f"at {commit_of(19)[:12]}; too few later commits" in said
+    assert "Possible, but perhaps chance: step rose by" in said
 
 
 def test_an_old_record_is_told(tmp_path, called):

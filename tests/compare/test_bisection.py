@@ -28,6 +28,18 @@ def test_the_commit_is_in_the_stated_range_as_often_as_stated(recorded):
     assert np.mean(held) >= 0.94
 
 
+@pytest.mark.parametrize("degrees", [1, 2, 4])
+def test_noise_of_few_recorded_runs_leaves_a_wider_range(degrees):
+    random, held = np.random.default_rng(5), []
+    for _ in range(600):
+        at = int(random.integers(1, 24))
+        noise = Noise(0.01 * np.sqrt(random.chisquare(degrees) / degrees), degrees)
+        found = bisect_times(drawn(random, 24, at, range(24), size=1.03), np.ones(24), noise)
+        held.append(found.first <= at <= found.last)
+
+    assert np.mean(held) >= 0.94
+
+
 def test_recording_what_is_proposed_finds_the_commit_in_few_records():
     random, counts, hits = np.random.default_rng(3), [], []
     for _ in range(60):

@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
-from benchmarks.change_points import HISTORIES, find_all, is_near
+from benchmarks.change_points import HISTORIES, find_all, grade_claims, is_near
 from wallscope.compare.change_points import _gains, find_changes
+from wallscope.model.enums import Grade
 
 FOUND = {history.name: history for history in HISTORIES}
 
@@ -45,6 +46,30 @@ def test_a_change_is_found_where_it_is():
 
     assert rate(name, lambda course, _: bool(course.changes)) >= 0.96
     assert rate(name, is_near) >= 0.94
+
+
+def test_graded_changes_are_as_often_right_as_their_grade_says():
+    claims = grade_claims(120)
+    rights = {
+        grade: [is_right for rows in claims.values() for one, is_right in rows.claims if one == grade]
+        for grade in Grade
+    }
+
+    assert np.mean(rights[Grade.SURE]) >= 0.93
+    assert np.mean(rights[Grade.LIKELY]) >= 0.75
+    assert np.mean([rate for rows in claims.values() for rate in rows.is_sure_of_nothing]) <= 0.03
+
+
+@pytest.mark.parametrize("size", [0.01, 0.02, 0.04, 0.08])
+def test_no_change_is_said_only_where_one_as_large_would_have_been_named(size):
+    random, missed = np.random.default_rng(8), []
+    for _ in range(200):
+        level = np.where(np.arange(12) >= 8, 1 + size, 1.0)
+        found = find_changes(1e8 * level * (1 + 0.01 * random.standard_normal(12)), np.ones(12))
+        is_stated = not found.changes and found.suspected is None and found.drift is None
+        missed.append(is_stated and found.detectable[8] <= size)
+
+    assert np.mean(missed) <= 0.1
 
 
 def test_two_changes_are_two():

@@ -60,7 +60,7 @@ def test_intervals_of_runs_hold_for_a_wall_that_varies_more_than_the_step(ours, 
     assert covered(found) == pytest.approx([0.955, 0.955], abs=0.02)
 
 
-@pytest.mark.parametrize("degrees", [3, 5, 10])
+@pytest.mark.parametrize("degrees", [1, 2, 3, 5, 10])
 def test_records_that_both_sides_share_count_once(degrees):
     random, noise = np.random.default_rng(4), (0.03, 0.2)
     found = measure_difference(
@@ -319,6 +319,33 @@ def test_a_run_that_varies_far_more_than_recorded_ones_is_as_unsure_as_its_steps
 
     assert measure_difference(like, like, record, ASSUMED).error[0] == pytest.approx(sqrt(0.0002))
     assert measure_difference(unlike, unlike, record, ASSUMED).error[0] == pytest.approx(sqrt(0.0052))
+
+
+@pytest.mark.parametrize("spread", [0.003, 0.01, 0.03, 0.1])
+@pytest.mark.parametrize("runs", [2, 3, 4, 8])
+@pytest.mark.parametrize("of_steps", [1e-6, 0.003])
+def test_few_recorded_runs_keep_the_interval_at_any_spread(spread, runs, of_steps):
+    random, between = np.random.default_rng(6), np.hypot(spread, of_steps)
+    base, head, records = (drawn(random, 4_000, count, (between, between)) for count in (1, 1, runs))
+    base, head = (replace(one, error=of_steps * np.abs(one.mean) ** [0, 1]) for one in (base, head))
+    found = measure_difference(base, head, Recorded(*records.spread_between(), 20.0), ASSUMED)
+
+    assert not found.is_assumed.any()
+    assert (covered(found) >= 0.94).all()
+    if spread > 3 * of_steps:
+        assert (covered(found) <= 0.98).all()
+
+
+def test_few_recorded_runs_are_as_few_degrees_of_freedom():
+    runs = side((0.0, 1e7))
+    halves = [
+        measure_difference(runs, runs, Recorded(np.full(2, 1e-4), np.full(2, degrees), 20.0), ASSUMED).half()
+        for degrees in (1.0, 2.0, 7.0)
+    ]
+
+    assert [half[0] for half in halves] == pytest.approx(
+        [factor * 0.01 * sqrt(2) for factor in (12.706, 4.303, 2.365)], rel=1e-3
+    )
 
 
 def test_shorter_runs_are_taken_to_be_further_off():

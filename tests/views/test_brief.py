@@ -210,19 +210,20 @@ def test_a_moment_in_brief_is_that_in_full(wallscope):
 
 
 def test_a_history_in_brief_has_the_last_commits():
+    row = {**dict.fromkeys(HISTORY.names()), "testbed": "h100"}
     frame = pl.DataFrame(
-        [("h100", commit, 1, 1, 8, time_ns) for commit, time_ns in (("a" * 40, 50), ("b" * 40, 60))],
-        schema={
-            name: HISTORY[name]
-            for name in ("testbed", "commit", "recorded_utc_ns", "runs", "steps", "median_ns")
-        },
-        orient="row",
+        [
+            {**row, "commit": "a" * 40, "median_ns": 50},
+            {**row, "commit": "b" * 40, "median_ns": 60, "changed_ns": 10, "changed_grade": "likely"},
+        ],
+        schema=HISTORY,
     )
     packed = pack_brief(brief_history(frame, "step", 1))
 
     assert packed["omitted"] == 1
     assert packed["rows"][0]["commit"] == "b" * 40
     assert packed["rows"][0]["median_ns"] == 60
+    assert packed["verdict"] == f"2 rows of step, last first. Likely change of +10 ns at {'b' * 12}."
 
 
 def test_a_bisection_in_brief_names_the_likeliest_commit_and_the_next_one():

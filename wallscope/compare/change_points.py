@@ -6,26 +6,41 @@ largest difference between the means before and after any commit. It is a change
 A line and a line with one change are fitted too. The fit with the smallest Bayesian information criterion is
 returned.
 
+Of few commits after a change no order is rare enough, however large the change. So what remains is graded.
+The largest difference of means, in standard errors, is compared with that of histories without a change and
+with normal noise. A change that few of these show is likely or possible, with the later commits that would
+settle it. Where none is named, it is stated which change would have been.
+
 Between a good commit and a bad one, each commit is equally likely at first. The times of the recorded ones
 make some more likely: the level before the commit and the level after it must fit, with the noise between
 runs. Nothing separates commits between two recorded ones, so they share the probability equally.
 """
 
 from dataclasses import dataclass
+from functools import lru_cache
 from hashlib import blake2b
-from math import log, sqrt
+from itertools import pairwise
+from math import comb, log, sqrt
 
 import numpy as np
+import numpy.typing as npt
 
-from wallscope.compare.confidence import Floats, student_quantile
+from wallscope.compare.confidence import Floats, normal_quantile, student_quantile
+from wallscope.model.enums import Grade
 from wallscope.model.profile import Noise
 from wallscope.thresholds.noise import (
     CHANGE_PERMUTATIONS_COUNT,
     FALSE_ALARM_SHARE,
     FEWEST_COMMITS_COUNT,
+    FEWEST_GRADED_COMMITS_COUNT,
+    FEWEST_LIKELY_COMMITS_COUNT,
+    LIKELY_CHANCE_SHARE,
+    MOST_SETTLING_COMMITS_COUNT,
+    NULL_HISTORIES_COUNT,
     PARAMETERS_OF_DRIFT_RATIO,
+    POSSIBLE_CHANCE_SHARE,
 )
-from wallscope.thresholds.verdict import CONFIDENCE_SHARE
+from wallscope.thresholds.verdict import CONFIDENCE_SHARE, DETECTED_SHARE
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +53,11 @@ class ChangePoint:
         latest: the last.
         before: level before it, ns.
         after: level after it, ns.
-        chance: share of random orders in which a change as large is found.
+        chance: share of random orders in which a change as large is found; of a change that is not sure, the
+            share of histories without a change.
+        grade: how certain it is.
+        settled_by: later commits at the level after it that would make it sure; `None` if it is sure, or if
+            no number within reason would.
     """
 
     at: int
@@ -47,6 +66,8 @@ class ChangePoint:
     before: float
     after: float
     chance: float
+    grade: Grade = Grade.SURE
+    settled_by: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +84,9 @@ class Course:
     """How a time went: changes of level in order, or a drift; `level` is what remains without noise.
 
     `noise` is the relative standard deviation around it. `is_enough` is false where there are too few values.
+    The level has sure changes alone. `suspected` is a change that is likely or possible, after the last sure
+    one. `detectable` is, for each value, the share of the level that a change there must have to be named in
+    four of five histories; NaN where that is not known.
     """
 
     changes: tuple[ChangePoint, ...]
@@ -70,6 +94,8 @@ class Course:
     level: Floats
     noise: float
     is_enough: bool
+    suspected: ChangePoint | None
+    detectable: Floats
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,8 +117,11 @@ def find_changes(values: Floats, runs: Floats) -> Course:
     """
     count = values.size
     size = float(values.mean()) if count else 0.0
-    if count < FEWEST_COMMITS_COUNT or size <= 0:
-        return Course((), None, np.full(count, size), 0.0, is_enough=False)
+    if count < FEWEST_GRADED_COMMITS_COUNT or size <= 0:
+        unknown = np.full(count, np.nan)
+        return Course(
+            (), None, np.full(count, size), 0.0, is_enough=False, suspected=None, detectable=unknown
+        )
     scaled = values / size
     chances: dict[int, float] = {}
     _divide(scaled, runs, 0, count, chances)
@@ -177,7 +206,95 @@ def _describe(values: Floats, runs: Floats, fit: _Fit, chances: dict[int, float]
         low, high = _locate(values, runs, fit, (first, at, end), variance)
         before, after = float(fit.level[at - 1]) * size, float(fit.level[at]) * size
         changes.append(ChangePoint(at, low, high, before, after, chances.get(at, FALSE_ALARM_SHARE)))
-    return Course(tuple(changes), drift, fit.level * size, sqrt(variance), is_enough=True)
+    suspected, detectable = None, np.full(values.size, np.nan)
+    if not fit.has_slope:
+        suspected = _suspect(values, runs, fit, size)
+        for first, end in pairwise(borders):
+            detectable[first + 1 : end] = _find_detectable(values[first:end], runs[first:end])
+    return Course(
+        tuple(changes),
+        drift,
+        fit.level * size,
+        sqrt(variance),
+        is_enough=values.size >= FEWEST_COMMITS_COUNT,
+        suspected=suspected,
+        detectable=detectable,
+    )
+
+
+def _suspect(values: Floats, runs: Floats, fit: _Fit, size: float) -> ChangePoint | None:
+    """Return the largest change after the last sure one, if few histories without a change show it."""
+    first = fit.ends[-1] if fit.ends else 0
+    part, weights = values[first:], runs[first:]
+    if part.size < FEWEST_GRADED_COMMITS_COUNT:
+        return None
+    shares, places = _explain(part[None], weights[None])
+    share, place = float(shares[0]), int(places[0])
+    null = _draw_null(tuple(weights.tolist()))
+    chance = float(((null >= share * (1 - 1e-9)).sum() + 1) / (null.size + 1))
+    if chance > POSSIBLE_CHANCE_SHARE or share <= 0:
+        return None
+    at = first + place
+    moved = _fit(values, runs, (*fit.ends, at), has_slope=False)
+    variance = float((runs * (values - moved.level) ** 2)[first:].sum()) / (part.size - 2)
+    low, high = _locate(values, runs, moved, (first, at, values.size), variance)
+    before, after = float(moved.level[at - 1]), float(moved.level[at])
+    is_repeated = min(place, part.size - place) >= FEWEST_LIKELY_COMMITS_COUNT
+    grade = Grade.LIKELY if is_repeated and chance <= LIKELY_CHANCE_SHARE else Grade.POSSIBLE
+    limit = _find_limit(null, FALSE_ALARM_SHARE, part.size)
+    settled_by = _count_settling(abs(after - before) / max(sqrt(variance), 1e-9), weights, place, limit)
+    return ChangePoint(at, low, high, before * size, after * size, chance, grade, settled_by)
+
+
+def _explain(values: Floats, weights: Floats) -> tuple[Floats, npt.NDArray[np.int64]]:
+    """Return which share of the squares the best change explains, and its place, by row."""
+    gains = _gains(values, weights)
+    means = (values * weights).sum(axis=1) / weights.sum(axis=1)
+    squares = (weights * (values - means[:, None]) ** 2).sum(axis=1)
+    is_flat = squares <= 1e-18 * weights.sum(axis=1)
+    shares: Floats = np.where(is_flat, 0.0, gains.max(axis=1) / np.where(is_flat, 1.0, squares))
+    return shares, gains.argmax(axis=1) + 1
+
+
+@lru_cache(maxsize=64)
+def _draw_null(runs: tuple[float, ...]) -> Floats:
+    """Return the share of the squares that the best change explains in histories without one."""
+    weights = np.array(runs)
+    drawn = np.random.default_rng(len(runs)).standard_normal((NULL_HISTORIES_COUNT, weights.size))
+    return _explain(drawn / np.sqrt(weights), np.broadcast_to(weights, drawn.shape))[0]
+
+
+def _find_limit(null: Floats, share: float, count: int) -> float:
+    """Return the standard errors that a change has in so large a share of histories without one."""
+    explained = min(float(np.quantile(null, 1 - share)), 1 - 1e-9)
+    return sqrt((count - 2) * explained / (1 - explained))
+
+
+def _find_detectable(values: Floats, runs: Floats) -> Floats:
+    """Return what a change behind each value but the last must have of the level to be named."""
+    if values.size < FEWEST_GRADED_COMMITS_COUNT:
+        return np.full(values.size - 1, np.nan)
+    share = float(_explain(values[None], runs[None])[0][0])
+    level = float(np.average(values, weights=runs))
+    squares = float((runs * (values - level) ** 2).sum()) * max(1 - share, 0.0)
+    limit = _find_limit(_draw_null(tuple(runs.tolist())), POSSIBLE_CHANCE_SHARE, values.size)
+    before = np.cumsum(runs)[:-1]
+    error: Floats = np.sqrt(squares / (values.size - 2) * (1 / before + 1 / (runs.sum() - before)))
+    return (limit + normal_quantile(DETECTED_SHARE)) * error / max(level, 1e-18)
+
+
+def _count_settling(ratio: float, runs: Floats, place: int, limit: float) -> int | None:
+    """Return how many later commits would make a change sure: enough orders, and a difference past the limit.
+
+    `ratio` is the change by the noise between runs, `place` that of the first value after it.
+    """
+    before, after, late = float(runs[:place].sum()), float(runs[place:].sum()), runs.size - place
+    for more in range(1, MOST_SETTLING_COMMITS_COUNT + 1):
+        orders = comb(runs.size + more, late + more)
+        is_rare = 2 / orders <= FALSE_ALARM_SHARE / 2  # the change and its mirror image
+        if is_rare and ratio / sqrt(1 / before + 1 / (after + more)) >= limit:
+            return more
+    return None
 
 
 def _locate(
@@ -236,7 +353,9 @@ def bisect_times(times: Floats, runs: Floats, noise: Noise) -> Bisection:
     values, weights = times[places], runs[places]
     sigma = max(noise.deviation * float(values.mean()), 1e-9)
     left = np.array([_squares(values, weights, at) for at in range(1, places.size)])
-    likely = np.exp(-(left - left.min()) / (2 * sigma**2))
+    known = noise.freedom * sigma**2  # the noise is an estimate itself: its likelihood is integrated over
+    odds = (noise.freedom + places.size - 2) / 2 * np.log1p((left - left.min()) / (known + left.min()))
+    likely = np.exp(-odds)
     shares = np.zeros(times.size)
     for chance, before, after in zip(likely, places[:-1], places[1:], strict=True):
         shares[before + 1 : after + 1] = chance

@@ -40,6 +40,7 @@ from wallscope.compare.explanations import (
     join_settings,
 )
 from wallscope.compare.gates import Gate, evaluate_gates
+from wallscope.compare.grades import Measured, StepClaim, grade_step
 from wallscope.compare.operation_changes import operation_changes, operation_deltas
 from wallscope.compare.run_noise import (
     Difference,
@@ -69,6 +70,7 @@ from wallscope.compare.wall_deltas import (
     ComparedRuns,
     communication_changes,
     compare_walls,
+    find_sure,
     name_columns,
 )
 from wallscope.errors import ComparisonError
@@ -83,7 +85,7 @@ from wallscope.model.comparison import (
     StepChange,
     Verdict,
 )
-from wallscope.model.enums import Wall
+from wallscope.model.enums import Grade, Wall
 from wallscope.model.profile import Noise, Profile, RecordedNoise
 from wallscope.model.report import SIDE_STEPS, ComparisonReport, SideSteps
 from wallscope.thresholds.verdict import CONFIDENCE_SHARE, MARGIN_NS, MARGIN_SHARE, SLOW_STEP_RATIO
@@ -200,9 +202,13 @@ def compare_sides(base: Side, head: Side, options: CompareOptions) -> Comparison
         freedom = float(pool_records(compared.known, [STEP]).freedom[0])
         needed = count_runs_to_decide(both, freedom, runs, change, margin)
         step = replace(step, runs_to_decide=needed)
+    if not is_comparable and not options.overridden:
+        step = replace(step, grade=None)
+    most_runs = max(ours.runs.count, theirs.runs.count)
+    claim = StepClaim(step.head_typical_ns - step.base_typical_ns, step.grade, most_runs)
     steps = (ours.typical, theirs.typical)
     axes = communication_changes(*steps)
-    traffic = tuple(one.row for one in axes) if is_same else compared.add_intervals(axes)
+    traffic = tuple(one.row for one in axes) if is_same else compared.add_intervals(axes, claim)
     comparison = Comparison(
         schema=COMPARISON_SCHEMA,
         wallscope_version=__version__,
@@ -219,9 +225,9 @@ def compare_sides(base: Side, head: Side, options: CompareOptions) -> Comparison
                 theirs.typical,
                 None if is_same else both,
                 causes,
-                (ours.runs.count, theirs.runs.count),
+                claim,
             ),
-            compared.add_intervals(operation_deltas(*steps)),
+            compared.add_intervals(operation_deltas(*steps), claim),
         ),
         communication=traffic,
         explanations=()
@@ -229,7 +235,7 @@ def compare_sides(base: Side, head: Side, options: CompareOptions) -> Comparison
         else add_rare_stalls(explain_changes(*steps, traffic, found, step), sides.base, sides.head),
         ranks=rank_changes(base.runs, head.runs, pairing.rank),
         gates=(),
-        operations=() if is_same else compared.add_intervals(operation_changes(*steps)),
+        operations=() if is_same else compared.add_intervals(operation_changes(*steps), claim),
     )
     if not is_same:
         joined = join_settings(found, comparison.deltas.causes, comparison.operations, step.base_typical_ns)
@@ -379,7 +385,17 @@ def _step(
         else "recorded",
         tokens=None if tokens is None else min(tokens),
         paired=options.is_paired,
+        grade=None if both is None else _grade_step(both, change, options),
     )
+
+
+def _grade_step(both: Difference, change: float, options: CompareOptions) -> Grade | None:
+    margin = log(1 + options.margin_ratio)
+    is_past = abs(change) > margin
+    found = Measured(
+        change, float(both.half()[0]), is_past, bool(find_sure(both)[0]), bool(both.is_assumed[0])
+    )
+    return grade_step(found, margin)
 
 
 def _known(half: float) -> float | None:

@@ -335,7 +335,6 @@ class _Stalls:
     step_ns: Fraction
     share: float
     stalled_count: int
-    step_count: int
     period: int | None
 
 
@@ -367,7 +366,7 @@ def _explain_stalls(base: Sequence[Profile], head: Sequence[Profile]) -> tuple[E
     Steps that also compute more are other work and not stalled.
     """
     ours, theirs = _measure_stalls(base), _measure_stalls(head)
-    none = _Stalls(Fraction(), 0.0, 0, sum(len(deciding_steps(one)) for one in base), None)
+    none = _Stalls(Fraction(), 0.0, 0, None)
     lengths = [lengths_ns(deciding_steps(profile)) for profile in base]
     least_ns = RARE_STALL_SHARE * sum(int(own.sum()) for own in lengths) / max(sum(map(len, lengths)), 1)
     found = []
@@ -391,8 +390,8 @@ def _write_stalls(cause: str, base: _Stalls, head: _Stalls, delta_ns: int) -> Ex
 def _write_side(side: _Stalls) -> str:
     if not side.stalled_count:
         return "none"
-    often = "" if side.period is None else f", the longest every {side.period} steps"
-    return f"{side.stalled_count} of {side.step_count} steps ({percent(side.share)} of all time{often})"
+    often = "" if side.period is None else f" (the longest every {side.period} steps)"
+    return f"{percent(side.share)} of all time{often}"
 
 
 def _measure_stalls(profiles: Sequence[Profile]) -> dict[str, _Stalls]:
@@ -409,7 +408,7 @@ def _measure_stalls(profiles: Sequence[Profile]) -> dict[str, _Stalls]:
         total_ns, stalled = sum(run.total_ns for run in runs), sum(run.stalled_count for run in runs)
         periods = {run.period for run in runs}
         period = periods.pop() if len(periods) == 1 else None
-        found[cause] = _Stalls(Fraction(total_ns, count), total_ns / all_ns, stalled, count, period)
+        found[cause] = _Stalls(Fraction(total_ns, count), total_ns / all_ns, stalled, period)
     return found
 
 

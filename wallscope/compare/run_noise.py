@@ -2,8 +2,10 @@
 
 Runs of one program differ by more than the variation of their steps. The noise between runs is measured for
 each wall and each cause separately, as a share of its own time. The runs of both sides and records of other
-runs measure it, and each run counts once. Fewer than `FEWEST_DEGREES_OF_NOISE_COUNT` degrees of freedom are
-not enough. An assumption replaces them, unless the runs contradict it. Arrays have one column for the
+runs measure it, and each run counts once. Where nothing is recorded, and the compared runs have fewer than
+`FEWEST_DEGREES_OF_NOISE_COUNT` degrees of freedom, an assumption replaces what they show, unless they
+contradict it. Recorded runs always count: k runs of one commit have k - 1 degrees of freedom. Student's t of
+so many keeps the interval at its 95 %, however much runs differ. Arrays have one column for the
 logarithm of the typical step and one for each wall and cause. Axes before run and column are separate
 comparisons.
 """
@@ -219,7 +221,8 @@ def measure_difference(
     relative = [part / np.where(size > 0, size, 1.0) ** 2 for part, size in zip(within, sizes, strict=True)]
     expected = assumed.noise**2 + np.where(known_error, np.maximum(*relative), 0.0)
     is_contradicted = pooled > CONTRADICTED_VARIANCE_RATIO * expected
-    is_assumed = (freedom < FEWEST_DEGREES_OF_NOISE_COUNT) & ~((freedom > 0) & is_contradicted)
+    is_little = (recorded.freedom == 0) & (freedom < FEWEST_DEGREES_OF_NOISE_COUNT)
+    is_assumed = is_little & ~((freedom > 0) & is_contradicted)
     prior_error, prior_freedom = _combine_assumed(sides, sizes, assumed.noise, factors)
     alone = [~np.isfinite(part) & (side.count == 1) for part, side in zip(within, sides, strict=True)]
     one_unknown = alone[0] | alone[1]
@@ -323,7 +326,7 @@ def _combine_measured(
     of the three variances is one term, however many sides rest on it. Runs of fewer steps than those that
     measure them differ by more, which their own steps show, or those of longer runs (`short`). A single run
     whose steps vary by far more than recorded runs differ is unlike them, and what its steps leave open
-    is added.
+    is added. Few recorded runs may differ by little by chance, so this adds no degrees of freedom.
     """
     seen = [side.spread_between() for side in sides]
     shape = np.broadcast_shapes(sizes[0].shape, recorded.variance.shape)
@@ -345,11 +348,15 @@ def _combine_measured(
         others = (sides[1 - place].steps.mean(axis=-1), recorded.steps)
         fewer = [np.maximum(1 - length / other, 0.0)[..., None] for other in others]
         more = least * (fewer[0] * borrowed + fewer[1] * freedoms[2]) / whole
+        freedom_of_steps = np.broadcast_to(side.freedom.sum(axis=-1)[..., None], shape)
         if side.count == 1:
             is_unlike = known > UNLIKE_VARIANCE_RATIO * size**2 * recorded.variance
-            more = np.where(is_unlike & (freedoms[2] > 0), np.maximum(known, more), more)
+            is_unlike &= freedoms[2] > 0
+            more = np.where(is_unlike, np.maximum(known, more), more)
+            is_measured_worse = is_unlike & (freedoms[2] < freedom_of_steps)
+            freedom_of_steps = np.where(is_measured_worse, freedoms[2], freedom_of_steps)
         extra += more
-        parts += more**2 / side.freedom.sum(axis=-1)[..., None]
+        parts += more**2 / freedom_of_steps
     terms = [weight * variance for weight, variance in zip(weights, variances, strict=True)]
     square = sum(terms) + extra
     for term, freedom in zip(terms, freedoms, strict=True):

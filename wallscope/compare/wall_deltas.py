@@ -21,6 +21,7 @@ import polars as pl
 
 from wallscope.columns import Flags
 from wallscope.compare.confidence import Floats, spread_of_steps
+from wallscope.compare.grades import Measured, StepClaim, grade_part
 from wallscope.compare.run_noise import (
     Assumed,
     Difference,
@@ -47,10 +48,15 @@ from wallscope.model.comparison import (
     OperationDelta,
     WallDelta,
 )
-from wallscope.model.enums import Axis, Wall
+from wallscope.model.enums import Axis, Grade, Wall
 from wallscope.model.profile import OPERATION_KEYS, Profile, RecordedNoise
-from wallscope.thresholds.noise import ASSUMED_NOISE_RATIO, ASSUMED_OFF_SHARE, ENOUGH_STEPS_OF_RUN_COUNT
-from wallscope.thresholds.verdict import CONFIDENCE_SHARE
+from wallscope.thresholds.noise import (
+    ASSUMED_NOISE_RATIO,
+    ASSUMED_OFF_SHARE,
+    ENOUGH_STEPS_OF_RUN_COUNT,
+    FEWEST_DEGREES_OF_NOISE_COUNT,
+)
+from wallscope.thresholds.verdict import CONFIDENCE_SHARE, SURE_CHANCE_SHARE
 
 STEP = "step"
 
@@ -75,18 +81,30 @@ def assume_noise(
     )
 
 
-def find_significant(chance: Floats) -> Flags:
-    """Return which of several tests are significant together, at 5 % false discoveries.
+def find_significant(chance: Floats, share: float = 1 - CONFIDENCE_SHARE) -> Flags:
+    """Return which of several tests are significant together, at so large a share of false discoveries.
 
     >>> find_significant(np.array([0.04, 0.001, 0.5])).tolist()
     [False, True, False]
     """
     order = np.argsort(chance, kind="stable")
-    limits = (1 - CONFIDENCE_SHARE) * np.arange(1, chance.size + 1) / max(chance.size, 1)
+    limits = share * np.arange(1, chance.size + 1) / max(chance.size, 1)
     below = np.flatnonzero(chance[order] <= limits)
     found = np.zeros(chance.size, np.bool_)
     found[order[: below[-1] + 1 if below.size else 0]] = True
     return found
+
+
+def find_sure(difference: Difference) -> Flags:
+    """Return which columns changed surely: the step by itself, walls and the others each among themselves.
+
+    Noise of few degrees of freedom is small by chance for many columns at once, and makes nothing sure.
+    """
+    chance, walls = difference.chance(), 1 + len(Wall)
+    groups = (chance[:1], chance[1:walls], chance[walls:])
+    found = np.concatenate([find_significant(group, SURE_CHANCE_SHARE) for group in groups])
+    sure: Flags = found & (difference.noise_freedom >= FEWEST_DEGREES_OF_NOISE_COUNT)
+    return sure
 
 
 class _Column(NamedTuple):
@@ -97,6 +115,14 @@ class _Column(NamedTuple):
     is_significant: bool = False
     noise: float | None = None
     source: NoiseSource | None = None
+    is_sure: bool = False
+
+    def grade(self, delta_ns: int, step: StepClaim) -> Grade | None:
+        """Return how certain its change is."""
+        if self.half is None or not delta_ns:
+            return None
+        found = Measured(delta_ns, self.half, self.is_significant, self.is_sure, self.source == "assumed")
+        return grade_part(found, step)
 
 
 def _bounds(delta_ns: int, half: float | None) -> tuple[int | None, int | None]:
@@ -111,11 +137,11 @@ def compare_walls(
     head: TypicalStep,
     difference: Difference | None,
     causes: Sequence[str],
-    runs: tuple[int, int],
+    step: StepClaim,
 ) -> tuple[tuple[WallDelta, ...], tuple[CauseDelta, ...]]:
     """Return how all walls changed, and the causes that did; `difference` is `None` for one capture."""
     count = len(Wall) + len(causes)
-    columns = [_Column()] * count if difference is None else _list_columns(difference, runs)
+    columns = [_Column()] * count if difference is None else _list_columns(difference, step.most_runs)
     walls, listed = [], []
     for wall, column in zip(Wall, columns, strict=False):
         base_ns, head_ns = base.walls[wall], head.walls[wall]
@@ -127,10 +153,11 @@ def compare_walls(
                 head_ns,
                 delta_ns,
                 *_bounds(delta_ns, column.half),
-                *(_bounds(delta_ns, column.steps_half) if max(runs) == 1 else (None, None)),
+                *(_bounds(delta_ns, column.steps_half) if step.most_runs == 1 else (None, None)),
                 significant=column.is_significant and delta_ns != 0,
                 run_noise=column.noise,
                 run_noise_source=column.source,
+                grade=column.grade(delta_ns, step),
             )
         )
     for cause, column in zip(causes, columns[len(Wall) :], strict=True):
@@ -147,21 +174,23 @@ def compare_walls(
                     significant=column.is_significant,
                     run_noise=column.noise,
                     run_noise_source=column.source,
+                    grade=column.grade(delta_ns, step),
                 )
             )
     return tuple(walls), tuple(sorted(listed, key=lambda row: (-abs(row.delta_ns), row.cause)))
 
 
-def _list_columns(difference: Difference, runs: tuple[int, int]) -> list[_Column]:
+def _list_columns(difference: Difference, most_runs: int) -> list[_Column]:
     """Return the columns of walls and causes; the first of the difference is that of the step."""
     chance = difference.chance()[1:]
-    measured: NoiseSource = "runs" if max(runs) > 1 else "recorded"
+    measured: NoiseSource = "runs" if most_runs > 1 else "recorded"
     columns = zip(
         difference.half()[1:].tolist(),
         difference.steps_half()[1:].tolist(),
         [*find_significant(chance[: len(Wall)]).tolist(), *find_significant(chance[len(Wall) :]).tolist()],
         difference.noise[1:].tolist(),
         ["assumed" if assumed else measured for assumed in difference.is_assumed[1:].tolist()],
+        find_sure(difference)[1:].tolist(),
         strict=True,
     )
     return [_Column(*column) for column in columns]
@@ -217,8 +246,8 @@ class ComparedRuns:
             return measure_pairs(base, head, assumed, self.scales)
         return measure_difference(base, head, pool_records(self.known, names), assumed, self.scales)
 
-    def add_intervals(self, traced: Sequence[TracedRow[Row]]) -> tuple[Row, ...]:
-        """Return the rows with the interval of each, and whether it is significant among all of them."""
+    def add_intervals(self, traced: Sequence[TracedRow[Row]], step: StepClaim) -> tuple[Row, ...]:
+        """Return the rows with the interval and grade of each, and whether it is significant among all."""
         if not traced:
             return ()
         names = [STEP, *(one.name for one in traced)]
@@ -228,14 +257,28 @@ class ComparedRuns:
                 columns_of[part].append(column)
         base, head = (_measure_runs(profiles, columns_of, len(traced)) for profiles in (self.base, self.head))
         found = self.measure(names, base, head)
-        significant = find_significant(found.chance()[1:]).tolist()
-        halves = found.half()[1:].tolist()
+        chance = found.chance()[1:]
+        is_measured = found.noise_freedom[1:] >= FEWEST_DEGREES_OF_NOISE_COUNT
+        columns = zip(
+            found.half()[1:].tolist(),
+            find_significant(chance).tolist(),
+            (find_significant(chance, SURE_CHANCE_SHARE) & is_measured).tolist(),
+            found.is_assumed[1:].tolist(),
+            strict=True,
+        )
         rows = []
-        for one, half, is_significant in zip(traced, halves, significant, strict=True):
+        for one, (half, is_significant, is_sure, is_assumed) in zip(traced, columns, strict=True):
             delta_ns = one.row.delta_ns
             low, high = _bounds(delta_ns, half)
+            claim = Measured(delta_ns, half, is_significant, is_sure, is_assumed)
             rows.append(
-                replace(one.row, low_ns=low, high_ns=high, significant=is_significant and delta_ns != 0)
+                replace(
+                    one.row,
+                    low_ns=low,
+                    high_ns=high,
+                    significant=is_significant and delta_ns != 0,
+                    grade=grade_part(claim, step) if delta_ns else None,
+                )
             )
         return tuple(rows)
 

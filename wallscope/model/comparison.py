@@ -7,7 +7,7 @@ head minus base. Those of walls sum to that of the step, and each finer list to 
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from wallscope.model.enums import Axis, Wall
+from wallscope.model.enums import Axis, Grade, Wall
 
 COMPARISON_SCHEMA: Final = "wallscope.comparison/1"
 
@@ -69,7 +69,8 @@ class StepChange:
     numbers of slow steps without a change; those that follow each other count once. Mean and p90 cover all
     counted steps including slow ones, with intervals of their ratios. If `tokens` are known and differ, both
     runs are scaled to that many. `paired` is true if runs were compared in pairs. About `runs_to_decide` runs
-    of each program would decide an inconclusive verdict.
+    of each program would decide an inconclusive verdict. `grade` is how certain it is that the typical step
+    changed, `None` if no change is claimed.
     """
 
     base_typical_ns: int
@@ -106,6 +107,7 @@ class StepChange:
     tokens: int | None
     paired: bool = False
     runs_to_decide: int | None = None
+    grade: Grade | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +116,8 @@ class WallDelta:
 
     Of one run a side, `pair_low_ns` to `pair_high_ns` is the interval of these steps alone, without what
     other runs may differ by. `run_noise` is the standard deviation between runs, as a share of the wall.
-    `significant` is whether it changed, at 5 % false discoveries among all walls.
+    `significant` is whether it changed, at 5 % false discoveries among all walls. `grade` is how certain the
+    change is by these runs, `None` if none is claimed.
     """
 
     wall: Wall
@@ -128,6 +131,7 @@ class WallDelta:
     significant: bool = False
     run_noise: float | None = None
     run_noise_source: NoiseSource | None = None
+    grade: Grade | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,6 +148,7 @@ class CauseDelta:
     significant: bool = False
     run_noise: float | None = None
     run_noise_source: NoiseSource | None = None
+    grade: Grade | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,6 +176,7 @@ class OperationDelta:
     low_ns: int | None = None
     high_ns: int | None = None
     significant: bool = False
+    grade: Grade | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,6 +207,7 @@ class OperationChange:
     low_ns: int | None = None
     high_ns: int | None = None
     significant: bool = False
+    grade: Grade | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,6 +233,7 @@ class CommunicationChange:
     low_ns: int | None = None
     high_ns: int | None = None
     significant: bool = False
+    grade: Grade | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -227,6 +227,14 @@ class Precision(StrEnum):
     UNKNOWN = "unknown"
 
 
+class Grade(StrEnum):
+    """How certain a claim is, by the runs behind it: of sure ones 95 % are right, of likely ones 80 %."""
+
+    SURE = "sure"
+    LIKELY = "likely"
+    POSSIBLE = "possible"
+
+
 class Reader(StrEnum):
     """How large tables are read: directly from the file's pages if possible, or only by SQLite."""
 

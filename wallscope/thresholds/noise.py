@@ -12,7 +12,8 @@ that the square is multiplied by this by their steps. Measured: docs/diff.md."""
 ASSUMED_NOISE_RATIO: Final = 0.2
 """Standard deviation of the other walls between runs, where nothing is measured. Chosen: wide."""
 FEWEST_DEGREES_OF_NOISE_COUNT: Final = 3
-"""Degrees of freedom that measure how runs differ, at least: of two, Student's factor is 4.3. Chosen."""
+"""Degrees of freedom with which the compared runs measure how runs differ, at least, where nothing is
+recorded: of two, Student's factor is 4.3. Chosen."""
 FEWEST_NEIGHBORS_COUNT: Final = 6
 """Differences between commits of one run each that measure run noise, at least: 4 degrees. Chosen."""
 FEWEST_OWN_DEGREES_COUNT: Final = 2
@@ -29,6 +30,19 @@ CHANGE_PERMUTATIONS_COUNT: Final = 999
 """Random orders that a change is compared with: ten of them are the share of false alarms. Convention."""
 FEWEST_COMMITS_COUNT: Final = 6
 """Commits among which a change is looked for, at least: of five no order is rare enough. Chosen."""
+FEWEST_GRADED_COMMITS_COUNT: Final = 4
+"""Commits among which a change is likely or possible, at least: of three, noise has one degree. Chosen."""
+FEWEST_LIKELY_COMMITS_COUNT: Final = 2
+"""Commits before and after a likely change, at least. Chosen: a single one may be an outlier."""
+LIKELY_CHANCE_SHARE: Final = 0.005
+"""Of histories without a change, with normal noise, that show one as large, for a likely one. Measured:
+docs/diff.md."""
+POSSIBLE_CHANCE_SHARE: Final = 0.1
+"""The same for a possible one. Chosen: more would name chance in most histories."""
+NULL_HISTORIES_COUNT: Final = 2_000
+"""Histories without a change that the largest difference is compared with: ten have a likely one. Chosen."""
+MOST_SETTLING_COMMITS_COUNT: Final = 20
+"""Later commits that are proposed to settle a change, at most. Chosen: more are not waited for."""
 PARAMETERS_OF_DRIFT_RATIO: Final = 1.5
 """Parameters that a drift counts for; a change counts for two. Measured: docs/diff.md."""
 STALE_RECORD_DAYS: Final = 14

@@ -169,6 +169,13 @@ MARGIN_NS: Final = 10_000
 """Changes up to this are none either. Measured: docs/diff.md."""
 CONFIDENCE_SHARE: Final = 0.95
 """Of the interval of a ratio. Convention."""
+SURE_CHANCE_SHARE: Final = 0.01
+"""Probability without a change, or share of false discoveries, up to which a change is sure. docs/diff.md."""
+SURE_OF_ASSUMED_RATIO: Final = 2.0
+"""Of a change by half its interval, from which on it is sure although the noise between runs is assumed.
+Runs that differ by twice as much do not reach it by chance. Measured: docs/diff.md."""
+MAKES_UP_SHARE: Final = 0.5
+"""Of the change of the step that a wall or cause must make up, to be likely by that. By definition: most."""
 FEWEST_STEPS_FOR_SPREAD_COUNT: Final = 5
 """Minimum number of steps to estimate a run's variation. Chosen; as many as `ENOUGH_STEPS_COUNT`."""
 SLOW_STEP_RATIO: Final = 1.25

@@ -290,8 +290,11 @@ def _brief_moment(moment: Moment, at_ns: int) -> BriefText:
 
 def brief_history(frame: pl.DataFrame, metric: str, most_rows: int) -> TableBrief:
     """Return the last commits of a history, and their times."""
-    commits = units.plural(frame.height, "row")
-    brief = brief_table("history", metric, frame.reverse(), most_rows, f"{commits} of {metric}, last first.")
+    verdict = f"{units.plural(frame.height, 'row')} of {metric}, last first."
+    for row in frame.filter(pl.col("changed_grade").is_not_null()).iter_rows(named=True):
+        change = units.signed_duration(row["changed_ns"])
+        verdict += f" {units.capitalize(row['changed_grade'])} change of {change} at {row['commit'][:12]}."
+    brief = brief_table("history", metric, frame.reverse(), most_rows, verdict)
     following = NextCall(write_command("diff", "BASE..HEAD", "--brief"), "explain", {"word": "change"})
     return replace(brief, subject=visible(metric, most=_LONGEST_CELL), next=following)
 

@@ -40,6 +40,7 @@ from wallscope.views.comparison_answers import (
     explain_wide_intervals,
     list_next_steps,
 )
+from wallscope.views.comparison_claims import describe_missing_operations
 from wallscope.views.comparison_words import (
     TIMES,
     describe_calls,
@@ -86,6 +87,8 @@ def _build_first_part(comparison: Comparison) -> Iterator[Section | Grid]:
         yield tabulate_waterfall(comparison)
     if words.select_operations(comparison, 1):
         yield list_operation_changes(comparison, _MOST_OPERATIONS)
+    if missing := describe_missing_operations(comparison):
+        yield Section("missing", "", "", (Lines((missing,)),))
     if found := words.list_explanations(comparison, is_brief=True):
         rows = tuple(
             ("" if delta_ns is None else units.signed_duration(delta_ns), text)
@@ -185,6 +188,8 @@ def write_comparison_markdown(comparison: Comparison) -> str:
     if words.select_operations(comparison, 1):
         lines += [f"**{OPERATIONS_TITLE}**", ""]
         lines += render_table(list_operation_changes(comparison, _MOST_OPERATIONS_IN_MARKDOWN))
+    if missing := describe_missing_operations(comparison):
+        lines += [escape(missing), ""]
     lines += render_table(sections.tabulate_mismatches(comparison)) if comparison.mismatches else []
     todo = " ".join(list_next_steps(comparison))
     lines += [f"Next: {escape(todo)}", ""] if todo else []
@@ -373,6 +378,8 @@ def build_operation_changes(comparison: Comparison) -> Section | None:
     least = units.percent(float(EXPLAINING_SHARE))
     kinds = ", ".join(f"{counts[kind]} {kind}" for kind in sorted(counts))
     answer = f"Operations that change the step by {least} of base or more, by NVTX range: {kinds}."
+    if missing := describe_missing_operations(comparison):
+        answer += f" {missing}"
     return Section("operation-changes", "New, gone and changed operations", answer, (table,))
 
 

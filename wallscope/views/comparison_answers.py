@@ -11,16 +11,20 @@ import numpy as np
 from wallscope import units
 from wallscope.model.cause_catalogue import describe_cause
 from wallscope.model.comparison import Comparison, OperationChange
-from wallscope.model.enums import Wall
+from wallscope.model.enums import Grade, Wall
 from wallscope.render.html import KeyAnswer, split_cause
 from wallscope.render.texts import visible
 from wallscope.summary.diagnosis import decide_wall
 from wallscope.views import comparison_words as words
+from wallscope.views.comparison_claims import (
+    describe_settling,
+    find_leading_cause,
+    find_leading_wall,
+    grade_leading_cause,
+)
 from wallscope.views.comparison_words import (
     describe_calls,
     describe_place,
-    find_leading_cause,
-    find_leading_wall,
     find_unexplained_causes,
     select_operations,
 )
@@ -28,8 +32,6 @@ from wallscope.views.comparison_words import (
 _DECIDED = frozenset({"regression", "improvement"})
 _PARTS = re.compile(r", (?:and )?|(?<=side) and ")
 _SURENESS = {
-    "regression": "Significant",
-    "improvement": "Significant",
     "no-change": "Within the margin",
     "inconclusive": "Not conclusive",
     "incomparable": "Not comparable",
@@ -78,13 +80,16 @@ def _answer_cause(comparison: Comparison) -> KeyAnswer:
     """Name what explains most of the change, if that is certain."""
     label, step = "Cause of the change", comparison.step
     change_ns = step.head_typical_ns - step.base_typical_ns
-    leading, cause = words.find_leading_wall(comparison), words.find_leading_cause(comparison)
+    leading, cause = find_leading_wall(comparison), find_leading_cause(comparison)
     if leading is None or cause is None or comparison.verdict == "incomparable":
         is_compared = comparison.verdict != "incomparable"
-        line = "No wall changed for certain." if is_compared else "The sides cannot be compared."
-        if cause is not None and comparison.verdict == "inconclusive":
-            line = f"Largest change: {describe_cause(cause.cause)}, {units.signed_duration(cause.delta_ns)}."
-        return KeyAnswer(label, "None is certain", (line,), "changed")
+        line = "No change is large enough." if is_compared else "The sides cannot be compared."
+        if cause is not None and is_compared:
+            change = units.signed_duration(cause.delta_ns)
+            line = f"Largest change, perhaps chance: {describe_cause(cause.cause)}, {change}."
+        return KeyAnswer(label, "Unknown", (line,), "changed")
+    grade = grade_leading_cause(comparison)
+    label = label if grade == Grade.SURE else f"{label}, {grade}"
     found = words.list_explanations(comparison, is_brief=True)
     same = [(delta_ns, text) for delta_ns, text in found if (delta_ns or 0) * change_ns > 0]
     whole = f"the {comparison.window}: {units.signed_duration(change_ns)}."
@@ -107,8 +112,12 @@ def _answer_action(comparison: Comparison) -> KeyAnswer:
         return KeyAnswer(label, head, (line,), command=command)
     if comparison.verdict == "regression":
         first = describe_head(comparison)
-        head = "Undo the change, or remove its cause"
-        return KeyAnswer(label, head, (first,) if first else (), command=command)
+        is_named = find_leading_wall(comparison) is not None
+        head = "Undo the change, or remove its cause" if is_named else "Undo the change, or find its cause"
+        lines = [first] if first else []
+        if is_named and grade_leading_cause(comparison) != Grade.SURE:
+            lines.append(f"{units.capitalize(describe_settling(comparison))}.")
+        return KeyAnswer(label, head, tuple(lines), command=command)
     steps = [one for one in list_next_steps(comparison) if one != command]
     if not steps:
         return KeyAnswer(label, "Nothing", ("The step time did not change by more than the margin.",))
@@ -158,7 +167,8 @@ def _answer_sureness(comparison: Comparison) -> KeyAnswer:
     lines.append(f"Uncertain: {'; '.join(doubts)}." if doubts else "No other difference explains the change.")
     is_sure = verdict in {*_DECIDED, "no-change"} and not confounders
     tone: Literal["ok", "warn"] = "ok" if is_sure else "warn"
-    head = "Other causes possible" if confounders and verdict in _DECIDED else _SURENESS[verdict]
+    head = _SURENESS.get(verdict, units.capitalize(step.grade or Grade.SURE))
+    head = "Other causes possible" if confounders and verdict in _DECIDED else head
     return KeyAnswer("How sure", head, tuple(lines), "sure", tone=tone)
 
 

@@ -17,6 +17,7 @@ from wallscope.model.comparison import (
     StepChange,
     WallDelta,
 )
+from wallscope.model.enums import Grade
 from wallscope.render.texts import drop_namespaces, shorten_range_path, visible
 from wallscope.thresholds.noise import ASSUMED_NOISE_RATIO
 from wallscope.thresholds.verdict import (
@@ -26,6 +27,14 @@ from wallscope.thresholds.verdict import (
     UNEXPLAINED_SHARE,
     USUAL_STEPS_SHARE,
 )
+from wallscope.views.comparison_claims import (
+    describe_settling,
+    find_largest_wall,
+    find_leading_cause,
+    find_leading_wall,
+    grade_leading_cause,
+    is_certain,
+)
 
 _DECISIONS = {
     "regression": ", regression",
@@ -34,6 +43,7 @@ _DECISIONS = {
     "inconclusive": "",
 }
 _MOST_UNEXPLAINED = 2
+_GRADED = {Grade.SURE: "Cause", Grade.LIKELY: "Likely cause", Grade.POSSIBLE: "Possible cause"}
 _Changed = WallDelta | CauseDelta | OperationChange | OperationDelta | CommunicationChange
 TIMES = " \N{MULTIPLICATION SIGN} "
 _LONGEST_REASON = 110
@@ -127,7 +137,7 @@ def _name_cause(comparison: Comparison) -> str:
         return _name_canceling_walls(comparison)
     change_ns = step.head_typical_ns - step.base_typical_ns
     if (leading := find_leading_wall(comparison)) is None:
-        largest = _find_largest_wall(comparison)
+        largest = find_largest_wall(comparison)
         named = f"{units.signed_duration(largest.delta_ns)} {largest.wall}"
         named += _describe_leading_cause(comparison, largest)
         if _excludes_zero(largest.pair_low_ns, largest.pair_high_ns):
@@ -137,7 +147,10 @@ def _name_cause(comparison: Comparison) -> str:
             return f" Largest change between these two captures: {named}.{doubt}"
         return f" Largest change (uncertain): {named}."
     reason = _describe_leading_cause(comparison, leading)
-    text = f" Cause: {units.signed_duration(leading.delta_ns)} {leading.wall}{reason}"
+    grade = grade_leading_cause(comparison)
+    text = f" {_GRADED[grade]}: {units.signed_duration(leading.delta_ns)} {leading.wall}{reason}"
+    if grade != Grade.SURE:
+        text += f"; {describe_settling(comparison)}"
     least_ns = step.margin_ratio * step.base_typical_ns
     against = [
         row
@@ -178,29 +191,6 @@ def find_confounders(comparison: Comparison) -> tuple[Mismatch, ...]:
         return min(abs(entry.bias_ns), of_wall_ns) >= least_ns
 
     return tuple(entry for entry in comparison.mismatches if explains(entry))
-
-
-def find_leading_wall(comparison: Comparison) -> WallDelta | None:
-    """Return the wall that changed most in the direction of the step, if its interval excludes 0."""
-    largest = _find_largest_wall(comparison)
-    change_ns = comparison.step.head_typical_ns - comparison.step.base_typical_ns
-    return largest if change_ns * largest.delta_ns > 0 and is_certain(largest) else None
-
-
-def _find_largest_wall(comparison: Comparison) -> WallDelta:
-    sign = 1 if comparison.step.head_typical_ns > comparison.step.base_typical_ns else -1
-    return max(comparison.deltas.walls, key=lambda row: sign * row.delta_ns)
-
-
-def find_leading_cause(comparison: Comparison) -> CauseDelta | None:
-    """Return the largest cause of the wall that changed most, in the direction of the step."""
-    leading = _find_largest_wall(comparison)
-    own = [
-        row
-        for row in comparison.deltas.causes
-        if row.wall == leading.wall and row.delta_ns * leading.delta_ns > 0
-    ]
-    return max(own, key=lambda row: abs(row.delta_ns), default=None)
 
 
 def _describe_leading_cause(comparison: Comparison, leading: WallDelta) -> str:
@@ -244,11 +234,6 @@ def _continue(sentence: str) -> str:
     ('convolutions run in fp16', 'EP overlap is off')
     """
     return sentence if sentence[1:2].isupper() else sentence[:1].lower() + sentence[1:]
-
-
-def is_certain(row: WallDelta | CauseDelta) -> bool:
-    """Return whether a change is significant among all that are shown, and its interval excludes 0."""
-    return row.significant and _excludes_zero(row.low_ns, row.high_ns)
 
 
 def _excludes_zero(low_ns: int | None, high_ns: int | None) -> bool:
@@ -385,21 +370,26 @@ def describe_testbeds(comparison: Comparison) -> str:
 def list_explanations(
     comparison: Comparison, *, is_brief: bool = False
 ) -> tuple[tuple[int | None, str], ...]:
-    """List what explains the change and which certain changes nothing explains, the largest in ns first.
+    """List what explains the change and which certain changes nothing explains.
 
-    A brief list leaves out what concerns little of the step.
+    What explains most of the change comes first, then what changed in the other direction, then what has no
+    amount. Work that is hidden in CUDA graphs leads: nothing else can be judged then. A brief list leaves out
+    what concerns little of the step.
     """
     least_ns = EXPLAINING_SHARE * comparison.step.base_typical_ns if is_brief else 0
+    hidden = [one for one in comparison.explanations if one.code == "opaque-graphs"]
     found = [
         (entry.delta_ns, visible(entry.message, most=300))
         for entry in comparison.explanations
-        if entry.delta_ns is None or abs(entry.delta_ns) >= least_ns
+        if entry not in hidden and (entry.delta_ns is None or abs(entry.delta_ns) >= least_ns)
     ]
     found += [
         (row.delta_ns, f"Not explained by anything recorded: {_describe_unexplained(comparison, row)}")
         for row in find_unexplained_causes(comparison)
     ]
-    return tuple(sorted(found, key=lambda entry: (entry[0] is not None, -abs(entry[0] or 0))))
+    sign = 1 if comparison.step.head_typical_ns >= comparison.step.base_typical_ns else -1
+    found.sort(key=lambda entry: (entry[0] is None, -sign * (entry[0] or 0)))
+    return (*((None, visible(one.message, most=300)) for one in hidden), *found)
 
 
 def _describe_unexplained(comparison: Comparison, row: CauseDelta) -> str:

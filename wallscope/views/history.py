@@ -1,6 +1,8 @@
 """The history of a metric, such as the step time: values, change points and drift; also as OpenMetrics."""
 
 from collections.abc import Callable, Iterator, Sequence
+from math import isnan
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -9,15 +11,13 @@ from wallscope import units
 from wallscope.compare.change_points import Bisection, Course, find_changes
 from wallscope.compare.wall_deltas import assume_noise
 from wallscope.model.comparison import NoiseSource
-from wallscope.model.enums import Wall
+from wallscope.model.enums import Grade, Wall
 from wallscope.model.profile import Noise, Record
 from wallscope.model.section import Cell, Line, Lines, Section, Span, on_terminal, tabulate
 from wallscope.render.texts import visible
 from wallscope.store import run_noise
 from wallscope.thresholds.noise import (
-    FALSE_ALARM_SHARE,
     FEWEST_COMMITS_COUNT,
-    FEWEST_DEGREES_OF_NOISE_COUNT,
     STALE_RECORD_DAYS,
 )
 
@@ -36,6 +36,9 @@ HISTORY = pl.Schema(
         "changed_chance": pl.Float64(),  # of random orders with a change as large
         "changed_after": pl.String(),  # the last commit that surely has the level before
         "changed_until": pl.String(),  # the first commit that surely has the level after
+        "changed_grade": pl.String(),  # sure, likely or possible
+        "settled_by": pl.Int64(),  # later commits that would make it sure; null if it is, or if none would
+        "detectable_ratio": pl.Float64(),  # change at this commit that would be named, of the level
         "drift_ratio": pl.Float64(),  # steady change from commit to commit, of the first level
         "origin": pl.String(),  # null for a reference; the last column: the GitHub Action looks for it there
     }
@@ -92,7 +95,9 @@ def _add_course(own: pl.DataFrame) -> pl.DataFrame:
     course = _find_course(own)
     commits = own.filter(pl.col("origin").is_null())["commit"].to_list()
     level_ns = dict(zip(commits, course.level.tolist(), strict=True)) if course.is_enough else {}
-    changes = {commits[one.at]: one for one in course.changes}
+    named = course.changes if course.suspected is None else (*course.changes, course.suspected)
+    changes = {commits[one.at]: one for one in named}
+    detectable = dict(zip(commits, course.detectable.tolist(), strict=True))
     drift = None if course.drift is None else course.drift.ratio
     rows = []
     for commit, origin in own.select("commit", "origin").iter_rows():
@@ -105,6 +110,9 @@ def _add_course(own: pl.DataFrame) -> pl.DataFrame:
                 None if found is None else found.chance,
                 None if found is None else commits[found.earliest - 1],
                 None if found is None else commits[found.latest],
+                None if found is None else str(found.grade),
+                None if found is None else found.settled_by,
+                None if origin is not None or isnan(detectable[commit]) else detectable[commit],
                 drift if origin is None else None,
             )
         )
@@ -147,25 +155,24 @@ def build_history(
 def _describe_changes(
     own: pl.DataFrame, metric: str, count_commits: Callable[[str, str], int | None]
 ) -> Iterator[Line]:
-    """Say where a time changed, or that no change was found among how many commits."""
+    """Say where a time changed and how certain that is, or which change would have been found."""
     references = own.filter(pl.col("origin").is_null())
+    changed = references.filter(pl.col("changed_ns").is_not_null())
+    for row in changed.iter_rows(named=True):
+        is_rise = row["changed_ns"] > 0
+        what = f"{visible(metric)} {'rose' if is_rise else 'fell'} by {_write_size(row)}"
+        if row["changed_grade"] == Grade.SURE:
+            text = f"{what} at {row['commit'][:_SHORT]}. {_describe_range(row, count_commits)}"
+            yield (Span(text, "bad" if is_rise else "good"),)
+        else:
+            yield (Span(f"{_HEDGES[row['changed_grade']]} {what} at {_describe_doubt(row)}", "warning"),)
     if len(references) < FEWEST_COMMITS_COUNT:
-        few = f"{len(references)} recorded: changes are looked for from {FEWEST_COMMITS_COUNT} commits on."
-        yield (Span(few, "dim"),)
+        if changed.is_empty():
+            few = (
+                f"{len(references)} recorded: sure changes are found from {FEWEST_COMMITS_COUNT} commits on."
+            )
+            yield (Span(few, "dim"),)
         return
-    for row in references.filter(pl.col("changed_ns").is_not_null()).iter_rows(named=True):
-        after, until = row["changed_after"], row["changed_until"]
-        count = count_commits(after, until)
-        commits = "" if count is None else f", {units.plural(count, 'commit')}"
-        is_rise, ratio = row["changed_ns"] > 0, row["changed_ratio"]
-        by = units.duration(abs(row["changed_ns"]))
-        size = by if ratio is None else f"{units.percent(abs(ratio - 1))} ({by})"
-        text = (
-            f"{visible(metric)} {'rose' if is_rise else 'fell'} by {size} at {row['commit'][:_SHORT]}. The"
-            f" cause is in {after[:_SHORT]}..{until[:_SHORT]}{commits} (95 % certain);"
-            f" {units.percent(row['changed_chance'])} of random orders show a change as large."
-        )
-        yield (Span(text, "bad" if is_rise else "good"),)
     drift = references["drift_ratio"][0]
     if drift is not None:
         whole = drift * (len(references) - 1)
@@ -176,9 +183,42 @@ def _describe_changes(
                 "bad" if drift > 0 else "good",
             ),
         )
-    elif references["changed_ns"].is_null().all():
-        alarms = f"{100 * FALSE_ALARM_SHARE:.0f} %"
-        yield (Span(f"No change among {len(references)} commits (false alarms: {alarms}).", "dim"),)
+    elif changed.is_empty():
+        middle, newest = (references["detectable_ratio"][place] for place in (len(references) // 2, -1))
+        which = "" if middle is None else f": one of {units.percent(middle)} in the middle would show"
+        end = "" if newest is None else f", one at the newest commit from {units.percent(newest)} on"
+        yield (Span(f"No change among {len(references)} commits{which}{end}.", "dim"),)
+
+
+_HEDGES = {Grade.LIKELY: "Likely:", Grade.POSSIBLE: "Possible, but perhaps chance:"}
+
+
+def _write_size(row: dict[str, Any]) -> str:
+    by, ratio = units.duration(abs(row["changed_ns"])), row["changed_ratio"]
+    return by if ratio is None else f"{units.percent(abs(ratio - 1))} ({by})"
+
+
+def _describe_range(row: dict[str, Any], count_commits: Callable[[str, str], int | None]) -> str:
+    """Say between which commits the cause of a sure change is."""
+    after, until = row["changed_after"], row["changed_until"]
+    count = count_commits(after, until)
+    commits = "" if count is None else f", {units.plural(count, 'commit')}"
+    return (
+        f"The cause is in {after[:_SHORT]}..{until[:_SHORT]}{commits} (95 % certain);"
+        f" {units.percent(row['changed_chance'])} of random orders show a change as large."
+    )
+
+
+def _describe_doubt(row: dict[str, Any]) -> str:
+    """Name the commit of a change that is not sure, and what would settle it."""
+    before, until = row["changed_after"][:_SHORT], row["changed_until"][:_SHORT]
+    more = row["settled_by"]
+    doubt = "the times vary too much to be sure"
+    settle = "More runs"
+    if more is not None:
+        doubt = "too few later commits to be sure"
+        settle = f"{units.plural(more, 'more commit')} at the new time would settle it, or more runs"
+    return f"{row['commit'][:_SHORT]}; {doubt}. {settle} of {before} and {until}."
 
 
 def _describe_age(own: pl.DataFrame, now_ns: int) -> Iterator[Line]:
@@ -209,10 +249,10 @@ def list_bisection(records: Sequence[Record], order: Sequence[str], metric: str)
 
 
 def measure_noise(records: Sequence[Record], metric: str) -> tuple[Noise, NoiseSource]:
-    """Return the noise between runs of a metric: recorded, or assumed where too little is known."""
+    """Return the noise between runs of a metric: recorded, or assumed where none is recorded."""
     known = run_noise(records, records[0].testbed)
     noise = None if known is None else known.noise.get(metric)
-    if noise is not None and noise.freedom >= FEWEST_DEGREES_OF_NOISE_COUNT:
+    if noise is not None:
         return noise, "recorded"
     return Noise(float(assume_noise([metric])[0]), _ANY_DEGREES), "assumed"
 
@@ -268,10 +308,17 @@ def write_open_metrics(frame: pl.DataFrame, metric: str) -> str:
     series = (
         ("wallscope_time_seconds", "Time of the typical step, a wall or a cause.", "median_ns", 1e-9),
         ("wallscope_level_seconds", "The same without noise.", "level_ns", 1e-9),
-        ("wallscope_change_ratio", "Level after a commit by that before it.", "changed_ratio", 1),
+        (
+            "wallscope_change_ratio",
+            "Level after a commit by that before it, of sure changes.",
+            "changed_ratio",
+            1,
+        ),
         ("wallscope_drift_ratio", "Steady change from commit to commit.", "drift_ratio", 1),
     )
     lines = []
+    sure = pl.when(pl.col("changed_grade") == Grade.SURE).then(pl.col("changed_ratio"))
+    frame = frame.with_columns(changed_ratio=sure)
     for name, meaning, column, factor in series:
         unit = name.rpartition("_")[2]
         lines += [f"# TYPE {name} gauge", f"# UNIT {name} {unit}", f"# HELP {name} {meaning}"]
