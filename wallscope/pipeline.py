@@ -17,7 +17,8 @@ from wallscope.attribution.prepared import (
 )
 from wallscope.attribution.totals import measure_budgets
 from wallscope.errors import NothingToAnalyzeError
-from wallscope.kineto.any_capture import adapt_cures, read_any_capture
+from wallscope.kineto.any_capture import read_any_capture
+from wallscope.kineto.trace_cures import adapt_cures
 from wallscope.model.advice import RunConfiguration
 from wallscope.model.analysis import SCHEMA, Analysis, Anchor, CaptureQuality, Job, Rank
 from wallscope.model.capture import Capture, Finding, Options, Progress

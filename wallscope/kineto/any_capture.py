@@ -1,39 +1,11 @@
-"""A capture of any profiler, known by content: an export of Nsight Systems, or a trace of PyTorch's.
+"""A capture of any profiler, known by content: an export of Nsight Systems, or a trace of PyTorch's."""
 
-Cures of findings name flags of nsys, so findings about a trace get those of its profiler.
-"""
-
-from collections.abc import Iterable
-from dataclasses import replace
 from pathlib import Path
 
 from wallscope.kineto.trace_bytes import is_torch_trace, refuse_other_gzip
-from wallscope.model.capture import Capture, Contents, Export, Finding, Profiler, Progress
+from wallscope.model.capture import Capture, Contents, Progress
 from wallscope.model.enums import Reader
 from wallscope.nsys import read_capture, read_contents
-
-_ASK_FOR_WAITS = (
-    "Profile with enable_cuda_sync_events=True (torch 2.1 or later): wallscope capture-help --profiler torch."
-)
-_MARK_STEPS = (
-    "Profile several steps and call prof.step() after each, which marks it, or name a range:"
-    " --step-range REGEX."
-)
-_ASK_FOR_DEVICE = (
-    "Profile with activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA] while the GPU trains."
-)
-_CURES = {
-    "few-steps": "Profile ten steps: schedule(wait=5, warmup=2, active=10).",
-    "launches-without-work": "End the profile after torch.cuda.synchronize().",
-    "no-api-calls": _ASK_FOR_DEVICE,
-    "no-cuda-events": _ASK_FOR_WAITS,
-    "no-kernels": _ASK_FOR_DEVICE,
-    "no-steps": _MARK_STEPS,
-    "orphan-operations": "Begin the profile a step earlier: schedule(wait=5, warmup=2, active=10).",
-    "ranks-without-steps": _MARK_STEPS,
-    "unmarked-steps": _MARK_STEPS,
-    "unresolved-waits": _ASK_FOR_WAITS,
-}
 
 
 def read_any_capture(
@@ -67,13 +39,3 @@ def read_any_contents(path: Path, progress: Progress) -> Contents:
         return read_trace_contents(path, progress)
     refuse_other_gzip(path)
     return read_contents(path, progress)
-
-
-def adapt_cures(findings: Iterable[Finding], export: Export) -> tuple[Finding, ...]:
-    """Return the findings about a capture, with cures for the profiler that recorded it."""
-    if export.profiler != Profiler.TORCH:
-        return tuple(findings)
-    return tuple(
-        replace(finding, cure=_CURES[finding.code]) if finding.cure and finding.code in _CURES else finding
-        for finding in findings
-    )

@@ -11,9 +11,9 @@ from pathlib import Path
 import polars as pl
 
 from wallscope.errors import InputError, NothingToAnalyzeError
-from wallscope.kineto.any_capture import adapt_cures
 from wallscope.kineto.event_decoding import CATEGORIES
 from wallscope.kineto.event_tables import TraceTables, describe_counts
+from wallscope.kineto.trace_cures import adapt_cures
 from wallscope.kineto.trace_events import FileFacts
 from wallscope.model.capture import Capture, Finding, Presence, Severity
 from wallscope.model.enums import CallRole

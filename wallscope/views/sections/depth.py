@@ -55,7 +55,7 @@ _COMPUTE_WORK = "sum of durations, not elapsed time"
 _ACHIEVED = "while its kernels ran, from operator shapes; empty without shapes"
 _KERNEL_RATE = "while it ran for operators with shapes whose multiplications it does alone"
 _OF_PEAK = "dense peak of the GPU at the precision in the name; empty if either is unknown"
-_COUNTED = "share of the work of the category whose kernels have operator shapes"
+_KNOWN_WORK = "share of the work of the category whose kernels have operator shapes"
 _PINNED = {True: "pinned", False: "pageable", None: ""}
 _STATE_WALLS = {
     DeviceState.COMPUTE: Wall.COMPUTE,
@@ -386,7 +386,7 @@ def _tabulate_compute(rank: Rank) -> Grid:
     if any(entry.flops_per_s is not None for entry in rank.compute):
         columns = (*columns, Column("flops_per_s", "achieved", "flops", _ACHIEVED, none=""))
     if any(entry.flops_share is not None and entry.flops_share < 1 for entry in rank.compute):
-        columns = (*columns, Column("flops_share", "FLOPs known", "percent", _COUNTED, none=""))
+        columns = (*columns, Column("flops_share", "FLOPs known", "percent", _KNOWN_WORK, none=""))
     return tabulate("Compute kernels by category", columns, rank.compute, limits=_ALL_ROWS)
 
 
