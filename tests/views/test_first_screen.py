@@ -17,7 +17,7 @@ from wallscope.model.enums import Wall
 from wallscope.views.analysis import render_analysis
 from wallscope.views.sections.findings import describe_confidence, list_caveats
 from wallscope.views.sections.walls import describe_unaddressed_compute
-from wallscope.views.sections.words import choose_basis, describe_hidden_communication
+from wallscope.views.verdict import choose_basis, describe_hidden_communication
 
 MOST_LINES = 40
 VERDICTS = (

@@ -34,7 +34,7 @@ from wallscope.views.sections.walls import (
     number_fixes,
     select_settings,
 )
-from wallscope.views.sections.words import choose_basis, explain_verdict
+from wallscope.views.verdict import choose_basis, explain_verdict
 
 _LONGEST_VERDICT, _LONGEST_LINE, _LONGEST_TITLE, _LONGEST_CURE = 420, 180, 90, 120
 _MOST_SETTINGS, _MOST_SETTINGS_OF_FEW = 8, 1

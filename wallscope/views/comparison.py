@@ -215,8 +215,8 @@ def write_comparison_card(comparison: Comparison) -> str:
     walls.append(("all", step.base_typical_ns, step.head_typical_ns))
     rows = tuple((name, base_ns, head_ns, head_ns - base_ns) for name, base_ns, head_ns in walls)
     names = f"{comparison.base.name} → {comparison.head.name}"
-    verdict = f"{_name_verdict(comparison)}. {describe_change(comparison)}"
-    return write_card(names, verdict, Grid("", columns, rows), {}, ())
+    sentences = (f"{_name_verdict(comparison)}.", describe_change(comparison))
+    return write_card(names, sentences, Grid("", columns, rows), {}, ())
 
 
 def write_comparison_junit(comparison: Comparison) -> str:

@@ -33,16 +33,18 @@ from wallscope.views.sections.walls import (
     title_fixes,
 )
 from wallscope.views.sections.words import (
+    count_exports,
+    describe_pressure,
+    describe_throughput,
+    shorten_anchor,
+)
+from wallscope.views.verdict import (
     TimeBasis,
     build_headline,
     choose_basis,
-    count_exports,
     describe_hidden_communication,
-    describe_pressure,
-    describe_throughput,
     explain_verdict,
     find_dominant,
-    shorten_anchor,
 )
 
 _MOST_FIXES, _MOST_OBSTACLES, _MOST_LATE, _MOST_KINDS = 3, 2, 2, 3

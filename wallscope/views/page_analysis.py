@@ -50,19 +50,23 @@ from wallscope.views.sections.walls import (
     tabulate_walls,
 )
 from wallscope.views.sections.words import (
-    TimeBasis,
-    choose_basis,
     count_exports,
     describe_capture,
-    describe_hidden_communication,
     describe_pressure,
     describe_throughput,
     explain_choice,
-    explain_unknown,
+    name_rank,
+)
+from wallscope.views.verdict import (
+    TimeBasis,
+    choose_basis,
+    describe_hidden_communication,
+    explain_cure,
+    explain_no_verdict,
     find_deciding_stall,
     find_dominant,
+    list_job_verdict,
     name_basis,
-    name_rank,
 )
 from wallscope.views.whatif import build_path
 
@@ -121,11 +125,7 @@ def _answer_cause(analysis: Analysis, rank: Rank, basis: TimeBasis) -> KeyAnswer
     """Name what the wall is mostly made of, or why there is no verdict."""
     dominant, unit, label = find_dominant(analysis), analysis.anchor.window, "Cause"
     if dominant == "unknown":
-        reason, _, rest = explain_unknown(analysis)[0].rstrip(".").partition(" (")
-        if not rest.endswith(")"):
-            return KeyAnswer("Why unknown", explain_unknown(analysis)[0], (), "limits")
-        head, _, parts = reason.partition(": ")
-        lines = (*((f"{parts}.",) if parts else ()), f"{units.capitalize(rest.removesuffix(')'))}.")
+        head, lines = explain_no_verdict(analysis, rank)
         return KeyAnswer("Why unknown", head, lines, "limits")
     if (stall := find_deciding_stall(rank, basis, dominant)) is not None:
         steady = sum(step.steady for step in rank.steps)
@@ -164,10 +164,11 @@ def _answer_action(analysis: Analysis, rank: Rank, basis: TimeBasis, cards: Sequ
     """Name the first recommendation; without a verdict, what to capture to have one."""
     label = "Do first"
     if find_dominant(analysis) == "unknown":
-        cure = find_cure(analysis) or explain_unknown(analysis)[1]
-        cure = cure or (_SHARED if is_held_back(rank) else "Capture again")
-        name = analysis.inputs[0].name
-        command = f"wallscope capture-help {shlex.quote(visible(name))}" if len(analysis.inputs) == 1 else ""
+        unknown, name = analysis.diagnosis.unknown, analysis.inputs[0].name
+        known = find_cure(analysis) or (explain_cure(unknown) if unknown is not None else "")
+        cure = known or (_SHARED if is_held_back(rank) else "Capture again")
+        is_alone = len(analysis.inputs) == 1
+        command = f"wallscope capture-help {shlex.quote(visible(name))}" if is_alone else ""
         then = ("Then analyze the new capture.",) if cure.startswith("Capture") else ()
         return KeyAnswer(label, f"{cure.rstrip('.')}.", then, command=command)
     if not cards:
@@ -394,7 +395,7 @@ def _build_first_screen(analysis: Analysis, rank: Rank) -> dict[str, Any]:
         "in_full": (diagnosis.verdict,)
         if job is None
         else (f"{name_rank(rank)}: {diagnosis.verdict}", job.verdict),
-        "job": "" if job is None else f"{job.verdict.partition('. ')[0].rstrip('.')}.",
+        "job": next(iter(list_job_verdict(analysis)), ""),
         "bars_of": ""
         if basis.kind in {"typical", "median"}
         else f" of {name_rank(rank)}"

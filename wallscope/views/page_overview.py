@@ -18,21 +18,19 @@ from wallscope.model.capture import Finding, Profiler
 from wallscope.model.cause_catalogue import describe_cause
 from wallscope.model.enums import Wall
 from wallscope.summary.diagnosis import LOSSES
-from wallscope.summary.verdict import tell_hidden_communication
 from wallscope.thresholds.causes import FIX_REPLAY_ERROR_SHARE
 from wallscope.thresholds.steps import ENOUGH_STEPS_COUNT
 from wallscope.thresholds.verdict import MATERIAL_SHARE, SHOWN_LOSS_SHARE
 from wallscope.views.sections.findings import find_doubts, list_reasons, shorten_message, sort_findings
 from wallscope.views.sections.walls import count_left_out
-from wallscope.views.sections.words import (
-    WALL_WORDS,
+from wallscope.views.sections.words import WALL_WORDS, describe_steps, shorten_anchor
+from wallscope.views.verdict import (
     TimeBasis,
     choose_basis,
     count_deciding,
-    describe_steps,
     find_deciding_stall,
     find_dominant,
-    shorten_anchor,
+    tell_hidden_communication,
 )
 
 _FEWEST_FOR_SPREAD = 3

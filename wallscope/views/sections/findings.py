@@ -46,10 +46,9 @@ from wallscope.views.sections.words import (
     STATE_WORDS,
     WALL_WORDS,
     WORDS,
-    choose_basis,
     describe_profiler,
-    find_dominant,
 )
+from wallscope.views.verdict import choose_basis, find_dominant
 
 _QUERIES = {
     "device_busy": "Time in which the device did anything",

@@ -33,6 +33,7 @@ from wallscope.model.section import (
 from wallscope.render import figures
 from wallscope.render.texts import shorten_name, shorten_range_path, visible
 from wallscope.views.sections.words import describe_steps, explain_cause
+from wallscope.views.verdict import describe_worst_step
 
 _INSIDE = "time in which operations issued inside ran, including nested ranges"
 _MOST_ROWS = 60
@@ -76,7 +77,7 @@ def build_steps(
         left = left or f" The {dropped} {unit}s that are not steady are left out"
         left += " of all other numbers; the table says why."
     found = f"{_name_shown_rank(analysis)}{', '.join(describe_steps(analysis.anchor, rank))}"
-    answer = f"{_describe_worst(diagnosis.verdict, unit, drawn)}{found}.{led}{left}"
+    answer = f"{_describe_worst(rank, unit, drawn)}{found}.{led}{left}"
     shown = linked if has_steps else frozenset()
     blocks = [figures.draw_steps(rank.steps, unit, leads=bool(shown))] if len(rank.steps) > 1 else []
     title = "Steps" if has_steps else "Window"
@@ -94,10 +95,9 @@ def _name_shown_rank(analysis: Analysis) -> str:
     return f"{units.capitalize(visible(name))}: "
 
 
-def _describe_worst(verdict: str, unit: str, drawn: Sequence[StepTimeline]) -> str:
+def _describe_worst(rank: Rank, unit: str, drawn: Sequence[StepTimeline]) -> str:
     """Repeat the verdict on the worst step, and name the cause that grew most there; else empty."""
-    _, begins, rest = verdict.partition(f"The slowest steady {unit} (")
-    sentences = [f"{begins}{rest.partition('. ')[0].rstrip('.')}."] if begins else []
+    sentences = [*describe_worst_step(rank, unit)]
     role = {timeline.role: timeline for timeline in drawn}
     worst, typical = role.get("worst"), role.get("typical")
     if worst is not None and typical is not None:

@@ -39,7 +39,8 @@ from wallscope.thresholds.verdict import (
     SHOWN_LOSS_SHARE,
     SHOWN_WIN_SHARE,
 )
-from wallscope.views.sections.words import WALL_WORDS, explain_cause, find_dominant
+from wallscope.views.sections.words import WALL_WORDS, explain_cause
+from wallscope.views.verdict import find_dominant
 
 _MOST_SETTINGS = 3
 _MOST_QUESTIONS = 3
