@@ -312,7 +312,6 @@ _REACHED = {
     LAUNCH: ("host/launch-call", "host/launch-latency"),
 }
 """Beginnings of the causes whose time a target of a replay holds."""
-_ALONE = "; if the host time stays and the call does not block, the bound is "
 _WITHOUT = {"allocator": "memory/allocator"}
 
 
@@ -427,7 +426,11 @@ def align_bounds(analysis: Analysis) -> Analysis:
         for entry in analysis.opportunities
         if entry.cause in removed and (entry.assumes is None or entry.recoverable_ns < removed[entry.cause])
     }
-    opportunities = tuple(_align(entry, removed, won_ns, step_ns) for entry in analysis.opportunities)
+    spent_ns = {entry.cause: entry.typical_ns for entry in rank.causes}
+    opportunities = tuple(
+        _align(entry, removed, won_ns, step_ns, spent_ns.get(entry.cause, 0))
+        for entry in analysis.opportunities
+    )
     causes = tuple(
         replace(entry, recoverable_ns=won_ns.get(entry.cause, entry.recoverable_ns)) for entry in rank.causes
     )
@@ -436,7 +439,17 @@ def align_bounds(analysis: Analysis) -> Analysis:
     return replace(analysis, ranks=ranks, opportunities=tuple(ordered))
 
 
-def _align(entry: Opportunity, removed: dict[str, int], won_ns: dict[str, int], step_ns: int) -> Opportunity:
+def assume_no_host_time(time_ns: int, step_ns: int, alone_ns: int) -> str:
+    """Say what must vanish for the bound of a call that drains the queue, and what the call alone gains."""
+    return (
+        f"all {duration(time_ns)} of host time after the call disappear and the call stays; if the host time"
+        f" stays and the call does not block, the bound is {step_ns / max(step_ns - alone_ns, 1):.2f}x"
+    )
+
+
+def _align(
+    entry: Opportunity, removed: dict[str, int], won_ns: dict[str, int], step_ns: int, time_ns: int
+) -> Opportunity:
     if entry.cause in won_ns:
         left_ns = max(step_ns - won_ns[entry.cause], 1)
         return replace(
@@ -446,9 +459,8 @@ def _align(entry: Opportunity, removed: dict[str, int], won_ns: dict[str, int], 
             speedup_ceiling=step_ns / left_ns,
             assumes=None,
         )
-    if entry.cause in removed and entry.assumes is not None and _ALONE in entry.assumes:
-        alone = f"{step_ns / max(step_ns - removed[entry.cause], 1):.2f}x"
-        return replace(entry, assumes=f"{entry.assumes.partition(_ALONE)[0]}{_ALONE}{alone}")
+    if entry.cause in removed and entry.assumes is not None:
+        return replace(entry, assumes=assume_no_host_time(time_ns, step_ns, removed[entry.cause]))
     return entry
 
 

@@ -235,11 +235,11 @@ def _write_count(value: float) -> str:
 
 
 def _write_tera(rate_flops_per_s: float) -> str:
-    return units.flops(rate_flops_per_s).removesuffix(" TFLOP/s")
+    return units.flops(rate_flops_per_s, is_bare=True)
 
 
 def _write_milliseconds(time_ns: int) -> str:
-    return units.milliseconds(time_ns).removesuffix(" ms")
+    return units.milliseconds(time_ns, is_bare=True)
 
 
 STEPS = (

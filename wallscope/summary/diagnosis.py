@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from wallscope.advice.evidence import assume_no_host_time
 from wallscope.attribution.attribute import OperationFacts
 from wallscope.attribution.host_causes import DRAINED
 from wallscope.model.advice import Fix
@@ -306,11 +307,7 @@ def _describe_assumption(rank: Rank, entry: CauseTime, ceilings: UpperBounds) ->
     alone_ns, behind_ns = ways
     if behind_ns - alone_ns < MATERIAL_SHARE * rank.typical.step_ns:
         return None
-    step_ns = rank.typical.step_ns
-    return (
-        f"all {duration(entry.typical_ns)} of host time after the call disappear and the call stays; if the"
-        f" host time stays and the call does not block, the bound is {step_ns / (step_ns - alone_ns):.2f}x"
-    )
+    return assume_no_host_time(entry.typical_ns, rank.typical.step_ns, alone_ns)
 
 
 def _describe_refill(entry: CauseTime, ceilings: UpperBounds) -> Iterator[str]:

@@ -247,7 +247,7 @@ def _brief_fix(fix: Fix, place: int, *, has_details: bool) -> Recommendation:
         fix.speedup_ceiling,
         shown,
         len(own) - len(shown) or None,
-        count_preconditions(fix).replace("unknown", "to check") or None,
+        count_preconditions(fix) or None,
         tuple(cut_sentences(line, _LONGEST_TITLE) for line in unmet[: _MOST_CHECKS if has_details else 1]),
         fix.recoverable_ns if has_details else None,
         fix.replay.step_ns if has_details and fix.replay is not None else None,

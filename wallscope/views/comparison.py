@@ -307,10 +307,10 @@ def tabulate_waterfall(comparison: Comparison) -> Grid:
     unit, factor = ("µs", 1_000) if is_short else ("ms", 1)
 
     def write(time_ns: int) -> str:
-        return units.milliseconds(factor * time_ns).removesuffix(" ms")
+        return units.milliseconds(factor * time_ns, is_bare=True)
 
     def write_signed(time_ns: int) -> str:
-        return units.signed_milliseconds(factor * time_ns).removesuffix(" ms")
+        return units.signed_milliseconds(factor * time_ns, is_bare=True)
 
     def both(row: Any) -> str:
         return f"{write(row.base_ns)} → {write(row.head_ns)}"

@@ -28,7 +28,7 @@ from wallscope.views.sections.findings import (
     find_cure,
     find_doubts,
     is_held_back,
-    shorten_message,
+    lead_message,
 )
 from wallscope.views.sections.job import build_clocks, build_job, build_ranks, build_survey
 from wallscope.views.sections.steps import (
@@ -36,7 +36,6 @@ from wallscope.views.sections.steps import (
     build_phases,
     build_steps,
     build_timeline,
-    find_longest_gap,
 )
 from wallscope.views.sections.walls import (
     build_causes,
@@ -51,10 +50,10 @@ from wallscope.views.sections.walls import (
 )
 from wallscope.views.sections.words import (
     count_exports,
-    describe_capture,
     describe_pressure,
     describe_throughput,
     explain_choice,
+    list_capture_facts,
     name_rank,
 )
 from wallscope.views.verdict import (
@@ -276,7 +275,7 @@ def _answer_sureness(analysis: Analysis, rank: Rank, facts: Sequence[Fact]) -> K
         return KeyAnswer(label, "No verdict", (text,), "sure", tone="warn")
     doubts, found = [one.doubt for one in facts if one.doubt], find_doubts(analysis, rank)
     gravest = [one for one in found[:1] if one.severity is Severity.ERROR or not doubts]
-    first = [shorten_message(one).partition(". ")[0] for one in gravest]
+    first = [lead_message(one) for one in gravest]
     doubts = [text if text[1:2].isupper() else text[:1].lower() + text[1:] for text in first] + doubts
     shown = [visible(text, most=_LONGEST_DOUBT) for text in doubts[:_MOST_DOUBTS]]
     uncertain = f"Uncertain: {'; '.join(shown)}." if shown else "No finding limits the verdict."
@@ -357,15 +356,7 @@ def _build_timeline(report: Report, notes: Sequence[str]) -> Section | None:
     """Make the timeline, with a short name of what ends the longest gap in its answer."""
     if not report.timelines:
         return None if report.overviews is None else build_job_timeline(report, notes)
-    built = build_timeline(report, notes)
-    longest = find_longest_gap(report)
-    ended = None if longest is None else longest.row["ended_by"]
-    name = shorten_name(ended or "")
-    written = visible(ended or "", most=_LONGEST_NAME)
-    return replace(
-        built,
-        answer=built.answer.replace(written, visible(name, most=_LONGEST_NAME)) if ended else built.answer,
-    )
+    return build_timeline(report, notes, name_end=shorten_name)
 
 
 def _build_first_screen(analysis: Analysis, rank: Rank) -> dict[str, Any]:
@@ -387,7 +378,7 @@ def _build_first_screen(analysis: Analysis, rank: Rank) -> dict[str, Any]:
         shown = f"This page shows 1 of {len(analysis.ranks)} ranks: {name_rank(rank)}"
         of_rank = f"{shown}, {explain_choice(analysis)}."
     return {
-        "crumbs": [*describe_capture(analysis, 0).split(" · "), f"captured {captured}"],
+        "crumbs": [*list_capture_facts(analysis, 0), f"captured {captured}"],
         "wall": wall,
         "verdict": verdict,
         "answers": build_key_answers(analysis, rank, basis, cards, facts),

@@ -1,6 +1,6 @@
 """Steps by wall, NVTX ranges, the timeline and its longest gaps; gaps and moments on a terminal."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from functools import partial
 from itertools import groupby
@@ -173,8 +173,11 @@ def build_phases(analysis: Analysis, rank: Rank) -> Section | None:
     return Section("phases", title, answer, (*blocks, table), is_open=False)
 
 
-def build_timeline(report: Report, notes: Sequence[str]) -> Section:
-    """Make the typical and the worst step on a canvas, and the longest gaps as a table."""
+def build_timeline(report: Report, notes: Sequence[str], name_end: Callable[[str], str] = str) -> Section:
+    """Make the typical and the worst step on a canvas, and the longest gaps as a table.
+
+    `name_end` names what ends the longest gap.
+    """
     unit = report.analysis.anchor.window
     is_whole = report.analysis.anchor.kind == "whole-trace"
     typical_ns = report.analysis.ranks[report.analysis.diagnosis.rank_index].typical.step_ns
@@ -186,7 +189,7 @@ def build_timeline(report: Report, notes: Sequence[str]) -> Section:
     gap = find_longest_gap(report)
     if gap is not None:
         longest = gap.row
-        ended = longest["ended_by"] or f"the end of the {unit}"
+        ended = name_end(longest["ended_by"]) if longest["ended_by"] else f"the end of the {unit}"
         doubt = _doubt_step(report.analysis, longest["step"], unit)
         where = "" if is_whole else f" in {unit} {longest['step']}{doubt}"
         answer = (

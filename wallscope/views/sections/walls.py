@@ -45,7 +45,6 @@ from wallscope.views.verdict import find_dominant
 _MOST_SETTINGS = 3
 _MOST_QUESTIONS = 3
 _LONGEST_ASSUMPTION = 300
-_PRESSURE = "memory pressure is"
 """What memory pressure alone asks for is explained by these words first."""
 _ALSO_SHOWN: tuple[System, ...] = ("environment", "launcher", "nsys")
 _STATUSES: Mapping[Met, str] = {"met": "met", "unmet": "not met", "unknown": "to check"}
@@ -240,7 +239,7 @@ def describe_relief(
     >>> describe_relief((), (), 0.001, "step")
     ('Memory takes 0.1 % of the step. No known fix relieves the pressure.', '')
     """
-    own = [fix for fix in (*dismissed, *found) if fix.why.lower().startswith(_PRESSURE)]
+    own = [fix for fix in (*dismissed, *found) if not fix.causes]  # all other fixes have causes
     taken = f"Memory takes {units.percent(memory_share)} of the {window}."
     if not own:
         return f"{taken} No known fix relieves the pressure.", ""
@@ -366,7 +365,7 @@ def _describe_wall(analysis: Analysis, rank: Rank, wall: Wall) -> dict[str, Valu
         "mark": "◀" if is_dominant else "",
         "median": steady.share if steady is not None and low else None,
         "range": f"{low} to {high}" if low else "",
-        "spread": f"{low.removesuffix(' %')} to {high}" if low else "",
+        "spread": units.join_ends(low, high, " to ") if low else "",
     }
 
 

@@ -94,6 +94,11 @@ def explain_choice(analysis: Analysis) -> str:
 
 def describe_capture(analysis: Analysis, place: int) -> str:
     """Say what was analyzed: the export at that index, its version, GPUs, ranks."""
+    return " · ".join(list_capture_facts(analysis, place))
+
+
+def list_capture_facts(analysis: Analysis, place: int) -> tuple[str, ...]:
+    """Return what was analyzed: the export at that index, its version, GPUs, ranks."""
     export = analysis.inputs[place]
     used = [analysis.inputs[rank.input].gpu(rank.gpu) for rank in analysis.ranks]
     models = sorted({gpu.name for gpu in used if gpu is not None and gpu.name})
@@ -103,7 +108,7 @@ def describe_capture(analysis: Analysis, place: int) -> str:
         ", ".join(models) or "GPU unknown",
         _count_ranks(analysis),
     ]
-    return visible(" · ".join(parts))
+    return tuple(map(visible, parts))
 
 
 def describe_profiler(export: Export) -> str:
@@ -137,9 +142,7 @@ def describe_steps(anchor: Anchor, rank: Rank) -> tuple[str, ...]:
         return (f"No step found: the {whole} is one window",)
     steady = sorted(step.end_ns - step.start_ns for step in rank.steps if step.steady)
     counted = f"{units.plural(len(steady), f'steady {anchor.unit}')} of {len(rank.steps)}"
-    by = "bursts of optimizer kernels" if anchor.kind == "optimizer" else "the repeating kernel sequence"
-    by = f"ranges {visible(anchor.name, most=60)}" if anchor.name else by
-    found, inner = f"found by {by}", anchor.inner
+    found, inner = describe_finder(anchor), anchor.inner
     if len(steady) < ENOUGH_STEPS_COUNT and inner is not None:
         spread = f"median {units.duration(inner.median_ns)}, {_describe_spread(inner.p10_ns, inner.p90_ns)}"
         name = visible(inner.name, most=40)
@@ -151,6 +154,14 @@ def describe_steps(anchor: Anchor, rank: Rank) -> tuple[str, ...]:
         return f"{counted}: {listed}", found
     low, median, high = (_decile(steady, tenths) for tenths in (1, 5, 9))
     return f"{counted}: median {units.duration(median)}, {_describe_spread(low, high)}", found
+
+
+def describe_finder(anchor: Anchor) -> str:
+    """Say by what steps were found."""
+    if anchor.name:
+        return f"found by ranges {visible(anchor.name, most=60)}"
+    is_optimizer = anchor.kind == "optimizer"
+    return f"found by {'bursts of optimizer kernels' if is_optimizer else 'the repeating kernel sequence'}"
 
 
 def _decile(ordered: Sequence[int], tenths: int) -> int:
