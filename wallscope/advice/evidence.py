@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from wallscope.model.advice import Fix
 from wallscope.model.analysis import Analysis
 from wallscope.model.capture import Profiler
-from wallscope.model.cause_catalogue import DRAINED, LAUNCHING, describe_cause
+from wallscope.model.cause_catalogue import DRAINED, LAUNCHING, describe_cause, name_cause
 from wallscope.model.diagnosis import Opportunity
 from wallscope.model.enums import CopyDirection, Wall
 from wallscope.model.rank_summaries import CopyWork
@@ -340,7 +340,7 @@ def describe_assumption(fix: Fix, run: "MeasuredRun", counted: Sequence[str]) ->
         return ""
     if fix.replay is None:
         largest = max(counted, key=lambda cause: run.worth_ns(cause) or 0)
-        assumed = f"not replayed: the bound assumes that {_name_briefly(largest)} takes no time"
+        assumed = f"not replayed: the bound assumes that {name_cause(largest)} takes no time"
         return "; ".join((assumed, *_compare_times(fix.recoverable_ns, (largest,), run)))
     least_ns = MATERIAL_SHARE * run.step_ns
     if (rare_ns := fix.recoverable_ns - fix.replay.won_ns) >= least_ns:
@@ -355,11 +355,6 @@ def describe_assumption(fix: Fix, run: "MeasuredRun", counted: Sequence[str]) ->
     if scaled:
         return f"assumes {describe_remaining_shares(scaled)}"
     return "; ".join(_compare_times(fix.replay.won_ns, fix.causes, run))
-
-
-def _name_briefly(cause: str) -> str:
-    """Return the meaning of a cause without what is in parentheses."""
-    return describe_cause(cause).partition(" (")[0]
 
 
 def _describe_host_time(run: "MeasuredRun") -> str:

@@ -342,10 +342,9 @@ def _describe_noise(step: StepChange) -> str:
         and high is not None
         and units.signed_percent(low - 1) != units.signed_percent(high - 1)
     ):
-        ends, ratios = write_interval(low, high), (step.ratio_low, step.ratio_high)
-        is_known = step.replication != "same" and None not in ratios
-        if not is_known or ends != write_interval(step.ratio_low or 0.0, step.ratio_high or inf):
-            alone = f" Without this noise, the 95 % CI from these steps is {ends}."
+        interval = write_interval(low, high)
+        if _describe_interval(step) != f" (95 % CI {interval})":
+            alone = f" Without this noise, the 95 % CI from these steps is {interval}."
     return (
         f"With {known}, the noise between runs is assumed: the step of a run may be off by up to {off}."
         " For communication, memory and host time, a standard deviation of"

@@ -165,11 +165,11 @@ def _answer_action(analysis: Analysis, rank: Rank, basis: TimeBasis, cards: Sequ
     if find_dominant(analysis) == "unknown":
         unknown, name = analysis.diagnosis.unknown, analysis.inputs[0].name
         known = find_cure(analysis) or (explain_cure(unknown) if unknown is not None else "")
-        cure = known or (_SHARED if is_held_back(rank) else "Capture again")
+        cure = known or (_SHARED if is_held_back(rank) else "Capture again.")
         is_alone = len(analysis.inputs) == 1
         command = f"wallscope capture-help {shlex.quote(visible(name))}" if is_alone else ""
         then = ("Then analyze the new capture.",) if cure.startswith("Capture") else ()
-        return KeyAnswer(label, f"{cure.rstrip('.')}.", then, command=command)
+        return KeyAnswer(label, cure, then, command=command)
     if not cards:
         text = "No known fix applies to the largest losses."
         return KeyAnswer(label, "Look at the time breakdown", (text,), "causes")

@@ -103,7 +103,7 @@ def list_sentences(rank: Rank, anchor: Anchor, diagnosis: Diagnosis) -> tuple[st
     """Return the sentences on one rank: the wall, its causes, hidden communication, and the worst step."""
     unknown, unit = diagnosis.unknown, anchor.window
     if unknown is not None and unknown.kind == "no-kernels":
-        return (f"{_describe_missing_kernels(unknown)}: there is no verdict.", f"{explain_cure(unknown)}.")
+        return (f"{_describe_missing_kernels(unknown)}: there is no verdict.", explain_cure(unknown))
     cure = "" if unknown is None else explain_cure(unknown)
     return (
         *_overall(rank, diagnosis, unit),
@@ -111,7 +111,7 @@ def list_sentences(rank: Rank, anchor: Anchor, diagnosis: Diagnosis) -> tuple[st
         *_dominant(rank, diagnosis, anchor),
         *_add_unrecognized(rank, diagnosis, unit),
         *describe_rare_stalls(rank, diagnosis, anchor),
-        *((f"{cure}.",) if cure else ()),
+        *((cure,) if cure else ()),
         *_inferred(diagnosis.confidence, unit),
         *(() if diagnosis.is_mean else _name_largest_causes(rank, diagnosis)),
         *(describe_memory_time(rank) if diagnosis.steps_wall == "memory" else ()),
@@ -572,7 +572,7 @@ def _explain_no_verdict(analysis: Analysis, rank: Rank) -> Iterator[str]:
     yield f"{capitalize(reason.text)}{kernels}{parts}{basis}."
     yield from _shared_device(rank, analysis.anchor.window)
     if cure:
-        yield f"{cure}."
+        yield cure
 
 
 def explain_no_verdict(analysis: Analysis, rank: Rank) -> tuple[str, tuple[str, ...]]:
@@ -630,14 +630,14 @@ def _describe_missing_kernels(unknown: UnknownWall) -> str:
 
 
 def explain_cure(unknown: UnknownWall) -> str:
-    """Say what makes the wall known; empty if nothing that the capture shows does."""
+    """Say in a sentence what makes the wall known; empty if nothing that the capture shows does."""
     if unknown.kind == "no-kernels":
         return (
-            "Analyze a time with kernels"
+            "Analyze a time with kernels."
             if unknown.has_kernels_elsewhere
-            else "Capture again, with --trace=cuda,nvtx, while the GPU trains"
+            else "Capture again, with --trace=cuda,nvtx, while the GPU trains."
         )
-    return "Classify them with --kernels FILE" if unknown.asks_for_names else ""
+    return "Classify them with --kernels FILE." if unknown.asks_for_names else ""
 
 
 @dataclass(frozen=True, slots=True)

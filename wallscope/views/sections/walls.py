@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from wallscope import units
-from wallscope.advice.evidence import describe_questions
+from wallscope.advice.evidence import describe_questions, describe_remaining_shares
 from wallscope.model.advice import Fix, Met, Program, Setting, System
 from wallscope.model.analysis import Analysis, CauseTime, Rank
 from wallscope.model.cause_catalogue import describe_cause
@@ -193,7 +193,7 @@ def _describe(fix: Fix) -> Iterator[Line]:
     replayed = "" if fix.replay is None else describe_answer(fix, fix.replay)
     if replayed:
         yield replayed
-    if fix.assumes and fix.assumes.removeprefix("assumes ") not in replayed:
+    if fix.assumes and fix.assumes != _assume_shares(fix):
         yield (Span(visible(fix.assumes, most=_LONGEST_ASSUMPTION), "dim"),)
     if fix.evidence:
         yield (Span(f"evidence: {visible(fix.evidence[0], most=200)}", "dim"),)
@@ -267,6 +267,13 @@ def _list_settings(settings: tuple[Setting, ...]) -> str:
     """List the settings of the first system, then the environment's; the rest is counted."""
     lines = [entry.write() for entry in select_settings(settings)]
     return " · ".join(lines[:_MOST_SETTINGS]) + count_left_out(len(lines) - _MOST_SETTINGS)
+
+
+def _assume_shares(fix: Fix) -> str:
+    """Return the assumption that the line on the replay states already: that some times shrink to a share."""
+    questions = () if fix.replay is None else fix.replay.questions
+    scaled = [one for one in questions if one.kind == "scale" and one.share]
+    return f"assumes {describe_remaining_shares(scaled)}" if scaled else ""
 
 
 def describe_answer(fix: Fix, answer: Answer) -> str:
