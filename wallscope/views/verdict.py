@@ -87,7 +87,9 @@ def state_verdict(analysis: Analysis) -> Analysis:
 
 
 def list_verdict_sentences(analysis: Analysis) -> tuple[str, ...]:
-    """Return the sentences of the verdict of an answer."""
+    """Return the sentences of the verdict of an answer; of one by an older version, its paragraph."""
+    if analysis.diagnosis.steps_wall is None and analysis.diagnosis.unknown is None:
+        return (analysis.diagnosis.verdict,)
     return list_sentences(analysis.ranks[analysis.diagnosis.rank_index], analysis.anchor, analysis.diagnosis)
 
 
@@ -564,6 +566,7 @@ def _explain_no_verdict(analysis: Analysis, rank: Rank) -> Iterator[str]:
     """Yield why no wall is known, and what would make it known."""
     unknown = analysis.diagnosis.unknown
     if unknown is None:
+        yield analysis.diagnosis.verdict  # of an older version
         return
     reason, cure = explain_unknown(rank, unknown, analysis.anchor.window), explain_cure(unknown)
     kernels = f" ({reason.kernels})" if reason.kernels else ""
