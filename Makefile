@@ -10,7 +10,7 @@ BULK_STEP := build/bulk_long_steps.sqlite
 export PYTHONDONTWRITEBYTECODE =
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all test-real check format golden digests bench bench-traces bench-jobs bench-diff drift faults floors newest guided huge screenshots figures docs gallery bench-accuracy bench-causes constraints attack clean
+.PHONY: help demo test test-all test-real check format golden digests bench bench-traces bench-jobs bench-diff drift faults floors newest guided huge screenshots figures docs gallery bench-accuracy bench-causes constraints attack measure-house clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -158,6 +158,9 @@ bench-accuracy: .venv/stamp  ## measure diagnoses and replays of simulated progr
 
 bench-causes: .venv/stamp  ## count causes named in noisy programs and near misses, and write docs/accuracy.md; takes minutes
 	$(BIN)/python -m benchmarks.causes --into docs/accuracy.md
+
+measure-house: .venv/stamp $(EXAMPLE)  ## count how often a fact is declared and who writes a sentence; takes a minute
+	$(BIN)/python -m benchmarks.house --places
 
 figures: .venv/stamp  ## draw the figures of the documentation again
 	$(BIN)/python -m docs_build.figures docs/images

@@ -17,7 +17,8 @@ from wallscope.attribution.prepared import (
 )
 from wallscope.attribution.totals import measure_budgets
 from wallscope.errors import NothingToAnalyzeError
-from wallscope.kineto.any_capture import adapt_cures, read_any_capture
+from wallscope.kineto.any_capture import read_any_capture
+from wallscope.kineto.trace_cures import adapt_cures
 from wallscope.model.advice import RunConfiguration
 from wallscope.model.analysis import SCHEMA, Analysis, Anchor, CaptureQuality, Job, Rank
 from wallscope.model.capture import Capture, Finding, Options, Progress
@@ -59,10 +60,7 @@ from wallscope.summary.rank import (
 from wallscope.summary.scope import find_scope
 from wallscope.summary.step_timeline import build_step_overviews, build_step_timelines, encode_overviews
 from wallscope.summary.tables import TableBuilder
-from wallscope.summary.verdict import (
-    diagnose,
-    restate_bounds,
-)
+from wallscope.summary.verdict import diagnose
 from wallscope.trace.dependencies import resolve_dependencies
 from wallscope.trace.kernel_classes import (
     KernelRule,
@@ -76,6 +74,7 @@ from wallscope.trace.step_markers import check_pattern, label_ranges
 from wallscope.trace.steps import select_ranks, select_windows, split_steps
 from wallscope.trace.thread_timeline import HostCalls
 from wallscope.trace.unrecognized import find_communication_evidence, infer_communication
+from wallscope.views.verdict import state_verdict
 
 _MOST_GAPS = 12
 
@@ -150,8 +149,7 @@ def analyze_capture(
     else:
         ranks = concluded.pack_profiles()
     settled = settle_fixes(replace(advised, ranks=ranks, fixes=fixes, replay=replay), names)
-    complete = restate_bounds(settled, answer.opportunities)
-    return AnalyzedCapture(complete, prepared, place, replays, concluded.matched)
+    return AnalyzedCapture(state_verdict(settled), prepared, place, replays, concluded.matched)
 
 
 def build_report(found: AnalyzedCapture, progress: Progress) -> Report:
@@ -488,7 +486,7 @@ def _diagnose(  # noqa: PLR0913, PLR0917  # all that was found out before
         anchor=anchor,
         ranks=ranks,
         diagnosis=replace(
-            diagnose(shown, anchor, won, place, is_incomplete=is_incomplete),
+            diagnose(shown, anchor, place, is_incomplete=is_incomplete),
             throughput=None
             if is_incomplete
             else measure_throughput(shown.rank, anchor, facts, export.gpu(shown.rank.gpu)),

@@ -81,8 +81,10 @@ def seconds(time_ns: int) -> str:
     return f"{sign}{rest // 1_000_000_000}.{rest % 1_000_000_000:09d}"
 
 
-def milliseconds(time_ns: int | None) -> str:
+def milliseconds(time_ns: int | None, *, is_bare: bool = False) -> str:
     """Nanoseconds as milliseconds, for columns that are compared by eye: two digits at least count.
+
+    Where the head of the column has the unit, the number is bare.
 
     >>> milliseconds(127_949_000), milliseconds(0), milliseconds(3_921_000_000), milliseconds(1_040_000)
     ('127.9 ms', '0.0 ms', '3,921.0 ms', '1.0 ms')
@@ -94,10 +96,10 @@ def milliseconds(time_ns: int | None) -> str:
     if 0 < time_ns < _LEAST_SHOWN_NS:
         return f"{round(time_ns)} ns"
     decimals = next((count for least_ns, count in _DECIMALS if abs(time_ns) >= least_ns), 1)
-    return f"{time_ns / 1e6:,.{decimals}f} ms"
+    return f"{time_ns / 1e6:,.{decimals}f}{'' if is_bare else ' ms'}"
 
 
-def signed_milliseconds(time_ns: int) -> str:
+def signed_milliseconds(time_ns: int, *, is_bare: bool = False) -> str:
     """A difference of times as milliseconds, with its sign.
 
     >>> signed_milliseconds(127_949_000), signed_milliseconds(-4_000), signed_milliseconds(0)
@@ -106,8 +108,8 @@ def signed_milliseconds(time_ns: int) -> str:
     '-30 ns'
     """
     if time_ns < 0:
-        return f"-{milliseconds(-time_ns)}"
-    return f"+{milliseconds(time_ns)}" if time_ns else milliseconds(0)
+        return f"-{milliseconds(-time_ns, is_bare=is_bare)}"
+    return f"{'+' if time_ns else ''}{milliseconds(time_ns, is_bare=is_bare)}"
 
 
 def percent(share: float | None) -> str:
@@ -161,14 +163,24 @@ def rate(rate_bytes_per_s: float | None) -> str:
     return f"{rate_bytes_per_s / 1e6:,.1f} MB/s"
 
 
-def flops(rate_flops_per_s: float) -> str:
+def flops(rate_flops_per_s: float, *, is_bare: bool = False) -> str:
     """Floating-point operations per second.
 
     >>> flops(989.4e12), flops(1.2e15), flops(3e9)
     ('989.4 TFLOP/s', '1,200.0 TFLOP/s', '0.003 TFLOP/s')
     """
     decimals = 1 if rate_flops_per_s >= 1e12 else 3
-    return f"{rate_flops_per_s / 1e12:,.{decimals}f} TFLOP/s"
+    return f"{rate_flops_per_s / 1e12:,.{decimals}f}{'' if is_bare else ' TFLOP/s'}"
+
+
+def join_ends(low: str, high: str, between: str) -> str:
+    """Two numbers with a unit that both have once.
+
+    >>> join_ends(percent(0.1), percent(0.2), " to "), join_ends(duration(900_000), duration(1_100_000), "-")
+    ('10.0 to 20.0 %', '900.0 µs-1.1 ms')
+    """
+    value, _, unit = low.rpartition(" ")
+    return f"{value if high.endswith(f' {unit}') else low}{between}{high}"
 
 
 def number(value: int | None) -> str:

@@ -51,7 +51,7 @@ def judge(path: Path) -> tuple[tuple[str, str, tuple[int, ...]], ...]:
     anchor = describe_anchor(prepared.trace)
     found = []
     for account in summarize_ranks(prepared):
-        diagnosis = diagnose(account, anchor, ())
+        diagnosis = diagnose(account, anchor)
         walls = account.rank.typical.walls.parts()
         found.append((diagnosis.dominant_wall, diagnosis.confidence.level, tuple(walls)))
     return tuple(found)

@@ -7,7 +7,7 @@ import pytest
 from rich.console import Console, Group
 
 from tests.ranks.simulated import MS, US, Host, Meet, Work, played, profiles
-from wallscope.ranks.job import match_ranks
+from wallscope.ranks.job import list_job_sentences, match_ranks
 from wallscope.render.terminal import render_section, write_line
 from wallscope.summary.diagnosis import decide_wall
 from wallscope.views.analysis import stress_first
@@ -56,7 +56,10 @@ def job():
 def test_the_terminal_of_a_job(golden, job, columns):
     page = io.StringIO()
     console = Console(file=page, width=columns, highlight=False, markup=False, emoji=False)
-    for part in (write_line(stress_first(job.verdict)), *map(render_section, build_job_details(job))):
+    for part in (
+        write_line(stress_first(list_job_sentences(job, "step"))),
+        *map(render_section, build_job_details(job)),
+    ):
         console.print(Group(part, ""))
     lines = [line.rstrip() for line in page.getvalue().split("\n")]
 

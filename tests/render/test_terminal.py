@@ -8,6 +8,8 @@ from fixtures.export import ExportWriter
 from fixtures.scenario import scenarios
 from wallscope.cli.output import print_out
 from wallscope.model.capture import Finding, Options, Severity
+from wallscope.model.diagnosis import StatedBound
+from wallscope.model.enums import Wall
 from wallscope.model.section import Column, Items, Section, Span, tabulate
 from wallscope.nsys import read_contents
 from wallscope.pipeline import analyze
@@ -81,10 +83,11 @@ def test_names_of_calls_in_causes_and_findings_are_not_obeyed(tmp_path, capsys):
     path = tmp_path / "run.sqlite"
     next(scenario for scenario in scenarios() if scenario.name == "graph-mode").write(path)
     found = analyze(path, Options(), lambda _: None)
+    bound = StatedBound(f"host/queue-drained/{spoken}", Wall.HOST, 1, 1.5, "compute")
     finding = Finding("odd", Severity.WARNING, f"{spoken} was seen", f"leave {spoken} out")
     told = replace(
         found,
-        diagnosis=replace(found.diagnosis, verdict=f"Without host/{spoken} all is well. Yes."),
+        diagnosis=replace(found.diagnosis, bound=bound),
         capture=replace(found.capture, findings=(finding,)),
     )
 

@@ -5,7 +5,7 @@ import pytest
 from fixtures.scenario import scenarios
 from wallscope.model.capture import Options
 from wallscope.pipeline import analyze
-from wallscope.summary.verdict import tell_hidden_communication
+from wallscope.views.verdict import tell_hidden_communication
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,7 @@ from wallscope.pipeline import analyze_capture, build_report
 from wallscope.render.texts import shorten_names
 from wallscope.views.page_analysis import write_analysis_page
 from wallscope.views.page_overview import list_losses
-from wallscope.views.sections.words import choose_basis, explain_verdict, find_deciding_stall
+from wallscope.views.verdict import choose_basis, explain_verdict, find_deciding_stall
 
 SLOW = TRACES / "nersc_sc21_8workers.sqlite"
 pytestmark = pytest.mark.skipif(not SLOW.exists(), reason="the capture is not here")

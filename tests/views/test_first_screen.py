@@ -12,12 +12,12 @@ from tests.conftest import TRACES
 from tests.shipped_example import EXAMPLE
 from wallscope.errors import NothingToAnalyzeError
 from wallscope.model.capture import Finding, Severity
-from wallscope.model.diagnosis import WallShare
+from wallscope.model.diagnosis import Diagnosis, WallShare
 from wallscope.model.enums import Wall
 from wallscope.views.analysis import render_analysis
 from wallscope.views.sections.findings import describe_confidence, list_caveats
 from wallscope.views.sections.walls import describe_unaddressed_compute
-from wallscope.views.sections.words import choose_basis, describe_hidden_communication
+from wallscope.views.verdict import choose_basis, describe_hidden_communication, list_verdict_sentences
 
 MOST_LINES = 40
 VERDICTS = (
@@ -240,3 +240,12 @@ def test_unresolved_waits_that_cost_nothing_are_counted_without_a_caveat(example
 
     assert "25.0 % of waits have an unknown reason, without effect on the step" in describe_confidence(found)
     assert list_caveats(found, found.ranks[0]) == []
+
+
+@pytest.mark.parametrize("wall", ["mixed", "unknown", "compute", "host"])
+def test_an_answer_of_an_older_version_keeps_its_paragraph(example, wall):
+    said = "A sentence. Another one."
+    older = Diagnosis(wall, said)
+
+    assert list_verdict_sentences(replace(example, diagnosis=older)) == (said,)
+    assert printed(replace(example, diagnosis=older))

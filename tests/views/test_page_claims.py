@@ -16,7 +16,7 @@ from wallscope.model.capture import Options
 from wallscope.model.cause_catalogue import describe_cause, list_cause_meanings
 from wallscope.pipeline import analyze_capture, build_report
 from wallscope.views.page_analysis import write_analysis_page
-from wallscope.views.sections.words import choose_basis
+from wallscope.views.verdict import choose_basis
 
 TORCH = sorted((TRACES / "kineto").glob("*.json.gz"))
 ANSWERED = [EXAMPLE, *(path for path in EXPORTS if path.stem not in WITHOUT_DEVICE_OPERATIONS), *TORCH]

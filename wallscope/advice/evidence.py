@@ -21,6 +21,7 @@ from wallscope.model.cause_catalogue import (
     MEMORY_ALLOCATOR,
     MEMORY_DRIVER_LOCK,
     describe_cause,
+    name_cause,
 )
 from wallscope.model.diagnosis import Opportunity
 from wallscope.model.enums import CopyDirection, Wall
@@ -323,7 +324,6 @@ _REACHED = {
     LAUNCH: (HOST_LAUNCH_CALL, HOST_LAUNCH_LATENCY),
 }
 """Beginnings of the causes whose time a target of a replay holds."""
-_ALONE = "; if the host time stays and the call does not block, the bound is "
 _WITHOUT = {"allocator": MEMORY_ALLOCATOR}
 
 
@@ -352,7 +352,7 @@ def describe_assumption(fix: Fix, run: "MeasuredRun", counted: Sequence[str]) ->
         return ""
     if fix.replay is None:
         largest = max(counted, key=lambda cause: run.worth_ns(cause) or 0)
-        assumed = f"not replayed: the bound assumes that {_name_briefly(largest)} takes no time"
+        assumed = f"not replayed: the bound assumes that {name_cause(largest)} takes no time"
         return "; ".join((assumed, *_compare_times(fix.recoverable_ns, (largest,), run)))
     least_ns = MATERIAL_SHARE * run.step_ns
     if (rare_ns := fix.recoverable_ns - fix.replay.won_ns) >= least_ns:
@@ -367,11 +367,6 @@ def describe_assumption(fix: Fix, run: "MeasuredRun", counted: Sequence[str]) ->
     if scaled:
         return f"assumes {describe_remaining_shares(scaled)}"
     return "; ".join(_compare_times(fix.replay.won_ns, fix.causes, run))
-
-
-def _name_briefly(cause: str) -> str:
-    """Return the meaning of a cause without what is in parentheses."""
-    return describe_cause(cause).partition(" (")[0]
 
 
 def _describe_host_time(run: "MeasuredRun") -> str:
@@ -438,7 +433,11 @@ def align_bounds(analysis: Analysis) -> Analysis:
         for entry in analysis.opportunities
         if entry.cause in removed and (entry.assumes is None or entry.recoverable_ns < removed[entry.cause])
     }
-    opportunities = tuple(_align(entry, removed, won_ns, step_ns) for entry in analysis.opportunities)
+    spent_ns = {entry.cause: entry.typical_ns for entry in rank.causes}
+    opportunities = tuple(
+        _align(entry, removed, won_ns, step_ns, spent_ns.get(entry.cause, 0))
+        for entry in analysis.opportunities
+    )
     causes = tuple(
         replace(entry, recoverable_ns=won_ns.get(entry.cause, entry.recoverable_ns)) for entry in rank.causes
     )
@@ -447,7 +446,17 @@ def align_bounds(analysis: Analysis) -> Analysis:
     return replace(analysis, ranks=ranks, opportunities=tuple(ordered))
 
 
-def _align(entry: Opportunity, removed: dict[str, int], won_ns: dict[str, int], step_ns: int) -> Opportunity:
+def assume_no_host_time(time_ns: int, step_ns: int, alone_ns: int) -> str:
+    """Say what must vanish for the bound of a call that drains the queue, and what the call alone gains."""
+    return (
+        f"all {duration(time_ns)} of host time after the call disappear and the call stays; if the host time"
+        f" stays and the call does not block, the bound is {step_ns / max(step_ns - alone_ns, 1):.2f}x"
+    )
+
+
+def _align(
+    entry: Opportunity, removed: dict[str, int], won_ns: dict[str, int], step_ns: int, time_ns: int
+) -> Opportunity:
     if entry.cause in won_ns:
         left_ns = max(step_ns - won_ns[entry.cause], 1)
         return replace(
@@ -457,9 +466,8 @@ def _align(entry: Opportunity, removed: dict[str, int], won_ns: dict[str, int], 
             speedup_ceiling=step_ns / left_ns,
             assumes=None,
         )
-    if entry.cause in removed and entry.assumes is not None and _ALONE in entry.assumes:
-        alone = f"{step_ns / max(step_ns - removed[entry.cause], 1):.2f}x"
-        return replace(entry, assumes=f"{entry.assumes.partition(_ALONE)[0]}{_ALONE}{alone}")
+    if entry.cause in removed and entry.assumes is not None:
+        return replace(entry, assumes=assume_no_host_time(time_ns, step_ns, removed[entry.cause]))
     return entry
 
 

@@ -34,12 +34,13 @@ from wallscope.model.table_columns import JOB_TABLES, TABLES
 from wallscope.model.tables import Table
 from wallscope.profile.build import pack_profiles
 from wallscope.profile.codec import unpack_profile
-from wallscope.ranks.job import MatchedJob, match_ranks
+from wallscope.ranks.job import MatchedJob, describe_left_out, match_ranks
 from wallscope.ranks.match_collectives import fit_line
 from wallscope.ranks.tables import collective_lanes, job_table
 from wallscope.summary.diagnosis import (
     decide_wall,
     divide_opportunities,
+    explain_open_wall,
     find_dominant_wall,
     measure_wall_shares,
     select_working_ranks,
@@ -47,9 +48,9 @@ from wallscope.summary.diagnosis import (
 from wallscope.summary.scope import find_scope
 from wallscope.summary.step_timeline import decode_overviews, order_by_places
 from wallscope.summary.tables import ANSWER_TABLES, build_answer_table
-from wallscope.summary.verdict import write_verdict
 from wallscope.thresholds.verdict import CAPTURES_APART_NS, ENDS_FAR_APART_NS, UNMATCHED_COLLECTIVES_SHARE
 from wallscope.units import duration, number, plural
+from wallscope.views.verdict import state_verdict
 
 _MOST_RANKS = 8
 _MOST_NAMED = 12
@@ -200,10 +201,19 @@ def update_diagnosis(analysis: Analysis, known: MatchedJob) -> Analysis:
     rank, profile, steps = shown.ranks[place], known.profiles[place], known.steps[place]
     won = divide_opportunities(analysis.opportunities, rank)
     decision = decide_wall(steps.walls, steps.open_ns(profile))
-    before = shown.diagnosis
-    text = write_verdict(rank, shown.anchor, decision, won, before.confidence)
-    again = replace(shown, diagnosis=replace(shown.diagnosis, verdict=text), opportunities=won)
-    return update_fixes(again, _names(profile))
+    decided = replace(
+        shown.diagnosis,
+        runner_up=str(decision.runner_up),
+        margin=decision.margin,
+        led_steps=decision.led_steps,
+        steady_steps=steps.steady,
+        walls=measure_wall_shares(steps.walls, rank.typical.walls, steady=steps.steady > 0),
+        steps_wall=decision.dominant,
+        decided_steps=decision.step_count,
+        is_mean=decision.is_mean,
+        unknown=explain_open_wall(rank, decision),
+    )
+    return state_verdict(update_fixes(replace(shown, diagnosis=decided, opportunities=won), _names(profile)))
 
 
 def _diagnose_critical_rank(analysis: Analysis, known: MatchedJob) -> Analysis:
@@ -218,11 +228,6 @@ def _diagnose_critical_rank(analysis: Analysis, known: MatchedJob) -> Analysis:
     diagnosis = Diagnosis(
         dominant_wall=decision.dominant,
         verdict="",
-        runner_up=str(decision.runner_up),
-        margin=decision.margin,
-        led_steps=decision.led_steps,
-        steady_steps=steps.steady,
-        walls=measure_wall_shares(steps.walls, rank.typical.walls, steady=steps.steady > 0),
         rank_index=place,
     )
     return replace(analysis, diagnosis=diagnosis)
@@ -434,10 +439,8 @@ def _first_rank(one: Analysis) -> tuple[bool, int]:
 
 def _add_left_out(job: Job, findings: tuple[Finding, ...]) -> Job:
     """Return the job with the number of exports left out in its verdict."""
-    count = sum(finding.code == FindingCode.EXPORT_LEFT_OUT for finding in findings)
-    if not count:
-        return job
-    return replace(job, verdict=f"{job.verdict} {plural(count, 'export')} left out: see the limits.")
+    left_out = describe_left_out(findings)
+    return replace(job, verdict=f"{job.verdict} {left_out}") if left_out else job
 
 
 def rematch_ranks(analysis: Analysis) -> MatchedJob:

@@ -1,15 +1,9 @@
-"""A capture of any profiler, known by content: an export of Nsight Systems, or a trace of PyTorch's.
+"""A capture of any profiler, known by content: an export of Nsight Systems, or a trace of PyTorch's."""
 
-Cures of findings name flags of nsys, so findings about a trace get those of its profiler.
-"""
-
-from collections.abc import Iterable
-from dataclasses import replace
 from pathlib import Path
 
-from wallscope.finding_texts import list_finding_words
 from wallscope.kineto.trace_bytes import is_torch_trace, refuse_other_gzip
-from wallscope.model.capture import Capture, Contents, Export, Finding, Profiler, Progress
+from wallscope.model.capture import Capture, Contents, Progress
 from wallscope.model.enums import Reader
 from wallscope.nsys import read_capture, read_contents
 
@@ -45,14 +39,3 @@ def read_any_contents(path: Path, progress: Progress) -> Contents:
         return read_trace_contents(path, progress)
     refuse_other_gzip(path)
     return read_contents(path, progress)
-
-
-def adapt_cures(findings: Iterable[Finding], export: Export) -> tuple[Finding, ...]:
-    """Return the findings about a capture, with cures for the profiler that recorded it."""
-    if export.profiler != Profiler.TORCH:
-        return tuple(findings)
-    cures = list_finding_words("torch")
-    return tuple(
-        replace(finding, cure=cures[finding.code]) if finding.cure and finding.code in cures else finding
-        for finding in findings
-    )

@@ -12,9 +12,9 @@ import polars as pl
 
 from wallscope.errors import InputError, NothingToAnalyzeError
 from wallscope.finding_texts import make_finding
-from wallscope.kineto.any_capture import adapt_cures
 from wallscope.kineto.event_decoding import CATEGORIES
 from wallscope.kineto.event_tables import TraceTables, describe_counts
+from wallscope.kineto.trace_cures import adapt_cures
 from wallscope.kineto.trace_events import FileFacts
 from wallscope.model.capture import Capture, Finding, Presence
 from wallscope.model.enums import CallRole

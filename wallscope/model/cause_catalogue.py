@@ -173,6 +173,19 @@ def describe_cause(cause: str) -> str:
     return _CATEGORIES.get(kind, f"{kind} kernels")
 
 
+def split_meaning(cause: str) -> tuple[str, str]:
+    """Return the meaning of a cause, and apart from it what else is included; mostly empty.
+
+    >>> split_meaning("communication/ep/unsplit")
+    ('expert-parallel all-to-all (dispatch and combine)', 'including waiting for peers')
+    >>> split_meaning("communication/tp/peer-wait")
+    ('waiting for peers in tensor-parallel collectives', '')
+    """
+    if cause.startswith("communication/") and cause.endswith(f"/{UNSPLIT}"):
+        return _AXES[cause.split("/")[1]], "including waiting for peers"
+    return describe_cause(cause), ""
+
+
 def define_cause(cause: str) -> str:
     """Return the meaning of a cause, with the kernels of a category of compute.
 

@@ -233,12 +233,51 @@ class Opportunity:
 
 
 @dataclass(frozen=True, slots=True)
+class UnknownWall:
+    """Why the wall is unknown.
+
+    It is `no-kernels` where there is no work to analyze: `kernel_share` is the share of time with a kernel,
+    and `has_kernels_elsewhere` whether the capture has kernels outside the analyzed time. It is
+    `unrecognized-kernels` where the wall is `if_computing` or `if_communicating`, by what kernels with
+    unrecognized names do. It is `open-causes` where too much time has no known cause. `asks_for_names` is
+    whether names of kernels would settle it.
+    """
+
+    kind: Literal["no-kernels", "unrecognized-kernels", "open-causes"]
+    kernel_share: float | None = None
+    has_kernels_elsewhere: bool = False
+    if_computing: Dominant | None = None
+    if_communicating: Dominant | None = None
+    asks_for_names: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class StatedBound:
+    """The upper bound that the verdict states: the typical step without the cause that gains most.
+
+    `next_wall` is what limits the step then. `assumes` is what must vanish in addition to the cause.
+    """
+
+    cause: str
+    wall: Wall
+    step_ceiling_ns: int
+    speedup_ceiling: float
+    next_wall: str
+    assumes: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Diagnosis:
-    """The verdict of the representative rank.
+    """The verdict of the representative rank, and what it is written from.
 
     `rank_index` is the index of that rank in `ranks`, from 0. `margin` is the lead of the dominant wall over
     the runner-up, in shares of the step. `throughput` is `None` without the user's data on a step or operator
     shapes with FLOPs. `confidence` is `None` in answers of older versions.
+
+    `steps_wall` is the wall of the steps, which differs from `dominant_wall` where that is one of the whole
+    capture. Shares of `decided_steps` decide it: their medians, or their means (`is_mean`) where rare stalls
+    take more than any loss of the usual step. `unknown` says why there is no wall, `bound` is the upper bound
+    that the verdict states, each `None` if there is none.
     """
 
     dominant_wall: Dominant
@@ -253,3 +292,15 @@ class Diagnosis:
     rank_index: int = 0
     throughput: Throughput | None = None
     confidence: Confidence | None = None
+    steps_wall: Dominant | None = None
+    decided_steps: int = 0
+    is_mean: bool = False
+    unknown: UnknownWall | None = None
+    bound: StatedBound | None = None
+
+    def share(self, wall: Wall) -> float:
+        """Return the share of a wall that decides: the median over the steps, or the mean; 0 if unknown."""
+        found: WallShare | None = None if self.walls is None else getattr(self.walls, wall)
+        if found is None:
+            return 0.0
+        return found.share if not self.is_mean or found.mean_share is None else found.mean_share

@@ -4,7 +4,7 @@ This last stage with several ranks uses only profiles, so that ranks can be anal
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
@@ -22,6 +22,7 @@ from wallscope.model.analysis import (
     RankWaits,
     Straggler,
 )
+from wallscope.model.capture import Finding
 from wallscope.model.diagnosis import Dominant, Walls
 from wallscope.model.enums import Axis, Collective, ComputeCategory, Wall
 from wallscope.model.profile import Profile
@@ -147,7 +148,7 @@ def _judge_job(  # noqa: PLR0913, PLR0917  # all that is known of the ranks
         pipeline=in_stages,
         clock=clocks,
     )
-    return replace(job, verdict=job_verdict(job, profiles[0].header.work.unit))
+    return replace(job, verdict=" ".join(list_job_sentences(job, profiles[0].header.work.unit)))
 
 
 def _split_profiles(profiles: Sequence[Profile], rows: pl.DataFrame) -> tuple[Profile, ...]:
@@ -387,8 +388,8 @@ _BOUND = {
 }
 
 
-def job_verdict(job: Job, unit: str) -> str:
-    """Return a paragraph: late ranks and causes, waiting ranks, the critical rank's wall, missing ranks."""
+def list_job_sentences(job: Job, unit: str) -> tuple[str, ...]:
+    """Return sentences: late ranks and causes, waiting ranks, the critical rank's wall, missing ranks."""
     critical = job.members[job.critical_place]
     sentences = [*_late_sentences(job, unit), *_wait_sentences(job, critical)]
     if job.collectives.matched:
@@ -399,7 +400,13 @@ def job_verdict(job: Job, unit: str) -> str:
             f"{plural(len(job.missing), 'rank')} of {job.world_size} not supplied ({named}): the results"
             " cover only the others."
         )
-    return " ".join(sentences)
+    return tuple(sentences)
+
+
+def describe_left_out(findings: Iterable[Finding]) -> str:
+    """Say how many exports of a job were left out; empty if none was."""
+    count = sum(finding.code == "export-left-out" for finding in findings)
+    return f"{plural(count, 'export')} left out: see the limits." if count else ""
 
 
 def _late_sentences(job: Job, unit: str) -> Iterator[str]:
@@ -416,9 +423,11 @@ def _late_sentences(job: Job, unit: str) -> Iterator[str]:
         worst = max(in_turn, key=lambda one: (one.late_ns_median * one.late_steps, -one.place))
         names = ", ".join(one.name for one in in_turn[:_MOST_NAMED])
         more = f" and {len(in_turn) - _MOST_NAMED} more" if len(in_turn) > _MOST_NAMED else ""
-        others = "" if len(in_turn) == 1 else f" The late ranks take turns: {names}{more}."
+        yield "No rank is always late."
+        if len(in_turn) > 1:
+            yield f"The late ranks take turns: {names}{more}."
         yield (
-            f"No rank is always late.{others} {capitalize(worst.name)} is late on {worst.late_steps} of"
+            f"{capitalize(worst.name)} is late on {worst.late_steps} of"
             f" {worst.steps} {unit}s, by {duration(worst.late_ns_median)} (median):"
             f" {worst.why}."
         )
@@ -478,17 +487,16 @@ def _unmatched_sentence(job: Job) -> Iterator[str]:
 
 
 def _wall_sentences(job: Job, critical: RankWaits) -> Iterator[str]:
-    charged = ""
-    if _is_charged(job):
-        charged = " A wait for a late rank counts as what delayed that rank."
     if job.dominant_wall == job.critical_wall:
         both = f"The job, and {critical.name}, which waits least,"
-        yield f"{both} are {_BOUND[job.dominant_wall]}.{charged}"
+        yield f"{both} are {_BOUND[job.dominant_wall]}."
     else:
         yield (
             f"The job is {_BOUND[job.dominant_wall]}; {critical.name}, which waits least, is"
-            f" {_BOUND[job.critical_wall]}.{charged}"
+            f" {_BOUND[job.critical_wall]}."
         )
+    if _is_charged(job):
+        yield "A wait for a late rank counts as what delayed that rank."
 
 
 def _is_charged(job: Job) -> bool:

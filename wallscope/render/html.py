@@ -18,7 +18,7 @@ from markupsafe import Markup, escape
 
 from wallscope import units
 from wallscope.files import read_report as shipped
-from wallscope.model.cause_catalogue import describe_cause, name_cause, write_cause_pattern
+from wallscope.model.cause_catalogue import describe_cause, name_cause, split_meaning, write_cause_pattern
 from wallscope.model.enums import Wall
 from wallscope.model.section import Cell, Column, Figure, Grid, Section, Value
 from wallscope.model.shown import Unit
@@ -335,17 +335,18 @@ def _write_policy(scripts: list[str]) -> str:
     )
 
 
-def write_card(origin: str, verdict: str, grid: Grid, parts: Mapping[Wall, int], items: Iterable[str]) -> str:
+def write_card(
+    origin: str, sentences: Sequence[str], grid: Grid, parts: Mapping[Wall, int], items: Iterable[str]
+) -> str:
     """Write a small answer as a notebook shows it, without script.
 
     Args:
         origin: what was analyzed.
-        verdict: sentences, of which the first is stressed.
+        sentences: the verdict; the first is stressed.
         grid: the walls; the name of a wall stands to the left.
         parts: the walls as one bar, in any unit; empty without one.
         items: a list below, empty without one.
     """
-    lead, _, rest = verdict.partition(". ")
     bar = "".join(
         f'<span style="flex:{size};background:{WALL_COLOURS[wall]}" title="{wall}"></span>'
         for wall, size in parts.items()
@@ -359,7 +360,7 @@ def write_card(origin: str, verdict: str, grid: Grid, parts: Mapping[Wall, int],
     drawn = f'<div style="{_BAR}">{bar}</div>' if bar else ""
     return (
         f'<div style="{_CARD}"><div>{_escape(origin)}</div>'
-        f"<div><b>{_escape(lead.rstrip('.'))}.</b> {_escape(rest)}</div>"
+        f"<div><b>{_escape(sentences[0])}</b> {_escape(' '.join(sentences[1:]))}</div>"
         f"{drawn}<table><tr>{heads}</tr>{rows}</table>{f'<ol>{listed}</ol>' if listed else ''}</div>"
     )
 
@@ -409,9 +410,8 @@ def split_cause(cause: str) -> tuple[str, tuple[str, ...]]:
     >>> split_cause("host/framework")
     ('Host time outside CUDA calls (Python, framework, program)', ())
     """
-    name = units.capitalize(describe_cause(cause))
-    head, _, rest = name.partition(", ") if cause.startswith(f"{Wall.COMMUNICATION}/") else (name, "", "")
-    return head, (f"{units.capitalize(rest)}.",) if rest else ()
+    head, rest = split_meaning(cause)
+    return units.capitalize(head), (f"{units.capitalize(rest)}.",) if rest else ()
 
 
 def title_sections(sections: Iterable[Section | None]) -> tuple[Section, ...]:

@@ -239,15 +239,23 @@ def _write_count(value: float) -> str:
     return units.number(round(value)) if value >= 10 or value == round(value) else f"{value:.1f}"
 
 
+def _write_tera(rate_flops_per_s: float) -> str:
+    return units.flops(rate_flops_per_s, is_bare=True)
+
+
+def _write_milliseconds(time_ns: int) -> str:
+    return units.milliseconds(time_ns, is_bare=True)
+
+
 _WRITERS: Mapping[Unit, tuple[Callable[[Any], str], str]] = {
     "text": (visible, "{}"),
     "plain": (_write_count, "{}"),
     "count": (units.number, "{}"),
     "seconds": (units.seconds, "{} s"),
-    "ms": (lambda time_ns: units.milliseconds(time_ns).removesuffix(" ms"), "{} ms"),
+    "ms": (_write_milliseconds, "{} ms"),
     "duration": (units.duration, "{}"),
     "percent": (units.percent, "{}"),
-    "flops": (lambda rate_flops_per_s: units.flops(rate_flops_per_s).removesuffix(" TFLOP/s"), "TFLOP/s"),
+    "flops": (_write_tera, "TFLOP/s"),
 }
 """How values of a unit read below a heading that has the unit, and that heading."""
 

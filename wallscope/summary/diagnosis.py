@@ -5,11 +5,22 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from wallscope.advice.evidence import assume_no_host_time
 from wallscope.attribution.attribute import OperationFacts
 from wallscope.attribution.host_causes import DRAINED
+from wallscope.model.advice import Fix
 from wallscope.model.analysis import CauseTime, Rank
-from wallscope.model.cause_catalogue import MEMORY_RECOMPUTE, drop_detail
-from wallscope.model.diagnosis import ClaimStatus, Dominant, Opportunity, Walls, WallShare, WallShares
+from wallscope.model.cause_catalogue import MEMORY_RECOMPUTE, UNRECOGNIZED, drop_detail
+from wallscope.model.diagnosis import (
+    ClaimStatus,
+    Dominant,
+    Opportunity,
+    StatedBound,
+    UnknownWall,
+    Walls,
+    WallShare,
+    WallShares,
+)
 from wallscope.model.enums import RecomputeSource, Wall
 from wallscope.replay.changes import REFILL
 from wallscope.replay.what_if import UpperBounds
@@ -24,8 +35,10 @@ from wallscope.thresholds.verdict import (
     MIXED_SHARE,
     NEXT_WALL_SHARE,
     OVERALL_SHARE,
+    SAME_STEP_SHARE,
     SHARE_ROUNDING,
     SHOWN_OVERLAP_TAX_SHARE,
+    TOLD_UNRECOGNIZED_SHARE,
     UNKNOWN_SHARE,
 )
 from wallscope.trace.intervals import Times
@@ -35,6 +48,7 @@ from wallscope.units import duration, percent
 
 LOSSES = (Wall.MEMORY, Wall.COMMUNICATION, Wall.HOST)
 _WALLS = list(Wall)
+_UNRECOGNIZED_CAUSES = (UNRECOGNIZED, "compute/unrecognized")
 
 
 @dataclass(frozen=True, slots=True)
@@ -293,11 +307,7 @@ def _describe_assumption(rank: Rank, entry: CauseTime, ceilings: UpperBounds) ->
     alone_ns, behind_ns = ways
     if behind_ns - alone_ns < MATERIAL_SHARE * rank.typical.step_ns:
         return None
-    step_ns = rank.typical.step_ns
-    return (
-        f"all {duration(entry.typical_ns)} of host time after the call disappear and the call stays; if the"
-        f" host time stays and the call does not block, the bound is {step_ns / (step_ns - alone_ns):.2f}x"
-    )
+    return assume_no_host_time(entry.typical_ns, rank.typical.step_ns, alone_ns)
 
 
 def _describe_refill(entry: CauseTime, ceilings: UpperBounds) -> Iterator[str]:
@@ -356,6 +366,67 @@ def find_wall_after(walls: Walls, wall: Wall, won_ns: int) -> Wall:
     losses = {loss: getattr(walls, loss) - (won_ns if loss is wall else 0) for loss in LOSSES}
     largest = max(LOSSES, key=lambda loss: losses[loss])
     return largest if losses[largest] >= NEXT_WALL_SHARE * left_ns else Wall.COMPUTE
+
+
+def find_stated_ceiling(
+    rank: Rank, opportunities: Sequence[Opportunity], steps_wall: str | None, fixes: Sequence[Fix]
+) -> StatedBound | None:
+    """Return the bound on removing the cause that gains most, if it is material and the wall is known."""
+    if not opportunities or steps_wall in {"unknown", None}:
+        return None
+    first = opportunities[0]
+    if first.recoverable_ns < MATERIAL_SHARE * rank.typical.step_ns:
+        return None
+    return StatedBound(
+        cause=first.cause,
+        wall=first.wall,
+        step_ceiling_ns=first.step_ceiling_ns,
+        speedup_ceiling=first.speedup_ceiling,
+        next_wall=_find_wall_without(rank, first, fixes),
+        assumes=first.assumes,
+    )
+
+
+def _find_wall_without(rank: Rank, removed: Opportunity, fixes: Sequence[Fix]) -> str:
+    """Return what limits the step without a cause, as the fix says that was replayed with the same result.
+
+    Without such a fix, the time saved is taken from the wall of the cause.
+    """
+    step_ns = rank.typical.step_ns
+    for fix in fixes:
+        answer = fix.replay
+        if answer is not None and removed.cause in fix.causes:
+            apart_ns = abs(answer.step_ns - removed.step_ceiling_ns)
+            if apart_ns <= SAME_STEP_SHARE * step_ns:
+                return str(answer.next_wall)
+    return str(find_wall_after(rank.typical.walls, removed.wall, removed.recoverable_ns))
+
+
+def explain_open_wall(rank: Rank, decision: Decision) -> UnknownWall | None:
+    """Return why the wall of a rank is unknown; `None` if it is known."""
+    if decision.hinges is not None:
+        computing, communicating = decision.hinges
+        return UnknownWall(
+            "unrecognized-kernels",
+            if_computing=computing,
+            if_communicating=communicating,
+            asks_for_names=True,
+        )
+    if decision.dominant != "unknown":
+        return None
+    owned = any(entry.cause == UNRECOGNIZED for entry in rank.causes)
+    asks_for_names = owned and measure_unrecognized_share(rank) >= TOLD_UNRECOGNIZED_SHARE
+    return UnknownWall("open-causes", asks_for_names=asks_for_names)
+
+
+def measure_unrecognized_share(rank: Rank) -> float:
+    """Return the share of the typical step in which only unrecognized kernels run."""
+    return sum(entry.share for entry in rank.causes if entry.cause in _UNRECOGNIZED_CAUSES)
+
+
+def is_mostly_outside(rank: Rank) -> bool:
+    """Return whether more device time precedes the first window than all windows contain."""
+    return rank.outside_ns > sum(step.end_ns - step.start_ns for step in rank.steps)
 
 
 def list_inferred_causes(facts: OperationFacts) -> frozenset[str]:

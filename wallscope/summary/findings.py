@@ -17,10 +17,9 @@ from wallscope.model.cause_catalogue import (
 from wallscope.model.diagnosis import StepFacts
 from wallscope.model.enums import OperationClass, Wall
 from wallscope.model.finding_codes import FindingCode
-from wallscope.summary.diagnosis import select_working_ranks
+from wallscope.summary.diagnosis import is_mostly_outside, select_working_ranks
 from wallscope.summary.rank import RankSummary, lacks_kernels
 from wallscope.summary.unusual_losses import find_hidden_locks, find_one_gap, report_slower_kernels
-from wallscope.summary.verdict import is_mostly_outside
 from wallscope.thresholds.steps import ANCHOR_AGREEMENT_SHARE, ENOUGH_STEPS_COUNT
 from wallscope.thresholds.verdict import ASKED_CAUSE_SHARE, OVERTURNING_SHARE
 from wallscope.trace.dependencies import Dependencies

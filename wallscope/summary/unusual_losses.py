@@ -31,24 +31,21 @@ from wallscope.columns import (
     sum_by_group,
 )
 from wallscope.finding_texts import make_finding
-from wallscope.model.analysis import Anchor, Rank, Step
+from wallscope.model.analysis import Anchor, Rank
 from wallscope.model.capture import Capture, Finding
-from wallscope.model.cause_catalogue import MEMORY_DRIVER_LOCK, describe_cause, name_cause
-from wallscope.model.diagnosis import RareStall, SlowerKernels, StepMode
+from wallscope.model.cause_catalogue import MEMORY_DRIVER_LOCK
+from wallscope.model.diagnosis import RareStall, SlowerKernels
 from wallscope.model.enums import CallRole, LinkKind, OperationClass, OperationKind, Wall
 from wallscope.model.finding_codes import FindingCode
 from wallscope.model.rank_summaries import LockedCall
 from wallscope.summary.communication import number_shapes
-from wallscope.summary.diagnosis import LOSSES, Decision
 from wallscope.thresholds.steps import (
     CLOCK_EXPLAINS_SHARE,
     COMPARED_WORK_SHARE,
     FEWEST_STEPS_EACH_SIDE_COUNT,
-    MEAN_ABOVE_MEDIAN_RATIO,
     SLOWER_KERNELS_RATIO,
-    STRAY_STEP_RATIO,
 )
-from wallscope.thresholds.verdict import MATERIAL_SHARE, ONE_GAP_SHARE, STALLED_STEP_RATIO, TOLD_CAUSES_COUNT
+from wallscope.thresholds.verdict import MATERIAL_SHARE, ONE_GAP_SHARE
 from wallscope.trace.dependencies import Dependencies
 from wallscope.trace.intervals import Spans, Times, covered_ns, order_spans, union
 from wallscope.trace.step_variation import find_stall_period, measure_rare_excess, select_longest
@@ -361,109 +358,3 @@ def explain_slower_kernels(slower: SlowerKernels) -> str:
     if slower.clock_ratio * slower.ratio <= 1 + CLOCK_EXPLAINS_SHARE * (slower.ratio - 1):
         return f"the GPU clock falls to {percent(slower.clock_ratio)} of before"
     return f"contention for the GPU, as its clock stays at {percent(slower.clock_ratio)} of before"
-
-
-def describe_rare_stalls(rank: Rank, decision: Decision, anchor: Anchor) -> Iterator[str]:
-    """Yield the losses of a few steps, the largest first, and the largest usual loss."""
-    if rank.rare_stalls:
-        yield f"The {anchor.typical} excludes rare stalls."
-    for stall in rank.rare_stalls[:TOLD_CAUSES_COUNT]:
-        yield from _describe_stall(rank, stall, anchor)
-    usual = next((entry for entry in rank.causes if entry.wall in LOSSES), None)
-    if decision.is_mean and usual is not None and usual.share >= MATERIAL_SHARE:
-        yield (
-            f"The largest loss of the {anchor.typical} is {describe_cause(usual.cause)}:"
-            f" {duration(usual.typical_ns)}, {percent(usual.share)}."
-        )
-
-
-def _describe_stall(rank: Rank, stall: RareStall, anchor: Anchor) -> Iterator[str]:
-    """Yield how much longer than usual a cause takes on few steps, and how often that is."""
-    steady, unit = sum(step.steady for step in rank.steps), anchor.window
-    least, most = duration(stall.least_ns), duration(stall.most_ns)
-    verb = "spends" if len(stall.steps) == 1 else "spend"
-    yield (
-        f"{len(stall.steps)} of {plural(steady, f'steady {unit}')} {verb}"
-        f" {least if least == most else f'{least} to {most}'} more than usual on"
-        f" {name_cause(stall.cause)}: {percent(stall.share)} of the time of all {unit}s."
-    )
-    if stall.period is not None:  # not all of its steps may follow the period
-        is_all = (stall.steps[-1] - stall.steps[0]) == (len(stall.steps) - 1) * stall.period
-        yield f"{'These' if is_all else 'The longest of these'} come every {stall.period} {unit}s."
-
-
-def describe_uneven_steps(rank: Rank, unit: str) -> Iterator[str]:
-    """Yield sentences on the slowest step, on kinds of steps, and from which step on kernels are slower."""
-    yield from _worst(rank, unit)
-    yield from _modes(rank, unit)
-    yield from _slower(rank, unit)
-
-
-def _worst(rank: Rank, unit: str) -> Iterator[str]:
-    """Yield a sentence on the longest steady step if it is an outlier."""
-    steady = [step for step in rank.steps if step.steady]
-    if not steady:
-        return
-    middle_ns = float(np.median([_measure_length(step) for step in steady]))
-    worst = max(steady, key=_measure_length)
-    over_ns = _measure_length(worst) - middle_ns
-    if _measure_length(worst) <= STALLED_STEP_RATIO * middle_ns or worst.walls is None:
-        return
-    usual = np.median([step.walls.parts() for step in steady if step.walls is not None], axis=0)
-    excess = np.array(worst.walls.parts()) - usual
-    wall = list(Wall)[int(excess.argmax())]
-    name = _NAME_OF_WALL.get(wall, f"{wall} time")
-    most_ns = round(float(excess.max()))
-    rest_ns = round(over_ns) - most_ns
-    rest = f" and {duration(abs(rest_ns))} {'more' if rest_ns > 0 else 'less'} other time"
-    yield (
-        f"The slowest steady {unit} ({worst.index}) takes {duration(round(over_ns))} more than the median"
-        f" {unit}: {duration(most_ns)} more {name}"
-        f"{rest if abs(rest_ns) >= MATERIAL_SHARE * over_ns else ''}."
-    )
-
-
-def _measure_length(step: Step) -> int:
-    return step.end_ns - step.start_ns
-
-
-def _modes(rank: Rank, unit: str) -> Iterator[str]:
-    """Yield the mean step if it differs from the usual one."""
-    mean_ns, median_ns = rank.mean_step_ns, rank.median_step_ns
-    if mean_ns is None or median_ns is None:
-        return
-    if rank.modes:
-        steady = sum(step.steady for step in rank.steps)
-        listed = ", ".join(
-            f"{len(mode.steps)}{'' if place else f' of {steady} take'} about {duration(mode.median_ns)}"
-            f"{_describe_longest(rank, mode)}"
-            for place, mode in enumerate(rank.modes)
-        )
-        kinds = {2: "two", 3: "three"}.get(len(rank.modes), str(len(rank.modes)))
-        yield (
-            f"{unit.capitalize()}s fall into {kinds} kinds: {listed}. The mean, which determines throughput,"
-            f" is {duration(mean_ns)}."
-        )
-    elif mean_ns > MEAN_ABOVE_MEDIAN_RATIO * median_ns:
-        yield (
-            f"The median {unit} takes {duration(median_ns)}. The mean, which determines throughput, is"
-            f" {duration(mean_ns)}."
-        )
-
-
-def _describe_longest(rank: Rank, mode: StepMode) -> str:
-    """Return in parentheses how long the longest step of a kind takes, where it is far longer than others."""
-    longest_ns = max(_measure_length(step) for step in rank.steps if step.index in mode.steps)
-    if longest_ns <= STRAY_STEP_RATIO * mode.median_ns:
-        return ""
-    return f" (the longest {duration(longest_ns)})"
-
-
-def _slower(rank: Rank, unit: str) -> Iterator[str]:
-    """From which step on kernels are slower."""
-    slower = rank.slower_kernels
-    if slower is not None:
-        yield (
-            f"From {unit} {slower.since_step} on the same compute kernels take {slower.ratio:.2f} times as"
-            f" long: {explain_slower_kernels(slower)}."
-        )

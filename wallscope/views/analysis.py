@@ -1,6 +1,6 @@
 """The answer of an analysis in every medium: what is wrong and what to do come first, then the details."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from rich.console import RenderableType
 from rich.constrain import Constrain
@@ -33,15 +33,20 @@ from wallscope.views.sections.walls import (
     title_fixes,
 )
 from wallscope.views.sections.words import (
-    choose_basis,
     describe_capture,
     describe_pressure,
     describe_steps,
     describe_throughput,
     explain_choice,
-    explain_verdict,
-    name_basis,
     name_rank,
+)
+from wallscope.views.verdict import (
+    choose_basis,
+    explain_verdict,
+    list_explanation,
+    list_job_verdict,
+    list_verdict_sentences,
+    name_basis,
 )
 
 _MOST_FIXES = 3
@@ -74,13 +79,12 @@ def _build_summary(analysis: Analysis, rank: Rank) -> Iterator[Section | Grid]:
     """Make everything that a terminal shows: verdict, walls, losses, fixes, limits, what they are made of."""
     job, diagnosis = analysis.job, analysis.diagnosis
     yield Section("head", "", "", (Lines(tuple(_describe_head(analysis, rank))),))
-    verdicts = [diagnosis.verdict]
-    if job is not None:
-        verdicts.append(job.verdict)
-        if job.collectives.matched:
-            of_rank = f"{units.capitalize(name_rank(rank))} alone: {diagnosis.verdict}"
-            of_job = explain_verdict(analysis, rank, choose_basis(analysis, rank))
-            verdicts = [of_job, job.verdict, of_rank]
+    own, of_job = list_verdict_sentences(analysis), list_job_verdict(analysis)
+    verdicts = [own, of_job] if of_job else [own]
+    if job is not None and job.collectives.matched:
+        lead = list_explanation(analysis, rank, choose_basis(analysis, rank))
+        of_rank = (f"{units.capitalize(name_rank(rank))} alone: {own[0]}", *own[1:])
+        verdicts = [lead, of_job, of_rank]
     first, *others = map(stress_first, verdicts)
     yield build_headline(analysis, first)
     yield from (Section("verdict", "", "", (Lines((one,)),)) for one in others)
@@ -129,10 +133,10 @@ def _name_shown_rank(analysis: Analysis, rank: Rank) -> str:
     return f"the results are those of one of {ranks} ranks: {name_rank(rank)}, {explain_choice(analysis)}"
 
 
-def stress_first(paragraph: str) -> Line:
+def stress_first(sentences: Sequence[str]) -> Line:
     """Stress the first sentence of a paragraph."""
-    first, point, rest = paragraph.partition(". ")
-    return Span(f"{first}{point.strip()}", "strong"), f" {rest}" if rest else ""
+    first, *rest = sentences
+    return Span(first, "strong"), f" {' '.join(rest)}" if rest else ""
 
 
 def write_analysis_markdown(analysis: Analysis) -> str:
@@ -274,5 +278,10 @@ def write_analysis_card(analysis: Analysis) -> str:
         f"{fix.title}{_describe_worth(fix)}" for fix in select_first_fixes(analysis.fixes or ())[:_MOST_FIXES]
     ]
     origin = describe_capture(analysis, rank.input)
-    verdict = f"{units.capitalize(write_headline(analysis))}. {analysis.diagnosis.verdict}"
-    return write_card(origin, verdict, Grid("", columns, rows), parts, fixes)
+    return write_card(
+        origin,
+        (f"{units.capitalize(write_headline(analysis))}.", *list_verdict_sentences(analysis)),
+        Grid("", columns, rows),
+        parts,
+        fixes,
+    )

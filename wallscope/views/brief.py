@@ -36,7 +36,7 @@ from wallscope.views.sections.walls import (
     number_fixes,
     select_settings,
 )
-from wallscope.views.sections.words import choose_basis, explain_verdict
+from wallscope.views.verdict import choose_basis, explain_verdict
 
 _LONGEST_VERDICT, _LONGEST_LINE, _LONGEST_TITLE, _LONGEST_CURE = 420, 180, 90, 120
 _MOST_SETTINGS, _MOST_SETTINGS_OF_FEW = 8, 1
@@ -223,7 +223,7 @@ def _brief_fix(fix: Fix, place: int, *, has_details: bool) -> Recommendation:
         fix.speedup_ceiling,
         shown,
         len(own) - len(shown) or None,
-        count_preconditions(fix).replace("unknown", "to check") or None,
+        count_preconditions(fix) or None,
         tuple(cut_sentences(line, _LONGEST_TITLE) for line in unmet[: _MOST_CHECKS if has_details else 1]),
         fix.recoverable_ns if has_details else None,
         fix.replay.step_ns if has_details and fix.replay is not None else None,

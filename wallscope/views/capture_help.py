@@ -299,7 +299,7 @@ def list_curable_findings(name: str, curable: tuple[Finding, ...], *, has_marks:
 
 def _write_command(start: str, flags: tuple[_Flag, ...], end: str) -> list[str]:
     """Write one command over several lines, a flag each."""
-    return " \\\n    ".join((start, *(flag.text for flag in flags), end)).split("\n")
+    return [f"{start} \\", *(f"    {flag.text} \\" for flag in flags), f"    {end}"]
 
 
 def _list_reasons(flags: tuple[_Flag, ...], codes: set[str]) -> Section:

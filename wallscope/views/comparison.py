@@ -220,8 +220,8 @@ def write_comparison_card(comparison: Comparison) -> str:
     walls.append(("all", step.base_typical_ns, step.head_typical_ns))
     rows = tuple((name, base_ns, head_ns, head_ns - base_ns) for name, base_ns, head_ns in walls)
     names = f"{comparison.base.name} → {comparison.head.name}"
-    verdict = f"{_name_verdict(comparison)}. {describe_change(comparison)}"
-    return write_card(names, verdict, Grid("", columns, rows), {}, ())
+    sentences = (f"{_name_verdict(comparison)}.", describe_change(comparison))
+    return write_card(names, sentences, Grid("", columns, rows), {}, ())
 
 
 def write_comparison_junit(comparison: Comparison) -> str:
@@ -312,10 +312,10 @@ def tabulate_waterfall(comparison: Comparison) -> Grid:
     unit, factor = ("µs", 1_000) if is_short else ("ms", 1)
 
     def write(time_ns: int) -> str:
-        return units.milliseconds(factor * time_ns).removesuffix(" ms")
+        return units.milliseconds(factor * time_ns, is_bare=True)
 
     def write_signed(time_ns: int) -> str:
-        return units.signed_milliseconds(factor * time_ns).removesuffix(" ms")
+        return units.signed_milliseconds(factor * time_ns, is_bare=True)
 
     def both(row: Any) -> str:
         return f"{write(row.base_ns)} → {write(row.head_ns)}"

@@ -87,8 +87,7 @@ def _describe_interval(step: StepChange) -> str:
 
 def write_interval(low: float, high: float) -> str:
     """Write the interval of a ratio, as changes in per cent."""
-    ends = [units.signed_percent(end - 1) for end in (low, high)]
-    return f"{ends[0].removesuffix(' %')} … {ends[1]}"
+    return units.join_ends(units.signed_percent(low - 1), units.signed_percent(high - 1), " … ")
 
 
 def _describe_all_steps(comparison: Comparison) -> str:
@@ -322,9 +321,15 @@ def _describe_noise(step: StepChange) -> str:
     known = "one run per side" if max(step.base_runs, step.head_runs) == 1 else "so few runs"
     off = f"{100 * sqrt(3) * step.run_noise:.2g} %"  # evenly up to as much has that deviation
     low, high = step.pair_ratio_low, step.pair_ratio_high
-    ends = "" if low is None or high is None else write_interval(low, high)
-    is_wide = len(set(ends.removesuffix(" %").split(" … "))) == 2 and ends not in _describe_interval(step)
-    alone = f" Without this noise, the 95 % CI from these steps is {ends}." if is_wide else ""
+    alone = ""
+    if (
+        low is not None
+        and high is not None
+        and units.signed_percent(low - 1) != units.signed_percent(high - 1)
+    ):
+        interval = write_interval(low, high)
+        if _describe_interval(step) != f" (95 % CI {interval})":
+            alone = f" Without this noise, the 95 % CI from these steps is {interval}."
     return (
         f"With {known}, the noise between runs is assumed: the step of a run may be off by up to {off}."
         " For communication, memory and host time, a standard deviation of"
@@ -461,8 +466,9 @@ def write_time_interval(row: _Changed) -> str:
     """Write both ends of the interval of a change; empty where it is not known, or nothing can vary."""
     if row.low_ns is None or row.high_ns is None or row.low_ns == row.high_ns:
         return ""
-    low, high = (units.signed_milliseconds(end) for end in (row.low_ns, row.high_ns))
-    return f"{low.removesuffix(' ms')} … {high}"
+    return units.join_ends(
+        units.signed_milliseconds(row.low_ns), units.signed_milliseconds(row.high_ns), " … "
+    )
 
 
 def write_tested_interval(row: _Changed, among: str) -> str:
@@ -477,7 +483,7 @@ def write_change(row: OperationChange | OperationDelta | CommunicationChange) ->
     if row.high_ns is None or row.low_ns == row.high_ns:
         return change
     half = units.milliseconds(row.high_ns - row.delta_ns)
-    return f"{change.removesuffix(' ms')} ± {half}"
+    return units.join_ends(change, half, " ± ")
 
 
 def select_operations(comparison: Comparison, most: int) -> tuple[OperationChange, ...]:

@@ -35,15 +35,17 @@ from wallscope.views.sections.walls import (
     title_fixes,
 )
 from wallscope.views.sections.words import (
-    TimeBasis,
-    choose_basis,
     count_exports,
-    describe_hidden_communication,
     describe_pressure,
     describe_throughput,
+    shorten_anchor,
+)
+from wallscope.views.verdict import (
+    TimeBasis,
+    choose_basis,
+    describe_hidden_communication,
     explain_verdict,
     find_dominant,
-    shorten_anchor,
 )
 
 _MOST_FIXES, _MOST_OBSTACLES, _MOST_LATE, _MOST_KINDS = 3, 2, 2, 3

@@ -8,7 +8,7 @@ from wallscope.model.enums import Wall
 from wallscope.model.scope import Scope
 from wallscope.model.section import Line, Lines, Section, Span, Tone
 from wallscope.summary.scope import find_scope
-from wallscope.views.sections.words import find_dominant
+from wallscope.views.verdict import find_dominant
 
 _VERDICTS = {
     **{str(wall): f"{wall}-bound" for wall in Wall},

@@ -30,7 +30,7 @@ from wallscope.views.sections.findings import (
     find_cure,
     find_doubts,
     is_held_back,
-    shorten_message,
+    lead_message,
 )
 from wallscope.views.sections.job import build_clocks, build_job, build_ranks, build_survey
 from wallscope.views.sections.steps import (
@@ -38,7 +38,6 @@ from wallscope.views.sections.steps import (
     build_phases,
     build_steps,
     build_timeline,
-    find_longest_gap,
 )
 from wallscope.views.sections.walls import (
     build_causes,
@@ -52,19 +51,23 @@ from wallscope.views.sections.walls import (
     tabulate_walls,
 )
 from wallscope.views.sections.words import (
-    TimeBasis,
-    choose_basis,
     count_exports,
-    describe_capture,
-    describe_hidden_communication,
     describe_pressure,
     describe_throughput,
     explain_choice,
-    explain_unknown,
+    list_capture_facts,
+    name_rank,
+)
+from wallscope.views.verdict import (
+    TimeBasis,
+    choose_basis,
+    describe_hidden_communication,
+    explain_cure,
+    explain_no_verdict,
     find_deciding_stall,
     find_dominant,
+    list_job_verdict,
     name_basis,
-    name_rank,
 )
 from wallscope.views.whatif import build_path
 
@@ -123,11 +126,7 @@ def _answer_cause(analysis: Analysis, rank: Rank, basis: TimeBasis) -> KeyAnswer
     """Name what the wall is mostly made of, or why there is no verdict."""
     dominant, unit, label = find_dominant(analysis), analysis.anchor.window, "Cause"
     if dominant == "unknown":
-        reason, _, rest = explain_unknown(analysis)[0].rstrip(".").partition(" (")
-        if not rest.endswith(")"):
-            return KeyAnswer("Why unknown", explain_unknown(analysis)[0], (), "limits")
-        head, _, parts = reason.partition(": ")
-        lines = (*((f"{parts}.",) if parts else ()), f"{units.capitalize(rest.removesuffix(')'))}.")
+        head, lines = explain_no_verdict(analysis, rank)
         return KeyAnswer("Why unknown", head, lines, "limits")
     if (stall := find_deciding_stall(rank, basis, dominant)) is not None:
         steady = sum(step.steady for step in rank.steps)
@@ -166,12 +165,13 @@ def _answer_action(analysis: Analysis, rank: Rank, basis: TimeBasis, cards: Sequ
     """Name the first recommendation; without a verdict, what to capture to have one."""
     label = "Do first"
     if find_dominant(analysis) == "unknown":
-        cure = find_cure(analysis) or explain_unknown(analysis)[1]
-        cure = cure or (_SHARED if is_held_back(rank) else "Capture again")
-        name = analysis.inputs[0].name
-        command = f"wallscope capture-help {shlex.quote(visible(name))}" if len(analysis.inputs) == 1 else ""
+        unknown, name = analysis.diagnosis.unknown, analysis.inputs[0].name
+        known = find_cure(analysis) or (explain_cure(unknown) if unknown is not None else "")
+        cure = known or (_SHARED if is_held_back(rank) else "Capture again.")
+        is_alone = len(analysis.inputs) == 1
+        command = f"wallscope capture-help {shlex.quote(visible(name))}" if is_alone else ""
         then = ("Then analyze the new capture.",) if cure.startswith("Capture") else ()
-        return KeyAnswer(label, f"{cure.rstrip('.')}.", then, command=command)
+        return KeyAnswer(label, cure, then, command=command)
     if not cards:
         text = "No known fix applies to the largest losses."
         return KeyAnswer(label, "Look at the time breakdown", (text,), "causes")
@@ -277,7 +277,7 @@ def _answer_sureness(analysis: Analysis, rank: Rank, facts: Sequence[Fact]) -> K
         return KeyAnswer(label, "No verdict", (text,), "sure", tone="warn")
     doubts, found = [one.doubt for one in facts if one.doubt], find_doubts(analysis, rank)
     gravest = [one for one in found[:1] if one.severity is Severity.ERROR or not doubts]
-    first = [shorten_message(one).partition(". ")[0] for one in gravest]
+    first = [lead_message(one) for one in gravest]
     doubts = [text if text[1:2].isupper() else text[:1].lower() + text[1:] for text in first] + doubts
     shown = [visible(text, most=_LONGEST_DOUBT) for text in doubts[:_MOST_DOUBTS]]
     uncertain = f"Uncertain: {'; '.join(shown)}." if shown else "No finding limits the verdict."
@@ -357,15 +357,7 @@ def _build_timeline(report: Report, notes: Sequence[str]) -> Section | None:
     """Make the timeline, with a short name of what ends the longest gap in its answer."""
     if not report.timelines:
         return None if report.overviews is None else build_job_timeline(report, notes)
-    built = build_timeline(report, notes)
-    longest = find_longest_gap(report)
-    ended = None if longest is None else longest.row["ended_by"]
-    name = shorten_name(ended or "")
-    written = visible(ended or "", most=_LONGEST_NAME)
-    return replace(
-        built,
-        answer=built.answer.replace(written, visible(name, most=_LONGEST_NAME)) if ended else built.answer,
-    )
+    return build_timeline(report, notes, name_end=shorten_name)
 
 
 def _build_first_screen(analysis: Analysis, rank: Rank) -> dict[str, Any]:
@@ -387,7 +379,7 @@ def _build_first_screen(analysis: Analysis, rank: Rank) -> dict[str, Any]:
         shown = f"This page shows 1 of {len(analysis.ranks)} ranks: {name_rank(rank)}"
         of_rank = f"{shown}, {explain_choice(analysis)}."
     return {
-        "crumbs": [*describe_capture(analysis, 0).split(" · "), f"captured {captured}"],
+        "crumbs": [*list_capture_facts(analysis, 0), f"captured {captured}"],
         "wall": wall,
         "verdict": verdict,
         "scope": describe_scope(analysis),
@@ -396,7 +388,7 @@ def _build_first_screen(analysis: Analysis, rank: Rank) -> dict[str, Any]:
         "in_full": (diagnosis.verdict,)
         if job is None
         else (f"{name_rank(rank)}: {diagnosis.verdict}", job.verdict),
-        "job": "" if job is None else f"{job.verdict.partition('. ')[0].rstrip('.')}.",
+        "job": next(iter(list_job_verdict(analysis)), ""),
         "bars_of": ""
         if basis.kind in {"typical", "median"}
         else f" of {name_rank(rank)}"

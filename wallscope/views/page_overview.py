@@ -18,21 +18,25 @@ from wallscope.model.capture import Finding, Profiler
 from wallscope.model.cause_catalogue import DRAINED, HOST_FRAMEWORK, describe_cause
 from wallscope.model.enums import Wall
 from wallscope.summary.diagnosis import LOSSES
-from wallscope.summary.verdict import tell_hidden_communication
 from wallscope.thresholds.causes import FIX_REPLAY_ERROR_SHARE
 from wallscope.thresholds.steps import ENOUGH_STEPS_COUNT
 from wallscope.thresholds.verdict import MATERIAL_SHARE, SHOWN_LOSS_SHARE
-from wallscope.views.sections.findings import find_doubts, list_reasons, shorten_message, sort_findings
+from wallscope.views.sections.findings import (
+    find_doubts,
+    lead_message,
+    list_reasons,
+    shorten_message,
+    sort_findings,
+)
 from wallscope.views.sections.walls import count_left_out
-from wallscope.views.sections.words import (
-    WALL_WORDS,
+from wallscope.views.sections.words import WALL_WORDS, describe_finder, shorten_anchor
+from wallscope.views.verdict import (
     TimeBasis,
     choose_basis,
     count_deciding,
-    describe_steps,
     find_deciding_stall,
     find_dominant,
-    shorten_anchor,
+    tell_hidden_communication,
 )
 
 _FEWEST_FOR_SPREAD = 3
@@ -184,7 +188,7 @@ def list_legend(analysis: Analysis, basis: TimeBasis) -> tuple[LegendRow, ...]:
         spread = ""
         if found is not None and found.p10 is not None and found.p90:
             low, high = units.percent(found.p10), units.percent(found.p90)
-            spread = "" if low == high else f"{low.removesuffix(' %')} to {high}"
+            spread = "" if low == high else units.join_ends(low, high, " to ")
         time, share = units.milliseconds(part_ns), units.percent(basis.share(wall))
         rows.append(LegendRow(wall, share, time, spread, WALL_WORDS[wall], str(wall) == dominant))
     return tuple(rows)
@@ -236,8 +240,7 @@ def describe_spread(rank: Rank) -> str:
         return ""
     deciles = quantiles(steady, n=10, method="inclusive")
     low, high = (units.duration(round(time_ns)) for time_ns in (deciles[0], deciles[-1]))
-    value, _, unit = low.partition(" ")
-    return f"p10–p90 {value if high.endswith(f' {unit}') else low}–{high}"  # noqa: RUF001  # a range of values
+    return f"p10–p90 {units.join_ends(low, high, '–')}"  # noqa: RUF001  # a range of values
 
 
 def build_cards(fixes: Sequence[Fix], step_ns: int, basis: TimeBasis) -> list[Card]:
@@ -339,11 +342,7 @@ def _judge_steps(analysis: Analysis, rank: Rank) -> Fact:
         )
         return Fact("Fewer than two steps", text, "word-steady", "warn", "fewer than two steps were found")
     head = f"{units.plural(steady, f'steady {unit}')} of {len(rank.steps)}"
-    found = describe_steps(analysis.anchor, rank)
-    by = next(
-        (line for line in found if line.startswith("found by")), found[0].partition(", ")[2] or found[0]
-    )
-    name = analysis.anchor.name
+    name, by = analysis.anchor.name, describe_finder(analysis.anchor)
     ranges = "NVTX ranges" if analysis.inputs[0].profiler is Profiler.NSYS else "ranges"
     by = f"found by {ranges} {shorten_anchor(name)}" if name else by
     agrees = analysis.anchor.cross_check
@@ -417,7 +416,6 @@ def _judge_coverage(analysis: Analysis) -> Fact:
     if capture.findings:
         (gravest, *_) = sort_findings(capture.findings)
         tone: Tone = "info" if gravest.severity == "info" else "warn"
-        first = f"{gravest.message.partition('. ')[0].rstrip('.')}."
-        return Fact(f"{found} on the capture", first, "limits", tone)
+        return Fact(f"{found} on the capture", f"{lead_message(gravest)}.", "limits", tone)
     ranks = "1 rank" if supplied == 1 else f"All {supplied} ranks"
     return Fact(f"{ranks} analyzed", "No finding limits the result.", "limits", "ok")

@@ -96,7 +96,7 @@ def sum_walls(comparison: Comparison) -> Grid:
     whole: dict[str, Value | Cell] = {"": window, "wall": window, **sides, "change": change}
     if ends := find_step_interval(step):
         low, high = map(units.signed_milliseconds, ends)
-        whole["95 % interval"] = f"{low.removesuffix(' ms')} … {high}"
+        whole["95 % interval"] = units.join_ends(low, high, " … ")
     return append_row(tabulate(title, columns, walls), whole)
 
 

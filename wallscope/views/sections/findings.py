@@ -48,10 +48,9 @@ from wallscope.views.sections.words import (
     STATE_WORDS,
     WALL_WORDS,
     WORDS,
-    choose_basis,
     describe_profiler,
-    find_dominant,
 )
+from wallscope.views.verdict import choose_basis, find_dominant
 
 _QUERIES = {
     "device_busy": "Time in which the device did anything",
@@ -401,7 +400,12 @@ def shorten_message(finding: Finding) -> str:
     message = finding.message.rstrip(".")
     if len(message) <= _LONGEST_CAVEAT:
         return message
-    return visible(message.partition(". ")[0], most=_LONGEST_CAVEAT)
+    return visible(lead_message(finding), most=_LONGEST_CAVEAT)
+
+
+def lead_message(finding: Finding) -> str:
+    """Return the first sentence of a finding, without its period."""
+    return finding.message.rstrip(".").partition(". ")[0]
 
 
 def find_doubts(analysis: Analysis, rank: Rank) -> list[Finding]:

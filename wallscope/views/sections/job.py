@@ -41,6 +41,7 @@ from wallscope.model.shown import list_fields
 from wallscope.render.figures import draw_heat, draw_meeting
 from wallscope.render.texts import visible
 from wallscope.views.sections.words import explain_choice, name_process, name_rank
+from wallscope.views.verdict import list_job_verdict
 
 MOST_RANKS = 64
 _MOST_WAITS, _MOST_LATE = 12, 6
@@ -90,7 +91,7 @@ def build_job(report: Report) -> Section | None:
     job = report.analysis.job
     if job is None or not job.collectives.matched:
         return None
-    answer = job.verdict.partition(". ")[0]
+    answer = list_job_verdict(report.analysis)[0]
     places = select_places(job)
     where = "the JSON answer; the ranks that wait most and least are listed"
     waits = _tabulate_waits(
@@ -102,7 +103,7 @@ def build_job(report: Report) -> Section | None:
         *(figure for figure in drawn if figure is not None),
         waits,
     )
-    return Section("job", "Late ranks", f"{answer.rstrip('.')}.", blocks)
+    return Section("job", "Late ranks", answer, blocks)
 
 
 def select_places(job: Job) -> tuple[int, ...]:

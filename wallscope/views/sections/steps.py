@@ -1,6 +1,6 @@
 """Steps by wall, NVTX ranges, the timeline and its longest gaps; gaps and moments on a terminal."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from functools import partial
 from itertools import groupby
@@ -37,6 +37,7 @@ from wallscope.model.section import (
 from wallscope.render import figures
 from wallscope.render.texts import shorten_name, shorten_range_path, visible
 from wallscope.views.sections.words import describe_steps, explain_cause
+from wallscope.views.verdict import describe_worst_step
 
 _INSIDE = "time attributed to the wall, of work issued inside"
 _MOST_ROWS = 60
@@ -76,7 +77,7 @@ def build_steps(
         left = left or f" The {dropped} {unit}s that are not steady are left out"
         left += " of all other numbers; the table says why."
     found = f"{_name_shown_rank(analysis)}{', '.join(describe_steps(analysis.anchor, rank))}"
-    answer = f"{_describe_worst(diagnosis.verdict, unit, drawn)}{found}.{led}{left}"
+    answer = f"{_describe_worst(rank, unit, drawn)}{found}.{led}{left}"
     shown = linked if has_steps else frozenset()
     blocks = [figures.draw_steps(rank.steps, unit, leads=bool(shown))] if len(rank.steps) > 1 else []
     title = "Steps" if has_steps else "Window"
@@ -94,10 +95,9 @@ def _name_shown_rank(analysis: Analysis) -> str:
     return f"{units.capitalize(visible(name))}: "
 
 
-def _describe_worst(verdict: str, unit: str, drawn: Sequence[StepTimeline]) -> str:
+def _describe_worst(rank: Rank, unit: str, drawn: Sequence[StepTimeline]) -> str:
     """Repeat the verdict on the worst step, and name the cause that grew most there; else empty."""
-    _, begins, rest = verdict.partition(f"The slowest steady {unit} (")
-    sentences = [f"{begins}{rest.partition('. ')[0].rstrip('.')}."] if begins else []
+    sentences = [*describe_worst_step(rank, unit)]
     role = {timeline.role: timeline for timeline in drawn}
     worst, typical = role.get("worst"), role.get("typical")
     if worst is not None and typical is not None:
@@ -165,8 +165,11 @@ def build_phases(analysis: Analysis, rank: Rank) -> Section | None:
     return Section("phases", title, answer, (*blocks, table), is_open=False)
 
 
-def build_timeline(report: Report, notes: Sequence[str]) -> Section:
-    """Make the typical and the worst step on a canvas, and the longest gaps as a table."""
+def build_timeline(report: Report, notes: Sequence[str], name_end: Callable[[str], str] = str) -> Section:
+    """Make the typical and the worst step on a canvas, and the longest gaps as a table.
+
+    `name_end` names what ends the longest gap.
+    """
     unit = report.analysis.anchor.window
     is_whole = report.analysis.anchor.kind == "whole-trace"
     typical_ns = report.analysis.ranks[report.analysis.diagnosis.rank_index].typical.step_ns
@@ -178,7 +181,7 @@ def build_timeline(report: Report, notes: Sequence[str]) -> Section:
     gap = find_longest_gap(report)
     if gap is not None:
         longest = gap.row
-        ended = longest["ended_by"] or f"the end of the {unit}"
+        ended = name_end(longest["ended_by"]) if longest["ended_by"] else f"the end of the {unit}"
         doubt = _doubt_step(report.analysis, longest["step"], unit)
         where = "" if is_whole else f" in {unit} {longest['step']}{doubt}"
         answer = (

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from wallscope import units
-from wallscope.advice.evidence import describe_questions
+from wallscope.advice.evidence import describe_questions, describe_remaining_shares
 from wallscope.model.advice import Fix, Met, Program, Setting, System
 from wallscope.model.analysis import Analysis, CauseTime, Rank
 from wallscope.model.cause_catalogue import describe_cause
@@ -42,12 +42,12 @@ from wallscope.thresholds.verdict import (
     SHOWN_LOSS_SHARE,
     SHOWN_WIN_SHARE,
 )
-from wallscope.views.sections.words import WALL_WORDS, explain_cause, find_dominant
+from wallscope.views.sections.words import WALL_WORDS, explain_cause
+from wallscope.views.verdict import find_dominant
 
 _MOST_SETTINGS = 3
 _MOST_QUESTIONS = 3
 _LONGEST_ASSUMPTION = 300
-_PRESSURE = "memory pressure is"
 """What memory pressure alone asks for is explained by these words first."""
 _ALSO_SHOWN: tuple[System, ...] = ("environment", "launcher", "nsys")
 _STATUSES: Mapping[Met, str] = {"met": "met", "unmet": "not met", "unknown": "to check"}
@@ -194,7 +194,7 @@ def _describe(fix: Fix) -> Iterator[Line]:
     replayed = "" if fix.replay is None else describe_answer(fix, fix.replay)
     if replayed:
         yield replayed
-    if fix.assumes and fix.assumes.removeprefix("assumes ") not in replayed:
+    if fix.assumes and fix.assumes != _assume_shares(fix):
         yield (Span(visible(fix.assumes, most=_LONGEST_ASSUMPTION), "dim"),)
     if fix.evidence:
         yield (Span(f"evidence: {visible(fix.evidence[0], most=200)}", "dim"),)
@@ -240,7 +240,7 @@ def describe_relief(
     >>> describe_relief((), (), 0.001, "step")
     ('Memory takes 0.1 % of the step. No known fix relieves the pressure.', '')
     """
-    own = [fix for fix in (*dismissed, *found) if fix.why.lower().startswith(_PRESSURE)]
+    own = [fix for fix in (*dismissed, *found) if not fix.causes]  # all other fixes have causes
     taken = f"Memory takes {units.percent(memory_share)} of the {window}."
     if not own:
         return f"{taken} No known fix relieves the pressure.", ""
@@ -268,6 +268,13 @@ def _list_settings(settings: tuple[Setting, ...]) -> str:
     """List the settings of the first system, then the environment's; the rest is counted."""
     lines = [entry.write() for entry in select_settings(settings)]
     return " · ".join(lines[:_MOST_SETTINGS]) + count_left_out(len(lines) - _MOST_SETTINGS)
+
+
+def _assume_shares(fix: Fix) -> str:
+    """Return the assumption that the line on the replay states already: that some times shrink to a share."""
+    questions = () if fix.replay is None else fix.replay.questions
+    scaled = [one for one in questions if one.kind == "scale" and one.share]
+    return f"assumes {describe_remaining_shares(scaled)}" if scaled else ""
 
 
 def describe_answer(fix: Fix, answer: Answer) -> str:
@@ -368,7 +375,7 @@ def _describe_wall(analysis: Analysis, rank: Rank, wall: Wall) -> dict[str, Valu
         "mark": "◀" if is_dominant else "",
         "median": steady.share if steady is not None and low else None,
         "range": f"{low} to {high}" if low else "",
-        "spread": f"{low.removesuffix(' %')} to {high}" if low else "",
+        "spread": units.join_ends(low, high, " to ") if low else "",
     }
 
 

@@ -1,0 +1,748 @@
+"""The verdict in three lengths: two words, one sentence, a paragraph; all from the data of an answer.
+
+`list_sentences` is the author of the paragraph in JSON, `explain_verdict` of the sentence on screens. What
+they say of the same fact comes from the same function. No other module says which wall is the largest loss.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+
+from wallscope.attribution.attribute import HELD_WHILE_IDLE
+from wallscope.model.analysis import Analysis, Anchor, Rank, Step
+from wallscope.model.cause_catalogue import (
+    MEMORY_ALLOCATOR,
+    MEMORY_DRIVER_LOCK,
+    MEMORY_FILL,
+    MEMORY_RECOMPUTE,
+    PEER_WAIT,
+    describe_cause,
+    is_part,
+    name_cause,
+    split_meaning,
+)
+from wallscope.model.diagnosis import (
+    Confidence,
+    Diagnosis,
+    RareStall,
+    StepMode,
+    UnknownWall,
+    Walls,
+    WallShare,
+    WallShares,
+)
+from wallscope.model.enums import Wall
+from wallscope.ranks.job import describe_left_out, list_job_sentences
+from wallscope.render.texts import visible
+from wallscope.summary.diagnosis import (
+    LOSSES,
+    find_overall_wall,
+    find_stated_ceiling,
+    is_mostly_outside,
+    measure_unrecognized_share,
+)
+from wallscope.summary.scope import find_scope, list_steady_walls
+from wallscope.summary.unusual_losses import explain_slower_kernels
+from wallscope.thresholds.steps import MEAN_ABOVE_MEDIAN_RATIO, STRAY_STEP_RATIO
+from wallscope.thresholds.verdict import (
+    DOMINANT_LEAD_SHARE,
+    DOMINANT_SHARE,
+    LITTLE_GAIN_SHARE,
+    MATERIAL_SHARE,
+    MOSTLY_HIDDEN_SHARE,
+    MOSTLY_WAITING_PARTS_COUNT,
+    MUCH_COMMUNICATION_SHARE,
+    NAMED_LOSS_SHARE,
+    SHARED_DEVICE_SHARE,
+    SHOWN_HIDDEN_SHARE,
+    STALLED_STEP_RATIO,
+    TOLD_CAUSE_SHARE,
+    TOLD_CAUSES_COUNT,
+    TOLD_UNRECOGNIZED_SHARE,
+)
+from wallscope.trace.kernel_classes import shorten_kernel
+from wallscope.units import capitalize, duration, percent, plural
+from wallscope.views.sections.words import explain_choice, name_rank
+
+_MOST_NAMED_COUNT = 3
+_KINDS_OF_MEMORY = {
+    MEMORY_FILL: "memsets",
+    MEMORY_ALLOCATOR: "memory allocation",
+    MEMORY_DRIVER_LOCK: "memory allocation",
+    MEMORY_RECOMPUTE: "recomputed forward work",
+}
+"""What a cause of memory time is, where it is not a copy."""
+_NAME_OF_WALL = {Wall.UNATTRIBUTED: "unattributed time"}
+_LEAST_LOSS = f"{100 * NAMED_LOSS_SHARE:.0f} %"
+_LONGEST_RANGE = 60
+_OF_TYPICAL = frozenset({"typical", "median"})
+"""Bases whose times are those of the typical step."""
+
+
+def state_verdict(analysis: Analysis) -> Analysis:
+    """Return the analysis with the bound that it states and the paragraph on its rank: it is complete."""
+    diagnosis = analysis.diagnosis
+    rank = analysis.ranks[diagnosis.rank_index]
+    bound = find_stated_ceiling(rank, analysis.opportunities, diagnosis.steps_wall, analysis.fixes or ())
+    bounded = replace(diagnosis, bound=bound)
+    sentences = list_sentences(rank, analysis.anchor, bounded)
+    return replace(analysis, diagnosis=replace(bounded, verdict=" ".join(sentences)))
+
+
+def list_verdict_sentences(analysis: Analysis) -> tuple[str, ...]:
+    """Return the sentences of the verdict of an answer; of one by an older version, its paragraph."""
+    if analysis.diagnosis.steps_wall is None and analysis.diagnosis.unknown is None:
+        return (analysis.diagnosis.verdict,)
+    return list_sentences(analysis.ranks[analysis.diagnosis.rank_index], analysis.anchor, analysis.diagnosis)
+
+
+def list_job_verdict(analysis: Analysis) -> tuple[str, ...]:
+    """Return the sentences on the ranks of a job; none about an answer on one rank."""
+    if analysis.job is None:
+        return ()
+    left_out = describe_left_out(analysis.capture.findings)
+    return (*list_job_sentences(analysis.job, analysis.anchor.unit), *((left_out,) if left_out else ()))
+
+
+def list_sentences(rank: Rank, anchor: Anchor, diagnosis: Diagnosis) -> tuple[str, ...]:
+    """Return the sentences on one rank: the wall, its causes, hidden communication, and the worst step."""
+    unknown, unit = diagnosis.unknown, anchor.window
+    if unknown is not None and unknown.kind == "no-kernels":
+        return (f"{_describe_missing_kernels(unknown)}: there is no verdict.", explain_cure(unknown))
+    cure = "" if unknown is None else explain_cure(unknown)
+    return (
+        *_overall(rank, diagnosis, unit),
+        *_shared_device(rank, unit),
+        *_dominant(rank, diagnosis, anchor),
+        *_add_unrecognized(rank, diagnosis, unit),
+        *describe_rare_stalls(rank, diagnosis, anchor),
+        *((cure,) if cure else ()),
+        *_inferred(diagnosis.confidence, unit),
+        *(() if diagnosis.is_mean else _name_largest_causes(rank, diagnosis)),
+        *(describe_memory_time(rank) if diagnosis.steps_wall == "memory" else ()),
+        *tell_hidden_communication(rank, unit),
+        *_write_upper_bound(diagnosis, unit),
+        *describe_uneven_steps(rank, unit),
+        *_before(rank, unit),
+    )
+
+
+def _overall(rank: Rank, diagnosis: Diagnosis, unit: str) -> Iterator[str]:
+    """Yield the wall of the whole capture, if it is not that of the steps."""
+    wall = find_overall_wall(rank)
+    if wall is not None and wall != diagnosis.steps_wall and rank.whole_walls is not None:
+        whole_ns = sum(rank.whole_walls.parts())
+        share = percent(getattr(rank.whole_walls, wall) / whole_ns)
+        yield (
+            f"{name_wall(Wall(wall))} is the largest loss of the whole capture: {share} of its"
+            f" {duration(whole_ns)}."
+        )
+        yield f"Most of this time passes before the first {unit}. In the {unit}s:"
+
+
+def _dominant(rank: Rank, diagnosis: Diagnosis, anchor: Anchor) -> Iterator[str]:
+    """Yield what the wall of the steps is, and how much of them it takes."""
+    unit, basis = anchor.window, name_steps(diagnosis, anchor)
+    if diagnosis.unknown is not None:
+        reason = explain_unknown(rank, diagnosis.unknown, unit)
+        if reason.then:
+            yield f"The wall is unknown: {reason.text}{reason.kernels and f' ({reason.kernels})'}."
+            yield f"{reason.then} ({basis})."
+        else:
+            parts = f": {reason.parts}" if reason.parts else ""
+            yield f"The wall is unknown: {reason.text}{parts} ({basis})."
+        return
+    wall, second = diagnosis.steps_wall, Wall(diagnosis.runner_up or Wall.COMPUTE)
+    share = {one: diagnosis.share(one) for one in Wall}
+    if wall == "mixed":
+        yield f"No single wall: {list_losses_by_share(share)} of the {unit} ({basis})."
+    elif wall == "compute":
+        loss = f"the largest loss is {second} with {percent(share[second])}"
+        if share[second] < NAMED_LOSS_SHARE:
+            loss = f"no loss reaches {_LEAST_LOSS}" if share[second] else "there is no loss"
+        yield f"Compute takes {percent(share[Wall.COMPUTE])} of the {unit} ({basis}); {loss}."
+    else:
+        yield from _name_loss(rank, diagnosis, Wall(wall or diagnosis.dominant_wall), anchor)
+
+
+def _name_loss(rank: Rank, diagnosis: Diagnosis, dominant: Wall, anchor: Anchor) -> Iterator[str]:
+    """Yield how much the dominant loss takes, which loss follows, and in how many steps it leads."""
+    unit, second = anchor.window, Wall(diagnosis.runner_up or Wall.COMPUTE)
+    is_waiting = dominant is Wall.COMMUNICATION and _is_waiting(rank)
+    called = "Waiting for peers" if is_waiting else name_wall(dominant)
+    because = _name_deciding_stall(rank, dominant, unit) if diagnosis.is_mean else ""
+    basis = f"{name_steps(diagnosis, anchor)}{because}"
+    yield f"{called} is the largest loss: {percent(diagnosis.share(dominant))} of the {unit} ({basis})."
+    if diagnosis.share(second) >= NAMED_LOSS_SHARE:
+        yield f"{name_wall(second)} follows with {percent(diagnosis.share(second))}."
+    else:
+        yield f"No other loss reaches {_LEAST_LOSS}."
+    if diagnosis.steady_steps > 1:
+        led, count = diagnosis.led_steps or 0, diagnosis.decided_steps
+        only = "only " if 2 * led < count else ""
+        yield f"{called} is the largest loss in {only}{led} of these {count} {unit}s."
+
+
+def name_steps(diagnosis: Diagnosis, anchor: Anchor) -> str:
+    """Say whose shares decide: the median or the mean of the steady steps, or what stands for them."""
+    if not diagnosis.steady_steps:
+        return "no step was found" if anchor.kind == "whole-trace" else f"no {anchor.window} is steady"
+    counted = plural(diagnosis.decided_steps, f"steady {anchor.window}")
+    if diagnosis.decided_steps < 2:
+        return counted
+    return f"{'mean' if diagnosis.is_mean else 'median'} of {counted}"
+
+
+def list_losses_by_share(share: Mapping[Wall, float]) -> str:
+    """List the losses with their shares, the largest first, without those that take no time."""
+    losses = sorted(LOSSES, key=lambda wall: -share[wall])
+    return ", ".join(f"{wall} {percent(share[wall])}" for wall in losses if share[wall])
+
+
+def _name_deciding_stall(rank: Rank, dominant: Wall, unit: str) -> str:
+    """Say on what few steps lose so much that it decides the wall of the mean step."""
+    stall = next((one for one in rank.rare_stalls if one.wall is dominant), None)
+    if stall is None:
+        return f", because a few {unit}s stall for long"
+    return f", because {len(stall.steps)} of them stall on {name_cause(stall.cause)}"
+
+
+def _shared_device(rank: Rank, unit: str) -> Iterator[str]:
+    """Yield a sentence on launched work that waits on an idle device without a cause in this process."""
+    idle = next((entry for entry in rank.causes if entry.cause == HELD_WHILE_IDLE), None)
+    if idle is not None and idle.share >= SHARED_DEVICE_SHARE:
+        yield (
+            f"For {duration(idle.typical_ns)} ({percent(idle.share)} of the {unit}), launched kernels waited"
+            " on an idle GPU, which is probably shared with another process."
+        )
+
+
+def _inferred(confidence: Confidence | None, unit: str) -> Iterator[str]:
+    """Yield how much depends on waits that are inferred from timing."""
+    if confidence is not None and confidence.inferred_share >= MATERIAL_SHARE:
+        yield (
+            "The capture does not record what some waits waited for: this is inferred from timing."
+            f" {percent(confidence.inferred_share)} of the {unit} depends on it, so the confidence is"
+            f" {confidence.level}."
+        )
+
+
+def _list_unrecognized(rank: Rank) -> str:
+    """Return the largest unrecognized kernels, with the share of their work."""
+    named = [f"{shorten_kernel(one.name)} {percent(one.share)}" for one in rank.unmatched_kernels]
+    more = f" and {len(named) - _MOST_NAMED_COUNT} more" if len(named) > _MOST_NAMED_COUNT else ""
+    return f"{', '.join(named[:_MOST_NAMED_COUNT])}{more}"
+
+
+def _add_unrecognized(rank: Rank, diagnosis: Diagnosis, unit: str) -> Iterator[str]:
+    """Yield the time in unrecognized kernels, if it matters and is not mentioned yet."""
+    share, unknown = measure_unrecognized_share(rank), diagnosis.unknown
+    is_told = unknown is not None and unknown.kind == "unrecognized-kernels"
+    if not is_told and share >= TOLD_UNRECOGNIZED_SHARE:
+        yield f"Kernels with unrecognized names take {percent(share)} of the {unit}."
+
+
+def _is_waiting(rank: Rank) -> bool:
+    """Return whether waiting for other ranks takes at least half of the communication wall."""
+    waiting_ns = sum(
+        entry.typical_ns for entry in rank.causes if is_part(entry.cause) and entry.cause.endswith(PEER_WAIT)
+    )
+    return MOSTLY_WAITING_PARTS_COUNT * waiting_ns >= max(rank.typical.walls.communication, 1)
+
+
+def _name_largest_causes(rank: Rank, diagnosis: Diagnosis) -> Iterator[str]:
+    """Yield the causes that take most of the wall."""
+    walls = {"unknown": (), "mixed": LOSSES}.get(str(diagnosis.steps_wall), (diagnosis.steps_wall,))
+    own = [entry for entry in rank.causes if entry.wall in walls]
+    total_ns = sum(entry.typical_ns for entry in own)
+    large = [entry for entry in own if entry.typical_ns >= TOLD_CAUSE_SHARE * total_ns][:TOLD_CAUSES_COUNT]
+    if large and total_ns:
+        whole = "lost time" if len(walls) > 1 else f"{own[0].wall} time"
+        listed = "; ".join(f"{duration(one.typical_ns)} is {describe_cause(one.cause)}" for one in large)
+        if duration(large[0].typical_ns) == duration(total_ns):
+            yield f"All {whole} ({duration(total_ns)}) is {describe_cause(large[0].cause)}."
+        else:
+            yield f"Of the {duration(total_ns)} of {whole}, {listed}."
+    place = None if rank.host_details is None else rank.host_details.range
+    if diagnosis.steps_wall == "host" and place is not None:
+        share = percent(place.host_ns / max(rank.typical.walls.host, 1))
+        yield f"{duration(place.host_ns)} of the host time ({share}) is in the range {place.name}."
+
+
+def describe_memory_time(rank: Rank) -> Iterator[str]:
+    """Yield what time counts as memory: it is not the time of kernels that DRAM bandwidth limits."""
+    if large := list_memory_kinds(rank):
+        yield f"Memory time is {large}; kernels limited by DRAM bandwidth count as compute."
+
+
+def describe_rare_stalls(rank: Rank, diagnosis: Diagnosis, anchor: Anchor) -> Iterator[str]:
+    """Yield the losses of a few steps, the largest first, and the largest usual loss."""
+    if rank.rare_stalls:
+        yield f"The {anchor.typical} excludes rare stalls."
+    for stall in rank.rare_stalls[:TOLD_CAUSES_COUNT]:
+        yield from _tell_stall(rank, stall, anchor)
+    usual = next((entry for entry in rank.causes if entry.wall in LOSSES), None)
+    if diagnosis.is_mean and usual is not None and usual.share >= MATERIAL_SHARE:
+        yield (
+            f"The largest loss of the {anchor.typical} is {describe_cause(usual.cause)}:"
+            f" {duration(usual.typical_ns)}, {percent(usual.share)}."
+        )
+
+
+def _tell_stall(rank: Rank, stall: RareStall, anchor: Anchor) -> Iterator[str]:
+    """Yield how much longer than usual a cause takes on few steps, and how often that is."""
+    steady, unit = sum(step.steady for step in rank.steps), anchor.window
+    least, most = duration(stall.least_ns), duration(stall.most_ns)
+    verb = "spends" if len(stall.steps) == 1 else "spend"
+    yield (
+        f"{len(stall.steps)} of {plural(steady, f'steady {unit}')} {verb}"
+        f" {least if least == most else f'{least} to {most}'} more than usual on"
+        f" {name_cause(stall.cause)}: {percent(stall.share)} of the time of all {unit}s."
+    )
+    if stall.period is not None:  # not all of its steps may follow the period
+        is_all = (stall.steps[-1] - stall.steps[0]) == (len(stall.steps) - 1) * stall.period
+        yield f"{'These' if is_all else 'The longest of these'} come every {stall.period} {unit}s."
+
+
+def _write_upper_bound(diagnosis: Diagnosis, unit: str) -> Iterator[str]:
+    """Yield the upper bound on removing the cause that gains most, and what limits the step then."""
+    bound, dominant = diagnosis.bound, diagnosis.steps_wall
+    if bound is None:
+        return
+    lead, without = "", f"Without {name_cause(bound.cause)}"
+    if dominant in set(LOSSES) and bound.wall != dominant:
+        lead = f"The largest possible gain in the typical {unit} is in {bound.wall}: "
+        without = f"without {name_cause(bound.cause)}"
+    then = "still be" if bound.next_wall == dominant else "then be"
+    yield (
+        f"{lead}{without}, the {unit} would take at least {duration(bound.step_ceiling_ns)} (up to"
+        f" {bound.speedup_ceiling:.2f}x) and would {then} {bound.next_wall}-bound."
+    )
+    if bound.assumes is not None:
+        yield f"This bound assumes that {bound.assumes}."
+
+
+def _before(rank: Rank, unit: str) -> Iterator[str]:
+    """Yield what was excluded, if it is most of the capture."""
+    if is_mostly_outside(rank):
+        idle = percent(rank.outside_idle_ns / rank.outside_ns)
+        yield (
+            f"The breakdown leaves out the {duration(rank.outside_ns)} before the first {unit}, which are"
+            f" longer than all {unit}s together; the GPU is idle for {idle} of them."
+        )
+
+
+def describe_uneven_steps(rank: Rank, unit: str) -> Iterator[str]:
+    """Yield sentences on the slowest step, on kinds of steps, and from which step on kernels are slower."""
+    yield from describe_worst_step(rank, unit)
+    yield from _modes(rank, unit)
+    yield from _slower(rank, unit)
+
+
+def describe_worst_step(rank: Rank, unit: str) -> Iterator[str]:
+    """Yield a sentence on the longest steady step if it is an outlier."""
+    steady = [step for step in rank.steps if step.steady]
+    if not steady:
+        return
+    middle_ns = float(np.median([_measure_length(step) for step in steady]))
+    worst = max(steady, key=_measure_length)
+    over_ns = _measure_length(worst) - middle_ns
+    if _measure_length(worst) <= STALLED_STEP_RATIO * middle_ns or worst.walls is None:
+        return
+    usual = np.median([step.walls.parts() for step in steady if step.walls is not None], axis=0)
+    excess = np.array(worst.walls.parts()) - usual
+    wall = list(Wall)[int(excess.argmax())]
+    name = _NAME_OF_WALL.get(wall, f"{wall} time")
+    most_ns = round(float(excess.max()))
+    rest_ns = round(over_ns) - most_ns
+    rest = f" and {duration(abs(rest_ns))} {'more' if rest_ns > 0 else 'less'} other time"
+    yield (
+        f"The slowest steady {unit} ({worst.index}) takes {duration(round(over_ns))} more than the median"
+        f" {unit}: {duration(most_ns)} more {name}"
+        f"{rest if abs(rest_ns) >= MATERIAL_SHARE * over_ns else ''}."
+    )
+
+
+def _measure_length(step: Step) -> int:
+    return step.end_ns - step.start_ns
+
+
+def _modes(rank: Rank, unit: str) -> Iterator[str]:
+    """Yield the mean step if it differs from the usual one."""
+    mean_ns, median_ns = rank.mean_step_ns, rank.median_step_ns
+    if mean_ns is None or median_ns is None:
+        return
+    if rank.modes:
+        steady = sum(step.steady for step in rank.steps)
+        listed = ", ".join(
+            f"{len(mode.steps)}{'' if place else f' of {steady} take'} about {duration(mode.median_ns)}"
+            f"{_describe_longest(rank, mode)}"
+            for place, mode in enumerate(rank.modes)
+        )
+        kinds = {2: "two", 3: "three"}.get(len(rank.modes), str(len(rank.modes)))
+        yield (
+            f"{unit.capitalize()}s fall into {kinds} kinds: {listed}. The mean, which determines throughput,"
+            f" is {duration(mean_ns)}."
+        )
+    elif mean_ns > MEAN_ABOVE_MEDIAN_RATIO * median_ns:
+        yield (
+            f"The median {unit} takes {duration(median_ns)}. The mean, which determines throughput, is"
+            f" {duration(mean_ns)}."
+        )
+
+
+def _describe_longest(rank: Rank, mode: StepMode) -> str:
+    """Return in parentheses how long the longest step of a kind takes, where it is far longer than others."""
+    longest_ns = max(_measure_length(step) for step in rank.steps if step.index in mode.steps)
+    if longest_ns <= STRAY_STEP_RATIO * mode.median_ns:
+        return ""
+    return f" (the longest {duration(longest_ns)})"
+
+
+def _slower(rank: Rank, unit: str) -> Iterator[str]:
+    """From which step on kernels are slower."""
+    slower = rank.slower_kernels
+    if slower is not None:
+        yield (
+            f"From {unit} {slower.since_step} on the same compute kernels take {slower.ratio:.2f} times as"
+            f" long: {explain_slower_kernels(slower)}."
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class TimeBasis:
+    """What the verdict is about: times and shares of its walls, its name in a sentence, a title of its bars.
+
+    Where the verdict is based on medians of shares, the times are those of the typical step.
+    """
+
+    kind: Literal["median", "typical", "mean", "whole", "job"]
+    walls: Walls
+    whole: str
+    title: str = ""
+    shares: WallShares | None = None
+
+    @property
+    def total_ns(self) -> int:
+        """Length of the time."""
+        return sum(self.walls.parts())
+
+    def share(self, wall: Wall) -> float:
+        """Share of a wall of it."""
+        if self.shares is not None:
+            found: WallShare = getattr(self.shares, wall)
+            mean = found.mean_share
+            return mean if self.kind == "mean" and mean is not None else found.share
+        part_ns: int = getattr(self.walls, wall)
+        return part_ns / max(self.total_ns, 1)
+
+
+def choose_basis(analysis: Analysis, rank: Rank) -> TimeBasis:
+    """Choose the time that the verdict is about; every screen shows its shares first.
+
+    This is the mean over the ranks where they were matched. It is the whole capture or the mean step where
+    the verdict is about these. Else it is the median of the shares of the deciding steps, if there are some.
+    """
+    anchor, job, shares = analysis.anchor, analysis.job, analysis.diagnosis.walls
+    window = anchor.window
+    if job is not None and job.collectives.matched:
+        length = duration(sum(job.walls.parts()))
+        title = f"Mean of {job.ranks} ranks; a wait for a late rank counts as what delayed that rank"
+        return TimeBasis("job", job.walls, f"the mean {window} of {job.ranks} ranks ({length})", title)
+    shown = "" if len(analysis.ranks) == 1 else f"{capitalize(name_rank(rank))}, {explain_choice(analysis)}"
+    has_steps = any(step.steady for step in rank.steps)
+    if rank.whole_walls is not None and find_scope(analysis).time == "start-up":
+        length = duration(sum(rank.whole_walls.parts()))
+        title = f"Whole capture; most of it lies before the first {window}"
+        return TimeBasis("whole", rank.whole_walls, f"the whole capture ({length})", title)
+    if has_steps and analysis.diagnosis.is_mean:
+        walls = _average_steps(rank)
+        length = duration(sum(walls.parts()))
+        title = shown or f"Mean of the steady {window}s"
+        return TimeBasis("mean", walls, f"the mean {window} ({length})", title, shares)
+    if shares is not None and (counted := count_deciding(analysis, rank)):
+        return TimeBasis("median", rank.typical.walls, f"the {window} (median of {counted})", shown, shares)
+    whole = f"the {duration(rank.typical.step_ns)} {window}"
+    return TimeBasis("typical", rank.typical.walls, whole, shown)
+
+
+def count_deciding(analysis: Analysis, rank: Rank) -> str:
+    """Count the steps whose shares decide, in words; empty for one."""
+    steady, window = sum(step.steady for step in rank.steps), analysis.anchor.window
+    if max(steady, 0 if steady else len(rank.steps)) < 2:
+        return ""
+    return plural(steady, f"steady {window}") if steady else plural(len(rank.steps), window)
+
+
+def name_basis(analysis: Analysis, basis: TimeBasis) -> str:
+    """Name the time that the bar and the large number show."""
+    window, ranks = analysis.anchor.window, len(analysis.ranks)
+    return {
+        "median": analysis.anchor.typical,
+        "typical": analysis.anchor.typical,
+        "mean": f"mean {window}, slow ones included",
+        "whole": "whole capture",
+        "job": f"{window}, mean of {plural(ranks, 'rank')}",
+    }[basis.kind]
+
+
+def _average_steps(rank: Rank) -> Walls:
+    """Return the walls of the mean steady step."""
+    return Walls(*np.rint(list_steady_walls(rank).mean(axis=0)).astype(int).tolist())
+
+
+def find_dominant(analysis: Analysis) -> str:
+    """Return the dominant wall, that of the job where its ranks were matched."""
+    job = analysis.job
+    return str(
+        job.dominant_wall if job is not None and job.collectives.matched else analysis.diagnosis.dominant_wall
+    )
+
+
+def find_deciding_stall(rank: Rank, basis: TimeBasis, dominant: str) -> RareStall | None:
+    """Return the stall of few steps that makes a wall the dominant one of the mean step, if one does."""
+    stalls = [one for one in rank.rare_stalls if one.wall == dominant]
+    return stalls[0] if basis.kind == "mean" and stalls else None
+
+
+def explain_verdict(analysis: Analysis, rank: Rank, basis: TimeBasis) -> str:
+    """Explain the dominant wall in a sentence or two: its share, of what, and its largest cause."""
+    return " ".join(list_explanation(analysis, rank, basis))
+
+
+def list_explanation(analysis: Analysis, rank: Rank, basis: TimeBasis) -> tuple[str, ...]:
+    """Return the sentences that explain the dominant wall on a first screen."""
+    dominant = find_dominant(analysis)
+    if dominant == "unknown":
+        return tuple(_explain_no_verdict(analysis, rank))
+    share = {wall: basis.share(wall) for wall in Wall}
+    first, second = sorted(LOSSES, key=lambda wall: (-share[wall], wall))[:2]
+    if dominant == "mixed":
+        unit = analysis.anchor.window
+        is_led = share[first] >= max(DOMINANT_SHARE, share[second] + DOMINANT_LEAD_SHARE)
+        differs = (f"The largest loss differs from {unit} to {unit}.",) if is_led else ()
+        return (f"No wall dominates {basis.whole}: {list_losses_by_share(share)}.", *differs)
+    wall = Wall(dominant)
+    taken, reason = f"{percent(share[wall])} of {basis.whole}", _explain_share(analysis, rank, wall, basis)
+    if wall is Wall.COMPUTE:
+        loss = f"The largest loss is {first}: {percent(share[first])}."
+        if share[first] < NAMED_LOSS_SHARE:
+            loss = (
+                f"No loss reaches {_LEAST_LOSS}." if share[first] else "No time is lost to the other walls."
+            )
+        window = analysis.anchor.typical
+        hidden = tell_hidden_communication(rank, window) if _tells_hidden(basis, wall) else ()
+        return (f"Compute takes {taken}{reason.because}.", *reason.sentences, loss, *hidden)
+    is_useful = share[Wall.COMPUTE] > share[wall] and basis.kind != "job" and not reason.because
+    name, useful = name_wall(wall), "; compute is not a loss" if is_useful else ""
+    if wall is Wall.MEMORY and (kinds := list_memory_kinds(rank)):
+        name, useful = f"Memory time ({kinds}, not DRAM bandwidth)", ""
+    lead = f"{name} is the largest loss: {taken}{useful}{reason.because}."
+    return (lead, *reason.sentences, *_locate_host_time(rank, wall, basis))
+
+
+def _tells_hidden(basis: TimeBasis, dominant: str) -> bool:
+    """Return whether the sentence on the wall also says how much communication compute hides."""
+    return dominant == Wall.COMPUTE and basis.kind in _OF_TYPICAL
+
+
+def _explain_no_verdict(analysis: Analysis, rank: Rank) -> Iterator[str]:
+    """Yield why no wall is known, and what would make it known."""
+    unknown = analysis.diagnosis.unknown
+    if unknown is None:
+        yield analysis.diagnosis.verdict  # of an older version
+        return
+    reason, cure = explain_unknown(rank, unknown, analysis.anchor.window), explain_cure(unknown)
+    kernels = f" ({reason.kernels})" if reason.kernels else ""
+    parts = f": {reason.parts}" if reason.parts else ""
+    basis = f" ({name_steps(analysis.diagnosis, analysis.anchor)})" if unknown.kind == "open-causes" else ""
+    yield f"{capitalize(reason.text)}{kernels}{parts}{basis}."
+    yield from _shared_device(rank, analysis.anchor.window)
+    if cure:
+        yield cure
+
+
+def explain_no_verdict(analysis: Analysis, rank: Rank) -> tuple[str, tuple[str, ...]]:
+    """Say why no wall is known, and in lines of which kernels, time and steps this was found."""
+    unknown = analysis.diagnosis.unknown
+    if unknown is None:
+        return "Unknown", ()
+    reason = explain_unknown(rank, unknown, analysis.anchor.window)
+    is_of_steps = unknown.kind == "open-causes"
+    basis = name_steps(analysis.diagnosis, analysis.anchor) if is_of_steps else ""
+    lines = filter(None, (reason.kernels, reason.parts, capitalize(basis)))
+    return capitalize(reason.text), tuple(f"{line}." for line in lines)
+
+
+@dataclass(frozen=True, slots=True)
+class UnknownReason:
+    """Why the wall is unknown: a clause, the kernels in question, the parts of the time, what then holds."""
+
+    text: str
+    kernels: str = ""
+    parts: str = ""
+    then: str = ""
+
+
+def explain_unknown(rank: Rank, unknown: UnknownWall, unit: str) -> UnknownReason:
+    """Explain why there is no verdict, without the words of the headline."""
+    if unknown.kind == "no-kernels":
+        return UnknownReason(f"{_describe_missing_kernels(unknown)}: there is no verdict")
+    if unknown.kind == "unrecognized-kernels":
+        share = percent(measure_unrecognized_share(rank))
+        communicating, computing = _name_hinge(unknown.if_communicating), _name_hinge(unknown.if_computing)
+        return UnknownReason(
+            f"{share} of the {unit} is in kernels with unrecognized names",
+            _list_unrecognized(rank),
+            then=f"If they communicate, {communicating}; if they compute, {computing}",
+        )
+    open_shares = (
+        f"{percent(entry.share)} is {describe_cause(entry.cause)}"
+        for entry in rank.causes
+        if entry.unresolved_ns
+    )
+    return UnknownReason(f"too much of the {unit} has no known cause", parts=", ".join(open_shares))
+
+
+def _name_hinge(wall: str | None) -> str:
+    return "no single wall" if wall == "mixed" else f"{wall} is the wall"
+
+
+def _describe_missing_kernels(unknown: UnknownWall) -> str:
+    if not unknown.kernel_share:
+        is_elsewhere = unknown.has_kernels_elsewhere
+        return "No kernel ran in the analyzed time" if is_elsewhere else "This export has no kernel"
+    whole = "the analyzed time" if unknown.has_kernels_elsewhere else "this capture"
+    return f"Kernels ran for {percent(unknown.kernel_share)} of {whole}"
+
+
+def explain_cure(unknown: UnknownWall) -> str:
+    """Say in a sentence what makes the wall known; empty if nothing that the capture shows does."""
+    if unknown.kind == "no-kernels":
+        return (
+            "Analyze a time with kernels."
+            if unknown.has_kernels_elsewhere
+            else "Capture again, with --trace=cuda,nvtx, while the GPU trains."
+        )
+    return "Classify them with --kernels FILE." if unknown.asks_for_names else ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Reason:
+    """What a wall is made of: what is added to the sentence on its share, and the sentences after it."""
+
+    because: str = ""
+    sentences: tuple[str, ...] = ()
+
+
+def _explain_share(analysis: Analysis, rank: Rank, wall: Wall, basis: TimeBasis) -> _Reason:
+    """Say what a wall is mostly made of; of the mean step and the whole capture, where it lies."""
+    unit, job = analysis.anchor.window, analysis.job
+    stall = find_deciding_stall(rank, basis, wall)
+    if stall is not None:
+        return _describe_stall(rank, stall, unit)
+    if basis.kind == "whole":
+        before = f"Most of this time passes before the first {unit}."
+        return _Reason(sentences=(before, _describe_steps_alone(rank, unit)))
+    where = "" if job is None else f" on {job.members[analysis.diagnosis.rank_index].name}"
+    if basis.kind in {"median", "mean", "job"}:
+        typical = "" if basis.kind == "job" else "typical "
+        where = f" of the {typical}{duration(rank.typical.step_ns)} {unit}{where}"
+    return _Reason(sentences=tuple(_name_main_cause(analysis, rank, wall, where)))
+
+
+def _describe_steps_alone(rank: Rank, unit: str) -> str:
+    """Say what takes most of the typical step, where the verdict is about the whole capture."""
+    times_ns = dict(zip(Wall, rank.typical.walls.parts(), strict=True))
+    largest = max(times_ns, key=lambda wall: times_ns[wall])
+    share = percent(times_ns[largest] / max(rank.typical.step_ns, 1))
+    return f"Of the typical {duration(rank.typical.step_ns)} {unit}, {largest} takes {share}."
+
+
+def _describe_stall(rank: Rank, stall: RareStall, unit: str) -> _Reason:
+    """Say what few steps cost in all, and which loss is the largest of the typical step, without them."""
+    steady = sum(step.steady for step in rank.steps)
+    because = (
+        f", because {len(stall.steps)} of {steady} {unit}s take up to {duration(stall.most_ns)} more"
+        f" for {describe_cause(stall.cause)} ({percent(stall.share)} of the time of all {unit}s)"
+    )
+    parts = {wall: getattr(rank.typical.walls, wall) for wall in LOSSES}
+    largest = max(LOSSES, key=lambda wall: parts[wall])
+    if largest == stall.wall or not parts[largest]:
+        return _Reason(because)
+    share = percent(parts[largest] / max(rank.typical.step_ns, 1))
+    typical = f"the typical {duration(rank.typical.step_ns)} {unit}"
+    return _Reason(because, (f"In {typical}, the largest loss is {largest}: {share}.",))
+
+
+def _name_main_cause(analysis: Analysis, rank: Rank, wall: Wall, where: str) -> Iterator[str]:
+    """Name the largest cause of a wall; where its removal gains little, because of other work, say so."""
+    own = [entry for entry in rank.causes if entry.wall == wall]
+    if not own:
+        return
+    largest = max(own, key=lambda entry: entry.typical_ns)
+    name, _ = split_meaning(largest.cause)
+    label = "Largest part" if wall is Wall.COMPUTE else "Main cause"
+    yield f"{label}: {name}, {duration(largest.typical_ns)}{where}."
+    won_ns = next((one.recoverable_ns for one in analysis.opportunities if one.cause == largest.cause), None)
+    if won_ns is not None and won_ns < LITTLE_GAIN_SHARE * largest.typical_ns:
+        yield f"Without this cause, the {analysis.anchor.window} is at most {duration(won_ns)} shorter."
+
+
+def _locate_host_time(rank: Rank, wall: Wall, basis: TimeBasis) -> Iterator[str]:
+    """Name the range in which most host time of the typical step passes."""
+    place = None if rank.host_details is None else rank.host_details.range
+    if wall is Wall.HOST and basis.kind in _OF_TYPICAL and place is not None:
+        name = visible(place.name, most=_LONGEST_RANGE)
+        yield f"{duration(place.host_ns)} of the host time is in the range {name}."
+
+
+def describe_hidden_communication(analysis: Analysis, rank: Rank) -> Iterator[str]:
+    """Say how much communication runs, where most of it delays nothing and the headline does not say so."""
+    found, window, lost_ns = rank.communication, analysis.anchor.typical, rank.typical.walls.communication
+    spare_ns = found.union_ns - lost_ns
+    if spare_ns < lost_ns or spare_ns < SHOWN_HIDDEN_SHARE * max(rank.typical.step_ns, 1):
+        return
+    is_told = _tells_hidden(choose_basis(analysis, rank), find_dominant(analysis))
+    if is_told and any(tell_hidden_communication(rank, window)):
+        return
+    hidden_ns, unit = found.union_ns - found.exposed_ns, analysis.anchor.window
+    delay = f"delays the {unit} by {duration(lost_ns)}" if lost_ns else f"does not delay the {unit}"
+    by = f". Compute hides {duration(hidden_ns)} of this time; communication" if hidden_ns else " and"
+    yield f"Communication runs for {duration(found.union_ns)} of the {window}{by} {delay}."
+
+
+def name_wall(wall: Wall) -> str:
+    """Name the time of a wall, at the beginning of a sentence."""
+    return "Host time" if wall is Wall.HOST else wall.capitalize()
+
+
+def list_memory_kinds(rank: Rank) -> str:
+    """Return the kinds of memory time that take most: copies, memsets, allocation, recomputed work."""
+    own = [entry for entry in rank.causes if entry.wall is Wall.MEMORY]
+    parts_ns = dict.fromkeys(("copies", "memsets", "memory allocation", "recomputed forward work"), 0)
+    for entry in own:
+        parts_ns[_KINDS_OF_MEMORY.get(entry.cause, "copies")] += entry.typical_ns
+    total_ns = sum(parts_ns.values())
+    large = [kind for kind, time_ns in parts_ns.items() if time_ns >= max(TOLD_CAUSE_SHARE * total_ns, 1)]
+    large.sort(key=lambda kind: -parts_ns[kind])
+    return " and ".join(large[:2])
+
+
+def tell_hidden_communication(rank: Rank, unit: str) -> Iterator[str]:
+    """Yield how much communication compute hides, if there is much and most of it is hidden."""
+    found, step_ns = rank.communication, rank.typical.step_ns
+    is_much = found.union_ns >= MUCH_COMMUNICATION_SHARE * step_ns > 0
+    if is_much and found.hidden_share is not None and found.hidden_share > MOSTLY_HIDDEN_SHARE:
+        left, lost_ns = "", rank.typical.walls.communication
+        if found.exposed_ns:
+            left = f" The other {duration(found.exposed_ns)} runs without compute"
+            if lost_ns < found.exposed_ns:
+                left += f", and {duration(lost_ns) if lost_ns else 'none'} of it delays later work"
+            left += "."
+        yield (
+            f"Compute hides {percent(found.hidden_share)} of the {duration(found.union_ns)} of communication"
+            f" in the {unit}.{left}"
+        )
