@@ -22,7 +22,13 @@ from wallscope.model.table_columns import JOB_TABLES, TABLES
 
 FINDINGS = "wallscope/model/finding_codes.py"
 CAUSES = "wallscope/model/cause_catalogue.py"
-NOT_FINDINGS = {("wallscope/model/analysis.py", "slower-kernels"): "a reason why a rank is late"}
+NOT_FINDINGS = {
+    ("wallscope/model/analysis.py", "slower-kernels"): "a reason why a rank is late",
+    **{
+        (f"wallscope/{module}.py", "no-kernels"): "a reason why the wall is unknown"
+        for module in ("model/diagnosis", "summary/verdict", "views/verdict")
+    },
+}
 PREFIXES = {"host/queue-drained/"}
 ROWS = [
     row

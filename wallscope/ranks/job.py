@@ -25,6 +25,7 @@ from wallscope.model.analysis import (
 from wallscope.model.capture import Finding
 from wallscope.model.diagnosis import Dominant, Walls
 from wallscope.model.enums import Axis, Collective, ComputeCategory, Wall
+from wallscope.model.finding_codes import FindingCode
 from wallscope.model.profile import Profile
 from wallscope.process_tuning import run_both, run_side_by_side
 from wallscope.ranks.clocks import align_clocks
@@ -405,7 +406,7 @@ def list_job_sentences(job: Job, unit: str) -> tuple[str, ...]:
 
 def describe_left_out(findings: Iterable[Finding]) -> str:
     """Say how many exports of a job were left out; empty if none was."""
-    count = sum(finding.code == "export-left-out" for finding in findings)
+    count = sum(finding.code == FindingCode.EXPORT_LEFT_OUT for finding in findings)
     return f"{plural(count, 'export')} left out: see the limits." if count else ""
 
 

@@ -10,7 +10,7 @@ from wallscope.attribution.attribute import OperationFacts
 from wallscope.attribution.host_causes import DRAINED
 from wallscope.model.advice import Fix
 from wallscope.model.analysis import CauseTime, Rank
-from wallscope.model.cause_catalogue import MEMORY_RECOMPUTE, UNRECOGNIZED, drop_detail
+from wallscope.model.cause_catalogue import COMPUTE_UNRECOGNIZED, MEMORY_RECOMPUTE, UNRECOGNIZED, drop_detail
 from wallscope.model.diagnosis import (
     ClaimStatus,
     Dominant,
@@ -48,7 +48,7 @@ from wallscope.units import duration, percent
 
 LOSSES = (Wall.MEMORY, Wall.COMMUNICATION, Wall.HOST)
 _WALLS = list(Wall)
-_UNRECOGNIZED_CAUSES = (UNRECOGNIZED, "compute/unrecognized")
+_UNRECOGNIZED_CAUSES = (UNRECOGNIZED, COMPUTE_UNRECOGNIZED)
 
 
 @dataclass(frozen=True, slots=True)
