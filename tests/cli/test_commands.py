@@ -25,7 +25,8 @@ def test_analyze_prints_the_answer_and_nothing_else(started, export):
 
     assert (ran.code, ran.err) == (0, "")
     assert ran.out.startswith("run.sqlite · GPU unknown · 1 rank · no steps found\n")
-    assert "\nCOMMUNICATION-BOUND  Communication is the largest loss: 55.6 % of the 9.0 µs\n" in ran.out
+    assert "\nCOMMUNICATION-BOUND over the whole capture\n" in ran.out
+    assert "\n  Communication is the largest loss: 55.6 % of the 9.0 µs capture." in ran.out
 
 
 def test_the_json_answer_follows_the_published_schema(wallscope, export, tmp_path):
@@ -189,7 +190,7 @@ def test_a_terminal_without_unicode_still_shows_the_answer(started, export):
     ran = started("analyze", export, PYTHONIOENCODING="ascii")
 
     assert ran.code == 0
-    assert "Communication is the largest loss: 55.6 % of the 9.0 ?s\n" in ran.out
+    assert "Communication is the largest loss: 55.6 % of the 9.0 ?s capture." in ran.out
 
 
 @pytest.mark.parametrize(
