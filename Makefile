@@ -1,6 +1,7 @@
 # Everything runs in .venv, made on first use; nothing to activate.
 PYTHON ?= python3
 BIN := .venv/bin
+TEST := python -m pytest -m 'not slow' --numprocesses auto --dist loadfile --no-loadscope-reorder
 EXAMPLE := build/moe_step.sqlite
 BULK := build/bulk_1m.sqlite
 BULK_ONE := build/bulk_1m_one_rank.sqlite
@@ -41,7 +42,7 @@ demo: .venv/compiled  ## analyze a generated example, a step of a mixture-of-exp
 	$(BIN)/wallscope demo --html build/demo.html
 
 test: .venv/tested $(EXAMPLE)  ## the tests, side by side on all cores
-	$(BIN)/python -m pytest -m 'not slow' --numprocesses auto --dist loadfile --no-loadscope-reorder
+	$(BIN)/$(TEST)
 
 test-all: .venv/tested $(EXAMPLE)  ## the tests, the slow ones too, with more random examples
 	$(BIN)/python -m pytest --hypothesis-profile=ci
@@ -118,8 +119,11 @@ build/guided/stamp: pyproject.toml
 	build/guided/venv/bin/python -m pip install --quiet --disable-pip-version-check --editable . atheris
 	@touch $@
 
-floors newest: %: build/%/stamp  ## the tests with the oldest dependencies that pyproject.toml allows, or with the newest
-	build/$@/bin/python -m pytest -m 'not slow' --numprocesses auto --dist loadfile --no-loadscope-reorder
+floors: build/floors/stamp  ## the tests with the oldest dependencies that pyproject.toml allows
+	build/floors/bin/$(TEST)
+
+newest: build/newest/stamp  ## the tests with the newest dependencies that pyproject.toml allows
+	build/newest/bin/$(TEST)
 
 RESOLUTION_floors := lowest-direct
 RESOLUTION_newest := highest

@@ -55,7 +55,7 @@ def list_finding_texts() -> Mapping[str, Mapping[str, Mapping[str, Any]]]:
 def list_finding_words(key: str) -> Mapping[str, str]:
     """Return the words that findings have under another key of the table, by code.
 
-    >>> list_finding_flags("unknown")["few-steps"]
+    >>> list_finding_words("unknown")["few-steps"]
     'how much steps vary'
     """
     tables = read_toml("advice/notes/findings.toml")["finding"]

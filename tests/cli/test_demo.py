@@ -37,7 +37,7 @@ def test_the_answer_and_the_page_are_those_of_the_commands_it_stands_for(kind, w
 
 
 def test_the_verdicts_are_those_that_the_help_promises(wallscope, tmp_path):
-    assert "\nCOMMUNICATION-BOUND  " in wallscope("demo").out
+    assert "\nCOMMUNICATION-BOUND " in wallscope("demo").out
     assert "\nSLOWER  " in wallscope("demo", "--diff").out
     assert re.search(r"\nRanks +Rank 2 is late on 4 of 4 steps", wallscope("demo", "--job").out)
     assert sorted(path.name for path in (tmp_path / "demo-job").iterdir()) == JOB_FILES

@@ -17,10 +17,13 @@ from wallscope.attribution.attribute import HELD_WHILE_IDLE
 from wallscope.demo.machine import SimulatedMachine
 from wallscope.model.advice import ExpectedGain, Fix, Precondition, Setting
 from wallscope.model.capture import Finding, Options, Severity
+from wallscope.model.cause_catalogue import describe_cause
+from wallscope.model.diagnosis import UnknownWall
 from wallscope.model.enums import Wall
 from wallscope.pipeline import analyze_capture, build_report
 from wallscope.render.timeline_pack import pack_timelines
 from wallscope.views.page_analysis import write_analysis_page
+from wallscope.views.verdict import describe_worst_step
 
 HOSTILE = (
     "evil</script><script>alert(1)</script>\x1b[31m\r\n::set-output name=x::y\u202e\u2028"
@@ -154,13 +157,20 @@ def test_the_bar_says_why_the_wall_need_not_be_its_largest_part(report, dominant
 
 
 def test_the_worst_step_comes_first_in_the_words_of_the_verdict(report):
-    sentence = "The slowest steady step (3) takes 90.0 µs more than the median step: 90.0 µs more host time."
+    (rank,) = report.analysis.ranks
+    worst = next(step for step in rank.steps if step.steady)
+    longer_ns = 10 * (worst.end_ns - worst.start_ns)
+    walls = replace(worst.walls, host=worst.walls.host + longer_ns)
+    stalled = replace(worst, end_ns=worst.end_ns + longer_ns, walls=walls)
+    steps = tuple(stalled if step is worst else step for step in rank.steps)
+    analysis = replace(report.analysis, ranks=(replace(rank, steps=steps),))
+    (sentence,) = describe_worst_step(analysis.ranks[0], "step")
+    text = unescape(re.sub(r"<[^>]+>", " ", write_analysis_page(replace(report, analysis=analysis))))
     told = (
-        told_by(report, verdict=f"Host time is the largest loss. {sentence}")
-        .partition(" Time breakdown of each window")[0]
-        .rpartition(" Steps The")[2]
+        re.sub(r"\s+", " ", text).partition(" Time breakdown of each window")[0].rpartition(" Steps The")[2]
     )
 
+    assert sentence.startswith(f"The slowest steady step ({worst.index}) takes ")
     assert told.startswith(f"{sentence.removeprefix('The')} 5 steady steps of 6")
 
 
@@ -392,31 +402,39 @@ def test_an_error_of_the_capture_is_the_first_doubt(report):
     assert " Uncertain: the profiler lost records" in read_answers(write_analysis_page(shown))["How sure"]
 
 
-def test_reasons_of_an_unknown_wall_stand_below_the_answer(report):
-    verdict = "The wall is unknown: too much has no known cause: 20 % idle time, 3 % copies (one step)."
-    diagnosis = replace(report.analysis.diagnosis, dominant_wall="unknown", verdict=verdict)
-    text = write_analysis_page(replace(report, analysis=replace(report.analysis, diagnosis=diagnosis)))
+def make_unknown(report, unknown, causes=None):
+    """The report with a wall that is unknown for a reason, and without findings."""
+    analysis = report.analysis
+    (rank,) = analysis.ranks
+    diagnosis = replace(analysis.diagnosis, dominant_wall="unknown", steps_wall="unknown", unknown=unknown)
+    changed = replace(
+        analysis,
+        diagnosis=diagnosis,
+        ranks=(rank if causes is None else replace(rank, causes=causes),),
+        capture=replace(analysis.capture, findings=()),
+    )
+    return replace(report, analysis=changed)
 
-    assert re.search(
-        r"<a[^>]*>Too much has no known cause</a></b><p>20 % idle time, 3 % copies\.</p>",
+
+def test_reasons_of_an_unknown_wall_stand_below_the_answer(report):
+    cause = report.analysis.ranks[0].causes[0]
+    open_cause = replace(cause, share=0.2, unresolved_ns=cause.typical_ns)
+    text = write_analysis_page(make_unknown(report, UnknownWall("open-causes"), (open_cause,)))
+
+    reasons = re.search(
+        r"<a[^>]*>Too much of the step has no known cause</a></b><p>(.*?)</p>",
         text.replace("\N{NO-BREAK SPACE}", " "),
     )
+    assert unescape(reasons[1]) == f"20.0 % is {describe_cause(cause.cause)}."
 
 
 def test_without_a_verdict_the_page_begins_with_why_and_what_to_capture(report):
-    diagnosis = replace(
-        report.analysis.diagnosis,
-        dominant_wall="unknown",
-        verdict="The wall is unknown: too much is unattributed (graphs 80 %). Capture with --trace=cuda.",
-    )
-    analysis = replace(
-        report.analysis, diagnosis=diagnosis, capture=replace(report.analysis.capture, findings=())
-    )
-    answers = read_answers(write_analysis_page(replace(report, analysis=analysis)))
+    unknown = UnknownWall("no-kernels", kernel_share=0.0)
+    answers = read_answers(write_analysis_page(make_unknown(report, unknown)))
 
     assert answers["Wall"].startswith("Unknown ")
-    assert answers["Why unknown"] == "Too much is unattributed Graphs 80 %."
-    assert answers["Do first"].startswith("Capture with --trace=cuda.")
+    assert answers["Why unknown"] == "This export has no kernel: there is no verdict"
+    assert answers["Do first"].startswith("Capture again, with --trace=cuda,nvtx, while the GPU trains.")
     assert answers["Upper bound"].startswith("Not known")
     assert answers["How sure"].startswith("No verdict")
 
@@ -428,16 +446,8 @@ def unpacked_whole(report):
 
 
 def test_without_a_finding_the_action_for_a_shared_gpu_is_to_capture_alone(report):
-    analysis = report.analysis
-    place = analysis.diagnosis.rank_index
-    waited = "For 9.9 ms (46.3 % of the step), launched kernels waited on an idle GPU."
-    diagnosis = replace(analysis.diagnosis, dominant_wall="unknown", verdict=f"The wall is unknown: {waited}")
-    rank = analysis.ranks[place]
-    held = replace(rank.causes[0], cause=HELD_WHILE_IDLE, share=0.463)
-    ranks = [*analysis.ranks[:place], replace(rank, causes=(held,)), *analysis.ranks[place + 1 :]]
-    capture = replace(analysis.capture, findings=())
-    changed = replace(analysis, diagnosis=diagnosis, ranks=tuple(ranks), capture=capture)
-    answers = read_answers(write_analysis_page(replace(report, analysis=changed)))
+    held = replace(report.analysis.ranks[0].causes[0], cause=HELD_WHILE_IDLE, share=0.463)
+    answers = read_answers(write_analysis_page(make_unknown(report, UnknownWall("open-causes"), (held,))))
 
-    assert answers["Why unknown"] == waited
+    assert answers["Why unknown"].startswith("Too much of the step has no known cause")
     assert answers["Do first"].startswith("Capture again while no other process uses the GPU.")

@@ -36,6 +36,7 @@ _WORDS = {
     "inconclusive": "inconclusive",
     "incomparable": "not comparable",
 }
+_CAUSES = {"Cause": "sure", "Likely cause": "likely", "Possible cause": "possible"}
 _OF_CHANGE: Labels = (
     (rf": ({_SIGNED})(?: \(95 % CI| \(no confidence|[,.])", "step", "ratio"),
     (r"slow steps: ([\d,]+) of [\d,]+ →", "base", "slow steps"),
@@ -70,9 +71,11 @@ def read_change(medium: str, text: str) -> Iterator[Claim]:
     if found and (ends := _ENDS.search(text)):
         yield Claim(medium, "step", "ratio low", f"{ends[1]} %")
         yield Claim(medium, "step", "ratio high", ends[2])
-    if cause := re.search(r"(?<= )(Cause: |Largest change (?:\(uncertain\)|between))", text):
-        certainty = "certain" if cause[1] == "Cause: " else "uncertain"
-        yield Claim(medium, "cause of the change", "certainty", certainty)
+    if cause := re.search(rf"(?<= )({'|'.join(_CAUSES)}): ", text):
+        yield Claim(medium, "cause of the change", "certainty", _CAUSES[cause[1]])
+        yield Claim(medium, "cause of the change", "named", "yes")
+    elif re.search(r"(?<= )Largest change (?:\(uncertain\)|between)", text):
+        yield Claim(medium, "cause of the change", "named", "no")
     yield from read_labels(medium, text, _OF_CHANGE[1:])
 
 
@@ -179,9 +182,9 @@ def read_page_change(text: str) -> Iterator[Claim]:
     )
     yield from read_change(medium, change)
     if "remove its cause" in text:
-        yield Claim(medium, "cause of the change", "certainty", "certain")
-    if "None is certain" in text and "Cause: " in change:
-        yield Claim(medium, "cause of the change", "certainty", "uncertain")
+        yield Claim(medium, "cause of the change", "named", "yes")
+    if "None is certain" in text:
+        yield Claim(medium, "cause of the change", "named", "no")
     for name, kinds, shown in page.elements:
         if name == "p" and kinds.get("class") == "answer":
             yield from read_labels(medium, shown, _OF_CHANGE[1:])

@@ -128,7 +128,7 @@ def read_terminal(answered: Answered, lines: list[str], medium: str = "terminal"
     """Claims of the first screen or the full output of a terminal."""
     text = _join(lines)
     place = next(number for number, line in enumerate(lines) if _HEADLINE.match(line))
-    yield read_headline(medium, lines[place])
+    yield read_headline(medium, lines[place].partition("  ")[0])
     verdict = _join(lines[place:]).partition("\n\n")[0]
     if "of the whole capture:" not in verdict:
         yield from read_lead(medium, verdict)

@@ -13,10 +13,11 @@ from tests.answered_once import analyze_once
 from tests.shipped_example import EXAMPLE
 from wallscope.model.capture import Finding, Severity
 from wallscope.model.enums import Axis
+from wallscope.model.finding_codes import FindingCode
 from wallscope.model.report import Report
 from wallscope.model.scope import Scope
 from wallscope.render.data import write_brief, write_json
-from wallscope.summary.scope import EXPORT_LEFT_OUT, find_scope
+from wallscope.summary.scope import find_scope
 from wallscope.units import capitalize
 from wallscope.views.analysis import render_analysis, write_analysis_card, write_analysis_markdown
 from wallscope.views.brief import brief_analysis
@@ -42,7 +43,7 @@ def with_start_up(analysis):
 
 
 def one_of_three_files(analysis):
-    left_out = Finding(EXPORT_LEFT_OUT, Severity.WARNING, "b is left out.")
+    left_out = Finding(FindingCode.EXPORT_LEFT_OUT, Severity.WARNING, "b is left out.")
     capture = replace(analysis.capture, findings=(left_out, left_out), world_size=None)
     return replace(analysis, capture=capture)
 

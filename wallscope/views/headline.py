@@ -6,7 +6,7 @@ from wallscope import units
 from wallscope.model.analysis import Analysis
 from wallscope.model.enums import Wall
 from wallscope.model.scope import Scope
-from wallscope.model.section import Line, Lines, Section, Span, Tone
+from wallscope.model.section import Items, Line, Lines, Section, Span, Tone
 from wallscope.summary.scope import find_scope
 from wallscope.views.verdict import find_dominant
 
@@ -61,8 +61,10 @@ def _list_parts(scope: Scope, unit: str) -> Iterator[str]:
 
 
 def build_headline(analysis: Analysis, text: Line) -> Section:
-    """Make the headline, with the text that explains it below."""
+    """Make the headline, with the text that explains it: below a headline with a scope, else next to it."""
     dominant, scope = find_dominant(analysis), describe_scope(analysis)
     tone: Wall | Tone = Wall(dominant) if dominant in set(Wall) else "doubt"
     head = Span(summarize_verdict(analysis).upper(), tone, is_strong=True)
-    return Section("verdict", (head, f" {scope}" if scope else ""), "", (Lines((text,)),))
+    if scope:
+        return Section("verdict", (head, f" {scope}"), "", (Lines((text,)),))
+    return Section("verdict", "", "", (Items((((head, " "), text),)),))
