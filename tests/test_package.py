@@ -103,7 +103,7 @@ def test_an_installed_wheel_generates_its_own_example(wheel, tmp_path):
         check=True,
     )
 
-    assert ran.stdout.startswith("demo.sqlite · H100 80GB HBM3 · rank 3 of 16 · 8 steady steps\n")
+    assert ran.stdout.startswith("demo.sqlite · H100 80GB HBM3 · 8 steady steps\n")
     assert ran.stderr.endswith("Wrote demo.html\n")
     assert {path.name for path in folder.iterdir()} == {"demo.sqlite", "demo.html"}
 
