@@ -67,6 +67,21 @@ for _variable in ("GITHUB_EVENT_NAME", "CI_PIPELINE_SOURCE"):  # tests say thems
     os.environ.pop(_variable, None)
 
 
+def run_every_third(paths, first, always=()):
+    """Parameters of a law over captures: each third from `first` on in `make test`, all in `make test-all`.
+
+    Laws begin at different captures, so that `make test` tries each capture with some of them.
+    """
+    return [
+        pytest.param(
+            path,
+            id=path.stem,
+            marks=() if place % 3 == first or path.stem in always else pytest.mark.slow,
+        )
+        for place, path in enumerate(paths)
+    ]
+
+
 @pytest.fixture(autouse=True)
 def own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A cache folder for each test, made by what keeps something: never the user's or another test's."""

@@ -3,20 +3,18 @@
 import sqlite3
 from contextlib import closing
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 
+from tests.conftest import TRACES, run_every_third
 from tests.nsys.page_files import EDGES, PAGE_SIZES, changed, check, database
 from wallscope.demo.example import write_example
 from wallscope.nsys.sources import open_tables
 from wallscope.nsys.sqlite_file import read_columns
 from wallscope.nsys.tables import Wanted
-
-TRACES = Path(__file__).resolve().parents[3] / "shared" / "traces"
 
 INTEGERS = st.one_of(st.none(), st.sampled_from(EDGES), st.integers(-(2**63), 2**63 - 1), st.integers(-5, 5))
 TEXTS = st.one_of(
@@ -202,7 +200,7 @@ def test_the_example_is_read_from_its_pages(tmp_path):
 
 
 @pytest.mark.skipif(not TRACES.is_dir(), reason="no real exports here: ../shared/traces is absent")
-@pytest.mark.parametrize("path", sorted(TRACES.glob("*.sqlite")), ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", run_every_third(sorted(TRACES.glob("*.sqlite")), 2))
 def test_real_exports_are_read_as_sqlite_reads_them(path):
     _, left = compared(path)
 

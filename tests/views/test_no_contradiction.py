@@ -14,7 +14,7 @@ from fixtures.simulation.run import run
 from fixtures.simulation.stories import stories
 from fixtures.simulation.writing import write_run
 from tests.answered_once import analyze_once, analyze_scenario_once, write_page_once
-from tests.conftest import TRACES
+from tests.conftest import TRACES, run_every_third
 from tests.digests.inputs import PAIRS, communication_halved
 from tests.shipped_example import EXAMPLE
 from tests.views import change_claims, claims
@@ -39,11 +39,7 @@ CAPTURES = [
     *sorted((TRACES / "kineto").glob("*.json.gz")),
     *sorted(path for form in ("*.sqlite", "*.json.gz") for path in MINIMAL.rglob(form)),
 ]
-EVERY_THIRD = [
-    pytest.param(path, id=path.name, marks=() if place % 3 == 0 else pytest.mark.slow)
-    for place, path in enumerate(CAPTURES)
-]
-"""Each third capture, and all among the slow tests."""
+EVERY_THIRD = run_every_third(CAPTURES, 0)
 OF_MEDIA = {"terminal", "page", "markdown", "brief", "json", "card"}
 QUANTITIES = {"headline", "headline share", "time", "share", "bound", "best fix", "typical length"}
 

@@ -8,6 +8,7 @@ import pytest
 
 from tests.advice.test_screen_words import CONTROLS, list_page_labels
 from tests.advice.test_terms import find_unexplained
+from tests.conftest import run_every_third
 from tests.shipped_example import EXAMPLE
 from tests.test_traces import EXPORTS, TRACES, WITHOUT_DEVICE_OPERATIONS
 from wallscope import units
@@ -20,19 +21,7 @@ from wallscope.views.verdict import choose_basis
 
 TORCH = sorted((TRACES / "kineto").glob("*.json.gz"))
 ANSWERED = [EXAMPLE, *(path for path in EXPORTS if path.stem not in WITHOUT_DEVICE_OPERATIONS), *TORCH]
-IN_EACH_RUN = {
-    EXAMPLE,
-    *(
-        path
-        for place, path in enumerate(ANSWERED)
-        if place % 3 == 0 or path.stem in {"llama3_real", "clue_r3"}
-    ),
-}
-PAGED = [
-    pytest.param(path, id=path.name, marks=() if path in IN_EACH_RUN else pytest.mark.slow)
-    for path in ANSWERED
-]
-"""Each third capture, and all among the slow tests: a whole page takes as long as ten other tests."""
+PAGED = run_every_third(ANSWERED, 0, {EXAMPLE.stem, "llama3_real", "clue_r3"})
 KNOWN = [cause.removesuffix("<call>") for cause, _ in list_cause_meanings()]
 ID = re.compile(
     rf"(?<![\w/])(?:{'|'.join(map(re.escape, sorted(KNOWN, key=len, reverse=True)))})\w*(?![\w/])"
