@@ -67,18 +67,18 @@ for _variable in ("GITHUB_EVENT_NAME", "CI_PIPELINE_SOURCE"):  # tests say thems
     os.environ.pop(_variable, None)
 
 
-def run_every_third(paths, first, always=()):
-    """Parameters of a law over captures: each third from `first` on in `make test`, all in `make test-all`.
+def run_every_third(inputs, first, always=(), name=lambda path: path.stem):
+    """Parameters of a law over captures or stories: each third in `make test`, all in `make test-all`.
 
-    Laws begin at different captures, so that `make test` tries each capture with some of them.
+    Laws begin at different captures (`first`), so that `make test` tries each capture with some of them.
     """
     return [
         pytest.param(
-            path,
-            id=path.stem,
-            marks=() if place % 3 == first or path.stem in always else pytest.mark.slow,
+            one,
+            id=name(one),
+            marks=() if place % 3 == first or name(one) in always else pytest.mark.slow,
         )
-        for place, path in enumerate(paths)
+        for place, one in enumerate(inputs)
     ]
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.advice.test_plan import wanted
+from tests.conftest import run_every_third
 from wallscope.advice.conditions import evaluate, parse_clause
 from wallscope.advice.plan import _rules, plan_run
 from wallscope.advice.preconditions import features, lookup_in, precondition_rows
@@ -97,9 +98,9 @@ def parse_all(conditions):
     return tuple(map(parse_clause, conditions))
 
 
-@pytest.mark.parametrize("row", ROWS.values(), ids=ROWS)
-def test_every_precondition_can_be_unmet_and_met_while_its_feature_is_on(row):
-    assert list(problems(row)) == []
+@pytest.mark.parametrize("name", run_every_third(ROWS, 2, name=str))
+def test_every_precondition_can_be_unmet_and_met_while_its_feature_is_on(name):
+    assert list(problems(ROWS[name])) == []
 
 
 @pytest.mark.parametrize(

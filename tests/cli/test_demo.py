@@ -7,6 +7,7 @@ import sys
 
 import pytest
 
+from tests.conftest import run_every_third
 from wallscope.demo import example
 
 KINDS = {
@@ -53,7 +54,7 @@ def test_the_next_commands_on_the_screen_work(wallscope):
         assert wallscope(*shlex.split(command)[1:]).code == 0, command
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", run_every_third(KINDS, 0, name=str))
 def test_a_second_demo_replaces_the_first_one(kind, wallscope, tmp_path):
     options = KINDS[kind][0]
     first = wallscope("demo", *options)

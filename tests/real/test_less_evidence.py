@@ -22,13 +22,13 @@ from wallscope.summary.verdict import diagnose
 
 CAPTURES = (
     "clue_r3",
-    "llama3_real",
-    "mpi_v100_4rank_managed",
     "nersc_sc21_8workers",
     "nsysai_mfu_after",
     *(
         pytest.param(name, marks=pytest.mark.slow)  # of walls that the others have too
         for name in (
+            "llama3_real",
+            "mpi_v100_4rank_managed",
             "cs336_athrun",
             "cs336_tianshi_result",
             "nersc_sc21_dali_amp",

@@ -194,6 +194,7 @@ def test_a_click_into_the_band_names_the_cause_and_the_other_step_can_be_chosen(
     assert re.match(r"\w+: (.+?) [\d.]+ \w+ at \d+\.\d{9} s, device: ", told).group(1) in causes
 
 
+@pytest.mark.slow
 def test_two_hundred_thousand_operations_stay_fluent(browser, report, tmp_path):
     """A frame takes under 100 ms at p95, from the whole step down to single kernels and back."""
     many, length_ns = 200_000, 1_000
@@ -447,6 +448,7 @@ def test_a_cause_of_a_table_is_found_in_the_timeline(browser, file):
     assert name_cause(cause) in told
 
 
+@pytest.mark.slow
 def test_long_names_in_recommendations_stay_inside_the_screen(browser, report, tmp_path):
     """Settings, evidence and preconditions can hold names without a place to break."""
     name = "split_embedding_backward_codegen_rowwise_adagrad_" * 6
