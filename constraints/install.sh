@@ -27,7 +27,7 @@ find_uv() {
     uv=build/uv/bin/uv
     make_pip
     run_pip install --require-hashes --requirement constraints/uv.txt || { uv="" && return; }
-    index="${PIP_INDEX_URL:-$(run_pip config get global.index-url 2> /dev/null || true)}" # uv does not read what pip is told
+    index="${PIP_INDEX_URL:-$(run_pip config get global.index-url 2> /dev/null || true)}" # uv does not read pip's configuration
     if [ -n "$index" ]; then export UV_DEFAULT_INDEX="${UV_DEFAULT_INDEX:-$index}"; fi
 }
 with_uv() {
