@@ -8,8 +8,8 @@ import pytest
 
 from tests.advice.test_terms import find_unexplained
 from tests.compare.test_compare import steps
-from tests.render.test_comparison_page import one, reported
 from tests.shipped_example import EXAMPLE
+from tests.views.comparison.test_comparison_page import one, reported
 from wallscope.advice.explain import explain_word
 from wallscope.views.comparison import write_comparison_page
 

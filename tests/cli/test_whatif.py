@@ -9,7 +9,7 @@ from fixtures.simulation.run import run
 from fixtures.simulation.stories import stories
 from fixtures.simulation.story import US, alone, gemm
 from fixtures.simulation.writing import write_run
-from tests.render.test_document import bare
+from tests.render.test_data import bare
 from wallscope.files import read_report
 from wallscope.model.whatif import WhatIf
 from wallscope.render.data import make_json_schema

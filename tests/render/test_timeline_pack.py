@@ -6,7 +6,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from tests.render.test_page import unpacked
+from tests.views.test_page_analysis import unpacked
 from wallscope.model.enums import DeviceState, Wall
 from wallscope.model.report import SHOWN_HOST, SHOWN_OPERATIONS, SHOWN_SLICES, StepTimeline
 from wallscope.render import timeline_pack

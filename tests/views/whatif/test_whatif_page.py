@@ -11,9 +11,9 @@ from rich.console import Console
 from fixtures.simulation.run import run
 from fixtures.simulation.stories import stories
 from fixtures.simulation.writing import write_run
-from tests.render.browsing import Opened, needs_axe, needs_chromium
-from tests.render.test_comparison_page import charts, ms, rows, signed_ms
-from tests.render.test_page import HOSTILE, elements
+from tests.views.browsing import Opened, needs_axe, needs_chromium
+from tests.views.comparison.test_comparison_page import charts, ms, rows, signed_ms
+from tests.views.test_page_analysis import HOSTILE, elements
 from wallscope import units
 from wallscope.advice.evidence import describe_questions
 from wallscope.model.capture import Options

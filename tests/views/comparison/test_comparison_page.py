@@ -10,7 +10,7 @@ import pytest
 
 from tests.compare.test_compare import steps
 from tests.profile.random_profiles import OPERATIONS, profile_of, work
-from tests.render.test_page import HOSTILE, elements
+from tests.views.test_page_analysis import HOSTILE, elements
 from wallscope import units
 from wallscope.compare.compare import CompareOptions, Side, compare_sides, comparison_report
 from wallscope.compare.gates import parse_gate

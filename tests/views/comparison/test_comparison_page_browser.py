@@ -3,8 +3,8 @@
 import pytest
 
 from tests.profile.random_profiles import OPERATIONS
-from tests.render.browsing import Opened, needs_axe, needs_chromium
-from tests.render.test_comparison_page import GATES, HOSTILE, one, reported, steps
+from tests.views.browsing import Opened, needs_axe, needs_chromium
+from tests.views.comparison.test_comparison_page import GATES, HOSTILE, one, reported, steps
 from wallscope.compare.compare import CompareOptions
 from wallscope.views.comparison import write_comparison_page
 

@@ -10,7 +10,7 @@ from fixtures.simulation.program import Program
 from fixtures.simulation.run import run
 from fixtures.simulation.writing import write_run
 from tests.jobs.simulated import RANKS, thread
-from tests.render.test_page import reported, unpacked, write
+from tests.views.test_page_analysis import reported, unpacked, write
 from wallscope.model.enums import DeviceState, LinkKind, Wall
 from wallscope.model.report import OVERVIEW_SLICES
 from wallscope.render.timeline_pack import pack_timelines

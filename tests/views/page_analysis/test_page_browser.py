@@ -9,7 +9,7 @@ import pytest
 
 from benchmarks.pages import FRAMES, INTERACTIONS
 from fixtures.export import ExportWriter
-from tests.render.browsing import Opened, needs_axe, needs_chromium
+from tests.views.browsing import Opened, needs_axe, needs_chromium
 from wallscope import units
 from wallscope.demo.machine import SimulatedMachine
 from wallscope.model.advice import Fix, Precondition, Setting

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.render.browsing import CHROMIUM
+from tests.views.browsing import CHROMIUM
 
 
 @pytest.fixture(scope="session")

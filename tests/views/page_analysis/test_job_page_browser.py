@@ -5,7 +5,7 @@ import re
 import pytest
 
 from tests.jobs.simulated import LATE, RANKS, write_job
-from tests.render.browsing import Opened, needs_axe, needs_chromium
+from tests.views.browsing import Opened, needs_axe, needs_chromium
 from wallscope.jobs.inputs import find_exports
 from wallscope.jobs.merge import job_report, run_job
 from wallscope.model.capture import Options
