@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tests.cli.test_history import commit_of, record_commits, times
-from tests.store.test_store import run
+from tests.store.test_records import run
 from wallscope.store import Store
 
 

@@ -9,7 +9,7 @@ import time
 import numpy as np
 import pytest
 
-from tests.store.test_store import BED
+from tests.store.test_records import BED
 from wallscope.model.profile import RECORD_SCHEMA, Record, RecordedRank
 from wallscope.store import Store
 

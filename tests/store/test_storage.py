@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from tests.store.test_store import BED, PROFILES, opened, run
+from tests.store.test_records import BED, PROFILES, opened, run
 from wallscope.errors import StoreError
 from wallscope.store import Store, object_name, records
 

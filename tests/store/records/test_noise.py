@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tests.store.test_store import BED, run
+from tests.store.test_records import BED, run
 from wallscope.model.profile import RecordedRank
 from wallscope.store import run_noise
 

@@ -5,7 +5,7 @@ from dataclasses import asdict, replace
 
 import pytest
 
-from tests.store.test_store import BED, opened, run
+from tests.store.test_records import BED, opened, run
 from wallscope.errors import StoreError
 from wallscope.model.profile import PULL_REQUEST
 from wallscope.store import Store, run_noise

@@ -106,7 +106,7 @@ def test_writers_at_once_lose_nothing(store):
 WRITER = """
 import sys
 from pathlib import Path
-from tests.store.test_store import opened, run
+from tests.store.test_records import opened, run
 store = opened(sys.argv[1], Path(sys.argv[2]))
 for number in range(100_000):
     store.add(*run(f"{number % 7:04x}", number % 4, typical_ns=number))
