@@ -6,8 +6,8 @@ from html import unescape
 
 import pytest
 
-from tests.advice.test_screen_words import CONTROLS, list_page_labels
-from tests.advice.test_terms import find_unexplained
+from tests.advice.explain.test_screen_words import CONTROLS, list_page_labels
+from tests.advice.explain.test_terms import find_unexplained
 from tests.conftest import run_every_third
 from tests.shipped_example import EXAMPLE
 from tests.test_traces import EXPORTS, TRACES, WITHOUT_DEVICE_OPERATIONS

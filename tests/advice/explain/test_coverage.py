@@ -12,7 +12,7 @@ from wallscope.advice.rules import fix_rules
 from wallscope.advice.settings import vocabulary
 from wallscope.errors import UnknownWordError
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 FACTS = ROOT.parent / "shared" / "facts"
 NO_FACTS = {"README.md", "coverage.md", "conflicts.md", "sources.md", "hardware_presets_table.md"}
 

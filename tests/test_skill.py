@@ -15,7 +15,7 @@ from tests.tokens import count_tokens
 from wallscope.advice.explain import explain_word
 from wallscope.model.cause_catalogue import list_cause_meanings
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[1]
 SKILL = ROOT / "skills" / "wallscope"
 PAGES = [SKILL / "SKILL.md", *sorted((SKILL / "references").glob("*.md"))]
 PAGE = ROOT / "docs" / "agents.md"

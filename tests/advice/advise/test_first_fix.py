@@ -13,7 +13,7 @@ from wallscope.model.advice import KnownSetting, RunConfiguration, TraceFacts
 from wallscope.model.cause_catalogue import CALL, list_cause_meanings
 
 RULES = {rule.id: rule for rule in fix_rules()}
-STORIES = tomllib.loads((Path(__file__).parent / "stories.toml").read_text(encoding="utf-8"))["story"]
+STORIES = tomllib.loads((Path(__file__).parents[1] / "stories.toml").read_text(encoding="utf-8"))["story"]
 
 
 def fixes_of(story):

@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import pytest
 
-from tests.advice.test_terms import find_unexplained
+from tests.advice.explain.test_terms import find_unexplained
 from tests.compare.test_compare import steps
 from tests.shipped_example import EXAMPLE
 from tests.views.comparison.test_comparison_page import one, reported

@@ -15,7 +15,7 @@ import pytest
 
 from fixtures.scenario import scenarios
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 WALLSCOPE = f"env PYTHONPATH={ROOT} {sys.executable} -m wallscope"
 
 
