@@ -18,7 +18,7 @@ from tests.attribution.brute_programs import (
     unrecorded,
 )
 from tests.attribution.brute_trace import Call, Op, Trace, in_order
-from tests.attribution.test_chain import found
+from tests.attribution.slices.test_chain import found
 from wallscope.attribution import slices
 
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tests.attribution import brute, brute_waits
 from tests.attribution.brute_programs import possible, stretched, unrecorded
-from tests.attribution.test_chain import found
+from tests.attribution.slices.test_chain import found
 from wallscope.trace import blocking_calls
 
 

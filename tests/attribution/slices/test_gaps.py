@@ -4,7 +4,7 @@ from hypothesis import strategies as st
 from tests.attribution.brute import computes
 from tests.attribution.brute_programs import jittered, possible, programmatic, senseless
 from tests.attribution.brute_trace import Call, Op, Trace
-from tests.attribution.test_chain import found
+from tests.attribution.slices.test_chain import found
 from wallscope.model.enums import LinkKind
 from wallscope.trace.intervals import make_spans, union
 
