@@ -392,21 +392,27 @@ def count_shared_names() -> int:
 
 
 def count_unnamed_tests() -> str:
-    """Return how many test files of mirrored folders are named after no module of that folder."""
+    """Return how many test files of mirrored folders are named after no module of that folder.
+
+    A file is named `test_<module>.py`, or lies in a folder of the name of the module.
+    """
     tests = [
-        path
+        (ROOT / "wallscope" / path.relative_to(ROOT / "tests").parent, path.stem.removeprefix("test_"))
         for path in sorted((ROOT / "tests").rglob("test_*.py"))
-        if (ROOT / "wallscope" / path.parent.relative_to(ROOT / "tests")).is_dir()
-        and path.parent.name != "tests"
     ]
+    mirrored = [(folder, name) for folder, name in tests if _is_mirrored(folder)]
     unnamed = [
-        path
-        for path in tests
-        if not list(
-            (ROOT / "wallscope" / path.parent.relative_to(ROOT / "tests")).rglob(f"{path.stem[5:]}.py")
-        )
+        name
+        for folder, name in mirrored
+        if not folder.with_suffix(".py").is_file() and not list(folder.rglob(f"{name}.py"))
     ]
-    return f"{len(unnamed)} of {len(tests)}"
+    return f"{len(unnamed)} of {len(mirrored)}"
+
+
+def _is_mirrored(folder: Path) -> bool:
+    """Return whether a folder of tests is of a package, or is below one that is."""
+    parts = folder.relative_to(ROOT / "wallscope").parts
+    return bool(parts) and (ROOT / "wallscope" / parts[0]).is_dir()
 
 
 def count_cut_modules() -> int:
