@@ -272,12 +272,12 @@ def diff(
     Raises:
         WallscopeError: one of its children, each with a line that says what to do.
     """
-    sides = (_side(base), _side(head))
+    sides = (_load_side(base), _load_side(head))
     found = compare_sides(*sides, CompareOptions(rank=rank, margin_ratio=margin_ratio))
     return ComparisonResult(found, sides, rank)
 
 
-def _side(named: AnyPath) -> Side:
+def _load_side(named: AnyPath) -> Side:
     runs = resolve_runs(find_captures(str(named)), Options(), lambda _: None)
     return Side(Path(named).name or str(named), runs)
 

@@ -87,7 +87,7 @@ def _remove(room: int, name: str) -> bool:
     return True
 
 
-def _sweep(room: int) -> None:
+def _remove_leftovers(room: int) -> None:
     """Remove what killed writers left in an open folder, a day later."""
     with os.scandir(room) as listed:
         left = [entry.name for entry in listed if entry.name.startswith(ASIDE)]
@@ -174,7 +174,7 @@ class Cache:
         try:
             self.make_folder(kind)
             with self._room(kind) as room:
-                _write(room, name, sealed)
+                _write_entry(room, name, sealed)
             self.trim(kind, name)
         except OSError as error:
             _log(self.folder, error)
@@ -233,7 +233,7 @@ class Cache:
                 self._remove(entry)
                 excess_bytes -= entry.size_bytes
         with suppress(OSError), self._room(kind) as room:
-            _sweep(room)
+            _remove_leftovers(room)
 
     def clear(self) -> tuple[Entry, ...]:
         """Remove all entries; those that are gone."""
@@ -326,7 +326,7 @@ def _begins_with(room: int, name: str, head: bytes) -> bool:
         return stream.read(len(head)) == head
 
 
-def _write(room: int, name: str, content: bytes) -> None:
+def _write_entry(room: int, name: str, content: bytes) -> None:
     aside = f"{ASIDE}{os.urandom(8).hex()}"
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
     try:
@@ -339,15 +339,15 @@ def _write(room: int, name: str, content: bytes) -> None:
 
 
 def _seal(content: bytes, name: str) -> bytes:
-    return _MAGIC + _digest(content, name) + b"\n" + content
+    return _MAGIC + _hash_entry(content, name) + b"\n" + content
 
 
 def _unseal(sealed: bytes, name: str) -> bytes | None:
     head, newline, content = sealed.partition(b"\n")
-    return content if newline and head == _MAGIC + _digest(content, name) else None
+    return content if newline and head == _MAGIC + _hash_entry(content, name) else None
 
 
-def _digest(content: bytes, name: str) -> bytes:
+def _hash_entry(content: bytes, name: str) -> bytes:
     digest = hashlib.blake2b(f"{name}\n".encode(), digest_size=32)
     digest.update(content)
     return digest.hexdigest().encode()

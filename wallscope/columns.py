@@ -147,6 +147,11 @@ def is_within(
     return (np.cumsum(passed)[:-1] & 1).astype(np.bool_)
 
 
+def keep_within(values: pl.Expr, least: int, most: int) -> pl.Expr:
+    """Return the values that are possible, null for the others."""
+    return pl.when(values.is_between(least, most)).then(values)
+
+
 def match_rows(op: npt.NDArray[np.integer], wanted: npt.NDArray[np.integer]) -> tuple[Rows, Rows]:
     """The rows of wanted operations among some, and which of the wanted those are.
 

@@ -28,7 +28,7 @@ _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 @cache
-def _folder(name: str) -> Path:
+def _find_folder(name: str) -> Path:
     packaged = _PACKAGE / name
     return packaged if packaged.is_dir() else _PACKAGE.parent / name
 
@@ -40,7 +40,7 @@ def read_query(name: str) -> str:
     Raises:
         FileNotFoundError: no such query is shipped.
     """
-    return (_folder("queries") / f"{name}.sql").read_text(encoding="utf-8")
+    return (_find_folder("queries") / f"{name}.sql").read_text(encoding="utf-8")
 
 
 @cache
@@ -93,7 +93,7 @@ def read_report(name: str) -> str:
     Raises:
         FileNotFoundError: no such file is shipped.
     """
-    return (_folder("reports") / name).read_text(encoding="utf-8")
+    return (_find_folder("reports") / name).read_text(encoding="utf-8")
 
 
 def estimate_bytes(content: bytes) -> int:

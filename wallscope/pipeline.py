@@ -318,12 +318,12 @@ def read_trace(path: Path, options: Options, progress: Progress) -> Trace:
     capture = read_any_capture(path, progress, options.reader, with_python=options.python_functions)
 
     divided, waits = run_both(
-        lambda: _divide(capture, rules, options, progress), lambda: resolve_dependencies(capture)
+        lambda: _begin_trace(capture, rules, options, progress), lambda: resolve_dependencies(capture)
     )
     return divided(waits=waits)
 
 
-def _divide(
+def _begin_trace(
     capture: Capture, rules: tuple[KernelRule, ...], options: Options, progress: Progress
 ) -> partial[Trace]:
     """Return the trace of a capture but for its dependencies, which nothing of this needs."""

@@ -69,7 +69,7 @@ def test_a_gap_that_takes_too_many_steps_is_unresolved_where_the_walk_stopped(wa
 
 def test_operations_that_wait_for_each_other_in_a_circle_end_the_walk(walking):
     i32, i64, none = np.int32, np.int64, np.empty(0, np.int64)
-    links = slices._table(4)
+    links = slices._allocate_links(4)
     with walking(4):
         walk = slices.Walk(
             (np.array([5, 5, 5]), np.array([5, 5, 9]), *(np.full(3, -1, i32) for _ in range(3))),

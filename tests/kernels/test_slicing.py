@@ -100,7 +100,7 @@ from unittest.mock import patch
 import numpy as np
 from tests.attribution.brute_trace import Op, Trace, slices
 from wallscope.attribution import attribute, slices as gap_slices
-empty = gap_slices._table(0)
+empty = gap_slices._allocate_links(0)
 with patch.object(attribute, "blame_gaps", lambda *_: empty):
     slices(Trace((Op(0, 0, 10, "compute"), Op(0, 20, 30, "compute"))), [0, 30])
 """

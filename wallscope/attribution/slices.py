@@ -133,7 +133,7 @@ def blame_gaps(operations: pl.DataFrame, constraints: Constraints) -> ChainLinks
     issuers = _issuers(operations["call"].to_numpy(), constraints)
     room = _LINKS_OF_OPERATION * op.size
     while True:
-        links = _table(room)
+        links = _allocate_links(room)
         walk = Walk(
             views(*constraints.operations),
             views(*constraints.producers),
@@ -157,7 +157,7 @@ def blame_gaps(operations: pl.DataFrame, constraints: Constraints) -> ChainLinks
         room = used
 
 
-def _table(rows: int) -> ChainLinks:
+def _allocate_links(rows: int) -> ChainLinks:
     """Return memory for links, which is committed only where it is written."""
     i8, i32, i64 = np.int8, np.int32, np.int64
     kinds: tuple[npt.DTypeLike, ...] = (i32, i64, i64, i8, i32, i32, i32, i32, i64, np.uint8)

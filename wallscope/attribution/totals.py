@@ -50,14 +50,14 @@ def measure_budgets(operations: pl.DataFrame, windows: pl.DataFrame) -> pl.DataF
     own = split_by_rank(operations)
     nothing = operations[:0]
     parts = run_side_by_side(
-        lambda rank: _of_rank(own.get(rank[0], nothing), rank[1]), split_by_rank(windows).items()
+        lambda rank: _measure_rank_budgets(own.get(rank[0], nothing), rank[1]), split_by_rank(windows).items()
     )
     return pl.concat(parts) if parts else BUDGETS.to_frame()
 
 
-def _of_rank(operations: pl.DataFrame, windows: pl.DataFrame) -> pl.DataFrame:
+def _measure_rank_budgets(operations: pl.DataFrame, windows: pl.DataFrame) -> pl.DataFrame:
     bounds = Spans(windows["start_ns"].to_numpy(), windows["end_ns"].to_numpy())
-    parts = list(_parts(operations, bounds))
+    parts = list(_measure_budget_parts(operations, bounds))
     parts.append(bounds.end_ns - bounds.start_ns - np.sum(parts, axis=0))
     assert all((part >= 0).all() for part in parts), "a part of a budget is negative"  # noqa: S101  # an invariant
     return windows.hstack(
@@ -65,7 +65,7 @@ def _of_rank(operations: pl.DataFrame, windows: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _parts(operations: pl.DataFrame, windows: Spans) -> Iterator[Times]:
+def _measure_budget_parts(operations: pl.DataFrame, windows: Spans) -> Iterator[Times]:
     """Return the time of each class that no earlier class covers, in ns, one number per window."""
     so_far = Spans(np.empty(0, np.int64), np.empty(0, np.int64))
     counted = np.zeros(windows.start_ns.size, np.int64)
@@ -146,12 +146,12 @@ def sum_slices(slices: pl.DataFrame) -> SliceSums:
 
 def sum_walls_by_step(sums: SliceSums, steps: pl.Series) -> Times:
     """Return the time of each wall in each step, in ns: a row per step, a column per wall."""
-    return _table(sums, sums.wall, steps, len(_WALLS))
+    return _tabulate_by_step(sums, sums.wall, steps, len(_WALLS))
 
 
 def sum_absence_by_step(sums: SliceSums, steps: pl.Series) -> Times:
     """Return why no compute ran, in ns: a row per step, columns as in `Absent`."""
-    return _table(sums, sums.absent, steps, len(Absent))
+    return _tabulate_by_step(sums, sums.absent, steps, len(Absent))
 
 
 def sum_unresolved_by_step(sums: SliceSums, steps: pl.Series) -> Times:
@@ -161,12 +161,12 @@ def sum_unresolved_by_step(sums: SliceSums, steps: pl.Series) -> Times:
     """
     walls = [_WALLS.index(wall) for wall in (Wall.UNATTRIBUTED, Wall.COMMUNICATION, Wall.MEMORY)]
     is_open = np.array([cause in _UNRESOLVED for cause in sums.cause], np.bool_) | (sums.wall == walls[0])
-    found = _table(sums, np.where(is_open, sums.wall, -1), steps, len(_WALLS))[:, walls]
+    found = _tabulate_by_step(sums, np.where(is_open, sums.wall, -1), steps, len(_WALLS))[:, walls]
     kernels = np.array([cause == UNRECOGNIZED for cause in sums.cause], np.bool_)
-    return np.hstack([found, _table(sums, np.where(kernels, 0, -1), steps, 1)])
+    return np.hstack([found, _tabulate_by_step(sums, np.where(kernels, 0, -1), steps, 1)])
 
 
-def _table(sums: SliceSums, column: Rows, steps: pl.Series, width: int) -> Times:
+def _tabulate_by_step(sums: SliceSums, column: Rows, steps: pl.Series, width: int) -> Times:
     """Return a row per step, a column per value, without rows of other steps or value -1."""
     row = find_places(sums.step, steps.to_numpy())
     is_told = (row >= 0) & (column >= 0)

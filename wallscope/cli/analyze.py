@@ -223,7 +223,7 @@ def analyze_job(  # noqa: PLR0913  # options are parameters
     return RenderedAnalysis(job.analysis, page)
 
 
-def _show(  # noqa: PLR0913  # options are parameters
+def _show_answer(  # noqa: PLR0913  # options are parameters
     found: "RenderedAnalysis",
     outputs: Outputs,
     files: "Sequence[str]",
@@ -322,7 +322,7 @@ def analyze(  # noqa: PLR0913  # options are parameters
         found = analyze_job(
             sources, options, outputs, jobs=jobs, dask=dask, keep_going=keep_going, cache=cache
         )
-        _show(found, outputs, files, rows, is_full=full, has_configuration=config is not None)
+        _show_answer(found, outputs, files, rows, is_full=full, has_configuration=config is not None)
         judge(limits, found.analysis)
         return
     (source,) = sources
@@ -346,7 +346,7 @@ def analyze(  # noqa: PLR0913  # options are parameters
                 with_page=html is not None,
                 with_profiles=json is not None,
             )
-    _show(found, outputs, files, rows, is_full=full, has_configuration=config is not None)
+    _show_answer(found, outputs, files, rows, is_full=full, has_configuration=config is not None)
     judge(limits, found.analysis)
 
 
@@ -450,7 +450,7 @@ def _parse_scale(text: str, option: str) -> "Question":
     from wallscope.model.whatif import Question  # noqa: PLC0415  # keeps --help fast
 
     target, _, factor = text.rpartition("=")
-    share = _share(factor)
+    share = _parse_share(factor)
     if not target or share is None:
         raise OptionError(f"{option} {text} — is not TARGET=K with a K of 0 or more — {_WRITE[option]}")
     return Question("scale", target, share)
@@ -465,7 +465,7 @@ def _parse_sweep(text: str | None) -> "tuple[Question, ...]":
     return tuple(_parse_scale(f"{target}={factor}", "--sweep") for factor in factors.split(","))
 
 
-def _share(text: str) -> float | None:
+def _parse_share(text: str) -> float | None:
     try:
         share = float(text)
     except ValueError:

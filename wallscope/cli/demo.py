@@ -112,10 +112,10 @@ def _write_export(export: Path, *, is_slower: bool = False) -> None:
 def _write_job(folder: Path) -> None:
     from wallscope.demo.example import JOB, write_ranks  # noqa: PLC0415  # keeps --help fast
 
-    write_ranks({folder / _name_rank(setup.rank): setup for setup in JOB})
+    write_ranks({folder / _name_export(setup.rank): setup for setup in JOB})
 
 
-def _name_rank(rank: int) -> str:
+def _name_export(rank: int) -> str:
     return f"rank-{rank}.sqlite"
 
 
@@ -123,7 +123,7 @@ def _holds_examples(folder: Path) -> bool:
     """Return whether a folder holds the exports of the example job and nothing else."""
     from wallscope.demo.example import JOB, is_example  # noqa: PLC0415  # keeps --help fast
 
-    names = {_name_rank(setup.rank) for setup in JOB}
+    names = {_name_export(setup.rank) for setup in JOB}
     return all(entry.name in names and entry.is_file() and is_example(entry) for entry in folder.iterdir())
 
 

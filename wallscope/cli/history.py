@@ -127,7 +127,7 @@ def record(  # noqa: PLR0913  # options are parameters
         found = resolve_runs(named, options, progress, open_cache(refused=no_cache))
     is_marked = is_pull_request(os.environ) if pull_request is None else pull_request
     origin = PULL_REQUEST if is_marked else None
-    made = [_record(run, find_commit(commit), labels, origin) for run in found]
+    made = [_make_record(run, find_commit(commit), labels, origin) for run in found]
     for entry, profiles in made:
         place.add(entry, profiles)
     for entry, _ in made:
@@ -141,7 +141,7 @@ def record(  # noqa: PLR0913  # options are parameters
         warn_of_unreadable(place)
 
 
-def _record(
+def _make_record(
     run: "tuple[Profile, ...]", commit: str, labels: dict[str, str], origin: str | None
 ) -> "tuple[Record, dict[str, PackedProfile]]":
     from wallscope.compare.comparability import describe_configuration  # noqa: PLC0415  # keeps --help fast
@@ -287,9 +287,9 @@ def bisect(  # noqa: PLR0913  # options are parameters
     place = open_store(store)
     check_targets((csv, json), inputs=(folder_of_store(place),))
     good, bad = (place.base(find_commit(end)) for end in ends)
-    records = _select(place, good, bad, parse_labels(label))
+    records = _select_records(place, good, bad, parse_labels(label))
     warn_of_unreadable(place)
-    order = _order(records, good, bad)
+    order = _order_commits(records, good, bad)
     frame = list_bisection(records, order, metric)
     times, runs = (frame[name].to_numpy().astype("float64") for name in ("mean_ns", "runs"))
     noise, source = measure_noise(records, metric)
@@ -303,7 +303,7 @@ def bisect(  # noqa: PLR0913  # options are parameters
     write_table(frame.with_columns(share=found.shares), (csv, json), shown)
 
 
-def _select(place: "Store", good: str, bad: str, labels: dict[str, str]) -> "list[Record]":
+def _select_records(place: "Store", good: str, bad: str, labels: dict[str, str]) -> "list[Record]":
     """Return the references of the one testbed that both commits have.
 
     Raises:
@@ -330,7 +330,7 @@ def _select(place: "Store", good: str, bad: str, labels: dict[str, str]) -> "lis
     return drop_repetitions((one for one in every if str(one.testbed) == beds[0]), is_within_commit=True)
 
 
-def _order(records: "list[Record]", good: str, bad: str) -> tuple[str, ...]:
+def _order_commits(records: "list[Record]", good: str, bad: str) -> tuple[str, ...]:
     """Return the commits from good to bad: by git, else the recorded ones in the order of recording.
 
     Raises:

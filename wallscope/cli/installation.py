@@ -58,14 +58,14 @@ def install_recipe(
 
     place = folder / RECIPE
     check_folder(place, (), _is_ours)
-    write_folder(place, _write, _is_ours)
+    write_folder(place, _write_recipe, _is_ours)
     found = shlex.quote(str(folder.resolve()))
     sys.stdout.write(
         f"Run the recipe:\n  NSYS_RECIPE_PATH={visible(found)} nsys recipe {RECIPE} --input REPORTS\n"
     )
 
 
-def _write(place: Path) -> None:
+def _write_recipe(place: Path) -> None:
     import json  # noqa: PLC0415  # keeps --help fast
 
     from wallscope.files import read_report  # noqa: PLC0415  # same
@@ -81,7 +81,9 @@ def _is_ours(place: Path) -> bool:
     import json  # noqa: PLC0415  # keeps --help fast
 
     known = {_METADATA, _MODULE, _COMMAND}
-    entries = {entry.name: entry.lstat().st_mode for entry in place.iterdir() if not _is_compiled(entry)}
+    entries = {
+        entry.name: entry.lstat().st_mode for entry in place.iterdir() if not _is_bytecode_folder(entry)
+    }
     if not entries.keys() <= known or not all(map(stat.S_ISREG, entries.values())):
         return False
     try:
@@ -91,7 +93,7 @@ def _is_ours(place: Path) -> bool:
     return isinstance(metadata, dict) and metadata.get("module_name") == RECIPE
 
 
-def _is_compiled(entry: Path) -> bool:
+def _is_bytecode_folder(entry: Path) -> bool:
     """Whether an entry is the folder that Python compiles into, with nothing else in it."""
     return (
         entry.name == _COMPILED

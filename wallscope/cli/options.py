@@ -180,10 +180,10 @@ def make_selection(rank: int | None, device: int | None, steps: str | None, time
     """
     from wallscope.model.capture import Selection  # noqa: PLC0415  # keeps --help fast
 
-    return Selection(rank, device, _steps(steps), _time_ns(time))
+    return Selection(rank, device, _parse_step_range(steps), _time_ns(time))
 
 
-def _steps(text: str | None) -> tuple[int, int] | None:
+def _parse_step_range(text: str | None) -> tuple[int, int] | None:
     if text is None:
         return None
     found = re.fullmatch(r"(\d{1,9})(?:-(\d{1,9}))?", text)
@@ -263,8 +263,8 @@ def make_step_facts(unprofiled_ms: str | None, tokens: str | None, flops: str | 
     """
     from wallscope.model.diagnosis import StepFacts  # noqa: PLC0415  # keeps --help fast
 
-    unprofiled = _number("--unprofiled-step-ms", unprofiled_ms, "412.6")
-    counted = _number("--tokens-per-step", tokens, "4194304")
+    unprofiled = _parse_positive("--unprofiled-step-ms", unprofiled_ms, "412.6")
+    counted = _parse_positive("--tokens-per-step", tokens, "4194304")
     if counted is not None and not counted.is_integer():
         raise OptionError(
             f"--tokens-per-step {tokens} — is not a whole number — write --tokens-per-step 4194304"
@@ -272,11 +272,11 @@ def make_step_facts(unprofiled_ms: str | None, tokens: str | None, flops: str | 
     return StepFacts(
         unprofiled_step_ns=None if unprofiled is None else max(round(unprofiled * 1e6), 1),
         tokens=None if counted is None else int(counted),
-        flops=_number("--flops-per-step", flops, "1.8e13"),
+        flops=_parse_positive("--flops-per-step", flops, "1.8e13"),
     )
 
 
-def _number(option: str, text: str | None, example: str) -> float | None:
+def _parse_positive(option: str, text: str | None, example: str) -> float | None:
     if text is None:
         return None
     try:

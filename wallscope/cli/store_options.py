@@ -160,13 +160,13 @@ def load_sides(store: "Store", base: str, head: str, labels: dict[str, str]) -> 
     every = tuple(record for record in store.all_records() if record.commit not in commits)
     warn_of_unreadable(store)
     ours, theirs = (
-        _side(store, (name, commit), records, testbed, every)
+        _make_side(store, (name, commit), records, testbed, every)
         for name, commit, records, testbed in zip((base, head), commits, recorded, found[0], strict=True)
     )
-    return replace(ours, notes=_describe_age(found[0][0], recorded, every)), theirs
+    return replace(ours, notes=_note_old_base(found[0][0], recorded, every)), theirs
 
 
-def _describe_age(
+def _note_old_base(
     testbed: "Testbed", recorded: "list[tuple[Record, ...]]", others: "tuple[Record, ...]"
 ) -> "tuple[Mismatch, ...]":
     """A note where the base was recorded long before head: what changed since counts for head."""
@@ -205,7 +205,7 @@ def _testbeds(records: "tuple[Record, ...]") -> "list[Testbed]":
     return kept
 
 
-def _side(
+def _make_side(
     store: "Store",
     named: tuple[str, str],
     records: "tuple[Record, ...]",

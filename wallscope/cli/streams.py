@@ -153,10 +153,10 @@ def end_on_signals() -> None:
     for name in ("SIGTERM", "SIGHUP"):
         number = getattr(signal, name, None)
         if number is not None and signal.getsignal(number) == signal.SIG_DFL:
-            signal.signal(number, _end)
+            signal.signal(number, _end_process)
 
 
-def _end(number: int, _frame: object) -> NoReturn:
+def _end_process(number: int, _frame: object) -> NoReturn:
     signal.signal(number, signal.SIG_IGN)
     processes = sys.modules.get("multiprocessing.process")  # absent unless a process was started
     for worker in processes.active_children() if processes else ():

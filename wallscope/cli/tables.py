@@ -133,7 +133,7 @@ def kernels(  # noqa: PLR0913  # options are parameters
 
     options = Options(kernels, step_range, make_selection(rank, device, steps, time))
     rows = count_rows(brief=brief, max_rows=max_rows)
-    _show(
+    _show_table(
         file,
         options,
         build_kernel_table,
@@ -169,12 +169,12 @@ def ranges(  # noqa: PLR0913  # options are parameters
 
     options = Options(None, step_range, make_selection(rank, device, steps, time))
     rows = count_rows(brief=brief, max_rows=max_rows)
-    _show(
+    _show_table(
         file, options, build_range_table, RANGES, (csv, json), noun="range", brief_rows=rows, verbose=verbose
     )
 
 
-def _show(  # noqa: PLR0913  # what two commands share
+def _show_table(  # noqa: PLR0913  # what two commands share
     file: Path,
     options: "Options",
     made: "Callable[[Trace], pl.DataFrame]",

@@ -48,7 +48,7 @@ def answer_key(path: Path, options: Options) -> str | None:
     resets the time must use --no-cache.
     """
     try:
-        return _digest(path.name, _folder(path) if path.is_dir() else _file(path), options)
+        return _hash_inputs(path.name, _describe_folder(path) if path.is_dir() else _file(path), options)
     except (OSError, ValueError):
         return None
 
@@ -56,12 +56,12 @@ def answer_key(path: Path, options: Options) -> str | None:
 def answer_key_of_version(name: str, version: list[str], options: Options) -> str | None:
     """Return the same for an export that is not on this machine, with the version that its URL has."""
     try:
-        return _digest(name, version, options)
+        return _hash_inputs(name, version, options)
     except (OSError, ValueError):
         return None
 
 
-def _digest(name: str, content: Sequence[object], options: Options) -> str:
+def _hash_inputs(name: str, content: Sequence[object], options: Options) -> str:
     known = [
         _program(),
         _libraries(),
@@ -92,7 +92,7 @@ def _file(path: Path) -> list[object]:
     return [*known, None if nsys is None else [nsys, *_describe_file(Path(nsys))]]
 
 
-def _folder(path: Path) -> list[object]:
+def _describe_folder(path: Path) -> list[object]:
     """Return each file of a folder, by name.
 
     Raises:
@@ -290,7 +290,7 @@ def load_or_analyze_copy(  # noqa: PLR0913  # as above, and how the copy is name
     """
     name = None if cache is None else key_of_input()
     if cache is not None and name is not None:
-        found = _load(cache, name, with_page=with_page, with_timeline=with_timeline)
+        found = _load_kept(cache, name, with_page=with_page, with_timeline=with_timeline)
         if found is not None:
             progress("the answer is in the cache")
             return found
@@ -312,7 +312,7 @@ def load_or_analyze_copy(  # noqa: PLR0913  # as above, and how the copy is name
     return made
 
 
-def _load(cache: Cache, name: str, *, with_page: bool, with_timeline: bool) -> RenderedAnalysis | None:
+def _load_kept(cache: Cache, name: str, *, with_page: bool, with_timeline: bool) -> RenderedAnalysis | None:
     page = cache.read(EntryKind.PAGES, name) if with_page else None
     timeline = cache.read(EntryKind.TIMELINES, name) if with_timeline else None
     if (with_page and page is None) or (with_timeline and timeline is None):

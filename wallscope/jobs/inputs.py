@@ -139,7 +139,7 @@ def fetch_source(source: Source) -> Iterator[Path]:
         yield source
         return
     scratch = Path(tempfile.gettempdir())
-    _sweep(scratch)
+    _sweep_scratch(scratch)
     with tempfile.TemporaryDirectory(prefix=_ASIDE, dir=scratch) as folder:
         lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
         try:
@@ -227,7 +227,7 @@ def _check_room(url: Url, folder: Path, size_bytes: int) -> None:
         )
 
 
-def _sweep(scratch: Path) -> None:
+def _sweep_scratch(scratch: Path) -> None:
     """Remove leftovers of killed processes of this user: folders without a lock."""
     for folder in scratch.glob(f"{_ASIDE}*"):
         with suppress(OSError):

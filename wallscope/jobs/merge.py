@@ -213,7 +213,9 @@ def update_diagnosis(analysis: Analysis, known: MatchedJob) -> Analysis:
         is_mean=decision.is_mean,
         unknown=explain_open_wall(rank, decision),
     )
-    return state_verdict(update_fixes(replace(shown, diagnosis=decided, opportunities=won), _names(profile)))
+    return state_verdict(
+        update_fixes(replace(shown, diagnosis=decided, opportunities=won), _list_names(profile))
+    )
 
 
 def _diagnose_critical_rank(analysis: Analysis, known: MatchedJob) -> Analysis:
@@ -233,7 +235,7 @@ def _diagnose_critical_rank(analysis: Analysis, known: MatchedJob) -> Analysis:
     return replace(analysis, diagnosis=diagnosis)
 
 
-def _names(profile: Profile) -> pl.Series:
+def _list_names(profile: Profile) -> pl.Series:
     """Return names of the kernels and ranges that a profile knows."""
     ranges = profile.keys["path"].unique().str.split(_BETWEEN_RANGES).explode()
     return pl.concat([profile.keys["name"], ranges.alias("name")]).unique().sort()
@@ -304,7 +306,7 @@ def run_job(  # noqa: PLR0913  # what the user may ask for
     left_out = [_report_left_out(path.name, str(error).removeprefix(f"{path} — ")) for path, error in failed]
     kept, others = _keep_one_job([one for one in found if isinstance(one, _Analyzed)])
     kept, again = _drop_duplicates(kept)
-    return _join(kept, (*left_out, *others, *again))
+    return _merge_analyses(kept, (*left_out, *others, *again))
 
 
 def _read_outcome(path: Source, outcome: Outcome) -> _Analyzed | tuple[Source, WallscopeError]:
@@ -390,7 +392,7 @@ def _drop_duplicates(analyzed: Sequence[_Analyzed]) -> tuple[list[_Analyzed], li
     return [one for one in analyzed if any(one is other for other in kept)], findings
 
 
-def _join(analyzed: Sequence[_Analyzed], findings: tuple[Finding, ...]) -> JobAnswer:
+def _merge_analyses(analyzed: Sequence[_Analyzed], findings: tuple[Finding, ...]) -> JobAnswer:
     """Merge the analyses of the exports of one job; the diagnosis is that of the critical rank."""
     analyzed = sorted(analyzed, key=lambda one: _first_rank(one.analysis))
     ordered = [one.analysis for one in analyzed]

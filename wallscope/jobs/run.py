@@ -59,7 +59,9 @@ def analyze_export(
 
     try:
         if not is_answer(source):
-            made = load_or_analyze_source(source, options, _silent, cache, with_timeline=with_timeline)
+            made = load_or_analyze_source(
+                source, options, _ignore_progress, cache, with_timeline=with_timeline
+            )
             return DrawnAnalysis(made.analysis, made.timeline) if with_timeline else made.analysis
         if options != Options(reader=options.reader):
             raise OptionError(
@@ -98,7 +100,7 @@ def _analyze_side_by_side(
     pending = list(range(len(paths)))
     suspects: list[int] = []
     while pending:
-        pool = _pool(jobs)
+        pool = _start_processes(jobs)
         running: dict[Future[Outcome], int] = {}
         try:
             while pending or running:
@@ -120,13 +122,13 @@ def _analyze_side_by_side(
         yield place, _analyze_alone(paths[place], options, one)
 
 
-def _pool(jobs: int) -> ProcessPoolExecutor:
+def _start_processes(jobs: int) -> ProcessPoolExecutor:
     return ProcessPoolExecutor(jobs, mp_context=get_context("spawn"), initializer=tune_process)
 
 
 def _analyze_alone(path: Source, options: Options, one: One) -> Outcome:
     for _ in range(_MOST_TRIES):
-        with _pool(1) as pool:
+        with _start_processes(1) as pool:
             try:
                 return pool.submit(one, path, options).result()
             except BrokenProcessPool:
@@ -148,7 +150,7 @@ def _threads(jobs: int) -> Iterator[None]:
             del os.environ[_THREADS]
 
 
-def _silent(_: str) -> None:
+def _ignore_progress(_: str) -> None:
     """Report no progress in a worker."""
 
 

@@ -21,7 +21,7 @@ import msgspec
 import numpy as np
 import polars as pl
 
-from wallscope.columns import Rows
+from wallscope.columns import Rows, keep_within
 from wallscope.kineto.event_tables import TraceTables
 from wallscope.kineto.host_rows import ROUNDING_NS
 from wallscope.kineto.operator_flops import BACKWARD_OF, FLOP_FORMULAS, count_flops
@@ -114,25 +114,25 @@ def build_device_rows(tables: TraceTables) -> pl.DataFrame:
                 *_where(),
                 kind=pl.lit(OperationKind.KERNEL, KIND),
                 text="text",
-                blocks=_keep_within("grid", 2**62),
-                threads=_keep_within("block", _MOST_THREADS).cast(pl.UInt16),
-                registers=_keep_within("registers", _MOST_REGISTERS).cast(pl.UInt16),
-                shared_bytes=_keep_within("shared_bytes", _MOST_SHARED_BYTES).cast(pl.UInt32),
+                blocks=keep_within(pl.col("grid"), 0, 2**62),
+                threads=keep_within(pl.col("block"), 0, _MOST_THREADS).cast(pl.UInt16),
+                registers=keep_within(pl.col("registers"), 0, _MOST_REGISTERS).cast(pl.UInt16),
+                shared_bytes=keep_within(pl.col("shared_bytes"), 0, _MOST_SHARED_BYTES).cast(pl.UInt32),
             ),
             copies.select(
                 *_where(pl.coalesce("device", "in_device", "from_device", "pid")),
                 kind=pl.lit(OperationKind.COPY, KIND),
-                bytes=_keep_within("bytes", _MOST_BYTES),
-                direction=_decode(pl.col("name").str.extract(_COPY), _DIRECTIONS, DIRECTION),
-                source=_decode(pl.col("name").str.extract(_ENDS[0], 1), _MEMORIES, MEMORY),
-                destination=_decode(pl.col("name").str.extract(_ENDS[0], 2), _MEMORIES, MEMORY),
+                bytes=keep_within(pl.col("bytes"), 0, _MOST_BYTES),
+                direction=_decode_words(pl.col("name").str.extract(_COPY), _DIRECTIONS, DIRECTION),
+                source=_decode_words(pl.col("name").str.extract(_ENDS[0], 1), _MEMORIES, MEMORY),
+                destination=_decode_words(pl.col("name").str.extract(_ENDS[0], 2), _MEMORIES, MEMORY),
             ),
             fills.select(
                 *_where(),
                 kind=pl.lit(OperationKind.FILL, KIND),
-                bytes=_keep_within("bytes", _MOST_BYTES),
+                bytes=keep_within(pl.col("bytes"), 0, _MOST_BYTES),
                 direction=pl.lit(CopyDirection.FILL, DIRECTION),
-                destination=_decode(pl.col("name").str.extract(_ENDS[1]), _MEMORIES, MEMORY),
+                destination=_decode_words(pl.col("name").str.extract(_ENDS[1]), _MEMORIES, MEMORY),
             ),
         ],
         how="diagonal",
@@ -176,12 +176,7 @@ def _where(device: pl.Expr | None = None) -> list[pl.Expr]:
     ]
 
 
-def _keep_within(column: str, most: int) -> pl.Expr:
-    """Return the value if it is possible, else null."""
-    return pl.when(pl.col(column).is_between(0, most)).then(pl.col(column))
-
-
-def _decode(
+def _decode_words(
     spelled: pl.Expr, meanings: dict[str, CopyDirection] | dict[str, MemoryKind], to: pl.Enum
 ) -> pl.Expr:
     """Return the meaning of a word, `unknown` for others."""
@@ -360,7 +355,7 @@ def _count_operators(tables: TraceTables, numbered: pl.DataFrame, start_ns: int)
     """
     rows = join_thread_ids(tables.frames["multiplications"], numbered).drop_nulls("thread")
     keys = rows.select("text", "shapes", "types", "values")
-    known = {key: _count(tables.texts[key[0]], *key[1:]) for key in keys.unique().iter_rows()}
+    known = {key: _count_operator_flops(tables.texts[key[0]], *key[1:]) for key in keys.unique().iter_rows()}
     late_ns = ROUNDING_NS if tables.is_coarse else 0
     return rows.select(
         pl.col("thread").cast(pl.UInt32),
@@ -374,7 +369,7 @@ def _count_operators(tables: TraceTables, numbered: pl.DataFrame, start_ns: int)
     ).sort("thread", "start_ns", -pl.col("end_ns"), maintain_order=True)
 
 
-def _count(name: str, shapes: str | None, types: str | None, values: str | None) -> int | None:
+def _count_operator_flops(name: str, shapes: str | None, types: str | None, values: str | None) -> int | None:
     if name not in FLOP_FORMULAS:
         return None
     arguments = (
@@ -403,7 +398,7 @@ def _count_gradients(operators: pl.DataFrame, issued: pl.DataFrame, names: pl.Da
     kinds = classify_kernels(names, load_kernel_rules(None))
     multiplying = kinds.filter(pl.col("category").is_in(list(map(str, _MULTIPLYING))))["name"]
     called = issued.filter(pl.col("name").is_in(multiplying.implode()))
-    operators = operators.with_columns(kernels=_count_calls(operators, called))
+    operators = operators.with_columns(kernels=_count_kernels_inside(operators, called))
     key = ["process", "sequence", "forward"]
     forward = (
         operators.select("process", "sequence", forward="name", done="flops", first="kernels")
@@ -421,7 +416,7 @@ def _count_gradients(operators: pl.DataFrame, issued: pl.DataFrame, names: pl.Da
     )  # fmt: skip
 
 
-def _count_calls(operators: pl.DataFrame, called: pl.DataFrame) -> Rows:
+def _count_kernels_inside(operators: pl.DataFrame, called: pl.DataFrame) -> Rows:
     """Return how many kernels were issued inside each operator, on its thread."""
     found = np.zeros(len(operators), np.int64)
     thread = operators["thread"].to_numpy()

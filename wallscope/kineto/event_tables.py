@@ -52,7 +52,7 @@ _Rows = ScannedRows | DecodedRows
 
 
 @dataclass(frozen=True, slots=True)
-class _Kind:
+class _EventKind:
     """A kind of event to keep: its categories, and its arguments that are numbers, texts and sizes.
 
     `names` are those of its events, if the kind is only a part of its categories; `lists` are kept as JSON.
@@ -88,30 +88,30 @@ class _Kind:
 
 
 _KINDS = {
-    "kernels": _Kind(
+    "kernels": _EventKind(
         ("kernel",),
         (*_WHERE, "registers", "shared_bytes", "graph_node", *_NCCL_NUMBERS),
         _NCCL_TEXTS,
         ("grid", "block"),
         reals=("blocks_per_sm", "warps_per_sm", "occupancy"),
     ),
-    "copies": _Kind(("gpu_memcpy",), (*_WHERE, "bytes", "graph_node", "in_device", "from_device")),
-    "fills": _Kind(("gpu_memset",), (*_WHERE, "bytes", "graph_node")),
-    "calls": _Kind(("cuda_runtime", "cuda_driver"), ("correlation",)),
-    "annotations": _Kind(("user_annotation",)),
-    "operators": _Kind(("cpu_op", "operator"), ("sequence", "forward_thread")),
-    "multiplications": _Kind(
+    "copies": _EventKind(("gpu_memcpy",), (*_WHERE, "bytes", "graph_node", "in_device", "from_device")),
+    "fills": _EventKind(("gpu_memset",), (*_WHERE, "bytes", "graph_node")),
+    "calls": _EventKind(("cuda_runtime", "cuda_driver"), ("correlation",)),
+    "annotations": _EventKind(("user_annotation",)),
+    "operators": _EventKind(("cpu_op", "operator"), ("sequence", "forward_thread")),
+    "multiplications": _EventKind(
         ("cpu_op", "operator"),
         ("sequence",),
         lists=("shapes", "types", "values"),
         names=FLOP_FORMULAS.keys() | BACKWARD_OF.keys(),
     ),
-    "syncs": _Kind(
+    "syncs": _EventKind(
         ("cuda_sync",), (*_WHERE, "wait_stream", "wait_event", "wait_record"), ("sync_kind",)
     ),
-    "overheads": _Kind(("overhead",)),
+    "overheads": _EventKind(("overhead",)),
 }  # fmt: skip
-_PYTHON = _Kind(("python_function",))
+_PYTHON = _EventKind(("python_function",))
 _OF_ALLOCATIONS = ("reserved_bytes", "device_type", "device_id")
 _ALLOCATIONS: dict[str, pl.DataType] = {
     "start": pl.Int64(),
@@ -169,7 +169,7 @@ class TraceTables:
 class _Collector:
     """Frames under construction."""
 
-    kinds: dict[str, _Kind]
+    kinds: dict[str, _EventKind]
     waiting: dict[str, DecodedRows] = field(default_factory=dict)
     parts: dict[str, list[pl.DataFrame]] = field(default_factory=dict)
     texts: dict[str, int] = field(default_factory=dict)

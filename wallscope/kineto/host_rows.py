@@ -217,11 +217,13 @@ def build_syncs(
         ),
         start_ns=pl.col("start") - start_ns,
         end_ns=pl.col("end") - start_ns,
-        stream=_known("stream"),
-        event=_known("wait_event"),
-        record=_known("wait_record"),
+        stream=_null_if_negative("stream"),
+        event=_null_if_negative("wait_event"),
+        record=_null_if_negative("wait_record"),
     )
-    records = _record_calls(threads, made).select("process", record="correlation", recorded_ns="start_ns")
+    records = _select_record_calls(threads, made).select(
+        "process", record="correlation", recorded_ns="start_ns"
+    )
     return (
         rows.join(records, on=["process", "record"], how="left", maintain_order="left")
         .with_columns(
@@ -244,13 +246,15 @@ def build_events(
     if waits.is_empty():
         return EVENTS.to_frame()
     named = (
-        waits.with_columns(correlation=_known("wait_record"), stream=_known("wait_stream"))
+        waits.with_columns(
+            correlation=_null_if_negative("wait_record"), stream=_null_if_negative("wait_stream")
+        )
         .drop_nulls(["correlation", "stream"])
         .group_by("process", "correlation", maintain_order=True)
         .agg(pl.col("context", "stream", "wait_event").first())
     )
     return (
-        _record_calls(threads, made)
+        _select_record_calls(threads, made)
         .join(named, on=["process", "correlation"], how="left", maintain_order="left")
         .with_columns(
             event="wait_event", event_sync="correlation", timestamp_ns=pl.lit(None, pl.Int64)
@@ -261,7 +265,7 @@ def build_events(
     )  # fmt: skip
 
 
-def _record_calls(threads: pl.DataFrame, made: Calls) -> pl.DataFrame:
+def _select_record_calls(threads: pl.DataFrame, made: Calls) -> pl.DataFrame:
     names = made.names.filter(pl.col("text").str.contains(_RECORD_CALL))["name"]
     calls = made.calls.filter(pl.col("name").is_in(names.to_list()))
     processes = threads["process"].gather(calls["thread"]).cast(pl.Int64)
@@ -276,6 +280,6 @@ def _with_call(rows: pl.DataFrame, made: Calls) -> pl.DataFrame:
     )
 
 
-def _known(column: str) -> pl.Expr:
+def _null_if_negative(column: str) -> pl.Expr:
     """Return the number, null for -1, which means none."""
     return pl.when(pl.col(column) >= 0).then(pl.col(column))

@@ -266,7 +266,7 @@ def _convolve(shapes: list[Any], values: list[Any]) -> int:
     if _read_flag(values, 6):
         return 2 * data[0] * prod(data[2:]) * prod(weight)
     stride, padding, dilation = (
-        _spread(values[position], len(data) - 2, least) for position, least in ((3, 1), (4, 0), (5, 1))
+        _parse_sizes(values[position], len(data) - 2, least) for position, least in ((3, 1), (4, 0), (5, 1))
     )
     outputs = [
         max((size + 2 * pad - gap * (kernel - 1) - 1) // step + 1, 0)
@@ -288,7 +288,7 @@ def _convolve_backward(shapes: list[Any], values: list[Any]) -> int:
     return wanted * 2 * many[0] * prod(many[2:]) * prod(weight)
 
 
-def _spread(spelled: Any, count: int, least: int) -> _Sizes:
+def _parse_sizes(spelled: Any, count: int, least: int) -> _Sizes:
     """Return a list of whole numbers from its spelling; a single number counts for all dimensions.
 
     Raises:

@@ -50,8 +50,8 @@ def read_job_facts(tables: TraceTables) -> JobFacts:
         facts = _parse_json(facts)
     if not isinstance(facts, dict):
         return JobFacts(None, None, {})
-    size = _count(facts.get("world_size"))
-    rank = _count(facts.get("rank"))
+    size = _read_count(facts.get("world_size"))
+    rank = _read_count(facts.get("rank"))
     if size == 0 or (size is not None and rank is not None and rank >= size):
         size = None
     listed = facts.get("pg_config")
@@ -73,7 +73,7 @@ def parse_ranks(listed: Any) -> tuple[int, ...] | None:
         listed = _parse_json(listed)
     if not isinstance(listed, list) or not listed:
         return None
-    ranks = [_count(one) for one in listed]
+    ranks = [_read_count(one) for one in listed]
     known = tuple(rank for rank in ranks if rank is not None)
     return known if len(known) == len(ranks) else None
 
@@ -85,7 +85,7 @@ def _parse_json(text: str) -> Any:
         return None
 
 
-def _count(value: Any) -> int | None:
+def _read_count(value: Any) -> int | None:
     is_number = isinstance(value, int) and not isinstance(value, bool)
     return value if is_number and 0 <= value < _MOST_RANKS else None
 
@@ -130,7 +130,7 @@ def read_trace_conditions(tables: TraceTables) -> CaptureConditions:
         "Python stacks": keys.get("with_stack") == 1 or counts["python_function"] > 0,
         "allocations of memory": keys.get("profile_memory") == 1 or len(tables.frames["allocations"]) > 0,
     }
-    version, cupti = (_count(keys.get(name)) for name in ("cuda_driver_version", "cupti_version"))
+    version, cupti = (_read_count(keys.get(name)) for name in ("cuda_driver_version", "cupti_version"))
     return CaptureConditions(
         profiler_version=f"CUPTI {cupti}" if cupti else None,
         cuda_version=write_cuda_version(str(version)) if version else None,
@@ -141,7 +141,7 @@ def read_trace_conditions(tables: TraceTables) -> CaptureConditions:
 def _read_gpus(listed: Any) -> tuple[Gpu, ...]:
     found = {}
     for entry in listed if isinstance(listed, list) else ():
-        if isinstance(entry, dict) and (number := _count(entry.get("id"))) is not None:
+        if isinstance(entry, dict) and (number := _read_count(entry.get("id"))) is not None:
             found[number] = make_gpu(
                 {
                     "id": number,

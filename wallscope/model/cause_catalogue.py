@@ -208,13 +208,13 @@ def can_occur(cause: str) -> bool:
 
 
 @cache
-def _list_causes() -> frozenset[str]:
+def _list_cause_ids() -> frozenset[str]:
     return frozenset(cause for cause, _ in list_cause_meanings())
 
 
 def write_cause_pattern() -> str:
     """Write a regular expression that matches every identifier of a cause, longer ones first."""
-    causes = sorted(_list_causes(), key=lambda cause: (-len(cause), cause))
+    causes = sorted(_list_cause_ids(), key=lambda cause: (-len(cause), cause))
     return "|".join(re.escape(cause).replace(re.escape(CALL), r"\w+") for cause in causes)
 
 
@@ -224,5 +224,5 @@ def name_cause(text: str) -> str:
     >>> name_cause("host/framework"), name_cause("gemm_kernel")
     ('host time outside CUDA calls', 'gemm_kernel')
     """
-    is_known = text in _list_causes() or text.startswith(DRAINED)
+    is_known = text in _list_cause_ids() or text.startswith(DRAINED)
     return re.sub(r" \([^)]*\)", "", describe_cause(text)) if is_known else text

@@ -45,14 +45,14 @@ def list_columns(row: type, *names: str, **words: str) -> tuple[TableColumn, ...
     return tuple(
         TableColumn(
             shown[name].column or name,
-            getattr(pl, shown[name].kind)() if shown[name].kind else _find_kind(hints, name),
+            getattr(pl, shown[name].kind)() if shown[name].kind else _find_column_type(hints, name),
             shown[name].describe(**words),
         )
         for name in names or shown
     )
 
 
-def _find_kind(hints: dict[str, Any], name: str) -> pl.DataType:
+def _find_column_type(hints: dict[str, Any], name: str) -> pl.DataType:
     """Return the type of a column: of `None` or another type the other; enumerations and lists are text."""
     hint = hints[name if name in hints else f"{name}_"].__origin__
     if get_origin(hint) in {Union, UnionType}:

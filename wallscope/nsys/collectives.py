@@ -61,7 +61,7 @@ class Collectives:
 
 
 @dataclass(frozen=True, slots=True)
-class _Layout:
+class _PayloadLayout:
     """Size of a payload, `None` if unknown, and numpy type and offset of its known fields."""
 
     payload_bytes: int | None
@@ -76,7 +76,7 @@ def read_collectives(
     `raw` are all rows of ranges. Calls that end before they start are excluded. A call without an end has
     none.
     """
-    rows = _ranges(source, raw)
+    rows = _read_nccl_ranges(source, raw)
     progress(f"reading NCCL calls: {len(rows):,} rows")
     payloads, payload_count = _read_payloads(source, rows["row_id"])
     facts = (
@@ -99,7 +99,7 @@ def read_collectives(
     )
 
 
-def _ranges(source: Database, raw: pl.DataFrame) -> pl.DataFrame:
+def _read_nccl_ranges(source: Database, raw: pl.DataFrame) -> pl.DataFrame:
     has_texts = source.has("NVTX_EVENTS", *_NEEDED) and source.has("StringIds", "id", "value")
     if not (has_texts and _is_named(source, raw)):
         return pl.DataFrame(schema=_RANGES)
@@ -131,7 +131,7 @@ def _read_payloads(source: Database, row_ids: pl.Series) -> tuple[pl.DataFrame, 
     return payloads, len({row_id for row_id, _ in (*blobs, *texts)})
 
 
-def _read_layouts(source: Database) -> dict[_Key, _Layout]:
+def _read_layouts(source: Database) -> dict[_Key, _PayloadLayout]:
     """Return the layout of each schema that all processes describe alike."""
     if not source.has(
         "NVTX_PAYLOAD_SCHEMA_ENTRIES", "domainId", "schemaId", "idx", "name", "type", "offset", "flags"
@@ -144,12 +144,12 @@ def _read_layouts(source: Database) -> dict[_Key, _Layout]:
     entries: defaultdict[_Key, list[tuple[object, ...]]] = defaultdict(list)
     for domain, schema, *entry in source.rows("payload_entries"):
         entries[domain, schema].append(tuple(entry))
-    layouts: dict[_Key, _Layout] = {}
+    layouts: dict[_Key, _PayloadLayout] = {}
     for key, described in entries.items():
         payload_bytes = next(iter(sizes[key]), None)
         is_alike = len(sizes[key]) < 2 and len({index for index, *_ in described}) == len(described)
         if is_alike and (payload_bytes is None or isinstance(payload_bytes, int)):
-            layouts[key] = _Layout(payload_bytes, dict(_known_fields(described)))
+            layouts[key] = _PayloadLayout(payload_bytes, dict(_known_fields(described)))
     return layouts
 
 
@@ -164,12 +164,12 @@ def _known_fields(entries: Iterable[tuple[object, ...]]) -> Iterator[tuple[str, 
 
 
 def _decode_payloads(
-    rows: Iterable[tuple[int, object]], layouts: Mapping[_Key, _Layout]
+    rows: Iterable[tuple[int, object]], layouts: Mapping[_Key, _PayloadLayout]
 ) -> Iterator[pl.DataFrame]:
     """Return one frame per layout."""
     groups: defaultdict[tuple[_Key, int], list[tuple[int, bytes]]] = defaultdict(list)
     for row_id, blob in rows:
-        if isinstance(blob, bytes) and (opened := _unpack(blob)):
+        if isinstance(blob, bytes) and (opened := _unpack_payload(blob)):
             key, payload = opened
             layout = layouts.get(key)
             if layout and layout.payload_bytes in {None, len(payload)}:
@@ -194,7 +194,7 @@ def _decode_payloads(
         )
 
 
-def _unpack(blob: bytes) -> tuple[_Key, bytes] | None:
+def _unpack_payload(blob: bytes) -> tuple[_Key, bytes] | None:
     """Return domain and schema of a payload, and the payload; `None` if it is truncated or not a payload."""
     if re.fullmatch(rb"(0[xX])?([0-9a-fA-F]{2})+", blob):  # some exports write it as text
         blob = bytes.fromhex(blob.removeprefix(b"0x").removeprefix(b"0X").decode("ascii"))
@@ -216,7 +216,7 @@ def _decode_json(rows: Iterable[tuple[int, object]]) -> pl.DataFrame:
         if isinstance(read, dict):
             inner = [value for value in read.values() if isinstance(value, dict)]
             pairs = [pair for level in (*inner, read) for pair in level.items()]
-            facts = {_FIELD_OF.get(_spelling(key)): _number(value) for key, value in pairs}
+            facts = {_FIELD_OF.get(_spelling(key)): _parse_integer(value) for key, value in pairs}
             payloads.append((row_id, str(CollectiveSource.JSON), *(facts.get(field) for field in _FIELDS)))
     return _make_frame(payloads, _PAYLOAD)
 
@@ -225,7 +225,7 @@ def _spelling(name: object) -> str:
     return re.sub(r"[^a-z]", "", str(name).lower())
 
 
-def _number(value: object) -> int | None:
+def _parse_integer(value: object) -> int | None:
     """Return an integer, also if JSON has it as decimal or hexadecimal text."""
     if isinstance(value, str) and re.fullmatch(r"0[xX][0-9a-fA-F]{1,16}|\d{1,20}", value):
         return int(value, 16 if value[:2] in {"0x", "0X"} else 10)

@@ -110,7 +110,7 @@ def check_calls(capture: Capture, *, began_inside: bool) -> tuple[Finding, ...]:
     return (
         *without_call,
         *_check_launches(capture),
-        *_check_events(capture),
+        *_check_event_records(capture),
         *_check_capture_range(
             0 if without_call else len(early), began_inside=began_inside or not early.is_empty()
         ),
@@ -257,7 +257,7 @@ def _drop_captured(launches: pl.DataFrame, begins: pl.DataFrame, ends: pl.DataFr
     )
 
 
-def _check_events(capture: Capture) -> tuple[Finding, ...]:
+def _check_event_records(capture: Capture) -> tuple[Finding, ...]:
     if capture.presence["CUPTI_ACTIVITY_KIND_CUDA_EVENT"] is Presence.ROWS:
         return ()
     waiting = capture.call_names.filter(pl.col("text").str.contains(_EVENT_WAIT))

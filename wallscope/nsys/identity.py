@@ -170,8 +170,8 @@ def read_export_facts(source: Database) -> ExportFacts:
         if not facts and source.has(table, "name", "value"):
             facts = {str(name): value for name, value in source.rows(query_name)}
     return ExportFacts(
-        product_version=_match(_VERSION, facts.get("EXPORT_PRODUCT_VERSION")),
-        schema_version=_match(_VERSION, facts.get("EXPORT_SCHEMA_VERSION")),
+        product_version=_keep_matching(_VERSION, facts.get("EXPORT_PRODUCT_VERSION")),
+        schema_version=_keep_matching(_VERSION, facts.get("EXPORT_SCHEMA_VERSION")),
         time_shift_ns=_integer(facts.get("EXPORT_CONFIG_TIME_SHIFT")) or 0,
         is_filtered=bool(
             facts.get("EXPORT_PARAM_TABLES_TO_EXPORT") or facts.get("EXPORT_PARAM_TIMES_TO_EXPORT")
@@ -223,7 +223,7 @@ def _read_hostname(source: Database) -> str | None:
     if not source.has("TARGET_INFO_SYSTEM_ENV", "name", "value"):
         return None
     hostnames = [value for name, value in source.rows("system_facts") if name == "Hostname"]
-    return _match(_HOSTNAME, hostnames[0]) if hostnames else None
+    return _keep_matching(_HOSTNAME, hostnames[0]) if hostnames else None
 
 
 def read_gpus(source: Database) -> tuple[Gpu, ...]:
@@ -258,7 +258,7 @@ def make_gpu(row: dict[str, object]) -> Gpu:
     memory_bytes, memory_mib = _positive(row["memory_bytes"]), _positive(row["memory_mib"])
     return Gpu(
         id=_integer(row["id"]) or 0,
-        name=_match(_GPU_NAME, row["name"]),
+        name=_keep_matching(_GPU_NAME, row["name"]),
         architecture=f"sm_{major}{minor or 0}" if major is not None else None,
         sm_count=_positive(row["sm_count"]),
         memory_bytes=memory_mib << 20 if memory_bytes is None and memory_mib is not None else memory_bytes,
@@ -266,7 +266,7 @@ def make_gpu(row: dict[str, object]) -> Gpu:
     )
 
 
-def _match(pattern: re.Pattern[str], value: object) -> str | None:
+def _keep_matching(pattern: re.Pattern[str], value: object) -> str | None:
     return value if isinstance(value, str) and pattern.fullmatch(value) else None
 
 
@@ -353,14 +353,14 @@ def read_conditions(source: Database) -> CaptureConditions:
         profiler_version=found[1]
         if (found := _INSTALLED.search(versions.get("TargetInstallDir", "")))
         else None,
-        driver_version=_version(versions.get("NvDriverVersion")),
-        cuda_version=write_cuda_version(_version(versions.get("CudaDriverVersion"))),
+        driver_version=_check_driver_version(versions.get("NvDriverVersion")),
+        cuda_version=write_cuda_version(_check_driver_version(versions.get("CudaDriverVersion"))),
         clock_hz=_read_clock_hz(source),
-        options=_read_options(source),
+        options=_read_capture_settings(source),
     )
 
 
-def _version(value: str | None) -> str | None:
+def _check_driver_version(value: str | None) -> str | None:
     return value if value is not None and _DRIVER_VERSION.fullmatch(value) else None
 
 
@@ -384,7 +384,7 @@ def _read_clock_hz(source: Database) -> int | None:
     return clock_hz if isinstance(clock_hz, int) and clock_hz > 0 else None
 
 
-def _read_options(source: Database) -> tuple[tuple[str, str], ...]:
+def _read_capture_settings(source: Database) -> tuple[tuple[str, str], ...]:
     if not source.has("META_DATA_CAPTURE", "name", "value"):
         return ()
     found = dict.fromkeys([*_OPTIONS.values(), *_TRACES.values(), _CUDA_BACKTRACES], "off")

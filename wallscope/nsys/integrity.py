@@ -169,13 +169,13 @@ def list_table_files(path: Path) -> dict[str, Path]:
     Raises:
         InputError: the folder has no tables, tables of both formats, other exports, or a damaged table.
     """
-    files = _list_tables(path)
+    files = _list_table_files(path)
     for file in files:
         _check_table(file)
     return {file.stem: file for file in files}
 
 
-def _list_tables(path: Path) -> list[Path]:
+def _list_table_files(path: Path) -> list[Path]:
     try:
         entries = sorted(path.iterdir(), key=lambda entry: entry.name)
     except OSError as error:
@@ -221,7 +221,7 @@ def _check_table(path: Path) -> None:
 
 def content_size_bytes(path: Path) -> int:
     """Return the size of a file, or of all tables of a folder."""
-    return sum(file.stat().st_size for file in (_list_tables(path) if is_folder(path) else [path]))
+    return sum(file.stat().st_size for file in (_list_table_files(path) if is_folder(path) else [path]))
 
 
 def fingerprint(path: Path, size_bytes: int) -> str:
@@ -229,7 +229,7 @@ def fingerprint(path: Path, size_bytes: int) -> str:
     if not is_folder(path):
         return fingerprint_file(path, size_bytes)
     digest = hashlib.blake2b(size_bytes.to_bytes(8, "big"), digest_size=16)
-    for file in _list_tables(path):
+    for file in _list_table_files(path):
         digest.update(f"{file.name} {fingerprint_file(file, file.stat().st_size)}\n".encode())
     return digest.hexdigest()
 

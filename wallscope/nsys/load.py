@@ -154,7 +154,7 @@ def read_contents(path: Path, progress: Progress) -> Contents:
     with open_tables(path, progress) as tables:
         source = make_database(path, tables)
         facts = read_export_facts(source)
-        traced, graph_mode = _read_options(source)
+        traced, graph_mode = _read_traced_events(source)
         return Contents(
             export=identify_export(source, facts),
             traced=traced,
@@ -175,7 +175,7 @@ def read_contents(path: Path, progress: Progress) -> Contents:
         )
 
 
-def _read_options(source: Database) -> tuple[tuple[str, ...], str | None]:
+def _read_traced_events(source: Database) -> tuple[tuple[str, ...], str | None]:
     traced: set[str] = set()
     modes: set[str] = set()
     for name, value in read_capture_options(source):

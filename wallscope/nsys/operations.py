@@ -11,7 +11,7 @@ from itertools import accumulate
 import numpy as np
 import polars as pl
 
-from wallscope.columns import Rows, find_first_rows, mark_numbers, number_alike_rows
+from wallscope.columns import Rows, find_first_rows, keep_within, mark_numbers, number_alike_rows
 from wallscope.model.capture import Progress
 from wallscope.model.enums import CopyDirection, MemoryKind, OperationKind
 from wallscope.model.schemas import COPIES, DIRECTION, KERNELS, KIND, MEMORY, NAMES, OPERATIONS
@@ -108,7 +108,7 @@ def read_operations(source: Database, progress: Progress) -> RawOperations:
     origins = [distinct["origin"] for *_, distinct in there]
     first_origins = list(accumulate(map(len, origins), initial=0))[:-1]
     rows = pl.concat(
-        [_describe(*own, first) for own, first in zip(there, first_origins, strict=True)],
+        [_make_rows(*own, first) for own, first in zip(there, first_origins, strict=True)],
         how="diagonal",
         rechunk=True,
     )
@@ -120,7 +120,7 @@ def read_operations(source: Database, progress: Progress) -> RawOperations:
     origin, held = _keep_used(timed["origin"], pl.concat(origins))
     return RawOperations(
         frame=timed.with_columns(origin),
-        origins=held.with_columns(_keep_within(pl.col("deviceId"), 0, _MOST_DEVICES)),
+        origins=held.with_columns(keep_within(pl.col("deviceId"), 0, _MOST_DEVICES)),
         string_ids=string_ids,
         untimed_rows=len(rows) - len(timed),
     )
@@ -133,11 +133,6 @@ def _keep_used(number: pl.Series, distinct: pl.DataFrame) -> tuple[pl.Series, pl
         return number, distinct
     places = pl.Series(number.name, np.cumsum(is_used) - 1, dtype=number.dtype)
     return places.gather(number), distinct.filter(is_used)
-
-
-def _keep_within(values: pl.Expr, least: int, most: int) -> pl.Expr:
-    """Return the value if it is possible, else null."""
-    return pl.when(values.is_between(least, most)).then(values)
 
 
 def build_device_work(
@@ -203,7 +198,7 @@ def _gather(
     return rows.select(columns).with_columns(op=op).select(schema.names()).cast(schema)
 
 
-def _describe(
+def _make_rows(
     table: tables.CatalogTable, frame: pl.DataFrame, distinct: Mapping[str, pl.DataFrame], first_origin: int
 ) -> pl.DataFrame:
     """Return the rows of one table with the common columns; kernels also with launch shapes.
@@ -215,7 +210,7 @@ def _describe(
         **{name: pl.col(name) for name in ("start", "end", "correlationId")},
         "origin": pl.col("origin") + pl.lit(first_origin, pl.UInt32),
         "graph_node": pl.col("graphNodeId") if "graphNodeId" in table.columns else nothing,
-        "bytes": _keep_within(pl.col("bytes"), 0, _MOST_BYTES) if "bytes" in table.columns else nothing,
+        "bytes": keep_within(pl.col("bytes"), 0, _MOST_BYTES) if "bytes" in table.columns else nothing,
         "named": pl.col("named") if table is tables.KERNELS else pl.lit(None, pl.UInt32),
         "kind": pl.lit(_FRAMES[table], KIND),
         "direction": pl.lit(None, DIRECTION),
@@ -223,24 +218,24 @@ def _describe(
         "destination": pl.lit(None, MEMORY),
     }
     if table is tables.KERNELS:
-        frame = frame.hstack(_describe_shapes(distinct["shape"])[frame["shape"]])
+        frame = frame.hstack(_make_kernel_shapes(distinct["shape"])[frame["shape"]])
         columns |= {name: pl.col(name) for name in ("blocks", "threads", "registers", "shared_bytes")}
     elif table is tables.COPIES:
         between_devices = (pl.col("copyKind") == 8) & (pl.col("srcDeviceId") != pl.col("dstDeviceId"))
         columns["direction"] = (
             pl.when(between_devices)
             .then(pl.lit(CopyDirection.PEER, DIRECTION))
-            .otherwise(_decode("copyKind", _DIRECTIONS, CopyDirection.UNKNOWN, DIRECTION))
+            .otherwise(_decode_numbers("copyKind", _DIRECTIONS, CopyDirection.UNKNOWN, DIRECTION))
         )
-        columns["source"] = _decode("srcKind", _MEMORIES, MemoryKind.UNKNOWN, MEMORY)
-        columns["destination"] = _decode("dstKind", _MEMORIES, MemoryKind.UNKNOWN, MEMORY)
+        columns["source"] = _decode_numbers("srcKind", _MEMORIES, MemoryKind.UNKNOWN, MEMORY)
+        columns["destination"] = _decode_numbers("dstKind", _MEMORIES, MemoryKind.UNKNOWN, MEMORY)
     elif table is tables.FILLS:
         columns["direction"] = pl.lit(CopyDirection.FILL, DIRECTION)
-        columns["destination"] = _decode("memKind", _MEMORIES, MemoryKind.UNKNOWN, MEMORY)
+        columns["destination"] = _decode_numbers("memKind", _MEMORIES, MemoryKind.UNKNOWN, MEMORY)
     return frame.select(**columns).with_row_index("row")
 
 
-def _describe_shapes(shapes: pl.DataFrame) -> pl.DataFrame:
+def _make_kernel_shapes(shapes: pl.DataFrame) -> pl.DataFrame:
     """Return what launch shapes are to `KERNELS`; impossible values are null."""
     static_bytes, dynamic_bytes = (
         pl.col(column).fill_null(0) for column in ("staticSharedMemory", "dynamicSharedMemory")
@@ -248,13 +243,13 @@ def _describe_shapes(shapes: pl.DataFrame) -> pl.DataFrame:
     threads = pl.col("blockX") * pl.col("blockY") * pl.col("blockZ")
     return shapes.select(
         blocks=pl.col("gridX") * pl.col("gridY") * pl.col("gridZ"),
-        threads=_keep_within(threads, 0, _MOST_THREADS).cast(pl.UInt16),
-        registers=_keep_within(pl.col("registersPerThread"), 0, _MOST_REGISTERS).cast(pl.UInt16),
-        shared_bytes=_keep_within(static_bytes + dynamic_bytes, 0, _MOST_SHARED_BYTES).cast(pl.UInt32),
+        threads=keep_within(threads, 0, _MOST_THREADS).cast(pl.UInt16),
+        registers=keep_within(pl.col("registersPerThread"), 0, _MOST_REGISTERS).cast(pl.UInt16),
+        shared_bytes=keep_within(static_bytes + dynamic_bytes, 0, _MOST_SHARED_BYTES).cast(pl.UInt32),
     )
 
 
-def _decode(column: str, meanings: Mapping[int, str], unknown: str, to: pl.Enum) -> pl.Expr:
+def _decode_numbers(column: str, meanings: Mapping[int, str], unknown: str, to: pl.Enum) -> pl.Expr:
     return pl.col(column).replace_strict(
         {code: str(meaning) for code, meaning in meanings.items()}, default=str(unknown), return_dtype=to
     )

@@ -311,10 +311,10 @@ def open_folder(path: Path) -> FolderTables:
         InputError: the folder is not an export, or a file is damaged.
     """
     files = list_table_files(path)
-    return FolderTables(path, files, {table: _columns(file) for table, file in files.items()})
+    return FolderTables(path, files, {table: _read_column_names(file) for table, file in files.items()})
 
 
-def _columns(file: Path) -> tuple[str, ...]:
+def _read_column_names(file: Path) -> tuple[str, ...]:
     with _errors_about(file):
         if file.suffix == ".parquet":
             return tuple(_scan(file).collect_schema())
@@ -385,7 +385,7 @@ def resolve_export(path: Path, progress: Progress) -> Path:
     try:
         name = f"{fingerprint(path, content_size_bytes(path))}.sqlite"
         kept = cache.make_folder(EntryKind.EXPORTS) / name
-        if not (cache.is_trustworthy(EntryKind.EXPORTS, name) and _is_whole(kept)):
+        if not (cache.is_trustworthy(EntryKind.EXPORTS, name) and _is_complete_export(kept)):
             progress(f"exporting {_make_harmless(path.name)} with nsys")
             _export(nsys, path, kept)
             cache.trim(EntryKind.EXPORTS, name)
@@ -409,7 +409,7 @@ def _export(nsys: Path, report: Path, kept: Path) -> None:
             cwd=aside,
             check=False,
         )
-        if ran.returncode != 0 or not _is_whole(made):
+        if ran.returncode != 0 or not _is_complete_export(made):
             reason = _find_reason(ran, report.absolute(), Path(aside))
             raise InputError(
                 f"{report} — nsys cannot export it: {reason} — export it with the nsys that captured it:"
@@ -419,7 +419,7 @@ def _export(nsys: Path, report: Path, kept: Path) -> None:
         made.replace(kept)
 
 
-def _is_whole(export: Path) -> bool:
+def _is_complete_export(export: Path) -> bool:
     try:
         check_file(export)
     except InputError:

@@ -108,7 +108,7 @@ class _Pages:
 
 
 @dataclass(frozen=True, slots=True)
-class _Layout:
+class _RecordLayout:
     """The wanted columns in a record for the loops, and which rows of the values each fills.
 
     Columns whose rows are numbered together fill rows that follow one another.
@@ -170,7 +170,7 @@ def read_columns(
         read_bytes, reported = 0, _ROWS_A_REPORT
         for flat in pages.chunks(leaves):
             read_bytes += len(flat)
-            found = _decode(pages, flat, layout)
+            found = _decode_records(pages, flat, layout)
             if wanted.keys is not None:
                 found = _filter(found, wanted.keys)
             growing.append(found, read_bytes / (len(leaves) * pages.page_bytes))
@@ -191,7 +191,7 @@ def decode_text(raw: bytes) -> str:
     return raw.decode("utf-8", "replace")
 
 
-def _describe_columns(connection: sqlite3.Connection, wanted: Wanted) -> _Layout:
+def _describe_columns(connection: sqlite3.Connection, wanted: Wanted) -> _RecordLayout:
     """Return the positions of the wanted columns in a record (2.3), if row numbers key the tree (2.4)."""
     if connection.execute(read_query("key_indexes"), (wanted.table,)).fetchone():
         raise UnusualError("its key is kept in an index")
@@ -217,7 +217,7 @@ def _describe_columns(connection: sqlite3.Connection, wanted: Wanted) -> _Layout
         missing, last = missing - 1, place
     if last < 0 or missing or last >= _MOST_COLUMNS:
         raise UnusualError("it has very many columns, or others than it had")
-    return _Layout(
+    return _RecordLayout(
         wanted=columns[: last + 1],
         filled_rows=len(integers) + 2 * len(texts),
         integers={name: integers[name] for name in wanted.integers},
@@ -291,7 +291,7 @@ def _check_count(count: int) -> int:
     return count
 
 
-def _decode(pages: _Pages, flat: Flat, layout: _Layout) -> dict[str, Column | pl.Series]:
+def _decode_records(pages: _Pages, flat: Flat, layout: _RecordLayout) -> dict[str, Column | pl.Series]:
     """Return the wanted columns of the records of leaf pages."""
     row_count = _count_cells(pages, flat)
     values = np.empty((layout.filled_rows, row_count), np.int64)
@@ -337,7 +337,7 @@ def _make_texts(flat: Flat, start: Numbers, length: Numbers) -> pl.Series:
         return pl.Series([None], dtype=pl.String).new_from_index(0, len(start))
     joined = np.empty(int(length.sum(where=is_there)) + count, np.uint8)
     inside = _check_count(sqlite_records.join_texts(*views(flat, start, length, _SEPARATOR, joined)))
-    found = _split(joined) if not inside else None
+    found = _split_texts(joined) if not inside else None
     if found is None:  # a text contains the separator, or is not UTF-8
         raw = flat.tobytes()
         rows = np.flatnonzero(is_there)
@@ -349,7 +349,7 @@ def _make_texts(flat: Flat, start: Numbers, length: Numbers) -> pl.Series:
     return found.gather(pl.Series(place).set(pl.Series(~is_there), None))
 
 
-def _split(joined: Flat) -> pl.Series | None:
+def _split_texts(joined: Flat) -> pl.Series | None:
     """Return texts that follow each other, each with a separator after it; `None` if not in UTF-8."""
     try:
         text = str(joined[:-1].data, "utf-8")

@@ -113,13 +113,13 @@ def rank_collectives(  # noqa: PLR0913, PLR0917  # all that is known of them
         pl.col("communicator"),
         *(_mask_known_communicators(column) for column in ("operation", "axis", "stream")),
     ]
-    before, inside = _walls(start_ns, end_ns, slices)
+    before, inside = _sum_step_walls(start_ns, end_ns, slices)
     key = keys[rows]
     columns = {
         **table.to_dict(),
         "input": np.zeros(rows.size, np.uint32),
         "place": np.arange(rows.size),
-        "step": _step_of(start_ns, windows),
+        "step": _find_steps(start_ns, windows),
         "key": pl.Series(key).set(pl.Series(key < 0), None),
         "sequence": table.select(pl.int_range(pl.len()).over(kind)).to_series(),
         "blocking_ns": _blocking_ns(op, slices),
@@ -157,7 +157,7 @@ def _blocking_ns(op: Rows, slices: pl.DataFrame) -> Times:
     return sum_by_group(row, length_ns[bound[held]], op.size)
 
 
-def _step_of(start_ns: Times, windows: pl.DataFrame) -> pl.Series:
+def _find_steps(start_ns: Times, windows: pl.DataFrame) -> pl.Series:
     """Return the step that each begins in; null outside of all."""
     order = np.argsort(windows["start_ns"].to_numpy(), kind="stable")
     begin_ns, end_ns = (windows[name].to_numpy()[order] for name in ("start_ns", "end_ns"))
@@ -166,7 +166,7 @@ def _step_of(start_ns: Times, windows: pl.DataFrame) -> pl.Series:
     return windows["step"][order[row]].set(pl.Series(is_outside), None)
 
 
-def _walls(start_ns: Times, end_ns: Times, slices: pl.DataFrame) -> tuple[Times, Times]:
+def _sum_step_walls(start_ns: Times, end_ns: Times, slices: pl.DataFrame) -> tuple[Times, Times]:
     """Return time of each wall from the previous start to each start, and from each start to its end."""
     begin_ns = slices["start_ns"].to_numpy().min(initial=start_ns[0])
     owned = _sum_attributed_until(np.concatenate(([begin_ns], start_ns, end_ns)), slices)
@@ -249,7 +249,7 @@ def build_profile_tables(
         work=_work_table(taken, key_of[kind_of], are_computing, _bytes(operations, described.counted), steps),
         owned=_tabulate_attributed_time(numbered, key_of[numbered.kind], steps),
         causes=_causes_table(sums, steps),
-        communicators=_communicators(op, described),
+        communicators=_list_communicators(op, described),
         collectives=rank_collectives(
             operations, key_of[kind_of], windows, slices, described.axes, described.counted
         ),
@@ -318,7 +318,7 @@ def _work_table(
     begun = cut_operations.row[cut_operations.begins]
     is_computing = mark_numbers(group[are_computing[cut_operations.row]], step.size)
     is_open = mark_numbers(beginning[~is_known[begun]], step.size)
-    return _table(
+    return _make_table(
         STEP_WORK,
         step=steps[step],
         key=key,
@@ -334,7 +334,7 @@ def _tabulate_attributed_time(number_slices: NumberedSlices, keys: Rows, steps: 
     many = int(keys.max(initial=0)) + 1
     sizes = (steps.size, many, len(number_slices.causes))
     (step, key, cause), group = combine_codes(sizes, number_slices.step, keys, number_slices.cause)
-    return _table(
+    return _make_table(
         STEP_OWNED,
         step=steps[step],
         key=key,
@@ -350,7 +350,7 @@ def _causes_table(sums: pl.DataFrame, steps: Rows) -> pl.DataFrame:
     absent, state = as_integers(sums["absent"], len(Absent)), as_integers(sums["state"])
     order = np.lexsort((absent, state, cause, step))
     in_order = sums["step", "cause", "state", "absent", "ns"][order[find_places(step[order], steps) >= 0]]
-    return _table(STEP_CAUSES, **in_order.to_dict())
+    return _make_table(STEP_CAUSES, **in_order.to_dict())
 
 
 def _steps_table(windows: pl.DataFrame, sums: pl.DataFrame) -> pl.DataFrame:
@@ -359,7 +359,7 @@ def _steps_table(windows: pl.DataFrame, sums: pl.DataFrame) -> pl.DataFrame:
     row, held = match_rows(in_order["step"].to_numpy(), sums["step"].to_numpy())
     place = row * len(Wall) + as_integers(sums["wall"])[held]
     walls = sum_by_group(place, sums["ns"].to_numpy()[held], len(windows) * len(Wall))
-    return _table(
+    return _make_table(
         PROFILE_STEPS,
         **{
             name: in_order[name] for name in ("step", "start_ns", "end_ns", "steady", "reason", *BUDGET_PARTS)
@@ -368,7 +368,7 @@ def _steps_table(windows: pl.DataFrame, sums: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _communicators(op: Rows, described: OperationDescriptions) -> tuple[Communicators, ...]:
+def _list_communicators(op: Rows, described: OperationDescriptions) -> tuple[Communicators, ...]:
     _, held = match_rows(op, described.sized["op"].to_numpy())
     own = described.sized[held]
     sizes = defaultdict(set)
@@ -381,7 +381,7 @@ def _mask_unknown(is_unknown: Flags, values: Times) -> pl.Series:
     return pl.Series(values).set(pl.Series(is_unknown), None)
 
 
-def _table(schema: pl.Schema, **columns: pl.Series | Times) -> pl.DataFrame:
+def _make_table(schema: pl.Schema, **columns: pl.Series | Times) -> pl.DataFrame:
     """Return a table of one capture, which has place 0."""
     rows = len(columns["step"])
     return pl.DataFrame({"input": np.zeros(rows, np.uint32), **columns}, schema=schema)
@@ -402,7 +402,9 @@ def build_profiles(
     settings = tuple(sorted((key, str(known.value)) for key, known in configuration.settings.items()))
     inputs = (_describe_input(analysis, capture),)
     return tuple(
-        own.profile(replace(_header(analysis, rank, own, facts, settings), inputs=inputs), _recoverable(rank))
+        own.profile(
+            replace(_header(analysis, rank, own, facts, settings), inputs=inputs), _tabulate_recoverable(rank)
+        )
         for rank, own in zip(analysis.ranks, tables, strict=True)
     )
 
@@ -445,7 +447,7 @@ def pack_profiles(
     def pack(place: int) -> Rank:
         rank = ranks[place]
         header = replace(profiles[place].header, is_representative=place == representative)
-        profile = replace(profiles[place], header=header, recoverable=_recoverable(rank))
+        profile = replace(profiles[place], header=header, recoverable=_tabulate_recoverable(rank))
         return replace(rank, profile=pack_profile(profile, texts[place]))
 
     return run_side_by_side(pack, range(len(profiles)))
@@ -479,7 +481,7 @@ def _header(
     )
 
 
-def _recoverable(rank: Rank) -> pl.DataFrame:
+def _tabulate_recoverable(rank: Rank) -> pl.DataFrame:
     known = sorted(
         (0, cause.cause, cause.recoverable_ns) for cause in rank.causes if cause.recoverable_ns is not None
     )

@@ -66,14 +66,14 @@ def move_time(profile: Profile, moves: pl.DataFrame) -> Profile:
     )
 
 
-def _numbers(causes: pl.Series, columns: pl.Series) -> Rows:
+def _index_causes(causes: pl.Series, columns: pl.Series) -> Rows:
     """Return the places of causes among all."""
     return as_integers(columns.cast(pl.Enum(causes))).astype(np.int64)
 
 
 def _sum_moves(sizes: tuple[int, int, int], place: Rows, moves: pl.DataFrame, causes: pl.Series) -> _Moves:
     (place, cause, to), group = combine_codes(
-        sizes, place, _numbers(causes, moves["cause"]), _numbers(causes, moves["to"])
+        sizes, place, _index_causes(causes, moves["cause"]), _index_causes(causes, moves["to"])
     )
     ns = sum_by_group(group, moves["moved_ns"].to_numpy(), place.size)
     return _Moves(place, cause, to, ns, _time_before(place * causes.len() + cause, ns))
@@ -146,7 +146,7 @@ def _apply_moves(
     place: Rows, owned: pl.DataFrame, moves: _Moves, causes: pl.Series
 ) -> tuple[Rows, Rows, Times, Times]:
     """Return index, cause, attributed and blocking time after moves, which take the first blocking part."""
-    cause = _numbers(causes, owned["cause"])
+    cause = _index_causes(causes, owned["cause"])
     own_ns, blocking_ns = (owned[name].to_numpy() for name in ("owned_ns", "blocking_ns"))
     own, wanted = place * len(causes) + cause, moves.place * len(causes) + moves.cause
     row, held = match_rows(own, wanted)
@@ -172,7 +172,7 @@ def _move_causes(
     """Apply moves to what the device did meanwhile: they take the rows of a cause one after the other."""
     step, cause = (
         np.searchsorted(steps, encode_pairs(causes_of, "step")),
-        _numbers(causes, causes_of["cause"]),
+        _index_causes(causes, causes_of["cause"]),
     )
     state, absent = as_integers(causes_of["state"]), as_integers(causes_of["absent"], len(Absent))
     ns = causes_of["ns"].to_numpy()

@@ -36,7 +36,7 @@ class AlignedCollectives:
 
 
 @dataclass(frozen=True, slots=True)
-class _Fit:
+class _ClockFit:
     begin_ns: int
     offset_ns: float
     drift: float
@@ -90,7 +90,7 @@ def _select_simultaneous(rows: pl.DataFrame) -> pl.DataFrame:
     return matched if symmetric.is_empty() else symmetric
 
 
-def _fit_clocks(rows: pl.DataFrame) -> dict[int, _Fit]:
+def _fit_clocks(rows: pl.DataFrame) -> dict[int, _ClockFit]:
     """Return the correction of the times of each clock that can be aligned with the reference."""
     ends = (
         _select_simultaneous(rows)
@@ -104,7 +104,7 @@ def _fit_clocks(rows: pl.DataFrame) -> dict[int, _Fit]:
         return {}
     sizes = ends.filter("shared").group_by("clock").len().sort("len", "clock", descending=[True, False])
     reference = present[0] if sizes.is_empty() else int(sizes["clock"][0])
-    fits = {reference: _Fit(0, 0.0, 0.0, 0, has_drift=True)}
+    fits = {reference: _ClockFit(0, 0.0, 0.0, 0, has_drift=True)}
     aligned = ends.filter(pl.col("clock") == reference).select("meeting", at="end_ns")
     while True:
         reachable = ends.filter(~pl.col("clock").is_in(list(fits))).join(
@@ -119,7 +119,7 @@ def _fit_clocks(rows: pl.DataFrame) -> dict[int, _Fit]:
             offset_ns, drift = fit_line(at_ns - begin_ns, own["at"].to_numpy() - at_ns)
             if abs(drift) > LARGEST_DRIFT_RATIO:
                 offset_ns, drift = float(np.median(own["at"].to_numpy() - at_ns)), 0.0
-            fits[number] = _Fit(begin_ns, offset_ns, drift, len(own), has_drift_evidence(at_ns))
+            fits[number] = _ClockFit(begin_ns, offset_ns, drift, len(own), has_drift_evidence(at_ns))
             all_own = ends.filter(pl.col("clock") == number)
             shifted = pl.col("end_ns") + offset_ns + drift * (pl.col("end_ns") - begin_ns)
             fresh.append(all_own.select("meeting", at=shifted))

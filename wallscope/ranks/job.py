@@ -341,10 +341,10 @@ def group_ranks(profiles: Sequence[Profile], steps: Sequence[StepSums]) -> tuple
     alike: dict[object, list[int]] = {}
     for place, (profile, own) in enumerate(zip(profiles, steps, strict=True)):
         alike.setdefault(_fingerprint(profile, own), []).append(place)
-    return tuple(_group(places, profiles, steps) for places in alike.values())
+    return tuple(_make_group(places, profiles, steps) for places in alike.values())
 
 
-def _group(places: list[int], profiles: Sequence[Profile], steps: Sequence[StepSums]) -> RankGroup:
+def _make_group(places: list[int], profiles: Sequence[Profile], steps: Sequence[StepSums]) -> RankGroup:
     known = {place: median for place in places if (median := steps[place].median_ns) is not None}
     middle = round(float(np.median(list(known.values())))) if known else None
     return RankGroup(

@@ -317,7 +317,7 @@ def match_meetings(rows: pl.DataFrame) -> pl.DataFrame:
     """Match the collectives of a job (`ALL_COLLECTIVES`) to groups that are one (`MEETINGS`)."""
     found = [
         group.with_columns(is_named=pl.lit(alike.is_named))
-        for alike in _candidates(rows)
+        for alike in _list_candidates(rows)
         for group in _form_groups(alike)
     ]
     if not found:
@@ -346,7 +346,7 @@ class _Candidates:
     participants: int | None
 
 
-def _candidates(rows: pl.DataFrame) -> Iterator[_Candidates]:
+def _list_candidates(rows: pl.DataFrame) -> Iterator[_Candidates]:
     known = rows.filter(pl.col("communicator").is_not_null())
     for own in known.partition_by("communicator", maintain_order=True):
         yield _Candidates(_series(own, ["member", "input"]), is_named=True, participants=None)
@@ -369,7 +369,9 @@ def _form_groups(alike: _Candidates) -> Iterator[pl.DataFrame]:
     left = list(range(len(alike.series)))
     while len(left) > 1:
         leader = left.pop(0)
-        found = [(paired, other) for other in left if (paired := _pair(alike, leader, other)) is not None]
+        found = [
+            (paired, other) for other in left if (paired := _pair_members(alike, leader, other)) is not None
+        ]
         found.sort(key=lambda entry: (entry[0].spread_ns, entry[1]))
         taken = {alike.series[leader].member: (leader, np.arange(len(alike.series[leader].rows)))}
         for paired, other in found:
@@ -396,7 +398,7 @@ def _form_groups(alike: _Candidates) -> Iterator[pl.DataFrame]:
             ).filter(pl.col("meeting") >= 0)
 
 
-def _pair(alike: _Candidates, leader: int, place: int) -> Pairing | None:
+def _pair_members(alike: _Candidates, leader: int, place: int) -> Pairing | None:
     one, other = alike.series[leader], alike.series[place]
     if one.member == other.member:
         return None

@@ -153,7 +153,7 @@ def explain_lateness(late: RankSteps, others: Sequence[RankSteps], more_ns: Mapp
         return LateReason(None, None, Reason.UNKNOWN, None, "the capture does not show why")
     if wall is Wall.COMPUTE:
         return _explain_compute(late, peers)
-    cause, over_ns, usual_ns = _cause(late, peers, wall)
+    cause, over_ns, usual_ns = _find_grown_cause(late, peers, wall)
     if cause is None:
         return LateReason(
             wall, None, _REASON_OF_WALL[wall], None, f"{wall} takes longer, without a single cause"
@@ -171,9 +171,11 @@ def explain_lateness(late: RankSteps, others: Sequence[RankSteps], more_ns: Mapp
     )
 
 
-def _cause(late: RankSteps, others: Sequence[RankSteps], wall: Wall) -> tuple[str | None, int, int]:
+def _find_grown_cause(
+    late: RankSteps, others: Sequence[RankSteps], wall: Wall
+) -> tuple[str | None, int, int]:
     """Return the cause of a wall that grew most, its growth, and its usual time, in ns."""
-    own, usual = _causes(late), _middle([_causes(side) for side in others], "cause", "ns")
+    own, usual = _mean_causes(late), _middle([_mean_causes(side) for side in others], "cause", "ns")
     grown = (
         own.join(usual, on="cause", how="left", suffix="_usual")
         .with_columns(usual=pl.col("ns_usual").fill_null(0.0))
@@ -186,7 +188,7 @@ def _cause(late: RankSteps, others: Sequence[RankSteps], wall: Wall) -> tuple[st
     return grown["cause"][0], round(grown["over"][0]), round(grown["usual"][0])
 
 
-def _causes(side: RankSteps) -> pl.DataFrame:
+def _mean_causes(side: RankSteps) -> pl.DataFrame:
     own = side.profile.causes.join(side.steps, on=["input", "step"])
     return own.group_by("cause").agg(ns=pl.col("ns").sum() / len(side.steps))
 
@@ -202,9 +204,9 @@ def _middle(frames: Sequence[pl.DataFrame], key: str, *columns: str) -> pl.DataF
 
 def _explain_compute(late: RankSteps, others: Sequence[RankSteps]) -> LateReason:
     """Explain compute: different kernels, more kernels, more tokens, or a slower clock."""
-    usual = _middle([_work(side) for side in others], "key", "work", "count")
+    usual = _middle([_mean_work(side) for side in others], "key", "work", "count")
     both = (
-        _work(late)
+        _mean_work(late)
         .join(usual, on="key", how="full", coalesce=True, suffix="_usual")
         .with_columns(pl.col("work", "count", "work_usual", "count_usual").fill_null(0.0))
         .sort("key")  # sums of shares depend on their order
@@ -239,9 +241,9 @@ def _explain_compute(late: RankSteps, others: Sequence[RankSteps]) -> LateReason
         and expert is not None
         and (dense or 1.0) - 1 < SLOWED_ALIKE_SHARE * (expert - 1)
     ):
+        tokens, rest = _describe_tokens(late, others), signed_percent((dense or 1.0) - 1)
         sentence = (
-            f"its experts' kernels take {signed_percent(expert - 1)}{_tokens(late, others)}, the others"
-            f" {signed_percent((dense or 1.0) - 1)}: more tokens"
+            f"its experts' kernels take {signed_percent(expert - 1)}{tokens}, the others {rest}: more tokens"
         )
         return LateReason(Wall.COMPUTE, cause, Reason.MORE_TOKENS, expert, sentence, round(over_ns))
     assert ratio is not None  # noqa: S101  # over_ns > 0 with similar counts
@@ -256,7 +258,7 @@ def _explain_compute(late: RankSteps, others: Sequence[RankSteps]) -> LateReason
     return LateReason(Wall.COMPUTE, cause, Reason.LONGER_KERNELS, ratio, sentence, round(over_ns))
 
 
-def _work(side: RankSteps) -> pl.DataFrame:
+def _mean_work(side: RankSteps) -> pl.DataFrame:
     """Return summed durations and count of each kind of compute kernel, means per step."""
     keys = side.profile.keys.filter(pl.col("category").is_in(_COMPUTE))
     own = side.profile.work.join(side.steps, on=["input", "step"]).join(keys, on="key")
@@ -276,7 +278,7 @@ def _unevenness(both: pl.DataFrame, ratio: float) -> float:
     return float(apart) / max(float(both["over"].sum()), 1.0)
 
 
-def _tokens(late: RankSteps, others: Sequence[RankSteps]) -> str:
+def _describe_tokens(late: RankSteps, others: Sequence[RankSteps]) -> str:
     """Return how much more it exchanges with the experts of its peers, as text; empty if unknown."""
     own, usual = _sum_token_bytes(late), [_sum_token_bytes(side) for side in others]
     known = sorted(value for value in usual if value)

@@ -21,7 +21,7 @@ def job_table(known: MatchedJob, name: str) -> pl.DataFrame:
     return found.select(_SCHEMAS[name].names()).cast(_SCHEMAS[name])
 
 
-def _rows(name: str, models: Iterator[Any]) -> pl.DataFrame:
+def _tabulate_models(name: str, models: Iterator[Any]) -> pl.DataFrame:
     schema = _SCHEMAS[name]
     rows = [{column: _plain(getattr(model, column, None)) for column in schema} for model in models]
     return pl.DataFrame(rows, schema=schema)
@@ -32,7 +32,7 @@ def _plain(value: Any) -> Any:
 
 
 def _groups(known: MatchedJob) -> pl.DataFrame:
-    found = _rows("rank_groups", iter(known.job.groups))
+    found = _tabulate_models("rank_groups", iter(known.job.groups))
     return found.with_columns(
         group=pl.int_range(pl.len()),
         count=pl.Series([len(group.places) for group in known.job.groups], dtype=pl.Int64),
@@ -72,8 +72,8 @@ def _spell_codes(codes: pl.Series) -> pl.Series:
 
 
 _FRAMES: Mapping[str, Callable[[MatchedJob], pl.DataFrame]] = {
-    "waits": lambda known: _rows("waits", iter(known.job.members)),
-    "late_ranks": lambda known: _rows("late_ranks", iter(known.job.stragglers)),
+    "waits": lambda known: _tabulate_models("waits", iter(known.job.members)),
+    "late_ranks": lambda known: _tabulate_models("late_ranks", iter(known.job.stragglers)),
     "rank_groups": _groups,
     "clocks": _clocks,
     "meetings": _meetings,
@@ -91,7 +91,7 @@ def job_tracks(known: MatchedJob) -> tuple[Track, ...]:
             continue
         place = len(found)
         found.append(Track(known.job.members[member].name, None, pid=member + 1))
-        found.append(Track("steps", place, slices=_steps(known, member, rows)))
+        found.append(Track("steps", place, slices=_build_step_track(known, member, rows)))
         found.append(Track("collectives", place, slices=_collective_slices(known, rows), nesting="nested"))
     return tuple(found)
 
@@ -132,7 +132,7 @@ def _collective_slices(known: MatchedJob, rows: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _steps(known: MatchedJob, member: int, rows: pl.DataFrame) -> pl.DataFrame:
+def _build_step_track(known: MatchedJob, member: int, rows: pl.DataFrame) -> pl.DataFrame:
     """Return the steps of a rank on the clock of its collectives."""
     steps = known.profiles[member].steps
     walls = [pl.col(f"{wall}_wall_ns").alias(f"{wall} ns") for wall in Wall]
@@ -172,7 +172,7 @@ def collective_lanes(known: MatchedJob) -> pl.DataFrame:
         return MEETING_LANES.to_frame()
     stragglers = known.job.stragglers
     place = stragglers[0].place if stragglers else known.job.critical_place
-    chosen = _step(known, whole, place)
+    chosen = _list_step_collectives(known, whole, place)
     met = whole.filter(pl.col("meeting").is_in(chosen["meeting"].implode()))
     begin_ns, until_ns = met.select(pl.col("start_ns").min(), pl.col("end_ns").max()).row(0)
     shown = _choose_members(known, place, met["member"].unique().to_list())
@@ -194,7 +194,7 @@ def collective_lanes(known: MatchedJob) -> pl.DataFrame:
     )
 
 
-def _step(known: MatchedJob, whole: pl.DataFrame, place: int) -> pl.DataFrame:
+def _list_step_collectives(known: MatchedJob, whole: pl.DataFrame, place: int) -> pl.DataFrame:
     """Return the collectives of a rank in the step that represents its lateness."""
     own = whole.filter((pl.col("member") == place) & pl.col("step").is_not_null())
     if own.is_empty():

@@ -289,9 +289,9 @@ def split_rank(rank: Rank, profile: Profile, rows: pl.DataFrame, steps: StepSums
     """
     own = profile.causes[rows_in_steps(steps.ordinary, profile.causes)]
     sums = dict(own.group_by("cause").agg(pl.col("ns").sum()).sort("cause").iter_rows())
-    bounds = _bounds(rows, steps)
+    bounds = _mean_times_by_cause(rows, steps)
     listed = [
-        replace(part, recoverable_ns=_recoverable(part, bounds, is_alone=is_alone))
+        replace(part, recoverable_ns=_limit_recoverable(part, bounds, is_alone=is_alone))
         if is_part(part.cause)
         else part
         for whole in _join_parts(rank.causes)
@@ -331,7 +331,7 @@ def _split_cause(whole: CauseTime, sums: dict[str, int], step_ns: int) -> list[C
     return [replace(whole, cause=cause, typical_ns=ns, share=ns / step_ns) for cause, ns in typical.items()]
 
 
-def _bounds(rows: pl.DataFrame, steps: StepSums) -> dict[str, int]:
+def _mean_times_by_cause(rows: pl.DataFrame, steps: StepSums) -> dict[str, int]:
     """Return the duration of collectives in the typical step by cause, in ns, critical or not."""
     whole = rows.filter("is_whole")
     found = {}
@@ -342,7 +342,7 @@ def _bounds(rows: pl.DataFrame, steps: StepSums) -> dict[str, int]:
     return found
 
 
-def _recoverable(part: CauseTime, bounds: dict[str, int], *, is_alone: bool) -> int | None:
+def _limit_recoverable(part: CauseTime, bounds: dict[str, int], *, is_alone: bool) -> int | None:
     if part.recoverable_ns is None or not (is_alone or part.cause.endswith(TRANSFER)):
         return None
     return min(part.recoverable_ns, bounds.get(part.cause, part.recoverable_ns))

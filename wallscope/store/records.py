@@ -156,7 +156,7 @@ class Store:
         """Whether a record is there, undamaged."""
         content = self.storage.read_all((path,)).get(path)
         try:
-            return content is not None and _identity(_record(content, path)) == identity
+            return content is not None and _identity(_parse_record(content, path)) == identity
         except StoreError:
             return False
 
@@ -314,7 +314,7 @@ class Store:
         self.unreadable = {path: error for path, error in known if not path.startswith(f"{below}/")}
         for path, content in self.storage.read_all(self._paths(below)).items():
             try:
-                found[path] = _record(content, f"{self}/{path}")
+                found[path] = _parse_record(content, f"{self}/{path}")
             except StoreError as error:
                 self.unreadable[path] = error
         return found
@@ -350,7 +350,7 @@ def _json(content: object) -> bytes:
     return (json.dumps(content, ensure_ascii=True, sort_keys=True, separators=(",", ":")) + "\n").encode()
 
 
-def _record(content: bytes, path: str) -> Record:
+def _parse_record(content: bytes, path: str) -> Record:
     check_json(content, path, "delete it and record the run again", StoreError)
     try:
         found = json.loads(content)
@@ -393,7 +393,7 @@ def run_noise(records: Iterable[Record], testbed: Testbed) -> RecordedNoise | No
     for record in sorted(drop_repetitions(own), key=lambda record: record.recorded_utc_ns):
         if record.representative.typical_ns > 0:
             by_commit.setdefault(record.commit, []).append(record)
-    commits = [[_times(record) for record in runs] for runs in by_commit.values()]
+    commits = [[_list_recorded_times(record) for record in runs] for runs in by_commit.values()]
     names = sorted({name for runs in commits for times in runs for name in times})
     found = {name: _noise([[times.get(name, 0) for times in runs] for runs in commits]) for name in names}
     known = {name: noise for name, noise in found.items() if noise.freedom > 0}
@@ -416,7 +416,7 @@ def drop_repetitions(records: Iterable[Record], *, is_within_commit: bool = Fals
     return list(kept.values())
 
 
-def _times(record: Record) -> dict[str, int]:
+def _list_recorded_times(record: Record) -> dict[str, int]:
     """Return the times of a run by step, wall and cause."""
     found = {"step": record.representative.typical_ns}
     for cause, time_ns in record.representative.causes.items():

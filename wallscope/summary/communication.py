@@ -101,7 +101,7 @@ def summarize_communication(
         hidden_share=hidden_ns / ran_ns if ran_ns else None,
         operations=tuple(
             sorted(
-                (_operation(work, one, work.mean(spent_ns(one.rows)[1])) for one in own.alike()),
+                (_summarize_operation(work, one, work.mean(spent_ns(one.rows)[1])) for one in own.alike()),
                 key=lambda entry: (
                     -entry.exposed_ns,
                     -entry.work_ns,
@@ -172,7 +172,7 @@ def _own(work: TypicalWork, traffic: CommunicationSummary) -> _Own:
     )
 
 
-def _operation(work: TypicalWork, own: _Own, exposed_ns: int) -> CommunicationOperation:
+def _summarize_operation(work: TypicalWork, own: _Own, exposed_ns: int) -> CommunicationOperation:
     columns, begun = work.columns, work.columns.begins[own.rows]
     rows, size, bus_bytes = own.rows[begun], own.bytes[begun], own.bus_bytes[begun]
     duration_ns = int((columns.end_ns[rows] - columns.start_ns[rows]).sum())
@@ -268,7 +268,9 @@ def measure_overlap_tax(work: TypicalWork, kernels: pl.DataFrame) -> OverlapTax 
         return None
     shape = number_shapes(work.columns.op[compute], work.columns.name[compute], kernels)
     shapes = int(shape.max()) + 1
-    alone, overlapped = (_Side.of(shape[own], length_ns[own], shapes) for own in (is_alone, is_overlapped))
+    alone, overlapped = (
+        _KernelLengths.of(shape[own], length_ns[own], shapes) for own in (is_alone, is_overlapped)
+    )
     often = np.flatnonzero((alone.count >= FEWEST_BESIDE_COUNT) & (overlapped.count >= FEWEST_BESIDE_COUNT))
     middle_ns = alone.middle_ns(often)
     short_ns, long_ns = (
@@ -293,7 +295,7 @@ def measure_overlap_tax(work: TypicalWork, kernels: pl.DataFrame) -> OverlapTax 
 
 
 @dataclass(frozen=True, slots=True)
-class _Side:
+class _KernelLengths:
     """Kernel lengths sorted shape by shape: the first index of each shape, and its number of kernels."""
 
     begin: Rows
@@ -301,7 +303,7 @@ class _Side:
     length_ns: Times
 
     @classmethod
-    def of(cls, shape: Rows, length_ns: Times, shapes: int) -> "_Side":
+    def of(cls, shape: Rows, length_ns: Times, shapes: int) -> "_KernelLengths":
         """Return the kernels of each of the `shapes` shapes."""
         count = np.bincount(shape, minlength=shapes)
         in_order = np.argsort(length_ns)

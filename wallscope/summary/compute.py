@@ -168,7 +168,7 @@ def summarize_compute(work: TypicalWork, capture: Capture, gpu: Gpu | None) -> C
 
     return ComputeDetails(
         work_ns=work.mean(total_ns),
-        precisions=_precisions(work, rows, precision_of_name),
+        precisions=_sum_by_precision(work, rows, precision_of_name),
         grouped_kernels=work.mean(int(columns.begins[rows[is_grouped]].sum())),
         grouped_share=share(is_grouped),
         small_multiplications=_small_multiplications(work, rows, total_ns),
@@ -187,7 +187,7 @@ def summarize_compute(work: TypicalWork, capture: Capture, gpu: Gpu | None) -> C
     )
 
 
-def _precisions(work: TypicalWork, computing: Rows, of_name: Rows) -> tuple[PrecisionWork, ...]:
+def _sum_by_precision(work: TypicalWork, computing: Rows, of_name: Rows) -> tuple[PrecisionWork, ...]:
     """Return the work of GEMMs by precision, including unknown, the most work first.
 
     `of_name` is the index in `Precision` of each kernel name.
@@ -306,7 +306,7 @@ def average_gpu_metrics(steps: Spans, capture: Capture, rank_id: int, gpu: int |
         capture.metric_names, left_on="metric", right_on="name"
     )
     own = samples.filter(pl.col("text").is_in(list(SPELLED)))
-    placed = _inside(own, steps)
+    placed = _select_samples_inside(own, steps)
     if placed.is_empty():
         return None
     by_name = {
@@ -329,7 +329,7 @@ def average_gpu_metrics(steps: Spans, capture: Capture, rank_id: int, gpu: int |
     )
 
 
-def _inside(samples: pl.DataFrame, steps: Spans) -> pl.DataFrame:
+def _select_samples_inside(samples: pl.DataFrame, steps: Spans) -> pl.DataFrame:
     """Return the samples that lie completely in one step, with `begin_ns`.
 
     A sample begins at the end of the previous one, but lasts at most the usual period. After a hole in the

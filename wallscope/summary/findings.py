@@ -82,7 +82,7 @@ def find_accounting_limits(ranks: tuple[Rank, ...], anchor: Anchor, trace: Trace
     marked = tuple(rank for place, rank in enumerate(ranks) if place not in unmarked)
     return (
         *_opaque_graphs(ranks),
-        *_steps(ranks, marked, anchor, trace),
+        *_find_step_limits(ranks, marked, anchor, trace),
         *_left_out(trace),
         *_unmatched(ranks, trace.may_communicate, anchor.window),
         *_inferred_by_ranges(trace),
@@ -96,7 +96,7 @@ def _opaque_graphs(ranks: tuple[Rank, ...]) -> Iterator[Finding]:
     yield make_finding(FindingCode.GRAPH_MODE_GRAPHS, covers_ns=opaque_ns, time=duration(opaque_ns))
 
 
-def _steps(
+def _find_step_limits(
     ranks: tuple[Rank, ...], marked: tuple[Rank, ...], anchor: Anchor, trace: Trace
 ) -> tuple[Finding, ...]:
     selection, others = trace.selection, _name_ranges(trace.steps.recurring)
@@ -104,19 +104,19 @@ def _steps(
         return _no_steps(ranks, selection, others, find_only_marker(trace.capture))
     return (
         *_guessed(anchor, others),
-        *_inferred(trace.steps, others),
+        *_find_inferred_steps(trace.steps, others),
         *_disagreement(anchor),
-        *_unmarked(ranks, marked),
+        *_find_unmarked_ranks(ranks, marked),
         *_few_steps(marked or ranks, anchor, selection),
-        *_outside(ranks),
+        *_find_time_outside(ranks),
     )
 
 
-def _spell(selection: Selection, *names: str) -> str:
+def _spell_selection(selection: Selection, *names: str) -> str:
     """Return some options of a selection as a user writes them; empty if none of them is set.
 
-    >>> _spell(Selection(device=1, steps=(3, 3), time_ns=(1_500_000_000, 2_000_000_000)), "steps", "time")
-    '--steps 3 --time 1.500000000-2.000000000'
+    >>> _spell_selection(Selection(device=1, steps=(3, 3), time_ns=(0, 2_000_000_000)), "steps", "time")
+    '--steps 3 --time 0.000000000-2.000000000'
     """
     steps = None if selection.steps is None else write_range(*selection.steps)
     time = None if selection.time_ns is None else "-".join(map(seconds, selection.time_ns))
@@ -139,11 +139,15 @@ def _name_ranges(recurring: tuple[tuple[str, int], ...]) -> str:
 def _no_steps(
     ranks: tuple[Rank, ...], selection: Selection, others: str, marker: str | None
 ) -> tuple[Finding, ...]:
-    where = "" if _is_all_ranks(selection) else f" on the ranks of {_spell(selection, 'rank', 'device')}"
+    where = (
+        ""
+        if _is_all_ranks(selection)
+        else f" on the ranks of {_spell_selection(selection, 'rank', 'device')}"
+    )
     if selection.time_ns is None:
         window = "the whole capture is one window, including start-up and the time between steps"
     else:
-        window = f"the time of {_spell(selection, 'time')} is one window"
+        window = f"the time of {_spell_selection(selection, 'time')} is one window"
     missed = (
         "No step was found" if marker is None else f"Only one range ({marker}) marks a step, two are needed"
     )
@@ -182,7 +186,7 @@ def _guessed(anchor: Anchor, others: str) -> Iterator[Finding]:
     )
 
 
-def _inferred(division: Steps, others: str) -> Iterator[Finding]:
+def _find_inferred_steps(division: Steps, others: str) -> Iterator[Finding]:
     """Report that a range with an unknown name is used as the step."""
     if not division.is_inferred:
         return
@@ -206,7 +210,7 @@ def _disagreement(anchor: Anchor) -> Iterator[Finding]:
     )
 
 
-def _unmarked(ranks: tuple[Rank, ...], marked: tuple[Rank, ...]) -> Iterator[Finding]:
+def _find_unmarked_ranks(ranks: tuple[Rank, ...], marked: tuple[Rank, ...]) -> Iterator[Finding]:
     """Report working ranks without the step marker of the others."""
     lacking = [rank for rank in select_working_ranks(ranks) if not any(rank is other for other in marked)]
     if not lacking:
@@ -229,7 +233,7 @@ def _few_steps(ranks: tuple[Rank, ...], anchor: Anchor, selection: Selection) ->
     steady = len(steady_steps)
     if steady >= ENOUGH_STEPS_COUNT:
         return
-    chosen = _spell(selection, "steps", "time")
+    chosen = _spell_selection(selection, "steps", "time")
     among = f" of {chosen}" if chosen else ""
     standing = (
         f"{anchor.window}s that are not steady are used instead"
@@ -265,7 +269,7 @@ def _name_marker(anchor: Anchor) -> str:
     return f"variation is taken from the {plural(anchor.inner.count, anchor.inner.unit)} inside"
 
 
-def _outside(ranks: tuple[Rank, ...]) -> Iterator[Finding]:
+def _find_time_outside(ranks: tuple[Rank, ...]) -> Iterator[Finding]:
     """Report time before the first step, which has no window."""
     outside_ns = max(rank.outside_ns for rank in ranks)
     if outside_ns == 0:
@@ -285,7 +289,7 @@ def _left_out(trace: Trace) -> Iterator[Finding]:
     yield make_finding(
         FindingCode.RANKS_LEFT_OUT,
         ranks=plural(trace.left_out, "rank"),
-        selection=_spell(trace.selection, "steps", "time"),
+        selection=_spell_selection(trace.selection, "steps", "time"),
     )
 
 

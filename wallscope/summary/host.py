@@ -78,7 +78,7 @@ def find_serialisation(
     with the null stream, or may have stream waits without the awaited operations. Kernels of CUDA graphs are
     excluded, because exports do not contain graph edges.
     """
-    kernels = _Kernels.of(operations)
+    kernels = _RankKernels.of(operations)
     if _is_order_unknown(kernels, capture):
         return None
     ran_on = dict(zip(capture.ranks["rank_id"], capture.ranks["gpu"], strict=True))
@@ -102,7 +102,7 @@ def find_serialisation(
 
 
 @dataclass(frozen=True, slots=True)
-class _Kernels:
+class _RankKernels:
     """Kernels of one rank sorted by start; `call` is -1 if unknown and for kernels of graphs."""
 
     op: Rows
@@ -112,7 +112,7 @@ class _Kernels:
     call: Rows
 
     @classmethod
-    def of(cls, operations: pl.DataFrame) -> "_Kernels":
+    def of(cls, operations: pl.DataFrame) -> "_RankKernels":
         """Select them among some operations (`OPERATIONS`)."""
         rows = np.flatnonzero(as_integers(operations["kind"]) == encode_member(OperationKind.KERNEL))
         call = operations["call"].to_numpy()[rows]
@@ -127,7 +127,7 @@ class _Kernels:
         )
 
 
-def _is_order_unknown(kernels: _Kernels, capture: Capture) -> bool:
+def _is_order_unknown(kernels: _RankKernels, capture: Capture) -> bool:
     numbers = np.flatnonzero(np.bincount(kernels.stream))
     used = capture.streams[np.flatnonzero(np.isin(capture.streams["stream"].to_numpy(), numbers))]
     if len(used) < 2:
@@ -148,7 +148,7 @@ def _is_order_unknown(kernels: _Kernels, capture: Capture) -> bool:
     )
 
 
-def _find_held_kernels(kernels: _Kernels, work: TypicalWork, waits: Dependencies) -> tuple[Rows, Times]:
+def _find_held_kernels(kernels: _RankKernels, work: TypicalWork, waits: Dependencies) -> tuple[Rows, Times]:
     """Return the previous kernel of each held kernel, and how long it was ready while that ran."""
     op, stream, start_ns, end_ns = kernels.op, kernels.stream, kernels.start_ns, kernels.end_ns
     issued_ns, ready_ns = waits.issued_ns[op], _ready_in_stream_ns(kernels, waits)
@@ -172,14 +172,14 @@ def _find_held_kernels(kernels: _Kernels, work: TypicalWork, waits: Dependencies
     return earlier[is_held], held_ns[is_held]
 
 
-def _ready_in_stream_ns(kernels: _Kernels, waits: Dependencies) -> Times:
+def _ready_in_stream_ns(kernels: _RankKernels, waits: Dependencies) -> Times:
     """Return when each kernel was issued and its stream free; never if unknown."""
     before = waits.stream_before[kernels.op]
     ended_ns = np.where(before < 0, BEFORE_ALL, waits.end_ns[before])
     return np.where(kernels.call >= 0, np.maximum(waits.calls.end_ns[kernels.call], ended_ns), AFTER_ALL)
 
 
-def _overlap_ns(kernels: _Kernels, work: TypicalWork) -> int:
+def _overlap_ns(kernels: _RankKernels, work: TypicalWork) -> int:
     """Return the time per step in which kernels of several streams ran together."""
     size, stream = kernels.op.size, kernels.stream.astype(np.int64)
     start_ns, end_ns = np.empty(size, np.int64), np.empty(size, np.int64)
@@ -205,7 +205,7 @@ def summarize_host(
     """
     if not (operations["call"].to_numpy() >= 0).any():
         return None
-    launched = _list_launches(work, capture.calls)
+    launched = _measure_launches(work, capture.calls)
     ahead = _ahead(work, launched)
     drained = evidence.drained[operations["rank_id"][0]]
     return HostDetails(
@@ -214,11 +214,13 @@ def summarize_host(
         ahead=ahead,
         cpu=_cpu_time(work, launched, capture),
         serialisation=find_serialisation(operations, work, evidence.waits, capture),
-        locked_calls=_list_locked_calls(drained, work, evidence),
+        locked_calls=_summarize_locked_calls(drained, work, evidence),
     )
 
 
-def _list_locked_calls(drained: QueueDrains, work: TypicalWork, evidence: Evidence) -> tuple[LockedCall, ...]:
+def _summarize_locked_calls(
+    drained: QueueDrains, work: TypicalWork, evidence: Evidence
+) -> tuple[LockedCall, ...]:
     """Return the calls of the rank's launching threads that wait for another thread in the driver."""
     calls, names, steps = evidence.waits.calls, evidence.names_of_calls, work.steps.start_ns.size
     locked = evidence.locked[np.isin(calls.thread[evidence.locked], drained.threads)]
@@ -250,7 +252,7 @@ class _Launched:
     computes: Flags
 
 
-def _list_launches(work: TypicalWork, calls: pl.DataFrame) -> _Launched:
+def _measure_launches(work: TypicalWork, calls: pl.DataFrame) -> _Launched:
     columns, call = work.columns, work.operations["call"].to_numpy()
     issued = np.flatnonzero(columns.begins & (call >= 0))
     issued = issued[np.argsort(call[issued], kind="stable")]
@@ -347,7 +349,7 @@ def summarize_blocking_calls(
     for text, time_ns in zip(made.texts, made.waited_ns.tolist(), strict=True):
         waited_ns[text] += time_ns
     counts = Counter(made.texts)
-    units = dict(_units(made, work, evidence.activity))
+    units = dict(_find_call_units(made, work, evidence.activity))
     paths = _commonest_paths(made, evidence.activity)
     found = []
     for text in sorted({*drained_ns, *counts}, key=lambda text: (-drained_ns[text], -waited_ns[text], text)):
@@ -392,11 +394,11 @@ def _in_steps(drained: QueueDrains, work: TypicalWork, evidence: Evidence) -> _M
     return _Made(
         texts=drained.names(calls[rows]),
         waited_ns=end_ns[rows] - start_ns[rows],
-        range=_ranges(thread[rows], start_ns[rows], evidence.activity),
+        range=_find_open_ranges(thread[rows], start_ns[rows], evidence.activity),
     )
 
 
-def _ranges(thread: Rows, at_ns: Rows, activity: HostActivity) -> Rows:
+def _find_open_ranges(thread: Rows, at_ns: Rows, activity: HostActivity) -> Rows:
     """Return the innermost range at given times; a thread without ranges takes that of its waiter."""
     found = np.full(thread.size, -1, np.int64)
     for one, rows in iterate_runs(thread):
@@ -418,7 +420,7 @@ def _commonest_paths(made: _Made, activity: HostActivity) -> dict[str, str]:
     return dict(zip(commonest, written, strict=True))
 
 
-def _units(
+def _find_call_units(
     made: _Made, work: TypicalWork, activity: HostActivity
 ) -> Iterator[tuple[str, tuple[RepeatedUnit, float]]]:
     """Return each name half of whose calls lie in units, with the unit and the calls in one of them.

@@ -142,7 +142,7 @@ def count_category_flops(work: TypicalWork, kernel_flops: pl.DataFrame | None) -
     """
     if kernel_flops is None or kernel_flops.is_empty():
         return {}
-    rows, place = _place(work, kernel_flops)
+    rows, place = _match_flops(work, kernel_flops)
     category, inside_ns = work.columns.category[rows], work.columns.inside_ns[rows]
     all_ns = sum_by_group(category, inside_ns, len(CATEGORIES))
     known_ns = sum_by_group(category[place >= 0], inside_ns[place >= 0], len(CATEGORIES))
@@ -161,7 +161,7 @@ def count_step_flops(work: TypicalWork, kernel_flops: pl.DataFrame | None) -> Co
     """Return the known FLOPs of the typical step; `None` if none are known."""
     if kernel_flops is None or kernel_flops.is_empty():
         return None
-    rows, place = _place(work, kernel_flops)
+    rows, place = _match_flops(work, kernel_flops)
     is_unknown = mark_unknown_kernels(work.operations)[rows]
     may_multiply = _IS_MULTIPLYING[work.columns.category[rows]]
     if work.total_ns(rows[is_unknown & (place < 0)]) > MATERIAL_SHARE * work.total_ns(rows):
@@ -248,7 +248,7 @@ def list_kernel_rates(
     )
 
 
-def _place(work: TypicalWork, kernel_flops: pl.DataFrame) -> tuple[Rows, Rows]:
+def _match_flops(work: TypicalWork, kernel_flops: pl.DataFrame) -> tuple[Rows, Rows]:
     """Return the rows of compute, and the row of each in `kernel_flops`, -1 if it has none."""
     rows = work.rows_of(OperationClass.COMPUTE)
     return rows, find_places(work.columns.op[rows], kernel_flops["op"].to_numpy())

@@ -76,7 +76,7 @@ def summarize_memory(
         copies=tuple(
             sorted(
                 (
-                    _copies(work, rows[(direction == way) & (pinned == kind)], way, kind, worked)
+                    _summarize_copies(work, rows[(direction == way) & (pinned == kind)], way, kind, worked)
                     for way, kind in sorted(set(zip(direction.tolist(), pinned.tolist(), strict=True)))
                 ),
                 key=lambda entry: (-entry.exposed_ns, -entry.work_ns, entry.direction, str(entry.pinned)),
@@ -85,7 +85,7 @@ def summarize_memory(
     )
 
 
-def _copies(work: TypicalWork, rows: Rows, direction: int, pinned: int, worked: Spans) -> CopyWork:
+def _summarize_copies(work: TypicalWork, rows: Rows, direction: int, pinned: int, worked: Spans) -> CopyWork:
     """Return copies of one direction and memory; `worked` is when something else ran in the steps."""
     columns, running = work.columns, union(work.columns.spans(rows))
     begun = rows[columns.begins[rows]]

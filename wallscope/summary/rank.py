@@ -202,7 +202,7 @@ def _summarize_rank(  # noqa: PLR0913, PLR0917  # what is shared between ranks, 
         device=rank["device"],
         gpu=rank["gpu"],
         outside_ns=_outside_ns(trace, operations, windows),
-        steps=_steps(windows, sums),
+        steps=_build_steps(windows, sums),
         typical=typical,
         communication=replace(
             summarize_communication(work, budget.exposed_communication, traffic, taxes[own.rank_id]()),
@@ -316,11 +316,13 @@ def _measure_steadiness(steady: pl.DataFrame, sums: SliceSums) -> _Steadiness:
 
 def _outside_ns(trace: Trace, operations: pl.DataFrame, windows: pl.DataFrame) -> int:
     """Return the device time before the first window, from the first operation or the selected time on."""
-    begin_ns, end_ns = _outside(trace, operations, windows)
+    begin_ns, end_ns = _bound_time_before_steps(trace, operations, windows)
     return end_ns - begin_ns
 
 
-def _outside(trace: Trace, operations: pl.DataFrame, windows: pl.DataFrame) -> tuple[int, int]:
+def _bound_time_before_steps(
+    trace: Trace, operations: pl.DataFrame, windows: pl.DataFrame
+) -> tuple[int, int]:
     first_ns = int(operations["start_ns"].to_numpy().min())
     begin_ns = first_ns if trace.selection.time_ns is None else max(first_ns, trace.selection.time_ns[0])
     return begin_ns, int(windows["start_ns"].to_numpy().min())
@@ -328,7 +330,7 @@ def _outside(trace: Trace, operations: pl.DataFrame, windows: pl.DataFrame) -> t
 
 def _outside_idle_ns(trace: Trace, operations: pl.DataFrame, windows: pl.DataFrame) -> int:
     """Return the part of that time in which no operation of the rank ran."""
-    outside = _outside(trace, operations, windows)
+    outside = _bound_time_before_steps(trace, operations, windows)
     start_ns, end_ns = operations["start_ns"].to_numpy(), operations["end_ns"].to_numpy()
     earlier = start_ns < outside[1]
     busy = union(order_spans(start_ns[earlier], end_ns[earlier]))
@@ -339,7 +341,7 @@ def _measure_whole(
     trace: Trace, evidence: Evidence, operations: pl.DataFrame, windows: pl.DataFrame
 ) -> Walls | None:
     """Return the walls of the whole time of a rank, if much of its work and most time precede its steps."""
-    begin_ns, first_ns = _outside(trace, operations, windows)
+    begin_ns, first_ns = _bound_time_before_steps(trace, operations, windows)
     last_ns = int(windows["end_ns"].to_numpy().max())
     if first_ns - begin_ns <= last_ns - first_ns:
         return None
@@ -353,7 +355,7 @@ def _measure_whole(
     return make_walls(sum_walls_by_step(sum_slices(slices), whole["step"])[0].tolist())
 
 
-def _steps(windows: pl.DataFrame, sums: SliceSums) -> tuple[Step, ...]:
+def _build_steps(windows: pl.DataFrame, sums: SliceSums) -> tuple[Step, ...]:
     walls = sum_walls_by_step(sums, windows["step"])
     absent = sum_absence_by_step(sums, windows["step"])
     return tuple(
@@ -381,7 +383,7 @@ def build_step_table(trace: Trace, slices: pl.DataFrame) -> pl.DataFrame:
     A window that the selected time cuts has only its remaining bounds.
     """
     walled = [
-        windows.hstack(_walls(windows, slices))
+        windows.hstack(_tabulate_step_walls(windows, slices))
         for windows in trace.windows.partition_by("rank_id", maintain_order=True)
     ]
     ranks = trace.capture.ranks.select("rank_id", *_WHO)
@@ -396,7 +398,7 @@ def build_step_table(trace: Trace, slices: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _walls(windows: pl.DataFrame, slices: pl.DataFrame) -> pl.DataFrame:
+def _tabulate_step_walls(windows: pl.DataFrame, slices: pl.DataFrame) -> pl.DataFrame:
     """Return the time of each wall in the windows of one rank."""
     own = slices.filter(pl.col("rank_id") == windows["rank_id"][0])
     return pl.DataFrame(
@@ -413,12 +415,12 @@ def build_kernel_table(trace: Trace) -> pl.DataFrame:
     outside its step or the selected time. `flops_per_s` and `peak_share` are null unless shapes of operators
     give the FLOPs.
     """
-    return _of_each_rank(trace, _kernels)
+    return _of_each_rank(trace, _tabulate_kernels)
 
 
 def build_range_table(trace: Trace) -> pl.DataFrame:
     """Return the walls of the whole time of a rank, if much work and most time precede its steps."""
-    return _of_each_rank(trace, _ranges)
+    return _of_each_rank(trace, _tabulate_ranges)
 
 
 def _of_each_rank(trace: Trace, table: Callable[[Trace, int, int], pl.DataFrame]) -> pl.DataFrame:
@@ -430,7 +432,7 @@ def _of_each_rank(trace: Trace, table: Callable[[Trace, int, int], pl.DataFrame]
     return pl.concat(frames)
 
 
-def _kernels(trace: Trace, rank_id: int, _: int) -> pl.DataFrame:
+def _tabulate_kernels(trace: Trace, rank_id: int, _: int) -> pl.DataFrame:
     work = measure_rank_work(trace, rank_id)
     step_count = work.steps.start_ns.size
     step_ns = int((work.steps.end_ns - work.steps.start_ns).sum())
@@ -469,6 +471,6 @@ def _kernels(trace: Trace, rank_id: int, _: int) -> pl.DataFrame:
     )
 
 
-def _ranges(trace: Trace, rank_id: int, process: int) -> pl.DataFrame:
+def _tabulate_ranges(trace: Trace, rank_id: int, process: int) -> pl.DataFrame:
     found = build_range_work(trace.range_tree, measure_rank_work(trace, rank_id), trace.projected, process)
     return found.drop("path").rename({"text": "path"})

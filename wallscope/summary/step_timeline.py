@@ -43,14 +43,14 @@ def build_step_timelines(
         counted, key=lambda step: (abs(step.end_ns - step.start_ns - rank.typical.step_ns), step.index)
     )
     worst = max(counted, key=lambda step: (step.end_ns - step.start_ns, -step.index))
-    shown = _Shown(trace, slices, place)
+    shown = _TimelineReader(trace, slices, place)
     timelines = [shown.timeline("typical", typical.index, typical.start_ns, typical.end_ns)]
     if worst.index != typical.index:
         timelines.append(shown.timeline("worst", worst.index, worst.start_ns, worst.end_ns))
     return tuple(timelines)
 
 
-class _Shown:
+class _TimelineReader:
     """Looks up what stands in the timelines of one rank."""
 
     def __init__(self, trace: Trace, slices: pl.DataFrame, place: int) -> None:
@@ -59,7 +59,10 @@ class _Shown:
         is_own = pl.col("rank_id") == rank["rank_id"]
         self._slices = slices.filter(is_own)
         self._operations = trace.operations.filter(is_own)
-        self._texts, self._call_texts = _cut(capture.names["text"]), _cut(capture.call_names["text"])
+        self._texts, self._call_texts = (
+            _cut_names(capture.names["text"]),
+            _cut_names(capture.call_names["text"]),
+        )
         self._calls = capture.calls.select("thread", "start_ns", "end_ns", "name")
 
     def timeline(self, role: str, step: int, start_ns: int, end_ns: int) -> StepTimeline:
@@ -110,7 +113,7 @@ class _Shown:
         inside = _within(range_tree.tree, start_ns, end_ns).filter(~pl.col("crosses"))
         return inside.with_columns(
             depth=range_tree.paths["depth"].gather(inside["path"]),
-            name=_cut(range_tree.names["text"].gather(range_tree.paths["name"].gather(inside["path"]))),
+            name=_cut_names(range_tree.names["text"].gather(range_tree.paths["name"].gather(inside["path"]))),
         )
 
     def _calls_of(self, start_ns: int, end_ns: int) -> pl.DataFrame:
@@ -205,7 +208,7 @@ def _name_thread() -> pl.Expr:
     return pl.concat_str(pl.lit("thread "), number)
 
 
-def _cut(texts: pl.Series) -> pl.Series:
+def _cut_names(texts: pl.Series) -> pl.Series:
     return texts.str.slice(0, _LONGEST_NAME)
 
 
@@ -242,7 +245,7 @@ def build_step_overviews(
     places = _choose_ranks(trace, len(ranks), place)
     most_steps = _MOST_STEPS_OF_RANK if is_part else _MOST_STEPS // len(places)
     most_rows = _MOST_ROWS_OF_RANK * len(places) if is_part else _MOST_ROWS
-    steps = pl.concat([_list_steps(ranks[one], one, most_steps) for one in places])
+    steps = pl.concat([_tabulate_overview_steps(ranks[one], one, most_steps) for one in places])
     slices = pl.concat([slices_of(one).with_columns(place=pl.lit(one, pl.UInt32)) for one in places]).join(
         steps, on=_STEP, suffix="_of_step"
     )
@@ -300,7 +303,7 @@ def decode_overviews(content: bytes) -> StepOverviews:
     return StepOverviews(*frames)
 
 
-def _list_steps(rank: Rank, place: int, most: int) -> pl.DataFrame:
+def _tabulate_overview_steps(rank: Rank, place: int, most: int) -> pl.DataFrame:
     rows = [(place, one.index, one.start_ns, one.end_ns, one.steady, 0) for one in rank.steps[:most]]
     return pl.DataFrame(rows, OVERVIEW_STEPS, orient="row")
 

@@ -77,9 +77,9 @@ class TrackBuilder:
         is_own = pl.col("rank_id") == rank["rank_id"]
         slices = self.slices.filter(is_own).sort("start_ns")
         yield Track("steps", place, slices=self._steps(rank["rank_id"]))
-        yield Track("walls", place, slices=_runs(slices, ("step", "wall"), "wall"))
+        yield Track("walls", place, slices=_join_runs(slices, ("step", "wall"), "wall"))
         yield Track("causes", place, slices=self._causes(slices))
-        yield Track("device state", place, slices=_runs(slices, ("step", "state"), "state"))
+        yield Track("device state", place, slices=_join_runs(slices, ("step", "state"), "state"))
         if self.path is not None and self.path[0] == rank["rank_id"] and len(self.path[1]):
             yield Track("critical path", place, slices=_of_path(self.path[1]))
         operations = self.named.shown_operations.filter(is_own)
@@ -121,7 +121,7 @@ class TrackBuilder:
     def _causes(self, slices: pl.DataFrame) -> pl.DataFrame:
         """Return consecutive segments of one cause, with its operation, what ends the gap, and the slack."""
         op = pl.when(pl.col("kind").is_not_null()).then("op")
-        runs = _runs(slices.with_columns(who=op), _SEGMENT, "cause", *slices.columns)
+        runs = _join_runs(slices.with_columns(who=op), _SEGMENT, "cause", *slices.columns)
         is_device = pl.col("kind") == LinkKind.OPERATION
         of_op, of_call = self.named.operations(runs["op"]), self.named.calls(runs["call"])
         ended_by = self.named.operations(runs["gap"])
@@ -202,7 +202,7 @@ def _of_path(path: pl.DataFrame) -> pl.DataFrame:
     return _make_track_rows(path, "cause", "bound", "step", name=own, category=pl.col("wall").cast(pl.String))
 
 
-def _runs(slices: pl.DataFrame, keys: tuple[str, ...], name: str, *kept: str) -> pl.DataFrame:
+def _join_runs(slices: pl.DataFrame, keys: tuple[str, ...], name: str, *kept: str) -> pl.DataFrame:
     """Join adjacent rows with equal keys: `TRACED`, or the first row's `kept` columns."""
     changes = pl.any_horizontal(pl.col(key).ne_missing(pl.col(key).shift()) for key in keys)
     apart = pl.col("start_ns") != pl.col("end_ns").shift(fill_value=0)
@@ -242,11 +242,11 @@ def _rank(analysis: Analysis, rank: Rank) -> Row:
         "steady_steps": sum(step.steady for step in rank.steps),
         "typical_step_ns": rank.typical.step_ns,
         "outside_ns": rank.outside_ns,
-        **_times(rank.typical.budget, rank.typical.walls),
+        **_list_time_columns(rank.typical.budget, rank.typical.walls),
     }
 
 
-def _list_steps(analysis: Analysis) -> Iterator[Row]:
+def _list_step_rows(analysis: Analysis) -> Iterator[Row]:
     for rank in analysis.ranks:
         for step in rank.steps:
             yield {
@@ -255,7 +255,7 @@ def _list_steps(analysis: Analysis) -> Iterator[Row]:
                 "start_ns": step.start_ns,
                 "end_ns": step.end_ns,
                 "duration_ns": step.end_ns - step.start_ns,
-                **_times(step.budget, step.walls),
+                **_list_time_columns(step.budget, step.walls),
                 "launch_starved_ns": step.compute_absent.launch_starved,
                 "blocking_ns": step.compute_absent.blocking,
                 "dependency_stalled_ns": step.compute_absent.dependency_stalled,
@@ -287,7 +287,7 @@ def _who(rank: Rank) -> dict[str, Any]:
     return {"rank": rank.rank, "pid": rank.pid, "device": rank.device}
 
 
-def _times(budget: Budget, walls: Walls) -> dict[str, int]:
+def _list_time_columns(budget: Budget, walls: Walls) -> dict[str, int]:
     of_budget = zip(BUDGET_PARTS, budget.parts(), strict=True)
     of_walls = zip((f"{wall}_wall_ns" for wall in Wall), walls.parts(), strict=True)
     return dict((*of_budget, *of_walls))
@@ -295,7 +295,7 @@ def _times(budget: Budget, walls: Walls) -> dict[str, int]:
 
 _ROWS: Mapping[str, Callable[[Analysis], Iterable[Row]]] = {
     "ranks": lambda answer: (_rank(answer, rank) for rank in answer.ranks),
-    "steps": _list_steps,
+    "steps": _list_step_rows,
     "causes": lambda answer: (
         row | {"step_share": row["share"]} for row in _of(answer, lambda rank: rank.causes)
     ),

@@ -66,7 +66,7 @@ def find_rare_stalls(sums: SliceSums, steady: pl.DataFrame) -> tuple[RareStall, 
     length_ns = (steady["end_ns"] - steady["start_ns"]).to_numpy()
     number = steady["step"].to_numpy().astype(np.int64)
     found = []
-    for (wall, cause), time_ns in _list_times(sums, steady["step"]).items():
+    for (wall, cause), time_ns in _tabulate_cause_times(sums, steady["step"]).items():
         excess_ns = measure_rare_excess(time_ns, length_ns)
         total_ns = int(excess_ns.sum())
         if total_ns == 0:
@@ -87,7 +87,7 @@ def find_rare_stalls(sums: SliceSums, steady: pl.DataFrame) -> tuple[RareStall, 
     return tuple(sorted(found, key=lambda stall: (-stall.total_ns, stall.cause)))
 
 
-def _list_times(sums: SliceSums, steps: pl.Series) -> Mapping[tuple[int, str], Times]:
+def _tabulate_cause_times(sums: SliceSums, steps: pl.Series) -> Mapping[tuple[int, str], Times]:
     """Return the time of each cause of each wall in each step."""
     row = find_places(sums.step, steps.to_numpy())
     found: dict[tuple[int, str], Times] = {}
@@ -213,7 +213,7 @@ def find_slower_kernels(
 
 
 @dataclass(frozen=True, slots=True)
-class _Lengths:
+class _ShapeLengths:
     """Mean lengths of the shapes that are in each step: float64[shape, step], and the work of each shape."""
 
     mean_ns: _Ratios
@@ -223,7 +223,7 @@ class _Lengths:
 
 def _measure_lengths(
     operations: pl.DataFrame, steady: pl.DataFrame, kernels: pl.DataFrame
-) -> _Lengths | None:
+) -> _ShapeLengths | None:
     """Return the lengths by shape and step; `None` where too little work can be compared."""
     of_class, kind = as_integers(operations["class"]), as_integers(operations["kind"])
     start_ns, end_ns = operations["start_ns"].to_numpy(), operations["end_ns"].to_numpy()
@@ -254,7 +254,7 @@ def _measure_lengths(
     work_ns = sum_by_group(of_shape, sums_ns, shapes)[is_everywhere]
     if work_ns.sum() < COMPARED_WORK_SHARE * total_ns or not work_ns.size:
         return None
-    return _Lengths(means_ns[is_everywhere], work_ns, float(work_ns.sum() / total_ns))
+    return _ShapeLengths(means_ns[is_everywhere], work_ns, float(work_ns.sum() / total_ns))
 
 
 def _weigh_median(values: _Ratios, weights: Rows) -> float:

@@ -75,7 +75,7 @@ def find_blocking_copies(capture: Capture, order: StreamOrder) -> dict[int, Tail
     That is the copy. One that begins after its call returned, as clocks differ, can't be followed back to
     the call: what it waited for itself stands for it.
     """
-    op, call = _list_copies(capture)
+    op, call = _list_issued_copies(capture)
     start_ns, end_ns = (capture.operations[name].to_numpy()[op] for name in ("start_ns", "end_ns"))
     returned_ns = capture.calls["end_ns"].to_numpy()[call]
     promises = _tell_promises(capture, op, call)
@@ -94,7 +94,7 @@ def find_blocking_copies(capture: Capture, order: StreamOrder) -> dict[int, Tail
     }
 
 
-def _list_copies(capture: Capture) -> tuple[Rows, Rows]:
+def _list_issued_copies(capture: Capture) -> tuple[Rows, Rows]:
     """The copies that calls for copies issued, and those calls, by number."""
     operations, call = capture.operations, capture.operations["call"].to_numpy()
     is_copy = as_integers(operations["kind"]) == encode_member(OperationKind.COPY)

@@ -61,14 +61,14 @@ def find_partners(operations: pl.DataFrame, collectives: pl.DataFrame) -> pl.Dat
     own = operations[*_READ][rows]
     own = own[np.lexsort((own["op"].to_numpy(), own["end_ns"].to_numpy()))]
     name = own["name"].fill_null(-1).to_numpy()
-    alike = number_groups(name, _communicators(own["op"].to_numpy(), collectives))
+    alike = number_groups(name, _number_communicators(own["op"].to_numpy(), collectives))
     found = [pair for _, same in iterate_by_first(alike) for pair in _pairs(own[same])]
     if not found:
         return PARTNERS.to_frame()
     return _join_pairs(np.concatenate(found), own)
 
 
-def _communicators(op: Rows, collectives: pl.DataFrame) -> Rows:
+def _number_communicators(op: Rows, collectives: pl.DataFrame) -> Rows:
     """Return the communicator of each operation as a number, 0 if unknown."""
     if collectives.is_empty():
         return np.zeros(op.size, np.int64)
@@ -197,16 +197,16 @@ def match_nccl_calls(operations: pl.DataFrame, capture: Capture) -> pl.DataFrame
     Operations of CUDA graphs, and those issued before the capture, have no call.
     """
     asked = _select_requests(capture.collective_calls)
-    launches = _launches(operations, capture.calls)
+    launches = _select_launches(operations, capture.calls)
     if asked.is_empty() or launches.op.size == 0:
         return COLLECTIVES.to_frame()
     members = _pair_requests(asked, launches)
     if members.is_empty():
         return COLLECTIVES.to_frame()
     if capture.communicators.is_empty():
-        return _facts(members)
+        return _combine_calls(members)
     known = members.join(_own_ranks(capture), on=["rank_id", "communicator"], how="left")
-    return _facts(
+    return _combine_calls(
         known.with_columns(
             participants=pl.coalesce("participants", "known_participants"),
             rank=pl.coalesce("rank", "known_rank"),
@@ -229,7 +229,7 @@ class _Launches:
     is_copy: Flags
 
 
-def _launches(operations: pl.DataFrame, calls: pl.DataFrame) -> _Launches:
+def _select_launches(operations: pl.DataFrame, calls: pl.DataFrame) -> _Launches:
     call = operations["call"].to_numpy()
     rows = np.flatnonzero((as_integers(operations["class"]) == _COMMUNICATION) & (call >= 0))
     thread = calls["thread"][call[rows]].to_numpy()
@@ -315,7 +315,7 @@ def _units_of_threads(asked: pl.DataFrame, launches: _Launches) -> tuple[Rows, R
         if first == last:
             continue
         kept = rows[~_inside_a_call(start_ns[rows], end_ns[rows], mark[rows] == _CALL)]
-        own, around = _units(start_ns[kept], end_ns[kept], mark[kept], launches.at_ns[first:last])
+        own, around = _find_launch_units(start_ns[kept], end_ns[kept], mark[kept], launches.at_ns[first:last])
         unit[kept] = np.append(kept, -1)[own]
         owner[first:last] = np.append(kept, -1)[around]
     return unit, owner
@@ -328,7 +328,9 @@ def _inside_a_call(start_ns: Times, end_ns: Times, is_call: Flags) -> Flags:
     return inside
 
 
-def _units(start_ns: Times, end_ns: Times, mark: npt.NDArray[np.int8], at_ns: Times) -> tuple[Rows, Codes]:
+def _find_launch_units(
+    start_ns: Times, end_ns: Times, mark: npt.NDArray[np.int8], at_ns: Times
+) -> tuple[Rows, Codes]:
     """The row that launches for each row of a thread, and the row around each launch; -1 without one.
 
     A call in whose own range something was launched stands alone, as does one outside of groups. A
@@ -358,17 +360,17 @@ def _own_ranks(capture: Capture) -> pl.DataFrame:
         capture.communicators.join(beside, on="process")
         .filter(same_device)
         .group_by("rank_id", "communicator")
-        .agg(known_participants=_only("participants"), known_rank=_only("rank"))
+        .agg(known_participants=_take_only_value("participants"), known_rank=_take_only_value("rank"))
     )
 
 
-def _only(column: str) -> pl.Expr:
+def _take_only_value(column: str) -> pl.Expr:
     """The one value of all rows; null where there are several, or one is unknown."""
     values = pl.col(column)
     return pl.when((values.n_unique() == 1) & (values.null_count() == 0)).then(values.first())
 
 
-def _facts(members: pl.DataFrame) -> pl.DataFrame:
+def _combine_calls(members: pl.DataFrame) -> pl.DataFrame:
     """One row an operation (`COLLECTIVES`) from the calls that asked for it."""
     is_sent, is_received = pl.col("asked") == "send", pl.col("asked") == "recv"
     is_message = is_sent | is_received
@@ -399,9 +401,9 @@ def _facts(members: pl.DataFrame) -> pl.DataFrame:
     return (
         marked.group_by("op", maintain_order=True)
         .agg(
-            _operation().alias("operation"),
-            _only("communicator").alias("communicator"),
-            _only("participants").alias("participants"),
+            _infer_operation().alias("operation"),
+            _take_only_value("communicator").alias("communicator"),
+            _take_only_value("participants").alias("participants"),
             pl.when(pl.col("peer").count() > 0).then(peer.n_unique()).alias("peers"),
             pl.when(whole).then(_sum_bytes("bytes")).alias("bytes"),
             pl.when(whole & (knows_itself | has_one_peer)).then(_sum_bytes("bus_bytes")).alias("bus_bytes"),
@@ -423,7 +425,7 @@ def _sum_bytes(column: str) -> pl.Expr:
     return pl.when(value.null_count() == 0).then(pl.max_horizontal(sent, received) + others)
 
 
-def _operation() -> pl.Expr:
+def _infer_operation() -> pl.Expr:
     """What the calls of an operation come to: messages to many, or also to itself, are an all-to-all."""
     sent, received = (pl.col("peer").filter(which) for which in (pl.col("is_sent"), pl.col("is_received")))
     sends, receives = pl.col("is_sent").sum(), pl.col("is_received").sum()

@@ -45,7 +45,7 @@ def classify_copies(operations: pl.DataFrame, copies: pl.DataFrame, passes: pl.D
     Bulk copies inside an optimizer range with both directions are also offload. A copy of unknown size is
     neither small nor offload. Copies between devices have no row.
     """
-    moved = _moved(operations, copies, passes)
+    moved = _select_copies(operations, copies, passes)
     is_between = np.isin(moved.direction, (_TO_DEVICE, _TO_HOST))
     bulk = np.flatnonzero(is_between & (moved.bytes >= BULK_COPY_BYTES))
     cause = np.append(_CAUSES, -1)[moved.direction]
@@ -70,7 +70,7 @@ class _Moved:
     scope: Rows
 
 
-def _moved(operations: pl.DataFrame, copies: pl.DataFrame, passes: pl.DataFrame) -> _Moved:
+def _select_copies(operations: pl.DataFrame, copies: pl.DataFrame, passes: pl.DataFrame) -> _Moved:
     direction = as_integers(copies["direction"])
     rows = np.flatnonzero(direction != _DIRECTIONS.index(CopyDirection.PEER))
     rows = rows[np.argsort(copies["op"].to_numpy()[rows], kind="stable")]

@@ -72,7 +72,7 @@ class GraphLaunches:
     """
 
     def __init__(self, operations: pl.DataFrame, calls: pl.DataFrame) -> None:
-        self._launches = _launches(operations, calls)
+        self._launches = _list_graph_launches(operations, calls)
         self._branches = [_branches(own) for own in self._launches]
 
     def together(self) -> dict[int, Tail]:
@@ -92,7 +92,7 @@ class GraphLaunches:
         order.follow([*pairs, *_joins(self._launches)])
 
 
-def _launches(operations: pl.DataFrame, calls: pl.DataFrame) -> list[pl.DataFrame]:
+def _list_graph_launches(operations: pl.DataFrame, calls: pl.DataFrame) -> list[pl.DataFrame]:
     """The nodes of each launch of a graph that runs in several streams, in order of start."""
     node = operations["graph_node"]
     if node.null_count() == len(node):

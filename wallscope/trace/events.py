@@ -89,7 +89,7 @@ def resolve_waits(
     called = waiting["call"].to_numpy()
     at_ns = np.where(called < 0, waiting["start_ns"].to_numpy(), _started_ns(calls, called))
     waiting, at_ns = _in_order(waiting, at_ns)
-    records = _recorded(events, calls) if len(events) else _record_calls(calls, names, threads)
+    records = _recorded(events, calls) if len(events) else _make_records_of_calls(calls, names, threads)
     record, how = np.full(len(waiting), -1), np.zeros(len(waiting), np.uint8)
     of_process = dict(iterate_runs(as_integers(records["process"])))
     for process, own in iterate_runs(as_integers(waiting["process"])):
@@ -118,7 +118,7 @@ def _recorded(events: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:
     return _numbered(held, at_ns, StreamBy.STATED)
 
 
-def _record_calls(calls: pl.DataFrame, names: pl.DataFrame, threads: pl.DataFrame) -> pl.DataFrame:
+def _make_records_of_calls(calls: pl.DataFrame, names: pl.DataFrame, threads: pl.DataFrame) -> pl.DataFrame:
     """Return records as far as their calls alone determine them."""
     is_recording = names["text"].str.contains(_RECORD_CALL).to_numpy()
     made = np.flatnonzero(is_recording[calls["name"].to_numpy()])
@@ -155,14 +155,14 @@ def _by_number(waits: pl.DataFrame, records: pl.DataFrame) -> tuple[Rows, Rows]:
 
     A number given twice is that of the later record.
     """
-    is_known, number = _known(records["event_sync"])
+    is_known, number = _fill_unknown(records["event_sync"])
     rows = np.flatnonzero(is_known)
     rows = rows[np.argsort(number[rows], kind="stable")]
-    is_asked, asked = _known(waits["event_sync"])
+    is_asked, asked = _fill_unknown(waits["event_sync"])
     last = rows[np.searchsorted(number[rows], asked, side="right") - 1]
     is_found = is_asked & (number[last] == asked)
     is_before = is_asked & (asked < number[rows[0]])
-    return np.where(is_found, _numbers(records)[last], -1), np.select(
+    return np.where(is_found, _read_record_numbers(records)[last], -1), np.select(
         [is_found, is_before],
         [encode_member(ResolvedBy.RECORD_NUMBER), encode_member(ResolvedBy.BEFORE_CAPTURE)],
         encode_member(ResolvedBy.NOTHING),
@@ -178,7 +178,7 @@ def _by_handle(waits: pl.DataFrame, at_ns: Times, records: pl.DataFrame) -> tupl
         by="event",
         check_sortedness=False,
     )["record"]
-    is_asked, (is_found, record) = _known(waits["event"])[0], _known(latest)
+    is_asked, (is_found, record) = _fill_unknown(waits["event"])[0], _fill_unknown(latest)
     is_found &= is_asked
     return np.where(is_found, record, -1), np.select(
         [is_found, is_asked],
@@ -189,7 +189,7 @@ def _by_handle(waits: pl.DataFrame, at_ns: Times, records: pl.DataFrame) -> tupl
 
 def _by_order(waits: pl.DataFrame, at_ns: Times, records: pl.DataFrame) -> tuple[Rows, Rows]:
     """The number of a record less its ordinal is constant: most waits mean the record just before them."""
-    is_known, number = _known(waits["event_sync"])
+    is_known, number = _fill_unknown(waits["event_sync"])
     nothing = np.full(number.size, -1), np.full(number.size, encode_member(ResolvedBy.NOTHING))
     if not is_known.any() or records.is_empty():
         return nothing
@@ -203,19 +203,19 @@ def _by_order(waits: pl.DataFrame, at_ns: Times, records: pl.DataFrame) -> tuple
     is_early = is_known & (ordinal < 0)
     is_found = is_known & ~is_early & (ordinal < len(records))
     row = np.where(is_found, ordinal, 0)
-    return np.where(is_found, _numbers(records)[row], -1), np.select(
+    return np.where(is_found, _read_record_numbers(records)[row], -1), np.select(
         [is_found, is_early],
         [encode_member(ResolvedBy.RECORD_ORDER), encode_member(ResolvedBy.BEFORE_CAPTURE)],
         encode_member(ResolvedBy.NOTHING),
     )
 
 
-def _known(values: pl.Series) -> tuple[Flags, Rows]:
+def _fill_unknown(values: pl.Series) -> tuple[Flags, Rows]:
     """Which values are known, and all of them, 0 where unknown."""
     if not values.null_count():
         return np.ones(len(values), np.bool_), values.to_numpy().astype(np.int64)
     return values.is_not_null().to_numpy(), values.fill_null(0).to_numpy().astype(np.int64)
 
 
-def _numbers(records: pl.DataFrame) -> Rows:
+def _read_record_numbers(records: pl.DataFrame) -> Rows:
     return records["record"].to_numpy().astype(np.int64)

@@ -193,7 +193,7 @@ def mark_autograd_ranges(
 
 
 @lru_cache(maxsize=2)
-def _words(texts: tuple[str, ...]) -> list[_Words]:
+def _interpret_names(texts: tuple[str, ...]) -> list[_Words]:
     """What each name says; words of two parts of the step say nothing."""
     text = pl.col("text")
     bare = text.str.replace_all(_SAYS_NOTHING, "")
@@ -220,7 +220,7 @@ def _states_of(paths: pl.DataFrame, names: pl.DataFrame) -> list[_PathState]:
 @lru_cache(maxsize=2)
 def _states(parent: tuple[int, ...], label: tuple[int, ...], texts: tuple[str, ...]) -> list[_PathState]:
     """The state of each path, which starts from that of the path around it; asked twice in an analysis."""
-    words = _words(texts)
+    words = _interpret_names(texts)
     holders = _around_passes(parent, label, words)
     states: list[_PathState] = []
     for path, (above, name) in enumerate(zip(parent, label, strict=True)):
@@ -228,7 +228,7 @@ def _states(parent: tuple[int, ...], label: tuple[int, ...], texts: tuple[str, .
         if words[name].bare_step and holders and path not in holders:
             states.append(_PathState(Pass.OPTIMIZER))
         else:
-            states.append(_inside(around, words[name]))
+            states.append(_enter_range(around, words[name]))
     return states
 
 
@@ -243,7 +243,7 @@ def _around_passes(parent: Sequence[int], label: Sequence[int], words: Sequence[
     return found
 
 
-def _inside(around: _PathState, words: _Words) -> _PathState:
+def _enter_range(around: _PathState, words: _Words) -> _PathState:
     """What holds inside a range with these words, in a range where that held."""
     if words.backward:
         starts_again = words.checkpoint or words.recompute
@@ -296,8 +296,8 @@ def find_recompute(
     kernels = _computing(operations, passes)
 
     def of_rank(ran: tuple[int, slice]) -> tuple[Rows, Rows]:
-        own = _Kernels(*(column[ran[1]] for column in kernels.columns()))
-        return _of_rank(own, windows, kernel_names)
+        own = _ComputeKernels(*(column[ran[1]] for column in kernels.columns()))
+        return _find_recompute_of_rank(own, windows, kernel_names)
 
     found = run_side_by_side(of_rank, iterate_runs(kernels.rank))
     op, how = map(np.concatenate, zip(*found, strict=True)) if found else (_NOTHING, _NOTHING)
@@ -313,7 +313,7 @@ def find_backward_ranks(operations: pl.DataFrame, passes: pl.DataFrame) -> froze
 
 
 @dataclass(frozen=True, slots=True)
-class _Kernels:
+class _ComputeKernels:
     """Compute operations by rank, stream and start; category, pass and replay as places, -1 for null."""
 
     op: Rows
@@ -331,14 +331,14 @@ class _Kernels:
         return (getattr(self, field.name) for field in fields(self))
 
 
-def _computing(operations: pl.DataFrame, passes: pl.DataFrame) -> _Kernels:
+def _computing(operations: pl.DataFrame, passes: pl.DataFrame) -> _ComputeKernels:
     rows = np.flatnonzero(as_integers(operations["class"]) == _COMPUTE)
     rank, stream = (operations[column].to_numpy()[rows] for column in ("rank_id", "stream"))
     place = find_places(operations["op"].to_numpy()[rows], passes["op"].to_numpy())
     order = order_by_group(rank, stream)
     rows, place = rows[order], place[order]
     part, replay, scope = (np.append(as_integers(passes[column]), -1)[place] for column in _TOLD)
-    return _Kernels(
+    return _ComputeKernels(
         op=operations["op"].to_numpy()[rows],
         rank=rank[order],
         stream=stream[order],
@@ -351,7 +351,9 @@ def _computing(operations: pl.DataFrame, passes: pl.DataFrame) -> _Kernels:
     )
 
 
-def _of_rank(own: _Kernels, windows: pl.DataFrame, kernel_names: pl.DataFrame) -> tuple[Rows, Rows]:
+def _find_recompute_of_rank(
+    own: _ComputeKernels, windows: pl.DataFrame, kernel_names: pl.DataFrame
+) -> tuple[Rows, Rows]:
     """The operations of a rank that do work again, and the place of the evidence among its kinds."""
     is_backward = own.part == _BACKWARD
     if not is_backward.any():
@@ -363,13 +365,13 @@ def _of_rank(own: _Kernels, windows: pl.DataFrame, kernel_names: pl.DataFrame) -
     return own.op[rows], np.where(explicit[rows], _EXPLICIT, _INFERRED)
 
 
-def _replayed_attention(own: _Kernels, windows: pl.DataFrame, kernel_names: pl.DataFrame) -> Rows:
+def _replayed_attention(own: _ComputeKernels, windows: pl.DataFrame, kernel_names: pl.DataFrame) -> Rows:
     rows = np.flatnonzero(own.category == _ATTENTION)
     rows = rows[np.lexsort((own.op[rows], own.start_ns[rows]))]
     return own.op[rows[find_replayed_attention(own.name[rows], own.start_ns[rows], windows, kernel_names)]]
 
 
-def _explicit(own: _Kernels) -> Flags:
+def _explicit(own: _ComputeKernels) -> Flags:
     """The operations that ranges say run again, without the true backward inside the same ranges."""
     is_told: Flags = own.replay == _EXPLICIT
     if not is_told.any():
@@ -384,7 +386,7 @@ def _explicit(own: _Kernels) -> Flags:
     return found | _prefixes(own, whole) if whole.any() else found
 
 
-def _prefixes(own: _Kernels, is_asked: Flags) -> Flags:
+def _prefixes(own: _ComputeKernels, is_asked: Flags) -> Flags:
     """Of ranges that hold replay and backward undivided, the beginning that repeats forward kernels."""
     rows = np.flatnonzero(is_asked)
     rows = rows[order_by_group(own.stream[rows], own.scope[rows])]
@@ -395,7 +397,7 @@ def _prefixes(own: _Kernels, is_asked: Flags) -> Flags:
     return mark_numbers(rows[fresh[1:] == fresh_before], own.op.size)
 
 
-def _repeated_runs(own: _Kernels, backward: Flags) -> Flags:
+def _repeated_runs(own: _ComputeKernels, backward: Flags) -> Flags:
     """Runs of backward kernels that repeat forward ones, with a multiplication and several names."""
     repeats = _repeats(own, backward, SHORTEST_RECOMPUTED_RUN_COUNT)
     rows = np.flatnonzero(repeats)
@@ -411,7 +413,7 @@ def _repeated_runs(own: _Kernels, backward: Flags) -> Flags:
     return found if found.sum() <= MOST_RECOMPUTED_SHARE * backward.sum() else np.zeros_like(found)
 
 
-def _repeats(own: _Kernels, is_asked: Flags, at_least: int) -> Flags:
+def _repeats(own: _ComputeKernels, is_asked: Flags, at_least: int) -> Flags:
     """Which asked kernels lie in a run that repeats one of the forward pass on their stream.
 
     If no range names the forward pass, all work belongs to it that no other part claims.

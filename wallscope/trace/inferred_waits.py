@@ -87,7 +87,7 @@ def infer_producers(  # noqa: PLR0913, PLR0917  # the inputs of the inference
     late = _find_late(operations, end_ns, before, producers, calls)
     close = _find_close(operations, end_ns, late)
     is_held = _follows_wait_call(operations, before, calls, wait_calls, late.op)
-    found = _choose(operations, late, close, is_held)
+    found = _choose_producer(operations, late, close, is_held)
     untold = np.flatnonzero(found < 0)
     migrates = _is_migration(operations)
     ran = _ran_since(operations, np.where(migrates, BEFORE_ALL, end_ns), late)[untold]
@@ -185,7 +185,9 @@ def _follows_wait_call(
     return found
 
 
-def _choose(operations: pl.DataFrame, late: _Late, close: npt.NDArray[np.int64], is_held: Flags) -> Rows:
+def _choose_producer(
+    operations: pl.DataFrame, late: _Late, close: npt.NDArray[np.int64], is_held: Flags
+) -> Rows:
     """Return the inferred dependency of each late operation, -1 if unknown.
 
     Of several candidates it is the one whose stream explains most operations of this name and stream.

@@ -93,7 +93,7 @@ def union(*sides: Spans) -> Spans:
     if size == 0:
         return together
     start_ns, end_ns = np.empty(size, np.int64), np.empty(size, np.int64)
-    count = intervals.merge(*_bounds(together), *views(start_ns, end_ns))
+    count = intervals.merge(*_view_bounds(together), *views(start_ns, end_ns))
     return Spans(start_ns[:count], end_ns[:count])
 
 
@@ -105,11 +105,11 @@ def common(one: Spans, other: Spans) -> Spans:
     """
     room = one.start_ns.size + other.start_ns.size
     start_ns, end_ns = np.empty(room, np.int64), np.empty(room, np.int64)
-    count = intervals.intersect(*_bounds(one), *_bounds(other), *views(start_ns, end_ns))
+    count = intervals.intersect(*_view_bounds(one), *_view_bounds(other), *views(start_ns, end_ns))
     return Spans(start_ns[:count], end_ns[:count])
 
 
-def _bounds(side: Spans) -> tuple[Any, ...]:
+def _view_bounds(side: Spans) -> tuple[Any, ...]:
     """Starts and ends as a kernel takes them."""
     return views(np.ascontiguousarray(side.start_ns), np.ascontiguousarray(side.end_ns))
 
@@ -134,7 +134,7 @@ def passed_ns(disjoint: Spans, at_ns: Times) -> Times:
     lengths_ns = disjoint.end_ns - disjoint.start_ns
     found = np.empty(at_ns.size, np.int64)
     at_ns = np.ascontiguousarray(at_ns, np.int64)
-    intervals.sum_before(*_bounds(disjoint), *views(np.cumsum(lengths_ns) - lengths_ns, at_ns, found))
+    intervals.sum_before(*_view_bounds(disjoint), *views(np.cumsum(lengths_ns) - lengths_ns, at_ns, found))
     return found
 
 

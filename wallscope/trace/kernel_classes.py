@@ -59,7 +59,7 @@ class KernelRule:
 def load_shipped_kernel_rules() -> tuple[KernelRule, ...]:
     """The patterns that travel with the package; the first that matches decides."""
     text = Path(__file__).with_name("kernels.toml").read_text(encoding="utf-8")
-    return _rules(text, "kernels.toml")
+    return _parse_rules(text, "kernels.toml")
 
 
 def load_kernel_rules(path: Path | None) -> tuple[KernelRule, ...]:
@@ -77,13 +77,13 @@ def load_kernel_rules(path: Path | None) -> tuple[KernelRule, ...]:
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
         raise KernelRulesError(f"{path} — cannot be read: {reason} — name a TOML file of rules") from error
-    own = _rules(text, str(path))
+    own = _parse_rules(text, str(path))
     for row, rule in enumerate(own, start=1):
         _check_pattern(rule.pattern, f"{path} — rule {row}")
     return own + load_shipped_kernel_rules()
 
 
-def _rules(text: str, origin: str) -> tuple[KernelRule, ...]:
+def _parse_rules(text: str, origin: str) -> tuple[KernelRule, ...]:
     try:
         document = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:

@@ -89,7 +89,7 @@ class _Rules:
 
 
 @cache
-def _rules() -> _Rules:
+def _load_axis_rules() -> _Rules:
     document = tomllib.loads(Path(__file__).with_name("axes.toml").read_text(encoding="utf-8"))
     return _Rules(
         tuple(
@@ -188,11 +188,11 @@ def infer_axes(
     assignment = _select_operations(operations, rows, collectives, ranges, marks)
     _by_stream_number(assignment, capture.streams, given)
     _by_kernel(assignment, capture.names)
-    _by_ranges(assignment, ranges, marks)
-    _share(assignment, operations)
+    _assign_by_ranges(assignment, ranges, marks)
+    _share_axes(assignment, operations)
     _by_experts(assignment, operations, capture.names)
     _by_expert_kernels(assignment, operations, capture)
-    _share(assignment, operations)
+    _share_axes(assignment, operations)
     _by_backward(assignment, operations, capture)
     axis = np.where(assignment.axis < 0, _PLACES[Axis.UNKNOWN], assignment.axis)
     return pl.DataFrame(
@@ -213,7 +213,7 @@ def _select_operations(
     op = operations["op"].to_numpy()[rows]
     asked = find_places(op, collectives["op"].to_numpy())
     does, peers = (take_or(as_integers(collectives[column]), asked, -1) for column in ("operation", "peers"))
-    path = _paths(op, ranges)
+    path = _find_operation_paths(op, ranges)
     category = _OF_CATEGORY[as_integers(operations["category"][rows])]
     is_exchange = _label_around(path, ranges, marks & _EXCHANGES > 0) >= 0
     asked_or_else = np.where(
@@ -238,15 +238,15 @@ def _select_operations(
 def _match_range_rules(texts: pl.Series) -> Rows:
     """Return the rules that match each folded name, a bit each, and whether it has an exchange."""
     marks = np.zeros(len(texts), np.int64)
-    for place, rule in enumerate(_rules().ranges):
+    for place, rule in enumerate(_load_axis_rules().ranges):
         marks[texts.str.contains(rule.pattern).to_numpy()] |= 1 << place
-    marks[texts.str.contains(_rules().exchange).to_numpy()] |= _EXCHANGES
+    marks[texts.str.contains(_load_axis_rules().exchange).to_numpy()] |= _EXCHANGES
     return marks
 
 
 def _match_kernel_rules(texts: pl.Series) -> Rows:
     """Whether only mixtures of experts run kernels of each name."""
-    return texts.str.contains(_rules().expert).to_numpy().astype(np.int64)
+    return texts.str.contains(_load_axis_rules().expert).to_numpy().astype(np.int64)
 
 
 _MARKED, _EXPERTS = TextMemo(_match_range_rules), TextMemo(_match_kernel_rules)
@@ -258,7 +258,7 @@ def _number_values(column: pl.Series) -> Rows:
     return np.where(column.is_null().to_numpy(), -1, values) if column.null_count() else values
 
 
-def _paths(op: Rows, ranges: RangePaths) -> Rows:
+def _find_operation_paths(op: Rows, ranges: RangePaths) -> Rows:
     """The path of the range of each operation, -1 without one."""
     around = take_or(
         ranges.projected["range"].to_numpy(), find_places(op, ranges.projected["op"].to_numpy()), -1
@@ -314,8 +314,8 @@ def _by_kernel(assignment: _Assignment, names: pl.DataFrame) -> None:
     )
 
 
-def _by_ranges(assignment: _Assignment, ranges: RangePaths, marks: Rows) -> None:
-    rules, texts = _rules().ranges, ranges.names["text"]
+def _assign_by_ranges(assignment: _Assignment, ranges: RangePaths, marks: Rows) -> None:
+    rules, texts = _load_axis_rules().ranges, ranges.names["text"]
     rows = assignment.open_rows(assignment.path >= 0)
     for does in np.unique(assignment.does[rows]).tolist():
         fitting = sum(1 << place for place, rule in enumerate(rules) if _OPERATIONS[does] in rule.operations)
@@ -330,7 +330,7 @@ def _by_ranges(assignment: _Assignment, ranges: RangePaths, marks: Rows) -> None
         assignment.settle(own, axis[label], [evidence[one] for one in label.tolist()])
 
 
-def _share(assignment: _Assignment, operations: pl.DataFrame) -> None:
+def _share_axes(assignment: _Assignment, operations: pl.DataFrame) -> None:
     """Axes with those that others of the communicator, or of a stream for communication alone, agree on.
 
     Only operations without a communicator take theirs from the stream.
@@ -386,7 +386,7 @@ def _by_experts(assignment: _Assignment, operations: pl.DataFrame, names: pl.Dat
         rows,
         np.full(rows.size, _PLACES[Axis.EP]),
         [
-            f"{_group(peers)} next to kernels of a mixture of experts"
+            f"{_describe_messages(peers)} next to kernels of a mixture of experts"
             for peers in assignment.peers[rows].tolist()
         ],
     )
@@ -481,7 +481,7 @@ def _find_main_threads(threads: pl.DataFrame, launching: Rows) -> Rows:
     return np.intersect1d(main, launching)
 
 
-def _group(peers: int) -> str:
+def _describe_messages(peers: int) -> str:
     if peers < 0:
         return "all-to-all"
     return "group of sends to 1 peer and itself" if peers == 1 else f"group of sends to {peers} peers"

@@ -134,7 +134,9 @@ def nest_ranges(
     parent = find_parents(
         ranges["end_ns"].to_numpy(), as_integers(ranges["thread"]), ranges["crosses"].to_numpy()
     )
-    path, paths = _paths(_continued(ranges, parent, calls, threads), label, ranges["start_ns"].to_numpy())
+    path, paths = _number_paths(
+        _continued(ranges, parent, calls, threads), label, ranges["start_ns"].to_numpy()
+    )
     tree = ranges.select(*NESTED.names()[:-2]).hstack(
         [pl.Series("parent", parent, NESTED["parent"]), pl.Series("path", path, NESTED["path"])]
     )
@@ -158,7 +160,7 @@ def _continued(ranges: pl.DataFrame, parent: Parents, calls: pl.DataFrame, threa
     return around
 
 
-def _paths(around: Parents, label: Codes, start_ns: Times) -> tuple[Parents, pl.DataFrame]:
+def _number_paths(around: Parents, label: Codes, start_ns: Times) -> tuple[Parents, pl.DataFrame]:
     """Path of each range, and all paths (`PATHS`) in order of their first ranges.
 
     A path is the path around it and a label: ranges share one whose chains of labels are the same. What
@@ -340,7 +342,9 @@ def find_waiting_range(threads: list[HostThread], at_ns: Times) -> Rows:
     """The open range of the only thread that has one and is in no call; -1 where none or several do."""
     if not 0 < len(threads) <= MOST_WAITING_THREADS_COUNT:
         return np.full(at_ns.size, -1)
-    return _only([np.where(thread.is_in_call(at_ns), -1, thread.open_range(at_ns)) for thread in threads])
+    return _take_only_candidate(
+        [np.where(thread.is_in_call(at_ns), -1, thread.open_range(at_ns)) for thread in threads]
+    )
 
 
 def find_range_around(threads: list[HostThread], start_ns: Times, end_ns: Times) -> Rows:
@@ -352,10 +356,10 @@ def find_range_around(threads: list[HostThread], start_ns: Times, end_ns: Times)
         until_ns = np.append(thread.end_ns, 0)[np.searchsorted(thread.rows, row)]
         waits = (row >= 0) & (until_ns >= end_ns) & thread.is_quiet(start_ns, end_ns)
         found.append(np.where(waits, row, -1))
-    return _only(found) if found else np.full(start_ns.size, -1)
+    return _take_only_candidate(found) if found else np.full(start_ns.size, -1)
 
 
-def _only(candidates: list[Rows]) -> Rows:
+def _take_only_candidate(candidates: list[Rows]) -> Rows:
     """Of several candidates a row the one that is not -1, if there is exactly one."""
     stacked = np.array(candidates)
     return np.where((stacked >= 0).sum(axis=0) == 1, stacked.max(axis=0), -1)

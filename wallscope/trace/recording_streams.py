@@ -43,7 +43,7 @@ class _Waiter(NamedTuple):
     call: int = -1
 
 
-class _Kind(NamedTuple):
+class _RecordTraits(NamedTuple):
     """What a record has in common with others that were made on the same stream."""
 
     process: int
@@ -53,7 +53,7 @@ class _Kind(NamedTuple):
     turn: int
 
 
-class _Fit(NamedTuple):
+class _StreamFit(NamedTuple):
     """How many waits a stream explains, and how many speak against it."""
 
     explained: int
@@ -210,22 +210,24 @@ class RecordingStreams:
             records.setdefault(thread, []).append(at_ns)
         return {thread: _Uses(sorted(rows), sorted(records.get(thread, []))) for thread, rows in used.items()}
 
-    def _kinds(self, uses: Mapping[int, _Uses]) -> Mapping[_Kind, list[_Waiter]]:
+    def _kinds(self, uses: Mapping[int, _Uses]) -> Mapping[_RecordTraits, list[_Waiter]]:
         """The waiters by the kind of the record that they waited for."""
         of_record: dict[int, list[_Waiter]] = {}
         for waiter in self._waiters:
             of_record.setdefault(waiter.record, []).append(waiter)
-        kinds: dict[_Kind, list[_Waiter]] = {}
+        kinds: dict[_RecordTraits, list[_Waiter]] = {}
         for record, waiters in of_record.items():
             process, thread, at_ns = self._guessed[record]
             if thread in uses:
                 own = uses[thread]
                 waiting = tuple(sorted({waiter.stream for waiter in waiters}))
-                kind = _Kind(process, waiting, own.recent(at_ns), own.following(at_ns), own.turn(at_ns))
+                kind = _RecordTraits(
+                    process, waiting, own.recent(at_ns), own.following(at_ns), own.turn(at_ns)
+                )
                 kinds.setdefault(kind, []).extend(waiters)
         return kinds
 
-    def _best(self, kind: _Kind, waiters: list[_Waiter]) -> int | None:
+    def _best(self, kind: _RecordTraits, waiters: list[_Waiter]) -> int | None:
         """The stream that explains what the last used one leaves open of the waits for one kind of record.
 
         No stream is made to wait for itself.
@@ -244,7 +246,7 @@ class RecordingStreams:
                 best, found = fit, stream
         return found
 
-    def _fit(self, stream: int, waiters: list[_Waiter]) -> _Fit:
+    def _fit(self, stream: int, waiters: list[_Waiter]) -> _StreamFit:
         """How the work of a stream fits waits: they end when it does.
 
         It is missed by a wait that ended before it, and by one that went on long after it.
@@ -259,7 +261,7 @@ class RecordingStreams:
                 missed += 1
             elif done_ns > waiter.free_ns and lag_ns <= waiter.close_ns:
                 explained += 1
-        return _Fit(explained, missed)
+        return _StreamFit(explained, missed)
 
     def _ends_ns(self, ops: Iterable[int]) -> list[int]:
         return [int(self._order.end_ns[op]) for op in ops if op != UNRESOLVED]

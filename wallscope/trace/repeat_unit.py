@@ -158,13 +158,13 @@ def find_period(symbols: Symbols, gap_ns: Rows, shortest: int = SHORTEST_UNIT_CO
     """
     if symbols.size < FEWEST_UNITS_COUNT * shortest:
         return None
-    matches = {lag: _match(symbols, lag) for lag in _likely_lags(symbols, shortest)}
+    matches = {lag: _measure_match(symbols, lag) for lag in _likely_lags(symbols, shortest)}
     good = {lag: match for lag, match in matches.items() if match >= UNIT_MATCH_SHARE}
     if not good:
         return None
     best = max(good.values())
     lag = min(lag for lag, match in good.items() if match >= best - SAME_UNIT_MATCH_SHARE)
-    starts = _starts(symbols, gap_ns, lag)
+    starts = _find_unit_starts(symbols, gap_ns, lag)
     if lag < shortest or starts.size < FEWEST_UNITS_COUNT or not _is_regular(starts, lag):
         return None
     is_layered = any(
@@ -304,11 +304,11 @@ def _likely_lags(symbols: Symbols, shortest: int) -> list[int]:
     return sorted({*strongest, *range(1, min(shortest, symbols.size // 2))})
 
 
-def _match(symbols: Symbols, lag: int) -> float:
+def _measure_match(symbols: Symbols, lag: int) -> float:
     return float((symbols[lag:] == symbols[:-lag]).mean())
 
 
-def _starts(symbols: Symbols, gap_ns: Rows, lag: int) -> Rows:
+def _find_unit_starts(symbols: Symbols, gap_ns: Rows, lag: int) -> Rows:
     """First row of each unit: a name that occurs once a unit, behind the largest gap where it can be had."""
     repeats = symbols[lag:] == symbols[:-lag]
     so_far = np.concatenate(([0], np.cumsum(repeats)))

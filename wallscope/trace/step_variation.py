@@ -45,7 +45,7 @@ def find_step_modes(
         return ()
     order = np.argsort(duration_ns, kind="stable")
     least = max(FEWEST_MODE_STEPS_COUNT, int(np.ceil(SMALLEST_MODE_SHARE * duration_ns.size)))
-    groups = _split(np.log(duration_ns[order]), 0, least, float(np.log(apart_ratio)))
+    groups = _split_modes(np.log(duration_ns[order]), 0, least, float(np.log(apart_ratio)))
     if len(groups) < 2:
         return ()
     return tuple(
@@ -57,7 +57,7 @@ def find_step_modes(
     )
 
 
-def _split(lengths: Lengths, offset: int, least: int, least_apart: float) -> list[tuple[int, int]]:
+def _split_modes(lengths: Lengths, offset: int, least: int, least_apart: float) -> list[tuple[int, int]]:
     """Return the bounds of the groups of lengths (logarithms, ascending), by index."""
     ends = np.arange(least, lengths.size - least + 1)
     widest = (lengths[ends] - lengths[ends - 1]).max(initial=0.0)
@@ -67,8 +67,8 @@ def _split(lengths: Lengths, offset: int, least: int, least_apart: float) -> lis
         if scores[best] >= SPLIT_MODES_RATIO + SPLIT_MODES_STEPS_COUNT / lengths.size:
             end = int(ends[best])
             return [
-                *_split(lengths[:end], offset, least, least_apart),
-                *_split(lengths[end:], offset + end, least, least_apart),
+                *_split_modes(lengths[:end], offset, least, least_apart),
+                *_split_modes(lengths[end:], offset + end, least, least_apart),
             ]
     return [(offset, offset + lengths.size)]
 

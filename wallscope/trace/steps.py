@@ -192,7 +192,8 @@ def split_steps(
     busiest = max(mains, key=lambda main: (len(main.rows), -main.rank_id))
     unit = _repeating(busiest, find_period)
     cut = next(
-        (found for found in _by_ranges(mains, busiest, ranges, pattern) if _is_enough(found, busiest)), None
+        (found for found in _cut_by_ranges(mains, busiest, ranges, pattern) if _is_enough(found, busiest)),
+        None,
     )
     if cut is None and pattern is not None:
         raise StepRangeError(
@@ -202,7 +203,10 @@ def split_steps(
     if cut is None:
         nothing_found = _Cut(_WHOLE, "window", None, {})
         recurring = _list_recurring(busiest, ranges)
-        unmarked = (*_by_recurring(mains, busiest, ranges, recurring, unit), *_unmarked(mains, busiest))
+        unmarked = (
+            *_by_recurring(mains, busiest, ranges, recurring, unit),
+            *_cut_without_ranges(mains, busiest),
+        )
         cut = next((found for found in unmarked if _is_enough(found, busiest)), nothing_found)
         cut = replace(cut, recurring=_name_others(recurring, cut))
     nothing = np.empty(0, np.int64)
@@ -230,7 +234,7 @@ def _is_enough(cut: _Cut, busiest: MainStream) -> bool:
     return len(cut.rows[busiest.rank_id]) >= (1 if cut.kind == "user" else 2)
 
 
-def _by_ranges(
+def _cut_by_ranges(
     mains: Sequence[MainStream], busiest: MainStream, ranges: pl.DataFrame, pattern: str | None
 ) -> Iterator[_Cut]:
     """Cuts by the anchors of the busiest rank, each with what the others have of that name.
@@ -293,7 +297,7 @@ def _by_recurring(
         yield _Cut("nvtx", "step", one.marker.name, begins, is_inferred=True)
 
 
-def _unmarked(mains: Sequence[MainStream], busiest: MainStream) -> Iterator[_Cut]:
+def _cut_without_ranges(mains: Sequence[MainStream], busiest: MainStream) -> Iterator[_Cut]:
     """Cuts without ranges."""
     yield _by_optimizer(mains)
     unit = _repeating(busiest, find_repetition)

@@ -207,7 +207,7 @@ class ThreadSegments:
             issued = issues[process == self.process[thread]]
             if not issued.size or (threads[issued] == thread).all():
                 continue
-            first, last = _runs(call[rows.start : rows.stop] < 0)
+            first, last = _find_runs(call[rows.start : rows.stop] < 0)
             first, last = rows.start + first, rows.start + last
             place = np.searchsorted(ends_ns[issued], ends_ns[last]) - 1
             has_gone_on = (place >= 0) & (ends_ns[issued[place]] > starts_ns[first])
@@ -222,7 +222,7 @@ class ThreadSegments:
         return found
 
 
-def _runs(is_so: Flags) -> tuple[Rows, Rows]:
+def _find_runs(is_so: Flags) -> tuple[Rows, Rows]:
     """The first and the last place of each run of what is so."""
     edge = np.diff(np.concatenate(([0], is_so.astype(np.int8), [0])))
     return np.flatnonzero(edge > 0), np.flatnonzero(edge < 0) - 1
