@@ -1,11 +1,12 @@
 """Make findings from `advice/notes/findings.toml`, which has severity, text and what to do of each."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
 from wallscope.files import read_toml
-from wallscope.model.capture import Finding, Severity
+from wallscope.model.capture import Export, Finding, Profiler, Severity
 from wallscope.model.finding_codes import FindingCode
 
 
@@ -60,3 +61,14 @@ def list_finding_words(key: str) -> Mapping[str, str]:
     """
     tables = read_toml("advice/notes/findings.toml")["finding"]
     return {table["code"]: table[key] for table in tables if key in table}
+
+
+def adapt_cures(findings: Iterable[Finding], export: Export) -> tuple[Finding, ...]:
+    """Return the findings about a capture, with cures for the profiler that recorded it."""
+    if export.profiler != Profiler.TORCH:
+        return tuple(findings)
+    cures = list_finding_words("torch")
+    return tuple(
+        replace(finding, cure=cures[finding.code]) if finding.cure and finding.code in cures else finding
+        for finding in findings
+    )

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import polars as pl
 
@@ -17,8 +18,8 @@ from wallscope.attribution.prepared import (
 )
 from wallscope.attribution.totals import measure_budgets
 from wallscope.errors import NothingToAnalyzeError
+from wallscope.finding_texts import adapt_cures
 from wallscope.kineto.any_capture import read_any_capture
-from wallscope.kineto.trace_cures import adapt_cures
 from wallscope.model.advice import RunConfiguration
 from wallscope.model.analysis import SCHEMA, Analysis, Anchor, CaptureQuality, Job, Rank
 from wallscope.model.capture import Capture, Finding, Options, Progress
@@ -29,8 +30,6 @@ from wallscope.model.whatif import WHATIF_SCHEMA, Asked, WhatIf
 from wallscope.process_tuning import release_memory, run_both
 from wallscope.profile.build import build_profiles, pack_profiles
 from wallscope.profile.codec import EncodedTables, encode_tables
-from wallscope.ranks.job import MatchedJob, match_ranks
-from wallscope.ranks.tables import collective_lanes
 from wallscope.replay.engine import ASKED
 from wallscope.replay.what_if import RankReplays, answer_questions
 from wallscope.replay.windows import find_longest_waiting, select_replay_window
@@ -39,6 +38,7 @@ from wallscope.summary.compute import measure_throughput
 from wallscope.summary.diagnosis import (
     find_dominant_wall,
     find_least_computing,
+    find_scope,
     list_inferred_causes,
     rank_opportunities,
     select_working_ranks,
@@ -49,7 +49,6 @@ from wallscope.summary.findings import (
     find_attribution_limits,
     find_throughput_limits,
 )
-from wallscope.summary.lookups import GapLookup
 from wallscope.summary.rank import (
     RankSummary,
     build_step_table,
@@ -57,9 +56,6 @@ from wallscope.summary.rank import (
     measure_launch_correlation,
     summarize_ranks,
 )
-from wallscope.summary.scope import find_scope
-from wallscope.summary.step_timeline import build_step_overviews, build_step_timelines, encode_overviews
-from wallscope.summary.tables import TableBuilder
 from wallscope.summary.verdict import diagnose
 from wallscope.trace.dependencies import resolve_dependencies
 from wallscope.trace.kernel_classes import (
@@ -76,6 +72,11 @@ from wallscope.trace.thread_timeline import HostCalls
 from wallscope.trace.unrecognized import find_communication_evidence, infer_communication
 from wallscope.views.verdict import state_verdict
 
+if TYPE_CHECKING:
+    from wallscope.ranks.job import MatchedJob
+    from wallscope.summary.lookups import GapLookup
+    from wallscope.summary.tables import TableBuilder
+
 _MOST_GAPS = 12
 
 
@@ -90,7 +91,7 @@ class AnalyzedCapture:
     prepared: Prepared
     place: int
     replays: RankReplays
-    matched: MatchedJob | None = None
+    matched: "MatchedJob | None" = None
 
 
 def analyze(path: Path, options: Options, progress: Progress) -> Analysis:
@@ -154,6 +155,9 @@ def analyze_capture(
 
 def build_report(found: AnalyzedCapture, progress: Progress) -> Report:
     """Return the answer with timelines, longest gaps and critical path of the rank of the diagnosis."""
+    from wallscope.summary.lookups import GapLookup  # noqa: PLC0415  # for pages alone
+    from wallscope.summary.step_timeline import build_step_timelines  # noqa: PLC0415  # same
+
     progress("drawing timelines")
     trace, place = found.prepared.trace, found.place
     shown = replace(trace.capture, ranks=trace.capture.ranks.slice(place, 1))
@@ -170,18 +174,32 @@ def build_report(found: AnalyzedCapture, progress: Progress) -> Report:
             one if len(one.path) else replace(one, path=found.replays.path_of_step(one.step))
             for one in timelines
         )
-    met = MEETING_LANES.to_frame() if found.matched is None else collective_lanes(found.matched)
-    return Report(found.analysis, timelines, gaps, path, met, _build_overviews(found, slices))
+    return Report(
+        found.analysis, timelines, gaps, path, _list_lanes(found.matched), _build_overviews(found, slices)
+    )
+
+
+def _list_lanes(matched: "MatchedJob | None") -> pl.DataFrame:
+    """Return the collectives of several ranks, for the timeline of them all."""
+    if matched is None:
+        return MEETING_LANES.to_frame()
+    from wallscope.ranks.tables import collective_lanes  # noqa: PLC0415  # for several ranks alone
+
+    return collective_lanes(matched)
 
 
 def build_timeline_of_part(found: AnalyzedCapture, progress: Progress) -> bytes:
     """Return all steps of the ranks at low detail, for the page of a job that the export is a part of."""
+    from wallscope.summary.step_timeline import encode_overviews  # noqa: PLC0415  # for pages alone
+
     progress("drawing timelines")
     return encode_overviews(_build_overviews(found, None))
 
 
 def _build_overviews(found: AnalyzedCapture, slices: pl.DataFrame | None) -> StepOverviews:
     """Return all steps at low detail; `slices` are those of the rank of the diagnosis, `None` in a part."""
+    from wallscope.summary.step_timeline import build_step_overviews  # noqa: PLC0415  # for pages alone
+
     trace = found.prepared.trace
 
     def find_slices(one: int) -> pl.DataFrame:
@@ -193,17 +211,21 @@ def _build_overviews(found: AnalyzedCapture, slices: pl.DataFrame | None) -> Ste
     return build_step_overviews(trace, found.analysis.ranks, found.place, find_slices, is_part=slices is None)
 
 
-def build_tables(found: AnalyzedCapture) -> TableBuilder:
+def build_tables(found: AnalyzedCapture) -> "TableBuilder":
     """Return the tables behind the answer, each made when it is asked for."""
+    from wallscope.summary.tables import TableBuilder  # noqa: PLC0415  # for tables alone
+
     return TableBuilder(found.analysis, found.prepared, found.replays.path_to_show)
 
 
-def look_up_gaps(path: Path, options: Options, progress: Progress) -> GapLookup:
+def look_up_gaps(path: Path, options: Options, progress: Progress) -> "GapLookup":
     """Read one export and attribute its time, ready to be asked for gaps and moments.
 
     Raises:
         WallscopeError: one of its children, each with a line for the user.
     """
+    from wallscope.summary.lookups import GapLookup  # noqa: PLC0415  # for one command
+
     prepared = prepare(path, options, progress)
     progress("attributing time to causes")
     trace = prepared.trace
@@ -392,7 +414,7 @@ class _Conclusion:
     place: int
     profiles: tuple[Profile, ...] = ()
     encoded: tuple[EncodedTables, ...] = ()
-    matched: MatchedJob | None = None
+    matched: "MatchedJob | None" = None
 
     def pack_profiles(self) -> tuple[Rank, ...]:
         """Return the ranks with their profiles, if any is asked for."""
@@ -424,6 +446,8 @@ def _conclude(
     profiles = build_profiles(answer, tables, options.step_facts, trace.capture, configuration)
     if is_alone:
         return _Conclusion(answer, place, profiles)
+    from wallscope.ranks.job import match_ranks  # noqa: PLC0415  # for several ranks alone
+
     known, encoded = run_both(
         lambda: match_ranks(profiles, find_dominant_wall, trace.capture.world_size),
         lambda: tuple(encode_tables(profile) for profile in profiles) if with_profiles else (),

@@ -24,7 +24,7 @@ from wallscope.pipeline import analyze_capture
 from wallscope.profile.codec import unpack_profile
 from wallscope.ranks.tables import collective_lanes, earliest_ns, job_table, job_tracks
 from wallscope.render.data import write_json
-from wallscope.summary.scope import find_scope
+from wallscope.summary.diagnosis import find_scope
 from wallscope.views.headline import write_headline
 
 DAY_NS = 86_400 * 10**9

@@ -12,12 +12,12 @@ from rich.console import Console
 from tests.answered_once import analyze_once
 from tests.shipped_example import EXAMPLE
 from wallscope.model.capture import Finding, Severity
+from wallscope.model.diagnosis import Scope
 from wallscope.model.enums import Axis
 from wallscope.model.finding_codes import FindingCode
 from wallscope.model.report import Report
-from wallscope.model.scope import Scope
 from wallscope.render.data import write_brief, write_json
-from wallscope.summary.scope import find_scope
+from wallscope.summary.diagnosis import find_scope
 from wallscope.units import capitalize
 from wallscope.views.analysis import render_analysis, write_analysis_card, write_analysis_markdown
 from wallscope.views.brief import brief_analysis

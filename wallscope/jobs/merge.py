@@ -34,7 +34,8 @@ from wallscope.model.table_columns import JOB_TABLES, TABLES
 from wallscope.model.tables import Table
 from wallscope.profile.build import pack_profiles
 from wallscope.profile.codec import unpack_profile
-from wallscope.ranks.job import MatchedJob, describe_left_out, match_ranks
+from wallscope.ranks.job import MatchedJob, match_ranks
+from wallscope.ranks.job_sentences import describe_left_out
 from wallscope.ranks.match_collectives import fit_line
 from wallscope.ranks.tables import collective_lanes, job_table
 from wallscope.summary.diagnosis import (
@@ -42,10 +43,10 @@ from wallscope.summary.diagnosis import (
     divide_opportunities,
     explain_open_wall,
     find_dominant_wall,
+    find_scope,
     measure_wall_shares,
     select_working_ranks,
 )
-from wallscope.summary.scope import find_scope
 from wallscope.summary.step_timeline import decode_overviews, order_by_places
 from wallscope.summary.tables import ANSWER_TABLES, build_answer_table
 from wallscope.thresholds.verdict import CAPTURES_APART_NS, ENDS_FAR_APART_NS, UNMATCHED_COLLECTIVES_SHARE

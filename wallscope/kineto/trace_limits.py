@@ -11,10 +11,9 @@ from pathlib import Path
 import polars as pl
 
 from wallscope.errors import InputError, NothingToAnalyzeError
-from wallscope.finding_texts import make_finding
+from wallscope.finding_texts import adapt_cures, make_finding
 from wallscope.kineto.event_decoding import CATEGORIES
 from wallscope.kineto.event_tables import TraceTables, describe_counts
-from wallscope.kineto.trace_cures import adapt_cures
 from wallscope.kineto.trace_events import FileFacts
 from wallscope.model.capture import Capture, Finding, Presence
 from wallscope.model.enums import CallRole

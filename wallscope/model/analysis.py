@@ -15,13 +15,13 @@ from wallscope.model.diagnosis import (
     Dominant,
     Opportunity,
     RareStall,
+    Scope,
     SlowerKernels,
     StepMode,
     Walls,
 )
 from wallscope.model.enums import Axis, Collective, ComputeCategory, Wall
 from wallscope.model.rank_summaries import Communication, ComputeDetails, GpuMetrics, HostDetails, Memory
-from wallscope.model.scope import Scope
 from wallscope.model.shown import (
     CAUSE,
     END,

@@ -1,4 +1,4 @@
-"""The verdict of a rank: walls in nanoseconds, deciding shares, opportunities, pressure, throughput.
+"""The verdict of a rank: walls in nanoseconds, deciding shares, opportunities, pressure, throughput, scope.
 
 A part of the published contract of `model.analysis`. `None` is unknown, or was not requested.
 """
@@ -304,3 +304,30 @@ class Diagnosis:
         if found is None:
             return 0.0
         return found.share if not self.is_mean or found.mean_share is None else found.mean_share
+
+
+CoveredTime = Literal["steps", "start-up", "capture", "selected-time"]
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """What the dominant wall is about.
+
+    Attributes:
+        time: the steps; the time before the first one (`start-up`); without steps, all that was captured or
+            selected.
+        rank: number of the rank, `None` if it is unknown or the verdict covers several.
+        ranks: how many ranks it covers.
+        of_ranks: how many ranks the job has, as far as known.
+        files: how many files it covers.
+        of_files: how many files were given, those that were left out included.
+        is_one_stage: whether it covers one stage of a pipeline alone.
+    """
+
+    time: CoveredTime
+    rank: int | None
+    ranks: int
+    of_ranks: int
+    files: int
+    of_files: int
+    is_one_stage: bool

@@ -1,4 +1,7 @@
-"""Decide the dominant wall of a rank and which rank shows it; sort loss causes by upper bound on speedup."""
+"""Decide the dominant wall of a rank, which rank shows it and what it covers; sort causes of losses.
+
+Causes are sorted by upper bound on speedup.
+"""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -9,19 +12,22 @@ from wallscope.advice.evidence import assume_no_host_time
 from wallscope.attribution.attribute import OperationFacts
 from wallscope.attribution.host_causes import DRAINED
 from wallscope.model.advice import Fix
-from wallscope.model.analysis import CauseTime, Rank
+from wallscope.model.analysis import Analysis, CauseTime, Rank
 from wallscope.model.cause_catalogue import COMPUTE_UNRECOGNIZED, MEMORY_RECOMPUTE, UNRECOGNIZED, drop_detail
 from wallscope.model.diagnosis import (
     ClaimStatus,
+    CoveredTime,
     Dominant,
     Opportunity,
+    Scope,
     StatedBound,
     UnknownWall,
     Walls,
     WallShare,
     WallShares,
 )
-from wallscope.model.enums import RecomputeSource, Wall
+from wallscope.model.enums import Axis, RecomputeSource, Wall
+from wallscope.model.finding_codes import FindingCode
 from wallscope.replay.changes import REFILL
 from wallscope.replay.what_if import UpperBounds
 from wallscope.thresholds.steps import ENOUGH_STEPS_COUNT, WORKING_RANK_PARTS_COUNT
@@ -434,3 +440,43 @@ def list_inferred_causes(facts: OperationFacts) -> frozenset[str]:
     sources = facts.recomputed["how"].unique().to_list()
     rests = bool(sources) and sources != [RecomputeSource.EXPLICIT]
     return frozenset({MEMORY_RECOMPUTE} if rests else ())
+
+
+def find_scope(analysis: Analysis) -> Scope:
+    """Return what the dominant wall is about: which time, which ranks, which files."""
+    rank, job = analysis.ranks[analysis.diagnosis.rank_index], analysis.job
+    is_matched = job is not None and job.collectives.matched > 0
+    supplied = len(analysis.ranks)
+    left_out = sum(one.code == FindingCode.EXPORT_LEFT_OUT for one in analysis.capture.findings)
+    ranks = supplied if is_matched else 1
+    return Scope(
+        time=_find_time(analysis, rank, is_matched=is_matched),
+        rank=rank.rank if ranks == 1 else None,
+        ranks=ranks,
+        of_ranks=max(analysis.capture.world_size or 1, supplied),
+        files=len(analysis.inputs) if is_matched else 1,
+        of_files=len(analysis.inputs) + left_out,
+        is_one_stage=ranks == 1 and any(one.axis is Axis.PP for one in rank.communication.operations),
+    )
+
+
+def _find_time(analysis: Analysis, rank: Rank, *, is_matched: bool) -> CoveredTime:
+    """Return the time that the verdict is about: that before the steps if they alone have another wall."""
+    if analysis.anchor.kind == "whole-trace":
+        return "capture" if analysis.anchor.selected_time_ns is None else "selected-time"
+    dominant = analysis.diagnosis.dominant_wall
+    if is_matched or rank.whole_walls is None or find_overall_wall(rank) != dominant:
+        return "steps"
+    of_steps = decide_steady_steps(rank)
+    return "steps" if of_steps is not None and of_steps.dominant == dominant else "start-up"
+
+
+def decide_steady_steps(rank: Rank) -> Decision | None:
+    """Return what decides the wall of the steady steps alone; `None` without any."""
+    walls = list_steady_walls(rank)
+    return decide_wall(walls, np.zeros((len(walls), 3), np.int64)) if len(walls) else None
+
+
+def list_steady_walls(rank: Rank) -> Times:
+    """Return ns of each wall in each steady step, columns in the order of `Wall`."""
+    return np.array([step.walls.parts() for step in rank.steps if step.steady], dtype=np.int64)

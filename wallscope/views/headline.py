@@ -4,10 +4,10 @@ from collections.abc import Iterator
 
 from wallscope import units
 from wallscope.model.analysis import Analysis
+from wallscope.model.diagnosis import Scope
 from wallscope.model.enums import Wall
-from wallscope.model.scope import Scope
 from wallscope.model.section import Items, Line, Lines, Section, Span, Tone
-from wallscope.summary.scope import find_scope
+from wallscope.summary.diagnosis import find_scope
 from wallscope.views.verdict import find_dominant
 
 _VERDICTS = {

@@ -34,16 +34,17 @@ from wallscope.model.diagnosis import (
     WallShares,
 )
 from wallscope.model.enums import Wall
-from wallscope.ranks.job import describe_left_out, list_job_sentences
+from wallscope.ranks.job_sentences import describe_left_out, list_job_sentences
 from wallscope.render.texts import visible
 from wallscope.summary.diagnosis import (
     LOSSES,
     find_overall_wall,
+    find_scope,
     find_stated_ceiling,
     is_mostly_outside,
+    list_steady_walls,
     measure_unrecognized_share,
 )
-from wallscope.summary.scope import find_scope, list_steady_walls
 from wallscope.summary.unusual_losses import explain_slower_kernels
 from wallscope.thresholds.steps import MEAN_ABOVE_MEDIAN_RATIO, STRAY_STEP_RATIO
 from wallscope.thresholds.verdict import (

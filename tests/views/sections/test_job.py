@@ -7,7 +7,8 @@ import pytest
 from rich.console import Console, Group
 
 from tests.ranks.simulated import MS, US, Host, Meet, Work, played, profiles
-from wallscope.ranks.job import list_job_sentences, match_ranks
+from wallscope.ranks.job import match_ranks
+from wallscope.ranks.job_sentences import list_job_sentences
 from wallscope.render.terminal import render_section, write_line
 from wallscope.summary.diagnosis import decide_wall
 from wallscope.views.analysis import stress_first

@@ -1,0 +1,134 @@
+"""What is said of a job: late ranks and why, waiting ranks, its wall, and what is missing."""
+
+from collections.abc import Iterable, Iterator
+
+from wallscope.model.analysis import Job, RankWaits
+from wallscope.model.capture import Finding
+from wallscope.model.finding_codes import FindingCode
+from wallscope.thresholds.causes import REPORTED_JITTER_SHARE, REPORTED_WAIT_SHARE
+from wallscope.units import capitalize, duration, percent, plural
+
+_MOST_NAMED = 3
+_BOUND = {
+    "compute": "compute-bound",
+    "communication": "communication-bound",
+    "memory": "memory-bound",
+    "host": "host-bound",
+    "mixed": "limited by several walls",
+    "unknown": "limited by an unknown wall",
+}
+
+
+def list_job_sentences(job: Job, unit: str) -> tuple[str, ...]:
+    """Return sentences: late ranks and causes, waiting ranks, the critical rank's wall, missing ranks."""
+    critical = job.members[job.critical_place]
+    sentences = [*_late_sentences(job, unit), *_wait_sentences(job, critical)]
+    if job.collectives.matched:
+        sentences += _wall_sentences(job, critical)
+    if job.missing:
+        named = ", ".join(map(str, job.missing[:8])) + (" …" if len(job.missing) > 8 else "")
+        sentences.append(
+            f"{plural(len(job.missing), 'rank')} of {job.world_size} not supplied ({named}): the results"
+            " cover only the others."
+        )
+    return tuple(sentences)
+
+
+def describe_left_out(findings: Iterable[Finding]) -> str:
+    """Say how many exports of a job were left out; empty if none was."""
+    count = sum(finding.code == FindingCode.EXPORT_LEFT_OUT for finding in findings)
+    return f"{plural(count, 'export')} left out: see the limits." if count else ""
+
+
+def _late_sentences(job: Job, unit: str) -> Iterator[str]:
+    repeated = [one for one in job.stragglers if one.repeated]
+    in_turn = [one for one in job.stragglers if not one.repeated]
+    for one in repeated[:_MOST_NAMED]:
+        yield (
+            f"{capitalize(one.name)} is late on {one.late_steps} of {one.steps} {unit}s, by"
+            f" {duration(one.late_ns_median)} (median): {one.why}."
+        )
+    if len(repeated) > _MOST_NAMED:
+        yield f"{plural(len(repeated) - _MOST_NAMED, 'more rank')} are also late."
+    if in_turn and not repeated:
+        worst = max(in_turn, key=lambda one: (one.late_ns_median * one.late_steps, -one.place))
+        names = ", ".join(one.name for one in in_turn[:_MOST_NAMED])
+        more = f" and {len(in_turn) - _MOST_NAMED} more" if len(in_turn) > _MOST_NAMED else ""
+        yield "No rank is always late."
+        if len(in_turn) > 1:
+            yield f"The late ranks take turns: {names}{more}."
+        yield (
+            f"{capitalize(worst.name)} is late on {worst.late_steps} of"
+            f" {worst.steps} {unit}s, by {duration(worst.late_ns_median)} (median):"
+            f" {worst.why}."
+        )
+    if not job.stragglers and job.collectives.matched:
+        yield "No rank is late repeatedly."
+
+
+def _wait_sentences(job: Job, critical: RankWaits) -> Iterator[str]:
+    """Yield the rank that waits most, and the critical rank; then waits without a straggler."""
+    if not job.collectives.matched:
+        none = (
+            "No rank runs communication kernels"
+            if not job.collectives.unmatched
+            else "No collective was matched"
+        )
+        yield f"{none}: waits between ranks are unknown."
+        return
+    yield from _unmatched_sentence(job)
+    most = max(job.members, key=lambda one: (one.all_wait_ns or 0, -one.place))
+    if most.all_residence_ns and (most.all_wait_ns or 0) >= REPORTED_WAIT_SHARE * most.all_residence_ns:
+        yield (
+            f"In the capture {most.name} spends {duration(most.all_residence_ns)} in collectives, of which"
+            f" {duration(most.all_wait_ns or 0)} is waiting for peers"
+            + (
+                f"; {critical.name} waits least and is {_BOUND[job.critical_wall]}."
+                if critical is not most
+                else "."
+            )
+        )
+    step_ns = sum(job.walls.parts())
+    if not job.stragglers and step_ns and job.collectives.jitter_ns >= REPORTED_JITTER_SHARE * step_ns:
+        yield (
+            f"No rank is late. Each rank waits for others {duration(job.collectives.jitter_ns)} per step on"
+            f" average ({percent(job.collectives.jitter_ns / step_ns)})."
+        )
+    if job.pipeline:
+        worst = max(job.pipeline, key=lambda stage: (stage.bubble_share, -stage.stage))
+        yield (
+            f"{plural(len(job.pipeline), 'pipeline stage')}: stage {worst.stage} waits most for the others,"
+            f" {percent(worst.bubble_share)} of its step."
+        )
+
+
+def _unmatched_sentence(job: Job) -> Iterator[str]:
+    """Yield how many collectives were not matched, and the ranks whose waiting is therefore unknown."""
+    apart = [one for one in job.members if one.unmatched_count]
+    if not apart:
+        return
+    unknown = [one.name for one in apart if one.peer_wait_ns is None]
+    count = sum(one.unmatched_count for one in apart)
+    whose = f"{plural(count, 'operation')} of {plural(len(apart), 'rank')}"
+    sentence = f"{whose} could not be matched with all their peers"
+    if unknown:
+        more = f" and {len(unknown) - _MOST_NAMED} more" if len(unknown) > _MOST_NAMED else ""
+        sentence += f": the waiting of {', '.join(unknown[:_MOST_NAMED])}{more} is unknown"
+    yield f"{sentence}."
+
+
+def _wall_sentences(job: Job, critical: RankWaits) -> Iterator[str]:
+    if job.dominant_wall == job.critical_wall:
+        both = f"The job, and {critical.name}, which waits least,"
+        yield f"{both} are {_BOUND[job.dominant_wall]}."
+    else:
+        yield (
+            f"The job is {_BOUND[job.dominant_wall]}; {critical.name}, which waits least, is"
+            f" {_BOUND[job.critical_wall]}."
+        )
+    if _is_charged(job):
+        yield "A wait for a late rank counts as what delayed that rank."
+
+
+def _is_charged(job: Job) -> bool:
+    return any(one.cause_wall is not None for one in job.stragglers)
