@@ -130,7 +130,7 @@ def test_a_precondition_that_the_fix_sets_is_not_met_by_the_run():
         {"communication/ep/unsplit": 20}, "megatron", experts=True, operations=[["ep"]], gpu="GB200"
     )
     of_fixes = [fix for fix in found.fixes if fix.id in {"hybridep-in-the-rack", "hybridep", "deepep"}]
-    statuses = {entry.status for fix in of_fixes for entry in fix.preconditions if "flex" in entry.text}
+    statuses = {entry.status for fix in of_fixes for entry in fix.preconditions if entry.id == "DSP-20"}
 
     assert statuses == {"set"}
 

@@ -8,6 +8,7 @@ from types import MappingProxyType
 
 import polars as pl
 
+from wallscope.advice.condition_words import BOTH, CAPTURE
 from wallscope.advice.evidence import align_bounds, describe_assumption, list_evidence, select_reached_causes
 from wallscope.advice.measurements import MeasuredRun
 from wallscope.advice.preconditions import (
@@ -16,6 +17,7 @@ from wallscope.advice.preconditions import (
     is_set,
     judge_preconditions,
     list_impossible_sizes,
+    lookup_in,
 )
 from wallscope.advice.rules import PRESSURE, Rule, estimate_share, fill_placeholders, fix_rules
 from wallscope.advice.settings import add_settings, vocabulary
@@ -53,10 +55,12 @@ def add_fixes(analysis: Analysis, written: RunConfiguration, trace: TraceFacts, 
     """
     configuration, contradictions = merge_trace_facts(written, trace)
 
+    source = BOTH if written.settings else CAPTURE
+    before = lookup_in(configuration, trace)
+
     def judge(ids: Sequence[str], settings: tuple[Setting, ...]) -> tuple[Precondition, ...]:
-        before = judge_preconditions(ids, configuration, trace)
-        after = judge_preconditions(ids, add_settings(configuration, settings), trace)
-        return tuple(_compare(*pair) for pair in zip(before, after, strict=True))
+        after = lookup_in(add_settings(configuration, settings), trace)
+        return judge_preconditions(ids, before, after, source)
 
     has_work = all(finding.code != FindingCode.NO_KERNELS for finding in analysis.capture.findings)
     run = MeasuredRun(analysis, configuration, names, written)
@@ -73,13 +77,6 @@ def _fit_cure(finding: Finding, framework: str | None) -> Finding:
     if framework in {"megatron", None} or finding.cure is None:
         return finding
     return replace(finding, cure=_OF_MEGATRON.sub("", finding.cure))
-
-
-def _compare(before: Precondition, after: Precondition) -> Precondition:
-    """Return a precondition as it is in the run; if only the fix makes it hold, it is marked as set."""
-    if before.status != after.status and after.status == "met":
-        return replace(after, status="set", unblock=None)
-    return after
 
 
 def list_questions(analysis: Analysis) -> dict[str, tuple[Question, ...]]:
