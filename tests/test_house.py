@@ -15,7 +15,7 @@ from benchmarks.house import (
 from benchmarks.house_traces import count_returns_to_files
 
 STILL_PARSED = {
-    "advice.advise._fit_cure": 1,
+    "advice.recommend._fit_cure": 1,
     "advice.explain._meaning": 1,
     "agents.tools._answer_unknown": 2,
     "compare.explanations._find_concerned": 1,

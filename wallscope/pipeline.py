@@ -25,7 +25,7 @@ from wallscope.model.capture import Capture, Finding, Options, Progress
 from wallscope.model.profile import Profile
 from wallscope.model.report import MEETING_LANES, Report, StepOverviews
 from wallscope.model.schemas import SLICES
-from wallscope.model.whatif import WHATIF_SCHEMA, Asked, WhatIf
+from wallscope.model.whatif import WHATIF_SCHEMA, Asked, Replayed, WhatIf
 from wallscope.process_tuning import release_memory, run_both
 from wallscope.profile.build import build_profiles, pack_profiles
 from wallscope.profile.codec import EncodedTables, encode_tables
@@ -129,7 +129,7 @@ def analyze_capture(
     progress("attributing time to causes")
     concluded = _conclude(prepared, options, configuration, findings, with_profiles=with_profiles)
     answer, place = concluded.analysis, concluded.place
-    from wallscope.advice.advise import add_fixes, list_questions, settle_fixes  # noqa: PLC0415
+    from wallscope.advice.recommend import match_rules, recommend  # noqa: PLC0415
     from wallscope.advice.trace_facts import ProgramTraces, collect_trace_facts, detect_program  # noqa: PLC0415
 
     capture, facts = prepared.trace.capture, prepared.facts
@@ -137,18 +137,14 @@ def analyze_capture(
     names = pl.concat([capture.names["text"], capture.range_names["text"]])
     traces = ProgramTraces(names, capture.libraries, capture.interpreter)
     seen = replace(answer, program=detect_program(traces, configuration))
-    advised = add_fixes(seen, configuration, shown, names)
-    questions = list_questions(advised)
+    matched = match_rules(seen, configuration, shown, names)
     replays = RankReplays(prepared, place, answer.ranks[place])
-    replay, fixes = advised.replay, advised.fixes
-    if questions:
+    if matched.questions:
         progress("replaying steps")
-        (replay, fixes), ranks = run_both(
-            lambda: replays.answer_fixes(advised.fixes or (), questions), concluded.pack_profiles
-        )
+        replayed, ranks = run_both(lambda: replays.answer_fixes(matched.questions), concluded.pack_profiles)
     else:
-        ranks = concluded.pack_profiles()
-    settled = settle_fixes(replace(advised, ranks=ranks, fixes=fixes, replay=replay), names)
+        replayed, ranks = Replayed(None, {}), concluded.pack_profiles()
+    settled = recommend(matched, replayed, ranks)
     return AnalyzedCapture(state_verdict(settled), prepared, place, replays, concluded.matched)
 
 
@@ -371,7 +367,7 @@ def _read_configuration(path: Path | None) -> tuple[RunConfiguration, tuple[Find
 
 def _load_fix_rules() -> None:
     """Read what fixes are found by, while the export is read."""
-    import wallscope.advice.advise  # noqa: PLC0415
+    import wallscope.advice.recommend  # noqa: PLC0415
     import wallscope.advice.trace_facts  # noqa: F401, PLC0415
     from wallscope.advice.preconditions import features  # noqa: PLC0415
     from wallscope.advice.rules import fix_rules  # noqa: PLC0415

@@ -3,6 +3,7 @@
 Times are integer nanoseconds of the typical step, shares are 0 to 1, `None` is unknown.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from shlex import quote
 from typing import Final, Literal
@@ -167,6 +168,14 @@ class Replay:
     ranks: int
     check: SelfCheck | None
     refused: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Replayed:
+    """What a replay found for fixes: how good it is, `None` if there is none, and the answers by fix."""
+
+    replay: Replay | None
+    answers: Mapping[str, Answer]
 
 
 @dataclass(frozen=True, slots=True)

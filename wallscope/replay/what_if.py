@@ -21,13 +21,12 @@ from wallscope.attribution.prepared import (
 )
 from wallscope.columns import Rows
 from wallscope.errors import NothingToAnalyzeError
-from wallscope.model.advice import Fix
 from wallscope.model.analysis import Rank
 from wallscope.model.diagnosis import Walls
 from wallscope.model.enums import Wall
 from wallscope.model.report import SHOWN_PATH, PlayedPath
 from wallscope.model.schemas import PARTNERS
-from wallscope.model.whatif import Answer, Asked, CriticalPath, Question, Replay, SelfCheck
+from wallscope.model.whatif import Answer, Asked, CriticalPath, Question, Replay, Replayed, SelfCheck
 from wallscope.process_tuning import Once, run_side_by_side
 from wallscope.replay.changes import Changes, OverlapTaxes
 from wallscope.replay.critical_path import divide_path
@@ -306,25 +305,21 @@ class RankReplays:
             return "the capture is incomplete"
         return self._made()
 
-    def answer_fixes(
-        self, fixes: tuple[Fix, ...], questions: Mapping[str, tuple[Question, ...]]
-    ) -> tuple[Replay, tuple[Fix, ...]]:
-        """Return the replay error, and the fixes with the gains of those that have questions."""
+    def answer_fixes(self, questions: Mapping[str, tuple[Question, ...]]) -> Replayed:
+        """Return the replay error, and the answers to the questions of fixes."""
         player = self.player
         if isinstance(player, str):
-            return Replay(0, 0, 0, None, player), fixes
-        check = player.check
-        refused = explain_refusal(check)
-        answers = {} if refused else answer_fixes(player, questions)
+            return Replayed(Replay(0, 0, 0, None, player), {})
+        refused = explain_refusal(player.check)
         window = player.window
         replay = Replay(
             steps=int(window.steps["typical"].sum()),
             operations=window.graph.op.size,
             ranks=window.operations["rank_id"].n_unique(),
-            check=check,
+            check=player.check,
             refused=refused,
         )
-        return replay, tuple(replace(fix, replay=answers.get(fix.id)) for fix in fixes)
+        return Replayed(replay, {} if refused else answer_fixes(player, questions))
 
     @cached_property
     def path(self) -> PlayedPath | str:
