@@ -19,7 +19,7 @@ from wallscope.attribution.totals import measure_budgets
 from wallscope.errors import NothingToAnalyzeError
 from wallscope.kineto.any_capture import read_any_capture
 from wallscope.kineto.trace_cures import adapt_cures
-from wallscope.model.advice import RunConfiguration
+from wallscope.model.advice import Program, RunConfiguration
 from wallscope.model.analysis import SCHEMA, Analysis, Anchor, CaptureQuality, Job, Rank
 from wallscope.model.capture import Capture, Finding, Options, Progress
 from wallscope.model.profile import Profile
@@ -126,18 +126,18 @@ def analyze_capture(
     prepared, _ = run_both(
         lambda: prepare(path, options, progress, keeps_slices=keeps_slices), _load_fix_rules
     )
-    progress("attributing time to causes")
-    concluded = _conclude(prepared, options, configuration, findings, with_profiles=with_profiles)
-    answer, place = concluded.analysis, concluded.place
     from wallscope.advice.recommend import match_rules, recommend  # noqa: PLC0415
     from wallscope.advice.trace_facts import ProgramTraces, collect_trace_facts, detect_program  # noqa: PLC0415
 
     capture, facts = prepared.trace.capture, prepared.facts
-    shown = collect_trace_facts(answer, capture.range_names["text"], facts.axes, facts.collectives)
     names = pl.concat([capture.names["text"], capture.range_names["text"]])
-    traces = ProgramTraces(names, capture.libraries, capture.interpreter)
-    seen = replace(answer, program=detect_program(traces, configuration))
-    matched = match_rules(seen, configuration, shown, names)
+    program = detect_program(ProgramTraces(names, capture.libraries, capture.interpreter), configuration)
+    progress("attributing time to causes")
+    about = _AboutRun(configuration, findings, program)
+    concluded = _conclude(prepared, options, about, with_profiles=with_profiles)
+    answer, place = concluded.analysis, concluded.place
+    shown = collect_trace_facts(answer, capture.range_names["text"], facts.axes, facts.collectives)
+    matched = match_rules(answer, configuration, shown, names)
     replays = RankReplays(prepared, place, answer.ranks[place])
     if matched.questions:
         progress("replaying steps")
@@ -229,8 +229,9 @@ def ask_what_if(path: Path, options: Options, asked: Asked, progress: Progress) 
     trace = prepared.trace
     if trace.capture.is_cut_off:
         raise NothingToAnalyzeError(
-            f"{path} — is incomplete: a replay would take missing work for idle time — copy the file again,"
-            " or profile fewer steps"
+            "is incomplete: a replay would take missing work for idle time",
+            "copy the file again, or profile fewer steps",
+            str(path),
         )
     progress("replaying steps")
     ranks = list_rank_windows(trace)
@@ -253,7 +254,7 @@ def ask_what_if(path: Path, options: Options, asked: Asked, progress: Progress) 
             window, asked, step_ns, None if tax is None else tax.ratio, trace.range_tree.texts
         )
     except NothingToAnalyzeError as error:
-        raise NothingToAnalyzeError(f"{path} — {error}") from error
+        raise NothingToAnalyzeError(error.what, error.cure, str(path), error.because) from error
     return WhatIf(
         schema=WHATIF_SCHEMA,
         wallscope_version=__version__,
@@ -377,6 +378,15 @@ def _load_fix_rules() -> None:
 
 
 @dataclass(frozen=True, slots=True)
+class _AboutRun:
+    """What is known of a run besides its time: its configuration, what is odd about that, its program."""
+
+    configuration: RunConfiguration
+    findings: tuple[Finding, ...]
+    program: Program
+
+
+@dataclass(frozen=True, slots=True)
 class _Conclusion:
     """The answer without fixes and packed profiles, with the place of its rank and the profiles of all.
 
@@ -399,8 +409,7 @@ class _Conclusion:
 def _conclude(
     prepared: Prepared,
     options: Options,
-    configuration: RunConfiguration,
-    findings: tuple[Finding, ...],
+    about: _AboutRun,
     *,
     with_profiles: bool,
 ) -> _Conclusion:
@@ -412,12 +421,12 @@ def _conclude(
         lambda: describe_anchor(trace),
     )
     place = find_least_computing(tuple(own.rank for own in found), trace.places_without_marker())
-    diagnose_rank = partial(_diagnose, prepared, anchor, options, findings)
+    diagnose_rank = partial(_diagnose, prepared, anchor, options, about)
     answer = diagnose_rank(found, place)
     tables = tuple(own.tables for own in found if own.tables is not None)
     if not tables:
         return _Conclusion(answer, place)
-    profiles = build_profiles(answer, tables, options.step_facts, trace.capture, configuration)
+    profiles = build_profiles(answer, tables, options.step_facts, trace.capture, about.configuration)
     if is_alone:
         return _Conclusion(answer, place, profiles)
     known, encoded = run_both(
@@ -444,7 +453,7 @@ def _diagnose(  # noqa: PLR0913, PLR0917  # all that was found out before
     prepared: Prepared,
     anchor: Anchor,
     options: Options,
-    findings: tuple[Finding, ...],
+    about: _AboutRun,
     found: tuple[RankSummary, ...],
     place: int,
     job: Job | None = None,
@@ -468,10 +477,11 @@ def _diagnose(  # noqa: PLR0913, PLR0917  # all that was found out before
                     *find_accounting_limits(ranks, anchor, trace),
                     *find_throughput_limits(anchor, facts),
                     *find_attribution_limits(shown, waits, trace, anchor),
-                    *findings,
+                    *about.findings,
                     *trace.capture.findings,
                 ),
                 export,
+                about.program.framework,
             ),
             launch_correlation_share=measure_launch_correlation(trace.capture),
             resolved_dependency_share=waits.resolved_share,
@@ -489,5 +499,6 @@ def _diagnose(  # noqa: PLR0913, PLR0917  # all that was found out before
         ),
         opportunities=won,
         job=job,
+        program=about.program,
     )
     return replace(answer, scope=find_scope(answer))

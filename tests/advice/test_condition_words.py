@@ -192,3 +192,4 @@ def test_what_a_fix_sets_is_told_with_its_value():
     assert (found.status, found.unblock) == ("set", None)
     assert found.text == "the token dispatcher is alltoall or flex (moe_token_dispatcher_type is flex)"
     assert precondition_rows()["EPO-P03"].judge_with(before, before, CAPTURE).status == "unmet"
+    assert precondition_rows()["EPO-P03"].judge_with(after, before, CAPTURE).status == "unmet"

@@ -196,7 +196,8 @@ def _say_predicate(condition: Condition, mood: Mood) -> str:
     if mood == "asks":
         is_negative, rest = False, "true" if condition.words == ("false",) else rest
     if verb == "be":
-        return f"{'are' if fact.plural else 'is'} {'not ' if is_negative else ''}{rest}"
+        to = "set to " if is_negative and rest != "set" and condition.key not in facts() else ""
+        return f"{'are' if fact.plural else 'is'} {'not ' if is_negative else ''}{to}{rest}"
     if is_negative:
         return f"{'do' if fact.plural else 'does'} not {verb} {rest}"
     return f"{verb}{'' if fact.plural else 's'} {rest}"

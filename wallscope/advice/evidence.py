@@ -334,22 +334,17 @@ def select_reached_causes(causes: Sequence[str], questions: Collection[Question]
     return tuple(cause for cause in causes if cause.startswith(begins)) or tuple(causes)
 
 
-def describe_assumption(
-    won_ns: int, replay: Answer | None, causes: Sequence[str], counted: Sequence[str], run: "MeasuredRun"
-) -> str:
-    """Say what the upper bound on a fix assumes, and why it differs much from the time of its causes.
+def state_assumption(won_ns: int, replay: Answer | None, counted: Sequence[str], run: "MeasuredRun") -> str:
+    """Say what the upper bound on a fix assumes, empty if its replay removes its causes.
 
     Args:
         won_ns: the bound.
         replay: the replay of the fix, `None` without one.
-        causes: those that the fix addresses.
         counted: the causes whose own bounds are that of a fix without a replay.
         run: the run.
     """
     if replay is None:
-        largest = max(counted, key=lambda cause: run.worth_ns(cause) or 0)
-        assumed = f"not replayed: the bound assumes that {name_cause(largest)} takes no time"
-        return "; ".join((assumed, *_compare_times(won_ns, (largest,), run)))
+        return f"not replayed: the bound assumes that {name_cause(_find_largest(counted, run))} takes no time"
     least_ns = MATERIAL_SHARE * run.step_ns
     if (rare_ns := won_ns - replay.won_ns) >= least_ns:
         usual, rare = duration(replay.won_ns), duration(rare_ns)
@@ -360,9 +355,21 @@ def describe_assumption(
     scaled = [one for one in replay.questions if one.kind == "scale" and one.share]
     if len(scaled) == 1 and scaled[0].target == THINK:
         return f"assumes {describe_share(scaled[0])} of today's {_describe_host_time(run)}"
-    if scaled:
-        return f"assumes {describe_remaining_shares(scaled)}"
-    return "; ".join(_compare_times(replay.won_ns, causes, run))
+    return f"assumes {describe_remaining_shares(scaled)}" if scaled else ""
+
+
+def explain_gain(
+    won_ns: int, replay: Answer | None, causes: Sequence[str], counted: Sequence[str], run: "MeasuredRun"
+) -> Iterator[str]:
+    """Say why the upper bound on a fix differs much from the time of its causes; the first three as above."""
+    if replay is None:
+        yield from _compare_times(won_ns, (_find_largest(counted, run),), run)
+    elif not state_assumption(won_ns, replay, counted, run):
+        yield from _compare_times(replay.won_ns, causes, run)
+
+
+def _find_largest(causes: Sequence[str], run: "MeasuredRun") -> str:
+    return max(causes, key=lambda cause: run.worth_ns(cause) or 0)
 
 
 def _describe_host_time(run: "MeasuredRun") -> str:

@@ -39,6 +39,7 @@ from wallscope.trace.kernel_classes import classify_kernels, load_shipped_kernel
 _NEAR = 4
 _LEAST_ALIKE = 0.7
 _SHORTEST_PART = 4
+_CALL = re.compile(r"\w+")
 _NEEDED = "Conditions (wallscope explain ID says what to do if one does not hold)"
 _OF_AXES = "communication: its axis comes from ranges, payload and communicator (`wallscope explain axis`)"
 
@@ -115,9 +116,9 @@ def _causes(word: str, causes: Mapping[str, str]) -> WordExplanation | None:
 def _meaning(word: str, causes: Mapping[str, str]) -> WordExplanation | None:
     """Return the causes that screens describe in these words, such as "data loading on the host"."""
     wanted = normalize_word(word)
-    before, after = describe_cause(DRAINED + CALL).split(CALL)
-    if (drained := re.fullmatch(f"{re.escape(before)}(\\w+){re.escape(after)}", word)) is not None:
-        return _cause(DRAINED + drained[1])
+    drained = (DRAINED + call for call in _CALL.findall(word))
+    if (cause := next((one for one in drained if describe_cause(one) == word), None)) is not None:
+        return _cause(cause)
     found = [cause for cause in causes if wanted in _list_forms(cause)]
     if len(found) == 1:
         return _cause(found[0])

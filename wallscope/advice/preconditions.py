@@ -94,11 +94,10 @@ class Row:
         return self._state(self.find_status(lookup), lookup, source)
 
     def judge_with(self, before: Lookup, after: Lookup, source: Source) -> Precondition:
-        """Return it as it is before settings are made; if these alone make it hold, it is marked as set."""
-        status = self.find_status(before)
-        if status != "met" and self.find_status(after) == "met":
-            return self._state("set", after, source)
-        return self._state(status, before, source)
+        """Return it as it is after settings are made; if these alone make it hold, it is marked as set."""
+        status = self.find_status(after)
+        is_set_now = status == "met" != self.find_status(before)
+        return self._state("set" if is_set_now else status, after, source)
 
     def _state(self, status: Met, lookup: Lookup, source: Source) -> Precondition:
         if status == "unmet":

@@ -15,9 +15,10 @@ import polars as pl
 from wallscope.advice.condition_words import BOTH, CAPTURE
 from wallscope.advice.evidence import (
     assume_no_host_time,
-    describe_assumption,
+    explain_gain,
     list_evidence,
     select_reached_causes,
+    state_assumption,
 )
 from wallscope.advice.measurements import MeasuredRun
 from wallscope.advice.preconditions import (
@@ -49,7 +50,6 @@ _CONTRACT = (
     "A/B test: change nothing else between the two runs.{besides} First compare 6 to 12 steps of each run"
     " after warm-up. Then compare 50 steps or more of each run without the profiler."
 )
-_OF_MEGATRON = re.compile(r" \(Megatron Bridge: [^()]*\)")
 _REFUTED = "The change is in effect, and {result}."
 _REMOVED_BY = {"allocator": MEMORY_ALLOCATOR}
 """Causes by the target of a replay that removes them, where their names differ."""
@@ -141,8 +141,8 @@ def recommend(matched: Matched, replayed: Replayed = NOT_REPLAYED, ranks: tuple[
     """
     run, analysis = matched.run, matched.run.analysis
     fixes = rank_fixes(run, matched.matches, replayed)
-    kept = tuple(fix for fix in fixes if not _is_worthless(fix))
-    of_program, of_capture = _divide_by_subject(kept)
+    worthless = {fix.id: fix for fix in fixes if _is_worthless(fix)}
+    of_program, of_capture = _divide_by_subject([fix for fix in fixes if fix.id not in worthless])
     removed = _find_removed_causes(of_program)
     opportunities = [
         _bound_opportunity(entry, of_program, run, removed.get(entry.cause))
@@ -151,27 +151,14 @@ def recommend(matched: Matched, replayed: Replayed = NOT_REPLAYED, ranks: tuple[
     return replace(
         analysis,
         ranks=_bound_causes(ranks or analysis.ranks, analysis, opportunities),
-        capture=replace(
-            analysis.capture,
-            findings=(
-                *matched.findings,
-                *(_fit_cure(one, run.framework) for one in analysis.capture.findings),
-            ),
-        ),
+        capture=replace(analysis.capture, findings=(*matched.findings, *analysis.capture.findings)),
         opportunities=tuple(sorted(opportunities, key=lambda entry: (-entry.recoverable_ns, entry.cause))),
         fixes=of_program,
         replay=replayed.replay,
         program=run.program,
         capture_advice=of_capture,
-        dismissed=tuple(fix for fix in fixes if _is_worthless(fix)),
+        dismissed=tuple(worthless[one.rule.id] for one in matched.matches if one.rule.id in worthless),
     )
-
-
-def _fit_cure(finding: Finding, framework: str | None) -> Finding:
-    """Return a finding without Megatron settings in its cure if the program is not Megatron."""
-    if framework in {"megatron", None} or finding.cure is None:
-        return finding
-    return replace(finding, cure=_OF_MEGATRON.sub("", finding.cure))
 
 
 def recommend_again(analysis: Analysis, names: pl.Series) -> Analysis:
@@ -395,6 +382,7 @@ def _build_fix(match: Match, bound: _Bound, run: MeasuredRun) -> Fix:
     besides = f" {rule.compare}." if rule.compare else ""
     test = besides if match.is_about_capture else f" {_CONTRACT.format(besides=besides)}"
     why = _why(rule, run, causes)
+    assumption, reasons = _explain_bound(match, bound, run)
     return Fix(
         id=rule.id,
         title=rule.title,
@@ -414,9 +402,19 @@ def _build_fix(match: Match, bound: _Bound, run: MeasuredRun) -> Fix:
         replay=bound.replay,
         evidence=list_evidence(run, causes, rule.measured),
         refuted_by=rule.refuted or _REFUTED.format(result=_describe_no_effect(causes)),
-        assumes=""
-        if bound.won_ns is None or match.is_about_capture
-        else describe_assumption(bound.won_ns, bound.replay, causes, _counted(run, match), run),
+        assumes="; ".join(filter(None, (assumption, *reasons))),
+        assumption=assumption,
+    )
+
+
+def _explain_bound(match: Match, bound: _Bound, run: MeasuredRun) -> tuple[str, tuple[str, ...]]:
+    """Return what a bound assumes, and why it differs much from the time of its causes."""
+    if bound.won_ns is None or match.is_about_capture:
+        return "", ()
+    counted = _counted(run, match)
+    return (
+        state_assumption(bound.won_ns, bound.replay, counted, run),
+        tuple(explain_gain(bound.won_ns, bound.replay, match.causes, counted, run)),
     )
 
 

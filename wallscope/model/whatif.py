@@ -160,7 +160,8 @@ class Replay:
     """The replayed steps for the gains of fixes.
 
     `ranks` are replayed together. If it is one of several, the others arrive as late as in the capture.
-    `refused` states why no fix has an answer, `None` if they have. `check` is `None` if nothing was replayed.
+    `refused` states why no fix has an answer, `None` if they have, and `refused_briefly` the same without how
+    it was found out. `check` is `None` if nothing was replayed.
     """
 
     steps: int
@@ -168,6 +169,7 @@ class Replay:
     ranks: int
     check: SelfCheck | None
     refused: str | None
+    refused_briefly: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

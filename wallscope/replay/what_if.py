@@ -39,6 +39,7 @@ from wallscope.replay.engine import (
     Engine,
     WindowReplay,
     is_too_far_off,
+    state_error,
 )
 from wallscope.replay.simulate import simulate
 from wallscope.replay.windows import (
@@ -88,19 +89,17 @@ def answer_questions(
         OptionError: the target of a question does not exist.
     """
     if not window.steps["typical"].any():
-        raise NothingToAnalyzeError(
-            f"{NO_STEP} — nothing to replay — name the steps with --step-range, or capture three or more"
-        )
+        raise NothingToAnalyzeError(NO_STEP, "name the steps with --step-range, or capture three or more")
     player = WindowReplay(window, step_ns, overlap_tax if asked.interference else None, ASKED)
     if not player.repeated_ns:
         raise NothingToAnalyzeError(
-            f"{NO_LENGTH} — their order is not that of a run — export the report again"
+            f"{NO_LENGTH}: their order is not that of a run", "export the report again"
         )
     check = player.check
     if check.error_median is not None and check.error_median > asked.largest_error:
         raise NothingToAnalyzeError(
-            f"{is_too_far_off(check.error_median, asked.largest_error)} — the answers would not be"
-            " reliable — choose similar steps with --steps, or accept the error with --accept-error"
+            f"{is_too_far_off(check.error_median, asked.largest_error)}: the answers would not be reliable",
+            "choose similar steps with --steps, or accept the error with --accept-error",
         )
     changes = player.changes
     questions = tuple(changes.resolve(one) for one in asked.questions)
@@ -134,12 +133,15 @@ def _usual(changes: Changes) -> list[Question]:
     return usual
 
 
-def explain_refusal(check: SelfCheck) -> str | None:
-    """Return why the gains of fixes are not given; `None` if the replay is accurate enough."""
+def explain_refusal(check: SelfCheck) -> tuple[str | None, str | None]:
+    """Return why the gains of fixes are not given, and the same in short; `None` if they are."""
     if check.error_median is None:
-        return "only one step is complete, so its replay cannot be checked"
+        alone = "only one step is complete, so its replay cannot be checked"
+        return alone, alone
     most = FIXES.largest_error
-    return None if most is None or check.error_median <= most else is_too_far_off(check.error_median, most)
+    if most is None or check.error_median <= most:
+        return None, None
+    return is_too_far_off(check.error_median, most), state_error(check.error_median, most)
 
 
 def answer_fixes(player: WindowReplay, asked: Mapping[str, tuple[Question, ...]]) -> dict[str, Answer]:
@@ -309,8 +311,8 @@ class RankReplays:
         """Return the replay error, and the answers to the questions of fixes."""
         player = self.player
         if isinstance(player, str):
-            return Replayed(Replay(0, 0, 0, None, player), {})
-        refused = explain_refusal(player.check)
+            return Replayed(Replay(0, 0, 0, None, player, player), {})
+        refused, briefly = explain_refusal(player.check)
         window = player.window
         replay = Replay(
             steps=int(window.steps["typical"].sum()),
@@ -318,6 +320,7 @@ class RankReplays:
             ranks=window.operations["rank_id"].n_unique(),
             check=player.check,
             refused=refused,
+            refused_briefly=briefly,
         )
         return Replayed(replay, {} if refused else answer_fixes(player, questions))
 
