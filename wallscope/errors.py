@@ -29,7 +29,24 @@ class InputError(WallscopeError):
 
 
 class NothingToAnalyzeError(InputError):
-    """The export is readable and holds nothing that answers the question."""
+    """The export is readable and holds nothing that answers the question.
+
+    Args:
+        what: what it holds or lacks, as a verb with its object where `path` is given: "holds no kernel".
+        cure: what to do.
+        path: the file, empty where the reader knows it.
+        because: the same as a clause, where `what` is one already.
+    """
+
+    def __init__(self, what: str, cure: str = "", path: str = "", because: str = "") -> None:
+        super().__init__(what, cure, path, because)
+        self.what, self.cure = what, cure
+        self.because = because or (f"the file {what}" if path else what)
+        self._path = path
+
+    def __str__(self) -> str:
+        """Return the line for the user: file, what is wrong, what to do."""
+        return " — ".join(filter(None, (self._path, self.what, self.cure)))
 
 
 class KernelRulesError(WallscopeError):

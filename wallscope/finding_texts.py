@@ -1,11 +1,12 @@
 """Make findings from `advice/notes/findings.toml`, which has severity, text and what to do of each."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import cache
 from typing import Any
 
 from wallscope.files import read_toml
+from wallscope.model.advice import Framework
 from wallscope.model.capture import Export, Finding, Profiler, Severity
 from wallscope.model.finding_codes import FindingCode
 
@@ -63,12 +64,28 @@ def list_finding_words(key: str) -> Mapping[str, str]:
     return {table["code"]: table[key] for table in tables if key in table}
 
 
-def adapt_cures(findings: Iterable[Finding], export: Export) -> tuple[Finding, ...]:
-    """Return the findings about a capture, with cures for the profiler that recorded it."""
-    if export.profiler != Profiler.TORCH:
-        return tuple(findings)
-    cures = list_finding_words("torch")
-    return tuple(
-        replace(finding, cure=cures[finding.code]) if finding.cure and finding.code in cures else finding
-        for finding in findings
-    )
+def adapt_cures(
+    findings: Iterable[Finding], export: Export, framework: Framework | None = None
+) -> tuple[Finding, ...]:
+    """Return the findings about a capture, with cures for the profiler that recorded it.
+
+    Args:
+        findings: those about the capture.
+        export: the capture.
+        framework: that of the program, `None` if unknown: it may then be Megatron.
+    """
+    return tuple(_adapt_cures(findings, export.profiler, framework))
+
+
+def _adapt_cures(
+    findings: Iterable[Finding], profiler: Profiler, framework: Framework | None
+) -> Iterator[Finding]:
+    is_torch, may_be_megatron = profiler == Profiler.TORCH, framework in {"megatron", None}
+    own, more = list_finding_words("torch"), list_finding_words("megatron")
+    for finding in findings:
+        cure = finding.cure
+        if cure and is_torch:
+            cure = own.get(finding.code, cure)
+        elif cure and may_be_megatron and finding.code in more:
+            cure = f"{cure} {more[finding.code]}"
+        yield finding if cure == finding.cure else replace(finding, cure=cure)

@@ -20,13 +20,13 @@ from wallscope.attribution.totals import measure_budgets
 from wallscope.errors import NothingToAnalyzeError
 from wallscope.finding_texts import adapt_cures
 from wallscope.kineto.any_capture import read_any_capture
-from wallscope.model.advice import RunConfiguration
+from wallscope.model.advice import Program, RunConfiguration
 from wallscope.model.analysis import SCHEMA, Analysis, Anchor, CaptureQuality, Job, Rank
 from wallscope.model.capture import Capture, Finding, Options, Progress
 from wallscope.model.profile import Profile
 from wallscope.model.report import MEETING_LANES, Report, StepOverviews
 from wallscope.model.schemas import SLICES
-from wallscope.model.whatif import WHATIF_SCHEMA, Asked, WhatIf
+from wallscope.model.whatif import WHATIF_SCHEMA, Asked, Replayed, WhatIf
 from wallscope.process_tuning import release_memory, run_both
 from wallscope.profile.build import build_profiles, pack_profiles
 from wallscope.profile.codec import EncodedTables, encode_tables
@@ -127,29 +127,25 @@ def analyze_capture(
     prepared, _ = run_both(
         lambda: prepare(path, options, progress, keeps_slices=keeps_slices), _load_fix_rules
     )
-    progress("attributing time to causes")
-    concluded = _conclude(prepared, options, configuration, findings, with_profiles=with_profiles)
-    answer, place = concluded.analysis, concluded.place
-    from wallscope.advice.advise import add_fixes, list_questions, settle_fixes  # noqa: PLC0415
+    from wallscope.advice.recommend import match_rules, recommend  # noqa: PLC0415
     from wallscope.advice.trace_facts import ProgramTraces, collect_trace_facts, detect_program  # noqa: PLC0415
 
     capture, facts = prepared.trace.capture, prepared.facts
-    shown = collect_trace_facts(answer, capture.range_names["text"], facts.axes, facts.collectives)
     names = pl.concat([capture.names["text"], capture.range_names["text"]])
-    traces = ProgramTraces(names, capture.libraries, capture.interpreter)
-    seen = replace(answer, program=detect_program(traces, configuration))
-    advised = add_fixes(seen, configuration, shown, names)
-    questions = list_questions(advised)
+    program = detect_program(ProgramTraces(names, capture.libraries, capture.interpreter), configuration)
+    progress("attributing time to causes")
+    about = _AboutRun(configuration, findings, program)
+    concluded = _conclude(prepared, options, about, with_profiles=with_profiles)
+    answer, place = concluded.analysis, concluded.place
+    shown = collect_trace_facts(answer, capture.range_names["text"], facts.axes, facts.collectives)
+    matched = match_rules(answer, configuration, shown, names)
     replays = RankReplays(prepared, place, answer.ranks[place])
-    replay, fixes = advised.replay, advised.fixes
-    if questions:
+    if matched.questions:
         progress("replaying steps")
-        (replay, fixes), ranks = run_both(
-            lambda: replays.answer_fixes(advised.fixes or (), questions), concluded.pack_profiles
-        )
+        replayed, ranks = run_both(lambda: replays.answer_fixes(matched.questions), concluded.pack_profiles)
     else:
-        ranks = concluded.pack_profiles()
-    settled = settle_fixes(replace(advised, ranks=ranks, fixes=fixes, replay=replay), names)
+        replayed, ranks = Replayed(None, {}), concluded.pack_profiles()
+    settled = recommend(matched, replayed, ranks)
     return AnalyzedCapture(state_verdict(settled), prepared, place, replays, concluded.matched)
 
 
@@ -255,8 +251,9 @@ def ask_what_if(path: Path, options: Options, asked: Asked, progress: Progress) 
     trace = prepared.trace
     if trace.capture.is_cut_off:
         raise NothingToAnalyzeError(
-            f"{path} — is incomplete: a replay would take missing work for idle time — copy the file again,"
-            " or profile fewer steps"
+            "is incomplete: a replay would take missing work for idle time",
+            "copy the file again, or profile fewer steps",
+            str(path),
         )
     progress("replaying steps")
     ranks = list_rank_windows(trace)
@@ -279,7 +276,7 @@ def ask_what_if(path: Path, options: Options, asked: Asked, progress: Progress) 
             window, asked, step_ns, None if tax is None else tax.ratio, trace.range_tree.texts
         )
     except NothingToAnalyzeError as error:
-        raise NothingToAnalyzeError(f"{path} — {error}") from error
+        raise NothingToAnalyzeError(error.what, error.cure, str(path), error.because) from error
     return WhatIf(
         schema=WHATIF_SCHEMA,
         wallscope_version=__version__,
@@ -393,13 +390,22 @@ def _read_configuration(path: Path | None) -> tuple[RunConfiguration, tuple[Find
 
 def _load_fix_rules() -> None:
     """Read what fixes are found by, while the export is read."""
-    import wallscope.advice.advise  # noqa: PLC0415
+    import wallscope.advice.recommend  # noqa: PLC0415
     import wallscope.advice.trace_facts  # noqa: F401, PLC0415
     from wallscope.advice.preconditions import features  # noqa: PLC0415
     from wallscope.advice.rules import fix_rules  # noqa: PLC0415
 
     fix_rules()
     features()
+
+
+@dataclass(frozen=True, slots=True)
+class _AboutRun:
+    """What is known of a run besides its time: its configuration, what is odd about that, its program."""
+
+    configuration: RunConfiguration
+    findings: tuple[Finding, ...]
+    program: Program
 
 
 @dataclass(frozen=True, slots=True)
@@ -425,8 +431,7 @@ class _Conclusion:
 def _conclude(
     prepared: Prepared,
     options: Options,
-    configuration: RunConfiguration,
-    findings: tuple[Finding, ...],
+    about: _AboutRun,
     *,
     with_profiles: bool,
 ) -> _Conclusion:
@@ -438,12 +443,12 @@ def _conclude(
         lambda: describe_anchor(trace),
     )
     place = find_least_computing(tuple(own.rank for own in found), trace.places_without_marker())
-    diagnose_rank = partial(_diagnose, prepared, anchor, options, findings)
+    diagnose_rank = partial(_diagnose, prepared, anchor, options, about)
     answer = diagnose_rank(found, place)
     tables = tuple(own.tables for own in found if own.tables is not None)
     if not tables:
         return _Conclusion(answer, place)
-    profiles = build_profiles(answer, tables, options.step_facts, trace.capture, configuration)
+    profiles = build_profiles(answer, tables, options.step_facts, trace.capture, about.configuration)
     if is_alone:
         return _Conclusion(answer, place, profiles)
     from wallscope.ranks.job import match_ranks  # noqa: PLC0415  # for several ranks alone
@@ -472,7 +477,7 @@ def _diagnose(  # noqa: PLR0913, PLR0917  # all that was found out before
     prepared: Prepared,
     anchor: Anchor,
     options: Options,
-    findings: tuple[Finding, ...],
+    about: _AboutRun,
     found: tuple[RankSummary, ...],
     place: int,
     job: Job | None = None,
@@ -496,10 +501,11 @@ def _diagnose(  # noqa: PLR0913, PLR0917  # all that was found out before
                     *find_accounting_limits(ranks, anchor, trace),
                     *find_throughput_limits(anchor, facts),
                     *find_attribution_limits(shown, waits, trace, anchor),
-                    *findings,
+                    *about.findings,
                     *trace.capture.findings,
                 ),
                 export,
+                about.program.framework,
             ),
             launch_correlation_share=measure_launch_correlation(trace.capture),
             resolved_dependency_share=waits.resolved_share,
@@ -517,5 +523,6 @@ def _diagnose(  # noqa: PLR0913, PLR0917  # all that was found out before
         ),
         opportunities=won,
         job=job,
+        program=about.program,
     )
     return replace(answer, scope=find_scope(answer))

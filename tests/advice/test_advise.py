@@ -7,8 +7,8 @@ import polars as pl
 import pytest
 
 from tests.advice.runs import MS, RANGES, run
-from wallscope.advice.advise import rank_fixes
 from wallscope.advice.measurements import MeasuredRun
+from wallscope.advice.recommend import find_matches, rank_fixes
 from wallscope.advice.rules import check_rules, fix_rules
 from wallscope.model.advice import KnownSetting, Precondition, RunConfiguration
 
@@ -56,11 +56,13 @@ def told(status="unknown", **statuses):
 UNKNOWN = told()
 
 
+def recommended(view, wanted, checked):
+    return rank_fixes(view, find_matches(view, wanted, checked))
+
+
 def order(causes, *wanted, checked=UNKNOWN, **facts):
-    found = rank_fixes(
-        MeasuredRun(run(causes, **facts), RunConfiguration(), pl.Series(["x"])), rules(*wanted), checked
-    )
-    return [fix.id for fix in found]
+    view = MeasuredRun(run(causes, **facts), RunConfiguration(), pl.Series(["x"]))
+    return [fix.id for fix in recommended(view, rules(*wanted), checked)]
 
 
 def test_the_cause_that_could_win_most_comes_first():
@@ -74,7 +76,7 @@ def test_of_equals_the_open_one_comes_before_the_blocked_one_which_says_what_unb
     wanted = rules(("a", ["host/lock"], {"needs": ["A"]}), ("b", ["host/lock"], {"needs": ["B"]}))
     view = MeasuredRun(run({"host/lock": 20}), RunConfiguration(), pl.Series(["x"]))
 
-    first, second = rank_fixes(view, wanted, told("met", A="unmet"))
+    first, second = recommended(view, wanted, told("met", A="unmet"))
 
     assert (first.id, first.blocked) == ("b", False)
     assert (second.id, second.blocked) == ("a", True)
@@ -125,7 +127,7 @@ def test_what_refills_a_drained_queue_is_worth_no_more_than_not_draining_it():
     causes = {"host/queue-drained/cudaStreamSynchronize": (12, 8), "host/framework": (2, 11)}
     (wanted,) = rules(("a", ["host/queue-drained/*", "host/framework"], {}))
 
-    (fix,) = rank_fixes(MeasuredRun(run(causes), RunConfiguration(), pl.Series(["x"])), [wanted], told())
+    (fix,) = recommended(MeasuredRun(run(causes), RunConfiguration(), pl.Series(["x"])), [wanted], told())
 
     assert fix.recoverable_ns == 8 * MS
     assert fix.causes == ("host/framework", "host/queue-drained/cudaStreamSynchronize")
@@ -142,7 +144,7 @@ def test_what_refills_a_drained_queue_is_worth_no_more_than_not_draining_it():
 def test_each_fix_tells_the_wall_that_comes_next(causes, following):
     (wanted,) = rules(("a", ["host/lock"], {}))
 
-    (fix,) = rank_fixes(MeasuredRun(run(causes), RunConfiguration(), pl.Series(["x"])), [wanted], told())
+    (fix,) = recommended(MeasuredRun(run(causes), RunConfiguration(), pl.Series(["x"])), [wanted], told())
 
     assert fix.next_wall == following
 
@@ -160,7 +162,7 @@ def test_of_one_ceiling_what_the_causes_own_does_not_count():
 def test_a_fix_without_a_ceiling_tells_none():
     (wanted,) = rules(("a", ["compute/gemm"], {}))
 
-    (fix,) = rank_fixes(
+    (fix,) = recommended(
         MeasuredRun(run({"compute/gemm": 95}), RunConfiguration(), pl.Series(["x"])), [wanted], told()
     )
 
@@ -176,7 +178,7 @@ def test_nothing_of_experts_is_said_to_a_model_without_them(story):
     settings = {key: KnownSetting(value, "test") for key, value in story.get("configuration", {}).items()}
     view = MeasuredRun(run(story["causes"], **facts), RunConfiguration(settings), names)
 
-    for fix in rank_fixes(view, fix_rules(), told()):
+    for fix in recommended(view, fix_rules(), told()):
         of_experts = [entry.key for entry in fix.settings if "moe" in entry.key or "expert" in entry.key]
         assert view.measure("experts", ()) or not of_experts
         assert fix.source

@@ -5,7 +5,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from wallscope.advice.configuration import read_configuration
-from wallscope.advice.preconditions import check_configuration, judge_preconditions
+from wallscope.advice.preconditions import check_configuration, lookup_in, precondition_rows
 from wallscope.advice.published import find_machine
 from wallscope.errors import ConfigurationError
 from wallscope.model.advice import KnownSetting, RunConfiguration, TraceFacts
@@ -70,7 +70,7 @@ def read_with_defaults(tmp_path, text, name="run.yaml"):
 def status(row, configuration, **others):
     added = {name: KnownSetting(value, "test") for name, value in others.items()}
     full = RunConfiguration({**configuration.settings, **added})
-    return judge_preconditions([row], full, TraceFacts())[0].status
+    return precondition_rows()[row].find_status(lookup_in(full, TraceFacts()))
 
 
 def values(found, *names):

@@ -4,7 +4,7 @@ import pytest
 
 from wallscope.advice.conditions import evaluate, parse_clause, parse_condition
 from wallscope.advice.framework_rules import framework_defaults
-from wallscope.advice.preconditions import features, judge_preconditions, precondition_rows
+from wallscope.advice.preconditions import features, lookup_in, precondition_rows
 from wallscope.advice.settings import add_settings, check_value, parse_value, vocabulary
 from wallscope.model.advice import KnownSetting, RunConfiguration, Setting, TraceFacts
 
@@ -21,8 +21,7 @@ def configured(text):
 
 
 def status(row, text, trace=None):
-    (found,) = judge_preconditions([row], configured(text), trace or TraceFacts())
-    return found.status
+    return precondition_rows()[row].find_status(lookup_in(configured(text), trace or TraceFacts()))
 
 
 @pytest.mark.parametrize(("row", "trips", "clears"), CASES, ids=[case[0] for case in CASES])
@@ -111,8 +110,8 @@ def test_a_row_is_judged_with_the_settings_of_a_fix():
     mended = add_settings(run, fix)
 
     assert mended.get("cuda_graph_impl") == "full_iteration"
-    (gate,) = judge_preconditions(["DSP-22"], mended, TraceFacts(architecture="sm_120"))
-    assert gate.status == "unmet"
+    gate = precondition_rows()["DSP-22"]
+    assert gate.find_status(lookup_in(mended, TraceFacts(architecture="sm_120"))) == "unmet"
     assert status("DSP-22", "moe_flex_dispatcher_backend=none", TraceFacts(architecture="sm_120")) == "met"
 
 

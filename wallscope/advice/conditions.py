@@ -27,6 +27,7 @@ _COMPARE: Mapping[str, Callable[[tuple[_Number, ...], tuple[_Number, ...]], bool
     "<=": lambda left, right: left <= right,
     ">": lambda left, right: left > right,
     ">=": lambda left, right: left >= right,
+    "equals": lambda left, right: left == right,
     "divisible-by": lambda left, right: right != (0,) and left[0] % right[0] == 0,
 }
 _SETTLED_BY_BOUND: Mapping[str, bool] = {"<": False, "<=": False, ">": True, ">=": True}
@@ -87,8 +88,8 @@ class Condition:
         if not known:
             return self._evaluate_bound(lookup)
         if self.operator in _MANY:
-            return _MANY[self.operator](_words(value), set(self.words))
-        return _ONE[self.operator](_word(value), self.words)
+            return _MANY[self.operator](list_words(value), set(self.words))
+        return _ONE[self.operator](write_word(value), self.words)
 
     def _compare(self, lookup: Lookup) -> Outcome:
         left = _product(self.key, lookup)
@@ -201,15 +202,22 @@ def _lower_bound(text: str, lookup: Lookup) -> int | None:
     return prod(factors)
 
 
-def _word(value: Value) -> str:
+def is_version(word: str) -> bool:
+    """Return whether a word of a condition is a version."""
+    return _VERSION.match(word) is not None
+
+
+def write_word(value: Value) -> str:
+    """Write a value as the words of conditions are: in lower case, whole numbers without a fraction."""
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     return str(value).lower()
 
 
-def _words(value: Value) -> set[str]:
+def list_words(value: Value) -> set[str]:
+    """Return the words of a value with several of them; none of `None`."""
     if value is None:
         return set()
     if isinstance(value, tuple):
-        return {_word(item) for item in value}
+        return {write_word(item) for item in value}
     return {word.lower() for word in str(value).replace(",", " ").split()}

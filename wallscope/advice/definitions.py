@@ -181,7 +181,7 @@ class FindingNote:
 
     `severity`, `text` and `do` are those of a finding with one text; `says` has several. A stage that decides
     them gives what is empty here (`make_finding`). `torch` is what to do with a trace of PyTorch,
-    `unknown` what a brief answer calls unknown.
+    `megatron` what to do in addition in Megatron, `unknown` what a brief answer calls unknown.
     """
 
     code: FindingCode
@@ -194,6 +194,7 @@ class FindingNote:
     do: str = ""
     says: Mapping[str, FindingText] = field(default_factory=dict)
     torch: str = ""
+    megatron: str = ""
     unknown: str = ""
 
 

@@ -4,11 +4,8 @@ Readers find the kernels, copies and calls in Nsight Systems by these names.
 """
 
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from wallscope.model.advice import Fix
-from wallscope.model.analysis import Analysis
 from wallscope.model.capture import Profiler
 from wallscope.model.cause_catalogue import (
     DRAINED,
@@ -18,15 +15,13 @@ from wallscope.model.cause_catalogue import (
     HOST_LAUNCH_LATENCY,
     HOST_SMALL_COPY,
     LAUNCHING,
-    MEMORY_ALLOCATOR,
     MEMORY_DRIVER_LOCK,
     describe_cause,
     name_cause,
 )
-from wallscope.model.diagnosis import Opportunity
 from wallscope.model.enums import CopyDirection, Wall
 from wallscope.model.rank_summaries import CopyWork
-from wallscope.model.whatif import Question
+from wallscope.model.whatif import Answer, Question
 from wallscope.thresholds.causes import BULK_COPY_BYTES
 from wallscope.thresholds.verdict import (
     EVIDENCE_LINES_COUNT,
@@ -324,7 +319,6 @@ _REACHED = {
     LAUNCH: (HOST_LAUNCH_CALL, HOST_LAUNCH_LATENCY),
 }
 """Beginnings of the causes whose time a target of a replay holds."""
-_WITHOUT = {"allocator": MEMORY_ALLOCATOR}
 
 
 def select_reached_causes(causes: Sequence[str], questions: Collection[Question]) -> tuple[str, ...]:
@@ -340,33 +334,42 @@ def select_reached_causes(causes: Sequence[str], questions: Collection[Question]
     return tuple(cause for cause in causes if cause.startswith(begins)) or tuple(causes)
 
 
-def describe_assumption(fix: Fix, run: "MeasuredRun", counted: Sequence[str]) -> str:
-    """Say what the upper bound on a fix assumes, and why it differs much from the time of its causes.
+def state_assumption(won_ns: int, replay: Answer | None, counted: Sequence[str], run: "MeasuredRun") -> str:
+    """Say what the upper bound on a fix assumes, empty if its replay removes its causes.
 
     Args:
-        fix: the fix, with its bound and its replay.
-        run: the run.
+        won_ns: the bound.
+        replay: the replay of the fix, `None` without one.
         counted: the causes whose own bounds are that of a fix without a replay.
+        run: the run.
     """
-    if fix.speedup_ceiling is None or fix.recoverable_ns is None:
-        return ""
-    if fix.replay is None:
-        largest = max(counted, key=lambda cause: run.worth_ns(cause) or 0)
-        assumed = f"not replayed: the bound assumes that {name_cause(largest)} takes no time"
-        return "; ".join((assumed, *_compare_times(fix.recoverable_ns, (largest,), run)))
+    if replay is None:
+        return f"not replayed: the bound assumes that {name_cause(_find_largest(counted, run))} takes no time"
     least_ns = MATERIAL_SHARE * run.step_ns
-    if (rare_ns := fix.recoverable_ns - fix.replay.won_ns) >= least_ns:
-        usual, rare = duration(fix.replay.won_ns), duration(rare_ns)
+    if (rare_ns := won_ns - replay.won_ns) >= least_ns:
+        usual, rare = duration(replay.won_ns), duration(rare_ns)
         parts = f": {usual} in each step and {rare} from stalls in few steps"
-        if fix.replay.won_ns < least_ns:
+        if replay.won_ns < least_ns:
             parts = ", mostly from stalls in few steps"
-        return f"saves up to {duration(fix.recoverable_ns)} per step on average{parts}"
-    scaled = [one for one in fix.replay.questions if one.kind == "scale" and one.share]
+        return f"saves up to {duration(won_ns)} per step on average{parts}"
+    scaled = [one for one in replay.questions if one.kind == "scale" and one.share]
     if len(scaled) == 1 and scaled[0].target == THINK:
         return f"assumes {describe_share(scaled[0])} of today's {_describe_host_time(run)}"
-    if scaled:
-        return f"assumes {describe_remaining_shares(scaled)}"
-    return "; ".join(_compare_times(fix.replay.won_ns, fix.causes, run))
+    return f"assumes {describe_remaining_shares(scaled)}" if scaled else ""
+
+
+def explain_gain(
+    won_ns: int, replay: Answer | None, causes: Sequence[str], counted: Sequence[str], run: "MeasuredRun"
+) -> Iterator[str]:
+    """Say why the upper bound on a fix differs much from the time of its causes; the first three as above."""
+    if replay is None:
+        yield from _compare_times(won_ns, (_find_largest(counted, run),), run)
+    elif not state_assumption(won_ns, replay, counted, run):
+        yield from _compare_times(replay.won_ns, causes, run)
+
+
+def _find_largest(causes: Sequence[str], run: "MeasuredRun") -> str:
+    return max(causes, key=lambda cause: run.worth_ns(cause) or 0)
 
 
 def _describe_host_time(run: "MeasuredRun") -> str:
@@ -414,68 +417,9 @@ def _explain_more(causes: Sequence[str]) -> str:
     return "later work then starts earlier too"
 
 
-def align_bounds(analysis: Analysis) -> Analysis:
-    """Return the analysis in which a cause has the bound of the fix whose replay removes it, and it alone.
-
-    A call that drains the queue keeps its bound without the host time after it, if that is larger. Its
-    assumption then states the replay of the call alone. A hidden transfer may gain more than a removed one.
-    """
-    removed: dict[str, int] = {}
-    for fix in analysis.fixes or ():
-        cause = _find_removed_cause(fix)
-        if cause is not None and fix.replay is not None:
-            removed[cause] = max(fix.replay.won_ns, removed.get(cause, 0))
-    index = analysis.diagnosis.rank_index
-    rank = analysis.ranks[index]
-    step_ns = rank.typical.step_ns
-    won_ns = {
-        entry.cause: removed[entry.cause]
-        for entry in analysis.opportunities
-        if entry.cause in removed and (entry.assumes is None or entry.recoverable_ns < removed[entry.cause])
-    }
-    spent_ns = {entry.cause: entry.typical_ns for entry in rank.causes}
-    opportunities = tuple(
-        _align(entry, removed, won_ns, step_ns, spent_ns.get(entry.cause, 0))
-        for entry in analysis.opportunities
-    )
-    causes = tuple(
-        replace(entry, recoverable_ns=won_ns.get(entry.cause, entry.recoverable_ns)) for entry in rank.causes
-    )
-    ranks = (*analysis.ranks[:index], replace(rank, causes=causes), *analysis.ranks[index + 1 :])
-    ordered = sorted(opportunities, key=lambda entry: (-entry.recoverable_ns, entry.cause))
-    return replace(analysis, ranks=ranks, opportunities=tuple(ordered))
-
-
 def assume_no_host_time(time_ns: int, step_ns: int, alone_ns: int) -> str:
     """Say what must vanish for the bound of a call that drains the queue, and what the call alone gains."""
     return (
         f"all {duration(time_ns)} of host time after the call disappear and the call stays; if the host time"
         f" stays and the call does not block, the bound is {step_ns / max(step_ns - alone_ns, 1):.2f}x"
     )
-
-
-def _align(
-    entry: Opportunity, removed: dict[str, int], won_ns: dict[str, int], step_ns: int, time_ns: int
-) -> Opportunity:
-    if entry.cause in won_ns:
-        left_ns = max(step_ns - won_ns[entry.cause], 1)
-        return replace(
-            entry,
-            recoverable_ns=won_ns[entry.cause],
-            step_ceiling_ns=left_ns,
-            speedup_ceiling=step_ns / left_ns,
-            assumes=None,
-        )
-    if entry.cause in removed and entry.assumes is not None:
-        return replace(entry, assumes=assume_no_host_time(time_ns, step_ns, removed[entry.cause]))
-    return entry
-
-
-def _find_removed_cause(fix: Fix) -> str | None:
-    """Return the cause that the replay of a fix removes, if that is all that it changes."""
-    if fix.replay is None or len(fix.replay.questions) != 1:
-        return None
-    (question,) = fix.replay.questions
-    cause = _WITHOUT.get(question.target, question.target)
-    is_removed = question.kind in {"hide", "without"} or (question.kind == "scale" and not question.share)
-    return cause if is_removed and cause in fix.causes else None

@@ -5,13 +5,13 @@ lists all facts.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
 
 import polars as pl
 
-from wallscope.advice.conditions import Clause
+from wallscope.advice.condition_words import say_holds
 from wallscope.advice.definitions import (
     Note,
     cause_notes,
@@ -24,7 +24,6 @@ from wallscope.advice.definitions import (
     notes,
     spell_form,
 )
-from wallscope.advice.measurements import MEASUREMENTS
 from wallscope.advice.preconditions import precondition_rows
 from wallscope.advice.rules import Rule, fix_rules
 from wallscope.advice.settings import vocabulary
@@ -40,16 +39,9 @@ from wallscope.trace.kernel_classes import classify_kernels, load_shipped_kernel
 _NEAR = 4
 _LEAST_ALIKE = 0.7
 _SHORTEST_PART = 4
+_CALL = re.compile(r"\w+")
 _NEEDED = "Conditions (wallscope explain ID says what to do if one does not hold)"
 _OF_AXES = "communication: its axis comes from ranges, payload and communicator (`wallscope explain axis`)"
-_IN_WORDS: Mapping[str, str] = {
-    ">=": "is at least",
-    "<=": "is at most",
-    ">": "is more than",
-    "<": "is less than",
-    **dict.fromkeys(("=", "in", "has"), "is"),
-    **dict.fromkeys(("!=", "not-in", "lacks"), "is not"),
-}
 
 
 def explain_word(word: str) -> WordExplanation:
@@ -124,9 +116,9 @@ def _causes(word: str, causes: Mapping[str, str]) -> WordExplanation | None:
 def _meaning(word: str, causes: Mapping[str, str]) -> WordExplanation | None:
     """Return the causes that screens describe in these words, such as "data loading on the host"."""
     wanted = normalize_word(word)
-    before, after = describe_cause(DRAINED + CALL).split(CALL)
-    if (drained := re.fullmatch(f"{re.escape(before)}(\\w+){re.escape(after)}", word)) is not None:
-        return _cause(DRAINED + drained[1])
+    drained = (DRAINED + call for call in _CALL.findall(word))
+    if (cause := next((one for one in drained if describe_cause(one) == word), None)) is not None:
+        return _cause(cause)
     found = [cause for cause in causes if wanted in _list_forms(cause)]
     if len(found) == 1:
         return _cause(found[0])
@@ -231,7 +223,7 @@ def _fix(rule: Rule) -> WordExplanation:
     sections = [
         ExplanationSection("Why", (rule.because,)),
         ExplanationSection("Causes it addresses", tuple(map(_describe_pattern, rule.causes))),
-        ExplanationSection("Recommended if", tuple(_conditions(rule.when))),
+        ExplanationSection("Recommended if", tuple(map(say_holds, rule.when))),
         *_settings(rule.all_settings()),
         ExplanationSection(_NEEDED, tuple(map(_needed, rule.preconditions))),
         ExplanationSection(
@@ -258,7 +250,7 @@ def _describe_pattern(cause: str) -> str:
 
 def _needed(name: str) -> str:
     """Return a precondition with what it asks for."""
-    return f"{precondition_rows()[name].text} [{name}]" if name in precondition_rows() else name
+    return f"{precondition_rows()[name].requirement} [{name}]" if name in precondition_rows() else name
 
 
 def _settings(settings: tuple[Setting, ...]) -> list[ExplanationSection]:
@@ -269,22 +261,6 @@ def _settings(settings: tuple[Setting, ...]) -> list[ExplanationSection]:
         )
         for system in systems
     ]
-
-
-def _conditions(when: Iterable[Clause]) -> Iterator[str]:
-    """Yield conditions in words."""
-    for clause in when:
-        for condition in clause:
-            name, values = condition.key, " or ".join(condition.words)
-            if name in MEASUREMENTS:
-                meaning = MEASUREMENTS[name].meaning
-                is_fact = condition.operator == "=" and values == "true"
-                yield meaning if is_fact else f"{meaning} ({name}) {_IN_WORDS[condition.operator]} {values}"
-            elif condition.operator == "unset":
-                yield f"the configuration does not set {name}"
-            else:
-                verb = "does not say" if condition.operator in {"!=", "not-in"} else "says"
-                yield f"the configuration {verb} {name} = {values}"
 
 
 def _facts() -> set[str]:
@@ -306,7 +282,7 @@ def _fact(word: str) -> WordExplanation:
     ]
     if row := precondition_rows().get(word):
         sections = [
-            ExplanationSection("Checked", (row.text,)),
+            ExplanationSection("Checked", (row.requirement,)),
             ExplanationSection("If it does not hold", (row.unblock,)),
             *sections,
         ]

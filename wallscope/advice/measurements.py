@@ -7,7 +7,6 @@ possibility.
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import cached_property
 from operator import attrgetter
 
@@ -74,7 +73,7 @@ class MeasuredRun:
         """Return a measurement, `None` if unknown; `causes` are those of the run that a rule addresses."""
         key = name, causes
         if key not in self._measured:
-            self._measured[key] = MEASUREMENTS[name].measure(self, causes)
+            self._measured[key] = MEASUREMENTS[name](self, causes)
         return self._measured[key]
 
     def meets(self, clauses: tuple[Clause, ...], causes: tuple[str, ...]) -> bool:
@@ -361,121 +360,64 @@ def _migration_shares(run: MeasuredRun) -> tuple[float, float]:
     return exposed_ns / run.step_ns, (work_ns - exposed_ns) / run.step_ns
 
 
-@dataclass(frozen=True, slots=True)
-class Measurement:
-    """What a name in a condition measures, and how, given a run and the causes of a rule."""
-
-    meaning: str
-    measure: Callable[[MeasuredRun, tuple[str, ...]], Value]
+Measure = Callable[[MeasuredRun, tuple[str, ...]], Value]
+"""What measures a name, given a run and the causes of a rule; `facts.toml` says what it is in words."""
 
 
-def _of_run(meaning: str, measure: Callable[[MeasuredRun], Value]) -> Measurement:
-    return Measurement(meaning, lambda run, _: measure(run))
+def _of_run(measure: Callable[[MeasuredRun], Value]) -> Measure:
+    return lambda run, _: measure(run)
 
 
-def _of_details(meaning: str, field: str) -> Measurement:
-    """Return the measurement that reads a field of the compute details; `None` if these are unknown."""
-
-    def measure(run: MeasuredRun) -> Value:
-        value: Value = (
-            None if run.rank.compute_details is None else attrgetter(field)(run.rank.compute_details)
-        )
-        return value
-
-    return _of_run(meaning, measure)
+def _of_details(field: str) -> Measure:
+    """Return what reads a field of the compute details; `None` if these are unknown."""
+    read = attrgetter(field)
+    return lambda run, _: None if run.rank.compute_details is None else read(run.rank.compute_details)
 
 
-MEASUREMENTS: Mapping[str, Measurement] = {
-    "architecture": _of_run("architecture of the GPU", _architecture),
-    "backends": Measurement(
-        "libraries that communicate on the axis",
-        lambda run, causes: tuple(str(one.backend) for one in _axis_operations(run, causes)),
-    ),
-    "blocking_in_experts": _of_run(
-        "the most expensive blocking call is in expert layers", _blocking_in_experts
-    ),
-    "attention_fast": _of_run(
-        "most attention runs in FlashAttention or cuDNN kernels", lambda run: _is_most_attention(run, _FLASH)
-    ),
-    "attention_outdated": _of_run(
-        "attention kernels are older than the GPU's generation", _is_attention_outdated
-    ),
-    "collectives": Measurement(
-        "collectives on the axis",
-        lambda run, causes: tuple(str(one.operation) for one in _axis_operations(run, causes)),
-    ),
-    "copied_in_ratio": _of_run("time of copies to the device, as a ratio to compute work", _copied_in_ratio),
-    "drained": _of_run("calls that drain the queue take more than the launching between them", _drained),
-    "experts": _of_run("the model has experts", _experts),
-    "findings": _of_run(
-        "findings about the capture",
-        lambda run: tuple(finding.code for finding in run.analysis.capture.findings),
-    ),
-    "framework": _of_run("framework of the program", lambda run: run.framework),
-    "full_precision_share": _of_run(
-        "share of GEMMs, attention and convolutions in FP32, TF32 or FP64", _full_precision_share
-    ),
-    "gradient_collectives": _of_run("collectives that reduce gradients", _gradient_collectives),
-    "gradients_overlap": _of_run("most reduction of gradients is hidden", _gradients_overlap),
-    "graphed_share": _of_run("share of compute that graphs launch", _graphed_share),
-    "grouped_share": _of_details("share of compute work in grouped GEMMs", "grouped_share"),
-    "host_gap_ns": _of_run(
-        "time outside CUDA calls per launch call, including after drained queues, in ns",
-        lambda run: _gap_ns(run, _FRAMEWORK, DRAINED),
-    ),
-    "host_share": _of_run(
-        "share of the step of the host wall", lambda run: run.rank.typical.walls.host / run.step_ns
-    ),
-    "launch_gap_ns": _of_run("framework time per launch call, in ns", lambda run: _gap_ns(run, _FRAMEWORK)),
-    "launching_share": _of_run("share of the step for launching", _launching_share),
-    "loss_kernels": _of_run(
-        "kernels of a softmax or cross entropy run", lambda run: bool(run.names.str.contains(_LOSS).any())
-    ),
-    "low_precision_share": _of_run("share of GEMM work in FP8 or FP4", _low_precision_share),
-    "nccl": _of_run(
-        "kernels or ranges of NCCL appear", lambda run: bool(run.names.str.contains("(?i)nccl").any())
-    ),
-    "nvlink_domain": _of_run(
-        "GPUs in one NVLink domain", lambda run: nvlink_domain(None if run.gpu is None else run.gpu.name)
-    ),
-    "optimizer_fused": _of_run("kernels of a fused optimizer run", _is_optimizer_fused),
-    "pageable": _of_run("directions of copies from or to pageable memory", _pageable_directions),
-    "migration_share": _of_run(
-        "share of the step with exposed page migrations", lambda run: _migration_shares(run)[0]
-    ),
-    "hidden_migration_share": _of_run(
-        "share of the step with page migrations under kernels", lambda run: _migration_shares(run)[1]
-    ),
-    "parts": _of_run("libraries and features of the program", lambda run: run.program.parts),
-    "permute_fused": _of_details("token permutation runs as fused kernels", "permute_fused"),
-    "precision": _of_run("precision of most GEMMs", _precision),
-    "pressure": _of_run("memory pressure", lambda run: run.analysis.diagnosis.memory_pressure.level),
-    "ranks": _of_run(
-        "ranks of the job", lambda run: run.analysis.capture.world_size or len(run.analysis.ranks)
-    ),
-    "router_fused": _of_details("the router runs as fused kernels", "router_fused"),
-    "share": Measurement("possible gain of a cause, else its time, as a share of the step", _share),
-    "simt_share": _of_run("share of compute work in FP32 GEMMs", _simt_share),
-    "trains_only_norms": _of_run(
-        "batch norms run as in training, without a backward pass or an optimizer", _trains_only_norms
-    ),
-    "one_gap_share": _of_run("share of the host's time in its longest gap", _one_gap_share),
-    "unfilled_share": _of_details(
-        "part of the GPU that small grids leave without a block, by compute work",
-        "launch_shapes.unfilled_share",
-    ),
-    "unfused_attention_share": _of_run(
-        "share of the step in kernels between the multiplications of attention", _unfused_attention_share
-    ),
-    "unfused_share": _of_details(
-        "share of compute work in single operations of a framework", "unfused_elementwise_share"
-    ),
-    "unfused_optimizer_share": _of_run(
-        "share of the step in unfused optimizer operations", _unfused_optimizer_share
-    ),
-    "ungrouped_share": _of_details(
-        "share of compute work in series of similar small GEMMs", "small_multiplications.share"
-    ),
-    "window": _of_run("kind of a window", lambda run: run.window.replace(" ", "-")),
+MEASUREMENTS: Mapping[str, Measure] = {
+    "architecture": _of_run(_architecture),
+    "backends": lambda run, causes: tuple(str(one.backend) for one in _axis_operations(run, causes)),
+    "blocking_in_experts": _of_run(_blocking_in_experts),
+    "attention_fast": _of_run(lambda run: _is_most_attention(run, _FLASH)),
+    "attention_outdated": _of_run(_is_attention_outdated),
+    "collectives": lambda run, causes: tuple(str(one.operation) for one in _axis_operations(run, causes)),
+    "copied_in_ratio": _of_run(_copied_in_ratio),
+    "drained": _of_run(_drained),
+    "experts": _of_run(_experts),
+    "findings": _of_run(lambda run: tuple(finding.code for finding in run.analysis.capture.findings)),
+    "framework": _of_run(lambda run: run.framework),
+    "full_precision_share": _of_run(_full_precision_share),
+    "gradient_collectives": _of_run(_gradient_collectives),
+    "gradients_overlap": _of_run(_gradients_overlap),
+    "graphed_share": _of_run(_graphed_share),
+    "grouped_share": _of_details("grouped_share"),
+    "host_gap_ns": _of_run(lambda run: _gap_ns(run, _FRAMEWORK, DRAINED)),
+    "host_share": _of_run(lambda run: run.rank.typical.walls.host / run.step_ns),
+    "launch_gap_ns": _of_run(lambda run: _gap_ns(run, _FRAMEWORK)),
+    "launching_share": _of_run(_launching_share),
+    "loss_kernels": _of_run(lambda run: bool(run.names.str.contains(_LOSS).any())),
+    "low_precision_share": _of_run(_low_precision_share),
+    "nccl": _of_run(lambda run: bool(run.names.str.contains("(?i)nccl").any())),
+    "nvlink_domain": _of_run(lambda run: nvlink_domain(None if run.gpu is None else run.gpu.name)),
+    "optimizer_fused": _of_run(_is_optimizer_fused),
+    "pageable": _of_run(_pageable_directions),
+    "migration_share": _of_run(lambda run: _migration_shares(run)[0]),
+    "hidden_migration_share": _of_run(lambda run: _migration_shares(run)[1]),
+    "parts": _of_run(lambda run: run.program.parts),
+    "permute_fused": _of_details("permute_fused"),
+    "precision": _of_run(_precision),
+    "pressure": _of_run(lambda run: run.analysis.diagnosis.memory_pressure.level),
+    "ranks": _of_run(lambda run: run.analysis.capture.world_size or len(run.analysis.ranks)),
+    "router_fused": _of_details("router_fused"),
+    "share": _share,
+    "simt_share": _of_run(_simt_share),
+    "trains_only_norms": _of_run(_trains_only_norms),
+    "one_gap_share": _of_run(_one_gap_share),
+    "unfilled_share": _of_details("launch_shapes.unfilled_share"),
+    "unfused_attention_share": _of_run(_unfused_attention_share),
+    "unfused_share": _of_details("unfused_elementwise_share"),
+    "unfused_optimizer_share": _of_run(_unfused_optimizer_share),
+    "ungrouped_share": _of_details("small_multiplications.share"),
+    "window": _of_run(lambda run: run.window.replace(" ", "-")),
 }
 """The names that conditions of fixes may use in addition to settings."""

@@ -7,6 +7,14 @@ from functools import cache
 from math import prod
 from typing import Any
 
+from wallscope.advice.condition_words import (
+    CONFIGURATION,
+    Source,
+    say_inapplicable,
+    say_met,
+    say_unknown,
+    say_unmet,
+)
 from wallscope.advice.conditions import LOWER_BOUND, Clause, Condition, Lookup, evaluate, parse_clause
 from wallscope.advice.parallel_layout import fold_configuration
 from wallscope.advice.rejected_settings import report_impossible
@@ -39,16 +47,20 @@ _ASSERTIONS = "advice/assertions.toml"
 _UNLESS_SHOWN: Mapping[str, Value] = {"wgrad_is_checked": True, "virtual_stages_are_written": True}
 """What holds unless the form of a file shows the contrary."""
 
-_KEYS = {"id", "of", "text", "when", "needs", "unblock", "level", "facts"}
+_KEYS = {"id", "of", "text", "why", "when", "needs", "unblock", "level", "facts"}
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One precondition: `feature` needs all of `needs` if all of `when` hold."""
+    """One precondition: `feature` needs all of `needs` if all of `when` hold.
+
+    `text` is what then holds, and `why` the reason for it, empty where it is evident.
+    """
 
     id: str
     feature: str
     text: str
+    why: str
     when: tuple[Clause, ...]
     needs: tuple[Clause, ...]
     unblock: str
@@ -60,15 +72,43 @@ class Row:
         conditions = [one for clause in (*self.when, *self.needs) for one in clause]
         return {name for one in conditions for name in one.names()} & set(vocabulary().kinds)
 
-    def judge(self, lookup: Lookup) -> Precondition:
-        """Return the precondition with whether it is met."""
+    @property
+    def requirement(self) -> str:
+        """What it demands, with the reason."""
+        return f"{self.text} ({self.why})" if self.why else self.text
+
+    def find_status(self, lookup: Lookup) -> Met:
+        """Return whether it is met; it is where it does not apply."""
         applies, holds = evaluate(self.when, lookup), evaluate(self.needs, lookup)
-        status: Met = "unknown"
         if applies is False or holds is True:
-            status = "met"
-        elif applies is True and holds is False:
-            status = "unmet"
-        return Precondition(self.id, self.text, status, self.unblock)
+            return "met"
+        return "unmet" if applies is True and holds is False else "unknown"
+
+    def judge(self, lookup: Lookup, source: Source) -> Precondition:
+        """Return the precondition with whether it is met, and what is the case.
+
+        Args:
+            lookup: what is known of the run.
+            source: where that comes from.
+        """
+        return self._state(self.find_status(lookup), lookup, source)
+
+    def judge_with(self, before: Lookup, after: Lookup, source: Source) -> Precondition:
+        """Return it as it is after settings are made; if these alone make it hold, it is marked as set."""
+        status = self.find_status(after)
+        is_set_now = status == "met" != self.find_status(before)
+        return self._state("set" if is_set_now else status, after, source)
+
+    def _state(self, status: Met, lookup: Lookup, source: Source) -> Precondition:
+        if status == "unmet":
+            text = say_unmet(self.why, self.when, self.needs, lookup)
+        elif status == "unknown":
+            text = say_unknown(self.text, self.when, self.needs, lookup, source)
+        elif evaluate(self.when, lookup) is False:
+            text = say_inapplicable(self.when, lookup)
+        else:
+            text = say_met(self.text, self.needs, lookup)
+        return Precondition(self.id, text, status, None if status == "set" else self.unblock)
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +166,7 @@ def _parse_row(table: Mapping[str, Any]) -> Row:
         id=table["id"],
         feature=table["of"],
         text=table["text"],
+        why=table.get("why", ""),
         when=tuple(map(parse_clause, table.get("when", []))),
         needs=tuple(map(parse_clause, table["needs"])),
         unblock=table["unblock"],
@@ -148,15 +189,14 @@ def lookup_in(configuration: RunConfiguration, trace: TraceFacts) -> Lookup:
 
 
 def judge_preconditions(
-    ids: Sequence[str], configuration: RunConfiguration, trace: TraceFacts
+    ids: Sequence[str], before: Lookup, after: Lookup, source: Source
 ) -> tuple[Precondition, ...]:
-    """Return the preconditions with these ids, judged for this configuration, in the given order.
+    """Return the preconditions with these ids, judged before and after settings are made, in the given order.
 
     Raises:
         KeyError: there is no such row.
     """
-    lookup = lookup_in(configuration, trace)
-    return tuple(_find_row(each).judge(lookup) for each in ids)
+    return tuple(_find_row(each).judge_with(before, after, source) for each in ids)
 
 
 def check_configuration(
@@ -188,7 +228,7 @@ def _check_feature(feature: Feature, configuration: RunConfiguration, trace: Tra
     found = []
     for row in precondition_rows().values():
         if row.feature == feature.id:
-            judged = row.judge(lookup)
+            judged = row.judge(lookup, CONFIGURATION)
             missing = sorted(key for key in row.keys() if not lookup(key)[0])  # noqa: SIM118  # not a mapping
             found.append(Judged(judged, row.level, tuple(missing) if judged.status == "unknown" else ()))
     return FeatureCheck(feature.id, feature.title, on, tuple(found))
@@ -239,8 +279,9 @@ def find_ineffective(
 def _list_obstacles(name: str, configuration: RunConfiguration, trace: TraceFacts) -> list[str]:
     """Return what would have to change for an overlap, if the file or the trace shows it."""
     ids = [row.id for row in precondition_rows().values() if any(one.key == name for one in _switches(row))]
-    judged = judge_preconditions(ids, configuration, trace)
-    return [row.unblock for row in judged if row.status == "unmet" and row.unblock][:_MOST_OBSTACLES]
+    lookup = lookup_in(configuration, trace)
+    failed = [row for row in map(_find_row, ids) if row.find_status(lookup) == "unmet"]
+    return [row.unblock for row in failed if row.unblock][:_MOST_OBSTACLES]
 
 
 def _switches(row: Row) -> list[Condition]:

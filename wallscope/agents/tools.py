@@ -89,22 +89,22 @@ def answer_tool(request: ToolRequest, progress: Progress) -> Brief:
     try:
         return answer(request, progress)
     except NothingToAnalyzeError as error:
-        return _answer_unknown(kind, request, str(error))
+        return _answer_unknown(kind, request, error)
 
 
-def _answer_unknown(kind: type[_BriefT], request: ToolRequest, reason: str) -> _BriefT:
-    name, _, rest = reason.partition(" — ")
-    because, _, cure = (rest or name).partition(" — ")
+def _answer_unknown(kind: type[_BriefT], request: ToolRequest, why: NothingToAnalyzeError) -> _BriefT:
     named = (request.arguments.get(key) for key in ("file", "head"))
     file = request.files[0] if "files" in request.arguments else str(next(filter(None, named)))
     return kind(
         BRIEF_SCHEMA,
         request.tool,
         Path(file).name,
-        f"Unknown, because the file {because}." if rest else f"Unknown, because: {because}.",
+        f"Unknown, because {why.because}.",
         NextCall(tool="capture_help", arguments={"file": file}),
         unknown=(
-            Unknown(request.tool.replace("_", " "), cut_sentences(because, _LONGEST_REASON), cure or None),
+            Unknown(
+                request.tool.replace("_", " "), cut_sentences(why.what, _LONGEST_REASON), why.cure or None
+            ),
         ),
     )
 

@@ -148,7 +148,8 @@ def fetch_source(source: Source) -> Iterator[Path]:
             _fetch(source, copy)
             yield copy
         except WallscopeError as error:
-            raise type(error)(str(error).replace(str(copy), str(source))) from error
+            parts = (str(part).replace(str(copy), str(source)) for part in error.args)
+            raise type(error)(*parts) from error
         finally:
             os.close(lock)
 

@@ -12,7 +12,7 @@ from functools import partial
 
 import polars as pl
 
-from wallscope.advice.advise import update_fixes
+from wallscope.advice.recommend import recommend_again
 from wallscope.cache_folder import Cache
 from wallscope.errors import InputError, ProfileError, WallscopeError
 from wallscope.finding_texts import make_finding
@@ -215,7 +215,7 @@ def update_diagnosis(analysis: Analysis, known: MatchedJob) -> Analysis:
         unknown=explain_open_wall(rank, decision),
     )
     return state_verdict(
-        update_fixes(replace(shown, diagnosis=decided, opportunities=won), _list_names(profile))
+        recommend_again(replace(shown, diagnosis=decided, opportunities=won), _list_names(profile))
     )
 
 

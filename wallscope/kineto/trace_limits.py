@@ -108,8 +108,9 @@ def refuse_empty_trace(path: Path, tables: TraceTables) -> None:
     held = describe_counts(tables.counts) or "no event"
     fault = f"; {tables.facts.fault}" if tables.facts.fault else ""
     raise NothingToAnalyzeError(
-        f"{path} — has no kernel, copy or fill ({held}{fault}) — profile with"
-        " activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA] while the GPU works"
+        f"has no kernel, copy or fill ({held}{fault})",
+        "profile with activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA] while the GPU works",
+        str(path),
     )
 
 

@@ -118,7 +118,8 @@ class Fix:
     largest ceiling of its causes, `None` if unknown. It is `blocked` while a precondition is unmet. `replay`
     is the replayed step with the fix fully effective, `None` if not computed (`Analysis.replay`). `evidence`
     lists the rows that support it. `refuted_by` is what a further capture shows if it has no effect.
-    `assumes` says what the upper bound assumes, and why it differs much from the time of the causes.
+    `assumption` is what the upper bound assumes, and `assumes` also why it differs much from the time of the
+    causes.
     """
 
     id: Annotated[str, Shown("id of the fix, as in docs/fixes.md", "fix", column="fix")]
@@ -152,6 +153,7 @@ class Fix:
     evidence: tuple[str, ...] = ()
     refuted_by: str = ""
     assumes: str = ""
+    assumption: str = ""
 
 
 Value = bool | int | float | str | None | tuple["Value", ...]

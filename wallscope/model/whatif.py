@@ -3,6 +3,7 @@
 Times are integer nanoseconds of the typical step, shares are 0 to 1, `None` is unknown.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from shlex import quote
 from typing import Final, Literal
@@ -159,7 +160,8 @@ class Replay:
     """The replayed steps for the gains of fixes.
 
     `ranks` are replayed together. If it is one of several, the others arrive as late as in the capture.
-    `refused` states why no fix has an answer, `None` if they have. `check` is `None` if nothing was replayed.
+    `refused` states why no fix has an answer, `None` if they have, and `refused_briefly` the same without how
+    it was found out. `check` is `None` if nothing was replayed.
     """
 
     steps: int
@@ -167,6 +169,15 @@ class Replay:
     ranks: int
     check: SelfCheck | None
     refused: str | None
+    refused_briefly: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Replayed:
+    """What a replay found for fixes: how good it is, `None` if there is none, and the answers by fix."""
+
+    replay: Replay | None
+    answers: Mapping[str, Answer]
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,7 +36,7 @@ _OF_LIBRARIES = (
 )
 # Domains that a library or the profiler creates, with or without ranges.
 _AUTOGRAD = r"^(aten|autograd|c10d)::"
-_MARK_STEPS = "Mark steps and phases with NVTX (Megatron Bridge: profiling.nvtx_ranges=true)."
+_MARK_STEPS = "Mark steps and phases with NVTX."
 _WHO_AND_WHEN = ("start", "end", "globalTid")
 _ISSUING = (CallRole.LAUNCH, CallRole.GRAPH, CallRole.COPY)
 

@@ -212,8 +212,9 @@ def read_capture(path: Path, progress: Progress, reader: Reader = Reader.PAGES) 
         )
         if operations.frame.is_empty():
             raise NothingToAnalyzeError(
-                f"{path} — no device operation has a valid time — capture again and end after a device"
-                " synchronization"
+                "has no device operation with a valid time",
+                "capture again and end after a device synchronization",
+                str(path),
             )
         operations, of_threads = _number_processes_and_threads(
             source, operations, called.callers, raw_ranges.places["globalTid"]
@@ -326,6 +327,7 @@ def _refuse_empty(source: Database, presence: dict[str, Presence]) -> None:
     calls = source.row_count("CUPTI_ACTIVITY_KIND_RUNTIME")
     what = f"no kernel, copy, fill or graph ({calls:,} CUDA API calls)" if calls else "no CUDA activity"
     raise NothingToAnalyzeError(
-        f"{source.path} — holds {what} — capture with --trace=cuda,nvtx while the GPU works"
-        " (`wallscope info` shows what is there)"
+        f"holds {what}",
+        "capture with --trace=cuda,nvtx while the GPU works (`wallscope info` shows what is there)",
+        str(source.path),
     )

@@ -262,12 +262,14 @@ ASKED = Purpose(
 """`wallscope whatif`; `--accept-error` replaces the error."""
 
 
+def state_error(error: float, most: float) -> str:
+    """Say that the error of a replay is above its limit."""
+    return f"the replay error is {percent(error)}, above the limit of {percent(most)}"
+
+
 def is_too_far_off(error: float, most: float) -> str:
-    """Return why a replay is rejected."""
-    return (
-        f"the replay error is {percent(error)}, above the limit of {percent(most)} (measured on each"
-        " step, with the latencies of the other steps)"
-    )
+    """Return why a replay is rejected, and how that was measured."""
+    return f"{state_error(error, most)} (measured on each step, with the latencies of the other steps)"
 
 
 class Engine:

@@ -21,13 +21,12 @@ from wallscope.attribution.prepared import (
 )
 from wallscope.columns import Rows
 from wallscope.errors import NothingToAnalyzeError
-from wallscope.model.advice import Fix
 from wallscope.model.analysis import Rank
 from wallscope.model.diagnosis import Walls
 from wallscope.model.enums import Wall
 from wallscope.model.report import SHOWN_PATH, PlayedPath
 from wallscope.model.schemas import PARTNERS
-from wallscope.model.whatif import Answer, Asked, CriticalPath, Question, Replay, SelfCheck
+from wallscope.model.whatif import Answer, Asked, CriticalPath, Question, Replay, Replayed, SelfCheck
 from wallscope.process_tuning import Once, run_side_by_side
 from wallscope.replay.changes import Changes, OverlapTaxes
 from wallscope.replay.critical_path import divide_path
@@ -40,6 +39,7 @@ from wallscope.replay.engine import (
     Engine,
     WindowReplay,
     is_too_far_off,
+    state_error,
 )
 from wallscope.replay.simulate import simulate
 from wallscope.replay.windows import (
@@ -89,19 +89,17 @@ def answer_questions(
         OptionError: the target of a question does not exist.
     """
     if not window.steps["typical"].any():
-        raise NothingToAnalyzeError(
-            f"{NO_STEP} — nothing to replay — name the steps with --step-range, or capture three or more"
-        )
+        raise NothingToAnalyzeError(NO_STEP, "name the steps with --step-range, or capture three or more")
     player = WindowReplay(window, step_ns, overlap_tax if asked.interference else None, ASKED)
     if not player.repeated_ns:
         raise NothingToAnalyzeError(
-            f"{NO_LENGTH} — their order is not that of a run — export the report again"
+            f"{NO_LENGTH}: their order is not that of a run", "export the report again"
         )
     check = player.check
     if check.error_median is not None and check.error_median > asked.largest_error:
         raise NothingToAnalyzeError(
-            f"{is_too_far_off(check.error_median, asked.largest_error)} — the answers would not be"
-            " reliable — choose similar steps with --steps, or accept the error with --accept-error"
+            f"{is_too_far_off(check.error_median, asked.largest_error)}: the answers would not be reliable",
+            "choose similar steps with --steps, or accept the error with --accept-error",
         )
     changes = player.changes
     questions = tuple(changes.resolve(one) for one in asked.questions)
@@ -135,12 +133,15 @@ def _usual(changes: Changes) -> list[Question]:
     return usual
 
 
-def explain_refusal(check: SelfCheck) -> str | None:
-    """Return why the gains of fixes are not given; `None` if the replay is accurate enough."""
+def explain_refusal(check: SelfCheck) -> tuple[str | None, str | None]:
+    """Return why the gains of fixes are not given, and the same in short; `None` if they are."""
     if check.error_median is None:
-        return "only one step is complete, so its replay cannot be checked"
+        alone = "only one step is complete, so its replay cannot be checked"
+        return alone, alone
     most = FIXES.largest_error
-    return None if most is None or check.error_median <= most else is_too_far_off(check.error_median, most)
+    if most is None or check.error_median <= most:
+        return None, None
+    return is_too_far_off(check.error_median, most), state_error(check.error_median, most)
 
 
 def answer_fixes(player: WindowReplay, asked: Mapping[str, tuple[Question, ...]]) -> dict[str, Answer]:
@@ -306,25 +307,22 @@ class RankReplays:
             return "the capture is incomplete"
         return self._made()
 
-    def answer_fixes(
-        self, fixes: tuple[Fix, ...], questions: Mapping[str, tuple[Question, ...]]
-    ) -> tuple[Replay, tuple[Fix, ...]]:
-        """Return the replay error, and the fixes with the gains of those that have questions."""
+    def answer_fixes(self, questions: Mapping[str, tuple[Question, ...]]) -> Replayed:
+        """Return the replay error, and the answers to the questions of fixes."""
         player = self.player
         if isinstance(player, str):
-            return Replay(0, 0, 0, None, player), fixes
-        check = player.check
-        refused = explain_refusal(check)
-        answers = {} if refused else answer_fixes(player, questions)
+            return Replayed(Replay(0, 0, 0, None, player, player), {})
+        refused, briefly = explain_refusal(player.check)
         window = player.window
         replay = Replay(
             steps=int(window.steps["typical"].sum()),
             operations=window.graph.op.size,
             ranks=window.operations["rank_id"].n_unique(),
-            check=check,
+            check=player.check,
             refused=refused,
+            refused_briefly=briefly,
         )
-        return replay, tuple(replace(fix, replay=answers.get(fix.id)) for fix in fixes)
+        return Replayed(replay, {} if refused else answer_fixes(player, questions))
 
     @cached_property
     def path(self) -> PlayedPath | str:

@@ -196,7 +196,7 @@ def select_replay_window(  # noqa: PLR0913, PLR0917  # the parts of a window
     chosen = select_neighbouring_steps(shown, most // len(together))
     window = make_replay_window(evidence, together, partners, *_host_times(chosen, together))
     if not (window.operations["call"].to_numpy() >= 0).any():
-        raise NothingToAnalyzeError(f"{NO_ISSUER} — capture with --trace=cuda, starting before the steps")
+        raise NothingToAnalyzeError(NO_ISSUER, "capture with --trace=cuda, starting before the steps")
     known = {one.name: getattr(window, one.name) for one in fields(window)}
     steps = _steps(chosen, shown, window)
     return SimulatedSteps(

@@ -61,9 +61,7 @@ def _cross_check(division: Steps) -> CrossCheck | None:
     return CrossCheck("kernel-sequence", division.check, agrees=agrees)
 
 
-MARK_STEPS = (
-    "Mark steps with NVTX (Megatron Bridge: profiling.nvtx_ranges=true), or name a range: --step-range REGEX."
-)
+MARK_STEPS = "Mark steps with NVTX, or name a range: --step-range REGEX."
 _GUESSED = {
     "kernel-sequence": "each {window} is one repetition of the kernel sequence",
     "optimizer": "{window}s begin after bursts of optimizer kernels",

@@ -6,6 +6,7 @@ from dataclasses import replace
 import polars as pl
 
 from wallscope import units
+from wallscope.advice.condition_words import name_key
 from wallscope.compare.change_points import Bisection
 from wallscope.model.advice import Advice, ConfigurationCheck, WordExplanation
 from wallscope.model.brief import (
@@ -130,7 +131,7 @@ def brief_check(found: ConfigurationCheck, file: str, most_rows: int) -> CheckBr
     grave = [entry for entry in found.findings if entry.severity != Severity.INFO]
     judged = [row for feature in found.features if feature.on for row in feature.rows]
     open_rows = [row for row in judged if row.precondition.status == "unknown"]
-    missing = sorted({name for row in open_rows for name in row.missing})
+    missing = sorted({name_key(key) for row in open_rows for key in row.missing})
     unknown = _list_findings(grave[:1])
     if open_rows:
         what = units.plural(len(open_rows), "check") + " of features that are on"

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 
 from wallscope import units
+from wallscope.advice.condition_words import name_key
 from wallscope.model.advice import (
     Advice,
     ConfigurationCheck,
@@ -289,7 +290,7 @@ def _list_rows(feature: FeatureCheck, quoted: Mapping[str, Sequence[str]]) -> It
         yield from (("", (Span(visible(line, most=110), "dim"),)) for line in quoted.get(known.id, ()))
     unknown = [row for row in feature.rows if row.precondition.status == "unknown"]
     if unknown:
-        names = sorted({name for row in unknown for name in row.missing})
+        names = sorted({name_key(key) for row in unknown for key in row.missing})
         more = f" and {len(names) - _MOST_MISSING} more" if len(names) > _MOST_MISSING else ""
         missing = Span(", ".join(names[:_MOST_MISSING]) + more, "dim")
         counted = f"{len(unknown)} of {len(feature.rows)} to check; unknown settings: "

@@ -243,8 +243,10 @@ def _state_assumption(card: Card) -> Iterator[str]:
         yield f"Assumes {describe_remaining_shares(assumed)}."
     elif questions:
         yield f"{units.capitalize(describe_questions(questions))}."
+    elif card.fix.assumption:
+        yield f"{units.capitalize(card.fix.assumption)}."
     elif card.assumes:
-        yield f"{card.assumes.partition('; ')[0]}."
+        yield f"{card.assumes}."
 
 
 def _bound_of_loss(loss: Opportunity) -> KeyAnswer:

@@ -7,7 +7,7 @@ import polars as pl
 import pytest
 
 from tests.advice.runs import RANGES, run
-from wallscope.advice.advise import add_fixes
+from wallscope.advice.recommend import match_rules, recommend
 from wallscope.advice.rules import fix_rules
 from wallscope.model.advice import KnownSetting, RunConfiguration, TraceFacts
 from wallscope.model.cause_catalogue import CALL, list_cause_meanings
@@ -21,7 +21,9 @@ def fixes_of(story):
     told = {key: KnownSetting(value, "test") for key, value in story.get("configuration", {}).items()}
     facts = dict(story.get("run", {}))
     names = pl.Series([RANGES[facts.pop("framework", "megatron")], *facts.pop("names", ())])
-    answer = add_fixes(run(story["causes"], **facts), RunConfiguration(told), TraceFacts(), names)
+    answer = recommend(
+        match_rules(run(story["causes"], **facts), RunConfiguration(told), TraceFacts(), names)
+    )
     found = (*answer.fixes, *answer.capture_advice)
     if RULES[story["first"]].about == "capture":
         found = (*answer.capture_advice, *answer.fixes)

@@ -6,20 +6,24 @@ import polars as pl
 import pytest
 
 from tests.advice.runs import MS, RANGES, STEP_NS, run
-from wallscope.advice.advise import add_fixes, list_questions, settle_fixes
+from wallscope.advice.recommend import match_rules, recommend
 from wallscope.advice.rules import estimate_left_share, fix_rules
 from wallscope.model.advice import RunConfiguration, TraceFacts
 from wallscope.model.diagnosis import RareStall, Walls
 from wallscope.model.enums import ComputeCategory, Precision, Wall
 from wallscope.model.rank_summaries import CategoryPrecision, LockedCall
-from wallscope.model.whatif import Answer, Question, Replay
+from wallscope.model.whatif import Answer, Question, Replay, Replayed
 
 PLAYED = Replay(3, 100, 1, None, None)
 NAMES = {name: pl.Series([text]) for name, text in RANGES.items()}
 
 
+def matched(analysis, framework="pytorch"):
+    return match_rules(analysis, RunConfiguration(), TraceFacts(), NAMES[framework])
+
+
 def advised(causes, framework="pytorch", **facts):
-    return add_fixes(run(causes, **facts), RunConfiguration(), TraceFacts(), NAMES[framework])
+    return recommend(matched(run(causes, **facts), framework))
 
 
 def answered(won_ms):
@@ -30,14 +34,13 @@ def answered(won_ms):
 
 
 def settled(analysis, **won_ms):
-    """The analysis with replays of some fixes, by id with _ for -, and its fixes settled by them."""
+    """The analysis with its fixes by their replays, of those with a gain here, by id with _ for -."""
     answers = {name.replace("_", "-"): answered(won) for name, won in won_ms.items()}
-    fixes = tuple(replace(fix, replay=answers.get(fix.id)) for fix in analysis.fixes)
-    return settle_fixes(replace(analysis, fixes=fixes, replay=PLAYED), NAMES["pytorch"])
+    return recommend(matched(analysis), Replayed(PLAYED, answers))
 
 
 def test_a_fix_is_worth_what_its_own_replay_wins():
-    found = settled(advised({"host/data-loading": 40}), data_workers=25)
+    found = settled(run({"host/data-loading": 40}), data_workers=25)
     (fix,) = [fix for fix in found.fixes if fix.id == "data-workers"]
 
     assert fix.recoverable_ns == 25 * MS
@@ -47,7 +50,7 @@ def test_a_fix_is_worth_what_its_own_replay_wins():
 
 @pytest.mark.parametrize(("won_ms", "stays"), [(0, False), (0.99, False), (1.0, True), (-3, False)], ids=str)
 def test_a_fix_whose_replay_wins_nothing_is_dismissed(won_ms, stays):
-    found = settled(advised({"host/data-loading": 40}), data_workers=won_ms)
+    found = settled(run({"host/data-loading": 40}), data_workers=won_ms)
 
     assert ("data-workers" in {fix.id for fix in found.fixes}) is stays
     assert ("data-workers" in {fix.id for fix in found.dismissed}) is not stays
@@ -55,8 +58,8 @@ def test_a_fix_whose_replay_wins_nothing_is_dismissed(won_ms, stays):
 
 
 def test_what_was_replayed_comes_before_what_was_not():
-    analysis = advised({"host/data-loading": 40, "host/file": 30})
-    before = [fix.id for fix in analysis.fixes]
+    analysis = run({"host/data-loading": 40, "host/file": 30})
+    before = [fix.id for fix in recommend(matched(analysis)).fixes]
     after = [fix.id for fix in settled(analysis, no_file_access=5).fixes]
 
     assert before.index("data-workers") < before.index("no-file-access")
@@ -64,7 +67,7 @@ def test_what_was_replayed_comes_before_what_was_not():
 
 
 def test_a_stall_of_few_steps_counts_beside_the_replay_of_the_typical_step():
-    analysis = advised({"host/data-loading": 2})
+    analysis = run({"host/data-loading": 2})
     stall = RareStall("host/data-loading", Wall.HOST, (3, 11), 8, 40 * MS, 0.12, 15 * MS, 25 * MS)
     rank = replace(analysis.ranks[0], rare_stalls=(stall,), mean_step_ns=115 * MS)
     found = settled(replace(analysis, ranks=(rank,)), data_workers=0)
@@ -75,7 +78,7 @@ def test_a_stall_of_few_steps_counts_beside_the_replay_of_the_typical_step():
 
 
 def test_a_stall_that_is_in_the_typical_step_too_counts_once():
-    analysis = advised({"host/data-loading": 40})
+    analysis = run({"host/data-loading": 40})
     stall = RareStall("host/data-loading", Wall.HOST, (3, 11), 8, 40 * MS, 0.9, 15 * MS, 25 * MS)
     rank = replace(analysis.ranks[0], rare_stalls=(stall,), mean_step_ns=150 * MS)
     found = settled(replace(analysis, ranks=(rank,)), data_workers=40)
@@ -110,7 +113,7 @@ def test_estimates_rest_on_what_the_kernels_are(name, work, left):
 
 def test_questions_have_the_estimates_in_them():
     details = {"kernels": [["fmha_cutlassF_f32", "attention", "fp32"]]}
-    asked = list_questions(advised({"compute/attention": 80}, details=details))
+    asked = matched(run({"compute/attention": 80}, details=details)).questions
 
     assert asked["bf16"] == (Question("scale", "category:attention", 0.25),)
 
@@ -130,7 +133,7 @@ def test_a_precondition_that_the_fix_sets_is_not_met_by_the_run():
         {"communication/ep/unsplit": 20}, "megatron", experts=True, operations=[["ep"]], gpu="GB200"
     )
     of_fixes = [fix for fix in found.fixes if fix.id in {"hybridep-in-the-rack", "hybridep", "deepep"}]
-    statuses = {entry.status for fix in of_fixes for entry in fix.preconditions if "flex" in entry.text}
+    statuses = {entry.status for fix in of_fixes for entry in fix.preconditions if entry.id == "DSP-20"}
 
     assert statuses == {"set"}
 
@@ -150,7 +153,7 @@ def test_a_fix_of_the_driver_lock_names_the_calls_that_wait():
     (rank,) = analysis.ranks
     locked = LockedCall("cudaLaunchKernel", "cudaMemcpyAsync", 3.0, 20 * MS)
     rank = replace(rank, host_details=replace(rank.host_details, locked_calls=(locked,)))
-    found = add_fixes(replace(analysis, ranks=(rank,)), RunConfiguration(), TraceFacts(), NAMES["pytorch"])
+    found = recommend(matched(replace(analysis, ranks=(rank,))))
     (fix,) = [fix for fix in found.fixes if fix.id == "no-blocking-copies"]
 
     assert fix.evidence == (
@@ -163,7 +166,7 @@ def bounds_of(found):
 
 
 def test_a_cause_has_the_bound_of_the_fix_that_removes_it():
-    found = settled(advised({"host/data-loading": 40}), data_workers=25)
+    found = settled(run({"host/data-loading": 40}), data_workers=25)
     rank = found.ranks[found.diagnosis.rank_index]
 
     assert bounds_of(found) == {"host/data-loading": 25 * MS}
@@ -172,18 +175,16 @@ def test_a_cause_has_the_bound_of_the_fix_that_removes_it():
 
 def test_the_bound_of_a_draining_call_keeps_its_assumption_and_states_the_replay_of_the_call():
     cause = "host/queue-drained/cudaDeviceSynchronize"
-    analysis = advised({cause: (60, 60)})
+    analysis = run({cause: (60, 60)})
     assumed = (
         "all 60.0 ms of host time after the call disappear and the call stays; if the host time stays"
         " and the call does not block, the bound is 1.50x"
     )
     opportunities = tuple(replace(one, assumes=assumed) for one in analysis.opportunities)
     alone = replace(answered(10), questions=(Question("scale", cause, 0.0),))
-    fixes = tuple(
-        replace(fix, replay=alone if fix.id == "no-device-wide-waits" else None) for fix in analysis.fixes
-    )
-    found = settle_fixes(
-        replace(analysis, fixes=fixes, replay=PLAYED, opportunities=opportunities), NAMES["pytorch"]
+    found = recommend(
+        matched(replace(analysis, opportunities=opportunities)),
+        Replayed(PLAYED, {"no-device-wide-waits": alone}),
     )
     (bound,) = found.opportunities
     (fix,) = [one for one in found.fixes if one.id == "no-device-wide-waits"]
@@ -210,7 +211,7 @@ def test_the_bound_of_a_draining_call_keeps_its_assumption_and_states_the_replay
     ],
 )
 def test_a_gain_far_from_the_time_of_its_cause_is_explained(won_ms, said):
-    (fix,) = settled(advised({"host/data-loading": 40}), data_workers=won_ms).fixes[:1]
+    (fix,) = settled(run({"host/data-loading": 40}), data_workers=won_ms).fixes[:1]
 
     assert fix.assumes.startswith(said) if said else not fix.assumes
 

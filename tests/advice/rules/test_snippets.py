@@ -8,7 +8,7 @@ import pytest
 from tests.advice.runs import run
 from tests.answered_once import analyze_once
 from tests.shipped_example import EXAMPLE
-from wallscope.advice.advise import add_fixes
+from wallscope.advice.recommend import match_rules, recommend
 from wallscope.advice.rules import fill_placeholders, fix_rules, is_sketch
 from wallscope.model.advice import KnownSetting, RunConfiguration, Setting, TraceFacts
 from wallscope.views.page_overview import build_card
@@ -89,7 +89,7 @@ def test_a_value_that_the_run_determines_is_filled_in(setting, run_settings, val
 def test_a_recommendation_has_the_value_of_its_run():
     analysis = run({"communication/ep/unsplit": 40}, gpu="GB200", experts=True, operations=[["ep"]])
     names = pl.Series(["nvte_rmsnorm_fwd"])
-    found = add_fixes(analysis, known(expert_model_parallel_size=32), TraceFacts(), names)
+    found = recommend(match_rules(analysis, known(expert_model_parallel_size=32), TraceFacts(), names))
     values = {one.key: one.value for fix in found.fixes for one in fix.settings}
 
     assert values[HYBRIDEP.key] == "32"

@@ -1,8 +1,9 @@
 """What fixes would win, and why it is not told."""
 
 import tomllib
-from dataclasses import replace
+from functools import partial
 
+import polars as pl
 import pytest
 
 from fixtures.simulation.program import HostThread, Program, SyncDevice, Work
@@ -11,8 +12,9 @@ from fixtures.simulation.run import run
 from fixtures.simulation.stories import stories
 from fixtures.simulation.story import US, alone, gemm, stepped
 from fixtures.simulation.writing import write_run
-from wallscope.advice.advise import list_questions
-from wallscope.advice.rules import check_rules, fix_rules
+from wallscope.advice.measurements import MeasuredRun
+from wallscope.advice.rules import check_rules, estimate_share, fix_rules
+from wallscope.model.advice import RunConfiguration
 from wallscope.model.capture import Options
 from wallscope.model.cause_catalogue import list_cause_meanings
 from wallscope.model.enums import Axis, ComputeCategory
@@ -50,9 +52,11 @@ def test_a_fix_is_told_what_its_questions_win_together(tmp_path, story, won_ns):
     assert analysis.replay.refused is None
     assert analysis.replay.check.error_median < 0.05
     assert {name: told[name].replay.won_ns for name in won_ns} == won_ns
-    asking = replace(analysis, fixes=(*analysis.fixes, *analysis.dismissed))
+    measured = MeasuredRun(analysis, RunConfiguration(), pl.Series([], dtype=pl.String))
+    rules = {rule.id: rule for rule in fix_rules()}
     for fix in told.values():
-        assert set(fix.replay.questions) <= set(list_questions(asking)[fix.id])
+        asking = rules[fix.id].questions(fix.causes, partial(estimate_share, measured))
+        assert set(fix.replay.questions) <= set(asking)
         asked = ask_what_if(path, Options(), Asked(fix.replay.questions), lambda _: None).answers[-1]
         assert (asked.step_ns, asked.next_wall) == (fix.replay.step_ns, fix.replay.next_wall)
 

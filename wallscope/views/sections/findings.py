@@ -351,7 +351,7 @@ def _describe_replays(analysis: Analysis) -> tuple[list[str], str]:
     if replay.refused is not None:
         if analysis.anchor.kind == "whole-trace":
             return [], " Speedups are simulated only for steps."
-        return [], f" Speedups are not simulated, because {replay.refused.partition(' (')[0]}."
+        return [], f" Speedups are not simulated, because {replay.refused_briefly or replay.refused}."
     if replay.check is None or replay.check.error_median is None:
         return [], ""
     return [f"replay error {units.percent(replay.check.error_median)}"], ""
