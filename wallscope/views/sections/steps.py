@@ -414,15 +414,13 @@ def _tabulate_chain(links: Sequence[Link], at_ns: int | None = None) -> Grid:
 
 def _name_link(link: Link) -> str:
     """Name the operation, call or thread of a link; of a drained queue also the call that drained it."""
-    what, where, path = link.what.partition(" in ")
-    name = f"{what} in {shorten_range_path(path)}" if where else _shorten_operation(link.what)
+    after, where = (
+        "after " if link.is_after else "",
+        f" in {shorten_range_path(link.path)}" if link.path else "",
+    )
+    name = f"{after}{shorten_name(link.name)}{where}"
     drained = link.cause.removeprefix(DRAINED)
     return name if drained == link.cause else f"after {drained}, {name}"
-
-
-def _shorten_operation(what: str) -> str:
-    before, behind, name = what.rpartition("after ")
-    return f"{before}{behind}{shorten_name(name)}"
 
 
 def build_moments(found: Sequence[Moment], at_ns: int) -> Section:
