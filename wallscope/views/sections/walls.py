@@ -127,16 +127,17 @@ def build_capture_quality(found: tuple[Fix, ...]) -> Section:
 def describe_program(program: Program) -> str:
     """Say whose program it is, and what shows it.
 
-    >>> describe_program(Program("pytorch", "PyTorch", (), ("name 'at::native::add'",)))
-    "Program: PyTorch (name 'at::native::add')"
+    >>> evidence = ("name 'at::add'", "name 'at::add'", "name 'dali::add'")
+    >>> describe_program(Program("pytorch", "PyTorch", ("ddp", "dali"), evidence, ("DDP", "DALI")))
+    "Program: PyTorch + DDP (name 'at::add'), DALI (name 'dali::add')"
     """
     if program.framework is None:
         return "Program: unknown framework, so no framework settings are recommended"
-    first, *others = program.evidence or ("",)
-    same = [one.removesuffix(f": {first}") for one in others if one.endswith(f": {first}")]
-    parts = [one.partition(": ")[::2] for one in others if not one.endswith(f": {first}")]
-    listed = ((" + ".join((program.name, *same)), first), *parts)
-    return f"Program: {', '.join(f'{name} ({shown})' if shown else name for name, shown in listed)}"
+    names: dict[str, list[str]] = {}
+    for name, shown in zip((program.name, *program.part_names), program.evidence or ("",), strict=False):
+        names.setdefault(shown, []).append(name)
+    listed = (f"{' + '.join(own)}{f' ({shown})' if shown else ''}" for shown, own in names.items())
+    return f"Program: {', '.join(listed)}"
 
 
 def describe_worthless_fixes(dismissed: tuple[Fix, ...]) -> str:
