@@ -30,7 +30,6 @@ from wallscope.views.sections.findings import (
     find_cure,
     find_doubts,
     is_held_back,
-    lead_message,
 )
 from wallscope.views.sections.job import build_clocks, build_job, build_ranks, build_survey
 from wallscope.views.sections.steps import (
@@ -170,8 +169,7 @@ def _answer_action(analysis: Analysis, rank: Rank, basis: TimeBasis, cards: Sequ
         cure = known or (_SHARED if is_held_back(rank) else "Capture again.")
         is_alone = len(analysis.inputs) == 1
         command = f"wallscope capture-help {shlex.quote(visible(name))}" if is_alone else ""
-        then = ("Then analyze the new capture.",) if cure.startswith("Capture") else ()
-        return KeyAnswer(label, cure, then, command=command)
+        return KeyAnswer(label, cure, command=command)
     if not cards:
         text = "No known fix applies to the largest losses."
         return KeyAnswer(label, "Look at the time breakdown", (text,), "causes")
@@ -277,15 +275,15 @@ def _answer_sureness(analysis: Analysis, rank: Rank, facts: Sequence[Fact]) -> K
         return KeyAnswer(label, "No verdict", (text,), "sure", tone="warn")
     doubts, found = [one.doubt for one in facts if one.doubt], find_doubts(analysis, rank)
     gravest = [one for one in found[:1] if one.severity is Severity.ERROR or not doubts]
-    first = [lead_message(one) for one in gravest]
-    doubts = [text if text[1:2].isupper() else text[:1].lower() + text[1:] for text in first] + doubts
-    shown = [visible(text, most=_LONGEST_DOUBT) for text in doubts[:_MOST_DOUBTS]]
-    uncertain = f"Uncertain: {'; '.join(shown)}." if shown else "No finding limits the verdict."
+    limits = [visible(one.short, most=_LONGEST_DOUBT) for one in gravest]
+    shown = [visible(text, most=_LONGEST_DOUBT) for text in doubts[: _MOST_DOUBTS - len(limits)]]
+    limits += [f"Uncertain: {'; '.join(shown)}."] if shown else []
     check = analysis.replay.check if analysis.replay and analysis.replay.refused is None else None
     error = check.error_median if check else None
     checked = () if error is None else (f"Replay error {units.percent(error)}.",)
     level = "unknown" if sure is None else sure.level
-    lines = ("In the verdict and the time breakdown.", *checked, uncertain)
+    limits = limits or ["No finding limits the verdict."]
+    lines = ("In the verdict and the time breakdown.", *checked, *limits)
     tone: Literal["ok", "warn"] = "ok" if level == "high" else "warn"
     return KeyAnswer(label, f"{level.capitalize()} confidence", lines, "sure", tone=tone)
 
