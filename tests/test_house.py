@@ -18,9 +18,6 @@ STILL_PARSED = {
     "advice.advise._fit_cure": 1,
     "advice.explain._meaning": 1,
     "agents.tools._answer_unknown": 2,
-    "compare.explanations._find_concerned": 1,
-    "views.comparison_answers._answer_action": 1,
-    "views.comparison_answers._answer_cause": 1,
     "views.page_analysis._state_assumption": 1,
     "views.sections.findings._describe_replays": 1,
 }
