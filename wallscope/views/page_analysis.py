@@ -15,7 +15,7 @@ from wallscope.model.enums import Wall
 from wallscope.model.finding_codes import FindingCode
 from wallscope.model.report import Report
 from wallscope.model.section import Block, Cell, Column, Grid, Section, tabulate
-from wallscope.render.html import KeyAnswer, render_page, split_cause, title_sections
+from wallscope.render.html import FirstScreen, KeyAnswer, SideTime, render_page, split_cause, title_sections
 from wallscope.render.texts import shorten_name, visible
 from wallscope.render.timeline_pack import MOST_CHARACTERS, pack_timelines
 from wallscope.summary.diagnosis import LOSSES
@@ -306,7 +306,6 @@ def _write_page(report: Report, most_characters: int) -> str:
             report, timelines=tuple(sorted(report.timelines, key=lambda one: one.role != "worst"))
         )
     packed = pack_timelines(report.timelines, report.overviews, dict(enumerate(names)), most_characters)
-    name = analysis.inputs[0].name if len(analysis.inputs) == 1 else count_exports(analysis)
     sections = (
         _build_timeline(report, packed.notes),
         build_job(report),
@@ -323,7 +322,6 @@ def _write_page(report: Report, most_characters: int) -> str:
     )
     if slow is not None:
         sections = tuple(_exclude_slow_steps(one, slow, analysis.anchor.window) for one in sections)
-    title = f"{name}: {units.capitalize(write_headline(analysis))}"
     counts = {
         "fixes": len(analysis.fixes or ()),
         "steps": len(rank.steps) if len(rank.steps) > 1 else 0,
@@ -333,12 +331,13 @@ def _write_page(report: Report, most_characters: int) -> str:
     }
     return render_page(
         "page.html.j2",
-        title,
+        _build_first_screen(analysis, rank),
         title_sections(sections),
-        packed.base64,
-        counts,
+        timelines=packed.base64,
+        counts=counts,
         analysis=analysis,
-        first=_build_first_screen(analysis, rank),
+        more=_list_details(analysis, rank),
+        version=analysis.wallscope_version,
     )
 
 
@@ -358,52 +357,56 @@ def _build_timeline(report: Report, notes: Sequence[str]) -> Section | None:
     return build_timeline(report, notes, name_end=shorten_name)
 
 
-def _build_first_screen(analysis: Analysis, rank: Rank) -> dict[str, Any]:
-    """Make verdict, bar, recommendations and what they rest on."""
-    job, diagnosis = analysis.job, analysis.diagnosis
-    wall, verdict = overview.name_verdict(analysis)
+def _build_first_screen(analysis: Analysis, rank: Rank) -> FirstScreen:
+    """Make the verdict, the five answers and the bar."""
     basis = choose_basis(analysis, rank)
+    wall, verdict = overview.name_verdict(analysis)
+    cards = overview.build_cards(number_fixes(analysis.fixes or ()), rank.typical.step_ns, basis)
+    spread = overview.describe_spread(rank) if basis.kind == "median" else ""
+    shares = {one: basis.share(one) for one in Wall}
+    parts = tuple((one, share, units.percent(share)) for one, share in shares.items())
+    hidden = overview.describe_hidden(analysis, rank, basis)
+    note = ""
+    if len(analysis.ranks) > 1:
+        shown = f"This page shows 1 of {len(analysis.ranks)} ranks: {name_rank(rank)}"
+        note = f"{shown}, {explain_choice(analysis)}."
+    name = analysis.inputs[0].name if len(analysis.inputs) == 1 else count_exports(analysis)
+    return FirstScreen(
+        f"{name}: {units.capitalize(write_headline(analysis))}",
+        (*list_capture_facts(analysis, 0), f"captured {units.utc(analysis.inputs[0].session_start_utc_ns)}"),
+        verdict,
+        build_key_answers(analysis, rank, basis, cards, overview.list_facts(analysis, rank)),
+        (SideTime("", units.duration(basis.total_ns), parts),),
+        ", ".join(filter(None, (name_basis(analysis, basis), spread))),
+        wall=wall,
+        scope=describe_scope(analysis),
+        lines=tuple(filter(None, (hidden, next(iter(list_job_verdict(analysis)), "")))),
+        note=note,
+    )
+
+
+def _list_details(analysis: Analysis, rank: Rank) -> dict[str, Any]:
+    """List what the first screen shows below the answers: recommendations, losses, and what they rest on."""
+    job, diagnosis, basis = analysis.job, analysis.diagnosis, choose_basis(analysis, rank)
     found = analysis.fixes or ()
     fixes = number_fixes(found)
     cards = overview.build_cards(fixes, rank.typical.step_ns, basis)
-    facts = overview.list_facts(analysis, rank)
     notes = [describe_replay(analysis.replay)] if analysis.replay is not None and cards else []
     notes += [describe_program(analysis.program)] if analysis.program is not None else []
     notes += [describe_worthless_fixes(analysis.dismissed)] if analysis.dismissed else []
-    legend = overview.list_legend(analysis, basis)
-    captured = units.utc(analysis.inputs[0].session_start_utc_ns)
-    of_rank = ""
-    if len(analysis.ranks) > 1:
-        shown = f"This page shows 1 of {len(analysis.ranks)} ranks: {name_rank(rank)}"
-        of_rank = f"{shown}, {explain_choice(analysis)}."
+    of_rank = f" of {name_rank(rank)}" if len(analysis.ranks) > 1 else ""
     return {
-        "crumbs": [*list_capture_facts(analysis, 0), f"captured {captured}"],
-        "wall": wall,
-        "verdict": verdict,
-        "scope": describe_scope(analysis),
-        "answers": build_key_answers(analysis, rank, basis, cards, facts),
-        "hidden": overview.describe_hidden(analysis, rank, basis),
         "in_full": (diagnosis.verdict,)
         if job is None
         else (f"{name_rank(rank)}: {diagnosis.verdict}", job.verdict),
-        "job": next(iter(list_job_verdict(analysis)), ""),
-        "bars_of": ""
-        if basis.kind in {"typical", "median"}
-        else f" of {name_rank(rank)}"
-        if len(analysis.ranks) > 1
-        else "",
-        "of_rank": of_rank,
+        "bars_of": "" if basis.kind in {"typical", "median"} else of_rank,
         "throughput": [
             *describe_hidden_communication(analysis, rank),
             *describe_throughput(diagnosis.throughput),
         ],
-        "whole": name_basis(analysis, basis),
         "unit": analysis.anchor.window,
-        "step": units.duration(basis.total_ns),
-        "spread": overview.describe_spread(rank) if basis.kind == "median" else "",
         "basis": overview.describe_shares(analysis, rank, basis),
-        "legend": legend,
-        "bar": [(row.wall, basis.share(row.wall), row.share) for row in legend],
+        "legend": overview.list_legend(analysis, basis),
         "pressure": diagnosis.memory_pressure,
         "pressure_words": describe_pressure(diagnosis.memory_pressure),
         "relief": describe_relief(
@@ -422,7 +425,7 @@ def _build_first_screen(analysis: Analysis, rank: Rank) -> dict[str, Any]:
         "is_unknown": find_dominant(analysis) == "unknown",
         "describe_answer": describe_answer,
         "notes": notes,
-        "facts": facts,
+        "facts": overview.list_facts(analysis, rank),
     }
 
 
