@@ -9,12 +9,12 @@ from wallscope import units
 from wallscope.advice.evidence import describe_questions, describe_remaining_shares
 from wallscope.model.analysis import Analysis, CauseTime, Rank
 from wallscope.model.capture import Severity
-from wallscope.model.cause_catalogue import DRAINED, describe_cause
-from wallscope.model.diagnosis import Opportunity, RareStall
+from wallscope.model.cause_catalogue import describe_cause
+from wallscope.model.diagnosis import Opportunity
 from wallscope.model.enums import Wall
 from wallscope.model.finding_codes import FindingCode
 from wallscope.model.report import Report
-from wallscope.model.section import Block, Cell, Column, Grid, Section, tabulate
+from wallscope.model.section import Block, Cell, Grid, Section
 from wallscope.render.html import FirstScreen, KeyAnswer, SideTime, render_page, split_cause, title_sections
 from wallscope.render.texts import shorten_name, visible
 from wallscope.render.timeline_pack import MOST_CHARACTERS, pack_timelines
@@ -23,23 +23,18 @@ from wallscope.views import page_overview as overview
 from wallscope.views.first_screen import shorten_settings
 from wallscope.views.headline import describe_scope, write_headline
 from wallscope.views.page_overview import Card, Fact
-from wallscope.views.sections.depth import build_walls_in_depth
 from wallscope.views.sections.findings import (
-    build_limits,
     build_methods,
     find_cure,
     find_doubts,
     is_held_back,
 )
-from wallscope.views.sections.job import build_clocks, build_job, build_ranks, build_survey
+from wallscope.views.sections.report import build_sections
 from wallscope.views.sections.steps import (
     build_job_timeline,
-    build_phases,
-    build_steps,
     build_timeline,
 )
 from wallscope.views.sections.walls import (
-    build_causes,
     describe_answer,
     describe_program,
     describe_relief,
@@ -47,7 +42,6 @@ from wallscope.views.sections.walls import (
     describe_unaddressed_compute,
     describe_worthless_fixes,
     number_fixes,
-    tabulate_walls,
 )
 from wallscope.views.sections.words import (
     count_exports,
@@ -68,22 +62,13 @@ from wallscope.views.verdict import (
     list_job_verdict,
     name_basis,
 )
-from wallscope.views.whatif import build_path
 
 _WALLS = frozenset(map(str, Wall))
 _SHARED = "Capture again while no other process uses the GPU."
 _MOST_DOUBTS, _LONGEST_DOUBT, _LONGEST_RANGE = 2, 160, 60
 _LARGEST_PAGE = 3_450_000
 _MOST_FIXES, _MOST_LOSSES = 3, 3
-_OF_TYPICAL = frozenset({"causes", "path", *map(str, Wall)})
-"""Sections about the typical step alone."""
 _LONGEST_SETTINGS = 60
-_LONGEST_NAME = 120
-"""As the section of the timeline cuts names."""
-_AFTER_CALLS = (
-    "Host time between a blocking call and the next launch is in the row of that call. The rest of the time"
-    " outside calls is in the row host/framework."
-)
 
 
 def build_key_answers(
@@ -308,20 +293,9 @@ def _write_page(report: Report, most_characters: int) -> str:
     packed = pack_timelines(report.timelines, report.overviews, dict(enumerate(names)), most_characters)
     sections = (
         _build_timeline(report, packed.notes),
-        build_job(report),
-        build_ranks(analysis),
-        build_steps(analysis, rank, report.timelines, report.drawn_steps),
-        _build_breakdown(analysis, rank),
-        build_path(report, rank),
-        *build_walls_in_depth(analysis, rank),
-        build_phases(analysis, rank),
-        build_survey(analysis),
-        build_clocks(analysis),
-        _build_quality(analysis),
+        *build_sections(report),
         anchor_words(build_methods(analysis, rank)),
     )
-    if slow is not None:
-        sections = tuple(_exclude_slow_steps(one, slow, analysis.anchor.window) for one in sections)
     counts = {
         "fixes": len(analysis.fixes or ()),
         "steps": len(rank.steps) if len(rank.steps) > 1 else 0,
@@ -339,15 +313,6 @@ def _write_page(report: Report, most_characters: int) -> str:
         more=_list_details(analysis, rank),
         version=analysis.wallscope_version,
     )
-
-
-def _exclude_slow_steps(section: Section | None, slow: RareStall, unit: str) -> Section | None:
-    """Say of a section of the typical step alone that the steps which decide the wall are not in it."""
-    if section is None or section.key not in _OF_TYPICAL:
-        return section
-    count = units.plural(len(slow.steps), f"slow {unit}")
-    note = f"The typical {unit} leaves out the {count}, which decide the dominant wall."
-    return replace(section, answer=f"{section.answer} {note}")
 
 
 def _build_timeline(report: Report, notes: Sequence[str]) -> Section | None:
@@ -427,38 +392,6 @@ def _list_details(analysis: Analysis, rank: Rank) -> dict[str, Any]:
         "notes": notes,
         "facts": overview.list_facts(analysis, rank),
     }
-
-
-def _build_breakdown(analysis: Analysis, rank: Rank) -> Section:
-    """Make the walls of the step, then its causes with the step without each."""
-    causes, walls, whole = (
-        build_causes(analysis, rank),
-        tabulate_walls(analysis, rank),
-        analysis.anchor.typical,
-    )
-    titles = {
-        "part": f"share of the {whole}",
-        "median": f"median share of steady {analysis.anchor.unit}s",
-        "spread": f"p10 to p90 of steady {analysis.anchor.unit}s",
-    }
-    columns = tuple(replace(one, title=titles.get(one.key, one.title)) for one in walls.columns)
-    drawn, *tables = causes.blocks
-    if any(one.cause.startswith(DRAINED) for one in rank.causes):
-        tables = [replace(one, notes=(*one.notes, _AFTER_CALLS)) for one in tables if isinstance(one, Grid)]
-    return replace(causes, blocks=(drawn, replace(walls, columns=columns), *tables))
-
-
-def _build_quality(analysis: Analysis) -> Section:
-    """Make what limits the claims, and what the next capture should record."""
-    limits = build_limits(analysis.capture.findings)
-    if not analysis.capture_advice:
-        return limits
-    columns = (
-        Column("title", "for the next capture"),
-        Column("settings", "settings", value=lambda fix: " ".join(one.write() for one in fix.settings)),
-    )
-    table = tabulate("What the next capture should record", columns, analysis.capture_advice, is_wordy=True)
-    return replace(limits, blocks=(*limits.blocks, table))
 
 
 def anchor_words(methods: Section) -> Section:
