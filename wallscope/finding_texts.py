@@ -34,12 +34,14 @@ def make_finding(
     'a.sqlite is left out: it is empty.'
     """
     text = list_finding_texts()[code][variant]
+    lead, rest = (text.get(key, "").format_map(places).strip() for key in ("lead", "text"))
     return Finding(
         code,
         Severity(text["severity"]) if severity is None else severity,
-        text["text"].format_map(places),
+        f"{lead} {rest}".strip(),
         text["do"].format_map(places) if cure is None and "do" in text else cure,
-        covers_ns=covers_ns,
+        covers_ns,
+        lead,
     )
 
 

@@ -191,6 +191,22 @@ def test_events_without_a_usable_time_are_counted():
     assert (tables.negative_spans, tables.timeless_events, len(tables.frames["kernels"])) == (1, 2, 1)
 
 
+@pytest.mark.parametrize(
+    ("call_us", "left"),
+    [pytest.param(1_700_000_000_000_000, 1, id="times since 1970"), pytest.param(7, 2, id="relative times")],
+)
+def test_a_kernel_whose_start_was_left_unset_is_left_out(call_us, left):
+    rows = [
+        event("cudaLaunchKernel", cat="cuda_runtime", ts=call_us),
+        event("a", ts=0),
+        event("b", ts=call_us + 3),
+    ]
+    raw = json.dumps({"traceEvents": rows}).encode()
+    tables = read_trace_tables(TraceBytes(io.BytesIO(raw)), lambda _: None)
+
+    assert (len(tables.frames["kernels"]), tables.timeless_events) == (left, 2 - left)
+
+
 def test_an_operator_that_is_read_twice_is_counted_once():
     names = ("aten::mm", "aten::relu")
     rows = [event(name, cat="cpu_op", **wrong) for name in names for wrong in ({"dur": -1}, {"ts": None})]

@@ -150,7 +150,7 @@ def read_altered(medium, analysis, change):
         ("terminal", "8 of 10 steps steady", "9 of 10 steps steady"),
         ("terminal", "Confidence  high", "Confidence  medium"),
         ("full", "12.8 ms  25.1 %", "12.6 ms  25.1 %"),
-        ("full", "1.25x  1.25x (1)", "1.24x  1.25x (1)"),
+        ("full", "1.25x   1.25x (1)", "1.24x   1.25x (1)"),
         ("full", "confidence high", "confidence low"),
         ("full", "replay error 0.1 %", "replay error 0.3 %"),
         ("page", "<b>26.1 %</b>", "<b>21.6 %</b>"),

@@ -395,11 +395,14 @@ def test_the_page_begins_with_wall_cause_action_bound_and_doubt(report):
 
 
 def test_an_error_of_the_capture_is_the_first_doubt(report):
-    lost = Finding("records-lost", Severity.ERROR, "The profiler lost records. More follows.")
+    first = "The profiler lost records."
+    lost = Finding("records-lost", Severity.ERROR, f"{first} More follows.", lead=first)
     capture = replace(report.analysis.capture, findings=(*report.analysis.capture.findings, lost))
     shown = replace(report, analysis=replace(report.analysis, capture=capture))
 
-    assert " Uncertain: the profiler lost records" in read_answers(write_analysis_page(shown))["How sure"]
+    said = read_answers(write_analysis_page(shown))["How sure"]
+    assert f" {first}" in said
+    assert "More follows" not in said
 
 
 def make_unknown(report, unknown, causes=None):

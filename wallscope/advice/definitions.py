@@ -173,15 +173,16 @@ class FindingText:
     text: str
     severity: Severity | None = None
     do: str = ""
+    lead: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class FindingNote:
     """The meaning of a finding about a capture, and what it does not allow to conclude.
 
-    `severity`, `text` and `do` are those of a finding with one text; `says` has several. A stage that decides
-    them gives what is empty here (`make_finding`). `torch` is what to do with a trace of PyTorch,
-    `megatron` what to do in addition in Megatron, `unknown` what a brief answer calls unknown.
+    `severity`, `lead`, `text` and `do` are those of a finding with one text; `says` has several. A stage
+    that decides them gives what is empty here (`make_finding`). `torch` is what to do with a trace of
+    PyTorch, `megatron` what to do in addition in Megatron, `unknown` what a brief answer calls unknown.
     """
 
     code: FindingCode
@@ -196,6 +197,7 @@ class FindingNote:
     torch: str = ""
     megatron: str = ""
     unknown: str = ""
+    lead: str = ""
 
 
 @dataclass(frozen=True, slots=True)

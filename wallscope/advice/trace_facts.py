@@ -316,15 +316,17 @@ def detect_program(traces: ProgramTraces, configuration: RunConfiguration) -> Pr
     return Program(
         framework,
         entry["name"],
-        tuple(part for part, _ in parts),
-        (shown, *(line for _, line in parts)),
+        tuple(part for part, _, _ in parts),
+        (shown, *(evidence for _, _, evidence in parts)),
+        tuple(name for _, name, _ in parts),
     )
 
 
-def _list_parts(framework: str, traces: ProgramTraces) -> Iterator[tuple[str, str]]:
+def _list_parts(framework: str, traces: ProgramTraces) -> Iterator[tuple[str, str, str]]:
+    """Yield each part with its name and what shows it."""
     for one in _document()["part"]:
         if framework in one["of"] and (shown := _find_evidence(one, traces)) is not None:
-            yield one["part"], f"{one['name']}: {shown}"
+            yield one["part"], one["name"], shown
 
 
 def _find_evidence(entry: dict[str, Any], traces: ProgramTraces) -> str | None:

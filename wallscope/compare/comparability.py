@@ -102,7 +102,7 @@ def _settings(base: dict[str, str], head: dict[str, str]) -> Iterator[Mismatch]:
     for key in sorted(base.keys() | head.keys()):
         ours, theirs = base.get(key, _UNKNOWN), head.get(key, _UNKNOWN)
         if ours != theirs:
-            yield Mismatch(key, ours, theirs, "changed")
+            yield Mismatch(key, ours, theirs, "changed", is_setting=True)
 
 
 def find_capture_mismatches(base: Profile, head: Profile) -> Iterator[Mismatch]:

@@ -254,7 +254,7 @@ def compare_environments(base: ProfiledInput | None, head: ProfiledInput | None)
         return ()
     ours, theirs = dict(base.environment), dict(head.environment)
     return tuple(
-        Mismatch(name, ours.get(name, "not set"), theirs.get(name, "not set"), "changed")
+        Mismatch(name, ours.get(name, "not set"), theirs.get(name, "not set"), "changed", is_setting=True)
         for name in sorted(ours.keys() | theirs.keys())
         if ours.get(name) != theirs.get(name)
     )
@@ -282,7 +282,8 @@ def join_settings(
         if own:
             listed = ", ".join(f"{entry.what} {entry.base} → {entry.head}" for entry in settings)
             largest = max(own, key=lambda row: abs(row.delta_ns))
-            text = f"{listed}: {describe_cause(largest.cause)} {signed_duration(largest.delta_ns)}"
+            amount = f" {signed_duration(largest.delta_ns)}" if len(own) > 1 else ""
+            text = f"{listed}: {describe_cause(largest.cause)}{amount}"
             delta_ns = sum(row.delta_ns for row in own)
             joined.append(Explanation("setting-changed", text, delta_ns, tuple(row.cause for row in own)))
     joined += _join_versions(found, operations, least_ns)
@@ -295,7 +296,7 @@ def _is_certain(row: CauseDelta) -> bool:
 
 def _find_concerned(entry: Mismatch) -> tuple[str, ...] | None:
     """Return the beginnings of the causes that a setting concerns; `None` if it is unknown or none."""
-    if entry.severity != "changed" or " " in entry.what:
+    if not entry.is_setting or entry.severity != "changed":
         return None
     for pattern, causes in _CONCERNS:
         if pattern.search(entry.what) or pattern.search(entry.what.lower()):

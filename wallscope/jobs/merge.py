@@ -151,9 +151,7 @@ def _join_alike(findings: list[Finding], count: int) -> Finding:
     first = findings[0]
     covered = [finding.covers_ns for finding in findings if finding.covers_ns is not None]
     alike = f" (so or alike in {len(findings)} of {count} exports)" if len(findings) > 1 else ""
-    return Finding(
-        first.code, first.severity, f"{first.message}{alike}", first.cure, sum(covered) if covered else None
-    )
+    return replace(first, message=f"{first.message}{alike}", covers_ns=sum(covered) if covered else None)
 
 
 def _find_missing_ranks(job: Job) -> Iterator[Finding]:

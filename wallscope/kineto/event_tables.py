@@ -126,6 +126,8 @@ _FLOWS: dict[str, pl.DataType] = {
 DEVICE_FRAMES = ("kernels", "copies", "fills")
 _BATCH_COUNT = 8_000
 """Spans of a kind that become a frame together: fewer frames take less time, more values more memory."""
+_LONGEST_TRACE_NS = 86_400_000_000_000
+"""A day: no profile is longer."""
 _FLOW_CODES = {"s": False, "f": True}
 _SPAN_CODE, _THREAD_NAME = "X", "thread_name"
 _INSTANT, _INSTANT_CODE, _ALLOCATION = "cpu_instant_event", "i", "[memory]"
@@ -352,19 +354,37 @@ def read_trace_tables(source: TraceBytes, progress: Progress, *, with_python: bo
         "flows": _FLOWS,
         "thread_names": _THREAD_NAMES,
     }
+    frames = {
+        name: pl.concat([pl.DataFrame(schema=schema), *collector.parts.pop(name, ())])
+        for name, schema in schemas.items()
+    }
+    unset = _drop_unset(frames)
     return TraceTables(
-        frames={
-            name: pl.concat([pl.DataFrame(schema=schema), *collector.parts.pop(name, ())])
-            for name, schema in schemas.items()
-        },
+        frames=frames,
         texts=list(collector.texts),
         facts=facts,
         counts=collector.counts,
         unknown_events=collector.unknown_events,
         negative_spans=collector.negative_spans,
-        timeless_events=collector.timeless_events,
+        timeless_events=collector.timeless_events + unset,
         is_coarse=collector.is_coarse,
     )
+
+
+def _drop_unset(frames: dict[str, pl.DataFrame]) -> int:
+    """Drop device operations that begin at 0, of a trace whose calls all begin days later; count them.
+
+    CUPTI left their time unset. Of a trace whose times are relative, 0 is the begin of the first event.
+    """
+    first_ns: Any = frames["calls"]["start"].min()
+    if first_ns is None or first_ns <= _LONGEST_TRACE_NS:
+        return 0
+    dropped = 0
+    for name in DEVICE_FRAMES:
+        kept = frames[name].filter(pl.col("start") != 0)
+        dropped += len(frames[name]) - len(kept)
+        frames[name] = kept
+    return dropped
 
 
 def describe_counts(counts: Counter[str]) -> str:

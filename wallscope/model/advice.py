@@ -101,13 +101,14 @@ class Program:
     """The framework whose settings a program takes, and the evidence for it.
 
     `framework` is `None` without evidence. `parts` are libraries and features (`ddp`, `dali`,
-    `torch-compile`). `evidence` has a line for the framework, then one for each part.
+    `torch-compile`), with `part_names` for readers. `evidence` is that of the framework, then of each part.
     """
 
     framework: Framework | None
     name: str
     parts: tuple[str, ...] = ()
     evidence: tuple[str, ...] = ()
+    part_names: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -59,7 +59,10 @@ class Profiler(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A limit of the capture: what it is, and how the next capture avoids it."""
+    """A limit of the capture: what it is, and how the next capture avoids it.
+
+    `lead` is the first sentence of a message of several, else empty.
+    """
 
     code: Annotated[str, Shown("id of the finding, as in docs/glossary.md", "code")]
     severity: Annotated[
@@ -73,6 +76,12 @@ class Finding:
             "length of the time that the finding is about, empty without such a time", "covers", "duration"
         ),
     ] = None
+    lead: str = ""
+
+    @property
+    def short(self) -> str:
+        """The first sentence of several, else the message."""
+        return self.lead or self.message
 
 
 @dataclass(frozen=True, slots=True)

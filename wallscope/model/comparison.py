@@ -43,7 +43,7 @@ class Mismatch:
 
     `effect` says which way it biases the comparison and `direction` how head seems then; `bias_ns` is its
     estimate of the change of the step, `None` where it is unknown. `wall` is the one that it concerns, `None`
-    for all.
+    for all. `is_setting` says that it is a declared setting or an environment variable.
     """
 
     what: str
@@ -54,6 +54,7 @@ class Mismatch:
     direction: Direction | None = None
     bias_ns: int | None = None
     wall: Wall | None = None
+    is_setting: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -77,13 +77,24 @@ GAPS = pl.Schema(
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """One link of a chain for readers: bounds in ns of session time, cause, description, slack."""
+    """One link of a chain for readers: bounds in ns of session time, cause, what ran, slack.
+
+    `name` is that of an operation, a call or a thread, and `path` the ranges in which a thread was.
+    `is_after` marks the latency after an operation.
+    """
 
     start_ns: int
     end_ns: int
     cause: str
-    what: str
+    name: str
     slack_ns: int | None
+    path: str | None = None
+    is_after: bool = False
+
+    @property
+    def what(self) -> str:
+        """What the link was, in a few words."""
+        return f"{'after ' if self.is_after else ''}{self.name}{f' in {self.path}' if self.path else ''}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,13 +1,13 @@
 """One HTML file that asks for nothing: no request leaves it, the same input makes the same bytes.
 
-All pages share the five answers at the top (`KeyAnswer`) and the names of sections.
+All pages share the first screen (`FirstScreen`), whose five answers are `KeyAnswer`s, and names of sections.
 """
 
 import json
 import re
 import zlib
 from base64 import b64encode
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from html import escape as escape_quotes
@@ -86,8 +86,9 @@ _TITLES: Final = {
 
 def render_page(
     template: str,
-    title: str,
+    first: "FirstScreen",
     sections: Iterable[Section | None],
+    *,
     timelines: str = "",
     counts: Mapping[str, int] | None = None,
     **values: Any,
@@ -96,7 +97,7 @@ def render_page(
 
     Args:
         template: its file name; it extends `frame.html.j2`.
-        title: what stands in the browser's tab.
+        first: what the page begins with.
         sections: the questions, in order; those that are not asked here are `None`.
         timelines: a pack of timelines in base64, empty without any.
         counts: how many entries sections have, by their keys; the navigation shows them.
@@ -110,7 +111,7 @@ def render_page(
         _make_environment()
         .get_template(template)
         .render(
-            title=title,
+            first=first,
             policy=_write_policy([*scripts, plotly]),
             style=Markup(shipped("page.css")),  # noqa: S704  # our own file
             scripts=[Markup(script) for script in scripts],  # noqa: S704  # our own files
@@ -400,6 +401,66 @@ class KeyAnswer:
     predicted: tuple[str, str, float] | None = None
     command: str = ""
     tone: Literal["ok", "warn", ""] = ""
+
+
+@dataclass(frozen=True, slots=True)
+class SideTime:
+    """The time of a side as a bar: walls with their share of the longest side and label; what is left."""
+
+    name: str
+    length: str
+    parts: tuple[tuple[Wall, float, str], ...]
+    empty_share: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class FirstScreen:
+    """What each page begins with: the verdict in two words, the time in large, five answers, and bars.
+
+    Args:
+        title: what stands in the browser's tab.
+        crumbs: what was analyzed, in parts.
+        words: the verdict, after the wall if it is one.
+        answers: wall, cause, action, bound and doubts.
+        sides: one of a capture, two of a comparison.
+        caption: what the time is.
+        wall: the dominant one, in its color.
+        verdict: of a comparison, whose color it has.
+        scope: what the verdict covers, if that is not all.
+        sentence: the verdict in a sentence.
+        lines: what else stands below it.
+        note: what the page shows of several ranks.
+    """
+
+    title: str
+    crumbs: tuple[str, ...]
+    words: str
+    answers: tuple[KeyAnswer, ...]
+    sides: tuple[SideTime, ...]
+    caption: str
+    wall: Wall | None = None
+    verdict: str = ""
+    scope: str = ""
+    sentence: str = ""
+    lines: tuple[str, ...] = ()
+    note: str = ""
+
+
+def build_sides(
+    times_ns: Mapping[str, Mapping[Wall, int]], write: Callable[[str, Wall], str]
+) -> tuple[SideTime, ...]:
+    """Make the bars of sides, of one scale; `write` labels the part of a wall."""
+    lengths_ns = {name: sum(parts.values()) for name, parts in times_ns.items()}
+    longest_ns = max(*lengths_ns.values(), 1)
+    return tuple(
+        SideTime(
+            name,
+            units.duration(lengths_ns[name]),
+            tuple((wall, part_ns / longest_ns, write(name, wall)) for wall, part_ns in parts.items()),
+            (longest_ns - lengths_ns[name]) / longest_ns,
+        )
+        for name, parts in times_ns.items()
+    )
 
 
 def split_cause(cause: str) -> tuple[str, tuple[str, ...]]:

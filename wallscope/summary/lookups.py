@@ -5,7 +5,7 @@ Gaps come with their causes, and with where to find them in the timeline of Nsig
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -212,15 +212,17 @@ class GapLookup:
         longest_ns = 0
         for row in slices.iter_rows(named=True):
             length_ns = row["end_ns"] - row["start_ns"]
-            link = Link(row["start_ns"], row["end_ns"], row["cause"], self._what(row), row["slack_ns"])
+            link = self._describe_link(row)
             if (
                 together is not None
                 and link.cause == together.cause
                 and (link.what == together.what or row["kind"] == LinkKind.OUTSIDE_CALLS)
             ):
-                what = link.what if length_ns > longest_ns else together.what
+                longer = link if length_ns > longest_ns else together
                 longest_ns = max(longest_ns, length_ns)
-                together = Link(together.start_ns, link.end_ns, link.cause, what, link.slack_ns)
+                together = replace(
+                    longer, start_ns=together.start_ns, end_ns=link.end_ns, slack_ns=link.slack_ns
+                )
                 continue
             if together is not None:
                 yield together
@@ -325,19 +327,19 @@ class GapLookup:
             ender["tid"] = self._tid(capture.calls["thread"][call])
         return ender
 
-    def _what(self, row: dict[str, Any]) -> str:
-        """What a slice was, in a few words: the operation, the call, or the thread."""
-        kind = row["kind"]
-        if kind in {None, LinkKind.OPERATION}:
-            return self.operation(row["op"])
-        if kind == LinkKind.HAND_OVER:
-            return f"after {self.operation(row['op'])}"
-        if kind == LinkKind.UNRESOLVED:
-            return "cause unknown"
-        if kind == LinkKind.OUTSIDE_CALLS:
-            path = self._path(row["range"])
-            return f"thread {self._tid(row['thread'])}" + (f" in {path}" if path else "")
-        return self._call(row["call"])
+    def _describe_link(self, row: dict[str, Any]) -> Link:
+        """Describe a slice: the operation, the call, or the thread with its ranges."""
+        kind, path = row["kind"], None
+        if kind in {None, LinkKind.OPERATION, LinkKind.HAND_OVER}:
+            name = self.operation(row["op"])
+        elif kind == LinkKind.UNRESOLVED:
+            name = "cause unknown"
+        elif kind == LinkKind.OUTSIDE_CALLS:
+            name, path = f"thread {self._tid(row['thread'])}", self._path(row["range"])
+        else:
+            name = self._call(row["call"])
+        is_after = kind == LinkKind.HAND_OVER
+        return Link(row["start_ns"], row["end_ns"], row["cause"], name, row["slack_ns"], path, is_after)
 
     def _call(self, call: int) -> str:
         return str(self._capture.call_names["text"][self._capture.calls["name"][call]])

@@ -266,7 +266,5 @@ OTHER_COPIES_RATIO: Final = Fraction(5, 4)
 """Copies or their bytes by those of the other side, from which on they are an explanation. Chosen."""
 SHOWN_JOINT_SHARE: Final = 0.002
 """Of base's step that a cause must change, to be named with the change that it goes with. Chosen."""
-OTHERS_SHARE: Final = 0.02
-"""Of the change of a wall; less from other causes is not said next to its largest cause. Chosen."""
 EXPLAINING_SHARE: Final = 0.003
 """Of base's step that an explanation or operation must change, for the first screen. Chosen."""

@@ -1,6 +1,7 @@
 """The answer of an analysis in every medium: what is wrong and what to do come first, then the details."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from rich.console import RenderableType
 from rich.constrain import Constrain
@@ -10,19 +11,19 @@ from wallscope.model.advice import Fix
 from wallscope.model.analysis import Analysis, Rank
 from wallscope.model.capture import Finding
 from wallscope.model.enums import Wall
+from wallscope.model.report import Report
 from wallscope.model.section import Cell, Column, Grid, Line, Lines, Row, Section, Span, Tone, append_row
 from wallscope.render.html import write_card
 from wallscope.render.markdown import code, escape, join_blocks, render_table
 from wallscope.render.terminal import render_sections
 from wallscope.views.first_screen import build_first_screen
 from wallscope.views.headline import build_headline, write_headline
-from wallscope.views.sections.depth import build_details, tabulate_budget
+from wallscope.views.sections.depth import tabulate_budget
 from wallscope.views.sections.findings import build_findings, describe_confidence, sort_findings
-from wallscope.views.sections.job import build_job_details, tabulate_ranks
+from wallscope.views.sections.report import build_sections
 from wallscope.views.sections.walls import (
     build_capture_quality,
     build_fixes,
-    build_losses,
     count_left_out,
     count_preconditions,
     describe_answer,
@@ -88,17 +89,18 @@ def _build_summary(analysis: Analysis, rank: Rank) -> Iterator[Section | Grid]:
     first, *others = map(stress_first, verdicts)
     yield build_headline(analysis, first)
     yield from (Section("verdict", "", "", (Lines((one,)),)) for one in others)
-    walls, pressure = tabulate_walls(analysis, rank), diagnosis.memory_pressure
+    pressure = diagnosis.memory_pressure
     evidence = f": {'; '.join(pressure.evidence)}" if pressure.evidence else ""
     lines = (
         (f"memory pressure {describe_pressure(pressure)}{evidence}",) if pressure.level != "unknown" else ()
     )
     if diagnosis.confidence is not None:
         lines = (f"confidence {describe_confidence(analysis, has_caveats=False)}", *lines)
-    yield Section("walls", walls.title, "", (walls, Lines(lines)))
-    losses = build_losses(analysis, rank)
-    if losses is not None:
-        yield losses
+    sections = {one.key: one for one in build_sections(Report(analysis, (), ()))}
+    breakdown = sections.pop("causes")
+    yield tabulate_walls(analysis, rank)
+    yield Section("sure", "", "", (Lines(lines),))
+    yield from unfold_section(replace(breakdown, blocks=breakdown.blocks[2:]))
     if analysis.fixes:
         yield build_fixes(
             analysis.fixes,
@@ -110,12 +112,17 @@ def _build_summary(analysis: Analysis, rank: Rank) -> Iterator[Section | Grid]:
     yield build_findings(analysis.capture.findings)
     if analysis.capture_advice:
         yield build_capture_quality(analysis.capture_advice)
-    if job is not None and job.collectives.matched:
-        yield from build_job_details(job)
-    if len(analysis.ranks) > 1:
-        yield tabulate_ranks(analysis, analysis.ranks)
+    del sections["limits"]
     yield tabulate_budget(analysis, rank)
-    yield from build_details(analysis, rank)
+    for section in sections.values():
+        yield from unfold_section(section)
+
+
+def unfold_section(section: Section) -> Iterator[Section | Grid]:
+    """Show a section of a page on a terminal: its answer with its sentences, then each of its tables."""
+    lines = tuple(block for block in section.blocks if isinstance(block, Lines))
+    yield replace(section, answer="", blocks=(Lines((section.answer,)), *lines))
+    yield from (block for block in section.blocks if isinstance(block, Grid) and block.rows)
 
 
 def _describe_head(analysis: Analysis, rank: Rank) -> Iterator[Line]:

@@ -28,7 +28,7 @@ from wallscope.model.section import (
     tabulate,
 )
 from wallscope.render.data import write_junit
-from wallscope.render.html import render_page, title_sections, write_card
+from wallscope.render.html import FirstScreen, build_sides, render_page, title_sections, write_card
 from wallscope.render.markdown import code, escape, render_table
 from wallscope.render.terminal import render_sections
 from wallscope.render.texts import drop_namespaces, shorten_range_path, visible
@@ -58,7 +58,7 @@ from wallscope.views.sections.findings import build_comparison_methods
 
 _MOST_EXPLANATIONS, _MOST_OPERATIONS, _MOST_NOTES, _MOST_RANKS = 4, 5, 3, 8
 _MOST_OPERATIONS_IN_MARKDOWN = 10
-_MOST_DIFFERENCES, _MOST_CAUSES_FIRST, _MOST_CONFOUNDERS = 6, 5, 2
+_MOST_DIFFERENCES, _MOST_CAUSES_FIRST, _MOST_CONFOUNDERS, _MOST_CARDS = 6, 5, 2, 3
 _VERDICTS: dict[str, tuple[str, Tone]] = {
     "regression": ("SLOWER", "bad"),
     "improvement": ("FASTER", "best"),
@@ -246,36 +246,41 @@ def write_comparison_page(report: ComparisonReport) -> str:
         sections.build_comparability(report),
         build_comparison_methods(report),
     )
-    title = f"{names}: {_name_verdict(comparison).lower()}"
-    first = _build_first_screen(report, names)
-    return render_page("comparison.html.j2", title, title_sections(shown), comparison=comparison, first=first)
-
-
-def _build_first_screen(report: ComparisonReport, names: str) -> dict[str, Any]:
-    """Make whether it got slower, how sure that is, by what, and whether gates held."""
-    comparison, step = report.comparison, report.comparison.step
-    changed = comparison.deltas.causes
-    least_ns = step.base_typical_ns * SHOWN_CHANGE_SHARE
-    shown = max(sum(abs(row.delta_ns) >= least_ns for row in changed[:_MOST_CAUSES_FIRST]), 1)
     taken = [
         f"{name} captured {units.utc(side.inputs[0].session_start_utc_ns)}"
         for name, side in (("base", report.base), ("head", report.head))
     ]
-    lengths_ns = {"base": step.base_typical_ns, "head": step.head_typical_ns}
-    longest_ns = max(*lengths_ns.values(), 1)
-    sides = []
-    for side, whole_ns in lengths_ns.items():
-        times_ns = {row.wall: getattr(row, f"{side}_ns") for row in comparison.deltas.walls}
-        parts = [(wall, ns / longest_ns, units.milliseconds(ns)) for wall, ns in times_ns.items()]
-        sides.append((side, units.duration(whole_ns), parts, (longest_ns - whole_ns) / longest_ns))
+    times_ns = {
+        side: {row.wall: getattr(row, f"{side}_ns") for row in comparison.deltas.walls}
+        for side in ("base", "head")
+    }
+    first = FirstScreen(
+        f"{names}: {_name_verdict(comparison).lower()}",
+        (names, *words.list_sides(comparison), *taken),
+        _name_verdict(comparison),
+        build_comparison_answers(comparison),
+        build_sides(times_ns, lambda side, wall: units.milliseconds(times_ns[side][wall])),
+        f"typical {comparison.window}, base → head",
+        verdict=comparison.verdict,
+        sentence=describe_change(comparison),
+    )
+    return render_page(
+        "comparison.html.j2",
+        first,
+        title_sections(shown),
+        comparison=comparison,
+        more=_list_details(comparison),
+        version=comparison.wallscope_version,
+    )
+
+
+def _list_details(comparison: Comparison) -> dict[str, Any]:
+    """List what the first screen shows below the answers: causes, gates, doubts and differences."""
+    changed = comparison.deltas.causes
+    least_ns = comparison.step.base_typical_ns * SHOWN_CHANGE_SHARE
+    shown = max(sum(abs(row.delta_ns) >= least_ns for row in changed[:_MOST_CAUSES_FIRST]), 1)
     return {
-        "names": names,
-        "origin": " · ".join((words.describe_sides(comparison), *taken)),
-        "word": _name_verdict(comparison),
-        "headline": describe_change(comparison),
-        "answers": build_comparison_answers(comparison),
         "sureness": " ".join(filter(None, (words.describe_doubt(comparison), describe_sureness(comparison)))),
-        "sides": sides,
         "walls": sections.sum_walls(comparison),
         "walls_note": explain_wide_intervals(comparison),
         "explained": words.list_explanations(comparison),
@@ -283,8 +288,7 @@ def _build_first_screen(report: ComparisonReport, names: str) -> dict[str, Any]:
         "gates": sorted(comparison.gates, key=lambda gate: gate.held),
         "failed": sum(not gate.held for gate in comparison.gates),
         "causes": changed[:shown],
-        "rest": changed[shown:],
-        "rest_ns": sum(row.delta_ns for row in changed[shown:]),
+        "left": len(changed) - min(shown, _MOST_CARDS),
         "differences": comparison.mismatches[:_MOST_DIFFERENCES],
         "more_differences": max(len(comparison.mismatches) - _MOST_DIFFERENCES, 0),
     }

@@ -1,15 +1,14 @@
 """The five answers at the top of the page of a comparison, and what to do next."""
 
-import re
 import shlex
 from collections.abc import Iterator
+from dataclasses import dataclass
 from math import sqrt
 from typing import Literal
 
 import numpy as np
 
 from wallscope import units
-from wallscope.model.cause_catalogue import describe_cause
 from wallscope.model.comparison import Comparison, OperationChange
 from wallscope.model.enums import Grade, Wall
 from wallscope.render.html import KeyAnswer, split_cause
@@ -30,7 +29,6 @@ from wallscope.views.comparison_words import (
 )
 
 _DECIDED = frozenset({"regression", "improvement"})
-_PARTS = re.compile(r", (?:and )?|(?<=side) and ")
 _SURENESS = {
     "no-change": "Within the margin",
     "inconclusive": "Not conclusive",
@@ -78,30 +76,21 @@ def _name_wall(dominant: str, share: float | None) -> str:
 
 def _answer_cause(comparison: Comparison) -> KeyAnswer:
     """Name what explains most of the change, if that is certain."""
-    label, step = "Cause of the change", comparison.step
-    change_ns = step.head_typical_ns - step.base_typical_ns
-    leading, cause = find_leading_wall(comparison), find_leading_cause(comparison)
-    if leading is None or cause is None or comparison.verdict == "incomparable":
-        is_compared = comparison.verdict != "incomparable"
-        line = "No change is large enough." if is_compared else "The sides cannot be compared."
-        if cause is not None and is_compared:
-            change = units.signed_duration(cause.delta_ns)
-            line = f"Largest change, perhaps chance: {describe_cause(cause.cause)}, {change}."
+    label, step, named = "Cause of the change", comparison.step, words.name_leading_change(comparison)
+    amount, window = units.signed_duration(named.delta_ns), comparison.window
+    if comparison.verdict == "incomparable":
+        return KeyAnswer(label, "Unknown", ("The sides cannot be compared.",), "changed")
+    if find_leading_wall(comparison) is None:
+        line = "No change is large enough."
+        if named.cause:
+            line = f"Largest change, perhaps chance: {named.text}, {amount}."
         return KeyAnswer(label, "Unknown", (line,), "changed")
     grade = grade_leading_cause(comparison)
     label = label if grade == Grade.SURE else f"{label}, {grade}"
-    found = words.list_explanations(comparison, is_brief=True)
-    same = [(delta_ns, text) for delta_ns, text in found if (delta_ns or 0) * change_ns > 0]
-    whole = f"the {comparison.window}: {units.signed_duration(change_ns)}."
-    if same:
-        delta_ns, text = same[0]
-        head, _, parts = text.partition(": ")
-        changes = (f"{units.capitalize(parts)}.",) if parts else ()
-        line = f"{'Together ' if parts else ''}{units.signed_duration(delta_ns or 0)}; {whole}"
-        return KeyAnswer(label, head, (*changes, line), "changed", leading.wall)
-    line = f"{units.signed_duration(cause.delta_ns)}; {whole}"
-    name, more = split_cause(cause.cause)
-    return KeyAnswer(label, name, (line, *more), "changed", cause.wall)
+    is_described = named.is_explained or not named.cause
+    head, more = (units.capitalize(named.text), ()) if is_described else split_cause(named.cause)
+    whole = units.signed_duration(step.head_typical_ns - step.base_typical_ns)
+    return KeyAnswer(label, head, (f"{amount}; the {window}: {whole}.", *more), "changed", named.wall)
 
 
 def _answer_action(comparison: Comparison) -> KeyAnswer:
@@ -118,11 +107,10 @@ def _answer_action(comparison: Comparison) -> KeyAnswer:
         if is_named and grade_leading_cause(comparison) != Grade.SURE:
             lines.append(f"{units.capitalize(describe_settling(comparison))}.")
         return KeyAnswer(label, head, tuple(lines), command=command)
-    steps = [one for one in list_next_steps(comparison) if one != command]
-    if not steps:
+    step = next(_list_captures_to_add(comparison), None)
+    if step is None:
         return KeyAnswer(label, "Nothing", ("The step time did not change by more than the margin.",))
-    head, *rest = _PARTS.split(steps[0], maxsplit=1)
-    return KeyAnswer(label, head, tuple(map(units.capitalize, rest)), command=command)
+    return KeyAnswer(label, step.do, tuple(filter(None, (step.then,))), command=command)
 
 
 def _answer_bound(comparison: Comparison) -> KeyAnswer:
@@ -268,27 +256,47 @@ def write_next_command(comparison: Comparison, named: str = "") -> str:
     return ""
 
 
+@dataclass(frozen=True, slots=True)
+class NextStep:
+    """What to do next in a few words without a period, and the sentences that may follow."""
+
+    do: str
+    then: str = ""
+
+    def write(self) -> str:
+        """Write all of it."""
+        return f"{self.do}. {self.then}".rstrip()
+
+
 def list_next_steps(comparison: Comparison, named: str = "") -> Iterator[str]:
     """List what to do next: what would decide an open comparison, else what to look at.
 
     `named` is how the user named head.
     """
-    step = comparison.step
-    if comparison.verdict == "incomparable":
-        yield "Compare captures of the same work, or add --override to compare these runs nevertheless."
-        return
-    if step.replication == "same":
-        yield "Give captures of two different runs."
-        return
-    if step.replication == "none":
-        yield "Capture at least 10 steps of each side."
-    elif comparison.verdict == "inconclusive":
-        runs = "3 or more runs of each side" if max(step.base_runs, step.head_runs) < 3 else "more runs"
-        if step.runs_to_decide is not None:
-            more = step.runs_to_decide - min(step.base_runs, step.head_runs)
-            runs = f"{units.plural(more, 'more run')} of each side, which would probably decide,"
-        yield f"Capture {runs} and compare folders: wallscope diff base/ head/"
-    if find_unexplained_causes(comparison):
-        yield "Analyze each run with --config FILE, so that settings are compared too."
+    yield from (one.write() for one in _list_captures_to_add(comparison))
     if command := write_next_command(comparison, named):
         yield command
+
+
+def _list_captures_to_add(comparison: Comparison) -> Iterator[NextStep]:
+    """List what to capture or to give, in order of need."""
+    step = comparison.step
+    if comparison.verdict == "incomparable":
+        yield NextStep("Compare captures of the same work", "To compare these runs anyway, add --override.")
+        return
+    if step.replication == "same":
+        yield NextStep("Give captures of two different runs")
+        return
+    if step.replication == "none":
+        yield NextStep("Capture at least 10 steps of each side")
+    elif comparison.verdict == "inconclusive":
+        runs = "3 or more runs" if max(step.base_runs, step.head_runs) < 3 else "more runs"
+        decides = ""
+        if step.runs_to_decide is not None:
+            runs = units.plural(step.runs_to_decide - min(step.base_runs, step.head_runs), "more run")
+            decides = "That would probably decide. "
+        yield NextStep(
+            f"Capture {runs} of each side", f"{decides}Compare folders: wallscope diff base/ head/"
+        )
+    if find_unexplained_causes(comparison):
+        yield NextStep("Analyze each run with --config FILE", "Then settings are compared too.")

@@ -1,15 +1,17 @@
 """A comparison in sentences: the verdict, how sure it is, what explains it, and what to do next."""
 
 from collections import defaultdict
+from dataclasses import dataclass
 from math import inf, sqrt
 
 from wallscope import units
-from wallscope.model.cause_catalogue import describe_cause, find_wall
+from wallscope.model.cause_catalogue import describe_cause
 from wallscope.model.comparison import (
     CauseDelta,
     CommunicationChange,
     ComparedSide,
     Comparison,
+    Explanation,
     Mismatch,
     OperationChange,
     OperationDelta,
@@ -17,13 +19,12 @@ from wallscope.model.comparison import (
     StepChange,
     WallDelta,
 )
-from wallscope.model.enums import Grade
+from wallscope.model.enums import Grade, Wall
 from wallscope.render.texts import drop_namespaces, shorten_range_path, visible
 from wallscope.thresholds.noise import ASSUMED_NOISE_RATIO
 from wallscope.thresholds.verdict import (
     CONFOUNDING_SHARE,
     EXPLAINING_SHARE,
-    OTHERS_SHARE,
     UNEXPLAINED_SHARE,
     USUAL_STEPS_SHARE,
 )
@@ -135,19 +136,17 @@ def _name_cause(comparison: Comparison) -> str:
     if max(step.ratio, 1 / step.ratio) <= 1 + step.margin_ratio:
         return _name_canceling_walls(comparison)
     change_ns = step.head_typical_ns - step.base_typical_ns
-    if (leading := find_leading_wall(comparison)) is None:
+    named = _write_named(comparison)
+    if find_leading_wall(comparison) is None:
         largest = find_largest_wall(comparison)
-        named = f"{units.signed_duration(largest.delta_ns)} {largest.wall}"
-        named += _describe_leading_cause(comparison, largest)
         if _excludes_zero(largest.pair_low_ns, largest.pair_high_ns):
             is_said = describe_doubt(comparison) == _NO_MORE_THAN_RUNS
             doubt = "" if is_said else f" The {largest.wall} time of {_LIKE_RUNS}."
             doubt = _ONE_OF_WALLS if _excludes_zero(largest.low_ns, largest.high_ns) else doubt
             return f" Largest change between these two captures: {named}.{doubt}"
         return f" Largest change (uncertain): {named}."
-    reason = _describe_leading_cause(comparison, leading)
     grade = grade_leading_cause(comparison)
-    text = f" {_GRADED[grade]}: {units.signed_duration(leading.delta_ns)} {leading.wall}{reason}"
+    text = f" {_GRADED[grade]}: {named}"
     if grade != Grade.SURE:
         text += f"; {describe_settling(comparison)}"
     least_ns = step.margin_ratio * step.base_typical_ns
@@ -192,28 +191,45 @@ def find_confounders(comparison: Comparison) -> tuple[Mismatch, ...]:
     return tuple(entry for entry in comparison.mismatches if explains(entry))
 
 
-def _describe_leading_cause(comparison: Comparison, leading: WallDelta) -> str:
-    cause = find_leading_cause(comparison)
+@dataclass(frozen=True, slots=True)
+class NamedChange:
+    """What a comparison names first: in words, and how much it changed; `cause` is empty for a whole wall.
+
+    `is_explained` is whether the words are those of a recognized change.
+    """
+
+    text: str
+    delta_ns: int
+    wall: Wall
+    cause: str = ""
+    is_explained: bool = False
+
+
+def name_leading_change(comparison: Comparison) -> NamedChange:
+    """Name the largest cause of the wall that changed most, by what is recognized of it; else the wall."""
+    leading, cause = find_largest_wall(comparison), find_leading_cause(comparison)
     if cause is None:
-        return ""
+        return NamedChange(f"{leading.wall} time", leading.delta_ns, leading.wall)
     for entry in comparison.explanations:
-        if cause.cause in entry.causes and len(entry.message) <= _LONGEST_REASON:
-            is_of_wall = {find_wall(one) for one in entry.causes} == {leading.wall}
-            size = _size_explanation(entry.delta_ns if is_of_wall else None, leading.delta_ns)
-            return f"{size}{_continue(visible(entry.message, most=_LONGEST_REASON))}"
-    size = _size_explanation(cause.delta_ns, leading.delta_ns)
-    return f"{size}{describe_cause(cause.cause)}{_describe_range(comparison, cause)}"
+        if _explains(entry, cause) and len(entry.message) <= _LONGEST_REASON:
+            delta_ns = cause.delta_ns if entry.delta_ns is None else entry.delta_ns
+            return NamedChange(visible(entry.message), delta_ns, cause.wall, cause.cause, is_explained=True)
+    text = f"{describe_cause(cause.cause)}{_describe_range(comparison, cause)}"
+    return NamedChange(text, cause.delta_ns, cause.wall, cause.cause)
 
 
-def _size_explanation(part_ns: int | None, of_wall_ns: int) -> str:
-    """Say how much of the change of a wall an explanation accounts for, where both read differently."""
-    others_ns, size = of_wall_ns - (part_ns or 0), units.signed_duration(part_ns or 0)
-    is_same = size == units.signed_duration(of_wall_ns)
-    if (part_ns or 0) * of_wall_ns <= 0 or is_same or abs(others_ns) < OTHERS_SHARE * abs(of_wall_ns):
-        return ": "
-    if others_ns * of_wall_ns > 0:
-        return f", of which {size}: "
-    return f" ({size} from this cause, {units.signed_duration(others_ns)} from others): "
+def _explains(entry: Explanation, cause: CauseDelta) -> bool:
+    """Return whether a recognized change concerns a cause, and goes in its direction."""
+    return cause.cause in entry.causes and (entry.delta_ns is None or entry.delta_ns * cause.delta_ns > 0)
+
+
+def _write_named(comparison: Comparison) -> str:
+    """Write what is named first and its amount of the step's change, in the middle of a sentence."""
+    named, step = name_leading_change(comparison), comparison.step
+    change_ns = step.head_typical_ns - step.base_typical_ns
+    amount, whole = map(units.signed_duration, (named.delta_ns, change_ns))
+    is_part = named.delta_ns * change_ns > 0 and abs(named.delta_ns) < abs(change_ns) and amount != whole
+    return f"{_continue(named.text)}, {units.join_ends(amount, whole, ' of ') if is_part else amount}"
 
 
 def _describe_range(comparison: Comparison, cause: CauseDelta) -> str:
@@ -338,6 +354,11 @@ def _describe_noise(step: StepChange) -> str:
 
 
 def describe_sides(comparison: Comparison) -> str:
+    """Describe what both sides are, in a line."""
+    return " · ".join(list_sides(comparison))
+
+
+def list_sides(comparison: Comparison) -> tuple[str, ...]:
     """Describe what both sides are: GPU, the rank that is compared, and which ranks there are besides."""
     base, head = comparison.base, comparison.head
     gpus = [side.gpu or "GPU unknown" for side in (base, head)]
@@ -352,7 +373,7 @@ def describe_sides(comparison: Comparison) -> str:
     other = [name for name, side in (("base", base), ("head", head)) if not side.is_representative]
     if other:
         parts[1] += f" (analyze reports another rank for {' and '.join(other)})"
-    return " · ".join(visible(part) for part in parts)
+    return tuple(map(visible, parts))
 
 
 def name_rank_of(side: ComparedSide | RankChange) -> str:
@@ -403,12 +424,11 @@ def _describe_unexplained(comparison: Comparison, row: CauseDelta) -> str:
 
 def find_unexplained_causes(comparison: Comparison) -> list[CauseDelta]:
     """Return certain changes of causes that no explanation covers; operations explain those of compute."""
-    covered = {cause for entry in comparison.explanations for cause in entry.causes}
     least_ns = UNEXPLAINED_SHARE * comparison.step.base_typical_ns
     left = [
         row
         for row in comparison.deltas.causes
-        if row.cause not in covered
+        if not any(_explains(entry, row) for entry in comparison.explanations)
         and row.wall in {"host", "communication", "unattributed"}
         and is_certain(row)
         and abs(row.delta_ns) >= least_ns
@@ -472,9 +492,10 @@ def write_time_interval(row: _Changed) -> str:
 
 
 def write_tested_interval(row: _Changed, among: str) -> str:
-    """Write the interval of a change, and whether one that excludes 0 is not significant among all rows."""
-    is_chance = not row.significant and _excludes_zero(row.low_ns, row.high_ns)
-    return f"{write_time_interval(row)}{f', not significant among all {among}' if is_chance else ''}"
+    """Write the interval of a change that excludes 0 with its grade, if that is less than sure."""
+    if not _excludes_zero(row.low_ns, row.high_ns) or row.grade == Grade.SURE:
+        return write_time_interval(row)
+    return f"{write_time_interval(row)}, {row.grade or f'not significant among all {among}'}"
 
 
 def write_change(row: OperationChange | OperationDelta | CommunicationChange) -> str:

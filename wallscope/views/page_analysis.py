@@ -9,13 +9,13 @@ from wallscope import units
 from wallscope.advice.evidence import describe_questions, describe_remaining_shares
 from wallscope.model.analysis import Analysis, CauseTime, Rank
 from wallscope.model.capture import Severity
-from wallscope.model.cause_catalogue import DRAINED, describe_cause
-from wallscope.model.diagnosis import Opportunity, RareStall
+from wallscope.model.cause_catalogue import describe_cause
+from wallscope.model.diagnosis import Opportunity
 from wallscope.model.enums import Wall
 from wallscope.model.finding_codes import FindingCode
 from wallscope.model.report import Report
-from wallscope.model.section import Block, Cell, Column, Grid, Section, tabulate
-from wallscope.render.html import KeyAnswer, render_page, split_cause, title_sections
+from wallscope.model.section import Block, Cell, Grid, Section
+from wallscope.render.html import FirstScreen, KeyAnswer, SideTime, render_page, split_cause, title_sections
 from wallscope.render.texts import shorten_name, visible
 from wallscope.render.timeline_pack import MOST_CHARACTERS, pack_timelines
 from wallscope.summary.diagnosis import LOSSES
@@ -23,24 +23,18 @@ from wallscope.views import page_overview as overview
 from wallscope.views.first_screen import shorten_settings
 from wallscope.views.headline import describe_scope, write_headline
 from wallscope.views.page_overview import Card, Fact
-from wallscope.views.sections.depth import build_walls_in_depth
 from wallscope.views.sections.findings import (
-    build_limits,
     build_methods,
     find_cure,
     find_doubts,
     is_held_back,
-    lead_message,
 )
-from wallscope.views.sections.job import build_clocks, build_job, build_ranks, build_survey
+from wallscope.views.sections.report import build_sections
 from wallscope.views.sections.steps import (
     build_job_timeline,
-    build_phases,
-    build_steps,
     build_timeline,
 )
 from wallscope.views.sections.walls import (
-    build_causes,
     describe_answer,
     describe_program,
     describe_relief,
@@ -48,7 +42,6 @@ from wallscope.views.sections.walls import (
     describe_unaddressed_compute,
     describe_worthless_fixes,
     number_fixes,
-    tabulate_walls,
 )
 from wallscope.views.sections.words import (
     count_exports,
@@ -69,22 +62,13 @@ from wallscope.views.verdict import (
     list_job_verdict,
     name_basis,
 )
-from wallscope.views.whatif import build_path
 
 _WALLS = frozenset(map(str, Wall))
 _SHARED = "Capture again while no other process uses the GPU."
 _MOST_DOUBTS, _LONGEST_DOUBT, _LONGEST_RANGE = 2, 160, 60
 _LARGEST_PAGE = 3_450_000
 _MOST_FIXES, _MOST_LOSSES = 3, 3
-_OF_TYPICAL = frozenset({"causes", "path", *map(str, Wall)})
-"""Sections about the typical step alone."""
 _LONGEST_SETTINGS = 60
-_LONGEST_NAME = 120
-"""As the section of the timeline cuts names."""
-_AFTER_CALLS = (
-    "Host time between a blocking call and the next launch is in the row of that call. The rest of the time"
-    " outside calls is in the row host/framework."
-)
 
 
 def build_key_answers(
@@ -170,8 +154,7 @@ def _answer_action(analysis: Analysis, rank: Rank, basis: TimeBasis, cards: Sequ
         cure = known or (_SHARED if is_held_back(rank) else "Capture again.")
         is_alone = len(analysis.inputs) == 1
         command = f"wallscope capture-help {shlex.quote(visible(name))}" if is_alone else ""
-        then = ("Then analyze the new capture.",) if cure.startswith("Capture") else ()
-        return KeyAnswer(label, cure, then, command=command)
+        return KeyAnswer(label, cure, command=command)
     if not cards:
         text = "No known fix applies to the largest losses."
         return KeyAnswer(label, "Look at the time breakdown", (text,), "causes")
@@ -279,15 +262,15 @@ def _answer_sureness(analysis: Analysis, rank: Rank, facts: Sequence[Fact]) -> K
         return KeyAnswer(label, "No verdict", (text,), "sure", tone="warn")
     doubts, found = [one.doubt for one in facts if one.doubt], find_doubts(analysis, rank)
     gravest = [one for one in found[:1] if one.severity is Severity.ERROR or not doubts]
-    first = [lead_message(one) for one in gravest]
-    doubts = [text if text[1:2].isupper() else text[:1].lower() + text[1:] for text in first] + doubts
-    shown = [visible(text, most=_LONGEST_DOUBT) for text in doubts[:_MOST_DOUBTS]]
-    uncertain = f"Uncertain: {'; '.join(shown)}." if shown else "No finding limits the verdict."
+    limits = [visible(one.short, most=_LONGEST_DOUBT) for one in gravest]
+    shown = [visible(text, most=_LONGEST_DOUBT) for text in doubts[: _MOST_DOUBTS - len(limits)]]
+    limits += [f"Uncertain: {'; '.join(shown)}."] if shown else []
     check = analysis.replay.check if analysis.replay and analysis.replay.refused is None else None
     error = check.error_median if check else None
     checked = () if error is None else (f"Replay error {units.percent(error)}.",)
     level = "unknown" if sure is None else sure.level
-    lines = ("In the verdict and the time breakdown.", *checked, uncertain)
+    limits = limits or ["No finding limits the verdict."]
+    lines = ("In the verdict and the time breakdown.", *checked, *limits)
     tone: Literal["ok", "warn"] = "ok" if level == "high" else "warn"
     return KeyAnswer(label, f"{level.capitalize()} confidence", lines, "sure", tone=tone)
 
@@ -310,24 +293,11 @@ def _write_page(report: Report, most_characters: int) -> str:
             report, timelines=tuple(sorted(report.timelines, key=lambda one: one.role != "worst"))
         )
     packed = pack_timelines(report.timelines, report.overviews, dict(enumerate(names)), most_characters)
-    name = analysis.inputs[0].name if len(analysis.inputs) == 1 else count_exports(analysis)
     sections = (
         _build_timeline(report, packed.notes),
-        build_job(report),
-        build_ranks(analysis),
-        build_steps(analysis, rank, report.timelines, report.drawn_steps),
-        _build_breakdown(analysis, rank),
-        build_path(report, rank),
-        *build_walls_in_depth(analysis, rank),
-        build_phases(analysis, rank),
-        build_survey(analysis),
-        build_clocks(analysis),
-        _build_quality(analysis),
+        *build_sections(report),
         anchor_words(build_methods(analysis, rank)),
     )
-    if slow is not None:
-        sections = tuple(_exclude_slow_steps(one, slow, analysis.anchor.window) for one in sections)
-    title = f"{name}: {units.capitalize(write_headline(analysis))}"
     counts = {
         "fixes": len(analysis.fixes or ()),
         "steps": len(rank.steps) if len(rank.steps) > 1 else 0,
@@ -337,22 +307,14 @@ def _write_page(report: Report, most_characters: int) -> str:
     }
     return render_page(
         "page.html.j2",
-        title,
+        _build_first_screen(analysis, rank),
         title_sections(sections),
-        packed.base64,
-        counts,
+        timelines=packed.base64,
+        counts=counts,
         analysis=analysis,
-        first=_build_first_screen(analysis, rank),
+        more=_list_details(analysis, rank),
+        version=analysis.wallscope_version,
     )
-
-
-def _exclude_slow_steps(section: Section | None, slow: RareStall, unit: str) -> Section | None:
-    """Say of a section of the typical step alone that the steps which decide the wall are not in it."""
-    if section is None or section.key not in _OF_TYPICAL:
-        return section
-    count = units.plural(len(slow.steps), f"slow {unit}")
-    note = f"The typical {unit} leaves out the {count}, which decide the dominant wall."
-    return replace(section, answer=f"{section.answer} {note}")
 
 
 def _build_timeline(report: Report, notes: Sequence[str]) -> Section | None:
@@ -362,52 +324,56 @@ def _build_timeline(report: Report, notes: Sequence[str]) -> Section | None:
     return build_timeline(report, notes, name_end=shorten_name)
 
 
-def _build_first_screen(analysis: Analysis, rank: Rank) -> dict[str, Any]:
-    """Make verdict, bar, recommendations and what they rest on."""
-    job, diagnosis = analysis.job, analysis.diagnosis
-    wall, verdict = overview.name_verdict(analysis)
+def _build_first_screen(analysis: Analysis, rank: Rank) -> FirstScreen:
+    """Make the verdict, the five answers and the bar."""
     basis = choose_basis(analysis, rank)
+    wall, verdict = overview.name_verdict(analysis)
+    cards = overview.build_cards(number_fixes(analysis.fixes or ()), rank.typical.step_ns, basis)
+    spread = overview.describe_spread(rank) if basis.kind == "median" else ""
+    shares = {one: basis.share(one) for one in Wall}
+    parts = tuple((one, share, units.percent(share)) for one, share in shares.items())
+    hidden = overview.describe_hidden(analysis, rank, basis)
+    note = ""
+    if len(analysis.ranks) > 1:
+        shown = f"This page shows 1 of {len(analysis.ranks)} ranks: {name_rank(rank)}"
+        note = f"{shown}, {explain_choice(analysis)}."
+    name = analysis.inputs[0].name if len(analysis.inputs) == 1 else count_exports(analysis)
+    return FirstScreen(
+        f"{name}: {units.capitalize(write_headline(analysis))}",
+        (*list_capture_facts(analysis, 0), f"captured {units.utc(analysis.inputs[0].session_start_utc_ns)}"),
+        verdict,
+        build_key_answers(analysis, rank, basis, cards, overview.list_facts(analysis, rank)),
+        (SideTime("", units.duration(basis.total_ns), parts),),
+        ", ".join(filter(None, (name_basis(analysis, basis), spread))),
+        wall=wall,
+        scope=describe_scope(analysis),
+        lines=tuple(filter(None, (hidden, next(iter(list_job_verdict(analysis)), "")))),
+        note=note,
+    )
+
+
+def _list_details(analysis: Analysis, rank: Rank) -> dict[str, Any]:
+    """List what the first screen shows below the answers: recommendations, losses, and what they rest on."""
+    job, diagnosis, basis = analysis.job, analysis.diagnosis, choose_basis(analysis, rank)
     found = analysis.fixes or ()
     fixes = number_fixes(found)
     cards = overview.build_cards(fixes, rank.typical.step_ns, basis)
-    facts = overview.list_facts(analysis, rank)
     notes = [describe_replay(analysis.replay)] if analysis.replay is not None and cards else []
     notes += [describe_program(analysis.program)] if analysis.program is not None else []
     notes += [describe_worthless_fixes(analysis.dismissed)] if analysis.dismissed else []
-    legend = overview.list_legend(analysis, basis)
-    captured = units.utc(analysis.inputs[0].session_start_utc_ns)
-    of_rank = ""
-    if len(analysis.ranks) > 1:
-        shown = f"This page shows 1 of {len(analysis.ranks)} ranks: {name_rank(rank)}"
-        of_rank = f"{shown}, {explain_choice(analysis)}."
+    of_rank = f" of {name_rank(rank)}" if len(analysis.ranks) > 1 else ""
     return {
-        "crumbs": [*list_capture_facts(analysis, 0), f"captured {captured}"],
-        "wall": wall,
-        "verdict": verdict,
-        "scope": describe_scope(analysis),
-        "answers": build_key_answers(analysis, rank, basis, cards, facts),
-        "hidden": overview.describe_hidden(analysis, rank, basis),
         "in_full": (diagnosis.verdict,)
         if job is None
         else (f"{name_rank(rank)}: {diagnosis.verdict}", job.verdict),
-        "job": next(iter(list_job_verdict(analysis)), ""),
-        "bars_of": ""
-        if basis.kind in {"typical", "median"}
-        else f" of {name_rank(rank)}"
-        if len(analysis.ranks) > 1
-        else "",
-        "of_rank": of_rank,
+        "bars_of": "" if basis.kind in {"typical", "median"} else of_rank,
         "throughput": [
             *describe_hidden_communication(analysis, rank),
             *describe_throughput(diagnosis.throughput),
         ],
-        "whole": name_basis(analysis, basis),
         "unit": analysis.anchor.window,
-        "step": units.duration(basis.total_ns),
-        "spread": overview.describe_spread(rank) if basis.kind == "median" else "",
         "basis": overview.describe_shares(analysis, rank, basis),
-        "legend": legend,
-        "bar": [(row.wall, basis.share(row.wall), row.share) for row in legend],
+        "legend": overview.list_legend(analysis, basis),
         "pressure": diagnosis.memory_pressure,
         "pressure_words": describe_pressure(diagnosis.memory_pressure),
         "relief": describe_relief(
@@ -426,40 +392,8 @@ def _build_first_screen(analysis: Analysis, rank: Rank) -> dict[str, Any]:
         "is_unknown": find_dominant(analysis) == "unknown",
         "describe_answer": describe_answer,
         "notes": notes,
-        "facts": facts,
+        "facts": overview.list_facts(analysis, rank),
     }
-
-
-def _build_breakdown(analysis: Analysis, rank: Rank) -> Section:
-    """Make the walls of the step, then its causes with the step without each."""
-    causes, walls, whole = (
-        build_causes(analysis, rank),
-        tabulate_walls(analysis, rank),
-        analysis.anchor.typical,
-    )
-    titles = {
-        "part": f"share of the {whole}",
-        "median": f"median share of steady {analysis.anchor.unit}s",
-        "spread": f"p10 to p90 of steady {analysis.anchor.unit}s",
-    }
-    columns = tuple(replace(one, title=titles.get(one.key, one.title)) for one in walls.columns)
-    drawn, *tables = causes.blocks
-    if any(one.cause.startswith(DRAINED) for one in rank.causes):
-        tables = [replace(one, notes=(*one.notes, _AFTER_CALLS)) for one in tables if isinstance(one, Grid)]
-    return replace(causes, blocks=(drawn, replace(walls, columns=columns), *tables))
-
-
-def _build_quality(analysis: Analysis) -> Section:
-    """Make what limits the claims, and what the next capture should record."""
-    limits = build_limits(analysis.capture.findings)
-    if not analysis.capture_advice:
-        return limits
-    columns = (
-        Column("title", "for the next capture"),
-        Column("settings", "settings", value=lambda fix: " ".join(one.write() for one in fix.settings)),
-    )
-    table = tabulate("What the next capture should record", columns, analysis.capture_advice, is_wordy=True)
-    return replace(limits, blocks=(*limits.blocks, table))
 
 
 def anchor_words(methods: Section) -> Section:

@@ -23,7 +23,6 @@ from wallscope.thresholds.steps import ENOUGH_STEPS_COUNT
 from wallscope.thresholds.verdict import MATERIAL_SHARE, SHOWN_LOSS_SHARE
 from wallscope.views.sections.findings import (
     find_doubts,
-    lead_message,
     list_reasons,
     shorten_message,
     sort_findings,
@@ -321,7 +320,7 @@ def _tabulate_settings(settings: Sequence[Setting]) -> tuple[SettingTab, ...]:
 def list_callouts(analysis: Analysis, rank: Rank) -> tuple[Finding, ...]:
     """List the findings that a reader of the verdict must know, as the first screen of a terminal does."""
     found = find_doubts(analysis, rank)[:_MOST_CALLOUTS]
-    return tuple(replace(one, message=f"{shorten_message(one)}.") for one in found)
+    return tuple(replace(one, message=shorten_message(one)) for one in found)
 
 
 def list_facts(analysis: Analysis, rank: Rank) -> tuple[Fact, ...]:
@@ -416,6 +415,6 @@ def _judge_coverage(analysis: Analysis) -> Fact:
     if capture.findings:
         (gravest, *_) = sort_findings(capture.findings)
         tone: Tone = "info" if gravest.severity == "info" else "warn"
-        return Fact(f"{found} on the capture", f"{lead_message(gravest)}.", "limits", tone)
+        return Fact(f"{found} on the capture", gravest.short, "limits", tone)
     ranks = "1 rank" if supplied == 1 else f"All {supplied} ranks"
     return Fact(f"{ranks} analyzed", "No finding limits the result.", "limits", "ok")

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from functools import partial
-from typing import Any, Literal
+from typing import Literal
 
 from rich.console import RenderableType
 
@@ -27,7 +27,14 @@ from wallscope.model.section import (
 )
 from wallscope.model.whatif import Answer, CriticalPath, OperationSlack, PathPart, PathSegment, WhatIf
 from wallscope.render import figures
-from wallscope.render.html import KeyAnswer, render_page, split_cause, title_sections
+from wallscope.render.html import (
+    FirstScreen,
+    KeyAnswer,
+    build_sides,
+    render_page,
+    split_cause,
+    title_sections,
+)
 from wallscope.render.terminal import render_sections
 from wallscope.render.texts import shorten_path, visible
 from wallscope.views.sections.walls import describe_replay, select_first_fixes
@@ -226,28 +233,29 @@ def write_whatif_page(found: WhatIf) -> str:
     blocks = build_path_blocks(found.path, whole, found.unit, is_drawn=False)
     path = Section("path", "What bounds it?", describe_path(found.path, whole), tuple(blocks))
     shown = (_build_changes(found), _build_sweep(found), path, _build_sureness(found))
-    first = _build_first_screen(found, name)
-    return render_page("whatif.html.j2", f"{name}: what if", title_sections(shown), found=found, first=first)
-
-
-def _build_first_screen(found: WhatIf, name: str) -> dict[str, Any]:
-    """Make what the step takes now and with what wins most."""
-    rank = [] if found.rank is None else [f"rank {found.rank}"]
-    captured = f"captured {units.utc(found.inputs[0].session_start_utc_ns)}"
     best = sorted(found.answers, key=lambda answer: -answer.won_ns)
-    return {
-        "origin": " · ".join((name, *rank, captured)),
-        "key_answers": _list_key_answers(found, best),
+    rank = [] if found.rank is None else [f"rank {found.rank}"]
+    parts_ns = dict(zip(Wall, found.walls.parts(), strict=True))
+    first = FirstScreen(
+        f"{name}: what if",
+        (name, *rank, f"captured {units.utc(found.inputs[0].session_start_utc_ns)}"),
+        "-bound",
+        _list_key_answers(found, best),
+        build_sides({"": parts_ns}, lambda _, wall: units.percent(parts_ns[wall] / max(found.step_ns, 1))),
+        f"typical {found.unit} as captured",
+        wall=found.wall,
+    )
+    details = {
         "checked": _describe_check(found),
         "answers": [(_describe_changes(answer), answer) for answer in best[:_MOST_ANSWERS]],
-        "more": max(len(best) - _MOST_ANSWERS, 0),
+        "left": max(len(best) - _MOST_ANSWERS, 0),
         "walls": _tabulate_walls(found),
-        "bar": [
-            (wall, part_ns / max(found.step_ns, 1), units.percent(part_ns / max(found.step_ns, 1)))
-            for wall, part_ns in zip(Wall, found.walls.parts(), strict=True)
-        ],
         "nothing": _NOTHING,
     }
+    version = found.wallscope_version
+    return render_page(
+        "whatif.html.j2", first, title_sections(shown), found=found, more=details, version=version
+    )
 
 
 def _list_key_answers(found: WhatIf, best: Sequence[Answer]) -> tuple[KeyAnswer, ...]:

@@ -24,32 +24,38 @@ LOADING, REDUCING = cause("host/data-loading", -30), cause("communication/dp-gra
 LOADED = describe_cause("host/data-loading")
 UNSURE = cause("communication/dp-gradient/unsplit", 12, 20)
 GEMM = cause("compute/gemm", -20)
-WORKERS = Mismatch("num_workers", "2", "8", "changed")
-NCCL = Mismatch("NCCL_NVLS_ENABLE", "1", "0", "changed")
+WORKERS = Mismatch("num_workers", "2", "8", "changed", is_setting=True)
+NCCL = Mismatch("NCCL_NVLS_ENABLE", "1", "0", "changed", is_setting=True)
 
 
 @pytest.mark.parametrize(
     ("found", "causes", "expected"),
     [
-        pytest.param([WORKERS], [LOADING], [(f"num_workers 2 → 8: {LOADED} -30.0 ms", -30)], id="loader"),
+        pytest.param([WORKERS], [LOADING], [(f"num_workers 2 → 8: {LOADED}", -30)], id="loader"),
         pytest.param([WORKERS], [REDUCING], [], id="nothing that it concerns changed"),
         pytest.param([NCCL], [UNSURE], [], id="a change that may be none"),
         pytest.param([NCCL], [cause("communication/dp-gradient/unsplit", 0.1, 0.05)], [], id="too small"),
         pytest.param([replace(WORKERS, severity="note")], [LOADING], [], id="a note is no setting"),
-        pytest.param([Mismatch("seed", "1", "2", "changed")], [LOADING], [], id="a setting of no cause"),
+        pytest.param([replace(WORKERS, is_setting=False)], [LOADING], [], id="what a capture shows"),
         pytest.param(
-            [Mismatch("prefetch_factor", "2", "4", "changed"), NCCL, WORKERS],
+            [Mismatch("seed", "1", "2", "changed", is_setting=True)],
+            [LOADING],
+            [],
+            id="a setting of no cause",
+        ),
+        pytest.param(
+            [Mismatch("prefetch_factor", "2", "4", "changed", is_setting=True), NCCL, WORKERS],
             [LOADING, REDUCING, GEMM],
             [
-                (f"prefetch_factor 2 → 4, num_workers 2 → 8: {LOADED} -30.0 ms", -30),
-                (f"NCCL_NVLS_ENABLE 1 → 0: {describe_cause(REDUCING.cause)} +12.0 ms", 12),
+                (f"prefetch_factor 2 → 4, num_workers 2 → 8: {LOADED}", -30),
+                (f"NCCL_NVLS_ENABLE 1 → 0: {describe_cause(REDUCING.cause)}", 12),
             ],
             id="settings of the same cause together",
         ),
         pytest.param(
-            [Mismatch("NVTE_FUSED_ATTN", "0", "1", "changed")],
+            [Mismatch("NVTE_FUSED_ATTN", "0", "1", "changed", is_setting=True)],
             [cause("compute/attention", -9), cause("compute/elementwise", -9)],
-            [(f"NVTE_FUSED_ATTN 0 → 1: {describe_cause('compute/attention')} -9.0 ms", -9)],
+            [(f"NVTE_FUSED_ATTN 0 → 1: {describe_cause('compute/attention')}", -9)],
             id="attention, though it is fused",
         ),
     ],

@@ -166,7 +166,7 @@ def test_steps_are_scaled_where_tokens_differ():
         pytest.param(
             one("a", steps(20)),
             one("a", steps(20)),
-            ("NO CHANGE", "Both sides are the same capture", "Do next Give captures of two different runs."),
+            ("NO CHANGE", "Both sides are the same capture", "Do next Give captures of two different runs"),
             id="same",
         ),
         pytest.param(
@@ -176,7 +176,7 @@ def test_steps_are_scaled_where_tokens_differ():
                 "NOT COMPARABLE",
                 "NVIDIA H100 and NVIDIA A100",
                 "describe two different runs",
-                "Do next Compare captures of the same work Or add --override",
+                "Do next Compare captures of the same work To compare these runs anyway, add",
                 "Cause of the change Unknown The sides cannot be compared.",
             ),
             id="incomparable",
@@ -196,7 +196,7 @@ def test_steps_are_scaled_where_tokens_differ():
         pytest.param(
             one("a", steps(2)),
             one("b", steps(2, 1.2, seed=3)),
-            ("INCONCLUSIVE", "too few to separate", "Do next Capture at least 10 steps of each side."),
+            ("INCONCLUSIVE", "too few to separate", "Do next Capture at least 10 steps of each side"),
             id="few steps",
         ),
     ],

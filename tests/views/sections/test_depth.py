@@ -18,8 +18,9 @@ from wallscope.model.rank_summaries import (
     MetricMean,
     Serialisation,
 )
+from wallscope.model.section import Section
 from wallscope.render.terminal import render_section
-from wallscope.views.sections.depth import build_details, build_host, tabulate_metrics
+from wallscope.views.sections.depth import build_compute_blocks, build_host_blocks, tabulate_metrics
 
 STEP_NS = 50_000_000
 NOTHING = HostDetails((), None, None, None, None)
@@ -37,16 +38,13 @@ def told(section):
 
 
 def of(details):
-    return build_host(
-        SimpleNamespace(host_details=details, typical=SimpleNamespace(step_ns=STEP_NS)), "typical step"
-    )
+    rank = SimpleNamespace(host_details=details, typical=SimpleNamespace(step_ns=STEP_NS))
+    return Section("host", "", "", build_host_blocks(rank, "typical step"))
 
 
-@pytest.mark.parametrize(
-    "details", [None, NOTHING, replace(NOTHING, blocking_calls=(replace(READ, drained_ns=1),))]
-)
-def test_a_host_of_which_nothing_is_to_be_told_has_no_section(details):
-    assert of(details) is None
+def test_a_host_of_which_nothing_is_known_says_why():
+    assert told(of(NOTHING)) == ""
+    assert told(of(None)) == "The capture has no CUDA API calls, so host time is unknown."
 
 
 @pytest.mark.parametrize(
@@ -106,7 +104,7 @@ def test_the_host_is_told(details, expected):
 
 
 def test_kernels_that_hardly_waited_are_not_told():
-    assert of(replace(NOTHING, serialisation=replace(SERIAL, held_ns=49_999))) is None
+    assert told(of(replace(NOTHING, serialisation=replace(SERIAL, held_ns=49_999)))) == ""
 
 
 def test_long_ranges_are_told_by_their_end():
@@ -136,18 +134,9 @@ def test_gpu_metrics_are_told_with_whose_they_are(exclusive, expected):
 
 @pytest.mark.parametrize("metrics", [None, GpuMetrics(0, 0, None, ())])
 def test_metrics_that_were_not_sampled_have_no_section(metrics):
-    rank = SimpleNamespace(
-        gpu_metrics=metrics,
-        communication=SimpleNamespace(operations=()),
-        compute=(),
-        compute_details=None,
-        memory=SimpleNamespace(copies=()),
-        host_details=None,
-        unmatched_kernels=(),
-        typical=SimpleNamespace(step_ns=STEP_NS),
-    )
-    analysis = SimpleNamespace(anchor=SimpleNamespace(typical="typical step"))
-    assert list(build_details(analysis, rank)) == []
+    rank = SimpleNamespace(gpu_metrics=metrics, compute=(), compute_details=None, unmatched_kernels=())
+
+    assert list(build_compute_blocks(rank, "typical step")) == []
 
 
 def test_without_steps_counts_are_those_of_the_capture():
@@ -155,7 +144,7 @@ def test_without_steps_counts_are_those_of_the_capture():
         host_details=replace(NOTHING, blocking_calls=(READ,), launches=LAUNCHES),
         typical=SimpleNamespace(step_ns=STEP_NS),
     )
-    shown = told(build_host(rank, "capture"))
+    shown = told(Section("host", "", "", build_host_blocks(rank, "capture")))
 
     assert "launch calls in the capture, median" in shown
     assert "per step" not in shown

@@ -1,18 +1,20 @@
 """What the terminal says of a job: narrow and wide."""
 
 import io
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from rich.console import Console, Group
 
 from tests.ranks.simulated import MS, US, Host, Meet, Work, played, profiles
+from wallscope.model.report import Report
 from wallscope.ranks.job import match_ranks
 from wallscope.ranks.job_sentences import list_job_sentences
 from wallscope.render.terminal import render_section, write_line
 from wallscope.summary.diagnosis import decide_wall
-from wallscope.views.analysis import stress_first
-from wallscope.views.sections.job import build_job_details
+from wallscope.views.analysis import stress_first, unfold_section
+from wallscope.views.sections.job import build_clocks, build_job, build_survey
 
 STAGES, REPLICAS, MICRO_BATCHES, STEPS = 2, 8, 4, 8
 HOSTS = ("node-0", "node-1")
@@ -57,9 +59,12 @@ def job():
 def test_the_terminal_of_a_job(golden, job, columns):
     page = io.StringIO()
     console = Console(file=page, width=columns, highlight=False, markup=False, emoji=False)
+    anchor = SimpleNamespace(unit="step", window="step", typical="typical step")
+    analysis = SimpleNamespace(job=job, anchor=anchor, ranks=(), capture=SimpleNamespace(findings=()))
+    sections = (build_job(Report(analysis, (), ())), build_survey(analysis), build_clocks(analysis))
     for part in (
         write_line(stress_first(list_job_sentences(job, "step"))),
-        *map(render_section, build_job_details(job)),
+        *(render_section(part) for section in sections for part in unfold_section(section)),
     ):
         console.print(Group(part, ""))
     lines = [line.rstrip() for line in page.getvalue().split("\n")]

@@ -26,7 +26,7 @@ def gap(step, length_ns, cause="host/data-loading", ended_by=KERNEL):
         "ended_by": ended_by,
         "stream": 3,
     }
-    return Gap(row, (Link(start_ns, start_ns + length_ns, cause, "thread 7 in step # / load", None),))
+    return Gap(row, (Link(start_ns, start_ns + length_ns, cause, "thread 7", None, "step # / load"),))
 
 
 def shown(gaps, columns=80):

@@ -72,8 +72,8 @@ def build_walls_in_depth(analysis: Analysis, rank: Rank) -> tuple[Section, ...]:
     blocks = {
         Wall.COMMUNICATION: _communication_in_depth(rank, whole),
         Wall.MEMORY: _memory_in_depth(analysis, rank),
-        Wall.HOST: _host_in_depth(rank, whole),
-        Wall.COMPUTE: tuple(_compute_in_depth(rank, whole)),
+        Wall.HOST: build_host_blocks(rank, whole),
+        Wall.COMPUTE: tuple(build_compute_blocks(rank, whole)),
     }
     order = sorted(blocks, key=lambda wall: (wall != dominant, wall == Wall.COMPUTE, -own_ns[wall]))
     step_ns, nothing = rank.typical.step_ns, (Lines(("This capture has none.",)),)
@@ -87,30 +87,6 @@ def build_walls_in_depth(analysis: Analysis, rank: Rank) -> tuple[Section, ...]:
         shown = blocks[wall] or nothing
         sections.append(Section(str(wall), title, answer, shown, is_open=wall == dominant, wall=wall))
     return tuple(sections)
-
-
-def build_details(analysis: Analysis, rank: Rank) -> Iterator[Section | Grid]:
-    """Make what a terminal shows of one rank below its walls, as far as there is something."""
-    whole = analysis.anchor.typical
-    communication, metrics, details = rank.communication, rank.gpu_metrics, rank.compute_details
-    if communication.operations:
-        title = _describe_hidden(communication, whole)
-        lines = Lines(tuple(describe_communication(communication, whole)))
-        yield Section("communication", title, "", (_tabulate_communication(communication, whole), lines))
-    if rank.compute:
-        is_asked = analysis.diagnosis.dominant_wall == "compute" and details is not None
-        lines = Lines(tuple(describe_compute(details)) if is_asked and details is not None else ())
-        title = "Compute kernels (work: sum of durations)"
-        yield Section("compute", title, "", (_tabulate_compute(rank, whole), lines))
-    if metrics is not None and metrics.means:
-        yield tabulate_metrics(metrics, whole)
-    if rank.memory.copies:
-        yield _tabulate_copies(rank, whole)
-    host = build_host(rank, whole)
-    if host is not None:
-        yield host
-    if rank.unmatched_kernels:
-        yield _tabulate_unmatched(rank, whole)
 
 
 def _communication_in_depth(rank: Rank, whole: str) -> tuple[Block, ...]:
@@ -244,24 +220,14 @@ def _achieved_rate(entry: CopyWork) -> float | None:
     return entry.bytes / entry.work_ns * 1e9 if is_telling and entry.work_ns else None
 
 
-def _host_in_depth(rank: Rank, whole: str) -> tuple[Block, ...]:
+def build_host_blocks(rank: Rank, whole: str) -> tuple[Block, ...]:
+    """Make what launches cost and how far the host is ahead, then the calls that drained the queue."""
     details = rank.host_details
     if details is None:
         return (Lines(("The capture has no CUDA API calls, so host time is unknown.",)),)
     lines = tuple(describe_host(details, rank.typical.step_ns, whole))
     calls = details.blocking_calls[:_MOST_ON_PAGE]
     return (*([Lines(lines)] if lines else ()), *([_tabulate_calls(calls, whole)] if calls else ()))
-
-
-def build_host(rank: Rank, whole: str) -> Section | None:
-    """Make what a terminal shows of the host; `None` where nothing is worth a line."""
-    details, step_ns = rank.host_details, rank.typical.step_ns
-    if details is None:
-        return None
-    calls = [call for call in details.blocking_calls if call.drained_ns >= SHOWN_HOST_SHARE * step_ns]
-    lines = Lines(tuple(describe_host(details, step_ns, whole)))
-    blocks = (_tabulate_calls(calls[:_MOST_CALLS], whole), lines) if calls else (lines,)
-    return Section("host", "Host", "", blocks) if calls or lines.lines else None
 
 
 def _tabulate_calls(calls: Sequence[BlockingCall], whole: str) -> Grid:
@@ -273,7 +239,9 @@ def _tabulate_calls(calls: Sequence[BlockingCall], whole: str) -> Grid:
         *make_columns(BlockingCall, "waited_ns", "drained_ns"),
     )
     title = "Blocking calls that drained the GPU queue"
-    return tabulate(title, columns, calls, is_wordy=True)
+    return tabulate(
+        title, columns, calls, limits={"terminal": Limit(_MOST_CALLS, "more call")}, is_wordy=True
+    )
 
 
 def _place_call(call: BlockingCall) -> str:
@@ -339,7 +307,7 @@ def describe_host(details: HostDetails, step_ns: int, whole: str) -> Iterator[st
         )
 
 
-def _compute_in_depth(rank: Rank, whole: str) -> Iterator[Block]:
+def build_compute_blocks(rank: Rank, whole: str) -> Iterator[Block]:
     """Make categories, precisions, launch shapes, sampled metrics, unknown kernels."""
     details, metrics = rank.compute_details, rank.gpu_metrics
     lines = () if details is None else (*describe_compute(details), *_describe_shapes(details.launch_shapes))

@@ -378,7 +378,7 @@ def list_caveats(analysis: Analysis, rank: Rank) -> list[Line]:
     for finding in doubts[: _MOST_CAVEATS - len(lines)]:
         cure = visible(f" → {finding.cure}") if finding.cure else ""
         mark = Span("• ", "bad" if finding.severity is Severity.ERROR else "warning")
-        lines.append((mark, f"{shorten_message(finding)}.", Span(cure, "dim")))
+        lines.append((mark, shorten_message(finding), Span(cure, "dim")))
     return lines
 
 
@@ -396,16 +396,9 @@ def find_cure(analysis: Analysis) -> str:
 
 
 def shorten_message(finding: Finding) -> str:
-    """Return the message of a finding without its last period, a long one cut to its first sentence."""
-    message = finding.message.rstrip(".")
-    if len(message) <= _LONGEST_CAVEAT:
-        return message
-    return visible(lead_message(finding), most=_LONGEST_CAVEAT)
-
-
-def lead_message(finding: Finding) -> str:
-    """Return the first sentence of a finding, without its period."""
-    return finding.message.rstrip(".").partition(". ")[0]
+    """Return the message of a finding, of a long one its first sentence."""
+    is_short = len(finding.message) <= _LONGEST_CAVEAT
+    return finding.message if is_short else visible(finding.short, most=_LONGEST_CAVEAT)
 
 
 def find_doubts(analysis: Analysis, rank: Rank) -> list[Finding]:

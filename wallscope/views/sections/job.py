@@ -1,6 +1,6 @@
 """The ranks of a job: walls of each rank, late ranks and why, waiting, groups of equal ranks, clocks."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import partial
 
 from wallscope import units
@@ -39,12 +39,11 @@ from wallscope.model.section import (
 )
 from wallscope.model.shown import list_fields
 from wallscope.render.figures import draw_heat, draw_meeting
-from wallscope.render.texts import visible
 from wallscope.views.sections.words import explain_choice, name_process, name_rank
 from wallscope.views.verdict import list_job_verdict
 
 MOST_RANKS = 64
-_MOST_WAITS, _MOST_LATE = 12, 6
+_MOST_LATE = 6
 _REPRESENTS = "the rank whose step is nearest to the median"
 _A_STEP = "how many of them a rank takes part in"
 _BUS_RATE = "what a link carries, over the time in which bytes move"
@@ -66,24 +65,6 @@ _METHODS = {
 }
 _MOST_RANKS = 16
 _BRIEF = {wall: list_fields(Walls)[wall].brief for wall in Wall}
-
-
-def build_job_details(job: Job) -> Iterator[Section | Grid]:
-    """Make what a terminal shows: who is late, who waits, groups, stages, collectives, clocks."""
-    if job.stragglers:
-        yield _tabulate_late(job)
-    by_wait = sorted(job.members, key=lambda one: (one.peer_wait_ns or 0, one.place))
-    half = _MOST_WAITS // 2
-    ends = by_wait if len(by_wait) <= _MOST_WAITS else [*by_wait[:half], *by_wait[-half:]]
-    more = len(job.members) - len(ends)
-    yield _tabulate_waits(sorted(ends, key=lambda one: one.place), f"{more} more in the JSON" if more else "")
-    if len(job.groups) > 1 or job.ranks > 2:
-        yield _tabulate_groups(job)
-    if job.pipeline:
-        yield _tabulate_stages(job)
-    if job.collectives.kinds:
-        yield _tabulate_kinds(job)
-    yield Section("clocks", "Clocks", "", (Lines(tuple(_describe_clocks(job.clock))),))
 
 
 def build_job(report: Report) -> Section | None:
@@ -307,18 +288,6 @@ def _describe_method(clock: Clocks) -> str:
     )
 
 
-def _describe_clocks(clock: Clocks) -> Iterator[str]:
-    yield _describe_method(clock)
-    for host in clock.hosts[: _MOST_LATE if len(clock.hosts) > 1 else 0]:
-        name = visible(host.hostname or "unknown host", most=40)
-        if host.offset_ns is None:
-            yield f"{name}: not aligned with the others, so lateness across hosts is unknown."
-        else:
-            yield f"{name}: {units.signed_duration(host.offset_ns)}, drift {_describe_drift(host)}"
-    if len(clock.hosts) > max(_MOST_LATE, 1):
-        yield f"{len(clock.hosts) - _MOST_LATE} more hosts in the JSON"
-
-
 def _describe_drift(host: Clock) -> str:
     return "unknown" if host.drift_ppm is None else f"{host.drift_ppm:+.1f} ppm"
 
@@ -367,7 +336,7 @@ def build_ranks(analysis: Analysis) -> Section | None:
         return None
     places = range(min(count, MOST_RANKS)) if analysis.job is None else select_places(analysis.job)
     shown = name_rank(analysis.ranks[analysis.diagnosis.rank_index])
-    answer = f"{count} ranks; the page shows {shown}, {explain_choice(analysis)}."
+    answer = f"{count} ranks; the details are those of {shown}, {explain_choice(analysis)}."
     rest = say_left_out(count, len(places), "the JSON answer")
     table = tabulate_ranks(analysis, [analysis.ranks[place] for place in places], rest)
     return Section("ranks", "Ranks", answer, (table,))

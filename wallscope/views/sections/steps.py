@@ -18,6 +18,7 @@ from wallscope.model.enums import Wall
 from wallscope.model.frame_rows import SpanRow
 from wallscope.model.report import GAPS, Gap, GapGroup, Link, Moment, Report, StepTimeline
 from wallscope.model.section import (
+    PAGE,
     Block,
     Canvas,
     Cell,
@@ -26,6 +27,7 @@ from wallscope.model.section import (
     Limit,
     Line,
     Lines,
+    Medium,
     Section,
     Span,
     append_row,
@@ -34,14 +36,17 @@ from wallscope.model.section import (
     on_terminal,
     tabulate,
 )
+from wallscope.model.shown import list_fields
 from wallscope.render import figures
 from wallscope.render.texts import shorten_name, shorten_range_path, visible
 from wallscope.views.sections.words import describe_steps, explain_cause
 from wallscope.views.verdict import describe_worst_step
 
 _INSIDE = "time attributed to the wall, of work issued inside"
-_MOST_ROWS = 60
-_LONGEST_NAME, _LONGEST_PATH, _MOST_LINKS = 120, 100, 12
+_MOST_ROWS, _MOST_ON_TERMINAL = 60, 12
+_ROOM = (110, 1 << 30)
+_BRIEF = {wall: list_fields(Walls)[wall].brief for wall in Wall}
+_LONGEST_NAME, _MOST_LINKS = 120, 12
 _ROLES = {"typical": "nearest to the typical length", "worst": "the slowest"}
 _ENDED = "the operation that starts when the gap ends; its stream is in the tooltip"
 _ISSUED = "the call that issued that operation; its thread is in the tooltip"
@@ -133,12 +138,18 @@ def _tabulate_steps(rank: Rank, unit: str, shown: AbstractSet[int]) -> Grid:
     words = {"step": unit, "of": unit}
     columns = (
         make_column(Step, "index", title=unit, words=words, value=number),
-        make_column(Step, "start_ns", words=words),
+        make_column(Step, "start_ns", words=words, widths=_ROOM),
         make_column(SpanRow, "duration_ns", words=words, value=lambda step: step.end_ns - step.start_ns),
-        *(make_column(Walls, wall, words=words, value=partial(_find_part, wall=wall)) for wall in Wall),
-        make_column(Step, "steady", words=words, value=counts),
+        *(
+            make_column(Walls, wall, words=words, value=partial(_find_part, wall=wall), brief=_BRIEF[wall])
+            for wall in Wall
+        ),
+        make_column(Step, "steady", words=words, value=counts, wrap="cut"),
     )
-    limits = {"page": Limit(_MOST_ROWS, "more row", " in wallscope steps.")}
+    limits: dict[Medium, Limit] = {
+        "page": Limit(_MOST_ROWS, "more row", " in wallscope steps."),
+        "terminal": Limit(_MOST_ON_TERMINAL, f"more {unit}", ": wallscope steps"),
+    }
     return tabulate("Time breakdown of each window", columns, rank.steps, limits=limits)
 
 
@@ -149,20 +160,39 @@ def build_phases(analysis: Analysis, rank: Rank) -> Section | None:
     whole = analysis.anchor.typical
     backward = ["backward_gpu_ns"] if any(entry.backward_gpu_ns for entry in rank.ranges) else []
     columns = (
-        make_column(RangeWork, "path"),
+        make_column(RangeWork, "path", media=PAGE),
+        on_terminal("path", "range", value=_shorten_range, wrap="cut"),
         *make_columns(RangeWork, "count", "host_ns", words={"whole": whole}, none=""),
         *make_columns(RangeWork, "gpu_ns", "own_gpu_ns"),
-        *make_columns(RangeWork, *backward, none=""),
-        *(make_column(Walls, wall, meaning=_INSIDE, value=partial(_find_part, wall=wall)) for wall in Wall),
+        *make_columns(RangeWork, *backward, none="", widths=_ROOM),
+        *(
+            make_column(
+                Walls,
+                wall,
+                meaning=_INSIDE,
+                value=partial(_find_part, wall=wall),
+                widths=_ROOM,
+                brief=_BRIEF[wall],
+            )
+            for wall in Wall
+        ),
     )
     answer = f"The work of the {whole} was issued inside {units.plural(len(rank.ranges), 'path')} of ranges."
     has_work = any(entry.work_ns for entry in rank.ranges[:_MOST_ROWS])
     blocks = [figures.draw_phases(rank.ranges)] if has_work else []
-    limits = {"page": Limit(_MOST_ROWS, "more row", " in wallscope ranges.")}
+    limits: dict[Medium, Limit] = {
+        "page": Limit(_MOST_ROWS, "more row", " in wallscope ranges."),
+        "terminal": Limit(_MOST_ON_TERMINAL, "more range", ": wallscope ranges"),
+    }
     caption = f"Ranges of the {whole}, most device time first"
     table = tabulate(caption, columns, rank.ranges, limits=limits, is_wordy=True)
     title = "Ranges" if analysis.inputs[0].profiler is Profiler.TORCH else "NVTX ranges"
     return Section("phases", title, answer, (*blocks, table), is_open=False)
+
+
+def _shorten_range(entry: RangeWork) -> str:
+    """Name the innermost range of a path, and that around it as far as there is room."""
+    return shorten_range_path(entry.path)
 
 
 def build_timeline(report: Report, notes: Sequence[str], name_end: Callable[[str], str] = str) -> Section:
@@ -414,15 +444,13 @@ def _tabulate_chain(links: Sequence[Link], at_ns: int | None = None) -> Grid:
 
 def _name_link(link: Link) -> str:
     """Name the operation, call or thread of a link; of a drained queue also the call that drained it."""
-    what, where, path = link.what.partition(" in ")
-    name = f"{what} in {shorten_range_path(path)}" if where else _shorten_operation(link.what)
+    after, where = (
+        "after " if link.is_after else "",
+        f" in {shorten_range_path(link.path)}" if link.path else "",
+    )
+    name = f"{after}{shorten_name(link.name)}{where}"
     drained = link.cause.removeprefix(DRAINED)
     return name if drained == link.cause else f"after {drained}, {name}"
-
-
-def _shorten_operation(what: str) -> str:
-    before, behind, name = what.rpartition("after ")
-    return f"{before}{behind}{shorten_name(name)}"
 
 
 def build_moments(found: Sequence[Moment], at_ns: int) -> Section:

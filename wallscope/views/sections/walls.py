@@ -17,6 +17,7 @@ from wallscope.model.section import (
     Column,
     Grid,
     Items,
+    Limit,
     Line,
     Medium,
     Section,
@@ -39,7 +40,6 @@ from wallscope.thresholds.verdict import (
     MATERIAL_SHARE,
     SHOWN_CAPTURE_ADVICE_COUNT,
     SHOWN_FIXES_COUNT,
-    SHOWN_LOSS_SHARE,
     SHOWN_WIN_SHARE,
 )
 from wallscope.views.sections.words import WALL_WORDS, explain_cause
@@ -51,7 +51,7 @@ _LONGEST_ASSUMPTION = 300
 """What memory pressure alone asks for is explained by these words first."""
 _ALSO_SHOWN: tuple[System, ...] = ("environment", "launcher", "nsys")
 _STATUSES: Mapping[Met, str] = {"met": "met", "unmet": "not met", "unknown": "to check"}
-_MOST_LOSSES, _MOST_IN_MARKDOWN = 5, 10
+_MOST_ON_TERMINAL, _MOST_IN_MARKDOWN = 12, 10
 _WIDE = (110, 1 << 30)
 _SEEN = 0.01
 """Difference of two speedups of two decimals that a reader sees."""
@@ -127,16 +127,17 @@ def build_capture_quality(found: tuple[Fix, ...]) -> Section:
 def describe_program(program: Program) -> str:
     """Say whose program it is, and what shows it.
 
-    >>> describe_program(Program("pytorch", "PyTorch", (), ("name 'at::native::add'",)))
-    "Program: PyTorch (name 'at::native::add')"
+    >>> evidence = ("name 'at::add'", "name 'at::add'", "name 'dali::add'")
+    >>> describe_program(Program("pytorch", "PyTorch", ("ddp", "dali"), evidence, ("DDP", "DALI")))
+    "Program: PyTorch + DDP (name 'at::add'), DALI (name 'dali::add')"
     """
     if program.framework is None:
         return "Program: unknown framework, so no framework settings are recommended"
-    first, *others = program.evidence or ("",)
-    same = [one.removesuffix(f": {first}") for one in others if one.endswith(f": {first}")]
-    parts = [one.partition(": ")[::2] for one in others if not one.endswith(f": {first}")]
-    listed = ((" + ".join((program.name, *same)), first), *parts)
-    return f"Program: {', '.join(f'{name} ({shown})' if shown else name for name, shown in listed)}"
+    names: dict[str, list[str]] = {}
+    for name, shown in zip((program.name, *program.part_names), program.evidence or ("",), strict=False):
+        names.setdefault(shown, []).append(name)
+    listed = (f"{' + '.join(own)}{f' ({shown})' if shown else ''}" for shown, own in names.items())
+    return f"Program: {', '.join(listed)}"
 
 
 def describe_worthless_fixes(dismissed: tuple[Fix, ...]) -> str:
@@ -459,24 +460,13 @@ def build_causes(analysis: Analysis, rank: Rank) -> Section:
     lost = units.milliseconds(rank.typical.step_ns - compute_ns)
     answer = f"Compute takes {units.milliseconds(compute_ns)} of the {whole}; the other causes add {lost}."
     title = f"Causes of the {whole} (they sum to it)"
+    limits: dict[Medium, Limit] = {"terminal": Limit(_MOST_ON_TERMINAL, "smaller cause")}
+    notes = (_NO_BOUND,) if analysis.opportunities else ()
+    brief = f"{title}; bound: upper bound on speedup without the cause"
     table = tabulate_causes(
-        analysis, title, rank.causes, notes=(_NO_BOUND,) if analysis.opportunities else ()
+        analysis, title, rank.causes, notes=notes, limits=limits, brief=brief if notes else ""
     )
     return Section("causes", "Causes", answer, (figures.draw_waterfall(rank, whole), table))
-
-
-def build_losses(analysis: Analysis, rank: Rank) -> Grid | None:
-    """Make what a terminal shows of the losses, sorted by time or upper bound."""
-    lost = [entry for entry in rank.causes if entry.wall != Wall.COMPUTE and entry.share >= SHOWN_LOSS_SHARE]
-    lost.sort(key=lambda entry: (-max(entry.typical_ns, entry.recoverable_ns or 0), entry.cause))
-    won = {entry.cause for entry in analysis.opportunities}
-    suffix = (
-        "; bound: upper bound on speedup if the cause takes no time"
-        if any(one.cause in won for one in lost[:_MOST_LOSSES])
-        else ""
-    )
-    title = f"Causes of lost time in the {analysis.anchor.typical}{suffix}"
-    return tabulate_causes(analysis, title, lost[:_MOST_LOSSES]) if lost else None
 
 
 def tabulate_losses(analysis: Analysis, rank: Rank) -> Grid | None:
