@@ -40,7 +40,7 @@ from wallscope.columns import (
     number_values,
     split_by_rank,
 )
-from wallscope.model.capture import Capture
+from wallscope.model.capture import FOREVER_NS, Capture
 from wallscope.model.cause_catalogue import (
     COMMUNICATION_UNKNOWN_PEER_WAIT,
     COMMUNICATION_UNRESOLVED,
@@ -453,7 +453,9 @@ def attribute_rank(evidence: Evidence, operations: pl.DataFrame, windows: pl.Dat
 
     Their causes are a separate enumeration, in alphabetical order.
     """
-    links = blame_gaps(operations, evidence.constraints)
+    first_ns = int(windows["start_ns"].to_numpy().min(initial=FOREVER_NS))
+    last_ns = int(windows["end_ns"].to_numpy().max(initial=-FOREVER_NS))
+    links = blame_gaps(operations, evidence.constraints, (first_ns, last_ns))
     links = mark_lock_waits(links, evidence.waits, evidence.locked)
     threads = np.flatnonzero(np.bincount(links.thread[links.thread >= 0])).tolist()
     rank_id = operations["rank_id"][0]
