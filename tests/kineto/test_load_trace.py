@@ -450,16 +450,18 @@ def test_neither_page_nor_fixes_of_a_trace_speak_of_flags_of_nsys(tmp_path):
     assert "PyTorch profiler" in page
 
 
-@pytest.mark.parametrize(("marks", "is_named"), [(1, True), (0, False)])
-def test_one_marked_step_is_named_though_it_is_no_series(marks, is_named, tmp_path):
+@pytest.mark.parametrize("marks", [0, 1])
+def test_a_single_mark_is_a_step_of_its_own_length(marks, tmp_path):
     writer = with_kernel()
     for number in range(marks):
         writer.span("user_annotation", f"ProfilerStep#{number}", 0, 50_000)
     found = analyze(writer.write(tmp_path / "trace.json"), Options(), lambda _: None)
-    (said,) = (finding.message for finding in found.capture.findings if finding.code == "no-steps")
+    (step,) = found.ranks[0].steps
 
-    assert ("Only one range (ProfilerStep#0) marks a step" in said) is is_named
-    assert ("No step was found" in said) is not is_named
+    assert (found.anchor.kind, found.anchor.name) == (("whole-trace", None), ("nvtx", "ProfilerStep#"))[marks]
+    assert step.steady is bool(marks)
+    assert not marks or step.end_ns - step.start_ns == 50_000
+    assert any(finding.code == "no-steps" for finding in found.capture.findings) is not bool(marks)
 
 
 @pytest.mark.parametrize("other_call", ["cudaFree", None])

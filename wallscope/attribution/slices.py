@@ -133,8 +133,9 @@ def blame_gaps(
     op = operations["op"].to_numpy().astype(np.int32)
     computes = is_compute(as_integers(operations["class"])).view(np.uint8)
     gaps = tuple(np.empty(2 * op.size + 1, kind) for kind in (np.int64, np.int64, np.int32, np.int32))
-    timed = views(op, operations["start_ns"].to_numpy(), operations["end_ns"].to_numpy(), computes)
-    count = find_gaps(*timed, *(reach_ns or (FOREVER_NS, -FOREVER_NS)), *views(*gaps))
+    from_ns, until_ns = reach_ns or (FOREVER_NS, -FOREVER_NS)
+    times_ns = operations["start_ns"].to_numpy(), operations["end_ns"].to_numpy()
+    count = find_gaps(from_ns, until_ns, *views(op, *times_ns, computes, *gaps))
     issuers = _issuers(operations["call"].to_numpy(), constraints)
     room = _LINKS_OF_OPERATION * op.size
     while True:

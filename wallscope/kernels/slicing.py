@@ -21,12 +21,12 @@ NEVER = cython.declare(i64, 2**62)
 
 
 def find_gaps(
+    from_ns: i64,
+    until_ns: i64,
     op: cython.const[i32][::1],
     start_ns: cython.const[i64][::1],
     end_ns: cython.const[i64][::1],
     is_compute: cython.const[u8][::1],
-    from_ns: i64,
-    until_ns: i64,
     gap_start_ns: i64[::1],
     gap_end_ns: i64[::1],
     gap_op: i32[::1],
@@ -38,12 +38,12 @@ def find_gaps(
     idle. Idle time also lies before the first and behind the last operation, where windows reach there.
 
     Args:
+        from_ns: start of the first window.
+        until_ns: end of the last window.
         op: int32[n], the operations of the rank, by start.
         start_ns: int64[n].
         end_ns: int64[n].
         is_compute: uint8[n], whether each ends a gap.
-        from_ns: start of the first window.
-        until_ns: end of the last window.
         gap_start_ns: int64[2 n + 1], filled from the front.
         gap_end_ns: the same for the ends.
         gap_op: int32[2 n + 1], the operation that ends each gap, -1 behind the last compute.

@@ -45,6 +45,8 @@ def describe_anchor(trace: Trace) -> Anchor:
         inner=find_repeat_unit(division.busiest, selected, trace.range_tree.tree) if is_step else None,
         cross_check=_cross_check(division),
         selected_time_ns=trace.selection.time_ns,
+        selected_steps=trace.selection.steps,
+        is_marked=division.kind in {"user", "nvtx"} and not division.is_inferred,
     )
 
 

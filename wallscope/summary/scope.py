@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from wallscope.model.analysis import Analysis, Rank
+from wallscope.model.analysis import Analysis, Anchor, Rank
 from wallscope.model.enums import Axis
 from wallscope.model.finding_codes import FindingCode
 from wallscope.model.scope import CoveredTime, Scope
@@ -25,7 +25,20 @@ def find_scope(analysis: Analysis) -> Scope:
         files=len(analysis.inputs) if is_matched else 1,
         of_files=len(analysis.inputs) + left_out,
         is_one_stage=ranks == 1 and any(one.axis is Axis.PP for one in rank.communication.operations),
+        covered_share=measure_covered_share(rank, analysis.anchor),
     )
+
+
+def measure_covered_share(rank: Rank, anchor: Anchor) -> float | None:
+    """Return the share of the time from first to last operation that the steady steps cover.
+
+    `None` where ranges mark the steps, where the user selected time or steps, and without steady steps.
+    """
+    is_chosen = anchor.selected_time_ns is not None or anchor.selected_steps is not None
+    steady_ns = sum(step.end_ns - step.start_ns for step in rank.steps if step.steady)
+    if anchor.is_marked or is_chosen or not steady_ns:
+        return None
+    return steady_ns / (sum(step.end_ns - step.start_ns for step in rank.steps) + rank.outside_ns)
 
 
 def _find_time(analysis: Analysis, rank: Rank, *, is_matched: bool) -> CoveredTime:
