@@ -127,6 +127,8 @@ DEVICE_FRAMES = ("kernels", "copies", "fills")
 _BATCH_COUNT = 8_000
 """Spans of a kind that become a frame together: fewer frames take less time, more values more memory."""
 _FLOW_CODES = {"s": False, "f": True}
+_LONGEST_LEAD_NS = 3_600 * 10**9
+"""Work runs before the first call of a trace for less than this. Chosen: an hour."""
 _SPAN_CODE, _THREAD_NAME = "X", "thread_name"
 _INSTANT, _INSTANT_CODE, _ALLOCATION = "cpu_instant_event", "i", "[memory]"
 
@@ -352,19 +354,38 @@ def read_trace_tables(source: TraceBytes, progress: Progress, *, with_python: bo
         "flows": _FLOWS,
         "thread_names": _THREAD_NAMES,
     }
+    frames = {
+        name: pl.concat([pl.DataFrame(schema=schema), *collector.parts.pop(name, ())])
+        for name, schema in schemas.items()
+    }
+    timed = {name: _drop_unset(frames[name], _find_first_ns(frames)) for name in DEVICE_FRAMES}
+    unset = sum(len(frames[name]) - len(timed[name]) for name in DEVICE_FRAMES)
     return TraceTables(
-        frames={
-            name: pl.concat([pl.DataFrame(schema=schema), *collector.parts.pop(name, ())])
-            for name, schema in schemas.items()
-        },
+        frames=frames | timed,
         texts=list(collector.texts),
         facts=facts,
         counts=collector.counts,
         unknown_events=collector.unknown_events,
         negative_spans=collector.negative_spans,
-        timeless_events=collector.timeless_events,
+        timeless_events=collector.timeless_events + unset,
         is_coarse=collector.is_coarse,
     )
+
+
+def _find_first_ns(frames: dict[str, pl.DataFrame]) -> int:
+    """Return when the first event of a trace begins, those apart whose time was never set."""
+    starts = [frame["start"].to_numpy() for frame in frames.values() if "start" in frame.columns]
+    return min((int(one.min()) for one in (own[own > 0] for own in starts) if one.size), default=0)
+
+
+def _drop_unset(frame: pl.DataFrame, first_ns: int) -> pl.DataFrame:
+    """Return the operations whose time was set.
+
+    CUPTI writes 0 for both times of work that it could not time, and Kineto passes them on. A start of 0 is
+    possible only where the times of the trace begin there.
+    """
+    is_zero = pl.col("start") == 0
+    return frame.filter(~(is_zero if first_ns > _LONGEST_LEAD_NS else is_zero & (pl.col("end") == 0)))
 
 
 def describe_counts(counts: Counter[str]) -> str:
