@@ -221,6 +221,10 @@ REFUSED = {
         b'{"traceEvents": [{"ph": "X", "cat": "cpu_op", "name": "a", "pid": 1, "ts": 1, "dur": 1}]}',
         "has no kernel, copy or fill (1 event of cpu_op)",
     ),
+    "kernels lost": (
+        b'{"traceEvents": [{"ph": "X", "cat": "cuda_runtime", "name": "cuLaunchKernel", "ts": 1, "dur": 1}]}',
+        "has 1 kernel launch and no kernel (1 event of cuda_runtime): records of the GPU were lost",
+    ),
     "ROCm": (b'{"roctracer_version": 4, "traceEvents": []}', "is a trace of an AMD GPU (ROCm)"),
     "calls of HIP": (
         b'{"traceEvents": [{"ph": "X", "cat": "cuda_runtime", "name": "hipFree", "ts": 1, "dur": 1}]}',
@@ -252,6 +256,38 @@ def test_what_cannot_be_read_is_one_line_and_exit_code_2(case, tmp_path, wallsco
     assert said in ran.err
     assert ran.err.count("\n") == 1
     assert ran.out == ""
+
+
+OLD_CATEGORIES = {
+    "kernel": "Kernel",
+    "gpu_memcpy": "Memcpy",
+    "gpu_memset": "Memset",
+    "cuda_runtime": "Runtime",
+    "cpu_op": "Operator",
+    "user_annotation": "Operator",
+    "ac2g": "async",
+}
+
+
+@pytest.mark.parametrize("is_list", [False, True], ids=["of members", "a bare list"])
+def test_categories_of_pytorch_before_1_13_give_the_same_answer(is_list, tmp_path):
+    whole = json.loads(written_run(tmp_path))
+    events = [
+        event | {"cat": OLD_CATEGORIES.get(event.get("cat"), event.get("cat"))}
+        for event in whole["traceEvents"]
+        if event.get("cat") not in {"cuda_sync", "fwdbwd"}  # PyTorch wrote none at that time
+    ]
+    old, new = tmp_path / "old.json", tmp_path / "new.json"
+    kept = [event for event in whole["traceEvents"] if event.get("cat") not in {"cuda_sync", "fwdbwd"}]
+    old.write_text(json.dumps(events if is_list else whole | {"traceEvents": events}))
+    new.write_text(json.dumps(whole | {"traceEvents": kept}))
+    walls = [
+        [step.walls for step in analyze(path, Options(), lambda _: None).ranks[0].steps]
+        for path in (old, new)
+    ]
+
+    assert walls[0] == walls[1]
+    assert len(walls[0]) > 2
 
 
 def test_a_trace_that_is_cut_off_is_answered_and_says_so(tmp_path):

@@ -87,21 +87,22 @@ class _Kind:
         }
 
 
+_OPERATORS = ("cpu_op", "operator", "Operator")
 _KINDS = {
     "kernels": _Kind(
-        ("kernel",),
+        ("kernel", "Kernel"),
         (*_WHERE, "registers", "shared_bytes", "graph_node", *_NCCL_NUMBERS),
         _NCCL_TEXTS,
         ("grid", "block"),
         reals=("blocks_per_sm", "warps_per_sm", "occupancy"),
     ),
-    "copies": _Kind(("gpu_memcpy",), (*_WHERE, "bytes", "graph_node", "in_device", "from_device")),
-    "fills": _Kind(("gpu_memset",), (*_WHERE, "bytes", "graph_node")),
-    "calls": _Kind(("cuda_runtime", "cuda_driver"), ("correlation",)),
+    "copies": _Kind(("gpu_memcpy", "Memcpy"), (*_WHERE, "bytes", "graph_node", "in_device", "from_device")),
+    "fills": _Kind(("gpu_memset", "Memset"), (*_WHERE, "bytes", "graph_node")),
+    "calls": _Kind(("cuda_runtime", "cuda_driver", "Runtime"), ("correlation",)),
     "annotations": _Kind(("user_annotation",)),
-    "operators": _Kind(("cpu_op", "operator"), ("sequence", "forward_thread")),
+    "operators": _Kind(_OPERATORS, ("sequence", "forward_thread")),
     "multiplications": _Kind(
-        ("cpu_op", "operator"),
+        _OPERATORS,
         ("sequence",),
         lists=("shapes", "types", "values"),
         names=FLOP_FORMULAS.keys() | BACKWARD_OF.keys(),

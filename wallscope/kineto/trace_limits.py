@@ -19,6 +19,7 @@ from wallscope.kineto.trace_events import FileFacts
 from wallscope.model.capture import Capture, Finding, Presence
 from wallscope.model.enums import CallRole
 from wallscope.model.finding_codes import FindingCode
+from wallscope.nsys.calls import express_roles
 from wallscope.nsys.findings import check_calls
 from wallscope.thresholds.verdict import MATERIAL_SHARE, RANGES_A_LAUNCH_RATIO
 from wallscope.units import average, duration, percent, plural
@@ -46,7 +47,7 @@ def refuse_other_traces(path: Path, tables: TraceTables) -> None:
         InputError: states what it is instead.
     """
     facts = tables.facts
-    if facts.is_list:
+    if facts.is_list and not any(category in CATEGORIES.values() for category in tables.counts):
         raise InputError(
             f"{path} — is a list of events, as other programs and PyTorch's profilers before Kineto write it"
             f" — {_PROFILER_HINT}"
@@ -108,10 +109,23 @@ def refuse_empty_trace(path: Path, tables: TraceTables) -> None:
         return
     held = describe_counts(tables.counts) or "no event"
     fault = f"; {tables.facts.fault}" if tables.facts.fault else ""
+    if launches := _count_launches(tables):
+        raise NothingToAnalyzeError(
+            f"{path} — has {plural(launches, 'kernel launch')} and no kernel ({held}{fault}): records"
+            " of the GPU were lost — end the profile after torch.cuda.synchronize(), and check that this user"
+            " may profile the GPU"
+        )
     raise NothingToAnalyzeError(
         f"{path} — has no kernel, copy or fill ({held}{fault}) — profile with"
         " activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA] while the GPU works"
     )
+
+
+def _count_launches(tables: TraceTables) -> int:
+    """Return how many calls launched kernels or graphs."""
+    names = pl.DataFrame({"name": tables.texts}, schema={"name": pl.String})
+    roles = names.select(role=express_roles("name"))["role"].is_in([CallRole.LAUNCH, CallRole.GRAPH])
+    return int(roles.gather(tables.frames["calls"]["text"]).sum())
 
 
 def find_presence(tables: TraceTables) -> dict[str, Presence]:
