@@ -1,6 +1,7 @@
 """What a trace becomes: frames of a capture, one line for what is none, and limits that say what lacks."""
 
 import json
+import re
 from functools import cache
 
 import polars as pl
@@ -225,15 +226,6 @@ REFUSED = {
         b'{"traceEvents": [{"ph": "X", "cat": "cuda_runtime", "name": "cuLaunchKernel", "ts": 1, "dur": 1}]}',
         "has 1 kernel launch and no kernel (1 event of cuda_runtime): records of the GPU were lost",
     ),
-    "ROCm": (b'{"roctracer_version": 4, "traceEvents": []}', "is a trace of an AMD GPU (ROCm)"),
-    "calls of HIP": (
-        b'{"traceEvents": [{"ph": "X", "cat": "cuda_runtime", "name": "hipFree", "ts": 1, "dur": 1}]}',
-        "is a trace of an AMD GPU (ROCm)",
-    ),
-    "a device of AMD": (
-        b'{"deviceProperties": [{"id": 2, "name": "AMD Instinct MI300X"}], "traceEvents": []}',
-        "is a trace of an AMD GPU (ROCm)",
-    ),
     "another device": (
         b'{"traceEvents": [{"ph": "X", "cat": "xpu_runtime", "name": "a", "ts": 1, "dur": 1}]}',
         "is a trace of an Intel XPU",
@@ -288,6 +280,20 @@ def test_categories_of_pytorch_before_1_13_give_the_same_answer(is_list, tmp_pat
 
     assert walls[0] == walls[1]
     assert len(walls[0]) > 2
+
+
+def test_the_same_run_with_calls_of_hip_gives_the_same_walls(tmp_path):
+    text = written_run(tmp_path).decode()
+    renamed = re.sub(r'"name": ?"(?:cuda|cu)(?=[A-Z])', '"name": "hip', text)
+    hip = tmp_path / "hip.json"
+    hip.write_text(renamed)
+    cuda, amd = (
+        [step.walls for step in analyze(path, Options(), lambda _: None).ranks[0].steps]
+        for path in (tmp_path / "whole.json", hip)
+    )
+
+    assert renamed.count('"hipLaunchKernel') > 100
+    assert cuda == amd
 
 
 def test_a_trace_that_is_cut_off_is_answered_and_says_so(tmp_path):

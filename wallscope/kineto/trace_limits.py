@@ -4,7 +4,6 @@ Data that this profiler does not record is listed as a limit and never counts as
 to it, so findings about any capture get its own cures.
 """
 
-import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,7 +14,6 @@ from wallscope.finding_texts import make_finding
 from wallscope.kineto.event_decoding import CATEGORIES
 from wallscope.kineto.event_tables import TraceTables, describe_counts
 from wallscope.kineto.trace_cures import adapt_cures
-from wallscope.kineto.trace_events import FileFacts
 from wallscope.model.capture import Capture, Finding, Presence
 from wallscope.model.enums import CallRole
 from wallscope.model.finding_codes import FindingCode
@@ -24,7 +22,7 @@ from wallscope.nsys.findings import check_calls
 from wallscope.thresholds.verdict import MATERIAL_SHARE, RANGES_A_LAUNCH_RATIO
 from wallscope.units import average, duration, percent, plural
 
-_PROFILER_HINT = "profile with torch.profiler and export_chrome_trace on an NVIDIA GPU"
+_PROFILER_HINT = "profile with torch.profiler and export_chrome_trace on a GPU of NVIDIA or AMD"
 _ANY_PROGRAM_HINT = "capture the program with Nsight Systems (wallscope capture-help) or torch.profiler"
 _OTHER_DEVICES = {
     "mtia_": "an MTIA accelerator",
@@ -32,16 +30,13 @@ _OTHER_DEVICES = {
     "hpu_": "a Gaudi accelerator",
     "privateuse1_": "a device of another vendor",
 }
-_AMD_KEYS = ("roctracer_version", "hip_runtime_version", "hip_driver_version")
-_AMD_CALL = re.compile(r"hip[A-Z]\w+")
-_AMD_DEVICE = re.compile(r"\bAMD\b|\bInstinct\b|\bRadeon\b|\bgfx\d")
 _TRACE_KEYS = ("schemaVersion", "deviceProperties", "distributedInfo", "baseTimeNanoseconds", "trace_id")
 _REPLAYING = "cuda_profiler_range"
 _EVENTS, _CALLS = "CUPTI_ACTIVITY_KIND_CUDA_EVENT", "CUPTI_ACTIVITY_KIND_RUNTIME"
 
 
 def refuse_other_traces(path: Path, tables: TraceTables) -> None:
-    """Refuse a file that is not a trace of an NVIDIA GPU by PyTorch's profiler.
+    """Refuse a file that is not a trace of a GPU of NVIDIA or AMD by PyTorch's profiler.
 
     Raises:
         InputError: states what it is instead.
@@ -63,11 +58,6 @@ def refuse_other_traces(path: Path, tables: TraceTables) -> None:
             f"{path} — has {_REPLAYING}: kernels were replayed for counters, so times are meaningless —"
             " profile without experimental_config metrics"
         )
-    if any(key in facts.keys for key in _AMD_KEYS) or _has_amd_calls(tables) or _has_amd_devices(facts):
-        raise InputError(
-            f"{path} — is a trace of an AMD GPU (ROCm), whose calls and kernels are not recognized —"
-            " profile the program on an NVIDIA GPU, or read the trace with AMD's TraceLens"
-        )
     for prefix, what in _OTHER_DEVICES.items():
         if any(category.startswith(prefix) for category in tables.counts):
             raise InputError(f"{path} — is a trace of {what}, which is not supported — {_PROFILER_HINT}")
@@ -86,17 +76,6 @@ def _is_of_another_program(tables: TraceTables) -> bool:
         and not any(key in tables.facts.keys for key in _TRACE_KEYS)
         and not any(category in known for category in tables.counts)
     )
-
-
-def _has_amd_calls(tables: TraceTables) -> bool:
-    used = tables.frames["calls"]["text"].unique().to_list()
-    return any(_AMD_CALL.match(tables.texts[place]) for place in used)
-
-
-def _has_amd_devices(facts: FileFacts) -> bool:
-    devices = facts.keys.get("deviceProperties")
-    named = [one.get("name") for one in devices if isinstance(one, dict)] if isinstance(devices, list) else []
-    return any(isinstance(name, str) and _AMD_DEVICE.search(name) for name in named)
 
 
 def refuse_empty_trace(path: Path, tables: TraceTables) -> None:
