@@ -371,10 +371,12 @@ def collect_evidence(  # noqa: PLR0913, PLR0917  # all earlier results
     projected: pl.DataFrame,
     *,
     may_communicate: bool = False,
+    has_steps: bool = True,
 ) -> Evidence:
     """Return the inputs of slices; `operations` are the `CLASSIFIED` ones of the selected ranks.
 
-    `may_communicate` is whether kernels with unrecognized names may communicate in this capture.
+    `may_communicate` is whether kernels with unrecognized names may communicate in this capture. Without
+    steps, a copy at the end of a wait is no batch.
     """
     again = facts.recomputed["op"]
     names_of_calls = _names_of_calls(capture)
@@ -395,7 +397,8 @@ def collect_evidence(  # noqa: PLR0913, PLR0917  # all earlier results
     batches = find_batches(capture.copies, facts.copies)
 
     def find_waits(own: pl.DataFrame) -> tuple[Spans, dict[int, Spans]]:
-        loading = {**find_loading_waits(own, batches, waits), **find_stage_waits(own, waits, stages)}
+        batch_waits = find_loading_waits(own, batches, waits) if has_steps else {}
+        loading = {**batch_waits, **find_stage_waits(own, waits, stages)}
         return find_offloaded_spans(own, capture.copies, facts.copies), loading
 
     found = dict(zip(of_ranks, run_side_by_side(find_waits, of_ranks.values()), strict=True))
