@@ -319,6 +319,7 @@ def prepare(path: Path, options: Options, progress: Progress, *, keeps_slices: b
         ranges,
         trace.projected,
         may_communicate=trace.may_communicate is not None,
+        has_steps=trace.steps.unit == "step",
     )
     release_memory()
     return Prepared(trace, facts, evidence, keeps_slices)

@@ -444,10 +444,11 @@ def computes(op: Op) -> bool:
     return op.kind in {"compute", "opaque_graph"}
 
 
-def links(trace: Trace) -> list[Link]:
-    """The links of all gaps, in order of time."""
+def links(trace: Trace, reach: tuple[int, int] | None = None) -> list[Link]:
+    """The links of all gaps, in order of time; those of windows may reach beyond the operations."""
     model, found = Model(trace), []
-    reached = trace.ops[0].start
+    since, until = reach or (trace.ops[0].start, trace.ops[0].start)
+    reached = min(trace.ops[0].start, since)
     for row, op in enumerate(trace.ops):
         if computes(op):
             if op.start > reached:
@@ -463,6 +464,8 @@ def links(trace: Trace) -> list[Link]:
             walk.give("operation", op.start, op=row)
             found += walk.links
             reached = op.end
+    if until > reached:
+        found += idle(model, reached, until)
     return sorted(found, key=lambda link: link.start)
 
 

@@ -40,7 +40,7 @@ class Moment(NamedTuple):
 
 def slices(trace: Trace, edges: list[int]) -> list[Moment]:
     """What is said of all time between the edges."""
-    model, bound = Model(trace), links(trace)
+    model, bound = Model(trace), links(trace, (edges[0], edges[-1]))
     rows = [*trace.ops, *trace.calls, *trace.host]
     moments = {side for row in rows for side in (row.start, row.end)} | set(edges)
     moments |= {side for link in bound for side in (link.start, link.end)}

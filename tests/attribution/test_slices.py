@@ -14,16 +14,17 @@ from wallscope.model.schemas import BUDGET_PARTS, SLICES
 COLUMNS = list(SLICES.names())
 SAID = [{"start": "start_ns", "end": "end_ns"}.get(name, name) for name in brute_slices.Moment._fields]
 CUTS = st.lists(st.integers(0, 60), max_size=3)
+BEYOND = st.tuples(st.integers(0, 40), st.integers(0, 40))
 
 
 def said(frame):
     return brute_slices.merged([brute_slices.Moment(*row) for row in frame.select(SAID).iter_rows()])
 
 
-def edges_of(trace, cuts):
-    """Edges of windows inside the time in which the device was seen."""
+def edges_of(trace, cuts, beyond=(0, 0)):
+    """Edges of windows inside the time in which the device was seen, but for so much at both ends."""
     start, end = trace.ops[0].start, max(op.end for op in trace.ops)
-    return sorted({start, end} | {min(start + cut, end) for cut in cuts})
+    return sorted({start - beyond[0], end + beyond[1]} | {min(start + cut, end) for cut in cuts})
 
 
 def length_ns(frame):
@@ -35,17 +36,17 @@ def length_ns(frame):
     [busy_hosts(possible()), busy_hosts(jittered()), programmatic()],
     ids=["possible", "jittered", "programmatic"],
 )
-@given(data=st.data(), cuts=CUTS)
-def test_slices_equal_those_of_the_dull_way(traces, data, cuts):
+@given(data=st.data(), cuts=CUTS, beyond=BEYOND)
+def test_slices_equal_those_of_the_dull_way(traces, data, cuts, beyond):
     trace = data.draw(traces)
-    edges = edges_of(trace, cuts)
+    edges = edges_of(trace, cuts, beyond)
 
     assert said(slices(trace, edges)) == brute_slices.slices(trace, edges)
 
 
-@given(senseless(), CUTS)
-def test_slices_tile_the_windows_whatever_the_rows_say(trace, cuts):
-    edges = edges_of(trace, cuts)
+@given(senseless(), CUTS, BEYOND)
+def test_slices_tile_the_windows_whatever_the_rows_say(trace, cuts, beyond):
+    edges = edges_of(trace, cuts, beyond)
 
     found = slices(trace, edges)
 

@@ -1,6 +1,7 @@
 """What a trace becomes: frames of a capture, one line for what is none, and limits that say what lacks."""
 
 import json
+import re
 from functools import cache
 
 import polars as pl
@@ -221,14 +222,9 @@ REFUSED = {
         b'{"traceEvents": [{"ph": "X", "cat": "cpu_op", "name": "a", "pid": 1, "ts": 1, "dur": 1}]}',
         "has no kernel, copy or fill (1 event of cpu_op)",
     ),
-    "ROCm": (b'{"roctracer_version": 4, "traceEvents": []}', "is a trace of an AMD GPU (ROCm)"),
-    "calls of HIP": (
-        b'{"traceEvents": [{"ph": "X", "cat": "cuda_runtime", "name": "hipFree", "ts": 1, "dur": 1}]}',
-        "is a trace of an AMD GPU (ROCm)",
-    ),
-    "a device of AMD": (
-        b'{"deviceProperties": [{"id": 2, "name": "AMD Instinct MI300X"}], "traceEvents": []}',
-        "is a trace of an AMD GPU (ROCm)",
+    "kernels lost": (
+        b'{"traceEvents": [{"ph": "X", "cat": "cuda_runtime", "name": "cuLaunchKernel", "ts": 1, "dur": 1}]}',
+        "has 1 kernel launch and no kernel (1 event of cuda_runtime): records of the GPU were lost",
     ),
     "another device": (
         b'{"traceEvents": [{"ph": "X", "cat": "xpu_runtime", "name": "a", "ts": 1, "dur": 1}]}',
@@ -252,6 +248,52 @@ def test_what_cannot_be_read_is_one_line_and_exit_code_2(case, tmp_path, wallsco
     assert said in ran.err
     assert ran.err.count("\n") == 1
     assert ran.out == ""
+
+
+OLD_CATEGORIES = {
+    "kernel": "Kernel",
+    "gpu_memcpy": "Memcpy",
+    "gpu_memset": "Memset",
+    "cuda_runtime": "Runtime",
+    "cpu_op": "Operator",
+    "user_annotation": "Operator",
+    "ac2g": "async",
+}
+
+
+@pytest.mark.parametrize("is_list", [False, True], ids=["of members", "a bare list"])
+def test_categories_of_pytorch_before_1_13_give_the_same_answer(is_list, tmp_path):
+    whole = json.loads(written_run(tmp_path))
+    events = [
+        event | {"cat": OLD_CATEGORIES.get(event.get("cat"), event.get("cat"))}
+        for event in whole["traceEvents"]
+        if event.get("cat") not in {"cuda_sync", "fwdbwd"}  # PyTorch wrote none at that time
+    ]
+    old, new = tmp_path / "old.json", tmp_path / "new.json"
+    kept = [event for event in whole["traceEvents"] if event.get("cat") not in {"cuda_sync", "fwdbwd"}]
+    old.write_text(json.dumps(events if is_list else whole | {"traceEvents": events}))
+    new.write_text(json.dumps(whole | {"traceEvents": kept}))
+    walls = [
+        [step.walls for step in analyze(path, Options(), lambda _: None).ranks[0].steps]
+        for path in (old, new)
+    ]
+
+    assert walls[0] == walls[1]
+    assert len(walls[0]) > 2
+
+
+def test_the_same_run_with_calls_of_hip_gives_the_same_walls(tmp_path):
+    text = written_run(tmp_path).decode()
+    renamed = re.sub(r'"name": ?"(?:cuda|cu)(?=[A-Z])', '"name": "hip', text)
+    hip = tmp_path / "hip.json"
+    hip.write_text(renamed)
+    cuda, amd = (
+        [step.walls for step in analyze(path, Options(), lambda _: None).ranks[0].steps]
+        for path in (tmp_path / "whole.json", hip)
+    )
+
+    assert renamed.count('"hipLaunchKernel') > 100
+    assert cuda == amd
 
 
 def test_a_trace_that_is_cut_off_is_answered_and_says_so(tmp_path):
@@ -450,16 +492,18 @@ def test_neither_page_nor_fixes_of_a_trace_speak_of_flags_of_nsys(tmp_path):
     assert "PyTorch profiler" in page
 
 
-@pytest.mark.parametrize(("marks", "is_named"), [(1, True), (0, False)])
-def test_one_marked_step_is_named_though_it_is_no_series(marks, is_named, tmp_path):
+@pytest.mark.parametrize("marks", [0, 1])
+def test_a_single_mark_is_a_step_of_its_own_length(marks, tmp_path):
     writer = with_kernel()
     for number in range(marks):
         writer.span("user_annotation", f"ProfilerStep#{number}", 0, 50_000)
     found = analyze(writer.write(tmp_path / "trace.json"), Options(), lambda _: None)
-    (said,) = (finding.message for finding in found.capture.findings if finding.code == "no-steps")
+    (step,) = found.ranks[0].steps
 
-    assert ("Only one range (ProfilerStep#0) marks a step" in said) is is_named
-    assert ("No step was found" in said) is not is_named
+    assert (found.anchor.kind, found.anchor.name) == (("whole-trace", None), ("nvtx", "ProfilerStep#"))[marks]
+    assert step.steady is bool(marks)
+    assert not marks or step.end_ns - step.start_ns == 50_000
+    assert any(finding.code == "no-steps" for finding in found.capture.findings) is not bool(marks)
 
 
 @pytest.mark.parametrize("other_call", ["cudaFree", None])

@@ -5,7 +5,7 @@ import io
 import json
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from wallscope.kineto import trace_bytes
@@ -174,6 +174,7 @@ def test_times_are_exact(times, expected):
 
 @given(ns=st.integers(0, 2**61), length_ns=st.integers(0, 2**40))
 def test_every_nanosecond_survives(ns, length_ns):
+    assume(ns or length_ns)  # what CUPTI writes for work that it could not time
     row = (
         '{"ph": "X", "cat": "gpu_memset", "name": "m", "pid": 0, "tid": 7,'
         f' "ts": {ns // 1000}.{ns % 1000:03d}, "dur": {length_ns // 1000}.{length_ns % 1000:03d}}}'
@@ -191,20 +192,22 @@ def test_events_without_a_usable_time_are_counted():
     assert (tables.negative_spans, tables.timeless_events, len(tables.frames["kernels"])) == (1, 2, 1)
 
 
+@pytest.mark.parametrize("unset", [1, 3], ids=["one row", "all rows"])
 @pytest.mark.parametrize(
-    ("call_us", "left"),
-    [pytest.param(1_700_000_000_000_000, 1, id="times since 1970"), pytest.param(7, 2, id="relative times")],
+    ("host_ts", "length", "is_kept"),
+    [(1_700_000_000_000_000, 0, False), (1_700_000_000_000_000, 5, False), (10, 0, False), (10, 5, True)],
 )
-def test_a_kernel_whose_start_was_left_unset_is_left_out(call_us, left):
-    rows = [
-        event("cudaLaunchKernel", cat="cuda_runtime", ts=call_us),
-        event("a", ts=0),
-        event("b", ts=call_us + 3),
-    ]
-    raw = json.dumps({"traceEvents": rows}).encode()
-    tables = read_trace_tables(TraceBytes(io.BytesIO(raw)), lambda _: None)
+def test_work_whose_time_was_never_set_is_left_out_and_counted(unset, host_ts, length, is_kept):
+    work = [event(f"k{row}", ts=0 if row < unset else host_ts, dur=length or 1) for row in range(3)]
+    rows = [event("cudaLaunchKernel", cat="cuda_runtime", ts=host_ts), *work]
+    for row in work[:unset]:
+        row["dur"] = length
+    tables = read_trace_tables(
+        TraceBytes(io.BytesIO(json.dumps({"traceEvents": rows}).encode())), lambda _: None
+    )
 
-    assert (len(tables.frames["kernels"]), tables.timeless_events) == (left, 2 - left)
+    left_out = 0 if is_kept else unset
+    assert (tables.timeless_events, len(tables.frames["kernels"])) == (left_out, 3 - left_out)
 
 
 def test_an_operator_that_is_read_twice_is_counted_once():

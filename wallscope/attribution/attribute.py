@@ -40,7 +40,7 @@ from wallscope.columns import (
     number_values,
     split_by_rank,
 )
-from wallscope.model.capture import Capture
+from wallscope.model.capture import FOREVER_NS, Capture
 from wallscope.model.cause_catalogue import (
     COMMUNICATION_UNKNOWN_PEER_WAIT,
     COMMUNICATION_UNRESOLVED,
@@ -371,10 +371,12 @@ def collect_evidence(  # noqa: PLR0913, PLR0917  # all earlier results
     projected: pl.DataFrame,
     *,
     may_communicate: bool = False,
+    has_steps: bool = True,
 ) -> Evidence:
     """Return the inputs of slices; `operations` are the `CLASSIFIED` ones of the selected ranks.
 
-    `may_communicate` is whether kernels with unrecognized names may communicate in this capture.
+    `may_communicate` is whether kernels with unrecognized names may communicate in this capture. Without
+    steps, a copy at the end of a wait is no batch.
     """
     again = facts.recomputed["op"]
     names_of_calls = _names_of_calls(capture)
@@ -395,7 +397,8 @@ def collect_evidence(  # noqa: PLR0913, PLR0917  # all earlier results
     batches = find_batches(capture.copies, facts.copies)
 
     def find_waits(own: pl.DataFrame) -> tuple[Spans, dict[int, Spans]]:
-        loading = {**find_loading_waits(own, batches, waits), **find_stage_waits(own, waits, stages)}
+        batch_waits = find_loading_waits(own, batches, waits) if has_steps else {}
+        loading = {**batch_waits, **find_stage_waits(own, waits, stages)}
         return find_offloaded_spans(own, capture.copies, facts.copies), loading
 
     found = dict(zip(of_ranks, run_side_by_side(find_waits, of_ranks.values()), strict=True))
@@ -453,7 +456,9 @@ def attribute_rank(evidence: Evidence, operations: pl.DataFrame, windows: pl.Dat
 
     Their causes are a separate enumeration, in alphabetical order.
     """
-    links = blame_gaps(operations, evidence.constraints)
+    first_ns = int(windows["start_ns"].to_numpy().min(initial=FOREVER_NS))
+    last_ns = int(windows["end_ns"].to_numpy().max(initial=-FOREVER_NS))
+    links = blame_gaps(operations, evidence.constraints, (first_ns, last_ns))
     links = mark_lock_waits(links, evidence.waits, evidence.locked)
     threads = np.flatnonzero(np.bincount(links.thread[links.thread >= 0])).tolist()
     rank_id = operations["rank_id"][0]

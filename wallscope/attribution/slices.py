@@ -19,6 +19,7 @@ from wallscope.errors import InternalError
 from wallscope.kernels import views
 from wallscope.kernels.blame_chain import Walk, walk_gaps
 from wallscope.kernels.slicing import cut_slices, find_gaps, find_owners
+from wallscope.model.capture import FOREVER_NS
 from wallscope.model.enums import LINK_KINDS, ComputeCategory, DeviceState, LinkKind, OperationClass
 from wallscope.model.schemas import CATEGORY
 from wallscope.thresholds.steps import (
@@ -122,14 +123,19 @@ def collect_constraints(waits: Dependencies, kinds_of_calls: Codes) -> Constrain
     )
 
 
-def blame_gaps(operations: pl.DataFrame, constraints: Constraints) -> ChainLinks:
-    """Return the links of all gaps of one rank, given its operations (`CLASSIFIED`, by start)."""
+def blame_gaps(
+    operations: pl.DataFrame, constraints: Constraints, reach_ns: tuple[int, int] | None = None
+) -> ChainLinks:
+    """Return the links of all gaps of one rank, given its operations (`CLASSIFIED`, by start).
+
+    `reach_ns` is from where until where its windows reach, if that may be beyond the operations.
+    """
     op = operations["op"].to_numpy().astype(np.int32)
     computes = is_compute(as_integers(operations["class"])).view(np.uint8)
-    gaps = tuple(np.empty(2 * op.size, kind) for kind in (np.int64, np.int64, np.int32, np.int32))
-    count = find_gaps(
-        *views(op, operations["start_ns"].to_numpy(), operations["end_ns"].to_numpy(), computes, *gaps)
-    )
+    gaps = tuple(np.empty(2 * op.size + 1, kind) for kind in (np.int64, np.int64, np.int32, np.int32))
+    from_ns, until_ns = reach_ns or (FOREVER_NS, -FOREVER_NS)
+    times_ns = operations["start_ns"].to_numpy(), operations["end_ns"].to_numpy()
+    count = find_gaps(from_ns, until_ns, *views(op, *times_ns, computes, *gaps))
     issuers = _issuers(operations["call"].to_numpy(), constraints)
     room = _LINKS_OF_OPERATION * op.size
     while True:

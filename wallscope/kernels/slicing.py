@@ -21,6 +21,8 @@ NEVER = cython.declare(i64, 2**62)
 
 
 def find_gaps(
+    from_ns: i64,
+    until_ns: i64,
     op: cython.const[i32][::1],
     start_ns: cython.const[i64][::1],
     end_ns: cython.const[i64][::1],
@@ -33,24 +35,26 @@ def find_gaps(
     """Write the time of a rank in which no compute ran, in order of time; return how many rows that takes.
 
     Behind the last compute each operation gets the time that those before it leave, and what remains is
-    idle.
+    idle. Idle time also lies before the first and behind the last operation, where windows reach there.
 
     Args:
+        from_ns: start of the first window.
+        until_ns: end of the last window.
         op: int32[n], the operations of the rank, by start.
         start_ns: int64[n].
         end_ns: int64[n].
         is_compute: uint8[n], whether each ends a gap.
-        gap_start_ns: int64[2 n], filled from the front.
+        gap_start_ns: int64[2 n + 1], filled from the front.
         gap_end_ns: the same for the ends.
-        gap_op: int32[2 n], the operation that ends each gap, -1 behind the last compute.
-        gap_runs: int32[2 n], the operation that ran behind the last compute, -1 where none did.
+        gap_op: int32[2 n + 1], the operation that ends each gap, -1 behind the last compute.
+        gap_runs: int32[2 n + 1], the operation that ran behind the last compute, -1 where none did.
     """
     row: cython.Py_ssize_t
     count: cython.Py_ssize_t = 0
     reached_ns: i64
     if not op.shape[0]:
         return 0
-    reached_ns = start_ns[0]
+    reached_ns = min(start_ns[0], from_ns)
     with cython.nogil:
         for row in range(op.shape[0]):
             if is_compute[row]:
@@ -75,6 +79,11 @@ def find_gaps(
                 gap_runs[count] = op[row]
                 count += 1
                 reached_ns = end_ns[row]
+        if until_ns > reached_ns:
+            gap_start_ns[count] = reached_ns
+            gap_end_ns[count] = until_ns
+            gap_op[count] = gap_runs[count] = -1
+            count += 1
     return count
 
 

@@ -147,6 +147,14 @@ class _Flow(_Timed, gc=False):
     id: Any = None
 
 
+OLD_ARGUMENTS: dict[str, type[msgspec.Struct]] = {
+    "Kernel": KernelArguments,
+    "Memcpy": CopyArguments,
+    "Memset": CopyArguments,
+    "Runtime": CallArguments,
+    "Operator": OperatorArguments,
+}
+"""Categories that PyTorch wrote from 1.8 to 1.12."""
 ARGUMENTS: dict[str, type[msgspec.Struct]] = {
     "kernel": KernelArguments,
     "gpu_memcpy": CopyArguments,
@@ -157,11 +165,12 @@ ARGUMENTS: dict[str, type[msgspec.Struct]] = {
     "operator": OperatorArguments,
     "cuda_sync": SyncArguments,
     "cpu_instant_event": AllocationArguments,
+    **OLD_ARGUMENTS,
 }
 _TIMED = ("user_annotation", "python_function", "overhead")
 COUNTED = (
     "ac2g", "async_cpu_to_gpu", "gpu_user_annotation", "cuda_event", "cuda_profiler_range",
-    "hardware_counters", "Trace",
+    "hardware_counters", "Trace", "async",
 )  # fmt: skip
 FLOW = "fwdbwd"
 """Links from forward to backward operators."""

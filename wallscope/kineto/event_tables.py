@@ -87,21 +87,24 @@ class _EventKind:
         }
 
 
+_OPERATORS = ("cpu_op", "operator", "Operator")
 _KINDS = {
     "kernels": _EventKind(
-        ("kernel",),
+        ("kernel", "Kernel"),
         (*_WHERE, "registers", "shared_bytes", "graph_node", *_NCCL_NUMBERS),
         _NCCL_TEXTS,
         ("grid", "block"),
         reals=("blocks_per_sm", "warps_per_sm", "occupancy"),
     ),
-    "copies": _EventKind(("gpu_memcpy",), (*_WHERE, "bytes", "graph_node", "in_device", "from_device")),
-    "fills": _EventKind(("gpu_memset",), (*_WHERE, "bytes", "graph_node")),
-    "calls": _EventKind(("cuda_runtime", "cuda_driver"), ("correlation",)),
+    "copies": _EventKind(
+        ("gpu_memcpy", "Memcpy"), (*_WHERE, "bytes", "graph_node", "in_device", "from_device")
+    ),
+    "fills": _EventKind(("gpu_memset", "Memset"), (*_WHERE, "bytes", "graph_node")),
+    "calls": _EventKind(("cuda_runtime", "cuda_driver", "Runtime"), ("correlation",)),
     "annotations": _EventKind(("user_annotation",)),
-    "operators": _EventKind(("cpu_op", "operator"), ("sequence", "forward_thread")),
+    "operators": _EventKind(_OPERATORS, ("sequence", "forward_thread")),
     "multiplications": _EventKind(
-        ("cpu_op", "operator"),
+        _OPERATORS,
         ("sequence",),
         lists=("shapes", "types", "values"),
         names=FLOP_FORMULAS.keys() | BACKWARD_OF.keys(),
@@ -126,9 +129,9 @@ _FLOWS: dict[str, pl.DataType] = {
 DEVICE_FRAMES = ("kernels", "copies", "fills")
 _BATCH_COUNT = 8_000
 """Spans of a kind that become a frame together: fewer frames take less time, more values more memory."""
-_LONGEST_TRACE_NS = 86_400_000_000_000
-"""A day: no profile is longer."""
 _FLOW_CODES = {"s": False, "f": True}
+_LONGEST_LEAD_NS = 3_600 * 10**9
+"""Work runs before the first call of a trace for less than this. Chosen: an hour."""
 _SPAN_CODE, _THREAD_NAME = "X", "thread_name"
 _INSTANT, _INSTANT_CODE, _ALLOCATION = "cpu_instant_event", "i", "[memory]"
 
@@ -358,9 +361,10 @@ def read_trace_tables(source: TraceBytes, progress: Progress, *, with_python: bo
         name: pl.concat([pl.DataFrame(schema=schema), *collector.parts.pop(name, ())])
         for name, schema in schemas.items()
     }
-    unset = _drop_unset(frames)
+    timed = {name: _drop_unset(frames[name], _find_first_ns(frames)) for name in DEVICE_FRAMES}
+    unset = sum(len(frames[name]) - len(timed[name]) for name in DEVICE_FRAMES)
     return TraceTables(
-        frames=frames,
+        frames=frames | timed,
         texts=list(collector.texts),
         facts=facts,
         counts=collector.counts,
@@ -371,20 +375,20 @@ def read_trace_tables(source: TraceBytes, progress: Progress, *, with_python: bo
     )
 
 
-def _drop_unset(frames: dict[str, pl.DataFrame]) -> int:
-    """Drop device operations that begin at 0, of a trace whose calls all begin days later; count them.
+def _find_first_ns(frames: dict[str, pl.DataFrame]) -> int:
+    """Return when the first event of a trace begins, those apart whose time was never set."""
+    starts = [frame["start"].to_numpy() for frame in frames.values() if "start" in frame.columns]
+    return min((int(one.min()) for one in (own[own > 0] for own in starts) if one.size), default=0)
 
-    CUPTI left their time unset. Of a trace whose times are relative, 0 is the begin of the first event.
+
+def _drop_unset(frame: pl.DataFrame, first_ns: int) -> pl.DataFrame:
+    """Return the operations whose time was set.
+
+    CUPTI writes 0 for both times of work that it could not time, and Kineto passes them on. A start of 0 is
+    possible only where the times of the trace begin there.
     """
-    first_ns: Any = frames["calls"]["start"].min()
-    if first_ns is None or first_ns <= _LONGEST_TRACE_NS:
-        return 0
-    dropped = 0
-    for name in DEVICE_FRAMES:
-        kept = frames[name].filter(pl.col("start") != 0)
-        dropped += len(frames[name]) - len(kept)
-        frames[name] = kept
-    return dropped
+    is_zero = pl.col("start") == 0
+    return frame.filter(~(is_zero if first_ns > _LONGEST_LEAD_NS else is_zero & (pl.col("end") == 0)))
 
 
 def describe_counts(counts: Counter[str]) -> str:

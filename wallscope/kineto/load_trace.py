@@ -64,6 +64,12 @@ _MEANINGS = {
     "python_function": "Python functions",
     "overhead": "overheads of the profiler",
     "fwdbwd": "links from forward to backward",
+    "Kernel": "kernels",
+    "Memcpy": "memory copies",
+    "Memset": "memory fills",
+    "Runtime": "calls of the CUDA runtime",
+    "Operator": "operators of PyTorch",
+    "async": "links from calls to the device",
 }
 """Descriptions of event categories for `wallscope info`."""
 

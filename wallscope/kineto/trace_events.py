@@ -92,8 +92,8 @@ def _read_header(pieces: Iterator[bytes], facts: FileFacts) -> bytes | None:
         text = held.removeprefix(_BOM).decode("latin-1")
         at = _skip(_SPACE, text, 0)
         if text[at : at + 1] == "[":
-            facts.is_list = True
-            return None
+            facts.is_list = facts.has_events = True
+            return text[at + 1 :].encode("latin-1")
         found = _read_members(text, at + 1, facts)
         if found is not None:
             facts.has_events = True

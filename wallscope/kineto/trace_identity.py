@@ -125,7 +125,7 @@ def read_trace_conditions(tables: TraceTables) -> CaptureConditions:
     keys, counts = tables.facts.keys, tables.counts
     shapes = tables.frames["multiplications"]["shapes"]
     has_recorded = {
-        "operators": bool(counts["cpu_op"] or counts["operator"]),
+        "operators": bool(counts["cpu_op"] or counts["operator"] or counts["Operator"]),
         "input shapes": keys.get("record_shapes") == 1 or shapes.null_count() < len(shapes),
         "Python stacks": keys.get("with_stack") == 1 or counts["python_function"] > 0,
         "allocations of memory": keys.get("profile_memory") == 1 or len(tables.frames["allocations"]) > 0,

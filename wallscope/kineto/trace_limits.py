@@ -4,7 +4,6 @@ Data that this profiler does not record is listed as a limit and never counts as
 to it, so findings about any capture get its own cures.
 """
 
-import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,15 +13,15 @@ from wallscope.errors import InputError, NothingToAnalyzeError
 from wallscope.finding_texts import adapt_cures, make_finding
 from wallscope.kineto.event_decoding import CATEGORIES
 from wallscope.kineto.event_tables import TraceTables, describe_counts
-from wallscope.kineto.trace_events import FileFacts
 from wallscope.model.capture import Capture, Finding, Presence
 from wallscope.model.enums import CallRole
 from wallscope.model.finding_codes import FindingCode
+from wallscope.nsys.calls import express_roles
 from wallscope.nsys.findings import check_calls
 from wallscope.thresholds.verdict import MATERIAL_SHARE, RANGES_A_LAUNCH_RATIO
 from wallscope.units import average, duration, percent, plural
 
-_PROFILER_HINT = "profile with torch.profiler and export_chrome_trace on an NVIDIA GPU"
+_PROFILER_HINT = "profile with torch.profiler and export_chrome_trace on a GPU of NVIDIA or AMD"
 _ANY_PROGRAM_HINT = "capture the program with Nsight Systems (wallscope capture-help) or torch.profiler"
 _OTHER_DEVICES = {
     "mtia_": "an MTIA accelerator",
@@ -30,22 +29,19 @@ _OTHER_DEVICES = {
     "hpu_": "a Gaudi accelerator",
     "privateuse1_": "a device of another vendor",
 }
-_AMD_KEYS = ("roctracer_version", "hip_runtime_version", "hip_driver_version")
-_AMD_CALL = re.compile(r"hip[A-Z]\w+")
-_AMD_DEVICE = re.compile(r"\bAMD\b|\bInstinct\b|\bRadeon\b|\bgfx\d")
 _TRACE_KEYS = ("schemaVersion", "deviceProperties", "distributedInfo", "baseTimeNanoseconds", "trace_id")
 _REPLAYING = "cuda_profiler_range"
 _EVENTS, _CALLS = "CUPTI_ACTIVITY_KIND_CUDA_EVENT", "CUPTI_ACTIVITY_KIND_RUNTIME"
 
 
 def refuse_other_traces(path: Path, tables: TraceTables) -> None:
-    """Refuse a file that is not a trace of an NVIDIA GPU by PyTorch's profiler.
+    """Refuse a file that is not a trace of a GPU of NVIDIA or AMD by PyTorch's profiler.
 
     Raises:
         InputError: states what it is instead.
     """
     facts = tables.facts
-    if facts.is_list:
+    if facts.is_list and not any(category in CATEGORIES.values() for category in tables.counts):
         raise InputError(
             f"{path} — is a list of events, as other programs and PyTorch's profilers before Kineto write it"
             f" — {_PROFILER_HINT}"
@@ -60,11 +56,6 @@ def refuse_other_traces(path: Path, tables: TraceTables) -> None:
         raise InputError(
             f"{path} — has {_REPLAYING}: kernels were replayed for counters, so times are meaningless —"
             " profile without experimental_config metrics"
-        )
-    if any(key in facts.keys for key in _AMD_KEYS) or _has_amd_calls(tables) or _has_amd_devices(facts):
-        raise InputError(
-            f"{path} — is a trace of an AMD GPU (ROCm), whose calls and kernels are not recognized —"
-            " profile the program on an NVIDIA GPU, or read the trace with AMD's TraceLens"
         )
     for prefix, what in _OTHER_DEVICES.items():
         if any(category.startswith(prefix) for category in tables.counts):
@@ -86,17 +77,6 @@ def _is_of_another_program(tables: TraceTables) -> bool:
     )
 
 
-def _has_amd_calls(tables: TraceTables) -> bool:
-    used = tables.frames["calls"]["text"].unique().to_list()
-    return any(_AMD_CALL.match(tables.texts[place]) for place in used)
-
-
-def _has_amd_devices(facts: FileFacts) -> bool:
-    devices = facts.keys.get("deviceProperties")
-    named = [one.get("name") for one in devices if isinstance(one, dict)] if isinstance(devices, list) else []
-    return any(isinstance(name, str) and _AMD_DEVICE.search(name) for name in named)
-
-
 def refuse_empty_trace(path: Path, tables: TraceTables) -> None:
     """Refuse a trace without device operations.
 
@@ -107,11 +87,25 @@ def refuse_empty_trace(path: Path, tables: TraceTables) -> None:
         return
     held = describe_counts(tables.counts) or "no event"
     fault = f"; {tables.facts.fault}" if tables.facts.fault else ""
+    if launches := _count_launches(tables):
+        raise NothingToAnalyzeError(
+            f"has {plural(launches, 'kernel launch')} and no kernel ({held}{fault}):"
+            " records of the GPU were lost",
+            "end the profile after torch.cuda.synchronize(), and check that this user may profile the GPU",
+            str(path),
+        )
     raise NothingToAnalyzeError(
         f"has no kernel, copy or fill ({held}{fault})",
         "profile with activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA] while the GPU works",
         str(path),
     )
+
+
+def _count_launches(tables: TraceTables) -> int:
+    """Return how many calls launched kernels or graphs."""
+    names = pl.DataFrame({"name": tables.texts}, schema={"name": pl.String})
+    roles = names.select(role=express_roles("name"))["role"].is_in([CallRole.LAUNCH, CallRole.GRAPH])
+    return int(roles.gather(tables.frames["calls"]["text"]).sum())
 
 
 def find_presence(tables: TraceTables) -> dict[str, Presence]:

@@ -650,7 +650,8 @@ class Anchor:
     """What divides the capture into windows, for the busiest rank, the one with most kernels.
 
     `steps` and the cross-check count the steps of its whole capture. `dropped` and `inner` cover the
-    selection. `selected_time_ns` is the interval of session time that the user chose, `None` for all of it.
+    selection. `selected_time_ns` is the interval of session time that the user chose, `None` for all of it,
+    and `selected_steps` the first and last step. `is_marked` is whether ranges mark the steps by their name.
     """
 
     kind: AnchorKind
@@ -661,6 +662,8 @@ class Anchor:
     cross_check: CrossCheck | None = None
     inner: InnerUnit | None = None
     selected_time_ns: tuple[int, int] | None = None
+    selected_steps: tuple[int, int] | None = None
+    is_marked: bool = False
 
     @property
     def window(self) -> str:

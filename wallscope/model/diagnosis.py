@@ -322,6 +322,8 @@ class Scope:
         files: how many files it covers.
         of_files: how many files were given, those that were left out included.
         is_one_stage: whether it covers one stage of a pipeline alone.
+        covered_share: share of the time from the GPU's first to its last operation that the steady steps
+            cover; `None` where ranges mark the steps, where the user chose them, and without steps.
     """
 
     time: CoveredTime
@@ -331,3 +333,4 @@ class Scope:
     files: int
     of_files: int
     is_one_stage: bool
+    covered_share: float | None = None

@@ -32,7 +32,7 @@ _SPELLING = r"^_*cu(?:64)?(\w*?)(?:_(?:ptsz|ptds|v\d+))*$"
 """Leading underscores mark calls that the compiler generates. `64` is from the time of 32-bit pointers."""
 _ALLOCATING = (
     r"Malloc|Free"
-    r"|(Mem)?Host(Alloc|Register|Unregister)"
+    r"|(Mem)?Host(Alloc|Malloc|Free|Register|Unregister)"
     r"|Mem(Alloc|Free|Create|Release|Retain|Export|Import|Address(Reserve|Free)|Map|Unmap|SetAccess)"
     r"|MemPool(Create|Destroy|Export|Import|Trim|SetAccess)|DeviceGraphMemTrim"
     r"|(Array|Array3D|MipmappedArray)(Create|Destroy)"
@@ -42,14 +42,14 @@ _ALLOCATING = (
 _ROLES = (
     (CallRole.GRAPH, r"GraphLaunch"),
     (CallRole.OTHER, r"Graph|LaunchHost"),  # building a graph issues no work; functions of the host
-    (CallRole.LAUNCH, r"Launch"),
+    (CallRole.LAUNCH, r"(?:Hcc|Ext)?(?:Module)?Launch"),
     (CallRole.SYNC, r"\w*Synchronize"),
     (CallRole.EVENT, r"Event|Ipc(Get|Open)Event|Stream(Query|Wait|Write|BatchMemOp)"),
     (CallRole.EVENT, r"\w*Ctx(Record|Wait)Event|\w*ExternalSemaphore"),
     (CallRole.COPY, r"Mem(cpy|set|\w*Prefetch|BatchDecompress)"),
     (CallRole.ALLOC, _ALLOCATING),
 )
-"""Patterns after `cu` or `cuda` in the names of a role; the first match counts, no match is `other`.
+"""Patterns after `cu`, `cuda` or `hip` in the names of a role; the first match counts, no match is `other`.
 
 Calls of `sync` block their caller. Queries, and waits that are put into a stream, do not: those are `event`.
 """
@@ -64,7 +64,7 @@ def express_roles(column: str) -> pl.Expr:
     """Return the roles of calls with normalized names."""
     role = pl.lit(CallRole.OTHER, ROLE)
     for meaning, begins in reversed(_ROLES):
-        is_meant = pl.col(column).str.contains(f"^cu(da)?({begins})")
+        is_meant = pl.col(column).str.contains(f"^(?:cu(?:da)?|hip)(?:{begins})")
         role = pl.when(is_meant).then(pl.lit(meaning, ROLE)).otherwise(role)
     return role
 

@@ -116,7 +116,7 @@ _REPLAYED = pl.Schema(
     }
 )
 _RELEASES = (
-    r"^cuda(Free(Array|MipmappedArray|Host)?|HostUnregister)$"
+    r"^(cuda|hip)(Free(Array|MipmappedArray|Host)?|Host(Free|Unregister))$"
     r"|^cu(MemFree(Host)?|MemHostUnregister|(Mipmapped)?ArrayDestroy)$"
 )
 _OTHER_CALL = HOST_OTHER_CALL

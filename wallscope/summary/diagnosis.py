@@ -12,7 +12,7 @@ from wallscope.advice.evidence import assume_no_host_time
 from wallscope.attribution.attribute import OperationFacts
 from wallscope.attribution.host_causes import DRAINED
 from wallscope.model.advice import Fix
-from wallscope.model.analysis import Analysis, CauseTime, Rank
+from wallscope.model.analysis import Analysis, Anchor, CauseTime, Rank
 from wallscope.model.cause_catalogue import COMPUTE_UNRECOGNIZED, MEMORY_RECOMPUTE, UNRECOGNIZED, drop_detail
 from wallscope.model.diagnosis import (
     ClaimStatus,
@@ -457,7 +457,20 @@ def find_scope(analysis: Analysis) -> Scope:
         files=len(analysis.inputs) if is_matched else 1,
         of_files=len(analysis.inputs) + left_out,
         is_one_stage=ranks == 1 and any(one.axis is Axis.PP for one in rank.communication.operations),
+        covered_share=measure_covered_share(rank, analysis.anchor),
     )
+
+
+def measure_covered_share(rank: Rank, anchor: Anchor) -> float | None:
+    """Return the share of the time from first to last operation that the steady steps cover.
+
+    `None` where ranges mark the steps, where the user selected time or steps, and without steady steps.
+    """
+    is_chosen = anchor.selected_time_ns is not None or anchor.selected_steps is not None
+    steady_ns = sum(step.end_ns - step.start_ns for step in rank.steps if step.steady)
+    if anchor.is_marked or is_chosen or not steady_ns:
+        return None
+    return steady_ns / (sum(step.end_ns - step.start_ns for step in rank.steps) + rank.outside_ns)
 
 
 def _find_time(analysis: Analysis, rank: Rank, *, is_matched: bool) -> CoveredTime:

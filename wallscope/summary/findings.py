@@ -25,7 +25,6 @@ from wallscope.thresholds.verdict import ASKED_CAUSE_SHARE, OVERTURNING_SHARE
 from wallscope.trace.dependencies import Dependencies
 from wallscope.trace.kernel_classes import shorten_kernel
 from wallscope.trace.repeat_unit import find_repeat_unit
-from wallscope.trace.step_markers import find_only_marker
 from wallscope.trace.steps import Steps
 from wallscope.units import duration, percent, plural, seconds, write_range
 
@@ -46,6 +45,8 @@ def describe_anchor(trace: Trace) -> Anchor:
         inner=find_repeat_unit(division.busiest, selected, trace.range_tree.tree) if is_step else None,
         cross_check=_cross_check(division),
         selected_time_ns=trace.selection.time_ns,
+        selected_steps=trace.selection.steps,
+        is_marked=division.kind in {"user", "nvtx"} and not division.is_inferred,
     )
 
 
@@ -99,7 +100,7 @@ def _find_step_limits(
 ) -> tuple[Finding, ...]:
     selection, others = trace.selection, _name_ranges(trace.steps.recurring)
     if anchor.kind == "whole-trace":
-        return _no_steps(ranks, selection, others, find_only_marker(trace.capture))
+        return _no_steps(ranks, selection, others)
     return (
         *_guessed(anchor, others),
         *_find_inferred_steps(trace.steps, others),
@@ -134,9 +135,7 @@ def _name_ranges(recurring: tuple[tuple[str, int], ...]) -> str:
     return f" Ranges that recur in the capture: {named}." if named else ""
 
 
-def _no_steps(
-    ranks: tuple[Rank, ...], selection: Selection, others: str, marker: str | None
-) -> tuple[Finding, ...]:
+def _no_steps(ranks: tuple[Rank, ...], selection: Selection, others: str) -> tuple[Finding, ...]:
     where = (
         ""
         if _is_all_ranks(selection)
@@ -146,15 +145,11 @@ def _no_steps(
         window = "the whole capture is one window, including start-up and the time between steps"
     else:
         window = f"the time of {_spell_selection(selection, 'time')} is one window"
-    missed = (
-        "No step was found" if marker is None else f"Only one range ({marker}) marks a step, two are needed"
-    )
     return (
         make_finding(
             FindingCode.NO_STEPS,
             cure=MARK_STEPS if _is_all_ranks(selection) else "",
             covers_ns=max(rank.typical.step_ns for rank in ranks),
-            missed=missed,
             where=where,
             window=window,
             others=others,

@@ -172,10 +172,14 @@ def split_calls_by_thread(capture: Capture, process: int) -> Iterator[pl.DataFra
 
 _LEVELS: tuple[Pressure, ...] = ("unknown", "none", "near", "high")
 _CALLS = (
-    ("M", r"^(cudaMalloc(Pitch|3D)?|cuMemAlloc(Pitch)?|cuMemCreate)$"),
-    ("F", r"^(cudaFree|cuMemFree|cuMemUnmap|cuMemRelease)$"),
+    ("M", r"^((cuda|hip)Malloc(Pitch|3D)?|cuMemAlloc(Pitch)?|(cu|hip)MemCreate)$"),
+    ("F", r"^((cuda|hip)Free|cuMemFree|(cu|hip)MemUnmap|(cu|hip)MemRelease)$"),
     ("", r"Synchronize$|Event|Stream(Query|IsCapturing|GetCapture)|GetLastError|PeekAtLastError|MemGetInfo"),
-    ("", r"^cuda[GS]etDevice|^cuMem(Map|SetAccess|Address\w+)|^cuCtx|ThreadExchangeStreamCaptureMode"),
+    (
+        "",
+        r"^(cuda|hip)[GS]etDevice|^(cu|hip)Mem(Map|SetAccess|Address\w+)|^cuCtx|ThreadExchangeStreamCaptureMode",
+    ),
+    ("", r"^hip(Stream(GetDevice|IsCapturing)|PointerGetAttribute|DeviceGetAttribute|DriverGetVersion)"),
 )
 _RETRY = re.compile(rb"MF{2,}(?=M)")
 

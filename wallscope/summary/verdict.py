@@ -18,10 +18,12 @@ from wallscope.summary.diagnosis import (
     find_dominant_wall,
     find_next_wall,
     find_overall_wall,
+    measure_covered_share,
     measure_wall_shares,
 )
 from wallscope.summary.rank import RankSummary, lacks_kernels
 from wallscope.thresholds.verdict import (
+    HIGH_CONFIDENCE_COVERED_SHARE,
     HIGH_CONFIDENCE_SHARE,
     MEDIUM_CONFIDENCE_SHARE,
     SHARE_ROUNDING,
@@ -68,7 +70,13 @@ def diagnose(
         next_wall=find_next_wall(rank, decision, account.ceilings),
         memory_pressure=account.pressure,
         rank_index=rank_index,
-        confidence=judge_confidence(decision, account, anchor.typical, is_incomplete=is_incomplete),
+        confidence=judge_confidence(
+            decision,
+            account,
+            anchor.typical,
+            is_incomplete=is_incomplete,
+            covered_share=measure_covered_share(rank, anchor),
+        ),
         steps_wall=decision.dominant,
         decided_steps=decision.step_count,
         is_mean=decision.is_mean,
@@ -77,7 +85,12 @@ def diagnose(
 
 
 def judge_confidence(
-    decision: Decision, account: RankSummary, typical: str = "typical step", *, is_incomplete: bool = False
+    decision: Decision,
+    account: RankSummary,
+    typical: str = "typical step",
+    *,
+    is_incomplete: bool = False,
+    covered_share: float | None = None,
 ) -> Confidence:
     """Return how certain the decision on a rank is.
 
@@ -90,11 +103,14 @@ def judge_confidence(
         account: the rank.
         typical: what its typical step is called.
         is_incomplete: whether the capture ends early, so that idle time may be missing work.
+        covered_share: share of the GPU's time that steps without marks cover; `None` with marks.
     """
     inferred_share = _median_share(account.inferred, account.walls)
     unresolved_share = _median_share(account.unresolved[:, :3].sum(axis=1), account.walls)
     at_risk = inferred_share + unresolved_share
     doubts = [*_list_doubts(decision, account), *_describe_few_steps(account, at_risk)]
+    if covered_share is not None and covered_share < HIGH_CONFIDENCE_COVERED_SHARE:
+        doubts.append(f"{percent(1 - covered_share)} of the GPU's time lies outside the steady repetitions")
     level: ConfidenceLevel = "high"
     if decision.dominant == "unknown" or is_incomplete or at_risk > MEDIUM_CONFIDENCE_SHARE + SHARE_ROUNDING:
         level = "low"

@@ -38,6 +38,8 @@ MOST_STREAMS_IN_TURN_COUNT: Final = 64
 """Streams of a rank of most work, that are looked at for taking turns. Chosen, to bound the time."""
 MARKED_KERNELS_SHARE: Final = 0.5
 """Of the kernels from its first to its last instance that a range must hold, to mark steps. Chosen: most."""
+MARKED_COMPUTE_SHARE: Final = 0.5
+"""Of the compute time that a range with a known name must have issued, to be the only step. Chosen: most."""
 MARKED_BY_CYCLE_SHARE: Final = 0.2
 """The same for one of several that take turns and together hold `CYCLE_KERNELS_SHARE`. Chosen."""
 CYCLE_KERNELS_SHARE: Final = 0.8

@@ -20,6 +20,10 @@ UNKNOWN_SHARE: Final = 0.10
 """Unattributed share of the step from which the wall is `unknown`, if no loss exceeds it. Chosen."""
 HIGH_CONFIDENCE_SHARE: Final = DOMINANT_LEAD_SHARE
 """Of the step that may belong to another wall, up to which a verdict is sure: what a wall must lead by."""
+LEAST_COVERED_SHARE: Final = 0.8
+"""Of the time from first to last operation that steps without marks must cover, to stand for the program."""
+HIGH_CONFIDENCE_COVERED_SHARE: Final = 0.95
+"""The same for a verdict to be sure. Chosen: a twentieth changes no wall that leads."""
 MEDIUM_CONFIDENCE_SHARE: Final = 0.20
 """The same up to which it is fairly sure. Chosen: twice what makes a wall dominant."""
 NO_KERNEL_SHARE: Final = 0.0005

@@ -18,7 +18,7 @@ from wallscope.thresholds.steps import AGREEING_RECORDS_SHARE
 from wallscope.trace.intervals import Times
 from wallscope.trace.thread_timeline import FlattenedCalls
 
-_RECORD_CALL = r"^cu(da)?Event\w*Record|CtxRecordEvent"
+_RECORD_CALL = r"^(?:cu(?:da)?|hip)Event\w*Record|CtxRecordEvent"
 
 
 class ResolvedBy(StrEnum):

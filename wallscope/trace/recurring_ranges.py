@@ -1,6 +1,6 @@
 """Ranges of any name that recur once per step, recognized by their content.
 
-A step's range contains most of the kernels between its first and its last instance, and is not nested in
+A step's range contains most of the kernel time between its first and its last instance, and is not nested in
 itself. From the start of one instance to the next, about the same kernels run each time. Its own thread
 issues some of them, unlike with ranges of loaders and other workers. Of nested ranges the outermost is the
 step, unless it occurs too rarely. Layers, microbatches, epochs and steps of a scheduler have known names and
@@ -25,6 +25,7 @@ from wallscope.thresholds.steps import (
     SAME_KERNELS_SHARE,
     SHORTEST_STRETCH_SHARE,
 )
+from wallscope.trace.intervals import Times
 from wallscope.trace.repeat_unit import UNITS, MainStream, find_first_compute, is_alike
 from wallscope.trace.step_markers import NO_STEP, STEP, MarkerRanges, find_outer
 
@@ -42,7 +43,11 @@ class RecurringRange:
 
 @dataclass(frozen=True, slots=True)
 class _Seen:
-    """A recurring range with the kernels in its instances (`holds`), and those from first to last one."""
+    """A recurring range with the kernels in its instances (`holds`), and those from first to last one.
+
+    `share` is the time of the kernels in instances by that from the first to the last instance, and
+    `stretch_share` the latter by the time of all kernels.
+    """
 
     marker: MarkerRanges
     thread: int
@@ -51,11 +56,8 @@ class _Seen:
     holds: Flags
     stretch: Flags
     begins: Rows
-
-    @property
-    def share(self) -> float:
-        """Of the kernels from the first to the last instance, those inside instances."""
-        return float(self.holds.sum() / max(int(self.stretch.sum()), 1))
+    share: float
+    stretch_share: float
 
 
 def find_recurring_steps(ranges: pl.DataFrame, main: MainStream) -> list[RecurringRange]:
@@ -66,12 +68,12 @@ def find_recurring_steps(ranges: pl.DataFrame, main: MainStream) -> list[Recurri
     seen = sorted(
         _look(ranges, main), key=lambda one: (-round(one.share, 2), -one.covered_ns, one.marker.name)
     )
-    phases = _find_first_phases(seen)
+    phases = _find_first_phases(seen, _run_ns(main))
     symbols = main.rows["symbol"].to_numpy()
     steps = [
         one
         for one in seen
-        if one.stretch.mean() >= _least_stretch(one)
+        if one.stretch_share >= _least_stretch(one)
         and one.share >= (MARKED_BY_CYCLE_SHARE if one.marker in phases else MARKED_KERNELS_SHARE)
         and is_alike(symbols, one.begins)
     ]
@@ -82,7 +84,7 @@ def find_recurring_steps(ranges: pl.DataFrame, main: MainStream) -> list[Recurri
 
 
 def _least_stretch(one: _Seen) -> float:
-    """The kernels that must lie between first and last instance: of few instances nearly all."""
+    """The share of the kernels that must lie between first and last instance: of few nearly all."""
     return SHORTEST_STRETCH_SHARE if one.begins.size >= ENOUGH_STEPS_COUNT else CYCLE_KERNELS_SHARE
 
 
@@ -104,6 +106,7 @@ def select_by_name(ranges: pl.DataFrame, name: str, main: MainStream) -> MarkerR
 def _look(ranges: pl.DataFrame, main: MainStream) -> Iterator[_Seen]:
     """The ranges of threads that issue kernels, of which most hold some that their own thread issued."""
     thread, issue_ns = main.rows["thread"].to_numpy(), main.rows["issue_ns"].to_numpy()
+    run_ns = _run_ns(main)
     issuing = np.unique(thread[thread >= 0]).tolist()
     own = ranges.filter(pl.col("thread").is_in(issuing) & ~pl.col("crosses"))
     text = pl.col("text").first()
@@ -122,9 +125,12 @@ def _look(ranges: pl.DataFrame, main: MainStream) -> Iterator[_Seen]:
         .sort("covered_ns", "first_ns", "folded", descending=[True, False, False])
         .head(MOST_UNNAMED_COUNT)
     )
+    parts = own.filter(pl.col("text").str.contains(_PARTS))
     for row in recurring.iter_rows(named=True):
         instances = own.filter((pl.col("thread") == row["thread"]) & (pl.col("folded") == row["folded"]))
         marker = MarkerRanges("nvtx", row["folded"], *find_outer(instances))
+        if _lies_in(marker, parts.filter(pl.col("thread") == row["thread"])):
+            continue
         inside = np.searchsorted(marker.start_ns, issue_ns, side="right") - 1
         holds = (inside >= 0) & (issue_ns < marker.end_ns[inside])
         begins = find_first_compute(main, marker)
@@ -133,13 +139,38 @@ def _look(ranges: pl.DataFrame, main: MainStream) -> Iterator[_Seen]:
         if begins.size < FEWEST_UNNAMED_STEPS_COUNT or 2 * by_itself <= begins.size or is_nested:
             continue
         stretch = (issue_ns >= marker.start_ns[0]) & (issue_ns < marker.end_ns[-1])
+        stretch_ns = max(int(run_ns[stretch].sum()), 1)
         yield _Seen(
-            marker, row["thread"], row["covered_ns"], row["is_outermost"], holds, stretch, np.sort(begins)
+            marker,
+            row["thread"],
+            row["covered_ns"],
+            row["is_outermost"],
+            holds,
+            stretch,
+            np.sort(begins),
+            share=int(run_ns[holds].sum()) / stretch_ns,
+            stretch_share=stretch_ns / max(int(run_ns.sum()), 1),
         )
 
 
-def _find_first_phases(seen: list[_Seen]) -> list[MarkerRanges]:
-    """The first of each group of outermost ranges of equal count that together hold nearly all kernels."""
+def _lies_in(marker: MarkerRanges, parts: pl.DataFrame) -> bool:
+    """Whether most instances of a range lie in layers, microbatches or other parts of a step."""
+    start_ns, end_ns = find_outer(parts)
+    around = np.searchsorted(start_ns, marker.start_ns, side="right") - 1
+    is_inside = (
+        (around >= 0) & (marker.end_ns <= end_ns[np.maximum(around, 0)]) if start_ns.size else around >= 0
+    )
+    return float(is_inside.mean()) > MARKED_KERNELS_SHARE
+
+
+def _run_ns(main: MainStream) -> Times:
+    """Return how long each kernel of the main stream ran."""
+    run_ns: Times = main.rows["end_ns"].to_numpy() - main.rows["start_ns"].to_numpy()
+    return run_ns
+
+
+def _find_first_phases(seen: list[_Seen], run_ns: Times) -> list[MarkerRanges]:
+    """The first of each group of outermost ranges of equal count that together hold nearly all work."""
     groups: dict[tuple[int, int], list[_Seen]] = {}
     for one in seen:
         if one.is_outermost:
@@ -148,8 +179,8 @@ def _find_first_phases(seen: list[_Seen]) -> list[MarkerRanges]:
         min(group, key=lambda one: int(one.marker.start_ns[0])).marker
         for group in groups.values()
         if len(group) > 1
-        and np.any([one.holds for one in group], axis=0).sum()
-        >= CYCLE_KERNELS_SHARE * np.any([one.stretch for one in group], axis=0).sum()
+        and run_ns[np.any([one.holds for one in group], axis=0)].sum()
+        >= CYCLE_KERNELS_SHARE * run_ns[np.any([one.stretch for one in group], axis=0)].sum()
     ]
 
 

@@ -14,7 +14,6 @@ import polars as pl
 from wallscope.columns import Flags, mark_numbers
 from wallscope.errors import StepRangeError
 from wallscope.model.analysis import AnchorKind
-from wallscope.model.capture import Capture
 from wallscope.thresholds.steps import FEWEST_ANCHOR_COUNT, MOST_ANCHOR_NAMES_COUNT
 from wallscope.trace.intervals import Times
 
@@ -104,7 +103,7 @@ def find_markers(ranges: pl.DataFrame, pattern: str | None) -> Iterator[MarkerRa
     """What may divide a process into steps, the most trusted first, from `NESTED` with `text` and `folded`.
 
     With a pattern, the ranges whose text it finds and nothing else; without, the known forms that occur
-    at least twice.
+    at least twice, and last those that occur once, the outermost first.
     """
     if ranges["crosses"].any():
         ranges = ranges.filter(~pl.col("crosses"))
@@ -112,18 +111,19 @@ def find_markers(ranges: pl.DataFrame, pattern: str | None) -> Iterator[MarkerRa
         yield from _of_pattern(filter_by_text(ranges, pattern), pattern)
         return
     yield from find_recurring_ranges(filter_by_text(ranges, _TRAINING_STEP))
-    steps = filter_by_text(ranges, STEP)
-    yield from find_recurring_ranges(steps[np.flatnonzero(~match_texts(steps, NO_STEP))])
+    named = filter_by_text(ranges, STEP)
+    steps = named[np.flatnonzero(~match_texts(named, NO_STEP))]
+    yield from find_recurring_ranges(steps)
     yield from _cycle(ranges)
+    yield from _list_single(pl.concat([filter_by_text(ranges, _TRAINING_STEP), steps]))
 
 
-def find_only_marker(capture: Capture) -> str | None:
-    """Return the name of the range that marks a step if there is only one such range."""
-    names, ranges = capture.range_names, capture.ranges
-    text = pl.col("text")
-    is_marker = text.str.contains(_TRAINING_STEP) | (text.str.contains(STEP) & ~text.str.contains(NO_STEP))
-    marking = ranges.select("name").join(names.filter(is_marker), on="name").head(2)
-    return marking["text"][0] if len(marking) == 1 else None
+def _list_single(ranges: pl.DataFrame) -> Iterator[MarkerRanges]:
+    """Each name that occurs once on a thread, the longest range first."""
+    single = ranges.filter(pl.len().over("folded", "thread") == 1)
+    longest = single.sort(pl.col("end_ns") - pl.col("start_ns"), descending=True, maintain_order=True)
+    for row in longest.head(MOST_ANCHOR_NAMES_COUNT).rows(named=True):
+        yield MarkerRanges("nvtx", row["folded"], np.array([row["start_ns"]]), np.array([row["end_ns"]]))
 
 
 def filter_by_text(ranges: pl.DataFrame, pattern: str) -> pl.DataFrame:

@@ -2,14 +2,15 @@
 
 Ranges on the host end before their work does, so windows are cut on the device. Window i begins with the
 first compute kernel or opaque graph that was issued inside anchor range i, on the stream with most compute.
-Windows tile the capture from the first step on; the last ends with the rank's last operation.
+Windows tile the capture from the first step on; the last ends with the rank's last operation. If only one
+range marks a step, the window is that range, up to the end of the last operation that was issued in it.
 
 The whole capture is divided first, so that a step has the same number whatever is selected; then windows
 are left out or cut.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 import numpy as np
@@ -28,6 +29,7 @@ from wallscope.thresholds.steps import (
     FEWEST_STEPS_FOR_QUARTILES_COUNT,
     FEWEST_UNITS_COUNT,
     FEWEST_UPDATES_COUNT,
+    MARKED_COMPUTE_SHARE,
     REGULAR_UNITS_SHARE,
     SHORTEST_GRAPH_UNIT_COUNT,
     SHORTEST_UNIT_COUNT,
@@ -127,6 +129,7 @@ def is_ordinary(
     return within
 
 
+Span = tuple[int, int]
 _WHOLE: Final = "whole-trace"
 NO_STEP = "the whole capture, not a step"
 
@@ -156,12 +159,16 @@ class Steps:
 
 @dataclass(frozen=True, slots=True)
 class _Cut:
-    """Rows of each rank's main stream at which windows begin, and by what."""
+    """Rows of each rank's main stream at which windows begin, and by what.
+
+    `only` is the range of each rank that has a single one.
+    """
 
     kind: AnchorKind
     unit: AnchorUnit
     name: str | None
     rows: dict[int, Rows]
+    only: dict[int, Span] = field(default_factory=dict)
     recurring: tuple[tuple[str, int], ...] = ()
     is_inferred: bool = False
 
@@ -171,8 +178,9 @@ def split_steps(
 ) -> Steps:
     """Windows of all ranks, by the first kind of anchor that gives the busiest rank two windows or more.
 
-    A rank that lacks this anchor, and all ranks where there is none, have one window: all they did. The
-    user's own pattern may find a single step, and ranges of other names in another rank.
+    A rank that lacks this anchor, and all ranks where there is none, have one window: all they did. A range
+    with a known name marks a step also if there is only one and it issued most of the compute time. The
+    user's own pattern may find any single step, and ranges of other names in another rank.
 
     Args:
         operations: `CLASSIFIED`.
@@ -211,10 +219,13 @@ def split_steps(
         cut = replace(cut, recurring=_name_others(recurring, cut))
     nothing = np.empty(0, np.int64)
     windows = {
-        main.rank_id: _windows(main, cut.rows.get(main.rank_id, nothing), of_ranks[main.rank_id], host)
+        main.rank_id: _mark_window(main, cut.only[main.rank_id], of_ranks[main.rank_id], host)
+        if main.rank_id in cut.only
+        else _windows(main, cut.rows.get(main.rank_id, nothing), of_ranks[main.rank_id], host)
         for main in mains
     }
-    check = None if unit is None or cut.kind in {_WHOLE, "kernel-sequence"} else len(unit.starts)
+    is_checked = cut.kind not in {_WHOLE, "kernel-sequence"} and busiest.rank_id not in cut.only
+    check = len(unit.starts) if unit is not None and is_checked else None
     lacking = {main.rank_id for main in mains if not cut.rows.get(main.rank_id, nothing).size}
     return Steps(
         kind=cut.kind,
@@ -231,7 +242,18 @@ def split_steps(
 
 
 def _is_enough(cut: _Cut, busiest: MainStream) -> bool:
-    return len(cut.rows[busiest.rank_id]) >= (1 if cut.kind == "user" else 2)
+    if cut.kind == "user" or len(cut.rows[busiest.rank_id]) >= 2:
+        return len(cut.rows[busiest.rank_id]) >= 1
+    only = cut.only.get(busiest.rank_id)
+    return only is not None and _share_of_compute(busiest, only) >= MARKED_COMPUTE_SHARE
+
+
+def _share_of_compute(main: MainStream, issued: Span) -> float:
+    """Return how much of the time of the main stream's kernels was issued within a span of the host."""
+    run_ns = (main.rows["end_ns"] - main.rows["start_ns"]).to_numpy()
+    issue_ns = main.rows["issue_ns"].to_numpy()
+    within = (issue_ns >= issued[0]) & (issue_ns < issued[1])
+    return float(run_ns[within].sum() / max(int(run_ns.sum()), 1))
 
 
 def _cut_by_ranges(
@@ -245,7 +267,7 @@ def _cut_by_ranges(
     rows = dict(iterate_runs(as_integers(ranges["process"])))  # threads are numbered process by process
     of_process = {main.process: ranges[rows.get(main.process, slice(0))] for main in mains}
     for chosen in find_markers(of_process[busiest.process], pattern):
-        begins, names = {}, {chosen.name}
+        begins, only, names = {}, {}, {chosen.name}
         for main in mains:
             same = (
                 own
@@ -256,7 +278,9 @@ def _cut_by_ranges(
             if own is not None:
                 begins[main.rank_id] = find_first_compute(main, own)
                 names.add(own.name)
-        yield _Cut(chosen.kind, "step", chosen.name if len(names) == 1 else pattern, begins)
+                if own.start_ns.size == 1 and begins[main.rank_id].size:
+                    only[main.rank_id] = (int(own.start_ns[0]), int(own.end_ns[0]))
+        yield _Cut(chosen.kind, "step", chosen.name if len(names) == 1 else pattern, begins, only)
 
 
 def _list_recurring(busiest: MainStream, ranges: pl.DataFrame) -> list[RecurringRange]:
@@ -385,6 +409,24 @@ def _windows(main: MainStream, rows: Rows, own: pl.DataFrame, host: HostCalls) -
         schema={name: STEPS[name] for name in STEPS.names()[:6]},
     )
     return judge_steadiness(hosted, main.process, host)
+
+
+def _mark_window(main: MainStream, mark: Span, own: pl.DataFrame, host: HostCalls) -> pl.DataFrame:
+    """Return the only marked step: from the start of its range to its end, or that of what it issued."""
+    call = own["call"].to_numpy()
+    issue_ns = np.where(call >= 0, host.calls["start_ns"].to_numpy()[call], own["start_ns"].to_numpy())
+    is_issued = (issue_ns >= mark[0]) & (issue_ns < mark[1])
+    window = {
+        "rank_id": main.rank_id,
+        "step": 0,
+        "start_ns": mark[0],
+        "end_ns": max(mark[1], int(own["end_ns"].to_numpy()[is_issued].max())),
+        "issue_start_ns": mark[0],
+        "issue_end_ns": mark[1],
+        "steady": True,
+        "reason": None,
+    }
+    return pl.DataFrame([window], schema=STEPS)
 
 
 def select_ranks(ranks: pl.DataFrame, selection: Selection) -> pl.DataFrame:

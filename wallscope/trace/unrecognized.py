@@ -52,7 +52,7 @@ _PEERS = (
     r"|record_param_comms)"
 )
 _PEER_CALLS = (
-    r"^cu(?:da)?(?:IpcOpen(?:Mem|Event)Handle|DeviceEnablePeerAccess|CtxEnablePeerAccess|Multicast|Memcpy\w*Peer)"
+    r"^(?:cu(?:da)?|hip)(?:IpcOpen(?:Mem|Event)Handle|DeviceEnablePeerAccess|CtxEnablePeerAccess|Multicast|Memcpy\w*Peer)"
     r"|^cuMemImportFromShareableHandle"
 )
 """Ranges and calls that only programs of several ranks or devices make."""

@@ -8,6 +8,7 @@ from wallscope.model.diagnosis import Scope
 from wallscope.model.enums import Wall
 from wallscope.model.section import Items, Line, Lines, Section, Span, Tone
 from wallscope.summary.diagnosis import find_scope
+from wallscope.thresholds.verdict import LEAST_COVERED_SHARE
 from wallscope.views.verdict import find_dominant
 
 _VERDICTS = {
@@ -43,11 +44,15 @@ def _list_parts(scope: Scope, unit: str) -> Iterator[str]:
 
     >>> list(_list_parts(Scope("start-up", 3, 1, 16, 1, 3, is_one_stage=True), "step"))
     ['before the first step', 'on rank 3 of 16 (one pipeline stage)', 'in 1 of 3 files']
+    >>> list(_list_parts(Scope("steps", 0, 1, 1, 1, 1, is_one_stage=False, covered_share=0.02), "window"))
+    ['in 2.0 % of the capture']
     >>> list(_list_parts(Scope("capture", None, 1, 4, 1, 1, is_one_stage=False), "capture"))
     ['over the whole capture', 'on 1 of 4 ranks']
     """
     if scope.time == "start-up":
         yield f"before the first {unit}"
+    elif scope.covered_share is not None and scope.covered_share < LEAST_COVERED_SHARE:
+        yield f"in {units.percent(scope.covered_share)} of the capture"
     elif scope.time != "steps":
         yield f"over the {'whole capture' if scope.time == 'capture' else 'selected time'}"
     if scope.ranks < scope.of_ranks:
