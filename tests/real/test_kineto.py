@@ -218,7 +218,7 @@ def test_deepseek_hides_nearly_all_of_its_communication():
     assert rank.communication.exposed_ns == told["exposed_communication_ns"] == 4_162_000
     assert answer(name).diagnosis.dominant_wall == "compute"
     verdict = answer(name).diagnosis.verdict
-    assert "Compute hides 96.3 % of the 113.0 ms of communication in the capture." in verdict
+    assert "Compute hides 96.3 % of the 113.0 ms of communication in the step." in verdict
     assert "The other 4.2 ms runs without compute, and 2.0 ms of it delays later work." in verdict
 
 

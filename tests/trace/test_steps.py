@@ -319,13 +319,46 @@ def test_a_pattern_that_finds_nothing_is_refused_with_the_names_there_are(patter
         told(tmp_path / "run.sqlite", tell, pattern)
 
 
-def test_a_single_step_that_the_user_names_is_a_window(tmp_path):
+def test_a_single_step_that_the_user_names_is_as_long_as_its_range(tmp_path):
     def tell(story: Story) -> None:
         plain(story, lambda story, index, at: story.mark(f"turn {index}", at - 10, at + 95_000))
 
     found = told(tmp_path / "run.sqlite", tell, "^turn 3$")
 
-    assert windows(found) == [(SIX[3] + LAUNCH_LAG_NS, last_end(SIX[-1]), False)]
+    assert windows(found) == [(SIX[3] - 10, SIX[3] + 95_000, True)]
+
+
+def test_a_single_mark_lasts_until_the_work_that_it_issued_is_done(tmp_path):
+    def tell(story: Story) -> None:
+        plain(story, lambda story, index, at: story.mark(f"turn {index}", at - 10, at + 20_000))
+
+    found = told(tmp_path / "run.sqlite", tell, "^turn 3$")
+    ((start_ns, end_ns, is_steady),) = windows(found)
+
+    assert (start_ns, is_steady) == (SIX[3] - 10, True)
+    assert SIX[3] + 20_000 < end_ns <= last_end(SIX[3])
+
+
+@pytest.mark.parametrize(
+    ("name", "is_step"), [("training_step_0", True), ("iteration", True), ("epoch", False)]
+)
+def test_a_single_range_with_a_known_name_around_most_work_is_the_step(name, is_step, tmp_path):
+    def tell(story: Story) -> None:
+        story.mark(name, SIX[0] - 50_000, last_end(SIX[-1]) + 70_000)
+        plain(story, lambda *_: None)
+
+    found = windows(told(tmp_path / "run.sqlite", tell))
+
+    assert (found == [(SIX[0] - 50_000, last_end(SIX[-1]) + 70_000, True)]) is is_step
+
+
+def test_a_single_range_with_a_known_name_around_little_work_is_no_step(tmp_path):
+    def tell(story: Story) -> None:
+        plain(
+            story, lambda story, index, at: story.mark("step", at - 10, at + 95_000) if index == 3 else None
+        )
+
+    assert len(windows(told(tmp_path / "run.sqlite", tell))) > 1
 
 
 @pytest.mark.parametrize(

@@ -325,7 +325,8 @@ def _bound_time_before_steps(
 ) -> tuple[int, int]:
     first_ns = int(operations["start_ns"].to_numpy().min())
     begin_ns = first_ns if trace.selection.time_ns is None else max(first_ns, trace.selection.time_ns[0])
-    return begin_ns, int(windows["start_ns"].to_numpy().min())
+    window_ns = int(windows["start_ns"].to_numpy().min())  # a mark may begin before all work
+    return min(begin_ns, window_ns), window_ns
 
 
 def _outside_idle_ns(trace: Trace, operations: pl.DataFrame, windows: pl.DataFrame) -> int:

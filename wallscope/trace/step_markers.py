@@ -111,11 +111,15 @@ def find_markers(ranges: pl.DataFrame, pattern: str | None) -> Iterator[MarkerRa
         yield from _of_pattern(filter_by_text(ranges, pattern), pattern)
         return
     yield from find_recurring_ranges(filter_by_text(ranges, _TRAINING_STEP))
-    named = filter_by_text(ranges, STEP)
-    steps = named[np.flatnonzero(~match_texts(named, NO_STEP))]
+    steps = _select_steps(filter_by_text(ranges, STEP))
     yield from find_recurring_ranges(steps)
     yield from _cycle(ranges)
-    yield from _list_single(pl.concat([filter_by_text(ranges, _TRAINING_STEP), steps]))
+    yield from _list_single(_select_steps(filter_by_text(ranges, f"{_TRAINING_STEP}|{STEP}")))
+
+
+def _select_steps(ranges: pl.DataFrame) -> pl.DataFrame:
+    """The ranges whose names are those of no part of a step, such as that of a scheduler."""
+    return ranges[np.flatnonzero(~match_texts(ranges, NO_STEP))]
 
 
 def _list_single(ranges: pl.DataFrame) -> Iterator[MarkerRanges]:

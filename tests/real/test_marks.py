@@ -1,0 +1,56 @@
+"""Small inputs whose right answer is known: which time is analyzed, and which records count."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.answered_once import analyze_once
+
+MARKS = Path(__file__).resolve().parents[3] / "shared" / "traces" / "minimal" / "marks"
+
+pytestmark = pytest.mark.skipif(
+    not MARKS.is_dir(), reason="no small inputs here: ../shared/traces/minimal is absent"
+)
+
+HOST_BOUND = ("host", 0.61)
+RIGHT = {
+    "one_step.sqlite": HOST_BOUND,
+    "one_step_layers.json.gz": HOST_BOUND,
+    "ten_steps.sqlite": HOST_BOUND,
+    "ten_steps_layers.json.gz": HOST_BOUND,
+    "old_categories.json.gz": HOST_BOUND,
+    "old_categories_list.json.gz": HOST_BOUND,
+    "hip_ten_steps.json.gz": HOST_BOUND,
+    "t4_zero_ts.json.gz": ("host", 0.15),
+    "t4b_one_zero_ts.json.gz": ("host", 0.15),
+}
+
+
+@pytest.mark.parametrize("name", RIGHT)
+def test_the_wall_and_its_share_are_right(name):
+    found = analyze_once(MARKS / name)
+    wall, share = RIGHT[name]
+
+    assert found.diagnosis.dominant_wall == wall
+    assert found.diagnosis.share(wall) == pytest.approx(share, abs=0.01)
+
+
+@pytest.mark.parametrize("name", ["one_step.sqlite", "one_step_layers.json.gz"])
+def test_the_only_marked_step_is_as_long_as_its_mark(name):
+    (step,) = analyze_once(MARKS / name).ranks[0].steps
+
+    assert step.end_ns - step.start_ns == 100_000_000
+
+
+def test_repetitions_that_cover_little_of_a_capture_say_so():
+    found = analyze_once(MARKS / "graph_of_layers.json.gz")
+
+    assert found.scope.covered_share == pytest.approx(9.5 / 469, abs=0.001)
+    assert found.diagnosis.confidence.level != "high"
+
+
+def test_records_without_a_time_are_counted():
+    found = analyze_once(MARKS / "t4_zero_ts.json.gz")
+    (said,) = (one.message for one in found.capture.findings if one.code == "untimed-operations")
+
+    assert "12 events" in said
