@@ -46,11 +46,12 @@ from wallscope.thresholds.causes import (
     FIX_REPLAY_ERROR_SHARE,
     MOST_PLAYED_COUNT,
     PATH_ERROR_SHARE,
+    SIDE_BY_SIDE_RATIO,
     UPPER_BOUND_ERROR_SHARE,
     UPPER_BOUND_PLAYED_COUNT,
     USUAL_DEPENDENCY_LATENCY_NS,
 )
-from wallscope.trace.intervals import Spans, Times, covered_ns
+from wallscope.trace.intervals import Spans, Times, covered_ns, order_spans, union
 from wallscope.units import percent
 
 _NO_SEGMENT = -2
@@ -306,6 +307,7 @@ class Engine:
 NO_LENGTH = "the replayed steps take no time"
 NO_STEP = "a replay needs two complete steps in a row, and there are none"
 _ROUNDS = 2
+_COMPUTING = (OperationClass.COMPUTE, OperationClass.OPAQUE_GRAPH)
 
 
 class WindowReplay:
@@ -399,8 +401,32 @@ class WindowReplay:
         return self._engine.draft(questions)
 
     def measure_changed_ns(self, draft: GraphEdit) -> int:
-        """Return the typical step with a change: it changes as steps that repeat do."""
-        return round(self._step_ns * self._repeated.measure_ns(draft.graph()) / self.repeated_ns)
+        """Return the typical step with a change: it changes as steps that repeat do.
+
+        It takes at least the time of the compute that is left, unless many compute kernels run side by side
+        in the capture: one kernel may fill the GPU, so that those of other streams cannot.
+        """
+        graph = draft.graph()
+        changed_ns = round(self._step_ns * self._repeated.measure_ns(graph) / self.repeated_ns)
+        return max(changed_ns, min(self._compute.measure_left_ns(graph), self._step_ns))
+
+    @cached_property
+    def _compute(self) -> "_ComputeOfSteps":
+        places = np.sort(np.concatenate([self._of_class(one) for one in _COMPUTING]))
+        ran = self.window.replayed[places]
+        start_ns, end_ns = ran["start_ns"].to_numpy(), ran["end_ns"].to_numpy()
+        typical = self.window.steps.filter("typical")
+        steps = Spans(typical["start_ns"].to_numpy(), typical["end_ns"].to_numpy())
+        begins = covered_ns(union(steps), Spans(start_ns, start_ns + 1)) > 0
+        busy_ns = int(covered_ns(union(order_spans(start_ns, end_ns)), steps).sum())
+        run_ns = int((end_ns - start_ns)[begins].sum())
+        is_alone = run_ns <= SIDE_BY_SIDE_RATIO * busy_ns
+        return _ComputeOfSteps(
+            places[begins],
+            self._engine.graph.operation_ns,
+            busy_ns / max(run_ns, 1) if is_alone else 0.0,
+            len(typical),
+        )
 
     def _interfering(self, draft: GraphEdit, run: SimulatedRun) -> tuple[SimulatedRun, str]:
         """Return the run with compute slowed where it newly overlaps communication."""
@@ -431,6 +457,24 @@ class WindowReplay:
         compute = self._of_class(OperationClass.COMPUTE)
         own = Spans(run.start_ns[compute], run.end_ns[compute])
         return covered_ns(measure_busy(run, self._of_class(OperationClass.COMMUNICATION)), own)
+
+
+@dataclass(frozen=True, slots=True)
+class _ComputeOfSteps:
+    """Compute of the typical steps: places of its operations, and lengths of all operations.
+
+    `busy_share` is the time in which any ran by the sum of their lengths; 0 if many run side by side.
+    """
+
+    places: Rows
+    operation_ns: Times
+    busy_share: float
+    steps: int
+
+    def measure_left_ns(self, changed: ReplayGraph) -> int:
+        """Return how long compute runs in a step with a change, at least."""
+        left_ns = np.minimum(self.operation_ns[self.places], changed.operation_ns[self.places])
+        return round(self.busy_share * int(left_ns.sum()) / max(self.steps, 1))
 
 
 def _unresolved_share(window: SimulatedSteps) -> float | None:

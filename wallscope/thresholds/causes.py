@@ -98,6 +98,9 @@ FIX_REPLAY_ERROR_SHARE: Final = 0.05
 UPPER_BOUND_PLAYED_COUNT: Final = 12_000
 """Operations of a window in which upper bounds of causes are simulated, one step at least. Chosen: a dozen
 causes are asked of each rank. To be unified with `MOST_PLAYED_COUNT`."""
+SIDE_BY_SIDE_RATIO: Final = 1.1
+"""Sum of the lengths of kernels by the time in which any ran, above which replays may let them run side by
+side. Chosen: the last blocks of a kernel overlap the next one in many captures, by 1 to 2 %."""
 UPPER_BOUND_ERROR_SHARE: Final = 0.02
 """No upper bound is given if steps simulated unchanged are off by more. Chosen. To be unified with
 `PATH_ERROR_SHARE` and `FIX_REPLAY_ERROR_SHARE`."""
