@@ -7,27 +7,34 @@ from rich.console import RenderableType
 from rich.constrain import Constrain
 
 from wallscope import units
-from wallscope.model.advice import Fix
 from wallscope.model.analysis import Analysis, Rank
 from wallscope.model.capture import Finding
 from wallscope.model.enums import Wall
 from wallscope.model.report import Report
-from wallscope.model.section import Cell, Column, Grid, Line, Lines, Row, Section, Span, Tone, append_row
-from wallscope.render.html import write_card
+from wallscope.model.section import (
+    Cell,
+    Column,
+    Grid,
+    Items,
+    Line,
+    Lines,
+    Row,
+    Section,
+    Span,
+    Tone,
+    append_row,
+)
+from wallscope.render.html import KeyAnswer, write_card
 from wallscope.render.markdown import code, escape, join_blocks, render_table
 from wallscope.render.terminal import render_sections
+from wallscope.views.cards import build_recommendations, list_card_lines
 from wallscope.views.first_screen import build_first_screen
-from wallscope.views.headline import build_headline, write_headline
+from wallscope.views.headline import build_headline
 from wallscope.views.sections.depth import tabulate_budget
 from wallscope.views.sections.findings import build_findings, describe_confidence, sort_findings
 from wallscope.views.sections.report import build_sections
 from wallscope.views.sections.walls import (
     build_capture_quality,
-    build_fixes,
-    count_left_out,
-    count_preconditions,
-    describe_answer,
-    describe_replay,
     select_first_fixes,
     tabulate_losses,
     tabulate_walls,
@@ -41,17 +48,16 @@ from wallscope.views.sections.words import (
     explain_choice,
     name_rank,
 )
+from wallscope.views.statement import Statement, state_analysis
 from wallscope.views.verdict import (
     choose_basis,
-    explain_verdict,
     list_explanation,
     list_job_verdict,
     list_verdict_sentences,
-    name_basis,
 )
 
 _MOST_FIXES = 3
-_MOST_SETTINGS, _MOST_UNMET, _MOST_UNKNOWN = 8, 6, 3
+_MOST_SETTINGS = 8
 _MOST_FINDINGS = 12
 _LONGEST_VERDICT, _LONGEST_NOTE = 1_500, 300
 _WIDEST = 100
@@ -86,6 +92,7 @@ def _build_summary(analysis: Analysis, rank: Rank) -> Iterator[Section | Grid]:
         lead = list_explanation(analysis, rank, choose_basis(analysis, rank))
         of_rank = (f"{units.capitalize(name_rank(rank))} alone: {own[0]}", *own[1:])
         verdicts = [lead, of_job, of_rank]
+    told = state_analysis(analysis)
     first, *others = map(stress_first, verdicts)
     yield build_headline(analysis, first)
     yield from (Section("verdict", "", "", (Lines((one,)),)) for one in others)
@@ -96,19 +103,16 @@ def _build_summary(analysis: Analysis, rank: Rank) -> Iterator[Section | Grid]:
     )
     if diagnosis.confidence is not None:
         lines = (f"confidence {describe_confidence(analysis, has_caveats=False)}", *lines)
+    yield Section("answers", "", "", (Items(tuple(map(_write_answer, told.answers[1:]))),))
     sections = {one.key: one for one in build_sections(Report(analysis, (), ()))}
     breakdown = sections.pop("causes")
     yield tabulate_walls(analysis, rank)
     yield Section("sure", "", "", (Lines(lines),))
     yield from unfold_section(replace(breakdown, blocks=breakdown.blocks[2:]))
-    if analysis.fixes:
-        yield build_fixes(
-            analysis.fixes,
-            analysis.replay,
-            analysis.program,
-            analysis.dismissed,
-            has_steps=analysis.anchor.kind != "whole-trace",
-        )
+    if told.cards:
+        fixes, has_steps = tuple(card.fix for card in told.cards), analysis.anchor.kind != "whole-trace"
+        title = title_fixes(select_first_fixes(fixes), has_steps=has_steps)
+        yield build_recommendations(told.cards, told.notes, title)
     yield build_findings(analysis.capture.findings)
     if analysis.capture_advice:
         yield build_capture_quality(analysis.capture_advice)
@@ -116,6 +120,19 @@ def _build_summary(analysis: Analysis, rank: Rank) -> Iterator[Section | Grid]:
     yield tabulate_budget(analysis, rank)
     for section in sections.values():
         yield from unfold_section(section)
+
+
+def _write_answer(answer: KeyAnswer) -> tuple[Line, ...]:
+    """Write one of the five answers: its label, its few words, and what explains them."""
+    return (Span(answer.label, "strong"),), (Span(answer.head, answer.wall), *_list_explanation(answer))
+
+
+def _list_explanation(answer: KeyAnswer) -> Iterator[str]:
+    if answer.predicted:
+        yield f", {units.join_ends(*answer.predicted[:2], ' → ')}"
+    yield from (f"{'. ' if not place else ' '}{line}" for place, line in enumerate(answer.lines))
+    if answer.command:
+        yield f" {answer.command}"
 
 
 def unfold_section(section: Section) -> Iterator[Section | Grid]:
@@ -148,18 +165,19 @@ def stress_first(sentences: Sequence[str]) -> Line:
 
 def write_analysis_markdown(analysis: Analysis) -> str:
     """Write the first screen of the answer and what it rests on, for pull requests and job summaries."""
-    rank = _find_rank(analysis)
+    rank, told = _find_rank(analysis), state_analysis(analysis)
     whole, step = Cell(analysis.anchor.typical, tone="strong"), Cell(rank.typical.step_ns, tone="strong")
     walls = append_row(tabulate_walls(analysis, rank), {"wall": whole, "time": step})
     losses = tabulate_losses(analysis, rank)
     return join_blocks(
         (
-            _list_verdict(analysis, rank),
-            _list_fixes(analysis),
+            _list_verdict(analysis, rank, told),
+            _list_fixes(analysis, told),
             [f"#### {walls.title}", "", *render_table(walls)],
             [] if losses is None else _write_losses(losses),
             _list_findings(analysis.capture.findings),
             _list_capture_advice(analysis),
+            _list_paragraphs(told),
             [f"<sub>wallscope {analysis.wallscope_version}; shares of the {analysis.anchor.typical}</sub>"],
         ),
         "_The rest is left out: `wallscope analyze --full` shows it._",
@@ -172,50 +190,57 @@ def _write_losses(losses: Grid) -> list[str]:
     return [f"#### {losses.title}", "", *render_table(losses), *notes]
 
 
-def _list_verdict(analysis: Analysis, rank: Rank) -> list[str]:
+def _list_verdict(analysis: Analysis, rank: Rank, told: Statement) -> list[str]:
     """Say what wall it is, and by what steps; without steps that is said."""
-    diagnosis, pressure = analysis.diagnosis, analysis.diagnosis.memory_pressure
+    pressure = analysis.diagnosis.memory_pressure
     facts = [*describe_steps(analysis.anchor, rank)]
-    if len(analysis.ranks) > 1:
-        facts.append(_name_shown_rank(analysis, rank))
-    facts += describe_throughput(diagnosis.throughput)
+    if told.shown_rank:
+        facts.append(f"the results are those of {told.shown_rank}")
+    facts += describe_throughput(analysis.diagnosis.throughput)
     if pressure.level != "unknown":
         evidence = "; ".join(pressure.evidence)
         facts.append(f"memory pressure {describe_pressure(pressure)}{': ' if evidence else ''}{evidence}")
     return [
-        f"### wallscope: {write_headline(analysis)}",
+        f"### wallscope: {told.headline}",
         "",
-        f"**{escape(explain_verdict(analysis, rank, choose_basis(analysis, rank)), _LONGEST_VERDICT)}**",
+        f"**{escape(told.sentence, _LONGEST_VERDICT)}**",
         "",
-        escape(diagnosis.verdict, _LONGEST_VERDICT),
+        escape(" · ".join(told.subject)),
         "",
-        escape(describe_capture(analysis, rank.input)),
-        "",
-        *([] if analysis.job is None else [escape(analysis.job.verdict, _LONGEST_VERDICT), ""]),
+        *(f"- {escape(''.join(_list_answer(one)), _LONGEST_NOTE)}" for one in told.answers[1:]),
         *(f"- {escape(line)}" for line in facts),
     ]
 
 
-def _list_fixes(analysis: Analysis) -> list[str]:
+def _list_answer(answer: KeyAnswer) -> Iterator[str]:
+    yield f"{answer.label}: {answer.head}"
+    yield from _list_explanation(answer)
+
+
+def _list_fixes(analysis: Analysis, told: Statement) -> list[str]:
     """List the first fixes with settings, preconditions and ceilings."""
-    found = analysis.fixes or ()
-    shown = select_first_fixes(found)[:_MOST_FIXES]
+    shown = select_first_fixes(tuple(card.fix for card in told.cards))[:_MOST_FIXES]
     if not shown:
         return []
     title = title_fixes(shown, has_steps=analysis.anchor.kind != "whole-trace")
     lines = [f"#### {title}", ""]
-    for number, fix in enumerate(shown, start=1):
-        ceiling = (
-            "speedup not estimated" if fix.speedup_ceiling is None else f"up to {fix.speedup_ceiling:.2f}x"
-        )
-        ceiling += "" if fix.recoverable_ns is None else f", {units.milliseconds(fix.recoverable_ns)}"
-        lines.append(f"{number}. **{escape(fix.title)}** ({fix.wall}; {ceiling})")
-        lines += [f"   - {line}" for line in _describe_fix(fix)]
-    if analysis.replay is not None:
-        lines += ["", escape(describe_replay(analysis.replay), 400)]
-    if left := len(found) - len(shown):
+    for number, card in enumerate(told.cards[: len(shown)], start=1):
+        worth = card.badge or "speedup not estimated"
+        lines.append(f"{number}. **{escape(card.fix.title)}** ({card.fix.wall}; {worth})")
+        for kind, text in list_card_lines(card):
+            lines.append(f"   - {code(text, 200) if kind == 'setting' else escape(text, _LONGEST_NOTE)}")
+    if left := len(told.cards) - len(shown):
         lines += ["", f"{left} more: `wallscope analyze --json FILE`."]
     return lines
+
+
+def _list_paragraphs(told: Statement) -> list[str]:
+    """Write the verdict in full, and what the recommendations rest on, folded."""
+    lines = [
+        line for text in (*told.paragraphs, *told.notes) for line in (escape(text, _LONGEST_VERDICT), "")
+    ]
+    summary = "Verdict in full, and what the recommendations rest on"
+    return [f"<details><summary>{summary}</summary>", "", *lines, "</details>"]
 
 
 def _list_capture_advice(analysis: Analysis) -> list[str]:
@@ -227,25 +252,6 @@ def _list_capture_advice(analysis: Analysis) -> list[str]:
         settings = ", ".join(code(entry.write(), 200) for entry in fix.settings[:_MOST_SETTINGS])
         lines.append(f"- {escape(fix.title)}{f': {settings}' if settings else ''}")
     return lines
-
-
-def _describe_fix(fix: Fix) -> Iterator[str]:
-    yield from (f"{entry.system}: {code(entry.write(), 200)}" for entry in fix.settings[:_MOST_SETTINGS])
-    if left := count_left_out(len(fix.settings) - _MOST_SETTINGS):
-        yield f"{left.strip()} settings"
-    for entry in [entry for entry in fix.preconditions if entry.status == "unmet"][:_MOST_UNMET]:
-        cure = f" → {escape(entry.unblock)}" if entry.unblock else ""
-        yield f"**blocked:** {escape(entry.text)}{cure}"
-    if fix.replay is not None:
-        yield escape(describe_answer(fix, fix.replay), 300)
-    if fix.assumes:
-        yield escape(fix.assumes, 300)
-    yield from (f"evidence: {escape(line, 300)}" for line in fix.evidence)
-    if fix.preconditions:
-        unknown = [entry.text for entry in fix.preconditions if entry.status == "unknown"]
-        more = f"; {len(unknown) - _MOST_UNKNOWN} more" if len(unknown) > _MOST_UNKNOWN else ""
-        check = f"; to check: {escape('; '.join(unknown[:_MOST_UNKNOWN]))}{more}" if unknown else ""
-        yield f"preconditions: {count_preconditions(fix)}{check}"
 
 
 def _list_findings(findings: tuple[Finding, ...]) -> list[str]:
@@ -261,33 +267,28 @@ def _list_findings(findings: tuple[Finding, ...]) -> list[str]:
     return [*lines, "", "</details>"]
 
 
-def _describe_worth(fix: Fix) -> str:
-    """Write the upper bound on a fix with what it assumes; empty without one."""
-    assumed = f"; {fix.assumes}" if fix.assumes else ""
-    return "" if fix.speedup_ceiling is None else f" (up to {fix.speedup_ceiling:.2f}x{assumed})"
-
-
 def write_analysis_card(analysis: Analysis) -> str:
     """Write what a notebook shows: the verdict, the walls as one bar and in numbers, the first fixes."""
-    rank = _find_rank(analysis)
-    basis = choose_basis(analysis, rank)
+    told = state_analysis(analysis)
+    basis = told.basis
     parts = {wall: time_ns for wall, time_ns in zip(Wall, basis.walls.parts(), strict=True) if time_ns}
     columns = (
         Column("wall", "wall"),
-        Column("time_ns", name_basis(analysis, basis), "ms"),
+        Column("time_ns", told.whole, "ms"),
         Column("share", "median share" if basis.kind == "median" else "share", "percent"),
     )
     rows: tuple[Row, ...] = (
         *((Cell(str(wall), wall), time_ns, basis.share(wall)) for wall, time_ns in parts.items()),
         (Cell("all", tone="dim"), basis.total_ns, ""),
     )
-    fixes = [
-        f"{fix.title}{_describe_worth(fix)}" for fix in select_first_fixes(analysis.fixes or ())[:_MOST_FIXES]
-    ]
-    origin = describe_capture(analysis, rank.input)
+    fixes = []
+    for card in told.cards[:_MOST_FIXES]:
+        worth = "; ".join(filter(None, (card.badge, card.fix.assumes if card.badge else "")))
+        fixes.append(f"{card.fix.title}{f' ({worth})' if worth else ''}")
+    origin = " · ".join(told.subject)
     return write_card(
         origin,
-        (f"{units.capitalize(write_headline(analysis))}.", *list_verdict_sentences(analysis)),
+        (f"{units.capitalize(told.headline)}.", *list_verdict_sentences(analysis)),
         Grid("", columns, rows),
         parts,
         fixes,

@@ -4,13 +4,13 @@ It fits 30 lines of 80 columns. `--full` shows everything else (`views.analysis`
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
 
 from wallscope import units
-from wallscope.model.advice import Fix, Setting
+from wallscope.model.advice import Fix
 from wallscope.model.analysis import Analysis, Anchor, Job, Rank
 from wallscope.model.capture import Profiler
 from wallscope.model.cause_catalogue import describe_cause
@@ -21,6 +21,7 @@ from wallscope.render.texts import visible
 from wallscope.summary.diagnosis import LOSSES
 from wallscope.thresholds.steps import FEWEST_STEPS_FOR_QUARTILES_COUNT
 from wallscope.thresholds.verdict import SHOWN_LOSS_SHARE, SHOWN_WALL_SHARE
+from wallscope.views.cards import shorten_settings
 from wallscope.views.headline import build_headline, covers_all_ranks
 from wallscope.views.sections.findings import describe_confidence, list_caveats
 from wallscope.views.sections.walls import (
@@ -31,7 +32,6 @@ from wallscope.views.sections.walls import (
     describe_unaddressed_loss,
     find_blocked_fixes,
     select_first_fixes,
-    select_settings,
     title_fixes,
 )
 from wallscope.views.sections.words import (
@@ -50,7 +50,6 @@ from wallscope.views.verdict import (
 
 _MOST_FIXES, _MOST_OBSTACLES, _MOST_LATE, _MOST_KINDS = 3, 2, 2, 3
 _LONGEST_LINE, _LONGEST_COMMAND = 74, 66
-_MOST_LINES_OF_SETTING = 3
 _LONGEST_ANCHOR, _LONGEST_ASSUMPTION = 30, 240
 _NAMES = {wall: "Host overhead" if wall is Wall.HOST else wall.capitalize() for wall in Wall}
 _LABEL, _SMALL_NS = 11, 1_000_000
@@ -183,21 +182,6 @@ def _list_fix(mark: str, fix: Fix, has_bound: bool) -> Iterator[tuple[Line, ...]
         yield "", (Span(visible(fix.assumes, most=_LONGEST_ASSUMPTION), "dim"),), ""
     for line in list(describe_obstacles(fix))[:_MOST_OBSTACLES]:
         yield "", line, ""
-
-
-def shorten_settings(settings: Sequence[Setting], most: int) -> tuple[str, int]:
-    """List the settings that one system needs, without comments, on one line; and count those left out.
-
-    The first one is always listed.
-
-    >>> shorten_settings((Setting("program", "a()  # why", ""), Setting("program", "b" * 60, "")), 54)
-    ('a()', 1)
-    """
-    if not settings:
-        return "", 0
-    own = [entry.write().partition("  # ")[0] for entry in select_settings(settings)]
-    shown = next((count for count in range(len(own), 1, -1) if len("  ".join(own[:count])) <= most), 1)
-    return visible("  ".join(own[:shown]), most=_MOST_LINES_OF_SETTING * most), len(own) - shown
 
 
 def _explain_no_fixes(analysis: Analysis, rank: Rank) -> Iterator[Grid | Lines]:

@@ -1,33 +1,19 @@
 """The page of an analysis: five answers at the top, the timeline, then sections that a reader can unfold."""
 
-import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Any
 
 from wallscope import units
-from wallscope.advice.evidence import describe_questions, describe_remaining_shares
-from wallscope.model.analysis import Analysis, CauseTime, Rank
-from wallscope.model.capture import Severity
-from wallscope.model.cause_catalogue import describe_cause
-from wallscope.model.diagnosis import Opportunity
+from wallscope.model.analysis import Analysis, Rank
 from wallscope.model.enums import Wall
-from wallscope.model.finding_codes import FindingCode
 from wallscope.model.report import Report
 from wallscope.model.section import Block, Cell, Grid, Section
-from wallscope.render.html import FirstScreen, KeyAnswer, SideTime, render_page, split_cause, title_sections
-from wallscope.render.texts import shorten_name, visible
+from wallscope.render.html import FirstScreen, SideTime, render_page, title_sections
+from wallscope.render.texts import shorten_name
 from wallscope.render.timeline_pack import MOST_CHARACTERS, pack_timelines
-from wallscope.summary.diagnosis import LOSSES
-from wallscope.views import page_overview as overview
-from wallscope.views.first_screen import shorten_settings
-from wallscope.views.headline import describe_scope, write_headline
-from wallscope.views.page_overview import Card, Fact
 from wallscope.views.sections.findings import (
     build_methods,
-    find_cure,
-    find_doubts,
-    is_held_back,
 )
 from wallscope.views.sections.report import build_sections
 from wallscope.views.sections.steps import (
@@ -36,243 +22,21 @@ from wallscope.views.sections.steps import (
 )
 from wallscope.views.sections.walls import (
     describe_answer,
-    describe_program,
-    describe_relief,
-    describe_replay,
     describe_unaddressed_compute,
-    describe_worthless_fixes,
-    number_fixes,
 )
 from wallscope.views.sections.words import (
     count_exports,
     describe_pressure,
-    describe_throughput,
-    explain_choice,
-    list_capture_facts,
     name_rank,
 )
+from wallscope.views.statement import Statement, state_analysis
 from wallscope.views.verdict import (
-    TimeBasis,
     choose_basis,
-    describe_hidden_communication,
-    explain_cure,
-    explain_no_verdict,
     find_deciding_stall,
-    find_dominant,
-    list_job_verdict,
-    name_basis,
 )
 
-_WALLS = frozenset(map(str, Wall))
-_SHARED = "Capture again while no other process uses the GPU."
-_MOST_DOUBTS, _LONGEST_DOUBT, _LONGEST_RANGE = 2, 160, 60
 _LARGEST_PAGE = 3_450_000
 _MOST_FIXES, _MOST_LOSSES = 3, 3
-_LONGEST_SETTINGS = 60
-
-
-def build_key_answers(
-    analysis: Analysis, rank: Rank, basis: TimeBasis, cards: Sequence[Card], facts: Sequence[Fact]
-) -> tuple[KeyAnswer, ...]:
-    """List the answers in the order in which a reader asks for them."""
-    return (
-        _answer_wall(analysis, basis),
-        _answer_cause(analysis, rank, basis),
-        _answer_action(analysis, rank, basis, cards),
-        _answer_bound(analysis, basis, cards),
-        _answer_sureness(analysis, rank, facts),
-    )
-
-
-def _answer_wall(analysis: Analysis, basis: TimeBasis) -> KeyAnswer:
-    """Name the wall and its share; what takes most of the time where no wall is known."""
-    dominant, label = find_dominant(analysis), "Wall"
-    shares = sorted(((basis.share(wall), wall) for wall in Wall), reverse=True)
-    if dominant not in _WALLS:
-        listed = ", ".join(f"{wall} {units.percent(share)}" for share, wall in shares[:3] if share)
-        head = "Unknown" if dominant == "unknown" else "No single wall"
-        return KeyAnswer(label, head, (f"{units.capitalize(listed)} of {basis.whole}.",), "causes")
-    wall, diagnosis = Wall(dominant), analysis.diagnosis
-    lines = [f"of {basis.whole}."]
-    if wall is Wall.COMPUTE:
-        share, loss = next((share, other) for share, other in shares if other in LOSSES)
-        lines.append(
-            f"Largest loss: {loss}, {units.percent(share)}." if share else "No other wall loses time."
-        )
-    elif basis.kind == "median" and diagnosis.led_steps is not None and diagnosis.steady_steps:
-        counted = units.plural(diagnosis.steady_steps, f"steady {analysis.anchor.unit}")
-        lines.append(f"Largest loss on {diagnosis.led_steps} of {counted}.")
-    head = f"{wall.capitalize()} {units.percent(basis.share(wall))}"
-    return KeyAnswer(label, head, tuple(lines), "causes", wall)
-
-
-def _answer_cause(analysis: Analysis, rank: Rank, basis: TimeBasis) -> KeyAnswer:
-    """Name what the wall is mostly made of, or why there is no verdict."""
-    dominant, unit, label = find_dominant(analysis), analysis.anchor.window, "Cause"
-    if dominant == "unknown":
-        head, lines = explain_no_verdict(analysis, rank)
-        return KeyAnswer("Why unknown", head, lines, "limits")
-    if (stall := find_deciding_stall(rank, basis, dominant)) is not None:
-        steady = sum(step.steady for step in rank.steps)
-        share, most = units.percent(stall.share), units.duration(stall.most_ns)
-        line = f"{share} of all time: {len(stall.steps)} of {steady} {unit}s take up to {most} more."
-        return KeyAnswer(label, units.capitalize(describe_cause(stall.cause)), (line,), "steps", stall.wall)
-    if basis.kind == "whole":
-        return KeyAnswer(label, f"Work before the first {unit}", ("Most of the wall lies there.",), "causes")
-    own = _list_own_causes(rank, dominant)
-    if not own:
-        return KeyAnswer(label, "Not known", (), "causes")
-    largest = max(own, key=lambda one: one.typical_ns)
-    where = "" if analysis.job is None else f" on {analysis.job.members[analysis.diagnosis.rank_index].name}"
-    whole = f"the {analysis.anchor.typical}"
-    if basis.total_ns != rank.typical.step_ns:
-        whole += f" ({units.duration(rank.typical.step_ns)})"
-    name, more = split_cause(largest.cause)
-    time = f"{units.duration(largest.typical_ns)} of {whole}{where}."
-    lines = (time, *more, *_locate_host_time(rank, dominant))
-    return KeyAnswer(label, name, lines, str(largest.wall), largest.wall)
-
-
-def _list_own_causes(rank: Rank, dominant: str) -> list[CauseTime]:
-    """List the causes of the wall; of every loss where none is dominant."""
-    own = [one for one in rank.causes if str(one.wall) == dominant or dominant not in _WALLS]
-    return [one for one in own if one.wall in LOSSES or str(one.wall) == dominant]
-
-
-def _locate_host_time(rank: Rank, dominant: str) -> Iterator[str]:
-    place = None if rank.host_details is None else rank.host_details.range
-    if dominant == Wall.HOST and place is not None:
-        yield f"Mostly in the range {visible(place.name, most=_LONGEST_RANGE)}."
-
-
-def _answer_action(analysis: Analysis, rank: Rank, basis: TimeBasis, cards: Sequence[Card]) -> KeyAnswer:
-    """Name the first recommendation; without a verdict, what to capture to have one."""
-    label = "Do first"
-    if find_dominant(analysis) == "unknown":
-        unknown, name = analysis.diagnosis.unknown, analysis.inputs[0].name
-        known = find_cure(analysis) or (explain_cure(unknown) if unknown is not None else "")
-        cure = known or (_SHARED if is_held_back(rank) else "Capture again.")
-        is_alone = len(analysis.inputs) == 1
-        command = f"wallscope capture-help {shlex.quote(visible(name))}" if is_alone else ""
-        return KeyAnswer(label, cure, command=command)
-    if not cards:
-        text = "No known fix applies to the largest losses."
-        return KeyAnswer(label, "Look at the time breakdown", (text,), "causes")
-    named = _find_named_cause(analysis, rank, basis)
-    cures = [one.cure for one in analysis.capture.findings if one.code == FindingCode.NO_STEPS and one.cure]
-    if cures and not any(named in one.fix.causes for one in cards):
-        why = "No fix is known for the cause named above, only for smaller losses."
-        return KeyAnswer(label, "Mark the steps, then capture again", (why, *cures))
-    card, lines = cards[0], []
-    if card.unmet:
-        lines.append(f"Blocked: {card.unmet[0].text}.")
-    elif card.unknown_count:
-        lines.append(f"{units.plural(card.unknown_count, 'condition')} to check first.")
-    if basis.kind == "whole":
-        lines.append(f"This fix shortens the {analysis.anchor.unit}s, not the work before them.")
-    elif named:
-        lines.extend(_point_to_fix(named, cards))
-    settings, left = shorten_settings(card.fix.settings, _LONGEST_SETTINGS)
-    if left:
-        lines.append(f"Settings ({left} more below):")
-    return KeyAnswer(label, card.fix.title, tuple(lines), "fix-1", card.fix.wall, command=settings)
-
-
-def _find_named_cause(analysis: Analysis, rank: Rank, basis: TimeBasis) -> str:
-    """Return the cause that is named next to the wall; empty where none is."""
-    dominant = find_dominant(analysis)
-    if (stall := find_deciding_stall(rank, basis, dominant)) is not None:
-        return stall.cause
-    own = _list_own_causes(rank, dominant)
-    return max(own, key=lambda one: one.typical_ns).cause if own else ""
-
-
-def _point_to_fix(cause: str, cards: Sequence[Card]) -> Iterator[str]:
-    """Say which recommendation addresses the named cause, where the first does not."""
-    if cause in cards[0].fix.causes:
-        return
-    found = next((number for number, card in enumerate(cards, start=1) if cause in card.fix.causes), None)
-    if found is None:
-        yield "This fix is for another cause: no fix is known for the cause named above."
-    else:
-        yield f"This fix is for another cause: recommendation {found} is for the cause named above."
-
-
-def _answer_bound(analysis: Analysis, basis: TimeBasis, cards: Sequence[Card]) -> KeyAnswer:
-    """Give the upper bound on the speedup of the first action, or say why there is none."""
-    label = "Upper bound"
-    if find_dominant(analysis) == "unknown":
-        has_bars = any(card.after_share is not None for card in cards)
-        partly = "The recommendations below have bounds for time with a known cause."
-        return KeyAnswer(label, "Not known", (partly if has_bars else "A bound needs a known wall.",))
-    if cards and cards[0].after_share is not None:
-        card = cards[0]
-        after = f"The {analysis.anchor.window} is then {card.next_wall}-bound."
-        bar = (card.before, card.after, card.after_share or 1.0)
-        lines = (*_state_assumption(card), *((after,) if card.next_wall else ()))
-        if basis.kind == "whole":
-            lines = (f"Of the {analysis.anchor.typical}, not of the whole capture.", *lines)
-        return KeyAnswer(label, card.badge, lines, "upper-bound", predicted=bar)
-    if not cards and analysis.opportunities:
-        return _bound_of_loss(analysis.opportunities[0])
-    return KeyAnswer(label, "Not estimated", (_explain_no_bound(analysis, cards),), "sure")
-
-
-def _state_assumption(card: Card) -> Iterator[str]:
-    """Say what the upper bound of a card rests on, in a few words."""
-    questions = () if card.fix.replay is None else card.fix.replay.questions
-    assumed = [one for one in questions if one.kind == "scale" and one.share]
-    if assumed:
-        yield f"Assumes {describe_remaining_shares(assumed)}."
-    elif questions:
-        yield f"{units.capitalize(describe_questions(questions))}."
-    elif card.fix.assumption:
-        yield f"{units.capitalize(card.fix.assumption)}."
-    elif card.assumes:
-        yield f"{card.assumes}."
-
-
-def _bound_of_loss(loss: Opportunity) -> KeyAnswer:
-    """Give the bound of the largest loss, where no recommendation addresses it."""
-    before, after = loss.step_ceiling_ns + loss.recoverable_ns, loss.step_ceiling_ns
-    return KeyAnswer(
-        "Upper bound",
-        f"up to {loss.speedup_ceiling:.2f}x",
-        (f"Without {describe_cause(loss.cause)}.",),
-        "upper-bound",
-        predicted=(units.duration(before), units.duration(after), 1 / loss.speedup_ceiling),
-    )
-
-
-def _explain_no_bound(analysis: Analysis, cards: Sequence[Card]) -> str:
-    """Say why the first action has no upper bound."""
-    replay = analysis.replay
-    if analysis.anchor.kind == "whole-trace":
-        return "A bound needs a replay of two steps, and fewer were found. Mark the steps to get a bound."
-    if replay is not None and replay.refused is not None:
-        return f"No replay: {replay.refused}."
-    return "The replay cannot show this change." if cards else "No recommendation can be replayed."
-
-
-def _answer_sureness(analysis: Analysis, rank: Rank, facts: Sequence[Fact]) -> KeyAnswer:
-    """Give the confidence in the wall, and what is uncertain."""
-    sure, label = analysis.diagnosis.confidence, "How sure"
-    if find_dominant(analysis) == "unknown":
-        text = f"The measured times hold. Uncertain: which wall limits the {analysis.anchor.window}."
-        return KeyAnswer(label, "No verdict", (text,), "sure", tone="warn")
-    doubts, found = [one.doubt for one in facts if one.doubt], find_doubts(analysis, rank)
-    gravest = [one for one in found[:1] if one.severity is Severity.ERROR or not doubts]
-    limits = [visible(one.short, most=_LONGEST_DOUBT) for one in gravest]
-    shown = [visible(text, most=_LONGEST_DOUBT) for text in doubts[: _MOST_DOUBTS - len(limits)]]
-    limits += [f"Uncertain: {'; '.join(shown)}."] if shown else []
-    check = analysis.replay.check if analysis.replay and analysis.replay.refused is None else None
-    error = check.error_median if check else None
-    checked = () if error is None else (f"Replay error {units.percent(error)}.",)
-    level = "unknown" if sure is None else sure.level
-    limits = limits or ["No finding limits the verdict."]
-    lines = ("In the verdict and the time breakdown.", *checked, *limits)
-    tone: Literal["ok", "warn"] = "ok" if level == "high" else "warn"
-    return KeyAnswer(label, f"{level.capitalize()} confidence", lines, "sure", tone=tone)
 
 
 def write_analysis_page(report: Report) -> str:
@@ -292,6 +56,7 @@ def _write_page(report: Report, most_characters: int) -> str:
         report = replace(
             report, timelines=tuple(sorted(report.timelines, key=lambda one: one.role != "worst"))
         )
+    told = state_analysis(analysis)
     packed = pack_timelines(report.timelines, report.overviews, dict(enumerate(names)), most_characters)
     sections = (
         _build_timeline(report, packed.notes),
@@ -307,12 +72,12 @@ def _write_page(report: Report, most_characters: int) -> str:
     }
     return render_page(
         "page.html.j2",
-        _build_first_screen(analysis, rank),
+        _lay_out_first_screen(analysis, told),
         title_sections(sections),
         timelines=packed.base64,
         counts=counts,
         analysis=analysis,
-        more=_list_details(analysis, rank),
+        more=_list_details(analysis, rank, told),
         version=analysis.wallscope_version,
     )
 
@@ -324,75 +89,53 @@ def _build_timeline(report: Report, notes: Sequence[str]) -> Section | None:
     return build_timeline(report, notes, name_end=shorten_name)
 
 
-def _build_first_screen(analysis: Analysis, rank: Rank) -> FirstScreen:
-    """Make the verdict, the five answers and the bar."""
-    basis = choose_basis(analysis, rank)
-    wall, verdict = overview.name_verdict(analysis)
-    cards = overview.build_cards(number_fixes(analysis.fixes or ()), rank.typical.step_ns, basis)
-    spread = overview.describe_spread(rank) if basis.kind == "median" else ""
-    shares = {one: basis.share(one) for one in Wall}
+def _lay_out_first_screen(analysis: Analysis, told: Statement) -> FirstScreen:
+    """Lay out the verdict, the five answers and the bar."""
+    shares = {one: told.basis.share(one) for one in Wall}
     parts = tuple((one, share, units.percent(share)) for one, share in shares.items())
-    hidden = overview.describe_hidden(analysis, rank, basis)
-    note = ""
-    if len(analysis.ranks) > 1:
-        shown = f"This page shows 1 of {len(analysis.ranks)} ranks: {name_rank(rank)}"
-        note = f"{shown}, {explain_choice(analysis)}."
     name = analysis.inputs[0].name if len(analysis.inputs) == 1 else count_exports(analysis)
     return FirstScreen(
-        f"{name}: {units.capitalize(write_headline(analysis))}",
-        (*list_capture_facts(analysis, 0), f"captured {units.utc(analysis.inputs[0].session_start_utc_ns)}"),
-        verdict,
-        build_key_answers(analysis, rank, basis, cards, overview.list_facts(analysis, rank)),
-        (SideTime("", units.duration(basis.total_ns), parts),),
-        ", ".join(filter(None, (name_basis(analysis, basis), spread))),
-        wall=wall,
-        scope=describe_scope(analysis),
-        lines=tuple(filter(None, (hidden, next(iter(list_job_verdict(analysis)), "")))),
-        note=note,
+        f"{name}: {units.capitalize(told.headline)}",
+        (*told.subject, f"captured {units.utc(analysis.inputs[0].session_start_utc_ns)}"),
+        told.words,
+        told.answers,
+        (SideTime("", units.duration(told.basis.total_ns), parts),),
+        ", ".join(filter(None, (told.whole, told.spread))),
+        wall=told.wall,
+        scope=told.scope,
+        lines=told.lines,
+        note=f"This page shows {told.shown_rank}." if told.shown_rank else "",
     )
 
 
-def _list_details(analysis: Analysis, rank: Rank) -> dict[str, Any]:
+def _list_details(analysis: Analysis, rank: Rank, told: Statement) -> dict[str, Any]:
     """List what the first screen shows below the answers: recommendations, losses, and what they rest on."""
-    job, diagnosis, basis = analysis.job, analysis.diagnosis, choose_basis(analysis, rank)
-    found = analysis.fixes or ()
-    fixes = number_fixes(found)
-    cards = overview.build_cards(fixes, rank.typical.step_ns, basis)
-    notes = [describe_replay(analysis.replay)] if analysis.replay is not None and cards else []
-    notes += [describe_program(analysis.program)] if analysis.program is not None else []
-    notes += [describe_worthless_fixes(analysis.dismissed)] if analysis.dismissed else []
+    basis, cards = told.basis, told.cards
     of_rank = f" of {name_rank(rank)}" if len(analysis.ranks) > 1 else ""
     return {
-        "in_full": (diagnosis.verdict,)
-        if job is None
-        else (f"{name_rank(rank)}: {diagnosis.verdict}", job.verdict),
+        "in_full": told.paragraphs,
         "bars_of": "" if basis.kind in {"typical", "median"} else of_rank,
-        "throughput": [
-            *describe_hidden_communication(analysis, rank),
-            *describe_throughput(diagnosis.throughput),
-        ],
+        "throughput": told.throughput,
         "unit": analysis.anchor.window,
-        "basis": overview.describe_shares(analysis, rank, basis),
-        "legend": overview.list_legend(analysis, basis),
-        "pressure": diagnosis.memory_pressure,
-        "pressure_words": describe_pressure(diagnosis.memory_pressure),
-        "relief": describe_relief(
-            found, analysis.dismissed, basis.share(Wall.MEMORY), analysis.anchor.window
-        ),
-        "callouts": overview.list_callouts(analysis, rank),
+        "basis": told.basis_note,
+        "legend": told.legend,
+        "pressure": analysis.diagnosis.memory_pressure,
+        "pressure_words": describe_pressure(analysis.diagnosis.memory_pressure),
+        "relief": told.relief,
+        "callouts": told.limits,
         "cards": cards[:_MOST_FIXES],
         "more_cards": cards[_MOST_FIXES:],
         "has_steps": analysis.anchor.kind != "whole-trace",
         "has_bounds": bool(analysis.opportunities),
-        "largest": () if basis.kind == "whole" else overview.list_losses(rank, fixes, basis),
-        "losses_of": name_basis(analysis, basis) if basis.kind == "mean" else analysis.anchor.typical,
+        "largest": told.losses,
+        "losses_of": told.whole if basis.kind == "mean" else analysis.anchor.typical,
         "has_bars": any(card.after_share is not None for card in cards),
         "unaddressed": describe_unaddressed_compute(analysis, rank),
         "losses": () if cards else analysis.opportunities[:_MOST_LOSSES],
-        "is_unknown": find_dominant(analysis) == "unknown",
+        "is_unknown": told.wall is None and told.dominant == "unknown",
         "describe_answer": describe_answer,
-        "notes": notes,
-        "facts": overview.list_facts(analysis, rank),
+        "notes": told.notes,
+        "facts": told.facts,
     }
 
 

@@ -11,7 +11,7 @@ from tests.shipped_example import EXAMPLE
 from wallscope.advice.recommend import match_rules, recommend
 from wallscope.advice.rules import fill_placeholders, fix_rules, is_sketch
 from wallscope.model.advice import KnownSetting, RunConfiguration, Setting, TraceFacts
-from wallscope.views.page_overview import build_card
+from wallscope.views.cards import build_card
 
 SETTINGS = [setting for rule in fix_rules() for setting in rule.all_settings()]
 HYBRIDEP = Setting("environment", "NUM_OF_HYBRID_EP_RANKS_PER_NVLINK_DOMAIN", "<EP size, at most 72>")

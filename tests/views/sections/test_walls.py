@@ -7,9 +7,12 @@ import pytest
 from rich.console import Console
 
 from wallscope.model.advice import Fix, Precondition, Setting
+from wallscope.model.diagnosis import Walls
 from wallscope.model.enums import Wall
 from wallscope.render.terminal import render_section
-from wallscope.views.sections.walls import build_fixes
+from wallscope.views.cards import build_cards, build_recommendations
+from wallscope.views.sections.walls import number_fixes
+from wallscope.views.verdict import TimeBasis
 
 
 def fix(name, **told):
@@ -37,9 +40,9 @@ STATUSES = ("met", "met", "unknown")
 
 def shown(*found, columns=80):
     page = io.StringIO()
-    Console(file=page, width=columns, markup=False, highlight=False, emoji=False).print(
-        render_section(build_fixes(found))
-    )
+    console = Console(file=page, width=columns, markup=False, highlight=False, emoji=False)
+    cards = build_cards(number_fixes(found), 1_000, TimeBasis("typical", Walls(0, 0, 0, 1_000, 0), ""))
+    console.print(render_section(build_recommendations(cards, (), "Recommendations")))
     return [line.strip() for line in page.getvalue().split("\n")[1:] if line.strip()]
 
 
@@ -55,9 +58,11 @@ def test_a_fix_tells_ceiling_settings_preconditions_and_the_next_wall():
     lines = [" ".join(line.split()) for line in shown(told)]
 
     assert lines == [
-        "1 Do a 1.25x",
-        "model.a=1 · A=1",
-        "preconditions: 2 met, 1 to check; then compute-bound",
+        "1 Do a up to 1.25x",
+        "model.a=1",
+        "A=1",
+        "then compute-bound",
+        "Conditions: 2 met, 1 to check. Check first:",
     ]
 
 
@@ -66,8 +71,8 @@ def test_a_blocked_fix_tells_what_unblocks_it():
 
     assert shown(fix("a", preconditions=(blocked,), blocked=True)) == [
         "1 Do a",
-        "blocked: stages are interleaved → set virtual stages",
-        "preconditions: 1 not met",
+        "Blocked: stages are interleaved → set virtual stages",
+        "Conditions: 1 unmet",
     ]
 
 
@@ -81,10 +86,10 @@ def test_a_blocked_fix_behind_the_first_screen_is_told_where_it_would_win_as_muc
     assert ("blocked: stages are interleaved → set virtual stages" in lines) is is_told
 
 
-def test_settings_beyond_three_are_counted():
-    settings = tuple(Setting("pytorch", f"line{place}", "") for place in range(5))
+def test_settings_beyond_four_are_counted():
+    settings = tuple(Setting("pytorch", f"line{place}", "") for place in range(6))
 
-    assert shown(fix("a", settings=settings))[1] == "line0 · line1 · line2  +2 more"
+    assert shown(fix("a", settings=settings))[1:] == ["line0", "line1", "line2", "line3", "2 more settings"]
 
 
 @pytest.mark.parametrize(

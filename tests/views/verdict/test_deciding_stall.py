@@ -9,8 +9,8 @@ from wallscope.model.capture import Options
 from wallscope.model.enums import Wall
 from wallscope.pipeline import analyze_capture, build_report
 from wallscope.render.texts import shorten_names
+from wallscope.views.cards import list_losses
 from wallscope.views.page_analysis import write_analysis_page
-from wallscope.views.page_overview import list_losses
 from wallscope.views.verdict import choose_basis, explain_verdict, find_deciding_stall
 
 SLOW = TRACES / "nersc_sc21_8workers.sqlite"

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from wallscope import units
-from wallscope.advice.evidence import describe_questions, describe_remaining_shares
+from wallscope.advice.evidence import describe_questions
 from wallscope.model.advice import Fix, Met, Program, Setting, System
 from wallscope.model.analysis import Analysis, CauseTime, Rank
 from wallscope.model.cause_catalogue import describe_cause
@@ -33,7 +33,6 @@ from wallscope.model.section import (
 )
 from wallscope.model.whatif import Answer, Replay
 from wallscope.render import figures
-from wallscope.render.texts import visible
 from wallscope.summary.diagnosis import LOSSES
 from wallscope.thresholds.verdict import (
     FIXES_OF_A_CAUSE_COUNT,
@@ -47,8 +46,6 @@ from wallscope.views.verdict import find_dominant
 
 _MOST_SETTINGS = 3
 _MOST_QUESTIONS = 3
-_LONGEST_ASSUMPTION = 300
-"""What memory pressure alone asks for is explained by these words first."""
 _ALSO_SHOWN: tuple[System, ...] = ("environment", "launcher", "nsys")
 _STATUSES: Mapping[Met, str] = {"met": "met", "unmet": "not met", "unknown": "to check"}
 _MOST_ON_TERMINAL, _MOST_IN_MARKDOWN = 12, 10
@@ -94,24 +91,6 @@ def title_fixes(shown: Sequence[Fix], *, has_steps: bool) -> str:
     return f"Recommendations (upper bound on speedup{removed}; not additive{order})"
 
 
-def build_fixes(
-    found: tuple[Fix, ...],
-    replay: Replay | None = None,
-    program: Program | None = None,
-    dismissed: tuple[Fix, ...] = (),
-    *,
-    has_steps: bool = True,
-) -> Section:
-    """Make what a terminal shows: a few fixes with settings and preconditions, the others by title.
-
-    `replay` says what the replays of fixes cover; `None` where nothing was replayed. `dismissed` are
-    those that win nothing there.
-    """
-    title = title_fixes(select_first_fixes(found), has_steps=has_steps)
-    rows = tuple(_list_rows(found, replay, program, dismissed))
-    return Section("fixes", title, "", (Items(rows, ("mark", "fold", "right")),))
-
-
 def build_capture_quality(found: tuple[Fix, ...]) -> Section:
     """Make what would let the capture say more: no recommendation for the program."""
     rows: list[tuple[Line, ...]] = []
@@ -146,33 +125,6 @@ def describe_worthless_fixes(dismissed: tuple[Fix, ...]) -> str:
     return f"Not recommended: {names} (replayed gain under {100 * MATERIAL_SHARE:.0f} % of the step)"
 
 
-def _list_rows(
-    found: tuple[Fix, ...], replay: Replay | None, program: Program | None, dismissed: tuple[Fix, ...]
-) -> Iterator[tuple[Line, ...]]:
-    shown = select_first_fixes(found)
-    if program is not None:
-        yield "", (Span(visible(describe_program(program), most=200), "dim"),), ""
-    for number, fix in enumerate(shown, start=1):
-        worth = "" if fix.speedup_ceiling is None else f"{fix.speedup_ceiling:.2f}x"
-        yield f"{number}", (Span(fix.title, fix.wall),), worth
-        yield from (("", line, "") for line in _describe(fix))
-    for fix in find_blocked_fixes(shown, found):
-        yield "-", (Span(f"Held back: {fix.title}", fix.wall),), ""
-        yield from (("", line, "") for line in describe_obstacles(fix))
-    if replay is not None:
-        yield "", (Span(describe_replay(replay), "dim"),), ""
-    if dismissed:
-        yield "", (Span(describe_worthless_fixes(dismissed), "dim"),), ""
-    others = [fix for fix in found if fix not in shown]
-    if others:
-        yield "", (Span("More fixes: with weaker evidence, without an estimate, or for compute", "dim"),), ""
-    for number, fix in enumerate(others, start=len(shown) + 1):
-        worth = "" if fix.speedup_ceiling is None else f"{fix.speedup_ceiling:.2f}x"
-        yield f"{number}", f"{fix.title} ({fix.id})", worth
-    if others:
-        yield "", (Span(f"Why and how: wallscope explain {shown[0].id}", "dim"),), ""
-
-
 def find_blocked_fixes(shown: tuple[Fix, ...], found: tuple[Fix, ...]) -> list[Fix]:
     """Find the first blocked fix that would win as much as any that is shown."""
     most_ns = max((fix.recoverable_ns or 0 for fix in shown), default=0)
@@ -186,24 +138,6 @@ def describe_obstacles(fix: Fix) -> Iterator[Line]:
         if entry.status == "unmet":
             cure = f" → {entry.unblock}" if entry.unblock else ""
             yield (Span(f"blocked: {entry.text}{cure}", "warning"),)
-
-
-def _describe(fix: Fix) -> Iterator[Line]:
-    """Say what to set, what it would win, what blocks it."""
-    if fix.settings:
-        yield _list_settings(fix.settings)
-    replayed = "" if fix.replay is None else describe_answer(fix, fix.replay)
-    if replayed:
-        yield replayed
-    if fix.assumes and fix.assumes != _assume_shares(fix):
-        yield (Span(visible(fix.assumes, most=_LONGEST_ASSUMPTION), "dim"),)
-    if fix.evidence:
-        yield (Span(f"evidence: {visible(fix.evidence[0], most=200)}", "dim"),)
-    yield from describe_obstacles(fix)
-    parts = [f"preconditions: {count_preconditions(fix)}"] if fix.preconditions else []
-    parts += [f"then {fix.next_wall}-bound"] if fix.next_wall and fix.replay is None else []
-    if parts:
-        yield (Span("; ".join(parts), "dim"),)
 
 
 def describe_unaddressed_compute(analysis: Analysis, rank: Rank) -> str:
@@ -269,13 +203,6 @@ def _list_settings(settings: tuple[Setting, ...]) -> str:
     """List the settings of the first system, then the environment's; the rest is counted."""
     lines = [entry.write() for entry in select_settings(settings)]
     return " · ".join(lines[:_MOST_SETTINGS]) + count_left_out(len(lines) - _MOST_SETTINGS)
-
-
-def _assume_shares(fix: Fix) -> str:
-    """Return the assumption that the line on the replay states already: that some times shrink to a share."""
-    questions = () if fix.replay is None else fix.replay.questions
-    scaled = [one for one in questions if one.kind == "scale" and one.share]
-    return f"assumes {describe_remaining_shares(scaled)}" if scaled else ""
 
 
 def describe_answer(fix: Fix, answer: Answer) -> str:

@@ -1,10 +1,7 @@
-"""The first screen of a page, from the answer: verdict, bar of walls, recommendations, how sure they are.
-
-The templates in `reports/` lay these values out; all pages share their shapes.
-"""
+"""Parts of a statement: cards of recommendations, facts that it rests on, losses, the legend of the bar."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import quantiles
 from typing import Literal
@@ -17,6 +14,9 @@ from wallscope.model.analysis import Analysis, Rank
 from wallscope.model.capture import Finding, Profiler
 from wallscope.model.cause_catalogue import DRAINED, HOST_FRAMEWORK, describe_cause
 from wallscope.model.enums import Wall
+from wallscope.model.section import Items, Line, Section, Span
+from wallscope.model.section import Tone as SpanTone
+from wallscope.render.texts import visible
 from wallscope.summary.diagnosis import LOSSES
 from wallscope.thresholds.causes import FIX_REPLAY_ERROR_SHARE
 from wallscope.thresholds.steps import ENOUGH_STEPS_COUNT
@@ -27,7 +27,14 @@ from wallscope.views.sections.findings import (
     shorten_message,
     sort_findings,
 )
-from wallscope.views.sections.walls import count_left_out
+from wallscope.views.sections.walls import (
+    count_left_out,
+    describe_answer,
+    describe_obstacles,
+    find_blocked_fixes,
+    select_first_fixes,
+    select_settings,
+)
 from wallscope.views.sections.words import WALL_WORDS, describe_finder, shorten_anchor
 from wallscope.views.verdict import (
     TimeBasis,
@@ -39,6 +46,7 @@ from wallscope.views.verdict import (
 )
 
 _FEWEST_FOR_SPREAD = 3
+_MOST_LINES_OF_SETTING, _MOST_SETTINGS, _LONGEST_NOTE = 3, 4, 300
 _MOST_CALLOUTS = 2
 _MOST_LOSSES, _MOST_NAMED = 4, 3
 _DRAINED, _OUTSIDE_CALLS = DRAINED, HOST_FRAMEWORK
@@ -418,3 +426,81 @@ def _judge_coverage(analysis: Analysis) -> Fact:
         return Fact(f"{found} on the capture", gravest.short, "limits", tone)
     ranks = "1 rank" if supplied == 1 else f"All {supplied} ranks"
     return Fact(f"{ranks} analyzed", "No finding limits the result.", "limits", "ok")
+
+
+def shorten_settings(settings: Sequence[Setting], most: int) -> tuple[str, int]:
+    """List the settings that one system needs, without comments, on one line; and count those left out.
+
+    The first one is always listed.
+
+    >>> shorten_settings((Setting("program", "a()  # why", ""), Setting("program", "b" * 60, "")), 54)
+    ('a()', 1)
+    """
+    if not settings:
+        return "", 0
+    own = [entry.write().partition("  # ")[0] for entry in select_settings(settings)]
+    shown = next((count for count in range(len(own), 1, -1) if len("  ".join(own[:count])) <= most), 1)
+    return visible("  ".join(own[:shown]), most=_MOST_LINES_OF_SETTING * most), len(own) - shown
+
+
+LineKind = Literal["setting", "bound", "blocked", "check", "evidence", "note"]
+_TONES: Mapping[LineKind, SpanTone | None] = {
+    "setting": "setting",
+    "bound": None,
+    "blocked": "warning",
+    "check": "dim",
+    "evidence": "dim",
+    "note": "dim",
+}
+
+
+def list_card_lines(card: Card) -> Iterator[tuple[LineKind, str]]:
+    """List what stands below the title of a card: settings, bound, obstacles, conditions, evidence."""
+    settings = [line for tab in (*card.tabs[:1], *card.anywhere) for line in tab.lines]
+    yield from (("setting", line) for line in settings[:_MOST_SETTINGS])
+    if (left := len(settings) - _MOST_SETTINGS) > 0:
+        yield "note", units.plural(left, "more setting")
+    if bound := _describe_bound(card):
+        yield "bound", bound
+    if card.fix.assumes:
+        yield "note", card.fix.assumes
+    for needed in card.unmet:
+        yield "blocked", f"Blocked: {needed.text}{f' → {needed.unblock}' if needed.unblock else ''}"
+    if card.overlap:
+        yield "note", card.overlap
+    if card.checks:
+        first = f". Check first: {card.first_check.text}" if card.first_check else ""
+        yield "check", f"Conditions: {', '.join(text for _, text in card.checks)}{first}"
+    if card.fix.evidence:
+        yield "evidence", f"Evidence: {card.fix.evidence[0]}"
+
+
+def _describe_bound(card: Card) -> str:
+    """Say how long the step would be at the bound and what limits it then; empty without a bound."""
+    if card.fix.replay is not None:
+        return describe_answer(card.fix, card.fix.replay)
+    change = units.join_ends(card.before, card.after, " → ") if card.before != card.after else ""
+    then = f"then {card.next_wall}-bound" if card.next_wall else ""
+    return "" if card.after_share is None else ", ".join(filter(None, (change, then)))
+
+
+def build_recommendations(cards: Sequence[Card], notes: Sequence[str], title: str) -> Section:
+    """Make what a terminal shows of all recommendations: the first as cards, the others by title."""
+    fixes = tuple(card.fix for card in cards)
+    shown = select_first_fixes(fixes)
+    rows: list[tuple[Line, ...]] = []
+    for number, card in enumerate(cards[: len(shown)], start=1):
+        rows.append((f"{number}", (Span(card.fix.title, card.fix.wall),), card.badge))
+        rows += [("", (Span(visible(text), _TONES[kind]),), "") for kind, text in list_card_lines(card)]
+    for fix in find_blocked_fixes(shown, fixes):
+        rows.append(("-", (Span(f"Held back: {fix.title}", fix.wall),), ""))
+        rows += [("", line, "") for line in describe_obstacles(fix)]
+    rows += [("", (Span(visible(note, most=_LONGEST_NOTE), "dim"),), "") for note in notes]
+    if len(cards) > len(shown):
+        more = "More fixes: with weaker evidence, without an estimate, or for compute"
+        rows.append(("", (Span(more, "dim"),), ""))
+    for number, card in enumerate(cards[len(shown) :], start=len(shown) + 1):
+        rows.append((f"{number}", f"{card.fix.title} ({card.fix.id})", card.badge))
+    if len(cards) > len(shown):
+        rows.append(("", (Span(f"Why and how: wallscope explain {shown[0].id}", "dim"),), ""))
+    return Section("fixes", title, "", (Items(tuple(rows), ("mark", "fold", "right")),))

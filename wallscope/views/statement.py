@@ -1,0 +1,120 @@
+"""What is said of a capture, on every screen: made once from its answer, and laid out by each medium.
+
+The headline and the sentence are its short form, the paragraphs and answers its long one. Pages, terminal,
+Markdown and brief answers take their words from it.
+"""
+
+from dataclasses import dataclass
+
+from wallscope.model.analysis import Analysis
+from wallscope.model.capture import Finding
+from wallscope.model.enums import Wall
+from wallscope.render.html import KeyAnswer
+from wallscope.views import cards as parts
+from wallscope.views.answers import build_key_answers
+from wallscope.views.cards import Card, Fact, LegendRow, LossRow
+from wallscope.views.headline import describe_scope, write_headline
+from wallscope.views.sections.walls import (
+    describe_program,
+    describe_relief,
+    describe_replay,
+    describe_worthless_fixes,
+    number_fixes,
+)
+from wallscope.views.sections.words import (
+    describe_throughput,
+    explain_choice,
+    list_capture_facts,
+    name_rank,
+)
+from wallscope.views.verdict import (
+    TimeBasis,
+    choose_basis,
+    describe_hidden_communication,
+    explain_verdict,
+    find_dominant,
+    list_job_verdict,
+    name_basis,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """What is said of a capture: finding, certainty, action, scope and limits, in words of two lengths.
+
+    Finding: `headline` has two words and the `scope`, `sentence` says share and cause, `paragraphs` all of
+    it, also of the job. `wall` is the dominant one, if it is one, and `words` the rest of the two words.
+    `basis` has the times that it is about, `whole` is their name and `spread` how they vary; `legend` and
+    `losses` have the parts. Certainty: the last of the `answers`, the `facts` that it rests on, and `limits`,
+    the findings that undermine it. Action: the third and fourth of the `answers`, and a card of each
+    recommendation in order; `notes` say what these rest on.
+    """
+
+    subject: tuple[str, ...]
+    dominant: str
+    wall: Wall | None
+    words: str
+    scope: str
+    headline: str
+    sentence: str
+    paragraphs: tuple[str, ...]
+    lines: tuple[str, ...]
+    basis: TimeBasis
+    whole: str
+    spread: str
+    basis_note: str
+    shown_rank: str
+    answers: tuple[KeyAnswer, ...]
+    cards: tuple[Card, ...]
+    notes: tuple[str, ...]
+    facts: tuple[Fact, ...]
+    limits: tuple[Finding, ...]
+    legend: tuple[LegendRow, ...]
+    losses: tuple[LossRow, ...]
+    throughput: tuple[str, ...]
+    relief: tuple[str, str]
+
+
+def state_analysis(analysis: Analysis) -> Statement:
+    """Make what is said of a capture."""
+    rank, job, diagnosis = analysis.ranks[analysis.diagnosis.rank_index], analysis.job, analysis.diagnosis
+    basis, fixes = choose_basis(analysis, rank), number_fixes(analysis.fixes or ())
+    wall, words = parts.name_verdict(analysis)
+    cards = tuple(parts.build_cards(fixes, rank.typical.step_ns, basis))
+    facts, hidden = parts.list_facts(analysis, rank), parts.describe_hidden(analysis, rank, basis)
+    notes = [describe_replay(analysis.replay)] if analysis.replay is not None and cards else []
+    notes += [describe_program(analysis.program)] if analysis.program is not None else []
+    notes += [describe_worthless_fixes(analysis.dismissed)] if analysis.dismissed else []
+    of_rank, in_full = f"{name_rank(rank)}: {diagnosis.verdict}", (diagnosis.verdict,)
+    shown = f"1 of {len(analysis.ranks)} ranks: {name_rank(rank)}, {explain_choice(analysis)}"
+    memory_share = basis.share(Wall.MEMORY)
+    return Statement(
+        subject=list_capture_facts(analysis, 0),
+        dominant=find_dominant(analysis),
+        wall=wall,
+        words=words,
+        scope=describe_scope(analysis),
+        headline=write_headline(analysis),
+        sentence=explain_verdict(analysis, rank, basis),
+        paragraphs=in_full if job is None else (of_rank, job.verdict),
+        lines=tuple(filter(None, (hidden, next(iter(list_job_verdict(analysis)), "")))),
+        basis=basis,
+        whole=name_basis(analysis, basis),
+        spread=parts.describe_spread(rank) if basis.kind == "median" else "",
+        basis_note=parts.describe_shares(analysis, rank, basis),
+        shown_rank=shown if len(analysis.ranks) > 1 else "",
+        answers=build_key_answers(analysis, rank, basis, cards, facts),
+        cards=cards,
+        notes=tuple(notes),
+        facts=facts,
+        limits=parts.list_callouts(analysis, rank),
+        legend=parts.list_legend(analysis, basis),
+        losses=() if basis.kind == "whole" else parts.list_losses(rank, fixes, basis),
+        throughput=(
+            *describe_hidden_communication(analysis, rank),
+            *describe_throughput(diagnosis.throughput),
+        ),
+        relief=describe_relief(
+            analysis.fixes or (), analysis.dismissed, memory_share, analysis.anchor.window
+        ),
+    )
