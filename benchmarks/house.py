@@ -392,26 +392,30 @@ def count_shared_names() -> int:
 
 
 def count_unnamed_tests() -> str:
-    """Return how many test files of mirrored folders are named after no module of that folder.
-
-    A file is named `test_<module>.py`, or lies in a folder of the name of the module.
-    """
-    tests = [
-        (ROOT / "wallscope" / path.relative_to(ROOT / "tests").parent, path.stem.removeprefix("test_"))
-        for path in sorted((ROOT / "tests").rglob("test_*.py"))
-    ]
-    mirrored = [(folder, name) for folder, name in tests if _is_mirrored(folder)]
-    unnamed = [
-        name
-        for folder, name in mirrored
-        if not folder.with_suffix(".py").is_file() and not list(folder.rglob(f"{name}.py"))
-    ]
-    return f"{len(unnamed)} of {len(mirrored)}"
+    """Return how many test files of mirrored folders are named after no module of that folder."""
+    mirrored = [path for path in sorted((ROOT / "tests").rglob("test_*.py")) if _is_mirrored(path)]
+    return f"{len(list_unnamed_tests(mirrored))} of {len(mirrored)}"
 
 
-def _is_mirrored(folder: Path) -> bool:
-    """Return whether a folder of tests is of a package, or is below one that is."""
-    parts = folder.relative_to(ROOT / "wallscope").parts
+def list_unnamed_tests(tests: Sequence[Path]) -> tuple[str, ...]:
+    """Return tests that neither are called `test_<module>.py` nor lie in a folder of the name of a module."""
+    return tuple(
+        str(path.relative_to(ROOT))
+        for path in tests
+        if _is_mirrored(path)
+        and not _mirror(path).with_suffix(".py").is_file()
+        and not list(_mirror(path).rglob(f"{path.stem.removeprefix('test_')}.py"))
+    )
+
+
+def _mirror(test: Path) -> Path:
+    """Return where the package has what is in the folder of a test."""
+    return ROOT / "wallscope" / test.parent.relative_to(ROOT / "tests")
+
+
+def _is_mirrored(test: Path) -> bool:
+    """Return whether a test is below a folder of the name of a package."""
+    parts = test.parent.relative_to(ROOT / "tests").parts
     return bool(parts) and (ROOT / "wallscope" / parts[0]).is_dir()
 
 

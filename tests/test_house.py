@@ -5,11 +5,13 @@ import ast
 import pytest
 
 from benchmarks.house import (
+    ROOT,
     ROWS,
     find_double_names,
     find_import_circles,
     find_parsed_prose,
     find_parsed_prose_of,
+    list_unnamed_tests,
 )
 from benchmarks.house_traces import count_returns_to_files
 
@@ -73,3 +75,22 @@ def test_a_return_is_an_entry_of_a_file_already_left():
 
 def test_every_row_has_a_goal_and_the_figure_of_the_start():
     assert [row.name for row in ROWS if not (row.stated and row.start and row.goal)] == []
+
+
+def test_tests_of_packages_are_named_after_what_they_test():
+    assert list_unnamed_tests(sorted((ROOT / "tests").rglob("test_*.py"))) == ()
+
+
+@pytest.mark.parametrize(
+    ("path", "is_named"),
+    [
+        ("trace/test_steps.py", True),
+        ("trace/steps/test_selection.py", True),
+        ("views/sections/test_walls.py", True),
+        ("screens/test_one_number.py", True),
+        ("trace/test_selection.py", False),
+        ("trace/stepping/test_selection.py", False),
+    ],
+)
+def test_a_test_of_no_module_is_found(path, is_named):
+    assert (list_unnamed_tests([ROOT / "tests" / path]) == ()) is is_named

@@ -171,11 +171,16 @@ def build_report(found: AnalyzedCapture, progress: Progress) -> Report:
             for one in timelines
         )
     return Report(
-        found.analysis, timelines, gaps, path, _list_lanes(found.matched), _build_overviews(found, slices)
+        found.analysis,
+        timelines,
+        gaps,
+        path,
+        _list_meeting_lanes(found.matched),
+        _build_overviews(found, slices),
     )
 
 
-def _list_lanes(matched: "MatchedJob | None") -> pl.DataFrame:
+def _list_meeting_lanes(matched: "MatchedJob | None") -> pl.DataFrame:
     """Return the collectives of several ranks, for the timeline of them all."""
     if matched is None:
         return MEETING_LANES.to_frame()
@@ -439,10 +444,8 @@ def _conclude(
     """Summarize the ranks, match them by their profiles, and diagnose the one that stands for them."""
     trace = prepared.trace
     is_alone = len(trace.capture.ranks) == 1
-    found, anchor = run_both(
-        lambda: summarize_ranks(prepared, with_tables=with_profiles or not is_alone),
-        lambda: describe_anchor(trace),
-    )
+    anchor = describe_anchor(trace)
+    found = summarize_ranks(prepared, with_tables=with_profiles or not is_alone)
     place = find_least_computing(tuple(own.rank for own in found), trace.places_without_marker())
     diagnose_rank = partial(_diagnose, prepared, anchor, options, about)
     answer = diagnose_rank(found, place)

@@ -5,7 +5,7 @@ drained queue after a blocking call until the next launch, and waits of the oper
 framework. Time in which the profiler blocked the thread is unattributed.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TypeVar
@@ -66,7 +66,6 @@ class QueueDrains:
         call = operations["call"].to_numpy()
         issuing = number_spans(call[call >= 0])
         blocking = waits.blocking
-        self._issuing = issuing[~are_among(issuing, blocking)]
         self._waits, self._names = waits, names
         self._known: dict[int, tuple[Rows, Times, Times]] = {}
         self.rank_id = int(operations["rank_id"][0])
@@ -74,6 +73,10 @@ class QueueDrains:
         self.threads: list[int] = own.tolist()
         self._blocking = blocking[np.isin(waits.calls.thread[blocking], own)]
         self._draining = self._blocking[self._drains(operations)]
+        draining = self._draining[np.argsort(waits.calls.end_ns[self._draining], kind="stable")]
+        self._drained = draining, waits.calls.thread[draining], waits.calls.end_ns[draining]
+        launching = issuing[~are_among(issuing, blocking)]
+        self._launched = waits.calls.thread[launching], waits.calls.start_ns[launching]
 
     def by_call(self, thread: int, at_ns: Times) -> Rows:
         """Return the call that had drained the device at each moment of a thread, -1 without one.
@@ -91,13 +94,10 @@ class QueueDrains:
     def _of_thread(self, thread: int) -> tuple[Rows, Times, Times]:
         """Return the draining calls of a thread in order of their ends, the ends, and its launch times."""
         if thread not in self._known:
-            draining, issuing = (
-                calls[self._waits.calls.thread[calls] == thread] if self._draining.size else calls[:0]
-                for calls in (self._draining, self._issuing)
-            )
-            in_order = draining[np.argsort(self._waits.calls.end_ns[draining], kind="stable")]
-            launches = np.sort(self._waits.calls.start_ns[issuing])
-            self._known[thread] = in_order, self._waits.calls.end_ns[in_order], launches
+            (calls, of_call, end_ns), (of_launch, launched_ns) = self._drained, self._launched
+            own = of_call == thread
+            launches = np.sort(launched_ns[of_launch == thread]) if own.any() else launched_ns[:0]
+            self._known[thread] = calls[own], end_ns[own], launches
         return self._known[thread]
 
     def names(self, calls: Rows) -> list[str]:
@@ -170,6 +170,9 @@ _LOCK, _FILE = HOST_LOCK, HOST_FILE
 CAUSES = (*(cause for cause, _ in _BY_RANGE), FRAMEWORK, OFFLOAD, PROFILER, _LOCK, _FILE)
 """The cause of time outside calls, except for drained queues."""
 _ALWAYS = (-(2**62), 2**62)
+_CUTTING = (HostKind.LOCK, HostKind.IO, HostKind.GC, HostKind.PROFILER)
+"""Waits whose beginnings and ends cut the time of their thread."""
+_OUTSIDE_CALLS, _ALLOCATION = map(encode_member, (LinkKind.OUTSIDE_CALLS, LinkKind.ALLOCATION))
 _NETWORK_CALL = r"^(__)?(send|recv|connect|accept)"
 
 
@@ -267,13 +270,13 @@ class HostActivity:
         thread works for one that is in no call. Calls of the others cut it there.
         """
         locks = np.concatenate(
-            [np.empty(0, np.int64), *(self._rows(other, [HostKind.LOCK]) for other in issuing)]
+            [np.empty(0, np.int64), *(self._rows(other, HostKind.LOCK) for other in issuing)]
         )
         return {thread: self._moments_of(thread, locks, between_ns) for thread in threads}
 
     def spans_of(self, thread: int, kind: HostKind) -> Spans:
         """Return when a thread was in waits of a kind."""
-        return self._spans(self._rows(thread, [kind]))
+        return self._spans(self._rows(thread, kind))
 
     def count_lock_waits(self, drained: QueueDrains, at_ns: Times) -> Rows:
         """Return how many of a rank's launching threads wait for a lock at each moment."""
@@ -294,7 +297,7 @@ class HostActivity:
 
     def in_io(self, thread: int) -> tuple[Spans, Spans]:
         """Return when a thread waited for files, and when for the network."""
-        rows = self._rows(thread, [HostKind.IO])
+        rows = self._rows(thread, HostKind.IO)
         is_network = self._is_network[self.events["name"].to_numpy()[rows]]
         return self._spans(rows[~is_network]), self._spans(rows[is_network])
 
@@ -307,17 +310,18 @@ class HostActivity:
         start_ns, end_ns = (self.events[side].to_numpy()[rows] for side in ("start_ns", "end_ns"))
         return union(order_spans(start_ns, end_ns))
 
-    def _rows(self, thread: int, kinds: Iterable[HostKind]) -> Rows:
+    def _rows(self, thread: int, *kinds: HostKind) -> Rows:
         """Return the events of some kinds on a thread."""
-        nothing = np.empty(0, np.int64)
-        held = (self._events_of.get(thread * len(HostKind) + encode_member(kind), nothing) for kind in kinds)
-        return np.concatenate([nothing, *held])
+        events = (self._events_of.get((thread, kind)) for kind in kinds)
+        return np.concatenate([np.empty(0, np.int64), *(rows for rows in events if rows is not None)])
 
     @cached_property
-    def _events_of(self) -> Mapping[int, Rows]:
+    def _events_of(self) -> Mapping[tuple[int, HostKind], Rows]:
         """The rows of the events of each thread and kind."""
+        kinds = list(HostKind)
         thread, kind = self.events["thread"].to_numpy().astype(np.int64), as_integers(self.events["kind"])
-        return dict(iterate_groups(thread * len(HostKind) + kind))
+        groups = iterate_groups(thread * len(kinds) + kind)
+        return {(number // len(kinds), kinds[number % len(kinds)]): rows for number, rows in groups}
 
     @cached_property
     def _ranges_of(self) -> Mapping[int, slice]:
@@ -339,10 +343,7 @@ class HostActivity:
 
         own = self._ranges_of.get(thread, slice(0))
         telling = self._telling.get(self._processes[thread], np.empty(0, np.int64))
-        events = [
-            locks,
-            self._rows(thread, [HostKind.LOCK, HostKind.IO, HostKind.GC, HostKind.PROFILER]),
-        ]
+        events = [locks, self._rows(thread, *_CUTTING)]
         cutting = ((self.tree, own), (self.tree, telling), (self.events, np.concatenate(events)))
         sides = [
             held_there(frame[side].to_numpy()[rows])
@@ -387,7 +388,7 @@ def assign_host_causes(
         at_ns = start_ns[rows]
         open_range = activity.open_range(thread, at_ns)
         found[rows] = open_range
-        outside = np.flatnonzero(kind[rows] == encode_member(LinkKind.OUTSIDE_CALLS))
+        outside = np.flatnonzero(kind[rows] == _OUTSIDE_CALLS)
         code = _outside_calls(thread, at_ns[outside], open_range[outside], activity, drained)
         queue, names = _find_drain_causes(drained, thread, at_ns[outside])
         is_queue = (queue >= 0) & are_among(code, _BEHIND_A_DRAIN)
@@ -396,7 +397,7 @@ def assign_host_causes(
         texts += names
         cause[rows[outside]] = code
         is_profiled = is_inside(activity.spans_of(thread, HostKind.PROFILER), at_ns)
-        is_profiled &= kind[rows] != encode_member(LinkKind.ALLOCATION)
+        is_profiled &= kind[rows] != _ALLOCATION
         cause[rows[is_profiled]] = CAUSES.index(PROFILER)
     return found, cause, texts
 

@@ -139,7 +139,7 @@ def blame_gaps(
     issuers = _issuers(operations["call"].to_numpy(), constraints)
     room = _LINKS_OF_OPERATION * op.size
     while True:
-        links = _allocate_links(room)
+        columns = _allocate_links(room).columns()
         walk = Walk(
             views(*constraints.operations),
             views(*constraints.producers),
@@ -154,12 +154,12 @@ def blame_gaps(
                 LONGEST_UNEXPLAINED_LATENCY_NS,
                 NO_SLACK,
             ),
-            views(*links.columns()),
+            views(*columns),
             LONGEST_CHAIN_COUNT,
         )
         used = walk_gaps(walk, count, *views(*gaps))
         if used <= room:
-            return ChainLinks(*(column[room - used :] for column in links.columns()))
+            return ChainLinks(*(column[room - used :] for column in columns))
         room = used
 
 
@@ -180,16 +180,16 @@ def _issuers(call: Codes, constraints: Constraints) -> Columns:
 
 _KERNELS, _RECOMPUTED, _UNRECOGNIZED, _GRAPHS = range(4)
 _STATES = np.array(
-    [
-        encode_member(one)
-        for one in (
-            DeviceState.COMPUTE,
-            DeviceState.COMPUTE,
-            DeviceState.COMPUTE,
-            DeviceState.OPAQUE_GRAPH,
-        )
-    ],
-    np.int8,
+    [encode_member(one) for one in (*(3 * [DeviceState.COMPUTE]), DeviceState.OPAQUE_GRAPH)], np.int8
+)
+_COMPUTE, _COMMUNICATION, _COPY, _OPAQUE_GRAPH = (
+    encode_member(one)
+    for one in (
+        OperationClass.COMPUTE,
+        OperationClass.COMMUNICATION,
+        OperationClass.COPY,
+        OperationClass.OPAQUE_GRAPH,
+    )
 )
 _NO_CATEGORY = list(CATEGORY.categories).index(ComputeCategory.UNRECOGNIZED)
 _STATES_OF_LINKS = [
@@ -243,8 +243,8 @@ def slice_windows(
     op, of_class = operations["op"].to_numpy().astype(np.int64), as_integers(operations["class"])
     start_ns, end_ns = operations["start_ns"].to_numpy(), operations["end_ns"].to_numpy()
     tier = np.full(op.size, -1, np.int8)
-    tier[of_class == encode_member(OperationClass.OPAQUE_GRAPH)] = _GRAPHS
-    tier[of_class == encode_member(OperationClass.COMPUTE)] = _KERNELS
+    tier[of_class == _OPAQUE_GRAPH] = _GRAPHS
+    tier[of_class == _COMPUTE] = _KERNELS
     tier[(tier == _KERNELS) & (as_integers(operations["category"]) == _NO_CATEGORY)] = _UNRECOGNIZED
     tier[((tier == _KERNELS) | (tier == _UNRECOGNIZED)) & are_among(op, recomputed.to_numpy())] = _RECOMPUTED
     room, front = 2 * op.size, np.zeros(len(_STATES), np.int64)
@@ -254,9 +254,7 @@ def slice_windows(
 
     covers = [
         union(order_spans(start_ns[rows], end_ns[rows]))
-        for rows in (
-            of_class == encode_member(one) for one in (OperationClass.COMMUNICATION, OperationClass.COPY)
-        )
+        for rows in (of_class == _COMMUNICATION, of_class == _COPY)
     ]
     bounds = Spans(windows["start_ns"].to_numpy(), windows["end_ns"].to_numpy())
     moments = _by_thread(on_threads, int(links.thread.max(initial=-1)) + 1)

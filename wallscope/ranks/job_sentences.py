@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 
-from wallscope.model.analysis import Job, RankWaits
+from wallscope.model.analysis import Job, RankWaits, Straggler
 from wallscope.model.capture import Finding
 from wallscope.model.finding_codes import FindingCode
 from wallscope.thresholds.causes import REPORTED_JITTER_SHARE, REPORTED_WAIT_SHARE
@@ -22,9 +22,9 @@ _BOUND = {
 def list_job_sentences(job: Job, unit: str) -> tuple[str, ...]:
     """Return sentences: late ranks and causes, waiting ranks, the critical rank's wall, missing ranks."""
     critical = job.members[job.critical_place]
-    sentences = [*_late_sentences(job, unit), *_wait_sentences(job, critical)]
+    sentences = [*_describe_late_ranks(job, unit), *_describe_waits(job, critical)]
     if job.collectives.matched:
-        sentences += _wall_sentences(job, critical)
+        sentences += _describe_job_walls(job, critical)
     if job.missing:
         named = ", ".join(map(str, job.missing[:8])) + (" …" if len(job.missing) > 8 else "")
         sentences.append(
@@ -40,33 +40,31 @@ def describe_left_out(findings: Iterable[Finding]) -> str:
     return f"{plural(count, 'export')} left out: see the limits." if count else ""
 
 
-def _late_sentences(job: Job, unit: str) -> Iterator[str]:
-    repeated = [one for one in job.stragglers if one.repeated]
-    in_turn = [one for one in job.stragglers if not one.repeated]
-    for one in repeated[:_MOST_NAMED]:
-        yield (
-            f"{capitalize(one.name)} is late on {one.late_steps} of {one.steps} {unit}s, by"
-            f" {duration(one.late_ns_median)} (median): {one.why}."
-        )
+def _describe_late_ranks(job: Job, unit: str) -> Iterator[str]:
+    repeated = [straggler for straggler in job.stragglers if straggler.repeated]
+    in_turn = [straggler for straggler in job.stragglers if not straggler.repeated]
+    for straggler in repeated[:_MOST_NAMED]:
+        yield _describe_straggler(straggler, unit)
     if len(repeated) > _MOST_NAMED:
         yield f"{plural(len(repeated) - _MOST_NAMED, 'more rank')} are also late."
     if in_turn and not repeated:
-        worst = max(in_turn, key=lambda one: (one.late_ns_median * one.late_steps, -one.place))
-        names = ", ".join(one.name for one in in_turn[:_MOST_NAMED])
+        worst = max(in_turn, key=lambda late: (late.late_ns_median * late.late_steps, -late.place))
+        names = ", ".join(straggler.name for straggler in in_turn[:_MOST_NAMED])
         more = f" and {len(in_turn) - _MOST_NAMED} more" if len(in_turn) > _MOST_NAMED else ""
         yield "No rank is always late."
         if len(in_turn) > 1:
             yield f"The late ranks take turns: {names}{more}."
-        yield (
-            f"{capitalize(worst.name)} is late on {worst.late_steps} of"
-            f" {worst.steps} {unit}s, by {duration(worst.late_ns_median)} (median):"
-            f" {worst.why}."
-        )
+        yield _describe_straggler(worst, unit)
     if not job.stragglers and job.collectives.matched:
         yield "No rank is late repeatedly."
 
 
-def _wait_sentences(job: Job, critical: RankWaits) -> Iterator[str]:
+def _describe_straggler(late: Straggler, unit: str) -> str:
+    steps, by = f"{late.late_steps} of {late.steps} {unit}s", duration(late.late_ns_median)
+    return f"{capitalize(late.name)} is late on {steps}, by {by} (median): {late.why}."
+
+
+def _describe_waits(job: Job, critical: RankWaits) -> Iterator[str]:
     """Yield the rank that waits most, and the critical rank; then waits without a straggler."""
     if not job.collectives.matched:
         none = (
@@ -76,8 +74,8 @@ def _wait_sentences(job: Job, critical: RankWaits) -> Iterator[str]:
         )
         yield f"{none}: waits between ranks are unknown."
         return
-    yield from _unmatched_sentence(job)
-    most = max(job.members, key=lambda one: (one.all_wait_ns or 0, -one.place))
+    yield from _describe_unmatched(job)
+    most = max(job.members, key=lambda member: (member.all_wait_ns or 0, -member.place))
     if most.all_residence_ns and (most.all_wait_ns or 0) >= REPORTED_WAIT_SHARE * most.all_residence_ns:
         yield (
             f"In the capture {most.name} spends {duration(most.all_residence_ns)} in collectives, of which"
@@ -102,13 +100,13 @@ def _wait_sentences(job: Job, critical: RankWaits) -> Iterator[str]:
         )
 
 
-def _unmatched_sentence(job: Job) -> Iterator[str]:
+def _describe_unmatched(job: Job) -> Iterator[str]:
     """Yield how many collectives were not matched, and the ranks whose waiting is therefore unknown."""
-    apart = [one for one in job.members if one.unmatched_count]
+    apart = [member for member in job.members if member.unmatched_count]
     if not apart:
         return
-    unknown = [one.name for one in apart if one.peer_wait_ns is None]
-    count = sum(one.unmatched_count for one in apart)
+    unknown = [member.name for member in apart if member.peer_wait_ns is None]
+    count = sum(member.unmatched_count for member in apart)
     whose = f"{plural(count, 'operation')} of {plural(len(apart), 'rank')}"
     sentence = f"{whose} could not be matched with all their peers"
     if unknown:
@@ -117,7 +115,7 @@ def _unmatched_sentence(job: Job) -> Iterator[str]:
     yield f"{sentence}."
 
 
-def _wall_sentences(job: Job, critical: RankWaits) -> Iterator[str]:
+def _describe_job_walls(job: Job, critical: RankWaits) -> Iterator[str]:
     if job.dominant_wall == job.critical_wall:
         both = f"The job, and {critical.name}, which waits least,"
         yield f"{both} are {_BOUND[job.dominant_wall]}."
@@ -126,9 +124,5 @@ def _wall_sentences(job: Job, critical: RankWaits) -> Iterator[str]:
             f"The job is {_BOUND[job.dominant_wall]}; {critical.name}, which waits least, is"
             f" {_BOUND[job.critical_wall]}."
         )
-    if _is_charged(job):
+    if any(straggler.cause_wall is not None for straggler in job.stragglers):
         yield "A wait for a late rank counts as what delayed that rank."
-
-
-def _is_charged(job: Job) -> bool:
-    return any(one.cause_wall is not None for one in job.stragglers)

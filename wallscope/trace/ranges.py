@@ -318,11 +318,10 @@ def find_host_threads(ranges: pl.DataFrame, calls: pl.DataFrame, parent: Parents
     `ranges` follow `RANGES`, `calls` follow `CALLS`, `parent` is the row of the range around each.
     """
     held = ranges if not ranges["crosses"].any() else ranges[np.flatnonzero(~ranges["crosses"].to_numpy())]
-    calls_of = dict(iterate_runs(calls["thread"].to_numpy()))
-    nothing = slice(0, 0)
+    ranges_of, calls_of = (dict(iterate_runs(as_integers(frame["thread"]))) for frame in (held, calls))
     return {
-        thread: HostThread(held[rows], calls[calls_of.get(thread, nothing)], parent)
-        for thread, rows in iterate_runs(as_integers(held["thread"]))
+        thread: HostThread(held[rows], calls[calls_of.get(thread, slice(0))], parent)
+        for thread, rows in ranges_of.items()
         if thread >= 0
     }
 
