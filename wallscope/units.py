@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
+_LARGEST_SPEEDUP = 20
+"""Above, a speedup says only that nearly all time is lost."""
 _UNKNOWN = "unknown"
 _LEAST_SHOWN_NS = 1_000
 """Shorter times would need many decimals as milliseconds."""
@@ -125,6 +127,24 @@ def percent(share: float | None) -> str:
     if 0.9995 <= share < 1:
         return ">99.9 %"
     return f"{100 * share:.1f} %"
+
+
+def write_speedup(ratio: float) -> str:
+    """A speedup; one that nothing would reach is not written as a number.
+
+    >>> write_speedup(1.384), write_speedup(30_085_722.0)
+    ('1.38x', 'more than 20x')
+    """
+    return f"{ratio:.2f}x" if ratio <= _LARGEST_SPEEDUP else f"more than {_LARGEST_SPEEDUP}x"
+
+
+def write_bound(ratio: float) -> str:
+    """An upper bound on a speedup.
+
+    >>> write_bound(1.384), write_bound(30_085_722.0)
+    ('up to 1.38x', 'more than 20x')
+    """
+    return f"up to {write_speedup(ratio)}" if ratio <= _LARGEST_SPEEDUP else write_speedup(ratio)
 
 
 def points(difference: float) -> str:

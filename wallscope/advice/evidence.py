@@ -29,7 +29,7 @@ from wallscope.thresholds.verdict import (
     MOSTLY_IN_RANGE_SHARE,
     SMALL_PART_OF_CAUSE_SHARE,
 )
-from wallscope.units import duration, number, percent, plural, size
+from wallscope.units import duration, number, percent, plural, size, write_speedup
 
 if TYPE_CHECKING:
     from wallscope.advice.measurements import MeasuredRun
@@ -419,7 +419,8 @@ def _explain_more(causes: Sequence[str]) -> str:
 
 def assume_no_host_time(time_ns: int, step_ns: int, alone_ns: int) -> str:
     """Say what must vanish for the bound of a call that drains the queue, and what the call alone gains."""
+    bound = write_speedup(step_ns / max(step_ns - alone_ns, 1))
     return (
         f"all {duration(time_ns)} of host time after the call disappear and the call stays; if the host time"
-        f" stays and the call does not block, the bound is {step_ns / max(step_ns - alone_ns, 1):.2f}x"
+        f" stays and the call does not block, the bound is {bound}"
     )

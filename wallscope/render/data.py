@@ -330,7 +330,7 @@ def _(brief: BreakdownBrief) -> Iterator[str]:
 @_list_rows.register
 def _(brief: WhatIfBrief) -> Iterator[str]:
     for answer in brief.answers:
-        time = f"{units.duration(answer.step_ns)}, {answer.speedup:.2f}x"
+        time = f"{units.duration(answer.step_ns)}, {units.write_speedup(answer.speedup)}"
         yield f"{answer.option}: {time}, then {answer.next_wall}-bound"
 
 
@@ -376,7 +376,7 @@ def _write_plain(value: Scalar) -> str:
 
 
 def _write_recommendation(entry: Recommendation) -> str:
-    worth = "no bound known" if entry.speedup_ceiling is None else f"up to {entry.speedup_ceiling:.2f}x"
+    worth = "no bound known" if entry.speedup_ceiling is None else units.write_bound(entry.speedup_ceiling)
     worth += f" ({entry.assumes})" if entry.assumes else ""
     more = f" and {units.plural(entry.more_settings, 'other setting')}" if entry.more_settings else ""
     settings = f"; set {' · '.join(entry.settings)}{more}" if entry.settings else ""

@@ -38,7 +38,7 @@ _WRITERS: Mapping[Unit, Callable[[Any], str]] = {
     "seconds": lambda time_ns: f"{units.seconds(time_ns)} s",
     "percent": units.percent,
     "signed_percent": units.signed_percent,
-    "speedup": "{:.2f}x".format,
+    "speedup": units.write_speedup,
     "exact_speedup": "{:.3f}x".format,
     "size": units.size,
     "rate": units.rate,

@@ -132,7 +132,7 @@ def _answer_bound(comparison: Comparison) -> KeyAnswer:
 def _write_bound(before_ns: int, after_ns: int, line: str) -> KeyAnswer:
     before, after, share = units.duration(before_ns), units.duration(after_ns), after_ns / before_ns
     return KeyAnswer(
-        "Upper bound", f"up to {1 / share:.2f}x", (line,), predicted=(before, after, min(share, 1.0))
+        "Upper bound", units.write_bound(1 / share), (line,), predicted=(before, after, min(share, 1.0))
     )
 
 

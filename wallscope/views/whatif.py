@@ -279,7 +279,9 @@ def _list_key_answers(found: WhatIf, best: Sequence[Answer]) -> tuple[KeyAnswer,
         )
         bar = (units.duration(found.step_ns), units.duration(after_ns), after_ns / max(found.step_ns, 1))
         after = f"The {found.unit} is then {best[0].next_wall}-bound."
-        bound = KeyAnswer("Upper bound", f"up to {best[0].speedup:.2f}x", (after,), "changes", predicted=bar)
+        bound = KeyAnswer(
+            "Upper bound", units.write_bound(best[0].speedup), (after,), "changes", predicted=bar
+        )
     error = found.check.error_median
     tone: Literal["ok", "warn"] = "warn" if error is None else "ok"
     head = "Replay not checked" if error is None else f"Replay error {units.percent(error)}"

@@ -331,7 +331,13 @@ def tabulate_causes(analysis: Analysis, title: str, causes: Sequence[CauseTime],
 
     def fix(entry: CauseTime) -> str:
         number, speedup = best.get(entry.cause, (0, 0.0))
-        return f"{speedup:.2f}x ({number})" if number else "none" if entry.cause in ceilings else ""
+        return (
+            f"{units.write_speedup(speedup)} ({number})"
+            if number
+            else "none"
+            if entry.cause in ceilings
+            else ""
+        )
 
     def recoverable(entry: CauseTime) -> str:
         return "" if entry.recoverable_ns is None else f"-{units.milliseconds(entry.recoverable_ns)}"
@@ -373,7 +379,7 @@ def _explain_bounds(
     bounds = [entry for entry in analysis.opportunities if entry.cause in listed]
     for entry in bounds:
         if entry.assumes is not None:
-            yield f"{entry.cause}: {entry.speedup_ceiling:.2f}x assumes that {entry.assumes}."
+            yield f"{entry.cause}: {units.write_speedup(entry.speedup_ceiling)} assumes that {entry.assumes}."
     least_ns = SHOWN_WIN_SHARE * analysis.ranks[analysis.diagnosis.rank_index].typical.step_ns
     if any(entry.recoverable_ns - listed[entry.cause] >= least_ns for entry in bounds):
         yield _MORE
