@@ -30,6 +30,7 @@ _MIGRATIONS = tuple(direction for direction in CopyDirection if direction.starts
 _EVENT_WAIT = r"(Stream|Ctx)WaitEvent|EventSynchronize"
 _CAPTURE_BEGINS, _CAPTURE_ENDS = r"StreamBegin(Rec|C)apture", r"StreamEnd(Rec|C)apture"
 _MARK, _DOMAIN = 34, 75
+_LONGEST_WARNING = 200
 _OF_LIBRARIES = (
     r"(?i)^(MPI|UCX|NVSHMEM|NCCL|OpenACC|CCCL|CUB|Thrust|TensorRT|myelin.*"
     r"|cu(BLAS|DNN|FFT|RAND|SOLVER|SPARSE|TENSOR|StateVec|File)\w*)$"
@@ -52,6 +53,26 @@ def check_losses(source: Database) -> tuple[Finding, ...]:
     if incomplete:
         findings.append(make_finding(FindingCode.PERHAPS_INCOMPLETE, messages=plural(incomplete, "message")))
     return tuple(findings)
+
+
+def count_launches(source: Database) -> int:
+    """Return how many calls launched kernels or graphs; 0 if the export cannot tell."""
+    if not (source.has("CUPTI_ACTIVITY_KIND_RUNTIME", "nameId") and source.has("StringIds", "id", "value")):
+        return 0
+    ((launches,),) = source.rows("kernel_launches")
+    return int(launches)
+
+
+def explain_losses(source: Database) -> str:
+    """Return what may explain lost records as the end of a sentence: the system, the profiler's warnings."""
+    reasons = []
+    if source.has("TARGET_INFO_SYSTEM_ENV", "name", "value"):
+        releases = [str(release) for (release,) in source.rows("system_release")]
+        reasons += ["the system is WSL2"] if any("WSL2" in one for one in releases) else []
+    if source.has("DIAGNOSTIC_EVENT", "text", "severity"):
+        said = dict.fromkeys(" ".join(str(text).split()) for (text,) in source.rows("profiler_warnings"))
+        reasons += [f'nsys reports "{text[:_LONGEST_WARNING]}"' for text in said]
+    return f" ({'; '.join(reasons)})" if reasons else ""
 
 
 def check_times(untimed_rows: int) -> tuple[Finding, ...]:

@@ -27,6 +27,8 @@ from wallscope.nsys.findings import (
     check_overhead,
     check_payloads,
     check_ranges,
+    count_launches,
+    explain_losses,
     has_begun_inside,
 )
 from wallscope.nsys.gpu_counters import read_memory, read_samples
@@ -56,7 +58,7 @@ from wallscope.nsys.ranks import Ranks, identify_ranks
 from wallscope.nsys.sources import open_tables
 from wallscope.nsys.tables import Database, Tables, make_database
 from wallscope.process_tuning import release_memory, run_both
-from wallscope.units import size
+from wallscope.units import plural, size
 
 _OPERATION_BYTES, _CALL_BYTES, _RANGE_BYTES = 230, 60, 70
 """Minimum memory per row during the analysis. Measured: three quarters of the use for five million rows."""
@@ -325,6 +327,13 @@ def _refuse_empty(source: Database, presence: dict[str, Presence]) -> None:
     if any(presence[table.name] is Presence.ROWS for table in catalog.DEVICE_TABLES):
         return
     calls = source.row_count("CUPTI_ACTIVITY_KIND_RUNTIME")
+    if launches := count_launches(source):
+        raise NothingToAnalyzeError(
+            f"holds {plural(launches, 'kernel launch')} and no kernel, copy, fill or graph:"
+            f" records of the GPU were lost{explain_losses(source)}",
+            "end the capture after a device synchronization, with an nsys release that supports the driver",
+            str(source.path),
+        )
     what = f"no kernel, copy, fill or graph ({calls:,} CUDA API calls)" if calls else "no CUDA activity"
     raise NothingToAnalyzeError(
         f"holds {what}",

@@ -1,0 +1,6 @@
+-- What the profiler itself reports as a warning or an error, the gravest first.
+SELECT message.text AS said
+FROM DIAGNOSTIC_EVENT AS message
+WHERE message.severity >= 2
+ORDER BY message.severity DESC, message.rowid
+LIMIT 8
