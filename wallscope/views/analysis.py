@@ -236,9 +236,8 @@ def _describe_fix(fix: Fix) -> Iterator[str]:
     yield from (f"evidence: {escape(line, 300)}" for line in fix.evidence)
     if fix.preconditions:
         unknown = [entry.text for entry in fix.preconditions if entry.status == "unknown"]
-        more = f"; {len(unknown) - _MOST_UNKNOWN} more" if len(unknown) > _MOST_UNKNOWN else ""
-        check = f"; to check: {escape('; '.join(unknown[:_MOST_UNKNOWN]))}{more}" if unknown else ""
-        yield f"preconditions: {count_preconditions(fix)}{check}"
+        yield f"preconditions: {count_preconditions(fix)}"
+        yield from (f"to check: {escape(text)}" for text in unknown[:_MOST_UNKNOWN])
 
 
 def _list_findings(findings: tuple[Finding, ...]) -> list[str]:
