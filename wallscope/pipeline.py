@@ -164,12 +164,7 @@ def build_report(found: AnalyzedCapture, progress: Progress) -> Report:
     progress("seeking what bounds the step")
     path = found.replays.path
     if not isinstance(path, str):
-        steps = path.steps
-        timelines = tuple(replace(one, path=steps.filter(pl.col("step") == one.step)) for one in timelines)
-        timelines = tuple(
-            one if len(one.path) else replace(one, path=found.replays.path_of_step(one.step))
-            for one in timelines
-        )
+        timelines = tuple(replace(one, path=found.replays.find_path(one.step)) for one in timelines)
     return Report(
         found.analysis,
         timelines,

@@ -193,3 +193,18 @@ def test_what_a_fix_sets_is_told_with_its_value():
     assert found.text == "the token dispatcher is alltoall or flex (moe_token_dispatcher_type is flex)"
     assert precondition_rows()["EPO-P03"].judge_with(before, before, CAPTURE).status == "unmet"
     assert precondition_rows()["EPO-P03"].judge_with(after, before, CAPTURE).status == "unmet"
+
+
+def test_what_a_fix_makes_inapplicable_is_told_so_and_a_lower_bound_is_one():
+    row = precondition_rows()["DSP-20"]
+    trips, clears = (lookup_in(configured(text), TraceFacts()) for text in CASES["DSP-20"])
+    others = lookup_in(configured("moe_flex_dispatcher_backend=deepep"), TraceFacts())
+    bounded = lookup_in(RunConfiguration(), TraceFacts(least={"expert_model_parallel_size": 2}))
+
+    assert row.judge_with(trips, clears, CAPTURE).status == "set"
+    assert row.judge_with(trips, others, CAPTURE).text == (
+        "no longer applies: moe_flex_dispatcher_backend is deepep"
+    )
+    assert precondition_rows()["EPO-P01"].judge(bounded, CAPTURE).text == (
+        "EP is above 1 (expert_model_parallel_size is at least 2)"
+    )

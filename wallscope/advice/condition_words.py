@@ -10,6 +10,7 @@ from functools import cache
 from typing import Literal
 
 from wallscope.advice.conditions import (
+    LOWER_BOUND,
     Clause,
     Condition,
     Lookup,
@@ -297,15 +298,23 @@ def say_met(text: str, needs: Sequence[Clause], lookup: Lookup) -> str:
         for one in clause
         if one.evaluate(lookup) and one.operator != "=" and _find_saying(one) is None
     ]
-    known = [(key, lookup(key)[1]) for key in _list_keys(open_ones) if lookup(key)[0]]
-    shown = [say_value(key, value) for key, value in known if value is not None][:_MOST_CLAUSES]
+    shown = [said for key in _list_keys(open_ones) if (said := _say_known(key, lookup))][:_MOST_CLAUSES]
     return f"{text} ({join_words(shown, 'and')})" if shown else text
 
 
-def say_inapplicable(when: Sequence[Clause], lookup: Lookup) -> str:
-    """Say why a precondition does not apply."""
+def _say_known(key: str, lookup: Lookup) -> str:
+    """Say what is known of a setting or fact, a lower bound included; empty if that is nothing."""
+    is_known, value = lookup(key)
+    if not is_known:
+        has_bound, least = lookup(f"{key}{LOWER_BOUND}")
+        return f"{name_key(key)} is at least {write_word(least)}" if has_bound else ""
+    return "" if value is None else say_value(key, value)
+
+
+def say_inapplicable(when: Sequence[Clause], lookup: Lookup, *, is_new: bool = False) -> str:
+    """Say why a precondition does not apply; `is_new` is whether it did before a fix."""
     clause = next(clause for clause in when if evaluate((clause,), lookup) is False)
-    return f"does not apply: {_say_instead(list(clause), lookup)}"
+    return f"{'no longer applies' if is_new else 'does not apply'}: {_say_instead(list(clause), lookup)}"
 
 
 def _say_instead(conditions: list[Condition], lookup: Lookup) -> str:

@@ -6,7 +6,7 @@ most memory. Temporary buffers, fragmentation and the memory of CUDA and NCCL ar
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 from math import ceil, log2
 
@@ -241,6 +241,25 @@ class MemoryOptions:
     recompute_full: bool = False
     fully_sharded: bool = False
 
+    def change(
+        self,
+        *,
+        gradient_bytes: int | None = None,
+        recompute_modules: tuple[str, ...] = (),
+        recompute_full: bool = False,
+        fully_sharded: bool | None = None,
+    ) -> "MemoryOptions":
+        """Return the storage with other gradients, recomputation or sharding."""
+        return MemoryOptions(
+            self.weight_bytes,
+            self.gradient_bytes if gradient_bytes is None else gradient_bytes,
+            self.state_bytes,
+            self.linear_input_bytes,
+            recompute_modules,
+            recompute_full,
+            self.fully_sharded if fully_sharded is None else fully_sharded,
+        )
+
 
 @cache
 def model_shapes() -> dict[str, ModelShape]:
@@ -354,8 +373,8 @@ def list_recompute_choices(
         fits = None if memory_bytes is None else total_bytes <= memory_bytes
         return RecomputeChoice(modules, total_bytes, fits)
 
-    sets = [choose(each, replace(options, recompute_modules=each)) for each in _list_module_sets(shape)]
-    return (*sets, choose(("full",), replace(options, recompute_full=True)))
+    sets = [choose(each, options.change(recompute_modules=each)) for each in _list_module_sets(shape)]
+    return (*sets, choose(("full",), options.change(recompute_full=True)))
 
 
 def _list_module_sets(shape: ModelShape) -> tuple[tuple[str, ...], ...]:

@@ -1,7 +1,7 @@
 """A plan for a future run: layout, layouts that fit, checklist, and similar published configurations."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache, partial
 
 from wallscope.advice.conditions import Clause, evaluate, parse_clause
@@ -43,14 +43,15 @@ from wallscope.units import size
 
 PRECISIONS = ("bf16", "fp8", "mxfp8", "nvfp4")
 _YOURS = "your sizes"
-_LOW = MemoryOptions(linear_input_bytes=1)
 _OPTIONS = {
     "bf16": MemoryOptions(),
-    "fp8": replace(_LOW, weight_bytes=1),
-    "mxfp8": replace(_LOW, weight_bytes=2),
-    "nvfp4": _LOW,
+    "fp8": MemoryOptions(weight_bytes=1, linear_input_bytes=1),
+    "mxfp8": MemoryOptions(linear_input_bytes=1),
+    "nvfp4": MemoryOptions(linear_input_bytes=1),
 }
 """How each precision stores numbers: MXFP8 has weights in both directions; gradients and moments are FP32."""
+_SHORT_BYTES = 2
+"""Of a gradient in BF16."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +66,10 @@ class PlanRequest:
     given: Mapping[str, int]
     global_batch: int | None = None
     micro_batch: int = 1
+
+    def fix_sizes(self, sizes: Sizes) -> Sizes:
+        """Return sizes with those that the user gives."""
+        return sizes.change(**self.given)
 
     @property
     def shape(self) -> ModelShape | None:
@@ -85,6 +90,16 @@ class _Candidate:
     virtual_pipeline: int | None
     is_sharded: bool = False
     has_short_gradients: bool = False
+
+    def resize(self, sizes: Sizes, source: str) -> "_Candidate":
+        """Return the candidate with other sizes, and where these come from."""
+        return _Candidate(
+            sizes,
+            source,
+            self.virtual_pipeline,
+            self.is_sharded,
+            has_short_gradients=self.has_short_gradients,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,10 +126,11 @@ def plan_run(wanted: PlanRequest) -> Advice:
     chosen, layout = _layout(wanted)
     accumulation = count_accumulation(wanted.global_batch, wanted.micro_batch, layout.data)
     is_long = wanted.seq_length > LONG_SEQUENCE_COUNT
-    options = replace(_OPTIONS[wanted.precision], fully_sharded=chosen.is_sharded)
-    if chosen.has_short_gradients:
-        options = replace(options, gradient_bytes=2)
-
+    usual = _OPTIONS[wanted.precision]
+    options = usual.change(
+        fully_sharded=chosen.is_sharded,
+        gradient_bytes=_SHORT_BYTES if chosen.has_short_gradients else usual.gradient_bytes,
+    )
     estimate = partial(_estimate, wanted, layout, chosen.virtual_pipeline)
     return Advice(
         schema="wallscope.advice/1",
@@ -148,7 +164,7 @@ def _layout(wanted: PlanRequest) -> tuple[_Candidate, Folding]:
     """
     refused: list[tuple[int, LayoutError]] = []
     for candidate in (*_candidates(wanted), *_with_fewer_experts(wanted)):
-        sizes = replace(candidate.sizes, **wanted.given)
+        sizes = wanted.fix_sizes(candidate.sizes)
         try:
             layout = fold(sizes, wanted.gpus, wanted.model.experts)
             check_shards(wanted.seq_length, sizes.context)
@@ -216,16 +232,17 @@ def _with_fewer_experts(wanted: PlanRequest) -> Iterator[_Candidate]:
     if "expert" in wanted.given:
         return
     for candidate in _candidates(wanted):
-        sizes = replace(candidate.sizes, **wanted.given)
+        sizes = wanted.fix_sizes(candidate.sizes)
         if sizes.experts * sizes.pipeline > wanted.gpus:
-            fewer = replace(candidate.sizes, expert=largest_expert(sizes, wanted.gpus, wanted.model.experts))
-            yield replace(candidate, sizes=fewer, source=f"{candidate.source}, with EP reduced to fit")
+            expert = largest_expert(sizes, wanted.gpus, wanted.model.experts)
+            source = f"{candidate.source}, with EP reduced to fit"
+            yield candidate.resize(candidate.sizes.change(expert=expert), source)
 
 
 def _with_given_sizes(candidate: _Candidate, sizes: Sizes, wanted: PlanRequest) -> _Candidate:
     """Return the candidate with the user's sizes, which replace the stages that belong to others."""
     if not wanted.given or candidate.source == _YOURS:
-        return replace(candidate, sizes=sizes)
+        return candidate.resize(sizes, candidate.source)
     keeps = sizes.pipeline == candidate.sizes.pipeline
     source = f"{_YOURS}, the rest from {candidate.source}"
     return _Candidate(sizes, source, candidate.virtual_pipeline if keeps else None)
@@ -247,8 +264,8 @@ def _candidates(wanted: PlanRequest) -> Iterator[_Candidate]:
     for preset in nearest_presets(wanted.model.id, wanted.machine, wanted.gpus, wanted.precision):
         sizes = preset.sizes
         if is_long or wanted.seq_length <= TOKENS_OF_A_RANK_COUNT:
-            sizes = replace(
-                sizes, context=context, tensor=max(sizes.tensor, tensor) if is_long else sizes.tensor
+            sizes = sizes.change(
+                context=context, tensor=max(sizes.tensor, tensor) if is_long else sizes.tensor
             )
         changes = (", CP by sequence length" if is_long else "") + (
             ", fully sharded" if preset.fully_sharded else ""
@@ -261,7 +278,7 @@ def _candidates(wanted: PlanRequest) -> Iterator[_Candidate]:
     start = wanted.model.start
     if start is not None:
         count += 1
-        sizes = replace(start, context=context, tensor=max(start.tensor, tensor))
+        sizes = start.change(context=context, tensor=max(start.tensor, tensor))
         yield _Candidate(sizes, "heuristic sizes of the family", None)
     if count == 0:
         sizes = _least_split(wanted) or Sizes(tensor=tensor, context=context)
@@ -272,7 +289,7 @@ def _least_split(wanted: PlanRequest) -> Sizes | None:
     """Return the least split sizes that fit with activations, else with all of them recomputed."""
     capacity = wanted.capacity_bytes
     options = _OPTIONS[wanted.precision]
-    for tried in (options, replace(options, recompute_full=True)):
+    for tried in (options, options.change(recompute_full=True)):
         for sizes in _feasible(wanted):
             layout = fold(sizes, wanted.gpus, wanted.model.experts)
             if capacity is not None and _estimate(wanted, layout, None, tried).total_bytes <= capacity:
@@ -316,7 +333,7 @@ def _items(
     rules = [rule for rule in _rules() if evaluate(rule.when, lambda key: (key in facts, facts.get(key)))]
     for rule in sorted(rules, key=lambda rule: PHASES.index(rule.item.phase)):
         settings = tuple(setting.format_map(words) for setting in rule.item.settings)
-        yield replace(rule.item, text=rule.item.text.format_map(words), settings=settings)
+        yield Item(rule.item.phase, rule.item.text.format_map(words), settings, rule.item.facts)
 
 
 def _facts(wanted: PlanRequest, layout: Folding) -> dict[str, Value]:
@@ -378,9 +395,9 @@ def list_sharded_layouts(
             layout = fold(sizes, gpus, shape.experts or None)
         except LayoutError:
             continue
-        sharded = replace(options, fully_sharded=True)
+        sharded = options.change(fully_sharded=True)
         memory = estimate_memory(shape, layout, seq_length, sharded)
-        recomputed = estimate_memory(shape, layout, seq_length, replace(sharded, recompute_full=True))
+        recomputed = estimate_memory(shape, layout, seq_length, sharded.change(recompute_full=True))
         if recomputed.total_bytes <= memory_bytes:
             names = ("Megatron FSDP",) if shape.experts else ("Megatron FSDP", "PyTorch FSDP2")
             found.append(ShardedLayout(layout, names, memory, recomputed.total_bytes))

@@ -105,7 +105,7 @@ class Row:
         elif status == "unknown":
             text = say_unknown(self.text, self.when, self.needs, lookup, source)
         elif evaluate(self.when, lookup) is False:
-            text = say_inapplicable(self.when, lookup)
+            text = say_inapplicable(self.when, lookup, is_new=status == "set")
         else:
             text = say_met(self.text, self.needs, lookup)
         return Precondition(self.id, text, status, None if status == "set" else self.unblock)

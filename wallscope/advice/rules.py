@@ -11,7 +11,7 @@ import ast
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from functools import cache, lru_cache
 from typing import Annotated, Any, Final, Literal, get_args
@@ -326,7 +326,7 @@ def fill_placeholders(setting: Setting, run: RunConfiguration) -> Setting:
     if not isinstance(known, int) or isinstance(known, bool) or known < 1:
         return setting
     value = fill(known)
-    return setting if value is None else replace(setting, value=str(value))
+    return setting if value is None else Setting(setting.system, setting.key, str(value))
 
 
 def is_sketch(setting: Setting) -> bool:

@@ -424,11 +424,11 @@ def _merge_analyses(analyzed: Sequence[_Analyzed], findings: tuple[Finding, ...]
         diagnosis=replace(critical.diagnosis, rank_index=place),
         job=_add_left_out(job, findings),
     )
+    packed = found.ranks
     if job.collectives.matched:
         found = update_diagnosis(found, known)
         packed = pack_profiles(found.ranks, known.profiles, found.diagnosis.rank_index)
-        found = replace(found, ranks=packed)
-    found = replace(found, scope=find_scope(found))
+    found = replace(found, ranks=packed, scope=find_scope(found))
     parts = [(first_place[number], one.timeline) for number, one in enumerate(analyzed)]
     return JobAnswer(found, known, join_timelines(parts, known, found.diagnosis.rank_index))
 

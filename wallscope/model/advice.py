@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Annotated, Literal, get_args
 
 from wallscope.model.capture import Finding, GraphTracing, Severity
@@ -240,6 +240,10 @@ class Sizes:
     context: int = 1
     expert: int = 1
     expert_tensor: int = 1
+
+    def change(self, **sizes: int) -> "Sizes":
+        """Return the degrees with some others."""
+        return replace(self, **sizes)
 
     @property
     def attention(self) -> int:

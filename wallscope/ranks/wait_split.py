@@ -290,45 +290,54 @@ def split_rank(rank: Rank, profile: Profile, rows: pl.DataFrame, steps: StepSums
     own = profile.causes[rows_in_steps(steps.ordinary, profile.causes)]
     sums = dict(own.group_by("cause").agg(pl.col("ns").sum()).sort("cause").iter_rows())
     bounds = _mean_times_by_cause(rows, steps)
-    listed = [
-        replace(part, recoverable_ns=_limit_recoverable(part, bounds, is_alone=is_alone))
-        if is_part(part.cause)
-        else part
-        for whole in _join_parts(rank.causes)
-        for part in _split_cause(whole, sums, max(rank.typical.step_ns, 1))
-    ]
+    step_ns = max(rank.typical.step_ns, 1)
+    listed: list[CauseTime] = []
+    for whole in _join_parts(rank.causes):
+        parts_ns = _split_cause(whole, sums)
+        is_split = any(map(is_part, parts_ns))
+        listed += [
+            CauseTime(
+                cause=cause,
+                wall=whole.wall,
+                typical_ns=ns,
+                share=ns / step_ns if is_split else whole.share,
+                recoverable_ns=_limit_recoverable(whole.recoverable_ns, cause, bounds, is_alone=is_alone),
+                unresolved_ns=whole.unresolved_ns,
+            )
+            for cause, ns in parts_ns.items()
+        ]
     return replace(rank, causes=tuple(sorted(listed, key=lambda cause: (-cause.typical_ns, cause.cause))))
 
 
 def _join_parts(causes: Sequence[CauseTime]) -> list[CauseTime]:
     """Join parts of one operation into one cause, with the gain of its best part."""
-    found: dict[str, CauseTime] = {}
+    found: dict[str, list[CauseTime]] = {}
     for cause in causes:
-        name = drop_detail(cause.cause)
-        known = found.get(name)
-        if known is None:
-            found[name] = replace(cause, cause=name)
-            continue
-        won = [one.recoverable_ns for one in (known, cause) if one.recoverable_ns is not None]
-        found[name] = replace(
-            known,
-            typical_ns=known.typical_ns + cause.typical_ns,
-            share=known.share + cause.share,
-            recoverable_ns=max(won, default=None),
+        found.setdefault(drop_detail(cause.cause), []).append(cause)
+    return [
+        CauseTime(
+            cause=name,
+            wall=parts[0].wall,
+            typical_ns=sum(one.typical_ns for one in parts),
+            share=sum(one.share for one in parts),
+            recoverable_ns=max(
+                (one.recoverable_ns for one in parts if one.recoverable_ns is not None), default=None
+            ),
+            unresolved_ns=parts[0].unresolved_ns,
         )
-    return list(found.values())
+        for name, parts in found.items()
+    ]
 
 
-def _split_cause(whole: CauseTime, sums: dict[str, int], step_ns: int) -> list[CauseTime]:
-    """Split a cause of the typical step into its parts, by their time in all such steps."""
+def _split_cause(whole: CauseTime, sums: dict[str, int]) -> dict[str, int]:
+    """Return the time of the parts of a cause in the typical step, by their time in all such steps."""
     parts = {cause: ns for cause, ns in sums.items() if drop_detail(cause) == whole.cause}
     if not any(map(is_part, parts)):
-        return [whole]
+        return {whole.cause: whole.typical_ns}
     total = sum(parts.values())
-    typical = apportion(
+    return apportion(
         {cause: Fraction(ns * whole.typical_ns, total) for cause, ns in parts.items()}, whole.typical_ns
     )
-    return [replace(whole, cause=cause, typical_ns=ns, share=ns / step_ns) for cause, ns in typical.items()]
 
 
 def _mean_times_by_cause(rows: pl.DataFrame, steps: StepSums) -> dict[str, int]:
@@ -342,10 +351,15 @@ def _mean_times_by_cause(rows: pl.DataFrame, steps: StepSums) -> dict[str, int]:
     return found
 
 
-def _limit_recoverable(part: CauseTime, bounds: dict[str, int], *, is_alone: bool) -> int | None:
-    if part.recoverable_ns is None or not (is_alone or part.cause.endswith(TRANSFER)):
+def _limit_recoverable(
+    won_ns: int | None, cause: str, bounds: dict[str, int], *, is_alone: bool
+) -> int | None:
+    """Return the gain of a part of a cause with a gain, of the whole where it has no parts."""
+    if not is_part(cause):
+        return won_ns
+    if won_ns is None or not (is_alone or cause.endswith(TRANSFER)):
         return None
-    return min(part.recoverable_ns, bounds.get(part.cause, part.recoverable_ns))
+    return min(won_ns, bounds.get(cause, won_ns))
 
 
 def find_stages(rows: pl.DataFrame, profiles: Sequence[Profile]) -> dict[int, int]:

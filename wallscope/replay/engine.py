@@ -351,27 +351,19 @@ class WindowReplay:
         captured_ns = (window.steps["end_ns"] - window.steps["start_ns"]).to_numpy()[is_checked]
         own_ns = measure_step_lengths(window, self.unchanged, "checked")
         link_ns = self._path.end_ns - self._path.start_ns
-        check = SelfCheck(
+        errors, unmatched_share = np.empty(0), 1.0
+        if captured_ns.size > 1:
+            others = measure_lags_of_other_steps(window)
+            lengths_ns = measure_step_lengths(window, simulate(others.graph), "checked")
+            errors, unmatched_share = np.abs(lengths_ns - captured_ns) / captured_ns, others.unmatched_share
+        return SelfCheck(
             steps=captured_ns.size,
-            error_median=None,
-            error_p90=None,
+            error_median=float(np.median(errors)) if errors.size else None,
+            error_p90=float(np.quantile(errors, 0.9)) if errors.size else None,
             own_error=float(np.abs(own_ns - captured_ns).sum() / captured_ns.sum()),
             slack_share=int(link_ns[self._path.is_slack].sum()) / max(int(link_ns.sum()), 1),
-            unmatched_share=1.0,
+            unmatched_share=unmatched_share,
             unresolved_wait_share=_unresolved_share(window),
-        )
-        if captured_ns.size < 2:
-            return check
-        others = measure_lags_of_other_steps(window)
-        errors = (
-            np.abs(measure_step_lengths(window, simulate(others.graph), "checked") - captured_ns)
-            / captured_ns
-        )
-        return replace(
-            check,
-            error_median=float(np.median(errors)),
-            error_p90=float(np.quantile(errors, 0.9)),
-            unmatched_share=others.unmatched_share,
         )
 
     def answer(self, questions: tuple[Question, ...]) -> Answer:

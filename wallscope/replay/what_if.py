@@ -343,6 +343,12 @@ class RankReplays:
         steps = SHOWN_PATH.to_frame() if isinstance(path, str) else path.steps
         return self.prepared.trace.capture.ranks["rank_id"][self.place], steps
 
+    def find_path(self, step: int) -> pl.DataFrame:
+        """Return the critical path of a step (`SHOWN_PATH`), replayed alone if it is not a typical one."""
+        steps = SHOWN_PATH.to_frame() if isinstance(self.path, str) else self.path.steps
+        own = steps.filter(pl.col("step") == step)
+        return own if len(own) else self.path_of_step(step)
+
     def path_of_step(self, step: int) -> pl.DataFrame:
         """The critical path (`SHOWN_PATH`) of any step, replayed alone; empty where it cannot be replayed."""
         player = self._made(step)

@@ -263,14 +263,12 @@ def rank_opportunities(
         " capture"
     )
     return _list_opportunities(
-        replace(
-            _opportunity(
-                rank,
-                entry,
-                "inferred" if entry.cause in inferred else "trace-verified",
-                "; ".join([*_describe_refill(entry, ceilings), played]),
-            ),
-            assumes=_describe_assumption(rank, entry, ceilings),
+        _opportunity(
+            rank,
+            entry,
+            ("inferred" if entry.cause in inferred else "trace-verified"),
+            "; ".join([*_describe_refill(entry, ceilings), played]),
+            _describe_assumption(rank, entry, ceilings),
         )
         for entry in rank.causes
         if entry.recoverable_ns and entry.recoverable_ns < rank.typical.step_ns
@@ -282,16 +280,17 @@ def divide_opportunities(opportunities: Sequence[Opportunity], rank: Rank) -> tu
     of_whole = {drop_detail(entry.cause): (entry.status, entry.evidence[-1]) for entry in opportunities}
     assumed = {entry.cause: entry.assumes for entry in opportunities}
     return _list_opportunities(
-        replace(
-            _opportunity(rank, entry, *of_whole.get(drop_detail(entry.cause), _OF_OTHERS)),
-            assumes=assumed.get(entry.cause),
+        _opportunity(
+            rank, entry, *of_whole.get(drop_detail(entry.cause), _OF_OTHERS), assumed.get(entry.cause)
         )
         for entry in rank.causes
         if entry.recoverable_ns and entry.recoverable_ns < rank.typical.step_ns
     )
 
 
-def _opportunity(rank: Rank, entry: CauseTime, status: ClaimStatus, played: str) -> Opportunity:
+def _opportunity(
+    rank: Rank, entry: CauseTime, status: ClaimStatus, played: str, assumes: str | None
+) -> Opportunity:
     step_ns, won_ns = rank.typical.step_ns, entry.recoverable_ns or 0
     taken = f"{duration(entry.typical_ns)}, {percent(entry.share)} of the typical step"
     return Opportunity(
@@ -303,6 +302,7 @@ def _opportunity(rank: Rank, entry: CauseTime, status: ClaimStatus, played: str)
         speedup_ceiling=step_ns / (step_ns - won_ns),
         status=status,
         evidence=(taken, *_describe_interference(rank, entry), played),
+        assumes=assumes,
     )
 
 
