@@ -3,6 +3,7 @@
 import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -25,19 +26,22 @@ class Name:
     said: str
 
 
-def _modules() -> Iterator[tuple[str, ast.Module]]:
-    for path in sorted((ROOT / "wallscope").rglob("*.py")):
-        parts = path.relative_to(ROOT).with_suffix("").parts
-        yield (
-            ".".join(part for part in parts if part != "__init__"),
+@cache
+def _modules() -> tuple[tuple[str, ast.Module], ...]:
+    return tuple(
+        (
+            ".".join(part for part in path.relative_to(ROOT).with_suffix("").parts if part != "__init__"),
             ast.parse(path.read_text(encoding="utf-8")),
         )
+        for path in sorted((ROOT / "wallscope").rglob("*.py"))
+    )
 
 
 def _said(node: _Function | ast.ClassDef | ast.Module) -> str:
     return (ast.get_docstring(node) or "").split("\n\n")[0].replace("\n", " ").strip()
 
 
+@cache
 def public_names() -> tuple[Name, ...]:
     """Return public functions and classes of modules, and public methods of classes (`Class.method`)."""
     return tuple(name for module, tree in _modules() for name in _names(module, tree))

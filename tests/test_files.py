@@ -56,12 +56,11 @@ BOMBS = {
 
 IN_EACH_RUN = {
     ("lists", "diff"),
-    ("many ranks", "diff"),
     ("one text often", "diff"),
     ("plain depth", "diff"),
     ("plain lists", "analyze"),
 }
-"""Each guard once: both commands read answers with one function, and all pairs are among the slow tests."""
+"""Each guard but that of many ranks once: both commands read answers with one function."""
 
 
 @pytest.mark.parametrize(

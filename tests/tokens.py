@@ -1,13 +1,7 @@
 """Counts tokens with a real vocabulary of 200,000, which the package ships: nothing is fetched."""
 
 import warnings
-
-with warnings.catch_warnings():
-    warnings.simplefilter("ignore", DeprecationWarning)  # it opens its vocabulary in an older way
-    import bpe_openai
-
-    _ENCODING = bpe_openai.get_encoding("o200k_base")
-    _ENCODING.encode("")
+from functools import cache
 
 MOST_TOKENS = 600
 """What a brief answer has at most."""
@@ -15,4 +9,15 @@ MOST_TOKENS = 600
 
 def count_tokens(text: str) -> int:
     """The tokens of a text."""
-    return len(_ENCODING.encode(text))
+    return len(_load_vocabulary().encode(text))
+
+
+@cache
+def _load_vocabulary():
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # it opens its vocabulary in an older way
+        import bpe_openai
+
+        vocabulary = bpe_openai.get_encoding("o200k_base")
+        vocabulary.encode("")
+    return vocabulary

@@ -7,26 +7,62 @@ import sys
 
 import pytest
 
-from tests.conftest import run_every_third
+from tests.conftest import slow
 from wallscope.demo import example
 
 KINDS = {
-    "run": ((), "demo.html", ("demo.sqlite",), ("analyze", "demo.sqlite")),
+    "run": ((), "demo.html", ("demo.sqlite",), ("analyze", "demo.sqlite"), "\nCOMMUNICATION-BOUND "),
     "diff": (
         ("--diff",),
         "demo-diff.html",
         ("demo-base.sqlite", "demo-head.sqlite"),
         ("diff", "demo-base.sqlite", "demo-head.sqlite"),
+        "\nSLOWER  ",
     ),
-    "job": (("--job",), "demo-job.html", ("demo-job",), ("analyze", "demo-job")),
+    "job": (
+        ("--job",),
+        "demo-job.html",
+        ("demo-job",),
+        ("analyze", "demo-job"),
+        "\nRanks +Rank 2 is late on 4 of 4 steps",
+    ),
 }
 JOB_FILES = [f"rank-{rank}.sqlite" for rank in range(4)]
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_the_answer_and_the_page_are_those_of_the_commands_it_stands_for(kind, wallscope, tmp_path):
-    options, page, exports, command = KINDS[kind]
-    ran = wallscope("demo", *options)
+@pytest.fixture(scope="module")
+def kept():
+    """What demos said and wrote, by their kind: tests of one kind share one run."""
+    return {}
+
+
+@pytest.fixture
+def demo(kept, wallscope, tmp_path):
+    """What a demo says; what it writes lies in the folder of the test."""
+
+    def run(kind):
+        if kind not in kept:
+            ran = wallscope("demo", *KINDS[kind][0])
+            kept[kind] = ran, read_files(tmp_path)
+        ran, files = kept[kind]
+        for name, content in files.items():
+            (tmp_path / name).parent.mkdir(exist_ok=True)
+            (tmp_path / name).write_bytes(content)
+        return ran
+
+    return run
+
+
+def read_files(folder):
+    return {
+        path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()
+    }
+
+
+@pytest.mark.parametrize("kind", ["run", "job", *slow("diff")])
+def test_the_answer_and_the_page_are_those_of_the_commands_it_stands_for(kind, demo, wallscope, tmp_path):
+    _, page, exports, command, verdict = KINDS[kind]
+    ran = demo(kind)
     what = "example exports" if kind == "job" else "example export"
     said = "".join(f"Wrote {name} ({what})\n" for name in exports)
 
@@ -35,17 +71,13 @@ def test_the_answer_and_the_page_are_those_of_the_commands_it_stands_for(kind, w
     written = (tmp_path / page).read_bytes()
     again = wallscope(*command, "--html", page)
     assert (again.out, (tmp_path / page).read_bytes()) == (ran.out, written)
+    assert re.search(verdict, ran.out), "the help promises another verdict"
+    if kind == "job":
+        assert sorted(path.name for path in (tmp_path / "demo-job").iterdir()) == JOB_FILES
 
 
-def test_the_verdicts_are_those_that_the_help_promises(wallscope, tmp_path):
-    assert "\nCOMMUNICATION-BOUND " in wallscope("demo").out
-    assert "\nSLOWER  " in wallscope("demo", "--diff").out
-    assert re.search(r"\nRanks +Rank 2 is late on 4 of 4 steps", wallscope("demo", "--job").out)
-    assert sorted(path.name for path in (tmp_path / "demo-job").iterdir()) == JOB_FILES
-
-
-def test_the_next_commands_on_the_screen_work(wallscope):
-    lines = wallscope("demo").out.partition("\nNext ")[2].splitlines()
+def test_the_next_commands_on_the_screen_work(demo, wallscope):
+    lines = demo("run").out.partition("\nNext ")[2].splitlines()
     commands = [re.split(r" {2,}", line.strip())[0] for line in lines if "wallscope " in line]
     ready = [command for command in commands if "FILE" not in command]
 
@@ -54,21 +86,24 @@ def test_the_next_commands_on_the_screen_work(wallscope):
         assert wallscope(*shlex.split(command)[1:]).code == 0, command
 
 
-@pytest.mark.parametrize("kind", run_every_third(KINDS, 0, name=str))
-def test_a_second_demo_replaces_the_first_one(kind, wallscope, tmp_path):
-    options = KINDS[kind][0]
-    first = wallscope("demo", *options)
-    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+@pytest.mark.parametrize("kind", ["run", *slow("diff", "job")])
+def test_a_second_demo_replaces_the_first_one(kind, demo, wallscope, tmp_path):
+    first = demo(kind)
+    before = read_files(tmp_path)
 
-    assert wallscope("demo", *options) == first
-    assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
+    assert wallscope("demo", *KINDS[kind][0]) == first
+    assert read_files(tmp_path) == before
 
 
-def test_exports_lie_next_to_the_page_that_is_named(wallscope, tmp_path):
+def test_exports_lie_next_to_the_page_that_is_named_also_without_a_browser(wallscope, tmp_path, monkeypatch):
+    monkeypatch.setattr("webbrowser.open", lambda _: False)
     (tmp_path / "out").mkdir()
-    ran = wallscope("demo", "--html", "out/page.html")
+    ran = wallscope("demo", "--html", "out/page.html", "--open")
 
-    assert ran.err == "Wrote out/demo.sqlite (example export)\nWrote out/page.html\n"
+    assert ran.err == (
+        "Wrote out/demo.sqlite (example export)\nWrote out/page.html\n"
+        "No browser was found. Open out/page.html in yours.\n"
+    )
     assert "wallscope analyze out/demo.sqlite" in ran.out
 
 
@@ -115,7 +150,14 @@ def test_a_bad_request_is_one_line_and_writes_nothing(case, wallscope, tmp_path)
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("options", [(), ("--diff",), ("--job",)], ids=["run", "diff", "job"])
+@pytest.mark.parametrize(
+    "options",
+    [
+        pytest.param((), id="run"),
+        pytest.param(("--diff",), id="diff", marks=pytest.mark.slow),
+        pytest.param(("--job",), id="job", marks=pytest.mark.slow),
+    ],
+)
 def test_a_disk_that_fails_half_way_leaves_nothing(options, wallscope, tmp_path, monkeypatch):
     def fail(_):
         raise example.sqlite3.OperationalError("database or disk is full")
@@ -129,6 +171,7 @@ def test_a_disk_that_fails_half_way_leaves_nothing(options, wallscope, tmp_path,
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_the_page_goes_to_standard_output_with_a_dash(wallscope, tmp_path):
     ran = wallscope("demo", "--html", "-")
 
@@ -148,18 +191,10 @@ def test_open_shows_the_page_in_the_browser(started, tmp_path):
     assert (tmp_path / "opened").read_text(encoding="utf-8") == (tmp_path / "demo.html").as_uri()
 
 
-def test_without_a_browser_the_page_is_named(wallscope, monkeypatch):
-    monkeypatch.setattr("webbrowser.open", lambda _: False)
-    ran = wallscope("demo", "--open")
-
-    assert (ran.code, ran.err.splitlines()[-1]) == (0, "No browser was found. Open demo.html in yours.")
-
-
-def test_ranks_of_the_job_end_each_collective_together(tmp_path):
-    paths = {tmp_path / f"{setup.rank}.sqlite": setup for setup in example.JOB}
-    example.write_ranks(paths)
+def test_ranks_of_the_job_end_each_collective_together(demo, tmp_path):
+    demo("job")
     ends = []
-    for path in paths:
+    for path in sorted((tmp_path / "demo-job").iterdir()):
         with example.sqlite3.connect(path) as connection:
             rows = connection.execute(
                 'SELECT kernel."end" FROM CUPTI_ACTIVITY_KIND_KERNEL AS kernel'

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.views.browsing import CHROMIUM
+from tests.views.browsing import CHROMIUM, Tabs
 
 
 @pytest.fixture(scope="session")
@@ -11,5 +11,5 @@ def browser():
 
     with sync_playwright() as playwright:
         running = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        yield running
+        yield Tabs(running)
         running.close()

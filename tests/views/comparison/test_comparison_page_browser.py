@@ -28,7 +28,7 @@ def test_the_page_complains_of_nothing_fetches_nothing_and_shows_all(browser, fi
     opened.unfold()
     is_whole = opened.is_quiet_and_whole(file)
     drawn = opened.tab.locator(".plot .main-svg").count()
-    opened.context.close()
+    opened.close()
 
     assert is_whole
     assert drawn >= 2
@@ -44,7 +44,7 @@ def test_long_lengths_of_both_sides_stay_on_the_page_with_their_units(browser, f
           return part;
         }).map((part) => [part.getBoundingClientRect().right <= innerWidth, part.getClientRects().length])"""
     )
-    opened.context.close()
+    opened.close()
 
     assert found == [[True, 1], [True, 1]]
 
@@ -55,6 +55,6 @@ def test_nothing_stands_in_the_way_of_a_screen_reader(browser, file, width, sche
     opened = Opened(browser, file, width, scheme, is_open_to_scripts=True)
     opened.unfold()
     found = opened.violations()
-    opened.context.close()
+    opened.close()
 
     assert found == []

@@ -43,7 +43,7 @@ def test_all_ranks_of_a_step_have_a_column_with_the_times_of_that_step(browser, 
     shown = opened.tab.inner_text("#step option:checked")
     opened.tab.click("#canvas", position={"x": 400, "y": 32})
     told = opened.tab.inner_text("#told")
-    opened.context.close()
+    opened.close()
 
     number = int(re.search(r"step (\d+):", shown)[1])
     compute = [rank.steps[number].walls.compute for rank in job.analysis.ranks]
@@ -63,7 +63,7 @@ def test_two_ranks_are_compared_below_each_other(browser, file, job):
     opened.tab.locator("#breakdown caption", has_text="both").first.wait_for()
     rows = rows_of(opened.tab)
     is_shown = opened.tab.is_visible("#canvas-other")
-    opened.context.close()
+    opened.close()
 
     assert len(labels) == RANKS
     assert is_shown
@@ -82,7 +82,7 @@ def test_nothing_of_a_job_stands_in_the_way_of_a_screen_reader(browser, file, wi
     opened.unfold()
     found = opened.violations()
     is_fine = opened.is_quiet_and_whole(file)
-    opened.context.close()
+    opened.close()
 
     assert found == []
     assert is_fine

@@ -60,7 +60,7 @@ def file(report, tmp_path_factory) -> Path:
 def opened(request, browser, file):
     found = Opened(browser, file, *request.param)
     yield found
-    found.context.close()
+    found.close()
 
 
 def test_the_page_complains_of_nothing_fetches_nothing_and_shows_all(opened, file):
@@ -89,7 +89,7 @@ def test_a_click_on_a_step_leads_into_the_timeline(browser, file, report):
     assert tab.input_value("#step") == "0"
     tab.click("a[href='#upper-bound']")
     assert tab.locator("#upper-bound").is_visible()
-    opened.context.close()
+    opened.close()
 
 
 def test_what_the_critical_path_does_not_go_through_turns_pale(browser, file):
@@ -103,7 +103,7 @@ def test_what_the_critical_path_does_not_go_through_turns_pale(browser, file):
 
     assert tab.get_attribute("#onpath", "aria-pressed") == "true"
     assert tab.evaluate(drawn) != whole
-    opened.context.close()
+    opened.close()
 
 
 def test_search_zoom_and_gaps_work_from_the_keyboard(browser, file, report):
@@ -120,7 +120,7 @@ def test_search_zoom_and_gaps_work_from_the_keyboard(browser, file, report):
     for key in ("Home", "ArrowUp", "ArrowRight", "ArrowDown", "n", "p", "g"):
         tab.press("#canvas", key)
     told = tab.inner_text("#told")
-    opened.context.close()
+    opened.close()
 
     assert found == "1 of 1"
     assert chosen.startswith("ncclDevKernel_AllReduce_Sum_f32_RING_LL\n300.0 µs at ")
@@ -145,7 +145,7 @@ def test_a_row_of_the_gaps_leads_to_its_chain_in_the_timeline(browser, file, rep
         if gap.row["step"] in shown:
             told.append(opened.tab.locator("#told li").all_inner_texts())
     leading = opened.tab.locator("#timeline table [data-at]").count()
-    opened.context.close()
+    opened.close()
 
     assert leading == len(longest) > 0
     assert all(
@@ -187,7 +187,7 @@ def test_a_click_into_the_band_names_the_cause_and_the_other_step_can_be_chosen(
     tab.select_option("#step", index=len(report.timelines) - 1)
     tab.locator("#canvas").click(position={"x": 600, "y": 34})
     told = tab.inner_text("#told").split("\n")[0]
-    opened.context.close()
+    opened.close()
 
     causes = set(map(name_cause, report.timelines[-1].slices["cause"]))
     assert len(report.timelines) == 2
@@ -222,7 +222,7 @@ def test_two_hundred_thousand_operations_stay_fluent(browser, report, tmp_path):
     for _ in range(2):  # the quicker of two: other programs share the machine
         opened = Opened(browser, path, 1280, "light")
         frames, measured = opened.tab.evaluate(FRAMES), opened.tab.evaluate(INTERACTIONS)
-        opened.context.close()
+        opened.close()
         times = {name: min(took, times.get(name, took)) for name, took in measured.items()}
 
     assert path.stat().st_size < 3_500_000
@@ -267,7 +267,7 @@ def test_a_long_operation_that_begins_in_the_pixel_of_a_short_one_is_drawn(brows
     pixel = opened.tab.evaluate(
         "() => [...document.getElementById('canvas').getContext('2d').getImageData(700, 62, 1, 1).data]"
     )
-    opened.context.close()
+    opened.close()
 
     assert pixel[:3] == [0, 0x72, 0xB2]
 
@@ -285,7 +285,7 @@ def test_printing_unfolds_all_in_light_colours_and_folds_again(browser, file):
     )
     tab.evaluate("window.dispatchEvent(new Event('afterprint'))")
     after = (tab.evaluate(folded), tab.evaluate(ink))
-    opened.context.close()
+    opened.close()
 
     assert before > 0
     assert printed == (0, "#000")
@@ -298,7 +298,7 @@ def test_a_table_is_saved_as_csv_without_formulas(browser, file, report):
     with opened.tab.expect_download() as download:
         opened.tab.click("#steps [data-csv=save]")
     lines = Path(download.value.path()).read_text(encoding="utf-8").splitlines()
-    opened.context.close()
+    opened.close()
 
     assert lines[0].startswith("step,start (s),length (ms),compute (ms)")
     assert len(lines) == 1 + len(report.analysis.ranks[0].steps)
@@ -315,7 +315,7 @@ def test_nothing_stands_in_the_way_of_a_screen_reader(browser, file, width, sche
     opened.tab.press("#canvas", "b")
     opened.tab.wait_for_timeout(250)
     found = opened.violations()
-    opened.context.close()
+    opened.close()
 
     assert found == []
 
@@ -345,7 +345,7 @@ def test_a_table_shows_ten_rows_expands_sorts_and_filters(browser, report, tmp_p
     opened.tab.fill("#steps .filter", "no: ")
     matching = opened.tab.locator(visible).count()
     counted = opened.tab.inner_text("#steps .counted")
-    opened.context.close()
+    opened.close()
 
     lengths = [step.end_ns - step.start_ns for step in steps]
     assert (before, expanded) == (10, 11)
@@ -386,7 +386,7 @@ def test_a_selected_range_has_its_own_time_breakdown(browser, file, report):
     tab.press("#canvas", "Escape")
     tab.press("#canvas", "Home")
     again = read_breakdown(tab)
-    opened.context.close()
+    opened.close()
 
     (step,) = (one for one in report.analysis.ranks[0].steps if one.index == told.step)
     ms = {
@@ -422,7 +422,7 @@ def test_two_steps_are_compared_below_each_other(browser, file, report):
     is_shown = tab.locator("#canvas-other").is_visible()
     tab.select_option("#other", "-1")
     is_gone = not tab.locator("#canvas-other").is_visible()
-    opened.context.close()
+    opened.close()
 
     def ms(ns):
         return units.milliseconds(ns).removesuffix(" ms")
@@ -442,7 +442,7 @@ def test_a_cause_of_a_table_is_found_in_the_timeline(browser, file):
     cause = button.inner_text()
     button.click()
     searched, told = opened.tab.input_value("#find"), opened.tab.inner_text("#told")
-    opened.context.close()
+    opened.close()
 
     assert searched == cause
     assert name_cause(cause) in told
@@ -476,4 +476,4 @@ def test_long_names_in_recommendations_stay_inside_the_screen(browser, report, t
         opened = Opened(browser, path, width, "light")
         opened.unfold()
         assert opened.is_quiet_and_whole(path)
-        opened.context.close()
+        opened.close()

@@ -140,7 +140,7 @@ def test_the_page_complains_of_nothing_fetches_nothing_and_shows_all(
     opened.unfold()
     is_whole = opened.is_quiet_and_whole(file)
     drawn = opened.tab.locator(".plot .main-svg").count()
-    opened.context.close()
+    opened.close()
 
     assert is_whole
     assert drawn >= 3
@@ -155,7 +155,7 @@ def test_nothing_stands_in_the_way_of_a_screen_reader(browser, found, tmp_path, 
     opened = Opened(browser, file, width, scheme, is_open_to_scripts=True)
     opened.unfold()
     violations = opened.violations()
-    opened.context.close()
+    opened.close()
 
     assert violations == []
 
