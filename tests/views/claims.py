@@ -61,6 +61,10 @@ class Answered:
                 yield from read_labels(medium, table.title, _IN_TITLES)
             elif table.title.startswith(("Causes of", "Largest losses In the typical")):
                 yield from read_cells(medium, table, self.find_cause)
+            elif table.title.startswith("Compute kernels by category"):
+                yield from read_cells(medium, table, lambda text: f"kernels {text}")
+            elif table.title.startswith("Time breakdown of each"):
+                yield from read_cells(medium, table, lambda text: f"step {text}" if text.isdigit() else None)
 
 
 _IN_TITLES: Labels = (
@@ -281,6 +285,11 @@ def read_json(text: str) -> Iterator[Claim]:
     if check is not None and check["error_median"] is not None:
         told.append(("replay", "error", write_share(check["error_median"])))
     told += _list_bounds(answer)
+    for one in rank["compute"]:
+        told.append((f"kernels {one['category']}", "work", f"{one['work_ns']} ns"))
+        told.append((f"kernels {one['category']}", "work share", write_share(one["share"])))
+    for step in rank["steps"]:
+        told.append((f"step {step['index']}", "length", f"{step['end_ns'] - step['start_ns']} ns"))
     told += _list_wall_claims(answer, rank)
     for one in rank["causes"]:
         told.append((f"cause {one['cause']}", "time", f"{one['typical_ns']} ns"))

@@ -20,7 +20,7 @@ from wallscope.views import whatif
 from wallscope.views.first_screen import build_first_screen
 from wallscope.views.sections.depth import build_walls_in_depth
 from wallscope.views.sections.findings import build_limits, build_methods
-from wallscope.views.sections.job import build_clocks, build_job_details, build_ranks, build_survey
+from wallscope.views.sections.job import build_clocks, build_ranks, build_survey
 from wallscope.views.sections.steps import build_phases, build_steps
 from wallscope.views.sections.walls import build_causes
 
@@ -113,7 +113,7 @@ def test_headings_and_columns_of_what_if_are_explained(example):
 @pytest.mark.parametrize("name", ["nsysai_mfu_before", "als_gpumetrics", "mpi_v100_4rank"])
 def test_headings_and_columns_of_real_captures_are_explained(name):
     analysis = analyze_once(TRACES / f"{name}.sqlite")
-    parts = [*build_everything(analysis), *(build_job_details(analysis.job) if analysis.job else ())]
+    parts = list(build_everything(analysis))
 
     assert find_unexplained({title for part in parts for title in list_titles(part)}) == set()
 
