@@ -17,12 +17,13 @@ from typer.core import TyperCommand, TyperGroup
 
 from wallscope._version import __version__
 from wallscope.cli.advise import advise, capture_help, check_config, explain
-from wallscope.cli.analyze import analyze, whatif
+from wallscope.cli.analyze import analyze
 from wallscope.cli.demo import demo
 from wallscope.cli.diff import GateFailure, diff
 from wallscope.cli.history import bisect, history, record
 from wallscope.cli.installation import cache, install_recipe, mcp
 from wallscope.cli.tables import at, convert, gaps, info, kernels, ranges, steps
+from wallscope.cli.whatif import whatif
 from wallscope.errors import InternalError, WallscopeError
 from wallscope.process_tuning import tune_process
 from wallscope.urls import redact
