@@ -325,6 +325,7 @@ def _blocking_in_experts(run: MeasuredRun) -> bool | None:
     )
 
 
+_MAYBE_BACK = {CopyDirection.DEVICE_TO_HOST, CopyDirection.MIGRATION_TO_HOST, CopyDirection.UNKNOWN}
 _MIGRATIONS = (
     CopyDirection.MIGRATION_TO_DEVICE,
     CopyDirection.MIGRATION_TO_HOST,
@@ -348,6 +349,12 @@ def _copied_in_ratio(run: MeasuredRun) -> float | None:
     copied = [one for one in run.rank.memory.copies if one.direction == CopyDirection.HOST_TO_DEVICE]
     work_ns = sum(entry.work_ns for entry in run.rank.compute)
     return sum(one.work_ns for one in copied) / work_ns if work_ns else None
+
+
+def _copies_back(run: MeasuredRun) -> bool | None:
+    """Return whether the steps copy anything to the host; `None` if they have no copy of any direction."""
+    copied = {one.direction for one in run.rank.memory.copies}
+    return not copied.isdisjoint(_MAYBE_BACK) if copied else None
 
 
 def _migration_shares(run: MeasuredRun) -> tuple[float, float]:
@@ -382,6 +389,7 @@ MEASUREMENTS: Mapping[str, Measure] = {
     "attention_outdated": _of_run(_is_attention_outdated),
     "collectives": lambda run, causes: tuple(str(one.operation) for one in _axis_operations(run, causes)),
     "copied_in_ratio": _of_run(_copied_in_ratio),
+    "copies_back": _of_run(_copies_back),
     "drained": _of_run(_drained),
     "experts": _of_run(_experts),
     "findings": _of_run(lambda run: tuple(finding.code for finding in run.analysis.capture.findings)),
