@@ -51,7 +51,6 @@ from wallscope.summary.findings import (
 )
 from wallscope.summary.rank import (
     RankSummary,
-    build_step_table,
     lacks_kernels,
     measure_launch_correlation,
     summarize_ranks,
@@ -234,6 +233,8 @@ def tabulate_steps(path: Path, options: Options, progress: Progress) -> pl.DataF
     Raises:
         WallscopeError: one of its children, each with a line for the user.
     """
+    from wallscope.summary.tables import build_step_table  # noqa: PLC0415  # for tables alone
+
     prepared = prepare(path, options, progress)
     progress("attributing time to causes")
     return build_step_table(prepared.trace, prepared.slices())

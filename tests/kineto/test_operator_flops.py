@@ -14,7 +14,7 @@ from wallscope.kineto.operator_flops import FLOP_FORMULAS, count_flops
 from wallscope.model.capture import Options
 from wallscope.model.diagnosis import StepFacts
 from wallscope.pipeline import analyze, read_trace
-from wallscope.summary.rank import build_kernel_table
+from wallscope.summary.tables import build_kernel_table
 from wallscope.views.sections.words import describe_throughput
 
 SIZES = st.integers(1, 4)

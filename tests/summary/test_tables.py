@@ -14,7 +14,7 @@ from tests.shipped_example import EXAMPLE
 from wallscope.model.capture import Options
 from wallscope.pipeline import analyze, read_trace, tabulate_steps
 from wallscope.render.data import write_csv
-from wallscope.summary.rank import WALL_COLUMNS, build_kernel_table, build_range_table
+from wallscope.summary.tables import WALL_COLUMNS, build_kernel_table, build_range_table
 
 
 @pytest.fixture(scope="module")

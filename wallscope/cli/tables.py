@@ -129,7 +129,7 @@ def kernels(  # noqa: PLR0913  # options are parameters
     """
     from wallscope.model.capture import Options  # noqa: PLC0415
     from wallscope.render.terminal import KERNELS  # noqa: PLC0415
-    from wallscope.summary.rank import build_kernel_table  # noqa: PLC0415
+    from wallscope.summary.tables import build_kernel_table  # noqa: PLC0415
 
     options = Options(kernels, step_range, make_selection(rank, device, steps, time))
     rows = count_rows(brief=brief, max_rows=max_rows)
@@ -165,7 +165,7 @@ def ranges(  # noqa: PLR0913  # options are parameters
     """
     from wallscope.model.capture import Options  # noqa: PLC0415
     from wallscope.render.terminal import RANGES  # noqa: PLC0415
-    from wallscope.summary.rank import build_range_table  # noqa: PLC0415
+    from wallscope.summary.tables import build_range_table  # noqa: PLC0415
 
     options = Options(None, step_range, make_selection(rank, device, steps, time))
     rows = count_rows(brief=brief, max_rows=max_rows)

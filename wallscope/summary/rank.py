@@ -1,6 +1,6 @@
-"""Build the summary of each rank from its parts, as a model and as tables."""
+"""Build the summary of each rank from its parts."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, TypedDict
@@ -14,7 +14,6 @@ from wallscope.attribution.prepared import (
     RankWindows,
     Trace,
     list_rank_windows,
-    measure_rank_work,
 )
 from wallscope.attribution.totals import (
     SliceSums,
@@ -34,9 +33,9 @@ from wallscope.columns import Flags, are_among, as_integers, encode_member, is_w
 from wallscope.model.analysis import Budget, Rank, Step, Typical
 from wallscope.model.capture import Capture
 from wallscope.model.diagnosis import MemoryPressure, RareStall, StepMode, Walls
-from wallscope.model.enums import CopyDirection, OperationKind, Wall
+from wallscope.model.enums import CopyDirection, OperationKind
 from wallscope.model.rank_summaries import OverlapTax
-from wallscope.model.schemas import BUDGET_PARTS, KERNEL_FLOPS, WINDOWS
+from wallscope.model.schemas import BUDGET_PARTS, WINDOWS
 from wallscope.process_tuning import Once, release_memory, run_side_by_side
 from wallscope.profile.build import ProfileTables, build_profile_tables
 from wallscope.profile.step_slices import OperationDescriptions, describe_operations
@@ -56,7 +55,6 @@ from wallscope.summary.compute import (
 )
 from wallscope.summary.diagnosis import measure_recoverable
 from wallscope.summary.host import summarize_host
-from wallscope.summary.kernel_work import rate_kernels
 from wallscope.summary.memory import (
     count_allocator_retries,
     find_offload,
@@ -66,7 +64,6 @@ from wallscope.summary.memory import (
     summarize_memory,
 )
 from wallscope.summary.ranges import (
-    build_range_work,
     find_host_range,
     find_unfused_attention,
     list_range_work,
@@ -372,106 +369,3 @@ def _build_steps(windows: pl.DataFrame, sums: SliceSums) -> tuple[Step, ...]:
         )
         for row, window in enumerate(windows.iter_rows(named=True))
     )
-
-
-_WHO = ("rank", "pid", "device")
-WALL_COLUMNS = tuple(f"{wall}_wall_ns" for wall in Wall)
-
-
-def build_step_table(trace: Trace, slices: pl.DataFrame) -> pl.DataFrame:
-    """Return each window with its bounds, duration, budget, walls, steadiness and reason (`SLICES`).
-
-    A window that the selected time cuts has only its remaining bounds.
-    """
-    walled = [
-        windows.hstack(_tabulate_step_walls(windows, slices))
-        for windows in trace.windows.partition_by("rank_id", maintain_order=True)
-    ]
-    ranks = trace.capture.ranks.select("rank_id", *_WHO)
-    return (
-        pl.concat(walled)
-        .join(ranks, on="rank_id", how="left", maintain_order="left")
-        .with_columns(duration_ns=pl.col("end_ns") - pl.col("start_ns"))
-        .select(
-            *(*_WHO, "step", "start_ns", "end_ns", "duration_ns", *BUDGET_PARTS, *WALL_COLUMNS),
-            *("steady", "reason"),
-        )
-    )
-
-
-def _tabulate_step_walls(windows: pl.DataFrame, slices: pl.DataFrame) -> pl.DataFrame:
-    """Return the time of each wall in the windows of one rank."""
-    own = slices.filter(pl.col("rank_id") == windows["rank_id"][0])
-    return pl.DataFrame(
-        sum_walls_by_step(sum_slices(own), windows["step"]), schema=list(WALL_COLUMNS), orient="row"
-    )
-
-
-def build_kernel_table(trace: Trace) -> pl.DataFrame:
-    """Return each kernel name in the typical step, the most work first.
-
-    `count`, the kernels that begin in a step, and `work_ns`, their time inside it, are means over the steps
-    of the typical step. `step_share` is work divided by the step, null for a step of length 0. `median_ns`,
-    `least_ns` and `most_ns` are durations of whole kernels that begin in those steps, even if one ends
-    outside its step or the selected time. `flops_per_s` and `peak_share` are null unless shapes of operators
-    give the FLOPs.
-    """
-    return _of_each_rank(trace, _tabulate_kernels)
-
-
-def build_range_table(trace: Trace) -> pl.DataFrame:
-    """Return the walls of the whole time of a rank, if much work and most time precede its steps."""
-    return _of_each_rank(trace, _tabulate_ranges)
-
-
-def _of_each_rank(trace: Trace, table: Callable[[Trace, int, int], pl.DataFrame]) -> pl.DataFrame:
-    frames = []
-    for row in trace.capture.ranks.iter_rows(named=True):
-        who = [pl.lit(row[name], pl.Int32).alias(name) for name in _WHO]
-        found = table(trace, row["rank_id"], row["process"])
-        frames.append(found.select(*who, *found.columns))
-    return pl.concat(frames)
-
-
-def _tabulate_kernels(trace: Trace, rank_id: int, _: int) -> pl.DataFrame:
-    work = measure_rank_work(trace, rank_id)
-    step_count = work.steps.start_ns.size
-    step_ns = int((work.steps.end_ns - work.steps.start_ns).sum())
-    duration = (pl.col("end_ns") - pl.col("start_ns")).filter("begins")
-    capture = trace.capture
-    flops = KERNEL_FLOPS.to_frame() if capture.kernel_flops is None else capture.kernel_flops
-    gpu = capture.export.gpu(capture.ranks.filter(pl.col("rank_id") == rank_id)["gpu"][0])
-    return (
-        work.operations.filter(pl.col("kind") == OperationKind.KERNEL)
-        .group_by("name", "class", "category", "backend")
-        .agg(
-            count=pl.col("begins").sum() / step_count,
-            work_ns=(pl.col("inside_ns").sum() / step_count).round().cast(pl.Int64),
-            step_share=pl.col("inside_ns").sum() / (step_ns or None),
-            median_ns=duration.median().round().cast(pl.Int64),
-            least_ns=duration.min(),
-            most_ns=duration.max(),
-        )
-        .join(rate_kernels(work.operations, flops, capture.names, gpu), on="name", how="left")
-        .join(capture.names, on="name", how="left")
-        .sort("work_ns", "text", descending=[True, False])
-        .select(
-            pl.col("class").cast(pl.String),
-            pl.col("category").cast(pl.String),
-            pl.col("backend").cast(pl.String),
-            "count",
-            "work_ns",
-            "step_share",
-            "median_ns",
-            "least_ns",
-            "most_ns",
-            "flops_per_s",
-            "peak_share",
-            name="text",
-        )
-    )
-
-
-def _tabulate_ranges(trace: Trace, rank_id: int, process: int) -> pl.DataFrame:
-    found = build_range_work(trace.range_tree, measure_rank_work(trace, rank_id), trace.projected, process)
-    return found.drop("path").rename({"text": "path"})
