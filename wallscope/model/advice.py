@@ -76,12 +76,14 @@ class Setting:
 class Precondition:
     """A condition of a fix, checked with the trace or the run configuration.
 
-    `set` means that the fix itself sets it and the run does not show it. `unblock` is what to change if it is
-    unmet.
+    `text` says what holds, what must hold and what is the case instead, or what is unknown. `set` means that
+    the fix itself sets it and the run does not show it. `unblock` is what to change if it is unmet.
     """
 
     id: Annotated[str, Shown("id of the precondition", "id", column="precondition")]
-    text: Annotated[str, Shown("condition that must hold", "condition")]
+    text: Annotated[
+        str, Shown("what holds, must hold or is unknown, with the values of the run", "condition")
+    ]
     status: Annotated[Met, Shown("met, unmet, unknown, or set (the fix itself sets it)", "state")]
     unblock: Annotated[str | None, Shown("what to change if the condition is unmet", "what to change")] = None
 
