@@ -1,7 +1,7 @@
 """What is said of a capture, on every screen: made once from its answer, and laid out by each medium.
 
-The headline and the sentence are its short form, the paragraphs and answers its long one. Pages, terminal,
-Markdown and brief answers take their words from it.
+The headline and the sentence are its short form, the paragraphs and answers its long one. The page, `--full`,
+Markdown and notebooks take their words from it.
 """
 
 from dataclasses import dataclass
