@@ -79,6 +79,7 @@ def run(  # noqa: PLR0913  # what a run may tell
     environment=(),
     ranges=(),
     copied_in_ms=0,
+    copies_back=True,
     migrated_ms=0,
     one_gap_share=0.0,
 ):
@@ -132,7 +133,15 @@ def run(  # noqa: PLR0913  # what a run may tell
         ),
         compute=tuple(ComputeWork(kind, MS, 0.5, count) for kind, count in kinds),
         memory=Memory(
-            None, None, None, (*map(_pageable, pageable), _copied_in(copied_in_ms), _migrated(migrated_ms))
+            None,
+            None,
+            None,
+            (
+                *map(_pageable, pageable),
+                _copied_in(copied_in_ms),
+                _migrated(migrated_ms),
+                *([COPIED_BACK] if copies_back else []),
+            ),
         ),
         unmatched_kernels=(),
         ranges=tuple(_range(name, own_ms) for name, own_ms in dict(ranges).items()),
@@ -221,6 +230,9 @@ def _range(name, own_ms):
 
 def _pageable(direction):
     return CopyWork(CopyDirection(direction), 1, 1, 1, 1, pinned=False, bulk_bandwidth_bytes_per_s=1e9)
+
+
+COPIED_BACK = CopyWork(CopyDirection.DEVICE_TO_HOST, 1, 4, 1, 1, pinned=True)
 
 
 def _copied_in(own_ms):
