@@ -10,6 +10,7 @@ import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from zlib import crc32
 
 import hypothesis
 import pytest
@@ -24,7 +25,7 @@ ANSWERS = "WALLSCOPE_TESTS_ANSWERS"
 """Variable of the environment: the folder of answers that the workers of a run share."""
 TRACES = ROOT.parent / "shared" / "traces"
 
-hypothesis.settings.register_profile("default", max_examples=30, deadline=None)
+hypothesis.settings.register_profile("default", max_examples=10, deadline=None)
 hypothesis.settings.register_profile("ci", max_examples=1_000, deadline=None)
 hypothesis.settings.load_profile("default")
 
@@ -43,14 +44,16 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 LONGEST = (
-    "test_programs_analysed.py",
-    "test_traces.py",
     "test_page_browser.py",
-    "test_less_evidence.py",
-    "test_missing_tables.py",
-    "test_one_bound.py",
+    "test_demo.py",
+    "test_analyzed_job.py",
+    "test_server.py",
+    "test_action.py",
+    "test_no_contradiction.py",
+    "test_streams.py",
+    "test_compare.py",
+    "test_programs_analysed.py",
     "test_doc_blocks.py",
-    "test_faults.py",
 )
 """Files whose tests take longest: begun last, they would keep one worker busy while the others wait."""
 
@@ -67,19 +70,25 @@ for _variable in ("GITHUB_EVENT_NAME", "CI_PIPELINE_SOURCE"):  # tests say thems
     os.environ.pop(_variable, None)
 
 
-def run_every_third(inputs, first, always=(), name=lambda path: path.stem):
-    """Parameters of a law over captures or stories: each third in `make test`, all in `make test-all`.
+def run_part(inputs, always=(), name=lambda path: path.stem, *, part=0, of=3):
+    """Parameters of a law over captures or stories: a part of them in `make test`, all in `make test-all`.
 
-    Laws begin at different captures (`first`), so that `make test` tries each capture with some of them.
+    The name of an input decides in which of the parts it is (`of` a third or less). Laws about answers
+    take the same part, as each answer takes longer than the laws about it. Laws that read files take others.
     """
     return [
         pytest.param(
             one,
             id=name(one),
-            marks=() if place % 3 == first or name(one) in always else pytest.mark.slow,
+            marks=() if crc32(name(one).encode()) % of == part or name(one) in always else pytest.mark.slow,
         )
-        for place, one in enumerate(inputs)
+        for one in inputs
     ]
+
+
+def slow(*values):
+    """Parameters of `make test-all` alone."""
+    return [pytest.param(value, marks=pytest.mark.slow) for value in values]
 
 
 @pytest.fixture(autouse=True)

@@ -229,6 +229,7 @@ def test_the_figure_is_what_its_script_draws():
     assert (ROOT / "docs" / "images" / "blame-chain.svg").read_text(encoding="utf-8") == draw_blame_chain()
 
 
+@pytest.mark.slow
 def test_the_gallery_says_why_a_report_is_absent(tmp_path):
     build_gallery(tmp_path / "no-captures", tmp_path / "gallery", lambda _: None)
     page = write_gallery_page(tmp_path / "gallery")

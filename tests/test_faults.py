@@ -13,6 +13,7 @@ from benchmarks.inputs import Input, good_inputs, inputs
 from benchmarks.judging import Ending, Outcome, judged
 from fixtures.mutation import MUTATIONS
 from fixtures.mutation.file_bytes import BYTE_MUTATIONS
+from tests.conftest import run_part
 from wallscope.render.markdown import code, escape
 
 QUICK = [
@@ -63,15 +64,16 @@ def outcome(good, one):
     return judged(one.write(good, good["export"][0].parent), one.subject, one.seed)
 
 
-@pytest.mark.parametrize(("subject", "kind"), QUICK)
-def test_a_broken_input_is_answered_or_refused_in_one_line(good, subject, kind):
-    found = outcome(good, Input(subject, kind, 7))
+@pytest.mark.parametrize("named", run_part(QUICK, name="-".join, of=4))
+def test_a_broken_input_is_answered_or_refused_in_one_line(good, named):
+    found = outcome(good, Input(*named, 7))
 
     assert found.ending in {Ending.ANSWERED, Ending.REFUSED}, found.text
 
 
-@pytest.mark.parametrize(("subject", "kind", "seed", "ending"), FOUND)
-def test_what_once_broke_something_ends_well(good, subject, kind, seed, ending):
+@pytest.mark.parametrize("known", run_part(FOUND, name=lambda one: "-".join(map(str, one)), of=3))
+def test_what_once_broke_something_ends_well(good, known):
+    subject, kind, seed, ending = known
     found = outcome(good, Input(subject, kind, seed))
 
     assert found.ending is ending, found.text

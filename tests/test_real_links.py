@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tests.conftest import TRACES, run_every_third
+from tests.conftest import TRACES, run_part
 from wallscope.attribution.prepared import list_rank_windows
 from wallscope.attribution.slices import blame_gaps
 from wallscope.errors import NothingToAnalyzeError
@@ -17,7 +17,7 @@ EXPORTS = sorted(TRACES.glob("*.sqlite"))
 pytestmark = pytest.mark.skipif(not EXPORTS, reason="no real exports here: ../shared/traces is absent")
 
 
-@pytest.mark.parametrize("path", run_every_third(EXPORTS, 0))
+@pytest.mark.parametrize("path", run_part(EXPORTS, part=1, of=27))
 def test_no_dependency_latency_is_longer_than_one_may_be(path):
     try:
         prepared = prepare(path, Options(), lambda _: None)

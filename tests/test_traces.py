@@ -9,6 +9,7 @@ import polars as pl
 import pytest
 
 from tests.answered_once import write_json_once
+from tests.conftest import run_part
 from wallscope.errors import NothingToAnalyzeError
 from wallscope.files import read_query
 from wallscope.model.schemas import NAMES
@@ -98,7 +99,7 @@ def swept(rows: list[tuple[int, int, str]], start_ns: int, end_ns: int) -> dict[
     return budget
 
 
-@pytest.mark.parametrize("path", EXPORTS, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", run_part(EXPORTS, of=9))
 def test_a_real_export_is_answered_or_refused_by_name(path):
     if path.stem in WITHOUT_DEVICE_OPERATIONS:
         with pytest.raises(NothingToAnalyzeError, match=path.name):
@@ -139,7 +140,7 @@ def test_contents_of_a_real_export_are_counted(path):
     connection.close()
 
 
-@pytest.mark.parametrize("path", EXPORTS, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", run_part(EXPORTS, of=9))
 def test_the_shipped_sql_recomputes_busy_and_idle_time(path):
     if path.stem in WITHOUT_DEVICE_OPERATIONS:
         return
@@ -170,12 +171,17 @@ def test_the_shipped_sql_recomputes_busy_and_idle_time(path):
     ("stem", "kind", "unit", "steps"),
     [
         pytest.param("cs336_tianshi_result", "nvtx", "step", 10, id="forward, backward and optimizer"),
-        pytest.param("cs336_zx_2.7B", "kernel-sequence", "step", 4, id="1 warm-up and 3 iterations"),
-        pytest.param("cs336_zx_2.7B_nvtx", "kernel-sequence", "step", 4, id="ranges of layers alone"),
-        pytest.param("cs336_zx_result", "kernel-sequence", "step", 4, id="a small model"),
+        *(
+            pytest.param(*one, marks=pytest.mark.slow)
+            for one in (
+                ("cs336_zx_2.7B", "kernel-sequence", "step", 4),
+                ("cs336_zx_2.7B_nvtx", "kernel-sequence", "step", 4),
+                ("cs336_zx_result", "kernel-sequence", "step", 4),
+                ("cs336_athrun", "kernel-sequence", "step", 5),
+                ("nsysai_mfu_before", "kernel-sequence", "window", 16),
+            )
+        ),
         pytest.param("cs336_zx_2.7B_compile_graph", "kernel-sequence", "step", 10, id="graphs"),
-        pytest.param("cs336_athrun", "kernel-sequence", "step", 5, id="forward alone"),
-        pytest.param("nsysai_mfu_before", "kernel-sequence", "window", 16, id="blocks, before"),
         pytest.param("nsysai_mfu_after", "kernel-sequence", "window", 15, id="blocks, after"),
         pytest.param("nsysai_h100_2gpu_1s", "whole-trace", "window", 1, id="one pass of a model"),
         pytest.param("t4_streams", "whole-trace", "window", 1, id="a loop of single kernels"),

@@ -28,7 +28,9 @@ UNFOLDING = f'A="1 2"\n{UNFOLDING}$H\n'
             "no known setting",
             id="long variable",
         ),
-        pytest.param("a", "\n" * 8_000_000 + "x", "too large|no settings", id="blank lines"),
+        pytest.param(
+            "a", "\n" * 8_000_000 + "x", "too large|no settings", id="blank lines", marks=pytest.mark.slow
+        ),
         pytest.param("a.yaml", "a: " + ":".join(["1"] * 500_000), "no known setting", id="base-60 integer"),
         pytest.param(
             "a.yaml", "a: " + ":".join(["1"] * 400_000) + ".5", "no known setting", id="base-60 number"

@@ -16,7 +16,7 @@ import anyio
 from mcp import Client
 
 from tests.agents.conftest import EXAMPLE, run_apart
-from tests.conftest import ROOT
+from tests.conftest import ROOT, slow
 from wallscope.agents.server import build_server
 from wallscope.agents.worker import open_roots
 
@@ -53,7 +53,14 @@ def wait_for(seen, seconds=20):
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="looks at processes in /proc")
-@pytest.mark.parametrize("does", [SLOW, STUBBORN, FORKED], ids=["slow", "stubborn", "with a child"])
+@pytest.mark.parametrize(
+    "does",
+    [
+        pytest.param(SLOW, id="slow", marks=pytest.mark.slow),
+        pytest.param(STUBBORN, id="stubborn"),
+        pytest.param(FORKED, id="with a child", marks=pytest.mark.slow),
+    ],
+)
 def test_a_canceled_call_ends_the_nsys_that_it_started(folder, install_nsys, own_cache, tmp_path, does):
     pid = tmp_path / "pid"
     install_nsys(does.format(pid=str(pid)))
@@ -98,7 +105,7 @@ def test_a_worker_ends_with_a_server_that_is_killed(folder, install_nsys, own_ca
     assert wait_for(lambda: not list((own_cache / "exports").iterdir()))
 
 
-@pytest.mark.parametrize("has_cache", [True, False])
+@pytest.mark.parametrize("has_cache", [False, *slow(True)])
 def test_only_a_server_with_a_cache_writes_to_it(folder, install_nsys, own_cache, monkeypatch, has_cache):
     scratch = folder.parent / "scratch"
     scratch.mkdir()

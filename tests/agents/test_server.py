@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.conftest import run_part, slow
+
 pytest.importorskip("mcp", reason="the SDK of the protocol is absent: pip install mcp")
 
 import anyio
@@ -69,7 +71,7 @@ def test_all_tools_are_listed_read_only_and_typed(folder):
 
 
 @IN_PROCESS
-@pytest.mark.parametrize("tool", COMMANDS)
+@pytest.mark.parametrize("tool", run_part(COMMANDS, name=str))
 def test_an_answer_is_that_of_the_command(tool, folder, called):
     *command, rows = COMMANDS[tool]
     with contextlib.chdir(folder):
@@ -84,7 +86,7 @@ def test_an_answer_is_that_of_the_command(tool, folder, called):
 
 
 @IN_PROCESS
-@pytest.mark.parametrize("tool", ["analyze", "time_breakdown", "recommendations", "whatif"])
+@pytest.mark.parametrize("tool", ["analyze", *slow("time_breakdown", "recommendations", "whatif")])
 def test_numbers_are_those_of_the_full_json(tool, folder, called):
     command = "whatif" if tool == "whatif" else "analyze"
     full = json.loads(called(command, folder / "run.sqlite", "--json", "-").out)
@@ -287,7 +289,7 @@ def list_children(pid):
 
 
 @LINUX
-@pytest.mark.parametrize("mode", ["legacy", "auto"])
+@pytest.mark.parametrize("mode", ["auto", *slow("legacy")])
 def test_a_canceled_call_ends_its_process(folder, mode):
     async def run():
         before = set(list_children(os.getpid()))

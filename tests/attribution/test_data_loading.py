@@ -23,6 +23,7 @@ from fixtures.simulation.program import (
 from fixtures.simulation.run import run
 from fixtures.simulation.story import STEPS, US, alone, gemm, stepped
 from fixtures.simulation.writing import write_run
+from tests.conftest import slow
 from wallscope.model.capture import Options
 from wallscope.pipeline import analyze
 
@@ -30,7 +31,7 @@ MS = 1_000 * US
 LOADING = "host/data-loading"
 BATCH = Copy("host-to-device", 64 << 20, 3 * MS)
 SEEDS = pytest.mark.parametrize(
-    "seeds", [range(12), pytest.param(range(40), marks=pytest.mark.slow)], ids=["few", "many"]
+    "seeds", [range(4), pytest.param(range(40), marks=pytest.mark.slow)], ids=["few", "many"]
 )
 
 
@@ -84,7 +85,7 @@ NEAR_MISSES = {
 }
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", [0, *slow(1, 2)])
 @pytest.mark.parametrize("name", NEAR_MISSES)
 def test_near_misses_are_no_data_loading(name, seed, tmp_path):
     noise = random.Random(seed)

@@ -29,6 +29,7 @@ from benchmarks.diff_verdicts import (
 )
 from benchmarks.marks import put
 from benchmarks.noise_laws import ALL_LAWS, WALLS, draw_runs
+from tests.conftest import slow
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "diff.md").read_text(encoding="utf-8")
@@ -74,7 +75,7 @@ def test_intervals_hold_what_they_promise(rates):
     assert 6 in STEPS_OF_CLAIMS
 
 
-@pytest.mark.parametrize("pairs", [80, pytest.param(200, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("pairs", [40, *slow(200)])
 def test_more_runs_find_more(pairs):
     one, two, three, five = (find_power(Setting(runs), pairs) for runs in (1, 2, 3, 5))
 
@@ -94,6 +95,7 @@ def test_the_same_arguments_give_the_same_rates():
     assert count_claims(3, (7, 7), 5) == count_claims(3, (7, 7), 5)
 
 
+@pytest.mark.slow
 def test_rates_do_not_depend_on_the_order_of_hashes():
     asked = "from benchmarks.diff_verdicts import count_claims; print(count_claims(0, (6, 6), 3))"
     found = {

@@ -11,6 +11,7 @@ from benchmarks.further_runs import (
     tabulate_recorded,
 )
 from benchmarks.marks import put
+from tests.conftest import slow
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "diff.md").read_text(encoding="utf-8")
 COUNT = 300
@@ -38,10 +39,12 @@ def test_few_recorded_runs_keep_the_interval_at_any_spread():
     assert max(rates(lines, 3)) < 7
 
 
-def test_the_stated_number_of_runs_decides_in_half_of_all_cases_at_least():
-    assert min(rates(tabulate_further(COUNT), 4)) > 45
+@pytest.mark.parametrize("count", [100, *slow(COUNT)])
+def test_the_stated_number_of_runs_decides_in_half_of_all_cases_at_least(count):
+    assert min(rates(tabulate_further(count), 4)) > 45
 
 
+@pytest.mark.slow
 def test_ranges_of_bisections_hold_the_commit():
     lines = [*tabulate_bisections(100)]
 

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.conftest import slow
+
 COMMAND = Path(sys.executable).with_name("wallscope")
 WORDS = {
     "commands": (("an",), {"analyze"}),
@@ -70,7 +72,7 @@ def test_the_script_of_a_shell_is_shown_in_it(shell, tmp_path):
 
 
 @pytest.mark.skipif(not COMMAND.exists(), reason="no command here")
-@pytest.mark.parametrize("shell", ["zsh", "fish"])
+@pytest.mark.parametrize("shell", ["zsh", *slow("fish")])
 @pytest.mark.parametrize("case", ["commands", "options", "choices"])
 def test_other_shells_get_the_same_words(shell, case):
     words, expected = WORDS[case]

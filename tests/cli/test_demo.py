@@ -7,6 +7,7 @@ import sys
 
 import pytest
 
+from tests.conftest import slow
 from wallscope.demo import example
 
 KINDS = {
@@ -58,7 +59,7 @@ def read_files(folder):
     }
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", ["run", *slow("diff", "job")])
 def test_the_answer_and_the_page_are_those_of_the_commands_it_stands_for(kind, demo, wallscope, tmp_path):
     _, page, exports, command, verdict = KINDS[kind]
     ran = demo(kind)
@@ -85,9 +86,7 @@ def test_the_next_commands_on_the_screen_work(demo, wallscope):
         assert wallscope(*shlex.split(command)[1:]).code == 0, command
 
 
-@pytest.mark.parametrize(
-    "kind", ["run", *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("diff", "job"))]
-)
+@pytest.mark.parametrize("kind", ["run", *slow("diff", "job")])
 def test_a_second_demo_replaces_the_first_one(kind, demo, wallscope, tmp_path):
     first = demo(kind)
     before = read_files(tmp_path)

@@ -138,6 +138,7 @@ def test_an_answer_of_another_version_is_one_line(answers, tmp_path):
         resolve_runs((tmp_path / "new.json",), Options(), lambda _: None)
 
 
+@pytest.mark.slow
 def test_the_real_pair_got_slower_on_the_host(traces, called):
     ends = ("nsysai_mfu_before.sqlite", "nsysai_mfu_after.sqlite")
     sides = [Side(name, resolve_runs((traces / name,), Options(), lambda _: None)) for name in ends]

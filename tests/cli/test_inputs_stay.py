@@ -13,7 +13,7 @@ import polars as pl
 import pytest
 
 from fixtures.scenario import scenarios
-from tests.conftest import ROOT
+from tests.conftest import ROOT, slow
 from wallscope.cache_folder import Cache, EntryKind
 from wallscope.errors import OutputError
 from wallscope.files import write_chunks
@@ -201,10 +201,12 @@ def test_a_small_disk_holds_all_or_what_was_there(called, tmp_path, small_disk, 
     "words",
     [
         ["analyze", "run.sqlite", "--no-cache", "--json", "x"],
-        ["analyze", "run.sqlite", "--no-cache", "--perfetto", "x"],
-        ["convert", "run.sqlite", "x"],
-        ["convert", "run.sqlite", "x", "--to", "csv"],
-        ["record", "run.sqlite", "--commit", "a" * 40, "--store", "x"],
+        *slow(
+            ["analyze", "run.sqlite", "--no-cache", "--perfetto", "x"],
+            ["convert", "run.sqlite", "x"],
+            ["convert", "run.sqlite", "x", "--to", "csv"],
+            ["record", "run.sqlite", "--commit", "a" * 40, "--store", "x"],
+        ),
     ],
     ids=lambda words: " ".join(words[:2] + words[-2:]),
 )

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import ROOT
+from tests.conftest import ROOT, slow
 from wallscope.cli.streams import break_orders
 
 COMMAND = f"'{sys.executable}' -m wallscope"
@@ -36,7 +36,7 @@ def shell(tmp_path):
 @pytest.mark.parametrize("wrong", ["absent.sqlite", pytest.param("--no-such-option", marks=pytest.mark.slow)])
 @pytest.mark.parametrize(
     "closed",
-    ["2>&-", ">&-", ">&- 2>&-", "<&- >&- 2>&-", pytest.param("2>/dev/full", marks=full)],
+    [*slow("2>&-", ">&-", ">&- 2>&-"), "<&- >&- 2>&-", pytest.param("2>/dev/full", marks=full)],
 )
 def test_what_is_absent_is_2_whatever_is_closed(shell, closed, wrong):
     assert shell(f"wallscope info {wrong} {closed}").returncode == 2
@@ -58,14 +58,19 @@ def test_a_stream_that_takes_nothing_is_neither_a_gate_nor_a_defect(shell, line,
 
 
 @full
-def test_a_run_is_recorded_and_a_gate_fails_whatever_becomes_of_the_lines(shell, answers, tmp_path):
+@pytest.mark.parametrize(
+    "streams",
+    [("> /dev/full", ">&- 2>&-"), *slow(("> /dev/full", ">&-", "2>&-", "2> /dev/full", ">&- 2>&-"))],
+    ids=["few", "all"],
+)
+def test_a_run_is_recorded_and_a_gate_fails_whatever_becomes_of_the_lines(shell, answers, tmp_path, streams):
     for name, commit in (("base", "a" * 40), ("head", "b" * 40)):
         ran = shell(f"wallscope record {answers}/{name}.json --commit {commit} --store s > /dev/full")
         assert ran.returncode == 2
         assert ran.stderr.startswith("wallscope: standard output — cannot be written: ")
     assert len(list(tmp_path.glob("s/records/*/*.json"))) == 2
     diff = f"wallscope diff {'a' * 40} {'b' * 40} --store s --fail-on 'step>3%'"
-    for stream in ("> /dev/full", ">&-", "2>&-", "2> /dev/full", ">&- 2>&-"):
+    for stream in streams:
         assert shell(f"{diff} {stream}").returncode == 1
     assert shell(f"set -o pipefail; {diff} | true").returncode == 1
 
@@ -175,9 +180,12 @@ OTHER_RUNNERS = ("TF_BUILD", "TEAMCITY_VERSION", "GITLAB_CI", "CI")
 @pytest.mark.parametrize(
     ("runner", "lines"),
     [
-        pytest.param("GITHUB_ACTIONS", PRINTING, id="GITHUB_ACTIONS"),
+        pytest.param("GITHUB_ACTIONS", PRINTING[::3], id="GITHUB_ACTIONS"),
         *(pytest.param(name, PRINTING[3:4], id=name) for name in OTHER_RUNNERS[::3]),
-        *(pytest.param(name, PRINTING, marks=pytest.mark.slow, id=f"{name}-all") for name in OTHER_RUNNERS),
+        *(
+            pytest.param(name, PRINTING, marks=pytest.mark.slow, id=f"{name}-all")
+            for name in ("GITHUB_ACTIONS", *OTHER_RUNNERS)
+        ),
     ],
 )
 def test_names_and_arguments_give_a_runner_no_orders(shell, tmp_path, runner, lines):

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.conftest import run_part
 from tests.shipped_example import EXAMPLE
 from wallscope.cli import streams
 
@@ -57,7 +58,7 @@ WRITTEN = {
 }
 
 
-@pytest.mark.parametrize("case", WRITTEN)
+@pytest.mark.parametrize("case", run_part(WRITTEN, name=str, of=9))
 def test_each_place_is_named_in_a_line_when_it_is_there(case, wallscope, tmp_path):
     (tmp_path / "run.yaml").write_text(CONFIGURATION, encoding="utf-8")
     arguments, places = WRITTEN[case]

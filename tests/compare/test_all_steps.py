@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from tests.compare.test_compare import diff, steps
+from tests.conftest import slow
 from tests.profile.random_profiles import profile_of
 from wallscope.compare.all_steps import (
     AllSteps,
@@ -137,7 +138,7 @@ def is_sure(change):
 
 
 @pytest.mark.parametrize("law", ["free", "rare", "often"])
-@pytest.mark.parametrize("runs", [1, 3])
+@pytest.mark.parametrize("runs", [1, *slow(3)])
 def test_intervals_of_the_mean_hold_where_nothing_changed(law, runs):
     random = np.random.default_rng(7)
     found = []

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from benchmarks.change_points import HISTORIES, find_all, grade_claims, is_near
+from tests.conftest import slow
 from wallscope.compare.change_points import _gains, find_changes
 from wallscope.model.enums import Grade
 
@@ -36,7 +37,7 @@ def rate(name, is_so, count=150):
     return np.mean([is_so(course, places) for course, places in find_all(FOUND[name], count)])
 
 
-@pytest.mark.parametrize("name", ["no change, noise 1 %", "no change, noise 5 %"])
+@pytest.mark.parametrize("name", ["no change, noise 5 %", *slow("no change, noise 1 %")])
 def test_no_change_is_seldom_taken_for_one(name):
     assert rate(name, lambda course, _: bool(course.changes) or course.drift is not None, 300) <= 0.03
 
@@ -48,8 +49,9 @@ def test_a_change_is_found_where_it_is():
     assert rate(name, is_near) >= 0.94
 
 
-def test_graded_changes_are_as_often_right_as_their_grade_says():
-    claims = grade_claims(120)
+@pytest.mark.parametrize("histories", [30, *slow(120)])
+def test_graded_changes_are_as_often_right_as_their_grade_says(histories):
+    claims = grade_claims(histories)
     rights = {
         grade: [is_right for rows in claims.values() for one, is_right in rows.claims if one == grade]
         for grade in Grade
@@ -60,7 +62,7 @@ def test_graded_changes_are_as_often_right_as_their_grade_says():
     assert np.mean([rate for rows in claims.values() for rate in rows.is_sure_of_nothing]) <= 0.03
 
 
-@pytest.mark.parametrize("size", [0.01, 0.02, 0.04, 0.08])
+@pytest.mark.parametrize("size", [0.02, *slow(0.01, 0.04, 0.08)])
 def test_no_change_is_said_only_where_one_as_large_would_have_been_named(size):
     random, missed = np.random.default_rng(8), []
     for _ in range(200):

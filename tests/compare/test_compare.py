@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.conftest import slow
 from tests.profile.random_profiles import OPERATIONS, captured, profile_of, profiles, work
 from wallscope.compare.compare import CompareOptions, Side, compare_sides, require_comparable
 from wallscope.compare.confidence import spread_of_steps
@@ -103,6 +104,7 @@ def test_one_slow_step_does_not_shift_the_typical_step_of_any_number_of_steps(ou
     assert found.verdict in {"no-change", "inconclusive"}
 
 
+@pytest.mark.slow
 def test_stalls_of_each_eighth_step_are_no_change_between_short_and_long_runs():
     """Seven steps against twenty, ten runs a side: the phase of the stalls varies from run to run."""
     random = np.random.default_rng(8)
@@ -199,8 +201,9 @@ def test_one_run_a_side_is_told_from_what_runs_are_taken_to_differ_by(factor, ve
     assert found.step.ratio_low < found.step.pair_ratio_low < found.step.pair_ratio_high
 
 
-@pytest.mark.parametrize(("runs", "seed"), [(1, 0), (1, 1), (2, 2), (3, 3), (3, 4), (5, 5)])
-def test_the_word_of_a_verdict_agrees_with_the_intervals_that_are_shown(runs, seed):
+@pytest.mark.parametrize("drawn", [(1, 0), (2, 2), *slow((1, 1), (3, 3), (3, 4), (5, 5))])
+def test_the_word_of_a_verdict_agrees_with_the_intervals_that_are_shown(drawn):
+    runs, seed = drawn
     random = np.random.default_rng(seed)
     words = set()
 

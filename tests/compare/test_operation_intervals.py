@@ -43,15 +43,16 @@ def test_the_operation_that_changed_is_the_significant_one():
     assert row.high_ns - row.low_ns < row.delta_ns
 
 
-def test_unchanged_operations_are_seldom_significant():
+@pytest.mark.parametrize(("count", "most"), [(8, 2), pytest.param(40, 6, marks=pytest.mark.slow)])
+def test_unchanged_operations_are_seldom_significant(count, most):
     random = np.random.default_rng(8)
     claimed = 0
-    for _ in range(40):
+    for _ in range(count):
         seeds = random.integers(10, 10_000_000, 6).tolist()
         found = compare_sides(side("base", seeds[:3]), side("head", seeds[3:]), CompareOptions())
         claimed += any(row.significant for row in (*found.deltas.operations, *found.operations))
 
-    assert claimed <= 6  # 5 % are 2 of 40; more than 6 in one of 70 series
+    assert claimed <= most  # 5 % are 2 of 40; more than 6 in one of 70 series, more than 2 of 8 in one of 170
 
 
 def test_communication_by_axis_has_the_interval_of_its_causes():

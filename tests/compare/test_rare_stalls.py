@@ -46,12 +46,15 @@ def stalls(found):
     ("why", "cause", "said"),
     [
         pytest.param(Why.GARBAGE_COLLECTION, "host/garbage-collection", "garbage collection", id="gc"),
-        pytest.param(Why.DATA_LOADING, "host/data-loading", "data loading", id="loader"),
+        pytest.param(
+            Why.DATA_LOADING, "host/data-loading", "data loading", id="loader", marks=pytest.mark.slow
+        ),
         pytest.param(
             Why.FRAMEWORK,
             "host/queue-drained/cudaDeviceSynchronize",
             "host time after cudaDeviceSynchronize",
             id="checkpoint without a name",
+            marks=pytest.mark.slow,
         ),
     ],
 )

@@ -5,6 +5,7 @@ import pytest
 
 from benchmarks.noise_laws import LAWS, OTHER_LAWS, STEP_NS
 from tests.compare.test_compare import diff, steps
+from tests.conftest import run_part
 from tests.profile.random_profiles import profile_of
 from wallscope.compare.all_steps import describe_warm_up, find_warm_up, fit_warm_up, measure_bias
 from wallscope.compare.compare import CompareOptions, Side, compare_sides, comparison_report
@@ -30,7 +31,7 @@ def test_a_decay_is_found_with_its_size(count):
 
 
 @pytest.mark.parametrize(
-    "law", [law for law in (*LAWS, *OTHER_LAWS) if law.name != WARM], ids=lambda law: law.name
+    "law", run_part([law for law in (*LAWS, *OTHER_LAWS) if law.name != WARM], name=lambda law: law.name)
 )
 def test_other_steps_do_not_warm_up(law):
     """One of a hundred runs at most. Three times as many would be found by chance in one of 2,000 tests."""

@@ -229,6 +229,7 @@ def test_the_page_of_a_job_shows_its_ranks_and_their_timeline(job_folder, called
     assert "Rank 2 is late on 5 of 5 steps" in (tmp_path / "job.md").read_text(encoding="utf-8")
 
 
+@pytest.mark.slow
 def test_tables_and_trace_of_a_job(job_folder, called, tmp_path):
     places = {
         "--csv": tmp_path / "csv",

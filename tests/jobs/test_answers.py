@@ -14,6 +14,7 @@ from fixtures.scenario import scenarios
 from fixtures.simulation.program import Program
 from fixtures.simulation.run import run
 from fixtures.simulation.writing import write_run
+from tests.conftest import slow
 from tests.jobs.simulated import thread
 from wallscope.cache_folder import Cache
 from wallscope.errors import InputError
@@ -84,7 +85,7 @@ def test_without_a_cache_each_answer_is_worked_out(export, cache, runs):
     assert len(runs) == 3
 
 
-@pytest.mark.parametrize("ranks", [1, 3])
+@pytest.mark.parametrize("ranks", [1, *slow(3)])
 def test_without_profiles_all_else_is_the_same(ranks, cache, tmp_path):
     export = tmp_path / "job.sqlite"
     write_run(run(Program(tuple(thread(rank, ranks, 1.2) for rank in range(ranks)))), export)

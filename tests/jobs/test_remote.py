@@ -72,6 +72,7 @@ def test_a_job_behind_urls_has_the_same_bytes_and_leaves_nothing(expected, scrat
     assert max(sizes) == 0
 
 
+@pytest.mark.slow
 def test_processes_fetch_for_themselves(job_folder, expected):
     found = run_job(
         find_exports([Url(f"simplecache::file://{job_folder}")]), Options(), silent, jobs=2

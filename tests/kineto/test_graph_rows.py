@@ -9,6 +9,7 @@ from fixtures.simulation.random_programs import random_program
 from fixtures.simulation.run import run
 from fixtures.simulation.torch_writing import write_torch_run
 from fixtures.torch_trace import BASE_NS, H100, TraceWriter
+from tests.conftest import slow
 from wallscope.kineto.load_trace import read_trace_capture
 from wallscope.model.capture import Options
 from wallscope.pipeline import analyze
@@ -16,7 +17,7 @@ from wallscope.pipeline import analyze
 NODE = re.compile(r', "graph node id": (\d+)')
 
 
-@pytest.mark.parametrize("seed", [1, 4, 16])
+@pytest.mark.parametrize("seed", [1, *slow(4, 16)])
 def test_replays_number_nodes_as_the_profiler_does_and_give_the_same_causes(seed, tmp_path):
     newer = write_torch_run(run(random_program(seed)), tmp_path / "newer.json")
     text = newer.read_text(encoding="utf-8")

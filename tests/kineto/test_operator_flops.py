@@ -259,7 +259,7 @@ def programs(draw):
 
 
 @given(programs())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=2 * settings.default.max_examples, deadline=None)
 def test_kernels_belong_to_the_outermost_operator_with_shapes_that_issues_them(tmp_path_factory, program):
     operators, launches = program
     writer = TraceWriter(deviceProperties=[{"id": 0, **H100}], baseTimeNanoseconds=BASE_NS)

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 
+from tests.conftest import run_part
 from wallscope.kineto import event_scanner, event_tables, trace_bytes
 from wallscope.kineto.trace_bytes import TraceBytes
 
@@ -131,7 +132,7 @@ def test_rows_for_which_there_is_no_room_come_too(monkeypatch):
     assert tables.counts["mine"] == 20
 
 
-@pytest.mark.parametrize("path", sorted(TRACES.glob("*.json.gz")), ids=lambda path: path.name)
+@pytest.mark.parametrize("path", run_part(sorted(TRACES.glob("*.json.gz"))))
 def test_real_traces_are_the_same(path):
     assert_same(path.read_bytes(), with_python=True)
 

@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 
-from tests.conftest import TRACES, run_every_third
+from tests.conftest import TRACES, run_part
 from tests.nsys.page_files import EDGES, PAGE_SIZES, changed, check, database
 from wallscope.demo.example import write_example
 from wallscope.nsys.sources import open_tables
@@ -200,7 +200,7 @@ def test_the_example_is_read_from_its_pages(tmp_path):
 
 
 @pytest.mark.skipif(not TRACES.is_dir(), reason="no real exports here: ../shared/traces is absent")
-@pytest.mark.parametrize("path", run_every_third(sorted(TRACES.glob("*.sqlite")), 2))
+@pytest.mark.parametrize("path", run_part(sorted(TRACES.glob("*.sqlite")), part=2, of=9))
 def test_real_exports_are_read_as_sqlite_reads_them(path):
     _, left = compared(path)
 

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from fixtures.export import ExportWriter
-from tests.conftest import ROOT
+from tests.conftest import ROOT, slow
 
 PAGE_BYTES, PER_PAGE = 4_096, 4_092
 SMALL, ROWS, PAGES_MORE = 16_500, 600, 240
@@ -58,7 +58,7 @@ def share(path):
     return changed
 
 
-@pytest.mark.parametrize("reader", ["pages", "sqlite"])
+@pytest.mark.parametrize("reader", ["pages", *slow("sqlite")])
 def test_shared_pages_are_refused_before_they_fill_memory(tmp_path, reader):
     path = tmp_path / "run.sqlite"
     with ExportWriter(path) as writer:

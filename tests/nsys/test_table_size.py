@@ -10,7 +10,7 @@ import pytest
 
 from fixtures.export import ExportWriter
 from fixtures.folders import folder_of
-from tests.conftest import ROOT
+from tests.conftest import ROOT, slow
 from wallscope.errors import InputError
 from wallscope.nsys.integrity import measure_table
 from wallscope.nsys.sources import _read, open_folder
@@ -89,8 +89,8 @@ def huge_texts(folder):
     return replace_table(folder, "StringIds", pl.DataFrame([ids, text]).slice(0, 60_000))
 
 
-@pytest.mark.parametrize("command", ["analyze", pytest.param("info", marks=pytest.mark.slow)])
-@pytest.mark.parametrize("make", [huge_rows, huge_texts])
+@pytest.mark.parametrize("command", ["analyze", *slow("info")])
+@pytest.mark.parametrize("make", [huge_rows, *slow(huge_texts)])
 def test_a_small_file_of_many_rows_or_long_texts_is_refused(folder, tmp_path, make, command):
     place = tmp_path / "tables"
     shutil.copytree(folder, place)

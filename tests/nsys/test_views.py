@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from fixtures.scenario import scenarios
-from tests.conftest import ROOT
+from tests.conftest import ROOT, slow
 from wallscope.errors import InputError
 from wallscope.model.capture import Options
 from wallscope.model.enums import Reader
@@ -37,7 +37,9 @@ def export(tmp_path):
 @pytest.mark.parametrize(
     "sql", [ENDLESS, PLAIN, JOINED, VIRTUAL], ids=["endless", "plain", "joined", "virtual"]
 )
-@pytest.mark.parametrize("table", ["StringIds", "stringids", "PROCESSES", "NVTX_EVENTS", "TARGET_INFO_GPU"])
+@pytest.mark.parametrize(
+    "table", ["StringIds", *slow("stringids", "PROCESSES", "NVTX_EVENTS", "TARGET_INFO_GPU")]
+)
 def test_what_is_no_table_is_never_read(export, table, sql, reader):
     connection = sqlite3.connect(export)
     found = connection.execute(

@@ -56,12 +56,9 @@ BOMBS = {
 
 IN_EACH_RUN = {
     ("lists", "diff"),
-    ("many ranks", "diff"),
-    ("one text often", "diff"),
     ("plain depth", "diff"),
-    ("plain lists", "analyze"),
 }
-"""Each guard once: both commands read answers with one function, and all pairs are among the slow tests."""
+"""A guard of profiles and one of answers: both commands read them with one function."""
 
 
 @pytest.mark.parametrize(

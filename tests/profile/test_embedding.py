@@ -3,6 +3,7 @@ import pytest
 
 from fixtures.scenario import scenarios
 from tests.answered_once import analyze_scenario_once
+from tests.conftest import run_part
 from tests.shipped_example import EXAMPLE
 from wallscope.model.capture import Options
 from wallscope.model.diagnosis import StepFacts
@@ -57,7 +58,7 @@ def test_the_profile_tells_the_steps_of_the_answer(answer):
     assert len(rank.profile.data) < 80_000
 
 
-@pytest.mark.parametrize("scenario", scenarios(), ids=lambda scenario: scenario.name)
+@pytest.mark.parametrize("scenario", run_part(scenarios(), name=lambda scenario: scenario.name))
 def test_every_scenario_has_a_profile(scenario):
     for rank in analyze_scenario_once(scenario.name).ranks:
         assert_true_to(rank)

@@ -6,6 +6,7 @@ import numpy as np
 import polars as pl
 import pytest
 
+from tests.conftest import slow
 from tests.ranks.simulated import MS, US, Host, Meet, Work, played, profiles
 from wallscope.ranks.clocks import _residuals
 from wallscope.ranks.job import match_ranks
@@ -72,7 +73,7 @@ PLANTED = {
 }
 
 
-@pytest.mark.parametrize("size", [2, 4, 16])
+@pytest.mark.parametrize("size", [2, *slow(4, 16)])
 @pytest.mark.parametrize("planted", PLANTED)
 def test_the_late_rank_and_its_cause_are_named(size, planted):
     change, wall, reason, cause = PLANTED[planted]
@@ -87,7 +88,7 @@ def test_the_late_rank_and_its_cause_are_named(size, planted):
     assert found.late_steps == STEPS
 
 
-@pytest.mark.parametrize("size", [2, 4, 16])
+@pytest.mark.parametrize("size", [4, *slow(2, 16)])
 @pytest.mark.parametrize("jitter_us", [0, 5, 40])
 def test_no_rank_is_late_in_a_balanced_job(size, jitter_us):
     job = judged(plain(size, jitter_ns=jitter_us * US))
@@ -113,7 +114,11 @@ def nodes(size, offset_ms, drift_ppm):
 
 @pytest.mark.parametrize("has_communicators", [True, False], ids=["payloads", "no payloads"])
 @pytest.mark.parametrize(
-    ("offset_ms", "drift_ppm"), [(0, 0), (50, 0), (-50, 20), (3.7, -20), (0.02, 5)], ids=str
+    ("offset_ms", "drift_ppm"),
+    [
+        pytest.param(*one, id=str(one), marks=() if one in {(0, 0), (-50, 20)} else pytest.mark.slow)
+        for one in [(0, 0), (50, 0), (-50, 20), (3.7, -20), (0.02, 5)]
+    ],
 )
 def test_clocks_of_two_nodes_are_laid_on_each_other(offset_ms, drift_ppm, has_communicators):
     slow = {"slow": 1.08}

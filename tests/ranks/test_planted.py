@@ -4,6 +4,7 @@ import pytest
 
 from fixtures.simulation.program import Why
 from fixtures.simulation.writing import HostClock
+from tests.conftest import run_part, slow
 from tests.ranks.planted import (
     MS,
     US,
@@ -30,7 +31,7 @@ PLANTED = {
 
 
 @pytest.mark.parametrize("size", SIZES)
-@pytest.mark.parametrize("name", PLANTED)
+@pytest.mark.parametrize("name", run_part(PLANTED, name=str))
 def test_the_late_rank_and_its_cause_are_named(tmp_path, name, size):
     planted, reason, wall, cause = PLANTED[name]
     late = size - 1
@@ -45,7 +46,7 @@ def test_the_late_rank_and_its_cause_are_named(tmp_path, name, size):
 
 
 @pytest.mark.parametrize("size", SIZES)
-@pytest.mark.parametrize("jitter_us", [0, 4, 25])
+@pytest.mark.parametrize("jitter_us", [4, *slow(0, 25)])
 def test_no_rank_is_late_where_none_is(tmp_path, size, jitter_us):
     found = judged(data_parallel(size, jittered(size, jitter_us)), tmp_path).job
 
@@ -75,6 +76,7 @@ CLOCKS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("offset_ms", "drift_ppm"), CLOCKS)
 def test_clocks_of_two_nodes_are_laid_on_each_other(tmp_path, offset_ms, drift_ppm):
     clocks = [HostClock("node-0")] * 2 + [HostClock("node-1", round(offset_ms * MS), drift_ppm)] * 2

@@ -3,6 +3,7 @@
 import pytest
 
 from tests.answered_once import compare_once
+from tests.conftest import run_part
 from tests.real.answers import NEEDS_TRACES, ROOT, TRACES, answer, rank_of
 from tests.real.expectations import CEILINGS, CHANGES, EXPECTED
 from tests.real.test_interventions import INTERVENTIONS
@@ -51,7 +52,7 @@ def test_the_verdict_says_what_matters(name, words):
     assert words in answer(name)["diagnosis"]["verdict"]
 
 
-@pytest.mark.parametrize("change", CHANGES, ids=lambda change: change[1])
+@pytest.mark.parametrize("change", run_part(CHANGES, name=lambda change: change[1]))
 def test_a_change_shows_with_sign_size_and_cause(change):
     base, head, what, name, change_ms, share = change
     found = compare_once(*(TRACES / f"{side}.sqlite" for side in (base, head)))

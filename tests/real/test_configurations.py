@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.conftest import slow
 from wallscope.advice.configuration import read_configuration
 from wallscope.advice.preconditions import check_configuration, features, precondition_rows
 from wallscope.advice.published import find_machine
@@ -34,10 +35,10 @@ def judge(row):
         return None
 
 
-@pytest.fixture(scope="module")
-def judged():
-    """Each file with its row of the table and its verdict."""
-    return [(row, judge(row)) for row in labels()]
+@pytest.fixture(scope="module", params=[4, *slow(1)], ids=["each fourth", "all"])
+def judged(request):
+    """Files with their rows of the table and their verdicts."""
+    return [(row, judge(row)) for row in labels()[:: request.param]]
 
 
 def test_no_configuration_that_a_framework_accepts_is_refused_or_stopped(judged):

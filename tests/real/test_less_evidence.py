@@ -24,21 +24,18 @@ CAPTURES = (
     "clue_r3",
     "nersc_sc21_8workers",
     "nsysai_mfu_after",
-    *(
-        pytest.param(name, marks=pytest.mark.slow)  # of walls that the others have too
-        for name in (
-            "llama3_real",
-            "mpi_v100_4rank_managed",
-            "cs336_athrun",
-            "cs336_tianshi_result",
-            "nersc_sc21_dali_amp",
-            "nersc_sc22_4gpu_base",
-            "newboyleo_a100",
-            "pipit_saxpy_mpi",
-        )
-    ),
+    "llama3_real",
+    "mpi_v100_4rank_managed",
+    "cs336_athrun",
+    "cs336_tianshi_result",
+    "nersc_sc21_dali_amp",
+    "nersc_sc22_4gpu_base",
+    "newboyleo_a100",
+    "pipit_saxpy_mpi",
 )
 """Of each wall, of several programs, with one and several threads, processes and devices."""
+QUICK = 3
+"""Each change is tried with one of the first captures in `make test`, and with all in `make test-all`."""
 
 pytestmark = pytest.mark.skipif(
     not TRACES.is_dir(), reason="no captures of others here: ../shared/traces is absent"
@@ -76,8 +73,17 @@ def change_export(name: str, change: str, folder: Path) -> Path:
     return path
 
 
-@pytest.mark.parametrize("change", LESS)
-@pytest.mark.parametrize("name", CAPTURES)
+def change_each(changes):
+    return [
+        pytest.param(
+            name, change, id=f"{name}-{change}", marks=() if turn % QUICK == place else pytest.mark.slow
+        )
+        for turn, change in enumerate(changes)
+        for place, name in enumerate(CAPTURES)
+    ]
+
+
+@pytest.mark.parametrize(("name", "change"), change_each(LESS))
 def test_less_evidence_gives_no_other_wall_with_high_confidence(name, change, tmp_path):
     try:
         found = judge(change_export(name, change, tmp_path))
@@ -90,7 +96,6 @@ def test_less_evidence_gives_no_other_wall_with_high_confidence(name, change, tm
         assert other in {wall, "unknown"} or level != "high"
 
 
-@pytest.mark.parametrize("change", SAME)
-@pytest.mark.parametrize("name", CAPTURES)
+@pytest.mark.parametrize(("name", "change"), change_each(SAME))
 def test_other_numbers_for_the_same_things_give_the_same_answer(name, change, tmp_path):
     assert judge(change_export(name, change, tmp_path)) == judge_whole(name)

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.conftest import run_part
 from tests.replay.scaling import measure_scaled
 from wallscope.attribution.prepared import list_rank_windows
 from wallscope.errors import NothingToAnalyzeError
@@ -15,8 +16,6 @@ from wallscope.replay.windows import find_longest_waiting, select_replay_window
 
 TRACES = Path(__file__).resolve().parents[3] / "shared" / "traces"
 EXPORTS = sorted(TRACES.glob("*.sqlite"))
-QUICK_EVERY = 3
-"""One capture of three is replayed in `make test`, all of them in `make test-all`."""
 
 pytestmark = pytest.mark.skipif(not EXPORTS, reason="no captures of others here: ../shared/traces is absent")
 
@@ -42,13 +41,7 @@ def read(path):
     return window
 
 
-@pytest.mark.parametrize(
-    "path",
-    [
-        pytest.param(path, id=path.stem, marks=[] if place % QUICK_EVERY == 0 else pytest.mark.slow)
-        for place, path in enumerate(EXPORTS)
-    ],
-)
+@pytest.mark.parametrize("path", run_part(EXPORTS, of=27))
 def test_no_step_gets_shorter_while_its_work_takes_longer(path):
     found = measure_scaled(read(path))
 

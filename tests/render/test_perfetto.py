@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from perfetto.protos.perfetto.trace import perfetto_trace_pb2 as protos
 
 from fixtures.export import ExportWriter
-from tests.conftest import TRACES
+from tests.conftest import TRACES, slow
 from wallscope.demo.machine import SimulatedMachine
 from wallscope.model.capture import Options, Selection
 from wallscope.model.enums import DeviceState, Wall
@@ -243,7 +243,7 @@ def test_the_same_capture_makes_the_same_bytes(path):
     assert written(path)[1] == written(path)[1]
 
 
-@pytest.mark.parametrize("name", ["mpi_v100_4rank", "nsysai_h100_2gpu_1s"])
+@pytest.mark.parametrize("name", ["mpi_v100_4rank", *slow("nsysai_h100_2gpu_1s")])
 def test_of_real_exports_with_several_ranks_walls_and_arrows_are_right(name):
     path = TRACES / f"{name}.sqlite"
     if not path.exists():

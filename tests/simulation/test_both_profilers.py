@@ -9,12 +9,12 @@ from fixtures.simulation.run import run
 from fixtures.simulation.stories import stories
 from fixtures.simulation.torch_writing import write_torch_run
 from fixtures.simulation.writing import write_run
-from tests.conftest import run_every_third
+from tests.conftest import run_part
 from wallscope.jobs.merge import run_job
 from wallscope.model.capture import Options, Profiler
 from wallscope.pipeline import analyze
 
-SEEDS = (0, 3, 5, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (1, 2, 4, 6, 7)))
+SEEDS = (3, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (0, 1, 2, 4, 5, 6, 7)))
 OWN_COST = "profiler"
 """The story in which nsys notes what it costs by thread; PyTorch's profiler does not say on which."""
 MOST_APART_SHARE = 0.001
@@ -51,7 +51,7 @@ def assert_alike(ours, theirs):
 
 @pytest.mark.parametrize(
     "story",
-    run_every_third([one for one in stories() if one.name != OWN_COST], 1, name=lambda story: story.name),
+    run_part([one for one in stories() if one.name != OWN_COST], name=lambda story: story.name, of=9),
 )
 def test_a_story_has_the_same_walls_by_either_profiler(story, tmp_path):
     (_, ours), (found, theirs) = recorded(
@@ -95,7 +95,9 @@ def test_collectives_have_the_same_bytes_by_either_profiler(tmp_path):
     assert told(trace) == told(found)
 
 
-@pytest.mark.parametrize("story", [one for one in stories() if one.is_split], ids=lambda one: one.name)
+@pytest.mark.parametrize(
+    "story", run_part([one for one in stories() if one.is_split], name=lambda one: one.name)
+)
 def test_rank_files_on_clocks_of_their_own_have_the_same_waits_as_exports(story, tmp_path):
     played = run(story.program)
     exports, traces = [], []

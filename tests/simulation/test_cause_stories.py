@@ -6,6 +6,7 @@
 import pytest
 
 from fixtures.simulation.stories_causes import cause_stories
+from tests.conftest import run_part
 from wallscope.model.capture import Options
 from wallscope.pipeline import analyze
 
@@ -13,7 +14,7 @@ SEEDS = (101, pytest.param(102, marks=pytest.mark.slow))
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-@pytest.mark.parametrize("story", tuple(cause_stories()), ids=lambda story: story.name)
+@pytest.mark.parametrize("story", run_part(tuple(cause_stories()), name=lambda story: story.name, of=2))
 def test_a_cause_is_named_and_its_near_miss_is_not(tmp_path, story, seed):
     named = []
     for is_near in (False, True):

@@ -1,6 +1,6 @@
-"""Random programs, 16 a run, two hundred among the slow tests: are verdicts, walls and opportunities true?
+"""Random programs, 6 a run, two hundred among the slow tests: are verdicts, walls and opportunities true?
 
-25 have noise, sixty among the slow tests: durations spread by 12 %, launch latencies have heavy tails.
+6 have noise, sixty among the slow tests: durations spread by 12 %, launch latencies have heavy tails.
 
 All seeds come from one base seed, which failures name: `WALLSCOPE_BASE_SEED=<n> pytest <this file>`
 repeats them, and another base seed tries other programs.
@@ -16,7 +16,7 @@ from fixtures.simulation.judged import account_ranks, judged
 from fixtures.simulation.random_programs import random_program
 
 BASE_SEED = int(os.environ.get("WALLSCOPE_BASE_SEED", "1"))
-PROGRAMS = 16
+PROGRAMS = 6
 ALL_PROGRAMS = pytest.param(200, marks=pytest.mark.slow)
 NOISY_PROGRAMS = pytest.param(60, marks=pytest.mark.slow)
 SEEDS = Random(BASE_SEED).sample(range(1_000_000), 200)
@@ -31,7 +31,7 @@ def judgement(request):
     return judged(SEEDS[: request.param])
 
 
-@pytest.fixture(scope="module", params=[25, NOISY_PROGRAMS])
+@pytest.fixture(scope="module", params=[PROGRAMS, NOISY_PROGRAMS])
 def noisy(request):
     print(f"base seed {BASE_SEED}")  # noqa: T201
     return judged(SEEDS[: request.param], noisy=True)

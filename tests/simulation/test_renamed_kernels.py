@@ -16,6 +16,7 @@ from fixtures.simulation.truth import truths
 from fixtures.simulation.verdict import verdict
 from fixtures.simulation.writing import write_run
 from tests.answered_once import analyze_once
+from tests.conftest import run_part
 from tests.shipped_example import EXAMPLE
 from wallscope.model.capture import Options
 from wallscope.model.schemas import NAMES
@@ -145,7 +146,7 @@ def written(name, folder):
     return folder / "story.sqlite"
 
 
-@pytest.mark.parametrize("name", COMMUNICATING)
+@pytest.mark.parametrize("name", run_part(COMMUNICATING, name=str, of=9))
 def test_the_wall_of_a_story_is_the_same_or_unknown(name, tmp_path):
     path, source = written(name, tmp_path), random.Random(name)
     before = walls(path)
@@ -155,7 +156,7 @@ def test_the_wall_of_a_story_is_the_same_or_unknown(name, tmp_path):
     assert walls(nonsense)[0] in {before[0], "unknown"}
 
 
-@pytest.mark.parametrize("name", COMPUTING)
+@pytest.mark.parametrize("name", run_part(COMPUTING, name=str))
 def test_a_lone_device_computes_whatever_its_kernels_are_called(name, tmp_path):
     path = written(name, tmp_path)
     renamed = rename(path, tmp_path / "n.sqlite", as_nonsense(random.Random(name)), "compute")

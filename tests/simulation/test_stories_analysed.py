@@ -7,6 +7,7 @@ from fixtures.simulation.run import run
 from fixtures.simulation.stories import stories
 from fixtures.simulation.truth import truths
 from fixtures.simulation.writing import write_run
+from tests.conftest import run_part
 from wallscope.model.capture import Options
 from wallscope.pipeline import prepare
 
@@ -24,7 +25,7 @@ def causes_of_steady_steps(path, rank):
     return [dict(sorted(causes.items())) for causes in found.values()]
 
 
-@pytest.mark.parametrize("story", stories(), ids=lambda story: story.name)
+@pytest.mark.parametrize("story", run_part(stories(), name=lambda story: story.name, of=2))
 def test_every_nanosecond_of_a_story_has_its_true_cause(story, tmp_path):
     played = run(story.program)
     write_run(played, tmp_path / "story.sqlite", has_os_calls=story.has_os_calls)

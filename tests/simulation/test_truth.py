@@ -1,4 +1,5 @@
 from collections import Counter
+from functools import cache
 from itertools import pairwise
 
 import polars as pl
@@ -17,6 +18,11 @@ from wallscope.model.schemas import NAMES
 from wallscope.trace.kernel_classes import classify_kernels, load_kernel_rules
 
 SEEDS = range(40)
+
+
+@cache
+def run_random_program(seed):
+    return run(random_program(seed))
 
 
 def of_story(story):
@@ -54,7 +60,7 @@ def test_stories_have_names_of_their_own_and_say_what_they_show():
 @pytest.mark.parametrize("is_split", [pytest.param(True, id="split"), pytest.param(False, id="whole")])
 @pytest.mark.parametrize("seed", range(10))
 def test_slices_tile_every_window_without_rest(seed, is_split):
-    for rank in truths(run(random_program(seed)), is_split=is_split):
+    for rank in truths(run_random_program(seed), is_split=is_split):
         for step in rank.steps:
             borders = [(one.start_ns, one.end_ns) for one in step.slices]
             assert [start for start, _ in borders] == [step.start_ns, *(end for _, end in borders[:-1])]
@@ -65,7 +71,7 @@ def test_slices_tile_every_window_without_rest(seed, is_split):
 
 @pytest.mark.parametrize("seed", range(10))
 def test_windows_tile_the_run_and_nothing_is_unresolved(seed):
-    for rank in truths(run(random_program(seed))):
+    for rank in truths(run_random_program(seed)):
         assert all(before.end_ns == after.start_ns for before, after in pairwise(rank.steps))
         assert not any("unresolved" in cause for cause in rank.causes)
         assert len(rank.steady) >= 5
@@ -81,14 +87,14 @@ def test_a_split_collective_adds_up_to_the_whole():
 
 
 def test_every_wall_is_the_largest_in_a_fair_share_of_random_programs():
-    found = Counter(verdict(truths(run(random_program(seed)))[0]).dominant for seed in SEEDS)
+    found = Counter(verdict(truths(run_random_program(seed))[0]).dominant for seed in SEEDS)
 
     assert set(found) == {"communication", "host", "memory", "mixed", "compute"}
     assert min(found.values()) >= len(SEEDS) // 20
 
 
 def test_random_programs_are_of_ordinary_size():
-    counts = [sum(len(rank.operations) for rank in run(random_program(seed)).ranks) for seed in SEEDS]
+    counts = [sum(len(rank.operations) for rank in run_random_program(seed).ranks) for seed in SEEDS]
     assert min(counts) >= 400
     assert max(counts) <= 4_000
 

@@ -8,6 +8,7 @@ import polars as pl
 import pytest
 
 from tests.answered_once import write_json_once
+from tests.conftest import run_part
 from tests.shipped_example import EXAMPLE
 from tests.test_traces import EXPORTS, WITHOUT_DEVICE_OPERATIONS
 from tests.tokens import MOST_TOKENS, count_tokens
@@ -89,7 +90,7 @@ def test_of_the_example_each_number_is_that_of_the_full_answer():
 
 
 @pytest.mark.skipif(not EXPORTS, reason="no real exports here: ../shared/traces is absent")
-@pytest.mark.parametrize("path", ANSWERED, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", run_part(ANSWERED, of=9))
 def test_of_real_exports_each_number_is_that_of_the_full_answer(path):
     assert_brief(write_json_once(path), path.name)
 
@@ -125,7 +126,13 @@ def test_the_breakdown_sums_to_the_step():
 
 @pytest.mark.parametrize(
     ("command", "rows"),
-    [("steps", "rows"), ("kernels", "rows"), ("ranges", "rows"), ("gaps", "rows"), ("whatif", "answers")],
+    [
+        ("kernels", "rows"),
+        *(
+            pytest.param(*one, marks=pytest.mark.slow)
+            for one in (("steps", "rows"), ("ranges", "rows"), ("gaps", "rows"), ("whatif", "answers"))
+        ),
+    ],
 )
 def test_tables_and_questions_in_brief_are_those_in_full(command, rows, wallscope):
     full = json.loads(wallscope(command, EXAMPLE, "--json", "-").out)

@@ -8,7 +8,7 @@ from rich.console import Console
 
 from fixtures.scenario import scenarios
 from tests.answered_once import analyze_once, analyze_scenario_once
-from tests.conftest import TRACES
+from tests.conftest import TRACES, run_part
 from tests.shipped_example import EXAMPLE
 from wallscope.errors import NothingToAnalyzeError
 from wallscope.model.capture import Finding, Severity
@@ -57,7 +57,7 @@ def example():
 
 
 @pytest.mark.parametrize("columns", [80, 140])
-@pytest.mark.parametrize("scenario", scenarios(), ids=lambda scenario: scenario.name)
+@pytest.mark.parametrize("scenario", run_part(scenarios(), name=lambda scenario: scenario.name))
 def test_every_capture_gets_the_same_shape(scenario, columns):
     try:
         analysis = analyze_scenario_once(scenario.name)
@@ -67,7 +67,7 @@ def test_every_capture_gets_the_same_shape(scenario, columns):
     check_shape(printed(analysis, columns), columns)
 
 
-@pytest.mark.parametrize("path", sorted(TRACES.glob("*.sqlite")), ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", run_part(sorted(TRACES.glob("*.sqlite")), of=9))
 def test_every_real_capture_gets_the_same_shape(path):
     try:
         analysis = analyze_once(path)

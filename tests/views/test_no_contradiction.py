@@ -14,7 +14,7 @@ from fixtures.simulation.run import run
 from fixtures.simulation.stories import stories
 from fixtures.simulation.writing import write_run
 from tests.answered_once import analyze_once, analyze_scenario_once, write_page_once
-from tests.conftest import TRACES, run_every_third
+from tests.conftest import TRACES, run_part
 from tests.digests.inputs import PAIRS, communication_halved
 from tests.shipped_example import EXAMPLE
 from tests.views import change_claims, claims
@@ -39,7 +39,7 @@ CAPTURES = [
     *sorted((TRACES / "kineto").glob("*.json.gz")),
     *sorted(path for form in ("*.sqlite", "*.json.gz") for path in MINIMAL.rglob(form)),
 ]
-EVERY_THIRD = run_every_third(CAPTURES, 0)
+TRIED = run_part(CAPTURES, of=9)
 OF_MEDIA = {"terminal", "page", "markdown", "brief", "json", "card"}
 QUANTITIES = {"headline", "headline share", "time", "share", "bound", "best fix", "typical length"}
 
@@ -68,7 +68,7 @@ def test_there_are_captures_to_compare():
     assert len(CAPTURES) > 90
 
 
-@pytest.mark.parametrize("path", EVERY_THIRD)
+@pytest.mark.parametrize("path", TRIED)
 def test_no_medium_contradicts_another(path):
     try:
         found = collect(path)
@@ -81,10 +81,7 @@ def test_no_medium_contradicts_another(path):
 
 @pytest.mark.parametrize(
     "name",
-    [
-        pytest.param(one.name, id=one.name, marks=() if place % 3 == 0 else pytest.mark.slow)
-        for place, one in enumerate(scenarios())
-    ],
+    run_part([one.name for one in scenarios()], name=str, of=9),
 )
 def test_no_medium_contradicts_another_about_a_scenario(name):
     try:
@@ -208,7 +205,7 @@ def test_texts_agree_if_one_value_is_written_as_both(one, other, is_same):
     assert agree(other, one) is is_same
 
 
-@pytest.mark.parametrize("path", EVERY_THIRD)
+@pytest.mark.parametrize("path", TRIED)
 def test_a_bound_leaves_at_least_the_replayed_step(path):
     """What few steps take is in the typical step too where many are slow: it must not count twice."""
     try:
@@ -240,7 +237,7 @@ def test_few_numbers_of_the_first_screen_have_no_meaning_here():
 @pytest.mark.parametrize(
     ("base", "head"),
     [
-        pytest.param(*pair, id="-and-".join(pair), marks=() if place % 4 == 1 else pytest.mark.slow)
+        pytest.param(*pair, id="-and-".join(pair), marks=() if place % 12 == 1 else pytest.mark.slow)
         for place, pair in enumerate(PAIRS)
     ],
 )
@@ -329,6 +326,7 @@ def recorded(tmp_path_factory):
     return folder
 
 
+@pytest.mark.slow
 def test_history_bisection_and_comparison_of_one_store_agree(recorded, called, monkeypatch):
     monkeypatch.chdir(recorded)
     for commit in COMMITS:

@@ -7,7 +7,7 @@ from html import unescape
 import pytest
 
 from tests.answered_once import analyze_once, write_page_once
-from tests.conftest import run_every_third
+from tests.conftest import run_part
 from tests.shipped_example import EXAMPLE
 from tests.test_traces import EXPORTS, TRACES, WITHOUT_DEVICE_OPERATIONS
 from tests.views.test_first_screen import printed
@@ -36,7 +36,7 @@ def numbered(analysis):
     return full, dict(re.findall(r"^  (\d+) +(.+?)(?: \([a-z0-9-]+\))? {2,}[\d.]+x$", full, re.MULTILINE))
 
 
-@pytest.mark.parametrize("path", ANSWERED, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", run_part(ANSWERED, {EXAMPLE.stem}, of=9))
 def test_a_cause_has_the_bound_of_the_fix_that_removes_it_alone(path):
     analysis = analyze_once(path)
     bounds = {one.cause: one for one in analysis.opportunities}
@@ -52,7 +52,7 @@ def test_a_cause_has_the_bound_of_the_fix_that_removes_it_alone(path):
         )
 
 
-@pytest.mark.parametrize("path", ANSWERED, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", run_part(ANSWERED, {EXAMPLE.stem}, of=9))
 def test_every_bound_on_the_first_screen_that_is_not_the_one_of_its_cause_says_why(path):
     """A reader of the cause table would take its bound for the gain of the recommendation."""
     analysis = analyze_once(path)
@@ -72,7 +72,7 @@ def test_every_bound_on_the_first_screen_that_is_not_the_one_of_its_cause_says_w
             assert joined(fix.assumes) in screen
 
 
-@pytest.mark.parametrize("path", run_every_third(ANSWERED, 1, {EXAMPLE.stem}))
+@pytest.mark.parametrize("path", run_part(ANSWERED, {EXAMPLE.stem}, of=9))
 def test_the_assumption_of_a_bound_goes_wherever_the_bound_goes(path):
     analysis = analyze_once(path)
     document = json.loads(write_json(analysis))
@@ -87,7 +87,7 @@ def test_the_assumption_of_a_bound_goes_wherever_the_bound_goes(path):
                 assert joined(fix.assumes)[:150] in text
 
 
-@pytest.mark.parametrize("path", ANSWERED, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", run_part(ANSWERED, {EXAMPLE.stem}, of=9))
 def test_a_row_of_causes_shows_its_bound_next_to_that_of_the_best_recommendation(path):
     analysis = analyze_once(path)
     full, titles = numbered(analysis)
@@ -103,7 +103,7 @@ def test_a_row_of_causes_shows_its_bound_next_to_that_of_the_best_recommendation
             assert f"{cause}: {bound}x assumes that {bounds[cause].assumes}" in joined(full)
 
 
-@pytest.mark.parametrize("path", ANSWERED, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", run_part(ANSWERED, {EXAMPLE.stem}, of=9))
 def test_the_verdict_states_the_bound_of_the_list(path):
     analysis = analyze_once(path)
     stated = re.findall(r"Upper bound without (\S+): .*?\(up to ([\d.]+)x\)", analysis.diagnosis.verdict)
@@ -112,7 +112,7 @@ def test_the_verdict_states_the_bound_of_the_list(path):
     assert all(speedup == f"{bounds[cause]:.2f}" for cause, speedup in stated)
 
 
-@pytest.mark.parametrize("path", ANSWERED, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", run_part(ANSWERED, {EXAMPLE.stem}, of=9))
 def test_a_recommendation_names_causes_in_words(path):
     for fix in analyze_once(path).fixes or ():
         for text in (fix.why, fix.assumes, fix.refuted_by, *fix.evidence):
@@ -143,7 +143,7 @@ def test_bounds_of_steps_say_so_where_the_verdict_is_about_the_whole_capture():
     assert "2.289 s of the 12.040 s capture" in screens[0]
 
 
-@pytest.mark.parametrize("path", ANSWERED, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", run_part(ANSWERED, {EXAMPLE.stem}, of=9))
 def test_a_gain_above_the_time_of_its_cause_is_explained_below_the_table(path):
     """Also that of a hidden transfer, which may be more than that of a removed one."""
     analysis = analyze_once(path)

@@ -9,6 +9,7 @@ import pytest
 from rich.console import Console
 
 from tests.answered_once import analyze_once, write_page_once
+from tests.conftest import run_part
 from tests.shipped_example import EXAMPLE
 from tests.test_traces import EXPORTS, WITHOUT_DEVICE_OPERATIONS
 from wallscope.model.enums import Wall
@@ -49,7 +50,7 @@ def shares_in_brief(analysis):
     }
 
 
-@pytest.mark.parametrize("path", ANSWERED, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", run_part(ANSWERED, {EXAMPLE.stem}, of=9))
 def test_a_wall_has_one_share(path):
     analysis = analyze_once(path)
     shown, brief = shares_on_screen(analysis), shares_in_brief(analysis)
@@ -65,7 +66,7 @@ def test_a_wall_has_one_share(path):
     assert len(brief) >= len(Wall) - 1
 
 
-@pytest.mark.parametrize("path", ANSWERED, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", run_part(ANSWERED, {EXAMPLE.stem}, of=9))
 def test_the_verdict_states_the_share_of_the_screen(path):
     """That of a whole capture precedes the one of its steps; a job has its own."""
     analysis = analyze_once(path)
@@ -79,7 +80,7 @@ def test_the_verdict_states_the_share_of_the_screen(path):
             assert share in write_analysis_markdown(analysis)
 
 
-@pytest.mark.parametrize("path", ANSWERED, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", run_part(ANSWERED, {EXAMPLE.stem}, of=9))
 def test_mean_and_median_shares_are_those_of_the_deciding_steps(path):
     """Worked out again from the steps of the answer."""
     document = json.loads(write_json(analyze_once(path)))

@@ -8,7 +8,7 @@ import pytest
 
 from tests.advice.test_screen_words import CONTROLS, list_page_labels
 from tests.advice.test_terms import find_unexplained
-from tests.conftest import run_every_third
+from tests.conftest import run_part
 from tests.shipped_example import EXAMPLE
 from tests.test_traces import EXPORTS, TRACES, WITHOUT_DEVICE_OPERATIONS
 from wallscope import units
@@ -21,7 +21,7 @@ from wallscope.views.verdict import choose_basis
 
 TORCH = sorted((TRACES / "kineto").glob("*.json.gz"))
 ANSWERED = [EXAMPLE, *(path for path in EXPORTS if path.stem not in WITHOUT_DEVICE_OPERATIONS), *TORCH]
-PAGED = run_every_third(ANSWERED, 0, {EXAMPLE.stem, "llama3_real", "clue_r3"})
+PAGED = run_part(ANSWERED, {EXAMPLE.stem, "llama3_real", "clue_r3", "ds_train.json"}, of=81)
 KNOWN = [cause.removesuffix("<call>") for cause, _ in list_cause_meanings()]
 ID = re.compile(
     rf"(?<![\w/])(?:{'|'.join(map(re.escape, sorted(KNOWN, key=len, reverse=True)))})\w*(?![\w/])"

@@ -10,6 +10,7 @@ from fixtures.simulation.run import run
 from fixtures.simulation.stories import stories
 from fixtures.simulation.truth import Slice, truths
 from fixtures.simulation.writing import write_run
+from tests.conftest import slow
 from wallscope.model.capture import Options
 from wallscope.model.report import GAPS
 from wallscope.pipeline import look_up_gaps
@@ -19,12 +20,14 @@ from wallscope.summary.lookups import GapLookup
 STORIES = {story.name: story for story in stories()}
 
 
-@pytest.fixture(scope="module")
-def told(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[GapLookup, tuple[Slice, ...]]]:
+@pytest.fixture(scope="module", params=[4, *slow(1)], ids=["each fourth", "all"])
+def told(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, tuple[GapLookup, tuple[Slice, ...]]]:
     """The proof of some stories, beside the true slices of all their steady steps."""
     folder = tmp_path_factory.mktemp("proof")
     found = {}
-    for number, name in enumerate(STORIES):
+    for number, name in enumerate([*STORIES][:: request.param]):
         path = Path(folder) / f"{number}.sqlite"
         played = run(STORIES[name].program)
         write_run(played, path, has_os_calls=STORIES[name].has_os_calls)
