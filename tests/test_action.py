@@ -336,7 +336,7 @@ def test_a_base_is_known_by_any_name(runner, compared, repository, tmp_path, nam
 
 
 @pytest.mark.parametrize(
-    "named", ["main", "$(touch x)", *slow("nosuch", "f" * 40, "f" * 7, "--output=x", "-h")]
+    "named", ["$(touch x)", *slow("main", "nosuch", "f" * 40, "f" * 7, "--output=x", "-h")]
 )
 def test_a_base_that_was_asked_for_and_has_no_record_fails_the_job(
     runner, compared, repository, tmp_path, named
@@ -458,17 +458,22 @@ def install(runner, packages=""):
     return ran.returncode, ran.stdout, shown.stdout.strip(), runner.outputs.get("downloaded")
 
 
-def test_kept_packages_are_installed_only_if_they_have_the_hashes_of_the_lock(runner, registry, tmp_path):
+@pytest.mark.parametrize("is_whole", [False, *slow(True)], ids=["evil", "whole"])
+def test_kept_packages_are_installed_only_if_they_have_the_hashes_of_the_lock(
+    runner, registry, tmp_path, is_whole
+):
     assert install(runner) == (0, "", "good", "true")
     kept = tmp_path / "kept" / "wheels"
     assert [*(tmp_path / "kept").iterdir()] == [kept]
 
     away = registry.rename(tmp_path / "away")  # as without a network
-    assert install(runner) == (0, "", "good", None)
+    assert not is_whole or install(runner) == (0, "", "good", None)
 
     write_wheel(kept, "locked", "evil")
     code, _, value, downloaded = install(runner)
     assert (code != 0, value, downloaded) == (True, "", None)
+    if not is_whole:
+        return
 
     away.rename(registry)
     code, said, value, downloaded = install(runner)

@@ -56,11 +56,9 @@ BOMBS = {
 
 IN_EACH_RUN = {
     ("lists", "diff"),
-    ("one text often", "diff"),
     ("plain depth", "diff"),
-    ("plain lists", "analyze"),
 }
-"""Each guard but that of many ranks once: both commands read answers with one function."""
+"""A guard of profiles and one of answers: both commands read them with one function."""
 
 
 @pytest.mark.parametrize(

@@ -36,6 +36,7 @@ def test_numpy_begins_no_threads(monkeypatch: pytest.MonkeyPatch) -> None:
     assert int(subprocess.run(command, capture_output=True, check=True, cwd=ROOT).stdout) == 1
 
 
+@pytest.mark.slow
 def test_freed_memory_is_kept_and_cycles_are_sought_seldom(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("_RJEM_MALLOC_CONF", raising=False)
     gc.set_threshold(700, 10, 10)

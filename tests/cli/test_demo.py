@@ -59,7 +59,7 @@ def read_files(folder):
     }
 
 
-@pytest.mark.parametrize("kind", ["run", "job", *slow("diff")])
+@pytest.mark.parametrize("kind", ["run", *slow("diff", "job")])
 def test_the_answer_and_the_page_are_those_of_the_commands_it_stands_for(kind, demo, wallscope, tmp_path):
     _, page, exports, command, verdict = KINDS[kind]
     ran = demo(kind)

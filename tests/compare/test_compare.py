@@ -104,6 +104,7 @@ def test_one_slow_step_does_not_shift_the_typical_step_of_any_number_of_steps(ou
     assert found.verdict in {"no-change", "inconclusive"}
 
 
+@pytest.mark.slow
 def test_stalls_of_each_eighth_step_are_no_change_between_short_and_long_runs():
     """Seven steps against twenty, ten runs a side: the phase of the stalls varies from run to run."""
     random = np.random.default_rng(8)

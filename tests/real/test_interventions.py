@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import pytest
 
 from tests.answered_once import compare_once
+from tests.conftest import run_part
 from tests.real.answers import NEEDS_TRACES, ROOT, TRACES, answer, rank_of
 from wallscope.errors import NothingToAnalyzeError
 
@@ -197,7 +198,9 @@ def test_the_upper_bound_is_near_the_next_step(one):
     assert told["step_ceiling_ns"] / 1e6 == pytest.approx(next_ms, rel=0.15)
 
 
-@pytest.mark.parametrize("one", [one for one in INTERVENTIONS if one.next_name], ids=lambda one: one.name)
+@pytest.mark.parametrize(
+    "one", run_part([one for one in INTERVENTIONS if one.next_name], name=lambda one: one.name)
+)
 def test_the_comparison_with_the_next_version_is_right(one):
     what, name, change_ms, share = one.changed
     found = compare_once(*(TRACES / f"{side}.sqlite" for side in (one.name, one.next_name)))

@@ -5,6 +5,7 @@ import pytest
 
 from fixtures.scenario import scenarios
 from tests.answered_once import analyze_scenario_once
+from tests.conftest import run_part
 from wallscope.files import read_report
 from wallscope.model.advice import Advice, ConfigurationCheck
 from wallscope.model.analysis import Analysis
@@ -40,7 +41,7 @@ def test_the_published_schema_is_that_of_the_nouns(name, noun, request):
     assert bare(make_json_schema(noun)) == bare(json.loads(read_report(file)))
 
 
-@pytest.mark.parametrize("scenario", scenarios(), ids=lambda scenario: scenario.name)
+@pytest.mark.parametrize("scenario", run_part(scenarios(), name=lambda scenario: scenario.name))
 def test_every_answer_follows_the_schema_and_is_ascii(scenario):
     text = write_json(analyze_scenario_once(scenario.name))
 

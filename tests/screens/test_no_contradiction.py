@@ -329,6 +329,7 @@ def recorded(tmp_path_factory):
     return folder
 
 
+@pytest.mark.slow
 def test_history_bisection_and_comparison_of_one_store_agree(recorded, called, monkeypatch):
     monkeypatch.chdir(recorded)
     for commit in COMMITS:

@@ -146,7 +146,7 @@ def written(name, folder):
     return folder / "story.sqlite"
 
 
-@pytest.mark.parametrize("name", run_part(COMMUNICATING, name=str))
+@pytest.mark.parametrize("name", run_part(COMMUNICATING, name=str, of=9))
 def test_the_wall_of_a_story_is_the_same_or_unknown(name, tmp_path):
     path, source = written(name, tmp_path), random.Random(name)
     before = walls(path)

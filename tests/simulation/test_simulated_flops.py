@@ -8,10 +8,11 @@ from fixtures.simulation.random_programs import random_program
 from fixtures.simulation.run import run
 from fixtures.simulation.shapes import find_operator
 from fixtures.simulation.torch_writing import write_torch_run
+from tests.conftest import slow
 from wallscope.model.capture import Options
 from wallscope.pipeline import analyze
 
-SEEDS = (0, 1, 2, 3, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(4, 8)))
+SEEDS = (0, *slow(*range(1, 8)))
 
 
 def count_true_flops(played):

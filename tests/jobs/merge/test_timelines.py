@@ -102,6 +102,7 @@ def test_kept_overviews_are_read_as_they_were(job):
         assert getattr(again, name).equals(getattr(job.overviews, name))
 
 
+@pytest.mark.slow
 def test_a_cached_answer_without_a_timeline_is_made_again_with_one(job_folder, tmp_path, job):
     cache = Cache(tmp_path)
     bare = run_job(find_exports([job_folder]), Options(), silent, cache=cache)

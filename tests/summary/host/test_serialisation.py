@@ -6,6 +6,7 @@ from fixtures.simulation.run import run
 from fixtures.simulation.stories import stories
 from fixtures.simulation.writing import write_run
 from tests.attribution.host_reading import details
+from tests.conftest import run_part, slow
 from wallscope.model.rank_summaries import Serialisation
 
 US = 1_000
@@ -234,7 +235,7 @@ def test_a_number_of_connections_that_is_none_is_unknown(value, tmp_path):
     assert found.max_connections is None
 
 
-@pytest.mark.parametrize("story", stories(), ids=lambda story: story.name)
+@pytest.mark.parametrize("story", run_part(stories(), name=lambda story: story.name))
 def test_streams_of_a_story_never_wait_without_a_reason(story, tmp_path):
     """The simulated machine has a queue for each stream."""
     write_run(run(story.program), tmp_path / "run.sqlite", has_os_calls=story.has_os_calls)
@@ -245,7 +246,7 @@ def test_streams_of_a_story_never_wait_without_a_reason(story, tmp_path):
     assert found.serialisation.count == 0
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", [*range(3), *slow(*range(3, 10))])
 def test_streams_of_a_random_program_never_wait_without_a_reason(seed, tmp_path):
     write_run(run(random_program(seed)), tmp_path / "run.sqlite")
     found = details(tmp_path / "run.sqlite")

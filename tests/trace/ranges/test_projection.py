@@ -5,6 +5,7 @@ import polars as pl
 import pytest
 
 from fixtures.export import ExportWriter
+from tests.conftest import slow
 from wallscope.nsys import read_capture
 from wallscope.trace.ranges import nest_ranges, project_ranges, write_paths
 
@@ -109,7 +110,7 @@ def brute_force(path: Path) -> dict[tuple[int, int, int], str | None]:
     return found
 
 
-@pytest.mark.parametrize("stem", ["nsysai_mfu_before", "nsysai_mfu_after"])
+@pytest.mark.parametrize("stem", ["nsysai_mfu_after", *slow("nsysai_mfu_before")])
 def test_the_projection_of_a_real_pair_equals_brute_force(stem, traces):
     path = traces / f"{stem}.sqlite"
     expected = brute_force(path)
