@@ -71,7 +71,7 @@ def build_first_screen(
     yield build_headline(analysis, explain_verdict(analysis, rank, basis))
     yield _tabulate_bars(analysis, basis)
     yield _build_recommendations(analysis, rank, basis)
-    yield Section("facts", "", "", (Items(tuple(_list_facts(analysis, rank))),))
+    yield Section("facts", "", "", (Items(tuple(_list_run_facts(analysis, rank))),))
     named = source or visible(analysis.inputs[0].name, most=60)
     yield Section(
         "next",
@@ -93,7 +93,7 @@ def describe_subject(analysis: Analysis, rank: Rank) -> str:
     parts = [
         visible(analysis.inputs[0].name, most=60) if one_input else count_exports(analysis),
         ", ".join(models) or "GPU unknown",
-        _count_ranks(analysis) if covers_all_ranks(analysis) else "",
+        _count_ranks_and_processes(analysis) if covers_all_ranks(analysis) else "",
         steps,
     ]
     return visible(" · ".join(filter(None, parts)), most=300)
@@ -107,7 +107,7 @@ def _name_anchor(anchor: Anchor, profiler: Profiler) -> str:
     return "ended by optimizer kernels" if anchor.kind == "optimizer" else "repeating kernels"
 
 
-def _count_ranks(analysis: Analysis) -> str:
+def _count_ranks_and_processes(analysis: Analysis) -> str:
     """Count the ranks, and their processes if these are fewer; the headline says if it covers a part."""
     processes = {(one.input, one.pid) for one in analysis.ranks}
     supplied = len(analysis.ranks)
@@ -204,7 +204,7 @@ def _explain_no_fixes(analysis: Analysis, rank: Rank) -> Iterator[Grid | Lines]:
         yield tabulate("", columns, largest, has_header=False)
 
 
-def _list_facts(analysis: Analysis, rank: Rank) -> Iterator[tuple[Line, ...]]:
+def _list_run_facts(analysis: Analysis, rank: Rank) -> Iterator[tuple[Line, ...]]:
     """List steps, ranks, throughput, memory, and how sure the verdict is."""
     pressure, job = analysis.diagnosis.memory_pressure, analysis.job
     evidence = f": {pressure.evidence[0]}" if pressure.evidence else ""
