@@ -371,7 +371,7 @@ def count_replacements() -> int:
 
 
 def count_first_screens() -> int:
-    """Return the number of templates that lay out the first screen of a page, one for each command at first."""
+    """Return the number of templates that lay out the first screen of a page."""
     return sum("<h1" in path.read_text(encoding="utf-8") for path in (ROOT / "reports").glob("*.j2"))
 
 

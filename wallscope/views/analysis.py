@@ -4,7 +4,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from rich.console import RenderableType
-from rich.constrain import Constrain
 
 from wallscope import units
 from wallscope.model.analysis import Analysis, Rank
@@ -28,7 +27,7 @@ from wallscope.render.html import KeyAnswer, write_card
 from wallscope.render.markdown import code, escape, join_blocks, render_table
 from wallscope.render.terminal import render_sections
 from wallscope.views.cards import build_recommendations, list_card_lines
-from wallscope.views.first_screen import build_first_screen
+from wallscope.views.first_screen import render_first_screen
 from wallscope.views.headline import build_headline
 from wallscope.views.sections.depth import tabulate_budget
 from wallscope.views.sections.findings import build_findings, describe_confidence, sort_findings
@@ -60,7 +59,6 @@ _MOST_FIXES = 3
 _MOST_SETTINGS = 8
 _MOST_FINDINGS = 12
 _LONGEST_VERDICT, _LONGEST_NOTE = 1_500, 300
-_WIDEST = 100
 
 
 def render_analysis(
@@ -73,9 +71,7 @@ def render_analysis(
     """
     if is_full:
         return render_sections(_build_full_analysis(analysis, _find_rank(analysis)))
-    return Constrain(
-        render_sections(build_first_screen(analysis, source, has_configuration=has_configuration)), _WIDEST
-    )
+    return render_first_screen(analysis, source, has_configuration=has_configuration)
 
 
 def _find_rank(analysis: Analysis) -> Rank:

@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
+from rich.console import RenderableType
+from rich.constrain import Constrain
 
 from wallscope import units
 from wallscope.model.advice import Fix
@@ -17,6 +19,7 @@ from wallscope.model.cause_catalogue import describe_cause
 from wallscope.model.enums import Wall
 from wallscope.model.finding_codes import FindingCode
 from wallscope.model.section import Cell, Column, Grid, Items, Line, Lines, Section, Span, tabulate
+from wallscope.render.terminal import render_sections
 from wallscope.render.texts import visible
 from wallscope.summary.diagnosis import LOSSES
 from wallscope.thresholds.steps import FEWEST_STEPS_FOR_QUARTILES_COUNT
@@ -48,6 +51,7 @@ from wallscope.views.verdict import (
     find_dominant,
 )
 
+_WIDEST = 100
 _MOST_FIXES, _MOST_OBSTACLES, _MOST_LATE, _MOST_KINDS = 3, 2, 2, 3
 _LONGEST_LINE, _LONGEST_COMMAND = 74, 66
 _LONGEST_ANCHOR, _LONGEST_ASSUMPTION = 30, 240
@@ -56,6 +60,14 @@ _LABEL, _SMALL_NS = 11, 1_000_000
 _MARGIN = "  "
 _WORDS = re.compile(r"""--html run\.html|--step-range \w+|--config \w+|(?:'[^']*'|"[^"]*"|\S)+""")
 """What a command must not be broken in: quoted names, and an option with its value."""
+
+
+def render_first_screen(
+    analysis: Analysis, source: str = "", *, has_configuration: bool = False
+) -> RenderableType:
+    """Render the first screen for a terminal; see `build_first_screen`."""
+    screen = build_first_screen(analysis, source, has_configuration=has_configuration)
+    return Constrain(render_sections(screen), _WIDEST)
 
 
 def build_first_screen(
