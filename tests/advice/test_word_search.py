@@ -8,7 +8,7 @@ import pytest
 from wallscope.advice.definitions import find_term, find_training_word, list_training_words, spell_form
 from wallscope.advice.explain import explain_word
 from wallscope.advice.settings import vocabulary
-from wallscope.advice.word_search import _entries, _list_causes
+from wallscope.advice.word_search import _list_entries, _match_causes
 from wallscope.errors import UnknownWordError
 
 WORDS = tomllib.loads(Path(__file__).with_name("people_words.toml").read_text(encoding="utf-8"))
@@ -42,8 +42,8 @@ def test_no_two_words_of_training_share_a_spelling_nor_one_with_a_term():
 
 
 def test_whatever_an_answer_searches_for_is_somewhere():
-    texts = [entry.form for entry in _entries()]
-    topics = set().union(*(entry.topics for entry in _entries()))
+    texts = [entry.form for entry in _list_entries()]
+    topics = set().union(*(entry.topics for entry in _list_entries()))
 
     def is_found(wanted):
         form = spell_form(wanted)
@@ -51,7 +51,7 @@ def test_whatever_an_answer_searches_for_is_somewhere():
             form in topics
             or wanted in vocabulary().kinds
             or find_term(wanted) is not None
-            or any(_list_causes([wanted]))
+            or any(_match_causes([wanted]))
             or any(f" {form} " in text for text in texts)
         )
 

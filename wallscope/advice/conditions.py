@@ -155,11 +155,11 @@ def parse_clause(written: object) -> Clause:
 
 def evaluate(clauses: Iterable[Clause], lookup: Lookup) -> Outcome:
     """Return whether every clause holds; `None` if that depends on unknown settings."""
-    outcomes = [_any([condition.evaluate(lookup) for condition in clause]) for clause in clauses]
+    outcomes = [_any_outcome([condition.evaluate(lookup) for condition in clause]) for clause in clauses]
     return False if False in outcomes else None if None in outcomes else True
 
 
-def _any(outcomes: list[Outcome]) -> Outcome:
+def _any_outcome(outcomes: list[Outcome]) -> Outcome:
     return True if True in outcomes else None if None in outcomes else False
 
 

@@ -133,7 +133,7 @@ def read_configuration(path: Path, *, with_defaults: bool = False) -> Configurat
             return _keep_common(path, known, other)
     if contents.kind == "toml" and contents.unknown:
         odd_name = contents.unknown[0][:_LONGEST_NAME]
-        raise ConfigurationError(f"{path} — {odd_name} is an unknown setting{_suggest(odd_name)}")
+        raise ConfigurationError(f"{path} — {odd_name} is an unknown setting{_suggest_setting(odd_name)}")
     if not known:
         raise ConfigurationError(f"{path} — has no known setting — name a configuration or a log with one")
     if contents.kind == "log" and all(each.name != "framework" for each in known):
@@ -183,7 +183,7 @@ def _read_contents(path: Path) -> _Contents:
     if kind == "log":
         return _Contents([each for each in parse_log(text) if each[0] not in _FILLED], kind)
     if kind == "arguments":
-        line = parse_command_line(path, text, lambda name: _find_name(name)[0] is not None)
+        line = parse_command_line(path, text, lambda name: _find_current_name(name)[0] is not None)
         return _Contents(list(line.entries), kind, is_complete=not line.is_open)
     entries, repeated = parse_yaml(path, text)
     flags = {name.rpartition(".")[2] for name, _ in entries if "--" in name}
@@ -197,7 +197,7 @@ def _read_contents(path: Path) -> _Contents:
 def _read_entries(path: Path, contents: _Contents) -> list[Written]:
     known: list[Written] = []
     for written, value in contents.entries:
-        name, off = (None, False) if written == _WITHOUT_EFFECT else _find_name(written)
+        name, off = (None, False) if written == _WITHOUT_EFFECT else _find_current_name(written)
         if name is None:
             contents.unknown.append(written)
             continue
@@ -233,7 +233,7 @@ def _as_python_reads(path: Path, written: str, value: object) -> Finding:
     )
 
 
-def _find_name(written: str) -> tuple[str | None, bool]:
+def _find_current_name(written: str) -> tuple[str | None, bool]:
     """Return the current name, and whether the flag disables it."""
     words = vocabulary()
     if len(written) > _LONGEST_NAME:
@@ -398,7 +398,7 @@ def _find_impossible_sizes(path: Path, settings: dict[str, KnownSetting]) -> Ite
             )
 
 
-def _suggest(written: str) -> str:
+def _suggest_setting(written: str) -> str:
     leaf = written.rpartition(".")[2]
     close = difflib.get_close_matches(leaf, vocabulary().kinds, 1)
     return f" — did you mean {close[0]}?" if close else " — remove it"

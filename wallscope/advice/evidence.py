@@ -59,7 +59,7 @@ def list_evidence(
     `measured` are the measurements that the conditions of the fix name.
     """
     lines = dict.fromkeys(_list_attention(run) if "unfused_attention_share" in measured else ())
-    lines |= dict.fromkeys(line for cause in causes for line in _list_rows(run, cause))
+    lines |= dict.fromkeys(line for cause in causes for line in _list_cause_evidence(run, cause))
     return tuple(lines)[:EVIDENCE_LINES_COUNT]
 
 
@@ -74,7 +74,7 @@ def _list_attention(run: "MeasuredRun") -> Iterator[str]:
         )
 
 
-def _list_rows(run: "MeasuredRun", cause: str) -> Iterator[str]:
+def _list_cause_evidence(run: "MeasuredRun", cause: str) -> Iterator[str]:
     wall, kind, *_ = [*cause.split("/"), ""]
     yield from _list_stalls(run, cause)
     if wall == "compute":
@@ -157,15 +157,15 @@ def _list_blocking_calls(run: "MeasuredRun", name: str) -> Iterator[str]:
                 else f" (range {' / '.join(call.path.split(' / ')[-_WHERE_PARTS_COUNT:])})"
             )
             yield (
-                f"{_count_calls(call.count)} of {call.name} per {run.window}: the host waits"
+                f"{_count_mean_calls(call.count)} of {call.name} per {run.window}: the host waits"
                 f" {duration(call.waited_ns)}, then the GPU is idle for {duration(call.drained_ns)}{where}"
             )
 
 
-def _count_calls(count: float) -> str:
+def _count_mean_calls(count: float) -> str:
     """Count calls per step: a mean, so without its decimal only where all steps agree.
 
-    >>> _count_calls(24.0), _count_calls(1.7), _count_calls(1.0)
+    >>> _count_mean_calls(24.0), _count_mean_calls(1.7), _count_mean_calls(1.0)
     ('24 calls', '1.7 calls', '1 call')
     """
     return f"{count:,.1f}".removesuffix(".0") + (" call" if count == 1 else " calls")
@@ -202,7 +202,7 @@ def _list_locked_calls(run: "MeasuredRun") -> Iterator[str]:
     host = run.rank.host_details
     for call in () if host is None else host.locked_calls:
         yield (
-            f"{_count_calls(call.count)} of {call.name} per {run.window} wait while another thread"
+            f"{_count_mean_calls(call.count)} of {call.name} per {run.window} wait while another thread"
             f" is in {call.holder}: {duration(call.waited_ns)}"
         )
 

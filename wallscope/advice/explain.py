@@ -56,7 +56,7 @@ def explain_word(word: str) -> WordExplanation:
         or _term(word)
         or _setting_or_word(word)
         or _spelled(word, causes)
-        or _causes(word, causes)
+        or _explain_axis_causes(word, causes)
         or _meaning(word, causes)
         or _topic(word)
         or _kernel(word)
@@ -70,7 +70,7 @@ def explain_word(word: str) -> WordExplanation:
 def _named(word: str, causes: dict[str, str]) -> WordExplanation | None:
     """Return the fix, cause, wall, finding or fact of an id."""
     if rule := next((rule for rule in fix_rules() if rule.id == word), None):
-        return _fix(rule)
+        return _explain_fix(rule)
     if word in causes or (word.startswith(DRAINED) and word != DRAINED):
         return _cause(word)
     if word in set(Wall):
@@ -79,7 +79,7 @@ def _named(word: str, causes: dict[str, str]) -> WordExplanation | None:
         sections = [ExplanationSection("Evidence", (finding.evidence,))]
         sections += [ExplanationSection("Cure", (finding.cure,))] if finding.cure else []
         return WordExplanation(word, "finding", finding.means, (*sections, *_rests_on(finding.facts)))
-    return _fact(word.upper()) if word.upper() in _facts() else None
+    return _fact(word.upper()) if word.upper() in _list_explained_facts() else None
 
 
 def _setting_or_word(word: str) -> WordExplanation | None:
@@ -106,7 +106,7 @@ def _term(word: str) -> WordExplanation | None:
     return WordExplanation(term.name, "term", term.text, _notes(related))
 
 
-def _causes(word: str, causes: Mapping[str, str]) -> WordExplanation | None:
+def _explain_axis_causes(word: str, causes: Mapping[str, str]) -> WordExplanation | None:
     """Return the causes that begin with a word, such as those of an axis."""
     own = tuple(f"{cause}: {text}" for cause, text in causes.items() if cause.startswith(f"{word}/"))
     meaning = f"the causes that begin with {word}"
@@ -166,14 +166,16 @@ def _near(word: str, causes: Iterable[str]) -> str:
     forms: dict[str, str] = {}
     for one in sorted(words):
         forms.setdefault(spell_form(one), one)
-    near = [forms[one] for part in _list_parts(spell_form(word)) for one in _list_near(part, sorted(forms))]
+    near = [
+        forms[one] for part in _list_longer_words(spell_form(word)) for one in _list_near(part, sorted(forms))
+    ]
     near = list(dict.fromkeys(near))
     if not near:
         return "`wallscope explain` lists the topics"
     return f"did you mean {', '.join(near[:_NEAR])}?"
 
 
-def _list_parts(form: str) -> list[str]:
+def _list_longer_words(form: str) -> list[str]:
     """Return a form as a whole, then its longer words."""
     parts = [part for part in form.split() if len(part) >= _SHORTEST_PART]
     return [form, *parts] if form else []
@@ -219,12 +221,12 @@ def _wall(word: str, causes: dict[str, str]) -> WordExplanation:
     )
 
 
-def _fix(rule: Rule) -> WordExplanation:
+def _explain_fix(rule: Rule) -> WordExplanation:
     sections = [
         ExplanationSection("Why", (rule.because,)),
         ExplanationSection("Causes it addresses", tuple(map(_describe_pattern, rule.causes))),
         ExplanationSection("Recommended if", tuple(map(say_holds, rule.when))),
-        *_settings(rule.all_settings()),
+        *_list_settings_by_system(rule.all_settings()),
         ExplanationSection(_NEEDED, tuple(map(_needed, rule.preconditions))),
         ExplanationSection(
             "Published results (not a prediction)",
@@ -253,7 +255,7 @@ def _needed(name: str) -> str:
     return f"{precondition_rows()[name].requirement} [{name}]" if name in precondition_rows() else name
 
 
-def _settings(settings: tuple[Setting, ...]) -> list[ExplanationSection]:
+def _list_settings_by_system(settings: tuple[Setting, ...]) -> list[ExplanationSection]:
     systems = dict.fromkeys(entry.system for entry in settings)
     return [
         ExplanationSection(
@@ -263,7 +265,7 @@ def _settings(settings: tuple[Setting, ...]) -> list[ExplanationSection]:
     ]
 
 
-def _facts() -> set[str]:
+def _list_explained_facts() -> set[str]:
     of_rules = {fact for rule in fix_rules() for fact in (*rule.facts, *rule.preconditions)}
     of_findings = {fact for entry in finding_notes() for fact in entry.facts}
     of_notes = {fact for note in notes() for fact in note.facts}

@@ -84,7 +84,7 @@ def _value(found: Mapping[str, KnownSetting], name: str) -> Value:
     return found[name].value if name in found else None
 
 
-def _number(found: Mapping[str, KnownSetting], name: str) -> int | None:
+def _read_whole_number(found: Mapping[str, KnownSetting], name: str) -> int | None:
     value = _value(found, name)
     return value if isinstance(value, int) and not isinstance(value, bool) else None
 
@@ -160,12 +160,12 @@ def _resolve_arguments(found: dict[str, KnownSetting]) -> None:
         _set(found, "recompute_granularity", "selective", "recompute_activations")
     if _value(found, "use_megatron_fsdp") is True:
         _set(found, "reuse_grad_buf_for_mxfp8_param_ag", False, "use_megatron_fsdp")
-        if _number(found, "megatron_fsdp_version") != 2:
+        if _read_whole_number(found, "megatron_fsdp_version") != 2:
             _set(found, "use_distributed_optimizer", True, "use_megatron_fsdp")
     if _value(found, "fake_process_group") is True:
         for name in ("check_for_nan_in_loss", "check_for_nan_in_grad"):
             _set(found, name, False, "fake_process_group")
-    if (_number(found, "cpu_offloading_num_layers") or 0) > 0:
+    if (_read_whole_number(found, "cpu_offloading_num_layers") or 0) > 0:
         _set(found, "cpu_offloading", True, "cpu_offloading_num_layers")
     if _value(found, "group_query_attention") is False:
         found.pop("num_query_groups", None)
@@ -182,7 +182,7 @@ def _resolve_arguments(found: dict[str, KnownSetting]) -> None:
 def _resolve_encoder(found: dict[str, KnownSetting]) -> None:
     """Take the sizes of the encoder where those of the model are not set."""
     for name, former in (("num_layers", "encoder_num_layers"), ("seq_length", "encoder_seq_length")):
-        if _value(found, name) is None and _number(found, former) is not None:
+        if _value(found, name) is None and _read_whole_number(found, former) is not None:
             found[name], found[former] = found[former], KnownSetting(None, found[former].source)
 
 
@@ -223,27 +223,36 @@ def _resolve_messages(found: dict[str, KnownSetting]) -> None:
 
 def _resolve_sizes(found: dict[str, KnownSetting], *, in_bridge: bool) -> None:
     per_stage, layers, stages = (
-        _number(found, name)
+        _read_whole_number(found, name)
         for name in ("num_layers_per_virtual_pipeline_stage", "num_layers", "pipeline_model_parallel_size")
     )
-    if per_stage and layers and stages and _number(found, "virtual_pipeline_model_parallel_size") is None:
+    if (
+        per_stage
+        and layers
+        and stages
+        and _read_whole_number(found, "virtual_pipeline_model_parallel_size") is None
+    ):
         chunks = layers // (per_stage * stages)
         if chunks > 1:
             _set(
                 found, "virtual_pipeline_model_parallel_size", chunks, "num_layers_per_virtual_pipeline_stage"
             )
-    of_rank = _number(found, "num_virtual_stages_per_pipeline_rank")
-    if of_rank is not None and of_rank > 1 and _number(found, "virtual_pipeline_model_parallel_size") is None:
+    of_rank = _read_whole_number(found, "num_virtual_stages_per_pipeline_rank")
+    if (
+        of_rank is not None
+        and of_rank > 1
+        and _read_whole_number(found, "virtual_pipeline_model_parallel_size") is None
+    ):
         found["virtual_pipeline_model_parallel_size"] = found["num_virtual_stages_per_pipeline_rank"]
     layout = _value(found, "pipeline_model_parallel_layout")
     counts = count_layout(layout) if isinstance(layout, str) else None
-    if counts and stages and _number(found, "virtual_pipeline_model_parallel_size") is None:
+    if counts and stages and _read_whole_number(found, "virtual_pipeline_model_parallel_size") is None:
         chunks, rest = divmod(counts[0], stages)
         if not rest and chunks > 1:
             _set(found, "virtual_pipeline_model_parallel_size", chunks, "pipeline_model_parallel_layout")
     experts_tensor, tensor = found.get("expert_tensor_parallel_size"), found.get("tensor_model_parallel_size")
     if experts_tensor is not None and experts_tensor.value is None and tensor is not None:
-        spread = (_number(found, "expert_model_parallel_size") or 1) > 1
+        spread = (_read_whole_number(found, "expert_model_parallel_size") or 1) > 1
         value = 1 if in_bridge and spread else tensor.value
         found["expert_tensor_parallel_size"] = KnownSetting(value, experts_tensor.source)
     groups = found.get("num_query_groups")
@@ -253,18 +262,21 @@ def _resolve_sizes(found: dict[str, KnownSetting], *, in_bridge: bool) -> None:
 
 def _follow(found: Mapping[str, KnownSetting]) -> Iterable[tuple[str, Value]]:
     """Yield numbers that conditions compare: layers and stages of a pipeline and of its layout."""
-    layers, stages = _number(found, "num_layers"), _number(found, "pipeline_model_parallel_size")
+    layers, stages = (
+        _read_whole_number(found, "num_layers"),
+        _read_whole_number(found, "pipeline_model_parallel_size"),
+    )
     if layers and stages:
         yield "layers_per_stage", layers // stages
         extra = sum(
             _value(found, f"account_for_{part}_in_pipeline_split") is True for part in ("embedding", "loss")
         )
         yield "pipeline_layers", layers + extra
-        ends = [_number(found, f"num_layers_in_{end}_pipeline_stage") for end in ("first", "last")]
+        ends = [_read_whole_number(found, f"num_layers_in_{end}_pipeline_stage") for end in ("first", "last")]
         set_ends = [end for end in ends if end is not None]
         yield "middle_layers", layers - sum(set_ends)
         yield "middle_stages", stages - len(set_ends)
-    bf16 = [_number(found, f"num_layers_at_{end}_in_bf16") for end in ("start", "end")]
+    bf16 = [_read_whole_number(found, f"num_layers_at_{end}_in_bf16") for end in ("start", "end")]
     if None not in bf16:
         yield "bf16_layers_at_an_end", max(each or 0 for each in bf16)
     yield from _follow_lists(found)

@@ -175,7 +175,7 @@ def _graphed_share(run: MeasuredRun) -> float | None:
     return max(1 - host.launches.calls / kernels, 0.0)
 
 
-def _precision(run: MeasuredRun) -> str | None:
+def _find_main_precision(run: MeasuredRun) -> str | None:
     """Return the precision of most GEMMs."""
     works = () if run.rank.compute_details is None else run.rank.compute_details.precisions
     return str(max(works, key=lambda entry: entry.share).precision) if works else None
@@ -413,7 +413,7 @@ MEASUREMENTS: Mapping[str, Measure] = {
     "hidden_migration_share": _of_run(lambda run: _migration_shares(run)[1]),
     "parts": _of_run(lambda run: run.program.parts),
     "permute_fused": _of_details("permute_fused"),
-    "precision": _of_run(_precision),
+    "precision": _of_run(_find_main_precision),
     "pressure": _of_run(lambda run: run.analysis.diagnosis.memory_pressure.level),
     "ranks": _of_run(lambda run: run.analysis.capture.world_size or len(run.analysis.ranks)),
     "router_fused": _of_details("router_fused"),

@@ -312,7 +312,7 @@ def _items(
     wanted: PlanRequest, chosen: _Candidate, layout: Folding, accumulation: int | None
 ) -> Iterator[Item]:
     sizes = layout.sizes
-    facts = _facts(wanted, layout)
+    facts = _list_plan_facts(wanted, layout)
     first = power_of_two(wanted.seq_length / TOKENS_OF_A_RANK_COUNT)
     virtual = chosen.virtual_pipeline
     words = {
@@ -336,7 +336,7 @@ def _items(
         yield Item(rule.item.phase, rule.item.text.format_map(words), settings, rule.item.facts)
 
 
-def _facts(wanted: PlanRequest, layout: Folding) -> dict[str, Value]:
+def _list_plan_facts(wanted: PlanRequest, layout: Folding) -> dict[str, Value]:
     """Return the values that conditions of the checklist may use."""
     sizes = layout.sizes
     return {
@@ -369,7 +369,10 @@ def list_feasible_layouts(
         memory_bytes: memory of a GPU for the states.
     """
     return tuple(
-        sorted(_find_layouts(shape, gpus, seq_length, memory_bytes), key=lambda layout: _order(layout.sizes))
+        sorted(
+            _find_layouts(shape, gpus, seq_length, memory_bytes),
+            key=lambda layout: _order_layouts(layout.sizes),
+        )
     )
 
 
@@ -409,7 +412,7 @@ def list_sharded_layouts(
     )
 
 
-def _order(sizes: Sizes) -> tuple[int, int, int, int]:
+def _order_layouts(sizes: Sizes) -> tuple[int, int, int, int]:
     return sizes.attention * sizes.pipeline, sizes.tensor, sizes.context, sizes.expert
 
 

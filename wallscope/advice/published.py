@@ -87,11 +87,11 @@ def machines() -> dict[str, Machine]:
             table["nvlink_domain"],
             table["memory_gb"] * 10**9 if "memory_gb" in table else None,
         )
-        for id_, table in _hardware().items()
+        for id_, table in _read_hardware().items()
     }
 
 
-def _hardware() -> Mapping[str, Mapping[str, Any]]:
+def _read_hardware() -> Mapping[str, Mapping[str, Any]]:
     return read_toml("advice/hardware.toml")
 
 
@@ -106,7 +106,7 @@ def nvlink_domain(gpu: str | None) -> int | None:
     words = _words(gpu or "")
     if not _IN_SLOTS.isdisjoint(words):
         return None
-    return next((_hardware()[word]["nvlink_domain"] for word in words if word in _hardware()), None)
+    return next((_read_hardware()[word]["nvlink_domain"] for word in words if word in _read_hardware()), None)
 
 
 def is_rack(domain: int | None) -> bool:
@@ -177,8 +177,8 @@ def _parse_preset(name: str, words: str) -> Preset:
     found = _NAME.match(name)
     if found is None:
         raise ValueError(f"{name} does not name a preset")
-    tensor, stages, virtual, context, expert = (_count(word) for word in layout.split("/"))
-    micro, whole = (_count(word) for word in batch.split("/"))
+    tensor, stages, virtual, context, expert = (_parse_count(word) for word in layout.split("/"))
+    micro, whole = (_parse_count(word) for word in batch.split("/"))
     precision = found["precision"]
     return Preset(
         name=name,
@@ -199,7 +199,7 @@ def _parse_preset(name: str, words: str) -> Preset:
     )
 
 
-def _count(word: str) -> int | None:
+def _parse_count(word: str) -> int | None:
     return None if word == "-" else int(word)
 
 

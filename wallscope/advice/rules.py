@@ -298,13 +298,13 @@ _AT_MOST = re.compile(r"<EP size, at most (\d+)>")
 _Fill = Callable[[int], int | None]
 
 
-def _halve(value: int) -> int | None:
+def _halve_evenly(value: int) -> int | None:
     return value // 2 if value > 1 and value % 2 == 0 else None
 
 
 _KNOWN: Final[Mapping[tuple[str, str], tuple[str, _Fill]]] = {
     ("micro_batch_size", "<twice as large>"): ("micro_batch_size", lambda value: 2 * value),
-    ("tensor_model_parallel_size", "<half>"): ("tensor_model_parallel_size", _halve),
+    ("tensor_model_parallel_size", "<half>"): ("tensor_model_parallel_size", _halve_evenly),
     ("expert_model_parallel_size", "<number of experts>"): ("num_moe_experts", lambda value: value),
 }
 """By setting and placeholder: the setting of the run that determines the value, and how."""
@@ -319,7 +319,7 @@ def fill_placeholders(setting: Setting, run: RunConfiguration) -> Setting:
     '--micro-batch-size 4'
     """
     name = setting.key.rpartition(".")[2].removeprefix("--").replace("-", "_")
-    source, fill = _KNOWN.get((name, setting.value), ("", _halve))
+    source, fill = _KNOWN.get((name, setting.value), ("", _halve_evenly))
     if limited := _AT_MOST.fullmatch(setting.value):
         source, fill = "expert_model_parallel_size", lambda value: min(value, int(limited[1]))
     known = run.get(source) if source else None

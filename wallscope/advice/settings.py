@@ -77,7 +77,7 @@ def parse_value(name: str, text: str) -> Value:
         case "sizes" | "whole" if re.fullmatch(r"[+-]?\d{1,15}", bare):
             return check_value(name, int(bare))
         case "number":
-            return check_value(name, _number(bare))
+            return check_value(name, _parse_float(bare))
         case "switch" if bare.lower() in _SWITCHES:
             return _SWITCHES[bare.lower()]
         case "words":
@@ -98,14 +98,14 @@ def check_value(name: str, value: object) -> Value:
     return _OF_KIND[kind](value)
 
 
-def _number(text: str) -> object:
+def _parse_float(text: str) -> object:
     try:
         return float(text)
     except ValueError:
         return text
 
 
-def _size(value: object) -> Value:
+def _parse_size(value: object) -> Value:
     found = _whole(value)
     if not isinstance(found, int) or found < 1:
         raise ValueError("is not a whole number above 0")
@@ -159,7 +159,7 @@ def _environment(value: object) -> Value:
 
 
 _OF_KIND: Mapping[str, Callable[[object], Value]] = {
-    "sizes": _size,
+    "sizes": _parse_size,
     "whole": _whole,
     "number": _decimal,
     "switch": _switch,

@@ -63,9 +63,9 @@ def collect_trace_facts(
         communicator_sizes=communicator_sizes(axes, collectives),
         cuda_graphs=analysis.capture.cuda_graphs,
         precisions=tuple(sorted({precision for each in details for precision in _precisions(each)})),
-        grouped_experts=_any([each.grouped_kernels > 0 for each in details]),
-        permute_fused=_any([each.permute_fused for each in details]),
-        router_fused=_any([each.router_fused for each in details]),
+        grouped_experts=_any_known([each.grouped_kernels > 0 for each in details]),
+        permute_fused=_any_known([each.permute_fused for each in details]),
+        router_fused=_any_known([each.router_fused for each in details]),
         ep_overlap=_matches(names, _MERGED_LAYERS),
         delayed_wgrad=_matches(names, _DELAYED_WGRAD),
         activation_offload=_matches(names, _OFFLOADING),
@@ -109,7 +109,7 @@ def _precisions(details: ComputeDetails) -> Iterator[Precision]:
             yield work.precision
 
 
-def _any(values: list[bool | None]) -> bool | None:
+def _any_known(values: list[bool | None]) -> bool | None:
     known = [each for each in values if each is not None]
     return any(known) if known else None
 
@@ -312,7 +312,7 @@ def detect_program(traces: ProgramTraces, configuration: RunConfiguration) -> Pr
     if shown is None:
         return Program(None, "unknown program")
     framework: Framework = entry["framework"]
-    parts = [*_list_parts(framework, traces)]
+    parts = [*_find_program_parts(framework, traces)]
     return Program(
         framework,
         entry["name"],
@@ -322,7 +322,7 @@ def detect_program(traces: ProgramTraces, configuration: RunConfiguration) -> Pr
     )
 
 
-def _list_parts(framework: str, traces: ProgramTraces) -> Iterator[tuple[str, str, str]]:
+def _find_program_parts(framework: str, traces: ProgramTraces) -> Iterator[tuple[str, str, str]]:
     """Yield each part with its name and what shows it."""
     for one in _document()["part"]:
         if framework in one["of"] and (shown := _find_evidence(one, traces)) is not None:
@@ -334,7 +334,7 @@ def _find_evidence(entry: dict[str, Any], traces: ProgramTraces) -> str | None:
     if "names" in entry:
         found = traces.names.filter(traces.names.str.contains(entry["names"]))
         if len(found):
-            return f"name '{_shorten(found.sort()[0])}'"
+            return f"name '{_cut_name(found.sort()[0])}'"
     loaded = _first_of(entry.get("libraries", ()), traces.libraries)
     if loaded is not None:
         return f"library {loaded}"
@@ -353,5 +353,5 @@ def _first_of(wanted: Sequence[str], there: Sequence[str]) -> str | None:
     return next((one for one in wanted if one in there), None)
 
 
-def _shorten(name: str) -> str:
+def _cut_name(name: str) -> str:
     return name if len(name) <= _LONGEST_NAME else f"{name[: _LONGEST_NAME - 1]}…"

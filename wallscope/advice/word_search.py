@@ -96,8 +96,8 @@ def search_word(word: str) -> WordExplanation | None:
         *_describe_hardware(forms),
         *_describe_models(word),
         ExplanationSection("Terms", tuple(_list_terms(also))),
-        ExplanationSection("Causes", tuple(_list_causes(also))),
-        _list_settings(name, form, also),
+        ExplanationSection("Causes", tuple(_match_causes(also))),
+        _match_settings(name, form, also),
         *_find_entries(forms, _spell(ids)),
     ]
     found = tuple(section for section in sections if section.lines)
@@ -121,7 +121,7 @@ def _list_terms(words: Iterable[str]) -> Iterator[str]:
         yield f"{term.name}: {term.text}"
 
 
-def _list_causes(words: Iterable[str]) -> Iterator[str]:
+def _match_causes(words: Iterable[str]) -> Iterator[str]:
     """Yield the causes that are among the words, or begin with one of them."""
     for cause, meaning in list_cause_meanings():
         if any("/" in word and f"{cause}/".startswith(f"{word}/") for word in words):
@@ -169,7 +169,7 @@ def _section(found: list[_Entry]) -> Iterator[ExplanationSection]:
         yield _cut(kind, lines, _MOST_NOTES if kind == "Notes" else _MOST_LINES)
 
 
-def _list_settings(name: str | None, form: str, also: Iterable[str]) -> ExplanationSection:
+def _match_settings(name: str | None, form: str, also: Iterable[str]) -> ExplanationSection:
     """Return the setting of a name, else the settings whose names have all of the words."""
     if name is not None:
         return ExplanationSection("Setting", tuple(_describe_setting(name)))

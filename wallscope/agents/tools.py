@@ -158,7 +158,7 @@ def _ask_what_if(request: ToolRequest, progress: Progress) -> WhatIfBrief:
     return brief_whatif(found, request.file, request.max_rows)
 
 
-def _compare(request: ToolRequest, progress: Progress) -> ComparisonBrief:
+def _answer_comparison(request: ToolRequest, progress: Progress) -> ComparisonBrief:
     from wallscope.compare.compare import CompareOptions, Side, compare_sides  # noqa: PLC0415  # heavy
     from wallscope.jobs.inputs import find_captures, resolve_runs  # noqa: PLC0415  # same
 
@@ -175,7 +175,7 @@ def _compare(request: ToolRequest, progress: Progress) -> ComparisonBrief:
     return brief_comparison(found, ends, request.max_rows)
 
 
-def _explain(request: ToolRequest, _: Progress) -> TextBrief:
+def _answer_explanation(request: ToolRequest, _: Progress) -> TextBrief:
     from wallscope.advice.explain import explain_word  # noqa: PLC0415  # not every tool asks
     from wallscope.views.brief_listings import brief_explanation  # noqa: PLC0415  # same
 
@@ -214,8 +214,8 @@ TOOLS: Final[Mapping[str, tuple[Callable[[ToolRequest, Progress], Brief], type[B
     "recommendations": (_recommend, AnalysisBrief),
     "gaps": (_list_gaps, TableBrief),
     "whatif": (_ask_what_if, WhatIfBrief),
-    "compare": (_compare, ComparisonBrief),
-    "explain": (_explain, TextBrief),
+    "compare": (_answer_comparison, ComparisonBrief),
+    "explain": (_answer_explanation, TextBrief),
     "check_config": (_check_config, CheckBrief),
     "capture_help": (_help_capture, TextBrief),
 }

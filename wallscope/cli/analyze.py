@@ -178,15 +178,17 @@ def _show_answer(  # noqa: PLR0913  # options are parameters
     import shlex  # noqa: PLC0415  # keeps --help fast
 
     from wallscope.render.texts import visible  # noqa: PLC0415  # same
-    from wallscope.views.analysis import render_analysis  # noqa: PLC0415  # same
 
     if not outputs.takes_standard_output:
-        named = " ".join(map(shlex.quote, files)) if len(files) <= _MOST_NAMED else "FILE..."
-        print_out(
-            render_analysis(
-                found.analysis, visible(named), is_full=is_full, has_configuration=has_configuration
-            )
-        )
+        named = visible(" ".join(map(shlex.quote, files)) if len(files) <= _MOST_NAMED else "FILE...")
+        if is_full:
+            from wallscope.views.analysis import render_analysis  # noqa: PLC0415  # only when asked for
+
+            print_out(render_analysis(found.analysis, named, is_full=True))
+        else:
+            from wallscope.views.first_screen import render_first_screen  # noqa: PLC0415  # keeps --help fast
+
+            print_out(render_first_screen(found.analysis, named, has_configuration=has_configuration))
     outputs.write(found)
 
 

@@ -121,12 +121,14 @@ def compare_all_steps(
     steps = [float(np.mean([run.steps for run in runs])) for runs in (base, head)]
 
     def change(part: Callable[[AllSteps], Spread]) -> Change:
-        return _compare([[part(one) for one in runs] for runs in (base, head)], steps, noise, short, bias)
+        return _compare_spreads(
+            [[part(one) for one in runs] for runs in (base, head)], steps, noise, short, bias
+        )
 
     return AllStepsChange(change(lambda one: one.mean), change(lambda one: one.p90))
 
 
-def _compare(
+def _compare_spreads(
     runs_of: Sequence[Sequence[Spread]],
     steps: Sequence[float],
     noise: Noise,
@@ -156,11 +158,14 @@ def _compare(
     if not np.isfinite(within + between):
         return Change(means[1] - means[0], None)
     of_between = between**2 / noise.freedom if between else 0.0
-    half = max(_halve(within + between + bias**2, of_within + of_between), _halve(within, of_within))
+    half = max(
+        _halve_interval(within + between + bias**2, of_within + of_between),
+        _halve_interval(within, of_within),
+    )
     return Change(means[1] - means[0], max(half, _measure_between(base, head)))
 
 
-def _halve(square: float, parts: float) -> float:
+def _halve_interval(square: float, parts: float) -> float:
     """Return half the interval by a variance and the sum of its parts squared by their degrees of freedom."""
     return float(student_quantile(_UPPER, square**2 / parts if parts else 1.0)) * sqrt(square)
 

@@ -131,7 +131,7 @@ def find_changes(values: Floats, runs: Floats) -> Course:
         ends = _split_of_line(scaled, runs)
         both = _fit(scaled, runs, (ends,), has_slope=True)
         chosen = min((chosen, line, both), key=lambda fit: fit.criterion)
-    return _describe(scaled, runs, chosen, chances, size)
+    return _describe_course(scaled, runs, chosen, chances, size)
 
 
 def _divide(values: Floats, runs: Floats, first: int, end: int, found: dict[int, float]) -> None:
@@ -188,7 +188,9 @@ def _split_of_line(values: Floats, runs: Floats) -> int:
     return fits.index(min(fits, key=lambda fit: fit.criterion)) + 1
 
 
-def _describe(values: Floats, runs: Floats, fit: _Fit, chances: dict[int, float], size: float) -> Course:
+def _describe_course(
+    values: Floats, runs: Floats, fit: _Fit, chances: dict[int, float], size: float
+) -> Course:
     design, root = _design(values.size, fit.ends, has_slope=fit.has_slope), np.sqrt(runs)
     freedom = max(values.size - design.shape[1], 1)
     variance = float((runs * (values - fit.level) ** 2).sum()) / freedom
@@ -228,7 +230,7 @@ def _suspect(values: Floats, runs: Floats, fit: _Fit, size: float) -> ChangePoin
     part, weights = values[first:], runs[first:]
     if part.size < FEWEST_GRADED_COMMITS_COUNT:
         return None
-    shares, places = _explain(part[None], weights[None])
+    shares, places = _measure_best_change(part[None], weights[None])
     share, place = float(shares[0]), int(places[0])
     null = _draw_null(tuple(weights.tolist()))
     chance = float(((null >= share * (1 - 1e-9)).sum() + 1) / (null.size + 1))
@@ -246,7 +248,7 @@ def _suspect(values: Floats, runs: Floats, fit: _Fit, size: float) -> ChangePoin
     return ChangePoint(at, low, high, before * size, after * size, chance, grade, settled_by)
 
 
-def _explain(values: Floats, weights: Floats) -> tuple[Floats, npt.NDArray[np.int64]]:
+def _measure_best_change(values: Floats, weights: Floats) -> tuple[Floats, npt.NDArray[np.int64]]:
     """Return which share of the squares the best change explains, and its place, by row."""
     gains = _gains(values, weights)
     means = (values * weights).sum(axis=1) / weights.sum(axis=1)
@@ -261,7 +263,7 @@ def _draw_null(runs: tuple[float, ...]) -> Floats:
     """Return the share of the squares that the best change explains in histories without one."""
     weights = np.array(runs)
     drawn = np.random.default_rng(len(runs)).standard_normal((NULL_HISTORIES_COUNT, weights.size))
-    return _explain(drawn / np.sqrt(weights), np.broadcast_to(weights, drawn.shape))[0]
+    return _measure_best_change(drawn / np.sqrt(weights), np.broadcast_to(weights, drawn.shape))[0]
 
 
 def _find_limit(null: Floats, share: float, count: int) -> float:
@@ -274,7 +276,7 @@ def _find_detectable(values: Floats, runs: Floats) -> Floats:
     """Return what a change behind each value but the last must have of the level to be named."""
     if values.size < FEWEST_GRADED_COMMITS_COUNT:
         return np.full(values.size - 1, np.nan)
-    share = float(_explain(values[None], runs[None])[0][0])
+    share = float(_measure_best_change(values[None], runs[None])[0][0])
     level = float(np.average(values, weights=runs))
     squares = float((runs * (values - level) ** 2).sum()) * max(1 - share, 0.0)
     limit = _find_limit(_draw_null(tuple(runs.tolist())), POSSIBLE_CHANCE_SHARE, values.size)

@@ -42,13 +42,13 @@ def find_mismatches(base: tuple[Work, TypicalStep], head: tuple[Work, TypicalSte
     Of unknown work is a side without steps, and one whose steps hold other kernels than those of the other
     without a word about tokens.
     """
-    found = [*_hardware(base[0], head[0]), *_work(base[0], head[0]), *_tuning(base[0], head[0])]
-    found.extend(_kernels(base, head))
+    found = [*_compare_hardware(base[0], head[0]), *_work(base[0], head[0]), *_tuning(base[0], head[0])]
+    found.extend(_compare_kernels(base, head))
     order = ("incomparable", "changed", "note")
     return tuple(sorted(found, key=lambda entry: order.index(entry.severity)))
 
 
-def _hardware(base: Work, head: Work) -> Iterator[Mismatch]:
+def _compare_hardware(base: Work, head: Work) -> Iterator[Mismatch]:
     if base.gpu != head.gpu:
         severity: MismatchSeverity = "incomparable" if base.gpu and head.gpu else "changed"
         yield Mismatch("GPU", base.gpu or _UNKNOWN, head.gpu or _UNKNOWN, severity, _OTHER_GPU, "either")
@@ -58,9 +58,9 @@ def _hardware(base: Work, head: Work) -> Iterator[Mismatch]:
 
 def _work(base: Work, head: Work) -> Iterator[Mismatch]:
     if "whole-trace" in {base.kind, head.kind} or base.unit != head.unit:
-        yield Mismatch("steps", _steps(base), _steps(head), "incomparable")
+        yield Mismatch("steps", _name_steps(base), _name_steps(head), "incomparable")
     elif (base.kind, base.name) != (head.kind, head.name):
-        yield Mismatch("steps", _steps(base), _steps(head), "changed", _OTHER_STEPS, "either")
+        yield Mismatch("steps", _name_steps(base), _name_steps(head), "changed", _OTHER_STEPS, "either")
     tokens = (base.tokens_per_step, head.tokens_per_step)
     if None in tokens and tokens[0] != tokens[1]:
         spelled = [_UNKNOWN if one is None else str(one) for one in tokens]
@@ -75,7 +75,7 @@ def _work(base: Work, head: Work) -> Iterator[Mismatch]:
         yield Mismatch("ranks of the job", sizes[0], sizes[1], severity, _OTHER_JOB, "either")
 
 
-def _steps(work: Work) -> str:
+def _name_steps(work: Work) -> str:
     if work.kind == "whole-trace":
         return "none found"
     return f"{work.unit}s by {work.name or work.kind}"
@@ -90,10 +90,10 @@ def _tuning(base: Work, head: Work) -> Iterator[Mismatch]:
             spelled = [", ".join(map(str, side[axis])) for side in sizes]
             yield Mismatch(f"ranks in {axis} groups", spelled[0], spelled[1], "changed")
 
-    yield from _settings(dict(base.settings), dict(head.settings))
+    yield from _compare_settings(dict(base.settings), dict(head.settings))
 
 
-def _settings(base: dict[str, str], head: dict[str, str]) -> Iterator[Mismatch]:
+def _compare_settings(base: dict[str, str], head: dict[str, str]) -> Iterator[Mismatch]:
     """Yield every declared setting that differs; one that only one side declares is unknown on the other."""
     if bool(base) != bool(head):
         known = ["declared" if side else _UNKNOWN for side in (base, head)]
@@ -131,8 +131,8 @@ def describe_configuration(work: Work, step: TypicalStep) -> dict[str, str]:
     """Return how a run was tuned, by name, as far as its capture and its declared configuration show it."""
     seen = {
         "CUDA graphs": str(work.graphs),
-        "precision of matrix multiplication": _precision(step),
-        "EP transport": _transport(step),
+        "precision of matrix multiplication": _find_precision_of_side(step),
+        "EP transport": _find_transport(step),
         "tokens a step": "" if work.tokens_per_step is None else str(work.tokens_per_step),
     }
     sizes = {
@@ -142,8 +142,11 @@ def describe_configuration(work: Work, step: TypicalStep) -> dict[str, str]:
     return {name: value for name, value in {**seen, **sizes, **dict(work.settings)}.items() if value}
 
 
-def _kernels(base: tuple[Work, TypicalStep], head: tuple[Work, TypicalStep]) -> Iterator[Mismatch]:
-    for what, value_of in (("precision of matrix multiplication", _precision), ("EP transport", _transport)):
+def _compare_kernels(base: tuple[Work, TypicalStep], head: tuple[Work, TypicalStep]) -> Iterator[Mismatch]:
+    for what, value_of in (
+        ("precision of matrix multiplication", _find_precision_of_side),
+        ("EP transport", _find_transport),
+    ):
         sides = [value_of(step) or (HIDDEN if is_opaque(step) else "none") for _, step in (base, head)]
         if sides[0] != sides[1] and set(sides) != {"none", HIDDEN}:
             yield Mismatch(what, sides[0], sides[1], "changed")
@@ -193,12 +196,12 @@ def _write_unlike_counts(base: dict[str, Fraction], head: dict[str, Fraction]) -
     return texts[0], texts[1]
 
 
-def _precision(step: TypicalStep) -> str:
+def _find_precision_of_side(step: TypicalStep) -> str:
     """Return the precision in which most matrix multiplication runs, by work."""
     return _most(step, lambda key: None if key.precision == "unknown" else key.precision)
 
 
-def _transport(step: TypicalStep) -> str:
+def _find_transport(step: TypicalStep) -> str:
     return _most(step, lambda key: key.backend if key.axis == "ep" else None)
 
 

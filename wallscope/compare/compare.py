@@ -149,7 +149,7 @@ def compare_sides(base: Side, head: Side, options: CompareOptions) -> Comparison
     sides = align_parts(pairing.base, pairing.head, [gate.name for gate in options.gates])
     tokens = _tokens(sides.base, sides.head)
     causes = sorted({cause for profile in (*sides.base, *sides.head) for cause in profile.causes["cause"]})
-    ours, theirs = (_measure(profiles, causes, tokens) for profiles in (sides.base, sides.head))
+    ours, theirs = (_measure_side(profiles, causes, tokens) for profiles in (sides.base, sides.head))
     names = name_columns(causes)
     fewest = min(int(side.runs.steps.min()) for side in (ours, theirs))
     shared = find_shared_levels(ours.steps_ns, theirs.steps_ns)
@@ -265,7 +265,9 @@ def _tokens(base: Sequence[Profile], head: Sequence[Profile]) -> tuple[int, int]
     return None if ours is None or theirs is None or ours == theirs else (ours, theirs)
 
 
-def _measure(profiles: tuple[Profile, ...], causes: list[str], tokens: tuple[int, int] | None) -> _Measured:
+def _measure_side(
+    profiles: tuple[Profile, ...], causes: list[str], tokens: tuple[int, int] | None
+) -> _Measured:
     own = profiles[0].header.work.tokens_per_step
     scale = Fraction(1) if tokens is None or own is None else Fraction(min(tokens), own)
     steps = [deciding_steps(profile) for profile in profiles]
@@ -344,7 +346,9 @@ def _step(
     lengths = [np.concatenate(side.steps_ns) for side in (base, head)]
     counts = [_summarize_lengths(one) for one in lengths]
     sizes = [one.size for one in lengths]
-    mean, p90 = ((1.0, 1.0), (1.0, 1.0)) if every is None else (_bounds(every.mean), _bounds(every.p90))
+    mean, p90 = (
+        ((1.0, 1.0), (1.0, 1.0)) if every is None else (_bound_ratio(every.mean), _bound_ratio(every.p90))
+    )
     return StepChange(
         base_typical_ns=base.typical.step_ns,
         head_typical_ns=head.typical.step_ns,
@@ -402,7 +406,7 @@ def _known(half: float) -> float | None:
     return float(half) if isfinite(half) else None
 
 
-def _bounds(of: Change) -> tuple[float | None, float | None]:
+def _bound_ratio(of: Change) -> tuple[float | None, float | None]:
     """Return the interval of a ratio, `None` where that is unknown."""
     return (None, None) if of.half is None else (exp(of.change - of.half), exp(of.change + of.half))
 

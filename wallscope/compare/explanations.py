@@ -82,13 +82,17 @@ def explain_changes(
         *_overlap(base, head, traffic),
         *_graphs(base, head, found),
         *explain_kernels(base, head),
-        *_transport(base, head, found),
+        *_explain_transport(base, head, found),
     ]
     rest = [*_drains(base, head), *_volume(base, head, traffic), *_slow_steps(step)]
-    return (*opaque, *sorted(fixes, key=_size, reverse=True), *sorted(rest, key=_size, reverse=True))
+    return (
+        *opaque,
+        *sorted(fixes, key=_size_of_explanation, reverse=True),
+        *sorted(rest, key=_size_of_explanation, reverse=True),
+    )
 
 
-def _size(entry: Explanation) -> int:
+def _size_of_explanation(entry: Explanation) -> int:
     return abs(entry.delta_ns or 0)
 
 
@@ -122,10 +126,12 @@ def _overlap(
             side = "head" if gone[0] is head else "base"
             text += f"; EP overlap is off in {side} (no {_OVERLAPPED_PATH} ranges)"
         code = f"{row.axis}-overlap-{'lost' if is_lost else 'gained'}"
-        yield Explanation(code, text, row.delta_ns, _list_causes(base, head, f"communication/{row.axis}/"))
+        yield Explanation(
+            code, text, row.delta_ns, _list_causes_of_sides(base, head, f"communication/{row.axis}/")
+        )
 
 
-def _list_causes(base: TypicalStep, head: TypicalStep, *prefixes: str) -> tuple[str, ...]:
+def _list_causes_of_sides(base: TypicalStep, head: TypicalStep, *prefixes: str) -> tuple[str, ...]:
     """Return the causes of either side that begin so."""
     return tuple(sorted(cause for cause in {*base.causes, *head.causes} if cause.startswith(prefixes)))
 
@@ -140,19 +146,21 @@ def _graphs(base: TypicalStep, head: TypicalStep, found: Sequence[Mismatch]) -> 
             if delta_ns:
                 text += "; the change is that of launches on the host"
             code = f"cuda-graphs-{'gone' if is_gone else 'new'}"
-            yield Explanation(code, text, delta_ns or None, _list_causes(base, head, *_LAUNCHING))
+            yield Explanation(code, text, delta_ns or None, _list_causes_of_sides(base, head, *_LAUNCHING))
 
 
 def _is_launching(cause: str, _: Key) -> bool:
     return cause in _LAUNCHING
 
 
-def _transport(base: TypicalStep, head: TypicalStep, found: Sequence[Mismatch]) -> Iterator[Explanation]:
+def _explain_transport(
+    base: TypicalStep, head: TypicalStep, found: Sequence[Mismatch]
+) -> Iterator[Explanation]:
     for entry in found:
         if entry.what == "EP transport" and HIDDEN not in {entry.base, entry.head}:
             delta_ns = _sum(head, _is_dispatching) - _sum(base, _is_dispatching)
             text = f"The token dispatcher went from {entry.base} to {entry.head}"
-            causes = _list_causes(base, head, "communication/ep/", COMPUTE_DISPATCHER_LOCAL)
+            causes = _list_causes_of_sides(base, head, "communication/ep/", COMPUTE_DISPATCHER_LOCAL)
             yield Explanation("dispatcher-changed", text, delta_ns, causes)
 
 
@@ -180,7 +188,7 @@ def _volume(
         ratio = row.head_bytes / row.base_bytes
         if max(ratio, 1 / ratio) > MORE_VOLUME_RATIO:
             text = f"{row.axis} communication moves {ratio:.2f}x the bytes of base"
-            causes = _list_causes(base, head, f"communication/{row.axis}/")
+            causes = _list_causes_of_sides(base, head, f"communication/{row.axis}/")
             yield Explanation(f"{row.axis}-volume", text, row.delta_ns, causes)
 
 

@@ -66,7 +66,7 @@ def explain_kernels(base: TypicalStep, head: TypicalStep) -> Iterator[Explanatio
     yield from fused
     if not fused:
         yield from _compilation(base, head)
-    yield from _precision(base, head)
+    yield from _explain_precision(base, head)
     yield from _optimizer(base, head)
     pipeline = [*_preprocessing(base, head)]
     yield from pipeline
@@ -144,7 +144,7 @@ def _is_pointwise(key: Key) -> bool:
     return key.category in POINTWISE
 
 
-def _precision(base: TypicalStep, head: TypicalStep) -> Iterator[Explanation]:
+def _explain_precision(base: TypicalStep, head: TypicalStep) -> Iterator[Explanation]:
     """Explain categories of kernels that run in another precision, together where they changed alike."""
     sides = [_list_precisions(step) for step in (base, head)]
     changes: dict[tuple[str, str], list[ComputeCategory]] = defaultdict(list)
@@ -252,7 +252,7 @@ def _copies(
         if ours.bytes is not None and theirs.bytes is not None:
             amounts = f" ({size(round(ours.bytes))} → {size(round(theirs.bytes))})"
         code = f"{direction}-{'more' if _is_more(ours, theirs) else 'fewer'}"
-        before, after = _write_count(ours.count), _write_count(theirs.count)
+        before, after = _write_kernel_count(ours.count), _write_kernel_count(theirs.count)
         text = (
             f"{what}: {before} per step as before"
             if before == after
@@ -275,7 +275,7 @@ def _is_other(ours: Fraction | None, theirs: Fraction | None) -> bool:
     return more > OTHER_COPIES_RATIO * less
 
 
-def _write_count(count: Fraction) -> str:
+def _write_kernel_count(count: Fraction) -> str:
     return f"{float(count):,.0f}" if count >= 10 or count == int(count) else f"{float(count):.1f}"
 
 

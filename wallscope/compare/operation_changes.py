@@ -150,11 +150,11 @@ def _group(keys: Iterable[Key], identity: Callable[[Key], Hashable]) -> dict[Has
 
 
 def _is_as_often(ours: list[Key], theirs: list[Key], base: TypicalStep, head: TypicalStep) -> bool:
-    counts = [_count(keys, side) for keys, side in ((ours, base), (theirs, head))]
+    counts = [_sum_counts(keys, side) for keys, side in ((ours, base), (theirs, head))]
     return min(counts) >= LIKE_OPERATIONS_RATIO * max(counts) > 0
 
 
-def _count(keys: Iterable[Key], side: TypicalStep) -> Fraction:
+def _sum_counts(keys: Iterable[Key], side: TypicalStep) -> Fraction:
     return sum((side.ran[key].count for key in keys if key in side.ran), Fraction())
 
 
@@ -295,11 +295,11 @@ def operation_changes(base: TypicalStep, head: TypicalStep) -> tuple[TracedRow[O
         _join_changed_counts(group, *sides)
     traced = [one for group in groups.values() for one in _describe_group(group, *sides)]
     traced = [one for one in traced if one.row.delta_ns or one.row.kind != "changed"]
-    traced.sort(key=lambda one: _order(one.row))
+    traced.sort(key=lambda one: _order_changes(one.row))
     return tuple(traced[:_MOST_CHANGES])
 
 
-def _order(row: OperationChange) -> tuple[int | str, ...]:
+def _order_changes(row: OperationChange) -> tuple[int | str, ...]:
     return (-abs(row.delta_ns), row.path, row.category, row.kind, row.name, row.base_name)
 
 

@@ -125,7 +125,7 @@ class _Column(NamedTuple):
         return grade_part(found, step)
 
 
-def _bounds(delta_ns: int, half: float | None) -> tuple[int | None, int | None]:
+def _bound_delta(delta_ns: int, half: float | None) -> tuple[int | None, int | None]:
     """Return the interval around a change, without ends where it is unknown."""
     if half is None:
         return 0, 0
@@ -152,8 +152,8 @@ def compare_walls(
                 base_ns,
                 head_ns,
                 delta_ns,
-                *_bounds(delta_ns, column.half),
-                *(_bounds(delta_ns, column.steps_half) if step.most_runs == 1 else (None, None)),
+                *_bound_delta(delta_ns, column.half),
+                *(_bound_delta(delta_ns, column.steps_half) if step.most_runs == 1 else (None, None)),
                 significant=column.is_significant and delta_ns != 0,
                 run_noise=column.noise,
                 run_noise_source=column.source,
@@ -170,7 +170,7 @@ def compare_walls(
                     base_ns,
                     head_ns,
                     delta_ns,
-                    *_bounds(delta_ns, column.half),
+                    *_bound_delta(delta_ns, column.half),
                     significant=column.is_significant,
                     run_noise=column.noise,
                     run_noise_source=column.source,
@@ -269,7 +269,7 @@ class ComparedRuns:
         rows = []
         for one, (half, is_significant, is_sure, is_assumed) in zip(traced, columns, strict=True):
             delta_ns = one.row.delta_ns
-            low, high = _bounds(delta_ns, half)
+            low, high = _bound_delta(delta_ns, half)
             claim = Measured(delta_ns, half, is_significant, is_sure, is_assumed)
             rows.append(
                 replace(
@@ -286,13 +286,13 @@ class ComparedRuns:
 def _measure_runs(profiles: Sequence[Profile], columns_of: dict[Part, list[int]], count: int) -> Runs:
     steps = [deciding_steps(profile) for profile in profiles]
     spreads = [
-        spread_of_steps(lengths_ns(chosen), _tabulate_steps(profile, chosen, columns_of, count))
+        spread_of_steps(lengths_ns(chosen), _tabulate_step_walls_of_side(profile, chosen, columns_of, count))
         for profile, chosen in zip(profiles, steps, strict=True)
     ]
     return stack_runs(spreads, [len(chosen) for chosen in steps])
 
 
-def _tabulate_steps(
+def _tabulate_step_walls_of_side(
     profile: Profile, steps: pl.DataFrame, columns_of: dict[Part, list[int]], count: int
 ) -> npt.NDArray[np.int64]:
     """Return the time of each column in each step, int64 ns; one row for each step."""
@@ -322,21 +322,21 @@ def communication_changes(base: TypicalStep, head: TypicalStep) -> tuple[TracedR
     """Return a row an axis that either side has, in the order of the axes."""
     found = []
     for axis in Axis:
-        if _parts(base, axis) or _parts(head, axis):
+        if _list_work_of_axis(base, axis) or _list_work_of_axis(head, axis):
             prefix = f"communication/{axis}/"
             owned = frozenset(part for part in (*base.owned, *head.owned) if part[0].startswith(prefix))
             found.append(TracedRow(_change_of(axis, base, head), str(Wall.COMMUNICATION), owned))
     return tuple(found)
 
 
-def _parts(step: TypicalStep, axis: Axis) -> list[OperationWork]:
+def _list_work_of_axis(step: TypicalStep, axis: Axis) -> list[OperationWork]:
     return [ran for key, ran in step.ran.items() if key.axis == axis]
 
 
 def _change_of(axis: Axis, base: TypicalStep, head: TypicalStep) -> CommunicationChange:
-    ours, theirs = total_work(_parts(base, axis)), total_work(_parts(head, axis))
-    waits = [_sum_causes(step, f"communication/{axis}/peer-wait") for step in (base, head)]
-    owned = [_sum_causes(step, f"communication/{axis}/") for step in (base, head)]
+    ours, theirs = total_work(_list_work_of_axis(base, axis)), total_work(_list_work_of_axis(head, axis))
+    waits = [_sum_causes_of_side(step, f"communication/{axis}/peer-wait") for step in (base, head)]
+    owned = [_sum_causes_of_side(step, f"communication/{axis}/") for step in (base, head)]
     return CommunicationChange(
         axis=axis,
         base_count=float(ours.count),
@@ -360,5 +360,5 @@ def _hidden(ran: OperationWork) -> float | None:
     return float(1 - ran.exposed_ns / ran.work_ns)
 
 
-def _sum_causes(step: TypicalStep, prefix: str) -> int:
+def _sum_causes_of_side(step: TypicalStep, prefix: str) -> int:
     return sum(ns for cause, ns in step.causes.items() if cause.startswith(prefix))

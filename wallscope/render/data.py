@@ -103,7 +103,7 @@ def write_csv(frame: pl.DataFrame) -> str:
 
 def _guard(frame: pl.DataFrame) -> pl.DataFrame:
     """Put a quote before text like a formula, and spell out letters that can not be seen."""
-    spelled = [_spell_out(column) if column.dtype == pl.String else column for column in frame]
+    spelled = [_spell_out_column(column) if column.dtype == pl.String else column for column in frame]
     return pl.DataFrame(spelled).with_columns(
         pl.when(pl.any_horizontal(pl.col(name).str.starts_with(start) for start in _FORMULA_STARTS))
         .then(pl.concat_str(pl.lit("'"), pl.col(name)))
@@ -114,7 +114,7 @@ def _guard(frame: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _spell_out(texts: pl.Series) -> pl.Series:
+def _spell_out_column(texts: pl.Series) -> pl.Series:
     unsafe = texts.filter(texts.str.contains(_INVISIBLE)).unique()
     if unsafe.is_empty():
         return texts
@@ -245,18 +245,18 @@ def write_brief_json(brief: Brief) -> str:
 
 def pack_brief(brief: Brief) -> dict[str, Any]:
     """Return a brief answer as plain values of JSON; what is unknown or empty is left out."""
-    packed: dict[str, Any] = _pack(brief)
+    packed: dict[str, Any] = _pack_value(brief)
     return packed
 
 
-def _pack(value: Any) -> Any:
+def _pack_value(value: Any) -> Any:
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         fields = ((field.name, getattr(value, field.name)) for field in dataclasses.fields(value))
-        return {name: _pack(entry) for name, entry in fields if entry not in (None, (), {})}
+        return {name: _pack_value(entry) for name, entry in fields if entry not in (None, (), {})}
     if isinstance(value, Mapping):
-        return {key: _pack(entry) for key, entry in value.items()}
+        return {key: _pack_value(entry) for key, entry in value.items()}
     if isinstance(value, tuple):
-        return [_pack(entry) for entry in value]
+        return [_pack_value(entry) for entry in value]
     if isinstance(value, float):
         return float(f"{value:.{DIGITS_COUNT}g}")
     return spell_surrogates(value) if isinstance(value, str) else value
@@ -272,7 +272,7 @@ def _list_lines(brief: Brief) -> Iterator[str]:
     yield f"verdict: {brief.verdict}"
     if brief.numbers:
         yield f"numbers: {'; '.join(starmap(write_named_number, brief.numbers.items()))}"
-    yield from _list_rows(brief)
+    yield from _list_brief_rows(brief)
     if brief.omitted:
         yield f"{units.number(brief.omitted)} more: raise --max-rows"
     if brief.confidence is not None:
@@ -309,11 +309,11 @@ def write_named_number(evidence: str, value: float) -> str:
 
 
 @singledispatch
-def _list_rows(brief: Brief) -> Iterator[str]:
+def _list_brief_rows(brief: Brief) -> Iterator[str]:
     raise TypeError(brief)
 
 
-@_list_rows.register
+@_list_brief_rows.register
 def _(brief: AnalysisBrief) -> Iterator[str]:
     if brief.recommendations:
         yield "recommendations (upper bound on speedup, not additive):"
@@ -321,47 +321,47 @@ def _(brief: AnalysisBrief) -> Iterator[str]:
         yield f"{place}. {_write_recommendation(entry)}"
 
 
-@_list_rows.register
+@_list_brief_rows.register
 def _(brief: BreakdownBrief) -> Iterator[str]:
     for cause in brief.causes:
         yield f"{cause.cause} {units.duration(cause.typical_ns)} ({units.percent(cause.share)})"
 
 
-@_list_rows.register
+@_list_brief_rows.register
 def _(brief: WhatIfBrief) -> Iterator[str]:
     for answer in brief.answers:
         time = f"{units.duration(answer.step_ns)}, {units.write_speedup(answer.speedup)}"
         yield f"{answer.option}: {time}, then {answer.next_wall}-bound"
 
 
-@_list_rows.register
+@_list_brief_rows.register
 def _(brief: ComparisonBrief) -> Iterator[str]:
     for change in brief.changes:
         sides = units.change(change.base_ns, change.head_ns)
         yield f"{change.cause} {units.signed_duration(change.delta_ns)} ({sides})"
 
 
-@_list_rows.register
+@_list_brief_rows.register
 def _(brief: CheckBrief) -> Iterator[str]:
     for check in brief.checks:
         cure = "" if check.unblock is None else f" → {check.unblock}"
         yield f"{check.level}: {check.id} ({check.feature}): {check.text}{cure}"
 
 
-@_list_rows.register
+@_list_brief_rows.register
 def _(brief: TextBrief) -> Iterator[str]:
     for section in brief.sections:
         yield f"{section.heading}:"
         yield from (f"  {line}" for line in section.lines)
 
 
-@_list_rows.register
+@_list_brief_rows.register
 def _(brief: TableBrief) -> Iterator[str]:
     for row in brief.rows:
-        yield "; ".join(starmap(_write_cell, row.items()))
+        yield "; ".join(starmap(_write_csv_cell, row.items()))
 
 
-def _write_cell(name: str, value: Scalar) -> str:
+def _write_csv_cell(name: str, value: Scalar) -> str:
     if name == "start_ns" and isinstance(value, int):
         return f"start {units.seconds(value)} s"  # as Nsight shows it, and `wallscope at` takes it
     if name == "recorded_utc_ns" and isinstance(value, int):

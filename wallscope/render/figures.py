@@ -241,7 +241,7 @@ def draw_phases(ranges: Sequence[RangeWork]) -> Figure:
         "type": "icicle",
         "ids": [_ROOT, *(escape(entry.path) for entry in listed)],
         "parents": ["", *(escape(parent) if parent in known else _ROOT for parent in parents)],
-        "labels": ["work inside ranges", *(_shorten(entry.name) for entry in listed)],
+        "labels": ["work inside ranges", *(_keep_end(entry.name) for entry in listed)],
         "values": [0, *(entry.own_work_ns / 1e6 for entry in listed)],
         "branchvalues": "remainder",
         "customdata": [
@@ -267,10 +267,10 @@ def draw_phases(ranges: Sequence[RangeWork]) -> Figure:
     return Figure("phases", caption, (trace,), layout, 420)
 
 
-def _shorten(name: str) -> str:
+def _keep_end(name: str) -> str:
     """Keep the end of a dotted name.
 
-    >>> _shorten("megatron.core.transformer.mlp"), _shorten("autograd::engine::function: MulBackward0")
+    >>> _keep_end("megatron.core.transformer.mlp"), _keep_end("autograd::engine::function: MulBackward0")
     ('mlp', 'MulBackward0')
     """
     parts = [part for part in re.split(r"::|[.:/ ]+", name) if part]

@@ -142,12 +142,12 @@ def _make_environment() -> "Environment":
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
-        finalize=_spell_out,
+        finalize=_spell_out_value,
     )
     environment.globals["units"] = units
     environment.filters |= {
         "spec": _write_figure,
-        "written": lambda cell: _write_cell(cell, Column("text", "")),
+        "written": lambda cell: _write_html_cell(cell, Column("text", "")),
         "laid_out": lay_out,
         "meaning": describe_cause,
         "breakable": _mark_breaks,
@@ -208,7 +208,7 @@ def _join_units(text: str) -> Markup:
     return Markup(_OPTIONS.sub(r'<span class="unbroken">\g<0></span>', safe))  # noqa: S704  # escaped before
 
 
-def _spell_out(value: Any) -> Any:
+def _spell_out_value(value: Any) -> Any:
     """Spell out letters of a text that can not be seen; escaping follows."""
     return value if isinstance(value, Markup) or not isinstance(value, str) else visible(value, _LONGEST_TEXT)
 
@@ -251,7 +251,7 @@ def _find_head_unit(column: Column, values: Sequence[Value]) -> str:
     return "µs" if max(lengths_ns, default=0) < _LEAST_MS_NS else "ms"
 
 
-def _find_name(cell: Cell, full: str) -> str:
+def _find_full_name(cell: Cell, full: str) -> str:
     """Return the name that a cell shows: a path that was cut stands in its hint."""
     is_cut = full.startswith("… / ") and cell.hint.endswith(full.rpartition(" / ")[2])
     return cell.hint if is_cut else full
@@ -262,7 +262,7 @@ def _shorten_column(column: Column, values: Iterable[Value | Cell]) -> Mapping[s
     if column.key not in _NAME_KEYS:
         return {}
     cells = [as_cell(value) for value in values]
-    return shorten_names(_find_name(cell, write_value(cell.value, column)) for cell in cells)
+    return shorten_names(_find_full_name(cell, write_value(cell.value, column)) for cell in cells)
 
 
 def _lay_out_cell(
@@ -277,7 +277,7 @@ def _lay_out_cell(
         full = text = _write_number(cell.value, column, unit)
     else:
         full = write_value(cell.value, column)
-        text = shorts.get(_find_name(cell, full), full)
+        text = shorts.get(_find_full_name(cell, full), full)
         if (words := name_cause(full)) != full and describe_cause(full) not in named:
             text = words
     hint = cell.hint or (full if text != full else "")
@@ -311,7 +311,7 @@ def _write_number(value: float, column: Column, unit: str) -> str:
     return write_value(value, column).removesuffix(f" {unit}")
 
 
-def _write_cell(value: Value | Cell, column: Column) -> Cell:
+def _write_html_cell(value: Value | Cell, column: Column) -> Cell:
     cell = as_cell(value)
     return replace(cell, value=Markup(escape(write_value(cell.value, column))))  # noqa: S704  # escaped here
 
@@ -357,11 +357,11 @@ def write_card(
         f"<tr>{''.join(_write_card_cell(*one) for one in zip(row, grid.columns, strict=True))}</tr>"
         for row in grid.rows
     )
-    listed = "".join(f"<li>{_escape(item)}</li>" for item in items)
+    listed = "".join(f"<li>{_escape_markup(item)}</li>" for item in items)
     drawn = f'<div style="{_BAR}">{bar}</div>' if bar else ""
     return (
-        f'<div style="{_CARD}"><div>{_escape(origin)}</div>'
-        f"<div><b>{_escape(sentences[0])}</b> {_escape(' '.join(sentences[1:]))}</div>"
+        f'<div style="{_CARD}"><div>{_escape_markup(origin)}</div>'
+        f"<div><b>{_escape_markup(sentences[0])}</b> {_escape_markup(' '.join(sentences[1:]))}</div>"
         f"{drawn}<table><tr>{heads}</tr>{rows}</table>{f'<ol>{listed}</ol>' if listed else ''}</div>"
     )
 
@@ -374,7 +374,7 @@ def _write_card_cell(value: Value | Cell, column: Column) -> str:
     return f'<td style="text-align:left">{dot}{text}</td>'
 
 
-def _escape(text: str) -> str:
+def _escape_markup(text: str) -> str:
     return escape_quotes(visible(text, _LONGEST_IN_CARD))
 
 

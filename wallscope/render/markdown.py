@@ -40,12 +40,12 @@ def render_table(grid: Grid) -> list[str]:
     return [
         _write_row(column.title for _, column in columns),
         _write_row("---" if column.is_text else "---:" for _, column in columns),
-        *(_write_row(_write_cell(row[place], column) for place, column in columns) for row in rows),
+        *(_write_row(_write_markdown_cell(row[place], column) for place, column in columns) for row in rows),
         "",
     ]
 
 
-def _write_cell(value: Value | Cell, column: Column) -> str:
+def _write_markdown_cell(value: Value | Cell, column: Column) -> str:
     cell = as_cell(value)
     text = write_value(cell.value, column)
     if column.unit == "code" and cell.tone is None:

@@ -182,14 +182,14 @@ class _FittedGrid:
         for (_, column), drawn in zip(columns, table.columns, strict=True):
             if not column.is_text:
                 heads = str(drawn.header).split() if column.wrap == "words" else (str(drawn.header),)
-                drawn.min_width = max(0, *map(cell_len, heads), *map(_measure, drawn.cells))
+                drawn.min_width = max(0, *map(cell_len, heads), *map(_measure_width, drawn.cells))
         yield table
         yield from map(Text, grid.notes)
         if rest:
             yield Text(rest, style="dim")
 
 
-def _measure(cell: RenderableType) -> int:
+def _measure_width(cell: RenderableType) -> int:
     return cell.cell_len if isinstance(cell, Text) else 0
 
 
@@ -235,7 +235,7 @@ class FrameColumn:
     is_rare: bool = False
 
 
-def _write_count(value: float) -> str:
+def _write_row_count(value: float) -> str:
     return units.number(round(value)) if value >= 10 or value == round(value) else f"{value:.1f}"
 
 
@@ -249,7 +249,7 @@ def _write_milliseconds(time_ns: int) -> str:
 
 _WRITERS: Mapping[Unit, tuple[Callable[[Any], str], str]] = {
     "text": (visible, "{}"),
-    "plain": (_write_count, "{}"),
+    "plain": (_write_row_count, "{}"),
     "count": (units.number, "{}"),
     "seconds": (units.seconds, "{} s"),
     "ms": (_write_milliseconds, "{} ms"),

@@ -64,13 +64,13 @@ def pack_timelines(
     if not timelines and (overviews is None or overviews.steps.is_empty()):
         return Pack("", ())
     most_rows, names = _MOST_ROWS, rank_names or {}
-    raw, packer = _pack(timelines, overviews, names, most_rows)
-    while timelines and most_rows > _LEAST_ROWS and (size := _measure(raw)) > most_characters:
+    raw, packer = _pack_columns(timelines, overviews, names, most_rows)
+    while timelines and most_rows > _LEAST_ROWS and (size := _estimate_packed_size(raw)) > most_characters:
         most_rows = int(min(packer.rows, most_rows) * most_characters / size * _MARGIN)
-        raw, packer = _pack(timelines, overviews, names, most_rows)
-    while overviews is not None and len(overviews.steps) > 1 and _measure(raw) > most_characters:
+        raw, packer = _pack_columns(timelines, overviews, names, most_rows)
+    while overviews is not None and len(overviews.steps) > 1 and _estimate_packed_size(raw) > most_characters:
         overviews = _drop_steps(overviews)
-        raw, packer = _pack(timelines, overviews, names, most_rows)
+        raw, packer = _pack_columns(timelines, overviews, names, most_rows)
     return Pack(b64encode(zlib.compress(raw, _EFFORT)).decode("ascii"), tuple(packer.notes))
 
 
@@ -83,12 +83,12 @@ def _drop_steps(found: StepOverviews) -> StepOverviews:
     return StepOverviews(kept, *own)
 
 
-def _measure(raw: bytes) -> int:
+def _estimate_packed_size(raw: bytes) -> int:
     """Estimate how many characters a pack takes; a quick compression is a few percent larger."""
     return len(zlib.compress(raw, 1)) * 4 // 3
 
 
-def _pack(
+def _pack_columns(
     timelines: Sequence[StepTimeline],
     overviews: StepOverviews | None,
     rank_names: Mapping[int, str],
@@ -143,14 +143,14 @@ class _Packer:
                     hidden += 1
                     continue
                 lanes.append({"kind": kind, "lane": visible(str(lane), most=60), "depth": depth})
-                self.columns += _list_times(own, timeline.start_ns, tick_ns)
+                self.columns += _list_ticks(own, timeline.start_ns, tick_ns)
                 self.columns += [self._number(own[name]) for name in ("name", "what")]
                 self.columns.append(own["wall"].to_numpy())
                 if kind == "stream":
                     self.columns += self._list_issue(own)
         slices, grain_ns = _coarsen_slices(timeline.slices, room // 2, length_ns)
         self.rows += len(slices)
-        self.columns += _list_times(slices, timeline.start_ns, tick_ns)
+        self.columns += _list_ticks(slices, timeline.start_ns, tick_ns)
         self.columns.append(slices["wall"].cast(pl.Enum(Wall)).to_physical().to_numpy())
         self.columns += [
             self._number(slices[name]) for name in ("cause", "what", "ended_by", "path", "state")
@@ -333,7 +333,7 @@ def _merge(rows: pl.DataFrame, by: list[str], grain_ns: int, kept: list[str]) ->
     )
 
 
-def _list_times(rows: pl.DataFrame, from_ns: int, tick_ns: int) -> list[Numbers]:
+def _list_ticks(rows: pl.DataFrame, from_ns: int, tick_ns: int) -> list[Numbers]:
     """List differences of starts, and lengths, in ticks."""
     start = (rows["start_ns"].to_numpy() - from_ns) // tick_ns
     length = (rows["end_ns"].to_numpy() - rows["start_ns"].to_numpy()) // tick_ns

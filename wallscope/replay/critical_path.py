@@ -289,17 +289,17 @@ def divide_path(
     whole = round(int(links["time_ns"].sum()) / count)
     return CriticalPath(
         step_ns=whole,
-        walls=_parts(links, pl.col("wall"), count, whole),
-        causes=_parts(links, pl.col("cause"), count, whole),
-        ranges=_parts(links, pl.col("range"), count, whole),
-        operations=_parts(links, pl.col("name"), count, whole),
+        walls=_list_largest_parts(links, pl.col("wall"), count, whole),
+        causes=_list_largest_parts(links, pl.col("cause"), count, whole),
+        ranges=_list_largest_parts(links, pl.col("range"), count, whole),
+        operations=_list_largest_parts(links, pl.col("name"), count, whole),
         shown_step=step,
         segments=_segments(links.filter(pl.col("step") == step)),
         slack=_slack(window, names, run, count),
     )
 
 
-def _parts(links: pl.DataFrame, by: pl.Expr, steps: int, whole: int) -> tuple[PathPart, ...]:
+def _list_largest_parts(links: pl.DataFrame, by: pl.Expr, steps: int, whole: int) -> tuple[PathPart, ...]:
     """Return the largest parts of a step and the rest, which sum to it."""
     of_wall = links.group_by("wall", name=by).agg(pl.col("time_ns").sum(), stretches=pl.len())
     is_of_one = pl.col("time_ns").max() >= ONE_WALL_OF_PART_SHARE * pl.col("time_ns").sum()

@@ -198,7 +198,7 @@ def select_replay_window(  # noqa: PLR0913, PLR0917  # the parts of a window
     if not (window.operations["call"].to_numpy() >= 0).any():
         raise NothingToAnalyzeError(NO_ISSUER, "capture with --trace=cuda, starting before the steps")
     known = {one.name: getattr(window, one.name) for one in fields(window)}
-    steps = _steps(chosen, shown, window)
+    steps = _select_replayed_steps(chosen, shown, window)
     return SimulatedSteps(
         **known | {"operations": _describe_operations(window.operations, evidence, range_tree, kernel_names)},
         steps=steps,
@@ -264,7 +264,7 @@ def _describe_operations(
     ).join(kernel_names, on="name", how="left", maintain_order="left")
 
 
-def _steps(chosen: pl.DataFrame, shown: RankWindows, window: ReplayWindow) -> pl.DataFrame:
+def _select_replayed_steps(chosen: pl.DataFrame, shown: RankWindows, window: ReplayWindow) -> pl.DataFrame:
     """Return the windows whose two ends are replayed."""
     bounds_ns = np.column_stack([chosen["start_ns"].to_numpy(), chosen["end_ns"].to_numpy()])
     edges = find_window_begin(window.operations, shown.rank_id, bounds_ns.ravel())
@@ -453,13 +453,13 @@ def _of_rank(
     thread = np.repeat(np.array(threads, np.int64), [own[0].size for own in of_threads])
     kind = np.where(call < 0, _OUTSIDE, _INSIDE)
     _, cause, texts = assign_host_causes(thread, start_ns, kind, evidence.activity, drained)
-    cause, names = _causes(cause, texts, roles, call)
+    cause, names = _find_segment_causes(cause, texts, roles, call)
     first = np.flatnonzero(mark_changes(thread, call, cause))
     last = np.append(first[1:], call.size)[: first.size] - 1
     return _RankPieces(thread[first], start_ns[first], end_ns[last], call[first], cause[first], names)
 
 
-def _causes(codes: Rows, texts: list[str], roles: Codes, call: Rows) -> tuple[Rows, list[str]]:
+def _find_segment_causes(codes: Rows, texts: list[str], roles: Codes, call: Rows) -> tuple[Rows, list[str]]:
     """Return the cause of each segment, given or else (-1) by the role of its call, as an index in a list."""
     of_role = [_OF_ROLE.get(CallRole(role), _OTHER_CALL) for role in ROLE.categories]
     number, names = number_values([*texts, *of_role])

@@ -4,7 +4,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from rich.console import RenderableType
-from rich.constrain import Constrain
 
 from wallscope import units
 from wallscope.model.analysis import Analysis, Rank
@@ -28,7 +27,7 @@ from wallscope.render.html import KeyAnswer, write_card
 from wallscope.render.markdown import code, escape, join_blocks, render_table
 from wallscope.render.terminal import render_sections
 from wallscope.views.cards import build_recommendations, list_card_lines
-from wallscope.views.first_screen import build_first_screen
+from wallscope.views.first_screen import render_first_screen
 from wallscope.views.headline import build_headline
 from wallscope.views.sections.depth import tabulate_budget
 from wallscope.views.sections.findings import build_findings, describe_confidence, sort_findings
@@ -60,7 +59,6 @@ _MOST_FIXES = 3
 _MOST_SETTINGS = 8
 _MOST_FINDINGS = 12
 _LONGEST_VERDICT, _LONGEST_NOTE = 1_500, 300
-_WIDEST = 100
 
 
 def render_analysis(
@@ -72,20 +70,18 @@ def render_analysis(
     `has_configuration` whether the run's configuration was given.
     """
     if is_full:
-        return render_sections(_build_summary(analysis, _find_rank(analysis)))
-    return Constrain(
-        render_sections(build_first_screen(analysis, source, has_configuration=has_configuration)), _WIDEST
-    )
+        return render_sections(_build_full_analysis(analysis, _find_rank(analysis)))
+    return render_first_screen(analysis, source, has_configuration=has_configuration)
 
 
 def _find_rank(analysis: Analysis) -> Rank:
     return analysis.ranks[analysis.diagnosis.rank_index]
 
 
-def _build_summary(analysis: Analysis, rank: Rank) -> Iterator[Section | Grid]:
+def _build_full_analysis(analysis: Analysis, rank: Rank) -> Iterator[Section | Grid]:
     """Make everything that a terminal shows: verdict, walls, losses, fixes, limits, what they are made of."""
     job, diagnosis = analysis.job, analysis.diagnosis
-    yield Section("head", "", "", (Lines(tuple(_describe_head(analysis, rank))),))
+    yield Section("head", "", "", (Lines(tuple(_describe_capture_head(analysis, rank))),))
     own, of_job = list_verdict_sentences(analysis), list_job_verdict(analysis)
     verdicts = [own, of_job] if of_job else [own]
     if job is not None and job.collectives.matched:
@@ -142,16 +138,16 @@ def unfold_section(section: Section) -> Iterator[Section | Grid]:
     yield from (block for block in section.blocks if isinstance(block, Grid) and block.rows)
 
 
-def _describe_head(analysis: Analysis, rank: Rank) -> Iterator[Line]:
+def _describe_capture_head(analysis: Analysis, rank: Rank) -> Iterator[Line]:
     yield describe_capture(analysis, rank.input)
     tone: Tone | None = "warning" if analysis.anchor.kind == "whole-trace" else None
     yield from ((Span(line, tone),) for line in describe_steps(analysis.anchor, rank))
     if len(analysis.ranks) > 1:
-        yield units.capitalize(_name_shown_rank(analysis, rank))
+        yield units.capitalize(_explain_shown_rank(analysis, rank))
     yield from describe_throughput(analysis.diagnosis.throughput)
 
 
-def _name_shown_rank(analysis: Analysis, rank: Rank) -> str:
+def _explain_shown_rank(analysis: Analysis, rank: Rank) -> str:
     """Say whose results are shown, of several ranks, and why."""
     ranks = len(analysis.ranks)
     return f"the results are those of one of {ranks} ranks: {name_rank(rank)}, {explain_choice(analysis)}"
@@ -175,7 +171,7 @@ def write_analysis_markdown(analysis: Analysis) -> str:
             _list_fixes(analysis, told),
             [f"#### {walls.title}", "", *render_table(walls)],
             [] if losses is None else _write_losses(losses),
-            _list_findings(analysis.capture.findings),
+            _list_limits_of_claims(analysis.capture.findings),
             _list_capture_advice(analysis),
             _list_paragraphs(told),
             [f"<sub>wallscope {analysis.wallscope_version}; shares of the {analysis.anchor.typical}</sub>"],
@@ -254,7 +250,7 @@ def _list_capture_advice(analysis: Analysis) -> list[str]:
     return lines
 
 
-def _list_findings(findings: tuple[Finding, ...]) -> list[str]:
+def _list_limits_of_claims(findings: tuple[Finding, ...]) -> list[str]:
     """List the limits of the claims, errors first."""
     if not findings:
         return ["No limit of these claims was found."]

@@ -108,7 +108,7 @@ def brief_breakdown(analysis: Analysis, files: tuple[str, ...], most_rows: int) 
         _describe_subject(analysis),
         _pick_verdict(analysis),
         NextCall(write_command("gaps", files[0], "--brief"), "gaps", {"file": files[0]}),
-        dict(_list_times(analysis)),
+        dict(_list_wall_times(analysis)),
         _describe_confidence(analysis),
         tuple(_list_unknown(analysis))[:most_rows],
         (len(causes) - most_rows) if len(causes) > most_rows else None,
@@ -136,11 +136,16 @@ def _describe_subject(analysis: Analysis) -> str:
         number = f"{number or units.plural(len(analysis.ranks), 'rank')} of {world}"
     elif len(analysis.ranks) > 1:
         number = f"{number or f'device {rank.device}'}, 1 of {len(analysis.ranks)} ranks"
-    parts = (names, visible(gpu.name or "", most=40) if gpu else "", number, _describe_steps(analysis, rank))
+    parts = (
+        names,
+        visible(gpu.name or "", most=40) if gpu else "",
+        number,
+        _describe_step_times(analysis, rank),
+    )
     return ", ".join(part for part in parts if part)
 
 
-def _describe_steps(analysis: Analysis, rank: Rank) -> str:
+def _describe_step_times(analysis: Analysis, rank: Rank) -> str:
     if analysis.anchor.kind == "whole-trace":
         return "no step found, one window"
     steady = sum(step.steady for step in rank.steps)
@@ -152,7 +157,7 @@ def _list_shares(analysis: Analysis) -> Iterator[tuple[str, int | float]]:
     place = analysis.diagnosis.rank_index
     rank, shares = analysis.ranks[place], analysis.diagnosis.walls
     basis = choose_basis(analysis, rank)
-    times = list(_list_times(analysis))
+    times = list(_list_wall_times(analysis))
     if basis.kind in {"job", "whole"}:
         above = "/job/walls" if basis.kind == "job" else f"/ranks/{place}/whole_walls"
         yield from ((f"{above}/{wall}", getattr(basis.walls, wall)) for wall in Wall)
@@ -166,7 +171,7 @@ def _list_shares(analysis: Analysis) -> Iterator[tuple[str, int | float]]:
         yield from ((f"/diagnosis/walls/{wall}/share", getattr(shares, wall).share) for wall in Wall)
 
 
-def _list_times(analysis: Analysis) -> Iterator[tuple[str, int]]:
+def _list_wall_times(analysis: Analysis) -> Iterator[tuple[str, int]]:
     """List the typical step and its walls."""
     place = analysis.diagnosis.rank_index
     typical = analysis.ranks[place].typical

@@ -132,7 +132,7 @@ def brief_check(found: ConfigurationCheck, file: str, most_rows: int) -> CheckBr
     judged = [row for feature in found.features if feature.on for row in feature.rows]
     open_rows = [row for row in judged if row.precondition.status == "unknown"]
     missing = sorted({name_key(key) for row in open_rows for key in row.missing})
-    unknown = _list_findings(grave[:1])
+    unknown = _list_unknowns(grave[:1])
     if open_rows:
         what = units.plural(len(open_rows), "check") + " of features that are on"
         because = f"the configuration does not set {', '.join(missing[:_MOST_LINES])}"
@@ -154,7 +154,7 @@ def brief_check(found: ConfigurationCheck, file: str, most_rows: int) -> CheckBr
     )
 
 
-def _list_findings(findings: Iterable[Finding]) -> tuple[Unknown, ...]:
+def _list_unknowns(findings: Iterable[Finding]) -> tuple[Unknown, ...]:
     return tuple(
         Unknown(entry.code, cut_sentences(entry.message, _LONGEST_LINE), entry.cure) for entry in findings
     )

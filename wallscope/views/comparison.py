@@ -82,7 +82,7 @@ def render_comparison(comparison: Comparison, *, full: bool = False, named: str 
 
 def _build_first_part(comparison: Comparison) -> Iterator[Section | Grid]:
     """Make the verdict, the time by wall, what explains it, and operations."""
-    yield Section("head", "", "", (Lines(tuple(_describe_head(comparison))),))
+    yield Section("head", "", "", (Lines(tuple(_describe_comparison_head(comparison))),))
     if comparison.verdict != "incomparable":
         yield tabulate_waterfall(comparison)
     if words.select_operations(comparison, 1):
@@ -126,7 +126,7 @@ def _build_last_part(comparison: Comparison, *, full: bool, named: str) -> Itera
         yield Section("next", "Next", "", (Lines(tuple(todo)),))
 
 
-def _describe_head(comparison: Comparison) -> Iterator[Line]:
+def _describe_comparison_head(comparison: Comparison) -> Iterator[Line]:
     sides = f"{visible(comparison.base.name, most=60)} → {visible(comparison.head.name, most=60)}"
     yield sides
     yield (Span(words.describe_sides(comparison), "dim"),)

@@ -41,15 +41,15 @@ WallOfSide = tuple[str, float | None]
 def build_comparison_answers(comparison: Comparison) -> tuple[KeyAnswer, ...]:
     """List the answers in the order in which a reader asks for them."""
     return (
-        _answer_wall(comparison),
-        _answer_cause(comparison),
-        _answer_action(comparison),
-        _answer_bound(comparison),
-        _answer_sureness(comparison),
+        _answer_wall_of_sides(comparison),
+        _answer_cause_of_change(comparison),
+        _answer_next_step(comparison),
+        _answer_bound_of_change(comparison),
+        _answer_sureness_of_change(comparison),
     )
 
 
-def _answer_wall(comparison: Comparison) -> KeyAnswer:
+def _answer_wall_of_sides(comparison: Comparison) -> KeyAnswer:
     """Name the wall of head, and that of base."""
     label = "Wall of head"
     base, head = (decide_wall_of_side(comparison, side) for side in ("base", "head"))
@@ -74,7 +74,7 @@ def _name_wall(dominant: str, share: float | None) -> str:
     return f"{dominant} {units.percent(share)}"
 
 
-def _answer_cause(comparison: Comparison) -> KeyAnswer:
+def _answer_cause_of_change(comparison: Comparison) -> KeyAnswer:
     """Name what explains most of the change, if that is certain."""
     label, step, named = "Cause of the change", comparison.step, words.name_leading_change(comparison)
     amount, window = units.signed_duration(named.delta_ns), comparison.window
@@ -93,7 +93,7 @@ def _answer_cause(comparison: Comparison) -> KeyAnswer:
     return KeyAnswer(label, head, (f"{amount}; the {window}: {whole}.", *more), "changed", named.wall)
 
 
-def _answer_action(comparison: Comparison) -> KeyAnswer:
+def _answer_next_step(comparison: Comparison) -> KeyAnswer:
     """Say what to do next."""
     label, command = "Do next", write_next_command(comparison)
     if comparison.verdict == "improvement":
@@ -113,7 +113,7 @@ def _answer_action(comparison: Comparison) -> KeyAnswer:
     return KeyAnswer(label, step.do, tuple(filter(None, (step.then,))), command=command)
 
 
-def _answer_bound(comparison: Comparison) -> KeyAnswer:
+def _answer_bound_of_change(comparison: Comparison) -> KeyAnswer:
     """Give what undoing a slower head wins, and what a faster head could still win at most."""
     step, window = comparison.step, comparison.window
     times_ns = [(step.head_typical_ns, step.base_typical_ns), (step.head_mean_ns, step.base_mean_ns)]
@@ -136,7 +136,7 @@ def _write_bound(before_ns: int, after_ns: int, line: str) -> KeyAnswer:
     )
 
 
-def _answer_sureness(comparison: Comparison) -> KeyAnswer:
+def _answer_sureness_of_change(comparison: Comparison) -> KeyAnswer:
     """Say how sure the verdict is, and what is uncertain."""
     step, verdict = comparison.step, comparison.verdict
     lines = []

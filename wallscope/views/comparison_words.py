@@ -214,7 +214,7 @@ def name_leading_change(comparison: Comparison) -> NamedChange:
         if _explains(entry, cause) and len(entry.message) <= _LONGEST_REASON:
             delta_ns = cause.delta_ns if entry.delta_ns is None else entry.delta_ns
             return NamedChange(visible(entry.message), delta_ns, cause.wall, cause.cause, is_explained=True)
-    text = f"{describe_cause(cause.cause)}{_describe_range(comparison, cause)}"
+    text = f"{describe_cause(cause.cause)}{_describe_range_of_cause(comparison, cause)}"
     return NamedChange(text, cause.delta_ns, cause.wall, cause.cause)
 
 
@@ -232,7 +232,7 @@ def _write_named(comparison: Comparison) -> str:
     return f"{_continue(named.text)}, {units.join_ends(amount, whole, ' of ') if is_part else amount}"
 
 
-def _describe_range(comparison: Comparison, cause: CauseDelta) -> str:
+def _describe_range_of_cause(comparison: Comparison, cause: CauseDelta) -> str:
     """Describe the NVTX range in which most of the change of a cause is; empty where there is none."""
     sums: dict[str, int] = defaultdict(int)
     for row in comparison.deltas.operations:
@@ -419,7 +419,7 @@ def list_explanations(
 
 
 def _describe_unexplained(comparison: Comparison, row: CauseDelta) -> str:
-    return f"{describe_cause(row.cause)}{_describe_range(comparison, row)} ({row.cause})"
+    return f"{describe_cause(row.cause)}{_describe_range_of_cause(comparison, row)} ({row.cause})"
 
 
 def find_unexplained_causes(comparison: Comparison) -> list[CauseDelta]:
@@ -463,7 +463,7 @@ def describe_calls(row: OperationChange) -> str:
     more or less for the same work.
     """
     sides = [
-        (_write_count(count), round(work_ns / count))
+        (_write_changed_count(count), round(work_ns / count))
         for count, work_ns in ((row.base_count, row.base_work_ns), (row.head_count, row.head_work_ns))
         if count
     ]
@@ -478,7 +478,7 @@ def describe_calls(row: OperationChange) -> str:
     return " → ".join(f"{count}{TIMES}{units.duration(each_ns)}" for count, each_ns in sides) + exposed
 
 
-def _write_count(count: float) -> str:
+def _write_changed_count(count: float) -> str:
     return f"{count:,.0f}" if count >= 10 or count == int(count) else f"{count:.1f}"
 
 

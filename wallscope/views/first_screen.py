@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
+from rich.console import RenderableType
+from rich.constrain import Constrain
 
 from wallscope import units
 from wallscope.model.advice import Fix
@@ -17,6 +19,7 @@ from wallscope.model.cause_catalogue import describe_cause
 from wallscope.model.enums import Wall
 from wallscope.model.finding_codes import FindingCode
 from wallscope.model.section import Cell, Column, Grid, Items, Line, Lines, Section, Span, tabulate
+from wallscope.render.terminal import render_sections
 from wallscope.render.texts import visible
 from wallscope.summary.diagnosis import LOSSES
 from wallscope.thresholds.steps import FEWEST_STEPS_FOR_QUARTILES_COUNT
@@ -48,6 +51,7 @@ from wallscope.views.verdict import (
     find_dominant,
 )
 
+_WIDEST = 100
 _MOST_FIXES, _MOST_OBSTACLES, _MOST_LATE, _MOST_KINDS = 3, 2, 2, 3
 _LONGEST_LINE, _LONGEST_COMMAND = 74, 66
 _LONGEST_ANCHOR, _LONGEST_ASSUMPTION = 30, 240
@@ -56,6 +60,14 @@ _LABEL, _SMALL_NS = 11, 1_000_000
 _MARGIN = "  "
 _WORDS = re.compile(r"""--html run\.html|--step-range \w+|--config \w+|(?:'[^']*'|"[^"]*"|\S)+""")
 """What a command must not be broken in: quoted names, and an option with its value."""
+
+
+def render_first_screen(
+    analysis: Analysis, source: str = "", *, has_configuration: bool = False
+) -> RenderableType:
+    """Render the first screen for a terminal; see `build_first_screen`."""
+    screen = build_first_screen(analysis, source, has_configuration=has_configuration)
+    return Constrain(render_sections(screen), _WIDEST)
 
 
 def build_first_screen(
@@ -71,7 +83,7 @@ def build_first_screen(
     yield build_headline(analysis, explain_verdict(analysis, rank, basis))
     yield _tabulate_bars(analysis, basis)
     yield _build_recommendations(analysis, rank, basis)
-    yield Section("facts", "", "", (Items(tuple(_list_facts(analysis, rank))),))
+    yield Section("facts", "", "", (Items(tuple(_list_run_facts(analysis, rank))),))
     named = source or visible(analysis.inputs[0].name, most=60)
     yield Section(
         "next",
@@ -93,7 +105,7 @@ def describe_subject(analysis: Analysis, rank: Rank) -> str:
     parts = [
         visible(analysis.inputs[0].name, most=60) if one_input else count_exports(analysis),
         ", ".join(models) or "GPU unknown",
-        _count_ranks(analysis) if covers_all_ranks(analysis) else "",
+        _count_ranks_and_processes(analysis) if covers_all_ranks(analysis) else "",
         steps,
     ]
     return visible(" · ".join(filter(None, parts)), most=300)
@@ -107,7 +119,7 @@ def _name_anchor(anchor: Anchor, profiler: Profiler) -> str:
     return "ended by optimizer kernels" if anchor.kind == "optimizer" else "repeating kernels"
 
 
-def _count_ranks(analysis: Analysis) -> str:
+def _count_ranks_and_processes(analysis: Analysis) -> str:
     """Count the ranks, and their processes if these are fewer; the headline says if it covers a part."""
     processes = {(one.input, one.pid) for one in analysis.ranks}
     supplied = len(analysis.ranks)
@@ -204,7 +216,7 @@ def _explain_no_fixes(analysis: Analysis, rank: Rank) -> Iterator[Grid | Lines]:
         yield tabulate("", columns, largest, has_header=False)
 
 
-def _list_facts(analysis: Analysis, rank: Rank) -> Iterator[tuple[Line, ...]]:
+def _list_run_facts(analysis: Analysis, rank: Rank) -> Iterator[tuple[Line, ...]]:
     """List steps, ranks, throughput, memory, and how sure the verdict is."""
     pressure, job = analysis.diagnosis.memory_pressure, analysis.job
     evidence = f": {pressure.evidence[0]}" if pressure.evidence else ""

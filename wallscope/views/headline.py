@@ -30,7 +30,7 @@ def summarize_verdict(analysis: Analysis) -> str:
 
 def describe_scope(analysis: Analysis) -> str:
     """Say what the verdict covers, to follow its two words; empty where these are all steps of all ranks."""
-    return ", ".join(_list_parts(find_scope(analysis), analysis.anchor.window))
+    return ", ".join(_list_scope_parts(find_scope(analysis), analysis.anchor.window))
 
 
 def covers_all_ranks(analysis: Analysis) -> bool:
@@ -39,14 +39,14 @@ def covers_all_ranks(analysis: Analysis) -> bool:
     return scope.ranks == scope.of_ranks
 
 
-def _list_parts(scope: Scope, unit: str) -> Iterator[str]:
+def _list_scope_parts(scope: Scope, unit: str) -> Iterator[str]:
     """Say which time, ranks and files, where they are not all.
 
-    >>> list(_list_parts(Scope("start-up", 3, 1, 16, 1, 3, is_one_stage=True), "step"))
+    >>> list(_list_scope_parts(Scope("start-up", 3, 1, 16, 1, 3, is_one_stage=True), "step"))
     ['before the first step', 'on rank 3 of 16 (one pipeline stage)', 'in 1 of 3 files']
-    >>> list(_list_parts(Scope("steps", 0, 1, 1, 1, 1, is_one_stage=False, covered_share=0.02), "window"))
-    ['in 2.0 % of the capture']
-    >>> list(_list_parts(Scope("capture", None, 1, 4, 1, 1, is_one_stage=False), "capture"))
+    >>> list(_list_scope_parts(Scope("steps", 0, 1, 1, 1, 1, is_one_stage=False, covered_share=0.5), "step"))
+    ['in 50.0 % of the capture']
+    >>> list(_list_scope_parts(Scope("capture", None, 1, 4, 1, 1, is_one_stage=False), "capture"))
     ['over the whole capture', 'on 1 of 4 ranks']
     """
     if scope.time == "start-up":

@@ -145,14 +145,14 @@ def build_history(
         title = f"{visible(metric)} · {visible(own['testbed'][0])}"
         lines = [
             (Span(title, "strong"),),
-            *_describe_changes(own, metric, count_commits),
+            *_describe_change_points(own, metric, count_commits),
             *_describe_age(own, now_ns),
         ]
         table = tabulate("", columns, own.iter_rows(named=True))
         yield Section("testbed", "", "", (Lines(tuple(lines)), table))
 
 
-def _describe_changes(
+def _describe_change_points(
     own: pl.DataFrame, metric: str, count_commits: Callable[[str, str], int | None]
 ) -> Iterator[Line]:
     """Say where a time changed and how certain that is, or which change would have been found."""
@@ -162,7 +162,7 @@ def _describe_changes(
         is_rise = row["changed_ns"] > 0
         what = f"{visible(metric)} {'rose' if is_rise else 'fell'} by {_write_size(row)}"
         if row["changed_grade"] == Grade.SURE:
-            text = f"{what} at {row['commit'][:_SHORT]}. {_describe_range(row, count_commits)}"
+            text = f"{what} at {row['commit'][:_SHORT]}. {_describe_commit_range(row, count_commits)}"
             yield (Span(text, "bad" if is_rise else "good"),)
         else:
             yield (Span(f"{_HEDGES[row['changed_grade']]} {what} at {_describe_doubt(row)}", "warning"),)
@@ -198,7 +198,7 @@ def _write_size(row: dict[str, Any]) -> str:
     return by if ratio is None else f"{units.percent(abs(ratio - 1))} ({by})"
 
 
-def _describe_range(row: dict[str, Any], count_commits: Callable[[str, str], int | None]) -> str:
+def _describe_commit_range(row: dict[str, Any], count_commits: Callable[[str, str], int | None]) -> str:
     """Say between which commits the cause of a sure change is."""
     after, until = row["changed_after"], row["changed_until"]
     count = count_commits(after, until)
@@ -326,10 +326,10 @@ def write_open_metrics(frame: pl.DataFrame, metric: str) -> str:
             labels = {"metric": metric, "testbed": row["testbed"], "commit": row["commit"]}
             if row["origin"] is not None:
                 labels["origin"] = row["origin"]
-            text = ",".join(f'{key}="{_escape(value)}"' for key, value in labels.items())
+            text = ",".join(f'{key}="{_escape_label(value)}"' for key, value in labels.items())
             lines.append(f"{name}{{{text}}} {row[column] * factor:.9g} {row['recorded_utc_ns'] / 1e9:.3f}")
     return "\n".join([*lines, "# EOF", ""])
 
 
-def _escape(value: str) -> str:
+def _escape_label(value: str) -> str:
     return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")

@@ -51,12 +51,14 @@ def build_contents(contents: Contents) -> Iterator[Section]:
     from wallscope.views.sections.findings import build_findings  # noqa: PLC0415  # keeps explain fast
 
     columns = (Column("fact", "", wrap="fixed", tone="dim"), Column("value", "", wrap="words"))
-    yield Section("facts", "", "", (Grid("", columns, tuple(_list_facts(contents)), has_header=False),))
+    yield Section(
+        "facts", "", "", (Grid("", columns, tuple(_list_capture_facts(contents)), has_header=False),)
+    )
     yield Section("tables", "", "", tuple(_list_tables(contents)))
     yield build_findings(contents.findings)
 
 
-def _list_facts(contents: Contents) -> Iterator[Row]:
+def _list_capture_facts(contents: Contents) -> Iterator[Row]:
     from wallscope.views.sections.words import describe_profiler  # noqa: PLC0415  # keeps explain fast
 
     export = contents.export
@@ -261,7 +263,7 @@ def build_check(
         return
     for feature in check.features:
         if feature.on and feature.rows:
-            yield Section("feature", feature.title, "", (Items(tuple(_list_rows(feature, quoted))),))
+            yield Section("feature", feature.title, "", (Items(tuple(_list_unmet_rows(feature, quoted))),))
     off = [one for one in check.features if one.on is False or (one.on is None and one.unmet())]
     if off:
         title = "Features that are off or unknown, and what blocks them"
@@ -280,7 +282,9 @@ def _describe_finding(finding: Finding) -> Line:
     return (Span(visible(f"{mark}{finding.message}{cure}", most=400), tones[finding.severity]),)
 
 
-def _list_rows(feature: FeatureCheck, quoted: Mapping[str, Sequence[str]]) -> Iterator[tuple[Line, ...]]:
+def _list_unmet_rows(
+    feature: FeatureCheck, quoted: Mapping[str, Sequence[str]]
+) -> Iterator[tuple[Line, ...]]:
     """List the rows that are not met, the settings that others need, and how many are met."""
     for row in feature.unmet():
         known = row.precondition

@@ -196,10 +196,10 @@ def tabulate_slack(rows: Sequence[OperationSlack], whole: str) -> Grid:
 
 def render_whatif(found: WhatIf) -> RenderableType:
     """Render all of it for a terminal."""
-    return render_sections(_build_summary(found))
+    return render_sections(_build_whatif_summary(found))
 
 
-def _build_summary(found: WhatIf) -> Iterator[Section | Grid]:
+def _build_whatif_summary(found: WhatIf) -> Iterator[Section | Grid]:
     name = visible(found.inputs[0].name, most=60)
     rank = "" if found.rank is None else f" · rank {found.rank}"
     played = f"{units.plural(found.played_steps, f'medium-length {found.unit}')} replayed"
@@ -247,7 +247,7 @@ def write_whatif_page(found: WhatIf) -> str:
     )
     details = {
         "checked": _describe_check(found),
-        "answers": [(_describe_changes(answer), answer) for answer in best[:_MOST_ANSWERS]],
+        "answers": [(_describe_replayed_changes(answer), answer) for answer in best[:_MOST_ANSWERS]],
         "left": max(len(best) - _MOST_ANSWERS, 0),
         "walls": _tabulate_walls(found),
         "nothing": _NOTHING,
@@ -273,7 +273,7 @@ def _list_key_answers(found: WhatIf, best: Sequence[Answer]) -> tuple[KeyAnswer,
     action = KeyAnswer("Do first", "Look at the critical path", (_NOTHING,), "path")
     bound = KeyAnswer("Upper bound", "Not estimated", ("No change was asked that shortens it.",))
     if best and best[0].won_ns > 0:
-        name, after_ns = _describe_changes(best[0]), best[0].step_ns
+        name, after_ns = _describe_replayed_changes(best[0]), best[0].step_ns
         action = KeyAnswer(
             "Largest win", name, ("The replay only shows the gain, and not how to reach it.",), "changes"
         )
@@ -290,7 +290,7 @@ def _list_key_answers(found: WhatIf, best: Sequence[Answer]) -> tuple[KeyAnswer,
     return wall, cause, action, bound, KeyAnswer("How sure", head, (doubt,), "sure", tone=tone)
 
 
-def _describe_changes(answer: Answer) -> str:
+def _describe_replayed_changes(answer: Answer) -> str:
     """Say in words what a replay changes."""
     return units.capitalize(describe_questions(answer.questions))
 
@@ -391,7 +391,7 @@ def _tabulate_answers(found: WhatIf, answers: Sequence[Answer], title: str, brie
     columns = (
         on_terminal("change", "", value=figures.name_changes, most=36, widths=(0, _WIDE)),
         on_terminal("change", "", value=figures.name_changes, most=60, widths=wide),
-        on_page("change", "change", value=_describe_changes, most=120),
+        on_page("change", "change", value=_describe_replayed_changes, most=120),
         on_terminal("step_ns", "step", "duration"),
         on_page("step_ns", found.unit, "ms"),
         on_terminal("won_ns", "change", "signed_duration", "", lambda one: -one.won_ns),

@@ -50,7 +50,7 @@ def list_labels(part):
 
 def build_everything(analysis):
     rank = analysis.ranks[analysis.diagnosis.rank_index]
-    yield from views._build_summary(analysis, rank)
+    yield from views._build_full_analysis(analysis, rank)
     yield from build_first_screen(analysis)
     made = (
         build_ranks(analysis),
@@ -103,10 +103,9 @@ def test_headings_and_columns_of_what_if_are_explained(example):
     asked = Asked(QUESTIONS, (replace(QUESTIONS[0], share=0.25),))
     found = ask_what_if(example, Options(), asked, lambda _: None)
 
-    assert (
-        find_unexplained({title for part in whatif._build_summary(found) for title in list_titles(part)})
-        == set()
-    )
+    parts = whatif._build_whatif_summary(found)
+
+    assert find_unexplained({title for part in parts for title in list_titles(part)}) == set()
 
 
 @pytest.mark.skipif(not TRACES.is_dir(), reason="no real captures here: ../shared/traces is absent")

@@ -166,12 +166,12 @@ def tabulate_operations(comparison: Comparison) -> Grid:
     """Make the change of the step by operation."""
     rows = comparison.deltas.operations
     by_time = _if_counted("rate_delta_ns", ["base"])
-    narrow, wide = (partial(_name_operation, most=most) for most in (26, 46))
+    narrow, wide = (partial(_name_changed_operation, most=most) for most in (26, 46))
     interval = partial(write_tested_interval, among="operations")
     columns = (
         on_terminal("name", "operation", value=narrow, widths=(0, _WIDE), wrap="fixed"),
         on_terminal("name", "operation", value=wide, widths=(_WIDE, 1 << 30), wrap="fixed"),
-        on_markdown("name", "operation", value=partial(_name_operation, most=80), most=500),
+        on_markdown("name", "operation", value=partial(_name_changed_operation, most=80), most=500),
         on_markdown("cause", "attributed to", most=500),
         on_page("name", "operation", "text", _REPLACED, _name_with_hint),
         on_page("path", "in", "text", "NVTX ranges around the operation, numbers in names shown as #"),
@@ -214,13 +214,17 @@ def tabulate_operations(comparison: Comparison) -> Grid:
     return tabulate(title, columns, rows, brief=brief, limits=limits, is_wordy=True)
 
 
-def _name_operation(row: OperationDelta, most: int) -> str:
+def _name_changed_operation(row: OperationDelta, most: int) -> str:
     """Name an operation in a line: its name, or both if it was replaced, and the innermost range around it.
 
     Names go without their arguments; of time on the host outside calls the range alone is known.
     """
     mark = {"only in base": "gone: ", "only in head": "new: "}.get(row.matched_by, "")
-    name, before, around = _shorten(row.name), _shorten(row.base_name), row.path.rpartition(" / ")[2]
+    name, before, around = (
+        _shorten_signature(row.name),
+        _shorten_signature(row.base_name),
+        row.path.rpartition(" / ")[2],
+    )
     if name and before and name != before:
         half = (most - 3) // 2
         return f"{visible(before, most=half)}{_ARROW}{visible(name, most=half)}"
@@ -231,10 +235,10 @@ def _name_operation(row: OperationDelta, most: int) -> str:
     return f"{text} in {visible(around, most=room)}" if around and room >= _LEAST_ROOM else text
 
 
-def _shorten(name: str) -> str:
+def _shorten_signature(name: str) -> str:
     """Leave out template arguments and parameters, unless nothing else is in it.
 
-    >>> _shorten("void at::native::reduce_kernel<(int)512>(T3)"), _shorten("(anonymous)")
+    >>> _shorten_signature("void at::native::reduce_kernel<(int)512>(T3)"), _shorten_signature("(anonymous)")
     ('at::native::reduce_kernel', '(anonymous)')
     """
     return re.split(r"[<(]", name, maxsplit=1)[0].removeprefix("void ").strip() or name
@@ -242,7 +246,7 @@ def _shorten(name: str) -> str:
 
 def _name_with_hint(row: OperationDelta) -> Cell:
     both = row.name if row.name == row.base_name else f"{row.base_name}{_ARROW}{row.name}"
-    return Cell(_name_operation(replace(row, path=""), most=120), hint=both[:2_000])
+    return Cell(_name_changed_operation(replace(row, path=""), most=120), hint=both[:2_000])
 
 
 def _if_counted(key: str, sides: Sequence[str] = ("base", "head")) -> Callable[[OperationDelta], int | str]:

@@ -108,7 +108,7 @@ def _tabulate_communication(found: Communication, whole: str) -> Grid:
     shown = found.operations[: _ROWS["terminal"].most]
     has_rate = any(entry.bus_bandwidth_bytes_per_s is not None for entry in shown)
     columns = (
-        on_terminal("operation", "operation", value=_name_operation),
+        on_terminal("operation", "operation", value=_name_collective),
         make_column(CommunicationOperation, "operation", media=PAGE),
         make_column(CommunicationOperation, "axis", media=PAGE, value=_explain_axis),
         make_column(CommunicationOperation, "backend", media=PAGE),
@@ -124,7 +124,7 @@ def _tabulate_communication(found: Communication, whole: str) -> Grid:
     return tabulate("Communication operations", columns, found.operations, limits=_ROWS, is_wordy=True)
 
 
-def _name_operation(entry: CommunicationOperation) -> str:
+def _name_collective(entry: CommunicationOperation) -> str:
     axis = "" if entry.axis is Axis.UNKNOWN else f"{entry.axis} "
     return f"{axis}{entry.operation} ({entry.backend})"
 
@@ -235,7 +235,7 @@ def _tabulate_calls(calls: Sequence[BlockingCall], whole: str) -> Grid:
     columns = (
         on_terminal("call", "call that drained the queue", value=_place_call, wrap="cut"),
         *make_columns(BlockingCall, "name", "path", media=PAGE, none=""),
-        make_column(BlockingCall, "count", words={"whole": whole}, value=_count_calls, brief=count),
+        make_column(BlockingCall, "count", words={"whole": whole}, value=_count_blocking_calls, brief=count),
         *make_columns(BlockingCall, "waited_ns", "drained_ns"),
     )
     title = "Blocking calls that drained the GPU queue"
@@ -252,7 +252,7 @@ def _place_call(call: BlockingCall) -> str:
     return f"{name} in {visible(cut)}" if call.path else name
 
 
-def _count_calls(call: BlockingCall) -> str:
+def _count_blocking_calls(call: BlockingCall) -> str:
     """Say how many of a call a step holds, and a layer or microbatch."""
     is_known = call.unit is not None and call.per_unit is not None
     each = f", {units.average(call.per_unit or 0.0)} per {call.unit}" if is_known else ""

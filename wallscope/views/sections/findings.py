@@ -437,8 +437,8 @@ def _lines() -> Iterator[str]:
     states = {STATE_NAMES[state]: meaning for state, meaning in STATE_WORDS.items()}
     yield from _table("What the device did", ("part of a step", "meaning"), states)
     for wall in Wall:
-        yield from _causes(wall)
-    yield from _kernels()
+        yield from _define_causes(wall)
+    yield from _define_kernels()
     yield from _findings()
 
 
@@ -449,7 +449,7 @@ def _table(title: str, header: tuple[str, str], rows: Mapping[str, str]) -> Iter
     yield ""
 
 
-def _causes(wall: Wall) -> Iterator[str]:
+def _define_causes(wall: Wall) -> Iterator[str]:
     """The causes of a wall, and how each kind of them is computed."""
     own = [cause for cause, _ in list_cause_meanings() if cause.startswith(f"{wall}/") and can_occur(cause)]
     rows = {f"`{cause}`": define_cause(cause) for cause in own}
@@ -469,7 +469,7 @@ def _note(cause: str) -> CauseNote:
     return next(note for note in cause_notes() if fnmatchcase(known, note.pattern))
 
 
-def _kernels() -> Iterator[str]:
+def _define_kernels() -> Iterator[str]:
     """What kernels are called by their names, the patterns of each kind."""
     yield "## Kernels\n"
     yield (

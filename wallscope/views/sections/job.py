@@ -110,15 +110,17 @@ def _tabulate_late(job: Job) -> Grid:
         make_column(Straggler, "name", media=PAGE, most=40),
         make_column(Straggler, "late_steps", value=lambda one: f"{one.late_steps} of {one.steps}"),
         make_column(Straggler, "late_ns_median"),
-        on_terminal("reason", "reason", value=lambda one: Cell(_explain(one), one.cause_wall), most=48),
-        on_page("reason", "reason", value=_explain),
+        on_terminal(
+            "reason", "reason", value=lambda one: Cell(_explain_lateness(one), one.cause_wall), most=48
+        ),
+        on_page("reason", "reason", value=_explain_lateness),
         make_column(Straggler, "why", media=PAGE, most=200),
     )
     brief, limits = "Late ranks (delay: median time that others wait for them)", _limit(32, "more rank")
     return tabulate("Late ranks", columns, job.stragglers, brief=brief, limits=limits, is_wordy=True)
 
 
-def _explain(one: Straggler) -> str:
+def _explain_lateness(one: Straggler) -> str:
     """Say why a rank is late, in a few words."""
     return str(one.cause) if one.reason in {Reason.HOST, Reason.MEMORY} else _REASONS[one.reason]
 

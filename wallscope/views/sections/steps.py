@@ -112,13 +112,13 @@ def _describe_worst(rank: Rank, unit: str, drawn: Sequence[StepTimeline]) -> str
                 f"{units.duration(more_ns)} longer than {unit} {typical.step}, the one nearest to typical"
             )
             sentences.append(f"The slowest steady {unit} is {unit} {worst.step}, {longer}.")
-        usual, owned = _sum_causes(typical), _sum_causes(worst)
+        usual, owned = _sum_step_causes(typical), _sum_step_causes(worst)
         grown_ns, cause = max((time_ns - usual.get(cause, 0), cause) for cause, time_ns in owned.items())
         sentences.append(f"In {unit} {worst.step}, {cause} takes {units.duration(grown_ns)} more.")
     return "".join(f"{sentence} " for sentence in sentences)
 
 
-def _sum_causes(shown: StepTimeline) -> dict[str, int]:
+def _sum_step_causes(shown: StepTimeline) -> dict[str, int]:
     """Return the time of each cause in a step."""
     lengths = shown.slices.select("cause", length_ns=pl.col("end_ns") - pl.col("start_ns"))
     return dict(lengths.group_by("cause").agg(pl.col("length_ns").sum()).iter_rows())

@@ -96,7 +96,7 @@ def build_capture_quality(found: tuple[Fix, ...]) -> Section:
     rows: list[tuple[Line, ...]] = []
     for fix in found[:SHOWN_CAPTURE_ADVICE_COUNT]:
         rows.append(("•", (Span(fix.title, "dim"),), ""))
-        rows += [("", _list_settings(fix.settings), "")] if fix.settings else []
+        rows += [("", _write_settings(fix.settings), "")] if fix.settings else []
     if (left := len(found) - SHOWN_CAPTURE_ADVICE_COUNT) > 0:
         rows.append(("", (Span(f"{left} more in the JSON", "dim"),), ""))
     title = "Capture quality: what to record for a better analysis"
@@ -199,7 +199,7 @@ def count_left_out(count: int) -> str:
     return f"  +{units.number(count)} more" if count > 0 else ""
 
 
-def _list_settings(settings: tuple[Setting, ...]) -> str:
+def _write_settings(settings: tuple[Setting, ...]) -> str:
     """List the settings of the first system, then the environment's; the rest is counted."""
     lines = [entry.write() for entry in select_settings(settings)]
     return " · ".join(lines[:_MOST_SETTINGS]) + count_left_out(len(lines) - _MOST_SETTINGS)
