@@ -1,4 +1,4 @@
--- What the profiler itself reports as a warning or an error, the gravest first.
+-- What the profiler itself reports as a warning or an error, the most severe first.
 SELECT message.text AS said
 FROM DIAGNOSTIC_EVENT AS message
 WHERE message.severity >= 2

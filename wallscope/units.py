@@ -138,10 +138,10 @@ def write_speedup(ratio: float) -> str:
     return f"{ratio:.2f}x" if ratio <= _LARGEST_SPEEDUP else f"more than {_LARGEST_SPEEDUP}x"
 
 
-def write_bound(ratio: float) -> str:
+def write_ceiling(ratio: float) -> str:
     """An upper bound on a speedup.
 
-    >>> write_bound(1.384), write_bound(30_085_722.0)
+    >>> write_ceiling(1.384), write_ceiling(30_085_722.0)
     ('up to 1.38x', 'more than 20x')
     """
     return f"up to {write_speedup(ratio)}" if ratio <= _LARGEST_SPEEDUP else write_speedup(ratio)

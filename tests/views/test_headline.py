@@ -86,6 +86,7 @@ def test_the_json_answer_has_what_the_headline_covers(example):
         "files": 1,
         "of_files": 1,
         "is_one_stage": False,
+        "covered_share": None,
     }
 
 

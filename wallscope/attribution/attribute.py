@@ -375,8 +375,8 @@ def collect_evidence(  # noqa: PLR0913, PLR0917  # all earlier results
 ) -> Evidence:
     """Return the inputs of slices; `operations` are the `CLASSIFIED` ones of the selected ranks.
 
-    `may_communicate` is whether kernels with unrecognized names may communicate in this capture. Without
-    steps, a copy at the end of a wait is no batch.
+    `may_communicate` is whether kernels with unrecognized names may communicate in this capture. Only in
+    steps can a copy at the end of a wait be a batch.
     """
     again = facts.recomputed["op"]
     names_of_calls = _names_of_calls(capture)

@@ -322,8 +322,8 @@ class Scope:
         files: how many files it covers.
         of_files: how many files were given, those that were left out included.
         is_one_stage: whether it covers one stage of a pipeline alone.
-        covered_share: share of the time from the GPU's first to its last operation that the steady steps
-            cover; `None` where ranges mark the steps, where the user chose them, and without steps.
+        covered_share: the steady steps by the time from the GPU's first to its last operation. `None` where
+            ranges mark the steps, where the user chose them, and without steps.
     """
 
     time: CoveredTime

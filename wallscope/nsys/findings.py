@@ -56,7 +56,7 @@ def check_losses(source: Database) -> tuple[Finding, ...]:
 
 
 def count_launches(source: Database) -> int:
-    """Return how many calls launched kernels or graphs; 0 if the export cannot tell."""
+    """Return how many calls launched kernels or graphs; 0 if the export does not have their names."""
     if not (source.has("CUPTI_ACTIVITY_KIND_RUNTIME", "nameId") and source.has("StringIds", "id", "value")):
         return 0
     ((launches,),) = source.rows("kernel_launches")

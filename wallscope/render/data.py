@@ -376,7 +376,7 @@ def _write_plain(value: Scalar) -> str:
 
 
 def _write_recommendation(entry: Recommendation) -> str:
-    worth = "no bound known" if entry.speedup_ceiling is None else units.write_bound(entry.speedup_ceiling)
+    worth = "no bound known" if entry.speedup_ceiling is None else units.write_ceiling(entry.speedup_ceiling)
     worth += f" ({entry.assumes})" if entry.assumes else ""
     more = f" and {units.plural(entry.more_settings, 'other setting')}" if entry.more_settings else ""
     settings = f"; set {' · '.join(entry.settings)}{more}" if entry.settings else ""

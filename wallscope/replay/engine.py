@@ -395,8 +395,8 @@ class WindowReplay:
     def measure_changed_ns(self, draft: GraphEdit) -> int:
         """Return the typical step with a change: it changes as steps that repeat do.
 
-        It takes at least the time of the compute that is left, unless many compute kernels run side by side
-        in the capture: one kernel may fill the GPU, so that those of other streams cannot.
+        It takes at least the time of the compute that is left, because one kernel may fill the GPU. This does
+        not apply if many compute kernels run side by side in the capture.
         """
         graph = draft.graph()
         changed_ns = round(self._step_ns * self._repeated.measure_ns(graph) / self.repeated_ns)

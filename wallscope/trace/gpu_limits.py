@@ -1,7 +1,7 @@
 """What GPUs can do at most: dense matrix rates by name, and blocks of a kernel on a multiprocessor.
 
-The numbers are those of the data sheets of NVIDIA and AMD without structured sparsity (where a sheet states
-sparse ones alone: half of them), for boards at their full power limit. Names are compared whole: a MIG slice
+The numbers are those of the data sheets of NVIDIA and AMD, for boards at their full power limit, without
+structured sparsity. Where a sheet states only sparse ones, they are half of those. Names are compared whole: a MIG slice
 or a variant that is not listed has no known peak. Programs see each die of an MI250 or MI250X as a GPU, so it
 has half the rate of the board.
 

@@ -197,7 +197,7 @@ def _bound_of_loss(loss: Opportunity) -> KeyAnswer:
     before, after = loss.step_ceiling_ns + loss.recoverable_ns, loss.step_ceiling_ns
     return KeyAnswer(
         "Upper bound",
-        units.write_bound(loss.speedup_ceiling),
+        units.write_ceiling(loss.speedup_ceiling),
         (f"Without {describe_cause(loss.cause)}.",),
         "upper-bound",
         predicted=(units.duration(before), units.duration(after), 1 / loss.speedup_ceiling),

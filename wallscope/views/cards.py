@@ -298,7 +298,7 @@ def build_card(fix: Fix, step_ns: int) -> Card:
     words: dict[Met, str] = {"met": "met", "unmet": "unmet", "unknown": "to check", "set": "set by this fix"}
     return Card(
         fix=fix,
-        badge="" if bound is None else units.write_bound(bound),
+        badge="" if bound is None else units.write_ceiling(bound),
         before=units.duration(before_ns),
         after="" if bound is None else units.duration(after_ns),
         after_share=None if bound is None else 1 / bound,

@@ -119,20 +119,20 @@ def _answer_bound_of_change(comparison: Comparison) -> KeyAnswer:
     times_ns = [(step.head_typical_ns, step.base_typical_ns), (step.head_mean_ns, step.base_mean_ns)]
     slower = [(head_ns, base_ns) for head_ns, base_ns in times_ns if head_ns > base_ns > 0]
     if comparison.verdict == "regression" and slower:
-        return _write_bound(*slower[0], "By undoing the change.")
+        return _write_ceiling(*slower[0], "By undoing the change.")
     compute_ns = sum(row.head_ns for row in comparison.deltas.walls if row.wall == Wall.COMPUTE)
     if comparison.verdict != "improvement" or has_opaque_graphs(comparison) or not compute_ns:
         return KeyAnswer(
             "Upper bound", "Not estimated", (f"A bound needs a certain change of the {window}.",)
         )
     line = f"The most that head could still gain: its {window} would be as long as its compute."
-    return _write_bound(step.head_typical_ns, compute_ns, line)
+    return _write_ceiling(step.head_typical_ns, compute_ns, line)
 
 
-def _write_bound(before_ns: int, after_ns: int, line: str) -> KeyAnswer:
+def _write_ceiling(before_ns: int, after_ns: int, line: str) -> KeyAnswer:
     before, after, share = units.duration(before_ns), units.duration(after_ns), after_ns / before_ns
     return KeyAnswer(
-        "Upper bound", units.write_bound(1 / share), (line,), predicted=(before, after, min(share, 1.0))
+        "Upper bound", units.write_ceiling(1 / share), (line,), predicted=(before, after, min(share, 1.0))
     )
 
 

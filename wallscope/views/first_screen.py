@@ -180,7 +180,7 @@ def _build_recommendations(analysis: Analysis, rank: Rank, basis: TimeBasis) -> 
 
 def _list_fix(mark: str, fix: Fix, has_bound: bool) -> Iterator[tuple[Line, ...]]:  # noqa: FBT001  # one call
     worth = "not estimated" if has_bound else ""
-    worth = worth if fix.speedup_ceiling is None else units.write_bound(fix.speedup_ceiling)
+    worth = worth if fix.speedup_ceiling is None else units.write_ceiling(fix.speedup_ceiling)
     yield mark, (Span(fix.title, fix.wall),), (Span(worth, "strong"),)
     settings, left = shorten_settings(fix.settings, _LONGEST_LINE)
     counts = (units.plural(left, "more setting") if left else "", count_open_conditions(fix))

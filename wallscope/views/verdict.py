@@ -64,7 +64,7 @@ from wallscope.thresholds.verdict import (
     TOLD_UNRECOGNIZED_SHARE,
 )
 from wallscope.trace.kernel_classes import shorten_kernel
-from wallscope.units import capitalize, duration, percent, plural, write_bound
+from wallscope.units import capitalize, duration, percent, plural, write_ceiling
 from wallscope.views.sections.words import explain_choice, name_rank
 
 _MOST_NAMED_COUNT = 3
@@ -319,7 +319,7 @@ def _write_upper_bound(diagnosis: Diagnosis, unit: str) -> Iterator[str]:
     then = "still be" if bound.next_wall == dominant else "then be"
     yield (
         f"{lead}{without}, the {unit} would take at least {duration(bound.step_ceiling_ns)} ("
-        f"{write_bound(bound.speedup_ceiling)}) and would {then} {bound.next_wall}-bound."
+        f"{write_ceiling(bound.speedup_ceiling)}) and would {then} {bound.next_wall}-bound."
     )
     if bound.assumes is not None:
         yield f"This bound assumes that {bound.assumes}."

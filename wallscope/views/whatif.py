@@ -280,7 +280,7 @@ def _list_key_answers(found: WhatIf, best: Sequence[Answer]) -> tuple[KeyAnswer,
         bar = (units.duration(found.step_ns), units.duration(after_ns), after_ns / max(found.step_ns, 1))
         after = f"The {found.unit} is then {best[0].next_wall}-bound."
         bound = KeyAnswer(
-            "Upper bound", units.write_bound(best[0].speedup), (after,), "changes", predicted=bar
+            "Upper bound", units.write_ceiling(best[0].speedup), (after,), "changes", predicted=bar
         )
     error = found.check.error_median
     tone: Literal["ok", "warn"] = "warn" if error is None else "ok"
