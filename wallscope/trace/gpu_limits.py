@@ -1,9 +1,9 @@
 """What GPUs can do at most: dense matrix rates by name, and blocks of a kernel on a multiprocessor.
 
 The numbers are those of the data sheets of NVIDIA and AMD, for boards at their full power limit, without
-structured sparsity. Where a sheet states only sparse ones, they are half of those. Names are compared whole: a MIG slice
-or a variant that is not listed has no known peak. Programs see each die of an MI250 or MI250X as a GPU, so it
-has half the rate of the board.
+structured sparsity. Where a sheet states only sparse ones, they are half of those. Names are compared whole:
+a MIG slice or a variant that is not listed has no known peak. Programs see each die of an MI250 or MI250X as
+a GPU, so it has half the rate of the board.
 
 The limits are those of "Technical Specifications per Compute Capability" in NVIDIA's CUDA C++ Programming
 Guide. The allocation of registers and shared memory follows `cuda_occupancy.h` of the CUDA toolkit. Registers
