@@ -391,10 +391,10 @@ def _judge_replay(analysis: Analysis) -> Fact:
     replay, target = analysis.replay, "word-replay-error"
     if replay is None or replay.refused is not None or replay.check is None:
         reason = "no recommendation can be replayed" if replay is None else str(replay.refused)
-        is_checked = replay is not None and replay.check is not None
-        doubt = (
-            f"speedups, which are not simulated, because {reason.partition(' (')[0]}" if is_checked else ""
-        )
+        doubt = ""
+        if replay is not None and replay.check is not None:
+            brief = replay.refused_briefly or reason
+            doubt = f"speedups, which are not simulated, because {brief}"
         return Fact("No replay", f"{units.capitalize(reason)}.", target, "warn", doubt)
     error = replay.check.error_median
     if error is None:
