@@ -181,6 +181,7 @@ def test_every_page_is_in_the_navigation_once():
     assert sorted(listed) == sorted([*MADE, *(path.name for path in (ROOT / "docs").glob("*.md"))])
 
 
+@pytest.mark.slow  # make check builds it too
 def test_the_site_is_built_strictly(tmp_path):
     pytest.importorskip("mkdocs", reason="no MkDocs here: make check installs it")
     ran = subprocess.run(

@@ -145,7 +145,7 @@ def test_messages_about_stores_and_exports_hold_no_credential(url, monkeypatch):
 @pytest.mark.parametrize(
     ("url", "every"),
     [
-        (URLS[0], 1),
+        pytest.param(URLS[0], 1, marks=pytest.mark.slow),
         (URLS[16], 5),
         *(pytest.param(url, 5, marks=pytest.mark.slow) for url in URLS[1:3] + URLS[17:19]),
     ],

@@ -86,7 +86,7 @@ def test_the_next_commands_on_the_screen_work(demo, wallscope):
         assert wallscope(*shlex.split(command)[1:]).code == 0, command
 
 
-@pytest.mark.parametrize("kind", ["run", *slow("diff", "job")])
+@pytest.mark.parametrize("kind", slow("run", "diff", "job"))
 def test_a_second_demo_replaces_the_first_one(kind, demo, wallscope, tmp_path):
     first = demo(kind)
     before = read_files(tmp_path)
@@ -191,6 +191,7 @@ def test_open_shows_the_page_in_the_browser(started, tmp_path):
     assert (tmp_path / "opened").read_text(encoding="utf-8") == (tmp_path / "demo.html").as_uri()
 
 
+@pytest.mark.slow
 def test_ranks_of_the_job_end_each_collective_together(demo, tmp_path):
     demo("job")
     ends = []

@@ -122,6 +122,7 @@ def test_most_ranks_tell_which_job_it_is_not_most_exports(whole, tmp_path):
     assert "it belongs to a job of 2 ranks, not 4" in codes(found)["export-left-out"]
 
 
+@pytest.mark.slow
 def test_one_file_of_captures_days_apart_is_said_in_the_headline(job_folder, tmp_path):
     for days, path in enumerate(find_exports([job_folder])[:3]):
         answer = json.loads(write_json(analyze([path])))

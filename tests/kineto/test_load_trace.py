@@ -14,6 +14,7 @@ from fixtures.simulation.random_programs import random_program
 from fixtures.simulation.run import run
 from fixtures.simulation.torch_writing import write_torch_run
 from fixtures.torch_trace import BASE_NS, H100, TraceWriter
+from tests.conftest import slow
 from wallscope.compare.compare import CompareOptions, Side, compare_sides
 from wallscope.errors import InputError, NothingToAnalyzeError
 from wallscope.jobs.inputs import find_exports, is_many
@@ -261,7 +262,7 @@ OLD_CATEGORIES = {
 }
 
 
-@pytest.mark.parametrize("is_list", [False, True], ids=["of members", "a bare list"])
+@pytest.mark.parametrize("is_list", [True, *slow(False)], ids=["a bare list", "of members"])
 def test_categories_of_pytorch_before_1_13_give_the_same_answer(is_list, tmp_path):
     whole = json.loads(written_run(tmp_path))
     events = [
