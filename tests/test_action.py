@@ -458,7 +458,17 @@ def install(runner, packages=""):
     return ran.returncode, ran.stdout, shown.stdout.strip(), runner.outputs.get("downloaded")
 
 
-@pytest.mark.parametrize("is_whole", [False, *slow(True)], ids=["evil", "whole"])
+def test_packages_of_the_lock_are_installed_with_hashes_alone():
+    (script,) = (step["run"] for step in ACTION["runs"]["steps"] if "locked=(" in step.get("run", ""))
+    uses = [line for line in script.splitlines() if re.search(r"\bpip (install|download)\b", line)]
+    of_lock = [line for line in uses if "--no-deps" not in line and "${further[@]}" not in line]
+
+    assert "--require-hashes" in script.partition("locked=(")[2].partition(")")[0]
+    assert len(of_lock) >= 3
+    assert [line for line in of_lock if '"${locked[@]}"' not in line] == []
+
+
+@pytest.mark.parametrize("is_whole", slow(False, True), ids=["evil", "whole"])
 def test_kept_packages_are_installed_only_if_they_have_the_hashes_of_the_lock(
     runner, registry, tmp_path, is_whole
 ):
@@ -585,7 +595,7 @@ IN_ARTIFACT = {*string.ascii_letters, *string.digits, *"._-"}
 """Of what actions/upload-artifact takes in names of files, those that no system gives a meaning."""
 
 
-@pytest.mark.parametrize("names", [HOSTILE[:1], *slow(HOSTILE)], ids=["one", "all"])
+@pytest.mark.parametrize("names", slow(HOSTILE[:1], HOSTILE), ids=["one", "all"])
 def test_hostile_names_of_exports_are_names(names, runner, tmp_path):
     report = tmp_path / "work" / "report"
     scenario = next(entry for entry in scenarios() if entry.name == "two-processes")

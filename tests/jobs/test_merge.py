@@ -169,6 +169,7 @@ def test_keep_going_leaves_it_out_and_says_so(damaged):
     assert found.job.stragglers[0].rank == LATE
 
 
+@pytest.mark.slow
 def test_processes_give_the_same_bytes(job_folder, answer):
     assert write_json(analyze(find_exports([job_folder]), jobs=2)) == write_json(answer)
 
