@@ -195,6 +195,8 @@ def test_a_planted_contradiction_is_found(medium, shown, planted):
         ("<0.1 %", "0.04 %", True),
         ("<0.1 %", "0.2 %", False),
         (">99.9 %", "99.96 %", True),
+        ("more than 20x", "38.777555x", True),
+        ("more than 20x", "1.25x", False),
         ("+1.0 ms", "-1.0 ms", False),
         ("1.25x", "1.254x", True),
         ("8", "9", False),

@@ -58,7 +58,7 @@ class Table:
 
 def read_interval(text: str) -> tuple[float, float] | None:
     """Return between which values a number lies that is written like this; `None` for words."""
-    found = NUMBER.fullmatch(text.strip())
+    found = NUMBER.fullmatch(text.strip().replace("more than ", ">"))
     if found is None:
         return None
     bound, sign, digits, unit = found.groups()
@@ -69,7 +69,7 @@ def read_interval(text: str) -> tuple[float, float] | None:
     if bound == "<":
         return 0.0, value
     if bound == ">":
-        return value, size * 100
+        return value, 1e8 if unit == "x" else size * 100
     half = half if "." in digits or unit else 0.0
     low, high = sorted((value - half, value + half))
     return (-high, -low) if sign == "-" else (low, high)
