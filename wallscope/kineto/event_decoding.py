@@ -147,7 +147,7 @@ class _Flow(_Timed, gc=False):
     id: Any = None
 
 
-OLD_ARGUMENTS: dict[str, type[msgspec.Struct]] = {
+_OLD_ARGUMENTS: dict[str, type[msgspec.Struct]] = {
     "Kernel": KernelArguments,
     "Memcpy": CopyArguments,
     "Memset": CopyArguments,
@@ -165,7 +165,7 @@ ARGUMENTS: dict[str, type[msgspec.Struct]] = {
     "operator": OperatorArguments,
     "cuda_sync": SyncArguments,
     "cpu_instant_event": AllocationArguments,
-    **OLD_ARGUMENTS,
+    **_OLD_ARGUMENTS,
 }
 _TIMED = ("user_annotation", "python_function", "overhead")
 COUNTED = (

@@ -361,7 +361,8 @@ def read_trace_tables(source: TraceBytes, progress: Progress, *, with_python: bo
         name: pl.concat([pl.DataFrame(schema=schema), *collector.parts.pop(name, ())])
         for name, schema in schemas.items()
     }
-    timed = {name: _drop_unset(frames[name], _find_first_ns(frames)) for name in DEVICE_FRAMES}
+    first_ns = _find_first_ns(frames)
+    timed = {name: _drop_unset(frames[name], first_ns) for name in DEVICE_FRAMES}
     unset = sum(len(frames[name]) - len(timed[name]) for name in DEVICE_FRAMES)
     return TraceTables(
         frames=frames | timed,
