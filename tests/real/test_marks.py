@@ -49,6 +49,15 @@ def test_repetitions_that_cover_little_of_a_capture_say_so():
     assert found.diagnosis.confidence.level != "high"
 
 
+def test_a_collective_that_a_step_issues_first_is_of_that_step():
+    (rank,) = analyze_once(MARKS / "t7_sporadic_comm.json.gz").ranks
+    slow = {step.index: step.end_ns - step.start_ns for step in rank.steps if step.steady}
+    usual_ns = sorted(slow.values())[len(slow) // 2]
+
+    assert {index for index, ns in slow.items() if ns > 2 * usual_ns} == {7, 15}
+    assert [slow[7] / 1e6, slow[15] / 1e6] == pytest.approx([133.5, 133.5], abs=0.1)
+
+
 def test_records_without_a_time_are_counted():
     found = analyze_once(MARKS / "t4_zero_ts.json.gz")
     (said,) = (one.message for one in found.capture.findings if one.code == "untimed-operations")

@@ -66,7 +66,7 @@ def test_a_range_of_any_name_that_holds_the_work_marks_the_steps(tmp_path):
     found = told(tmp_path / "run.sqlite", tell)
 
     assert (found.anchor.kind, found.anchor.name, found.anchor.steps) == ("nvtx", "token_#_processing", 8)
-    assert [step.start_ns for step in found.ranks[0].steps] == [(i + 1) * STEP_NS + 7_000 for i in range(8)]
+    assert [step.start_ns for step in found.ranks[0].steps] == [(i + 1) * STEP_NS - 1_000 for i in range(8)]
     assert "The range token_#_processing is used as the step" in messages(found)["inferred-steps"]
 
 

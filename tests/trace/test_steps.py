@@ -68,6 +68,16 @@ def chained(
     return [(edges[i], edges[i + 1], i != last and i not in unsteady) for i in range(len(at_ns))]
 
 
+def marked(at_ns: list[int], unsteady: frozenset[int] = frozenset()) -> list[tuple[int, int, bool]]:
+    """The windows of steps that `mark_step` marks: they begin with their ranges, and the last one ends so."""
+    edges = [*(at - 10 for at in at_ns), at_ns[-1] + 95_000]
+    return [(edges[i], edges[i + 1], i < len(at_ns) - 1 and i not in unsteady) for i in range(len(at_ns))]
+
+
+def mark_step(story: Story, index: int, at_ns: int) -> None:
+    story.mark(f"training_step_{index}", at_ns - 10, at_ns + 95_000)
+
+
 def last_end(at_ns: int) -> int:
     return at_ns + 9 * 9_000 + LAUNCH_LAG_NS + 4_500
 
@@ -129,11 +139,12 @@ SIX = [index * STEP_NS for index in range(1, 7)]
         ),
     ],
 )
-def test_windows_begin_with_the_first_kernel_of_each_step(marks, step_range, kind, name, tmp_path):
+def test_windows_begin_with_the_ranges_or_the_first_kernels_of_steps(marks, step_range, kind, name, tmp_path):
     found = told(tmp_path / "run.sqlite", lambda story: plain(story, marks), step_range)
 
     assert (found.anchor.kind, found.anchor.name) == (kind, name)
-    assert windows(found) == chained(SIX, last_end(SIX[-1]))
+    is_marked = kind in {"user", "nvtx"}
+    assert windows(found) == (marked(SIX) if is_marked else chained(SIX, last_end(SIX[-1])))
     assert found.ranks[0].steps[-1].reason == "ends with the capture"
 
 
@@ -152,7 +163,7 @@ def test_of_gradient_accumulation_the_optimizer_tells_the_step(tmp_path):
     found = told(tmp_path / "run.sqlite", tell)
 
     assert (found.anchor.kind, found.anchor.name, found.anchor.steps) == ("nvtx", "optimizer", 5)
-    assert [start for start, _, _ in windows(found)] == starts(*begins)
+    assert [start for start, _, _ in windows(found)] == [at - 10 for at in begins]
 
 
 def test_without_ranges_a_burst_of_optimizer_kernels_ends_a_step(tmp_path):
@@ -174,12 +185,12 @@ def test_an_evaluation_in_between_makes_one_long_step_and_no_other(tmp_path):
     def tell(story: Story) -> None:
         for index, begin_ns in enumerate(at):
             story.step(begin_ns)
-            story.mark(f"training_step_{index}", begin_ns - 10, begin_ns + 95_000)
+            mark_step(story, index, begin_ns)
         story.mark("evaluate", 400_000, 880_000)
         for begin_ns in (410_000, 520_000):
             story.step(begin_ns, names=["nvjet_eval"] * 8)
 
-    assert windows(told(tmp_path / "run.sqlite", tell)) == chained(at, last_end(at[-1]))
+    assert windows(told(tmp_path / "run.sqlite", tell)) == marked(at)
 
 
 def test_a_slow_start_and_modules_loaded_are_warm_up_with_their_reasons(tmp_path):
@@ -188,12 +199,12 @@ def test_a_slow_start_and_modules_loaded_are_warm_up_with_their_reasons(tmp_path
     def tell(story: Story) -> None:
         for index, begin_ns in enumerate(at):
             story.step(begin_ns)
-            story.mark(f"training_step_{index}", begin_ns - 10, begin_ns + 95_000)
+            mark_step(story, index, begin_ns)
         story.writer.call("cuModuleLoadData", 150_000, 160_000)
 
     found = told(tmp_path / "run.sqlite", tell)
 
-    assert windows(found) == chained(at, last_end(at[-1]), frozenset({0, 1}))
+    assert windows(found) == marked(at, frozenset({0, 1}))
     assert [(drop.index, drop.reason) for drop in found.anchor.dropped] == [
         (0, "warm-up: it loads modules"),
         (1, "warm-up: 1.5 times the median of the later windows"),
@@ -207,7 +218,7 @@ def test_a_slow_step_in_the_middle_stays_steady(tmp_path):
     def tell(story: Story) -> None:
         for index, begin_ns in enumerate(at):
             story.step(begin_ns)
-            story.mark(f"training_step_{index}", begin_ns - 10, begin_ns + 95_000)
+            mark_step(story, index, begin_ns)
 
     assert [steady for *_, steady in windows(told(tmp_path / "run.sqlite", tell))] == [True] * 5 + [False]
 
@@ -224,7 +235,7 @@ def test_a_slow_step_in_the_middle_stays_steady(tmp_path):
 )
 def test_steps_that_the_profiler_or_a_capture_touched_are_not_steady(call, reason, tmp_path):
     def tell(story: Story) -> None:
-        plain(story, lambda story, index, at: story.mark(f"training_step_{index}", at - 10, at + 95_000))
+        plain(story, mark_step)
         story.writer.call(call, SIX[3] + 50_000, SIX[3] + 51_000)
 
     found = told(tmp_path / "run.sqlite", tell)
@@ -239,6 +250,15 @@ def test_steps_that_the_profiler_or_a_capture_touched_are_not_steady(call, reaso
     ]
 
 
+def test_steps_that_all_capture_a_graph_are_steady(tmp_path):
+    def tell(story: Story) -> None:
+        plain(story, mark_step)
+        for at in SIX:
+            story.writer.call("cudaStreamBeginCapture_v10000", at + 50_000, at + 51_000)
+
+    assert windows(told(tmp_path / "run.sqlite", tell)) == marked(SIX)
+
+
 def test_two_ranks_in_one_file_have_steps_of_their_own(tmp_path):
     later = [at + 30_000 for at in SIX]
     with ExportWriter(tmp_path / "run.sqlite") as writer:
@@ -246,26 +266,52 @@ def test_two_ranks_in_one_file_have_steps_of_their_own(tmp_path):
             story = Story(writer, pid=pid, device=device)
             for index, at in enumerate(begins):
                 story.step(at)
-                story.mark(f"training_step_{index}", at - 10, at + 95_000)
+                mark_step(story, index, at)
 
     found = analyze(tmp_path / "run.sqlite", Options(), lambda _: None)
 
-    assert windows(found, 0) == chained(SIX, last_end(SIX[-1]))
-    assert windows(found, 1) == chained(later, last_end(later[-1]))
+    assert windows(found, 0) == marked(SIX)
+    assert windows(found, 1) == marked(later)
 
 
-def test_copies_and_kernels_of_other_streams_do_not_begin_a_step(tmp_path):
-    """A prefetched batch is copied, and a side stream works, before the step's own first kernel."""
+def test_a_step_begins_when_the_work_of_the_step_before_has_ended(tmp_path):
+    """The host runs ahead: it enters the next step, and copies its batch, while the device computes."""
 
     def tell(story: Story) -> None:
         for index, at in enumerate(SIX):
-            number = story.writer.call("cudaMemcpyAsync_v3020", at - 5, at - 4)
-            story.writer.copy("host-to-device", at - 3, at + 2_000, 64, stream=15, correlation=number)
-            story.launch("nvjet_side", at - 2, 100, stream=20)
             story.step(at)
-            story.mark(f"training_step_{index}", at - 10, at + 95_000)
+            story.launch("nvjet_tail", at + 90_000, 9_000)
+            number = story.writer.call("cudaMemcpyAsync_v3020", at + 95_010, at + 95_020)
+            story.writer.copy("host-to-device", at + 95_030, at + 96_000, 64, stream=15, correlation=number)
+            story.mark(f"training_step_{index}", at - 4_995, at + 94_995)
 
-    assert windows(told(tmp_path / "run.sqlite", tell)) == chained(SIX, last_end(SIX[-1]))
+    begins = [start for start, _, _ in windows(told(tmp_path / "run.sqlite", tell))]
+    assert begins == [SIX[0] - 4_995, *(at + 90_000 + LAUNCH_LAG_NS + 9_000 for at in SIX[:-1])]
+
+
+def test_a_collective_that_a_step_issues_first_belongs_to_it(tmp_path):
+    def tell(story: Story) -> None:
+        for index, at in enumerate(SIX):
+            story.launch("ncclDevKernel_AllGather_RING_LL(ncclDevComm*)", at - 2_000, 8_000, stream=20)
+            story.step(at)
+            story.mark(f"training_step_{index}", at - 2_010, at + 95_000)
+
+    begins = [start for start, _, _ in windows(told(tmp_path / "run.sqlite", tell))]
+    assert begins == [at - 2_010 for at in SIX]
+
+
+def test_work_that_outlasts_the_begin_of_a_step_does_not_delay_it(tmp_path):
+    """A copy of the step before still runs when the first kernel of the next one starts."""
+
+    def tell(story: Story) -> None:
+        for index, at in enumerate(SIX):
+            story.step(at)
+            number = story.writer.call("cudaMemcpyAsync_v3020", at + 80_000, at + 80_010)
+            story.writer.copy("device-to-host", at + 90_000, at + 130_000, 64, stream=15, correlation=number)
+            mark_step(story, index, at)
+
+    begins = [start for start, _, _ in windows(told(tmp_path / "run.sqlite", tell))]
+    assert begins == [SIX[0] - 10, *starts(*SIX[1:])]
 
 
 def test_work_of_another_thread_inside_the_range_counts(tmp_path):
@@ -274,17 +320,17 @@ def test_work_of_another_thread_inside_the_range_counts(tmp_path):
             story.step(at)
             story.mark(f"training_step_{index}", at - 10, at + 95_000, thread=4_711)
 
-    assert windows(told(tmp_path / "run.sqlite", tell)) == chained(SIX, last_end(SIX[-1]))
+    assert windows(told(tmp_path / "run.sqlite", tell)) == marked(SIX)
 
 
 def test_time_before_the_first_step_has_no_window_and_is_stated(tmp_path):
     def tell(story: Story) -> None:
         story.step(-150_000, names=["nvjet_init"])
-        plain(story, lambda story, index, at: story.mark(f"training_step_{index}", at - 10, at + 95_000))
+        plain(story, mark_step)
 
     found = told(tmp_path / "run.sqlite", tell)
 
-    assert found.ranks[0].outside_ns == SIX[0] + 150_000
+    assert found.ranks[0].outside_ns == SIX[0] - 10 + 150_000 - LAUNCH_LAG_NS  # from the first kernel on
     assert "outside-steps" in {finding.code for finding in found.capture.findings}
 
 

@@ -348,7 +348,8 @@ class WindowReplay:
         """The leave-one-out error of each step."""
         window = self.window
         is_checked = window.steps["checked"].to_numpy()
-        captured_ns = (window.steps["end_ns"] - window.steps["start_ns"]).to_numpy()[is_checked]
+        begins_ns = window.waits.start_ns[window.steps["first", "behind"].to_numpy()[is_checked]]
+        captured_ns = begins_ns[:, 1] - begins_ns[:, 0]
         own_ns = measure_step_lengths(window, self.unchanged, "checked")
         link_ns = self._path.end_ns - self._path.start_ns
         errors, unmatched_share = np.empty(0), 1.0

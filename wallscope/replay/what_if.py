@@ -48,7 +48,8 @@ from wallscope.replay.windows import (
     find_connected_ranks,
     find_held_between,
     find_held_operations,
-    find_window_begin,
+    find_host_times,
+    find_step_operations,
     make_replay_window,
     select_neighbouring_steps,
     select_replay_window,
@@ -239,9 +240,8 @@ class _SharedWindow:
         partners: pl.DataFrame,
         taxes: OverlapTaxes,
     ) -> None:
-        begin_ns = min(own["issue_start_ns"][0] for _, own in ranks)
-        until_ns = max(own["issue_end_ns"][-1] for _, own in ranks)
-        window = make_replay_window(evidence, [rank for rank, _ in ranks], partners, begin_ns, until_ns)
+        host_ns = find_host_times(evidence, ranks)
+        window = make_replay_window(evidence, [rank for rank, _ in ranks], partners, *host_ns)
         self._engine = Engine(window, window.graph, taxes, UPPER_BOUNDS)
         self.steps = {rank.rank_id: _first_operations(own, rank, window.operations) for rank, own in ranks}
         self._start_ns = np.asarray(evidence.waits.start_ns)
@@ -275,9 +275,8 @@ class _SharedWindow:
 def _first_operations(window: pl.DataFrame, rank: RankWindows, operations: pl.DataFrame) -> Rows:
     """Return the first operations of each typical window of a rank and of the next window, in two columns."""
     is_typical = np.isin(window["step"].to_numpy(), rank.typical["step"].to_numpy())
-    bounds_ns = np.column_stack([window["start_ns"].to_numpy(), window["end_ns"].to_numpy()])[is_typical]
-    found = find_window_begin(operations, rank.rank_id, bounds_ns.ravel()).reshape(-1, 2)
-    return found[(found >= 0).all(axis=1)]
+    found = find_step_operations(window, rank, operations)
+    return found[is_typical & (found >= 0).all(axis=1)]
 
 
 def _mean_length(bounds_ns: Times) -> float | None:

@@ -23,6 +23,7 @@ from wallscope.model.cause_catalogue import (
 from wallscope.model.enums import CallRole, LinkKind
 from wallscope.model.schemas import ROLE, STEPS
 from wallscope.replay.graph import ReplayGraph, build_graph
+from wallscope.thresholds.causes import REPLAYED_LENGTH_SHARE
 from wallscope.trace.dependencies import Dependencies
 from wallscope.trace.intervals import BEFORE_ALL, Spans, Times, as_times
 from wallscope.trace.kernel_classes import is_compute
@@ -194,7 +195,10 @@ def select_replay_window(  # noqa: PLR0913, PLR0917  # the parts of a window
     shown = ranks[place]
     together = next(group for group in find_connected_ranks(ranks, partners) if shown in group)
     chosen = select_neighbouring_steps(shown, most // len(together))
-    window = make_replay_window(evidence, together, partners, *_host_times(chosen, together))
+    begin_ns, end_ns = chosen["start_ns"][0], chosen["end_ns"][-1]
+    others = [(rank, find_held_between(rank, begin_ns, end_ns)) for rank in together]
+    host_ns = find_host_times(evidence, [(shown, chosen), *others])
+    window = make_replay_window(evidence, together, partners, *host_ns)
     if not (window.operations["call"].to_numpy() >= 0).any():
         raise NothingToAnalyzeError(NO_ISSUER, "capture with --trace=cuda, starting before the steps")
     known = {one.name: getattr(window, one.name) for one in fields(window)}
@@ -215,14 +219,19 @@ def select_replay_window(  # noqa: PLR0913, PLR0917  # the parts of a window
     )
 
 
-def _host_times(chosen: pl.DataFrame, together: Sequence[RankWindows]) -> tuple[int, int]:
-    """Return the host time of some windows, and of those of other ranks at the same device time."""
-    begin_ns, end_ns = chosen["start_ns"][0], chosen["end_ns"][-1]
-    held = [chosen, *(find_held_between(rank, begin_ns, end_ns) for rank in together)]
-    return (
-        min(int(one["issue_start_ns"].to_numpy().min()) for one in held if len(one)),
-        max(int(one["issue_end_ns"].to_numpy().max()) for one in held if len(one)),
-    )
+def find_host_times(
+    evidence: Evidence, windows: Sequence[tuple[RankWindows, pl.DataFrame]]
+) -> tuple[int, int]:
+    """Return the host time of windows of some ranks, up to the issue of the first operation behind them."""
+    calls, begins_ns, ends_ns = evidence.waits.calls, [], []
+    for rank, own in windows:
+        if own.is_empty():
+            continue
+        behind = find_first_operations(rank.operations, rank.rank_id, own["end_ns"].to_numpy()[-1:])
+        call = rank.operations["call"].to_numpy()[are_among(rank.operations["op"].to_numpy(), behind)]
+        begins_ns.append(int(own["issue_start_ns"].to_numpy().min()))
+        ends_ns += [int(own["issue_end_ns"].to_numpy().max()), *calls.start_ns[call].tolist()]
+    return min(begins_ns), max(ends_ns)
 
 
 def find_held_operations(rank: RankWindows, most: int) -> int:
@@ -266,9 +275,8 @@ def _describe_operations(
 
 def _select_replayed_steps(chosen: pl.DataFrame, shown: RankWindows, window: ReplayWindow) -> pl.DataFrame:
     """Return the windows whose two ends are replayed."""
-    bounds_ns = np.column_stack([chosen["start_ns"].to_numpy(), chosen["end_ns"].to_numpy()])
-    edges = find_window_begin(window.operations, shown.rank_id, bounds_ns.ravel())
-    edges = np.where(window.graph.positions(edges) >= 0, edges, -1).reshape(-1, 2)
+    edges = find_step_operations(chosen, shown, window.operations)
+    edges = np.where(window.graph.positions(edges.ravel()) >= 0, edges.ravel(), -1).reshape(-1, 2)
     typical = pl.Series(np.isin(chosen["step"].to_numpy(), shown.typical["step"].to_numpy()))
     checked = chosen["steady"] if shown.windows["steady"].any() else typical
     steps = chosen.hstack(
@@ -284,7 +292,7 @@ def _find_nearest_begins(
     starts_ns = rank.windows["start_ns"].to_numpy()
     middles_ns = starts_ns[:-1] + np.diff(starts_ns) // 2
     nearest_ns = starts_ns[np.searchsorted(middles_ns, at_ns.ravel())]
-    op = find_window_begin(window.operations, rank.rank_id, nearest_ns)
+    op = find_first_operations(window.operations, rank.rank_id, nearest_ns)
     return np.where(window.graph.positions(op) >= 0, op, -1).reshape(at_ns.shape)
 
 
@@ -360,14 +368,36 @@ def _is_between(at_ns: Times, begin_ns: int, until_ns: int) -> Flags:
     return (at_ns >= begin_ns) & (at_ns <= until_ns)
 
 
-def find_window_begin(operations: pl.DataFrame, rank_id: int, at_ns: Times) -> Rows:
-    """Return the first compute operation of a rank at each moment; -1 if none starts then."""
+def find_first_operations(operations: pl.DataFrame, rank_id: int, at_ns: Times) -> Rows:
+    """Return the first compute operation of a rank from each moment on; -1 if none follows."""
     is_own = operations["rank_id"].to_numpy() == rank_id
     own = np.flatnonzero(is_own & is_compute(as_integers(operations["class"])))
-    starts_ns = operations["start_ns"].to_numpy()[own]
-    place = np.searchsorted(starts_ns, at_ns)
-    is_there = np.append(starts_ns, at_ns.max(initial=0) + 1)[place] == at_ns
-    return np.where(is_there, np.append(operations["op"].to_numpy()[own], 0)[place].astype(np.int64), -1)
+    place = np.searchsorted(operations["start_ns"].to_numpy()[own], at_ns)
+    return np.append(operations["op"].to_numpy()[own].astype(np.int64), -1)[place]
+
+
+def find_step_operations(
+    windows: pl.DataFrame, rank: RankWindows, operations: pl.DataFrame
+) -> npt.NDArray[np.int64]:
+    """Return the first compute of windows of a rank and of the next ones: int64[windows, 2], -1 without.
+
+    Between these, the replay measures a step. It then contains the host's work before the first compute of
+    the next step instead of its own, which matters only if the next step is not typical. Steps before such a
+    one that differ much by this are left out (-1), unless no other is left.
+    """
+    bounds_ns = np.column_stack([windows["start_ns"].to_numpy(), windows["end_ns"].to_numpy()])
+    found = find_first_operations(operations, rank.rank_id, bounds_ns.ravel()).reshape(-1, 2)
+    row_of = Places(operations["op"].to_numpy())
+    begins_ns = np.append(operations["start_ns"].to_numpy(), 0)[row_of.of(found.ravel())].reshape(-1, 2)
+    length_ns = bounds_ns[:, 1] - bounds_ns[:, 0]
+    is_alike = np.abs(begins_ns[:, 1] - begins_ns[:, 0] - length_ns) <= REPLAYED_LENGTH_SHARE * length_ns
+    step, typical = windows["step"].to_numpy(), rank.typical["step"].to_numpy()
+    is_typical = np.isin(step, typical)
+    is_alike |= np.isin(step + 1, typical)
+    is_whole = (found >= 0).all(axis=1)
+    is_left_out = ~is_alike if (is_alike & is_typical & is_whole).any() else ~is_whole
+    found[is_left_out] = -1
+    return found
 
 
 def _releasing(evidence: Evidence, call: Rows) -> dict[int, Tail]:

@@ -98,6 +98,9 @@ FIX_REPLAY_ERROR_SHARE: Final = 0.05
 UPPER_BOUND_PLAYED_COUNT: Final = 12_000
 """Operations of a window in which upper bounds of causes are simulated, one step at least. Chosen: a dozen
 causes are asked of each rank. To be unified with `MOST_PLAYED_COUNT`."""
+REPLAYED_LENGTH_SHARE: Final = 0.1
+"""Largest difference between a step and the time from its first operation to that of the next step, by the
+step, with which it is replayed. Chosen: the replay measures the latter."""
 SIDE_BY_SIDE_RATIO: Final = 1.1
 """Sum of the lengths of kernels by the time in which any ran, above which replays may let them run side by
 side. Chosen: the last blocks of a kernel overlap the next one in many captures, by 1 to 2 %."""

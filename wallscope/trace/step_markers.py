@@ -189,10 +189,10 @@ def find_outer(ranges: pl.DataFrame) -> tuple[Times, Times]:
 
 
 def _cycle(ranges: pl.DataFrame) -> Iterator[MarkerRanges]:
-    """RangeTree in turn: a step reaches from the first phase behind the last one's end to that end.
+    """Phases in turn: a step reaches from the first phase behind the last one's end to that end.
 
     The rarest phase is the last of a step if it is rarer than the others (one optimizer after many
-    microbatches). Of equally frequent phases, the first in time begins the step.
+    microbatches). Of equally frequent phases, the first in time begins the step, and the last one ends it.
     """
     found = {name: filter_by_text(ranges, known) for name, known in _PHASES.items()}
     phases = {name: find_outer(of_phase) for name, of_phase in found.items()}
@@ -203,7 +203,11 @@ def _cycle(ranges: pl.DataFrame) -> Iterator[MarkerRanges]:
     rarest = [name for name, (start_ns, _) in phases.items() if start_ns.size == fewest]
     if len(rarest) == len(phases):
         first = min(rarest, key=lambda name: int(phases[name][0][0]))
-        yield MarkerRanges("nvtx", found[first]["folded"][0], *phases[first])
+        start_ns, end_ns = phases[first]
+        for others_ns, ends_ns in phases.values():
+            step = np.searchsorted(start_ns, others_ns, side="right") - 1
+            np.maximum.at(end_ns, step[step >= 0], ends_ns[step >= 0])
+        yield MarkerRanges("nvtx", found[first]["folded"][0], start_ns, end_ns)
         return
     last = max(rarest, key=lambda name: int(phases[name][0][0]))
     end_ns = phases[last][1]

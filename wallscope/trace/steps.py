@@ -1,9 +1,11 @@
 """The windows of each rank: how they are cut, which are steady, which are selected.
 
-Ranges on the host end before their work does, so windows are cut on the device. Window i begins with the
-first compute kernel or opaque graph that was issued inside anchor range i, on the stream with most compute.
-Windows tile the capture from the first step on; the last ends with the rank's last operation. If only one
-range marks a step, the window is that range, up to the end of the last operation that was issued in it.
+Ranges on the host end before their work does, so windows are cut on the device. Where ranges mark the steps,
+a window begins when its range does and all work that was issued before has ended. The first compute kernel or
+opaque graph that the range issued to the stream with most compute is the latest begin. So the host's work
+before that kernel belongs to the step. The last window ends with its range, or with the last operation issued
+there. Without ranges, windows begin with kernels of the stream with most compute, and the last ends with the
+rank's last operation. Windows tile the time between.
 
 The whole capture is divided first, so that a step has the same number whatever is selected; then windows
 are left out or cut.
@@ -17,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from wallscope.columns import Flags, Rows, as_integers, iterate_runs, split_by_rank
+from wallscope.columns import Flags, Rows, as_integers, iterate_runs, split_by_rank, take_or
 from wallscope.errors import SelectionError, StepRangeError
 from wallscope.model.analysis import AnchorKind, AnchorUnit
 from wallscope.model.capture import FOREVER_NS, Selection
@@ -37,7 +39,7 @@ from wallscope.thresholds.steps import (
     TOLD_RANGES_COUNT,
     WARM_UP_RATIO,
 )
-from wallscope.trace.intervals import Times
+from wallscope.trace.intervals import BEFORE_ALL, Times
 from wallscope.trace.recurring_ranges import (
     RecurringRange,
     find_recurring_steps,
@@ -54,7 +56,7 @@ from wallscope.trace.repeat_unit import (
     find_repetition,
     is_alike,
 )
-from wallscope.trace.step_markers import find_markers, select_marker_ranges
+from wallscope.trace.step_markers import MarkerRanges, find_markers, select_marker_ranges
 from wallscope.trace.thread_timeline import HostCalls
 from wallscope.units import seconds, write_range
 
@@ -79,13 +81,16 @@ _TOUCHED = (
 def judge_steadiness(windows: pl.DataFrame, process: int, host: HostCalls) -> pl.DataFrame:
     """The windows of one rank with steadiness and reason (`STEPS` without them to `STEPS`).
 
-    What the host did for a window lies between the issue of its first kernel and that of the next. The
-    leading windows that load modules, or take over 1.25 times the median of all later ones, are warm-up.
+    What the host did for a window lies between its `issue_start_ns` and its `issue_end_ns`. The leading
+    windows that load modules, or take over 1.25 times the median of all later ones, are warm-up. A program
+    that captures CUDA graphs in each step does so always: this makes no step unsteady.
     """
     reasons: list[str | None] = [None] * len(windows)
     issue_ns = windows["issue_start_ns"].to_numpy()
     for pattern, touched in _TOUCHED:
-        for window in _windows_of(host.moments(process, pattern), issue_ns):
+        held = _windows_of(host.moments(process, pattern), issue_ns)
+        is_usual = pattern == _GRAPH_CAPTURE and set(range(len(windows) - 1)) <= set(held)
+        for window in () if is_usual else held:
             reasons[window] = touched
     loading = set(_windows_of(host.moments(process, _LOADING), issue_ns))
     duration_ns = (windows["end_ns"] - windows["start_ns"]).to_numpy()
@@ -161,14 +166,14 @@ class Steps:
 class _Cut:
     """Rows of each rank's main stream at which windows begin, and by what.
 
-    `only` is the range of each rank that has a single one.
+    `marks` are the ranges of each rank that is cut by ranges.
     """
 
     kind: AnchorKind
     unit: AnchorUnit
     name: str | None
     rows: dict[int, Rows]
-    only: dict[int, Span] = field(default_factory=dict)
+    marks: dict[int, MarkerRanges] = field(default_factory=dict)
     recurring: tuple[tuple[str, int], ...] = ()
     is_inferred: bool = False
 
@@ -219,12 +224,16 @@ def split_steps(
         cut = replace(cut, recurring=_name_others(recurring, cut))
     nothing = np.empty(0, np.int64)
     windows = {
-        main.rank_id: _mark_window(main, cut.only[main.rank_id], of_ranks[main.rank_id], host)
-        if main.rank_id in cut.only
-        else _windows(main, cut.rows.get(main.rank_id, nothing), of_ranks[main.rank_id], host)
+        main.rank_id: _divide(
+            main,
+            cut.rows.get(main.rank_id, nothing),
+            cut.marks.get(main.rank_id),
+            of_ranks[main.rank_id],
+            host,
+        )
         for main in mains
     }
-    is_checked = cut.kind not in {_WHOLE, "kernel-sequence"} and busiest.rank_id not in cut.only
+    is_checked = cut.kind not in {_WHOLE, "kernel-sequence"} and not _is_single(cut, busiest)
     check = len(unit.starts) if unit is not None and is_checked else None
     lacking = {main.rank_id for main in mains if not cut.rows.get(main.rank_id, nothing).size}
     return Steps(
@@ -244,8 +253,17 @@ def split_steps(
 def _is_enough(cut: _Cut, busiest: MainStream) -> bool:
     if cut.kind == "user" or len(cut.rows[busiest.rank_id]) >= 2:
         return len(cut.rows[busiest.rank_id]) >= 1
-    only = cut.only.get(busiest.rank_id)
-    return only is not None and _share_of_compute(busiest, only) >= MARKED_COMPUTE_SHARE
+    if not _is_single(cut, busiest):
+        return False
+    mark = cut.marks[busiest.rank_id]
+    issued = (int(mark.start_ns[0]), int(mark.end_ns[0]))
+    return _share_of_compute(busiest, issued) >= MARKED_COMPUTE_SHARE
+
+
+def _is_single(cut: _Cut, main: MainStream) -> bool:
+    """Return whether a rank has one mark, which issued work."""
+    mark = cut.marks.get(main.rank_id)
+    return mark is not None and mark.start_ns.size == 1 and cut.rows[main.rank_id].size == 1
 
 
 def _share_of_compute(main: MainStream, issued: Span) -> float:
@@ -267,7 +285,7 @@ def _cut_by_ranges(
     rows = dict(iterate_runs(as_integers(ranges["process"])))  # threads are numbered process by process
     of_process = {main.process: ranges[rows.get(main.process, slice(0))] for main in mains}
     for chosen in find_markers(of_process[busiest.process], pattern):
-        begins, only, names = {}, {}, {chosen.name}
+        begins, marks, names = {}, {}, {chosen.name}
         for main in mains:
             same = (
                 own
@@ -278,9 +296,8 @@ def _cut_by_ranges(
             if own is not None:
                 begins[main.rank_id] = find_first_compute(main, own)
                 names.add(own.name)
-                if own.start_ns.size == 1 and begins[main.rank_id].size:
-                    only[main.rank_id] = (int(own.start_ns[0]), int(own.end_ns[0]))
-        yield _Cut(chosen.kind, "step", chosen.name if len(names) == 1 else pattern, begins, only)
+                marks[main.rank_id] = own
+        yield _Cut(chosen.kind, "step", chosen.name if len(names) == 1 else pattern, begins, marks)
 
 
 def _list_recurring(busiest: MainStream, ranges: pl.DataFrame) -> list[RecurringRange]:
@@ -313,12 +330,17 @@ def _by_recurring(
             continue
         if one.count < ENOUGH_STEPS_COUNT <= bursts:
             continue
-        begins = {busiest.rank_id: find_first_compute(busiest, one.marker)}
+        marks = {busiest.rank_id: one.marker}
         for main in mains:
             own = select_by_name(ranges.filter(pl.col("process") == main.process), one.marker.name, main)
             if main is not busiest and own is not None:
-                begins[main.rank_id] = find_first_compute(main, own)
-        yield _Cut("nvtx", "step", one.marker.name, begins, is_inferred=True)
+                marks[main.rank_id] = own
+        begins = {
+            main.rank_id: find_first_compute(main, marks[main.rank_id])
+            for main in mains
+            if main.rank_id in marks
+        }
+        yield _Cut("nvtx", "step", one.marker.name, begins, marks, is_inferred=True)
 
 
 def _cut_without_ranges(mains: Sequence[MainStream], busiest: MainStream) -> Iterator[_Cut]:
@@ -383,7 +405,10 @@ def _repeating(main: MainStream, find: Callable[[Symbols, Rows, int], Period | N
     return find(main.rows["symbol"].to_numpy(), gap_ns, shortest)
 
 
-def _windows(main: MainStream, rows: Rows, own: pl.DataFrame, host: HostCalls) -> pl.DataFrame:
+def _divide(
+    main: MainStream, rows: Rows, marks: MarkerRanges | None, own: pl.DataFrame, host: HostCalls
+) -> pl.DataFrame:
+    """Return the windows of a rank that begin with rows of its main stream, or in their ranges."""
     if rows.size == 0:
         whole = own.select(
             "rank_id", pl.lit(0, pl.UInt32).alias("step"), pl.col("start_ns").min(), end_ns=main.last_ns
@@ -395,38 +420,47 @@ def _windows(main: MainStream, rows: Rows, own: pl.DataFrame, host: HostCalls) -
             reason=pl.lit(NO_STEP),
         )
         return window.select(STEPS.names()).cast(STEPS)
-    start_ns = np.sort(main.rows["start_ns"].to_numpy()[rows])
-    issue_ns = main.rows["issue_ns"].to_numpy()[rows]
+    if marks is None:
+        begin_ns = np.append(np.sort(main.rows["start_ns"].to_numpy()[rows]), main.last_ns)
+        issue_ns = np.append(main.rows["issue_ns"].to_numpy()[rows], FOREVER_NS)
+    else:
+        begin_ns, issue_ns = _find_bounds_of_marks(main, rows, marks, own, host)
     hosted = pl.DataFrame(
         {
             "rank_id": np.full(rows.size, main.rank_id, np.uint32),
             "step": np.arange(rows.size, dtype=np.uint32),
-            "start_ns": start_ns,
-            "end_ns": np.append(start_ns[1:], main.last_ns),
-            "issue_start_ns": issue_ns,
-            "issue_end_ns": np.append(issue_ns[1:], FOREVER_NS),
+            "start_ns": begin_ns[:-1],
+            "end_ns": begin_ns[1:],
+            "issue_start_ns": issue_ns[:-1],
+            "issue_end_ns": issue_ns[1:],
         },
         schema={name: STEPS[name] for name in STEPS.names()[:6]},
     )
+    if marks is not None and rows.size == 1:
+        return hosted.with_columns(steady=pl.lit(value=True), reason=pl.lit(None)).cast(STEPS)
     return judge_steadiness(hosted, main.process, host)
 
 
-def _mark_window(main: MainStream, mark: Span, own: pl.DataFrame, host: HostCalls) -> pl.DataFrame:
-    """Return the only marked step: from the start of its range to its end, or that of what it issued."""
+def _find_bounds_of_marks(
+    main: MainStream, rows: Rows, marks: MarkerRanges, own: pl.DataFrame, host: HostCalls
+) -> tuple[Times, Times]:
+    """Return where windows of marked steps begin on the device and on the host, and where the last one ends.
+
+    `rows` are the first kernels of the main stream in each range that issued any.
+    """
+    chosen = np.searchsorted(marks.start_ns, main.rows["issue_ns"].to_numpy()[rows], side="right") - 1
+    mark_ns, mark_end_ns = marks.start_ns[chosen], marks.end_ns[chosen]
     call = own["call"].to_numpy()
-    issue_ns = np.where(call >= 0, host.calls["start_ns"].to_numpy()[call], own["start_ns"].to_numpy())
-    is_issued = (issue_ns >= mark[0]) & (issue_ns < mark[1])
-    window = {
-        "rank_id": main.rank_id,
-        "step": 0,
-        "start_ns": mark[0],
-        "end_ns": max(mark[1], int(own["end_ns"].to_numpy()[is_issued].max())),
-        "issue_start_ns": mark[0],
-        "issue_end_ns": mark[1],
-        "steady": True,
-        "reason": None,
-    }
-    return pl.DataFrame([window], schema=STEPS)
+    start_ns, end_ns = own["start_ns"].to_numpy(), own["end_ns"].to_numpy()
+    issue_ns = np.where(call >= 0, take_or(host.calls["start_ns"].to_numpy(), call, 0), start_ns)
+    order = np.argsort(issue_ns, kind="stable")
+    ended_ns = np.concatenate(([BEFORE_ALL], np.maximum.accumulate(end_ns[order])))
+    ended_ns = ended_ns[np.searchsorted(issue_ns[order], mark_ns)]
+    first_ns = main.rows["start_ns"].to_numpy()[rows]
+    begin_ns = np.sort(np.minimum(first_ns, np.maximum(mark_ns, ended_ns)))
+    is_last = (issue_ns >= mark_ns[-1]) & (issue_ns < mark_end_ns[-1])
+    last_ns = max(int(mark_end_ns[-1]), int(end_ns[is_last].max()))
+    return np.append(begin_ns, last_ns), np.append(mark_ns, mark_end_ns[-1])
 
 
 def select_ranks(ranks: pl.DataFrame, selection: Selection) -> pl.DataFrame:
