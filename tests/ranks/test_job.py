@@ -5,11 +5,13 @@ from dataclasses import replace
 import numpy as np
 import polars as pl
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tests.conftest import slow
 from tests.ranks.simulated import MS, US, Host, Meet, Work, played, profiles
 from wallscope.ranks.clocks import _residuals
-from wallscope.ranks.job import match_ranks
+from wallscope.ranks.job import _unite_parts, _waiting_order, match_ranks
 from wallscope.summary.diagnosis import decide_wall
 
 STEPS, LAYERS = 10, 4
@@ -223,6 +225,51 @@ def test_parts_add_up_and_no_rank_waits_for_itself():
         assert abs(parts - one.residence_ns) <= 2
     assert job.members[1].peer_wait_ns < 0.01 * job.members[0].peer_wait_ns
     assert job.dominant_wall == "compute"
+
+
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 20), st.integers(1, 9), st.integers(0, 9), st.booleans(), st.booleans()),
+        max_size=6,
+    )
+)
+def test_a_moment_in_several_collectives_counts_once(operations):
+    """Against a count of every ns: the first of peer wait, pipeline wait, transfer and unsplit time."""
+    rows = [
+        (start, start + length, min(wait, length), whole, pipeline)
+        for start, length, wait, whole, pipeline in operations
+    ]
+    counted = [0, 0, 0, 0]
+    for at in range(30):
+        running = [row for row in rows if row[0] <= at < row[1]]
+        states = [
+            (int(pipeline) if at < start + wait else 2) if whole else 3
+            for start, _, wait, whole, pipeline in running
+        ]
+        if states:
+            counted[min(states)] += 1
+    names = ("start_ns", "end_ns", "wait_ns", "is_whole", "is_pipeline")
+    types = (pl.Int64, pl.Int64, pl.Int64, pl.Boolean, pl.Boolean)
+    frame = pl.DataFrame(rows, schema=dict(zip(names, types, strict=True)), orient="row")
+
+    assert list(_unite_parts(frame)) == counted
+
+
+def test_of_ranks_that_wait_alike_the_one_that_delays_others_represents_them():
+    (member, *_) = judged(plain(2)).members
+    alike = replace(member, blocking_peer_wait_ns=0, peer_wait_ns=5, late_ns=0)
+    by_all_waiting = replace(alike, peer_wait_ns=1)
+    by_lateness = replace(by_all_waiting, late_ns=9)
+
+    assert min((alike, by_all_waiting, by_lateness), key=_waiting_order) is by_lateness
+    assert min((alike, by_all_waiting), key=_waiting_order) is by_all_waiting
+
+
+def test_the_slowest_stage_represents_a_pipeline():
+    extra = beside(300, "compute/gemm", "vocabulary")
+    job = judged(pipeline(4, 2, 2, lambda stage, _: extra if stage else {}))
+
+    assert job.critical_rank in {1, 3}
 
 
 def test_a_capture_that_lacks_the_first_collectives_is_laid_beside_the_others():

@@ -125,7 +125,10 @@ class JobCollectives:
 
 @dataclass(frozen=True, slots=True)
 class RankWaits:
-    """One rank of a job; durations of collectives are added up, with or without overlapping compute.
+    """One rank of a job; times in collectives include those with overlapping compute.
+
+    A moment in several collectives counts once: as peer wait if any of them waits for peers, else as pipeline
+    wait, transfer or unsplit time, in this order.
 
     Waiting for peers is `None` if most of the collectives could not be matched; `unmatched_count` is their
     number.

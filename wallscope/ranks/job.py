@@ -17,6 +17,7 @@ from wallscope.model.analysis import (
     CollectiveWaits,
     Job,
     JobCollectives,
+    PipelineStage,
     Rank,
     RankGroup,
     RankWaits,
@@ -40,9 +41,9 @@ from wallscope.ranks.wait_split import (
     split_waits,
     summarize_pipeline,
 )
-from wallscope.thresholds.causes import UNKNOWN_WAIT_SHARE
+from wallscope.thresholds.causes import UNEVEN_STAGES_SHARE, UNKNOWN_WAIT_SHARE
 from wallscope.thresholds.verdict import MATERIAL_SHARE
-from wallscope.trace.intervals import Times
+from wallscope.trace.intervals import Times, length_ns, make_spans, order_spans, union
 
 Judge = Callable[[Times, Times], Dominant]
 """Decide the dominant wall of some steps from ns of each wall and unattributed ns."""
@@ -125,7 +126,7 @@ def _judge_job(  # noqa: PLR0913, PLR0917  # all that is known of the ranks
     late = (*late, *(one for one in find_slow_stages(ranks, in_stages) if one.place not in known))
     members = _summarize_members(rows, ranks, stage_of)
     critical = min(
-        range(len(members)),
+        _list_slowest(in_stages, steps) or range(len(members)),
         key=lambda place: (_waiting_order(members[place]), members[place].rank or 0, place),
     )
     charged = _charge_walls(rows, ranks, late)
@@ -211,6 +212,7 @@ def _summarize_member(
     peers, handed = is_whole & ~is_pipeline, is_whole & is_pipeline
     residence_ns = rows["residence_ns"].to_numpy()
     is_known = residence_ns[~is_whole].sum() <= UNKNOWN_WAIT_SHARE * residence_ns.sum()
+    typical, whole = _unite_parts(rows.filter(pl.Series(is_typical))), _unite_parts(rows)
 
     def mean_ns(column: str, chosen: Flags) -> int:
         return steps.mean(int(rows[column].filter(pl.Series(chosen & is_typical)).sum()))
@@ -227,23 +229,59 @@ def _summarize_member(
         steady_steps=steps.steady,
         step_median_ns=steps.median_ns,
         walls=steps.typical_walls(profile),
-        residence_ns=mean_ns("residence_ns", is_typical),
-        transfer_ns=mean_ns("transfer_ns", is_whole),
-        peer_wait_ns=mean_ns("wait_ns", peers) if is_known else None,
-        pipeline_wait_ns=mean_ns("wait_ns", handed),
-        unsplit_ns=mean_ns("residence_ns", ~is_whole),
+        residence_ns=sum(parts := [steps.mean(part_ns) for part_ns in typical]),
+        transfer_ns=parts[2],
+        peer_wait_ns=parts[0] if is_known else None,
+        pipeline_wait_ns=parts[1],
+        unsplit_ns=parts[3],
         blocking_peer_wait_ns=mean_ns("blocking_wait_ns", peers) if is_known else None,
         blocking_pipeline_wait_ns=mean_ns("blocking_wait_ns", handed),
         late_ns=steps.mean_ns(charged, "late_ns"),
-        all_residence_ns=int(rows["residence_ns"].sum()),
-        all_wait_ns=int(rows["wait_ns"].filter(pl.Series(peers)).sum()) if is_known else None,
+        all_residence_ns=sum(whole),
+        all_wait_ns=whole[0] if is_known else None,
         unmatched_count=int((~is_whole).sum()),
     )
 
 
-def _waiting_order(member: RankWaits) -> tuple[bool, int]:
-    """Sort key: ranks that wait least come first, those with unknown waiting last."""
-    return member.blocking_peer_wait_ns is None, member.blocking_peer_wait_ns or 0
+def _list_slowest(pipeline: tuple[PipelineStage, ...], steps: Sequence[StepSums]) -> list[int]:
+    """Return the ranks of the pipeline stages that compute longest, within 3 % of the step."""
+    if len(pipeline) < 2:
+        return []
+    most_ns = max(stage.compute_ns for stage in pipeline)
+    alike_ns = UNEVEN_STAGES_SHARE * float(np.median([np.median(own.length_ns) for own in steps]))
+    slowest = [stage for stage in pipeline if stage.compute_ns >= most_ns - alike_ns]
+    return [place for stage in slowest for place in stage.places]
+
+
+def _unite_parts(rows: pl.DataFrame) -> tuple[int, int, int, int]:
+    """Return the ns in which a rank waits for peers, for the pipeline, transfers, or does what is not split.
+
+    Each moment counts once, for the first of these that any of its collectives does then.
+    """
+    start_ns, end_ns = rows["start_ns"].to_numpy(), rows["end_ns"].to_numpy()
+    waited_ns = start_ns + rows["wait_ns"].fill_null(0).to_numpy()
+    is_whole, is_pipeline = rows["is_whole"].to_numpy(), rows["is_pipeline"].to_numpy()
+    parts = (
+        (is_whole & ~is_pipeline, start_ns, waited_ns),
+        (is_whole & is_pipeline, start_ns, waited_ns),
+        (is_whole, waited_ns, end_ns),
+        (~is_whole, start_ns, end_ns),
+    )
+    before, lengths_ns = make_spans(), [0]
+    for chosen, from_ns, to_ns in parts:
+        before = union(before, order_spans(from_ns[chosen], to_ns[chosen]))
+        lengths_ns.append(length_ns(before))
+    peers_ns, pipeline_ns, transfer_ns, unsplit_ns = np.diff(lengths_ns).tolist()
+    return peers_ns, pipeline_ns, transfer_ns, unsplit_ns
+
+
+def _waiting_order(member: RankWaits) -> tuple[bool, int, int, int]:
+    """Sort key: ranks that wait least come first, those with unknown waiting last.
+
+    Of ranks that wait alike, the one comes first that delays others most.
+    """
+    blocking_ns, wait_ns = member.blocking_peer_wait_ns, member.peer_wait_ns
+    return blocking_ns is None, blocking_ns or 0, wait_ns or 0, -member.late_ns
 
 
 def _charge_walls(rows: pl.DataFrame, ranks: JobRanks, late: tuple[Straggler, ...]) -> list[Times]:

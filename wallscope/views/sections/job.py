@@ -139,7 +139,7 @@ def _tabulate_waits(members: Sequence[RankWaits], rest: str) -> Grid:
         ),
     )
     title = "Time in collectives per typical step"
-    return tabulate(title, columns, members, brief=f"{title} (sum of durations)", rest=rest)
+    return tabulate(title, columns, members, brief=f"{title} (each moment counts once)", rest=rest)
 
 
 def build_survey(analysis: Analysis) -> Section | None:
