@@ -118,8 +118,9 @@ def test_a_real_export_is_answered_or_refused_by_name(path):
     for rank in found["ranks"]:
         own = rows[rank["pid"], rank["device"]]
         steps = rank["steps"]
-        assert steps[0]["start_ns"] - rank["outside_ns"] == min(start for start, _, _ in own)
-        assert steps[-1]["end_ns"] == max(end for _, end, _ in own)
+        first_ns, last_ns = min(start for start, _, _ in own), max(end for _, end, _ in own)
+        assert rank["outside_ns"] == max(steps[0]["start_ns"] - first_ns, 0)
+        assert rank["after_ns"] == max(last_ns - steps[-1]["end_ns"], 0)
         assert [step["end_ns"] for step in steps[:-1]] == [step["start_ns"] for step in steps[1:]]
         for step in steps:
             assert step["budget"] == swept(own, step["start_ns"], step["end_ns"])

@@ -334,6 +334,18 @@ def test_time_before_the_first_step_has_no_window_and_is_stated(tmp_path):
     assert "outside-steps" in {finding.code for finding in found.capture.findings}
 
 
+def test_time_after_the_last_step_has_no_window_and_is_stated(tmp_path):
+    def tell(story: Story) -> None:
+        plain(story, mark_step)
+        story.step(SIX[-1] + 2 * STEP_NS, names=["nvjet_validation"])
+
+    found = told(tmp_path / "run.sqlite", tell)
+    (said,) = (one.message for one in found.capture.findings if one.code == "outside-steps")
+
+    assert found.ranks[0].after_ns == 2 * STEP_NS + LAUNCH_LAG_NS + 4_500 - 95_000
+    assert "the 116.5 µs from the last step to the last device operation" in said
+
+
 def test_a_disagreement_of_two_anchors_is_reported(tmp_path):
     def tell(story: Story) -> None:
         at = plain(story, lambda *_: None, count=12)

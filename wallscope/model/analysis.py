@@ -573,7 +573,8 @@ class PackedProfile:
 class Rank:
     """One (process, device) pair.
 
-    `outside_ns` is device time before the first window, `outside_idle_ns` the part without operations.
+    `outside_ns` is device time before the first window, `outside_idle_ns` the part without operations, and
+    `after_ns` device time after the last window.
     `whole_walls` cover all time if much work and most time lie there, else `None`. `unmatched_kernels` are
     unrecognized kernels over 1 % of the typical step. `ranges` are the 200 with most device time.
     `host_details` are `None` without known calls, `gpu_metrics` without samples. `mean_step_ns` and
@@ -608,6 +609,7 @@ class Rank:
     host_details: HostDetails | None = None
     gpu_metrics: GpuMetrics | None = None
     outside_idle_ns: int = 0
+    after_ns: int = 0
     whole_walls: Walls | None = None
     mean_step_ns: int | None = None
     median_step_ns: int | None = None

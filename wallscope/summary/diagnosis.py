@@ -470,7 +470,8 @@ def measure_covered_share(rank: Rank, anchor: Anchor) -> float | None:
     steady_ns = sum(step.end_ns - step.start_ns for step in rank.steps if step.steady)
     if anchor.is_marked or is_chosen or not steady_ns:
         return None
-    return steady_ns / (sum(step.end_ns - step.start_ns for step in rank.steps) + rank.outside_ns)
+    steps_ns = sum(step.end_ns - step.start_ns for step in rank.steps)
+    return steady_ns / (rank.outside_ns + steps_ns + rank.after_ns)
 
 
 def _find_time(analysis: Analysis, rank: Rank, *, is_matched: bool) -> CoveredTime:

@@ -17,7 +17,7 @@ from wallscope.model.cause_catalogue import (
 from wallscope.model.diagnosis import StepFacts
 from wallscope.model.enums import OperationClass, Wall
 from wallscope.model.finding_codes import FindingCode
-from wallscope.summary.diagnosis import is_mostly_outside, select_working_ranks
+from wallscope.summary.diagnosis import select_working_ranks
 from wallscope.summary.rank import RankSummary, lacks_kernels
 from wallscope.summary.unusual_losses import find_hidden_locks, find_one_gap, report_slower_kernels
 from wallscope.thresholds.steps import ANCHOR_AGREEMENT_SHARE, ENOUGH_STEPS_COUNT
@@ -263,16 +263,23 @@ def _name_marker(anchor: Anchor) -> str:
 
 
 def _find_time_outside(ranks: tuple[Rank, ...]) -> Iterator[Finding]:
-    """Report time before the first step, which has no window."""
-    outside_ns = max(rank.outside_ns for rank in ranks)
-    if outside_ns == 0:
-        return
-    yield make_finding(
-        FindingCode.OUTSIDE_STEPS,
-        severity=Severity.WARNING if any(map(is_mostly_outside, ranks)) else Severity.INFO,
-        covers_ns=outside_ns,
-        time=duration(outside_ns),
+    """Report time before the first and after the last step, which has no window."""
+    is_most = any(
+        rank.outside_ns + rank.after_ns > sum(step.end_ns - step.start_ns for step in rank.steps)
+        for rank in ranks
     )
+    before_ns = max(rank.outside_ns for rank in ranks)
+    after_ns = max(rank.after_ns for rank in ranks)
+    before = f"the {duration(before_ns)} from the first device operation to the first analyzed step or window"
+    after = f"the {duration(after_ns)} from the last step to the last device operation"
+    left_out = [text for text, time_ns in ((before, before_ns), (after, after_ns)) if time_ns]
+    if left_out:
+        yield make_finding(
+            FindingCode.OUTSIDE_STEPS,
+            severity=Severity.WARNING if is_most else Severity.INFO,
+            covers_ns=before_ns + after_ns,
+            times=" and ".join(left_out),
+        )
 
 
 def _left_out(trace: Trace) -> Iterator[Finding]:

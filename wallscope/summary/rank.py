@@ -233,6 +233,7 @@ def _summarize_rank(  # noqa: PLR0913, PLR0917  # what is shared between ranks, 
         else replace(host, range=place, longest_gap_ns=longest_ns, longest_gap_share=longest_share),
         gpu_metrics=average_gpu_metrics(work.steps, capture, rank["rank_id"], rank["gpu"]),
         outside_idle_ns=_outside_idle_ns(trace, operations, windows),
+        after_ns=_after_ns(trace, operations, windows),
         whole_walls=_measure_whole(trace, evidence, operations, windows),
         slower_kernels=find_slower_kernels(operations, windows.filter("steady"), capture, rank["gpu"]),
         **_measure_steadiness(windows.filter("steady"), sums),
@@ -315,6 +316,14 @@ def _outside_ns(trace: Trace, operations: pl.DataFrame, windows: pl.DataFrame) -
     """Return the device time before the first window, from the first operation or the selected time on."""
     begin_ns, end_ns = _bound_time_before_steps(trace, operations, windows)
     return end_ns - begin_ns
+
+
+def _after_ns(trace: Trace, operations: pl.DataFrame, windows: pl.DataFrame) -> int:
+    """Return the device time after the last window, to the last operation or the end of the selected time."""
+    end_ns = int(operations["end_ns"].to_numpy().max())
+    if trace.selection.time_ns is not None:
+        end_ns = min(end_ns, trace.selection.time_ns[1])
+    return max(end_ns - int(windows["end_ns"].to_numpy().max()), 0)
 
 
 def _bound_time_before_steps(
