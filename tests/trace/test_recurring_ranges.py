@@ -302,3 +302,25 @@ def test_where_most_of_a_capture_is_before_the_steps_the_verdict_says_so(tmp_pat
         "the 4.0 ms before the first window, which are longer than all windows together"
         in found.diagnosis.verdict
     )
+
+
+def test_requests_of_different_length_are_steps(tmp_path):
+    def tell(story: Story) -> None:
+        for index in range(8):
+            at = (index + 1) * 4 * STEP_NS
+            end = story.run(BODY * (1 + index % 3), at)
+            story.mark("request", at - 1_000, end)
+
+    found = told(tmp_path / "run.sqlite", tell)
+
+    assert (found.anchor.name, found.anchor.steps) == ("request", 8)
+
+
+def test_ranges_that_run_different_kernels_each_time_are_no_steps(tmp_path):
+    def tell(story: Story) -> None:
+        for index in range(8):
+            at = (index + 1) * 4 * STEP_NS
+            end = story.run([f"{name}_{index}" for name in BODY], at)
+            story.mark("job", at - 1_000, end)
+
+    assert told(tmp_path / "run.sqlite", tell).anchor.name != "job"

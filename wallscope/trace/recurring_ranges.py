@@ -26,7 +26,14 @@ from wallscope.thresholds.steps import (
     SHORTEST_STRETCH_SHARE,
 )
 from wallscope.trace.intervals import Times
-from wallscope.trace.repeat_unit import UNITS, MainStream, find_first_compute, is_alike
+from wallscope.trace.repeat_unit import (
+    UNITS,
+    MainStream,
+    Symbols,
+    find_first_compute,
+    is_alike,
+    is_same_mix,
+)
 from wallscope.trace.step_markers import NO_STEP, STEP, MarkerRanges, find_outer
 
 _PARTS = "|".join([*(f"(?:{known})" for _, known in UNITS), r"(?i)(?:^|[^a-z])epochs?(?:$|[^a-z])"])
@@ -75,12 +82,17 @@ def find_recurring_steps(ranges: pl.DataFrame, main: MainStream) -> list[Recurri
         for one in seen
         if one.stretch_share >= _least_stretch(one)
         and one.share >= (MARKED_BY_CYCLE_SHARE if one.marker in phases else MARKED_KERNELS_SHARE)
-        and is_alike(symbols, one.begins)
+        and (is_alike(symbols, one.begins) or _is_request(one, symbols))
     ]
     fine = [one for one in steps if not _is_too_coarse(one, steps)]
     ordered = [*fine, *(one for one in steps if one not in fine)]
     ordered += [one for one in seen if one not in ordered]
     return [RecurringRange(one.marker, int(one.begins.size), is_step=one in fine) for one in ordered]
+
+
+def _is_request(one: _Seen, symbols: Symbols) -> bool:
+    """Whether an outermost range holds nearly all work, and each instance the same kernels in other numbers."""
+    return one.is_outermost and one.share >= CYCLE_KERNELS_SHARE and is_same_mix(symbols, one.begins)
 
 
 def _least_stretch(one: _Seen) -> float:

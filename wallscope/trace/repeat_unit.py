@@ -251,6 +251,24 @@ def is_alike(symbols: Symbols, starts: Rows) -> bool:
     return False
 
 
+def is_same_mix(symbols: Symbols, starts: Rows) -> bool:
+    """Whether most units run the kernels of the middle one in about its proportions, however many.
+
+    >>> is_same_mix(np.array([1, 2, 1, 2, 1, 2, 1, 2]), np.array([0, 2, 6]))
+    True
+    >>> is_same_mix(np.array([1, 2, 3, 3, 3, 4, 4, 4]), np.array([0, 2, 5]))
+    False
+    """
+    length = np.diff(np.append(starts, symbols.size))
+    unit = np.repeat(np.arange(starts.size), length)
+    counts = np.zeros((starts.size, int(symbols.max(initial=0)) + 1))
+    np.add.at(counts, (unit, symbols[starts[0] :]), 1)
+    shares = counts / length[:, None]
+    model = int(np.argsort(length, kind="stable")[length.size // 2])
+    common = np.minimum(shares, shares[model]).sum(axis=1)
+    return float((common >= LIKE_UNITS_SHARE).mean()) >= REGULAR_UNITS_SHARE
+
+
 def _longest_stretch(symbols: Symbols, starts: Rows) -> slice | None:
     """The rows of the most kernels in a row whose units are alike; `None` if they are too few.
 
