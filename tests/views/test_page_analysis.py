@@ -238,9 +238,9 @@ def test_the_critical_path_tiles_its_step_in_its_lane(report):
     assert (step["lanes"][0]["kind"], step["lanes"][0]["lane"]) == ("path", "critical path")
     start, length, _, _, wall = columns[:5]
 
-    assert start[0] == 0
+    assert 0 <= start[0] < 0.02 * step["length"]  # it begins with the first compute kernel
     assert (np.cumsum(start)[1:] == np.cumsum(start)[:-1] + length[:-1]).all()
-    assert int(length.sum()) == step["length"]
+    assert start[0] + int(length.sum()) == step["length"]
     assert {str(list(Wall)[place]) for place in set(wall)} == {
         part.name for part in report.path.critical.walls
     }

@@ -228,12 +228,13 @@ class _Packer:
 def _list_lanes(timeline: StepTimeline) -> tuple[tuple[str, pl.DataFrame], ...]:
     """List the rows of all lanes by their kind, in order: the critical path, streams, threads.
 
-    A segment of the path is named by its operation or call, else by its cause. Calls have depth -1.
+    A segment of the path is named by its operation or call, else by its cause. The path ends with the first
+    compute kernel of the next step: what lies behind the step is not shown. Calls have depth -1.
     """
     wall, surface = pl.col("wall").to_physical().cast(pl.UInt32), pl.lit(0, pl.Int32)
     name = pl.when(pl.col("name") == "").then("cause").otherwise("name")
     lane = pl.lit("critical path")
-    path = timeline.path.select(
+    path = timeline.path.filter(pl.col("start_ns") < timeline.end_ns).select(
         "start_ns", "end_ns", name=name, what="cause", wall=wall, lane=lane, depth=surface
     )
     calls = timeline.calls.with_columns(depth=pl.lit(-1, pl.Int32))

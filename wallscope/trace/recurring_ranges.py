@@ -91,7 +91,7 @@ def find_recurring_steps(ranges: pl.DataFrame, main: MainStream) -> list[Recurri
 
 
 def _is_request(one: _Seen, symbols: Symbols) -> bool:
-    """Whether an outermost range holds nearly all work, and each instance the same kernels in other numbers."""
+    """Whether an outermost range holds nearly all work: the same kernels each time, in other numbers."""
     return one.is_outermost and one.share >= CYCLE_KERNELS_SHARE and is_same_mix(symbols, one.begins)
 
 
