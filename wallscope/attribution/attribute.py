@@ -4,7 +4,7 @@ Each device operation has one cause, whatever waits for it. The cause of a link 
 call, from the ranges and waits of the thread, and from blocking calls that left the device without work.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -215,6 +215,12 @@ _WITHOUT_WORK = [
     for kind in (LinkKind.OUTSIDE_CALLS, LinkKind.SYNCHRONISATION, LinkKind.LAUNCH_LATENCY)
 ]
 """Kinds of links during which the export shows only that no kernel computes."""
+_ON_THREADS = [
+    encode_member(kind)
+    for kind in LinkKind
+    if kind not in {LinkKind.OPERATION, LinkKind.HAND_OVER, LinkKind.UNRESOLVED}
+]
+"""Kinds of links that compare the times of the device with those of threads."""
 _WITHOUT_CALLS = {FindingCode.TRACE_FILTERED, FindingCode.TRACE_CUT_OFF}
 """Findings on captures in which a thread outside calls may have been inside one that is missing."""
 _INCOMPLETE = {FindingCode.TRACE_FILTERED, FindingCode.TRACE_EVENTS_LOST, FindingCode.RECORDS_LOST}
@@ -229,7 +235,7 @@ def assign_slice_causes(  # noqa: PLR0913  # all inputs of the causes of slices
     in_graph: Rows,
     *,
     is_complete: bool = True,
-    lacks_calls: bool = False,
+    open_kinds: Sequence[int] = (),
 ) -> tuple[Rows, list[str | None]]:
     """Return the cause of each slice, as an index in the returned texts.
 
@@ -240,13 +246,13 @@ def assign_slice_causes(  # noqa: PLR0913  # all inputs of the causes of slices
         texts: the meaning of those indices.
         in_graph: number of the graph launch of each operation, -1 outside graphs.
         is_complete: whether no operation or wait is known to be missing from the capture.
-        lacks_calls: whether CUDA calls may be missing at any time.
+        open_kinds: kinds of links whose cause is unknown in this capture, encoded.
     """
     first_of_op, first_of_thread = len(_FIXED), len(_FIXED) + len(causes.texts)
     kind = slices.kind
     found = np.where(on_thread >= 0, first_of_thread + on_thread, kind)
-    if lacks_calls:
-        is_open = np.isin(kind, _WITHOUT_WORK)
+    if open_kinds:
+        is_open = np.isin(kind, open_kinds)
         found[is_open] = len(_BY_KIND) + slices.state[is_open]
     rows = np.flatnonzero(kind == encode_member(LinkKind.UNRESOLVED))
     is_idle = slices.state[rows] == encode_member(DeviceState.IDLE)
@@ -308,7 +314,7 @@ class Evidence:
         drained: blocking calls that left each rank without work, by id of the rank.
         locked: calls that waited while another thread held the driver, by number.
         is_complete: whether no operation or wait is known to be missing.
-        lacks_calls: whether CUDA calls may be missing.
+        open_kinds: kinds of links whose cause is unknown, because calls may be missing or clocks differ.
     """
 
     waits: Dependencies
@@ -323,7 +329,7 @@ class Evidence:
     drained: Mapping[int, QueueDrains]
     locked: Rows
     is_complete: bool
-    lacks_calls: bool = False
+    open_kinds: Sequence[int] = ()
 
 
 def identify_operations(
@@ -425,8 +431,16 @@ def collect_evidence(  # noqa: PLR0913, PLR0917  # all earlier results
         drained=drained,
         locked=list_locked_calls(waits, capture.calls["role"]),
         is_complete=_INCOMPLETE.isdisjoint(finding.code for finding in capture.findings),
-        lacks_calls=not _WITHOUT_CALLS.isdisjoint(finding.code for finding in capture.findings),
+        open_kinds=_list_open_kinds(capture),
     )
+
+
+def _list_open_kinds(capture: Capture) -> Sequence[int]:
+    """Return the kinds of links whose cause is unknown where calls may be missing or clocks contradict."""
+    codes = {finding.code for finding in capture.findings}
+    if FindingCode.DEVICE_CLOCK_UNKNOWN in codes:
+        return _ON_THREADS
+    return () if _WITHOUT_CALLS.isdisjoint(codes) else _WITHOUT_WORK
 
 
 def _names_of_calls(capture: Capture) -> pl.Series:
@@ -476,7 +490,7 @@ def attribute_rank(evidence: Evidence, operations: pl.DataFrame, windows: pl.Dat
         host_cause,
         evidence.graph.to_numpy(),
         is_complete=evidence.is_complete,
-        lacks_calls=evidence.lacks_calls,
+        open_kinds=evidence.open_kinds,
     )
     number, names = number_values(texts)
     named = number.astype(np.uint32)[cause]  # polars takes signed places slowly

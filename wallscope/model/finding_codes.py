@@ -22,6 +22,8 @@ class FindingCode(StrEnum):
     CONFIGURATION_RELEASE = "configuration-release"
     CONFIGURATION_REPEATED = "configuration-repeated"
     CONFIGURATION_UNUSED = "configuration-unused"
+    DEVICE_CLOCK_ALIGNED = "device-clock-aligned"
+    DEVICE_CLOCK_UNKNOWN = "device-clock-unknown"
     EMIT_NVTX = "emit-nvtx"
     EXPORT_LEFT_OUT = "export-left-out"
     FEW_STEPS = "few-steps"

@@ -4,6 +4,8 @@ Limits are lost or unexported records, operations without their call, calls with
 profiler's own overhead. NVTX ranges can also be missing, truncated or too many.
 """
 
+from collections.abc import Sized
+
 import numpy as np
 import polars as pl
 
@@ -22,6 +24,7 @@ from wallscope.thresholds.verdict import (
     MATERIAL_SHARE,
     RANGES_A_LAUNCH_RATIO,
 )
+from wallscope.trace.device_clocks import DeviceClock
 from wallscope.trace.intervals import covered_ns, length_ns, make_spans, order_spans, union
 from wallscope.units import average, duration, percent, plural
 
@@ -116,6 +119,59 @@ def check_gpus(source: Database) -> tuple[Finding, ...]:
     if Presence.ROWS in (source.presence("TARGET_INFO_GPU"), source.presence("TARGET_INFO_CUDA_GPU")):
         return ()
     return (make_finding(FindingCode.GPU_UNKNOWN, "export"),)
+
+
+def check_clocks(capture: Capture, clocks: tuple[DeviceClock, ...]) -> tuple[Finding, ...]:
+    """Report devices whose clock was off, by how much and how sure, or whose clock could not be aligned."""
+    unknown = [clock for clock in clocks if clock.offset_ns is None]
+    aligned = [(abs(clock.offset_ns), clock) for clock in clocks if clock.offset_ns is not None]
+    findings = []
+    if unknown:
+        findings.append(
+            make_finding(
+                FindingCode.DEVICE_CLOCK_UNKNOWN,
+                device=_name_device(capture, unknown[0]),
+                others=_count_others(unknown),
+                reason=_find_contradiction(unknown[0]),
+            )
+        )
+    if aligned:
+        offset_ns, clock = max(aligned, key=lambda one: one[0])
+        least_ns, most_ns = sorted(
+            (clock.least_ns, clock.least_ns if clock.most_ns is None else clock.most_ns)
+        )
+        findings.append(
+            make_finding(
+                FindingCode.DEVICE_CLOCK_ALIGNED,
+                device=_name_device(capture, clock),
+                others=_count_others(aligned),
+                reason=_find_contradiction(clock),
+                offset=duration(offset_ns),
+                way="ahead of" if (clock.offset_ns or 0) < 0 else "behind",
+                drift=f", with a drift of {clock.drift * 1e6:+.1f} ppm" if clock.drift else "",
+                least=duration(least_ns),
+                most="on" if clock.most_ns is None else f"to {duration(most_ns)}",
+            )
+        )
+    return tuple(findings)
+
+
+def _name_device(capture: Capture, clock: DeviceClock) -> str:
+    return f"GPU {capture.ranks.filter(pl.col('rank_id') == clock.rank_id)['device'][0]}"
+
+
+def _count_others(clocks: Sized) -> str:
+    return f", and {plural(len(clocks) - 1, 'other clock')} likewise" if len(clocks) > 1 else ""
+
+
+def _find_contradiction(clock: DeviceClock) -> str:
+    if clock.early:
+        return f"{clock.early:,} of {plural(clock.launches, 'operation')} started before their launch"
+    if clock.late:
+        return (
+            f"{clock.late:,} of {plural(clock.waits, 'call')} returned before the end of what they waited for"
+        )
+    return "No operation starts soon after its launch, although the GPU is idle"
 
 
 def check_calls(capture: Capture, *, began_inside: bool) -> tuple[Finding, ...]:

@@ -58,6 +58,7 @@ from wallscope.nsys.ranks import Ranks, identify_ranks
 from wallscope.nsys.sources import open_tables
 from wallscope.nsys.tables import Database, Tables, make_database
 from wallscope.process_tuning import release_memory, run_both
+from wallscope.trace.device_clocks import align_device_clocks
 from wallscope.units import plural, size
 
 _OPERATION_BYTES, _CALL_BYTES, _RANGE_BYTES = 230, 60, 70
@@ -287,10 +288,12 @@ def read_capture(path: Path, progress: Progress, reader: Reader = Reader.PAGES) 
             interpreter=hints.interpreter,
             conditions=read_conditions(source),
         )
+        capture, clocks = align_device_clocks(capture)
         limits = (
             *graph_findings,
             *findings.check_losses(source),
             *findings.check_times(operations.untimed_rows),
+            *findings.check_clocks(capture, clocks),
             *check_calls(capture, began_inside=has_begun_inside(source, raw_ranges, shift_ns)),
             *check_overhead(source, capture, shift_ns, progress),
             *check_ranges(source, raw_ranges, capture),

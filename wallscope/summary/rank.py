@@ -103,7 +103,8 @@ class RankSummary:
     `has_kernels_elsewhere` whether they ran at other times.
     `hides_recompute` is set if the rank trains and no range names its backward pass. `lacks_calls` is set if
     a material part of the operations of those steps lacks its launch calls. `is_slowed_by_profiler` is set if
-    a warning says so of the host. `tables` are the inputs of its profile, if they are asked for.
+    a warning says so of the host, `has_unknown_clock` if clocks contradict each other.
+    `tables` are the inputs of its profile, if they are asked for.
     """
 
     rank: Rank
@@ -117,6 +118,7 @@ class RankSummary:
     hides_recompute: bool
     lacks_calls: bool
     is_slowed_by_profiler: bool
+    has_unknown_clock: bool
     pressure: MemoryPressure
     tables: ProfileTables | None
 
@@ -254,6 +256,7 @@ def _summarize_rank(  # noqa: PLR0913, PLR0917  # what is shared between ranks, 
         and find_training_kernels(work, capture.names),
         lacks_calls=_lacks_calls(operations, deciding, capture.copies),
         is_slowed_by_profiler=capture.is_slowed_by_profiler,
+        has_unknown_clock=capture.has_unknown_clock,
         pressure=judge_memory_pressure(
             account.memory,
             measure_recomputed_share(work, facts.recomputed),

@@ -176,6 +176,8 @@ def _list_doubts(decision: Decision, account: RankSummary) -> Iterator[str]:
             "no range names the backward pass, so that recomputed activations, if there are any, count as"
             " compute"
         )
+    if account.has_unknown_clock:
+        yield "the clocks of GPU and CPU contradict each other, so host causes and waits are unknown"
     if account.lacks_calls:
         yield f"launch calls are missing: {_WITHOUT_CALLS.get(decision.dominant, _WAITS_UNKNOWN)}"
     if decision.dominant == "host" and find_dominant_wall(*_without_blocked_calls(account)) != "host":

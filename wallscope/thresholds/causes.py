@@ -108,6 +108,39 @@ ASKED_PLAYED_COUNT: Final = 160_000
 """Operations of a window that `wallscope whatif` simulates, as the user asked for it. Chosen."""
 
 
+CLOCK_EARLY_NS: Final = 10_000
+"""An operation that starts so long before its launch cannot be on the clock of the CPU. Measured: of captures
+with good clocks the worst starts 3 µs early."""
+CLOCK_EARLY_SHARE: Final = 0.01
+"""Launched operations that must start early, for the clock of their device to be off. Chosen: one is an error
+of its own."""
+CLOCK_EARLY_IDLE_SHARE: Final = 0.2
+"""The same of operations on an idle device: others wait in the queue, and may hide it. Chosen."""
+CLOCK_LATE_NS: Final = 50_000
+"""Work that a call waited for may end so long after it, and a launch on an idle device may take so long.
+Measured: at most 3 µs, and 40 µs as the smallest of a capture."""
+CLOCK_LATE_SHARE: Final = 0.2
+"""Waits that must return before the end of their work, for the clock to be off. Chosen."""
+CLOCK_IDLE_NS: Final = 10_000
+"""A device is idle that has run nothing for so long. Chosen."""
+CLOCK_FEWEST_IDLE_COUNT: Final = 8
+"""Launches on an idle device, from which on their smallest latency says something. Chosen."""
+CLOCK_PROMPT_SHARE: Final = 0.05
+"""Of these, that share the smallest latency at least. Chosen: fewer than in any capture with good clocks."""
+CLOCK_ALIKE_NS: Final = 40_000
+"""Smallest latencies that differ by less are one. Measured: those of parts of a capture, as above."""
+CLOCK_USUAL_LATENCY_NS: Final = 6_000
+"""Smallest latency of a launch on an aligned device. Measured: the median of that of 60 captures."""
+CLOCK_UNKNOWN_LATENCY_NS: Final = 10_000_000
+"""Latency of all launches from which on a capture with too few of them may be off or not. Chosen."""
+CLOCK_DRIFT_BINS_COUNT: Final = 32
+"""Parts of a capture whose smallest latencies show a drift. Chosen."""
+CLOCK_FEWEST_ON_LINE_COUNT: Final = 6
+"""Of these, that must lie on a line. Chosen."""
+CLOCK_ON_LINE_SHARE: Final = 0.6
+"""The same as a share. Chosen: most."""
+
+
 FEWEST_MET_COUNT: Final = 2
 """Collectives that must end together, for ranks to be partners. By definition: one may be chance."""
 LEAST_MET_SHARE: Final = 0.9

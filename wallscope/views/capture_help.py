@@ -22,6 +22,8 @@ _OTHERWISE = (
     FindingCode.CLIPPED_RANGES,
     FindingCode.CLOCKS_APART,
     FindingCode.COLLECTIVES_UNMATCHED,
+    FindingCode.DEVICE_CLOCK_ALIGNED,
+    FindingCode.DEVICE_CLOCK_UNKNOWN,
     FindingCode.EMIT_NVTX,
     FindingCode.GPU_UNKNOWN,
     FindingCode.LOSS_UNKNOWN,

@@ -88,6 +88,7 @@ _DOUBTS: tuple[tuple[tuple[str, ...], frozenset[Wall]], ...] = (
             FindingCode.NO_API_CALLS,
             FindingCode.FILTERED_EXPORT,
             FindingCode.TRACE_FILTERED,
+            FindingCode.DEVICE_CLOCK_UNKNOWN,
             FindingCode.UNATTRIBUTED_TIME,
         ),
         _ANY,
