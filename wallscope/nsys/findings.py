@@ -78,15 +78,13 @@ def explain_losses(source: Database) -> str:
     return f" ({'; '.join(reasons)})" if reasons else ""
 
 
-def check_times(untimed_rows: int) -> tuple[Finding, ...]:
-    """Report operations without a valid time."""
-    if untimed_rows == 0:
+def check_times(operations: int, calls: int, ranges: int) -> tuple[Finding, ...]:
+    """Report how many rows were left out because they have no time, or one that cannot be."""
+    counts = ((operations, "device operation"), (calls, "call"), (ranges, "range"))
+    listed = [plural(count, what) for count, what in counts if count]
+    if not listed:
         return ()
-    return (
-        make_finding(
-            FindingCode.UNTIMED_OPERATIONS, "export", operations=plural(untimed_rows, "device operation")
-        ),
-    )
+    return (make_finding(FindingCode.UNTIMED_OPERATIONS, "export", records=" and ".join(listed)),)
 
 
 def check_export(facts: ExportFacts) -> tuple[Finding, ...]:

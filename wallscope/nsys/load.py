@@ -20,7 +20,16 @@ from wallscope.model.enums import OperationKind, Reader
 from wallscope.model.rank_summaries import SPELLED
 from wallscope.nsys import findings
 from wallscope.nsys import tables as catalog
-from wallscope.nsys.calls import add_flags, build_calls, read_calls, read_events, read_streams, read_syncs
+from wallscope.nsys.calls import (
+    RawCalls,
+    add_flags,
+    build_calls,
+    keep_calls,
+    read_calls,
+    read_events,
+    read_streams,
+    read_syncs,
+)
 from wallscope.nsys.collectives import Collectives, read_collectives
 from wallscope.nsys.findings import (
     check_calls,
@@ -36,6 +45,7 @@ from wallscope.nsys.host_events import (
     SAMPLES,
     SWITCHES,
     build_ranges,
+    count_untimed_ranges,
     read_cpu_samples,
     read_host_events,
     read_ranges,
@@ -53,12 +63,13 @@ from wallscope.nsys.identity import (
     read_program_hints,
 )
 from wallscope.nsys.integrity import is_folder
-from wallscope.nsys.operations import RawOperations, build_device_work, read_operations
+from wallscope.nsys.operations import RawOperations, build_device_work, keep_operations, read_operations
 from wallscope.nsys.ranks import Ranks, identify_ranks
 from wallscope.nsys.sources import open_tables
 from wallscope.nsys.tables import Database, Tables, make_database
 from wallscope.process_tuning import release_memory, run_both
 from wallscope.trace.device_clocks import align_device_clocks
+from wallscope.trace.record_times import RecordTimes, find_extent, mark_possible
 from wallscope.units import plural, size
 
 _OPERATION_BYTES, _CALL_BYTES, _RANGE_BYTES = 230, 60, 70
@@ -213,6 +224,7 @@ def read_capture(path: Path, progress: Progress, reader: Reader = Reader.PAGES) 
             lambda: read_operations(source, progress),
             lambda: (read_calls(source, progress), read_ranges(source, progress)),
         )
+        operations, called = _drop_impossible(operations, called, read_duration_ns(source), shift_ns)
         if operations.frame.is_empty():
             raise NothingToAnalyzeError(
                 "has no device operation with a valid time",
@@ -292,7 +304,9 @@ def read_capture(path: Path, progress: Progress, reader: Reader = Reader.PAGES) 
         limits = (
             *graph_findings,
             *findings.check_losses(source),
-            *findings.check_times(operations.untimed_rows),
+            *findings.check_times(
+                operations.untimed_rows, called.untimed_rows, count_untimed_ranges(raw_ranges)
+            ),
             *findings.check_clocks(capture, clocks),
             *check_calls(capture, began_inside=has_begun_inside(source, raw_ranges, shift_ns)),
             *check_overhead(source, capture, shift_ns, progress),
@@ -302,6 +316,20 @@ def read_capture(path: Path, progress: Progress, reader: Reader = Reader.PAGES) 
             *of_ranks.findings,
         )
         return replace(capture, findings=limits)
+
+
+def _drop_impossible(
+    operations: RawOperations, called: RawCalls, duration_ns: int | None, time_shift_ns: int
+) -> tuple[RawOperations, RawCalls]:
+    """Leave operations and calls out whose time cannot be; both bear witness to when the other ended."""
+    frame, columns = operations.frame, called.columns
+    work = RecordTimes(frame["start"].to_numpy(), frame["end"].to_numpy())
+    calls = RecordTimes(columns["start"].to_numpy(), columns["end"].to_numpy())
+    end_ns = None if duration_ns is None else duration_ns + time_shift_ns
+    return (
+        keep_operations(operations, pl.Series(mark_possible(work, find_extent([work], [calls], end_ns)))),
+        keep_calls(called, pl.Series(mark_possible(calls, find_extent([calls], [work], end_ns)))),
+    )
 
 
 def _number_processes_and_threads(

@@ -108,6 +108,16 @@ ASKED_PLAYED_COUNT: Final = 160_000
 """Operations of a window that `wallscope whatif` simulates, as the user asked for it. Chosen."""
 
 
+LATEST_RECORD_NS: Final = 2**61
+"""No record starts or ends later. By definition: above the clocks of all captures, including UTC in ns."""
+LONGEST_RECORD_NS: Final = 2**50
+"""No record lasts longer. Chosen: thirteen days."""
+LONGEST_LEAD_NS: Final = 3_600_000_000_000
+"""A program runs before the first other record of a trace for less than this. Chosen: an hour."""
+CALLS_LEAD_NS: Final = 1_000_000
+"""The same of operations and calls, which nothing precedes by so much. Chosen."""
+SURPLUS_NS: Final = 10_000_000_000
+"""How much longer than all other records show a capture, at least, one of them may last. Chosen."""
 CLOCK_EARLY_NS: Final = 10_000
 """An operation that starts so long before its launch cannot be on the clock of the CPU. Measured: of captures
 with good clocks the worst starts 3 µs early."""
