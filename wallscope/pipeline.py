@@ -321,6 +321,7 @@ def prepare(path: Path, options: Options, progress: Progress, *, keeps_slices: b
         trace.projected,
         may_communicate=trace.may_communicate is not None,
         has_steps=trace.steps.unit == "step",
+        is_undivided=trace.steps.kind == "whole-trace",
     )
     release_memory()
     return Prepared(trace, facts, evidence, keeps_slices)

@@ -54,3 +54,11 @@ def test_records_without_a_time_are_counted():
     (said,) = (one.message for one in found.capture.findings if one.code == "untimed-operations")
 
     assert "12 events" in said
+
+
+def test_start_up_is_named_where_it_is_most_of_what_is_lost():
+    found = analyze_once(MARKS.parent / "captures" / "dlprof_relu.sqlite")
+    lost = [one for one in found.ranks[0].causes if one.wall != "compute"]
+
+    assert lost[0].cause == "host/start-up"
+    assert lost[0].share == pytest.approx(0.413, abs=0.01)

@@ -59,6 +59,10 @@ EXPERT_KERNELS_NEAR_COUNT: Final = 6
 """Kernels before and after a message among which one of experts must be. Chosen: an MoE layer has a few."""
 EXPERT_MESSAGES_SHARE: Final = 0.5
 """Messages of a group that lie between kernels of experts, for them to carry tokens. Chosen: most."""
+FIRST_LAUNCH_NS: Final = 100_000
+"""Of the first launch of a kernel that loads its module, at least. Chosen: launches take some 5 µs."""
+FIRST_LAUNCH_RATIO: Final = 10
+"""The same by the median of launches. Chosen."""
 DATA_WAIT_NS: Final = 1_000_000
 """Time without a launch before a batch copy that is data loading. Chosen: a finished batch takes less."""
 BATCH_COPY_BYTES: Final = 4_096

@@ -31,7 +31,7 @@ def find_extent(
 ) -> Extent:
     """Return the extent of records, such as those of devices, by all starts, and the ends of others.
 
-    A wrong end is no witness for itself: of devices the ends of calls are, and of calls those of devices.
+    An end that is wrong can't prove itself: of devices the ends of calls count, of calls those of devices.
 
     Args:
         own: the records.
