@@ -442,7 +442,9 @@ def _conclude(
     trace = prepared.trace
     is_alone = len(trace.capture.ranks) == 1
     anchor = describe_anchor(trace)
-    found = summarize_ranks(prepared, with_tables=with_profiles or not is_alone)
+    found = summarize_ranks(
+        prepared, options.step_facts.unprofiled_step_ns, with_tables=with_profiles or not is_alone
+    )
     place = find_least_computing(tuple(own.rank for own in found), trace.places_without_marker())
     diagnose_rank = partial(_diagnose, prepared, anchor, options, about)
     answer = diagnose_rank(found, place)
@@ -500,7 +502,7 @@ def _diagnose(  # noqa: PLR0913, PLR0917  # all that was found out before
             findings=adapt_cures(
                 (
                     *find_accounting_limits(ranks, anchor, trace),
-                    *find_throughput_limits(anchor, facts),
+                    *find_throughput_limits(anchor, facts, shown.rank),
                     *find_attribution_limits(shown, waits, trace, anchor),
                     *about.findings,
                     *trace.capture.findings,

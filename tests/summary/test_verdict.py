@@ -48,6 +48,7 @@ def judge(account, *steps, unresolved=0, inferred=(0,), blocked=0, **flags):
         unresolved=np.outer(np.full(len(walls), unresolved), [1, 0, 0, 0]),
         inferred=np.resize(np.array(inferred), len(walls)),
         blocked=np.full(len(walls), blocked),
+        profiled=np.zeros(len(walls), np.int64),
         **{
             "hides_recompute": False,
             "lacks_calls": False,

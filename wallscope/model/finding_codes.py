@@ -67,6 +67,7 @@ class FindingCode(StrEnum):
     UNATTRIBUTED_TIME = "unattributed-time"
     UNMARKED_STEPS = "unmarked-steps"
     UNMATCHED_KERNELS = "unmatched-kernels"
+    UNPROFILED_STEP = "unprofiled-step"
     UNRESOLVED_WAITS = "unresolved-waits"
     UNTIMED_OPERATIONS = "untimed-operations"
     WORK_BEFORE_CALLS = "work-before-calls"

@@ -38,6 +38,7 @@ _OTHERWISE = (
     FindingCode.TORCH_STACKS,
     FindingCode.TRACE_CUT_OFF,
     FindingCode.TRACE_EVENTS_LOST,
+    FindingCode.UNPROFILED_STEP,
     FindingCode.WORK_BEFORE_CALLS,
 )
 """Findings that another capture or export cures, though no flag that is shown does."""

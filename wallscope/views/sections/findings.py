@@ -122,6 +122,10 @@ _DOUBTS: tuple[tuple[tuple[str, ...], frozenset[Wall]], ...] = (
         frozenset({Wall.HOST}),
     ),
     (
+        (FindingCode.UNPROFILED_STEP,),
+        _ANY,
+    ),
+    (
         (
             FindingCode.NO_STEPS,
             FindingCode.FEW_STEPS,
