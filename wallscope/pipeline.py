@@ -23,6 +23,7 @@ from wallscope.kineto.any_capture import read_any_capture
 from wallscope.model.advice import Program, RunConfiguration
 from wallscope.model.analysis import SCHEMA, Analysis, Anchor, CaptureQuality, Job, Rank
 from wallscope.model.capture import Capture, Finding, Options, Progress
+from wallscope.model.finding_codes import FindingCode
 from wallscope.model.profile import Profile
 from wallscope.model.report import MEETING_LANES, Report, StepOverviews
 from wallscope.model.schemas import SLICES
@@ -39,6 +40,7 @@ from wallscope.summary.diagnosis import (
     find_dominant_wall,
     find_least_computing,
     find_scope,
+    limit_host_gains,
     list_inferred_causes,
     rank_opportunities,
     select_working_ranks,
@@ -144,6 +146,9 @@ def analyze_capture(
         replayed, ranks = run_both(lambda: replays.answer_fixes(matched.questions), concluded.pack_profiles)
     else:
         replayed, ranks = Replayed(None, {}), concluded.pack_profiles()
+    limits = (one for one in answer.capture.findings if one.code == FindingCode.UNPROFILED_STEP)
+    if any(one.covers_ns is not None for one in limits):
+        replayed = limit_host_gains(replayed, answer.ranks[place].typical.walls)
     settled = recommend(matched, replayed, ranks)
     return AnalyzedCapture(state_verdict(settled), prepared, place, replays, concluded.matched)
 

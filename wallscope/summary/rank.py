@@ -242,7 +242,9 @@ def _summarize_rank(  # noqa: PLR0913, PLR0917  # what is shared between ranks, 
                 usual_sums,
                 len(chosen),
                 typical.walls,
-                {} if capture.is_cut_off else measure_recoverable(listed, ceiling),
+                {}
+                if capture.is_cut_off
+                else measure_recoverable(listed, ceiling, typical.walls.host if profiled_share else None),
             )
         ),
         host_details=None
