@@ -48,6 +48,7 @@ class FindingCode(StrEnum):
     OUTSIDE_STEPS = "outside-steps"
     PAYLOADS_NOT_EXPORTED = "payloads-not-exported"
     PERHAPS_INCOMPLETE = "perhaps-incomplete"
+    PROFILER_MESSAGES = "profiler-messages"
     PROFILER_OVERHEAD = "profiler-overhead"
     RANGES_LOST = "ranges-lost"
     RANK_CONTRADICTION = "rank-contradiction"

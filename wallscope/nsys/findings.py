@@ -4,7 +4,9 @@ Limits are lost or unexported records, operations without their call, calls with
 profiler's own overhead. NVTX ranges can also be missing, truncated or too many.
 """
 
-from collections.abc import Sized
+import re
+from collections.abc import Iterable, Sized
+from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
@@ -66,16 +68,100 @@ def count_launches(source: Database) -> int:
     return int(launches)
 
 
-def explain_losses(source: Database) -> str:
-    """Return what may explain lost records as the end of a sentence: the system, the profiler's warnings."""
-    reasons = []
+_OF_GPU = re.compile(r"(?i)cuda|cupti|gpu|driver|lost|dropped|discarded")
+_MOST_MESSAGES = 4
+_SYSTEMS = (
+    (
+        "SoftwareReleaseVersion",
+        re.compile(r"WSL2"),
+        "the system is WSL2",
+        "on WSL2 update the Windows driver and nsys, and let all users read GPU performance counters",
+    ),
+    (
+        "SoftwareReleaseVersion",
+        re.compile(r"4\.4\.0"),
+        "the system is the sandbox gVisor",
+        "run nsys in a container without the sandbox gVisor",
+    ),
+    (
+        "Hostname",
+        re.compile(r"[0-9a-f]{12}"),
+        "the program ran in a container",
+        "start the container with --cap-add=SYS_ADMIN",
+    ),
+)
+"""By fact of the system: what its value shows, and what to do."""
+_OLD_DRIVER = re.compile(r"(?i)driver version .* is not supported|updating the CUDA driver")
+
+
+@dataclass(frozen=True, slots=True)
+class LossReasons:
+    """What may explain missing rows: reasons as parts of a sentence, and cures."""
+
+    reasons: tuple[str, ...]
+    cures: tuple[str, ...]
+
+    @property
+    def aside(self) -> str:
+        """The reasons in parentheses, as the end of a sentence; empty without any."""
+        return f" ({'; '.join(self.reasons)})" if self.reasons else ""
+
+    def join_cures(self, *usual: str) -> str:
+        """Return usual cures and those that fit the reasons, in one line."""
+        return ", ".join(dict.fromkeys((*usual, *self.cures)))
+
+
+def find_loss_reasons(source: Database) -> LossReasons:
+    """Return what may explain missing rows: the system, and warnings and errors of the profiler."""
+    reasons, cures = [], []
     if source.has("TARGET_INFO_SYSTEM_ENV", "name", "value"):
-        releases = [str(release) for (release,) in source.rows("system_release")]
-        reasons += ["the system is WSL2"] if any("WSL2" in one for one in releases) else []
+        facts = [(str(name), str(value)) for name, value in source.rows("system_release")]
+        for fact, shows, reason, cure in _SYSTEMS:
+            if any(name == fact and _is_shown(shows, value) for name, value in facts):
+                reasons.append(reason)
+                cures.append(cure)
     if source.has("DIAGNOSTIC_EVENT", "text", "severity"):
         said = dict.fromkeys(" ".join(str(text).split()) for (text,) in source.rows("profiler_warnings"))
-        reasons += [f'nsys reports "{text[:_LONGEST_WARNING]}"' for text in said]
-    return f" ({'; '.join(reasons)})" if reasons else ""
+        first = ([text for text in said if _OF_GPU.search(text)] or [*said])[:_MOST_MESSAGES]
+        reasons += [f'nsys reports "{text[:_LONGEST_WARNING]}"' for text in first]
+        if any(_OLD_DRIVER.search(text) for text in said):
+            cures.append("use an nsys release that supports the driver")
+    return LossReasons(tuple(reasons), tuple(cures))
+
+
+def _is_shown(shows: re.Pattern[str], value: str) -> bool:
+    found = shows.search(value) if "WSL" in shows.pattern else shows.fullmatch(value)
+    return found is not None
+
+
+_WITHOUT_ROWS = {
+    FindingCode.GRAPH_REPLAYS_MISSING,
+    FindingCode.LAUNCHES_WITHOUT_WORK,
+    FindingCode.NO_API_CALLS,
+    FindingCode.NO_CUDA_EVENTS,
+    FindingCode.ORPHAN_OPERATIONS,
+    FindingCode.RANGES_LOST,
+    FindingCode.RECORDS_LOST,
+    FindingCode.UNTIMED_OPERATIONS,
+}
+"""Findings that say that rows are missing."""
+
+
+def check_loss_reasons(source: Database, findings: Iterable[Finding]) -> tuple[Finding, ...]:
+    """Report what the profiler and the system say where rows are missing."""
+    if _WITHOUT_ROWS.isdisjoint(finding.code for finding in findings):
+        return ()
+    found = find_loss_reasons(source)
+    if not found.reasons:
+        return ()
+    cure = found.join_cures() or "see what nsys reported"
+    return (
+        make_finding(
+            FindingCode.PROFILER_MESSAGES,
+            cure=f"{cure[0].upper()}{cure[1:]}.",
+            reasons="; ".join(found.reasons),
+        ),
+    )
 
 
 def check_times(operations: int, calls: int, ranges: int) -> tuple[Finding, ...]:

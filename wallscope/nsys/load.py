@@ -33,11 +33,12 @@ from wallscope.nsys.calls import (
 from wallscope.nsys.collectives import Collectives, read_collectives
 from wallscope.nsys.findings import (
     check_calls,
+    check_loss_reasons,
     check_overhead,
     check_payloads,
     check_ranges,
     count_launches,
-    explain_losses,
+    find_loss_reasons,
     has_begun_inside,
 )
 from wallscope.nsys.gpu_counters import read_memory, read_samples
@@ -226,9 +227,10 @@ def read_capture(path: Path, progress: Progress, reader: Reader = Reader.PAGES) 
         )
         operations, called = _drop_impossible(operations, called, read_duration_ns(source), shift_ns)
         if operations.frame.is_empty():
+            losses = find_loss_reasons(source)
             raise NothingToAnalyzeError(
-                "has no device operation with a valid time",
-                "capture again and end after a device synchronization",
+                f"has no device operation with a valid time{losses.aside}",
+                losses.join_cures("capture again and end after a device synchronization"),
                 str(path),
             )
         operations, of_threads = _number_processes_and_threads(
@@ -315,7 +317,7 @@ def read_capture(path: Path, progress: Progress, reader: Reader = Reader.PAGES) 
             *findings.check_gpus(source),
             *of_ranks.findings,
         )
-        return replace(capture, findings=limits)
+        return replace(capture, findings=(*limits, *check_loss_reasons(source, limits)))
 
 
 def _drop_impossible(
@@ -357,17 +359,22 @@ def _number_processes_and_threads(
 def _refuse_empty(source: Database, presence: dict[str, Presence]) -> None:
     if any(presence[table.name] is Presence.ROWS for table in catalog.DEVICE_TABLES):
         return
-    calls = source.row_count("CUPTI_ACTIVITY_KIND_RUNTIME")
+    calls, losses = source.row_count("CUPTI_ACTIVITY_KIND_RUNTIME"), find_loss_reasons(source)
     if launches := count_launches(source):
         raise NothingToAnalyzeError(
             f"holds {plural(launches, 'kernel launch')} and no kernel, copy, fill or graph:"
-            f" records of the GPU were lost{explain_losses(source)}",
-            "end the capture after a device synchronization, with an nsys release that supports the driver",
+            f" records of the GPU were lost{losses.aside}",
+            losses.join_cures(
+                "end the capture after a device synchronization",
+                "use an nsys release that supports the driver",
+            ),
             str(source.path),
         )
     what = f"no kernel, copy, fill or graph ({calls:,} CUDA API calls)" if calls else "no CUDA activity"
     raise NothingToAnalyzeError(
-        f"holds {what}",
-        "capture with --trace=cuda,nvtx while the GPU works (`wallscope info` shows what is there)",
+        f"holds {what}{losses.aside}",
+        losses.join_cures(
+            "capture with --trace=cuda,nvtx while the GPU works (`wallscope info` shows what is there)"
+        ),
         str(source.path),
     )

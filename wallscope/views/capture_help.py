@@ -30,6 +30,7 @@ _OTHERWISE = (
     FindingCode.NO_KERNELS,
     FindingCode.ONE_RANK,
     FindingCode.ORPHAN_OPERATIONS,
+    FindingCode.PROFILER_MESSAGES,
     FindingCode.RANGES_LOST,
     FindingCode.RANKS_MISSING,
     FindingCode.UNTIMED_OPERATIONS,
