@@ -76,8 +76,14 @@ def mark_possible(times: RecordTimes, extent: Extent, lead_ns: int = CALLS_LEAD_
     [False, False, True, False]
     """
     start_ns, end_ns = times.start_ns, times.end_ns
-    is_possible: Flags = (end_ns >= start_ns) & (end_ns <= extent.last_ns)
-    is_possible &= (np.abs(start_ns) < LATEST_RECORD_NS) & (end_ns - start_ns < LONGEST_RECORD_NS)
+    length_ns = end_ns - start_ns
+    is_usual = (
+        start_ns.size > 0 and start_ns.min() > 0 and end_ns.max() <= min(extent.last_ns, LATEST_RECORD_NS)
+    )
+    if is_usual and length_ns.min() >= 0 and length_ns.max() < LONGEST_RECORD_NS:
+        return np.ones(start_ns.size, np.bool_)
+    is_possible: Flags = (length_ns >= 0) & (end_ns <= extent.last_ns)
+    is_possible &= (np.abs(start_ns) < LATEST_RECORD_NS) & (length_ns < LONGEST_RECORD_NS)
     if extent.first_ns > 0:
         is_possible &= (start_ns != 0) | ((end_ns != 0) & (extent.first_ns <= lead_ns))
     return is_possible

@@ -115,6 +115,7 @@ _DOUBTS: tuple[tuple[tuple[str, ...], frozenset[Wall]], ...] = (
     (
         (
             FindingCode.EMIT_NVTX,
+            FindingCode.DEVICE_CLOCK_ALIGNED,
             FindingCode.TORCH_STACKS,
             FindingCode.TORCH_OPERATORS,
             FindingCode.PROFILER_OVERHEAD,
