@@ -68,7 +68,9 @@ def count_launches(source: Database) -> int:
     return int(launches)
 
 
-_OF_GPU = re.compile(r"(?i)cuda|cupti|gpu|driver|lost|dropped|discarded")
+_OF_GPU = re.compile(
+    r"(?i)\bcuda (trace|event|profiling|driver|device)|\b(cupti|gpu|lost|dropped|discarded)\b|driver version"
+)
 _MOST_MESSAGES = 4
 _SYSTEMS = (
     (
@@ -111,8 +113,11 @@ class LossReasons:
         return ", ".join(dict.fromkeys((*usual, *self.cures)))
 
 
-def find_loss_reasons(source: Database) -> LossReasons:
-    """Return what may explain missing rows: the system, and warnings and errors of the profiler."""
+def find_loss_reasons(source: Database, *, is_any_message: bool = True) -> LossReasons:
+    """Return what may explain missing rows: the system, and warnings and errors of the profiler.
+
+    Messages about CUDA come first; without any, and only if `is_any_message`, others stand in.
+    """
     reasons, cures = [], []
     if source.has("TARGET_INFO_SYSTEM_ENV", "name", "value"):
         facts = [(str(name), str(value)) for name, value in source.rows("system_release")]
@@ -122,8 +127,9 @@ def find_loss_reasons(source: Database) -> LossReasons:
                 cures.append(cure)
     if source.has("DIAGNOSTIC_EVENT", "text", "severity"):
         said = dict.fromkeys(" ".join(str(text).split()) for (text,) in source.rows("profiler_warnings"))
-        first = ([text for text in said if _OF_GPU.search(text)] or [*said])[:_MOST_MESSAGES]
-        reasons += [f'nsys reports "{text[:_LONGEST_WARNING]}"' for text in first]
+        related = [text for text in said if _OF_GPU.search(text)]
+        first = related or (said if is_any_message else [])
+        reasons += [f'nsys reports "{text[:_LONGEST_WARNING]}"' for text in [*first][:_MOST_MESSAGES]]
         if any(_OLD_DRIVER.search(text) for text in said):
             cures.append("use an nsys release that supports the driver")
     return LossReasons(tuple(reasons), tuple(cures))
@@ -151,7 +157,7 @@ def check_loss_reasons(source: Database, findings: Iterable[Finding]) -> tuple[F
     """Report what the profiler and the system say where rows are missing."""
     if _WITHOUT_ROWS.isdisjoint(finding.code for finding in findings):
         return ()
-    found = find_loss_reasons(source)
+    found = find_loss_reasons(source, is_any_message=False)
     if not found.reasons:
         return ()
     cure = found.join_cures() or "see what nsys reported"

@@ -23,7 +23,7 @@ class Extent:
     """Between what records of a kind may run; `first_ns` is the first start but 0."""
 
     first_ns: int
-    last_ns: int = LATEST_RECORD_NS
+    last_ns: int = LATEST_RECORD_NS + LONGEST_RECORD_NS
 
 
 def find_extent(
@@ -57,7 +57,7 @@ def _select_usable(times: RecordTimes) -> RecordTimes:
     start_ns, end_ns = times.start_ns, times.end_ns
     if not start_ns.size or (start_ns.min() > 0 and max(start_ns.max(), end_ns.max()) < LATEST_RECORD_NS):
         return times
-    is_usable = (start_ns > 0) & (start_ns < LATEST_RECORD_NS) & (end_ns < LATEST_RECORD_NS)
+    is_usable = (start_ns != 0) & (np.abs(start_ns) < LATEST_RECORD_NS) & (end_ns < LATEST_RECORD_NS)
     return RecordTimes(start_ns[is_usable], end_ns[is_usable])
 
 
