@@ -23,6 +23,7 @@ from wallscope.kineto.any_capture import read_any_capture
 from wallscope.model.advice import Program, RunConfiguration
 from wallscope.model.analysis import SCHEMA, Analysis, Anchor, CaptureQuality, Job, Rank
 from wallscope.model.capture import Capture, Finding, Options, Progress
+from wallscope.model.finding_codes import FindingCode
 from wallscope.model.profile import Profile
 from wallscope.model.report import MEETING_LANES, Report, StepOverviews
 from wallscope.model.schemas import SLICES
@@ -39,6 +40,7 @@ from wallscope.summary.diagnosis import (
     find_dominant_wall,
     find_least_computing,
     find_scope,
+    limit_host_gains,
     list_inferred_causes,
     rank_opportunities,
     select_working_ranks,
@@ -144,6 +146,9 @@ def analyze_capture(
         replayed, ranks = run_both(lambda: replays.answer_fixes(matched.questions), concluded.pack_profiles)
     else:
         replayed, ranks = Replayed(None, {}), concluded.pack_profiles()
+    limits = (one for one in answer.capture.findings if one.code == FindingCode.UNPROFILED_STEP)
+    if any(one.covers_ns is not None for one in limits):
+        replayed = limit_host_gains(replayed, answer.ranks[place].typical.walls)
     settled = recommend(matched, replayed, ranks)
     return AnalyzedCapture(state_verdict(settled), prepared, place, replays, concluded.matched)
 
@@ -321,6 +326,7 @@ def prepare(path: Path, options: Options, progress: Progress, *, keeps_slices: b
         trace.projected,
         may_communicate=trace.may_communicate is not None,
         has_steps=trace.steps.unit == "step",
+        is_undivided=trace.steps.kind == "whole-trace",
     )
     release_memory()
     return Prepared(trace, facts, evidence, keeps_slices)
@@ -441,7 +447,9 @@ def _conclude(
     trace = prepared.trace
     is_alone = len(trace.capture.ranks) == 1
     anchor = describe_anchor(trace)
-    found = summarize_ranks(prepared, with_tables=with_profiles or not is_alone)
+    found = summarize_ranks(
+        prepared, options.step_facts.unprofiled_step_ns, with_tables=with_profiles or not is_alone
+    )
     place = find_least_computing(tuple(own.rank for own in found), trace.places_without_marker())
     diagnose_rank = partial(_diagnose, prepared, anchor, options, about)
     answer = diagnose_rank(found, place)
@@ -499,7 +507,7 @@ def _diagnose(  # noqa: PLR0913, PLR0917  # all that was found out before
             findings=adapt_cures(
                 (
                     *find_accounting_limits(ranks, anchor, trace),
-                    *find_throughput_limits(anchor, facts),
+                    *find_throughput_limits(anchor, facts, shown.rank),
                     *find_attribution_limits(shown, waits, trace, anchor),
                     *about.findings,
                     *trace.capture.findings,

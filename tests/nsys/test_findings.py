@@ -195,3 +195,36 @@ def test_ranges_that_end_together_are_not_cut_off_where_the_end_of_the_capture_i
 
     assert set(found(write)) == set()
     assert set(found(lambda writer: write(writer, 12_000))) == {"clipped-ranges"}
+
+
+OLD_DRIVER = "Installed CUDA driver version (13.1) is not supported by this build of Nsight Systems."
+WSL2 = "5.15.146.1-microsoft-standard-WSL2"
+
+
+def say(writer, messages=(), release="5.15.0-generic", hostname="gpu-node"):
+    for text in messages:
+        writer.row("DIAGNOSTIC_EVENT", timestamp=1, timestampType=0, source=1, severity=2, text=text)
+    for name, value in (("SoftwareReleaseVersion", release), ("Hostname", hostname)):
+        writer.row("TARGET_INFO_SYSTEM_ENV", name=name, nameEnum=0, value=value)
+
+
+@pytest.mark.parametrize(
+    ("said", "reasons", "cure"),
+    [
+        ({"release": WSL2}, "the system is WSL2", "On WSL2 update the Windows driver and nsys"),
+        ({"release": "4.4.0"}, "the system is the sandbox gVisor", "Run nsys in a container without"),
+        ({"hostname": "0a1b2c3d4e5f"}, "the program ran in a container", "--cap-add=SYS_ADMIN"),
+        ({"messages": [OLD_DRIVER]}, f'nsys reports "{OLD_DRIVER}"', "Use an nsys release that supports"),
+    ],
+    ids=["WSL2", "gVisor", "container", "old driver"],
+)
+def test_what_may_explain_missing_rows_is_said_where_rows_are_missing(found, said, reasons, cure):
+    def write(writer, **missing):
+        back_to_back(writer, 200, **missing)
+        say(writer, **said)
+
+    finding = found(lambda writer: write(writer, without_call=(100,)))["profiler-messages"]
+
+    assert reasons in finding.message
+    assert cure in finding.cure
+    assert "profiler-messages" not in found(write)

@@ -5,6 +5,9 @@ from pathlib import Path
 import pytest
 
 from tests.answered_once import analyze_once
+from wallscope.model.capture import Options
+from wallscope.model.diagnosis import StepFacts
+from wallscope.pipeline import analyze
 
 MARKS = Path(__file__).resolve().parents[3] / "shared" / "traces" / "minimal" / "marks"
 
@@ -63,3 +66,22 @@ def test_records_without_a_time_are_counted():
     (said,) = (one.message for one in found.capture.findings if one.code == "untimed-operations")
 
     assert "12 events" in said
+
+
+def test_start_up_is_named_where_it_is_most_of_what_is_lost():
+    found = analyze_once(MARKS.parent / "captures" / "dlprof_relu.sqlite")
+    lost = [one for one in found.ranks[0].causes if one.wall != "compute"]
+
+    assert lost[0].cause == "host/start-up"
+    assert lost[0].share == pytest.approx(0.413, abs=0.01)
+
+
+def test_the_length_of_an_unprofiled_step_limits_host_time():
+    options = Options(step_facts=StepFacts(unprofiled_step_ns=42_000_000))
+    found = analyze(MARKS / "ten_steps_layers.json.gz", options, lambda _: None)
+    (said,) = (one.message for one in found.capture.findings if one.code == "unprofiled-step")
+
+    assert found.diagnosis.dominant_wall == "compute"
+    assert found.diagnosis.confidence.level != "high"
+    assert found.diagnosis.walls.host.typical_ns <= 0.075 * 42_000_000
+    assert "38.9 ms of the 42.0 ms step are compute, and at most 3.1 ms (7.5 %) is host time" in said

@@ -48,7 +48,14 @@ def judge(account, *steps, unresolved=0, inferred=(0,), blocked=0, **flags):
         unresolved=np.outer(np.full(len(walls), unresolved), [1, 0, 0, 0]),
         inferred=np.resize(np.array(inferred), len(walls)),
         blocked=np.full(len(walls), blocked),
-        **{"hides_recompute": False, "lacks_calls": False, "is_slowed_by_profiler": False} | flags,
+        profiled=np.zeros(len(walls), np.int64),
+        **{
+            "hides_recompute": False,
+            "lacks_calls": False,
+            "is_slowed_by_profiler": False,
+            "has_unknown_clock": False,
+        }
+        | flags,
     )
     return judge_confidence(decide_wall(changed.walls, changed.unresolved), changed)
 

@@ -4,14 +4,14 @@ Each device operation has one cause, whatever waits for it. The cause of a link 
 call, from the ranges and waits of the thread, and from blocking calls that left the device without work.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
 import polars as pl
 
-from wallscope.attribution.host_causes import HostActivity, QueueDrains, assign_host_causes
+from wallscope.attribution.host_causes import CAUSES, HostActivity, QueueDrains, assign_host_causes
 from wallscope.attribution.host_waits import (
     DRIVER_LOCK,
     find_batches,
@@ -29,6 +29,7 @@ from wallscope.attribution.slices import (
     collect_constraints,
     slice_windows,
 )
+from wallscope.attribution.start_up import StartUp, find_start_up
 from wallscope.columns import (
     Codes,
     Flags,
@@ -46,9 +47,13 @@ from wallscope.model.cause_catalogue import (
     COMMUNICATION_UNRESOLVED,
     COMPUTE_HAND_OVER,
     COMPUTE_KERNEL_GAP,
+    HOST_FILE,
+    HOST_FRAMEWORK,
     HOST_LAUNCH_CALL,
     HOST_LAUNCH_LATENCY,
+    HOST_LOCK,
     HOST_OTHER_CALL,
+    HOST_START_UP,
     HOST_SYNCHRONISATION,
     MEMORY_ALLOCATOR,
     MEMORY_RECOMPUTE,
@@ -103,8 +108,8 @@ _UNRESOLVED = {
 }
 _BY_KIND: tuple[str | None, ...] = (*(_OF_KIND.get(kind) for kind in LinkKind), PEER)
 _BY_STATE = tuple(_UNRESOLVED.get(state, UNATTRIBUTED_UNRESOLVED) for state in DeviceState)
-_FIXED = (*_BY_KIND, *_BY_STATE, HELD_WHILE_IDLE, KERNEL_GAP)
-"""Causes known without operations and threads: kind of link, device state, gaps between kernels."""
+_FIXED = (*_BY_KIND, *_BY_STATE, HOST_START_UP, HELD_WHILE_IDLE, KERNEL_GAP)
+"""Causes known without operations and threads: kind of link, device state, start-up, gaps between kernels."""
 _OF_CATEGORY = (*CATEGORY.categories, None)
 _OF_AXIS = (*Axis, None)
 _OF_COPY = (*CopyCause, None)
@@ -215,6 +220,14 @@ _WITHOUT_WORK = [
     for kind in (LinkKind.OUTSIDE_CALLS, LinkKind.SYNCHRONISATION, LinkKind.LAUNCH_LATENCY)
 ]
 """Kinds of links during which the export shows only that no kernel computes."""
+_ON_THREADS = [
+    encode_member(kind)
+    for kind in LinkKind
+    if kind not in {LinkKind.OPERATION, LinkKind.HAND_OVER, LinkKind.UNRESOLVED}
+]
+"""Kinds of links that compare the times of the device with those of threads."""
+_OF_START_UP = [CAUSES.index(cause) for cause in (HOST_FRAMEWORK, HOST_LOCK, HOST_FILE)]
+"""Causes of time outside calls that start-up replaces: loading libraries reads files and waits for locks."""
 _WITHOUT_CALLS = {FindingCode.TRACE_FILTERED, FindingCode.TRACE_CUT_OFF}
 """Findings on captures in which a thread outside calls may have been inside one that is missing."""
 _INCOMPLETE = {FindingCode.TRACE_FILTERED, FindingCode.TRACE_EVENTS_LOST, FindingCode.RECORDS_LOST}
@@ -229,7 +242,8 @@ def assign_slice_causes(  # noqa: PLR0913  # all inputs of the causes of slices
     in_graph: Rows,
     *,
     is_complete: bool = True,
-    lacks_calls: bool = False,
+    open_kinds: Sequence[int] = (),
+    starts_up: Flags | None = None,
 ) -> tuple[Rows, list[str | None]]:
     """Return the cause of each slice, as an index in the returned texts.
 
@@ -240,13 +254,17 @@ def assign_slice_causes(  # noqa: PLR0913  # all inputs of the causes of slices
         texts: the meaning of those indices.
         in_graph: number of the graph launch of each operation, -1 outside graphs.
         is_complete: whether no operation or wait is known to be missing from the capture.
-        lacks_calls: whether CUDA calls may be missing at any time.
+        open_kinds: kinds of links whose cause is unknown in this capture, encoded.
+        starts_up: which slices belong to the start-up of the program, `None` if there is none.
     """
     first_of_op, first_of_thread = len(_FIXED), len(_FIXED) + len(causes.texts)
     kind = slices.kind
     found = np.where(on_thread >= 0, first_of_thread + on_thread, kind)
-    if lacks_calls:
-        is_open = np.isin(kind, _WITHOUT_WORK)
+    if starts_up is not None:
+        is_general = (on_thread < 0) | (on_thread >= len(CAUSES)) | np.isin(on_thread, _OF_START_UP)
+        found[starts_up & is_general & np.isin(kind, _ON_THREADS)] = _FIXED.index(HOST_START_UP)
+    if open_kinds:
+        is_open = np.isin(kind, open_kinds)
         found[is_open] = len(_BY_KIND) + slices.state[is_open]
     rows = np.flatnonzero(kind == encode_member(LinkKind.UNRESOLVED))
     is_idle = slices.state[rows] == encode_member(DeviceState.IDLE)
@@ -308,7 +326,8 @@ class Evidence:
         drained: blocking calls that left each rank without work, by id of the rank.
         locked: calls that waited while another thread held the driver, by number.
         is_complete: whether no operation or wait is known to be missing.
-        lacks_calls: whether CUDA calls may be missing.
+        open_kinds: kinds of links whose cause is unknown, because calls may be missing or clocks differ.
+        start_ups: the start-up of each rank, by id of the rank; none in a capture with steps.
     """
 
     waits: Dependencies
@@ -323,7 +342,8 @@ class Evidence:
     drained: Mapping[int, QueueDrains]
     locked: Rows
     is_complete: bool
-    lacks_calls: bool = False
+    open_kinds: Sequence[int] = ()
+    start_ups: Mapping[int, StartUp | None] = field(default_factory=dict)
 
 
 def identify_operations(
@@ -372,11 +392,13 @@ def collect_evidence(  # noqa: PLR0913, PLR0917  # all earlier results
     *,
     may_communicate: bool = False,
     has_steps: bool = True,
+    is_undivided: bool = False,
 ) -> Evidence:
     """Return the inputs of slices; `operations` are the `CLASSIFIED` ones of the selected ranks.
 
     `may_communicate` is whether kernels with unrecognized names may communicate in this capture. Only in
-    steps can a copy at the end of a wait be a batch.
+    steps can a copy at the end of a wait be a batch. `is_undivided` is whether the capture has no steps at
+    all: then start-up is a cause.
     """
     again = facts.recomputed["op"]
     names_of_calls = _names_of_calls(capture)
@@ -425,8 +447,26 @@ def collect_evidence(  # noqa: PLR0913, PLR0917  # all earlier results
         drained=drained,
         locked=list_locked_calls(waits, capture.calls["role"]),
         is_complete=_INCOMPLETE.isdisjoint(finding.code for finding in capture.findings),
-        lacks_calls=not _WITHOUT_CALLS.isdisjoint(finding.code for finding in capture.findings),
+        open_kinds=_list_open_kinds(capture),
+        start_ups=_find_start_ups(of_ranks, capture) if is_undivided else {},
     )
+
+
+def _find_start_ups(of_ranks: Mapping[int, pl.DataFrame], capture: Capture) -> dict[int, StartUp | None]:
+    processes = dict(capture.ranks.select("rank_id", "process").iter_rows())
+    return {
+        rank_id: find_start_up(own, capture, processes[rank_id])
+        for rank_id, own in of_ranks.items()
+        if rank_id in processes  # others have no selected window
+    }
+
+
+def _list_open_kinds(capture: Capture) -> Sequence[int]:
+    """Return the kinds of links whose cause is unknown where calls may be missing or clocks contradict."""
+    codes = {finding.code for finding in capture.findings}
+    if FindingCode.DEVICE_CLOCK_UNKNOWN in codes:
+        return _ON_THREADS
+    return () if _WITHOUT_CALLS.isdisjoint(codes) else _WITHOUT_WORK
 
 
 def _names_of_calls(capture: Capture) -> pl.Series:
@@ -468,6 +508,7 @@ def attribute_rank(evidence: Evidence, operations: pl.DataFrame, windows: pl.Dat
     ranges, on_thread, host_cause = assign_host_causes(
         slices.thread, slices.start_ns, slices.kind, evidence.activity, drained
     )
+    start_up = evidence.start_ups.get(rank_id)
     of_op = evidence.projected["range"].to_numpy()[np.maximum(slices.op, 0)]
     cause, texts = assign_slice_causes(
         slices,
@@ -476,7 +517,8 @@ def attribute_rank(evidence: Evidence, operations: pl.DataFrame, windows: pl.Dat
         host_cause,
         evidence.graph.to_numpy(),
         is_complete=evidence.is_complete,
-        lacks_calls=evidence.lacks_calls,
+        open_kinds=evidence.open_kinds,
+        starts_up=None if start_up is None else start_up.mark_slices(slices.start_ns, slices.call),
     )
     number, names = number_values(texts)
     named = number.astype(np.uint32)[cause]  # polars takes signed places slowly

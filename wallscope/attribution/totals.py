@@ -31,6 +31,7 @@ from wallscope.model.cause_catalogue import (
     MEMORY_UNRESOLVED,
     UNATTRIBUTED_HELD_WHILE_IDLE,
     UNATTRIBUTED_OPAQUE_GRAPH,
+    UNATTRIBUTED_PROFILER,
     UNATTRIBUTED_UNRESOLVED,
     UNRECOGNIZED,
 )
@@ -125,6 +126,32 @@ class SliceSums:
         return found
 
 
+def divide_profiled_host(sums: SliceSums, share: float) -> SliceSums:
+    """Return the sums with host time attributed to the profiler: so much of each step, if it has as much.
+
+    Args:
+        sums: of all steps.
+        share: of each step, by which the capture is longer than the step without the profiler.
+    """
+    host, unattributed = _WALLS.index(Wall.HOST), _WALLS.index(Wall.UNATTRIBUTED)
+    rows = np.flatnonzero(sums.wall == host)
+    count = int(sums.step.max(initial=-1)) + 1
+    step_ns = np.bincount(sums.step, sums.ns, count)
+    host_ns = np.bincount(sums.step[rows], sums.ns[rows], count)
+    part = np.minimum(share * step_ns, host_ns) / np.maximum(host_ns, 1)
+    taken_ns = np.rint(part[sums.step[rows]] * sums.ns[rows]).astype(np.int64)
+    left_ns = sums.ns.copy()
+    left_ns[rows] -= taken_ns
+    return SliceSums(
+        np.append(sums.step, sums.step[rows]),
+        np.append(sums.wall, np.full(rows.size, unattributed)),
+        (*sums.cause, *[UNATTRIBUTED_PROFILER] * rows.size),
+        np.append(sums.absent, sums.absent[rows]),
+        np.append(sums.state, sums.state[rows]),
+        np.append(left_ns, taken_ns),
+    )
+
+
 def sum_slices(slices: pl.DataFrame) -> SliceSums:
     """Return slices (`SLICES`) summed."""
     step, (cause, texts) = slices["step"].to_numpy(), encode_column(slices["cause"])
@@ -164,6 +191,12 @@ def sum_unresolved_by_step(sums: SliceSums, steps: pl.Series) -> Times:
     found = _tabulate_by_step(sums, np.where(is_open, sums.wall, -1), steps, len(_WALLS))[:, walls]
     kernels = np.array([cause == UNRECOGNIZED for cause in sums.cause], np.bool_)
     return np.hstack([found, _tabulate_by_step(sums, np.where(kernels, 0, -1), steps, 1)])
+
+
+def sum_profiled_by_step(sums: SliceSums, steps: pl.Series) -> Times:
+    """Return the time of the profiler, in ns, one number per step."""
+    is_profiler = np.array([cause == UNATTRIBUTED_PROFILER for cause in sums.cause], np.bool_)
+    return _tabulate_by_step(sums, np.where(is_profiler, 0, -1), steps, 1)[:, 0]
 
 
 def _tabulate_by_step(sums: SliceSums, column: Rows, steps: pl.Series, width: int) -> Times:

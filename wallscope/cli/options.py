@@ -232,7 +232,7 @@ UnprofiledStep = Annotated[
         "--unprofiled-step-ms",
         metavar="MS",
         rich_help_panel=THROUGHPUT,
-        help="Step time without the profiler: shows how much the profiler slows the step.",
+        help="Step time without the profiler, which limits host time: more of it is that of the profiler.",
     ),
 ]
 Tokens = Annotated[

@@ -5,7 +5,7 @@ microseconds with up to three decimals, integers up to torch 2.3.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -29,6 +29,8 @@ from wallscope.kineto.trace_bytes import TraceBytes
 from wallscope.kineto.trace_events import FileFacts, iterate_events
 from wallscope.model.capture import Progress
 from wallscope.nsys.identity import number_texts
+from wallscope.thresholds.causes import LONGEST_LEAD_NS
+from wallscope.trace.record_times import Extent, RecordTimes, find_extent, mark_possible
 from wallscope.units import plural
 
 _SPAN: dict[str, pl.DataType] = {
@@ -130,8 +132,6 @@ DEVICE_FRAMES = ("kernels", "copies", "fills")
 _BATCH_COUNT = 8_000
 """Spans of a kind that become a frame together: fewer frames take less time, more values more memory."""
 _FLOW_CODES = {"s": False, "f": True}
-_LONGEST_LEAD_NS = 3_600 * 10**9
-"""Work runs before the first call of a trace for less than this. Chosen: an hour."""
 _SPAN_CODE, _THREAD_NAME = "X", "thread_name"
 _INSTANT, _INSTANT_CODE, _ALLOCATION = "cpu_instant_event", "i", "[memory]"
 
@@ -361,9 +361,8 @@ def read_trace_tables(source: TraceBytes, progress: Progress, *, with_python: bo
         name: pl.concat([pl.DataFrame(schema=schema), *collector.parts.pop(name, ())])
         for name, schema in schemas.items()
     }
-    first_ns = _find_first_ns(frames)
-    timed = {name: _drop_unset(frames[name], first_ns) for name in DEVICE_FRAMES}
-    unset = sum(len(frames[name]) - len(timed[name]) for name in DEVICE_FRAMES)
+    timed = {name: frames[name].filter(is_possible) for name, is_possible in _mark_impossible(frames)}
+    impossible = sum(len(frames[name]) - len(one) for name, one in timed.items() if not kinds[name].names)
     return TraceTables(
         frames=frames | timed,
         texts=list(collector.texts),
@@ -371,25 +370,30 @@ def read_trace_tables(source: TraceBytes, progress: Progress, *, with_python: bo
         counts=collector.counts,
         unknown_events=collector.unknown_events,
         negative_spans=collector.negative_spans,
-        timeless_events=collector.timeless_events + unset,
+        timeless_events=collector.timeless_events + impossible,
         is_coarse=collector.is_coarse,
     )
 
 
-def _find_first_ns(frames: dict[str, pl.DataFrame]) -> int:
-    """Return when the first event of a trace begins, those apart whose time was never set."""
-    starts = [frame["start"].to_numpy() for frame in frames.values() if "start" in frame.columns]
-    return min((int(one.min()) for one in (own[own > 0] for own in starts) if one.size), default=0)
+def _mark_impossible(frames: dict[str, pl.DataFrame]) -> Iterator[tuple[str, pl.Series]]:
+    """Yield the frames with events whose time cannot be, and which events of them are possible.
 
-
-def _drop_unset(frame: pl.DataFrame, first_ns: int) -> pl.DataFrame:
-    """Return the operations whose time was set.
-
-    CUPTI writes 0 for both times of work that it could not time, and Kineto passes them on. A start of 0 is
-    possible only where the times of the trace begin there.
+    CUPTI writes 0 for both times of work that it could not time, and Kineto passes them on.
     """
-    is_zero = pl.col("start") == 0
-    return frame.filter(~(is_zero if first_ns > _LONGEST_LEAD_NS else is_zero & (pl.col("end") == 0)))
+    times = {
+        name: RecordTimes(frame["start"].to_numpy(), frame["end"].to_numpy())
+        for name, frame in frames.items()
+        if {"start", "end"} <= {*frame.columns}
+    }
+    on_device, calls = [times[name] for name in DEVICE_FRAMES], [times["calls"]]
+    extents = dict.fromkeys(DEVICE_FRAMES, find_extent(on_device, calls))
+    extents["calls"] = find_extent(calls, on_device)
+    anywhere = Extent(min(extent.first_ns for extent in extents.values()))
+    for name, own in times.items():
+        extent = extents.get(name)
+        is_possible = mark_possible(own, extent) if extent else mark_possible(own, anywhere, LONGEST_LEAD_NS)
+        if not is_possible.all():
+            yield name, pl.Series(is_possible)
 
 
 def describe_counts(counts: Counter[str]) -> str:

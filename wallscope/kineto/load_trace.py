@@ -48,6 +48,7 @@ from wallscope.nsys.calls import Calls, add_flags, build_calls
 from wallscope.nsys.load import find_free_bytes
 from wallscope.nsys.operations import number_origins, sort_device_work
 from wallscope.process_tuning import release_memory
+from wallscope.trace.device_clocks import align_device_clocks
 
 _ON_CUDA = 1  # number of CUDA among the device types of PyTorch
 _MEANINGS = {
@@ -163,7 +164,8 @@ def build_trace_capture(path: Path, tables: TraceTables) -> Capture:
         autograd_ranges=autograd,
         conditions=read_trace_conditions(tables),
     )
-    return replace(capture, findings=(*find_trace_limits(tables, capture), *contradictions))
+    capture, clocks = align_device_clocks(capture)
+    return replace(capture, findings=(*find_trace_limits(tables, capture, clocks), *contradictions))
 
 
 def _find_graphs(operations: pl.DataFrame, made: Calls) -> GraphTracing:

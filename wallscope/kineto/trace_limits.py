@@ -17,8 +17,9 @@ from wallscope.model.capture import Capture, Finding, Presence
 from wallscope.model.enums import CallRole
 from wallscope.model.finding_codes import FindingCode
 from wallscope.nsys.calls import express_roles
-from wallscope.nsys.findings import check_calls
+from wallscope.nsys.findings import check_calls, check_clocks
 from wallscope.thresholds.verdict import MATERIAL_SHARE, RANGES_A_LAUNCH_RATIO
+from wallscope.trace.device_clocks import DeviceClock
 from wallscope.units import average, duration, percent, plural
 
 _PROFILER_HINT = "profile with torch.profiler and export_chrome_trace on a GPU of NVIDIA or AMD"
@@ -130,12 +131,14 @@ def find_damage(tables: TraceTables) -> tuple[Finding, ...]:
     return tuple(found)
 
 
-def find_trace_limits(tables: TraceTables, capture: Capture) -> tuple[Finding, ...]:
+def find_trace_limits(
+    tables: TraceTables, capture: Capture, clocks: tuple[DeviceClock, ...]
+) -> tuple[Finding, ...]:
     """Return all limits of a trace."""
     calls = check_calls(capture, began_inside=False)
     return (
         *find_damage(tables),
-        *adapt_cures(calls, capture.export),
+        *adapt_cures((*check_clocks(capture, clocks), *calls), capture.export),
         *_check_calls_left(capture),
         *_check_order(capture),
         *_check_cost(tables, capture),

@@ -194,6 +194,11 @@ class Capture:
         return any(finding.code == FindingCode.TRACE_CUT_OFF for finding in self.findings)
 
     @property
+    def has_unknown_clock(self) -> bool:
+        """Whether the clocks of devices and CPU contradict each other, and nothing aligns them."""
+        return any(finding.code == FindingCode.DEVICE_CLOCK_UNKNOWN for finding in self.findings)
+
+    @property
     def is_slowed_by_profiler(self) -> bool:
         """Whether a warning says that recording slowed the threads of the host."""
         costs = _PROFILER_COSTS if self.export.profiler == Profiler.TORCH else _NSYS_COSTS

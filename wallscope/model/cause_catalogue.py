@@ -37,6 +37,7 @@ MEMORY_DRIVER_LOCK = _declare("memory/driver-lock", "CUDA calls that wait for an
 MEMORY_UNRESOLVED = _declare("memory/unresolved", "exposed copies for an unknown reason")
 HOST_FRAMEWORK = _declare("host/framework", "host time outside CUDA calls (Python, framework, program)")
 HOST_DATA_LOADING = _declare("host/data-loading", "data loading on the host")
+HOST_START_UP = _declare("host/start-up", "start-up: contexts, streams, modules and first allocations")
 HOST_CHECKPOINT = _declare("host/checkpoint", "checkpoint saving on the host")
 HOST_GARBAGE_COLLECTION = _declare("host/garbage-collection", "garbage collection on the host")
 HOST_LOCK = _declare("host/lock", "lock waits on the host")

@@ -6,7 +6,7 @@ one spelling per entry point.
 """
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -158,13 +158,14 @@ class RawCalls:
 
     `columns` are `start`, `end`, `correlationId`, `caller` and `named`. The latter two are rows of `callers`
     and of `named`, which has `name` of `names` (`NAMES`) and `role`. `callers` are the distinct global ids of
-    threads, also of calls without a valid time.
+    threads, also of calls without a valid time, which `untimed_rows` counts.
     """
 
     columns: dict[str, pl.Series]
     named: pl.DataFrame
     names: pl.DataFrame
     callers: pl.Series
+    untimed_rows: int = 0
 
 
 _GROUPS = {"caller": ("globalTid",), "named": ("nameId",)}
@@ -186,7 +187,16 @@ def read_calls(source: Database, progress: Progress) -> RawCalls:
         named=string_ids.join(named, on="string_id", how="left", maintain_order="left"),
         names=names,
         callers=distinct["caller"]["globalTid"],
+        untimed_rows=int((~is_timed).sum()),
     )
+
+
+def keep_calls(raw: RawCalls, is_kept: pl.Series) -> RawCalls:
+    """Return some of the calls, with the others counted."""
+    if is_kept.all():
+        return raw
+    columns = {name: column.filter(is_kept) for name, column in raw.columns.items()}
+    return replace(raw, columns=columns, untimed_rows=raw.untimed_rows + int((~is_kept).sum()))
 
 
 def build_calls(raw: RawCalls, threads: pl.DataFrame, time_shift_ns: int) -> Calls:

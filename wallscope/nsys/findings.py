@@ -4,6 +4,10 @@ Limits are lost or unexported records, operations without their call, calls with
 profiler's own overhead. NVTX ranges can also be missing, truncated or too many.
 """
 
+import re
+from collections.abc import Iterable, Sized
+from dataclasses import dataclass
+
 import numpy as np
 import polars as pl
 
@@ -22,6 +26,7 @@ from wallscope.thresholds.verdict import (
     MATERIAL_SHARE,
     RANGES_A_LAUNCH_RATIO,
 )
+from wallscope.trace.device_clocks import DeviceClock
 from wallscope.trace.intervals import covered_ns, length_ns, make_spans, order_spans, union
 from wallscope.units import average, duration, percent, plural
 
@@ -63,27 +68,115 @@ def count_launches(source: Database) -> int:
     return int(launches)
 
 
-def explain_losses(source: Database) -> str:
-    """Return what may explain lost records as the end of a sentence: the system, the profiler's warnings."""
-    reasons = []
+_OF_GPU = re.compile(
+    r"(?i)\bcuda (trace|event|profiling|driver|device)|\b(cupti|gpu|lost|dropped|discarded)\b|driver version"
+)
+_MOST_MESSAGES = 4
+_SYSTEMS = (
+    (
+        "SoftwareReleaseVersion",
+        re.compile(r"WSL2"),
+        "the system is WSL2",
+        "on WSL2 update the Windows driver and nsys, and let all users read GPU performance counters",
+    ),
+    (
+        "SoftwareReleaseVersion",
+        re.compile(r"4\.4\.0"),
+        "the system is the sandbox gVisor",
+        "run nsys in a container without the sandbox gVisor",
+    ),
+    (
+        "Hostname",
+        re.compile(r"[0-9a-f]{12}"),
+        "the program ran in a container",
+        "start the container with --cap-add=SYS_ADMIN",
+    ),
+)
+"""By fact of the system: what its value shows, and what to do."""
+_OLD_DRIVER = re.compile(r"(?i)driver version .* is not supported|updating the CUDA driver")
+
+
+@dataclass(frozen=True, slots=True)
+class LossReasons:
+    """What may explain missing rows: reasons as parts of a sentence, and cures."""
+
+    reasons: tuple[str, ...]
+    cures: tuple[str, ...]
+
+    @property
+    def aside(self) -> str:
+        """The reasons in parentheses, as the end of a sentence; empty without any."""
+        return f" ({'; '.join(self.reasons)})" if self.reasons else ""
+
+    def join_cures(self, *usual: str) -> str:
+        """Return usual cures and those that fit the reasons, in one line."""
+        return ", ".join(dict.fromkeys((*usual, *self.cures)))
+
+
+def find_loss_reasons(source: Database, *, is_any_message: bool = True) -> LossReasons:
+    """Return what may explain missing rows: the system, and warnings and errors of the profiler.
+
+    Messages about CUDA come first; without any, and only if `is_any_message`, others stand in.
+    """
+    reasons, cures = [], []
     if source.has("TARGET_INFO_SYSTEM_ENV", "name", "value"):
-        releases = [str(release) for (release,) in source.rows("system_release")]
-        reasons += ["the system is WSL2"] if any("WSL2" in one for one in releases) else []
+        facts = [(str(name), str(value)) for name, value in source.rows("system_release")]
+        for fact, shows, reason, cure in _SYSTEMS:
+            if any(name == fact and _is_shown(shows, value) for name, value in facts):
+                reasons.append(reason)
+                cures.append(cure)
     if source.has("DIAGNOSTIC_EVENT", "text", "severity"):
         said = dict.fromkeys(" ".join(str(text).split()) for (text,) in source.rows("profiler_warnings"))
-        reasons += [f'nsys reports "{text[:_LONGEST_WARNING]}"' for text in said]
-    return f" ({'; '.join(reasons)})" if reasons else ""
+        related = [text for text in said if _OF_GPU.search(text)]
+        first = related or (said if is_any_message else [])
+        reasons += [f'nsys reports "{text[:_LONGEST_WARNING]}"' for text in [*first][:_MOST_MESSAGES]]
+        if any(_OLD_DRIVER.search(text) for text in said):
+            cures.append("use an nsys release that supports the driver")
+    return LossReasons(tuple(reasons), tuple(cures))
 
 
-def check_times(untimed_rows: int) -> tuple[Finding, ...]:
-    """Report operations without a valid time."""
-    if untimed_rows == 0:
+def _is_shown(shows: re.Pattern[str], value: str) -> bool:
+    found = shows.search(value) if "WSL" in shows.pattern else shows.fullmatch(value)
+    return found is not None
+
+
+_WITHOUT_ROWS = {
+    FindingCode.GRAPH_REPLAYS_MISSING,
+    FindingCode.LAUNCHES_WITHOUT_WORK,
+    FindingCode.NO_API_CALLS,
+    FindingCode.NO_CUDA_EVENTS,
+    FindingCode.ORPHAN_OPERATIONS,
+    FindingCode.RANGES_LOST,
+    FindingCode.RECORDS_LOST,
+    FindingCode.UNTIMED_OPERATIONS,
+}
+"""Findings that say that rows are missing."""
+
+
+def check_loss_reasons(source: Database, findings: Iterable[Finding]) -> tuple[Finding, ...]:
+    """Report what the profiler and the system say where rows are missing."""
+    if _WITHOUT_ROWS.isdisjoint(finding.code for finding in findings):
         return ()
+    found = find_loss_reasons(source, is_any_message=False)
+    if not found.reasons:
+        return ()
+    cure = found.join_cures() or "see what nsys reported"
     return (
         make_finding(
-            FindingCode.UNTIMED_OPERATIONS, "export", operations=plural(untimed_rows, "device operation")
+            FindingCode.PROFILER_MESSAGES,
+            cure=f"{cure[0].upper()}{cure[1:]}.",
+            reasons="; ".join(found.reasons),
         ),
     )
+
+
+def check_times(operations: int, calls: int, ranges: int) -> tuple[Finding, ...]:
+    """Report how many rows were left out because they have no time, or one that cannot be."""
+    counts = ((operations, "device operation"), (calls, "call"), (ranges, "range"))
+    listed = [plural(count, what) for count, what in counts if count]
+    if not listed:
+        return ()
+    return (make_finding(FindingCode.UNTIMED_OPERATIONS, "export", records=" and ".join(listed)),)
 
 
 def check_export(facts: ExportFacts) -> tuple[Finding, ...]:
@@ -116,6 +209,59 @@ def check_gpus(source: Database) -> tuple[Finding, ...]:
     if Presence.ROWS in (source.presence("TARGET_INFO_GPU"), source.presence("TARGET_INFO_CUDA_GPU")):
         return ()
     return (make_finding(FindingCode.GPU_UNKNOWN, "export"),)
+
+
+def check_clocks(capture: Capture, clocks: tuple[DeviceClock, ...]) -> tuple[Finding, ...]:
+    """Report devices whose clock was off, by how much and how sure, or whose clock could not be aligned."""
+    unknown = [clock for clock in clocks if clock.offset_ns is None]
+    aligned = [(abs(clock.offset_ns), clock) for clock in clocks if clock.offset_ns is not None]
+    findings = []
+    if unknown:
+        findings.append(
+            make_finding(
+                FindingCode.DEVICE_CLOCK_UNKNOWN,
+                device=_name_device(capture, unknown[0]),
+                others=_count_others(unknown),
+                reason=_find_contradiction(unknown[0]),
+            )
+        )
+    if aligned:
+        offset_ns, clock = max(aligned, key=lambda one: one[0])
+        least_ns, most_ns = sorted(
+            (clock.least_ns, clock.least_ns if clock.most_ns is None else clock.most_ns)
+        )
+        findings.append(
+            make_finding(
+                FindingCode.DEVICE_CLOCK_ALIGNED,
+                device=_name_device(capture, clock),
+                others=_count_others(aligned),
+                reason=_find_contradiction(clock),
+                offset=duration(offset_ns),
+                way="ahead of" if (clock.offset_ns or 0) < 0 else "behind",
+                drift=f", with a drift of {clock.drift * 1e6:+.1f} ppm" if clock.drift else "",
+                least=duration(least_ns),
+                most="on" if clock.most_ns is None else f"to {duration(most_ns)}",
+            )
+        )
+    return tuple(findings)
+
+
+def _name_device(capture: Capture, clock: DeviceClock) -> str:
+    return f"GPU {capture.ranks.filter(pl.col('rank_id') == clock.rank_id)['device'][0]}"
+
+
+def _count_others(clocks: Sized) -> str:
+    return f", and {plural(len(clocks) - 1, 'other clock')} likewise" if len(clocks) > 1 else ""
+
+
+def _find_contradiction(clock: DeviceClock) -> str:
+    if clock.early:
+        return f"{clock.early:,} of {plural(clock.launches, 'operation')} started before their launch"
+    if clock.late:
+        return (
+            f"{clock.late:,} of {plural(clock.waits, 'call')} returned before the end of what they waited for"
+        )
+    return "No operation starts soon after its launch, although the GPU is idle"
 
 
 def check_calls(capture: Capture, *, began_inside: bool) -> tuple[Finding, ...]:

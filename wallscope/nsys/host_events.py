@@ -17,7 +17,11 @@ from wallscope.model.schemas import CPU_SAMPLES, HOST_EVENTS, NAMES, RANGES, THR
 from wallscope.nsys.identity import NAMELESS, join_threads, look_up_texts, number_texts, read_duration_ns
 from wallscope.nsys.tables import RANGES as RANGE_ROWS
 from wallscope.nsys.tables import STRINGS, CatalogTable, Database, read_row_numbers, read_table
-from wallscope.thresholds.causes import COLLECTOR_SAMPLES_APART_RATIO, FEWEST_COLLECTOR_SAMPLES_COUNT
+from wallscope.thresholds.causes import (
+    COLLECTOR_SAMPLES_APART_RATIO,
+    FEWEST_COLLECTOR_SAMPLES_COUNT,
+    LONGEST_RECORD_NS,
+)
 from wallscope.trace.names import normalize_names
 
 GARBAGE_COLLECTION = "garbage collection"
@@ -117,13 +121,11 @@ def build_ranges(
     A range that was open when the capture ended has the end of the capture, and is marked clipped. Rows that
     end before they start are excluded.
     """
-    is_range = raw.is_range.gather(raw.frame["place"])
-    kept = raw.frame if is_range.all() else raw.frame.filter(is_range)
+    kept = _select_range_rows(raw)
     last_ns = _capture_end_ns(source, kept["end"], time_shift_ns)
+    is_timed = _mark_timed(kept)
+    kept = kept if is_timed.all() else kept.filter(is_timed)
     end, start = kept["end"].fill_null(last_ns), kept["start"]
-    is_timed = (end >= start).fill_null(value=False)
-    if not is_timed.all():
-        kept, end, start = kept.filter(is_timed), end.filter(is_timed), start.filter(is_timed)
     texts = _look_up_range_texts(source, kept)
     names = number_texts(texts)
     ends_elsewhere = (pl.col("endGlobalTid") != pl.col("globalTid")) & (pl.col("endGlobalTid") != 0)
@@ -140,6 +142,23 @@ def build_ranges(
     )
     rows = sort_outside_in(rows, names).with_row_index("range")
     return rows.select(RANGES.names()).cast(RANGES), names
+
+
+def _select_range_rows(raw: RawRanges) -> pl.DataFrame:
+    is_range = raw.is_range.gather(raw.frame["place"])
+    return raw.frame if is_range.all() else raw.frame.filter(is_range)
+
+
+def _mark_timed(rows: pl.DataFrame) -> pl.Series:
+    """Return which rows may have run when they say; those without an end ran until the capture ended."""
+    start, end = rows["start"], rows["end"].fill_null(rows["start"])
+    is_timed = (start.is_not_null() & (end - start).is_between(0, LONGEST_RECORD_NS)).fill_null(value=False)
+    return is_timed & ~((start == 0) & (end == 0)).fill_null(value=False)
+
+
+def count_untimed_ranges(raw: RawRanges) -> int:
+    """Return how many ranges have a time that cannot be."""
+    return int((~_mark_timed(_select_range_rows(raw))).sum())
 
 
 def _look_up_range_texts(source: Database, rows: pl.DataFrame) -> pl.Series:

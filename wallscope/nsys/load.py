@@ -20,15 +20,25 @@ from wallscope.model.enums import OperationKind, Reader
 from wallscope.model.rank_summaries import SPELLED
 from wallscope.nsys import findings
 from wallscope.nsys import tables as catalog
-from wallscope.nsys.calls import add_flags, build_calls, read_calls, read_events, read_streams, read_syncs
+from wallscope.nsys.calls import (
+    RawCalls,
+    add_flags,
+    build_calls,
+    keep_calls,
+    read_calls,
+    read_events,
+    read_streams,
+    read_syncs,
+)
 from wallscope.nsys.collectives import Collectives, read_collectives
 from wallscope.nsys.findings import (
     check_calls,
+    check_loss_reasons,
     check_overhead,
     check_payloads,
     check_ranges,
     count_launches,
-    explain_losses,
+    find_loss_reasons,
     has_begun_inside,
 )
 from wallscope.nsys.gpu_counters import read_memory, read_samples
@@ -36,6 +46,7 @@ from wallscope.nsys.host_events import (
     SAMPLES,
     SWITCHES,
     build_ranges,
+    count_untimed_ranges,
     read_cpu_samples,
     read_host_events,
     read_ranges,
@@ -53,11 +64,13 @@ from wallscope.nsys.identity import (
     read_program_hints,
 )
 from wallscope.nsys.integrity import is_folder
-from wallscope.nsys.operations import RawOperations, build_device_work, read_operations
+from wallscope.nsys.operations import RawOperations, build_device_work, keep_operations, read_operations
 from wallscope.nsys.ranks import Ranks, identify_ranks
 from wallscope.nsys.sources import open_tables
 from wallscope.nsys.tables import Database, Tables, make_database
 from wallscope.process_tuning import release_memory, run_both
+from wallscope.trace.device_clocks import align_device_clocks
+from wallscope.trace.record_times import RecordTimes, find_extent, mark_possible
 from wallscope.units import plural, size
 
 _OPERATION_BYTES, _CALL_BYTES, _RANGE_BYTES = 230, 60, 70
@@ -212,10 +225,12 @@ def read_capture(path: Path, progress: Progress, reader: Reader = Reader.PAGES) 
             lambda: read_operations(source, progress),
             lambda: (read_calls(source, progress), read_ranges(source, progress)),
         )
+        operations, called = _drop_impossible(operations, called, read_duration_ns(source), shift_ns)
         if operations.frame.is_empty():
+            losses = find_loss_reasons(source)
             raise NothingToAnalyzeError(
-                "has no device operation with a valid time",
-                "capture again and end after a device synchronization",
+                f"has no device operation with a valid time{losses.aside}",
+                losses.join_cures("capture again and end after a device synchronization"),
                 str(path),
             )
         operations, of_threads = _number_processes_and_threads(
@@ -287,10 +302,14 @@ def read_capture(path: Path, progress: Progress, reader: Reader = Reader.PAGES) 
             interpreter=hints.interpreter,
             conditions=read_conditions(source),
         )
+        capture, clocks = align_device_clocks(capture)
         limits = (
             *graph_findings,
             *findings.check_losses(source),
-            *findings.check_times(operations.untimed_rows),
+            *findings.check_times(
+                operations.untimed_rows, called.untimed_rows, count_untimed_ranges(raw_ranges)
+            ),
+            *findings.check_clocks(capture, clocks),
             *check_calls(capture, began_inside=has_begun_inside(source, raw_ranges, shift_ns)),
             *check_overhead(source, capture, shift_ns, progress),
             *check_ranges(source, raw_ranges, capture),
@@ -298,7 +317,21 @@ def read_capture(path: Path, progress: Progress, reader: Reader = Reader.PAGES) 
             *findings.check_gpus(source),
             *of_ranks.findings,
         )
-        return replace(capture, findings=limits)
+        return replace(capture, findings=(*limits, *check_loss_reasons(source, limits)))
+
+
+def _drop_impossible(
+    operations: RawOperations, called: RawCalls, duration_ns: int | None, time_shift_ns: int
+) -> tuple[RawOperations, RawCalls]:
+    """Leave operations and calls out whose time cannot be; both bear witness to when the other ended."""
+    frame, columns = operations.frame, called.columns
+    work = RecordTimes(frame["start"].to_numpy(), frame["end"].to_numpy())
+    calls = RecordTimes(columns["start"].to_numpy(), columns["end"].to_numpy())
+    end_ns = None if duration_ns is None else duration_ns + time_shift_ns
+    return (
+        keep_operations(operations, pl.Series(mark_possible(work, find_extent([work], [calls], end_ns)))),
+        keep_calls(called, pl.Series(mark_possible(calls, find_extent([calls], [work], end_ns)))),
+    )
 
 
 def _number_processes_and_threads(
@@ -326,17 +359,22 @@ def _number_processes_and_threads(
 def _refuse_empty(source: Database, presence: dict[str, Presence]) -> None:
     if any(presence[table.name] is Presence.ROWS for table in catalog.DEVICE_TABLES):
         return
-    calls = source.row_count("CUPTI_ACTIVITY_KIND_RUNTIME")
+    calls, losses = source.row_count("CUPTI_ACTIVITY_KIND_RUNTIME"), find_loss_reasons(source)
     if launches := count_launches(source):
         raise NothingToAnalyzeError(
             f"holds {plural(launches, 'kernel launch')} and no kernel, copy, fill or graph:"
-            f" records of the GPU were lost{explain_losses(source)}",
-            "end the capture after a device synchronization, with an nsys release that supports the driver",
+            f" records of the GPU were lost{losses.aside}",
+            losses.join_cures(
+                "end the capture after a device synchronization",
+                "use an nsys release that supports the driver",
+            ),
             str(source.path),
         )
     what = f"no kernel, copy, fill or graph ({calls:,} CUDA API calls)" if calls else "no CUDA activity"
     raise NothingToAnalyzeError(
-        f"holds {what}",
-        "capture with --trace=cuda,nvtx while the GPU works (`wallscope info` shows what is there)",
+        f"holds {what}{losses.aside}",
+        losses.join_cures(
+            "capture with --trace=cuda,nvtx while the GPU works (`wallscope info` shows what is there)"
+        ),
         str(source.path),
     )

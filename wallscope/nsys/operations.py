@@ -5,7 +5,7 @@ context, so every key includes the process.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate
 
 import numpy as np
@@ -41,8 +41,6 @@ _MOST_RANKS = 1 << 16
 """Up to this number, rows are sorted by counting."""
 _MOST_THREADS = _MOST_REGISTERS = 65_535  # CUDA allows 1,024 and 255
 _MOST_SHARED_BYTES = 2**26
-_LATEST = 2**61  # Above the clocks of all exports, including UTC in ns.
-_LONGEST_NS = 2**50  # thirteen days
 _MEMORIES = dict(enumerate(MemoryKind))
 _STREAM = (
     "stream",
@@ -93,10 +91,7 @@ _NAMED = ("demangledName", "shortName")
 
 
 def read_operations(source: Database, progress: Progress) -> RawOperations:
-    """Read raw rows of the device tables on the clock of the export, and count rows without a valid time.
-
-    Rows with unresolved times are excluded: both 0, an end before the start, or days apart.
-    """
+    """Read raw rows of the device tables on the clock of the export, without those that have no time."""
     of_kernels = {"named": _NAMED, "shape": tables.LAUNCH_SHAPE}
     read = [
         (table, *read_row_numbers(source, table, {"origin": _ORIGIN, **also}, progress))
@@ -112,17 +107,21 @@ def read_operations(source: Database, progress: Progress) -> RawOperations:
         how="diagonal",
         rechunk=True,
     )
-    is_possible = pl.col("start").abs() < _LATEST
-    is_possible &= (pl.col("end").abs() < _LATEST) & (pl.col("end") - pl.col("start") < _LONGEST_NS)
-    is_timed = (pl.col("end") >= pl.col("start")) & ~((pl.col("start") == 0) & (pl.col("end") == 0))
-    is_usable = rows.select((is_possible & is_timed).fill_null(value=False)).to_series()
-    timed = rows if is_usable.all() else rows.filter(is_usable)
-    origin, held = _keep_used(timed["origin"], pl.concat(origins))
-    return RawOperations(
-        frame=timed.with_columns(origin),
-        origins=held.with_columns(keep_within(pl.col("deviceId"), 0, _MOST_DEVICES)),
-        string_ids=string_ids,
-        untimed_rows=len(rows) - len(timed),
+    held = pl.concat(origins).with_columns(keep_within(pl.col("deviceId"), 0, _MOST_DEVICES))
+    raw = RawOperations(rows, held, string_ids, untimed_rows=0)
+    is_timed = rows["start"].is_not_null() & rows["end"].is_not_null()
+    return keep_operations(raw, is_timed & ~((rows["start"] == 0) & (rows["end"] == 0)))
+
+
+def keep_operations(raw: RawOperations, is_kept: pl.Series) -> RawOperations:
+    """Return some of the rows, with the others counted, and the origins that they still have."""
+    kept = raw.frame if is_kept.all() else raw.frame.filter(is_kept)
+    origin, origins = _keep_used(kept["origin"], raw.origins)
+    return replace(
+        raw,
+        frame=kept.with_columns(origin),
+        origins=origins,
+        untimed_rows=raw.untimed_rows + len(raw.frame) - len(kept),
     )
 
 
@@ -131,7 +130,7 @@ def _keep_used(number: pl.Series, distinct: pl.DataFrame) -> tuple[pl.Series, pl
     is_used = mark_numbers(number.to_numpy(), len(distinct))
     if is_used.all():
         return number, distinct
-    places = pl.Series(number.name, np.cumsum(is_used) - 1, dtype=number.dtype)
+    places = pl.Series(number.name, np.cumsum(is_used) - is_used, dtype=number.dtype)
     return places.gather(number), distinct.filter(is_used)
 
 

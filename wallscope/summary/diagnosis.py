@@ -13,7 +13,13 @@ from wallscope.attribution.attribute import OperationFacts
 from wallscope.attribution.host_causes import DRAINED
 from wallscope.model.advice import Fix
 from wallscope.model.analysis import Analysis, Anchor, CauseTime, Rank
-from wallscope.model.cause_catalogue import COMPUTE_UNRECOGNIZED, MEMORY_RECOMPUTE, UNRECOGNIZED, drop_detail
+from wallscope.model.cause_catalogue import (
+    COMPUTE_UNRECOGNIZED,
+    MEMORY_RECOMPUTE,
+    UNRECOGNIZED,
+    drop_detail,
+    find_wall,
+)
 from wallscope.model.diagnosis import (
     ClaimStatus,
     CoveredTime,
@@ -28,6 +34,7 @@ from wallscope.model.diagnosis import (
 )
 from wallscope.model.enums import Axis, RecomputeSource, Wall
 from wallscope.model.finding_codes import FindingCode
+from wallscope.model.whatif import Answer, Replayed
 from wallscope.replay.changes import REFILL
 from wallscope.replay.what_if import UpperBounds
 from wallscope.thresholds.steps import ENOUGH_STEPS_COUNT, WORKING_RANK_PARTS_COUNT
@@ -228,10 +235,13 @@ def measure_wall_shares(walls: Times, typical: Walls, *, steady: bool) -> WallSh
 _OF_OTHERS: tuple[ClaimStatus, str] = ("inferred", "replayed together with the other ranks of its export")
 
 
-def measure_recoverable(entries: Iterable[CauseTime], ceilings: UpperBounds) -> dict[str, int]:
+def measure_recoverable(
+    entries: Iterable[CauseTime], ceilings: UpperBounds, most_host_ns: int | None = None
+) -> dict[str, int]:
     """Return the upper bound on the gain of each material loss cause, in ns of the typical step.
 
     Causes that drain the queue always count, because the time that they delay is attributed to other causes.
+    `most_host_ns` is the host time of a step that is longer only in the capture.
     """
     causes = [
         entry.cause
@@ -243,7 +253,35 @@ def measure_recoverable(entries: Iterable[CauseTime], ceilings: UpperBounds) -> 
     found = {
         cause: max(_measure_ways(cause, ceilings), default=None) for cause in causes[:ASKED_CAUSES_COUNT]
     }
-    return {cause: time_ns for cause, time_ns in found.items() if time_ns is not None}
+    limits = {cause: most_host_ns for cause in found if find_wall(cause) is Wall.HOST}
+    return {
+        cause: time_ns if (most_ns := limits.get(cause)) is None else min(time_ns, most_ns)
+        for cause, time_ns in found.items()
+        if time_ns is not None
+    }
+
+
+def limit_host_gains(found: Replayed, walls: Walls) -> Replayed:
+    """Return answers about fixes that win no more host time than an unprofiled step has.
+
+    Args:
+        found: answers about the captured step.
+        walls: of the typical step, with the time of the profiler apart.
+    """
+    answers = {fix: _limit_answer(answer, walls) for fix, answer in found.answers.items()}
+    return replace(found, answers=answers)
+
+
+def _limit_answer(answer: Answer, walls: Walls) -> Answer:
+    """Return an answer whose gain in host time is limited; that of other walls is as replayed."""
+    places = [place for place, wall in enumerate(Wall) if wall not in {Wall.HOST, Wall.UNATTRIBUTED}]
+    before, after = walls.parts(), answer.walls.parts()
+    others_ns = sum(before[place] - after[place] for place in places)
+    surplus_ns = max(answer.won_ns - max(others_ns, 0) - walls.host, 0)
+    if not surplus_ns:
+        return answer
+    step_ns, won_ns = answer.step_ns + surplus_ns, answer.won_ns - surplus_ns
+    return replace(answer, step_ns=step_ns, won_ns=won_ns, speedup=(step_ns + won_ns) / max(step_ns, 1))
 
 
 def _measure_ways(cause: str, ceilings: UpperBounds) -> list[int]:

@@ -21,7 +21,7 @@ from wallscope.summary.diagnosis import select_working_ranks
 from wallscope.summary.rank import RankSummary, lacks_kernels
 from wallscope.summary.unusual_losses import find_hidden_locks, find_one_gap, report_slower_kernels
 from wallscope.thresholds.steps import ANCHOR_AGREEMENT_SHARE, ENOUGH_STEPS_COUNT
-from wallscope.thresholds.verdict import ASKED_CAUSE_SHARE, OVERTURNING_SHARE
+from wallscope.thresholds.verdict import ASKED_CAUSE_SHARE, MATERIAL_SHARE, OVERTURNING_SHARE
 from wallscope.trace.dependencies import Dependencies
 from wallscope.trace.kernel_classes import shorten_kernel
 from wallscope.trace.repeat_unit import find_repeat_unit
@@ -341,7 +341,7 @@ def _inferred_by_ranges(trace: Trace) -> Iterator[Finding]:
 
 _REPORTED_BY = {
     UNATTRIBUTED_OPAQUE_GRAPH: {FindingCode.GRAPH_MODE_GRAPHS},
-    UNATTRIBUTED_PROFILER: {FindingCode.PROFILER_OVERHEAD},
+    UNATTRIBUTED_PROFILER: {FindingCode.PROFILER_OVERHEAD, FindingCode.UNPROFILED_STEP},
     UNRECOGNIZED: {FindingCode.UNMATCHED_KERNELS},
 }
 _UNRESOLVED = {FindingCode.UNRESOLVED_WAITS, FindingCode.NO_API_CALLS, FindingCode.ORPHAN_OPERATIONS}
@@ -355,7 +355,8 @@ def find_attribution_limits(
     unresolved = [*_unresolved_waits(account.rank, waits, capture, anchor.typical)]
     opaque = {FindingCode.GRAPH_MODE_GRAPHS} if account.rank.typical.budget.opaque_graph else set()
     unknown = {FindingCode.UNMATCHED_KERNELS} if account.rank.unmatched_kernels else set()
-    codes = {finding.code for finding in (*unresolved, *capture.findings)} | opaque | unknown
+    profiled = {FindingCode.UNPROFILED_STEP} if account.profiled.any() else set()
+    codes = {finding.code for finding in (*unresolved, *capture.findings)} | opaque | unknown | profiled
     return (
         *find_missing_kernels(account),
         *unresolved,
@@ -466,8 +467,33 @@ def _unfaithful(account: RankSummary, anchor: Anchor) -> Iterator[Finding]:
     yield Finding(FindingCode.REPLAY_UNFAITHFUL, Severity.INFO, text)
 
 
-def find_throughput_limits(anchor: Anchor, facts: StepFacts) -> Iterator[Finding]:
-    """Report that facts about a step are not used where windows may not be steps."""
-    if facts == StepFacts() or anchor.unit == "step":
+def find_throughput_limits(anchor: Anchor, facts: StepFacts, rank: Rank) -> Iterator[Finding]:
+    """Report facts about a step that are not used, or how an unprofiled one limits host time."""
+    if facts == StepFacts():
         return
-    yield make_finding(FindingCode.THROUGHPUT_UNKNOWN, cure=MARK_STEPS)
+    if anchor.unit != "step":
+        yield make_finding(FindingCode.THROUGHPUT_UNKNOWN, cure=MARK_STEPS)
+        return
+    unprofiled_ns, compute_ns = facts.unprofiled_step_ns, rank.typical.budget.compute
+    if unprofiled_ns is None or not rank.typical.step_ns:
+        return
+    profiled_ns = rank.typical.step_ns - unprofiled_ns
+    if unprofiled_ns < compute_ns:
+        yield make_finding(
+            FindingCode.UNPROFILED_STEP,
+            "short",
+            unprofiled=duration(unprofiled_ns),
+            compute=duration(compute_ns),
+        )
+    elif profiled_ns >= MATERIAL_SHARE * rank.typical.step_ns:
+        host_ns = rank.typical.walls.host
+        yield make_finding(
+            FindingCode.UNPROFILED_STEP,
+            "long",
+            covers_ns=profiled_ns,
+            unprofiled=duration(unprofiled_ns),
+            compute=duration(compute_ns),
+            host=duration(host_ns),
+            share=percent(host_ns / unprofiled_ns),
+            profiled=duration(profiled_ns),
+        )

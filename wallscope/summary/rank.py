@@ -19,12 +19,14 @@ from wallscope.attribution.totals import (
     SliceSums,
     average_parts,
     average_total,
+    divide_profiled_host,
     list_causes,
     make_absence,
     make_typical_work,
     make_walls,
     sum_absence_by_step,
     sum_inferred_by_step,
+    sum_profiled_by_step,
     sum_slices,
     sum_unresolved_by_step,
     sum_walls_by_step,
@@ -103,7 +105,9 @@ class RankSummary:
     `has_kernels_elsewhere` whether they ran at other times.
     `hides_recompute` is set if the rank trains and no range names its backward pass. `lacks_calls` is set if
     a material part of the operations of those steps lacks its launch calls. `is_slowed_by_profiler` is set if
-    a warning says so of the host. `tables` are the inputs of its profile, if they are asked for.
+    a warning says so of the host, `has_unknown_clock` if clocks contradict each other.
+    `profiled` is the time of its deciding steps by which they are longer than the unprofiled step.
+    `tables` are the inputs of its profile, if they are asked for.
     """
 
     rank: Rank
@@ -117,6 +121,8 @@ class RankSummary:
     hides_recompute: bool
     lacks_calls: bool
     is_slowed_by_profiler: bool
+    has_unknown_clock: bool
+    profiled: Times
     pressure: MemoryPressure
     tables: ProfileTables | None
 
@@ -126,8 +132,13 @@ def lacks_kernels(account: RankSummary) -> bool:
     return account.kernel_share < NO_KERNEL_SHARE and not any(step.steady for step in account.rank.steps)
 
 
-def summarize_ranks(prepared: Prepared, *, with_tables: bool = True) -> tuple[RankSummary, ...]:
-    """Return one summary per rank; with the tables of profiles only if they are asked for."""
+def summarize_ranks(
+    prepared: Prepared, unprofiled_step_ns: int | None = None, *, with_tables: bool = True
+) -> tuple[RankSummary, ...]:
+    """Return one summary per rank; with the tables of profiles only if they are asked for.
+
+    Of a step that is longer than an unprofiled one, so much host time is that of the profiler.
+    """
     trace, facts = prepared.trace, prepared.facts
     written = trace.range_tree.texts[trace.range_tree.path_of_range[:-1]]
     described = Once(
@@ -144,7 +155,7 @@ def summarize_ranks(prepared: Prepared, *, with_tables: bool = True) -> tuple[Ra
     of_ranks = zip(trace.capture.ranks.iter_rows(named=True), ranks, bounds, strict=True)
 
     def summarize(own: tuple[dict[str, Any], RankWindows, UpperBounds]) -> RankSummary:
-        found = _summarize_rank(prepared, described if with_tables else None, taxes, *own)
+        found = _summarize_rank(prepared, described if with_tables else None, taxes, unprofiled_step_ns, *own)
         release_memory()
         return found
 
@@ -163,6 +174,7 @@ def _summarize_rank(  # noqa: PLR0913, PLR0917  # what is shared between ranks, 
     prepared: Prepared,
     described: Once[OperationDescriptions] | None,
     taxes: Mapping[int, Once[OverlapTax | None]],
+    unprofiled_step_ns: int | None,
     rank: dict[str, Any],
     own: RankWindows,
     ceiling: UpperBounds,
@@ -177,6 +189,11 @@ def _summarize_rank(  # noqa: PLR0913, PLR0917  # what is shared between ranks, 
     is_usual = are_among(slices["step"].to_numpy().astype(np.int64), chosen["step"].to_numpy())
     usual = slices[*_OF_USUAL].filter(pl.Series(is_usual))
     sums = sum_slices(slices)
+    profiled_share = _measure_profiled_share(
+        chosen, unprofiled_step_ns if trace.steps.unit == "step" else None
+    )
+    if profiled_share:
+        sums = divide_profiled_host(sums, profiled_share)
     usual_sums = sums.of_steps(chosen["step"])
     budget = Budget(*average_parts(np.column_stack([chosen[part].to_numpy() for part in BUDGET_PARTS])))
     typical = Typical(
@@ -225,7 +242,9 @@ def _summarize_rank(  # noqa: PLR0913, PLR0917  # what is shared between ranks, 
                 usual_sums,
                 len(chosen),
                 typical.walls,
-                {} if capture.is_cut_off else measure_recoverable(listed, ceiling),
+                {}
+                if capture.is_cut_off
+                else measure_recoverable(listed, ceiling, typical.walls.host if profiled_share else None),
             )
         ),
         host_details=None
@@ -255,6 +274,8 @@ def _summarize_rank(  # noqa: PLR0913, PLR0917  # what is shared between ranks, 
         and find_training_kernels(work, capture.names),
         lacks_calls=_lacks_calls(operations, deciding, capture.copies),
         is_slowed_by_profiler=capture.is_slowed_by_profiler,
+        has_unknown_clock=capture.has_unknown_clock,
+        profiled=sum_profiled_by_step(sums, deciding["step"]) * (profiled_share > 0),
         pressure=judge_memory_pressure(
             account.memory,
             measure_recomputed_share(work, facts.recomputed),
@@ -264,6 +285,18 @@ def _summarize_rank(  # noqa: PLR0913, PLR0917  # what is shared between ranks, 
         if described is None
         else build_profile_tables(operations, windows, slices, sums.frame(), described()),
     )
+
+
+def _measure_profiled_share(chosen: pl.DataFrame, unprofiled_step_ns: int | None) -> float:
+    """Return the share of the typical step that is longer than without the profiler.
+
+    It is 0 if the unprofiled step is unknown, or shorter than what runs on the device in the typical step.
+    """
+    step_ns = float((chosen["end_ns"] - chosen["start_ns"]).mean() or 0)  # type: ignore[arg-type]  # of integers
+    if unprofiled_step_ns is None or not step_ns:
+        return 0.0
+    compute_ns = float(chosen["compute_ns"].mean() or 0)  # type: ignore[arg-type]  # of integers
+    return max(1 - unprofiled_step_ns / step_ns, 0.0) if unprofiled_step_ns >= compute_ns else 0.0
 
 
 def _lacks_calls(operations: pl.DataFrame, windows: pl.DataFrame, copies: pl.DataFrame) -> bool:

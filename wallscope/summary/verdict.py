@@ -4,6 +4,7 @@ Certainty falls with inferred and unattributed shares, and with what the export 
 """
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 
@@ -48,7 +49,8 @@ def diagnose(
     `is_incomplete` is whether the capture ends early.
     """
     rank = account.rank
-    decision = decide_wall(account.walls, account.unresolved)
+    deciding = _without_profiler(account)
+    decision = decide_wall(deciding.walls, deciding.unresolved)
     steady = sum(step.steady for step in rank.steps)
     if lacks_kernels(account):
         return Diagnosis(
@@ -72,7 +74,7 @@ def diagnose(
         rank_index=rank_index,
         confidence=judge_confidence(
             decision,
-            account,
+            deciding,
             anchor.typical,
             is_incomplete=is_incomplete,
             covered_share=measure_covered_share(rank, anchor),
@@ -181,8 +183,25 @@ def _list_doubts(decision: Decision, account: RankSummary) -> Iterator[str]:
     if decision.dominant == "host" and find_dominant_wall(*_without_blocked_calls(account)) != "host":
         share = _median_share(account.blocked, account.walls)
         yield f"{percent(share)} is in calls that were blocked for a reason that the export does not contain"
+    yield from _list_recording_doubts(decision, account)
+
+
+def _list_recording_doubts(decision: Decision, account: RankSummary) -> Iterator[str]:
+    """Yield what the recording of times changed."""
+    if account.has_unknown_clock:
+        yield "the clocks of GPU and CPU contradict each other, so host causes and waits are unknown"
+    if account.profiled.any():
+        yield "the step is longer in the capture than without the profiler"
     if decision.dominant == "host" and account.is_slowed_by_profiler:
         yield "the profiler slowed the host"
+
+
+def _without_profiler(account: RankSummary) -> RankSummary:
+    """Return a rank whose steps are as long as without the profiler, where that length is known."""
+    walls, unresolved = account.walls.copy(), account.unresolved.copy()
+    walls[:, _UNATTRIBUTED_COLUMN] -= account.profiled
+    unresolved[:, 0] -= account.profiled
+    return replace(account, walls=walls, unresolved=unresolved)
 
 
 def _without_blocked_calls(account: RankSummary) -> tuple[Times, Times]:

@@ -59,6 +59,10 @@ EXPERT_KERNELS_NEAR_COUNT: Final = 6
 """Kernels before and after a message among which one of experts must be. Chosen: an MoE layer has a few."""
 EXPERT_MESSAGES_SHARE: Final = 0.5
 """Messages of a group that lie between kernels of experts, for them to carry tokens. Chosen: most."""
+FIRST_LAUNCH_NS: Final = 100_000
+"""Of the first launch of a kernel that loads its module, at least. Chosen: launches take some 5 µs."""
+FIRST_LAUNCH_RATIO: Final = 10
+"""The same by the median of launches. Chosen."""
 DATA_WAIT_NS: Final = 1_000_000
 """Time without a launch before a batch copy that is data loading. Chosen: a finished batch takes less."""
 BATCH_COPY_BYTES: Final = 4_096
@@ -109,6 +113,49 @@ UPPER_BOUND_ERROR_SHARE: Final = 0.02
 `PATH_ERROR_SHARE` and `FIX_REPLAY_ERROR_SHARE`."""
 ASKED_PLAYED_COUNT: Final = 160_000
 """Operations of a window that `wallscope whatif` simulates, as the user asked for it. Chosen."""
+
+
+LATEST_RECORD_NS: Final = 2**61
+"""No record starts or ends later. By definition: above the clocks of all captures, including UTC in ns."""
+LONGEST_RECORD_NS: Final = 2**50
+"""No record lasts longer. Chosen: thirteen days."""
+LONGEST_LEAD_NS: Final = 3_600_000_000_000
+"""A program runs before the first other record of a trace for less than this. Chosen: an hour."""
+CALLS_LEAD_NS: Final = 1_000_000
+"""The same of operations and calls, which nothing precedes by so much. Chosen."""
+SURPLUS_NS: Final = 10_000_000_000
+"""How much longer than all other records show a capture, at least, one of them may last. Chosen."""
+CLOCK_EARLY_NS: Final = 10_000
+"""An operation that starts so long before its launch cannot be on the clock of the CPU. Measured: of captures
+with good clocks the worst starts 3 µs early."""
+CLOCK_EARLY_SHARE: Final = 0.01
+"""Launched operations that must start early, for the clock of their device to be off. Chosen: one is an error
+of its own."""
+CLOCK_EARLY_IDLE_SHARE: Final = 0.2
+"""The same of operations on an idle device: others wait in the queue, and may hide it. Chosen."""
+CLOCK_LATE_NS: Final = 50_000
+"""Work that a call waited for may end so long after it, and a launch on an idle device may take so long.
+Measured: at most 3 µs, and 40 µs as the smallest of a capture."""
+CLOCK_LATE_SHARE: Final = 0.2
+"""Waits that must return before the end of their work, for the clock to be off. Chosen."""
+CLOCK_IDLE_NS: Final = 10_000
+"""A device is idle that has run nothing for so long. Chosen."""
+CLOCK_FEWEST_IDLE_COUNT: Final = 8
+"""Launches on an idle device, from which on their smallest latency says something. Chosen."""
+CLOCK_PROMPT_SHARE: Final = 0.05
+"""Of these, that share the smallest latency at least. Chosen: fewer than in any capture with good clocks."""
+CLOCK_ALIKE_NS: Final = 40_000
+"""Smallest latencies that differ by less are one. Measured: those of parts of a capture, as above."""
+CLOCK_USUAL_LATENCY_NS: Final = 6_000
+"""Smallest latency of a launch on an aligned device. Measured: the median of that of 60 captures."""
+CLOCK_UNKNOWN_LATENCY_NS: Final = 10_000_000
+"""Latency of all launches from which on a capture with too few of them may be off or not. Chosen."""
+CLOCK_DRIFT_BINS_COUNT: Final = 32
+"""Parts of a capture whose smallest latencies show a drift. Chosen."""
+CLOCK_FEWEST_ON_LINE_COUNT: Final = 6
+"""Of these, that must lie on a line. Chosen."""
+CLOCK_ON_LINE_SHARE: Final = 0.6
+"""The same as a share. Chosen: most."""
 
 
 FEWEST_MET_COUNT: Final = 2

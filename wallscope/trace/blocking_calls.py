@@ -94,6 +94,13 @@ def find_blocking_copies(capture: Capture, order: StreamOrder) -> dict[int, Tail
     }
 
 
+def list_finished_copies(capture: Capture) -> tuple[Rows, Rows]:
+    """Return the copies that have ended when their call returns, and these calls, by number."""
+    op, call = _list_issued_copies(capture)
+    is_through = _tell_promises(capture, op, call).is_through
+    return op[is_through], call[is_through]
+
+
 def _list_issued_copies(capture: Capture) -> tuple[Rows, Rows]:
     """The copies that calls for copies issued, and those calls, by number."""
     operations, call = capture.operations, capture.operations["call"].to_numpy()

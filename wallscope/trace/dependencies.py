@@ -308,12 +308,13 @@ def _order_streams(
 
 
 _INCOMPLETE = {
+    FindingCode.DEVICE_CLOCK_UNKNOWN,
     FindingCode.TRACE_FILTERED,
     FindingCode.TRACE_CUT_OFF,
     FindingCode.TRACE_EVENTS_LOST,
     FindingCode.NO_API_CALLS,
 }
-"""Findings that say that operations may be missing, or that nothing shows when they were launched."""
+"""Findings that say that operations may be missing, or that it is unknown when they were launched."""
 _WAIT_CALL, _QUERY = r"StreamWaitEvent", r"(Event|Stream)Query"
 
 

@@ -22,12 +22,15 @@ _OTHERWISE = (
     FindingCode.CLIPPED_RANGES,
     FindingCode.CLOCKS_APART,
     FindingCode.COLLECTIVES_UNMATCHED,
+    FindingCode.DEVICE_CLOCK_ALIGNED,
+    FindingCode.DEVICE_CLOCK_UNKNOWN,
     FindingCode.EMIT_NVTX,
     FindingCode.GPU_UNKNOWN,
     FindingCode.LOSS_UNKNOWN,
     FindingCode.NO_KERNELS,
     FindingCode.ONE_RANK,
     FindingCode.ORPHAN_OPERATIONS,
+    FindingCode.PROFILER_MESSAGES,
     FindingCode.RANGES_LOST,
     FindingCode.RANKS_MISSING,
     FindingCode.UNTIMED_OPERATIONS,
@@ -36,6 +39,7 @@ _OTHERWISE = (
     FindingCode.TORCH_STACKS,
     FindingCode.TRACE_CUT_OFF,
     FindingCode.TRACE_EVENTS_LOST,
+    FindingCode.UNPROFILED_STEP,
     FindingCode.WORK_BEFORE_CALLS,
 )
 """Findings that another capture or export cures, though no flag that is shown does."""

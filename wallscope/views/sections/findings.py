@@ -88,6 +88,7 @@ _DOUBTS: tuple[tuple[tuple[str, ...], frozenset[Wall]], ...] = (
             FindingCode.NO_API_CALLS,
             FindingCode.FILTERED_EXPORT,
             FindingCode.TRACE_FILTERED,
+            FindingCode.DEVICE_CLOCK_UNKNOWN,
             FindingCode.UNATTRIBUTED_TIME,
         ),
         _ANY,
@@ -114,11 +115,16 @@ _DOUBTS: tuple[tuple[tuple[str, ...], frozenset[Wall]], ...] = (
     (
         (
             FindingCode.EMIT_NVTX,
+            FindingCode.DEVICE_CLOCK_ALIGNED,
             FindingCode.TORCH_STACKS,
             FindingCode.TORCH_OPERATORS,
             FindingCode.PROFILER_OVERHEAD,
         ),
         frozenset({Wall.HOST}),
+    ),
+    (
+        (FindingCode.UNPROFILED_STEP,),
+        _ANY,
     ),
     (
         (
