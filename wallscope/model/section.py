@@ -6,6 +6,7 @@ between media are properties of a column or a table.
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, Literal, Union
 
 from wallscope.model.enums import Wall
@@ -77,19 +78,12 @@ class Column:
         return value
 
 
-def on_page(key: str, title: str, unit: Unit = "text", *rest: Any, **settings: Any) -> Column:
-    """Make a column for a page only."""
-    return replace(Column(key, title, unit, *rest, **settings), media=("page",))
-
-
-def on_terminal(key: str, title: str, unit: Unit = "text", *rest: Any, **settings: Any) -> Column:
-    """Make a column for a terminal only."""
-    return replace(Column(key, title, unit, *rest, **settings), media=("terminal",))
-
-
-def on_markdown(key: str, title: str, unit: Unit = "text", *rest: Any, **settings: Any) -> Column:
-    """Make a column for Markdown only."""
-    return replace(Column(key, title, unit, *rest, **settings), media=("markdown",))
+on_page = partial(Column, media=PAGE)
+"""Makes a column for a page only."""
+on_terminal = partial(Column, media=("terminal",))
+"""Makes a column for a terminal only."""
+on_markdown = partial(Column, media=("markdown",))
+"""Makes a column for Markdown only."""
 
 
 def make_columns(

@@ -120,6 +120,7 @@ def render_page(
             timelines=Markup(timelines),  # noqa: S704  # base64
             counts=counts or {},
             sections=tuple(section for section in sections if section is not None),
+            titles=_TITLES,
             **values,
         )
     )
@@ -473,8 +474,3 @@ def split_cause(cause: str) -> tuple[str, tuple[str, ...]]:
     """
     head, rest = split_meaning(cause)
     return units.capitalize(head), (f"{units.capitalize(rest)}.",) if rest else ()
-
-
-def title_sections(sections: Iterable[Section | None]) -> tuple[Section, ...]:
-    """Name sections by what they hold."""
-    return tuple(replace(one, title=_TITLES.get(one.key, one.title)) for one in sections if one is not None)

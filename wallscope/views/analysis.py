@@ -1,7 +1,6 @@
 """The answer of an analysis in every medium: what is wrong and what to do come first, then the details."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 
 from rich.console import RenderableType
 
@@ -101,10 +100,8 @@ def _build_full_analysis(analysis: Analysis, rank: Rank) -> Iterator[Section | G
         lines = (f"confidence {describe_confidence(analysis, has_caveats=False)}", *lines)
     yield Section("answers", "", "", (Items(tuple(map(_write_answer, told.answers[1:]))),))
     sections = {one.key: one for one in build_sections(Report(analysis, (), ()))}
-    breakdown = sections.pop("causes")
-    yield tabulate_walls(analysis, rank)
-    yield Section("sure", "", "", (Lines(lines),))
-    yield from unfold_section(replace(breakdown, blocks=breakdown.blocks[2:]))
+    answer, walls, *causes = unfold_section(sections.pop("causes"))
+    yield from (walls, Section("sure", "", "", (Lines(lines),)), answer, *causes)
     if told.cards:
         fixes, has_steps = tuple(card.fix for card in told.cards), analysis.anchor.kind != "whole-trace"
         title = title_fixes(select_first_fixes(fixes), has_steps=has_steps)
@@ -134,7 +131,7 @@ def _list_explanation(answer: KeyAnswer) -> Iterator[str]:
 def unfold_section(section: Section) -> Iterator[Section | Grid]:
     """Show a section of a page on a terminal: its answer with its sentences, then each of its tables."""
     lines = tuple(block for block in section.blocks if isinstance(block, Lines))
-    yield replace(section, answer="", blocks=(Lines((section.answer,)), *lines))
+    yield Section(section.key, section.title, "", (Lines((section.answer,)), *lines))
     yield from (block for block in section.blocks if isinstance(block, Grid) and block.rows)
 
 

@@ -141,7 +141,7 @@ class Card:
     unknown_count: int
     first_check: Precondition | None
     unmet: tuple[Precondition, ...]
-    overlap: str = ""
+    overlap: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,19 +254,15 @@ def build_cards(fixes: Sequence[Fix], step_ns: int, basis: TimeBasis) -> list[Ca
     """Make the cards of fixes in their order; a card says whose settings it contains, or is part of."""
     cards: list[Card] = []
     for fix in fixes:
-        card = build_card(fix, step_ns)
-        if basis.kind == "mean" and card.after_share is not None and card.before == units.duration(step_ns):
-            link = "; measured" if card.assumes else "Measured"
-            card = replace(card, assumes=f"{card.assumes}{link} on the typical step, without the slow ones")
-        cards.append(replace(card, overlap=_describe_overlap(card, cards)))
+        cards.append(build_card(fix, step_ns, cards, is_mean=basis.kind == "mean"))
     return cards
 
 
-def _describe_overlap(card: Card, earlier: Sequence[Card]) -> str:
+def _describe_overlap(tabs: Sequence[SettingTab], earlier: Sequence[Card]) -> str:
     """Say which earlier recommendation has the same settings, for every framework that both name."""
     for number, other in enumerate(earlier, start=1):
         theirs = {tab.label: set(tab.lines) for tab in other.tabs}
-        pairs = [(set(tab.lines), theirs[tab.label]) for tab in card.tabs if tab.label in theirs]
+        pairs = [(set(tab.lines), theirs[tab.label]) for tab in tabs if tab.label in theirs]
         if not pairs:
             continue
         if all(own == their for own, their in pairs):
@@ -278,8 +274,11 @@ def _describe_overlap(card: Card, earlier: Sequence[Card]) -> str:
     return ""
 
 
-def build_card(fix: Fix, step_ns: int) -> Card:
-    """Make a card of a fix; its bar is the step at the upper bound on its speedup."""
+def build_card(fix: Fix, step_ns: int, earlier: Sequence[Card] = (), *, is_mean: bool = False) -> Card:
+    """Make a card of a fix; its bar is the step at the upper bound on its speedup.
+
+    `earlier` are the cards before it, and `is_mean` is whether the verdict is about the mean step.
+    """
     bound, before_ns, after_ns = fix.speedup_ceiling, step_ns, step_ns
     if bound is not None and bound > 1 and fix.recoverable_ns:
         before_ns = round(fix.recoverable_ns / (1 - 1 / bound))
@@ -293,8 +292,11 @@ def build_card(fix: Fix, step_ns: int) -> Card:
         assumes = "Assumes that the cause is removed completely"
     if abs(before_ns - step_ns) > _SAME_SHARE * step_ns:
         assumes += f"{'; measured' if assumes else 'Measured'} on the mean step, slow ones included"
+    if is_mean and bound is not None and units.duration(before_ns) == units.duration(step_ns):
+        assumes += f"{'; measured' if assumes else 'Measured'} on the typical step, without the slow ones"
     next_wall = fix.next_wall if fix.replay is None else str(fix.replay.next_wall)
     counts = Counter(entry.status for entry in fix.preconditions)
+    tabs = _tabulate_settings([one for one in fix.settings if one.system not in _ANYWHERE])
     words: dict[Met, str] = {"met": "met", "unmet": "unmet", "unknown": "to check", "set": "set by this fix"}
     return Card(
         fix=fix,
@@ -304,7 +306,7 @@ def build_card(fix: Fix, step_ns: int) -> Card:
         after_share=None if bound is None else 1 / bound,
         assumes=assumes,
         next_wall=next_wall or "",
-        tabs=_tabulate_settings([one for one in fix.settings if one.system not in _ANYWHERE]),
+        tabs=tabs,
         anywhere=_tabulate_settings([one for one in fix.settings if one.system in _ANYWHERE]),
         checks=tuple(
             (status, f"{counts[status]} {word}") for status, word in words.items() if counts[status]
@@ -312,6 +314,7 @@ def build_card(fix: Fix, step_ns: int) -> Card:
         unknown_count=counts["unknown"],
         first_check=next((entry for entry in fix.preconditions if entry.status == "unknown"), None),
         unmet=tuple(entry for entry in fix.preconditions if entry.status == "unmet"),
+        overlap=_describe_overlap(tabs, earlier),
     )
 
 

@@ -28,7 +28,7 @@ from wallscope.model.section import (
     tabulate,
 )
 from wallscope.render.data import write_junit
-from wallscope.render.html import FirstScreen, build_sides, render_page, title_sections, write_card
+from wallscope.render.html import FirstScreen, build_sides, render_page, write_card
 from wallscope.render.markdown import code, escape, render_table
 from wallscope.render.terminal import render_sections
 from wallscope.render.texts import drop_namespaces, shorten_range_path, visible
@@ -267,7 +267,7 @@ def write_comparison_page(report: ComparisonReport) -> str:
     return render_page(
         "comparison.html.j2",
         first,
-        title_sections(shown),
+        shown,
         comparison=comparison,
         more=_list_details(comparison),
         version=comparison.wallscope_version,

@@ -5,7 +5,6 @@ It fits 30 lines of 80 columns. `--full` shows everything else (`views.analysis`
 
 import re
 from collections.abc import Iterator
-from dataclasses import replace
 
 import numpy as np
 from rich.console import RenderableType
@@ -163,10 +162,12 @@ def _build_recommendations(analysis: Analysis, rank: Rank, basis: TimeBasis) -> 
     has_bound = any(fix.speedup_ceiling is not None for fix in shown)
     title = title_fixes(shown, has_steps=analysis.anchor.kind != "whole-trace")
     rows = [
-        row for number, fix in enumerate(shown, start=1) for row in _list_fix(f"{number}", fix, has_bound)
+        row
+        for number, fix in enumerate(shown, start=1)
+        for row in _list_fix(f"{number}", fix.title, fix, has_bound)
     ]
     for fix in find_blocked_fixes(shown, analysis.fixes or ()):
-        rows += _list_fix("-", replace(fix, title=f"Held back: {fix.title}"), has_bound)
+        rows += _list_fix("-", f"Held back: {fix.title}", fix, has_bound)
     if has_bound and basis.kind == "whole":
         steps_ns = sum(step.end_ns - step.start_ns for step in rank.steps)
         taken = f"{units.duration(steps_ns)} of the {units.duration(basis.total_ns)} capture"
@@ -178,10 +179,10 @@ def _build_recommendations(analysis: Analysis, rank: Rank, basis: TimeBasis) -> 
     return Section("fixes", title, "", (Items(tuple(rows), ("mark", "fold", "right")),))
 
 
-def _list_fix(mark: str, fix: Fix, has_bound: bool) -> Iterator[tuple[Line, ...]]:  # noqa: FBT001  # one call
+def _list_fix(mark: str, title: str, fix: Fix, has_bound: bool) -> Iterator[tuple[Line, ...]]:  # noqa: FBT001  # one call
     worth = "not estimated" if has_bound else ""
     worth = worth if fix.speedup_ceiling is None else units.write_ceiling(fix.speedup_ceiling)
-    yield mark, (Span(fix.title, fix.wall),), (Span(worth, "strong"),)
+    yield mark, (Span(title, fix.wall),), (Span(worth, "strong"),)
     settings, left = shorten_settings(fix.settings, _LONGEST_LINE)
     counts = (units.plural(left, "more setting") if left else "", count_open_conditions(fix))
     counted = "; ".join(filter(None, counts))

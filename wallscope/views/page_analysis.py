@@ -1,15 +1,14 @@
 """The page of an analysis: five answers at the top, the timeline, then sections that a reader can unfold."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 from wallscope import units
 from wallscope.model.analysis import Analysis, Rank
 from wallscope.model.enums import Wall
 from wallscope.model.report import Report
-from wallscope.model.section import Block, Cell, Grid, Section
-from wallscope.render.html import FirstScreen, SideTime, render_page, title_sections
+from wallscope.model.section import Section
+from wallscope.render.html import FirstScreen, SideTime, render_page
 from wallscope.render.texts import shorten_name
 from wallscope.render.timeline_pack import MOST_CHARACTERS, pack_timelines
 from wallscope.views.sections.findings import (
@@ -30,10 +29,6 @@ from wallscope.views.sections.words import (
     name_rank,
 )
 from wallscope.views.statement import Statement, state_analysis
-from wallscope.views.verdict import (
-    choose_basis,
-    find_deciding_stall,
-)
 
 _LARGEST_PAGE = 3_450_000
 _MOST_FIXES, _MOST_LOSSES = 3, 3
@@ -51,17 +46,12 @@ def _write_page(report: Report, most_characters: int) -> str:
     job = analysis.job
     names = list(map(name_rank, analysis.ranks)) if job is None else [one.name for one in job.members]
     rank = analysis.ranks[analysis.diagnosis.rank_index]
-    slow = find_deciding_stall(rank, choose_basis(analysis, rank), analysis.diagnosis.dominant_wall)
-    if slow is not None:
-        report = replace(
-            report, timelines=tuple(sorted(report.timelines, key=lambda one: one.role != "worst"))
-        )
     told = state_analysis(analysis)
     packed = pack_timelines(report.timelines, report.overviews, dict(enumerate(names)), most_characters)
     sections = (
         _build_timeline(report, packed.notes),
         *build_sections(report),
-        anchor_words(build_methods(analysis, rank)),
+        build_methods(analysis, rank),
     )
     counts = {
         "fixes": len(analysis.fixes or ()),
@@ -73,7 +63,7 @@ def _write_page(report: Report, most_characters: int) -> str:
     return render_page(
         "page.html.j2",
         _lay_out_first_screen(analysis, told),
-        title_sections(sections),
+        sections,
         timelines=packed.base64,
         counts=counts,
         analysis=analysis,
@@ -137,21 +127,3 @@ def _list_details(analysis: Analysis, rank: Rank, told: Statement) -> dict[str, 
         "notes": told.notes,
         "facts": told.facts,
     }
-
-
-def anchor_words(methods: Section) -> Section:
-    """Make each defined word a target of links."""
-    blocks: list[Block] = []
-    for block in methods.blocks:
-        if isinstance(block, Grid) and not any(isinstance(one, Grid) for one in blocks):
-            rows = tuple((_anchor(row[0]), *row[1:]) for row in block.rows)
-            blocks.append(replace(block, rows=rows))
-        else:
-            blocks.append(block)
-    return replace(methods, blocks=tuple(blocks))
-
-
-def _anchor(value: Any) -> Cell:
-    cell = value if isinstance(value, Cell) else Cell(value)
-    slug = str(cell.value).replace(", ", "-").replace(" ", "-")
-    return replace(cell, anchor=cell.anchor or f"word-{slug}")

@@ -33,7 +33,6 @@ from wallscope.render.html import (
     build_sides,
     render_page,
     split_cause,
-    title_sections,
 )
 from wallscope.render.terminal import render_sections
 from wallscope.render.texts import shorten_path, visible
@@ -253,9 +252,7 @@ def write_whatif_page(found: WhatIf) -> str:
         "nothing": _NOTHING,
     }
     version = found.wallscope_version
-    return render_page(
-        "whatif.html.j2", first, title_sections(shown), found=found, more=details, version=version
-    )
+    return render_page("whatif.html.j2", first, shown, found=found, more=details, version=version)
 
 
 def _list_key_answers(found: WhatIf, best: Sequence[Answer]) -> tuple[KeyAnswer, ...]:
