@@ -38,7 +38,6 @@ from wallscope.summary.compute import measure_throughput
 from wallscope.summary.diagnosis import (
     find_dominant_wall,
     find_least_computing,
-    find_scope,
     list_inferred_causes,
     rank_opportunities,
     select_working_ranks,
@@ -492,7 +491,9 @@ def _diagnose(  # noqa: PLR0913, PLR0917  # all that was found out before
         if lacks_kernels(shown) or is_incomplete
         else rank_opportunities(shown.rank, shown.ceilings, list_inferred_causes(prepared.facts))
     )
-    answer = Analysis(
+    gpu = export.gpu(shown.rank.gpu)
+    throughput = None if is_incomplete else measure_throughput(shown.rank, anchor, facts, gpu)
+    return Analysis(
         schema=SCHEMA,
         wallscope_version=__version__,
         inputs=(export,),
@@ -516,14 +517,8 @@ def _diagnose(  # noqa: PLR0913, PLR0917  # all that was found out before
         ),
         anchor=anchor,
         ranks=ranks,
-        diagnosis=replace(
-            diagnose(shown, anchor, place, is_incomplete=is_incomplete),
-            throughput=None
-            if is_incomplete
-            else measure_throughput(shown.rank, anchor, facts, export.gpu(shown.rank.gpu)),
-        ),
+        diagnosis=diagnose(shown, anchor, place, throughput, is_incomplete=is_incomplete),
         opportunities=won,
         job=job,
         program=about.program,
     )
-    return replace(answer, scope=find_scope(answer))

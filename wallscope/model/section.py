@@ -138,9 +138,10 @@ class Grid:
     kind: str = "grid"
 
 
-def append_row(grid: Grid, values: Mapping[str, Value | Cell]) -> Grid:
-    """Add a row of values by the titles of their columns; other cells are empty."""
-    return replace(grid, rows=(*grid.rows, tuple(values.get(column.title, "") for column in grid.columns)))
+def append_row(grid: Grid, values: Mapping[str, Value | Cell], after: int | None = None) -> Grid:
+    """Add a row of values by the titles of their columns, other cells empty; after so many rows, or all."""
+    row = tuple(values.get(column.title, "") for column in grid.columns)
+    return replace(grid, rows=(*grid.rows[:after], row))
 
 
 def tabulate(title: str, columns: Iterable[Column], entries: Iterable[Any], **settings: Any) -> Grid:

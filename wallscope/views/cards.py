@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from statistics import quantiles
 from typing import Literal
 
@@ -24,7 +24,6 @@ from wallscope.thresholds.verdict import MATERIAL_SHARE, SHOWN_LOSS_SHARE
 from wallscope.views.sections.findings import (
     find_doubts,
     list_reasons,
-    shorten_message,
     sort_findings,
 )
 from wallscope.views.sections.walls import (
@@ -330,8 +329,7 @@ def _tabulate_settings(settings: Sequence[Setting]) -> tuple[SettingTab, ...]:
 
 def list_callouts(analysis: Analysis, rank: Rank) -> tuple[Finding, ...]:
     """List the findings that a reader of the verdict must know, as the first screen of a terminal does."""
-    found = find_doubts(analysis, rank)[:_MOST_CALLOUTS]
-    return tuple(replace(one, message=shorten_message(one)) for one in found)
+    return tuple(find_doubts(analysis, rank)[:_MOST_CALLOUTS])
 
 
 def list_facts(analysis: Analysis, rank: Rank) -> tuple[Fact, ...]:

@@ -11,9 +11,7 @@ from wallscope.model.section import Section
 from wallscope.render.html import FirstScreen, SideTime, render_page
 from wallscope.render.texts import shorten_name
 from wallscope.render.timeline_pack import MOST_CHARACTERS, pack_timelines
-from wallscope.views.sections.findings import (
-    build_methods,
-)
+from wallscope.views.sections.findings import build_methods, shorten_message
 from wallscope.views.sections.report import build_sections
 from wallscope.views.sections.steps import (
     build_job_timeline,
@@ -112,7 +110,7 @@ def _list_details(analysis: Analysis, rank: Rank, told: Statement) -> dict[str, 
         "pressure": analysis.diagnosis.memory_pressure,
         "pressure_words": describe_pressure(analysis.diagnosis.memory_pressure),
         "relief": told.relief,
-        "callouts": told.limits,
+        "callouts": tuple((one, shorten_message(one)) for one in told.limits),
         "cards": cards[:_MOST_FIXES],
         "more_cards": cards[_MOST_FIXES:],
         "has_steps": analysis.anchor.kind != "whole-trace",

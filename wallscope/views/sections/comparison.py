@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -157,9 +156,7 @@ def sum_causes(comparison: Comparison) -> Grid:
 def _sum_rest(table: Grid, rows: Sequence[CauseDelta | OperationDelta], most: int, name: str | Cell) -> Grid:
     """Cut a table to so many rows, and add up the change of the rest."""
     left_ns = sum(row.delta_ns for row in rows[most:])
-    return append_row(
-        replace(table, rows=table.rows[:most]), {"cause": name, "operation": name, "change": left_ns}
-    )
+    return append_row(table, {"cause": name, "operation": name, "change": left_ns}, most)
 
 
 def tabulate_operations(comparison: Comparison) -> Grid:
