@@ -236,3 +236,28 @@ class Section:
     blocks: tuple[Block, ...]
     is_open: bool = True
     wall: Wall | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class KeyAnswer:
+    """One of the five answers that each page begins with: wall, cause, first action, its bound, doubts.
+
+    Args:
+        label: what the answer is about.
+        head: the answer in a few words.
+        lines: what explains it.
+        target: the part of the page with the details; empty without one.
+        wall: the wall whose color stands next to it.
+        predicted: the step before and after, and the latter as a share of the former.
+        command: the command to run or the first setting, empty without one.
+        tone: whether the answer is sure, where the answer is about that.
+    """
+
+    label: str
+    head: str
+    lines: tuple[str, ...] = ()
+    target: str = ""
+    wall: Wall | None = None
+    predicted: tuple[str, str, float] | None = None
+    command: str = ""
+    tone: Literal["ok", "warn", ""] = ""

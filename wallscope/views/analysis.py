@@ -14,6 +14,7 @@ from wallscope.model.section import (
     Column,
     Grid,
     Items,
+    KeyAnswer,
     Line,
     Lines,
     Row,
@@ -22,12 +23,11 @@ from wallscope.model.section import (
     Tone,
     append_row,
 )
-from wallscope.render.html import KeyAnswer, write_card
+from wallscope.render.html import write_card
 from wallscope.render.markdown import code, escape, join_blocks, render_table
 from wallscope.render.terminal import render_sections
 from wallscope.views.cards import build_recommendations, list_card_lines
-from wallscope.views.first_screen import render_first_screen
-from wallscope.views.headline import build_headline
+from wallscope.views.first_screen import build_headline, render_first_screen
 from wallscope.views.sections.depth import tabulate_budget
 from wallscope.views.sections.findings import build_findings, describe_confidence, sort_findings
 from wallscope.views.sections.report import build_sections
@@ -47,12 +47,7 @@ from wallscope.views.sections.words import (
     name_rank,
 )
 from wallscope.views.statement import Statement, state_analysis
-from wallscope.views.verdict import (
-    choose_basis,
-    list_explanation,
-    list_job_verdict,
-    list_verdict_sentences,
-)
+from wallscope.views.verdict import list_job_verdict, list_verdict_sentences
 
 _MOST_FIXES = 3
 _MOST_SETTINGS = 8
@@ -79,17 +74,15 @@ def _find_rank(analysis: Analysis) -> Rank:
 
 def _build_full_analysis(analysis: Analysis, rank: Rank) -> Iterator[Section | Grid]:
     """Make everything that a terminal shows: verdict, walls, losses, fixes, limits, what they are made of."""
-    job, diagnosis = analysis.job, analysis.diagnosis
+    job, diagnosis, told = analysis.job, analysis.diagnosis, state_analysis(analysis)
     yield Section("head", "", "", (Lines(tuple(_describe_capture_head(analysis, rank))),))
     own, of_job = list_verdict_sentences(analysis), list_job_verdict(analysis)
     verdicts = [own, of_job] if of_job else [own]
     if job is not None and job.collectives.matched:
-        lead = list_explanation(analysis, rank, choose_basis(analysis, rank))
         of_rank = (f"{units.capitalize(name_rank(rank))} alone: {own[0]}", *own[1:])
-        verdicts = [lead, of_job, of_rank]
-    told = state_analysis(analysis)
+        verdicts = [told.sentences, of_job, of_rank]
     first, *others = map(stress_first, verdicts)
-    yield build_headline(analysis, first)
+    yield build_headline(told, first)
     yield from (Section("verdict", "", "", (Lines((one,)),)) for one in others)
     pressure = diagnosis.memory_pressure
     evidence = f": {'; '.join(pressure.evidence)}" if pressure.evidence else ""

@@ -157,14 +157,6 @@ class Fact:
     doubt: str = ""
 
 
-def name_verdict(analysis: Analysis) -> tuple[Wall | None, str]:
-    """Return the wall to underline, and the rest of the verdict in two words."""
-    dominant = find_dominant(analysis)
-    if dominant == "mixed":
-        return None, "No single wall"
-    return (None, "Wall unknown") if dominant == "unknown" else (Wall(dominant), "-bound")
-
-
 def describe_hidden(analysis: Analysis, rank: Rank, basis: TimeBasis) -> str:
     """Say how much communication compute hides, where compute is the wall; else empty."""
     if find_dominant(analysis) != Wall.COMPUTE or basis.kind not in {"typical", "median"}:

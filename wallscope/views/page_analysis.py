@@ -103,7 +103,7 @@ def _list_details(analysis: Analysis, rank: Rank, told: Statement) -> dict[str, 
     return {
         "in_full": told.paragraphs,
         "bars_of": "" if basis.kind in {"typical", "median"} else of_rank,
-        "throughput": told.throughput,
+        "throughput": (*told.overlap, *told.throughput),
         "unit": analysis.anchor.window,
         "basis": told.basis_note,
         "legend": told.legend,

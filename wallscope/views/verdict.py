@@ -1,6 +1,6 @@
 """The verdict in three lengths: two words, one sentence, a paragraph; all from the data of an answer.
 
-`list_sentences` is the author of the paragraph in JSON, `explain_verdict` of the sentence on screens. What
+`list_sentences` is the author of the paragraph in JSON, `list_explanation` of the sentence on screens. What
 they say of the same fact comes from the same function. No other module says which wall is the largest loss.
 """
 
@@ -510,11 +510,6 @@ def find_deciding_stall(rank: Rank, basis: TimeBasis, dominant: str) -> RareStal
     """Return the stall of few steps that makes a wall the dominant one of the mean step, if one does."""
     stalls = [one for one in rank.rare_stalls if one.wall == dominant]
     return stalls[0] if basis.kind == "mean" and stalls else None
-
-
-def explain_verdict(analysis: Analysis, rank: Rank, basis: TimeBasis) -> str:
-    """Explain the dominant wall in a sentence or two: its share, of what, and its largest cause."""
-    return " ".join(list_explanation(analysis, rank, basis))
 
 
 def list_explanation(analysis: Analysis, rank: Rank, basis: TimeBasis) -> tuple[str, ...]:

@@ -17,6 +17,7 @@ from wallscope.model.section import (
     Column,
     Grid,
     Items,
+    KeyAnswer,
     Lines,
     Section,
     Span,
@@ -27,17 +28,11 @@ from wallscope.model.section import (
 )
 from wallscope.model.whatif import Answer, CriticalPath, OperationSlack, PathPart, PathSegment, WhatIf
 from wallscope.render import figures
-from wallscope.render.html import (
-    FirstScreen,
-    KeyAnswer,
-    build_sides,
-    render_page,
-    split_cause,
-)
+from wallscope.render.html import FirstScreen, build_sides, render_page
 from wallscope.render.terminal import render_sections
 from wallscope.render.texts import shorten_path, visible
 from wallscope.views.sections.walls import describe_replay, select_first_fixes
-from wallscope.views.sections.words import WALL_WORDS
+from wallscope.views.sections.words import WALL_WORDS, split_cause
 
 _MOST_WALLS, _MOST_PARTS, _MOST_CAUSES = 3, 8, 6
 _MOST_SLACK, _MOST_SLACK_ON_PAGE = 5, 12
