@@ -28,7 +28,7 @@ from wallscope.model.comparison import Comparison
 from wallscope.model.enums import Wall
 from wallscope.model.whatif import WhatIf
 from wallscope.render.texts import visible
-from wallscope.views.comparison_words import describe_change, describe_sureness
+from wallscope.views.comparison_statement import state_comparison
 from wallscope.views.sections.findings import list_reasons, sort_findings
 from wallscope.views.sections.walls import (
     count_preconditions,
@@ -303,7 +303,7 @@ def brief_comparison(found: Comparison, ends: tuple[str, str], most_rows: int) -
         ends: base and head as the user named them.
         most_rows: how many causes at most.
     """
-    step, causes = found.step, found.deltas.causes
+    step, causes, told = found.step, found.deltas.causes, state_comparison(found)
     order = sorted(range(len(causes)), key=lambda place: -abs(causes[place].delta_ns))
     known: dict[str, int | float | None] = {
         "/step/base_typical_ns": step.base_typical_ns,
@@ -321,17 +321,17 @@ def brief_comparison(found: Comparison, ends: tuple[str, str], most_rows: int) -
         if entry.severity != "note"
     ]
     if found.verdict == "inconclusive":
-        because = cut_sentences(describe_sureness(found), _LONGEST_LINE)
+        because = cut_sentences(told.sureness, _LONGEST_LINE)
         unknown.insert(0, Unknown("whether the step changed", because, "Capture several runs of each side."))
     head = ends[1]
     return ComparisonBrief(
         BRIEF_SCHEMA,
         "diff",
         f"{visible(found.base.name, most=60)} against {visible(found.head.name, most=60)}",
-        cut_sentences(f"{found.verdict}: {describe_change(found)}", _LONGEST_VERDICT),
+        cut_sentences(f"{found.verdict}: {told.sentence}", _LONGEST_VERDICT),
         NextCall(write_command("analyze", head, "--brief"), "analyze", {"files": (head,)}),
         {place: value for place, value in known.items() if value is not None},
-        cut_sentences(describe_sureness(found), _LONGEST_LINE),
+        cut_sentences(told.sureness, _LONGEST_LINE),
         tuple(unknown[: max(most_rows, 1)]),
         (len(order) - most_rows) if len(order) > most_rows else None,
         tuple(
