@@ -314,8 +314,9 @@ def _tabulate_settings(settings: Sequence[Setting]) -> tuple[SettingTab, ...]:
     tabs = []
     for system in systems:
         own = [one for one in settings if one.system == system]
-        lines, copied = (one.write() for one in own), (one.write() for one in own if not is_sketch(one))
-        tabs.append(SettingTab(_LABELS[system], tuple(lines), tuple(copied)))
+        lines = tuple(map(Setting.write, own))
+        copied = [line for line, one in zip(lines, own, strict=True) if not is_sketch(one)]
+        tabs.append(SettingTab(_LABELS[system], lines, tuple(copied)))
     return tuple(tabs)
 
 

@@ -257,6 +257,7 @@ def write_comparison_page(report: ComparisonReport) -> str:
         first,
         shown,
         comparison=comparison,
+        told=told,
         more=_list_details(comparison, told),
         version=comparison.wallscope_version,
     )
@@ -268,10 +269,8 @@ def _list_details(comparison: Comparison, told: ChangeStatement) -> dict[str, An
     least_ns = comparison.step.base_typical_ns * SHOWN_CHANGE_SHARE
     shown = max(sum(abs(row.delta_ns) >= least_ns for row in changed[:_MOST_CAUSES_FIRST]), 1)
     return {
-        "sureness": told.certainty,
         "walls": sections.sum_walls(comparison),
         "walls_note": explain_wide_intervals(comparison),
-        "explained": told.explained,
         "cautions": [words.describe_mismatch(entry) for entry in told.confounders],
         "gates": sorted(comparison.gates, key=lambda gate: gate.held),
         "failed": sum(not gate.held for gate in comparison.gates),

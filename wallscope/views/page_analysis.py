@@ -65,6 +65,7 @@ def _write_page(report: Report, most_characters: int) -> str:
         timelines=packed.base64,
         counts=counts,
         analysis=analysis,
+        told=told,
         more=_list_details(analysis, rank, told),
         version=analysis.wallscope_version,
     )
@@ -97,31 +98,18 @@ def _lay_out_first_screen(analysis: Analysis, told: Statement) -> FirstScreen:
 
 
 def _list_details(analysis: Analysis, rank: Rank, told: Statement) -> dict[str, Any]:
-    """List what the first screen shows below the answers: recommendations, losses, and what they rest on."""
+    """List what the first screen shows below the answers, in addition to the statement."""
     basis, cards = told.basis, told.cards
     of_rank = f" of {name_rank(rank)}" if len(analysis.ranks) > 1 else ""
     return {
-        "in_full": told.paragraphs,
         "bars_of": "" if basis.kind in {"typical", "median"} else of_rank,
-        "throughput": (*told.overlap, *told.throughput),
-        "unit": analysis.anchor.window,
-        "basis": told.basis_note,
-        "legend": told.legend,
-        "pressure": analysis.diagnosis.memory_pressure,
-        "pressure_words": describe_pressure(analysis.diagnosis.memory_pressure),
-        "relief": told.relief,
+        "pressure": describe_pressure(analysis.diagnosis.memory_pressure),
         "callouts": tuple((one, shorten_message(one)) for one in told.limits),
         "cards": cards[:_MOST_FIXES],
         "more_cards": cards[_MOST_FIXES:],
-        "has_steps": analysis.anchor.kind != "whole-trace",
-        "has_bounds": bool(analysis.opportunities),
-        "largest": told.losses,
         "losses_of": told.whole if basis.kind == "mean" else analysis.anchor.typical,
         "has_bars": any(card.after_share is not None for card in cards),
         "unaddressed": describe_unaddressed_compute(analysis, rank),
         "losses": () if cards else analysis.opportunities[:_MOST_LOSSES],
-        "is_unknown": told.wall is None and told.dominant == "unknown",
         "describe_answer": describe_answer,
-        "notes": told.notes,
-        "facts": told.facts,
     }
