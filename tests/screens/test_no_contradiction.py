@@ -377,11 +377,13 @@ def test_history_bisection_and_comparison_of_one_store_agree(recorded, called, m
     ends = COMMITS[CHANGED - 1], COMMITS[CHANGED]
     history = called("history", "step", "--store", "store", columns=100).out
     rows = json.loads(called("history", "step", "--store", "store", "--json", "-").out)
+    brief = called("history", "step", "--store", "store", "--brief").out
     samples = called("history", "step", "--store", "store", "--format", "openmetrics").out
     bisection = called("bisect", f"{COMMITS[0]}..{COMMITS[-1]}", "step", "--store", "store").out
     answer = json.loads(called("diff", "..".join(ends), "--store", "store", "--json", "-").out)
     found = [
         *change_claims.read_history(history),
+        *change_claims.read_history(brief, "brief history"),
         *change_claims.read_history_rows(rows),
         *change_claims.read_open_metrics(samples),
         *change_claims.read_bisection(bisection),
@@ -390,7 +392,7 @@ def test_history_bisection_and_comparison_of_one_store_agree(recorded, called, m
 
     assert describe(find_contradictions(found)) == []
     assert {one.medium for one in found if one.subject == "change"} == {
-        "history", "history rows", "openmetrics", "bisection", "diff",
+        "history", "brief history", "history rows", "openmetrics", "bisection", "diff",
     }  # fmt: skip
     assert len(found) > 2 * len(COMMITS)
     altered = [*change_claims.read_history(history.replace("fell by", "rose by"), "planted")]

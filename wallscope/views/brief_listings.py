@@ -1,6 +1,6 @@
 """Brief answers about tables, configurations, words and captures to be made."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import polars as pl
 
@@ -26,7 +26,7 @@ from wallscope.views.brief import cut_sentences, write_command
 from wallscope.views.capture_help import CURED, write_capture_command, write_profile_code
 from wallscope.views.sections.words import describe_profiler
 
-_LONGEST_TEXT, _LONGEST_LINE, _LONGEST_CELL = 300, 200, 60
+_LONGEST_VERDICT, _LONGEST_TEXT, _LONGEST_LINE, _LONGEST_CELL = 400, 300, 200, 60
 _MOST_LINES = 3
 _LEFT_OUT = frozenset(
     {
@@ -297,12 +297,17 @@ def _brief_moment(moment: Moment, at_ns: int) -> BriefText:
     return BriefText(number, (f"{row['cause']} in step {row['step']}", *chain))
 
 
-def brief_history(frame: pl.DataFrame, metric: str, most_rows: int) -> TableBrief:
-    """Return the last commits of a history, and their times."""
-    verdict = f"{units.plural(frame.height, 'row')} of {metric}, last first."
-    for row in frame.filter(pl.col("changed_grade").is_not_null()).iter_rows(named=True):
-        change = units.signed_duration(row["changed_ns"])
-        verdict += f" {units.capitalize(row['changed_grade'])} change of {change} at {row['commit'][:12]}."
+def brief_history(
+    frame: pl.DataFrame, metric: str, most_rows: int, told: Mapping[str, Sequence[str]]
+) -> TableBrief:
+    """Return the last commits of a history, and their times; `told` says of each testbed what changed."""
+    rows = f"{units.plural(frame.height, 'row')} of {metric}, last first."
+    said = [
+        " ".join((*([f"On {visible(bed, most=_LONGEST_CELL)}:"] if len(told) > 1 else ()), *sentences))
+        for bed, sentences in told.items()
+        if sentences
+    ]
+    verdict = cut_sentences(" ".join((rows, *said)), _LONGEST_VERDICT)
     following = NextCall(write_command("diff", "BASE..HEAD", "--brief"), "explain", {"word": "change"})
     return _brief_rows("history", metric, frame.reverse(), most_rows, verdict, following)
 
