@@ -251,8 +251,8 @@ def brief_whatif(found: WhatIf, file: str, most_rows: int) -> WhatIfBrief:
     }
     if found.check.error_median is not None:
         numbers["/check/error_median"] = found.check.error_median
-    verdict = f"The {found.unit} is {found.wall}-bound. No question wins time."
-    if rows:
+    verdict = f"The {found.unit} is {found.wall}-bound. No change that was asked shortens it."
+    if rows and found.best is not None:
         numbers[f"{rows[0].evidence}/step_ns"] = rows[0].step_ns
         numbers[f"{rows[0].evidence}/speedup"] = rows[0].speedup
         change = units.change(found.step_ns, rows[0].step_ns)
