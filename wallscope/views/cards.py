@@ -313,9 +313,8 @@ def _tabulate_settings(settings: Sequence[Setting]) -> tuple[SettingTab, ...]:
     systems = dict.fromkeys(one.system for one in settings)
     tabs = []
     for system in systems:
-        own = [one for one in settings if one.system == system]
-        lines = tuple(map(Setting.write, own))
-        copied = [line for line, one in zip(lines, own, strict=True) if not is_sketch(one)]
+        lines = tuple(map(Setting.write, [one for one in settings if one.system == system]))
+        copied = [line for line in lines if not is_sketch(system, line)]
         tabs.append(SettingTab(_LABELS[system], lines, tuple(copied)))
     return tuple(tabs)
 
