@@ -25,7 +25,7 @@ from wallscope.model.analysis import SCHEMA, Analysis, Anchor, CaptureQuality, J
 from wallscope.model.capture import Capture, Finding, Options, Progress
 from wallscope.model.finding_codes import FindingCode
 from wallscope.model.profile import Profile
-from wallscope.model.report import MEETING_LANES, Report, StepOverviews
+from wallscope.model.report import MEETING_LANES, SHOWN_PATH, Report, StepOverviews
 from wallscope.model.schemas import SLICES
 from wallscope.model.whatif import WHATIF_SCHEMA, Asked, Replayed, WhatIf
 from wallscope.process_tuning import release_memory, run_both
@@ -39,7 +39,6 @@ from wallscope.summary.compute import measure_throughput
 from wallscope.summary.diagnosis import (
     find_dominant_wall,
     find_least_computing,
-    find_scope,
     limit_host_gains,
     list_inferred_causes,
     rank_opportunities,
@@ -71,7 +70,7 @@ from wallscope.trace.step_markers import check_pattern, label_ranges
 from wallscope.trace.steps import select_ranks, select_windows, split_steps
 from wallscope.trace.thread_timeline import HostCalls
 from wallscope.trace.unrecognized import find_communication_evidence, infer_communication
-from wallscope.views.verdict import state_verdict
+from wallscope.views.verdict import choose_basis, find_deciding_stall, state_verdict
 
 if TYPE_CHECKING:
     from wallscope.ranks.job import MatchedJob
@@ -158,20 +157,21 @@ def build_report(found: AnalyzedCapture, progress: Progress) -> Report:
     from wallscope.summary.lookups import GapLookup  # noqa: PLC0415  # for pages alone
     from wallscope.summary.step_timeline import build_step_timelines  # noqa: PLC0415  # same
 
-    progress("drawing timelines")
     trace, place = found.prepared.trace, found.place
     shown = replace(trace.capture, ranks=trace.capture.ranks.slice(place, 1))
     own = select_rank_windows(trace, shown.ranks["rank_id"][0])
     slices = found.prepared.slices_of_rank(own).cast(SLICES)
     gaps = GapLookup(shown, trace.range_tree, trace.projected, slices).groups(_MOST_GAPS)
-    timelines = build_step_timelines(trace, slices, place, found.analysis.ranks[place])
     progress("seeking what bounds the step")
     path = found.replays.path
-    if not isinstance(path, str):
-        timelines = tuple(replace(one, path=found.replays.find_path(one.step)) for one in timelines)
+    find_path = (lambda _: SHOWN_PATH.to_frame()) if isinstance(path, str) else found.replays.find_path
+    progress("drawing timelines")
+    rank, dominant = found.analysis.ranks[place], found.analysis.diagnosis.dominant_wall
+    is_slow = find_deciding_stall(rank, choose_basis(found.analysis, rank), dominant) is not None
+    timelines = build_step_timelines(trace, slices, place, rank, find_path)
     return Report(
         found.analysis,
-        timelines,
+        timelines[::-1] if is_slow else timelines,  # what decides the wall comes first
         gaps,
         path,
         _list_meeting_lanes(found.matched),
@@ -499,7 +499,9 @@ def _diagnose(  # noqa: PLR0913, PLR0917  # all that was found out before
         if lacks_kernels(shown) or is_incomplete
         else rank_opportunities(shown.rank, shown.ceilings, list_inferred_causes(prepared.facts))
     )
-    answer = Analysis(
+    gpu = export.gpu(shown.rank.gpu)
+    throughput = None if is_incomplete else measure_throughput(shown.rank, anchor, facts, gpu)
+    return Analysis(
         schema=SCHEMA,
         wallscope_version=__version__,
         inputs=(export,),
@@ -523,14 +525,8 @@ def _diagnose(  # noqa: PLR0913, PLR0917  # all that was found out before
         ),
         anchor=anchor,
         ranks=ranks,
-        diagnosis=replace(
-            diagnose(shown, anchor, place, is_incomplete=is_incomplete),
-            throughput=None
-            if is_incomplete
-            else measure_throughput(shown.rank, anchor, facts, export.gpu(shown.rank.gpu)),
-        ),
+        diagnosis=diagnose(shown, anchor, place, throughput, is_incomplete=is_incomplete),
         opportunities=won,
         job=job,
         program=about.program,
     )
-    return replace(answer, scope=find_scope(answer))

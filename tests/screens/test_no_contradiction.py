@@ -16,6 +16,7 @@ from fixtures.simulation.writing import write_run
 from tests.answered_once import analyze_once, analyze_scenario_once, write_page_once
 from tests.conftest import TRACES, run_part
 from tests.digests.inputs import PAIRS, communication_halved
+from tests.jobs.simulated import write_job
 from tests.shipped_example import EXAMPLE
 from tests.views import change_claims, claims
 from tests.views.change_claims import collect_comparison
@@ -24,7 +25,10 @@ from tests.views.shown import WITH_UNIT, agree, find_contradictions
 from wallscope.agents.tools import ToolRequest, answer_tool
 from wallscope.api import diff
 from wallscope.errors import NothingToAnalyzeError, WallscopeError
+from wallscope.jobs.inputs import find_exports
+from wallscope.jobs.merge import run_job
 from wallscope.model.brief import DEFAULT_ROWS_COUNT
+from wallscope.model.capture import Options
 from wallscope.model.report import Report
 from wallscope.render.data import pack_brief, write_json
 from wallscope.views.analysis import write_analysis_markdown
@@ -90,6 +94,34 @@ def test_no_medium_contradicts_another_about_a_scenario(name):
         pytest.skip("nothing to analyze in this scenario")
 
     assert describe(find_contradictions(collect_analysis(analysis, write_page(analysis)))) == []
+
+
+@pytest.fixture(scope="module")
+def job(tmp_path_factory):
+    """The answer about a folder of several files, one of each rank of a job."""
+    folder = write_job(tmp_path_factory.mktemp("job") / "a")
+    return run_job(find_exports([folder]), Options(), lambda _: None).analysis
+
+
+def test_no_medium_contradicts_another_about_a_folder_of_one_job(job):
+    found = collect_analysis(job, write_page(job))
+    planted = replace(job, job=replace(job.job, walls=job.ranks[0].typical.walls))
+
+    assert len(job.inputs) > 1
+    assert describe(find_contradictions(found)) == []
+    assert {one.medium for one in found} == OF_MEDIA
+    assert find_contradictions([*found, *claims.read_json(write_json(planted))])
+
+
+def test_no_medium_contradicts_another_about_a_folder_of_other_files(traces):
+    """Only one of them belongs to the job that is analyzed, which every medium says."""
+    paths = [traces / f"{name}.sqlite" for name in ("fuser_h200", "clue_r3", "p4arth_3060")]
+    analysis = run_job(paths, Options(), lambda _: None).analysis
+    found = collect_analysis(analysis, write_page(analysis))
+
+    assert analysis.scope.of_files == len(paths)
+    assert describe(find_contradictions(found)) == []
+    assert {one.medium for one in found if "1 of 3 files" in one.text} >= {"terminal", "page", "markdown"}
 
 
 def test_what_is_compared_is_most_of_what_the_example_shows():
@@ -268,6 +300,7 @@ def test_a_comparison_is_compared_on_every_medium(halved):
 
     assert describe(find_contradictions(found)) == []
     assert all(quantities >= {"word", "base", "head", "change", "ratio"} for quantities in shown.values())
+    assert all(shown[medium] >= {"low", "high"} for medium in ("terminal", "page", "markdown", "json"))
 
 
 def read_altered_comparison(medium, found, change):
@@ -291,6 +324,11 @@ def read_altered_comparison(medium, found, change):
     [
         ("terminal", r"FASTER", "SLOWER"),
         ("terminal", r"-(\d+\.\d) % \(95", r"+\1 % (95"),
+        ("terminal", r"-188\.2 … -11\.8", "-188.2 … -13.8"),
+        ("terminal", r"-0\.012 ms, likely", "-0.012 ms, possible"),
+        ("markdown", r"\| -0\.19 … -0\.012 ms, likely \|", "| -0.29 … -0.012 ms, likely |"),
+        ("page", r">-0\.19 … -0\.012 ms, likely<", ">-0.19 … +0.012 ms, likely<"),
+        ("json", r'"low_ns": -\d', '"low_ns": -99'),
         ("page", r">FASTER<", ">SLOWER<"),
         ("page", r"(<b>Step [\d.]+) → 3", r"\1 → 9"),
         ("markdown", r"faster", "inconclusive"),
@@ -339,19 +377,26 @@ def test_history_bisection_and_comparison_of_one_store_agree(recorded, called, m
     ends = COMMITS[CHANGED - 1], COMMITS[CHANGED]
     history = called("history", "step", "--store", "store", columns=100).out
     rows = json.loads(called("history", "step", "--store", "store", "--json", "-").out)
+    brief = called("history", "step", "--store", "store", "--brief").out
+    samples = called("history", "step", "--store", "store", "--format", "openmetrics").out
     bisection = called("bisect", f"{COMMITS[0]}..{COMMITS[-1]}", "step", "--store", "store").out
     answer = json.loads(called("diff", "..".join(ends), "--store", "store", "--json", "-").out)
     found = [
         *change_claims.read_history(history),
+        *change_claims.read_history(brief, "brief history"),
         *change_claims.read_history_rows(rows),
+        *change_claims.read_open_metrics(samples),
         *change_claims.read_bisection(bisection),
         *change_claims.read_commits(answer, *ends),
     ]
 
     assert describe(find_contradictions(found)) == []
     assert {one.medium for one in found if one.subject == "change"} == {
-        "history", "history rows", "bisection", "diff",
+        "history", "brief history", "history rows", "openmetrics", "bisection", "diff",
     }  # fmt: skip
     assert len(found) > 2 * len(COMMITS)
     altered = [*change_claims.read_history(history.replace("fell by", "rose by"), "planted")]
     assert find_contradictions([*found, *altered])
+    planted = re.sub(r"(wallscope_change_ratio.*\} )0\.", r"\g<1>1.", samples)
+    assert planted != samples
+    assert find_contradictions([*found, *change_claims.read_open_metrics(planted, "planted")])

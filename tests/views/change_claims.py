@@ -48,6 +48,26 @@ _STEP = re.compile(rf"([\d,.]+(?: \S+)?) → ({DURATION}): [-+\d]")
 _ENDS = re.compile(r"\(95 % CI ([-+]?[\d.]+) … ([-+]?[\d.]+ %)\)")
 
 
+_INTERVALS = frozenset({"95 % CI", "95 % interval"})
+_OF_INTERVAL = re.compile(
+    r"(?P<low>[-+]?[\d,.]+(?: (?:ns|µs|ms|s))?) … (?P<high>[-+]?[\d,.]+(?: (?:ns|µs|ms|s))?)"
+    r"(?:, (?P<grade>likely|possible|not significant.*))?"
+)
+
+
+def read_interval_cell(medium: str, subject: str, text: str, unit: str = "") -> Iterator[Claim]:
+    """Claims of a cell with both ends of an interval, in the unit of the second one or of the table."""
+    found = _OF_INTERVAL.fullmatch(text)
+    if found is None:
+        return
+    unit = found["high"].partition(" ")[2] or unit
+    for end in ("low", "high"):
+        number, _, own = found[end].partition(" ")
+        yield Claim(medium, subject, end, f"{number} {own or unit}")
+    if found["grade"] in {"likely", "possible"}:
+        yield Claim(medium, subject, "grade", found["grade"])
+
+
 def find_row(text: str) -> str | None:
     """The wall or the step that a row of a comparison is about."""
     name = re.split(r" [│█]", text)[0].strip("* ")
@@ -85,6 +105,11 @@ def read_change_tables(medium: str, tables: Iterable[Table]) -> Iterator[Claim]:
         columns = [column.partition(" (")[0] for column in table.columns]
         if {"base", "head", "change"} <= set(columns) or {"cause", "change"} <= set(columns):
             yield from read_cells(medium, table, lambda text: find_row(text) or find_listed_cause(text))
+            place = next((place for place, name in enumerate(columns) if name in _INTERVALS), None)
+            for row in table.rows:
+                subject = find_row(row[0]) or find_listed_cause(row[0])
+                if subject is not None and place is not None and place < len(row):
+                    yield from read_interval_cell(medium, subject, row[place])
         elif "base → head" in columns:
             unit = table.columns[0]
             for row in table.rows:
@@ -93,6 +118,8 @@ def read_change_tables(medium: str, tables: Iterable[Table]) -> Iterator[Claim]:
                     for name, value in zip(("base", "head"), row[1].split(" → "), strict=True):
                         yield Claim(medium, subject, name, f"{value} {unit}")
                     yield Claim(medium, subject, "change", f"{row[2]} {unit}")
+                    if "95 % CI" in columns:
+                        yield from read_interval_cell(medium, subject, row[3], unit)
 
 
 def collect_comparison(comparison, page: str) -> list[Claim]:
@@ -165,11 +192,26 @@ def read_json_change(text: str) -> Iterator[Claim]:
     for name in ("ratio", "ratio_low", "ratio_high"):
         if step[name] is not None:
             yield Claim(medium, "step", name.replace("_", " "), write_ratio(step[name], 9))
+    for end in ("low", "high"):
+        if step[f"ratio_{end}"] is not None and step["replication"] != "same":
+            end_ns = (step[f"ratio_{end}"] - 1) * step["base_typical_ns"]
+            yield Claim(medium, "step", end, f"{end_ns:.1f} ns")
     for kind, name in (("walls", "wall"), ("causes", "cause")):
-        for row in answer["deltas"][kind]:
-            for quantity in ("base", "head", "delta"):
-                shown = "change" if quantity == "delta" else quantity
-                yield Claim(medium, f"{name} {row[name]}", shown, f"{row[f'{quantity}_ns']} ns")
+        yield from _read_json_rows(medium, name, answer["deltas"][kind])
+
+
+def _read_json_rows(medium: str, name: str, rows: list[dict]) -> Iterator[Claim]:
+    """Claims of the changes of walls or causes in the JSON."""
+    for row in rows:
+        subject = f"{name} {row[name]}"
+        for quantity in ("base", "head", "delta"):
+            shown = "change" if quantity == "delta" else quantity
+            yield Claim(medium, subject, shown, f"{row[f'{quantity}_ns']} ns")
+        for end in ("low", "high"):
+            if row[f"{end}_ns"] is not None:
+                yield Claim(medium, subject, end, f"{row[f'{end}_ns']} ns")
+        if row["grade"] is not None:
+            yield Claim(medium, subject, "grade", row["grade"])
 
 
 def read_page_change(text: str) -> Iterator[Claim]:
@@ -207,6 +249,8 @@ def read_history(text: str, medium: str = "history") -> Iterator[Claim]:
         yield Claim(medium, "change", "direction", found[1])
         yield Claim(medium, "change", "size", found[2])
         yield Claim(medium, "change", "commit", found[3])
+    if found := re.search(rf"(?:rose|fell) by ([\d.]+ %) \({DURATION}\) at", words):
+        yield Claim(medium, "change", "share", found[1])
 
 
 def read_history_rows(rows: list[dict], medium: str = "history rows") -> Iterator[Claim]:
@@ -217,6 +261,21 @@ def read_history_rows(rows: list[dict], medium: str = "history rows") -> Iterato
             yield Claim(medium, "change", "direction", "rose" if row["changed_ns"] > 0 else "fell")
             yield Claim(medium, "change", "size", f"{abs(row['changed_ns'])} ns")
             yield Claim(medium, "change", "commit", row["commit"][:12])
+            yield Claim(medium, "change", "share", f"{100 * abs(row['changed_ratio'] - 1):.6f} %")
+
+
+_SAMPLE = re.compile(r'^wallscope_(\w+)\{.*commit="(\w+)".*\} (\S+) \S+$', re.MULTILINE)
+
+
+def read_open_metrics(text: str, medium: str = "openmetrics") -> Iterator[Claim]:
+    """Claims of the samples that a monitoring system scrapes."""
+    for name, commit, value in _SAMPLE.findall(text):
+        if name == "time_seconds":
+            yield Claim(medium, f"commit {commit[:10]}", "time", f"{1e9 * float(value):.0f} ns")
+        elif name == "change_ratio":
+            yield Claim(medium, "change", "direction", "rose" if float(value) > 1 else "fell")
+            yield Claim(medium, "change", "commit", commit[:12])
+            yield Claim(medium, "change", "share", f"{100 * abs(float(value) - 1):.6f} %")
 
 
 def read_bisection(text: str, medium: str = "bisection") -> Iterator[Claim]:

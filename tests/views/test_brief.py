@@ -225,12 +225,17 @@ def test_a_history_in_brief_has_the_last_commits():
         ],
         schema=HISTORY,
     )
-    packed = pack_brief(brief_history(frame, "step", 1))
+    told = {"h100": ["Likely: step rose by 20.0 % (10 ns) at bbbbbbbbbbbb."]}
+    packed = pack_brief(brief_history(frame, "step", 1, told))
+    of_two = pack_brief(brief_history(frame, "step", 1, {**told, "b200": ["No change among 9 commits."]}))
 
     assert packed["omitted"] == 1
     assert packed["rows"][0]["commit"] == "b" * 40
     assert packed["rows"][0]["median_ns"] == 60
-    assert packed["verdict"] == f"2 rows of step, last first. Likely change of +10 ns at {'b' * 12}."
+    assert packed["verdict"] == f"2 rows of step, last first. {told['h100'][0]}"
+    assert of_two["verdict"] == (
+        f"2 rows of step, last first. On h100: {told['h100'][0]} On b200: No change among 9 commits."
+    )
 
 
 def test_a_bisection_in_brief_names_the_likeliest_commit_and_the_next_one():
@@ -285,7 +290,7 @@ def test_the_cure_of_an_unknown_wall_is_that_of_the_gravest_finding():
 
 def test_the_time_of_a_record_is_a_date_in_a_brief_history():
     row = {**dict.fromkeys(HISTORY.names()), "recorded_utc_ns": 1_795_219_236_607_348_906, "testbed": "bed"}
-    shown = write_brief(brief_history(pl.DataFrame([row], schema=HISTORY), "step", 1))
+    shown = write_brief(brief_history(pl.DataFrame([row], schema=HISTORY), "step", 1, {"bed": []}))
 
     assert "testbed bed; recorded 2026-11-21 00:00:36 UTC\n" in shown
 

@@ -329,25 +329,25 @@ def fill_placeholders(setting: Setting, run: RunConfiguration) -> Setting:
     return setting if value is None else Setting(setting.system, setting.key, str(value))
 
 
-def is_sketch(setting: Setting) -> bool:
-    """Return whether a line must be completed or adapted before it runs.
+def is_sketch(system: System, line: str) -> bool:
+    """Return whether a line of settings of a system must be completed or adapted before it runs.
 
     Flags, keys of a configuration and variables of the environment run as written. Code does if it needs
     nothing but a library; what uses variables of a program does not.
 
-    >>> is_sketch(Setting("pytorch", "torch.backends.cudnn.benchmark = True", ""))
+    >>> is_sketch("pytorch", "torch.backends.cudnn.benchmark = True")
     False
-    >>> is_sketch(Setting("pytorch", "pool.submit(prepare, i + 1)", ""))
+    >>> is_sketch("pytorch", "pool.submit(prepare, i + 1)")
     True
-    >>> is_sketch(Setting("environment", "NVLINK_DOMAIN_SIZE", "72"))
+    >>> is_sketch("environment", "NVLINK_DOMAIN_SIZE=72")
     False
     """
-    code = setting.write().partition("  # ")[0].strip()
+    code = line.partition("  # ")[0].strip()
     if _PLACEHOLDER.search(code):
         return True
-    if setting.system in _AS_WRITTEN or _OPTION.fullmatch(code):
+    if system in _AS_WRITTEN or _OPTION.fullmatch(code):
         return False
-    return setting.system not in _PYTHON or not _needs_only_libraries(code)
+    return system not in _PYTHON or not _needs_only_libraries(code)
 
 
 def _needs_only_libraries(code: str) -> bool:

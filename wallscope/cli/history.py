@@ -209,7 +209,12 @@ def history(  # noqa: PLR0913  # options are parameters
     from wallscope.render import data  # noqa: PLC0415  # keeps --help fast
     from wallscope.render.terminal import render_sections  # noqa: PLC0415
     from wallscope.store import drop_repetitions  # noqa: PLC0415
-    from wallscope.views.history import build_history, list_times, write_open_metrics  # noqa: PLC0415
+    from wallscope.views.history import (  # noqa: PLC0415
+        build_history,
+        list_times,
+        state_history,
+        write_open_metrics,
+    )
 
     check_metric(metric)
     rows = count_rows(brief=brief, max_rows=max_rows)
@@ -235,7 +240,12 @@ def history(  # noqa: PLR0913  # options are parameters
     if rows is not None:
         from wallscope.views.brief_listings import brief_history  # noqa: PLC0415  # only when asked for
 
-        show_brief(brief_history(frame, metric, rows), json)
+        parts = frame.partition_by("testbed", maintain_order=True)
+        told = {
+            own["testbed"][0]: [one.text for one in state_history(own, metric, count_commits)]
+            for own in parts
+        }
+        show_brief(brief_history(frame, metric, rows, told), json)
         return
     shown = render_sections(build_history(frame, metric, count_commits, time.time_ns()))
     write_table(frame, (csv, json), shown)

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
     from wallscope.attribution.prepared import Trace
     from wallscope.model.capture import Options
-    from wallscope.render.terminal import FrameColumn
+    from wallscope.render.frame_tables import FrameColumn
 
 from enum import StrEnum
 from functools import partial
@@ -92,7 +92,7 @@ def steps(  # noqa: PLR0913  # options are parameters
     """
     from wallscope.model.capture import Options  # noqa: PLC0415
     from wallscope.pipeline import tabulate_steps  # noqa: PLC0415  # keeps --help fast
-    from wallscope.render.terminal import STEPS, render_frame  # noqa: PLC0415
+    from wallscope.render.frame_tables import STEPS, render_frame  # noqa: PLC0415
 
     is_talkative(verbose=verbose)
     rows = count_rows(brief=brief, max_rows=max_rows)
@@ -128,7 +128,7 @@ def kernels(  # noqa: PLR0913  # options are parameters
     Each kernel has its category, count, time and share of the step. CSV and JSON hold the full names.
     """
     from wallscope.model.capture import Options  # noqa: PLC0415
-    from wallscope.render.terminal import KERNELS  # noqa: PLC0415
+    from wallscope.render.frame_tables import KERNELS  # noqa: PLC0415
     from wallscope.summary.tables import build_kernel_table  # noqa: PLC0415
 
     options = Options(kernels, step_range, make_selection(rank, device, steps, time))
@@ -164,7 +164,7 @@ def ranges(  # noqa: PLR0913  # options are parameters
     Each range has its time on the host and on the GPU, with and without nested ranges.
     """
     from wallscope.model.capture import Options  # noqa: PLC0415
-    from wallscope.render.terminal import RANGES  # noqa: PLC0415
+    from wallscope.render.frame_tables import RANGES  # noqa: PLC0415
     from wallscope.summary.tables import build_range_table  # noqa: PLC0415
 
     options = Options(None, step_range, make_selection(rank, device, steps, time))
@@ -186,7 +186,7 @@ def _show_table(  # noqa: PLR0913  # what two commands share
     verbose: bool,
 ) -> None:
     from wallscope.pipeline import read_trace  # noqa: PLC0415  # keeps --help fast
-    from wallscope.render import terminal  # noqa: PLC0415
+    from wallscope.render.frame_tables import render_frame  # noqa: PLC0415
 
     is_talkative(verbose=verbose)
     check_targets(targets, inputs=(file, options.kernels))
@@ -200,7 +200,7 @@ def _show_table(  # noqa: PLR0913  # what two commands share
             f"{noun}s", file, frame, targets, rows=brief_rows, verdict=describe_work_table(frame, noun)
         )
         return
-    write_table(frame, targets, terminal.render_frame(frame, columns))
+    write_table(frame, targets, render_frame(frame, columns))
 
 
 def check_targets(targets: tuple[Path | None, Path | None], inputs: tuple[Path | None, ...]) -> None:

@@ -80,7 +80,9 @@ from wallscope.model.comparison import (
     ComparedSide,
     Comparison,
     Deltas,
+    Explanation,
     Mismatch,
+    OperationChange,
     Replication,
     StepChange,
     Verdict,
@@ -194,7 +196,8 @@ def compare_sides(base: Side, head: Side, options: CompareOptions) -> Comparison
     is_comparable = all(entry.severity != "incomparable" for entry in found)
     noise = Noise(float(both.noise[0]), float(both.noise_freedom[0]))
     every = compare_all_steps(ours.all_steps, theirs.all_steps, noise, short, bias)
-    step = _step(ours, theirs, None if is_same else (both, every), options, tokens)
+    is_judged = is_comparable or options.overridden
+    step = _step(ours, theirs, None if is_same else (both, every), options, tokens, has_grade=is_judged)
     verdict = _verdict(step, both, every, is_same=is_same)
     if verdict == "inconclusive" and step.replication != "none":
         change, margin = log(step.ratio), log(1 + step.margin_ratio)
@@ -202,47 +205,40 @@ def compare_sides(base: Side, head: Side, options: CompareOptions) -> Comparison
         freedom = float(pool_records(compared.known, [STEP]).freedom[0])
         needed = count_runs_to_decide(both, freedom, runs, change, margin)
         step = replace(step, runs_to_decide=needed)
-    if not is_comparable and not options.overridden:
-        step = replace(step, grade=None)
     most_runs = max(ours.runs.count, theirs.runs.count)
     claim = StepClaim(step.head_typical_ns - step.base_typical_ns, step.grade, most_runs)
     steps = (ours.typical, theirs.typical)
     axes = communication_changes(*steps)
     traffic = tuple(one.row for one in axes) if is_same else compared.add_intervals(axes, claim)
-    comparison = Comparison(
+    walls, causes_changed = compare_walls(
+        ours.typical, theirs.typical, None if is_same else both, causes, claim
+    )
+    deltas = Deltas(walls, causes_changed, compared.add_intervals(operation_deltas(*steps), claim))
+    operations: tuple[OperationChange, ...] = ()
+    explanations: tuple[Explanation, ...] = ()
+    if not is_same:
+        operations = compared.add_intervals(operation_changes(*steps), claim)
+        explanations = (
+            *add_rare_stalls(explain_changes(*steps, traffic, found, step), sides.base, sides.head),
+            *join_settings(found, deltas.causes, operations, step.base_typical_ns),
+        )
+    return Comparison(
         schema=COMPARISON_SCHEMA,
         wallscope_version=__version__,
         base=_side(base, pairing.base),
         head=_side(head, pairing.head),
         comparable=is_comparable,
         mismatches=found,
-        verdict=verdict if is_comparable or options.overridden else "incomparable",
+        verdict=verdict if is_judged else "incomparable",
         window=works[0].unit if works[0].kind != "whole-trace" else "capture",
         step=step,
-        deltas=Deltas(
-            *compare_walls(
-                ours.typical,
-                theirs.typical,
-                None if is_same else both,
-                causes,
-                claim,
-            ),
-            compared.add_intervals(operation_deltas(*steps), claim),
-        ),
+        deltas=deltas,
         communication=traffic,
-        explanations=()
-        if is_same
-        else add_rare_stalls(explain_changes(*steps, traffic, found, step), sides.base, sides.head),
+        explanations=explanations,
         ranks=rank_changes(base.runs, head.runs, pairing.rank),
-        gates=(),
-        operations=() if is_same else compared.add_intervals(operation_changes(*steps), claim),
+        gates=evaluate_gates(options.gates, verdict, step, deltas) if is_judged else (),
+        operations=operations,
     )
-    if not is_same:
-        joined = join_settings(found, comparison.deltas.causes, comparison.operations, step.base_typical_ns)
-        comparison = replace(comparison, explanations=(*comparison.explanations, *joined))
-    if comparison.verdict == "incomparable":
-        return comparison
-    return replace(comparison, gates=evaluate_gates(options.gates, comparison))
 
 
 def require_comparable(comparison: Comparison, gates: tuple[Gate, ...]) -> None:
@@ -320,12 +316,14 @@ def _side(side: Side, profiles: Sequence[Profile]) -> ComparedSide:
     )
 
 
-def _step(
+def _step(  # noqa: PLR0913  # all that it is measured by
     base: _Measured,
     head: _Measured,
     changed: tuple[Difference, AllStepsChange] | None,
     options: CompareOptions,
     tokens: tuple[int, int] | None,
+    *,
+    has_grade: bool,
 ) -> StepChange:
     """Return the step; `changed` is `None` where both sides are the same capture."""
     both, every = changed or (None, None)
@@ -389,7 +387,7 @@ def _step(
         else "recorded",
         tokens=None if tokens is None else min(tokens),
         paired=options.is_paired,
-        grade=None if both is None else _grade_step(both, change, options),
+        grade=None if both is None or not has_grade else _grade_step(both, change, options),
     )
 
 

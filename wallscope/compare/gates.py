@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from wallscope.errors import OptionError
 from wallscope.model.analysis import Analysis, Rank
 from wallscope.model.cause_catalogue import drop_detail
-from wallscope.model.comparison import CauseDelta, Comparison, GateResult, StepChange, WallDelta
+from wallscope.model.comparison import CauseDelta, Deltas, GateResult, StepChange, Verdict, WallDelta
 from wallscope.model.enums import Wall
 from wallscope.units import duration, percent, signed_duration, signed_percent
 
@@ -64,17 +64,16 @@ def parse_gate(text: str) -> Gate:
     return Gate(text.strip(), name, limit_ns=round(float(number) * _UNITS_NS[unit]))
 
 
-def evaluate_gates(gates: tuple[Gate, ...], comparison: Comparison) -> tuple[GateResult, ...]:
+def evaluate_gates(
+    gates: tuple[Gate, ...], verdict: Verdict, step: StepChange, deltas: Deltas
+) -> tuple[GateResult, ...]:
     """Return the result of each gate: it fails if an increase is above its limit and its interval above 0."""
-    return tuple(_evaluate(gate, comparison) for gate in gates)
+    return tuple(_evaluate(gate, verdict, step, deltas) for gate in gates)
 
 
-def _evaluate(gate: Gate, comparison: Comparison) -> GateResult:
-    step = comparison.step
+def _evaluate(gate: Gate, verdict: Verdict, step: StepChange, deltas: Deltas) -> GateResult:
     if gate.name in _WORDS:
-        return GateResult(
-            gate.text, comparison.verdict != gate.name, None, f"the verdict is {comparison.verdict}"
-        )
+        return GateResult(gate.text, verdict != gate.name, None, f"the verdict is {verdict}")
     if gate.name == "step":
         delta_ns = step.head_typical_ns - step.base_typical_ns
         is_sure = step.ratio_low is not None and step.ratio_low > 1
@@ -84,8 +83,8 @@ def _evaluate(gate: Gate, comparison: Comparison) -> GateResult:
         return _evaluate_all_steps(gate, step)
     if gate.count is not None:
         return _evaluate_slow_steps(gate, gate.count, step)
-    rows: dict[str, WallDelta | CauseDelta] = {str(entry.wall): entry for entry in comparison.deltas.walls}
-    rows |= {entry.cause: entry for entry in comparison.deltas.causes}
+    rows: dict[str, WallDelta | CauseDelta] = {str(entry.wall): entry for entry in deltas.walls}
+    rows |= {entry.cause: entry for entry in deltas.causes}
     found = rows.get(gate.name)
     delta_ns = found.delta_ns if found else 0
     low_ns = found.low_ns if found else None

@@ -195,13 +195,13 @@ def update_diagnosis(analysis: Analysis, known: MatchedJob) -> Analysis:
     It is that of the critical rank, even if an export of several chose another one. Then the next wall and
     memory pressure are unknown, and only fixes that also address the other rank are listed.
     """
-    shown = _diagnose_critical_rank(analysis, known)
-    place = shown.diagnosis.rank_index
-    rank, profile, steps = shown.ranks[place], known.profiles[place], known.steps[place]
+    found = _diagnose_critical_rank(analysis, known)
+    place = found.rank_index
+    rank, profile, steps = analysis.ranks[place], known.profiles[place], known.steps[place]
     won = divide_opportunities(analysis.opportunities, rank)
     decision = decide_wall(steps.walls, steps.open_ns(profile))
     decided = replace(
-        shown.diagnosis,
+        found,
         runner_up=str(decision.runner_up),
         margin=decision.margin,
         led_steps=decision.led_steps,
@@ -213,25 +213,20 @@ def update_diagnosis(analysis: Analysis, known: MatchedJob) -> Analysis:
         unknown=explain_open_wall(rank, decision),
     )
     return state_verdict(
-        recommend_again(replace(shown, diagnosis=decided, opportunities=won), _list_names(profile))
+        recommend_again(replace(analysis, diagnosis=decided, opportunities=won), _list_names(profile))
     )
 
 
-def _diagnose_critical_rank(analysis: Analysis, known: MatchedJob) -> Analysis:
-    """Return the answer with the diagnosis of the critical rank, if that one works."""
+def _diagnose_critical_rank(analysis: Analysis, known: MatchedJob) -> Diagnosis:
+    """Return the diagnosis of the critical rank, if that one works; else that of the answer."""
     place = known.job.critical_place
     rank, steps = analysis.ranks[place], known.steps[place]
     if place == analysis.diagnosis.rank_index or not any(
         rank is one for one in select_working_ranks(analysis.ranks)
     ):
-        return analysis
+        return analysis.diagnosis
     decision = decide_wall(steps.walls, steps.open_ns(known.profiles[place]))
-    diagnosis = Diagnosis(
-        dominant_wall=decision.dominant,
-        verdict="",
-        rank_index=place,
-    )
-    return replace(analysis, diagnosis=diagnosis)
+    return Diagnosis(dominant_wall=decision.dominant, verdict="", rank_index=place)
 
 
 def _list_names(profile: Profile) -> pl.Series:

@@ -6,6 +6,7 @@ between media are properties of a column or a table.
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, Literal, Union
 
 from wallscope.model.enums import Wall
@@ -77,19 +78,12 @@ class Column:
         return value
 
 
-def on_page(key: str, title: str, unit: Unit = "text", *rest: Any, **settings: Any) -> Column:
-    """Make a column for a page only."""
-    return replace(Column(key, title, unit, *rest, **settings), media=("page",))
-
-
-def on_terminal(key: str, title: str, unit: Unit = "text", *rest: Any, **settings: Any) -> Column:
-    """Make a column for a terminal only."""
-    return replace(Column(key, title, unit, *rest, **settings), media=("terminal",))
-
-
-def on_markdown(key: str, title: str, unit: Unit = "text", *rest: Any, **settings: Any) -> Column:
-    """Make a column for Markdown only."""
-    return replace(Column(key, title, unit, *rest, **settings), media=("markdown",))
+on_page = partial(Column, media=PAGE)
+"""Makes a column for a page only."""
+on_terminal = partial(Column, media=("terminal",))
+"""Makes a column for a terminal only."""
+on_markdown = partial(Column, media=("markdown",))
+"""Makes a column for Markdown only."""
 
 
 def make_columns(
@@ -144,9 +138,10 @@ class Grid:
     kind: str = "grid"
 
 
-def append_row(grid: Grid, values: Mapping[str, Value | Cell]) -> Grid:
-    """Add a row of values by the titles of their columns; other cells are empty."""
-    return replace(grid, rows=(*grid.rows, tuple(values.get(column.title, "") for column in grid.columns)))
+def append_row(grid: Grid, values: Mapping[str, Value | Cell], after: int | None = None) -> Grid:
+    """Add a row of values by the titles of their columns, other cells empty; after so many rows, or all."""
+    row = tuple(values.get(column.title, "") for column in grid.columns)
+    return replace(grid, rows=(*grid.rows[:after], row))
 
 
 def tabulate(title: str, columns: Iterable[Column], entries: Iterable[Any], **settings: Any) -> Grid:
@@ -241,3 +236,28 @@ class Section:
     blocks: tuple[Block, ...]
     is_open: bool = True
     wall: Wall | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class KeyAnswer:
+    """One of the five answers that each page begins with: wall, cause, first action, its bound, doubts.
+
+    Args:
+        label: what the answer is about.
+        head: the answer in a few words.
+        lines: what explains it.
+        target: the part of the page with the details; empty without one.
+        wall: the wall whose color stands next to it.
+        predicted: the step before and after, and the latter as a share of the former.
+        command: the command to run or the first setting, empty without one.
+        tone: whether the answer is sure, where the answer is about that.
+    """
+
+    label: str
+    head: str
+    lines: tuple[str, ...] = ()
+    target: str = ""
+    wall: Wall | None = None
+    predicted: tuple[str, str, float] | None = None
+    command: str = ""
+    tone: Literal["ok", "warn", ""] = ""

@@ -207,3 +207,9 @@ class WhatIf:
     wall: Wall
     answers: tuple[Answer, ...]
     sweep: tuple[Answer, ...]
+
+    @property
+    def best(self) -> Answer | None:
+        """The answer that gains most; `None` where no change shortens the step."""
+        found = max(self.answers, key=lambda one: one.won_ns, default=None)
+        return found if found is not None and found.won_ns > 0 else None

@@ -20,7 +20,6 @@ from wallscope.model.brief import (
     Brief,
     CheckBrief,
     ComparisonBrief,
-    NextCall,
     Recommendation,
     Scalar,
     TableBrief,
@@ -234,13 +233,8 @@ def write_junit(suite: str, cases: Sequence[tuple[str, bool, str]], failure: str
 
 def write_brief_json(brief: Brief) -> str:
     """Write a brief answer as one line of JSON, ASCII alone; what is unknown or empty is left out."""
-    command = NextCall(brief.next.command)
-    return (
-        json.dumps(
-            pack_brief(dataclasses.replace(brief, next=command)), separators=(",", ":"), allow_nan=False
-        )
-        + "\n"
-    )
+    packed = {**pack_brief(brief), "next": {"command": brief.next.command}}
+    return json.dumps(packed, separators=(",", ":"), allow_nan=False) + "\n"
 
 
 def pack_brief(brief: Brief) -> dict[str, Any]:

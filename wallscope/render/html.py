@@ -12,15 +12,15 @@ from dataclasses import dataclass, replace
 from hashlib import sha256
 from html import escape as escape_quotes
 from importlib.resources import files
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final
 
 from markupsafe import Markup, escape
 
 from wallscope import units
 from wallscope.files import read_report as shipped
-from wallscope.model.cause_catalogue import describe_cause, name_cause, split_meaning, write_cause_pattern
+from wallscope.model.cause_catalogue import describe_cause, name_cause, write_cause_pattern
 from wallscope.model.enums import Wall
-from wallscope.model.section import Cell, Column, Figure, Grid, Section, Value
+from wallscope.model.section import Cell, Column, Figure, Grid, KeyAnswer, Section, Value
 from wallscope.model.shown import Unit
 from wallscope.render.texts import (
     WALL_COLOURS,
@@ -120,6 +120,7 @@ def render_page(
             timelines=Markup(timelines),  # noqa: S704  # base64
             counts=counts or {},
             sections=tuple(section for section in sections if section is not None),
+            titles=_TITLES,
             **values,
         )
     )
@@ -379,31 +380,6 @@ def _escape_markup(text: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class KeyAnswer:
-    """One of the five answers that each page begins with: wall, cause, first action, its bound, doubts.
-
-    Args:
-        label: what the answer is about.
-        head: the answer in a few words.
-        lines: what explains it.
-        target: the part of the page with the details; empty without one.
-        wall: the wall whose color stands next to it.
-        predicted: the step before and after, and the latter as a share of the former.
-        command: the command to run or the first setting, empty without one.
-        tone: whether the answer is sure, where the answer is about that.
-    """
-
-    label: str
-    head: str
-    lines: tuple[str, ...] = ()
-    target: str = ""
-    wall: Wall | None = None
-    predicted: tuple[str, str, float] | None = None
-    command: str = ""
-    tone: Literal["ok", "warn", ""] = ""
-
-
-@dataclass(frozen=True, slots=True)
 class SideTime:
     """The time of a side as a bar: walls with their share of the longest side and label; what is left."""
 
@@ -461,20 +437,3 @@ def build_sides(
         )
         for name, parts in times_ns.items()
     )
-
-
-def split_cause(cause: str) -> tuple[str, tuple[str, ...]]:
-    """Split the description of a cause of communication into its operation and what it consists of.
-
-    >>> split_cause("communication/ep/unsplit")
-    ('Expert-parallel all-to-all (dispatch and combine)', ('Including waiting for peers.',))
-    >>> split_cause("host/framework")
-    ('Host time outside CUDA calls (Python, framework, program)', ())
-    """
-    head, rest = split_meaning(cause)
-    return units.capitalize(head), (f"{units.capitalize(rest)}.",) if rest else ()
-
-
-def title_sections(sections: Iterable[Section | None]) -> tuple[Section, ...]:
-    """Name sections by what they hold."""
-    return tuple(replace(one, title=_TITLES.get(one.key, one.title)) for one in sections if one is not None)

@@ -32,18 +32,18 @@ _WALL_OF_CLASS = {
 
 
 def build_step_timelines(
-    trace: Trace, slices: pl.DataFrame, place: int, rank: Rank
+    trace: Trace, slices: pl.DataFrame, place: int, rank: Rank, find_path: Callable[[int], pl.DataFrame]
 ) -> tuple[StepTimeline, ...]:
     """The typical and the worst step of the rank at `place`; one where both are the same.
 
-    `slices` (`SLICES`) include those of all ranks.
+    `slices` (`SLICES`) include those of all ranks. `find_path` returns the critical path of a step.
     """
     counted = [step for step in rank.steps if step.steady] or list(rank.steps)
     typical = min(
         counted, key=lambda step: (abs(step.end_ns - step.start_ns - rank.typical.step_ns), step.index)
     )
     worst = max(counted, key=lambda step: (step.end_ns - step.start_ns, -step.index))
-    shown = _TimelineReader(trace, slices, place)
+    shown = _TimelineReader(trace, slices, place, find_path)
     timelines = [shown.timeline("typical", typical.index, typical.start_ns, typical.end_ns)]
     if worst.index != typical.index:
         timelines.append(shown.timeline("worst", worst.index, worst.start_ns, worst.end_ns))
@@ -53,8 +53,11 @@ def build_step_timelines(
 class _TimelineReader:
     """Looks up what stands in the timelines of one rank."""
 
-    def __init__(self, trace: Trace, slices: pl.DataFrame, place: int) -> None:
+    def __init__(
+        self, trace: Trace, slices: pl.DataFrame, place: int, find_path: Callable[[int], pl.DataFrame]
+    ) -> None:
         capture, rank = trace.capture, trace.capture.ranks.row(place, named=True)
+        self._find_path = find_path
         self._trace, self._process = trace, rank["process"]
         is_own = pl.col("rank_id") == rank["rank_id"]
         self._slices = slices.filter(is_own)
@@ -78,6 +81,7 @@ class _TimelineReader:
             ranges=self._host(self._ranges(start_ns, end_ns), shown),
             slices=self._slices_of(step),
             threads_left_out=len(threads) - len(shown),
+            path=self._find_path(step),
         )
 
     def _threads(self, start_ns: int, end_ns: int) -> pl.DataFrame:

@@ -10,7 +10,7 @@ import numpy as np
 
 from wallscope.model.analysis import Anchor
 from wallscope.model.cause_catalogue import describe_cause
-from wallscope.model.diagnosis import Confidence, ConfidenceLevel, Diagnosis, UnknownWall
+from wallscope.model.diagnosis import Confidence, ConfidenceLevel, Diagnosis, Throughput, UnknownWall
 from wallscope.model.enums import Wall
 from wallscope.summary.diagnosis import (
     Decision,
@@ -42,7 +42,12 @@ _WAITS_UNKNOWN = "what the GPU waited for is partly unknown"
 
 
 def diagnose(
-    account: RankSummary, anchor: Anchor, rank_index: int = 0, *, is_incomplete: bool = False
+    account: RankSummary,
+    anchor: Anchor,
+    rank_index: int = 0,
+    throughput: Throughput | None = None,
+    *,
+    is_incomplete: bool = False,
 ) -> Diagnosis:
     """Return the diagnosis of one rank, without the bound that its fixes decide, and without sentences.
 
@@ -58,6 +63,7 @@ def diagnose(
             verdict="",
             memory_pressure=account.pressure,
             rank_index=rank_index,
+            throughput=throughput,
             confidence=Confidence("low", 0.0, 0.0, ("there is no GPU work to analyze",)),
             unknown=UnknownWall("no-kernels", account.kernel_share, account.has_kernels_elsewhere),
         )
@@ -72,6 +78,7 @@ def diagnose(
         next_wall=find_next_wall(rank, decision, account.ceilings),
         memory_pressure=account.pressure,
         rank_index=rank_index,
+        throughput=throughput,
         confidence=judge_confidence(
             decision,
             deciding,

@@ -1,7 +1,6 @@
 """The answer of an analysis in every medium: what is wrong and what to do come first, then the details."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 
 from rich.console import RenderableType
 
@@ -15,6 +14,7 @@ from wallscope.model.section import (
     Column,
     Grid,
     Items,
+    KeyAnswer,
     Line,
     Lines,
     Row,
@@ -23,12 +23,11 @@ from wallscope.model.section import (
     Tone,
     append_row,
 )
-from wallscope.render.html import KeyAnswer, write_card
+from wallscope.render.html import write_card
 from wallscope.render.markdown import code, escape, join_blocks, render_table
 from wallscope.render.terminal import render_sections
 from wallscope.views.cards import build_recommendations, list_card_lines
-from wallscope.views.first_screen import render_first_screen
-from wallscope.views.headline import build_headline
+from wallscope.views.first_screen import build_headline, render_first_screen
 from wallscope.views.sections.depth import tabulate_budget
 from wallscope.views.sections.findings import build_findings, describe_confidence, sort_findings
 from wallscope.views.sections.report import build_sections
@@ -48,12 +47,7 @@ from wallscope.views.sections.words import (
     name_rank,
 )
 from wallscope.views.statement import Statement, state_analysis
-from wallscope.views.verdict import (
-    choose_basis,
-    list_explanation,
-    list_job_verdict,
-    list_verdict_sentences,
-)
+from wallscope.views.verdict import list_job_verdict, list_verdict_sentences
 
 _MOST_FIXES = 3
 _MOST_SETTINGS = 8
@@ -80,17 +74,15 @@ def _find_rank(analysis: Analysis) -> Rank:
 
 def _build_full_analysis(analysis: Analysis, rank: Rank) -> Iterator[Section | Grid]:
     """Make everything that a terminal shows: verdict, walls, losses, fixes, limits, what they are made of."""
-    job, diagnosis = analysis.job, analysis.diagnosis
+    job, diagnosis, told = analysis.job, analysis.diagnosis, state_analysis(analysis)
     yield Section("head", "", "", (Lines(tuple(_describe_capture_head(analysis, rank))),))
     own, of_job = list_verdict_sentences(analysis), list_job_verdict(analysis)
     verdicts = [own, of_job] if of_job else [own]
     if job is not None and job.collectives.matched:
-        lead = list_explanation(analysis, rank, choose_basis(analysis, rank))
         of_rank = (f"{units.capitalize(name_rank(rank))} alone: {own[0]}", *own[1:])
-        verdicts = [lead, of_job, of_rank]
-    told = state_analysis(analysis)
+        verdicts = [told.sentences, of_job, of_rank]
     first, *others = map(stress_first, verdicts)
-    yield build_headline(analysis, first)
+    yield build_headline(told, first)
     yield from (Section("verdict", "", "", (Lines((one,)),)) for one in others)
     pressure = diagnosis.memory_pressure
     evidence = f": {'; '.join(pressure.evidence)}" if pressure.evidence else ""
@@ -101,10 +93,8 @@ def _build_full_analysis(analysis: Analysis, rank: Rank) -> Iterator[Section | G
         lines = (f"confidence {describe_confidence(analysis, has_caveats=False)}", *lines)
     yield Section("answers", "", "", (Items(tuple(map(_write_answer, told.answers[1:]))),))
     sections = {one.key: one for one in build_sections(Report(analysis, (), ()))}
-    breakdown = sections.pop("causes")
-    yield tabulate_walls(analysis, rank)
-    yield Section("sure", "", "", (Lines(lines),))
-    yield from unfold_section(replace(breakdown, blocks=breakdown.blocks[2:]))
+    answer, walls, *causes = unfold_section(sections.pop("causes"))
+    yield from (walls, Section("sure", "", "", (Lines(lines),)), answer, *causes)
     if told.cards:
         fixes, has_steps = tuple(card.fix for card in told.cards), analysis.anchor.kind != "whole-trace"
         title = title_fixes(select_first_fixes(fixes), has_steps=has_steps)
@@ -134,7 +124,7 @@ def _list_explanation(answer: KeyAnswer) -> Iterator[str]:
 def unfold_section(section: Section) -> Iterator[Section | Grid]:
     """Show a section of a page on a terminal: its answer with its sentences, then each of its tables."""
     lines = tuple(block for block in section.blocks if isinstance(block, Lines))
-    yield replace(section, answer="", blocks=(Lines((section.answer,)), *lines))
+    yield Section(section.key, section.title, "", (Lines((section.answer,)), *lines))
     yield from (block for block in section.blocks if isinstance(block, Grid) and block.rows)
 
 

@@ -12,11 +12,12 @@ from wallscope.model.cause_catalogue import describe_cause
 from wallscope.model.diagnosis import Opportunity
 from wallscope.model.enums import Wall
 from wallscope.model.finding_codes import FindingCode
-from wallscope.render.html import KeyAnswer, split_cause
+from wallscope.model.section import KeyAnswer
 from wallscope.render.texts import visible
 from wallscope.summary.diagnosis import LOSSES
 from wallscope.views.cards import Card, Fact, shorten_settings
 from wallscope.views.sections.findings import find_cure, find_doubts, is_held_back
+from wallscope.views.sections.words import split_cause
 from wallscope.views.verdict import (
     TimeBasis,
     explain_cure,

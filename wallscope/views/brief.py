@@ -28,15 +28,15 @@ from wallscope.model.comparison import Comparison
 from wallscope.model.enums import Wall
 from wallscope.model.whatif import WhatIf
 from wallscope.render.texts import visible
-from wallscope.views.comparison_words import describe_change, describe_sureness
-from wallscope.views.headline import write_headline
+from wallscope.views.comparison_statement import state_comparison
 from wallscope.views.sections.findings import list_reasons, sort_findings
 from wallscope.views.sections.walls import (
     count_preconditions,
     number_fixes,
     select_settings,
 )
-from wallscope.views.verdict import choose_basis, explain_verdict
+from wallscope.views.statement import Statement, state_analysis
+from wallscope.views.verdict import TimeBasis
 
 _LONGEST_VERDICT, _LONGEST_LINE, _LONGEST_TITLE, _LONGEST_CURE = 400, 180, 90, 120
 _MOST_SETTINGS, _MOST_SETTINGS_OF_FEW = 8, 1
@@ -72,15 +72,16 @@ def brief_analysis(
         most_rows: how many recommendations at most.
         has_details: whether to list all settings, and what to check first.
     """
+    told = state_analysis(analysis)
     fixes = analysis.fixes or ()
     order = number_fixes(fixes)
     return AnalysisBrief(
         BRIEF_SCHEMA,
         "analyze",
         _describe_subject(analysis),
-        _pick_verdict(analysis),
+        _pick_verdict(analysis, told),
         _choose_next(analysis, files),
-        dict(list(_list_shares(analysis))[:_FEW]),
+        dict(list(_list_shares(analysis, told.basis))[:_FEW]),
         _describe_confidence(analysis),
         tuple(_list_unknown(analysis))[: _MOST_UNKNOWN if most_rows <= _FEW else most_rows],
         (len(order) - most_rows) if len(order) > most_rows else None,
@@ -106,7 +107,7 @@ def brief_breakdown(analysis: Analysis, files: tuple[str, ...], most_rows: int) 
         BRIEF_SCHEMA,
         "analyze",
         _describe_subject(analysis),
-        _pick_verdict(analysis),
+        _pick_verdict(analysis, state_analysis(analysis)),
         NextCall(write_command("gaps", files[0], "--brief"), "gaps", {"file": files[0]}),
         dict(_list_wall_times(analysis)),
         _describe_confidence(analysis),
@@ -116,13 +117,11 @@ def brief_breakdown(analysis: Analysis, files: tuple[str, ...], most_rows: int) 
     )
 
 
-def _pick_verdict(analysis: Analysis) -> str:
-    job, rank = analysis.job, analysis.ranks[analysis.diagnosis.rank_index]
-    head = units.capitalize(write_headline(analysis))
+def _pick_verdict(analysis: Analysis, told: Statement) -> str:
+    job, head = analysis.job, units.capitalize(told.headline)
     if job is None or not job.collectives.matched:
         return cut_sentences(f"{head}. {analysis.diagnosis.verdict}", _LONGEST_VERDICT)
-    lead = explain_verdict(analysis, rank, choose_basis(analysis, rank))
-    return cut_sentences(f"{head}. {lead} {job.verdict}", _LONGEST_VERDICT)
+    return cut_sentences(f"{head}. {told.sentence} {job.verdict}", _LONGEST_VERDICT)
 
 
 def _describe_subject(analysis: Analysis) -> str:
@@ -152,11 +151,10 @@ def _describe_step_times(analysis: Analysis, rank: Rank) -> str:
     return f"{steady} of {units.plural(len(rank.steps), analysis.anchor.unit)} steady"
 
 
-def _list_shares(analysis: Analysis) -> Iterator[tuple[str, int | float]]:
+def _list_shares(analysis: Analysis, basis: TimeBasis) -> Iterator[tuple[str, int | float]]:
     """List the step and the deciding shares; times where the answer has no such shares."""
     place = analysis.diagnosis.rank_index
     rank, shares = analysis.ranks[place], analysis.diagnosis.walls
-    basis = choose_basis(analysis, rank)
     times = list(_list_wall_times(analysis))
     if basis.kind in {"job", "whole"}:
         above = "/job/walls" if basis.kind == "job" else f"/ranks/{place}/whole_walls"
@@ -253,8 +251,8 @@ def brief_whatif(found: WhatIf, file: str, most_rows: int) -> WhatIfBrief:
     }
     if found.check.error_median is not None:
         numbers["/check/error_median"] = found.check.error_median
-    verdict = f"The {found.unit} is {found.wall}-bound. No question wins time."
-    if rows:
+    verdict = f"The {found.unit} is {found.wall}-bound. No change that was asked shortens it."
+    if rows and found.best is not None:
         numbers[f"{rows[0].evidence}/step_ns"] = rows[0].step_ns
         numbers[f"{rows[0].evidence}/speedup"] = rows[0].speedup
         change = units.change(found.step_ns, rows[0].step_ns)
@@ -305,7 +303,7 @@ def brief_comparison(found: Comparison, ends: tuple[str, str], most_rows: int) -
         ends: base and head as the user named them.
         most_rows: how many causes at most.
     """
-    step, causes = found.step, found.deltas.causes
+    step, causes, told = found.step, found.deltas.causes, state_comparison(found)
     order = sorted(range(len(causes)), key=lambda place: -abs(causes[place].delta_ns))
     known: dict[str, int | float | None] = {
         "/step/base_typical_ns": step.base_typical_ns,
@@ -323,17 +321,17 @@ def brief_comparison(found: Comparison, ends: tuple[str, str], most_rows: int) -
         if entry.severity != "note"
     ]
     if found.verdict == "inconclusive":
-        because = cut_sentences(describe_sureness(found), _LONGEST_LINE)
+        because = cut_sentences(told.sureness, _LONGEST_LINE)
         unknown.insert(0, Unknown("whether the step changed", because, "Capture several runs of each side."))
     head = ends[1]
     return ComparisonBrief(
         BRIEF_SCHEMA,
         "diff",
         f"{visible(found.base.name, most=60)} against {visible(found.head.name, most=60)}",
-        cut_sentences(f"{found.verdict}: {describe_change(found)}", _LONGEST_VERDICT),
+        cut_sentences(f"{found.verdict}: {told.sentence}", _LONGEST_VERDICT),
         NextCall(write_command("analyze", head, "--brief"), "analyze", {"files": (head,)}),
         {place: value for place, value in known.items() if value is not None},
-        cut_sentences(describe_sureness(found), _LONGEST_LINE),
+        cut_sentences(told.sureness, _LONGEST_LINE),
         tuple(unknown[: max(most_rows, 1)]),
         (len(order) - most_rows) if len(order) > most_rows else None,
         tuple(

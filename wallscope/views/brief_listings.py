@@ -1,7 +1,6 @@
 """Brief answers about tables, configurations, words and captures to be made."""
 
-from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Mapping, Sequence
 
 import polars as pl
 
@@ -27,7 +26,7 @@ from wallscope.views.brief import cut_sentences, write_command
 from wallscope.views.capture_help import CURED, write_capture_command, write_profile_code
 from wallscope.views.sections.words import describe_profiler
 
-_LONGEST_TEXT, _LONGEST_LINE, _LONGEST_CELL = 300, 200, 60
+_LONGEST_VERDICT, _LONGEST_TEXT, _LONGEST_LINE, _LONGEST_CELL = 400, 300, 200, 60
 _MOST_LINES = 3
 _LEFT_OUT = frozenset(
     {
@@ -40,23 +39,32 @@ _LEFT_OUT = frozenset(
 
 
 def brief_table(command: str, file: str, frame: pl.DataFrame, most_rows: int, verdict: str) -> TableBrief:
+    """Return the first rows of a table of a capture (`_brief_rows`); the next command analyzes it."""
+    following = NextCall(write_command("analyze", file, "--brief"), "analyze", {"files": (file,)})
+    return _brief_rows(command, file.rpartition("/")[2], frame, most_rows, verdict, following)
+
+
+def _brief_rows(  # noqa: PLR0913, PLR0917  # the fields of a brief
+    command: str, subject: str, frame: pl.DataFrame, most_rows: int, verdict: str, following: NextCall
+) -> TableBrief:
     """Return the first rows of a table, texts cut, cells without a value left out.
 
     Args:
         command: the command that lists the table.
-        file: the input as the user named it.
+        subject: what it lists.
         frame: the full table, in its order.
         most_rows: how many rows at most.
         verdict: what the table says, in a sentence.
+        following: what to call next.
     """
     shown = frame.head(most_rows)
     names = [name for name in frame.columns if name not in _LEFT_OUT]
     return TableBrief(
         BRIEF_SCHEMA,
         command,
-        visible(file.rpartition("/")[2], most=_LONGEST_CELL),
+        visible(subject, most=_LONGEST_CELL),
         verdict,
-        NextCall(write_command("analyze", file, "--brief"), "analyze", {"files": (file,)}),
+        following,
         {},
         None,
         (),
@@ -289,15 +297,19 @@ def _brief_moment(moment: Moment, at_ns: int) -> BriefText:
     return BriefText(number, (f"{row['cause']} in step {row['step']}", *chain))
 
 
-def brief_history(frame: pl.DataFrame, metric: str, most_rows: int) -> TableBrief:
-    """Return the last commits of a history, and their times."""
-    verdict = f"{units.plural(frame.height, 'row')} of {metric}, last first."
-    for row in frame.filter(pl.col("changed_grade").is_not_null()).iter_rows(named=True):
-        change = units.signed_duration(row["changed_ns"])
-        verdict += f" {units.capitalize(row['changed_grade'])} change of {change} at {row['commit'][:12]}."
-    brief = brief_table("history", metric, frame.reverse(), most_rows, verdict)
+def brief_history(
+    frame: pl.DataFrame, metric: str, most_rows: int, told: Mapping[str, Sequence[str]]
+) -> TableBrief:
+    """Return the last commits of a history, and their times; `told` says of each testbed what changed."""
+    rows = f"{units.plural(frame.height, 'row')} of {metric}, last first."
+    said = [
+        " ".join((*([f"On {visible(bed, most=_LONGEST_CELL)}:"] if len(told) > 1 else ()), *sentences))
+        for bed, sentences in told.items()
+        if sentences
+    ]
+    verdict = cut_sentences(" ".join((rows, *said)), _LONGEST_VERDICT)
     following = NextCall(write_command("diff", "BASE..HEAD", "--brief"), "explain", {"word": "change"})
-    return replace(brief, subject=visible(metric, most=_LONGEST_CELL), next=following)
+    return _brief_rows("history", metric, frame.reverse(), most_rows, verdict, following)
 
 
 def brief_bisection(frame: pl.DataFrame, found: Bisection, metric: str, most_rows: int) -> TableBrief:
@@ -314,9 +326,8 @@ def brief_bisection(frame: pl.DataFrame, found: Bisection, metric: str, most_row
         proposed = 0 if frame["runs"][0] <= frame["runs"][-1] else frame.height - 1
     if proposed is not None:
         command = write_command("record", "RUN", "--commit", commits[proposed][:12])
-    brief = brief_table("bisect", metric, likely, most_rows, verdict)
     following = NextCall(command, "explain", {"word": "change"})
-    return replace(brief, subject=visible(metric, most=_LONGEST_CELL), next=following)
+    return _brief_rows("bisect", metric, likely, most_rows, verdict, following)
 
 
 def brief_plan(found: Advice, most_rows: int) -> TextBrief:

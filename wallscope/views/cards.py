@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from statistics import quantiles
 from typing import Literal
 
@@ -24,7 +24,6 @@ from wallscope.thresholds.verdict import MATERIAL_SHARE, SHOWN_LOSS_SHARE
 from wallscope.views.sections.findings import (
     find_doubts,
     list_reasons,
-    shorten_message,
     sort_findings,
 )
 from wallscope.views.sections.walls import (
@@ -141,7 +140,7 @@ class Card:
     unknown_count: int
     first_check: Precondition | None
     unmet: tuple[Precondition, ...]
-    overlap: str = ""
+    overlap: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,14 +155,6 @@ class Fact:
     target: str
     tone: Tone
     doubt: str = ""
-
-
-def name_verdict(analysis: Analysis) -> tuple[Wall | None, str]:
-    """Return the wall to underline, and the rest of the verdict in two words."""
-    dominant = find_dominant(analysis)
-    if dominant == "mixed":
-        return None, "No single wall"
-    return (None, "Wall unknown") if dominant == "unknown" else (Wall(dominant), "-bound")
 
 
 def describe_hidden(analysis: Analysis, rank: Rank, basis: TimeBasis) -> str:
@@ -254,19 +245,15 @@ def build_cards(fixes: Sequence[Fix], step_ns: int, basis: TimeBasis) -> list[Ca
     """Make the cards of fixes in their order; a card says whose settings it contains, or is part of."""
     cards: list[Card] = []
     for fix in fixes:
-        card = build_card(fix, step_ns)
-        if basis.kind == "mean" and card.after_share is not None and card.before == units.duration(step_ns):
-            link = "; measured" if card.assumes else "Measured"
-            card = replace(card, assumes=f"{card.assumes}{link} on the typical step, without the slow ones")
-        cards.append(replace(card, overlap=_describe_overlap(card, cards)))
+        cards.append(build_card(fix, step_ns, cards, is_mean=basis.kind == "mean"))
     return cards
 
 
-def _describe_overlap(card: Card, earlier: Sequence[Card]) -> str:
+def _describe_overlap(tabs: Sequence[SettingTab], earlier: Sequence[Card]) -> str:
     """Say which earlier recommendation has the same settings, for every framework that both name."""
     for number, other in enumerate(earlier, start=1):
         theirs = {tab.label: set(tab.lines) for tab in other.tabs}
-        pairs = [(set(tab.lines), theirs[tab.label]) for tab in card.tabs if tab.label in theirs]
+        pairs = [(set(tab.lines), theirs[tab.label]) for tab in tabs if tab.label in theirs]
         if not pairs:
             continue
         if all(own == their for own, their in pairs):
@@ -278,8 +265,11 @@ def _describe_overlap(card: Card, earlier: Sequence[Card]) -> str:
     return ""
 
 
-def build_card(fix: Fix, step_ns: int) -> Card:
-    """Make a card of a fix; its bar is the step at the upper bound on its speedup."""
+def build_card(fix: Fix, step_ns: int, earlier: Sequence[Card] = (), *, is_mean: bool = False) -> Card:
+    """Make a card of a fix; its bar is the step at the upper bound on its speedup.
+
+    `earlier` are the cards before it, and `is_mean` is whether the verdict is about the mean step.
+    """
     bound, before_ns, after_ns = fix.speedup_ceiling, step_ns, step_ns
     if bound is not None and bound > 1 and fix.recoverable_ns:
         before_ns = round(fix.recoverable_ns / (1 - 1 / bound))
@@ -293,8 +283,11 @@ def build_card(fix: Fix, step_ns: int) -> Card:
         assumes = "Assumes that the cause is removed completely"
     if abs(before_ns - step_ns) > _SAME_SHARE * step_ns:
         assumes += f"{'; measured' if assumes else 'Measured'} on the mean step, slow ones included"
+    if is_mean and bound is not None and units.duration(before_ns) == units.duration(step_ns):
+        assumes += f"{'; measured' if assumes else 'Measured'} on the typical step, without the slow ones"
     next_wall = fix.next_wall if fix.replay is None else str(fix.replay.next_wall)
     counts = Counter(entry.status for entry in fix.preconditions)
+    tabs = _tabulate_settings([one for one in fix.settings if one.system not in _ANYWHERE])
     words: dict[Met, str] = {"met": "met", "unmet": "unmet", "unknown": "to check", "set": "set by this fix"}
     return Card(
         fix=fix,
@@ -304,7 +297,7 @@ def build_card(fix: Fix, step_ns: int) -> Card:
         after_share=None if bound is None else 1 / bound,
         assumes=assumes,
         next_wall=next_wall or "",
-        tabs=_tabulate_settings([one for one in fix.settings if one.system not in _ANYWHERE]),
+        tabs=tabs,
         anywhere=_tabulate_settings([one for one in fix.settings if one.system in _ANYWHERE]),
         checks=tuple(
             (status, f"{counts[status]} {word}") for status, word in words.items() if counts[status]
@@ -312,6 +305,7 @@ def build_card(fix: Fix, step_ns: int) -> Card:
         unknown_count=counts["unknown"],
         first_check=next((entry for entry in fix.preconditions if entry.status == "unknown"), None),
         unmet=tuple(entry for entry in fix.preconditions if entry.status == "unmet"),
+        overlap=_describe_overlap(tabs, earlier),
     )
 
 
@@ -319,16 +313,15 @@ def _tabulate_settings(settings: Sequence[Setting]) -> tuple[SettingTab, ...]:
     systems = dict.fromkeys(one.system for one in settings)
     tabs = []
     for system in systems:
-        own = [one for one in settings if one.system == system]
-        lines, copied = (one.write() for one in own), (one.write() for one in own if not is_sketch(one))
-        tabs.append(SettingTab(_LABELS[system], tuple(lines), tuple(copied)))
+        lines = tuple(map(Setting.write, [one for one in settings if one.system == system]))
+        copied = [line for line in lines if not is_sketch(system, line)]
+        tabs.append(SettingTab(_LABELS[system], lines, tuple(copied)))
     return tuple(tabs)
 
 
 def list_callouts(analysis: Analysis, rank: Rank) -> tuple[Finding, ...]:
     """List the findings that a reader of the verdict must know, as the first screen of a terminal does."""
-    found = find_doubts(analysis, rank)[:_MOST_CALLOUTS]
-    return tuple(replace(one, message=shorten_message(one)) for one in found)
+    return tuple(find_doubts(analysis, rank)[:_MOST_CALLOUTS])
 
 
 def list_facts(analysis: Analysis, rank: Rank) -> tuple[Fact, ...]:

@@ -28,26 +28,19 @@ from wallscope.model.section import (
     tabulate,
 )
 from wallscope.render.data import write_junit
-from wallscope.render.html import FirstScreen, build_sides, render_page, title_sections, write_card
+from wallscope.render.html import FirstScreen, build_sides, render_page, write_card
 from wallscope.render.markdown import code, escape, render_table
 from wallscope.render.terminal import render_sections
 from wallscope.render.texts import drop_namespaces, shorten_range_path, visible
 from wallscope.thresholds.verdict import EXPLAINING_SHARE, SHOWN_CHANGE_SHARE
 from wallscope.views import comparison_words as words
-from wallscope.views.comparison_answers import (
-    build_comparison_answers,
-    describe_head,
-    explain_wide_intervals,
-    list_next_steps,
-)
-from wallscope.views.comparison_claims import describe_missing_operations
+from wallscope.views.comparison_answers import explain_wide_intervals
+from wallscope.views.comparison_statement import ChangeStatement, state_comparison
 from wallscope.views.comparison_words import (
     TIMES,
     describe_calls,
-    describe_change,
     describe_kernels,
     describe_place,
-    describe_sureness,
     select_operations,
     write_change,
     write_tested_interval,
@@ -59,13 +52,6 @@ from wallscope.views.sections.findings import build_comparison_methods
 _MOST_EXPLANATIONS, _MOST_OPERATIONS, _MOST_NOTES, _MOST_RANKS = 4, 5, 3, 8
 _MOST_OPERATIONS_IN_MARKDOWN = 10
 _MOST_DIFFERENCES, _MOST_CAUSES_FIRST, _MOST_CONFOUNDERS, _MOST_CARDS = 6, 5, 2, 3
-_VERDICTS: dict[str, tuple[str, Tone]] = {
-    "regression": ("SLOWER", "bad"),
-    "improvement": ("FASTER", "best"),
-    "no-change": ("NO CHANGE", "strong"),
-    "inconclusive": ("INCONCLUSIVE", "doubt"),
-    "incomparable": ("NOT COMPARABLE", "doubt"),
-}
 OPERATIONS_TITLE = f"Operations: calls{TIMES}time per call in the typical step"
 _WIDE, _MOST_ON_PAGE = 120, 60
 _WATERFALL_CELLS, _SHORT_STEP_NS = 16, 1_000_000
@@ -76,20 +62,25 @@ def render_comparison(comparison: Comparison, *, full: bool = False, named: str 
 
     `named` is how the user named head, for the command to run next.
     """
-    parts = [*_build_first_part(comparison), *(_build_full_part(comparison) if full else ())]
-    return render_sections([*parts, *_build_last_part(comparison, full=full, named=named)])
+    told = state_comparison(comparison, named)
+    parts = [*_build_first_part(comparison, told), *(_build_full_part(comparison) if full else ())]
+    return render_sections([*parts, *_build_last_part(comparison, told, full=full)])
 
 
-def _build_first_part(comparison: Comparison) -> Iterator[Section | Grid]:
+def _build_first_part(comparison: Comparison, told: ChangeStatement) -> Iterator[Section | Grid]:
     """Make the verdict, the time by wall, what explains it, and operations."""
-    yield Section("head", "", "", (Lines(tuple(_describe_comparison_head(comparison))),))
+    yield Section("head", "", "", (Lines(tuple(_describe_comparison_head(comparison, told))),))
     if comparison.verdict != "incomparable":
         yield tabulate_waterfall(comparison)
     if words.select_operations(comparison, 1):
         yield list_operation_changes(comparison, _MOST_OPERATIONS)
-    if missing := describe_missing_operations(comparison):
-        yield Section("missing", "", "", (Lines((missing,)),))
-    if found := words.list_explanations(comparison, is_brief=True):
+    if told.missing:
+        yield Section("missing", "", "", (Lines((told.missing,)),))
+    least_ns = EXPLAINING_SHARE * comparison.step.base_typical_ns
+    found = [
+        (size_ns, text) for size_ns, text in told.explained if size_ns is None or abs(size_ns) >= least_ns
+    ]
+    if found:
         rows = tuple(
             ("" if delta_ns is None else units.signed_duration(delta_ns), text)
             for delta_ns, text in found[:_MOST_EXPLANATIONS]
@@ -108,10 +99,12 @@ def _build_full_part(comparison: Comparison) -> Iterator[Section | Grid]:
         yield sections.tabulate_rank_changes(comparison, _MOST_RANKS)
 
 
-def _build_last_part(comparison: Comparison, *, full: bool, named: str) -> Iterator[Section | Grid]:
+def _build_last_part(
+    comparison: Comparison, told: ChangeStatement, *, full: bool
+) -> Iterator[Section | Grid]:
     """Make what differs between the sides, gates, and what to do next."""
     title = "Comparability" if comparison.comparable else "Not comparable"
-    if lines := tuple(_describe_mismatches(comparison, full=full)):
+    if lines := tuple(_describe_mismatches(comparison, told, full=full)):
         yield Section("mismatches", title, "", (Lines(lines),))
     if comparison.gates:
         gates = []
@@ -119,26 +112,23 @@ def _build_last_part(comparison: Comparison, *, full: bool, named: str) -> Itera
             text = f"{gate.gate}: {gate.evidence}"
             gates.append((Span(f"held    {text}") if gate.held else Span(f"FAILED  {text}", "bad"),))
         yield Section("gates", "Gates", "", (Lines(tuple(gates)),))
-    yield Section("sure", "Confidence", "", (Lines((describe_sureness(comparison),)),))
-    todo = [*list_next_steps(comparison, named)]
+    yield Section("sure", "Confidence", "", (Lines((told.sureness,)),))
+    todo = [*told.next_steps]
     todo += [] if full else ["All causes, operations and ranks: add --full, or --html FILE"]
     if todo:
         yield Section("next", "Next", "", (Lines(tuple(todo)),))
 
 
-def _describe_comparison_head(comparison: Comparison) -> Iterator[Line]:
+def _describe_comparison_head(comparison: Comparison, told: ChangeStatement) -> Iterator[Line]:
     sides = f"{visible(comparison.base.name, most=60)} → {visible(comparison.head.name, most=60)}"
     yield sides
-    yield (Span(words.describe_sides(comparison), "dim"),)
-    if testbeds := words.describe_testbeds(comparison):
-        yield (Span(testbeds, "dim"),)
+    yield (Span(" · ".join(told.sides), "dim"),)
+    if told.testbeds:
+        yield (Span(told.testbeds, "dim"),)
     yield ""
-    yield Span(*_VERDICTS[comparison.verdict]), f"  {describe_change(comparison)}"
-    if now := describe_head(comparison):
-        yield now
-    if doubt := words.describe_doubt(comparison):
-        yield doubt
-    for entry in words.find_confounders(comparison)[:_MOST_CONFOUNDERS]:
+    yield Span(told.word, told.tone), f"  {told.sentence}"
+    yield from filter(None, (told.of_head, told.doubt))
+    for entry in told.confounders[:_MOST_CONFOUNDERS]:
         yield Span("Caution", "doubt"), f"  {words.describe_mismatch(entry)}"
 
 
@@ -147,9 +137,9 @@ def _is_repeated(entry: Mismatch) -> bool:
     return entry.what == KERNELS_DIFFER and entry.severity == "changed"
 
 
-def _describe_mismatches(comparison: Comparison, *, full: bool) -> Iterator[Line]:
+def _describe_mismatches(comparison: Comparison, told: ChangeStatement, *, full: bool) -> Iterator[Line]:
     most = len(comparison.mismatches) if full else _MOST_NOTES
-    stated = words.find_confounders(comparison)[:_MOST_CONFOUNDERS]
+    stated = told.confounders[:_MOST_CONFOUNDERS]
     listed = [one for one in comparison.mismatches if one not in stated and (full or not _is_repeated(one))]
     for entry in listed[:most]:
         tone: Tone | None = "strong" if entry.severity == "incomparable" else None
@@ -160,38 +150,35 @@ def _describe_mismatches(comparison: Comparison, *, full: bool) -> Iterator[Line
 
 def write_comparison_markdown(comparison: Comparison) -> str:
     """Write it for pull requests and job summaries; foreign names can't make links or mentions."""
-    testbeds = words.describe_testbeds(comparison)
+    told = state_comparison(comparison)
     names = f"{code(comparison.base.name)} → {code(comparison.head.name)}"
     lines = [
-        f"### wallscope: {_name_verdict(comparison).lower()}",
+        f"### wallscope: {told.word.lower()}",
         "",
-        f"{names} · {escape(words.describe_sides(comparison))}  ",
-        *([f"{escape(testbeds)}  "] if testbeds else []),
-        f"**{escape(describe_change(comparison))}**  ",
-        escape(describe_head(comparison)),
+        f"{names} · {escape(' · '.join(told.sides))}  ",
+        *([f"{escape(told.testbeds)}  "] if told.testbeds else []),
+        f"**{escape(told.sentence)}**  ",
+        escape(told.of_head),
         "",
-        *(
-            f"**Caution:** {escape(words.describe_mismatch(entry))}  "
-            for entry in words.find_confounders(comparison)
-        ),
-        escape(" ".join(filter(None, (words.describe_doubt(comparison), describe_sureness(comparison))))),
+        *(f"**Caution:** {escape(words.describe_mismatch(entry))}  " for entry in told.confounders),
+        escape(told.certainty),
         "",
     ]
     lines += render_table(_tabulate_gates(comparison)) if comparison.gates else []
     lines += render_table(sections.sum_walls(comparison))
-    if explained := words.list_explanations(comparison):
+    if told.explained:
         lines += ["**What explains it**", ""]
-        for delta_ns, text in explained:
+        for delta_ns, text in told.explained:
             size = "" if delta_ns is None else f"**{units.signed_duration(delta_ns)}** "
             lines.append(f"- {size}{escape(text)}")
         lines += [""]
     if words.select_operations(comparison, 1):
         lines += [f"**{OPERATIONS_TITLE}**", ""]
         lines += render_table(list_operation_changes(comparison, _MOST_OPERATIONS_IN_MARKDOWN))
-    if missing := describe_missing_operations(comparison):
-        lines += [escape(missing), ""]
+    if told.missing:
+        lines += [escape(told.missing), ""]
     lines += render_table(sections.tabulate_mismatches(comparison)) if comparison.mismatches else []
-    todo = " ".join(list_next_steps(comparison))
+    todo = " ".join(told.next_steps)
     lines += [f"Next: {escape(todo)}", ""] if todo else []
     if comparison.deltas.causes:
         lines += ["<details><summary>Causes and operations</summary>", ""]
@@ -214,19 +201,19 @@ def _tabulate_gates(comparison: Comparison) -> Grid:
 
 def write_comparison_card(comparison: Comparison) -> str:
     """Write what a notebook shows: the verdict, and walls of both sides with their difference."""
+    told = state_comparison(comparison)
     step, sides = comparison.step, (Column("base", "base", "ms"), Column("head", "head", "ms"))
     columns = (Column("wall", "wall"), *sides, Column("change", "change", "signed_ms"))
     walls = [(str(row.wall), row.base_ns, row.head_ns) for row in comparison.deltas.walls]
     walls.append(("all", step.base_typical_ns, step.head_typical_ns))
     rows = tuple((name, base_ns, head_ns, head_ns - base_ns) for name, base_ns, head_ns in walls)
     names = f"{comparison.base.name} → {comparison.head.name}"
-    sentences = (f"{_name_verdict(comparison)}.", describe_change(comparison))
-    return write_card(names, sentences, Grid("", columns, rows), {}, ())
+    return write_card(names, (f"{told.word}.", told.sentence), Grid("", columns, rows), {}, ())
 
 
 def write_comparison_junit(comparison: Comparison) -> str:
     """Write a test case a gate; without gates one, which fails by a regression."""
-    change = describe_change(comparison)
+    change = state_comparison(comparison).sentence
     is_held = comparison.verdict not in {"regression", "incomparable"}
     cases = [(gate.gate, gate.held, gate.evidence) for gate in comparison.gates]
     return write_junit("diff", cases or [("verdict", is_held, f"{comparison.verdict}: {change}")], change)
@@ -235,10 +222,11 @@ def write_comparison_junit(comparison: Comparison) -> str:
 def write_comparison_page(report: ComparisonReport) -> str:
     """Write the comparison as one HTML file."""
     comparison = report.comparison
+    told = state_comparison(comparison)
     names = f"{comparison.base.name} → {comparison.head.name}"
     shown = (
         sections.build_cause_changes(comparison),
-        build_operation_changes(comparison),
+        build_operation_changes(comparison, told),
         sections.build_step_changes(report),
         sections.build_rank_changes(comparison),
         sections.build_operations(comparison),
@@ -255,36 +243,35 @@ def write_comparison_page(report: ComparisonReport) -> str:
         for side in ("base", "head")
     }
     first = FirstScreen(
-        f"{names}: {_name_verdict(comparison).lower()}",
-        (names, *words.list_sides(comparison), *taken),
-        _name_verdict(comparison),
-        build_comparison_answers(comparison),
+        f"{names}: {told.word.lower()}",
+        (names, *told.sides, *taken),
+        told.word,
+        told.answers,
         build_sides(times_ns, lambda side, wall: units.milliseconds(times_ns[side][wall])),
         f"typical {comparison.window}, base → head",
         verdict=comparison.verdict,
-        sentence=describe_change(comparison),
+        sentence=told.sentence,
     )
     return render_page(
         "comparison.html.j2",
         first,
-        title_sections(shown),
+        shown,
         comparison=comparison,
-        more=_list_details(comparison),
+        told=told,
+        more=_list_details(comparison, told),
         version=comparison.wallscope_version,
     )
 
 
-def _list_details(comparison: Comparison) -> dict[str, Any]:
+def _list_details(comparison: Comparison, told: ChangeStatement) -> dict[str, Any]:
     """List what the first screen shows below the answers: causes, gates, doubts and differences."""
     changed = comparison.deltas.causes
     least_ns = comparison.step.base_typical_ns * SHOWN_CHANGE_SHARE
     shown = max(sum(abs(row.delta_ns) >= least_ns for row in changed[:_MOST_CAUSES_FIRST]), 1)
     return {
-        "sureness": " ".join(filter(None, (words.describe_doubt(comparison), describe_sureness(comparison)))),
         "walls": sections.sum_walls(comparison),
         "walls_note": explain_wide_intervals(comparison),
-        "explained": words.list_explanations(comparison),
-        "cautions": [words.describe_mismatch(entry) for entry in words.find_confounders(comparison)],
+        "cautions": [words.describe_mismatch(entry) for entry in told.confounders],
         "gates": sorted(comparison.gates, key=lambda gate: gate.held),
         "failed": sum(not gate.held for gate in comparison.gates),
         "causes": changed[:shown],
@@ -292,10 +279,6 @@ def _list_details(comparison: Comparison) -> dict[str, Any]:
         "differences": comparison.mismatches[:_MOST_DIFFERENCES],
         "more_differences": max(len(comparison.mismatches) - _MOST_DIFFERENCES, 0),
     }
-
-
-def _name_verdict(comparison: Comparison) -> str:
-    return _VERDICTS[comparison.verdict][0]
 
 
 def tabulate_waterfall(comparison: Comparison) -> Grid:
@@ -373,7 +356,7 @@ def list_operation_changes(comparison: Comparison, most: int) -> Grid:
     return tabulate(OPERATIONS_TITLE, columns, rows)
 
 
-def build_operation_changes(comparison: Comparison) -> Section | None:
+def build_operation_changes(comparison: Comparison, told: ChangeStatement) -> Section | None:
     """Make which operations are new, gone, replaced or changed; `None` where none is."""
     table = list_operation_changes(comparison, _MOST_ON_PAGE)
     if not table.rows:
@@ -382,8 +365,7 @@ def build_operation_changes(comparison: Comparison) -> Section | None:
     least = units.percent(float(EXPLAINING_SHARE))
     kinds = ", ".join(f"{counts[kind]} {kind}" for kind in sorted(counts))
     answer = f"Operations that change the step by {least} of base or more, by NVTX range: {kinds}."
-    if missing := describe_missing_operations(comparison):
-        answer += f" {missing}"
+    answer += f" {told.missing}" if told.missing else ""
     return Section("operation-changes", "New, gone and changed operations", answer, (table,))
 
 

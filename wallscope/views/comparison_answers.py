@@ -11,7 +11,7 @@ import numpy as np
 from wallscope import units
 from wallscope.model.comparison import Comparison, OperationChange
 from wallscope.model.enums import Grade, Wall
-from wallscope.render.html import KeyAnswer, split_cause
+from wallscope.model.section import KeyAnswer
 from wallscope.render.texts import visible
 from wallscope.summary.diagnosis import decide_wall
 from wallscope.views import comparison_words as words
@@ -27,6 +27,7 @@ from wallscope.views.comparison_words import (
     find_unexplained_causes,
     select_operations,
 )
+from wallscope.views.sections.words import split_cause
 
 _DECIDED = frozenset({"regression", "improvement"})
 _SURENESS = {

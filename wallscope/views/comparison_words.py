@@ -353,11 +353,6 @@ def _describe_noise(step: StepChange) -> str:
     )
 
 
-def describe_sides(comparison: Comparison) -> str:
-    """Describe what both sides are, in a line."""
-    return " · ".join(list_sides(comparison))
-
-
 def list_sides(comparison: Comparison) -> tuple[str, ...]:
     """Describe what both sides are: GPU, the rank that is compared, and which ranks there are besides."""
     base, head = comparison.base, comparison.head
@@ -393,21 +388,17 @@ def describe_testbeds(comparison: Comparison) -> str:
     return f"Configured differently: {visible(ours, most=200)} → {visible(theirs, most=200)}"
 
 
-def list_explanations(
-    comparison: Comparison, *, is_brief: bool = False
-) -> tuple[tuple[int | None, str], ...]:
+def list_explanations(comparison: Comparison) -> tuple[tuple[int | None, str], ...]:
     """List what explains the change and which certain changes nothing explains.
 
     What explains most of the change comes first, then what changed in the other direction, then what has no
-    amount. Work that is hidden in CUDA graphs leads: nothing else can be judged then. A brief list leaves out
-    what concerns little of the step.
+    amount. Work that is hidden in CUDA graphs leads: nothing else can be judged then.
     """
-    least_ns = EXPLAINING_SHARE * comparison.step.base_typical_ns if is_brief else 0
     hidden = [one for one in comparison.explanations if one.code == "opaque-graphs"]
     found = [
         (entry.delta_ns, visible(entry.message, most=300))
         for entry in comparison.explanations
-        if entry not in hidden and (entry.delta_ns is None or abs(entry.delta_ns) >= least_ns)
+        if entry not in hidden
     ]
     found += [
         (row.delta_ns, f"Not explained by anything recorded: {_describe_unexplained(comparison, row)}")

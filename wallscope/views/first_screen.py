@@ -5,7 +5,6 @@ It fits 30 lines of 80 columns. `--full` shows everything else (`views.analysis`
 
 import re
 from collections.abc import Iterator
-from dataclasses import replace
 
 import numpy as np
 from rich.console import RenderableType
@@ -25,12 +24,11 @@ from wallscope.summary.diagnosis import LOSSES
 from wallscope.thresholds.steps import FEWEST_STEPS_FOR_QUARTILES_COUNT
 from wallscope.thresholds.verdict import SHOWN_LOSS_SHARE, SHOWN_WALL_SHARE
 from wallscope.views.cards import shorten_settings
-from wallscope.views.headline import build_headline, covers_all_ranks
+from wallscope.views.headline import covers_all_ranks
 from wallscope.views.sections.findings import describe_confidence, list_caveats
 from wallscope.views.sections.walls import (
     count_open_conditions,
     describe_obstacles,
-    describe_relief,
     describe_unaddressed_compute,
     describe_unaddressed_loss,
     find_blocked_fixes,
@@ -40,16 +38,9 @@ from wallscope.views.sections.walls import (
 from wallscope.views.sections.words import (
     count_exports,
     describe_pressure,
-    describe_throughput,
     shorten_anchor,
 )
-from wallscope.views.verdict import (
-    TimeBasis,
-    choose_basis,
-    describe_hidden_communication,
-    explain_verdict,
-    find_dominant,
-)
+from wallscope.views.statement import Statement, state_analysis
 
 _WIDEST = 100
 _MOST_FIXES, _MOST_OBSTACLES, _MOST_LATE, _MOST_KINDS = 3, 2, 2, 3
@@ -77,13 +68,12 @@ def build_first_screen(
 
     `has_configuration` says that the run's configuration was given, so that no command asks for it.
     """
-    rank = analysis.ranks[analysis.diagnosis.rank_index]
-    basis = choose_basis(analysis, rank)
+    rank, told = analysis.ranks[analysis.diagnosis.rank_index], state_analysis(analysis)
     yield Section("head", "", "", (Lines((describe_subject(analysis, rank),)),))
-    yield build_headline(analysis, explain_verdict(analysis, rank, basis))
-    yield _tabulate_bars(analysis, basis)
-    yield _build_recommendations(analysis, rank, basis)
-    yield Section("facts", "", "", (Items(tuple(_list_run_facts(analysis, rank))),))
+    yield build_headline(told, told.sentence)
+    yield _tabulate_bars(analysis, told)
+    yield _build_recommendations(analysis, rank, told)
+    yield Section("facts", "", "", (Items(tuple(_list_run_facts(analysis, rank, told))),))
     named = source or visible(analysis.inputs[0].name, most=60)
     yield Section(
         "next",
@@ -91,6 +81,14 @@ def build_first_screen(
         "",
         (Items(tuple(_list_commands(analysis, named, asks_configuration=not has_configuration))),),
     )
+
+
+def build_headline(told: Statement, text: Line) -> Section:
+    """Make the headline, with the text that explains it: below a headline with a scope, else next to it."""
+    head = Span(f"{told.wall or ''}{told.words}".upper(), told.wall or "doubt", is_strong=True)
+    if told.scope:
+        return Section("verdict", (head, f" {told.scope}"), "", (Lines((text,)),))
+    return Section("verdict", "", "", (Items((((head, " "), text),)),))
 
 
 def describe_subject(analysis: Analysis, rank: Rank) -> str:
@@ -127,9 +125,9 @@ def _count_ranks_and_processes(analysis: Analysis) -> str:
     return f"{units.plural(supplied, 'rank')}{many}"
 
 
-def _tabulate_bars(analysis: Analysis, basis: TimeBasis) -> Grid:
+def _tabulate_bars(analysis: Analysis, told: Statement) -> Grid:
     """Make a bar for each wall that takes time, the largest first."""
-    dominant, is_median = find_dominant(analysis), basis.kind == "median"
+    basis, dominant, is_median = told.basis, told.dominant, told.basis.kind == "median"
     parts = zip(Wall, basis.walls.parts(), strict=True)
     least_ns = SHOWN_WALL_SHARE * basis.total_ns
     shown = [(wall, time_ns) for wall, time_ns in parts if time_ns > least_ns or str(wall) == dominant]
@@ -155,21 +153,23 @@ def _tabulate_bars(analysis: Analysis, basis: TimeBasis) -> Grid:
     return Grid(basis.title, columns, rows, has_header=is_median)
 
 
-def _build_recommendations(analysis: Analysis, rank: Rank, basis: TimeBasis) -> Section:
+def _build_recommendations(analysis: Analysis, rank: Rank, told: Statement) -> Section:
     """Make the first three fixes: title and upper bound, settings and preconditions."""
     shown = select_first_fixes(analysis.fixes or ())[:_MOST_FIXES]
     if not shown:
-        return Section("fixes", "Recommendations", "", tuple(_explain_no_fixes(analysis, rank)))
+        return Section("fixes", "Recommendations", "", tuple(_explain_no_fixes(analysis, rank, told)))
     has_bound = any(fix.speedup_ceiling is not None for fix in shown)
     title = title_fixes(shown, has_steps=analysis.anchor.kind != "whole-trace")
     rows = [
-        row for number, fix in enumerate(shown, start=1) for row in _list_fix(f"{number}", fix, has_bound)
+        row
+        for number, fix in enumerate(shown, start=1)
+        for row in _list_fix(f"{number}", fix.title, fix, has_bound)
     ]
     for fix in find_blocked_fixes(shown, analysis.fixes or ()):
-        rows += _list_fix("-", replace(fix, title=f"Held back: {fix.title}"), has_bound)
-    if has_bound and basis.kind == "whole":
+        rows += _list_fix("-", f"Held back: {fix.title}", fix, has_bound)
+    if has_bound and told.basis.kind == "whole":
         steps_ns = sum(step.end_ns - step.start_ns for step in rank.steps)
-        taken = f"{units.duration(steps_ns)} of the {units.duration(basis.total_ns)} capture"
+        taken = f"{units.duration(steps_ns)} of the {units.duration(told.basis.total_ns)} capture"
         unit = analysis.anchor.unit
         rows.append(("", (Span(f"The bounds are for a {unit}; {unit}s take {taken}.", "dim"),), ""))
     for describe in (describe_unaddressed_compute, describe_unaddressed_loss):
@@ -178,10 +178,10 @@ def _build_recommendations(analysis: Analysis, rank: Rank, basis: TimeBasis) -> 
     return Section("fixes", title, "", (Items(tuple(rows), ("mark", "fold", "right")),))
 
 
-def _list_fix(mark: str, fix: Fix, has_bound: bool) -> Iterator[tuple[Line, ...]]:  # noqa: FBT001  # one call
+def _list_fix(mark: str, title: str, fix: Fix, has_bound: bool) -> Iterator[tuple[Line, ...]]:  # noqa: FBT001  # one call
     worth = "not estimated" if has_bound else ""
     worth = worth if fix.speedup_ceiling is None else units.write_ceiling(fix.speedup_ceiling)
-    yield mark, (Span(fix.title, fix.wall),), (Span(worth, "strong"),)
+    yield mark, (Span(title, fix.wall),), (Span(worth, "strong"),)
     settings, left = shorten_settings(fix.settings, _LONGEST_LINE)
     counts = (units.plural(left, "more setting") if left else "", count_open_conditions(fix))
     counted = "; ".join(filter(None, counts))
@@ -196,12 +196,12 @@ def _list_fix(mark: str, fix: Fix, has_bound: bool) -> Iterator[tuple[Line, ...]
         yield "", line, ""
 
 
-def _explain_no_fixes(analysis: Analysis, rank: Rank) -> Iterator[Grid | Lines]:
+def _explain_no_fixes(analysis: Analysis, rank: Rank, told: Statement) -> Iterator[Grid | Lines]:
     """Say that no fix is known, and which causes take most."""
     least_ns = SHOWN_LOSS_SHARE * rank.typical.step_ns
     lost = [entry for entry in rank.causes if entry.wall in LOSSES and entry.typical_ns > least_ns]
     text = "None: no known fix applies."
-    if find_dominant(analysis) == "unknown":
+    if told.dominant == "unknown":
         text = "None: the wall is unknown. First capture what is missing (see Next)."
     unaddressed = describe_unaddressed_compute(analysis, rank)
     yield Lines(tuple(filter(None, (unaddressed, text + (" The largest losses:" if lost else "")))))
@@ -216,19 +216,16 @@ def _explain_no_fixes(analysis: Analysis, rank: Rank) -> Iterator[Grid | Lines]:
         yield tabulate("", columns, largest, has_header=False)
 
 
-def _list_run_facts(analysis: Analysis, rank: Rank) -> Iterator[tuple[Line, ...]]:
+def _list_run_facts(analysis: Analysis, rank: Rank, told: Statement) -> Iterator[tuple[Line, ...]]:
     """List steps, ranks, throughput, memory, and how sure the verdict is."""
     pressure, job = analysis.diagnosis.memory_pressure, analysis.job
     evidence = f": {pressure.evidence[0]}" if pressure.evidence else ""
-    memory_share = choose_basis(analysis, rank).share(Wall.MEMORY)
-    relief, command = describe_relief(
-        analysis.fixes or (), analysis.dismissed, memory_share, analysis.anchor.window
-    )
+    relief, command = told.relief
     facts: dict[str, list[Line]] = {
         "Steps": [*_describe_steps(analysis, rank)],
         "Ranks": [] if job is None else [*_describe_ranks(job, analysis)],
-        "Overlap": [*describe_hidden_communication(analysis, rank)],
-        "Throughput": [*describe_throughput(analysis.diagnosis.throughput)],
+        "Overlap": [*told.overlap],
+        "Throughput": [*told.throughput],
         "GPU memory": [
             (Span(f"pressure {describe_pressure(pressure)}{evidence}", "warning"),),
             (Span(f"{relief} " if command else relief, "dim"), Span(command, "setting")),

@@ -6,16 +6,9 @@ from wallscope import units
 from wallscope.model.analysis import Analysis
 from wallscope.model.diagnosis import Scope
 from wallscope.model.enums import Wall
-from wallscope.model.section import Items, Line, Lines, Section, Span, Tone
 from wallscope.summary.diagnosis import find_scope
 from wallscope.thresholds.verdict import LEAST_COVERED_SHARE
 from wallscope.views.verdict import find_dominant
-
-_VERDICTS = {
-    **{str(wall): f"{wall}-bound" for wall in Wall},
-    "mixed": "no single wall",
-    "unknown": "wall unknown",
-}
 
 
 def write_headline(analysis: Analysis) -> str:
@@ -25,7 +18,16 @@ def write_headline(analysis: Analysis) -> str:
 
 def summarize_verdict(analysis: Analysis) -> str:
     """Return the verdict in two words."""
-    return _VERDICTS[find_dominant(analysis)]
+    wall, words = name_verdict(analysis)
+    return f"{wall or ''}{words}".lower()
+
+
+def name_verdict(analysis: Analysis) -> tuple[Wall | None, str]:
+    """Return the wall, if it is one, and the rest of the verdict in two words."""
+    dominant = find_dominant(analysis)
+    if dominant == "mixed":
+        return None, "No single wall"
+    return (None, "Wall unknown") if dominant == "unknown" else (Wall(dominant), "-bound")
 
 
 def describe_scope(analysis: Analysis) -> str:
@@ -63,13 +65,3 @@ def _list_scope_parts(scope: Scope, unit: str) -> Iterator[str]:
         yield "on one pipeline stage"
     if scope.files < scope.of_files:
         yield f"in {scope.files} of {units.plural(scope.of_files, 'file')}"
-
-
-def build_headline(analysis: Analysis, text: Line) -> Section:
-    """Make the headline, with the text that explains it: below a headline with a scope, else next to it."""
-    dominant, scope = find_dominant(analysis), describe_scope(analysis)
-    tone: Wall | Tone = Wall(dominant) if dominant in set(Wall) else "doubt"
-    head = Span(summarize_verdict(analysis).upper(), tone, is_strong=True)
-    if scope:
-        return Section("verdict", (head, f" {scope}"), "", (Lines((text,)),))
-    return Section("verdict", "", "", (Items((((head, " "), text),)),))

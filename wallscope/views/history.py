@@ -143,19 +143,23 @@ def build_history(
     )
     for own in frame.partition_by("testbed", maintain_order=True):
         title = f"{visible(metric)} · {visible(own['testbed'][0])}"
-        lines = [
-            (Span(title, "strong"),),
-            *_describe_change_points(own, metric, count_commits),
+        spans = (
+            Span(title, "strong"),
+            *state_history(own, metric, count_commits),
             *_describe_age(own, now_ns),
-        ]
+        )
+        lines = [(one,) for one in spans]
         table = tabulate("", columns, own.iter_rows(named=True))
         yield Section("testbed", "", "", (Lines(tuple(lines)), table))
 
 
-def _describe_change_points(
+def state_history(
     own: pl.DataFrame, metric: str, count_commits: Callable[[str, str], int | None]
-) -> Iterator[Line]:
-    """Say where a time changed and how certain that is, or which change would have been found."""
+) -> Iterator[Span]:
+    """Say where a time changed on one testbed and how certain that is, or which change would have been found.
+
+    Every medium that has sentences on a history takes them from here.
+    """
     references = own.filter(pl.col("origin").is_null())
     changed = references.filter(pl.col("changed_ns").is_not_null())
     for row in changed.iter_rows(named=True):
@@ -163,31 +167,29 @@ def _describe_change_points(
         what = f"{visible(metric)} {'rose' if is_rise else 'fell'} by {_write_size(row)}"
         if row["changed_grade"] == Grade.SURE:
             text = f"{what} at {row['commit'][:_SHORT]}. {_describe_commit_range(row, count_commits)}"
-            yield (Span(text, "bad" if is_rise else "good"),)
+            yield Span(text, "bad" if is_rise else "good")
         else:
-            yield (Span(f"{_HEDGES[row['changed_grade']]} {what} at {_describe_doubt(row)}", "warning"),)
+            yield Span(f"{_HEDGES[row['changed_grade']]} {what} at {_describe_doubt(row)}", "warning")
     if len(references) < FEWEST_COMMITS_COUNT:
         if changed.is_empty():
             few = (
                 f"{len(references)} recorded: sure changes are found from {FEWEST_COMMITS_COUNT} commits on."
             )
-            yield (Span(few, "dim"),)
+            yield Span(few, "dim")
         return
     drift = references["drift_ratio"][0]
     if drift is not None:
         whole = drift * (len(references) - 1)
-        yield (
-            Span(
-                f"{visible(metric)} drifts by {units.signed_percent(drift)} per commit,"
-                f" {units.signed_percent(whole)} over {len(references)} commits.",
-                "bad" if drift > 0 else "good",
-            ),
+        yield Span(
+            f"{visible(metric)} drifts by {units.signed_percent(drift)} per commit,"
+            f" {units.signed_percent(whole)} over {len(references)} commits.",
+            "bad" if drift > 0 else "good",
         )
     elif changed.is_empty():
         middle, newest = (references["detectable_ratio"][place] for place in (len(references) // 2, -1))
         which = "" if middle is None else f": one of {units.percent(middle)} in the middle would show"
         end = "" if newest is None else f", one at the newest commit from {units.percent(newest)} on"
-        yield (Span(f"No change among {len(references)} commits{which}{end}.", "dim"),)
+        yield Span(f"No change among {len(references)} commits{which}{end}.", "dim")
 
 
 _HEDGES = {Grade.LIKELY: "Likely:", Grade.POSSIBLE: "Possible, but perhaps chance:"}
@@ -221,12 +223,12 @@ def _describe_doubt(row: dict[str, Any]) -> str:
     return f"{row['commit'][:_SHORT]}; {doubt}. {settle} of {before} and {until}."
 
 
-def _describe_age(own: pl.DataFrame, now_ns: int) -> Iterator[Line]:
+def _describe_age(own: pl.DataFrame, now_ns: int) -> Iterator[Span]:
     """Say that the newest reference is old: as a base it hides what changed since."""
     newest = own.filter(pl.col("origin").is_null())["recorded_utc_ns"].to_list()
     days = (now_ns - max(newest)) // _DAY_NS if newest else 0
     if days > STALE_RECORD_DAYS:
-        yield (Span(f"The newest record is {days} days old: record the current commit.", "warning"),)
+        yield Span(f"The newest record is {days} days old: record the current commit.", "warning")
 
 
 BISECTION = pl.Schema(

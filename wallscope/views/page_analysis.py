@@ -1,20 +1,17 @@
 """The page of an analysis: five answers at the top, the timeline, then sections that a reader can unfold."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 from wallscope import units
 from wallscope.model.analysis import Analysis, Rank
 from wallscope.model.enums import Wall
 from wallscope.model.report import Report
-from wallscope.model.section import Block, Cell, Grid, Section
-from wallscope.render.html import FirstScreen, SideTime, render_page, title_sections
+from wallscope.model.section import Section
+from wallscope.render.html import FirstScreen, SideTime, render_page
 from wallscope.render.texts import shorten_name
 from wallscope.render.timeline_pack import MOST_CHARACTERS, pack_timelines
-from wallscope.views.sections.findings import (
-    build_methods,
-)
+from wallscope.views.sections.findings import build_methods, shorten_message
 from wallscope.views.sections.report import build_sections
 from wallscope.views.sections.steps import (
     build_job_timeline,
@@ -30,10 +27,6 @@ from wallscope.views.sections.words import (
     name_rank,
 )
 from wallscope.views.statement import Statement, state_analysis
-from wallscope.views.verdict import (
-    choose_basis,
-    find_deciding_stall,
-)
 
 _LARGEST_PAGE = 3_450_000
 _MOST_FIXES, _MOST_LOSSES = 3, 3
@@ -51,17 +44,12 @@ def _write_page(report: Report, most_characters: int) -> str:
     job = analysis.job
     names = list(map(name_rank, analysis.ranks)) if job is None else [one.name for one in job.members]
     rank = analysis.ranks[analysis.diagnosis.rank_index]
-    slow = find_deciding_stall(rank, choose_basis(analysis, rank), analysis.diagnosis.dominant_wall)
-    if slow is not None:
-        report = replace(
-            report, timelines=tuple(sorted(report.timelines, key=lambda one: one.role != "worst"))
-        )
     told = state_analysis(analysis)
     packed = pack_timelines(report.timelines, report.overviews, dict(enumerate(names)), most_characters)
     sections = (
         _build_timeline(report, packed.notes),
         *build_sections(report),
-        anchor_words(build_methods(analysis, rank)),
+        build_methods(analysis, rank),
     )
     counts = {
         "fixes": len(analysis.fixes or ()),
@@ -73,10 +61,11 @@ def _write_page(report: Report, most_characters: int) -> str:
     return render_page(
         "page.html.j2",
         _lay_out_first_screen(analysis, told),
-        title_sections(sections),
+        sections,
         timelines=packed.base64,
         counts=counts,
         analysis=analysis,
+        told=told,
         more=_list_details(analysis, rank, told),
         version=analysis.wallscope_version,
     )
@@ -109,49 +98,18 @@ def _lay_out_first_screen(analysis: Analysis, told: Statement) -> FirstScreen:
 
 
 def _list_details(analysis: Analysis, rank: Rank, told: Statement) -> dict[str, Any]:
-    """List what the first screen shows below the answers: recommendations, losses, and what they rest on."""
+    """List what the first screen shows below the answers, in addition to the statement."""
     basis, cards = told.basis, told.cards
     of_rank = f" of {name_rank(rank)}" if len(analysis.ranks) > 1 else ""
     return {
-        "in_full": told.paragraphs,
         "bars_of": "" if basis.kind in {"typical", "median"} else of_rank,
-        "throughput": told.throughput,
-        "unit": analysis.anchor.window,
-        "basis": told.basis_note,
-        "legend": told.legend,
-        "pressure": analysis.diagnosis.memory_pressure,
-        "pressure_words": describe_pressure(analysis.diagnosis.memory_pressure),
-        "relief": told.relief,
-        "callouts": told.limits,
+        "pressure": describe_pressure(analysis.diagnosis.memory_pressure),
+        "callouts": tuple((one, shorten_message(one)) for one in told.limits),
         "cards": cards[:_MOST_FIXES],
         "more_cards": cards[_MOST_FIXES:],
-        "has_steps": analysis.anchor.kind != "whole-trace",
-        "has_bounds": bool(analysis.opportunities),
-        "largest": told.losses,
         "losses_of": told.whole if basis.kind == "mean" else analysis.anchor.typical,
         "has_bars": any(card.after_share is not None for card in cards),
         "unaddressed": describe_unaddressed_compute(analysis, rank),
         "losses": () if cards else analysis.opportunities[:_MOST_LOSSES],
-        "is_unknown": told.wall is None and told.dominant == "unknown",
         "describe_answer": describe_answer,
-        "notes": told.notes,
-        "facts": told.facts,
     }
-
-
-def anchor_words(methods: Section) -> Section:
-    """Make each defined word a target of links."""
-    blocks: list[Block] = []
-    for block in methods.blocks:
-        if isinstance(block, Grid) and not any(isinstance(one, Grid) for one in blocks):
-            rows = tuple((_anchor(row[0]), *row[1:]) for row in block.rows)
-            blocks.append(replace(block, rows=rows))
-        else:
-            blocks.append(block)
-    return replace(methods, blocks=tuple(blocks))
-
-
-def _anchor(value: Any) -> Cell:
-    cell = value if isinstance(value, Cell) else Cell(value)
-    slug = str(cell.value).replace(", ", "-").replace(" ", "-")
-    return replace(cell, anchor=cell.anchor or f"word-{slug}")

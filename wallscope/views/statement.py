@@ -1,7 +1,7 @@
 """What is said of a capture, on every screen: made once from its answer, and laid out by each medium.
 
-The headline and the sentence are its short form, the paragraphs and answers its long one. The page, `--full`,
-Markdown and notebooks take their words from it.
+The headline and the sentence are its short form, the paragraphs and answers its long one. Every medium takes
+its words from it: terminal, page, Markdown, notebooks and brief answers.
 """
 
 from dataclasses import dataclass
@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from wallscope.model.analysis import Analysis
 from wallscope.model.capture import Finding
 from wallscope.model.enums import Wall
-from wallscope.render.html import KeyAnswer
+from wallscope.model.section import KeyAnswer
 from wallscope.views import cards as parts
 from wallscope.views.answers import build_key_answers
 from wallscope.views.cards import Card, Fact, LegendRow, LossRow
-from wallscope.views.headline import describe_scope, write_headline
+from wallscope.views.headline import describe_scope, name_verdict, write_headline
 from wallscope.views.sections.walls import (
     describe_program,
     describe_relief,
@@ -31,8 +31,8 @@ from wallscope.views.verdict import (
     TimeBasis,
     choose_basis,
     describe_hidden_communication,
-    explain_verdict,
     find_dominant,
+    list_explanation,
     list_job_verdict,
     name_basis,
 )
@@ -42,7 +42,7 @@ from wallscope.views.verdict import (
 class Statement:
     """What is said of a capture: finding, certainty, action, scope and limits, in words of two lengths.
 
-    Finding: `headline` has two words and the `scope`, `sentence` says share and cause, `paragraphs` all of
+    Finding: `headline` has two words and the `scope`, `sentences` say share and cause, `paragraphs` all of
     it, also of the job. `wall` is the dominant one, if it is one, and `words` the rest of the two words.
     `basis` has the times that it is about, `whole` is their name and `spread` how they vary; `legend` and
     `losses` have the parts. Certainty: the last of the `answers`, the `facts` that it rests on, and `limits`,
@@ -56,7 +56,7 @@ class Statement:
     words: str
     scope: str
     headline: str
-    sentence: str
+    sentences: tuple[str, ...]
     paragraphs: tuple[str, ...]
     lines: tuple[str, ...]
     basis: TimeBasis
@@ -71,15 +71,21 @@ class Statement:
     limits: tuple[Finding, ...]
     legend: tuple[LegendRow, ...]
     losses: tuple[LossRow, ...]
+    overlap: tuple[str, ...]
     throughput: tuple[str, ...]
     relief: tuple[str, str]
+
+    @property
+    def sentence(self) -> str:
+        """What explains the headline."""
+        return " ".join(self.sentences)
 
 
 def state_analysis(analysis: Analysis) -> Statement:
     """Make what is said of a capture."""
     rank, job, diagnosis = analysis.ranks[analysis.diagnosis.rank_index], analysis.job, analysis.diagnosis
     basis, fixes = choose_basis(analysis, rank), number_fixes(analysis.fixes or ())
-    wall, words = parts.name_verdict(analysis)
+    wall, words = name_verdict(analysis)
     cards = tuple(parts.build_cards(fixes, rank.typical.step_ns, basis))
     facts, hidden = parts.list_facts(analysis, rank), parts.describe_hidden(analysis, rank, basis)
     notes = [describe_replay(analysis.replay)] if analysis.replay is not None and cards else []
@@ -95,7 +101,7 @@ def state_analysis(analysis: Analysis) -> Statement:
         words=words,
         scope=describe_scope(analysis),
         headline=write_headline(analysis),
-        sentence=explain_verdict(analysis, rank, basis),
+        sentences=list_explanation(analysis, rank, basis),
         paragraphs=in_full if job is None else (of_rank, job.verdict),
         lines=tuple(filter(None, (hidden, next(iter(list_job_verdict(analysis)), "")))),
         basis=basis,
@@ -110,10 +116,8 @@ def state_analysis(analysis: Analysis) -> Statement:
         limits=parts.list_callouts(analysis, rank),
         legend=parts.list_legend(analysis, basis),
         losses=() if basis.kind == "whole" else parts.list_losses(rank, fixes, basis),
-        throughput=(
-            *describe_hidden_communication(analysis, rank),
-            *describe_throughput(diagnosis.throughput),
-        ),
+        overlap=tuple(describe_hidden_communication(analysis, rank)),
+        throughput=tuple(describe_throughput(diagnosis.throughput)),
         relief=describe_relief(
             analysis.fixes or (), analysis.dismissed, memory_share, analysis.anchor.window
         ),

@@ -1,6 +1,6 @@
 """The verdict in three lengths: two words, one sentence, a paragraph; all from the data of an answer.
 
-`list_sentences` is the author of the paragraph in JSON, `explain_verdict` of the sentence on screens. What
+`list_sentences` is the author of the paragraph in JSON, `list_explanation` of the sentence on screens. What
 they say of the same fact comes from the same function. No other module says which wall is the largest loss.
 """
 
@@ -26,7 +26,9 @@ from wallscope.model.cause_catalogue import (
 from wallscope.model.diagnosis import (
     Confidence,
     Diagnosis,
+    Dominant,
     RareStall,
+    StatedBound,
     StepMode,
     UnknownWall,
     Walls,
@@ -83,20 +85,21 @@ _OF_TYPICAL = frozenset({"typical", "median"})
 
 
 def state_verdict(analysis: Analysis) -> Analysis:
-    """Return the analysis with the bound that it states and the paragraph on its rank: it is complete."""
+    """Return the analysis with its scope, the bound that it states, and the paragraph: it is complete."""
     diagnosis = analysis.diagnosis
     rank = analysis.ranks[diagnosis.rank_index]
     bound = find_stated_ceiling(rank, analysis.opportunities, diagnosis.steps_wall, analysis.fixes or ())
-    bounded = replace(diagnosis, bound=bound)
-    sentences = list_sentences(rank, analysis.anchor, bounded)
-    return replace(analysis, diagnosis=replace(bounded, verdict=" ".join(sentences)))
+    verdict = " ".join(list_sentences(rank, analysis.anchor, diagnosis, bound))
+    stated = replace(diagnosis, bound=bound, verdict=verdict)
+    return replace(analysis, scope=find_scope(analysis), diagnosis=stated)
 
 
 def list_verdict_sentences(analysis: Analysis) -> tuple[str, ...]:
     """Return the sentences of the verdict of an answer; of one by an older version, its paragraph."""
-    if analysis.diagnosis.steps_wall is None and analysis.diagnosis.unknown is None:
-        return (analysis.diagnosis.verdict,)
-    return list_sentences(analysis.ranks[analysis.diagnosis.rank_index], analysis.anchor, analysis.diagnosis)
+    diagnosis = analysis.diagnosis
+    if diagnosis.steps_wall is None and diagnosis.unknown is None:
+        return (diagnosis.verdict,)
+    return list_sentences(analysis.ranks[diagnosis.rank_index], analysis.anchor, diagnosis, diagnosis.bound)
 
 
 def list_job_verdict(analysis: Analysis) -> tuple[str, ...]:
@@ -107,7 +110,9 @@ def list_job_verdict(analysis: Analysis) -> tuple[str, ...]:
     return (*list_job_sentences(analysis.job, analysis.anchor.unit), *((left_out,) if left_out else ()))
 
 
-def list_sentences(rank: Rank, anchor: Anchor, diagnosis: Diagnosis) -> tuple[str, ...]:
+def list_sentences(
+    rank: Rank, anchor: Anchor, diagnosis: Diagnosis, bound: StatedBound | None
+) -> tuple[str, ...]:
     """Return the sentences on one rank: the wall, its causes, hidden communication, and the worst step."""
     unknown, unit = diagnosis.unknown, anchor.window
     if unknown is not None and unknown.kind == "no-kernels":
@@ -124,7 +129,7 @@ def list_sentences(rank: Rank, anchor: Anchor, diagnosis: Diagnosis) -> tuple[st
         *(() if diagnosis.is_mean else _name_largest_causes(rank, diagnosis)),
         *(describe_memory_time(rank) if diagnosis.steps_wall == "memory" else ()),
         *tell_hidden_communication(rank, unit),
-        *_write_upper_bound(diagnosis, unit),
+        *_write_upper_bound(bound, diagnosis.steps_wall, unit),
         *describe_uneven_steps(rank, unit),
         *_before(rank, unit),
     )
@@ -307,9 +312,8 @@ def _tell_stall(rank: Rank, stall: RareStall, anchor: Anchor) -> Iterator[str]:
         yield f"{'These' if is_all else 'The longest of these'} come every {stall.period} {unit}s."
 
 
-def _write_upper_bound(diagnosis: Diagnosis, unit: str) -> Iterator[str]:
+def _write_upper_bound(bound: StatedBound | None, dominant: Dominant | None, unit: str) -> Iterator[str]:
     """Yield the upper bound on removing the cause that gains most, and what limits the step then."""
-    bound, dominant = diagnosis.bound, diagnosis.steps_wall
     if bound is None:
         return
     lead, without = "", f"Without {name_cause(bound.cause)}"
@@ -506,11 +510,6 @@ def find_deciding_stall(rank: Rank, basis: TimeBasis, dominant: str) -> RareStal
     """Return the stall of few steps that makes a wall the dominant one of the mean step, if one does."""
     stalls = [one for one in rank.rare_stalls if one.wall == dominant]
     return stalls[0] if basis.kind == "mean" and stalls else None
-
-
-def explain_verdict(analysis: Analysis, rank: Rank, basis: TimeBasis) -> str:
-    """Explain the dominant wall in a sentence or two: its share, of what, and its largest cause."""
-    return " ".join(list_explanation(analysis, rank, basis))
 
 
 def list_explanation(analysis: Analysis, rank: Rank, basis: TimeBasis) -> tuple[str, ...]:

@@ -17,6 +17,7 @@ from wallscope.model.section import (
     Column,
     Grid,
     Items,
+    KeyAnswer,
     Lines,
     Section,
     Span,
@@ -27,18 +28,11 @@ from wallscope.model.section import (
 )
 from wallscope.model.whatif import Answer, CriticalPath, OperationSlack, PathPart, PathSegment, WhatIf
 from wallscope.render import figures
-from wallscope.render.html import (
-    FirstScreen,
-    KeyAnswer,
-    build_sides,
-    render_page,
-    split_cause,
-    title_sections,
-)
+from wallscope.render.html import FirstScreen, build_sides, render_page
 from wallscope.render.terminal import render_sections
 from wallscope.render.texts import shorten_path, visible
 from wallscope.views.sections.walls import describe_replay, select_first_fixes
-from wallscope.views.sections.words import WALL_WORDS
+from wallscope.views.sections.words import WALL_WORDS, split_cause
 
 _MOST_WALLS, _MOST_PARTS, _MOST_CAUSES = 3, 8, 6
 _MOST_SLACK, _MOST_SLACK_ON_PAGE = 5, 12
@@ -240,7 +234,7 @@ def write_whatif_page(found: WhatIf) -> str:
         f"{name}: what if",
         (name, *rank, f"captured {units.utc(found.inputs[0].session_start_utc_ns)}"),
         "-bound",
-        _list_key_answers(found, best),
+        _list_key_answers(found),
         build_sides({"": parts_ns}, lambda _, wall: units.percent(parts_ns[wall] / max(found.step_ns, 1))),
         f"typical {found.unit} as captured",
         wall=found.wall,
@@ -253,12 +247,10 @@ def write_whatif_page(found: WhatIf) -> str:
         "nothing": _NOTHING,
     }
     version = found.wallscope_version
-    return render_page(
-        "whatif.html.j2", first, title_sections(shown), found=found, more=details, version=version
-    )
+    return render_page("whatif.html.j2", first, shown, found=found, more=details, version=version)
 
 
-def _list_key_answers(found: WhatIf, best: Sequence[Answer]) -> tuple[KeyAnswer, ...]:
+def _list_key_answers(found: WhatIf) -> tuple[KeyAnswer, ...]:
     """List the five answers that each page begins with; the first action is the change that wins most."""
     wall_ns, whole = getattr(found.walls, found.wall), f"the typical {found.unit}"
     share = units.percent(wall_ns / max(found.step_ns, 1))
@@ -272,15 +264,15 @@ def _list_key_answers(found: WhatIf, best: Sequence[Answer]) -> tuple[KeyAnswer,
         cause = KeyAnswer("Cause", name, (f"{time} of the critical path.", *more), "path", largest.wall)
     action = KeyAnswer("Do first", "Look at the critical path", (_NOTHING,), "path")
     bound = KeyAnswer("Upper bound", "Not estimated", ("No change was asked that shortens it.",))
-    if best and best[0].won_ns > 0:
-        name, after_ns = _describe_replayed_changes(best[0]), best[0].step_ns
+    if (best := found.best) is not None:
+        name, after_ns = _describe_replayed_changes(best), best.step_ns
         action = KeyAnswer(
             "Largest win", name, ("The replay only shows the gain, and not how to reach it.",), "changes"
         )
         bar = (units.duration(found.step_ns), units.duration(after_ns), after_ns / max(found.step_ns, 1))
-        after = f"The {found.unit} is then {best[0].next_wall}-bound."
+        after = f"The {found.unit} is then {best.next_wall}-bound."
         bound = KeyAnswer(
-            "Upper bound", units.write_ceiling(best[0].speedup), (after,), "changes", predicted=bar
+            "Upper bound", units.write_ceiling(best.speedup), (after,), "changes", predicted=bar
         )
     error = found.check.error_median
     tone: Literal["ok", "warn"] = "warn" if error is None else "ok"
@@ -315,10 +307,10 @@ def _build_changes(found: WhatIf) -> Section | None:
         return None
     if not found.answers:
         return Section("changes", title, _NOTHING, ())
-    best = max(found.answers, key=lambda answer: answer.won_ns)
-    change = describe_questions(best.questions)
-    taken = f"{units.duration(best.step_ns)} {change}"
-    answer = f"{taken}, {units.signed_duration(-best.won_ns)}; then {best.next_wall}-bound."
+    answer = f"No change that was asked shortens the {found.unit}."
+    if (best := found.best) is not None:
+        taken = f"{units.duration(best.step_ns)} {describe_questions(best.questions)}"
+        answer = f"{taken}, {units.signed_duration(-best.won_ns)}; then {best.next_wall}-bound."
     notes = tuple(f"{question}: {note}" for question, note in _list_notes(found.answers))
     blocks: tuple[Block, ...] = (
         figures.draw_changes(found, found.answers, "changes"),

@@ -10,7 +10,7 @@ from tests.real.answers import NEEDS_TRACES, TRACES, answer, rank_of
 from wallscope.compare.compare import CompareOptions, Side, compare_sides
 from wallscope.jobs.inputs import resolve_runs
 from wallscope.model.capture import Options
-from wallscope.views.comparison_words import describe_sides
+from wallscope.views.comparison_words import list_sides
 
 
 def rank(number, name, factor, *, shown):
@@ -33,7 +33,7 @@ def test_the_rank_that_both_analyses_report_on_is_compared(number):
     found = compare({number}, {number})
 
     assert (found.base.rank, found.head.rank) == (number, number)
-    assert describe_sides(found) == f"NVIDIA H100 · rank {number} of 3 in both"
+    assert list_sides(found) == ("NVIDIA H100", f"rank {number} of 3 in both")
 
 
 def test_a_rank_of_one_side_alone_is_named_as_such():
@@ -41,7 +41,7 @@ def test_a_rank_of_one_side_alone_is_named_as_such():
 
     assert found.base.rank == found.head.rank in {1, 2}
     assert [found.base.is_representative, found.head.is_representative].count(True) == 1
-    assert "(analyze reports another rank for head)" in describe_sides(found)
+    assert "(analyze reports another rank for head)" in list_sides(found)[1]
     assert compare({1}, {2}, wanted=0).base.rank == 0
 
 

@@ -11,7 +11,7 @@ from wallscope.pipeline import analyze_capture, build_report
 from wallscope.render.texts import shorten_names
 from wallscope.views.cards import list_losses
 from wallscope.views.page_analysis import write_analysis_page
-from wallscope.views.verdict import choose_basis, explain_verdict, find_deciding_stall
+from wallscope.views.verdict import choose_basis, find_deciding_stall, list_explanation
 
 SLOW = TRACES / "nersc_sc21_8workers.sqlite"
 pytestmark = pytest.mark.skipif(not SLOW.exists(), reason="the capture is not here")
@@ -27,7 +27,7 @@ def test_the_verdict_states_the_cost_of_slow_steps_and_the_loss_without_them(rep
     rank = analysis.ranks[analysis.diagnosis.rank_index]
     basis = choose_basis(analysis, rank)
     stall = find_deciding_stall(rank, basis, "host")
-    said = explain_verdict(analysis, rank, basis)
+    said = " ".join(list_explanation(analysis, rank, basis))
 
     assert find_deciding_stall(rank, basis, "memory") is None
     assert f"{100 * stall.share:.1f} % of the time of all steps" in said

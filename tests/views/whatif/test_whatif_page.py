@@ -20,6 +20,7 @@ from wallscope.model.capture import Options
 from wallscope.model.enums import Wall
 from wallscope.model.whatif import Asked, Question
 from wallscope.pipeline import ask_what_if
+from wallscope.views.brief import brief_whatif
 from wallscope.views.whatif import render_whatif, write_whatif_page
 
 STORY = "late host beside a long all-to-all"
@@ -110,6 +111,19 @@ def test_without_an_answer_it_is_said(found):
 
     assert text.count("None of the usual changes shortens the step by 0.1 % or more.") == 2
     assert 'id="sweep"' not in text
+
+
+def test_no_medium_names_a_change_that_gains_nothing(found):
+    answers = tuple(replace(one, step_ns=found.step_ns, won_ns=0, speedup=1.0) for one in found.answers)
+    vain = replace(found, answers=answers)
+    page = unescape(write_whatif_page(vain))
+
+    assert found.best is not None
+    assert vain.best is None
+    assert "No change that was asked shortens it." in brief_whatif(vain, "run.sqlite", 3).verdict
+    assert f"No change that was asked shortens the {found.unit}." in page
+    assert "Largest win" in write_whatif_page(found)
+    assert "Largest win" not in page
 
 
 def test_what_is_unknown_of_the_replay_is_said_as_unknown(found):

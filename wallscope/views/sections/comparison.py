@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -157,9 +156,7 @@ def sum_causes(comparison: Comparison) -> Grid:
 def _sum_rest(table: Grid, rows: Sequence[CauseDelta | OperationDelta], most: int, name: str | Cell) -> Grid:
     """Cut a table to so many rows, and add up the change of the rest."""
     left_ns = sum(row.delta_ns for row in rows[most:])
-    return append_row(
-        replace(table, rows=table.rows[:most]), {"cause": name, "operation": name, "change": left_ns}
-    )
+    return append_row(table, {"cause": name, "operation": name, "change": left_ns}, most)
 
 
 def tabulate_operations(comparison: Comparison) -> Grid:
@@ -214,7 +211,7 @@ def tabulate_operations(comparison: Comparison) -> Grid:
     return tabulate(title, columns, rows, brief=brief, limits=limits, is_wordy=True)
 
 
-def _name_changed_operation(row: OperationDelta, most: int) -> str:
+def _name_changed_operation(row: OperationDelta, most: int, *, has_range: bool = True) -> str:
     """Name an operation in a line: its name, or both if it was replaced, and the innermost range around it.
 
     Names go without their arguments; of time on the host outside calls the range alone is known.
@@ -223,7 +220,7 @@ def _name_changed_operation(row: OperationDelta, most: int) -> str:
     name, before, around = (
         _shorten_signature(row.name),
         _shorten_signature(row.base_name),
-        row.path.rpartition(" / ")[2],
+        row.path.rpartition(" / ")[2] if has_range else "",
     )
     if name and before and name != before:
         half = (most - 3) // 2
@@ -246,7 +243,7 @@ def _shorten_signature(name: str) -> str:
 
 def _name_with_hint(row: OperationDelta) -> Cell:
     both = row.name if row.name == row.base_name else f"{row.base_name}{_ARROW}{row.name}"
-    return Cell(_name_changed_operation(replace(row, path=""), most=120), hint=both[:2_000])
+    return Cell(_name_changed_operation(row, most=120, has_range=False), hint=both[:2_000])
 
 
 def _if_counted(key: str, sides: Sequence[str] = ("base", "head")) -> Callable[[OperationDelta], int | str]:

@@ -1,6 +1,7 @@
 """What limits this, how sure is the verdict, and how is each number computed? And the glossary."""
 
-from collections.abc import Iterable, Iterator, Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 
 import polars as pl
@@ -9,6 +10,7 @@ from wallscope import units
 from wallscope.advice.definitions import CauseNote, cause_notes, finding_notes
 from wallscope.attribution.attribute import HELD_WHILE_IDLE
 from wallscope.files import read_query
+from wallscope.model.advice import Fix
 from wallscope.model.analysis import Analysis, Rank
 from wallscope.model.capture import Export, Finding, Profiler, Severity
 from wallscope.model.cause_catalogue import (
@@ -62,6 +64,7 @@ _SQL = (
 )
 _ANCHORS = {"upper bound": "upper-bound"}
 """Words that the first screen links to."""
+_BETWEEN_WORDS = re.compile(r",? ")
 _TONES: dict[Severity, Tone | None] = {
     Severity.ERROR: "bad",
     Severity.WARNING: "warning",
@@ -179,17 +182,31 @@ def build_findings(findings: tuple[Finding, ...], most: int | None = None) -> Se
     return Section("limits", "Limits", "", (Items(tuple(rows)) if rows else Lines(("None found.",)),))
 
 
-def build_limits(findings: tuple[Finding, ...]) -> Section:
-    """Make what the export lacks, which claims that weakens, and how the next capture avoids it."""
-    if not findings:
-        return Section("limits", "Limits", "No limit was found.", ())
-    columns = (
-        *make_columns(Finding, "severity", "message"),
-        *make_columns(Finding, "cure", "covers_ns", none=""),
-    )
-    caption = "Findings about the capture, errors and warnings first"
-    table = tabulate(caption, columns, sort_findings(findings), is_wordy=True)
-    return Section("limits", "Limits", f"{units.plural(len(findings), 'finding')}.", (table,))
+def build_limits(findings: tuple[Finding, ...], advice: Sequence[Fix] = ()) -> Section:
+    """Make what the export lacks, which claims that weakens, and how the next capture avoids it.
+
+    `advice` is what the next capture should record.
+    """
+    tables = tuple(_tabulate_limits(findings, advice))
+    answer = f"{units.plural(len(findings), 'finding')}." if findings else "No limit was found."
+    return Section("limits", "Limits", answer, tables)
+
+
+def _tabulate_limits(findings: tuple[Finding, ...], advice: Sequence[Fix]) -> Iterator[Grid]:
+    """Yield the findings, and what the next capture should record, each if there is any."""
+    if findings:
+        columns = (
+            *make_columns(Finding, "severity", "message"),
+            *make_columns(Finding, "cure", "covers_ns", none=""),
+        )
+        caption = "Findings about the capture, errors and warnings first"
+        yield tabulate(caption, columns, sort_findings(findings), is_wordy=True)
+    if advice:
+        columns = (
+            Column("title", "for the next capture"),
+            Column("settings", "settings", value=lambda fix: " ".join(one.write() for one in fix.settings)),
+        )
+        yield tabulate("What the next capture should record", columns, advice, is_wordy=True)
 
 
 def build_methods(analysis: Analysis, rank: Rank) -> Section:
@@ -207,7 +224,7 @@ def build_methods(analysis: Analysis, rank: Rank) -> Section:
         "launches found": units.percent(capture.launch_correlation_share),
         "waits resolved": units.percent(capture.resolved_dependency_share),
     }
-    words = ((Cell(word, anchor=_ANCHORS.get(word, "")), text) for word, text in WORDS.items())
+    words = ((Cell(word, anchor=_anchor_word(word)), text) for word, text in WORDS.items())
     causes = ((Cell(entry.cause, entry.wall), describe_cause(entry.cause)) for entry in rank.causes)
     blocks: tuple[Block, ...] = (
         list_pairs("Words", ("word", "what it means"), words),
@@ -219,6 +236,15 @@ def build_methods(analysis: Analysis, rank: Rank) -> Section:
     title = "Definitions"
     answer = "Definitions, versions." if is_trace else "Definitions, SQL, versions."
     return Section("computed", title, answer, blocks, is_open=False)
+
+
+def _anchor_word(word: str) -> str:
+    """Return the target of links to a definition.
+
+    >>> _anchor_word("upper bound"), _anchor_word("base, head")
+    ('upper-bound', 'word-base-head')
+    """
+    return _ANCHORS.get(word) or "-".join(["word", *_BETWEEN_WORDS.split(word)])
 
 
 def _write_queries() -> Iterator[Block]:

@@ -8,7 +8,7 @@ from wallscope import units
 from wallscope.advice.evidence import describe_questions
 from wallscope.model.advice import Fix, Met, Program, Setting, System
 from wallscope.model.analysis import Analysis, CauseTime, Rank
-from wallscope.model.cause_catalogue import describe_cause
+from wallscope.model.cause_catalogue import DRAINED, describe_cause
 from wallscope.model.enums import Wall
 from wallscope.model.section import (
     MEDIA,
@@ -61,6 +61,10 @@ _MORE = (
 )
 _SEVERAL = "A fix can gain more than the bound of one cause, because it addresses other causes too."
 _NO_BOUND = "No upper bound is computed for compute, and for causes that take little time."
+_AFTER_CALLS = (
+    "Host time between a blocking call and the next launch is in the row of that call. The rest of the time"
+    " outside calls is in the row host/framework."
+)
 
 
 def select_first_fixes(found: tuple[Fix, ...]) -> tuple[Fix, ...]:
@@ -256,6 +260,7 @@ def count_open_conditions(fix: Fix) -> str:
 def tabulate_walls(analysis: Analysis, rank: Rank) -> Grid:
     """Make a table of the walls of the typical step, which sum to it; Markdown adds the sum."""
     step_ns, whole = rank.typical.step_ns, analysis.anchor.typical
+    steady = f"steady {analysis.anchor.unit}s"
     rows = [_describe_wall(analysis, rank, wall) for wall in Wall]
     columns: tuple[Column, ...] = (
         on_terminal("wall", "", wrap="fixed"),
@@ -273,9 +278,9 @@ def tabulate_walls(analysis: Analysis, rank: Rank) -> Grid:
         on_markdown("range", f"p10-p90 of steady {analysis.anchor.window}s", "plain"),
         on_page("name", "wall"),
         on_page("time", "time", "ms", f"time of the {whole} attributed to the wall"),
-        on_page("part", "share", "percent", f"of the {whole}"),
-        on_page("median", "median", "percent", _MEDIAN, widths=(1, 1), none=""),
-        on_page("spread", "p10 to p90", "plain", "spread of its share over the steady steps"),
+        on_page("part", f"share of the {whole}", "percent", f"of the {whole}"),
+        on_page("median", f"median share of {steady}", "percent", _MEDIAN, widths=(1, 1), none=""),
+        on_page("spread", f"p10 to p90 of {steady}", "plain", "spread of its share over the steady steps"),
     )
     has_spread = any(row["spread"] for row in rows)
     columns = tuple(one for one in columns if has_spread or one.key not in {"median", "range", "spread"})
@@ -388,18 +393,19 @@ def _explain_bounds(
 
 
 def build_causes(analysis: Analysis, rank: Rank) -> Section:
-    """Make every cause with its time, and the waterfall from compute to the measured step."""
+    """Make the waterfall from compute to the measured step, its walls, and the step without each cause."""
     whole, compute_ns = analysis.anchor.typical, rank.typical.walls.compute
     lost = units.milliseconds(rank.typical.step_ns - compute_ns)
     answer = f"Compute takes {units.milliseconds(compute_ns)} of the {whole}; the other causes add {lost}."
     title = f"Causes of the {whole} (they sum to it)"
     limits: dict[Medium, Limit] = {"terminal": Limit(_MOST_ON_TERMINAL, "smaller cause")}
-    notes = (_NO_BOUND,) if analysis.opportunities else ()
-    brief = f"{title}; bound: upper bound on speedup without the cause"
-    table = tabulate_causes(
-        analysis, title, rank.causes, notes=notes, limits=limits, brief=brief if notes else ""
-    )
-    return Section("causes", "Causes", answer, (figures.draw_waterfall(rank, whole), table))
+    notes = [_NO_BOUND] if analysis.opportunities else []
+    brief = f"{title}; bound: upper bound on speedup without the cause" if notes else ""
+    if any(one.cause.startswith(DRAINED) for one in rank.causes):
+        notes.append(_AFTER_CALLS)
+    table = tabulate_causes(analysis, title, rank.causes, notes=tuple(notes), limits=limits, brief=brief)
+    blocks = (figures.draw_waterfall(rank, whole), tabulate_walls(analysis, rank), table)
+    return Section("causes", "Causes", answer, blocks)
 
 
 def tabulate_losses(analysis: Analysis, rank: Rank) -> Grid | None:

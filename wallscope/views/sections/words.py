@@ -7,7 +7,7 @@ from wallscope import units
 from wallscope.advice.definitions import define_terms
 from wallscope.model.analysis import Analysis, Anchor, Rank
 from wallscope.model.capture import Export, Profiler
-from wallscope.model.cause_catalogue import describe_cause
+from wallscope.model.cause_catalogue import describe_cause, split_meaning
 from wallscope.model.diagnosis import MemoryPressure, Throughput
 from wallscope.model.enums import DeviceState, Wall
 from wallscope.render.texts import visible
@@ -59,6 +59,18 @@ def describe_pressure(pressure: MemoryPressure) -> str:
     'near the limit'
     """
     return "near the limit" if pressure.level == "near" else pressure.level
+
+
+def split_cause(cause: str) -> tuple[str, tuple[str, ...]]:
+    """Split the description of a cause of communication into its operation and what it consists of.
+
+    >>> split_cause("communication/ep/unsplit")
+    ('Expert-parallel all-to-all (dispatch and combine)', ('Including waiting for peers.',))
+    >>> split_cause("host/framework")
+    ('Host time outside CUDA calls (Python, framework, program)', ())
+    """
+    head, rest = split_meaning(cause)
+    return units.capitalize(head), (f"{units.capitalize(rest)}.",) if rest else ()
 
 
 def explain_cause(cause: str) -> str:

@@ -5,7 +5,7 @@ import pytest
 from rich.cells import cell_len
 from rich.console import Console
 
-from wallscope.render.terminal import KERNELS, RANGES, Cut, FrameColumn, fit_text, render_frame
+from wallscope.render.frame_tables import KERNELS, RANGES, Cut, FrameColumn, fit_text, render_frame
 
 WIDE = "日本語のカーネル名" * 12
 
