@@ -86,6 +86,7 @@ from wallscope.trace.intervals import Spans
 from wallscope.trace.kernel_classes import is_compute
 from wallscope.trace.parallel_axes import RangePaths, infer_axes
 from wallscope.trace.ranges import RangeTree
+from wallscope.trace.silent_waits import find_silent_waits
 
 KERNEL_GAP, HELD_WHILE_IDLE = COMPUTE_KERNEL_GAP, UNATTRIBUTED_HELD_WHILE_IDLE
 PEER = COMMUNICATION_UNKNOWN_PEER_WAIT
@@ -217,7 +218,15 @@ _WITHOUT_WORK = [
 """Kinds of links during which the export shows only that no kernel computes."""
 _WITHOUT_CALLS = {FindingCode.TRACE_FILTERED, FindingCode.TRACE_CUT_OFF}
 """Findings on captures in which a thread outside calls may have been inside one that is missing."""
-_INCOMPLETE = {FindingCode.TRACE_FILTERED, FindingCode.TRACE_EVENTS_LOST, FindingCode.RECORDS_LOST}
+_INCOMPLETE = {
+    FindingCode.TRACE_FILTERED,
+    FindingCode.TRACE_EVENTS_LOST,
+    FindingCode.RECORDS_LOST,
+    FindingCode.LAUNCHES_WITHOUT_WORK,
+    FindingCode.GRAPH_REPLAYS_MISSING,
+    FindingCode.FILTERED_EXPORT,
+    FindingCode.UNTIMED_OPERATIONS,
+}
 """Findings on captures that lack operations or waits: an idle device may have worked there."""
 
 
@@ -230,6 +239,7 @@ def assign_slice_causes(  # noqa: PLR0913  # all inputs of the causes of slices
     *,
     is_complete: bool = True,
     lacks_calls: bool = False,
+    silent: Flags | None = None,
 ) -> tuple[Rows, list[str | None]]:
     """Return the cause of each slice, as an index in the returned texts.
 
@@ -241,6 +251,7 @@ def assign_slice_causes(  # noqa: PLR0913  # all inputs of the causes of slices
         in_graph: number of the graph launch of each operation, -1 outside graphs.
         is_complete: whether no operation or wait is known to be missing from the capture.
         lacks_calls: whether CUDA calls may be missing at any time.
+        silent: whether each operation may have waited for what no row records; `None`: none did.
     """
     first_of_op, first_of_thread = len(_FIXED), len(_FIXED) + len(causes.texts)
     kind = slices.kind
@@ -251,6 +262,8 @@ def assign_slice_causes(  # noqa: PLR0913  # all inputs of the causes of slices
     rows = np.flatnonzero(kind == encode_member(LinkKind.UNRESOLVED))
     is_idle = slices.state[rows] == encode_member(DeviceState.IDLE)
     is_held = is_idle & (slices.next_op[rows] >= 0) & is_complete
+    if silent is not None:
+        is_held &= ~silent[slices.next_op[rows]]
     found[rows] = np.where(is_held, len(_FIXED) - 2, len(_BY_KIND) + slices.state[rows])
 
     rows = np.flatnonzero(kind == encode_member(LinkKind.HAND_OVER))
@@ -309,6 +322,7 @@ class Evidence:
         locked: calls that waited while another thread held the driver, by number.
         is_complete: whether no operation or wait is known to be missing.
         lacks_calls: whether CUDA calls may be missing.
+        silent: whether each operation may have waited for what no row records; `None`: none did.
     """
 
     waits: Dependencies
@@ -324,6 +338,7 @@ class Evidence:
     locked: Rows
     is_complete: bool
     lacks_calls: bool = False
+    silent: Flags | None = None
 
 
 def identify_operations(
@@ -402,6 +417,7 @@ def collect_evidence(  # noqa: PLR0913, PLR0917  # all earlier results
         return find_offloaded_spans(own, capture.copies, facts.copies), loading
 
     found = dict(zip(of_ranks, run_side_by_side(find_waits, of_ranks.values()), strict=True))
+    silent = find_silent_waits(operations, capture, waits)
     return Evidence(
         waits=waits,
         causes=causes,
@@ -426,6 +442,7 @@ def collect_evidence(  # noqa: PLR0913, PLR0917  # all earlier results
         locked=list_locked_calls(waits, capture.calls["role"]),
         is_complete=_INCOMPLETE.isdisjoint(finding.code for finding in capture.findings),
         lacks_calls=not _WITHOUT_CALLS.isdisjoint(finding.code for finding in capture.findings),
+        silent=np.logical_or.reduce([one.may_hold for one in silent]) if silent else None,
     )
 
 
@@ -477,6 +494,7 @@ def attribute_rank(evidence: Evidence, operations: pl.DataFrame, windows: pl.Dat
         evidence.graph.to_numpy(),
         is_complete=evidence.is_complete,
         lacks_calls=evidence.lacks_calls,
+        silent=evidence.silent,
     )
     number, names = number_values(texts)
     named = number.astype(np.uint32)[cause]  # polars takes signed places slowly

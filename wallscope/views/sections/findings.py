@@ -88,6 +88,7 @@ _DOUBTS: tuple[tuple[tuple[str, ...], frozenset[Wall]], ...] = (
             FindingCode.NO_API_CALLS,
             FindingCode.FILTERED_EXPORT,
             FindingCode.TRACE_FILTERED,
+            FindingCode.SILENT_WAITS,
             FindingCode.UNATTRIBUTED_TIME,
         ),
         _ANY,
