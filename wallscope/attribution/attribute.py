@@ -15,8 +15,10 @@ from wallscope.attribution.host_causes import HostActivity, QueueDrains, assign_
 from wallscope.attribution.host_waits import (
     DRIVER_LOCK,
     find_batches,
+    find_brought_back,
     find_loader_stages,
     find_loading_waits,
+    find_offload_work,
     find_stage_waits,
     list_locked_calls,
     mark_lock_waits,
@@ -63,6 +65,7 @@ from wallscope.model.enums import (
     Absent,
     Axis,
     CallRole,
+    Collective,
     ComputeCategory,
     CopyCause,
     DeviceState,
@@ -200,7 +203,8 @@ def _choose_cause(  # noqa: PLR0913  # all inputs of the cause of a kind
     if kind is None:
         return PEER, COMPUTE_HAND_OVER
     if kind is OperationClass.COMMUNICATION:
-        return f"communication/{of_axis}/unsplit", f"communication/{of_axis}/hand-over"
+        part = "peer-wait" if _OF_CATEGORY[category] == Collective.SYNCHRONISE else "unsplit"  # moves no data
+        return f"communication/{of_axis}/{part}", f"communication/{of_axis}/hand-over"
     if kind is OperationClass.COPY:
         wall = "host" if moved is CopyCause.SMALL_COPY else "memory"
         return f"{wall}/{moved or 'unknown-copy'}", f"{wall}/hand-over"
@@ -410,11 +414,13 @@ def collect_evidence(  # noqa: PLR0913, PLR0917  # all earlier results
     )
     stages = find_loader_stages(range_tree, capture.threads["process"])
     batches = find_batches(capture.copies, facts.copies)
+    brought_back = find_brought_back(capture.copies, facts.copies)
 
-    def find_waits(own: pl.DataFrame) -> tuple[Spans, dict[int, Spans]]:
+    def find_waits(own: pl.DataFrame) -> tuple[Spans, dict[int, Spans], Mapping[int, Spans]]:
         batch_waits = find_loading_waits(own, batches, waits) if has_steps else {}
         loading = {**batch_waits, **find_stage_waits(own, waits, stages)}
-        return find_offloaded_spans(own, capture.copies, facts.copies), loading
+        work = find_offload_work(own, brought_back, waits) if has_steps else {}
+        return find_offloaded_spans(own, capture.copies, facts.copies), loading, work
 
     found = dict(zip(of_ranks, run_side_by_side(find_waits, of_ranks.values()), strict=True))
     silent = find_silent_waits(operations, capture, waits)
@@ -429,8 +435,9 @@ def collect_evidence(  # noqa: PLR0913, PLR0917  # all earlier results
             event_names=capture.host_names,
             calls=capture.calls,
             process=capture.threads["process"],
-            away={rank_id: away for rank_id, (away, _) in found.items()},
-            loading={rank_id: loading for rank_id, (_, loading) in found.items()},
+            away={rank_id: away for rank_id, (away, _, _) in found.items()},
+            loading={rank_id: loading for rank_id, (_, loading, _) in found.items()},
+            updating={rank_id: work for rank_id, (_, _, work) in found.items()},
         ),
         calls=capture.calls,
         constraints=collect_constraints(waits, _kinds_of_calls(capture.calls)),

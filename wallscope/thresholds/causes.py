@@ -61,6 +61,8 @@ EXPERT_MESSAGES_SHARE: Final = 0.5
 """Messages of a group that lie between kernels of experts, for them to carry tokens. Chosen: most."""
 DATA_WAIT_NS: Final = 1_000_000
 """Time without a launch before a batch copy that is data loading. Chosen: a finished batch takes less."""
+OFFLOAD_WORK_NS: Final = 200_000
+"""Time without a call before offloaded bytes return that is work on them. Chosen: Python takes less."""
 BATCH_COPY_BYTES: Final = 4_096
 """Of a copy to the device that may be of a batch. Chosen: a page; token ids of a sequence are more."""
 FEWEST_BATCHES_COUNT: Final = 3
