@@ -182,6 +182,7 @@ ROWS_OF_RULES: dict[str, tuple[str, ...]] = {
         "fewer-kernels",
         "fewer-stream-changes",
         "kernel-analysis",
+        "kernel-analysis-rocm",
         "largest-kernels",
         "name-kernels",
         "trace-graph-nodes",

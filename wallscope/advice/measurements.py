@@ -154,7 +154,7 @@ def _experts(run: MeasuredRun) -> bool:
 def _architecture(run: MeasuredRun) -> str | None:
     """Return the generation of the GPU; if the capture does not name it, that which its kernels need."""
     if _find_vendor(run) == "amd":
-        return None if run.gpu is None or run.gpu.name is None else name_amd_architecture(run.gpu.name)
+        return name_amd_architecture(run.gpu.name) if run.gpu is not None and run.gpu.name else None
     known = re.fullmatch(r"sm_(\d+)(\d)a?", run.gpu.architecture or "") if run.gpu is not None else None
     if known is None:
         needed = (name for name, pattern in _NEEDED.items() if run.names.str.contains(pattern).any())
@@ -166,7 +166,7 @@ def _architecture(run: MeasuredRun) -> str | None:
 
 def _find_vendor(run: MeasuredRun) -> str | None:
     """Return who made the GPU: by its name, else by kernels of libraries that only run on one of AMD."""
-    if run.gpu is not None and run.gpu.name is not None:
+    if run.gpu is not None and run.gpu.name:
         return "amd" if is_amd(run.gpu.name) else "nvidia"
     return "amd" if run.names.str.contains(r"^Cijk_|ck_tile::|^rccl").any() else None
 
