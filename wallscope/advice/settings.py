@@ -332,7 +332,7 @@ def _derive_of_precision(values: Mapping[str, object]) -> Iterator[Written]:
 
 
 _TRAINING = re.compile(
-    r"optim|GradScaler|zero_grad|no_sync|float8_training|DistributedDataParallel|check[._-]for|rerun_state"
+    r"optim|\bloss|GradScaler|zero_grad|no_sync|float8_training|DistributedDataParallel|check[._-]for|rerun_state"
     r"|^(--)?(dataset|train|ddp)\.|mixed_precision\.|gradient|wgrad|create-attention-mask"
 )
 
