@@ -42,6 +42,7 @@ GPUS = {
     "B200": ("NVIDIA B200", "sm_100"),
     "A100": ("NVIDIA A100-SXM4-80GB", "sm_80"),
     "T4": ("Tesla T4", "sm_75"),
+    "MI300X": ("AMD Instinct MI300X", "sm_94"),
     "unknown": ("", None),
 }
 RANGES = {

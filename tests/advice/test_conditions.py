@@ -157,13 +157,14 @@ def test_what_no_framework_writes_into_a_file_is_said_to_be_added():
 
 
 VALUES = {
-    "architecture": {"volta", "turing", "ampere", "ada", "hopper", "blackwell"},
+    "architecture": {"volta", "turing", "ampere", "ada", "hopper", "blackwell", "cdna", "rdna"},
     "backends": set(Backend),
     "collectives": set(Collective),
     "framework": {"megatron", "pytorch"},
     "pageable": set(CopyDirection),
     "precision": set(Precision),
     "pressure": {"none", "near", "high", "unknown"},
+    "vendor": {"amd", "nvidia"},
     "window": {"step", "capture", "selected-time"},
 }
 

@@ -192,6 +192,8 @@ def test_kernels_name_the_architecture_if_the_capture_does_not(name, architectur
         (["aten::mm, op_id = 3"], "pytorch"),
         (["triton_poi_fused_add_0"], "pytorch"),
         (["nvte_rmsnorm_fwd", "vllm::rms_norm_kernel"], "inference"),
+        (["void deep_ep::intranode::dispatch<8>()"], "pytorch"),
+        (["void deep_ep::intranode::dispatch<8>()", "sglang::moe_align"], "inference"),
         (["volta_sgemm_128x64_nn", "EigenMetaKernel"], "tensorflow"),
         (["loop_add_fusion_3", "volta_sgemm_128x64_nn"], "jax"),
         (["julia_broadcast(CuKernelContext)"], "julia"),
@@ -205,3 +207,39 @@ def test_names_tell_the_framework(names, framework):
     view = MeasuredRun(run({"host/lock": 20}), RunConfiguration(), pl.Series(names, dtype=pl.String))
 
     assert view.framework == framework
+
+
+@pytest.mark.parametrize(
+    ("names", "world", "expected"),
+    [
+        pytest.param(["at::native::gelu_backward_kernel"], 1, True, id="a backward kernel"),
+        pytest.param(["FusedAdam", "at::native::add"], 1, True, id="an optimizer"),
+        pytest.param(["train_step_7", "decode"], 1, True, id="a step of training, whatever else is named"),
+        pytest.param(["generate_training_samples"], 1, True, id="samples of training"),
+        pytest.param(["nvte_rmsnorm_fwd", "request 3"], 16, False, id="requests"),
+        pytest.param(["prefill", "my_kernel"], 16, False, id="prefill"),
+        pytest.param(["at::native::add"], 1, False, id="PyTorch alone, without a backward pass"),
+        pytest.param(["at::native::add"], 8, None, id="one of several ranks may have another part"),
+        pytest.param(["my_kernel"], 1, None, id="a program that may not learn at all"),
+        pytest.param(["constraint_batch"], 1, None, id="a word that only ends so"),
+    ],
+)
+def test_a_backward_pass_or_an_optimizer_shows_training(names, world, expected):
+    view = MeasuredRun(run({"host/lock": 20}, world=world), RunConfiguration(), pl.Series(names))
+
+    assert view.measure("trains", ()) is expected
+
+
+@pytest.mark.parametrize(
+    ("gpu", "names", "vendor", "architecture"),
+    [
+        ("H100", ["x"], "nvidia", "hopper"),
+        ("MI300X", ["x"], "amd", "cdna"),
+        ("unknown", ["Cijk_Alik_Bljk_HHS_BH"], "amd", None),
+        ("unknown", ["x"], None, None),
+    ],
+)
+def test_the_maker_of_the_gpu_decides_what_its_architecture_is(gpu, names, vendor, architecture):
+    view = MeasuredRun(run({"host/lock": 20}, gpu=gpu), RunConfiguration(), pl.Series(names))
+
+    assert (view.measure("vendor", ()), view.measure("architecture", ())) == (vendor, architecture)

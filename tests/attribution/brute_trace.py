@@ -12,6 +12,7 @@ from wallscope.model.schemas import (
     AXES,
     CALLS,
     CLASSIFIED,
+    COLLECTIVE_CALLS,
     COLLECTIVES,
     COPIES,
     COPY_CAUSES,
@@ -244,6 +245,7 @@ def capture(trace: Trace) -> Capture:
         "syncs": _frame([_sync(trace, row) for row in trace.syncs], SYNCS),
         "events": _frame([_record(trace, row) for row in trace.records], EVENTS),
         **_host(trace),
+        "collective_calls": COLLECTIVE_CALLS.to_frame(),
         "findings": (),
     }
     return Capture(**{name: told.get(name) for name in Capture.__dataclass_fields__})

@@ -21,6 +21,7 @@ from wallscope.jobs.inputs import find_exports, is_many
 from wallscope.kineto.any_capture import read_any_contents
 from wallscope.kineto.load_trace import read_trace_capture
 from wallscope.model.capture import Options
+from wallscope.model.finding_codes import FindingCode
 from wallscope.pipeline import analyze, analyze_capture, build_report
 from wallscope.profile.codec import unpack_profile
 
@@ -523,3 +524,39 @@ def test_a_device_that_idles_in_a_filtered_trace_is_not_called_shared(other_call
 
     assert ("unattributed/held-while-idle" in causes) is (other_call is not None)
     assert ("exclusive-gpu" in {fix.id for fix in found.fixes or ()}) is (other_call is not None)
+
+
+@pytest.mark.parametrize(
+    ("held_by", "expected"),
+    [
+        pytest.param(None, "held-while-idle", id="nothing in the program: another process"),
+        pytest.param("cudaLaunchHostFunc", "unresolved", id="a function of the host"),
+        pytest.param("cudaStreamAddCallback", "unresolved", id="the older call for it"),
+        pytest.param("cuStreamWaitValue32", "unresolved", id="a value in memory"),
+        pytest.param("hipLaunchHostFunc", "unresolved", id="a function of the host on an AMD GPU"),
+        pytest.param("record_param_comms", "unresolved", id="collectives without a kernel"),
+    ],
+)
+def test_an_idle_gpu_is_shared_only_if_nothing_of_the_program_explains_it(held_by, expected, tmp_path):
+    writer = trace()
+    writer.call("cudaFree", 500, 900, 9_999)
+    for number in range(40):
+        at_ns = 1_000_000 * number
+        for place, (start_ns, end_ns) in enumerate(((10_000, 110_000), (700_000, 800_000))):
+            issued_ns, correlation = at_ns + 2_000 * place, 2 * number + place + 1
+            writer.call("cudaLaunchKernel", issued_ns + 1_000, issued_ns + 1_800, correlation)
+            writer.kernel(GEMM, at_ns + start_ns, at_ns + end_ns, correlation)
+        if held_by == "record_param_comms":
+            writer.span("cpu_op", held_by, at_ns + 2_000, at_ns + 2_500)
+        elif held_by is not None:
+            writer.call(held_by, at_ns + 2_000, at_ns + 2_500, 1_000 + number)
+    found = analyze(writer.write(tmp_path / "trace.json"), Options(), lambda _: None)
+    shares = {
+        one.cause.split("/")[1]: one.share for one in found.ranks[0].causes if one.wall == "unattributed"
+    }
+    told = [one for one in found.capture.findings if one.code == FindingCode.SILENT_WAITS]
+
+    assert list(shares) == [expected]
+    assert shares[expected] > 0.4
+    assert ("shared with another process" in found.diagnosis.verdict) is (held_by is None)
+    assert [held_by in one.message for one in told] == [True] * (held_by is not None)

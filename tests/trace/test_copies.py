@@ -192,3 +192,31 @@ def test_round_trips_of_a_real_export_are_two_of_one_size(traces):
     sizes = found.filter(pl.col("cause") == "offload").join(capture.operations, on="op")["bytes"]
 
     assert sizes.to_list() == [262_144] * 4
+
+
+@pytest.mark.parametrize(
+    ("copies", "expected"),
+    [
+        pytest.param(
+            [(D, 2), (D, 2), (H, 1), (D, 2), (H, 1), (H, 1)],
+            ["offload"] * 6,
+            id="gradients in FP32 leave, parameters in BF16 return",
+        ),
+        pytest.param(
+            [(D, 1), (D, 1), (H, 2), (H, 2)], ["offload"] * 4, id="gradients in BF16, parameters in FP32"
+        ),
+        pytest.param(
+            [(D, 2), (H, 1), (D, 2), (H, 1)],
+            ["readback", "staging"] * 2,
+            id="a result, then the next input: never two at a time",
+        ),
+        pytest.param([(D, 3), (D, 3), (H, 1), (H, 1)], ["readback"] * 2 + ["staging"] * 2, id="a third"),
+        pytest.param(
+            [(D, 2), (D, 2), *[(H, 1)] * 6],
+            ["readback"] * 2 + ["staging"] * 6,
+            id="most of them bring nothing back",
+        ),
+    ],
+)
+def test_bytes_that_the_host_casts_come_back_in_another_size(copies, expected):
+    assert causes(*({"direction": way, "bytes": parts * BULK} for way, parts in copies)) == expected

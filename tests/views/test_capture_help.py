@@ -34,6 +34,7 @@ NOT_BY_CAPTURE = {
     "communication-inferred",  # --kernels
     "unmatched-kernels",  # --kernels
     "outside-steps",
+    "silent-waits",  # calls of the program that no profiler follows
     "slower-kernels",  # a fact about the run
     "one-gap",  # --time
     "lock-hidden",  # a fact about the run

@@ -12,12 +12,13 @@ from operator import attrgetter
 
 import polars as pl
 
+from wallscope.advice.amd import is_amd, name_amd_architecture
 from wallscope.advice.conditions import Clause, evaluate
 from wallscope.advice.published import nvlink_domain
 from wallscope.advice.trace_facts import ProgramTraces, detect_program
 from wallscope.model.advice import RunConfiguration, Value
 from wallscope.model.analysis import Analysis, Rank
-from wallscope.model.cause_catalogue import DRAINED, HOST_FRAMEWORK, LAUNCHING
+from wallscope.model.cause_catalogue import DRAINED, HOST_FRAMEWORK, LAUNCHING, MEMORY_ALLOCATOR
 from wallscope.model.enums import LOW_PRECISIONS, Axis, Backend, ComputeCategory, CopyDirection, Precision
 from wallscope.model.rank_summaries import CommunicationOperation
 from wallscope.thresholds.verdict import MATERIAL_SHARE, PAGEABLE_SHARE
@@ -152,6 +153,8 @@ def _experts(run: MeasuredRun) -> bool:
 
 def _architecture(run: MeasuredRun) -> str | None:
     """Return the generation of the GPU; if the capture does not name it, that which its kernels need."""
+    if _find_vendor(run) == "amd":
+        return name_amd_architecture(run.gpu.name) if run.gpu is not None and run.gpu.name else None
     known = re.fullmatch(r"sm_(\d+)(\d)a?", run.gpu.architecture or "") if run.gpu is not None else None
     if known is None:
         needed = (name for name, pattern in _NEEDED.items() if run.names.str.contains(pattern).any())
@@ -159,6 +162,39 @@ def _architecture(run: MeasuredRun) -> str | None:
     if known.groups() == ("7", "5"):
         return "turing"
     return "ada" if known.groups() == ("8", "9") else _ARCHITECTURES.get(known[1])
+
+
+def _find_vendor(run: MeasuredRun) -> str | None:
+    """Return who made the GPU: by its name, else by kernels of libraries that only run on one of AMD."""
+    if run.gpu is not None and run.gpu.name:
+        return "amd" if is_amd(run.gpu.name) else "nvidia"
+    return "amd" if run.names.str.contains(r"^Cijk_|ck_tile::|^rccl").any() else None
+
+
+_TRAINS = (
+    r"(?i)\bautograd::|^Optimizer\.|\bzero_grad\b"
+    r"|(^|[^a-z])train(ing)?[ _.-]?(step|batch|epoch|iter|loop|sample)"
+)
+_INFERS = (
+    r"(?i)(^|[^a-z])(requests?|prefill|decod(e|ing)|generat(e|ion)|infer(ence)?|predict(ion)?|serv(e|ing)"
+    r"|sampl(e|ing)_?token|token_#)([^a-z]|$)"
+)
+_OF_LEARNING = {"pytorch", "tensorflow", "jax"}
+
+
+def _trains(run: MeasuredRun) -> bool | None:
+    """Return whether a backward pass or an optimizer runs; `None` where the capture may not show them."""
+    is_updating = any(one.category == ComputeCategory.OPTIMIZER and one.kernels for one in run.rank.compute)
+    is_reducing = any(one.axis is Axis.DP_GRADIENT for one in run.rank.communication.operations)
+    if is_updating or is_reducing or mark_training(run.names).any():
+        return True
+    if run.names.str.contains(f"{_TRAINS}|{_OPTIMIZER}").any() or run.written.settings:
+        return True
+    if run.framework == "inference" or run.names.str.contains(_INFERS).any():
+        return False
+    is_alone = (run.analysis.capture.world_size or len(run.analysis.ranks)) == 1
+    has_steps = run.analysis.anchor.kind != "whole-trace"
+    return False if is_alone and has_steps and run.framework in _OF_LEARNING else None
 
 
 def _graphed_share(run: MeasuredRun) -> float | None:
@@ -201,7 +237,10 @@ def _simt_share(run: MeasuredRun) -> float | None:
 
 
 _FULL = {Precision.FP32, Precision.TF32, Precision.FP64}
-_FLASH = r"(?i)flash|cudnn_generated|sdpa|fmha_v2|pytorch_fmha|FusedAttention"
+_FLASH = (
+    r"(?i)flash|cudnn_generated|sdpa|fmha_v2|pytorch_fmha|FusedAttention"
+    r"|ck_tile.*fmha|Fmha(Fwd|Bwd)|^attn_fwd|aiter::"  # of ROCm
+)
 
 
 def _is_most_attention(run: MeasuredRun, names: str) -> bool | None:
@@ -325,7 +364,7 @@ def _blocking_in_experts(run: MeasuredRun) -> bool | None:
     )
 
 
-_MAYBE_BACK = {CopyDirection.DEVICE_TO_HOST, CopyDirection.MIGRATION_TO_HOST, CopyDirection.UNKNOWN}
+_MAYBE_BACK = {CopyDirection.DEVICE_TO_HOST, CopyDirection.UNKNOWN}
 _MIGRATIONS = (
     CopyDirection.MIGRATION_TO_DEVICE,
     CopyDirection.MIGRATION_TO_HOST,
@@ -351,10 +390,26 @@ def _copied_in_ratio(run: MeasuredRun) -> float | None:
     return sum(one.work_ns for one in copied) / work_ns if work_ns else None
 
 
-def _copies_back(run: MeasuredRun) -> bool | None:
-    """Return whether the steps copy anything to the host; `None` if they have no copy of any direction."""
-    copied = {one.direction for one in run.rank.memory.copies}
-    return not copied.isdisjoint(_MAYBE_BACK) if copied else None
+def _copies_back(run: MeasuredRun) -> bool:
+    """Return whether the steps copy anything to the host, or in a direction that the capture lacks."""
+    return not _MAYBE_BACK.isdisjoint(one.direction for one in run.rank.memory.copies)
+
+
+def _allocates(run: MeasuredRun) -> bool:
+    """Return whether calls that allocate or release device memory take time of the step."""
+    return any(one.cause.startswith(_ALLOCATING) for one in run.rank.causes)
+
+
+_ALLOCATING = (MEMORY_ALLOCATOR, *(f"{DRAINED}{call}" for call in ("cudaFree", "cuMemFree", "hipFree")))
+
+
+def _waits_for_device(run: MeasuredRun) -> bool:
+    """Return whether calls that wait for the device end in the step."""
+    details = run.rank.host_details
+    return details is not None and any(_IS_WAIT.search(one.name) for one in details.blocking_calls)
+
+
+_IS_WAIT = re.compile(r"Synchronize|Memcpy")
 
 
 def _migration_shares(run: MeasuredRun) -> tuple[float, float]:
@@ -382,6 +437,7 @@ def _of_details(field: str) -> Measure:
 
 
 MEASUREMENTS: Mapping[str, Measure] = {
+    "allocates": _of_run(_allocates),
     "architecture": _of_run(_architecture),
     "backends": lambda run, causes: tuple(str(one.backend) for one in _axis_operations(run, causes)),
     "blocking_in_experts": _of_run(_blocking_in_experts),
@@ -405,9 +461,10 @@ MEASUREMENTS: Mapping[str, Measure] = {
     "launching_share": _of_run(_launching_share),
     "loss_kernels": _of_run(lambda run: bool(run.names.str.contains(_LOSS).any())),
     "low_precision_share": _of_run(_low_precision_share),
-    "nccl": _of_run(lambda run: bool(run.names.str.contains("(?i)nccl").any())),
+    "nccl": _of_run(lambda run: bool(run.names.str.contains("(?i)nccl(dev)?kernel").any())),
     "nvlink_domain": _of_run(lambda run: nvlink_domain(None if run.gpu is None else run.gpu.name)),
     "optimizer_fused": _of_run(_is_optimizer_fused),
+    "optimizer_runs": _of_run(lambda run: _is_optimizer_fused(run) is not None),
     "pageable": _of_run(_pageable_directions),
     "migration_share": _of_run(lambda run: _migration_shares(run)[0]),
     "hidden_migration_share": _of_run(lambda run: _migration_shares(run)[1]),
@@ -419,6 +476,8 @@ MEASUREMENTS: Mapping[str, Measure] = {
     "router_fused": _of_details("router_fused"),
     "share": _share,
     "simt_share": _of_run(_simt_share),
+    "synchronizes": _of_run(_waits_for_device),
+    "trains": _of_run(_trains),
     "trains_only_norms": _of_run(_trains_only_norms),
     "one_gap_share": _of_run(_one_gap_share),
     "unfilled_share": _of_details("launch_shapes.unfilled_share"),
@@ -426,6 +485,7 @@ MEASUREMENTS: Mapping[str, Measure] = {
     "unfused_share": _of_details("unfused_elementwise_share"),
     "unfused_optimizer_share": _of_run(_unfused_optimizer_share),
     "ungrouped_share": _of_details("small_multiplications.share"),
+    "vendor": _of_run(_find_vendor),
     "window": _of_run(lambda run: run.window.replace(" ", "-")),
 }
 """The names that conditions of fixes may use in addition to settings."""

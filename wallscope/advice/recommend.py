@@ -12,6 +12,7 @@ from types import MappingProxyType
 
 import polars as pl
 
+from wallscope.advice.amd import adapt_to_amd
 from wallscope.advice.condition_words import BOTH, CAPTURE
 from wallscope.advice.evidence import (
     assume_no_host_time,
@@ -21,6 +22,7 @@ from wallscope.advice.evidence import (
     state_assumption,
 )
 from wallscope.advice.measurements import MeasuredRun
+from wallscope.advice.next_actions import name_next_actions
 from wallscope.advice.preconditions import (
     find_ineffective,
     is_done,
@@ -30,7 +32,7 @@ from wallscope.advice.preconditions import (
     lookup_in,
 )
 from wallscope.advice.rules import PRESSURE, Rule, estimate_share, fill_placeholders, fix_rules
-from wallscope.advice.settings import add_settings, vocabulary
+from wallscope.advice.settings import add_settings, leave_out_training, vocabulary
 from wallscope.advice.trace_facts import GENERAL_SYSTEMS, choose_systems, is_read_by, merge_trace_facts
 from wallscope.model.advice import PHASES, Fix, Precondition, RunConfiguration, Setting, System, TraceFacts
 from wallscope.model.analysis import Analysis, Rank
@@ -142,7 +144,8 @@ def recommend(matched: Matched, replayed: Replayed = NOT_REPLAYED, ranks: tuple[
     run, analysis = matched.run, matched.run.analysis
     fixes = rank_fixes(run, matched.matches, replayed)
     worthless = {fix.id: fix for fix in fixes if _is_worthless(fix)}
-    of_program, of_capture = _divide_by_subject([fix for fix in fixes if fix.id not in worthless])
+    useful = [fix for fix in fixes if fix.id not in worthless]
+    of_program, of_capture = name_next_actions(run, *_divide_by_subject(useful))
     removed = _find_removed_causes(of_program)
     opportunities = [
         _bound_opportunity(entry, of_program, run, removed.get(entry.cause))
@@ -172,7 +175,8 @@ def recommend_again(analysis: Analysis, names: pl.Series) -> Analysis:
     gone = {fix.id for fix in analysis.dismissed}
     matches = tuple(one for one in _match_again(run, fix_rules(), before) if one.rule.id not in gone)
     answers = {fix.id: fix.replay for fix in before.values() if fix.replay is not None}
-    of_program, of_capture = _divide_by_subject(rank_fixes(run, matches, Replayed(analysis.replay, answers)))
+    fixes = rank_fixes(run, matches, Replayed(analysis.replay, answers))
+    of_program, of_capture = name_next_actions(run, *_divide_by_subject(fixes))
     return replace(
         analysis,
         opportunities=tuple(_bound_opportunity(entry, of_program, run) for entry in analysis.opportunities),
@@ -431,8 +435,11 @@ def _settings(rule: Rule, run: MeasuredRun) -> tuple[Setting, ...]:
     settings, and traces of PyTorch's profiler get no nsys settings. Settings that the environment or the
     configuration file already has are excluded.
     """
-    own = _choose_own(rule, run)
-    given = rule.all_settings()
+    own, given = _choose_own(rule, run), rule.all_settings()
+    if run.measure("trains", ()) is False:
+        given = leave_out_training(given)
+    if run.measure("vendor", ()) == "amd":
+        given = adapt_to_amd(given)
     if rule.about == "program" and not own and any(entry.system not in GENERAL_SYSTEMS for entry in given):
         return ()
     ordered = sorted(given, key=lambda entry: entry.system not in own)
@@ -450,7 +457,8 @@ def _settings(rule: Rule, run: MeasuredRun) -> tuple[Setting, ...]:
 
 def _choose_own(rule: Rule, run: MeasuredRun) -> tuple[System, ...]:
     """Return the systems of the program, and of Megatron's only that of the file if the rule has it."""
-    own = choose_systems(run.framework, rule.settings)
+    infers_with_megatron = run.framework == "megatron" and run.measure("trains", ()) is False
+    own = choose_systems("pytorch" if infers_with_megatron else run.framework, rule.settings)
     stated = run.written.get("framework")
     if stated not in own:
         return own

@@ -66,6 +66,7 @@ class Rule:
     There, `CAUSES` stands for the causes of the rule, and a name of `ESTIMATES` for a share that the
     kernels determine. `facts` are ids of the fact tables. `about` is capture for a change of the capture,
     which is not a recommendation. A `generic` fix has no specific evidence in the capture and comes last.
+    One with `is_last_resort` is only for a large wall that no other one addresses.
     `refuted` describes what a further capture shows if the fix has no effect. `megatron_caveats` apply to
     Megatron programs only.
     """
@@ -81,6 +82,7 @@ class Rule:
     order: int = 50
     about: Literal["program", "capture"] = "program"
     generic: bool = False
+    is_last_resort: bool = False
     refuted: str = ""
     when: tuple[Clause, ...] = ()
     settings: dict[System, Annotated[tuple[_Text, ...], Meta(min_length=1)]] = field(default_factory=dict)

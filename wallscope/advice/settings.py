@@ -329,3 +329,19 @@ def _derive_of_precision(values: Mapping[str, object]) -> Iterator[Written]:
                 yield Written(written, vocabulary().name(written) or name, default)
     if "comm_overlap.wgrad_deferral_limit" in values and values["comm_overlap.wgrad_deferral_limit"] is None:
         yield Written("comm_overlap.wgrad_deferral_limit", "wgrad_deferral_limit", -1)
+
+
+_TRAINING = re.compile(
+    r"optim|\bloss|GradScaler|zero_grad|no_sync|float8_training|DistributedDataParallel|check[._-]for|rerun_state"
+    r"|^(--)?(dataset|train|ddp)\.|mixed_precision\.|gradient|wgrad|create-attention-mask"
+)
+
+
+def leave_out_training(settings: Sequence[Setting]) -> tuple[Setting, ...]:
+    """Return the settings that a program without a backward pass and an optimizer may use.
+
+    >>> lines = ("model = torch.compile(model)", "torch.optim.AdamW(..., fused=True)")
+    >>> [one.key for one in leave_out_training([Setting("pytorch", line, "") for line in lines])]
+    ['model = torch.compile(model)']
+    """
+    return tuple(one for one in settings if not _TRAINING.search(one.key))

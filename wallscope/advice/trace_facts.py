@@ -11,6 +11,7 @@ from typing import Any, cast
 
 import polars as pl
 
+from wallscope.advice.amd import is_amd
 from wallscope.advice.published import nvlink_domain
 from wallscope.columns import as_integers, find_places
 from wallscope.files import read_toml
@@ -55,7 +56,7 @@ def collect_trace_facts(
     gpu = export.gpu(shown.gpu)
     details = [rank.compute_details for rank in ranks if rank.compute_details is not None]
     return TraceFacts(
-        architecture=None if gpu is None else gpu.architecture,
+        architecture=None if gpu is None or is_amd(gpu.name) else gpu.architecture,
         gpu=None if gpu is None else gpu.name,
         nvlink_domain=nvlink_domain(None if gpu is None else gpu.name),
         world_size=analysis.capture.world_size,
@@ -242,6 +243,8 @@ def _text(value: Value) -> str:
     return ", ".join(map(str, value)) if isinstance(value, tuple) else str(value).lower()
 
 
+_OF_UNKNOWN: tuple[System, ...] = ("pytorch", "program")
+"""Systems of a program whose framework is unknown: the most frequent one, and CUDA C++ itself."""
 GENERAL_SYSTEMS: tuple[System, ...] = ("environment", "launcher", "nsys")
 """Systems whose settings apply to any program, if it reads the variable."""
 _LONGEST_NAME = 60
@@ -275,7 +278,7 @@ def choose_systems(framework: str | None, given: Collection[System]) -> tuple[Sy
     (('megatron-lm',), ('pytorch',))
     """
     if framework is None:
-        return ()
+        return tuple(one for one in _OF_UNKNOWN if one in given)
     entry = next(one for one in _document()["framework"] if one["framework"] == framework)
     own = [system for system in entry["systems"] if system in given]
     chosen = own or [system for system in entry.get("also", ()) if system in given]

@@ -15,8 +15,10 @@ from wallscope.attribution.host_causes import CAUSES, HostActivity, QueueDrains,
 from wallscope.attribution.host_waits import (
     DRIVER_LOCK,
     find_batches,
+    find_brought_back,
     find_loader_stages,
     find_loading_waits,
+    find_offload_work,
     find_stage_waits,
     list_locked_calls,
     mark_lock_waits,
@@ -68,6 +70,7 @@ from wallscope.model.enums import (
     Absent,
     Axis,
     CallRole,
+    Collective,
     ComputeCategory,
     CopyCause,
     DeviceState,
@@ -91,6 +94,7 @@ from wallscope.trace.intervals import Spans
 from wallscope.trace.kernel_classes import is_compute
 from wallscope.trace.parallel_axes import RangePaths, infer_axes
 from wallscope.trace.ranges import RangeTree
+from wallscope.trace.silent_waits import find_silent_waits
 
 KERNEL_GAP, HELD_WHILE_IDLE = COMPUTE_KERNEL_GAP, UNATTRIBUTED_HELD_WHILE_IDLE
 PEER = COMMUNICATION_UNKNOWN_PEER_WAIT
@@ -204,7 +208,8 @@ def _choose_cause(  # noqa: PLR0913  # all inputs of the cause of a kind
     if kind is None:
         return PEER, COMPUTE_HAND_OVER
     if kind is OperationClass.COMMUNICATION:
-        return f"communication/{of_axis}/unsplit", f"communication/{of_axis}/hand-over"
+        part = "peer-wait" if _OF_CATEGORY[category] == Collective.SYNCHRONISE else "unsplit"  # moves no data
+        return f"communication/{of_axis}/{part}", f"communication/{of_axis}/hand-over"
     if kind is OperationClass.COPY:
         wall = "host" if moved is CopyCause.SMALL_COPY else "memory"
         return f"{wall}/{moved or 'unknown-copy'}", f"{wall}/hand-over"
@@ -230,7 +235,15 @@ _OF_START_UP = [CAUSES.index(cause) for cause in (HOST_FRAMEWORK, HOST_LOCK, HOS
 """Causes of time outside calls that start-up replaces: loading libraries reads files and waits for locks."""
 _WITHOUT_CALLS = {FindingCode.TRACE_FILTERED, FindingCode.TRACE_CUT_OFF}
 """Findings on captures in which a thread outside calls may have been inside one that is missing."""
-_INCOMPLETE = {FindingCode.TRACE_FILTERED, FindingCode.TRACE_EVENTS_LOST, FindingCode.RECORDS_LOST}
+_INCOMPLETE = {
+    FindingCode.TRACE_FILTERED,
+    FindingCode.TRACE_EVENTS_LOST,
+    FindingCode.RECORDS_LOST,
+    FindingCode.LAUNCHES_WITHOUT_WORK,
+    FindingCode.GRAPH_REPLAYS_MISSING,
+    FindingCode.FILTERED_EXPORT,
+    FindingCode.UNTIMED_OPERATIONS,
+}
 """Findings on captures that lack operations or waits: an idle device may have worked there."""
 
 
@@ -244,6 +257,7 @@ def assign_slice_causes(  # noqa: PLR0913  # all inputs of the causes of slices
     is_complete: bool = True,
     open_kinds: Sequence[int] = (),
     starts_up: Flags | None = None,
+    silent: Flags | None = None,
 ) -> tuple[Rows, list[str | None]]:
     """Return the cause of each slice, as an index in the returned texts.
 
@@ -256,6 +270,7 @@ def assign_slice_causes(  # noqa: PLR0913  # all inputs of the causes of slices
         is_complete: whether no operation or wait is known to be missing from the capture.
         open_kinds: kinds of links whose cause is unknown in this capture, encoded.
         starts_up: which slices belong to the start-up of the program, `None` if there is none.
+        silent: whether each operation may have waited for what no row records; `None`: none did.
     """
     first_of_op, first_of_thread = len(_FIXED), len(_FIXED) + len(causes.texts)
     kind = slices.kind
@@ -269,6 +284,8 @@ def assign_slice_causes(  # noqa: PLR0913  # all inputs of the causes of slices
     rows = np.flatnonzero(kind == encode_member(LinkKind.UNRESOLVED))
     is_idle = slices.state[rows] == encode_member(DeviceState.IDLE)
     is_held = is_idle & (slices.next_op[rows] >= 0) & is_complete
+    if silent is not None:
+        is_held &= ~silent[slices.next_op[rows]]
     found[rows] = np.where(is_held, len(_FIXED) - 2, len(_BY_KIND) + slices.state[rows])
 
     rows = np.flatnonzero(kind == encode_member(LinkKind.HAND_OVER))
@@ -328,6 +345,7 @@ class Evidence:
         is_complete: whether no operation or wait is known to be missing.
         open_kinds: kinds of links whose cause is unknown, because calls may be missing or clocks differ.
         start_ups: the start-up of each rank, by id of the rank; none in a capture with steps.
+        silent: whether each operation may have waited for what no row records; `None`: none did.
     """
 
     waits: Dependencies
@@ -344,6 +362,7 @@ class Evidence:
     is_complete: bool
     open_kinds: Sequence[int] = ()
     start_ups: Mapping[int, StartUp | None] = field(default_factory=dict)
+    silent: Flags | None = None
 
 
 def identify_operations(
@@ -417,13 +436,16 @@ def collect_evidence(  # noqa: PLR0913, PLR0917  # all earlier results
     )
     stages = find_loader_stages(range_tree, capture.threads["process"])
     batches = find_batches(capture.copies, facts.copies)
+    brought_back = find_brought_back(capture.copies, facts.copies)
 
-    def find_waits(own: pl.DataFrame) -> tuple[Spans, dict[int, Spans]]:
+    def find_waits(own: pl.DataFrame) -> tuple[Spans, dict[int, Spans], Mapping[int, Spans]]:
         batch_waits = find_loading_waits(own, batches, waits) if has_steps else {}
         loading = {**batch_waits, **find_stage_waits(own, waits, stages)}
-        return find_offloaded_spans(own, capture.copies, facts.copies), loading
+        work = find_offload_work(own, brought_back, waits) if has_steps else {}
+        return find_offloaded_spans(own, capture.copies, facts.copies), loading, work
 
     found = dict(zip(of_ranks, run_side_by_side(find_waits, of_ranks.values()), strict=True))
+    silent = find_silent_waits(operations, capture, waits)
     return Evidence(
         waits=waits,
         causes=causes,
@@ -435,8 +457,9 @@ def collect_evidence(  # noqa: PLR0913, PLR0917  # all earlier results
             event_names=capture.host_names,
             calls=capture.calls,
             process=capture.threads["process"],
-            away={rank_id: away for rank_id, (away, _) in found.items()},
-            loading={rank_id: loading for rank_id, (_, loading) in found.items()},
+            away={rank_id: away for rank_id, (away, _, _) in found.items()},
+            loading={rank_id: loading for rank_id, (_, loading, _) in found.items()},
+            updating={rank_id: work for rank_id, (_, _, work) in found.items()},
         ),
         calls=capture.calls,
         constraints=collect_constraints(waits, _kinds_of_calls(capture.calls)),
@@ -449,6 +472,7 @@ def collect_evidence(  # noqa: PLR0913, PLR0917  # all earlier results
         is_complete=_INCOMPLETE.isdisjoint(finding.code for finding in capture.findings),
         open_kinds=_list_open_kinds(capture),
         start_ups=_find_start_ups(of_ranks, capture) if is_undivided else {},
+        silent=np.logical_or.reduce([one.may_hold for one in silent]) if silent else None,
     )
 
 
@@ -519,6 +543,7 @@ def attribute_rank(evidence: Evidence, operations: pl.DataFrame, windows: pl.Dat
         is_complete=evidence.is_complete,
         open_kinds=evidence.open_kinds,
         starts_up=None if start_up is None else start_up.mark_slices(slices.start_ns, slices.call),
+        silent=evidence.silent,
     )
     number, names = number_values(texts)
     named = number.astype(np.uint32)[cause]  # polars takes signed places slowly

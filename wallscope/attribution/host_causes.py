@@ -187,6 +187,7 @@ class HostActivity:
         process: that of each thread, by number of the thread.
         away: when offloaded bytes of each rank were only on the host, by id of the rank.
         loading: when threads of each rank waited for a batch, by id of the rank and number of the thread.
+        updating: the same for their work on offloaded bytes before these go back.
     """
 
     tree: pl.DataFrame
@@ -198,6 +199,7 @@ class HostActivity:
     process: pl.Series
     away: Mapping[int, Spans]
     loading: Mapping[int, Mapping[int, Spans]]
+    updating: Mapping[int, Mapping[int, Spans]]
 
     @cached_property
     def holders(self) -> Mapping[int, HostThread]:
@@ -350,7 +352,7 @@ class HostActivity:
             for frame, rows in cutting
             for side in ("start_ns", "end_ns")
         ]
-        for of_rank in self.loading.values():
+        for of_rank in (*self.loading.values(), *self.updating.values()):
             if thread in of_rank:
                 sides += [held_there(of_rank[thread].start_ns), held_there(of_rank[thread].end_ns)]
         held = self.holders.get(thread)
@@ -439,4 +441,7 @@ def _outside_calls(
     updates = is_inside(activity.away[drained.rank_id], at_ns)
     if updates.any():
         code[updates & activity.is_optimizer[open_range]] = _OFFLOADED
+    own = activity.updating[drained.rank_id].get(thread)
+    if own is not None:
+        code[is_inside(own, at_ns) & (code == _FRAMEWORK)] = _OFFLOADED
     return code

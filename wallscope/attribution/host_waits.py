@@ -20,7 +20,7 @@ from wallscope.attribution.slices import ChainLinks
 from wallscope.columns import Flags, Rows, are_among, as_integers, encode_member, iterate_groups
 from wallscope.model.cause_catalogue import MEMORY_DRIVER_LOCK
 from wallscope.model.enums import LINK_KINDS, CallRole, CopyCause, CopyDirection, LinkKind, OperationKind
-from wallscope.thresholds.causes import BATCH_COPY_BYTES, DATA_WAIT_NS, FEWEST_BATCHES_COUNT
+from wallscope.thresholds.causes import BATCH_COPY_BYTES, DATA_WAIT_NS, FEWEST_BATCHES_COUNT, OFFLOAD_WORK_NS
 from wallscope.thresholds.steps import SHORTEST_UNIT_COUNT
 from wallscope.trace.dependencies import Dependencies
 from wallscope.trace.intervals import Spans, Times, common, number_spans, order_spans, union
@@ -131,10 +131,41 @@ def find_loading_waits(operations: pl.DataFrame, batches: Rows, waits: Dependenc
     return found
 
 
+def find_offload_work(
+    operations: pl.DataFrame, brought_back: Rows, waits: Dependencies
+) -> Mapping[int, Spans]:
+    """Return when each thread of a rank works on offloaded bytes before it copies them back, by its number.
+
+    Args:
+        operations: `OPERATIONS` of the rank.
+        brought_back: the offloaded copies to the device, by number (`find_brought_back`).
+        waits: the dependencies.
+    """
+    op, call = operations["op"].to_numpy(), operations["call"].to_numpy()
+    held = call >= 0
+    calls, takes = number_spans(call[held]), np.unique(call[held & are_among(op, brought_back)])
+    found = {}
+    of_thread = waits.calls.thread[calls].astype(np.int64)
+    for thread in np.unique(waits.calls.thread[takes]).tolist():
+        own = calls[of_thread == thread]
+        rows, since_ns = _find_long_waits(own, are_among(own, takes), thread, waits, OFFLOAD_WORK_NS)
+        found[thread] = order_spans(since_ns, waits.calls.start_ns[rows])
+    return found
+
+
+def find_brought_back(copies: pl.DataFrame, causes: pl.DataFrame) -> Rows:
+    """Return the offloaded copies to the device, by number (`COPIES`, `COPY_CAUSES`)."""
+    return _select_sent(copies, causes, (CopyCause.OFFLOAD,))
+
+
 def find_batches(copies: pl.DataFrame, causes: pl.DataFrame) -> Rows:
     """Return the copies to the device, by number, that may belong to a batch (`COPIES`, `COPY_CAUSES`)."""
+    return _select_sent(copies, causes, _CAUSES)
+
+
+def _select_sent(copies: pl.DataFrame, causes: pl.DataFrame, wanted: tuple[CopyCause, ...]) -> Rows:
     is_sent = as_integers(copies["direction"]) == encode_member(CopyDirection.HOST_TO_DEVICE)
-    may_belong = np.isin(as_integers(causes["cause"]), [encode_member(cause) for cause in _CAUSES])
+    may_belong = np.isin(as_integers(causes["cause"]), [encode_member(cause) for cause in wanted])
     chosen = causes["op"].to_numpy()[may_belong].astype(np.int64)
     return chosen[are_among(chosen, copies["op"].to_numpy()[is_sent].astype(np.int64))]
 
@@ -149,20 +180,38 @@ def _find_spans(calls: Rows, takes: Flags, launches: Flags, thread: int, waits: 
         thread: the thread.
         waits: the dependencies.
     """
+    order = np.argsort(waits.calls.start_ns[calls], kind="stable")
+    calls, takes, launches = calls[order], takes[order], launches[order]
+    late, since_ns = _find_long_waits(calls, takes, thread, waits, DATA_WAIT_NS)
+    if late.size < FEWEST_BATCHES_COUNT:
+        return None
+    first, last = np.flatnonzero(are_among(calls, late[[0, -1]]))[[0, -1]]
+    if int(launches[first:last].sum()) < SHORTEST_UNIT_COUNT * (late.size - 1):
+        return None
+    return order_spans(since_ns, waits.calls.start_ns[late])
+
+
+def _find_long_waits(
+    calls: Rows, takes: Flags, thread: int, waits: Dependencies, least_ns: int
+) -> tuple[Rows, Times]:
+    """Return the calls of a kind before which a thread makes no other call for long, and since when, in ns.
+
+    Args:
+        calls: calls of the thread that issue operations.
+        takes: whether each belongs to that kind.
+        thread: the thread.
+        waits: the dependencies.
+        least_ns: the shortest of such times.
+    """
     times = waits.calls
     order = np.argsort(times.start_ns[calls], kind="stable")
-    calls, takes, launches = calls[order], takes[order], launches[order]
+    calls, takes = calls[order], takes[order]
     begun_ns = times.start_ns[calls]
-    done_ns = np.concatenate(([begun_ns[0]], np.maximum.accumulate(times.end_ns[calls])[:-1]))
+    done_ns = np.concatenate((begun_ns[:1], np.maximum.accumulate(times.end_ns[calls])[:-1]))
     blocking = waits.blocking[times.thread[waits.blocking] == thread]
     since_ns = np.maximum(done_ns, _last_before(np.sort(times.end_ns[blocking]), begun_ns))
-    rows = np.flatnonzero(takes & (begun_ns - since_ns >= DATA_WAIT_NS))
-    if rows.size < FEWEST_BATCHES_COUNT:
-        return None
-    between = int(launches[rows[0] : rows[-1]].sum())
-    if between < SHORTEST_UNIT_COUNT * (rows.size - 1):
-        return None
-    return order_spans(since_ns[rows], begun_ns[rows])
+    rows = np.flatnonzero(takes & (begun_ns - since_ns >= least_ns))
+    return calls[rows], since_ns[rows]
 
 
 def _last_before(in_order_ns: Times, at_ns: Times) -> Times:

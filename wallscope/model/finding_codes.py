@@ -57,6 +57,7 @@ class FindingCode(StrEnum):
     RANKS_WITHOUT_STEPS = "ranks-without-steps"
     RECORDS_LOST = "records-lost"
     REPLAY_UNFAITHFUL = "replay-unfaithful"
+    SILENT_WAITS = "silent-waits"
     SLOWER_KERNELS = "slower-kernels"
     THROUGHPUT_UNKNOWN = "throughput-unknown"
     TORCH_OPERATORS = "torch-operators"

@@ -1,6 +1,7 @@
 """Limits of the analysis as findings: steps, ranks, dependency chains, upper bounds."""
 
 from collections.abc import Iterator
+from typing import assert_never
 
 import polars as pl
 
@@ -21,10 +22,16 @@ from wallscope.summary.diagnosis import select_working_ranks
 from wallscope.summary.rank import RankSummary, lacks_kernels
 from wallscope.summary.unusual_losses import find_hidden_locks, find_one_gap, report_slower_kernels
 from wallscope.thresholds.steps import ANCHOR_AGREEMENT_SHARE, ENOUGH_STEPS_COUNT
-from wallscope.thresholds.verdict import ASKED_CAUSE_SHARE, MATERIAL_SHARE, OVERTURNING_SHARE
+from wallscope.thresholds.verdict import (
+    ASKED_CAUSE_SHARE,
+    MATERIAL_SHARE,
+    OVERTURNING_SHARE,
+    SHARED_DEVICE_SHARE,
+)
 from wallscope.trace.dependencies import Dependencies
 from wallscope.trace.kernel_classes import shorten_kernel
 from wallscope.trace.repeat_unit import find_repeat_unit
+from wallscope.trace.silent_waits import SilentlyHeld, SilentWait, find_silent_waits
 from wallscope.trace.steps import Steps
 from wallscope.units import duration, percent, plural, seconds, write_range
 
@@ -339,12 +346,75 @@ def _inferred_by_ranges(trace: Trace) -> Iterator[Finding]:
     )
 
 
+def _find_silent_waits(trace: Trace) -> Iterator[Finding]:
+    """Report calls and collectives that leave no row, where launched work waited long on an idle device."""
+    windows_ns = int((trace.windows["end_ns"] - trace.windows["start_ns"]).to_numpy().sum())
+    for one in find_silent_waits(trace.operations, trace.capture, trace.waits):
+        held_ns = int(one.held_ns.sum())
+        if held_ns >= SHARED_DEVICE_SHARE * windows_ns:
+            yield _describe_silent_wait(one, held_ns, trace.capture.world_size)
+
+
+def _describe_silent_wait(one: SilentlyHeld, held_ns: int, world_size: int | None) -> Finding:
+    waits, time = plural(one.held_ns.size, "time"), duration(held_ns)
+    count, asked = f"{one.count:,}", one.asked
+    match one.kind:
+        case SilentWait.CALLBACK:
+            return make_finding(
+                FindingCode.SILENT_WAITS,
+                "callback",
+                covers_ns=held_ns,
+                waits=waits,
+                time=time,
+                asked=asked,
+                count=count,
+            )
+        case SilentWait.VALUE:
+            return make_finding(
+                FindingCode.SILENT_WAITS,
+                "value",
+                covers_ns=held_ns,
+                waits=waits,
+                time=time,
+                asked=asked,
+                count=count,
+            )
+        case SilentWait.COLLECTIVE:
+            return make_finding(
+                FindingCode.SILENT_WAITS,
+                "collective",
+                covers_ns=held_ns,
+                waits=waits,
+                time=time,
+                asked=asked,
+                count=count,
+                size="" if world_size is None else f", world size {world_size:,}",
+            )
+        case SilentWait.GRAPH:
+            return make_finding(
+                FindingCode.SILENT_WAITS,
+                "graph",
+                covers_ns=held_ns,
+                waits=waits,
+                time=time,
+                asked=asked,
+                count=count,
+            )
+        case _:
+            assert_never(one.kind)
+
+
 _REPORTED_BY = {
     UNATTRIBUTED_OPAQUE_GRAPH: {FindingCode.GRAPH_MODE_GRAPHS},
     UNATTRIBUTED_PROFILER: {FindingCode.PROFILER_OVERHEAD, FindingCode.UNPROFILED_STEP},
     UNRECOGNIZED: {FindingCode.UNMATCHED_KERNELS},
 }
-_UNRESOLVED = {FindingCode.UNRESOLVED_WAITS, FindingCode.NO_API_CALLS, FindingCode.ORPHAN_OPERATIONS}
+_UNRESOLVED = {
+    FindingCode.SILENT_WAITS,
+    FindingCode.UNRESOLVED_WAITS,
+    FindingCode.NO_API_CALLS,
+    FindingCode.ORPHAN_OPERATIONS,
+}
 
 
 def find_attribution_limits(
@@ -352,7 +422,10 @@ def find_attribution_limits(
 ) -> tuple[Finding, ...]:
     """Return limits of the statements about the diagnosed rank, the most severe first."""
     capture = trace.capture
-    unresolved = [*_unresolved_waits(account.rank, waits, capture, anchor.typical)]
+    unresolved = [
+        *_find_silent_waits(trace),
+        *_unresolved_waits(account.rank, waits, capture, anchor.typical),
+    ]
     opaque = {FindingCode.GRAPH_MODE_GRAPHS} if account.rank.typical.budget.opaque_graph else set()
     unknown = {FindingCode.UNMATCHED_KERNELS} if account.rank.unmatched_kernels else set()
     profiled = {FindingCode.UNPROFILED_STEP} if account.profiled.any() else set()

@@ -65,6 +65,8 @@ FIRST_LAUNCH_RATIO: Final = 10
 """The same by the median of launches. Chosen."""
 DATA_WAIT_NS: Final = 1_000_000
 """Time without a launch before a batch copy that is data loading. Chosen: a finished batch takes less."""
+OFFLOAD_WORK_NS: Final = 200_000
+"""Time without a call before offloaded bytes return that is work on them. Chosen: Python takes less."""
 BATCH_COPY_BYTES: Final = 4_096
 """Of a copy to the device that may be of a batch. Chosen: a page; token ids of a sequence are more."""
 FEWEST_BATCHES_COUNT: Final = 3

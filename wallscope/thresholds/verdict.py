@@ -40,6 +40,8 @@ TOLD_UNRECOGNIZED_SHARE: Final = 0.03
 """Share of the step in unrecognized kernels from which the first sentence states it. Chosen."""
 SHARE_ROUNDING: Final = 1e-9
 """Shares are rounded quotients: one that equals a threshold may come out a hair below it."""
+NEXT_ACTION_SHARE: Final = 0.10
+"""Of the step in a wall, from which it has a recommendation or a next capture. As `DOMINANT_SHARE`."""
 NEXT_WALL_SHARE: Final = 0.10
 """Of what is left without the wall that a loss must take, to be the next. Chosen, as `DOMINANT_SHARE`."""
 LITTLE_GAIN_SHARE: Final = 0.5

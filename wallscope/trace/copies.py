@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from wallscope.columns import Flags, Rows, as_integers, find_places, take_or
+from wallscope.columns import Flags, Rows, as_integers, find_places, iterate_groups, number_groups, take_or
 from wallscope.model.enums import CopyCause, CopyDirection, Pass
 from wallscope.model.schemas import COPY_CAUSES
 from wallscope.thresholds.causes import BULK_COPY_BYTES, MOST_FRESH_OFFLOAD_SHARE
@@ -93,7 +93,11 @@ def _select_copies(operations: pl.DataFrame, copies: pl.DataFrame, passes: pl.Da
 def _round_trips_or_optimizer(moved: _Moved, bulk: Rows) -> Rows:
     """Which of the bulk copies are matched, or around the optimizer's work on the host."""
     rank, leaves = moved.rank[bulk], moved.direction[bulk] == _TO_HOST
-    trips = find_round_trips(rank, moved.bytes[bulk], leaves, moved.start_ns[bulk], moved.end_ns[bulk])
+    sizes, start_ns, end_ns = (values[bulk] for values in (moved.bytes, moved.start_ns, moved.end_ns))
+    trips = find_round_trips(rank, sizes, leaves, start_ns, end_ns)
+    rest = np.setdiff1d(np.arange(bulk.size), trips)
+    cast = _find_cast_trips(rank[rest], sizes[rest], leaves[rest], start_ns[rest], end_ns[rest])
+    trips = np.concatenate([trips, rest[cast]])
     inside = np.flatnonzero((moved.part[bulk] == _OPTIMIZER) & (moved.scope[bulk] >= 0))
     both = set[tuple[int, int]]()
     seen: dict[tuple[int, int], bool] = {}
@@ -149,6 +153,35 @@ def find_round_trips(rank: Rows, size: Rows, leaves: Flags, start_ns: Times, end
     is_matched = (returns | (leaves & (nth <= matched))) & (matched >= (1 - MOST_FRESH_OFFLOAD_SHARE) * later)
     found: Rows = order[is_matched]
     return found
+
+
+def _find_cast_trips(rank: Rows, size: Rows, leaves: Flags, start_ns: Times, end_ns: Times) -> Rows:
+    """Return the copies that go to the host and come back in half or twice the bytes: the host casts them.
+
+    An optimizer on the host takes gradients in FP32 and returns parameters in BF16. Several of its buckets
+    are away at a time, unlike the result and the next input of a program that answers requests.
+
+    Args:
+        rank: of each copy, in order of their numbers.
+        size: of each, in bytes.
+        leaves: whether each goes to the host.
+        start_ns: when each starts.
+        end_ns: when each ends.
+    """
+    left = set(zip(rank[leaves].tolist(), size[leaves].tolist(), strict=True))
+    taken = size.copy()
+    for row in np.flatnonzero(~leaves).tolist():
+        of_rank, bytes_back = int(rank[row]), int(size[row])
+        sizes = (2 * bytes_back, bytes_back // 2)
+        taken[row] = next((one for one in sizes if (of_rank, one) in left), bytes_back)
+    found = find_round_trips(rank, taken, leaves, start_ns, end_ns)
+    kept = [np.empty(0, np.int64)]
+    for _, own in iterate_groups(number_groups(rank[found], taken[found])):
+        rows = found[own]
+        order = np.argsort(np.where(leaves[rows], end_ns[rows], start_ns[rows]), kind="stable")
+        if np.cumsum(np.where(leaves[rows][order], 1, -1)).max() > 1:
+            kept.append(rows)
+    return np.concatenate(kept)
 
 
 def find_offloaded_spans(operations: pl.DataFrame, copies: pl.DataFrame, causes: pl.DataFrame) -> Spans:

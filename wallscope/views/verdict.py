@@ -36,6 +36,7 @@ from wallscope.model.diagnosis import (
     WallShares,
 )
 from wallscope.model.enums import Wall
+from wallscope.model.finding_codes import FindingCode
 from wallscope.ranks.job_sentences import describe_left_out, list_job_sentences
 from wallscope.render.texts import visible
 from wallscope.summary.diagnosis import (
@@ -560,6 +561,7 @@ def _explain_no_verdict(analysis: Analysis, rank: Rank) -> Iterator[str]:
     basis = f" ({name_steps(analysis.diagnosis, analysis.anchor)})" if unknown.kind == "open-causes" else ""
     yield f"{capitalize(reason.text)}{kernels}{parts}{basis}."
     yield from _shared_device(rank, analysis.anchor.window)
+    yield from (one.lead for one in analysis.capture.findings if one.code == FindingCode.SILENT_WAITS)
     if cure:
         yield cure
 

@@ -26,7 +26,7 @@ def fixes_of(story):
     )
     found = (*answer.fixes, *answer.capture_advice)
     if RULES[story["first"]].about == "capture":
-        found = (*answer.capture_advice, *answer.fixes)
+        found = sorted(found, key=lambda fix: RULES[fix.id].about != "capture")
     cause = story.get("cause", next(iter(story["causes"])))
     return [fix for fix in found if cause in fix.causes or not cause], found
 

@@ -92,6 +92,7 @@ _DOUBTS: tuple[tuple[tuple[str, ...], frozenset[Wall]], ...] = (
             FindingCode.FILTERED_EXPORT,
             FindingCode.TRACE_FILTERED,
             FindingCode.DEVICE_CLOCK_UNKNOWN,
+            FindingCode.SILENT_WAITS,
             FindingCode.UNATTRIBUTED_TIME,
         ),
         _ANY,
