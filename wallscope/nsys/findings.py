@@ -126,13 +126,27 @@ def find_loss_reasons(source: Database, *, is_any_message: bool = True) -> LossR
                 reasons.append(reason)
                 cures.append(cure)
     if source.has("DIAGNOSTIC_EVENT", "text", "severity"):
-        said = dict.fromkeys(" ".join(str(text).split()) for (text,) in source.rows("profiler_warnings"))
+        texts = (_keep_plain_sentences(str(text)) for (text,) in source.rows("profiler_warnings"))
+        said = dict.fromkeys(filter(None, texts))
         related = [text for text in said if _OF_GPU.search(text)]
         first = related or (said if is_any_message else [])
         reasons += [f'nsys reports "{text[:_LONGEST_WARNING]}"' for text in [*first][:_MOST_MESSAGES]]
         if any(_OLD_DRIVER.search(text) for text in said):
             cures.append("use an nsys release that supports the driver")
     return LossReasons(tuple(reasons), tuple(cures))
+
+
+def _keep_plain_sentences(text: str) -> str:
+    """Return the sentences of words and numbers alone: paths and names of the machine are not repeated.
+
+    >>> _keep_plain_sentences("CUPTI dropped 5 records. See /home/jane/run-7f3a.log")
+    'CUPTI dropped 5 records.'
+    """
+    sentences = re.split(r"(?<=[.?!])\s+", " ".join(text.split()))
+    return " ".join(one for one in sentences if all(map(_PLAIN_WORD.fullmatch, one.split())))
+
+
+_PLAIN_WORD = re.compile(r"[(\"']*(?:[A-Za-z]+(?:[-'][A-Za-z]+)*|\d+(?:\.\d+)*)[)\"',.:;?!]*")
 
 
 def _is_shown(shows: re.Pattern[str], value: str) -> bool:
