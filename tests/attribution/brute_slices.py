@@ -151,6 +151,8 @@ def outside(model: Model, thread: int, at: int) -> str:
     )
     texts = _is_open(trace, thread, at, "io")
     if texts and not is_locked:
+        if any(text.startswith("epoll_") for text in texts):
+            return "host/event-wait"
         return "host/network" if any(text.startswith(NETWORK) for text in texts) else "host/file"
     if drained and not any(max(drained)[0] <= start < at for start in launched):
         return f"host/queue-drained/{NAMES_OF_CALLS[calls[max(drained)[1]].what]}"

@@ -99,6 +99,11 @@ FRAMEWORK = "host/framework"
             id="the network",
         ),
         pytest.param(
+            idle(host=[HostRow(0, 50, 90, "io", "epoll_wait")]),
+            [(20, 50, FRAMEWORK), (50, 90, "host/event-wait"), (90, 200, FRAMEWORK)],
+            id="an event loop",
+        ),
+        pytest.param(
             idle(host=[HostRow(0, 50, 90, "io", "sendfile64"), HostRow(0, 60, 70, "lock", "sem_wait")]),
             [
                 (20, 50, FRAMEWORK),

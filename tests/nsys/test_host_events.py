@@ -80,7 +80,7 @@ def switch(writer, at_ns, onto, tid=MAIN):
         ("lock", "futex pthread_spin_lock pthread_barrier_wait flockfile"),
         (
             "os",
-            "ioctl mmap munmap poll epoll_wait select sched_yield nanosleep pthread_create pthread_join fork",
+            "ioctl mmap munmap poll select sched_yield nanosleep pthread_create pthread_join fork",
         ),
         ("os", "waitpid sigaction openpty readlink_by_me reading"),
     ],

@@ -85,3 +85,13 @@ def test_the_length_of_an_unprofiled_step_limits_host_time():
     assert found.diagnosis.confidence.level != "high"
     assert found.diagnosis.walls.host.typical_ns <= 0.075 * 42_000_000
     assert "38.9 ms of the 42.0 ms step are compute, and at most 3.1 ms (7.5 %) is host time" in said
+
+
+def test_a_server_without_requests_is_idle_and_loads_no_data():
+    found = analyze_once(MARKS.parent / "waits" / "server.sqlite")
+    rank = found.ranks[0]
+
+    assert (found.anchor.name, found.anchor.steps) == ("request", 14)
+    assert rank.causes[0].cause == "host/event-wait" or rank.causes[1].cause == "host/event-wait"
+    assert found.fixes[0].id == "enough-requests"
+    assert "host/data-loading" not in {one.cause for one in rank.causes}

@@ -395,6 +395,12 @@ def _copies_back(run: MeasuredRun) -> bool:
     return not _MAYBE_BACK.isdisjoint(one.direction for one in run.rank.memory.copies)
 
 
+def _is_nobody_late(run: MeasuredRun) -> bool:
+    """Return whether all ranks of the job are captured, and none of them delays the others."""
+    job = run.analysis.job
+    return job is not None and job.collectives.matched > 0 and not (job.missing or job.stragglers)
+
+
 def _allocates(run: MeasuredRun) -> bool:
     """Return whether calls that allocate or release device memory take time of the step."""
     return any(one.cause.startswith(_ALLOCATING) for one in run.rank.causes)
@@ -462,6 +468,7 @@ MEASUREMENTS: Mapping[str, Measure] = {
     "loss_kernels": _of_run(lambda run: bool(run.names.str.contains(_LOSS).any())),
     "low_precision_share": _of_run(_low_precision_share),
     "nccl": _of_run(lambda run: bool(run.names.str.contains("(?i)nccl(dev)?kernel").any())),
+    "nobody_late": _of_run(_is_nobody_late),
     "nvlink_domain": _of_run(lambda run: nvlink_domain(None if run.gpu is None else run.gpu.name)),
     "optimizer_fused": _of_run(_is_optimizer_fused),
     "optimizer_runs": _of_run(lambda run: _is_optimizer_fused(run) is not None),

@@ -29,6 +29,7 @@ from wallscope.columns import (
 from wallscope.model.cause_catalogue import (
     HOST_CHECKPOINT,
     HOST_DATA_LOADING,
+    HOST_EVENT_WAIT,
     HOST_FILE,
     HOST_FRAMEWORK,
     HOST_GARBAGE_COLLECTION,
@@ -42,7 +43,16 @@ from wallscope.model.rank_summaries import RepeatedUnit
 from wallscope.model.schemas import HostKind
 from wallscope.trace.dependencies import Dependencies
 from wallscope.trace.forward_backward import is_optimizer_path
-from wallscope.trace.intervals import BEFORE_ALL, Spans, Times, is_inside, number_spans, order_spans, union
+from wallscope.trace.intervals import (
+    BEFORE_ALL,
+    Spans,
+    Times,
+    covered_ns,
+    is_inside,
+    number_spans,
+    order_spans,
+    union,
+)
 from wallscope.trace.ranges import (
     MOST_WAITING_THREADS_COUNT,
     HostThread,
@@ -167,12 +177,13 @@ _BY_RANGE = (
     ),
 )
 _LOCK, _FILE = HOST_LOCK, HOST_FILE
-CAUSES = (*(cause for cause, _ in _BY_RANGE), FRAMEWORK, OFFLOAD, PROFILER, _LOCK, _FILE)
+CAUSES = (*(cause for cause, _ in _BY_RANGE), FRAMEWORK, OFFLOAD, PROFILER, _LOCK, _FILE, HOST_EVENT_WAIT)
 """The cause of time outside calls, except for drained queues."""
 _ALWAYS = (-(2**62), 2**62)
 _CUTTING = (HostKind.LOCK, HostKind.IO, HostKind.GC, HostKind.PROFILER)
 """Waits whose beginnings and ends cut the time of their thread."""
 _OUTSIDE_CALLS, _ALLOCATION = map(encode_member, (LinkKind.OUTSIDE_CALLS, LinkKind.ALLOCATION))
+_EVENT_LOOP_CALL = r"^(__)?epoll_"
 _NETWORK_CALL = r"^(__)?(send|recv|connect|accept)"
 
 
@@ -297,16 +308,26 @@ class HostActivity:
         """Return when waits for locks begin and end on the launching threads of each rank, in order."""
         return {}
 
-    def in_io(self, thread: int) -> tuple[Spans, Spans]:
-        """Return when a thread waited for files, and when for the network."""
+    def in_io(self, thread: int) -> tuple[Spans, Spans, Spans]:
+        """Return when a thread waited for files, for the network, and for events of any kind."""
         rows = self._rows(thread, HostKind.IO)
-        is_network = self._is_network[self.events["name"].to_numpy()[rows]]
-        return self._spans(rows[~is_network]), self._spans(rows[is_network])
+        name = self.events["name"].to_numpy()[rows]
+        is_network, is_loop = self._is_network[name], self._is_event_loop[name]
+        return (
+            self._spans(rows[~is_network & ~is_loop]),
+            self._spans(rows[is_network]),
+            self._spans(rows[is_loop]),
+        )
 
     @cached_property
     def _is_network(self) -> Flags:
         """Return whether each name of an event is a network call."""
         return self.event_names["text"].str.contains(_NETWORK_CALL).to_numpy()
+
+    @cached_property
+    def _is_event_loop(self) -> Flags:
+        """Return whether each name of an event is a wait for events."""
+        return self.event_names["text"].str.contains(_EVENT_LOOP_CALL).to_numpy()
 
     def _spans(self, rows: Rows) -> Spans:
         start_ns, end_ns = (self.events[side].to_numpy()[rows] for side in ("start_ns", "end_ns"))
@@ -425,7 +446,8 @@ def _outside_calls(
 ) -> Rows:
     """Return the cause at each moment of a thread outside calls, as an index in `CAUSES`."""
     code = np.full(at_ns.size, _FRAMEWORK)
-    for cause, waited in zip((_FILE, NETWORK), activity.in_io(thread), strict=True):
+    *io, events = activity.in_io(thread)
+    for cause, waited in zip((_FILE, NETWORK), io, strict=True):
         code[is_inside(waited, at_ns)] = CAUSES.index(cause)
     locked = is_inside(activity.spans_of(thread, HostKind.LOCK), at_ns)
     others_count = len(drained.threads) - (thread in drained.threads)
@@ -434,7 +456,9 @@ def _outside_calls(
     code[locked] = CAUSES.index(_LOCK)
     spans = activity.loading[drained.rank_id].get(thread)
     if spans is not None:
-        code[is_inside(spans, at_ns)] = _LOADED
+        is_idle = 2 * covered_ns(events, spans) >= spans.end_ns - spans.start_ns  # without requests
+        code[is_inside(Spans(spans.start_ns[~is_idle], spans.end_ns[~is_idle]), at_ns)] = _LOADED
+    code[is_inside(events, at_ns)] = CAUSES.index(HOST_EVENT_WAIT)
     code[is_inside(activity.spans_of(thread, HostKind.GC), at_ns)] = _COLLECTED
     by_range = activity.causes_of_ranges[open_range]
     code = np.where(by_range >= 0, by_range, code)

@@ -43,6 +43,7 @@ HOST_GARBAGE_COLLECTION = _declare("host/garbage-collection", "garbage collectio
 HOST_LOCK = _declare("host/lock", "lock waits on the host")
 HOST_FILE = _declare("host/file", "file access on the host")
 HOST_NETWORK = _declare("host/network", "network access on the host")
+HOST_EVENT_WAIT = _declare("host/event-wait", "waiting for requests or other events (epoll_wait)")
 HOST_LAUNCH_CALL = _declare("host/launch-call", "host time inside launch calls")
 HOST_OTHER_CALL = _declare(
     "host/other-call", "host time inside other CUDA calls (neither launches nor waits)"

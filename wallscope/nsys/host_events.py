@@ -231,7 +231,7 @@ _KINDS = {
     HostKind.LOCK: r"^(__)?(pthread_(mutex|cond|rwlock|spin|barrier)_|sem_|futex|flockfile)",
     HostKind.IO: r"^(__)?(p?(read|write)v?2?|open|openat|creat|close|access|faccessat|l?stat|fstat|fstatat"
     r"|statx|lseek|sync|fsync|fdatasync|msync|syncfs|ftruncate|truncate|fallocate|sendfile|splice"
-    r"|send|recv|sendto|recvfrom|sendm?msg|recvm?msg|connect|accept4?"
+    r"|send|recv|sendto|recvfrom|sendm?msg|recvm?msg|connect|accept4?|epoll_p?wait2?"
     r"|f(re|d)?open|fclose|fread|fwrite|fflush|fseeko?|fprintf|printf"
     r"|f?getc|f?gets|f?putc|f?puts|getdelim|getline|readdir)(64)?(_unlocked|_chk)?$",
     HostKind.PROFILER: r" profiling (started|finished)$",

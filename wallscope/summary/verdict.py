@@ -119,7 +119,7 @@ def judge_confidence(
     at_risk = inferred_share + unresolved_share
     doubts = [*_list_doubts(decision, account), *_describe_few_steps(account, at_risk)]
     if covered_share is not None and covered_share < HIGH_CONFIDENCE_COVERED_SHARE:
-        doubts.append(f"{percent(1 - covered_share)} of the GPU's time lies outside the steady repetitions")
+        doubts.append(f"the steady repetitions cover {percent(covered_share)} of the GPU's time")
     level: ConfidenceLevel = "high"
     if decision.dominant == "unknown" or is_incomplete or at_risk > MEDIUM_CONFIDENCE_SHARE + SHARE_ROUNDING:
         level = "low"
