@@ -41,9 +41,10 @@ from wallscope.replay.engine import (
     is_too_far_off,
     state_error,
 )
-from wallscope.replay.simulate import simulate
+from wallscope.replay.simulate import SimulatedRun, simulate
 from wallscope.replay.windows import (
     NO_ISSUER,
+    ReplayWindow,
     SimulatedSteps,
     find_connected_ranks,
     find_held_between,
@@ -171,7 +172,7 @@ class UpperBounds:
     @property
     def step_count(self) -> int:
         """The number of simulated steps of the typical step."""
-        return len(self.window().steps[self._rank_id])
+        return self.window().count_steps(self._rank_id)
 
     @property
     def error(self) -> float | None:
@@ -244,12 +245,23 @@ class _SharedWindow:
         window = make_replay_window(evidence, [rank for rank, _ in ranks], partners, *host_ns)
         self._engine = Engine(window, window.graph, taxes, UPPER_BOUNDS)
         self.steps = {rank.rank_id: _first_operations(own, rank, window.operations) for rank, own in ranks}
+        self._single = {
+            rank.rank_id: _SingleStep(rank, window)
+            for rank, own in ranks
+            if len(rank.windows) == 1 and own["steady"].all()
+        }
         self._start_ns = np.asarray(evidence.waits.start_ns)
         self._lock = Lock()
         self._replayed_ns: dict[frozenset[str], dict[int, float | None]] = {}
 
+    def count_steps(self, rank_id: int) -> int:
+        """Return the number of simulated steps of a rank."""
+        return 1 if rank_id in self._single else len(self.steps[rank_id])
+
     def captured_ns(self, rank_id: int) -> float | None:
         """Return the mean length of the steps of a rank in the capture."""
+        if rank_id in self._single:
+            return float(self._single[rank_id].captured_ns)
         return _mean_length(self._start_ns[self.steps[rank_id]])
 
     def replayed_ns(self, rank_id: int, causes: frozenset[str]) -> float | None:
@@ -269,7 +281,27 @@ class _SharedWindow:
         for rank_id, steps in self.steps.items():
             edges = engine.graph.positions(steps.ravel()).reshape(-1, 2)
             found[rank_id] = _mean_length(run.start_ns[edges]) if (edges >= 0).all() else None
-        return found
+        return found | {rank_id: float(one.measure_ns(run)) for rank_id, one in self._single.items()}
+
+
+class _SingleStep:
+    """The only step of a rank: from the begin of its mark until its host and its device are through."""
+
+    def __init__(self, rank: RankWindows, window: ReplayWindow) -> None:
+        self._begin_ns, end_ns = map(int, rank.windows.select("start_ns", "end_ns").row(0))
+        own = (window.replayed["rank_id"] == rank.rank_id).to_numpy()
+        threads = np.unique(window.waits.calls.thread[window.replayed["call"].to_numpy()[own]])
+        self._operations = np.flatnonzero(own)
+        self._segments = np.flatnonzero(np.isin(np.asarray(window.segments.thread), threads))
+        ended_ns = window.waits.end_ns[window.graph.op[self._operations]]
+        left_ns = np.asarray(window.segments.end_ns)[self._segments]
+        self._rest_ns = max(end_ns - max(int(ended_ns.max()), int(left_ns.max())), 0)
+        self.captured_ns: int = end_ns - self._begin_ns
+
+    def measure_ns(self, run: SimulatedRun) -> int:
+        """Return the length of the step in a run."""
+        ended_ns, left_ns = run.end_ns[self._operations], run.left_ns[self._segments]
+        return max(int(ended_ns.max()), int(left_ns.max())) + self._rest_ns - self._begin_ns
 
 
 def _first_operations(window: pl.DataFrame, rank: RankWindows, operations: pl.DataFrame) -> Rows:
