@@ -45,7 +45,7 @@ from wallscope.views.statement import Statement, state_analysis
 _WIDEST = 100
 _MOST_FIXES, _MOST_OBSTACLES, _MOST_LATE, _MOST_KINDS = 3, 2, 2, 3
 _LONGEST_LINE, _LONGEST_COMMAND = 74, 66
-_LONGEST_ANCHOR, _LONGEST_ASSUMPTION = 30, 240
+_LONGEST_ANCHOR, _LONGEST_ASSUMPTION, _LONGEST_ASSUMPTIONS = 30, 240, 250
 _NAMES = {wall: "Host overhead" if wall is Wall.HOST else wall.capitalize() for wall in Wall}
 _LABEL, _SMALL_NS = 11, 1_000_000
 _MARGIN = "  "
@@ -221,6 +221,8 @@ def _list_run_facts(analysis: Analysis, rank: Rank, told: Statement) -> Iterator
     pressure, job = analysis.diagnosis.memory_pressure, analysis.job
     evidence = f": {pressure.evidence[0]}" if pressure.evidence else ""
     relief, command = told.relief
+    shown = select_first_fixes(analysis.fixes or ())[:_MOST_FIXES]
+    is_full = sum(len(fix.assumes or "") for fix in shown) > _LONGEST_ASSUMPTIONS
     facts: dict[str, list[Line]] = {
         "Steps": [*_describe_steps(analysis, rank)],
         "Ranks": [] if job is None else [*_describe_ranks(job, analysis)],
@@ -230,7 +232,7 @@ def _list_run_facts(analysis: Analysis, rank: Rank, told: Statement) -> Iterator
             (Span(f"pressure {describe_pressure(pressure)}{evidence}", "warning"),),
             (Span(f"{relief} " if command else relief, "dim"), Span(command, "setting")),
         ],
-        "Confidence": [describe_confidence(analysis), *list_caveats(analysis, rank)],
+        "Confidence": [describe_confidence(analysis), *list_caveats(analysis, rank, is_brief=is_full)],
     }
     if pressure.level != "high":
         facts["GPU memory"].clear()

@@ -396,8 +396,8 @@ def _has_open_time(analysis: Analysis) -> bool:
     return typical.walls.unattributed > SHOWN_WALL_SHARE * typical.step_ns
 
 
-def list_caveats(analysis: Analysis, rank: Rank) -> list[Line]:
-    """List the one or two limits that bear most on the headline."""
+def list_caveats(analysis: Analysis, rank: Rank, *, is_brief: bool = False) -> list[Line]:
+    """List the one or two limits that bear most on the headline; briefly, the second one only of an error."""
     lines: list[Line] = []
     is_shared = is_held_back(rank)
     if is_shared and find_dominant(analysis) != "unknown":
@@ -409,6 +409,8 @@ def list_caveats(analysis: Analysis, rank: Rank) -> list[Line]:
         covered |= {FindingCode.NO_KERNELS, FindingCode.NO_STEPS}
     doubts = [one for one in find_doubts(analysis, rank) if one.code not in covered]
     for finding in doubts[: _MOST_CAVEATS - len(lines)]:
+        if is_brief and lines and finding.severity is not Severity.ERROR:
+            continue
         cure = visible(f" → {finding.cure}") if finding.cure else ""
         mark = Span("• ", "bad" if finding.severity is Severity.ERROR else "warning")
         lines.append((mark, shorten_message(finding), Span(cure, "dim")))
