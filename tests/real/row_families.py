@@ -316,6 +316,7 @@ ROWS_OF_RULES: dict[str, tuple[str, ...]] = {
         "no-file-access",
         "background-checkpoint",
         "no-network-calls",
+        "enough-requests",
     ),
     "all-to-all of NCCL": (
         "hybridep",

@@ -194,8 +194,14 @@ def test_few_kernels_that_repeat_without_exception_are_windows_though_they_chang
     assert (found.anchor.kind, found.anchor.unit, found.anchor.steps) == ("kernel-sequence", "window", 12)
 
 
-def test_two_kernels_in_turn_are_no_steps(tmp_path):
+def test_two_kernels_in_turn_are_windows_and_no_steps(tmp_path):
     found = told(tmp_path / "run.sqlite", lambda story: story.run(["add", "mul"] * 30, STEP_NS) and None)
+
+    assert (found.anchor.kind, found.anchor.unit, found.anchor.steps) == ("kernel-sequence", "window", 30)
+
+
+def test_one_kernel_repeated_is_no_unit(tmp_path):
+    found = told(tmp_path / "run.sqlite", lambda story: story.run(["add"] * 60, STEP_NS) and None)
 
     assert found.anchor.kind == "whole-trace"
 

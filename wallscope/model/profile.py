@@ -43,7 +43,7 @@ OPERATION_KEYS = pl.Schema(
         "precision": pl.Enum(Precision),  # GEMMs only
     }
 )
-"""The identity of operations."""
+"""The identity of operations. Path, category and name are null of time without operation and thread."""
 
 STEP_WORK = pl.Schema(
     {
@@ -118,7 +118,7 @@ stream. `before` is the time from the begin of the previous one, or of the first
 
 NULLABLE: Final[Mapping[str, frozenset[str]]] = {
     "steps": frozenset({"reason"}),
-    "keys": frozenset({"axis", "backend", "precision"}),
+    "keys": frozenset({"path", "category", "name", "axis", "backend", "precision"}),
     "work": frozenset({"exposed_ns", "bytes"}),
     "causes": frozenset({"absent"}),
     "collectives": frozenset({"step", "key", "communicator", "participants", "bytes", "bus_bytes"}),

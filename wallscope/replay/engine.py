@@ -307,7 +307,7 @@ class Engine:
 NO_LENGTH = "the replayed steps take no time"
 NO_STEP = "a replay needs two complete steps in a row, and there are none"
 _ROUNDS = 2
-_COMPUTING = (OperationClass.COMPUTE, OperationClass.OPAQUE_GRAPH)
+_COMPUTING = [OperationClass.COMPUTE, OperationClass.OPAQUE_GRAPH]
 
 
 class WindowReplay:
@@ -404,22 +404,9 @@ class WindowReplay:
         return max(changed_ns, min(self._compute.measure_left_ns(graph), self._step_ns))
 
     @cached_property
-    def _compute(self) -> "_ComputeOfSteps":
-        places = np.sort(np.concatenate([self._of_class(one) for one in _COMPUTING]))
-        ran = self.window.replayed[places]
-        start_ns, end_ns = ran["start_ns"].to_numpy(), ran["end_ns"].to_numpy()
+    def _compute(self) -> "ComputeOfSteps":
         typical = self.window.steps.filter("typical")
-        steps = Spans(typical["start_ns"].to_numpy(), typical["end_ns"].to_numpy())
-        begins = covered_ns(union(steps), Spans(start_ns, start_ns + 1)) > 0
-        busy_ns = int(covered_ns(union(order_spans(start_ns, end_ns)), steps).sum())
-        run_ns = int((end_ns - start_ns)[begins].sum())
-        is_alone = run_ns <= SIDE_BY_SIDE_RATIO * busy_ns
-        return _ComputeOfSteps(
-            places[begins],
-            self._engine.graph.operation_ns,
-            busy_ns / max(run_ns, 1) if is_alone else 0.0,
-            len(typical),
-        )
+        return measure_compute(self.window, typical, self.window.rank_id)
 
     def _interfering(self, draft: GraphEdit, run: SimulatedRun) -> tuple[SimulatedRun, str]:
         """Return the run with compute slowed where it newly overlaps communication."""
@@ -453,8 +440,8 @@ class WindowReplay:
 
 
 @dataclass(frozen=True, slots=True)
-class _ComputeOfSteps:
-    """Compute of the typical steps: places of its operations, and lengths of all operations.
+class ComputeOfSteps:
+    """Compute of some steps: places of its operations, and lengths of all operations.
 
     `busy_share` is the time in which any ran by the sum of their lengths; 0 if many run side by side.
     """
@@ -468,6 +455,25 @@ class _ComputeOfSteps:
         """Return how long compute runs in a step with a change, at least."""
         left_ns = np.minimum(self.operation_ns[self.places], changed.operation_ns[self.places])
         return round(self.busy_share * int(left_ns.sum()) / max(self.steps, 1))
+
+
+def measure_compute(window: ReplayWindow, steps: pl.DataFrame, rank_id: int) -> ComputeOfSteps:
+    """Return the compute of a rank in some of its steps (`STEPS`), as captured."""
+    own = window.replayed
+    places = np.flatnonzero((own["class"].is_in(_COMPUTING) & (own["rank_id"] == rank_id)).to_numpy())
+    ran = own[places]
+    start_ns, end_ns = ran["start_ns"].to_numpy(), ran["end_ns"].to_numpy()
+    spans = Spans(steps["start_ns"].to_numpy(), steps["end_ns"].to_numpy())
+    begins = covered_ns(union(spans), Spans(start_ns, start_ns + 1)) > 0
+    busy_ns = int(covered_ns(union(order_spans(start_ns, end_ns)), spans).sum())
+    run_ns = int((end_ns - start_ns)[begins].sum())
+    is_alone = run_ns <= SIDE_BY_SIDE_RATIO * busy_ns
+    return ComputeOfSteps(
+        places[begins],
+        window.graph.operation_ns,
+        busy_ns / max(run_ns, 1) if is_alone else 0.0,
+        len(steps),
+    )
 
 
 def _unresolved_share(window: SimulatedSteps) -> float | None:

@@ -39,6 +39,7 @@ from wallscope.replay.engine import (
     Engine,
     WindowReplay,
     is_too_far_off,
+    measure_compute,
     state_error,
 )
 from wallscope.replay.simulate import SimulatedRun, simulate
@@ -245,6 +246,10 @@ class _SharedWindow:
         window = make_replay_window(evidence, [rank for rank, _ in ranks], partners, *host_ns)
         self._engine = Engine(window, window.graph, taxes, UPPER_BOUNDS)
         self.steps = {rank.rank_id: _first_operations(own, rank, window.operations) for rank, own in ranks}
+        self._compute = {
+            rank.rank_id: measure_compute(window, _select_typical(own, rank), rank.rank_id)
+            for rank, own in ranks
+        }
         self._single = {
             rank.rank_id: _SingleStep(rank, window)
             for rank, own in ranks
@@ -272,14 +277,29 @@ class _SharedWindow:
             return self._replayed_ns[causes][rank_id]
 
     def _lengths(self, causes: Collection[str]) -> dict[int, float | None]:
-        """Return the mean length of the steps of each rank without some causes."""
-        engine, run = self._engine, self._engine.unchanged
-        if causes:
-            draft, _ = engine.draft(Question("scale", cause, 0.0) for cause in causes)
-            run = simulate(draft.graph())
+        """Return the mean length of the steps of each rank without some causes.
+
+        It is at least the compute that is left, because one kernel may fill the GPU.
+        """
+        engine = self._engine
+        if not causes:
+            return self._measure_lengths(engine.unchanged)
+        draft, _ = engine.draft(Question("scale", cause, 0.0) for cause in causes)
+        graph = draft.graph()
+        unchanged, changed = self._measure_lengths(engine.unchanged), self._measure_lengths(simulate(graph))
+        left = {rank_id: float(own.measure_left_ns(graph)) for rank_id, own in self._compute.items()}
+        return {
+            rank_id: None
+            if changed_ns is None or (known_ns := unchanged[rank_id]) is None
+            else max(changed_ns, min(left[rank_id], known_ns))
+            for rank_id, changed_ns in changed.items()
+        }
+
+    def _measure_lengths(self, run: SimulatedRun) -> dict[int, float | None]:
+        """Return the mean length of the steps of each rank in a run."""
         found: dict[int, float | None] = {}
         for rank_id, steps in self.steps.items():
-            edges = engine.graph.positions(steps.ravel()).reshape(-1, 2)
+            edges = self._engine.graph.positions(steps.ravel()).reshape(-1, 2)
             found[rank_id] = _mean_length(run.start_ns[edges]) if (edges >= 0).all() else None
         return found | {rank_id: float(one.measure_ns(run)) for rank_id, one in self._single.items()}
 
@@ -309,6 +329,10 @@ def _first_operations(window: pl.DataFrame, rank: RankWindows, operations: pl.Da
     is_typical = np.isin(window["step"].to_numpy(), rank.typical["step"].to_numpy())
     found = find_step_operations(window, rank, operations)
     return found[is_typical & (found >= 0).all(axis=1)]
+
+
+def _select_typical(windows: pl.DataFrame, rank: RankWindows) -> pl.DataFrame:
+    return windows.filter(pl.col("step").is_in(rank.typical["step"].implode()))
 
 
 def _mean_length(bounds_ns: Times) -> float | None:

@@ -1,6 +1,7 @@
 """Limits of the analysis as findings: steps, ranks, dependency chains, upper bounds."""
 
 from collections.abc import Iterator
+from typing import assert_never
 
 import polars as pl
 
@@ -30,7 +31,7 @@ from wallscope.thresholds.verdict import (
 from wallscope.trace.dependencies import Dependencies
 from wallscope.trace.kernel_classes import shorten_kernel
 from wallscope.trace.repeat_unit import find_repeat_unit
-from wallscope.trace.silent_waits import SilentlyHeld, find_silent_waits
+from wallscope.trace.silent_waits import SilentlyHeld, SilentWait, find_silent_waits
 from wallscope.trace.steps import Steps
 from wallscope.units import duration, percent, plural, seconds, write_range
 
@@ -355,16 +356,52 @@ def _find_silent_waits(trace: Trace) -> Iterator[Finding]:
 
 
 def _describe_silent_wait(one: SilentlyHeld, held_ns: int, world_size: int | None) -> Finding:
-    return make_finding(
-        FindingCode.SILENT_WAITS,
-        str(one.kind),
-        covers_ns=held_ns,
-        waits=plural(one.held_ns.size, "time"),
-        time=duration(held_ns),
-        asked=one.asked,
-        count=f"{one.count:,}",
-        size="" if world_size is None else f", world size {world_size:,}",
-    )
+    waits, time = plural(one.held_ns.size, "time"), duration(held_ns)
+    count, asked = f"{one.count:,}", one.asked
+    match one.kind:
+        case SilentWait.CALLBACK:
+            return make_finding(
+                FindingCode.SILENT_WAITS,
+                "callback",
+                covers_ns=held_ns,
+                waits=waits,
+                time=time,
+                asked=asked,
+                count=count,
+            )
+        case SilentWait.VALUE:
+            return make_finding(
+                FindingCode.SILENT_WAITS,
+                "value",
+                covers_ns=held_ns,
+                waits=waits,
+                time=time,
+                asked=asked,
+                count=count,
+            )
+        case SilentWait.COLLECTIVE:
+            return make_finding(
+                FindingCode.SILENT_WAITS,
+                "collective",
+                covers_ns=held_ns,
+                waits=waits,
+                time=time,
+                asked=asked,
+                count=count,
+                size="" if world_size is None else f", world size {world_size:,}",
+            )
+        case SilentWait.GRAPH:
+            return make_finding(
+                FindingCode.SILENT_WAITS,
+                "graph",
+                covers_ns=held_ns,
+                waits=waits,
+                time=time,
+                asked=asked,
+                count=count,
+            )
+        case _:
+            assert_never(one.kind)
 
 
 _REPORTED_BY = {

@@ -28,8 +28,8 @@ MODEL_UNITS_COUNT: Final = 9
 """Units that the others are compared with, spread over all. Chosen, to bound the time."""
 SURE_UNIT_MATCH_SHARE: Final = 0.95
 """The same as `UNIT_MATCH_SHARE` for a unit of fewer kernels than `SHORTEST_UNIT_COUNT`. Chosen."""
-SHORTEST_SURE_UNIT_COUNT: Final = 3
-"""Kernels of different names that such a unit holds, at least: two alternate in many a loop. Chosen."""
+SHORTEST_SURE_UNIT_COUNT: Final = 2
+"""Kernels of different names that such a unit holds, at least: one that repeats makes no unit. Chosen."""
 SHORTEST_STRETCH_SHARE: Final = 0.25
 """Of the kernels that the repeating part of a capture must hold, or recurring ranges must span. Chosen."""
 STRETCH_PARTS_COUNT: Final = 4

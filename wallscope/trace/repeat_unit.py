@@ -197,7 +197,7 @@ def find_repetition(symbols: Symbols, gap_ns: Rows, shortest: int = SHORTEST_UNI
 
 
 def _is_sure(symbols: Symbols, unit: Period) -> bool:
-    """Return whether a unit of few kernels repeats almost always, and does not alternate two names."""
+    """Return whether a unit of few kernels repeats almost always, and runs more than one kernel."""
     names = np.unique(symbols[unit.starts[0] : unit.starts[1]]).size
     return (
         unit.match >= SURE_UNIT_MATCH_SHARE
