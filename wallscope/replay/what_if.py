@@ -253,7 +253,7 @@ class _SharedWindow:
         self._single = {
             rank.rank_id: _SingleStep(rank, window)
             for rank, own in ranks
-            if len(rank.windows) == 1 and own["steady"].all()
+            if len(rank.windows) == 1 and own["steady"].all() and _is_replayed(rank.rank_id, window)
         }
         self._start_ns = np.asarray(evidence.waits.start_ns)
         self._lock = Lock()
@@ -329,6 +329,10 @@ def _first_operations(window: pl.DataFrame, rank: RankWindows, operations: pl.Da
     is_typical = np.isin(window["step"].to_numpy(), rank.typical["step"].to_numpy())
     found = find_step_operations(window, rank, operations)
     return found[is_typical & (found >= 0).all(axis=1)]
+
+
+def _is_replayed(rank_id: int, window: ReplayWindow) -> bool:
+    return bool((window.replayed["rank_id"] == rank_id).any())
 
 
 def _select_typical(windows: pl.DataFrame, rank: RankWindows) -> pl.DataFrame:
