@@ -397,7 +397,7 @@ WINDOWS = pl.Schema(
 STEPS = pl.Schema(
     {
         **WINDOWS,
-        "issue_start_ns": pl.Int64(),  # when the host issued the first kernel of the window
+        "issue_start_ns": pl.Int64(),  # start of the step's range; without one, of its first launch
         "issue_end_ns": pl.Int64(),  # and that of the next window
         "steady": pl.Boolean(),
         "reason": pl.String(),

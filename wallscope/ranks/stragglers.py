@@ -370,8 +370,8 @@ def _reason(
 ) -> LateReason:
     """Explain a rank that is always late by its peers, one that is late in turn by its other steps.
 
-    The delay before its first collective may be at the end of the previous step, because a step begins with
-    its first kernel.
+    The delay before its first collective may be at the end of the previous step, because a step without a
+    range begins with its first kernel.
     """
     profile, steps = ranks.profiles[place], late.select("input", "step")
     peers = [ranks.side(other) for other in ranks.like(place)]
