@@ -63,14 +63,19 @@ def signed_duration(time_ns: int) -> str:
     return f"+{duration(time_ns)}" if time_ns > 0 else duration(time_ns)
 
 
-def signed_percent(share: float) -> str:
-    """A relative difference, with its sign.
+_WHOLE_PERCENT = 1000
+"""From here on tenths of a per cent are not written."""
 
-    >>> signed_percent(0.088), signed_percent(-0.0214), signed_percent(0.0)
-    ('+8.8 %', '-2.1 %', '0.0 %')
+
+def signed_percent(share: float) -> str:
+    """A relative difference, with its sign; a large one in whole per cent.
+
+    >>> signed_percent(0.088), signed_percent(-0.0214), signed_percent(0.0), signed_percent(207.616)
+    ('+8.8 %', '-2.1 %', '0.0 %', '+20762 %')
     """
     rounded = round(100 * share, 1) or 0.0
-    return f"+{rounded:.1f} %" if rounded > 0 else f"{rounded:.1f} %"
+    text = f"{rounded:.1f} %" if rounded < _WHOLE_PERCENT else f"{rounded:.0f} %"
+    return f"+{text}" if rounded > 0 else text
 
 
 def seconds(time_ns: int) -> str:

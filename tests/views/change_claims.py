@@ -18,7 +18,7 @@ from tests.views.shown import (
     read_page,
 )
 from wallscope.model.enums import Wall
-from wallscope.render.data import pack_brief, write_json
+from wallscope.render.data import DIGITS_COUNT, pack_brief, write_json
 from wallscope.views.brief import brief_comparison
 from wallscope.views.comparison import render_comparison, write_comparison_markdown
 
@@ -168,7 +168,7 @@ def read_brief_change(packed: dict) -> Iterator[Claim]:
         if name.endswith("_ns"):
             yield Claim(medium, "step", name.partition("_")[0], f"{value} ns")
         else:
-            yield Claim(medium, "step", name.replace("_", " "), write_ratio(value, 3))
+            yield Claim(medium, "step", name.replace("_", " "), write_ratio(value, DIGITS_COUNT))
     for one in packed.get("changes", ()):
         for side in ("base", "head"):
             yield Claim(medium, f"cause {one['cause']}", side, f"{one[f'{side}_ns']} ns")
@@ -176,8 +176,8 @@ def read_brief_change(packed: dict) -> Iterator[Claim]:
 
 
 def write_ratio(ratio: float, digits: int) -> str:
-    """A ratio as the change that media show."""
-    return f"{100 * (ratio - 1):.{digits - 1}f} %"
+    """A ratio that is rounded to some digits, as the change that media show."""
+    return f"{100 * (ratio - 1):.{max(digits - len(str(int(ratio))) - 2, 0)}f} %"
 
 
 def read_json_change(text: str) -> Iterator[Claim]:
@@ -191,7 +191,7 @@ def read_json_change(text: str) -> Iterator[Claim]:
     yield Claim(medium, "step", "change", f"{step['head_typical_ns'] - step['base_typical_ns']} ns")
     for name in ("ratio", "ratio_low", "ratio_high"):
         if step[name] is not None:
-            yield Claim(medium, "step", name.replace("_", " "), write_ratio(step[name], 9))
+            yield Claim(medium, "step", name.replace("_", " "), write_ratio(step[name], 11))
     for end in ("low", "high"):
         if step[f"ratio_{end}"] is not None and step["replication"] != "same":
             end_ns = (step[f"ratio_{end}"] - 1) * step["base_typical_ns"]

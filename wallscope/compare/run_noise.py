@@ -187,9 +187,14 @@ class Difference:
         return max(half, margin) + normal_quantile(DETECTED_SHARE) * float(self.error[0])
 
 
+_FAR = 1e150
+"""Differences in units of their error; larger ones are as certain."""
+
+
 def _chance(change: Floats, error: Floats, freedom: Floats) -> Floats:
-    ratio = np.abs(change) / np.where(error > 0, error, 1e-300)
-    return np.where(np.isfinite(error), student_chance(np.minimum(ratio, 1e150), freedom), 1.0)
+    exact = np.where(change == 0, 0.0, _FAR)  # without an error, each difference is a change
+    ratio = np.divide(np.abs(change), error, out=exact, where=error > 1 / _FAR)
+    return np.where(np.isfinite(error), student_chance(np.minimum(ratio, _FAR), freedom), 1.0)
 
 
 def measure_difference(

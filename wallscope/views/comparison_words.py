@@ -364,7 +364,8 @@ def list_sides(comparison: Comparison) -> tuple[str, ...]:
         ranks[0] if ranks[0] == ranks[1] else " → ".join(ranks),
     ]
     if others:
-        parts[1] += f" of {others + 1} in both"
+        is_numbered = base.rank is not None and head.rank is not None
+        parts[1] += f" of {others + 1} in both" if is_numbered else f", {others + 1} ranks in both"
     other = [name for name, side in (("base", base), ("head", head)) if not side.is_representative]
     if other:
         parts[1] += f" (analyze reports another rank for {' and '.join(other)})"

@@ -52,3 +52,4 @@ def test_a_real_capture_of_two_gpus_is_compared_on_the_one_that_its_analysis_is_
     found = compare_sides(side, side, CompareOptions())
 
     assert found.base.device == rank_of(answer(name))["device"] == 1
+    assert list_sides(found)[1].startswith("device 1, 2 ranks in both")  # not "device 1 of 2"
