@@ -1,6 +1,7 @@
 """In which order fixes come, and what each carries."""
 
 import tomllib
+from dataclasses import replace
 from pathlib import Path
 
 import polars as pl
@@ -8,6 +9,7 @@ import pytest
 
 from tests.advice.runs import MS, RANGES, run
 from wallscope.advice.measurements import MeasuredRun
+from wallscope.advice.next_actions import name_next_actions
 from wallscope.advice.recommend import find_matches, rank_fixes
 from wallscope.advice.rules import check_rules, fix_rules
 from wallscope.model.advice import KnownSetting, Precondition, RunConfiguration
@@ -114,6 +116,29 @@ def test_the_place_that_a_rule_gives_itself_comes_before_the_workflow():
 )
 def test_compute_comes_first_where_it_is_the_wall_else_last(causes, expected):
     assert order(causes, ("a", ["host/lock"], {}), ("b", ["compute/gemm"], {})) == expected
+
+
+@pytest.mark.parametrize(
+    ("walls", "place"),
+    [
+        pytest.param("mmmmc", 2, id="the dominant wall comes last"),
+        pytest.param("cmmmc", 0, id="it has another before"),
+        pytest.param("mc", 1, id="there are few"),
+        pytest.param("mmmm", None, id="no fix addresses it"),
+    ],
+)
+def test_one_of_the_first_recommendations_addresses_the_dominant_wall(walls, place):
+    view = MeasuredRun(run({"communication/tp/unsplit": 60}), RunConfiguration(), pl.Series(["x"]))
+    causes = {"m": "memory/fill", "c": "communication/tp/unsplit"}
+    (of_tp,) = recommended(view, rules(("c", [causes["c"]], {})), UNKNOWN)
+    made = [replace(of_tp, id=f"{place}", causes=(causes[wall],)) for place, wall in enumerate(walls)]
+
+    chosen, _ = name_next_actions(view, made, ())
+
+    assert {fix.id for fix in chosen} == {fix.id for fix in made}
+    assert next((nth for nth, fix in enumerate(chosen) if fix.causes == (causes["c"],)), None) == place
+    rest = [fix.id for fix in chosen if fix.id != chosen[place or 0].id]
+    assert rest == sorted(rest)
 
 
 def test_what_could_not_win_a_hundredth_of_the_step_gets_no_fix():

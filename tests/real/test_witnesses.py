@@ -62,6 +62,9 @@ def test_kernels_that_move_no_tokens_wait_for_peers():
 
     assert times["communication/ep/peer-wait"] == pytest.approx(28_000_000, rel=0.01)
     assert "waiting for peers" in found.diagnosis.verdict
+    (limit,) = (one.message for one in found.capture.findings if one.code == "one-rank")
+    assert "28.0 ms of this is waiting for peers" in limit
+    assert "the other 4.8 ms cannot be separated" in limit
     assert found.program.framework == "pytorch"
     assert "deepep-beside-compute" in ids
     assert not ids & {"hybridep", "hybridep-in-the-rack", "deepep"}
@@ -77,7 +80,7 @@ def test_kernels_that_move_no_tokens_wait_for_peers():
     ],
 )
 def test_a_large_wall_has_a_next_action(name, action):
-    assert action in {fix.id for fix in analyze_once(TRACES / "minimal" / name).fixes or ()}
+    assert action in {fix.id for fix in (analyze_once(TRACES / "minimal" / name).fixes or ())[:3]}
 
 
 def test_no_result_is_said_to_be_copied_back_where_no_copy_goes_to_the_host():

@@ -63,6 +63,24 @@ def test_one_rank_that_hardly_communicates_is_not_told_so(known):
 
 
 @pytest.mark.parametrize(
+    ("waits_share", "said"),
+    [
+        pytest.param(0.0, "cannot be separated.", id="nothing is known to wait"),
+        pytest.param(0.5, "cannot be separated into transfer time and waiting.", id="half is"),
+        pytest.param(1.0, "", id="all is"),
+    ],
+)
+def test_kernels_that_only_wait_are_not_part_of_what_one_rank_leaves_open(known, waits_share, said):
+    account = known[0]
+    waiting_ns = round(waits_share * account.rank.typical.walls.communication)
+    entry = CauseTime("communication/ep/peer-wait", "communication", waiting_ns, 0.1, None, 0)
+    told = replace(account, rank=replace(account.rank, causes=(entry,) if waiting_ns else ()))
+    found = codes(known, account=told)
+
+    assert [one.message.endswith(said) for one in found.values()] == [True] * bool(said)
+
+
+@pytest.mark.parametrize(
     ("share", "severity", "said"),
     [
         pytest.param(0.0, "info", "all time of the typical step explained.", id="no time hangs on them"),

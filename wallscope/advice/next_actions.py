@@ -5,8 +5,9 @@ from collections.abc import Iterator, Sequence
 from wallscope.advice.measurements import MeasuredRun
 from wallscope.advice.rules import fix_rules
 from wallscope.model.advice import Fix
+from wallscope.model.diagnosis import Dominant
 from wallscope.model.enums import Wall
-from wallscope.thresholds.verdict import NEXT_ACTION_SHARE
+from wallscope.thresholds.verdict import FIRST_FIXES_COUNT, NEXT_ACTION_SHARE
 
 
 def name_next_actions(
@@ -16,6 +17,7 @@ def name_next_actions(
 
     A large wall that no fix of the program addresses has the first change of the capture for one of its
     causes among the recommendations. Rules that are a last resort are left out where that is not needed.
+    One of the first recommendations addresses the dominant wall, if any does.
 
     Args:
         run: the run.
@@ -29,10 +31,20 @@ def name_next_actions(
         if not any(_addresses(fix, wall) for fix in chosen):
             chosen += [fix for fix in in_order if _addresses(fix, wall)][:1]
     others = (fix for fix in of_capture if fix not in chosen and fix.id not in resorts)
-    return tuple(chosen), tuple(others)
+    return _bring_forward(chosen, run.analysis.diagnosis.dominant_wall), tuple(others)
 
 
-def _addresses(fix: Fix, wall: Wall) -> bool:
+def _bring_forward(fixes: list[Fix], wall: Dominant) -> tuple[Fix, ...]:
+    """Return fixes with the best one for a wall among the first."""
+    first, later = fixes[:FIRST_FIXES_COUNT], fixes[FIRST_FIXES_COUNT:]
+    if any(_addresses(fix, wall) for fix in first):
+        return tuple(fixes)
+    raised = [fix for fix in later if _addresses(fix, wall)][:1]
+    place = FIRST_FIXES_COUNT - len(raised)
+    return (*first[:place], *raised, *first[place:], *(fix for fix in later if fix not in raised))
+
+
+def _addresses(fix: Fix, wall: str) -> bool:
     return any(cause.split("/", 1)[0] == wall for cause in fix.causes)
 
 

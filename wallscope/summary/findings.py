@@ -1,7 +1,6 @@
 """Limits of the analysis as findings: steps, ranks, dependency chains, upper bounds."""
 
 from collections.abc import Iterator
-from typing import assert_never
 
 import polars as pl
 
@@ -14,6 +13,7 @@ from wallscope.model.cause_catalogue import (
     UNATTRIBUTED_PROFILER,
     UNRECOGNIZED,
     describe_cause,
+    is_part,
 )
 from wallscope.model.diagnosis import StepFacts
 from wallscope.model.enums import OperationClass, Wall
@@ -31,7 +31,7 @@ from wallscope.thresholds.verdict import (
 from wallscope.trace.dependencies import Dependencies
 from wallscope.trace.kernel_classes import shorten_kernel
 from wallscope.trace.repeat_unit import find_repeat_unit
-from wallscope.trace.silent_waits import SilentlyHeld, SilentWait, find_silent_waits
+from wallscope.trace.silent_waits import SilentlyHeld, find_silent_waits
 from wallscope.trace.steps import Steps
 from wallscope.units import duration, percent, plural, seconds, write_range
 
@@ -356,52 +356,16 @@ def _find_silent_waits(trace: Trace) -> Iterator[Finding]:
 
 
 def _describe_silent_wait(one: SilentlyHeld, held_ns: int, world_size: int | None) -> Finding:
-    waits, time = plural(one.held_ns.size, "time"), duration(held_ns)
-    count, asked = f"{one.count:,}", one.asked
-    match one.kind:
-        case SilentWait.CALLBACK:
-            return make_finding(
-                FindingCode.SILENT_WAITS,
-                "callback",
-                covers_ns=held_ns,
-                waits=waits,
-                time=time,
-                asked=asked,
-                count=count,
-            )
-        case SilentWait.VALUE:
-            return make_finding(
-                FindingCode.SILENT_WAITS,
-                "value",
-                covers_ns=held_ns,
-                waits=waits,
-                time=time,
-                asked=asked,
-                count=count,
-            )
-        case SilentWait.COLLECTIVE:
-            return make_finding(
-                FindingCode.SILENT_WAITS,
-                "collective",
-                covers_ns=held_ns,
-                waits=waits,
-                time=time,
-                asked=asked,
-                count=count,
-                size="" if world_size is None else f", world size {world_size:,}",
-            )
-        case SilentWait.GRAPH:
-            return make_finding(
-                FindingCode.SILENT_WAITS,
-                "graph",
-                covers_ns=held_ns,
-                waits=waits,
-                time=time,
-                asked=asked,
-                count=count,
-            )
-        case _:
-            assert_never(one.kind)
+    return make_finding(
+        FindingCode.SILENT_WAITS,
+        one.kind,
+        covers_ns=held_ns,
+        waits=plural(one.held_ns.size, "time"),
+        time=duration(held_ns),
+        asked=one.asked,
+        count=f"{one.count:,}",
+        size="" if world_size is None else f", world size {world_size:,}",
+    )
 
 
 _REPORTED_BY = {
@@ -500,20 +464,25 @@ def _unattributed(rank: Rank, codes: set[str], whole: str) -> Iterator[Finding]:
 
 
 def _one_rank(rank: Rank, trace: Trace, whole: str) -> Iterator[Finding]:
-    """Report that one rank cannot separate transfer from waiting."""
+    """Report that one rank cannot separate transfer from waiting, but for kernels that only wait."""
     capture, selection = trace.capture, trace.selection
     own_ns, step_ns = rank.typical.walls.communication, rank.typical.step_ns
-    if len(capture.ranks) > 1 or not step_ns or own_ns < OVERTURNING_SHARE * step_ns:
+    waiting_ns = sum(entry.typical_ns for entry in rank.causes if is_part(entry.cause))
+    rest_ns = own_ns - waiting_ns
+    if len(capture.ranks) > 1 or not step_ns or rest_ns < OVERTURNING_SHARE * step_ns:
         return
     is_chosen = selection.rank is not None or selection.device is not None or trace.left_out > 0
     world = capture.world_size
     counted = "one rank" if world is None or world <= 1 else f"1 of {world} ranks"
     yield make_finding(
         FindingCode.ONE_RANK,
+        "waits" if waiting_ns else "",
         cure="" if is_chosen else None,
-        covers_ns=own_ns,
+        covers_ns=rest_ns,
         whole=whole,
         time=duration(own_ns),
+        waiting=duration(waiting_ns),
+        rest=duration(rest_ns),
         counted=counted,
     )
 

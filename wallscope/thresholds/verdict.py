@@ -42,6 +42,8 @@ SHARE_ROUNDING: Final = 1e-9
 """Shares are rounded quotients: one that equals a threshold may come out a hair below it."""
 NEXT_ACTION_SHARE: Final = 0.10
 """Of the step in a wall, from which it has a recommendation or a next capture. As `DOMINANT_SHARE`."""
+FIRST_FIXES_COUNT: Final = 3
+"""Recommendations on a first screen; one of them addresses the dominant wall if any does. Chosen."""
 NEXT_WALL_SHARE: Final = 0.10
 """Of what is left without the wall that a loss must take, to be the next. Chosen, as `DOMINANT_SHARE`."""
 LITTLE_GAIN_SHARE: Final = 0.5

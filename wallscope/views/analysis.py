@@ -26,6 +26,7 @@ from wallscope.model.section import (
 from wallscope.render.html import write_card
 from wallscope.render.markdown import code, escape, join_blocks, render_table
 from wallscope.render.terminal import render_sections
+from wallscope.thresholds.verdict import FIRST_FIXES_COUNT
 from wallscope.views.cards import build_recommendations, list_card_lines
 from wallscope.views.first_screen import build_headline, render_first_screen
 from wallscope.views.sections.depth import tabulate_budget
@@ -49,7 +50,6 @@ from wallscope.views.sections.words import (
 from wallscope.views.statement import Statement, state_analysis
 from wallscope.views.verdict import list_job_verdict, list_verdict_sentences
 
-_MOST_FIXES = 3
 _MOST_SETTINGS = 8
 _MOST_FINDINGS = 12
 _LONGEST_VERDICT, _LONGEST_NOTE = 1_500, 300
@@ -205,7 +205,7 @@ def _list_answer(answer: KeyAnswer) -> Iterator[str]:
 
 def _list_fixes(analysis: Analysis, told: Statement) -> list[str]:
     """List the first fixes with settings, preconditions and ceilings."""
-    shown = select_first_fixes(tuple(card.fix for card in told.cards))[:_MOST_FIXES]
+    shown = select_first_fixes(tuple(card.fix for card in told.cards))[:FIRST_FIXES_COUNT]
     if not shown:
         return []
     title = title_fixes(shown, has_steps=analysis.anchor.kind != "whole-trace")
@@ -234,7 +234,7 @@ def _list_capture_advice(analysis: Analysis) -> list[str]:
     if not analysis.capture_advice:
         return []
     lines = ["#### Capture quality: what to record for a better analysis", ""]
-    for fix in analysis.capture_advice[:_MOST_FIXES]:
+    for fix in analysis.capture_advice[:FIRST_FIXES_COUNT]:
         settings = ", ".join(code(entry.write(), 200) for entry in fix.settings[:_MOST_SETTINGS])
         lines.append(f"- {escape(fix.title)}{f': {settings}' if settings else ''}")
     return lines
@@ -268,7 +268,7 @@ def write_analysis_card(analysis: Analysis) -> str:
         (Cell("all", tone="dim"), basis.total_ns, ""),
     )
     fixes = []
-    for card in told.cards[:_MOST_FIXES]:
+    for card in told.cards[:FIRST_FIXES_COUNT]:
         worth = "; ".join(filter(None, (card.badge, card.fix.assumes if card.badge else "")))
         fixes.append(f"{card.fix.title}{f' ({worth})' if worth else ''}")
     origin = " · ".join(told.subject)

@@ -22,7 +22,7 @@ from wallscope.render.terminal import render_sections
 from wallscope.render.texts import visible
 from wallscope.summary.diagnosis import LOSSES
 from wallscope.thresholds.steps import FEWEST_STEPS_FOR_QUARTILES_COUNT
-from wallscope.thresholds.verdict import SHOWN_LOSS_SHARE, SHOWN_WALL_SHARE
+from wallscope.thresholds.verdict import FIRST_FIXES_COUNT, SHOWN_LOSS_SHARE, SHOWN_WALL_SHARE
 from wallscope.views.cards import shorten_settings
 from wallscope.views.headline import covers_all_ranks
 from wallscope.views.sections.findings import describe_confidence, list_caveats
@@ -43,7 +43,7 @@ from wallscope.views.sections.words import (
 from wallscope.views.statement import Statement, state_analysis
 
 _WIDEST = 100
-_MOST_FIXES, _MOST_OBSTACLES, _MOST_LATE, _MOST_KINDS = 3, 2, 2, 3
+_MOST_OBSTACLES, _MOST_LATE, _MOST_KINDS = 2, 2, 3
 _LONGEST_LINE, _LONGEST_COMMAND = 74, 66
 _LONGEST_ANCHOR, _LONGEST_ASSUMPTION, _LONGEST_ASSUMPTIONS = 30, 240, 250
 _NAMES = {wall: "Host overhead" if wall is Wall.HOST else wall.capitalize() for wall in Wall}
@@ -155,7 +155,7 @@ def _tabulate_bars(analysis: Analysis, told: Statement) -> Grid:
 
 def _build_recommendations(analysis: Analysis, rank: Rank, told: Statement) -> Section:
     """Make the first three fixes: title and upper bound, settings and preconditions."""
-    shown = select_first_fixes(analysis.fixes or ())[:_MOST_FIXES]
+    shown = select_first_fixes(analysis.fixes or ())[:FIRST_FIXES_COUNT]
     if not shown:
         return Section("fixes", "Recommendations", "", tuple(_explain_no_fixes(analysis, rank, told)))
     has_bound = any(fix.speedup_ceiling is not None for fix in shown)
@@ -212,7 +212,7 @@ def _explain_no_fixes(analysis: Analysis, rank: Rank, told: Statement) -> Iterat
             Column("share", "share", "percent"),
             Column("typical_ns", "time", "duration"),
         )
-        largest = sorted(lost, key=lambda one: -one.typical_ns)[:_MOST_FIXES]
+        largest = sorted(lost, key=lambda one: -one.typical_ns)[:FIRST_FIXES_COUNT]
         yield tabulate("", columns, largest, has_header=False)
 
 
@@ -221,7 +221,7 @@ def _list_run_facts(analysis: Analysis, rank: Rank, told: Statement) -> Iterator
     pressure, job = analysis.diagnosis.memory_pressure, analysis.job
     evidence = f": {pressure.evidence[0]}" if pressure.evidence else ""
     relief, command = told.relief
-    shown = select_first_fixes(analysis.fixes or ())[:_MOST_FIXES]
+    shown = select_first_fixes(analysis.fixes or ())[:FIRST_FIXES_COUNT]
     is_full = sum(len(fix.assumes or "") for fix in shown) > _LONGEST_ASSUMPTIONS
     facts: dict[str, list[Line]] = {
         "Steps": [*_describe_steps(analysis, rank)],
@@ -323,7 +323,7 @@ def _break_command(command: str, most: int) -> list[str]:
 
 def _suggest(analysis: Analysis, source: str, *, asks_configuration: bool) -> Iterator[tuple[str, str]]:
     codes = {finding.code for finding in analysis.capture.findings}
-    shown = select_first_fixes(analysis.fixes or ())[:_MOST_FIXES]
+    shown = select_first_fixes(analysis.fixes or ())[:FIRST_FIXES_COUNT]
     if shown:
         yield f"explain {shown[0].id}", "why and how"
     if analysis.diagnosis.dominant_wall == "unknown" or FindingCode.NO_KERNELS in codes:

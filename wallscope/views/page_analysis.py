@@ -11,6 +11,7 @@ from wallscope.model.section import Section
 from wallscope.render.html import FirstScreen, SideTime, render_page
 from wallscope.render.texts import shorten_name
 from wallscope.render.timeline_pack import MOST_CHARACTERS, pack_timelines
+from wallscope.thresholds.verdict import FIRST_FIXES_COUNT
 from wallscope.views.sections.findings import build_methods, shorten_message
 from wallscope.views.sections.report import build_sections
 from wallscope.views.sections.steps import (
@@ -29,7 +30,7 @@ from wallscope.views.sections.words import (
 from wallscope.views.statement import Statement, state_analysis
 
 _LARGEST_PAGE = 3_450_000
-_MOST_FIXES, _MOST_LOSSES = 3, 3
+_MOST_LOSSES = 3
 
 
 def write_analysis_page(report: Report) -> str:
@@ -105,8 +106,8 @@ def _list_details(analysis: Analysis, rank: Rank, told: Statement) -> dict[str, 
         "bars_of": "" if basis.kind in {"typical", "median"} else of_rank,
         "pressure": describe_pressure(analysis.diagnosis.memory_pressure),
         "callouts": tuple((one, shorten_message(one)) for one in told.limits),
-        "cards": cards[:_MOST_FIXES],
-        "more_cards": cards[_MOST_FIXES:],
+        "cards": cards[:FIRST_FIXES_COUNT],
+        "more_cards": cards[FIRST_FIXES_COUNT:],
         "losses_of": told.whole if basis.kind == "mean" else analysis.anchor.typical,
         "has_bars": any(card.after_share is not None for card in cards),
         "unaddressed": describe_unaddressed_compute(analysis, rank),
