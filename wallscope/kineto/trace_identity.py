@@ -152,6 +152,7 @@ def _read_gpus(listed: Any) -> tuple[Gpu, ...]:
                     "memory_bytes": entry.get("totalGlobalMem"),
                     "memory_mib": None,
                     "bandwidth": None,
+                    "clock": None,
                 }
             )
     return tuple(found[number] for number in sorted(found))

@@ -94,6 +94,7 @@ class Gpu:
     sm_count: int | None
     memory_bytes: int | None
     memory_bandwidth_bytes_per_s: int | None
+    clock_hz: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -242,6 +242,7 @@ def read_gpus(source: Database) -> tuple[Gpu, ...]:
         "memory_bytes": ("totalMemory",),
         "memory_mib": ("globalMemorySize",),  # seen in an export of 2021: 32510 for a V100 of 32 GB
         "bandwidth": ("memoryBandwidth",),
+        "clock": ("clockRate",),
     }
     columns = [
         next((f'"{column}"' for column in spellings if source.has(table, column)), "NULL")
@@ -263,6 +264,7 @@ def make_gpu(row: dict[str, object]) -> Gpu:
         sm_count=_positive(row["sm_count"]),
         memory_bytes=memory_mib << 20 if memory_bytes is None and memory_mib is not None else memory_bytes,
         memory_bandwidth_bytes_per_s=_positive(row["bandwidth"]),
+        clock_hz=_positive(row["clock"]),
     )
 
 

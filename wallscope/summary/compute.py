@@ -35,7 +35,8 @@ from wallscope.thresholds.causes import (
     SMALL_GEMM_NS,
 )
 from wallscope.thresholds.verdict import MATERIAL_SHARE
-from wallscope.trace.gpu_limits import estimate_occupancy, find_peak, find_theoretical
+from wallscope.trace.gpu_limits import estimate_occupancy, find_theoretical
+from wallscope.trace.gpu_peaks import find_peak
 from wallscope.trace.intervals import Spans, covered_ns, order_spans, union
 from wallscope.trace.kernel_classes import infer_precisions, mark_training
 from wallscope.trace.names import TextMemo, mark_changes
@@ -401,4 +402,4 @@ def _peak(rank: Rank, gpu: Gpu | None) -> Peak | None:
     first = next(iter(rank.compute_details.precisions), None)
     if first is None or first.precision is Precision.UNKNOWN or first.share < KNOWN_PRECISION_SHARE:
         return None
-    return find_peak(gpu.name, first.precision)
+    return find_peak(gpu, first.precision)

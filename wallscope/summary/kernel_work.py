@@ -19,7 +19,7 @@ from wallscope.model.capture import Gpu
 from wallscope.model.enums import ComputeCategory, OperationClass, Precision
 from wallscope.model.rank_summaries import CategoryPrecision, KernelRate, LeadingKernel
 from wallscope.thresholds.verdict import KERNEL_RATES_COUNT, LEADING_KERNELS_COUNT, MATERIAL_SHARE
-from wallscope.trace.gpu_limits import find_peak
+from wallscope.trace.gpu_peaks import find_peak
 from wallscope.trace.kernel_classes import infer_precisions, shorten_kernel
 from wallscope.trace.unrecognized import mark_unknown_kernels
 
@@ -212,7 +212,7 @@ def rate_kernels(
         "name", flops_per_s=pl.col("flops") * 1e9 / pl.col("taken_ns")
     )
     found = rates.join(infer_precisions(names), on="name", how="left", maintain_order="left")
-    peaks = {one: None if gpu is None else find_peak(gpu.name, one) for one in Precision}
+    peaks = {one: None if gpu is None else find_peak(gpu, one) for one in Precision}
     most = {str(one): None if peak is None else peak.flops_per_s for one, peak in peaks.items()}
     return found.select(
         "name",

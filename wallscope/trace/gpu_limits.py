@@ -1,9 +1,4 @@
-"""What GPUs can do at most: dense matrix rates by name, and blocks of a kernel on a multiprocessor.
-
-The numbers are those of the data sheets of NVIDIA and AMD, for boards at their full power limit, without
-structured sparsity. Where a sheet states only sparse ones, they are half of those. Names are compared whole:
-a MIG slice or a variant that is not listed has no known peak. Programs see each die of an MI250 or MI250X as
-a GPU, so it has half the rate of the board.
+"""How many blocks of a kernel fit on a multiprocessor of a GPU.
 
 The limits are those of "Technical Specifications per Compute Capability" in NVIDIA's CUDA C++ Programming
 Guide. The allocation of registers and shared memory follows `cuda_occupancy.h` of the CUDA toolkit. Registers
@@ -19,72 +14,6 @@ import numpy.typing as npt
 import polars as pl
 
 from wallscope.columns import Rows, as_integers
-from wallscope.model.diagnosis import Peak
-from wallscope.model.enums import Precision
-
-_TERA = 1e12
-_SOURCES = {
-    "A100": "NVIDIA A100 Tensor Core GPU data sheet",
-    "H100": "NVIDIA H100 Tensor Core GPU data sheet",
-    "H200": "NVIDIA H200 Tensor Core GPU data sheet",
-    "B200": "NVIDIA HGX B200 data sheet",
-    "GB200": "NVIDIA GB200 NVL72 data sheet",
-    "MI210": "AMD Instinct MI210 data sheet",
-    "MI250": "AMD Instinct MI250 data sheet",
-    "MI250X": "AMD Instinct MI250X data sheet",
-    "MI300A": "AMD Instinct MI300A data sheet",
-    "MI300X": "AMD Instinct MI300X data sheet",
-    "MI325X": "AMD Instinct MI325X data sheet",
-    "MI350X": "AMD Instinct MI350X data sheet",
-    "MI355X": "AMD Instinct MI355X data sheet",
-}
-_TENSOR: dict[str, dict[str, float]] = {
-    "A100": {"tf32": 156, "bf16": 312, "int8": 624},
-    "H100": {"tf32": 494.7, "bf16": 989.4, "fp8": 1_978.9, "int8": 1_978.9},
-    "H100 PCIe": {"tf32": 378, "bf16": 756, "fp8": 1_513, "int8": 1_513},
-    "H200": {"tf32": 494.7, "bf16": 989.4, "fp8": 1_978.9, "int8": 1_978.9},
-    "B200": {"tf32": 1_125, "bf16": 2_250, "fp8": 4_500, "nvfp4": 9_000},
-    "GB200": {"tf32": 1_250, "bf16": 2_500, "fp8": 5_000, "nvfp4": 10_000},
-    "MI210": {"bf16": 181, "int8": 181},
-    "MI250": {"bf16": 181, "int8": 181},
-    "MI250X": {"bf16": 191.5, "int8": 191.5},
-    "MI300A": {"tf32": 490.3, "bf16": 980.6, "fp8": 1_961.2, "int8": 1_961.2},
-    "MI300X": {"tf32": 653.7, "bf16": 1_307.4, "fp8": 2_614.9, "int8": 2_614.9},
-    "MI325X": {"tf32": 653.7, "bf16": 1_307.4, "fp8": 2_614.9, "int8": 2_614.9},
-    "MI350X": {"bf16": 2_306.9, "fp8": 4_613.7, "int8": 4_613.7},
-    "MI355X": {"bf16": 2_516.6, "fp8": 5_033.2, "int8": 5_033.2},
-}
-_AMD = ("MI210", "MI250", "MI250X", "MI300A", "MI300X", "MI325X", "MI350X", "MI355X")
-_BOARDS = {
-    "NVIDIA A100-SXM4-40GB": "A100",
-    "NVIDIA A100-SXM4-80GB": "A100",
-    "NVIDIA A100-PCIE-40GB": "A100",
-    "NVIDIA A100 80GB PCIe": "A100",
-    "NVIDIA H100 80GB HBM3": "H100",
-    "NVIDIA H100 PCIe": "H100 PCIe",
-    "NVIDIA H200": "H200",
-    "NVIDIA B200": "B200",
-    "NVIDIA GB200": "GB200",
-    **{f"AMD Instinct {one}{form}": one for one in _AMD for form in ("", " VF", " OAM")},
-}
-_AS_FAST_AS = {Precision.FP16: Precision.BF16, Precision.MXFP8: Precision.FP8}
-
-
-def find_peak(gpu: str | None, precision: Precision) -> Peak | None:
-    """The peak of a GPU by its name, `None` where it or the precision is not listed.
-
-    >>> find_peak("NVIDIA H100 80GB HBM3", Precision.BF16).flops_per_s
-    989400000000000.0
-    >>> find_peak("NVIDIA H100 80GB HBM3 MIG 1g.10gb", Precision.BF16)
-    >>> find_peak("AMD Instinct MI300X", Precision.FP8).source
-    'AMD Instinct MI300X data sheet'
-    """
-    board = _BOARDS.get(gpu or "")
-    if board is None:
-        return None
-    found = _TENSOR[board].get(_AS_FAST_AS.get(precision, precision))
-    return None if found is None else Peak(found * _TERA, precision, _SOURCES[board.split()[0]])
-
 
 Shares = npt.NDArray[np.float64]
 

@@ -1,0 +1,77 @@
+"""Peak rates of GPUs for dense matrices: of their data sheets, else computed from what the capture says.
+
+Names are compared whole: a MIG slice or a variant that is not listed has not the peak of the listed GPU. Its
+multiprocessors and clock give the peak if its architecture has one rate for a cycle. Of boards that share a
+name, the multiprocessors show which one it is.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+
+from wallscope.files import read_toml
+from wallscope.model.capture import Gpu
+from wallscope.model.diagnosis import Peak
+from wallscope.model.enums import Precision
+
+_TERA = 1e12
+_AS_FAST_AS = {Precision.FP16: Precision.BF16, Precision.MXFP8: Precision.FP8}
+
+
+@dataclass(frozen=True, slots=True)
+class _Listed:
+    """Rates of a GPU by precision in TFLOP/s, of the data sheet; of boards with so many multiprocessors."""
+
+    rates: Mapping[str, float]
+    sheet: str
+    multiprocessors: int | None
+
+
+def find_peak(gpu: Gpu, precision: Precision) -> Peak | None:
+    """Return the peak of a GPU in one precision, `None` where it is not known.
+
+    >>> h800 = Gpu(0, "NVIDIA H800", "sm_90", 132, None, None)
+    >>> find_peak(h800, Precision.BF16).flops_per_s
+    989400000000000.0
+    >>> find_peak(Gpu(0, "NVIDIA H100 80GB HBM3 MIG 1g.10gb", "sm_90", 16, None, None), Precision.BF16)
+    """
+    boards = _list_boards().get(gpu.name or "")
+    if boards is None:
+        return _compute_peak(gpu, precision)
+    for board in boards:
+        if board.multiprocessors in {None, gpu.sm_count}:
+            rate = _find_rate(board.rates, precision)
+            return None if rate is None else Peak(rate * _TERA, precision, board.sheet)
+    return None
+
+
+def _compute_peak(gpu: Gpu, precision: Precision) -> Peak | None:
+    """Return the peak of a GPU without a data sheet here, from its multiprocessors and its clock."""
+    cycle = read_toml("trace/peaks.toml")["cycle"]
+    if gpu.name is None or gpu.sm_count is None or gpu.clock_hz is None or "MIG" in gpu.name:
+        return None
+    if gpu.name.startswith(tuple(cycle["exceptions"])):
+        return None
+    is_consumer = any(word in gpu.name for word in cycle["consumer_words"])
+    rates = cycle["rates"] | (cycle["consumer"] if is_consumer else {})
+    rate = _find_rate(rates.get(gpu.architecture, {}), precision)
+    if rate is None:
+        return None
+    source = (
+        f"computed from {gpu.sm_count} multiprocessors at {gpu.clock_hz / 1e6:.0f} MHz, no data sheet known"
+    )
+    return Peak(float(rate * gpu.sm_count * gpu.clock_hz), precision, source)
+
+
+def _find_rate(rates: Mapping[str, float], precision: Precision) -> float | None:
+    return rates.get(precision, rates.get(_AS_FAST_AS.get(precision, precision)))
+
+
+@cache
+def _list_boards() -> Mapping[str, tuple[_Listed, ...]]:
+    """Return the GPUs with a data sheet, by name."""
+    found: dict[str, tuple[_Listed, ...]] = {}
+    for table in read_toml("trace/peaks.toml")["gpu"]:
+        listed = _Listed(table["rates"], table["sheet"], table.get("multiprocessors"))
+        found |= {name: (*found.get(name, ()), listed) for name in table["names"]}
+    return found
