@@ -72,6 +72,7 @@ from wallscope.summary.ranges import (
     sum_range_walls,
 )
 from wallscope.summary.unusual_losses import (
+    compare_kinds,
     find_rare_stalls,
     find_slower_kernels,
     measure_longest_gap,
@@ -255,7 +256,7 @@ def _summarize_rank(  # noqa: PLR0913, PLR0917  # what is shared between ranks, 
         after_ns=_after_ns(trace, operations, windows),
         whole_walls=_measure_whole(trace, evidence, operations, windows),
         slower_kernels=find_slower_kernels(operations, windows.filter("steady"), capture, rank["gpu"]),
-        **_measure_steadiness(windows.filter("steady"), sums),
+        **_measure_steadiness(windows.filter("steady"), sums, operations, capture),
     )
     deciding = windows.filter(pl.col("steady")) if windows["steady"].any() else chosen
     spans = Spans(windows["start_ns"].to_numpy(), windows["end_ns"].to_numpy())
@@ -334,13 +335,17 @@ class _Steadiness(TypedDict):
     rare_stalls: tuple[RareStall, ...]
 
 
-def _measure_steadiness(steady: pl.DataFrame, sums: SliceSums) -> _Steadiness:
+def _measure_steadiness(
+    steady: pl.DataFrame, sums: SliceSums, operations: pl.DataFrame, capture: Capture
+) -> _Steadiness:
     """Return how the steady windows of a rank vary."""
     duration_ns = (steady["end_ns"] - steady["start_ns"]).to_numpy()
     return _Steadiness(
         mean_step_ns=average_total(int(duration_ns.sum()), duration_ns.size) if duration_ns.size else None,
         median_step_ns=round(float(np.median(duration_ns))) if duration_ns.size else None,
-        modes=find_step_modes(steady["step"].to_numpy(), duration_ns),
+        modes=compare_kinds(
+            find_step_modes(steady["step"].to_numpy(), duration_ns), operations, steady, capture
+        ),
         rare_stalls=find_rare_stalls(sums, steady),
     )
 
