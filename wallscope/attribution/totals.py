@@ -28,6 +28,7 @@ from wallscope.model.analysis import CauseTime, ComputeAbsent
 from wallscope.model.capture import FOREVER_NS
 from wallscope.model.cause_catalogue import (
     COMMUNICATION_UNRESOLVED,
+    COMPUTE_UNRECOGNIZED,
     MEMORY_UNRESOLVED,
     UNATTRIBUTED_HELD_WHILE_IDLE,
     UNATTRIBUTED_OPAQUE_GRAPH,
@@ -192,6 +193,12 @@ def sum_unresolved_by_step(sums: SliceSums, steps: pl.Series) -> Times:
     found = _tabulate_by_step(sums, np.where(is_open, sums.wall, -1), steps, len(_WALLS))[:, walls]
     kernels = np.array([cause == UNRECOGNIZED for cause in sums.cause], np.bool_)
     return np.hstack([found, _tabulate_by_step(sums, np.where(kernels, 0, -1), steps, 1)])
+
+
+def sum_unrecognized_by_step(sums: SliceSums, steps: pl.Series) -> Times:
+    """Return the compute time of kernels with unrecognized names, in ns, one number per step."""
+    is_unknown = np.array([cause == COMPUTE_UNRECOGNIZED for cause in sums.cause], np.bool_)
+    return _tabulate_by_step(sums, np.where(is_unknown, 0, -1), steps, 1)[:, 0]
 
 
 def sum_profiled_by_step(sums: SliceSums, steps: pl.Series) -> Times:
