@@ -10,11 +10,13 @@ from dataclasses import dataclass
 
 import pytest
 
+from fixtures.simulation.less_rows import BUSIEST, CALLS, OTHER, TABLES, list_removals
 from fixtures.simulation.noise import add_noise
 from fixtures.simulation.random_programs import random_program
 from fixtures.simulation.run import run
 from fixtures.simulation.stories import stories
 from fixtures.simulation.stories_waits import waits
+from fixtures.simulation.wait_story import change_rows
 from fixtures.simulation.writing import write_run
 from tests.conftest import slow
 from wallscope.model.capture import Options
@@ -25,18 +27,6 @@ from wallscope.summary.verdict import judge_confidence
 
 FEW = (1, 8)
 MANY = range(10)
-CALLS, SYNCHRONIZATION, EVENTS = (
-    f"CUPTI_ACTIVITY_KIND_{kind}" for kind in ("RUNTIME", "SYNCHRONIZATION", "CUDA_EVENT")
-)
-TABLES = {
-    "waits": (SYNCHRONIZATION, EVENTS),
-    "synchronizations": (SYNCHRONIZATION,),
-    "events": (EVENTS,),
-    "calls": (CALLS,),
-    "OS calls": ("OSRT_API",),
-    "ranges": ("NVTX_EVENTS",),
-}
-BUSIEST, OTHER = "calls of the busiest thread", "calls of another thread"
 STORIES = dict(waits())
 QUICK_STORY = "a driver lock"
 DRIVER_LOCK = STORIES[QUICK_STORY]
@@ -62,27 +52,11 @@ def judge_ranks(path):
     return found
 
 
-def removals(path):
-    """What is taken away, as statements by name: tables, and the calls of each thread."""
-    yield from (
-        (name, [f"DROP TABLE IF EXISTS {table}" for table in tables]) for name, tables in TABLES.items()
-    )
-    with sqlite3.connect(path) as connection:
-        threads = connection.execute(f"SELECT globalTid FROM {CALLS} GROUP BY 1 ORDER BY COUNT(*) DESC")
-        for place, (thread,) in enumerate(threads.fetchall()):
-            name = BUSIEST if place == 0 else OTHER
-            yield name, [f"DELETE FROM {CALLS} WHERE globalTid = {thread}"]
-
-
 def remove(whole, statements):
     """The path of a copy of an export on which some statements were run."""
     path = whole.with_name("less.sqlite")
     shutil.copy(whole, path)
-    connection = sqlite3.connect(path)
-    for statement in statements:
-        connection.execute(statement)
-    connection.commit()
-    connection.close()
+    change_rows(path, statements)
     return path
 
 
@@ -91,7 +65,7 @@ def judge_removals(name, program, folder):
     whole = folder / "run.sqlite"
     write_run(run(program), whole, has_events=True)
     known = judge_ranks(whole)
-    for missing, statements in removals(whole):
+    for missing, statements in list_removals(whole):
         less = judge_ranks(remove(whole, statements))
         for rank, ((wall, _), (other, level)) in enumerate(zip(known, less, strict=True)):
             yield missing, Found(f"rank {rank} of {name}", wall, other, level)

@@ -9,11 +9,13 @@ from functools import cache
 import polars as pl
 import pytest
 
+from fixtures.simulation.less_rows import rename_kernels
 from fixtures.simulation.program import Collective
 from fixtures.simulation.run import run
 from fixtures.simulation.stories import stories
 from fixtures.simulation.truth import truths
 from fixtures.simulation.verdict import verdict
+from fixtures.simulation.wait_story import change_rows
 from fixtures.simulation.writing import write_run
 from tests.answered_once import analyze_once
 from tests.conftest import run_part
@@ -154,6 +156,14 @@ def test_the_wall_of_a_story_is_the_same_or_unknown(name, tmp_path):
     assert walls(rename(path, tmp_path / "n.sqlite", in_namespace(source), "communication")) == before
     nonsense = rename(path, tmp_path / "w.sqlite", as_nonsense(source), "communication")
     assert walls(nonsense)[0] in {before[0], "unknown"}
+
+
+@pytest.mark.parametrize("name", run_part([*COMMUNICATING, *COMPUTING], name=str, of=9))
+def test_no_wall_is_sure_where_no_name_is_known(name, tmp_path):
+    path = drop_ranges(written(name, tmp_path))
+    change_rows(path, rename_kernels()[1])
+
+    assert read(path).diagnosis.confidence.level == "low"
 
 
 @pytest.mark.parametrize("name", run_part(COMPUTING, name=str))

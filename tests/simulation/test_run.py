@@ -1,10 +1,15 @@
+import sqlite3
+from contextlib import closing
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 
 from fixtures.simulation.names import GEMM, NORM
 from fixtures.simulation.program import (
     NULL_STREAM,
+    Acquire,
+    Allocate,
     Copy,
     Free,
     Graph,
@@ -15,9 +20,13 @@ from fixtures.simulation.program import (
     Node,
     Park,
     Program,
+    Query,
     Record,
+    Release,
     Signal,
+    Spin,
     SyncStream,
+    Unrecorded,
     WaitEvent,
     Work,
 )
@@ -25,6 +34,7 @@ from fixtures.simulation.random_programs import random_program
 from fixtures.simulation.run import StuckError, run
 from fixtures.simulation.stories import stories
 from fixtures.simulation.story import CALL_NS, HAND_OVER_NS, LATENCY_NS, RETURN_NS, US, all_to_all, gemm
+from fixtures.simulation.writing import write_run
 
 SIDE, OTHER = 13, 14
 PROGRAMS = [pytest.param(story.program, id=story.name) for story in stories()] + [
@@ -221,3 +231,51 @@ def test_a_kernel_starts_a_latency_behind_its_launch():
     assert times(rank) == [
         (call.start_ns + CALL_NS + LATENCY_NS, call.start_ns + CALL_NS + LATENCY_NS + 10 * US)
     ]
+
+
+def test_a_thread_waits_for_the_holder_of_a_lock_and_notes_who_that_was():
+    holder = HostThread("holder", (Acquire("lock"), Allocate(100 * US), Release("lock")))
+    waiter = HostThread("waiter", (Work(10 * US), Acquire("lock"), gemm(5), Release("lock")))
+    rank = run(Program(((holder, waiter),))).ranks[0]
+    (waited,) = (one for one in rank.segments[1] if one.os_call)
+
+    assert (waited.start_ns, waited.signalled_ns) == (1_010 * US, 1_100 * US)
+    assert (waited.signaller, waited.signaller_segment) == (0, 0)
+    assert rank.calls[1].start_ns == waited.end_ns > waited.signalled_ns
+
+
+def test_a_lock_that_nobody_holds_costs_nothing():
+    threads = HostThread("first", (Acquire("lock"), Release("lock"))), HostThread("other", (Work(5 * US),))
+
+    assert run(Program((threads,))).ranks[0].segments[0] == ()
+
+
+def test_a_thread_that_asks_sleeps_between_questions_until_the_event_is_complete():
+    rank = played(gemm(1_000), Record("done"), Spin("done", sleeps_ns=(300 * US, 100 * US)))
+    asked = [call for call in rank.calls if "Query" in call.name]
+
+    assert [call.return_value for call in asked] == [600] * (len(asked) - 1) + [0]
+    assert asked[-1].waited_for is rank.operations[0]
+    gaps = [after.start_ns - before.end_ns for before, after in pairwise(asked)]
+    assert gaps == [300 * US, 100 * US] * 2 + [300 * US]
+
+
+def test_a_question_is_answered_and_not_waited_for():
+    rank = played(gemm(100), Record("done"), Query("done"), Work(200 * US), Query("done"))
+    first, last = (call for call in rank.calls if "Query" in call.name)
+
+    assert (first.return_value, last.return_value) == (600, 0)
+    assert last.end_ns < 1_300 * US
+    assert not any(call.is_blocking for call in rank.calls)
+
+
+def test_what_has_no_row_holds_its_stream_all_the_same(tmp_path):
+    program = alone(gemm(10), Unrecorded("cudaLaunchHostFunc_v10000", "host/callback", 50 * US), gemm(10))
+    ran = run(program)
+    first, function, last = ran.ranks[0].operations
+    write_run(ran, tmp_path / "run.sqlite")
+    with closing(sqlite3.connect(tmp_path / "run.sqlite")) as export:
+        rows = export.execute("SELECT COUNT(*) FROM CUPTI_ACTIVITY_KIND_KERNEL").fetchall()
+
+    assert last.start_ns - first.end_ns == 2 * HAND_OVER_NS + 50 * US
+    assert (function.is_recorded, rows) == (False, [(2,)])

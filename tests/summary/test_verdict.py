@@ -50,6 +50,7 @@ def judge(account, *steps, unresolved=0, inferred=(0,), blocked=0, **flags):
         blocked=np.full(len(walls), blocked),
         profiled=np.zeros(len(walls), np.int64),
         **{
+            "unrecognized": np.zeros(len(walls), np.int64),
             "hides_recompute": False,
             "lacks_calls": False,
             "is_slowed_by_profiler": False,
@@ -104,6 +105,28 @@ def test_host_is_less_sure_if_it_depends_on_blocked_calls(account, step, blocked
 
     assert found.level == level
     assert ("a reason that the export does not contain" in found.reasons[-1]) == (level == "medium")
+
+
+@pytest.mark.parametrize(
+    ("step", "unrecognized", "level"),
+    [
+        pytest.param(COMPUTE, 95, "low", id="no name is known"),
+        pytest.param(COMPUTE, 86, "low", id="next to none is known"),
+        pytest.param(COMPUTE, 85, "medium", id="most are unknown"),
+        pytest.param(COMPUTE, 5, "medium", id="just enough to be the wall"),
+        pytest.param(COMPUTE, 4, "high", id="too little to be a wall"),
+        pytest.param(HOST, 50, "low", id="as much as the host"),
+        pytest.param(MOSTLY_HOST, 30, "high", id="the host leads all the same"),
+        pytest.param(COMMUNICATION, 50, "high", id="the wall is communication all the same"),
+    ],
+)
+def test_unknown_names_lower_the_confidence_where_they_could_change_the_wall(
+    account, step, unrecognized, level
+):
+    found = judge(account, step, unrecognized=np.full(STEPS, unrecognized))
+
+    assert found.level == level
+    assert ("if they communicate" in found.reasons[-1]) == (level != "high")
 
 
 @pytest.mark.parametrize("step", [(93, 0, 0, 7, 0), (43, 50, 0, 7, 0), (43, 0, 50, 7, 0)])

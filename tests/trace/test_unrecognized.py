@@ -121,9 +121,9 @@ def test_each_launch_is_told_by_its_own_range():
     assert found == [("communication", "all-gather", "nccl", False), COMPUTE, COMPUTE]
 
 
-def evidence(*ranges, ops=(KERNEL,), ranks=1, world_size=None):
+def evidence(*ranges, ops=(KERNEL,), calls=(LAUNCH,), ranks=1, world_size=None):
     """What tells that kernels may communicate."""
-    trace = in_order(Trace(tuple(ops), (LAUNCH,), ranges=tuple(ranges)))
+    trace = in_order(Trace(tuple(ops), tuple(calls), ranges=tuple(ranges)))
     held = capture(trace)
     nothing = pl.DataFrame()
     own = pl.concat([held.ranks] * ranks)
@@ -147,6 +147,29 @@ def test_a_lone_device_tells_of_nobody_to_communicate_with():
 )
 def test_what_tells_of_others(told, said):
     assert evidence(**told) == said
+
+
+OTHER = Op(1, 400, 500, "compute", 0, unknown=True)
+WAIT = Call(0, 120, 130, "wait")
+
+
+@pytest.mark.parametrize(
+    ("ops", "calls", "is_so"),
+    [
+        pytest.param((KERNEL, OTHER), (LAUNCH, WAIT), True, id="two streams, and no known name"),
+        pytest.param((KERNEL, OTHER), (LAUNCH,), False, id="no stream waits"),
+        pytest.param((KERNEL, OTHER._replace(stream=0)), (LAUNCH, WAIT), False, id="one stream"),
+        pytest.param((KERNEL, OTHER._replace(unknown=False)), (LAUNCH, WAIT), False, id="half are known"),
+        pytest.param(
+            (KERNEL, OTHER._replace(end=1_300), OTHER._replace(start=1_400, end=1_500, unknown=False)),
+            (LAUNCH, WAIT),
+            True,
+            id="next to none is known",
+        ),
+    ],
+)
+def test_streams_that_wait_for_each_other_may_communicate_where_no_name_is_known(ops, calls, is_so):
+    assert (evidence(ops=ops, calls=calls) is not None) is is_so
 
 
 @pytest.mark.parametrize("text", ["ncclAllReduce", "nccl:all_reduce", "c10d::allreduce_", "MPI_Init"])

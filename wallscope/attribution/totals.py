@@ -28,6 +28,7 @@ from wallscope.model.analysis import CauseTime, ComputeAbsent
 from wallscope.model.capture import FOREVER_NS
 from wallscope.model.cause_catalogue import (
     COMMUNICATION_UNRESOLVED,
+    COMPUTE_UNRECOGNIZED,
     MEMORY_UNRESOLVED,
     UNATTRIBUTED_HELD_WHILE_IDLE,
     UNATTRIBUTED_OPAQUE_GRAPH,
@@ -40,6 +41,7 @@ from wallscope.model.enums import Absent, DeviceState, OperationClass, Wall
 from wallscope.model.schemas import BUDGET_PARTS, BUDGETS, CATEGORY, SLICE_SUMS
 from wallscope.process_tuning import run_side_by_side
 from wallscope.trace.intervals import Spans, Times, covered_ns, order_spans, union
+from wallscope.trace.step_variation import find_step_modes
 from wallscope.trace.steps import is_ordinary
 
 
@@ -193,6 +195,12 @@ def sum_unresolved_by_step(sums: SliceSums, steps: pl.Series) -> Times:
     return np.hstack([found, _tabulate_by_step(sums, np.where(kernels, 0, -1), steps, 1)])
 
 
+def sum_unrecognized_by_step(sums: SliceSums, steps: pl.Series) -> Times:
+    """Return the compute time of kernels with unrecognized names, in ns, one number per step."""
+    is_unknown = np.array([cause == COMPUTE_UNRECOGNIZED for cause in sums.cause], np.bool_)
+    return _tabulate_by_step(sums, np.where(is_unknown, 0, -1), steps, 1)[:, 0]
+
+
 def sum_profiled_by_step(sums: SliceSums, steps: pl.Series) -> Times:
     """Return the time of the profiler, in ns, one number per step."""
     is_profiler = np.array([cause == UNATTRIBUTED_PROFILER for cause in sums.cause], np.bool_)
@@ -267,13 +275,18 @@ def select_typical_steps(windows: pl.DataFrame) -> pl.DataFrame:
     """Return the windows of one rank (`STEPS` and `selected`) that make its typical step.
 
     These are the steady ones whose duration lies within the interquartile range. They are all steady ones if
-    there are fewer than eight, and all selected windows if none is steady.
+    there are fewer than eight, and all selected windows if none is steady. If steps fall into several kinds,
+    only the most frequent kind counts: a mean of several kinds is a step that did not occur.
     """
     steady = np.flatnonzero(windows["steady"].to_numpy())
     if steady.size == 0:
         return windows.filter(pl.col("selected"))
-    duration_ns = windows["end_ns"].to_numpy()[steady] - windows["start_ns"].to_numpy()[steady]
-    typical: pl.DataFrame = windows[steady[is_ordinary(duration_ns)]]
+    duration_ns = (windows["end_ns"] - windows["start_ns"]).to_numpy()
+    kinds = find_step_modes(steady, duration_ns[steady])
+    if kinds:
+        usual = max(kinds, key=lambda mode: (len(mode.steps), mode.median_ns))
+        steady = np.array(usual.steps, np.int64)
+    typical: pl.DataFrame = windows[steady[is_ordinary(duration_ns[steady])]]
     return typical
 
 

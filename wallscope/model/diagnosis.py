@@ -90,10 +90,15 @@ class Throughput:
 
 @dataclass(frozen=True, slots=True)
 class StepMode:
-    """One of several kinds of steady steps: the numbers of its steps, and their median length."""
+    """One of several kinds of steady steps: the numbers of its steps, and their median length.
+
+    `kernel_ratio` is the length of its compute kernels by that of the same kernels in the shortest kind,
+    `None` where too few can be compared.
+    """
 
     steps: tuple[int, ...]
     median_ns: int
+    kernel_ratio: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

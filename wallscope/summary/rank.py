@@ -28,6 +28,7 @@ from wallscope.attribution.totals import (
     sum_inferred_by_step,
     sum_profiled_by_step,
     sum_slices,
+    sum_unrecognized_by_step,
     sum_unresolved_by_step,
     sum_walls_by_step,
 )
@@ -72,6 +73,7 @@ from wallscope.summary.ranges import (
     sum_range_walls,
 )
 from wallscope.summary.unusual_losses import (
+    compare_kinds,
     find_rare_stalls,
     find_slower_kernels,
     measure_longest_gap,
@@ -100,7 +102,8 @@ class RankSummary:
     """A rank with the inputs of its diagnosis.
 
     `walls`, `unresolved`, `inferred` and `blocked` cover its deciding steps: the steady ones, or all selected
-    ones if none is steady. `blocked` is host time in calls that were blocked for an unknown reason.
+    ones if none is steady. `blocked` is host time in calls that were blocked for an unknown reason, and
+    `unrecognized` the compute time of kernels with unrecognized names.
     `kernel_share` is the time of kernels and graphs within the windows divided by that of the windows, and
     `has_kernels_elsewhere` whether they ran at other times.
     `hides_recompute` is set if the rank trains and no range names its backward pass. `lacks_calls` is set if
@@ -116,6 +119,7 @@ class RankSummary:
     unresolved: Times
     inferred: Times
     blocked: Times
+    unrecognized: Times
     kernel_share: float
     has_kernels_elsewhere: bool
     hides_recompute: bool
@@ -255,7 +259,7 @@ def _summarize_rank(  # noqa: PLR0913, PLR0917  # what is shared between ranks, 
         after_ns=_after_ns(trace, operations, windows),
         whole_walls=_measure_whole(trace, evidence, operations, windows),
         slower_kernels=find_slower_kernels(operations, windows.filter("steady"), capture, rank["gpu"]),
-        **_measure_steadiness(windows.filter("steady"), sums),
+        **_measure_steadiness(windows.filter("steady"), sums, operations, capture),
     )
     deciding = windows.filter(pl.col("steady")) if windows["steady"].any() else chosen
     spans = Spans(windows["start_ns"].to_numpy(), windows["end_ns"].to_numpy())
@@ -268,6 +272,7 @@ def _summarize_rank(  # noqa: PLR0913, PLR0917  # what is shared between ranks, 
         unresolved=sum_unresolved_by_step(sums, deciding["step"]),
         inferred=sum_inferred_by_step(slices, deciding["step"]),
         blocked=sum_blocked_by_step(slices, capture.calls, evidence.waits, deciding["step"]),
+        unrecognized=sum_unrecognized_by_step(sums, deciding["step"]),
         kernel_share=inside_ns / max(whole_ns, 1),
         has_kernels_elsewhere=inside_ns < kernel_ns,
         hides_recompute=rank["rank_id"] not in facts.backward_ranks
@@ -334,13 +339,17 @@ class _Steadiness(TypedDict):
     rare_stalls: tuple[RareStall, ...]
 
 
-def _measure_steadiness(steady: pl.DataFrame, sums: SliceSums) -> _Steadiness:
+def _measure_steadiness(
+    steady: pl.DataFrame, sums: SliceSums, operations: pl.DataFrame, capture: Capture
+) -> _Steadiness:
     """Return how the steady windows of a rank vary."""
     duration_ns = (steady["end_ns"] - steady["start_ns"]).to_numpy()
     return _Steadiness(
         mean_step_ns=average_total(int(duration_ns.sum()), duration_ns.size) if duration_ns.size else None,
         median_step_ns=round(float(np.median(duration_ns))) if duration_ns.size else None,
-        modes=find_step_modes(steady["step"].to_numpy(), duration_ns),
+        modes=compare_kinds(
+            find_step_modes(steady["step"].to_numpy(), duration_ns), operations, steady, capture
+        ),
         rare_stalls=find_rare_stalls(sums, steady),
     )
 

@@ -13,7 +13,7 @@ Kernels that overlap communication are left out: how much of them does so varies
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from heapq import heappush, heappushpop
 
 import numpy as np
@@ -34,7 +34,7 @@ from wallscope.finding_texts import make_finding
 from wallscope.model.analysis import Anchor, Rank
 from wallscope.model.capture import Capture, Finding
 from wallscope.model.cause_catalogue import MEMORY_DRIVER_LOCK
-from wallscope.model.diagnosis import RareStall, SlowerKernels
+from wallscope.model.diagnosis import RareStall, SlowerKernels, StepMode
 from wallscope.model.enums import CallRole, LinkKind, OperationClass, OperationKind, Wall
 from wallscope.model.finding_codes import FindingCode
 from wallscope.model.rank_summaries import LockedCall
@@ -58,6 +58,8 @@ _IN_CALLS = (LinkKind.LAUNCH_CALL, LinkKind.OTHER_CALL)
 _LOCK = MEMORY_DRIVER_LOCK
 _MOST_CALLS = 2
 _CLOCK_METRIC = "gpc clock frequency"
+UNKNOWN_SLOWNESS = "lower GPU clocks, or contention for the GPU"
+"""Why the same kernels may take longer."""
 _Ratios = npt.NDArray[np.float64]
 
 
@@ -197,8 +199,7 @@ def find_slower_kernels(
     lengths = _measure_lengths(operations, steady, capture.kernels)
     if lengths is None:
         return None
-    usual = np.median(lengths.mean_ns, axis=1, keepdims=True)
-    of_step = np.array([_weigh_median(column, lengths.work_ns) for column in (lengths.mean_ns / usual).T])
+    of_step = _compare_lengths(lengths)
     first = _find_rise(of_step)
     if first is None:
         return None
@@ -210,6 +211,36 @@ def find_slower_kernels(
         work_share=lengths.share,
         clock_ratio=_compare_clocks(steady, first, capture, gpu),
     )
+
+
+def compare_kinds(
+    kinds: tuple[StepMode, ...], operations: pl.DataFrame, steady: pl.DataFrame, capture: Capture
+) -> tuple[StepMode, ...]:
+    """Return kinds of steps with the ratio of their compute kernels to the same ones of the shortest kind.
+
+    A GPU that changes between two clock levels makes two kinds of steps with the same kernels.
+
+    Args:
+        kinds: the kinds of steps of a rank, the shortest first.
+        operations: `CLASSIFIED`, all of the rank.
+        steady: its steady windows (`STEPS`), in order.
+        capture: the whole export.
+    """
+    lengths = _measure_lengths(operations, steady, capture.kernels) if kinds else None
+    if lengths is None:
+        return kinds
+    of_step = _compare_lengths(lengths)
+    number = steady["step"].to_numpy()
+    levels = [float(np.median(of_step[np.isin(number, kind.steps)])) for kind in kinds]
+    return tuple(
+        replace(kind, kernel_ratio=level / levels[0]) for kind, level in zip(kinds, levels, strict=True)
+    )
+
+
+def _compare_lengths(lengths: "_ShapeLengths") -> _Ratios:
+    """Return the length of the kernels of each step by their usual length: float64[step]."""
+    usual = np.median(lengths.mean_ns, axis=1, keepdims=True)
+    return np.array([_weigh_median(column, lengths.work_ns) for column in (lengths.mean_ns / usual).T])
 
 
 @dataclass(frozen=True, slots=True)
@@ -354,7 +385,7 @@ def report_slower_kernels(rank: Rank, unit: str) -> Iterator[Finding]:
 def explain_slower_kernels(slower: SlowerKernels) -> str:
     """Return the reason for slower kernels: the clock, where its samples show it."""
     if slower.clock_ratio is None:
-        return "lower GPU clocks, or contention for the GPU"
+        return UNKNOWN_SLOWNESS
     if slower.clock_ratio * slower.ratio <= 1 + CLOCK_EXPLAINS_SHARE * (slower.ratio - 1):
         return f"the GPU clock falls to {percent(slower.clock_ratio)} of before"
     return f"contention for the GPU, as its clock stays at {percent(slower.clock_ratio)} of before"

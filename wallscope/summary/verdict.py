@@ -27,12 +27,15 @@ from wallscope.thresholds.verdict import (
     HIGH_CONFIDENCE_COVERED_SHARE,
     HIGH_CONFIDENCE_SHARE,
     MEDIUM_CONFIDENCE_SHARE,
+    NO_NAMES_SHARE,
     SHARE_ROUNDING,
 )
 from wallscope.trace.intervals import Times
 from wallscope.units import percent
 
-_HOST_COLUMN, _UNATTRIBUTED_COLUMN = list(Wall).index(Wall.HOST), list(Wall).index(Wall.UNATTRIBUTED)
+_COMPUTE_COLUMN, _COMMUNICATION_COLUMN, _HOST_COLUMN, _UNATTRIBUTED_COLUMN = (
+    list(Wall).index(wall) for wall in (Wall.COMPUTE, Wall.COMMUNICATION, Wall.HOST, Wall.UNATTRIBUTED)
+)
 
 _WITHOUT_CALLS = {
     "compute": "short gaps between kernels count as compute",
@@ -121,7 +124,9 @@ def judge_confidence(
     if covered_share is not None and covered_share < HIGH_CONFIDENCE_COVERED_SHARE:
         doubts.append(f"the steady repetitions cover {percent(covered_share)} of the GPU's time")
     level: ConfidenceLevel = "high"
-    if decision.dominant == "unknown" or is_incomplete or at_risk > MEDIUM_CONFIDENCE_SHARE + SHARE_ROUNDING:
+    is_unnamed = _has_no_names(account) and _may_communicate(decision, account)
+    is_open = decision.dominant == "unknown" or is_incomplete or is_unnamed
+    if is_open or at_risk > MEDIUM_CONFIDENCE_SHARE + SHARE_ROUNDING:
         level = "low"
     elif at_risk > HIGH_CONFIDENCE_SHARE + SHARE_ROUNDING or doubts:
         level = "medium"
@@ -185,12 +190,34 @@ def _list_doubts(decision: Decision, account: RankSummary) -> Iterator[str]:
             "no range names the backward pass, so that recomputed activations, if there are any, count as"
             " compute"
         )
+    if _may_communicate(decision, account):
+        share = _median_share(account.unrecognized, account.walls)
+        yield (
+            f"kernels with unrecognized names take {percent(share)}: if they communicate, {decision.dominant}"
+            " is not the wall"
+        )
     if account.lacks_calls:
         yield f"launch calls are missing: {_WITHOUT_CALLS.get(decision.dominant, _WAITS_UNKNOWN)}"
     if decision.dominant == "host" and find_dominant_wall(*_without_blocked_calls(account)) != "host":
         share = _median_share(account.blocked, account.walls)
         yield f"{percent(share)} is in calls that were blocked for a reason that the export does not contain"
     yield from _list_recording_doubts(decision, account)
+
+
+def _has_no_names(account: RankSummary) -> bool:
+    """Return whether almost no compute kernel has a known name."""
+    computed_ns = int(account.walls[:, _COMPUTE_COLUMN].sum())
+    return int(account.unrecognized.sum()) >= NO_NAMES_SHARE * max(computed_ns, 1)
+
+
+def _may_communicate(decision: Decision, account: RankSummary) -> bool:
+    """Return whether the wall is another one if kernels with unrecognized names communicate."""
+    if not account.unrecognized.any():
+        return False
+    walls = account.walls.copy()
+    walls[:, _COMPUTE_COLUMN] -= account.unrecognized
+    walls[:, _COMMUNICATION_COLUMN] += account.unrecognized
+    return find_dominant_wall(walls, account.unresolved) != decision.dominant
 
 
 def _list_recording_doubts(decision: Decision, account: RankSummary) -> Iterator[str]:

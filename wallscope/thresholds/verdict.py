@@ -36,6 +36,8 @@ OVERALL_SHARE: Final = 0.5
 """Of the capture that a loss must take then, to be its wall. By definition: most of it."""
 SHARED_DEVICE_SHARE: Final = 0.03
 """Of the step in which work is queued on an idle device, from which on the verdict says so. Chosen."""
+NO_NAMES_SHARE: Final = 0.9
+"""Of kernel time in unrecognized kernels, from which on names say nothing. Chosen: next to all."""
 TOLD_UNRECOGNIZED_SHARE: Final = 0.03
 """Share of the step in unrecognized kernels from which the first sentence states it. Chosen."""
 SHARE_ROUNDING: Final = 1e-9

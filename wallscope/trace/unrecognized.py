@@ -5,7 +5,8 @@ thread decides. If it shows only that something communicates, as the end of a gr
 decides what. An all-reduce somewhere in a step proves nothing about its kernels.
 
 Whether the others may communicate is decided once per capture: without a second rank, device or peer, they
-compute, whatever their name.
+compute, whatever their name. If almost no kernel has a known name, streams that wait for each other are
+evidence too, as a communication library has its own streams.
 """
 
 import re
@@ -16,10 +17,12 @@ import polars as pl
 
 from wallscope.columns import Flags, Rows, as_integers, encode_member
 from wallscope.model.capture import Capture
-from wallscope.model.enums import Backend, Collective, OperationClass, ProjectedBy
+from wallscope.model.enums import Backend, Collective, OperationClass, OperationKind, ProjectedBy
 from wallscope.model.schemas import BACKEND, CATEGORY, CLASS
+from wallscope.thresholds.verdict import NO_NAMES_SHARE
 from wallscope.trace.names import TextMemo
 from wallscope.trace.ranges import project_ranges
+from wallscope.trace.thread_timeline import mark_calls
 
 _LIBRARY = (
     r"(?i)^\W*(?:(?:p?nccl|rccl|mscclpp|oneccl|nvshmemx?|mpi_i?)[ :._]*|torch_ucc:|_?c10d(?:_functional)?::"
@@ -162,6 +165,19 @@ def _list_evidence(operations: pl.DataFrame, capture: Capture) -> Iterator[str]:
         named = texts.filter(texts.str.contains(pattern))
         if not named.is_empty():
             yield f"the {kind} {named.sort()[0][:_LONGEST_NAME]}"
+    if _have_streams_in_turn(operations, capture):
+        yield "kernels on streams that wait for each other, none of which has a known name"
 
 
+def _have_streams_in_turn(operations: pl.DataFrame, capture: Capture) -> bool:
+    """Return whether streams with kernels wait for events, and almost no kernel time has a known name."""
+    kernels = operations.filter(pl.col("kind") == OperationKind.KERNEL)
+    lasting_ns = (kernels["end_ns"] - kernels["start_ns"]).to_numpy()
+    unknown_ns = int(lasting_ns[mark_unknown_kernels(kernels)].sum())
+    if unknown_ns < NO_NAMES_SHARE * max(int(lasting_ns.sum()), 1):
+        return False
+    return kernels["stream"].n_unique() > 1 and bool(mark_calls(capture, _STREAM_WAIT).any())
+
+
+_STREAM_WAIT = "StreamWaitEvent"
 _LONGEST_NAME = 60

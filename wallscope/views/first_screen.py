@@ -15,13 +15,14 @@ from wallscope.model.advice import Fix
 from wallscope.model.analysis import Analysis, Anchor, Job, Rank
 from wallscope.model.capture import Profiler
 from wallscope.model.cause_catalogue import describe_cause
+from wallscope.model.diagnosis import StepMode
 from wallscope.model.enums import Wall
 from wallscope.model.finding_codes import FindingCode
 from wallscope.model.section import Cell, Column, Grid, Items, Line, Lines, Section, Span, tabulate
 from wallscope.render.terminal import render_sections
 from wallscope.render.texts import visible
 from wallscope.summary.diagnosis import LOSSES
-from wallscope.thresholds.steps import FEWEST_STEPS_FOR_QUARTILES_COUNT
+from wallscope.thresholds.steps import FEWEST_STEPS_FOR_QUARTILES_COUNT, SLOWER_KERNELS_RATIO
 from wallscope.thresholds.verdict import FIRST_FIXES_COUNT, SHOWN_LOSS_SHARE, SHOWN_WALL_SHARE
 from wallscope.views.cards import shorten_settings
 from wallscope.views.headline import covers_all_ranks
@@ -258,14 +259,21 @@ def _describe_steps(analysis: Analysis, rank: Rank) -> Iterator[str]:
     lengths = f"typical (mean{middle}) {typical}"
     if rank.modes and rank.mean_step_ns is not None:
         kinds = ", ".join(
-            f"{len(mode.steps)} of about {units.duration(mode.median_ns)}"
+            f"{len(mode.steps)} of about {units.duration(mode.median_ns)}{_describe_level(mode)}"
             for mode in rank.modes[:_MOST_KINDS]
         )
-        lengths = f"{kinds}; {lengths}, mean of all {units.duration(rank.mean_step_ns)}"
+        lengths = f"{kinds}; typical (of the most frequent kind) {typical}"
+        lengths += f", mean of all {units.duration(rank.mean_step_ns)}"
     else:
         median = units.duration(round(float(np.median([length_ns for length_ns, _ in steady]))))
         lengths += "" if median == typical else f", median {median}"
     yield f"{counted}; {lengths}; slowest: {unit} {index}, {units.duration(slowest_ns)}"
+
+
+def _describe_level(mode: StepMode) -> str:
+    """Return that the kernels of a kind of steps are slower, if they are."""
+    ratio = mode.kernel_ratio
+    return "" if ratio is None or ratio < SLOWER_KERNELS_RATIO else f" (same kernels {ratio:.2f}x as long)"
 
 
 def _describe_ranks(job: Job, analysis: Analysis) -> Iterator[str]:

@@ -48,8 +48,8 @@ from wallscope.summary.diagnosis import (
     list_steady_walls,
     measure_unrecognized_share,
 )
-from wallscope.summary.unusual_losses import explain_slower_kernels
-from wallscope.thresholds.steps import MEAN_ABOVE_MEDIAN_RATIO, STRAY_STEP_RATIO
+from wallscope.summary.unusual_losses import UNKNOWN_SLOWNESS, explain_slower_kernels
+from wallscope.thresholds.steps import MEAN_ABOVE_MEDIAN_RATIO, SLOWER_KERNELS_RATIO, STRAY_STEP_RATIO
 from wallscope.thresholds.verdict import (
     DOMINANT_LEAD_SHARE,
     DOMINANT_SHARE,
@@ -390,13 +390,21 @@ def _modes(rank: Rank, unit: str) -> Iterator[str]:
         kinds = {2: "two", 3: "three"}.get(len(rank.modes), str(len(rank.modes)))
         yield (
             f"{unit.capitalize()}s fall into {kinds} kinds: {listed}. The mean, which determines throughput,"
-            f" is {duration(mean_ns)}."
+            f" is {duration(mean_ns)}.{_describe_levels(rank)}"
         )
     elif mean_ns > MEAN_ABOVE_MEDIAN_RATIO * median_ns:
         yield (
             f"The median {unit} takes {duration(median_ns)}. The mean, which determines throughput, is"
             f" {duration(mean_ns)}."
         )
+
+
+def _describe_levels(rank: Rank) -> str:
+    """Return that longer kinds of steps have slower kernels, except where all later steps do."""
+    ratio = max(mode.kernel_ratio or 0.0 for mode in rank.modes)
+    if rank.slower_kernels is not None or ratio < SLOWER_KERNELS_RATIO:
+        return ""
+    return f" In the longest, the same compute kernels take {ratio:.2f} times as long: {UNKNOWN_SLOWNESS}."
 
 
 def _describe_longest(rank: Rank, mode: StepMode) -> str:

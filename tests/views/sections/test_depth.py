@@ -16,11 +16,17 @@ from wallscope.model.rank_summaries import (
     HostDetails,
     LaunchCost,
     MetricMean,
+    OverlapTax,
     Serialisation,
 )
 from wallscope.model.section import Section
 from wallscope.render.terminal import render_section
-from wallscope.views.sections.depth import build_compute_blocks, build_host_blocks, tabulate_metrics
+from wallscope.views.sections.depth import (
+    build_compute_blocks,
+    build_host_blocks,
+    describe_communication,
+    tabulate_metrics,
+)
 
 STEP_NS = 50_000_000
 NOTHING = HostDetails((), None, None, None, None)
@@ -148,3 +154,20 @@ def test_without_steps_counts_are_those_of_the_capture():
 
     assert "launch calls in the capture, median" in shown
     assert "per step" not in shown
+
+
+@pytest.mark.parametrize(
+    ("hidden_share", "tax", "expected"),
+    [
+        pytest.param(0.8, None, "slows the kernels that it overlaps is unknown", id="never alone"),
+        pytest.param(0.8, OverlapTax(1.2, 90_000, 40, 0.6), "1.20x as long as alone", id="measured"),
+        pytest.param(0.0, None, "", id="nothing overlaps"),
+        pytest.param(None, None, "", id="no communication"),
+    ],
+)
+def test_slower_kernels_next_to_communication_are_measured_or_unknown(hidden_share, tax, expected):
+    found = SimpleNamespace(blocking_ns=None, hidden_share=hidden_share, overlap_tax=tax, dispatcher=None)
+    (sentence,) = [*describe_communication(found, "typical step")] or [""]
+
+    assert expected in sentence
+    assert bool(sentence) is bool(expected)

@@ -37,6 +37,7 @@ from wallscope.model.section import (
 )
 from wallscope.render.texts import visible
 from wallscope.thresholds.verdict import (
+    MATERIAL_SHARE,
     SHOWN_COMPUTE_SHARE,
     SHOWN_COPY_BYTES,
     SHOWN_HOST_SHARE,
@@ -152,6 +153,11 @@ def describe_communication(communication: Communication, whole: str) -> Iterator
         yield (
             f"Of the kernels that overlap communication, {compared} can be compared with the same kernels"
             f" alone. These take {'' if is_alike else f'{tax.ratio:.2f}x '}as long as alone{taken}."
+        )
+    elif (communication.hidden_share or 0.0) >= MATERIAL_SHARE:
+        yield (
+            "Whether communication slows the kernels that it overlaps is unknown: no kernel runs often enough"
+            " both with communication and alone."
         )
     if work is not None:
         names = ("pack", "synchronise", "transport", "unpack", "route")

@@ -1,0 +1,69 @@
+"""A GPU that changes between two clock levels: two kinds of steps, and no step in between."""
+
+import pytest
+
+from fixtures.simulation import names
+from fixtures.simulation.noise import add_noise
+from fixtures.simulation.program import HostThread, Launch, Program, SyncStream, Work, stepped
+from fixtures.simulation.run import run
+from fixtures.simulation.story import US
+from fixtures.simulation.writing import write_run
+from tests.conftest import slow
+from wallscope.model.capture import Options
+from wallscope.pipeline import analyze
+from wallscope.views.first_screen import _describe_steps
+
+RATIO = 1.25
+
+
+def list_facts(found):
+    """What the first screen says about steps."""
+    return list(_describe_steps(found, found.ranks[0]))
+
+
+def analyze_steps(folder, lengths, seed, *, more_kernels=False):
+    """The answer about steps whose kernels take so many times as long, or of which there are so many."""
+
+    def one(number):
+        count, ratio = (round(30 * lengths[number]), 1.0) if more_kernels else (30, lengths[number])
+        layer = [Launch(name, round(us * US * ratio)) for name, us in ((names.GEMM, 60), (names.GEMM_2, 40))]
+        return [*layer * count, Work(100 * US), SyncStream()]
+
+    program = Program(((HostThread("python", stepped(len(lengths), one)),),))
+    write_run(run(add_noise(program, seed)), folder / "run.sqlite")
+    return analyze(folder / "run.sqlite", Options(), lambda _: None)
+
+
+@pytest.mark.parametrize("seed", [1, *slow(2, 3)])
+@pytest.mark.parametrize(
+    "levels",
+    [
+        pytest.param([1.0, 1.0, 1.0, RATIO, RATIO, RATIO] * 3, id="by turns"),
+        pytest.param([1.0] * 9 + [RATIO] * 9, id="from the middle on"),
+        pytest.param([1.0, 1.0, RATIO] * 6, id="every third step"),
+    ],
+)
+def test_no_typical_step_lies_between_two_clock_levels(tmp_path, levels, seed):
+    rank = analyze_steps(tmp_path, levels, seed).ranks[0]
+    low, high = rank.modes
+
+    assert high.kernel_ratio == pytest.approx(RATIO, rel=0.03)
+    assert low.kernel_ratio == 1.0
+    usual = max(rank.modes, key=lambda mode: (len(mode.steps), mode.median_ns))
+    assert rank.typical.step_ns == pytest.approx(usual.median_ns, rel=0.02)
+
+
+def test_the_levels_are_told_with_their_factor(tmp_path):
+    found = analyze_steps(tmp_path, [1.0, 1.0, 1.0, RATIO, RATIO, RATIO] * 3, 1)
+    ratio = f"{found.ranks[0].modes[1].kernel_ratio:.2f}"
+
+    assert f"the same compute kernels take {ratio} times as long" in found.diagnosis.verdict
+    assert any(f"(same kernels {ratio}x as long)" in line for line in list_facts(found))
+
+
+def test_steps_with_more_kernels_are_no_clock_level(tmp_path):
+    found = analyze_steps(tmp_path, [1.0, 1.0, RATIO] * 6, 1, more_kernels=True)
+
+    assert len(found.ranks[0].modes) == 2
+    assert found.ranks[0].modes[1].kernel_ratio == pytest.approx(1.0, abs=0.02)
+    assert "the same compute kernels" not in found.diagnosis.verdict
