@@ -39,7 +39,7 @@ from wallscope.replay.critical_path import (
 )
 from wallscope.replay.edits import GraphEdit
 from wallscope.replay.graph import ReplayGraph, Role
-from wallscope.replay.simulate import SimulatedRun, find_repeated_steps, simulate
+from wallscope.replay.simulate import SimulatedRun, StreamOperations, find_repeated_steps, simulate
 from wallscope.replay.windows import ReplayWindow, SimulatedSteps
 from wallscope.thresholds.causes import (
     ASKED_PLAYED_COUNT,
@@ -326,7 +326,9 @@ class WindowReplay:
         self._places_of: dict[OperationClass, Rows] = {}
         self._engine = Engine(window, measure_own_lags(window), lambda _: tax, purpose)
         self.unchanged = self._engine.unchanged
-        self._repeated = find_repeated_steps([window.edges("typical"), *window.edges_of_others()])
+        self._repeated = find_repeated_steps(
+            [window.edges("typical"), *window.edges_of_others()], _list_stream_operations(window)
+        )
         self.repeated_ns = self._repeated.measure_ns(self._engine.graph)
         self._path = trace_path(window, self.names, self.unchanged)
         of_cause = sum_walls_of_run(self.names, self.unchanged, self._path)
@@ -474,6 +476,15 @@ def measure_compute(window: ReplayWindow, steps: pl.DataFrame, rank_id: int) -> 
         busy_ns / max(run_ns, 1) if is_alone else 0.0,
         len(steps),
     )
+
+
+def _list_stream_operations(window: SimulatedSteps) -> StreamOperations:
+    """Return the replayed operations as streams have them, as captured."""
+    own = window.replayed
+    stream = number_groups(*map(as_integers, own["rank_id", "stream"]))
+    like = number_groups(*map(as_integers, own["rank_id", "stream", "kind", "name"]))
+    start_ns, end_ns = own["start_ns"].to_numpy(), own["end_ns"].to_numpy()
+    return StreamOperations(stream, like, start_ns, end_ns - start_ns)
 
 
 def _unresolved_share(window: SimulatedSteps) -> float | None:

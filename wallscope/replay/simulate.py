@@ -2,10 +2,12 @@
 
 The steps of a window take what typical steps take in a replay if the steps before them are like them. The
 difference of two starts also depends on how far the host was ahead of the device before the first step. A
-change alters that, so steps could get shorter while their work gets longer. So two paths are measured for
-each rank: from the first operation of adjacent steps to the first operation behind them, and between the
-calls that issue the two. Steps that repeat take as long as the longest of these paths. A path that leads from
-the host to the device in one step and back in another consists of parts of both. No path gets shorter if
+change alters that, so steps could get shorter while their work gets longer. So paths are measured instead. On
+each rank they lead from the first operation of adjacent steps to the first operation behind them, and between
+the calls that issue the two. On the busiest streams they lead from an operation to the same one of the steps
+behind. So work counts that crosses the border of steps on another stream, as parameters do that the next step
+needs. Steps that repeat take as long as the longest of these paths. A path that leads from the host to the
+device in one step and back in another consists of parts of both. No path gets shorter if
 anything takes longer.
 """
 
@@ -20,7 +22,9 @@ import numpy.typing as npt
 from wallscope.columns import Rows
 from wallscope.kernels import latest_ends, simulation, views
 from wallscope.replay.graph import ReplayGraph, Role
+from wallscope.thresholds.causes import FOLLOWED_STREAMS_COUNT, REPLAYED_LENGTH_SHARE
 from wallscope.trace.intervals import AFTER_ALL, Times
+from wallscope.trace.repeat_unit import Shares
 
 LEAST_WAIT_NS = 2_000
 """The longest time of a blocking call without anything to wait for."""
@@ -242,14 +246,28 @@ class _Runs(NamedTuple):
     step_count: Rows
 
 
+class OperationPairs(NamedTuple):
+    """Of each run of steps an operation and the same one of the steps behind it, on one stream.
+
+    Attributes:
+        edge: int64[runs, 2], their positions; -1 without.
+        share: float64[runs], the time between the ends of the run by that between them; 0 without.
+    """
+
+    edge: npt.NDArray[np.int64]
+    share: Shares
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class RepeatedSteps:
     """Runs of adjacent steps of a replay window, whose length with a change is measured.
 
-    `ranks` are first the one whose steps they are, then the others.
+    `ranks` are first the one whose steps they are, then the others. `streams` are operations of the busiest
+    streams that are as far apart as the ends of each run.
     """
 
     ranks: tuple[_Runs, ...]
+    streams: tuple["OperationPairs", ...] = ()
 
     def measure_ns(self, graph: ReplayGraph) -> float:
         """Return the mean ns of a step of a graph, as if each run repeated without end; 0 without steps."""
@@ -265,15 +283,22 @@ class RepeatedSteps:
                 for measure in (_between_operations, _between_calls):
                     lengths_ns = measure(graph, rank.edge[held], own.edge[held, 1])
                     longest_ns[held] = np.maximum(longest_ns[held], share * lengths_ns)
+        for stream in self.streams:
+            held = np.flatnonzero(stream.share)
+            lengths_ns = _between_operations(graph, stream.edge[held], own.edge[held, 1])
+            longest_ns[held] = np.maximum(longest_ns[held], stream.share[held] * lengths_ns)
         return float(longest_ns.sum()) / step_count
 
 
-def find_repeated_steps(edges: Sequence[npt.NDArray[np.int64]]) -> RepeatedSteps:
+def find_repeated_steps(
+    edges: Sequence[npt.NDArray[np.int64]], operations: "StreamOperations | None" = None
+) -> RepeatedSteps:
     """Return the runs of adjacent steps.
 
     Args:
         edges: of each rank, first the one whose steps they are: int64[steps, 2], positions of the operations
             that begin each step and the next, in order of time; -1 without.
+        operations: all operations, to follow streams too.
 
     >>> steps, other = np.array([[0, 4], [4, 9], [12, 17]]), np.array([[1, 5], [5, 5], [5, 16]])
     >>> [(runs.edge.tolist(), runs.step_count.tolist()) for runs in find_repeated_steps([steps, other]).ranks]
@@ -281,7 +306,51 @@ def find_repeated_steps(edges: Sequence[npt.NDArray[np.int64]]) -> RepeatedSteps
     """
     own = edges[0]
     run = np.cumsum(np.append(False, own[1:, 0] != own[:-1, 1])[: len(own)])
-    return RepeatedSteps(tuple(_join_adjacent(one, run, int(run[-1]) + 1) for one in edges))
+    ranks = tuple(_join_adjacent(one, run, int(run[-1]) + 1) for one in edges)
+    if operations is None or not len(own) or not ranks[0].step_count.all():
+        return RepeatedSteps(ranks)
+    return RepeatedSteps(ranks, _follow_streams(ranks[0], operations))
+
+
+class StreamOperations(NamedTuple):
+    """The operations of a window by position: stream and identity (numbers), start and length in ns."""
+
+    stream: Rows
+    like: Rows
+    start_ns: Times
+    operation_ns: Times
+
+
+def _follow_streams(runs: _Runs, operations: StreamOperations) -> tuple[OperationPairs, ...]:
+    """Return the first operation of each of the busiest streams in each run, and the same one behind it.
+
+    The latter is the like operation that starts most nearly as much later as the run lasts.
+    """
+    begin_ns, behind_ns = operations.start_ns[runs.edge].T
+    length_ns = np.maximum(behind_ns - begin_ns, 1)
+    busy_ns = np.bincount(operations.stream, operations.operation_ns)
+    found = []
+    for stream in np.argsort(-busy_ns, kind="stable")[:FOLLOWED_STREAMS_COUNT].tolist():
+        held = np.flatnonzero(operations.stream == stream)
+        starts_ns = operations.start_ns[held]
+        edge, share = np.full(runs.edge.shape, -1), np.zeros(len(runs.edge))
+        for row, first in enumerate(np.searchsorted(starts_ns, begin_ns).tolist()):
+            if first == held.size:
+                continue
+            behind = (
+                first + 1 + np.flatnonzero(operations.like[held[first + 1 :]] == operations.like[held[first]])
+            )
+            later_ns = starts_ns[behind] - starts_ns[first]
+            if not behind.size:
+                continue
+            nearest = int(np.abs(later_ns - length_ns[row]).argmin())
+            apart_ns = abs(int(later_ns[nearest] - length_ns[row]))
+            if apart_ns * runs.step_count[row] <= REPLAYED_LENGTH_SHARE * length_ns[row]:
+                edge[row] = held[first], held[behind[nearest]]
+                share[row] = length_ns[row] / later_ns[nearest]
+        if share.any() and not np.array_equal(edge, runs.edge):
+            found.append(OperationPairs(edge, share))
+    return tuple(found)
 
 
 def _join_adjacent(edge: npt.NDArray[np.int64], run: Rows, count: int) -> _Runs:

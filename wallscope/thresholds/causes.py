@@ -107,6 +107,9 @@ causes are asked of each rank. To be unified with `MOST_PLAYED_COUNT`."""
 REPLAYED_LENGTH_SHARE: Final = 0.1
 """Largest difference between a step and the time from its first operation to that of the next step, by the
 step, with which it is replayed. Chosen: the replay measures the latter."""
+FOLLOWED_STREAMS_COUNT: Final = 4
+"""Busiest streams whose operations are followed from step to step in a replay. Chosen: compute, communication
+and copies both ways; each takes another simulation."""
 SIDE_BY_SIDE_RATIO: Final = 1.1
 """Sum of the lengths of kernels by the time in which any ran, above which replays may let them run side by
 side. Chosen: the last blocks of a kernel overlap the next one in many captures, by 1 to 2 %."""
