@@ -19,7 +19,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from wallscope.columns import Rows
+from wallscope.columns import Flags, Rows
 from wallscope.kernels import latest_ends, simulation, views
 from wallscope.replay.graph import ReplayGraph, Role
 from wallscope.thresholds.causes import FOLLOWED_STREAMS_COUNT, REPLAYED_LENGTH_SHARE
@@ -269,25 +269,30 @@ class RepeatedSteps:
     ranks: tuple[_Runs, ...]
     streams: tuple["OperationPairs", ...] = ()
 
-    def measure_ns(self, graph: ReplayGraph) -> float:
-        """Return the mean ns of a step of a graph, as if each run repeated without end; 0 without steps."""
-        own = self.ranks[0]
-        step_count = int(own.step_count.sum())
-        if not step_count:
-            return 0.0
-        longest_ns = np.zeros(len(own.edge))
-        for rank in self.ranks:
-            held = np.flatnonzero(rank.step_count)
+    def measure_ns(self, graph: ReplayGraph) -> Shares:
+        """Return the mean ns of a step of each rank of a graph, as if each run repeated without end.
+
+        It is 0 without steps.
+        """
+        behind = np.stack([rank.edge[:, 1] for rank in self.ranks])
+        step_count = np.stack([rank.step_count for rank in self.ranks])
+        longest_ns = np.zeros(step_count.shape)
+        of_ranks = [(rank.edge, rank.step_count.astype(np.float64)) for rank in self.ranks]
+        ways = [(_between_operations, *own) for own in of_ranks] + [
+            (_between_calls, *own) for own in of_ranks
+        ]
+        ways += [
+            (_between_operations, one.edge, self.ranks[0].step_count / np.where(one.share > 0, one.share, 1))
+            for one in self.streams
+        ]
+        for measure, edge, steps in ways:
+            held = np.flatnonzero((steps > 0) & (edge >= 0).all(axis=1))
             if held.size:
-                share = own.step_count[held] / rank.step_count[held]
-                for measure in (_between_operations, _between_calls):
-                    lengths_ns = measure(graph, rank.edge[held], own.edge[held, 1])
-                    longest_ns[held] = np.maximum(longest_ns[held], share * lengths_ns)
-        for stream in self.streams:
-            held = np.flatnonzero(stream.share)
-            lengths_ns = _between_operations(graph, stream.edge[held], own.edge[held, 1])
-            longest_ns[held] = np.maximum(longest_ns[held], stream.share[held] * lengths_ns)
-        return float(longest_ns.sum()) / step_count
+                lengths_ns, reached = measure(graph, edge[held], behind[:, held])
+                of_step_ns = np.where(reached, lengths_ns / steps[held], 0)
+                longest_ns[:, held] = np.maximum(longest_ns[:, held], step_count[:, held] * of_step_ns)
+        found: Shares = longest_ns.sum(axis=1) / np.maximum(step_count.sum(axis=1), 1)
+        return found
 
 
 def find_repeated_steps(
@@ -363,10 +368,10 @@ def _join_adjacent(edge: npt.NDArray[np.int64], run: Rows, count: int) -> _Runs:
     return _Runs(joined, np.bincount(run[held], minlength=count))
 
 
-def _between_operations(graph: ReplayGraph, runs: npt.NDArray[np.int64], behind: Rows) -> Times:
+def _between_operations(graph: ReplayGraph, runs: npt.NDArray[np.int64], behind: Rows) -> tuple[Times, Flags]:
     """Return the longest path from the first operation of each run to the one behind it, in ns.
 
-    It is 0 where no path leads to the operation `behind` the run of the rank whose steps these are.
+    Also whether a path leads to the operation `behind` the run of each rank (int64[ranks, runs]).
     """
     begun_ns, ref = _moments_ns(graph, len(runs)), graph.ref.copy()
     ref[runs[:, 0]] = _starts(graph, len(runs))
@@ -374,11 +379,10 @@ def _between_operations(graph: ReplayGraph, runs: npt.NDArray[np.int64], behind:
         replace(graph, ref=ref, thread_start_ns=np.concatenate((graph.thread_start_ns, begun_ns)))
     ).start_ns
     first_ns, last_ns = start_ns[runs].T
-    lengths_ns: Times = np.where(np.minimum(last_ns, start_ns[behind]) >= begun_ns, last_ns - first_ns, 0)
-    return lengths_ns
+    return last_ns - first_ns, _are_reached(start_ns, last_ns, behind, begun_ns)
 
 
-def _between_calls(graph: ReplayGraph, runs: npt.NDArray[np.int64], behind: Rows) -> Times:
+def _between_calls(graph: ReplayGraph, runs: npt.NDArray[np.int64], behind: Rows) -> tuple[Times, Flags]:
     """Return the same between the issues of these operations."""
     begun_ns, follows = _moments_ns(graph, len(runs)), graph.behind.copy()
     thread_start_ns = graph.thread_start_ns.copy()
@@ -390,9 +394,13 @@ def _between_calls(graph: ReplayGraph, runs: npt.NDArray[np.int64], behind: Rows
         replace(graph, behind=follows, thread_start_ns=np.concatenate((thread_start_ns, begun_ns)))
     )
     first_ns, last_ns = run.left_ns[first], run.left_ns[last]
-    is_reached = np.minimum(last_ns, run.start_ns[behind]) >= begun_ns
-    lengths_ns: Times = np.where(is_reached, last_ns - first_ns, 0)
-    return lengths_ns
+    return last_ns - first_ns, _are_reached(run.start_ns, last_ns, behind, begun_ns)
+
+
+def _are_reached(start_ns: Times, last_ns: Times, behind: Rows, begun_ns: Times) -> Flags:
+    """Return whether paths that begin at some moments lead to the ends of runs and to what is behind them."""
+    reached: Flags = (behind >= 0) & (np.minimum(last_ns, start_ns[behind]) >= begun_ns)
+    return reached
 
 
 def _moments_ns(graph: ReplayGraph, count: int) -> Times:
