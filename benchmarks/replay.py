@@ -14,7 +14,7 @@ from wallscope.attribution.prepared import list_rank_windows
 from wallscope.model.capture import Options
 from wallscope.model.whatif import Question
 from wallscope.pipeline import prepare
-from wallscope.replay.engine import ASKED, WindowReplay
+from wallscope.replay.engine import Engine, WindowReplay
 from wallscope.replay.windows import SimulatedSteps, select_replay_window
 from wallscope.trace.collectives import find_partners
 
@@ -44,7 +44,8 @@ def timed(window: SimulatedSteps, rounds: int) -> dict[str, list[tuple[float, fl
     spent_s: defaultdict[str, list[tuple[float, float]]] = defaultdict(list)
     for _ in range(rounds):
         began = _now_s()
-        player = WindowReplay(window, _STEP_NS, _TAX, ASKED)
+        player = WindowReplay(window, _STEP_NS, Engine(window, lambda _: _TAX))
+        player.measure_ns(())
         spent_s["no change"].append(_since(began))
         for question in QUESTIONS:
             began = _now_s()

@@ -31,9 +31,14 @@ from wallscope.model.whatif import WHATIF_SCHEMA, Asked, Replayed, WhatIf
 from wallscope.process_tuning import release_memory, run_both
 from wallscope.profile.build import build_profiles, pack_profiles
 from wallscope.profile.codec import EncodedTables, encode_tables
-from wallscope.replay.engine import ASKED
-from wallscope.replay.what_if import RankReplays, answer_questions
-from wallscope.replay.windows import find_longest_waiting, select_replay_window
+from wallscope.replay.what_if import (
+    RankReplays,
+    UpperBounds,
+    answer_questions,
+    estimate_upper_bounds,
+    require_player,
+)
+from wallscope.replay.windows import find_longest_waiting
 from wallscope.summary.communication import measure_overlap_tax
 from wallscope.summary.compute import measure_throughput
 from wallscope.summary.diagnosis import (
@@ -139,7 +144,7 @@ def analyze_capture(
     answer, place = concluded.analysis, concluded.place
     shown = collect_trace_facts(answer, capture.range_names["text"], facts.axes, facts.collectives)
     matched = match_rules(answer, configuration, shown, names)
-    replays = RankReplays(prepared, place, answer.ranks[place])
+    replays = RankReplays(prepared, place, concluded.bounds)
     if matched.questions:
         progress("replaying steps")
         replayed, ranks = run_both(lambda: replays.answer_fixes(matched.questions), concluded.pack_profiles)
@@ -266,23 +271,14 @@ def ask_what_if(path: Path, options: Options, asked: Asked, progress: Progress) 
     place = find_longest_waiting(ranks, trace.places_without_marker())
     own = trace.capture.ranks.row(place, named=True)
     work = measure_rank_work(trace, own["rank_id"])
-    step_ns = round(float((work.steps.end_ns - work.steps.start_ns).mean()))
     tax = measure_overlap_tax(work, trace.capture.kernels)
+    ratio = None if tax is None or not asked.interference else tax.ratio
     try:
-        window = select_replay_window(
-            prepared.evidence,
-            ranks,
-            prepared.facts.partners,
-            trace.range_tree,
-            trace.capture.names,
-            place,
-            ASKED.most_operations,
-        )
-        found = answer_questions(
-            window, asked, step_ns, None if tax is None else tax.ratio, trace.range_tree.texts
-        )
+        player = require_player(estimate_upper_bounds(prepared, ranks, lambda _: ratio)[place])
+        found = answer_questions(player, asked, trace.range_tree.texts)
     except NothingToAnalyzeError as error:
         raise NothingToAnalyzeError(error.what, error.cure, str(path), error.because) from error
+    window = player.window
     return WhatIf(
         schema=WHATIF_SCHEMA,
         wallscope_version=__version__,
@@ -290,8 +286,8 @@ def ask_what_if(path: Path, options: Options, asked: Asked, progress: Progress) 
         rank=own["rank"],
         device=own["device"],
         unit=trace.steps.unit,
-        step_ns=step_ns,
-        played_steps=int(window.steps["typical"].sum()),
+        step_ns=player.step_ns,
+        played_steps=player.step_count,
         played_operations=window.graph.op.size,
         played_ranks=window.operations["rank_id"].n_unique(),
         overlap_tax=None if tax is None else tax.ratio,
@@ -418,7 +414,7 @@ class _AboutRun:
 
 @dataclass(frozen=True, slots=True)
 class _Conclusion:
-    """The answer without fixes and packed profiles, with the place of its rank and the profiles of all.
+    """The answer without fixes and packed profiles, its rank with upper bounds, and the profiles of all.
 
     `profiles` are those to pack, without any if none is asked for. `encoded` is what is encoded of each
     already, if anything is.
@@ -426,6 +422,7 @@ class _Conclusion:
 
     analysis: Analysis
     place: int
+    bounds: UpperBounds
     profiles: tuple[Profile, ...] = ()
     encoded: tuple[EncodedTables, ...] = ()
     matched: "MatchedJob | None" = None
@@ -455,10 +452,10 @@ def _conclude(
     answer = diagnose_rank(found, place)
     tables = tuple(own.tables for own in found if own.tables is not None)
     if not tables:
-        return _Conclusion(answer, place)
+        return _Conclusion(answer, place, found[place].ceilings)
     profiles = build_profiles(answer, tables, options.step_facts, trace.capture, about.configuration)
     if is_alone:
-        return _Conclusion(answer, place, profiles)
+        return _Conclusion(answer, place, found[place].ceilings, profiles)
     from wallscope.ranks.job import match_ranks  # noqa: PLC0415  # for several ranks alone
 
     known, encoded = run_both(
@@ -472,7 +469,8 @@ def _conclude(
             place = known.job.critical_place
         profiles = known.profiles
     answer = diagnose_rank(found, place, known.job)
-    return _Conclusion(answer, place, profiles if with_profiles else (), encoded, known)
+    bounds = found[place].ceilings
+    return _Conclusion(answer, place, bounds, profiles if with_profiles else (), encoded, known)
 
 
 def _can_represent(trace: Trace, ranks: tuple[Rank, ...], place: int) -> bool:

@@ -1,7 +1,7 @@
 """Steps simulated with work that takes other shares of its time."""
 
 from wallscope.model.whatif import Question
-from wallscope.replay.engine import ASKED, WindowReplay
+from wallscope.replay.engine import Engine, WindowReplay
 
 SHARES = (0.0, 0.01, *(number / 6 for number in range(1, 13)))
 _MATERIAL = 0.01
@@ -14,12 +14,12 @@ def measure_scaled(window, step_ns=None):
     """
     steps = window.steps.filter(window.steps["typical"])
     length_ns = step_ns or round((steps["end_ns"] - steps["start_ns"]).mean())
-    replay = WindowReplay(window, length_ns, None, ASKED)
+    replay = WindowReplay(window, length_ns, Engine(window, lambda _: None))
     found = {}
     for target in replay.changes.targets:
 
         def ask(share, target=target):
-            return replay.measure_changed_ns(replay.draft((Question("scale", target, share),))[0])
+            return replay.measure_ns((Question("scale", target, share),))
 
         assert ask(1.0) == length_ns, target
         if ask(SHARES[-1]) - ask(SHARES[0]) > _MATERIAL * length_ns:

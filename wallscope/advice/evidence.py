@@ -16,6 +16,8 @@ from wallscope.model.cause_catalogue import (
     HOST_SMALL_COPY,
     LAUNCHING,
     MEMORY_DRIVER_LOCK,
+    REFILL,
+    WAIT,
     describe_cause,
     name_cause,
 )
@@ -239,13 +241,16 @@ _TARGETS = {
 }
 
 
+_OF_CALL = {WAIT: "the wait in", REFILL: "host time after"}
+
+
 def name_target(target: str) -> str:
     """Return what a replay changes in words: a wall of traffic, a category of kernels, a cause.
 
     >>> name_target("communication:ep"), name_target("category:gemm"), name_target("collective:all-to-all")
     ('expert-parallel communication', 'gemm kernels', 'all-to-all collectives')
-    >>> name_target("host/queue-drained/cudaStreamSynchronize")
-    'the wait in cudaStreamSynchronize'
+    >>> name_target("wait:cudaStreamSynchronize"), name_target("refill:cudaStreamSynchronize")
+    ('the wait in cudaStreamSynchronize', 'host time after cudaStreamSynchronize')
     >>> name_target("host/other-call")
     'host time inside other CUDA calls (neither launches nor waits)'
     """
@@ -254,8 +259,8 @@ def name_target(target: str) -> str:
         return f"{_AXES.get(detail, detail)} communication"
     if kind in {"category", "collective"}:
         return f"{detail} {'kernels' if kind == 'category' else 'collectives'}"
-    if target.startswith(DRAINED):
-        return f"the wait in {target.removeprefix(DRAINED)}"
+    if f"{kind}:" in _OF_CALL:
+        return f"{_OF_CALL[f'{kind}:']} {detail}"
     if "/" in target:
         return describe_cause(target)
     return _TARGETS.get(target, target)

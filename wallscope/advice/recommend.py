@@ -15,7 +15,6 @@ import polars as pl
 from wallscope.advice.amd import adapt_to_amd
 from wallscope.advice.condition_words import BOTH, CAPTURE
 from wallscope.advice.evidence import (
-    assume_no_host_time,
     explain_gain,
     list_evidence,
     select_reached_causes,
@@ -37,7 +36,7 @@ from wallscope.advice.trace_facts import GENERAL_SYSTEMS, choose_systems, is_rea
 from wallscope.model.advice import PHASES, Fix, Precondition, RunConfiguration, Setting, System, TraceFacts
 from wallscope.model.analysis import Analysis, Rank
 from wallscope.model.capture import Finding, Profiler
-from wallscope.model.cause_catalogue import LAUNCHING, MEMORY_ALLOCATOR, PEER_WAIT, describe_cause, is_part
+from wallscope.model.cause_catalogue import DRAINED, LAUNCHING, PEER_WAIT, WAIT, describe_cause, is_part
 from wallscope.model.diagnosis import Opportunity
 from wallscope.model.enums import Wall
 from wallscope.model.finding_codes import FindingCode
@@ -53,8 +52,6 @@ _CONTRACT = (
     " after warm-up. Then compare 50 steps or more of each run without the profiler."
 )
 _REFUTED = "The change is in effect, and {result}."
-_REMOVED_BY = {"allocator": MEMORY_ALLOCATOR}
-"""Causes by the target of a replay that removes them, where their names differ."""
 NOT_REPLAYED = Replayed(None, {})
 
 Judge = Callable[[Sequence[str], tuple[Setting, ...]], tuple[Precondition, ...]]
@@ -133,8 +130,7 @@ def match_rules(
 def recommend(matched: Matched, replayed: Replayed = NOT_REPLAYED, ranks: tuple[Rank, ...] = ()) -> Analysis:
     """Return the analysis with its fixes, by the gain of their replays; those without gain are dismissed.
 
-    A fix has one number: the gain of its own replay, not the upper bound of its cause. A cause has the bound
-    of the fix that removes it, and it alone.
+    A fix has one number: the gain of its own replay, not the upper bound of its cause.
 
     Args:
         matched: the rules that the run has a use for.
@@ -146,16 +142,11 @@ def recommend(matched: Matched, replayed: Replayed = NOT_REPLAYED, ranks: tuple[
     worthless = {fix.id: fix for fix in fixes if _is_worthless(fix)}
     useful = [fix for fix in fixes if fix.id not in worthless]
     of_program, of_capture = name_next_actions(run, *_divide_by_subject(useful))
-    removed = _find_removed_causes(of_program)
-    opportunities = [
-        _bound_opportunity(entry, of_program, run, removed.get(entry.cause))
-        for entry in analysis.opportunities
-    ]
     return replace(
         analysis,
-        ranks=_bound_causes(ranks or analysis.ranks, analysis, opportunities),
+        ranks=ranks or analysis.ranks,
         capture=replace(analysis.capture, findings=(*matched.findings, *analysis.capture.findings)),
-        opportunities=tuple(sorted(opportunities, key=lambda entry: (-entry.recoverable_ns, entry.cause))),
+        opportunities=tuple(_link_fixes(entry, of_program) for entry in analysis.opportunities),
         fixes=of_program,
         replay=replayed.replay,
         program=run.program,
@@ -179,7 +170,7 @@ def recommend_again(analysis: Analysis, names: pl.Series) -> Analysis:
     of_program, of_capture = name_next_actions(run, *_divide_by_subject(fixes))
     return replace(
         analysis,
-        opportunities=tuple(_bound_opportunity(entry, of_program, run) for entry in analysis.opportunities),
+        opportunities=tuple(_link_fixes(entry, of_program) for entry in analysis.opportunities),
         fixes=of_program,
         capture_advice=of_capture,
     )
@@ -306,7 +297,7 @@ def _bound_by_replay(match: Match, run: MeasuredRun, answer: Answer) -> _Bound:
     """
     questions = match.rule.questions(match.causes)
     removed = {one.target for one in questions if one.kind == "hide" or _is_removed(one)}
-    gone = [cause for cause in match.causes if cause in removed]
+    gone = [cause for cause in match.causes if cause.replace(DRAINED, WAIT) in removed]
     rare_ns = round(sum(map(run.rare_share, gone)) * _find_mean_ns(run))
     most_ns = max(_find_mean_ns(run), run.step_ns) - answer.step_ns
     won_ns = min(answer.won_ns + rare_ns, most_ns) if rare_ns else answer.won_ns
@@ -493,62 +484,6 @@ def _next_wall(run: MeasuredRun, wall: Wall, won_ns: int) -> str:
     return str(largest if losses[largest] >= NEXT_WALL_OF_FIX_SHARE * left_ns else Wall.COMPUTE)
 
 
-def _find_removed_causes(fixes: Sequence[Fix]) -> dict[str, int]:
-    """Return the largest gain of a replay that removes a cause, and it alone, by cause, in ns."""
-    removed: dict[str, int] = {}
-    for fix in fixes:
-        if fix.replay is None or len(fix.replay.questions) != 1:
-            continue
-        (question,) = fix.replay.questions
-        cause = _REMOVED_BY.get(question.target, question.target)
-        if cause in fix.causes and (question.kind in {"hide", "without"} or _is_removed(question)):
-            removed[cause] = max(fix.replay.won_ns, removed.get(cause, 0))
-    return removed
-
-
-def _bound_opportunity(
-    entry: Opportunity, fixes: Sequence[Fix], run: MeasuredRun, removed_ns: int | None = None
-) -> Opportunity:
-    """Return an opportunity with the fixes that address it, and the bound of the one that removes its cause.
-
-    A call that drains the queue keeps its bound without the host time after it, if that is larger. Its
-    assumption then states the replay of the call alone. A hidden transfer may gain more than a removed one.
-
-    Args:
-        entry: the opportunity by the time of its cause.
-        fixes: those of the program.
-        run: the run.
-        removed_ns: the gain of the replay that removes the cause, `None` without one.
-    """
-    step_ns, won_ns, assumes = run.rank.typical.step_ns, entry.recoverable_ns, entry.assumes
-    left_ns, speedup = entry.step_ceiling_ns, entry.speedup_ceiling
-    if removed_ns is not None and assumes is not None and won_ns >= removed_ns:
-        assumes = assume_no_host_time(run.typical_ns(entry.cause), step_ns, removed_ns)
-    elif removed_ns is not None:
-        won_ns, left_ns, assumes = removed_ns, max(step_ns - removed_ns, 1), None
-        speedup = step_ns / left_ns
-    return Opportunity(
-        id=entry.id,
-        wall=entry.wall,
-        cause=entry.cause,
-        recoverable_ns=won_ns,
-        step_ceiling_ns=left_ns,
-        speedup_ceiling=speedup,
-        status=entry.status,
-        evidence=entry.evidence,
-        fixes=tuple(fix.id for fix in fixes if entry.cause in fix.causes),
-        assumes=assumes,
-    )
-
-
-def _bound_causes(
-    ranks: tuple[Rank, ...], analysis: Analysis, opportunities: Sequence[Opportunity]
-) -> tuple[Rank, ...]:
-    """Return the ranks in which the causes of the diagnosed one have the bounds of their opportunities."""
-    index = analysis.diagnosis.rank_index
-    won_ns = {entry.cause: entry.recoverable_ns for entry in opportunities}
-    causes = tuple(
-        replace(entry, recoverable_ns=won_ns.get(entry.cause, entry.recoverable_ns))
-        for entry in ranks[index].causes
-    )
-    return (*ranks[:index], replace(ranks[index], causes=causes), *ranks[index + 1 :])
+def _link_fixes(entry: Opportunity, fixes: Sequence[Fix]) -> Opportunity:
+    """Return an opportunity with the fixes of the program that address its cause."""
+    return replace(entry, fixes=tuple(fix.id for fix in fixes if entry.cause in fix.causes))

@@ -24,7 +24,7 @@ from wallscope.advice.settings import vocabulary
 from wallscope.files import list_toml_paths, make_entry, read_toml
 from wallscope.model.advice import ExpectedGain, Phase, RunConfiguration, Setting, System
 from wallscope.model.analysis import ComputeWork
-from wallscope.model.cause_catalogue import CALL, DRAINED, list_cause_meanings
+from wallscope.model.cause_catalogue import CALL, DRAINED, WAIT, list_cause_meanings
 from wallscope.model.enums import ComputeCategory, Precision, Wall
 from wallscope.model.rank_summaries import CategoryPrecision, ComputeDetails
 from wallscope.model.whatif import Question, QuestionKind
@@ -127,6 +127,8 @@ def _is_any(patterns: tuple[str, ...], cause: str) -> bool:
 def _questions(line: str, causes: Sequence[str], estimate: Estimate | None = None) -> Iterator[Question]:
     """Yield a question per cause if the target is `CAUSES`, else the only one.
 
+    Of a cause that names a call, a fix removes the call's wait, and not the host time behind it.
+
     >>> [one.option for one in _questions("--scale CAUSES=0", ["host/file", "host/lock"])]
     ['--scale host/file=0', '--scale host/lock=0']
 
@@ -137,7 +139,8 @@ def _questions(line: str, causes: Sequence[str], estimate: Estimate | None = Non
     kind = next((kind for kind in get_args(QuestionKind) if match and match["kind"] == kind), None)
     if match is None or kind is None or (kind == "scale") == (match["share"] is None):
         raise ValueError(f"replay {line!r} has no question")
-    for target in causes if match["target"] == "CAUSES" else (match["target"],):
+    parts = [cause.replace(DRAINED, WAIT) for cause in causes]
+    for target in parts if match["target"] == "CAUSES" else (match["target"],):
         if match["share"] in ESTIMATES:
             share = None if estimate is None else estimate(match["share"], target)
             if share is not None:

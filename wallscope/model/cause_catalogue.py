@@ -141,6 +141,9 @@ COMPUTE_REDUCTION = f"compute/{ComputeCategory.REDUCTION}"
 """Causes that are made of an axis or a category."""
 CALL, DRAINED = "<call>", "host/queue-drained/"
 """Placeholder for the name of a call in the catalog, and the beginning of the causes that name one."""
+WAIT, REFILL = "wait:", "refill:"
+"""Prefixes of the name of a call: its wait alone, and the host time behind it alone, until the queue that it
+drained has work again. A cause that names a call consists of both."""
 LAUNCHING = (HOST_FRAMEWORK, HOST_LAUNCH_CALL, HOST_LAUNCH_LATENCY)
 """Causes of host time between blocking calls."""
 
@@ -214,6 +217,15 @@ def _list_cause_ids() -> frozenset[str]:
     return frozenset(cause for cause, _ in list_cause_meanings())
 
 
+def is_cause(text: str) -> bool:
+    """Return whether a text is the identifier of a cause.
+
+    >>> is_cause("host/queue-drained/cudaMemcpy"), is_cause("host/start-up"), is_cause("host/unheard-of")
+    (True, True, False)
+    """
+    return text in _list_cause_ids() or (text.startswith(DRAINED) and text != DRAINED)
+
+
 def write_cause_pattern() -> str:
     """Write a regular expression that matches every identifier of a cause, longer ones first."""
     causes = sorted(_list_cause_ids(), key=lambda cause: (-len(cause), cause))
@@ -226,5 +238,4 @@ def name_cause(text: str) -> str:
     >>> name_cause("host/framework"), name_cause("gemm_kernel")
     ('host time outside CUDA calls', 'gemm_kernel')
     """
-    is_known = text in _list_cause_ids() or text.startswith(DRAINED)
-    return re.sub(r" \([^)]*\)", "", describe_cause(text)) if is_known else text
+    return re.sub(r" \([^)]*\)", "", describe_cause(text)) if is_cause(text) else text

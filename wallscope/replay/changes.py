@@ -32,6 +32,9 @@ from wallscope.model.cause_catalogue import (
     MEMORY_OFFLOAD,
     MEMORY_RECOMPUTE,
     MEMORY_STAGING,
+    REFILL,
+    WAIT,
+    is_cause,
 )
 from wallscope.model.enums import CallRole, OperationClass
 from wallscope.model.whatif import Question
@@ -51,8 +54,6 @@ from wallscope.units import duration, number
 
 LAUNCH, THINK, COMMUNICATION, COMPUTE, COPIES = "launch", "think", "communication", "compute", "copies"
 DRAINED, FRAMEWORK = "host/queue-drained", HOST_FRAMEWORK
-REFILL = "refill:"
-"""Prefix of the name of a call: the host time after it, until the queue that it drained has work again."""
 LAUNCH_LATENCY, SYNCHRONISATION = HOST_LAUNCH_LATENCY, HOST_SYNCHRONISATION
 KERNEL_GAP, STAGING = COMPUTE_KERNEL_GAP, MEMORY_STAGING
 HAND_OVERS = (KERNEL_GAP, COMPUTE_HAND_OVER)
@@ -81,14 +82,11 @@ class Target:
         return bool(self.ops.size or self.rows.size or is_lag)
 
 
-def list_targets(window: ReplayWindow, *, is_upper_bound: bool) -> dict[str, Target]:
+def list_targets(window: ReplayWindow) -> dict[str, Target]:
     """Return what can be scaled in a window, by name.
 
-    Args:
-        window: the window.
-        is_upper_bound: for upper bounds of causes. No segment of a blocking call belongs to its cause then,
-            otherwise only the one at whose end it waits does not. `host/synchronisation` includes the return
-            latencies of blocking calls then, even if no segment has that cause.
+    The segment of a blocking call at whose end it waits does not belong to its cause. `host/synchronisation`
+    is also the return latency of blocking calls, even if no segment has that cause.
     """
     own = window.operations
     op = own["op"].to_numpy().astype(np.int64)
@@ -116,20 +114,22 @@ def list_targets(window: ReplayWindow, *, is_upper_bound: bool) -> dict[str, Tar
     found[THINK] = Target(rows=np.flatnonzero(np.array(thinks, np.bool_)[of_segment]))
     causes = {causes_of[code]: Target(op[held]) for code, held in iterate_by_first(cause)}
     goes = np.ones(of_segment.size, np.bool_)
-    stays = window.segments.inside(window.waits.blocking) if is_upper_bound else find_waiting_segments(window)
-    goes[stays] = False
+    goes[find_waiting_segments(window)] = False
     for code, rows in sorted(iterate_by_first(of_segment), key=itemgetter(0)):
         name = causes_of_segments[code]
         ops = causes.get(name, Target()).ops
         if name.startswith(DRAINED):
             found[name.replace(f"{DRAINED}/", REFILL)] = Target(rows=rows)
         causes[name] = Target(ops, rows[goes[rows]], is_return=name == SYNCHRONISATION)
-    if is_upper_bound:
-        causes.setdefault(SYNCHRONISATION, Target(is_return=True))
+    causes.setdefault(SYNCHRONISATION, Target(is_return=True))
     causes[LAUNCH_LATENCY] = Target(is_latency=True)
     causes |= {cause: Target(is_hand_over=True) for cause in HAND_OVERS}
     locked = set(list_locked_calls(window.waits, window.call_role).tolist())
     causes[DRIVER_LOCK] = Target(rows=window.segments.inside(locked))
+    blocked = window.segments.inside(window.waits.blocking)
+    name_of, call_names = encode_column(window.call_name)
+    for code, held in iterate_by_first(name_of[window.graph.call[blocked]]):
+        found[f"{WAIT}{call_names[code]}"] = Target(rows=blocked[held])
     return {name: target for name, target in (found | causes).items() if target.is_there}
 
 
@@ -171,26 +171,16 @@ OverlapTaxes = Callable[[int], float | None]
 
 
 class Changes:
-    """Applies questions to drafts; their targets are looked up once.
+    """Applies questions to drafts; their targets are looked up once."""
 
-    In a window that is not the `SimulatedSteps` of a rank, only scaling is supported. In upper bounds, the
-    host time between the calls of recomputed work does not belong to it.
-    """
-
-    def __init__(self, window: ReplayWindow, taxes: OverlapTaxes, *, is_upper_bound: bool) -> None:
-        self._window, self._taxes, self._is_upper_bound = window, taxes, is_upper_bound
-        self.targets = list_targets(window, is_upper_bound=is_upper_bound)
-
-    @property
-    def _steps(self) -> SimulatedSteps:
-        if not isinstance(self._window, SimulatedSteps):
-            raise TypeError("this question needs the steps of one rank")
-        return self._window
+    def __init__(self, window: SimulatedSteps, taxes: OverlapTaxes) -> None:
+        self._window, self._taxes = window, taxes
+        self.targets = list_targets(window)
 
     @cached_property
     def _folded(self) -> dict[str, str]:
         """The names of ranges, each without its running numbers."""
-        range_texts = self._steps.ranges["text"].unique(maintain_order=True).to_list()
+        range_texts = self._window.ranges["text"].unique(maintain_order=True).to_list()
         texts = [text for text in range_texts if text is not None]
         return dict(zip(texts, normalize_names(pl.Series(texts, dtype=pl.String)).to_list(), strict=True))
 
@@ -207,11 +197,7 @@ class Changes:
         """
         match question.kind:
             case "scale":
-                name = find_target(question.target, self.targets, "--scale")
-                if name.startswith((DRAINED, DRIVER_LOCK)) and question.share:
-                    raise OptionError(
-                        f"--scale {name} — a wait cannot be scaled, only removed — write {name}=0"
-                    )
+                name = self._find_scaled(question.target)
             case "without":
                 name = find_target(question.target, WITHOUT, "--without")
             case "graph" if "*" in question.target and self.has(question):
@@ -223,6 +209,37 @@ class Changes:
                 wanted = _OF_NAME.get(question.target, question.target)
                 name = find_target(wanted, moving, f"--{question.kind}")
         return Question(question.kind, name, question.share)
+
+    def _find_scaled(self, name: str) -> str:
+        """Return the target of a question that scales it: any cause, also if no replayed step has it."""
+        return name if is_cause(name) else find_target(name, self.targets, "--scale")
+
+    def list_ways(self, questions: tuple[Question, ...]) -> tuple[tuple[Question, ...], ...]:
+        """Return in which ways questions can be applied; the one that wins most is their answer.
+
+        A call that drains the queue may go, or the host time behind it. Communication and copies that go
+        may take no time, or nothing may wait for them. Where ranks are replayed together, they still wait
+        for each other in collectives.
+        """
+        both = [self._list_ways_of_one(one) for one in questions]
+        return tuple(dict.fromkeys(tuple(ways[place] for ways in both) for place in (0, -1)))
+
+    def _list_ways_of_one(self, question: Question) -> tuple[Question, ...]:
+        name = question.target
+        if question.kind != "scale":
+            return (question,)
+        if name.startswith(DRAINED):
+            call = name.removeprefix(f"{DRAINED}/")
+            return tuple(Question("scale", f"{part}{call}", question.share) for part in (WAIT, REFILL))
+        if not question.share and name in self.targets and self._moves(name) and not self._meets(name):
+            return question, Question("hide", name)
+        return (question,)
+
+    def _meets(self, name: str) -> bool:
+        """Return whether a target has a collective in which replayed ranks wait for each other."""
+        graph = self._window.graph
+        positions = graph.positions(self.targets[name].ops)
+        return bool((graph.meeting[positions[positions >= 0]] >= 0).any())
 
     def has(self, question: Question) -> bool:
         """Return whether the target of a question exists under this exact name."""
@@ -254,7 +271,7 @@ class Changes:
             case "without":
                 return self._without(question.target, draft)
             case "graph":
-                return capture_graphs(question.target, self._steps, draft, self._folded)
+                return capture_graphs(question.target, self._window, draft, self._folded)
             case "hide":
                 return self._moved(self.targets[question.target], draft, is_hidden=True)
             case "overlap":
@@ -268,13 +285,17 @@ class Changes:
         return bool(is_own.any()) and bool(moving.to_numpy()[is_own].all())
 
     def _scaled(self, name: str, share: float, draft: GraphEdit) -> tuple[str, ...]:
-        if share == 0 and name in {_ALLOCATOR, _RECOMPUTE}:
-            return self._without(name.split("/")[1], draft)
-        if name.startswith(DRAINED):
-            return self._unblocked(draft, name.removeprefix(f"{DRAINED}/"), share)
+        if share == 0 and name == _ALLOCATOR:
+            return self._without_allocator(draft)
+        if share == 0 and name == _RECOMPUTE:
+            return self._without_recompute(draft)
+        if name.startswith(WAIT):
+            return self._unblocked(draft, name.removeprefix(WAIT), share)
         if name == DRIVER_LOCK:
             return self._without_lock(draft, share)
-        target = self.targets.get(name, Target())
+        if name not in self.targets:
+            return _NONE
+        target = self.targets[name]
         notes = self._relieve(target, share, draft) if share < 1 else ()
         draft.scale_operations(target.ops, share)
         draft.scale_segments(target.rows, share)
@@ -327,7 +348,7 @@ class Changes:
             case "synchronisation":
                 return self._unblocked(draft)
             case "recompute":
-                return self._without_recompute(draft)
+                return self._without_recompute(draft, with_host_time=True)
             case "offload":
                 return self._scaled(_OFFLOAD, 0.0, draft) if _OFFLOAD in self.targets else _NONE
             case _:
@@ -341,9 +362,12 @@ class Changes:
 
     def _unblocked(self, draft: GraphEdit, name: str | None = None, share: float = 0.0) -> tuple[str, ...]:
         """Remove blocking calls, all or those with a name, except a share of them."""
-        names, segments = self._window.call_name, self._window.segments
-        own = {segments.call[row] for row in segments.inside(self._window.waits.blocking).tolist()}
-        named = {call for call in own if name is None or names[call] == name}
+        segments = self._window.segments
+        if name is None:
+            rows = segments.inside(self._window.waits.blocking)
+        else:
+            rows = self.targets.get(f"{WAIT}{name}", Target()).rows
+        named = set(self._window.graph.call[rows].tolist())
         calls = leave_out_share(named, share)
         if not named:
             return _NONE
@@ -367,20 +391,20 @@ class Changes:
         draft.scale_segments(rows[self._window.graph.role[rows] != Role.HELD], 0)
         return () if rows.size else _NONE
 
-    def _without_recompute(self, draft: GraphEdit) -> tuple[str, ...]:
-        """Remove recomputed work, its launches, and its host time."""
+    def _without_recompute(self, draft: GraphEdit, *, with_host_time: bool = False) -> tuple[str, ...]:
+        """Remove recomputed work and its launches, and the host time between them if it goes too."""
         own, operations = self.targets.get(_RECOMPUTE, Target()).ops, self._window.operations
         issuing = operations["call"].to_numpy()[are_among(operations["op"].to_numpy(), own)]
         calls = set(issuing.tolist()) - {-1}
         draft.scale_operations(own, 0)
         draft.scale_segments(self._window.segments.inside(calls), 0)
-        if not self._is_upper_bound:
+        if with_host_time:
             draft.scale_segments(find_thinking_before(self._window, calls), 0)
         return ("recomputed activations must stay in memory",) if own.size else _NONE
 
     def _without_jitter(self, draft: GraphEdit) -> tuple[str, ...]:
         """Set each communication operation to the median of similar ones in the replayed steps."""
-        window = self._steps
+        window = self._window
         places = np.flatnonzero((window.replayed["class"] == OperationClass.COMMUNICATION).to_numpy())
         own = window.replayed[places]
         issued_ns = window.waits.calls.start_ns[own["call"].to_numpy()]
@@ -407,10 +431,10 @@ class Changes:
         the moved operations end. A hidden copy of a batch waits for no kernel, because its buffer differs
         from that of the previous batch, and no call waits for it.
         """
-        moved, behind = set(target.ops.tolist()), find_next_in_stream(self._steps)
-        own, (_, rows) = self._steps.operations["op"].to_numpy(), self._moving_and_computing
+        moved, behind = set(target.ops.tolist()), find_next_in_stream(self._window)
+        own, (_, rows) = self._window.operations["op"].to_numpy(), self._moving_and_computing
         computing = set(own[rows].tolist())
-        passed = _Passed(moved, self._steps, draft)
+        passed = _Passed(moved, self._window, draft)
         for op, held_by in draft.followers(target.ops).items():
             if op in moved:
                 continue
@@ -426,7 +450,7 @@ class Changes:
             before = [one for one in draft.producers(op) if behind.get(one) == op]
             reads = set() if op in staged else {one for one in before if one in computing}
             is_false = [one for one in before if one not in reads and one not in moved]
-            if is_false and op in self._steps.graph.position_of:
+            if is_false and op in self._window.graph.position_of:
                 draft.wait(op, [one for one in draft.producers(op) if one not in is_false])
         self._end_with(moved, draft)
         kind = (
@@ -449,7 +473,7 @@ class Changes:
 
     def _end_with(self, moved: set[int], draft: GraphEdit) -> None:
         """Make each step end when its last moved operation has ended."""
-        own, steps = self._steps.operations, self._steps.steps
+        own, steps = self._window.operations, self._window.steps
         op, stream, start_ns = (own[name].to_numpy() for name in ("op", "stream", "start_ns"))
         rows = np.flatnonzero(are_among(op, np.fromiter(moved, np.int64, len(moved))))  # in order of start
         edges = (np.searchsorted(start_ns[rows], steps[side].to_numpy()) for side in ("start_ns", "end_ns"))

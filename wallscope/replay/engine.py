@@ -4,13 +4,13 @@ A latency is the time between a cause and its effect: launch latency, dependency
 call, host time outside calls. Latencies of several steps match if they belong to the same thing, counted from
 the begin of its step.
 
-It answers `wallscope whatif`, gains of fixes and upper bounds of causes. These differ in how much they
-simulate, in the largest accepted error, and in what belongs to a cause: `Purpose` has all three.
+It answers `wallscope whatif`, gains of fixes and upper bounds of causes, all of one window and with one
+measure, so that one question has one answer. They differ only in the largest accepted error.
 """
 
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
+from threading import Lock
 from typing import NamedTuple
 
 import numpy as np
@@ -21,14 +21,18 @@ from wallscope.columns import (
     Rows,
     as_integers,
     count_before_in_group,
+    number_densely,
     number_groups,
     order_by_group,
     take_or,
 )
-from wallscope.model.enums import OperationClass
-from wallscope.model.whatif import Answer, Asked, Question, SelfCheck
+from wallscope.model.diagnosis import Walls
+from wallscope.model.enums import OperationClass, Wall
+from wallscope.model.whatif import Answer, Question, SelfCheck
 from wallscope.replay.changes import Changes, OverlapTaxes
 from wallscope.replay.critical_path import (
+    NamedPath,
+    PathColumns,
     build_path_frame,
     find_next_path_wall,
     measure_busy,
@@ -39,19 +43,20 @@ from wallscope.replay.critical_path import (
 )
 from wallscope.replay.edits import GraphEdit
 from wallscope.replay.graph import ReplayGraph, Role
-from wallscope.replay.simulate import SimulatedRun, find_repeated_steps, simulate
+from wallscope.replay.simulate import (
+    RepeatedSteps,
+    SimulatedRun,
+    StreamOperations,
+    find_repeated_steps,
+    simulate,
+)
 from wallscope.replay.windows import ReplayWindow, SimulatedSteps
 from wallscope.thresholds.causes import (
-    ASKED_PLAYED_COUNT,
-    FIX_REPLAY_ERROR_SHARE,
-    MOST_PLAYED_COUNT,
-    PATH_ERROR_SHARE,
     SIDE_BY_SIDE_RATIO,
-    UPPER_BOUND_ERROR_SHARE,
-    UPPER_BOUND_PLAYED_COUNT,
     USUAL_DEPENDENCY_LATENCY_NS,
 )
 from wallscope.trace.intervals import Spans, Times, covered_ns, order_spans, union
+from wallscope.trace.repeat_unit import Shares
 from wallscope.units import percent
 
 _NO_SEGMENT = -2
@@ -221,48 +226,6 @@ def _of_others(step: Rows, group: Rows, time_ns: Times) -> tuple[Times, Flags]:
     return found, lone
 
 
-@dataclass(frozen=True, slots=True)
-class Purpose:
-    """The parameters of a simulation for one kind of answer.
-
-    Attributes:
-        most_operations: most operations of all ranks in a window, which has at least one step.
-        largest_error: largest accepted error, as a share of a step, of the simulation with the latencies of
-            the other steps; `None`: not checked.
-        largest_own_error: the same for the simulation with its own latencies.
-        is_upper_bound: what belongs to a cause; see `list_targets`.
-    """
-
-    most_operations: int
-    largest_error: float | None
-    largest_own_error: float | None
-    is_upper_bound: bool
-
-
-# To be unified: the size, the error of steps simulated with the latencies of others, the content of causes.
-UPPER_BOUNDS = Purpose(
-    most_operations=UPPER_BOUND_PLAYED_COUNT,
-    largest_error=None,
-    largest_own_error=UPPER_BOUND_ERROR_SHARE,
-    is_upper_bound=True,
-)
-"""Upper bounds of causes for the step of each rank; about a dozen questions per rank."""
-FIXES = Purpose(
-    most_operations=MOST_PLAYED_COUNT,
-    largest_error=FIX_REPLAY_ERROR_SHARE,
-    largest_own_error=PATH_ERROR_SHARE,
-    is_upper_bound=False,
-)
-"""Gains of fixes, and the critical path, whose error is the second; computed once per export."""
-ASKED = Purpose(
-    most_operations=ASKED_PLAYED_COUNT,
-    largest_error=Asked().largest_error,
-    largest_own_error=None,
-    is_upper_bound=False,
-)
-"""`wallscope whatif`; `--accept-error` replaces the error."""
-
-
 def state_error(error: float, most: float) -> str:
     """Say that the error of a replay is above its limit."""
     return f"the replay error is {percent(error)}, above the limit of {percent(most)}"
@@ -273,20 +236,46 @@ def is_too_far_off(error: float, most: float) -> str:
     return f"{state_error(error, most)} (measured on each step, with the latencies of the other steps)"
 
 
+@dataclass(frozen=True)
+class ChangedSteps:
+    """Steps with some questions applied: the changed graph, and what was changed and assumed."""
+
+    graph: ReplayGraph
+    notes: tuple[str, ...]
+
+    @cached_property
+    def run(self) -> SimulatedRun:
+        """The changed run."""
+        return simulate(self.graph)
+
+
+class MeasuredChange(NamedTuple):
+    """The length of a step of each rank with a change, by that without, and those of operations in ns."""
+
+    shares: Shares
+    operation_ns: Times
+
+
+Way = tuple[Question, ...]
+"""Questions as they are applied: of several ways to remove a cause, one."""
+
+
 class Engine:
-    """Simulates a window unchanged once, then with questions applied.
+    """Simulates a window unchanged once, then with questions applied; ranks of the window share it.
 
     Args:
-        window: the window.
-        graph: its graph, with the latencies to simulate.
+        window: the window, with the steps that are measured.
         taxes: slowdown of each rank's compute that overlaps communication.
-        purpose: the kind of answers.
+
+    Ranks are counted as in `SimulatedSteps`: first the one whose steps are measured, then the others.
     """
 
-    def __init__(
-        self, window: ReplayWindow, graph: ReplayGraph, taxes: OverlapTaxes, purpose: Purpose
-    ) -> None:
-        self.graph, self._window, self._taxes, self._purpose = graph, window, taxes, purpose
+    def __init__(self, window: SimulatedSteps, taxes: OverlapTaxes) -> None:
+        self.window, self._taxes = window, taxes
+        self.graph = measure_own_lags(window)
+        self._lock = Lock()
+        self._measured: dict[Way, MeasuredChange] = {}
+        self._places_of: dict[OperationClass, Rows] = {}
 
     @cached_property
     def unchanged(self) -> SimulatedRun:
@@ -296,12 +285,68 @@ class Engine:
     @cached_property
     def changes(self) -> Changes:
         """The possible targets of questions."""
-        return Changes(self._window, self._taxes, is_upper_bound=self._purpose.is_upper_bound)
+        return Changes(self.window, self._taxes)
 
-    def draft(self, questions: Iterable[Question]) -> tuple[GraphEdit, list[str]]:
-        """Return the graph with some questions applied, and what was changed and assumed."""
+    @cached_property
+    def _repeated(self) -> RepeatedSteps:
+        edges = [self.window.edges("typical"), *self.window.edges_of_others()]
+        return find_repeated_steps(edges, _list_stream_operations(self.window))
+
+    @cached_property
+    def repeated_ns(self) -> Shares:
+        """The length of a step that repeats, of each rank of the window, in ns; 0 without steps."""
+        return self._repeated.measure_ns(self.graph)
+
+    def change(self, way: Way) -> ChangedSteps:
+        """Return the steps with some questions applied."""
         draft = GraphEdit(self.graph)
-        return draft, [note for one in questions for note in self.changes.put(one, draft)]
+        notes = [note for one in way for note in self.changes.put(one, draft)]
+        if any(one.kind in {"overlap", "hide"} for one in way):
+            notes.append(self._slow_overlapping(draft))
+        return ChangedSteps(draft.graph(), tuple(dict.fromkeys(notes)))
+
+    def measure(self, way: Way, changed: ChangedSteps | None = None) -> MeasuredChange:
+        """Return the length of a step that repeats with some questions applied; `changed` if it is known."""
+        with self._lock:  # ranks that are summarized at the same time share the engine
+            if way not in self._measured:
+                graph = (changed or self.change(way)).graph
+                shares = self._repeated.measure_ns(graph) / np.maximum(self.repeated_ns, 1)
+                self._measured[way] = MeasuredChange(shares, graph.operation_ns)
+            return self._measured[way]
+
+    def _slow_overlapping(self, draft: GraphEdit) -> str:
+        """Slow compute down where it newly overlaps communication; return what was assumed."""
+        compute = self._find_class(OperationClass.COMPUTE)
+        rank_id, rank = number_densely(self.window.replayed["rank_id"].to_numpy().astype(np.int64)[compute])
+        taxes = [self._taxes(one) for one in rank_id.tolist()]
+        known = [tax for tax in taxes if tax is not None]
+        if not known:
+            return "compute that overlaps communication is assumed to be as fast as alone"
+        slower = np.array([(tax or 1) - 1 for tax in taxes])[rank]
+        before_ns = self._beside_ns(self.unchanged)
+        ops, own_ns = self.graph.op[compute], self.graph.operation_ns[compute]
+        for _ in range(_ROUNDS):
+            more_ns = slower * (self._beside_ns(simulate(draft.graph())) - before_ns)
+            rounded_ns = np.rint(more_ns).astype(np.int64)
+            is_changed = rounded_ns != 0
+            draft.set_operations(ops[is_changed], np.maximum(own_ns + rounded_ns, 0)[is_changed])
+        times = " to ".join(dict.fromkeys(f"{tax:.2f}" for tax in (min(known), max(known))))
+        return (
+            f"compute that overlaps communication takes {times} times as long as alone, as measured in this"
+            " capture"
+        )
+
+    def _find_class(self, kind: OperationClass) -> Rows:
+        """Return the indices of the operations of a class."""
+        if kind not in self._places_of:
+            self._places_of[kind] = np.flatnonzero((self.window.replayed["class"] == kind).to_numpy())
+        return self._places_of[kind]
+
+    def _beside_ns(self, run: SimulatedRun) -> Times:
+        """Return how long each compute operation overlapped communication in a run."""
+        compute = self._find_class(OperationClass.COMPUTE)
+        own = Spans(run.start_ns[compute], run.end_ns[compute])
+        return covered_ns(measure_busy(run, self._find_class(OperationClass.COMMUNICATION)), own)
 
 
 NO_LENGTH = "the replayed steps take no time"
@@ -310,33 +355,102 @@ _ROUNDS = 2
 _COMPUTING = [OperationClass.COMPUTE, OperationClass.OPAQUE_GRAPH]
 
 
+class SingleStep:
+    """The only step of a rank: from the begin of its mark until its host and its device are through."""
+
+    def __init__(self, windows: pl.DataFrame, window: SimulatedSteps) -> None:
+        self.windows = windows
+        self._begin_ns, end_ns = map(int, windows.select("start_ns", "end_ns").row(0))
+        own = (window.replayed["rank_id"] == window.rank_id).to_numpy()
+        threads = np.unique(window.waits.calls.thread[window.replayed["call"].to_numpy()[own]])
+        self._operations = np.flatnonzero(own)
+        self._segments = np.flatnonzero(np.isin(np.asarray(window.segments.thread), threads))
+        ended_ns = window.waits.end_ns[window.graph.op[self._operations]]
+        left_ns = np.asarray(window.segments.end_ns)[self._segments]
+        self._rest_ns = max(end_ns - max(int(ended_ns.max()), int(left_ns.max())), 0)
+        self.captured_ns: int = end_ns - self._begin_ns
+
+    def measure_ns(self, run: SimulatedRun) -> int:
+        """Return the length of the step in a run."""
+        ended_ns, left_ns = run.end_ns[self._operations], run.left_ns[self._segments]
+        return max(int(ended_ns.max()), int(left_ns.max())) + self._rest_ns - self._begin_ns
+
+
+def has_operations(rank_id: int, window: ReplayWindow) -> bool:
+    """Return whether any operation of a rank is simulated."""
+    return bool((window.replayed["rank_id"] == rank_id).any())
+
+
 class WindowReplay:
     """Answers questions about the steps of one rank.
 
     Args:
         window: the steps.
         step_ns: the typical step, to which answers refer.
-        tax: slowdown of compute that overlaps communication, `None` to ignore it.
-        purpose: the kind of answers.
+        engine: simulates the window, with these steps or those of a rank that is replayed together.
+        single: the step of the rank if it has one only.
+        place: the index of the rank among those that are replayed together.
     """
 
-    def __init__(self, window: SimulatedSteps, step_ns: int, tax: float | None, purpose: Purpose) -> None:
-        self.window, self._step_ns, self._tax = window, step_ns, tax
-        self.names = name_path(window)
-        self._places_of: dict[OperationClass, Rows] = {}
-        self._engine = Engine(window, measure_own_lags(window), lambda _: tax, purpose)
-        self.unchanged = self._engine.unchanged
-        self._repeated = find_repeated_steps([window.edges("typical"), *window.edges_of_others()])
-        self.repeated_ns = self._repeated.measure_ns(self._engine.graph)
-        self._path = trace_path(window, self.names, self.unchanged)
-        of_cause = sum_walls_of_run(self.names, self.unchanged, self._path)
-        self.walls = sum_path_walls(of_cause, step_ns)
-        self.wall = find_next_path_wall(of_cause)[0]
+    def __init__(
+        self,
+        window: SimulatedSteps,
+        step_ns: int,
+        engine: Engine,
+        single: SingleStep | None = None,
+        place: int = 0,
+    ) -> None:
+        self._place = place
+        self.window, self.engine, self.step_ns, self._single = window, engine, step_ns, single
+        self.unchanged = engine.unchanged
+
+    @property
+    def is_single(self) -> bool:
+        """Whether the rank has one step only."""
+        return self._single is not None
+
+    @property
+    def step_count(self) -> int:
+        """The number of simulated typical steps."""
+        return 1 if self.is_single else int(self.window.steps["typical"].sum())
+
+    @cached_property
+    def typical_error(self) -> float:
+        """The error of the typical steps, simulated unchanged, as a share of them."""
+        if self._single is not None:
+            captured_ns, own_ns = self._single.captured_ns, self._single.measure_ns(self.unchanged)
+            return abs(own_ns - captured_ns) / max(captured_ns, 1)
+        captured_ns = int(self._measure_captured_ns("typical").sum())
+        own_ns = int(measure_step_lengths(self.window, self.unchanged, "typical").sum())
+        return abs(own_ns - captured_ns) / max(captured_ns, 1)
 
     @property
     def changes(self) -> Changes:
         """The possible targets of questions."""
-        return self._engine.changes
+        return self.engine.changes
+
+    @cached_property
+    def names(self) -> NamedPath:
+        """The names of all that is replayed."""
+        return name_path(self.window)
+
+    @cached_property
+    def _path(self) -> PathColumns:
+        return trace_path(self.window, self.names, self.unchanged)
+
+    @cached_property
+    def _of_cause(self) -> dict[str, int]:
+        return sum_walls_of_run(self.names, self.unchanged, self._path)
+
+    @property
+    def walls(self) -> Walls:
+        """The walls of the typical step, by its path."""
+        return sum_path_walls(self._of_cause, self.step_ns)
+
+    @property
+    def wall(self) -> Wall:
+        """What limits the typical step, by its path."""
+        return find_next_path_wall(self._of_cause)[0]
 
     @cached_property
     def path(self) -> pl.DataFrame:
@@ -344,13 +458,24 @@ class WindowReplay:
         return build_path_frame(self.window, self.names, self._path)
 
     @cached_property
+    def own_error(self) -> float:
+        """The error of the steady steps, simulated unchanged, as a share of them."""
+        captured_ns = self._measure_captured_ns("checked")
+        own_ns = measure_step_lengths(self.window, self.unchanged, "checked")
+        return float(np.abs(own_ns - captured_ns).sum() / max(int(captured_ns.sum()), 1))
+
+    def _measure_captured_ns(self, which: str) -> Times:
+        """Return the lengths of the steps of a kind (a column of the steps) in the capture."""
+        window = self.window
+        ops = window.steps["first", "behind"].to_numpy()[window.steps[which].to_numpy()]
+        begins_ns = window.waits.start_ns[ops]
+        lengths_ns: Times = begins_ns[:, 1] - begins_ns[:, 0]
+        return lengths_ns
+
+    @cached_property
     def check(self) -> SelfCheck:
         """The leave-one-out error of each step."""
-        window = self.window
-        is_checked = window.steps["checked"].to_numpy()
-        begins_ns = window.waits.start_ns[window.steps["first", "behind"].to_numpy()[is_checked]]
-        captured_ns = begins_ns[:, 1] - begins_ns[:, 0]
-        own_ns = measure_step_lengths(window, self.unchanged, "checked")
+        window, captured_ns = self.window, self._measure_captured_ns("checked")
         link_ns = self._path.end_ns - self._path.start_ns
         errors, unmatched_share = np.empty(0), 1.0
         if captured_ns.size > 1:
@@ -361,7 +486,7 @@ class WindowReplay:
             steps=captured_ns.size,
             error_median=float(np.median(errors)) if errors.size else None,
             error_p90=float(np.quantile(errors, 0.9)) if errors.size else None,
-            own_error=float(np.abs(own_ns - captured_ns).sum() / captured_ns.sum()),
+            own_error=self.own_error,
             slack_share=int(link_ns[self._path.is_slack].sum()) / max(int(link_ns.sum()), 1),
             unmatched_share=unmatched_share,
             unresolved_wait_share=_unresolved_share(window),
@@ -369,74 +494,54 @@ class WindowReplay:
 
     def answer(self, questions: tuple[Question, ...]) -> Answer:
         """Return the typical step with some changes."""
-        draft, notes = self.draft(questions)
-        run = simulate(draft.graph())
-        if any(one.kind in {"overlap", "hide"} for one in questions):
-            run, note = self._interfering(draft, run)
-            notes.append(note)
-        step_ns = self.measure_changed_ns(draft)
-        path = trace_path(self.window, self.names, run)
-        of_cause = sum_walls_of_run(self.names, run, path)
+        way, step_ns = self._find_best_way(questions)
+        changed = self.engine.change(way)
+        path = trace_path(self.window, self.names, changed.run)
+        of_cause = sum_walls_of_run(self.names, changed.run, path)
         wall, cause = find_next_path_wall(of_cause)
         return Answer(
             questions=questions,
             step_ns=step_ns,
-            won_ns=self._step_ns - step_ns,
-            speedup=self._step_ns / max(step_ns, 1),
+            won_ns=self.step_ns - step_ns,
+            speedup=self.step_ns / max(step_ns, 1),
             walls=sum_path_walls(of_cause, step_ns),
             next_wall=wall,
             next_cause=cause,
-            notes=tuple(dict.fromkeys(notes)),
+            notes=changed.notes,
         )
 
-    def draft(self, questions: Iterable[Question]) -> tuple[GraphEdit, list[str]]:
-        """Return the graph with some questions applied, and what was changed and assumed."""
-        return self._engine.draft(questions)
+    def measure_ns(self, questions: tuple[Question, ...]) -> int:
+        """Return the typical step with some changes, as `answer` does."""
+        return self._find_best_way(questions)[1]
 
-    def measure_changed_ns(self, draft: GraphEdit) -> int:
-        """Return the typical step with a change: it changes as steps that repeat do.
+    def _find_best_way(self, questions: tuple[Question, ...]) -> tuple[Way, int]:
+        """Return how the questions win most, and the typical step then: it changes as steps that repeat do.
 
         It takes at least the time of the compute that is left, because one kernel may fill the GPU. This does
-        not apply if many compute kernels run side by side in the capture.
+        not apply if many compute kernels run side by side in the capture. What only removes time makes no
+        step longer.
         """
-        graph = draft.graph()
-        changed_ns = round(self._step_ns * self._repeated.measure_ns(graph) / self.repeated_ns)
-        return max(changed_ns, min(self._compute.measure_left_ns(graph), self._step_ns))
+        ways = [(way, self._measure_way(way)) for way in self.changes.list_ways(questions)]
+        way, step_ns = min(ways, key=lambda entry: entry[1])
+        is_removal = all(one.kind == "without" or (one.share or 0) <= 1 for one in questions)
+        is_removal &= all(one.kind in {"without", "scale"} for one in questions)
+        return way, min(step_ns, self.step_ns) if is_removal else step_ns
+
+    def _measure_way(self, way: Way) -> int:
+        if self._single is not None:
+            changed = self.engine.change(way)
+            share = self._single.measure_ns(changed.run) / max(self._single.measure_ns(self.unchanged), 1)
+            operation_ns = changed.graph.operation_ns
+        else:
+            shares, operation_ns = self.engine.measure(way)
+            share = float(shares[self._place])
+        left_ns = self._compute.measure_left_ns(operation_ns)
+        return max(round(self.step_ns * share), min(left_ns, self.step_ns))
 
     @cached_property
     def _compute(self) -> "ComputeOfSteps":
-        typical = self.window.steps.filter("typical")
+        typical = self.window.steps.filter("typical") if self._single is None else self._single.windows
         return measure_compute(self.window, typical, self.window.rank_id)
-
-    def _interfering(self, draft: GraphEdit, run: SimulatedRun) -> tuple[SimulatedRun, str]:
-        """Return the run with compute slowed where it newly overlaps communication."""
-        if self._tax is None:
-            return run, "compute that overlaps communication is assumed to be as fast as alone"
-        before_ns = self._beside_ns(self.unchanged)
-        compute = self._of_class(OperationClass.COMPUTE)
-        ops, own_ns = self.window.graph.op[compute], self.window.graph.operation_ns[compute]
-        for _ in range(_ROUNDS):
-            more_ns = (self._tax - 1) * (self._beside_ns(run) - before_ns)
-            rounded_ns = np.rint(more_ns).astype(np.int64)
-            changed = rounded_ns != 0
-            draft.set_operations(ops[changed], np.maximum(own_ns + rounded_ns, 0)[changed])
-            run = simulate(draft.graph())
-        return run, (
-            f"compute that overlaps communication takes {self._tax:.2f} times as long as alone, as measured"
-            " in this capture"
-        )
-
-    def _of_class(self, kind: OperationClass) -> Rows:
-        """Return the indices of the operations of a class."""
-        if kind not in self._places_of:
-            self._places_of[kind] = np.flatnonzero((self.window.replayed["class"] == kind).to_numpy())
-        return self._places_of[kind]
-
-    def _beside_ns(self, run: SimulatedRun) -> Times:
-        """Return how long each compute operation overlapped communication in a run."""
-        compute = self._of_class(OperationClass.COMPUTE)
-        own = Spans(run.start_ns[compute], run.end_ns[compute])
-        return covered_ns(measure_busy(run, self._of_class(OperationClass.COMMUNICATION)), own)
 
 
 @dataclass(frozen=True, slots=True)
@@ -451,9 +556,9 @@ class ComputeOfSteps:
     busy_share: float
     steps: int
 
-    def measure_left_ns(self, changed: ReplayGraph) -> int:
-        """Return how long compute runs in a step with a change, at least."""
-        left_ns = np.minimum(self.operation_ns[self.places], changed.operation_ns[self.places])
+    def measure_left_ns(self, changed_ns: Times) -> int:
+        """Return how long compute runs in a step, at least, whose operations take a changed time."""
+        left_ns = np.minimum(self.operation_ns[self.places], changed_ns[self.places])
         return round(self.busy_share * int(left_ns.sum()) / max(self.steps, 1))
 
 
@@ -474,6 +579,15 @@ def measure_compute(window: ReplayWindow, steps: pl.DataFrame, rank_id: int) -> 
         busy_ns / max(run_ns, 1) if is_alone else 0.0,
         len(steps),
     )
+
+
+def _list_stream_operations(window: SimulatedSteps) -> StreamOperations:
+    """Return the replayed operations as streams have them, as captured."""
+    own = window.replayed
+    stream = number_groups(*map(as_integers, own["rank_id", "stream"]))
+    like = number_groups(*map(as_integers, own["rank_id", "stream", "kind", "name"]))
+    start_ns, end_ns = own["start_ns"].to_numpy(), own["end_ns"].to_numpy()
+    return StreamOperations(stream, like, start_ns, end_ns - start_ns)
 
 
 def _unresolved_share(window: SimulatedSteps) -> float | None:

@@ -2,10 +2,12 @@
 
 The steps of a window take what typical steps take in a replay if the steps before them are like them. The
 difference of two starts also depends on how far the host was ahead of the device before the first step. A
-change alters that, so steps could get shorter while their work gets longer. So two paths are measured for
-each rank: from the first operation of adjacent steps to the first operation behind them, and between the
-calls that issue the two. Steps that repeat take as long as the longest of these paths. A path that leads from
-the host to the device in one step and back in another consists of parts of both. No path gets shorter if
+change alters that, so steps could get shorter while their work gets longer. So paths are measured instead. On
+each rank they lead from the first operation of adjacent steps to the first operation behind them, and between
+the calls that issue the two. On the busiest streams they lead from an operation to the same one of the steps
+behind. So work counts that crosses the border of steps on another stream, as parameters do that the next step
+needs. Steps that repeat take as long as the longest of these paths. A path that leads from the host to the
+device in one step and back in another consists of parts of both. No path gets shorter if
 anything takes longer.
 """
 
@@ -17,10 +19,12 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from wallscope.columns import Rows
+from wallscope.columns import Flags, Rows
 from wallscope.kernels import latest_ends, simulation, views
 from wallscope.replay.graph import ReplayGraph, Role
+from wallscope.thresholds.causes import FOLLOWED_STREAMS_COUNT, REPLAYED_LENGTH_SHARE
 from wallscope.trace.intervals import AFTER_ALL, Times
+from wallscope.trace.repeat_unit import Shares
 
 LEAST_WAIT_NS = 2_000
 """The longest time of a blocking call without anything to wait for."""
@@ -242,38 +246,64 @@ class _Runs(NamedTuple):
     step_count: Rows
 
 
+class OperationPairs(NamedTuple):
+    """Of each run of steps an operation and the same one of the steps behind it, on one stream.
+
+    Attributes:
+        edge: int64[runs, 2], their positions; -1 without.
+        share: float64[runs], the time between the ends of the run by that between them; 0 without.
+    """
+
+    edge: npt.NDArray[np.int64]
+    share: Shares
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class RepeatedSteps:
     """Runs of adjacent steps of a replay window, whose length with a change is measured.
 
-    `ranks` are first the one whose steps they are, then the others.
+    `ranks` are first the one whose steps they are, then the others. `streams` are operations of the busiest
+    streams that are as far apart as the ends of each run.
     """
 
     ranks: tuple[_Runs, ...]
+    streams: tuple["OperationPairs", ...] = ()
 
-    def measure_ns(self, graph: ReplayGraph) -> float:
-        """Return the mean ns of a step of a graph, as if each run repeated without end; 0 without steps."""
-        own = self.ranks[0]
-        step_count = int(own.step_count.sum())
-        if not step_count:
-            return 0.0
-        longest_ns = np.zeros(len(own.edge))
-        for rank in self.ranks:
-            held = np.flatnonzero(rank.step_count)
+    def measure_ns(self, graph: ReplayGraph) -> Shares:
+        """Return the mean ns of a step of each rank of a graph, as if each run repeated without end.
+
+        It is 0 without steps.
+        """
+        behind = np.stack([rank.edge[:, 1] for rank in self.ranks])
+        step_count = np.stack([rank.step_count for rank in self.ranks])
+        longest_ns = np.zeros(step_count.shape)
+        of_ranks = [(rank.edge, rank.step_count.astype(np.float64)) for rank in self.ranks]
+        ways = [(_between_operations, *own) for own in of_ranks] + [
+            (_between_calls, *own) for own in of_ranks
+        ]
+        ways += [
+            (_between_operations, one.edge, self.ranks[0].step_count / np.where(one.share > 0, one.share, 1))
+            for one in self.streams
+        ]
+        for measure, edge, steps in ways:
+            held = np.flatnonzero((steps > 0) & (edge >= 0).all(axis=1))
             if held.size:
-                share = own.step_count[held] / rank.step_count[held]
-                for measure in (_between_operations, _between_calls):
-                    lengths_ns = measure(graph, rank.edge[held], own.edge[held, 1])
-                    longest_ns[held] = np.maximum(longest_ns[held], share * lengths_ns)
-        return float(longest_ns.sum()) / step_count
+                lengths_ns, reached = measure(graph, edge[held], behind[:, held])
+                of_step_ns = np.where(reached, lengths_ns / steps[held], 0)
+                longest_ns[:, held] = np.maximum(longest_ns[:, held], step_count[:, held] * of_step_ns)
+        found: Shares = longest_ns.sum(axis=1) / np.maximum(step_count.sum(axis=1), 1)
+        return found
 
 
-def find_repeated_steps(edges: Sequence[npt.NDArray[np.int64]]) -> RepeatedSteps:
+def find_repeated_steps(
+    edges: Sequence[npt.NDArray[np.int64]], operations: "StreamOperations | None" = None
+) -> RepeatedSteps:
     """Return the runs of adjacent steps.
 
     Args:
         edges: of each rank, first the one whose steps they are: int64[steps, 2], positions of the operations
             that begin each step and the next, in order of time; -1 without.
+        operations: all operations, to follow streams too.
 
     >>> steps, other = np.array([[0, 4], [4, 9], [12, 17]]), np.array([[1, 5], [5, 5], [5, 16]])
     >>> [(runs.edge.tolist(), runs.step_count.tolist()) for runs in find_repeated_steps([steps, other]).ranks]
@@ -281,7 +311,51 @@ def find_repeated_steps(edges: Sequence[npt.NDArray[np.int64]]) -> RepeatedSteps
     """
     own = edges[0]
     run = np.cumsum(np.append(False, own[1:, 0] != own[:-1, 1])[: len(own)])
-    return RepeatedSteps(tuple(_join_adjacent(one, run, int(run[-1]) + 1) for one in edges))
+    ranks = tuple(_join_adjacent(one, run, int(run[-1]) + 1) for one in edges)
+    if operations is None or not len(own) or not ranks[0].step_count.all():
+        return RepeatedSteps(ranks)
+    return RepeatedSteps(ranks, _follow_streams(ranks[0], operations))
+
+
+class StreamOperations(NamedTuple):
+    """The operations of a window by position: stream and identity (numbers), start and length in ns."""
+
+    stream: Rows
+    like: Rows
+    start_ns: Times
+    operation_ns: Times
+
+
+def _follow_streams(runs: _Runs, operations: StreamOperations) -> tuple[OperationPairs, ...]:
+    """Return the first operation of each of the busiest streams in each run, and the same one behind it.
+
+    The latter is the like operation that starts most nearly as much later as the run lasts.
+    """
+    begin_ns, behind_ns = operations.start_ns[runs.edge].T
+    length_ns = np.maximum(behind_ns - begin_ns, 1)
+    busy_ns = np.bincount(operations.stream, operations.operation_ns)
+    found = []
+    for stream in np.argsort(-busy_ns, kind="stable")[:FOLLOWED_STREAMS_COUNT].tolist():
+        held = np.flatnonzero(operations.stream == stream)
+        starts_ns = operations.start_ns[held]
+        edge, share = np.full(runs.edge.shape, -1), np.zeros(len(runs.edge))
+        for row, first in enumerate(np.searchsorted(starts_ns, begin_ns).tolist()):
+            if first == held.size:
+                continue
+            behind = (
+                first + 1 + np.flatnonzero(operations.like[held[first + 1 :]] == operations.like[held[first]])
+            )
+            later_ns = starts_ns[behind] - starts_ns[first]
+            if not behind.size:
+                continue
+            nearest = int(np.abs(later_ns - length_ns[row]).argmin())
+            apart_ns = abs(int(later_ns[nearest] - length_ns[row]))
+            if apart_ns * runs.step_count[row] <= REPLAYED_LENGTH_SHARE * length_ns[row]:
+                edge[row] = held[first], held[behind[nearest]]
+                share[row] = length_ns[row] / later_ns[nearest]
+        if share.any() and not np.array_equal(edge, runs.edge):
+            found.append(OperationPairs(edge, share))
+    return tuple(found)
 
 
 def _join_adjacent(edge: npt.NDArray[np.int64], run: Rows, count: int) -> _Runs:
@@ -294,10 +368,10 @@ def _join_adjacent(edge: npt.NDArray[np.int64], run: Rows, count: int) -> _Runs:
     return _Runs(joined, np.bincount(run[held], minlength=count))
 
 
-def _between_operations(graph: ReplayGraph, runs: npt.NDArray[np.int64], behind: Rows) -> Times:
+def _between_operations(graph: ReplayGraph, runs: npt.NDArray[np.int64], behind: Rows) -> tuple[Times, Flags]:
     """Return the longest path from the first operation of each run to the one behind it, in ns.
 
-    It is 0 where no path leads to the operation `behind` the run of the rank whose steps these are.
+    Also whether a path leads to the operation `behind` the run of each rank (int64[ranks, runs]).
     """
     begun_ns, ref = _moments_ns(graph, len(runs)), graph.ref.copy()
     ref[runs[:, 0]] = _starts(graph, len(runs))
@@ -305,11 +379,10 @@ def _between_operations(graph: ReplayGraph, runs: npt.NDArray[np.int64], behind:
         replace(graph, ref=ref, thread_start_ns=np.concatenate((graph.thread_start_ns, begun_ns)))
     ).start_ns
     first_ns, last_ns = start_ns[runs].T
-    lengths_ns: Times = np.where(np.minimum(last_ns, start_ns[behind]) >= begun_ns, last_ns - first_ns, 0)
-    return lengths_ns
+    return last_ns - first_ns, _are_reached(start_ns, last_ns, behind, begun_ns)
 
 
-def _between_calls(graph: ReplayGraph, runs: npt.NDArray[np.int64], behind: Rows) -> Times:
+def _between_calls(graph: ReplayGraph, runs: npt.NDArray[np.int64], behind: Rows) -> tuple[Times, Flags]:
     """Return the same between the issues of these operations."""
     begun_ns, follows = _moments_ns(graph, len(runs)), graph.behind.copy()
     thread_start_ns = graph.thread_start_ns.copy()
@@ -321,9 +394,13 @@ def _between_calls(graph: ReplayGraph, runs: npt.NDArray[np.int64], behind: Rows
         replace(graph, behind=follows, thread_start_ns=np.concatenate((thread_start_ns, begun_ns)))
     )
     first_ns, last_ns = run.left_ns[first], run.left_ns[last]
-    is_reached = np.minimum(last_ns, run.start_ns[behind]) >= begun_ns
-    lengths_ns: Times = np.where(is_reached, last_ns - first_ns, 0)
-    return lengths_ns
+    return last_ns - first_ns, _are_reached(run.start_ns, last_ns, behind, begun_ns)
+
+
+def _are_reached(start_ns: Times, last_ns: Times, behind: Rows, begun_ns: Times) -> Flags:
+    """Return whether paths that begin at some moments lead to the ends of runs and to what is behind them."""
+    reached: Flags = (behind >= 0) & (np.minimum(last_ns, start_ns[behind]) >= begun_ns)
+    return reached
 
 
 def _moments_ns(graph: ReplayGraph, count: int) -> Times:

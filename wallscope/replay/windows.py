@@ -196,23 +196,44 @@ def select_replay_window(  # noqa: PLR0913, PLR0917  # the parts of a window
     together = next(group for group in find_connected_ranks(ranks, partners) if shown in group)
     chosen = select_neighbouring_steps(shown, most // len(together))
     begin_ns, end_ns = chosen["start_ns"][0], chosen["end_ns"][-1]
-    others = [(rank, find_held_between(rank, begin_ns, end_ns)) for rank in together]
-    host_ns = find_host_times(evidence, [(shown, chosen), *others])
-    window = make_replay_window(evidence, together, partners, *host_ns)
+    others = [(rank, find_held_between(rank, begin_ns, end_ns)) for rank in together if rank is not shown]
+    return make_simulated_steps(evidence, [(shown, chosen), *others], partners, range_tree, kernel_names)
+
+
+def make_simulated_steps(
+    evidence: Evidence,
+    ranks: Sequence[tuple[RankWindows, pl.DataFrame]],
+    partners: pl.DataFrame,
+    range_tree: RangeTree,
+    kernel_names: pl.DataFrame,
+) -> SimulatedSteps:
+    """Return windows of some ranks, ready to be simulated together; the steps are those of the first one.
+
+    Raises:
+        NothingToAnalyzeError: the calls that issued them are unknown.
+    """
+    together = sorted((rank for rank, _ in ranks), key=lambda rank: rank.rank_id)
+    window = make_replay_window(evidence, together, partners, *find_host_times(evidence, ranks))
     if not (window.operations["call"].to_numpy() >= 0).any():
         raise NothingToAnalyzeError(NO_ISSUER, "capture with --trace=cuda, starting before the steps")
     known = {one.name: getattr(window, one.name) for one in fields(window)}
+    described = _describe_operations(window.operations, evidence, range_tree, kernel_names)
+    made = ReplayWindow(**known | {"operations": described})
+    return view_rank_steps(made, ranks, range_tree)
+
+
+def view_rank_steps(
+    window: ReplayWindow, ranks: Sequence[tuple[RankWindows, pl.DataFrame]], range_tree: RangeTree
+) -> SimulatedSteps:
+    """Return a window with the steps of the first of its ranks; its operations have their names."""
+    known = {one.name: getattr(window, one.name) for one in fields(ReplayWindow)}
+    (shown, chosen), *others = ranks
     steps = _select_replayed_steps(chosen, shown, window)
+    edges_ns = np.column_stack([steps["start_ns"].to_numpy(), steps["end_ns"].to_numpy()])
     return SimulatedSteps(
-        **known | {"operations": _describe_operations(window.operations, evidence, range_tree, kernel_names)},
+        **known,
         steps=steps,
-        others=tuple(
-            _find_nearest_begins(
-                np.column_stack([steps["start_ns"].to_numpy(), steps["end_ns"].to_numpy()]), rank, window
-            )
-            for rank in together
-            if rank is not shown
-        ),
+        others=tuple(_find_nearest_begins(edges_ns, rank, window) for rank, _ in others),
         ranges=range_tree.tree,
         paths=range_tree.paths,
         rank_id=shown.rank_id,

@@ -16,7 +16,9 @@ from wallscope.model.analysis import Analysis, Anchor, CauseTime, Rank
 from wallscope.model.cause_catalogue import (
     COMPUTE_UNRECOGNIZED,
     MEMORY_RECOMPUTE,
+    REFILL,
     UNRECOGNIZED,
+    WAIT,
     drop_detail,
     find_wall,
 )
@@ -35,7 +37,6 @@ from wallscope.model.diagnosis import (
 from wallscope.model.enums import Axis, RecomputeSource, Wall
 from wallscope.model.finding_codes import FindingCode
 from wallscope.model.whatif import Answer, Replayed
-from wallscope.replay.changes import REFILL
 from wallscope.replay.what_if import UpperBounds
 from wallscope.thresholds.steps import ENOUGH_STEPS_COUNT, WORKING_RANK_PARTS_COUNT
 from wallscope.thresholds.verdict import (
@@ -250,9 +251,7 @@ def measure_recoverable(
         and not entry.unresolved_ns
         and (entry.share >= ASKED_CAUSE_SHARE or entry.cause.startswith(DRAINED))
     ]
-    found = {
-        cause: max(_measure_ways(cause, ceilings), default=None) for cause in causes[:ASKED_CAUSES_COUNT]
-    }
+    found = {cause: ceilings.recoverable_ns([cause]) for cause in causes[:ASKED_CAUSES_COUNT]}
     limits = {cause: most_host_ns for cause in found if find_wall(cause) is Wall.HOST}
     return {
         cause: time_ns if (most_ns := limits.get(cause)) is None else min(time_ns, most_ns)
@@ -284,11 +283,11 @@ def _limit_answer(answer: Answer, walls: Walls) -> Answer:
     return replace(answer, step_ns=step_ns, won_ns=won_ns, speedup=(step_ns + won_ns) / max(step_ns, 1))
 
 
-def _measure_ways(cause: str, ceilings: UpperBounds) -> list[int]:
-    """Return the possible gains of a cause: without the draining call, and without the host time after it."""
-    names = [cause, cause.replace(f"{DRAINED}/", REFILL)] if cause.startswith(DRAINED) else [cause]
-    found = [ceilings.recoverable_ns([name]) for name in names]
-    return [time_ns for time_ns in found if time_ns is not None]
+def _measure_parts(cause: str, ceilings: UpperBounds) -> tuple[int, int] | None:
+    """Return the gains without a draining call, and without the host time behind it; `None` if unknown."""
+    call = cause.removeprefix(f"{DRAINED}/")
+    alone_ns, behind_ns = (ceilings.recoverable_ns([f"{part}{call}"]) for part in (WAIT, REFILL))
+    return None if alone_ns is None or behind_ns is None else (alone_ns, behind_ns)
 
 
 def rank_opportunities(
@@ -346,9 +345,9 @@ def _opportunity(
 
 def _describe_assumption(rank: Rank, entry: CauseTime, ceilings: UpperBounds) -> str | None:
     """Return what else must vanish for the bound of a draining call, if the call alone wins less."""
-    if not entry.cause.startswith(DRAINED) or len(ways := _measure_ways(entry.cause, ceilings)) < 2:
+    if not entry.cause.startswith(DRAINED) or (parts := _measure_parts(entry.cause, ceilings)) is None:
         return None
-    alone_ns, behind_ns = ways
+    alone_ns, behind_ns = parts
     if behind_ns - alone_ns < MATERIAL_SHARE * rank.typical.step_ns:
         return None
     return assume_no_host_time(entry.typical_ns, rank.typical.step_ns, alone_ns)
@@ -356,9 +355,9 @@ def _describe_assumption(rank: Rank, entry: CauseTime, ceilings: UpperBounds) ->
 
 def _describe_refill(entry: CauseTime, ceilings: UpperBounds) -> Iterator[str]:
     """Describe both costs of a call that drains the queue: the call itself, and the host time after it."""
-    if entry.cause.startswith(DRAINED) and len(ways := _measure_ways(entry.cause, ceilings)) > 1:
+    if entry.cause.startswith(DRAINED) and (parts := _measure_parts(entry.cause, ceilings)) is not None:
         yield (
-            f"{duration(ways[0])} shorter without the call; {duration(ways[1])} shorter with the call but"
+            f"{duration(parts[0])} shorter without the call; {duration(parts[1])} shorter with the call but"
             " without the host time after it"
         )
 
@@ -383,12 +382,7 @@ def find_next_wall(rank: Rank, decision: Decision, ceilings: UpperBounds) -> str
     if decision.dominant in {"unknown", "mixed", "compute"}:
         return None
     own = [entry for entry in rank.causes if entry.wall == decision.dominant]
-    played = {
-        name
-        for entry in own
-        if not entry.unresolved_ns
-        for name in (entry.cause, drop_detail(entry.cause), entry.cause.replace(f"{DRAINED}/", REFILL))
-    }
+    played = {name for entry in own if not entry.unresolved_ns for name in _list_parts(entry.cause)}
     won_ns = ceilings.recoverable_ns(sorted(played))
     if won_ns is None:
         return None
@@ -396,6 +390,14 @@ def find_next_wall(rank: Rank, decision: Decision, ceilings: UpperBounds) -> str
     losses = {wall: getattr(rank.typical.walls, wall) for wall in LOSSES if wall != decision.dominant}
     largest = max(losses, key=lambda wall: losses[wall])
     return str(largest if losses[largest] >= NEXT_WALL_SHARE * left_ns else Wall.COMPUTE)
+
+
+def _list_parts(cause: str) -> tuple[str, ...]:
+    """Return what a replay removes for a cause, if all of it goes."""
+    if not cause.startswith(DRAINED):
+        return (drop_detail(cause),)
+    call = cause.removeprefix(f"{DRAINED}/")
+    return f"{WAIT}{call}", f"{REFILL}{call}"
 
 
 def find_wall_after(walls: Walls, wall: Wall, won_ns: int) -> Wall:

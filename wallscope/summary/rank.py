@@ -155,7 +155,7 @@ def summarize_ranks(
         tax = taxes[rank_id]()
         return None if tax is None else tax.ratio
 
-    bounds = estimate_upper_bounds(prepared.evidence, ranks, facts.partners, tax_ratio)
+    bounds = estimate_upper_bounds(prepared, ranks, tax_ratio)
     of_ranks = zip(trace.capture.ranks.iter_rows(named=True), ranks, bounds, strict=True)
 
     def summarize(own: tuple[dict[str, Any], RankWindows, UpperBounds]) -> RankSummary:

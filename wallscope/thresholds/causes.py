@@ -96,25 +96,25 @@ PATH_ERROR_SHARE: Final = 0.01
 ONE_WALL_OF_PART_SHARE: Final = 0.9
 """Share of a part of the critical path that one wall must have to be its wall. Chosen."""
 MOST_PLAYED_COUNT: Final = 30_000
-"""Operations that are replayed without a request. Chosen, to bound the time."""
+"""Operations of a replay window, which has one step at least. Chosen, to bound the time: a dozen causes are
+asked of each rank."""
 REFUSED_PLAYED_COUNT: Final = 60_000
-"""Two steps with more are not replayed without a request; `wallscope whatif` replays more."""
+"""Two steps with more get no replayed fixes; `wallscope whatif` replays them on request. Ranks
+that have more together are replayed one by one. Chosen, to bound the time."""
 FIX_REPLAY_ERROR_SHARE: Final = 0.05
 """A fix gets no replayed gain if steps simulated with the latencies of the others are off by more. Chosen."""
-UPPER_BOUND_PLAYED_COUNT: Final = 12_000
-"""Operations of a window in which upper bounds of causes are simulated, one step at least. Chosen: a dozen
-causes are asked of each rank. To be unified with `MOST_PLAYED_COUNT`."""
 REPLAYED_LENGTH_SHARE: Final = 0.1
 """Largest difference between a step and the time from its first operation to that of the next step, by the
 step, with which it is replayed. Chosen: the replay measures the latter."""
+FOLLOWED_STREAMS_COUNT: Final = 4
+"""Busiest streams whose operations are followed from step to step in a replay. Chosen: compute, communication
+and copies both ways; each takes another simulation."""
 SIDE_BY_SIDE_RATIO: Final = 1.1
 """Sum of the lengths of kernels by the time in which any ran, above which replays may let them run side by
 side. Chosen: the last blocks of a kernel overlap the next one in many captures, by 1 to 2 %."""
 UPPER_BOUND_ERROR_SHARE: Final = 0.02
-"""No upper bound is given if steps simulated unchanged are off by more. Chosen. To be unified with
-`PATH_ERROR_SHARE` and `FIX_REPLAY_ERROR_SHARE`."""
-ASKED_PLAYED_COUNT: Final = 160_000
-"""Operations of a window that `wallscope whatif` simulates, as the user asked for it. Chosen."""
+"""No upper bound is given if steps simulated unchanged are off by more. Chosen; `PATH_ERROR_SHARE` is that of
+paths, and `FIX_REPLAY_ERROR_SHARE` that of steps simulated with the latencies of others."""
 
 
 LATEST_RECORD_NS: Final = 2**61

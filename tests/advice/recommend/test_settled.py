@@ -165,32 +165,23 @@ def bounds_of(found):
     return {one.cause: one.recoverable_ns for one in found.opportunities}
 
 
-def test_a_cause_has_the_bound_of_the_fix_that_removes_it():
+def test_a_cause_keeps_its_bound_whatever_the_replays_of_its_fixes_win():
+    """A hidden transfer may gain less than one that is gone."""
     found = settled(run({"host/data-loading": 40}), data_workers=25)
     rank = found.ranks[found.diagnosis.rank_index]
 
-    assert bounds_of(found) == {"host/data-loading": 25 * MS}
-    assert {one.cause: one.recoverable_ns for one in rank.causes}["host/data-loading"] == 25 * MS
+    assert bounds_of(found) == {"host/data-loading": 40 * MS}
+    assert {one.cause: one.recoverable_ns for one in rank.causes}["host/data-loading"] == 40 * MS
 
 
-def test_the_bound_of_a_draining_call_keeps_its_assumption_and_states_the_replay_of_the_call():
+def test_a_fix_of_a_draining_call_says_that_the_host_time_behind_it_remains():
     cause = "host/queue-drained/cudaDeviceSynchronize"
-    analysis = run({cause: (60, 60)})
-    assumed = (
-        "all 60.0 ms of host time after the call disappear and the call stays; if the host time stays"
-        " and the call does not block, the bound is 1.50x"
-    )
-    opportunities = tuple(replace(one, assumes=assumed) for one in analysis.opportunities)
-    alone = replace(answered(10), questions=(Question("scale", cause, 0.0),))
-    found = recommend(
-        matched(replace(analysis, opportunities=opportunities)),
-        Replayed(PLAYED, {"no-device-wide-waits": alone}),
-    )
+    alone = replace(answered(10), questions=(Question("scale", "wait:cudaDeviceSynchronize", 0.0),))
+    found = recommend(matched(run({cause: (60, 60)})), Replayed(PLAYED, {"no-device-wide-waits": alone}))
     (bound,) = found.opportunities
     (fix,) = [one for one in found.fixes if one.id == "no-device-wide-waits"]
 
     assert bound.recoverable_ns == 60 * MS
-    assert bound.assumes == assumed.replace("1.50x", "1.11x")
     assert fix.assumes == (
         "saves only 10.0 ms of the 60.0 ms that its cause takes: the host work after"
         " cudaDeviceSynchronize remains"

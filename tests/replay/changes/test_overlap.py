@@ -13,6 +13,7 @@ from tests.replay.stretches import read
 from wallscope.model.capture import Options, Selection
 from wallscope.model.whatif import Asked, Question
 from wallscope.pipeline import ask_what_if
+from wallscope.replay.engine import Engine, WindowReplay
 from wallscope.replay.what_if import answer_questions
 
 IN_ORDER = alone(
@@ -36,7 +37,8 @@ def asked(program, path, question, tax=None):
     typical = stretch.steps.filter(pl.col("typical"))
     step_ns = round((typical["end_ns"] - typical["start_ns"]).mean())
     texts = pl.Series("text", [""], pl.String).new_from_index(0, len(parts.range_tree.paths))
-    return answer_questions(stretch, Asked((question,)), step_ns, tax, texts).answers[0]
+    player = WindowReplay(stretch, step_ns, Engine(stretch, lambda _: tax))
+    return answer_questions(player, Asked((question,)), texts).answers[0]
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from tests.replay.scaling import measure_scaled
 from tests.replay.stretches import read
 from wallscope.attribution.prepared import list_rank_windows
 from wallscope.model.whatif import Question
-from wallscope.replay.engine import ASKED, WindowReplay, measure_step_lengths
+from wallscope.replay.engine import Engine, WindowReplay, measure_step_lengths
 from wallscope.replay.simulate import simulate
 from wallscope.replay.windows import select_replay_window
 
@@ -60,7 +60,7 @@ def test_a_host_far_ahead_does_not_count_for_a_faster_device(host_us, seed, tmp_
         3 * SMALL + 10,
     )
     before_ns = typical_step_ns(run(program).ranks[0], stream, program.warm_up_steps)
-    answer = WindowReplay(window, round(before_ns), None, ASKED).answer(
+    answer = WindowReplay(window, round(before_ns), Engine(window, lambda _: None)).answer(
         (Question("scale", "category:gemm", share),)
     )
 
@@ -71,7 +71,7 @@ def test_a_host_far_ahead_does_not_count_for_a_faster_device(host_us, seed, tmp_
 def test_steps_that_repeat_take_as_long_as_those_of_the_capture(seed, tmp_path):
     """Without noise all steps of a program are alike."""
     window, _ = read(random_program(seed), tmp_path / "run.sqlite")
-    replay = WindowReplay(window, 1, None, ASKED)
+    replay = WindowReplay(window, 1, Engine(window, lambda _: None))
     length_ns = measure_step_lengths(window, simulate(window.graph), "typical").mean()
 
-    assert replay.repeated_ns == pytest.approx(length_ns, rel=0.005)
+    assert replay.engine.repeated_ns[0] == pytest.approx(length_ns, rel=0.005)
