@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import polars as pl
 
@@ -25,6 +25,7 @@ from wallscope.model.analysis import SCHEMA, Analysis, Anchor, CaptureQuality, J
 from wallscope.model.capture import Capture, Finding, Options, Progress
 from wallscope.model.finding_codes import FindingCode
 from wallscope.model.profile import Profile
+from wallscope.model.rank_summaries import OverlapTax
 from wallscope.model.report import MEETING_LANES, SHOWN_PATH, Report, StepOverviews
 from wallscope.model.schemas import SLICES
 from wallscope.model.whatif import WHATIF_SCHEMA, Asked, Replayed, WhatIf
@@ -38,13 +39,13 @@ from wallscope.replay.what_if import (
     estimate_upper_bounds,
     require_player,
 )
-from wallscope.replay.windows import find_longest_waiting
 from wallscope.summary.communication import measure_overlap_tax
 from wallscope.summary.compute import measure_throughput
 from wallscope.summary.diagnosis import (
     find_dominant_wall,
     find_least_computing,
     limit_host_gains,
+    limit_to_rank,
     list_inferred_causes,
     rank_opportunities,
     select_working_ranks,
@@ -133,11 +134,11 @@ def analyze_capture(
         lambda: prepare(path, options, progress, keeps_slices=keeps_slices), _load_fix_rules
     )
     from wallscope.advice.recommend import match_rules, recommend  # noqa: PLC0415
-    from wallscope.advice.trace_facts import ProgramTraces, collect_trace_facts, detect_program  # noqa: PLC0415
+    from wallscope.advice.trace_facts import collect_trace_facts  # noqa: PLC0415
 
     capture, facts = prepared.trace.capture, prepared.facts
     names = pl.concat([capture.names["text"], capture.range_names["text"]])
-    program = detect_program(ProgramTraces(names, capture.libraries, capture.interpreter), configuration)
+    program = _detect_program(capture, configuration)
     progress("attributing time to causes")
     about = _AboutRun(configuration, findings, program)
     concluded = _conclude(prepared, options, about, with_profiles=with_profiles)
@@ -150,8 +151,7 @@ def analyze_capture(
         replayed, ranks = run_both(lambda: replays.answer_fixes(matched.questions), concluded.pack_profiles)
     else:
         replayed, ranks = Replayed(None, {}), concluded.pack_profiles()
-    limits = (one for one in answer.capture.findings if one.code == FindingCode.UNPROFILED_STEP)
-    if any(one.covers_ns is not None for one in limits):
+    if _limits_host_time(answer):
         replayed = limit_host_gains(replayed, answer.ranks[place].typical.walls)
     settled = recommend(matched, replayed, ranks)
     return AnalyzedCapture(state_verdict(settled), prepared, place, replays, concluded.matched)
@@ -253,7 +253,7 @@ def tabulate_steps(path: Path, options: Options, progress: Progress) -> pl.DataF
 def ask_what_if(path: Path, options: Options, asked: Asked, progress: Progress) -> WhatIf:
     """Read one export and simulate the steps of a rank with changes.
 
-    Of several ranks it is the one that computes for the smallest share of its typical step.
+    Of several ranks it is the one that `analyze` is about.
 
     Raises:
         WallscopeError: one of its children, each with a line for the user.
@@ -267,18 +267,14 @@ def ask_what_if(path: Path, options: Options, asked: Asked, progress: Progress) 
             str(path),
         )
     progress("replaying steps")
-    ranks = list_rank_windows(trace)
-    place = find_longest_waiting(ranks, trace.places_without_marker())
-    own = trace.capture.ranks.row(place, named=True)
-    work = measure_rank_work(trace, own["rank_id"])
-    tax = measure_overlap_tax(work, trace.capture.kernels)
-    ratio = None if tax is None or not asked.interference else tax.ratio
+    chosen = _choose_replayed(prepared, options, interference=asked.interference)
     try:
-        player = require_player(estimate_upper_bounds(prepared, ranks, lambda _: ratio)[place])
+        player = require_player(chosen.bounds)
         found = answer_questions(player, asked, trace.range_tree.texts)
     except NothingToAnalyzeError as error:
         raise NothingToAnalyzeError(error.what, error.cure, str(path), error.because) from error
-    window = player.window
+    window, own, tax = player.window, trace.capture.ranks.row(chosen.place, named=True), chosen.tax
+    limit = partial(limit_to_rank, rank=chosen.rank, limits_host=chosen.limits_host)
     return WhatIf(
         schema=WHATIF_SCHEMA,
         wallscope_version=__version__,
@@ -296,9 +292,50 @@ def ask_what_if(path: Path, options: Options, asked: Asked, progress: Progress) 
         path=found.path,
         walls=found.walls,
         wall=found.wall,
-        answers=found.answers,
-        sweep=found.sweep,
+        answers=tuple(map(limit, found.answers)),
+        sweep=tuple(map(limit, found.sweep)),
     )
+
+
+class _Replayed(NamedTuple):
+    """The rank that what-if questions are about, and its answer if that limits what they win."""
+
+    place: int
+    bounds: UpperBounds
+    tax: OverlapTax | None
+    rank: Rank | None
+    limits_host: bool
+
+
+def _choose_replayed(prepared: Prepared, options: Options, *, interference: bool) -> _Replayed:
+    """Choose the rank that `analyze` is about; of several, that takes all that they show together."""
+    trace = prepared.trace
+    ranks = list_rank_windows(trace)
+    place, rank, bounds, limits_host = 0, None, None, False
+    if len(ranks) > 1 or options.step_facts.unprofiled_step_ns is not None:
+        about = _AboutRun(RunConfiguration(), (), _detect_program(trace.capture, RunConfiguration()))
+        concluded = _conclude(prepared, options, about, with_profiles=False)
+        place, bounds = concluded.place, concluded.bounds
+        rank, limits_host = concluded.analysis.ranks[place], _limits_host_time(concluded.analysis)
+    work = measure_rank_work(trace, trace.capture.ranks["rank_id"][place])
+    tax = measure_overlap_tax(work, trace.capture.kernels)
+    if bounds is None or not interference:
+        ratio = None if tax is None or not interference else tax.ratio
+        bounds = estimate_upper_bounds(prepared, ranks, lambda _: ratio)[place]
+    return _Replayed(place, bounds, tax, rank, limits_host)
+
+
+def _detect_program(capture: Capture, configuration: RunConfiguration) -> Program:
+    from wallscope.advice.trace_facts import ProgramTraces, detect_program  # noqa: PLC0415
+
+    names = pl.concat([capture.names["text"], capture.range_names["text"]])
+    return detect_program(ProgramTraces(names, capture.libraries, capture.interpreter), configuration)
+
+
+def _limits_host_time(analysis: Analysis) -> bool:
+    """Return whether the unprofiled step is known and shorter: host time is then limited to what it has."""
+    limits = [one for one in analysis.capture.findings if one.code == FindingCode.UNPROFILED_STEP]
+    return any(one.covers_ns is not None for one in limits)
 
 
 def prepare(path: Path, options: Options, progress: Progress, *, keeps_slices: bool = False) -> Prepared:

@@ -14,8 +14,12 @@ from wallscope.model.cause_catalogue import (
     HOST_LAUNCH_CALL,
     HOST_LAUNCH_LATENCY,
     HOST_SMALL_COPY,
+    HOST_SYNCHRONISATION,
     LAUNCHING,
+    MEMORY_ALLOCATOR,
     MEMORY_DRIVER_LOCK,
+    MEMORY_OFFLOAD,
+    MEMORY_RECOMPUTE,
     REFILL,
     WAIT,
     describe_cause,
@@ -324,6 +328,50 @@ _REACHED = {
     LAUNCH: (HOST_LAUNCH_CALL, HOST_LAUNCH_LATENCY),
 }
 """Beginnings of the causes whose time a target of a replay holds."""
+
+
+def _list_reached_beginnings(question: Question) -> tuple[str, ...]:
+    """Return the beginnings of the causes whose time a question changes."""
+    kind, colon, detail = question.target.partition(":")
+    match question.kind:
+        case "graph":
+            return (*_REACHED[LAUNCH], *_REACHED[THINK])
+        case "without" if question.target in _LOST:
+            return _LOST[question.target]
+        case _ if question.target in _REACHED:
+            return _REACHED[question.target]
+        case _ if kind == "communication":
+            return (f"{kind}/{detail}/" if colon else f"{kind}/",)
+        case _ if f"{kind}:" in _OF_CALL:
+            return (f"{DRAINED}{detail}",)
+        case _:
+            return (f"compute/{detail}" if kind == "category" else question.target,)
+
+
+_LOST = {
+    "allocator": (MEMORY_ALLOCATOR,),
+    "synchronisation": (HOST_SYNCHRONISATION, DRAINED),
+    "recompute": (MEMORY_RECOMPUTE, *_REACHED[THINK], *_REACHED[LAUNCH]),
+    "offload": (MEMORY_OFFLOAD,),
+    "jitter": ("communication/",),
+}
+"""The same of what `--without` removes."""
+
+
+def name_further_changes(replay: Answer | None, causes: Sequence[str], run: "MeasuredRun") -> Iterator[str]:
+    """Say what a fix also changes, if it gains more than the bound of any of its causes."""
+    bounds = [one.recoverable_ns for one in run.rank.causes if one.cause in causes]
+    known = [won_ns for won_ns in bounds if won_ns is not None]
+    if replay is None or not known or replay.won_ns <= max(known):
+        return
+    begins = tuple(begin for one in replay.questions for begin in _list_reached_beginnings(one))
+    further = [one for one in run.rank.causes if one.cause.startswith(begins) and one.cause not in causes]
+    named = [f"{name_cause(one.cause)} ({duration(one.typical_ns)})" for one in further]
+    what = " and ".join(named[:_NAMED_FURTHER_COUNT]) or "what takes no time in the typical step"
+    yield f"also changes {what}"
+
+
+_NAMED_FURTHER_COUNT = 2
 
 
 def select_reached_causes(causes: Sequence[str], questions: Collection[Question]) -> tuple[str, ...]:

@@ -17,6 +17,7 @@ from wallscope.advice.condition_words import BOTH, CAPTURE
 from wallscope.advice.evidence import (
     explain_gain,
     list_evidence,
+    name_further_changes,
     select_reached_causes,
     state_assumption,
 )
@@ -409,7 +410,10 @@ def _explain_bound(match: Match, bound: _Bound, run: MeasuredRun) -> tuple[str, 
     counted = _counted(run, match)
     return (
         state_assumption(bound.won_ns, bound.replay, counted, run),
-        tuple(explain_gain(bound.won_ns, bound.replay, match.causes, counted, run)),
+        (
+            *explain_gain(bound.won_ns, bound.replay, match.causes, counted, run),
+            *name_further_changes(bound.replay, match.causes, run),
+        ),
     )
 
 

@@ -15,8 +15,10 @@ from wallscope.cli.options import (
     Steps,
     Streams,
     Time,
+    UnprofiledStep,
     Verbose,
     make_selection,
+    make_step_facts,
     parse_stream_map,
 )
 from wallscope.cli.output import (
@@ -49,7 +51,8 @@ Scale = Annotated[
         rich_help_panel=CHANGES,
         help="Multiply the time of TARGET by K; 0 removes it. Targets: communication, communication:ep,"
         " collective:all-to-all, copies, compute, category:gemm, launch (calls and latency), think (host time"
-        " outside CUDA calls), or a cause as analyze names it. Repeatable.",
+        " outside CUDA calls). A cause as analyze names it is a target too, such as host/data-loading; think"
+        " holds no time that has another cause. Repeatable.",
     ),
 ]
 Without = Annotated[
@@ -59,7 +62,8 @@ Without = Annotated[
         metavar="WHAT",
         rich_help_panel=CHANGES,
         help="Remove WHAT: `allocator` (its CUDA calls), `synchronisation` (waits of the host), `recompute`,"
-        " `offload` (copies), or `jitter` (each communication operation takes its median time). Repeatable.",
+        " `offload` (copies), `jitter` (each communication operation takes its median time), or any cause as"
+        " analyze names it. Repeatable.",
     ),
 ]
 GraphRange = Annotated[
@@ -77,7 +81,8 @@ Hide = Annotated[
         "--hide",
         metavar="TARGET",
         rich_help_panel=CHANGES,
-        help="Hide this communication or these copies (offload) fully behind other work. Repeatable.",
+        help="Hide this communication or these copies (offload, or their cause) fully behind other work."
+        " Repeatable.",
     ),
 ]
 Overlap = Annotated[
@@ -135,6 +140,7 @@ def whatif(  # noqa: PLR0913  # options are parameters
     device: Device = None,
     steps: Steps = None,
     time: Time = None,
+    unprofiled_step_ms: UnprofiledStep = None,
     reader: ReadBy = "pages",
     brief: IsBrief = False,
     max_rows: MaxRows = None,
@@ -170,6 +176,7 @@ def whatif(  # noqa: PLR0913  # options are parameters
         step_range,
         make_selection(rank, device, steps, time),
         parse_stream_map(stream),
+        step_facts=make_step_facts(unprofiled_step_ms, None, None),
         reader=Reader(reader),
     )
     with report_progress() as progress:

@@ -9,6 +9,7 @@ from shlex import quote
 from typing import Final, Literal
 
 from wallscope.model.capture import Export
+from wallscope.model.cause_catalogue import REFILL, WAIT
 from wallscope.model.diagnosis import Walls
 from wallscope.model.enums import Wall
 
@@ -32,6 +33,7 @@ class Question:
         match self.kind:
             case "scale":
                 target = _SHOWN_TARGETS.get(self.target, self.target)
+                target = target.replace(WAIT, "wait in ").replace(REFILL, "host time after ")
                 return f"{target} × {self.share:g}"  # noqa: RUF001  # a factor, set as one
             case "without":
                 return f"without {self.target}"

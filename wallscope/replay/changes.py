@@ -1,7 +1,7 @@
 """The targets of questions, and the changes of a replay window for each question."""
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
@@ -27,14 +27,22 @@ from wallscope.model.cause_catalogue import (
     COMPUTE_KERNEL_GAP,
     HOST_FRAMEWORK,
     HOST_LAUNCH_LATENCY,
+    HOST_SMALL_COPY,
     HOST_SYNCHRONISATION,
     MEMORY_ALLOCATOR,
+    MEMORY_DEVICE_COPY,
+    MEMORY_FILL,
+    MEMORY_MIGRATION,
     MEMORY_OFFLOAD,
+    MEMORY_READBACK,
     MEMORY_RECOMPUTE,
     MEMORY_STAGING,
     REFILL,
+    TRANSFER,
+    UNSPLIT,
     WAIT,
     is_cause,
+    is_part,
 )
 from wallscope.model.enums import CallRole, OperationClass
 from wallscope.model.whatif import Question
@@ -122,6 +130,10 @@ def list_targets(window: ReplayWindow) -> dict[str, Target]:
             found[name.replace(f"{DRAINED}/", REFILL)] = Target(rows=rows)
         causes[name] = Target(ops, rows[goes[rows]], is_return=name == SYNCHRONISATION)
     causes.setdefault(SYNCHRONISATION, Target(is_return=True))
+    parts = {
+        f"{name.removesuffix(UNSPLIT)}{TRANSFER}": causes[name] for name in causes if name.endswith(UNSPLIT)
+    }
+    causes |= parts if window.graph.member.size else {}
     causes[LAUNCH_LATENCY] = Target(is_latency=True)
     causes |= {cause: Target(is_hand_over=True) for cause in HAND_OVERS}
     locked = set(list_locked_calls(window.waits, window.call_role).tolist())
@@ -164,6 +176,16 @@ def find_waiting_segments(window: ReplayWindow) -> Rows:
 WITHOUT = ("allocator", "synchronisation", "recompute", "offload", "jitter")
 _ALLOCATOR, _RECOMPUTE, _OFFLOAD = MEMORY_ALLOCATOR, MEMORY_RECOMPUTE, MEMORY_OFFLOAD
 _OF_NAME = {"offload": _OFFLOAD}
+_MOVING = (
+    "communication/",
+    MEMORY_STAGING,
+    MEMORY_READBACK,
+    MEMORY_OFFLOAD,
+    MEMORY_MIGRATION,
+    MEMORY_DEVICE_COPY,
+    MEMORY_FILL,
+    HOST_SMALL_COPY,
+)
 
 
 OverlapTaxes = Callable[[int], float | None]
@@ -198,6 +220,8 @@ class Changes:
         match question.kind:
             case "scale":
                 name = self._find_scaled(question.target)
+            case "without" if is_cause(question.target):
+                return Question("scale", question.target, 0.0)
             case "without":
                 name = find_target(question.target, WITHOUT, "--without")
             case "graph" if "*" in question.target and self.has(question):
@@ -205,14 +229,22 @@ class Changes:
             case "graph":
                 name = find_target(question.target, self._range_names, "--graph")
             case "hide" | "overlap":
-                moving = [one for one in self.targets if self._moves(one)]
-                wanted = _OF_NAME.get(question.target, question.target)
-                name = find_target(wanted, moving, f"--{question.kind}")
+                name = self._find_moving(_OF_NAME.get(question.target, question.target), f"--{question.kind}")
         return Question(question.kind, name, question.share)
 
     def _find_scaled(self, name: str) -> str:
         """Return the target of a question that scales it: any cause, also if no replayed step has it."""
         return name if is_cause(name) else find_target(name, self.targets, "--scale")
+
+    def _find_moving(self, name: str, option: str) -> str:
+        """Return the communication or the copies that a question moves; also if no replayed step has them."""
+        if name not in self.targets and is_cause(name) and name.startswith(_MOVING):
+            return name
+        if is_cause(name) and not name.startswith(_MOVING):
+            raise OptionError(
+                f"{option} {name} — is neither communication nor copies — write --scale {name}=0"
+            )
+        return find_target(name, [one for one in self.targets if self._moves(one)], option)
 
     def list_ways(self, questions: tuple[Question, ...]) -> tuple[tuple[Question, ...], ...]:
         """Return in which ways questions can be applied; the one that wins most is their answer.
@@ -273,9 +305,9 @@ class Changes:
             case "graph":
                 return capture_graphs(question.target, self._window, draft, self._folded)
             case "hide":
-                return self._moved(self.targets[question.target], draft, is_hidden=True)
+                return self._moved(question.target, draft, is_hidden=True)
             case "overlap":
-                return self._moved(self.targets[question.target], draft, is_hidden=False)
+                return self._moved(question.target, draft, is_hidden=False)
 
     def _moves(self, name: str) -> bool:
         """Return whether a target is only communication or copies."""
@@ -294,9 +326,11 @@ class Changes:
         if name == DRIVER_LOCK:
             return self._without_lock(draft, share)
         if name not in self.targets:
-            return _NONE
+            return (_OF_PEERS,) if is_part(name) else _NONE
         target = self.targets[name]
         notes = self._relieve(target, share, draft) if share < 1 else ()
+        if name == THINK:
+            notes = (*notes, *self._list_other_host_time())
         draft.scale_operations(target.ops, share)
         draft.scale_segments(target.rows, share)
         draft.scale_lags(
@@ -305,6 +339,13 @@ class Changes:
             back=share if target.is_return else 1.0,
         )
         return notes
+
+    def _list_other_host_time(self) -> Iterator[str]:
+        """Say which host time outside CUDA calls has a known cause, and so is not what the program thinks."""
+        outside = self._window.causes.filter(pl.Series(np.asarray(self._window.segments.call) < 0))
+        known = sorted({one for one in outside.unique() if one != FRAMEWORK and not one.startswith(DRAINED)})
+        if known:
+            yield f"host time with a cause of its own stays ({', '.join(known)}): scale that cause too"
 
     @cached_property
     def _moving_and_computing(self) -> tuple[Rows, Rows]:
@@ -326,7 +367,7 @@ class Changes:
         goes = are_among(op[moving], target.ops)
         for one in np.unique(rank[moving[goes]]).tolist():
             tax = self._taxes(one)
-            if tax is None or tax < 1 + SHOWN_OVERLAP_TAX_SHARE:
+            if tax is not None and tax < 1 + SHOWN_OVERLAP_TAX_SHARE:
                 continue
             rows = computing[rank[computing] == one]
             work = Spans(start_ns[rows], end_ns[rows])
@@ -336,6 +377,9 @@ class Changes:
                 for held in (moving[is_own], moving[is_own & ~goes])
             )
             freed_ns = (1 - share) * (all_ns - left_ns)
+            if tax is None:
+                notes += [NO_TAX] if freed_ns.any() else []
+                continue
             relief = (1 - 1 / tax) * freed_ns / np.maximum(work.end_ns - work.start_ns, 1)
             draft.scale_operations(op[rows].astype(np.int64), 1 - relief)
             notes.append(f"overlapping compute takes {tax:.2f} times as long as alone (measured here)")
@@ -424,13 +468,16 @@ class Changes:
         note = f"the largest deviation of a collective from its median was {duration(most_ns)}"
         return (note,) if len(medians) else _NONE
 
-    def _moved(self, target: Target, draft: GraphEdit, *, is_hidden: bool) -> tuple[str, ...]:
+    def _moved(self, name: str, draft: GraphEdit, *, is_hidden: bool) -> tuple[str, ...]:
         """Let operations overlap others of their stream; hidden ones also do not delay other work.
 
         The next operation of a stream waits for what the moved one waited for. The step does not end before
         the moved operations end. A hidden copy of a batch waits for no kernel, because its buffer differs
         from that of the previous batch, and no call waits for it.
         """
+        if name not in self.targets:
+            return _NONE
+        target = self.targets[name]
         moved, behind = set(target.ops.tolist()), find_next_in_stream(self._window)
         own, (_, rows) = self._window.operations["op"].to_numpy(), self._moving_and_computing
         computing = set(own[rows].tolist())
@@ -485,6 +532,8 @@ class Changes:
 
 
 _NONE = ("these steps do not contain it",)
+_OF_PEERS = "waiting for peers ends when they arrive: shorten what delays them"
+NO_TAX = "compute that overlaps communication is assumed to be as fast as alone"
 
 
 class _Passed:

@@ -157,6 +157,46 @@ def trace_path(window: SimulatedSteps, names: NamedPath, run: SimulatedRun) -> P
     return PathColumns._make(np.concatenate(column) for column in zip(*found, strict=True))
 
 
+def trace_single_path(
+    window: SimulatedSteps, names: NamedPath, run: SimulatedRun, step: int, begin_ns: int
+) -> PathColumns:
+    """Return the path of the only step of a rank: from its begin to the end of its last operation or segment.
+
+    Args:
+        window: the window.
+        names: the names of its content.
+        run: a run.
+        step: the number of the step.
+        begin_ns: its begin.
+    """
+    own = np.flatnonzero((window.replayed["rank_id"] == window.rank_id).to_numpy())
+    last = int(own[run.end_ns[own].argmax()])
+    columns = _describe_links(names, step, CriticalPaths(run, window.graph).to(last, begin_ns), last)
+    end_ns, left_ns = int(run.end_ns[last]), run.left_ns[: window.graph.role.size]
+    threads = np.unique(np.asarray(window.segments.thread)[window.graph.issuer[own]])
+    held = np.flatnonzero(np.isin(np.asarray(window.segments.thread), threads))
+    row = int(held[left_ns[held].argmax()])
+    rest = [(end_ns, int(run.start_ns[last]), Bound.OPERATION, int(names.cause[last]), last)]
+    if left_ns[row] > end_ns:
+        rest.append((int(left_ns[row]), end_ns, Bound.PIECE, int(names.segment_cause[row]), row))
+    for until_ns, since_ns, bound, cause, place in rest:
+        is_op = bound is Bound.OPERATION
+        link = (
+            step,
+            since_ns,
+            until_ns,
+            BOUNDS.index(bound),
+            cause,
+            place,
+            is_op,
+            not is_op,
+            last,
+            not is_op,
+        )
+        columns = PathColumns._make(np.append(column, one) for column, one in zip(columns, link, strict=True))
+    return columns
+
+
 def build_path_frame(window: SimulatedSteps, names: NamedPath, path: PathColumns) -> pl.DataFrame:
     """Return paths as a table (`PATH`)."""
     ops = np.append(window.graph.op, -1)
@@ -265,11 +305,15 @@ _FOR_EVER_NS = 2**60
 _AT_ONCE_NS = 1_000
 
 
-def divide_path(
-    window: SimulatedSteps, names: NamedPath, run: SimulatedRun, path: pl.DataFrame, texts: pl.Series
+def divide_path(  # noqa: PLR0913, PLR0917  # a path with all that names it
+    window: SimulatedSteps,
+    names: NamedPath,
+    run: SimulatedRun,
+    path: pl.DataFrame,
+    texts: pl.Series,
+    steps: pl.DataFrame,
 ) -> CriticalPath:
-    """Return the path (`PATH`) of the typical steps; `texts` are written paths of ranges by number."""
-    steps = window.steps.filter(pl.col("typical"))
+    """Return the path (`PATH`) of some steps; `texts` are written paths of ranges by number."""
     ranges = window.operations.select(pl.col("op").cast(pl.Int64).alias("led_to"), "path")
     joined = path.join(ranges, on="led_to", how="left", maintain_order="left")
     written = (

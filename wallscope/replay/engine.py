@@ -29,7 +29,7 @@ from wallscope.columns import (
 from wallscope.model.diagnosis import Walls
 from wallscope.model.enums import OperationClass, Wall
 from wallscope.model.whatif import Answer, Question, SelfCheck
-from wallscope.replay.changes import Changes, OverlapTaxes
+from wallscope.replay.changes import NO_TAX, Changes, OverlapTaxes
 from wallscope.replay.critical_path import (
     NamedPath,
     PathColumns,
@@ -40,6 +40,7 @@ from wallscope.replay.critical_path import (
     sum_path_walls,
     sum_walls_of_run,
     trace_path,
+    trace_single_path,
 )
 from wallscope.replay.edits import GraphEdit
 from wallscope.replay.graph import ReplayGraph, Role
@@ -319,10 +320,10 @@ class Engine:
         compute = self._find_class(OperationClass.COMPUTE)
         rank_id, rank = number_densely(self.window.replayed["rank_id"].to_numpy().astype(np.int64)[compute])
         taxes = [self._taxes(one) for one in rank_id.tolist()]
-        known = [tax for tax in taxes if tax is not None]
+        known = [max(tax, 1.0) for tax in taxes if tax is not None]  # below 1 it is noise
         if not known:
-            return "compute that overlaps communication is assumed to be as fast as alone"
-        slower = np.array([(tax or 1) - 1 for tax in taxes])[rank]
+            return NO_TAX
+        slower = np.array([max(tax or 1.0, 1.0) - 1 for tax in taxes])[rank]
         before_ns = self._beside_ns(self.unchanged)
         ops, own_ns = self.graph.op[compute], self.graph.operation_ns[compute]
         for _ in range(_ROUNDS):
@@ -359,8 +360,8 @@ class SingleStep:
     """The only step of a rank: from the begin of its mark until its host and its device are through."""
 
     def __init__(self, windows: pl.DataFrame, window: SimulatedSteps) -> None:
-        self.windows = windows
-        self._begin_ns, end_ns = map(int, windows.select("start_ns", "end_ns").row(0))
+        self.windows, self.step = windows, int(windows["step"][0])
+        self.begin_ns, end_ns = map(int, windows.select("start_ns", "end_ns").row(0))
         own = (window.replayed["rank_id"] == window.rank_id).to_numpy()
         threads = np.unique(window.waits.calls.thread[window.replayed["call"].to_numpy()[own]])
         self._operations = np.flatnonzero(own)
@@ -368,12 +369,12 @@ class SingleStep:
         ended_ns = window.waits.end_ns[window.graph.op[self._operations]]
         left_ns = np.asarray(window.segments.end_ns)[self._segments]
         self._rest_ns = max(end_ns - max(int(ended_ns.max()), int(left_ns.max())), 0)
-        self.captured_ns: int = end_ns - self._begin_ns
+        self.captured_ns: int = end_ns - self.begin_ns
 
     def measure_ns(self, run: SimulatedRun) -> int:
         """Return the length of the step in a run."""
         ended_ns, left_ns = run.end_ns[self._operations], run.left_ns[self._segments]
-        return max(int(ended_ns.max()), int(left_ns.max())) + self._rest_ns - self._begin_ns
+        return max(int(ended_ns.max()), int(left_ns.max())) + self._rest_ns - self.begin_ns
 
 
 def has_operations(rank_id: int, window: ReplayWindow) -> bool:
@@ -434,9 +435,20 @@ class WindowReplay:
         """The names of all that is replayed."""
         return name_path(self.window)
 
+    @property
+    def steps(self) -> pl.DataFrame:
+        """The simulated typical steps (`STEPS`)."""
+        return self.window.steps.filter("typical") if self._single is None else self._single.windows
+
     @cached_property
     def _path(self) -> PathColumns:
-        return trace_path(self.window, self.names, self.unchanged)
+        return self._trace(self.unchanged)
+
+    def _trace(self, run: SimulatedRun) -> PathColumns:
+        """Return the paths of the typical steps in a run."""
+        if self._single is None:
+            return trace_path(self.window, self.names, run)
+        return trace_single_path(self.window, self.names, run, self._single.step, self._single.begin_ns)
 
     @cached_property
     def _of_cause(self) -> dict[str, int]:
@@ -460,6 +472,8 @@ class WindowReplay:
     @cached_property
     def own_error(self) -> float:
         """The error of the steady steps, simulated unchanged, as a share of them."""
+        if self._single is not None:
+            return self.typical_error
         captured_ns = self._measure_captured_ns("checked")
         own_ns = measure_step_lengths(self.window, self.unchanged, "checked")
         return float(np.abs(own_ns - captured_ns).sum() / max(int(captured_ns.sum()), 1))
@@ -496,7 +510,7 @@ class WindowReplay:
         """Return the typical step with some changes."""
         way, step_ns = self._find_best_way(questions)
         changed = self.engine.change(way)
-        path = trace_path(self.window, self.names, changed.run)
+        path = self._trace(changed.run)
         of_cause = sum_walls_of_run(self.names, changed.run, path)
         wall, cause = find_next_path_wall(of_cause)
         return Answer(
@@ -540,8 +554,7 @@ class WindowReplay:
 
     @cached_property
     def _compute(self) -> "ComputeOfSteps":
-        typical = self.window.steps.filter("typical") if self._single is None else self._single.windows
-        return measure_compute(self.window, typical, self.window.rank_id)
+        return measure_compute(self.window, self.steps, self.window.rank_id)
 
 
 @dataclass(frozen=True, slots=True)

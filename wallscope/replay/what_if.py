@@ -96,7 +96,7 @@ def answer_questions(player: WindowReplay, asked: Asked, texts: pl.Series) -> Wi
     together = [player.answer(questions)] if len(questions) > 1 else []
     return WindowAnswer(
         check=check,
-        path=divide_path(player.window, player.names, player.unchanged, player.path, texts),
+        path=divide_path(player.window, player.names, player.unchanged, player.path, texts, player.steps),
         walls=player.walls,
         wall=player.wall,
         answers=(*alone, *together),
@@ -187,9 +187,8 @@ def require_player(bounds: UpperBounds) -> WindowReplay:
         NothingToAnalyzeError: there is none.
     """
     player = bounds.player
-    if isinstance(player, str) or player.is_single:
-        why = player if isinstance(player, str) else NO_STEP
-        raise NothingToAnalyzeError(why, _CURES[why])
+    if isinstance(player, str):
+        raise NothingToAnalyzeError(player, _CURES[player])
     return player
 
 
@@ -323,7 +322,7 @@ class RankReplays:
         if off > PATH_ERROR_SHARE:
             return f"replayed without changes, steps differ by {percent(off)} from the capture"
         texts = self.prepared.trace.range_tree.texts
-        parts = divide_path(player.window, player.names, player.unchanged, player.path, texts)
+        parts = divide_path(player.window, player.names, player.unchanged, player.path, texts, player.steps)
         return PlayedPath(parts, player.check, _frame_path(player))
 
     def path_to_show(self) -> tuple[int, pl.DataFrame]:

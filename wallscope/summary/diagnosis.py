@@ -21,6 +21,7 @@ from wallscope.model.cause_catalogue import (
     WAIT,
     drop_detail,
     find_wall,
+    is_part,
 )
 from wallscope.model.diagnosis import (
     ClaimStatus,
@@ -36,7 +37,8 @@ from wallscope.model.diagnosis import (
 )
 from wallscope.model.enums import Axis, RecomputeSource, Wall
 from wallscope.model.finding_codes import FindingCode
-from wallscope.model.whatif import Answer, Replayed
+from wallscope.model.whatif import Answer, Question, Replayed
+from wallscope.replay.changes import LAUNCH, THINK
 from wallscope.replay.what_if import UpperBounds
 from wallscope.thresholds.steps import ENOUGH_STEPS_COUNT, WORKING_RANK_PARTS_COUNT
 from wallscope.thresholds.verdict import (
@@ -233,6 +235,8 @@ def measure_wall_shares(walls: Times, typical: Walls, *, steady: bool) -> WallSh
     return WallShares(**found)
 
 
+_OF_HOST = (LAUNCH, THINK, "synchronisation")
+"""Targets of questions that hold nothing but host time."""
 _OF_OTHERS: tuple[ClaimStatus, str] = ("inferred", "replayed together with the other ranks of its export")
 
 
@@ -271,16 +275,43 @@ def limit_host_gains(found: Replayed, walls: Walls) -> Replayed:
     return replace(found, answers=answers)
 
 
-def _limit_answer(answer: Answer, walls: Walls) -> Answer:
-    """Return an answer whose gain in host time is limited; that of other walls is as replayed."""
-    places = [place for place, wall in enumerate(Wall) if wall not in {Wall.HOST, Wall.UNATTRIBUTED}]
-    before, after = walls.parts(), answer.walls.parts()
-    others_ns = sum(before[place] - after[place] for place in places)
-    surplus_ns = max(answer.won_ns - max(others_ns, 0) - walls.host, 0)
-    if not surplus_ns:
+def limit_to_rank(answer: Answer, rank: Rank | None, *, limits_host: bool) -> Answer:
+    """Return an answer that wins no more than the upper bounds of a rank allow; all of it without a rank.
+
+    Ranks that are matched divide communication into transfer and waiting, and each part has its own bound.
+    Host time is limited if an unprofiled step is known.
+    """
+    if rank is None:
         return answer
+    if len(answer.questions) == 1 and is_part(answer.questions[0].target):
+        (question,) = answer.questions
+        own = [one for one in rank.causes if one.cause == question.target]
+        most_ns = max((one.recoverable_ns or 0 for one in own), default=0)
+        return _reduce_gain(answer, max(answer.won_ns - round((1 - (question.share or 0)) * most_ns), 0))
+    return _limit_answer(answer, rank.typical.walls) if limits_host else answer
+
+
+def _reduce_gain(answer: Answer, surplus_ns: int) -> Answer:
     step_ns, won_ns = answer.step_ns + surplus_ns, answer.won_ns - surplus_ns
     return replace(answer, step_ns=step_ns, won_ns=won_ns, speedup=(step_ns + won_ns) / max(step_ns, 1))
+
+
+def _limit_answer(answer: Answer, walls: Walls) -> Answer:
+    """Return an answer whose gain in host time is limited; that of other walls is as replayed.
+
+    Questions about host time alone win no time of other walls.
+    """
+    is_host = all(map(_is_about_host, answer.questions))
+    places = [place for place, wall in enumerate(Wall) if wall not in {Wall.HOST, Wall.UNATTRIBUTED}]
+    before, after = walls.parts(), answer.walls.parts()
+    others_ns = 0 if is_host else sum(before[place] - after[place] for place in places)
+    surplus_ns = max(answer.won_ns - max(others_ns, 0) - walls.host, 0)
+    return _reduce_gain(answer, surplus_ns) if surplus_ns else answer
+
+
+def _is_about_host(question: Question) -> bool:
+    is_of_host = question.target.startswith((f"{Wall.HOST}/", WAIT, REFILL))
+    return is_of_host or question.kind == "graph" or question.target in _OF_HOST
 
 
 def _measure_parts(cause: str, ceilings: UpperBounds) -> tuple[int, int] | None:
@@ -315,10 +346,13 @@ def rank_opportunities(
 def divide_opportunities(opportunities: Sequence[Opportunity], rank: Rank) -> tuple[Opportunity, ...]:
     """Return the opportunities of a rank after its causes were divided into parts."""
     of_whole = {drop_detail(entry.cause): (entry.status, entry.evidence[-1]) for entry in opportunities}
-    assumed = {entry.cause: entry.assumes for entry in opportunities}
+    assumed = {drop_detail(entry.cause): entry.assumes for entry in opportunities}
     return _list_opportunities(
         _opportunity(
-            rank, entry, *of_whole.get(drop_detail(entry.cause), _OF_OTHERS), assumed.get(entry.cause)
+            rank,
+            entry,
+            *of_whole.get(drop_detail(entry.cause), _OF_OTHERS),
+            assumed.get(drop_detail(entry.cause)),
         )
         for entry in rank.causes
         if entry.recoverable_ns and entry.recoverable_ns < rank.typical.step_ns
@@ -344,7 +378,12 @@ def _opportunity(
 
 
 def _describe_assumption(rank: Rank, entry: CauseTime, ceilings: UpperBounds) -> str | None:
-    """Return what else must vanish for the bound of a draining call, if the call alone wins less."""
+    """Return what the bound of a cause rests on: what else must vanish, or how fast compute is without it.
+
+    It is the host time behind a draining call, if the call alone wins less.
+    """
+    if entry.wall == Wall.COMMUNICATION and _has_unknown_tax(rank):
+        return "overlapping compute is as fast as alone: no kernel ran often enough both ways to compare"
     if not entry.cause.startswith(DRAINED) or (parts := _measure_parts(entry.cause, ceilings)) is None:
         return None
     alone_ns, behind_ns = parts
@@ -364,13 +403,15 @@ def _describe_refill(entry: CauseTime, ceilings: UpperBounds) -> Iterator[str]:
 
 def _describe_interference(rank: Rank, entry: CauseTime) -> Iterator[str]:
     """Describe the assumed gain of compute that overlaps communication, once that is removed."""
+    tax = rank.communication.overlap_tax
+    if entry.wall == Wall.COMMUNICATION and tax is not None and tax.ratio >= 1 + SHOWN_OVERLAP_TAX_SHARE:
+        yield f"overlapping compute takes {tax.ratio:.2f} times as long as alone"
+
+
+def _has_unknown_tax(rank: Rank) -> bool:
+    """Return whether compute overlaps communication, and how much slower that makes it is unknown."""
     communication = rank.communication
-    if entry.wall != Wall.COMMUNICATION or not communication.hidden_share:
-        return
-    if communication.overlap_tax is None:
-        yield "overlapping compute is assumed to be as fast as alone: no kernel ran often enough both ways"
-    elif communication.overlap_tax.ratio >= 1 + SHOWN_OVERLAP_TAX_SHARE:
-        yield f"overlapping compute takes {communication.overlap_tax.ratio:.2f} times as long as alone"
+    return communication.overlap_tax is None and (communication.hidden_share or 0) >= MATERIAL_SHARE
 
 
 def _list_opportunities(found: Iterable[Opportunity]) -> tuple[Opportunity, ...]:

@@ -1,0 +1,89 @@
+"""One question, one answer: `whatif` answers the bound of a cause, and no fix for a part of it gains more."""
+
+import pytest
+
+from fixtures.simulation.noise import add_noise
+from fixtures.simulation.random_programs import random_program
+from fixtures.simulation.run import run
+from fixtures.simulation.stories import stories
+from fixtures.simulation.writing import write_run
+from tests.answered_once import analyze_once
+from tests.conftest import run_part
+from tests.shipped_example import EXAMPLE
+from tests.test_traces import EXPORTS, TRACES, WITHOUT_DEVICE_OPERATIONS
+from wallscope.errors import NothingToAnalyzeError
+from wallscope.model.capture import Options
+from wallscope.model.whatif import Asked, Question
+from wallscope.pipeline import analyze, ask_what_if
+
+SMALL = sorted((TRACES / "minimal").glob("*/*.sqlite"))
+NOTHING = WITHOUT_DEVICE_OPERATIONS | {"dynamicvit", "calls_only_wsl"}
+"""Captures without a kernel."""
+CAPTURES = [EXAMPLE, *(path for path in (*EXPORTS, *SMALL) if path.stem not in NOTHING)]
+SHARES = (0.0, 0.5, 1.0)
+ANY_ERROR = 1e9
+SEEDS = (0, 3, 5, 12, *range(20, 32))
+
+
+def ask_all(path, causes):
+    """What `whatif` answers for each cause, at each share of it."""
+    questions = tuple(Question("scale", cause, share) for cause in causes for share in SHARES)
+    found = ask_what_if(path, Options(), Asked(sweep=questions, largest_error=ANY_ERROR), lambda _: None)
+    won_ns = {one.questions[0]: one.won_ns for one in found.sweep}
+    return found, {cause: [won_ns[Question("scale", cause, share)] for share in SHARES] for cause in causes}
+
+
+def check_answers(path, analysis):
+    rank = analysis.ranks[analysis.diagnosis.rank_index]
+    bounds = {one.cause: one.recoverable_ns for one in analysis.opportunities}
+    fixes = [one for one in analysis.fixes or () if one.replay is not None]
+    try:
+        found, won_ns = ask_all(path, [one.cause for one in rank.causes])
+    except NothingToAnalyzeError:
+        assert not bounds
+        assert not fixes
+        return
+    assert (found.rank, found.step_ns) == (rank.rank, rank.typical.step_ns)
+    for cause, (gone_ns, half_ns, whole_ns) in won_ns.items():
+        assert gone_ns >= half_ns >= whole_ns == 0, cause
+        assert bounds.get(cause, gone_ns) == gone_ns, cause
+    for fix in fixes:
+        most_ns = max((won_ns[cause][0] for cause in fix.causes if cause in won_ns), default=0)
+        says_more = "also changes" in fix.assumes or len(fix.causes) > 1
+        assert fix.replay.won_ns <= most_ns or says_more, fix.id
+
+
+@pytest.mark.parametrize("path", run_part(CAPTURES, {EXAMPLE.stem, "act_offload", "gather_next"}, of=9))
+def test_of_captures(path):
+    if not path.exists():
+        pytest.skip("../shared/traces is absent")
+    check_answers(path, analyze_once(path))
+
+
+@pytest.mark.parametrize("story", run_part(stories(), name=lambda story: story.name, of=9))
+def test_of_stories(story, tmp_path):
+    write_run(run(story.program), tmp_path / "run.sqlite", has_events=True)
+    check_answers(tmp_path / "run.sqlite", analyze(tmp_path / "run.sqlite", Options(), lambda _: None))
+
+
+@pytest.mark.parametrize("seed", run_part(SEEDS, name=str, of=5))
+def test_of_random_programs(seed, tmp_path):
+    write_run(run(add_noise(random_program(seed), seed)), tmp_path / "run.sqlite", has_events=True)
+    check_answers(tmp_path / "run.sqlite", analyze(tmp_path / "run.sqlite", Options(), lambda _: None))
+
+
+@pytest.mark.parametrize(
+    ("name", "cause", "won"),
+    [
+        # measured by running each program without the cause, in the simulator that made the capture
+        pytest.param("act_offload", "memory/offload", 0.354, id="half of an offload wins less than all"),
+        pytest.param("gather_next", "communication", 0.198, id="parameters gathered for the next step"),
+    ],
+)
+def test_a_cause_wins_what_a_run_without_it_does(name, cause, won):
+    path = TRACES / "minimal" / "waits" / f"{name}.sqlite"
+    if not path.exists():
+        pytest.skip("../shared/traces is absent")
+    found, answers = ask_all(path, [cause])
+
+    assert answers[cause][0] / found.step_ns == pytest.approx(won, abs=0.01)
