@@ -159,7 +159,8 @@ LOCK_CANDIDATES_COUNT: Final = 8
 FEWEST_QUERIES_COUNT: Final = 3
 """Queries in a row that are a wait. Chosen: one or two only look."""
 QUERIES_APART_NS: Final = 20_000
-"""Time between two of them, at most. Chosen."""
+"""Time between two of them, up to which the thread did nothing else. With more it slept or worked: then an
+operation must end between the last two of them. Chosen."""
 FEWEST_SPINS_COUNT: Final = 5
 """Times that a thread must go on right after a kernel of its own ends, to have spun for it. Chosen."""
 SPINS_SHARE: Final = 0.8

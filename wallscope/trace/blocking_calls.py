@@ -262,27 +262,55 @@ def _find_holders(calls: CallTimes, asked: Rows, holding: Rows) -> Rows:
     return found
 
 
-def find_query_runs(calls: CallTimes, is_query: npt.NDArray[np.bool_]) -> tuple[Rows, Times]:
-    """Return the last call of each run of queries on a thread, and when the run began.
+@dataclass(frozen=True, slots=True)
+class QueryRuns:
+    """Runs of queries on a thread with nothing else between them that issues or blocks.
 
-    A run holds several queries, nothing else, and lasts longer than a query ever does.
+    Attributes:
+        call: int64[run], the last query.
+        since_ns: int64[run], when the first one began.
+        asked_ns: int64[run], when the one before the last began: then the answer was still no.
+        is_close: bool[run], whether the thread did nothing between them, not even sleep.
+    """
+
+    call: Rows
+    since_ns: Times
+    asked_ns: Times
+    is_close: Flags
+
+
+def find_query_runs(calls: CallTimes, is_query: Flags, is_cheap: Flags) -> QueryRuns:
+    """Return the runs of queries of all threads, each as long as it can be, and longer than a query ever is.
 
     Args:
         calls: times and threads of all calls, by thread and start.
         is_query: bool[call], whether a call asks for an event or a stream.
+        is_cheap: bool[call], whether a call may lie between two queries of a run.
     """
-    rows = np.flatnonzero(is_query)
-    if rows.size == 0:
-        return rows, np.empty(0, np.int64)
-    start_ns, end_ns, thread = (one[rows] for one in (calls.start_ns, calls.end_ns, calls.thread))
-    goes_on = (rows[1:] == rows[:-1] + 1) & (thread[1:] == thread[:-1])
-    goes_on &= start_ns[1:] - end_ns[:-1] <= QUERIES_APART_NS
+    start_ns, end_ns, thread = calls.start_ns.of_call, calls.end_ns.of_call, calls.thread.of_call
+    asks = np.flatnonzero(is_query)
+    if not asks.size:
+        none = np.empty(0, np.int64)
+        return QueryRuns(none, none, none, none > 0)
+    before = np.maximum(asks - 1, 0)
+    is_nested = (asks > 0) & (thread[before] == thread[asks]) & (start_ns[asks] < end_ns[before])
+    rows = asks[~(is_nested & (is_query[before] | is_cheap[before]))]
+    others = np.concatenate(([0], np.cumsum(~(is_query | is_cheap))))
+    goes_on = (thread[rows[1:]] == thread[rows[:-1]]) & (others[rows[1:]] == others[rows[:-1]])
+    apart_ns = start_ns[rows[1:]] - end_ns[rows[:-1]]
     edges = np.flatnonzero(np.concatenate(([True], ~goes_on, [True])))
     first, last = edges[:-1], edges[1:] - 1
     is_run = (last - first + 1 >= FEWEST_QUERIES_COUNT) & (
-        end_ns[last] - start_ns[first] >= SHORTEST_HELD_CALL_NS
+        end_ns[rows[last]] - start_ns[rows[first]] >= SHORTEST_HELD_CALL_NS
     )
-    return rows[last[is_run]], start_ns[first[is_run]]
+    first, last = first[is_run], last[is_run]
+    long_count = np.concatenate(([0], np.cumsum(apart_ns > QUERIES_APART_NS)))
+    return QueryRuns(
+        call=rows[last],
+        since_ns=start_ns[rows[first]],
+        asked_ns=start_ns[rows[last - 1]],
+        is_close=long_count[last] == long_count[first],
+    )
 
 
 def find_spins(

@@ -28,8 +28,10 @@ from wallscope.thresholds.steps import (
     FEWEST_REPLAYS_COUNT,
     GRAPH_EDGE_NS,
     GRAPH_EDGE_SHARE,
+    PRODUCER_TOLERANCE_NS,
 )
 from wallscope.trace.blocking_calls import (
+    QueryRuns,
     find_blocking_copies,
     find_full_queues,
     find_locked_calls,
@@ -242,8 +244,11 @@ def resolve_dependencies(capture: Capture) -> Dependencies:
     inferred_producer = _infer_producers(capture, order, times)
     tails = _synchronising(capture, order, waits)
     tails |= {one: (*tails[one], UNRESOLVED) for one in unexplained if one in tails}
-    asked_ns = _find_asked(capture, times)
-    inferred = _infer_awaited(capture, order, times, tails, asked_ns)
+    runs = _find_asked(capture, times)
+    slept = _find_slept(capture, order, times, runs)
+    asked_ns = dict(zip(runs.call.tolist(), runs.since_ns.tolist(), strict=True))
+    close_ns = {call: asked_ns[call] for call in runs.call[runs.is_close].tolist()}
+    inferred = _infer_awaited(capture, order, times, tails, close_ns) | slept
     tails = dict(sorted((tails | inferred).items())) | find_blocking_copies(capture, order)
     activities = flatten_calls(calls, len(capture.threads))
     queued = find_full_queues(operations, order.before, times, calls["role"])
@@ -316,6 +321,11 @@ _INCOMPLETE = {
 }
 """Findings that say that operations may be missing, or that it is unknown when they were launched."""
 _WAIT_CALL, _QUERY = r"StreamWaitEvent", r"(Event|Stream)Query"
+_CHEAP = (
+    r"^(cuda|cu|hip)(Get|Peek|Ctx(Get|Set|Push|Pop)|SetDevice|Device(Get|Can)|Stream(Get|IsCapturing)"
+    r"|Event(Get|Elapsed)|Pointer|Func(Get|Set))"
+)
+"""Calls that neither issue nor wait, which a loop around a query may make."""
 
 
 def _infer_producers(capture: Capture, order: StreamOrder, calls: CallTimes) -> npt.NDArray[np.int32]:
@@ -336,10 +346,34 @@ def _infer_producers(capture: Capture, order: StreamOrder, calls: CallTimes) -> 
     return found
 
 
-def _find_asked(capture: Capture, calls: CallTimes) -> dict[int, int]:
-    """Return the last call of each run of queries, with the moment when the first began."""
-    queries, since_ns = find_query_runs(calls, mark_calls(capture, _QUERY))
-    return dict(zip(queries.tolist(), since_ns.tolist(), strict=True))
+def _find_asked(capture: Capture, calls: CallTimes) -> QueryRuns:
+    """Return the runs of queries of a capture."""
+    return find_query_runs(calls, mark_calls(capture, _QUERY), mark_calls(capture, _CHEAP))
+
+
+def _find_slept(capture: Capture, order: StreamOrder, calls: CallTimes, runs: QueryRuns) -> dict[int, Tail]:
+    """Return what threads waited for that sleep between queries, by the last query of each run.
+
+    It is the last operation of a stream that ended between the last two queries. Where none did, the thread
+    did its own work and only looked.
+    """
+    rows = np.flatnonzero(~runs.is_close)
+    call, since_ns = runs.call[rows], runs.since_ns[rows]
+    process = capture.threads["process"].to_numpy()[calls.thread[call]]
+    names, group = np.unique(process, return_inverse=True)
+    if not rows.size:
+        return {}
+    tails = order.tails([order.process(one) for one in names.tolist()], group, since_ns)
+    position, op = tails.of_rows(np.arange(rows.size))
+    is_told = op >= 0
+    position, op = position[is_told], op[is_told]
+    done_ns = order.end_ns[op]
+    is_meant = (done_ns > runs.asked_ns[rows][position]) & (
+        done_ns <= calls.end_ns[call][position] + PRODUCER_TOLERANCE_NS
+    )
+    position, op, done_ns = position[is_meant], op[is_meant], done_ns[is_meant]
+    by_end = np.lexsort((done_ns, position))
+    return {int(call[position[one]]): (int(op[one]),) for one in by_end.tolist()}
 
 
 def _find_entered(waiting: Rows, calls: CallTimes, asked_ns: Mapping[int, int]) -> Times:

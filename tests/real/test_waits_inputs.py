@@ -1,0 +1,46 @@
+"""Waits that no row names: programs of a simulator that recorded what each nanosecond waited for."""
+
+import pytest
+
+from tests.answered_once import analyze_once
+from tests.real.answers import NEEDS_TRACES, TRACES
+
+pytestmark = NEEDS_TRACES
+
+WAITS = TRACES / "minimal" / "waits"
+
+
+@pytest.mark.parametrize(
+    ("name", "wall", "shares"),
+    [
+        pytest.param(
+            "poll_sleep_long",
+            "communication",
+            {"communication": 0.730, "host": 0.039},
+            id="a thread asks for an event and sleeps 100 us in between",
+        ),
+        pytest.param("zero3_cpu_adam", "memory", {"memory": 0.339}, id="the optimizer runs on the host"),
+        pytest.param("chunked_a2a", "communication", {"communication": 0.46}, id="tokens in four parts"),
+    ],
+)
+def test_the_wall_is_what_the_program_waited_for(name, wall, shares):
+    diagnosis = analyze_once(WAITS / f"{name}.sqlite").diagnosis
+
+    assert diagnosis.dominant_wall == wall
+    assert {one: diagnosis.share(one) for one in shares} == pytest.approx(shares, abs=0.02)
+
+
+def test_a_stream_that_runs_host_functions_is_unknown_and_names_them():
+    found = analyze_once(WAITS / "host_callback.sqlite")
+
+    (finding,) = (one for one in found.capture.findings if one.code == "silent-waits")
+
+    assert found.diagnosis.dominant_wall == "unknown"
+    assert "cudaLaunchHostFunc" in finding.message
+
+
+def test_a_server_that_waits_for_requests_loads_no_data():
+    found = analyze_once(WAITS / "server.sqlite")
+
+    assert "host/data-loading" not in {cause.cause for cause in found.ranks[0].causes}
+    assert "data-workers" not in {fix.id for fix in found.fixes or ()}
