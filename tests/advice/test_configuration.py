@@ -213,7 +213,7 @@ BOMB = "a: &a [x,x,x,x,x,x,x,x,x,x]\n" + "".join(
         pytest.param(
             "a.yaml", "model: {tensor_model_parallel_size: true}", "not a whole number", id="switch"
         ),
-        pytest.param("a.yaml", "model: {bf16: 1}", "neither true nor false", id="number for a switch"),
+        pytest.param("a.yaml", "model: {bf16: 2}", "neither true nor false", id="number for a switch"),
         pytest.param(
             "a.yaml", "model: {recompute_modules: [{a: 1}]}", "not a list of words", id="mapping in a list"
         ),
@@ -256,6 +256,50 @@ def test_a_bad_file_is_one_clear_line(tmp_path, name, text, said):
 
     assert said in str(caught.value)
     assert str(caught.value).count(" — ") >= 2
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "written"),
+    [
+        pytest.param(
+            "a.yaml",
+            "model: {bf16: true, tensor_model_parallel_size: 2, seq_length: many}",
+            "model.seq_length",
+            id="word",
+        ),
+        pytest.param(
+            "a.yaml",
+            "model: {bf16: true, num_moe_experts: 8, sequence_parallel: 3}",
+            "model.sequence_parallel",
+            id="3",
+        ),
+        pytest.param("a.sh", "pretrain_gpt.py --bf16 --seq-length 4k", "--seq-length", id="flag"),
+        pytest.param("a.log", "bf16 .... True\nseq_length .... many", "seq_length", id="log"),
+    ],
+)
+def test_a_value_that_cannot_be_read_makes_its_setting_unknown_and_no_other(tmp_path, name, text, written):
+    found = read(tmp_path, text, name)
+    (odd,) = (one for one in found.findings if one.code == "configuration-unreadable")
+
+    assert found.configuration.settings["bf16"].value is True
+    assert not {"seq_length", "sequence_parallel"} & set(found.configuration.settings)
+    assert odd.message.startswith(f"{name}: {written} is ")
+    assert odd.severity == "warning"
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "setting", "value"),
+    [
+        pytest.param("a.yaml", "model: {sequence_parallel: 1}", "sequence_parallel", True, id="1 is true"),
+        pytest.param("a.yaml", "model: {sequence_parallel: 0}", "sequence_parallel", False, id="0 is false"),
+        pytest.param("a.sh", "x.py --seq-length 4_096", "seq_length", 4_096, id="a number as in Python"),
+        pytest.param(
+            "a.sh", "echo 'see the log...'\nx.py --seq-length 64", "seq_length", 64, id="dots in a script"
+        ),
+    ],
+)
+def test_values_are_read_as_programs_do(tmp_path, name, text, setting, value):
+    assert read(tmp_path, text, name).configuration.settings[setting].value == value
 
 
 def test_what_is_no_file_is_refused(tmp_path):

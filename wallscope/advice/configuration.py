@@ -103,19 +103,21 @@ class _Contents:
     unknown: list[str] = field(default_factory=list)
     odd: list[Finding] = field(default_factory=list)
     open_names: set[str] = field(default_factory=set)
+    unreadable: list[str] = field(default_factory=list)
 
 
 def read_configuration(path: Path, *, with_defaults: bool = False) -> ConfigurationFile:
     """Read a YAML configuration, an argument list, a log that contains one, or TOML with `name = value`.
 
-    In YAML and logs, hundreds of unused settings are normal. In TOML an unused setting is an error.
+    In YAML and logs, hundreds of unused settings are normal, and a value that cannot be read makes its
+    setting unknown. In TOML, which is written for wallscope, both are errors.
 
     Args:
         path: the file.
         with_defaults: add the framework's defaults for settings that a complete file leaves out.
 
     Raises:
-        ConfigurationError: the file cannot be read, a value has the wrong kind, or sizes contradict.
+        ConfigurationError: the file cannot be read, sizes contradict, or no value can be read, in TOML one.
     """
     contents = _read_contents(path)
     known = _read_entries(path, contents)
@@ -135,7 +137,8 @@ def read_configuration(path: Path, *, with_defaults: bool = False) -> Configurat
         odd_name = contents.unknown[0][:_LONGEST_NAME]
         raise ConfigurationError(f"{path} — {odd_name} is an unknown setting{_suggest_setting(odd_name)}")
     if not known:
-        raise ConfigurationError(f"{path} — has no known setting — name a configuration or a log with one")
+        nothing = f"{path} — has no known setting — name a configuration or a log with one"
+        raise ConfigurationError(next(iter(contents.unreadable), nothing))
     if contents.kind == "log" and all(each.name != "framework" for each in known):
         known.append(Written(known[0].written, "framework", "megatron-lm"))
     known = [*known, *derive_settings(contents.entries, known)]
@@ -213,11 +216,25 @@ def _read_entries(path: Path, contents: _Contents) -> list[Written]:
             found = bool(value) if is_odd else _value(name, value, is_text=is_text, off=off)
         except ValueError as error:
             shown = repr(value) if isinstance(value, str) else str(value)
-            raise ConfigurationError(
-                f"{path} — {written[:_LONGEST_NAME]}: {shown[:60]} {error} — correct that value"
-            ) from error
+            text = f"{path} — {written[:_LONGEST_NAME]}: {shown[:60]} {error} — correct that value"
+            if contents.kind == "toml":
+                raise ConfigurationError(text) from error
+            contents.unreadable.append(text)
+            contents.odd.append(_call_unreadable(path, written, shown, str(error)))
+            contents.open_names.add(name)
+            continue
         known.extend(Written(written, *pair) for pair in _with_implied(written, name, found, value))
     return known
+
+
+def _call_unreadable(path: Path, written: str, shown: str, reason: str) -> Finding:
+    return make_finding(
+        FindingCode.CONFIGURATION_UNREADABLE,
+        file=path.name,
+        written=written[:_LONGEST_NAME],
+        shown=shown[:60],
+        reason=reason,
+    )
 
 
 def _as_python_reads(path: Path, written: str, value: object) -> Finding:

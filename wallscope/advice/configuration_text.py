@@ -51,11 +51,11 @@ def detect_kind(path: Path, text: str) -> str:
         return "toml"
     if suffix in {".yaml", ".yml", ".json"}:
         return "yaml"
-    if any(_DOTTED.search(line) for line in text.splitlines() if len(line) < _LONGEST_LINE):
+    is_script = suffix in _SCRIPTS
+    if not is_script and any(_DOTTED.search(line) for line in text.splitlines() if len(line) < _LONGEST_LINE):
         return "log"
-    if suffix in _SCRIPTS or _LAUNCH.search(text):
-        return "arguments"
-    if _FLAG.search(text) and not re.search(r"^[\w.]+:(\s|$)", text, re.MULTILINE):
+    is_launched = is_script or _LAUNCH.search(text)
+    if is_launched or (_FLAG.search(text) and not re.search(r"^[\w.]+:(\s|$)", text, re.MULTILINE)):
         return "arguments"
     return "yaml"
 

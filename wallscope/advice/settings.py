@@ -74,7 +74,7 @@ def parse_value(name: str, text: str) -> Value:
     if bare.lower() in _NONE and kind != "environment":
         return None
     match kind:
-        case "sizes" | "whole" if re.fullmatch(r"[+-]?\d{1,15}", bare):
+        case "sizes" | "whole" if re.fullmatch(r"[+-]?\d(?:_?\d){0,14}", bare):
             return check_value(name, int(bare))
         case "number":
             return check_value(name, _parse_float(bare))
@@ -125,9 +125,10 @@ def _decimal(value: object) -> Value:
 
 
 def _switch(value: object) -> Value:
-    if not isinstance(value, bool):
-        raise ValueError("is neither true nor false")  # noqa: TRY004  # a wrong value of a file, not of a call
-    return value
+    """Return a switch; 1 and 0 count as such, as where Megatron tests them."""
+    if not isinstance(value, int) or value not in {0, 1}:
+        raise ValueError("is neither true nor false")
+    return bool(value)
 
 
 def _word(value: object) -> Value:

@@ -21,6 +21,7 @@ class FindingCode(StrEnum):
     CONFIGURATION_MISSPELLED = "configuration-misspelled"
     CONFIGURATION_RELEASE = "configuration-release"
     CONFIGURATION_REPEATED = "configuration-repeated"
+    CONFIGURATION_UNREADABLE = "configuration-unreadable"
     CONFIGURATION_UNUSED = "configuration-unused"
     DEVICE_CLOCK_ALIGNED = "device-clock-aligned"
     DEVICE_CLOCK_UNKNOWN = "device-clock-unknown"
