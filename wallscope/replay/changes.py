@@ -250,8 +250,7 @@ class Changes:
         """Return in which ways questions can be applied; the one that wins most is their answer.
 
         A call that drains the queue may go, or the host time behind it. Communication and copies that go
-        may take no time, or nothing may wait for them. Where ranks are replayed together, they still wait
-        for each other in collectives.
+        may take no time, or nothing may wait for them.
         """
         both = [self._list_ways_of_one(one) for one in questions]
         return tuple(dict.fromkeys(tuple(ways[place] for ways in both) for place in (0, -1)))
@@ -263,15 +262,9 @@ class Changes:
         if name.startswith(DRAINED):
             call = name.removeprefix(f"{DRAINED}/")
             return tuple(Question("scale", f"{part}{call}", question.share) for part in (WAIT, REFILL))
-        if not question.share and name in self.targets and self._moves(name) and not self._meets(name):
+        if not question.share and name in self.targets and self._moves(name):
             return question, Question("hide", name)
         return (question,)
-
-    def _meets(self, name: str) -> bool:
-        """Return whether a target has a collective in which replayed ranks wait for each other."""
-        graph = self._window.graph
-        positions = graph.positions(self.targets[name].ops)
-        return bool((graph.meeting[positions[positions >= 0]] >= 0).any())
 
     def has(self, question: Question) -> bool:
         """Return whether the target of a question exists under this exact name."""
