@@ -5,11 +5,13 @@ multiprocessors and clock give the peak if its architecture has one rate for a c
 name, the multiprocessors show which one it is.
 """
 
+import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
+from typing import Any
 
-from wallscope.files import read_toml
 from wallscope.model.capture import Gpu
 from wallscope.model.diagnosis import Peak
 from wallscope.model.enums import Precision
@@ -47,7 +49,7 @@ def find_peak(gpu: Gpu, precision: Precision) -> Peak | None:
 
 def _compute_peak(gpu: Gpu, precision: Precision) -> Peak | None:
     """Return the peak of a GPU without a data sheet here, from its multiprocessors and its clock."""
-    cycle = read_toml("trace/peaks.toml")["cycle"]
+    cycle = _read_rates()["cycle"]
     if gpu.name is None or gpu.sm_count is None or gpu.clock_hz is None or "MIG" in gpu.name:
         return None
     if gpu.name.startswith(tuple(cycle["exceptions"])):
@@ -71,7 +73,12 @@ def _find_rate(rates: Mapping[str, float], precision: Precision) -> float | None
 def _list_boards() -> Mapping[str, tuple[_Listed, ...]]:
     """Return the GPUs with a data sheet, by name."""
     found: dict[str, tuple[_Listed, ...]] = {}
-    for table in read_toml("trace/peaks.toml")["gpu"]:
+    for table in _read_rates()["gpu"]:
         listed = _Listed(table["rates"], table["sheet"], table.get("multiprocessors"))
         found |= {name: (*found.get(name, ()), listed) for name in table["names"]}
     return found
+
+
+@cache
+def _read_rates() -> dict[str, Any]:
+    return tomllib.loads(Path(__file__).with_name("peaks.toml").read_text(encoding="utf-8"))
