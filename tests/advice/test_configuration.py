@@ -213,7 +213,7 @@ BOMB = "a: &a [x,x,x,x,x,x,x,x,x,x]\n" + "".join(
         pytest.param(
             "a.yaml", "model: {tensor_model_parallel_size: true}", "not a whole number", id="switch"
         ),
-        pytest.param("a.yaml", "model: {bf16: 1}", "neither true nor false", id="number for a switch"),
+        pytest.param("a.yaml", "model: {bf16: 2}", "neither true nor false", id="number for a switch"),
         pytest.param(
             "a.yaml", "model: {recompute_modules: [{a: 1}]}", "not a list of words", id="mapping in a list"
         ),

@@ -51,9 +51,11 @@ def detect_kind(path: Path, text: str) -> str:
         return "toml"
     if suffix in {".yaml", ".yml", ".json"}:
         return "yaml"
-    if any(_DOTTED.search(line) for line in text.splitlines() if len(line) < _LONGEST_LINE):
+    is_script = suffix in _SCRIPTS
+    lines = () if is_script else text.splitlines()
+    if any(_DOTTED.search(line) for line in lines if len(line) < _LONGEST_LINE):
         return "log"
-    if suffix in _SCRIPTS or _LAUNCH.search(text):
+    if is_script or _LAUNCH.search(text):
         return "arguments"
     if _FLAG.search(text) and not re.search(r"^[\w.]+:(\s|$)", text, re.MULTILINE):
         return "arguments"
@@ -310,6 +312,14 @@ _TOKEN = re.compile(
     re.DOTALL | re.VERBOSE,
 )
 _QUOTED = re.compile(r"""\\(.)|"([^"\\]*(?:\\.[^"\\]*)*)"|'([^']*)'""", re.DOTALL)
+_SAID = re.compile(
+    r"""(?:^|(?<=[;&|]))[ \t]*(?:then[ \t]+|else[ \t]+|do[ \t]+)?(?:echo|printf)\b"""
+    r"""(?:"(?:[^"\\]|\\.)*"|'[^']*'|[^\n"';&|])*""",
+    re.MULTILINE | re.DOTALL,
+)
+"""A command that only prints its words."""
+_TESTED = re.compile(r"(?<![^\s;])\[\[[ \t][^\n]*?[ \t]\]\](?![^\s;])")
+"""A condition, whose words are no arguments."""
 FROM_ELSEWHERE = frozenset({"--use-checkpoint-args", "--yaml-cfg", "--config-file", "--config"})
 """Flags that read arguments from another file."""
 
@@ -450,7 +460,7 @@ def parse_command_line(path: Path, text: str, knows: Callable[[str], bool]) -> C
         raise ConfigurationError(
             f"{path} — is too large for a command line — keep only the part with the flags"
         )
-    joined = re.sub(r"\\\r?\n", " ", text)
+    joined = _TESTED.sub(" true ", _SAID.sub("true ", re.sub(r"\\\r?\n", " ", text)))
     apart = re.sub(r"(?<=[\s;])\(|\)(?=[\s;]|$)", lambda found: f" {found[0]} ", joined).replace("=(", "=( ")
     try:
         words = _split(apart)

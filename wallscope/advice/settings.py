@@ -74,7 +74,7 @@ def parse_value(name: str, text: str) -> Value:
     if bare.lower() in _NONE and kind != "environment":
         return None
     match kind:
-        case "sizes" | "whole" if re.fullmatch(r"[+-]?\d{1,15}", bare):
+        case "sizes" | "whole" if re.fullmatch(r"[+-]?\d(?:_?\d){0,14}", bare):
             return check_value(name, int(bare))
         case "number":
             return check_value(name, _parse_float(bare))
