@@ -320,6 +320,10 @@ _SAID = re.compile(
 """A command that only prints its words."""
 _TESTED = re.compile(r"(?<![^\s;])\[\[[ \t][^\n]*?[ \t]\]\](?![^\s;])")
 """A condition, whose words are no arguments."""
+_WRAPPED = re.compile(
+    r"\b(?:bash|sh|sbatch)\s+\S+\.(?:sh|sbatch|slurm)\s+-|\b(?:swift|megatron)\s+(?:sft|pt|rlhf)\s"
+)
+"""A command that starts another script or program, which adds arguments of its own."""
 FROM_ELSEWHERE = frozenset({"--use-checkpoint-args", "--yaml-cfg", "--config-file", "--config"})
 """Flags that read arguments from another file."""
 
@@ -475,4 +479,4 @@ def parse_command_line(path: Path, text: str, knows: Callable[[str], bool]) -> C
         raise ConfigurationError(f"{path} — contains {error} — write the flags out") from error
     reader.close()
     entries = tuple((name, reader.expand(value)) for name, value in reader.entries)
-    return CommandLine(entries, reader.is_open or _OUTSIDE.search(joined) is not None)
+    return CommandLine(entries, reader.is_open or any(one.search(joined) for one in (_OUTSIDE, _WRAPPED)))

@@ -39,3 +39,11 @@ def test_0_and_1_are_values_of_a_switch(tmp_path, number):
     file.write_text(f"model:\n  sequence_parallel: {number}\n  num_layers: 32\n", encoding="utf-8")
 
     assert read_configuration(file).configuration.settings["sequence_parallel"].value is bool(number)
+
+
+@pytest.mark.parametrize("command", ["bash run.sh", "megatron sft"])
+def test_what_a_wrapped_program_adds_is_unknown(tmp_path, command):
+    file = tmp_path / "run.sh"
+    file.write_text(f"{command} --num-layers 32\n", encoding="utf-8")
+
+    assert "sequence_parallel" not in read_configuration(file, with_defaults=True).configuration.settings
