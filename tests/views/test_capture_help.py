@@ -28,6 +28,7 @@ NOT_BY_CAPTURE = {
     "configuration-framework",
     "configuration-release",
     "configuration-misspelled",
+    "configuration-unreadable",
     "configuration-unused",
     "anchors-disagree",  # --step-range
     "inferred-steps",

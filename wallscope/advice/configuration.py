@@ -267,6 +267,8 @@ def _find_current_name(written: str) -> tuple[str | None, bool]:
 
 def _value(name: str, value: object, *, is_text: bool, off: bool) -> Value:
     kind = vocabulary().kinds[name]
+    if kind == "switch" and type(value) is int and value in {0, 1}:
+        value = bool(value)
     if off:
         return value is False or (isinstance(value, str) and value.lower() == "false")
     if is_text and kind == "switch":

@@ -310,6 +310,18 @@ _TOKEN = re.compile(
     re.DOTALL | re.VERBOSE,
 )
 _QUOTED = re.compile(r"""\\(.)|"([^"\\]*(?:\\.[^"\\]*)*)"|'([^']*)'""", re.DOTALL)
+_SAID = re.compile(
+    r"""(?:^|(?<=[;&|]))[ \t]*(?:then[ \t]+|else[ \t]+|do[ \t]+)?(?:echo|printf)\b"""
+    r"""(?:"(?:[^"\\]|\\.)*"|'[^']*'|[^\n"';&|])*""",
+    re.MULTILINE | re.DOTALL,
+)
+"""A command that only prints its words."""
+_TESTED = re.compile(r"(?<![^\s;])\[\[[ \t][^\n]*?[ \t]\]\](?![^\s;])")
+"""A condition; its words count as no flags."""
+_WRAPPED = re.compile(
+    r"\b(?:bash|sh|sbatch)\s+\S+\.(?:sh|sbatch|slurm)\s+-|\b(?:swift|megatron)\s+(?:sft|pt|rlhf)\s"
+)
+"""A command that starts another script or program, which adds arguments of its own."""
 FROM_ELSEWHERE = frozenset({"--use-checkpoint-args", "--yaml-cfg", "--config-file", "--config"})
 """Flags that read arguments from another file."""
 
@@ -450,7 +462,7 @@ def parse_command_line(path: Path, text: str, knows: Callable[[str], bool]) -> C
         raise ConfigurationError(
             f"{path} — is too large for a command line — keep only the part with the flags"
         )
-    joined = re.sub(r"\\\r?\n", " ", text)
+    joined = _TESTED.sub(" true ", _SAID.sub("true ", re.sub(r"\\\r?\n", " ", text)))
     apart = re.sub(r"(?<=[\s;])\(|\)(?=[\s;]|$)", lambda found: f" {found[0]} ", joined).replace("=(", "=( ")
     try:
         words = _split(apart)
@@ -465,4 +477,4 @@ def parse_command_line(path: Path, text: str, knows: Callable[[str], bool]) -> C
         raise ConfigurationError(f"{path} — contains {error} — write the flags out") from error
     reader.close()
     entries = tuple((name, reader.expand(value)) for name, value in reader.entries)
-    return CommandLine(entries, reader.is_open or _OUTSIDE.search(joined) is not None)
+    return CommandLine(entries, reader.is_open or any(one.search(joined) for one in (_OUTSIDE, _WRAPPED)))
