@@ -88,6 +88,11 @@ class Model:
                 found |= self.waited_for(wait)
         return found
 
+    def all_tails(self, at: int) -> set[int]:
+        """The same for all streams."""
+        known = {op.stream for op in self.trace.ops} | {row.stream for row in self.waits()}
+        return set().union(*(self.tail(stream, at) for stream in known))
+
     def mark(self, stream: int, at: int) -> set[int]:
         """What has to end before a mark is reached that is put into a stream: it waits as operations do."""
         others = (self.tail(other, at) for other in self._ordered_with(stream))
@@ -213,15 +218,23 @@ class Model:
         if found is not None and UNKNOWN in found and made.what in {"stream", "event", "context"}:
             by_times = brute_waits.awaited_by_times(self, made.start, made.end)
             return (found, False) if UNKNOWN in by_times else (by_times, True)
-        if found is None and self.asks_since(call) is not None:
-            by_times = brute_waits.awaited_by_times(self, self.asks_since(call), made.end)
-            found = by_times - {UNKNOWN}
+        if found is None and (asked := self.asked(call)) is not None:
+            if asked.is_close:
+                found = brute_waits.awaited_by_times(self, asked.since, made.end) - {UNKNOWN}
+            else:
+                found = brute_waits.find_slept_for(self, call, asked)
             return (found, True) if found else None
         return None if found is None else (found, False)
 
     def asks_since(self, call: int) -> int | None:
         """When the queries began of which a call is the last one."""
-        return brute_waits.began_asking(self, call)
+        asked = self.asked(call)
+        return None if asked is None else asked.since
+
+    @remembered
+    def asked(self, call: int) -> "brute_waits.Asked | None":
+        """The queries of which a call is the last one."""
+        return brute_waits.find_asked(self, call)
 
     @cached_property
     def spins(self) -> dict[tuple[int, int], int]:
@@ -241,8 +254,7 @@ class Model:
         if told is not None and told.kind == "stream":
             return self.mark(told.stream, made.start)
         if made.what == "context":
-            known = {op.stream for op in trace.ops} | {row.stream for row in self.waits()}
-            return set().union(*(self.tail(stream, made.start) for stream in known))
+            return self.all_tails(made.start)
         last = self.last_stream(made.thread, made.start)
         return {UNKNOWN} if last is None else self.mark(last, made.start)
 

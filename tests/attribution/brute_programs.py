@@ -268,12 +268,14 @@ def unrecorded(draw: st.DrawFn) -> Trace:
     )
     held = st.builds(
         Action,
-        what=st.sampled_from(["alloc", "other", "context", "query"]),
+        what=st.sampled_from(["alloc", "other", "context"]),
         length=lasting,
         latency=brief,
         **where,
     )
-    some = st.lists(st.one_of(launch, launch, event, launch if is_ahead else held), min_size=4, max_size=24)
+    asked = st.builds(Action, what=st.just("query"), length=st.sampled_from([18, 22, 50]), **where)
+    others = launch if is_ahead else st.one_of(held, held, asked)
+    some = st.lists(st.one_of(launch, launch, event, others), min_size=4, max_size=24)
     program = draw(some) * draw(st.integers(1, 3)) + draw(st.lists(launch, min_size=3, max_size=3))
     rows = draw(st.sampled_from(["none", "number"]))
     trace = draw(

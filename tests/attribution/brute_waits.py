@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from tests.attribution.brute_trace import HOST_MEMORY, ROLES, Call, Op
 
@@ -142,22 +142,50 @@ def awaited_by_times(model: "Model", entered: int, returned: int) -> set[int]:
     return {UNKNOWN} if any(end > entered for end in issued) else set()
 
 
-def began_asking(model: "Model", call: int) -> int | None:
-    """When the queries began of which a call is the last, if they are a wait."""
+class Asked(NamedTuple):
+    """A run of queries: when the first began, when the one before the last did, and if it never paused."""
+
+    since: int
+    before: int
+    is_close: bool
+
+
+def find_asked(model: "Model", call: int) -> Asked | None:
+    """The run of queries of which a call is the last, if they are a wait."""
     calls = model.trace.calls
 
-    def goes_on(row: int) -> bool:
-        one, other = calls[row], calls[row + 1] if row + 1 < len(calls) else None
-        is_next = other is not None and other.what == "query" and other.thread == one.thread
-        return is_next and other.start - one.end <= 20_000
+    def is_passed(row: int) -> bool:
+        one = calls[row]
+        return one.what == "query" or (one.what == "other" and one.end - one.start < LONG_NS)
 
-    if calls[call].what != "query" or goes_on(call):
+    def is_own(row: int) -> bool:
+        one, before = calls[row], calls[row - 1] if row else None
+        is_nested = before is not None and before.thread == one.thread and one.start < before.end
+        return one.what == "query" and not (is_nested and is_passed(row - 1))
+
+    asking = [row for row in range(len(calls)) if is_own(row) and calls[row].thread == calls[call].thread]
+    if call not in asking:
         return None
-    first = call
-    while first > 0 and calls[first - 1].what == "query" and goes_on(first - 1):
-        first -= 1
-    is_wait = call - first + 1 >= FEWEST_QUERIES and calls[call].end - calls[first].start >= LONG_NS
-    return calls[first].start if is_wait else None
+    run = [call]
+    for row in reversed(asking[: asking.index(call)]):
+        if not all(map(is_passed, range(row, run[0]))):
+            break
+        run.insert(0, row)
+    behind = asking[asking.index(call) + 1 :]
+    goes_on = bool(behind) and all(map(is_passed, range(call, behind[0])))
+    since = calls[run[0]].start
+    if goes_on or len(run) < FEWEST_QUERIES or calls[call].end - since < LONG_NS:
+        return None
+    is_close = all(calls[other].start - calls[one].end <= 20_000 for one, other in pairwise(run))
+    return Asked(since, calls[run[-2]].start, is_close)
+
+
+def find_slept_for(model: "Model", call: int, asked: Asked) -> set[int]:
+    """What a thread slept for between queries: the last work of a stream that ended between the last two."""
+    ops, until = model.trace.ops, model.trace.calls[call].end + JITTER_NS
+    ended = [(ops[row].end, row) for row in model.all_tails(asked.since) if row != UNKNOWN]
+    meant = [(end, row) for end, row in ended if asked.before < end <= until]
+    return {max(meant)[1]} if meant else set()
 
 
 def queued_behind(model: "Model", call: int) -> set[int] | None:

@@ -29,6 +29,7 @@ from wallscope.thresholds.steps import (
     GRAPH_EDGE_NS,
     GRAPH_EDGE_SHARE,
     PRODUCER_TOLERANCE_NS,
+    SHORTEST_HELD_CALL_NS,
 )
 from wallscope.trace.blocking_calls import (
     QueryRuns,
@@ -321,11 +322,8 @@ _INCOMPLETE = {
 }
 """Findings that say that operations may be missing, or that it is unknown when they were launched."""
 _WAIT_CALL, _QUERY = r"StreamWaitEvent", r"(Event|Stream)Query"
-_CHEAP = (
-    r"^(cuda|cu|hip)(Get|Peek|Ctx(Get|Set|Push|Pop)|SetDevice|Device(Get|Can)|Stream(Get|IsCapturing)"
-    r"|Event(Get|Elapsed)|Pointer|Func(Get|Set))"
-)
-"""Calls that neither issue nor wait, which a loop around a query may make."""
+_ISSUING = r"LaunchHostFunc|AddCallback|Graph|(Begin|End)Capture"
+"""Calls without a role of their own that issue work or record it."""
 
 
 def _infer_producers(capture: Capture, order: StreamOrder, calls: CallTimes) -> npt.NDArray[np.int32]:
@@ -347,8 +345,11 @@ def _infer_producers(capture: Capture, order: StreamOrder, calls: CallTimes) -> 
 
 
 def _find_asked(capture: Capture, calls: CallTimes) -> QueryRuns:
-    """Return the runs of queries of a capture."""
-    return find_query_runs(calls, mark_calls(capture, _QUERY), mark_calls(capture, _CHEAP))
+    """Return the runs of queries of a capture; short calls that neither issue nor wait may lie between."""
+    is_cheap: Flags = as_integers(capture.calls["role"]) == encode_member(CallRole.OTHER)
+    is_cheap &= ~mark_calls(capture, _ISSUING)
+    is_cheap &= calls.end_ns.of_call - calls.start_ns.of_call < SHORTEST_HELD_CALL_NS
+    return find_query_runs(calls, mark_calls(capture, _QUERY), is_cheap)
 
 
 def _find_slept(capture: Capture, order: StreamOrder, calls: CallTimes, runs: QueryRuns) -> dict[int, Tail]:
