@@ -13,10 +13,6 @@ from fixtures.simulation.wait_story import change_rows, judge_waits
 from tests.conftest import run_part, slow
 
 NOT_ALWAYS_FOUND = {
-    "asking for a copy, with sleeps",
-    "asking for a copy, without a pause",
-    "asking for communication, with sleeps",
-    "asking for communication, without a pause",
     "lock after a value is read",
     "lock that one of three threads holds, in cudaMalloc",
     "lock while another thread allocates",
