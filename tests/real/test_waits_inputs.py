@@ -44,3 +44,14 @@ def test_a_server_that_waits_for_requests_loads_no_data():
 
     assert "host/data-loading" not in {cause.cause for cause in found.ranks[0].causes}
     assert "data-workers" not in {fix.id for fix in found.fixes or ()}
+
+
+def test_no_bound_leaves_less_than_the_work_of_the_communication_stream():
+    """Three all-reduces of a step take 4.0 ms on one stream, whatever the host waits for."""
+    found = analyze_once(WAITS / "poll_sleep_long.sqlite")
+    left_ns = [
+        one.step_ceiling_ns for one in found.opportunities if not one.cause.startswith("communication/")
+    ]
+
+    assert left_ns
+    assert min(left_ns) >= 4_000_000

@@ -41,7 +41,6 @@ from wallscope.model.enums import Absent, DeviceState, OperationClass, Wall
 from wallscope.model.schemas import BUDGET_PARTS, BUDGETS, CATEGORY, SLICE_SUMS
 from wallscope.process_tuning import run_side_by_side
 from wallscope.trace.intervals import Spans, Times, covered_ns, order_spans, union
-from wallscope.trace.step_variation import find_step_modes
 from wallscope.trace.steps import is_ordinary
 
 
@@ -275,18 +274,13 @@ def select_typical_steps(windows: pl.DataFrame) -> pl.DataFrame:
     """Return the windows of one rank (`STEPS` and `selected`) that make its typical step.
 
     These are the steady ones whose duration lies within the interquartile range. They are all steady ones if
-    there are fewer than eight, and all selected windows if none is steady. If steps fall into several kinds,
-    only the most frequent kind counts: a mean of several kinds is a step that did not occur.
+    there are fewer than eight, and all selected windows if none is steady.
     """
     steady = np.flatnonzero(windows["steady"].to_numpy())
     if steady.size == 0:
         return windows.filter(pl.col("selected"))
-    duration_ns = (windows["end_ns"] - windows["start_ns"]).to_numpy()
-    kinds = find_step_modes(steady, duration_ns[steady])
-    if kinds:
-        usual = max(kinds, key=lambda mode: (len(mode.steps), mode.median_ns))
-        steady = np.array(usual.steps, np.int64)
-    typical: pl.DataFrame = windows[steady[is_ordinary(duration_ns[steady])]]
+    duration_ns = windows["end_ns"].to_numpy()[steady] - windows["start_ns"].to_numpy()[steady]
+    typical: pl.DataFrame = windows[steady[is_ordinary(duration_ns)]]
     return typical
 
 

@@ -24,6 +24,7 @@ from wallscope.columns import (
     number_densely,
     number_groups,
     order_by_group,
+    sum_by_group,
     take_or,
 )
 from wallscope.model.diagnosis import Walls
@@ -532,8 +533,8 @@ class WindowReplay:
         """Return how the questions win most, and the typical step then: it changes as steps that repeat do.
 
         It takes at least the time of the compute that is left, because one kernel may fill the GPU. This does
-        not apply if many compute kernels run side by side in the capture. What only removes time makes no
-        step longer.
+        not apply if many compute kernels run side by side in the capture. It also takes at least the time of
+        the other work on the busiest stream. What only removes time makes no step longer.
         """
         ways = [(way, self._measure_way(way)) for way in self.changes.list_ways(questions)]
         way, step_ns = min(ways, key=lambda entry: entry[1])
@@ -549,45 +550,56 @@ class WindowReplay:
         else:
             shares, operation_ns = self.engine.measure(way)
             share = float(shares[self._place])
-        left_ns = self._compute.measure_left_ns(operation_ns)
+        left_ns = self._work.measure_left_ns(operation_ns)
         return max(round(self.step_ns * share), min(left_ns, self.step_ns))
 
     @cached_property
-    def _compute(self) -> "ComputeOfSteps":
-        return measure_compute(self.window, self.steps, self.window.rank_id)
+    def _work(self) -> "WorkOfSteps":
+        return measure_work(self.window, self.steps, self.window.rank_id)
 
 
 @dataclass(frozen=True, slots=True)
-class ComputeOfSteps:
-    """Compute of some steps: places of its operations, and lengths of all operations.
+class WorkOfSteps:
+    """Device work of some steps: places of compute operations and of others, and lengths of all operations.
 
-    `busy_share` is the time in which any ran by the sum of their lengths; 0 if many run side by side.
+    `busy_share` is the time in which any compute ran by the sum of its lengths; 0 if many run side by side.
+    `stream` numbers the streams of the others: communication and copies of one stream run one by one.
     """
 
     places: Rows
+    others: Rows
+    stream: Rows
     operation_ns: Times
     busy_share: float
     steps: int
 
     def measure_left_ns(self, changed_ns: Times) -> int:
-        """Return how long compute runs in a step, at least, whose operations take a changed time."""
-        left_ns = np.minimum(self.operation_ns[self.places], changed_ns[self.places])
-        return round(self.busy_share * int(left_ns.sum()) / max(self.steps, 1))
+        """Return how long the busiest part of the device works in a step, whose work takes changed times."""
+        left_ns = np.minimum(self.operation_ns, changed_ns)
+        of_compute_ns = self.busy_share * int(left_ns[self.places].sum())
+        of_streams_ns = sum_by_group(self.stream, left_ns[self.others], int(self.stream.max(initial=0)) + 1)
+        return round(max(of_compute_ns, int(of_streams_ns.max())) / max(self.steps, 1))
 
 
-def measure_compute(window: ReplayWindow, steps: pl.DataFrame, rank_id: int) -> ComputeOfSteps:
-    """Return the compute of a rank in some of its steps (`STEPS`), as captured."""
+def measure_work(window: ReplayWindow, steps: pl.DataFrame, rank_id: int) -> WorkOfSteps:
+    """Return the device work of a rank in some of its steps (`STEPS`), as captured."""
     own = window.replayed
-    places = np.flatnonzero((own["class"].is_in(_COMPUTING) & (own["rank_id"] == rank_id)).to_numpy())
-    ran = own[places]
-    start_ns, end_ns = ran["start_ns"].to_numpy(), ran["end_ns"].to_numpy()
     spans = Spans(steps["start_ns"].to_numpy(), steps["end_ns"].to_numpy())
-    begins = covered_ns(union(spans), Spans(start_ns, start_ns + 1)) > 0
+    all_start_ns = own["start_ns"].to_numpy()
+    in_steps = covered_ns(union(spans), Spans(all_start_ns, all_start_ns + 1)) > 0
+    in_steps &= (own["rank_id"] == rank_id).to_numpy()
+    is_compute = own["class"].is_in(_COMPUTING).to_numpy()
+    others = np.flatnonzero(in_steps & ~is_compute)
+    places = np.flatnonzero(is_compute & (own["rank_id"] == rank_id).to_numpy())
+    ran, begins = own[places], in_steps[places]
+    start_ns, end_ns = ran["start_ns"].to_numpy(), ran["end_ns"].to_numpy()
     busy_ns = int(covered_ns(union(order_spans(start_ns, end_ns)), spans).sum())
     run_ns = int((end_ns - start_ns)[begins].sum())
     is_alone = run_ns <= SIDE_BY_SIDE_RATIO * busy_ns
-    return ComputeOfSteps(
+    return WorkOfSteps(
         places[begins],
+        others,
+        number_groups(as_integers(own["stream"])[others]),
         window.graph.operation_ns,
         busy_ns / max(run_ns, 1) if is_alone else 0.0,
         len(steps),

@@ -262,8 +262,7 @@ def _describe_steps(analysis: Analysis, rank: Rank) -> Iterator[str]:
             f"{len(mode.steps)} of about {units.duration(mode.median_ns)}{_describe_level(mode)}"
             for mode in rank.modes[:_MOST_KINDS]
         )
-        lengths = f"{kinds}; typical (of the most frequent kind) {typical}"
-        lengths += f", mean of all {units.duration(rank.mean_step_ns)}"
+        lengths = f"{kinds}; {lengths}, mean of all {units.duration(rank.mean_step_ns)}"
     else:
         median = units.duration(round(float(np.median([length_ns for length_ns, _ in steady]))))
         lengths += "" if median == typical else f", median {median}"

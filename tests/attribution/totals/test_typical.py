@@ -31,24 +31,6 @@ def test_the_typical_step_is_made_of(steady, selected, expected):
     assert select_typical_steps(windows)["step"].to_list() == expected
 
 
-@pytest.mark.parametrize(
-    ("lengths_ns", "expected"),
-    [
-        pytest.param([100, 130] * 4 + [100], [0, 2, 4, 6, 8], id="the more frequent kind"),
-        pytest.param([100, 130] * 4, [1, 3, 5, 7], id="of equally frequent ones the longer"),
-        pytest.param([100, 101, 102, 103, 104, 105, 106, 107], [2, 3, 4, 5], id="one kind, its middle half"),
-        pytest.param([100, 130] * 3, [0, 1, 2, 3, 4, 5], id="too few steps to tell kinds"),
-    ],
-)
-def test_the_typical_step_is_of_one_kind(lengths_ns, expected):
-    ends_ns = np.cumsum(lengths_ns)
-    windows = pl.DataFrame(
-        {"step": range(len(lengths_ns)), "start_ns": ends_ns - lengths_ns, "end_ns": ends_ns}
-    ).with_columns(steady=True, selected=True)
-
-    assert select_typical_steps(windows)["step"].to_list() == expected
-
-
 @given(total=st.integers(-(2**70), 2**70), count=st.integers(1, 12))
 def test_a_mean_is_rounded_as_fractions_are(total, count):
     assert average_total(total, count) == round(Fraction(total, count))
