@@ -4,7 +4,7 @@ import dataclasses
 import io
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import singledispatch
+from functools import cache, singledispatch
 from itertools import starmap
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
@@ -76,12 +76,17 @@ def _dump(plain: Any) -> str:
 
 def _unpack(value: Any) -> Any:
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {field.name: _unpack(getattr(value, field.name)) for field in dataclasses.fields(value)}
+        return {name: _unpack(getattr(value, name)) for name in _list_fields(type(value))}
     if isinstance(value, tuple):
         return [_unpack(entry) for entry in value]
     if isinstance(value, Mapping):
         return {spell_surrogates(key): _unpack(entry) for key, entry in value.items()}
     return spell_surrogates(value) if isinstance(value, str) else value
+
+
+@cache
+def _list_fields(kind: type) -> tuple[str, ...]:
+    return tuple(field.name for field in dataclasses.fields(kind))
 
 
 def make_json_schema(answer: "type[Answer]") -> dict[str, Any]:

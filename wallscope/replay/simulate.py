@@ -81,9 +81,10 @@ def list_host_times(graph: ReplayGraph) -> HostTimes:
     return HostTimes(spent_ns, return_ns)
 
 
-def simulate(graph: ReplayGraph) -> SimulatedRun:
-    """Return when everything in a graph starts and ends."""
-    host, segments, operations = list_host_times(graph), graph.role.size, graph.op.size
+def simulate(graph: ReplayGraph, host: HostTimes | None = None) -> SimulatedRun:
+    """Return when everything in a graph starts and ends; `host` is what `list_host_times` returns of it."""
+    host = host or list_host_times(graph)
+    segments, operations = graph.role.size, graph.op.size
     left_ns = np.concatenate((np.zeros(segments, np.int64), graph.thread_start_ns))
     start_ns, end_ns = np.zeros(operations, np.int64), graph.end_ns.copy()
     simulation.simulate(
@@ -285,10 +286,11 @@ class RepeatedSteps:
             (_between_operations, one.edge, self.ranks[0].step_count / np.where(one.share > 0, one.share, 1))
             for one in self.streams
         ]
+        host = list_host_times(graph)
         for measure, edge, steps in ways:
             held = np.flatnonzero((steps > 0) & (edge >= 0).all(axis=1))
             if held.size:
-                lengths_ns, reached = measure(graph, edge[held], behind[:, held])
+                lengths_ns, reached = measure(graph, host, edge[held], behind[:, held])
                 of_step_ns = np.where(reached, lengths_ns / steps[held], 0)
                 longest_ns[:, held] = np.maximum(longest_ns[:, held], step_count[:, held] * of_step_ns)
         found: Shares = longest_ns.sum(axis=1) / np.maximum(step_count.sum(axis=1), 1)
@@ -368,7 +370,9 @@ def _join_adjacent(edge: npt.NDArray[np.int64], run: Rows, count: int) -> _Runs:
     return _Runs(joined, np.bincount(run[held], minlength=count))
 
 
-def _between_operations(graph: ReplayGraph, runs: npt.NDArray[np.int64], behind: Rows) -> tuple[Times, Flags]:
+def _between_operations(
+    graph: ReplayGraph, host: HostTimes, runs: npt.NDArray[np.int64], behind: Rows
+) -> tuple[Times, Flags]:
     """Return the longest path from the first operation of each run to the one behind it, in ns.
 
     Also whether a path leads to the operation `behind` the run of each rank (int64[ranks, runs]).
@@ -376,13 +380,15 @@ def _between_operations(graph: ReplayGraph, runs: npt.NDArray[np.int64], behind:
     begun_ns, ref = _moments_ns(graph, len(runs)), graph.ref.copy()
     ref[runs[:, 0]] = _starts(graph, len(runs))
     start_ns = simulate(
-        replace(graph, ref=ref, thread_start_ns=np.concatenate((graph.thread_start_ns, begun_ns)))
+        replace(graph, ref=ref, thread_start_ns=np.concatenate((graph.thread_start_ns, begun_ns))), host
     ).start_ns
     first_ns, last_ns = start_ns[runs].T
     return last_ns - first_ns, _are_reached(start_ns, last_ns, behind, begun_ns)
 
 
-def _between_calls(graph: ReplayGraph, runs: npt.NDArray[np.int64], behind: Rows) -> tuple[Times, Flags]:
+def _between_calls(
+    graph: ReplayGraph, host: HostTimes, runs: npt.NDArray[np.int64], behind: Rows
+) -> tuple[Times, Flags]:
     """Return the same between the issues of these operations."""
     begun_ns, follows = _moments_ns(graph, len(runs)), graph.behind.copy()
     thread_start_ns = graph.thread_start_ns.copy()
@@ -391,7 +397,7 @@ def _between_calls(graph: ReplayGraph, runs: npt.NDArray[np.int64], behind: Rows
     follows[first[is_segment]] = _starts(graph, len(runs))[is_segment]
     thread_start_ns[first[~is_segment] - graph.role.size] = begun_ns[~is_segment]
     run = simulate(
-        replace(graph, behind=follows, thread_start_ns=np.concatenate((thread_start_ns, begun_ns)))
+        replace(graph, behind=follows, thread_start_ns=np.concatenate((thread_start_ns, begun_ns))), host
     )
     first_ns, last_ns = run.left_ns[first], run.left_ns[last]
     return last_ns - first_ns, _are_reached(run.start_ns, last_ns, behind, begun_ns)
