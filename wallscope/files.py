@@ -142,6 +142,17 @@ def read_json_bytes(path: Path, cure: str, error: type[WallscopeError]) -> bytes
     return content
 
 
+def state_schema(found: object, wanted: str) -> str:
+    """Say that the schema of a file is not the wanted one.
+
+    >>> state_schema("wallscope.tables/1", "wallscope.analysis/1"), state_schema(None, "wallscope.analysis/1")
+    ('is wallscope.tables/1, not wallscope.analysis/1', 'names no schema, so it is not wallscope.analysis/1')
+    """
+    if not isinstance(found, str):
+        return f"names no schema, so it is not {wanted}"
+    return f"is {found[:60]}, not {wanted}"
+
+
 def write_chunks(target: Path, chunks: Iterable[bytes]) -> None:
     """Write aside, chunk by chunk, then rename: all of the chunks, or what was there before.
 

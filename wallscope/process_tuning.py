@@ -25,6 +25,7 @@ _OF_ARENA = (
     "arena", "ordblks", "smblks", "hblks", "hblkhd", "usmblks", "fsmblks", "uordblks", "fordblks", "keepcost",
 )  # fmt: skip
 _POLARS = "_RJEM_MALLOC_CONF"
+POLARS_THREADS = "POLARS_MAX_THREADS"
 _BLAS_THREADS = "OPENBLAS_NUM_THREADS"
 _CYCLES_AFTER = 400_000
 _MOST_KEPT_BYTES, _SMALL_BYTES = 128 << 20, 512 << 20

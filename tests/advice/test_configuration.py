@@ -232,7 +232,7 @@ BOMB = "a: &a [x,x,x,x,x,x,x,x,x,x]\n" + "".join(
         pytest.param("a.yaml", "a: 2024-13-45", "no known setting", id="odd date"),
         pytest.param("a.yaml", "a: !!int many", "an invalid value", id="odd number"),
         pytest.param("a.yaml", "lr: 1", "no known setting", id="nothing known"),
-        pytest.param("a.yaml", "x" * (2 * 2**20 + 1), "larger than 2 MiB", id="huge"),
+        pytest.param("a.yaml", "x" * (2 * 2**20 + 1), "larger than 2.0 MiB", id="huge"),
         pytest.param("a.yaml", "a: 1\0", "not text", id="binary"),
         pytest.param("a.toml", "tensor_size = 1", "an unknown setting", id="unknown key"),
         pytest.param(

@@ -186,7 +186,7 @@ def damaged_record(store, content):
     ("content", "said"),
     [
         pytest.param("{", "is damaged", id="cut short"),
-        pytest.param("[]", "is None, not wallscope.record/1", id="no record"),
+        pytest.param("[]", "names no schema, so it is not wallscope.record/1", id="no record"),
         pytest.param('{"schema": "wallscope.record/2"}', "is wallscope.record/2", id="other version"),
         pytest.param('{"schema": "wallscope.record/1"}', "is damaged", id="keys missing"),
     ],

@@ -6,7 +6,6 @@ missing flag is really left out.
 """
 
 import math
-import os
 import re
 import tomllib
 from collections.abc import Callable, Iterator, Sequence
@@ -18,6 +17,7 @@ import yaml
 
 from wallscope.advice.settings import Entry, vocabulary
 from wallscope.errors import ConfigurationError
+from wallscope.user_files import read_user_text
 
 OPAQUE: Final = object()
 """The value of an object of a dump whose parts are not in the file."""
@@ -66,27 +66,10 @@ def read_text(path: Path) -> str:
     Raises:
         ConfigurationError: it cannot be read, is too large or is not text.
     """
-    suffix = path.suffix.lower()
-    kind = {".toml": "TOML", ".yaml": "YAML", ".yml": "YAML", ".json": "YAML"}.get(suffix, "text")
-    try:
-        if path.exists() and not path.is_file():
-            raise ConfigurationError(f"{path} — is not a regular file — name a file of settings")
-        with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as stream:
-            content = (
-                stream.read(_LARGEST_BYTES[kind] + 1) or b""
-            )  # a file of /proc has no size, and may have nothing yet
-        if len(content) > _LARGEST_BYTES[kind]:
-            most = _LARGEST_BYTES[kind] // 2**20
-            raise ConfigurationError(
-                f"{path} — is larger than {most} MiB — keep only the part with the settings"
-            )
-        text = content.decode("utf-8-sig").replace("\r\n", "\n").replace("\r", "\n")
-    except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
-        raise ConfigurationError(f"{path} — cannot be read: {reason} — name a file of settings") from error
-    if "\0" in text:
-        raise ConfigurationError(f"{path} — is not text — name a file of settings")
-    return text
+    kind = {".toml": "TOML", ".yaml": "YAML", ".yml": "YAML", ".json": "YAML"}.get(
+        path.suffix.lower(), "text"
+    )
+    return read_user_text(path, _LARGEST_BYTES[kind], "name a file of settings", ConfigurationError)
 
 
 def parse_toml(path: Path, text: str) -> list[Entry]:

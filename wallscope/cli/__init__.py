@@ -5,11 +5,13 @@ wallscope itself, 130 an interrupt, and 128 plus its number a signal that ended 
 typer groups options only in its rich mode, which would import rich for each `--help`.
 """
 
+import os
 import re
 import sys
 import traceback
 from collections.abc import Callable, Iterable, Mapping
 from io import TextIOWrapper
+from pathlib import Path
 from typing import TYPE_CHECKING, Final, NoReturn
 
 import typer
@@ -24,15 +26,39 @@ from wallscope.cli.history import bisect, history, record
 from wallscope.cli.installation import cache, install_recipe, mcp
 from wallscope.cli.tables import at, convert, gaps, info, kernels, ranges, steps
 from wallscope.cli.whatif import whatif
-from wallscope.errors import InternalError, WallscopeError
-from wallscope.process_tuning import tune_process
+from wallscope.errors import InternalError, OptionError, WallscopeError
+from wallscope.process_tuning import POLARS_THREADS, tune_process
 from wallscope.urls import redact
 
 if TYPE_CHECKING:
-    from typer._click import Context, HelpFormatter, Parameter
+    from typer._click import ClickException, Context, HelpFormatter, Parameter
 
 
 FAILED, USAGE, INTERNAL = 1, 2, 70
+_UsageError: "Final[type[ClickException]]" = next(
+    kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "ClickException"
+)
+_PACKAGE = str(Path(__file__).resolve().parents[1])
+_LONGEST_LINE = 2_000
+_USAGE_WORDS = tuple(
+    (re.compile(pattern), words)
+    for pattern, words in (
+        (r"^Invalid value for '([^']+)'(?: / '[^']+')*: (?:Value error, )?", r"\1 — "),
+        (
+            r"Input should be a valid integer\b.*|'(?P<v>[^']*)' is not a valid (?:integer|int)( range)?",
+            "is not a whole number",
+        ),
+        (
+            r"Input should be a valid number\b.*|'(?P<v>[^']*)' is not a valid float( range)?",
+            "is not a number",
+        ),
+        (r"Input should be greater than or equal to (\S+)", r"is below \1"),
+        (r"Input should be less than or equal to (\S+)", r"is above \1"),
+        (r"^No such (option|command):? '?([^' ]+)'?", r"\2 — there is no such \1"),
+        (r"^Missing (?:argument|option|parameter) '(.+)'", r"\1 — is missing"),
+        (r"^Option '(.+)' requires an argument", r"\1 — has no value"),
+    )
+)
 _TRACKER = "https://github.com/wallscope/wallscope/issues"
 EXAMPLES: Final[Mapping[str, tuple[str, ...]]] = {
     "analyze": (
@@ -212,7 +238,14 @@ def options(
         False, "--version", callback=_print_version, is_eager=True, help="Print the version and exit."
     ),
 ) -> None:
-    """Options before the command."""
+    """Options before the command.
+
+    Raises:
+        OptionError: the environment names no number of threads that polars can start.
+    """
+    threads = os.environ.get(POLARS_THREADS)
+    if threads is not None and not (threads.isdecimal() and int(threads[:9]) > 0):
+        raise OptionError(f"{POLARS_THREADS}={threads[:40]} — is not a number of threads — write 1 or more")
     tune_process()
 
 
@@ -222,25 +255,50 @@ def main() -> None:
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="replace")  # a terminal that lacks a letter shows a question mark
     try:
-        app()
-    except InternalError:
-        _report_defect()
-    except WallscopeError as error:
-        from wallscope.render.texts import visible  # noqa: PLC0415  # keeps --help fast
-
-        sys.stderr.write(f"wallscope: {visible(redact(str(error)), most=2_000)}\n")
-        sys.exit(USAGE)
-    except MemoryError:
-        sys.stderr.write("wallscope: there is not enough memory — raise the limit, or capture fewer steps\n")
-        sys.exit(USAGE)
-    except GateFailure:
+        code = app(standalone_mode=False)
+    except (GateFailure, KeyboardInterrupt):
         raise
     except SystemExit as left:
         sys.exit(USAGE if left.code == FAILED else left.code)  # typer has a 1 for a pipe that broke
-    except KeyboardInterrupt:
-        raise
-    except BaseException:  # noqa: BLE001  # the boundary; panics of polars are no `Exception`
-        _report_defect()
+    except BaseException as error:  # noqa: BLE001  # the boundary; panics of polars are no `Exception`
+        line = _state_error(error)
+        if line is None:
+            _report_defect()
+        from wallscope.render.texts import visible  # noqa: PLC0415  # keeps --help fast
+
+        line = redact(line)
+        if len(line) > _LONGEST_LINE:
+            line = f"{line[: _LONGEST_LINE // 2]}…{line[-_LONGEST_LINE // 2 :]}"  # reason and cure come last
+        sys.stderr.write(f"wallscope: {visible(line, most=_LONGEST_LINE + 1)}\n")
+        sys.exit(USAGE)
+    sys.exit(code if isinstance(code, int) else 0)
+
+
+def _state_error(error: BaseException) -> str | None:
+    """Return the line about what the user can mend; `None` for a defect of wallscope."""
+    if isinstance(error, _UsageError):
+        return _state_usage(error)
+    if isinstance(error, WallscopeError):
+        return None if isinstance(error, InternalError) else str(error)
+    if isinstance(error, MemoryError):
+        return "there is not enough memory — raise the limit, or capture fewer steps"
+    if isinstance(error, OSError) and isinstance(error.filename, str):
+        path = error.filename
+        is_shipped = path.startswith(_PACKAGE)
+        return None if is_shipped else f"{path} — cannot be used: {error.strerror} — check the path"
+    return None
+
+
+def _state_usage(error: "ClickException") -> str:
+    """Return the line about a wrong command line; exit with the help where nothing was asked for."""
+    if type(error).__name__ == "NoArgsIsHelpError":
+        error.show()
+        sys.exit(USAGE)
+    context = getattr(error, "ctx", None)
+    text = error.format_message().removesuffix(".")
+    for pattern, words in _USAGE_WORDS:
+        text = pattern.sub(words, text)
+    return f"{text} — see {context.command_path if context is not None else 'wallscope'} --help"
 
 
 def _report_defect() -> NoReturn:

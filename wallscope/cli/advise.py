@@ -105,6 +105,7 @@ def check_config(
     Reports settings that stop the run and settings that have no effect. Exit code 1 if one stops the run.
     """
     from wallscope.advice.configuration import read_configuration  # noqa: PLC0415  # keeps --help fast
+    from wallscope.advice.configuration_text import read_text  # noqa: PLC0415
     from wallscope.advice.preconditions import check_configuration, quote_stops  # noqa: PLC0415
     from wallscope.advice.published import find_machine  # noqa: PLC0415
     from wallscope.model.advice import TraceFacts  # noqa: PLC0415
@@ -122,8 +123,7 @@ def check_config(
 
         show_brief(brief_check(found, str(file), rows), json)
     if rows is None and str(json) != "-":
-        text = file.read_text(encoding="utf-8", errors="replace")
-        quoted = quote_stops(text, file.name, found, read.configuration)
+        quoted = quote_stops(read_text(file), file.name, found, read.configuration)
         print_out(render_sections(build_check(found, file.name, quoted, has_machine=hardware is not None)))
     if json is not None and rows is None:
         write_file(json, write_json(found))

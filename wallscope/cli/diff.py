@@ -42,6 +42,7 @@ from wallscope.cli.store_options import (
 )
 from wallscope.cli.streams import is_talkative, report_progress
 from wallscope.errors import OptionError
+from wallscope.user_files import read_user_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -56,6 +57,7 @@ if TYPE_CHECKING:
 
 
 FAILED = 1
+_MOST_GATES_BYTES = 1 << 16  # some 3,000 gates
 COMPARISON = "Comparison"
 """A group of options in `--help`."""
 
@@ -97,25 +99,14 @@ def read_gates(texts: list[str] | None, file: Path | None = None) -> "tuple[Gate
 
     lines: list[str] = []
     if file is not None:
-        try:
-            lines = [line.partition("#")[0].strip() for line in file.read_text(encoding="utf-8").splitlines()]
-        except (OSError, UnicodeDecodeError) as error:
-            raise OptionError(
-                f"--gates {file} — cannot be read — give a text file with one gate per line"
-            ) from error
+        text = read_user_text(
+            file, _MOST_GATES_BYTES, "give --gates a text file with a gate per line", OptionError
+        )
+        lines = [line.partition("#")[0].strip() for line in text.splitlines()]
     return (
         *map(parse_gate, texts or []),
-        *(_parse_line(str(file), *line) for line in enumerate(lines, 1) if line[1]),
+        *(parse_gate(line, f"--gates {file}, line {row}") for row, line in enumerate(lines, 1) if line),
     )
-
-
-def _parse_line(file: str, number: int, text: str) -> "Gate":
-    from wallscope.compare.gates import parse_gate  # noqa: PLC0415  # keeps --help fast
-
-    try:
-        return parse_gate(text)
-    except OptionError as error:
-        raise OptionError(str(error).replace("--fail-on", f"--gates {file}, line {number}:", 1)) from error
 
 
 def fail(found: "tuple[GateResult, ...]") -> None:

@@ -38,8 +38,8 @@ class Gate:
         return self.limit_ns is not None and time_ns > self.limit_ns
 
 
-def parse_gate(text: str) -> Gate:
-    """Parse a gate as a user writes it.
+def parse_gate(text: str, where: str | None = None) -> Gate:
+    """Parse a gate as a user writes it; `where` names it in errors, without its text.
 
     Raises:
         OptionError: it cannot be read, or names no wall or cause.
@@ -55,7 +55,7 @@ def parse_gate(text: str) -> Gate:
     names = {"step", *_ALL_STEPS, *map(str, Wall)}
     if found is None or found[1].partition("/")[0] not in names:
         raise OptionError(
-            f"--fail-on {text} — is not a gate — write step>3%, mean>3%, p90>5%, slow-steps>2,"
+            f"{where or f'--fail-on {text}'} — is not a gate — write step>3%, mean>3%, p90>5%, slow-steps>2,"
             " communication>5%, host/framework>2ms or inconclusive"
         )
     name, number, unit = found.groups()

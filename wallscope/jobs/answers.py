@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Literal, Union, get_args, get_origin, get
 from wallscope._version import __version__
 from wallscope.cache_folder import Cache, EntryKind, fingerprint_file
 from wallscope.errors import InputError, NothingToAnalyzeError
-from wallscope.files import check_json, read_json_bytes
+from wallscope.files import check_json, read_json_bytes, state_schema
 from wallscope.kineto.trace_bytes import describe_other_json
 from wallscope.model.advice import Framework
 from wallscope.model.analysis import SCHEMA, Analysis
@@ -378,7 +378,7 @@ def parse_answer(content: bytes, name: str, cure: str) -> Analysis:
         schema = json.loads(content)["schema"]
         if schema != SCHEMA:
             other = describe_other_json(content)
-            raise InputError(f"{name} — {other or f'is {str(schema)[:60]}, not {SCHEMA} — {cure}'}")
+            raise InputError(f"{name} — {other or f'{state_schema(schema, SCHEMA)} — {cure}'}")
         found: Analysis = TypeAdapter(Analysis).validate_json(content)
     except ValidationError as error:
         where = ".".join(map(str, error.errors(include_url=False, include_input=False)[0]["loc"]))

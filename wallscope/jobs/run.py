@@ -30,8 +30,9 @@ from wallscope.extras import name_install_command
 from wallscope.jobs.inputs import Source, fetch_source, is_answer, load_or_analyze_source
 from wallscope.model.analysis import Analysis
 from wallscope.model.capture import Options, Progress
-from wallscope.process_tuning import tune_process
+from wallscope.process_tuning import POLARS_THREADS, tune_process
 from wallscope.units import duration
+from wallscope.user_files import MOST_LIST_BYTES, read_user_bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +46,6 @@ class DrawnAnalysis:
 Outcome = Analysis | DrawnAnalysis | WallscopeError
 One = Callable[[Source, Options], Outcome]
 _MOST_TRIES = 2
-_THREADS = "POLARS_MAX_THREADS"
 
 
 def analyze_export(
@@ -141,13 +141,13 @@ def _analyze_alone(path: Source, options: Options, one: One) -> Outcome:
 @contextmanager
 def _threads(jobs: int) -> Iterator[None]:
     """Share the processors: the workers read the number of their threads when they start."""
-    before = os.environ.get(_THREADS)
-    os.environ[_THREADS] = before or str(max(1, (os.cpu_count() or 1) // jobs))
+    before = os.environ.get(POLARS_THREADS)
+    os.environ[POLARS_THREADS] = before or str(max(1, (os.cpu_count() or 1) // jobs))
     try:
         yield
     finally:
         if before is None:
-            del os.environ[_THREADS]
+            del os.environ[POLARS_THREADS]
 
 
 def _ignore_progress(_: str) -> None:
@@ -346,14 +346,19 @@ def _scheduler(address: str) -> str:
     """
     try:
         path = Path(address)
-        found = str(json.loads(path.read_bytes())["address"]) if path.is_file() else address
+        found = address
+        if path.is_file():
+            held = read_user_bytes(
+                path, MOST_LIST_BYTES, "name the file of a scheduler with --dask", OptionError
+            )
+            found = str(json.loads(held)["address"])
         versions = urlsplit(found if "://" in found else f"tcp://{found}")
         host, port = versions.hostname, versions.port
     except OSError as error:
         raise OptionError(
             f"--dask {address} — cannot be read: {error.strerror} — name another file"
         ) from error
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise _no_address(address) from error
     if versions.scheme not in {"tcp", "tls"} or host is None or port is None:
         raise _no_address(address)

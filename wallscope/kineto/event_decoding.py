@@ -264,6 +264,8 @@ def convert_to_ns(times: list[Any]) -> tuple[pl.Series, bool]:
     ([1712195000000000485, 68000, -7000, None, 1000000, 500], True)
     >>> convert_to_ns(["1.5e3", "5.7e-70", "1.712195000000000485E+15"])[0].to_list()
     [1500000, 0, 1712195000000000485]
+    >>> convert_to_ns(["1e1000000", "-1e1000000", "7" * 5_000, "nan"])[0].to_list()
+    [None, None, None, None]
     >>> convert_to_ns([4458676416788.066, -0.5])[0].to_list()
     [4458676416788066, -500]
     """
@@ -315,7 +317,7 @@ def _reckon_ns(text: str | None) -> int | None:
         microseconds = Decimal((text or "").strip('" '))
     except InvalidOperation:
         return None
-    if not microseconds.is_finite() or abs(microseconds) > _LARGEST_US:
+    if not microseconds.is_finite() or not -_LARGEST_US <= microseconds <= _LARGEST_US:
         return None
     return round(microseconds * 1_000)
 

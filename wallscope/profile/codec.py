@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 import polars as pl
 
 from wallscope.errors import ProfileError
-from wallscope.files import check_json, read_json_bytes
+from wallscope.files import check_json, read_json_bytes, state_schema
 from wallscope.model.analysis import SCHEMA, PackedProfile
 from wallscope.model.enums import Wall
 from wallscope.model.profile import (
@@ -250,7 +250,7 @@ def read_profiles(path: Path) -> tuple[Profile, ...]:
         answer = json.loads(read_json_bytes(path, _AGAIN, ProfileError).decode())
         if answer.get("schema") != SCHEMA:
             raise ProfileError(
-                f"{path} — is {str(answer.get('schema'))[:60]}, not {SCHEMA} — give what"
+                f"{path} — {state_schema(answer.get('schema'), SCHEMA)} — give what"
                 " `wallscope analyze … --json` wrote"
             )
         stored = [

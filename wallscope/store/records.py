@@ -31,7 +31,7 @@ from statistics import median
 from pydantic import TypeAdapter, ValidationError
 
 from wallscope.errors import StoreError
-from wallscope.files import check_json
+from wallscope.files import check_json, state_schema
 from wallscope.model.analysis import PackedProfile
 from wallscope.model.profile import RECORD_SCHEMA, Noise, Record, RecordedNoise, Testbed
 from wallscope.store.storage import ASIDE, Storage, open_storage
@@ -100,9 +100,7 @@ def _check_marker(content: bytes, path: str) -> None:
     if schema is None:
         raise StoreError(f"{path} — does not mark a store — give another --store")
     if schema != STORE_SCHEMA:
-        raise StoreError(
-            f"{path} — is {str(schema)[:60]}, not {STORE_SCHEMA} — use the wallscope that wrote it"
-        )
+        raise StoreError(f"{path} — {state_schema(schema, STORE_SCHEMA)} — use the wallscope that wrote it")
 
 
 class Store:
@@ -357,7 +355,7 @@ def _parse_record(content: bytes, path: str) -> Record:
         schema = found.get("schema") if isinstance(found, dict) else None
         if schema != RECORD_SCHEMA:
             raise StoreError(
-                f"{path} — is {str(schema)[:60]}, not {RECORD_SCHEMA} — use the wallscope that wrote it"
+                f"{path} — {state_schema(schema, RECORD_SCHEMA)} — use the wallscope that wrote it"
             )
         record = TypeAdapter(Record).validate_json(content)
     except (ValueError, ValidationError, RecursionError) as error:

@@ -38,6 +38,7 @@ from wallscope.model.schemas import KERNEL_KINDS
 from wallscope.thresholds.causes import FEWEST_ATTENTION_TURNS_COUNT
 from wallscope.trace.intervals import Times
 from wallscope.trace.names import TextMemo
+from wallscope.user_files import MOST_LIST_BYTES, read_user_text
 
 _WORD = "[0-9A-Za-z_]"
 """`\\w` as it is compiled: kernel names are ASCII, and letters of all scripts take three times as long."""
@@ -70,13 +71,7 @@ def load_kernel_rules(path: Path | None) -> tuple[KernelRule, ...]:
     """
     if path is None:
         return load_shipped_kernel_rules()
-    try:
-        if path.exists() and not path.is_file():
-            raise KernelRulesError(f"{path} — is not a regular file — name a TOML file of rules")
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
-        raise KernelRulesError(f"{path} — cannot be read: {reason} — name a TOML file of rules") from error
+    text = read_user_text(path, MOST_LIST_BYTES, "name a TOML file of rules", KernelRulesError)
     own = _parse_rules(text, str(path))
     for row, rule in enumerate(own, start=1):
         _check_pattern(rule.pattern, f"{path} — rule {row}")

@@ -1,0 +1,80 @@
+"""Small files that users name come in through one door: regular, within a limit, UTF-8, never quoted."""
+
+import ast
+import os
+
+import pytest
+
+from tests.code_index import ROOT
+from wallscope.errors import OptionError
+from wallscope.user_files import read_user_bytes, read_user_text
+
+PACKAGE = ROOT / "wallscope"
+_READ_BY_THEMSELVES = {
+    "files.py": "shipped tables, queries and templates",
+    "trace/gpu_peaks.py": "a shipped table",
+    "trace/parallel_axes.py": "a shipped table",
+    "trace/kernel_classes.py": "a shipped table",
+    "demo/export_writer.py": "a shipped schema",
+    "demo/example.py": "a shipped list",
+    "render/html.py": "a script of plotly",
+    "extras.py": "metadata of the installation",
+    "cli/installation.py": "metadata of a recipe that it wrote",
+    "cli/output.py": "the manifest of a folder that it wrote",
+    "cli/demo.py": "a page that it wrote",
+    "jobs/answers.py": "files of the package, and a named file whose kind and size it has checked",
+    "nsys/load.py": "a list of processors of the system",
+}
+
+
+def test_a_text_comes_without_mark_and_with_plain_line_ends(tmp_path):
+    (tmp_path / "a").write_bytes(b"\xef\xbb\xbfx\r\ny\rz")
+
+    assert read_user_text(tmp_path / "a", 100, "name another", OptionError) == "x\ny\nz"
+
+
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        pytest.param(lambda path: None, "cannot be read: No such file", id="missing"),
+        pytest.param(lambda path: path.mkdir(), "is not a regular file", id="folder"),
+        pytest.param(os.mkfifo, "is not a regular file", id="pipe without a writer"),
+        pytest.param(lambda path: path.symlink_to("/dev/zero"), "is not a regular file", id="device"),
+        pytest.param(lambda path: (path.touch(), os.truncate(path, 1 << 40)), "larger than", id="sparse"),
+        pytest.param(lambda path: path.write_bytes(b"\xffsecret"), "not UTF-8 text", id="binary"),
+        pytest.param(lambda path: path.write_bytes(b"secret\0"), "is not text", id="nul"),
+        pytest.param(lambda path: path.symlink_to("/proc/self/environ"), " — ", id="environment"),
+    ],
+)
+def test_anything_else_is_one_line_without_its_content(make, said, tmp_path, monkeypatch):
+    monkeypatch.setenv("WALLSCOPE_TEST", "secret")
+    make(tmp_path / "named")
+
+    with pytest.raises(OptionError, match=said) as found:
+        read_user_text(tmp_path / "named", 1 << 16, "name another", OptionError)
+    line = str(found.value)
+    assert line.startswith(f"{tmp_path / 'named'} — ")
+    assert line.endswith(" — name another")
+    assert "\n" not in line
+    assert "secret" not in line
+
+
+def test_a_file_may_have_the_limit_and_not_a_byte_more(tmp_path):
+    (tmp_path / "a").write_bytes(b"x" * 10)
+
+    assert read_user_bytes(tmp_path / "a", 10, "name another", OptionError) == b"x" * 10
+    with pytest.raises(OptionError, match="larger than 9 B"):
+        read_user_bytes(tmp_path / "a", 9, "name another", OptionError)
+
+
+def test_no_other_module_reads_a_whole_file_that_a_user_names():
+    found = {
+        path.relative_to(PACKAGE).as_posix()
+        for path in PACKAGE.rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and node.func.attr in {"read_text", "read_bytes"}
+    }
+
+    assert found == set(_READ_BY_THEMSELVES)
