@@ -36,7 +36,7 @@ def test_a_text_comes_without_mark_and_with_plain_line_ends(tmp_path):
 @pytest.mark.parametrize(
     ("make", "said"),
     [
-        pytest.param(lambda path: None, "cannot be read: No such file", id="missing"),
+        pytest.param(lambda _: None, "cannot be read: No such file", id="missing"),
         pytest.param(lambda path: path.mkdir(), "is not a regular file", id="folder"),
         pytest.param(os.mkfifo, "is not a regular file", id="pipe without a writer"),
         pytest.param(lambda path: path.symlink_to("/dev/zero"), "is not a regular file", id="device"),

@@ -1,4 +1,4 @@
-"""A wrong command line, a path that no system takes, or a wrong environment: one line in our words, exit 2."""
+"""A wrong command line, a path too long, a wrong environment: one line in our words, exit 2."""
 
 import errno
 import os
