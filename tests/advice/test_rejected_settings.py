@@ -14,7 +14,7 @@ def findings(folder, text, name="run.yaml"):
     path = folder / name
     path.write_text(text, encoding="utf-8")
     read = read_configuration(path, with_defaults=True)
-    check = check_configuration(read.configuration, TraceFacts(), read.findings)
+    check = check_configuration(read.configuration, TraceFacts(), read.findings, read.form)
     return [one for one in read.findings if one.code == "configuration-release"], check.stop_count
 
 

@@ -30,7 +30,7 @@ def judge(row):
     machine = find_machine(row["hardware"]).facts() if row["hardware"] else TraceFacts()
     try:
         read = read_configuration(PUBLISHED / row["file"], with_defaults=True)
-        return check_configuration(read.configuration, machine, read.findings).stops
+        return check_configuration(read.configuration, machine, read.findings, read.form).stops
     except (ConfigurationError, LayoutError):
         return None
 

@@ -29,6 +29,7 @@ from wallscope.advice.rejected_settings import (
     find_rejected_arguments,
     find_rejected_sections,
     find_unread_switches,
+    find_unused_backend,
     report_impossible,
 )
 from wallscope.advice.settings import (
@@ -44,7 +45,7 @@ from wallscope.advice.settings import (
 )
 from wallscope.errors import ConfigurationError
 from wallscope.finding_texts import make_finding
-from wallscope.model.advice import KnownSetting, RunConfiguration, Value
+from wallscope.model.advice import FileForm, FormKind, KnownSetting, RunConfiguration, Value
 from wallscope.model.capture import Finding, Severity
 from wallscope.model.finding_codes import FindingCode
 from wallscope.thresholds.verdict import MEANT_KEY_RATIO
@@ -85,10 +86,16 @@ _WITHOUT_EFFECT = "ddp.use_custom_fsdp"
 
 @dataclass(frozen=True, slots=True)
 class ConfigurationFile:
-    """Settings of a file that any check uses, and the oddities of the file."""
+    """Settings of a file that any check uses, the oddities of the file, and what kind of file it is."""
 
     configuration: RunConfiguration
     findings: tuple[Finding, ...]
+    form: FileForm
+
+
+_OF_MEGATRON = {FormKind.COMMAND, FormKind.ALTERNATIVES, FormKind.PARTS_ELSEWHERE, FormKind.OVERRIDES}
+"""Kinds of files whose program reads settings of Megatron."""
+_SETTINGS = FileForm(FormKind.SETTINGS, is_whole=True)
 
 
 @dataclass(slots=True)
@@ -104,6 +111,8 @@ class _Contents:
     odd: list[Finding] = field(default_factory=list)
     open_names: set[str] = field(default_factory=set)
     unreadable: list[str] = field(default_factory=list)
+    conditional: frozenset[str] = frozenset()
+    form: FileForm = _SETTINGS
 
 
 def read_configuration(path: Path, *, with_defaults: bool = False) -> ConfigurationFile:
@@ -127,7 +136,7 @@ def read_configuration(path: Path, *, with_defaults: bool = False) -> Configurat
             replace(each, value=False) if each.written in IGNORED_WITH_MEGATRON_FSDP else each
             for each in known
         ]
-    if contents.kind != "log":
+    if contents.kind != "log" and contents.form.kind not in _OF_MEGATRON:
         names = {each.name for each in known}
         is_misspelled = bool(_find_meant(contents.unknown))
         other = find_other_framework(path, contents.entries, names, is_misspelled=is_misspelled)
@@ -136,10 +145,10 @@ def read_configuration(path: Path, *, with_defaults: bool = False) -> Configurat
     if contents.kind == "toml" and contents.unknown:
         odd_name = contents.unknown[0][:_LONGEST_NAME]
         raise ConfigurationError(f"{path} — {odd_name} is an unknown setting{_suggest_setting(odd_name)}")
-    if not known:
+    if not known and not contents.conditional:
         nothing = f"{path} — has no known setting — name a configuration or a log with one"
         raise ConfigurationError(next(iter(contents.unreadable), nothing))
-    if contents.kind == "log" and all(each.name != "framework" for each in known):
+    if contents.kind == "log" and known and all(each.name != "framework" for each in known):
         known.append(Written(known[0].written, "framework", "megatron-lm"))
     known = [*known, *derive_settings(contents.entries, known)]
     settings, findings = _resolve(path, known, last_counts=contents.kind in {"arguments", "log"})
@@ -151,11 +160,13 @@ def read_configuration(path: Path, *, with_defaults: bool = False) -> Configurat
                 settings.setdefault(name, KnownSetting(value, f"default of {framework.value}"))
     settings = complete_settings(settings)
     is_megatron = framework is not None and framework.value == "megatron-lm"
-    rejected = contents.entries if is_megatron and contents.kind == "arguments" else ()
+    is_parsed = is_megatron and contents.kind == "arguments" and contents.form.is_whole
+    rejected = contents.entries if is_parsed else ()
     odd = (
         *_find_impossible_sizes(path, settings),
         *find_rejected_arguments(path, rejected, is_open=not contents.is_complete),
         *find_rejected_sections(path, dict(contents.entries)),
+        *find_unused_backend(path, {each.name: each.value for each in known}),
         *ignored,
         *contents.odd,
         *findings,
@@ -164,7 +175,14 @@ def read_configuration(path: Path, *, with_defaults: bool = False) -> Configurat
         *_former(path, contents.entries),
         *check_releases(path, contents.entries, settings),
     )
-    return ConfigurationFile(RunConfiguration(settings), odd)
+    return ConfigurationFile(RunConfiguration(settings), tuple(_weaken(odd, contents.form)), contents.form)
+
+
+def _weaken(findings: Iterable[Finding], form: FileForm) -> Iterator[Finding]:
+    """Yield the findings; what would stop a run is a warning where the file does not show all of it."""
+    for one in findings:
+        is_stop = one.severity is Severity.ERROR and not form.is_whole
+        yield replace(one, severity=Severity.WARNING) if is_stop else one
 
 
 def _keep_common(path: Path, known: Sequence[Written], other: Finding) -> ConfigurationFile:
@@ -175,7 +193,7 @@ def _keep_common(path: Path, known: Sequence[Written], other: Finding) -> Config
         for each in known
         if kinds[each.name] in KEPT_KINDS
     }
-    return ConfigurationFile(RunConfiguration(settings), (other,))
+    return ConfigurationFile(RunConfiguration(settings), (other,), FileForm(FormKind.OTHER_PROGRAM))
 
 
 def _read_contents(path: Path) -> _Contents:
@@ -184,10 +202,17 @@ def _read_contents(path: Path) -> _Contents:
     if kind == "toml":
         return _Contents(parse_toml(path, text), kind)
     if kind == "log":
-        return _Contents([each for each in parse_log(text) if each[0] not in _FILLED], kind)
+        printed = [each for each in parse_log(text) if each[0] not in _FILLED]
+        return _Contents(printed, kind, form=FileForm(FormKind.LOG, is_whole=True))
     if kind == "arguments":
         line = parse_command_line(path, text, lambda name: _find_current_name(name)[0] is not None)
-        return _Contents(list(line.entries), kind, is_complete=not line.is_open)
+        return _Contents(
+            list(line.entries),
+            kind,
+            is_complete=not line.is_open,
+            conditional=line.conditional,
+            form=line.form,
+        )
     entries, repeated = parse_yaml(path, text)
     flags = {name.rpartition(".")[2] for name, _ in entries if "--" in name}
     is_dump = str(dict(entries).get("_target_", "")).endswith("ConfigContainer")
@@ -203,6 +228,9 @@ def _read_entries(path: Path, contents: _Contents) -> list[Written]:
         name, off = (None, False) if written == _WITHOUT_EFFECT else _find_current_name(written)
         if name is None:
             contents.unknown.append(written)
+            continue
+        if written in contents.conditional:
+            contents.open_names.add(name)
             continue
         is_text = contents.kind in {"log", "arguments"} or written.rpartition(".")[2].startswith("--")
         if value is OPAQUE or (isinstance(value, str) and ("${" in value or (is_text and "$" in value))):

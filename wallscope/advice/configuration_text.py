@@ -15,8 +15,11 @@ from typing import Final
 
 import yaml
 
+from wallscope.advice.launches import Launch, choose_launches, decide_form, name_program
 from wallscope.advice.settings import Entry, vocabulary
 from wallscope.errors import ConfigurationError
+from wallscope.files import read_toml
+from wallscope.model.advice import FileForm
 from wallscope.user_files import read_user_text
 
 OPAQUE: Final = object()
@@ -286,9 +289,15 @@ _NUMBER = re.compile(r"-\d+(\.\d+)?([eE][+-]?\d+)?")
 _OUTSIDE = re.compile(r"\$(?:[@*]|\{[@*][^}]*\})")
 _NAMES_OF_FLAGS = re.compile(r"(?:^|_)(?:ARG|OPT|OPTION|FLAG|EXTRA|OVERRIDE)S?$", re.IGNORECASE)
 """Names of variables that hold flags."""
-_ENDS = {"&&", "||", ";", "|", "&", ")", "done", "fi"}
+_ENDS = {"&&", "||", ";", ";;", "|", "&", ")", "done", "fi", "esac"}
+_LEADS = {"then", "else", "elif", "do", "{"}
+"""Words behind which a command begins."""
+_BRANCHES, _BRANCH_ENDS = {"if", "case"}, {"fi", "esac"}
+_LINE_END = "\n"
+_OTHER_COMMAND = re.compile(r"[A-Za-z./\[][^=]*$")
+"""The first word of a command, unlike a flag, an assignment and a variable."""
 _TOKEN = re.compile(
-    r"""\s+|(?P<comment>\#[^\n]*)|(?P<operator>;;?|&&?|\|\|?)
+    r"""(?P<line_end>\s*\n\s*)|\s+|(?P<comment>\#[^\n]*)|(?P<operator>;;?|&&?|\|\|?)
     |(?P<word>(?:[^\s"'\\;&|]+|\\.|"[^"\\]*(?:\\.[^"\\]*)*"|'[^']*')+)|(?P<open>.)""",
     re.DOTALL | re.VERBOSE,
 )
@@ -311,10 +320,15 @@ FROM_ELSEWHERE = frozenset({"--use-checkpoint-args", "--yaml-cfg", "--config-fil
 
 @dataclass(frozen=True, slots=True)
 class CommandLine:
-    """Settings of a command line; `is_open` if arguments may come from outside."""
+    """Settings of a script; `is_open` if arguments may come from outside.
+
+    `conditional` are names that stand in a branch, or that several commands which train set differently.
+    """
 
     entries: tuple[Entry, ...]
     is_open: bool
+    conditional: frozenset[str]
+    form: FileForm
 
 
 @dataclass(slots=True)
@@ -329,6 +343,45 @@ class _Reader:
     flag: str | None = None
     values: list[str] = field(default_factory=list)
     words_count: int = 0
+    launches: list[Launch] = field(default_factory=list)
+    conditional: set[str] = field(default_factory=set)
+    branches_count: int = 0
+
+    def read_script(self, words: Sequence[str]) -> None:
+        """Read the commands of a script, and note what they start and what stands in branches."""
+        command: list[str] = []
+        begin, is_in_list, was_open = 0, False, False
+        for word in (*words, _LINE_END):
+            is_in_list = (is_in_list and word != ")") or word.endswith("=(")
+            if not is_in_list and (word == _LINE_END or word in _ENDS or word in _LEADS):
+                is_launch = self._note_launch(command, begin)
+                if command and not is_launch and _OTHER_COMMAND.match(command[0]):
+                    self.is_open = was_open  # it works on something else
+                self.branches_count = max(self.branches_count - (word in _BRANCH_ENDS), 0)
+                command, begin, was_open = ["if"] if word == "elif" else [], len(self.entries), self.is_open
+            elif word != _LINE_END:
+                self.branches_count += word in _BRANCHES and not command
+                command.append(word)
+            if command[-2:-1] == ["-c"]:
+                self._read_command(word)
+            elif word != _LINE_END and command[:1] != ["if"]:
+                self.read([word])
+        self.close()
+
+    def _read_command(self, text: str) -> None:
+        """Read a command that another one starts: `bash -c 'torchrun …'`."""
+        self.close()
+        words, begin = text.split(), len(self.entries)
+        self.read(words, 1)
+        self._note_launch(words, begin)
+
+    def _note_launch(self, words: Sequence[str], begin: int) -> bool:
+        """Note the program that a command starts; return whether it starts one."""
+        program = name_program(words)
+        if program is not None:
+            self.close()
+            self.launches.append(Launch(program, begin, len(self.entries), self.branches_count > 0))
+        return program is not None
 
     def read(self, words: Sequence[str], depth: int = 0) -> None:
         self._count(words)
@@ -369,12 +422,23 @@ class _Reader:
         if value == "(":
             self.arrays.add(name)
         elif re.search(r"(?:^|\s)--[a-z]", value) and depth < _DEEPEST_VARIABLE:
+            begin = len(self.entries)
             self.arrays.add(name)
             self.read(value.split(), depth + 1)
             self.close()
+            self._note_launch(value.split(), begin)
         else:
             self.variables[name] = value
-            self.entries.append((name, value))
+            self._keep(name, value)
+            if " " in value:  # a command that is run later
+                self._note_launch(value.split(), len(self.entries))
+
+    def _keep(self, name: str, value: str) -> None:
+        """Keep a setting; in a branch, what counts is unknown."""
+        if self.branches_count:
+            self.conditional.add(name)
+            self.variables.pop(name, None)
+        self.entries.append((name, value))
 
     def insert(self, word: str, depth: int) -> None:
         """Read a variable that is a whole word: flags read before, one value, or unknown words."""
@@ -392,7 +456,7 @@ class _Reader:
 
     def close(self) -> None:
         if self.flag is not None:
-            self.entries.append((self.flag, " ".join(self.values)))
+            self._keep(self.flag, " ".join(self.values))
         self.flag, self.values = None, []
 
     def expand(self, value: object) -> object:
@@ -423,6 +487,8 @@ def _split(text: str) -> list[str]:
     for match in _TOKEN.finditer(text):
         if match["open"]:
             raise ValueError("missing closing quotation")
+        if match["line_end"]:
+            found.append(_LINE_END)
         if match["operator"]:
             found.append(match["operator"])
         elif match["word"]:
@@ -455,9 +521,39 @@ def parse_command_line(path: Path, text: str, knows: Callable[[str], bool]) -> C
         ) from error
     reader = _Reader(knows)
     try:
-        reader.read(words)
+        reader.read_script(words)
     except ValueError as error:
         raise ConfigurationError(f"{path} — contains {error} — write the flags out") from error
-    reader.close()
-    entries = tuple((name, reader.expand(value)) for name, value in reader.entries)
-    return CommandLine(entries, reader.is_open or any(one.search(joined) for one in (_OUTSIDE, _WRAPPED)))
+    is_open = reader.is_open or any(one.search(joined) for one in (_OUTSIDE, _WRAPPED))
+    return _keep_training(reader, is_open=is_open)
+
+
+def _expand_recipe_options(entries: Sequence[Entry]) -> Iterator[Entry]:
+    """Yield settings, in the place of options of a recipe's program what these set."""
+    options = read_toml("advice/programs.toml")["recipe_options"]
+    for name, value in entries:
+        sets = options.get(name.lstrip("-"), {}).get(str(value).lower())
+        yield from ((name, value),) if sets is None else sets.items()
+
+
+def _keep_training(reader: _Reader, *, is_open: bool) -> CommandLine:
+    """Return the settings without those of commands that do not train."""
+    chosen = choose_launches(reader.launches)
+    others = [one for one in reader.launches if one not in chosen]
+    left_out = {row for one in others for row in range(one.begin, one.end)} - {
+        row for one in chosen for row in range(one.begin, one.end)
+    }
+    entries = tuple(
+        (name, reader.expand(value))
+        for row, (name, value) in enumerate(reader.entries)
+        if row not in left_out
+    )
+    if any(one.is_recipe for one in chosen):
+        entries = tuple(_expand_recipe_options(entries))
+    conditional = set(reader.conditional)
+    if len(chosen) > 1:
+        runs = [dict(reader.entries[one.begin : one.end]) for one in chosen]
+        conditional |= {name for run in runs for name in run if len({str(one.get(name)) for one in runs}) > 1}
+    form = decide_form(chosen, is_open=is_open, has_branches=bool(reader.conditional))
+    has_defaults = bool(chosen) and all(one.has_defaults for one in chosen) and not is_open
+    return CommandLine(entries, not has_defaults, frozenset(conditional), form)

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from math import prod
 from typing import Any
@@ -17,7 +17,7 @@ from wallscope.advice.condition_words import (
 )
 from wallscope.advice.conditions import LOWER_BOUND, Clause, Condition, Lookup, evaluate, parse_clause
 from wallscope.advice.parallel_layout import fold_configuration
-from wallscope.advice.rejected_settings import report_impossible
+from wallscope.advice.rejected_settings import find_newest_core, report_impossible
 from wallscope.advice.settings import check_value, parse_value, vocabulary
 from wallscope.errors import LayoutError
 from wallscope.files import read_toml
@@ -25,6 +25,8 @@ from wallscope.finding_texts import make_finding
 from wallscope.model.advice import (
     ConfigurationCheck,
     FeatureCheck,
+    FileForm,
+    FormKind,
     Judged,
     KnownSetting,
     Level,
@@ -199,22 +201,34 @@ def judge_preconditions(
     return tuple(_find_row(each).judge_with(before, after, source) for each in ids)
 
 
+_CORE_VERSION = "megatron_core_version"
+_WHOLE = FileForm(FormKind.SETTINGS, is_whole=True)
+
+
 def check_configuration(
-    configuration: RunConfiguration, trace: TraceFacts, findings: tuple[Finding, ...]
+    configuration: RunConfiguration,
+    trace: TraceFacts,
+    findings: tuple[Finding, ...],
+    form: FileForm = _WHOLE,
 ) -> ConfigurationCheck:
     """Judge every row, and fold the layout if its sizes and the number of GPUs are known.
 
-    An impossible layout is a finding: the other checks go on.
+    An impossible layout is a finding: the other checks go on. Where no release is stated, the newest decides.
     """
+    if not configuration.knows(_CORE_VERSION):
+        newest = {_CORE_VERSION: KnownSetting(find_newest_core(), "the newest release")}
+        configuration = RunConfiguration({**configuration.settings, **newest})
     layout = None
     if all(finding.severity is not Severity.ERROR for finding in findings):
         try:
             layout = fold_configuration(lookup_in(configuration, trace))
         except LayoutError as error:
             *reasons, cure = str(error).split(" — ")
-            findings = (report_impossible(": ".join(reasons), cure), *findings)
+            stop = report_impossible(": ".join(reasons), cure)
+            findings = (stop if form.is_whole else replace(stop, severity=Severity.WARNING), *findings)
     return ConfigurationCheck(
         "wallscope.check-config/1",
+        form,
         tuple(_check_feature(feature, configuration, trace) for feature in features()),
         layout,
         findings,
@@ -345,7 +359,7 @@ def quote_stops(
     """
     rows = precondition_rows()
     found = {}
-    for row in check.stops:
+    for row in check.conflicts:
         used = rows[row.precondition.id].keys() if row.precondition.id in rows else set()
         keys = sorted(used - _OF_FORM)
         known = (configuration.settings[key].source for key in keys if key in configuration.settings)

@@ -4,7 +4,7 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from wallscope.advice.settings import Entry, bare_name, vocabulary
 from wallscope.files import read_toml
@@ -201,6 +201,29 @@ def _parse(text: str) -> _Release:
     return int(major), int(minor)
 
 
+@cache
+def find_newest_core() -> str:
+    """Return the newest release of Megatron-Core that the checks know."""
+    return f"{_write(max(releases('since', 'megatron-lm').values()))}.0"
+
+
+def find_unused_backend(path: Path, known: Mapping[str, object]) -> Iterator[Finding]:
+    """Yield a finding if a file names a backend of the flex dispatcher, and another dispatcher.
+
+    `known` are the values that the file itself sets.
+    """
+    backend, dispatcher = known.get("moe_flex_dispatcher_backend"), known.get("moe_token_dispatcher_type")
+    if backend in (None, "none", "None") or dispatcher in (None, "flex"):
+        return
+    yield make_finding(
+        FindingCode.CONFIGURATION_DISPUTED,
+        "without-flex",
+        file=path.name,
+        backend=str(backend)[:40],
+        dispatcher=str(dispatcher)[:40],
+    )
+
+
 def check_releases(
     path: Path, entries: Iterable[Entry], settings: Mapping[str, KnownSetting]
 ) -> Iterator[Finding]:
@@ -274,6 +297,18 @@ def _names_megatron(name: str, value: object) -> bool:
     return is_class or _NAME_OF_MEGATRON.fullmatch(name) is not None
 
 
+def _find_certain_program(entries: Sequence[Entry], others: Mapping[str, Any]) -> str | None:
+    """Return the program that a file names, or whose names it alone has."""
+    for written, value in entries:
+        leaf = bare_name(written).rpartition(".")[2]
+        if leaf == "framework" and str(value) in others["frameworks"]:
+            return str(others["frameworks"][str(value)])
+        for program, marks in others["certain"].items():
+            if leaf in marks:
+                return str(program)
+    return None
+
+
 def find_other_framework(
     path: Path, entries: Sequence[Entry], known: Collection[str], *, is_misspelled: bool
 ) -> Finding | None:
@@ -285,9 +320,11 @@ def find_other_framework(
         known: the current names of those that a check uses.
         is_misspelled: whether others nearly have the name of one.
     """
+    others = read_toml("advice/programs.toml")["configurations"]
+    if (program := _find_certain_program(entries, others)) is not None:
+        return make_finding(FindingCode.CONFIGURATION_FRAMEWORK, "other", file=path.name, program=program)
     if "framework" in known or any(_names_megatron(*entry) for entry in entries):
         return None
-    others = read_toml("advice/programs.toml")["configurations"]
     if any(not name.isupper() and name not in others["common"] for name in known):
         return None
     names = {bare_name(name) for name, _ in entries} | {

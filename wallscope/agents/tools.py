@@ -192,7 +192,7 @@ def _check_config(request: ToolRequest, _: Progress) -> CheckBrief:
     hardware = request.arguments.get("hardware")
     facts = TraceFacts() if hardware is None else find_machine(hardware).facts()
     read = read_configuration(request.paths[request.file], with_defaults=True)
-    found = check_configuration(read.configuration, facts, read.findings)
+    found = check_configuration(read.configuration, facts, read.findings, read.form)
     return brief_check(found, request.file, request.max_rows)
 
 

@@ -117,7 +117,7 @@ def check_config(
     check_output(json, inputs=(file,))
     machine_facts = find_machine(hardware).facts() if hardware is not None else TraceFacts()
     read = read_configuration(file, with_defaults=True)
-    found = check_configuration(read.configuration, machine_facts, read.findings)
+    found = check_configuration(read.configuration, machine_facts, read.findings, read.form)
     if rows is not None:
         from wallscope.views.brief_listings import brief_check  # noqa: PLC0415  # only when asked for
 

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from enum import StrEnum
 from typing import Annotated, Literal, get_args
 
 from wallscope.model.capture import Finding, GraphTracing, Severity
@@ -297,20 +298,53 @@ class FeatureCheck:
         return tuple(row for row in self.rows if row.precondition.status == "unmet")
 
 
+class FormKind(StrEnum):
+    """What a file of settings is; only of a whole run can be said that it stops."""
+
+    SETTINGS = "settings"
+    LOG = "log"
+    COMMAND = "command"
+    ALTERNATIVES = "alternatives"
+    PARTS_ELSEWHERE = "parts-elsewhere"
+    OVERRIDES = "overrides"
+    WRAPPER = "wrapper"
+    SEVERAL_RUNS = "several-runs"
+    FRAGMENT = "fragment"
+    OTHER_PROGRAM = "other-program"
+
+
+@dataclass(frozen=True, slots=True)
+class FileForm:
+    """What a file is, and the program that it starts; `is_whole` if it shows all settings of a run."""
+
+    kind: FormKind
+    program: str | None = None
+    is_whole: bool = False
+
+
 @dataclass(frozen=True, slots=True)
 class ConfigurationCheck:
-    """Everything that a configuration alone shows; the layout is `None` if sizes or GPUs are unknown."""
+    """Everything that a configuration alone shows; the layout is `None` if sizes or GPUs are unknown.
+
+    Of a file that is not whole, no check says that the run stops: what it leaves out may decide.
+    """
 
     schema: Literal["wallscope.check-config/1"]
+    form: FileForm
     features: tuple[FeatureCheck, ...]
     layout: Folding | None
     findings: tuple[Finding, ...]
 
     @property
-    def stops(self) -> tuple[Judged, ...]:
-        """Return the preconditions that would stop a program."""
+    def conflicts(self) -> tuple[Judged, ...]:
+        """Return the preconditions that would stop a program with these settings."""
         on = [feature for feature in self.features if feature.on]
         return tuple(row for feature in on for row in feature.unmet() if row.level == "error")
+
+    @property
+    def stops(self) -> tuple[Judged, ...]:
+        """Return the preconditions that stop the run."""
+        return self.conflicts if self.form.is_whole else ()
 
     @property
     def stop_count(self) -> int:

@@ -24,6 +24,7 @@ from wallscope.model.report import Moment
 from wallscope.render.texts import visible
 from wallscope.views.brief import cut_sentences, write_command
 from wallscope.views.capture_help import CURED, write_capture_command, write_profile_code
+from wallscope.views.listings import describe_form
 from wallscope.views.sections.words import describe_profiler
 
 _LONGEST_VERDICT, _LONGEST_TEXT, _LONGEST_LINE, _LONGEST_CELL = 400, 300, 200, 60
@@ -116,22 +117,25 @@ def describe_gaps_table(frame: pl.DataFrame) -> str:
 
 def brief_check(found: ConfigurationCheck, file: str, most_rows: int) -> CheckBrief:
     """Return what would stop the run, then what has no effect or is in the way of a feature."""
+    stop = "stops the run" if found.form.is_whole else "conflict"
     rows = [
         BriefCheck(
             row.precondition.id,
             feature.title,
             visible(row.precondition.text, most=_LONGEST_LINE),
-            ("stops the run" if row.level == "error" else row.level) if feature.on else "feature is off",
+            (stop if row.level == "error" else row.level) if feature.on else "feature is off",
             f"/features/{number}/rows/{feature.rows.index(row)}/precondition",
             row.precondition.unblock and visible(row.precondition.unblock, most=_LONGEST_LINE),
         )
         for number, feature in enumerate(found.features)
         for row in feature.unmet()
     ]
-    order = ("stops the run", "warning", "feature is off")
+    order = (stop, "warning", "feature is off")
     rows.sort(key=lambda row: order.index(row.level))
     stops = found.stop_count
     verdict = "No check finds an error that stops the run."
+    if not found.form.is_whole:
+        verdict = f"{units.capitalize(describe_form(found.form))}."
     if found.stops_later:
         verdict = "Validation accepts this file, but training stops at its first step."
     if stops:

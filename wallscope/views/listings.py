@@ -9,7 +9,9 @@ from wallscope.model.advice import (
     Advice,
     ConfigurationCheck,
     FeatureCheck,
+    FileForm,
     Folding,
+    FormKind,
     Item,
     MemoryEstimate,
     Preset,
@@ -19,7 +21,6 @@ from wallscope.model.advice import (
     WordExplanation,
 )
 from wallscope.model.capture import Contents, Finding, Gpu, Profiler, Severity
-from wallscope.model.finding_codes import FindingCode
 from wallscope.model.section import (
     Column,
     Grid,
@@ -234,6 +235,34 @@ def _write_sizes(sizes: Sizes, largest_expert: int) -> str:
     return f"TP{sizes.tensor} PP{sizes.pipeline} CP{sizes.context}{experts}"
 
 
+_FORMS: Mapping[FormKind, str] = {
+    FormKind.COMMAND: "a whole command ({program})",
+    FormKind.ALTERNATIVES: "a command ({program}) with branches; what stands in one is unknown",
+    FormKind.PARTS_ELSEWHERE: "a part of a command ({program}), which takes arguments from elsewhere",
+    FormKind.OVERRIDES: "overrides of a recipe ({program}); what the recipe sets is unknown",
+    FormKind.WRAPPER: "a call of {program}, which may set arguments of its own",
+    FormKind.SEVERAL_RUNS: "several runs ({program}); what differs between them is unknown",
+    FormKind.FRAGMENT: "a fragment: nothing in it starts a program, so what it leaves out is unknown",
+}
+
+
+def describe_form(form: FileForm) -> str:
+    """Say what a file is and what follows; empty for a file of settings or a log."""
+    return _FORMS.get(form.kind, "").format(program=visible(form.program or "", most=60))
+
+
+def _describe_stops(check: ConfigurationCheck) -> str:
+    """Say whether the run stops; empty where the file cannot show it."""
+    if check.stop_count:
+        return f"{units.plural(check.stop_count, 'failed check')} that will stop the run"
+    if check.stops_later:
+        return "validation accepts this file, but training stops at its first step"
+    if check.form.is_whole:
+        return "no check finds an error that stops the run"
+    conflicts = units.plural(len(check.conflicts), "failed check")
+    return f"{conflicts} that would stop a run with these settings alone" if check.conflicts else ""
+
+
 def build_check(
     check: ConfigurationCheck, name: str, quoted: Mapping[str, Sequence[str]], *, has_machine: bool
 ) -> Iterator[Section]:
@@ -245,25 +274,26 @@ def build_check(
         quoted: lines of the file by id of the failed check that uses them.
         has_machine: whether the GPU was named.
     """
-    stops, verdict = check.stop_count, "no check finds an error that stops the run"
-    if check.stops_later:
-        verdict = "validation accepts this file, but training stops at its first step"
-    if stops:
-        verdict = f"{units.plural(stops, 'failed check')} that will stop the run"
-    is_foreign = any(finding.code == FindingCode.CONFIGURATION_FRAMEWORK for finding in check.findings)
-    if is_foreign:
-        verdict = "not checked, as no setting shows that Megatron reads this file"
+    stops, is_whole = check.stop_count, check.form.is_whole
+    is_foreign = check.form.kind is FormKind.OTHER_PROGRAM
+    verdict = "not checked, as no setting shows that Megatron reads this file"
+    if not is_foreign:
+        verdict = _describe_stops(check)
+    said = " · ".join(filter(None, (visible(name, most=60), describe_form(check.form), verdict)))
     tone: Tone = "bad" if stops else "warning" if is_foreign or check.stops_later else "strong"
-    yield _head(
-        (Span(f"{visible(name, most=60)} · {verdict}", tone),), *map(_describe_finding, check.findings)
-    )
+    yield _head((Span(said, tone),), *map(_describe_finding, check.findings))
     if check.layout is not None:
         yield _build_layout(check.layout)
     if is_foreign:
         return
     for feature in check.features:
         if feature.on and feature.rows:
-            yield Section("feature", feature.title, "", (Items(tuple(_list_unmet_rows(feature, quoted))),))
+            yield Section(
+                "feature",
+                feature.title,
+                "",
+                (Items(tuple(_list_unmet_rows(feature, quoted, is_whole=is_whole))),),
+            )
     off = [one for one in check.features if one.on is False or (one.on is None and one.unmet())]
     if off:
         title = "Features that are off or unknown, and what blocks them"
@@ -283,13 +313,13 @@ def _describe_finding(finding: Finding) -> Line:
 
 
 def _list_unmet_rows(
-    feature: FeatureCheck, quoted: Mapping[str, Sequence[str]]
+    feature: FeatureCheck, quoted: Mapping[str, Sequence[str]], *, is_whole: bool
 ) -> Iterator[tuple[Line, ...]]:
     """List the rows that are not met, the settings that others need, and how many are met."""
     for row in feature.unmet():
         known = row.precondition
         yield (Span("✗", "bad"),), (Span(f"{known.id} ", "dim"), Span(known.text, "faint"))
-        level = "error" if row.level == "error" else "warning"
+        level = ("error" if is_whole else "conflict") if row.level == "error" else "warning"
         yield "", (Span("", "dim"), Span(f"{level}: {known.unblock}", "wrong"))
         yield from (("", (Span(visible(line, most=110), "dim"),)) for line in quoted.get(known.id, ()))
     unknown = [row for row in feature.rows if row.precondition.status == "unknown"]

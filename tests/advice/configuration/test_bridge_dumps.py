@@ -13,7 +13,9 @@ def judge(folder, text):
     path = folder / "config.yaml"
     path.write_text(text, encoding="utf-8")
     found = read_configuration(path, with_defaults=True)
-    check = check_configuration(found.configuration, find_machine("gb200").facts(), found.findings)
+    check = check_configuration(
+        found.configuration, find_machine("gb200").facts(), found.findings, found.form
+    )
     return found.configuration, {one.precondition.id for one in check.stops}
 
 

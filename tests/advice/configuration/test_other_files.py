@@ -19,7 +19,9 @@ def check(folder, text, name="run.sh"):
     path = folder / name
     path.write_text(text, encoding="utf-8")
     found = read_configuration(path, with_defaults=True)
-    checked = check_configuration(found.configuration, find_machine("h100").facts(), found.findings)
+    checked = check_configuration(
+        found.configuration, find_machine("h100").facts(), found.findings, found.form
+    )
     errors = [one.message for one in checked.findings if one.severity is Severity.ERROR]
     return checked, errors + [one.precondition.id for one in checked.stops]
 
