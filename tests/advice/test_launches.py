@@ -150,6 +150,36 @@ def test_a_check_knows_the_release_that_makes_it(release, stops, tmp_path):
 @pytest.mark.parametrize(
     ("text", "program"),
     [
+        ("modules:\n  pre_trainer:\n    config: a.yaml\n    overrides:\n", "Primus"),
+        ("defaults:\n  - base\nactor:\n  megatron:\n", "Hydra"),
+    ],
+)
+def test_yaml_over_another_file_conflicts_and_stops_nothing(text, program, tmp_path):
+    _, form, found = check(
+        tmp_path,
+        f"{text}      num_layers: 8\n      sequence_parallel: true\n      bf16: true\n      fp16: true\n",
+        "a.yaml",
+    )
+
+    assert (form.kind, form.program, found.stop_count) == ("overrides", program, 0)
+    assert [row.precondition.id for row in found.conflicts] == ["CFG-38"]
+
+
+def test_sizes_of_several_programs_are_unknown_and_refuse_nothing(tmp_path):
+    text = "actor:\n  num_layers: 8\n  tensor_model_parallel_size: 4\nref:\n  tensor_model_parallel_size: 2\n"
+    settings, _, found = check(tmp_path, text, "run.yaml")
+
+    assert "tensor_model_parallel_size" not in settings
+    assert settings["num_layers"].value == 8
+    assert any("two programs" in one.message for one in found.findings)
+    model = text.replace("actor:", "model:").replace("ref:", "train:")
+    with pytest.raises(ConfigurationError, match="keep the correct one"):
+        check(tmp_path, model, "run.yaml")
+
+
+@pytest.mark.parametrize(
+    ("text", "program"),
+    [
         ("compute_environment: LOCAL_MACHINE\nmixed_precision: bf16\nnum_processes: 8\n", "Accelerate"),
         ("modules:\n  trainer:\n    framework: torchtitan\n    seq_length: 64\n", "torchtitan"),
     ],

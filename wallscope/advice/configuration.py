@@ -93,6 +93,11 @@ class ConfigurationFile:
     form: FileForm
 
 
+_OVERRIDING = {
+    "Primus": re.compile(r"modules\.[^.]+\.overrides\."),
+    "Hydra": re.compile(r"defaults$"),
+}
+"""Programs whose YAML overrides another file, and a name that shows it."""
 _OF_MEGATRON = {FormKind.COMMAND, FormKind.ALTERNATIVES, FormKind.PARTS_ELSEWHERE, FormKind.OVERRIDES}
 """Kinds of files whose program reads settings of Megatron."""
 _SETTINGS = FileForm(FormKind.SETTINGS, is_whole=True)
@@ -136,7 +141,8 @@ def read_configuration(path: Path, *, with_defaults: bool = False) -> Configurat
             replace(each, value=False) if each.written in IGNORED_WITH_MEGATRON_FSDP else each
             for each in known
         ]
-    if contents.kind != "log" and contents.form.kind not in _OF_MEGATRON:
+    is_megatron = contents.kind == "log" or (contents.kind != "yaml" and contents.form.kind in _OF_MEGATRON)
+    if not is_megatron:
         names = {each.name for each in known}
         is_misspelled = bool(_find_meant(contents.unknown))
         other = find_other_framework(path, contents.entries, names, is_misspelled=is_misspelled)
@@ -159,8 +165,8 @@ def read_configuration(path: Path, *, with_defaults: bool = False) -> Configurat
             if name not in contents.open_names:
                 settings.setdefault(name, KnownSetting(value, f"default of {framework.value}"))
     settings = complete_settings(settings)
-    is_megatron = framework is not None and framework.value == "megatron-lm"
-    is_parsed = is_megatron and contents.kind == "arguments" and contents.form.is_whole
+    is_parsed = framework is not None and framework.value == "megatron-lm"
+    is_parsed &= contents.kind == "arguments" and contents.form.is_whole
     rejected = contents.entries if is_parsed else ()
     odd = (
         *_find_impossible_sizes(path, settings),
@@ -217,9 +223,20 @@ def _read_contents(path: Path) -> _Contents:
     flags = {name.rpartition(".")[2] for name, _ in entries if "--" in name}
     is_dump = str(dict(entries).get("_target_", "")).endswith("ConfigContainer")
     is_complete = is_dump or (bool(flags) and not flags & FROM_ELSEWHERE)
+    program = next(
+        (name for name, mark in _OVERRIDING.items() if any(mark.match(one) for one, _ in entries)), None
+    )
     first = [entry for entry in entries if not _SECOND_RUN.match(entry[0])]
     others = [name for name, _ in entries if _SECOND_RUN.match(name)]
-    return _Contents(first, kind, is_complete=is_complete, repeated=repeated, is_dump=is_dump, unknown=others)
+    return _Contents(
+        first,
+        kind,
+        is_complete=is_complete,
+        repeated=repeated,
+        is_dump=is_dump,
+        unknown=others,
+        form=_SETTINGS if program is None else FileForm(FormKind.OVERRIDES, program),
+    )
 
 
 def _read_entries(path: Path, contents: _Contents) -> list[Written]:
@@ -344,12 +361,23 @@ def _resolve(
     settings: dict[str, KnownSetting] = {}
     findings: list[Finding] = []
     for name, same in by_name.items():
+        if not last_counts and (rivals := _find_sizes_of_parts(name, same)):
+            findings.append(_disputed(path, *rivals, "parts"))
+            continue
         chosen = _choose_as_bridge(name, same) if in_bridge else None
         if chosen is None:
             chosen, found = _choose(path, name, same, last_counts=last_counts)
             findings += found
         settings[name] = KnownSetting(chosen.value, f"{path.name}: {chosen.written[:_LONGEST_NAME]}")
     return settings, findings
+
+
+def _find_sizes_of_parts(name: str, same: Sequence[Written]) -> tuple[Written, Written] | None:
+    """Return two values of a size in sections that are not Megatron's: each may be of another program."""
+    given = [each for each in same if each.value is not None and _precedence(each) > len(SECTIONS)]
+    if vocabulary().kinds[name] != "sizes" or len(given) < len(same):
+        return None
+    return next(((given[0], each) for each in given if each.value != given[0].value), None)
 
 
 def _choose_as_bridge(name: str, same: Sequence[Written]) -> Written | None:
@@ -402,10 +430,10 @@ def _precedence(each: Written) -> int:
     return len(SECTIONS) + 1
 
 
-def _disputed(path: Path, one: Written, other: Written) -> Finding:
+def _disputed(path: Path, one: Written, other: Written, which: str = "twice") -> Finding:
     return make_finding(
         FindingCode.CONFIGURATION_DISPUTED,
-        "twice",
+        which,
         file=path.name,
         one=one.written,
         one_value=one.value,

@@ -239,7 +239,7 @@ _FORMS: Mapping[FormKind, str] = {
     FormKind.COMMAND: "a whole command ({program})",
     FormKind.ALTERNATIVES: "a command ({program}) with branches; what stands in one is unknown",
     FormKind.PARTS_ELSEWHERE: "a part of a command ({program}), which takes arguments from elsewhere",
-    FormKind.OVERRIDES: "overrides of a recipe ({program}); what the recipe sets is unknown",
+    FormKind.OVERRIDES: "overrides ({program}); what the recipe or file below them sets is unknown",
     FormKind.WRAPPER: "a call of {program}, which may set arguments of its own",
     FormKind.SEVERAL_RUNS: "several runs ({program}); what differs between them is unknown",
     FormKind.FRAGMENT: "a fragment: nothing in it starts a program, so what it leaves out is unknown",
