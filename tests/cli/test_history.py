@@ -5,6 +5,7 @@ import io
 import json
 import re
 import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -136,6 +137,19 @@ def test_rows_are_printed_in_three_formats(slower, called):
     assert sum(line.startswith("wallscope_change_ratio{") for line in lines) == 1
     pattern = r'wallscope_\w+\{metric="step",testbed="[^"]*",commit="[0-9a-f]+"\} \S+ \d+\.\d{3}'
     assert all(re.fullmatch(pattern, line) for line in lines if not line.startswith("#"))
+
+
+@pytest.mark.parametrize("form", ["openmetrics", "csv", "json"])
+def test_no_format_writes_what_a_terminal_obeys(form, tmp_path, called):
+    store = Store(tmp_path / "store")
+    rank = RecordedRank(0, 0, "0" * 64, 10**8, 20, {"compute/gemm": 10**8})
+    bed = replace(BED, labels={"evil": '\x1b[31mred\r\u202e"q"\\\n# EOF'})
+    store.add(Record(RECORD_SCHEMA, commit_of(1), bed, time.time_ns(), (rank,), 0), {})
+    found = called("history", "step", "--store", tmp_path / "store", "--format", form)
+
+    assert found.code == 0
+    assert not re.search("[\x1b\r\u202e]", found.out)
+    assert found.out.splitlines().count("# EOF") == (form == "openmetrics")
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from wallscope.model.comparison import NoiseSource
 from wallscope.model.enums import Grade, Wall
 from wallscope.model.profile import Noise, Record
 from wallscope.model.section import Cell, Line, Lines, Section, Span, on_terminal, tabulate
-from wallscope.render.texts import visible
+from wallscope.render.texts import spell_out, visible
 from wallscope.store import run_noise
 from wallscope.thresholds.noise import (
     FEWEST_COMMITS_COUNT,
@@ -334,4 +334,5 @@ def write_open_metrics(frame: pl.DataFrame, metric: str) -> str:
 
 
 def _escape_label(value: str) -> str:
-    return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+    shown = "\n".join(map(spell_out, value.split("\n")))  # a terminal must not obey a label
+    return shown.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
