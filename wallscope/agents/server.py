@@ -6,12 +6,14 @@ and the server itself stays small.
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import MISSING, fields
+from threading import Thread
 from typing import Annotated, Any, Final, Literal, get_type_hints
 
 import anyio
@@ -43,6 +45,10 @@ from wallscope.model.brief import (
 HOST: Final = "127.0.0.1"
 _SIDE_BY_SIDE = 2
 _LONGEST_LINE_BYTES = 16 << 20
+_ESCAPE = re.compile(
+    rb"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}"
+    rb"|(?P<lone>\\u[dD][89a-fA-F][0-9a-fA-F]{2})|\\.",
+)
 _PATIENCE_S = 2
 _MOST_FILES, _LONGEST_TEXT = 512, 4_096
 _INSTRUCTIONS = """\
@@ -412,6 +418,36 @@ def _add_text_tools(server: MCPServer[Any], agent: AgentServer) -> None:
         return await agent.answer("capture_help", arguments, (file,), context)
 
 
+def replace_lone_surrogates(line: bytes) -> bytes:
+    r"""Return a line of JSON whose escapes of half a character are the replacement character.
+
+    The SDK cannot decode such a line, and leaves its sender without a reply.
+
+    >>> replace_lone_surrogates(rb'"\ud83d\ude00 \ud83d \\ud83d"')
+    b'"\\ud83d\\ude00 \\ufffd \\\\ud83d"'
+    """
+    return _ESCAPE.sub(lambda found: rb"\ufffd" if found["lone"] else found[0], line)
+
+
+def _mend_standard_input() -> None:
+    """Let the SDK read lines that it can decode, as they come."""
+    given = os.dup(0)
+    mended, into = os.pipe()
+    os.dup2(mended, 0)
+    os.close(mended)
+
+    def copy() -> None:
+        with (
+            os.fdopen(given, "rb") as lines,
+            os.fdopen(into, "wb", buffering=0) as sink,
+            suppress(BrokenPipeError),  # the server has ended
+        ):
+            for line in lines:
+                sink.write(replace_lone_surrogates(line))
+
+    Thread(target=copy, daemon=True).start()
+
+
 def serve(roots: Roots, *, port: int | None, has_cache: bool) -> None:
     """Serve until the client goes: over standard streams, or over HTTP on this machine at a port.
 
@@ -420,6 +456,7 @@ def serve(roots: Roots, *, port: int | None, has_cache: bool) -> None:
     """
     server = build_server(roots, has_cache=has_cache)
     if port is None:
+        _mend_standard_input()
         server.run("stdio")
         return
     names = (HOST, "localhost")

@@ -123,6 +123,7 @@ def test_a_client_without_the_sdk_is_answered(folder):
         {"id": 2, "method": "tools/list"},
         {"id": 3, "method": "tools/call", "params": {"name": "explain", "arguments": CALLS["explain"]}},
         {"id": 4, "method": "tools/call", "params": {"name": "gaps", "arguments": {"file": "../x"}}},
+        {"id": 5, "method": "tools/call", "params": {"name": "explain", "arguments": {"word": "\ud800"}}},
     ]
     command = [sys.executable, "-m", "wallscope", "mcp", str(folder)]
     heard = {}
