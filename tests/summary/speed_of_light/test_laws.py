@@ -1,11 +1,14 @@
 """Laws of the ledger: its lines add up to the typical step, whatever the capture shows."""
 
+from collections import Counter
 from pathlib import Path
 
 import pytest
 
+from fixtures.simulation.computing import is_recomputed
 from fixtures.simulation.random_programs import random_program
 from fixtures.simulation.run import run
+from fixtures.simulation.shapes import find_operator
 from fixtures.simulation.stories_waits import waits
 from fixtures.simulation.torch_writing import write_torch_run
 from fixtures.simulation.writing import write_run
@@ -80,6 +83,28 @@ def test_simulated_traces_with_shapes_keep_the_laws(seed, tmp_path):
 
     check_laws(answer)
     assert answer.ranks[0].speed_of_light.executed_flops == answer.ranks[0].compute_details.known_flops > 0
+
+
+@pytest.mark.parametrize("seed", [3, *slow(5)])
+def test_recomputed_operators_and_scores_are_no_flops_of_the_model(seed, tmp_path):
+    played = run(random_program(seed))
+    answer = analyze(write_torch_run(played, tmp_path / "t.json", has_shapes=True), Options(), lambda _: None)
+    rank = answer.ranks[0]
+    needed, ran = Counter(), Counter()
+    for operation in played.ranks[0].operations:
+        operator = find_operator(operation)
+        if operator is not None:
+            ran[operation.step] += operator.flops
+            backward_flops = (
+                operator.flops // 5 * 4 if operator.name.endswith("_backward") else operator.flops
+            )
+            needed[operation.step] += 0 if is_recomputed(operation) else backward_flops
+    steady = [step.index for step in rank.steps if step.steady]
+    found = rank.speed_of_light
+
+    assert found.executed_flops == pytest.approx(sum(ran[step] for step in steady) / len(steady), abs=1)
+    assert found.model_flops == pytest.approx(sum(needed[step] for step in steady) / len(steady), abs=1)
+    assert any(one.line is LedgerLine.RECOMPUTATION and one.ns > 0 for one in found.lines)
 
 
 @pytest.mark.parametrize("name", run_part(STORIES, name=str, of=9))
