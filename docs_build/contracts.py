@@ -28,6 +28,8 @@ _KEYS = {
     "diagnosis": "dominant wall, runner-up, margin, shares, verdict; `rank_index` is the representative rank",
     "ranks[].steps[]": "each step: `budget`, `compute_absent` and `walls`; each sums to what it divides",
     "ranks[].causes[]": "each cause in the typical step",
+    "ranks[].speed_of_light": "from the model's FLOPs at the peak to the typical step: "
+    "[where the step loses its FLOPs](speed-of-light.md)",
     "opportunities[]": "upper bounds on speedup, the highest first, with evidence",
     "fixes[]": "recommendations with settings, preconditions and replay",
     "job": "several ranks: verdict, late ranks and reasons, waiting by rank, clocks",

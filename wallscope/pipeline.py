@@ -481,9 +481,7 @@ def _conclude(
     trace = prepared.trace
     is_alone = len(trace.capture.ranks) == 1
     anchor = describe_anchor(trace)
-    found = summarize_ranks(
-        prepared, options.step_facts.unprofiled_step_ns, with_tables=with_profiles or not is_alone
-    )
+    found = summarize_ranks(prepared, options.step_facts, with_tables=with_profiles or not is_alone)
     place = find_least_computing(tuple(own.rank for own in found), trace.places_without_marker())
     diagnose_rank = partial(_diagnose, prepared, anchor, options, about)
     answer = diagnose_rank(found, place)

@@ -24,9 +24,22 @@ import polars as pl
 from wallscope.columns import Rows, keep_within
 from wallscope.kineto.event_tables import TraceTables
 from wallscope.kineto.host_rows import ROUNDING_NS
-from wallscope.kineto.operator_flops import BACKWARD_OF, FLOP_FORMULAS, count_flops
+from wallscope.kineto.operator_flops import (
+    BACKWARD_OF,
+    FLOP_FORMULAS,
+    count_flops,
+    count_model_flops,
+    read_precision,
+)
 from wallscope.kineto.trace_identity import JobFacts, join_thread_ids, parse_ranks
-from wallscope.model.enums import CallRole, ComputeCategory, CopyDirection, MemoryKind, OperationKind
+from wallscope.model.enums import (
+    CallRole,
+    ComputeCategory,
+    CopyDirection,
+    MemoryKind,
+    OperationKind,
+    Precision,
+)
 from wallscope.model.schemas import (
     COLLECTIVE_CALLS,
     COMMUNICATORS,
@@ -349,13 +362,16 @@ def build_kernel_flops(
 
 
 def _count_operators(tables: TraceTables, numbered: pl.DataFrame, start_ns: int) -> pl.DataFrame:
-    """Return the operators with `thread`, times, `name`, `sequence` and `flops`, null where unknown.
+    """Return the operators with `thread`, times, `name`, `sequence`, `flops` and `model_flops`.
+
+    FLOPs and `precision` are null where they are unknown.
 
     `until_ns` is the latest end: whole microseconds are rounded down.
     """
     rows = join_thread_ids(tables.frames["multiplications"], numbered).drop_nulls("thread")
     keys = rows.select("text", "shapes", "types", "values")
     known = {key: _count_operator_flops(tables.texts[key[0]], *key[1:]) for key in keys.unique().iter_rows()}
+    counted = [known[key] for key in keys.iter_rows()]
     late_ns = ROUNDING_NS if tables.is_coarse else 0
     return rows.select(
         pl.col("thread").cast(pl.UInt32),
@@ -365,17 +381,26 @@ def _count_operators(tables: TraceTables, numbered: pl.DataFrame, start_ns: int)
         start_ns=pl.col("start") - start_ns,
         end_ns=pl.col("end") - start_ns,
         until_ns=pl.col("end") - start_ns + late_ns,
-        flops=pl.Series([known[key] for key in keys.iter_rows()], dtype=pl.Int64),
+        flops=pl.Series([one[0] for one in counted], dtype=pl.Int64),
+        model_flops=pl.Series([one[1] for one in counted], dtype=pl.Int64),
+        precision=pl.Series([one[2] for one in counted], dtype=KERNEL_FLOPS["precision"]),
     ).sort("thread", "start_ns", -pl.col("end_ns"), maintain_order=True)
 
 
-def _count_operator_flops(name: str, shapes: str | None, types: str | None, values: str | None) -> int | None:
+def _count_operator_flops(
+    name: str, shapes: str | None, types: str | None, values: str | None
+) -> tuple[int | None, int | None, Precision | None]:
+    """Return the FLOPs that run, those that a model needs, and the precision of the arguments."""
     if name not in FLOP_FORMULAS:
-        return None
-    arguments = (
+        return None, None, None
+    arguments = [
         None if spelled is None else msgspec.json.decode(spelled) for spelled in (shapes, types, values)
+    ]
+    return (
+        count_flops(name, *arguments),
+        count_model_flops(name, *arguments),
+        read_precision(name, arguments[1]),
     )
-    return count_flops(name, *arguments)
 
 
 def _keep_outermost(operators: pl.DataFrame) -> pl.DataFrame:
@@ -411,7 +436,8 @@ def _count_gradients(operators: pl.DataFrame, issued: pl.DataFrame, names: pl.Da
         operators.with_columns(forward=pl.col("name").replace_strict(BACKWARD_OF, default=None))
         .join(forward, on=key, how="left", maintain_order="left")
         .with_columns(
-            flops=pl.when(is_asked & is_whole).then(pl.col("done") * gradients).otherwise("flops")
+            pl.when(is_asked & is_whole).then(pl.col("done") * gradients).otherwise(each).alias(each)
+            for each in ("flops", "model_flops")
         )
     )  # fmt: skip
 

@@ -12,6 +12,9 @@ is the matrix that fits the input. Their backward operators record only gradient
 because it computes the scores again. PyTorch's causal mask begins at the first key, that of the flash-attn
 library ends at the last one. Sequences of different lengths in one tensor are unknown, because a trace does
 not record values of tensors.
+
+FLOPs are those of the kernels that run. A model needs fewer: the backward pass of fused attention needs four
+products, because the scores are known from the forward pass (`count_model_flops`).
 """
 
 from collections.abc import Callable
@@ -21,6 +24,8 @@ from typing import Any
 
 import numpy as np
 
+from wallscope.model.enums import Precision
+
 _Sizes = list[int]
 _MOST_FLOPS = 2**62
 
@@ -28,8 +33,20 @@ Formula = Callable[[list[Any], list[Any]], int]
 """The FLOPs by shapes and values of all arguments; a missing argument raises one of `_LACKING`."""
 _LACKING = (LookupError, TypeError, ValueError)
 _LONGEST_SEQUENCE = 1 << 24
-_FORWARD, _BACKWARD = (1, 1), (3, 2)
-"""How often the sizes of key and value multiply."""
+_FORWARD, _BACKWARD, _GRADIENTS = (1, 1), (3, 2), (2, 2)
+"""How often the sizes of key and value multiply; of the gradients alone, without the scores again."""
+_PRECISIONS = {
+    "double": Precision.FP64,
+    "float": Precision.FP32,
+    "c10::Half": Precision.FP16,
+    "c10::BFloat16": Precision.BF16,
+    **dict.fromkeys(("c10::Float8_e4m3fn", "c10::Float8_e5m2"), Precision.FP8),
+    "c10::Float4_e2m1fn_x2": Precision.NVFP4,
+    "signed char": Precision.INT8,
+}
+"""By the name of a type in a trace."""
+_TYPED = ("aten::", "flash_attn::")
+"""Libraries whose operators multiply in the type of their arguments; others may convert it inside."""
 
 
 def count_flops(name: str, shapes: Any, types: Any, values: Any) -> int | None:
@@ -54,6 +71,36 @@ def count_flops(name: str, shapes: Any, types: Any, values: Any) -> int | None:
     except _LACKING:
         return None
     return found if found <= _MOST_FLOPS else None
+
+
+def count_model_flops(name: str, shapes: Any, types: Any, values: Any) -> int | None:
+    """Return the FLOPs that a model needs of one run of an operator; `None` if they are unknown.
+
+    They are at most those that run (`count_flops`, with the same arguments). Padding and masked pairs of
+    attention that is not fused are in both, because a trace does not show them.
+
+    >>> shapes = [[1, 2, 8, 4]] * 6 + [[]] * 6
+    >>> values = [""] * 11 + ["False"]
+    >>> backward = "aten::_scaled_dot_product_flash_attention_backward"
+    >>> count_flops(backward, shapes, [], values), count_model_flops(backward, shapes, [], values)
+    (5120, 4096)
+    """
+    executed = count_flops(name, shapes, types, values)
+    formula = _MODEL_FORMULAS.get(name)
+    return executed if executed is None or formula is None else formula(shapes, values)
+
+
+def read_precision(name: str, types: Any) -> Precision | None:
+    """Return the precision of the arguments of an operator, `None` if its types do not show it.
+
+    FP32 is the type of the arguments: whether a kernel multiplies it as TF32 is not in the types.
+
+    >>> read_precision("aten::mm", ["c10::BFloat16", "c10::BFloat16"]), read_precision("_Linear", ["float"])
+    (<Precision.BF16: 'bf16'>, None)
+    """
+    if not name.startswith(_TYPED) or not isinstance(types, list) or not types:
+        return None
+    return _PRECISIONS.get(str(types[0]))
 
 
 def _read_sizes(shapes: list[Any], position: int, dimensions: int | None = None) -> _Sizes:
@@ -144,34 +191,40 @@ def _attend_by_token(  # noqa: PLR0913  # the positions of arguments
     return 2 * batch * heads * pairs * (products[0] * size + products[1] * value_size)
 
 
-_ATTENTION_FORMULAS = {
-    **{
+def _list_attention(backward: tuple[int, int]) -> dict[str, Formula]:
+    """Return the formulas of fused attention, with how often sizes multiply in the backward pass."""
+    by_head = (
+        ("flash_attention", "", 0, 4, _FORWARD),
+        ("efficient_attention", "", 0, 6, _FORWARD),
+        ("cudnn_attention", "", 0, 6, _FORWARD),
+        ("flash_attention", "_backward", 1, 11, backward),
+        ("efficient_attention", "_backward", 1, 11, backward),
+        ("cudnn_attention", "_backward", 1, 14, backward),
+    )
+    by_token = (
+        ("flash_attn::_flash_attn_forward", 0, 5, 6, _FORWARD, None),
+        ("flash_attn::_flash_attn_varlen_forward", 0, 9, 10, _FORWARD, 3),
+        ("flash_attn::_flash_attn_backward", 1, 11, 12, backward, None),
+        ("flash_attn::_flash_attn_varlen_backward", 1, 15, 16, backward, 9),
+        ("aten::_flash_attention_forward", 0, 8, 11, _FORWARD, 3),
+        ("aten::_flash_attention_backward", 1, 11, 15, backward, 6),
+    )
+    found: dict[str, Formula] = {
         f"aten::_scaled_dot_product_{kind}{way}": partial(
             _attend_by_head, first=first, causal=causal, products=products
         )
-        for kind, way, first, causal, products in (
-            ("flash_attention", "", 0, 4, _FORWARD),
-            ("efficient_attention", "", 0, 6, _FORWARD),
-            ("cudnn_attention", "", 0, 6, _FORWARD),
-            ("flash_attention", "_backward", 1, 11, _BACKWARD),
-            ("efficient_attention", "_backward", 1, 11, _BACKWARD),
-            ("cudnn_attention", "_backward", 1, 14, _BACKWARD),
-        )
-    },
-    **{
+        for kind, way, first, causal, products in by_head
+    }
+    found |= {
         name: partial(
             _attend_by_token, first=first, causal=causal, window=window, products=products, lengths=lengths
         )
-        for name, first, causal, window, products, lengths in (
-            ("flash_attn::_flash_attn_forward", 0, 5, 6, _FORWARD, None),
-            ("flash_attn::_flash_attn_varlen_forward", 0, 9, 10, _FORWARD, 3),
-            ("flash_attn::_flash_attn_backward", 1, 11, 12, _BACKWARD, None),
-            ("flash_attn::_flash_attn_varlen_backward", 1, 15, 16, _BACKWARD, 9),
-            ("aten::_flash_attention_forward", 0, 8, 11, _FORWARD, 3),
-            ("aten::_flash_attention_backward", 1, 11, 15, _BACKWARD, 6),
-        )
-    },
-}
+        for name, first, causal, window, products, lengths in by_token
+    }
+    return found
+
+
+_ATTENTION_FORMULAS = _list_attention(_BACKWARD)
 """By operator: positions of query, causal flag, left side of the window, and lengths. PyTorch 2.5 and
 flash-attn 2.7 are the first that record them."""
 
@@ -327,6 +380,10 @@ FLOP_FORMULAS: dict[str, Formula] = {
     **_ATTENTION_FORMULAS,
 }
 """By operator; positions of arguments are those of its schema."""
+
+_MODEL_FORMULAS = {
+    name: formula for name, formula in _list_attention(_GRADIENTS).items() if name.endswith("_backward")
+}
 
 BACKWARD_OF = {
     f"{name}Backward": name for name in ("_Linear", "_LayerNormLinear", "_GroupedLinear", "_LayerNormMLP")

@@ -36,6 +36,7 @@ from wallscope.model.shown import (
     WORK,
     Shown,
 )
+from wallscope.model.speed_of_light import SpeedOfLight
 from wallscope.model.whatif import Replay
 
 ClockMethod = Literal["none", "one-clock", "session-start", "collective-ends", "unaligned"]
@@ -580,7 +581,7 @@ class Rank:
     `host_details` are `None` without known calls, `gpu_metrics` without samples. `mean_step_ns` and
     `median_step_ns` cover all steady steps, `None` without any. `modes` are the kinds of steps, empty if
     there is one kind. `rare_stalls` are not visible in the typical step. `slower_kernels` is `None` if
-    kernels keep their length.
+    kernels keep their length. `speed_of_light` is `None` in answers of older versions.
     """
 
     rank: Annotated[int | None, RANK]
@@ -616,6 +617,7 @@ class Rank:
     modes: tuple[StepMode, ...] = ()
     rare_stalls: tuple[RareStall, ...] = ()
     slower_kernels: SlowerKernels | None = None
+    speed_of_light: SpeedOfLight | None = None
 
 
 @dataclass(frozen=True, slots=True)

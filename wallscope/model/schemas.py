@@ -24,6 +24,7 @@ from wallscope.model.enums import (
     OperationClass,
     OperationKind,
     Pass,
+    Precision,
     ProjectedBy,
     RecomputeSource,
     Wall,
@@ -271,6 +272,8 @@ KERNEL_FLOPS = pl.Schema(
         "op": pl.UInt32(),
         "operator": pl.UInt32(),  # that issued it, one or several kernels
         "flops": pl.Int64(),  # of all kernels of the operator
+        "model_flops": pl.Int64(),  # those of them that a model needs
+        "precision": pl.Enum(Precision),  # of its arguments; FP32 may be multiplied as TF32; null if unknown
     }
 )
 """The kernels of operators whose floating-point operations are known by their shapes."""

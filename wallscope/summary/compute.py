@@ -381,7 +381,7 @@ def measure_throughput(rank: Rank, anchor: Anchor, facts: StepFacts, gpu: Gpu | 
         return None
     per_s = 1e9 / step_ns
     flops_per_s = None if flops is None else flops * per_s
-    most = None if flops_per_s is None else _peak(rank, gpu)
+    most = None if flops_per_s is None else find_leading_peak(details, gpu)
     return Throughput(
         step_ns=step_ns,
         unprofiled_step_ns=facts.unprofiled_step_ns,
@@ -395,11 +395,11 @@ def measure_throughput(rank: Rank, anchor: Anchor, facts: StepFacts, gpu: Gpu | 
     )
 
 
-def _peak(rank: Rank, gpu: Gpu | None) -> Peak | None:
+def find_leading_peak(details: ComputeDetails | None, gpu: Gpu | None) -> Peak | None:
     """Return the peak rate of the precision that most GEMM work uses, if kernel names show it."""
-    if rank.compute_details is None or gpu is None:
+    if details is None or gpu is None:
         return None
-    first = next(iter(rank.compute_details.precisions), None)
+    first = next(iter(details.precisions), None)
     if first is None or first.precision is Precision.UNKNOWN or first.share < KNOWN_PRECISION_SHARE:
         return None
     return find_peak(gpu, first.precision)

@@ -31,8 +31,8 @@ MULTIPLYING = (
 )
 _IS_MULTIPLYING = np.isin(CATEGORIES, MULTIPLYING)
 _PRECISIONS = list(Precision)
-_ADDING = r"(?i)split_?k_?reduce"
-"""Kernels of a multiplication that only add what others multiplied."""
+ADDING = r"(?i)split_?k_?reduce|epilogue::impl::globalKernel"
+"""Kernels of a multiplication that only add what others multiplied, or a bias to it."""
 
 
 def sum_category_precisions(
@@ -198,7 +198,7 @@ def rate_kernels(
         .join(names, on="name")
         .with_columns(
             is_multiplying=pl.col("category").cast(pl.String).is_in(list(map(str, MULTIPLYING)))
-            & ~pl.col("text").str.contains(_ADDING)
+            & ~pl.col("text").str.contains(ADDING)
         )
         .filter(pl.col("is_multiplying") | ~pl.col("is_multiplying").any().over("operator"))
         .filter(pl.col("name").n_unique().over("operator") == 1, pl.col("begins").all().over("operator"))

@@ -35,7 +35,7 @@ from wallscope.attribution.totals import (
 from wallscope.columns import Flags, are_among, as_integers, encode_member, is_within
 from wallscope.model.analysis import Budget, Rank, Step, Typical
 from wallscope.model.capture import Capture
-from wallscope.model.diagnosis import MemoryPressure, RareStall, StepMode, Walls
+from wallscope.model.diagnosis import MemoryPressure, RareStall, StepFacts, StepMode, Walls
 from wallscope.model.enums import CopyDirection, OperationKind
 from wallscope.model.rank_summaries import OverlapTax
 from wallscope.model.schemas import BUDGET_PARTS, WINDOWS
@@ -72,6 +72,7 @@ from wallscope.summary.ranges import (
     list_range_work,
     sum_range_walls,
 )
+from wallscope.summary.speed_of_light import build_ledger
 from wallscope.summary.unusual_losses import (
     compare_kinds,
     find_rare_stalls,
@@ -137,11 +138,11 @@ def lacks_kernels(account: RankSummary) -> bool:
 
 
 def summarize_ranks(
-    prepared: Prepared, unprofiled_step_ns: int | None = None, *, with_tables: bool = True
+    prepared: Prepared, step_facts: StepFacts | None = None, *, with_tables: bool = True
 ) -> tuple[RankSummary, ...]:
     """Return one summary per rank; with the tables of profiles only if they are asked for.
 
-    Of a step that is longer than an unprofiled one, so much host time is that of the profiler.
+    Of a step that is longer than an unprofiled one of the user, so much host time is that of the profiler.
     """
     trace, facts = prepared.trace, prepared.facts
     written = trace.range_tree.texts[trace.range_tree.path_of_range[:-1]]
@@ -159,7 +160,9 @@ def summarize_ranks(
     of_ranks = zip(trace.capture.ranks.iter_rows(named=True), ranks, bounds, strict=True)
 
     def summarize(own: tuple[dict[str, Any], RankWindows, UpperBounds]) -> RankSummary:
-        found = _summarize_rank(prepared, described if with_tables else None, taxes, unprofiled_step_ns, *own)
+        found = _summarize_rank(
+            prepared, described if with_tables else None, taxes, step_facts or StepFacts(), *own
+        )
         release_memory()
         return found
 
@@ -178,7 +181,7 @@ def _summarize_rank(  # noqa: PLR0913, PLR0917  # what is shared between ranks, 
     prepared: Prepared,
     described: Once[OperationDescriptions] | None,
     taxes: Mapping[int, Once[OverlapTax | None]],
-    unprofiled_step_ns: int | None,
+    step_facts: StepFacts,
     rank: dict[str, Any],
     own: RankWindows,
     ceiling: UpperBounds,
@@ -194,7 +197,7 @@ def _summarize_rank(  # noqa: PLR0913, PLR0917  # what is shared between ranks, 
     usual = slices[*_OF_USUAL].filter(pl.Series(is_usual))
     sums = sum_slices(slices)
     profiled_share = _measure_profiled_share(
-        chosen, unprofiled_step_ns if trace.steps.unit == "step" else None
+        chosen, step_facts.unprofiled_step_ns if trace.steps.unit == "step" else None
     )
     if profiled_share:
         sums = divide_profiled_host(sums, profiled_share)
@@ -259,6 +262,16 @@ def _summarize_rank(  # noqa: PLR0913, PLR0917  # what is shared between ranks, 
         after_ns=_after_ns(trace, operations, windows),
         whole_walls=_measure_whole(trace, evidence, operations, windows),
         slower_kernels=find_slower_kernels(operations, windows.filter("steady"), capture, rank["gpu"]),
+        speed_of_light=build_ledger(
+            work,
+            usual_sums,
+            capture,
+            facts.recomputed["op"].to_numpy(),
+            details,
+            model,
+            step_facts.flops,
+            is_step=trace.steps.unit == "step",
+        ),
         **_measure_steadiness(windows.filter("steady"), sums, operations, capture),
     )
     deciding = windows.filter(pl.col("steady")) if windows["steady"].any() else chosen

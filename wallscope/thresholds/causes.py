@@ -38,6 +38,11 @@ KNOWN_PRECISION_SHARE: Final = 0.5
 """Share of GEMMs in the leading precision required to report MFU. Chosen."""
 LEAST_COUNTED_SHARE: Final = 0.5
 """Share of the work of multiplying kernels whose FLOPs must be known, to state a rate and MFU. Chosen."""
+HIGHEST_CLOCK_RATIO: Final = 1.08
+"""Rate by that of the data sheet up to which a higher clock explains it.
+
+Hopper runs up to 1,980 MHz, and its data sheet assumes 1,830.
+"""
 UNKNOWN_PRECISION_SHARE: Final = 0.05
 """Share of GEMMs of unknown precision from which it counts as one of the run's. Chosen."""
 MOST_BETWEEN_PRODUCTS_COUNT: Final = 8

@@ -15,6 +15,7 @@ from typing import Any
 from wallscope.model.capture import Gpu
 from wallscope.model.diagnosis import Peak
 from wallscope.model.enums import Precision
+from wallscope.model.speed_of_light import GpuPeak, PrecisionRate
 
 _TERA = 1e12
 _AS_FAST_AS = {Precision.FP16: Precision.BF16, Precision.MXFP8: Precision.FP8}
@@ -45,6 +46,24 @@ def find_peak(gpu: Gpu, precision: Precision) -> Peak | None:
             rate = _find_rate(board.rates, precision)
             return None if rate is None else Peak(rate * _TERA, precision, board.sheet)
     return None
+
+
+def list_peaks(gpu: Gpu) -> GpuPeak | None:
+    """Return the peaks of a GPU in all precisions whose peak is known, `None` if none is.
+
+    >>> found = list_peaks(Gpu(0, "NVIDIA A30", "sm_80", 56, None, None))
+    >>> [(rate.precision.value, rate.flops_per_s / 1e12) for rate in found.rates], found.is_derived
+    ([('bf16', 165.0), ('fp16', 165.0), ('tf32', 82.0), ('fp32', 10.3)], False)
+    """
+    peaks = [peak for peak in (find_peak(gpu, one) for one in Precision) if peak is not None]
+    if gpu.name is None or not peaks:
+        return None
+    return GpuPeak(
+        gpu=gpu.name,
+        rates=tuple(PrecisionRate(peak.precision, peak.flops_per_s) for peak in peaks),
+        source=peaks[0].source,
+        is_derived=gpu.name not in _list_boards(),
+    )
 
 
 def _compute_peak(gpu: Gpu, precision: Precision) -> Peak | None:

@@ -1,0 +1,120 @@
+"""The ledger from the ideal step to the measured one: a part of the published contract of `model.analysis`.
+
+Each nanosecond of the typical step is in one line. `None` is unknown.
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Annotated, Literal
+
+from wallscope.model.enums import ComputeCategory, Precision
+from wallscope.model.shown import Shown
+
+
+class LedgerLine(StrEnum):
+    """What the time of a line is spent on, from the ideal step to the measured one."""
+
+    IDEAL_MATH = "ideal-math"
+    PRECISION = "precision"
+    COMPUTED_TWICE = "computed-twice"
+    EMULATED_PRECISION = "emulated-precision"
+    BELOW_PEAK = "below-peak"
+    COMPUTE_UNKNOWN = "compute-unknown"
+    HAND_OVER = "hand-over"
+    RECOMPUTATION = "recomputation"
+    EXPOSED_COMMUNICATION = "exposed-communication"
+    COPIES = "copies"
+    HOST = "host"
+    OPAQUE_GRAPHS = "opaque-graphs"
+    UNATTRIBUTED = "unattributed"
+
+
+class LossUnknown(StrEnum):
+    """Why it is unknown how much of the time of kernels is lost."""
+
+    FLOPS_UNKNOWN = "flops-unknown"
+    BYTES_UNKNOWN = "bytes-unknown"
+    KERNEL_UNKNOWN = "kernel-unknown"
+    PRECISION_UNKNOWN = "precision-unknown"
+    PEAK_UNKNOWN = "peak-unknown"
+    ABOVE_PEAK = "above-peak"
+    IMPOSSIBLE_FLOPS = "impossible-flops"
+
+
+FlopsSource = Literal["user", "shapes"]
+
+
+@dataclass(frozen=True, slots=True)
+class PrecisionRate:
+    """The peak rate of a GPU for dense matrices in one precision."""
+
+    precision: Precision
+    flops_per_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class GpuPeak:
+    """The peak rates of a GPU, and their source: a data sheet, unless they are derived."""
+
+    gpu: str
+    rates: tuple[PrecisionRate, ...]
+    source: str
+    is_derived: bool
+
+    def find_rate(self, precision: Precision) -> float | None:
+        """Return the FLOP/s of a precision, `None` if it is unknown."""
+        return next((one.flops_per_s for one in self.rates if one.precision is precision), None)
+
+
+@dataclass(frozen=True, slots=True)
+class LineReason:
+    """A part of a line, and why it is there."""
+
+    reason: LossUnknown
+    ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerEntry:
+    """A line of the ledger, of one category of kernels if compute kernels run.
+
+    `proven` lines are known in size. The others are time of kernels of which it is unknown how much is lost:
+    `reasons` say why, and sum to the line.
+    """
+
+    line: Annotated[LedgerLine, Shown("what the time is spent on", "line")]
+    category: Annotated[ComputeCategory | None, Shown("category of the kernels", "category")]
+    ns: Annotated[int, Shown("time of the line in the typical step", "time", "ms")]
+    proven: bool
+    source: FlopsSource | None = None
+    reasons: tuple[LineReason, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class SpeedOfLight:
+    """Where the typical step of a rank loses its FLOPs: `lines` sum to `window_ns` exactly.
+
+    FLOPs are those of one step and GPU: two for a multiplication and an addition. `model_flops` are those
+    that the model needs, by the user or by operator shapes, and `executed_flops` those of the kernels that
+    ran, by shapes. By shapes they belong to kernels with `covered` of the work of all that multiply. Below 1
+    they and the shares are lower bounds, and below one half the shares are `None`.
+
+    Attributes:
+        is_step: whether the window is a training step; shares of peak and step need one.
+        mfu: time of the model FLOPs at the peak of the precision that they ran in, divided by the step.
+        hfu: the same of the executed FLOPs.
+        mfu_16bit: model FLOPs divided by what the step could do at the 16-bit peak.
+    """
+
+    window_ns: int
+    is_step: bool
+    peak: GpuPeak | None
+    model_flops: int | None
+    executed_flops: int | None
+    source: FlopsSource | None
+    covered: float | None
+    mfu: float | None
+    hfu: float | None
+    mfu_16bit: float | None
+    model_flops_per_s: float | None
+    lines: tuple[LedgerEntry, ...]
