@@ -185,6 +185,15 @@ def test_waiting_for_the_stage_before_is_no_lateness():
     assert job.pipeline[3].bubble_ns > 0
 
 
+@pytest.mark.parametrize("has_peers", [False, True], ids=["pairs", "one communicator"])
+def test_stages_are_told_from_the_messages_of_neighbors(has_peers):
+    """Against what was planted: the rank is the stage, also where all share one communicator."""
+    job = judged(pipeline(4, 4, 1, lambda *_: {}), has_peers=has_peers)
+
+    assert [member.stage for member in job.members] == [0, 1, 2, 3]
+    assert (job.collectives.matched, job.collectives.unmatched) == (3 * 4 * STEPS, 0)
+
+
 @pytest.mark.parametrize(
     ("change", "reason"),
     [

@@ -89,7 +89,9 @@ def match_ranks(profiles: Sequence[Profile], judge: Judge, world_size: int | Non
         world_size: the number of ranks of the job, as far as known.
     """
     all_rows = gather_collectives(profiles)
-    found = align_clocks(all_rows, match_meetings(all_rows.rows))
+    found = align_clocks(
+        all_rows, match_meetings(all_rows.rows, [profile.header.rank for profile in profiles])
+    )
     rows = split_waits(found.rows)
     steps = tuple(select_steps(profile) for profile in profiles)
     job, split = run_both(
@@ -119,7 +121,7 @@ def _judge_job(  # noqa: PLR0913, PLR0917  # all that is known of the ranks
         max(-low_ns, high_ns),
         rank_names(profiles),
     )
-    stage_of = find_stages(rows, profiles)
+    stage_of = find_stages(rows)
     in_stages = summarize_pipeline(rows, stage_of, profiles, steps)
     late = find_stragglers(ranks)
     known = {one.place for one in late}
