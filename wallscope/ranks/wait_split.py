@@ -35,10 +35,12 @@ from wallscope.model.profile import Profile
 from wallscope.profile.step_slices import encode_pairs
 from wallscope.profile.time_moves import MOVES, join_split_causes, move_time, on_axes
 from wallscope.thresholds.causes import EARLY_RECEIVER_NS
+from wallscope.thresholds.verdict import MATERIAL_SHARE
 from wallscope.trace.intervals import Times, apportion
 from wallscope.trace.steps import is_ordinary
 
 _WALLS = [f"{wall}_wall_ns" for wall in Wall]
+_COMPUTE, _AT_COMPUTE = f"{Wall.COMPUTE}_wall_ns", f"at_{Wall.COMPUTE}_ns"
 _OPEN = ("unattributed/", COMMUNICATION_UNRESOLVED, MEMORY_UNRESOLVED, UNRECOGNIZED)
 
 
@@ -350,20 +352,21 @@ def _limit_recoverable(
     return min(won_ns, bounds.get(cause, won_ns))
 
 
-def find_stages(rows: pl.DataFrame) -> dict[int, int]:
+def find_stages(rows: pl.DataFrame, profiles: Sequence[Profile]) -> dict[int, int]:
     """Return the stage of each member that sends to or receives from another, from 0.
 
-    The first stage of a pipeline is the end that a step's first message leaves: the others can receive only
-    later, and who receives it waits for who sends it. The others follow by neighbors, in a ring as the first
-    messages go round.
+    The first stage of a pipeline is the end that first computes in a step: the other one receives before.
+    The others follow by neighbors, in a ring as the first messages go round.
     """
     messages = rows.filter(pl.col("is_pipeline") & pl.col("is_whole") & pl.col("step").is_not_null())
     if messages.is_empty():
         return {}
     middle = messages.group_by("member").agg(pl.col("step").unique().sort())
     at = middle.select("member", step=pl.col("step").list.get(pl.col("step").list.len() // 2))
-    own = messages.join(at, on=["member", "step"]).sort("joined_ns", "wait_ns", "member")
-    order = {member: place for place, member in enumerate(own["member"].unique(maintain_order=True))}
+    begins_ns = {
+        member: _find_first_compute_ns(messages, member, profiles[member])
+        for member in messages["member"].unique().sort()
+    }
     neighbors: defaultdict[int, dict[int, None]] = defaultdict(
         dict
     )  # each in the order of their first messages
@@ -372,7 +375,9 @@ def find_stages(rows: pl.DataFrame) -> dict[int, int]:
         for one in members:
             neighbors[one] |= dict.fromkeys(other for other in members if other != one)
     found: dict[int, int] = {}
-    for first in sorted(neighbors, key=lambda member: (len(neighbors[member]) > 1, order[member], member)):
+    for first in sorted(
+        neighbors, key=lambda member: (len(neighbors[member]) > 1, begins_ns[member], member)
+    ):
         if first in found:
             continue
         found[first] = 0
@@ -384,6 +389,27 @@ def find_stages(rows: pl.DataFrame) -> dict[int, int]:
                 found[other] = found[one] + 1
                 waiting.append(other)
     return found
+
+
+def _find_first_compute_ns(rows: pl.DataFrame, member: int, profile: Profile) -> float:
+    """Return when a member first computes in the middle step, on the clock of the job, in ns.
+
+    That is the begin of the step, or the end of its first message if next to nothing is computed before.
+    """
+    own = rows.filter(pl.col("member") == member)
+    steps = profile.steps.sort("input", "start_ns").with_columns(
+        until=pl.col(_COMPUTE).cum_sum().over("input") - pl.col(_COMPUTE)
+    )
+    step = steps[len(steps) // 2].row(0, named=True)
+    shift_ns = float(np.median((own["start_ns"] - own["session_ns"]).to_numpy()))
+    first = (
+        own.filter((pl.col("input") == step["input"]) & (pl.col("step") == step["step"]))
+        .sort("start_ns")
+        .head(1)
+    )
+    if len(first) and first[_AT_COMPUTE][0] - step["until"] < MATERIAL_SHARE * step[_COMPUTE]:
+        return float(first["end_ns"][0])
+    return float(step["start_ns"]) + shift_ns
 
 
 def summarize_pipeline(
