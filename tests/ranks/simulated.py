@@ -111,18 +111,28 @@ def played(steps, seed=0, exit_ns=2 * US):
     return ranks
 
 
-def profiles(ranks, hosts=None, *, has_communicators=True, seed=1):
-    """The profiles of played ranks, `hosts[rank]` being where each ran."""
+def profiles(ranks, hosts=None, *, has_communicators=True, has_peers=False, seed=1):
+    """The profiles of played ranks, `hosts[rank]` being where each ran.
+
+    With `has_peers` all messages are of one communicator, and name the rank that they go to or come from.
+    """
     rng = np.random.default_rng(seed)
     hosts = hosts or [Host()] * len(ranks)
     sessions = {number: float(rng.integers(-50 * MS, -MS)) for number in range(len(ranks))}
     return [
-        _profile(number, rank, hosts[number], sessions[number], has_communicators=has_communicators)
+        _profile(
+            number,
+            rank,
+            hosts[number],
+            sessions[number],
+            has_communicators=has_communicators,
+            has_peers=has_peers,
+        )
         for number, rank in enumerate(ranks)
     ]
 
 
-def _profile(number, rank, host, session, *, has_communicators):
+def _profile(number, rank, host, session, *, has_communicators, has_peers):  # noqa: PLR0913  # a rank
     def local(at):
         return round((at - session) * (1 + host.drift_ppm * 1e-6))
 
@@ -152,7 +162,11 @@ def _profile(number, rank, host, session, *, has_communicators):
             operations.append((op, *span))
             axes.append((op, one.operation, one.axis, None, key))
             code = hash(one.members) % (1 << 60) if has_communicators else None
-            counted.append((op, one.operation, code, len(one.members), None, one.sent, one.sent, "payload"))
+            size, peer = len(one.members), None
+            if has_peers and one.operation == "send-recv":
+                (peer,) = set(one.members) - {number}
+                code, size = 1, None
+            counted.append((op, one.operation, code, size, None, peer, one.sent, one.sent, "payload"))
         owned[step, key, cause] += span[1] - span[0]
         total = ran[step, key]
         total[0] += count

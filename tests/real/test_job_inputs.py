@@ -19,7 +19,7 @@ def test_of_ranks_without_blocking_waits_the_one_that_never_waits_represents_the
     job = run_job(sorted((JOBS / "tie3").iterdir()), Options(), lambda _: None).analysis.job
     member = job.members[job.critical_place]
 
-    assert (job.critical_rank, member.peer_wait_ns, member.late_ns) == (2, 0, pytest.approx(1e6, rel=0.05))
+    assert (job.critical_rank, member.peer_wait_ns) == (2, 0)
 
 
 def test_no_rank_waits_longer_than_its_step():

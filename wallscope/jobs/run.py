@@ -9,18 +9,21 @@ others. An export whose workers are killed repeatedly is tried once more after t
 import json
 import logging
 import os
+import signal
 import socket
+import sys
 import time
+import traceback
+from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
-from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from multiprocessing import get_context
+from multiprocessing.connection import wait
 from pathlib import Path
 from pkgutil import resolve_name
 from threading import Lock
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NoReturn
 from urllib.parse import urlsplit
 
 from wallscope._version import __version__
@@ -46,6 +49,8 @@ class DrawnAnalysis:
 Outcome = Analysis | DrawnAnalysis | WallscopeError
 One = Callable[[Source, Options], Outcome]
 _MOST_TRIES = 2
+_ENDING_S = 2.0
+"""How long a worker may take to remove what it was writing."""
 
 
 def analyze_export(
@@ -90,52 +95,132 @@ def analyze_in_processes(
                 yield place, outcome
 
 
+@dataclass(slots=True)
+class _Worker:
+    """A process that analyzes one export after the other; it alone holds the other end of its pipe."""
+
+    process: "SpawnProcess"
+    pipe: "Connection[Any, Any]"
+    place: int = -1
+
+    def give(self, place: int, path: Source) -> None:
+        """Let it analyze the export at a place."""
+        self.place = place
+        with suppress(OSError):  # it was killed: what waits for its reply sees that
+            self.pipe.send(path)
+
+    def take(self, path: Source) -> Outcome | None:
+        """Return what it sent about its export, `None` if it was killed.
+
+        Raises:
+            RuntimeError: of what the analysis raised, with its traceback as note.
+        """
+        try:
+            reply: Outcome | _Raised = self.pipe.recv()
+        except (EOFError, OSError):
+            return None
+        if isinstance(reply, _Raised):
+            error = RuntimeError(f"{path.name}: {reply.text}")
+            error.add_note(reply.traceback)
+            raise error
+        return reply
+
+
+@dataclass(frozen=True, slots=True)
+class _Raised:
+    """What the analysis of an export raised in its worker, a defect of this program."""
+
+    text: str
+    traceback: str
+
+
 def _analyze_side_by_side(
     paths: Sequence[Source], options: Options, jobs: int, one: One
 ) -> Iterator[tuple[int, Outcome]]:
-    """Yield outcomes as they come; exports whose pool broke are tried again, each alone: one broke it.
+    """Yield outcomes as they come; an export whose worker was killed is tried once more after the others.
 
-    Each process has its next export waiting, so that none is idle while an outcome is looked at.
+    When this ends early, as by a signal, so do the workers, whatever they are about to send: nobody waits
+    for a reply that cannot come.
     """
-    pending = list(range(len(paths)))
-    suspects: list[int] = []
-    while pending:
-        pool = _start_processes(jobs)
-        running: dict[Future[Outcome], int] = {}
+    pending = deque(range(len(paths)))
+    tries = Counter[int]()
+    workers: list[_Worker] = []
+    try:
+        while pending or workers:
+            while pending and len(workers) < jobs:
+                workers.append(_start_worker(one, options))
+                workers[-1].give(place := pending.popleft(), paths[place])
+            for pipe in wait([worker.pipe for worker in workers]):
+                worker = next(worker for worker in workers if worker.pipe is pipe)
+                place = worker.place
+                outcome = worker.take(paths[place])
+                if outcome is None or not pending:
+                    workers.remove(worker)
+                    _end_workers([worker])
+                else:
+                    worker.give(following := pending.popleft(), paths[following])
+                if outcome is None:
+                    tries[place] += 1
+                    if tries[place] < _MOST_TRIES:
+                        pending.append(place)
+                        continue
+                    outcome = InputError(
+                        f"{paths[place]} — its worker was killed {_MOST_TRIES} times — give it more memory,"
+                        " or fewer --jobs"
+                    )
+                yield place, outcome
+    finally:
+        _end_workers(workers)
+
+
+def _start_worker(one: One, options: Options) -> _Worker:
+    context = get_context("spawn")
+    ours, theirs = context.Pipe()
+    process = context.Process(target=_serve, args=(theirs, one, options), daemon=True)
+    process.start()
+    theirs.close()  # a worker that dies while it sends is seen only if nobody else could send
+    return _Worker(process, ours)
+
+
+def _end_workers(workers: Sequence[_Worker]) -> None:
+    """End workers: asked by the end of their pipe and a signal, and soon without being asked."""
+    for worker in workers:
+        worker.pipe.close()
+        worker.process.terminate()
+    until_s = time.monotonic() + _ENDING_S
+    for worker in workers:
+        worker.process.join(max(until_s - time.monotonic(), 0))
+        if worker.process.is_alive():
+            worker.process.kill()
+            worker.process.join()
+
+
+def _serve(pipe: "Connection[Any, Any]", one: One, options: Options) -> None:
+    """Analyze what comes through the pipe until it is closed, as it also is when its owner was killed."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # of the terminal: its owner gets it too, and ends it
+    signal.signal(signal.SIGTERM, _leave)  # what it was writing is removed
+    tune_process()
+    while True:
         try:
-            while pending or running:
-                while pending and len(running) < 2 * jobs:
-                    place = pending[0]
-                    running[pool.submit(one, paths[place], options)] = place
-                    del pending[0]
-                done, _ = wait(running, return_when=FIRST_COMPLETED)
-                for future in done:
-                    place = running[future]
-                    outcome = future.result()
-                    del running[future]
-                    yield place, outcome
-        except BrokenProcessPool:
-            suspects += sorted(running.values())
-        finally:
-            pool.shutdown(wait=True, cancel_futures=True)
-    for place in suspects:
-        yield place, _analyze_alone(paths[place], options, one)
+            path = pipe.recv()
+        except (EOFError, OSError):
+            return
+        reply: Outcome | _Raised
+        try:
+            reply = one(path, options)
+        except SystemExit:
+            return
+        except BaseException as error:  # noqa: BLE001  # its owner raises it; panics of polars are no `Exception`
+            reply = _Raised(f"{type(error).__name__}: {error}", traceback.format_exc())
+        try:
+            pipe.send(reply)
+        except OSError:
+            return
 
 
-def _start_processes(jobs: int) -> ProcessPoolExecutor:
-    return ProcessPoolExecutor(jobs, mp_context=get_context("spawn"), initializer=tune_process)
-
-
-def _analyze_alone(path: Source, options: Options, one: One) -> Outcome:
-    for _ in range(_MOST_TRIES):
-        with _start_processes(1) as pool:
-            try:
-                return pool.submit(one, path, options).result()
-            except BrokenProcessPool:
-                continue
-    return InputError(
-        f"{path} — its worker was killed {_MOST_TRIES} times — give it more memory, or fewer --jobs"
-    )
+def _leave(number: int, _frame: object) -> NoReturn:
+    signal.signal(number, signal.SIG_IGN)
+    sys.exit(128 + number)
 
 
 @contextmanager
@@ -155,6 +240,9 @@ def _ignore_progress(_: str) -> None:
 
 
 if TYPE_CHECKING:
+    from multiprocessing.connection import Connection
+    from multiprocessing.context import SpawnProcess
+
     from distributed import Client, as_completed
     from distributed import Future as DaskFuture
 

@@ -43,7 +43,7 @@ ClockMethod = Literal["none", "one-clock", "session-start", "collective-ends", "
 
 
 class Reason(StrEnum):
-    """Why a rank is late to the collectives of its peers."""
+    """Why a unit of a job holds the others up."""
 
     SLOWER_KERNELS = "slower-kernels"
     MORE_TOKENS = "more-tokens"
@@ -53,6 +53,16 @@ class Reason(StrEnum):
     MEMORY = "memory"
     COMMUNICATION = "communication"
     UNKNOWN = "unknown"
+
+
+class UnitKind(StrEnum):
+    """What one repair of a job concerns: a rank, the ranks of a node or stage, a link, or all hosts."""
+
+    RANK = "rank"
+    NODE = "node"
+    STAGE = "stage"
+    LINK = "link"
+    JOB = "job"
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,15 +207,6 @@ class RankWaits:
     blocking_pipeline_wait_ns: Annotated[
         int, Shown("part of `pipeline_wait_ns` on the critical path", "on the critical path", "ms")
     ]
-    late_ns: Annotated[
-        int,
-        Shown(
-            "time that other ranks waited for this rank on their critical path (for each operation"
-            " the median over the other ranks)",
-            "delays others",
-            "ms",
-        ),
-    ]
     all_residence_ns: Annotated[
         int, Shown("time in communication operations in the whole capture", "in all collectives", "ms")
     ]
@@ -244,47 +245,55 @@ class RankGroup:
 
 @dataclass(frozen=True, slots=True)
 class Straggler:
-    """A rank that others wait for: by how much, on how many steps, and why.
+    """A unit that holds the job up: what its repair saves, found by a replay of the job, and why it is slow.
 
-    `repeated` separates it from ranks that alternate. `ratio` is `None` if unknown.
+    `places` are its ranks; `rank` is `None` if there are several. Units are in the order of repair: each
+    amount is what the repair saves after those before. `ratio` is `None` if unknown.
     """
 
     place: Annotated[int, PLACE]
     rank: Annotated[int | None, RANK]
-    name: Annotated[str, NAME]
-    repeated: Annotated[bool, Shown("whether the rank is late on most steps", "repeated")]
+    name: Annotated[str, Shown("name of the unit: a rank, node, pipeline stage or link", "name")]
+    unit: Annotated[
+        UnitKind, Shown("what one repair concerns: rank, node, stage, link, or job for hosts in turn", "unit")
+    ]
+    places: tuple[int, ...]
+    repeated: Annotated[
+        bool, Shown("whether it is slow on most steps; else ranks stall one after the other", "repeated")
+    ]
     late_ns_median: Annotated[
         int,
         Shown(
-            "how long other ranks wait for this rank in a step on which it is late (median)", "delay", "ms"
+            "what the mean step becomes shorter by if the unit works like its peers, by a replay of the job",
+            "saves",
+            "ms",
         ),
     ]
-    late_steps: Annotated[
+    replayed_step_ns: Annotated[
         int,
         Shown(
-            "count of the steps on which the rank is late: others wait longer for it than it waits itself",
-            "late on",
-            "plain",
+            "mean step of the job in a replay without this unit's delay, and without those before",
+            "step",
+            "ms",
         ),
     ]
-    steps: Annotated[int, Shown("count of the steps that were compared", "steps", "count")]
-    cause_wall: Annotated[Wall | None, Shown("wall that takes longer on this rank", "wall")]
+    cause_wall: Annotated[Wall | None, Shown("wall that takes longer on this unit", "wall")]
     cause: Annotated[
         str | None, Shown("cause of `cause_wall` that takes most of the additional time", "cause")
     ]
     reason: Annotated[
         Reason,
         Shown(
-            "why the rank is late, in one word: slower-kernels, more-tokens, longer-kernels,"
+            "why the unit is slow, in one word: slower-kernels, more-tokens, longer-kernels,"
             " other-work, host, memory, communication or unknown",
             "reason",
         ),
     ]
     ratio: Annotated[
         float | None,
-        Shown("time of the delaying work on this rank divided by its usual time on similar ranks", "ratio"),
+        Shown("time of the delaying work on this unit divided by its usual time on similar ones", "ratio"),
     ]
-    why: Annotated[str, Shown("why the rank is late, as a sentence", "what took longer")]
+    why: Annotated[str, Shown("why the unit is slow, as a sentence", "what took longer")]
 
 
 @dataclass(frozen=True, slots=True)
@@ -304,7 +313,8 @@ class Job:
 
     `ranks` counts the ranks given, `missing` lists the others, as far as the size is known. `walls` are the
     mean typical step of all ranks, with peer wait attributed to the late rank's cause. `critical_wall` is the
-    wall of the critical rank, the one that waits least.
+    wall of the critical rank, the one that waits least. `replayed_step_ns` is the mean step of a replay
+    without a change, `None` if the job could not be replayed: then `stragglers` are unknown.
     """
 
     ranks: int
@@ -319,6 +329,7 @@ class Job:
     members: tuple[RankWaits, ...]
     groups: tuple[RankGroup, ...]
     stragglers: tuple[Straggler, ...]
+    replayed_step_ns: int | None
     collectives: JobCollectives
     pipeline: tuple[PipelineStage, ...]
     clock: Clocks

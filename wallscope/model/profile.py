@@ -100,6 +100,7 @@ RANK_COLLECTIVES = pl.Schema(
         "axis": pl.Enum(Axis),
         "stream": pl.UInt32(),
         "participants": pl.Int32(),
+        "peer": pl.Int32(),  # the only rank of the communicator that it sends to or receives from, if named
         "start_ns": pl.Int64(),
         "end_ns": pl.Int64(),
         "blocking_ns": pl.Int64(),  # its time on the critical path
@@ -121,7 +122,7 @@ NULLABLE: Final[Mapping[str, frozenset[str]]] = {
     "keys": frozenset({"path", "category", "name", "axis", "backend", "precision"}),
     "work": frozenset({"exposed_ns", "bytes"}),
     "causes": frozenset({"absent"}),
-    "collectives": frozenset({"step", "key", "communicator", "participants", "bytes", "bus_bytes"}),
+    "collectives": frozenset({"step", "key", "communicator", "participants", "peer", "bytes", "bus_bytes"}),
 }
 """Columns of the tables of a profile that may be unknown or missing."""
 

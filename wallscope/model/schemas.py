@@ -328,6 +328,7 @@ COLLECTIVES = pl.Schema(
         "communicator": pl.UInt64(),  # null if unknown, or if one operation serves several
         "participants": pl.Int32(),
         "peers": pl.Int32(),  # number of other ranks that it sends to or receives from; null for collectives
+        "peer": pl.Int32(),  # the only rank in the communicator that its messages name; null for several
         "bytes": pl.Int64(),  # as NCCL counts them, for a group together; the larger of sent and received
         "bus_bytes": pl.Int64(),  # bytes on a rank's link, as NCCL's tests count them
         "source": pl.Enum(CollectiveSource),

@@ -177,8 +177,7 @@ JOB_TABLES = (
     ),
     Table(
         "late_ranks",
-        "a rank that other ranks wait for. Ranks that are late on most steps come first, then those with the"
-        " largest `late_ns_median`",
+        "a unit that holds the job up: a rank, node, pipeline stage or link. Rows are in the order of repair",
         take(Straggler),
     ),
     Table("rank_groups", "a group of ranks that do the same work", (*take(rows.GroupRow), *take(RankGroup))),

@@ -101,7 +101,7 @@ def rank_collectives(  # noqa: PLR0913, PLR0917  # all that is known of them
     table = own.hstack(
         [
             *_columns_of(op, axes, "operation", "axis"),
-            *_columns_of(op, counted, "communicator", "participants", "bytes", "bus_bytes"),
+            *_columns_of(op, counted, "communicator", "participants", "peer", "bytes", "bus_bytes"),
         ]
     ).with_columns(
         operation=pl.coalesce("operation", pl.col("category").cast(_OPERATION, strict=False)).fill_null(

@@ -46,6 +46,8 @@ TABLES: Final = {
     "recoverable": RECOVERABLE,
     "collectives": RANK_COLLECTIVES,
 }
+_ADDED: Final = ("key", "peer")
+"""Columns of collectives that profiles of earlier releases lack."""
 _LASTING: Final = ("steps", "keys", "work", "collectives")
 _MOST_BYTES: Final = 256 << 20
 _MOST_VALUES: Final = 64 << 20
@@ -127,7 +129,8 @@ def unpack_profile(stored: PackedProfile, origin: str, allowance: Allowance | No
         allowance.take(max(packed.count(b","), len(packed) // 8), origin)
         content = json.loads(packed)
         del packed
-        content["collectives"].setdefault("key", [None] * len(content["collectives"]["place"]))
+        for added in _ADDED:
+            content["collectives"].setdefault(added, [None] * len(content["collectives"]["place"]))
         header = _headers().validate_python(content["header"], strict=False)
         frames = {
             name: _decode_table(content[name], schema, NULLABLE.get(name, frozenset()))

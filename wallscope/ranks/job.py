@@ -22,15 +22,18 @@ from wallscope.model.analysis import (
     RankGroup,
     RankWaits,
     Straggler,
+    UnitKind,
 )
 from wallscope.model.diagnosis import Dominant, Walls
 from wallscope.model.enums import Axis, Collective, ComputeCategory, Wall
 from wallscope.model.profile import Profile
 from wallscope.process_tuning import run_both, run_side_by_side
 from wallscope.ranks.clocks import align_clocks
+from wallscope.ranks.culprits import JobShape, find_culprits
+from wallscope.ranks.job_replay import build_job_graph
 from wallscope.ranks.job_sentences import list_job_sentences
 from wallscope.ranks.match_collectives import gather_collectives, match_meetings
-from wallscope.ranks.stragglers import JobRanks, charge_lateness, find_slow_stages, find_stragglers
+from wallscope.ranks.stragglers import JobRanks, name_stragglers
 from wallscope.ranks.wait_split import (
     StepSums,
     find_stages,
@@ -89,7 +92,9 @@ def match_ranks(profiles: Sequence[Profile], judge: Judge, world_size: int | Non
         world_size: the number of ranks of the job, as far as known.
     """
     all_rows = gather_collectives(profiles)
-    found = align_clocks(all_rows, match_meetings(all_rows.rows))
+    found = align_clocks(
+        all_rows, match_meetings(all_rows.rows, [profile.header.rank for profile in profiles])
+    )
     rows = split_waits(found.rows)
     steps = tuple(select_steps(profile) for profile in profiles)
     job, split = run_both(
@@ -109,24 +114,16 @@ def _judge_job(  # noqa: PLR0913, PLR0917  # all that is known of the ranks
 ) -> Job:
     """Judge the ranks by their deciding steps and by all collectives on one clock (`MatchedJob.rows`)."""
     alike = group_ranks(profiles, steps)
-    low_ns, high_ns = clocks.residual_p05_ns or 0, clocks.residual_p95_ns or 0
-    ranks = JobRanks(
-        profiles,
-        steps,
-        alike,
-        _peers(rows),
-        charge_lateness(rows),
-        max(-low_ns, high_ns),
-        rank_names(profiles),
-    )
+    ranks = JobRanks(profiles, steps, alike, _peers(rows), rank_names(profiles))
     stage_of = find_stages(rows, profiles)
     in_stages = summarize_pipeline(rows, stage_of, profiles, steps)
-    late = find_stragglers(ranks)
-    known = {one.place for one in late}
-    late = (*late, *(one for one in find_slow_stages(ranks, in_stages) if one.place not in known))
+    graph = build_job_graph(rows, profiles, steps)
+    step_ns = None if graph is None else graph.measure_step_ns(graph.own)
+    culprits = () if graph is None else find_culprits(graph, _describe_shape(rows, profiles, stage_of))
+    late = name_stragglers(ranks, culprits, stage_of)
     members = _summarize_members(rows, ranks, stage_of)
     critical = min(
-        _list_slowest(in_stages, steps) or range(len(members)),
+        _list_held_up(late) or _list_slowest(in_stages, steps) or range(len(members)),
         key=lambda place: (_waiting_order(members[place]), members[place].rank or 0, place),
     )
     charged = _charge_walls(rows, ranks, late)
@@ -144,6 +141,7 @@ def _judge_job(  # noqa: PLR0913, PLR0917  # all that is known of the ranks
         members=members,
         groups=alike,
         stragglers=late,
+        replayed_step_ns=None if step_ns is None else round(step_ns),
         collectives=_summarize_collectives(rows, steps, members),
         pipeline=in_stages,
         clock=clocks,
@@ -217,7 +215,6 @@ def _summarize_member(
     def mean_ns(column: str, chosen: Flags) -> int:
         return steps.mean(int(rows[column].filter(pl.Series(chosen & is_typical)).sum()))
 
-    charged = ranks.charges.filter(pl.col("member") == place)
     rank_names = {entry.hostname for entry in profile.header.inputs}
     return RankWaits(
         place=place,
@@ -236,11 +233,29 @@ def _summarize_member(
         unsplit_ns=parts[3],
         blocking_peer_wait_ns=mean_ns("blocking_wait_ns", peers) if is_known else None,
         blocking_pipeline_wait_ns=mean_ns("blocking_wait_ns", handed),
-        late_ns=steps.mean_ns(charged, "late_ns"),
         all_residence_ns=sum(whole),
         all_wait_ns=whole[0] if is_known else None,
         unmatched_count=int((~is_whole).sum()),
     )
+
+
+def _describe_shape(rows: pl.DataFrame, profiles: Sequence[Profile], stage_of: dict[int, int]) -> JobShape:
+    """Return where the ranks are, and who meets whom."""
+    hosts = [{entry.hostname for entry in profile.header.inputs} for profile in profiles]
+    met = rows.filter("is_whole").group_by("group").agg(
+        pl.col("member").unique().sort(), pl.col("axis").mode().sort().first().cast(pl.String)
+    )  # fmt: skip
+    return JobShape(
+        tuple(own.pop() if len(own) == 1 else None for own in hosts),
+        stage_of,
+        {group: (tuple(members), axis) for group, members, axis in met.iter_rows()},
+    )
+
+
+def _list_held_up(late: tuple[Straggler, ...]) -> list[int]:
+    """Return the ranks of the first unit that holds the job up by its own work."""
+    own = [one for one in late if one.unit in {UnitKind.RANK, UnitKind.NODE, UnitKind.STAGE}]
+    return list(own[0].places) if own else []
 
 
 def _list_slowest(pipeline: tuple[PipelineStage, ...], steps: Sequence[StepSums]) -> list[int]:
@@ -275,19 +290,18 @@ def _unite_parts(rows: pl.DataFrame) -> tuple[int, int, int, int]:
     return peers_ns, pipeline_ns, transfer_ns, unsplit_ns
 
 
-def _waiting_order(member: RankWaits) -> tuple[bool, int, int, int]:
-    """Sort key: ranks that wait least come first, those with unknown waiting last.
-
-    Of ranks that wait alike, the one comes first that delays others most.
-    """
+def _waiting_order(member: RankWaits) -> tuple[bool, int, int]:
+    """Sort key: ranks that wait least come first, those with unknown waiting last."""
     blocking_ns, wait_ns = member.blocking_peer_wait_ns, member.peer_wait_ns
-    return blocking_ns is None, blocking_ns or 0, wait_ns or 0, -member.late_ns
+    return blocking_ns is None, blocking_ns or 0, wait_ns or 0
 
 
 def _charge_walls(rows: pl.DataFrame, ranks: JobRanks, late: tuple[Straggler, ...]) -> list[Times]:
     """Return the walls of deciding steps by rank, with waits for a late rank attributed to its cause."""
     charged = [own.walls.copy() for own in ranks.steps]
-    wall_of = {one.place: one.cause_wall for one in late if one.cause_wall is not None}
+    wall_of = {
+        place: one.cause_wall for one in reversed(late) if one.cause_wall is not None for place in one.places
+    }
     whole = rows.filter("is_whole")
     last = whole.filter(pl.col("is_last") & pl.col("member").is_in(list(wall_of))).select(
         "meeting", whom="member"

@@ -1,11 +1,11 @@
-"""What is said of a job: late ranks and why, waiting ranks, its wall, and what is missing."""
+"""What is said of a job: what holds it up and why, waiting ranks, its wall, and what is missing."""
 
 from collections.abc import Iterable, Iterator
 
-from wallscope.model.analysis import Job, RankWaits, Straggler
+from wallscope.model.analysis import Job, RankWaits, Straggler, UnitKind
 from wallscope.model.capture import Finding
 from wallscope.model.finding_codes import FindingCode
-from wallscope.thresholds.causes import REPORTED_JITTER_SHARE, REPORTED_WAIT_SHARE
+from wallscope.thresholds.causes import CULPRIT_SHARE, REPORTED_JITTER_SHARE, REPORTED_WAIT_SHARE
 from wallscope.units import capitalize, duration, percent, plural
 
 _MOST_NAMED = 3
@@ -41,27 +41,28 @@ def describe_left_out(findings: Iterable[Finding]) -> str:
 
 
 def _describe_late_ranks(job: Job, unit: str) -> Iterator[str]:
-    repeated = [straggler for straggler in job.stragglers if straggler.repeated]
-    in_turn = [straggler for straggler in job.stragglers if not straggler.repeated]
-    for straggler in repeated[:_MOST_NAMED]:
-        yield _describe_straggler(straggler, unit)
-    if len(repeated) > _MOST_NAMED:
-        yield f"{plural(len(repeated) - _MOST_NAMED, 'more rank')} are also late."
-    if in_turn and not repeated:
-        worst = max(in_turn, key=lambda late: (late.late_ns_median * late.late_steps, -late.place))
-        names = ", ".join(straggler.name for straggler in in_turn[:_MOST_NAMED])
-        more = f" and {len(in_turn) - _MOST_NAMED} more" if len(in_turn) > _MOST_NAMED else ""
-        yield "No rank is always late."
-        if len(in_turn) > 1:
-            yield f"The late ranks take turns: {names}{more}."
-        yield _describe_straggler(worst, unit)
-    if not job.stragglers and job.collectives.matched:
-        yield "No rank is late repeatedly."
+    """Yield what holds the job up, in the order of repair; that nothing does, where that is known."""
+    for place, straggler in enumerate(job.stragglers[:_MOST_NAMED]):
+        yield _describe_straggler(straggler, unit, is_first=place == 0)
+    if not job.collectives.matched:
+        return
+    if job.replayed_step_ns is None:
+        yield f"What holds the job up is unknown: no {unit} of all ranks could be replayed."
+    elif not job.stragglers:
+        yield (
+            f"Nothing holds the job up: with any rank, node, stage or link like its peers, the {unit} is at"
+            f" most {percent(CULPRIT_SHARE)} shorter."
+        )
 
 
-def _describe_straggler(late: Straggler, unit: str) -> str:
-    steps, by = f"{late.late_steps} of {late.steps} {unit}s", duration(late.late_ns_median)
-    return f"{capitalize(late.name)} is late on {steps}, by {by} (median): {late.why}."
+def _describe_straggler(late: Straggler, unit: str, *, is_first: bool) -> str:
+    step_ns = late.replayed_step_ns + late.late_ns_median
+    begin = capitalize(late.name) if is_first else f"Then {late.name}"
+    verb = "hold" if late.unit is UnitKind.JOB else "holds"
+    return (
+        f"{begin} {verb} the job up: repaired, the {unit} takes {duration(late.replayed_step_ns)} instead of"
+        f" {duration(step_ns)} ({duration(late.late_ns_median)} less): {late.why}."
+    )
 
 
 def _describe_waits(job: Job, critical: RankWaits) -> Iterator[str]:
@@ -89,7 +90,7 @@ def _describe_waits(job: Job, critical: RankWaits) -> Iterator[str]:
     step_ns = sum(job.walls.parts())
     if not job.stragglers and step_ns and job.collectives.jitter_ns >= REPORTED_JITTER_SHARE * step_ns:
         yield (
-            f"No rank is late. Each rank waits for others {duration(job.collectives.jitter_ns)} per step on"
+            f"Each rank waits for others {duration(job.collectives.jitter_ns)} per step on"
             f" average ({percent(job.collectives.jitter_ns / step_ns)})."
         )
     if job.pipeline:

@@ -1,6 +1,7 @@
 """Match the collectives of different ranks: by communicator and sequence, else by their ends.
 
-If payloads name communicators, the ranks of one ran the same collectives in the same order. Otherwise ranks
+If payloads name communicators, the ranks of one ran the same collectives in the same order; messages of two
+ranks are those in which each names the other. Otherwise ranks
 with one kind of operation are a group if they repeatedly end together. Two ranks on one clock are compared by
 the ends of their collectives (`trace.collectives`). Ranks on different clocks are compared by order. Their
 series are equal except for missing collectives at the ends of a capture. Except for offset and drift their
@@ -126,6 +127,7 @@ Line = tuple[float, float]
 """Value at 0, and slope."""
 
 _AT_ONCE = 256
+_OF_A_MESSAGE = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -313,11 +315,16 @@ MEETINGS = pl.Schema(
 """The rows of `ALL_COLLECTIVES` that were matched."""
 
 
-def match_meetings(rows: pl.DataFrame) -> pl.DataFrame:
-    """Match the collectives of a job (`ALL_COLLECTIVES`) to groups that are one (`MEETINGS`)."""
+def match_meetings(rows: pl.DataFrame, numbers: Sequence[int | None]) -> pl.DataFrame:
+    """Match the collectives of a job (`ALL_COLLECTIVES`) to groups that are one (`MEETINGS`).
+
+    Args:
+        rows: the collectives of all ranks.
+        numbers: the number of each member in the job, as far as known.
+    """
     found = [
         group.with_columns(is_named=pl.lit(alike.is_named))
-        for alike in _list_candidates(rows)
+        for alike in _list_candidates(rows, numbers)
         for group in _form_groups(alike)
     ]
     if not found:
@@ -346,14 +353,45 @@ class _Candidates:
     participants: int | None
 
 
-def _list_candidates(rows: pl.DataFrame) -> Iterator[_Candidates]:
+def _list_candidates(rows: pl.DataFrame, numbers: Sequence[int | None]) -> Iterator[_Candidates]:
     known = rows.filter(pl.col("communicator").is_not_null())
-    for own in known.partition_by("communicator", maintain_order=True):
-        yield _Candidates(_series(own, ["member", "input"]), is_named=True, participants=None)
+    for whole in known.partition_by("communicator", maintain_order=True):
+        for own in _divide_by_peers(whole, numbers):
+            yield _Candidates(_series(own, ["member", "input"]), is_named=True, participants=None)
     unknown = rows.filter(pl.col("communicator").is_null())
     for own in unknown.partition_by("operation", "axis", "participants", maintain_order=True):
         size = own["participants"][0]
         yield _Candidates(_series(own, ["member", "input", "stream"]), is_named=False, participants=size)
+
+
+def _divide_by_peers(rows: pl.DataFrame, numbers: Sequence[int | None]) -> Iterator[pl.DataFrame]:
+    """Yield the rows of a communicator that may meet: the messages of each two ranks, and all others.
+
+    Ranks have the order of their numbers in a communicator. Where a rank is missing, or two do not name each
+    other, nothing is known of peers.
+    """
+    members = rows["member"].unique().to_list()
+    named = rows.filter(pl.col("peer").is_not_null())
+    known = {numbers[member]: member for member in members}
+    if named.is_empty() or None in known or len(known) < len(members):
+        yield rows
+        return
+    place_of = {member: place for place, (_, member) in enumerate(sorted(known.items(), key=_first))}
+    own = pl.col("member").replace_strict(place_of, return_dtype=pl.Int32)
+    divided = rows.with_columns(
+        lower=pl.min_horizontal(own, pl.when(pl.col("peer").is_not_null()).then("peer")),
+        upper=pl.when(pl.col("peer").is_not_null()).then(pl.max_horizontal(own, "peer")),
+    ).with_columns(lower=pl.when(pl.col("upper").is_not_null()).then("lower"))
+    parts = divided.partition_by("lower", "upper", maintain_order=True)
+    pairs = [part for part in parts if part["upper"][0] is not None]
+    if any(part["member"].n_unique() != _OF_A_MESSAGE or part["upper"][0] >= len(members) for part in pairs):
+        yield rows
+        return
+    yield from parts
+
+
+def _first(entry: tuple[int | None, int]) -> int:
+    return entry[0] or 0
 
 
 def _series(rows: pl.DataFrame, by: list[str]) -> list[Series]:

@@ -1,112 +1,28 @@
-"""Ranks that delay a job: which arrive late at collectives, by how much, and why.
+"""Why a unit holds a job up: work that takes longer than on its peers, either more work or slower work."""
 
-A collective is charged to its last participant: the median of the waits on the blame chains of the others. A
-rank's net lateness in a step is its charge minus its own waits. Only ranks with the largest net lateness
-delay the job, however much all wait for each other at times. The cause of lateness is work that takes longer
-than on peers, either more work or slower work.
-"""
-
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
 
-from wallscope.model.analysis import PipelineStage, RankGroup, Reason, Straggler
+from wallscope.model.analysis import RankGroup, Reason, Straggler, UnitKind
 from wallscope.model.cause_catalogue import describe_cause
-from wallscope.model.enums import Axis, Collective, ComputeCategory, Wall
+from wallscope.model.enums import ComputeCategory, Wall
 from wallscope.model.profile import Profile
-from wallscope.ranks.match_collectives import AT, OUT
+from wallscope.ranks.culprits import Culprit, JobUnit
 from wallscope.ranks.wait_split import StepSums
 from wallscope.thresholds.causes import (
     COMPARED_PEERS_COUNT,
-    FEWEST_LATE_STEPS_COUNT,
-    LATE_IN_TURN_SHARE,
-    LATE_OF_ALL_SHARE,
-    LATE_STEPS_SHARE,
     MOST_OF_LATENESS_SHARE,
     SAME_KERNEL_COUNT_SHARE,
     SLOWED_ALIKE_SHARE,
-    UNEVEN_STAGES_SHARE,
 )
-from wallscope.thresholds.verdict import MATERIAL_SHARE
-from wallscope.units import duration, percent, signed_percent
+from wallscope.trace.intervals import Times
+from wallscope.units import duration, signed_percent
 
-SINCE = tuple(f"since_{wall}_ns" for wall in Wall)
-_BY_STEP = ("member", "input", "step")
-
-CHARGES = pl.Schema(
-    {
-        "member": pl.UInt32(),
-        "input": pl.UInt32(),
-        "step": pl.UInt32(),
-        "late_ns": pl.Int64(),  # that others wait for it
-        "waits_ns": pl.Int64(),  # that it waits for others
-        **dict.fromkeys((f"more_{wall}_ns" for wall in Wall), pl.Int64()),
-    }
-)
-"""A row for each step in which a rank shared collectives; `more` is its extra time before them."""
-
-MORE = tuple(name for name in CHARGES.names() if name.startswith("more_"))
-
-
-def charge_lateness(rows: pl.DataFrame) -> pl.DataFrame:
-    """Return the charges (`CHARGES`) of split collectives (`split_waits`), except pipeline waits.
-
-    Two ranks that send and receive on an unknown axis may also be a pipeline.
-    """
-    by_design = pl.col("is_pipeline") | _may_be_pipeline()
-    met = _measure_since_last(rows).filter(pl.col("is_whole") & ~by_design & pl.col("step").is_not_null())
-    if met.is_empty():
-        return CHARGES.to_frame()
-    is_other = ~pl.col("is_last")
-    of_others = (
-        met.filter(is_other)
-        .group_by("meeting")
-        .agg(late_ns=pl.col("blocking_wait_ns").median(), **{name: pl.col(name).median() for name in SINCE})
-    )
-    last = met.filter("is_last").join(of_others, on="meeting", suffix="_others", maintain_order="left")
-    is_late = pl.col("late_ns") > 0
-    late = last.group_by(_BY_STEP, maintain_order=True).agg(
-        pl.col("late_ns").sum(),
-        *(
-            (pl.col(since) - pl.col(f"{since}_others")).filter(is_late).sum().alias(more)
-            for since, more in zip(SINCE, MORE, strict=True)
-        ),
-    )
-    waiting = met.group_by(_BY_STEP, maintain_order=True).agg(waits_ns=pl.col("blocking_wait_ns").sum())
-    return (
-        waiting.join(late, on=_BY_STEP, how="left")
-        .with_columns(pl.col("late_ns", *MORE).fill_null(0).round())
-        .sort(_BY_STEP)
-        .select(CHARGES.names())
-        .cast(CHARGES)
-    )
-
-
-def _may_be_pipeline() -> pl.Expr:
-    is_sent = (pl.col("operation") == Collective.SEND_RECV) & (pl.col("axis") == Axis.UNKNOWN)
-    return is_sent & (pl.len().over("meeting") == _NEIGHBOURS_COUNT)
-
-
-def _measure_since_last(rows: pl.DataFrame) -> pl.DataFrame:
-    """Return the time of each wall since the last collective of the group: from its end, or a later begin.
-
-    Null for the first collective of a group.
-    """
-    by = ("member", "input", "group")
-    ordered = rows.sort("member", "input", "start_ns", "row")
-    follows = pl.col("end_ns").shift().over(by) <= pl.col("start_ns")
-    return ordered.with_columns(
-        (
-            pl.col(at)
-            - pl.when(follows).then(pl.col(out).shift().over(by)).otherwise(pl.col(at).shift().over(by))
-        ).alias(since)
-        for at, out, since in zip(AT, OUT, SINCE, strict=True)
-    )
-
-
-_NEIGHBOURS_COUNT = 2
+_MOST_NAMED = 8
 _KEY = ("path", "category", "name")
 _COMPUTE = [str(category) for category in ComputeCategory]
 _OF_EXPERTS = (ComputeCategory.GROUPED_GEMM, ComputeCategory.DISPATCHER_LOCAL)
@@ -295,22 +211,21 @@ def _sum_token_bytes(side: RankSteps) -> float | None:
 
 @dataclass(frozen=True, slots=True)
 class JobRanks:
-    """Data of ranks: profiles, their steps, groups of similar ones, their peers, `CHARGES`.
-
-    `names` are for people; `noise_ns` is the remaining distance of the ends of one collective.
-    """
+    """Data of ranks: profiles, their steps, groups of similar ones, their peers; `names` are for people."""
 
     profiles: Sequence[Profile]
     steps: Sequence[StepSums]
     groups: tuple[RankGroup, ...]
     met: Mapping[int, frozenset[int]]
-    charges: pl.DataFrame
-    noise_ns: int
     names: Sequence[str]
 
     def side(self, place: int) -> RankSteps:
         """Return a rank with its deciding steps."""
         return RankSteps(self.profiles[place], self.steps[place].deciding)
+
+    def mean_walls(self, place: int) -> Times:
+        """Return the mean of each wall over the deciding steps of a rank, float64 ns."""
+        return np.asarray(self.steps[place].walls.mean(axis=0))
 
     def like(self, place: int) -> list[int]:
         """Return the ranks that do the same work as one, preferably its peers; else all of its peers."""
@@ -321,42 +236,26 @@ class JobRanks:
         return [other for other in same if other in met] or same or sorted(met)
 
 
-def find_stragglers(ranks: JobRanks) -> tuple[Straggler, ...]:
-    """Return the ranks that others wait for, the worst first.
-
-    Repeated: net lateness is at least 1 % of the step on two thirds of the steps. In turn: at least 5 % on
-    some, and 0.4 % of all time together.
-    """
-    found = [one for place in range(len(ranks.profiles)) if (one := _judge(ranks, place)) is not None]
-    return tuple(sorted(found, key=lambda one: (not one.repeated, -one.late_ns_median, one.place)))
+def name_stragglers(
+    ranks: JobRanks, culprits: Sequence[Culprit], stage_of: Mapping[int, int]
+) -> tuple[Straggler, ...]:
+    """Return what holds a job up with the reasons, in the order of repair (`find_culprits`)."""
+    return tuple(_name_straggler(ranks, culprit, stage_of) for culprit in culprits)
 
 
-def _judge(ranks: JobRanks, place: int) -> Straggler | None:
-    steps = ranks.steps[place]
-    own = ranks.charges.filter(pl.col("member") == place)
-    table = steps.deciding.join(own, on=["input", "step"], how="left", maintain_order="left")
-    late_ns = table["late_ns"].fill_null(0).to_numpy()
-    net_ns = late_ns - table["waits_ns"].fill_null(0).to_numpy()
-    count, usual_ns = len(table), float(np.median(steps.length_ns)) if len(table) else 0.0
-    is_late = net_ns >= max(MATERIAL_SHARE * usual_ns, ranks.noise_ns)
-    repeated = count >= FEWEST_LATE_STEPS_COUNT and is_late.sum() >= LATE_STEPS_SHARE * count
-    if not repeated:
-        is_late = net_ns >= max(LATE_IN_TURN_SHARE * usual_ns, ranks.noise_ns)
-        if not is_late.any() or net_ns[is_late].sum() < LATE_OF_ALL_SHARE * steps.length_ns.sum():
-            return None
-    in_question = table.filter(pl.Series(is_late))
-    more_ns = {
-        wall: int(in_question[name].sum()) // len(in_question) for wall, name in zip(Wall, MORE, strict=True)
-    }
-    reason = _reason(ranks, place, in_question, more_ns, repeated=bool(repeated))
+def _name_straggler(ranks: JobRanks, culprit: Culprit, stage_of: Mapping[int, int]) -> Straggler:
+    unit = culprit.unit
+    reason = _reason(ranks, culprit, stage_of)
+    is_one = len(unit.places) == 1
     return Straggler(
-        place=place,
-        rank=ranks.profiles[place].header.rank,
-        name=ranks.names[place],
-        repeated=bool(repeated),
-        late_ns_median=round(float(np.median(late_ns[is_late]))),
-        late_steps=int(is_late.sum()),
-        steps=count,
+        place=unit.places[0],
+        rank=ranks.profiles[unit.places[0]].header.rank if is_one else None,
+        name=_name_unit(ranks, unit),
+        unit=unit.kind,
+        places=unit.places,
+        repeated=unit.kind is not UnitKind.JOB,
+        late_ns_median=round(culprit.gain_ns),
+        replayed_step_ns=round(culprit.replayed_ns),
         cause_wall=reason.wall,
         cause=reason.cause,
         reason=reason.reason,
@@ -365,72 +264,80 @@ def _judge(ranks: JobRanks, place: int) -> Straggler | None:
     )
 
 
-def _reason(
-    ranks: JobRanks, place: int, late: pl.DataFrame, more_ns: Mapping[Wall, int], *, repeated: bool
-) -> LateReason:
-    """Explain a rank that is always late by its peers, one that is late in turn by its other steps.
-
-    The delay before its first collective may be at the end of the previous step, because a step without a
-    range begins with its first kernel.
-    """
-    profile, steps = ranks.profiles[place], late.select("input", "step")
-    peers = [ranks.side(other) for other in ranks.like(place)]
-    if repeated:
-        return explain_lateness(RankSteps(profile, steps), peers, more_ns)
-    every = ranks.steps[place].deciding
-    reason = []
-    for own in (steps, _steps_before(steps, every)):
-        rest = every.join(own, on=["input", "step"], how="anti")
-        reason.append(
-            explain_lateness(
-                RankSteps(profile, own), [RankSteps(profile, rest)] if len(rest) else peers, more_ns
-            )
-        )
-    return max(reason, key=lambda one: (one.cause is not None, one.over_ns))
+def _name_unit(ranks: JobRanks, unit: JobUnit) -> str:
+    named = [ranks.names[place] for place in unit.places]
+    match unit.kind:
+        case UnitKind.RANK:
+            return named[0]
+        case UnitKind.NODE:
+            return f"node {unit.name} ({_join_ranks(named)})"
+        case UnitKind.STAGE:
+            return f"pipeline stage {unit.group} ({_join_ranks(named)})"
+        case UnitKind.LINK:
+            return f"the link of {_join_ranks(named)}"
+        case UnitKind.JOB:
+            return "the hosts of all ranks in turn"
 
 
-def _steps_before(steps: pl.DataFrame, every: pl.DataFrame) -> pl.DataFrame:
-    """Return the deciding step before each, or the step itself if there is none."""
-    following = every.sort("input", "step").with_columns(
-        pl.struct("input", "step").shift(-1).over("input").alias("next")
+def _join_ranks(named: Sequence[str]) -> str:
+    """Return "ranks 2, 3" of names, cut after some."""
+    numbers = [name.removeprefix("rank ") for name in named[:_MOST_NAMED]]
+    more = f" and {len(named) - _MOST_NAMED} more" if len(named) > _MOST_NAMED else ""
+    is_numbered = all(number.isdigit() for number in numbers)
+    return f"{'' if not is_numbered else 'rank ' if len(named) == 1 else 'ranks '}{', '.join(numbers)}{more}"
+
+
+def _reason(ranks: JobRanks, culprit: Culprit, stage_of: Mapping[int, int]) -> LateReason:
+    """Explain a unit by the peers of its first rank, or of that one which takes most longer."""
+    unit, gain_ns = culprit.unit, round(culprit.gain_ns)
+    if unit.kind is UnitKind.LINK:
+        return _explain_link(unit)
+    if unit.kind is UnitKind.JOB:
+        return _explain_turns(ranks)
+    place = unit.places[0]
+    if unit.kind is UnitKind.STAGE:
+        others = [other for other in sorted(stage_of) if stage_of[other] != unit.group]
+    else:
+        others = [other for other in ranks.like(place) if other not in unit.places]
+        others = [other for other in others if stage_of.get(other) == stage_of.get(place)] or others
+    peers = [ranks.side(other) for other in others]
+    if unit.is_compute:
+        return explain_lateness(ranks.side(place), peers, {Wall.COMPUTE: gain_ns})
+    own, usual = ranks.mean_walls(place), np.median([ranks.mean_walls(other) for other in others], axis=0)
+    more = dict(zip(Wall, (own - usual).astype(np.int64).tolist(), strict=True))
+    return explain_lateness(
+        ranks.side(place), peers, {wall: more[wall] for wall in (Wall.HOST, Wall.MEMORY, Wall.UNATTRIBUTED)}
     )
-    found = following.join(steps, left_on="next", right_on=pl.struct("input", "step"), how="semi")
-    return found.select("input", "step") if len(found) else steps
 
 
-def find_slow_stages(ranks: JobRanks, pipeline: tuple[PipelineStage, ...]) -> tuple[Straggler, ...]:
-    """Return the ranks of a stage that computes 3 % of the step more than the others, and waits least."""
-    if len(pipeline) < 2:
-        return ()
-    slowest = max(pipeline, key=lambda stage: (stage.compute_ns, -stage.stage))
-    others = [stage for stage in pipeline if stage is not slowest]
-    usual_ns = float(np.median([stage.compute_ns for stage in others]))
-    step_ns = float(np.median([np.median(steps.length_ns) for steps in ranks.steps]))
-    over_ns = slowest.compute_ns - usual_ns
-    waits_least = slowest.bubble_ns <= min(stage.bubble_ns for stage in others)
-    if over_ns < UNEVEN_STAGES_SHARE * step_ns or not waits_least:
-        return ()
-    peers = [ranks.side(place) for stage in others for place in stage.places]
-    found = []
-    for place in slowest.places:
-        reason = explain_lateness(ranks.side(place), peers, {Wall.COMPUTE: round(over_ns)})
-        is_other = reason.reason is not Reason.SLOWER_KERNELS
-        steps = ranks.steps[place]
-        found.append(
-            Straggler(
-                place=place,
-                rank=ranks.profiles[place].header.rank,
-                name=ranks.names[place],
-                repeated=True,
-                late_ns_median=round(over_ns),
-                late_steps=len(steps.deciding),
-                steps=len(steps.deciding),
-                cause_wall=Wall.COMPUTE,
-                cause=reason.cause,
-                reason=Reason.OTHER_WORK if is_other else reason.reason,
-                ratio=slowest.compute_ns / usual_ns if usual_ns else None,
-                why=f"stage {slowest.stage} of the pipeline computes {percent(over_ns / step_ns)} more than"
-                f" the others: {reason.sentence}",
-            )
-        )
-    return tuple(found)
+def _explain_link(unit: JobUnit) -> LateReason:
+    """Explain a link by its transfers and those of others."""
+    ratio = unit.ratio
+    times = "" if ratio is None else f" {ratio:.1f}x as long as"
+    sentence = (
+        f"its {describe_cause(f'communication/{unit.name}/transfer')} takes{times} other links of the kind"
+    )
+    return LateReason(
+        Wall.COMMUNICATION, f"communication/{unit.name}/transfer", Reason.COMMUNICATION, ratio, sentence
+    )
+
+
+def _explain_turns(ranks: JobRanks) -> LateReason:
+    """Explain hosts that stall in turn by the cause outside of compute that varies most from step to step."""
+    over: defaultdict[str, float] = defaultdict(float)
+    for place, profile in enumerate(ranks.profiles):
+        own = profile.causes.join(ranks.steps[place].deciding, on=["input", "step"])
+        own = own.filter(pl.col("cause").str.contains("^(host|memory|unattributed)/"))
+        by_step = own.group_by("input", "step", "cause").agg(pl.col("ns").sum()).sort("cause", "step")
+        count = max(len(ranks.steps[place].deciding), 1)
+        for cause, ns in by_step.group_by("cause", maintain_order=True).agg("ns").iter_rows():
+            usual = float(np.median([*ns, *[0] * (count - len(ns))]))
+            over[cause] += sum(max(one - usual, 0) for one in ns) / count
+    if not over:
+        return LateReason(None, None, Reason.UNKNOWN, None, "the capture does not show why")
+    cause = max(over, key=lambda one: (over[one], one))
+    wall = Wall(cause.partition("/")[0])
+    sentence = (
+        f"{describe_cause(cause)} comes on one rank after the other, {duration(round(over[cause]))} per step"
+    )
+    return LateReason(wall, cause, _REASON_OF_WALL[wall], None, sentence)

@@ -1,8 +1,7 @@
 """Split collectives into waits for late peers and transfer, and sum the steps of ranks.
 
-The last participant does not wait, and from then on all transfer data. If all send and all receive, the
-shortest duration is the transfer time, whatever the clocks show. For messages and for collectives with a
-root, the clocks show when the last participant arrived. The part of an operation on its rank's blame chain is
+The transfer of a meeting is the shortest time that one of its participants stays in it, whatever the clocks
+show; what others stay longer is waiting. The part of an operation on its rank's blame chain is
 assumed to be its tail, because a chain walks backwards from the end of the operation.
 
 The time of collectives in a step is known per kind of operation, the wait of each from its match. Both are
@@ -35,12 +34,13 @@ from wallscope.model.enums import Axis, Wall
 from wallscope.model.profile import Profile
 from wallscope.profile.step_slices import encode_pairs
 from wallscope.profile.time_moves import MOVES, join_split_causes, move_time, on_axes
-from wallscope.ranks.clocks import SYMMETRIC
 from wallscope.thresholds.causes import EARLY_RECEIVER_NS
+from wallscope.thresholds.verdict import MATERIAL_SHARE
 from wallscope.trace.intervals import Times, apportion
 from wallscope.trace.steps import is_ordinary
 
 _WALLS = [f"{wall}_wall_ns" for wall in Wall]
+_COMPUTE, _AT_COMPUTE = f"{Wall.COMPUTE}_wall_ns", f"at_{Wall.COMPUTE}_ns"
 _OPEN = ("unattributed/", COMMUNICATION_UNRESOLVED, MEMORY_UNRESOLVED, UNRECOGNIZED)
 
 
@@ -152,21 +152,11 @@ def split_waits(rows: pl.DataFrame) -> pl.DataFrame:
             joined_ns=pl.when("is_whole").then(joined),
             is_last=pl.when("is_whole").then(pl.col("row") == last),
         )
-        .with_columns(transfer_ns=pl.when("is_whole").then(_transfer_ns()))
+        .with_columns(transfer_ns=pl.when("is_whole").then(pl.col("residence_ns").min().over("meeting")))
         .with_columns(wait_ns=pl.col("residence_ns") - pl.col("transfer_ns"))
         .with_columns(
             blocking_wait_ns=(pl.col("blocking_ns") - pl.col("transfer_ns")).clip(0, pl.col("blocking_ns"))
         )
-    )
-
-
-def _transfer_ns() -> pl.Expr:
-    shortest = pl.col("residence_ns").min().over("meeting")
-    since_last = (pl.col("end_ns") - pl.col("joined_ns")).clip(0, pl.col("residence_ns"))
-    return (
-        pl.when(pl.col("operation").is_in([str(kind) for kind in SYMMETRIC]))
-        .then(shortest)
-        .otherwise(since_last)
     )
 
 
@@ -365,41 +355,61 @@ def _limit_recoverable(
 def find_stages(rows: pl.DataFrame, profiles: Sequence[Profile]) -> dict[int, int]:
     """Return the stage of each member that sends to or receives from another, from 0.
 
-    The first stage of a pipeline is the end whose steps begin first; the others follow by neighbors.
+    The first stage of a pipeline is the end that first computes in a step: the other one receives before.
+    The others follow by neighbors, in a ring as the first messages go round.
     """
-    pairs = (
-        rows.filter(pl.col("is_pipeline") & pl.col("is_whole"))
-        .group_by("meeting")
-        .agg(pl.col("member").unique().sort())
-        .filter(pl.col("member").list.len() > 1)["member"]
-        .unique(maintain_order=True)
-    )
-    neighbors: defaultdict[int, set[int]] = defaultdict(set)
-    for members in pairs.to_list():
+    messages = rows.filter(pl.col("is_pipeline") & pl.col("is_whole") & pl.col("step").is_not_null())
+    if messages.is_empty():
+        return {}
+    middle = messages.group_by("member").agg(pl.col("step").unique().sort())
+    at = middle.select("member", step=pl.col("step").list.get(pl.col("step").list.len() // 2))
+    begins_ns = {
+        member: _find_first_compute_ns(messages, member, profiles[member])
+        for member in messages["member"].unique().sort()
+    }
+    neighbors: defaultdict[int, dict[int, None]] = defaultdict(
+        dict
+    )  # each in the order of their first messages
+    pairs = messages.join(at, on=["member", "step"], how="semi").sort("joined_ns", "meeting")
+    for members in pairs.group_by("meeting", maintain_order=True).agg("member")["member"].to_list():
         for one in members:
-            neighbors[one] |= set(members) - {one}
-    middle = min((len(profiles[member].steps) for member in neighbors), default=0) // 2
-    begins = {member: _begin_ns(rows, member, profiles[member], middle) for member in neighbors}
+            neighbors[one] |= dict.fromkeys(other for other in members if other != one)
     found: dict[int, int] = {}
-    for first in sorted(neighbors, key=lambda member: (len(neighbors[member]) > 1, begins[member], member)):
+    for first in sorted(
+        neighbors, key=lambda member: (len(neighbors[member]) > 1, begins_ns[member], member)
+    ):
         if first in found:
             continue
         found[first] = 0
         waiting = deque([first])
         while waiting:
             one = waiting.popleft()
-            for other in sorted(neighbors[one] - found.keys()):
+            following = [other for other in neighbors[one] if other not in found]
+            for other in following[:1] if one == first else following:
                 found[other] = found[one] + 1
                 waiting.append(other)
     return found
 
 
-def _begin_ns(rows: pl.DataFrame, member: int, profile: Profile, step: int) -> float:
-    """Return when a step of a member begins on the clock of the job, in ns."""
-    shift = rows.filter(pl.col("member") == member).select(
-        (pl.col("start_ns") - pl.col("session_ns")).median()
+def _find_first_compute_ns(rows: pl.DataFrame, member: int, profile: Profile) -> float:
+    """Return when a member first computes in the middle step, on the clock of the job, in ns.
+
+    That is the begin of the step, or the end of its first message if next to nothing is computed before.
+    """
+    own = rows.filter(pl.col("member") == member)
+    steps = profile.steps.sort("input", "start_ns").with_columns(
+        until=pl.col(_COMPUTE).cum_sum().over("input") - pl.col(_COMPUTE)
     )
-    return float(profile.steps["start_ns"].sort()[step]) + float(shift.item())
+    step = steps[len(steps) // 2].row(0, named=True)
+    shift_ns = float(np.median((own["start_ns"] - own["session_ns"]).to_numpy()))
+    first = (
+        own.filter((pl.col("input") == step["input"]) & (pl.col("step") == step["step"]))
+        .sort("start_ns")
+        .head(1)
+    )
+    if len(first) and first[_AT_COMPUTE][0] - step["until"] < MATERIAL_SHARE * step[_COMPUTE]:
+        return float(first["end_ns"][0])
+    return float(step["start_ns"]) + shift_ns
 
 
 def summarize_pipeline(

@@ -209,14 +209,6 @@ CLOCK_ROUNDS_COUNT: Final = 3
 """Times that clocks are laid on each other anew. Chosen."""
 EARLY_RECEIVER_NS: Final = 50_000
 """A sender may be through so long before a receiver's clock says that it began. Chosen."""
-LATE_IN_TURN_SHARE: Final = 0.05
-"""Of the step that a rank must be late on some steps alone, net, to hold the job up in turn. Chosen."""
-LATE_STEPS_SHARE: Final = 2 / 3
-"""Of the steps on which it must be late, to be so repeatedly. Chosen."""
-FEWEST_LATE_STEPS_COUNT: Final = 3
-"""Minimum number of steps for that. Chosen."""
-LATE_OF_ALL_SHARE: Final = 0.004
-"""Of all time that a rank must be late in turn, together. Chosen."""
 UNEVEN_STAGES_SHARE: Final = 0.03
 """Of the step that a pipeline stage must work longer than the others, to be uneven. Chosen."""
 COMPARED_PEERS_COUNT: Final = 8
@@ -233,3 +225,19 @@ REPORTED_WAIT_SHARE: Final = 0.25
 """Share of waiting in the time of collectives from which the verdict of a job states it. Chosen."""
 REPORTED_JITTER_SHARE: Final = 0.02
 """Share of the step that ranks wait in turns from which the verdict states it. Chosen."""
+MOST_REPLAYED_STEPS_COUNT: Final = 16
+"""Steps of a job that are replayed. Chosen, to bound the time."""
+CULPRIT_SHARE: Final = 0.01
+"""Of the step that the repair of a unit must save, for the unit to be named. Chosen."""
+UNEVEN_STAGE_GAIN_SHARE: Final = 0.02
+"""The same for a pipeline stage: layers are not divisible at will. Chosen."""
+SAME_GAIN_SHARE: Final = 0.03
+"""Of the best gain that another may be less, to be about the same. Chosen."""
+MOST_CULPRITS_COUNT: Final = 4
+"""Units that are named of a job, one after the other. Chosen, to bound the time."""
+WIDELY_SHARED_COUNT: Final = 32
+"""Peers whose median is what a rank is compared with. Chosen, to bound the time."""
+CERTAIN_DEVIATIONS_COUNT: Final = 4.0
+"""Standard errors by which kernels take longer in a step, to be slow and not unlucky. Chosen."""
+FEWEST_FOR_VARIATION_COUNT: Final = 3
+"""Steps from which that can be told. Chosen."""

@@ -405,6 +405,7 @@ def _combine_calls(members: pl.DataFrame) -> pl.DataFrame:
             _take_only_value("communicator").alias("communicator"),
             _take_only_value("participants").alias("participants"),
             pl.when(pl.col("peer").count() > 0).then(peer.n_unique()).alias("peers"),
+            pl.when(has_one_peer & ~pl.col("is_own").any()).then(pl.col("peer").first()).alias("peer"),
             pl.when(whole).then(_sum_bytes("bytes")).alias("bytes"),
             pl.when(whole & (knows_itself | has_one_peer)).then(_sum_bytes("bus_bytes")).alias("bus_bytes"),
             pl.col("source").first(),

@@ -12,7 +12,7 @@ from rich.constrain import Constrain
 
 from wallscope import units
 from wallscope.model.advice import Fix
-from wallscope.model.analysis import Analysis, Anchor, Job, Rank
+from wallscope.model.analysis import Analysis, Anchor, Job, Rank, UnitKind
 from wallscope.model.capture import Profiler
 from wallscope.model.cause_catalogue import describe_cause
 from wallscope.model.diagnosis import StepMode
@@ -276,23 +276,25 @@ def _describe_level(mode: StepMode) -> str:
 
 
 def _describe_ranks(job: Job, analysis: Analysis) -> Iterator[str]:
-    """Say which ranks are late, by how much, and why; or that this is unknown."""
+    """Say what holds the job up, by how much, and why; or that this is unknown."""
     if not job.collectives.matched:
         yield "Which rank waits for which is unknown: no collective was matched between two ranks."
         return
     window = analysis.anchor.window
-    repeated = [late for late in job.stragglers if late.repeated]
-    for late in repeated[:_MOST_LATE]:
+    for late in job.stragglers[:_MOST_LATE]:
         cause = f": {describe_cause(late.cause)}" if late.cause else ""
+        verb = "hold" if late.unit is UnitKind.JOB else "holds"
         yield (
-            f"{units.capitalize(late.name)} is late on {late.late_steps} of {late.steps} {window}s, by"
-            f" {units.duration(late.late_ns_median)} (median){cause}"
+            f"{units.capitalize(late.name)} {verb} the job up; repaired, the {window} is"
+            f" {units.duration(late.late_ns_median)} shorter{cause}"
         )
-    if not repeated:
+    if job.replayed_step_ns is None:
+        yield f"What holds the job up is unknown: no {window} of all ranks could be replayed."
+    elif not job.stragglers:
         waited = units.duration(job.collectives.jitter_ns)
-        yield f"No rank is late on most {window}s. A rank waits {waited} per {window} for others (mean)."
-    if len(repeated) > _MOST_LATE:
-        yield f"{len(repeated) - _MOST_LATE} more late ranks: --full"
+        yield f"Nothing holds the job up. A rank waits {waited} per {window} for others (mean)."
+    if len(job.stragglers) > _MOST_LATE:
+        yield f"{len(job.stragglers) - _MOST_LATE} more: --full"
 
 
 def _list_commands(

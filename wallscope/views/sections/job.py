@@ -94,7 +94,7 @@ def select_places(job: Job) -> tuple[int, ...]:
     """
     by_wait = sorted(job.members, key=lambda one: (one.peer_wait_ns or 0, one.place))
     ends = [one.place for pair in zip(by_wait, reversed(by_wait), strict=True) for one in pair]
-    first = [one.place for one in job.stragglers]
+    first = [place for one in job.stragglers for place in one.places[:MOST_RANKS]]
     first += [job.critical_place, *(group.representative for group in job.groups)]
     return tuple(sorted(list(dict.fromkeys([*first, *ends]))[:MOST_RANKS]))
 
@@ -108,20 +108,22 @@ def _tabulate_late(job: Job) -> Grid:
     columns = (
         on_terminal("name", "rank", value=_shorten_name, most=20),
         make_column(Straggler, "name", media=PAGE, most=40),
-        make_column(Straggler, "late_steps", value=lambda one: f"{one.late_steps} of {one.steps}"),
         make_column(Straggler, "late_ns_median"),
+        make_column(Straggler, "replayed_step_ns"),
         on_terminal(
             "reason", "reason", value=lambda one: Cell(_explain_lateness(one), one.cause_wall), most=48
         ),
         on_page("reason", "reason", value=_explain_lateness),
         make_column(Straggler, "why", media=PAGE, most=200),
     )
-    brief, limits = "Late ranks (delay: median time that others wait for them)", _limit(32, "more rank")
-    return tabulate("Late ranks", columns, job.stragglers, brief=brief, limits=limits, is_wordy=True)
+    brief, limits = "What holds the job up (in the order of repair)", _limit(32, "more unit")
+    return tabulate(
+        "What holds the job up", columns, job.stragglers, brief=brief, limits=limits, is_wordy=True
+    )
 
 
 def _explain_lateness(one: Straggler) -> str:
-    """Say why a rank is late, in a few words."""
+    """Say why a unit holds the job up, in a few words."""
     return str(one.cause) if one.reason in {Reason.HOST, Reason.MEMORY} else _REASONS[one.reason]
 
 
@@ -134,9 +136,7 @@ def _tabulate_waits(members: Sequence[RankWaits], rest: str) -> Grid:
         on_terminal("name", "rank", value=_shorten_name, most=20),
         make_column(RankWaits, "name", media=PAGE, most=40),
         make_column(RankWaits, "step_median_ns", media=("terminal",)),
-        *make_columns(
-            RankWaits, "residence_ns", "transfer_ns", "peer_wait_ns", "pipeline_wait_ns", "late_ns"
-        ),
+        *make_columns(RankWaits, "residence_ns", "transfer_ns", "peer_wait_ns", "pipeline_wait_ns"),
     )
     title = "Time in collectives per typical step"
     return tabulate(title, columns, members, brief=f"{title} (each moment counts once)", rest=rest)

@@ -1,0 +1,281 @@
+"""What holds a job up: the units whose replay like their peers shortens the step, one after the other.
+
+A unit is what one repair concerns: the kernels or the host of a rank or node, the layers of a pipeline stage,
+the links of a group of ranks, or the hosts of all ranks in turn. Of units that gain about the same, the
+smallest is named. It stays repaired, and the search goes on with the rest.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from wallscope.model.analysis import UnitKind
+from wallscope.ranks.job_replay import PASS, JobGraph, OwnTimes
+from wallscope.thresholds.causes import (
+    CERTAIN_DEVIATIONS_COUNT,
+    CULPRIT_SHARE,
+    FEWEST_FOR_VARIATION_COUNT,
+    MOST_CULPRITS_COUNT,
+    SAME_GAIN_SHARE,
+    UNEVEN_STAGE_GAIN_SHARE,
+    WIDELY_SHARED_COUNT,
+)
+from wallscope.trace.intervals import Times
+
+
+@dataclass(frozen=True, slots=True)
+class JobUnit:
+    """What can be repaired at once: whose kernels (`is_compute`), hosts or transfers.
+
+    `name` is the host of a node, or the axis of a link. `group` is the number of the stage, or of the
+    meetings of a link, whose transfers take `ratio` times as long as others.
+    """
+
+    kind: UnitKind
+    places: tuple[int, ...]
+    is_compute: bool
+    name: str = ""
+    group: int = -1
+    ratio: float | None = None
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """Sort key: smaller units first; a link is less than its ranks."""
+        return int(self.kind is not UnitKind.LINK), len(self.places)
+
+
+@dataclass(frozen=True, slots=True)
+class Culprit:
+    """A unit, and the mean step before and after its repair, in ns."""
+
+    unit: JobUnit
+    step_ns: float
+    replayed_ns: float
+
+    @property
+    def gain_ns(self) -> float:
+        """What the step becomes shorter by."""
+        return self.step_ns - self.replayed_ns
+
+
+@dataclass(frozen=True, slots=True)
+class JobShape:
+    """Where the ranks of a job are: node and stage of each, if known; ranks and axis of each group."""
+
+    hostnames: tuple[str | None, ...]
+    stage_of: Mapping[int, int]
+    links: Mapping[int, tuple[tuple[int, ...], str]]
+
+
+def find_culprits(graph: JobGraph, shape: JobShape) -> tuple[Culprit, ...]:
+    """Return what holds the job up, in the order of repair; nothing where no repair gains enough."""
+    own, step_ns = graph.own, graph.measure_step_ns(graph.own)
+    units, found = list(_list_units(graph, shape)), list[Culprit]()
+    while units and step_ns is not None and len(found) < MOST_CULPRITS_COUNT:
+        best = _find_best(graph, shape, own, step_ns, units)
+        if best is None:
+            break
+        before, (culprit, own) = own, best
+        found.append(culprit)
+        step_ns = culprit.replayed_ns
+        units.remove(culprit.unit)
+        if culprit.unit.kind is UnitKind.LINK:
+            found[-1] = replace(culprit, unit=replace(culprit.unit, ratio=_measure_ratio(before, own)))
+    return tuple(found)
+
+
+def _find_best(
+    graph: JobGraph, shape: JobShape, own: OwnTimes, step_ns: float, units: Sequence[JobUnit]
+) -> tuple[Culprit, OwnTimes] | None:
+    """Return the smallest unit whose gain is about the best, with the times of the job without it."""
+    tried = []
+    is_balanced = True
+    if len(set(shape.stage_of.values())) > 1:
+        balanced_ns = _measure_balanced_ns(graph, shape, own)
+        is_balanced = balanced_ns is None or step_ns - balanced_ns < UNEVEN_STAGE_GAIN_SHARE * step_ns
+    for unit in units:
+        repaired = repair_unit(graph, shape, own, unit)
+        least_ns = CULPRIT_SHARE * step_ns
+        if unit.kind is UnitKind.STAGE and is_balanced:
+            continue
+        if repaired is not None and unit.is_compute and not _is_steady(graph, own, repaired, unit):
+            continue
+        if repaired is None or _most_ns(own, repaired) < least_ns * graph.steps:
+            continue
+        replayed_ns = graph.measure_step_ns(repaired)
+        if replayed_ns is not None and step_ns - replayed_ns >= least_ns:
+            tried.append((Culprit(unit, step_ns, replayed_ns), repaired))
+    if not tried:
+        return None
+    most_ns = max(culprit.gain_ns for culprit, _ in tried)
+    alike = [one for one in tried if one[0].gain_ns >= (1 - SAME_GAIN_SHARE) * most_ns]
+    return min(alike, key=lambda one: (one[0].unit.size, -one[0].gain_ns))
+
+
+def _is_steady(graph: JobGraph, before: OwnTimes, after: OwnTimes, unit: JobUnit) -> bool:
+    """Return whether kernels take longer step after step, by more than they vary at random."""
+    over_ns = []
+    for place in unit.places:
+        span = slice(graph.event_ptr[place], graph.event_ptr[place + 1])
+        steps = np.flatnonzero(graph.kind[span] == PASS)[:-1]
+        over_ns.append(np.add.reduceat((before.compute_ns - after.compute_ns)[span][1:], steps))
+    each = np.sum(over_ns, axis=0)
+    if each.size < FEWEST_FOR_VARIATION_COUNT:
+        return bool(each.sum() > 0)
+    return bool(each.mean() >= CERTAIN_DEVIATIONS_COUNT * each.std(ddof=1) / np.sqrt(each.size))
+
+
+def _most_ns(before: OwnTimes, after: OwnTimes) -> int:
+    """Return what a repair takes away at most."""
+    return sum(
+        int(np.maximum(own - left, 0).sum())
+        for own, left in (
+            (before.compute_ns, after.compute_ns),
+            (before.rest_ns, after.rest_ns),
+            (before.transfer_ns, after.transfer_ns),
+        )
+    )
+
+
+def _measure_ratio(before: OwnTimes, after: OwnTimes) -> float:
+    """Return how many times as long the transfers that a repair changes took."""
+    changed = before.transfer_ns != after.transfer_ns
+    return float(before.transfer_ns[changed].sum()) / max(float(after.transfer_ns[changed].sum()), 1.0)
+
+
+def _list_units(graph: JobGraph, shape: JobShape) -> Iterator[JobUnit]:
+    ranks = range(len(graph.program))
+    for group, (members, axis) in sorted(shape.links.items()):
+        yield JobUnit(UnitKind.LINK, members, is_compute=False, name=axis, group=group)
+    nodes: defaultdict[str, list[int]] = defaultdict(list)
+    for place in ranks:
+        host = shape.hostnames[place]
+        if host is not None:
+            nodes[host].append(place)
+    for is_compute in (True, False):
+        for place in ranks:
+            yield JobUnit(UnitKind.RANK, (place,), is_compute=is_compute)
+        for host, places in nodes.items():
+            if 1 < len(places) < len(ranks):
+                yield JobUnit(UnitKind.NODE, tuple(places), is_compute=is_compute, name=host)
+    stages = sorted(set(shape.stage_of.values()))
+    if len(stages) > 1:
+        for stage in stages:
+            own = tuple(place for place, one in sorted(shape.stage_of.items()) if one == stage)
+            yield JobUnit(UnitKind.STAGE, own, is_compute=True, group=stage)
+    yield JobUnit(UnitKind.JOB, tuple(ranks), is_compute=False)
+
+
+def repair_unit(graph: JobGraph, shape: JobShape, own: OwnTimes, unit: JobUnit) -> OwnTimes | None:
+    """Return the times of a job whose unit works like its peers; `None` where it has none."""
+    if unit.kind is UnitKind.LINK:
+        transfer_ns = _even_links(graph, own.transfer_ns, unit.group)
+        return None if transfer_ns is None else replace(own, transfer_ns=transfer_ns)
+    if unit.kind is UnitKind.STAGE:
+        compute_ns = _balance_stage(graph, shape, own.compute_ns, unit.group)
+        return None if compute_ns is None else replace(own, compute_ns=compute_ns)
+    times_ns = own.compute_ns if unit.is_compute else own.rest_ns
+    evened_ns = _even_ranks(graph, shape, times_ns, unit.places)
+    if evened_ns is None:
+        return None
+    return replace(own, compute_ns=evened_ns) if unit.is_compute else replace(own, rest_ns=evened_ns)
+
+
+def _even_ranks(graph: JobGraph, shape: JobShape, times_ns: Times, places: Sequence[int]) -> Times | None:
+    """Set each part of the steps of some ranks to the median of others with their program and stage."""
+    sums, changed = graph.sum_segments(times_ns), times_ns.copy()
+    target = sums.copy()
+    alike: defaultdict[tuple[bytes, int | None], list[int]] = defaultdict(list)
+    for place, program in enumerate(graph.program):
+        alike[program, shape.stage_of.get(place)].append(place)
+    chosen = set(places)
+    for own in alike.values():
+        mine = [place for place in own if place in chosen]
+        others = [place for place in own if place not in chosen]
+        if len(chosen) == len(graph.program):
+            others = own if len(own) > 1 else []
+        if not mine:
+            continue
+        if not others:
+            return None
+        spans = [slice(graph.segment_ptr[place], graph.segment_ptr[place + 1]) for place in others]
+        own_ns = [sums[span] for span in spans[:WIDELY_SHARED_COUNT]]
+        usual = np.min(own_ns, axis=0) if others is own and len(own) == _PAIR else np.median(own_ns, axis=0)
+        for place in mine:
+            target[graph.segment_ptr[place] : graph.segment_ptr[place + 1]] = usual
+    return _scale_segments(graph, changed, sums, target)
+
+
+_PAIR = 2
+"""Ranks of which one stalls at a time: the other is the usual one."""
+
+
+def _scale_segments(graph: JobGraph, times_ns: Times, sums: Times, target: Times) -> Times:
+    """Scale the times of events so that their segments have other sums; an empty one gets it at its end."""
+    factor = np.divide(target, sums, out=np.ones(sums.size), where=sums > 0)
+    scaled = np.rint(times_ns * factor[graph.segment]).astype(np.int64)
+    empty = np.flatnonzero((sums == 0) & (target > 0))
+    if empty.size:
+        last = np.searchsorted(graph.segment, empty, side="right") - 1
+        scaled[last] += np.rint(target[empty]).astype(np.int64)
+    return scaled
+
+
+def _balance_stage(graph: JobGraph, shape: JobShape, times_ns: Times, stage: int) -> Times | None:
+    """Shorten the compute of a stage to the median of the others'; `None` where it has no more."""
+    means = _measure_stages(graph, shape, times_ns)
+    usual = float(np.median([mean for own, mean in means.items() if own != stage]))
+    return (
+        _scale_stages(graph, shape, times_ns, {stage: usual / means[stage]}) if means[stage] > usual else None
+    )
+
+
+def _measure_stages(graph: JobGraph, shape: JobShape, times_ns: Times) -> dict[int, float]:
+    """Return the mean compute of the ranks of each stage, in ns."""
+    of_rank = np.add.reduceat(times_ns, graph.event_ptr[:-1])
+    by_stage: defaultdict[int, list[int]] = defaultdict(list)
+    for place, own in sorted(shape.stage_of.items()):
+        by_stage[own].append(int(of_rank[place]))
+    return {own: float(np.mean(values)) for own, values in by_stage.items()}
+
+
+def _scale_stages(graph: JobGraph, shape: JobShape, times_ns: Times, factors: Mapping[int, float]) -> Times:
+    factor = np.ones(len(graph.program))
+    for place, own in shape.stage_of.items():
+        factor[place] = factors.get(own, 1.0)
+    return np.rint(times_ns * np.repeat(factor, np.diff(graph.event_ptr))).astype(np.int64)
+
+
+def _measure_balanced_ns(graph: JobGraph, shape: JobShape, own: OwnTimes) -> float | None:
+    """Return the step of a job whose stages share their compute evenly, as layers could be moved."""
+    means = _measure_stages(graph, shape, own.compute_ns)
+    ideal = float(np.mean(list(means.values())))
+    factors = {stage: ideal / mean for stage, mean in means.items() if mean}
+    return graph.measure_step_ns(
+        replace(own, compute_ns=_scale_stages(graph, shape, own.compute_ns, factors))
+    )
+
+
+def _even_links(graph: JobGraph, transfer_ns: Times, group: int) -> Times | None:
+    """Set the transfers of a group to what other groups take for the same, place by place, by bytes."""
+    mine = np.flatnonzero(graph.meeting_group == group)
+    changed, has_like = transfer_ns.copy(), False
+    cost = transfer_ns / np.maximum(graph.meeting_bytes, 1)
+    for kind in np.unique(graph.meeting_kind[mine]):
+        is_alike = graph.meeting_kind == kind
+        own = mine[is_alike[mine]]
+        others = [
+            np.flatnonzero(is_alike & (graph.meeting_group == other))
+            for other in np.unique(graph.meeting_group[is_alike])
+            if other not in {group, -1}
+        ]
+        others = [other for other in others if other.size == own.size]
+        if others:
+            has_like = True
+            usual = np.median([cost[other] for other in others], axis=0) * np.maximum(
+                graph.meeting_bytes[own], 1
+            )
+            changed[own] = np.rint(usual).astype(np.int64)
+    return changed if has_like else None
