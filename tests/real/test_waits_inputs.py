@@ -48,6 +48,14 @@ def test_a_stream_that_runs_host_functions_is_unknown_and_names_them():
     assert "cudaLaunchHostFunc" in finding.message
 
 
+def test_a_lock_after_a_value_is_read_costs_what_its_holder_does():
+    causes = {cause.cause: cause for cause in analyze_once(WAITS / "lock_after_read.sqlite").ranks[0].causes}
+    step_ns = sum(cause.typical_ns for cause in causes.values())
+
+    assert causes["host/lock"].typical_ns / step_ns == pytest.approx(0.82, abs=0.02)
+    assert causes["host/queue-drained/cudaStreamSynchronize"].typical_ns / step_ns < 0.02
+
+
 def test_a_server_that_waits_for_requests_loads_no_data():
     found = analyze_once(WAITS / "server.sqlite")
 
