@@ -241,6 +241,20 @@ class Model:
         """What threads spun for until a moment."""
         return brute_waits.spun_for(self)
 
+    @cached_property
+    def locks(self) -> dict[tuple[int, int], int]:
+        """The call that held a lock for which a thread waited outside of calls until a moment."""
+        return brute_waits.locked_by(self)
+
+    def locked(self, thread: int, at: int) -> int | None:
+        """The same of one moment, if its thread has issued nothing since."""
+        calls, held_by = self.trace.calls, self.locks.get((thread, at))
+        issued = [(calls[op.call].end, op.call) for op in self.trace.ops if op.call >= 0]
+        last = max((one for one in issued if one[0] < at), default=None)
+        if held_by is None or last is None or calls[last[1]].thread != calls[held_by].thread:
+            return held_by
+        return held_by if last[0] <= calls[held_by].end else None
+
     def blocking(self, call: int) -> set[int] | None:
         """What a call is told to wait for, none if it waits for nothing."""
         made, trace = self.trace.calls[call], self.trace
@@ -421,6 +435,12 @@ class Walk:
             self.give("outside-calls", op.end, thread=thread)
             self.give("operation", op.start, op=spun)
             return "op", spun
+        held_by = self.model.locked(thread, self.at)
+        if held_by is not None:
+            holder = self.model.trace.calls[held_by]
+            self.inferred = 1
+            self.give("outside-calls", holder.end, thread=thread)
+            return "thread", holder.thread
         other = self.model.taken_over(thread, since, self.at)
         self.give("outside-calls", since if other is None else other[0], thread=thread)
         return "thread", (thread if other is None else other[1])

@@ -1,5 +1,6 @@
 """What operations and calls waited for that the export does not tell, the dull way: by times alone."""
 
+from collections import Counter
 from collections.abc import Iterator
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
@@ -26,7 +27,7 @@ LONG_NS = 50_000
 FEWEST_ALIKE = 8
 """With so many calls for one purpose, a held one takes thrice as long as the first quartile."""
 TOGETHER_NS, HOLDERS = 20_000, 8
-FULL_QUEUE, FEWEST_QUERIES, FEWEST_SPINS = 950, 3, 5
+FULL_QUEUE, FEWEST_QUERIES, FEWEST_SPINS, FEWEST_LOCKS = 950, 3, 5, 3
 
 
 class Inferred:
@@ -269,6 +270,32 @@ def spun_for(model: "Model") -> dict[tuple[int, int], int]:
         at: op
         for at, op in found.items()
         if spun.count(kind[op]) >= FEWEST_SPINS and 10 * spun.count(kind[op]) >= 8 * runs.count(kind[op])
+    }
+
+
+def locked_by(model: "Model") -> dict[tuple[int, int], int]:
+    """By thread and moment at which it went on, the call of another thread that held a lock until then."""
+    calls = model.trace.calls
+    holding = [
+        (one.end, row)
+        for row, one in enumerate(calls)
+        if one.end - one.start >= LONG_NS
+        and (ROLES[one.what] in {"alloc", "copy", "launch", "graph", "sync"} or model.blocks(row))
+    ]
+    met = {}
+    for thread in sorted({call.thread for call in calls}):
+        for left, begun in _pauses(model, thread):
+            end, last = max((one for one in holding if one[0] <= begun), default=(EARLY, -1))
+            if end > left and calls[last].thread != thread:
+                met[thread, begun] = last
+    kind = {at: (at[0], calls[row].thread, ROLES[calls[row].what]) for at, row in met.items()}
+    close = {at: row for at, row in met.items() if at[1] - calls[row].end <= TOGETHER_NS}
+    times = Counter(kind[at] for at in close)
+    among = Counter(kind.values())
+    return {
+        at: row
+        for at, row in close.items()
+        if times[kind[at]] >= FEWEST_LOCKS and 2 * times[kind[at]] >= among[kind[at]]
     }
 
 

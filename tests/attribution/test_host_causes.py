@@ -266,7 +266,12 @@ SYNC = (Call(0, 12, 40, "context"),)
         pytest.param(
             idle(calls=SYNC, host=[HostRow(0, 100, 150, "lock", "sem_wait")]),
             [(40, 200, DRAINED)],
-            id="before locks",
+            id="before waits for conditions",
+        ),
+        pytest.param(
+            idle(calls=SYNC, host=[HostRow(0, 100, 150, "lock", "pthread_mutex_lock")]),
+            [(40, 100, DRAINED), (100, 150, "host/lock"), (150, 200, DRAINED)],
+            id="a lock that another thread holds goes first",
         ),
         pytest.param(
             idle(calls=SYNC, host=[HostRow(0, 100, 150, "io", "read")]),

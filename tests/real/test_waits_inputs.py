@@ -4,6 +4,9 @@ import pytest
 
 from tests.answered_once import analyze_once
 from tests.real.answers import NEEDS_TRACES, TRACES
+from wallscope.model.capture import Options
+from wallscope.model.whatif import Asked, Question
+from wallscope.pipeline import ask_what_if
 
 pytestmark = NEEDS_TRACES
 
@@ -18,6 +21,12 @@ WAITS = TRACES / "minimal" / "waits"
             "communication",
             {"communication": 0.730, "host": 0.039},
             id="a thread asks for an event and sleeps 100 us in between",
+        ),
+        pytest.param(
+            "lock_first",
+            "memory",
+            {"memory": 0.450, "host": 0.02},
+            id="a thread needs a lock that another one holds in cudaMalloc",
         ),
         pytest.param("zero3_cpu_adam", "memory", {"memory": 0.339}, id="the optimizer runs on the host"),
         pytest.param("chunked_a2a", "communication", {"communication": 0.46}, id="tokens in four parts"),
@@ -39,11 +48,27 @@ def test_a_stream_that_runs_host_functions_is_unknown_and_names_them():
     assert "cudaLaunchHostFunc" in finding.message
 
 
+def test_a_lock_after_a_value_is_read_costs_what_its_holder_does():
+    causes = {cause.cause: cause for cause in analyze_once(WAITS / "lock_after_read.sqlite").ranks[0].causes}
+    step_ns = sum(cause.typical_ns for cause in causes.values())
+
+    assert causes["host/lock"].typical_ns / step_ns == pytest.approx(0.82, abs=0.02)
+    assert causes["host/queue-drained/cudaStreamSynchronize"].typical_ns / step_ns < 0.02
+
+
 def test_a_server_that_waits_for_requests_loads_no_data():
     found = analyze_once(WAITS / "server.sqlite")
 
     assert "host/data-loading" not in {cause.cause for cause in found.ranks[0].causes}
     assert "data-workers" not in {fix.id for fix in found.fixes or ()}
+
+
+def test_without_the_allocation_under_a_lock_the_waiter_need_not_wait():
+    question = Question("without", "allocator", 0.0)
+    told = ask_what_if(WAITS / "lock_first.sqlite", Options(), Asked((question,)), lambda _: None)
+
+    step_ns = told.answers[0].step_ns + told.answers[0].won_ns
+    assert told.answers[0].won_ns / step_ns == pytest.approx(0.441, abs=0.02)
 
 
 def test_no_bound_leaves_less_than_the_work_of_the_communication_stream():

@@ -7,24 +7,22 @@ import shutil
 
 import pytest
 
-from fixtures.simulation.less_rows import list_removals, rename_kernels
+from fixtures.simulation.less_rows import OTHER, list_removals, rename_kernels
 from fixtures.simulation.stories_inferred import wait_stories
 from fixtures.simulation.wait_story import change_rows, judge_waits
 from tests.conftest import run_part, slow
 
 NOT_ALWAYS_FOUND = {
     "lock after a value is read",
-    "lock that one of three threads holds, in cudaMalloc",
-    "lock while another thread allocates",
     "lock while another thread copies",
-    "lock while another thread frees",
     "lock while another thread waits for a reduction",
-    "lock while another thread works and then allocates",
     "reading what a kernel of DeepEP writes",
     "short host functions between kernels",
     "a stream that waits for a value",
 }
 """Waits that attribution does not infer yet in each program; `benchmarks.waits` counts them."""
+HIDES_HOLDERS = ("lock that one of three threads holds", "lock while another thread")
+"""Beginnings of stories in whose exports nothing tells of a holder without its calls."""
 STORIES = tuple(story for story in wait_stories() if story.name not in NOT_ALWAYS_FOUND)
 SEEDS = (101, *slow(*range(102, 110)))
 
@@ -51,6 +49,8 @@ def test_no_other_wall_is_claimed_with_confidence_where_rows_or_names_are_missin
     path, played, is_cause = judge(story, 101, tmp_path, is_near=is_near)
     less, wrong = tmp_path / "less.sqlite", []
     for missing, statements in [*list_removals(path), rename_kernels()]:
+        if missing == OTHER and story.name.startswith(HIDES_HOLDERS):
+            continue
         shutil.copy(path, less)
         change_rows(less, statements)
         answer = judge_waits(less, played, is_cause)

@@ -185,6 +185,8 @@ _CUTTING = (HostKind.LOCK, HostKind.IO, HostKind.GC, HostKind.PROFILER)
 _OUTSIDE_CALLS, _ALLOCATION = map(encode_member, (LinkKind.OUTSIDE_CALLS, LinkKind.ALLOCATION))
 _EVENT_LOOP_CALL = r"^(__)?epoll_"
 _NETWORK_CALL = r"^(__)?(send|recv|connect|accept)"
+_EXCLUSION = r"^(__)?(pthread_(mutex|rwlock|spin)_|flockfile)"
+"""Waits for what another thread holds. Others, as for a condition, also mean that nothing is to do."""
 
 
 @dataclass(frozen=True)
@@ -291,6 +293,11 @@ class HostActivity:
         """Return when a thread was in waits of a kind."""
         return self._spans(self._rows(thread, kind))
 
+    def spans_of_exclusion(self, thread: int) -> Spans:
+        """Return when a thread waited for a lock that another one held."""
+        rows = self._rows(thread, HostKind.LOCK)
+        return self._spans(rows[self._is_exclusion[self.events["name"].to_numpy()[rows]]])
+
     def count_lock_waits(self, drained: QueueDrains, at_ns: Times) -> Rows:
         """Return how many of a rank's launching threads wait for a lock at each moment."""
         if drained.rank_id not in self._locks:
@@ -323,6 +330,11 @@ class HostActivity:
     def _is_network(self) -> Flags:
         """Return whether each name of an event is a network call."""
         return self.event_names["text"].str.contains(_NETWORK_CALL).to_numpy()
+
+    @cached_property
+    def _is_exclusion(self) -> Flags:
+        """Return whether each name of an event is a wait for a lock that another thread holds."""
+        return self.event_names["text"].str.contains(_EXCLUSION).to_numpy()
 
     @cached_property
     def _is_event_loop(self) -> Flags:
@@ -416,6 +428,9 @@ def assign_host_causes(
         queue, names = _find_drain_causes(drained, thread, at_ns[outside])
         is_queue = (queue >= 0) & are_among(code, _BEHIND_A_DRAIN)
         is_queue &= activity.causes_of_ranges[open_range[outside]] < 0
+        is_queue &= (code != CAUSES.index(_LOCK)) | ~is_inside(
+            activity.spans_of_exclusion(thread), at_ns[outside]
+        )
         code[is_queue] = queue[is_queue] + len(texts)
         texts += names
         cause[rows[outside]] = code
@@ -429,7 +444,7 @@ _OFFLOADED, _LOADED = CAUSES.index(OFFLOAD), CAUSES.index(LOADING)
 _COLLECTED = CAUSES.index(COLLECTION)
 _FRAMEWORK = CAUSES.index(FRAMEWORK)
 _BEHIND_A_DRAIN = np.array([_FRAMEWORK, CAUSES.index(_LOCK)])
-"""Causes that a drained queue replaces; reading files and waiting for the network stay."""
+"""Causes that a drained queue replaces, but for locks that another thread holds; files and network stay."""
 
 
 def _find_drain_causes(drained: QueueDrains, thread: int, at_ns: Times) -> tuple[Rows, list[str]]:

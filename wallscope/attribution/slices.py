@@ -112,6 +112,7 @@ def collect_constraints(waits: Dependencies, kinds_of_calls: Codes) -> Constrain
             waits.blocked,
             waits.holder,
             waits.spun,
+            waits.let_go,
         ),
         awaited=(
             waits.awaited.ptr,

@@ -53,7 +53,8 @@ class Walk:
             something unknown; the op itself: no other. An operation may occur twice.
         calls: start int64[call], end int64[call], thread int32[call], link kind int8[call].
             Then int32[call] each, -1 is none: row of what a blocking call waited for; the call of another
-            thread whose lock it waited for. Last the operation that its thread spun for before it.
+            thread whose lock it waited for; the operation that its thread spun for before it; the call of
+            another thread whose lock its thread waited for before it.
         awaited: offsets int64[blocking + 1], and the operations each blocking call waited for, int32; -1:
             something unknown; whether that is inferred uint8[blocking]; when each began to wait
             int64[blocking], perhaps in earlier calls.
@@ -81,6 +82,7 @@ class Walk:
     call_awaited: cython.const[i32][::1]
     call_holder: cython.const[i32][::1]
     call_spun: cython.const[i32][::1]
+    call_let_go: cython.const[i32][::1]
     awaited_ptr: cython.const[i64][::1]
     awaited: cython.const[i32][::1]
     awaited_inferred: cython.const[u8][::1]
@@ -142,7 +144,7 @@ class Walk:
         self.op_start_ns, self.op_end_ns, self.op_call, self.op_before, self.op_inferred = operations
         self.producer_ptr, self.producer = producers
         self.call_start_ns, self.call_end_ns, self.call_thread, self.call_kind = calls[:4]
-        self.call_awaited, self.call_holder, self.call_spun = calls[4:]
+        self.call_awaited, self.call_holder, self.call_spun, self.call_let_go = calls[4:]
         self.awaited_ptr, self.awaited, self.awaited_inferred, self.entered_ns = awaited
         self.segment_ptr, self.segment_start_ns, self.segment_end_ns, self.segment_call = segments
         self.issuer_end_ns, self.issuer_thread = issuers
@@ -316,12 +318,12 @@ class Walk:
                 first_not_below(self.segment_start_ns, first, self.segment_ptr[thread + 1], self.at_ns) - 1
             )
             if segment < first:
-                thread = self.outside(thread, self.before_all_ns)
+                thread = self.before_segment(first, thread, self.before_all_ns)
             elif self.segment_end_ns[segment] < self.at_ns:
                 op = self.spun_before(segment + 1, thread)
                 if op != NOWHERE:
                     return op
-                thread = self.outside(thread, self.segment_end_ns[segment])
+                thread = self.before_segment(segment + 1, thread, self.segment_end_ns[segment])
             else:
                 call = self.segment_call[segment]
                 if self.call_awaited[call] < 0 and self.call_holder[call] >= 0 and turns < MOST_HOLDERS:
@@ -353,6 +355,34 @@ class Walk:
         self.emit(self.outside_calls, self.op_end_ns[op], -1, -1, -1, thread, self.before_all_ns)
         self.emit(self.operation, self.op_start_ns[op], op, -1, -1, -1, self.before_all_ns)
         return op
+
+    @cython.cfunc
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def before_segment(self, segment: i64, thread: i64, left_ns: i64) -> i64:
+        """Explain the time before a segment, since the thread left its last call; return where to continue.
+
+        If it waited for a lock, that is the thread whose call held it, unless that has issued since.
+        """
+        holder: i64
+        issuer: i64 = first_not_below(self.issuer_end_ns, 0, self.issuer_end_ns.shape[0], self.at_ns) - 1
+        if segment < self.segment_ptr[thread + 1] and self.segment_start_ns[segment] == self.at_ns:
+            holder = self.call_let_go[self.segment_call[segment]]
+            if (
+                holder >= 0
+                and left_ns < self.call_end_ns[holder] <= self.at_ns
+                and (
+                    issuer < 0
+                    or self.issuer_thread[issuer] != self.call_thread[holder]
+                    or self.issuer_end_ns[issuer] <= self.call_end_ns[holder]
+                )
+            ):
+                self.is_inferred = 1
+                self.emit(
+                    self.outside_calls, self.call_end_ns[holder], -1, -1, -1, thread, self.before_all_ns
+                )
+                return self.call_thread[holder]
+        return self.outside(thread, left_ns)
 
     @cython.cfunc
     @cython.nogil

@@ -191,7 +191,8 @@ def build_graph(
     behind, role, gap_ns = before.copy(), np.zeros(segment_count, np.int8), np.zeros(segment_count, np.int64)
     role[blocked.row] = blocked.role
     gap_ns[blocked.row] = np.where(blocked.is_idle & (blocked.role != Role.RELEASING), 0, blocked.return_ns)
-    for row, (other, since_ns) in segments.find_releases(operations["call"].to_numpy()).items():
+    issuing = operations["call"].to_numpy()
+    for row, (other, since_ns) in segments.find_releases(issuing, waits.let_go).items():
         behind[row], role[row], gap_ns[row] = other, Role.RELEASED, since_ns
     is_idle, awaited_count = np.zeros(segment_count, np.bool_), np.zeros(segment_count, np.int64)
     is_idle[blocked.row], awaited_count[blocked.row] = blocked.is_idle, blocked.awaited_count

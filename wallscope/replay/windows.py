@@ -440,15 +440,31 @@ def _releasing(evidence: Evidence, call: Rows) -> dict[int, Tail]:
 def _issuing(
     operations: pl.DataFrame, drained: Sequence[QueueDrains], waits: Dependencies
 ) -> list[tuple[QueueDrains, list[int]]]:
-    """Return the threads that issue operations, each with the first rank that it issues to."""
+    """Return the threads that issue operations, each with the first rank that it issues to.
+
+    With them are those that hold locks for which they wait.
+    """
     taken: set[int] = set()
     found = []
     rank_id, thread = operations["rank_id"].to_numpy(), waits.calls.thread[operations["call"].to_numpy()]
+    issuing = set(np.unique(thread).tolist())
     for own in drained:
         times = np.bincount(thread[rank_id == own.rank_id] + 1)[1:]
-        threads = set(np.flatnonzero(times).tolist()) - taken
+        threads = set(np.flatnonzero(times).tolist())
+        threads = threads.union(_with_holders(threads, waits) - issuing) - taken
         taken |= threads
         found.append((own, sorted(threads)))
+    return found
+
+
+def _with_holders(threads: set[int], waits: Dependencies) -> set[int]:
+    """Return some threads and those in whose calls they wait for locks, one after the other."""
+    thread = waits.calls.thread
+    asked = np.flatnonzero(waits.let_go >= 0)
+    pairs = set(zip(thread[asked].tolist(), thread[waits.let_go[asked]].tolist(), strict=True))
+    found = set(threads)
+    while more := {holder for waiter, holder in pairs if waiter in found} - found:
+        found |= more
     return found
 
 

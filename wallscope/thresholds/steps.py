@@ -148,6 +148,12 @@ LOCKED_WORK_NS: Final = 100_000
 50 to 80 us where a copy of 332 MB waits for one of 4 bytes (NERSC's vision transformer)."""
 LOCKED_SHARE: Final = 0.8
 """Share of a call that another call must have overlapped, to have blocked it. Chosen: nearly all."""
+FEWEST_LOCKS_COUNT: Final = 3
+"""Times that a thread outside calls must go on right after a long call of another one returns, to have waited
+for a lock that it held. Chosen."""
+LOCKS_SHARE: Final = 0.5
+"""And the share of the times that such a call returns while it is outside calls. Chosen: most. One that works
+by itself goes on so close after 20 us of some hundred."""
 LOCKED_LENGTH_RATIO: Final = 3
 """Length of a call by that of undisturbed ones with the same purpose, to have waited for a lock. Chosen."""
 USUAL_CALLS_SHARE: Final = 0.25

@@ -9,6 +9,8 @@
 - Held calls: a launch returns only when the queue of its channel has room, and this queue holds about a
   thousand launches. The host is then so far ahead that it waits for the device. A driver call may also wait
   for a lock that another thread holds in its own call; the two return together.
+- Locks of the program: a thread outside calls may wait for one that another thread holds in a long call. It
+  goes on right after that call, again and again.
 - Spinning: a thread may query an event or a stream repeatedly, or read host memory that a kernel writes,
   outside of CUDA calls. The first appears as a run of queries. The second appears as time outside calls that
   nearly always ends right after the same kernel of the same thread.
@@ -30,12 +32,14 @@ from wallscope.columns import (
     encode_member,
     find_places,
     iterate_groups,
+    number_groups,
 )
 from wallscope.model.capture import Capture
 from wallscope.model.enums import CallRole, CopyDirection, MemoryKind, OperationKind
 from wallscope.thresholds.steps import (
     BLOCKING_COPY_INSIDE_SHARE,
     BLOCKING_COPY_LATE_NS,
+    FEWEST_LOCKS_COUNT,
     FEWEST_QUERIES_COUNT,
     FEWEST_SPINS_COUNT,
     FEWEST_USUAL_CALLS_COUNT,
@@ -46,6 +50,7 @@ from wallscope.thresholds.steps import (
     LOCKED_LENGTH_RATIO,
     LOCKED_SHARE,
     LOCKED_WORK_NS,
+    LOCKS_SHARE,
     QUERIES_APART_NS,
     SHORTEST_HELD_CALL_NS,
     SPINS_SHARE,
@@ -177,6 +182,10 @@ def find_full_queues(
     return found
 
 
+_MAY_HOLD = (CallRole.ALLOC, CallRole.COPY, CallRole.LAUNCH, CallRole.GRAPH, CallRole.SYNC)
+"""Roles of calls during which a thread may hold a lock of the program."""
+
+
 @dataclass(frozen=True, slots=True)
 class LockedCalls:
     """Calls that waited for a lock: those of which is known what its holder waited for, and all holders.
@@ -259,6 +268,55 @@ def _find_holders(calls: CallTimes, asked: Rows, holding: Rows) -> Rows:
             & (beside_ns > longest_ns)
         )
         found[is_holder], longest_ns[is_holder] = other[is_holder], beside_ns[is_holder]
+    return found
+
+
+def find_lock_holders(
+    calls: CallTimes,
+    roles: pl.Series,
+    process_of_thread: Rows,
+    segments: Activities,
+    blocking: Mapping[int, Tail],
+) -> npt.NDArray[np.int32]:
+    """Return the call of another thread that each call's thread waited for right before it: int32[call].
+
+    -1 is none. The thread was outside calls and went on right after that one returned, as it mostly does
+    where a long call of that role of that thread returns meanwhile. A thread that works by itself goes on at
+    any time.
+
+    Args:
+        calls: times and threads of all calls.
+        roles: the `CallRole` of each call.
+        process_of_thread: int64[thread], the process of each thread.
+        segments: what each thread was in at every moment.
+        blocking: what calls waited for that block by themselves, or were held by a full queue.
+    """
+    start_ns, end_ns, thread = calls.start_ns.of_call, calls.end_ns.of_call, calls.thread.of_call
+    found, role = np.full(start_ns.size, -1, np.int32), as_integers(roles)
+    holds = np.isin(role, [encode_member(one) for one in _MAY_HOLD])
+    holds[list(blocking)] = True
+    holding = np.flatnonzero(holds & (end_ns - start_ns >= SHORTEST_HELD_CALL_NS))
+    if np.unique(thread).size <= 1:
+        return found
+    of_segment = np.repeat(np.arange(segments.ptr.size - 1), np.diff(segments.ptr))
+    behind = np.flatnonzero(of_segment[1:] == of_segment[:-1]) + 1
+    left_ns, begun_ns = segments.end_ns[behind - 1], segments.start_ns[behind]
+    is_long = begun_ns - left_ns >= SHORTEST_HELD_CALL_NS
+    behind, left_ns, begun_ns = behind[is_long], left_ns[is_long], begun_ns[is_long]
+    process = process_of_thread[of_segment[behind]]
+    for one, own in iterate_groups(process_of_thread[thread[holding]].astype(np.int64)):
+        by_end = holding[own][np.argsort(end_ns[holding[own]], kind="stable")]
+        rows = np.flatnonzero(process == one)
+        place = np.searchsorted(end_ns[by_end], begun_ns[rows], side="right") - 1
+        holder = by_end[np.maximum(place, 0)]
+        meets = (place >= 0) & (end_ns[holder] > left_ns[rows])
+        meets &= thread[holder] != of_segment[behind[rows]]
+        rows, holder = rows[meets], holder[meets]
+        is_close = begun_ns[rows] - end_ns[holder] <= LOCK_RETURN_NS
+        kind = number_groups(of_segment[behind[rows]], thread[holder], role[holder])
+        met, held = (np.bincount(kind[one], minlength=kind.size + 1)[kind] for one in (slice(None), is_close))
+        recurs = is_close & (held >= FEWEST_LOCKS_COUNT) & (held >= LOCKS_SHARE * met)
+        found[segments.call[behind[rows[recurs]]]] = holder[recurs]
     return found
 
 

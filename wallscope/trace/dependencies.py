@@ -35,6 +35,7 @@ from wallscope.trace.blocking_calls import (
     QueryRuns,
     find_blocking_copies,
     find_full_queues,
+    find_lock_holders,
     find_locked_calls,
     find_query_runs,
     find_spins,
@@ -168,6 +169,8 @@ class Dependencies:
         blocking: int64[row], the calls that block.
         held: int64[row], calls that do not block, and yet waited: for room in a launch queue, or for a lock.
         holder: int32[call], the call of another thread whose lock it waited for, -1 without one.
+        let_go: int32[call], the call of another thread that held a lock for which its thread waited, outside
+            of calls, right before it; -1 without one.
         is_delayed: bool[call], whether it took several times as long as usual calls of its role.
         spun: int32[call], the operation that its thread spun for right before it; -1 without one.
         blocked: int32[call], the row of a blocking or held call, held ones after the others; -1 for others.
@@ -192,6 +195,7 @@ class Dependencies:
     blocking: Rows
     held: Rows
     holder: npt.NDArray[np.int32]
+    let_go: npt.NDArray[np.int32]
     is_delayed: Flags
     spun: npt.NDArray[np.int32]
     blocked: npt.NDArray[np.int32]
@@ -273,6 +277,7 @@ def resolve_dependencies(capture: Capture) -> Dependencies:
         blocking=blocking,
         held=holding,
         holder=locked.holder,
+        let_go=find_lock_holders(times, calls["role"], process_of_thread, activities, tails | queued),
         is_delayed=locked.is_delayed,
         spun=find_spins(operations, order.end_ns, times, activities),
         blocked=blocked,

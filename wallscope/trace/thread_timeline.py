@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from wallscope.columns import Flags, Rows, are_among
+from wallscope.columns import Codes, Flags, Rows, are_among
 from wallscope.kernels import call_flattening, views
 from wallscope.model.capture import Capture
 from wallscope.model.enums import CallRole
@@ -189,11 +189,15 @@ class ThreadSegments:
         """The segments that lie in some calls."""
         return np.flatnonzero(are_among(np.asarray(self.call), np.fromiter(calls, np.int64)))
 
-    def find_releases(self, issuing: Rows) -> dict[int, tuple[int, int]]:
+    def find_releases(self, issuing: Rows, let_go: Codes) -> dict[int, tuple[int, int]]:
         """Segments in which a thread outside calls went on after another: its last one, and the time since.
 
-        The thread waited for the other one of its process, which issued meanwhile and may have gone on after
-        its last call.
+        The thread waited for a lock that the other one held in a call. Or it waited for the other one of its
+        process, which issued meanwhile and may have gone on after its last call.
+
+        Args:
+            issuing: the calls that issue operations.
+            let_go: int32[call], the call that held a lock until right before each call, -1 without one.
         """
         call, ends_ns = np.asarray(self.call), np.asarray(self.end_ns)
         starts_ns, threads = np.asarray(self.start_ns), np.asarray(self.thread)
@@ -201,25 +205,43 @@ class ThreadSegments:
         issues = issues[np.lexsort((starts_ns[issues], ends_ns[issues]))]
         process_of = np.zeros(max(self.rows_of, default=-1) + 1, np.int64)
         process_of[list(self.rows_of)] = [self.process[thread] for thread in self.rows_of]
-        process = process_of[threads[issues]]
+        process, holders = process_of[threads[issues]], self._find_holders(let_go)
         found = {}
         for thread, rows in self.rows_of.items():
-            issued = issues[process == self.process[thread]]
-            if not issued.size or (threads[issued] == thread).all():
-                continue
             first, last = _find_runs(call[rows.start : rows.stop] < 0)
             first, last = rows.start + first, rows.start + last
-            place = np.searchsorted(ends_ns[issued], ends_ns[last]) - 1
-            has_gone_on = (place >= 0) & (ends_ns[issued[place]] > starts_ns[first])
-            has_gone_on &= threads[issued[place]] != thread
-            for run in np.flatnonzero(has_gone_on).tolist():
-                others = self.rows_of[int(threads[issued[place[run]]])]
-                ends = ends_ns[others.start : others.stop]
-                left = others.start + int(np.searchsorted(ends, ends_ns[last[run]])) - 1
+            left_of = {run: holders[int(row) + 1] for run, row in enumerate(last) if int(row) + 1 in holders}
+            issued = issues[process == self.process[thread]]
+            if issued.size and not (threads[issued] == thread).all():
+                place = np.searchsorted(ends_ns[issued], ends_ns[last]) - 1
+                has_gone_on = (place >= 0) & (ends_ns[issued[place]] > starts_ns[first])
+                has_gone_on &= threads[issued[place]] != thread
+                for run in np.flatnonzero(has_gone_on).tolist():
+                    others = self.rows_of[int(threads[issued[place[run]]])]
+                    ends = ends_ns[others.start : others.stop]
+                    left = others.start + int(np.searchsorted(ends, ends_ns[last[run]])) - 1
+                    locked = left_of.get(run, left)
+                    if threads[locked] == threads[left]:  # it may have issued since it held the lock
+                        left_of[run] = max(left, locked)
+            for run, left in left_of.items():
                 between = ends_ns[first[run] : last[run] + 1]
                 row = int(first[run] + np.searchsorted(between, ends_ns[left], side="right"))
-                found[row] = (left, int(ends_ns[row] - ends_ns[left]))
+                if row <= last[run]:
+                    found[row] = (left, int(ends_ns[row] - ends_ns[left]))
         return found
+
+    def _find_holders(self, let_go: Codes) -> dict[int, int]:
+        """The last segment of the call that held a lock, by the first one of the call behind the wait for it.
+
+        Where the window begins meanwhile, the call is not in it.
+        """
+        call, before = np.asarray(self.call), self.before
+        is_outside = np.append(call < 0, np.zeros(self.first.size, np.bool_))
+        begins = np.flatnonzero((call >= 0) & is_outside[before])
+        holder = let_go[call[begins]]
+        last_of = dict(zip(call.tolist(), range(call.size), strict=True))
+        held = zip(begins[holder >= 0].tolist(), holder[holder >= 0].tolist(), strict=True)
+        return {row: last_of[one] for row, one in held if one in last_of}
 
 
 def _find_runs(is_so: Flags) -> tuple[Rows, Rows]:

@@ -14,11 +14,11 @@ from wallscope.trace import blocking_calls
 
 
 def few(queue, spins):
-    """Let queues be full, and spins recur, in programs of some launches."""
+    """Let queues be full, and spins and locks recur, in programs of some launches."""
     return (
-        patch.multiple(brute_waits, FULL_QUEUE=queue, FEWEST_SPINS=spins),
+        patch.multiple(brute_waits, FULL_QUEUE=queue, FEWEST_SPINS=spins, FEWEST_LOCKS=spins),
         patch.multiple(blocking_calls, FULL_QUEUE_COUNT=queue),
-        patch.multiple(blocking_calls, FEWEST_SPINS_COUNT=spins),
+        patch.multiple(blocking_calls, FEWEST_SPINS_COUNT=spins, FEWEST_LOCKS_COUNT=spins),
     )
 
 
@@ -39,6 +39,7 @@ def ways(trace, links):
             if brute_waits.holder(model, call) is not None and model.holder(call) is None
         ],
         "lock, along its holder": [call for call in calls if model.holder(call) is not None],
+        "lock outside of calls": model.locks,
         "queries": [call for call in calls if model.asks_since(call) is not None and model.waits_for(call)],
         "blocking call": [
             call

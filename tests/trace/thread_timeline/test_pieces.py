@@ -62,4 +62,22 @@ def test_the_piece_at_a_moment(thread, at_ns, is_start, expected):
     ],
 )
 def test_pieces_that_go_on_after_those_of_another_thread(rows, processes, expected):
-    assert pieces(*rows, processes=processes).find_releases(np.array([ISSUING])) == expected
+    nobody = np.full(ISSUING + 1, -1)
+
+    assert pieces(*rows, processes=processes).find_releases(np.array([ISSUING]), nobody) == expected
+
+
+@pytest.mark.parametrize(
+    ("issuing", "rows", "expected"),
+    [
+        pytest.param(99, TWO_THREADS, {0: (3, 4)}, id="behind the call that held the lock"),
+        pytest.param(ISSUING, TWO_THREADS, {0: (4, 1)}, id="of which it may have issued since"),
+        pytest.param(99, TWO_THREADS[:3], {}, id="not behind one outside of the window"),
+        pytest.param(99, (TWO_THREADS[1], *TWO_THREADS[2:]), {}, id="not where it did nothing before"),
+    ],
+)
+def test_pieces_that_go_on_where_another_thread_lets_go_of_a_lock(issuing, rows, expected):
+    holder = np.full(ISSUING + 1, -1)
+    holder[3] = ISSUING
+
+    assert pieces(*rows).find_releases(np.array([issuing]), holder) == expected
