@@ -178,7 +178,7 @@ def _start_worker(one: One, options: Options) -> _Worker:
     ours, theirs = context.Pipe()
     process = context.Process(target=_serve, args=(theirs, one, options), daemon=True)
     process.start()
-    theirs.close()  # a worker that dies while it sends is seen only if nobody else could send
+    theirs.close()  # a worker that dies while it sends is seen only if no other process could send
     return _Worker(process, ours)
 
 
@@ -196,7 +196,7 @@ def _end_workers(workers: Sequence[_Worker]) -> None:
 
 
 def _serve(pipe: "Connection[Any, Any]", one: One, options: Options) -> None:
-    """Analyze what comes through the pipe until it is closed, as it also is if the main process was killed."""
+    """Analyze what comes through the pipe until it is closed, also by the end of the main process."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # of the terminal: the main process gets it too
     signal.signal(signal.SIGTERM, _leave)  # what it was writing is removed
     tune_process()

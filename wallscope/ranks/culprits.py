@@ -1,7 +1,7 @@
 """What holds a job up: the units whose replay like their peers shortens the step, one after the other.
 
 A unit is what one repair concerns: the kernels or the host of a rank or node, the layers of a pipeline stage,
-or the link of a group of ranks. The hosts of all ranks are one unit too, as they may stall in turn. Of units
+or the link of a group. The hosts of all ranks are one unit too, as they may stall in turn. Of units
 that gain about the same, the smallest is named. It stays repaired, and the search goes on with the rest.
 """
 
