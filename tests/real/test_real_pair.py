@@ -32,7 +32,8 @@ def test_waiting_for_the_peer_is_told_from_moving_bytes(traces, name, waiting, t
     said = f"spends {of_ms} ms in collectives, of which {waits_ms} ms is waiting for peers"
     assert said in job.verdict
     late = max(job.stragglers, key=lambda one: one.late_ns_median)
-    assert (late.place, late.cause_wall) == (other.place, "host")
+    assert other.place in late.places
+    assert late.cause_wall == "host"
     assert job.collectives.unmatched == 2
     assert (job.clock.method, len(job.groups)) == ("one-clock", 1)
 

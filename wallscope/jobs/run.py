@@ -139,8 +139,8 @@ def _analyze_side_by_side(
 ) -> Iterator[tuple[int, Outcome]]:
     """Yield outcomes as they come; an export whose worker was killed is tried once more after the others.
 
-    When this ends early, as by a signal, so do the workers, whatever they are about to send: nobody waits
-    for a reply that cannot come.
+    If this ends early, as by a signal, the workers end too, whatever they send. No reply is waited for that
+    cannot come.
     """
     pending = deque(range(len(paths)))
     tries = Counter[int]()
@@ -178,7 +178,7 @@ def _start_worker(one: One, options: Options) -> _Worker:
     ours, theirs = context.Pipe()
     process = context.Process(target=_serve, args=(theirs, one, options), daemon=True)
     process.start()
-    theirs.close()  # a worker that dies while it sends is seen only if nobody else could send
+    theirs.close()  # a worker that dies while it sends is seen only if no other process could send
     return _Worker(process, ours)
 
 
@@ -196,8 +196,8 @@ def _end_workers(workers: Sequence[_Worker]) -> None:
 
 
 def _serve(pipe: "Connection[Any, Any]", one: One, options: Options) -> None:
-    """Analyze what comes through the pipe until it is closed, as it also is when its owner was killed."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # of the terminal: its owner gets it too, and ends it
+    """Analyze what comes through the pipe until it is closed, also by the end of the main process."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # of the terminal: the main process gets it too
     signal.signal(signal.SIGTERM, _leave)  # what it was writing is removed
     tune_process()
     while True:
@@ -210,7 +210,7 @@ def _serve(pipe: "Connection[Any, Any]", one: One, options: Options) -> None:
             reply = one(path, options)
         except SystemExit:
             return
-        except BaseException as error:  # noqa: BLE001  # its owner raises it; panics of polars are no `Exception`
+        except BaseException as error:  # noqa: BLE001  # the main process raises it; panics of polars are no `Exception`
             reply = _Raised(f"{type(error).__name__}: {error}", traceback.format_exc())
         try:
             pipe.send(reply)

@@ -1,4 +1,4 @@
-"""The ranks of a job, played through again: each works for its own time, and leaves a meeting with the last.
+"""Replay the ranks of a job: each works for its own time, and leaves a meeting after the last one came.
 
 Times are int64 ns, -1 is none. Index spaces:
 
@@ -53,13 +53,13 @@ def replay_ranks(
         event_ptr: int64[ranks + 1].
         kind: int64[events]; `PASS`, `BEGIN` or `AWAIT`.
         event_stay: int64[events]; the stay of the latter two.
-        own_ns: int64[events], ns; what the rank does before, waiting apart.
+        own_ns: int64[events], ns; what the rank does before, without waiting.
         lag_ns: int64[events], ns; how long the rank already waits for a stay when another begins.
         stay_rank: int64[stays].
         stay_before: int64[stays]; the stay before on its stream, -1 without one.
         stay_meeting: int64[stays].
         exit_ns: int64[stays], ns; how much later than its meeting a stay ends.
-        alone_ns: int64[stays], ns; the duration of a stay that waits for nobody, -1 for others.
+        alone_ns: int64[stays], ns; the duration of a stay that waits for no other, -1 for others.
         member_ptr: int64[meetings + 1].
         member: int64[stays]; the stays of each meeting.
         transfer_ns: int64[meetings], ns; from the last begin to the end.

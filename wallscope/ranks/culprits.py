@@ -1,8 +1,8 @@
 """What holds a job up: the units whose replay like their peers shortens the step, one after the other.
 
 A unit is what one repair concerns: the kernels or the host of a rank or node, the layers of a pipeline stage,
-the links of a group of ranks, or the hosts of all ranks in turn. Of units that gain about the same, the
-smallest is named. It stays repaired, and the search goes on with the rest.
+or the link of a group. The hosts of all ranks are one unit too, as they may stall in turn. Of units
+that gain about the same, the smallest is named. It stays repaired, and the search goes on with the rest.
 """
 
 from collections import defaultdict

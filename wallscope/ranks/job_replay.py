@@ -197,7 +197,7 @@ def _find_window(profiles: Sequence[Profile], steps: Sequence[StepSums]) -> tupl
 
 
 def _lacks_window(profile: Profile, window: tuple[int, int]) -> bool:
-    """Return whether a profile lacks steps of a window, as where its deciding steps are of other captures."""
+    """Return whether a profile lacks steps of a window, as if its deciding steps come from other captures."""
     own = profile.steps.filter((pl.col("input") == 0) & pl.col("step").is_between(*window))
     return len(own) != window[1] - window[0] + 1
 

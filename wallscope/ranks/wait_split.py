@@ -394,7 +394,7 @@ def find_stages(rows: pl.DataFrame, profiles: Sequence[Profile]) -> dict[int, in
 def _find_first_compute_ns(rows: pl.DataFrame, member: int, profile: Profile) -> float:
     """Return when a member first computes in the middle step, on the clock of the job, in ns.
 
-    That is the begin of the step, or the end of its first message if next to nothing is computed before.
+    That is the begin of the step, or the end of its first message if almost no compute runs before.
     """
     own = rows.filter(pl.col("member") == member)
     steps = profile.steps.sort("input", "start_ns").with_columns(

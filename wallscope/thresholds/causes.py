@@ -238,6 +238,6 @@ MOST_CULPRITS_COUNT: Final = 4
 WIDELY_SHARED_COUNT: Final = 32
 """Peers whose median is what a rank is compared with. Chosen, to bound the time."""
 CERTAIN_DEVIATIONS_COUNT: Final = 4.0
-"""Standard errors by which kernels take longer in a step, to be slow and not unlucky. Chosen."""
+"""Standard errors by which kernels take longer in a step, to be slow and not so by chance. Chosen."""
 FEWEST_FOR_VARIATION_COUNT: Final = 3
-"""Steps from which that can be told. Chosen."""
+"""Minimum number of steps to measure that. Chosen."""
