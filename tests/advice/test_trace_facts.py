@@ -27,7 +27,7 @@ def frames(*rows):
         [(op, "all-to-all", axis, None) for op, (axis, _) in enumerate(rows)], schema=AXES, orient="row"
     )
     told = pl.DataFrame(
-        [(op, "all-to-all", None, size, None, None, None, None) for op, (_, size) in enumerate(rows)],
+        [(op, "all-to-all", None, size, None, None, None, None, None) for op, (_, size) in enumerate(rows)],
         schema=COLLECTIVES,
         orient="row",
     )
