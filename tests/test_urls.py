@@ -195,7 +195,7 @@ def test_a_local_url_is_a_file_and_so_is_a_name_like_a_url(tmp_path, monkeypatch
 def test_what_libraries_log_and_warn_of_holds_no_credential(tmp_path):
     script = (
         "import logging, warnings, wallscope.cli\n"
-        "def fails():\n"
+        "def fails(**_):\n"
         f"    logging.basicConfig(level='INFO'); logging.info('GET {URLS[0]}')\n"
         f"    warnings.warn('slow: {URLS[7]}')\n"
         f"    raise RuntimeError('{URLS[13]}')\n"

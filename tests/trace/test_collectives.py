@@ -38,8 +38,8 @@ def found(path):
 
 
 def told(path):
-    """What is told of each operation: all but its number and source."""
-    return found(path).drop("op", "source").rows()
+    """What is told of each operation: all but its number, its source and the peer of its messages."""
+    return found(path).drop("op", "source", "peer").rows()
 
 
 def group(nccl, start_ns, *messages, communicator=EXPERT):
@@ -310,4 +310,6 @@ def test_real_groups_are_found_as_a_plain_query_finds_them(name, traces):
 
     assert {count for _, count in ended} == {1}
     assert sorted(made["start_ns"].to_list()) == [start_ns for start_ns, _ in ended]
-    assert set(made.drop("op", "start_ns").rows()) == {("send-recv", None, None, None, None, None, "name")}
+    assert set(made.drop("op", "start_ns", "peer").rows()) == {
+        ("send-recv", None, None, None, None, None, "name")
+    }

@@ -362,7 +362,18 @@ def _resolve(
     findings: list[Finding] = []
     for name, same in by_name.items():
         if not last_counts and (rivals := _find_sizes_of_parts(name, same)):
-            findings.append(_disputed(path, *rivals, "parts"))
+            one, other = rivals
+            findings.append(
+                make_finding(
+                    FindingCode.CONFIGURATION_DISPUTED,
+                    "parts",
+                    file=path.name,
+                    one=one.written,
+                    one_value=one.value,
+                    other=other.written,
+                    other_value=other.value,
+                )
+            )
             continue
         chosen = _choose_as_bridge(name, same) if in_bridge else None
         if chosen is None:
@@ -430,10 +441,10 @@ def _precedence(each: Written) -> int:
     return len(SECTIONS) + 1
 
 
-def _disputed(path: Path, one: Written, other: Written, which: str = "twice") -> Finding:
+def _disputed(path: Path, one: Written, other: Written) -> Finding:
     return make_finding(
         FindingCode.CONFIGURATION_DISPUTED,
-        which,
+        "twice",
         file=path.name,
         one=one.written,
         one_value=one.value,

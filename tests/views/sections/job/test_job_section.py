@@ -34,11 +34,13 @@ def test_the_section_names_the_late_rank_and_shows_who_waits(report):
     late, waits = (lay_out(block)["rows"] for block in section.blocks if block.kind == "grid")
     heat, met = (block for block in section.blocks if block.kind == "figure")
 
-    assert section.answer.startswith("Device 1 is late on 5 of 5 steps, by 100.0 µs")
+    assert section.answer.startswith(
+        "Device 1 holds the job up: repaired, the step takes 403.0 µs instead of"
+    )
     assert [entry["cell"].value for entry in late[0][:4]] == [
         "device 1",
-        "5 of 5",
         "0.10",
+        "0.40",
         "same kernels, slower",
     ]
     assert [row[3]["cell"].value for row in waits] == ["0.10", "0.0"]
