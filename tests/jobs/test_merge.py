@@ -225,7 +225,7 @@ def test_the_page_of_a_job_shows_its_ranks_and_their_timeline(job_folder, called
 
     assert ran.code == 0
     assert "Rank 2 holds the job up" in written
-    for asked in ("Late ranks and waits", "Similar ranks", "Collectives and clocks"):
+    for asked in ("Ranks and waits", "Similar ranks", "Collectives and clocks"):
         assert asked in written
     assert "4 ranks of the job, all steps at low detail" in written
     assert "Rank 2 holds the job up" in (tmp_path / "job.md").read_text(encoding="utf-8")

@@ -63,7 +63,7 @@ _TITLES: Final = {
     "timeline": "Timeline",
     "steps": "Steps",
     "ranks": "Ranks",
-    "job": "Late ranks and waits",
+    "job": "Ranks and waits",
     "survey": "Similar ranks",
     "clocks": "Collectives and clocks",
     "causes": "Time breakdown",

@@ -84,7 +84,7 @@ def build_job(report: Report) -> Section | None:
         *(figure for figure in drawn if figure is not None),
         waits,
     )
-    return Section("job", "Late ranks", answer, blocks)
+    return Section("job", "What holds the job up", answer, blocks)
 
 
 def select_places(job: Job) -> tuple[int, ...]:

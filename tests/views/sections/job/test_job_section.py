@@ -56,5 +56,5 @@ def test_the_section_names_the_late_rank_and_shows_who_waits(report):
 def test_the_page_has_it(report):
     written = write_analysis_page(report)
 
-    assert "Late ranks and waits" in written
+    assert "Ranks and waits" in written
     assert "This page shows 1 of 2 ranks: " in written
