@@ -10,7 +10,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+import numpy.typing as npt
 
+from wallscope.columns import Rows
 from wallscope.model.analysis import UnitKind
 from wallscope.ranks.job_replay import PASS, JobGraph, OwnTimes
 from wallscope.thresholds.causes import (
@@ -71,10 +73,11 @@ class JobShape:
 
 def find_culprits(graph: JobGraph, shape: JobShape) -> tuple[Culprit, ...]:
     """Return what holds the job up, in the order of repair; nothing where no repair gains enough."""
+    alike = _list_alike(graph, shape)
     own, step_ns = graph.own, graph.measure_step_ns(graph.own)
     units, found = list(_list_units(graph, shape)), list[Culprit]()
     while units and step_ns is not None and len(found) < MOST_CULPRITS_COUNT:
-        best = _find_best(graph, shape, own, step_ns, units)
+        best = _find_best(graph, shape, alike, own, step_ns, units)
         if best is None:
             break
         before, (culprit, own) = own, best
@@ -86,20 +89,30 @@ def find_culprits(graph: JobGraph, shape: JobShape) -> tuple[Culprit, ...]:
     return tuple(found)
 
 
-def _find_best(
-    graph: JobGraph, shape: JobShape, own: OwnTimes, step_ns: float, units: Sequence[JobUnit]
+def _find_best(  # noqa: PLR0913, PLR0917  # all that is known of the job
+    graph: JobGraph,
+    shape: JobShape,
+    alike: Sequence[list[int]],
+    own: OwnTimes,
+    step_ns: float,
+    units: Sequence[JobUnit],
 ) -> tuple[Culprit, OwnTimes] | None:
     """Return the smallest unit whose gain is about the best, with the times of the job without it."""
     tried = []
+    sums = {True: graph.sum_segments(own.compute_ns), False: graph.sum_segments(own.rest_ns)}
     is_balanced = True
     if len(set(shape.stage_of.values())) > 1:
         balanced_ns = _measure_balanced_ns(graph, shape, own)
         is_balanced = balanced_ns is None or step_ns - balanced_ns < UNEVEN_STAGE_GAIN_SHARE * step_ns
     for unit in units:
-        repaired = repair_unit(graph, shape, own, unit)
         least_ns = CULPRIT_SHARE * step_ns
+        if unit.kind not in {UnitKind.LINK, UnitKind.STAGE}:
+            bound_ns = _bound_gain(graph, alike, sums[unit.is_compute], unit.places)
+            if bound_ns is None or bound_ns < least_ns * graph.steps:
+                continue
         if unit.kind is UnitKind.STAGE and is_balanced:
             continue
+        repaired = repair_unit(graph, shape, alike, own, unit)
         if repaired is not None and unit.is_compute and not _is_steady(graph, own, repaired, unit):
             continue
         if repaired is None or _most_ns(own, repaired) < least_ns * graph.steps:
@@ -110,8 +123,8 @@ def _find_best(
     if not tried:
         return None
     most_ns = max(culprit.gain_ns for culprit, _ in tried)
-    alike = [one for one in tried if one[0].gain_ns >= (1 - SAME_GAIN_SHARE) * most_ns]
-    return min(alike, key=lambda one: (one[0].unit.size, -one[0].gain_ns))
+    about = [one for one in tried if one[0].gain_ns >= (1 - SAME_GAIN_SHARE) * most_ns]
+    return min(about, key=lambda one: (one[0].unit.size, -one[0].gain_ns))
 
 
 def _is_steady(graph: JobGraph, before: OwnTimes, after: OwnTimes, unit: JobUnit) -> bool:
@@ -168,8 +181,10 @@ def _list_units(graph: JobGraph, shape: JobShape) -> Iterator[JobUnit]:
     yield JobUnit(UnitKind.JOB, tuple(ranks), is_compute=False)
 
 
-def repair_unit(graph: JobGraph, shape: JobShape, own: OwnTimes, unit: JobUnit) -> OwnTimes | None:
-    """Return the times of a job whose unit works like its peers; `None` where it has none."""
+def repair_unit(
+    graph: JobGraph, shape: JobShape, alike: Sequence[list[int]], own: OwnTimes, unit: JobUnit
+) -> OwnTimes | None:
+    """Return the times of a job whose unit works like its peers, `alike` by rank; `None` without any."""
     if unit.kind is UnitKind.LINK:
         transfer_ns = _even_links(graph, own.transfer_ns, unit.group)
         return None if transfer_ns is None else replace(own, transfer_ns=transfer_ns)
@@ -177,48 +192,84 @@ def repair_unit(graph: JobGraph, shape: JobShape, own: OwnTimes, unit: JobUnit) 
         compute_ns = _balance_stage(graph, shape, own.compute_ns, unit.group)
         return None if compute_ns is None else replace(own, compute_ns=compute_ns)
     times_ns = own.compute_ns if unit.is_compute else own.rest_ns
-    evened_ns = _even_ranks(graph, shape, times_ns, unit.places)
+    evened_ns = _even_ranks(graph, alike, times_ns, unit.places)
     if evened_ns is None:
         return None
     return replace(own, compute_ns=evened_ns) if unit.is_compute else replace(own, rest_ns=evened_ns)
 
 
-def _even_ranks(graph: JobGraph, shape: JobShape, times_ns: Times, places: Sequence[int]) -> Times | None:
+def _list_alike(graph: JobGraph, shape: JobShape) -> list[list[int]]:
+    """Return for each rank those with its program and stage, itself too."""
+    alike: defaultdict[tuple[bytes, int | None], list[int]] = defaultdict(list)
+    keys = [(program, shape.stage_of.get(place)) for place, program in enumerate(graph.program)]
+    for place, key in enumerate(keys):
+        alike[key].append(place)
+    return [alike[key] for key in keys]
+
+
+def _find_usual(
+    graph: JobGraph, alike: Sequence[list[int]], sums: Times, places: Sequence[int]
+) -> dict[int, npt.NDArray[np.float64]] | None:
+    """Return the usual sums of the segments of some ranks: the median of others that are alike."""
+    chosen, found = set(places), dict[int, npt.NDArray[np.float64]]()
+    usual_of: dict[int, npt.NDArray[np.float64]] = {}
+    for place in places:
+        own = alike[place]
+        if id(own) not in usual_of:
+            others = [one for one in own if one not in chosen]
+            if len(chosen) == len(graph.program):
+                others = own if len(own) > 1 else []
+            if not others:
+                return None
+            spans = [_span_of(graph, one) for one in others[:WIDELY_SHARED_COUNT]]
+            own_ns = [sums[span] for span in spans]
+            is_pair = others is own and len(own) == _PAIR
+            usual_of[id(own)] = np.min(own_ns, axis=0) if is_pair else np.median(own_ns, axis=0)
+        found[place] = usual_of[id(own)]
+    return found
+
+
+def _span_of(graph: JobGraph, place: int) -> slice:
+    return slice(graph.segment_ptr[place], graph.segment_ptr[place + 1])
+
+
+def _bound_gain(
+    graph: JobGraph, alike: Sequence[list[int]], sums: Times, places: Sequence[int]
+) -> float | None:
+    """Return what a repair of some ranks takes away at most, in ns; `None` where they have no peers."""
+    usual = _find_usual(graph, alike, sums, places)
+    if usual is None:
+        return None
+    return sum(float(np.maximum(sums[_span_of(graph, place)] - own, 0).sum()) for place, own in usual.items())
+
+
+def _even_ranks(
+    graph: JobGraph, alike: Sequence[list[int]], times_ns: Times, places: Sequence[int]
+) -> Times | None:
     """Set each part of the steps of some ranks to the median of others with their program and stage."""
     sums, changed = graph.sum_segments(times_ns), times_ns.copy()
-    target = sums.copy()
-    alike: defaultdict[tuple[bytes, int | None], list[int]] = defaultdict(list)
-    for place, program in enumerate(graph.program):
-        alike[program, shape.stage_of.get(place)].append(place)
-    chosen = set(places)
-    for own in alike.values():
-        mine = [place for place in own if place in chosen]
-        others = [place for place in own if place not in chosen]
-        if len(chosen) == len(graph.program):
-            others = own if len(own) > 1 else []
-        if not mine:
-            continue
-        if not others:
-            return None
-        spans = [slice(graph.segment_ptr[place], graph.segment_ptr[place + 1]) for place in others]
-        own_ns = [sums[span] for span in spans[:WIDELY_SHARED_COUNT]]
-        usual = np.min(own_ns, axis=0) if others is own and len(own) == _PAIR else np.median(own_ns, axis=0)
-        for place in mine:
-            target[graph.segment_ptr[place] : graph.segment_ptr[place + 1]] = usual
-    return _scale_segments(graph, changed, sums, target)
+    usual = _find_usual(graph, alike, sums, places)
+    if usual is None:
+        return None
+    for place, target in usual.items():
+        events = slice(graph.event_ptr[place], graph.event_ptr[place + 1])
+        first = int(graph.segment_ptr[place])
+        own, segment = sums[_span_of(graph, place)], graph.segment[events] - first
+        changed[events] = _scale_segments(times_ns[events], segment, own, target)
+    return changed
 
 
 _PAIR = 2
 """Ranks of which one stalls at a time: the other is the usual one."""
 
 
-def _scale_segments(graph: JobGraph, times_ns: Times, sums: Times, target: Times) -> Times:
+def _scale_segments(times_ns: Times, segment: Rows, sums: Times, target: npt.NDArray[np.float64]) -> Times:
     """Scale the times of events so that their segments have other sums; an empty one gets it at its end."""
     factor = np.divide(target, sums, out=np.ones(sums.size), where=sums > 0)
-    scaled = np.rint(times_ns * factor[graph.segment]).astype(np.int64)
+    scaled = np.rint(times_ns * factor[segment]).astype(np.int64)
     empty = np.flatnonzero((sums == 0) & (target > 0))
     if empty.size:
-        last = np.searchsorted(graph.segment, empty, side="right") - 1
+        last = np.searchsorted(segment, empty, side="right") - 1
         scaled[last] += np.rint(target[empty]).astype(np.int64)
     return scaled
 
