@@ -16,7 +16,7 @@ _OWN = re.compile(
 )
 """Programs of Megatron-LM, whose arguments have the defaults of its parser."""
 _LIKE_OWN = re.compile(r"pretrain_\w+\.py")
-_OF_RECIPES = {"run_recipe.py", "run_script.py", "setup_experiment.py", "run_recipe_perf.py"}
+_OF_RECIPES = {"run_recipe.py", "run_script.py", "setup_experiment.py"}
 """Programs of Megatron Bridge that start from a recipe by name."""
 _SCRIPT = re.compile(r"[^-\s$(){}'\"][^\s$(){}'\"]*\.(?:sh|bash|sbatch|slurm)")
 _PYTHON = re.compile(r"(?:[^-\s=(){}'\"][^\s=(){}'\"]*/)?[A-Za-z_][\w-]*\.py")
@@ -122,7 +122,7 @@ def decide_form(chosen: Sequence[Launch], *, is_open: bool, has_branches: bool) 
     program = chosen[0].program
     if len(chosen) > 1:
         names = dict.fromkeys(one.program for one in chosen)
-        return FileForm(FormKind.SEVERAL_RUNS, ", ".join(names), is_whole=False)
+        return FileForm(FormKind.SEVERAL_RUNS, ", ".join(names))
     if chosen[0].is_recipe:
         return FileForm(FormKind.OVERRIDES, program)
     if not chosen[0].is_own:
