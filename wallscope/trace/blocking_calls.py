@@ -292,28 +292,30 @@ def find_lock_holders(
         blocking: what calls waited for that block by themselves, or were held by a full queue.
     """
     start_ns, end_ns, thread = calls.start_ns.of_call, calls.end_ns.of_call, calls.thread.of_call
-    found, role = np.full(start_ns.size, -1, np.int32), as_integers(roles)
-    holds = np.isin(role, [encode_member(one) for one in _MAY_HOLD])
-    holds[list(blocking)] = True
-    holding = np.flatnonzero(holds & (end_ns - start_ns >= SHORTEST_HELD_CALL_NS))
-    if np.unique(thread).size <= 1:
+    found = np.full(start_ns.size, -1, np.int32)
+    if np.flatnonzero(np.diff(segments.ptr)).size <= 1:
         return found
-    of_segment = np.repeat(np.arange(segments.ptr.size - 1), np.diff(segments.ptr))
-    behind = np.flatnonzero(of_segment[1:] == of_segment[:-1]) + 1
+    role = as_integers(roles)
+    long = np.flatnonzero(end_ns - start_ns >= SHORTEST_HELD_CALL_NS)
+    blocks = are_among(long, np.fromiter(blocking, np.int64, len(blocking)))
+    holding = long[np.isin(role[long], [encode_member(one) for one in _MAY_HOLD]) | blocks]
+    is_long = segments.start_ns[1:] - segments.end_ns[:-1] >= SHORTEST_HELD_CALL_NS
+    behind = np.flatnonzero(is_long) + 1
+    of_segment = np.searchsorted(segments.ptr, behind, side="right") - 1
+    is_first = segments.ptr[of_segment] == behind
+    behind, of_segment = behind[~is_first], of_segment[~is_first]
     left_ns, begun_ns = segments.end_ns[behind - 1], segments.start_ns[behind]
-    is_long = begun_ns - left_ns >= SHORTEST_HELD_CALL_NS
-    behind, left_ns, begun_ns = behind[is_long], left_ns[is_long], begun_ns[is_long]
-    process = process_of_thread[of_segment[behind]]
+    process = process_of_thread[of_segment]
     for one, own in iterate_groups(process_of_thread[thread[holding]].astype(np.int64)):
         by_end = holding[own][np.argsort(end_ns[holding[own]], kind="stable")]
         rows = np.flatnonzero(process == one)
         place = np.searchsorted(end_ns[by_end], begun_ns[rows], side="right") - 1
         holder = by_end[np.maximum(place, 0)]
         meets = (place >= 0) & (end_ns[holder] > left_ns[rows])
-        meets &= thread[holder] != of_segment[behind[rows]]
+        meets &= thread[holder] != of_segment[rows]
         rows, holder = rows[meets], holder[meets]
         is_close = begun_ns[rows] - end_ns[holder] <= LOCK_RETURN_NS
-        kind = number_groups(of_segment[behind[rows]], thread[holder], role[holder])
+        kind = number_groups(of_segment[rows], thread[holder], role[holder])
         met, held = (np.bincount(kind[one], minlength=kind.size + 1)[kind] for one in (slice(None), is_close))
         recurs = is_close & (held >= FEWEST_LOCKS_COUNT) & (held >= LOCKS_SHARE * met)
         found[segments.call[behind[rows[recurs]]]] = holder[recurs]
