@@ -120,6 +120,11 @@ class Once(Generic[_Found]):
                 self._made.append(self._make())
             return self._made[0]
 
+    def forget(self) -> None:
+        """Let go of the result; it is computed again if it is asked for again."""
+        with self._lock:
+            self._made.clear()
+
 
 def run_both(first: Callable[[], _Found], second: Callable[[], _Other]) -> tuple[_Found, _Other]:
     """What two pieces of work make that need nothing of each other."""

@@ -147,13 +147,18 @@ class UpperBounds:
     Ranks that communicate are simulated together, in one window.
     """
 
-    def __init__(self, window: "Once[_SharedWindow]", rank_id: int) -> None:
-        self.window, self._rank_id = window, rank_id
+    def __init__(self, window: "Once[_SharedWindow]", rank_id: int, *, is_alone: bool) -> None:
+        self.window, self._rank_id, self._is_alone = window, rank_id, is_alone
 
     @cached_property
     def player(self) -> WindowReplay | str:
         """The simulation, or the reason why there is none."""
         return self.window().make_player(self._rank_id)
+
+    def forget(self) -> None:
+        """Let go of the simulation, if no other rank shares it; it is made again if it is asked for again."""
+        if self._is_alone and self.__dict__.pop("player", None) is not None:
+            self.window.forget()
 
     @property
     def step_count(self) -> int:
@@ -204,11 +209,13 @@ def estimate_upper_bounds(
     """
     partners = prepared.facts.partners
     groups = [together for group in find_connected_ranks(ranks, partners) for together in _alongside(group)]
-    window_of: dict[int, Once[_SharedWindow]] = {}
+    bounds: dict[int, UpperBounds] = {}
     for together in groups:
-        window = Once(partial(_SharedWindow, prepared, together, taxes))
-        window_of |= {rank.rank_id: window for rank, _ in together}
-    return tuple(UpperBounds(window_of[rank.rank_id], rank.rank_id) for rank in ranks)
+        window, is_alone = Once(partial(_SharedWindow, prepared, together, taxes)), len(together) == 1
+        bounds |= {
+            rank.rank_id: UpperBounds(window, rank.rank_id, is_alone=is_alone) for rank, _ in together
+        }
+    return tuple(bounds[rank.rank_id] for rank in ranks)
 
 
 def _alongside(ranks: Sequence[RankWindows]) -> Iterator[list[tuple[RankWindows, pl.DataFrame]]]:

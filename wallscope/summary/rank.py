@@ -163,6 +163,8 @@ def summarize_ranks(
         found = _summarize_rank(
             prepared, described if with_tables else None, taxes, step_facts or StepFacts(), *own
         )
+        if len(ranks) > 1:
+            own[-1].forget()
         release_memory()
         return found
 
