@@ -166,7 +166,7 @@ def build_report(found: AnalyzedCapture, progress: Progress) -> Report:
     shown = replace(trace.capture, ranks=trace.capture.ranks.slice(place, 1))
     own = select_rank_windows(trace, shown.ranks["rank_id"][0])
     slices = found.prepared.slices_of_rank(own).cast(SLICES)
-    gaps = GapLookup(shown, trace.range_tree, trace.projected, slices).groups(_MOST_GAPS)
+    gaps = GapLookup(replace(trace, capture=shown), slices).groups(_MOST_GAPS)
     progress("seeking what bounds the step")
     path = found.replays.path
     find_path = (lambda _: SHOWN_PATH.to_frame()) if isinstance(path, str) else found.replays.find_path
@@ -234,7 +234,7 @@ def look_up_gaps(path: Path, options: Options, progress: Progress) -> "GapLookup
     prepared = prepare(path, options, progress)
     progress("attributing time to causes")
     trace = prepared.trace
-    return GapLookup(trace.capture, trace.range_tree, trace.projected, prepared.slices())
+    return GapLookup(trace, prepared.slices())
 
 
 def tabulate_steps(path: Path, options: Options, progress: Progress) -> pl.DataFrame:

@@ -47,12 +47,13 @@ def test_the_links_of_a_gap_tile_it(told):
             assert all(left.end_ns == right.start_ns for left, right in itertools.pairwise(links))
 
 
-def test_gaps_come_longest_first_and_follow_their_schema(told):
+def test_gaps_of_steady_steps_come_first_then_the_longest_and_follow_their_schema(told):
     for proof, _ in told.values():
         gaps = proof.gaps(50)
         frame = pl.DataFrame([gap.row for gap in gaps], schema=GAPS, orient="row")
         for own in frame.partition_by("pid"):
-            assert own["duration_ns"].is_sorted(descending=True)
+            assert own["steady"].is_sorted(descending=True)
+            assert all(each["duration_ns"].is_sorted(descending=True) for each in own.partition_by("steady"))
         assert (frame["end_ns"] - frame["start_ns"] == frame["duration_ns"]).all()
 
 
@@ -60,7 +61,7 @@ def test_like_gaps_are_one_group_with_their_number_sum_and_longest(told):
     for proof, _ in told.values():
         gaps, groups = proof.gaps(100_000), proof.groups(100_000)
         kinds: dict[tuple[object, ...], list[dict[str, object]]] = {}
-        for gap in gaps:
+        for gap in sorted(gaps, key=lambda one: (-one.row["duration_ns"], one.row["start_ns"])):
             ended = gap.row["ended_by"] and shorten_name(gap.row["ended_by"].partition(" ")[0])
             key = (gap.row["pid"], gap.row["device"], gap.row["cause"], ended, gap.row["path"])
             kinds.setdefault(key, []).append(gap.row)

@@ -279,7 +279,8 @@ def gaps(  # noqa: PLR0913  # options are parameters
 ) -> None:
     """List the longest gaps without compute, and their causes.
 
-    Each gap has its start in session time, to find it in Nsight Systems, and the chain of events in it.
+    Gaps of steady steps come first. Each has its start in session time, to find it in Nsight Systems, and the
+    chain of events in it.
     """
     from wallscope.model.capture import Options  # noqa: PLC0415
     from wallscope.pipeline import look_up_gaps  # noqa: PLC0415  # keeps --help fast

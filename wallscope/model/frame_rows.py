@@ -190,8 +190,13 @@ class KernelRow:
         ),
     ]
     median_ns: Annotated[int, Shown("median duration of a kernel", "median", "duration")]
-    least_ns: Annotated[int, Shown("shortest duration of a kernel")]
+    mean_ns: Annotated[int, Shown("mean duration of a kernel", "mean", "duration")]
+    least_ns: Annotated[int, Shown("shortest duration of a kernel", "shortest", "duration")]
     most_ns: Annotated[int, Shown("longest duration of a kernel", "longest", "duration")]
+    deviation_ns: Annotated[
+        int,
+        Shown("standard deviation of the durations of a kernel, empty for one kernel", "std dev", "duration"),
+    ]
     flops_per_s: Annotated[
         float,
         Shown(

@@ -57,6 +57,7 @@ GAPS = pl.Schema(
         "pid": pl.Int32(),
         "device": pl.Int32(),
         "step": pl.UInt32(),
+        "steady": pl.Boolean(),  # whether its step is one of the steady ones
         "start_ns": pl.Int64(),
         "end_ns": pl.Int64(),
         "duration_ns": pl.Int64(),

@@ -412,9 +412,8 @@ def build_profiles(
 def _describe_input(analysis: Analysis, capture: Capture) -> ProfiledInput:
     """Return the identity of a capture and under which conditions it was taken."""
     export = capture.export
-    calls = capture.calls
-    launch_ns = (calls["end_ns"] - calls["start_ns"]).filter(calls["role"] == CallRole.LAUNCH)
-    launch_call_ns = launch_ns.quantile(0.25, "lower")
+    launches = capture.calls["start_ns", "end_ns"].filter(capture.calls["role"] == CallRole.LAUNCH)
+    launch_call_ns = (launches["end_ns"] - launches["start_ns"]).quantile(0.25, "lower")
     return ProfiledInput(
         fingerprint=export.fingerprint,
         name=export.name,

@@ -91,7 +91,10 @@ STEPS = (
 )
 KERNELS = (
     *(_head_column(KernelRow, name) for name in ("category", "count", "work_ns", "step_share", "median_ns")),
-    _head_column(KernelRow, "most_ns", least_width=_ROOMY),
+    *(
+        _head_column(KernelRow, name, least_width=_ROOMY)
+        for name in ("mean_ns", "least_ns", "most_ns", "deviation_ns")
+    ),
     _head_column(KernelRow, "flops_per_s", is_rare=True),
     _head_column(KernelRow, "peak_share", least_width=_ROOMY, is_rare=True),
     _head_column(KernelRow, "name", write=shorten_kernel_name),

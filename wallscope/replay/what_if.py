@@ -156,8 +156,8 @@ class UpperBounds:
         return self.window().make_player(self._rank_id)
 
     def forget(self) -> None:
-        """Let go of the simulation, if no other rank shares it; it is made again if it is asked for again."""
-        if self._is_alone and self.__dict__.pop("player", None) is not None:
+        """Let go of the simulation, and of a window that no other rank shares; made again if needed."""
+        if self.__dict__.pop("player", None) is not None and self._is_alone:
             self.window.forget()
 
     @property
@@ -212,9 +212,7 @@ def estimate_upper_bounds(
     bounds: dict[int, UpperBounds] = {}
     for together in groups:
         window, is_alone = Once(partial(_SharedWindow, prepared, together, taxes)), len(together) == 1
-        bounds |= {
-            rank.rank_id: UpperBounds(window, rank.rank_id, is_alone=is_alone) for rank, _ in together
-        }
+        bounds |= {rank.rank_id: UpperBounds(window, rank.rank_id, is_alone=is_alone) for rank, _ in together}
     return tuple(bounds[rank.rank_id] for rank in ranks)
 
 

@@ -17,7 +17,6 @@ from wallscope.model.capture import Capture
 from wallscope.model.enums import LinkKind, OperationKind
 from wallscope.model.report import GAPS, Gap, GapGroup, Link, Moment
 from wallscope.render.texts import shorten_name
-from wallscope.trace.ranges import RangeTree
 
 
 @dataclass(frozen=True)
@@ -172,14 +171,13 @@ _WHO = ("rank", "pid", "device")
 class GapLookup:
     """Looks up the gaps and moments of slices (`SLICES`, all ranks)."""
 
-    def __init__(
-        self, capture: Capture, range_tree: RangeTree, projected: pl.DataFrame, slices: pl.DataFrame
-    ) -> None:
-        self._capture, self._ranges, self._projected = capture, range_tree, projected
+    def __init__(self, trace: Trace, slices: pl.DataFrame) -> None:
+        self._capture, self._ranges, self._projected = trace.capture, trace.range_tree, trace.projected
+        self._steps = trace.windows.select("rank_id", "step", "steady")
         self._slices = number_gaps(slices)
 
     def gaps(self, most: int) -> tuple[Gap, ...]:
-        """The longest gaps of each rank, the longest first."""
+        """The longest gaps of each rank, those of steady steps before all others, the longest first."""
         return tuple(
             gap for rank in self._capture.ranks.iter_rows(named=True) for gap in self._of_rank(rank, most)
         )
@@ -241,8 +239,17 @@ class GapLookup:
 
     def _of_rank(self, rank: dict[str, Any], most: int) -> Iterator[Gap]:
         own = self._slices_in_gaps(rank)
-        longest = _measure_gaps(own).sort("duration_ns", "start_ns", descending=[True, False]).head(most)
+        longest = (
+            _measure_gaps(own)
+            .join(self._steadiness(rank), on="step", maintain_order="left")
+            .sort("steady", "duration_ns", "start_ns", descending=[True, True, False])
+            .head(most)
+        )
         yield from self._describe_each(rank, own, longest)
+
+    def _steadiness(self, rank: dict[str, Any]) -> pl.DataFrame:
+        """Return which steps of a rank are steady (`step`, `steady`)."""
+        return self._steps.filter(pl.col("rank_id") == rank["rank_id"]).drop("rank_id")
 
     def _slices_in_gaps(self, rank: dict[str, Any]) -> pl.DataFrame:
         return self._slices.filter((pl.col("rank_id") == rank["rank_id"]) & pl.col("number").is_not_null())
@@ -263,9 +270,9 @@ class GapLookup:
             .sort("total_ns", "start_ns", descending=[True, False])
             .head(most)
         )
-        gaps = self._describe_each(
-            rank, own, found.select("number", "step", "start_ns", "end_ns", "gap", "duration_ns")
-        )
+        longest = found.select("number", "step", "start_ns", "end_ns", "gap", "duration_ns")
+        longest = longest.join(self._steadiness(rank), on="step", maintain_order="left")
+        gaps = self._describe_each(rank, own, longest)
         sums = found.select("count", "steps", "total_ns").iter_rows()
         yield from (GapGroup(gap, *each) for gap, each in zip(gaps, sums, strict=True))
 

@@ -315,8 +315,9 @@ def build_kernel_table(trace: Trace) -> pl.DataFrame:
 
     `count`, the kernels that begin in a step, and `work_ns`, their time inside it, are means over the steps
     of the typical step. `step_share` is work divided by the step, null for a step of length 0. `median_ns`,
-    `least_ns` and `most_ns` are durations of whole kernels that begin in those steps, even if one ends
-    outside its step or the selected time. `flops_per_s` and `peak_share` are null unless shapes of operators
+    `mean_ns`, `least_ns`, `most_ns` and `deviation_ns` are of the durations of whole kernels that begin in
+    those steps, even if one ends outside its step or the selected time; `deviation_ns` is that of a sample,
+    null for one kernel. `flops_per_s` and `peak_share` are null unless shapes of operators
     give the FLOPs.
     """
     return _of_each_rank(trace, _tabulate_kernels)
@@ -352,8 +353,10 @@ def _tabulate_kernels(trace: Trace, rank_id: int, _: int) -> pl.DataFrame:
             work_ns=(pl.col("inside_ns").sum() / step_count).round().cast(pl.Int64),
             step_share=pl.col("inside_ns").sum() / (step_ns or None),
             median_ns=duration.median().round().cast(pl.Int64),
+            mean_ns=duration.mean().round().cast(pl.Int64),
             least_ns=duration.min(),
             most_ns=duration.max(),
+            deviation_ns=duration.std().round().cast(pl.Int64),
         )
         .join(rate_kernels(work.operations, flops, capture.names, gpu), on="name", how="left")
         .join(capture.names, on="name", how="left")
@@ -366,8 +369,10 @@ def _tabulate_kernels(trace: Trace, rank_id: int, _: int) -> pl.DataFrame:
             "work_ns",
             "step_share",
             "median_ns",
+            "mean_ns",
             "least_ns",
             "most_ns",
+            "deviation_ns",
             "flops_per_s",
             "peak_share",
             name="text",

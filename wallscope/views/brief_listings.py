@@ -33,7 +33,15 @@ _LEFT_OUT = frozenset(
     {
         *("pid", "tid", "chain", "call_start_ns", "end_ns", "stream", "slack_ns"),
         *("compute_ns", "opaque_graph_ns", "exposed_communication_ns", "exposed_copy_ns", "idle_ns"),
-        *("class", "backend", "least_ns", "operations", "own_operations", "own_work_ns"),
+        *(
+            "class",
+            "backend",
+            "least_ns",
+            "deviation_ns",
+            "operations",
+            "own_operations",
+            "own_work_ns",
+        ),
     }
 )
 """Columns of tables that a brief answer leaves out: the full one has them."""
@@ -104,13 +112,14 @@ def describe_work_table(frame: pl.DataFrame, noun: str) -> str:
 
 
 def describe_gaps_table(frame: pl.DataFrame) -> str:
-    """Say which gap is the longest, where, and its cause."""
+    """Say which gap is the longest, among those of steady steps if there are any, and its cause."""
     if frame.is_empty():
         return "No gap: compute runs throughout the steps."
-    longest = frame.sort("duration_ns", descending=True).row(0, named=True)
-    where = f"in step {longest['step']}"
+    longest = frame.sort("steady", "duration_ns", descending=True).row(0, named=True)
+    among = " of a steady step" if longest["steady"] else ""
     return (
-        f"The longest gap without compute takes {units.duration(longest['duration_ns'])} {where};"
+        f"The longest gap{among} without compute takes {units.duration(longest['duration_ns'])}"
+        f" in step {longest['step']};"
         f" cause: {longest['cause']}, {units.duration(longest['cause_ns'])}."
     )
 

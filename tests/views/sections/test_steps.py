@@ -19,6 +19,7 @@ def gap(step, length_ns, cause="host/data-loading", ended_by=KERNEL):
         "device": 0,
         "pid": 7,
         "step": step,
+        "steady": True,
         "start_ns": start_ns,
         "duration_ns": length_ns,
         "cause": cause,
@@ -50,7 +51,7 @@ def test_like_gaps_of_several_steps_are_told_once_by_the_longest():
 def test_gaps_of_another_cause_or_end_are_apart(other):
     text = shown([gap(5, 9_000), other])
 
-    assert "similar" not in text
+    assert "similar gap" not in text
     assert "step 5, " in text
     assert "step 2, " in text
 
@@ -65,3 +66,19 @@ def test_a_moment_in_no_step_is_refused():
 
     with pytest.raises(SelectionError, match="lies in no step"):
         build_moments((outside,), 5)
+
+
+def test_the_parts_of_the_first_kinds_are_shown_and_the_others_have_a_line_each():
+    text = shown([gap(step, 10_000 - step, cause=f"host/other-call-{step}") for step in range(9)])
+
+    assert text.index("Gaps of steady steps come first") < text.index("start") < text.index("process 7") + 80
+    assert text.count("ended by") == 6
+    assert all(f"host/other-call-{step} 10.0 µs" in text for step in range(9))
+    assert text.index("host/other-call-5") < text.index("Other gaps") < text.index("host/other-call-6")
+
+
+def test_a_gap_of_a_step_that_is_not_steady_says_so():
+    one = gap(5, 9_000)
+    one.row["steady"] = False
+
+    assert "step 5 (not steady), ended by" in shown([one])

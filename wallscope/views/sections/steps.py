@@ -51,11 +51,13 @@ _ROLES = {"typical": "nearest to the typical length", "worst": "the slowest"}
 _ENDED = "the operation that starts when the gap ends; its stream is in the tooltip"
 _ISSUED = "the call that issued that operation; its thread is in the tooltip"
 _MOST_STEPS, _WIDE = 8, 110
+_MOST_CHAINS = 6
 _KEY_OF_GAPS = (
-    "The first line of a gap has its start, its length, and its largest cause with its time. The other lines"
-    f" have start, length, cause and place of each part. A terminal of {_WIDE} columns adds how much earlier"
-    " the gap would end without it (slack)."
+    "Gaps of steady steps come first, the longest at the top. Below a gap are its parts in order of time:"
+    f" start, length, cause and place. From {_WIDE} columns on, the last one is the slack: how much earlier"
+    " the gap would end without the part."
 )
+_HEAD_OF_GAPS = f"{'start':<16}{'length':>9}  largest cause and its time"
 
 
 def build_steps(
@@ -361,14 +363,19 @@ def build_gaps(found: Sequence[Gap]) -> Iterator[Section]:
     if not found:
         nothing = Lines(("No gap: compute kernels or opaque graphs run throughout the steps.",))
         yield Section("gaps", "", "", (nothing,))
+        return
+    yield Section("key", "", "", (Lines((_KEY_OF_GAPS,), "dim"),))
     for who, gaps in groupby(found, key=lambda gap: _name_rank(gap.row)):
         groups: dict[tuple[object, ...], list[Gap]] = {}
         for gap in gaps:
             groups.setdefault(_find_kind(gap), []).append(gap)
-        blocks = tuple(map(_describe_gaps, groups.values()))
-        yield Section("rank", "", "", (Lines(((Span(who, "strong"),),)), *blocks))
-    if found:
-        yield Section("key", "", "", (Lines((_KEY_OF_GAPS,), "dim"),))
+        alike = tuple(groups.values())
+        blocks = tuple(map(_describe_gaps, alike[:_MOST_CHAINS]))
+        brief = tuple(line for each in alike[_MOST_CHAINS:] for line in _summarize_gaps(each))
+        if brief:
+            blocks += (Section("others", (Span("Other gaps", "strong"),), "", (Lines(brief),)),)
+        head = Lines(((Span(who, "strong"),), (Span(_HEAD_OF_GAPS, "dim"),)))
+        yield Section("rank", "", "", (head, *blocks))
 
 
 def _find_kind(gap: Gap) -> tuple[object, ...]:
@@ -380,15 +387,29 @@ def _find_kind(gap: Gap) -> tuple[object, ...]:
 
 def _describe_gaps(gaps: Sequence[Gap]) -> Section:
     """Describe the longest of like gaps, and say in which steps the others are."""
-    longest, *others = sorted(gaps, key=lambda gap: -gap.row["duration_ns"])
+    longest, *others = gaps
     row = longest.row
-    owner = Span(f"{row['cause']} {units.duration(row['cause_ns'])}", find_wall(row["cause"]))
-    head: Line = (f"{units.seconds(row['start_ns'])} s  {units.duration(row['duration_ns'])}  ", owner)
-    lines = [f"step {row['step']}, {_describe_end(row)}"]
+    steady = "" if row["steady"] else " (not steady)"
+    lines = [f"step {row['step']}{steady}, {_describe_end(row)}"]
     lines += [f"in {shorten_range_path(row['path'])}"] if row["path"] else []
     if others:
         lines.append(_list_others(others))
-    return Section("gap", head, "", (Lines(tuple(lines), "dim"), _tabulate_chain(longest.links)))
+    blocks = (Lines(tuple(lines), "dim"), _tabulate_chain(longest.links))
+    return Section("gap", _head_gap(row), "", blocks)
+
+
+def _head_gap(row: dict[str, Any]) -> Line:
+    """Return start, length and largest cause of a gap, as `_HEAD_OF_GAPS` heads them."""
+    owner = Span(f"{row['cause']} {units.duration(row['cause_ns'])}", find_wall(row["cause"]))
+    return f"{units.seconds(row['start_ns']) + ' s':<16}{units.duration(row['duration_ns']):>9}  ", owner
+
+
+def _summarize_gaps(gaps: Sequence[Gap]) -> Iterator[Line]:
+    """Yield the longest of like gaps and the number of the others, without its parts."""
+    longest, *others = gaps
+    yield _head_gap(longest.row)
+    if others:
+        yield (Span(f"  {_list_others(others)}", "dim"),)
 
 
 def _list_others(others: Sequence[Gap]) -> str:
