@@ -12,13 +12,14 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from wallscope.columns import Rows
+from wallscope.columns import Flags, Rows
 from wallscope.model.analysis import UnitKind
-from wallscope.ranks.job_replay import PASS, JobGraph, OwnTimes
+from wallscope.ranks.job_replay import JobGraph, OwnTimes
 from wallscope.thresholds.causes import (
     CERTAIN_DEVIATIONS_COUNT,
     CULPRIT_SHARE,
     FEWEST_FOR_VARIATION_COUNT,
+    LATE_STEP_SHARE,
     MOST_CULPRITS_COUNT,
     SAME_GAIN_SHARE,
     UNEVEN_STAGE_GAIN_SHARE,
@@ -50,16 +51,27 @@ class JobUnit:
 
 @dataclass(frozen=True, slots=True)
 class Culprit:
-    """A unit, and the mean step before and after its repair, in ns."""
+    """A unit, and the mean step before and after its repair, in ns.
+
+    `over_ns` is what the repair takes off the own time of each step from the first, int64 ns.
+    """
 
     unit: JobUnit
     step_ns: float
     replayed_ns: float
+    first_step: int
+    over_ns: Times
 
     @property
     def gain_ns(self) -> float:
         """What the step becomes shorter by."""
         return self.step_ns - self.replayed_ns
+
+    @property
+    def is_late(self) -> Flags:
+        """Whether the unit takes longer in each step, by at least half of what it usually does."""
+        more_ns = self.over_ns[self.over_ns > 0]
+        return self.over_ns >= (LATE_STEP_SHARE * float(np.median(more_ns)) if more_ns.size else np.inf)
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +131,8 @@ def _find_best(  # noqa: PLR0913, PLR0917  # all that is known of the job
             continue
         replayed_ns = graph.measure_step_ns(repaired)
         if replayed_ns is not None and step_ns - replayed_ns >= least_ns:
-            tried.append((Culprit(unit, step_ns, replayed_ns), repaired))
+            over_ns = _measure_over_ns(graph, own, repaired, unit)
+            tried.append((Culprit(unit, step_ns, replayed_ns, graph.first_step, over_ns), repaired))
     if not tried:
         return None
     most_ns = max(culprit.gain_ns for culprit, _ in tried)
@@ -129,15 +142,19 @@ def _find_best(  # noqa: PLR0913, PLR0917  # all that is known of the job
 
 def _is_steady(graph: JobGraph, before: OwnTimes, after: OwnTimes, unit: JobUnit) -> bool:
     """Return whether kernels take longer step after step, by more than they vary at random."""
-    over_ns = []
-    for place in unit.places:
-        span = slice(graph.event_ptr[place], graph.event_ptr[place + 1])
-        steps = np.flatnonzero(graph.kind[span] == PASS)[:-1]
-        over_ns.append(np.add.reduceat((before.compute_ns - after.compute_ns)[span][1:], steps))
-    each = np.sum(over_ns, axis=0)
+    each = graph.sum_steps(unit.places, before.compute_ns - after.compute_ns)
     if each.size < FEWEST_FOR_VARIATION_COUNT:
         return bool(each.sum() > 0)
     return bool(each.mean() >= CERTAIN_DEVIATIONS_COUNT * each.std(ddof=1) / np.sqrt(each.size))
+
+
+def _measure_over_ns(graph: JobGraph, before: OwnTimes, after: OwnTimes, unit: JobUnit) -> Times:
+    """Return what a repair takes off each step, summed over ranks or meetings, int64[steps]."""
+    if unit.kind is UnitKind.LINK:
+        return graph.sum_meetings(before.transfer_ns - after.transfer_ns)
+    if unit.is_compute:
+        return graph.sum_steps(unit.places, before.compute_ns - after.compute_ns)
+    return graph.sum_steps(unit.places, before.rest_ns - after.rest_ns)
 
 
 def _most_ns(before: OwnTimes, after: OwnTimes) -> int:

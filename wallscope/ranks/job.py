@@ -179,10 +179,11 @@ def _peers(rows: pl.DataFrame) -> dict[int, frozenset[int]]:
 
 
 def _missing_ranks(profiles: Sequence[Profile], world_size: int | None) -> tuple[int, ...]:
-    known = {profile.header.rank for profile in profiles}
-    if world_size is None or None in known:
+    """Return the numbers without a profile, below the size of the job or, if it is unknown, the largest."""
+    known = {rank for profile in profiles if (rank := profile.header.rank) is not None}
+    if len(known) < len(profiles):
         return ()
-    return tuple(rank for rank in range(world_size) if rank not in known)
+    return tuple(sorted(set(range(world_size or max(known, default=-1) + 1)) - known))
 
 
 def _summarize_members(

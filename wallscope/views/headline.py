@@ -31,8 +31,13 @@ def name_verdict(analysis: Analysis) -> tuple[Wall | None, str]:
 
 
 def describe_scope(analysis: Analysis) -> str:
-    """Say what the verdict covers, to follow its two words; empty where these are all steps of all ranks."""
-    return ", ".join(_list_scope_parts(find_scope(analysis), analysis.anchor.window))
+    """Say what the verdict covers and what holds a job up, to follow its two words.
+
+    It is empty where the verdict covers all steps of all ranks, and nothing holds them up.
+    """
+    late = () if analysis.job is None else analysis.job.stragglers[:1]
+    held_up = (f"held up by {one.name}" for one in late)
+    return ", ".join((*_list_scope_parts(find_scope(analysis), analysis.anchor.window), *held_up))
 
 
 def covers_all_ranks(analysis: Analysis) -> bool:
