@@ -7,7 +7,7 @@ import polars as pl
 import pytest
 
 from tests.advice.runs import run
-from tests.ranks.simulated import US, Meet, Work, played, profiles
+from fixtures.simulated_ranks import US, Meet, Work, played, profiles
 from wallscope.advice.recommend import match_rules, recommend
 from wallscope.advice.rules import fix_rules
 from wallscope.model.advice import RunConfiguration, TraceFacts

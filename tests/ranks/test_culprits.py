@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.ranks.simulated import US, Host, Meet, Work, played, profiles
+from fixtures.simulated_ranks import US, Host, Meet, Work, played, profiles
 from wallscope.jobs.merge import run_job
 from wallscope.model.capture import Options
 from wallscope.ranks.job import match_ranks

@@ -26,30 +26,33 @@ def build_unit_fix(run: MeasuredRun, select_settings: Callable[[Rule], tuple[Set
     job = run.analysis.job
     if job is None or not job.stragglers:
         return None
-    late = job.stragglers[0]
+    late = max(job.leading, key=lambda one: one.saved_ns)
+    named = " and ".join(one.name for one in job.leading)
+    saved_ns = sum(one.saved_ns for one in job.leading)
     rule = next((one for one in fix_rules() if one.answers_unit(late.unit, late.reason)), None)
     if rule is None:
         return None
-    step_ns = late.replayed_step_ns + late.saved_ns
-    assumption = f"the bound is a replay of all ranks with it like {_PEERS.get(late.unit, 'its peers')}"
+    replayed_ns = job.leading[-1].replayed_step_ns
+    step_ns = replayed_ns + saved_ns
+    assumption = (
+        f"the bound is a replay of all ranks with that unit like {_PEERS.get(late.unit, 'its peers')}"
+    )
     return Fix(
         id=rule.id,
-        title=f"{rule.title}: {late.name}",
+        title=f"{rule.title}: {named}",
         wall=late.cause_wall or rule.wall,
         causes=(late.cause,) if late.cause else (),
         why=f"{capitalize(late.name)}: {late.why}. {rule.because}",
         settings=select_settings(rule),
         preconditions=(),
         blocked=False,
-        recoverable_ns=late.saved_ns,
-        speedup_ceiling=step_ns / max(late.replayed_step_ns, 1),
+        recoverable_ns=saved_ns,
+        speedup_ceiling=step_ns / max(replayed_ns, 1),
         expected_gain=None,
         caveats=rule.all_caveats if run.framework == "megatron" else rule.caveats,
         verify=rule.active,
         source=rule.source,
-        evidence=(
-            f"replay of the job: {duration(step_ns)} → {duration(late.replayed_step_ns)} per {run.window}",
-        ),
+        evidence=(f"replay of the job: {duration(step_ns)} → {duration(replayed_ns)} per {run.window}",),
         refuted_by=rule.refuted or _REFUTED,
         assumes=assumption,
         assumption=assumption,

@@ -264,6 +264,10 @@ class Straggler:
         int, Shown("number of replayed steps in which the unit takes longer than its peers", "late steps")
     ]
     replayed_steps: Annotated[int, Shown("number of steps in the replay of the job", "replayed steps")]
+    hides_next: Annotated[
+        bool,
+        Shown("whether its repair alone saves less than 1 %, because the next unit hides it", "hides next"),
+    ]
     since_step: Annotated[
         int | None, Shown("step from which on the unit takes longer in each one; empty if in none", "since")
     ]
@@ -340,6 +344,12 @@ class Job:
     collectives: JobCollectives
     pipeline: tuple[PipelineStage, ...]
     clock: Clocks
+
+    @property
+    def leading(self) -> tuple[Straggler, ...]:
+        """What holds the job up most: the first unit, with those behind which it hides; nothing without any."""
+        ends = (place for place, one in enumerate(self.stragglers, start=1) if not one.hides_next)
+        return self.stragglers[: next(ends, len(self.stragglers))]
 
 
 SCHEMA: Final = "wallscope.analysis/1"

@@ -251,12 +251,11 @@ def _read_rank(rows: pl.DataFrame, member: int, profile: Profile, window: tuple[
     )
     first = int((steps["step"] < window[0]).sum())
     bound_ns = np.append(steps["start_ns"].to_numpy()[first:], steps["end_ns"].to_numpy()[-1])
-    session_ns, start_ns = own["session_ns"].to_numpy(), own["start_ns"].to_numpy()
-    if session_ns.size:
-        bound_ns = bound_ns + np.interp(bound_ns, session_ns, start_ns - session_ns).astype(np.int64)
-    inside = (start_ns >= bound_ns[0]) & (start_ns < bound_ns[-1])
+    session_ns, shift_ns = own["session_ns"].to_numpy(), (own["start_ns"] - own["session_ns"]).to_numpy()
+    inside = (session_ns >= bound_ns[0]) & (session_ns < bound_ns[-1])
     stays = own.filter(pl.Series(inside))
-    start_ns, end_ns = stays["start_ns"].to_numpy(), stays["end_ns"].to_numpy()
+    start_ns = session_ns[inside]
+    end_ns = start_ns + stays["residence_ns"].to_numpy()
     is_awaited = (stays["blocking_ns"].to_numpy() > 0) & (end_ns <= bound_ns[-1])
     awaited = np.flatnonzero(is_awaited)
     at_ns = np.concatenate((bound_ns, start_ns, end_ns[awaited]))
@@ -267,6 +266,8 @@ def _read_rank(rows: pl.DataFrame, member: int, profile: Profile, window: tuple[
     )
     order = np.lexsort((_TURN[kind], at_ns))
     at_ns, kind, stay, walls = at_ns[order], kind[order], stay[order], walls[order]
+    if session_ns.size:  # on the clock of the job, in the order of the rank's own
+        at_ns = at_ns + np.rint(np.interp(at_ns, session_ns, shift_ns)).astype(np.int64)
     spent_ns = np.maximum(np.diff(walls, axis=0, prepend=walls[:1]), 0)
     passed_ns = np.diff(at_ns, prepend=at_ns[:1])
     opened = -(kind == _AWAIT).astype(np.int64)

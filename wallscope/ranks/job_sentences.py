@@ -53,12 +53,25 @@ def describe_late_unit(job: Job, unit: str) -> str:
     """Say which unit holds a job up most, since when, why, and what that costs; empty where none does."""
     if not job.stragglers:
         return ""
-    late = job.stragglers[0]
-    step_ns = late.replayed_step_ns + late.saved_ns
-    return (
-        f"{capitalize(late.name)} {_describe_steps(late, unit)}: {late.why}, and all"
-        f" {plural(job.ranks, 'rank')} lose {duration(late.saved_ns)} of the {duration(step_ns)} {unit}."
-    )
+    saved_ns, step_ns = measure_leading_ns(job)
+    lose = f"all {plural(job.ranks, 'rank')} lose {duration(saved_ns)} of the {duration(step_ns)} {unit}."
+    first, *others = job.leading
+    if not others:
+        return f"{capitalize(first.name)} {_describe_steps(first, unit)}: {first.why}, and {lose}"
+    each = "; ".join(f"{one.name}: {one.why}" for one in job.leading)
+    return f"{capitalize(name_leading(job))} hide each other's delay, and {lose} {capitalize(each)}."
+
+
+def name_leading(job: Job) -> str:
+    """Name what holds a job up most: a unit, or several that hide each other."""
+    *before, last = (one.name for one in job.leading)
+    return f"{', '.join(before)} and {last}" if before else last
+
+
+def measure_leading_ns(job: Job) -> tuple[int, int]:
+    """Return what the repair of the leading units saves, and the step before it, in ns."""
+    saved_ns = sum(one.saved_ns for one in job.leading)
+    return saved_ns, saved_ns + job.leading[-1].replayed_step_ns
 
 
 def _describe_steps(late: Straggler, unit: str) -> str:
@@ -84,10 +97,12 @@ def _describe_late_units(job: Job, unit: str) -> Iterator[str]:
     """Yield what holds the job up, in the order of repair; that nothing does, where that is known."""
     if job.stragglers:
         yield describe_late_unit(job, unit)
-        first = job.stragglers[0]
-        yield f"Repaired, the {unit} takes {_describe_repair(first)}."
-    for late in job.stragglers[1:_MOST_NAMED]:
-        yield f"Then repair {late.name}, and the {unit} takes {_describe_repair(late)}: {late.why}."
+        saved_ns, step_ns = measure_leading_ns(job)
+        yield f"Repaired, the {unit} takes {duration(step_ns - saved_ns)} instead of {duration(step_ns)}."
+    for late in job.stragglers[len(job.leading) : _MOST_NAMED]:
+        step_ns = late.replayed_step_ns + late.saved_ns
+        repair = f"{duration(late.replayed_step_ns)} instead of {duration(step_ns)}"
+        yield f"Then repair {late.name}, and the {unit} takes {repair}: {late.why}."
     if not job.collectives.matched:
         return
     if job.replayed_step_ns is None:
@@ -97,11 +112,6 @@ def _describe_late_units(job: Job, unit: str) -> Iterator[str]:
             f"Nothing holds the job up: with any rank, node, stage or link like its peers, the {unit} is at"
             f" most {percent(CULPRIT_SHARE)} shorter."
         )
-
-
-def _describe_repair(late: Straggler) -> str:
-    step_ns = late.replayed_step_ns + late.saved_ns
-    return f"{duration(late.replayed_step_ns)} instead of {duration(step_ns)}"
 
 
 def _describe_waits(job: Job, critical: RankWaits) -> Iterator[str]:

@@ -15,6 +15,7 @@ from wallscope.ranks.culprits import Culprit, JobUnit
 from wallscope.ranks.wait_split import StepSums
 from wallscope.thresholds.causes import (
     COMPARED_PEERS_COUNT,
+    CULPRIT_SHARE,
     MOST_OF_LATENESS_SHARE,
     SAME_KERNEL_COUNT_SHARE,
     SLOWED_ALIKE_SHARE,
@@ -257,6 +258,7 @@ def _name_straggler(ranks: JobRanks, culprit: Culprit, stage_of: Mapping[int, in
         places=unit.places,
         late_steps=late.size,
         replayed_steps=culprit.over_ns.size,
+        hides_next=culprit.gain_ns < CULPRIT_SHARE * culprit.step_ns,
         since_step=None if since is None else culprit.first_step + since,
         saved_ns=round(culprit.gain_ns),
         replayed_step_ns=round(culprit.replayed_ns),
@@ -277,7 +279,7 @@ def _name_unit(ranks: JobRanks, unit: JobUnit) -> str:
             is_named = unit.name.lower().startswith("node")
             return f"{'' if is_named else 'node '}{unit.name} ({_join_ranks(named)})"
         case UnitKind.STAGE:
-            return f"pipeline stage {unit.group} ({_join_ranks(named)})"
+            return f"pipeline stage {unit.stage} ({_join_ranks(named)})"
         case UnitKind.LINK:
             return f"the link of {_join_ranks(named)}"
         case UnitKind.JOB:
@@ -301,7 +303,7 @@ def _reason(ranks: JobRanks, culprit: Culprit, stage_of: Mapping[int, int]) -> L
         return _explain_turns(ranks)
     place = unit.places[0]
     if unit.kind is UnitKind.STAGE:
-        others = [other for other in sorted(stage_of) if stage_of[other] != unit.group]
+        others = [other for other in sorted(stage_of) if stage_of[other] != unit.stage]
     else:
         others = [other for other in ranks.like(place) if other not in unit.places]
         others = [other for other in others if stage_of.get(other) == stage_of.get(place)] or others

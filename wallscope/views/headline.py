@@ -6,6 +6,7 @@ from wallscope import units
 from wallscope.model.analysis import Analysis
 from wallscope.model.diagnosis import Scope
 from wallscope.model.enums import Wall
+from wallscope.ranks.job_sentences import name_leading
 from wallscope.summary.diagnosis import find_scope
 from wallscope.thresholds.verdict import LEAST_COVERED_SHARE
 from wallscope.views.verdict import find_dominant
@@ -35,8 +36,8 @@ def describe_scope(analysis: Analysis) -> str:
 
     It is empty where the verdict covers all steps of all ranks, and nothing holds them up.
     """
-    late = () if analysis.job is None else analysis.job.stragglers[:1]
-    held_up = (f"held up by {one.name}" for one in late)
+    job = analysis.job
+    held_up = (f"held up by {name_leading(job)}",) if job is not None and job.stragglers else ()
     return ", ".join((*_list_scope_parts(find_scope(analysis), analysis.anchor.window), *held_up))
 
 
