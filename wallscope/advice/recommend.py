@@ -34,6 +34,7 @@ from wallscope.advice.preconditions import (
 from wallscope.advice.rules import PRESSURE, Rule, estimate_share, fill_placeholders, fix_rules
 from wallscope.advice.settings import add_settings, leave_out_training, vocabulary
 from wallscope.advice.trace_facts import GENERAL_SYSTEMS, choose_systems, is_read_by, merge_trace_facts
+from wallscope.advice.unit_fixes import build_unit_fix
 from wallscope.model.advice import PHASES, Fix, Precondition, RunConfiguration, Setting, System, TraceFacts
 from wallscope.model.analysis import Analysis, Rank
 from wallscope.model.capture import Finding, Profiler
@@ -141,7 +142,7 @@ def recommend(matched: Matched, replayed: Replayed = NOT_REPLAYED, ranks: tuple[
     run, analysis = matched.run, matched.run.analysis
     fixes = rank_fixes(run, matched.matches, replayed)
     worthless = {fix.id: fix for fix in fixes if _is_worthless(fix)}
-    useful = [fix for fix in fixes if fix.id not in worthless]
+    useful = [*_list_unit_fixes(run), *(fix for fix in fixes if fix.id not in worthless)]
     of_program, of_capture = name_next_actions(run, *_divide_by_subject(useful))
     return replace(
         analysis,
@@ -167,7 +168,7 @@ def recommend_again(analysis: Analysis, names: pl.Series) -> Analysis:
     gone = {fix.id for fix in analysis.dismissed}
     matches = tuple(one for one in _match_again(run, fix_rules(), before) if one.rule.id not in gone)
     answers = {fix.id: fix.replay for fix in before.values() if fix.replay is not None}
-    fixes = rank_fixes(run, matches, Replayed(analysis.replay, answers))
+    fixes = (*_list_unit_fixes(run), *rank_fixes(run, matches, Replayed(analysis.replay, answers)))
     of_program, of_capture = name_next_actions(run, *_divide_by_subject(fixes))
     return replace(
         analysis,
@@ -175,6 +176,12 @@ def recommend_again(analysis: Analysis, names: pl.Series) -> Analysis:
         fixes=of_program,
         capture_advice=of_capture,
     )
+
+
+def _list_unit_fixes(run: MeasuredRun) -> tuple[Fix, ...]:
+    """Return the fix for what holds a job up, which comes before all others."""
+    fix = build_unit_fix(run, partial(_settings, run=run))
+    return () if fix is None else (fix,)
 
 
 def _divide_by_subject(fixes: Sequence[Fix]) -> tuple[tuple[Fix, ...], tuple[Fix, ...]]:

@@ -23,7 +23,7 @@ from wallscope.advice.measurements import MEASUREMENTS, MeasuredRun
 from wallscope.advice.settings import vocabulary
 from wallscope.files import list_toml_paths, make_entry, read_toml
 from wallscope.model.advice import ExpectedGain, Phase, RunConfiguration, Setting, System
-from wallscope.model.analysis import ComputeWork
+from wallscope.model.analysis import ComputeWork, Reason, UnitKind
 from wallscope.model.cause_catalogue import CALL, DRAINED, WAIT, list_cause_meanings
 from wallscope.model.enums import ComputeCategory, Precision, Wall
 from wallscope.model.rank_summaries import CategoryPrecision, ComputeDetails
@@ -68,7 +68,8 @@ class Rule:
     which is not a recommendation. A `generic` fix has no specific evidence in the capture and comes last.
     One with `is_last_resort` is only for a large wall that no other one addresses.
     `refuted` describes what a further capture shows if the fix has no effect. `megatron_caveats` apply to
-    Megatron programs only.
+    Megatron programs only. A rule with `late` is for what holds a job up, and not for its causes elsewhere:
+    patterns of `unit/reason` (`UnitKind`, `Reason`).
     """
 
     id: _Id
@@ -92,6 +93,7 @@ class Rule:
     megatron_caveats: tuple[_Text, ...] = ()
     compare: str = ""
     replay: tuple[str, ...] = ()
+    late: tuple[str, ...] = ()
     facts: tuple[_FactId, ...] = ()
 
     @property
@@ -106,7 +108,11 @@ class Rule:
 
     def answers(self, cause: str) -> bool:
         """Return whether the rule addresses a cause."""
-        return _is_any(self.causes, cause)
+        return not self.late and _is_any(self.causes, cause)
+
+    def answers_unit(self, unit: UnitKind, reason: Reason) -> bool:
+        """Return whether the rule addresses such a unit that holds a job up."""
+        return _is_any(self.late, f"{unit}/{reason}")
 
     def all_settings(self) -> tuple[Setting, ...]:
         """Return the settings one by one, in the order of the file."""
@@ -209,6 +215,9 @@ def _problems(rule: Rule) -> Iterator[str]:
         fixed = pattern if not pattern.startswith(DRAINED) else f"{DRAINED}*"
         if not any(_is_any((fixed,), cause) for cause in _known_causes()):
             yield f"no cause matches {pattern!r}"
+    units = [f"{unit}/{reason}" for unit in UnitKind for reason in Reason]
+    if dead := [pattern for pattern in rule.late if not any(fnmatchcase(one, pattern) for one in units)]:
+        yield f"no unit and reason match {dead}"
     for system, lines in rule.settings.items():
         if system not in _VERBATIM and (
             bad := [line for line in lines if "=" not in line and not line.startswith("--")]

@@ -155,12 +155,16 @@ def _join_alike(findings: list[Finding], count: int) -> Finding:
 
 
 def _find_missing_ranks(job: Job) -> Iterator[Finding]:
-    if job.world_size is None or job.ranks >= job.world_size:
+    if not job.missing and job.ranks >= (job.world_size or 0):
         return
     named = ", ".join(map(str, job.missing[:_MOST_NAMED])) + (" …" if len(job.missing) > _MOST_NAMED else "")
     which = f": {named} missing" if job.missing else ""
+    ranks = plural(job.world_size or job.ranks + len(job.missing), "rank")
     yield make_finding(
-        FindingCode.RANKS_MISSING, supplied=job.ranks, ranks=plural(job.world_size, "rank"), which=which
+        FindingCode.RANKS_MISSING,
+        supplied=job.ranks,
+        ranks=ranks if job.world_size else f"at least {ranks}",
+        which=which,
     )
 
 
@@ -434,9 +438,8 @@ def _first_rank(one: Analysis) -> tuple[bool, int]:
 
 
 def _add_left_out(job: Job, findings: tuple[Finding, ...]) -> Job:
-    """Return the job with the number of exports left out in its verdict."""
-    left_out = describe_left_out(findings)
-    return replace(job, verdict=f"{job.verdict} {left_out}") if left_out else job
+    """Return the job with the exports that were left out in its verdict."""
+    return replace(job, verdict=" ".join((job.verdict, *describe_left_out(findings))))
 
 
 def rematch_ranks(analysis: Analysis) -> MatchedJob:

@@ -248,7 +248,9 @@ class Straggler:
     """A unit that holds the job up: what its repair saves, found by a replay of the job, and why it is slow.
 
     `places` are its ranks; `rank` is `None` if there are several. Units are in the order of repair: each
-    amount is what the repair saves after those before. `ratio` is `None` if unknown.
+    amount is what the repair saves after those before. `ratio` is `None` if unknown. It is late in a step in
+    which it loses at least half of what it usually loses. `since_step` is `None` where it is not late in all
+    steps from one on.
     """
 
     place: Annotated[int, PLACE]
@@ -258,10 +260,18 @@ class Straggler:
         UnitKind, Shown("what one repair concerns: rank, node, stage, link, or job for hosts in turn", "unit")
     ]
     places: tuple[int, ...]
-    repeated: Annotated[
-        bool, Shown("whether it is slow on most steps; else ranks stall one after the other", "repeated")
+    late_steps: Annotated[
+        int, Shown("number of replayed steps in which the unit takes longer than its peers", "late steps")
     ]
-    late_ns_median: Annotated[
+    replayed_steps: Annotated[int, Shown("number of steps in the replay of the job", "replayed steps")]
+    hides_next: Annotated[
+        bool,
+        Shown("whether its repair alone saves less than 1 %, because the next unit hides it", "hides next"),
+    ]
+    since_step: Annotated[
+        int | None, Shown("step from which on the unit takes longer in each one; empty if in none", "since")
+    ]
+    saved_ns: Annotated[
         int,
         Shown(
             "what the mean step becomes shorter by if the unit works like its peers, by a replay of the job",
@@ -311,8 +321,9 @@ class PipelineStage:
 class Job:
     """The combined result of the ranks.
 
-    `ranks` counts the ranks given, `missing` lists the others, as far as the size is known. `walls` are the
-    mean typical step of all ranks, with peer wait attributed to the late rank's cause. `critical_wall` is the
+    `ranks` counts the ranks given, `missing` lists the others: up to the size of the job, or to the largest
+    number. `walls` are the mean typical step of all ranks, with waits for a unit of `stragglers` attributed
+    to what delays it. `critical_wall` is the
     wall of the critical rank, the one that waits least. `replayed_step_ns` is the mean step of a replay
     without a change, `None` if the job could not be replayed: then `stragglers` are unknown.
     """
@@ -333,6 +344,12 @@ class Job:
     collectives: JobCollectives
     pipeline: tuple[PipelineStage, ...]
     clock: Clocks
+
+    @property
+    def leading(self) -> tuple[Straggler, ...]:
+        """What holds the job up most: the first unit, with those behind which it hides; nothing without any."""
+        ends = (place for place, one in enumerate(self.stragglers, start=1) if not one.hides_next)
+        return self.stragglers[: next(ends, len(self.stragglers))]
 
 
 SCHEMA: Final = "wallscope.analysis/1"

@@ -176,7 +176,7 @@ JOB_TABLES = (
         take(RankWaits),
     ),
     Table(
-        "late_ranks",
+        "late_units",
         "a unit that holds the job up: a rank, node, pipeline stage or link. Rows are in the order of repair",
         take(Straggler),
     ),

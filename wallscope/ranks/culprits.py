@@ -12,13 +12,14 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from wallscope.columns import Rows
+from wallscope.columns import Flags, Rows
 from wallscope.model.analysis import UnitKind
-from wallscope.ranks.job_replay import PASS, JobGraph, OwnTimes
+from wallscope.ranks.job_replay import JobGraph, OwnTimes
 from wallscope.thresholds.causes import (
     CERTAIN_DEVIATIONS_COUNT,
     CULPRIT_SHARE,
     FEWEST_FOR_VARIATION_COUNT,
+    LATE_STEP_SHARE,
     MOST_CULPRITS_COUNT,
     SAME_GAIN_SHARE,
     UNEVEN_STAGE_GAIN_SHARE,
@@ -31,15 +32,16 @@ from wallscope.trace.intervals import Times
 class JobUnit:
     """What can be repaired at once: whose kernels (`is_compute`), hosts or transfers.
 
-    `name` is the host of a node, or the axis of a link. `group` is the number of the stage, or of the
-    meetings of a link, whose transfers take `ratio` times as long as others.
+    `name` is the host of a node, or the axis of a link. `stage` is the number of a stage, `groups` are those
+    of the meetings of a link, whose transfers take `ratio` times as long as others.
     """
 
     kind: UnitKind
     places: tuple[int, ...]
     is_compute: bool
     name: str = ""
-    group: int = -1
+    stage: int = -1
+    groups: tuple[int, ...] = ()
     ratio: float | None = None
 
     @property
@@ -50,25 +52,36 @@ class JobUnit:
 
 @dataclass(frozen=True, slots=True)
 class Culprit:
-    """A unit, and the mean step before and after its repair, in ns."""
+    """A unit, and the mean step before and after its repair, in ns.
+
+    `over_ns` is what the repair takes off the own time of each step from the first, int64 ns.
+    """
 
     unit: JobUnit
     step_ns: float
     replayed_ns: float
+    first_step: int
+    over_ns: Times
 
     @property
     def gain_ns(self) -> float:
         """What the step becomes shorter by."""
         return self.step_ns - self.replayed_ns
 
+    @property
+    def is_late(self) -> Flags:
+        """Whether the unit takes longer in each step, by at least half of what it usually does."""
+        more_ns = self.over_ns[self.over_ns > 0]
+        return self.over_ns >= (LATE_STEP_SHARE * float(np.median(more_ns)) if more_ns.size else np.inf)
+
 
 @dataclass(frozen=True, slots=True)
 class JobShape:
-    """Where the ranks of a job are: node and stage of each, if known; ranks and axis of each group."""
+    """Where the ranks of a job are: node and stage of each, if known; groups and axis by who meets in them."""
 
     hostnames: tuple[str | None, ...]
     stage_of: Mapping[int, int]
-    links: Mapping[int, tuple[tuple[int, ...], str]]
+    links: Mapping[tuple[int, ...], tuple[tuple[int, ...], str]]
 
 
 def find_culprits(graph: JobGraph, shape: JobShape) -> tuple[Culprit, ...]:
@@ -78,15 +91,85 @@ def find_culprits(graph: JobGraph, shape: JobShape) -> tuple[Culprit, ...]:
     units, found = list(_list_units(graph, shape)), list[Culprit]()
     while units and step_ns is not None and len(found) < MOST_CULPRITS_COUNT:
         best = _find_best(graph, shape, alike, own, step_ns, units)
-        if best is None:
+        together = [best] if best is not None else _find_together(graph, shape, alike, own, step_ns, units)
+        if not together:
             break
-        before, (culprit, own) = own, best
-        found.append(culprit)
-        step_ns = culprit.replayed_ns
-        units.remove(culprit.unit)
-        if culprit.unit.kind is UnitKind.LINK:
-            found[-1] = replace(culprit, unit=replace(culprit.unit, ratio=_measure_ratio(before, own)))
+        for culprit, repaired in together:
+            before, own = own, repaired
+            found.append(culprit)
+            step_ns = culprit.replayed_ns
+            units.remove(culprit.unit)
+            if culprit.unit.kind is UnitKind.LINK:
+                found[-1] = replace(culprit, unit=replace(culprit.unit, ratio=_measure_ratio(before, own)))
     return tuple(found)
+
+
+def _find_together(  # noqa: PLR0913, PLR0917  # all that is known of the job
+    graph: JobGraph,
+    shape: JobShape,
+    alike: Sequence[list[int]],
+    own: OwnTimes,
+    step_ns: float,
+    units: Sequence[JobUnit],
+) -> list[tuple[Culprit, OwnTimes]]:
+    """Return units that hide each other: only without all of them the step is shorter.
+
+    Each takes longer in step after step. They are in the order in which repairs gain most.
+    """
+    late = _list_slow(graph, shape, alike, own, step_ns, units)
+    repaired, gain_ns, count = own, 0.0, 0
+    while count < len(late) and gain_ns < CULPRIT_SHARE * step_ns:
+        repaired = repair_unit(graph, shape, alike, repaired, late[count]) or repaired
+        gain_ns, count = step_ns - (graph.measure_step_ns(repaired) or step_ns), count + 1
+    if gain_ns < CULPRIT_SHARE * step_ns:
+        return []
+    left, chain = late[:count], list[tuple[Culprit, OwnTimes]]()
+    for unit in reversed(left[:-1]):
+        others = own
+        for other in left:
+            others = others if other is unit else repair_unit(graph, shape, alike, others, other) or others
+        without_ns = step_ns - (graph.measure_step_ns(others) or step_ns)
+        if without_ns >= (1 - SAME_GAIN_SHARE) * gain_ns:
+            left.remove(unit)
+    while left:
+        tried = []
+        for unit in left:
+            after = repair_unit(graph, shape, alike, own, unit) or own
+            replayed_ns = graph.measure_step_ns(after) or step_ns
+            over_ns = _measure_over_ns(graph, own, after, unit)
+            tried.append((Culprit(unit, step_ns, replayed_ns, graph.first_step, over_ns), after))
+        chain.append(min(tried, key=lambda one: one[0].replayed_ns))
+        left.remove(chain[-1][0].unit)
+        own, step_ns = chain[-1][1], chain[-1][0].replayed_ns
+    return chain
+
+
+def _list_slow(  # noqa: PLR0913, PLR0917  # all that is known of the job
+    graph: JobGraph,
+    shape: JobShape,
+    alike: Sequence[list[int]],
+    own: OwnTimes,
+    step_ns: float,
+    units: Sequence[JobUnit],
+) -> list[JobUnit]:
+    """Return ranks that take longer than their peers in step after step, most first; nodes if all theirs do."""
+    over_ns: dict[JobUnit, float] = {}
+    for unit in units:
+        if unit.kind is not UnitKind.RANK:
+            continue
+        repaired = repair_unit(graph, shape, alike, own, unit)
+        if repaired is None or not _is_steady(graph, own, repaired, unit):
+            continue
+        each_ns = float(_measure_over_ns(graph, own, repaired, unit).mean())
+        if each_ns >= CULPRIT_SHARE * step_ns:
+            over_ns[unit] = each_ns
+    for node in [unit for unit in units if unit.kind is UnitKind.NODE]:
+        inside = [
+            one for one in over_ns if one.is_compute == node.is_compute and one.places[0] in node.places
+        ]
+        if len(inside) == len(node.places):
+            over_ns[node] = max(over_ns.pop(one) for one in inside)
+    return sorted(over_ns, key=lambda unit: -over_ns[unit])[:MOST_CULPRITS_COUNT]
 
 
 def _find_best(  # noqa: PLR0913, PLR0917  # all that is known of the job
@@ -119,7 +202,8 @@ def _find_best(  # noqa: PLR0913, PLR0917  # all that is known of the job
             continue
         replayed_ns = graph.measure_step_ns(repaired)
         if replayed_ns is not None and step_ns - replayed_ns >= least_ns:
-            tried.append((Culprit(unit, step_ns, replayed_ns), repaired))
+            over_ns = _measure_over_ns(graph, own, repaired, unit)
+            tried.append((Culprit(unit, step_ns, replayed_ns, graph.first_step, over_ns), repaired))
     if not tried:
         return None
     most_ns = max(culprit.gain_ns for culprit, _ in tried)
@@ -128,16 +212,20 @@ def _find_best(  # noqa: PLR0913, PLR0917  # all that is known of the job
 
 
 def _is_steady(graph: JobGraph, before: OwnTimes, after: OwnTimes, unit: JobUnit) -> bool:
-    """Return whether kernels take longer step after step, by more than they vary at random."""
-    over_ns = []
-    for place in unit.places:
-        span = slice(graph.event_ptr[place], graph.event_ptr[place + 1])
-        steps = np.flatnonzero(graph.kind[span] == PASS)[:-1]
-        over_ns.append(np.add.reduceat((before.compute_ns - after.compute_ns)[span][1:], steps))
-    each = np.sum(over_ns, axis=0)
+    """Return whether a unit takes longer step after step, by more than it varies at random."""
+    each = _measure_over_ns(graph, before, after, unit)
     if each.size < FEWEST_FOR_VARIATION_COUNT:
         return bool(each.sum() > 0)
     return bool(each.mean() >= CERTAIN_DEVIATIONS_COUNT * each.std(ddof=1) / np.sqrt(each.size))
+
+
+def _measure_over_ns(graph: JobGraph, before: OwnTimes, after: OwnTimes, unit: JobUnit) -> Times:
+    """Return what a repair takes off each step, summed over ranks or meetings, int64[steps]."""
+    if unit.kind is UnitKind.LINK:
+        return graph.sum_meetings(before.transfer_ns - after.transfer_ns)
+    if unit.is_compute:
+        return graph.sum_steps(unit.places, before.compute_ns - after.compute_ns)
+    return graph.sum_steps(unit.places, before.rest_ns - after.rest_ns)
 
 
 def _most_ns(before: OwnTimes, after: OwnTimes) -> int:
@@ -160,8 +248,8 @@ def _measure_ratio(before: OwnTimes, after: OwnTimes) -> float:
 
 def _list_units(graph: JobGraph, shape: JobShape) -> Iterator[JobUnit]:
     ranks = range(len(graph.program))
-    for group, (members, axis) in sorted(shape.links.items()):
-        yield JobUnit(UnitKind.LINK, members, is_compute=False, name=axis, group=group)
+    for members, (groups, axis) in sorted(shape.links.items()):
+        yield JobUnit(UnitKind.LINK, members, is_compute=False, name=axis, groups=groups)
     nodes: defaultdict[str, list[int]] = defaultdict(list)
     for place in ranks:
         host = shape.hostnames[place]
@@ -177,7 +265,7 @@ def _list_units(graph: JobGraph, shape: JobShape) -> Iterator[JobUnit]:
     if len(stages) > 1:
         for stage in stages:
             own = tuple(place for place, one in sorted(shape.stage_of.items()) if one == stage)
-            yield JobUnit(UnitKind.STAGE, own, is_compute=True, group=stage)
+            yield JobUnit(UnitKind.STAGE, own, is_compute=True, stage=stage)
     yield JobUnit(UnitKind.JOB, tuple(ranks), is_compute=False)
 
 
@@ -186,10 +274,10 @@ def repair_unit(
 ) -> OwnTimes | None:
     """Return the times of a job whose unit works like its peers, `alike` by rank; `None` without any."""
     if unit.kind is UnitKind.LINK:
-        transfer_ns = _even_links(graph, own.transfer_ns, unit.group)
+        transfer_ns = _even_links(graph, own.transfer_ns, unit.groups)
         return None if transfer_ns is None else replace(own, transfer_ns=transfer_ns)
     if unit.kind is UnitKind.STAGE:
-        compute_ns = _balance_stage(graph, shape, own.compute_ns, unit.group)
+        compute_ns = _balance_stage(graph, shape, own.compute_ns, unit.stage)
         return None if compute_ns is None else replace(own, compute_ns=compute_ns)
     times_ns = own.compute_ns if unit.is_compute else own.rest_ns
     evened_ns = _even_ranks(graph, alike, times_ns, unit.places)
@@ -309,9 +397,9 @@ def _measure_balanced_ns(graph: JobGraph, shape: JobShape, own: OwnTimes) -> flo
     )
 
 
-def _even_links(graph: JobGraph, transfer_ns: Times, group: int) -> Times | None:
-    """Set the transfers of a group to what other groups take for the same, place by place, by bytes."""
-    mine = np.flatnonzero(graph.meeting_group == group)
+def _even_links(graph: JobGraph, transfer_ns: Times, groups: Sequence[int]) -> Times | None:
+    """Set the transfers of some groups to what others take for the same, place by place, by bytes."""
+    mine = np.flatnonzero(np.isin(graph.meeting_group, groups))
     changed, has_like = transfer_ns.copy(), False
     cost = transfer_ns / np.maximum(graph.meeting_bytes, 1)
     for kind in np.unique(graph.meeting_kind[mine]):
@@ -320,7 +408,7 @@ def _even_links(graph: JobGraph, transfer_ns: Times, group: int) -> Times | None
         others = [
             np.flatnonzero(is_alike & (graph.meeting_group == other))
             for other in np.unique(graph.meeting_group[is_alike])
-            if other not in {group, -1}
+            if other not in {*groups, -1}
         ]
         others = [other for other in others if other.size == own.size]
         if others:

@@ -179,10 +179,11 @@ def _peers(rows: pl.DataFrame) -> dict[int, frozenset[int]]:
 
 
 def _missing_ranks(profiles: Sequence[Profile], world_size: int | None) -> tuple[int, ...]:
-    known = {profile.header.rank for profile in profiles}
-    if world_size is None or None in known:
+    """Return the numbers without a profile, below the size of the job or, if it is unknown, the largest."""
+    known = {rank for profile in profiles if (rank := profile.header.rank) is not None}
+    if len(known) < len(profiles):
         return ()
-    return tuple(rank for rank in range(world_size) if rank not in known)
+    return tuple(sorted(set(range(world_size or max(known, default=-1) + 1)) - known))
 
 
 def _summarize_members(
@@ -243,12 +244,17 @@ def _describe_shape(rows: pl.DataFrame, profiles: Sequence[Profile], stage_of: d
     """Return where the ranks are, and who meets whom."""
     hosts = [{entry.hostname for entry in profile.header.inputs} for profile in profiles]
     met = rows.filter("is_whole").group_by("group").agg(
-        pl.col("member").unique().sort(), pl.col("axis").mode().sort().first().cast(pl.String)
+        pl.col("member").unique().sort(),
+        pl.col("axis").mode().sort().first().cast(pl.String),
+        ns=pl.col("transfer_ns").sum(),
+    )  # fmt: skip
+    links = met.sort("ns", "group", descending=[True, False]).group_by("member", maintain_order=True).agg(
+        pl.col("group").sort(), pl.col("axis").first()
     )  # fmt: skip
     return JobShape(
         tuple(own.pop() if len(own) == 1 else None for own in hosts),
         stage_of,
-        {group: (tuple(members), axis) for group, members, axis in met.iter_rows()},
+        {tuple(members): (tuple(groups), axis) for members, groups, axis in links.iter_rows()},
     )
 
 

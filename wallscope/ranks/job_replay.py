@@ -40,6 +40,7 @@ class JobGraph:
     """A window of steps of all ranks; arrays as `kernels.job_replay.replay_ranks` takes them.
 
     Attributes:
+        first_step: number of its first step.
         steps: how many steps each rank has in it.
         own: what is measured.
         segment: int64[events]; a part of a rank's steps ends with each begin of a stay and each step.
@@ -50,6 +51,7 @@ class JobGraph:
         meeting_bytes: int64[meetings]; the most that a participant says, 0 if unknown.
     """
 
+    first_step: int
     steps: int
     own: OwnTimes
     event_ptr: Rows
@@ -105,6 +107,28 @@ class JobGraph:
         last = self.event_ptr[1:] - 1
         return float((at_ns[last] + self.lag_ns[last]).max() - self.begin_ns.max()) / self.steps
 
+    def sum_steps(self, places: Sequence[int], times_ns: Times) -> Times:
+        """Return times of events of some ranks summed by step, int64[steps]."""
+        sums = np.zeros(self.steps, np.int64)
+        for place in places:
+            span = slice(self.event_ptr[place], self.event_ptr[place + 1])
+            steps = np.flatnonzero(self.kind[span] == PASS)[:-1]
+            sums += np.add.reduceat(times_ns[span][1:], steps)
+        return sums
+
+    def sum_meetings(self, times_ns: Times) -> Times:
+        """Return times of meetings summed by the step in which the last participant begins, int64."""
+        begins = np.flatnonzero(self.kind == _BEGIN)
+        passed = np.cumsum(self.kind == PASS)
+        ranks = np.searchsorted(self.event_ptr, begins, side="right") - 1
+        before = np.concatenate(([0], passed))[self.event_ptr[ranks]]
+        step = np.zeros(times_ns.size, np.int64)
+        meeting = self.stay_meeting[self.event_stay[begins]]
+        np.maximum.at(step, meeting, np.minimum(passed[begins] - before, self.steps) - 1)
+        sums = np.zeros(self.steps, np.int64)
+        np.add.at(sums, step, times_ns)
+        return sums
+
     def sum_segments(self, times_ns: Times) -> Times:
         """Return times of events summed by segment, int64[segments]."""
         sums = np.zeros(int(self.segment_ptr[-1]), np.int64)
@@ -152,6 +176,7 @@ def build_job_graph(
     segments = [rank.segment.max(initial=-1) + 1 for rank in ranks]
     segment_ptr = np.concatenate(([0], np.cumsum(segments)))
     return JobGraph(
+        first_step=window[0],
         steps=window[1] - window[0] + 1,
         own=OwnTimes(
             np.concatenate([rank.compute_ns for rank in ranks]),
@@ -226,12 +251,11 @@ def _read_rank(rows: pl.DataFrame, member: int, profile: Profile, window: tuple[
     )
     first = int((steps["step"] < window[0]).sum())
     bound_ns = np.append(steps["start_ns"].to_numpy()[first:], steps["end_ns"].to_numpy()[-1])
-    session_ns, start_ns = own["session_ns"].to_numpy(), own["start_ns"].to_numpy()
-    if session_ns.size:
-        bound_ns = bound_ns + np.interp(bound_ns, session_ns, start_ns - session_ns).astype(np.int64)
-    inside = (start_ns >= bound_ns[0]) & (start_ns < bound_ns[-1])
+    session_ns, shift_ns = own["session_ns"].to_numpy(), (own["start_ns"] - own["session_ns"]).to_numpy()
+    inside = (session_ns >= bound_ns[0]) & (session_ns < bound_ns[-1])
     stays = own.filter(pl.Series(inside))
-    start_ns, end_ns = stays["start_ns"].to_numpy(), stays["end_ns"].to_numpy()
+    start_ns = session_ns[inside]
+    end_ns = start_ns + stays["residence_ns"].to_numpy()
     is_awaited = (stays["blocking_ns"].to_numpy() > 0) & (end_ns <= bound_ns[-1])
     awaited = np.flatnonzero(is_awaited)
     at_ns = np.concatenate((bound_ns, start_ns, end_ns[awaited]))
@@ -242,6 +266,8 @@ def _read_rank(rows: pl.DataFrame, member: int, profile: Profile, window: tuple[
     )
     order = np.lexsort((_TURN[kind], at_ns))
     at_ns, kind, stay, walls = at_ns[order], kind[order], stay[order], walls[order]
+    if session_ns.size:  # on the clock of the job, in the order of the rank's own
+        at_ns = at_ns + np.rint(np.interp(at_ns, session_ns, shift_ns)).astype(np.int64)
     spent_ns = np.maximum(np.diff(walls, axis=0, prepend=walls[:1]), 0)
     passed_ns = np.diff(at_ns, prepend=at_ns[:1])
     opened = -(kind == _AWAIT).astype(np.int64)

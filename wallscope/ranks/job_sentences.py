@@ -8,7 +8,7 @@ from wallscope.model.finding_codes import FindingCode
 from wallscope.thresholds.causes import CULPRIT_SHARE, REPORTED_JITTER_SHARE, REPORTED_WAIT_SHARE
 from wallscope.units import capitalize, duration, percent, plural
 
-_MOST_NAMED = 3
+_MOST_NAMED, _MOST_MISSING, _MOST_LEFT_OUT = 3, 8, 2
 _BOUND = {
     "compute": "compute-bound",
     "communication": "communication-bound",
@@ -20,30 +20,89 @@ _BOUND = {
 
 
 def list_job_sentences(job: Job, unit: str) -> tuple[str, ...]:
-    """Return sentences: late ranks and causes, waiting ranks, the critical rank's wall, missing ranks."""
+    """Return sentences: late units and causes, waiting ranks, the critical rank's wall, missing ranks."""
     critical = job.members[job.critical_place]
-    sentences = [*_describe_late_ranks(job, unit), *_describe_waits(job, critical)]
+    sentences = [*_describe_late_units(job, unit), *_describe_waits(job, critical)]
     if job.collectives.matched:
         sentences += _describe_job_walls(job, critical)
+    return (*sentences, *describe_missing(job))
+
+
+def describe_missing(job: Job) -> Iterator[str]:
+    """Yield a sentence on the ranks that were not supplied, if any is known."""
     if job.missing:
-        named = ", ".join(map(str, job.missing[:8])) + (" …" if len(job.missing) > 8 else "")
-        sentences.append(
-            f"{plural(len(job.missing), 'rank')} of {job.world_size} not supplied ({named}): the results"
-            " cover only the others."
+        named = ", ".join(map(str, job.missing[:_MOST_MISSING]))
+        more = " …" if len(job.missing) > _MOST_MISSING else ""
+        size = job.world_size or f"at least {job.ranks + len(job.missing)}"
+        yield (
+            f"{plural(len(job.missing), 'rank')} of {size} not supplied ({named}{more}): the results cover"
+            " only the others."
         )
-    return tuple(sentences)
 
 
-def describe_left_out(findings: Iterable[Finding]) -> str:
-    """Say how many exports of a job were left out; empty if none was."""
-    count = sum(finding.code == FindingCode.EXPORT_LEFT_OUT for finding in findings)
-    return f"{plural(count, 'export')} left out: see the limits." if count else ""
+def describe_left_out(findings: Iterable[Finding]) -> Iterator[str]:
+    """Yield which exports of a job were left out and why, the first ones by name; nothing if none was."""
+    own = [finding for finding in findings if finding.code == FindingCode.EXPORT_LEFT_OUT]
+    yield from (finding.message for finding in own[:_MOST_LEFT_OUT])
+    if len(own) > _MOST_LEFT_OUT:
+        more = plural(len(own) - _MOST_LEFT_OUT, "more export")
+        yield f"{more} {'is' if len(own) == _MOST_LEFT_OUT + 1 else 'are'} left out: see the limits."
 
 
-def _describe_late_ranks(job: Job, unit: str) -> Iterator[str]:
+def describe_late_unit(job: Job, unit: str) -> str:
+    """Say which unit holds a job up most, since when, why, and what that costs; empty where none does."""
+    if not job.stragglers:
+        return ""
+    saved_ns, step_ns = measure_leading_ns(job)
+    lose = f"all {plural(job.ranks, 'rank')} lose {duration(saved_ns)} of the {duration(step_ns)} {unit}."
+    first, *others = job.leading
+    if not others:
+        return f"{capitalize(first.name)} {_describe_steps(first, unit)}: {first.why}, and {lose}"
+    each = "; ".join(f"{one.name}: {one.why}" for one in job.leading)
+    return f"{capitalize(name_leading(job))} hide each other's delay, and {lose} {capitalize(each)}."
+
+
+def name_leading(job: Job) -> str:
+    """Name what holds a job up most: a unit, or several that hide each other."""
+    *before, last = (one.name for one in job.leading)
+    return f"{', '.join(before)} and {last}" if before else last
+
+
+def measure_leading_ns(job: Job) -> tuple[int, int]:
+    """Return what the repair of the leading units saves, and the step before it, in ns."""
+    saved_ns = sum(one.saved_ns for one in job.leading)
+    return saved_ns, saved_ns + job.leading[-1].replayed_step_ns
+
+
+def _describe_steps(late: Straggler, unit: str) -> str:
+    """Say in which steps a unit is late, to follow its name."""
+    verb = {UnitKind.JOB: "stall", UnitKind.LINK: "is slow"}.get(late.unit, "is late")
+    if late.late_steps == late.replayed_steps:
+        return f"{verb} in every {unit}"
+    if late.since_step is not None:
+        return f"{verb} in every {unit} from {unit} {late.since_step} on"
+    return f"{verb} in {late.late_steps} of {plural(late.replayed_steps, unit)}"
+
+
+def describe_repairs(job: Job, unit: str) -> str:
+    """Say what the step of a job becomes as its units are repaired one after the other."""
+    first = job.stragglers[0]
+    chain = [first.replayed_step_ns + first.saved_ns, *(one.replayed_step_ns for one in job.stragglers)]
+    named = ", then ".join(one.name for one in job.stragglers[:_MOST_NAMED])
+    more = f", then {len(job.stragglers) - _MOST_NAMED} more" if len(job.stragglers) > _MOST_NAMED else ""
+    return f"{capitalize(unit)} {' → '.join(map(duration, chain))} with {named}{more} like the others"
+
+
+def _describe_late_units(job: Job, unit: str) -> Iterator[str]:
     """Yield what holds the job up, in the order of repair; that nothing does, where that is known."""
-    for place, straggler in enumerate(job.stragglers[:_MOST_NAMED]):
-        yield _describe_straggler(straggler, unit, is_first=place == 0)
+    if job.stragglers:
+        yield describe_late_unit(job, unit)
+        saved_ns, step_ns = measure_leading_ns(job)
+        yield f"Repaired, the {unit} takes {duration(step_ns - saved_ns)} instead of {duration(step_ns)}."
+    for late in job.stragglers[len(job.leading) : _MOST_NAMED]:
+        step_ns = late.replayed_step_ns + late.saved_ns
+        repair = f"{duration(late.replayed_step_ns)} instead of {duration(step_ns)}"
+        yield f"Then repair {late.name}, and the {unit} takes {repair}: {late.why}."
     if not job.collectives.matched:
         return
     if job.replayed_step_ns is None:
@@ -53,16 +112,6 @@ def _describe_late_ranks(job: Job, unit: str) -> Iterator[str]:
             f"Nothing holds the job up: with any rank, node, stage or link like its peers, the {unit} is at"
             f" most {percent(CULPRIT_SHARE)} shorter."
         )
-
-
-def _describe_straggler(late: Straggler, unit: str, *, is_first: bool) -> str:
-    step_ns = late.replayed_step_ns + late.late_ns_median
-    begin = capitalize(late.name) if is_first else f"Then {late.name}"
-    verb = "hold" if late.unit is UnitKind.JOB else "holds"
-    return (
-        f"{begin} {verb} the job up: repaired, the {unit} takes {duration(late.replayed_step_ns)} instead of"
-        f" {duration(step_ns)} ({duration(late.late_ns_median)} less): {late.why}."
-    )
 
 
 def _describe_waits(job: Job, critical: RankWaits) -> Iterator[str]:
@@ -126,4 +175,4 @@ def _describe_job_walls(job: Job, critical: RankWaits) -> Iterator[str]:
             f" {_BOUND[job.critical_wall]}."
         )
     if any(straggler.cause_wall is not None for straggler in job.stragglers):
-        yield "A wait for a late rank counts as what delayed that rank."
+        yield "Waiting for a unit that holds the job up counts as what delays that unit."

@@ -357,11 +357,21 @@ def _list_candidates(rows: pl.DataFrame, numbers: Sequence[int | None]) -> Itera
     known = rows.filter(pl.col("communicator").is_not_null())
     for whole in known.partition_by("communicator", maintain_order=True):
         for own in _divide_by_peers(whole, numbers):
-            yield _Candidates(_series(own, ["member", "input"]), is_named=True, participants=None)
+            by = ["member", "input", "stream"] if _is_on_streams(own) else ["member", "input"]
+            yield _Candidates(_series(own, by), is_named=True, participants=None)
     unknown = rows.filter(pl.col("communicator").is_null())
     for own in unknown.partition_by("operation", "axis", "participants", maintain_order=True):
         size = own["participants"][0]
         yield _Candidates(_series(own, ["member", "input", "stream"]), is_named=False, participants=size)
+
+
+def _is_on_streams(rows: pl.DataFrame) -> bool:
+    """Return whether two ranks exchange messages on several streams each, with as many on those of both."""
+    if rows["member"].n_unique() != _OF_A_MESSAGE or rows["peer"].null_count():
+        return False
+    counts = rows.group_by("member", "stream").len().group_by("member").agg(pl.col("len").sort())
+    first, second = counts["len"].to_list()
+    return len(first) > 1 and first == second
 
 
 def _divide_by_peers(rows: pl.DataFrame, numbers: Sequence[int | None]) -> Iterator[pl.DataFrame]:

@@ -15,6 +15,7 @@ from wallscope.ranks.culprits import Culprit, JobUnit
 from wallscope.ranks.wait_split import StepSums
 from wallscope.thresholds.causes import (
     COMPARED_PEERS_COUNT,
+    CULPRIT_SHARE,
     MOST_OF_LATENESS_SHARE,
     SAME_KERNEL_COUNT_SHARE,
     SLOWED_ALIKE_SHARE,
@@ -145,7 +146,7 @@ def _explain_compute(late: RankSteps, others: Sequence[RankSteps]) -> LateReason
     added_ns = float(both.filter(~same)["over"].sum())
     if added_ns >= MOST_OF_LATENESS_SHARE * over_ns:
         unit = late.profile.header.work.unit
-        sentence = f"it runs other kernels than its peers: {duration(round(added_ns))} more per {unit}"
+        sentence = f"it runs other kernels than its peers, {duration(round(added_ns))} more per {unit}"
         return LateReason(Wall.COMPUTE, cause, Reason.OTHER_WORK, None, sentence, round(over_ns))
     alike = both.filter(same & (pl.col("work_usual") > 0))
     ratio, dense, expert = (
@@ -159,17 +160,18 @@ def _explain_compute(late: RankSteps, others: Sequence[RankSteps]) -> LateReason
     ):
         tokens, rest = _describe_tokens(late, others), signed_percent((dense or 1.0) - 1)
         sentence = (
-            f"its experts' kernels take {signed_percent(expert - 1)}{tokens}, the others {rest}: more tokens"
+            f"its experts' kernels take {signed_percent(expert - 1)}{tokens} and all others {rest}, as"
+            " with more tokens"
         )
         return LateReason(Wall.COMPUTE, cause, Reason.MORE_TOKENS, expert, sentence, round(over_ns))
     assert ratio is not None  # noqa: S101  # over_ns > 0 with similar counts
     uneven = _unevenness(alike, ratio)
     if uneven <= SLOWED_ALIKE_SHARE:
-        sentence = f"the same kernels take {signed_percent(ratio - 1)}, all alike: a slower GPU clock"
+        sentence = f"the same kernels take {signed_percent(ratio - 1)}, all alike, as with a slower GPU clock"
         return LateReason(Wall.COMPUTE, cause, Reason.SLOWER_KERNELS, ratio, sentence, round(over_ns))
     sentence = (
-        f"the same number of kernels takes {signed_percent(ratio - 1)}, {most['category'][0]} most: more"
-        " work in each"
+        f"the same number of kernels takes {signed_percent(ratio - 1)}, {most['category'][0]} most, as with"
+        " more work in each"
     )
     return LateReason(Wall.COMPUTE, cause, Reason.LONGER_KERNELS, ratio, sentence, round(over_ns))
 
@@ -246,15 +248,19 @@ def name_stragglers(
 def _name_straggler(ranks: JobRanks, culprit: Culprit, stage_of: Mapping[int, int]) -> Straggler:
     unit = culprit.unit
     reason = _reason(ranks, culprit, stage_of)
-    is_one = len(unit.places) == 1
+    is_one, late = len(unit.places) == 1, np.flatnonzero(culprit.is_late)
+    since = int(late[0]) if late.size and late.size == culprit.over_ns.size - late[0] else None
     return Straggler(
         place=unit.places[0],
         rank=ranks.profiles[unit.places[0]].header.rank if is_one else None,
         name=_name_unit(ranks, unit),
         unit=unit.kind,
         places=unit.places,
-        repeated=unit.kind is not UnitKind.JOB,
-        late_ns_median=round(culprit.gain_ns),
+        late_steps=late.size,
+        replayed_steps=culprit.over_ns.size,
+        hides_next=culprit.gain_ns < CULPRIT_SHARE * culprit.step_ns,
+        since_step=None if since is None else culprit.first_step + since,
+        saved_ns=round(culprit.gain_ns),
         replayed_step_ns=round(culprit.replayed_ns),
         cause_wall=reason.wall,
         cause=reason.cause,
@@ -270,9 +276,10 @@ def _name_unit(ranks: JobRanks, unit: JobUnit) -> str:
         case UnitKind.RANK:
             return named[0]
         case UnitKind.NODE:
-            return f"node {unit.name} ({_join_ranks(named)})"
+            is_named = unit.name.lower().startswith("node")
+            return f"{'' if is_named else 'node '}{unit.name} ({_join_ranks(named)})"
         case UnitKind.STAGE:
-            return f"pipeline stage {unit.group} ({_join_ranks(named)})"
+            return f"pipeline stage {unit.stage} ({_join_ranks(named)})"
         case UnitKind.LINK:
             return f"the link of {_join_ranks(named)}"
         case UnitKind.JOB:
@@ -296,7 +303,7 @@ def _reason(ranks: JobRanks, culprit: Culprit, stage_of: Mapping[int, int]) -> L
         return _explain_turns(ranks)
     place = unit.places[0]
     if unit.kind is UnitKind.STAGE:
-        others = [other for other in sorted(stage_of) if stage_of[other] != unit.group]
+        others = [other for other in sorted(stage_of) if stage_of[other] != unit.stage]
     else:
         others = [other for other in ranks.like(place) if other not in unit.places]
         others = [other for other in others if stage_of.get(other) == stage_of.get(place)] or others

@@ -73,7 +73,7 @@ def _spell_codes(codes: pl.Series) -> pl.Series:
 
 _FRAMES: Mapping[str, Callable[[MatchedJob], pl.DataFrame]] = {
     "waits": lambda known: _tabulate_models("waits", iter(known.job.members)),
-    "late_ranks": lambda known: _tabulate_models("late_ranks", iter(known.job.stragglers)),
+    "late_units": lambda known: _tabulate_models("late_units", iter(known.job.stragglers)),
     "rank_groups": _groups,
     "clocks": _clocks,
     "meetings": _meetings,
@@ -211,7 +211,7 @@ def _list_step_collectives(known: MatchedJob, whole: pl.DataFrame, place: int) -
         by_step = late.sort("input", "step")
     waited = by_step["waited"].fill_null(0).to_numpy()
     is_late = waited > 0
-    known_ns = [one.late_ns_median for one in known.job.stragglers if one.place == place]
+    known_ns = [one.saved_ns for one in known.job.stragglers if one.place == place]
     usual = float(known_ns[0] if known_ns else np.median(waited[is_late]) if is_late.any() else 0.0)
     nearest = int(np.abs(np.where(is_late | ~is_late.any(), waited, np.inf) - usual).argmin())
     return own.join(by_step[nearest : nearest + 1].select("input", "step"), on=["input", "step"])

@@ -239,5 +239,7 @@ WIDELY_SHARED_COUNT: Final = 32
 """Peers whose median is what a rank is compared with. Chosen, to bound the time."""
 CERTAIN_DEVIATIONS_COUNT: Final = 4.0
 """Standard errors by which kernels take longer in a step, to be slow and not so by chance. Chosen."""
+LATE_STEP_SHARE: Final = 0.5
+"""Of what a unit usually loses, for it to be late in a step. Chosen."""
 FEWEST_FOR_VARIATION_COUNT: Final = 3
 """Minimum number of steps to measure that. Chosen."""

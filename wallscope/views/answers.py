@@ -13,6 +13,7 @@ from wallscope.model.diagnosis import Opportunity
 from wallscope.model.enums import Wall
 from wallscope.model.finding_codes import FindingCode
 from wallscope.model.section import KeyAnswer
+from wallscope.ranks.job_sentences import describe_late_unit, name_leading
 from wallscope.render.texts import visible
 from wallscope.summary.diagnosis import LOSSES
 from wallscope.views.cards import Card, Fact, shorten_settings
@@ -78,6 +79,9 @@ def _answer_cause(analysis: Analysis, rank: Rank, basis: TimeBasis) -> KeyAnswer
         share, most = units.percent(stall.share), units.duration(stall.most_ns)
         line = f"{share} of all time: {len(stall.steps)} of {steady} {unit}s take up to {most} more."
         return KeyAnswer(label, units.capitalize(describe_cause(stall.cause)), (line,), "steps", stall.wall)
+    if analysis.job is not None and analysis.job.stragglers:
+        told, late = describe_late_unit(analysis.job, unit), analysis.job.stragglers[0]
+        return KeyAnswer(label, units.capitalize(name_leading(analysis.job)), (told,), "job", late.cause_wall)
     if basis.kind == "whole":
         return KeyAnswer(label, f"Work before the first {unit}", ("Most of the wall lies there.",), "causes")
     own = _list_own_causes(rank, dominant)
@@ -142,6 +146,8 @@ def _answer_action(analysis: Analysis, rank: Rank, basis: TimeBasis, cards: Sequ
 def _find_named_cause(analysis: Analysis, rank: Rank, basis: TimeBasis) -> str:
     """Return the cause that is named next to the wall; empty where none is."""
     dominant = find_dominant(analysis)
+    if analysis.job is not None and analysis.job.stragglers:
+        return analysis.job.stragglers[0].cause or ""
     if (stall := find_deciding_stall(rank, basis, dominant)) is not None:
         return stall.cause
     own = _list_own_causes(rank, dominant)

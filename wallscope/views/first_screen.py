@@ -12,13 +12,14 @@ from rich.constrain import Constrain
 
 from wallscope import units
 from wallscope.model.advice import Fix
-from wallscope.model.analysis import Analysis, Anchor, Job, Rank, UnitKind
+from wallscope.model.analysis import Analysis, Anchor, Job, Rank
 from wallscope.model.capture import Profiler
 from wallscope.model.cause_catalogue import describe_cause
 from wallscope.model.diagnosis import StepMode
 from wallscope.model.enums import Wall
 from wallscope.model.finding_codes import FindingCode
 from wallscope.model.section import Cell, Column, Grid, Items, Line, Lines, Section, Span, tabulate
+from wallscope.ranks.job_sentences import describe_repairs
 from wallscope.render.terminal import render_sections
 from wallscope.render.texts import visible
 from wallscope.summary.diagnosis import LOSSES
@@ -44,7 +45,7 @@ from wallscope.views.sections.words import (
 from wallscope.views.statement import Statement, state_analysis
 
 _WIDEST = 100
-_MOST_OBSTACLES, _MOST_LATE, _MOST_KINDS = 2, 2, 3
+_MOST_OBSTACLES, _MOST_KINDS = 2, 3
 _LONGEST_LINE, _LONGEST_COMMAND = 74, 66
 _LONGEST_ANCHOR, _LONGEST_ASSUMPTION, _LONGEST_ASSUMPTIONS = 30, 240, 250
 _NAMES = {wall: "Host overhead" if wall is Wall.HOST else wall.capitalize() for wall in Wall}
@@ -226,7 +227,7 @@ def _list_run_facts(analysis: Analysis, rank: Rank, told: Statement) -> Iterator
     is_full = sum(len(fix.assumes or "") for fix in shown) > _LONGEST_ASSUMPTIONS
     facts: dict[str, list[Line]] = {
         "Steps": [*_describe_steps(analysis, rank)],
-        "Ranks": [] if job is None else [*_describe_ranks(job, analysis)],
+        "Ranks": [*([] if job is None else _describe_ranks(job, analysis)), *told.absent],
         "Overlap": [*told.overlap],
         "Throughput": [*told.throughput],
         "GPU memory": [
@@ -276,25 +277,18 @@ def _describe_level(mode: StepMode) -> str:
 
 
 def _describe_ranks(job: Job, analysis: Analysis) -> Iterator[str]:
-    """Say what holds the job up, by how much, and why; or that this is unknown."""
+    """Say what the step becomes with each repair; that nothing holds the job up, or that this is unknown."""
     if not job.collectives.matched:
         yield "Which rank waits for which is unknown: no collective was matched between two ranks."
         return
     window = analysis.anchor.window
-    for late in job.stragglers[:_MOST_LATE]:
-        cause = f": {describe_cause(late.cause)}" if late.cause else ""
-        verb = "hold" if late.unit is UnitKind.JOB else "holds"
-        yield (
-            f"{units.capitalize(late.name)} {verb} the job up; repaired, the {window} is"
-            f" {units.duration(late.late_ns_median)} shorter{cause}"
-        )
+    if job.stragglers:
+        yield describe_repairs(job, window)
     if job.replayed_step_ns is None:
         yield f"What holds the job up is unknown: no {window} of all ranks could be replayed."
     elif not job.stragglers:
         waited = units.duration(job.collectives.jitter_ns)
         yield f"Nothing holds the job up. A rank waits {waited} per {window} for others (mean)."
-    if len(job.stragglers) > _MOST_LATE:
-        yield f"{len(job.stragglers) - _MOST_LATE} more: --full"
 
 
 def _list_commands(

@@ -6,6 +6,7 @@ from wallscope import units
 from wallscope.model.analysis import Analysis
 from wallscope.model.diagnosis import Scope
 from wallscope.model.enums import Wall
+from wallscope.ranks.job_sentences import name_leading
 from wallscope.summary.diagnosis import find_scope
 from wallscope.thresholds.verdict import LEAST_COVERED_SHARE
 from wallscope.views.verdict import find_dominant
@@ -31,8 +32,13 @@ def name_verdict(analysis: Analysis) -> tuple[Wall | None, str]:
 
 
 def describe_scope(analysis: Analysis) -> str:
-    """Say what the verdict covers, to follow its two words; empty where these are all steps of all ranks."""
-    return ", ".join(_list_scope_parts(find_scope(analysis), analysis.anchor.window))
+    """Say what the verdict covers and what holds a job up, to follow its two words.
+
+    It is empty where the verdict covers all steps of all ranks, and nothing holds them up.
+    """
+    job = analysis.job
+    held_up = (f"held up by {name_leading(job)}",) if job is not None and job.stragglers else ()
+    return ", ".join((*_list_scope_parts(find_scope(analysis), analysis.anchor.window), *held_up))
 
 
 def covers_all_ranks(analysis: Analysis) -> bool:

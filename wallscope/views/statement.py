@@ -32,6 +32,7 @@ from wallscope.views.verdict import (
     choose_basis,
     describe_hidden_communication,
     find_dominant,
+    list_absent,
     list_explanation,
     list_job_verdict,
     name_basis,
@@ -46,8 +47,8 @@ class Statement:
     it, also of the job. `wall` is the dominant one, if it is one, and `words` the rest of the two words.
     `basis` has the times that it is about, `whole` is their name and `spread` how they vary; `legend` and
     `losses` have the parts. Certainty: the last of the `answers`, the `facts` that it rests on, and `limits`,
-    the findings that undermine it. Action: the third and fourth of the `answers`, and a card of each
-    recommendation in order; `notes` say what these rest on.
+    the findings that undermine it; `absent` are missing ranks and exports left out. Action: the third
+    and fourth of the `answers`, and a card of each recommendation in order; `notes` say what these rest on.
     """
 
     subject: tuple[str, ...]
@@ -73,6 +74,7 @@ class Statement:
     losses: tuple[LossRow, ...]
     overlap: tuple[str, ...]
     throughput: tuple[str, ...]
+    absent: tuple[str, ...]
     relief: tuple[str, str]
 
     @property
@@ -93,7 +95,9 @@ def state_analysis(analysis: Analysis) -> Statement:
     notes += [describe_worthless_fixes(analysis.dismissed)] if analysis.dismissed else []
     of_rank, in_full = f"{name_rank(rank)}: {diagnosis.verdict}", (diagnosis.verdict,)
     shown = f"1 of {len(analysis.ranks)} ranks: {name_rank(rank)}, {explain_choice(analysis)}"
-    memory_share = basis.share(Wall.MEMORY)
+    memory_share, absent = basis.share(Wall.MEMORY), list_absent(analysis)
+    is_held_up = job is not None and bool(job.stragglers)
+    waits = "" if is_held_up else next(iter(list_job_verdict(analysis)), "")
     return Statement(
         subject=list_capture_facts(analysis, 0),
         dominant=find_dominant(analysis),
@@ -103,7 +107,7 @@ def state_analysis(analysis: Analysis) -> Statement:
         headline=write_headline(analysis),
         sentences=list_explanation(analysis, rank, basis),
         paragraphs=in_full if job is None else (of_rank, job.verdict),
-        lines=tuple(filter(None, (hidden, next(iter(list_job_verdict(analysis)), "")))),
+        lines=tuple(filter(None, (hidden, waits, *absent))),
         basis=basis,
         whole=name_basis(analysis, basis),
         spread=parts.describe_spread(rank) if basis.kind == "median" else "",
@@ -118,6 +122,7 @@ def state_analysis(analysis: Analysis) -> Statement:
         losses=() if basis.kind == "whole" else parts.list_losses(rank, fixes, basis),
         overlap=tuple(describe_hidden_communication(analysis, rank)),
         throughput=tuple(describe_throughput(diagnosis.throughput)),
+        absent=absent,
         relief=describe_relief(
             analysis.fixes or (), analysis.dismissed, memory_share, analysis.anchor.window
         ),

@@ -37,7 +37,12 @@ from wallscope.model.diagnosis import (
 )
 from wallscope.model.enums import Wall
 from wallscope.model.finding_codes import FindingCode
-from wallscope.ranks.job_sentences import describe_left_out, list_job_sentences
+from wallscope.ranks.job_sentences import (
+    describe_late_unit,
+    describe_left_out,
+    describe_missing,
+    list_job_sentences,
+)
 from wallscope.render.texts import visible
 from wallscope.summary.diagnosis import (
     LOSSES,
@@ -107,8 +112,14 @@ def list_job_verdict(analysis: Analysis) -> tuple[str, ...]:
     """Return the sentences on the ranks of a job; none about an answer on one rank."""
     if analysis.job is None:
         return ()
-    left_out = describe_left_out(analysis.capture.findings)
-    return (*list_job_sentences(analysis.job, analysis.anchor.unit), *((left_out,) if left_out else ()))
+    sentences = list_job_sentences(analysis.job, analysis.anchor.unit)
+    return (*sentences, *describe_left_out(analysis.capture.findings))
+
+
+def list_absent(analysis: Analysis) -> tuple[str, ...]:
+    """Return which ranks of a job are missing, and which exports were left out and why."""
+    missing = () if analysis.job is None else describe_missing(analysis.job)
+    return (*missing, *describe_left_out(analysis.capture.findings))
 
 
 def list_sentences(
@@ -463,7 +474,9 @@ def choose_basis(analysis: Analysis, rank: Rank) -> TimeBasis:
     window = anchor.window
     if job is not None and job.collectives.matched:
         length = duration(sum(job.walls.parts()))
-        title = f"Mean of {job.ranks} ranks; a wait for a late rank counts as what delayed that rank"
+        title = f"Mean of {job.ranks} ranks"
+        if any(one.cause_wall is not None for one in job.stragglers):
+            title += "; waiting for what holds the job up counts as what delays that"
         return TimeBasis("job", job.walls, f"the mean {window} of {job.ranks} ranks ({length})", title)
     shown = "" if len(analysis.ranks) == 1 else f"{capitalize(name_rank(rank))}, {explain_choice(analysis)}"
     has_steps = any(step.steady for step in rank.steps)
@@ -522,7 +535,15 @@ def find_deciding_stall(rank: Rank, basis: TimeBasis, dominant: str) -> RareStal
 
 
 def list_explanation(analysis: Analysis, rank: Rank, basis: TimeBasis) -> tuple[str, ...]:
-    """Return the sentences that explain the dominant wall on a first screen."""
+    """Return the sentences of a first screen: the unit that holds a job up, then the dominant wall."""
+    late = "" if analysis.job is None else describe_late_unit(analysis.job, analysis.anchor.window)
+    if late and find_dominant(analysis) in {*LOSSES}:
+        return late, next(iter(_explain_wall(analysis, rank, basis)))
+    return (*((late,) if late else ()), *_explain_wall(analysis, rank, basis))
+
+
+def _explain_wall(analysis: Analysis, rank: Rank, basis: TimeBasis) -> tuple[str, ...]:
+    """Return the sentences that explain the dominant wall."""
     dominant = find_dominant(analysis)
     if dominant == "unknown":
         return tuple(_explain_no_verdict(analysis, rank))

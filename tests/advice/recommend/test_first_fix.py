@@ -44,7 +44,9 @@ def test_the_first_fix_is_the_right_one_and_the_wrong_ones_are_absent(story):
 
 
 def test_every_fix_is_found_in_a_story():
-    assert {fix.id for story in STORIES for fix in fixes_of(story)[1]} == {rule.id for rule in fix_rules()}
+    found = {fix.id for story in STORIES for fix in fixes_of(story)[1]}
+
+    assert found == {rule.id for rule in fix_rules() if not rule.late}  # tests/advice/test_unit_fixes.py
 
 
 def test_every_cause_has_a_story():

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from rich.console import Console, Group
 
-from tests.ranks.simulated import MS, US, Host, Meet, Work, played, profiles
+from fixtures.simulated_ranks import MS, US, Host, Meet, Work, played, profiles
 from wallscope.model.report import Report
 from wallscope.ranks.job import match_ranks
 from wallscope.ranks.job_sentences import list_job_sentences

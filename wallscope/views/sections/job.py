@@ -108,7 +108,7 @@ def _tabulate_late(job: Job) -> Grid:
     columns = (
         on_terminal("name", "rank", value=_shorten_name, most=20),
         make_column(Straggler, "name", media=PAGE, most=40),
-        make_column(Straggler, "late_ns_median"),
+        make_column(Straggler, "saved_ns"),
         make_column(Straggler, "replayed_step_ns"),
         on_terminal(
             "reason", "reason", value=lambda one: Cell(_explain_lateness(one), one.cause_wall), most=48
