@@ -39,7 +39,7 @@ class ReleaseSpan:
     until: Release | None
 
     def find_outcome(self, lookup: Lookup) -> Outcome:
-        """Return whether the release of a run makes the assertion; `None` if it states another kind of value."""
+        """Return whether the release of a run makes the assertion; `None` if that release is unknown."""
         _, key, framework = _PROGRAMS[self.program]
         known, used = lookup("framework")
         if framework is not None and known and used != framework:
@@ -48,8 +48,10 @@ class ReleaseSpan:
         release = parse_release(str(value)) if known else ()
         if self.since is None and self.until is None:
             return True
-        if not release:
-            return None
+        return self.contains(release) if release else None
+
+    def contains(self, release: Release) -> bool:
+        """Return whether the program makes the assertion in a release."""
         return (self.since or ()) <= release and (self.until is None or release < self.until)
 
     def say(self) -> str:

@@ -65,8 +65,8 @@ _KEYS = {"id", "of", "text", "why", "when", "needs", "unblock", "level", "facts"
 class Row:
     """One precondition: `feature` needs all of `needs` if all of `when` hold.
 
-    `text` is what then holds, and `why` the reason for it, empty where it is evident. `spans` are the releases
-    that check it: all of them if there is none.
+    `text` is what then holds, and `why` the reason for it, empty where it is evident. `spans` are the
+    releases that check it: all of them if there is none.
     """
 
     id: str
