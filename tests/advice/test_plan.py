@@ -136,7 +136,7 @@ def test_context_parallelism_follows_the_length(seq_length, hardware, found):
         pytest.param(
             wanted("dsv3", 256, "h100", 131072, global_batch=5, micro_batch=2), "not a multiple", id="GBS"
         ),
-        pytest.param(wanted("dsv3", 512, "h100", 200_001), "2 x CP = 2 x 64", id="shards"),
+        pytest.param(wanted("dsv3", 512, "h100", 200_000, "cp64"), "2 x CP = 2 x 64", id="shards"),
         pytest.param(wanted("dsv3", 7, "h100"), "= 16", id="the fewest GPUs of any proposal"),
     ],
 )
@@ -258,12 +258,14 @@ def test_a_model_without_experts_refuses_sizes_of_experts():
 def test_a_model_without_presets_gets_the_first_sizes_that_fit_with_selective_recomputation():
     plan = plan_run(wanted("gpt-3", 512, "h100"))
     sizes = plan.layout.sizes
-    before = [one for one in plan.feasible if one.tensor < sizes.tensor and one.pipeline <= 16]
+    before = [
+        one for one in plan.feasible if one.tensor < sizes.tensor and one.pipeline <= 16 and one.context <= 2
+    ]
 
     assert "nothing is published" in plan.layout_source
     assert plan.planned.levers == Levers(("layernorm", "mlp"))
     assert sizes.pipeline <= 16
-    assert len(before) > 3
+    assert len(before) > 1
     for one in before:
         given = f"tp{one.tensor},pp{one.pipeline},cp{one.context},ep1"
         levers = plan_run(wanted("gpt-3", 512, "h100", layout=given)).planned.levers

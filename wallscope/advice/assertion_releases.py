@@ -61,10 +61,6 @@ class ReleaseSpan:
         until = f" before {_write(self.until)}" if self.until else ""
         return f"{name}{since}{until}" if since or until else ""
 
-    def _is_assumed(self, lookup: Lookup) -> bool:
-        """Return whether the release that decides is the newest, as the file states none."""
-        return lookup(f"{_PROGRAMS[self.program][1]}{ASSUMED}")[1] is True
-
 
 def parse_span(text: str) -> ReleaseSpan:
     """Parse a program and its releases.
@@ -107,7 +103,8 @@ def say_releases(spans: Sequence[ReleaseSpan], lookup: Lookup) -> str:
     said = found.say() if found else ""
     if found is None or not said:
         return ""
-    return f"{said}; no release is stated, so the newest counts" if found._is_assumed(lookup) else said
+    is_assumed = lookup(f"{_PROGRAMS[found.program][1]}{ASSUMED}")[1] is True
+    return f"{said}; no release is stated, so the newest counts" if is_assumed else said
 
 
 def say_other_releases(spans: Sequence[ReleaseSpan], lookup: Lookup) -> str:

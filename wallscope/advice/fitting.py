@@ -1,4 +1,4 @@
-"""Levers that make a layout fit, in the order in which documents pull them, and the memory that is then needed.
+"""Levers that make a layout fit, in the order of the documents, and the memory that is then needed.
 
 Selective recomputation comes first, then other layouts, optimizer states in BF16, an offloaded optimizer, and
 last the recomputation of whole layers.
@@ -75,7 +75,7 @@ def list_stages(shape: ModelShape, *, least: Levers, is_sharded: bool) -> Iterat
         least: levers that are pulled in any case.
         is_sharded: whether the states are fully sharded, which excludes an offloaded optimizer.
     """
-    sets = [each for each in list_module_sets(shape) if set(least.recompute) <= set(each)]
+    sets = [each for each in list_module_sets(shape) if _covers(each, least.recompute)]
     selective = list(dict.fromkeys((least.recompute, *sets)))
     short = replace(least, short_moments=True)
     offloaded = replace(least, short_moments=False, offloads_optimizer=True)
@@ -87,15 +87,31 @@ def list_stages(shape: ModelShape, *, least: Levers, is_sharded: bool) -> Iterat
     yield tuple(replace(state, recompute=_WHOLE) for state in states)
 
 
+def _covers(modules: tuple[str, ...], least: tuple[str, ...]) -> bool:
+    """Return whether a set recomputes at least some modules; a whole MoE layer contains its activation."""
+    inside = {"moe_act"} if "moe" in modules else set()
+    return set(least) <= {*modules, *inside}
+
+
 def find_levers(
-    loads: tuple[Load, ...], least: Levers, capacity_bytes: int | None, *, with_whole_layers: bool = True
+    loads: tuple[Load, ...], least: Levers, capacity_bytes: int | None, most_stages: int | None = None
 ) -> tuple[int, MemoryPlan] | None:
-    """Return the first of several loads that fits with the cheapest levers, by its index; `None` if none does."""
+    """Return the first of several loads that fits with the cheapest levers, by its index.
+
+    Args:
+        loads: layouts of one model, the preferred ones first.
+        least: levers that are pulled in any case.
+        capacity_bytes: memory of a GPU, `None` if unknown.
+        most_stages: how many sets of levers to try, a negative number leaves out the last ones.
+
+    Returns:
+        `None` if none fits.
+    """
     if not loads:
         return None
     first = loads[0]
     stages = list(list_stages(first.shape, least=least, is_sharded=first.is_sharded))
-    for stage in stages if with_whole_layers else stages[:-1]:
+    for stage in stages[:most_stages]:
         for (index, load), levers in product(enumerate(loads), stage):
             found = load.plan_memory(levers, capacity_bytes)
             if found.fits is not False:

@@ -1,7 +1,7 @@
 """A plan for a future run: layout, layouts that fit, checklist, and similar published configurations."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from math import log2
 
@@ -39,6 +39,7 @@ from wallscope.model.advice import (
     Levers,
     MemoryEstimate,
     MemoryPlan,
+    RecomputeChoice,
     ShardedLayout,
     Sizes,
     Value,
@@ -51,6 +52,8 @@ _YOURS = "your sizes"
 _VIRTUAL = "virtual_pipeline"
 _ALL_SIZES = {"tensor", "pipeline", "context", "expert"}
 _SEARCHED = "sizes of a search; nothing published fits"
+_OWN_LEVERS, _ALL_BUT_WHOLE = 1, -1
+"""Sets of levers: of a published run its own with wider recomputation, of the user's sizes all but the last."""
 _LEAST = "least split sizes that fit; nothing is published"
 
 
@@ -100,7 +103,7 @@ class _Candidate:
     source: str
     virtual_pipeline: int | None
     is_sharded: bool = False
-    levers: Levers = Levers()
+    levers: Levers = field(default_factory=Levers)
     dispatcher: str = "alltoall"
     plan: MemoryPlan | None = None
 
@@ -146,8 +149,13 @@ def plan_run(wanted: PlanRequest) -> Advice:
         micro_batch=wanted.micro_batch,
         global_batch=wanted.global_batch,
     )
-    options = load.make_options(replace(levers, recompute=())) if load else None
-    estimate = partial(_estimate, wanted, layout, stages)
+    memory: MemoryEstimate | None = None
+    recompute: tuple[RecomputeChoice, ...] = ()
+    if load is not None:
+        options = load.make_options(replace(levers, recompute=()))
+        estimate = partial(_estimate, wanted, load.shape, layout, stages)
+        memory = estimate(options)
+        recompute = list_recompute_choices(load.shape, options, estimate, wanted.capacity_bytes)
     return Advice(
         schema="wallscope.advice/1",
         model=wanted.model.id,
@@ -159,15 +167,13 @@ def plan_run(wanted: PlanRequest) -> Advice:
         largest_expert=largest_expert(layout.sizes, wanted.gpus, wanted.model.experts),
         virtual_pipeline=stages,
         accumulation=accumulation,
-        memory=estimate(options) if options else None,
+        memory=memory,
         memory_capacity_bytes=wanted.capacity_bytes,
         planned=chosen_plan,
         dispatcher=dispatcher,
         bridge=write_bridge(settings, wanted.gpus),
         arguments=write_arguments(settings, wanted.gpus, wanted.shape),
-        recompute=list_recompute_choices(wanted.shape, options, estimate, wanted.capacity_bytes)
-        if wanted.shape and options
-        else (),
+        recompute=recompute,
         feasible=_feasible(wanted),
         sharded=_list_sharded(wanted),
         items=tuple(_items(wanted, chosen, layout, accumulation, levers)),
@@ -180,9 +186,9 @@ def _check_precision(wanted: PlanRequest) -> None:
     machine, precision = wanted.machine, wanted.precision
     if precision in {"mxfp8", "nvfp4"} and not machine.is_blackwell:
         other = "fp8" if machine.has_fp8 else machine.best_precision
-    elif precision == "fp8" and not machine.has_fp8:
-        other = machine.best_precision
-    elif precision == "bf16" and machine.best_precision != "bf16":
+    elif (precision == "fp8" and not machine.has_fp8) or (
+        precision == "bf16" and machine.best_precision != "bf16"
+    ):
         other = machine.best_precision
     else:
         return
@@ -242,9 +248,8 @@ def _layout(wanted: PlanRequest) -> tuple[_Candidate, Folding]:
         load = _load(wanted, layout, named)
         if load is None:
             return named, layout
-        found = find_levers(
-            (load,), _find_least(named, wanted), wanted.capacity_bytes, with_whole_layers=False
-        )
+        most = _ALL_BUT_WHOLE if named.source == _YOURS else _OWN_LEVERS
+        found = find_levers((load,), _find_least(named, wanted), wanted.capacity_bytes, most)
         if found is not None:
             return replace(named, plan=found[1]), layout
         possible.append((named, layout))
@@ -294,7 +299,7 @@ def _search(wanted: PlanRequest) -> tuple[_Candidate, Folding] | None:
 
     def order(sizes: Sizes) -> tuple[float, ...]:
         far = abs(log2(sizes.context / usual))
-        is_odd = sizes.tensor > widest or sizes.pipeline > _USUAL_STAGES
+        is_odd = sizes.tensor > widest or sizes.pipeline > _USUAL_STAGES or sizes.context > 2 * usual
         return is_odd, sizes.tensor, far, sizes.pipeline, sizes.expert
 
     source = _SEARCHED if next(_published(wanted), None) is not None else _LEAST
@@ -362,11 +367,14 @@ def _find_excess(wanted: PlanRequest, layout: Folding) -> LayoutError | None:
 
 
 def _estimate(
-    wanted: PlanRequest, layout: Folding, virtual_stages: int | None, options: MemoryOptions
+    wanted: PlanRequest,
+    shape: ModelShape,
+    layout: Folding,
+    virtual_stages: int | None,
+    options: MemoryOptions,
 ) -> MemoryEstimate:
-    assert wanted.shape is not None
     return estimate_memory(
-        wanted.shape,
+        shape,
         layout,
         wanted.seq_length * wanted.micro_batch,
         options,
@@ -423,7 +431,7 @@ def _published(wanted: PlanRequest) -> Iterator[_Candidate]:
     family = find_long_context(wanted.model.id, wanted.machine, wanted.seq_length)
     if family is not None:
         length = "this length" if family.seq_length == wanted.seq_length else f"{family.seq_length:,} tokens"
-        source = f"published for {length}: {family.text}"
+        source = f"published for {length}: {family.text}, with gradients in BF16"
         yield _Candidate(
             family.sizes,
             source,

@@ -36,7 +36,7 @@ def list_settings(  # noqa: PLR0913  # what a plan consists of
         **(_describe_model(shape) if shape is not None else {}),
         "model.seq_length": seq_length,
         **_describe_layout(layout, virtual_stages, shape),
-        **_describe_experts(dispatcher),
+        **_describe_experts(dispatcher, machine),
         **_describe_recompute(levers),
         "dataset.seq_length": seq_length,
         "train.micro_batch_size": micro_batch,
@@ -128,11 +128,11 @@ def divide_layers(layers: int, stages: int) -> str:
     return "|".join(row[end - count : end] for count, end in zip(counts, ends, strict=True))
 
 
-def _describe_experts(dispatcher: str) -> dict[str, Value]:
+def _describe_experts(dispatcher: str, machine: Machine) -> dict[str, Value]:
     if not dispatcher:
         return {}
     found: dict[str, Value] = {
-        "model.moe_grouped_gemm": True,
+        "model.moe_grouped_gemm": machine.best_precision == "bf16",
         "model.moe_router_dtype": "fp32",
         "model.moe_token_dispatcher_type": "flex" if dispatcher in _FLEX else dispatcher,
     }

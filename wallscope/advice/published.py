@@ -248,7 +248,9 @@ def find_long_context(family: str, machine: Machine, seq_length: int) -> LongCon
     table = min(fitting, key=lambda each: each["seq_length"])
     sizes = table["sizes"]
     layout = Sizes(sizes["tp"], sizes["pp"], sizes["cp"], sizes["ep"])
-    levers = Levers(tuple(table["recompute"]), offloads_optimizer=table.get("offload", False))
+    levers = Levers(
+        tuple(table["recompute"]), short_gradients=True, offloads_optimizer=table.get("offload", False)
+    )
     return LongContext(
         table["seq_length"], layout, sizes.get("vpp"), table["text"], table["dispatcher"], levers
     )

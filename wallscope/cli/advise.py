@@ -62,8 +62,8 @@ def advise(  # noqa: PLR0913  # options are parameters
     max_rows: MaxRows = None,
 ) -> None:
     """Plan a run without a trace: layout, memory, checklist."""
-    from wallscope.advice.parallel_layout import parse_sizes  # noqa: PLC0415
     from wallscope.advice.model_files import read_model  # noqa: PLC0415
+    from wallscope.advice.parallel_layout import parse_sizes  # noqa: PLC0415
     from wallscope.advice.plan import PRECISIONS, PlanRequest, plan_run  # noqa: PLC0415
     from wallscope.advice.published import find_machine  # noqa: PLC0415
     from wallscope.errors import OptionError  # noqa: PLC0415  # keeps --help fast

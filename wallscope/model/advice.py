@@ -423,7 +423,7 @@ class MemoryEstimate:
 
 @dataclass(frozen=True, slots=True)
 class Levers:
-    """What saves memory in a plan: recomputed modules (`full` for whole layers), BF16, an offloaded optimizer.
+    """What saves memory in a plan: recomputed modules (`full`: whole layers), BF16, an offloaded optimizer.
 
     `short_gradients` and `short_moments` are in BF16 instead of FP32.
     """
