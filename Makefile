@@ -97,8 +97,8 @@ bench-diff: .venv/stamp  ## measure how often comparisons are wrong, and write d
 	$(BIN)/python -m benchmarks.further_runs --pairs 4000 --write docs/diff.md
 	$(BIN)/python -m benchmarks.graded_claims --pairs 2000 --write docs/diff.md
 
-drift: .venv/stamp  ## list what a checkout (MEGATRON=folder BRIDGE=folder) has that the knowledge base lacks, and the reverse
-	$(BIN)/python -m benchmarks.drift $(if $(MEGATRON),--megatron $(MEGATRON)) $(if $(BRIDGE),--bridge $(BRIDGE))
+drift: .venv/stamp  ## list what a checkout (MEGATRON=folder BRIDGE=folder) has that the knowledge base lacks, and the reverse; HISTORY=1 compares the assertions with the tags of clones
+	$(BIN)/python -m benchmarks.drift $(if $(MEGATRON),--megatron $(MEGATRON)) $(if $(BRIDGE),--bridge $(BRIDGE)) $(if $(HISTORY),--history)
 
 faults: .venv/stamp  ## try 20,000 broken inputs, and write docs/robustness.md; takes hours, continues where it was stopped
 	nice $(BIN)/python -m benchmarks.faults --inputs 20000 --jobs $$(nproc) --journal build/faults.jsonl --write docs/robustness.md

@@ -1,6 +1,8 @@
 """What changed in Megatron-Core and Megatron Bridge since the knowledge base was written.
 
-Compares settings, their defaults and the layouts of presets with checkouts, which are parsed and never run.
+Compares all fields of the configuration classes, their defaults, all assertions and the layouts of presets
+with checkouts, which are parsed and never run. With `--history` the folders are clones, and
+assertions are compared with every tag of a release.
 
     python -m benchmarks.drift --megatron ../Megatron-LM --bridge ../Megatron-Bridge
 """
@@ -12,6 +14,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from benchmarks.stops import compare_assertions, list_release_tags, read_checkout, read_release_at
 from wallscope.advice.framework_rules import framework_defaults
 from wallscope.advice.published import presets
 from wallscope.advice.rejected_settings import releases
@@ -24,11 +27,6 @@ _DATACLASSES = {
     "megatron/core/distributed/distributed_data_parallel_config.py": "DistributedDataParallelConfig",
     "megatron/core/optimizer/optimizer_config.py": "OptimizerConfig",
 }
-_PERFORMANCE = re.compile(
-    r"^(?!_)(?:.*_)?(?:fsdp|cuda_graph|overlap|offload\w*|recompute|dispatcher|fp8|fp4|gtp|parallel|stash|grouped)(?:_|$)"
-)
-"""Names of settings that advice may have to know."""
-
 _OF_DATACLASS = {"te_rng_tracker": "use_te_rng_tracker", "fp8_param_gather": "fp8_param"}
 _OF_LAYOUT = {
     "tensor_model_parallel_size": "tensor",
@@ -47,6 +45,8 @@ _ARGUMENTS = {
 """Settings of Megatron-LM's arguments alone."""
 _RECIPE = re.compile(r"_pretrain_\d+gpu_\w+_config$")
 _UNTOLD = object()
+_OLDEST = {"megatron": (0, 12), "bridge": (0, 2)}
+"""The oldest releases that assertions are compared with."""
 
 
 def read_fields(root: Path) -> dict[str, object]:
@@ -88,11 +88,13 @@ def _literal(node: ast.expr | None) -> object:
 def compare_settings(fields: Mapping[str, object]) -> Iterator[str]:
     """Yield settings that a checkout has and the knowledge base lacks, the reverse, and other defaults."""
     known = vocabulary()
-    unasked = set(read_toml("advice/settings.toml")["unasked"]["names"])
+    unasked = {name for names in read_toml("advice/settings.toml")["unasked"].values() for name in names}
     core = framework_defaults("megatron-core")
     for name in sorted(fields):
-        if known.name(name) is None and name not in unasked and _PERFORMANCE.search(name):
+        if known.name(name) is None and name not in unasked:
             yield f"setting {name}: in the checkout, not in settings.toml"
+    for name in sorted(unasked - set(fields)):
+        yield f"setting {name}: among the unasked in settings.toml, not in the checkout"
     for name, default in sorted(core.items()):
         field = _OF_DATACLASS.get(name, name)
         if field not in fields:
@@ -111,9 +113,9 @@ def compare_releases(fields: Mapping[str, object], release: tuple[int, int]) -> 
 
 
 def read_release(root: Path) -> tuple[int, int] | None:
-    """Return the release of a checkout of Megatron-LM, `None` if it has none."""
-    path = root / "megatron/core/package_info.py"
-    text = path.read_text(encoding="utf-8") if path.is_file() else ""
+    """Return the release of a checkout of Megatron-LM or Megatron Bridge, `None` if it has none."""
+    paths = (root / folder / "package_info.py" for folder in ("megatron/core", "src/megatron/bridge"))
+    text = "".join(path.read_text(encoding="utf-8") for path in paths if path.is_file())
     numbers = dict(re.findall(r"^(MAJOR|MINOR) = (\d+)$", text, re.MULTILINE))
     return (int(numbers["MAJOR"]), int(numbers["MINOR"])) if len(numbers) > 1 else None
 
@@ -160,20 +162,40 @@ def compare_presets(layouts: Mapping[str, Mapping[str, int]]) -> Iterator[str]:
                 yield f"preset {name}: {size} is {here} in presets.toml, {value} in the checkout"
 
 
+def compare_history(clones: Mapping[str, Path | None]) -> Iterator[str]:
+    """Yield assertions whose releases differ from the tags of clones, by `megatron` and `bridge`."""
+    for program, clone in clones.items():
+        if clone is None:
+            continue
+        for release, tag in list_release_tags(clone, program).items():
+            if release >= _OLDEST[program]:
+                yield from compare_assertions(read_release_at(clone, tag, program), release, program)
+
+
 def main() -> int:
     """Print what differs; the exit code is 1 if anything does."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--megatron", type=Path, help="A checkout of Megatron-LM.")
     parser.add_argument("--bridge", type=Path, help="A checkout of Megatron Bridge.")
+    parser.add_argument(
+        "--history", action="store_true", help="Compare the assertions with tags of releases."
+    )
     options = parser.parse_args()
     lines: list[str] = []
-    if options.megatron is not None:
+    if options.history:
+        lines += compare_history({"megatron": options.megatron, "bridge": options.bridge})
+    elif options.megatron is not None:
         fields = read_fields(options.megatron)
         lines += compare_settings(fields)
         release = read_release(options.megatron)
-        lines += compare_releases(fields, release) if release else []
-    if options.bridge is not None:
+        if release:
+            lines += compare_releases(fields, release)
+            lines += compare_assertions(read_checkout(options.megatron, "megatron"), release, "megatron")
+    if options.bridge is not None and not options.history:
         lines += compare_presets(read_layouts(options.bridge))
+        release = read_release(options.bridge)
+        if release:
+            lines += compare_assertions(read_checkout(options.bridge, "bridge"), release, "bridge")
     sys.stdout.write("".join(f"{line}\n" for line in lines) or "Nothing differs.\n")
     return int(bool(lines))
 

@@ -185,6 +185,8 @@ def test_every_entry_of_the_checklist_is_in_a_plan():
         wanted("qwen3-vl-235b", 64, "gb200"),
         wanted("dsv3", 256, "a100", layout="tp16,pp16"),
         wanted("llama3-70b", 64, "gb200"),
+        wanted("llama3-8b", 16, "l40s", 8192, "tp1,pp1,cp1,ep1"),
+        wanted("nemotron-3-nano", 16, "h100"),
     ]
     found = {item.facts for run in runs for item in plan_run(run).items}
 

@@ -26,7 +26,7 @@ from wallscope.units import duration, percent
 _MOST_CLAUSES = 3
 _MOST_ASKED = 2
 _MOST_NAMES = 4
-_UNALTERABLE = {"framework", "model_family"}
+_UNALTERABLE = {"framework", "model_family", "megatron_core_version"}
 """What no change of a configuration makes hold: no alternative to ask for."""
 _BOUNDS: Mapping[str, str] = {
     "<": "below",

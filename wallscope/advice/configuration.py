@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from wallscope.advice.assertion_releases import pair_releases
 from wallscope.advice.configuration_text import (
     FROM_ELSEWHERE,
     OPAQUE,
@@ -165,6 +166,7 @@ def read_configuration(path: Path, *, with_defaults: bool = False) -> Configurat
             if name not in contents.open_names:
                 settings.setdefault(name, KnownSetting(value, f"default of {framework.value}"))
     settings = complete_settings(settings)
+    settings |= pair_releases(settings)
     is_parsed = framework is not None and framework.value == "megatron-lm"
     is_parsed &= contents.kind == "arguments" and contents.form.is_whole
     rejected = contents.entries if is_parsed else ()

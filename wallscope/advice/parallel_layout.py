@@ -21,7 +21,14 @@ from wallscope.thresholds.verdict import (
     TOKENS_OF_A_RANK_COUNT,
 )
 
-_NAMES = {"tp": "tensor", "pp": "pipeline", "cp": "context", "ep": "expert", "etp": "expert_tensor"}
+_NAMES = {
+    "tp": "tensor",
+    "pp": "pipeline",
+    "cp": "context",
+    "ep": "expert",
+    "etp": "expert_tensor",
+    "vpp": "virtual_pipeline",
+}
 
 
 def fold(sizes: Sizes, gpus: int, experts: int | None = None) -> Folding:
@@ -94,7 +101,7 @@ def fold_configuration(lookup: Lookup) -> Folding | None:
 
 
 def parse_sizes(text: str | None) -> dict[str, int]:
-    """Parse sizes as `tp4,cp2,pp4,ep64`, by field of `Sizes`.
+    """Parse sizes as `tp4,cp2,pp4,vpp2,ep64`, by field of `Sizes`, and `virtual_pipeline`.
 
     >>> parse_sizes("tp4,cp2,PP=4")
     {'tensor': 4, 'context': 2, 'pipeline': 4}
@@ -106,7 +113,7 @@ def parse_sizes(text: str | None) -> dict[str, int]:
         return {}
     found: dict[str, int] = {}
     for part in re.split(r"[\s,x]+", text.strip().lower()):
-        match = re.fullmatch(r"(tp|pp|cp|ep|etp)=?([1-9]\d{0,5})", part)
+        match = re.fullmatch(r"(tp|pp|cp|ep|etp|vpp)=?([1-9]\d{0,5})", part)
         name = _NAMES[match[1]] if match else ""
         if match is None or name in found:
             raise OptionError(
@@ -373,11 +380,11 @@ def list_recompute_choices(
         fits = None if memory_bytes is None else total_bytes <= memory_bytes
         return RecomputeChoice(modules, total_bytes, fits)
 
-    sets = [choose(each, options.change(recompute_modules=each)) for each in _list_module_sets(shape)]
+    sets = [choose(each, options.change(recompute_modules=each)) for each in list_module_sets(shape)]
     return (*sets, choose(("full",), options.change(recompute_full=True)))
 
 
-def _list_module_sets(shape: ModelShape) -> tuple[tuple[str, ...], ...]:
+def list_module_sets(shape: ModelShape) -> tuple[tuple[str, ...], ...]:
     """Return the sets of selective recomputation that the model has modules for."""
     if not shape.experts:
         return (), ("layernorm",), ("layernorm", "mlp")

@@ -1,10 +1,12 @@
 """A plan for a future run: layout, layouts that fit, checklist, and similar published configurations."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cache, partial
+from math import log2
 
 from wallscope.advice.conditions import Clause, evaluate, parse_clause
+from wallscope.advice.fitting import PRECISION_OPTIONS, Load, find_levers, list_stages
 from wallscope.advice.parallel_layout import (
     MemoryOptions,
     ModelShape,
@@ -19,6 +21,7 @@ from wallscope.advice.parallel_layout import (
     power_of_two,
     smallest_states,
 )
+from wallscope.advice.plan_settings import list_settings, write_arguments, write_bridge
 from wallscope.advice.published import (
     Machine,
     Model,
@@ -33,7 +36,10 @@ from wallscope.model.advice import (
     Advice,
     Folding,
     Item,
+    Levers,
     MemoryEstimate,
+    MemoryPlan,
+    RecomputeChoice,
     ShardedLayout,
     Sizes,
     Value,
@@ -41,22 +47,23 @@ from wallscope.model.advice import (
 from wallscope.thresholds.verdict import LONG_SEQUENCE_COUNT, RESERVED_MEMORY_SHARE, TOKENS_OF_A_RANK_COUNT
 from wallscope.units import size
 
-PRECISIONS = ("bf16", "fp8", "mxfp8", "nvfp4")
+PRECISIONS = ("bf16", "fp16", "fp8", "mxfp8", "nvfp4")
 _YOURS = "your sizes"
-_OPTIONS = {
-    "bf16": MemoryOptions(),
-    "fp8": MemoryOptions(weight_bytes=1, linear_input_bytes=1),
-    "mxfp8": MemoryOptions(linear_input_bytes=1),
-    "nvfp4": MemoryOptions(linear_input_bytes=1),
-}
-"""How each precision stores numbers: MXFP8 has weights in both directions; gradients and moments are FP32."""
-_SHORT_BYTES = 2
-"""Of a gradient in BF16."""
+_VIRTUAL = "virtual_pipeline"
+_ALL_SIZES = {"tensor", "pipeline", "context", "expert"}
+_SEARCHED = "sizes of a search; nothing published fits"
+_OWN_LEVERS, _ALL_BUT_WHOLE = 1, -1
+"""Sets of levers: of a published run its own with wider recomputation, of the user's sizes all but the last."""
+_LEAST = "least split sizes that fit; nothing is published"
 
 
 @dataclass(frozen=True, slots=True)
 class PlanRequest:
-    """The user's options for a run; sizes by field of `Sizes`, missing ones are proposed."""
+    """The user's options for a run; sizes by field of `Sizes`, missing ones are proposed.
+
+    `given` may have `virtual_pipeline`, the virtual stages of each rank. `own_shape` is that of a model which
+    no family has. `short_gradients` are in BF16; if `None`, as in the published run or in FP32.
+    """
 
     model: Model
     machine: Machine
@@ -66,15 +73,22 @@ class PlanRequest:
     given: Mapping[str, int]
     global_batch: int | None = None
     micro_batch: int = 1
+    own_shape: ModelShape | None = None
+    short_gradients: bool | None = None
+
+    @property
+    def given_sizes(self) -> Mapping[str, int]:
+        """The sizes that the user gives, without virtual stages."""
+        return {name: size for name, size in self.given.items() if name != _VIRTUAL}
 
     def fix_sizes(self, sizes: Sizes) -> Sizes:
         """Return sizes with those that the user gives."""
-        return sizes.change(**self.given)
+        return sizes.change(**self.given_sizes)
 
     @property
     def shape(self) -> ModelShape | None:
         """The shape of the model, if it is known."""
-        return model_shapes().get(self.model.id)
+        return self.own_shape or model_shapes().get(self.model.id)
 
     @property
     def capacity_bytes(self) -> int | None:
@@ -89,17 +103,13 @@ class _Candidate:
     source: str
     virtual_pipeline: int | None
     is_sharded: bool = False
-    has_short_gradients: bool = False
+    levers: Levers = field(default_factory=Levers)
+    dispatcher: str = "alltoall"
+    plan: MemoryPlan | None = None
 
     def resize(self, sizes: Sizes, source: str) -> "_Candidate":
         """Return the candidate with other sizes, and where these come from."""
-        return _Candidate(
-            sizes,
-            source,
-            self.virtual_pipeline,
-            self.is_sharded,
-            has_short_gradients=self.has_short_gradients,
-        )
+        return replace(self, sizes=sizes, source=source)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,29 +119,43 @@ class _Rule:
 
 
 def plan_run(wanted: PlanRequest) -> Advice:
-    """Return a plan for a run: layout, checklist, similar published configurations.
+    """Return a plan for a run: layout, levers, settings, checklist, similar published configurations.
 
     Raises:
         LayoutError: no layout is possible, with the reason.
         OptionError: the precision does not run on the machine.
     """
-    if wanted.precision in {"mxfp8", "nvfp4"} and not wanted.machine.is_blackwell:
-        other = "fp8" if wanted.machine.has_fp8 else "bf16"
-        raise OptionError(
-            f"--precision {wanted.precision} — does not run on {wanted.machine.id} — use {other} there"
-        )
-    if wanted.precision == "fp8" and not wanted.machine.has_fp8:
-        raise OptionError(f"--precision fp8 — does not run on {wanted.machine.id} — use bf16 there")
-    near = nearest_presets(wanted.model.id, wanted.machine, wanted.gpus, wanted.precision)
+    _check_precision(wanted)
     chosen, layout = _layout(wanted)
     accumulation = count_accumulation(wanted.global_batch, wanted.micro_batch, layout.data)
     is_long = wanted.seq_length > LONG_SEQUENCE_COUNT
-    usual = _OPTIONS[wanted.precision]
-    options = usual.change(
-        fully_sharded=chosen.is_sharded,
-        gradient_bytes=_SHORT_BYTES if chosen.has_short_gradients else usual.gradient_bytes,
+    stages = chosen.virtual_pipeline if layout.sizes.pipeline > 1 else None
+    load = _load(wanted, layout, chosen)
+    chosen_plan = chosen.plan
+    if chosen_plan is None and load is not None:
+        chosen_plan = _plan_all(load, chosen, wanted)
+    levers = chosen_plan.levers if chosen_plan else chosen.levers
+    dispatcher = "" if wanted.model.experts == 0 else chosen.dispatcher
+    settings = list_settings(
+        shape=wanted.shape,
+        layout=layout,
+        virtual_stages=stages,
+        levers=levers,
+        dispatcher=dispatcher,
+        precision=wanted.precision,
+        machine=wanted.machine,
+        is_sharded=chosen.is_sharded,
+        seq_length=wanted.seq_length,
+        micro_batch=wanted.micro_batch,
+        global_batch=wanted.global_batch,
     )
-    estimate = partial(_estimate, wanted, layout, chosen.virtual_pipeline)
+    memory: MemoryEstimate | None = None
+    recompute: tuple[RecomputeChoice, ...] = ()
+    if load is not None:
+        options = load.make_options(replace(levers, recompute=()))
+        estimate = partial(_estimate, wanted, load.shape, layout, stages)
+        memory = estimate(options)
+        recompute = list_recompute_choices(load.shape, options, estimate, wanted.capacity_bytes)
     return Advice(
         schema="wallscope.advice/1",
         model=wanted.model.id,
@@ -141,41 +165,168 @@ def plan_run(wanted: PlanRequest) -> Advice:
         layout=layout,
         layout_source=chosen.source,
         largest_expert=largest_expert(layout.sizes, wanted.gpus, wanted.model.experts),
-        virtual_pipeline=chosen.virtual_pipeline if layout.sizes.pipeline > 1 else None,
+        virtual_pipeline=stages,
         accumulation=accumulation,
-        memory=estimate(options) if wanted.shape else None,
+        memory=memory,
         memory_capacity_bytes=wanted.capacity_bytes,
-        recompute=list_recompute_choices(wanted.shape, options, estimate, wanted.capacity_bytes)
-        if wanted.shape
-        else (),
+        planned=chosen_plan,
+        dispatcher=dispatcher,
+        bridge=write_bridge(settings, wanted.gpus),
+        arguments=write_arguments(settings, wanted.gpus, wanted.shape),
+        recompute=recompute,
         feasible=_feasible(wanted),
         sharded=_list_sharded(wanted),
-        items=tuple(_items(wanted, chosen, layout, accumulation)),
-        presets=near,
+        items=tuple(_items(wanted, chosen, layout, accumulation, levers)),
+        presets=nearest_presets(wanted.model.id, wanted.machine, wanted.gpus, wanted.precision),
         bands=find_bands(wanted.model.id, wanted.machine, is_long=is_long),
     )
 
 
+def _check_precision(wanted: PlanRequest) -> None:
+    machine, precision = wanted.machine, wanted.precision
+    if precision in {"mxfp8", "nvfp4"} and not machine.is_blackwell:
+        other = "fp8" if machine.has_fp8 else machine.best_precision
+    elif (precision == "fp8" and not machine.has_fp8) or (
+        precision == "bf16" and machine.best_precision != "bf16"
+    ):
+        other = machine.best_precision
+    else:
+        return
+    raise OptionError(f"--precision {precision} — does not run on {machine.id} — use {other} there")
+
+
+def _load(wanted: PlanRequest, layout: Folding, candidate: _Candidate) -> Load | None:
+    """Return what a GPU must hold in a layout; `None` if the shape of the model is unknown."""
+    if wanted.shape is None:
+        return None
+    tokens = wanted.seq_length * wanted.micro_batch
+    stages = candidate.virtual_pipeline
+    return Load(wanted.shape, layout, tokens, wanted.precision, stages, candidate.is_sharded)
+
+
+def _plan_all(load: Load, candidate: _Candidate, wanted: PlanRequest) -> MemoryPlan:
+    """Return the cheapest levers that make a load fit, or else what all of them leave."""
+    least = _find_least(candidate, wanted)
+    found = find_levers((load,), least, wanted.capacity_bytes)
+    if found is not None:
+        return found[1]
+    last = list(list_stages(load.shape, least=least, is_sharded=load.is_sharded))[-1][-1]
+    return load.plan_memory(last, wanted.capacity_bytes)
+
+
+def _find_least(candidate: _Candidate, wanted: PlanRequest) -> Levers:
+    """Return the levers of a published run, with gradients as the user wants them."""
+    short = candidate.levers.short_gradients if wanted.short_gradients is None else wanted.short_gradients
+    return replace(candidate.levers, short_gradients=short)
+
+
 def _layout(wanted: PlanRequest) -> tuple[_Candidate, Folding]:
-    """Return the first possible candidate with the user's sizes, else the first with a smaller EP.
+    """Return the first candidate that fits, else the first layout of a search that does.
+
+    Candidates are published ones first. Of those that are possible but do not fit, the first is the answer if
+    the search finds nothing either.
 
     Raises:
         LayoutError: none is possible; it names the one that needs the fewest GPUs.
     """
     refused: list[tuple[int, LayoutError]] = []
+    possible: list[tuple[_Candidate, Folding]] = []
     for candidate in (*_candidates(wanted), *_with_fewer_experts(wanted)):
         sizes = wanted.fix_sizes(candidate.sizes)
+        named = _with_given_sizes(candidate, sizes, wanted)
         try:
             layout = fold(sizes, wanted.gpus, wanted.model.experts)
             check_shards(wanted.seq_length, sizes.context)
+            _check_shape(wanted, sizes, named.virtual_pipeline)
         except LayoutError as error:
             refused.append((sizes.fewest_gpus, error))
             continue
         excess = _find_excess(wanted, layout)
-        if excess is None:
-            return _with_given_sizes(candidate, sizes, wanted), layout
-        refused.append((sizes.fewest_gpus, excess))
+        if excess is not None:
+            refused.append((sizes.fewest_gpus, excess))
+            continue
+        load = _load(wanted, layout, named)
+        if load is None:
+            return named, layout
+        most = _ALL_BUT_WHOLE if named.source == _YOURS else _OWN_LEVERS
+        found = find_levers((load,), _find_least(named, wanted), wanted.capacity_bytes, most)
+        if found is not None:
+            return replace(named, plan=found[1]), layout
+        possible.append((named, layout))
+    searched = _search(wanted) if not wanted.given.keys() >= _ALL_SIZES else None
+    if searched is not None:
+        return searched
+    if possible:
+        return possible[0]
+    if not refused:
+        raise LayoutError(
+            f"{wanted.model.id} on {wanted.gpus} GPUs — fits in no layout, even with whole layers recomputed"
+            " and the optimizer on the host — add GPUs, or shorten the sequence"
+        )
     raise min(refused, key=lambda each: each[0])[1]
+
+
+def _check_shape(wanted: PlanRequest, sizes: Sizes, virtual_stages: int | None) -> None:
+    """Refuse sizes that do not divide the model.
+
+    Raises:
+        LayoutError: TP does not divide heads, or there are more stages than layers.
+    """
+    shape = wanted.shape
+    if shape is None:
+        return
+    if shape.heads % sizes.tensor:
+        raise LayoutError(
+            f"TP{sizes.tensor} — {shape.heads} attention heads are not divisible by TP — change TP"
+        )
+    groups = 0 if shape.latent_rank else shape.groups
+    if groups % sizes.tensor and sizes.tensor % groups:
+        raise LayoutError(
+            f"TP{sizes.tensor} — {shape.groups} query groups are no multiple and no divisor of TP — change TP"
+        )
+    stages = sizes.pipeline * ((virtual_stages or 1) if sizes.pipeline > 1 else 1)
+    if stages > shape.layers:
+        raise LayoutError(
+            f"PP{sizes.pipeline} x VPP{virtual_stages or 1} — {stages} stages are more than"
+            f" {shape.layers} layers — change PP or VPP"
+        )
+
+
+def _search(wanted: PlanRequest) -> tuple[_Candidate, Folding] | None:
+    """Return the first layout that fits: levers in the order of documents, then more PP, CP and TP."""
+    usual, _ = context_and_tensor(wanted.seq_length, wanted.machine)
+    widest = wanted.machine.nvlink_domain or _TENSOR[-1]
+
+    def order(sizes: Sizes) -> tuple[float, ...]:
+        far = abs(log2(sizes.context / usual))
+        is_odd = sizes.tensor > widest or sizes.pipeline > _USUAL_STAGES or sizes.context > 2 * usual
+        return is_odd, sizes.tensor, far, sizes.pipeline, sizes.expert
+
+    source = _SEARCHED if next(_published(wanted), None) is not None else _LEAST
+    found: list[_Candidate] = []
+    loads: list[Load] = []
+    for sizes in sorted(_feasible(wanted), key=order):
+        if any(
+            getattr(sizes, name) != size for name, size in wanted.given_sizes.items() if name in _ALL_SIZES
+        ):
+            continue
+        candidate = _Candidate(wanted.fix_sizes(sizes), source, wanted.given.get(_VIRTUAL))
+        try:
+            _check_shape(wanted, candidate.sizes, candidate.virtual_pipeline)
+            layout = fold(candidate.sizes, wanted.gpus, wanted.model.experts)
+            count_accumulation(wanted.global_batch, wanted.micro_batch, layout.data)
+        except LayoutError:
+            continue
+        if (load := _load(wanted, layout, candidate)) is not None:
+            found.append(candidate)
+            loads.append(load)
+    fitting = find_levers(
+        tuple(loads), _find_least(_Candidate(Sizes(), "", None), wanted), wanted.capacity_bytes
+    )
+    if fitting is None:
+        return None
+    index, plan = fitting
+    return replace(found[index], plan=plan), loads[index].layout
 
 
 def _feasible(wanted: PlanRequest) -> tuple[Sizes, ...]:
@@ -190,12 +341,12 @@ def _list_sharded(wanted: PlanRequest) -> tuple[ShardedLayout, ...]:
     """Return the fully sharded layouts that fit, with the user's sizes if these allow any."""
     if wanted.shape is None or wanted.capacity_bytes is None:
         return ()
-    options = _OPTIONS[wanted.precision]
+    options = PRECISION_OPTIONS[wanted.precision]
     found = list_sharded_layouts(wanted.shape, wanted.gpus, wanted.seq_length, options, wanted.capacity_bytes)
     return tuple(
         one
         for one in found
-        if all(getattr(one.layout.sizes, name) == given for name, given in wanted.given.items())
+        if all(getattr(one.layout.sizes, name) == given for name, given in wanted.given_sizes.items())
     )
 
 
@@ -216,10 +367,14 @@ def _find_excess(wanted: PlanRequest, layout: Folding) -> LayoutError | None:
 
 
 def _estimate(
-    wanted: PlanRequest, layout: Folding, virtual_stages: int | None, options: MemoryOptions
+    wanted: PlanRequest,
+    shape: ModelShape,
+    layout: Folding,
+    virtual_stages: int | None,
+    options: MemoryOptions,
 ) -> MemoryEstimate:
     return estimate_memory(
-        model_shapes()[wanted.model.id],
+        shape,
         layout,
         wanted.seq_length * wanted.micro_batch,
         options,
@@ -241,27 +396,52 @@ def _with_fewer_experts(wanted: PlanRequest) -> Iterator[_Candidate]:
 
 def _with_given_sizes(candidate: _Candidate, sizes: Sizes, wanted: PlanRequest) -> _Candidate:
     """Return the candidate with the user's sizes, which replace the stages that belong to others."""
-    if not wanted.given or candidate.source == _YOURS:
+    given = wanted.given.get(_VIRTUAL)
+    if not wanted.given or candidate.source == _YOURS or (sizes == candidate.sizes and given is None):
         return candidate.resize(sizes, candidate.source)
+    if sizes == candidate.sizes and given == candidate.virtual_pipeline:
+        return candidate
     keeps = sizes.pipeline == candidate.sizes.pipeline
+    stages = given or (candidate.virtual_pipeline if keeps else None)
     source = f"{_YOURS}, the rest from {candidate.source}"
-    return _Candidate(sizes, source, candidate.virtual_pipeline if keeps else None)
+    return replace(candidate, sizes=sizes, source=source, virtual_pipeline=stages, levers=Levers())
 
 
 def _candidates(wanted: PlanRequest) -> Iterator[_Candidate]:
-    """Yield published configurations for this length, then presets, then starting sizes of heuristics."""
+    """Yield published configurations for this length, then presets, then starting sizes of heuristics.
+
+    Of sizes that the user gives in full, only those of a published configuration are others' too.
+    """
+    published = tuple(_published(wanted))
+    if wanted.given.keys() >= _ALL_SIZES:
+        given = wanted.given.get(_VIRTUAL)
+        freely = replace(wanted, given={})
+        yield from (
+            one
+            for one in (*published, *_with_fewer_experts(freely))
+            if one.sizes == wanted.fix_sizes(one.sizes) and given in {None, one.virtual_pipeline}
+        )
+        yield _Candidate(Sizes(), _YOURS, given)
+    else:
+        yield from published
+
+
+def _published(wanted: PlanRequest) -> Iterator[_Candidate]:
     context, tensor = context_and_tensor(wanted.seq_length, wanted.machine)
-    is_complete = {"tensor", "pipeline", "context", "expert"} <= set(wanted.given)
-    if is_complete:
-        yield _Candidate(Sizes(), _YOURS, None)
-        return
     family = find_long_context(wanted.model.id, wanted.machine, wanted.seq_length)
     if family is not None:
         length = "this length" if family.seq_length == wanted.seq_length else f"{family.seq_length:,} tokens"
-        yield _Candidate(family.sizes, f"published for {length}: {family.text}", family.virtual_pipeline)
+        source = f"published for {length}: {family.text}, with gradients in BF16"
+        yield _Candidate(
+            family.sizes,
+            source,
+            family.virtual_pipeline,
+            levers=family.levers,
+            dispatcher=family.dispatcher,
+        )
     is_long = wanted.seq_length > LONG_SEQUENCE_COUNT
-    count = 0
-    for preset in nearest_presets(wanted.model.id, wanted.machine, wanted.gpus, wanted.precision):
+    near = nearest_presets(wanted.model.id, wanted.machine, wanted.gpus, wanted.precision)
+    for preset in near:
         sizes = preset.sizes
         if is_long or wanted.seq_length <= TOKENS_OF_A_RANK_COUNT:
             sizes = sizes.change(
@@ -271,30 +451,19 @@ def _candidates(wanted: PlanRequest) -> Iterator[_Candidate]:
             ", fully sharded" if preset.fully_sharded else ""
         )
         source = f"preset {preset.name}{changes}, with gradients in BF16"
-        count += 1
         yield _Candidate(
-            sizes, source, preset.virtual_pipeline, preset.fully_sharded, has_short_gradients=True
+            sizes,
+            source,
+            preset.virtual_pipeline,
+            preset.fully_sharded,
+            levers=Levers(short_gradients=True),
         )
     start = wanted.model.start
     if start is not None:
-        count += 1
         sizes = start.change(context=context, tensor=max(start.tensor, tensor))
         yield _Candidate(sizes, "heuristic sizes of the family", None)
-    if count == 0:
-        sizes = _least_split(wanted) or Sizes(tensor=tensor, context=context)
-        yield _Candidate(sizes, "least split sizes that fit; nothing is published", None)
-
-
-def _least_split(wanted: PlanRequest) -> Sizes | None:
-    """Return the least split sizes that fit with activations, else with all of them recomputed."""
-    capacity = wanted.capacity_bytes
-    options = _OPTIONS[wanted.precision]
-    for tried in (options, options.change(recompute_full=True)):
-        for sizes in _feasible(wanted):
-            layout = fold(sizes, wanted.gpus, wanted.model.experts)
-            if capacity is not None and _estimate(wanted, layout, None, tried).total_bytes <= capacity:
-                return sizes
-    return None
+    if wanted.shape is None and start is None and not near:
+        yield _Candidate(Sizes(tensor=tensor, context=context), _LEAST, None)
 
 
 @cache
@@ -309,10 +478,10 @@ def _rules() -> tuple[_Rule, ...]:
 
 
 def _items(
-    wanted: PlanRequest, chosen: _Candidate, layout: Folding, accumulation: int | None
+    wanted: PlanRequest, chosen: _Candidate, layout: Folding, accumulation: int | None, levers: Levers
 ) -> Iterator[Item]:
     sizes = layout.sizes
-    facts = _list_plan_facts(wanted, layout)
+    facts = _list_plan_facts(wanted, layout, levers)
     first = power_of_two(wanted.seq_length / TOKENS_OF_A_RANK_COUNT)
     virtual = chosen.virtual_pipeline
     words = {
@@ -328,6 +497,8 @@ def _items(
         "machine": wanted.machine.name,
         "vpp": f"={virtual}" if virtual and sizes.pipeline > 1 else "",
         "cp_rule": f"{wanted.seq_length:,} / 4,096 gives {first}, here {sizes.context}",
+        "recompute": ",".join(levers.recompute),
+        "dispatcher": "flex" if chosen.dispatcher in {"deepep", "hybridep"} else chosen.dispatcher,
         "accumulation": f": {accumulation} micro-batches per step" if accumulation else "",
     }
     rules = [rule for rule in _rules() if evaluate(rule.when, lambda key: (key in facts, facts.get(key)))]
@@ -336,7 +507,7 @@ def _items(
         yield Item(rule.item.phase, rule.item.text.format_map(words), settings, rule.item.facts)
 
 
-def _list_plan_facts(wanted: PlanRequest, layout: Folding) -> dict[str, Value]:
+def _list_plan_facts(wanted: PlanRequest, layout: Folding, levers: Levers) -> dict[str, Value]:
     """Return the values that conditions of the checklist may use."""
     sizes = layout.sizes
     return {
@@ -350,11 +521,23 @@ def _list_plan_facts(wanted: PlanRequest, layout: Folding) -> dict[str, Value]:
         "expert_model_parallel_size": sizes.expert,
         "expert_tensor_parallel_size": sizes.expert_tensor,
         "data_parallel_size": layout.data,
+        "recompute_granularity": _name_granularity(levers),
+        "use_precision_aware_optimizer": levers.short_moments,
+        "optimizer_cpu_offload": levers.offloads_optimizer,
+        "plan_is_known": wanted.shape is not None,
     }
+
+
+def _name_granularity(levers: Levers) -> Value:
+    if not levers.recompute:
+        return None
+    return "full" if levers.recompute == ("full",) else "selective"
 
 
 _TENSOR = (1, 2, 4, 8)
 _MOST_STAGES = 64
+_USUAL_STAGES = 16
+"""The most pipeline stages of published layouts; a search takes more only if nothing else fits."""
 
 
 def list_feasible_layouts(

@@ -7,6 +7,15 @@ from functools import cache
 from math import prod
 from typing import Any
 
+from wallscope.advice.assertion_releases import (
+    ASSUMED,
+    ReleaseSpan,
+    find_outcome,
+    newest_releases,
+    parse_span,
+    say_other_releases,
+    say_releases,
+)
 from wallscope.advice.condition_words import (
     CONFIGURATION,
     Source,
@@ -17,7 +26,7 @@ from wallscope.advice.condition_words import (
 )
 from wallscope.advice.conditions import LOWER_BOUND, Clause, Condition, Lookup, evaluate, parse_clause
 from wallscope.advice.parallel_layout import fold_configuration
-from wallscope.advice.rejected_settings import find_newest_core, report_impossible
+from wallscope.advice.rejected_settings import report_impossible
 from wallscope.advice.settings import check_value, parse_value, vocabulary
 from wallscope.errors import LayoutError
 from wallscope.files import read_toml
@@ -49,14 +58,15 @@ _ASSERTIONS = "advice/assertions.toml"
 _UNLESS_SHOWN: Mapping[str, Value] = {"wgrad_is_checked": True, "virtual_stages_are_written": True}
 """What holds unless the form of a file shows the contrary."""
 
-_KEYS = {"id", "of", "text", "why", "when", "needs", "unblock", "level", "facts"}
+_KEYS = {"id", "of", "text", "why", "when", "needs", "unblock", "level", "facts", "holds"}
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
     """One precondition: `feature` needs all of `needs` if all of `when` hold.
 
-    `text` is what then holds, and `why` the reason for it, empty where it is evident.
+    `text` is what then holds, and `why` the reason for it, empty where it is evident. `spans` are the
+    releases that check it: all of them if there is none.
     """
 
     id: str
@@ -68,6 +78,7 @@ class Row:
     unblock: str
     level: Level
     facts: tuple[str, ...]
+    spans: tuple[ReleaseSpan, ...]
 
     def keys(self) -> set[str]:
         """Return the settings and machine properties that it uses."""
@@ -82,8 +93,10 @@ class Row:
     def find_status(self, lookup: Lookup) -> Met:
         """Return whether it is met; it is where it does not apply."""
         applies, holds = evaluate(self.when, lookup), evaluate(self.needs, lookup)
-        if applies is False or holds is True:
+        made = find_outcome(self.spans, lookup)
+        if applies is False or holds is True or made is False:
             return "met"
+        applies = applies if made else None
         return "unmet" if applies is True and holds is False else "unknown"
 
     def judge(self, lookup: Lookup, source: Source) -> Precondition:
@@ -103,11 +116,15 @@ class Row:
 
     def _state(self, status: Met, lookup: Lookup, source: Source) -> Precondition:
         if status == "unmet":
+            releases = say_releases(self.spans, lookup)
             text = say_unmet(self.why, self.when, self.needs, lookup)
+            text += f" ({releases})" if releases else ""
         elif status == "unknown":
             text = say_unknown(self.text, self.when, self.needs, lookup, source)
         elif evaluate(self.when, lookup) is False:
             text = say_inapplicable(self.when, lookup, is_new=status == "set")
+        elif evaluate(self.needs, lookup) is not True:
+            text = say_other_releases(self.spans, lookup)
         else:
             text = say_met(self.text, self.needs, lookup)
         return Precondition(self.id, text, status, None if status == "set" else self.unblock)
@@ -174,13 +191,19 @@ def _parse_row(table: Mapping[str, Any]) -> Row:
         unblock=table["unblock"],
         level=table.get("level", "error"),
         facts=tuple(table.get("facts", [])),
+        spans=tuple(map(parse_span, table.get("holds", []))),
     )
 
 
 def lookup_in(configuration: RunConfiguration, trace: TraceFacts) -> Lookup:
-    """Return a lookup of settings: the configuration first, then the machine, and lower bounds."""
+    """Return a lookup of settings: the configuration first, then the machine, and lower bounds.
+
+    A release that the configuration does not state is the newest.
+    """
     bounds = {f"{key}{LOWER_BOUND}": value for key, value in trace.least.items()}
-    machine = {**_UNLESS_SHOWN, **trace.settings(), **bounds}
+    newest = {key: value for key, value in newest_releases().items() if not configuration.knows(key)}
+    assumed = {f"{key}{ASSUMED}": True for key in newest}
+    machine = {**_UNLESS_SHOWN, **newest, **assumed, **trace.settings(), **bounds}
 
     def lookup(key: str) -> tuple[bool, Value]:
         if configuration.knows(key):
@@ -201,7 +224,6 @@ def judge_preconditions(
     return tuple(_find_row(each).judge_with(before, after, source) for each in ids)
 
 
-_CORE_VERSION = "megatron_core_version"
 _WHOLE = FileForm(FormKind.SETTINGS, is_whole=True)
 
 
@@ -213,11 +235,8 @@ def check_configuration(
 ) -> ConfigurationCheck:
     """Judge every row, and fold the layout if its sizes and the number of GPUs are known.
 
-    An impossible layout is a finding: the other checks go on. Where no release is stated, the newest decides.
+    An impossible layout is a finding: the other checks go on.
     """
-    if not configuration.knows(_CORE_VERSION):
-        newest = {_CORE_VERSION: KnownSetting(find_newest_core(), "the newest release")}
-        configuration = RunConfiguration({**configuration.settings, **newest})
     layout = None
     if all(finding.severity is not Severity.ERROR for finding in findings):
         try:

@@ -9,7 +9,7 @@ from typing import Any
 
 from wallscope.errors import OptionError
 from wallscope.files import read_toml
-from wallscope.model.advice import Band, Preset, Sizes, TraceFacts
+from wallscope.model.advice import Band, Levers, Preset, Sizes, TraceFacts
 
 _IN_SLOTS = {"pcie", "nvl", "mig"}
 """Words in the names of PCIe cards, which a bridge may join to neighbors, and of GPU instances."""
@@ -17,6 +17,7 @@ _NAME = re.compile(r"(?P<family>.+)_(?P<gpus>\d+)gpu_(?P<machine>[a-z]+\d+)_(?P<
 _PRECISIONS = {"fp8cs": "fp8", "fp8sc": "fp8", "fp8ds": "fp8", "fp8mx": "mxfp8"}
 _MOST_NEAR = 3
 _SHARDED = ("_fsdp", "_hsdp")
+_FP8_OF_AMD = ("gfx942", "gfx950")
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,8 +40,13 @@ class Machine:
 
     @property
     def has_fp8(self) -> bool:
-        """Whether its tensor cores support FP8."""
-        return self._number >= 89
+        """Whether its matrix cores support FP8."""
+        return self._number >= 89 or self.architecture in _FP8_OF_AMD
+
+    @property
+    def is_hopper(self) -> bool:
+        """Whether its tensor cores scale FP8 by blocks, without MXFP8."""
+        return self.architecture == "sm_90"
 
     @property
     def is_blackwell(self) -> bool:
@@ -48,8 +54,17 @@ class Machine:
         return self._number >= 100
 
     @property
+    def best_precision(self) -> str:
+        """The precision of 16 bits that its matrix cores support: BF16, or FP16 on older GPUs."""
+        is_of_amd = self.architecture is not None and not self.architecture.startswith("sm_")
+        return "bf16" if self._number >= 80 or is_of_amd else "fp16"
+
+    @property
     def _number(self) -> int:
-        return 1_000 if self.architecture is None else int(self.architecture.removeprefix("sm_"))
+        """The compute capability; of GPUs newer than Blackwell above all, of AMD's 0."""
+        if self.architecture is None:
+            return 1_000
+        return int(self.architecture.removeprefix("sm_")) if self.architecture.startswith("sm_") else 0
 
     def facts(self) -> TraceFacts:
         """Return what a trace would show of the machine."""
@@ -74,6 +89,8 @@ class LongContext:
     sizes: Sizes
     virtual_pipeline: int | None
     text: str
+    dispatcher: str
+    levers: Levers
 
 
 @cache
@@ -84,7 +101,7 @@ def machines() -> dict[str, Machine]:
             id_,
             table["name"],
             table.get("architecture"),
-            table["nvlink_domain"],
+            table.get("nvlink_domain"),
             table["memory_gb"] * 10**9 if "memory_gb" in table else None,
         )
         for id_, table in _read_hardware().items()
@@ -106,7 +123,9 @@ def nvlink_domain(gpu: str | None) -> int | None:
     words = _words(gpu or "")
     if not _IN_SLOTS.isdisjoint(words):
         return None
-    return next((_read_hardware()[word]["nvlink_domain"] for word in words if word in _read_hardware()), None)
+    return next(
+        (_read_hardware()[word].get("nvlink_domain") for word in words if word in _read_hardware()), None
+    )
 
 
 def is_rack(domain: int | None) -> bool:
@@ -229,7 +248,12 @@ def find_long_context(family: str, machine: Machine, seq_length: int) -> LongCon
     table = min(fitting, key=lambda each: each["seq_length"])
     sizes = table["sizes"]
     layout = Sizes(sizes["tp"], sizes["pp"], sizes["cp"], sizes["ep"])
-    return LongContext(table["seq_length"], layout, sizes.get("vpp"), table["text"])
+    levers = Levers(
+        tuple(table["recompute"]), short_gradients=True, offloads_optimizer=table.get("offload", False)
+    )
+    return LongContext(
+        table["seq_length"], layout, sizes.get("vpp"), table["text"], table["dispatcher"], levers
+    )
 
 
 def find_bands(family: str, machine: Machine, *, is_long: bool) -> tuple[Band, ...]:

@@ -201,12 +201,6 @@ def _parse(text: str) -> _Release:
     return int(major), int(minor)
 
 
-@cache
-def find_newest_core() -> str:
-    """Return the newest release of Megatron-Core that the checks know."""
-    return f"{_write(max(releases('since', 'megatron-lm').values()))}.0"
-
-
 def find_unused_backend(path: Path, known: Mapping[str, object]) -> Iterator[Finding]:
     """Yield a finding if a file names a backend of the flex dispatcher, and another dispatcher.
 

@@ -17,18 +17,26 @@ if TYPE_CHECKING:
 
 def advise(  # noqa: PLR0913  # options are parameters
     *,
-    model: Annotated[str, typer.Option(metavar="NAME", help="The model family, such as deepseek-v3.")],
+    model: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME",
+            help="The model family, such as deepseek-v3, or a file: config.json, YAML, arguments.",
+        ),
+    ],
     gpus: Annotated[int, typer.Option(metavar="N", min=1, max=1_000_000, help="Number of GPUs of the job.")],
     hardware: Annotated[str, typer.Option(metavar="NAME", help="The GPU: h100, b200, gb200, gb300, …")],
     seq_length: Annotated[
         int, typer.Option(metavar="N", min=1, max=100_000_000, help="Tokens per sequence.")
     ] = 4_096,
-    precision: Annotated[str, typer.Option(metavar="NAME", help="One of bf16, fp8, mxfp8, nvfp4.")] = "bf16",
+    precision: Annotated[
+        str, typer.Option(metavar="NAME", help="One of bf16, fp16, fp8, mxfp8, nvfp4.")
+    ] = "bf16",
     layout: Annotated[
         str | None,
         typer.Option(
             metavar="SIZES",
-            help="Parallel sizes, such as tp4,cp2,pp4,ep64. Sizes that are left out are proposed.",
+            help="Parallel sizes, such as tp4,cp2,pp4,vpp2,ep64. Sizes that are left out are proposed.",
         ),
     ] = None,
     global_batch: Annotated[
@@ -36,6 +44,17 @@ def advise(  # noqa: PLR0913  # options are parameters
         typer.Option(metavar="N", min=1, help="Sequences per step, to compute gradient accumulation."),
     ] = None,
     micro_batch: Annotated[int, typer.Option(metavar="N", min=1, help="Sequences per micro-batch.")] = 1,
+    gradients: Annotated[
+        Literal["bf16", "fp32"] | None,
+        typer.Option(help="Precision of gradients. Default: as in the published run, else fp32."),
+    ] = None,
+    settings: Annotated[
+        Literal["yaml", "arguments"] | None,
+        typer.Option(
+            "--as",
+            help="Print the plan alone, as YAML of Megatron Bridge or as arguments of Megatron-LM.",
+        ),
+    ] = None,
     json: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write the plan as JSON; - is standard output.")
     ] = None,
@@ -43,9 +62,10 @@ def advise(  # noqa: PLR0913  # options are parameters
     max_rows: MaxRows = None,
 ) -> None:
     """Plan a run without a trace: layout, memory, checklist."""
+    from wallscope.advice.model_files import read_model  # noqa: PLC0415
     from wallscope.advice.parallel_layout import parse_sizes  # noqa: PLC0415
     from wallscope.advice.plan import PRECISIONS, PlanRequest, plan_run  # noqa: PLC0415
-    from wallscope.advice.published import find_machine, find_model  # noqa: PLC0415
+    from wallscope.advice.published import find_machine  # noqa: PLC0415
     from wallscope.errors import OptionError  # noqa: PLC0415  # keeps --help fast
     from wallscope.render.data import write_json  # noqa: PLC0415
     from wallscope.render.terminal import render_sections  # noqa: PLC0415
@@ -55,9 +75,10 @@ def advise(  # noqa: PLR0913  # options are parameters
     check_output(json, inputs=())
     if precision not in PRECISIONS:
         raise OptionError(f"--precision {precision} — is not known — name one of {', '.join(PRECISIONS)}")
+    family, shape = read_model(model)
     plan = plan_run(
         PlanRequest(
-            find_model(model),
+            family,
             find_machine(hardware),
             gpus,
             seq_length,
@@ -65,8 +86,13 @@ def advise(  # noqa: PLR0913  # options are parameters
             parse_sizes(layout),
             global_batch,
             micro_batch,
+            shape,
+            None if gradients is None else gradients == "bf16",
         )
     )
+    if settings is not None:
+        write_file(Path("-"), plan.bridge if settings == "yaml" else plan.arguments)
+        return
     if rows is not None:
         from wallscope.views.brief_listings import brief_plan  # noqa: PLC0415  # only when asked for
 

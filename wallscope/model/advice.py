@@ -422,6 +422,28 @@ class MemoryEstimate:
 
 
 @dataclass(frozen=True, slots=True)
+class Levers:
+    """What saves memory in a plan: recomputed modules (`full`: whole layers), BF16, an offloaded optimizer.
+
+    `short_gradients` and `short_moments` are in BF16 instead of FP32.
+    """
+
+    recompute: tuple[str, ...] = ()
+    short_gradients: bool = False
+    short_moments: bool = False
+    offloads_optimizer: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryPlan:
+    """The levers of a plan, and the memory that a GPU then needs; `fits` is `None` if its own is unknown."""
+
+    levers: Levers
+    memory: MemoryEstimate
+    fits: bool | None
+
+
+@dataclass(frozen=True, slots=True)
 class RecomputeChoice:
     """Modules to recompute, `full` for whole layers, and the memory that a GPU then needs."""
 
@@ -450,6 +472,8 @@ class Advice:
 
     `largest_expert` is the largest EP that the other sizes and the number of experts allow. `accumulation` is
     `None` without a global batch. `memory` is estimated, `None` if the sizes of the model are unknown.
+    `planned` has the levers that make it fit. `dispatcher` is that of experts, empty without them. `bridge`
+    is the plan as YAML of Megatron Bridge, and `arguments` as those of Megatron-LM.
     `memory_capacity_bytes` is the memory of a GPU for it. `recompute` lists sets of modules from none to
     whole layers. `feasible` are all sizes whose states fit, and `sharded` those that fit fully sharded.
     """
@@ -466,6 +490,10 @@ class Advice:
     accumulation: int | None
     memory: MemoryEstimate | None
     memory_capacity_bytes: int | None
+    planned: MemoryPlan | None
+    dispatcher: str
+    bridge: str
+    arguments: str
     recompute: tuple[RecomputeChoice, ...]
     feasible: tuple[Sizes, ...]
     sharded: tuple[ShardedLayout, ...]

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 
 from wallscope import units
-from wallscope.advice.condition_words import name_key
+from wallscope.advice.condition_words import join_words, name_key
 from wallscope.model.advice import (
     Advice,
     ConfigurationCheck,
@@ -14,8 +14,8 @@ from wallscope.model.advice import (
     FormKind,
     Item,
     MemoryEstimate,
+    MemoryPlan,
     Preset,
-    RecomputeChoice,
     ShardedLayout,
     Sizes,
     WordExplanation,
@@ -189,11 +189,8 @@ def _build_memory(advice: Advice, memory: MemoryEstimate) -> Section:
     shown = " + ".join(f"{name} {units.size(part_bytes)}" for name, part_bytes in parts)
     total = memory.total_bytes
     lines: list[Line] = [(f"{units.size(total)} without recomputation: {shown}",)]
-    if capacity_bytes is not None and total > capacity_bytes:
-        missing = f"{units.size(total - capacity_bytes)} more than the GPU has"
-        lines.append((Span(f"{missing}: {_find_way_to_fit(advice.recompute)}", "warning"),))
-    elif capacity_bytes is not None:
-        lines.append((Span(f"available per GPU: {units.size(capacity_bytes)}", "dim"),))
+    if capacity_bytes is not None and advice.planned is not None:
+        lines.append(_describe_plan(advice.planned, total, capacity_bytes))
     if feasible:
         first = ", ".join(_write_sizes(sizes, advice.largest_expert) for sizes in feasible[:_MOST_LAYOUTS])
         fitting = f"{units.plural(len(feasible), 'layout')} fit without activations; the least split: {first}"
@@ -201,15 +198,21 @@ def _build_memory(advice: Advice, memory: MemoryEstimate) -> Section:
     return Section("memory", "Estimated memory per GPU", "", (Lines(tuple(lines)),))
 
 
-def _find_way_to_fit(choices: Sequence[RecomputeChoice]) -> str:
-    """Return the narrowest recomputation that makes a layout fit, or what else there is."""
-    fitting = next((one for one in choices if one.fits), None)
-    if fitting is None:
-        return "recomputation alone does not make it fit; keep gradients and moments in BF16, or offload"
-    if fitting.modules == ("full",):
-        return f"full recomputation makes it {units.size(fitting.total_bytes)}, sets of modules do not fit"
-    modules = ",".join(fitting.modules)
-    return f"recompute_modules=[{modules}] makes it {units.size(fitting.total_bytes)}"
+def _describe_plan(plan: MemoryPlan, total_bytes: int, capacity_bytes: int) -> Line:
+    """Say which levers make a plan fit, or by how much it does not."""
+    needed_bytes, levers = plan.memory.total_bytes, plan.levers
+    has_room = f"available per GPU: {units.size(capacity_bytes)}"
+    pulled = []
+    if levers.recompute:
+        whole = levers.recompute == ("full",)
+        pulled.append("whole layers recomputed" if whole else f"{', '.join(levers.recompute)} recomputed")
+    pulled += ["moments in BF16"] if levers.short_moments else []
+    pulled += ["the optimizer on the host"] if levers.offloads_optimizer else []
+    said = f"{units.size(needed_bytes)} with {join_words(pulled, 'and')}" if pulled else ""
+    if plan.fits is False:
+        missing = units.size(needed_bytes - capacity_bytes)
+        return (Span(f"{said or units.size(total_bytes)}: {missing} more than the GPU has", "warning"),)
+    return (Span(f"{said}; {has_room}" if said else has_room, "strong" if said else "dim"),)
 
 
 def _build_sharded(sharded: Sequence[ShardedLayout], largest_expert: int) -> Section:
