@@ -192,7 +192,8 @@ def build_graph(
     role[blocked.row] = blocked.role
     gap_ns[blocked.row] = np.where(blocked.is_idle & (blocked.role != Role.RELEASING), 0, blocked.return_ns)
     issuing = operations["call"].to_numpy()
-    for row, (other, since_ns) in segments.find_releases(issuing, waits.let_go).items():
+    releases = segments.find_releases(issuing, waits.outside.let_go, waits.outside.is_alone)
+    for row, (other, since_ns) in releases.items():
         behind[row], role[row], gap_ns[row] = other, Role.RELEASED, since_ns
     is_idle, awaited_count = np.zeros(segment_count, np.bool_), np.zeros(segment_count, np.int64)
     is_idle[blocked.row], awaited_count[blocked.row] = blocked.is_idle, blocked.awaited_count

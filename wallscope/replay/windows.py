@@ -460,8 +460,8 @@ def _issuing(
 def _with_holders(threads: set[int], waits: Dependencies) -> set[int]:
     """Return some threads and those in whose calls they wait for locks, one after the other."""
     thread = waits.calls.thread
-    asked = np.flatnonzero(waits.let_go >= 0)
-    pairs = set(zip(thread[asked].tolist(), thread[waits.let_go[asked]].tolist(), strict=True))
+    asked = np.flatnonzero(waits.outside.let_go >= 0)
+    pairs = set(zip(thread[asked].tolist(), thread[waits.outside.let_go[asked]].tolist(), strict=True))
     found = set(threads)
     while more := {holder for waiter, holder in pairs if waiter in found} - found:
         found |= more

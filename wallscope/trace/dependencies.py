@@ -35,10 +35,8 @@ from wallscope.trace.blocking_calls import (
     QueryRuns,
     find_blocking_copies,
     find_full_queues,
-    find_lock_holders,
     find_locked_calls,
     find_query_runs,
-    find_spins,
 )
 from wallscope.trace.events import ResolvedBy, Waits, resolve_waits
 from wallscope.trace.inferred_waits import (
@@ -57,6 +55,7 @@ from wallscope.trace.thread_timeline import (
     mark_calls,
     measure_call_times,
 )
+from wallscope.trace.waits_outside_calls import OutsideWaits, find_waits_outside_calls
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,10 +168,8 @@ class Dependencies:
         blocking: int64[row], the calls that block.
         held: int64[row], calls that do not block, and yet waited: for room in a launch queue, or for a lock.
         holder: int32[call], the call of another thread whose lock it waited for, -1 without one.
-        let_go: int32[call], the call of another thread that held a lock for which its thread waited, outside
-            of calls, right before it; -1 without one.
+        outside: what its thread waited for, outside of calls, right before each call.
         is_delayed: bool[call], whether it took several times as long as usual calls of its role.
-        spun: int32[call], the operation that its thread spun for right before it; -1 without one.
         blocked: int32[call], the row of a blocking or held call, held ones after the others; -1 for others.
         awaited: for each row, int32, the operations that the call waited for, perhaps with `UNRESOLVED`.
         is_awaited_inferred: bool[row], whether that is inferred from timing.
@@ -195,9 +192,8 @@ class Dependencies:
     blocking: Rows
     held: Rows
     holder: npt.NDArray[np.int32]
-    let_go: npt.NDArray[np.int32]
+    outside: OutsideWaits
     is_delayed: Flags
-    spun: npt.NDArray[np.int32]
     blocked: npt.NDArray[np.int32]
     awaited: OperationSets
     is_awaited_inferred: Flags
@@ -277,9 +273,8 @@ def resolve_dependencies(capture: Capture) -> Dependencies:
         blocking=blocking,
         held=holding,
         holder=locked.holder,
-        let_go=find_lock_holders(times, calls["role"], process_of_thread, activities, tails | queued),
+        outside=find_waits_outside_calls(capture, order.end_ns, times, activities, tails | queued),
         is_delayed=locked.is_delayed,
-        spun=find_spins(operations, order.end_ns, times, activities),
         blocked=blocked,
         awaited=make_sets([*tails.values(), *held.values()]),
         is_awaited_inferred=np.array([one in inferred or one in held for one in [*tails, *held]], np.bool_),
