@@ -332,6 +332,7 @@ def locked_by(model: "Model") -> dict[tuple[int, int], int]:
 def working_alone(model: "Model") -> set[tuple[int, int]]:
     """By thread and moment at which it went on, pauses in which others issued, and it did not wait."""
     found = {}
+    issued = Counter(model.trace.calls[op.call].thread for op in model.trace.ops if op.call >= 0)
     for thread in sorted({call.thread for call in model.trace.calls}):
         for left, begun in _pauses(model, thread):
             other = model.taken_over(thread, left, begun)
@@ -345,6 +346,7 @@ def working_alone(model: "Model") -> set[tuple[int, int]]:
         (pause[0], pause[2])
         for pause, (other, _) in found.items()
         if kinds[pause[0], other] >= FEWEST_LOCKS
+        and issued[pause[0]] > issued[other]
         and 2 * behind[pause[0], other] < kinds[pause[0], other]
         and _ready(model, *pause) == pause[2]
     }

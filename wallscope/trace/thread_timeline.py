@@ -198,7 +198,7 @@ class ThreadSegments:
         Args:
             issuing: the calls that issue operations.
             let_go: int32[call], the call that held a lock until right before each call, -1 without one.
-            is_alone: bool[call], whether its thread worked by itself before each call.
+            is_alone: bool[call], whether its thread waited for no other one before each call.
         """
         call, ends_ns = np.asarray(self.call), np.asarray(self.end_ns)
         starts_ns, threads = np.asarray(self.start_ns), np.asarray(self.thread)

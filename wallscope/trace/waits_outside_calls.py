@@ -8,7 +8,7 @@ length of the pauses must vary with what ended, and not with that work.
 - Locks: another thread returned from a long call, in which it may have held a lock.
 - Spinning: a kernel of the thread ended, which writes what the thread reads from host memory.
 - Another thread of the process issues to the device meanwhile. PyTorch's main thread waits so for the
-  backward pass. A thread that seldom goes on behind such calls works by itself.
+  backward pass. A thread that issues more, and seldom goes on behind such calls, works by itself.
 """
 
 from collections.abc import Mapping
@@ -66,6 +66,11 @@ class OutsideWaits:
     let_go: npt.NDArray[np.int32]
     spun: npt.NDArray[np.int32]
     is_alone: Flags
+
+    def list_spins(self) -> tuple[Codes, Codes]:
+        """Return the calls before which a thread spun, and the operation that it spun for."""
+        calls = np.flatnonzero(self.spun >= 0)
+        return calls, self.spun[calls]
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,9 +262,9 @@ def _find_alone(
     segments: Activities,
     pauses: _Pauses,
 ) -> Rows:
-    """Return pauses in which another thread issued, and behind whose calls such pauses seldom end.
+    """Return pauses in which a thread issued that issues less, and behind whose calls such pauses seldom end.
 
-    The kind is the pair of threads.
+    The kind is the pair of threads. A thread that issues less than the other one keeps its pace.
     """
     call = operations["call"].to_numpy()
     issuing = number_spans(call[call >= 0])
@@ -285,5 +290,7 @@ def _find_alone(
     is_behind = late_ns <= np.maximum(LONGEST_UNEXPLAINED_LATENCY_NS, length_ns // PARKED_PARTS_COUNT)
     kind = number_groups(pauses.thread[rows], other)
     met, ended = np.bincount(kind), np.bincount(kind[is_behind], minlength=int(kind.max(initial=-1)) + 1)
-    is_alone = (met >= FEWEST_LOCKS_COUNT) & (ended < LOCKS_SHARE * met)
-    return rows[is_alone[kind] & ~pauses.is_locked[rows]]
+    is_seldom = (met >= FEWEST_LOCKS_COUNT) & (ended < LOCKS_SHARE * met)
+    issued = np.bincount(calls.thread[call[call >= 0]], minlength=process_of_thread.size)
+    is_alone = is_seldom[kind] & (issued[pauses.thread[rows]] > issued[other])
+    return np.asarray(rows[is_alone & ~pauses.is_locked[rows]], np.int64)

@@ -108,3 +108,12 @@ def test_the_walk_stays_on_a_thread_that_works_by_itself(late, kinds):
     before = [link for link in links if 2 * APART + 8 <= link[0] < begun]
     assert [link[2] for link in before] == kinds
     assert (before[0][0], before[-1][1]) == (2 * APART + 8, begun)
+
+
+def test_a_thread_that_issues_no_more_than_the_other_one_keeps_its_pace():
+    more = [launch(1, 4_500 + 10 * place) for place in range(3)]
+    rows = locking(300, 300, 300, what="launch", lengths=(30,))
+    count = sum(isinstance(row, Call) for row in rows)
+    ops = [Op(1, 4_510 + 10 * place, 4_512 + 10 * place, "copy", count + place) for place in range(3)]
+
+    assert not waits_of(*rows[:count], *more, *rows[count:], *ops).outside.is_alone.any()
