@@ -252,7 +252,7 @@ class Walk:
             slack_ns = self.last_ns - self.second_ns
         if last == self.op_inferred[op]:
             self.is_inferred = 1
-        if start_ns - self.last_ns <= self.longest_unexplained_ns:
+        if start_ns - self.last_ns <= self.longest_unexplained_ns and self.op_inferred[op] != HELD_WHILE_IDLE:
             self.emit(self.dependency_latency, self.last_ns, last, op, -1, -1, slack_ns)
         elif is_inside:  # the call that issued it was still at work
             self.emit(self.call_kind[call], self.last_ns, op, -1, call, self.call_thread[call], slack_ns)

@@ -129,6 +129,10 @@ LONGEST_DEPENDENCY_LATENCY_NS: Final = 20_000
 """From the end of what was waited for to the start of what waited, at most. Chosen."""
 LONGEST_UNEXPLAINED_LATENCY_NS: Final = 50_000
 """The same where nothing says that more was waited for: what takes longer is unresolved. Chosen."""
+USUAL_LATENCIES_SHARE: Final = 0.95
+"""Quantile of the latencies without a call that holds the stream, up to which one is usual. Chosen."""
+FEWEST_USUAL_LATENCIES_COUNT: Final = 20
+"""Latencies that a capture must have, to know it. Chosen: of fewer, the quantile is the longest one."""
 INFERRED_CLOSE_NS: Final = 10_000
 """What began within this after an operation of another stream ended may have waited for it. Chosen."""
 INFERRED_CANDIDATES_COUNT: Final = 4
