@@ -144,17 +144,17 @@ def _find_late(  # noqa: PLR0913, PLR0917  # the inputs of the inference
     )
     was_issued = issued_ns > known_ns
     known_ns = np.maximum(known_ns, issued_ns)
-    is_told = (known_ns > BEFORE_ALL) & (issued_ns <= start_ns)
+    is_known = (known_ns > BEFORE_ALL) & (issued_ns <= start_ns)
     latest_ns = np.full(start_ns.size, LONGEST_DEPENDENCY_LATENCY_NS)
     for by_issue in (True, False):
         is_like = was_issued == by_issue
-        latest_ns[behind_hold & is_like] = _usual_ns((start_ns - known_ns)[is_told & is_like & ~behind_hold])
-    late = np.flatnonzero(is_told & (start_ns - known_ns > latest_ns))
+        latest_ns[behind_hold & is_like] = _usual_ns((start_ns - known_ns)[is_known & is_like & ~behind_hold])
+    late = np.flatnonzero(is_known & (start_ns - known_ns > latest_ns))
     return _Late(late, known_ns[late], was_issued[late], is_open[late])
 
 
 def _usual_ns(latencies_ns: Times) -> int:
-    """Return up to which length latencies are usual: at most, and where few are known, that of all captures."""
+    """Return up to which length latencies are usual, at most and where few are known that of all captures."""
     if latencies_ns.size < FEWEST_USUAL_LATENCIES_COUNT:
         return LONGEST_DEPENDENCY_LATENCY_NS
     return min(int(np.quantile(latencies_ns, USUAL_LATENCIES_SHARE)), LONGEST_DEPENDENCY_LATENCY_NS)
