@@ -246,6 +246,11 @@ class Model:
         """The call that held a lock for which a thread waited outside of calls until a moment."""
         return brute_waits.locked_by(self)
 
+    @cached_property
+    def alone(self) -> set[tuple[int, int]]:
+        """Until which moments threads worked by themselves while others issued."""
+        return brute_waits.working_alone(self)
+
     def locked(self, thread: int, at: int) -> int | None:
         """The same of one moment, if its thread has issued nothing since."""
         calls, held_by = self.trace.calls, self.locks.get((thread, at))
@@ -441,7 +446,10 @@ class Walk:
             self.inferred = 1
             self.give("outside-calls", holder.end, thread=thread)
             return "thread", holder.thread
-        other = self.model.taken_over(thread, since, self.at)
+        begins = [call.start for call in self.model.trace.calls if call.thread == thread]
+        begun = min((start for start in begins if start >= self.at), default=None)
+        is_alone = (thread, begun) in self.model.alone
+        other = None if is_alone else self.model.taken_over(thread, since, self.at)
         self.give("outside-calls", since if other is None else other[0], thread=thread)
         return "thread", (thread if other is None else other[1])
 

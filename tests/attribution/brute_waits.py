@@ -27,6 +27,7 @@ LONG_NS = 50_000
 FEWEST_ALIKE = 8
 """With so many calls for one purpose, a held one takes thrice as long as the first quartile."""
 TOGETHER_NS, HOLDERS = 20_000, 8
+SHORT_ALLOCATION_NS, PARKED_PARTS = 20_000, 8
 FULL_QUEUE, FEWEST_QUERIES, FEWEST_SPINS, FEWEST_LOCKS = 950, 3, 5, 3
 
 
@@ -208,12 +209,28 @@ def queued_behind(model: "Model", call: int) -> set[int] | None:
 def holder(model: "Model", call: int) -> int | None:
     """The call of another thread whose lock a call waited for."""
     calls = model.trace.calls
+    kind = calls[call].thread, ROLES[calls[call].what]
+    if not _may_be_held(model, call):
+        return None
+    alike = [row for row, one in enumerate(calls) if (one.thread, ROLES[one.what]) == kind]
+    held = [_held_by(model, row) is not None for row in alike if _may_be_held(model, row)]
+    return _held_by(model, call) if 2 * sum(held) >= len(held) else None
+
+
+def _may_be_held(model: "Model", call: int) -> bool:
+    """Whether a call is longer than usual ones, and does not block by itself."""
+    calls = model.trace.calls
     asked = calls[call]
     if asked.end - asked.start < LONG_NS or model.blocks(call):
-        return None
+        return False
     alike = sorted(one.end - one.start for one in calls if ROLES[one.what] == ROLES[asked.what])
-    if len(alike) >= FEWEST_ALIKE and asked.end - asked.start < 3 * int(_quarter(alike)):
-        return None
+    return len(alike) < FEWEST_ALIKE or asked.end - asked.start >= 3 * int(_quarter(alike))
+
+
+def _held_by(model: "Model", call: int) -> int | None:
+    """The call of another thread that returned with one."""
+    calls = model.trace.calls
+    asked = calls[call]
     ended = sorted(
         (other.end, row)
         for row, other in enumerate(calls)
@@ -251,26 +268,44 @@ def _pauses(model: "Model", thread: int) -> Iterator[tuple[int, int]]:
             yield start, end
 
 
+def _recurring(ends: dict, kind: dict, times: Counter, late: dict, limits: tuple[int, int, float]):
+    """By pause, what ended in it, where most pauses of the kind end right behind such an end."""
+    found, (limit, fewest, share) = {}, limits
+    for most in (limit, LONGEST_NS):
+        close = [pause for pause in ends if late[pause] <= most]
+        for one in {kind[pause] for pause in close}:
+            own = [pause for pause in close if kind[pause] == one]
+            lengths, lates = [begun - left for _, left, begun in own], [late[pause] for pause in own]
+            follows = max(lengths) - min(lengths) >= 2 * (max(lates) - min(lates))
+            if len(own) >= fewest and len(own) >= share * times[one] and (most == limit or follows):
+                found |= {pause: ends[pause] for pause in own}
+    return {(thread, begun): what for (thread, _, begun), what in found.items()}
+
+
+def _ready(model: "Model", thread: int, left: int, begun: int) -> int:
+    """When a thread could go on: the end of its last long wait for a lock in a pause, else of the pause."""
+    rows = [row for row in model.trace.host if row.thread == thread and row.kind == "lock"]
+    ended = [row.end for row in rows if row.end - row.start >= LONG_NS and left < row.end <= begun]
+    return max(ended, default=begun)
+
+
 def spun_for(model: "Model") -> dict[tuple[int, int], int]:
     """By thread and moment at which it went on, the operation for which it had spun outside of calls."""
     ops, calls = model.trace.ops, model.trace.calls
     named = [row for row, op in enumerate(ops) if op.name and op.call >= 0]
     kind = {row: (ops[row].name, calls[ops[row].call].thread) for row in named}
-    found = {}
+    ends = {}
     for thread in sorted({call.thread for call in calls}):
         own = [row for row in named if kind[row][1] == thread]
         for left, begun in _pauses(model, thread):
             end, last = max(
                 ((ops[row].end, row) for row in own if ops[row].end <= begun), default=(EARLY, -1)
             )
-            if begun - end <= CLOSE_NS and calls[ops[last].call].end <= left:
-                found[thread, begun] = last
-    runs, spun = [*kind.values()], [kind[op] for op in found.values()]
-    return {
-        at: op
-        for at, op in found.items()
-        if spun.count(kind[op]) >= FEWEST_SPINS and 10 * spun.count(kind[op]) >= 8 * runs.count(kind[op])
-    }
+            if end > left >= calls[ops[last].call].end:
+                ends[thread, left, begun] = last
+    late = {pause: pause[2] - ops[row].end for pause, row in ends.items()}
+    kinds = {pause: kind[row] for pause, row in ends.items()}
+    return _recurring(ends, kinds, Counter(kind.values()), late, (CLOSE_NS, FEWEST_SPINS, 0.8))
 
 
 def locked_by(model: "Model") -> dict[tuple[int, int], int]:
@@ -279,23 +314,41 @@ def locked_by(model: "Model") -> dict[tuple[int, int], int]:
     holding = [
         (one.end, row)
         for row, one in enumerate(calls)
-        if one.end - one.start >= LONG_NS
+        if one.end - one.start >= (SHORT_ALLOCATION_NS if ROLES[one.what] == "alloc" else LONG_NS)
         and (ROLES[one.what] in {"alloc", "copy", "launch", "graph", "sync"} or model.blocks(row))
     ]
-    met = {}
+    ends = {}
     for thread in sorted({call.thread for call in calls}):
         for left, begun in _pauses(model, thread):
-            end, last = max((one for one in holding if one[0] <= begun), default=(EARLY, -1))
+            ready = _ready(model, thread, left, begun)
+            end, last = max((one for one in holding if one[0] <= ready), default=(EARLY, -1))
             if end > left and calls[last].thread != thread:
-                met[thread, begun] = last
-    kind = {at: (at[0], calls[row].thread, ROLES[calls[row].what]) for at, row in met.items()}
-    close = {at: row for at, row in met.items() if at[1] - calls[row].end <= TOGETHER_NS}
-    times = Counter(kind[at] for at in close)
-    among = Counter(kind.values())
+                ends[thread, left, begun] = last
+    kind = {pause: (pause[0], calls[row].thread, ROLES[calls[row].what]) for pause, row in ends.items()}
+    late = {pause: _ready(model, *pause) - calls[row].end for pause, row in ends.items()}
+    return _recurring(ends, kind, Counter(kind.values()), late, (TOGETHER_NS, FEWEST_LOCKS, 0.5))
+
+
+def working_alone(model: "Model") -> set[tuple[int, int]]:
+    """By thread and moment at which it went on, pauses in which others issued, and it did not wait."""
+    found = {}
+    issued = Counter(model.trace.calls[op.call].thread for op in model.trace.ops if op.call >= 0)
+    for thread in sorted({call.thread for call in model.trace.calls}):
+        for left, begun in _pauses(model, thread):
+            other = model.taken_over(thread, left, begun)
+            if other is not None:
+                late = begun - other[0]
+                is_behind = late <= max(LONGEST_NS, (begun - left) // PARKED_PARTS)
+                found[thread, left, begun] = other[1], is_behind
+    kinds = Counter((pause[0], other) for pause, (other, _) in found.items())
+    behind = Counter((pause[0], other) for pause, (other, is_behind) in found.items() if is_behind)
     return {
-        at: row
-        for at, row in close.items()
-        if times[kind[at]] >= FEWEST_LOCKS and 2 * times[kind[at]] >= among[kind[at]]
+        (pause[0], pause[2])
+        for pause, (other, _) in found.items()
+        if kinds[pause[0], other] >= FEWEST_LOCKS
+        and issued[pause[0]] > issued[other]
+        and 2 * behind[pause[0], other] < kinds[pause[0], other]
+        and _ready(model, *pause) == pause[2]
     }
 
 

@@ -1,6 +1,6 @@
 """Walks of traces written by hand in microseconds."""
 
-from tests.attribution.brute_trace import Call, Op, Trace, capture, evidence, in_order, operations
+from tests.attribution.brute_trace import Call, HostRow, Op, Trace, capture, evidence, in_order, operations
 from wallscope.attribution.slices import blame_gaps
 from wallscope.model.enums import LINK_KINDS
 from wallscope.trace.dependencies import Dependencies, resolve_dependencies
@@ -9,13 +9,13 @@ US = 1_000
 
 
 def trace_of(*rows, syncs=()) -> Trace:
-    """Operations and calls, written in microseconds, as a trace."""
+    """Operations, calls and rows of the system, written in microseconds, as a trace."""
 
     def scaled(kind):
         held = (row for row in rows if isinstance(row, kind))
         return tuple(row._replace(start=round(row.start * US), end=round(row.end * US)) for row in held)
 
-    return in_order(Trace(scaled(Op), scaled(Call), (), tuple(syncs)))
+    return in_order(Trace(scaled(Op), scaled(Call), (), tuple(syncs), host=scaled(HostRow)))
 
 
 def waits_of(*rows, syncs=()) -> Dependencies:

@@ -111,8 +111,9 @@ def collect_constraints(waits: Dependencies, kinds_of_calls: Codes) -> Constrain
             kinds_of_calls,
             waits.blocked,
             waits.holder,
-            waits.spun,
-            waits.let_go,
+            waits.outside.spun,
+            waits.outside.let_go,
+            waits.outside.is_alone.view(np.uint8),
         ),
         awaited=(
             waits.awaited.ptr,

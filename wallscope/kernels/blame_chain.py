@@ -53,8 +53,9 @@ class Walk:
             something unknown; the op itself: no other. An operation may occur twice.
         calls: start int64[call], end int64[call], thread int32[call], link kind int8[call].
             Then int32[call] each, -1 is none: row of what a blocking call waited for; the call of another
-            thread whose lock it waited for. Last two of what its thread waited for before it: the operation
-            that it spun for; the call of another thread that held a lock.
+            thread whose lock it waited for. Last three of what its thread waited for before it: the operation
+            that it spun for; the call of another thread that held a lock; uint8[call], whether it worked by
+            itself although others issued.
         awaited: offsets int64[blocking + 1], and the operations each blocking call waited for, int32; -1:
             something unknown; whether that is inferred uint8[blocking]; when each began to wait
             int64[blocking], perhaps in earlier calls.
@@ -83,6 +84,7 @@ class Walk:
     call_holder: cython.const[i32][::1]
     call_spun: cython.const[i32][::1]
     call_let_go: cython.const[i32][::1]
+    call_alone: cython.const[u8][::1]
     awaited_ptr: cython.const[i64][::1]
     awaited: cython.const[i32][::1]
     awaited_inferred: cython.const[u8][::1]
@@ -144,7 +146,7 @@ class Walk:
         self.op_start_ns, self.op_end_ns, self.op_call, self.op_before, self.op_inferred = operations
         self.producer_ptr, self.producer = producers
         self.call_start_ns, self.call_end_ns, self.call_thread, self.call_kind = calls[:4]
-        self.call_awaited, self.call_holder, self.call_spun, self.call_let_go = calls[4:]
+        self.call_awaited, self.call_holder, self.call_spun, self.call_let_go, self.call_alone = calls[4:]
         self.awaited_ptr, self.awaited, self.awaited_inferred, self.entered_ns = awaited
         self.segment_ptr, self.segment_start_ns, self.segment_end_ns, self.segment_call = segments
         self.issuer_end_ns, self.issuer_thread = issuers
@@ -250,7 +252,7 @@ class Walk:
             slack_ns = self.last_ns - self.second_ns
         if last == self.op_inferred[op]:
             self.is_inferred = 1
-        if start_ns - self.last_ns <= self.longest_unexplained_ns:
+        if start_ns - self.last_ns <= self.longest_unexplained_ns and self.op_inferred[op] != HELD_WHILE_IDLE:
             self.emit(self.dependency_latency, self.last_ns, last, op, -1, -1, slack_ns)
         elif is_inside:  # the call that issued it was still at work
             self.emit(self.call_kind[call], self.last_ns, op, -1, call, self.call_thread[call], slack_ns)
@@ -382,6 +384,9 @@ class Walk:
                     self.outside_calls, self.call_end_ns[holder], -1, -1, -1, thread, self.before_all_ns
                 )
                 return self.call_thread[holder]
+        if segment < self.segment_ptr[thread + 1] and self.call_alone[self.segment_call[segment]]:
+            self.emit(self.outside_calls, left_ns, -1, -1, -1, thread, self.before_all_ns)
+            return thread
         return self.outside(thread, left_ns)
 
     @cython.cfunc

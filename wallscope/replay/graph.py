@@ -32,7 +32,7 @@ class Role(IntEnum):
     RELEASED = 1  # a segment of another thread instead of the one before it
     BLOCKING = 2  # at its end the operations that a call waits for
     RELEASING = 3  # at its end an idle device: the call frees memory
-    HELD = 4  # at its end room in a launch queue, or a lock: an operation has to end
+    HELD = 4  # at its end room in a launch queue, or a lock, or a spin: an operation has to end
 
 
 @dataclass(frozen=True)
@@ -192,7 +192,9 @@ def build_graph(
     role[blocked.row] = blocked.role
     gap_ns[blocked.row] = np.where(blocked.is_idle & (blocked.role != Role.RELEASING), 0, blocked.return_ns)
     issuing = operations["call"].to_numpy()
-    for row, (other, since_ns) in segments.find_releases(issuing, waits.let_go).items():
+    paused = waits.outside
+    releases = segments.find_releases(issuing, paused.let_go, paused.is_alone | (paused.spun >= 0))
+    for row, (other, since_ns) in releases.items():
         behind[row], role[row], gap_ns[row] = other, Role.RELEASED, since_ns
     is_idle, awaited_count = np.zeros(segment_count, np.bool_), np.zeros(segment_count, np.int64)
     is_idle[blocked.row], awaited_count[blocked.row] = blocked.is_idle, blocked.awaited_count
@@ -366,14 +368,16 @@ def _usual_ns(waits: Dependencies, segments: ThreadSegments, held: Rows) -> int:
 
 
 def _blocked(waits: Dependencies, segments: ThreadSegments, releasing: Mapping[int, Tail]) -> _Blocked:
-    """Return the segments at the end of calls that block or free memory."""
+    """Return the segments at the end of calls that block or free memory, and of spins outside calls."""
     call = np.asarray(segments.call)
     freeing = np.fromiter(releasing, np.int64, len(releasing))
     chosen = np.concatenate((waits.blocking, waits.held, freeing))
     rows = np.flatnonzero((call >= 0) & are_among(call, chosen))
     rows = rows[waits.calls.end_ns[call[rows]] == np.asarray(segments.end_ns)[rows]]
     found, awaited = [], []
-    for one, end_ns in zip(call[rows].tolist(), np.asarray(segments.end_ns)[rows].tolist(), strict=True):
+    for row, one, end_ns in zip(
+        rows.tolist(), call[rows].tolist(), np.asarray(segments.end_ns)[rows].tolist(), strict=True
+    ):
         is_releasing = one in releasing
         ops = [
             op for op in (releasing[one] if is_releasing else waits.list_awaited_by(one)) if op != UNRESOLVED
@@ -382,12 +386,30 @@ def _blocked(waits: Dependencies, segments: ThreadSegments, releasing: Mapping[i
         entered_ns = _entered_ns(waits, one)
         return_ns = end_ns - (max(done_ns, entered_ns) if is_releasing else done_ns)
         own = [] if is_releasing and done_ns > end_ns else ops  # this one did not wait
-        found.append((is_releasing, done_ns <= entered_ns, return_ns, len(own)))
-        awaited += own
-    releases, idle, return_ns, count = np.array(found, np.int64).reshape(-1, 4).T
-    role = np.where(are_among(call[rows], waits.held), Role.HELD, Role.BLOCKING)
+        found.append((row, is_releasing, done_ns <= entered_ns, return_ns, len(own)))
+        awaited.append(own)
+    spins = _find_spins(waits, segments)
+    found += [(row, False, False, 0, 1) for row in spins]
+    awaited += [[op] for op in spins.values()]
+    order = sorted(range(len(found)), key=lambda place: found[place][0])
+    rows, releases, idle, return_ns, count = (
+        np.array([found[one] for one in order], np.int64).reshape(-1, 5).T
+    )
+    is_held = (call[rows] < 0) | are_among(call[rows], waits.held)
+    role = np.where(is_held, Role.HELD, Role.BLOCKING)
     role[releases > 0] = Role.RELEASING
-    return _Blocked(rows, role.astype(np.int8), idle > 0, return_ns, count, np.array(awaited, np.int64))
+    awaited_ops = np.array([op for one in order for op in awaited[one]], np.int64)
+    return _Blocked(rows, role.astype(np.int8), idle > 0, return_ns, count, awaited_ops)
+
+
+def _find_spins(waits: Dependencies, segments: ThreadSegments) -> dict[int, int]:
+    """Return the operation that each thread spun for, by the segment outside calls that ends with it."""
+    spinning, op = waits.outside.list_spins()
+    done_ns = waits.end_ns[op]
+    row = segments.at(waits.calls.thread[spinning], done_ns, np.zeros(op.size, np.bool_))
+    held = np.flatnonzero((row >= 0) & (np.asarray(segments.call)[row] < 0))
+    held = held[np.asarray(segments.end_ns)[row[held]] == done_ns[held]]
+    return dict(zip(row[held].tolist(), op[held].tolist(), strict=True))
 
 
 def _entered_ns(waits: Dependencies, call: int) -> int:
@@ -397,8 +419,10 @@ def _entered_ns(waits: Dependencies, call: int) -> int:
 
 
 def _list_asking(waits: Dependencies, segments: ThreadSegments, blocked: _Blocked) -> Rows:
-    """Return segments before the last query in runs of queries, if that query has waited."""
+    """Return segments before the last query in runs of queries that have waited, and all of spins."""
     call = np.asarray(segments.call)[blocked.row[~blocked.is_idle]]
+    spins = blocked.row[~blocked.is_idle][call < 0]
+    call = call[call >= 0]
     start_ns = waits.calls.start_ns[call]
     entered_ns = np.array([_entered_ns(waits, one) for one in call.tolist()], np.int64)
     found = []
@@ -410,7 +434,19 @@ def _list_asking(waits: Dependencies, segments: ThreadSegments, blocked: _Blocke
         first = int(np.searchsorted(starts_ns, entered_ns[row]))
         last = int(np.searchsorted(ends_ns, start_ns[row], side="right"))
         found.append(np.arange(own.start + first, own.start + last))
-    return np.concatenate([np.empty(0, np.int64), *found])
+    return np.concatenate([np.empty(0, np.int64), *found, _list_outside_before(segments, spins)])
+
+
+def _list_outside_before(segments: ThreadSegments, rows: Rows) -> Rows:
+    """Return some segments outside calls, and those right before them that are outside calls too."""
+    call, thread = np.asarray(segments.call), np.asarray(segments.thread)
+    found: list[int] = []
+    for last in rows.tolist():
+        row = last
+        while row >= 0 and call[row] < 0 and thread[row] == thread[last]:
+            found.append(row)
+            row -= 1
+    return np.array(found, np.int64)
 
 
 def _with_outside(positions: Places, ops: Rows, count: int) -> tuple[Rows, Rows]:

@@ -25,7 +25,7 @@ from wallscope.model.schemas import ROLE, STEPS
 from wallscope.replay.graph import ReplayGraph, build_graph
 from wallscope.thresholds.causes import REPLAYED_LENGTH_SHARE
 from wallscope.trace.dependencies import Dependencies
-from wallscope.trace.intervals import BEFORE_ALL, Spans, Times, as_times
+from wallscope.trace.intervals import BEFORE_ALL, Spans, Times, as_times, number_spans
 from wallscope.trace.kernel_classes import is_compute
 from wallscope.trace.names import mark_changes
 from wallscope.trace.ranges import RangeTree
@@ -460,8 +460,8 @@ def _issuing(
 def _with_holders(threads: set[int], waits: Dependencies) -> set[int]:
     """Return some threads and those in whose calls they wait for locks, one after the other."""
     thread = waits.calls.thread
-    asked = np.flatnonzero(waits.let_go >= 0)
-    pairs = set(zip(thread[asked].tolist(), thread[waits.let_go[asked]].tolist(), strict=True))
+    asked = np.flatnonzero(waits.outside.let_go >= 0)
+    pairs = set(zip(thread[asked].tolist(), thread[waits.outside.let_go[asked]].tolist(), strict=True))
     found = set(threads)
     while more := {holder for waiter, holder in pairs if waiter in found} - found:
         found |= more
@@ -510,9 +510,18 @@ def _of_rank(
     `roles` are those of calls, as numbers.
     """
     drained, threads = threads_of
+    waits = evidence.waits
     moments = evidence.activity.moments(threads, drained.threads, (begin_ns, until_ns))
+    spinning, op = waits.outside.list_spins()
+    of_spin = waits.calls.thread[spinning]
+    spun_ns = {one: number_spans(waits.end_ns[op[of_spin == one]]) for one in threads}
     of_threads = [
-        _of_thread(evidence.waits.activities, thread, moments[thread], (begin_ns, until_ns))
+        _of_thread(
+            waits.activities,
+            thread,
+            number_spans(np.concatenate((moments[thread], spun_ns[thread]))),
+            (begin_ns, until_ns),
+        )
         for thread in threads
     ]
     none = (np.empty(0, np.int64),) * len(_COLUMNS[1:])
@@ -521,7 +530,9 @@ def _of_rank(
     kind = np.where(call < 0, _OUTSIDE, _INSIDE)
     _, cause, texts = assign_host_causes(thread, start_ns, kind, evidence.activity, drained)
     cause, names = _find_segment_causes(cause, texts, roles, call)
-    first = np.flatnonzero(mark_changes(thread, call, cause))
+    has_spun = [np.isin(own[0], spun_ns[one]) for one, own in zip(threads, of_threads, strict=True)]
+    is_first = mark_changes(thread, call, cause) | np.concatenate([np.empty(0, np.bool_), *has_spun])
+    first = np.flatnonzero(is_first)
     last = np.append(first[1:], call.size)[: first.size] - 1
     return _RankPieces(thread[first], start_ns[first], end_ns[last], call[first], cause[first], names)
 

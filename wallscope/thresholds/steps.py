@@ -129,6 +129,10 @@ LONGEST_DEPENDENCY_LATENCY_NS: Final = 20_000
 """From the end of what was waited for to the start of what waited, at most. Chosen."""
 LONGEST_UNEXPLAINED_LATENCY_NS: Final = 50_000
 """The same where nothing says that more was waited for: what takes longer is unresolved. Chosen."""
+USUAL_LATENCIES_SHARE: Final = 0.95
+"""Quantile of the latencies without a call that holds the stream, up to which one is usual. Chosen."""
+FEWEST_USUAL_LATENCIES_COUNT: Final = 20
+"""Latencies that a capture must have, to know it. Chosen: of fewer, the quantile is the longest one."""
 INFERRED_CLOSE_NS: Final = 10_000
 """What began within this after an operation of another stream ended may have waited for it. Chosen."""
 INFERRED_CANDIDATES_COUNT: Final = 4
@@ -154,6 +158,13 @@ for a lock that it held. Chosen."""
 LOCKS_SHARE: Final = 0.5
 """And the share of the times that such a call returns while it is outside calls. Chosen: most. One that works
 by itself goes on so close after 20 us of some hundred."""
+SHORTEST_HOLDING_ALLOCATION_NS: Final = 20_000
+"""Of calls that allocate or free and may hold a lock of the program. Chosen: caching allocators take less."""
+FOLLOWED_BY_RATIO: Final = 2
+"""Spread of pauses by that of the time since something ended in them, for a thread that goes on some tens of
+microseconds later to have waited for it. Of work that does not wait, the latter is the larger. Chosen."""
+PARKED_PARTS_COUNT: Final = 8
+"""A thread goes on behind another one if at most one in so many parts of its pause lies between. Chosen."""
 LOCKED_LENGTH_RATIO: Final = 3
 """Length of a call by that of undisturbed ones with the same purpose, to have waited for a lock. Chosen."""
 USUAL_CALLS_SHARE: Final = 0.25

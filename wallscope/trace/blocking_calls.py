@@ -1,4 +1,4 @@
-"""What holds the thread that issued it: blocking copies, held calls and spinning.
+"""Calls that hold the thread that makes them: blocking copies, held calls and questions.
 
 - Copies: whether a call blocks depends on its name and on the memory at both ends, as CUDA documents it. To
   pageable host memory, and from pinned memory without `Async`, the copy has ended when its call returns. From
@@ -9,11 +9,7 @@
 - Held calls: a launch returns only when the queue of its channel has room, and this queue holds about a
   thousand launches. The host is then so far ahead that it waits for the device. A driver call may also wait
   for a lock that another thread holds in its own call; the two return together.
-- Locks of the program: a thread outside calls may wait for one that another thread holds in a long call. It
-  goes on right after that call, again and again.
-- Spinning: a thread may query an event or a stream repeatedly, or read host memory that a kernel writes,
-  outside of CUDA calls. The first appears as a run of queries. The second appears as time outside calls that
-  nearly always ends right after the same kernel of the same thread.
+- Asking: a thread may query an event or a stream repeatedly. This appears as a run of queries.
 """
 
 from collections.abc import Mapping
@@ -27,10 +23,8 @@ from wallscope.columns import (
     Codes,
     Flags,
     Rows,
-    are_among,
     as_integers,
     encode_member,
-    find_places,
     iterate_groups,
     number_groups,
 )
@@ -39,12 +33,9 @@ from wallscope.model.enums import CallRole, CopyDirection, MemoryKind, Operation
 from wallscope.thresholds.steps import (
     BLOCKING_COPY_INSIDE_SHARE,
     BLOCKING_COPY_LATE_NS,
-    FEWEST_LOCKS_COUNT,
     FEWEST_QUERIES_COUNT,
-    FEWEST_SPINS_COUNT,
     FEWEST_USUAL_CALLS_COUNT,
     FULL_QUEUE_COUNT,
-    INFERRED_CLOSE_NS,
     LOCK_CANDIDATES_COUNT,
     LOCK_RETURN_NS,
     LOCKED_LENGTH_RATIO,
@@ -53,12 +44,11 @@ from wallscope.thresholds.steps import (
     LOCKS_SHARE,
     QUERIES_APART_NS,
     SHORTEST_HELD_CALL_NS,
-    SPINS_SHARE,
     USUAL_CALLS_SHARE,
 )
 from wallscope.trace.intervals import Times
 from wallscope.trace.streams import UNRESOLVED, StreamOrder, Tail
-from wallscope.trace.thread_timeline import Activities, CallTimes, FlattenedCalls, mark_calls
+from wallscope.trace.thread_timeline import CallTimes, FlattenedCalls, mark_calls
 
 _ASYNCHRONOUS = r"Async"
 _TO_HOST = (CopyDirection.DEVICE_TO_HOST, CopyDirection.HOST_TO_HOST)
@@ -182,10 +172,6 @@ def find_full_queues(
     return found
 
 
-_MAY_HOLD = (CallRole.ALLOC, CallRole.COPY, CallRole.LAUNCH, CallRole.GRAPH, CallRole.SYNC)
-"""Roles of calls during which a thread may hold a lock of the program."""
-
-
 @dataclass(frozen=True, slots=True)
 class LockedCalls:
     """Calls that waited for a lock: those of which is known what its holder waited for, and all holders.
@@ -204,9 +190,10 @@ def find_locked_calls(
 ) -> LockedCalls:
     """Return the calls that returned together with a long call of another thread of their process.
 
-    A call no longer than usual ones with its purpose did not wait. The other call blocks, allocates or
-    copies. It lasted for most of the time of the one that waited for it. The latter may return a little
-    later, because it does its own work once it has the lock.
+    A call no longer than usual ones with its purpose did not wait. If most long ones of its thread do not
+    return so, they are long by themselves. The other call blocks, allocates or copies. It lasted for most of
+    the time of the one that waited for it. The latter may return a little later, because it does its own work
+    once it has the lock.
 
     Args:
         calls: times and threads of all calls.
@@ -227,6 +214,9 @@ def find_locked_calls(
     for one, own in iterate_groups(process[holding]):
         rows = asked[process[asked] == one]
         holder[rows] = _find_holders(calls, rows, holding[own])
+    kind = number_groups(thread[asked], of_role[asked])
+    held, all_long = np.bincount(kind, holder[asked] >= 0), np.bincount(kind)
+    holder[asked[(held < LOCKS_SHARE * all_long)[kind]]] = -1
     awaited = {
         call: blocking[by]
         for call, by in zip(asked.tolist(), holder[asked].tolist(), strict=True)
@@ -268,57 +258,6 @@ def _find_holders(calls: CallTimes, asked: Rows, holding: Rows) -> Rows:
             & (beside_ns > longest_ns)
         )
         found[is_holder], longest_ns[is_holder] = other[is_holder], beside_ns[is_holder]
-    return found
-
-
-def find_lock_holders(
-    calls: CallTimes,
-    roles: pl.Series,
-    process_of_thread: Rows,
-    segments: Activities,
-    blocking: Mapping[int, Tail],
-) -> npt.NDArray[np.int32]:
-    """Return the call of another thread that each call's thread waited for right before it: int32[call].
-
-    -1 is none. The thread was outside calls and went on right after that one returned, as it mostly does
-    where a long call of that role of that thread returns meanwhile. A thread that works by itself goes on at
-    any time.
-
-    Args:
-        calls: times and threads of all calls.
-        roles: the `CallRole` of each call.
-        process_of_thread: int64[thread], the process of each thread.
-        segments: what each thread was in at every moment.
-        blocking: what calls waited for that block by themselves, or were held by a full queue.
-    """
-    start_ns, end_ns, thread = calls.start_ns.of_call, calls.end_ns.of_call, calls.thread.of_call
-    found = np.full(start_ns.size, -1, np.int32)
-    if np.flatnonzero(np.diff(segments.ptr)).size <= 1:
-        return found
-    role = as_integers(roles)
-    long = np.flatnonzero(end_ns - start_ns >= SHORTEST_HELD_CALL_NS)
-    blocks = are_among(long, np.fromiter(blocking, np.int64, len(blocking)))
-    holding = long[np.isin(role[long], [encode_member(one) for one in _MAY_HOLD]) | blocks]
-    is_long = segments.start_ns[1:] - segments.end_ns[:-1] >= SHORTEST_HELD_CALL_NS
-    behind = np.flatnonzero(is_long) + 1
-    of_segment = np.searchsorted(segments.ptr, behind, side="right") - 1
-    is_first = segments.ptr[of_segment] == behind
-    behind, of_segment = behind[~is_first], of_segment[~is_first]
-    left_ns, begun_ns = segments.end_ns[behind - 1], segments.start_ns[behind]
-    process = process_of_thread[of_segment]
-    for one, own in iterate_groups(process_of_thread[thread[holding]].astype(np.int64)):
-        by_end = holding[own][np.argsort(end_ns[holding[own]], kind="stable")]
-        rows = np.flatnonzero(process == one)
-        place = np.searchsorted(end_ns[by_end], begun_ns[rows], side="right") - 1
-        holder = by_end[np.maximum(place, 0)]
-        meets = (place >= 0) & (end_ns[holder] > left_ns[rows])
-        meets &= thread[holder] != of_segment[rows]
-        rows, holder = rows[meets], holder[meets]
-        is_close = begun_ns[rows] - end_ns[holder] <= LOCK_RETURN_NS
-        kind = number_groups(of_segment[rows], thread[holder], role[holder])
-        met, held = (np.bincount(kind[one], minlength=kind.size + 1)[kind] for one in (slice(None), is_close))
-        recurs = is_close & (held >= FEWEST_LOCKS_COUNT) & (held >= LOCKS_SHARE * met)
-        found[segments.call[behind[rows[recurs]]]] = holder[recurs]
     return found
 
 
@@ -371,45 +310,3 @@ def find_query_runs(calls: CallTimes, is_query: Flags, is_cheap: Flags) -> Query
         asked_ns=start_ns[rows[last - 1]],
         is_close=long_count[last] == long_count[first],
     )
-
-
-def find_spins(
-    operations: pl.DataFrame, end_ns: Times, calls: CallTimes, segments: Activities
-) -> npt.NDArray[np.int32]:
-    """Return the operation that a thread spun for right before each call began, -1 without one: int32[call].
-
-    Args:
-        operations: `OPERATIONS`.
-        end_ns: int64[op], ns.
-        calls: times and threads of all calls.
-        segments: what each thread was in at every moment.
-    """
-    found = np.full(calls.start_ns.of_call.size, -1, np.int32)
-    call, name = operations["call"].to_numpy(), as_integers(operations["name"])
-    kernels = np.flatnonzero((call >= 0) & operations["name"].is_not_null().to_numpy())
-    thread = calls.thread[call[kernels]]
-    pairs: list[tuple[Codes, Codes]] = []
-    for one, rows in iterate_groups(thread):
-        own = segments.of(one)
-        left_ns, begun_ns = segments.end_ns[own][:-1], segments.start_ns[own][1:]
-        gaps = np.flatnonzero(begun_ns - left_ns >= SHORTEST_HELD_CALL_NS)
-        ops = kernels[rows]
-        ops = ops[np.argsort(end_ns[ops], kind="stable")]
-        last = np.searchsorted(end_ns[ops], begun_ns[gaps], side="right") - 1
-        op = ops[np.maximum(last, 0)]
-        is_close = (last >= 0) & (begun_ns[gaps] - end_ns[op] <= INFERRED_CLOSE_NS)
-        is_close &= calls.end_ns[call[op]] <= left_ns[gaps]
-        pairs.append((segments.call[own][1:][gaps[is_close]], op[is_close]))
-    waiting = np.concatenate([np.empty(0, np.int64), *(calls_of for calls_of, _ in pairs)])
-    op = np.concatenate([np.empty(0, np.int64), *(ops_of for _, ops_of in pairs)])
-    if not op.size:
-        return found
-    name_of = name[kernels].astype(np.int64)
-    kind = thread * (int(name_of.max()) + 1) + name_of
-    at = np.searchsorted(kernels, op)
-    spun_kinds, group, spun = np.unique(kind[at], return_inverse=True, return_counts=True)
-    place = find_places(kind[are_among(name_of, name_of[at])], spun_kinds)
-    times = np.bincount(place[place >= 0], minlength=spun_kinds.size)
-    recurs = (spun[group] >= FEWEST_SPINS_COUNT) & (spun[group] >= SPINS_SHARE * times[group])
-    found[waiting[recurs]] = op[recurs]
-    return found

@@ -11,7 +11,7 @@ streams of its context, or for its own copy.
 
 import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -35,10 +35,8 @@ from wallscope.trace.blocking_calls import (
     QueryRuns,
     find_blocking_copies,
     find_full_queues,
-    find_lock_holders,
     find_locked_calls,
     find_query_runs,
-    find_spins,
 )
 from wallscope.trace.events import ResolvedBy, Waits, resolve_waits
 from wallscope.trace.inferred_waits import (
@@ -49,6 +47,7 @@ from wallscope.trace.inferred_waits import (
 )
 from wallscope.trace.intervals import Times
 from wallscope.trace.recording_streams import RecordingStreams
+from wallscope.trace.stream_holds import StreamHold, find_stream_holds
 from wallscope.trace.streams import UNRESOLVED, OperationSets, StreamOrder, Tail, make_sets
 from wallscope.trace.thread_timeline import (
     Activities,
@@ -57,6 +56,7 @@ from wallscope.trace.thread_timeline import (
     mark_calls,
     measure_call_times,
 )
+from wallscope.trace.waits_outside_calls import OutsideWaits, find_waits_outside_calls
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,14 +169,13 @@ class Dependencies:
         blocking: int64[row], the calls that block.
         held: int64[row], calls that do not block, and yet waited: for room in a launch queue, or for a lock.
         holder: int32[call], the call of another thread whose lock it waited for, -1 without one.
-        let_go: int32[call], the call of another thread that held a lock for which its thread waited, outside
-            of calls, right before it; -1 without one.
+        outside: what its thread waited for, outside of calls, right before each call.
         is_delayed: bool[call], whether it took several times as long as usual calls of its role.
-        spun: int32[call], the operation that its thread spun for right before it; -1 without one.
         blocked: int32[call], the row of a blocking or held call, held ones after the others; -1 for others.
         awaited: for each row, int32, the operations that the call waited for, perhaps with `UNRESOLVED`.
         is_awaited_inferred: bool[row], whether that is inferred from timing.
         entered_ns: int64[row], when the call began to wait; for the last of several queries, the first did.
+        stream_holds: calls that let a stream wait for the host or for memory, and what they may have held.
         activities: the activity of each thread at every moment.
         order: the work of streams at any moment.
         waits: the meaning of waits, and how that and the streams of their records were found.
@@ -195,13 +194,13 @@ class Dependencies:
     blocking: Rows
     held: Rows
     holder: npt.NDArray[np.int32]
-    let_go: npt.NDArray[np.int32]
+    outside: OutsideWaits
     is_delayed: Flags
-    spun: npt.NDArray[np.int32]
     blocked: npt.NDArray[np.int32]
     awaited: OperationSets
     is_awaited_inferred: Flags
     entered_ns: Times
+    stream_holds: tuple[StreamHold, ...]
     activities: Activities
     order: StreamOrder
     waits: Waits
@@ -246,7 +245,8 @@ def resolve_dependencies(capture: Capture) -> Dependencies:
     order, waits, unexplained = _order_streams(capture, waits, times, graphs)
     graphs.order(order)
     told_producers = order.producer_sets
-    inferred_producer = _infer_producers(capture, order, times)
+    holds = find_stream_holds(capture, times, order.before)
+    inferred_producer = _infer_producers(capture, order, times, holds)
     tails = _synchronising(capture, order, waits)
     tails |= {one: (*tails[one], UNRESOLVED) for one in unexplained if one in tails}
     runs = _find_asked(capture, times)
@@ -277,13 +277,13 @@ def resolve_dependencies(capture: Capture) -> Dependencies:
         blocking=blocking,
         held=holding,
         holder=locked.holder,
-        let_go=find_lock_holders(times, calls["role"], process_of_thread, activities, tails | queued),
+        outside=find_waits_outside_calls(capture, order.end_ns, times, activities, tails | queued),
         is_delayed=locked.is_delayed,
-        spun=find_spins(operations, order.end_ns, times, activities),
         blocked=blocked,
         awaited=make_sets([*tails.values(), *held.values()]),
         is_awaited_inferred=np.array([one in inferred or one in held for one in [*tails, *held]], np.bool_),
         entered_ns=_find_entered(np.concatenate((blocking, holding)), times, asked_ns),
+        stream_holds=holds,
         activities=activities,
         order=order,
         waits=waits,
@@ -331,11 +331,16 @@ _ISSUING = r"LaunchHostFunc|AddCallback|Graph|(Begin|End)Capture"
 """Calls without a role of their own that issue work or record it."""
 
 
-def _infer_producers(capture: Capture, order: StreamOrder, calls: CallTimes) -> npt.NDArray[np.int32]:
+def _infer_producers(
+    capture: Capture, order: StreamOrder, calls: CallTimes, holds: Sequence[StreamHold]
+) -> npt.NDArray[np.int32]:
     """Add dependencies that are inferred from timing, and return that of each operation, -1 without one."""
     wait_calls = np.flatnonzero(mark_calls(capture, _WAIT_CALL))
+    behind_hold = np.logical_or.reduce(
+        [one.may_hold for one in holds] or [np.zeros(order.before.size, np.bool_)]
+    )
     inferred = infer_producers(
-        capture.operations, order.end_ns, order.before, order.producer_sets, calls, wait_calls
+        capture.operations, order.end_ns, order.before, order.producer_sets, calls, wait_calls, behind_hold
     )
     order.clear(np.concatenate((inferred.free, inferred.op)))
     order.follow((op, UNRESOLVED) for op in inferred.unexplained.tolist())
@@ -343,7 +348,7 @@ def _infer_producers(capture: Capture, order: StreamOrder, calls: CallTimes) -> 
     found = np.full(order.before.size, -1, np.int32)
     found[inferred.op] = inferred.producer
     if not any(finding.code in _INCOMPLETE for finding in capture.findings):
-        found[inferred.idle] = HELD_WHILE_IDLE
+        found[inferred.held] = HELD_WHILE_IDLE
     else:
         order.follow((op, UNRESOLVED) for op in inferred.idle.tolist())
     return found

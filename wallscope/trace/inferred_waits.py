@@ -17,12 +17,14 @@ from wallscope.columns import Codes, Flags, Rows, as_integers, encode_member, it
 from wallscope.model.enums import OperationKind
 from wallscope.thresholds.steps import (
     FEWEST_INFERRED_COUNT,
+    FEWEST_USUAL_LATENCIES_COUNT,
     INFERRED_CANDIDATES_COUNT,
     INFERRED_CLOSE_NS,
     INFERRED_SHARE,
     LONGEST_DEPENDENCY_LATENCY_NS,
     LONGEST_UNEXPLAINED_LATENCY_NS,
     PRODUCER_TOLERANCE_NS,
+    USUAL_LATENCIES_SHARE,
 )
 from wallscope.trace.intervals import BEFORE_ALL, Times
 from wallscope.trace.streams import UNRESOLVED, OperationSets
@@ -44,6 +46,7 @@ class InferredWaits:
         free: operations with an unresolved wait that was over, because no candidate ran.
         idle: operations that were delayed although nothing ran since their last known dependency, except
             page migrations.
+        held: those of them that were delayed by more than a latency.
     """
 
     op: Codes
@@ -51,6 +54,7 @@ class InferredWaits:
     unexplained: Rows
     free: Rows
     idle: Rows
+    held: Rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +77,7 @@ def infer_producers(  # noqa: PLR0913, PLR0917  # the inputs of the inference
     producers: OperationSets,
     calls: CallTimes,
     wait_calls: Rows,
+    behind_hold: Flags,
 ) -> InferredWaits:
     """Return what operations are taken to have waited for.
 
@@ -83,8 +88,9 @@ def infer_producers(  # noqa: PLR0913, PLR0917  # the inputs of the inference
         producers: what each operation is known to wait for.
         calls: times and threads of all calls.
         wait_calls: the calls that let a stream wait for an event.
+        behind_hold: bool[op], whether each was issued behind a call that holds a stream without a row.
     """
-    late = _find_late(operations, end_ns, before, producers, calls)
+    late = _find_late(operations, end_ns, before, producers, calls, behind_hold)
     close = _find_close(operations, end_ns, late)
     is_held = _follows_wait_call(operations, before, calls, wait_calls, late.op)
     found = _choose_producer(operations, late, close, is_held)
@@ -95,22 +101,31 @@ def infer_producers(  # noqa: PLR0913, PLR0917  # the inputs of the inference
     op, was_issued = late.op[untold], late.was_issued[untold]
     waited_ns = operations["start_ns"].to_numpy()[op] - late.known_ns[untold]
     is_long = late.is_open[untold] | (waited_ns > LONGEST_UNEXPLAINED_LATENCY_NS)
+    is_idle = ~ran & (~was_issued | is_migrating | behind_hold[op])
+    is_beyond = behind_hold[op] | (waited_ns > LONGEST_UNEXPLAINED_LATENCY_NS)
     rows = np.flatnonzero(found >= 0)
     return InferredWaits(
         op=late.op[rows].astype(np.int32),
         producer=found[rows].astype(np.int32),
         unexplained=op[ran & is_long],
         free=op[~ran],
-        idle=op[~ran & (~was_issued | is_migrating)],
+        idle=op[is_idle],
+        held=op[is_idle & is_beyond],
     )
 
 
-def _find_late(
-    operations: pl.DataFrame, end_ns: Times, before: Codes, producers: OperationSets, calls: CallTimes
+def _find_late(  # noqa: PLR0913, PLR0917  # the inputs of the inference
+    operations: pl.DataFrame,
+    end_ns: Times,
+    before: Codes,
+    producers: OperationSets,
+    calls: CallTimes,
+    behind_hold: Flags,
 ) -> _Late:
     """Return the operations that began long after all that is known to have held them.
 
-    Those that began inside the call that issued them are held by the call.
+    Those that began inside the call that issued them are held by the call. Behind a call that holds a stream,
+    all that is longer than usual in this capture is long.
     """
     start_ns, call = operations["start_ns"].to_numpy(), operations["call"].to_numpy()
     issued_ns = calls.end_ns[call]
@@ -129,12 +144,20 @@ def _find_late(
     )
     was_issued = issued_ns > known_ns
     known_ns = np.maximum(known_ns, issued_ns)
-    late = np.flatnonzero(
-        (known_ns > BEFORE_ALL)
-        & (issued_ns <= start_ns)
-        & (start_ns - known_ns > LONGEST_DEPENDENCY_LATENCY_NS)
-    )
+    is_known = (known_ns > BEFORE_ALL) & (issued_ns <= start_ns)
+    latest_ns = np.full(start_ns.size, LONGEST_DEPENDENCY_LATENCY_NS)
+    for by_issue in (True, False):
+        is_like = was_issued == by_issue
+        latest_ns[behind_hold & is_like] = _usual_ns((start_ns - known_ns)[is_known & is_like & ~behind_hold])
+    late = np.flatnonzero(is_known & (start_ns - known_ns > latest_ns))
     return _Late(late, known_ns[late], was_issued[late], is_open[late])
+
+
+def _usual_ns(latencies_ns: Times) -> int:
+    """Return up to which length latencies are usual, at most and where few are known that of all captures."""
+    if latencies_ns.size < FEWEST_USUAL_LATENCIES_COUNT:
+        return LONGEST_DEPENDENCY_LATENCY_NS
+    return min(int(np.quantile(latencies_ns, USUAL_LATENCIES_SHARE)), LONGEST_DEPENDENCY_LATENCY_NS)
 
 
 def _find_close(operations: pl.DataFrame, end_ns: Times, late: _Late) -> npt.NDArray[np.int64]:

@@ -7,21 +7,19 @@ waits looks as if another process had the device.
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from enum import StrEnum
 
 import numpy as np
 import polars as pl
 
-from wallscope.columns import Flags, Rows, as_integers, encode_member, iterate_runs
+from wallscope.columns import Flags, as_integers, encode_member, iterate_runs
 from wallscope.model.capture import Capture
 from wallscope.model.enums import OperationClass
 from wallscope.thresholds.steps import LONGEST_UNEXPLAINED_LATENCY_NS
 from wallscope.trace.dependencies import Dependencies
-from wallscope.trace.intervals import BEFORE_ALL, Times
-from wallscope.trace.thread_timeline import mark_calls
+from wallscope.trace.inferred_waits import HELD_WHILE_IDLE
+from wallscope.trace.intervals import Times
+from wallscope.trace.stream_holds import SilentWait
 
-_CALLBACKS = r"LaunchHostFunc|StreamAddCallback"
-_VALUE_WAITS = r"StreamWaitValue|StreamBatchMemOp|WaitExternalSemaphores"
 _COLLECTIVES = (
     r"(?i)^record_param_comms|^nccl:|^\W*p?(?:nccl|rccl)\w*(?:all|reduce|broadcast|send|recv)|^_?c10d::\w"
 )
@@ -29,20 +27,12 @@ _OF_ALL = "record_param_comms"
 """The range that PyTorch puts around each collective, whatever its kind."""
 
 
-class SilentWait(StrEnum):
-    """What may have held an operation without a row of its own."""
-
-    CALLBACK = "callback"
-    VALUE = "value"
-    COLLECTIVE = "collective"
-    GRAPH = "graph"
-
-
 @dataclass(frozen=True, slots=True)
 class SilentlyHeld:
     """Operations that one kind of silent wait may have held.
 
-    `held_ns` is the time in which each was issued and its device idle, for those that waited long: int64.
+    `held_ns` is the time in which each was issued and its device idle, for those that waited long, or longer
+    than is usual in their capture: int64.
     `asked` is the name of the calls or ranges, and `count` their number; in graphs, that of the launches.
     """
 
@@ -64,66 +54,21 @@ def find_silent_waits(
         waits: its dependencies.
     """
     found = [
-        *_find_behind_calls(capture, waits),
+        *((one.kind, one.may_hold, one.asked, one.count) for one in waits.stream_holds),
         *_find_collectives(operations, capture),
         *_find_graphs(capture, waits),
     ]
     if not found:
         return ()
     idle_ns = _measure_idle(capture.operations, waits)
+    is_long = (idle_ns > LONGEST_UNEXPLAINED_LATENCY_NS) | (waits.inferred_producer == HELD_WHILE_IDLE)
     return tuple(
-        SilentlyHeld(kind, may_hold, own[own > LONGEST_UNEXPLAINED_LATENCY_NS], asked, count)
+        SilentlyHeld(kind, may_hold, idle_ns[may_hold & is_long], asked, count)
         for kind, may_hold, asked, count in found
-        for own in (idle_ns[may_hold],)
     )
 
 
 _Found = tuple[SilentWait, Flags, str, int]
-
-
-def _find_behind_calls(capture: Capture, waits: Dependencies) -> Iterator[_Found]:
-    """Yield what was issued behind a call that holds a stream, after the work that ran before it."""
-    process_of_thread = capture.threads["process"].to_numpy()
-    for kind, pattern in ((SilentWait.CALLBACK, _CALLBACKS), (SilentWait.VALUE, _VALUE_WAITS)):
-        calls = np.flatnonzero(mark_calls(capture, pattern))
-        if not calls.size:
-            continue
-        since_ns, until_ns = _find_issue_spans(capture.operations, waits)
-        of_call = process_of_thread[capture.calls["thread"].to_numpy()[calls]]
-        of_op = _list_processes(capture)
-        may_hold = np.zeros(until_ns.size, np.bool_)
-        for process in np.unique(of_call).tolist():
-            moments = np.sort(capture.calls["start_ns"].to_numpy()[calls[of_call == process]])
-            rows = np.flatnonzero(of_op == process)
-            counts = [np.searchsorted(moments, times[rows]) for times in (since_ns, until_ns)]
-            may_hold[rows] = counts[1] > counts[0]
-        named = capture.call_names["text"].gather(capture.calls["name"].gather(calls)).unique().sort()
-        yield kind, may_hold, ", ".join(named), calls.size
-
-
-def _find_issue_spans(operations: pl.DataFrame, waits: Dependencies) -> tuple[Times, Times]:
-    """Return from when until when what held each operation was issued, in ns.
-
-    It was after the work that ran before it, on its stream or on its rank, and before its own call.
-    """
-    call, start_ns = operations["call"].to_numpy(), operations["start_ns"].to_numpy()
-    issued_ns = waits.calls.start_ns[call]
-    own_ns = np.where(call >= 0, issued_ns, start_ns)
-    rank = operations["rank_id"].to_numpy()
-    of_stream = np.where(waits.stream_before >= 0, issued_ns[waits.stream_before], BEFORE_ALL)
-    of_rank = np.append(BEFORE_ALL, issued_ns[:-1])
-    of_rank[np.append(True, rank[1:] != rank[:-1])] = BEFORE_ALL
-    return np.minimum(of_stream, of_rank), own_ns
-
-
-def _list_processes(capture: Capture) -> Rows:
-    """Return the process of each operation, -1 on ranks that are not selected."""
-    process_of_rank = dict(capture.ranks.select("rank_id", "process").iter_rows())
-    rank = capture.operations["rank_id"].to_numpy()
-    found = np.full(rank.size, -1)
-    for rank_id, own in iterate_runs(rank):
-        found[own] = process_of_rank.get(rank_id, -1)
-    return found
 
 
 def _find_collectives(operations: pl.DataFrame, capture: Capture) -> Iterator[_Found]:

@@ -189,7 +189,7 @@ class ThreadSegments:
         """The segments that lie in some calls."""
         return np.flatnonzero(are_among(np.asarray(self.call), np.fromiter(calls, np.int64)))
 
-    def find_releases(self, issuing: Rows, let_go: Codes) -> dict[int, tuple[int, int]]:
+    def find_releases(self, issuing: Rows, let_go: Codes, is_alone: Flags) -> dict[int, tuple[int, int]]:
         """Segments in which a thread outside calls went on after another: its last one, and the time since.
 
         The thread waited for a lock that the other one held in a call. Or it waited for the other one of its
@@ -198,6 +198,7 @@ class ThreadSegments:
         Args:
             issuing: the calls that issue operations.
             let_go: int32[call], the call that held a lock until right before each call, -1 without one.
+            is_alone: bool[call], whether its thread waited for no other one before each call.
         """
         call, ends_ns = np.asarray(self.call), np.asarray(self.end_ns)
         starts_ns, threads = np.asarray(self.start_ns), np.asarray(self.thread)
@@ -216,6 +217,8 @@ class ThreadSegments:
                 place = np.searchsorted(ends_ns[issued], ends_ns[last]) - 1
                 has_gone_on = (place >= 0) & (ends_ns[issued[place]] > starts_ns[first])
                 has_gone_on &= threads[issued[place]] != thread
+                next_call = np.append(call[rows.start : rows.stop], -1)[last + 1 - rows.start]
+                has_gone_on &= ~np.append(is_alone, False)[next_call]
                 for run in np.flatnonzero(has_gone_on).tolist():
                     others = self.rows_of[int(threads[issued[place[run]]])]
                     ends = ends_ns[others.start : others.stop]

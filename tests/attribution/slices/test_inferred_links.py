@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tests.attribution import brute, brute_waits
 from tests.attribution.brute_programs import possible, stretched, unrecorded
 from tests.attribution.slices.test_chain import found
-from wallscope.trace import blocking_calls
+from wallscope.trace import blocking_calls, waits_outside_calls
 
 
 def few(queue, spins):
@@ -18,7 +18,7 @@ def few(queue, spins):
     return (
         patch.multiple(brute_waits, FULL_QUEUE=queue, FEWEST_SPINS=spins, FEWEST_LOCKS=spins),
         patch.multiple(blocking_calls, FULL_QUEUE_COUNT=queue),
-        patch.multiple(blocking_calls, FEWEST_SPINS_COUNT=spins, FEWEST_LOCKS_COUNT=spins),
+        patch.multiple(waits_outside_calls, FEWEST_SPINS_COUNT=spins, FEWEST_LOCKS_COUNT=spins),
     )
 
 
@@ -40,6 +40,7 @@ def ways(trace, links):
         ],
         "lock, along its holder": [call for call in calls if model.holder(call) is not None],
         "lock outside of calls": model.locks,
+        "alone outside of calls": model.alone,
         "queries": [call for call in calls if model.asks_since(call) is not None and model.waits_for(call)],
         "blocking call": [
             call

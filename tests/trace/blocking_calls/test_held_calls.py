@@ -124,6 +124,14 @@ def test_some_calls_hold_nobody(what, thread):
     assert waits_of(*rows).holder.max() < 0
 
 
+@pytest.mark.parametrize(("alone", "is_held"), [(1, True), (2, False)])
+def test_calls_that_are_mostly_long_by_themselves_wait_for_no_lock(alone, is_held):
+    rows, _ = locked((100, 200), (90, 202))
+    long = [Call(0, 300 + 200 * number, 400 + 200 * number, "other") for number in range(alone)]
+
+    assert bool(waits_of(*rows, *long).held.size) is is_held
+
+
 def test_of_two_holders_the_one_that_lasted_longest_beside_it_counts():
     rows, _ = locked((100, 200), (90, 195))
 

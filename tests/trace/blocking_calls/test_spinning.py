@@ -1,4 +1,4 @@
-"""Threads that ask or spin until the device has done something, and what the walk says of them."""
+"""Threads that ask until the device has done something, and what the walk says of them."""
 
 import pytest
 
@@ -87,48 +87,4 @@ def test_the_walk_goes_on_at_what_was_asked_for(end):
         (end, 100, "synchronisation", True),
         (100, 101, "launch-call", False),
         (101, 105, "launch-latency", False),
-    ]
-
-
-def spinning(*lags, name="counts", pause=60.0, by=0):
-    """Kernels of a name, and a thread that stays outside of calls until so long after each has ended."""
-    rows, at = [], 0.0
-    for number, lag in enumerate(lags):
-        call = 2 * number
-        rows += [launch(by, at), Call(0, at + 2, at + 3, "other")]
-        end = at + 3 + pause - lag
-        rows.append(Op(0, at + 5, end, "communication", call, name=name))
-        at += 3 + pause
-    return [*rows, Call(0, at, at + 1, "other")], at
-
-
-SPINS = [
-    pytest.param(spinning(*[10] * 5), 5, id="five, within 10 us"),
-    pytest.param(spinning(*[10] * 4), 0, id="four"),
-    pytest.param(spinning(*[10] * 4, 10.001), 0, id="five, one of them later"),
-    pytest.param(spinning(*[1] * 8, 20, 20), 8, id="eight of ten"),
-    pytest.param(spinning(*[1] * 7, 20, 20), 0, id="seven of nine"),
-    pytest.param(spinning(*[1] * 5, pause=50), 5, id="pauses of 50 us"),
-    pytest.param(spinning(*[1] * 5, pause=49.999), 0, id="shorter pauses"),
-    pytest.param(spinning(*[1] * 5, name=""), 0, id="not a kernel"),
-    pytest.param(spinning(*[1] * 5, by=1), 0, id="of another thread"),
-]
-
-
-@pytest.mark.parametrize(("rows", "count"), SPINS)
-def test_a_thread_spins_where_it_goes_on_right_behind_a_kernel_nearly_every_time(rows, count):
-    assert (waits_of(*rows[0]).spun >= 0).sum() == count
-
-
-def test_the_walk_goes_on_at_what_a_thread_spun_for():
-    rows, at = spinning(*[4] * 5)
-    rows += [launch(0, 2), Op(1, 4, at - 50, "compute", 11)]
-    rows += [launch(0, at + 1), Op(1, at + 7, at + 9, "compute", 12)]
-
-    assert walk(*rows) == [
-        (at - 50, at - 4, "operation", True),
-        (at - 4, at, "outside-calls", True),
-        (at, at + 1, "other-call", False),
-        (at + 1, at + 2, "launch-call", False),
-        (at + 2, at + 7, "launch-latency", False),
     ]

@@ -64,7 +64,12 @@ def test_the_piece_at_a_moment(thread, at_ns, is_start, expected):
 def test_pieces_that_go_on_after_those_of_another_thread(rows, processes, expected):
     nobody = np.full(ISSUING + 1, -1)
 
-    assert pieces(*rows, processes=processes).find_releases(np.array([ISSUING]), nobody) == expected
+    def find(is_alone):
+        never = np.full(ISSUING + 1, is_alone)
+        return pieces(*rows, processes=processes).find_releases(np.array([ISSUING]), nobody, never)
+
+    assert find(False) == expected
+    assert find(True) == {}
 
 
 @pytest.mark.parametrize(
@@ -80,4 +85,4 @@ def test_pieces_that_go_on_where_another_thread_lets_go_of_a_lock(issuing, rows,
     holder = np.full(ISSUING + 1, -1)
     holder[3] = ISSUING
 
-    assert pieces(*rows).find_releases(np.array([issuing]), holder) == expected
+    assert pieces(*rows).find_releases(np.array([issuing]), holder, holder < -1) == expected
