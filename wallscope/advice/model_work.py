@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from wallscope.advice.configuration import ConfigurationFile
+from wallscope.advice.configuration_text import read_text
 from wallscope.advice.framework_rules import expand_layout
 from wallscope.model.enums import ComputeCategory
 from wallscope.model.planned_work import PlanMismatch, PlannedPart, PlannedWork
@@ -294,21 +295,24 @@ def _of_shared(sizes: ModelSizes) -> tuple[int, ...]:
     return tuple(1 + one + latent for one in shared)
 
 
-def read_run(path: Path, read: ConfigurationFile, gpus: int | None) -> PlannedRun | PlanMismatch:
+def describes_model(path: Path) -> bool:
+    """Return whether a file is the `config.json` of a model of Hugging Face."""
+    return _read_json(path) is not None
+
+
+def read_run(path: Path, read: ConfigurationFile | None, gpus: int | None) -> PlannedRun | PlanMismatch:
     """Return the sizes of a run by a user's file, or what it lacks.
 
     Args:
         path: the file.
-        read: its settings of Megatron.
+        read: its settings of Megatron, `None` if it describes a model of Hugging Face.
         gpus: of the job, if the capture shows it.
     """
-    written = _read_json(path)
-    if written is not None:
-        return _read_hugging_face(written)
+    if read is None:
+        return _read_hugging_face(_read_json(path) or {})
     known = {name: known.value for name, known in read.configuration.settings.items()}
-    settings = {**read.sizes, **known}
     try:
-        return _read_megatron(settings, gpus)
+        return _read_megatron({**read.sizes, **known}, gpus)
     except (KeyError, TypeError, ValueError, ZeroDivisionError):
         return PlanMismatch.SIZES_UNKNOWN
 
@@ -318,8 +322,8 @@ def _read_json(path: Path) -> Mapping[str, Any] | None:
     if path.suffix.lower() != ".json":
         return None
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError):
+        found = json.loads(read_text(path))
+    except (ValueError, RecursionError):
         return None
     return found if isinstance(found, dict) and "model_type" in found else None
 
@@ -347,7 +351,7 @@ _UNGATED = frozenset(("gpt2", "gpt_neox", "opt", "bert", "roberta", "vit", "star
 
 def _read_hugging_face(written: Mapping[str, Any]) -> PlannedRun | PlanMismatch:
     """Read `config.json`; sequence and batch are added to it by the user."""
-    kind = written["model_type"]
+    kind = written.get("model_type")
     if kind not in _DECODERS | _ENCODERS:
         return PlanMismatch.MODEL_UNKNOWN
 

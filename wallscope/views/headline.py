@@ -8,6 +8,7 @@ from wallscope.model.diagnosis import Scope
 from wallscope.model.enums import Wall
 from wallscope.summary.diagnosis import find_scope
 from wallscope.thresholds.verdict import LEAST_COVERED_SHARE
+from wallscope.views.light import write_peak_share
 from wallscope.views.verdict import find_dominant
 
 
@@ -32,7 +33,16 @@ def name_verdict(analysis: Analysis) -> tuple[Wall | None, str]:
 
 def describe_scope(analysis: Analysis) -> str:
     """Say what the verdict covers, to follow its two words; empty where these are all steps of all ranks."""
-    return ", ".join(_list_scope_parts(find_scope(analysis), analysis.anchor.window))
+    parts = (_tell_peak(analysis), *_list_scope_parts(find_scope(analysis), analysis.anchor.window))
+    return ", ".join(filter(None, parts))
+
+
+def _tell_peak(analysis: Analysis) -> str:
+    """Say at what share of the peak a compute-bound step runs; empty if unknown, and of several ranks."""
+    is_matched = analysis.job is not None and analysis.job.collectives.matched
+    if is_matched or find_dominant(analysis) != Wall.COMPUTE:
+        return ""
+    return write_peak_share(analysis.ranks[analysis.diagnosis.rank_index].speed_of_light)
 
 
 def covers_all_ranks(analysis: Analysis) -> bool:
