@@ -62,7 +62,7 @@ def _answer_wall(analysis: Analysis, basis: TimeBasis) -> KeyAnswer:
         peak = write_peak_share(_find_ledger(analysis))
         lines += [f"Kernels run {peak}."] if peak else []
         lines.append(
-            f"Largest loss to another wall: {loss}, {units.percent(share)}."
+            f"Largest other loss: {loss}, {units.percent(share)}."
             if share
             else "No other wall loses time."
         )

@@ -186,7 +186,7 @@ def _explain_unknown(found: SpeedOfLight) -> Iterator[str]:
     elif found.source is not None and found.peak is None:
         yield f"{head}: the peak of this GPU is not known."
     elif LossUnknown.FLOPS_UNKNOWN in reasons or found.total(LedgerLine.OPAQUE_GRAPHS):
-        yield f"{head}: pass --config or --flops-per-step, or profile PyTorch with record_shapes=True."
+        yield f"{head}: pass --config or --flops-per-step."
 
 
 def find_largest_loss(found: SpeedOfLight) -> LightRow | None:

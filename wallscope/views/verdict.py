@@ -167,7 +167,7 @@ def _dominant(rank: Rank, diagnosis: Diagnosis, anchor: Anchor) -> Iterator[str]
     if wall == "mixed":
         yield f"No single wall: {list_losses_by_share(share)} of the {unit} ({basis})."
     elif wall == "compute":
-        loss = f"the largest loss to another wall is {second} with {percent(share[second])}"
+        loss = f"the largest other loss is {second} with {percent(share[second])}"
         if share[second] < NAMED_LOSS_SHARE:
             loss = f"no other wall reaches {_LEAST_LOSS}" if share[second] else "no other wall takes time"
         yield f"Compute takes {percent(share[Wall.COMPUTE])} of the {unit} ({basis}); {loss}."
@@ -547,7 +547,7 @@ def list_explanation(analysis: Analysis, rank: Rank, basis: TimeBasis) -> tuple[
     wall = Wall(dominant)
     taken, reason = f"{percent(share[wall])} of {basis.whole}", _explain_share(analysis, rank, wall, basis)
     if wall is Wall.COMPUTE:
-        loss = f"The largest loss to another wall is {first}: {percent(share[first])}."
+        loss = f"The largest other loss is {first}: {percent(share[first])}."
         if share[first] < NAMED_LOSS_SHARE:
             loss = (
                 f"No other wall reaches {_LEAST_LOSS}."

@@ -39,7 +39,10 @@ def _describe_basis(found: SpeedOfLight) -> list[str]:
         lines.append(f"The configuration assumes {found.assumes}.")
     if found.peak is not None:
         lines.append(f"Peak rates of {found.peak.gpu}: {found.peak.source}.")
-    lines.append("Model FLOPs count each product once; dense peak rates, without sparsity.")
+    if not has_lines(found):
+        lines.append("PyTorch records the shapes of operators with record_shapes=True.")
+    else:
+        lines.append("FLOPs are two for each multiply-add; peak rates are dense, without sparsity.")
     return lines
 
 
