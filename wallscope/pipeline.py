@@ -56,6 +56,7 @@ from wallscope.summary.findings import (
     find_attribution_limits,
     find_throughput_limits,
 )
+from wallscope.summary.light_bounds import limit_fixes
 from wallscope.summary.rank import (
     RankSummary,
     lacks_kernels,
@@ -157,7 +158,7 @@ def analyze_capture(
         replayed, ranks = Replayed(None, {}), concluded.pack_profiles()
     if _limits_host_time(answer):
         replayed = limit_host_gains(replayed, answer.ranks[place].typical.walls)
-    settled = recommend(matched, replayed, ranks)
+    settled = limit_fixes(recommend(matched, replayed, ranks))
     return AnalyzedCapture(state_verdict(settled), prepared, place, replays, concluded.matched)
 
 

@@ -62,9 +62,7 @@ def _answer_wall(analysis: Analysis, basis: TimeBasis) -> KeyAnswer:
         peak = write_peak_share(_find_ledger(analysis))
         lines += [f"Kernels run {peak}."] if peak else []
         lines.append(
-            f"Largest other loss: {loss}, {units.percent(share)}."
-            if share
-            else "No other wall loses time."
+            f"Largest other loss: {loss}, {units.percent(share)}." if share else "No other wall loses time."
         )
     elif basis.kind == "median" and diagnosis.led_steps is not None and diagnosis.steady_steps:
         counted = units.plural(diagnosis.steady_steps, f"steady {analysis.anchor.unit}")

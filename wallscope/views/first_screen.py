@@ -26,7 +26,7 @@ from wallscope.thresholds.steps import FEWEST_STEPS_FOR_QUARTILES_COUNT, SLOWER_
 from wallscope.thresholds.verdict import FIRST_FIXES_COUNT, SHOWN_LOSS_SHARE, SHOWN_WALL_SHARE
 from wallscope.views.cards import shorten_settings
 from wallscope.views.headline import covers_all_ranks
-from wallscope.views.light import has_lines
+from wallscope.views.light import has_lines, write_expected, write_worth
 from wallscope.views.sections.findings import describe_confidence, list_caveats
 from wallscope.views.sections.light import tabulate_light
 from wallscope.views.sections.walls import (
@@ -188,7 +188,7 @@ def _build_recommendations(analysis: Analysis, rank: Rank, told: Statement) -> S
 
 def _list_fix(mark: str, title: str, fix: Fix, has_bound: bool) -> Iterator[tuple[Line, ...]]:  # noqa: FBT001  # one call
     worth = "not estimated" if has_bound else ""
-    worth = worth if fix.speedup_ceiling is None else units.write_ceiling(fix.speedup_ceiling)
+    worth = write_worth(fix) or worth
     yield mark, (Span(title, fix.wall),), (Span(worth, "strong"),)
     settings, left = shorten_settings(fix.settings, _LONGEST_LINE)
     counts = (units.plural(left, "more setting") if left else "", count_open_conditions(fix))
@@ -198,8 +198,8 @@ def _list_fix(mark: str, title: str, fix: Fix, has_bound: bool) -> Iterator[tupl
         yield "", (Span(on_one_line, "dim"),), ""
     else:
         yield from (("", (Span(line, "dim"),), "") for line in (settings, counted) if line)
-    if fix.assumes:
-        yield "", (Span(visible(fix.assumes, most=_LONGEST_ASSUMPTION), "dim"),), ""
+    if assumed := ": ".join(filter(None, (write_expected(fix), fix.assumes))):
+        yield "", (Span(visible(assumed, most=_LONGEST_ASSUMPTION), "dim"),), ""
     for line in list(describe_obstacles(fix))[:_MOST_OBSTACLES]:
         yield "", line, ""
 

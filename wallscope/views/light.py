@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from wallscope import units
+from wallscope.model.advice import Fix
 from wallscope.model.enums import ComputeCategory, Precision, Wall
 from wallscope.model.planned_work import PlanMismatch
 from wallscope.model.speed_of_light import (
@@ -311,3 +312,20 @@ def write_shares(found: SpeedOfLight, *, is_brief: bool = False) -> str:
 def has_lines(found: SpeedOfLight | None) -> bool:
     """Return whether the ledger has lines of kernels with known FLOPs."""
     return found is not None and any(one.line in OF_MATRICES for one in found.lines)
+
+
+def write_worth(fix: Fix) -> str:
+    """Write the upper bound of a fix: of the ledger if it shows one, else that of its assumed rates."""
+    bound = fix.speedup_ceiling if fix.most_speedup is None else fix.most_speedup
+    if bound is None:
+        return ""
+    return units.write_ceiling(bound) if fix.most_speedup is None else f"at most {units.write_speedup(bound)}"
+
+
+def write_expected(fix: Fix) -> str:
+    """Write what a fix wins at assumed rates, where the ledger bounds it; empty elsewhere."""
+    if fix.most_speedup is None or fix.speedup_ceiling is None:
+        return ""
+    if units.write_speedup(fix.speedup_ceiling) == units.write_speedup(fix.most_speedup):
+        return ""
+    return f"about {units.write_speedup(fix.speedup_ceiling)} at the rates that libraries reach"
