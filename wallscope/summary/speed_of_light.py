@@ -38,6 +38,7 @@ from wallscope.model.speed_of_light import (
     SpeedOfLight,
 )
 from wallscope.summary.compute import find_leading_peak
+from wallscope.summary.kernel_bytes import measure_byte_floors
 from wallscope.summary.kernel_work import ADDING, MULTIPLYING
 from wallscope.summary.planned_flops import PlannedFlops, fit_plan
 from wallscope.thresholds.causes import (
@@ -60,6 +61,8 @@ _EMULATING = r"fmha_cutlass[FB]_f32"
 """Attention kernels that multiply FP32 as three products of TF32, since Ampere."""
 _EMULATED = 3
 _WITHOUT_TF32 = ("sm_5", "sm_6", "sm_70", "sm_72", "sm_75")
+_ADDING, _AT, _ABOVE, _KINDS = 1, 2, 3, 4
+"""Kernels of a category without FLOPs: that only add, at the bandwidth, above it; and how many kinds are."""
 _STATES, _WALLS = list(DeviceState), list(Wall)
 _LINE_OF_WALL = {
     Wall.COMPUTE: LedgerLine.HAND_OVER,
@@ -166,7 +169,7 @@ def build_ledger(  # noqa: PLR0913, PLR0917  # what is known of a rank
     count = work.steps.start_ns.size
     computing_ns = int(sums.ns[sums.state == _STATES.index(DeviceState.COMPUTE)].sum())
     atoms: Counter[_Atom] = Counter(dict(_list_walls(sums)))
-    divided = _divide_compute(work, capture, fresh, counted, peak, computing_ns)
+    divided = _divide_compute(work, capture, fresh, counted, gpu, computing_ns)
     atoms.update(divided.lines)
     step_ns = average_total(sum(atoms.values()), count)
     means = dict(zip(atoms, apportion_means(list(atoms.values()), count, step_ns), strict=True))
@@ -441,7 +444,7 @@ def _divide_compute(  # noqa: PLR0913, PLR0917  # the parts of one account
     capture: Capture,
     rows: Rows,
     counted: _Counted,
-    peak: GpuPeak | None,
+    gpu: Gpu | None,
     computing_ns: int,
 ) -> _Divided:
     """Return the lines of all time in which a compute kernel runs, and the time of groups of matrices.
@@ -451,10 +454,10 @@ def _divide_compute(  # noqa: PLR0913, PLR0917  # the parts of one account
         capture: with names of kernels.
         rows: of the compute kernels that repeat no work.
         counted: those of them with known FLOPs.
-        peak: of the GPU.
+        gpu: of the rank.
         computing_ns: the time in which any compute kernel runs.
     """
-    columns = work.columns
+    columns, peak = work.columns, None if gpu is None else list_peaks(gpu)
     fresh_ns = computing_ns
     if rows.size < work.rows_of(OperationClass.COMPUTE).size:
         alone = union(order_spans(columns.start_ns[rows], columns.end_ns[rows]))
@@ -464,10 +467,18 @@ def _divide_compute(  # noqa: PLR0913, PLR0917  # the parts of one account
     )
     known, place = len(counted.groups), find_places(rows, counted.rows)
     adds: Flags = capture.names["text"].str.contains(ADDING).to_numpy()
-    unknown = known + 2 * columns.category[rows].astype(np.int64) + adds[columns.name[rows]]
-    group = np.where(place >= 0, np.append(counted.group, -1)[place], unknown)
-    parts = sum_by_group(group, shared, known + 2 * len(CATEGORIES)).tolist()
-    ran = np.flatnonzero(np.bincount(group, minlength=len(parts))).tolist()
+    category = known + _KINDS * columns.category[rows].astype(np.int64)
+    floor = measure_byte_floors(capture, gpu, columns.op[rows].astype(np.int64), columns.name[rows])
+    floor = _find_own_floors(floor, shared, columns.end_ns[rows] - columns.start_ns[rows])
+    has_floor = (floor >= 0) & (place < 0)
+    group = np.where(place >= 0, np.append(counted.group, -1)[place], category + adds[columns.name[rows]])
+    group = np.where(has_floor, category + _ABOVE, group)
+    size = known + _KINDS * len(CATEGORIES)
+    at_bandwidth = np.where(has_floor, floor, 0)
+    sums = sum_by_group(group, shared - at_bandwidth, size)
+    sums = sums + sum_by_group((category + _AT)[has_floor], at_bandwidth[has_floor], size)
+    parts = sums.tolist()
+    ran = np.flatnonzero(np.bincount(group, minlength=size) + (sums > 0)).tolist()
     found = Counter({_Atom(LedgerLine.RECOMPUTATION): computing_ns - fresh_ns})
     shares = {one: Fraction(parts[one] * fresh_ns, max(sum(parts), 1)) for one in ran}
     group_ns = [0] * known
@@ -476,10 +487,8 @@ def _divide_compute(  # noqa: PLR0913, PLR0917  # the parts of one account
             group_ns[one] = time_ns
             found.update(_measure_lines(counted, counted.groups[one], time_ns, peak))
         else:
-            number, is_adding = divmod(one - known, 2)
-            category = ComputeCategory(CATEGORIES[number])
-            reason = _explain_unknown(category, is_adding=bool(is_adding))
-            found[_Atom(LedgerLine.COMPUTE_UNKNOWN, category, reason)] += time_ns
+            number, kind = divmod(one - known, _KINDS)
+            found[_name_other(ComputeCategory(CATEGORIES[number]), kind)] += time_ns
     return _Divided(found, group_ns)
 
 
@@ -503,11 +512,26 @@ def _rate_matrices(
         )
 
 
-def _explain_unknown(category: ComputeCategory, *, is_adding: bool) -> LossUnknown:
-    if category in MULTIPLYING and not is_adding:
-        return LossUnknown.FLOPS_UNKNOWN
-    is_unrecognized = category is ComputeCategory.UNRECOGNIZED
-    return LossUnknown.KERNEL_UNKNOWN if is_unrecognized else LossUnknown.BYTES_UNKNOWN
+def _find_own_floors(floor_ns: Rows, shared: Times, taken_ns: Times) -> Rows:
+    """Return the part of the shared time of kernels that their bytes need, -1 if that is unknown.
+
+    It is unknown of kernels that are faster than the bandwidth: their bytes are others, or in a cache.
+    """
+    is_possible = (floor_ns >= 0) & (floor_ns <= HIGHEST_CLOCK_RATIO * taken_ns)
+    scaled = np.minimum(floor_ns / np.maximum(taken_ns, 1), 1.0)
+    return np.where(is_possible, np.rint(shared * scaled), -1).astype(np.int64)
+
+
+def _name_other(category: ComputeCategory, kind: int) -> _Atom:
+    """Return the line of kernels without known FLOPs."""
+    if kind in {_AT, _ABOVE}:
+        return _Atom(LedgerLine.AT_BANDWIDTH if kind == _AT else LedgerLine.ABOVE_FLOOR, category)
+    reason = LossUnknown.BYTES_UNKNOWN
+    if category in MULTIPLYING and kind != _ADDING:
+        reason = LossUnknown.FLOPS_UNKNOWN
+    elif category is ComputeCategory.UNRECOGNIZED:
+        reason = LossUnknown.KERNEL_UNKNOWN
+    return _Atom(LedgerLine.COMPUTE_UNKNOWN, category, reason)
 
 
 def _measure_lines(
