@@ -56,6 +56,7 @@ from wallscope.summary.findings import (
     find_attribution_limits,
     find_throughput_limits,
 )
+from wallscope.summary.light_bounds import limit_fixes
 from wallscope.summary.rank import (
     RankSummary,
     lacks_kernels,
@@ -79,6 +80,10 @@ from wallscope.trace.unrecognized import find_communication_evidence, infer_comm
 from wallscope.views.verdict import choose_basis, find_deciding_stall, state_verdict
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from wallscope.advice.model_work import PlannedRun
+    from wallscope.model.planned_work import PlanMismatch
     from wallscope.ranks.job import MatchedJob
     from wallscope.summary.lookups import GapLookup
     from wallscope.summary.tables import TableBuilder
@@ -129,7 +134,7 @@ def analyze_capture(
     Raises:
         WallscopeError: one of its children, each with a line for the user.
     """
-    configuration, findings = _read_configuration(options.configuration)
+    configuration, findings, read_plan = _read_configuration(options.configuration)
     prepared, _ = run_both(
         lambda: prepare(path, options, progress, keeps_slices=keeps_slices), _load_fix_rules
     )
@@ -140,7 +145,7 @@ def analyze_capture(
     names = pl.concat([capture.names["text"], capture.range_names["text"]])
     program = _detect_program(capture, configuration)
     progress("attributing time to causes")
-    about = _AboutRun(configuration, findings, program)
+    about = _AboutRun(configuration, findings, program, read_plan(capture.world_size))
     concluded = _conclude(prepared, options, about, with_profiles=with_profiles)
     answer, place = concluded.analysis, concluded.place
     shown = collect_trace_facts(answer, capture.range_names["text"], facts.axes, facts.collectives)
@@ -153,7 +158,7 @@ def analyze_capture(
         replayed, ranks = Replayed(None, {}), concluded.pack_profiles()
     if _limits_host_time(answer):
         replayed = limit_host_gains(replayed, answer.ranks[place].typical.walls)
-    settled = recommend(matched, replayed, ranks)
+    settled = limit_fixes(recommend(matched, replayed, ranks))
     return AnalyzedCapture(state_verdict(settled), prepared, place, replays, concluded.matched)
 
 
@@ -419,14 +424,19 @@ def _begin_trace(
     )
 
 
-def _read_configuration(path: Path | None) -> tuple[RunConfiguration, tuple[Finding, ...]]:
-    """Return what the file of the user states, and what is odd about it."""
+def _read_configuration(
+    path: Path | None,
+) -> tuple[RunConfiguration, tuple[Finding, ...], "Callable[[int | None], PlannedRun | PlanMismatch | None]"]:
+    """Return what the file of the user states, what is odd about it, and what it plans for so many GPUs."""
     if path is None:
-        return RunConfiguration(), ()
+        return RunConfiguration(), (), lambda _: None
     from wallscope.advice.configuration import read_configuration  # noqa: PLC0415
+    from wallscope.advice.model_work import describes_model, read_run  # noqa: PLC0415
 
+    if describes_model(path):  # nothing about the run
+        return RunConfiguration(), (), partial(read_run, path, None)
     read = read_configuration(path)
-    return read.configuration, read.findings
+    return read.configuration, read.findings, partial(read_run, path, read)
 
 
 def _load_fix_rules() -> None:
@@ -442,11 +452,15 @@ def _load_fix_rules() -> None:
 
 @dataclass(frozen=True, slots=True)
 class _AboutRun:
-    """What is known of a run besides its time: its configuration, what is odd about that, its program."""
+    """What is known of a run besides its time: its configuration, what is odd about that, its program.
+
+    `plan` is what its ranks multiply by the configuration, or why that is unknown; `None` without any.
+    """
 
     configuration: RunConfiguration
     findings: tuple[Finding, ...]
     program: Program
+    plan: "PlannedRun | PlanMismatch | None" = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -481,7 +495,9 @@ def _conclude(
     trace = prepared.trace
     is_alone = len(trace.capture.ranks) == 1
     anchor = describe_anchor(trace)
-    found = summarize_ranks(prepared, options.step_facts, with_tables=with_profiles or not is_alone)
+    found = summarize_ranks(
+        prepared, options.step_facts, about.plan, with_tables=with_profiles or not is_alone
+    )
     place = find_least_computing(tuple(own.rank for own in found), trace.places_without_marker())
     diagnose_rank = partial(_diagnose, prepared, anchor, options, about)
     answer = diagnose_rank(found, place)

@@ -102,9 +102,9 @@ def test_sections_stand_in_the_order_of_questions_with_the_dominant_wall_first(r
         attributes["id"] for tag, attributes in elements(write_analysis_page(report)) if tag == "section"
     ]
 
-    assert sections[:5] == ["verdict", "timeline", "steps", "causes", "path"]
-    assert sections[5] == report.analysis.diagnosis.dominant_wall
-    assert set(sections[5:9]) == {"communication", "memory", "host", "compute"}
+    assert sections[:6] == ["verdict", "timeline", "steps", "causes", "light", "path"]
+    assert sections[6] == report.analysis.diagnosis.dominant_wall
+    assert set(sections[6:10]) == {"communication", "memory", "host", "compute"}
     assert sections[9:] == ["phases", "limits", "computed"]
 
 

@@ -6,7 +6,7 @@ of repeated arguments counts.
 
 import difflib
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -79,6 +79,7 @@ _SECOND_RUN = re.compile(r"MODEL_ARGS_[2-9]\.")
 _FILLED = {"encoder_num_layers", "encoder_seq_length", "step_batch_size_schedule"}
 """Arguments that exclude others, which Megatron-LM has set from each other before it logs them."""
 
+_SIZES = ("attention_output_gate", "padded_vocab_size", "window_attn_skip_freq", "window_size")
 _FEW_KEYS = 100
 _LONGEST_NAME = 200
 _WITHOUT_EFFECT = "ddp.use_custom_fsdp"
@@ -87,11 +88,15 @@ _WITHOUT_EFFECT = "ddp.use_custom_fsdp"
 
 @dataclass(frozen=True, slots=True)
 class ConfigurationFile:
-    """Settings of a file that any check uses, the oddities of the file, and what kind of file it is."""
+    """Settings of a file that any check uses, the oddities of the file, and what kind of file it is.
+
+    `sizes` are settings of the model that no check uses, by their names without sections.
+    """
 
     configuration: RunConfiguration
     findings: tuple[Finding, ...]
     form: FileForm
+    sizes: Mapping[str, object] = field(default_factory=dict)
 
 
 _OVERRIDING = {
@@ -183,7 +188,13 @@ def read_configuration(path: Path, *, with_defaults: bool = False) -> Configurat
         *_former(path, contents.entries),
         *check_releases(path, contents.entries, settings),
     )
-    return ConfigurationFile(RunConfiguration(settings), tuple(_weaken(odd, contents.form)), contents.form)
+    sizes = {bare_name(written): value for written, value in contents.entries}
+    return ConfigurationFile(
+        RunConfiguration(settings),
+        tuple(_weaken(odd, contents.form)),
+        contents.form,
+        {name: sizes[name] for name in _SIZES if name in sizes},
+    )
 
 
 def _weaken(findings: Iterable[Finding], form: FileForm) -> Iterator[Finding]:

@@ -317,12 +317,20 @@ def count_layout(layout: str) -> tuple[int, int, int] | None:
     >>> count_layout("Ettt|(tt|)*29,m|L")
     (32, 61, 1)
     """
+    text = expand_layout(layout)
+    return None if text is None else (text.count("|") + 1, text.count("t"), text.count("m"))
+
+
+def expand_layout(layout: str) -> str | None:
+    """Return a pipeline layout with all repeated parts written out, `None` if it is none.
+
+    >>> expand_layout("Et*2|(t|)*2,m|L")
+    'Ett|t|t|m|L'
+    """
     text = layout.replace(",", "").replace(" ", "")
     for pattern in (r"\(([^()]+)\)\*(\d{1,4})", r"(.)\*(\d{1,4})"):
         lengths = [len(part) * int(times) for part, times in re.findall(pattern, text)]
         if sum(lengths) > _MOST_LAYERS:
             return None
         text = re.sub(pattern, lambda found: found[1] * int(found[2]), text)
-    if not re.fullmatch(r"[ELtm|]+", text):
-        return None
-    return text.count("|") + 1, text.count("t"), text.count("m")
+    return text if re.fullmatch(r"[ELtm|]+", text) else None

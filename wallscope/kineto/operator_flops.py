@@ -31,6 +31,7 @@ _MOST_FLOPS = 2**62
 
 Formula = Callable[[list[Any], list[Any]], int]
 """The FLOPs by shapes and values of all arguments; a missing argument raises one of `_LACKING`."""
+_OF_BATCHES = frozenset(("aten::bmm", "aten::baddbmm", "aten::baddbmm_"))
 _LACKING = (LookupError, TypeError, ValueError)
 _LONGEST_SEQUENCE = 1 << 24
 _FORWARD, _BACKWARD, _GRADIENTS = (1, 1), (3, 2), (2, 2)
@@ -76,16 +77,17 @@ def count_flops(name: str, shapes: Any, types: Any, values: Any) -> int | None:
 def count_model_flops(name: str, shapes: Any, types: Any, values: Any) -> int | None:
     """Return the FLOPs that a model needs of one run of an operator; `None` if they are unknown.
 
-    They are at most those that run (`count_flops`, with the same arguments). Padding and masked pairs of
-    attention that is not fused are in both, because a trace does not show them.
+    They are at most those that run (`count_flops`, with the same arguments). Of batches of matrices they are
+    unknown: these may be attention that is not fused, and a trace does not show which pairs a mask leaves.
 
+    >>> count_model_flops("aten::bmm", [[2, 3, 4], [2, 4, 5]], [], [])
     >>> shapes = [[1, 2, 8, 4]] * 6 + [[]] * 6
     >>> values = [""] * 11 + ["False"]
     >>> backward = "aten::_scaled_dot_product_flash_attention_backward"
     >>> count_flops(backward, shapes, [], values), count_model_flops(backward, shapes, [], values)
     (5120, 4096)
     """
-    executed = count_flops(name, shapes, types, values)
+    executed = None if name in _OF_BATCHES else count_flops(name, shapes, types, values)
     formula = _MODEL_FORMULAS.get(name)
     return executed if executed is None or formula is None else formula(shapes, values)
 

@@ -158,6 +158,15 @@ class Fix:
     refuted_by: str = ""
     assumes: str = ""
     assumption: str = ""
+    most_speedup: Annotated[
+        float | None,
+        Shown(
+            "largest speedup by the lines of `speed_of_light` that the fix can remove; the upper bound is"
+            " then that of its assumed rates",
+            "at most",
+            "speedup",
+        ),
+    ] = None
 
 
 Value = bool | int | float | str | None | tuple["Value", ...]

@@ -272,7 +272,7 @@ KERNEL_FLOPS = pl.Schema(
         "op": pl.UInt32(),
         "operator": pl.UInt32(),  # that issued it, one or several kernels
         "flops": pl.Int64(),  # of all kernels of the operator
-        "model_flops": pl.Int64(),  # those of them that a model needs
+        "model_flops": pl.Int64(),  # those of them that a model needs; null if unknown
         "precision": pl.Enum(Precision),  # of its arguments; FP32 may be multiplied as TF32; null if unknown
     }
 )

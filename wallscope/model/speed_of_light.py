@@ -8,6 +8,7 @@ from enum import StrEnum
 from typing import Annotated, Literal
 
 from wallscope.model.enums import ComputeCategory, Precision
+from wallscope.model.planned_work import PlanMismatch
 from wallscope.model.shown import Shown
 
 
@@ -19,6 +20,8 @@ class LedgerLine(StrEnum):
     COMPUTED_TWICE = "computed-twice"
     EMULATED_PRECISION = "emulated-precision"
     BELOW_PEAK = "below-peak"
+    AT_BANDWIDTH = "at-bandwidth"
+    ABOVE_FLOOR = "above-floor"
     COMPUTE_UNKNOWN = "compute-unknown"
     HAND_OVER = "hand-over"
     RECOMPUTATION = "recomputation"
@@ -41,7 +44,12 @@ class LossUnknown(StrEnum):
     IMPOSSIBLE_FLOPS = "impossible-flops"
 
 
-FlopsSource = Literal["user", "shapes"]
+AT_PEAK = (LedgerLine.IDEAL_MATH, LedgerLine.PRECISION, LedgerLine.COMPUTED_TWICE)
+"""Lines that the kernels would take at the peak of the precision in use."""
+OF_MATRICES = (*AT_PEAK, LedgerLine.EMULATED_PRECISION, LedgerLine.BELOW_PEAK)
+"""Lines of kernels that multiply, with known FLOPs."""
+
+FlopsSource = Literal["user", "shapes", "configuration"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,8 +86,9 @@ class LineReason:
 class LedgerEntry:
     """A line of the ledger, of one category of kernels if compute kernels run.
 
-    `proven` lines are known in size. The others are time of kernels of which it is unknown how much is lost:
-    `reasons` say why, and sum to the line.
+    Of FLOPs of the user, which no category has, the first lines have none: they are of all kernels that
+    multiply. `proven` lines are known in size. The others are time of kernels of which it is unknown how much
+    is lost: `reasons` say why, and sum to the line.
     """
 
     line: Annotated[LedgerLine, Shown("what the time is spent on", "line")]
@@ -91,12 +100,38 @@ class LedgerEntry:
 
 
 @dataclass(frozen=True, slots=True)
+class MatrixWork:
+    """Kernels of one category that multiply in one precision, and how near to the peak they are.
+
+    Attributes:
+        category: of the kernels; `None` of FLOPs of the user, which are of all that multiply.
+        precision: in which they multiply.
+        products: how many products of this precision stand for one: more than 1 where FP32 is emulated.
+        ns: time of the typical step in them, without recomputed ones.
+        model_flops: those that the model needs, at most.
+        executed_flops: those that ran, `None` if only those of the model are known.
+        flops_per_s: executed FLOPs by time, of the model if only these are known.
+        peak_share: of the peak rate in this precision, divided by `products`; `None` without a peak.
+    """
+
+    category: Annotated[ComputeCategory | None, Shown("category of the kernels", "category")]
+    precision: Annotated[Precision, Shown("precision of the products", "precision")]
+    products: int
+    ns: Annotated[int, Shown("time in the typical step", "time", "ms")]
+    model_flops: int
+    executed_flops: int | None
+    flops_per_s: Annotated[float | None, Shown("rate", "rate", "flops")]
+    peak_share: Annotated[float | None, Shown("share of the peak rate", "of peak", "percent")]
+
+
+@dataclass(frozen=True, slots=True)
 class SpeedOfLight:
     """Where the typical step of a rank loses its FLOPs: `lines` sum to `window_ns` exactly.
 
     FLOPs are those of one step and GPU: two for a multiplication and an addition. `model_flops` are those
-    that the model needs, by the user or by operator shapes, and `executed_flops` those of the kernels that
-    ran, by shapes. By shapes they belong to kernels with `covered` of the work of all that multiply. Below 1
+    that the model needs, by the user, a configuration or operator shapes, and `executed_flops` those of the
+    kernels that ran. `flops_whole_square` are model FLOPs with the masked half of causal attention, as others
+    count them. By shapes FLOPs belong to kernels with `covered` of the work of all that multiply. Below 1
     they and the shares are lower bounds, and below one half the shares are `None`.
 
     Attributes:
@@ -104,6 +139,8 @@ class SpeedOfLight:
         mfu: time of the model FLOPs at the peak of the precision that they ran in, divided by the step.
         hfu: the same of the executed FLOPs.
         mfu_16bit: model FLOPs divided by what the step could do at the 16-bit peak.
+        refused: why the configuration of the user gives no FLOPs; `None` if it does, or without any.
+        assumes: what the FLOPs of a configuration take for granted, in words.
     """
 
     window_ns: int
@@ -118,3 +155,12 @@ class SpeedOfLight:
     mfu_16bit: float | None
     model_flops_per_s: float | None
     lines: tuple[LedgerEntry, ...]
+    matrices: tuple[MatrixWork, ...] = ()
+    flops_whole_square: int | None = None
+    refused: PlanMismatch | None = None
+    assumes: str = ""
+
+    def total(self, *lines: LedgerLine, category: ComputeCategory | None = None) -> int:
+        """Return the ns of some lines, of one category if it is given."""
+        own = (one for one in self.lines if category is None or one.category is category)
+        return sum(one.ns for one in own if one.line in lines)

@@ -482,3 +482,32 @@ FIGURES: Final[Mapping[str, Callable[[Analysis, Rank], Figure]]] = {
     "phases": lambda _, rank: draw_phases(rank.ranges),
 }
 """Figures of one rank by name."""
+
+
+def make_waterfall(parts: Sequence[tuple[str, int, Wall, str]], whole: str) -> Figure:
+    """Draw the lines from the ideal to the measured step: each bar begins where the one before it ends.
+
+    `parts` are name, time, wall and note of each line.
+    """
+    names = [*(label(name) for name, *_ in parts), label(f"measured {whole}")]
+    times = [time_ns / 1e6 for _, time_ns, *_ in parts]
+    begins = [sum(times[:place]) for place in range(len(times))]
+    notes = [label(note) for *_, note in parts]
+    marks = [WALL_COLOURS[wall] for _, _, wall, _ in parts]
+    trace = {
+        "type": "bar",
+        "orientation": "h",
+        "y": names,
+        "x": [*times, sum(times)],
+        "base": [*begins, 0],
+        "marker": {"color": [*marks, _NO_WALL]},
+        "text": [units.duration(round(time_ms * 1e6)) for time_ms in (*times, sum(times))],
+        "textposition": "outside",
+        "cliponaxis": False,
+        "customdata": [*notes, ""],
+        "hovertemplate": "%{y}: %{text}<br>%{customdata}<extra></extra>",
+        "showlegend": False,
+    }
+    layout = {"xaxis": {"title": _MS, "rangemode": "tozero"}, "yaxis": _ROWS}
+    caption = f"From the ideal to the measured {whole}: where each line begins, those above it end."
+    return Figure("light", caption, (trace,), layout, _FRAME_PX + _ROW_PX * len(names))

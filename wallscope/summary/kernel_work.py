@@ -31,8 +31,11 @@ MULTIPLYING = (
 )
 _IS_MULTIPLYING = np.isin(CATEGORIES, MULTIPLYING)
 _PRECISIONS = list(Precision)
-ADDING = r"(?i)split_?k_?reduce|epilogue::impl::globalKernel"
-"""Kernels of a multiplication that only add what others multiplied, or a bias to it."""
+ADDING = (
+    r"(?i)split_?k_?reduce|epilogue::impl::globalKernel"
+    r"|nchwToNhwc|nhwcToNchw|convertTensor|nhwcAddPadding|computeOffsets|im2col|col2im"
+)
+"""Kernels of a multiplication that only add what others multiplied, or a bias to it, or lay data out."""
 
 
 def sum_category_precisions(

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, TypedDict
+from typing import TYPE_CHECKING, Any, TypedDict
 
 import numpy as np
 import polars as pl
@@ -37,6 +37,7 @@ from wallscope.model.analysis import Budget, Rank, Step, Typical
 from wallscope.model.capture import Capture
 from wallscope.model.diagnosis import MemoryPressure, RareStall, StepFacts, StepMode, Walls
 from wallscope.model.enums import CopyDirection, OperationKind
+from wallscope.model.planned_work import PlanMismatch, PlannedWork
 from wallscope.model.rank_summaries import OverlapTax
 from wallscope.model.schemas import BUDGET_PARTS, WINDOWS
 from wallscope.process_tuning import Once, release_memory, run_side_by_side
@@ -93,6 +94,9 @@ from wallscope.trace.intervals import (
 )
 from wallscope.trace.step_variation import find_step_modes
 
+if TYPE_CHECKING:
+    from wallscope.advice.model_work import PlannedRun
+
 _MIGRATIONS = [encode_member(one) for one in CopyDirection if one.startswith("migration")]
 _OF_TAX = ("op", "start_ns", "end_ns", "kind", "class", "category", "name")
 _OF_USUAL = ("start_ns", "end_ns", "wall", "kind", "gap", "op", "range")
@@ -138,9 +142,15 @@ def lacks_kernels(account: RankSummary) -> bool:
 
 
 def summarize_ranks(
-    prepared: Prepared, step_facts: StepFacts | None = None, *, with_tables: bool = True
+    prepared: Prepared,
+    step_facts: StepFacts | None = None,
+    plan: "PlannedRun | PlanMismatch | None" = None,
+    *,
+    with_tables: bool = True,
 ) -> tuple[RankSummary, ...]:
     """Return one summary per rank; with the tables of profiles only if they are asked for.
+
+    `plan` is what a configuration plans for the ranks, or why it does not; `None` without any.
 
     Of a step that is longer than an unprofiled one of the user, so much host time is that of the profiler.
     """
@@ -161,7 +171,7 @@ def summarize_ranks(
 
     def summarize(own: tuple[dict[str, Any], RankWindows, UpperBounds]) -> RankSummary:
         found = _summarize_rank(
-            prepared, described if with_tables else None, taxes, step_facts or StepFacts(), *own
+            prepared, described if with_tables else None, taxes, step_facts or StepFacts(), plan, *own
         )
         if len(ranks) > 1:
             own[-1].forget()
@@ -184,6 +194,7 @@ def _summarize_rank(  # noqa: PLR0913, PLR0917  # what is shared between ranks, 
     described: Once[OperationDescriptions] | None,
     taxes: Mapping[int, Once[OverlapTax | None]],
     step_facts: StepFacts,
+    plan: "PlannedRun | PlanMismatch | None",
     rank: dict[str, Any],
     own: RankWindows,
     ceiling: UpperBounds,
@@ -272,6 +283,7 @@ def _summarize_rank(  # noqa: PLR0913, PLR0917  # what is shared between ranks, 
             details,
             model,
             step_facts.flops,
+            _plan_rank(plan, rank["rank"]),
             is_step=trace.steps.unit == "step",
         ),
         **_measure_steadiness(windows.filter("steady"), sums, operations, capture),
@@ -305,6 +317,15 @@ def _summarize_rank(  # noqa: PLR0913, PLR0917  # what is shared between ranks, 
         if described is None
         else build_profile_tables(operations, windows, slices, sums.frame(), described()),
     )
+
+
+def _plan_rank(
+    plan: "PlannedRun | PlanMismatch | None", rank: int | None
+) -> PlannedWork | PlanMismatch | None:
+    """Return what a configuration plans for a rank, or why it does not."""
+    if plan is None or isinstance(plan, PlanMismatch):
+        return plan
+    return plan.plan_rank(rank) or PlanMismatch.STAGE_UNKNOWN
 
 
 def _measure_profiled_share(chosen: pl.DataFrame, unprofiled_step_ns: int | None) -> float:

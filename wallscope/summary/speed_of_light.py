@@ -6,7 +6,7 @@ where nothing else computes. All sums are integers, and the lines add up to the 
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from fractions import Fraction
 from typing import NamedTuple
 
@@ -23,7 +23,9 @@ from wallscope.attribution.totals import (
 from wallscope.columns import Flags, Rows, are_among, as_integers, find_places, sum_by_group
 from wallscope.model.capture import Capture, Gpu
 from wallscope.model.cause_catalogue import MEMORY_RECOMPUTE
+from wallscope.model.diagnosis import Peak
 from wallscope.model.enums import ComputeCategory, DeviceState, OperationClass, Precision, Wall
+from wallscope.model.planned_work import PlanMismatch, PlannedWork
 from wallscope.model.rank_summaries import ComputeDetails
 from wallscope.model.speed_of_light import (
     FlopsSource,
@@ -32,14 +34,24 @@ from wallscope.model.speed_of_light import (
     LedgerLine,
     LineReason,
     LossUnknown,
+    MatrixWork,
     SpeedOfLight,
 )
 from wallscope.summary.compute import find_leading_peak
+from wallscope.summary.kernel_bytes import measure_byte_floors
 from wallscope.summary.kernel_work import ADDING, MULTIPLYING
-from wallscope.thresholds.causes import HIGHEST_CLOCK_RATIO, LEAST_COUNTED_SHARE
+from wallscope.summary.planned_flops import PlannedFlops, fit_plan
+from wallscope.thresholds.causes import (
+    COMPLETE_FLOPS_SHARE,
+    HIGHEST_CLOCK_RATIO,
+    LEAST_COUNTED_SHARE,
+    ONE_PRECISION_SHARE,
+)
+from wallscope.thresholds.verdict import MATERIAL_SHARE
 from wallscope.trace.gpu_peaks import list_peaks
 from wallscope.trace.intervals import Spans, Times, apportion, covered_ns, order_spans, union
 from wallscope.trace.kernel_classes import infer_precisions
+from wallscope.trace.unrecognized import mark_unknown_kernels
 
 _FRACTION_BITS = 16  # a shared nanosecond is divided so finely; 2**47 ns, more than a day, still fit
 _PRECISIONS = list(Precision)
@@ -49,6 +61,8 @@ _EMULATING = r"fmha_cutlass[FB]_f32"
 """Attention kernels that multiply FP32 as three products of TF32, since Ampere."""
 _EMULATED = 3
 _WITHOUT_TF32 = ("sm_5", "sm_6", "sm_70", "sm_72", "sm_75")
+_ADDING, _AT, _ABOVE, _KINDS = 1, 2, 3, 4
+"""Kernels of a category without FLOPs: that only add, at the bandwidth, above it; and how many kinds are."""
 _STATES, _WALLS = list(DeviceState), list(Wall)
 _LINE_OF_WALL = {
     Wall.COMPUTE: LedgerLine.HAND_OVER,
@@ -69,13 +83,14 @@ class _Atom(NamedTuple):
 
 
 class _Multiplied(NamedTuple):
-    """Operators of one category that multiply in one precision, over all steps of the typical step.
+    """Kernels of one category that multiply in one precision, over all steps of the typical step.
 
-    `products` is how many products of that precision stand for one. `repeated` FLOPs are those of recomputed
-    operators, which are not in `executed`.
+    FLOPs of the user have no category, and only those of the model are known. `products` is how many products
+    of that precision stand for one. `repeated` FLOPs are those of recomputed operators, which are not in
+    `executed`.
     """
 
-    category: ComputeCategory
+    category: ComputeCategory | None
     precision: Precision
     products: int
     executed: int
@@ -95,8 +110,9 @@ class _Operators(NamedTuple):
         operator: the entry of each of these kernels.
         kind: the category, precision and number of products of each operator as one number.
         executed: FLOPs of each operator that begins in a step, else 0.
-        model: those of them that the model needs.
+        model: those of them that the model needs, at most.
         repeats: whether each repeats forward work.
+        knows_model: whether all of the model's are known.
     """
 
     rows: Rows
@@ -105,6 +121,7 @@ class _Operators(NamedTuple):
     executed: Rows
     model: Rows
     repeats: Flags
+    knows_model: bool = True
 
 
 def build_ledger(  # noqa: PLR0913, PLR0917  # what is known of a rank
@@ -115,6 +132,7 @@ def build_ledger(  # noqa: PLR0913, PLR0917  # what is known of a rank
     details: ComputeDetails | None,
     gpu: Gpu | None,
     user_flops: float | None,
+    plan: PlannedWork | PlanMismatch | None = None,
     *,
     is_step: bool,
 ) -> SpeedOfLight:
@@ -128,52 +146,70 @@ def build_ledger(  # noqa: PLR0913, PLR0917  # what is known of a rank
         details: the composition of its compute, `None` without any.
         gpu: of the rank.
         user_flops: model FLOPs of a step and GPU, by the user.
+        plan: the multiplications of the rank by a configuration, or why it gives none; `None` without any.
         is_step: whether the windows are training steps.
     """
     peak = None if gpu is None else list_peaks(gpu)
     is_again = np.zeros(work.columns.op.size, np.bool_)
     rows = work.rows_of(OperationClass.COMPUTE)
     is_again[rows] = are_among(work.columns.op[rows].astype(np.int64), recomputed.astype(np.int64))
-    operators = _find_operators(work, capture, gpu, rows, is_again)
-    groups = _group_operators(operators)
-    atoms: Counter[_Atom] = Counter(dict(_list_walls(sums)))
-    computing_ns = int(sums.ns[sums.state == _STATES.index(DeviceState.COMPUTE)].sum())
-    atoms.update(_divide_compute(work, rows[~is_again[rows]], operators, groups, peak, computing_ns))
+    fresh = rows[~is_again[rows]]
+    by_shapes = _count_by_shapes(work, capture, gpu, rows, is_again)
+    share = None if details is None or not by_shapes.groups else details.flops_share
+    counted, refused = by_shapes, plan if isinstance(plan, PlanMismatch) else None
+    if isinstance(plan, PlannedWork) and (share or 0) < COMPLETE_FLOPS_SHARE:
+        fitted = fit_plan(work, capture, plan, fresh)
+        refused = fitted.mismatch
+        if refused is None:
+            counted = _count_by_plan(work, capture, gpu, fresh, fitted.flops)
+            share = 1.0
+    has_lines = bool(counted.groups)
+    if not has_lines and user_flops is not None:
+        counted = _count_by_user(work, capture, gpu, fresh, user_flops)
     count = work.steps.start_ns.size
+    computing_ns = int(sums.ns[sums.state == _STATES.index(DeviceState.COMPUTE)].sum())
+    atoms: Counter[_Atom] = Counter(dict(_list_walls(sums)))
+    divided = _divide_compute(work, capture, fresh, counted, gpu, computing_ns)
+    atoms.update(divided.lines)
     step_ns = average_total(sum(atoms.values()), count)
     means = dict(zip(atoms, apportion_means(list(atoms.values()), count, step_ns), strict=True))
-    covered = None if details is None or not groups else details.flops_share
-    source: FlopsSource | None = "user" if user_flops is not None else "shapes" if groups else None
-    needed = (
-        round(user_flops) if user_flops is not None else work.mean(sum(one.model for one in groups.values()))
+    shares = _measure_shares(
+        counted.groups, peak, count, None if user_flops is None else find_leading_peak(details, gpu)
     )
-    is_counted = covered is not None and covered >= LEAST_COUNTED_SHARE and _is_possible(means)
-    has_model = is_step and step_ns > 0 and (user_flops is not None or is_counted)
-    by_shapes = _measure_peak_time(groups.values(), peak, count)
-    leading = find_leading_peak(details, gpu)
-    if user_flops is None:
-        mfu = by_shapes.model_ns / step_ns if has_model and by_shapes is not None else None
-    else:
-        mfu = user_flops * 1e9 / step_ns / leading.flops_per_s if has_model and leading is not None else None
+    source: FlopsSource | None = "user" if user_flops is not None else counted.source if has_lines else None
+    needed = work.mean(sum(one.model for one in counted.groups))
+    if user_flops is not None:
+        needed = round(user_flops)
+    is_counted = has_lines and (share or 0) >= LEAST_COUNTED_SHARE and _is_possible(means)
+    has_model = user_flops is not None or (has_lines and counted.knows_model)
+    is_rate = step_ns > 0 and has_model and (is_counted or (is_step and user_flops is not None))
+    model_ns = shares.model_ns
+    if user_flops is not None:
+        model_ns = None if shares.leading is None else user_flops * 1e9 / shares.leading
     most_16bit = _find_16bit_rate(peak)
-    is_rated = has_model and most_16bit is not None
+
+    def divide(part_ns: float | None, *, is_known: bool) -> float | None:
+        return part_ns / step_ns if part_ns is not None and is_step and is_known and step_ns else None
+
     return SpeedOfLight(
         window_ns=step_ns,
         is_step=is_step,
         peak=peak,
-        model_flops=None if source is None else needed,
-        executed_flops=work.mean(sum(one.executed + one.repeated for one in groups.values()))
-        if groups
+        model_flops=needed if has_model else None,
+        executed_flops=work.mean(sum(one.executed + one.repeated for one in counted.groups))
+        if has_lines
         else None,
         source=source,
-        covered=covered,
-        mfu=mfu,
-        hfu=by_shapes.executed_ns / step_ns
-        if is_step and is_counted and by_shapes is not None and step_ns
-        else None,
-        mfu_16bit=needed * 1e9 / step_ns / most_16bit if is_rated and most_16bit else None,
-        model_flops_per_s=needed * 1e9 / step_ns if has_model or (is_counted and step_ns) else None,
-        lines=_list_entries(means),
+        covered=share if has_lines else None,
+        mfu=divide(model_ns, is_known=is_rate),
+        hfu=divide(shares.executed_ns, is_known=is_counted),
+        mfu_16bit=divide(needed * 1e9 / most_16bit if most_16bit else None, is_known=is_rate),
+        model_flops_per_s=needed * 1e9 / step_ns if is_rate else None,
+        lines=_list_entries(means, counted.source),
+        matrices=tuple(_rate_matrices(work, counted, divided.group_ns, peak)),
+        flops_whole_square=counted.whole_square,
+        refused=refused,
+        assumes=plan.assumes if isinstance(plan, PlannedWork) and counted.source == "configuration" else "",
     )
 
 
@@ -227,6 +263,108 @@ def _list_walls(sums: SliceSums) -> Iterator[tuple[_Atom, int]]:
     yield from ((_Atom(line), time_ns) for line, time_ns in found.items())
 
 
+class _Counted(NamedTuple):
+    """Kernels with known FLOPs: those in `rows` belong to `groups` by the number in `group`."""
+
+    source: FlopsSource
+    groups: list[_Multiplied]
+    rows: Rows
+    group: Rows
+    whole_square: int | None = None
+    knows_model: bool = True
+
+
+def _count_by_shapes(
+    work: TypicalWork, capture: Capture, gpu: Gpu | None, rows: Rows, is_again: Flags
+) -> _Counted:
+    """Return the kernels of operators whose shapes are known."""
+    operators = _find_operators(work, capture, gpu, rows, is_again)
+    groups = _group_operators(operators)
+    place = find_places(operators.kind, np.array(list(groups), np.int64))
+    return _Counted(
+        "shapes",
+        list(groups.values()),
+        operators.rows,
+        place[operators.operator],
+        knows_model=operators.knows_model,
+    )
+
+
+def _count_by_plan(
+    work: TypicalWork,
+    capture: Capture,
+    gpu: Gpu | None,
+    rows: Rows,
+    flops: Mapping[ComputeCategory, PlannedFlops],
+) -> _Counted:
+    """Return the multiplying kernels of the categories with planned FLOPs; convolutions are matrices."""
+    steps, parts, numbers = work.steps.start_ns.size, [], []
+    groups: list[_Multiplied] = []
+    for category, planned in flops.items():
+        with_it = (category, ComputeCategory.CONVOLUTION) if category is ComputeCategory.GEMM else (category,)
+        own = _select_multiplying(work, capture, rows, with_it)
+        precision, products = _find_one_precision(work, capture, gpu, own)
+        numbers.append(np.full(own.size, len(groups)))
+        executed, model = planned.executed * steps, planned.model * steps
+        groups.append(_Multiplied(category, precision, products, executed, 0, model))
+        parts.append(own)
+    whole = sum(one.whole_square for one in flops.values())
+    return _Counted("configuration", groups, np.concatenate(parts), np.concatenate(numbers), whole)
+
+
+def _count_by_user(
+    work: TypicalWork, capture: Capture, gpu: Gpu | None, rows: Rows, flops: float
+) -> _Counted:
+    """Return all multiplying kernels, whose FLOPs the user gave; none if others may multiply unseen."""
+    own = _select_multiplying(work, capture, rows, MULTIPLYING)
+    unseen = [*work.rows_of(OperationClass.OPAQUE_GRAPH), *rows[mark_unknown_kernels(work.operations)[rows]]]
+    is_complete = work.total_ns(np.array(unseen, np.int64)) <= MATERIAL_SHARE * work.total_ns(own)
+    if not own.size or not is_complete:
+        return _Counted("user", [], own[:0], own[:0])
+    total = round(flops * work.steps.start_ns.size)
+    precision, _ = _find_one_precision(work, capture, gpu, own)
+    return _Counted(
+        "user", [_Multiplied(None, precision, 1, total, 0, total)], own, np.zeros(own.size, np.int64)
+    )
+
+
+def _select_multiplying(
+    work: TypicalWork, capture: Capture, rows: Rows, categories: Iterable[ComputeCategory]
+) -> Rows:
+    """Return the rows of kernels that multiply, of some categories."""
+    is_asked = np.isin(CATEGORIES, list(categories))[work.columns.category[rows]]
+    adds: Flags = capture.names["text"].str.contains(ADDING).to_numpy()
+    return rows[is_asked & ~adds[work.columns.name[rows]]]
+
+
+def _find_one_precision(
+    work: TypicalWork, capture: Capture, gpu: Gpu | None, rows: Rows
+) -> tuple[Precision, int]:
+    """Return the precision of almost all of some kernels, and how many of its products stand for one."""
+    name, inside_ns = work.columns.name[rows], work.columns.inside_ns[rows]
+    told, emulates = _infer_kernel_precisions(capture, gpu)
+    key = told[name] * (_EMULATED + 1) + np.where(emulates[name], _EMULATED, 1)
+    time_ns = sum_by_group(key, inside_ns, len(_PRECISIONS) * (_EMULATED + 1))
+    if not time_ns.any():
+        return Precision.UNKNOWN, 1
+    first = int(time_ns.argmax())
+    precision, products = divmod(first, _EMULATED + 1)
+    same_ns = int(time_ns.reshape(len(_PRECISIONS), -1)[precision].sum())
+    is_one = max(int(time_ns[first]), same_ns) >= ONE_PRECISION_SHARE * int(time_ns.sum())
+    return (_PRECISIONS[precision] if is_one else Precision.UNKNOWN), products
+
+
+def _infer_kernel_precisions(capture: Capture, gpu: Gpu | None) -> tuple[Rows, Flags]:
+    """Return the precision of each kernel name, by number, and whether it emulates FP32 by it."""
+    told = as_integers(infer_precisions(capture.names)["precision"]).astype(np.int64)
+    emulates: Flags = capture.names["text"].str.contains(_EMULATING).to_numpy() & (not _lacks_tf32(gpu))
+    return np.where(emulates, _PRECISIONS.index(Precision.TF32), told), emulates
+
+
+def _lacks_tf32(gpu: Gpu | None) -> bool:
+    return gpu is not None and (gpu.architecture or "").startswith(_WITHOUT_TF32)
+
+
 def _find_operators(
     work: TypicalWork, capture: Capture, gpu: Gpu | None, rows: Rows, is_again: Flags
 ) -> _Operators:
@@ -248,11 +386,11 @@ def _find_operators(
     first = order[np.unique(owner[order], return_index=True)[1]]
     chosen = rows[first]
     name = columns.name[chosen]
-    is_old = gpu is not None and (gpu.architecture or "").startswith(_WITHOUT_TF32)
-    told = as_integers(infer_precisions(capture.names)["precision"]).astype(np.int64)[name]
-    emulates = texts.str.contains(_EMULATING).to_numpy()[name] & (not is_old)
-    precision = _choose_precisions(as_integers(known["precision"][place[first]], -1), told, is_old=is_old)
-    precision = np.where(emulates, _PRECISIONS.index(Precision.TF32), precision)
+    told_of_name, emulates_of_name = _infer_kernel_precisions(capture, gpu)
+    told, emulates = told_of_name[name], emulates_of_name[name]
+    stated = as_integers(known["precision"][place[first]], -1)
+    precision = _choose_precisions(stated, told, is_old=_lacks_tf32(gpu))
+    precision = np.where(emulates, told, precision)
     products = np.where(emulates, _EMULATED, 1)
     begins = columns.begins[chosen]
     return _Operators(
@@ -261,8 +399,9 @@ def _find_operators(
         (columns.category[chosen].astype(np.int64) * len(_PRECISIONS) + precision) * (_EMULATED + 1)
         + products,
         np.where(begins, known["flops"].to_numpy()[place[first]], 0),
-        np.where(begins, known["model_flops"].to_numpy()[place[first]], 0),
+        np.where(begins, known["model_flops"].fill_null(known["flops"]).to_numpy()[place[first]], 0),
         is_again[chosen],
+        not known["model_flops"].is_null().to_numpy()[place[first]].any(),
     )
 
 
@@ -293,25 +432,32 @@ def _group_operators(operators: _Operators) -> dict[int, _Multiplied]:
     return found
 
 
+class _Divided(NamedTuple):
+    """Lines in ns over all steps, and the time of each group of known FLOPs."""
+
+    lines: Counter[_Atom]
+    group_ns: list[int]
+
+
 def _divide_compute(  # noqa: PLR0913, PLR0917  # the parts of one account
     work: TypicalWork,
+    capture: Capture,
     rows: Rows,
-    operators: _Operators,
-    groups: dict[int, _Multiplied],
-    peak: GpuPeak | None,
+    counted: _Counted,
+    gpu: Gpu | None,
     computing_ns: int,
-) -> Counter[_Atom]:
-    """Return the lines of all time in which a compute kernel runs.
+) -> _Divided:
+    """Return the lines of all time in which a compute kernel runs, and the time of groups of matrices.
 
     Args:
         work: the typical step.
+        capture: with names of kernels.
         rows: of the compute kernels that repeat no work.
-        operators: with known FLOPs.
-        groups: these, added up by kind.
-        peak: of the GPU.
+        counted: those of them with known FLOPs.
+        gpu: of the rank.
         computing_ns: the time in which any compute kernel runs.
     """
-    columns = work.columns
+    columns, peak = work.columns, None if gpu is None else list_peaks(gpu)
     fresh_ns = computing_ns
     if rows.size < work.rows_of(OperationClass.COMPUTE).size:
         alone = union(order_spans(columns.start_ns[rows], columns.end_ns[rows]))
@@ -319,32 +465,82 @@ def _divide_compute(  # noqa: PLR0913, PLR0917  # the parts of one account
     shared = share_time(
         columns.start_ns[rows], columns.end_ns[rows], columns.inside_ns[rows].astype(np.int64), work.steps
     )
-    kinds = list(groups)
-    place = find_places(rows, operators.rows)
-    of_operator = find_places(operators.kind, np.array(kinds, np.int64))[operators.operator]
-    group = np.where(place >= 0, np.append(of_operator, -1)[place], len(kinds) + columns.category[rows])
-    parts = sum_by_group(group, shared, len(kinds) + len(CATEGORIES)).tolist()
-    ran = np.flatnonzero(np.bincount(group, minlength=len(parts))).tolist()
+    known, place = len(counted.groups), find_places(rows, counted.rows)
+    adds: Flags = capture.names["text"].str.contains(ADDING).to_numpy()
+    category = known + _KINDS * columns.category[rows].astype(np.int64)
+    floor = measure_byte_floors(capture, gpu, columns.op[rows].astype(np.int64), columns.name[rows])
+    floor = _find_own_floors(floor, shared, columns.end_ns[rows] - columns.start_ns[rows])
+    has_floor = (floor >= 0) & (place < 0)
+    group = np.where(place >= 0, np.append(counted.group, -1)[place], category + adds[columns.name[rows]])
+    group = np.where(has_floor, category + _ABOVE, group)
+    size = known + _KINDS * len(CATEGORIES)
+    at_bandwidth = np.where(has_floor, floor, 0)
+    sums = sum_by_group(group, shared - at_bandwidth, size)
+    sums = sums + sum_by_group((category + _AT)[has_floor], at_bandwidth[has_floor], size)
+    parts = sums.tolist()
+    ran = np.flatnonzero(np.bincount(group, minlength=size) + (sums > 0)).tolist()
     found = Counter({_Atom(LedgerLine.RECOMPUTATION): computing_ns - fresh_ns})
     shares = {one: Fraction(parts[one] * fresh_ns, max(sum(parts), 1)) for one in ran}
+    group_ns = [0] * known
     for one, time_ns in apportion(shares, fresh_ns).items():
-        if one < len(kinds):
-            found.update(_measure_lines(groups[kinds[one]], time_ns, peak))
+        if one < known:
+            group_ns[one] = time_ns
+            found.update(_measure_lines(counted, counted.groups[one], time_ns, peak))
         else:
-            category = ComputeCategory(CATEGORIES[one - len(kinds)])
-            found[_Atom(LedgerLine.COMPUTE_UNKNOWN, category, _explain_unknown(category))] += time_ns
-    return found
+            number, kind = divmod(one - known, _KINDS)
+            found[_name_other(ComputeCategory(CATEGORIES[number]), kind)] += time_ns
+    return _Divided(found, group_ns)
 
 
-def _explain_unknown(category: ComputeCategory) -> LossUnknown:
-    if category in MULTIPLYING:
-        return LossUnknown.FLOPS_UNKNOWN
-    is_unrecognized = category is ComputeCategory.UNRECOGNIZED
-    return LossUnknown.KERNEL_UNKNOWN if is_unrecognized else LossUnknown.BYTES_UNKNOWN
+def _rate_matrices(
+    work: TypicalWork, counted: _Counted, group_ns: list[int], peak: GpuPeak | None
+) -> Iterator[MatrixWork]:
+    """Yield how near to the peak the kernels with known FLOPs are, those with most time first."""
+    for one, time_ns in sorted(zip(counted.groups, group_ns, strict=True), key=lambda pair: -pair[1]):
+        if not time_ns:
+            continue
+        per_s, rate = one.executed * 1e9 / time_ns, one.rate(peak)
+        yield MatrixWork(
+            one.category,
+            one.precision,
+            one.products,
+            work.mean(time_ns),
+            work.mean(one.model),
+            None if counted.source == "user" else work.mean(one.executed),
+            per_s,
+            None if rate is None else per_s * one.products / rate,
+        )
 
 
-def _measure_lines(one: _Multiplied, time_ns: int, peak: GpuPeak | None) -> dict[_Atom, int]:
-    """Return the lines of operators of one kind that take some time, which they sum to."""
+def _find_own_floors(floor_ns: Rows, shared: Times, taken_ns: Times) -> Rows:
+    """Return the part of the shared time of kernels that their bytes need, -1 if that is unknown.
+
+    It is unknown of kernels that are faster than the bandwidth: their bytes are others, or in a cache.
+    """
+    is_possible = (floor_ns >= 0) & (floor_ns <= HIGHEST_CLOCK_RATIO * taken_ns)
+    scaled = np.minimum(floor_ns / np.maximum(taken_ns, 1), 1.0)
+    return np.where(is_possible, np.rint(shared * scaled), -1).astype(np.int64)
+
+
+def _name_other(category: ComputeCategory, kind: int) -> _Atom:
+    """Return the line of kernels without known FLOPs."""
+    if kind in {_AT, _ABOVE}:
+        return _Atom(LedgerLine.AT_BANDWIDTH if kind == _AT else LedgerLine.ABOVE_FLOOR, category)
+    reason = LossUnknown.BYTES_UNKNOWN
+    if category in MULTIPLYING and kind != _ADDING:
+        reason = LossUnknown.FLOPS_UNKNOWN
+    elif category is ComputeCategory.UNRECOGNIZED:
+        reason = LossUnknown.KERNEL_UNKNOWN
+    return _Atom(LedgerLine.COMPUTE_UNKNOWN, category, reason)
+
+
+def _measure_lines(
+    counted: _Counted, one: _Multiplied, time_ns: int, peak: GpuPeak | None
+) -> dict[_Atom, int]:
+    """Return the lines of kernels of one kind that take some time, which they sum to.
+
+    Of FLOPs of the user it is unknown what was computed twice or emulated: this is below the peak, too.
+    """
     rate = one.rate(peak)
     reason = None
     if not one.executed:
@@ -355,18 +551,19 @@ def _measure_lines(one: _Multiplied, time_ns: int, peak: GpuPeak | None) -> dict
         reason = LossUnknown.PEAK_UNKNOWN
     else:
         fastest = max(rate, _find_16bit_rate(peak) or 0)
-        steps_ns = [
-            round(one.model * 1e9 / fastest),
-            round(one.model * 1e9 / rate),
-            round(one.executed * 1e9 / rate),
-            round(one.executed * one.products * 1e9 / rate),
-            time_ns,
-        ]
-        if steps_ns[-2] <= time_ns:
-            lines = list(LedgerLine)[: len(steps_ns)]
-            each_ns = np.diff([0, *steps_ns]).tolist()
-            return {_Atom(line, one.category): own for line, own in zip(lines, each_ns, strict=True)}
-        is_possible = steps_ns[-2] <= HIGHEST_CLOCK_RATIO * time_ns
+        until_ns = {
+            LedgerLine.IDEAL_MATH: round(one.model * 1e9 / fastest),
+            LedgerLine.PRECISION: round(one.model * 1e9 / rate),
+        }
+        if counted.source != "user":
+            until_ns[LedgerLine.COMPUTED_TWICE] = round(one.executed * 1e9 / rate)
+            until_ns[LedgerLine.EMULATED_PRECISION] = round(one.executed * one.products * 1e9 / rate)
+        least_ns = max(until_ns.values())
+        if least_ns <= time_ns:
+            until_ns[LedgerLine.BELOW_PEAK] = time_ns
+            each_ns = np.diff([0, *until_ns.values()]).tolist()
+            return {_Atom(line, one.category): own for line, own in zip(until_ns, each_ns, strict=True)}
+        is_possible = least_ns <= HIGHEST_CLOCK_RATIO * time_ns
         reason = LossUnknown.ABOVE_PEAK if is_possible else LossUnknown.IMPOSSIBLE_FLOPS
     return {_Atom(LedgerLine.COMPUTE_UNKNOWN, one.category, reason): time_ns}
 
@@ -376,22 +573,26 @@ def _find_16bit_rate(peak: GpuPeak | None) -> float | None:
 
 
 class _PeakTime(NamedTuple):
-    """The time of the FLOPs of a step at the peaks of the precisions that they ran in."""
+    """The time of the FLOPs of a step at the peaks of their precisions; the peak of what the user counted."""
 
-    model_ns: float
-    executed_ns: float
+    model_ns: float | None
+    executed_ns: float | None
+    leading: float | None
 
 
-def _measure_peak_time(groups: Iterable[_Multiplied], peak: GpuPeak | None, count: int) -> _PeakTime | None:
+def _measure_shares(
+    groups: Iterable[_Multiplied], peak: GpuPeak | None, count: int, leading: Peak | None
+) -> _PeakTime:
     """Return the time at the peak, of one of so many steps; `None` if a peak is unknown."""
+    most = None if leading is None else leading.flops_per_s
     model_ns = executed_ns = 0.0
     for one in groups:
         rate = one.rate(peak)
         if rate is None:
-            return None
+            return _PeakTime(None, None, most)
         model_ns += one.model * 1e9 / rate / count
         executed_ns += (one.executed + one.repeated) * 1e9 / rate / count
-    return _PeakTime(model_ns, executed_ns)
+    return _PeakTime(model_ns, executed_ns, most)
 
 
 def _is_possible(means: dict[_Atom, int]) -> bool:
@@ -399,7 +600,7 @@ def _is_possible(means: dict[_Atom, int]) -> bool:
     return all(one.reason is not LossUnknown.IMPOSSIBLE_FLOPS for one in means)
 
 
-def _list_entries(means: dict[_Atom, int]) -> tuple[LedgerEntry, ...]:
+def _list_entries(means: dict[_Atom, int], source: FlopsSource) -> tuple[LedgerEntry, ...]:
     """Return the lines in order, those of one kind by time, without unknown time that is none."""
     together: dict[tuple[LedgerLine, ComputeCategory | None], list[LineReason]] = {}
     times: Counter[tuple[LedgerLine, ComputeCategory | None]] = Counter()
@@ -418,7 +619,7 @@ def _list_entries(means: dict[_Atom, int]) -> tuple[LedgerEntry, ...]:
             category=category,
             ns=time_ns,
             proven=(line, category) not in together,
-            source="shapes" if order.index(line) <= order.index(LedgerLine.BELOW_PEAK) else None,
+            source=source if order.index(line) <= order.index(LedgerLine.BELOW_PEAK) else None,
             reasons=tuple(sorted(together.get((line, category), ()), key=lambda one: (-one.ns, one.reason))),
         )
         for (line, category), time_ns in listed

@@ -38,6 +38,14 @@ KNOWN_PRECISION_SHARE: Final = 0.5
 """Share of GEMMs in the leading precision required to report MFU. Chosen."""
 LEAST_COUNTED_SHARE: Final = 0.5
 """Share of the work of multiplying kernels whose FLOPs must be known, to state a rate and MFU. Chosen."""
+PLANNED_KERNELS_SHARE: Final = 0.8
+"""Of the time of multiplying kernels, in those that fit a configuration, to take its FLOPs. Chosen: others
+are of heads, and of shapes whose tiles are unknown."""
+ONE_PRECISION_SHARE: Final = 0.9
+"""Of the time of kernels that multiply, in one precision, to measure all of them by its peak. Chosen: a
+router or a first layer may run in another."""
+COMPLETE_FLOPS_SHARE: Final = 0.99
+"""Of the work of multiplying kernels, with FLOPs by shapes: beyond, a configuration adds nothing. Chosen."""
 HIGHEST_CLOCK_RATIO: Final = 1.08
 """Rate by that of the data sheet up to which a higher clock explains it.
 

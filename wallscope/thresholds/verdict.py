@@ -10,6 +10,10 @@ DOMINANT_SHARE: Final = 0.10
 """Of the step that a loss wall must take, to be the wall. Chosen."""
 NAMED_LOSS_SHARE: Final = 0.01
 """Of the step that the largest loss of a compute-bound step must take, to be named with its share. Chosen."""
+NEAR_PEAK_SHARE: Final = 0.6
+"""Of the peak, from which a step is near what the hardware reaches. Chosen: the best published runs."""
+SHOWN_LINE_SHARE: Final = 0.005
+"""Of the step that a line of the ledger takes, to have a row of its own on a screen. Chosen."""
 DOMINANT_LEAD_SHARE: Final = 0.03
 """Of the step that it must lead the next by. Chosen."""
 DOMINANT_LED_SHARE: Final = 2 / 3

@@ -13,10 +13,12 @@ from wallscope.model.diagnosis import Opportunity
 from wallscope.model.enums import Wall
 from wallscope.model.finding_codes import FindingCode
 from wallscope.model.section import KeyAnswer
+from wallscope.model.speed_of_light import SpeedOfLight
 from wallscope.ranks.job_sentences import describe_late_unit, name_leading
 from wallscope.render.texts import visible
 from wallscope.summary.diagnosis import LOSSES
 from wallscope.views.cards import Card, Fact, shorten_settings
+from wallscope.views.light import find_largest_loss, has_lines, write_peak_share
 from wallscope.views.sections.findings import find_cure, find_doubts, is_held_back
 from wallscope.views.sections.words import split_cause
 from wallscope.views.verdict import (
@@ -58,8 +60,10 @@ def _answer_wall(analysis: Analysis, basis: TimeBasis) -> KeyAnswer:
     lines = [f"of {basis.whole}."]
     if wall is Wall.COMPUTE:
         share, loss = next((share, other) for share, other in shares if other in LOSSES)
+        peak = write_peak_share(_find_ledger(analysis))
+        lines += [f"Kernels run {peak}."] if peak else []
         lines.append(
-            f"Largest loss: {loss}, {units.percent(share)}." if share else "No other wall loses time."
+            f"Largest other loss: {loss}, {units.percent(share)}." if share else "No other wall loses time."
         )
     elif basis.kind == "median" and diagnosis.led_steps is not None and diagnosis.steady_steps:
         counted = units.plural(diagnosis.steady_steps, f"steady {analysis.anchor.unit}")
@@ -84,6 +88,11 @@ def _answer_cause(analysis: Analysis, rank: Rank, basis: TimeBasis) -> KeyAnswer
         return KeyAnswer(label, units.capitalize(name_leading(analysis.job)), (told,), "job", late.cause_wall)
     if basis.kind == "whole":
         return KeyAnswer(label, f"Work before the first {unit}", ("Most of the wall lies there.",), "causes")
+    found = rank.speed_of_light if dominant == Wall.COMPUTE and basis.kind != "job" else None
+    if found is not None and has_lines(found) and (row := find_largest_loss(found)) is not None:
+        lines = (f"{units.duration(row.ns)} of the {analysis.anchor.typical}.",)
+        lines += (f"{units.capitalize(row.note)}.",) if row.note else ()
+        return KeyAnswer(label, units.capitalize(row.name), lines, "light", Wall.COMPUTE)
     own = _list_own_causes(rank, dominant)
     if not own:
         return KeyAnswer(label, "Not known", (), "causes")
@@ -96,6 +105,13 @@ def _answer_cause(analysis: Analysis, rank: Rank, basis: TimeBasis) -> KeyAnswer
     time = f"{units.duration(largest.typical_ns)} of {whole}{where}."
     lines = (time, *more, *_locate_host_time(rank, dominant))
     return KeyAnswer(label, name, lines, str(largest.wall), largest.wall)
+
+
+def _find_ledger(analysis: Analysis) -> SpeedOfLight | None:
+    """Return the ledger of the rank that the diagnosis is about; `None` of several ranks together."""
+    if analysis.job is not None and analysis.job.collectives.matched:
+        return None
+    return analysis.ranks[analysis.diagnosis.rank_index].speed_of_light
 
 
 def _list_own_causes(rank: Rank, dominant: str) -> list[CauseTime]:

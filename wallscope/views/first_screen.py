@@ -27,7 +27,9 @@ from wallscope.thresholds.steps import FEWEST_STEPS_FOR_QUARTILES_COUNT, SLOWER_
 from wallscope.thresholds.verdict import FIRST_FIXES_COUNT, SHOWN_LOSS_SHARE, SHOWN_WALL_SHARE
 from wallscope.views.cards import shorten_settings
 from wallscope.views.headline import covers_all_ranks
+from wallscope.views.light import has_lines, write_expected, write_worth
 from wallscope.views.sections.findings import describe_confidence, list_caveats
+from wallscope.views.sections.light import tabulate_light
 from wallscope.views.sections.walls import (
     count_open_conditions,
     describe_obstacles,
@@ -51,6 +53,7 @@ _LONGEST_ANCHOR, _LONGEST_ASSUMPTION, _LONGEST_ASSUMPTIONS = 30, 240, 250
 _NAMES = {wall: "Host overhead" if wall is Wall.HOST else wall.capitalize() for wall in Wall}
 _LABEL, _SMALL_NS = 11, 1_000_000
 _MARGIN = "  "
+_MOST_LIGHT = 8
 _WORDS = re.compile(r"""--html run\.html|--step-range \w+|--config \w+|(?:'[^']*'|"[^"]*"|\S)+""")
 """What a command must not be broken in: quoted names, and an option with its value."""
 
@@ -73,7 +76,11 @@ def build_first_screen(
     rank, told = analysis.ranks[analysis.diagnosis.rank_index], state_analysis(analysis)
     yield Section("head", "", "", (Lines((describe_subject(analysis, rank),)),))
     yield build_headline(told, told.sentence)
-    yield _tabulate_bars(analysis, told)
+    light = rank.speed_of_light
+    if light is not None and told.dominant == Wall.COMPUTE and has_lines(light) and told.basis.kind != "job":
+        yield tabulate_light(light, analysis.anchor.typical, most=_MOST_LIGHT)
+    else:
+        yield _tabulate_bars(analysis, told)
     yield _build_recommendations(analysis, rank, told)
     yield Section("facts", "", "", (Items(tuple(_list_run_facts(analysis, rank, told))),))
     named = source or visible(analysis.inputs[0].name, most=60)
@@ -182,7 +189,7 @@ def _build_recommendations(analysis: Analysis, rank: Rank, told: Statement) -> S
 
 def _list_fix(mark: str, title: str, fix: Fix, has_bound: bool) -> Iterator[tuple[Line, ...]]:  # noqa: FBT001  # one call
     worth = "not estimated" if has_bound else ""
-    worth = worth if fix.speedup_ceiling is None else units.write_ceiling(fix.speedup_ceiling)
+    worth = write_worth(fix) or worth
     yield mark, (Span(title, fix.wall),), (Span(worth, "strong"),)
     settings, left = shorten_settings(fix.settings, _LONGEST_LINE)
     counts = (units.plural(left, "more setting") if left else "", count_open_conditions(fix))
@@ -192,8 +199,8 @@ def _list_fix(mark: str, title: str, fix: Fix, has_bound: bool) -> Iterator[tupl
         yield "", (Span(on_one_line, "dim"),), ""
     else:
         yield from (("", (Span(line, "dim"),), "") for line in (settings, counted) if line)
-    if fix.assumes:
-        yield "", (Span(visible(fix.assumes, most=_LONGEST_ASSUMPTION), "dim"),), ""
+    if assumed := ": ".join(filter(None, (write_expected(fix), fix.assumes))):
+        yield "", (Span(visible(assumed, most=_LONGEST_ASSUMPTION), "dim"),), ""
     for line in list(describe_obstacles(fix))[:_MOST_OBSTACLES]:
         yield "", line, ""
 

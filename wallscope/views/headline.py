@@ -9,6 +9,7 @@ from wallscope.model.enums import Wall
 from wallscope.ranks.job_sentences import name_leading
 from wallscope.summary.diagnosis import find_scope
 from wallscope.thresholds.verdict import LEAST_COVERED_SHARE
+from wallscope.views.light import write_peak_share
 from wallscope.views.verdict import find_dominant
 
 
@@ -32,13 +33,27 @@ def name_verdict(analysis: Analysis) -> tuple[Wall | None, str]:
 
 
 def describe_scope(analysis: Analysis) -> str:
-    """Say what the verdict covers and what holds a job up, to follow its two words.
+    """Say at what share of the peak a step runs, what the verdict covers, and what holds a job up.
 
-    It is empty where the verdict covers all steps of all ranks, and nothing holds them up.
+    It follows the two words of the verdict, and is empty where they are about all steps of all ranks, and
+    none of this is known.
     """
     job = analysis.job
-    held_up = (f"held up by {name_leading(job)}",) if job is not None and job.stragglers else ()
-    return ", ".join((*_list_scope_parts(find_scope(analysis), analysis.anchor.window), *held_up))
+    held_up = f"held up by {name_leading(job)}" if job is not None and job.stragglers else ""
+    parts = (
+        _tell_peak(analysis),
+        *_list_scope_parts(find_scope(analysis), analysis.anchor.window),
+        held_up,
+    )
+    return ", ".join(filter(None, parts))
+
+
+def _tell_peak(analysis: Analysis) -> str:
+    """Say at what share of the peak a compute-bound step runs; empty if unknown, and of several ranks."""
+    is_matched = analysis.job is not None and analysis.job.collectives.matched
+    if is_matched or find_dominant(analysis) != Wall.COMPUTE:
+        return ""
+    return write_peak_share(analysis.ranks[analysis.diagnosis.rank_index].speed_of_light)
 
 
 def covers_all_ranks(analysis: Analysis) -> bool:

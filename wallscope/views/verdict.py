@@ -73,6 +73,7 @@ from wallscope.thresholds.verdict import (
 )
 from wallscope.trace.kernel_classes import shorten_kernel
 from wallscope.units import capitalize, duration, percent, plural, write_ceiling
+from wallscope.views.light import explain_light, has_lines, measure_proven_loss
 from wallscope.views.sections.words import explain_choice, name_rank
 
 _MOST_NAMED_COUNT = 3
@@ -177,10 +178,11 @@ def _dominant(rank: Rank, diagnosis: Diagnosis, anchor: Anchor) -> Iterator[str]
     if wall == "mixed":
         yield f"No single wall: {list_losses_by_share(share)} of the {unit} ({basis})."
     elif wall == "compute":
-        loss = f"the largest loss is {second} with {percent(share[second])}"
+        loss = f"the largest other loss is {second} with {percent(share[second])}"
         if share[second] < NAMED_LOSS_SHARE:
-            loss = f"no loss reaches {_LEAST_LOSS}" if share[second] else "there is no loss"
+            loss = f"no other wall reaches {_LEAST_LOSS}" if share[second] else "no other wall takes time"
         yield f"Compute takes {percent(share[Wall.COMPUTE])} of the {unit} ({basis}); {loss}."
+        yield from explain_light(rank.speed_of_light)
     else:
         yield from _name_loss(rank, diagnosis, Wall(wall or diagnosis.dominant_wall), anchor)
 
@@ -201,6 +203,15 @@ def _name_loss(rank: Rank, diagnosis: Diagnosis, dominant: Wall, anchor: Anchor)
         led, count = diagnosis.led_steps or 0, diagnosis.decided_steps
         only = "only " if 2 * led < count else ""
         yield f"{called} is the largest loss in {only}{led} of these {count} {unit}s."
+    yield from _add_light(rank, diagnosis.share(dominant))
+
+
+def _add_light(rank: Rank, share: float) -> Iterator[str]:
+    """Yield how near to the peak kernels run, where they lose more than a wall of this share."""
+    lost = measure_proven_loss(rank.speed_of_light) / max(rank.typical.step_ns, 1)
+    if lost >= DOMINANT_SHARE and lost > share:
+        yield "Compute kernels lose more than this wall."
+        yield from explain_light(rank.speed_of_light)
 
 
 def name_steps(diagnosis: Diagnosis, anchor: Anchor) -> str:
@@ -557,20 +568,25 @@ def _explain_wall(analysis: Analysis, rank: Rank, basis: TimeBasis) -> tuple[str
     wall = Wall(dominant)
     taken, reason = f"{percent(share[wall])} of {basis.whole}", _explain_share(analysis, rank, wall, basis)
     if wall is Wall.COMPUTE:
-        loss = f"The largest loss is {first}: {percent(share[first])}."
+        loss = f"The largest other loss is {first}: {percent(share[first])}."
         if share[first] < NAMED_LOSS_SHARE:
             loss = (
-                f"No loss reaches {_LEAST_LOSS}." if share[first] else "No time is lost to the other walls."
+                f"No other wall reaches {_LEAST_LOSS}."
+                if share[first]
+                else "No time is lost to the other walls."
             )
         window = analysis.anchor.typical
         hidden = tell_hidden_communication(rank, window) if _tells_hidden(basis, wall) else ()
-        return (f"Compute takes {taken}{reason.because}.", *reason.sentences, loss, *hidden)
+        light = tuple(explain_light(rank.speed_of_light)) if basis.kind in _OF_TYPICAL else ()
+        parts = light if has_lines(rank.speed_of_light) and light else (*reason.sentences, *light)
+        return (f"Compute takes {taken}{reason.because}.", *parts, loss, *hidden)
     is_useful = share[Wall.COMPUTE] > share[wall] and basis.kind != "job" and not reason.because
     name, useful = name_wall(wall), "; compute is not a loss" if is_useful else ""
     if wall is Wall.MEMORY and (kinds := list_memory_kinds(rank)):
         name, useful = f"Memory time ({kinds}, not DRAM bandwidth)", ""
     lead = f"{name} is the largest loss: {taken}{useful}{reason.because}."
-    return (lead, *reason.sentences, *_locate_host_time(rank, wall, basis))
+    lost = tuple(_add_light(rank, share[wall])) if basis.kind in _OF_TYPICAL else ()
+    return (lead, *reason.sentences, *_locate_host_time(rank, wall, basis), *lost)
 
 
 def _tells_hidden(basis: TimeBasis, dominant: str) -> bool:

@@ -37,17 +37,23 @@ def check_laws(answer):
         for one in found.lines:
             assert one.proven is (one.line is not LedgerLine.COMPUTE_UNKNOWN) is not bool(one.reasons)
             assert one.proven or sum(each.ns for each in one.reasons) == one.ns
-            assert (one.category is None) is (one.line in WALL_LINES)
+            has_category = one.line not in WALL_LINES and found.source != "user"
+            assert (one.category is not None) is has_category or found.source == "user"
+            assert one.category is None or one.line not in WALL_LINES
         assert len({(one.line, one.category) for one in found.lines}) == len(found.lines)
         assert sum(one.line in WALL_LINES for one in found.lines) == len(WALL_LINES)
         if found.peak is None:
             assert found.mfu is found.hfu is found.mfu_16bit is None
-            assert all(not one.category or not one.proven for one in found.lines)
+            assert all(one.line in WALL_LINES or not one.proven for one in found.lines)
         if found.mfu is not None and found.hfu is not None and found.source == "shapes":
             assert 0 <= found.mfu <= found.hfu
         if not found.is_step:
             assert found.mfu is found.hfu is found.mfu_16bit is None
-        covered_ns = sum(one.ns for one in found.lines if one.category is not None)
+        at_peak_ns = sum(one.ns * one.peak_share for one in found.matrices if one.peak_share is not None)
+        assert at_peak_ns <= 1.08 * sum(one.ns for one in found.matrices) or any(
+            each.reason == "impossible-flops" for one in found.lines for each in one.reasons
+        )
+        covered_ns = sum(one.ns for one in found.lines if one.line not in WALL_LINES)
         again_ns = sum(one.ns for one in found.lines if one.line is LedgerLine.RECOMPUTATION)
         assert covered_ns <= rank.typical.budget.compute + len(found.lines)
         assert covered_ns + again_ns >= rank.typical.budget.compute - len(found.lines)

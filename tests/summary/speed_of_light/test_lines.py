@@ -165,7 +165,7 @@ def test_a_name_without_a_precision_leaves_that_of_fp32_open(ledger):
     assert reasons(found) == [("gemm", "precision-unknown", 300_000)]
 
 
-def test_flops_of_the_user_have_no_lines(ledger):
+def test_flops_of_the_user_are_those_of_all_kernels_that_multiply(ledger):
     found = ledger([(BF16, 100_000, 400_000)], flops=2e11, args={"Input Dims": [[], []]})
 
     assert (found.source, found.model_flops, found.executed_flops, found.covered) == (
@@ -176,7 +176,24 @@ def test_flops_of_the_user_have_no_lines(ledger):
     )
     assert found.mfu == found.mfu_16bit == pytest.approx(2e11 / 989.4e12 / (found.window_ns / 1e9))
     assert found.hfu is None
-    assert reasons(found) == [("gemm", "flops-unknown", 300_000)]
+    assert times(found, *LINES) == pytest.approx([202_143, 0, None, None, 97_857], abs=1)
+    assert {one.category for one in found.lines if one.line in LINES} == {None}
+    assert reasons(found) == []
+
+
+def test_more_flops_of_the_user_than_the_gpu_can_do_are_no_line(ledger):
+    found = ledger([(BF16, 100_000, 400_000)], flops=2e12, args={"Input Dims": [[], []]})
+
+    assert times(found, *LINES) == [None] * 5
+    assert reasons(found) == [(None, "impossible-flops", 300_000)]
+
+
+def test_batches_of_matrices_leave_the_flops_of_the_model_unknown(ledger):
+    args = {"Input Dims": [[1, SIZE, SIZE], [1, SIZE, SIZE]]}
+    found = ledger([(BF16, 100_000, 400_000)], name="aten::bmm", args=args)
+
+    assert (found.model_flops, found.executed_flops, found.mfu, found.mfu_16bit) == (None, FLOPS, None, None)
+    assert found.hfu == pytest.approx(138_911 / found.window_ns, rel=1e-4)
 
 
 def test_twice_the_peak_takes_half_of_what_is_at_the_peak(ledger, monkeypatch):

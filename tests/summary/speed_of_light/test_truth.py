@@ -1,66 +1,51 @@
-"""Captures whose FLOPs shapes of operators tell: the values of an independent calculation."""
-
-import json
-from pathlib import Path
+"""Captures whose FLOPs are known: the values of an independent calculation, within its tolerances."""
 
 import pytest
 
-from tests.answered_once import analyze_once
-from wallscope.model.speed_of_light import LedgerLine, LossUnknown
-
-SHARED = Path(__file__).resolve().parents[4] / "shared"
-TRUTH = SHARED / "speed_of_light" / "truth.json"
+from tests.summary.speed_of_light.truth_values import TRUTH, is_met, list_values
 
 pytestmark = pytest.mark.skipif(
     not TRUTH.is_file(), reason="no independent values here: ../shared/speed_of_light is absent"
 )
-
-
-def read_truth(name):
-    """The values of a capture, by what they are, and the ledger that wallscope has of it."""
-    told = json.loads(TRUTH.read_text(encoding="utf-8"))["captures"][name]
-    values = {one["what"]: (one["value"], one["rel_tolerance"]) for one in told["values"]}
-    return values, analyze_once(SHARED / "traces" / told["file"]).ranks[0].speed_of_light
-
-
-def total(found, *lines):
-    return sum(one.ns for one in found.lines if one.line in lines) / 1e6
-
-
-def is_near(found, told):
-    value, tolerance = told
-    return found == pytest.approx(value, rel=tolerance)
-
-
-AT_PEAK = (LedgerLine.IDEAL_MATH, LedgerLine.PRECISION, LedgerLine.COMPUTED_TWICE)
+VALUES = list(list_values())
+_OUTPUT = "the calculation leaves out the output layer: 147 products are 3 x (12 x 4 + 1)"
+_FIRST = "the calculation leaves out the convolution cutlass_cudnn_infer::Kernel of the patches"
+_WHOLE = "the calculation is about the whole capture, wallscope about its steps"
+_SINGLE_GRADIENTS = "gradients of single experts have kernels of their own, which no plan counts yet"
+_BYTES = "bytes of operators are not counted yet"
+_OTHER_STEPS = "other steps are chosen: a difference of 0.1 us"
+_OF_VIT = ("model_tflop", "executed_tflop", "ideal_16bit_ms")
+UNMET = {
+    **{
+        ("nersc_sc23_dali", what): _OUTPUT for what in (*_OF_VIT, "mfu", "mfu_16bit", "achieved_model_tflops")
+    },
+    **{
+        ("nersc_sc23_dali", f"gemm.{what}"): _OUTPUT
+        for what in ("achieved_tflops", "peak_share", "below_peak_ms")
+    },
+    **{(f"nersc_sc23_dali_bf16{more}", what): _OUTPUT for more in ("", "_fused_jit") for what in _OF_VIT},
+    **{(f"nersc_sc23_dali_bf16{more}", "gemm.time_ms"): _FIRST for more in ("", "_fused_jit")},
+    ("cs336_zx_2.7B_compile_graph", "compute_running_ms"): _OTHER_STEPS,
+    ("ds_train", "window_ms"): "the step of the range is 0.4 % longer than its kernels",
+    **{(name, "gemm.roofline_ms"): _BYTES for name in ("hta_control", "hta_test")},
+    **{
+        (name, what): _WHOLE
+        for name, what, *_ in VALUES
+        if (name == "tracelens_b200_eager" and what != "mfu")
+        or (name == "hta_sampled_rank0" and what.endswith(("time_ms", "executed_tflop")))
+    },
+    **{
+        ("ds_train", what): _SINGLE_GRADIENTS
+        for _, what, *_ in VALUES
+        if what.startswith(("gemm.", "attention.", "router.", "model", "executed", "ideal", "line.extra"))
+        or what in {"mfu", "hfu", "mfu_16bit", "achieved_model_tflops", "line.memory-bound kernels"}
+    },
+}
+"""Values that differ, and why."""
 
 
 @pytest.mark.parametrize(
-    ("name", "precisions"), [("hta_control", ("tf32", "fp32")), ("hta_test", ("fp32",))], ids=["A100", "V100"]
+    ("name", "what", "value", "tolerance"), [pytest.param(*one, id=f"{one[0]}-{one[1]}") for one in VALUES]
 )
-def test_lines_are_those_of_an_independent_calculation(name, precisions):
-    values, found = read_truth(name)
-
-    assert is_near(found.window_ns / 1e6, values["window_ms"])
-    assert is_near(found.executed_flops / 1e12, values["known_executed_tflop"])
-    assert is_near(total(found, *AT_PEAK), values["gemm.flop_floor_ms"])
-    assert is_near(total(found, *AT_PEAK) * 1e6 / found.window_ns, values["hfu_lower_bound"])
-    below = [values[f"gemm|{one}.below_peak_ms"] for one in precisions]
-    assert is_near(total(found, LedgerLine.BELOW_PEAK), (sum(one for one, _ in below), below[0][1]))
-    taken = [values[f"gemm|{one}.time_ms"] for one in precisions]
-    multiplying = total(found, *AT_PEAK, LedgerLine.BELOW_PEAK)
-    assert is_near(multiplying, (sum(one for one, _ in taken), taken[0][1]))
-
-
-def test_a_trace_with_few_known_flops_has_no_share():
-    assert read_truth("hta_test")[1].mfu is None
-    assert read_truth("hta_test")[1].hfu is None
-
-
-def test_a_trace_without_the_name_of_its_gpu_has_no_share():
-    values, found = read_truth("hta_sampled_rank0")
-
-    assert values["peak"][0] is values["mfu"][0] is found.peak is found.mfu is found.mfu_16bit is None
-    assert total(found, *AT_PEAK, LedgerLine.BELOW_PEAK) == 0
-    unknown = {each.reason for one in found.lines for each in one.reasons if one.category == "gemm"}
-    assert unknown == {LossUnknown.PEAK_UNKNOWN, LossUnknown.FLOPS_UNKNOWN}
+def test_values_are_those_of_an_independent_calculation(name, what, value, tolerance):
+    assert is_met(name, what, value, tolerance) is ((name, what) not in UNMET)

@@ -12,12 +12,13 @@ from wallscope.model.section import Section
 from wallscope.views.sections.depth import build_walls_in_depth
 from wallscope.views.sections.findings import build_limits
 from wallscope.views.sections.job import build_clocks, build_job, build_ranks, build_survey
+from wallscope.views.sections.light import build_light
 from wallscope.views.sections.steps import build_phases, build_steps
 from wallscope.views.sections.walls import build_causes
 from wallscope.views.verdict import choose_basis, find_deciding_stall
 from wallscope.views.whatif import build_path
 
-_OF_TYPICAL = frozenset({"causes", "path", *map(str, Wall)})
+_OF_TYPICAL = frozenset({"causes", "light", "path", *map(str, Wall)})
 """Sections about the typical step alone."""
 
 
@@ -42,6 +43,7 @@ def _list_sections(report: Report, rank: Rank) -> Iterator[Section | None]:
     yield build_ranks(analysis)
     yield build_steps(analysis, rank, report.timelines, report.drawn_steps)
     yield build_causes(analysis, rank)
+    yield build_light(analysis, rank)
     yield build_path(report, rank)
     yield from build_walls_in_depth(analysis, rank)
     yield build_phases(analysis, rank)

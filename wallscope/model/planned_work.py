@@ -1,0 +1,81 @@
+"""The multiplications that a configuration plans for a rank, and what its kernels must then look like.
+
+FLOPs are exact fractions, so that those of all ranks add up to the FLOPs of the job.
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from fractions import Fraction
+
+from wallscope.model.enums import ComputeCategory
+
+
+class PlanMismatch(StrEnum):
+    """Why a configuration is not used for FLOPs: what it lacks, or where the kernels contradict it."""
+
+    SIZES_UNKNOWN = "sizes-unknown"
+    MODEL_UNKNOWN = "model-unknown"
+    BATCH_UNKNOWN = "batch-unknown"
+    STAGE_UNKNOWN = "stage-unknown"
+    OTHER_ATTENTION = "other-attention"
+    OTHER_LAYERS = "other-layers"
+    OTHER_TOKENS = "other-tokens"
+    OTHER_SEQUENCE = "other-sequence"
+    HIDDEN_KERNELS = "hidden-kernels"
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedPart:
+    """Multiplications of one kind in the forward pass of a rank and step.
+
+    Attributes:
+        category: of the kernels that multiply.
+        flops: those that the model needs; none of parts that only the program needs, such as a router.
+        whole_flops: with the pairs of a causal mask that attention need not compute.
+        gradients: how many products of this size the backward pass has.
+        executed_gradients: the same with the scores that fused attention computes again.
+    """
+
+    category: ComputeCategory
+    flops: Fraction
+    whole_flops: Fraction
+    gradients: int = 2
+    executed_gradients: Fraction = Fraction(2)
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedWork:
+    """What a configuration plans for one rank and step.
+
+    Attributes:
+        parts: the multiplications of the forward pass.
+        layers: of the rank; each runs once in every micro-batch.
+        expert_layers: those of them that have experts.
+        layer_products: how many matrix multiplications a dense layer may have, without attention.
+        expert_products: the same of a layer with experts, without the grouped ones.
+        other_products: multiplications outside layers, in each micro-batch.
+        micro_batches: in a step, `None` if unknown.
+        tokens: of a step, on this rank.
+        sequence: tokens of a sequence, on this rank.
+        heads: of attention, on this rank.
+        widths: outputs of multiplications that each micro-batch has, on this rank.
+        assumes: what is not known and taken for granted, in words; empty without any.
+    """
+
+    parts: tuple[PlannedPart, ...]
+    layers: int
+    expert_layers: int
+    layer_products: tuple[int, ...]
+    expert_products: tuple[int, ...]
+    other_products: int
+    micro_batches: int | None
+    tokens: int
+    sequence: int
+    heads: int
+    widths: tuple[int, ...]
+    assumes: str = ""
+
+    @property
+    def training_flops(self) -> Fraction:
+        """The FLOPs that the model needs of the rank in a step with a backward pass."""
+        return sum((part.flops * (1 + part.gradients) for part in self.parts), Fraction())

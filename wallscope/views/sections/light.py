@@ -1,0 +1,78 @@
+"""Where does the step lose its FLOPs? The lines from the ideal step to the measured one."""
+
+from wallscope import units
+from wallscope.model.analysis import Analysis, Rank
+from wallscope.model.section import Block, Cell, Column, Grid, Lines, Section, make_columns, tabulate
+from wallscope.model.speed_of_light import MatrixWork, SpeedOfLight
+from wallscope.render.figures import make_waterfall
+from wallscope.views.light import LightRow, explain_light, has_lines, list_light_rows, write_shares
+
+_LEAST_ON_PAGE = 0.0005
+
+
+def build_light(analysis: Analysis, rank: Rank) -> Section | None:
+    """Make the section on the ledger of a rank; none if no compute kernel ran."""
+    found = rank.speed_of_light
+    if found is None or not any(one.category for one in found.lines):
+        return None
+    whole = analysis.anchor.typical
+    answer = " ".join(explain_light(found)) or "It is not known how near to the peak the kernels run."
+    rows = list_light_rows(found, _LEAST_ON_PAGE)
+    blocks: list[Block] = [Lines(tuple(_describe_basis(found)))]
+    if has_lines(found):
+        blocks.append(make_waterfall([(row.name, row.ns, row.wall, row.note) for row in rows], whole))
+    blocks.append(_tabulate_rows(f"From the ideal to the measured {whole}", rows, found))
+    if found.matrices:
+        blocks.append(_tabulate_matrices(found))
+    return Section("light", "Where the step loses its FLOPs", answer, tuple(blocks), is_open=has_lines(found))
+
+
+def _describe_basis(found: SpeedOfLight) -> list[str]:
+    """Say what FLOPs and peak are, and what they assume."""
+    lines = []
+    if shares := write_shares(found):
+        lines.append(f"{shares}.")
+    if found.flops_whole_square is not None and found.model_flops:
+        more = found.flops_whole_square / found.model_flops - 1
+        lines.append(f"With the masked half of causal attention, FLOPs are {units.percent(more)} more.")
+    if found.assumes:
+        lines.append(f"The configuration assumes {found.assumes}.")
+    if found.peak is not None:
+        lines.append(f"Peak rates of {found.peak.gpu}: {found.peak.source}.")
+    if not has_lines(found):
+        lines.append("PyTorch records the shapes of operators with record_shapes=True.")
+    else:
+        lines.append("FLOPs are two for each multiply-add; peak rates are dense, without sparsity.")
+    return lines
+
+
+def tabulate_light(found: SpeedOfLight, whole: str, most: int) -> Grid:
+    """Make the table of a first screen: at most so many lines, the smallest together."""
+    least, rows = 0.0, list_light_rows(found)
+    while len(rows) > most:
+        least += 0.01
+        rows = list_light_rows(found, least)
+    title = f"From the ideal to the measured {whole} ({units.duration(found.window_ns)})"
+    shares = write_shares(found, is_brief=True)
+    return _tabulate_rows(f"{title}: {shares}" if shares else title, rows, found, has_header=False)
+
+
+def _tabulate_rows(
+    title: str, rows: tuple[LightRow, ...], found: SpeedOfLight, *, has_header: bool = True
+) -> Grid:
+    columns = (
+        Column("name", "line", value=lambda row: Cell(row.name, row.wall), wrap="fixed"),
+        Column(
+            "bar", "", "bar", value=lambda row: Cell(row.ns / found.window_ns, row.wall), media=("terminal",)
+        ),
+        Column("ns", "time", "ms"),
+        Column("share", "share", "percent", value=lambda row: row.ns / found.window_ns),
+        Column("note", "", wrap="cut", widths=(100, 1 << 30)),
+    )
+    return tabulate(title, columns, rows, has_header=has_header)
+
+
+def _tabulate_matrices(found: SpeedOfLight) -> Grid:
+    """Make the table of kernels that multiply, with their rates."""
+    columns = make_columns(MatrixWork, "category", "precision", "ns", "flops_per_s", "peak_share")
+    return tabulate("Kernels that multiply", columns, found.matrices)
