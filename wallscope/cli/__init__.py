@@ -40,6 +40,7 @@ _UsageError: "Final[type[ClickException]]" = next(
 )
 _PACKAGE = str(Path(__file__).resolve().parents[1])
 _LONGEST_LINE = 2_000
+_MOST_THREADS = 1_024
 _USAGE_WORDS = tuple(
     (re.compile(pattern), words)
     for pattern, words in (
@@ -244,8 +245,10 @@ def options(
         OptionError: the environment names no number of threads that polars can start.
     """
     threads = os.environ.get(POLARS_THREADS)
-    if threads is not None and not (threads.isdecimal() and int(threads[:9]) > 0):
-        raise OptionError(f"{POLARS_THREADS}={threads[:40]} — is not a number of threads — write 1 or more")
+    if threads is not None and not (threads.isdecimal() and 0 < int(threads[:9]) <= _MOST_THREADS):
+        raise OptionError(
+            f"{POLARS_THREADS}={threads[:40]} — is not a number of threads — write 1 to {_MOST_THREADS}"
+        )
     tune_process()
 
 
