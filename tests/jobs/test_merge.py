@@ -3,6 +3,8 @@
 import json
 import os
 import shutil
+import sqlite3
+from contextlib import closing
 
 import polars as pl
 import pytest
@@ -83,6 +85,21 @@ def test_an_export_given_twice_or_a_rank_told_twice_is_left_out(job_folder, tmp_
         "copy.sqlite is left out: it has the content of run_rank1"
     )
     assert "1 export left out" in found.job.verdict
+    assert "left out" not in " ".join(found.diagnosis.confidence.reasons)  # a copy says nothing new
+
+
+def test_another_capture_of_a_rank_limits_the_confidence(job_folder, tmp_path):
+    other = tmp_path / "again.sqlite"
+    shutil.copy(job_folder / "run_rank1.sqlite", other)
+    with closing(sqlite3.connect(other)) as connection, connection:
+        connection.execute('UPDATE CUPTI_ACTIVITY_KIND_KERNEL SET "end" = "end" + 1')
+    found = analyze([job_folder / "run_rank1.sqlite", other])
+
+    assert codes(found)["export-left-out"] == (
+        "again.sqlite is left out: rank 1 is already covered by run_rank1.sqlite."
+    )
+    assert found.diagnosis.confidence.level != "high"
+    assert found.diagnosis.confidence.reasons[0] == "1 of 2 exports left out"
 
 
 def test_exports_of_another_job_are_left_out(job_folder, tmp_path):

@@ -349,7 +349,7 @@ def test_an_object_that_many_ranks_name_is_read_once(tmp_path, monkeypatch):
     store.add(many, profiles)
     store.add(replace(many, commit="bcde"), profiles)
     read = []
-    monkeypatch.setattr(Store, "profile", lambda self, name: read.append(name) or PROFILES[0])
+    monkeypatch.setattr(Store, "profile", lambda _, name: read.append(name) or PROFILES[0])
 
     sides = load_sides(store, "abcd", "bcde", {})
     assert [len(side.runs[0]) for side in sides] == [2_000, 2_000]

@@ -71,7 +71,7 @@ class ScaledTarget(BaseModel):
 
 
 def _make_model(kind: type[Brief]) -> type[BaseModel]:
-    """Return the type of an answer as the SDK takes it: `notice`, then the keys and defaults of the dataclass."""
+    """Return the type of an answer as the SDK takes it: `notice`, then what the dataclass has."""
     hints = get_type_hints(kind)
     entries: dict[str, Any] = {}
     for entry in fields(kind):

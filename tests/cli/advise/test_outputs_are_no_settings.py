@@ -1,4 +1,4 @@
-"""What wallscope or a profiler wrote is no configuration: the settings in it are recommended, not those of a run."""
+"""What wallscope or a profiler wrote is no configuration: its settings are not those of a run."""
 
 import json
 
