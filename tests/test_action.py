@@ -238,9 +238,7 @@ def test_a_store_is_no_chain_of_urls_that_reads_this_machine(runner, tmp_path, n
     code, store, said = placed(runner, named.format(tmp_path), event)
 
     assert (code, store) == (2, None)
-    assert said.startswith(
-        "::error::wallscope: the store is a chain of URLs, or a URL that reads"
-    )
+    assert said.startswith("::error::wallscope: the store is a chain of URLs, or a URL that reads")
 
 
 @pytest.mark.parametrize("named", ["s3://bucket/runs", "gs://bucket", "/srv/a::b", "sftp://host/runs"])

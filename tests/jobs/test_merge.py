@@ -17,8 +17,9 @@ from fixtures.simulation.writing import write_run
 from tests.jobs.dying import dies_always, dies_once
 from tests.jobs.simulated import LATE, RANKS, thread, write_job
 from wallscope.cache_folder import Cache
-from wallscope.errors import InputError
-from wallscope.jobs.inputs import find_exports, is_many
+from wallscope.errors import InputError, InternalError
+from wallscope.jobs import run as running
+from wallscope.jobs.inputs import find_exports, is_many, load_or_analyze_source
 from wallscope.jobs.merge import job_report, rematch_ranks, run_job
 from wallscope.jobs.run import analyze_in_processes
 from wallscope.model.capture import Options, Selection
@@ -137,6 +138,33 @@ def test_most_ranks_tell_which_job_it_is_not_most_exports(whole, tmp_path):
 
     assert found.job.ranks == RANKS
     assert "it belongs to a job of 2 ranks, not 4" in codes(found)["export-left-out"]
+
+
+FAILING = (OSError(5, "Input/output error"), FileNotFoundError(2, "gone", "x"), MemoryError())
+
+
+@pytest.mark.parametrize("error", FAILING, ids=lambda error: type(error).__name__)
+def test_a_fault_of_the_system_at_one_export_leaves_the_others(error, job_folder, monkeypatch):
+    def fail(source, *_, **__):
+        if source.name == "run_rank1.sqlite":
+            raise error
+        return load_or_analyze_source(source, Options(), lambda _: None, None)
+
+    monkeypatch.setattr(running, "load_or_analyze_source", fail)
+    found = analyze(find_exports([job_folder]), keep_going=True)
+    assert codes(found)["export-left-out"].startswith("run_rank1.sqlite is left out: ")
+    assert found.diagnosis.confidence.reasons[0] == "1 of 4 exports left out"
+    with pytest.raises(InputError, match=r"run_rank1.sqlite — .*--keep-going analyzes the others"):
+        analyze(find_exports([job_folder]))
+
+
+def test_a_defect_of_wallscope_at_one_export_is_no_fault_of_the_export(job_folder, monkeypatch):
+    def fail(*_, **__):
+        raise InternalError("a law is broken")
+
+    monkeypatch.setattr(running, "load_or_analyze_source", fail)
+    with pytest.raises(InternalError):
+        analyze(find_exports([job_folder]))
 
 
 @pytest.mark.slow

@@ -14,7 +14,7 @@ import polars as pl
 
 from wallscope.advice.recommend import recommend_again
 from wallscope.cache_folder import Cache
-from wallscope.errors import InputError, ProfileError, WallscopeError
+from wallscope.errors import InputError, InternalError, ProfileError, WallscopeError
 from wallscope.finding_texts import make_finding
 from wallscope.jobs.inputs import Source
 from wallscope.jobs.run import (
@@ -295,6 +295,9 @@ def run_job(  # noqa: PLR0913  # what the user may ask for
     found = [read[place] for place in range(len(paths))]
     failed = [one for one in found if not isinstance(one, _Analyzed)]
     if failed and (not keep_going or len(failed) == len(paths)):
+        for _, error in failed:
+            if isinstance(error, InternalError):
+                raise error
         raise _with_hint(failed, len(paths), keep_going=keep_going)
     progress("matching collectives")
     left_out = [_report_left_out(path.name, str(error).removeprefix(f"{path} — ")) for path, error in failed]
