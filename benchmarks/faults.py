@@ -94,6 +94,7 @@ _SHOWN_KINDS = {
     "members of other types": "JSON values of other types",
     "extreme numbers": "extreme numbers",
     "member lost": "a key of an event missing",
+    "times of one trace replaced": "a member of all events of one trace replaced",
     "events lost": "some events missing",
     "category lost": "all events of a category missing",
     "events twice": "some events twice",

@@ -1,5 +1,6 @@
 """Broken and hostile inputs without end: good ones of each subject, each mutated in one way."""
 
+import shutil
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -9,7 +10,7 @@ from pathlib import Path
 from benchmarks.judging import BASE, HEAD
 from fixtures.folders import folder_of
 from fixtures.mutation import MUTATIONS, mutated
-from fixtures.mutation.good import CONFIGURATIONS, RULES
+from fixtures.mutation.good import CONFIGURATIONS, GATES, RULES, SCHEDULER
 from fixtures.scenario import scenarios
 from fixtures.simulation.plans import random_plan
 from fixtures.simulation.program import Program
@@ -27,7 +28,7 @@ PROGRAMS = ((3, "3.25.0"), (5, "3.28.1"), (6, "3.24.0"))
 """Seeds of random programs, and the schema that their exports are written in."""
 _STEPS = 4
 _JOB_SEED = 5
-_QUICK = {"table folder", "answer", "configuration", "kernel rules"}
+_QUICK = {"table folder", "answer", "configuration", "kernel rules", "gates", "scheduler file"}
 _RECORDED_UTC_NS = 1_790_000_000_000_000_000
 
 
@@ -70,15 +71,20 @@ def good_inputs(folder: Path) -> dict[str, list[Path]]:
     configurations = [folder / name for name in CONFIGURATIONS]
     for path in configurations:
         path.write_text(CONFIGURATIONS[path.name], encoding="utf-8")
-    (folder / "rules.toml").write_text(RULES, encoding="utf-8")
+    for name, text in (("rules.toml", RULES), ("gates.txt", GATES), ("scheduler.json", SCHEDULER)):
+        (folder / name).write_text(text, encoding="utf-8")
     return {
         "export": exports,
         "table folder": [folder_of(small, ".parquet"), folder_of(small, ".arrow")],
         "job": [_job(folder / "job")],
+        "job of traces": [_job_of_traces(folder / "traces")],
+        "comparison": [_comparison(folder / "comparison", exports[0])],
         "store": [_store(folder / "store", exports[0])],
         "answer": answers,
         "configuration": configurations,
         "kernel rules": [folder / "rules.toml"],
+        "gates": [folder / "gates.txt"],
+        "scheduler file": [folder / "scheduler.json"],
         "trace": [write_torch_run(run(_program(seed)), folder / f"trace{seed}.json") for seed, _ in PROGRAMS],
     }
 
@@ -94,6 +100,23 @@ def _job(folder: Path) -> Path:
     folder.mkdir()
     for rank in range(len(played.ranks)):
         write_run(played, folder / f"rank{rank}.sqlite", ranks=[rank])
+    return folder
+
+
+def _job_of_traces(folder: Path) -> Path:
+    """The same two ranks, a trace each."""
+    played = run(_program(_JOB_SEED))
+    folder.mkdir()
+    for rank in range(len(played.ranks)):
+        write_torch_run(played, folder / f"rank{rank}.json", rank=rank)
+    return folder
+
+
+def _comparison(folder: Path, export: Path) -> Path:
+    """Two sides, which are alike."""
+    folder.mkdir()
+    for name in ("base", "head"):
+        shutil.copyfile(export, folder / f"{name}.sqlite")
     return folder
 
 

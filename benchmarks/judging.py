@@ -109,7 +109,8 @@ def _command(path: Path, *arguments: str | Path) -> _Ran:
         raise BrokenError(f"exit code {code}: {said}")
     check_text(out.getvalue(), "standard output")
     check_text(said, "standard error")
-    is_line = "\n" not in said and said.count(" — ") > 1 and path.name in said
+    named = (path.name, "base", "head") if path.is_dir() else (path.name,)  # sides have names of their own
+    is_line = "\n" not in said and said.count(" — ") > 1 and any(name in said for name in named)
     if code == 2 and not is_line:  # the exit code of bad input
         raise BrokenError(f"refused without a clear line: {said}")
     return _Ran(code, said if code == 2 else "")
@@ -243,11 +244,37 @@ def _answer(path: Path, aside: Path, _: int) -> str:
     return ran.line or recorded.line
 
 
+def _comparison(path: Path, aside: Path, _: int) -> str:
+    """One file against the other."""
+    sides = (path / "base.sqlite", path / "head.sqlite")
+    ran = _command(path, "diff", *sides, "--no-cache", "--json", aside / "diff.json")
+    if not ran.line:
+        _read(aside / "diff.json")
+    return ran.line
+
+
 def _configuration(path: Path, aside: Path, _: int) -> str:
+    """Checked, and given to an analysis of a small export, which lies beside the folder of the input."""
     ran = _command(path, "check-config", path, "--json", aside / "check.json")
     if not ran.line:
         _read(aside / "check.json")
-    return ran.line
+    small = path.parent.parent / "small.sqlite"
+    used = _command(path, "analyze", small, "--no-cache", "--config", path, "--json", aside / "answer.json")
+    if not used.line:
+        _check_sums(_read(aside / "answer.json"))
+    return ran.line or used.line
+
+
+def _gates(path: Path, aside: Path, _: int) -> str:
+    """Held against two answers, which lie beside the folder of the input."""
+    sides = [path.parent.parent / name for name in ("run0.json", "run0.json")]
+    return _command(path, "diff", *sides, "--gates", path, "--json", aside / "diff.json").line
+
+
+def _scheduler(path: Path, _: Path, __: int) -> str:
+    """Asked for a job of two exports; nobody listens at any address."""
+    exports = [path.parent.parent / name for name in ("run0.sqlite", "run1.sqlite")]
+    return _command(path, "analyze", *exports, "--no-cache", "--dask", path).line
 
 
 def _rules(path: Path, aside: Path, _: int) -> str:
@@ -280,10 +307,14 @@ SUBJECTS: Mapping[str, Callable[[Path, Path, int], str]] = {
     "export": _export,
     "table folder": _table_folder,
     "job": _job,
+    "job of traces": _job,
+    "comparison": _comparison,
     "store": _store,
     "answer": _answer,
     "configuration": _configuration,
     "kernel rules": _rules,
+    "gates": _gates,
+    "scheduler file": _scheduler,
     "trace": _table_folder,
 }
 """What an input is, and what is done with it; the line of a refusal comes back, empty for an answer."""

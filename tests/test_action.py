@@ -201,6 +201,7 @@ def test_the_store_lies_outside_the_checkout_unless_something_else_is_said(runne
         pytest.param(".wallscope", id="relative"),
         pytest.param("{0}/.wallscope", id="absolute"),
         pytest.param("file://{0}/.wallscope", id="URL"),
+        pytest.param("FILE://{0}/.wallscope", id="URL in capitals"),
         pytest.param("linked", id="a link to elsewhere"),
         pytest.param("linked/store", id="behind a link to elsewhere"),
         pytest.param("{0}-temp/linked/store", id="a link from elsewhere"),
@@ -217,6 +218,32 @@ def test_a_pull_request_cannot_bring_its_own_store(runner, tmp_path, named, even
 
     assert (code, store) == (2, None)
     assert said.startswith("::error::wallscope: the store lies in the checkout")
+
+
+@pytest.mark.parametrize("event", ["pull_request", "push"])
+@pytest.mark.parametrize(
+    "named",
+    [
+        "simplecache::file://{0}/.wallscope",
+        "SimpleCache::FILE://{0}/.wallscope",
+        "simplecache::s3://bucket/runs",
+        "file::{0}",
+        "dir://::file://{0}",
+        "zip://a::file://{0}/runs.zip",
+        "git://{0}:main@",
+        "simplecache://{0}",
+    ],
+)
+def test_a_store_is_no_chain_of_urls_that_reads_this_machine(runner, tmp_path, named, event):
+    code, store, said = placed(runner, named.format(tmp_path), event)
+
+    assert (code, store) == (2, None)
+    assert said.startswith("::error::wallscope: the store is a chain of URLs, or a URL that reads")
+
+
+@pytest.mark.parametrize("named", ["s3://bucket/runs", "gs://bucket", "/srv/a::b", "sftp://host/runs"])
+def test_a_store_elsewhere_is_taken(runner, named):
+    assert placed(runner, named, "pull_request")[:2] == (0, named)
 
 
 def test_a_store_in_the_checkout_is_warned_of_where_nobody_else_wrote_it(runner):

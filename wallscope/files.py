@@ -33,6 +33,15 @@ def _find_folder(name: str) -> Path:
     return packaged if packaged.is_dir() else _PACKAGE.parent / name
 
 
+def is_shipped(path: object) -> bool:
+    """Return whether a path, such as the one that an error of the system names, is that of a shipped file.
+
+    >>> is_shipped(__file__), is_shipped("run.sqlite"), is_shipped(None)
+    (True, False, False)
+    """
+    return isinstance(path, str) and path.startswith(str(_PACKAGE))
+
+
 @cache
 def read_query(name: str) -> str:
     """Return the text of `queries/<name>.sql`.

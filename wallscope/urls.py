@@ -11,7 +11,7 @@ from itertools import pairwise
 
 _SCHEME = r"[a-zA-Z][a-zA-Z0-9+.-]{1,30}"
 _URL = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*(?:://|::)")
-_LOCAL = re.compile(r"(?:file|local)://")
+_LOCAL = re.compile(r"(?:file|local)://", re.IGNORECASE)
 _HEAD = re.compile(rf"{_SCHEME}:/+")  # Path makes one slash of two
 _IN_TEXT = re.compile(rf"{_SCHEME}:/[^\s'\"<>`]*[^\s'\"<>`.,:;)\]}}]")
 _USERINFO = re.compile(r"(?<![^\s'\"<>`/@:=])[^\s'\"<>`/@:=]{1,200}:[^\s'\"<>`/@]{1,500}@(?=[\w\[])")

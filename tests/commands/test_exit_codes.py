@@ -1,6 +1,7 @@
 import pytest
 
 import wallscope.pipeline
+from wallscope import files
 from wallscope.errors import InternalError
 
 
@@ -15,6 +16,13 @@ class Panic(BaseException):
         pytest.param(ValueError("a bug"), 70, "internal error; please report", id="bug"),
         pytest.param(Panic("a bug of a library"), 70, "internal error; please report", id="panic"),
         pytest.param(MemoryError(), 2, "not enough memory — raise the limit", id="no memory"),
+        pytest.param(OSError(5, "Input/output error"), 2, "the system stopped this: Input/output", id="disk"),
+        pytest.param(OSError(28, "No space"), 2, "the system stopped this: No space left", id="full disk"),
+        pytest.param(OSError(13, "denied", "a/b"), 2, "a/b — cannot be used: denied", id="permission"),
+        pytest.param(OSError(9, "Bad file descriptor"), 70, "internal error; please report", id="handle"),
+        pytest.param(
+            FileNotFoundError(2, "absent", files.__file__), 70, "internal error", id="shipped"
+        ),
     ],
 )
 def test_every_error_becomes_an_exit_code(error, code, said, called, monkeypatch):

@@ -3,6 +3,8 @@
 import json
 import os
 import shutil
+import sqlite3
+from contextlib import closing
 
 import polars as pl
 import pytest
@@ -15,8 +17,9 @@ from fixtures.simulation.writing import write_run
 from tests.jobs.dying import dies_always, dies_once
 from tests.jobs.simulated import LATE, RANKS, thread, write_job
 from wallscope.cache_folder import Cache
-from wallscope.errors import InputError
-from wallscope.jobs.inputs import find_exports, is_many
+from wallscope.errors import InputError, InternalError
+from wallscope.jobs import run as running
+from wallscope.jobs.inputs import find_exports, is_many, load_or_analyze_source
 from wallscope.jobs.merge import job_report, rematch_ranks, run_job
 from wallscope.jobs.run import analyze_in_processes
 from wallscope.model.capture import Options, Selection
@@ -83,6 +86,21 @@ def test_an_export_given_twice_or_a_rank_told_twice_is_left_out(job_folder, tmp_
         "copy.sqlite is left out: it has the content of run_rank1"
     )
     assert "copy.sqlite is left out: it has the content of run_rank1" in found.job.verdict
+    assert "left out" not in " ".join(found.diagnosis.confidence.reasons)  # a copy says nothing new
+
+
+def test_another_capture_of_a_rank_limits_the_confidence(job_folder, tmp_path):
+    other = tmp_path / "again.sqlite"
+    shutil.copy(job_folder / "run_rank1.sqlite", other)
+    with closing(sqlite3.connect(other)) as connection, connection:
+        connection.execute('UPDATE CUPTI_ACTIVITY_KIND_KERNEL SET "end" = "end" + 1')
+    found = analyze([job_folder / "run_rank1.sqlite", other])
+
+    assert codes(found)["export-left-out"] == (
+        "again.sqlite is left out: rank 1 is already covered by run_rank1.sqlite."
+    )
+    assert found.diagnosis.confidence.level != "high"
+    assert found.diagnosis.confidence.reasons[0] == "1 of 2 exports left out"
 
 
 def test_exports_of_another_job_are_left_out(job_folder, tmp_path):
@@ -120,6 +138,33 @@ def test_most_ranks_tell_which_job_it_is_not_most_exports(whole, tmp_path):
 
     assert found.job.ranks == RANKS
     assert "it belongs to a job of 2 ranks, not 4" in codes(found)["export-left-out"]
+
+
+FAILING = (OSError(5, "Input/output error"), FileNotFoundError(2, "gone", "x"), MemoryError())
+
+
+@pytest.mark.parametrize("error", FAILING, ids=lambda error: type(error).__name__)
+def test_a_fault_of_the_system_at_one_export_leaves_the_others(error, job_folder, monkeypatch):
+    def fail(source, *_, **__):
+        if source.name == "run_rank1.sqlite":
+            raise error
+        return load_or_analyze_source(source, Options(), lambda _: None, None)
+
+    monkeypatch.setattr(running, "load_or_analyze_source", fail)
+    found = analyze(find_exports([job_folder]), keep_going=True)
+    assert codes(found)["export-left-out"].startswith("run_rank1.sqlite is left out: ")
+    assert found.diagnosis.confidence.reasons[0] == "1 of 4 exports left out"
+    with pytest.raises(InputError, match=r"run_rank1.sqlite — .*--keep-going analyzes the others"):
+        analyze(find_exports([job_folder]))
+
+
+def test_a_defect_of_wallscope_at_one_export_is_no_fault_of_the_export(job_folder, monkeypatch):
+    def fail(*_, **__):
+        raise InternalError("a law is broken")
+
+    monkeypatch.setattr(running, "load_or_analyze_source", fail)
+    with pytest.raises(InternalError):
+        analyze(find_exports([job_folder]))
 
 
 @pytest.mark.slow

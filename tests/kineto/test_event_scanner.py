@@ -81,7 +81,7 @@ def assert_same(content, **options):
         assert_frame_equal(
             spelled(one, name), spelled(other, name), check_exact=True, check_row_order=is_ordered
         )
-    for fact in ("facts", "counts", "negative_spans", "timeless_events", "is_coarse"):
+    for fact in ("facts", "counts", "left_out", "is_coarse"):
         assert getattr(one, fact) == getattr(other, fact), fact
 
 

@@ -12,6 +12,7 @@ from wallscope.kineto import trace_bytes
 from wallscope.kineto.event_tables import read_trace_tables
 from wallscope.kineto.trace_bytes import TraceBytes, is_torch_trace
 from wallscope.kineto.trace_events import FileFacts, iterate_events
+from wallscope.trace.record_times import LeftOut
 
 
 def read(content):
@@ -93,7 +94,7 @@ def test_arguments_and_times_that_are_no_utf8_are_read():
     tables = read_trace_tables(TraceBytes(io.BytesIO(b'{"traceEvents": [' + rows + b"]}")), lambda _: None)
 
     assert tables.frames["kernels"].select("stream", "dtype").rows() == [(7, "\ufffd")]
-    assert tables.timeless_events == 1
+    assert tables.left_out == {"kernels": LeftOut(timeless=1)}
 
 
 def test_bytes_that_are_no_utf8_are_read():
@@ -189,7 +190,7 @@ def test_events_without_a_usable_time_are_counted():
     raw = json.dumps({"traceEvents": rows}).encode()
     tables = read_trace_tables(TraceBytes(io.BytesIO(raw)), lambda _: None)
 
-    assert (tables.negative_spans, tables.timeless_events, len(tables.frames["kernels"])) == (1, 2, 1)
+    assert (tables.left_out["kernels"], len(tables.frames["kernels"])) == (LeftOut(2, 1), 1)
 
 
 @pytest.mark.parametrize("unset", [1, 3], ids=["one row", "all rows"])
@@ -207,7 +208,8 @@ def test_work_whose_time_was_never_set_is_left_out_and_counted(unset, host_ts, l
     )
 
     left_out = 0 if is_kept else unset
-    assert (tables.timeless_events, len(tables.frames["kernels"])) == (left_out, 3 - left_out)
+    assert sum(one.count for one in tables.left_out.values()) == left_out
+    assert len(tables.frames["kernels"]) == 3 - left_out
 
 
 def test_an_operator_that_is_read_twice_is_counted_once():
@@ -217,7 +219,7 @@ def test_an_operator_that_is_read_twice_is_counted_once():
         TraceBytes(io.BytesIO(json.dumps({"traceEvents": rows}).encode())), lambda _: None
     )
 
-    assert (tables.negative_spans, tables.timeless_events) == (2, 2)
+    assert tables.left_out == {"operators": LeftOut(2, 2)}
 
 
 @pytest.mark.parametrize(

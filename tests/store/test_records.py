@@ -14,6 +14,7 @@ import pytest
 
 from tests.compare.test_compare import steps
 from tests.profile.random_profiles import profile_of
+from wallscope.cli.store_options import load_sides
 from wallscope.errors import StoreError
 from wallscope.model import profile as nouns
 from wallscope.model.profile import RECORD_SCHEMA, Record, RecordedRank
@@ -326,3 +327,30 @@ def test_records_are_plain_json(store):
     (name,) = store.storage.names("records/abcd")
 
     assert json.loads(store.storage.read(name))["testbed"]["labels"] == {"model": "moe"}
+
+
+def test_a_record_larger_than_any_is_left_out_without_being_read(store):
+    store.add(*run("abcd"))
+    store.storage.write(f"{records.RECORDS}/abcd/{'0' * 32}.json", b" " * 2_000)
+    whole = store.all_records()
+    store.storage.names(records.RECORDS)
+    sizes = {len(content) for content in store.storage.read_each(store._paths(), 1 << 20).values()}
+    limit = min(sizes)
+
+    found = store.storage.read_each(store._paths(), limit)
+    assert [type(one) for one in found.values()].count(StoreError) == 1
+    assert len(whole) == 1
+
+
+def test_an_object_that_many_ranks_name_is_read_once(tmp_path, monkeypatch):
+    store = Store(tmp_path)
+    record, profiles = run("abcd")
+    many = replace(record, ranks=tuple(replace(record.ranks[0], rank=rank) for rank in range(2_000)))
+    store.add(many, profiles)
+    store.add(replace(many, commit="bcde"), profiles)
+    read = []
+    monkeypatch.setattr(Store, "profile", lambda _, name: read.append(name) or PROFILES[0])
+
+    sides = load_sides(store, "abcd", "bcde", {})
+    assert [len(side.runs[0]) for side in sides] == [2_000, 2_000]
+    assert len(read) == 2

@@ -7,6 +7,7 @@ from contextlib import closing
 
 import pytest
 
+from fixtures.folders import folder_of
 from fixtures.simulation.names import GEMM
 from fixtures.simulation.program import HostThread, Launch, Program, SyncDevice, Work, stepped
 from fixtures.simulation.run import run
@@ -14,7 +15,9 @@ from fixtures.simulation.torch_writing import write_torch_run
 from fixtures.simulation.writing import write_run
 from wallscope.errors import NothingToAnalyzeError
 from wallscope.model.capture import Options
+from wallscope.model.enums import Reader
 from wallscope.model.finding_codes import FindingCode
+from wallscope.nsys import read_capture
 from wallscope.pipeline import analyze
 
 MS, HOUR = 1_000_000, 3_600_000_000_000
@@ -24,6 +27,13 @@ FAULTS = {
     "ends before it starts": lambda start, _end: (start, start - 5_000),
     "outlasts the capture": lambda start, end: (start, end + HOUR),
     "outlasts all captures": lambda start, _end: (start, 2**60),
+}
+WHY = {
+    "never set": "without a time",
+    "no start": "outside of the capture",
+    "ends before it starts": "that end before they start",
+    "outlasts the capture": "outside of the capture",
+    "outlasts all captures": "outside of the capture",
 }
 TABLES = {
     "kernels": ("CUPTI_ACTIVITY_KIND_KERNEL", "kernel"),
@@ -92,8 +102,45 @@ def test_without_any_possible_kernel_there_is_no_answer(captured, fault, tmp_pat
     damaged = tmp_path / path.name
     damage(path, damaged, "kernels", FAULTS[fault], is_all=True)
 
-    with pytest.raises(NothingToAnalyzeError):
+    with pytest.raises(NothingToAnalyzeError, match=rf"with a valid time: 48 \w+ {WHY[fault]}"):
         ask(damaged)
+
+
+@pytest.fixture(scope="module")
+def exported(tmp_path_factory):
+    path = tmp_path_factory.mktemp("export") / "run.sqlite"
+    step = [Work(12 * MS), *([Launch(GEMM, 2 * MS)] * 6), SyncDevice()]
+    write_run(run(Program(((HostThread("main", stepped(8, lambda _: step)),),))), path)
+    return path
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize("form", ["sqlite", "pages", "parquet", "arrow"])
+def test_all_readers_refuse_an_export_without_any_possible_kernel_alike(exported, fault, form, tmp_path):
+    damaged = tmp_path / "run.sqlite"
+    count = damage(exported, damaged, "kernels", FAULTS[fault], is_all=True)
+    reader = Reader(form) if form in set(Reader) else Reader.PAGES
+    place = damaged if form in set(Reader) else folder_of(damaged, f".{form}")
+
+    with pytest.raises(NothingToAnalyzeError, match=f"with a valid time: {count} rows {WHY[fault]}"):
+        read_capture(place, lambda _: None, reader)
+
+
+@pytest.mark.parametrize("length_us", [10**12, 1.1e12, 2e15, 9e15])
+def test_sums_of_times_stay_within_64_bits(length_us, tmp_path):
+    rows = [
+        {"ph": "X", "cat": "kernel", "name": "a", "ts": 1_000 + at, "dur": length_us if at % 10 else 1}
+        for at in range(10_000)
+    ]
+    path = tmp_path / "run.json"
+    path.write_text(json.dumps({"schemaVersion": 1, "traceEvents": rows}))
+    found = ask(path)
+    (said,) = (one.message for one in found.capture.findings if one.code == FindingCode.UNTIMED_OPERATIONS)
+
+    assert said.startswith("9,000 events ")
+    assert all(
+        0 <= found.diagnosis.share(wall) <= 1 for wall in ("compute", "communication", "memory", "host")
+    )
 
 
 @pytest.mark.parametrize("fault", FAULTS)

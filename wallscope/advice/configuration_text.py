@@ -11,7 +11,7 @@ import tomllib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import yaml
 
@@ -32,6 +32,11 @@ _LONGEST_LINE = 4_000
 _DOTTED = re.compile(r"(?:^|[\s:\]])([a-z]\w*) ?\.{3,}\s?(.*)$")
 _FLAG = re.compile(r"(?:^|\s)--?[a-z][\w-]+")
 _LAUNCH = re.compile(r"^[ \t]*(?:export \w+=|(?:\w+=\S* )*(?:torchrun|srun|python3?) )", re.MULTILINE)
+_JSON = re.compile(r"\s*(?:\{|\[\s*\{)")
+_PRINTED = re.compile(
+    r"(?im)^[#*> ]*recommendations \(upper bound on speedup|\A[\w-]+ \((?:fix|finding|cause|wall)\): "
+)
+_CURE = "name a file of settings"
 _SCRIPTS = {".sh", ".bash", ".slurm", ".sbatch"}
 _PART_OF_KEY = r"(?:[\w-]+|\"[^\"\n]*\"|'[^'\n]*')"
 _DEEP_KEY = re.compile(rf"(?<![\w-]){_PART_OF_KEY}(?:[ \t]*\.[ \t]*{_PART_OF_KEY}){{{_DEEPEST}}}")
@@ -52,7 +57,7 @@ def detect_kind(path: Path, text: str) -> str:
     suffix = path.suffix.lower()
     if suffix == ".toml":
         return "toml"
-    if suffix in {".yaml", ".yml", ".json"}:
+    if _JSON.match(text) or suffix in {".yaml", ".yml", ".json"}:
         return "yaml"
     is_script = suffix in _SCRIPTS
     if not is_script and any(_DOTTED.search(line) for line in text.splitlines() if len(line) < _LONGEST_LINE):
@@ -67,12 +72,16 @@ def read_text(path: Path) -> str:
     """Return the text of a file within the size limit of its format.
 
     Raises:
-        ConfigurationError: it cannot be read, is too large or is not text.
+        ConfigurationError: it cannot be read, is too large, is not text, or is a text that wallscope printed,
+            whose settings are those that it recommends.
     """
     kind = {".toml": "TOML", ".yaml": "YAML", ".yml": "YAML", ".json": "YAML"}.get(
         path.suffix.lower(), "text"
     )
-    return read_user_text(path, _LARGEST_BYTES[kind], "name a file of settings", ConfigurationError)
+    text = read_user_text(path, _LARGEST_BYTES[kind], _CURE, ConfigurationError)
+    if _PRINTED.search(text):
+        raise ConfigurationError(f"{path} — is an output of wallscope, not a configuration — {_CURE}")
+    return text
 
 
 def parse_toml(path: Path, text: str) -> list[Entry]:
@@ -120,7 +129,21 @@ def parse_yaml(path: Path, text: str) -> tuple[list[Entry], tuple[str, ...]]:
         raise ConfigurationError(f"{path} — has an invalid value: {error} — correct that line") from error
     if not isinstance(document, dict):
         raise ConfigurationError(f"{path} — has no settings — write sections of `name: value`")
+    if what := _name_other_document(document):
+        raise ConfigurationError(f"{path} — is {what}, not a configuration — {_CURE}")
     return list(_flatten(document, "")), tuple(dict.fromkeys(repeated))
+
+
+def _name_other_document(document: dict[Any, object]) -> str | None:
+    """Return what a document is whose names are not settings; `None` for a configuration, or what may be one.
+
+    >>> _name_other_document({"schema": "wallscope.analysis/1"})
+    'an output of wallscope (wallscope.analysis/1)'
+    """
+    schema = document.get("schema")
+    if isinstance(schema, str) and schema.startswith("wallscope."):
+        return f"an output of wallscope ({schema[:60]})"
+    return "a trace of PyTorch's profiler" if "traceEvents" in document else None
 
 
 def _locate_fault(error: yaml.YAMLError) -> str:

@@ -5,13 +5,13 @@ wallscope itself, 130 an interrupt, and 128 plus its number a signal that ended 
 typer groups options only in its rich mode, which would import rich for each `--help`.
 """
 
+import errno
 import os
 import re
 import sys
 import traceback
 from collections.abc import Callable, Iterable, Mapping
 from io import TextIOWrapper
-from pathlib import Path
 from typing import TYPE_CHECKING, Final, NoReturn
 
 import typer
@@ -27,6 +27,7 @@ from wallscope.cli.installation import cache, install_recipe, mcp
 from wallscope.cli.tables import at, convert, gaps, info, kernels, ranges, steps
 from wallscope.cli.whatif import whatif
 from wallscope.errors import InternalError, OptionError, WallscopeError
+from wallscope.files import is_shipped
 from wallscope.process_tuning import POLARS_THREADS, tune_process
 from wallscope.urls import redact
 
@@ -38,8 +39,21 @@ FAILED, USAGE, INTERNAL = 1, 2, 70
 _UsageError: "Final[type[ClickException]]" = next(
     kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "ClickException"
 )
-_PACKAGE = str(Path(__file__).resolve().parents[1])
 _LONGEST_LINE = 2_000
+_MOST_THREADS = 1_024
+_OF_THE_SYSTEM = frozenset(
+    {
+        errno.EIO,
+        errno.ENOSPC,
+        errno.EDQUOT,
+        errno.EMFILE,
+        errno.ENFILE,
+        errno.ENOMEM,
+        errno.ESTALE,
+        errno.EROFS,
+    }
+)
+"""Errors of reading and writing that no program causes; they often name no file."""
 _USAGE_WORDS = tuple(
     (re.compile(pattern), words)
     for pattern, words in (
@@ -244,8 +258,10 @@ def options(
         OptionError: the environment names no number of threads that polars can start.
     """
     threads = os.environ.get(POLARS_THREADS)
-    if threads is not None and not (threads.isdecimal() and int(threads[:9]) > 0):
-        raise OptionError(f"{POLARS_THREADS}={threads[:40]} — is not a number of threads — write 1 or more")
+    if threads is not None and not (threads.isdecimal() and 0 < int(threads[:9]) <= _MOST_THREADS):
+        raise OptionError(
+            f"{POLARS_THREADS}={threads[:40]} — is not a number of threads — write 1 to {_MOST_THREADS}"
+        )
     tune_process()
 
 
@@ -284,8 +300,9 @@ def _state_error(error: BaseException) -> str | None:
         return "there is not enough memory — raise the limit, or capture fewer steps"
     if isinstance(error, OSError) and isinstance(error.filename, str):
         path = error.filename
-        is_shipped = path.startswith(_PACKAGE)
-        return None if is_shipped else f"{path} — cannot be used: {error.strerror} — check the path"
+        return None if is_shipped(path) else f"{path} — cannot be used: {error.strerror} — check the path"
+    if isinstance(error, OSError) and error.errno in _OF_THE_SYSTEM:
+        return f"the system stopped this: {os.strerror(error.errno)} — check disks, quotas and limits"
     return None
 
 

@@ -218,9 +218,10 @@ def _make_side(
     from wallscope.store import run_noise  # noqa: PLC0415
 
     name, commit = named
-    runs = tuple(
-        tuple(unpack_profile(store.profile(rank.object), f"{store}: {commit[:12]}") for rank in record.ranks)
-        for record in records
-        if record.testbed == testbed
-    )
+    chosen = [record for record in records if record.testbed == testbed]
+    held = {
+        one: unpack_profile(store.profile(one), f"{store}: {commit[:12]}")
+        for one in dict.fromkeys(rank.object for record in chosen for rank in record.ranks)
+    }
+    runs = tuple(tuple(held[rank.object] for rank in record.ranks) for record in chosen)
     return Side(name, runs, commit, run_noise(others, testbed), str(testbed))

@@ -14,7 +14,7 @@ import polars as pl
 
 from wallscope.advice.recommend import recommend_again
 from wallscope.cache_folder import Cache
-from wallscope.errors import InputError, ProfileError, WallscopeError
+from wallscope.errors import InputError, InternalError, ProfileError, WallscopeError
 from wallscope.finding_texts import make_finding
 from wallscope.jobs.inputs import Source
 from wallscope.jobs.run import (
@@ -299,12 +299,16 @@ def run_job(  # noqa: PLR0913  # what the user may ask for
     found = [read[place] for place in range(len(paths))]
     failed = [one for one in found if not isinstance(one, _Analyzed)]
     if failed and (not keep_going or len(failed) == len(paths)):
+        for _, error in failed:
+            if isinstance(error, InternalError):
+                raise error
         raise _with_hint(failed, len(paths), keep_going=keep_going)
     progress("matching collectives")
     left_out = [_report_left_out(path.name, str(error).removeprefix(f"{path} — ")) for path, error in failed]
     kept, others = _keep_one_job([one for one in found if isinstance(one, _Analyzed)])
-    kept, again = _drop_duplicates(kept)
-    return _merge_analyses(kept, (*left_out, *others, *again))
+    kept, rivals, copies = _drop_duplicates(kept)
+    unheard = (*left_out, *others, *rivals)
+    return _merge_analyses(kept, (*unheard, *copies), len(unheard))
 
 
 def _read_outcome(path: Source, outcome: Outcome) -> _Analyzed | tuple[Source, WallscopeError]:
@@ -367,31 +371,42 @@ def _keep_one_job(analyzed: Sequence[_Analyzed]) -> tuple[list[_Analyzed], list[
     return kept, findings
 
 
-def _drop_duplicates(analyzed: Sequence[_Analyzed]) -> tuple[list[_Analyzed], list[Finding]]:
-    """Drop exports that hold a rank again: of two, the one with more ranks stays, or the first."""
+def _drop_duplicates(
+    analyzed: Sequence[_Analyzed],
+) -> tuple[list[_Analyzed], list[Finding], list[Finding]]:
+    """Drop exports that hold a rank again: of two, the one with more ranks stays, or the first.
+
+    Findings about other captures of a rank come before those about copies, which say nothing new.
+    """
     kept: list[_Analyzed] = []
-    findings: list[Finding] = []
+    rivals: list[Finding] = []
+    copies: list[Finding] = []
     for one in sorted(analyzed, key=lambda one: -len(one.analysis.ranks)):
         print_of = one.analysis.inputs[0].fingerprint
         same = next((other for other in kept if other.analysis.inputs[0].fingerprint == print_of), None)
         taken = next((other for other in kept if one.numbers & other.numbers), None)
         again = next((other for other in kept if one.processes & other.processes), None)
         if same is not None:
-            findings.append(_report_left_out(one.path.name, f"it has the content of {same.path.name}"))
+            copies.append(_report_left_out(one.path.name, f"it has the content of {same.path.name}"))
         elif taken is not None:
             ranks = ", ".join(map(str, sorted(one.numbers & taken.numbers)))
-            findings.append(
+            rivals.append(
                 _report_left_out(one.path.name, f"rank {ranks} is already covered by {taken.path.name}")
             )
         elif again is not None:
-            findings.append(_report_left_out(one.path.name, f"{again.path.name} has the same capture"))
+            copies.append(_report_left_out(one.path.name, f"{again.path.name} has the same capture"))
         else:
             kept.append(one)
-    return [one for one in analyzed if any(one is other for other in kept)], findings
+    return [one for one in analyzed if any(one is other for other in kept)], rivals, copies
 
 
-def _merge_analyses(analyzed: Sequence[_Analyzed], findings: tuple[Finding, ...]) -> JobAnswer:
-    """Merge the analyses of the exports of one job; the diagnosis is that of the critical rank."""
+def _merge_analyses(
+    analyzed: Sequence[_Analyzed], findings: tuple[Finding, ...], unheard_count: int
+) -> JobAnswer:
+    """Merge the analyses of the exports of one job; the diagnosis is that of the critical rank.
+
+    `findings` are about the exports that were left out, of which `unheard_count` are no copies.
+    """
     analyzed = sorted(analyzed, key=lambda one: _first_rank(one.analysis))
     ordered = [one.analysis for one in analyzed]
     ranks = tuple(replace(rank, input=number) for number, one in enumerate(ordered) for rank in one.ranks)
@@ -427,9 +442,23 @@ def _merge_analyses(analyzed: Sequence[_Analyzed], findings: tuple[Finding, ...]
     if job.collectives.matched:
         found = update_diagnosis(found, known)
         packed = pack_profiles(found.ranks, known.profiles, found.diagnosis.rank_index)
-    found = replace(found, ranks=packed, scope=find_scope(found))
+    found = _limit_confidence(replace(found, ranks=packed, scope=find_scope(found)), unheard_count)
     parts = [(first_place[number], one.timeline) for number, one in enumerate(analyzed)]
     return JobAnswer(found, known, join_timelines(parts, known, found.diagnosis.rank_index))
+
+
+def _limit_confidence(found: Analysis, left_out: int) -> Analysis:
+    """Return the answer about the exports that were kept; its confidence is not high if others were not."""
+    confidence, kept = found.diagnosis.confidence, len(found.inputs)
+    if not left_out or confidence is None:
+        return found
+    reason = f"{left_out} of {plural(kept + left_out, 'export')} left out"
+    limited = replace(
+        confidence,
+        level="medium" if confidence.level == "high" else confidence.level,
+        reasons=(reason, *confidence.reasons),
+    )
+    return state_verdict(replace(found, diagnosis=replace(found.diagnosis, confidence=limited)))
 
 
 def _first_rank(one: Analysis) -> tuple[bool, int]:

@@ -30,6 +30,7 @@ from wallscope.kineto.event_decoding import (
     spell_list,
     spell_value,
 )
+from wallscope.nsys.identity import LONGEST_NAME_LETTERS
 
 _ABSENT, _REAL, _TEXT = -1, -3, -4
 """Marks of values: none, bits of a double, number of a text. From 0 on: a number with so many decimals."""
@@ -45,7 +46,7 @@ _TIMES_BEGIN = len(MEMBERS) - 2  # members have codes from -1 down, which count 
 _HEAD = 13
 """Numbers at the begin of each row, before arguments."""
 _ROW_ROOM, _ROW_COUNT, _NAME_COUNT = 1 << 22, 1 << 18, 1 << 14
-_RAW_COUNT, _OTHER_COUNT = 1 << 16, 1 << 14
+_RAW_COUNT, _OTHER_COUNT, _MOST_OTHERS = 1 << 16, 1 << 14, 1 << 16
 _MOST_DECODED = 1 << 17
 _SLOT_COUNT = 256
 _LIST_ENDS, _UNUSUAL, _NO_ROOM = 0, -3, -4
@@ -238,7 +239,9 @@ class EventScanner:
     @property
     def is_full(self) -> bool:
         """Whether rows have to be cleared before more is scanned."""
-        return self._filled > _ROW_ROOM // 2 or self._count > _ROW_COUNT // 2
+        return (
+            self._filled > _ROW_ROOM // 2 or self._count > _ROW_COUNT // 2 or len(self.others) >= _MOST_OTHERS
+        )
 
     def _place_arguments(self, columns: Mapping[str, Collection[str]]) -> np.ndarray:
         places = np.full((len(self._categories) + 1, len(self._arguments) + 2), -1, np.int64)
@@ -312,7 +315,7 @@ class EventScanner:
     def _number_name(self, raw: bytes) -> int:
         number = self._known.get(raw)
         if number is None:
-            name = msgspec.json.decode(b'"%s"' % raw, type=str) or UNNAMED
+            name = msgspec.json.decode(b'"%s"' % raw, type=str)[:LONGEST_NAME_LETTERS] or UNNAMED
             number = self._texts.setdefault(name, len(self._texts))
             self._known[raw] = number
             if name in self._listing:

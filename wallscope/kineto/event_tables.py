@@ -5,7 +5,7 @@ microseconds with up to three decimals, integers up to torch 2.3.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -28,9 +28,16 @@ from wallscope.kineto.operator_flops import BACKWARD_OF, FLOP_FORMULAS
 from wallscope.kineto.trace_bytes import TraceBytes
 from wallscope.kineto.trace_events import FileFacts, iterate_events
 from wallscope.model.capture import Progress
-from wallscope.nsys.identity import number_texts
+from wallscope.nsys.identity import LONGEST_NAME_LETTERS, number_texts
 from wallscope.thresholds.causes import LONGEST_LEAD_NS
-from wallscope.trace.record_times import Extent, RecordTimes, find_extent, mark_possible
+from wallscope.trace.record_times import (
+    Extent,
+    LeftOut,
+    RecordTimes,
+    count_left_out,
+    find_extent,
+    mark_possible,
+)
 from wallscope.units import plural
 
 _SPAN: dict[str, pl.DataType] = {
@@ -140,8 +147,8 @@ _INSTANT, _INSTANT_CODE, _ALLOCATION = "cpu_instant_event", "i", "[memory]"
 class TraceTables:
     """The events of a trace: a frame per kind, the numbered texts, and faults found on the way.
 
-    `counts` are the events of each category, `unknown_events` those of no known one; `negative_spans` and
-    `timeless_events` were excluded. `is_coarse` means that no time has a fraction of a microsecond.
+    `counts` are the events of each category, `unknown_events` those of no known one; `left_out` has what was
+    excluded of each kind because of its time. `is_coarse` means that no time has a fraction of a microsecond.
     """
 
     frames: dict[str, pl.DataFrame]
@@ -149,8 +156,7 @@ class TraceTables:
     facts: FileFacts
     counts: Counter[str]
     unknown_events: int
-    negative_spans: int
-    timeless_events: int
+    left_out: Mapping[str, LeftOut]
     is_coarse: bool
 
     @property
@@ -180,8 +186,7 @@ class _Collector:
     texts: dict[str, int] = field(default_factory=dict)
     counts: Counter[str] = field(default_factory=Counter)
     unknown_events: int = 0
-    negative_spans: int = 0
-    timeless_events: int = 0
+    left_out: dict[str, LeftOut] = field(default_factory=dict)
     is_coarse: bool = True
     scanner: EventScanner | None = None
 
@@ -262,7 +267,7 @@ class _Collector:
         texts, waiting = self.texts, self.waiting.setdefault(name, DecodedRows())
         waiting.events.extend(events)
         waiting.numbers_of_names.extend(
-            texts.setdefault(event.name or UNNAMED, len(texts)) for event in events
+            texts.setdefault((event.name or UNNAMED)[:LONGEST_NAME_LETTERS], len(texts)) for event in events
         )
         if len(waiting) >= _BATCH_COUNT:
             self._keep_spans(name, self.waiting.pop(name))
@@ -291,16 +296,19 @@ class _Collector:
         }
         frame = pl.DataFrame(columns, schema=kind.schema)
         is_whole = not start.null_count() and not duration.null_count() and duration.min() >= 0  # type: ignore[operator]  # integers
-        self._keep(name, frame if is_whole else self._drop_untimed(frame, is_counted=not kind.names))
+        self._keep(name, frame if is_whole else self._drop_untimed(name, frame))
 
-    def _drop_untimed(self, frame: pl.DataFrame, *, is_counted: bool) -> pl.DataFrame:
-        """Return the rows with a valid time; events chosen by name count with all of their category."""
+    def _drop_untimed(self, name: str, frame: pl.DataFrame) -> pl.DataFrame:
+        """Return the rows with a valid time."""
         timed = frame.drop_nulls(["start", "end"])
         kept = timed.filter(pl.col("end") >= pl.col("start"))
-        if is_counted:
-            self.timeless_events += len(frame) - len(timed)
-            self.negative_spans += len(timed) - len(kept)
+        self.leave_out(name, LeftOut(len(frame) - len(timed), len(timed) - len(kept)))
         return kept
+
+    def leave_out(self, name: str, some: LeftOut) -> None:
+        """Count rows; those that were chosen by their name count with all of their category."""
+        if not self.kinds[name].names:
+            self.left_out[name] = self.left_out.get(name, LeftOut()) + some
 
     def _keep(self, name: str, frame: pl.DataFrame) -> None:
         self.parts.setdefault(name, []).append(frame)
@@ -361,18 +369,23 @@ def read_trace_tables(source: TraceBytes, progress: Progress, *, with_python: bo
         name: pl.concat([pl.DataFrame(schema=schema), *collector.parts.pop(name, ())])
         for name, schema in schemas.items()
     }
-    timed = {name: frames[name].filter(is_possible) for name, is_possible in _mark_impossible(frames)}
-    impossible = sum(len(frames[name]) - len(one) for name, one in timed.items() if not kinds[name].names)
+    possible = dict(_mark_impossible(frames))
+    for name, is_possible in possible.items():
+        collector.leave_out(name, count_left_out(_read_times(frames[name]), is_possible.to_numpy()))
+    timed = {name: frames[name].filter(is_possible) for name, is_possible in possible.items()}
     return TraceTables(
         frames=frames | timed,
         texts=list(collector.texts),
         facts=facts,
         counts=collector.counts,
         unknown_events=collector.unknown_events,
-        negative_spans=collector.negative_spans,
-        timeless_events=collector.timeless_events + impossible,
+        left_out=collector.left_out,
         is_coarse=collector.is_coarse,
     )
+
+
+def _read_times(frame: pl.DataFrame) -> RecordTimes:
+    return RecordTimes(frame["start"].to_numpy(), frame["end"].to_numpy())
 
 
 def _mark_impossible(frames: dict[str, pl.DataFrame]) -> Iterator[tuple[str, pl.Series]]:
@@ -381,9 +394,7 @@ def _mark_impossible(frames: dict[str, pl.DataFrame]) -> Iterator[tuple[str, pl.
     CUPTI writes 0 for both times of work that it could not time, and Kineto passes them on.
     """
     times = {
-        name: RecordTimes(frame["start"].to_numpy(), frame["end"].to_numpy())
-        for name, frame in frames.items()
-        if {"start", "end"} <= {*frame.columns}
+        name: _read_times(frame) for name, frame in frames.items() if {"start", "end"} <= {*frame.columns}
     }
     on_device, calls = [times[name] for name in DEVICE_FRAMES], [times["calls"]]
     extents = dict.fromkeys(DEVICE_FRAMES, find_extent(on_device, calls))

@@ -20,9 +20,9 @@ _GZIP_MAGIC = b"\x1f\x8b"
 _GZIP_WINDOW = 31  # zlib's number for a gzip header with the largest window
 PIECE_BYTES = 4 << 20
 _HEAD_BYTES = 64 << 10
-_FEW_BYTES, _RESERVE_BYTES, _ASKED_BYTES = 256 << 20, 128 << 20, 16 << 20
+_FEW_BYTES, _RESERVE_BYTES, _ASKED_BYTES = 64 << 20, 128 << 20, 16 << 20
 """Up to where nothing is asked, what has to be left, and how often it is asked. Chosen."""
-_MOST_TIMES = 200
+_MOST_TIMES = 100
 """How many times its size a trace may unpack to. Measured: 24 times."""
 _IS_JSON = re.compile(rb"(?:\xef\xbb\xbf)?\s*[{\[]")
 _IS_ANSWER = re.compile(rb'(?:\xef\xbb\xbf)?\s*\{\s*"schema"\s*:\s*"wallscope\.')

@@ -12,7 +12,7 @@ import polars as pl
 from wallscope.errors import InputError, NothingToAnalyzeError
 from wallscope.finding_texts import adapt_cures, make_finding
 from wallscope.kineto.event_decoding import CATEGORIES
-from wallscope.kineto.event_tables import TraceTables, describe_counts
+from wallscope.kineto.event_tables import DEVICE_FRAMES, TraceTables, describe_counts
 from wallscope.model.capture import Capture, Finding, Presence
 from wallscope.model.enums import CallRole
 from wallscope.model.finding_codes import FindingCode
@@ -20,6 +20,7 @@ from wallscope.nsys.calls import express_roles
 from wallscope.nsys.findings import check_calls, check_clocks
 from wallscope.thresholds.verdict import MATERIAL_SHARE, RANGES_A_LAUNCH_RATIO
 from wallscope.trace.device_clocks import DeviceClock
+from wallscope.trace.record_times import LeftOut
 from wallscope.units import average, duration, percent, plural
 
 _PROFILER_HINT = "profile with torch.profiler and export_chrome_trace on a GPU of NVIDIA or AMD"
@@ -88,6 +89,13 @@ def refuse_empty_trace(path: Path, tables: TraceTables) -> None:
         return
     held = describe_counts(tables.counts) or "no event"
     fault = f"; {tables.facts.fault}" if tables.facts.fault else ""
+    untimed = sum((tables.left_out.get(name, LeftOut()) for name in DEVICE_FRAMES), LeftOut())
+    if untimed.count:
+        raise NothingToAnalyzeError(
+            f"has no device operation with a valid time: {untimed.describe('event')}{fault}",
+            "profile again and end after torch.cuda.synchronize()",
+            str(path),
+        )
     if launches := _count_launches(tables):
         raise NothingToAnalyzeError(
             f"has {plural(launches, 'kernel launch')} and no kernel ({held}{fault}):"
@@ -125,7 +133,7 @@ def find_damage(tables: TraceTables) -> tuple[Finding, ...]:
         found.append(make_finding(FindingCode.TRACE_CUT_OFF, fault=facts.fault))
     if facts.lost_events:
         found.append(make_finding(FindingCode.TRACE_EVENTS_LOST, events=plural(facts.lost_events, "event")))
-    left_out = tables.negative_spans + tables.timeless_events
+    left_out = sum(one.count for one in tables.left_out.values())
     if left_out:
         found.append(make_finding(FindingCode.UNTIMED_OPERATIONS, "trace", events=plural(left_out, "event")))
     return tuple(found)

@@ -14,7 +14,14 @@ import polars as pl
 from wallscope.columns import Flags, Rows, are_among, as_integers, iterate_groups
 from wallscope.model.capture import Progress
 from wallscope.model.schemas import CPU_SAMPLES, HOST_EVENTS, NAMES, RANGES, THREADS, HostKind
-from wallscope.nsys.identity import NAMELESS, join_threads, look_up_texts, number_texts, read_duration_ns
+from wallscope.nsys.identity import (
+    LONGEST_NAME_LETTERS,
+    NAMELESS,
+    join_threads,
+    look_up_texts,
+    number_texts,
+    read_duration_ns,
+)
 from wallscope.nsys.tables import RANGES as RANGE_ROWS
 from wallscope.nsys.tables import STRINGS, CatalogTable, Database, read_row_numbers, read_table
 from wallscope.thresholds.causes import (
@@ -163,15 +170,16 @@ def count_untimed_ranges(raw: RawRanges) -> int:
 
 def _look_up_range_texts(source: Database, rows: pl.DataFrame) -> pl.Series:
     """The text of each row, its own or that of its id."""
-    if not rows["text"].has_nulls():
-        return rows["text"]
-    by_id = look_up_texts(source, rows["textId"].filter(rows["text"].is_null()).fill_null(NAMELESS))
+    own = rows["text"].str.head(LONGEST_NAME_LETTERS)
+    if not own.has_nulls():
+        return own
+    by_id = look_up_texts(source, rows["textId"].filter(own.is_null()).fill_null(NAMELESS))
     of_id = (
         pl.col("textId")
         .fill_null(NAMELESS)
         .replace_strict(by_id["string_id"], by_id["text"], default=None, return_dtype=pl.String)
     )
-    return rows.select(pl.coalesce("text", of_id)).to_series()
+    return rows.select(pl.coalesce(own, of_id)).to_series()
 
 
 def sort_outside_in(rows: pl.DataFrame, names: pl.DataFrame) -> pl.DataFrame:

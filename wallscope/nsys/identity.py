@@ -15,6 +15,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Final
 
 import polars as pl
 
@@ -31,6 +32,10 @@ _TID_BITS = 0xFFFFFF
 KNOWN_ROLES = r"^(pt_autograd_\d+|pt_nccl_\w+|pt_data_pin|pt_main_thread|CUPTI worker thread)$"
 
 
+LONGEST_NAME_LETTERS: Final = 1 << 16
+"""Letters after which names of kernels, ranges and calls are cut. Chosen: ten times the longest known."""
+
+
 def look_up_texts(source: Database, string_ids: pl.Series) -> pl.DataFrame:
     """Return `string_id`, `text` of the distinct ids; an id missing in the export reads `#<id>`."""
     wanted = string_ids.unique().drop_nulls().sort().cast(pl.Int64).alias("string_id").to_frame()
@@ -38,7 +43,7 @@ def look_up_texts(source: Database, string_ids: pl.Series) -> pl.DataFrame:
     if source.has(tables.STRINGS, "id", "value"):
         found = source.rows("names", json.dumps(wanted["string_id"].to_list()))
     texts = pl.DataFrame(
-        [(number, str(text)) for number, text in found if text is not None],
+        [(number, str(text)[:LONGEST_NAME_LETTERS]) for number, text in found if text is not None],
         schema={"string_id": pl.Int64, "text": pl.String},
         orient="row",
     ).unique("string_id", keep="first", maintain_order=True)

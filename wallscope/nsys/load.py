@@ -70,7 +70,7 @@ from wallscope.nsys.sources import open_tables
 from wallscope.nsys.tables import Database, Tables, make_database
 from wallscope.process_tuning import release_memory, run_both
 from wallscope.trace.device_clocks import align_device_clocks
-from wallscope.trace.record_times import RecordTimes, find_extent, mark_possible
+from wallscope.trace.record_times import RecordTimes, count_left_out, find_extent, mark_possible
 from wallscope.units import plural, size
 
 _OPERATION_BYTES, _CALL_BYTES, _RANGE_BYTES = 230, 60, 70
@@ -229,7 +229,8 @@ def read_capture(path: Path, progress: Progress, reader: Reader = Reader.PAGES) 
         if operations.frame.is_empty():
             losses = find_loss_reasons(source)
             raise NothingToAnalyzeError(
-                f"has no device operation with a valid time{losses.aside}",
+                f"has no device operation with a valid time: {operations.left_out.describe('row')}"
+                f"{losses.aside}",
                 losses.join_cures("capture again and end after a device synchronization"),
                 str(path),
             )
@@ -307,7 +308,7 @@ def read_capture(path: Path, progress: Progress, reader: Reader = Reader.PAGES) 
             *graph_findings,
             *findings.check_losses(source),
             *findings.check_times(
-                operations.untimed_rows, called.untimed_rows, count_untimed_ranges(raw_ranges)
+                operations.left_out.count, called.untimed_rows, count_untimed_ranges(raw_ranges)
             ),
             *findings.check_clocks(capture, clocks),
             *check_calls(capture, began_inside=has_begun_inside(source, raw_ranges, shift_ns)),
@@ -328,8 +329,9 @@ def _drop_impossible(
     work = RecordTimes(frame["start"].to_numpy(), frame["end"].to_numpy())
     calls = RecordTimes(columns["start"].to_numpy(), columns["end"].to_numpy())
     end_ns = None if duration_ns is None else duration_ns + time_shift_ns
+    is_possible = mark_possible(work, find_extent([work], [calls], end_ns))
     return (
-        keep_operations(operations, pl.Series(mark_possible(work, find_extent([work], [calls], end_ns)))),
+        keep_operations(operations, pl.Series(is_possible), count_left_out(work, is_possible)),
         keep_calls(called, pl.Series(mark_possible(calls, find_extent([calls], [work], end_ns)))),
     )
 

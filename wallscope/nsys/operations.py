@@ -19,6 +19,7 @@ from wallscope.nsys import tables
 from wallscope.nsys.calls import Calls
 from wallscope.nsys.identity import NAMELESS, look_up_texts, number_texts
 from wallscope.nsys.tables import Database, read_row_numbers
+from wallscope.trace.record_times import LeftOut
 
 _DIRECTIONS = {
     1: CopyDirection.HOST_TO_DEVICE,
@@ -77,13 +78,13 @@ class RawOperations:
     """Rows of the device tables on the clock of the export.
 
     `frame` has `origin` and `named`, which are rows of `origins` (`globalPid`, `deviceId`, `contextId`,
-    `streamId`) and of `string_ids`; `named` is null without a name. `untimed_rows` were left out.
+    `streamId`) and of `string_ids`; `named` is null without a name. `left_out` says which were left out.
     """
 
     frame: pl.DataFrame
     origins: pl.DataFrame
     string_ids: pl.Series
-    untimed_rows: int
+    left_out: LeftOut
 
 
 _ORIGIN = ("globalPid", "deviceId", "contextId", "streamId")
@@ -108,20 +109,21 @@ def read_operations(source: Database, progress: Progress) -> RawOperations:
         rechunk=True,
     )
     held = pl.concat(origins).with_columns(keep_within(pl.col("deviceId"), 0, _MOST_DEVICES))
-    raw = RawOperations(rows, held, string_ids, untimed_rows=0)
+    raw = RawOperations(rows, held, string_ids, LeftOut())
     is_timed = rows["start"].is_not_null() & rows["end"].is_not_null()
-    return keep_operations(raw, is_timed & ~((rows["start"] == 0) & (rows["end"] == 0)))
+    is_timed &= ~((rows["start"] == 0) & (rows["end"] == 0))
+    return keep_operations(raw, is_timed, LeftOut(timeless=len(rows) - int(is_timed.sum())))
 
 
-def keep_operations(raw: RawOperations, is_kept: pl.Series) -> RawOperations:
-    """Return some of the rows, with the others counted, and the origins that they still have."""
+def keep_operations(raw: RawOperations, is_kept: pl.Series, left_out: LeftOut) -> RawOperations:
+    """Return some of the rows, the origins that they still have, and with `left_out` what all lack."""
     kept = raw.frame if is_kept.all() else raw.frame.filter(is_kept)
     origin, origins = _keep_used(kept["origin"], raw.origins)
     return replace(
         raw,
         frame=kept.with_columns(origin),
         origins=origins,
-        untimed_rows=raw.untimed_rows + len(raw.frame) - len(kept),
+        left_out=raw.left_out + left_out,
     )
 
 

@@ -34,7 +34,7 @@ from wallscope.errors import StoreError
 from wallscope.files import check_json, state_schema
 from wallscope.model.analysis import PackedProfile
 from wallscope.model.profile import RECORD_SCHEMA, Noise, Record, RecordedNoise, Testbed
-from wallscope.store.storage import ASIDE, Storage, open_storage
+from wallscope.store.storage import ASIDE, MOST_BYTES, Storage, open_storage
 from wallscope.thresholds.noise import FEWEST_DEGREES_OF_NOISE_COUNT, FEWEST_NEIGHBORS_COUNT
 from wallscope.thresholds.verdict import OUTLYING_DEVIATIONS_COUNT
 from wallscope.units import spell_all
@@ -51,6 +51,8 @@ _MOST_FOREIGN = 3
 _OBJECT = re.compile(r"[0-9a-f]{64}")
 _GRACE_S = 3_600
 _MOST_SHOWN = 5
+_MOST_RECORD_BYTES = 32 << 20
+"""The size limit of a record. Chosen: a job of 100,000 ranks."""
 _NEVER_NS, _LONGEST_NS, _MOST_STEPS = 2**62, 2**53, 2**31
 
 
@@ -65,10 +67,10 @@ def _has_marker(storage: Storage) -> bool:
     Raises:
         StoreError: it holds something else, or cannot be read.
     """
-    content = storage.read_all((MARKER,)).get(MARKER)
+    content = _read_if_there(storage, MARKER)
     found = storage.top() if content is None else ()
     if MARKER in found:  # another writer has marked it since, or it is not a file
-        content = storage.read_all((MARKER,)).get(MARKER)
+        content = _read_if_there(storage, MARKER)
         if content is None:
             raise StoreError(f"{storage}/{MARKER} — does not mark a store — give another --store")
     if content is not None:
@@ -89,6 +91,18 @@ def _has_marker(storage: Storage) -> bool:
             " empty folder"
         )
     return False
+
+
+def _read_if_there(storage: Storage, path: str) -> bytes | None:
+    """Return all of a file; `None` for one that is not there, or is not regular.
+
+    Raises:
+        StoreError: it cannot be read.
+    """
+    content = storage.read_each((path,), _MOST_RECORD_BYTES).get(path)
+    if isinstance(content, StoreError):
+        raise content
+    return content
 
 
 def _check_marker(content: bytes, path: str) -> None:
@@ -113,7 +127,7 @@ class Store:
         self.storage = open_storage(str(where))
         self._is_known = self._is_marked = False
         self.unreadable: dict[str, StoreError] = {}
-        """Records that were left out, by path, and why: damaged, or of a later version."""
+        """Records that were left out, by path, and why: damaged, not to be read, or of a later version."""
 
     def __str__(self) -> str:
         return str(self.storage)
@@ -152,8 +166,8 @@ class Store:
 
     def _has_same(self, path: str, identity: bytes) -> bool:
         """Whether a record is there, undamaged."""
-        content = self.storage.read_all((path,)).get(path)
         try:
+            content = _read_if_there(self.storage, path)
             return content is not None and _identity(_parse_record(content, path)) == identity
         except StoreError:
             return False
@@ -278,8 +292,8 @@ class Store:
             if mtime_s is None or mtime_s >= time.time() - _GRACE_S:
                 continue
             if _OBJECT_PATH.fullmatch(path):
-                content = self.storage.read_all((path,)).get(path)
-                if content is None or object_path(sha256(content).hexdigest()) != path:
+                content = self.storage.read_each((path,), MOST_BYTES).get(path)
+                if not isinstance(content, bytes) or object_path(sha256(content).hexdigest()) != path:
                     continue
                 gone[path] = content
             self.storage.delete(path)
@@ -310,8 +324,10 @@ class Store:
         found: dict[str, Record] = {}
         known = self.unreadable.items()
         self.unreadable = {path: error for path, error in known if not path.startswith(f"{below}/")}
-        for path, content in self.storage.read_all(self._paths(below)).items():
+        for path, content in self.storage.read_each(self._paths(below), _MOST_RECORD_BYTES).items():
             try:
+                if isinstance(content, StoreError):
+                    raise content
                 found[path] = _parse_record(content, f"{self}/{path}")
             except StoreError as error:
                 self.unreadable[path] = error

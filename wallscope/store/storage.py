@@ -55,22 +55,28 @@ class Folder:
                 self._status(folder, name)
                 _replace(folder, last, content)
 
-    def read(self, name: str) -> bytes:
+    def read(self, name: str, most_bytes: int = MOST_BYTES) -> bytes:
         """All of a file.
 
         Raises:
-            StoreError: it cannot be read.
+            StoreError: it cannot be read, or is larger than `most_bytes`.
         """
         with self._explained(self.root / name, "read", "record the run again"):
-            return self._content(name)
+            return self._content(name, most_bytes)
 
-    def read_all(self, names: Iterable[str]) -> dict[str, bytes]:
-        """Read several files whole; deleted files and those that are not regular are left out.
+    def read_each(self, names: Iterable[str], most_bytes: int) -> dict[str, bytes | StoreError]:
+        """Read several files whole; one that cannot be read, or is larger than `most_bytes`, is its error.
 
-        Raises:
-            StoreError: one cannot be read.
+        Deleted files and those that are not regular are left out.
         """
-        return {name: self.read(name) for name in names if self.has(name)}
+        found: dict[str, bytes | StoreError] = {}
+        for name in names:
+            try:
+                if self.has(name):
+                    found[name] = self.read(name, most_bytes)
+            except StoreError as error:
+                found[name] = error
+        return found
 
     def has(self, name: str) -> bool:
         """Whether a file is there.
@@ -201,7 +207,7 @@ class Folder:
             raise _irregular(self.root / name)
         return status
 
-    def _content(self, name: str) -> bytes:
+    def _content(self, name: str, most_bytes: int) -> bytes:
         below, _, last = name.rpartition("/")
         with self._opened(below) as folder:
             handle = _open(folder, last, _READ, self.root / name)
@@ -209,11 +215,8 @@ class Folder:
             status = os.fstat(handle)
             if not stat.S_ISREG(status.st_mode):
                 raise _irregular(self.root / name)
-            if status.st_size > MOST_BYTES:
-                raise StoreError(
-                    f"{self.root / name} — has {size(status.st_size)}, more than anything of a store —"
-                    " delete it and record the run again"
-                )
+            if status.st_size > most_bytes:
+                raise _oversize(f"{self.root / name}", status.st_size)
             return stream.read()
 
 
@@ -249,6 +252,12 @@ def _link(path: Path) -> StoreError:
     return StoreError(f"{path} — is a link, and a store follows none — remove it, or give another --store")
 
 
+def _oversize(path: str, size_bytes: int) -> StoreError:
+    return StoreError(
+        f"{path} — has {size(size_bytes)}, more than a store writes — delete it and record the run again"
+    )
+
+
 def _irregular(path: Path) -> StoreError:
     return StoreError(f"{path} — is not a regular file — delete it and record the run again")
 
@@ -277,6 +286,7 @@ class Remote:
             self.system: AbstractFileSystem
             self.system, root = url_to_fs(self._named)
         self.root = str(root).rstrip("/")
+        self._sizes: dict[str, object] = {}  # of objects, as they were listed last
 
     def __str__(self) -> str:
         return self.url
@@ -299,36 +309,58 @@ class Remote:
             self.system.pipe_file(aside, content)
             self.system.mv(aside, path)
 
-    def read(self, name: str) -> bytes:
+    def read(self, name: str, most_bytes: int = MOST_BYTES) -> bytes:
         """All of an object.
 
         Raises:
-            StoreError: it cannot be read.
+            StoreError: it cannot be read, or is larger than `most_bytes`.
         """
         with self._explained(f"{self.url}/{name} — cannot be read", "record the run again"):
             self._refuse_links((name,))
+            self._refuse_oversize(name, self.system.size(self._path(name)), most_bytes)
             return bytes(self.system.cat_file(self._path(name)))
 
-    def read_all(self, names: Iterable[str]) -> dict[str, bytes]:
-        """All of some objects, side by side where the plugin can; one deleted in the meantime is left out.
+    def read_each(self, names: Iterable[str], most_bytes: int) -> dict[str, bytes | StoreError]:
+        """All of some objects, side by side where the plugin can; what cannot be read is its error.
+
+        An object that is larger than `most_bytes` is an error too; one deleted in the meantime is left out.
 
         Raises:
-            StoreError: one cannot be read.
+            StoreError: a name leads through a link, or the store cannot be asked.
         """
         wanted = list(names)
-        with self._explained(f"{self.url} — cannot be read", "check the URL and your rights there"):
+        cure = "check the URL and your rights there"
+        with self._explained(f"{self.url} — cannot be read", cure):
             self._refuse_links(wanted)
-            ends = [None] * len(wanted)
-            paths = [self._path(name) for name in wanted]
-            found = self.system.cat_ranges(paths, ends, ends, on_error="return") if wanted else []
-            for content in found:
-                if isinstance(content, Exception) and not isinstance(content, _ABSENT):
-                    raise content
-        return {
-            name: bytes(content)
-            for name, content in zip(wanted, found, strict=True)
-            if not isinstance(content, Exception)
-        }
+            found = self._sized(wanted, most_bytes)
+            paths = [self._path(name) for name in wanted if name not in found]
+            ends = [None] * len(paths)
+            contents = self.system.cat_ranges(paths, ends, ends, on_error="return") if paths else []
+        for path, content in zip(paths, contents, strict=True):
+            if isinstance(content, _ABSENT):
+                continue
+            try:
+                with self._explained(f"{self.url}/{self._name(path)} — cannot be read", cure):
+                    if isinstance(content, Exception):
+                        raise content
+                    found[self._name(path)] = bytes(content)
+            except StoreError as error:
+                found[self._name(path)] = error
+        return found
+
+    def _sized(self, names: Iterable[str], most_bytes: int) -> dict[str, bytes | StoreError]:
+        """Return the errors of names that are known to be too large."""
+        errors: dict[str, bytes | StoreError] = {}
+        for name in names:
+            try:
+                self._refuse_oversize(name, self._sizes.get(name), most_bytes)
+            except StoreError as error:
+                errors[name] = error
+        return errors
+
+    def _refuse_oversize(self, name: str, size_bytes: object, most_bytes: int) -> None:
+        if isinstance(size_bytes, int) and size_bytes > most_bytes:
+            raise _oversize(f"{self.url}/{name}", size_bytes)
 
     def has(self, name: str) -> bool:
         """Whether an object is there.
@@ -365,6 +397,7 @@ class Remote:
         for name, info in names.items():
             if _is_link(info):
                 raise self._link(name)
+            self._sizes[name] = info.get("size")
         return tuple(sorted(names))
 
     def mtime_s(self, name: str) -> float | None:

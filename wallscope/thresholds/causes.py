@@ -134,6 +134,8 @@ LATEST_RECORD_NS: Final = 2**61
 """No record starts or ends later. By definition: above the clocks of all captures, including UTC in ns."""
 LONGEST_RECORD_NS: Final = 2**50
 """No record lasts longer. Chosen: thirteen days."""
+LONGEST_SUM_NS: Final = 2**60
+"""All records of one kind take no longer together. By definition: sums of it stay within 64 bits."""
 LONGEST_LEAD_NS: Final = 3_600_000_000_000
 """A program runs before the first other record of a trace for less than this. Chosen: an hour."""
 CALLS_LEAD_NS: Final = 1_000_000

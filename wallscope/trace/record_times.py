@@ -6,8 +6,15 @@ from dataclasses import dataclass
 import numpy as np
 
 from wallscope.columns import Flags
-from wallscope.thresholds.causes import CALLS_LEAD_NS, LATEST_RECORD_NS, LONGEST_RECORD_NS, SURPLUS_NS
+from wallscope.thresholds.causes import (
+    CALLS_LEAD_NS,
+    LATEST_RECORD_NS,
+    LONGEST_RECORD_NS,
+    LONGEST_SUM_NS,
+    SURPLUS_NS,
+)
 from wallscope.trace.intervals import Times
+from wallscope.units import plural
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,6 +23,54 @@ class RecordTimes:
 
     start_ns: Times
     end_ns: Times
+
+
+@dataclass(frozen=True, slots=True)
+class LeftOut:
+    """How many records were left out: without a time, reversed, or when none of the capture can have run."""
+
+    timeless: int = 0
+    reversed: int = 0
+    impossible: int = 0
+
+    def __add__(self, other: "LeftOut") -> "LeftOut":
+        """Return the sums."""
+        return LeftOut(
+            self.timeless + other.timeless,
+            self.reversed + other.reversed,
+            self.impossible + other.impossible,
+        )
+
+    @property
+    def count(self) -> int:
+        """All of them."""
+        return self.timeless + self.reversed + self.impossible
+
+    def describe(self, what: str) -> str:
+        """Return what is wrong with the records as a part of a sentence, `what` names one.
+
+        >>> LeftOut(timeless=1, reversed=3).describe("row")
+        '1 row without a time, 3 rows that end before they start'
+        """
+        faults = (
+            (self.timeless, "without a time"),
+            (self.reversed, "that {verb} before {pronoun}"),
+            (self.impossible, "outside of the capture"),
+        )
+        return ", ".join(
+            f"{plural(count, what)} {fault}".format(
+                verb="ends" if count == 1 else "end", pronoun="it starts" if count == 1 else "they start"
+            )
+            for count, fault in faults
+            if count
+        )
+
+
+def count_left_out(times: RecordTimes, is_kept: Flags) -> LeftOut:
+    """Return how many records are not kept, for which reason."""
+    timeless = int((~is_kept & (times.start_ns == 0) & (times.end_ns == 0)).sum())
+    reversed_ = int((~is_kept & (times.end_ns < times.start_ns)).sum())
+    return LeftOut(timeless, reversed_, int(is_kept.size - is_kept.sum()) - timeless - reversed_)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +119,8 @@ def _select_usable(times: RecordTimes) -> RecordTimes:
 def mark_possible(times: RecordTimes, extent: Extent, lead_ns: int = CALLS_LEAD_NS) -> Flags:
     """Return which records may have run when they say.
 
-    A start of 0 is possible only where the times of the capture begin there.
+    A start of 0 is possible only where the times of the capture begin there. Where the lengths of all could
+    not be summed in 64 bits, the longest are impossible.
 
     Args:
         times: of the records.
@@ -77,13 +133,16 @@ def mark_possible(times: RecordTimes, extent: Extent, lead_ns: int = CALLS_LEAD_
     """
     start_ns, end_ns = times.start_ns, times.end_ns
     length_ns = end_ns - start_ns
+    longest_ns = min(LONGEST_RECORD_NS, LONGEST_SUM_NS // max(start_ns.size, 1))
     is_usual = (
         start_ns.size > 0 and start_ns.min() > 0 and end_ns.max() <= min(extent.last_ns, LATEST_RECORD_NS)
     )
-    if is_usual and length_ns.min() >= 0 and length_ns.max() < LONGEST_RECORD_NS:
+    if is_usual and length_ns.min() >= 0 and length_ns.max() < longest_ns:
         return np.ones(start_ns.size, np.bool_)
     is_possible: Flags = (length_ns >= 0) & (end_ns <= extent.last_ns)
     is_possible &= (np.abs(start_ns) < LATEST_RECORD_NS) & (length_ns < LONGEST_RECORD_NS)
     if extent.first_ns > 0:
         is_possible &= (start_ns != 0) | ((end_ns != 0) & (extent.first_ns <= lead_ns))
+    if length_ns[is_possible].sum(dtype=np.float64) > LONGEST_SUM_NS:
+        is_possible &= length_ns < longest_ns
     return is_possible

@@ -48,12 +48,12 @@ def test_a_path_that_is_too_long_is_one_line(command, length, called, tmp_path):
     assert ran.err.count("\n") == 1
 
 
-@pytest.mark.parametrize("threads", ["0", "x", "-1", ""])
+@pytest.mark.parametrize("threads", ["0", "x", "-1", "", "1025", "4294967296", "9" * 26])
 def test_a_number_of_threads_that_polars_cannot_start_is_one_line(threads, called, monkeypatch):
     monkeypatch.setenv("POLARS_MAX_THREADS", threads)
     ran = called("analyze", "x")
 
     assert (ran.code, ran.out) == (2, "")
     assert ran.err == (
-        f"wallscope: POLARS_MAX_THREADS={threads} — is not a number of threads — write 1 or more\n"
+        f"wallscope: POLARS_MAX_THREADS={threads} — is not a number of threads — write 1 to 1024\n"
     )

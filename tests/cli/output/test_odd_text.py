@@ -76,16 +76,31 @@ def test_a_configuration_that_is_no_text_poisons_no_record():
     assert found.header.work.name == "step\\udcff"
 
 
-def test_an_unreadable_record_is_left_out_and_named(answers, called, tmp_path):
+def write_odd_label(path, found):
+    found["testbed"]["labels"] = {"k": "\udcff"}
+    path.write_text(json.dumps(found))
+
+
+def write_sparse_terabyte(path, _):
+    path.touch()
+    os.truncate(path, 1 << 40)
+
+
+@pytest.mark.parametrize(
+    ("poison", "why"),
+    [
+        pytest.param(write_odd_label, "is damaged", id="no text"),
+        pytest.param(write_sparse_terabyte, "has 1.0 TiB, more than a store writes", id="sparse"),
+    ],
+)
+def test_an_unreadable_record_is_left_out_and_named(answers, called, tmp_path, poison, why):
     store = tmp_path / "s"
     for name, commit in (("base", BASE), ("head", HEAD)):
         assert called("record", answers / f"{name}.json", "--commit", commit, "--store", store).code == 0
     poisoned = store / "records" / ("c" * 40) / f"{'0' * 32}.json"
     poisoned.parent.mkdir()
     (one,) = store.glob(f"records/{BASE}/*.json")
-    found = json.loads(one.read_text())
-    found["testbed"]["labels"] = {"k": "\udcff"}
-    poisoned.write_text(json.dumps(found))
+    poison(poisoned, json.loads(one.read_text()))
     before = sorted(path.name for path in store.glob("objects/*/*"))
     old = store.stat().st_mtime - 7_200
     for path in store.glob("objects/*/*"):
@@ -97,7 +112,7 @@ def test_an_unreadable_record_is_left_out_and_named(answers, called, tmp_path):
 
     for ran in (compared, listed, kept):
         assert ran.code == 0
-        assert f"record left out: {poisoned} — is damaged" in ran.err
+        assert f"record left out: {poisoned} — {why}" in ran.err
     assert sorted(path.name for path in store.glob("objects/*/*")) == before  # it may name any of them
     ran = called("diff", "c" * 40, HEAD, "--store", store)
-    assert (ran.code, "is damaged" in ran.err) == (2, True)
+    assert (ran.code, why in ran.err) == (2, True)

@@ -50,7 +50,7 @@ def test_what_unpacks_to_hundreds_of_times_its_size_is_refused(tmp_path, monkeyp
     monkeypatch.setattr(trace_bytes, "_FEW_BYTES", 4 << 20)
     path = tmp_path / "run.json.gz"
     path.write_bytes(gzip.compress(HEAD.encode() + b"{}," * (2 << 20)))
-    with pytest.raises(InputError, match="it unpacks to more than 200 times its size — profile fewer steps"):
+    with pytest.raises(InputError, match="it unpacks to more than 100 times its size — profile fewer steps"):
         read_trace_capture(path, silent)
 
 
