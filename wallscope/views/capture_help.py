@@ -284,9 +284,7 @@ def list_recording_flags() -> tuple[str, ...]:
     return tuple(flag.text for flag in _PROFILE if flag not in {_OUTPUT, *_RANGE})
 
 
-def _choose_flags(
-    codes: set[FindingCode], nsys: InstalledNsys | None
-) -> tuple[tuple[_Flag, ...], tuple[_Flag, ...]]:
+def _choose_flags(codes: set[str], nsys: InstalledNsys | None) -> tuple[tuple[_Flag, ...], tuple[_Flag, ...]]:
     """Return the flags that record what these findings lack, and those of them that this nsys refuses."""
     flags = (*_PROFILE, _ON_LOSS) if codes & set(_ON_LOSS.cures) else _PROFILE
     return _sort_flags(flags, nsys, "profile")
@@ -305,7 +303,7 @@ def _sort_flags(
 
 
 def _name_refused(
-    refused: tuple[_Flag, ...], codes: set[FindingCode], nsys: InstalledNsys | None
+    refused: tuple[_Flag, ...], codes: set[str], nsys: InstalledNsys | None
 ) -> Iterator[Section]:
     """Name what the installed nsys does not have; one that a finding asks for is marked."""
     if nsys is not None and refused:
@@ -358,7 +356,7 @@ def _write_command(start: str, flags: tuple[_Flag, ...], end: str) -> list[str]:
     return [f"{start} \\", *(f"    {flag.text} \\" for flag in flags), f"    {end}"]
 
 
-def _list_reasons(flags: tuple[_Flag, ...], codes: set[FindingCode]) -> Section:
+def _list_reasons(flags: tuple[_Flag, ...], codes: set[str]) -> Section:
     rows = []
     for flag in flags:
         is_cure = not codes.isdisjoint(flag.cures)
