@@ -70,6 +70,7 @@ def _wrap(owner: Any, path: str, precedence: int, ends_step: Callable[..., bool]
 
     @functools.wraps(original)
     def counted(*args: Any, **kwargs: Any) -> Any:
+        _count().function_called(path, precedence)
         is_end = ends_step is None or ends_step(*args)
         result = original(*args, **kwargs)
         if is_end:

@@ -91,6 +91,11 @@ class StepCounter:
             self.skipped.append(self.done)
         self.optimizer_stepped(optimizer)
 
+    def function_called(self, name: str, precedence: int) -> None:
+        """Leave the optimizers that a function calls out of account: they may step several times in it."""
+        if not self.is_mute and self.phase != "over":
+            self._enter(precedence, name)
+
     def function_returned(self, name: str, precedence: int) -> None:
         """Count a function that runs one step."""
         if self.is_mute or self.phase == "over":
