@@ -105,7 +105,7 @@ def plan_capture(request: CaptureRequest) -> CapturePlan:
             f"{request.program[0]} — has no PyTorch — name the Python of the training, or capture with nsys",
             NO_PROFILER,
         )
-    host = re.sub(r"[^\w.-]", "-", os.uname().nodename)
+    host = re.sub(r"[^\w-]", "-", os.uname().nodename)
     rank = find_launched_rank()
     report = f"report-{host}" if rank is None else f"report-{host}-rank-{rank}"
     folder = (request.output or Path(time.strftime("wallscope-%Y%m%d-%H%M%S"))).resolve()

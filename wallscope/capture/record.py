@@ -14,6 +14,18 @@ from wallscope.user_files import read_user_bytes
 SCHEMA = "wallscope-capture-record-1"
 STEADY_SHARE = 0.05
 """Step times that differ by more do not stand for each other. Chosen: half of a slowdown worth a warning."""
+CONFIGURATION = "configuration.yaml"
+"""The file next to the reports with the parallel sizes that the program had."""
+_SETTINGS = {
+    "tensor": "tensor_model_parallel_size",
+    "pipeline": "pipeline_model_parallel_size",
+    "context": "context_parallel_size",
+    "expert": "expert_model_parallel_size",
+    "expert_tensor": "expert_tensor_parallel_size",
+}
+_SHOWN_VERSIONS = ("torch", "cuda", "hip", "nccl", "megatron.core", "transformer_engine", "deepspeed", "jax")
+SLOW_SHARE = 0.10
+"""A slowdown by the profiler that the user should know how to lower. Chosen."""
 _MOST_BYTES = 4 << 20
 _MOST_NS = 1 << 62
 
@@ -112,6 +124,60 @@ def measure_unprofiled_step(records: Iterable[CaptureRecord]) -> UnprofiledStep:
     if not medians:
         return UnprofiledStep(None, "there is no record")
     return UnprofiledStep(max(round(statistics.median(medians)), 1))
+
+
+def compare_times(records: Iterable[CaptureRecord], lighter: str) -> str | None:
+    """Say how much longer a step takes while it is captured; `None` if that is unknown.
+
+    Args:
+        records: those of all processes.
+        lighter: the options that slow it less.
+    """
+    found = tuple(records)
+    without = measure_unprofiled_step(found)
+    during = [statistics.median(one.during_ns) for one in found if one.during_ns]
+    if without.step_ns is None or not during:
+        return None
+    ratio = statistics.median(during) / without.step_ns
+    line = (
+        f"a step takes {_ms(statistics.median(during))} in the capture and {_ms(without.step_ns)} without it"
+    )
+    return f"{line}, {ratio:.2f} times as long; less with {lighter}" if ratio > 1 + SLOW_SHARE else line
+
+
+def describe_program(records: Iterable[CaptureRecord]) -> str:
+    """Return the versions and the parallel sizes of a program, those that all its processes have."""
+    found = tuple(records)
+    versions = [
+        f"{name} {found[0].versions[name]}"
+        for name in _SHOWN_VERSIONS
+        if name in found[0].versions and len({one.versions.get(name) for one in found}) == 1
+    ]
+    sizes = [f"{name} {size}" for name, size in find_sizes(found).items()]
+    return ", ".join(versions) + (f"; parallel sizes {', '.join(sizes)}" if sizes else "")
+
+
+def find_sizes(records: Iterable[CaptureRecord]) -> dict[str, int]:
+    """Return the parallel sizes that all processes agree on."""
+    found = tuple(records)
+    return {
+        name: size
+        for name, size in (found[0].parallel.items() if found else ())
+        if size > 0 and all(one.parallel.get(name) == size for one in found)
+    }
+
+
+def write_configuration(folder: Path, records: Iterable[CaptureRecord]) -> None:
+    """Write the parallel sizes as settings, for the analysis of the reports in this folder.
+
+    Raises:
+        OSError: the file cannot be written.
+    """
+    sizes = {_SETTINGS[name]: size for name, size in find_sizes(records).items() if name in _SETTINGS}
+    if sizes:
+        lines = ["# Parallel sizes that the program had, recorded by wallscope capture."]
+        lines += [f"{name}: {size}" for name, size in sizes.items()]
+        (folder / CONFIGURATION).write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
 def _ms(ns: float) -> str:

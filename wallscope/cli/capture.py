@@ -1,6 +1,7 @@
 """`wallscope capture`: from a program to its verdict."""
 
 import contextlib
+import math
 import os
 import signal
 import subprocess
@@ -151,18 +152,18 @@ def capture(  # noqa: PLR0913  # options are parameters
     shown_s: float | None = None
     while (code := run.follow()) is None:
         if shown_s is None and run.is_captured:
-            _show_verdict(plan, run.find_reports(), html, while_running=run)
-            shown_s = time.monotonic()
+            is_shown = _show_verdict(run, run.find_reports(), html)
+            shown_s = time.monotonic() if is_shown else math.inf
         wait_a_moment()
-    for number in (signal.SIGINT, signal.SIGQUIT):
-        signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGQUIT, signal.SIG_DFL)
     with contextlib.suppress(KeyboardInterrupt):  # the code of the program is worth more
         reports = run.wait_for_reports()
         say(f"the program ended with {_state_code(code)} after {time.monotonic() - began_s:.0f} s")
         for line in run.explain_outcome(code, reports):
             say(line)
         if reports and (shown_s is None or time.monotonic() - shown_s > _REPEATED_S):
-            _show_verdict(plan, reports, html if shown_s is None else None)
+            _show_verdict(run, reports, html if shown_s is None else None)
     run.remove_scratch()
     sys.stdout.flush()
     sys.stderr.flush()
@@ -191,20 +192,27 @@ def _announce(plan: "CapturePlan") -> list[str]:
     return lines
 
 
-def _show_verdict(
-    plan: "CapturePlan",
-    reports: "Sequence[Path]",
-    html: Path | None,
-    while_running: "CaptureRun | None" = None,
-) -> None:
-    """Export what nsys wrote, analyze it in a process of its own, and show the verdict on standard error."""
-    from wallscope.capture.exports import export_reports  # noqa: PLC0415  # keeps --help fast
+def _show_verdict(run: "CaptureRun", reports: "Sequence[Path]", html: Path | None) -> bool:
+    """Export what nsys wrote, analyze it in a process of its own; return whether there is a verdict.
 
+    It goes to standard error. What the program does meanwhile is followed. Of several commands that a launcher
+    started, the first shows one.
+    """
+    from wallscope.capture.exports import export_reports  # noqa: PLC0415  # keeps --help fast
+    from wallscope.capture.plan import find_launched_rank  # noqa: PLC0415  # same
+    from wallscope.capture.record import compare_times, write_configuration  # noqa: PLC0415  # same
+    from wallscope.model.capture import Profiler  # noqa: PLC0415  # same
+
+    plan = run.plan
     exports, failures = export_reports(plan, reports)
     for line in failures:
         say(line)
-    if not exports:
-        return
+    launched = find_launched_rank()
+    if launched is not None:
+        say(f"all ranks together: wallscope analyze {os.path.relpath(plan.folder)}")
+    if not exports or launched not in {None, 0}:
+        return False
+    write_configuration(plan.folder, run.records)
     command = [sys.executable, "-P", "-m", "wallscope", "analyze", *map(str, map(_shorten, exports))]
     if html is not None:
         command += ["--html", str(html)]
@@ -213,12 +221,16 @@ def _show_verdict(
     )
     try:
         while analysis.poll() is None:
-            if while_running is not None:
-                while_running.follow()
+            run.follow()
             time.sleep(0.05)
     except KeyboardInterrupt:
         analysis.terminate()
         raise
+    is_torch = plan.profiler is Profiler.TORCH
+    slower = compare_times(run.records, "--light" if is_torch else "--profiler torch --light")
+    if slower is not None:
+        say(slower)
+    return analysis.returncode == 0
 
 
 def _shorten(path: Path) -> Path:
