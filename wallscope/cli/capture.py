@@ -195,8 +195,8 @@ def _announce(plan: "CapturePlan") -> list[str]:
 def _show_verdict(run: "CaptureRun", reports: "Sequence[Path]", html: Path | None) -> bool:
     """Export what nsys wrote, analyze it in a process of its own; return whether there is a verdict.
 
-    It goes to standard error. What the program does meanwhile is followed. Of several commands that a launcher
-    started, the first shows one.
+    It goes to standard error. What the program does meanwhile is followed. Of several commands that a
+    launcher started, the first shows one.
     """
     from wallscope.capture.exports import export_reports  # noqa: PLC0415  # keeps --help fast
     from wallscope.capture.plan import find_launched_rank  # noqa: PLC0415  # same
