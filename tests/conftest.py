@@ -66,6 +66,7 @@ if "PYTEST_XDIST_WORKER" in os.environ:  # workers take all cores already; befor
     os.environ.setdefault("POLARS_MAX_THREADS", "1")
     tune_process()
 os.environ["WALLSCOPE_CACHE_DIR"] = os.devnull  # no folder: nothing is kept before a test has its own
+os.environ["WALLSCOPE_NSYS"] = ""  # none: a test that wants one has its own
 for _variable in ("GITHUB_EVENT_NAME", "CI_PIPELINE_SOURCE"):  # tests say themselves what job they run in
     os.environ.pop(_variable, None)
 

@@ -13,6 +13,7 @@ WallscopeError                  one clear line and exit code 2; never a tracebac
 ├── ProfileError                a profile or a JSON answer is damaged or has another version
 ├── ComparisonError             two runs cannot be compared as requested
 ├── StoreError                  a store of profiles cannot be read or written, or lacks the requested data
+├── CaptureError                a program cannot be captured; it has an exit code of its own
 ├── OutputError                 a result cannot be written to the requested place
 └── InternalError               results violate an invariant: a bug of wallscope, exit code 70
 
@@ -87,6 +88,19 @@ class ComparisonError(WallscopeError):
 
 class StoreError(WallscopeError):
     """A store of profiles cannot be used, or holds no such commit."""
+
+
+class CaptureError(WallscopeError):
+    """A program cannot be captured, or a record of a capture cannot be read.
+
+    Args:
+        line: which program or file, what is wrong, what to do.
+        code: the exit code of `wallscope capture`.
+    """
+
+    def __init__(self, line: str, code: int = 2) -> None:
+        super().__init__(line)
+        self.code = code
 
 
 class OutputError(WallscopeError):

@@ -446,3 +446,25 @@ def test_of_few_steps_the_unit_inside_tells_how_much_varies(inner, unit, name, t
     lengths = sorted([101_000, 103_000, 105_000, 107_000] * 3)
     assert (found.unit, found.name, found.count) == (unit, name, 12)
     assert (found.median_ns, found.p10_ns, found.p90_ns) == (104_000, lengths[0], lengths[-1])
+
+
+def test_steps_of_the_capture_command_come_first_and_its_guard_shows_where_the_last_one_ends(tmp_path):
+    def mark(story: Story, index: int, at: int) -> None:
+        is_guard = index in {0, 5}
+        story.mark("wallscope_guard" if is_guard else f"wallscope_step_{index + 10}", at - 10, at + 95_000)
+        story.mark(f"training_step_{index}", at - 5, at + 94_000)
+
+    found = told(tmp_path / "run.sqlite", lambda story: plain(story, mark))
+
+    assert (found.anchor.kind, found.anchor.name) == ("nvtx", "wallscope_step_#")
+    assert windows(found) == marked(SIX[1:])
+
+
+def test_a_single_step_of_the_capture_command_is_steady_if_a_guard_follows(tmp_path):
+    def mark(story: Story, index: int, at: int) -> None:
+        if index in {3, 4}:
+            story.mark("wallscope_guard" if index == 4 else "wallscope_step_13", at - 10, at + 95_000)
+
+    found = told(tmp_path / "run.sqlite", lambda story: plain(story, mark))
+
+    assert windows(found) == marked(SIX[3:5])

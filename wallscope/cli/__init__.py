@@ -20,6 +20,7 @@ from typer.core import TyperCommand, TyperGroup
 from wallscope._version import __version__
 from wallscope.cli.advise import advise, capture_help, check_config, explain
 from wallscope.cli.analyze import analyze
+from wallscope.cli.capture import capture
 from wallscope.cli.demo import demo
 from wallscope.cli.diff import GateFailure, diff
 from wallscope.cli.history import bisect, history, record
@@ -100,6 +101,11 @@ EXAMPLES: Final[Mapping[str, tuple[str, ...]]] = {
     "explain": ("wallscope explain", "wallscope explain ep-overlap"),
     "info": ("wallscope info run.sqlite",),
     "convert": ("wallscope convert run.sqlite tables --to parquet",),
+    "capture": (
+        "wallscope capture -- torchrun --nproc-per-node 8 train.py",
+        "wallscope capture --profiler torch --html run.html -- python train.py",
+        "wallscope capture --step-function trainer:Trainer.run_step -- python train.py",
+    ),
     "capture-help": ("wallscope capture-help", "wallscope capture-help run.sqlite"),
     "cache": ("wallscope cache --clear",),
     "install-recipe": ("wallscope install-recipe ~/recipes",),
@@ -212,7 +218,7 @@ app = typer.Typer(
     " profiler.",
 )
 _GROUPS: dict[str, dict[str, Callable[..., None]]] = {
-    "Get started": {"demo": demo},
+    "Get started": {"demo": demo, "capture": capture},
     "Analyze a run": {
         "analyze": analyze,
         "steps": steps,
@@ -234,8 +240,9 @@ for _group, _commands in _GROUPS.items():
             cls=GroupedCommand,
             rich_help_panel=_group,
             context_settings={
-                "ignore_unknown_options": _command is explain
-            },  # words such as --overlap-grad-reduce
+                "ignore_unknown_options": _command is explain,  # words such as --overlap-grad-reduce
+                "allow_interspersed_args": _command is not capture,  # what follows is the program's
+            },
         )(_command)
 
 

@@ -224,9 +224,11 @@ def capture_help(  # noqa: PLR0913  # options are parameters
 ) -> None:
     """Show how to capture a run with nsys or PyTorch.
 
-    Prints the command or the code, and the settings of the framework.
+    Prints the command or the code, and the settings of the framework. The command has the options that the
+    installed nsys takes; `wallscope capture` runs it for you.
     """
-    from wallscope.jobs.answers import load_limits  # noqa: PLC0415  # keeps --help fast
+    from wallscope.capture.nsys_program import ask_nsys  # noqa: PLC0415  # keeps --help fast
+    from wallscope.jobs.answers import load_limits  # noqa: PLC0415  # same
     from wallscope.kineto.trace_bytes import is_torch_trace  # noqa: PLC0415  # keeps --help fast
     from wallscope.render.terminal import render_sections  # noqa: PLC0415
     from wallscope.views.capture_help import build_capture_help, build_torch_capture_help  # noqa: PLC0415
@@ -237,6 +239,7 @@ def capture_help(  # noqa: PLR0913  # options are parameters
     if profiler is None:
         profiler = "torch" if file is not None and is_torch_trace(file) else "nsys"
     build = build_torch_capture_help if profiler == "torch" else build_capture_help
+    nsys = None if profiler == "torch" else ask_nsys()
     findings: tuple[Finding, ...] = ()
     framework: Framework | None = None
     if file is not None:
@@ -248,7 +251,8 @@ def capture_help(  # noqa: PLR0913  # options are parameters
         from wallscope.views.brief_listings import brief_capture_help  # noqa: PLC0415  # same
 
         named = None if file is None else str(file)
-        found = brief_capture_help(Profiler(profiler), named, findings, rows or MOST_ROWS_COUNT)
+        found = brief_capture_help(Profiler(profiler), named, findings, rows or MOST_ROWS_COUNT, nsys)
         show_brief(found, json, is_printed=rows is not None)
     if rows is None and str(json) != "-":
-        print_out(render_sections(build() if file is None else build(file.name, findings, framework)))
+        named = None if file is None else file.name
+        print_out(render_sections(build(named, findings, framework, nsys)))

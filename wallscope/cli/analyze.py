@@ -43,6 +43,7 @@ from wallscope.cli.output import (
     print_out,
     show_brief,
 )
+from wallscope.cli.recorded import add_recorded_facts
 from wallscope.cli.streams import is_talkative, report_progress
 from wallscope.errors import OptionError
 
@@ -251,12 +252,15 @@ def analyze(  # noqa: PLR0913  # options are parameters
         Reader(reader),
         python_functions,
     )
+    options = add_recorded_facts(sources, options)
     if dask is not None or is_job(sources):
         cache = open_cache(refused=no_cache)
         found = analyze_job(
             sources, options, outputs, jobs=jobs, dask=dask, keep_going=keep_going, cache=cache
         )
-        _show_answer(found, outputs, files, rows, is_full=full, has_configuration=config is not None)
+        _show_answer(
+            found, outputs, files, rows, is_full=full, has_configuration=options.configuration is not None
+        )
         judge(limits, found.analysis)
         return
     (source,) = sources
@@ -280,5 +284,7 @@ def analyze(  # noqa: PLR0913  # options are parameters
                 with_page=html is not None,
                 with_profiles=json is not None,
             )
-    _show_answer(found, outputs, files, rows, is_full=full, has_configuration=config is not None)
+    _show_answer(
+        found, outputs, files, rows, is_full=full, has_configuration=options.configuration is not None
+    )
     judge(limits, found.analysis)

@@ -32,6 +32,7 @@ from wallscope.cli.output import (
     show_brief,
     write_file,
 )
+from wallscope.cli.recorded import add_recorded_facts
 from wallscope.cli.streams import is_talkative, report_progress
 from wallscope.errors import OptionError
 
@@ -179,6 +180,7 @@ def whatif(  # noqa: PLR0913  # options are parameters
         step_facts=make_step_facts(unprofiled_step_ms, None, None),
         reader=Reader(reader),
     )
+    options = add_recorded_facts((file,), options)
     with report_progress() as progress:
         found = ask_what_if(file, options, request, progress)
     is_printed = "-" not in {str(json), str(html)}

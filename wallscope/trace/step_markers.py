@@ -1,8 +1,8 @@
 """What recurs once per step on the host: the ranges that divide a capture into steps.
 
-The order of precedence is: the user's pattern; Megatron Bridge's `training_step_<n>`; ranges called step,
-iteration or similar; a cycle of phases (forward, backward, optimizer). The rarest phase marks the step, so
-that microbatches do not count as steps.
+The order of precedence is: the user's pattern; the steps that `wallscope capture` marks; Megatron Bridge's
+`training_step_<n>`; ranges called step, iteration or similar; a cycle of phases (forward, backward,
+optimizer). The rarest phase marks the step, so that microbatches do not count as steps.
 """
 
 from collections.abc import Iterator
@@ -17,6 +17,7 @@ from wallscope.model.analysis import AnchorKind
 from wallscope.thresholds.steps import FEWEST_ANCHOR_COUNT, MOST_ANCHOR_NAMES_COUNT
 from wallscope.trace.intervals import Times
 
+_CAPTURED_STEP, _GUARD = r"^wallscope_step_\d+$", r"^wallscope_guard$"
 _TRAINING_STEP = r"(^|[./:])training_step_\d+$"
 STEP = (
     r"(?i)(^|[./: _])(train_?step|train_?batch|train_?iter(ation)?|step|iter|iteration|ProfilerStep)"
@@ -32,7 +33,9 @@ _PHASES = {
     "backward": r"(?i)^(loss[ ._])?(backward|bwd|backward[ _]pass)$",
     "optimizer": r"(?i)^(optimizer|optimizer[ _.]?step|opt[ _]?step|optim)$",
 }
-_KNOWN = "|".join(f"(?:{known})" for known in (_TRAINING_STEP, STEP, *_PHASES.values()))
+_KNOWN = "|".join(
+    f"(?:{known})" for known in (_CAPTURED_STEP, _GUARD, _TRAINING_STEP, STEP, *_PHASES.values())
+)
 _SHOWN_NAMES = 8
 
 
@@ -110,6 +113,7 @@ def find_markers(ranges: pl.DataFrame, pattern: str | None) -> Iterator[MarkerRa
     if pattern is not None:
         yield from _of_pattern(filter_by_text(ranges, pattern), pattern)
         return
+    yield from _find_captured(ranges)
     yield from find_recurring_ranges(filter_by_text(ranges, _TRAINING_STEP))
     steps = _select_steps(filter_by_text(ranges, STEP))
     yield from find_recurring_ranges(steps)
@@ -144,6 +148,22 @@ def match_texts(ranges: pl.DataFrame, pattern: str) -> Flags:
     is_found = ranges["text"][one[named]].str.contains(pattern).to_numpy()
     found: Flags = mark_numbers(named[is_found], one.size)[name]
     return found
+
+
+def _find_captured(ranges: pl.DataFrame) -> Iterator[MarkerRanges]:
+    """The steps that `wallscope capture` marks.
+
+    The guard behind the last of them is one more, which shows where that one ends. It is unsteady itself.
+    """
+    for steps in _of_pattern(filter_by_text(ranges, _CAPTURED_STEP), _CAPTURED_STEP):
+        guards = filter_by_text(ranges, _GUARD)
+        behind = guards.filter(pl.col("start_ns") >= int(steps.end_ns[-1])).sort("start_ns").head(1)
+        yield MarkerRanges(
+            "nvtx",
+            steps.name,
+            np.append(steps.start_ns, behind["start_ns"].to_numpy()),
+            np.append(steps.end_ns, behind["end_ns"].to_numpy()),
+        )
 
 
 def _of_pattern(ranges: pl.DataFrame, pattern: str) -> Iterator[MarkerRanges]:

@@ -20,6 +20,7 @@ from wallscope.model.brief import (
     Unknown,
 )
 from wallscope.model.capture import Contents, Finding, Profiler, Severity
+from wallscope.model.nsys_flags import InstalledNsys
 from wallscope.model.report import Moment
 from wallscope.render.texts import visible
 from wallscope.views.brief import cut_sentences, write_command
@@ -208,7 +209,11 @@ def brief_explanation(found: WordExplanation, most_rows: int) -> TextBrief:
 
 
 def brief_capture_help(
-    profiler: Profiler, file: str | None, findings: tuple[Finding, ...], most_rows: int
+    profiler: Profiler,
+    file: str | None,
+    findings: tuple[Finding, ...],
+    most_rows: int,
+    nsys: InstalledNsys | None = None,
 ) -> TextBrief:
     """Return the command or code of a profiler, and what another capture of an export would cure.
 
@@ -217,10 +222,11 @@ def brief_capture_help(
         file: the export as the user named it, if there is one.
         findings: what limits it.
         most_rows: how many findings at most.
+        nsys: the installed one, if the command is for it.
     """
     curable = [entry for entry in findings if entry.code in CURED]
     is_torch = profiler is Profiler.TORCH
-    command = write_profile_code() if is_torch else write_capture_command(findings)
+    command = write_profile_code() if is_torch else write_capture_command(findings, nsys)
     shown = tuple(
         BriefText(
             entry.code, (cut_sentences(" → ".join(filter(None, (entry.message, entry.cure))), _LONGEST_TEXT),)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from wallscope.model.advice import Framework
 from wallscope.model.capture import Finding
 from wallscope.model.finding_codes import FindingCode
+from wallscope.model.nsys_flags import InstalledNsys
 from wallscope.model.section import Items, Line, Lines, Section, Span
 from wallscope.render.texts import visible
 
@@ -177,8 +178,17 @@ class _Flag:
     cures: tuple[str, ...] = ()
 
 
+_OUTPUT = _Flag("--output=run_%h_%p", "one report per process, named by host and process id")
+_RANGE = (
+    _Flag(
+        "--capture-range=cudaProfilerApi",
+        "nsys records only after the program starts the capture (see below)",
+        (FindingCode.RECORDS_LOST, FindingCode.LAUNCHES_WITHOUT_WORK),
+    ),
+    _Flag("--capture-range-end=stop", "the program stops the capture and then continues"),
+)
 _PROFILE = (
-    _Flag("--output=run_%h_%p", "one report per process, named by host and process id"),
+    _OUTPUT,
     _Flag("--force-overwrite=true", "replaces an older report of that name"),
     _Flag(
         "--trace=cuda,nvtx",
@@ -187,12 +197,7 @@ _PROFILE = (
     ),
     _Flag("--sample=none", "no CPU samples, which slow the host", (FindingCode.PROFILER_OVERHEAD,)),
     _Flag("--cpuctxsw=none", "no thread switches, which slow the host", (FindingCode.PROFILER_OVERHEAD,)),
-    _Flag(
-        "--capture-range=cudaProfilerApi",
-        "nsys records only after the program starts the capture (see below)",
-        (FindingCode.RECORDS_LOST, FindingCode.LAUNCHES_WITHOUT_WORK),
-    ),
-    _Flag("--capture-range-end=stop", "the program stops the capture and then continues"),
+    *_RANGE,
     _Flag(
         "--cuda-graph-trace=node",
         "records kernels inside CUDA graphs; adds overhead per graph node",
@@ -233,28 +238,35 @@ CURED = {
 
 
 def build_capture_help(
-    name: str | None = None, findings: tuple[Finding, ...] = (), framework: Framework | None = None
+    name: str | None = None,
+    findings: tuple[Finding, ...] = (),
+    framework: Framework | None = None,
+    nsys: InstalledNsys | None = None,
 ) -> Iterator[Section]:
     """Make the recommended command, and how a program of this framework marks its steps.
 
-    With the `name` of an export, the findings that another capture cures come first.
+    With the `name` of an export, the findings that another capture cures come first. The commands have
+    the options that an installed `nsys` takes.
     """
     curable = tuple(finding for finding in findings if finding.code in CURED)
     codes = {finding.code for finding in curable}
     wants_all_ranks = not codes.isdisjoint(_RANKS_CURE)
     if name is not None:
         yield list_curable_findings(visible(name, most=60), curable)
-    flags = (*_PROFILE, _ON_LOSS) if codes & set(_ON_LOSS.cures) else _PROFILE
+    flags, refused = _choose_flags(codes, nsys)
+    export, refused_export = _sort_flags(_EXPORT, nsys, "export")
     program = "./program" if framework in _NATIVE_PROGRAMS else "python train.py"
     yield write_lines((Span("Capture", "strong"),))
     yield write_lines(*_write_command("nsys profile", flags, program))
     yield _list_reasons(flags, codes)
+    yield from _name_refused(refused, codes, nsys)
     launcher = "mpirun -n 8" if framework in _NATIVE_PROGRAMS else "torchrun --nproc-per-node=8 --no-python"
     mark = f"{_MARK} All ranks" if wants_all_ranks else "Several ranks"
     yield write_lines(f"{mark}: {launcher} nsys profile ...")
     yield write_lines((Span("Export", "strong"),))
-    yield write_lines(*_write_command("nsys export", _EXPORT, "--output=run.sqlite run.nsys-rep"))
-    yield _list_reasons(_EXPORT, codes)
+    yield write_lines(*_write_command("nsys export", export, "--output=run.sqlite run.nsys-rep"))
+    yield _list_reasons(export, codes)
+    yield from _name_refused(refused_export, codes, nsys)
     steps, ranges = (" " if codes.isdisjoint(cured) else _MARK for cured in (_STEPS_CURE, _RANGES_CURE))
     yield write_lines(
         (Span("The program starts and stops the capture, and marks its steps", "strong"),),
@@ -267,13 +279,51 @@ def build_capture_help(
         yield from (write_lines(*paragraph.split("\n")) for paragraph in filled.split("\n\n"))
 
 
-def write_capture_command(findings: tuple[Finding, ...]) -> tuple[str, ...]:
-    """Write the commands that capture and export, with the flags that cure these findings."""
-    lost = set(_ON_LOSS.cures) & {finding.code for finding in findings}
-    flags = (*_PROFILE, _ON_LOSS) if lost else _PROFILE
+def list_recording_flags() -> tuple[str, ...]:
+    """Return the flags that say what nsys records, without those for its file and for when it begins."""
+    return tuple(flag.text for flag in _PROFILE if flag not in {_OUTPUT, *_RANGE})
+
+
+def _choose_flags(codes: set[str], nsys: InstalledNsys | None) -> tuple[tuple[_Flag, ...], tuple[_Flag, ...]]:
+    """Return the flags that record what these findings lack, and those of them that this nsys refuses."""
+    flags = (*_PROFILE, _ON_LOSS) if codes & set(_ON_LOSS.cures) else _PROFILE
+    return _sort_flags(flags, nsys, "profile")
+
+
+def _sort_flags(
+    flags: tuple[_Flag, ...], nsys: InstalledNsys | None, command: str
+) -> tuple[tuple[_Flag, ...], tuple[_Flag, ...]]:
+    if nsys is None:
+        return flags, ()
+    taken = [nsys.takes(flag.text, command) for flag in flags]
+    return (
+        tuple(flag for flag, is_taken in zip(flags, taken, strict=True) if is_taken),
+        tuple(flag for flag, is_taken in zip(flags, taken, strict=True) if not is_taken),
+    )
+
+
+def _name_refused(
+    refused: tuple[_Flag, ...], codes: set[str], nsys: InstalledNsys | None
+) -> Iterator[Section]:
+    """Name what the installed nsys does not have; one that a finding asks for is marked."""
+    if nsys is not None and refused:
+        is_cure = any(not codes.isdisjoint(flag.cures) for flag in refused)
+        names = ", ".join(flag.text for flag in refused)
+        yield write_lines(f"{_MARK if is_cure else ' '} The installed nsys {nsys.version} lacks {names}.")
+
+
+def write_capture_command(
+    findings: tuple[Finding, ...], nsys: InstalledNsys | None = None
+) -> tuple[str, ...]:
+    """Write the commands that capture and export, with the flags that cure these findings.
+
+    Of an installed `nsys`, they have the options that it takes.
+    """
+    flags, _ = _choose_flags({finding.code for finding in findings}, nsys)
+    export, _ = _sort_flags(_EXPORT, nsys, "export")
     ends = (
         ("nsys profile", flags, "python train.py"),
-        ("nsys export", _EXPORT, "--output=run.sqlite run.nsys-rep"),
+        ("nsys export", export, "--output=run.sqlite run.nsys-rep"),
     )
     return tuple(" ".join((start, *(flag.text for flag in own), end)) for start, own, end in ends)
 
@@ -324,6 +374,7 @@ def build_torch_capture_help(
     name: str | None = None,
     findings: tuple[Finding, ...] = (),
     framework: Framework | None = None,  # noqa: ARG001  # as `build_capture_help` has it
+    nsys: InstalledNsys | None = None,  # noqa: ARG001  # same
 ) -> Iterator[Section]:
     """Make the code to profile with; first the limits of a trace of this `name` that a profile removes."""
     if name is not None:

@@ -1,0 +1,3 @@
+"""Automatic mixed precision."""
+
+from torch.amp.grad_scaler import GradScaler  # noqa: F401

@@ -1,0 +1,169 @@
+"""Runs a program under nsys as if nsys were not there: streams, signals and exit code are the program's own.
+
+nsys writes to the streams that it is given, dies of signals, and does not always return the code of the
+program. So its own output goes to a log, and it runs this file, which starts the program with the true
+streams, and writes its process id and its code. It also runs by itself: standard library alone.
+
+Call as: supervise.py outer PREFIX LOG NSYS-COMMAND... -- PROGRAM...
+or as: supervise.py inner PREFIX OUT ERR PROGRAM...
+"""
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+FORWARDED = (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
+_OF_THE_TERMINAL = (signal.SIGINT, signal.SIGQUIT)
+"""A terminal sends these to the program itself."""
+_POLL_S = 0.02
+_GRACE_S = 2.0
+
+
+class Supervised:
+    """A program that was started, directly or under nsys."""
+
+    def __init__(self, process: "subprocess.Popen[bytes]", prefix: str | None) -> None:
+        self.process = process
+        self._prefix = prefix
+        self._gone_s: float | None = None
+
+    @property
+    def pid(self) -> int | None:
+        """The process id of the program; `None` before nsys has started it."""
+        return self.process.pid if self._prefix is None else _read_number(f"{self._prefix}.pid")
+
+    def poll(self) -> int | None:
+        """Return the exit code of the program, negative for a signal; `None` while it runs.
+
+        nsys may end before the program does. A program that ended without a code has the code of nsys.
+        """
+        code = self.process.poll()
+        if self._prefix is None:
+            return code
+        own = _read_number(f"{self._prefix}.code")
+        if own is not None or code is None:
+            return own
+        pid = self.pid
+        if pid is not None and _is_alive(pid):
+            return None
+        self._gone_s = self._gone_s or time.monotonic()  # its code may be written this moment
+        return code if time.monotonic() - self._gone_s > _GRACE_S else None
+
+    def send(self, number: int) -> None:
+        """Send a signal to the program, not to nsys."""
+        pid = self.pid
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self.process.pid if pid is None else pid, number)
+
+
+def start_program(
+    program: Sequence[str],
+    environment: dict[str, str],
+    nsys: Sequence[str] = (),
+    prefix: str = "",
+    log: Path | None = None,
+) -> Supervised:
+    """Start a program, under a command of nsys if one is given.
+
+    Args:
+        program: the command of the user.
+        environment: of the program.
+        nsys: `nsys profile` with its options.
+        prefix: of the files for the process id and the exit code.
+        log: what takes the output of nsys.
+
+    Raises:
+        OSError: the program cannot be started.
+    """
+    if log is None:
+        return Supervised(subprocess.Popen(program, env=environment, close_fds=False), None)  # noqa: S603  # the user's
+    streams = [os.dup(1), os.dup(2)]
+    inner = [sys.executable, "-I", __file__, "inner", prefix, *map(str, streams), *program]
+    with log.open("ab") as stream:
+        process = subprocess.Popen(  # noqa: S603  # the user's
+            [*nsys, *inner], env=environment, stdout=stream, stderr=stream, pass_fds=streams
+        )
+    for one in streams:
+        os.close(one)
+    return Supervised(process, prefix)
+
+
+def forward_signals(started: Supervised) -> None:
+    """Send what this process is sent to the program; leave Ctrl-C to the program, which gets its own."""
+    for number in FORWARDED:
+        signal.signal(number, lambda received, _: started.send(received))
+    for number in _OF_THE_TERMINAL:
+        signal.signal(number, lambda *_: None)
+
+
+def end_as(code: int) -> int:
+    """Return the exit code of the program; end by the same signal if one ended it."""
+    if code < 0:
+        signal.signal(-code, signal.SIG_DFL)
+        os.kill(os.getpid(), -code)
+        time.sleep(1)  # a signal that does not end a process
+        return 128 - code
+    return code
+
+
+def _run_inner(prefix: str, out: int, err: int, program: list[str]) -> int:
+    """Start the program with the true streams, and write its process id and its exit code."""
+    for stream in (out, err):
+        os.set_inheritable(stream, False)
+    try:
+        child = subprocess.Popen(program, stdout=out, stderr=err, close_fds=False)  # noqa: S603  # the user's
+    except OSError:
+        _write_number(f"{prefix}.code", 127)
+        return 127
+    for number in (*FORWARDED, *_OF_THE_TERMINAL):
+        signal.signal(number, signal.SIG_IGN)
+    _write_number(f"{prefix}.pid", child.pid)
+    code = child.wait()
+    _write_number(f"{prefix}.code", code)
+    return code if code >= 0 else 128 - code
+
+
+def _run_outer(prefix: str, log: str, words: list[str]) -> int:
+    """Run one rank under nsys, in the place of its process."""
+    place = words.index("--")
+    started = start_program(words[place + 1 :], dict(os.environ), words[:place], prefix, Path(log))
+    forward_signals(started)
+    while (code := started.poll()) is None:
+        time.sleep(_POLL_S)
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        started.process.wait(60)  # it completes the report
+    return end_as(code)
+
+
+def _write_number(path: str, number: int) -> None:
+    Path(f"{path}.part").write_text(str(number), encoding="ascii")
+    Path(f"{path}.part").replace(path)
+
+
+def _read_number(path: str) -> int | None:
+    try:
+        return int(Path(path).read_text(encoding="ascii"))
+    except (OSError, ValueError):
+        return None
+
+
+def _is_alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+if __name__ == "__main__":
+    _role, _prefix, *_rest = sys.argv[1:]
+    if _role == "inner":
+        sys.exit(_run_inner(_prefix, int(_rest[0]), int(_rest[1]), _rest[2:]))
+    sys.exit(_run_outer(_prefix, _rest[0], _rest[1:]))
