@@ -339,14 +339,21 @@ def working_alone(model: "Model") -> set[tuple[int, int]]:
             if other is not None:
                 late = begun - other[0]
                 is_behind = late <= max(LONGEST_NS, (begun - left) // PARKED_PARTS)
-                found[thread, left, begun] = other[1], is_behind
-    kinds = Counter((pause[0], other) for pause, (other, _) in found.items())
-    behind = Counter((pause[0], other) for pause, (other, is_behind) in found.items() if is_behind)
+                found[thread, left, begun] = other[1], is_behind, late
+    kinds = Counter((pause[0], other) for pause, (other, *_) in found.items())
+    behind = Counter((pause[0], other) for pause, (other, is_behind, _) in found.items() if is_behind)
+
+    def follows(thread: int, other: int) -> bool:
+        own = {pause: told[2] for pause, told in found.items() if (pause[0], told[0]) == (thread, other)}
+        lengths = [begun - left for _, left, begun in own]
+        return max(lengths) - min(lengths) >= 2 * (max(own.values()) - min(own.values()))
+
     return {
         (pause[0], pause[2])
-        for pause, (other, _) in found.items()
+        for pause, (other, *_) in found.items()
         if kinds[pause[0], other] >= FEWEST_LOCKS
         and issued[pause[0]] > issued[other]
+        and not follows(pause[0], other)
         and 2 * behind[pause[0], other] < kinds[pause[0], other]
         and _ready(model, *pause) == pause[2]
     }

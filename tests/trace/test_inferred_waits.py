@@ -225,3 +225,23 @@ def test_what_was_issued_after_a_call_began_was_not_waited_for_by_it():
     ops = (Op(0, 10, 90, "compute", 0), Op(1, 52, 99, "compute", 2), Op(0, 120, 130, "compute", 3))
 
     assert waits_of(*rows, *ops, syncs=[Sync(1, "event", None, 7, 5)]).list_awaited_by(1) == (0,)
+
+
+@pytest.mark.parametrize(
+    ("latency", "count", "is_held"),
+    [
+        pytest.param(1_000.001, 3, True, id="longer than any launch latency, repeatedly"),
+        pytest.param(1_000, 3, False, id="a long launch latency"),
+        pytest.param(1_000.001, 2, False, id="twice"),
+    ],
+)
+def test_a_launch_latency_of_milliseconds_is_no_cause(latency, count, is_held):
+    rows = [launch(0, 3_000 * number) for number in range(count + 1)]
+    ops = [
+        Op(0, 3_000 * number + 1 + latency * (number > 0), 3_000 * number + 1_100, "compute", number)
+        for number in range(count + 1)
+    ]
+
+    assert (waits_of(*rows, *ops).inferred_producer == HELD_WHILE_IDLE).sum() == (count if is_held else 0)
+    kinds = [link[2] for link in walk(*rows, *ops) if round(link[1] - link[0], 3) == latency]
+    assert kinds == [("unresolved" if is_held else "launch-latency")] * count

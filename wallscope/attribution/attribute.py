@@ -472,7 +472,7 @@ def collect_evidence(  # noqa: PLR0913, PLR0917  # all earlier results
         is_complete=_INCOMPLETE.isdisjoint(finding.code for finding in capture.findings),
         open_kinds=_list_open_kinds(capture),
         start_ups=_find_start_ups(of_ranks, capture) if is_undivided else {},
-        silent=np.logical_or.reduce([one.may_hold for one in silent]) if silent else None,
+        silent=np.logical_or.reduce([waits.mark_late_launches(), *(one.may_hold for one in silent)]),
     )
 
 

@@ -129,6 +129,9 @@ LONGEST_DEPENDENCY_LATENCY_NS: Final = 20_000
 """From the end of what was waited for to the start of what waited, at most. Chosen."""
 LONGEST_UNEXPLAINED_LATENCY_NS: Final = 50_000
 """The same where nothing says that more was waited for: what takes longer is unresolved. Chosen."""
+LONGEST_LAUNCH_LATENCY_NS: Final = 1_000_000
+"""From the return of a launch to its start on an idle device, at most; beyond, something unknown held it.
+Chosen: drivers that collect launches first take some hundred microseconds."""
 USUAL_LATENCIES_SHARE: Final = 0.95
 """Quantile of the latencies without a call that holds the stream, up to which one is usual. Chosen."""
 FEWEST_USUAL_LATENCIES_COUNT: Final = 20

@@ -28,6 +28,7 @@ from wallscope.thresholds.steps import (
     FEWEST_REPLAYS_COUNT,
     GRAPH_EDGE_NS,
     GRAPH_EDGE_SHARE,
+    LONGEST_LAUNCH_LATENCY_NS,
     PRODUCER_TOLERANCE_NS,
     SHORTEST_HELD_CALL_NS,
 )
@@ -45,7 +46,7 @@ from wallscope.trace.inferred_waits import (
     infer_producers,
     infer_tails,
 )
-from wallscope.trace.intervals import Times
+from wallscope.trace.intervals import BEFORE_ALL, Times
 from wallscope.trace.recording_streams import RecordingStreams
 from wallscope.trace.stream_holds import StreamHold, find_stream_holds
 from wallscope.trace.streams import UNRESOLVED, OperationSets, StreamOrder, Tail, make_sets
@@ -223,6 +224,15 @@ class Dependencies:
     def list_awaited_by(self, call: int) -> Tail:
         """Return what a blocking call waited for."""
         return self.awaited.of(int(self.blocked[call]))
+
+    def mark_late_launches(self) -> Flags:
+        """Return which operations began later than any launch latency explains: bool[op]."""
+        issued_ns = self.calls.end_ns[self.call]
+        was_issued = issued_ns > np.where(
+            self.stream_before >= 0, self.end_ns[self.stream_before], BEFORE_ALL
+        )
+        is_held: Flags = self.inferred_producer == HELD_WHILE_IDLE
+        return is_held & was_issued & (self.start_ns - issued_ns > LONGEST_LAUNCH_LATENCY_NS)
 
     @property
     def resolved_share(self) -> float | None:

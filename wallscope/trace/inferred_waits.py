@@ -22,6 +22,7 @@ from wallscope.thresholds.steps import (
     INFERRED_CLOSE_NS,
     INFERRED_SHARE,
     LONGEST_DEPENDENCY_LATENCY_NS,
+    LONGEST_LAUNCH_LATENCY_NS,
     LONGEST_UNEXPLAINED_LATENCY_NS,
     PRODUCER_TOLERANCE_NS,
     USUAL_LATENCIES_SHARE,
@@ -45,7 +46,7 @@ class InferredWaits:
         unexplained: operations with an unknown dependency.
         free: operations with an unresolved wait that was over, because no candidate ran.
         idle: operations that were delayed although nothing ran since their last known dependency, except
-            page migrations.
+            page migrations. If that is their launch, they began later than any launch latency, repeatedly.
         held: those of them that were delayed by more than a latency.
     """
 
@@ -101,7 +102,9 @@ def infer_producers(  # noqa: PLR0913, PLR0917  # the inputs of the inference
     op, was_issued = late.op[untold], late.was_issued[untold]
     waited_ns = operations["start_ns"].to_numpy()[op] - late.known_ns[untold]
     is_long = late.is_open[untold] | (waited_ns > LONGEST_UNEXPLAINED_LATENCY_NS)
-    is_idle = ~ran & (~was_issued | is_migrating | behind_hold[op])
+    is_stalled = ~ran & was_issued & (waited_ns > LONGEST_LAUNCH_LATENCY_NS)
+    is_stalled &= np.count_nonzero(is_stalled) >= FEWEST_INFERRED_COUNT  # one may be the start of the device
+    is_idle = ~ran & (~was_issued | is_migrating | behind_hold[op] | is_stalled)
     is_beyond = behind_hold[op] | (waited_ns > LONGEST_UNEXPLAINED_LATENCY_NS)
     rows = np.flatnonzero(found >= 0)
     return InferredWaits(

@@ -262,9 +262,10 @@ def _find_alone(
     segments: Activities,
     pauses: _Pauses,
 ) -> Rows:
-    """Return pauses in which a thread issued that issues less, and behind whose calls such pauses seldom end.
+    """Return pauses in which another thread issued, behind whose calls such pauses seldom end.
 
-    The kind is the pair of threads. A thread that issues less than the other one keeps its pace.
+    The kind is the pair of threads. A thread that issues less than the other one keeps its pace. One whose
+    pauses are the longer, the later the other one issues, waits for it.
     """
     call = operations["call"].to_numpy()
     issuing = number_spans(call[call >= 0])
@@ -291,6 +292,7 @@ def _find_alone(
     kind = number_groups(pauses.thread[rows], other)
     met, ended = np.bincount(kind), np.bincount(kind[is_behind], minlength=int(kind.max(initial=-1)) + 1)
     is_seldom = (met >= FEWEST_LOCKS_COUNT) & (ended < LOCKS_SHARE * met)
+    is_seldom &= _spread(kind, length_ns, met.size) < FOLLOWED_BY_RATIO * _spread(kind, late_ns, met.size)
     issued = np.bincount(calls.thread[call[call >= 0]], minlength=process_of_thread.size)
     is_alone = is_seldom[kind] & (issued[pauses.thread[rows]] > issued[other])
     return np.asarray(rows[is_alone & ~pauses.is_locked[rows]], np.int64)

@@ -74,8 +74,9 @@ def test_the_walk_goes_on_in_the_call_that_held_the_lock():
 
 
 ALONE = [
-    pytest.param([300] * 3, 3, id="long after the other one issued"),
-    pytest.param([300] * 2, 0, id="twice"),
+    pytest.param([300, 310, 320], 3, id="long after the other one issued"),
+    pytest.param([300, 310], 0, id="twice"),
+    pytest.param([300] * 3, 0, id="always as long after it"),
     pytest.param([300] * 3 + [45] * 3, 0, id="as often right behind it"),
     pytest.param([300] * 4 + [45] * 3, 7, id="seldom right behind it"),
 ]
@@ -89,7 +90,7 @@ def test_a_thread_works_by_itself_that_seldom_goes_on_behind_one_that_issues(lat
 
 
 def test_a_thread_that_the_system_says_waits_does_not_work_by_itself():
-    rows = locking(300, 300, 300, what="launch", lengths=(45,), locked=290)
+    rows = locking(300, 310, 320, what="launch", lengths=(45,), locked=290)
 
     assert not waits_of(*rows).outside.is_alone.any()
 
@@ -102,7 +103,7 @@ def test_a_thread_that_the_system_says_waits_does_not_work_by_itself():
     ],
 )
 def test_the_walk_stays_on_a_thread_that_works_by_itself(late, kinds):
-    links = walk(*locking(*[late] * 3, what="launch", lengths=(30,)))
+    links = walk(*locking(late - 2, late - 4, late, what="launch", lengths=(30,)))
 
     begun = 2 * APART + 10 + 30 + late
     before = [link for link in links if 2 * APART + 8 <= link[0] < begun]
@@ -112,7 +113,7 @@ def test_the_walk_stays_on_a_thread_that_works_by_itself(late, kinds):
 
 def test_a_thread_that_issues_no_more_than_the_other_one_keeps_its_pace():
     more = [launch(1, 4_500 + 10 * place) for place in range(3)]
-    rows = locking(300, 300, 300, what="launch", lengths=(30,))
+    rows = locking(300, 310, 320, what="launch", lengths=(30,))
     count = sum(isinstance(row, Call) for row in rows)
     ops = [Op(1, 4_510 + 10 * place, 4_512 + 10 * place, "copy", count + place) for place in range(3)]
 
