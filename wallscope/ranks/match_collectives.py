@@ -17,6 +17,7 @@ import numpy.typing as npt
 import polars as pl
 
 from wallscope.columns import Rows, as_integers
+from wallscope.model.enums import Collective
 from wallscope.model.profile import BEFORE, INSIDE, RANK_COLLECTIVES, Profile, ProfiledInput
 from wallscope.thresholds.causes import (
     EVEN_GROUP_NS,
@@ -327,6 +328,44 @@ def match_meetings(rows: pl.DataFrame, numbers: Sequence[int | None]) -> pl.Data
         for alike in _list_candidates(rows, numbers)
         for group in _form_groups(alike)
     ]
+    return _number_groups(rows, found)
+
+
+def match_messages(rows: pl.DataFrame) -> pl.DataFrame:
+    """Match the messages that are left (`AlignedCollectives.rows`) by their ends on one clock (`MEETINGS`).
+
+    A rank may exchange messages with several others on one stream: each round pairs series that end together,
+    and the rest stays for the next.
+    """
+    left = rows.filter(
+        pl.col("meeting").is_null() & pl.col("is_tied") & (pl.col("operation") == Collective.SEND_RECV)
+    ).with_columns(clock=pl.lit(0, pl.UInt32))
+    found: list[pl.DataFrame] = []
+    while not left.is_empty():
+        series = _series(left, ["member", "input", "stream"])
+        fresh = list(_form_groups(_Candidates(series, is_named=False, participants=_OF_A_MESSAGE)))
+        if not fresh:
+            break
+        found += [group.with_columns(is_named=pl.lit(value=False)) for group in fresh]
+        left = left.filter(~pl.col("row").is_in(pl.concat(fresh)["row"].implode()))
+    return _number_groups(rows, found)
+
+
+def add_meetings(rows: pl.DataFrame, further: pl.DataFrame) -> pl.DataFrame:
+    """Return matched collectives with further meetings (`MEETINGS`) of rows that had none."""
+    if further.is_empty():
+        return rows
+    meetings, groups = (as_integers(rows[name].fill_null(0)).max(initial=0) + 1 for name in ("meeting", "group"))
+    added = further.with_columns(pl.col("meeting") + pl.lit(meetings, pl.UInt32), pl.col("group") + pl.lit(groups, pl.UInt32))
+    both = rows.join(added, on="row", how="left", maintain_order="left", suffix="_added")
+    names = [name for name in MEETINGS.names() if name != "row"]
+    return both.with_columns(pl.coalesce(name, f"{name}_added").alias(name) for name in names).drop(
+        f"{name}_added" for name in names
+    )
+
+
+def _number_groups(rows: pl.DataFrame, found: Sequence[pl.DataFrame]) -> pl.DataFrame:
+    """Return groups of operations that are one as `MEETINGS`."""
     if not found:
         return MEETINGS.to_frame()
     numbered = pl.concat([group.with_columns(group=pl.lit(number)) for number, group in enumerate(found)])
