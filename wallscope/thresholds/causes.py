@@ -199,6 +199,10 @@ EVEN_GROUP_NS: Final = 1_000
 """A further rank belongs to a group if its distances vary by so much more than those of the first. Chosen."""
 EVEN_GROUP_RATIO: Final = 3.0
 """And by so many times what those vary. Chosen; shifts have 1.5."""
+KNOWN_GROUP_RATIO: Final = 1.5
+"""By how much less constant the next rank is where a group is that of another operation. Chosen, as for shifts."""
+KNOWN_PAIR_RATIO: Final = 3.0
+"""The same where the known group has two ranks. Chosen, as `EVEN_GROUP_RATIO`."""
 FEWEST_FOR_DRIFT_COUNT: Final = 8
 """Minimum number of collectives to compute a drift between clocks. Chosen."""
 SHORTEST_FOR_DRIFT_NS: Final = 50_000_000
