@@ -32,7 +32,12 @@ from wallscope.ranks.clocks import align_clocks
 from wallscope.ranks.culprits import JobShape, find_culprits
 from wallscope.ranks.job_replay import build_job_graph
 from wallscope.ranks.job_sentences import list_job_sentences
-from wallscope.ranks.match_collectives import gather_collectives, match_meetings
+from wallscope.ranks.match_collectives import (
+    add_meetings,
+    gather_collectives,
+    match_meetings,
+    match_messages,
+)
 from wallscope.ranks.stragglers import JobRanks, name_stragglers
 from wallscope.ranks.wait_split import (
     StepSums,
@@ -95,7 +100,7 @@ def match_ranks(profiles: Sequence[Profile], judge: Judge, world_size: int | Non
     found = align_clocks(
         all_rows, match_meetings(all_rows.rows, [profile.header.rank for profile in profiles])
     )
-    rows = split_waits(found.rows)
+    rows = split_waits(add_meetings(found.rows, match_messages(found.rows)))
     steps = tuple(select_steps(profile) for profile in profiles)
     job, split = run_both(
         lambda: _judge_job(profiles, steps, rows, found.clocks, judge, world_size),

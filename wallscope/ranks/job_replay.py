@@ -17,7 +17,7 @@ from wallscope.model.enums import Wall
 from wallscope.model.profile import Profile
 from wallscope.ranks.match_collectives import AT, OUT
 from wallscope.ranks.wait_split import StepSums
-from wallscope.thresholds.causes import MOST_REPLAYED_STEPS_COUNT
+from wallscope.thresholds.causes import MOST_REPLAYED_STEPS_COUNT, QUEUED_STAY_NS
 from wallscope.trace.intervals import Times
 
 PASS, _BEGIN, _AWAIT = 0, 1, 2
@@ -43,7 +43,8 @@ class JobGraph:
         first_step: number of its first step.
         steps: how many steps each rank has in it.
         own: what is measured.
-        segment: int64[events]; a part of a rank's steps ends with each begin of a stay and each step.
+        segment: int64[events]; a part of a rank's steps ends with each step, and with each begin of a stay of
+            a kind that the program waits for.
         segment_ptr: int64[ranks + 1]; the first segment of each rank.
         program: for each rank what its segments end with; ranks with one program can be compared.
         meeting_group: int64[meetings]; the group of ranks that meet, -1 for a stay that is alone.
@@ -151,6 +152,7 @@ def build_job_graph(
         return None
     if any(_lacks_window(profile, window) for profile in profiles):
         return None
+    rows = rows.with_columns(is_awaited=_AWAITED_SHARE <= (pl.col("blocking_ns") > 0).mean().over(_KIND))
     ranks = [_read_rank(rows, member, profile, window) for member, profile in enumerate(profiles)]
     stays = pl.concat([rank.stays for rank in ranks])
     if stays.is_empty():
@@ -275,7 +277,9 @@ def _read_rank(rows: pl.DataFrame, member: int, profile: Profile, window: tuple[
     waits = np.concatenate(([0], opened.cumsum()[:-1])) > 0
     waited_ns = np.where(waits, np.minimum(spent_ns[:, _COMMUNICATION], passed_ns), 0)
     compute_ns = np.minimum(spent_ns[:, _COMPUTE], passed_ns - waited_ns)
-    ends = kind != _AWAIT
+    is_queued = (kind == _BEGIN) & _mark_queued(stays)[np.maximum(stay, 0)]
+    ends = kind == PASS
+    ends[kind == _BEGIN] = stays["is_awaited"].to_numpy()[stay[kind == _BEGIN]]
     is_step = kind == PASS
     codes = [as_integers(stays[name]).astype(np.int64) for name in ("operation", "axis")]
     what = (codes[0] * _KINDS + codes[1])[stay[ends & ~is_step]]
@@ -288,12 +292,14 @@ def _read_rank(rows: pl.DataFrame, member: int, profile: Profile, window: tuple[
         stay=stay.astype(np.int64),
         compute_ns=compute_ns,
         rest_ns=passed_ns - waited_ns - compute_ns,
-        lag_ns=_sum_since(waited_ns, kind == _AWAIT),
+        lag_ns=np.where(is_queued, 0, _sum_since(waited_ns, kind == _AWAIT)),
         segment=np.concatenate(([0], ends.cumsum()[:-1])) - 1,
         program=program.tobytes(),
     )
 
 
+_KIND, _AWAITED_SHARE = ("operation", "axis", "stream"), 0.5
+"""Operations of a kind that the program mostly waits for come at one place of it; others float beside it."""
 _TURN = np.array([1, 2, 0])
 """Of what happens at once: an end before a step, and that before a begin."""
 _KINDS = 1_000
@@ -304,6 +310,13 @@ def _sum_since(times_ns: Times, is_reset: Flags) -> Times:
     sums = times_ns.cumsum()
     base = np.maximum.accumulate(np.where(is_reset, sums, 0))
     return sums - base
+
+
+def _mark_queued(stays: pl.DataFrame) -> Flags:
+    """Return whether a stay begins as soon as the one before on its stream ends: it was launched earlier."""
+    since_ns = pl.col("start_ns") - pl.col("end_ns").shift().over("stream")
+    is_queued = stays.select((since_ns.abs() <= QUEUED_STAY_NS).fill_null(value=False)).to_series().to_numpy()
+    return is_queued if is_queued.size else np.zeros(1, np.bool_)
 
 
 def _find_before(stays: pl.DataFrame) -> Rows:

@@ -8,7 +8,7 @@ series are equal except for missing collectives at the ends of a capture. Except
 ends keep a constant distance.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass
 from typing import Final
 
@@ -17,6 +17,7 @@ import numpy.typing as npt
 import polars as pl
 
 from wallscope.columns import Rows, as_integers
+from wallscope.model.enums import Collective
 from wallscope.model.profile import BEFORE, INSIDE, RANK_COLLECTIVES, Profile, ProfiledInput
 from wallscope.thresholds.causes import (
     EVEN_GROUP_NS,
@@ -25,6 +26,8 @@ from wallscope.thresholds.causes import (
     FARTHEST_UNNAMED_SHIFT_COUNT,
     FEWEST_FOR_DRIFT_COUNT,
     FEWEST_PAIRED_COUNT,
+    KNOWN_GROUP_RATIO,
+    KNOWN_PAIR_RATIO,
     PAIRED_ALIKE_SHARE,
     PAIRED_SPREAD_NS,
     PAIRED_SPREAD_SHARE,
@@ -322,11 +325,54 @@ def match_meetings(rows: pl.DataFrame, numbers: Sequence[int | None]) -> pl.Data
         rows: the collectives of all ranks.
         numbers: the number of each member in the job, as far as known.
     """
-    found = [
-        group.with_columns(is_named=pl.lit(alike.is_named))
-        for alike in _list_candidates(rows, numbers)
-        for group in _form_groups(alike)
-    ]
+    found, known = list[pl.DataFrame](), set[frozenset[int]]()
+    member_of = rows["member"].to_numpy()
+    for alike in _list_candidates(rows, numbers):
+        for group in _form_groups(alike, known):
+            found.append(group.with_columns(is_named=pl.lit(alike.is_named)))
+            known.add(frozenset(np.unique(member_of[group["row"].to_numpy()]).tolist()))
+    return _number_groups(rows, found)
+
+
+def match_messages(rows: pl.DataFrame) -> pl.DataFrame:
+    """Match the messages that are left (`AlignedCollectives.rows`) by their ends on one clock (`MEETINGS`).
+
+    A rank may exchange messages with several others on one stream: each round pairs series that end together,
+    and the rest stays for the next.
+    """
+    left = rows.filter(
+        pl.col("meeting").is_null() & pl.col("is_tied") & (pl.col("operation") == Collective.SEND_RECV)
+    ).with_columns(clock=pl.lit(0, pl.UInt32))
+    found: list[pl.DataFrame] = []
+    while not left.is_empty():
+        series = _series(left, ["member", "input", "stream"])
+        fresh = list(_form_groups(_Candidates(series, is_named=False, participants=_OF_A_MESSAGE)))
+        if not fresh:
+            break
+        found += [group.with_columns(is_named=pl.lit(value=False)) for group in fresh]
+        left = left.filter(~pl.col("row").is_in(pl.concat(fresh)["row"].implode()))
+    return _number_groups(rows, found)
+
+
+def add_meetings(rows: pl.DataFrame, further: pl.DataFrame) -> pl.DataFrame:
+    """Return matched collectives with further meetings (`MEETINGS`) of rows that had none."""
+    if further.is_empty():
+        return rows
+    meetings, groups = (
+        as_integers(rows[name].fill_null(0)).max(initial=0) + 1 for name in ("meeting", "group")
+    )
+    added = further.with_columns(
+        pl.col("meeting") + pl.lit(meetings, pl.UInt32), pl.col("group") + pl.lit(groups, pl.UInt32)
+    )
+    both = rows.join(added, on="row", how="left", maintain_order="left", suffix="_added")
+    names = [name for name in MEETINGS.names() if name != "row"]
+    return both.with_columns(pl.coalesce(name, f"{name}_added").alias(name) for name in names).drop(
+        f"{name}_added" for name in names
+    )
+
+
+def _number_groups(rows: pl.DataFrame, found: Sequence[pl.DataFrame]) -> pl.DataFrame:
+    """Return groups of operations that are one as `MEETINGS`."""
     if not found:
         return MEETINGS.to_frame()
     numbered = pl.concat([group.with_columns(group=pl.lit(number)) for number, group in enumerate(found)])
@@ -361,7 +407,8 @@ def _list_candidates(rows: pl.DataFrame, numbers: Sequence[int | None]) -> Itera
             yield _Candidates(_series(own, by), is_named=True, participants=None)
     unknown = rows.filter(pl.col("communicator").is_null())
     for own in unknown.partition_by("operation", "axis", "participants", maintain_order=True):
-        size = own["participants"][0]
+        is_message = own["operation"][0] == Collective.SEND_RECV
+        size = _OF_A_MESSAGE if is_message else own["participants"][0]
         yield _Candidates(_series(own, ["member", "input", "stream"]), is_named=False, participants=size)
 
 
@@ -408,11 +455,12 @@ def _series(rows: pl.DataFrame, by: list[str]) -> list[Series]:
     return [build_series(own) for own in rows.partition_by(by, maintain_order=True)]
 
 
-def _form_groups(alike: _Candidates) -> Iterator[pl.DataFrame]:
+def _form_groups(alike: _Candidates, known: Set[frozenset[int]] = frozenset()) -> Iterator[pl.DataFrame]:
     """Put the series into groups, each paired with the first of its group.
 
     The first remaining series gets those with the most constant distance to it. Their number is that of the
-    group's participants, or of all that are about as constant as the best.
+    group's participants, or of all that are about as constant as the best. Where the ranks of a `known` group
+    are the most constant ones by far, it ends with them.
     """
     left = list(range(len(alike.series)))
     while len(left) > 1:
@@ -421,6 +469,7 @@ def _form_groups(alike: _Candidates) -> Iterator[pl.DataFrame]:
             (paired, other) for other in left if (paired := _pair_members(alike, leader, other)) is not None
         ]
         found.sort(key=lambda entry: (entry[0].spread_ns, entry[1]))
+        found = _cut_at_known(alike, leader, found, known)
         taken = {alike.series[leader].member: (leader, np.arange(len(alike.series[leader].rows)))}
         for paired, other in found:
             is_even = (
@@ -446,13 +495,32 @@ def _form_groups(alike: _Candidates) -> Iterator[pl.DataFrame]:
             ).filter(pl.col("meeting") >= 0)
 
 
+def _cut_at_known(
+    alike: _Candidates, leader: int, found: list[tuple[Pairing, int]], known: Set[frozenset[int]]
+) -> list[tuple[Pairing, int]]:
+    """Return the first pairs if their ranks are a known group and the next one is far less constant.
+
+    Two ranks are more often the most constant ones by chance, so that the next must be farther away.
+    """
+    if alike.is_named or alike.participants is not None:
+        return found
+    members = {alike.series[leader].member}
+    for count, (paired, other) in enumerate(found[:-1], start=1):
+        members.add(alike.series[other].member)
+        ratio = KNOWN_PAIR_RATIO if count == 1 else KNOWN_GROUP_RATIO
+        if found[count][0].spread_ns >= ratio * paired.spread_ns and frozenset(members) in known:
+            return found[:count]
+    return found
+
+
 def _pair_members(alike: _Candidates, leader: int, place: int) -> Pairing | None:
     one, other = alike.series[leader], alike.series[place]
     if one.member == other.member:
         return None
     if one.clock != other.clock:
         return pair_by_order(one, other, is_named=alike.is_named)
-    paired = pair_by_end(one, other, is_sized=alike.is_named or alike.participants is not None)
+    is_sized = alike.is_named or alike.participants not in {None, _OF_A_MESSAGE}
+    paired = pair_by_end(one, other, is_sized=is_sized)
     if paired is None and alike.is_named:  # the recorded begin of a session may be wrong
         paired = pair_by_order(one, other, is_named=False)
     return paired

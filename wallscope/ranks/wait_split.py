@@ -8,7 +8,7 @@ The time of collectives in a step is known per kind of operation, the wait of ea
 combined in order of time: a step gets the operations that began first, waiting before transfer.
 """
 
-from collections import defaultdict, deque
+from collections import Counter, defaultdict, deque
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -41,6 +41,7 @@ from wallscope.trace.steps import is_ordinary
 
 _WALLS = [f"{wall}_wall_ns" for wall in Wall]
 _COMPUTE, _AT_COMPUTE = f"{Wall.COMPUTE}_wall_ns", f"at_{Wall.COMPUTE}_ns"
+_WITHIN_STAGE = (Axis.TP, Axis.CP, Axis.EP, Axis.DP_GRADIENT, Axis.DP_PARAMETER)
 _OPEN = ("unattributed/", COMMUNICATION_UNRESOLVED, MEMORY_UNRESOLVED, UNRECOGNIZED)
 
 
@@ -388,7 +389,21 @@ def find_stages(rows: pl.DataFrame, profiles: Sequence[Profile]) -> dict[int, in
             for other in following[:1] if one == first else following:
                 found[other] = found[one] + 1
                 waiting.append(other)
-    return found
+    return _agree_on_stages(rows, found)
+
+
+def _agree_on_stages(rows: pl.DataFrame, found: dict[int, int]) -> dict[int, int]:
+    """Return the stages, where ranks of one stage that disagree have that of most of them.
+
+    Ranks that reduce gradients, or share a layer, are of one stage.
+    """
+    within = rows.filter(pl.col("is_whole") & pl.col("axis").is_in([str(axis) for axis in _WITHIN_STAGE]))
+    agreed = dict(found)
+    for members in within.group_by("group").agg(pl.col("member").unique().sort())["member"].to_list():
+        counts = Counter(found[member] for member in members if member in found)
+        if len(counts) > 1 and (most := counts.most_common(2))[0][1] > most[1][1]:
+            agreed |= {member: most[0][0] for member in members if member in found}
+    return agreed
 
 
 def _find_first_compute_ns(rows: pl.DataFrame, member: int, profile: Profile) -> float:

@@ -205,10 +205,14 @@ SAME_SHIFT_NS: Final = 5_000
 """Shifts are equally good if distances vary by so much more than at the best. Chosen."""
 SAME_SHIFT_RATIO: Final = 1.5
 """And by so many times what they vary at the best. Chosen."""
-EVEN_GROUP_NS: Final = 5_000
+EVEN_GROUP_NS: Final = 1_000
 """A further rank belongs to a group if its distances vary by so much more than those of the first. Chosen."""
 EVEN_GROUP_RATIO: Final = 3.0
 """And by so many times what those vary. Chosen; shifts have 1.5."""
+KNOWN_GROUP_RATIO: Final = 1.5
+"""By how much less constant the next rank is where a group is that of another operation. Chosen, as for shifts."""
+KNOWN_PAIR_RATIO: Final = 3.0
+"""The same where the known group has two ranks. Chosen, as `EVEN_GROUP_RATIO`."""
 FEWEST_FOR_DRIFT_COUNT: Final = 8
 """Minimum number of collectives to compute a drift between clocks. Chosen."""
 SHORTEST_FOR_DRIFT_NS: Final = 50_000_000
@@ -249,6 +253,8 @@ WIDELY_SHARED_COUNT: Final = 32
 """Peers whose median is what a rank is compared with. Chosen, to bound the time."""
 CERTAIN_DEVIATIONS_COUNT: Final = 4.0
 """Standard errors by which kernels take longer in a step, to be slow and not so by chance. Chosen."""
+QUEUED_STAY_NS: Final = 5_000
+"""Between operations of a stream of which the second was waiting for the first. Chosen, as kernels follow within."""
 LATE_STEP_SHARE: Final = 0.5
 """Of what a unit usually loses, for it to be late in a step. Chosen."""
 FEWEST_FOR_VARIATION_COUNT: Final = 3

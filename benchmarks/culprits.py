@@ -1,0 +1,128 @@
+"""Measure what is said to hold planted jobs up: which unit first, which innocent ones, and how much it saves.
+
+    python -m benchmarks.culprits --seeds 20 --into docs/accuracy.md
+
+The jobs come from `fixtures.planted_jobs`; the truth of a fault is the same job played without it.
+"""
+
+import argparse
+import sys
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks.marks import put
+from fixtures.planted_jobs import KINDS, Layout, PlantedJob, draw_fault, suits
+from wallscope.model.analysis import Job
+from wallscope.ranks.job import match_ranks
+from wallscope.summary.diagnosis import find_dominant_wall
+
+LAYOUTS = {
+    "data-parallel, 4 ranks": Layout(data=4, gpus_per_node=2),
+    "data-parallel, 8 ranks": Layout(data=8),
+    "TP 2, DP 4": Layout(tensor=2, data=4),
+    "EP 4, DP 8": Layout(expert=4, data=8),
+    "PP 2, DP 4, 1F1B": Layout(pipeline=2, data=4, micro_batches=6, is_grouped=True),
+    "PP 4, DP 2, 1F1B, sends beside compute": Layout(pipeline=4, data=2, micro_batches=8),
+    "PP 2, EP 2, DP 4, interleaved": Layout(
+        pipeline=2, expert=2, data=4, virtual=2, micro_batches=4, layers=1
+    ),
+    "TP 2, PP 2, EP 2, DP 4": Layout(
+        tensor=2, pipeline=2, expert=2, data=4, micro_batches=4, is_grouped=True
+    ),
+    "TP 2, PP 2, EP 4, DP 16": Layout(
+        tensor=2, pipeline=2, expert=4, data=16, micro_batches=2, is_grouped=True, gpus_per_node=8, layers=1
+    ),
+}
+NOTABLE_SHARE, CLOSE_SHARE = 0.015, 0.1
+"""Of the step that a fault costs, to be asked for; of its cost that an amount may be wrong."""
+
+
+@dataclass(frozen=True)
+class Judged:
+    """What was right of one job; amounts are those of planted units that are named."""
+
+    kind: str
+    has_payloads: bool
+    is_asked: bool
+    is_first: bool
+    is_accused: bool
+    amounts: int
+    close: int
+
+
+def judge_job(kind: str, layout: Layout, seed: int, *, has_payloads: bool) -> Judged:
+    """Plant a fault of a kind, and compare what is said with the job without it."""
+    rng = np.random.default_rng((seed, KINDS.index(kind)))
+    planted = PlantedJob(layout, draw_fault(kind, layout, rng), seed, has_payloads)
+    job: Job = match_ranks(planted.profiles(), find_dominant_wall).job
+    step_ns, chain = planted.measure_step_ns(planted.ranks), planted.measure_chain()
+    gains_ns = {(fault.unit, fault.places): gain_ns for fault, gain_ns in chain}
+    named = {(str(one.unit), one.places): one.saved_ns for one in job.stragglers}
+    notable = {unit: gain_ns for unit, gain_ns in gains_ns.items() if gain_ns >= NOTABLE_SHARE * step_ns}
+    right = [unit for unit in named if unit in notable]
+    return Judged(
+        kind,
+        has_payloads,
+        is_asked=bool(notable),
+        is_first=bool(notable) and next(iter(named), None) in gains_ns,
+        is_accused=any(unit not in gains_ns for unit in named),
+        amounts=len(right),
+        close=sum(abs(named[unit] - gains_ns[unit]) <= CLOSE_SHARE * gains_ns[unit] for unit in right),
+    )
+
+
+def judge_all(
+    seeds: Sequence[int], kinds: Sequence[str] = KINDS, layouts: Sequence[str] = tuple(LAYOUTS)
+) -> Iterator[Judged]:
+    """Judge a job of each kind, layout and seed; every second one has names alone."""
+    for name in layouts:
+        for kind in kinds:
+            if suits(kind, LAYOUTS[name]):
+                for seed in seeds:
+                    yield judge_job(kind, LAYOUTS[name], seed, has_payloads=seed % 2 == 0)
+
+
+def tabulate(judged: Sequence[Judged]) -> str:
+    """Return the table of the page: a row for each kind of fault, and the sums."""
+    lines = [
+        "| fault | jobs | right unit first | jobs that name an innocent unit | amounts within 10 % |",
+        "|---|---:|---:|---:|---:|",
+    ]
+    rows: list[tuple[str, Sequence[Judged]]] = [
+        (kind, own) for kind in KINDS if (own := [one for one in judged if one.kind == kind])
+    ]
+    rows += [
+        ("**all, with payloads**", [one for one in judged if one.has_payloads]),
+        ("**all, names alone**", [one for one in judged if not one.has_payloads]),
+    ]
+    for name, own in rows:
+        sums: Counter[str] = Counter()
+        for one in own:
+            sums.update(asked=one.is_asked, first=one.is_first, accused=one.is_accused)
+            sums.update(amounts=one.amounts, close=one.close)
+        first = f"{sums['first']} of {sums['asked']}" if sums["asked"] else "–"  # noqa: RUF001  # a dash
+        close = f"{sums['close']} of {sums['amounts']}" if sums["amounts"] else "–"  # noqa: RUF001  # same
+        lines.append(f"| {name} | {len(own)} | {first} | {sums['accused']} | {close} |")
+    return "\n".join(lines)
+
+
+def main() -> None:
+    """Judge all jobs and write the table."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seeds", type=int, default=20)
+    parser.add_argument("--into", type=Path)
+    given = parser.parse_args()
+    judged = []
+    for one in judge_all(range(given.seeds)):
+        judged.append(one)
+        if one.is_accused or one.is_first < one.is_asked or one.close < one.amounts:
+            sys.stderr.write(f"{one}\n")
+    put(given.into, "culprits", f"{given.seeds} seeds.\n\n{tabulate(judged)}\n")
+
+
+if __name__ == "__main__":
+    main()
