@@ -53,7 +53,7 @@ _VIRTUAL = "virtual_pipeline"
 _ALL_SIZES = {"tensor", "pipeline", "context", "expert"}
 _SEARCHED = "sizes of a search; nothing published fits"
 _OWN_LEVERS, _ALL_BUT_WHOLE = 1, -1
-"""Sets of levers: of a published run its own with wider recomputation, of the user's sizes all but the last."""
+"""Sets of levers: a published run has its own with wider recomputation, the user's sizes all but the last."""
 _LEAST = "least split sizes that fit; nothing is published"
 
 
