@@ -9,13 +9,13 @@ ROWS = [
     tuple(part.strip() for part in line.split(" | "))
     for line in Path(__file__).with_name("workflow_statements.txt").read_text(encoding="utf-8").splitlines()
 ]
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "statements.md"
+PAGE = Path(__file__).resolve().parents[3] / "docs" / "statements.md"
 HEAD = """# Statements of the workflow documents
 
-Four documents for Megatron Bridge say how to make the training of large models faster: for long context, models
-with vision, the order of work, and the overlap of experts. The table has their statements, and the command of
-wallscope that gives each of them. A test runs every command, and looks for the words in its output
-(`tests/advice/test_workflow_statements.py`).
+Four documents for Megatron Bridge say how to make the training of large models faster: for long context,
+models with vision, the order of work, and the overlap of experts. The table has their statements, and the
+command of wallscope that gives each of them. A test runs every command, and looks for the words in its
+output (`tests/advice/explain/test_workflow_statements.py`).
 
 | document | statement | command | words in the output |
 |---|---|---|---|
@@ -28,8 +28,9 @@ def outputs():
     return {}
 
 
-@pytest.mark.parametrize(("document", "statement", "command", "words"), ROWS)
-def test_a_command_gives_the_statement(document, statement, command, words, outputs, wallscope):
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row[1])
+def test_a_command_gives_the_statement(row, outputs, wallscope):
+    document, statement, command, words = row
     if command not in outputs:
         shown = wallscope(*command.split())
         assert shown.code == 0
