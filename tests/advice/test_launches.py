@@ -124,6 +124,37 @@ def test_an_option_of_a_recipe_counts_as_what_it_sets(tmp_path):
     assert "overlap_moe_expert_parallel_comm" not in other
 
 
+def test_a_recipes_own_options_count_as_what_they_set(tmp_path):
+    text = (
+        "srun -n 8 -tp 64 python scripts/performance/run_script.py -m deepseek -mr deepseek_v3 -ng 256"
+        " -g h100 -c bf16 --compute_dtype fp8_sc -tp 2 -pp 8 -vp 4 -ep 32 -mb 1 -gb 2048 -sl 4096"
+        " --moe_flex_dispatcher_backend hybridep --recompute_modules mla_up_proj mlp"
+    )
+    settings, form, found = check(tmp_path, text)
+
+    assert form.program == "run_script.py"
+    assert {name: settings[name].value for name in ("world_size", "tensor_model_parallel_size")} == {
+        "world_size": 256,
+        "tensor_model_parallel_size": 2,
+    }
+    assert settings["virtual_pipeline_model_parallel_size"].value == 4
+    assert settings["moe_token_dispatcher_type"].value == "flex"
+    assert settings["recompute_modules"].value == ("mla_up_proj", "mlp")
+    assert settings["recompute_granularity"].value == "selective"
+    assert (settings["fp8_recipe"].value, settings["model_family"].value) == ("blockwise", "deepseek_v3")
+    assert found.layout.data == 16
+    none = text.replace("hybridep", "None").replace("--recompute_modules mla_up_proj mlp", "-rl 2 -ol 3")
+    settings = check(tmp_path, none)[0]
+    assert settings["moe_token_dispatcher_type"].value == "alltoall"
+    assert (settings["recompute_granularity"].value, settings["cpu_offloading_num_layers"].value) == (
+        "full",
+        3,
+    )
+    other = check(tmp_path, text.replace("run_script.py", "other.py"))[0]
+    assert "world_size" not in other
+    assert "expert_model_parallel_size" not in other
+
+
 @pytest.mark.parametrize(("dispatcher", "is_told"), [("alltoall", True), ("flex", False), (None, False)])
 def test_a_backend_without_the_flex_dispatcher_is_told_where_it_is_set(dispatcher, is_told, tmp_path):
     text = "model:\n  num_moe_experts: 8\n  moe_flex_dispatcher_backend: deepep\n"

@@ -83,10 +83,10 @@ def test_the_text_of_a_model_with_vision_counts(tmp_path):
     ("name", "content", "said"),
     [
         ("a.json", {}, "has no hidden_size"),
-        ("a.json", [], "is no object"),
+        ("a.json", [], "is not an object"),
         ("a.json", "{", "cannot be read as JSON"),
-        ("a.json", {**MIXTRAL, "hidden_size": "big"}, "hidden_size is no size"),
-        ("a.json", {**MIXTRAL, "hidden_size": 10**12}, "hidden_size is no size"),
+        ("a.json", {**MIXTRAL, "hidden_size": "big"}, "hidden_size is not a size"),
+        ("a.json", {**MIXTRAL, "hidden_size": 10**12}, "hidden_size is not a size"),
         ("a.sh", ARGUMENTS.replace(" --vocab-size 129280", ""), "has no vocab_size"),
         ("a.json", {"text_config": 3}, "has no sizes"),
     ],

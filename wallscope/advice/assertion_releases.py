@@ -69,7 +69,7 @@ def parse_span(text: str) -> ReleaseSpan:
     ReleaseSpan(program='megatron-lm', since=(0, 14), until=(0, 18, 2))
 
     Raises:
-        ValueError: the program is unknown, or a release is no number.
+        ValueError: the program is unknown, or a release has no numbers.
     """
     found = _SPAN.fullmatch(text)
     if found is None or found["program"] not in _PROGRAMS:

@@ -10,6 +10,7 @@ import re
 import tomllib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
@@ -417,8 +418,10 @@ class _Reader:
                 self.read(word.split(), depth + 1)
             elif word in _ENDS:
                 self.close()
-            elif (word.startswith("--") and len(word) > 2) or (
-                _DOTTED_NAME.fullmatch(word) and self.knows(word)
+            elif (
+                (word.startswith("--") and len(word) > 2)
+                or word in _list_short_options()
+                or (_DOTTED_NAME.fullmatch(word) and self.knows(word))
             ):
                 self.close()
                 name, equals, value = word.partition("=")
@@ -553,10 +556,24 @@ def parse_command_line(path: Path, text: str, knows: Callable[[str], bool]) -> C
 
 def _expand_recipe_options(entries: Sequence[Entry]) -> Iterator[Entry]:
     """Yield settings, in the place of options of a recipe's program what these set."""
-    options = read_toml("advice/programs.toml")["recipe_options"]
-    for name, value in entries:
-        sets = options.get(name.lstrip("-"), {}).get(str(value).lower())
-        yield from ((name, value),) if sets is None else sets.items()
+    document = read_toml("advice/programs.toml")
+    names, options = document["recipe_names"], document["recipe_options"]
+    for written, value in entries:
+        name = names.get(written.lstrip("-"), written)
+        values = options.get(name.lstrip("-"), {})
+        sets = values.get(str(value).lower(), values.get("*"))
+        if sets is None:
+            yield name, value
+        else:
+            yield from ((each, value if word == "{}" else word) for each, word in sets.items())
+
+
+@cache
+def _list_short_options() -> frozenset[str]:
+    """Return the short options of a recipe's program, with their dash."""
+    return frozenset(
+        f"-{name}" for name in read_toml("advice/programs.toml")["recipe_names"] if "_" not in name
+    )
 
 
 def _keep_training(reader: _Reader, *, is_open: bool) -> CommandLine:
@@ -573,6 +590,7 @@ def _keep_training(reader: _Reader, *, is_open: bool) -> CommandLine:
     )
     if any(one.is_recipe for one in chosen):
         entries = tuple(_expand_recipe_options(entries))
+    entries = tuple(entry for entry in entries if entry[0] not in _list_short_options())
     conditional = set(reader.conditional)
     if len(chosen) > 1:
         runs = [dict(reader.entries[one.begin : one.end]) for one in chosen]

@@ -45,7 +45,7 @@ def _read_hugging_face(path: Path) -> tuple[ModelShape, bool]:
     except (OSError, ValueError) as error:
         raise ConfigurationError(f"{path} — cannot be read as JSON — {_CURE}") from error
     if not isinstance(document, dict):
-        raise ConfigurationError(f"{path} — is no object — {_CURE}")
+        raise ConfigurationError(f"{path} — is not an object — {_CURE}")
     text = next((document[key] for key in ("text_config", "llm_config") if key in document), document)
     if not isinstance(text, dict):
         raise ConfigurationError(f"{path} — has no sizes of a language model — {_CURE}")
@@ -137,7 +137,7 @@ def _first(path: Path, lookup: Lookup, *names: str) -> int:
         if value is None:
             continue
         if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= _LARGEST:
-            raise ConfigurationError(f"{path} — {name} is no size — {_CURE}")
+            raise ConfigurationError(f"{path} — {name} is not a size — {_CURE}")
         if value:
             return value
     return 0

@@ -53,7 +53,7 @@ _VIRTUAL = "virtual_pipeline"
 _ALL_SIZES = {"tensor", "pipeline", "context", "expert"}
 _SEARCHED = "sizes of a search; nothing published fits"
 _OWN_LEVERS, _ALL_BUT_WHOLE = 1, -1
-"""Sets of levers: of a published run its own with wider recomputation, of the user's sizes all but the last."""
+"""Sets of levers: a published run has its own with wider recomputation, the user's sizes all but the last."""
 _LEAST = "least split sizes that fit; nothing is published"
 
 
@@ -282,7 +282,7 @@ def _check_shape(wanted: PlanRequest, sizes: Sizes, virtual_stages: int | None) 
     groups = 0 if shape.latent_rank else shape.groups
     if groups % sizes.tensor and sizes.tensor % groups:
         raise LayoutError(
-            f"TP{sizes.tensor} — {shape.groups} query groups are no multiple and no divisor of TP — change TP"
+            f"TP{sizes.tensor} — {shape.groups} query groups neither divide TP nor are its multiple — change TP"
         )
     stages = sizes.pipeline * ((virtual_stages or 1) if sizes.pipeline > 1 else 1)
     if stages > shape.layers:

@@ -233,7 +233,7 @@ _FLAGS: Final[Mapping[str, str]] = {
     "fp4": "fp4-format",
     "recompute_modules": "recompute-modules",
 }
-"""Flags of Megatron-LM that are no settings of Megatron Bridge with dashes."""
+"""Flags of Megatron-LM that differ from the settings of Megatron Bridge with dashes."""
 _NO_FLAGS: Final = {"add_bias_linear": "--disable-bias-linear"}
 """Flags that disable what a setting enables."""
 _OF_BRIDGE: Final = {"dist.use_megatron_fsdp", "dataset.seq_length", "optimizer.use_distributed_optimizer"}

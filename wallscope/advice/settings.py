@@ -289,6 +289,8 @@ def _derive_of_arguments(values: Mapping[str, object], stated: set[str]) -> Iter
     for flag in ("save", "load"):
         if flag in bare and f"--{flag}" in bare[flag][0]:
             yield Written(bare[flag][0], "checkpoint_is_used", value=True)
+    if "mock_data" in bare:
+        yield Written(bare["mock_data"][0], "dataset_is_mock", value=True)
     if "save" in bare and "--save" in bare["save"][0]:
         yield Written(bare["save"][0], "checkpoint_is_saved", value=True)
     name, processes = bare.get(_LAUNCHED[0], ("", None))
@@ -313,6 +315,7 @@ def _derive_of_checkpoints_and_data(values: Mapping[str, object]) -> Iterator[Wr
     if dataset:
         is_tuning = _FINETUNING.search(dataset) is not None
         yield Written("dataset._target_", "dataset_is_for_finetuning", is_tuning)
+        yield Written("dataset._target_", "dataset_is_mock", "mock" in dataset.lower())
     if isinstance(length, int) and _DATASETS.search(dataset):
         yield Written("dataset.seq_length", "dataset_seq_length", length)
 

@@ -28,7 +28,7 @@ from wallscope.model.enums import Wall
 
 _SHORTEST = 2
 _MOST_LINES = 8
-_MOST_NOTES = 4
+_MOST_NOTES = 20
 _Kind = Literal["Notes", "Fixes", "Checks", "Findings"]
 _KINDS: tuple[_Kind, ...] = ("Fixes", "Notes", "Checks", "Findings")
 
