@@ -1,6 +1,7 @@
 """Broken and hostile inputs: an answer that holds, or one clear line; the whole table is a benchmark."""
 
 import json
+import shutil
 import sys
 from dataclasses import asdict
 from itertools import islice
@@ -19,7 +20,8 @@ from wallscope.render.markdown import code, escape
 QUICK = [
     *(
         (subject, kind)
-        for subject in ("table folder", "store", "answer", "configuration", "kernel rules", "trace")
+        for subject in MUTATIONS
+        if subject not in {"export", "job", "comparison"}
         for kind in MUTATIONS[subject]
     ),
     *(("export", kind) for kind in BYTE_MUTATIONS),
@@ -167,6 +169,20 @@ def test_what_markdown_parts_from_its_sign_is_no_fault(tmp_path):
     published.check_markdown(path)
 
     assert "\u200b" in path.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("subject", MUTATIONS)
+def test_the_good_inputs_are_answered(good, subject):
+    found = []
+    for chosen in good[subject]:
+        path = good["export"][0].parent / f"unchanged-{chosen.name}" / chosen.name
+        path.parent.mkdir()
+        (shutil.copytree if chosen.is_dir() else shutil.copyfile)(chosen, path)
+        found.append(judged(path, subject, 0))
+
+    if subject == "scheduler file":  # nobody listens
+        assert "cannot be reached" in found.pop().text
+    assert found == [Outcome(Ending.ANSWERED)] * len(found)
 
 
 def test_an_input_of_each_kind_differs_from_the_good_one(good):

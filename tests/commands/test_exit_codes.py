@@ -19,10 +19,10 @@ class Panic(BaseException):
         pytest.param(OSError(5, "Input/output error"), 2, "the system stopped this: Input/output", id="disk"),
         pytest.param(OSError(28, "No space"), 2, "the system stopped this: No space left", id="full disk"),
         pytest.param(OSError(13, "denied", "a/b"), 2, "a/b — cannot be used: denied", id="permission"),
+        pytest.param(RuntimeError("can't start new thread"), 2, "starts no more threads", id="threads"),
+        pytest.param(Panic("could not spawn threads: EAGAIN"), 2, "starts no more threads", id="pool"),
         pytest.param(OSError(9, "Bad file descriptor"), 70, "internal error; please report", id="handle"),
-        pytest.param(
-            FileNotFoundError(2, "absent", files.__file__), 70, "internal error", id="shipped"
-        ),
+        pytest.param(FileNotFoundError(2, "absent", files.__file__), 70, "internal error", id="shipped"),
     ],
 )
 def test_every_error_becomes_an_exit_code(error, code, said, called, monkeypatch):

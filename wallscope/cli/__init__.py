@@ -42,6 +42,8 @@ _UsageError: "Final[type[ClickException]]" = next(
 )
 _LONGEST_LINE = 2_000
 _MOST_THREADS = 1_024
+_NO_THREADS = re.compile(r"^can't start new thread$|could not spawn threads", re.IGNORECASE)
+"""What Python, and panics of polars, say where a limit of the system allows no further thread."""
 _OF_THE_SYSTEM = frozenset(
     {
         errno.EIO,
@@ -303,12 +305,20 @@ def _state_error(error: BaseException) -> str | None:
         return _state_usage(error)
     if isinstance(error, WallscopeError):
         return None if isinstance(error, InternalError) else str(error)
+    if isinstance(error, OSError):
+        return _state_system_error(error)
     if isinstance(error, MemoryError):
         return "there is not enough memory — raise the limit, or capture fewer steps"
-    if isinstance(error, OSError) and isinstance(error.filename, str):
-        path = error.filename
+    if _NO_THREADS.search(str(error)) is not None:
+        return "the system starts no more threads — raise the limit of memory, or of processes"
+    return None
+
+
+def _state_system_error(error: OSError) -> str | None:
+    path = error.filename
+    if isinstance(path, str):
         return None if is_shipped(path) else f"{path} — cannot be used: {error.strerror} — check the path"
-    if isinstance(error, OSError) and error.errno in _OF_THE_SYSTEM:
+    if error.errno in _OF_THE_SYSTEM:
         return f"the system stopped this: {os.strerror(error.errno)} — check disks, quotas and limits"
     return None
 

@@ -228,7 +228,9 @@ def _serve(pipe: "Connection[Any, Any]", one: One, options: Options) -> None:
 
 
 def _leave(number: int, _frame: object) -> NoReturn:
+    """End this process in silence: where Python cannot raise, as in some callbacks, it would print."""
     signal.signal(number, signal.SIG_IGN)
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
     sys.exit(128 + number)
 
 

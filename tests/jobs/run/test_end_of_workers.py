@@ -69,3 +69,24 @@ def test_all_processes_end_within_seconds(tmp_path, one, number, to_group):
         with contextlib.suppress(ProcessLookupError):
             os.killpg(head.pid, signal.SIGKILL)
         head.wait()
+
+
+CALLED_BACK = """
+import os, signal, weakref
+from wallscope.jobs.run import _leave
+
+class Held:
+    pass
+
+signal.signal(signal.SIGTERM, _leave)
+held = Held()
+reference = weakref.ref(held, lambda _: os.kill(os.getpid(), signal.SIGTERM))
+del held
+print("goes on", flush=True)
+"""
+
+
+def test_a_worker_that_is_asked_where_nothing_can_be_raised_prints_nothing():
+    ran = subprocess.run([sys.executable, "-c", CALLED_BACK], capture_output=True, text=True, check=False)
+
+    assert (ran.stdout, ran.stderr) == ("goes on\n", "")
