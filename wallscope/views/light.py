@@ -257,11 +257,18 @@ def name_category(category: ComputeCategory | None) -> str:
 
 def measure_category_share(found: SpeedOfLight, category: ComputeCategory | None) -> float | None:
     """Return the share of the peak that the kernels of a category reach, `None` if it is unknown."""
-    own = [one for one in found.matrices if one.category is category]
+    return measure_matrices(found.matrices, category)[1]
+
+
+def measure_matrices(
+    matrices: Sequence[MatrixWork], category: ComputeCategory | None
+) -> tuple[int, float | None]:
+    """Return the ns of the kernels of a category, and the share of the peak that they reach, if known."""
+    own = [one for one in matrices if one.category is category]
     time_ns = sum(one.ns for one in own)
     if not time_ns or any(one.peak_share is None for one in own):
-        return None
-    return sum(one.ns * (one.peak_share or 0.0) for one in own) / time_ns
+        return time_ns, None
+    return time_ns, sum(one.ns * (one.peak_share or 0.0) for one in own) / time_ns
 
 
 def _describe_unknown(found: SpeedOfLight) -> LightRow:
