@@ -1,6 +1,6 @@
 """What is said of the ledger from the ideal to the measured step: how near to the peak, and the largest loss.
 
-Numbers are of the typical step. What is unknown is said with what makes it known.
+Numbers describe the typical step. Where something is unknown, the text says what makes it known.
 """
 
 from collections.abc import Iterator, Sequence
@@ -307,7 +307,8 @@ def _name_slow(found: SpeedOfLight) -> str:
 def write_shares(found: SpeedOfLight, *, is_brief: bool = False) -> str:
     """Write MFU and HFU, and at length MFU by 16 bits where it differs, and the rate; empty if unknown."""
     shares = {"MFU": found.mfu, "HFU": found.hfu}
-    if not is_brief and found.mfu_16bit is not None and found.mfu_16bit != found.mfu:
+    is_other = units.percent(found.mfu_16bit) != units.percent(found.mfu)
+    if not is_brief and found.mfu_16bit is not None and is_other:
         shares["MFU (16 bit)"] = found.mfu_16bit
     least = _tell_least(found)
     parts = [f"{name} {least}{units.percent(share)}" for name, share in shares.items() if share is not None]
@@ -329,7 +330,7 @@ def write_worth(fix: Fix) -> str:
     return units.write_ceiling(bound) if fix.most_speedup is None else f"at most {units.write_speedup(bound)}"
 
 
-def write_expected(fix: Fix) -> str:
+def describe_expectation(fix: Fix) -> str:
     """Write what a fix wins at assumed rates, where the ledger bounds it; empty elsewhere."""
     if fix.most_speedup is None or fix.speedup_ceiling is None:
         return ""
