@@ -1,6 +1,6 @@
 """The multiplications of a model by its configuration: for each token, rank and step.
 
-A layer is counted as Megatron-LM counts it: biases, norms and routers are no FLOPs of the model. Causal
+A layer is counted as Megatron-LM counts it: biases, norms and routers have no FLOPs. Causal
 attention has the pairs that the mask leaves, those of a window if it has one. Sizes come from settings of
 Megatron, or from `config.json` of Hugging Face with sequence and batch added.
 """
@@ -75,7 +75,7 @@ class ModelSizes:
 class LayerWork:
     """Multiply-adds of one layer and token in the forward pass.
 
-    `pairs` and `whole_pairs` are of scores and values, with those that a mask leaves and with all.
+    `pairs` and `whole_pairs` count scores and values, for the pairs that a mask leaves and for all.
     """
 
     dense: int
@@ -89,8 +89,8 @@ class LayerWork:
 class PlannedRun:
     """Sizes of a run: the model, its batches and how ranks divide it.
 
-    `sequence` and `tokens` are of a sequence and of a micro-batch, before ranks divide them. `micro_batches`
-    are of a step and rank, `stages` the layers of each pipeline stage, with `E`, `m` and `L` for embedding,
+    `sequence` and `tokens` count a sequence and a micro-batch, before ranks divide them. `micro_batches`
+    counts those of a step and rank, `stages` the layers of each pipeline stage, with `E`, `m` and `L` for embedding,
     prediction and loss. `order` are the axes of ranks, the innermost first.
     """
 
@@ -212,7 +212,7 @@ def _count_stages(layers: int, stages: int, chunks: int, settings: Mapping[str, 
 
 
 def _read_layout(text: str, layers: int, stages: int) -> tuple[tuple[int | str, ...], ...]:
-    """Return the layers of each stage by a layout, whose parts are of the stages in turn."""
+    """Return the layers of each stage by a layout, whose parts belong to the stages in turn."""
     parts = (expand_layout(text) or "").split("|")
     found: list[list[int | str]] = [[] for _ in range(stages)]
     numbers = iter(range(layers))

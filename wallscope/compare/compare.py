@@ -313,6 +313,7 @@ def _side(side: Side, profiles: Sequence[Profile]) -> ComparedSide:
         commit=side.commit,
         testbed=side.testbed,
         is_representative=len(side.runs[0]) == 1 or all(one.header.is_representative for one in profiles),
+        matrices=header.matrices,
     )
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from wallscope.model.enums import Axis, Grade, Wall
+from wallscope.model.speed_of_light import MatrixWork
 
 COMPARISON_SCHEMA: Final = "wallscope.comparison/1"
 
@@ -23,7 +24,8 @@ class ComparedSide:
     """One run of a comparison: its captures by base name and fingerprint, and the compared rank.
 
     Of a side from a store also the commit and the testbed, in words. `is_representative` marks the
-    rank that an analysis of the side is about.
+    rank that an analysis of the side is about. `matrices` are its kernels that multiply with known FLOPs, of
+    the first run.
     """
 
     name: str
@@ -35,6 +37,7 @@ class ComparedSide:
     commit: str | None = None
     testbed: str | None = None
     is_representative: bool = True
+    matrices: tuple[MatrixWork, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ from wallscope.model.analysis import AnchorKind, AnchorUnit
 from wallscope.model.capture import CaptureConditions, GraphTracing, Profiler
 from wallscope.model.enums import Absent, Axis, Collective, DeviceState, Precision, Wall
 from wallscope.model.schemas import BACKEND, BUDGET_PARTS
+from wallscope.model.speed_of_light import MatrixWork
 
 PROFILE_SCHEMA: Final = "wallscope.profile/2"
 
@@ -178,7 +179,8 @@ class Work:
 class Header:
     """Whose profile it is: the rank, its work, and the captures, by fingerprint.
 
-    `is_representative` marks the rank that the analysis is about.
+    `is_representative` marks the rank that the analysis is about. `matrices` are its kernels that multiply
+    with known FLOPs.
     """
 
     rank: int | None
@@ -186,6 +188,7 @@ class Header:
     work: Work
     inputs: tuple[ProfiledInput, ...]
     is_representative: bool = False
+    matrices: tuple[MatrixWork, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

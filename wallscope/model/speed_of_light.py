@@ -86,8 +86,7 @@ class LineReason:
 class LedgerEntry:
     """A line of the ledger, of one category of kernels if compute kernels run.
 
-    Of FLOPs of the user, which no category has, the first lines have none: they are of all kernels that
-    multiply. `proven` lines are known in size. The others are time of kernels of which it is unknown how much
+    FLOPs of the user have no category: they belong to all kernels that multiply. `proven` lines are known in size. The others are time of kernels of which it is unknown how much
     is lost: `reasons` say why, and sum to the line.
     """
 
@@ -104,7 +103,7 @@ class MatrixWork:
     """Kernels of one category that multiply in one precision, and how near to the peak they are.
 
     Attributes:
-        category: of the kernels; `None` of FLOPs of the user, which are of all that multiply.
+        category: of the kernels; `None` of FLOPs of the user, which all that multiply share.
         precision: in which they multiply.
         products: how many products of this precision stand for one: more than 1 where FP32 is emulated.
         ns: time of the typical step in them, without recomputed ones.

@@ -477,6 +477,7 @@ def _header(
             settings=settings,
         ),
         inputs=(),
+        matrices=() if rank.speed_of_light is None else rank.speed_of_light.matrices,
     )
 
 

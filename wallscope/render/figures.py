@@ -508,6 +508,6 @@ def make_waterfall(parts: Sequence[tuple[str, int, Wall, str]], whole: str) -> F
         "hovertemplate": "%{y}: %{text}<br>%{customdata}<extra></extra>",
         "showlegend": False,
     }
-    layout = {"xaxis": {"title": _MS, "rangemode": "tozero"}, "yaxis": _ROWS}
+    layout = {"xaxis": {"title": _MS, "range": [0, (1 + _ROOM) * sum(times)]}, "yaxis": _ROWS}
     caption = f"From the ideal to the measured {whole}: where each line begins, those above it end."
     return Figure("light", caption, (trace,), layout, _FRAME_PX + _ROW_PX * len(names))

@@ -37,6 +37,7 @@ _MOST_MICRO_BATCHES = 512
 _PRODUCTS_OF_ATTENTION = 2
 _MOST_ODD = 3
 """Kernels of a micro-batch outside layers that may look like those of layers."""
+_WHOLE = frozenset((1,))
 _MOST_PARTS = 16
 """Blocks among which a library divides the sum of one tile, at most."""
 _SWIZZLES = (1, 2, 4, 8)
@@ -179,7 +180,7 @@ def _has_widths(plan: PlannedWork, passes: _Passes, products: list[_Launches], *
     if tiled is None:
         return True
     found = [_count_blocks(tiled, int(tokens), width) for width in plan.widths]
-    is_whole = [1 in each for each in found]
+    is_whole = [each >= _WHOLE for each in found]
     return all(is_whole) or (divides and all(found) and not any(is_whole))
 
 
@@ -192,7 +193,7 @@ def _has_scores(plan: PlannedWork, passes: _Passes, kernels: list[_Launches], *,
     if is_fused:  # persistent kernels have about as many blocks as the GPU has multiprocessors
         return all(not one.blocks or one.blocks < times or not one.blocks % times for one in kernels)
     tiled = _select_tiled(kernels)
-    return tiled is None or 1 in _count_blocks(tiled, plan.sequence, plan.sequence, times)
+    return tiled is None or _count_blocks(tiled, plan.sequence, plan.sequence, times) >= _WHOLE
 
 
 def _select_tiled(kernels: list[_Launches]) -> list[_Launches] | None:

@@ -40,7 +40,7 @@ LEAST_COUNTED_SHARE: Final = 0.5
 """Share of the work of multiplying kernels whose FLOPs must be known, to state a rate and MFU. Chosen."""
 PLANNED_KERNELS_SHARE: Final = 0.8
 """Of the time of multiplying kernels, in those that fit a configuration, to take its FLOPs. Chosen: others
-are of heads, and of shapes whose tiles are unknown."""
+belong to heads, or have tiles of unknown size."""
 ONE_PRECISION_SHARE: Final = 0.9
 """Of the time of kernels that multiply, in one precision, to measure all of them by its peak. Chosen: a
 router or a first layer may run in another."""

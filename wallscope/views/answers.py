@@ -18,7 +18,7 @@ from wallscope.ranks.job_sentences import describe_late_unit, name_leading
 from wallscope.render.texts import visible
 from wallscope.summary.diagnosis import LOSSES
 from wallscope.views.cards import Card, Fact, shorten_settings
-from wallscope.views.light import find_largest_loss, has_lines, write_peak_share
+from wallscope.views.light import describe_expectation, find_largest_loss, has_lines, write_peak_share
 from wallscope.views.sections.findings import find_cure, find_doubts, is_held_back
 from wallscope.views.sections.words import split_cause
 from wallscope.views.verdict import (
@@ -203,6 +203,8 @@ def _answer_bound(analysis: Analysis, basis: TimeBasis, cards: Sequence[Card]) -
 
 def _state_assumption(card: Card) -> Iterator[str]:
     """Say what the upper bound of a card rests on, in a few words."""
+    if expected := describe_expectation(card.fix):
+        yield f"{units.capitalize(expected)}."
     questions = () if card.fix.replay is None else card.fix.replay.questions
     assumed = [one for one in questions if one.kind == "scale" and one.share]
     if assumed:

@@ -25,6 +25,7 @@ from wallscope.thresholds.noise import ASSUMED_NOISE_RATIO
 from wallscope.thresholds.verdict import (
     CONFOUNDING_SHARE,
     EXPLAINING_SHARE,
+    MATERIAL_SHARE,
     UNEXPLAINED_SHARE,
     USUAL_STEPS_SHARE,
 )
@@ -36,6 +37,7 @@ from wallscope.views.comparison_claims import (
     grade_leading_cause,
     is_certain,
 )
+from wallscope.views.light import measure_matrices, name_category
 
 _DECISIONS = {
     "regression": ", regression",
@@ -68,7 +70,23 @@ def describe_change(comparison: Comparison) -> str:
         f"{name_window(comparison)} {units.change(step.base_typical_ns, step.head_typical_ns)}:"
         f" {size}{_describe_interval(step)}{_DECISIONS[comparison.verdict]}."
         f"{_describe_all_steps(comparison)}{_describe_throughput(comparison)}{_name_cause(comparison)}"
+        f"{_describe_peak_shares(comparison)}"
     )
+
+
+def _describe_peak_shares(comparison: Comparison) -> str:
+    """Say of the kernels that multiply and changed most how near to the peak they were and are."""
+    sides = [comparison.base.matrices, comparison.head.matrices]
+    shared = {one.category for one in sides[0]} & {one.category for one in sides[1]}
+    found = []
+    for category in shared:
+        (before_ns, before), (after_ns, after) = (measure_matrices(side, category) for side in sides)
+        if before is not None and after is not None and abs(after - before) >= MATERIAL_SHARE:
+            found.append((abs(after_ns - before_ns), name_category(category), before, after))
+    if not found:
+        return ""
+    _, name, before, after = max(found)
+    return f" {units.capitalize(name)}: {units.percent(before)} → {units.percent(after)} of peak."
 
 
 def name_window(comparison: Comparison) -> str:

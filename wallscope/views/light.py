@@ -1,6 +1,6 @@
 """What is said of the ledger from the ideal to the measured step: how near to the peak, and the largest loss.
 
-Numbers are of the typical step. What is unknown is said with what makes it known.
+Numbers describe the typical step. Where something is unknown, the text says what makes it known.
 """
 
 from collections.abc import Iterator, Sequence
@@ -257,11 +257,18 @@ def name_category(category: ComputeCategory | None) -> str:
 
 def measure_category_share(found: SpeedOfLight, category: ComputeCategory | None) -> float | None:
     """Return the share of the peak that the kernels of a category reach, `None` if it is unknown."""
-    own = [one for one in found.matrices if one.category is category]
+    return measure_matrices(found.matrices, category)[1]
+
+
+def measure_matrices(
+    matrices: Sequence[MatrixWork], category: ComputeCategory | None
+) -> tuple[int, float | None]:
+    """Return the ns of the kernels of a category, and the share of the peak that they reach, if known."""
+    own = [one for one in matrices if one.category is category]
     time_ns = sum(one.ns for one in own)
     if not time_ns or any(one.peak_share is None for one in own):
-        return None
-    return sum(one.ns * (one.peak_share or 0.0) for one in own) / time_ns
+        return time_ns, None
+    return time_ns, sum(one.ns * (one.peak_share or 0.0) for one in own) / time_ns
 
 
 def _describe_unknown(found: SpeedOfLight) -> LightRow:
@@ -300,7 +307,8 @@ def _name_slow(found: SpeedOfLight) -> str:
 def write_shares(found: SpeedOfLight, *, is_brief: bool = False) -> str:
     """Write MFU and HFU, and at length MFU by 16 bits where it differs, and the rate; empty if unknown."""
     shares = {"MFU": found.mfu, "HFU": found.hfu}
-    if not is_brief and found.mfu_16bit is not None and found.mfu_16bit != found.mfu:
+    is_other = units.percent(found.mfu_16bit) != units.percent(found.mfu)
+    if not is_brief and found.mfu_16bit is not None and is_other:
         shares["MFU (16 bit)"] = found.mfu_16bit
     least = _tell_least(found)
     parts = [f"{name} {least}{units.percent(share)}" for name, share in shares.items() if share is not None]
@@ -322,7 +330,7 @@ def write_worth(fix: Fix) -> str:
     return units.write_ceiling(bound) if fix.most_speedup is None else f"at most {units.write_speedup(bound)}"
 
 
-def write_expected(fix: Fix) -> str:
+def describe_expectation(fix: Fix) -> str:
     """Write what a fix wins at assumed rates, where the ledger bounds it; empty elsewhere."""
     if fix.most_speedup is None or fix.speedup_ceiling is None:
         return ""

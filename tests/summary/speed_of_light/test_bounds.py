@@ -19,7 +19,7 @@ from wallscope.model.speed_of_light import (
 )
 from wallscope.pipeline import analyze
 from wallscope.summary.light_bounds import measure_most_speedup
-from wallscope.views.light import write_expected, write_worth
+from wallscope.views.light import describe_expectation, write_worth
 
 RATES = {Precision.FP32: 1e12, Precision.TF32: 2e12, Precision.BF16: 4e12, Precision.FP8: 8e12}
 GEMM, ATTENTION, ELEMENTWISE = ComputeCategory.GEMM, ComputeCategory.ATTENTION, ComputeCategory.ELEMENTWISE
@@ -105,4 +105,4 @@ def test_no_bound_is_below_a_measured_gain(tmp_path):
 
     assert 3.248 < fix.most_speedup <= 9.04 * 1.02
     assert write_worth(fix) == f"at most {fix.most_speedup:.2f}x"
-    assert write_expected(fix).startswith("about 3.0")
+    assert describe_expectation(fix).startswith("about 3.0")

@@ -1,7 +1,8 @@
 """The ranks of a job: walls of each rank, late ranks and why, waiting, groups of equal ranks, clocks."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
+from typing import Any
 
 from wallscope import units
 from wallscope.model.analysis import (
@@ -39,6 +40,7 @@ from wallscope.model.section import (
 )
 from wallscope.model.shown import list_fields
 from wallscope.render.figures import draw_heat, draw_meeting
+from wallscope.views.light import find_peak_share
 from wallscope.views.sections.words import explain_choice, name_process, name_rank
 from wallscope.views.verdict import list_job_verdict
 
@@ -152,7 +154,7 @@ def build_survey(analysis: Analysis) -> Section | None:
         f"{units.plural(len(job.groups), 'group')} of ranks that do the same work; steps within a group"
         f" differ by at most {units.percent(widest)}."
     )
-    blocks = (_tabulate_groups(job), *((_tabulate_stages(job),) if job.pipeline else ()))
+    blocks = (_tabulate_groups(job), *((_tabulate_stages(job, analysis.ranks),) if job.pipeline else ()))
     return Section("survey", "Groups of ranks", answer, blocks, is_open=False)
 
 
@@ -222,7 +224,7 @@ def _list_places(job: Job, places: Sequence[int]) -> str:
     return _list_ranks(tuple(job.members[place].rank for place in places), places)
 
 
-def _tabulate_stages(job: Job) -> Grid:
+def _tabulate_stages(job: Job, own: Sequence[Rank]) -> Grid:
     def ranks(stage: PipelineStage) -> str:
         return _list_places(job, stage.places)
 
@@ -232,6 +234,7 @@ def _tabulate_stages(job: Job) -> Grid:
         on_page("places", "ranks", value=ranks, most=80),
         Column("compute_ns", "compute", "ms", "of the typical step, mean over its ranks"),
         Column("bubble_ns", "waits for others", "ms", "for messages of other stages, on the chain"),
+        *_make_peak_column(own, lambda stage: [own[place] for place in stage.places]),
         Column("bubble_share", "share", "percent", "of the step"),
     )
     return tabulate("Pipeline stages", columns, job.pipeline, brief="Pipeline stages in the typical step")
@@ -326,9 +329,25 @@ def tabulate_ranks(analysis: Analysis, ranks: Sequence[Rank], rest: str = "") ->
             )
             for wall in Wall
         ),
+        *_make_peak_column(ranks, lambda rank: (rank,)),
     )
     title = f"Time breakdown of the {whole} of each rank"
     return tabulate(title, columns, ranks, limits={"terminal": Limit(_MOST_RANKS)}, rest=rest)
+
+
+def _make_peak_column(ranks: Sequence[Rank], own: Callable[[Any], Sequence[Rank]]) -> tuple[Column, ...]:
+    """Make the column of the share of the peak that ranks reach on average; none where it is unknown."""
+    measures = {found[0] for rank in ranks if (found := find_peak_share(rank.speed_of_light)) is not None}
+    if not measures:
+        return ()
+
+    def average(entry: Any) -> float | None:
+        found = [find_peak_share(rank.speed_of_light) for rank in own(entry)]
+        known = [share for _, share in filter(None, found)]
+        return sum(known) / len(known) if known and len(known) == len(found) else None
+
+    name = "MFU" if measures == {"MFU"} else "of peak"
+    return (Column("peak", name, "percent", "FLOPs of a step at the peak of the GPU, by the step", average),)
 
 
 def build_ranks(analysis: Analysis) -> Section | None:

@@ -32,7 +32,11 @@ def _describe_basis(found: SpeedOfLight) -> list[str]:
     lines = []
     if shares := write_shares(found):
         lines.append(f"{shares}.")
-    if found.flops_whole_square is not None and found.model_flops:
+    if (
+        found.flops_whole_square is not None
+        and found.model_flops
+        and found.flops_whole_square > found.model_flops
+    ):
         more = found.flops_whole_square / found.model_flops - 1
         lines.append(f"With the masked half of causal attention, FLOPs are {units.percent(more)} more.")
     if found.assumes:
