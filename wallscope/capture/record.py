@@ -78,7 +78,7 @@ class UnprofiledStep:
 
 
 def read_records(folder: Path, *, host: str = "*") -> tuple[CaptureRecord, ...]:
-    """Return the records in a folder, of one host or all; files that are no records are left out."""
+    """Return the records in a folder, of one host or all; other files are left out."""
     found = []
     for path in sorted(folder.glob(f"hook-{host}-rank-*.json")):
         with contextlib.suppress(OSError, ValueError, KeyError, TypeError, CaptureError):
@@ -122,7 +122,7 @@ def measure_unprofiled_step(records: Iterable[CaptureRecord]) -> UnprofiledStep:
                 )
         medians.append(median)
     if not medians:
-        return UnprofiledStep(None, "there is no record")
+        return UnprofiledStep(None, "no record was found")
     return UnprofiledStep(max(round(statistics.median(medians)), 1))
 
 
@@ -145,7 +145,7 @@ def compare_times(records: Iterable[CaptureRecord], lighter: str) -> str | None:
     return f"{line}, {ratio:.2f} times as long; less with {lighter}" if ratio > 1 + SLOW_SHARE else line
 
 
-def describe_program(records: Iterable[CaptureRecord]) -> str:
+def describe_versions(records: Iterable[CaptureRecord]) -> str:
     """Return the versions and the parallel sizes of a program, those that all its processes have."""
     found = tuple(records)
     versions = [
@@ -191,7 +191,7 @@ def _read_record(path: Path) -> CaptureRecord:
 
     Raises:
         OSError: it cannot be read.
-        ValueError: it is no JSON, or a number is out of range.
+        ValueError: it is not JSON, or a number is out of range.
         KeyError: it lacks a value.
         TypeError: a value is of another kind.
         CaptureError: it is too large, or of another version.
