@@ -26,6 +26,7 @@ _SETTINGS = {
 _SHOWN_VERSIONS = ("torch", "cuda", "hip", "nccl", "megatron.core", "transformer_engine", "deepspeed", "jax")
 SLOW_SHARE = 0.10
 """A slowdown by the profiler that the user should know how to lower. Chosen."""
+_MALFORMED = (AttributeError, KeyError, TypeError, ValueError)
 _MOST_BYTES = 4 << 20
 _MOST_NS = 1 << 62
 
@@ -81,7 +82,7 @@ def read_records(folder: Path, *, host: str = "*") -> tuple[CaptureRecord, ...]:
     """Return the records in a folder, of one host or all; other files are left out."""
     found = []
     for path in sorted(folder.glob(f"hook-{host}-rank-*.json")):
-        with contextlib.suppress(OSError, ValueError, KeyError, TypeError, CaptureError):
+        with contextlib.suppress(OSError, *_MALFORMED, CaptureError):
             found.append(_read_record(path))
     return tuple(found)
 
@@ -193,7 +194,8 @@ def _read_record(path: Path) -> CaptureRecord:
         OSError: it cannot be read.
         ValueError: it is not JSON, or a number is out of range.
         KeyError: it lacks a value.
-        TypeError: a value is of another kind.
+        AttributeError: a value is of another kind.
+        TypeError: same.
         CaptureError: it is too large, or of another version.
     """
     cure = "capture again"
