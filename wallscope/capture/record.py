@@ -194,7 +194,7 @@ def _read_record(path: Path) -> CaptureRecord:
         OSError: it cannot be read.
         ValueError: it is not JSON, or a number is out of range.
         KeyError: it lacks a value.
-        AttributeError: a value is of another kind.
+        AttributeError: a value has another type.
         TypeError: same.
         CaptureError: it is too large, or of another version.
     """

@@ -83,8 +83,8 @@ def start_program(
         environment: of the program.
         nsys: `nsys profile` with its options.
         prefix: of the files for the process id and the exit code.
-        log: what takes the output of nsys, which never holds the streams of the program: an agent of it may
-            stay behind, and a reader of the program's output would wait for it.
+        log: what takes the output of nsys. nsys never holds the streams of the program: its agent may stay
+            behind, and who reads the output of the program would wait for it.
 
     Raises:
         OSError: the program cannot be started.

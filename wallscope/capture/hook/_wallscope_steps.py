@@ -123,9 +123,10 @@ class StepCounter:
         known.count += 1
         known.last = self.calls
         if self.phase == "warm-up":
+            anchor = known
             if len(self.optimizers) > 1:
                 self._drop_stopped()
-            anchor = min(self.optimizers.values(), key=lambda one: (one.count, -one.order))
+                anchor = min(self.optimizers.values(), key=lambda one: (one.count, -one.order))
             if anchor is not self.anchor:
                 self.anchor = anchor
                 self.ends_ns = anchor.ends_ns
