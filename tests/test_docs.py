@@ -66,6 +66,7 @@ def test_every_command_and_option_has_its_help(wallscope):
 
     assert commands == [
         "demo",
+        "capture",
         "analyze",
         "steps",
         "kernels",

@@ -22,6 +22,7 @@ _READ_BY_THEMSELVES = {
     "cli/installation.py": "metadata of a recipe that it wrote",
     "cli/output.py": "the manifest of a folder that it wrote",
     "cli/demo.py": "a page that it wrote",
+    "capture/supervise.py": "numbers that it wrote, and the system's file about a process",
     "jobs/answers.py": "files of the package, and a named file whose kind and size it has checked",
     "nsys/load.py": "a list of processors of the system",
 }

@@ -59,8 +59,8 @@ class CaptureRequest:
 class CapturePlan:
     """The commands and files of one capture on this host.
 
-    `run` tells its records from those of other captures in the folder. `scratch` holds what the parts of the
-    capture tell each other. `refused` are flags that the installed nsys lacks.
+    `run` is in each of its records: the folder may have those of other captures. `scratch` holds what the parts of the
+    capture exchange. `refused` are flags that the installed nsys lacks.
     """
 
     request: CaptureRequest
@@ -97,7 +97,9 @@ def plan_capture(request: CaptureRequest) -> CapturePlan:
     """
     _check_options(request)
     if shutil.which(request.program[0]) is None:
-        raise CaptureError(f"{request.program[0]} — is no program on the PATH — check its name", NO_PROGRAM)
+        raise CaptureError(
+            f"{request.program[0]} — is not a program on the PATH — check its name", NO_PROGRAM
+        )
     profiler, nsys = _choose_profiler(request)
     trigger = None if nsys is None else _choose_trigger(request, nsys)
     if profiler is Profiler.TORCH and has_torch(request.program) is False:

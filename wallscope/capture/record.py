@@ -26,6 +26,7 @@ _SETTINGS = {
 _SHOWN_VERSIONS = ("torch", "cuda", "hip", "nccl", "megatron.core", "transformer_engine", "deepspeed", "jax")
 SLOW_SHARE = 0.10
 """A slowdown by the profiler that the user should know how to lower. Chosen."""
+_MALFORMED = (AttributeError, KeyError, TypeError, ValueError)
 _MOST_BYTES = 4 << 20
 _MOST_NS = 1 << 62
 
@@ -78,10 +79,10 @@ class UnprofiledStep:
 
 
 def read_records(folder: Path, *, host: str = "*") -> tuple[CaptureRecord, ...]:
-    """Return the records in a folder, of one host or all; files that are no records are left out."""
+    """Return the records in a folder, of one host or all; other files are left out."""
     found = []
     for path in sorted(folder.glob(f"hook-{host}-rank-*.json")):
-        with contextlib.suppress(OSError, ValueError, KeyError, TypeError, CaptureError):
+        with contextlib.suppress(OSError, *_MALFORMED, CaptureError):
             found.append(_read_record(path))
     return tuple(found)
 
@@ -122,7 +123,7 @@ def measure_unprofiled_step(records: Iterable[CaptureRecord]) -> UnprofiledStep:
                 )
         medians.append(median)
     if not medians:
-        return UnprofiledStep(None, "there is no record")
+        return UnprofiledStep(None, "no record was found")
     return UnprofiledStep(max(round(statistics.median(medians)), 1))
 
 
@@ -145,7 +146,7 @@ def compare_times(records: Iterable[CaptureRecord], lighter: str) -> str | None:
     return f"{line}, {ratio:.2f} times as long; less with {lighter}" if ratio > 1 + SLOW_SHARE else line
 
 
-def describe_program(records: Iterable[CaptureRecord]) -> str:
+def describe_versions(records: Iterable[CaptureRecord]) -> str:
     """Return the versions and the parallel sizes of a program, those that all its processes have."""
     found = tuple(records)
     versions = [
@@ -191,9 +192,10 @@ def _read_record(path: Path) -> CaptureRecord:
 
     Raises:
         OSError: it cannot be read.
-        ValueError: it is no JSON, or a number is out of range.
+        ValueError: it is not JSON, or a number is out of range.
         KeyError: it lacks a value.
-        TypeError: a value is of another kind.
+        AttributeError: a value has another type.
+        TypeError: same.
         CaptureError: it is too large, or of another version.
     """
     cure = "capture again"

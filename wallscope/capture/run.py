@@ -126,7 +126,7 @@ class CaptureRun:
         return self.find_reports()
 
     def remove_scratch(self) -> None:
-        """Remove what the parts of the capture told each other."""
+        """Remove the files that the parts of the capture exchanged."""
         shutil.rmtree(self.plan.scratch, ignore_errors=True)
 
     def explain_outcome(self, code: int, reports: tuple[Path, ...]) -> list[str]:

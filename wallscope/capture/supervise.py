@@ -5,14 +5,18 @@ program. So its own output goes to a log, and it runs this file, which starts th
 streams, and writes its process id and its code. It also runs by itself: standard library alone.
 
 Call as: supervise.py outer PREFIX LOG NSYS-COMMAND... -- PROGRAM...
-or as: supervise.py inner PREFIX OUT ERR PROGRAM...
+or as: supervise.py inner PREFIX DOOR PROGRAM...
 """
 
 import contextlib
 import os
+import shutil
 import signal
+import socket
 import subprocess
 import sys
+import tempfile
+import threading
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -27,9 +31,11 @@ _GRACE_S = 2.0
 class Supervised:
     """A program that was started, directly or under nsys."""
 
-    def __init__(self, process: "subprocess.Popen[bytes]", prefix: str | None) -> None:
+    def __init__(
+        self, process: "subprocess.Popen[bytes]", prefix: str | None = None, door: str | None = None
+    ) -> None:
         self.process = process
-        self._prefix = prefix
+        self._prefix, self._door = prefix, door
         self._gone_s: float | None = None
 
     @property
@@ -43,8 +49,10 @@ class Supervised:
         nsys may end before the program does. A program that ended without a code has the code of nsys.
         """
         code = self.process.poll()
-        if self._prefix is None:
+        if self._prefix is None or self._door is None:
             return code
+        if code is not None:
+            shutil.rmtree(self._door, ignore_errors=True)  # also if nsys started nothing
         own = _read_number(f"{self._prefix}.code")
         if own is not None or code is None:
             return own
@@ -75,22 +83,40 @@ def start_program(
         environment: of the program.
         nsys: `nsys profile` with its options.
         prefix: of the files for the process id and the exit code.
-        log: what takes the output of nsys.
+        log: what takes the output of nsys. nsys never holds the streams of the program: its agent may stay
+            behind, and who reads the output of the program would wait for it.
 
     Raises:
         OSError: the program cannot be started.
     """
     if log is None:
         return Supervised(subprocess.Popen(program, env=environment, close_fds=False), None)  # noqa: S603  # the user's
-    streams = [os.dup(1), os.dup(2)]
-    inner = [sys.executable, "-I", __file__, "inner", prefix, *map(str, streams), *program]
+    door = tempfile.mkdtemp(prefix="wallscope-", dir="/tmp")  # a socket's path is short; its own folder
+    listener = socket.socket(socket.AF_UNIX)
+    listener.bind(f"{door}/streams")
+    listener.listen(1)
+    inner = [sys.executable, "-I", __file__, "inner", prefix, door, *program]
     with log.open("ab") as stream:
         process = subprocess.Popen(  # noqa: S603  # the user's
-            [*nsys, *inner], env=environment, stdout=stream, stderr=stream, pass_fds=streams
+            [*nsys, *inner], env=environment, stdin=subprocess.DEVNULL, stdout=stream, stderr=stream
         )
-    for one in streams:
-        os.close(one)
-    return Supervised(process, prefix)
+    threading.Thread(target=_hand_over_streams, args=(listener,), daemon=True).start()
+    return Supervised(process, prefix, door)
+
+
+def _hand_over_streams(listener: socket.socket) -> None:
+    """Send the standard streams to the process that starts the program."""
+    with listener:
+        connection, _ = listener.accept()
+        with connection:
+            socket.send_fds(connection, [b"streams"], [0, 1, 2])
+
+
+def _fetch_streams(door: str) -> list[int]:
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.connect(f"{door}/streams")
+        _, streams, *_ = socket.recv_fds(connection, 16, 3)
+    return streams
 
 
 def forward_signals(started: Supervised) -> None:
@@ -111,15 +137,16 @@ def end_as(code: int) -> int:
     return code
 
 
-def _run_inner(prefix: str, out: int, err: int, program: list[str]) -> int:
+def _run_inner(prefix: str, door: str, program: list[str]) -> int:
     """Start the program with the true streams, and write its process id and its exit code."""
-    for stream in (out, err):
-        os.set_inheritable(stream, False)
+    own, out, err = _fetch_streams(door)
     try:
-        child = subprocess.Popen(program, stdout=out, stderr=err, close_fds=False)  # noqa: S603  # the user's
+        child = subprocess.Popen(program, stdin=own, stdout=out, stderr=err)  # noqa: S603  # the user's
     except OSError:
         _write_number(f"{prefix}.code", 127)
         return 127
+    for stream in (own, out, err):
+        os.close(stream)
     for number in (*FORWARDED, *_OF_THE_TERMINAL):
         signal.signal(number, signal.SIG_IGN)
     _write_number(f"{prefix}.pid", child.pid)
@@ -153,17 +180,16 @@ def _read_number(path: str) -> int | None:
 
 
 def _is_alive(pid: int) -> bool:
+    """Return whether a process runs; one that ended, and that its new parent has not noticed, does not."""
     try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
+        status = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+    except OSError:
         return False
-    except PermissionError:
-        return True
-    return True
+    return status.rpartition(")")[2].split()[:1] != ["Z"]
 
 
 if __name__ == "__main__":
     _role, _prefix, *_rest = sys.argv[1:]
     if _role == "inner":
-        sys.exit(_run_inner(_prefix, int(_rest[0]), int(_rest[1]), _rest[2:]))
+        sys.exit(_run_inner(_prefix, _rest[0], _rest[1:]))
     sys.exit(_run_outer(_prefix, _rest[0], _rest[1:]))

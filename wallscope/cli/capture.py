@@ -111,7 +111,7 @@ def capture(  # noqa: PLR0913  # options are parameters
         Path | None, typer.Option(metavar="FILE", rich_help_panel=_RESULT, help="Write the report as a page.")
     ] = None,
 ) -> None:
-    """Run a training program, capture some steps, show the verdict.
+    """Run a training program and show what limits its step.
 
     A hook counts the steps of the unchanged program, and starts and stops the profiler. Output, signals and
     exit code are those of the program. All that wallscope says goes to standard error.

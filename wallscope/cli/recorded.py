@@ -19,7 +19,7 @@ def add_recorded_facts(sources: "Sequence[Source]", options: "Options") -> "Opti
     """
     from wallscope.capture.record import (  # noqa: PLC0415  # keeps --help fast
         CONFIGURATION,
-        describe_program,
+        describe_versions,
         find_records,
         measure_unprofiled_step,
     )
@@ -30,7 +30,7 @@ def add_recorded_facts(sources: "Sequence[Source]", options: "Options") -> "Opti
     records = tuple({id(one): one for report in reports for one in find_records(report)}.values())
     if not records:
         return options
-    parts = [describe_program(records)]
+    parts = [describe_versions(records)]
     facts = options.step_facts
     if facts.unprofiled_step_ns is None:
         step = measure_unprofiled_step(records)

@@ -33,7 +33,7 @@ def install() -> None:
     elif function:
         import _wallscope_functions
 
-        _wallscope_functions.watch(function, lambda: _count().function_returned(function, 4))
+        _wallscope_functions.watch(function, lambda: _count().count_return(function, 4))
     sys.meta_path.insert(0, _Finder())
 
 
@@ -70,11 +70,11 @@ def _wrap(owner: Any, path: str, precedence: int, ends_step: Callable[..., bool]
 
     @functools.wraps(original)
     def counted(*args: Any, **kwargs: Any) -> Any:
-        _count().function_called(path, precedence)
+        _count().claim_steps(path, precedence)
         is_end = ends_step is None or ends_step(*args)
         result = original(*args, **kwargs)
         if is_end:
-            _count().function_returned(path, precedence)
+            _count().count_return(path, precedence)
         return result
 
     setattr(owner, name, counted)
@@ -86,14 +86,14 @@ def _patch_optimizer(module: Any) -> None:
         _patch_old_optimizer(module)
         return
     if tuple(map(int, torch.__version__.split(".")[:2])) < (2, 3):  # does not say whether it compiles
-        module.register_optimizer_step_post_hook(lambda optimizer, *_: _count().optimizer_stepped(optimizer))
+        module.register_optimizer_step_post_hook(lambda optimizer, *_: _count().count_optimizer(optimizer))
         return
 
     def stepped(optimizer: Any, _args: Any, _kwargs: Any) -> None:
         if (
             not torch.compiler.is_compiling()
         ):  # written out: torch.compile folds it, and keeps its graph whole
-            _count().optimizer_stepped(optimizer)
+            _count().count_optimizer(optimizer)
 
     module.register_optimizer_step_post_hook(stepped)
     original = module.Optimizer.zero_grad
@@ -101,7 +101,7 @@ def _patch_optimizer(module: Any) -> None:
     def zero_grad(self: Any, set_to_none: bool = True) -> Any:
         result = original(self, set_to_none)
         if not torch.compiler.is_compiling() and _count().counts_zero_grad:
-            _count().gradients_zeroed(self)
+            _count().count_zeroing(self)
         return result
 
     zero_grad.__doc__ = original.__doc__
@@ -125,7 +125,7 @@ def _patch_old_optimizer(module: Any) -> None:
             @functools.wraps(step)
             def counted(optimizer: Any, *args: Any, **kwargs: Any) -> Any:
                 result = step(optimizer, *args, **kwargs)
-                _count().optimizer_stepped(optimizer)
+                _count().count_optimizer(optimizer)
                 return result
 
             counted.is_counted = True  # type: ignore[attr-defined]
@@ -145,7 +145,7 @@ def _patch_scaler(module: Any) -> None:
         calls = count.calls
         result = original(self, optimizer, *args, **kwargs)
         if count.calls == calls:
-            count.step_skipped(optimizer)
+            count.count_left_out(optimizer)
         return result
 
     step.__doc__ = original.__doc__

@@ -10,7 +10,7 @@ from typing import Any, Callable
 _now = time.perf_counter_ns
 
 
-class Profiler:
+class StepProfiler:
     """What all share: when they begin and end, and what that takes."""
 
     lead = 1
@@ -29,7 +29,7 @@ class Profiler:
         """Begin to record."""
         self.began_epoch_ns = time.time_ns()
 
-    def step_ended(self, done: int, is_captured: bool) -> None:
+    def mark_step(self, done: int, is_captured: bool) -> None:
         """Mark where one step ends and the next begins."""
 
     def stop(self) -> None:
@@ -46,10 +46,10 @@ class Profiler:
         torch: Any = sys.modules.get("torch")
         cuda = getattr(torch, "cuda", None)
         if cuda is not None and cuda.is_available() and cuda.is_initialized():
-            with self.timed("drain " + what):
+            with self.measure("drain " + what):
                 cuda.synchronize()
 
-    def timed(self, what: str) -> _Timed:
+    def measure(self, what: str) -> _Timed:
         """Measure a block."""
         return _Timed(self.durations_ns, what)
 
@@ -65,7 +65,7 @@ class _Timed:
         self._into[self._what] = _now() - self._began
 
 
-class Nsys(Profiler):
+class Nsys(StepProfiler):
     """Nsight Systems, which runs around the program; ranges of NVTX mark the steps."""
 
     def __init__(self, options: dict[str, Any]) -> None:
@@ -82,7 +82,7 @@ class Nsys(Profiler):
         """Find NVTX, and begin to record."""
         super().start()
         self._find_marks()
-        with self.timed("start"):
+        with self.measure("start"):
             self._start()
 
     def _find_marks(self) -> None:
@@ -90,7 +90,7 @@ class Nsys(Profiler):
         if found is not None:
             self.marks, self._push, self._pop = found
 
-    def step_ended(self, done: int, is_captured: bool) -> None:
+    def mark_step(self, done: int, is_captured: bool) -> None:
         """Close the range of a step and open the next; steps at the edges are guards."""
         if self._push is not None and self._pop is not None:
             if self._is_open:
@@ -104,7 +104,7 @@ class Nsys(Profiler):
             self._pop()
             self._is_open = False
         super().stop()
-        with self.timed("stop"):
+        with self.measure("stop"):
             self._stop()
 
     def _start(self) -> None:
@@ -173,7 +173,7 @@ class NsysBySession(Nsys):
             raise RuntimeError("nsys %s ended with code %d: %s" % (verb, ran.returncode, said))
 
 
-class Torch(Profiler):
+class Torch(StepProfiler):
     """The profiler of PyTorch: one trace for each rank, whose `ProfilerStep#n` mark the steps."""
 
     lead = 2  # its own warm-up, which it records and throws away
@@ -205,7 +205,7 @@ class Torch(Profiler):
             extra["experimental_config"] = _ExperimentalConfig(enable_cuda_sync_events=True)
         except (ImportError, TypeError):
             pass  # before PyTorch 2.1
-        with self.timed("start"):
+        with self.measure("start"):
             self._profile = profile(
                 activities=activities,
                 schedule=schedule(wait=0, warmup=self.lead, active=self.options["steps"], repeat=1),
@@ -217,7 +217,7 @@ class Torch(Profiler):
         self.marks = "ProfilerStep"
         self._is_begun = False
 
-    def step_ended(self, done: int, is_captured: bool) -> None:
+    def mark_step(self, done: int, is_captured: bool) -> None:
         """Let the profiler mark the next step; the first was marked when it began."""
         if self._is_begun:
             self._profile.step()
@@ -227,7 +227,7 @@ class Torch(Profiler):
         """End the last step, which writes the trace."""
         super().stop()
         profile, self._profile = self._profile, None
-        with self.timed("stop"):
+        with self.measure("stop"):
             profile.stop()
 
     def _export(self, profile: Any) -> None:
@@ -236,14 +236,14 @@ class Torch(Profiler):
         if os.path.exists(path) and os.stat(path).st_mtime >= self.options["began_s"]:
             path = os.path.join(folder, "rank-%d-%d%s" % (rank, os.getpid(), _TRACE))
         part = os.path.join(self.options["scratch"], "part-%d%s" % (os.getpid(), _TRACE))
-        with self.timed("export"):
+        with self.measure("export"):
             profile.export_chrome_trace(part)
             os.replace(part, path)
         self._path = path
 
 
 _TRACE = ".json.gz"
-_KINDS: dict[str, type[Profiler]] = {
+_KINDS: dict[str, type[StepProfiler]] = {
     "torch": Torch,
     "cuda": Nsys,
     "nvtx": NsysByRange,
@@ -251,7 +251,7 @@ _KINDS: dict[str, type[Profiler]] = {
 }
 
 
-def make_profiler(options: dict[str, Any]) -> Profiler:
+def make_profiler(options: dict[str, Any]) -> StepProfiler:
     """Return what starts and stops as the options say."""
     return _KINDS[options["start"]](options)
 

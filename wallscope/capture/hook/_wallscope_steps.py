@@ -15,11 +15,11 @@ from _wallscope_record import write_record
 _now = time.perf_counter_ns
 _ZERO_GRAD, _OPTIMIZER = 1, 2
 _SOON = 64
-"""An optimizer that stepped once, and not in so many calls since, is no part of the loop."""
+"""An optimizer that stepped once, and not in so many calls since, does not belong to the loop."""
 _BEAT_NS = 2_000_000_000
 
 
-class Calls:
+class OptimizerCalls:
     """The calls of one optimizer during the warm-up."""
 
     def __init__(self, optimizer: Any, order: int) -> None:
@@ -44,8 +44,8 @@ class StepCounter:
         self.done = 0
         self.calls = 0
         self.precedence, self.source = 0, ""
-        self.optimizers: dict[int, Calls] = {}
-        self.anchor: Calls | None = None
+        self.optimizers: dict[int, OptimizerCalls] = {}
+        self.anchor: OptimizerCalls | None = None
         self.ends_ns: list[int] = []
         self.skipped: list[int] = []
         self.notes: list[str] = []
@@ -68,7 +68,7 @@ class StepCounter:
         return self.precedence <= _ZERO_GRAD and not self.is_mute
 
     # --- which call ends a step -------------------------------------------------------------------
-    def optimizer_stepped(self, optimizer: Any) -> None:
+    def count_optimizer(self, optimizer: Any) -> None:
         """Count a step of an optimizer; what is recorded into a CUDA graph is not one."""
         self.calls += 1
         if self.is_mute or self.phase == "over" or self.precedence > _OPTIMIZER or _is_recording_graph():
@@ -76,27 +76,27 @@ class StepCounter:
         self._enter(_OPTIMIZER, "optimizer")
         self._follow(optimizer)
 
-    def gradients_zeroed(self, optimizer: Any) -> None:
+    def count_zeroing(self, optimizer: Any) -> None:
         """Count a step by `zero_grad`, where the optimizer's own step is compiled and cannot be seen."""
         if self.phase != "over" and not _is_recording_graph():
             self._enter(_ZERO_GRAD, "zero_grad")
             self._follow(optimizer)
 
-    def step_skipped(self, optimizer: Any) -> None:
+    def count_left_out(self, optimizer: Any) -> None:
         """Count a step that the scaler of gradients left out, because they were not finite."""
         if self.is_mute or self.precedence > _OPTIMIZER:
             return
         self._enter(_OPTIMIZER, "optimizer")
         if self.anchor is None or self.anchor.are_of(optimizer):
             self.skipped.append(self.done)
-        self.optimizer_stepped(optimizer)
+        self.count_optimizer(optimizer)
 
-    def function_called(self, name: str, precedence: int) -> None:
+    def claim_steps(self, name: str, precedence: int) -> None:
         """Leave the optimizers that a function calls out of account: they may step several times in it."""
         if not self.is_mute and self.phase != "over":
             self._enter(precedence, name)
 
-    def function_returned(self, name: str, precedence: int) -> None:
+    def count_return(self, name: str, precedence: int) -> None:
         """Count a function that runs one step."""
         if self.is_mute or self.phase == "over":
             return
@@ -115,7 +115,7 @@ class StepCounter:
         now = _now()
         known = self.optimizers.get(id(optimizer))
         if known is None or not known.are_of(optimizer):
-            known = self.optimizers[id(optimizer)] = Calls(optimizer, len(self.optimizers))
+            known = self.optimizers[id(optimizer)] = OptimizerCalls(optimizer, len(self.optimizers))
             if self.phase != "warm-up":
                 self.notes.append(f"the optimizer {known.name} stepped first after {self.done} steps")
         if known.count:
@@ -123,9 +123,10 @@ class StepCounter:
         known.count += 1
         known.last = self.calls
         if self.phase == "warm-up":
+            anchor = known
             if len(self.optimizers) > 1:
                 self._drop_stopped()
-            anchor = min(self.optimizers.values(), key=lambda one: (one.count, -one.order))
+                anchor = min(self.optimizers.values(), key=lambda one: (one.count, -one.order))
             if anchor is not self.anchor:
                 self.anchor = anchor
                 self.ends_ns = anchor.ends_ns
@@ -153,7 +154,7 @@ class StepCounter:
     def _advance(self, now: int) -> None:
         if self.phase == "capture":
             if self.done < self.stop:
-                self.profiler.step_ended(self.done, is_captured=self.first <= self.done < self.last)
+                self.profiler.mark_step(self.done, is_captured=self.first <= self.done < self.last)
             else:
                 self._finish()
         elif self.phase == "warm-up":
@@ -170,7 +171,7 @@ class StepCounter:
             self.profiler.start()
             self.phase = "capture"
             write_record(self)
-            self.profiler.step_ended(self.done, is_captured=False)
+            self.profiler.mark_step(self.done, is_captured=False)
         elif self.done == max(self.skip // 2, 1):
             self._drain("middle")
         elif now - self._beat_ns > _BEAT_NS:
@@ -237,8 +238,10 @@ class StepCounter:
             self.is_early = True
             try:
                 self._finish()
-            except Exception as error:
-                self.fail(error)
+            except Exception as error:  # Ctrl-C ends nsys too, which then keeps what it has
+                self.notes.append("the profiler had stopped before: %s" % error)
+                self.phase = "after"
+                write_record(self)
         elif self.phase != "over":
             write_record(self)
 

@@ -102,7 +102,7 @@ def run_command(*words: str, **more: str) -> subprocess.CompletedProcess[str]:
 @pytest.mark.parametrize(
     ("words", "code", "line"),
     [
-        (("--", "no-such-program-anywhere"), 127, "no-such-program-anywhere — is no program on the PATH"),
+        (("--", "no-such-program-anywhere"), 127, "no-such-program-anywhere — is not a program on the PATH"),
         (("--profiler", "nsys", "--", sys.executable), 3, "nsys — is not installed, or not on the PATH"),
         (
             ("--profiler", "torch", "--", sys.executable),

@@ -4,7 +4,6 @@ import os
 import stat
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -31,7 +30,7 @@ def under_nsys(tmp_path, write):
     """Capture a program with the fake nsys."""
     nsys = tmp_path / "bin/nsys"
     nsys.parent.mkdir()
-    text = (Path(__file__).parent / "fake_nsys.py").read_text()
+    text = (FAKE / "fake_nsys.py").read_text()
     nsys.write_text(f"#!{sys.executable} -IS\n{text}")
     nsys.chmod(nsys.stat().st_mode | stat.S_IXUSR)
     sessions = tmp_path / "sessions"
