@@ -12,6 +12,7 @@ import numpy as np
 
 from benchmarks.marks import put
 from fixtures.simulation.judged import Judged, judged
+from fixtures.simulation.random_threads import random_threads
 
 _NAME = "simulation"
 _SEED = 1
@@ -24,9 +25,10 @@ _CLEARANCE = 0.005
 
 
 def table(programs: int) -> list[str]:
-    """The programs as exports with and without event records, and with noise, as lines of a table."""
+    """The programs as exports with and without event records, and with noise, and others with threads."""
     seeds = Random(_SEED).sample(range(1_000_000), programs)  # noqa: S311  # programs to try, no keys
     plain, noisy = judged(seeds), judged(seeds, noisy=True)
+    threads, noisy_threads = (judged(seeds, noisy=one, make=random_threads) for one in (False, True))
     return [
         f"{programs:,} random programs, drawn with seed {_SEED}.",
         "",
@@ -36,6 +38,8 @@ def table(programs: int) -> list[str]:
         _row("without event records", plain.without_events, _CLEARANCE),
         _row("noise, with event records", noisy.with_events, 2 * _CLEARANCE),
         _row("noise, without event records", noisy.without_events, 2 * _CLEARANCE),
+        _row("threads that share a lock", threads.with_events, _CLEARANCE),
+        _row("threads that share a lock, noise", noisy_threads.with_events, 2 * _CLEARANCE),
         "",
     ]
 
