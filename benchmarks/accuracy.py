@@ -1,6 +1,6 @@
 """How often simulated programs are diagnosed rightly: verdicts, walls and upper bounds against the truth.
 
-python -m benchmarks.accuracy --programs 200 --into docs/accuracy.md
+python -m benchmarks.accuracy --programs 200 --threads 100 --into docs/accuracy.md
 """
 
 import argparse
@@ -12,8 +12,9 @@ import numpy as np
 
 from benchmarks.marks import put
 from fixtures.simulation.judged import Judged, judged
+from fixtures.simulation.random_threads import random_threads
 
-_NAME = "simulation"
+_NAME, _NAME_OF_THREADS = "simulation", "threads"
 _SEED = 1
 _HEADER = (
     "| variant of the export | ranks | right verdicts | time with a wrong wall: median | 95th percentile"
@@ -29,6 +30,23 @@ def table(programs: int) -> list[str]:
     plain, noisy = judged(seeds), judged(seeds, noisy=True)
     return [
         f"{programs:,} random programs, drawn with seed {_SEED}.",
+        "",
+        _HEADER,
+        f"|---{'|---:' * 9}|",
+        _row("with event records", plain.with_events, _CLEARANCE),
+        _row("without event records", plain.without_events, _CLEARANCE),
+        _row("noise, with event records", noisy.with_events, 2 * _CLEARANCE),
+        _row("noise, without event records", noisy.without_events, 2 * _CLEARANCE),
+        "",
+    ]
+
+
+def table_of_threads(programs: int) -> list[str]:
+    """Programs of two or three threads that share a lock, with and without noise, as lines of a table."""
+    seeds = Random(_SEED).sample(range(1_000_000), programs)  # noqa: S311  # programs to try, no keys
+    plain, noisy = (judged(seeds, noisy=one, make=random_threads) for one in (False, True))
+    return [
+        f"{programs:,} random programs with two or three threads, drawn with seed {_SEED}.",
         "",
         _HEADER,
         f"|---{'|---:' * 9}|",
@@ -62,9 +80,13 @@ def main() -> None:
     """Write the table into a page, or print it."""
     parser = argparse.ArgumentParser(description="Diagnoses of simulated programs, against the truth.")
     parser.add_argument("--programs", type=int, default=200)
+    parser.add_argument("--threads", type=int, default=100, help="programs with several threads")
     parser.add_argument("--into", type=Path)
     options = parser.parse_args()
-    put(options.into, _NAME, "\n".join(table(options.programs)))
+    if options.programs:
+        put(options.into, _NAME, "\n".join(table(options.programs)))
+    if options.threads:
+        put(options.into, _NAME_OF_THREADS, "\n".join(table_of_threads(options.threads)))
 
 
 if __name__ == "__main__":

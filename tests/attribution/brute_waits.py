@@ -276,8 +276,9 @@ def _recurring(ends: dict, kind: dict, times: Counter, late: dict, limits: tuple
         for one in {kind[pause] for pause in close}:
             own = [pause for pause in close if kind[pause] == one]
             lengths, lates = [begun - left for _, left, begun in own], [late[pause] for pause in own]
-            follows = max(lengths) - min(lengths) >= 2 * (max(lates) - min(lates))
-            if len(own) >= fewest and len(own) >= share * times[one] and (most == limit or follows):
+            follows = max(lengths) - min(lengths) >= max(2 * (max(lates) - min(lates)), 1)
+            is_told = follows or (most == limit == TOGETHER_NS)
+            if len(own) >= fewest and len(own) >= share * times[one] and is_told:
                 found |= {pause: ends[pause] for pause in own}
     return {(thread, begun): what for (thread, _, begun), what in found.items()}
 

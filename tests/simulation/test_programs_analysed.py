@@ -14,9 +14,10 @@ import pytest
 
 from fixtures.simulation.judged import account_ranks, judged
 from fixtures.simulation.random_programs import random_program
+from fixtures.simulation.random_threads import random_threads
 
 BASE_SEED = int(os.environ.get("WALLSCOPE_BASE_SEED", "1"))
-PROGRAMS = 6
+PROGRAMS, THREADED_PROGRAMS = 6, 12
 ALL_PROGRAMS = pytest.param(200, marks=pytest.mark.slow)
 NOISY_PROGRAMS = pytest.param(60, marks=pytest.mark.slow)
 SEEDS = Random(BASE_SEED).sample(range(1_000_000), 200)
@@ -35,6 +36,13 @@ def judgement(request):
 def noisy(request):
     print(f"base seed {BASE_SEED}")  # noqa: T201
     return judged(SEEDS[: request.param], noisy=True)
+
+
+@pytest.fixture(scope="module", params=[THREADED_PROGRAMS, ALL_PROGRAMS])
+def threaded(request):
+    """Programs of two or three threads that share a lock, with noise."""
+    print(f"base seed {BASE_SEED}")  # noqa: T201
+    return judged(SEEDS[: request.param], noisy=True, make=random_threads)
 
 
 @pytest.fixture
@@ -158,3 +166,12 @@ def test_noise_does_not_hide_what_wins_most(noisy):
     assert np.percentile([error for error, _ in found], 95) <= 0.01, (REPEAT, largest(found))
     assert max(error for error, _ in found) <= 0.02, (REPEAT, largest(found))
     assert missed(noisy.with_events) == [], REPEAT
+
+
+@pytest.mark.parametrize("records", ["with_events", "without_events"])
+def test_threads_that_share_a_lock_are_told_from_those_that_work_side_by_side(threaded, records):
+    ranks = getattr(threaded, records)
+    found = [(rank.wall_error, rank.where) for rank in ranks]
+
+    assert np.percentile([error for error, _ in found], 95) <= 0.01, (REPEAT, largest(found))
+    assert wrong_verdicts(ranks, 2 * ROUNDING) == [], REPEAT

@@ -3,7 +3,8 @@
 A thread that waits goes on when something ends, again and again, however long that took. One that works by
 itself goes on at any time. So a kind of wait is inferred from all long pauses of a thread in which such an
 end occurs: enough of them must end right behind it. Where the thread first does some work of its own, the
-length of the pauses must vary with what ended, and not with that work.
+length of the pauses must vary with what ended, and not with that work. The same holds of kernels: work of the
+host takes as long as a kernel in each step by chance.
 
 - Locks: another thread returned from a long call, in which it may have held a lock.
 - Spinning: a kernel of the thread ended, which writes what the thread reads from host memory.
@@ -153,6 +154,7 @@ class _Ends:
         late_ns: from that end to when the thread could go on.
         kind: what pauses with like ends share, as a number from 0 on.
         times: of each kind, how often a pause could have waited for it.
+        may_coincide: whether pauses of a constant length may end right behind it by chance, again and again.
     """
 
     pause: Rows
@@ -160,6 +162,7 @@ class _Ends:
     late_ns: Times
     kind: Rows
     times: Rows
+    may_coincide: bool
 
 
 def _find_recurring(pauses: _Pauses, ends: _Ends, prompt_ns: int, fewest: int, share: float) -> Rows:
@@ -179,9 +182,9 @@ def _find_recurring(pauses: _Pauses, ends: _Ends, prompt_ns: int, fewest: int, s
         kind = ends.kind[is_close]
         count = np.bincount(kind, minlength=ends.times.size)
         recurs = (count >= fewest) & (count >= share * ends.times)
-        if limit_ns > prompt_ns:  # the thread worked meanwhile: do its pauses follow what ended?
+        if limit_ns > prompt_ns or ends.may_coincide:  # do the pauses follow what ended?
             length, late = (_spread(kind, one[is_close], count.size) for one in (length_ns, ends.late_ns))
-            recurs &= length >= FOLLOWED_BY_RATIO * late
+            recurs &= (length >= FOLLOWED_BY_RATIO * late) & (length > 0)
         found |= is_close & recurs[ends.kind]
     return np.flatnonzero(found)
 
@@ -225,7 +228,9 @@ def _list_returned(
         parts.append((rows[meets], holder[meets]))
     rows, holder = map(np.concatenate, zip(*parts, strict=True))
     kind = number_groups(pauses.thread[rows], thread[holder], role[holder])
-    return _Ends(rows, holder, pauses.ready_ns[rows] - end_ns[holder], kind, np.bincount(kind))
+    return _Ends(
+        rows, holder, pauses.ready_ns[rows] - end_ns[holder], kind, np.bincount(kind), may_coincide=False
+    )
 
 
 def _list_done(operations: pl.DataFrame, end_ns: Times, calls: CallTimes, pauses: _Pauses) -> _Ends:
@@ -252,7 +257,7 @@ def _list_done(operations: pl.DataFrame, end_ns: Times, calls: CallTimes, pauses
     kinds, kind = np.unique(kind_of[np.searchsorted(kernels, op)], return_inverse=True)
     place = find_places(kind_of[are_among(name[kernels], name[op])], kinds)
     times: Rows = np.bincount(place[place >= 0], minlength=kinds.size)
-    return _Ends(rows, op, pauses.begun_ns[rows] - end_ns[op], kind, times)
+    return _Ends(rows, op, pauses.begun_ns[rows] - end_ns[op], kind, times, may_coincide=True)
 
 
 def _find_alone(

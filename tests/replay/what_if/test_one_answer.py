@@ -4,8 +4,10 @@ import pytest
 
 from fixtures.simulation.noise import add_noise
 from fixtures.simulation.random_programs import random_program
+from fixtures.simulation.random_threads import random_threads
 from fixtures.simulation.run import run
 from fixtures.simulation.stories import stories
+from fixtures.simulation.stories_inferred import wait_stories
 from fixtures.simulation.writing import write_run
 from tests.answered_once import analyze_once
 from tests.conftest import run_part
@@ -19,7 +21,8 @@ from wallscope.pipeline import analyze, ask_what_if
 SMALL = sorted((TRACES / "minimal").glob("*/*.sqlite"))
 NOTHING = WITHOUT_DEVICE_OPERATIONS | {"dynamicvit", "calls_only_wsl"}
 """Captures without a kernel."""
-CAPTURES = [EXAMPLE, *(path for path in (*EXPORTS, *SMALL) if path.stem not in NOTHING)]
+KINETO = sorted((TRACES / "kineto").glob("*.json.gz"))
+CAPTURES = [EXAMPLE, *(path for path in (*EXPORTS, *SMALL, *KINETO) if path.stem not in NOTHING)]
 SHARES = (0.0, 0.5, 1.0)
 ANY_ERROR = 1e9
 SEEDS = (0, 3, 5, 12, *range(20, 32))
@@ -66,9 +69,16 @@ def test_of_stories(story, tmp_path):
     check_answers(tmp_path / "run.sqlite", analyze(tmp_path / "run.sqlite", Options(), lambda _: None))
 
 
+@pytest.mark.parametrize("story", run_part(tuple(wait_stories()), name=lambda story: story.name, of=9))
+def test_of_waits_that_no_row_names(story, tmp_path):
+    story.write(tmp_path / "run.sqlite", 7, is_near=False)
+    check_answers(tmp_path / "run.sqlite", analyze(tmp_path / "run.sqlite", Options(), lambda _: None))
+
+
+@pytest.mark.parametrize("make", [random_program, random_threads])
 @pytest.mark.parametrize("seed", run_part(SEEDS, name=str, of=5))
-def test_of_random_programs(seed, tmp_path):
-    write_run(run(add_noise(random_program(seed), seed)), tmp_path / "run.sqlite", has_events=True)
+def test_of_random_programs(seed, make, tmp_path):
+    write_run(run(add_noise(make(seed), seed)), tmp_path / "run.sqlite", has_events=True)
     check_answers(tmp_path / "run.sqlite", analyze(tmp_path / "run.sqlite", Options(), lambda _: None))
 
 

@@ -11,7 +11,7 @@ def spinning(*lags, name="counts", pause=60.0, by=0):
     rows, at = [], 0.0
     for number, lag in enumerate(lags):
         call = 2 * number
-        length = pause[number] if isinstance(pause, list) else pause
+        length = pause[number] if isinstance(pause, list) else pause + number
         rows += [launch(by, at), Call(0, at + 2, at + 3, "other")]
         end = at + 3 + length - lag
         rows.append(Op(0, at + 5, end, "communication", call, name=name))
@@ -21,6 +21,7 @@ def spinning(*lags, name="counts", pause=60.0, by=0):
 
 SPINS = [
     pytest.param(spinning(*[10] * 5), 5, id="five, within 10 us"),
+    pytest.param(spinning(*[10] * 5, pause=[60] * 5), 0, id="pauses of one length, which host work may have"),
     pytest.param(spinning(*[10] * 4), 0, id="four"),
     pytest.param(spinning(*[10] * 4, 13), 0, id="five, one of them later"),
     pytest.param(
@@ -33,7 +34,7 @@ SPINS = [
     pytest.param(spinning(*[1] * 8, 20, 20), 8, id="eight of ten"),
     pytest.param(spinning(*[1] * 7, 20, 20), 0, id="seven of nine"),
     pytest.param(spinning(*[1] * 5, pause=50), 5, id="pauses of 50 us"),
-    pytest.param(spinning(*[1] * 5, pause=49.999), 0, id="shorter pauses"),
+    pytest.param(spinning(*[1] * 5, pause=[49.9, 49, 48, 47, 46]), 0, id="shorter pauses"),
     pytest.param(spinning(*[1] * 5, name=""), 0, id="not a kernel"),
     pytest.param(spinning(*[1] * 5, by=1), 0, id="of another thread"),
 ]
