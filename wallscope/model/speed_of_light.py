@@ -86,8 +86,9 @@ class LineReason:
 class LedgerEntry:
     """A line of the ledger, of one category of kernels if compute kernels run.
 
-    FLOPs of the user have no category: they belong to all kernels that multiply. `proven` lines are known in size. The others are time of kernels of which it is unknown how much
-    is lost: `reasons` say why, and sum to the line.
+    FLOPs of the user have no category: they belong to all kernels that multiply. `proven` lines are known in
+    size. The others are time of kernels of which it is unknown how much is lost: `reasons` say why, and sum
+    to the line.
     """
 
     line: Annotated[LedgerLine, Shown("what the time is spent on", "line")]
