@@ -49,6 +49,15 @@ AT_PEAK = (LedgerLine.IDEAL_MATH, LedgerLine.PRECISION, LedgerLine.COMPUTED_TWIC
 OF_MATRICES = (*AT_PEAK, LedgerLine.EMULATED_PRECISION, LedgerLine.BELOW_PEAK)
 """Lines of kernels that multiply, with known FLOPs."""
 
+
+class BelowPeak(StrEnum):
+    """Why kernels that multiply are below their peak."""
+
+    UNFILLED_GPU = "unfilled-gpu"
+    OLD_KERNELS = "old-kernels"
+    FINE_ACCUMULATION = "fine-accumulation"
+
+
 FlopsSource = Literal["user", "shapes", "configuration"]
 
 
@@ -76,10 +85,10 @@ class GpuPeak:
 
 @dataclass(frozen=True, slots=True)
 class LineReason:
-    """A part of a line, and why it is there."""
+    """A part of a line, and why it is there; its size is `None` where only that it matters is known."""
 
-    reason: LossUnknown
-    ns: int
+    reason: LossUnknown | BelowPeak
+    ns: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,8 +96,8 @@ class LedgerEntry:
     """A line of the ledger, of one category of kernels if compute kernels run.
 
     FLOPs of the user have no category: they belong to all kernels that multiply. `proven` lines are known in
-    size. The others are time of kernels of which it is unknown how much is lost: `reasons` say why, and sum
-    to the line.
+    size. The others are time of kernels of which it is unknown how much is lost: their `reasons` say why, and
+    sum to the line. Those of kernels below the peak are parts of it.
     """
 
     line: Annotated[LedgerLine, Shown("what the time is spent on", "line")]

@@ -13,6 +13,7 @@ from wallscope.model.enums import ComputeCategory, Precision, Wall
 from wallscope.model.planned_work import PlanMismatch
 from wallscope.model.speed_of_light import (
     OF_MATRICES,
+    BelowPeak,
     LedgerEntry,
     LedgerLine,
     LossUnknown,
@@ -77,6 +78,11 @@ _UNKNOWN = {
     LossUnknown.PEAK_UNKNOWN: "peak unknown",
     LossUnknown.ABOVE_PEAK: "as fast as the peak",
     LossUnknown.IMPOSSIBLE_FLOPS: "more FLOPs than the GPU can do in this time",
+}
+_BELOW = {
+    BelowPeak.UNFILLED_GPU: "fewer blocks than multiprocessors",
+    BelowPeak.OLD_KERNELS: "kernels of an earlier generation",
+    BelowPeak.FINE_ACCUMULATION: "FP8 with scales for blocks",
 }
 _MOST_NAMED = 2
 
@@ -243,11 +249,21 @@ def _describe_below_peak(found: SpeedOfLight, one: LedgerEntry) -> LightRow:
     """Describe how far below their peak the kernels of a category are."""
     share = measure_category_share(found, one.category)
     note = "" if share is None else f"{units.percent(share)} of peak"
+    reasons = [
+        f"{_BELOW[BelowPeak(each.reason)]}{_write_part(each.ns)}"
+        for each in one.reasons
+        if each.reason in set(BelowPeak)
+    ]
+    note = ", ".join(filter(None, (note, *reasons)))
     if one.category is None:
         note += ", with what is computed twice"
     name = name_category(one.category)
     subject = "" if share is None else f"{name} at {units.percent(share)} of peak"
     return LightRow(f"{name} below peak", one.ns, Wall.COMPUTE, True, note, subject)
+
+
+def _write_part(part_ns: int | None) -> str:
+    return "" if part_ns is None else f" ({units.duration(part_ns)})"
 
 
 def name_category(category: ComputeCategory | None) -> str:
