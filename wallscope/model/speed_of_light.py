@@ -85,9 +85,17 @@ class GpuPeak:
 
 @dataclass(frozen=True, slots=True)
 class LineReason:
-    """A part of a line, and why it is there; its size is `None` where only that it matters is known."""
+    """A part of a line, and why it is there."""
 
-    reason: LossUnknown | BelowPeak
+    reason: LossUnknown
+    ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class PeakReason:
+    """Why kernels are below their peak; the size is `None` where only that it matters is known."""
+
+    reason: BelowPeak
     ns: int | None
 
 
@@ -96,8 +104,8 @@ class LedgerEntry:
     """A line of the ledger, of one category of kernels if compute kernels run.
 
     FLOPs of the user have no category: they belong to all kernels that multiply. `proven` lines are known in
-    size. The others are time of kernels of which it is unknown how much is lost: their `reasons` say why, and
-    sum to the line. Those of kernels below the peak are parts of it.
+    size. The others are time of kernels of which it is unknown how much is lost: `reasons` say why, and sum
+    to the line. `explained_by` is why kernels are below the peak.
     """
 
     line: Annotated[LedgerLine, Shown("what the time is spent on", "line")]
@@ -106,6 +114,7 @@ class LedgerEntry:
     proven: bool
     source: FlopsSource | None = None
     reasons: tuple[LineReason, ...] = ()
+    explained_by: tuple[PeakReason, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

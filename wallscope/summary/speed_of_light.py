@@ -37,6 +37,7 @@ from wallscope.model.speed_of_light import (
     LineReason,
     LossUnknown,
     MatrixWork,
+    PeakReason,
     SpeedOfLight,
 )
 from wallscope.summary.below_peak import find_below_peak
@@ -616,8 +617,8 @@ def _add_reasons(
             for reason, part_ns in reasons.get(one.category, {}).items():
                 sized_ns = None if part_ns is None else min(part_ns, left_ns)
                 left_ns -= sized_ns or 0
-                own.append(LineReason(reason, sized_ns))
-            found.append(replace(one, reasons=tuple(own)))
+                own.append(PeakReason(reason, sized_ns))
+            found.append(replace(one, explained_by=tuple(own)))
         else:
             found.append(one)
     return tuple(found)
@@ -643,9 +644,7 @@ def _list_entries(means: dict[_Atom, int], source: FlopsSource) -> tuple[LedgerE
             ns=time_ns,
             proven=(line, category) not in together,
             source=source if order.index(line) <= order.index(LedgerLine.BELOW_PEAK) else None,
-            reasons=tuple(
-                sorted(together.get((line, category), ()), key=lambda one: (-(one.ns or 0), one.reason))
-            ),
+            reasons=tuple(sorted(together.get((line, category), ()), key=lambda one: (-one.ns, one.reason))),
         )
         for (line, category), time_ns in listed
     )
