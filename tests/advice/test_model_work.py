@@ -36,17 +36,19 @@ DEEPSEEK = {
 }
 
 
-def size(hidden, layers, heads, vocabulary, sequence, groups=None, **more):
-    """Settings of a model."""
-    return {
-        "hidden_size": hidden,
-        "num_layers": layers,
-        "num_attention_heads": heads,
-        "vocab_size": vocabulary,
-        "seq_length": sequence,
-        **({} if groups is None else {"num_query_groups": groups}),
-        **more,
-    }
+SIZES = (
+    "hidden_size",
+    "num_layers",
+    "num_attention_heads",
+    "vocab_size",
+    "seq_length",
+    "num_query_groups",
+)
+
+
+def size(*numbers, **more):
+    """Settings of a model: its sizes in this order, the last one if queries share keys."""
+    return dict(zip(SIZES, numbers, strict=False)) | more
 
 
 MODELS = {

@@ -90,8 +90,9 @@ class PlannedRun:
     """Sizes of a run: the model, its batches and how ranks divide it.
 
     `sequence` and `tokens` count a sequence and a micro-batch, before ranks divide them. `micro_batches`
-    counts those of a step and rank, `stages` the layers of each pipeline stage, with `E`, `m` and `L` for embedding,
-    prediction and loss. `order` are the axes of ranks, the innermost first.
+    counts those of a step and rank. `stages` has the layers of each pipeline stage, with `E`, `m` and `L` for
+    embedding, prediction and loss. `pipeline_before_data` is whether ranks of a pipeline are nearer to each
+    other than those of data parallelism.
     """
 
     sizes: ModelSizes
@@ -264,8 +265,19 @@ def _plan_stage(run: PlannedRun, stage: tuple[int | str, ...]) -> PlannedWork:
         sequence=run.sequence // run.context,
         heads=sizes.heads // run.tensor,
         widths=(sizes.hidden, *((sizes.vocabulary // run.tensor,) if heads and sizes.vocabulary else ())),
+        outputs=frozenset(one for one in _list_outputs(sizes, run.tensor) if one),
         assumes="balanced routing" if experts else "",
     )
+
+
+def _list_outputs(sizes: ModelSizes, tensor: int) -> Iterator[int]:
+    """Yield the widths of multiplications outside attention on a rank, whatever is computed together."""
+    yield sizes.hidden
+    queries, keys = sizes.heads * sizes.head_size, sizes.groups * sizes.head_size
+    wide = sizes.feed_forward, sizes.shared_width
+    for width in (queries, keys, 2 * keys, queries + 2 * keys, sizes.vocabulary, *wide):
+        yield width // tensor
+    yield from (2 * width // tensor for width in wide)
 
 
 def _measure_gradients(sizes: ModelSizes) -> Fraction:

@@ -59,6 +59,7 @@ class PlannedWork:
         sequence: tokens of a sequence, on this rank.
         heads: of attention, on this rank.
         widths: outputs of multiplications that each micro-batch has, on this rank.
+        outputs: all that multiplications outside attention may have.
         assumes: what is not known and taken for granted, in words; empty without any.
     """
 
@@ -73,6 +74,7 @@ class PlannedWork:
     sequence: int
     heads: int
     widths: tuple[int, ...]
+    outputs: frozenset[int] = frozenset()
     assumes: str = ""
 
     @property

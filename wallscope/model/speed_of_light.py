@@ -49,6 +49,15 @@ AT_PEAK = (LedgerLine.IDEAL_MATH, LedgerLine.PRECISION, LedgerLine.COMPUTED_TWIC
 OF_MATRICES = (*AT_PEAK, LedgerLine.EMULATED_PRECISION, LedgerLine.BELOW_PEAK)
 """Lines of kernels that multiply, with known FLOPs."""
 
+
+class BelowPeak(StrEnum):
+    """Why kernels that multiply are below their peak."""
+
+    UNFILLED_GPU = "unfilled-gpu"
+    OLD_KERNELS = "old-kernels"
+    FINE_ACCUMULATION = "fine-accumulation"
+
+
 FlopsSource = Literal["user", "shapes", "configuration"]
 
 
@@ -83,11 +92,20 @@ class LineReason:
 
 
 @dataclass(frozen=True, slots=True)
+class PeakReason:
+    """Why kernels are below their peak; the size is `None` where only that it matters is known."""
+
+    reason: BelowPeak
+    ns: int | None
+
+
+@dataclass(frozen=True, slots=True)
 class LedgerEntry:
     """A line of the ledger, of one category of kernels if compute kernels run.
 
-    FLOPs of the user have no category: they belong to all kernels that multiply. `proven` lines are known in size. The others are time of kernels of which it is unknown how much
-    is lost: `reasons` say why, and sum to the line.
+    FLOPs of the user have no category: they belong to all kernels that multiply. `proven` lines are known in
+    size. The others are time of kernels of which it is unknown how much is lost: `reasons` say why, and sum
+    to the line. `explained_by` is why kernels are below the peak.
     """
 
     line: Annotated[LedgerLine, Shown("what the time is spent on", "line")]
@@ -96,6 +114,7 @@ class LedgerEntry:
     proven: bool
     source: FlopsSource | None = None
     reasons: tuple[LineReason, ...] = ()
+    explained_by: tuple[PeakReason, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,8 @@ A kernel `vectorized_elementwise_kernel` names its functor and how many arrays i
 one type, all arrays have it; casts have two, and are unknown. A block has 512 elements, or 1,024 of the
 versions of PyTorch that load eight numbers of two bytes at once.
 
-Where all arrays fit into the L2 cache, the bandwidth of the memory does not limit a kernel: such bytes are unknown.
+Where all arrays fit into the L2 cache, the bandwidth of the memory does not limit a kernel: such bytes
+are unknown.
 """
 
 import re

@@ -40,8 +40,8 @@ _MOST_ODD = 3
 _WHOLE = frozenset((1,))
 _MOST_PARTS = 16
 """Blocks among which a library divides the sum of one tile, at most."""
-_SWIZZLES = (1, 2, 4, 8)
-"""Numbers of tiles in a row that CUTLASS rounds up to."""
+_SWIZZLES = {1: 1, 2: 2, 4: 3, 8: 6}
+"""Numbers of tiles in a row that CUTLASS rounds up to, from so many tiles on."""
 
 
 class PlannedFlops(NamedTuple):
@@ -211,8 +211,9 @@ def _count_blocks(tiled: Iterable[_Launches], rows: int, columns: int, times: in
         if sizes is None or one.blocks is None:
             continue
         for first, second in itertools.permutations(map(int, sizes.groups())):
-            for together in _SWIZZLES:
-                needed = -(-rows // first) * round_up(-(-columns // second), together) * times
+            across = -(-columns // second)
+            for together in (each for each, least in _SWIZZLES.items() if across >= least):
+                needed = -(-rows // first) * round_up(across, together) * times
                 parts, rest = divmod(one.blocks, needed)
                 if not rest and parts <= _MOST_PARTS:
                     found.add(parts)

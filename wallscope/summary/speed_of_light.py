@@ -7,6 +7,7 @@ where nothing else computes. All sums are integers, and the lines add up to the 
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from fractions import Fraction
 from typing import NamedTuple
 
@@ -28,6 +29,7 @@ from wallscope.model.enums import ComputeCategory, DeviceState, OperationClass, 
 from wallscope.model.planned_work import PlanMismatch, PlannedWork
 from wallscope.model.rank_summaries import ComputeDetails
 from wallscope.model.speed_of_light import (
+    BelowPeak,
     FlopsSource,
     GpuPeak,
     LedgerEntry,
@@ -35,8 +37,10 @@ from wallscope.model.speed_of_light import (
     LineReason,
     LossUnknown,
     MatrixWork,
+    PeakReason,
     SpeedOfLight,
 )
+from wallscope.summary.below_peak import find_below_peak
 from wallscope.summary.compute import find_leading_peak
 from wallscope.summary.kernel_bytes import measure_byte_floors
 from wallscope.summary.kernel_work import ADDING, MULTIPLYING
@@ -205,7 +209,9 @@ def build_ledger(  # noqa: PLR0913, PLR0917  # what is known of a rank
         hfu=divide(shares.executed_ns, is_known=is_counted),
         mfu_16bit=divide(needed * 1e9 / most_16bit if most_16bit else None, is_known=is_rate),
         model_flops_per_s=needed * 1e9 / step_ns if is_rate else None,
-        lines=_list_entries(means, counted.source),
+        lines=_add_reasons(
+            _list_entries(means, counted.source), find_below_peak(work, capture, gpu, counted.rows)
+        ),
         matrices=tuple(_rate_matrices(work, counted, divided.group_ns, peak)),
         flops_whole_square=counted.whole_square,
         refused=refused,
@@ -598,6 +604,24 @@ def _measure_shares(
 def _is_possible(means: dict[_Atom, int]) -> bool:
     """Return whether no kernels have more FLOPs than the GPU can do in their time."""
     return all(one.reason is not LossUnknown.IMPOSSIBLE_FLOPS for one in means)
+
+
+def _add_reasons(
+    entries: tuple[LedgerEntry, ...], reasons: Mapping[ComputeCategory, Mapping[BelowPeak, int | None]]
+) -> tuple[LedgerEntry, ...]:
+    """Return lines with the reasons why kernels are below the peak, which take no more than a line."""
+    found = []
+    for one in entries:
+        if one.line is LedgerLine.BELOW_PEAK and one.category is not None and one.ns:
+            left_ns, own = one.ns, []
+            for reason, part_ns in reasons.get(one.category, {}).items():
+                sized_ns = None if part_ns is None else min(part_ns, left_ns)
+                left_ns -= sized_ns or 0
+                own.append(PeakReason(reason, sized_ns))
+            found.append(replace(one, explained_by=tuple(own)))
+        else:
+            found.append(one)
+    return tuple(found)
 
 
 def _list_entries(means: dict[_Atom, int], source: FlopsSource) -> tuple[LedgerEntry, ...]:

@@ -46,6 +46,8 @@ ONE_PRECISION_SHARE: Final = 0.9
 router or a first layer may run in another."""
 COMPLETE_FLOPS_SHARE: Final = 0.99
 """Of the work of multiplying kernels, with FLOPs by shapes: beyond, a configuration adds nothing. Chosen."""
+BELOW_PEAK_SHARE: Final = 0.1
+"""Of the time of kernels of a category, from which a reason for being below the peak is named. Chosen."""
 HIGHEST_CLOCK_RATIO: Final = 1.08
 """Rate by that of the data sheet up to which a higher clock explains it.
 

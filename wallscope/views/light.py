@@ -13,6 +13,7 @@ from wallscope.model.enums import ComputeCategory, Precision, Wall
 from wallscope.model.planned_work import PlanMismatch
 from wallscope.model.speed_of_light import (
     OF_MATRICES,
+    BelowPeak,
     LedgerEntry,
     LedgerLine,
     LossUnknown,
@@ -54,8 +55,8 @@ _NAMES = {
     LedgerLine.HOST: "host",
     LedgerLine.OPAQUE_GRAPHS: "opaque graphs",
     LedgerLine.UNATTRIBUTED: "unattributed",
-    LedgerLine.AT_BANDWIDTH: "memory-bound, at bandwidth",
-    LedgerLine.ABOVE_FLOOR: "memory-bound, above bandwidth",
+    LedgerLine.AT_BANDWIDTH: "memory-bound at bandwidth",
+    LedgerLine.ABOVE_FLOOR: "memory-bound above bandwidth",
 }
 _SOURCES = {"shapes": "operator shapes", "user": "your count", "configuration": "configuration"}
 _MISMATCHES = {
@@ -77,6 +78,11 @@ _UNKNOWN = {
     LossUnknown.PEAK_UNKNOWN: "peak unknown",
     LossUnknown.ABOVE_PEAK: "as fast as the peak",
     LossUnknown.IMPOSSIBLE_FLOPS: "more FLOPs than the GPU can do in this time",
+}
+_BELOW = {
+    BelowPeak.UNFILLED_GPU: "fewer blocks than multiprocessors",
+    BelowPeak.OLD_KERNELS: "kernels of an earlier generation",
+    BelowPeak.FINE_ACCUMULATION: "FP8 with scales for blocks",
 }
 _MOST_NAMED = 2
 
@@ -203,8 +209,13 @@ def list_light_rows(found: SpeedOfLight, least_share: float = SHOWN_LINE_SHARE) 
     shown = [row for row in rows if row.ns >= least_ns or row.name.startswith("ideal")]
     small = [row for row in rows if row not in shown]
     if small:
-        names = ", ".join(row.name for row in sorted(small, key=lambda row: -row.ns)[:3])
-        more = " and others" if len(small) > 3 else ""
+        names = ", ".join(
+            row.name
+            for row in sorted(small, key=lambda row: -row.ns)[
+                : 1 if len(small) > _MOST_NAMED else _MOST_NAMED
+            ]
+        )
+        more = " and others" if len(small) > _MOST_NAMED else ""
         shown.append(LightRow(f"{names}{more}", sum(row.ns for row in small), Wall.COMPUTE, False, ""))
     return tuple(shown)
 
@@ -243,11 +254,17 @@ def _describe_below_peak(found: SpeedOfLight, one: LedgerEntry) -> LightRow:
     """Describe how far below their peak the kernels of a category are."""
     share = measure_category_share(found, one.category)
     note = "" if share is None else f"{units.percent(share)} of peak"
+    reasons = [f"{_BELOW[each.reason]}{_write_part(each.ns)}" for each in one.explained_by]
+    note = ", ".join(filter(None, (note, *reasons)))
     if one.category is None:
         note += ", with what is computed twice"
     name = name_category(one.category)
     subject = "" if share is None else f"{name} at {units.percent(share)} of peak"
     return LightRow(f"{name} below peak", one.ns, Wall.COMPUTE, True, note, subject)
+
+
+def _write_part(part_ns: int | None) -> str:
+    return "" if part_ns is None else f" ({units.duration(part_ns)})"
 
 
 def name_category(category: ComputeCategory | None) -> str:

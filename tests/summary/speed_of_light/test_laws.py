@@ -36,6 +36,8 @@ def check_laws(answer):
         assert all(one.ns >= 0 for one in found.lines)
         for one in found.lines:
             assert one.proven is (one.line is not LedgerLine.COMPUTE_UNKNOWN) is not bool(one.reasons)
+            assert one.line is LedgerLine.BELOW_PEAK or not one.explained_by
+            assert sum(each.ns or 0 for each in one.explained_by) <= one.ns
             assert one.proven or sum(each.ns for each in one.reasons) == one.ns
             has_category = one.line not in WALL_LINES and found.source != "user"
             assert (one.category is not None) is has_category or found.source == "user"

@@ -71,7 +71,7 @@ def _tabulate_rows(
         ),
         Column("ns", "time", "ms"),
         Column("share", "share", "percent", value=lambda row: row.ns / found.window_ns),
-        Column("note", "", wrap="cut", widths=(100, 1 << 30)),
+        Column("note", "", wrap="cut", widths=(90, 1 << 30)),
     )
     return tabulate(title, columns, rows, has_header=has_header)
 

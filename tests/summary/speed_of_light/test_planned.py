@@ -1,0 +1,82 @@
+"""A configuration is believed only if the kernels fit it."""
+
+import json
+
+import pytest
+
+from tests.summary.speed_of_light.truth_values import CONFIGURATIONS, SHARED, TRUTH
+from wallscope.model.capture import Options
+from wallscope.model.planned_work import PlanMismatch
+from wallscope.model.speed_of_light import LedgerLine
+from wallscope.pipeline import analyze
+
+pytestmark = pytest.mark.skipif(not TRUTH.is_file(), reason="no captures here: ../shared is absent")
+
+WRONG = [
+    pytest.param({"num_hidden_layers": 10}, {PlanMismatch.OTHER_LAYERS}, id="fewer layers"),
+    pytest.param({"num_hidden_layers": 24}, {PlanMismatch.OTHER_LAYERS}, id="twice the layers"),
+    pytest.param({"num_hidden_layers": 13}, {PlanMismatch.OTHER_LAYERS}, id="one layer more"),
+    pytest.param({"micro_batch_size": 8}, {PlanMismatch.OTHER_TOKENS}, id="twice the batch"),
+    pytest.param({"micro_batch_size": 2}, {PlanMismatch.OTHER_TOKENS}, id="half the batch"),
+    pytest.param({"seq_length": 512}, {PlanMismatch.OTHER_TOKENS}, id="twice the sequence"),
+    pytest.param({"vocab_size": 32_000}, {PlanMismatch.OTHER_TOKENS}, id="another vocabulary"),
+    pytest.param({"hidden_size": 2560}, {PlanMismatch.OTHER_TOKENS}, id="twice the width"),
+    pytest.param({"gradient_accumulation_steps": 2}, {PlanMismatch.OTHER_LAYERS}, id="two micro-batches"),
+    pytest.param({"seq_length": None}, {PlanMismatch.BATCH_UNKNOWN}, id="no sequence"),
+]
+NAME = "cs336_tianshi_result"
+"""A decoder that trains: 12 layers of width 1,280, 4 sequences of 256 tokens."""
+
+
+@pytest.fixture
+def ledger(tmp_path):
+    def build(name, **changes):
+        path = tmp_path / "config.json"
+        path.write_text(json.dumps(CONFIGURATIONS[name] | changes), encoding="utf-8")
+        options = Options(configuration=path)
+        return analyze(SHARED / "traces" / f"{name}.sqlite", options, lambda _: None).ranks[0].speed_of_light
+
+    return build
+
+
+@pytest.mark.parametrize(("changes", "reasons"), WRONG)
+def test_a_wrong_configuration_gives_no_flops(changes, reasons, ledger):
+    found = ledger(NAME, **changes)
+
+    assert found.refused in reasons
+    assert (found.source, found.model_flops, found.mfu) == (None, None, None)
+    assert not found.matrices
+    assert found.total(LedgerLine.IDEAL_MATH) == 0
+
+
+def test_other_sequences_with_the_same_tokens_are_seen_in_the_grids_of_attention(ledger):
+    found = ledger("cs336_zx_2.7B_clean", seq_length=256, micro_batch_size=8)
+
+    assert found.refused is PlanMismatch.OTHER_SEQUENCE
+
+
+def test_a_right_configuration_shows_that_the_step_trains(ledger):
+    training, forward = ledger(NAME), ledger("cs336_zx_result")
+
+    assert training.refused is forward.refused is None
+    for found, times, tokens, sizes in (
+        (training, 3, 1024, (12, 1280, 20, 256)),
+        (forward, 1, 512, (12, 768, 12, 128)),
+    ):
+        layers, hidden, heads, sequence = sizes
+        matrices = layers * (4 + 3 * 4) * hidden**2 + 10_000 * hidden
+        pairs = layers * 2 * hidden * (sequence + 1) // 2
+        assert heads * 64 == hidden
+        assert found.model_flops == 2 * times * tokens * (matrices + pairs)
+        whole = layers * 2 * hidden * sequence
+        assert found.flops_whole_square == 2 * times * tokens * (matrices + whole)
+
+
+def test_a_graph_without_kernels_cannot_be_checked(tmp_path):
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(CONFIGURATIONS["cs336_zx_2.7B"]), encoding="utf-8")
+    trace = SHARED / "traces" / "cs336_zx_2.7B_compile_graph.sqlite"
+    found = analyze(trace, Options(configuration=path), lambda _: None).ranks[0].speed_of_light
+
+    assert found.refused is PlanMismatch.HIDDEN_KERNELS
+    assert found.mfu is None
