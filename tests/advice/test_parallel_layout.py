@@ -54,7 +54,7 @@ def test_shapes_have_as_many_parameters_as_the_models(name):
 
 @pytest.mark.parametrize("peak", PEAKS, ids=[peak.source for peak in PEAKS])
 def test_estimates_are_near_published_peaks(peak):
-    assert peak.estimated_gb() == pytest.approx(peak.published_gb, rel=0.2)
+    assert peak.estimated_gb() == pytest.approx(peak.published_gb, rel=0.15)
 
 
 def test_the_parts_of_deepseek_v3_are_those_published():

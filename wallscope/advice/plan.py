@@ -282,7 +282,7 @@ def _check_shape(wanted: PlanRequest, sizes: Sizes, virtual_stages: int | None) 
     groups = 0 if shape.latent_rank else shape.groups
     if groups % sizes.tensor and sizes.tensor % groups:
         raise LayoutError(
-            f"TP{sizes.tensor} — {shape.groups} query groups neither divide TP nor are its multiple — change TP"
+            f"TP{sizes.tensor} — {shape.groups} query groups and TP do not divide each other — change TP"
         )
     stages = sizes.pipeline * ((virtual_stages or 1) if sizes.pipeline > 1 else 1)
     if stages > shape.layers:
