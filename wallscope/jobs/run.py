@@ -31,7 +31,7 @@ from wallscope._version import __version__
 from wallscope.cache_folder import Cache
 from wallscope.errors import InputError, OptionError, WallscopeError, find_kinds
 from wallscope.extras import name_install_command
-from wallscope.files import is_shipped
+from wallscope.files import is_of_package
 from wallscope.jobs.inputs import Source, fetch_source, is_answer, load_or_analyze_source
 from wallscope.model.analysis import Analysis
 from wallscope.model.capture import Options, Progress
@@ -80,7 +80,7 @@ def analyze_export(
     except WallscopeError as error:
         return error
     except OSError as error:
-        if is_shipped(error.filename):
+        if is_of_package(error.filename):
             raise
         return InputError(
             f"{source} — cannot be read: {error.strerror or 'unknown'} — check the path and its disk"
