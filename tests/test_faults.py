@@ -44,6 +44,9 @@ FOUND = [
     ("answer", "profile: value replaced", 183, Ending.REFUSED),
     ("trace", "bits flipped", 6, Ending.ANSWERED),
     ("trace", "extreme numbers", 21, Ending.ANSWERED),
+    ("comparison", "one side: all at one moment", 2, Ending.ANSWERED),
+    ("export", "rows lost", 9, Ending.ANSWERED),
+    ("trace", "letters changed", 9, Ending.ANSWERED),
 ]
 """Inputs that once broke something, by subject, kind and seed, and how they end now."""
 

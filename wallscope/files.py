@@ -33,10 +33,10 @@ def _find_folder(name: str) -> Path:
     return packaged if packaged.is_dir() else _PACKAGE.parent / name
 
 
-def is_shipped(path: object) -> bool:
+def is_of_package(path: object) -> bool:
     """Return whether a path, such as the one that an error of the system names, is that of a shipped file.
 
-    >>> is_shipped(__file__), is_shipped("run.sqlite"), is_shipped(None)
+    >>> is_of_package(__file__), is_of_package("run.sqlite"), is_of_package(None)
     (True, False, False)
     """
     return isinstance(path, str) and path.startswith(str(_PACKAGE))

@@ -28,7 +28,7 @@ from wallscope.cli.installation import cache, install_recipe, mcp
 from wallscope.cli.tables import at, convert, gaps, info, kernels, ranges, steps
 from wallscope.cli.whatif import whatif
 from wallscope.errors import InternalError, OptionError, WallscopeError
-from wallscope.files import is_shipped
+from wallscope.files import is_of_package
 from wallscope.process_tuning import POLARS_THREADS, tune_process
 from wallscope.urls import redact
 
@@ -317,7 +317,7 @@ def _state_error(error: BaseException) -> str | None:
 def _state_system_error(error: OSError) -> str | None:
     path = error.filename
     if isinstance(path, str):
-        return None if is_shipped(path) else f"{path} — cannot be used: {error.strerror} — check the path"
+        return None if is_of_package(path) else f"{path} — cannot be used: {error.strerror} — check the path"
     if error.errno in _OF_THE_SYSTEM:
         return f"the system stopped this: {os.strerror(error.errno)} — check disks, quotas and limits"
     return None

@@ -104,7 +104,7 @@ def _launch_calls(
     each_ns = theirs.launch_call_ns - ours.launch_call_ns
     launches = round(min(sum_work(side.step, _is_kernel).count for side in (base, head)))
     bias_ns = each_ns * launches
-    if abs(bias_ns) < BIAS_SHARE * base.step.step_ns:
+    if abs(bias_ns) < BIAS_SHARE * base.step.step_ns or not base.step.step_ns:
         return
     direction: Direction = "slower" if bias_ns > 0 else "faster"
     effect = (

@@ -405,7 +405,7 @@ def _merge_analyses(
 ) -> JobAnswer:
     """Merge the analyses of the exports of one job; the diagnosis is that of the critical rank.
 
-    `findings` are about the exports that were left out, of which `unheard_count` are no copies.
+    `findings` are about the exports that were left out; `unheard_count` of these are other captures.
     """
     analyzed = sorted(analyzed, key=lambda one: _first_rank(one.analysis))
     ordered = [one.analysis for one in analyzed]

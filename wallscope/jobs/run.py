@@ -22,7 +22,8 @@ from multiprocessing import get_context
 from multiprocessing.connection import wait
 from pathlib import Path
 from pkgutil import resolve_name
-from threading import Lock
+from queue import Empty, SimpleQueue
+from threading import Lock, Thread
 from typing import TYPE_CHECKING, Any, NoReturn
 from urllib.parse import urlsplit
 
@@ -30,7 +31,7 @@ from wallscope._version import __version__
 from wallscope.cache_folder import Cache
 from wallscope.errors import InputError, OptionError, WallscopeError, find_kinds
 from wallscope.extras import name_install_command
-from wallscope.files import is_shipped
+from wallscope.files import is_of_package
 from wallscope.jobs.inputs import Source, fetch_source, is_answer, load_or_analyze_source
 from wallscope.model.analysis import Analysis
 from wallscope.model.capture import Options, Progress
@@ -79,7 +80,7 @@ def analyze_export(
     except WallscopeError as error:
         return error
     except OSError as error:
-        if is_shipped(error.filename):
+        if is_of_package(error.filename):
             raise
         return InputError(
             f"{source} — cannot be read: {error.strerror or 'unknown'} — check the path and its disk"
@@ -258,6 +259,7 @@ if TYPE_CHECKING:
     from distributed import Future as DaskFuture
 
 _PATIENCE_S = 10
+_CONNECTING_S = 3 * _PATIENCE_S
 _WORKERLESS_S = 600
 """How long a cluster may be without workers: they queue, and are started anew."""
 _POLL_S, _ASK_S = 0.1, 1.0
@@ -425,14 +427,36 @@ def _client(address: str) -> "Iterator[Client]":
     level = logger.level
     logger.setLevel(logging.CRITICAL)  # errors are reported in our words
     try:
-        try:
-            client = Client(scheduler, timeout=_PATIENCE_S, set_as_default=False)
-        except OSError as error:
-            raise _unreachable(address, str(error)) from error
-        with client:
+        with _connect(scheduler, address, Client) as client:
             yield client
     finally:
         logger.setLevel(level)
+
+
+def _connect(scheduler: str, address: str, kind: "type[Client]") -> "Client":
+    """Connect in a thread that can be left behind: one that talks to something else may wait forever.
+
+    Raises:
+        OptionError: no scheduler answers.
+    """
+    made: SimpleQueue[Client | Exception] = SimpleQueue()
+
+    def connect() -> None:
+        try:
+            made.put(kind(scheduler, timeout=_PATIENCE_S, set_as_default=False))
+        except Exception as error:  # noqa: BLE001  # whatever the other side sent: the main thread says it
+            made.put(error)
+
+    Thread(target=connect, daemon=True).start()
+    try:
+        found = made.get(timeout=_CONNECTING_S)
+    except Empty:
+        raise _unreachable(address, "no scheduler answers there") from None
+    if isinstance(found, OSError):
+        raise _unreachable(address, str(found)) from found
+    if isinstance(found, Exception):
+        raise _unreachable(address, f"what answers is not a scheduler ({type(found).__name__})") from found
+    return found
 
 
 def _scheduler(address: str) -> str:

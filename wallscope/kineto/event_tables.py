@@ -34,7 +34,7 @@ from wallscope.trace.record_times import (
     Extent,
     LeftOut,
     RecordTimes,
-    count_left_out,
+    count_time_faults,
     find_extent,
     mark_possible,
 )
@@ -371,7 +371,7 @@ def read_trace_tables(source: TraceBytes, progress: Progress, *, with_python: bo
     }
     possible = dict(_mark_impossible(frames))
     for name, is_possible in possible.items():
-        collector.leave_out(name, count_left_out(_read_times(frames[name]), is_possible.to_numpy()))
+        collector.leave_out(name, count_time_faults(_read_times(frames[name]), is_possible.to_numpy()))
     timed = {name: frames[name].filter(is_possible) for name, is_possible in possible.items()}
     return TraceTables(
         frames=frames | timed,

@@ -70,7 +70,7 @@ from wallscope.nsys.sources import open_tables
 from wallscope.nsys.tables import Database, Tables, make_database
 from wallscope.process_tuning import release_memory, run_both
 from wallscope.trace.device_clocks import align_device_clocks
-from wallscope.trace.record_times import RecordTimes, count_left_out, find_extent, mark_possible
+from wallscope.trace.record_times import RecordTimes, count_time_faults, find_extent, mark_possible
 from wallscope.units import plural, size
 
 _OPERATION_BYTES, _CALL_BYTES, _RANGE_BYTES = 230, 60, 70
@@ -331,7 +331,7 @@ def _drop_impossible(
     end_ns = None if duration_ns is None else duration_ns + time_shift_ns
     is_possible = mark_possible(work, find_extent([work], [calls], end_ns))
     return (
-        keep_operations(operations, pl.Series(is_possible), count_left_out(work, is_possible)),
+        keep_operations(operations, pl.Series(is_possible), count_time_faults(work, is_possible)),
         keep_calls(called, pl.Series(mark_possible(calls, find_extent([calls], [work], end_ns)))),
     )
 

@@ -496,7 +496,8 @@ class WindowReplay:
         if captured_ns.size > 1:
             others = measure_lags_of_other_steps(window)
             lengths_ns = measure_step_lengths(window, simulate(others.graph), "checked")
-            errors, unmatched_share = np.abs(lengths_ns - captured_ns) / captured_ns, others.unmatched_share
+            errors = np.abs(lengths_ns - captured_ns) / np.maximum(captured_ns, 1)  # a step may take no time
+            unmatched_share = others.unmatched_share
         return SelfCheck(
             steps=captured_ns.size,
             error_median=float(np.median(errors)) if errors.size else None,

@@ -66,7 +66,7 @@ class LeftOut:
         )
 
 
-def count_left_out(times: RecordTimes, is_kept: Flags) -> LeftOut:
+def count_time_faults(times: RecordTimes, is_kept: Flags) -> LeftOut:
     """Return how many records are not kept, for which reason."""
     timeless = int((~is_kept & (times.start_ns == 0) & (times.end_ns == 0)).sum())
     reversed_ = int((~is_kept & (times.end_ns < times.start_ns)).sum())
