@@ -11,7 +11,7 @@ BULK_STEP := build/bulk_long_steps.sqlite
 export PYTHONDONTWRITEBYTECODE =
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all test-real check format golden digests bench bench-traces bench-jobs bench-diff drift faults floors newest guided huge screenshots figures docs gallery bench-accuracy bench-causes constraints attack measure-house clean
+.PHONY: help demo test test-all test-real contract check format golden digests bench bench-traces bench-jobs bench-diff drift faults floors newest guided huge screenshots figures docs gallery bench-accuracy bench-causes constraints attack measure-house clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -55,6 +55,10 @@ check: .venv/stamp docs  ## format, lint, types, import contracts, links of the 
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+TORCH_PYTHON ?= python3
+contract: .venv/tested  ## captures of programs with the PyTorch of TORCH_PYTHON, and with the frameworks that it has
+	WALLSCOPE_TORCH_PYTHON=$(TORCH_PYTHON) $(BIN)/python -m pytest tests/capture/run/test_real_torch.py
 
 format: .venv/stamp  ## format, and fix what ruff can fix
 	$(BIN)/ruff format .

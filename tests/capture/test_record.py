@@ -126,22 +126,29 @@ def test_a_file_that_is_not_a_record_is_left_out(records, change):
     assert records(change) == ()
 
 
+@pytest.mark.parametrize("content", ["[" * 100_000, "7", "", "\0", "{}"])
+def test_a_file_of_another_kind_is_left_out(tmp_path, content):
+    (tmp_path / "hook-node-rank-0-1.json").write_text(content)
+
+    assert read_records(tmp_path) == ()
+
+
 def test_records_belong_to_the_report_that_they_name_and_the_newest_of_a_rank_counts(records, tmp_path):
     records(
         {"report": "report-node"}, {"report": "report-node", "rank": 0, "run": "two"}, {"report": "rank-2"}
     )
     os.utime(tmp_path / "hook-node-rank-0-0.json", (1, 1))
 
-    (found,) = find_records(tmp_path / "report-node.sqlite")
+    (found,) = find_records([tmp_path / "report-node.sqlite"])
     assert found.run == "two"
-    assert [one.rank for one in find_records(tmp_path / "rank-2.json.gz")] == [2]
-    assert find_records(tmp_path / "rank-3.json.gz") == ()
+    assert [one.rank for one in find_records([tmp_path / "rank-2.json.gz"])] == [2]
+    assert find_records([tmp_path / "rank-3.json.gz"]) == ()
 
 
 def test_a_record_of_a_run_that_captured_nothing_says_nothing(records, tmp_path):
     records({"captured_steps": 0})
 
-    assert find_records(tmp_path / "rank-0.json.gz") == ()
+    assert find_records([tmp_path / "rank-0.json.gz"]) == ()
 
 
 @pytest.fixture

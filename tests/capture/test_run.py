@@ -1,17 +1,22 @@
 """The command: the program stays as it is, and what happened is said in one line each."""
 
+import json
 import os
 import re
 import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 
 import pytest
 
 from tests.capture.conftest import FAKE, LOOP, command, environment
+from tests.capture.test_record import CONTENT
 from tests.conftest import ROOT
-from wallscope.capture.plan import find_launched_rank
+from wallscope.capture.plan import CaptureRequest, find_launched_rank, plan_capture
+from wallscope.capture.run import CaptureRun
+from wallscope.model.capture import Profiler
 
 
 def loop(steps: int = 30, pause: float = 0.004) -> str:
@@ -247,3 +252,33 @@ def test_a_launched_rank_names_its_report(monkeypatch):
     assert find_launched_rank() is None
     monkeypatch.setenv("SLURM_NTASKS", "8")
     assert find_launched_rank() == 3
+
+
+class Endless:
+    """A program that does not end."""
+
+    def poll(self) -> None:
+        return None
+
+
+def test_a_capture_that_takes_too_long_gets_another_way_to_try(tmp_path, write, monkeypatch):
+    monkeypatch.setenv("PYTHONPATH", str(FAKE))
+    plan = plan_capture(
+        CaptureRequest((sys.executable, write("")), profiler=Profiler.TORCH, output=tmp_path / "captured")
+    )
+    said: list[str] = []
+    run = CaptureRun(replace(plan, profiler=Profiler.NSYS), said.append, Endless())
+    record = {**CONTENT, "run": plan.run, "phase": "capture", "steps": 10}
+    (plan.folder / "hook-node-rank-0-1.json").write_text(json.dumps(record))
+
+    run.follow()
+    assert said == ["recording 5 steps after 10 steps"]
+    clock = time.monotonic() + 500
+    monkeypatch.setattr("wallscope.capture.run.time.monotonic", lambda: clock)
+    run.follow()
+    run.follow()
+    assert len(said) == 2
+    assert re.fullmatch(
+        r"the capture takes 500 s by now, longer than expected; if it hangs, try --trace cuda-sw,nvtx",
+        said[1],
+    )

@@ -1,6 +1,7 @@
 """Under nsys the program keeps its streams, signals and exit code, and each way to start it works."""
 
 import os
+import signal
 import stat
 import subprocess
 import sys
@@ -26,8 +27,8 @@ sys.exit(max(codes))
 
 
 @pytest.fixture
-def under_nsys(tmp_path, write):
-    """Capture a program with the fake nsys."""
+def nsys_environment(tmp_path):
+    """An environment with the fake nsys, and a fake GPU."""
     nsys = tmp_path / "bin/nsys"
     nsys.parent.mkdir()
     text = (FAKE / "fake_nsys.py").read_text()
@@ -36,19 +37,25 @@ def under_nsys(tmp_path, write):
     sessions = tmp_path / "sessions"
     sessions.mkdir()
 
+    return {
+        **environment(),
+        NSYS_VARIABLE: str(nsys),
+        "FAKE_NSYS": str(sessions),
+        "FAKE_EXPORT": os.devnull,  # the analysis refuses it at once
+        "FAKE_CUDA_CALLS": str(tmp_path / "cuda"),
+        "PYTHONPATH": os.pathsep.join((str(FAKE), str(ROOT))),
+    }
+
+
+@pytest.fixture
+def under_nsys(tmp_path, write, nsys_environment):
+    """Capture a program with the fake nsys."""
+
     def run(text: str, *options: str, launcher=(), **more: str) -> Captured:
         folder = tmp_path / "captured"
-        own = {
-            NSYS_VARIABLE: str(nsys),
-            "FAKE_NSYS": str(sessions),
-            "FAKE_EXPORT": os.devnull,  # the analysis refuses it at once
-            "FAKE_CUDA_CALLS": str(tmp_path / "cuda"),
-            "PYTHONPATH": os.pathsep.join((str(FAKE), str(ROOT))),
-            **more,
-        }
         ran = subprocess.run(
             [*command(folder, *options), "--", sys.executable, *launcher, write(text)],
-            env={**environment(), **own},
+            env={**nsys_environment, **more},
             cwd=tmp_path,
             capture_output=True,
             check=False,
@@ -182,3 +189,34 @@ def test_a_task_of_a_launcher_names_its_report_and_leaves_the_verdict_to_the_fir
     assert found.record["rank"] == 3
     assert "all ranks together: wallscope analyze captured" in found.said
     assert "BOUND" not in found.err
+
+
+def test_ctrl_c_reaches_the_program_and_not_nsys(tmp_path, write, nsys_environment):
+    text = """
+import sys, time, torch
+optimizer = torch.optim.SGD()
+try:
+    for step in range(2_000):
+        optimizer.step()
+        if step == 13: print("start", flush=True)
+        time.sleep(0.002 if step < 14 else 0.05)
+except KeyboardInterrupt:
+    print("interrupted", flush=True)
+    sys.exit(130)
+"""
+    words = [*command(tmp_path / "captured", "--start", "session", "--steps", "1000"), "--", sys.executable]
+    with subprocess.Popen(
+        [*words, write(text)],
+        env=nsys_environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+        text=True,
+    ) as process:
+        assert process.stdout.readline() == "start\n"
+        os.killpg(process.pid, signal.SIGINT)  # as a terminal does
+        out, err = process.communicate(timeout=60)
+
+    assert (process.returncode, out) == (130, "interrupted\n")
+    assert (tmp_path / "sessions/calls").read_text() == "start\nstop\n"
+    assert "the capture ended early" in err

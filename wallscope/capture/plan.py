@@ -59,7 +59,7 @@ class CaptureRequest:
 class CapturePlan:
     """The commands and files of one capture on this host.
 
-    `run` is in each of its records: the folder may have those of other captures. `scratch` holds what the parts of the
+    `run` is in each of its records, as the folder may hold others. `scratch` holds what the parts of the
     capture exchange. `refused` are flags that the installed nsys lacks.
     """
 

@@ -26,7 +26,7 @@ _SETTINGS = {
 _SHOWN_VERSIONS = ("torch", "cuda", "hip", "nccl", "megatron.core", "transformer_engine", "deepspeed", "jax")
 SLOW_SHARE = 0.10
 """A slowdown by the profiler that the user should know how to lower. Chosen."""
-_MALFORMED = (AttributeError, KeyError, TypeError, ValueError)
+_MALFORMED = (AttributeError, KeyError, RecursionError, TypeError, ValueError)
 _MOST_BYTES = 4 << 20
 _MOST_NS = 1 << 62
 
@@ -87,16 +87,31 @@ def read_records(folder: Path, *, host: str = "*") -> tuple[CaptureRecord, ...]:
     return tuple(found)
 
 
-def find_records(report: Path) -> tuple[CaptureRecord, ...]:
-    """Return the records of the processes in a report, export or trace, the newest of each rank."""
-    name = report.name.partition(".")[0] if not report.name.startswith(".") else report.name
-    newest: dict[tuple[str, int], CaptureRecord] = {}
-    for one in read_records(report.parent):
-        if one.report.partition(".")[0] == name and one.captured_steps:
-            key = (one.host, one.rank)
-            if key not in newest or one.written_ns > newest[key].written_ns:
+def find_records(reports: Iterable[Path]) -> tuple[CaptureRecord, ...]:
+    """Return the records of the processes in reports, exports or traces, the newest of each rank."""
+    names: dict[Path, set[str]] = {}
+    for report in reports:
+        names.setdefault(report.parent, set()).add(_strip_ends(report.name))
+    newest: dict[tuple[str, str, int], CaptureRecord] = {}
+    for folder, own in names.items():
+        for one in read_records(folder):
+            key = (one.report, one.host, one.rank)
+            if one.report in own and one.captured_steps and _is_newer(one, newest.get(key)):
                 newest[key] = one
-    return tuple(newest[key] for key in sorted(newest, key=lambda key: (key[1], key[0])))
+    return tuple(sorted(newest.values(), key=lambda one: (one.rank, one.host)))
+
+
+def _strip_ends(name: str) -> str:
+    """Return the name of a report or trace without what follows its first dot.
+
+    >>> _strip_ends("rank-0.json.gz"), _strip_ends("report-node.sqlite")
+    ('rank-0', 'report-node')
+    """
+    return name.partition(".")[0]
+
+
+def _is_newer(one: CaptureRecord, other: CaptureRecord | None) -> bool:
+    return other is None or one.written_ns > other.written_ns
 
 
 def measure_unprofiled_step(records: Iterable[CaptureRecord]) -> UnprofiledStep:

@@ -142,10 +142,13 @@ class CaptureRun:
             skip = plural(self.plan.request.skip, "step")
             early = f"the program ended after {plural(most, 'step')}, before the {skip} of warm-up"
             return [f"{early}: --skip {max(most // 3, 1)}"]
+        if any(one.phase == "capture" for one in records):
+            return ["the program ended in the capture before it could be stopped: what was captured is lost"]
         if not any(one.captured_steps for one in records):
             return [f"the program ended after {plural(most, 'step')}, before a step was captured whole"]
         lines = []
-        cut_short = [one for one in records if one.is_early]
+        asked = self.plan.request.steps
+        cut_short = [one for one in records if one.is_early and one.captured_steps < asked]
         if cut_short:
             captured = min(one.captured_steps for one in cut_short)
             lines.append(f"the capture ended early: {captured} of {plural(self.plan.request.steps, 'step')}")

@@ -23,7 +23,7 @@ from pathlib import Path
 
 FORWARDED = (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
 _OF_THE_TERMINAL = (signal.SIGINT, signal.SIGQUIT)
-"""A terminal sends these to the program itself."""
+"""A terminal sends these to its whole process group."""
 _POLL_S = 0.02
 _GRACE_S = 2.0
 
@@ -62,6 +62,17 @@ class Supervised:
         self._gone_s = self._gone_s or time.monotonic()  # its code may be written this moment
         return code if time.monotonic() - self._gone_s > _GRACE_S else None
 
+    def interrupt(self, number: int) -> None:
+        """Send what a terminal sent us to the program, unless the terminal has done so itself.
+
+        Under nsys, the program is in another process group than the one that the terminal sends to.
+        """
+        pid = self.pid
+        with contextlib.suppress(ProcessLookupError):
+            group = None if pid is None else os.getpgid(pid)
+            if group is not None and group != os.getpgrp():
+                os.killpg(group, number)
+
     def send(self, number: int) -> None:
         """Send a signal to the program, not to nsys."""
         pid = self.pid
@@ -98,7 +109,12 @@ def start_program(
     inner = [sys.executable, "-I", __file__, "inner", prefix, door, *program]
     with log.open("ab") as stream:
         process = subprocess.Popen(  # noqa: S603  # the user's
-            [*nsys, *inner], env=environment, stdin=subprocess.DEVNULL, stdout=stream, stderr=stream
+            [*nsys, *inner],
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=stream,
+            stderr=stream,
+            process_group=0,  # Ctrl-C would end it before the program
         )
     threading.Thread(target=_hand_over_streams, args=(listener,), daemon=True).start()
     return Supervised(process, prefix, door)
@@ -120,11 +136,11 @@ def _fetch_streams(door: str) -> list[int]:
 
 
 def forward_signals(started: Supervised) -> None:
-    """Send what this process is sent to the program; leave Ctrl-C to the program, which gets its own."""
+    """Send what this process is sent to the program, Ctrl-C where the program does not get it anyway."""
     for number in FORWARDED:
         signal.signal(number, lambda received, _: started.send(received))
     for number in _OF_THE_TERMINAL:
-        signal.signal(number, lambda *_: None)
+        signal.signal(number, lambda received, _: started.interrupt(received))
 
 
 def end_as(code: int) -> int:

@@ -2,7 +2,6 @@
 
 import sys
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -23,11 +22,15 @@ def add_recorded_facts(sources: "Sequence[Source]", options: "Options") -> "Opti
         find_records,
         measure_unprofiled_step,
     )
+    from wallscope.jobs.inputs import list_input_files  # noqa: PLC0415  # same
     from wallscope.units import duration  # noqa: PLC0415  # same
 
-    files = [one for one in sources if isinstance(one, Path)]
-    reports = [entry for one in files for entry in (sorted(one.iterdir()) if one.is_dir() else [one])]
-    records = tuple({id(one): one for report in reports for one in find_records(report)}.values())
+    reports = [
+        entry
+        for one in list_input_files(sources)
+        for entry in (sorted(one.iterdir()) if one.is_dir() else [one])
+    ]
+    records = find_records(reports)
     if not records:
         return options
     parts = [describe_versions(records)]

@@ -91,7 +91,7 @@ def profile(words):
     session = options.get("session-new")
     if session is not None:
         (SESSIONS / session).write_text(json.dumps({"report": str(report), "options": words[:place]}))
-    subprocess.run(words[place:], check=False, close_fds=False)
+    subprocess.run(words[place:], check=False, process_group=0)
     if session is None and os.environ.get("FAKE_NSYS_REPORT", "1") == "1":
         report.write_text("report")
     say("Generated:\n    " + str(report))
