@@ -11,7 +11,7 @@ BULK_STEP := build/bulk_long_steps.sqlite
 export PYTHONDONTWRITEBYTECODE =
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all test-real contract check format golden digests bench bench-traces bench-jobs bench-diff drift faults floors newest guided huge screenshots figures docs gallery bench-accuracy bench-causes constraints attack measure-house clean
+.PHONY: help demo test test-all test-real contract check format golden digests bench bench-traces bench-jobs bench-diff drift faults floors newest guided huge screenshots figures docs gallery bench-accuracy bench-causes bench-culprits constraints attack measure-house clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -100,6 +100,9 @@ bench-diff: .venv/stamp  ## measure how often comparisons are wrong, and write d
 	$(BIN)/python -m benchmarks.change_points --histories 1000 --write docs/diff.md
 	$(BIN)/python -m benchmarks.further_runs --pairs 4000 --write docs/diff.md
 	$(BIN)/python -m benchmarks.graded_claims --pairs 2000 --write docs/diff.md
+
+bench-culprits: .venv/stamp  ## measure what is said to hold planted jobs up, and write docs/accuracy.md; takes an hour
+	$(BIN)/python -m benchmarks.culprits --into docs/accuracy.md
 
 drift: .venv/stamp  ## list what a checkout (MEGATRON=folder BRIDGE=folder) has that the knowledge base lacks, and the reverse; HISTORY=1 compares the assertions with the tags of clones
 	$(BIN)/python -m benchmarks.drift $(if $(MEGATRON),--megatron $(MEGATRON)) $(if $(BRIDGE),--bridge $(BRIDGE)) $(if $(HISTORY),--history)

@@ -16,7 +16,6 @@ import numpy as np
 
 from benchmarks.marks import put
 from fixtures.planted_jobs import KINDS, Layout, PlantedJob, draw_fault, suits
-from wallscope.model.analysis import Job
 from wallscope.ranks.job import match_ranks
 from wallscope.summary.diagnosis import find_dominant_wall
 
@@ -58,7 +57,7 @@ def judge_job(kind: str, layout: Layout, seed: int, *, has_payloads: bool) -> Ju
     """Plant a fault of a kind, and compare what is said with the job without it."""
     rng = np.random.default_rng((seed, KINDS.index(kind)))
     planted = PlantedJob(layout, draw_fault(kind, layout, rng), seed, has_payloads)
-    job: Job = match_ranks(planted.profiles(), find_dominant_wall).job
+    job = match_ranks(planted.profiles(), find_dominant_wall).job
     step_ns, chain = planted.measure_step_ns(planted.ranks), planted.measure_chain()
     gains_ns = {(fault.unit, fault.places): gain_ns for fault, gain_ns in chain}
     named = {(str(one.unit), one.places): one.saved_ns for one in job.stragglers}
@@ -102,7 +101,7 @@ def tabulate(judged: Sequence[Judged]) -> str:
     for name, own in rows:
         sums: Counter[str] = Counter()
         for one in own:
-            sums.update(asked=one.is_asked, first=one.is_first, accused=one.is_accused)
+            sums.update(asked=int(one.is_asked), first=int(one.is_first), accused=int(one.is_accused))
             sums.update(amounts=one.amounts, close=one.close)
         first = f"{sums['first']} of {sums['asked']}" if sums["asked"] else "–"  # noqa: RUF001  # a dash
         close = f"{sums['close']} of {sums['amounts']}" if sums["amounts"] else "–"  # noqa: RUF001  # same

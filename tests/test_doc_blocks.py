@@ -32,7 +32,7 @@ from wallscope.trace.kernel_classes import load_kernel_rules
 
 DEMO = ("demo.sqlite", "demo-base.sqlite", "demo-head.sqlite")
 """What `wallscope demo` writes itself where a page runs it."""
-ELSEWHERE = {"notebook.md": "tests/test_api.py"}
+ELSEWHERE = {"notebook.md": "tests/test_api.py", "many-ranks.md": "tests/jobs/test_merge.py"}
 """Pages with Python that another test runs from top to bottom."""
 CONFIGURATION = """\
 model:

@@ -6,8 +6,8 @@ from itertools import product
 import polars as pl
 import pytest
 
-from tests.advice.runs import run
 from fixtures.simulated_ranks import US, Meet, Work, played, profiles
+from tests.advice.runs import run
 from wallscope.advice.recommend import match_rules, recommend
 from wallscope.advice.rules import fix_rules
 from wallscope.model.advice import RunConfiguration, TraceFacts

@@ -14,6 +14,7 @@ from fixtures.simulation.program import Program
 from fixtures.simulation.run import run
 from fixtures.simulation.story import STEPS
 from fixtures.simulation.writing import write_run
+from tests.doc_blocks import ROOT, find_blocks
 from tests.jobs.dying import dies_always, dies_once
 from tests.jobs.simulated import LATE, RANKS, thread, write_job
 from wallscope.cache_folder import Cache
@@ -297,6 +298,34 @@ def test_tables_and_trace_of_a_job(job_folder, called, tmp_path):
     late = pl.read_csv(tmp_path / "csv" / "late_units.csv")
     assert late.select("rank", "cause_wall", "reason").rows() == [(LATE, "compute", "slower-kernels")]
     assert (tmp_path / "t.pftrace").stat().st_size > 1_000
+
+
+def test_one_query_reads_the_tables_of_many_jobs(job_folder, called, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "month").mkdir()
+    for name in ("job-1", "job-2"):
+        assert called("analyze", job_folder, "--parquet", f"month/{name}").code == 0
+    page = (ROOT / "docs" / "many-ranks.md").read_text(encoding="utf-8")
+    (query,) = [block.body for block in find_blocks(page) if block.kind == "python"]
+    names = {}
+    exec(query, names)
+
+    (row,) = names["lost"].rows(named=True)
+    late = pl.read_parquet("month/job-1/late_units.parquet")
+    assert (row["unit"], row["reason"], row["jobs"]) == ("rank", "slower-kernels", 2)
+    assert row["saved_ms"] == pytest.approx(2 * late["saved_ns"].sum() / 1e6)
+
+
+def test_missing_ranks_and_exports_left_out_are_on_the_first_screen(job_folder, called, tmp_path):
+    for number in (0, 1, 3):
+        shutil.copy(job_folder / f"run_rank{number}.sqlite", tmp_path)
+    (tmp_path / "run_rank3.sqlite").write_bytes((tmp_path / "run_rank3.sqlite").read_bytes()[:9_000])
+    ran = called("analyze", tmp_path, "--no-cache", "--keep-going", "--brief")
+    shown = called("analyze", tmp_path, "--no-cache", "--keep-going").out
+
+    assert ran.code == 0
+    assert "run_rank3.sqlite is left out: " in " ".join(shown.split())
+    assert "2 ranks of 4 not supplied (2, 3)" in " ".join(shown.split())
 
 
 def test_the_tracks_of_ranks_are_on_one_clock(answer):

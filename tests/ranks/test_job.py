@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.conftest import slow
 from fixtures.simulated_ranks import MS, US, Host, Meet, Work, played, profiles
+from tests.conftest import slow
 from wallscope.ranks.clocks import _residuals
 from wallscope.ranks.job import _unite_parts, _waiting_order, match_ranks
 from wallscope.summary.diagnosis import decide_wall

@@ -347,7 +347,7 @@ class Job:
 
     @property
     def leading(self) -> tuple[Straggler, ...]:
-        """What holds the job up most: the first unit, with those behind which it hides; nothing without any."""
+        """What holds the job up most: the first unit, with those that hide it; nothing where none does."""
         ends = (place for place, one in enumerate(self.stragglers, start=1) if not one.hides_next)
         return self.stragglers[: next(ends, len(self.stragglers))]
 

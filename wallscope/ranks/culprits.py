@@ -77,7 +77,7 @@ class Culprit:
 
 @dataclass(frozen=True, slots=True)
 class JobShape:
-    """Where the ranks of a job are: node and stage of each, if known; groups and axis by who meets in them."""
+    """Where the ranks are: node and stage of each, if known; groups and axis by who meets in them."""
 
     hostnames: tuple[str | None, ...]
     stage_of: Mapping[int, int]
@@ -152,10 +152,14 @@ def _list_slow(  # noqa: PLR0913, PLR0917  # all that is known of the job
     step_ns: float,
     units: Sequence[JobUnit],
 ) -> list[JobUnit]:
-    """Return ranks that take longer than their peers in step after step, most first; nodes if all theirs do."""
+    """Return ranks that take longer than their peers in step after step, nodes where all their ranks do."""
     over_ns: dict[JobUnit, float] = {}
+    sums = {True: graph.sum_segments(own.compute_ns), False: graph.sum_segments(own.rest_ns)}
     for unit in units:
         if unit.kind is not UnitKind.RANK:
+            continue
+        bound_ns = _bound_gain(graph, alike, sums[unit.is_compute], unit.places)
+        if bound_ns is None or bound_ns < CULPRIT_SHARE * step_ns * graph.steps:
             continue
         repaired = repair_unit(graph, shape, alike, own, unit)
         if repaired is None or not _is_steady(graph, own, repaired, unit):

@@ -152,7 +152,7 @@ def build_job_graph(
         return None
     if any(_lacks_window(profile, window) for profile in profiles):
         return None
-    rows = rows.with_columns(is_awaited=_AWAITED_SHARE <= (pl.col("blocking_ns") > 0).mean().over(_KIND))
+    rows = rows.with_columns(is_awaited=(pl.col("blocking_ns") > 0).mean().over(_KIND) >= _AWAITED_SHARE)
     ranks = [_read_rank(rows, member, profile, window) for member, profile in enumerate(profiles)]
     stays = pl.concat([rank.stays for rank in ranks])
     if stays.is_empty():

@@ -8,7 +8,8 @@ series are equal except for missing collectives at the ends of a capture. Except
 ends keep a constant distance.
 """
 
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Iterator, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Final
 
@@ -455,7 +456,9 @@ def _series(rows: pl.DataFrame, by: list[str]) -> list[Series]:
     return [build_series(own) for own in rows.partition_by(by, maintain_order=True)]
 
 
-def _form_groups(alike: _Candidates, known: Set[frozenset[int]] = frozenset()) -> Iterator[pl.DataFrame]:
+def _form_groups(
+    alike: _Candidates, known: AbstractSet[frozenset[int]] = frozenset()
+) -> Iterator[pl.DataFrame]:
     """Put the series into groups, each paired with the first of its group.
 
     The first remaining series gets those with the most constant distance to it. Their number is that of the
@@ -496,7 +499,7 @@ def _form_groups(alike: _Candidates, known: Set[frozenset[int]] = frozenset()) -
 
 
 def _cut_at_known(
-    alike: _Candidates, leader: int, found: list[tuple[Pairing, int]], known: Set[frozenset[int]]
+    alike: _Candidates, leader: int, found: list[tuple[Pairing, int]], known: AbstractSet[frozenset[int]]
 ) -> list[tuple[Pairing, int]]:
     """Return the first pairs if their ranks are a known group and the next one is far less constant.
 

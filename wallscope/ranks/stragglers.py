@@ -276,8 +276,7 @@ def _name_unit(ranks: JobRanks, unit: JobUnit) -> str:
         case UnitKind.RANK:
             return named[0]
         case UnitKind.NODE:
-            is_named = unit.name.lower().startswith("node")
-            return f"{'' if is_named else 'node '}{unit.name} ({_join_ranks(named)})"
+            return f"node {unit.name} ({_join_ranks(named)})"
         case UnitKind.STAGE:
             return f"pipeline stage {unit.stage} ({_join_ranks(named)})"
         case UnitKind.LINK:

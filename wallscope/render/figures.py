@@ -9,7 +9,7 @@ import polars as pl
 
 from wallscope import units
 from wallscope.model.advice import Fix
-from wallscope.model.analysis import Analysis, Job, RangeWork, Rank, Step
+from wallscope.model.analysis import Analysis, Job, RangeWork, Rank, RankWaits, Step
 from wallscope.model.cause_catalogue import describe_cause, name_cause
 from wallscope.model.diagnosis import Walls
 from wallscope.model.enums import Wall
@@ -25,6 +25,8 @@ _MOST_STEPS, _MOST_STEPS_OF_A_SIDE, _MOST_STEPS_OF_RANKS = 400, 200, 200
 _MOST_CAUSES, _MOST_RANGES, _MOST_CELLS = 14, 150, 40_000
 _ROW_PX, _LANE_PX, _FRAME_PX = 26, 26, 110
 _HEAT_ROW_PX, _THIN_PX, _TALL_PX = 16, 2, 1_600
+_MAP_ROW_PX, _BUTTONS_PX, _RANKS_OF_ROW = 22, 60, 8
+_WALLS_OF_MAP = (Wall.COMPUTE, Wall.COMMUNICATION, Wall.MEMORY, Wall.HOST)
 _SHORT_NAME = 24
 _SPACE = 1.5
 _ROOM = 0.18
@@ -381,6 +383,79 @@ def _draw_answers(
         "legend": _LEGEND,
     }
     return Figure(name, caption, traces, layout, _ROW_PX * (len(names) + 1) + 100)
+
+
+def draw_rank_map(job: Job) -> Figure:
+    """Draw all ranks by their nodes, else stages; buttons choose which share of the step the color shows."""
+    rows: dict[str, list[int]] = {}
+    has_nodes = len({one.hostname for one in job.members}) > 1
+    for one in job.members:
+        where = one.hostname or "unknown host" if has_nodes else f"stage {one.stage or 0}"
+        rows.setdefault(label(where, 20), []).append(one.place)
+    if len(rows) == 1:  # neither nodes nor stages
+        places = next(iter(rows.values()))
+        cut = [places[first : first + _RANKS_OF_ROW] for first in range(0, len(places), _RANKS_OF_ROW)]
+        rows = {f"{job.members[own[0]].name} …": own for own in cut}
+    widest = max(map(len, rows.values()))
+    whole_ns = {one.place: max(sum(one.walls.parts()), 1) for one in job.members}
+    saved_ns = {place: one.saved_ns for one in reversed(job.stragglers) for place in one.places}
+    step_ns = job.replayed_step_ns or max(whole_ns.values())
+    shown: dict[str, dict[int, float | None]] = {
+        "held up by it": {place: saved_ns.get(place, 0) / step_ns for place in whole_ns},
+        "waits for others": {
+            one.place: None if one.peer_wait_ns is None else one.peer_wait_ns / whole_ns[one.place]
+            for one in job.members
+        },
+        **{
+            str(wall): {one.place: getattr(one.walls, wall) / whole_ns[one.place] for one in job.members}
+            for wall in _WALLS_OF_MAP
+        },
+    }
+
+    def lay_out(values: Mapping[int, object]) -> list[list[object]]:
+        return [[*(values[place] for place in own), *[None] * (widest - len(own))] for own in rows.values()]
+
+    grids = {
+        name: lay_out({place: None if one is None else round(100 * one, 2) for place, one in values.items()})
+        for name, values in shown.items()
+    }
+    first = next(iter(grids)) if job.stragglers else list(grids)[1]
+    trace = {
+        "type": "heatmap",
+        "z": grids[first],
+        "y": list(rows),
+        "text": lay_out({one.place: _describe_member(one, whole_ns[one.place]) for one in job.members}),
+        "colorscale": [[0, "#f4f1ea"], [1, "#b5510e"]],
+        "colorbar": {"title": "% of step"},
+        "hovertemplate": "%{text}<br>%{z:.1f} %<extra></extra>",
+        "xgap": 1,
+        "ygap": 1,
+    }
+    buttons = [
+        {"label": name, "method": "restyle", "args": [{"z": [grid]}]}
+        for name, grid in sorted(grids.items(), key=lambda entry: entry[0] != first)
+    ]
+    layout = {
+        "xaxis": {"title": {"text": "rank of the row"}, "dtick": 1},
+        "yaxis": {"autorange": "reversed", "automargin": True, "type": "category"},
+        "updatemenus": [
+            {"type": "buttons", "direction": "right", "buttons": buttons, "x": 0, "y": 1, "yanchor": "bottom",
+             "xanchor": "left", "pad": {"b": 8}}
+        ],
+    }  # fmt: skip
+    by = "node" if has_nodes else "stage" if job.pipeline else "number"
+    caption = f"All ranks by {by}; a button chooses what is shown, in percent of the step"
+    return Figure("rank-map", caption, (trace,), layout, _MAP_ROW_PX * len(rows) + _FRAME_PX + _BUTTONS_PX)
+
+
+def _describe_member(member: RankWaits, whole_ns: int) -> str:
+    """Return the breakdown of a rank, for a tooltip."""
+    parts = ", ".join(
+        f"{wall} {units.percent(ns / whole_ns)}"
+        for wall, ns in zip(Wall, member.walls.parts(), strict=True)
+        if ns
+    )
+    return f"{label(member.name, 20)}: {units.duration(whole_ns)}, {parts}"
 
 
 def draw_heat(analysis: Analysis, job: Job) -> Figure:

@@ -212,7 +212,7 @@ EVEN_GROUP_NS: Final = 1_000
 EVEN_GROUP_RATIO: Final = 3.0
 """And by so many times what those vary. Chosen; shifts have 1.5."""
 KNOWN_GROUP_RATIO: Final = 1.5
-"""By how much less constant the next rank is where a group is that of another operation. Chosen, as for shifts."""
+"""By how much less constant the next rank is, where a group is one of another operation. Chosen."""
 KNOWN_PAIR_RATIO: Final = 3.0
 """The same where the known group has two ranks. Chosen, as `EVEN_GROUP_RATIO`."""
 FEWEST_FOR_DRIFT_COUNT: Final = 8
@@ -256,7 +256,7 @@ WIDELY_SHARED_COUNT: Final = 32
 CERTAIN_DEVIATIONS_COUNT: Final = 4.0
 """Standard errors by which kernels take longer in a step, to be slow and not so by chance. Chosen."""
 QUEUED_STAY_NS: Final = 5_000
-"""Between operations of a stream of which the second was waiting for the first. Chosen, as kernels follow within."""
+"""Between operations of a stream of which the second waits for the first. Chosen: kernels follow so."""
 LATE_STEP_SHARE: Final = 0.5
 """Of what a unit usually loses, for it to be late in a step. Chosen."""
 FEWEST_FOR_VARIATION_COUNT: Final = 3

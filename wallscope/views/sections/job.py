@@ -39,13 +39,14 @@ from wallscope.model.section import (
     tabulate,
 )
 from wallscope.model.shown import list_fields
-from wallscope.render.figures import draw_heat, draw_meeting
+from wallscope.render.figures import draw_heat, draw_meeting, draw_rank_map
 from wallscope.views.light import find_peak_share
 from wallscope.views.sections.words import explain_choice, name_process, name_rank
 from wallscope.views.verdict import list_job_verdict
 
 MOST_RANKS = 64
 _MOST_LATE = 6
+_FEWEST_FOR_MAP = 3
 _REPRESENTS = "the rank whose step is nearest to the median"
 _A_STEP = "how many of them a rank takes part in"
 _BUS_RATE = "what a link carries, over the time in which bytes move"
@@ -80,7 +81,12 @@ def build_job(report: Report) -> Section | None:
     waits = _tabulate_waits(
         [job.members[place] for place in places], say_left_out(len(job.members), len(places), where)
     )
-    drawn = (draw_heat(report.analysis, job), draw_meeting(report.lanes, job))
+    is_map = job.ranks > _FEWEST_FOR_MAP
+    drawn = (
+        draw_rank_map(job) if is_map else None,
+        draw_heat(report.analysis, job),
+        draw_meeting(report.lanes, job),
+    )
     blocks: tuple[Block, ...] = (
         *((_tabulate_late(job),) if job.stragglers else ()),
         *(figure for figure in drawn if figure is not None),

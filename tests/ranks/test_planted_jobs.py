@@ -1,0 +1,54 @@
+"""Faults planted in jobs of all layouts: the unit is named first, with what a job without it saves."""
+
+import pytest
+
+from benchmarks.culprits import LAYOUTS, judge_job, tabulate
+from fixtures.planted_jobs import KINDS, suits
+
+QUICK = {
+    ("data-parallel, 4 ranks", "none", True),
+    ("data-parallel, 4 ranks", "two-gpus", False),
+    ("data-parallel, 4 ranks", "slow-host", True),
+    ("TP 2, DP 4", "slow-link", False),
+    ("TP 2, DP 4", "chain", True),
+    ("EP 4, DP 8", "hot-expert", False),
+    ("EP 4, DP 8", "slow-node", True),
+    ("PP 2, DP 4, 1F1B", "late-stage", False),
+    ("PP 2, DP 4, 1F1B", "other-kernels", True),
+    ("PP 4, DP 2, 1F1B, sends beside compute", "none", False),
+    ("PP 4, DP 2, 1F1B, sends beside compute", "slow-gpu", True),
+}
+ALL = [
+    (layout, kind, has_payloads)
+    for layout in LAYOUTS
+    for kind in KINDS
+    for has_payloads in (True, False)
+    if suits(kind, LAYOUTS[layout]) and LAYOUTS[layout].size <= 8
+]
+
+
+@pytest.mark.parametrize(
+    ("layout", "kind", "has_payloads"),
+    [
+        pytest.param(*one, marks=() if one in QUICK else pytest.mark.slow)
+        for one in ALL
+        if "interleaved" not in one[0]
+    ],
+)
+def test_a_planted_fault_is_named_and_nothing_else(layout, kind, has_payloads):
+    found = judge_job(kind, LAYOUTS[layout], seed=0 if has_payloads else 1, has_payloads=has_payloads)
+
+    assert not found.is_accused
+    assert found.is_first == found.is_asked
+    assert found.close == found.amounts
+
+
+def test_the_table_counts_what_was_judged():
+    judged = [
+        judge_job(kind, LAYOUTS["data-parallel, 4 ranks"], 0, has_payloads=True)
+        for kind in ("none", "slow-gpu")
+    ]
+    rows = tabulate(judged).splitlines()
+
+    assert rows[2].startswith("| none | 1 | – | 0 |")  # noqa: RUF001  # a dash
+    assert rows[3] == "| slow-gpu | 1 | 1 of 1 | 0 | 1 of 1 |"
