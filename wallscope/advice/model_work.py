@@ -161,11 +161,11 @@ def _count_pairs(sequence: int, window: int) -> int:
 
 def count_token_flops(sizes: ModelSizes, sequence: int) -> Fraction:
     """Return the FLOPs that training needs for each token: three times those of the forward pass."""
-    run = PlannedRun(sizes, sequence, sequence, 1, stages=(divide_layers(sizes, {})))
+    run = PlannedRun(sizes, sequence, sequence, 1, stages=(place_layers(sizes, {})))
     return sum((_plan_stage(run, stage).training_flops for stage in run.stages), Fraction()) / sequence
 
 
-def divide_layers(sizes: ModelSizes, settings: Mapping[str, Any]) -> tuple[tuple[int | str, ...], ...]:
+def place_layers(sizes: ModelSizes, settings: Mapping[str, Any]) -> tuple[tuple[int | str, ...], ...]:
     """Return the layers of each pipeline stage by settings of Megatron, without any all in one stage.
 
     Raises:
@@ -420,7 +420,7 @@ def _read_hugging_face(written: Mapping[str, Any]) -> PlannedRun | PlanMismatch:
         return PlanMismatch.SIZES_UNKNOWN
     if not (sequence and batch):
         return PlanMismatch.BATCH_UNKNOWN
-    stages = divide_layers(sizes, {})
+    stages = place_layers(sizes, {})
     return PlannedRun(sizes, sequence, sequence * batch, micro_batches, stages=stages)
 
 
@@ -499,7 +499,7 @@ def _read_megatron(settings: Mapping[str, Any], gpus: int | None) -> PlannedRun 
         tensor=tensor,
         context=context,
         data=data,
-        stages=divide_layers(sizes, settings),
+        stages=place_layers(sizes, settings),
         pipeline_before_data=settings.get("use_tp_pp_dp_mapping") is True,
     )
 

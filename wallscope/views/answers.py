@@ -90,10 +90,15 @@ def _answer_cause(analysis: Analysis, rank: Rank, basis: TimeBasis) -> KeyAnswer
         return KeyAnswer(label, f"Work before the first {unit}", ("Most of the wall lies there.",), "causes")
     found = rank.speed_of_light if dominant == Wall.COMPUTE and basis.kind != "job" else None
     if found is not None and has_lines(found) and (row := find_largest_loss(found)) is not None:
-        lines = (f"{units.duration(row.ns)} of the {analysis.anchor.typical}.",)
-        lines += (f"{units.capitalize(row.note)}.",) if row.note else ()
+        notes = (f"{units.capitalize(row.note)}.",) if row.note else ()
+        lines = (f"{units.duration(row.ns)} of the {analysis.anchor.typical}.", *notes)
         return KeyAnswer(label, units.capitalize(row.name), lines, "light", Wall.COMPUTE)
-    own = _list_own_causes(rank, dominant)
+    return _name_largest_cause(analysis, rank, basis, dominant)
+
+
+def _name_largest_cause(analysis: Analysis, rank: Rank, basis: TimeBasis, dominant: str) -> KeyAnswer:
+    """Name the largest cause of a wall, its time, and where the host spends it."""
+    label, own = "Cause", _list_own_causes(rank, dominant)
     if not own:
         return KeyAnswer(label, "Not known", (), "causes")
     largest = max(own, key=lambda one: one.typical_ns)
