@@ -40,9 +40,9 @@ def noisy(request):
 
 @pytest.fixture(scope="module", params=[THREADED_PROGRAMS, ALL_PROGRAMS])
 def threaded(request):
-    """Programs of two or three threads that share a lock, with noise."""
+    """Programs of two or three threads that share a lock."""
     print(f"base seed {BASE_SEED}")  # noqa: T201
-    return judged(SEEDS[: request.param], noisy=True, make=random_threads)
+    return judged(SEEDS[: request.param], make=random_threads)
 
 
 @pytest.fixture
@@ -173,5 +173,6 @@ def test_threads_that_share_a_lock_are_told_from_those_that_work_side_by_side(th
     ranks = getattr(threaded, records)
     found = [(rank.wall_error, rank.where) for rank in ranks]
 
-    assert np.percentile([error for error, _ in found], 95) <= 0.01, (REPEAT, largest(found))
-    assert wrong_verdicts(ranks, 2 * ROUNDING) == [], REPEAT
+    wrong = sum(error > 0.01 for error, _ in found)
+    assert wrong <= max(len(ranks) // 20, 1), (REPEAT, largest(found))
+    assert wrong_verdicts(ranks) == [], REPEAT
