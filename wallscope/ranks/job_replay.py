@@ -303,7 +303,7 @@ def _read_rank(rows: pl.DataFrame, member: int, profile: Profile, window: tuple[
 
 
 _KIND, _AWAITED_SHARE = ("operation", "axis", "stream"), 0.5
-"""Operations of a kind that the program mostly waits for come at one place of it; others float beside it."""
+"""Operations of a kind that the program mostly waits for come at one place of it; others float around it."""
 _TURN = np.array([1, 2, 0])
 """Of what happens at once: an end before a step, and that before a begin."""
 _KINDS = 1_000
