@@ -25,7 +25,7 @@ LAYOUTS = {
     "TP 2, DP 4": Layout(tensor=2, data=4),
     "EP 4, DP 8": Layout(expert=4, data=8),
     "PP 2, DP 4, 1F1B": Layout(pipeline=2, data=4, micro_batches=6, is_grouped=True),
-    "PP 4, DP 2, 1F1B, sends beside compute": Layout(pipeline=4, data=2, micro_batches=8),
+    "PP 4, DP 2, 1F1B, sends overlap compute": Layout(pipeline=4, data=2, micro_batches=8),
     "PP 2, EP 2, DP 4, interleaved": Layout(
         pipeline=2, expert=2, data=4, virtual=2, micro_batches=4, layers=1
     ),

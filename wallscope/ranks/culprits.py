@@ -91,7 +91,9 @@ def find_culprits(graph: JobGraph, shape: JobShape) -> tuple[Culprit, ...]:
     units, found = list(_list_units(graph, shape)), list[Culprit]()
     while units and step_ns is not None and len(found) < MOST_CULPRITS_COUNT:
         best = _find_best(graph, shape, alike, own, step_ns, units)
-        together = [best] if best is not None else _find_together(graph, shape, alike, own, step_ns, units)
+        together = [] if best is None else [best]
+        if best is None and graph.steps >= FEWEST_FOR_VARIATION_COUNT:
+            together = _find_together(graph, shape, alike, own, step_ns, units)
         if not together:
             break
         for culprit, repaired in together:

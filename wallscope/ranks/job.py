@@ -125,6 +125,8 @@ def _judge_job(  # noqa: PLR0913, PLR0917  # all that is known of the ranks
     graph = build_job_graph(rows, profiles, steps)
     step_ns = None if graph is None else graph.measure_step_ns(graph.own)
     culprits = () if graph is None else find_culprits(graph, _describe_shape(rows, profiles, stage_of))
+    if graph is not None and step_ns is not None and not culprits and not graph.shows_begins(step_ns):
+        step_ns = None
     late = name_stragglers(ranks, culprits, stage_of)
     members = _summarize_members(rows, ranks, stage_of)
     critical = min(

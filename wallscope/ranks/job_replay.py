@@ -17,7 +17,7 @@ from wallscope.model.enums import Wall
 from wallscope.model.profile import Profile
 from wallscope.ranks.match_collectives import AT, OUT
 from wallscope.ranks.wait_split import StepSums
-from wallscope.thresholds.causes import MOST_REPLAYED_STEPS_COUNT, QUEUED_STAY_NS
+from wallscope.thresholds.causes import CULPRIT_SHARE, MOST_REPLAYED_STEPS_COUNT, QUEUED_STAY_NS
 from wallscope.trace.intervals import Times
 
 PASS, _BEGIN, _AWAIT = 0, 1, 2
@@ -107,6 +107,10 @@ class JobGraph:
             return None
         last = self.event_ptr[1:] - 1
         return float((at_ns[last] + self.lag_ns[last]).max() - self.begin_ns.max()) / self.steps
+
+    def shows_begins(self, step_ns: float) -> bool:
+        """Return whether the window shows why ranks begin late: a step before, or about one begin of all."""
+        return self.steps > 1 or float(np.ptp(self.begin_ns)) < CULPRIT_SHARE * step_ns
 
     def sum_steps(self, places: Sequence[int], times_ns: Times) -> Times:
         """Return times of events of some ranks summed by step, int64[steps]."""
@@ -299,7 +303,7 @@ def _read_rank(rows: pl.DataFrame, member: int, profile: Profile, window: tuple[
 
 
 _KIND, _AWAITED_SHARE = ("operation", "axis", "stream"), 0.5
-"""Operations of a kind that the program mostly waits for come at one place of it; others float beside it."""
+"""Operations of a kind that the program mostly waits for come at one place of it; others float around it."""
 _TURN = np.array([1, 2, 0])
 """Of what happens at once: an end before a step, and that before a begin."""
 _KINDS = 1_000

@@ -106,7 +106,7 @@ def _describe_late_units(job: Job, unit: str) -> Iterator[str]:
     if not job.collectives.matched:
         return
     if job.replayed_step_ns is None:
-        yield f"What holds the job up is unknown: no {unit} of all ranks could be replayed."
+        yield f"What holds the job up is unknown: no {unit} could be replayed from a begin of all ranks."
     elif not job.stragglers:
         yield (
             f"Nothing holds the job up: with any rank, node, stage or link like its peers, the {unit} is at"

@@ -395,7 +395,7 @@ def find_stages(rows: pl.DataFrame, profiles: Sequence[Profile]) -> dict[int, in
 def _agree_on_stages(rows: pl.DataFrame, found: dict[int, int]) -> dict[int, int]:
     """Return the stages, where ranks of one stage that disagree have that of most of them.
 
-    Ranks that reduce gradients, or share a layer, are of one stage.
+    Ranks that reduce gradients together, or share a layer, are in one stage.
     """
     within = rows.filter(pl.col("is_whole") & pl.col("axis").is_in([str(axis) for axis in _WITHIN_STAGE]))
     agreed = dict(found)

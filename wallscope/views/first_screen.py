@@ -292,7 +292,7 @@ def _describe_ranks(job: Job, analysis: Analysis) -> Iterator[str]:
     if job.stragglers:
         yield describe_repairs(job, window)
     if job.replayed_step_ns is None:
-        yield f"What holds the job up is unknown: no {window} of all ranks could be replayed."
+        yield f"What holds the job up is unknown: no {window} could be replayed from a begin of all ranks."
     elif not job.stragglers:
         waited = units.duration(job.collectives.jitter_ns)
         yield f"Nothing holds the job up. A rank waits {waited} per {window} for others (mean)."

@@ -15,8 +15,8 @@ QUICK = {
     ("EP 4, DP 8", "slow-node", True),
     ("PP 2, DP 4, 1F1B", "late-stage", False),
     ("PP 2, DP 4, 1F1B", "other-kernels", True),
-    ("PP 4, DP 2, 1F1B, sends beside compute", "none", False),
-    ("PP 4, DP 2, 1F1B, sends beside compute", "slow-gpu", True),
+    ("PP 4, DP 2, 1F1B, sends overlap compute", "none", False),
+    ("PP 4, DP 2, 1F1B, sends overlap compute", "slow-gpu", True),
 }
 ALL = [
     (layout, kind, has_payloads)
