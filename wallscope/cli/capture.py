@@ -27,7 +27,7 @@ _REPEATED_S = 5.0
 
 def capture(  # noqa: PLR0913  # options are parameters
     program: Annotated[
-        list[str], typer.Argument(metavar="-- PROGRAM...", help="The command that trains, unchanged.")
+        list[str], typer.Argument(metavar="PROGRAM...", help="The command that trains, unchanged.")
     ],
     *,
     steps: Annotated[
