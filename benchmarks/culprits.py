@@ -98,14 +98,14 @@ def tabulate(judged: Sequence[Judged]) -> str:
         ("**all, with payloads**", [one for one in judged if one.has_payloads]),
         ("**all, names alone**", [one for one in judged if not one.has_payloads]),
     ]
-    for name, own in rows:
+    for name, shown in rows:
         sums: Counter[str] = Counter()
-        for one in own:
+        for one in shown:
             sums.update(asked=int(one.is_asked), first=int(one.is_first), accused=int(one.is_accused))
             sums.update(amounts=one.amounts, close=one.close)
         first = f"{sums['first']} of {sums['asked']}" if sums["asked"] else "–"  # noqa: RUF001  # a dash
         close = f"{sums['close']} of {sums['amounts']}" if sums["amounts"] else "–"  # noqa: RUF001  # same
-        lines.append(f"| {name} | {len(own)} | {first} | {sums['accused']} | {close} |")
+        lines.append(f"| {name} | {len(shown)} | {first} | {sums['accused']} | {close} |")
     return "\n".join(lines)
 
 

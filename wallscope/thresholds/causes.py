@@ -258,6 +258,6 @@ CERTAIN_DEVIATIONS_COUNT: Final = 4.0
 QUEUED_STAY_NS: Final = 5_000
 """Between operations of a stream of which the second waits for the first. Chosen: kernels follow so."""
 LATE_STEP_SHARE: Final = 0.5
-"""Of what a unit usually loses, for it to be late in a step. Chosen."""
+"""Of what a unit loses in the mean step, for it to be late in a step. Chosen."""
 FEWEST_FOR_VARIATION_COUNT: Final = 3
 """Minimum number of steps to measure that. Chosen."""
