@@ -343,7 +343,6 @@ def _explain_turns(ranks: JobRanks) -> LateReason:
         return LateReason(None, None, Reason.UNKNOWN, None, "the capture does not show why")
     cause = max(over, key=lambda one: (over[one], one))
     wall = Wall(cause.partition("/")[0])
-    sentence = (
-        f"{describe_cause(cause)} comes on one rank after the other, {duration(round(over[cause]))} per step"
-    )
+    together = duration(round(over[cause]))
+    sentence = f"{describe_cause(cause)} comes on one rank after the other, together {together} per step"
     return LateReason(wall, cause, _REASON_OF_WALL[wall], None, sentence)
