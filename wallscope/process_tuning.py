@@ -121,7 +121,7 @@ class Once(Generic[_Found]):
             return self._made[0]
 
     def forget(self) -> None:
-        """Let go of the result; it is computed again if it is asked for again."""
+        """Drop the result; it is computed again when it is needed."""
         with self._lock:
             self._made.clear()
 

@@ -74,7 +74,14 @@ def test_operations_that_wait_for_each_other_in_a_circle_end_the_walk(walking):
         walk = slices.Walk(
             (np.array([5, 5, 5]), np.array([5, 5, 9]), *(np.full(3, -1, i32) for _ in range(3))),
             (np.array([0, 1, 2, 3]), np.array([1, 0, 0], i32)),
-            (none, none, none.astype(i32), none.astype(np.int8), *(none.astype(i32) for _ in range(4))),
+            (
+                none,
+                none,
+                none.astype(i32),
+                none.astype(np.int8),
+                *(none.astype(i32) for _ in range(4)),
+                none.astype(np.uint8),
+            ),
             (np.zeros(1, i64), none.astype(i32), none.astype(np.uint8), none),
             (np.zeros(1, i64), none, none, none.astype(i32)),
             (none, none.astype(i32)),

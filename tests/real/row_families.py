@@ -177,6 +177,10 @@ FAMILIES: dict[str, tuple[tuple[str, str], ...]] = {
 ROWS_OF_RULES: dict[str, tuple[str, ...]] = {
     "ranges of attention": ("fuse-attention",),
     "kernels": (
+        "even-gpu-clocks",
+        "even-stages",
+        "even-tokens",
+        "even-work",
         "fill-the-gpu",
         "fuse-elementwise",
         "fewer-kernels",
@@ -309,6 +313,8 @@ ROWS_OF_RULES: dict[str, tuple[str, ...]] = {
         "deeper-data-pipeline",
     ),
     "calls": (
+        "even-hosts",
+        "stall-together",
         "fewer-other-calls",
         "mark-the-steps",
         "manual-gc",
@@ -357,6 +363,7 @@ ROWS_OF_RULES: dict[str, tuple[str, ...]] = {
         "pipeline-embedding-wgrad",
         "pipeline-chunks",
         "even-out-ranks",
+        "even-links",
         "bucketed-gradients",
         "name-the-axis",
         "techniques-by-axis",

@@ -105,7 +105,7 @@ def test_sections_stand_in_the_order_of_questions_with_the_dominant_wall_first(r
     assert sections[:6] == ["verdict", "timeline", "steps", "causes", "light", "path"]
     assert sections[6] == report.analysis.diagnosis.dominant_wall
     assert set(sections[6:10]) == {"communication", "memory", "host", "compute"}
-    assert sections[9:] == ["phases", "limits", "computed"]
+    assert sections[10:] == ["phases", "limits", "computed"]
 
 
 def test_the_navigation_leads_to_each_section_and_counts_its_entries(report):

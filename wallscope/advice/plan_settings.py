@@ -112,7 +112,7 @@ def divide_layers(layers: int, stages: int) -> str:
     """Return a pipeline layout whose stages differ by at most one layer, embedding and loss counted.
 
     >>> divide_layers(5, 4)
-    'Et|tt|t|tL'
+    'Et|tt|tt|L'
 
     Raises:
         ValueError: there are more stages than layers, embedding and loss.

@@ -36,7 +36,7 @@ from wallscope.advice.settings import add_settings, leave_out_training, vocabula
 from wallscope.advice.trace_facts import GENERAL_SYSTEMS, choose_systems, is_read_by, merge_trace_facts
 from wallscope.advice.unit_fixes import build_unit_fix
 from wallscope.model.advice import PHASES, Fix, Precondition, RunConfiguration, Setting, System, TraceFacts
-from wallscope.model.analysis import Analysis, Rank
+from wallscope.model.analysis import Analysis, Rank, UnitKind
 from wallscope.model.capture import Finding, Profiler
 from wallscope.model.cause_catalogue import DRAINED, LAUNCHING, PEER_WAIT, WAIT, describe_cause, is_part
 from wallscope.model.diagnosis import Opportunity
@@ -142,7 +142,7 @@ def recommend(matched: Matched, replayed: Replayed = NOT_REPLAYED, ranks: tuple[
     run, analysis = matched.run, matched.run.analysis
     fixes = rank_fixes(run, matched.matches, replayed)
     worthless = {fix.id: fix for fix in fixes if _is_worthless(fix)}
-    useful = [*_list_unit_fixes(run), *(fix for fix in fixes if fix.id not in worthless)]
+    useful = _place_unit_fix(run, [fix for fix in fixes if fix.id not in worthless])
     of_program, of_capture = name_next_actions(run, *_divide_by_subject(useful))
     return replace(
         analysis,
@@ -168,7 +168,7 @@ def recommend_again(analysis: Analysis, names: pl.Series) -> Analysis:
     gone = {fix.id for fix in analysis.dismissed}
     matches = tuple(one for one in _match_again(run, fix_rules(), before) if one.rule.id not in gone)
     answers = {fix.id: fix.replay for fix in before.values() if fix.replay is not None}
-    fixes = (*_list_unit_fixes(run), *rank_fixes(run, matches, Replayed(analysis.replay, answers)))
+    fixes = _place_unit_fix(run, rank_fixes(run, matches, Replayed(analysis.replay, answers)))
     of_program, of_capture = name_next_actions(run, *_divide_by_subject(fixes))
     return replace(
         analysis,
@@ -178,10 +178,19 @@ def recommend_again(analysis: Analysis, names: pl.Series) -> Analysis:
     )
 
 
-def _list_unit_fixes(run: MeasuredRun) -> tuple[Fix, ...]:
-    """Return the fix for what holds a job up, which comes before all others."""
-    fix = build_unit_fix(run, partial(_settings, run=run))
-    return () if fix is None else (fix,)
+def _place_unit_fix(run: MeasuredRun, fixes: Sequence[Fix]) -> list[Fix]:
+    """Return the fixes with the one for what holds a job up: first, if it is one rank, node, stage or link.
+
+    Stalls of all hosts in turn come behind the first fixes that gain more.
+    """
+    own = build_unit_fix(run, partial(_settings, run=run))
+    if own is None:
+        return list(fixes)
+    place = 0
+    if run.analysis.job is not None and run.analysis.job.leading[0].unit is UnitKind.JOB:
+        larger = ((fix.speedup_ceiling or 0) > (own.speedup_ceiling or 0) for fix in fixes)
+        place = next((nth for nth, is_larger in enumerate(larger) if not is_larger), len(fixes))
+    return [*fixes[:place], own, *fixes[place:]]
 
 
 def _divide_by_subject(fixes: Sequence[Fix]) -> tuple[tuple[Fix, ...], tuple[Fix, ...]]:

@@ -122,7 +122,7 @@ def _judge_job(  # noqa: PLR0913, PLR0917  # all that is known of the ranks
     ranks = JobRanks(profiles, steps, alike, _peers(rows), rank_names(profiles))
     stage_of = find_stages(rows, profiles)
     in_stages = summarize_pipeline(rows, stage_of, profiles, steps)
-    graph = build_job_graph(rows, profiles, steps)
+    graph = build_job_graph(rows, profiles, steps) if rows["is_whole"].any() else None
     step_ns = None if graph is None else graph.measure_step_ns(graph.own)
     culprits = () if graph is None else find_culprits(graph, _describe_shape(rows, profiles, stage_of))
     if graph is not None and step_ns is not None and not culprits and not graph.shows_begins(step_ns):
@@ -266,9 +266,10 @@ def _describe_shape(rows: pl.DataFrame, profiles: Sequence[Profile], stage_of: d
 
 
 def _list_held_up(late: tuple[Straggler, ...]) -> list[int]:
-    """Return the ranks of the first unit that holds the job up by its own work."""
+    """Return the ranks of the first unit that holds a job up by its own work, and of those that hide it."""
     own = [one for one in late if one.unit in {UnitKind.RANK, UnitKind.NODE, UnitKind.STAGE}]
-    return list(own[0].places) if own else []
+    last = next((nth for nth, one in enumerate(own, start=1) if not one.hides_next), len(own))
+    return [place for one in own[:last] for place in one.places]
 
 
 def _list_slowest(pipeline: tuple[PipelineStage, ...], steps: Sequence[StepSums]) -> list[int]:

@@ -3,6 +3,7 @@
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 
 import numpy as np
 import polars as pl
@@ -241,8 +242,12 @@ class JobRanks:
 def name_stragglers(
     ranks: JobRanks, culprits: Sequence[Culprit], stage_of: Mapping[int, int]
 ) -> tuple[Straggler, ...]:
-    """Return what holds a job up with the reasons, in the order of repair (`find_culprits`)."""
-    return tuple(_name_straggler(ranks, culprit, stage_of) for culprit in culprits)
+    """Return what holds a job up with the reasons, in the order of repair (`find_culprits`).
+
+    The list ends before a unit that is late in no step.
+    """
+    shown = takewhile(lambda culprit: culprit.is_late.any(), culprits)
+    return tuple(_name_straggler(ranks, culprit, stage_of) for culprit in shown)
 
 
 def _name_straggler(ranks: JobRanks, culprit: Culprit, stage_of: Mapping[int, int]) -> Straggler:
@@ -306,6 +311,8 @@ def _reason(ranks: JobRanks, culprit: Culprit, stage_of: Mapping[int, int]) -> L
     else:
         others = [other for other in ranks.like(place) if other not in unit.places]
         others = [other for other in others if stage_of.get(other) == stage_of.get(place)] or others
+    if not others:
+        return LateReason(None, None, Reason.UNKNOWN, None, "the capture does not show why")
     peers = [ranks.side(other) for other in others]
     if unit.is_compute:
         return explain_lateness(ranks.side(place), peers, {Wall.COMPUTE: gain_ns})
@@ -339,7 +346,7 @@ def _explain_turns(ranks: JobRanks) -> LateReason:
         for cause, ns in by_step.group_by("cause", maintain_order=True).agg("ns").iter_rows():
             usual = float(np.median([*ns, *[0] * (count - len(ns))]))
             over[cause] += sum(max(one - usual, 0) for one in ns) / count
-    if not over:
+    if not any(over.values()):
         return LateReason(None, None, Reason.UNKNOWN, None, "the capture does not show why")
     cause = max(over, key=lambda one: (over[one], one))
     wall = Wall(cause.partition("/")[0])

@@ -156,7 +156,7 @@ class UpperBounds:
         return self.window().make_player(self._rank_id)
 
     def forget(self) -> None:
-        """Let go of the simulation, and of a window that no other rank shares; made again if needed."""
+        """Drop the simulation, and a window that no other rank shares; both are made again when needed."""
         if self.__dict__.pop("player", None) is not None and self._is_alone:
             self.window.forget()
 

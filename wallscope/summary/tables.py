@@ -315,10 +315,10 @@ def build_kernel_table(trace: Trace) -> pl.DataFrame:
 
     `count`, the kernels that begin in a step, and `work_ns`, their time inside it, are means over the steps
     of the typical step. `step_share` is work divided by the step, null for a step of length 0. `median_ns`,
-    `mean_ns`, `least_ns`, `most_ns` and `deviation_ns` are of the durations of whole kernels that begin in
-    those steps, even if one ends outside its step or the selected time; `deviation_ns` is that of a sample,
-    null for one kernel. `flops_per_s` and `peak_share` are null unless shapes of operators
-    give the FLOPs.
+    `mean_ns`, `least_ns`, `most_ns` and `deviation_ns` describe the durations of whole kernels that begin in
+    those steps, even if one ends outside its step or the selected time. The standard deviation
+    `deviation_ns` divides by one less than their count, and is null for one kernel. `flops_per_s` and
+    `peak_share` are null unless shapes of operators give the FLOPs.
     """
     return _of_each_rank(trace, _tabulate_kernels)
 

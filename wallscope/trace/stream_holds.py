@@ -1,7 +1,7 @@
 """Calls that let a stream wait for the host or for memory, and the work that they may have held.
 
 A function of the host that runs in a stream, and a wait for a value in memory, have no row on the device. The
-next work of the stream begins late, and nothing else tells why.
+next work of the stream begins late, and nothing else shows why.
 """
 
 from dataclasses import dataclass

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from wallscope import units
-from wallscope.model.analysis import Analysis
+from wallscope.model.analysis import Analysis, UnitKind
 from wallscope.model.diagnosis import Scope
 from wallscope.model.enums import Wall
 from wallscope.ranks.job_sentences import name_leading
@@ -39,7 +39,8 @@ def describe_scope(analysis: Analysis) -> str:
     none of this is known.
     """
     job = analysis.job
-    held_up = f"held up by {name_leading(job)}" if job is not None and job.stragglers else ""
+    is_held_up = job is not None and job.stragglers and job.leading[0].unit is not UnitKind.JOB
+    held_up = f"held up by {name_leading(job)}" if job is not None and is_held_up else ""
     parts = (
         _tell_peak(analysis),
         *_list_scope_parts(find_scope(analysis), analysis.anchor.window),

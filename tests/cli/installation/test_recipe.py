@@ -169,7 +169,7 @@ def test_it_joins_what_can_be_analysed_and_says_what_cannot(run_recipe, exports,
     assert [path.name for path in (output / "ranks").iterdir()] == ["run.json"]
     assert [entry["name"] for entry in answer["inputs"]] == ["run.sqlite"]
     assert answer["anchor"]["selected_time_ns"] == [0, 10**9]
-    assert "1 export left out" in answer["job"]["verdict"]
+    assert "cut.json is left out" in answer["job"]["verdict"]
     assert {path.name for path in output.iterdir() if path.is_file()} == {
         "job.json",
         "job.md",

@@ -3,7 +3,8 @@
 import os
 import socket
 import time
-from threading import Thread
+from contextlib import suppress
+from threading import Event, Thread
 
 import pytest
 
@@ -13,27 +14,27 @@ from wallscope.jobs.run import analyze_export, analyze_on_cluster
 from wallscope.model.capture import Options
 
 
-def stay_silent(_):
-    time.sleep(60)
+def stay_silent(_, ended):
+    ended.wait(60)
 
 
-def close(connection):
-    connection.close()
+def close(*_):
+    """Every connection is closed in the end."""
 
 
-def send_noise(connection):
+def send_noise(connection, ended):
     connection.sendall(b"\xff" * 65_536)
-    time.sleep(60)
+    ended.wait(60)
 
 
-def answer_as_a_web_server(connection):
+def answer_as_a_web_server(connection, ended):
     connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
-    time.sleep(60)
+    ended.wait(60)
 
 
-def claim_a_long_message(connection):
+def claim_a_long_message(connection, ended):
     connection.sendall((1 << 40).to_bytes(8, "little") + os.urandom(100))
-    time.sleep(60)
+    ended.wait(60)
 
 
 @pytest.mark.parametrize(
@@ -45,21 +46,33 @@ def test_what_is_no_scheduler_is_one_line(behave, tmp_path, monkeypatch):
     pytest.importorskip("distributed", reason="no Dask here: pip install 'wallscope[dask]'")
     monkeypatch.setattr(run, "_PATIENCE_S", 2)
     monkeypatch.setattr(run, "_CONNECTING_S", 6)
+    ended, serving = Event(), []
     with socket.create_server(("127.0.0.1", 0)) as listening:
+        listening.settimeout(0.1)
+
+        def answer(connection):
+            with connection, suppress(OSError):  # who asked may be gone
+                behave(connection, ended)
 
         def serve():
-            while True:
-                try:
+            while not ended.is_set():
+                with suppress(TimeoutError):
                     connection, _ = listening.accept()
-                except OSError:
-                    return
-                Thread(target=behave, args=(connection,), daemon=True).start()
+                    connection.settimeout(60)
+                    serving.append(Thread(target=answer, args=(connection,)))
+                    serving[-1].start()
 
-        Thread(target=serve, daemon=True).start()
+        serving.append(Thread(target=serve))
+        serving[-1].start()
         address = f"tcp://127.0.0.1:{listening.getsockname()[1]}"
         before_s = time.monotonic()
-        with pytest.raises(OptionError, match=r"cannot be reached: .* — start the scheduler") as found:
-            list(analyze_on_cluster(address, [tmp_path / "x"], Options(), lambda _: None, analyze_export))
+        try:
+            with pytest.raises(OptionError, match=r"cannot be reached: .* — start the scheduler") as found:
+                list(analyze_on_cluster(address, [tmp_path / "x"], Options(), lambda _: None, analyze_export))
+        finally:
+            ended.set()
+            for thread in serving:
+                thread.join()
 
     assert time.monotonic() - before_s < 30
     assert "\n" not in str(found.value)
