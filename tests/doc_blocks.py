@@ -59,7 +59,7 @@ def not_run(command):
 
 
 def split_command(command):
-    """The arguments of `wallscope …`, without `> FILE`, and how many lines of its output `| head -N` leaves."""
+    """The arguments of `wallscope …` without `> FILE`, and how many lines of output `| head -N` leaves."""
     command, _, filtered = command.partition(" | head -")
     command = re.sub(r" > \S+$", "", command)
     return shlex.split(command.removesuffix(" &"))[1:], int(filtered) if filtered else None

@@ -54,7 +54,7 @@ class Walk:
         calls: start int64[call], end int64[call], thread int32[call], link kind int8[call].
             Then int32[call] each, -1 is none: row of what a blocking call waited for; the call of another
             thread whose lock it waited for. The last three are about its thread before it: the operation that
-            it spun for; the call of another thread that held a lock; whether it worked by itself, uint8[call].
+            it spun for; the call of another thread that held a lock; if it worked by itself, uint8[call].
         awaited: offsets int64[blocking + 1], and the operations each blocking call waited for, int32; -1:
             something unknown; whether that is inferred uint8[blocking]; when each began to wait
             int64[blocking], perhaps in earlier calls.
