@@ -11,7 +11,7 @@ from random import Random
 import numpy as np
 
 from benchmarks.marks import put
-from fixtures.simulation.judged import Judged, judged
+from fixtures.simulation.judged import Judged, Judgement, judged
 from fixtures.simulation.random_threads import random_threads
 
 _NAME, _NAME_OF_THREADS = "simulation", "threads"
@@ -27,26 +27,21 @@ _CLEARANCE = 0.005
 def table(programs: int) -> list[str]:
     """The programs as exports with and without event records, and with noise, as lines of a table."""
     seeds = Random(_SEED).sample(range(1_000_000), programs)  # noqa: S311  # programs to try, no keys
-    plain, noisy = judged(seeds), judged(seeds, noisy=True)
-    return [
-        f"{programs:,} random programs, drawn with seed {_SEED}.",
-        "",
-        _HEADER,
-        f"|---{'|---:' * 9}|",
-        _row("with event records", plain.with_events, _CLEARANCE),
-        _row("without event records", plain.without_events, _CLEARANCE),
-        _row("noise, with event records", noisy.with_events, 2 * _CLEARANCE),
-        _row("noise, without event records", noisy.without_events, 2 * _CLEARANCE),
-        "",
-    ]
+    title = f"{programs:,} random programs, drawn with seed {_SEED}."
+    return _list_rows(title, judged(seeds), judged(seeds, noisy=True))
 
 
 def table_of_threads(programs: int) -> list[str]:
     """Programs of two or three threads that share a lock, with and without noise, as lines of a table."""
     seeds = Random(_SEED).sample(range(1_000_000), programs)  # noqa: S311  # programs to try, no keys
     plain, noisy = (judged(seeds, noisy=one, make=random_threads) for one in (False, True))
+    title = f"{programs:,} random programs with two or three threads, drawn with seed {_SEED}."
+    return _list_rows(title, plain, noisy)
+
+
+def _list_rows(title: str, plain: Judgement, noisy: Judgement) -> list[str]:
     return [
-        f"{programs:,} random programs with two or three threads, drawn with seed {_SEED}.",
+        title,
         "",
         _HEADER,
         f"|---{'|---:' * 9}|",
