@@ -129,6 +129,7 @@ class EntryKind(StrEnum):
     """What is kept; the name of its folder."""
 
     ANSWERS = "answers"
+    OUTLINES = "outlines"
     PAGES = "pages"
     TIMELINES = "timelines"
     EXPORTS = "exports"
@@ -137,6 +138,7 @@ class EntryKind(StrEnum):
 _SEAL = b"wallscope cache "
 _HEADS = {
     EntryKind.ANSWERS: _SEAL,
+    EntryKind.OUTLINES: _SEAL,
     EntryKind.PAGES: _SEAL,
     EntryKind.TIMELINES: _SEAL,
     EntryKind.EXPORTS: b"SQLite format 3\0",

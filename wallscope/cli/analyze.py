@@ -270,7 +270,7 @@ def analyze(  # noqa: PLR0913  # options are parameters
 
             with fetch_source(source) as file:
                 made = analyze_capture(
-                    file, options, progress, keeps_slices=True, with_profiles=json is not None
+                    file, options, progress, keeps_slices=True, with_details=outputs.show_details
                 )
                 outputs.write_parts(made, progress)
                 found = build_answer(made, progress, with_page=html is not None)
@@ -282,7 +282,7 @@ def analyze(  # noqa: PLR0913  # options are parameters
                 progress,
                 cache,
                 with_page=html is not None,
-                with_profiles=json is not None,
+                with_details=outputs.show_details,
             )
     _show_answer(
         found, outputs, files, rows, is_full=full, has_configuration=options.configuration is not None

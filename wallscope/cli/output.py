@@ -315,6 +315,11 @@ class Outputs:
         """Whether something is made from more than the answer: tables, or the trace."""
         return any(place is not None for place in (self.csv, self.parquet, self.perfetto))
 
+    @property
+    def show_details(self) -> bool:
+        """Whether something shows more of other ranks than their walls: JSON, the page, tables."""
+        return any(place is not None for place in (self.json, self.html, self.csv, self.parquet))
+
     def write(self, found: "RenderedAnalysis") -> None:
         """Write what is made from the answer.
 

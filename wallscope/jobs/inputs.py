@@ -162,7 +162,7 @@ def load_or_analyze_source(  # noqa: PLR0913  # what is asked for
     *,
     with_page: bool = False,
     with_timeline: bool = False,
-    with_profiles: bool = True,
+    with_details: bool = True,
 ) -> "RenderedAnalysis":
     """Return the answer for one export, wherever it is; it is fetched only if its answer is not kept.
 
@@ -183,7 +183,7 @@ def load_or_analyze_source(  # noqa: PLR0913  # what is asked for
             cache,
             with_page=with_page,
             with_timeline=with_timeline,
-            with_profiles=with_profiles,
+            with_details=with_details,
         )
 
     def name() -> str | None:
@@ -202,7 +202,7 @@ def load_or_analyze_source(  # noqa: PLR0913  # what is asked for
         cache,
         with_page=with_page,
         with_timeline=with_timeline,
-        with_profiles=with_profiles,
+        with_details=with_details,
     )
 
 
