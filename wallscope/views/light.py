@@ -340,17 +340,39 @@ def has_lines(found: SpeedOfLight | None) -> bool:
 
 
 def write_worth(fix: Fix) -> str:
-    """Write the upper bound of a fix: of the ledger if it shows one, else that of its assumed rates."""
-    bound = fix.speedup_ceiling if fix.most_speedup is None else fix.most_speedup
-    if bound is None:
-        return ""
-    return units.write_ceiling(bound) if fix.most_speedup is None else f"at most {units.write_speedup(bound)}"
+    """Write what a fix wins: at most by the ledger, else about at assumed rates, else up to the bound."""
+    return units.write_gain(fix.speedup_ceiling, fix.most_speedup, has_floor=fix.keeps_floor is True)
+
+
+def is_estimate(fix: Fix) -> bool:
+    """Return whether what is written of a fix is no bound, because FLOPs are unknown."""
+    return fix.most_speedup is not None and fix.speedup_ceiling is not None and not fix.keeps_floor
 
 
 def describe_expectation(fix: Fix) -> str:
-    """Write what a fix wins at assumed rates, where the ledger bounds it; empty elsewhere."""
+    """Write the other speedup of a fix that the ledger bounds; empty elsewhere.
+
+    That is the one at assumed rates, or where FLOPs are unknown the one without any time of its kernels.
+    """
     if fix.most_speedup is None or fix.speedup_ceiling is None:
         return ""
+    if is_estimate(fix):
+        return f"FLOPs unknown: {units.write_loose_most(fix.most_speedup)}"
     if units.write_speedup(fix.speedup_ceiling) == units.write_speedup(fix.most_speedup):
         return ""
     return f"about {units.write_speedup(fix.speedup_ceiling)} at the rates that libraries reach"
+
+
+def describe_briefly(fix: Fix) -> str:
+    """Write what the speedup of a fix assumes, with the one at assumed rates where that is not shown."""
+    if is_estimate(fix) or not describe_expectation(fix):
+        return fix.assumes
+    return f"about {units.write_speedup(fix.speedup_ceiling or 1.0)}: {fix.assumes}"
+
+
+def describe_assumptions(fix: Fix) -> str:
+    """Write what the speedup of a fix rests on: the other one that is known, and what it assumes."""
+    expected = describe_expectation(fix)
+    if is_estimate(fix):
+        return "; ".join(filter(None, (fix.assumes, expected)))
+    return ": ".join(filter(None, (expected, fix.assumes)))
