@@ -182,6 +182,11 @@ class SpeedOfLight:
     refused: PlanMismatch | None = None
     assumes: str = ""
 
+    @property
+    def peak_share(self) -> float | None:
+        """MFU, else HFU; `None` without a step or its FLOPs."""
+        return None if not self.is_step else self.hfu if self.mfu is None else self.mfu
+
     def total(self, *lines: LedgerLine, category: ComputeCategory | None = None) -> int:
         """Return the ns of some lines, of one category if it is given."""
         own = (one for one in self.lines if category is None or one.category is category)

@@ -7,11 +7,11 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from wallscope.files import read_toml
+from wallscope.advice.rules import list_light_limits
 from wallscope.model.advice import Fix
 from wallscope.model.analysis import Analysis, Rank
 from wallscope.model.cause_catalogue import LAUNCHING
-from wallscope.model.enums import ComputeCategory, Precision
+from wallscope.model.enums import ComputeCategory, Precision, Wall
 from wallscope.model.speed_of_light import OF_MATRICES, LedgerLine, MatrixWork, SpeedOfLight
 from wallscope.thresholds.causes import LEAST_COUNTED_SHARE
 
@@ -47,12 +47,19 @@ class _Removed(NamedTuple):
 
 
 def limit_fixes(analysis: Analysis) -> Analysis:
-    """Return an answer whose fixes have the largest speedup that the ledger of any rank allows."""
-    limits = {fix: limit for limit in read_toml("advice/light.toml")["limit"] for fix in limit["fixes"]}
+    """Return an answer whose fixes have the largest speedup that the ledger of any rank allows.
+
+    Where compute is the wall and no replay gives an order, the fixes with the largest bound come first.
+    """
+    limits = {fix: limit for limit in list_light_limits() for fix in limit["fixes"]}
     own = [rank for rank in analysis.ranks if rank.speed_of_light is not None]
     if not analysis.fixes or not own or not any(fix.id in limits for fix in analysis.fixes):
         return analysis
-    return replace(analysis, fixes=tuple(_limit_fix(fix, limits.get(fix.id), own) for fix in analysis.fixes))
+    fixes = [_limit_fix(fix, limits.get(fix.id), own) for fix in analysis.fixes]
+    is_replayed = any(fix.replay is not None for fix in fixes)
+    if analysis.diagnosis.dominant_wall == str(Wall.COMPUTE) and not is_replayed:
+        fixes.sort(key=lambda fix: (fix.blocked, -(fix.most_speedup or fix.speedup_ceiling or 1.0)))
+    return replace(analysis, fixes=tuple(fixes))
 
 
 def _limit_fix(fix: Fix, limit: Mapping[str, Any] | None, ranks: list[Rank]) -> Fix:
@@ -89,8 +96,7 @@ def measure_most_speedup(rank: Rank, limit: Mapping[str, Any]) -> MostSpeedup | 
         lines = frozenset(map(LedgerLine, limit["lines"]))
         removed = _remove_lines(rank, found, categories, lines)
     else:
-        own_ns = _sum_lines(found, _OF_MEMORY, categories)
-        removed = _Removed(own_ns + _measure_repeated(rank, found, categories))
+        removed = _Removed(_measure_pointwise(rank, found, categories, is_single=bool(limit.get("single"))))
     gone_ns = removed.compute_ns + removed.other_ns
     if limit.get("launches"):
         launching_ns = sum(one.typical_ns for one in rank.causes if one.cause in LAUNCHING)
@@ -118,6 +124,18 @@ def _measure_repeated(rank: Rank, found: SpeedOfLight, categories: Collection[Co
     return min(found.total(LedgerLine.RECOMPUTATION), max(all_ns - fresh_ns, 0))
 
 
+def _measure_pointwise(
+    rank: Rank, found: SpeedOfLight, categories: Collection[ComputeCategory], *, is_single: bool
+) -> int:
+    """Return the time of kernels that do not multiply, if asked of single operations of a framework only."""
+    own_ns = _sum_lines(found, _OF_MEMORY, categories) + _measure_repeated(rank, found, categories)
+    details, elementwise = rank.compute_details, {ComputeCategory.ELEMENTWISE}
+    if not is_single or details is None or not elementwise <= set(categories):
+        return own_ns
+    all_ns = _sum_lines(found, _OF_MEMORY, elementwise) + _measure_repeated(rank, found, elementwise)
+    return own_ns - max(all_ns - round(details.unfused_elementwise_share * details.work_ns), 0)
+
+
 def _remove_lines(
     rank: Rank, found: SpeedOfLight, categories: Collection[ComputeCategory], lines: Collection[LedgerLine]
 ) -> _Removed:
@@ -125,10 +143,10 @@ def _remove_lines(
 
     FLOPs may be known of several categories together. Any part of their lines may then be that of one.
     """
-    work_ns = sum(one.work_ns for one in rank.compute if one.category in categories)
     again_ns = _measure_repeated(rank, found, categories)
-    elsewhere_ns = max(work_ns - again_ns - _sum_lines(found, (*OF_MATRICES, *_OF_MEMORY), categories), 0)
-    others = frozenset(one.category for one in found.lines) - frozenset(categories)
+    listed = frozenset(one.category for one in found.lines)
+    elsewhere_ns = sum(one.work_ns for one in rank.compute if one.category in set(categories) - listed)
+    others = listed - frozenset(categories)
     together_ns = min(elsewhere_ns, _sum_lines(found, lines, others))
     unknown_ns = again_ns + _sum_lines(found, (LedgerLine.COMPUTE_UNKNOWN,), categories)
     return _Removed(_sum_lines(found, lines, categories) + together_ns + unknown_ns, unknown_ns)

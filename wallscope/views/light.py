@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from wallscope import units
+from wallscope.advice.measurements import is_near_peak
 from wallscope.model.advice import Fix
 from wallscope.model.enums import ComputeCategory, Precision, Wall
 from wallscope.model.planned_work import PlanMismatch
@@ -22,7 +23,6 @@ from wallscope.model.speed_of_light import (
 )
 from wallscope.thresholds.verdict import (
     NAMED_LOSS_SHARE,
-    NEAR_PEAK_SHARE,
     SHOWN_LINE_SHARE,
 )
 
@@ -85,6 +85,8 @@ _BELOW = {
     BelowPeak.FINE_ACCUMULATION: "FP8 with scales for blocks",
 }
 _MOST_NAMED = 2
+_LONGEST_NAME = 30
+"""Letters of a line, so that bar and numbers fit beside it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,12 +123,6 @@ def write_peak_share(found: SpeedOfLight | None) -> str:
 
 def _tell_least(found: SpeedOfLight) -> str:
     return "at least " if found.covered is not None and found.covered < 1 and found.source == "shapes" else ""
-
-
-def is_near_peak(found: SpeedOfLight | None) -> bool:
-    """Return whether a step is near what the hardware reaches, so that only another precision helps much."""
-    share = find_peak_share(found)
-    return share is not None and share[1] >= NEAR_PEAK_SHARE
 
 
 def measure_proven_loss(found: SpeedOfLight | None) -> int:
@@ -209,15 +205,15 @@ def list_light_rows(found: SpeedOfLight, least_share: float = SHOWN_LINE_SHARE) 
     shown = [row for row in rows if row.ns >= least_ns or row.name.startswith("ideal")]
     small = [row for row in rows if row not in shown]
     if small:
-        names = ", ".join(
-            row.name
-            for row in sorted(small, key=lambda row: -row.ns)[
-                : 1 if len(small) > _MOST_NAMED else _MOST_NAMED
-            ]
-        )
-        more = " and others" if len(small) > _MOST_NAMED else ""
-        shown.append(LightRow(f"{names}{more}", sum(row.ns for row in small), Wall.COMPUTE, False, ""))
+        shown.append(LightRow(_name_together(small), sum(row.ns for row in small), Wall.COMPUTE, False, ""))
     return tuple(shown)
+
+
+def _name_together(rows: Sequence[LightRow]) -> str:
+    """Name small lines together by the largest of them, if there is room for it."""
+    names = [row.name for row in sorted(rows, key=lambda row: -row.ns)]
+    named = f"{names[0]} and others" if len(names) > _MOST_NAMED else ", ".join(names)
+    return named if len(named) <= _LONGEST_NAME else "all other lines"
 
 
 def _list_rows(found: SpeedOfLight) -> Iterator[LightRow]:
@@ -345,7 +341,7 @@ def write_worth(fix: Fix) -> str:
 
 
 def is_estimate(fix: Fix) -> bool:
-    """Return whether what is written of a fix is no bound, because FLOPs are unknown."""
+    """Return whether what is written of a fix is not a bound, because FLOPs are unknown."""
     return fix.most_speedup is not None and fix.speedup_ceiling is not None and not fix.keeps_floor
 
 

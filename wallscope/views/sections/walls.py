@@ -91,7 +91,8 @@ def title_fixes(shown: Sequence[Fix], *, has_steps: bool) -> str:
     bounds = [fix.speedup_ceiling or 0.0 for fix in shown]
     if not any(map(write_worth, shown)):
         return f"Recommendations ({'speedup not' if has_steps else 'without steps, no speedup is'} estimated)"
-    removed = "" if any(fix.replay is not None for fix in shown) else ", cause fully removed"
+    is_removed = all(fix.replay is None and fix.most_speedup is None for fix in shown)
+    removed = ", cause fully removed" if is_removed else ""
     order = "" if bounds == sorted(bounds, reverse=True) else "; weaker evidence last"
     what = "speedup" if any(map(is_estimate, shown)) else "upper bound on speedup"
     return f"Recommendations ({what}{removed}; not additive{order})"
