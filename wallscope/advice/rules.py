@@ -171,6 +171,12 @@ def fix_rules() -> tuple[Rule, ...]:
     )
 
 
+@cache
+def list_light_limits() -> tuple[dict[str, Any], ...]:
+    """Return what fixes of the compute wall can remove of the ledger, as `light.toml` states it."""
+    return tuple(read_toml("advice/light.toml")["limit"])
+
+
 def read_rules(document: Mapping[str, Any], origin: str) -> Iterator[Rule]:
     """Yield the rules of one file.
 

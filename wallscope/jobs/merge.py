@@ -48,6 +48,7 @@ from wallscope.summary.diagnosis import (
     measure_wall_shares,
     select_working_ranks,
 )
+from wallscope.summary.light_bounds import limit_fixes
 from wallscope.summary.step_timeline import decode_overviews, order_by_places
 from wallscope.summary.tables import ANSWER_TABLES, build_answer_table
 from wallscope.thresholds.verdict import CAPTURES_APART_NS, ENDS_FAR_APART_NS, UNMATCHED_COLLECTIVES_SHARE
@@ -217,9 +218,8 @@ def update_diagnosis(analysis: Analysis, known: MatchedJob) -> Analysis:
         is_mean=decision.is_mean,
         unknown=explain_open_wall(rank, decision),
     )
-    return state_verdict(
-        recommend_again(replace(analysis, diagnosis=decided, opportunities=won), _list_names(profile))
-    )
+    again = recommend_again(replace(analysis, diagnosis=decided, opportunities=won), _list_names(profile))
+    return state_verdict(limit_fixes(again))
 
 
 def _diagnose_critical_rank(analysis: Analysis, known: MatchedJob) -> Diagnosis:

@@ -162,10 +162,18 @@ class Fix:
     most_speedup: Annotated[
         float | None,
         Shown(
-            "largest speedup by the lines of `speed_of_light` that the fix can remove; the upper bound is"
-            " then that of its assumed rates",
+            "largest speedup by the lines of `speed_of_light` that the fix can remove; `speedup_ceiling` is"
+            " then the speedup at the rates that `assumes` states",
             "at most",
             "speedup",
+        ),
+    ] = None
+    keeps_floor: Annotated[
+        bool | None,
+        Shown(
+            "whether `most_speedup` leaves kernels the time that their FLOPs need at the peak rate; if not,"
+            " FLOPs are unknown, and they take no time",
+            "FLOPs known",
         ),
     ] = None
 

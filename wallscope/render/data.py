@@ -380,7 +380,7 @@ def _write_plain(value: Scalar) -> str:
 
 
 def _write_recommendation(entry: Recommendation) -> str:
-    worth = "no bound known" if entry.speedup_ceiling is None else units.write_ceiling(entry.speedup_ceiling)
+    worth = units.write_gains(entry.speedup_ceiling, entry.most_speedup) or "no bound known"
     worth += f" ({entry.assumes})" if entry.assumes else ""
     more = f" and {units.plural(entry.more_settings, 'other setting')}" if entry.more_settings else ""
     settings = f"; set {' · '.join(entry.settings)}{more}" if entry.settings else ""
