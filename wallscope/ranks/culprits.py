@@ -13,16 +13,18 @@ from functools import reduce
 import numpy as np
 import numpy.typing as npt
 
-from wallscope.columns import Flags, Rows
+from wallscope.columns import Flags, Rows, sum_by_group
 from wallscope.model.analysis import UnitKind
 from wallscope.ranks.job_replay import JobGraph, OwnTimes, Part
 from wallscope.thresholds.causes import (
     CERTAIN_DEVIATIONS_COUNT,
     CULPRIT_SHARE,
     FEWEST_FOR_VARIATION_COUNT,
+    LATE_STAGE_SHARE,
     LATE_STEP_SHARE,
     MOST_CULPRITS_COUNT,
     SAME_GAIN_SHARE,
+    SHARED_LATENESS_SHARE,
     UNEVEN_STAGE_GAIN_SHARE,
     WIDELY_SHARED_COUNT,
 )
@@ -111,8 +113,8 @@ class _Repair:
 class _RepairedJob:
     """A job after some repairs: `units` are not repaired, and the step takes `step_ns` with the times `own`.
 
-    `peers` are for each rank those with its program and stage, itself too. `sums` are of the segments: int64
-    ns of compute (`True`), and of the rest. `links` are the meetings that can be compared.
+    For each rank `peers` has those with its program and stage, itself too. `sums` has int64 ns of each
+    segment: of compute (`True`), and of the rest. `links` are the meetings that can be compared.
     """
 
     graph: JobGraph
@@ -168,6 +170,13 @@ class _RepairedJob:
             return bool(each.sum() > 0)
         return bool(each.mean() >= CERTAIN_DEVIATIONS_COUNT * each.std(ddof=1) / np.sqrt(each.size))
 
+    def is_of_most(self, repair: _Repair) -> bool:
+        """Return whether most ranks of a unit take longer, by half of what the mean one does or more."""
+        ranks = np.searchsorted(self.graph.event_ptr, repair.at, side="right") - 1
+        own = np.searchsorted(np.array(repair.unit.places), ranks)
+        over_ns = sum_by_group(own, repair.before_ns - repair.after_ns, len(repair.unit.places))
+        return bool((over_ns >= SHARED_LATENESS_SHARE * over_ns.mean()).mean() > SHARED_LATENESS_SHARE)
+
 
 def find_culprits(graph: JobGraph, shape: JobShape) -> tuple[Culprit, ...]:
     """Return what holds the job up, in the order of repair; nothing where no repair gains enough."""
@@ -201,16 +210,15 @@ def find_culprits(graph: JobGraph, shape: JobShape) -> tuple[Culprit, ...]:
 
 def _try_units(job: _RepairedJob) -> Iterator[_Repair]:
     """Yield the repairs that could gain enough: those that take enough away."""
-    is_balanced = True
-    if len(set(job.shape.stage_of.values())) > 1:
-        balanced_ns = _measure_balanced_ns(job)
-        is_balanced = balanced_ns is None or job.step_ns - balanced_ns < UNEVEN_STAGE_GAIN_SHARE * job.step_ns
+    late_stages = _list_late_stages(job)
     enough_ns = job.least_ns * job.graph.steps
     for unit in job.units:
-        if unit.kind is UnitKind.STAGE and is_balanced:
+        if unit.kind is UnitKind.STAGE and unit.stage not in late_stages:
             continue
         repair = _repair_unit(job, unit, enough_ns)
-        if repair is not None and repair.most_ns >= enough_ns:
+        if repair is None or repair.most_ns < enough_ns:
+            continue
+        if unit.kind is not UnitKind.NODE or job.is_of_most(repair):
             yield repair
 
 
@@ -395,18 +403,29 @@ def _balance_stage(job: _RepairedJob, unit: JobUnit) -> _Repair | None:
     return _Repair(unit, "compute_ns", rows, before_ns, after_ns)
 
 
+def _list_late_stages(job: _RepairedJob) -> set[int]:
+    """Return the stages that may be late: those with far more compute, all where moving layers helps."""
+    means = _measure_stages(job)
+    if len(means) < _PAIR:
+        return set()
+    balanced_ns = _measure_balanced_ns(job, means)
+    if balanced_ns is not None and job.step_ns - balanced_ns >= UNEVEN_STAGE_GAIN_SHARE * job.step_ns:
+        return set(means)
+    usual = {one: np.median([mean for other, mean in means.items() if other != one]) for one in means}
+    return {one for one, mean in means.items() if mean >= (1 + LATE_STAGE_SHARE) * usual[one]}
+
+
 def _measure_stages(job: _RepairedJob) -> dict[int, float]:
-    """Return the mean compute of the ranks of each stage, in ns."""
+    """Return the compute of each stage, in ns: what three of four of its ranks reach, as some may be slow."""
     of_rank = np.add.reduceat(job.own.compute_ns, job.graph.event_ptr[:-1])
     by_stage: defaultdict[int, list[int]] = defaultdict(list)
     for place, own in sorted(job.shape.stage_of.items()):
         by_stage[own].append(int(of_rank[place]))
-    return {own: float(np.mean(values)) for own, values in by_stage.items()}
+    return {own: float(np.percentile(values, 25, method="lower")) for own, values in by_stage.items()}
 
 
-def _measure_balanced_ns(job: _RepairedJob) -> float | None:
+def _measure_balanced_ns(job: _RepairedJob, means: Mapping[int, float]) -> float | None:
     """Return the step of a job whose stages share their compute evenly, as layers could be moved."""
-    means = _measure_stages(job)
     ideal = float(np.mean(list(means.values())))
     factor = np.ones(len(job.graph.program))
     for place, own in job.shape.stage_of.items():

@@ -228,7 +228,7 @@ def build_job_graph(
 
 
 def _number_steps(kind: Rows) -> Rows:
-    """Return the step, from 0, that each event of a rank is part of; a pass is of the step that it ends."""
+    """Return the step of each event of a rank, from 0; a pass belongs to the step that it ends."""
     is_pass = kind == PASS
     before = np.cumsum(is_pass) - is_pass
     step: Rows = np.clip(before - 1, 0, int(is_pass.sum()) - 2)
