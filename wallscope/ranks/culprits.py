@@ -271,13 +271,21 @@ def _find_together(job: _RepairedJob, tried: Sequence[_Repair]) -> list[_Repair]
 
 
 def _list_slow(job: _RepairedJob, tried: Sequence[_Repair]) -> list[JobUnit]:
-    """Return ranks that take longer than their peers in step after step, nodes where all their ranks do."""
+    """Return ranks that take longer than their peers in step after step, nodes where all their ranks do.
+
+    Where most ranks take longer than the others do, that is usual, and the others are quick.
+    """
     over_ns: dict[JobUnit, float] = {}
     for repair in tried:
         if repair.unit.kind is UnitKind.RANK and job.is_steady(repair):
             each_ns = float(job.measure_over_ns(repair).mean())
             if each_ns >= job.least_ns:
                 over_ns[repair.unit] = each_ns
+    slow = {(unit.is_compute, unit.places[0]) for unit in over_ns}
+    for unit in list(over_ns):
+        peers = job.peers[unit.places[0]]
+        if 2 * sum((unit.is_compute, peer) in slow for peer in peers) > len(peers):
+            del over_ns[unit]
     for node in [unit for unit in job.units if unit.kind is UnitKind.NODE]:
         inside = [
             one for one in over_ns if one.is_compute == node.is_compute and one.places[0] in node.places
