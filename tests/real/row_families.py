@@ -254,6 +254,7 @@ ROWS_OF_RULES: dict[str, tuple[str, ...]] = {
         "router-fusion",
         "fewer-local-permutes",
         "dispatcher-sms",
+        "dispatcher-sms-computed",
         "permute-in-hybridep",
         "cuda-graphs-experts",
         "cuda-graphs-more",

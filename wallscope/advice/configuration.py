@@ -105,7 +105,13 @@ _OVERRIDING = {
     "Hydra": re.compile(r"defaults$"),
 }
 """Programs whose YAML overrides another file, and a name that shows it."""
-_OF_MEGATRON = {FormKind.COMMAND, FormKind.ALTERNATIVES, FormKind.PARTS_ELSEWHERE, FormKind.OVERRIDES}
+_OF_MEGATRON = {
+    FormKind.COMMAND,
+    FormKind.ALTERNATIVES,
+    FormKind.DERIVED,
+    FormKind.PARTS_ELSEWHERE,
+    FormKind.OVERRIDES,
+}
 """Kinds of files whose program reads settings of Megatron."""
 _SETTINGS = FileForm(FormKind.SETTINGS, is_whole=True)
 

@@ -472,6 +472,7 @@ MEASUREMENTS: Mapping[str, Measure] = {
     "collectives": lambda run, causes: tuple(str(one.operation) for one in _axis_operations(run, causes)),
     "copied_in_ratio": _of_run(_copied_in_ratio),
     "copies_back": _of_run(_copies_back),
+    "deepep_computes_sms": _of_run(lambda run: bool(run.names.str.contains(r"\bdeep_ep::elastic::").any())),
     "drained": _of_run(_drained),
     "experts": _of_run(_experts),
     "findings": _of_run(lambda run: tuple(finding.code for finding in run.analysis.capture.findings)),

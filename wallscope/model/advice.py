@@ -324,6 +324,7 @@ class FormKind(StrEnum):
     COMMAND = "command"
     ALTERNATIVES = "alternatives"
     PARTS_ELSEWHERE = "parts-elsewhere"
+    DERIVED = "derived"
     OVERRIDES = "overrides"
     WRAPPER = "wrapper"
     SEVERAL_RUNS = "several-runs"
