@@ -9,32 +9,14 @@
   };
 
   const NARROW = 700; // sections begin folded there
-  const PRINTED_PX = 690; // fits A4 and Letter
 
-  const tone = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
-  const themed = (layout) => {
-    const axis = { gridcolor: tone("--line"), zerolinecolor: tone("--line"), linecolor: tone("--line") };
-    const isPrinted = document.documentElement.classList.contains("printing");
-    const narrow = isPrinted || window.innerWidth < 600;
-    const names = narrow && layout.yaxis && layout.yaxis.categoryarray;
-    const short = names ? {
-      tickmode: "array", tickvals: names, ticktext: names.map((name) => name.length > 22 ? `…${name.slice(-21)}` : name),
-    } : {};
-    const [low, high] = names ? layout.xaxis.range : [0, 0];
-    const wide = names ? { range: [low, low + (high - low) * 1.45], nticks: 4 } : {};
-    const legend = narrow && layout.legend ? { legend: { ...layout.legend, y: 1, yanchor: "bottom" } } : {};
-    return {
-      ...layout,
-      ...legend,
-      ...(isPrinted ? { width: PRINTED_PX } : {}),
-      font: { family: "system-ui, sans-serif", size: narrow ? 11 : 13, color: tone("--ink") },
-      paper_bgcolor: "rgba(0,0,0,0)",
-      plot_bgcolor: "rgba(0,0,0,0)",
-      margin: layout.xaxis ? { l: narrow ? 40 : 60, r: 12, t: legend.legend ? 76 : 30, b: 45 } : { l: 0, r: 0, t: 26, b: 8 },
-      xaxis: { ...axis, ...layout.xaxis, ...wide },
-      yaxis: { ...axis, ...layout.yaxis, ...short },
-      hoverlabel: { align: "left" },
-    };
+  const tip = document.getElementById("tip");
+  window.wallscopeTip = (text, x = 0, y = 0) => {
+    tip.hidden = !text;
+    if (!text) return;
+    tip.textContent = text;
+    tip.style.left = `${Math.max(4, Math.min(x + 14, window.innerWidth - tip.offsetWidth - 8))}px`;
+    tip.style.top = `${y + tip.offsetHeight + 20 > window.innerHeight ? y - tip.offsetHeight - 10 : y + 16}px`;
   };
 
   const charts = [...document.querySelectorAll("script[data-chart]")].map((element) => ({
@@ -43,19 +25,11 @@
   }));
   const draw = (chart) => {
     if (!chart.place.offsetParent) return;
-    const isFirst = !chart.isDrawn;
-    chart.isDrawn = true;
-    window.Plotly.react(chart.place, chart.traces, themed(chart.layout), {
-      displayModeBar: false, responsive: true, showLink: false, scrollZoom: false,
-    });
-    if (isFirst && chart.place.id === "chart-steps") {
-      chart.place.on("plotly_click", ({ points }) => {
-        window.dispatchEvent(new CustomEvent("wallscope-step", { detail: points[0].x }));
-      });
-    }
+    chart.draw ??= window.wallscopeChart(chart);
+    chart.draw();
   };
   const redraw = () => charts.forEach(draw);
-  const drawSeen = () => charts.filter(({ isDrawn }) => isDrawn).forEach(draw);
+  const drawSeen = () => charts.filter(({ draw: isMade }) => isMade).forEach(draw);
   let unfolded = [];
 
   const csv = (table) => [...table.rows].map((row) => [...row.cells].map((cell) => {
@@ -206,16 +180,13 @@
     markRead();
     await painted();
     if (document.getElementById("timelines")) window.wallscopeTimeline(await unpacked("timelines"));
-    const script = document.createElement("script");
-    script.textContent = new TextDecoder().decode(await unpacked("plotly"));
-    document.head.append(script);
     const seen = new IntersectionObserver((entries) => entries.forEach((entry) => {
       const chart = charts.find(({ place }) => place === entry.target);
-      if (entry.isIntersecting && !chart.isDrawn) draw(chart);
+      if (entry.isIntersecting && !chart.draw) draw(chart);
     }), { rootMargin: "300px" });
     charts.forEach(({ place }) => seen.observe(place));
     document.querySelectorAll("details").forEach((folded) => folded.addEventListener("toggle", () => {
-      charts.filter((chart) => folded.contains(chart.place) && !chart.isDrawn).forEach(draw);
+      charts.filter((chart) => folded.contains(chart.place) && !chart.draw).forEach(draw);
     }));
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", drawSeen);
     window.addEventListener("beforeprint", () => {

@@ -61,7 +61,7 @@ class Opened:
         charts = self.tab.locator(".plot")
         for place in range(charts.count()):
             charts.nth(place).scroll_into_view_if_needed()
-            charts.nth(place).locator(".main-svg").first.wait_for()
+            charts.nth(place).locator("canvas").first.wait_for()
 
     def is_quiet_and_whole(self, file: Path) -> bool:
         """Nothing complains or is fetched, every section is seen, nothing is wider than the screen."""

@@ -1,4 +1,7 @@
-"""Dictionaries that plotly draws as figures: traces and layouts, times in ms, names without markup."""
+"""Figures as plotly takes them: traces and layouts, times in ms, names without markup.
+
+Notebooks draw them with plotly, pages with `reports/charts.js`, which knows the parts that are used here.
+"""
 
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -160,7 +163,11 @@ def _fall(bars: Sequence[_Bar], wall: Wall | None) -> dict[str, Any]:
 
 
 def _fall_layout(bars: Sequence[_Bar], xaxis: Mapping[str, Any]) -> dict[str, Any]:
-    order = {"categoryorder": "array", "categoryarray": [label(bar.name) for bar in bars]}
+    names = [label(bar.name) for bar in bars]
+    words = [label(name_cause(bar.name)) for bar in bars]
+    order = {"categoryorder": "array", "categoryarray": names}
+    if words != names:
+        order |= {"tickmode": "array", "tickvals": names, "ticktext": words}
     return {
         "xaxis": {"title": _MS, "showgrid": False, "ticks": "outside", **xaxis},
         "yaxis": {**_ROWS, **order},
@@ -177,7 +184,8 @@ def draw_waterfall(rank: Rank, whole: str) -> Figure:
     bars = [_Bar("compute alone", 0, at_ns, Wall.COMPUTE, units.milliseconds(at_ns))]
     for entry in lost[:_MOST_CAUSES]:
         text = units.milliseconds(entry.typical_ns)
-        bars.append(_Bar(entry.cause, at_ns, entry.typical_ns, entry.wall, text))
+        hint = f"wallscope explain {label(entry.cause)}"
+        bars.append(_Bar(entry.cause, at_ns, entry.typical_ns, entry.wall, text, hint))
         at_ns += entry.typical_ns
     if at_ns < step_ns:
         rest = f"{len(lost[_MOST_CAUSES:])} smaller causes"

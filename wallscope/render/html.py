@@ -5,13 +5,11 @@ All pages share the first screen (`FirstScreen`), whose five answers are `KeyAns
 
 import json
 import re
-import zlib
 from base64 import b64encode
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from html import escape as escape_quotes
-from importlib.resources import files
 from typing import TYPE_CHECKING, Any, Final
 
 from markupsafe import Markup, escape
@@ -55,7 +53,6 @@ _LONG_NAMES = re.compile(r"(?<![\w-])\w{16,}")
 _OPTIONS = re.compile(r"(?<![\w-])--[a-z][\w-]{2,40}(?:=[\w,]{1,40})?")
 _CODE_BREAKS = re.compile(r"([,(=]|(?<=[A-Za-z)])\.)(?=[\w'*])")
 _COMPARED = 60
-_EFFORT = 5  # measured: 6 takes a third more time and saves seven parts in a thousand
 _CARD = "font-family:sans-serif;max-width:60em;line-height:1.4"
 _BAR = "display:flex;height:1.2em;margin:.4em 0;border-radius:3px;overflow:hidden"
 _DOT = "display:inline-block;width:.8em;height:.8em;margin-right:.4em"
@@ -93,7 +90,7 @@ def render_page(
     counts: Mapping[str, int] | None = None,
     **values: Any,
 ) -> str:
-    """Fill in a template of `reports/`, with style, scripts and plotly inside.
+    """Fill in a template of `reports/`, with style and scripts inside.
 
     Args:
         template: its file name; it extends `frame.html.j2`.
@@ -103,20 +100,16 @@ def render_page(
         counts: how many entries sections have, by their keys; the navigation shows them.
         values: what else the template reads.
     """
-    names = ("timeline_data.js", "timeline_view.js", "timeline.js", "page.js") if timelines else ("page.js",)
-    scripts = [shipped(name) for name in names]
-    # The library as plotly ships it; the package itself is heavy to import and not needed.
-    plotly = files("plotly").joinpath("package_data", "plotly.min.js").read_text(encoding="utf-8")
+    names = ("timeline_data.js", "timeline_view.js", "timeline.js") if timelines else ()
+    scripts = [shipped(name) for name in (*names, "charts.js", "page.js")]
     return (
         _make_environment()
         .get_template(template)
         .render(
             first=first,
-            policy=_write_policy([*scripts, plotly]),
+            policy=_write_policy(scripts),
             style=Markup(shipped("page.css")),  # noqa: S704  # our own file
             scripts=[Markup(script) for script in scripts],  # noqa: S704  # our own files
-            plotly=_deflate(plotly),
-            notice=_write_notice(plotly),
             timelines=Markup(timelines),  # noqa: S704  # base64
             counts=counts or {},
             sections=tuple(section for section in sections if section is not None),
@@ -124,13 +117,6 @@ def render_page(
             **values,
         )
     )
-
-
-def _write_notice(library: str) -> str:
-    """Write the notice at the begin of a library, and the MIT license that it names."""
-    head = library[: library.index("*/")].splitlines()
-    notice = [line.strip("/* ") for line in head]
-    return "\n".join([*filter(None, notice), "", shipped("plotly-license.txt").strip()]).replace("--", "- -")
 
 
 def _make_environment() -> "Environment":
@@ -322,10 +308,6 @@ def _write_figure(figure: Figure) -> Markup:
     text = json.dumps({"traces": figure.traces, "layout": figure.layout}, ensure_ascii=True, allow_nan=False)
     safe = text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
     return Markup(safe)  # noqa: S704  # no letter of it means anything in HTML
-
-
-def _deflate(text: str) -> Markup:
-    return Markup(b64encode(zlib.compress(text.encode(), _EFFORT)).decode("ascii"))  # noqa: S704  # base64
 
 
 def _write_policy(scripts: list[str]) -> str:

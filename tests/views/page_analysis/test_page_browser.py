@@ -79,7 +79,7 @@ def test_a_click_on_a_step_leads_into_the_timeline(browser, file, report):
     pattern = r"The slowest steady step\b.* In step \d+, host [\w (),]+ takes \S+ \S+ more\. "
     assert re.match(pattern, answer), answer
     tab.locator("#chart-steps").scroll_into_view_if_needed()
-    tab.wait_for_selector("#chart-steps .bars .point >> visible=true")
+    tab.wait_for_selector("#chart-steps canvas[data-marks] >> visible=true")
     for step, said in ((drawn[1], f"step {drawn[1]}, "), (other, f"step {other}, low detail, ")):
         tab.evaluate("detail => dispatchEvent(new CustomEvent('wallscope-step', { detail }))", step)
         assert tab.inner_text("#told").startswith(f"Shows {said}")
@@ -281,7 +281,7 @@ def test_printing_unfolds_all_in_light_colours_and_folds_again(browser, file):
     tab.evaluate("window.dispatchEvent(new Event('beforeprint'))")
     printed = (tab.evaluate(folded), tab.evaluate(ink))
     widths = tab.evaluate(
-        "[...document.querySelectorAll('.main-svg, #canvas')].map((one) => one.getBoundingClientRect().width)"
+        "[...document.querySelectorAll('.plot canvas, #canvas')].map((one) => one.clientWidth)"
     )
     tab.evaluate("window.dispatchEvent(new Event('afterprint'))")
     after = (tab.evaluate(folded), tab.evaluate(ink))
