@@ -31,7 +31,7 @@ window.wallscopeChart = ({ place, traces, layout }) => {
 
   const tiles = new Map();
   const paint = (marker, i) => {
-    const colour = at(marker.color, i), { shape, fgcolor } = marker.pattern ?? {};
+    const colour = at(marker.color, i), { fgcolor } = marker.pattern ?? {}, shape = at((marker.pattern ?? {}).shape, i);
     if (!shape) return colour;
     const key = `${colour} ${shape} ${fgcolor}`;
     if (!tiles.has(key)) {
@@ -111,7 +111,7 @@ window.wallscopeChart = ({ place, traces, layout }) => {
       const left = Math.max(x(from), gutter), right = Math.min(Math.max(x(to), left + (to > from ? 1 : 0)), wide);
       if (right <= left) continue;
       pen.fillStyle = paint(trace.marker, i);
-      pen.fillRect(left, top, right - left, tall);
+      pen.fillRect(left, top, right - left - (trace.marker.line && right - left > 2 ? 1 : 0), tall);
       const text = plain(at(trace.text, i)), isInside = trace.textposition === "inside";
       if (text && isInside) {
         const words = cut(text, right - left - 8);
@@ -196,19 +196,26 @@ window.wallscopeChart = ({ place, traces, layout }) => {
     const total = (i) => trace.values[i] + (inside.get(trace.ids[i]) ?? []).reduce((sum, child) => sum + total(child), 0);
     const totals = trace.ids.map((id, i) => total(i)), depth = trace.maxdepth;
     const wide = size(Number(place.dataset.height)), rowPx = Number(place.dataset.height) / depth;
-    const box = (i, left, right, level) => {
+    // A range that is all in one range inside it is one box with it.
+    const single = (i) => {
+      const [child, ...others] = inside.get(trace.ids[i]) ?? [];
+      return others.length === 0 && child !== undefined && totals[child] >= 0.995 * totals[i] ? child : null;
+    };
+    const box = (outer, left, right, level) => {
       if (level >= depth || right - left < 1) return;
+      let i = outer;
+      const chain = [plain(trace.labels[i])];
+      for (let next = single(i); next !== null; next = single(i)) { i = next; chain.push(plain(trace.labels[i])); }
       const colour = trace.marker.colors[i], top = level * rowPx;
       pen.fillStyle = colour;
       pen.fillRect(left, top, right - left - 1, rowPx - 1);
-      const words = plain(trace.labels[i]), data = trace.customdata[i];
+      const words = `${chain.slice(outer === 0 ? 1 : 0).join(" › ") || chain[0]}  ${trace.customdata[i][0]}`, data = trace.customdata[i];
       if (right - left > 40) {
         pen.fillStyle = colour === "#0072B2" ? "#fff" : "#000";
         pen.fillText(cut(words, right - left - 10), left + 5, top + Math.min(rowPx / 2, 14));
-        if (rowPx > 34) pen.fillText(cut(plain(data[0]), right - left - 10), left + 5, top + 30);
       }
       const leads = (inside.get(trace.ids[i]) ?? []).length ? trace.ids[i] : null;
-      marks.push({ left, right, top, bottom: top + rowPx, text: () => fill(trace.hovertemplate, { customdata: data }), leads: level || i === 0 ? leads : trace.parents[i] });
+      marks.push({ left, right, top, bottom: top + rowPx, text: () => fill(trace.hovertemplate, { customdata: data }), leads: level || outer === 0 ? leads : trace.parents[outer] });
       let from = left;
       for (const child of inside.get(trace.ids[i]) ?? []) {
         const to = from + ((right - left) * totals[child]) / Math.max(totals[i], 1e-12);

@@ -8,7 +8,6 @@
     return new Response(stream).arrayBuffer();
   };
 
-  const NARROW = 700; // sections begin folded there
 
   const tip = document.getElementById("tip");
   window.wallscopeTip = (text, x = 0, y = 0) => {
@@ -32,8 +31,15 @@
   const drawSeen = () => charts.filter(({ draw: isMade }) => isMade).forEach(draw);
   let unfolded = [];
 
+  // A cell that was cut has its whole text in `data-full`, or in its tooltip where that says the same.
+  const fullText = (cell) => (cell.dataset.full === undefined ? "" : cell.dataset.full || cell.title) || cell.textContent.trim();
+  // On a phone, rows of wide tables are cards: each cell has the name of its column.
+  document.querySelectorAll("table.wordy").forEach((table) => {
+    const names = [...table.tHead.rows[0].cells].map((head) => head.textContent);
+    for (const row of table.tBodies[0].rows) [...row.cells].forEach((cell, i) => { cell.dataset.label = names[i]; });
+  });
   const csv = (table) => [...table.rows].map((row) => [...row.cells].map((cell) => {
-    let text = cell.dataset.full || cell.textContent.trim();
+    let text = fullText(cell);
     if (/^[=+@\t\r]|^-(?![\d.])/.test(text)) text = `'${text}`;
     return /[",\n\r]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
   }).join(",")).join("\n") + "\n";
@@ -59,7 +65,7 @@
     const wanted = filter ? filter.value.trim().toLowerCase() : "";
     let seen = 0;
     for (const row of table.tBodies[0].rows) {
-      const text = wanted && [...row.cells].map((cell) => cell.dataset.full || cell.textContent).join(" ").toLowerCase();
+      const text = wanted && [...row.cells].map(fullText).join(" ").toLowerCase();
       const isIn = !wanted || text.includes(wanted);
       row.classList.toggle("left-out", !isIn);
       row.classList.toggle("more", isIn && seen >= SHOWN_ROWS);
@@ -101,7 +107,10 @@
       other.tabIndex = isPicked ? 0 : -1;
       document.getElementById(other.getAttribute("aria-controls")).hidden = !isPicked;
     }
-    tab.focus();
+  };
+  const showTab = (element) => {
+    const panel = element && element.closest("[role=tabpanel]");
+    if (panel && panel.hidden) pickTab(document.getElementById(panel.getAttribute("aria-labelledby")));
   };
   const copy = async (button, text) => {
     const label = button.textContent;
@@ -132,7 +141,9 @@
     const way = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
     if (!tab || !way) return;
     const tabs = [...tab.parentElement.children];
-    pickTab(tabs[(tabs.indexOf(tab) + way + tabs.length) % tabs.length]);
+    const next = tabs[(tabs.indexOf(tab) + way + tabs.length) % tabs.length];
+    pickTab(next);
+    next.focus();
     event.preventDefault();
   });
 
@@ -157,9 +168,10 @@
 
   const opened = () => {
     const target = location.hash && document.getElementById(location.hash.slice(1));
-    const folded = target && (target.querySelector("details") || target.closest("details"));
-    if (!folded) return;
-    folded.open = true;
+    if (!target) return;
+    showTab(target);
+    const folded = target.closest("details");
+    if (folded) folded.open = true;
     const table = target.closest("tr.more") && target.closest("table");
     if (table) {
       table.classList.add("expanded");
@@ -175,7 +187,6 @@
     setTimeout(done, 300);  // a tab in the background has no frames
   });
   const begin = async () => {
-    if (window.innerWidth <= NARROW) document.querySelectorAll("main > section:not(#verdict, #timeline) > details").forEach((folded) => { folded.open = false; });
     opened();
     markRead();
     await painted();
@@ -190,14 +201,14 @@
     }));
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", drawSeen);
     window.addEventListener("beforeprint", () => {
-      unfolded = [...document.querySelectorAll("main details:not([open]):not(.more-cards, .why, .code)")];
-      unfolded.forEach((folded) => { folded.open = true; });
+      unfolded = [...document.querySelectorAll(".tabpanel[hidden]")];
+      unfolded.forEach((panel) => { panel.hidden = false; });
       document.documentElement.classList.add("printing");
       redraw();
       window.dispatchEvent(new Event("wallscope-draw"));
     });
     window.addEventListener("afterprint", () => {
-      unfolded.forEach((folded) => { folded.open = false; });
+      unfolded.forEach((panel) => { panel.hidden = true; });
       document.documentElement.classList.remove("printing");
       redraw();
       window.dispatchEvent(new Event("wallscope-draw"));

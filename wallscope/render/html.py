@@ -79,6 +79,12 @@ _TITLES: Final = {
     "comparable": "Comparability",
 }
 """What sections hold, by their keys; navigation and headings of all pages."""
+_OVERVIEWS: Final = {
+    "page.html.j2": frozenset({"timeline", "job", "light", "phases"}),
+    "comparison.html.j2": frozenset({"causes"}),
+    "whatif.html.j2": frozenset({"changes", "sweep"}),
+}
+"""Sections that a page shows at once, by its template; the others are tabs."""
 
 
 def render_page(
@@ -97,11 +103,13 @@ def render_page(
         first: what the page begins with.
         sections: the questions, in order; those that are not asked here are `None`.
         timelines: a pack of timelines in base64, empty without any.
-        counts: how many entries sections have, by their keys; the navigation shows them.
+        counts: how many entries sections have, by their keys; the tabs show them.
         values: what else the template reads.
     """
     names = ("timeline_data.js", "timeline_view.js", "timeline.js") if timelines else ()
-    scripts = [shipped(name) for name in (*names, "charts.js", "page.js")]
+    scripts = [_strip_indents(shipped(name)) for name in (*names, "charts.js", "page.js")]
+    shown = tuple(section for section in sections if section is not None)
+    tabbed = tuple(section for section in shown if section.key not in _OVERVIEWS[template])
     return (
         _make_environment()
         .get_template(template)
@@ -112,11 +120,19 @@ def render_page(
             scripts=[Markup(script) for script in scripts],  # noqa: S704  # our own files
             timelines=Markup(timelines),  # noqa: S704  # base64
             counts=counts or {},
-            sections=tuple(section for section in sections if section is not None),
+            sections=shown,
+            tabbed=tabbed,
+            tabs={section.key for section in tabbed},
             titles=_TITLES,
             **values,
         )
     )
+
+
+def _strip_indents(script: str) -> str:
+    """Leave out what a browser does not need: indentation, and lines of comments."""
+    lines = (line.strip() for line in script.splitlines())
+    return "\n".join(line for line in lines if line and not line.startswith("//"))
 
 
 def _make_environment() -> "Environment":
@@ -305,7 +321,12 @@ def _write_html_cell(value: Value | Cell, column: Column) -> Cell:
 
 def _write_figure(figure: Figure) -> Markup:
     """Write a figure as JSON that can stand in a script element."""
-    text = json.dumps({"traces": figure.traces, "layout": figure.layout}, ensure_ascii=True, allow_nan=False)
+    text = json.dumps(
+        {"traces": figure.traces, "layout": figure.layout},
+        ensure_ascii=True,
+        allow_nan=False,
+        separators=(",", ":"),
+    )
     safe = text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
     return Markup(safe)  # noqa: S704  # no letter of it means anything in HTML
 
@@ -362,6 +383,22 @@ def _escape_markup(text: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
+class StepBar:
+    """A step as a bar: its number and length, its walls as shares of the tallest bar, whether it counts."""
+
+    index: int
+    length: str
+    parts: tuple[tuple[Wall, float], ...]
+    is_steady: bool
+    reason: str
+
+    @property
+    def whole(self) -> float:
+        """How high the bar is, as a share of the tallest."""
+        return sum(share for _, share in self.parts) or 1.0
+
+
+@dataclass(frozen=True, slots=True)
 class SideTime:
     """The time of a side as a bar: walls with their share of the longest side and label; what is left."""
 
@@ -373,13 +410,13 @@ class SideTime:
 
 @dataclass(frozen=True, slots=True)
 class FirstScreen:
-    """What each page begins with: the verdict in two words, the time in large, five answers, and bars.
+    """What each page begins with: the verdict, the time in large or all steps, five answers, and bars.
 
     Args:
         title: what stands in the browser's tab.
         crumbs: what was analyzed, in parts.
         words: the verdict, after the wall if it is one.
-        answers: wall, cause, action, bound and doubts.
+        answers: wall, cause, action, bound and doubts; empty where the page says them in other parts.
         sides: one of a capture, two of a comparison.
         caption: what the time is.
         wall: the dominant one, in its color.
@@ -388,6 +425,11 @@ class FirstScreen:
         sentence: the verdict in a sentence.
         lines: what else stands below it.
         note: what the page shows of several ranks.
+        strip: all steps as bars; empty without them.
+        strip_title: how many steps there are, and of which lengths.
+        strip_note: which of them are not shown or do not count.
+        chosen: the step that the timeline shows first.
+        band_share: how much of the width the bar takes, where bars below it stand for longer times.
     """
 
     title: str
@@ -402,6 +444,11 @@ class FirstScreen:
     sentence: str = ""
     lines: tuple[str, ...] = ()
     note: str = ""
+    strip: tuple[StepBar, ...] = ()
+    strip_title: str = ""
+    strip_note: str = ""
+    chosen: int | None = None
+    band_share: float = 1.0
 
 
 def build_sides(
