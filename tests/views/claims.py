@@ -53,6 +53,12 @@ class Answered:
         if found is not None and found[1] in self.named:
             yield Claim(medium, f"cause {self.named[found[1]]}", "time", found[2])
 
+    def opening(self, medium: str, text: str) -> Iterator[Claim]:
+        """The cause that the sentence of the verdict names, with its time."""
+        found = re.search(rf": ({DURATION}) of the [^:]*? goes to (.*)\.$", text)
+        if found is not None and found[2] in self.named:
+            yield Claim(medium, f"cause {self.named[found[2]]}", "time", found[1])
+
     def tables(self, medium: str, tables: Iterable[Table]) -> Iterator[Claim]:
         """Claims of the tables about walls and causes of the typical step."""
         for table in tables:
@@ -180,31 +186,25 @@ def read_page_claims(answered: Answered) -> Iterator[Claim]:
     medium, page = "page", read_page(answered.page)
     elements = page.elements
     (headline,) = (text for name, _, text in elements if name == "h1")
-    yield read_headline(medium, headline)
+    yield read_headline(medium, headline.partition(": ")[0])
     yield from answered.tables(medium, page.tables)
+    yield from answered.opening(medium, headline)
     yield from _read_pairs(medium, answered)
     for name, attributes, text in elements:
         kind = attributes.get("class") or ""
-        if kind == "losses":
-            pass
-        elif (
-            (name == "dl" and kind == "answers")
-            or (name == "div" and kind in {"ok", "warn", "info"})
-            or (name == "p" and kind.startswith(("callout", "note")))
+        if (
+            name == "h1"
+            or (name == "div" and kind in {"sure", "likely", "unknown", "bad"})
+            or (name == "p" and kind.startswith(("answer", "note", "lead")))
         ):
             yield from read_labels(medium, text, _IN_TEXT)
-    for one in re.findall(r'<li class="card.*?</li>', answered.page, re.DOTALL):
+    for one in re.findall(r'<li class="rec.*?<details', answered.page, re.DOTALL):
         title = re.search(r"<h3>(.*?)</h3>", one, re.DOTALL)
         bound = re.search(rf'<span class="up"[^>]*>{_WORTH}', one)
         if title and bound:
             name = re.sub(r"^\d+", "", strip_tags(title[1])).strip()
             if name in answered.fixes:
                 yield Claim(medium, answered.fixes[name], _BOUNDS[bound[1]], bound[2])
-    large = re.search(
-        r'<div class="big"><strong><span>(.*?)</span></strong><span>(typical \w+)', answered.page
-    )
-    if large:
-        yield Claim(medium, "step", "typical length", strip_tags(large[1]))
 
 
 def strip_tags(text: str) -> str:
@@ -213,7 +213,7 @@ def strip_tags(text: str) -> str:
 
 
 def _read_pairs(medium: str, answered: Answered) -> Iterator[Claim]:
-    """The legend of the bar, and the five answers."""
+    """The legend of the bar."""
     legend = answered.page.partition('<dl class="legend">')[2].partition("</dl>")[0]
     is_median = "Shares are medians of" in answered.page
     for name, value in re.findall(r"<dt>(.*?)</dt><dd>(.*?)</dd>", legend):
@@ -222,12 +222,6 @@ def _read_pairs(medium: str, answered: Answered) -> Iterator[Claim]:
         if subject and found:
             yield Claim(medium, subject, "headline share", found[1])
             yield Claim(medium, subject, "time" if is_median else "headline time", found[2])
-    for label, value in re.findall(r"<dt>([A-Z][\w ]+)</dt><dd>(.*?)</dd>", answered.page):
-        text = strip_tags(value)
-        if label == "Wall" and (found := re.match(rf"(\w+) ({SHARE})", text)):
-            yield Claim(medium, f"wall {found[1].lower()}", "headline share", found[2])
-        if label == "How sure" and (sure := re.match(r"(High|Medium|Low) confidence", text)):
-            yield Claim(medium, "verdict", "confidence", sure[1])
 
 
 def read_markdown(answered: Answered, text: str, medium: str = "markdown") -> Iterator[Claim]:

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 _SQLITE = b"SQLite format 3\x00"
 _COMPANIONS = ("-wal", "-journal")
-_LIBRARIES = ("jinja2", "msgspec", "numpy", "plotly", "polars", "pydantic", "pyyaml")
+_LIBRARIES = ("jinja2", "msgspec", "numpy", "polars", "pydantic", "pyyaml")
 _MOST_TABLES, _LARGEST_TEXT = 1_000, 64 << 20
 
 

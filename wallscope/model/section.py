@@ -190,7 +190,7 @@ class Items:
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """A plotly figure (traces, layout) and its description; `height_px` is reserved for it."""
+    """A figure as plotly takes it (traces, layout) and its description; `height_px` is reserved for it."""
 
     name: str
     caption: str

@@ -150,7 +150,7 @@ def _answer_action(analysis: Analysis, rank: Rank, basis: TimeBasis, cards: Sequ
     if not cards:
         text = "No known fix applies to the largest losses."
         return KeyAnswer(label, "Look at the time breakdown", (text,), "causes")
-    named = _find_named_cause(analysis, rank, basis)
+    named = find_named_cause(analysis, rank, basis)
     cures = [one.cure for one in analysis.capture.findings if one.code == FindingCode.NO_STEPS and one.cure]
     if cures and not any(named in one.fix.causes for one in cards):
         why = "No fix is known for the cause named above, only for smaller losses."
@@ -163,14 +163,14 @@ def _answer_action(analysis: Analysis, rank: Rank, basis: TimeBasis, cards: Sequ
     if basis.kind == "whole":
         lines.append(f"This fix shortens the {analysis.anchor.unit}s, not the work before them.")
     elif named:
-        lines.extend(_point_to_fix(named, cards))
+        lines.extend(point_to_fix(named, cards))
     settings, left = shorten_settings(card.fix.settings, _LONGEST_SETTINGS)
     if left:
         lines.append(f"Settings ({left} more below):")
     return KeyAnswer(label, card.fix.title, tuple(lines), "fix-1", card.fix.wall, command=settings)
 
 
-def _find_named_cause(analysis: Analysis, rank: Rank, basis: TimeBasis) -> str:
+def find_named_cause(analysis: Analysis, rank: Rank, basis: TimeBasis) -> str:
     """Return the cause that is named next to the wall; empty where none is."""
     dominant = find_dominant(analysis)
     if analysis.job is not None and analysis.job.stragglers:
@@ -181,7 +181,7 @@ def _find_named_cause(analysis: Analysis, rank: Rank, basis: TimeBasis) -> str:
     return max(own, key=lambda one: one.typical_ns).cause if own else ""
 
 
-def _point_to_fix(cause: str, cards: Sequence[Card]) -> Iterator[str]:
+def point_to_fix(cause: str, cards: Sequence[Card]) -> Iterator[str]:
     """Say which recommendation addresses the named cause, where the first does not."""
     if cause in cards[0].fix.causes:
         return

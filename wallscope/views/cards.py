@@ -12,6 +12,7 @@ from wallscope.model.advice import Fix, Met, Precondition, Setting, System
 from wallscope.model.analysis import Analysis, Rank
 from wallscope.model.capture import Finding, Profiler
 from wallscope.model.cause_catalogue import DRAINED, HOST_FRAMEWORK, describe_cause
+from wallscope.model.diagnosis import Walls
 from wallscope.model.enums import Wall
 from wallscope.model.section import Items, Line, Section, Span
 from wallscope.model.section import Tone as SpanTone
@@ -125,6 +126,7 @@ class Card:
     """A recommendation: its upper bound, the step before and after, settings, and what to check first.
 
     `after_share` is the step after it as a share of the step before, which is the inverse of the speedup.
+    `parts` are the walls of that step, as shares of the step before; without a replay there are none.
     `overlap` says which earlier recommendation has the same settings.
     """
 
@@ -142,6 +144,19 @@ class Card:
     first_check: Precondition | None
     unmet: tuple[Precondition, ...]
     overlap: str
+    before_ns: int
+    parts: tuple[tuple[Wall, float], ...]
+    saved: str
+
+    @property
+    def first_line(self) -> str:
+        """The first setting of the first framework; empty without any."""
+        return next((tab.lines[0] for tab in (*self.tabs, *self.anywhere)), "")
+
+    @property
+    def settings_count(self) -> int:
+        """How many settings the first framework needs, those for any framework included."""
+        return sum(len(tab.lines) for tab in (*self.tabs[:1], *self.anywhere))
 
 
 @dataclass(frozen=True, slots=True)
@@ -307,7 +322,17 @@ def build_card(fix: Fix, step_ns: int, earlier: Sequence[Card] = (), *, is_mean:
         first_check=next((entry for entry in fix.preconditions if entry.status == "unknown"), None),
         unmet=tuple(entry for entry in fix.preconditions if entry.status == "unmet"),
         overlap=_describe_overlap(tabs, earlier),
+        before_ns=before_ns,
+        parts=() if bound is None or fix.replay is None else _share_out(fix.replay.walls, 1 / bound),
+        saved=units.signed_duration(after_ns - before_ns) if after_ns < before_ns else "",
     )
+
+
+def _share_out(walls: Walls, share: float) -> tuple[tuple[Wall, float], ...]:
+    """Share out a part of a step among walls, in proportion to their times."""
+    total_ns = max(sum(walls.parts()), 1)
+    parts = zip(Wall, walls.parts(), strict=True)
+    return tuple((wall, share * part_ns / total_ns) for wall, part_ns in parts if part_ns)
 
 
 def _tabulate_settings(settings: Sequence[Setting]) -> tuple[SettingTab, ...]:
