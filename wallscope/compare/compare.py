@@ -23,6 +23,7 @@ from wallscope.compare.all_steps import (
     measure_bias,
     measure_slow_chance,
 )
+from wallscope.compare.applied_fixes import ChangeEvidence, recognize_applied_fixes
 from wallscope.compare.capture_bias import BiasSide, find_biases
 from wallscope.compare.comparability import (
     align_parts,
@@ -223,6 +224,7 @@ def compare_sides(base: Side, head: Side, options: CompareOptions) -> Comparison
             *add_rare_stalls(explain_changes(*steps, traffic, found, step), sides.base, sides.head),
             *join_settings(found, deltas.causes, operations, step.base_typical_ns),
         )
+    evidence = ChangeEvidence(step, walls, causes_changed, explanations, found)
     return Comparison(
         schema=COMPARISON_SCHEMA,
         wallscope_version=__version__,
@@ -239,6 +241,7 @@ def compare_sides(base: Side, head: Side, options: CompareOptions) -> Comparison
         ranks=rank_changes(base.runs, head.runs, pairing.rank),
         gates=evaluate_gates(options.gates, verdict, step, deltas) if is_judged else (),
         operations=operations,
+        applied=recognize_applied_fixes(pairing.base[0].fixes, evidence) if is_judged else (),
     )
 
 

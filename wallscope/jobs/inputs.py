@@ -15,7 +15,7 @@ import time
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
-from dataclasses import field
+from dataclasses import field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -433,21 +433,26 @@ def resolve_runs(
     """Return the runs of some captures, each with the profiles of its ranks.
 
     The captures of one rank are runs, in order of their start; those of different ranks belong together.
+    Each profile has the recommendations for its capture.
 
     Raises:
         WallscopeError: a capture cannot be read, or some ranks have more runs than others.
     """
     from wallscope.jobs.answers import load_or_analyze  # noqa: PLC0415  # keeps --help fast
     from wallscope.profile.codec import read_profiles, unpack_profile  # noqa: PLC0415  # keeps --help fast
+    from wallscope.profile.recorded_fixes import record_fixes  # noqa: PLC0415  # same
 
     by_rank: dict[tuple[int | None, int | None], list[Profile]] = defaultdict(list)
     for path in paths:
         if is_answer(path):
             found = read_profiles(path)
         else:
-            ranks = load_or_analyze(path, options, progress, cache).analysis.ranks
+            analysis = load_or_analyze(path, options, progress, cache).analysis
+            fixes = record_fixes(analysis.fixes or ())
             found = tuple(
-                unpack_profile(rank.profile, str(path)) for rank in ranks if rank.profile is not None
+                replace(unpack_profile(rank.profile, str(path)), fixes=fixes)
+                for rank in analysis.ranks
+                if rank.profile is not None
             )
         for number, profile in enumerate(found):
             rank = profile.header.rank
