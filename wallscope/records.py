@@ -19,7 +19,7 @@ else:
         """Return the class as `dataclasses.dataclass` makes it; a frozen one shares its methods."""
         if kind is None:
             return lambda decorated: dataclass(decorated, eq=eq, repr=repr, **options)
-        if not options.get("frozen"):
+        if not options.get("frozen") or options.get("order"):
             return dataclasses.dataclass(kind, eq=eq, repr=repr, **options)
         own = vars(kind)
         made = dataclasses.dataclass(kind, eq=False, repr=False, **options)

@@ -9,21 +9,21 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from functools import cached_property
 from operator import attrgetter
-
-import polars as pl
+from typing import TYPE_CHECKING
 
 from wallscope.advice.amd import is_amd, name_amd_architecture
 from wallscope.advice.conditions import Clause, evaluate
 from wallscope.advice.published import nvlink_domain
-from wallscope.advice.trace_facts import ProgramTraces, detect_program
-from wallscope.model.advice import RunConfiguration, Value
+from wallscope.model.advice import Program, RunConfiguration, Value
 from wallscope.model.analysis import Analysis, Rank
 from wallscope.model.cause_catalogue import DRAINED, HOST_FRAMEWORK, LAUNCHING, MEMORY_ALLOCATOR
 from wallscope.model.enums import LOW_PRECISIONS, Axis, Backend, ComputeCategory, CopyDirection, Precision
 from wallscope.model.rank_summaries import CommunicationOperation
 from wallscope.model.speed_of_light import LedgerLine, SpeedOfLight
 from wallscope.thresholds.verdict import MATERIAL_SHARE, NEAR_PEAK_SHARE, PAGEABLE_SHARE
-from wallscope.trace.kernel_classes import mark_training
+
+if TYPE_CHECKING:
+    import polars as pl
 
 _NEEDED = {
     "blackwell": r"(?i)sm_?1[02][013]|^nvjet_\w*_2cta_",
@@ -51,7 +51,7 @@ class MeasuredRun:
         self,
         analysis: Analysis,
         configuration: RunConfiguration,
-        names: pl.Series,
+        names: "pl.Series",
         written: RunConfiguration | None = None,
     ) -> None:
         self.analysis = analysis
@@ -59,8 +59,8 @@ class MeasuredRun:
         self.configuration = configuration
         self.written = RunConfiguration() if written is None else written
         self.names = names
-        self.program = analysis.program or detect_program(
-            ProgramTraces(names), configuration if written is None else written
+        self.program = analysis.program or _detect_program(
+            names, configuration if written is None else written
         )
         self.framework = self.program.framework
         export = analysis.inputs[self.rank.input]
@@ -183,11 +183,24 @@ _INFERS = (
 _OF_LEARNING = {"pytorch", "tensorflow", "jax"}
 
 
+def _detect_program(names: "pl.Series", configuration: RunConfiguration) -> Program:
+    from wallscope.advice.trace_facts import ProgramTraces, detect_program  # noqa: PLC0415  # loads polars
+
+    return detect_program(ProgramTraces(names), configuration)
+
+
+def _has_training_kernels(run: MeasuredRun) -> bool:
+    """Return whether a kernel runs in training alone."""
+    from wallscope.trace.kernel_classes import mark_training  # noqa: PLC0415  # loads polars
+
+    return bool(mark_training(run.names).any())
+
+
 def _trains(run: MeasuredRun) -> bool | None:
     """Return whether a backward pass or an optimizer runs; `None` where the capture may not show them."""
     is_updating = any(one.category == ComputeCategory.OPTIMIZER and one.kernels for one in run.rank.compute)
     is_reducing = any(one.axis is Axis.DP_GRADIENT for one in run.rank.communication.operations)
-    if is_updating or is_reducing or mark_training(run.names).any():
+    if is_updating or is_reducing or _has_training_kernels(run):
         return True
     if run.names.str.contains(f"{_TRAINS}|{_OPTIMIZER}").any() or run.written.settings:
         return True
@@ -334,7 +347,7 @@ def _trains_only_norms(run: MeasuredRun) -> bool:
     """Return whether batch norms run as in training, but no backward pass and no optimizer does."""
     if not run.names.str.contains(_NORM_IN_TRAINING).any():
         return False
-    return not (mark_training(run.names).any() or run.names.str.contains(_OPTIMIZER).any())
+    return not (_has_training_kernels(run) or run.names.str.contains(_OPTIMIZER).any())
 
 
 def _gradients_overlap(run: MeasuredRun) -> bool | None:

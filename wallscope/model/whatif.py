@@ -19,6 +19,10 @@ _SHOWN_TARGETS = {"think": "host time outside CUDA calls", "launch": "launch cal
 QuestionKind = Literal["scale", "without", "graph", "hide", "overlap"]
 
 
+LAUNCH, THINK = "launch", "think"
+"""Targets of questions that hold host time alone: calls that launch, and time outside of calls."""
+
+
 @dataclass(frozen=True, slots=True)
 class Question:
     """One change: a target and, if it is scaled, the remaining share of its time."""

@@ -45,7 +45,7 @@ from wallscope.model.cause_catalogue import (
     is_part,
 )
 from wallscope.model.enums import CallRole, OperationClass
-from wallscope.model.whatif import Question
+from wallscope.model.whatif import LAUNCH, THINK, Question
 from wallscope.records import dataclass
 from wallscope.replay.edits import (
     GraphEdit,
@@ -61,7 +61,7 @@ from wallscope.trace.intervals import Spans, covered_ns, order_spans, union
 from wallscope.trace.names import normalize_names
 from wallscope.units import duration, number
 
-LAUNCH, THINK, COMMUNICATION, COMPUTE, COPIES = "launch", "think", "communication", "compute", "copies"
+COMMUNICATION, COMPUTE, COPIES = "communication", "compute", "copies"
 DRAINED, FRAMEWORK = "host/queue-drained", HOST_FRAMEWORK
 LAUNCH_LATENCY, SYNCHRONISATION = HOST_LAUNCH_LATENCY, HOST_SYNCHRONISATION
 KERNEL_GAP, STAGING = COMPUTE_KERNEL_GAP, MEMORY_STAGING

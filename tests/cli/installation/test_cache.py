@@ -1,6 +1,8 @@
 """The cache as users meet it."""
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -115,3 +117,20 @@ def test_a_size_that_is_none_is_one_line(called, export, monkeypatch):
 
     assert (ran.code, ran.out) == (2, "")
     assert ran.err == "wallscope: WALLSCOPE_CACHE_SIZE=much — is not a size — write WALLSCOPE_CACHE_SIZE=4G\n"
+
+
+def test_a_kept_answer_is_printed_without_tables_and_validation(called, export, own_cache):
+    called("analyze", export)
+    program = (
+        "import sys; from wallscope.cli import app; app(['analyze', sys.argv[1]], standalone_mode=False);"
+        " sys.stderr.write(' '.join({'polars', 'pydantic', 'plotly'} & set(sys.modules)))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program, str(export)],
+        env={**os.environ, "WALLSCOPE_CACHE_DIR": str(own_cache)},
+        capture_output=True,
+        check=True,
+    )
+
+    assert done.stdout
+    assert done.stderr == b""
