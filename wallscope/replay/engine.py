@@ -296,8 +296,29 @@ class Engine:
 
     @cached_property
     def repeated_ns(self) -> Shares:
-        """The length of a step that repeats, of each rank of the window, in ns; 0 without steps."""
+        """The length of a step that repeats, of each rank of the window, in ns; 0 without steps.
+
+        Paths through the steps do not explain all of it where threads wait for one that keeps its own pace.
+        """
+        return self._paths_ns + self._beyond_ns
+
+    @cached_property
+    def _paths_ns(self) -> Shares:
         return self._repeated.measure_ns(self.graph)
+
+    @cached_property
+    def _beyond_ns(self) -> Shares:
+        """The part of a step that no path through it explains, of each rank."""
+        once_ns = self._repeated.measure_once_ns(self.unchanged)
+        return np.where(self._paths_ns > 0, np.maximum(once_ns - self._paths_ns, 0), 0)
+
+    def _measure_repeated_ns(self, changed: ChangedSteps) -> Shares:
+        """Return the length of a step that repeats with a change; what no path explains does not grow."""
+        paths_ns = self._repeated.measure_ns(changed.graph)
+        if not self._beyond_ns.any():
+            return paths_ns
+        once_ns = self._repeated.measure_once_ns(changed.run)
+        return paths_ns + np.clip(once_ns - paths_ns, 0, self._beyond_ns)
 
     def change(self, way: Way) -> ChangedSteps:
         """Return the steps with some questions applied."""
@@ -311,9 +332,9 @@ class Engine:
         """Return the length of a step that repeats with some questions applied; `changed` if it is known."""
         with self._lock:  # ranks that are summarized at the same time share the engine
             if way not in self._measured:
-                graph = (changed or self.change(way)).graph
-                shares = self._repeated.measure_ns(graph) / np.maximum(self.repeated_ns, 1)
-                self._measured[way] = MeasuredChange(shares, graph.operation_ns)
+                made = changed or self.change(way)
+                shares = self._measure_repeated_ns(made) / np.maximum(self.repeated_ns, 1)
+                self._measured[way] = MeasuredChange(shares, made.graph.operation_ns)
             return self._measured[way]
 
     def _slow_overlapping(self, draft: GraphEdit) -> str:

@@ -270,6 +270,18 @@ class RepeatedSteps:
     ranks: tuple[_Runs, ...]
     streams: tuple["OperationPairs", ...] = ()
 
+    def measure_once_ns(self, run: SimulatedRun) -> Shares:
+        """Return the mean ns of a step of each rank in a run, which begins as the capture did.
+
+        It is 0 without steps.
+        """
+        lengths_ns = np.zeros(len(self.ranks))
+        for place, rank in enumerate(self.ranks):
+            held = rank.edge[(rank.step_count > 0) & (rank.edge >= 0).all(axis=1)]
+            first_ns, behind_ns = run.start_ns[held].T
+            lengths_ns[place] = (behind_ns - first_ns).sum() / max(int(rank.step_count.sum()), 1)
+        return lengths_ns
+
     def measure_ns(self, graph: ReplayGraph) -> Shares:
         """Return the mean ns of a step of each rank of a graph, as if each run repeated without end.
 
