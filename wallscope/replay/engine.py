@@ -50,6 +50,7 @@ from wallscope.replay.simulate import (
     SimulatedRun,
     StreamOperations,
     find_repeated_steps,
+    follow_holds,
     simulate,
 )
 from wallscope.replay.windows import ReplayWindow, SimulatedSteps
@@ -252,9 +253,14 @@ class ChangedSteps:
 
 
 class MeasuredChange(NamedTuple):
-    """The length of a step of each rank with a change, by that without, and those of operations in ns."""
+    """The length of a step of each rank with a change, by that without, and those of operations in ns.
+
+    `freed_shares` are as `shares`, where threads meet other holds of locks than in the capture; `None` if they
+    do not. Then the step may also end before the work of a thread that it no longer waits for.
+    """
 
     shares: Shares
+    freed_shares: Shares | None
     operation_ns: Times
 
 
@@ -332,10 +338,19 @@ class Engine:
         """Return the length of a step that repeats with some questions applied; `changed` if it is known."""
         with self._lock:  # ranks that are summarized at the same time share the engine
             if way not in self._measured:
-                made = changed or self.change(way)
-                shares = self._measure_repeated_ns(made) / np.maximum(self.repeated_ns, 1)
-                self._measured[way] = MeasuredChange(shares, made.graph.operation_ns)
+                self._measured[way] = self._measure_change(changed or self.change(way))
             return self._measured[way]
+
+    def _measure_change(self, changed: ChangedSteps) -> MeasuredChange:
+        """Measure a change, also as threads wait for locks then: what wins more is the bound."""
+        shares = self._measure_repeated_ns(changed) / np.maximum(self.repeated_ns, 1)
+        freed = follow_holds(changed.graph)
+        if freed is changed.graph:
+            return MeasuredChange(shares, None, changed.graph.operation_ns)
+        once_ns = self._repeated.measure_once_ns(simulate(freed))
+        freed_ns = np.minimum(self._repeated.measure_ns(freed), once_ns)
+        freed_shares = freed_ns / np.maximum(self.repeated_ns, 1)
+        return MeasuredChange(shares, freed_shares, changed.graph.operation_ns)
 
     def _slow_overlapping(self, draft: GraphEdit) -> str:
         """Slow compute down where it newly overlaps communication; return what was assumed."""
@@ -570,10 +585,14 @@ class WindowReplay:
             share = self._single.measure_ns(changed.run) / max(self._single.measure_ns(self.unchanged), 1)
             operation_ns = changed.graph.operation_ns
         else:
-            shares, operation_ns = self.engine.measure(way)
-            share = float(shares[self._place])
-        left_ns = self._work.measure_left_ns(operation_ns)
-        return max(round(self.step_ns * share), min(left_ns, self.step_ns))
+            measured = self.engine.measure(way)
+            share, operation_ns = float(measured.shares[self._place]), measured.operation_ns
+        compute_ns, others_ns = self._work.measure_left_ns(operation_ns)
+        step_ns = max(round(self.step_ns * share), min(max(compute_ns, others_ns), self.step_ns))
+        if self._single is not None or measured.freed_shares is None:
+            return step_ns
+        freed_ns = round(self.step_ns * float(measured.freed_shares[self._place]))
+        return min(step_ns, max(freed_ns, min(compute_ns, self.step_ns)))
 
     @cached_property
     def _work(self) -> "WorkOfSteps":
@@ -595,12 +614,13 @@ class WorkOfSteps:
     busy_share: float
     steps: int
 
-    def measure_left_ns(self, changed_ns: Times) -> int:
-        """Return how long the busiest part of the device works in a step, whose work takes changed times."""
+    def measure_left_ns(self, changed_ns: Times) -> tuple[int, int]:
+        """Return how long compute and the busiest other stream work in a step, whose work takes changed times."""
         left_ns = np.minimum(self.operation_ns, changed_ns)
         of_compute_ns = self.busy_share * int(left_ns[self.places].sum())
         of_streams_ns = sum_by_group(self.stream, left_ns[self.others], int(self.stream.max(initial=0)) + 1)
-        return round(max(of_compute_ns, int(of_streams_ns.max())) / max(self.steps, 1))
+        steps = max(self.steps, 1)
+        return round(of_compute_ns / steps), round(int(of_streams_ns.max()) / steps)
 
 
 def measure_work(window: ReplayWindow, steps: pl.DataFrame, rank_id: int) -> WorkOfSteps:

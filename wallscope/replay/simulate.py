@@ -22,6 +22,7 @@ import numpy.typing as npt
 from wallscope.columns import Flags, Rows
 from wallscope.kernels import latest_ends, simulation, views
 from wallscope.replay.graph import ReplayGraph, Role
+from wallscope.replay.lock_holds import NO_HOLDS, LockHolds
 from wallscope.thresholds.causes import FOLLOWED_STREAMS_COUNT, REPLAYED_LENGTH_SHARE
 from wallscope.trace.intervals import AFTER_ALL, Times
 from wallscope.trace.repeat_unit import Shares
@@ -83,7 +84,20 @@ def list_host_times(graph: ReplayGraph) -> HostTimes:
 
 def simulate(graph: ReplayGraph, host: HostTimes | None = None) -> SimulatedRun:
     """Return when everything in a graph starts and ends; `host` is what `list_host_times` returns of it."""
-    host = host or list_host_times(graph)
+    return _simulate(graph, host or list_host_times(graph), NO_HOLDS, graph.behind)
+
+
+def follow_holds(graph: ReplayGraph) -> ReplayGraph:
+    """Return the graph with threads that wait for the holds of locks that they meet in its run."""
+    if not graph.holds.awaited.size:
+        return graph
+    behind = graph.behind.copy()
+    _simulate(graph, list_host_times(graph), graph.holds, behind)
+    return graph if np.array_equal(behind, graph.behind) else replace(graph, behind=behind)
+
+
+def _simulate(graph: ReplayGraph, host: HostTimes, holds: LockHolds, followed: Rows) -> SimulatedRun:
+    """Return the run; `followed` is set to what each segment follows that waits for one of some holds."""
     segments, operations = graph.role.size, graph.op.size
     left_ns = np.concatenate((np.zeros(segments, np.int64), graph.thread_start_ns))
     start_ns, end_ns = np.zeros(operations, np.int64), graph.end_ns.copy()
@@ -91,6 +105,7 @@ def simulate(graph: ReplayGraph, host: HostTimes | None = None) -> SimulatedRun:
         *views(
             graph.event,
             graph.behind,
+            graph.own_behind,
             host.spent_ns,
             host.return_ns,
             graph.awaited_ptr,
@@ -105,6 +120,8 @@ def simulate(graph: ReplayGraph, host: HostTimes | None = None) -> SimulatedRun:
             graph.member_ptr,
             graph.member,
             np.diff(graph.member_ptr),
+            *holds,
+            followed,
             left_ns,
             start_ns,
             end_ns,
@@ -163,6 +180,7 @@ class CriticalPaths:
                 operation,
                 from_ns,
                 graph.behind,
+                graph.own_behind,
                 self._is_plain,
                 self._captured.awaited_ptr,
                 self._captured.awaited,
@@ -209,6 +227,7 @@ def find_latest_ends(run: SimulatedRun, operation: int) -> Times:
             int(run.start_ns[operation]),
             graph.event,
             graph.behind,
+            graph.own_behind,
             host.spent_ns,
             host.return_ns,
             graph.awaited_ptr,
