@@ -66,9 +66,9 @@ def simulate(
         member_ptr: int64[collectives + 1]; the operations of each collective, in `member`.
         member: int64; operations.
         missing: int64[collectives]; how many participants there are, 0 afterwards.
-        hold: int64[segments]; the hold of a lock that each waits for, or another one before it; -1 without, and
+        hold: int64[segments]; the hold of a lock that each waits for, or for one before it; -1 without, and
             empty where none is waited for.
-        later_ns: int64[segments], ns; how long after the end of `own_behind` each asks for the lock, or goes on.
+        later_ns: int64[segments], ns; from the end of `own_behind` to when each asks for the lock or goes on.
         thread: int64[segments]; the thread of each.
         hold_begin: int64[holds]; the segment, or start of a thread, behind which each hold is asked for.
         hold_last: int64[holds]; the segment at whose end it is over, -1 where other locks begin.

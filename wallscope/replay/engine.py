@@ -56,6 +56,7 @@ from wallscope.replay.simulate import (
 from wallscope.replay.windows import ReplayWindow, SimulatedSteps
 from wallscope.thresholds.causes import (
     SIDE_BY_SIDE_RATIO,
+    UNEXPLAINED_STEP_SHARE,
     USUAL_DEPENDENCY_LATENCY_NS,
 )
 from wallscope.trace.intervals import Spans, Times, covered_ns, order_spans, union
@@ -253,10 +254,10 @@ class ChangedSteps:
 
 
 class MeasuredChange(NamedTuple):
-    """The length of a step of each rank with a change, by that without, and those of operations in ns.
+    """How long a step of each rank takes with a change by without it, and how long operations do.
 
-    `freed_shares` are as `shares`, where threads meet other holds of locks than in the capture; `None` if they
-    do not. Then the step may also end before the work of a thread that it no longer waits for.
+    `freed_shares` are as `shares`, where threads meet other holds of locks than in the capture; `None` if
+    they do not. Then the step may also end before the work of a thread that it no longer waits for.
     """
 
     shares: Shares
@@ -315,16 +316,27 @@ class Engine:
     @cached_property
     def _beyond_ns(self) -> Shares:
         """The part of a step that no path through it explains, of each rank."""
-        once_ns = self._repeated.measure_once_ns(self.unchanged)
-        return np.where(self._paths_ns > 0, np.maximum(once_ns - self._paths_ns, 0), 0)
+        beyond_ns = self._repeated.measure_once_ns(self.unchanged) - self._paths_ns
+        is_much = (beyond_ns > UNEXPLAINED_STEP_SHARE * self._paths_ns) & (self._paths_ns > 0)
+        return np.where(is_much, beyond_ns, 0)
 
-    def _measure_repeated_ns(self, changed: ChangedSteps) -> Shares:
-        """Return the length of a step that repeats with a change; what no path explains does not grow."""
+    def _measure_repeated_ns(self, changed: ChangedSteps, *, is_whole: bool) -> Shares:
+        """Return the length of a step that repeats with a change; `is_whole`: without a whole cause."""
         paths_ns = self._repeated.measure_ns(changed.graph)
         if not self._beyond_ns.any():
             return paths_ns
-        once_ns = self._repeated.measure_once_ns(changed.run)
+        once_ns = self._measure_once_ns(changed.run, is_whole=is_whole)
         return paths_ns + np.clip(once_ns - paths_ns, 0, self._beyond_ns)
+
+    def _measure_once_ns(self, run: SimulatedRun, *, is_whole: bool) -> Shares:
+        """Return how long a step takes in a run: changed as the time up to the end of the last one is.
+
+        That time gets no longer if anything takes less. Without a whole cause it is what steps take in the
+        run, if that is less: the time before the first step may keep its length.
+        """
+        before_ns, after_ns = map(self._repeated.measure_until_last_ns, (self.unchanged, run))
+        scaled_ns = self.repeated_ns * after_ns / np.maximum(before_ns, 1)
+        return np.minimum(scaled_ns, self._repeated.measure_once_ns(run)) if is_whole else scaled_ns
 
     def change(self, way: Way) -> ChangedSteps:
         """Return the steps with some questions applied."""
@@ -338,17 +350,22 @@ class Engine:
         """Return the length of a step that repeats with some questions applied; `changed` if it is known."""
         with self._lock:  # ranks that are summarized at the same time share the engine
             if way not in self._measured:
-                self._measured[way] = self._measure_change(changed or self.change(way))
+                self._measured[way] = self._measure_change(way, changed or self.change(way))
             return self._measured[way]
 
-    def _measure_change(self, changed: ChangedSteps) -> MeasuredChange:
-        """Measure a change, also as threads wait for locks then: what wins more is the bound."""
-        shares = self._measure_repeated_ns(changed) / np.maximum(self.repeated_ns, 1)
-        freed = follow_holds(changed.graph)
+    def _measure_change(self, way: Way, changed: ChangedSteps) -> MeasuredChange:
+        """Measure a change; without a whole cause, also as threads wait for locks then.
+
+        Half of a cause may win more so than all of it, because another thread gets the lock first.
+        """
+        is_whole = all(one.kind in {"scale", "without"} and not one.share for one in way)
+        shares = self._measure_repeated_ns(changed, is_whole=is_whole) / np.maximum(self.repeated_ns, 1)
+        freed = follow_holds(changed.graph) if is_whole else changed.graph
         if freed is changed.graph:
             return MeasuredChange(shares, None, changed.graph.operation_ns)
-        once_ns = self._repeated.measure_once_ns(simulate(freed))
-        freed_ns = np.minimum(self._repeated.measure_ns(freed), once_ns)
+        freed_ns = np.minimum(
+            self._repeated.measure_ns(freed), self._measure_once_ns(simulate(freed), is_whole=True)
+        )
         freed_shares = freed_ns / np.maximum(self.repeated_ns, 1)
         return MeasuredChange(shares, freed_shares, changed.graph.operation_ns)
 
@@ -615,7 +632,7 @@ class WorkOfSteps:
     steps: int
 
     def measure_left_ns(self, changed_ns: Times) -> tuple[int, int]:
-        """Return how long compute and the busiest other stream work in a step, whose work takes changed times."""
+        """Return how long compute and the busiest other stream work in a step with changed times."""
         left_ns = np.minimum(self.operation_ns, changed_ns)
         of_compute_ns = self.busy_share * int(left_ns[self.places].sum())
         of_streams_ns = sum_by_group(self.stream, left_ns[self.others], int(self.stream.max(initial=0)) + 1)

@@ -172,7 +172,7 @@ class _Collectives(NamedTuple):
     operation_ns: Times
 
 
-def build_graph(
+def build_graph(  # noqa: PLR0913, PLR0917  # the parts of a graph
     operations: pl.DataFrame,
     waits: Dependencies,
     segments: ThreadSegments,
@@ -245,16 +245,14 @@ def build_graph(
         meeting=collectives.meeting,
         member_ptr=collectives.member_ptr,
         member=collectives.member,
-        holds=find_lock_holds(
-            segments, releases, own_behind, paused.let_go, call_name
-        ),
+        holds=find_lock_holds(segments, releases, own_behind, paused.let_go, call_name),
         end_ns=np.concatenate((issued.end_ns, waits.end_ns[outside])),
         dependency_latency_ns=_typical_lags(operations, waits)[1],
     )
 
 
 def _find_before_pauses(segments: ThreadSegments) -> Rows:
-    """Return what precedes the pause around each segment outside calls: a segment or the start of a thread."""
+    """Return what precedes the pause around each segment outside calls: a segment or start of a thread."""
     is_first = np.asarray(segments.call) >= 0
     is_first[1:] |= is_first[:-1]
     is_first[segments.first] = True

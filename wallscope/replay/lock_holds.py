@@ -1,37 +1,42 @@
-"""Holds of locks in the calls of threads, and which of them a thread waits for once the times change.
+"""Holds of locks in the calls of threads, and when threads ask for them.
 
-No row names a lock. A thread that waits for one shows that another one held it until some call ended. All calls
-of the holder from the moment of waiting up to that one lie in the hold, and its next call does not. So pauses
-between calls of the holder are inside holds or between them, as those that were seen with the same two calls.
+No row names a lock. A thread that waits for one shows that another one held it until some call ended. All
+calls of the holder since the wait began lie in the hold, and its next call does not. So pauses between calls
+of a holder are inside holds, or between them, as those that were seen next to the same two calls.
 
-In a changed run, a thread waits for the holds that were asked for before it came and that end later. If it comes
-before the holder does, it does not wait.
+Once times change, a thread waits for the holds that were asked for before it came and that end later. If it
+comes before the holder does, it does not wait.
 """
 
 from collections import defaultdict
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
-from wallscope.columns import Codes, Rows
+from wallscope.columns import Codes, Flags, Rows
 from wallscope.thresholds.steps import LONGEST_UNEXPLAINED_LATENCY_NS
 from wallscope.trace.intervals import Times
 from wallscope.trace.thread_timeline import ThreadSegments
 
+Releases = Mapping[int, tuple[int, int]]
+"""Segments in which a thread went on after another, the last segment of that one, and the ns since."""
+
 
 class LockHolds(NamedTuple):
-    """Holds of locks by the calls of threads; index spaces as in `ReplayGraph`, *holds* in order of their ends.
+    """Holds of locks by the calls of threads, by lock and then in order of their ends; arrays int64.
+
+    Segments and starts of threads are numbered as in `ReplayGraph`.
 
     Attributes:
-        awaited: int64[segments]; the hold that each waited for in the capture, -1 without one.
-        later_ns: int64[segments], ns; how long after the end of its call each began to wait, at least. Of a short
+        awaited: of each segment: the hold that it waited for in the capture, -1 without one.
+        later_ns: of each segment: how long after the end of its call it began to wait, at least. Of a short
             pause of a holder, which may have waited or worked: until the end of the pause.
-        thread: int64[segments]; the thread of each.
-        begin: int64[holds]; the segment, or start of a thread, behind which its thread asked for the lock.
-        last: int64[holds]; the segment at whose end the lock is free; -1 where other locks begin.
-        holder: int64[holds]; the thread.
+        thread: of each segment: its thread.
+        begin: of each hold: the segment, or start of a thread, behind which its thread asked for the lock.
+        last: of each hold: the segment at whose end the lock is free; -1 where another lock begins.
+        holder: of each hold: its thread.
     """
 
     awaited: Rows
@@ -53,46 +58,63 @@ class _Calls(NamedTuple):
     name: Rows
 
 
+class _Hold(NamedTuple):
+    """A hold: its first segment in a call, its last one, and its thread."""
+
+    first: int
+    last: int
+    thread: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Waits:
+    """Waits for locks.
+
+    `holder_of` has the segments that waited, each with the last segment of the call that held the lock.
+    `came_ns` (int64[segment], ns) is when the thread of each segment had ended its call before.
+    """
+
+    holder_of: Mapping[int, int]
+    came_ns: Times
+
+
 def find_lock_holds(
-    segments: ThreadSegments, released: Mapping[int, tuple[int, int]], own_behind: Rows, let_go: Codes, name: Rows
+    segments: ThreadSegments, released: Releases, own_behind: Rows, let_go: Codes, name: Rows
 ) -> LockHolds:
     """Return the holds of all locks that threads waited for.
 
     Args:
         segments: the segments of threads.
-        released: segments in which a thread went on after another, the last segment of that one, and the time
-            since.
+        released: segments in which a thread went on after another.
         own_behind: int64[segments]; what each follows on its own thread.
         let_go: int32[call]; the call that held a lock until right before each call, -1 without one.
         name: int64[call]; the name of each call as a number.
     """
-    call, thread = np.asarray(segments.call), np.asarray(segments.thread)
-    start_ns, end_ns = np.asarray(segments.start_ns), np.asarray(segments.end_ns)
-    waits = _list_waits(segments, released, let_go)
-    if not waits:
+    holder_of = _list_waits(segments, released, let_go)
+    if not holder_of:
         return NO_HOLDS
-    came_ns = np.append(end_ns, start_ns[segments.first])[own_behind]
-    of_holder: dict[int, list[int]] = defaultdict(list)
-    for row, other in waits.items():
-        of_holder[int(thread[other])].append(row)
-    held: list[tuple[int, int, int]] = []
-    for one, rows in of_holder.items():
-        own = _list_calls(call, name, segments.rows_of[one])
-        is_inside = _find_boundaries_inside(own, start_ns, end_ns, [(came_ns[row], waits[row]) for row in rows])
-        held += _join_calls(own, is_inside, {waits[row] for row in rows}, one)
-    group_of = _group_threads({(int(thread[row]), int(thread[other])) for row, other in waits.items()})
-    held.sort(key=lambda hold: (group_of[hold[2]], end_ns[hold[1]]))
-    holds = _place_holds(held, group_of, waits, segments, own_behind, came_ns)
+    start_ns, end_ns = np.asarray(segments.start_ns), np.asarray(segments.end_ns)
+    waits = _Waits(holder_of, np.append(end_ns, start_ns[segments.first])[own_behind])
+    thread = segments.thread
+    rows_of: dict[int, list[int]] = defaultdict(list)
+    for row, other in holder_of.items():
+        rows_of[thread[other]].append(row)
+    held: list[_Hold] = []
+    for one, rows in rows_of.items():
+        calls = _list_calls(segments, name, one)
+        is_inside = _find_pauses_inside(calls, segments, waits, rows)
+        held += _join_calls(calls, is_inside, {holder_of[row] for row in rows}, one)
+    lock_of = _number_locks({(thread[row], thread[other]) for row, other in holder_of.items()})
+    held.sort(key=lambda hold: (lock_of[hold.thread], end_ns[hold.last]))
+    holds = _place_holds(held, lock_of, waits, segments, own_behind)
     for row, (_, since_ns) in released.items():
-        pause_ns = int(end_ns[row] - came_ns[row])
-        if row not in waits and int(thread[row]) in of_holder and pause_ns <= LONGEST_UNEXPLAINED_LATENCY_NS:
+        pause_ns = int(end_ns[row] - waits.came_ns[row])
+        if row not in holder_of and thread[row] in rows_of and pause_ns <= LONGEST_UNEXPLAINED_LATENCY_NS:
             holds.later_ns[row] = pause_ns - since_ns
     return holds
 
 
-def _list_waits(
-    segments: ThreadSegments, released: Mapping[int, tuple[int, int]], let_go: Codes
-) -> dict[int, int]:
+def _list_waits(segments: ThreadSegments, released: Releases, let_go: Codes) -> dict[int, int]:
     """Return the segments that waited for a lock, each with the last segment of the call that held it."""
     found = {}
     for row, (other, _) in released.items():
@@ -108,105 +130,94 @@ def _find_next_call(row: int, segments: ThreadSegments) -> int:
     return next((one for one in range(row + 1, rows.stop) if segments.call[one] >= 0), -1)
 
 
-def _list_calls(call: Rows, name: Rows, rows: range) -> _Calls:
-    own = call[rows.start : rows.stop]
+def _list_calls(segments: ThreadSegments, name: Rows, thread: int) -> _Calls:
+    rows = segments.rows_of[thread]
+    own = np.asarray(segments.call)[rows.start : rows.stop]
     edge = np.flatnonzero(np.diff(own)) + 1
-    first = np.concatenate(([0], edge))
-    last = np.append(edge, own.size) - 1
+    first, last = np.concatenate(([0], edge)), np.append(edge, own.size) - 1
     held = own[first] >= 0
     return _Calls(rows.start + first[held], rows.start + last[held], name[own[first[held]]])
 
 
-def _find_boundaries_inside(
-    calls: _Calls, start_ns: Times, end_ns: Times, waits: list[tuple[int, int]]
-) -> npt.NDArray[np.bool_]:
-    """Return of each two adjacent calls whether a hold goes on from the first to the second.
-
-    `waits` are when threads began to wait, and the last segment of the call that ended it.
-    """
-    gap_ns = start_ns[calls.first[1:]] - end_ns[calls.last[:-1]]
+def _find_pauses_inside(calls: _Calls, segments: ThreadSegments, waits: _Waits, rows: list[int]) -> Flags:
+    """Return bool[pauses between calls]: whether a hold goes on; `rows` waited for holds of the thread."""
+    ends_ns = np.asarray(segments.end_ns)[calls.last]
+    pause_ns = np.asarray(segments.start_ns)[calls.first[1:]] - ends_ns[:-1]
     kind = list(zip(calls.name[:-1].tolist(), calls.name[1:].tolist(), strict=True))
     place_of = {last: place for place, last in enumerate(calls.last.tolist())}
-    inside, outside = defaultdict[tuple[int, int], list[int]](list), defaultdict[tuple[int, int], list[int]](list)
-    ends_ns = end_ns[calls.last]
-    for came_ns, last in waits:
-        place = place_of[last]
-        first = int(np.searchsorted(ends_ns, came_ns, side="right"))
-        for one in range(first, place):
-            inside[kind[one]].append(int(gap_ns[one]))
-        if place < gap_ns.size:
-            outside[kind[place]].append(int(gap_ns[place]))
-    longest_ns = {one: _find_longest_inside(gaps, outside.get(one, [])) for one, gaps in inside.items()}
-    most_ns = np.array([longest_ns.get(one, -1) for one in kind], np.int64)
-    found: npt.NDArray[np.bool_] = gap_ns <= most_ns
-    ended = np.array([place_of[last] for _, last in waits], np.int64)
-    found[ended[ended < found.size]] = False
+    inside_ns: dict[tuple[int, int], list[int]] = defaultdict(list)
+    outside_ns: dict[tuple[int, int], list[int]] = defaultdict(list)
+    ended = [place_of[waits.holder_of[row]] for row in rows]
+    for row, place in zip(rows, ended, strict=True):
+        for one in range(int(np.searchsorted(ends_ns, waits.came_ns[row], side="right")), place):
+            inside_ns[kind[one]].append(int(pause_ns[one]))
+        if place < pause_ns.size:
+            outside_ns[kind[place]].append(int(pause_ns[place]))
+    longest_ns = {one: _find_longest_inside(own_ns, outside_ns[one]) for one, own_ns in inside_ns.items()}
+    found: Flags = pause_ns <= np.array([longest_ns.get(one, -1) for one in kind], np.int64)
+    found[[place for place in ended if place < found.size]] = False
     return found
 
 
 def _find_longest_inside(inside_ns: list[int], outside_ns: list[int]) -> int:
-    """Return how long a pause inside a hold is at most, where pauses between holds are known too."""
+    """Return how long a pause inside a hold is at most, -1 if most like it lie between holds."""
     if not outside_ns:
         return max(inside_ns)
-    longest_ns, shortest_ns = np.quantile(inside_ns, 0.9), np.quantile(outside_ns, 0.1)
+    longest_ns, shortest_ns = np.median(inside_ns), np.median(outside_ns)
     if longest_ns < shortest_ns:
         return int(longest_ns + shortest_ns) // 2
     return max(inside_ns) if len(inside_ns) > len(outside_ns) else -1
 
 
-def _join_calls(
-    calls: _Calls, is_inside: npt.NDArray[np.bool_], seen: set[int], thread: int
-) -> list[tuple[int, int, int]]:
-    """Return first and last segment and thread of runs of calls that end as those that others waited for."""
-    last = np.flatnonzero(np.append(~is_inside, True))
+def _join_calls(calls: _Calls, is_inside: Flags, seen: set[int], thread: int) -> list[_Hold]:
+    """Return runs of calls that end with a call of a name at whose end others were seen to go on."""
+    last = np.flatnonzero(np.append(~is_inside, np.True_))
     first = np.concatenate(([0], last[:-1] + 1))
     names = {int(calls.name[place]) for place, row in enumerate(calls.last.tolist()) if row in seen}
     return [
-        (int(calls.first[begin]), int(calls.last[end]), thread)
+        _Hold(int(calls.first[begin]), int(calls.last[end]), thread)
         for begin, end in zip(first.tolist(), last.tolist(), strict=True)
         if int(calls.name[end]) in names
     ]
 
 
-def _group_threads(pairs: set[tuple[int, int]]) -> dict[int, int]:
-    """Return a number of each thread that those share which wait for each other, also through others."""
-    group_of = {one: one for pair in pairs for one in pair}
-    changed = True
-    while changed:
-        changed = False
+def _number_locks(pairs: set[tuple[int, int]]) -> dict[int, int]:
+    """Return the lock of each thread: threads share one that wait for each other, also through others."""
+    lock_of = {one: one for pair in pairs for one in pair}
+    is_changed = True
+    while is_changed:
+        is_changed = False
         for pair in pairs:
-            least = min(group_of[one] for one in pair)
+            least = min(lock_of[one] for one in pair)
             for one in pair:
-                changed |= group_of[one] != least
-                group_of[one] = least
-    return group_of
+                is_changed |= lock_of[one] != least
+                lock_of[one] = least
+    return lock_of
 
 
-def _place_holds(  # noqa: PLR0913, PLR0917  # all that is known of waits and holds
-    held: list[tuple[int, int, int]],
-    group_of: Mapping[int, int],
-    waits: Mapping[int, int],
+def _place_holds(
+    held: list[_Hold],
+    lock_of: Mapping[int, int],
+    waits: _Waits,
     segments: ThreadSegments,
     own_behind: Rows,
-    came_ns: Times,
 ) -> LockHolds:
-    """Return the holds as columns; one without a last segment precedes those of each group."""
+    """Return the holds as columns; one without a last segment precedes those of each lock."""
     before, count = segments.before, len(segments.call)
     end_ns = np.append(np.asarray(segments.end_ns), np.asarray(segments.start_ns)[segments.first])
     awaited, later_ns = np.full(count, -1, np.int64), np.zeros(count, np.int64)
-    asked_of = {_find_next_call(row, segments): int(own_behind[row]) for row in waits}
+    asked_of = {_find_next_call(row, segments): int(own_behind[row]) for row in waits.holder_of}
     rows: list[tuple[int, int, int]] = []
     place_of: dict[int, int] = {}
-    group = None
+    lock = None
     for first, last, thread in held:
-        if group_of[thread] != group:
-            group = group_of[thread]
+        if lock_of[thread] != lock:
+            lock = lock_of[thread]
             rows.append((-1, -1, -1))
         place_of[last] = len(rows)
         rows.append((asked_of.get(first, int(before[first])), last, thread))
-    begin, last, holder = np.ascontiguousarray(np.array(rows, np.int64).T)
-    for row, other in waits.items():
-        hold = place_of[other]
-        awaited[row] = hold
-        later_ns[row] = max(int(end_ns[begin[hold]] - came_ns[row]), 0)
-    return LockHolds(awaited, later_ns, np.array(segments.thread, np.int64), begin, last, holder)
+    begin, last_of, holder = np.ascontiguousarray(np.array(rows, np.int64).T)
+    for row, other in waits.holder_of.items():
+        awaited[row] = place_of[other]
+        later_ns[row] = max(int(end_ns[begin[awaited[row]]] - waits.came_ns[row]), 0)
+    return LockHolds(awaited, later_ns, np.array(segments.thread, np.int64), begin, last_of, holder)

@@ -296,10 +296,16 @@ class RepeatedSteps:
         """
         lengths_ns = np.zeros(len(self.ranks))
         for place, rank in enumerate(self.ranks):
-            held = rank.edge[(rank.step_count > 0) & (rank.edge >= 0).all(axis=1)]
-            first_ns, behind_ns = run.start_ns[held].T
+            first_ns, behind_ns = run.start_ns[rank.edge[rank.step_count > 0]].T
             lengths_ns[place] = (behind_ns - first_ns).sum() / max(int(rank.step_count.sum()), 1)
         return lengths_ns
+
+    def measure_until_last_ns(self, run: SimulatedRun) -> Shares:
+        """Return the time from the begin of the window to the end of the last step, of each rank, in ns."""
+        begin_ns = int(run.graph.thread_start_ns.min(initial=AFTER_ALL))
+        lasts = [rank.edge[rank.step_count > 0, 1].max(initial=-1) for rank in self.ranks]
+        ends_ns = [int(run.start_ns[last]) if last >= 0 else begin_ns for last in lasts]
+        return np.maximum(np.array(ends_ns, np.float64) - begin_ns, 0)
 
     def measure_ns(self, graph: ReplayGraph) -> Shares:
         """Return the mean ns of a step of each rank of a graph, as if each run repeated without end.

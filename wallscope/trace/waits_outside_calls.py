@@ -267,7 +267,7 @@ def _list_done(operations: pl.DataFrame, end_ns: Times, calls: CallTimes, pauses
 class _SharedPauses:
     """Times outside of calls of threads whose process has other threads that issue; int64[pause].
 
-    `kind` numbers what pauses of a thread between calls of the same names share. `is_met` (bool) tells whether
+    `kind` numbers what pauses of a thread between calls of the same names share. `is_met` (bool) is whether
     another thread issued meanwhile.
     """
 
