@@ -5,6 +5,7 @@ from random import Random
 import numpy as np
 
 from wallscope.replay.graph import ReplayGraph, Role, make_pointers
+from wallscope.replay.lock_holds import NO_HOLDS
 
 
 def array(values, dtype=np.int64):
@@ -59,6 +60,7 @@ def random_graph(random: Random, *, in_order: bool) -> ReplayGraph:
     role, is_idle = np.zeros(segments, np.int8), np.zeros(segments, np.bool_)
     behind = np.arange(segments) - 1
     behind[first] = segments + np.arange(len(threads))
+    own_behind = behind.copy()
     for row in range(segments):
         role[row] = random.choice(
             (*[Role.PLAIN] * 6, Role.RELEASED, Role.BLOCKING, Role.RELEASING, Role.HELD)
@@ -86,6 +88,7 @@ def random_graph(random: Random, *, in_order: bool) -> ReplayGraph:
     return ReplayGraph(
         event=event,
         behind=behind,
+        own_behind=own_behind,
         role=role,
         call=array(row % 4 for row in range(segments)),
         segment_ns=segment_ns,
@@ -107,6 +110,7 @@ def random_graph(random: Random, *, in_order: bool) -> ReplayGraph:
         meeting=meeting,
         member_ptr=member_ptr,
         member=member,
+        holds=NO_HOLDS,
         end_ns=np.concatenate((begun_ns + operation_ns, [700, 21_000])),
         dependency_latency_ns=random.choice((0, 800)),
     )

@@ -84,7 +84,7 @@ def test_a_critical_path_tiles_its_time_with_what_was_critical(kernel_of, seed, 
             own = graph.awaited[graph.awaited_ptr[place] : graph.awaited_ptr[place + 1]]
             assert start_ns == run.end_ns[own].max()
         elif kind == Bound.PIECE:
-            entered_ns = run.left_ns[graph.behind[place]]
+            entered_ns = max(run.left_ns[graph.behind[place]], run.left_ns[graph.own_behind[place]])
             issued_ns = (run.left_ns[graph.ref] + graph.offset_ns)[graph.is_early & (graph.issuer == place)]
             assert start_ns == entered_ns or start_ns in issued_ns
 

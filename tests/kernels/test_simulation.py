@@ -87,7 +87,8 @@ def _producers(one, graph, asked):
 
 def _left_ns(row, graph, asked, left_ns, end_ns):  # noqa: PLR0911  # plain
     length_ns = asked.segment_ns.get(row, int(graph.segment_ns[row]))
-    entered_ns, role = left_ns[graph.behind[row]], graph.role[row]
+    entered_ns = max(left_ns[graph.behind[row]], left_ns[graph.own_behind[row]])
+    role = graph.role[row]
     if role == Role.RELEASED:
         return entered_ns + min(int(graph.gap_ns[row]), length_ns)
     if role == Role.PLAIN:
@@ -99,7 +100,7 @@ def _left_ns(row, graph, asked, left_ns, end_ns):  # noqa: PLR0911  # plain
         return entered_ns + length_ns
     done_ns, gap_ns = max(end_ns[place] for place in awaited), round(graph.gap_ns[row] * asked.back)
     if role == Role.RELEASING:
-        return max(entered_ns, done_ns) + gap_ns
+        return max(entered_ns, done_ns) + int(graph.gap_ns[row])  # that is the time of freeing
     if graph.is_idle[row] or role == Role.HELD:
         return max(entered_ns + length_ns, done_ns + gap_ns)
     back_ns = gap_ns if length_ns else 0

@@ -17,6 +17,7 @@ def find_latest_ends(
     target_start_ns: i64,
     event: cython.const[i64][::1],
     behind: cython.const[i64][::1],
+    own_behind: cython.const[i64][::1],
     spent_ns: cython.const[i64][::1],
     return_ns: cython.const[i64][::1],
     awaited_ptr: cython.const[i64][::1],
@@ -42,6 +43,7 @@ def find_latest_ends(
         target_start_ns: when it starts, in ns.
         event: as those that follow, as `simulation.simulate` takes them.
         behind: int64[segments].
+        own_behind: int64[segments].
         spent_ns: int64[segments], ns.
         return_ns: int64[segments], ns.
         awaited_ptr: int64[segments + 1].
@@ -78,6 +80,8 @@ def find_latest_ends(
                     latest_end_ns[other] = min(latest_end_ns[other], time_ns - return_ns[one])
                 other = behind[one]
                 latest_left_ns[other] = min(latest_left_ns[other], time_ns - spent_ns[one])
+                other = own_behind[one]
+                latest_left_ns[other] = min(latest_left_ns[other], time_ns - spent_ns[one])
                 continue
             one -= segments
             time_ns = latest_end_ns[one] - operation_ns[one]
@@ -102,6 +106,7 @@ def walk_critical_path(
     target: i64,
     from_ns: i64,
     behind: cython.const[i64][::1],
+    own_behind: cython.const[i64][::1],
     is_plain: cython.const[u8][::1],
     awaited_ptr: cython.const[i64][::1],
     awaited: cython.const[i64][::1],
@@ -126,6 +131,7 @@ def walk_critical_path(
         target: the operation at whose start the path ends.
         from_ns: where it begins, in ns.
         behind: int64[segments]; this and what has no line of its own is as `simulation.simulate` takes it.
+        own_behind: int64[segments].
         is_plain: uint8[segments]; whether a segment neither waits nor follows another thread.
         awaited_ptr: int64[segments + 1].
         awaited: int64.
@@ -157,6 +163,7 @@ def walk_critical_path(
     one: i64 = target
     held_by: i64
     segment: i64
+    before: i64
     last: i64
     place: i64
     issued_ns: i64
@@ -198,13 +205,16 @@ def walk_critical_path(
                         last = awaited[place]
                     elif end_ns[awaited[place]] == end_ns[last]:
                         last = max(last, awaited[place])
-                if 0 <= last < operations and end_ns[last] > left_ns[behind[segment]]:
+                before = behind[segment]
+                if left_ns[own_behind[segment]] > left_ns[before]:
+                    before = own_behind[segment]
+                if 0 <= last < operations and end_ns[last] > left_ns[before]:
                     row = _add(links, row, max(end_ns[last], from_ns), kinds[4], segment, -1)
                     row = _add(links, row, max(start_ns[last], from_ns), kinds[0], last, -1)
                     one = last
                     break
-                row = _add(links, row, max(left_ns[behind[segment]], from_ns), kinds[3], segment, -1)
-                segment = behind[segment]
+                row = _add(links, row, max(left_ns[before], from_ns), kinds[3], segment, -1)
+                segment = before
         row = _add(links, row, from_ns, kinds[5], -1, -1)
     return row  # noqa: RET504  # returning needs the lock
 

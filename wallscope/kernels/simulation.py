@@ -16,6 +16,7 @@ else:
 def simulate(
     event: cython.const[i64][::1],
     behind: cython.const[i64][::1],
+    own_behind: cython.const[i64][::1],
     spent_ns: cython.const[i64][::1],
     return_ns: cython.const[i64][::1],
     awaited_ptr: cython.const[i64][::1],
@@ -30,6 +31,13 @@ def simulate(
     member_ptr: cython.const[i64][::1],
     member: cython.const[i64][::1],
     missing: i64[::1],
+    hold: cython.const[i64][::1],
+    later_ns: cython.const[i64][::1],
+    thread: cython.const[i64][::1],
+    hold_begin: cython.const[i64][::1],
+    hold_last: cython.const[i64][::1],
+    holder: cython.const[i64][::1],
+    followed: i64[::1],
     left_ns: i64[::1],
     start_ns: i64[::1],
     end_ns: i64[::1],
@@ -43,7 +51,8 @@ def simulate(
         event: int64[segments + operations]; segments, and operations counted on behind them, in the order
             of the capture.
         behind: int64[segments]; the segment that each follows, or behind all segments the start of a thread.
-        spent_ns: int64[segments], ns; the least time from the end of that one.
+        own_behind: int64[segments]; the same of its own thread, which differs where another one let it go on.
+        spent_ns: int64[segments], ns; the least time from the ends of these.
         return_ns: int64[segments], ns; from the end of the awaited operations to the return of the call.
         awaited_ptr: int64[segments + 1]; the operations that each segment waits for, in `awaited`.
         awaited: int64; operations, or behind them those outside the window.
@@ -57,6 +66,14 @@ def simulate(
         member_ptr: int64[collectives + 1]; the operations of each collective, in `member`.
         member: int64; operations.
         missing: int64[collectives]; how many participants there are, 0 afterwards.
+        hold: int64[segments]; the hold of a lock that each waits for, or for one before it; -1 without, and
+            empty where none is waited for.
+        later_ns: int64[segments], ns; from the end of `own_behind` to when each asks for the lock or goes on.
+        thread: int64[segments]; the thread of each.
+        hold_begin: int64[holds]; the segment, or start of a thread, behind which each hold is asked for.
+        hold_last: int64[holds]; the segment at whose end it is over, -1 where other locks begin.
+        holder: int64[holds]; its thread.
+        followed: int64[segments]; set to what each follows that waits for a lock.
         left_ns: int64[segments + threads], ns; filled up to the starts of threads, which the caller sets.
         start_ns: int64[operations], ns; filled.
         end_ns: int64[operations + outside], ns; those of the capture, the first `operations` replaced.
@@ -68,11 +85,30 @@ def simulate(
     collective: i64
     time_ns: i64
     done_ns: i64
+    asked_ns: i64
+    has_holds: cython.bint = hold.shape[0] > 0
     with cython.nogil:
         for at in range(event.shape[0]):
             one = event[at]
             if one < segments:
-                time_ns = left_ns[behind[one]] + spent_ns[one]
+                time_ns = left_ns[own_behind[one]]
+                if has_holds and hold[one] >= 0:
+                    followed[one] = own_behind[one]
+                    asked_ns = time_ns + later_ns[one]
+                    place = hold[one]
+                    while hold_last[place] >= 0:
+                        if holder[place] != thread[one]:
+                            if left_ns[hold_last[place]] <= asked_ns:
+                                break
+                            if left_ns[hold_begin[place]] <= asked_ns and left_ns[hold_last[place]] > time_ns:
+                                time_ns = left_ns[hold_last[place]]
+                                followed[one] = hold_last[place]
+                        place -= 1
+                else:
+                    if has_holds:
+                        time_ns += later_ns[one]
+                    time_ns = max(time_ns, left_ns[behind[one]])
+                time_ns += spent_ns[one]
                 if awaited_ptr[one] < awaited_ptr[one + 1]:
                     done_ns = end_ns[awaited[awaited_ptr[one]]]
                     for place in range(awaited_ptr[one] + 1, awaited_ptr[one + 1]):

@@ -49,7 +49,8 @@ class GraphEdit:
         graph, gap_ns = self._rewired, self.captured.gap_ns
         segment_ns = self._segment_ns.copy()
         if self._return != 1:
-            stays = (graph.role == Role.RELEASED) | (gap_ns < 0)  # the latter return before their copies end
+            stays = np.isin(graph.role, (Role.RELEASED, Role.RELEASING))  # others go on, or memory is freed
+            stays |= gap_ns < 0  # these return before their copies end
             gap_ns = np.where(stays, gap_ns, _scale(gap_ns, self._return))
         if self._is_unblocked.any():
             segment_ns[self._is_unblocked & (graph.role == Role.BLOCKING)] = 0

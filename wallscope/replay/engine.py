@@ -51,11 +51,13 @@ from wallscope.replay.simulate import (
     SimulatedRun,
     StreamOperations,
     find_repeated_steps,
+    follow_holds,
     simulate,
 )
 from wallscope.replay.windows import ReplayWindow, SimulatedSteps
 from wallscope.thresholds.causes import (
     SIDE_BY_SIDE_RATIO,
+    UNEXPLAINED_STEP_SHARE,
     USUAL_DEPENDENCY_LATENCY_NS,
 )
 from wallscope.trace.intervals import Spans, Times, covered_ns, order_spans, union
@@ -253,9 +255,14 @@ class ChangedSteps:
 
 
 class MeasuredChange(NamedTuple):
-    """The length of a step of each rank with a change, by that without, and those of operations in ns."""
+    """How long a step of each rank takes with a change by without it, and how long operations do.
+
+    `freed_shares` are as `shares`, where threads meet other holds of locks than in the capture; `None` if
+    they do not. Then the step may also end before the work of a thread that it no longer waits for.
+    """
 
     shares: Shares
+    freed_shares: Shares | None
     operation_ns: Times
 
 
@@ -297,8 +304,40 @@ class Engine:
 
     @cached_property
     def repeated_ns(self) -> Shares:
-        """The length of a step that repeats, of each rank of the window, in ns; 0 without steps."""
+        """The length of a step that repeats, of each rank of the window, in ns; 0 without steps.
+
+        Paths through the steps do not explain all of it where threads wait for one that keeps its own pace.
+        """
+        return self._paths_ns + self._beyond_ns
+
+    @cached_property
+    def _paths_ns(self) -> Shares:
         return self._repeated.measure_ns(self.graph)
+
+    @cached_property
+    def _beyond_ns(self) -> Shares:
+        """The part of a step that no path through it explains, of each rank."""
+        beyond_ns = self._repeated.measure_once_ns(self.unchanged) - self._paths_ns
+        is_much = (beyond_ns > UNEXPLAINED_STEP_SHARE * self._paths_ns) & (self._paths_ns > 0)
+        return np.where(is_much, beyond_ns, 0)
+
+    def _measure_repeated_ns(self, changed: ChangedSteps, *, is_whole: bool) -> Shares:
+        """Return the length of a step that repeats with a change; `is_whole`: without a whole cause."""
+        paths_ns = self._repeated.measure_ns(changed.graph)
+        if not self._beyond_ns.any():
+            return paths_ns
+        once_ns = self._measure_once_ns(changed.run, is_whole=is_whole)
+        return paths_ns + np.clip(once_ns - paths_ns, 0, self._beyond_ns)
+
+    def _measure_once_ns(self, run: SimulatedRun, *, is_whole: bool) -> Shares:
+        """Return how long a step takes in a run: changed as the time up to the end of the last one is.
+
+        That time gets no longer if anything takes less. Without a whole cause it is what steps take in the
+        run, if that is less: the time before the first step may keep its length.
+        """
+        before_ns, after_ns = map(self._repeated.measure_until_last_ns, (self.unchanged, run))
+        scaled_ns = self.repeated_ns * after_ns / np.maximum(before_ns, 1)
+        return np.minimum(scaled_ns, self._repeated.measure_once_ns(run)) if is_whole else scaled_ns
 
     def change(self, way: Way) -> ChangedSteps:
         """Return the steps with some questions applied."""
@@ -312,10 +351,24 @@ class Engine:
         """Return the length of a step that repeats with some questions applied; `changed` if it is known."""
         with self._lock:  # ranks that are summarized at the same time share the engine
             if way not in self._measured:
-                graph = (changed or self.change(way)).graph
-                shares = self._repeated.measure_ns(graph) / np.maximum(self.repeated_ns, 1)
-                self._measured[way] = MeasuredChange(shares, graph.operation_ns)
+                self._measured[way] = self._measure_change(way, changed or self.change(way))
             return self._measured[way]
+
+    def _measure_change(self, way: Way, changed: ChangedSteps) -> MeasuredChange:
+        """Measure a change; without a whole cause, also as threads wait for locks then.
+
+        Half of a cause may win more so than all of it, because another thread gets the lock first.
+        """
+        is_whole = all(one.kind in {"scale", "without"} and not one.share for one in way)
+        shares = self._measure_repeated_ns(changed, is_whole=is_whole) / np.maximum(self.repeated_ns, 1)
+        freed = follow_holds(changed.graph) if is_whole else changed.graph
+        if freed is changed.graph:
+            return MeasuredChange(shares, None, changed.graph.operation_ns)
+        freed_ns = np.minimum(
+            self._repeated.measure_ns(freed), self._measure_once_ns(simulate(freed), is_whole=True)
+        )
+        freed_shares = freed_ns / np.maximum(self.repeated_ns, 1)
+        return MeasuredChange(shares, freed_shares, changed.graph.operation_ns)
 
     def _slow_overlapping(self, draft: GraphEdit) -> str:
         """Slow compute down where it newly overlaps communication; return what was assumed."""
@@ -550,10 +603,14 @@ class WindowReplay:
             share = self._single.measure_ns(changed.run) / max(self._single.measure_ns(self.unchanged), 1)
             operation_ns = changed.graph.operation_ns
         else:
-            shares, operation_ns = self.engine.measure(way)
-            share = float(shares[self._place])
-        left_ns = self._work.measure_left_ns(operation_ns)
-        return max(round(self.step_ns * share), min(left_ns, self.step_ns))
+            measured = self.engine.measure(way)
+            share, operation_ns = float(measured.shares[self._place]), measured.operation_ns
+        compute_ns, others_ns = self._work.measure_left_ns(operation_ns)
+        step_ns = max(round(self.step_ns * share), min(max(compute_ns, others_ns), self.step_ns))
+        if self._single is not None or measured.freed_shares is None:
+            return step_ns
+        freed_ns = round(self.step_ns * float(measured.freed_shares[self._place]))
+        return min(step_ns, max(freed_ns, min(compute_ns, self.step_ns)))
 
     @cached_property
     def _work(self) -> "WorkOfSteps":
@@ -575,12 +632,13 @@ class WorkOfSteps:
     busy_share: float
     steps: int
 
-    def measure_left_ns(self, changed_ns: Times) -> int:
-        """Return how long the busiest part of the device works in a step, whose work takes changed times."""
+    def measure_left_ns(self, changed_ns: Times) -> tuple[int, int]:
+        """Return how long compute and the busiest other stream work in a step with changed times."""
         left_ns = np.minimum(self.operation_ns, changed_ns)
         of_compute_ns = self.busy_share * int(left_ns[self.places].sum())
         of_streams_ns = sum_by_group(self.stream, left_ns[self.others], int(self.stream.max(initial=0)) + 1)
-        return round(max(of_compute_ns, int(of_streams_ns.max())) / max(self.steps, 1))
+        steps = max(self.steps, 1)
+        return round(of_compute_ns / steps), round(int(of_streams_ns.max()) / steps)
 
 
 def measure_work(window: ReplayWindow, steps: pl.DataFrame, rank_id: int) -> WorkOfSteps:

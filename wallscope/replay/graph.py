@@ -17,6 +17,7 @@ import polars as pl
 
 from wallscope.columns import Flags, Places, Rows, are_among
 from wallscope.records import dataclass
+from wallscope.replay.lock_holds import LockHolds, find_lock_holds
 from wallscope.thresholds.causes import USUAL_DEPENDENCY_LATENCY_NS
 from wallscope.thresholds.steps import LONGEST_DEPENDENCY_LATENCY_NS, REPLAY_CLOCKS_APART_NS
 from wallscope.trace.dependencies import Dependencies
@@ -48,6 +49,8 @@ class ReplayGraph:
         event: int64[segments + operations]; segments, and operations counted on behind them, in the order
             of the capture.
         behind: of each segment: the segment, or start of a thread, that it follows.
+        own_behind: of each segment: the same of its own thread. It differs where another thread let this one
+            go on, which cannot have waited before that.
         role: int8, of each segment: its `Role`.
         call: of each segment: the call that it lies in, -1 outside calls.
         segment_ns: of each segment: its duration; what a blocking call waits for does not count where it
@@ -70,6 +73,7 @@ class ReplayGraph:
         lag_ns: of each of those: from its end to the start of what waits for it.
         meeting: of each operation: its collective between ranks, -1 without.
         member_ptr, member: the operations of each collective.
+        holds: what holds locks that threads wait for.
         end_ns: of each operation, then of those outside the window: its end in the capture.
         dependency_latency_ns: from the end of an operation to the start of what waits for it, as it mostly
             is; 0 where none waited.
@@ -77,6 +81,7 @@ class ReplayGraph:
 
     event: Rows
     behind: Rows
+    own_behind: Rows
     role: npt.NDArray[np.int8]
     call: Rows
     segment_ns: Times
@@ -98,6 +103,7 @@ class ReplayGraph:
     meeting: Rows
     member_ptr: Rows
     member: Rows
+    holds: LockHolds
     end_ns: Times
     dependency_latency_ns: int
 
@@ -166,12 +172,13 @@ class _Collectives(NamedTuple):
     operation_ns: Times
 
 
-def build_graph(
+def build_graph(  # noqa: PLR0913, PLR0917  # the parts of a graph
     operations: pl.DataFrame,
     waits: Dependencies,
     segments: ThreadSegments,
     releasing: Mapping[int, Tail],
     partners: pl.DataFrame,
+    call_name: Rows,
 ) -> ReplayGraph:
     """Return the graph of a window of one or several ranks.
 
@@ -181,6 +188,7 @@ def build_graph(
         segments: the segments of the threads that issue to the ranks.
         releasing: calls that free memory, which wait for an idle device, and the last work before each.
         partners: operations of several ranks that are one collective (`PARTNERS`).
+        call_name: int64[call], the name of each call as a number.
     """
     issued = _join_ranks([_issued(own, waits, segments) for own in operations.partition_by("rank_id")])
     blocked, count = _blocked(waits, segments, releasing), issued.op.size
@@ -196,6 +204,7 @@ def build_graph(
     releases = segments.find_releases(issuing, paused.let_go, paused.is_alone | (paused.spun >= 0))
     for row, (other, since_ns) in releases.items():
         behind[row], role[row], gap_ns[row] = other, Role.RELEASED, since_ns
+    own_behind = np.where(role == Role.RELEASED, _find_before_pauses(segments), behind)
     is_idle, awaited_count = np.zeros(segment_count, np.bool_), np.zeros(segment_count, np.int64)
     is_idle[blocked.row], awaited_count[blocked.row] = blocked.is_idle, blocked.awaited_count
     start_ns, end_ns = np.array(segments.start_ns, np.int64), np.array(segments.end_ns, np.int64)
@@ -214,6 +223,7 @@ def build_graph(
             )
         ),
         behind=behind,
+        own_behind=own_behind,
         role=role,
         call=np.array(segments.call, np.int64),
         segment_ns=segment_ns,
@@ -235,9 +245,18 @@ def build_graph(
         meeting=collectives.meeting,
         member_ptr=collectives.member_ptr,
         member=collectives.member,
+        holds=find_lock_holds(segments, releases, own_behind, paused.let_go, call_name),
         end_ns=np.concatenate((issued.end_ns, waits.end_ns[outside])),
         dependency_latency_ns=_typical_lags(operations, waits)[1],
     )
+
+
+def _find_before_pauses(segments: ThreadSegments) -> Rows:
+    """Return what precedes the pause around each segment outside calls: a segment or start of a thread."""
+    is_first = np.asarray(segments.call) >= 0
+    is_first[1:] |= is_first[:-1]
+    is_first[segments.first] = True
+    return segments.before[np.maximum.accumulate(np.where(is_first, np.arange(is_first.size), 0))]
 
 
 def make_pointers(count: Rows) -> Rows:

@@ -23,6 +23,7 @@ from wallscope.columns import Flags, Rows
 from wallscope.kernels import latest_ends, simulation, views
 from wallscope.records import dataclass
 from wallscope.replay.graph import ReplayGraph, Role
+from wallscope.replay.lock_holds import NO_HOLDS, LockHolds
 from wallscope.thresholds.causes import FOLLOWED_STREAMS_COUNT, REPLAYED_LENGTH_SHARE
 from wallscope.trace.intervals import AFTER_ALL, Times
 from wallscope.trace.repeat_unit import Shares
@@ -84,7 +85,20 @@ def list_host_times(graph: ReplayGraph) -> HostTimes:
 
 def simulate(graph: ReplayGraph, host: HostTimes | None = None) -> SimulatedRun:
     """Return when everything in a graph starts and ends; `host` is what `list_host_times` returns of it."""
-    host = host or list_host_times(graph)
+    return _simulate(graph, host or list_host_times(graph), NO_HOLDS, graph.behind)
+
+
+def follow_holds(graph: ReplayGraph) -> ReplayGraph:
+    """Return the graph with threads that wait for the holds of locks that they meet in its run."""
+    if not graph.holds.awaited.size:
+        return graph
+    behind = graph.behind.copy()
+    _simulate(graph, list_host_times(graph), graph.holds, behind)
+    return graph if np.array_equal(behind, graph.behind) else replace(graph, behind=behind)
+
+
+def _simulate(graph: ReplayGraph, host: HostTimes, holds: LockHolds, followed: Rows) -> SimulatedRun:
+    """Return the run; `followed` is set to what each segment follows that waits for one of some holds."""
     segments, operations = graph.role.size, graph.op.size
     left_ns = np.concatenate((np.zeros(segments, np.int64), graph.thread_start_ns))
     start_ns, end_ns = np.zeros(operations, np.int64), graph.end_ns.copy()
@@ -92,6 +106,7 @@ def simulate(graph: ReplayGraph, host: HostTimes | None = None) -> SimulatedRun:
         *views(
             graph.event,
             graph.behind,
+            graph.own_behind,
             host.spent_ns,
             host.return_ns,
             graph.awaited_ptr,
@@ -106,6 +121,8 @@ def simulate(graph: ReplayGraph, host: HostTimes | None = None) -> SimulatedRun:
             graph.member_ptr,
             graph.member,
             np.diff(graph.member_ptr),
+            *holds,
+            followed,
             left_ns,
             start_ns,
             end_ns,
@@ -164,6 +181,7 @@ class CriticalPaths:
                 operation,
                 from_ns,
                 graph.behind,
+                graph.own_behind,
                 self._is_plain,
                 self._captured.awaited_ptr,
                 self._captured.awaited,
@@ -210,6 +228,7 @@ def find_latest_ends(run: SimulatedRun, operation: int) -> Times:
             int(run.start_ns[operation]),
             graph.event,
             graph.behind,
+            graph.own_behind,
             host.spent_ns,
             host.return_ns,
             graph.awaited_ptr,
@@ -270,6 +289,24 @@ class RepeatedSteps:
 
     ranks: tuple[_Runs, ...]
     streams: tuple["OperationPairs", ...] = ()
+
+    def measure_once_ns(self, run: SimulatedRun) -> Shares:
+        """Return the mean ns of a step of each rank in a run, which begins as the capture did.
+
+        It is 0 without steps.
+        """
+        lengths_ns = np.zeros(len(self.ranks))
+        for place, rank in enumerate(self.ranks):
+            first_ns, behind_ns = run.start_ns[rank.edge[rank.step_count > 0]].T
+            lengths_ns[place] = (behind_ns - first_ns).sum() / max(int(rank.step_count.sum()), 1)
+        return lengths_ns
+
+    def measure_until_last_ns(self, run: SimulatedRun) -> Shares:
+        """Return the time from the begin of the window to the end of the last step, of each rank, in ns."""
+        begin_ns = int(run.graph.thread_start_ns.min(initial=AFTER_ALL))
+        lasts = [rank.edge[rank.step_count > 0, 1].max(initial=-1) for rank in self.ranks]
+        ends_ns = [int(run.start_ns[last]) if last >= 0 else begin_ns for last in lasts]
+        return np.maximum(np.array(ends_ns, np.float64) - begin_ns, 0)
 
     def measure_ns(self, graph: ReplayGraph) -> Shares:
         """Return the mean ns of a step of each rank of a graph, as if each run repeated without end.

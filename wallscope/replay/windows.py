@@ -333,7 +333,7 @@ def make_replay_window(
     segments, causes = _pieces_between(evidence, _issuing(own, drained, waits), begin_ns, until_ns)
     given_back = _releasing(evidence, np.asarray(segments.call))
     return ReplayWindow(
-        graph=build_graph(own, waits, segments, given_back, partners),
+        graph=build_graph(own, waits, segments, given_back, partners, as_integers(evidence.names_of_calls)),
         waits=waits,
         segments=segments,
         causes=causes,

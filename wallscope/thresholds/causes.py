@@ -127,6 +127,9 @@ and copies both ways; each takes another simulation."""
 SIDE_BY_SIDE_RATIO: Final = 1.1
 """Sum of the lengths of kernels by the time in which any ran, above which replays may let them run side by
 side. Chosen: the last blocks of a kernel overlap the next one in many captures, by 1 to 2 %."""
+UNEXPLAINED_STEP_SHARE: Final = 0.001
+"""Of a replayed step, that no path through it explains, for a thread with a pace of its own to hold it up.
+Chosen: less is rounding."""
 UPPER_BOUND_ERROR_SHARE: Final = 0.02
 """No upper bound is given if steps simulated unchanged are off by more. Chosen; `PATH_ERROR_SHARE` is that of
 paths, and `FIX_REPLAY_ERROR_SHARE` that of steps simulated with the latencies of others."""

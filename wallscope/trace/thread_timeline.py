@@ -214,10 +214,10 @@ class ThreadSegments:
             left_of = {run: holders[int(row) + 1] for run, row in enumerate(last) if int(row) + 1 in holders}
             issued = issues[process == self.process[thread]]
             if issued.size and not (threads[issued] == thread).all():
+                next_call = np.append(call[rows.start : rows.stop], -1)[last + 1 - rows.start]
                 place = np.searchsorted(ends_ns[issued], ends_ns[last]) - 1
                 has_gone_on = (place >= 0) & (ends_ns[issued[place]] > starts_ns[first])
                 has_gone_on &= threads[issued[place]] != thread
-                next_call = np.append(call[rows.start : rows.stop], -1)[last + 1 - rows.start]
                 has_gone_on &= ~np.append(is_alone, False)[next_call]
                 for run in np.flatnonzero(has_gone_on).tolist():
                     others = self.rows_of[int(threads[issued[place[run]]])]
