@@ -120,9 +120,9 @@ def _measure_order(kind: MeasureSpread, order: RankOrder, numbers: Sequence[int]
     groups = order.list_groups(numbers)
     if not groups:
         return np.inf
-    chosen = [groups[nth] for nth in _take_evenly(len(groups))]
+    chosen = [groups[nth] for nth in sample_evenly(len(groups))]
     by_place = []
-    for nth in reversed(_take_evenly(max(map(len, chosen)) - 1)):
+    for nth in reversed(sample_evenly(max(map(len, chosen)) - 1)):
         own = [kind(group[0], group[nth + 1]) for group in chosen if nth + 1 < len(group)]
         by_place.append(float(np.median(own)))
         if not np.isfinite(by_place[-1]):
@@ -130,7 +130,7 @@ def _measure_order(kind: MeasureSpread, order: RankOrder, numbers: Sequence[int]
     return float(np.percentile(by_place, 75))
 
 
-def _take_evenly(count: int) -> list[int]:
+def sample_evenly(count: int) -> list[int]:
     """Return some numbers below another, all of few."""
     return sorted({int(one) for one in np.linspace(0, count - 1, min(count, REGULAR_SAMPLE_COUNT))})
 
