@@ -82,9 +82,8 @@ def judged(path: Path, subject: str, turn: int) -> Outcome:
 
 
 def make_shipped_parts_once() -> None:
-    """Compress plotly and compile templates once for all pages of this process: no input changes them."""
-    html._deflate = cache(html._deflate)  # noqa: SLF001  # a page of a fresh process does it anew
-    html._make_environment = cache(html._make_environment)  # noqa: SLF001
+    """Compile templates once for all pages of this process: no input changes them."""
+    html._make_environment = cache(html._make_environment)  # noqa: SLF001  # a fresh process does it anew
 
 
 def _contents(path: Path) -> Mapping[str, str]:

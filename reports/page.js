@@ -8,33 +8,14 @@
     return new Response(stream).arrayBuffer();
   };
 
-  const NARROW = 700; // sections begin folded there
-  const PRINTED_PX = 690; // fits A4 and Letter
 
-  const tone = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
-  const themed = (layout) => {
-    const axis = { gridcolor: tone("--line"), zerolinecolor: tone("--line"), linecolor: tone("--line") };
-    const isPrinted = document.documentElement.classList.contains("printing");
-    const narrow = isPrinted || window.innerWidth < 600;
-    const names = narrow && layout.yaxis && layout.yaxis.categoryarray;
-    const short = names ? {
-      tickmode: "array", tickvals: names, ticktext: names.map((name) => name.length > 22 ? `…${name.slice(-21)}` : name),
-    } : {};
-    const [low, high] = names ? layout.xaxis.range : [0, 0];
-    const wide = names ? { range: [low, low + (high - low) * 1.45], nticks: 4 } : {};
-    const legend = narrow && layout.legend ? { legend: { ...layout.legend, y: 1, yanchor: "bottom" } } : {};
-    return {
-      ...layout,
-      ...legend,
-      ...(isPrinted ? { width: PRINTED_PX } : {}),
-      font: { family: "system-ui, sans-serif", size: narrow ? 11 : 13, color: tone("--ink") },
-      paper_bgcolor: "rgba(0,0,0,0)",
-      plot_bgcolor: "rgba(0,0,0,0)",
-      margin: layout.xaxis ? { l: narrow ? 40 : 60, r: 12, t: legend.legend ? 76 : 30, b: 45 } : { l: 0, r: 0, t: 26, b: 8 },
-      xaxis: { ...axis, ...layout.xaxis, ...wide },
-      yaxis: { ...axis, ...layout.yaxis, ...short },
-      hoverlabel: { align: "left" },
-    };
+  const tip = document.getElementById("tip");
+  window.wallscopeTip = (text, x = 0, y = 0) => {
+    tip.hidden = !text;
+    if (!text) return;
+    tip.textContent = text;
+    tip.style.left = `${Math.max(4, Math.min(x + 14, window.innerWidth - tip.offsetWidth - 8))}px`;
+    tip.style.top = `${y + tip.offsetHeight + 20 > window.innerHeight ? y - tip.offsetHeight - 10 : y + 16}px`;
   };
 
   const charts = [...document.querySelectorAll("script[data-chart]")].map((element) => ({
@@ -43,23 +24,22 @@
   }));
   const draw = (chart) => {
     if (!chart.place.offsetParent) return;
-    const isFirst = !chart.isDrawn;
-    chart.isDrawn = true;
-    window.Plotly.react(chart.place, chart.traces, themed(chart.layout), {
-      displayModeBar: false, responsive: true, showLink: false, scrollZoom: false,
-    });
-    if (isFirst && chart.place.id === "chart-steps") {
-      chart.place.on("plotly_click", ({ points }) => {
-        window.dispatchEvent(new CustomEvent("wallscope-step", { detail: points[0].x }));
-      });
-    }
+    chart.draw ??= window.wallscopeChart(chart);
+    chart.draw();
   };
   const redraw = () => charts.forEach(draw);
-  const drawSeen = () => charts.filter(({ isDrawn }) => isDrawn).forEach(draw);
+  const drawSeen = () => charts.filter(({ draw: isMade }) => isMade).forEach(draw);
   let unfolded = [];
 
+  // A cell that was cut has its whole text in `data-full`, or in its tooltip where that says the same.
+  const fullText = (cell) => (cell.dataset.full === undefined ? "" : cell.dataset.full || cell.title) || cell.textContent.trim();
+  // On a phone, rows of wide tables are cards: each cell has the name of its column.
+  document.querySelectorAll("table.wordy").forEach((table) => {
+    const names = [...table.tHead.rows[0].cells].map((head) => head.textContent);
+    for (const row of table.tBodies[0].rows) [...row.cells].forEach((cell, i) => { cell.dataset.label = names[i]; });
+  });
   const csv = (table) => [...table.rows].map((row) => [...row.cells].map((cell) => {
-    let text = cell.dataset.full || cell.textContent.trim();
+    let text = fullText(cell);
     if (/^[=+@\t\r]|^-(?![\d.])/.test(text)) text = `'${text}`;
     return /[",\n\r]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
   }).join(",")).join("\n") + "\n";
@@ -85,7 +65,7 @@
     const wanted = filter ? filter.value.trim().toLowerCase() : "";
     let seen = 0;
     for (const row of table.tBodies[0].rows) {
-      const text = wanted && [...row.cells].map((cell) => cell.dataset.full || cell.textContent).join(" ").toLowerCase();
+      const text = wanted && [...row.cells].map(fullText).join(" ").toLowerCase();
       const isIn = !wanted || text.includes(wanted);
       row.classList.toggle("left-out", !isIn);
       row.classList.toggle("more", isIn && seen >= SHOWN_ROWS);
@@ -127,7 +107,10 @@
       other.tabIndex = isPicked ? 0 : -1;
       document.getElementById(other.getAttribute("aria-controls")).hidden = !isPicked;
     }
-    tab.focus();
+  };
+  const showTab = (element) => {
+    const panel = element && element.closest("[role=tabpanel]");
+    if (panel && panel.hidden) pickTab(document.getElementById(panel.getAttribute("aria-labelledby")));
   };
   const copy = async (button, text) => {
     const label = button.textContent;
@@ -158,7 +141,9 @@
     const way = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
     if (!tab || !way) return;
     const tabs = [...tab.parentElement.children];
-    pickTab(tabs[(tabs.indexOf(tab) + way + tabs.length) % tabs.length]);
+    const next = tabs[(tabs.indexOf(tab) + way + tabs.length) % tabs.length];
+    pickTab(next);
+    next.focus();
     event.preventDefault();
   });
 
@@ -183,9 +168,10 @@
 
   const opened = () => {
     const target = location.hash && document.getElementById(location.hash.slice(1));
-    const folded = target && (target.querySelector("details") || target.closest("details"));
-    if (!folded) return;
-    folded.open = true;
+    if (!target) return;
+    showTab(target);
+    const folded = target.closest("details");
+    if (folded) folded.open = true;
     const table = target.closest("tr.more") && target.closest("table");
     if (table) {
       table.classList.add("expanded");
@@ -201,32 +187,28 @@
     setTimeout(done, 300);  // a tab in the background has no frames
   });
   const begin = async () => {
-    if (window.innerWidth <= NARROW) document.querySelectorAll("main > section:not(#verdict, #timeline) > details").forEach((folded) => { folded.open = false; });
     opened();
     markRead();
     await painted();
     if (document.getElementById("timelines")) window.wallscopeTimeline(await unpacked("timelines"));
-    const script = document.createElement("script");
-    script.textContent = new TextDecoder().decode(await unpacked("plotly"));
-    document.head.append(script);
     const seen = new IntersectionObserver((entries) => entries.forEach((entry) => {
       const chart = charts.find(({ place }) => place === entry.target);
-      if (entry.isIntersecting && !chart.isDrawn) draw(chart);
+      if (entry.isIntersecting && !chart.draw) draw(chart);
     }), { rootMargin: "300px" });
     charts.forEach(({ place }) => seen.observe(place));
     document.querySelectorAll("details").forEach((folded) => folded.addEventListener("toggle", () => {
-      charts.filter((chart) => folded.contains(chart.place) && !chart.isDrawn).forEach(draw);
+      charts.filter((chart) => folded.contains(chart.place) && !chart.draw).forEach(draw);
     }));
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", drawSeen);
     window.addEventListener("beforeprint", () => {
-      unfolded = [...document.querySelectorAll("main details:not([open]):not(.more-cards, .why, .code)")];
-      unfolded.forEach((folded) => { folded.open = true; });
+      unfolded = [...document.querySelectorAll(".tabpanel[hidden]")];
+      unfolded.forEach((panel) => { panel.hidden = false; });
       document.documentElement.classList.add("printing");
       redraw();
       window.dispatchEvent(new Event("wallscope-draw"));
     });
     window.addEventListener("afterprint", () => {
-      unfolded.forEach((folded) => { folded.open = false; });
+      unfolded.forEach((panel) => { panel.hidden = true; });
       document.documentElement.classList.remove("printing");
       redraw();
       window.dispatchEvent(new Event("wallscope-draw"));

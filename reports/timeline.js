@@ -2,7 +2,7 @@
 // The controls of the timeline: which steps, which part of them, what is selected, and what is said of it.
 window.wallscopeTimeline = (buffer) => {
   const WALLS = ["compute", "communication", "memory", "host", "unattributed"];
-  const MOST_LINKS = 12, MOST_CAUSES = 6, MOST_OPERATIONS = 6, SETTLE_MS = 120;
+  const MOST_WAITS = 60, MOST_LINKS = 12, MOST_CAUSES = 6, MOST_OPERATIONS = 6, SETTLE_MS = 120;
   const find = (id) => document.getElementById(id);
   const told = find("told"), found = find("found"), map = find("map"), breakdown = find("breakdown");
   const unit = find("viewer").dataset.unit, isNumbered = find("viewer").dataset.numbered === "yes";
@@ -92,9 +92,17 @@ window.wallscopeTimeline = (buffer) => {
     }
     return made;
   };
+  const tellShares = (first, last) => {
+    const name = shared.selection ? "Selected time" : last - first < shared.length ? `View of ${duration(last - first)}` : `Whole ${unit}`;
+    if (main.step.isTogether) { find("shares").textContent = ""; return; }
+    const { walls } = main.sum(first, last, main.step.band, []), all = Math.max(last - first, 1);
+    const parts = walls.flatMap((ns, wall) => (ns / all >= 0.005 ? [`${WALLS[wall]} ${((100 * ns) / all).toFixed(0)} %`] : []));
+    find("shares").textContent = `${name}: ${parts.join(", ")}.`;
+  };
   const sumUp = () => {
     if (breakdown.hidden) return;
     const { first, last } = shared.selection || { first: shared.from, last: shared.to };
+    tellShares(first, last);
     const isTogether = Boolean(main.step.isTogether), span = last - first;
     const parts = isTogether
       ? main.sumRanks(first, last).map(({ lane, sum }) => ({ name: lane.lane, sum }))
@@ -233,6 +241,11 @@ window.wallscopeTimeline = (buffer) => {
     ask();
   };
 
+  // Waits that are worth a stop: the longest ones, in order of time.
+  const listWaits = (step) => {
+    const length = ([first, last]) => step.band.end[last] - step.band.start[first];
+    return listGaps(step).sort((one, two) => length(two) - length(one)).slice(0, MOST_WAITS).sort((one, two) => one[0] - two[0]);
+  };
   const listGaps = ({ band }) => {
     const listed = [];
     if (!band) return listed;
@@ -257,7 +270,7 @@ window.wallscopeTimeline = (buffer) => {
     if (listed.length) goTo(listed.reduce((best, gap) => (length(gap) > length(best) ? gap : best)));
   };
   const nextGap = (way) => {
-    const { band } = main.step, listed = listGaps(main.step);
+    const { band } = main.step, listed = band ? listWaits(main.step) : [];
     if (!listed.length) return;
     const here = main.chosen ? main.chosen.start : shared.from;
     const next = way > 0 ? listed.find(([first]) => band.start[first] > here) : listed.findLast(([, last]) => band.end[last] <= here);
@@ -293,6 +306,34 @@ window.wallscopeTimeline = (buffer) => {
     ask();
   };
 
+  // What stands under the pointer, in a few lines; a click keeps it below, with all that is known.
+  const brief = ({ step }, { lane, row, slice }) => {
+    if (!lane) {
+      const { band } = step;
+      return `${WALLS[band.wall[slice]]}: ${say(band.cause[slice])}\n${duration(band.end[slice] - band.start[slice])}${band.isGap[slice] ? "; no compute kernel runs" : ""}`;
+    }
+    const lines = [texts[lane.name[row]], `${duration(lane.end[row] - lane.start[row])} on ${lane.lane}`];
+    if (lane.kind === "stream" && lane.path && lane.path[row]) lines.push(`in ${texts[lane.path[row]]}`);
+    if (lane.kind === "stream" && lane.lead && lane.lead[row]) lines.push(`called ${duration(lane.lead[row] - 1)} before it began, by ${texts[lane.call[row]]}`);
+    return lines.join("\n");
+  };
+  const fold = (group) => {
+    for (const view of views) if (view.folded.has(group)) view.folded.delete(group); else view.folded.add(group);
+    main.chosen = main.arrow = null;
+    listGroups();
+    ask();
+  };
+  const listGroups = () => {
+    const names = [...new Set(main.step.lanes.map(main.groupOf))].filter((name) => name && main.step.lanes.filter((lane) => main.groupOf(lane) === name).length > 1);
+    find("groups").replaceChildren(...names.map((name) => {
+      const button = element("button", `${main.folded.has(name) ? "▸" : "▾"} ${name}`);
+      button.type = "button";
+      button.setAttribute("aria-expanded", String(!main.folded.has(name)));
+      button.addEventListener("click", () => { fold(name); [...find("groups").children][names.indexOf(name)].focus(); });
+      return button;
+    }));
+  };
+
   const spot = (event) => {
     const box = event.currentTarget.getBoundingClientRect();
     return [event.clientX - box.left, event.clientY - box.top];
@@ -308,7 +349,12 @@ window.wallscopeTimeline = (buffer) => {
     });
     canvas.addEventListener("pointermove", (event) => {
       const before = pointers.get(event.pointerId);
-      if (!before) return;
+      if (!before) {
+        const target = view.find(...spot(event));
+        window.wallscopeTip(target ? brief(view, target) : "", event.clientX, event.clientY);
+        return;
+      }
+      window.wallscopeTip("");
       const now = spot(event);
       pointers.set(event.pointerId, now);
       if (pointers.size === 2) {
@@ -323,9 +369,12 @@ window.wallscopeTimeline = (buffer) => {
     });
     canvas.addEventListener("pointerup", (event) => {
       pointers.delete(event.pointerId);
-      if (dragged <= 3) pick(view, ...spot(event));
+      if (dragged > 3) return;
+      const group = view.findGroup(...spot(event));
+      if (group) fold(group); else pick(view, ...spot(event));
     });
     canvas.addEventListener("pointercancel", (event) => pointers.delete(event.pointerId));
+    canvas.addEventListener("pointerleave", () => window.wallscopeTip(""));
     canvas.addEventListener("dblclick", (event) => zoom(0.25, view.moment(spot(event)[0])));
     canvas.addEventListener("wheel", (event) => {
       if (event.ctrlKey || event.metaKey) {
@@ -364,6 +413,8 @@ window.wallscopeTimeline = (buffer) => {
   press("out", () => zoom(2));
   press("all", () => show(0, shared.length));
   press("gap", longestGap);
+  press("previous", () => nextGap(-1));
+  press("next", () => nextGap(1));
   press("to-selection", showSelection);
   press("unselect", () => select(null));
   press("select", () => {
@@ -391,7 +442,8 @@ window.wallscopeTimeline = (buffer) => {
     main.step = opened(number);
     if (main.step.isTogether) { find("other").value = "-1"; compare(-1); }
     for (const id of ["gap", "other"]) find(id).disabled = Boolean(main.step.isTogether);
-    main.chosen = null;
+    main.chosen = main.arrow = null;
+    listGroups();
     select(null);
     fit();
     dimOthers(Boolean(main.onPath));
@@ -430,9 +482,9 @@ window.wallscopeTimeline = (buffer) => {
     find("compare").hidden = find("step").options.length < 2;
   };
   fillChoices();
+  if (window.innerWidth < 700) for (const { lanes } of steps.filter((step) => step.lanes && !step.isLow)) for (const lane of lanes) if (lane.kind === "host") views.forEach((view) => view.folded.add(lane.lane));
 
   const reveal = () => {
-    find("viewer").closest("details").open = true;
     find("viewer").scrollIntoView({ block: "nearest" });
   };
   const lead = (wanted) => {
@@ -477,6 +529,7 @@ window.wallscopeTimeline = (buffer) => {
     choose(sorted[sorted.length >> 1].number);
   } else {
     main.step = steps[0];
+    listGroups();
     select(null);
   }
 };

@@ -6,7 +6,7 @@ window.wallscopeView = (canvas, head, shared) => {
   const ROW = 18, BAND = 26, HEAD = 20, NARROW = 700, PATTERNED_PX = 8;
   const pen = canvas.getContext("2d");
   const texts = head.texts;
-  const view = { canvas, step: null, chosen: null, onPath: null };
+  const view = { canvas, step: null, chosen: null, arrow: null, onPath: null, folded: new Set() };
   let gutter = 0, pixels = 1;
 
   const below = (values, limit) => {
@@ -125,7 +125,25 @@ window.wallscopeView = (canvas, head, shared) => {
     }
   };
 
-  const laneTop = (index) => top() + index * ROW;
+  // Lanes of a folded group are left out but for the first; ranks together are not folded.
+  view.groupOf = (lane) => (lane.place !== undefined ? "" : lane.kind === "host" ? lane.lane : "GPU");
+  let places = [], placed = "";
+  const listPlaces = () => {
+    const key = `${view.step.place}/${view.step.step}/${view.step.isLow}/${view.step.isTogether}/${[...view.folded].join("/")}`;
+    if (key === placed) return places;
+    const seen = new Set();
+    let next = 0;
+    places = view.step.lanes.map((lane) => {
+      const group = view.groupOf(lane), isLeftOut = view.folded.has(group) && seen.has(group);
+      seen.add(group);
+      return isLeftOut ? -1 : next++;
+    });
+    placed = key;
+    return places;
+  };
+  const laneTop = (index) => top() + listPlaces()[index] * ROW;
+  const isShown = (index) => listPlaces()[index] >= 0;
+  const countRows = () => Math.max(...listPlaces(), -1) + 1;
   const laneName = (lane) => isWall(lane) ? lane.lane : lane.depth < 0 ? `${lane.lane} calls` : lane.depth === 0 ? "ranges" : "";
 
   const drawSelection = (height, ink) => {
@@ -143,7 +161,7 @@ window.wallscopeView = (canvas, head, shared) => {
   view.draw = () => {
     const begun = performance.now();
     const { step } = view, scale = window.devicePixelRatio || 1;
-    const width = canvas.clientWidth, height = laneTop(step.lanes.length) + 6;
+    const width = canvas.clientWidth, height = top() + countRows() * ROW + 6;
     if (canvas.width !== Math.round(width * scale) || canvas.height !== Math.round(height * scale)) {
       canvas.width = Math.round(width * scale);
       canvas.height = Math.round(height * scale);
@@ -158,16 +176,24 @@ window.wallscopeView = (canvas, head, shared) => {
     pen.font = "11px system-ui, sans-serif";
     const span = shared.to - shared.from, power = 10 ** Math.floor(Math.log10(span / 4));
     const every = [1, 2, 5, 10].map((factor) => factor * power).find((value) => span / value <= (width < NARROW ? 4 : 8)) || power * 10;
+    // Far inside a step, ticks count from a moment that stands at the left, so that their numbers stay short and differ.
+    const offset = span < 0.12 * shared.length ? Math.floor(shared.from / every) * every : 0;
+    const [size, unit] = every >= 1e6 ? [1e6, "ms"] : every >= 1e3 ? [1e3, "µs"] : [1, "ns"];
+    const digits = Math.max(0, -Math.floor(Math.log10(every / size) + 1e-9)), axis = [];
     for (let tick = Math.ceil(shared.from / every) * every; tick <= shared.to; tick += every) {
+      const text = `${((tick - offset) / size).toFixed(digits)} ${unit}`;
+      axis.push(text);
       const x = place(tick);
       pen.fillStyle = line;
       pen.fillRect(x, HEAD - 4, 1, height);
       pen.fillStyle = dim;
-      if (x < gutter + pixels - 40) pen.fillText(shared.duration(tick), x + 3, 12);
+      if (x < gutter + pixels - 40) pen.fillText(text, x + 3, 12);
     }
+    Object.assign(canvas.dataset, { axis: axis.join("|"), offset, span });
     if (step.band) drawBand(step.band, gutter, shared.from, shared.to, pixels, HEAD, BAND, true);
     const faint = [tone("--inner"), tone("--call"), tone("--range")];
     step.lanes.forEach((lane, index) => {
+      if (!isShown(index)) return;
       if (lane.kind === "rank" && index) {
         pen.fillStyle = line;
         pen.fillRect(0, laneTop(index) - 1.5, width, 1);
@@ -178,9 +204,11 @@ window.wallscopeView = (canvas, head, shared) => {
     pen.fillStyle = paper;
     pen.fillRect(0, 0, gutter - 2, height);
     pen.fillStyle = ink;
+    if (offset) pen.fillText(`at ${shared.duration(offset)} +`, 4, 12);
     if (step.band) pen.fillText(gutter < 100 ? "cause" : "attributed to", 4, HEAD + 17);
     let shown = "";
     step.lanes.forEach((lane, index) => {
+      if (!isShown(index)) return;
       const name = laneName(lane), room = Math.floor(gutter / 6.2);
       if (lane.kind === "rank") pen.font = "bold 11px system-ui, sans-serif";
       pen.fillStyle = lane.place === undefined || lane.kind === "rank" ? ink : dim;
@@ -201,7 +229,31 @@ window.wallscopeView = (canvas, head, shared) => {
         pen.globalAlpha = 1;
       }
     }
+    drawArrow(ink, paper);
     canvas.dataset.frame = (performance.now() - begun).toFixed(2);
+  };
+
+  // From the end of a call to the begin of what it launched.
+  const drawArrow = (ink, paper) => {
+    const { arrow } = view;
+    canvas.dataset.arrow = arrow ? arrow.text : "";
+    if (!arrow || !isShown(arrow.from) || !isShown(arrow.to)) return;
+    const inside = (ns) => Math.min(Math.max(place(ns), gutter), gutter + pixels);
+    const [left, right] = [inside(arrow.called), inside(arrow.began)], [low, high] = [laneTop(arrow.from) + 2, laneTop(arrow.to) + ROW - 2];
+    for (const [colour, width] of [[paper, 5], [ink, 1.8]]) {
+      pen.strokeStyle = colour;
+      pen.lineWidth = width;
+      pen.beginPath();
+      pen.moveTo(left, low);
+      pen.bezierCurveTo(left, low - 26, right, high + 26, right, high + 5);
+      pen.stroke();
+    }
+    pen.fillStyle = ink;
+    pen.beginPath();
+    pen.moveTo(right, high);
+    pen.lineTo(right - 4, high + 7);
+    pen.lineTo(right + 4, high + 7);
+    pen.fill();
   };
 
   const bands = () => (view.step.band ? [view.step.band] : view.step.lanes.filter(({ kind }) => kind === "rank"));
@@ -247,7 +299,7 @@ window.wallscopeView = (canvas, head, shared) => {
       const slice = Math.min(above(step.band.end, now), step.band.start.length - 1);
       return slice < 0 ? null : { slice };
     }
-    const index = Math.floor((y - laneTop(0)) / ROW), lane = step.lanes[index];
+    const index = listPlaces().indexOf(Math.floor((y - top()) / ROW)), lane = step.lanes[index];
     if (!lane) return null;
     let best = -1;
     for (let i = above(lane.reach, now - near); i < lane.start.length && lane.start[i] <= now + near; i++) {
@@ -256,8 +308,41 @@ window.wallscopeView = (canvas, head, shared) => {
     }
     return best < 0 ? null : { lane, index, row: best };
   };
-  view.chooseSlices = (start, end) => { view.chosen = { start, end, top: HEAD, height: BAND }; };
-  view.chooseRow = (lane, i, index) => { view.chosen = { start: lane.start[i], end: lane.end[i], top: laneTop(index), height: ROW - 1 }; };
+  // The group whose name stands at a place of the gutter.
+  view.findGroup = (x, y) => {
+    const lane = x < gutter ? view.step.lanes[listPlaces().indexOf(Math.floor((y - top()) / ROW))] : undefined;
+    return lane ? view.groupOf(lane) : "";
+  };
+  view.chooseSlices = (start, end) => { view.arrow = null; view.chosen = { start, end, top: HEAD, height: BAND }; };
+  view.chooseRow = (lane, i, index) => {
+    view.chosen = { start: lane.start[i], end: lane.end[i], top: laneTop(index), height: ROW - 1 };
+    view.arrow = findArrow(lane, i, index);
+  };
+  // The call of an operation, or what a call launched: both know the moment of the call.
+  const findArrow = (lane, i, index) => {
+    const { lanes, tick } = view.step, near = (one, two) => Math.abs(one - two) <= 2 * (tick || 1);
+    const link = (from, call, to, row) => ({
+      from, to, called: lanes[from].end[call], began: lanes[to].start[row], text: `${texts[lanes[from].name[call]]} → ${texts[lanes[to].name[row]]}`,
+    });
+    if (lane.kind === "stream" && lane.call && lane.call[i] && lane.lead[i]) {
+      const called = lane.start[i] - (lane.lead[i] - 1);
+      for (const [other, calls] of lanes.entries()) {
+        if (calls.kind !== "host" || calls.depth >= 0) continue;
+        for (let j = below(calls.start, called - 2 * (tick || 1)); j < calls.start.length && near(calls.start[j], called); j++) {
+          if (calls.name[j] === lane.call[i]) return link(other, j, index, i);
+        }
+      }
+    }
+    if (lane.kind === "host" && lane.depth < 0) {
+      for (const [other, ops] of lanes.entries()) {
+        if (ops.kind !== "stream" || !ops.call) continue;
+        for (let j = 0; j < ops.start.length; j++) {
+          if (ops.call[j] === lane.name[i] && ops.lead[j] && near(ops.start[j] - (ops.lead[j] - 1), lane.start[i])) return link(index, i, other, j);
+        }
+      }
+    }
+    return null;
+  };
   view.sliceAt = (ns) => Math.min(above(view.step.band.end, ns), view.step.band.start.length - 1);
 
   // Time of the walls and causes, and durations of operations, from one moment to another; of all ranks that of each.

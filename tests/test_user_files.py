@@ -17,7 +17,6 @@ _READ_BY_THEMSELVES = {
     "trace/kernel_classes.py": "a shipped table",
     "demo/export_writer.py": "a shipped schema",
     "demo/example.py": "a shipped list",
-    "render/html.py": "a script of plotly",
     "extras.py": "metadata of the installation",
     "cli/installation.py": "metadata of a recipe that it wrote",
     "cli/output.py": "the manifest of a folder that it wrote",

@@ -8,7 +8,7 @@
 Inputs are the real exports of ../shared/traces, the shipped example, the scenarios, the stories of the
 simulator and small jobs. Each is given to the commands of the command line, which run in this process or in
 those of a pool, without the cache. A digest is the SHA-256 of one kind of output of one input. What depends
-on the machine is left out: folders, compressed bytes (their content counts), and the plotly library in pages.
+on the machine is left out: folders, and compressed bytes (their content counts).
 
 Only the command line and `fixtures` are used, so the script is the same before and after modules move.
 """

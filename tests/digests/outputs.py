@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import IO
 
 EMBEDDED = re.compile(r'"schema": "(wallscope\.profile[^"]*)",\s*"data": "([A-Za-z0-9+/=]+)"')
-PLOTLY = re.compile(r'(<script[^>]* id="plotly">)[^<]*(</script>)')
 TIMELINES = re.compile(r'(<script[^>]* id="timelines">)([^<]*)(</script>)')
 SCRIPT_DIGEST = re.compile(r"'sha256-[A-Za-z0-9+/=]+'")
 Files = dict[str, bytes]
@@ -85,7 +84,6 @@ class Given:
         for folder, name in ((out, "OUT"), (self.results, "OUT"), (self.folder, "IN")):
             text = text.replace(str(folder), name)
         text = EMBEDDED.sub(lambda found: f'"schema": "{found[1]}", "data": {inflated(found[2])}', text)
-        text = PLOTLY.sub(r"\1\2", text)
         text = TIMELINES.sub(lambda found: f"{found[1]}{inflated(found[2])}{found[3]}", text)
         return SCRIPT_DIGEST.sub("", text).encode("utf-8", "surrogateescape")
 

@@ -56,12 +56,23 @@ class Opened:
             self.tab.remove_listener(event, listen)
 
     def unfold(self):
-        """Open all that is folded, and go past the charts, which are drawn when they come near."""
+        """Open all that is folded, all tabs too, and pass the charts: they are drawn when they come near."""
         self.tab.evaluate("document.querySelectorAll('details').forEach((d) => { d.open = true; })")
+        self.tab.evaluate(
+            "document.querySelectorAll('.tabpanel').forEach((panel) => { panel.hidden = false; })"
+        )
         charts = self.tab.locator(".plot")
         for place in range(charts.count()):
             charts.nth(place).scroll_into_view_if_needed()
-            charts.nth(place).locator(".main-svg").first.wait_for()
+            charts.nth(place).locator("canvas").first.wait_for()
+
+    def show(self, key: str):
+        """Open a tab of the details, and what is folded in a part of the page."""
+        self.tab.evaluate("key => { location.hash = key; }", key)
+        self.tab.locator(f"#{key}").wait_for()
+        self.tab.evaluate(
+            "key => document.querySelectorAll(`#${key} details`).forEach((one) => { one.open = true; })", key
+        )
 
     def is_quiet_and_whole(self, file: Path) -> bool:
         """Nothing complains or is fetched, every section is seen, nothing is wider than the screen."""

@@ -220,7 +220,7 @@ def read_page_change(text: str) -> Iterator[Claim]:
     (word,) = (shown for name, _, shown in page.elements if name == "h1")
     yield Claim(medium, "verdict", "word", word)
     change = next(
-        shown for name, kinds, shown in page.elements if name == "p" and kinds.get("class") == "sub"
+        shown for name, kinds, shown in page.elements if name == "p" and kinds.get("class") == "lead"
     )
     yield from read_change(medium, change)
     if "remove its cause" in text:

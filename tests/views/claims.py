@@ -53,6 +53,12 @@ class Answered:
         if found is not None and found[1] in self.named:
             yield Claim(medium, f"cause {self.named[found[1]]}", "time", found[2])
 
+    def opening(self, medium: str, text: str) -> Iterator[Claim]:
+        """The cause that the sentence of the verdict names, with its time."""
+        found = re.search(rf": ({DURATION}) of the [^:]*? goes to (.*)\.$", text)
+        if found is not None and found[2] in self.named:
+            yield Claim(medium, f"cause {self.named[found[2]]}", "time", found[1])
+
     def tables(self, medium: str, tables: Iterable[Table]) -> Iterator[Claim]:
         """Claims of the tables about walls and causes of the typical step."""
         for table in tables:
@@ -74,6 +80,8 @@ _IN_TITLES: Labels = (
         "typical length",
     ),
 )
+_BOUNDS = {"up to": "bound", "about": "bound", "at most": "largest speedup"}
+_WORTH = r"(up to|about|at most) ([\d.]+x)"
 _IN_TEXT: Labels = (
     (rf"([\d,]+) of [\d,]+ {UNIT}s? steady", "steps", "steady"),
     (rf"([\d,]+) steady {UNIT}s? of [\d,]+", "steps", "steady"),
@@ -159,9 +167,9 @@ def _read_bars(medium: str, lines: list[str]) -> Iterator[Claim]:
 def _read_listed_fixes(medium: str, lines: list[str], answered: Answered) -> Iterator[Claim]:
     """The bound at the right edge of the line of a fix, whose title may go on below."""
     block = "\n".join(lines).partition("\nRecommendations")[2].partition("\n\n")[0].split("\n")[1:]
-    rows = [re.match(r"  (?:(\d+|-) +)(.*?)(?: {2,}(?:up to )?([\d.]+x))?$", line) for line in block]
+    rows = [re.match(rf"  (?:(\d+|-) +)(.*?)(?: {{2,}}{_WORTH})?$", line) for line in block]
     for place, row in enumerate(rows):
-        if row is None or row[3] is None:
+        if row is None or row[4] is None:
             continue
         title = row[2].removeprefix("Held back: ")
         for line in block[place + 1 :]:
@@ -170,7 +178,7 @@ def _read_listed_fixes(medium: str, lines: list[str], answered: Answered) -> Ite
             title = f"{title} {line.strip()}"
         title = re.sub(r" \([a-z0-9-]+\)$", "", title)
         if title in answered.fixes:
-            yield Claim(medium, answered.fixes[title], "bound", row[3])
+            yield Claim(medium, answered.fixes[title], _BOUNDS[row[3]], row[4])
 
 
 def read_page_claims(answered: Answered) -> Iterator[Claim]:
@@ -178,31 +186,25 @@ def read_page_claims(answered: Answered) -> Iterator[Claim]:
     medium, page = "page", read_page(answered.page)
     elements = page.elements
     (headline,) = (text for name, _, text in elements if name == "h1")
-    yield read_headline(medium, headline)
+    yield read_headline(medium, headline.partition(": ")[0])
     yield from answered.tables(medium, page.tables)
+    yield from answered.opening(medium, headline)
     yield from _read_pairs(medium, answered)
     for name, attributes, text in elements:
         kind = attributes.get("class") or ""
-        if kind == "losses":
-            pass
-        elif (
-            (name == "dl" and kind == "answers")
-            or (name == "div" and kind in {"ok", "warn", "info"})
-            or (name == "p" and kind.startswith(("callout", "note")))
+        if (
+            name == "h1"
+            or (name == "div" and kind in {"sure", "likely", "unknown", "bad"})
+            or (name == "p" and kind.startswith(("answer", "note", "lead")))
         ):
             yield from read_labels(medium, text, _IN_TEXT)
-    for one in re.findall(r'<li class="card.*?</li>', answered.page, re.DOTALL):
+    for one in re.findall(r'<li class="rec.*?<details', answered.page, re.DOTALL):
         title = re.search(r"<h3>(.*?)</h3>", one, re.DOTALL)
-        bound = re.search(r'<span class="up"[^>]*>up to ([\d.]+x)', one)
+        bound = re.search(rf'<span class="up"[^>]*>{_WORTH}', one)
         if title and bound:
             name = re.sub(r"^\d+", "", strip_tags(title[1])).strip()
             if name in answered.fixes:
-                yield Claim(medium, answered.fixes[name], "bound", bound[1])
-    large = re.search(
-        r'<div class="big"><strong><span>(.*?)</span></strong><span>(typical \w+)', answered.page
-    )
-    if large:
-        yield Claim(medium, "step", "typical length", strip_tags(large[1]))
+                yield Claim(medium, answered.fixes[name], _BOUNDS[bound[1]], bound[2])
 
 
 def strip_tags(text: str) -> str:
@@ -211,7 +213,7 @@ def strip_tags(text: str) -> str:
 
 
 def _read_pairs(medium: str, answered: Answered) -> Iterator[Claim]:
-    """The legend of the bar, and the five answers."""
+    """The legend of the bar."""
     legend = answered.page.partition('<dl class="legend">')[2].partition("</dl>")[0]
     is_median = "Shares are medians of" in answered.page
     for name, value in re.findall(r"<dt>(.*?)</dt><dd>(.*?)</dd>", legend):
@@ -220,12 +222,6 @@ def _read_pairs(medium: str, answered: Answered) -> Iterator[Claim]:
         if subject and found:
             yield Claim(medium, subject, "headline share", found[1])
             yield Claim(medium, subject, "time" if is_median else "headline time", found[2])
-    for label, value in re.findall(r"<dt>([A-Z][\w ]+)</dt><dd>(.*?)</dd>", answered.page):
-        text = strip_tags(value)
-        if label == "Wall" and (found := re.match(rf"(\w+) ({SHARE})", text)):
-            yield Claim(medium, f"wall {found[1].lower()}", "headline share", found[2])
-        if label == "How sure" and (sure := re.match(r"(High|Medium|Low) confidence", text)):
-            yield Claim(medium, "verdict", "confidence", sure[1])
 
 
 def read_markdown(answered: Answered, text: str, medium: str = "markdown") -> Iterator[Claim]:
@@ -239,10 +235,10 @@ def read_markdown(answered: Answered, text: str, medium: str = "markdown") -> It
         yield from answered.main_cause(medium, lead[1])
     yield from read_labels(medium, text, _IN_TEXT)
     yield from answered.tables(medium, list_markdown_tables(text))
-    for title, bound in re.findall(r"^\d+\. \*\*(.*?)\*\* \(\w+; up to ([\d.]+x)", text, re.MULTILINE):
+    for title, kind, bound in re.findall(rf"^\d+\. \*\*(.*?)\*\* \(\w+; {_WORTH}", text, re.MULTILINE):
         name = title.replace("\\", "")
         if name in answered.fixes:
-            yield Claim(medium, answered.fixes[name], "bound", bound)
+            yield Claim(medium, answered.fixes[name], _BOUNDS[kind], bound)
 
 
 def read_brief(packed: dict, medium: str = "brief") -> Iterator[Claim]:
@@ -262,6 +258,8 @@ def read_brief(packed: dict, medium: str = "brief") -> Iterator[Claim]:
     for one in packed.get("recommendations", ()):
         if "speedup_ceiling" in one:
             yield Claim(medium, f"fix {one['id']}", "bound", f"{one['speedup_ceiling']:.5g}x")
+        if "most_speedup" in one:
+            yield Claim(medium, f"fix {one['id']}", "largest speedup", f"{one['most_speedup']:.5g}x")
     for one in packed.get("causes", ()):
         yield Claim(medium, f"cause {one['cause']}", "time", f"{one['typical_ns']} ns")
         yield Claim(medium, f"cause {one['cause']}", "share", f"{100 * one['share']:.5g} %")
@@ -308,6 +306,8 @@ def _list_bounds(answer: dict) -> Iterator[tuple[str, str, str]]:
     for one in answer["fixes"] or ():
         if one["speedup_ceiling"] is not None:
             yield f"fix {one['id']}", "bound", f"{one['speedup_ceiling']:.6f}x"
+        if one["most_speedup"] is not None:
+            yield f"fix {one['id']}", "largest speedup", f"{one['most_speedup']:.6f}x"
 
 
 def _list_wall_claims(answer: dict, rank: dict) -> Iterator[tuple[str, str, str]]:

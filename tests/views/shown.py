@@ -8,7 +8,7 @@ that stands before them. Texts of two media agree if some value rounds to both.
 import io
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from html.parser import HTMLParser
 
@@ -98,6 +98,11 @@ def find_contradictions(claims: Iterable[Claim]) -> list[tuple[Claim, Claim]]:
     ]
 
 
+def read_full(attributes: Mapping[str, str | None]) -> str | None:
+    """The whole text of a cell that was cut, which its tooltip may hold; `None` of one that was not."""
+    return (attributes["data-full"] or attributes.get("title")) if "data-full" in attributes else None
+
+
 class _Page(HTMLParser):
     """Tables, definition lists and headings of a page, and what stands in elements of a class."""
 
@@ -133,7 +138,7 @@ class _Page(HTMLParser):
         if name in {"figcaption", "h2"}:
             self.caption = text.removesuffix("CopyCSV").strip()
         if name in {"td", "th"} and self.tables and self.tables[-1].rows:
-            self.tables[-1].rows[-1].append(attributes.get("data-full") or text)
+            self.tables[-1].rows[-1].append(read_full(attributes) or text)
         if name == "thead" and self.tables[-1].rows:
             self.tables[-1].columns = self.tables[-1].rows.pop()
 

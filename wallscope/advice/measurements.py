@@ -21,7 +21,8 @@ from wallscope.model.analysis import Analysis, Rank
 from wallscope.model.cause_catalogue import DRAINED, HOST_FRAMEWORK, LAUNCHING, MEMORY_ALLOCATOR
 from wallscope.model.enums import LOW_PRECISIONS, Axis, Backend, ComputeCategory, CopyDirection, Precision
 from wallscope.model.rank_summaries import CommunicationOperation
-from wallscope.thresholds.verdict import MATERIAL_SHARE, PAGEABLE_SHARE
+from wallscope.model.speed_of_light import LedgerLine, SpeedOfLight
+from wallscope.thresholds.verdict import MATERIAL_SHARE, NEAR_PEAK_SHARE, PAGEABLE_SHARE
 from wallscope.trace.kernel_classes import mark_training
 
 _NEEDED = {
@@ -254,6 +255,24 @@ def _is_most_attention(run: MeasuredRun, names: str) -> bool | None:
     return sum(entry.work_ns for entry in own if re.search(names, entry.name)) > whole_ns / 2
 
 
+def _below_peak_share(run: MeasuredRun, causes: tuple[str, ...]) -> float | None:
+    """Return the share of the step that kernels are below their peak; `None` without known FLOPs.
+
+    FLOPs that the user gives belong to all kernels together, and count for each cause.
+    """
+    found = run.rank.speed_of_light
+    if found is None or not any(one.line is LedgerLine.BELOW_PEAK for one in found.lines):
+        return None
+    categories = {None, *(cause.removeprefix("compute/") for cause in causes)}
+    own = (one.ns for one in found.lines if one.line is LedgerLine.BELOW_PEAK and one.category in categories)
+    return sum(own) / run.step_ns
+
+
+def is_near_peak(found: SpeedOfLight | None) -> bool:
+    """Return whether a step is near what the hardware reaches, so that only another precision helps much."""
+    return found is not None and (found.peak_share or 0.0) >= NEAR_PEAK_SHARE
+
+
 def _unfused_attention_share(run: MeasuredRun) -> float:
     """Return the share of the step in kernels that fused attention does not need."""
     details = run.rank.compute_details
@@ -446,12 +465,14 @@ MEASUREMENTS: Mapping[str, Measure] = {
     "allocates": _of_run(_allocates),
     "architecture": _of_run(_architecture),
     "backends": lambda run, causes: tuple(str(one.backend) for one in _axis_operations(run, causes)),
+    "below_peak_share": _below_peak_share,
     "blocking_in_experts": _of_run(_blocking_in_experts),
     "attention_fast": _of_run(lambda run: _is_most_attention(run, _FLASH)),
     "attention_outdated": _of_run(_is_attention_outdated),
     "collectives": lambda run, causes: tuple(str(one.operation) for one in _axis_operations(run, causes)),
     "copied_in_ratio": _of_run(_copied_in_ratio),
     "copies_back": _of_run(_copies_back),
+    "deepep_computes_sms": _of_run(lambda run: bool(run.names.str.contains(r"\bdeep_ep::elastic::").any())),
     "drained": _of_run(_drained),
     "experts": _of_run(_experts),
     "findings": _of_run(lambda run: tuple(finding.code for finding in run.analysis.capture.findings)),

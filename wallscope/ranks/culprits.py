@@ -7,7 +7,7 @@ that gain about the same, the smallest is named. It stays repaired, and the sear
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import reduce
 
 import numpy as np
@@ -16,6 +16,7 @@ import numpy.typing as npt
 from wallscope.columns import Flags, Rows, sum_by_group
 from wallscope.model.analysis import UnitKind
 from wallscope.ranks.job_replay import JobGraph, OwnTimes, Part
+from wallscope.records import dataclass
 from wallscope.thresholds.causes import (
     CERTAIN_DEVIATIONS_COUNT,
     CULPRIT_SHARE,

@@ -12,7 +12,6 @@ import math
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
 from functools import cache
 from typing import Final
 
@@ -24,6 +23,7 @@ from wallscope.columns import Rows, as_integers
 from wallscope.model.enums import Axis, Collective
 from wallscope.model.profile import BEFORE, INSIDE, RANK_COLLECTIVES, Profile, ProfiledInput
 from wallscope.ranks.rank_order import MeasureSpread, RankOrder, find_rank_order, sample_evenly
+from wallscope.records import dataclass
 from wallscope.thresholds.causes import (
     EVEN_GROUP_NS,
     EVEN_GROUP_RATIO,

@@ -5,10 +5,10 @@ order it is shows by all groups together, where a few collectives of one group e
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
+from wallscope.records import dataclass
 from wallscope.thresholds.causes import (
     EVEN_GROUP_NS,
     EVEN_GROUP_RATIO,

@@ -1,8 +1,12 @@
-"""Dictionaries that plotly draws as figures: traces and layouts, times in ms, names without markup."""
+"""Figures as plotly takes them: traces and layouts, times in ms, names without markup.
+
+Notebooks draw them with plotly, pages with `reports/charts.js`, which knows the parts that are used here.
+"""
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from html import escape
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import polars as pl
@@ -160,7 +164,11 @@ def _fall(bars: Sequence[_Bar], wall: Wall | None) -> dict[str, Any]:
 
 
 def _fall_layout(bars: Sequence[_Bar], xaxis: Mapping[str, Any]) -> dict[str, Any]:
-    order = {"categoryorder": "array", "categoryarray": [label(bar.name) for bar in bars]}
+    names = [label(bar.name) for bar in bars]
+    words = [label(name_cause(bar.name)) for bar in bars]
+    order = {"categoryorder": "array", "categoryarray": names}
+    if words != names:
+        order |= {"tickmode": "array", "tickvals": names, "ticktext": words}
     return {
         "xaxis": {"title": _MS, "showgrid": False, "ticks": "outside", **xaxis},
         "yaxis": {**_ROWS, **order},
@@ -177,7 +185,8 @@ def draw_waterfall(rank: Rank, whole: str) -> Figure:
     bars = [_Bar("compute alone", 0, at_ns, Wall.COMPUTE, units.milliseconds(at_ns))]
     for entry in lost[:_MOST_CAUSES]:
         text = units.milliseconds(entry.typical_ns)
-        bars.append(_Bar(entry.cause, at_ns, entry.typical_ns, entry.wall, text))
+        hint = f"wallscope explain {label(entry.cause)}"
+        bars.append(_Bar(entry.cause, at_ns, entry.typical_ns, entry.wall, text, hint))
         at_ns += entry.typical_ns
     if at_ns < step_ns:
         rest = f"{len(lost[_MOST_CAUSES:])} smaller causes"
@@ -266,7 +275,7 @@ def draw_phases(ranges: Sequence[RangeWork]) -> Figure:
         "Ranges by the work issued inside them, in the color of their largest wall; click one to zoom into it"
     )
     layout = {"uniformtext": {"minsize": 9, "mode": "hide"}}
-    return Figure("phases", caption, (trace,), layout, 420)
+    return Figure("phases", caption, (trace,), layout, 186)
 
 
 def _keep_end(name: str) -> str:
@@ -296,13 +305,19 @@ def _list_walls(entry: RangeWork) -> str:
 
 def draw_path(path: CriticalPath, whole: str) -> Figure:
     """Draw the path four times, a bar each: by wall, cause, range, operation; each sums to the step."""
-    kinds = ("walls", "causes", "ranges", "operations")
-    traces = tuple(_draw_part(kind, part) for kind in kinds for part in getattr(path, kind))
+    placed = [
+        (kind, part, from_ns)
+        for kind in ("walls", "causes", "ranges", "operations")
+        for part, from_ns in _place_parts(getattr(path, kind))
+    ]
+    own = {wall: [one for one in placed if one[1].wall == wall] for wall in (*Wall, None)}
+    traces = tuple(_draw_parts(wall, parts) for wall, parts in own.items() if parts)
+    kinds = ["walls", "causes", "ranges", "operations"]
     layout = {
-        "barmode": "stack",
+        "barmode": "overlay",
         "bargap": 0.25,
         "xaxis": {"title": _MS, "range": [0, path.step_ns / 1e6]},
-        "yaxis": _ROWS,
+        "yaxis": {**_ROWS, "categoryorder": "array", "categoryarray": kinds},
         "showlegend": False,
         "uniformtext": {"minsize": 10, "mode": "hide"},
     }
@@ -310,25 +325,34 @@ def draw_path(path: CriticalPath, whole: str) -> Figure:
     return Figure("path", caption, traces, layout, 4 * 2 * _ROW_PX + 70)
 
 
-def _draw_part(kind: str, part: PathPart) -> dict[str, Any]:
-    name = label(name_cause(shorten_name(part.name)) or "no range or call")
-    colour, letters = {"color": _SEVERAL}, {"insidetextfont": {"color": "#000"}}
-    if part.wall is not None:
-        colour = _mark(part.wall)
-        letters = {"insidetextfont": {"color": "#fff" if part.wall is Wall.COMPUTE else "#000"}}
+def _place_parts(parts: Sequence[PathPart]) -> Iterator[tuple[PathPart, int]]:
+    """Yield each part of a bar, and where it begins in ns."""
+    ends = accumulate((part.time_ns for part in parts), initial=0)
+    yield from zip(parts, ends, strict=False)  # one end more than there are parts
+
+
+def _draw_parts(wall: Wall | None, placed: Sequence[tuple[str, PathPart, int]]) -> dict[str, Any]:
+    """Make the parts of one wall: the bar, the part and where it begins in ns."""
+    names = [label(name_cause(shorten_name(part.name)) or "no range or call") for _, part, _ in placed]
+    colour = {"color": _SEVERAL} if wall is None else _mark(wall)
     return {
         "type": "bar",
         "orientation": "h",
-        "y": [kind],
-        "x": [part.time_ns / 1e6],
-        "customdata": [[name, units.milliseconds(part.time_ns), units.percent(part.share)]],
+        "y": [kind for kind, _, _ in placed],
+        "base": [from_ns / 1e6 for _, _, from_ns in placed],
+        "x": [part.time_ns / 1e6 for _, part, _ in placed],
+        "customdata": [
+            [name, units.milliseconds(part.time_ns), units.percent(part.share)]
+            for name, (_, part, _) in zip(names, placed, strict=True)
+        ],
         "hovertemplate": "%{customdata[0]}<br>%{customdata[1]}, %{customdata[2]}<extra></extra>",
-        "text": [name],
+        "text": names,
         "textposition": "inside",
         "insidetextanchor": "start",
         "textangle": 0,
+        "insidetextfont": {"color": "#fff" if wall is Wall.COMPUTE else "#000"},
         "marker": colour | {"line": {"width": 1, "color": "rgba(255,255,255,0.8)"}},
-    } | letters
+    }
 
 
 def draw_fixes(rank: Rank, fixes: Sequence[Fix], whole: str) -> Figure | None:
@@ -569,13 +593,17 @@ def make_waterfall(parts: Sequence[tuple[str, int, Wall, str]], whole: str) -> F
     begins = [sum(times[:place]) for place in range(len(times))]
     notes = [label(note) for *_, note in parts]
     marks = [WALL_COLOURS[wall] for _, _, wall, _ in parts]
+    shapes = [*(_PATTERNS[wall] for _, _, wall, _ in parts), ""]
     trace = {
         "type": "bar",
         "orientation": "h",
         "y": names,
         "x": [*times, sum(times)],
         "base": [*begins, 0],
-        "marker": {"color": [*marks, _NO_WALL]},
+        "marker": {
+            "color": [*marks, _NO_WALL],
+            "pattern": {"shape": shapes, "fgcolor": _STRIPES, "fillmode": "overlay", "size": 6},
+        },
         "text": [units.duration(round(time_ms * 1e6)) for time_ms in (*times, sum(times))],
         "textposition": "outside",
         "cliponaxis": False,

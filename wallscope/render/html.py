@@ -5,13 +5,11 @@ All pages share the first screen (`FirstScreen`), whose five answers are `KeyAns
 
 import json
 import re
-import zlib
 from base64 import b64encode
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from hashlib import sha256
 from html import escape as escape_quotes
-from importlib.resources import files
 from typing import TYPE_CHECKING, Any, Final
 
 from markupsafe import Markup, escape
@@ -22,6 +20,7 @@ from wallscope.model.cause_catalogue import describe_cause, name_cause, write_ca
 from wallscope.model.enums import Wall
 from wallscope.model.section import Cell, Column, Figure, Grid, KeyAnswer, Section, Value
 from wallscope.model.shown import Unit
+from wallscope.records import dataclass
 from wallscope.render.texts import (
     WALL_COLOURS,
     as_cell,
@@ -55,7 +54,6 @@ _LONG_NAMES = re.compile(r"(?<![\w-])\w{16,}")
 _OPTIONS = re.compile(r"(?<![\w-])--[a-z][\w-]{2,40}(?:=[\w,]{1,40})?")
 _CODE_BREAKS = re.compile(r"([,(=]|(?<=[A-Za-z)])\.)(?=[\w'*])")
 _COMPARED = 60
-_EFFORT = 5  # measured: 6 takes a third more time and saves seven parts in a thousand
 _CARD = "font-family:sans-serif;max-width:60em;line-height:1.4"
 _BAR = "display:flex;height:1.2em;margin:.4em 0;border-radius:3px;overflow:hidden"
 _DOT = "display:inline-block;width:.8em;height:.8em;margin-right:.4em"
@@ -82,6 +80,12 @@ _TITLES: Final = {
     "comparable": "Comparability",
 }
 """What sections hold, by their keys; navigation and headings of all pages."""
+_OVERVIEWS: Final = {
+    "page.html.j2": frozenset({"timeline", "job", "light", "phases"}),
+    "comparison.html.j2": frozenset({"causes"}),
+    "whatif.html.j2": frozenset({"changes", "sweep"}),
+}
+"""Sections that a page shows at once, by its template; the others are tabs."""
 
 
 def render_page(
@@ -93,44 +97,43 @@ def render_page(
     counts: Mapping[str, int] | None = None,
     **values: Any,
 ) -> str:
-    """Fill in a template of `reports/`, with style, scripts and plotly inside.
+    """Fill in a template of `reports/`, with style and scripts inside.
 
     Args:
         template: its file name; it extends `frame.html.j2`.
         first: what the page begins with.
         sections: the questions, in order; those that are not asked here are `None`.
         timelines: a pack of timelines in base64, empty without any.
-        counts: how many entries sections have, by their keys; the navigation shows them.
+        counts: how many entries sections have, by their keys; the tabs show them.
         values: what else the template reads.
     """
-    names = ("timeline_data.js", "timeline_view.js", "timeline.js", "page.js") if timelines else ("page.js",)
-    scripts = [shipped(name) for name in names]
-    # The library as plotly ships it; the package itself is heavy to import and not needed.
-    plotly = files("plotly").joinpath("package_data", "plotly.min.js").read_text(encoding="utf-8")
+    names = ("timeline_data.js", "timeline_view.js", "timeline.js") if timelines else ()
+    scripts = [_strip_indents(shipped(name)) for name in (*names, "charts.js", "page.js")]
+    shown = tuple(section for section in sections if section is not None)
+    tabbed = tuple(section for section in shown if section.key not in _OVERVIEWS[template])
     return (
         _make_environment()
         .get_template(template)
         .render(
             first=first,
-            policy=_write_policy([*scripts, plotly]),
+            policy=_write_policy(scripts),
             style=Markup(shipped("page.css")),  # noqa: S704  # our own file
             scripts=[Markup(script) for script in scripts],  # noqa: S704  # our own files
-            plotly=_deflate(plotly),
-            notice=_write_notice(plotly),
             timelines=Markup(timelines),  # noqa: S704  # base64
             counts=counts or {},
-            sections=tuple(section for section in sections if section is not None),
+            sections=shown,
+            tabbed=tabbed,
+            tabs={section.key for section in tabbed},
             titles=_TITLES,
             **values,
         )
     )
 
 
-def _write_notice(library: str) -> str:
-    """Write the notice at the begin of a library, and the MIT license that it names."""
-    head = library[: library.index("*/")].splitlines()
-    notice = [line.strip("/* ") for line in head]
-    return "\n".join([*filter(None, notice), "", shipped("plotly-license.txt").strip()]).replace("--", "- -")
+def _strip_indents(script: str) -> str:
+    """Leave out what a browser does not need: indentation, and lines of comments."""
+    lines = (line.strip() for line in script.splitlines())
+    return "\n".join(line for line in lines if line and not line.startswith("//"))
 
 
 def _make_environment() -> "Environment":
@@ -319,13 +322,14 @@ def _write_html_cell(value: Value | Cell, column: Column) -> Cell:
 
 def _write_figure(figure: Figure) -> Markup:
     """Write a figure as JSON that can stand in a script element."""
-    text = json.dumps({"traces": figure.traces, "layout": figure.layout}, ensure_ascii=True, allow_nan=False)
+    text = json.dumps(
+        {"traces": figure.traces, "layout": figure.layout},
+        ensure_ascii=True,
+        allow_nan=False,
+        separators=(",", ":"),
+    )
     safe = text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
     return Markup(safe)  # noqa: S704  # no letter of it means anything in HTML
-
-
-def _deflate(text: str) -> Markup:
-    return Markup(b64encode(zlib.compress(text.encode(), _EFFORT)).decode("ascii"))  # noqa: S704  # base64
 
 
 def _write_policy(scripts: list[str]) -> str:
@@ -380,6 +384,22 @@ def _escape_markup(text: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
+class StepBar:
+    """A step as a bar: its number and length, its walls as shares of the tallest bar, whether it counts."""
+
+    index: int
+    length: str
+    parts: tuple[tuple[Wall, float], ...]
+    is_steady: bool
+    reason: str
+
+    @property
+    def whole(self) -> float:
+        """How high the bar is, as a share of the tallest."""
+        return sum(share for _, share in self.parts) or 1.0
+
+
+@dataclass(frozen=True, slots=True)
 class SideTime:
     """The time of a side as a bar: walls with their share of the longest side and label; what is left."""
 
@@ -391,13 +411,13 @@ class SideTime:
 
 @dataclass(frozen=True, slots=True)
 class FirstScreen:
-    """What each page begins with: the verdict in two words, the time in large, five answers, and bars.
+    """What each page begins with: the verdict, the time in large or all steps, five answers, and bars.
 
     Args:
         title: what stands in the browser's tab.
         crumbs: what was analyzed, in parts.
         words: the verdict, after the wall if it is one.
-        answers: wall, cause, action, bound and doubts.
+        answers: wall, cause, action, bound and doubts; empty where the page says them in other parts.
         sides: one of a capture, two of a comparison.
         caption: what the time is.
         wall: the dominant one, in its color.
@@ -406,6 +426,11 @@ class FirstScreen:
         sentence: the verdict in a sentence.
         lines: what else stands below it.
         note: what the page shows of several ranks.
+        strip: all steps as bars; empty without them.
+        strip_title: how many steps there are, and of which lengths.
+        strip_note: which of them are not shown or do not count.
+        chosen: the step that the timeline shows first.
+        band_share: how much of the width the bar takes, where bars below it stand for longer times.
     """
 
     title: str
@@ -420,6 +445,11 @@ class FirstScreen:
     sentence: str = ""
     lines: tuple[str, ...] = ()
     note: str = ""
+    strip: tuple[StepBar, ...] = ()
+    strip_title: str = ""
+    strip_note: str = ""
+    chosen: int | None = None
+    band_share: float = 1.0
 
 
 def build_sides(

@@ -18,7 +18,13 @@ from wallscope.ranks.job_sentences import describe_late_unit, name_leading
 from wallscope.render.texts import visible
 from wallscope.summary.diagnosis import LOSSES
 from wallscope.views.cards import Card, Fact, shorten_settings
-from wallscope.views.light import describe_expectation, find_largest_loss, has_lines, write_peak_share
+from wallscope.views.light import (
+    describe_expectation,
+    find_largest_loss,
+    has_lines,
+    is_estimate,
+    write_peak_share,
+)
 from wallscope.views.sections.findings import find_cure, find_doubts, is_held_back
 from wallscope.views.sections.words import split_cause
 from wallscope.views.verdict import (
@@ -144,7 +150,7 @@ def _answer_action(analysis: Analysis, rank: Rank, basis: TimeBasis, cards: Sequ
     if not cards:
         text = "No known fix applies to the largest losses."
         return KeyAnswer(label, "Look at the time breakdown", (text,), "causes")
-    named = _find_named_cause(analysis, rank, basis)
+    named = find_named_cause(analysis, rank, basis)
     cures = [one.cure for one in analysis.capture.findings if one.code == FindingCode.NO_STEPS and one.cure]
     if cures and not any(named in one.fix.causes for one in cards):
         why = "No fix is known for the cause named above, only for smaller losses."
@@ -157,14 +163,14 @@ def _answer_action(analysis: Analysis, rank: Rank, basis: TimeBasis, cards: Sequ
     if basis.kind == "whole":
         lines.append(f"This fix shortens the {analysis.anchor.unit}s, not the work before them.")
     elif named:
-        lines.extend(_point_to_fix(named, cards))
+        lines.extend(point_to_fix(named, cards))
     settings, left = shorten_settings(card.fix.settings, _LONGEST_SETTINGS)
     if left:
         lines.append(f"Settings ({left} more below):")
     return KeyAnswer(label, card.fix.title, tuple(lines), "fix-1", card.fix.wall, command=settings)
 
 
-def _find_named_cause(analysis: Analysis, rank: Rank, basis: TimeBasis) -> str:
+def find_named_cause(analysis: Analysis, rank: Rank, basis: TimeBasis) -> str:
     """Return the cause that is named next to the wall; empty where none is."""
     dominant = find_dominant(analysis)
     if analysis.job is not None and analysis.job.stragglers:
@@ -175,7 +181,7 @@ def _find_named_cause(analysis: Analysis, rank: Rank, basis: TimeBasis) -> str:
     return max(own, key=lambda one: one.typical_ns).cause if own else ""
 
 
-def _point_to_fix(cause: str, cards: Sequence[Card]) -> Iterator[str]:
+def point_to_fix(cause: str, cards: Sequence[Card]) -> Iterator[str]:
     """Say which recommendation addresses the named cause, where the first does not."""
     if cause in cards[0].fix.causes:
         return
@@ -188,7 +194,7 @@ def _point_to_fix(cause: str, cards: Sequence[Card]) -> Iterator[str]:
 
 def _answer_bound(analysis: Analysis, basis: TimeBasis, cards: Sequence[Card]) -> KeyAnswer:
     """Give the upper bound on the speedup of the first action, or say why there is none."""
-    label = "Upper bound"
+    label = "Speedup" if cards and is_estimate(cards[0].fix) else "Upper bound"
     if find_dominant(analysis) == "unknown":
         has_bars = any(card.after_share is not None for card in cards)
         partly = "The recommendations below have bounds for time with a known cause."

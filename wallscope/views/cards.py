@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from statistics import quantiles
 from typing import Literal
 
@@ -13,15 +12,17 @@ from wallscope.model.advice import Fix, Met, Precondition, Setting, System
 from wallscope.model.analysis import Analysis, Rank
 from wallscope.model.capture import Finding, Profiler
 from wallscope.model.cause_catalogue import DRAINED, HOST_FRAMEWORK, describe_cause
+from wallscope.model.diagnosis import Walls
 from wallscope.model.enums import Wall
 from wallscope.model.section import Items, Line, Section, Span
 from wallscope.model.section import Tone as SpanTone
+from wallscope.records import dataclass
 from wallscope.render.texts import visible
 from wallscope.summary.diagnosis import LOSSES
 from wallscope.thresholds.causes import FIX_REPLAY_ERROR_SHARE
 from wallscope.thresholds.steps import ENOUGH_STEPS_COUNT
 from wallscope.thresholds.verdict import MATERIAL_SHARE, SHOWN_LOSS_SHARE
-from wallscope.views.light import describe_expectation, write_worth
+from wallscope.views.light import describe_assumptions, write_worth
 from wallscope.views.sections.findings import (
     find_doubts,
     list_reasons,
@@ -125,6 +126,7 @@ class Card:
     """A recommendation: its upper bound, the step before and after, settings, and what to check first.
 
     `after_share` is the step after it as a share of the step before, which is the inverse of the speedup.
+    `parts` are the walls of that step, as shares of the step before; without a replay there are none.
     `overlap` says which earlier recommendation has the same settings.
     """
 
@@ -142,6 +144,19 @@ class Card:
     first_check: Precondition | None
     unmet: tuple[Precondition, ...]
     overlap: str
+    before_ns: int
+    parts: tuple[tuple[Wall, float], ...]
+    saved: str
+
+    @property
+    def first_line(self) -> str:
+        """The first setting of the first framework; empty without any."""
+        return next((tab.lines[0] for tab in (*self.tabs, *self.anywhere)), "")
+
+    @property
+    def settings_count(self) -> int:
+        """How many settings the first framework needs, those for any framework included."""
+        return sum(len(tab.lines) for tab in (*self.tabs[:1], *self.anywhere))
 
 
 @dataclass(frozen=True, slots=True)
@@ -276,7 +291,7 @@ def build_card(fix: Fix, step_ns: int, earlier: Sequence[Card] = (), *, is_mean:
         before_ns = round(fix.recoverable_ns / (1 - 1 / bound))
         after_ns = before_ns - fix.recoverable_ns
     questions = () if fix.replay is None else fix.replay.questions
-    assumes = units.capitalize(": ".join(filter(None, (describe_expectation(fix), fix.assumes))))
+    assumes = units.capitalize(describe_assumptions(fix))
     if questions and not any(one.kind == "scale" and one.share for one in questions):
         assumes = f"Replay {describe_questions(questions)}"
         assumes += f"; {fix.assumes}" if fix.assumes else ""
@@ -307,7 +322,17 @@ def build_card(fix: Fix, step_ns: int, earlier: Sequence[Card] = (), *, is_mean:
         first_check=next((entry for entry in fix.preconditions if entry.status == "unknown"), None),
         unmet=tuple(entry for entry in fix.preconditions if entry.status == "unmet"),
         overlap=_describe_overlap(tabs, earlier),
+        before_ns=before_ns,
+        parts=() if bound is None or fix.replay is None else _share_out(fix.replay.walls, 1 / bound),
+        saved=units.signed_duration(after_ns - before_ns) if after_ns < before_ns else "",
     )
+
+
+def _share_out(walls: Walls, share: float) -> tuple[tuple[Wall, float], ...]:
+    """Share out a part of a step among walls, in proportion to their times."""
+    total_ns = max(sum(walls.parts()), 1)
+    parts = zip(Wall, walls.parts(), strict=True)
+    return tuple((wall, share * part_ns / total_ns) for wall, part_ns in parts if part_ns)
 
 
 def _tabulate_settings(settings: Sequence[Setting]) -> tuple[SettingTab, ...]:
@@ -456,7 +481,7 @@ def list_card_lines(card: Card) -> Iterator[tuple[LineKind, str]]:
         yield "note", units.plural(left, "more setting")
     if bound := _describe_bound(card):
         yield "bound", bound
-    if assumed := ": ".join(filter(None, (describe_expectation(card.fix), card.fix.assumes))):
+    if assumed := describe_assumptions(card.fix):
         yield "note", assumed
     for needed in card.unmet:
         yield "blocked", f"Blocked: {needed.text}{f' → {needed.unblock}' if needed.unblock else ''}"

@@ -1,18 +1,18 @@
-"""The page of an analysis: five answers at the top, the timeline, then sections that a reader can unfold."""
+"""The page of an analysis: the verdict, all steps, recommendations, the timeline, then details in tabs."""
 
 from collections.abc import Sequence
 from typing import Any
 
 from wallscope import units
-from wallscope.model.analysis import Analysis, Rank
+from wallscope.model.analysis import Analysis, Rank, Step
 from wallscope.model.enums import Wall
 from wallscope.model.report import Report
 from wallscope.model.section import Section
-from wallscope.render.html import FirstScreen, SideTime, render_page
+from wallscope.render.html import FirstScreen, SideTime, StepBar, render_page
 from wallscope.render.texts import shorten_name
 from wallscope.render.timeline_pack import MOST_CHARACTERS, pack_timelines
 from wallscope.thresholds.verdict import FIRST_FIXES_COUNT
-from wallscope.views.sections.findings import build_methods, shorten_message
+from wallscope.views.sections.findings import build_methods
 from wallscope.views.sections.report import build_sections
 from wallscope.views.sections.steps import (
     build_job_timeline,
@@ -22,15 +22,14 @@ from wallscope.views.sections.walls import (
     describe_answer,
     describe_unaddressed_compute,
 )
-from wallscope.views.sections.words import (
-    count_exports,
-    describe_pressure,
-    name_rank,
-)
+from wallscope.views.sections.words import count_exports, name_rank
 from wallscope.views.statement import Statement, state_analysis
 
 _LARGEST_PAGE = 3_450_000
 _MOST_LOSSES = 3
+_MOST_BARS = 120
+_FIRST_TABS = ("compute", "causes", "communication", "host", "memory")
+"""Tabs that come first, whatever the wall is: a reader finds them at the same place on each page."""
 
 
 def write_analysis_page(report: Report) -> str:
@@ -49,7 +48,7 @@ def _write_page(report: Report, most_characters: int) -> str:
     packed = pack_timelines(report.timelines, report.overviews, dict(enumerate(names)), most_characters)
     sections = (
         _build_timeline(report, packed.notes),
-        *build_sections(report),
+        *sorted(build_sections(report), key=_find_place),
         build_methods(analysis, rank),
     )
     counts = {
@@ -61,7 +60,7 @@ def _write_page(report: Report, most_characters: int) -> str:
     }
     return render_page(
         "page.html.j2",
-        _lay_out_first_screen(analysis, told),
+        _lay_out_first_screen(report, told),
         sections,
         timelines=packed.base64,
         counts=counts,
@@ -72,6 +71,11 @@ def _write_page(report: Report, most_characters: int) -> str:
     )
 
 
+def _find_place(section: Section) -> int:
+    """Return the place of a section on the page: kernels and causes are the first tabs."""
+    return _FIRST_TABS.index(section.key) - len(_FIRST_TABS) if section.key in _FIRST_TABS else 0
+
+
 def _build_timeline(report: Report, notes: Sequence[str]) -> Section | None:
     """Make the timeline, with a short name of what ends the longest gap in its answer."""
     if not report.timelines:
@@ -79,8 +83,11 @@ def _build_timeline(report: Report, notes: Sequence[str]) -> Section | None:
     return build_timeline(report, notes, name_end=shorten_name)
 
 
-def _lay_out_first_screen(analysis: Analysis, told: Statement) -> FirstScreen:
-    """Lay out the verdict, the five answers and the bar."""
+def _lay_out_first_screen(report: Report, told: Statement) -> FirstScreen:
+    """Lay out the verdict, all steps, and the bar."""
+    analysis = report.analysis
+    rank = analysis.ranks[analysis.diagnosis.rank_index]
+    counted = units.plural(len(rank.steps), analysis.anchor.window)
     shares = {one: told.basis.share(one) for one in Wall}
     parts = tuple((one, share, units.percent(share)) for one, share in shares.items())
     name = analysis.inputs[0].name if len(analysis.inputs) == 1 else count_exports(analysis)
@@ -88,14 +95,52 @@ def _lay_out_first_screen(analysis: Analysis, told: Statement) -> FirstScreen:
         f"{name}: {units.capitalize(told.headline)}",
         (*told.subject, f"captured {units.utc(analysis.inputs[0].session_start_utc_ns)}"),
         told.words,
-        told.answers,
+        (),
         (SideTime("", units.duration(told.basis.total_ns), parts),),
         ", ".join(filter(None, (told.whole, told.spread))),
         wall=told.wall,
         scope=told.scope,
-        lines=told.lines,
+        lines=(" ".join(told.lead), *told.lines),
         note=f"This page shows {told.shown_rank}." if told.shown_rank else "",
+        strip=_list_step_bars(rank) if len(rank.steps) > 1 else (),
+        strip_title=", ".join(filter(None, (f"All {counted}", told.spread))),
+        strip_note=_describe_left_out(analysis, rank),
+        chosen=report.timelines[0].step if report.timelines else None,
+        band_share=told.basis.total_ns / _find_scale(told),
     )
+
+
+def _list_step_bars(rank: Rank) -> tuple[StepBar, ...]:
+    """List steps as bars of one scale; a warm-up longer than all steady steps does not set the scale."""
+    shown = rank.steps[:_MOST_BARS]
+    steady_ns = [step.end_ns - step.start_ns for step in shown if step.steady]
+    tallest_ns = max(steady_ns or [step.end_ns - step.start_ns for step in shown])
+    return tuple(_make_bar(step, max(tallest_ns, 1)) for step in shown)
+
+
+def _make_bar(step: Step, tallest_ns: int) -> StepBar:
+    """Make the bar of a step; one that is longer than the tallest is cut to it."""
+    length_ns = step.end_ns - step.start_ns
+    parts = tuple(
+        (wall, part_ns / max(length_ns, tallest_ns))
+        for wall, part_ns in zip(Wall, step.walls.parts(), strict=True)
+        if part_ns
+    )
+    return StepBar(step.index, units.duration(length_ns), parts, step.steady, step.reason or "")
+
+
+def _find_scale(told: Statement) -> int:
+    """Return the time in ns that the whole width stands for, in the bar and in those of all fixes."""
+    return max(told.basis.total_ns, *(card.before_ns for card in told.cards), 1)
+
+
+def _describe_left_out(analysis: Analysis, rank: Rank) -> str:
+    """Say which steps have no bar, and which do not count."""
+    unit, count = analysis.anchor.window, len(rank.steps)
+    parts = [f"The first {_MOST_BARS} of {count}."] if count > _MOST_BARS else []
+    if not all(step.steady for step in rank.steps):
+        parts.append(f"Pale {unit}s are not steady and don't count.")
+    return " ".join(parts)
 
 
 def _list_details(analysis: Analysis, rank: Rank, told: Statement) -> dict[str, Any]:
@@ -104,11 +149,9 @@ def _list_details(analysis: Analysis, rank: Rank, told: Statement) -> dict[str, 
     of_rank = f" of {name_rank(rank)}" if len(analysis.ranks) > 1 else ""
     return {
         "bars_of": "" if basis.kind in {"typical", "median"} else of_rank,
-        "pressure": describe_pressure(analysis.diagnosis.memory_pressure),
-        "callouts": tuple((one, shorten_message(one)) for one in told.limits),
         "cards": cards[:FIRST_FIXES_COUNT],
         "more_cards": cards[FIRST_FIXES_COUNT:],
-        "losses_of": told.whole if basis.kind == "mean" else analysis.anchor.typical,
+        "scale_ns": _find_scale(told),
         "has_bars": any(card.after_share is not None for card in cards),
         "unaddressed": describe_unaddressed_compute(analysis, rank),
         "losses": () if cards else analysis.opportunities[:_MOST_LOSSES],

@@ -4,16 +4,17 @@ The headline and the sentence are its short form, the paragraphs and answers its
 its words from it: terminal, page, Markdown, notebooks and brief answers.
 """
 
-from dataclasses import dataclass
-
 from wallscope.model.analysis import Analysis
 from wallscope.model.capture import Finding
 from wallscope.model.enums import Wall
 from wallscope.model.section import KeyAnswer
+from wallscope.records import dataclass
+from wallscope.units import capitalize
 from wallscope.views import cards as parts
 from wallscope.views.answers import build_key_answers
 from wallscope.views.cards import Card, Fact, LegendRow, LossRow
 from wallscope.views.headline import describe_scope, name_verdict, write_headline
+from wallscope.views.opening import Doubt, list_doubts, list_lead, write_reason
 from wallscope.views.sections.walls import (
     describe_program,
     describe_relief,
@@ -43,12 +44,13 @@ from wallscope.views.verdict import (
 class Statement:
     """What is said of a capture: finding, certainty, action, scope and limits, in words of two lengths.
 
-    Finding: `headline` has two words and the `scope`, `sentences` say share and cause, `paragraphs` all of
-    it, also of the job. `wall` is the dominant one, if it is one, and `words` the rest of the two words.
-    `basis` has the times that it is about, `whole` is their name and `spread` how they vary; `legend` and
-    `losses` have the parts. Certainty: the last of the `answers`, the `facts` that it rests on, and `limits`,
-    the findings that undermine it; `absent` are missing ranks and exports left out. Action: the third
-    and fourth of the `answers`, and a card of each recommendation in order; `notes` say what these rest on.
+    Finding: `headline` has two words and the `scope`. `opening` is the headline with the `reason` in one
+    sentence, `sentences` say share and cause, `paragraphs` all of it, also of the job. `wall` is the dominant
+    one, if it is one, and `words` the rest of the two words. `basis` has the times that it is about, `whole`
+    is their name and `spread` how they vary; `legend` and `losses` have the parts. Certainty: the last of the
+    `answers`, the `facts` that it rests on, and `doubts` in a few lines. `limits` are the findings that
+    undermine it, `absent` are missing ranks and exports left out. Action: the third and fourth of the
+    `answers`, the `lead` and a card of each recommendation in order; `notes` say what these rest on.
     """
 
     subject: tuple[str, ...]
@@ -57,6 +59,8 @@ class Statement:
     words: str
     scope: str
     headline: str
+    reason: str
+    lead: tuple[str, ...]
     sentences: tuple[str, ...]
     paragraphs: tuple[str, ...]
     lines: tuple[str, ...]
@@ -69,6 +73,7 @@ class Statement:
     cards: tuple[Card, ...]
     notes: tuple[str, ...]
     facts: tuple[Fact, ...]
+    doubts: tuple[Doubt, ...]
     limits: tuple[Finding, ...]
     legend: tuple[LegendRow, ...]
     losses: tuple[LossRow, ...]
@@ -76,6 +81,11 @@ class Statement:
     throughput: tuple[str, ...]
     absent: tuple[str, ...]
     relief: tuple[str, str]
+
+    @property
+    def opening(self) -> str:
+        """The verdict in one sentence: the wall, what it covers, and its main cause."""
+        return f"{capitalize(self.headline)}: {self.reason}."
 
     @property
     def sentence(self) -> str:
@@ -98,6 +108,10 @@ def state_analysis(analysis: Analysis) -> Statement:
     memory_share, absent = basis.share(Wall.MEMORY), list_absent(analysis)
     is_held_up = job is not None and bool(job.stragglers)
     waits = "" if is_held_up else next(iter(list_job_verdict(analysis)), "")
+    answers, limits = (
+        build_key_answers(analysis, rank, basis, cards, facts),
+        parts.list_callouts(analysis, rank),
+    )
     return Statement(
         subject=list_capture_facts(analysis, 0),
         dominant=find_dominant(analysis),
@@ -105,6 +119,8 @@ def state_analysis(analysis: Analysis) -> Statement:
         words=words,
         scope=describe_scope(analysis),
         headline=write_headline(analysis),
+        reason=write_reason(analysis, rank, basis),
+        lead=list_lead(analysis, rank, basis, cards, answers),
         sentences=list_explanation(analysis, rank, basis),
         paragraphs=in_full if job is None else (of_rank, job.verdict),
         lines=tuple(filter(None, (hidden, waits, *absent))),
@@ -113,11 +129,12 @@ def state_analysis(analysis: Analysis) -> Statement:
         spread=parts.describe_spread(rank) if basis.kind == "median" else "",
         basis_note=parts.describe_shares(analysis, rank, basis),
         shown_rank=shown if len(analysis.ranks) > 1 else "",
-        answers=build_key_answers(analysis, rank, basis, cards, facts),
+        answers=answers,
         cards=cards,
         notes=tuple(notes),
         facts=facts,
-        limits=parts.list_callouts(analysis, rank),
+        doubts=list_doubts(analysis, basis, facts, limits),
+        limits=limits,
         legend=parts.list_legend(analysis, basis),
         losses=() if basis.kind == "whole" else parts.list_losses(rank, fixes, basis),
         overlap=tuple(describe_hidden_communication(analysis, rank)),

@@ -5,7 +5,7 @@ they say of the same fact comes from the same function. No other module says whi
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Literal
 
 import numpy as np
@@ -43,6 +43,7 @@ from wallscope.ranks.job_sentences import (
     describe_missing,
     list_job_sentences,
 )
+from wallscope.records import dataclass
 from wallscope.render.texts import visible
 from wallscope.summary.diagnosis import (
     LOSSES,
@@ -129,7 +130,10 @@ def list_sentences(
     """Return the sentences on one rank: the wall, its causes, hidden communication, and the worst step."""
     unknown, unit = diagnosis.unknown, anchor.window
     if unknown is not None and unknown.kind == "no-kernels":
-        return (f"{_describe_missing_kernels(unknown)}: there is no verdict.", explain_cure(unknown))
+        return (
+            f"{capitalize(describe_missing_kernels(unknown))}: there is no verdict.",
+            explain_cure(unknown),
+        )
     cure = "" if unknown is None else explain_cure(unknown)
     return (
         *_overall(rank, diagnosis, unit),
@@ -636,7 +640,7 @@ class UnknownReason:
 def explain_unknown(rank: Rank, unknown: UnknownWall, unit: str) -> UnknownReason:
     """Explain why there is no verdict, without the words of the headline."""
     if unknown.kind == "no-kernels":
-        return UnknownReason(f"{_describe_missing_kernels(unknown)}: there is no verdict")
+        return UnknownReason(f"{describe_missing_kernels(unknown)}: there is no verdict")
     if unknown.kind == "unrecognized-kernels":
         share = percent(measure_unrecognized_share(rank))
         communicating, computing = _name_hinge(unknown.if_communicating), _name_hinge(unknown.if_computing)
@@ -657,12 +661,13 @@ def _name_hinge(wall: str | None) -> str:
     return "no single wall" if wall == "mixed" else f"{wall} is the wall"
 
 
-def _describe_missing_kernels(unknown: UnknownWall) -> str:
+def describe_missing_kernels(unknown: UnknownWall) -> str:
+    """Say in a clause how little of the time kernels ran for."""
     if not unknown.kernel_share:
         is_elsewhere = unknown.has_kernels_elsewhere
-        return "No kernel ran in the analyzed time" if is_elsewhere else "This export has no kernel"
+        return "no kernel ran in the analyzed time" if is_elsewhere else "this export has no kernel"
     whole = "the analyzed time" if unknown.has_kernels_elsewhere else "this capture"
-    return f"Kernels ran for {percent(unknown.kernel_share)} of {whole}"
+    return f"kernels ran for {percent(unknown.kernel_share)} of {whole}"
 
 
 def explain_cure(unknown: UnknownWall) -> str:

@@ -75,11 +75,12 @@ def test_a_click_on_a_step_leads_into_the_timeline(browser, file, report):
     drawn = [shown.step for shown in report.timelines]
     other = next(step.index for step in report.analysis.ranks[0].steps if step.index not in drawn)
 
+    opened.show("steps")
     answer = tab.inner_text("#steps .answer")
     pattern = r"The slowest steady step\b.* In step \d+, host [\w (),]+ takes \S+ \S+ more\. "
     assert re.match(pattern, answer), answer
     tab.locator("#chart-steps").scroll_into_view_if_needed()
-    tab.wait_for_selector("#chart-steps .bars .point >> visible=true")
+    tab.wait_for_selector("#chart-steps canvas[data-marks] >> visible=true")
     for step, said in ((drawn[1], f"step {drawn[1]}, "), (other, f"step {other}, low detail, ")):
         tab.evaluate("detail => dispatchEvent(new CustomEvent('wallscope-step', { detail }))", step)
         assert tab.inner_text("#told").startswith(f"Shows {said}")
@@ -138,6 +139,7 @@ def test_a_row_of_the_gaps_leads_to_its_chain_in_the_timeline(browser, file, rep
     gaps = [gap for gap in longest if gap.row["step"] in shown]
     opened = Opened(browser, file, 1280, "light")
     told, answers = [], []
+    opened.show("timeline")
     opened.tab.evaluate("document.querySelectorAll('table').forEach((one) => one.classList.add('expanded'))")
     for place, gap in enumerate(longest):
         opened.tab.locator("#timeline table [data-at]").nth(place).click()
@@ -275,13 +277,13 @@ def test_a_long_operation_that_begins_in_the_pixel_of_a_short_one_is_drawn(brows
 def test_printing_unfolds_all_in_light_colours_and_folds_again(browser, file):
     opened = Opened(browser, file, 1280, "dark")
     tab = opened.tab
-    folded = "document.querySelectorAll('main > section > details:not([open], .more-cards)').length"
+    folded = "document.querySelectorAll('.tabpanel[hidden]').length"
     ink = "getComputedStyle(document.documentElement).getPropertyValue('--ink').trim()"
     before = tab.evaluate(folded)
     tab.evaluate("window.dispatchEvent(new Event('beforeprint'))")
     printed = (tab.evaluate(folded), tab.evaluate(ink))
     widths = tab.evaluate(
-        "[...document.querySelectorAll('.main-svg, #canvas')].map((one) => one.getBoundingClientRect().width)"
+        "[...document.querySelectorAll('.plot canvas, #canvas')].map((one) => one.clientWidth)"
     )
     tab.evaluate("window.dispatchEvent(new Event('afterprint'))")
     after = (tab.evaluate(folded), tab.evaluate(ink))
@@ -295,6 +297,7 @@ def test_printing_unfolds_all_in_light_colours_and_folds_again(browser, file):
 
 def test_a_table_is_saved_as_csv_without_formulas(browser, file, report):
     opened = Opened(browser, file, 1280, "light")
+    opened.show("steps")
     with opened.tab.expect_download() as download:
         opened.tab.click("#steps [data-csv=save]")
     lines = Path(download.value.path()).read_text(encoding="utf-8").splitlines()
@@ -331,6 +334,7 @@ def test_a_table_shows_ten_rows_expands_sorts_and_filters(browser, report, tmp_p
     path = tmp_path / "rows.html"
     path.write_text(write_analysis_page(shown), encoding="utf-8")
     opened = Opened(browser, path, 1280, "light")
+    opened.show("steps")
     table = "#steps table.data"
     visible = f"{table} tbody tr:visible"
     first = f"{table} tbody tr:first-child td:first-child"
@@ -360,6 +364,7 @@ def test_a_table_shows_ten_rows_expands_sorts_and_filters(browser, report, tmp_p
 
 def read_breakdown(tab):
     """The rows of the time breakdown below the timeline: name, then the cells."""
+    tab.evaluate("document.getElementById('view').open = true")
     tab.wait_for_timeout(250)
     rows = tab.locator("#breakdown table").first.locator("tbody tr")
     return {row.split("\t")[0]: row.split("\t")[1:] for row in rows.all_inner_texts()}
@@ -438,6 +443,7 @@ def test_two_steps_are_compared_below_each_other(browser, file, report):
 
 def test_a_cause_of_a_table_is_found_in_the_timeline(browser, file):
     opened = Opened(browser, file, 1280, "light")
+    opened.show("causes")
     button = opened.tab.locator("#causes [data-find]").first
     cause = button.inner_text()
     button.click()

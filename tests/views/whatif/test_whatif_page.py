@@ -153,7 +153,7 @@ def test_the_page_complains_of_nothing_fetches_nothing_and_shows_all(
     opened = Opened(browser, file, width, scheme)
     opened.unfold()
     is_whole = opened.is_quiet_and_whole(file)
-    drawn = opened.tab.locator(".plot .main-svg").count()
+    drawn = opened.tab.locator(".plot canvas[data-marks]").count()
     opened.close()
 
     assert is_whole

@@ -19,7 +19,7 @@ def build_light(analysis: Analysis, rank: Rank) -> Section | None:
     answer = " ".join(explain_light(found)) or "It is not known how near to the peak the kernels run."
     rows = list_light_rows(found, _LEAST_ON_PAGE)
     blocks: list[Block] = [Lines(tuple(_describe_basis(found)))]
-    if has_lines(found):
+    if len(rows) > 1:
         blocks.append(make_waterfall([(row.name, row.ns, row.wall, row.note) for row in rows], whole))
     blocks.append(_tabulate_rows(f"From the ideal to the measured {whole}", rows, found))
     if found.matrices:

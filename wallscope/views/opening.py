@@ -1,0 +1,174 @@
+"""What a page on a capture begins with: the main cause of the wall, what to do first, what is uncertain."""
+
+from collections.abc import Sequence
+from typing import Literal
+
+from wallscope import units
+from wallscope.model.analysis import Analysis, Rank
+from wallscope.model.capture import Finding, Severity
+from wallscope.model.cause_catalogue import split_meaning
+from wallscope.model.enums import Wall
+from wallscope.model.section import KeyAnswer
+from wallscope.ranks.job_sentences import measure_leading_ns
+from wallscope.records import dataclass
+from wallscope.views.answers import find_named_cause, point_to_fix
+from wallscope.views.cards import Card, Fact
+from wallscope.views.light import describe_expectation, find_largest_loss, has_lines
+from wallscope.views.sections.findings import shorten_message
+from wallscope.views.sections.words import describe_pressure
+from wallscope.views.verdict import (
+    TimeBasis,
+    describe_missing_kernels,
+    explain_unknown,
+    find_deciding_stall,
+    find_dominant,
+    list_losses_by_share,
+    name_wall,
+)
+
+Grade = Literal["sure", "likely", "unknown", "bad"]
+MARKS: dict[Grade, str] = {"sure": "✓", "likely": "~", "unknown": "?", "bad": "!"}
+_OF_SEVERITY: dict[Severity, Grade] = {
+    Severity.INFO: "unknown",
+    Severity.WARNING: "likely",
+    Severity.ERROR: "bad",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Doubt:
+    """One line on how sure the verdict is: its grade, what it is about, and what it rests on or needs."""
+
+    grade: Grade
+    head: str
+    text: str
+    target: str
+    cure: str = ""
+
+    @property
+    def mark(self) -> str:
+        """The grade as a letter, so that color alone does not say it."""
+        return MARKS[self.grade]
+
+
+def write_reason(analysis: Analysis, rank: Rank, basis: TimeBasis) -> str:
+    """Write in a clause what the wall is mostly made of, or why none is known."""
+    dominant, unit, job = find_dominant(analysis), analysis.anchor.window, analysis.job
+    if dominant == "unknown":
+        return _explain_unknown(analysis, rank)
+    if dominant == "mixed":
+        return f"{list_losses_by_share({wall: basis.share(wall) for wall in Wall})} of the {unit}"
+    if (stall := find_deciding_stall(rank, basis, dominant)) is not None:
+        steady = sum(step.steady for step in rank.steps)
+        cause = split_meaning(stall.cause)[0]
+        return f"{len(stall.steps)} of {steady} {unit}s lose up to {units.duration(stall.most_ns)} to {cause}"
+    if job is not None and job.stragglers:
+        saved_ns, step_ns = measure_leading_ns(job)
+        return f"all ranks lose {units.duration(saved_ns)} of the {units.duration(step_ns)} {unit}"
+    if basis.kind == "whole":
+        share = units.percent(basis.share(Wall(dominant)))
+        return f"{name_wall(Wall(dominant)).lower()} takes {share} of {basis.whole}"
+    return _name_main_part(analysis, rank, basis, Wall(dominant))
+
+
+def _explain_unknown(analysis: Analysis, rank: Rank) -> str:
+    """Write in a clause why no wall is known."""
+    unknown, unit = analysis.diagnosis.unknown, analysis.anchor.window
+    if unknown is None:  # of an older version
+        return f"too much of the {unit} has no known cause"
+    is_empty = unknown.kind == "no-kernels"
+    return describe_missing_kernels(unknown) if is_empty else explain_unknown(rank, unknown, unit).text
+
+
+def _name_main_part(analysis: Analysis, rank: Rank, basis: TimeBasis, wall: Wall) -> str:
+    """Write what loses most of a wall of the typical step."""
+    length, anchor = units.duration(rank.typical.step_ns), analysis.anchor
+    whole = (
+        f"the {length} {anchor.window}"
+        if anchor.kind == "whole-trace"
+        else f"the typical {length} {anchor.unit}"
+    )
+    light = rank.speed_of_light if wall is Wall.COMPUTE and basis.kind != "job" else None
+    if light is not None and has_lines(light) and (row := find_largest_loss(light)) is not None:
+        return f"{row.subject or row.name} loses {units.duration(row.ns)} of {whole}"
+    own = [entry for entry in rank.causes if entry.wall == wall]
+    if not own:
+        return f"{units.percent(basis.share(wall))} of {basis.whole}"
+    largest = max(own, key=lambda entry: entry.typical_ns)
+    place = "" if analysis.job is None else f" on {analysis.job.members[analysis.diagnosis.rank_index].name}"
+    return f"{units.duration(largest.typical_ns)} of {whole}{place} goes to {split_meaning(largest.cause)[0]}"
+
+
+def list_lead(
+    analysis: Analysis, rank: Rank, basis: TimeBasis, cards: Sequence[Card], answers: Sequence[KeyAnswer]
+) -> tuple[str, ...]:
+    """List sentences on what to do first and what that could gain; without a fix, what to capture or read."""
+    _, cause, action, bound, _ = answers
+    is_known = find_dominant(analysis) != "unknown"
+    if not is_known or action.target != "fix-1":
+        reasons = () if is_known else cause.lines
+        return (*reasons, f"{action.head.rstrip('.')}.", *action.lines)
+    card, unit = cards[0], analysis.anchor.window
+    if card.after_share is None:
+        lines = [f"{card.fix.title}.", *bound.lines]
+    else:
+        next_wall = "the host" if card.next_wall == Wall.HOST else card.next_wall
+        then = f", and {next_wall} is the next wall" if next_wall else ""
+        expected = describe_expectation(card.fix)
+        gain = f"{card.badge}{f'; {expected}' if expected else ''}"
+        lines = [f"{card.fix.title}: the {unit} could drop to {card.after} ({gain}){then}."]
+    if basis.kind == "whole":
+        lines.append(f"This fix shortens the {analysis.anchor.unit}s, not the work before them.")
+    elif named := find_named_cause(analysis, rank, basis):
+        lines.extend(point_to_fix(named, cards))
+    return tuple(lines)
+
+
+def list_doubts(
+    analysis: Analysis, basis: TimeBasis, facts: Sequence[Fact], limits: Sequence[Finding]
+) -> tuple[Doubt, ...]:
+    """List how sure the split is, whether steps agree, and what is unknown."""
+    steps, waits, replay, coverage = facts
+    doubts = [_judge_split(analysis, waits, replay), _judge_agreement(analysis, basis, steps)]
+    pressure = analysis.diagnosis.memory_pressure
+    if pressure.level in {"high", "near"}:
+        doubts.append(
+            Doubt(
+                "likely",
+                f"Memory pressure: {describe_pressure(pressure)}",
+                f"{units.capitalize('; '.join(pressure.evidence))}.",
+                "word-memory-pressure",
+            )
+        )
+    for one in limits:
+        message = shorten_message(one)
+        doubts.append(Doubt(_OF_SEVERITY[one.severity], "", message, "limits", one.cure or ""))
+    if not limits:
+        grade: Grade = "unknown" if coverage.tone == "warn" else "sure"
+        doubts.append(Doubt(grade, coverage.head, coverage.text, coverage.target))
+    return tuple(doubts)
+
+
+def _judge_split(analysis: Analysis, waits: Fact, replay: Fact) -> Doubt:
+    sure = analysis.diagnosis.confidence
+    level = "low" if sure is None else sure.level
+    grade: Grade = "sure" if level == "high" else "likely" if level == "medium" else "unknown"
+    text = (
+        f"{waits.text} {replay.head}."
+        if replay.tone == "ok"
+        else f"{waits.text} {replay.head}: {replay.text}"
+    )
+    return Doubt(grade, waits.head, text.strip(), waits.target)
+
+
+def _judge_agreement(analysis: Analysis, basis: TimeBasis, steps: Fact) -> Doubt:
+    """Say in how many steps the wall is the largest loss; else how many steps there are."""
+    diagnosis, dominant = analysis.diagnosis, find_dominant(analysis)
+    led, count, unit = diagnosis.led_steps, diagnosis.decided_steps, analysis.anchor.unit
+    if basis.kind != "median" or led is None or dominant in {"unknown", "mixed", Wall.COMPUTE}:
+        return Doubt("sure" if steps.tone == "ok" else "likely", steps.head, steps.text, steps.target)
+    head = f"All {unit}s agree" if led == count else f"{led} of {count} {unit}s agree"
+    counted = units.plural(count, f"steady {unit}")
+    text = f"{name_wall(Wall(dominant))} is the largest loss in {led} of {counted}."
+    grade: Grade = "sure" if led == count and steps.tone == "ok" else "likely"
+    return Doubt(grade, head, text, "steps")
