@@ -99,7 +99,9 @@ def find_rank_order(
     ratio = {order: float(np.mean(spreads / least_ns)) for order, spreads in found.items()}
     about = [order for order, own in ratio.items() if own <= REGULAR_ORDER_RATIO]
     most = max((order.size for order in about), default=0)
-    best = min((order for order in about if order.size == most), key=lambda order: (ratio[order], order.stride))
+    best = min(
+        (order for order in about if order.size == most), key=lambda order: (ratio[order], order.stride)
+    )
     limits_ns = EVEN_GROUP_RATIO * np.array(found[best]) + EVEN_GROUP_NS
     return best if _holds(kinds, best, numbers, limits_ns.tolist()) else None
 
