@@ -24,12 +24,16 @@ Tone = Literal["strong", "dim", "faint", "good", "best", "doubt", "warning", "wr
 """The tone of a text, where it can be shown."""
 
 
+Part = tuple[Wall | None, str, str]
+"""A part of a total on a page: its wall if it has one, what it is, and how much."""
+
+
 @dataclass(frozen=True, slots=True)
 class Cell:
     """A value with additions for some media: its wall, a tone, and more on a page.
 
     On a page, `hint` is its tooltip and `anchor` the target of links. A cell with a `step` links to that step
-    of the timeline, at `at_ns` (session time) if known.
+    of the timeline, at `at_ns` (session time) if known. One with `parts` opens them.
     """
 
     value: Value
@@ -39,6 +43,7 @@ class Cell:
     at_ns: int | None = None
     anchor: str = ""
     tone: Tone | None = None
+    parts: tuple[Part, ...] = ()
 
 
 Row = tuple[Value | Cell, ...]

@@ -1,4 +1,4 @@
-"""Align the clocks of a job by the ends of matched collectives.
+"""Align the clocks of a job by the ends of matched collectives, of messages where no collective joins clocks.
 
 No rank leaves a collective in which all send and all receive before the last rank enters. Its ends are
 therefore one moment, seen by several clocks. Hosts differ by an offset and a drift. Ranks of one host differ
@@ -90,27 +90,43 @@ def _select_simultaneous(rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def _fit_clocks(rows: pl.DataFrame) -> dict[int, _ClockFit]:
-    """Return the correction of the times of each clock that can be aligned with the reference."""
-    ends = (
-        _select_simultaneous(rows)
-        .group_by("clock", "meeting")
+    """Return the correction of the times of each clock that can be aligned with the reference.
+
+    Messages align those clocks that no collective reaches.
+    """
+    present = rows["clock"].unique().sort().to_list()
+    if not present:
+        return {}
+    ends = _find_ends(_select_simultaneous(rows))
+    sizes = ends.filter("shared").group_by("clock").len().sort("len", "clock", descending=[True, False])
+    reference = present[0] if sizes.is_empty() else int(sizes["clock"][0])
+    fits = {reference: _ClockFit(0, 0.0, 0.0, 0, has_drift=True)}
+    _reach_clocks(ends, fits)
+    if len(fits) < len(present):
+        _reach_clocks(_find_ends(rows.filter(pl.col("meeting").is_not_null())), fits)
+    return fits
+
+
+def _find_ends(matched: pl.DataFrame) -> pl.DataFrame:
+    """Return the end of each meeting on each clock; `shared` with another clock."""
+    return (
+        matched.group_by("clock", "meeting")
         .agg(pl.col("end_ns").median())
         .sort("clock", "meeting")
         .with_columns(shared=pl.len().over("meeting") > 1)
     )
-    present = rows["clock"].unique().sort().to_list()
-    if not present:
-        return {}
-    sizes = ends.filter("shared").group_by("clock").len().sort("len", "clock", descending=[True, False])
-    reference = present[0] if sizes.is_empty() else int(sizes["clock"][0])
-    fits = {reference: _ClockFit(0, 0.0, 0.0, 0, has_drift=True)}
-    aligned = ends.filter(pl.col("clock") == reference).select("meeting", at="end_ns")
+
+
+def _reach_clocks(ends: pl.DataFrame, fits: dict[int, _ClockFit]) -> None:
+    """Add the corrections of clocks that share meetings with one that has a correction, and so on."""
+    aligned = pl.concat([_align_ends(ends, number, fit) for number, fit in fits.items()])
     while True:
+        aligned = aligned.group_by("meeting").agg(pl.col("at").median()).sort("meeting")
         reachable = ends.filter(~pl.col("clock").is_in(list(fits))).join(
             aligned, on="meeting", maintain_order="left"
         )
         if reachable.is_empty():
-            return fits
+            return
         fresh = []
         for own in reachable.partition_by("clock", maintain_order=True):
             number, at_ns = int(own["clock"][0]), own["end_ns"].to_numpy()
@@ -119,10 +135,14 @@ def _fit_clocks(rows: pl.DataFrame) -> dict[int, _ClockFit]:
             if abs(drift) > LARGEST_DRIFT_RATIO:
                 offset_ns, drift = float(np.median(own["at"].to_numpy() - at_ns)), 0.0
             fits[number] = _ClockFit(begin_ns, offset_ns, drift, len(own), has_drift_evidence(at_ns))
-            all_own = ends.filter(pl.col("clock") == number)
-            shifted = pl.col("end_ns") + offset_ns + drift * (pl.col("end_ns") - begin_ns)
-            fresh.append(all_own.select("meeting", at=shifted))
-        aligned = pl.concat([aligned, *fresh]).group_by("meeting").agg(pl.col("at").median()).sort("meeting")
+            fresh.append(_align_ends(ends, number, fits[number]))
+        aligned = pl.concat([aligned, *fresh])
+
+
+def _align_ends(ends: pl.DataFrame, number: int, fit: _ClockFit) -> pl.DataFrame:
+    """Return the ends on a clock with its correction."""
+    shift = fit.offset_ns + fit.drift * (pl.col("end_ns") - fit.begin_ns)
+    return ends.filter(pl.col("clock") == number).select("meeting", at=pl.col("end_ns") + shift)
 
 
 def _shift_times(rows: pl.DataFrame, shift: Times64) -> pl.DataFrame:

@@ -171,12 +171,17 @@ class _RepairedJob:
             return bool(each.sum() > 0)
         return bool(each.mean() >= CERTAIN_DEVIATIONS_COUNT * each.std(ddof=1) / np.sqrt(each.size))
 
-    def is_of_most(self, repair: _Repair) -> bool:
-        """Return whether most ranks of a unit take longer, by half of what the mean one does or more."""
+    def is_shared(self, repair: _Repair) -> bool:
+        """Return whether most ranks of a unit take longer, by half of what the mean one does or more.
+
+        Of ranks that stall in turn, there may be fewer steps than ranks.
+        """
         ranks = np.searchsorted(self.graph.event_ptr, repair.at, side="right") - 1
         own = np.searchsorted(np.array(repair.unit.places), ranks)
         over_ns = sum_by_group(own, repair.before_ns - repair.after_ns, len(repair.unit.places))
-        return bool((over_ns >= SHARED_LATENESS_SHARE * over_ns.mean()).mean() > SHARED_LATENESS_SHARE)
+        late = int((over_ns >= SHARED_LATENESS_SHARE * over_ns.mean()).sum())
+        turns = self.graph.steps if repair.unit.kind is UnitKind.JOB else over_ns.size
+        return late > SHARED_LATENESS_SHARE * min(over_ns.size, turns)
 
 
 def find_culprits(graph: JobGraph, shape: JobShape) -> tuple[Culprit, ...]:
@@ -219,7 +224,7 @@ def _try_units(job: _RepairedJob) -> Iterator[_Repair]:
         repair = _repair_unit(job, unit, enough_ns)
         if repair is None or repair.most_ns < enough_ns:
             continue
-        if unit.kind is not UnitKind.NODE or job.is_of_most(repair):
+        if unit.kind not in {UnitKind.NODE, UnitKind.JOB} or job.is_shared(repair):
             yield repair
 
 

@@ -97,11 +97,9 @@ def match_ranks(profiles: Sequence[Profile], judge: Judge, world_size: int | Non
         judge: decides the dominant wall.
         world_size: the number of ranks of the job, as far as known.
     """
-    all_rows = gather_collectives(profiles)
-    found = align_clocks(
-        all_rows, match_meetings(all_rows.rows, [profile.header.rank for profile in profiles])
-    )
-    rows = split_waits(add_meetings(found.rows, match_messages(found.rows)))
+    all_rows, numbers = gather_collectives(profiles), [profile.header.rank for profile in profiles]
+    found = align_clocks(all_rows, match_meetings(all_rows.rows, numbers))
+    rows = split_waits(add_meetings(found.rows, match_messages(found.rows, numbers)))
     steps = tuple(select_steps(profile) for profile in profiles)
     job, split = run_both(
         lambda: _judge_job(profiles, steps, rows, found.clocks, judge, world_size),

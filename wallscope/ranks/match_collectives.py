@@ -10,7 +10,7 @@ ends keep a constant distance.
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from functools import cache
 from typing import Final
@@ -22,7 +22,7 @@ import polars as pl
 from wallscope.columns import Rows, as_integers
 from wallscope.model.enums import Axis, Collective
 from wallscope.model.profile import BEFORE, INSIDE, RANK_COLLECTIVES, Profile, ProfiledInput
-from wallscope.ranks.rank_order import MeasureSpread, RankOrder, find_rank_order
+from wallscope.ranks.rank_order import MeasureSpread, RankOrder, find_rank_order, sample_evenly
 from wallscope.records import dataclass
 from wallscope.thresholds.causes import (
     EVEN_GROUP_NS,
@@ -36,6 +36,7 @@ from wallscope.thresholds.causes import (
     PAIRED_ALIKE_SHARE,
     PAIRED_SPREAD_NS,
     PAIRED_SPREAD_SHARE,
+    REGULAR_GROUPS_SHARE,
     SAME_SHIFT_NS,
     SAME_SHIFT_RATIO,
     SHIFT_SAMPLE_COUNT,
@@ -219,6 +220,19 @@ def fit_line(at_ns: Times | Times64, apart_ns: Times | Times64) -> Line:
     return float(np.median(y - slope * x)), slope
 
 
+_FEWEST_ON_LINE = 4
+"""Points that are not on a line for lack of others."""
+
+
+def _measure_off_line(at_ns: Times, other_ns: Times) -> float:
+    """Return how far the distance of a few ends on two clocks is from a line, in ns, as of many ends."""
+    along = (at_ns - at_ns.mean()).astype(np.float64)
+    apart_ns = (other_ns - at_ns).astype(np.float64)
+    slope = float(along @ apart_ns) / max(float(along @ along), 1.0)
+    freedom = math.sqrt(at_ns.size / (at_ns.size - 2))
+    return freedom * measure_spread(apart_ns - slope * along)
+
+
 def has_drift_evidence(at_ns: Times | Times64) -> bool:
     """Return whether there are enough points, far enough apart, to show a drift."""
     return bool(at_ns.size >= FEWEST_FOR_DRIFT_COUNT and np.ptp(at_ns) >= SHORTEST_FOR_DRIFT_NS)
@@ -336,9 +350,9 @@ def match_meetings(rows: pl.DataFrame, numbers: Sequence[int | None]) -> pl.Data
     member_of = rows["member"].to_numpy()
     candidates = sorted(_list_candidates(rows, numbers), key=lambda one: not one.is_named and one.is_message)
     orders = _find_orders(candidates, numbers)
-    of_stage = _StageGroups()
+    stages = _Stages()
     for nth, alike in enumerate(candidates):
-        groups = _form_groups(alike, known, of_stage)
+        groups = _form_groups(alike, known, _find_partners(alike, numbers, stages))
         if nth in orders:
             groups = _form_regular_groups(alike, orders[nth], numbers)
         for group in groups:
@@ -346,47 +360,54 @@ def match_meetings(rows: pl.DataFrame, numbers: Sequence[int | None]) -> pl.Data
             members = np.unique(member_of[group["row"].to_numpy()]).tolist()
             known.add(frozenset(members))
             if alike.axis in WITHIN_STAGE:
-                of_stage.add(members)
+                stages.add(members)
     return _number_groups(rows, found)
 
 
-class _StageGroups:
-    """Which ranks work in one stage of a pipeline, as they meet there, and so exchange no messages."""
+class _Stages:
+    """Which ranks work in one stage of a pipeline, as they meet there, directly or through others."""
 
     def __init__(self) -> None:
-        self._groups_of: defaultdict[int, set[int]] = defaultdict(set)
-        self._count = 0
+        self._first_of: dict[int, int] = {}
 
-    def add(self, members: Iterable[int]) -> None:
+    def add(self, members: Sequence[int]) -> None:
         """Add a group of ranks that meet."""
-        self._count += 1
-        for member in members:
-            self._groups_of[member].add(self._count)
+        firsts = [self._find_first(member) for member in members]
+        for one in firsts:
+            self._first_of[one] = min(firsts)
 
     def has_both(self, one: int, other: int) -> bool:
-        """Return whether two ranks meet in a group."""
-        return not self._groups_of[one].isdisjoint(self._groups_of[other])
+        """Return whether two ranks are in one stage, so that they exchange no messages."""
+        return self._find_first(one) == self._find_first(other)
+
+    def _find_first(self, member: int) -> int:
+        while (first := self._first_of.setdefault(member, member)) != member:
+            self._first_of[member] = self._first_of[first]
+            member = first
+        return member
 
 
-def match_messages(rows: pl.DataFrame) -> pl.DataFrame:
+def match_messages(rows: pl.DataFrame, numbers: Sequence[int | None]) -> pl.DataFrame:
     """Match the messages that are left (`AlignedCollectives.rows`) by their ends on one clock (`MEETINGS`).
 
     A rank may exchange messages with several others on one stream: each round pairs series that end together,
     and the rest stays for the next.
     """
-    left = rows.filter(
-        pl.col("meeting").is_null() & pl.col("is_tied") & (pl.col("operation") == Collective.SEND_RECV)
-    ).with_columns(clock=pl.lit(0, pl.UInt32))
-    found, of_stage = list[pl.DataFrame](), _StageGroups()
-    met = rows.filter(
-        pl.col("meeting").is_not_null() & pl.col("axis").is_in([str(axis) for axis in WITHIN_STAGE])
+    tied = rows.filter(pl.col("is_tied") & (pl.col("operation") == Collective.SEND_RECV)).with_columns(
+        clock=pl.lit(0, pl.UInt32)
     )
-    for members in met.group_by("group").agg(pl.col("member").unique())["member"].to_list():
-        of_stage.add(members)
+    left = tied.filter(pl.col("meeting").is_null())
+    if left.is_empty():
+        return MEETINGS.to_frame()
+    found, stages = list[pl.DataFrame](), _Stages()
+    within = pl.col("axis").is_in([str(axis) for axis in WITHIN_STAGE])
+    met = rows.filter(pl.col("meeting").is_not_null() & within).group_by("group")
+    for members in met.agg(pl.col("member").unique())["member"].to_list():
+        stages.add(members)
+    may_meet = _find_partners(_gather_messages(tied), numbers, stages)
     while not left.is_empty():
-        series = _series(left, ["member", "input", "stream"])
-        alike = _Candidates(series, is_named=False, participants=_OF_A_MESSAGE, axis=Axis.PP)
-        fresh = list(_form_groups(alike, frozenset(), of_stage))
+        groups = _form_groups(_gather_messages(left), frozenset(), may_meet)
+        fresh = [group.filter(pl.len().over("meeting") > 1) for group in groups]
         if not fresh:
             break
         found += [group.with_columns(is_named=pl.lit(value=False)) for group in fresh]
@@ -450,6 +471,11 @@ class _Candidates:
         known = {numbers[member] for member in members}
         is_open = not self.is_named and self.axis != Axis.PP
         return is_open and None not in known and 1 < len(known) == len(members)
+
+
+def _gather_messages(rows: pl.DataFrame) -> _Candidates:
+    series = _series(rows, ["member", "input", "stream"])
+    return _Candidates(series, is_named=False, participants=_OF_A_MESSAGE, axis=Axis.PP)
 
 
 def _list_candidates(rows: pl.DataFrame, numbers: Sequence[int | None]) -> Iterator[_Candidates]:
@@ -548,8 +574,14 @@ def _find_order(
     def measure(kind: _Candidates, place_of: Mapping[int | None, int]) -> MeasureSpread:
         @cache
         def measure_spread_of(one: int, other: int) -> float:
+            own, their = kind.series[place_of[one]], kind.series[place_of[other]]
             paired = _pair_members(kind, place_of[one], place_of[other])
-            return math.inf if paired is None else paired.spread_ns
+            if paired is None:
+                return math.inf
+            is_short = _FEWEST_ON_LINE <= paired.places.size < FEWEST_FOR_DRIFT_COUNT
+            if own.clock == their.clock or not is_short:
+                return paired.spread_ns
+            return _measure_off_line(own.end_ns[paired.places], their.end_ns[paired.others])
 
         return measure_spread_of
 
@@ -584,24 +616,74 @@ def _series(rows: pl.DataFrame, by: list[str]) -> list[Series]:
     return [build_series(own) for own in rows.partition_by(by, maintain_order=True)]
 
 
+_MayMeet = Callable[[int, int], bool]
+"""Whether two members may have met."""
+
+
+def _find_partners(alike: _Candidates, numbers: Sequence[int | None], stages: _Stages) -> _MayMeet:
+    """Return who may have met: of unnamed messages ranks of different stages, the next ones where that shows.
+
+    A stage follows another at one distance of numbers, and the first may follow the last.
+    """
+    if alike.is_named or not alike.is_message or all(stages.has_both(0, one) for one in range(len(numbers))):
+        return lambda _one, _other: True
+    series_of: defaultdict[int, list[int]] = defaultdict(list)
+    for place, own in enumerate(alike.series):
+        series_of[own.member].append(place)
+    member_of = {number: member for member in series_of if (number := numbers[member]) is not None}
+    if len(member_of) < len(series_of):
+        return lambda one, other: not stages.has_both(one, other)
+    known, count = sorted(member_of), max(member_of) + 1
+
+    def measure(number: int, distance: int) -> float:
+        """Return the least variation of the messages of a rank with those so far away."""
+        member = member_of[number]
+        others = [member_of.get(number + one) for one in (distance, -distance)]
+        pairs = [
+            (one, other)
+            for place in others
+            if place is not None and not stages.has_both(member, place)
+            for one in series_of[member]
+            for other in series_of[place]
+        ]
+        found = [paired.spread_ns for pair in pairs if (paired := _pair_members(alike, *pair)) is not None]
+        return min(found, default=math.inf)
+
+    sample = [known[nth] for nth in sample_evenly(len(known))]
+    spreads: dict[int, list[float]] = {}
+    for distance in (one for one in range(1, count // 2 + 1) if count % one == 0):
+        found = [measure(number, distance) for number in sample]
+        spreads[distance] = [one for one in found if math.isfinite(one)]
+    most = max(map(len, spreads.values()), default=0)
+    if most < FEWEST_PAIRED_COUNT:
+        return lambda one, other: not stages.has_both(one, other)
+    best = min(
+        (one for one, own in spreads.items() if len(own) >= REGULAR_GROUPS_SHARE * most),
+        key=lambda one: float(np.median(spreads[one])),
+    )
+    near = {best, count - best}
+    return lambda one, other: (
+        abs((numbers[one] or 0) - (numbers[other] or 0)) in near and not stages.has_both(one, other)
+    )
+
+
 def _form_groups(
-    alike: _Candidates, known: AbstractSet[frozenset[int]], of_stage: _StageGroups
+    alike: _Candidates, known: AbstractSet[frozenset[int]], may_meet: _MayMeet
 ) -> Iterator[pl.DataFrame]:
     """Put the series into groups, each paired with the first of its group.
 
     The first remaining series gets those with the most constant distance to it. Their number is that of the
     group's participants, or of all that are about as constant as the best. Where the ranks of a `known` group
-    are the most constant ones by far, it ends with them. Ranks `of_stage` exchange no unnamed messages.
+    are the most constant ones by far, it ends with them.
     """
     left = list(range(len(alike.series)))
-    is_open = alike.is_message and not alike.is_named
     member_of = [own.member for own in alike.series]
     while len(left) > 1:
         leader = left.pop(0)
         found = [
             (paired, other)
             for other in left
-            if not (is_open and of_stage.has_both(member_of[leader], member_of[other]))
+            if may_meet(member_of[leader], member_of[other])
             and (paired := _pair_members(alike, leader, other)) is not None
         ]
         found.sort(key=lambda entry: (entry[0].spread_ns, entry[1]))

@@ -22,7 +22,7 @@ MeasureSpread = Callable[[int, int], float]
 _NODE_SIZE = 8
 
 
-@dataclass(frozen=True, slots=True, order=True)
+@dataclass(frozen=True, slots=True)
 class RankOrder:
     """Groups of so many ranks, their numbers so far apart: of 4, 2 apart, are 0, 2, 4, 6 and 1, 3, 5, 7."""
 
@@ -99,7 +99,9 @@ def find_rank_order(
     ratio = {order: float(np.mean(spreads / least_ns)) for order, spreads in found.items()}
     about = [order for order, own in ratio.items() if own <= REGULAR_ORDER_RATIO]
     most = max((order.size for order in about), default=0)
-    best = min((order for order in about if order.size == most), key=lambda order: (ratio[order], order))
+    best = min(
+        (order for order in about if order.size == most), key=lambda order: (ratio[order], order.stride)
+    )
     limits_ns = EVEN_GROUP_RATIO * np.array(found[best]) + EVEN_GROUP_NS
     return best if _holds(kinds, best, numbers, limits_ns.tolist()) else None
 
@@ -120,9 +122,9 @@ def _measure_order(kind: MeasureSpread, order: RankOrder, numbers: Sequence[int]
     groups = order.list_groups(numbers)
     if not groups:
         return np.inf
-    chosen = [groups[nth] for nth in _take_evenly(len(groups))]
+    chosen = [groups[nth] for nth in sample_evenly(len(groups))]
     by_place = []
-    for nth in reversed(_take_evenly(max(map(len, chosen)) - 1)):
+    for nth in reversed(sample_evenly(max(map(len, chosen)) - 1)):
         own = [kind(group[0], group[nth + 1]) for group in chosen if nth + 1 < len(group)]
         by_place.append(float(np.median(own)))
         if not np.isfinite(by_place[-1]):
@@ -130,7 +132,7 @@ def _measure_order(kind: MeasureSpread, order: RankOrder, numbers: Sequence[int]
     return float(np.percentile(by_place, 75))
 
 
-def _take_evenly(count: int) -> list[int]:
+def sample_evenly(count: int) -> list[int]:
     """Return some numbers below another, all of few."""
     return sorted({int(one) for one in np.linspace(0, count - 1, min(count, REGULAR_SAMPLE_COUNT))})
 

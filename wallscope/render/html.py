@@ -288,7 +288,7 @@ def _lay_out_cell(
     is_hinted = bool(cell.hint) and text != full and cell.hint.startswith(full[:_COMPARED].rstrip("…"))
     return {
         "cell": replace(cell, value=Markup(escape(text)), hint=hint),  # noqa: S704  # escaped here
-        "full": (cell.hint if is_hinted else full) if text != full else "",
+        "full": (cell.hint if is_hinted else full) if text != full or cell.parts else "",
         "search": full if column.key == "cause" and " " not in full and cell.step is None else "",
         "sort": f"{cell.value:.12g}"
         if isinstance(cell.value, float)

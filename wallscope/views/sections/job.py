@@ -18,6 +18,7 @@ from wallscope.model.analysis import (
     Reason,
     Straggler,
 )
+from wallscope.model.cause_catalogue import describe_cause
 from wallscope.model.diagnosis import Walls
 from wallscope.model.enums import Wall
 from wallscope.model.frame_rows import GroupRow
@@ -31,6 +32,7 @@ from wallscope.model.section import (
     Limit,
     Lines,
     Medium,
+    Part,
     Section,
     make_column,
     make_columns,
@@ -67,6 +69,7 @@ _METHODS = {
     "unaligned": "Not all hosts can be aligned",
 }
 _MOST_RANKS = 16
+_MOST_PARTS = 8
 _BRIEF = {wall: list_fields(Walls)[wall].brief for wall in Wall}
 
 
@@ -327,7 +330,7 @@ def tabulate_ranks(analysis: Analysis, ranks: Sequence[Rank], rest: str = "") ->
     whole = analysis.anchor.typical
     columns = (
         on_terminal("name", "rank", value=name),
-        on_page("name", "rank", value=name_rank),
+        on_page("name", "rank", value=lambda rank: Cell(name_rank(rank), parts=_list_parts(rank))),
         Column("step_ns", "typical", "duration", f"length of its {whole}", lambda rank: rank.typical.step_ns),
         *(
             make_column(
@@ -339,6 +342,25 @@ def tabulate_ranks(analysis: Analysis, ranks: Sequence[Rank], rest: str = "") ->
     )
     title = f"Time breakdown of the {whole} of each rank"
     return tabulate(title, columns, ranks, limits={"terminal": Limit(_MOST_RANKS)}, rest=rest)
+
+
+def _list_parts(rank: Rank) -> tuple[Part, ...]:
+    """Return the largest causes of a rank with their time in its typical step, and what is left."""
+    shown = sorted(rank.causes, key=lambda one: -one.typical_ns)[:_MOST_PARTS]
+    parts: list[Part] = [
+        (
+            one.wall,
+            describe_cause(one.cause),
+            f"{units.duration(one.typical_ns)} · {units.percent(one.share)}",
+        )
+        for one in shown
+        if one.typical_ns
+    ]
+    left_ns = rank.typical.step_ns - sum(one.typical_ns for one in shown)
+    if left_ns > 0 and len(rank.causes) > _MOST_PARTS:
+        share = units.percent(left_ns / rank.typical.step_ns)
+        parts.append((None, "all other causes", f"{units.duration(left_ns)} · {share}"))
+    return tuple(parts)
 
 
 def _make_peak_column(ranks: Sequence[Rank], own: Callable[[Any], Sequence[Rank]]) -> tuple[Column, ...]:

@@ -10,7 +10,7 @@ from wallscope.model.capture import Options
 from wallscope.pipeline import analyze_capture, build_report
 from wallscope.render.html import lay_out
 from wallscope.views.page_analysis import write_analysis_page
-from wallscope.views.sections.job import build_job
+from wallscope.views.sections.job import build_job, build_ranks
 
 
 def thread(computed_us):
@@ -56,3 +56,15 @@ def test_the_page_has_it(report):
 
     assert "Ranks and waits" in written
     assert "This page shows 1 of 2 ranks: " in written
+
+
+def test_the_row_of_a_rank_opens_its_own_causes(report):
+    (table,) = build_ranks(report.analysis).blocks
+    cells = [row[0]["cell"] for row in lay_out(table)["rows"]]
+
+    for rank, cell in zip(report.analysis.ranks, cells, strict=True):
+        assert [part[0] for part in cell.parts] == [
+            one.wall for one in sorted(rank.causes, key=lambda one: -one.typical_ns) if one.typical_ns
+        ]
+    assert cells[0].parts != cells[1].parts
+    assert write_analysis_page(report).count('<details class="parts">') == 2
