@@ -17,6 +17,7 @@ import polars as pl
 
 from wallscope.columns import Rows, as_integers, find_places
 from wallscope.model.capture import Capture, Gpu
+from wallscope.trace.gpu_peaks import find_bandwidth
 from wallscope.trace.names import TextMemo
 
 _VECTORIZED = "vectorized_elementwise_kernel<"
@@ -87,7 +88,7 @@ def measure_byte_floors(capture: Capture, gpu: Gpu | None, op: Rows, name: Rows)
         name: of each kernel, its number.
     """
     unknown = np.full(op.size, -1, np.int64)
-    bandwidth = None if gpu is None else gpu.memory_bandwidth_bytes_per_s
+    bandwidth = None if gpu is None else find_bandwidth(gpu)
     if gpu is None or not bandwidth:
         return unknown
     block_bytes = np.append(_BLOCK_BYTES.of(capture.names["text"]), 0)[name]
