@@ -171,6 +171,7 @@ def build_ledger(  # noqa: PLR0913, PLR0917  # what is known of a rank
         refused = fitted.mismatch
         if refused is None:
             counted = _count_by_plan(work, capture, gpu, rows, is_again, fitted)
+            counted = counted._replace(assumes=tuple(_list_assumptions(plan, fitted)))
             share = 1.0
     has_lines = bool(counted.groups)
     if not has_lines and user_flops is not None:
@@ -221,7 +222,7 @@ def build_ledger(  # noqa: PLR0913, PLR0917  # what is known of a rank
         matrices=tuple(_rate_matrices(work, counted, is_again, divided.group_ns, peak)),
         flops_whole_square=counted.whole_square,
         refused=refused,
-        assumes=plan.assumes if isinstance(plan, PlannedWork) and counted.source == "configuration" else "",
+        assumes=" and ".join(counted.assumes),
     )
 
 
@@ -286,6 +287,7 @@ class _Counted(NamedTuple):
     knows_model: bool = True
     knows_repeats: bool = True
     few_rows_ns: Mapping[ComputeCategory, int] = MappingProxyType({})
+    assumes: tuple[str, ...] = ()
 
 
 def _count_by_shapes(
@@ -323,6 +325,14 @@ def _measure_few_rows(
         more_ns = bytes_ns - operators.executed[own] * one.products * 1e9 / rate
         found[one.category] += round(float(np.maximum(more_ns, 0).sum()))
     return found
+
+
+def _list_assumptions(plan: PlannedWork, fitted: FittedPlan) -> Iterator[str]:
+    """Yield what no kernel shows of a configuration that they fit."""
+    if plan.assumes:
+        yield plan.assumes
+    if not fitted.shows_sequence:
+        yield f"sequences of {plan.sequence:,} tokens"
 
 
 def _count_by_plan(  # noqa: PLR0913, PLR0917  # what is known of a rank
