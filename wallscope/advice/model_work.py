@@ -271,6 +271,7 @@ def _plan_stage(run: PlannedRun, stage: tuple[int | str, ...]) -> PlannedWork:
         sequence=run.sequence // run.context,
         heads=sizes.heads // run.tensor,
         widths=(sizes.hidden, *((sizes.vocabulary // run.tensor,) if heads and sizes.vocabulary else ())),
+        is_causal=sizes.is_causal,
         outputs=frozenset(one for one in _list_outputs(sizes, run.tensor) if one),
         output_products=heads * bool(sizes.vocabulary),
         local_experts=tuple(_list_local_experts(sizes, run.expert)) if of_experts else (),

@@ -27,6 +27,7 @@ from wallscope.kineto.host_rows import ROUNDING_NS
 from wallscope.kineto.operator_flops import (
     BACKWARD_OF,
     FLOP_FORMULAS,
+    count_bytes,
     count_flops,
     count_model_flops,
     read_precision,
@@ -384,15 +385,16 @@ def _count_operators(tables: TraceTables, numbered: pl.DataFrame, start_ns: int)
         flops=pl.Series([one[0] for one in counted], dtype=pl.Int64),
         model_flops=pl.Series([one[1] for one in counted], dtype=pl.Int64),
         precision=pl.Series([one[2] for one in counted], dtype=KERNEL_FLOPS["precision"]),
+        moved_bytes=pl.Series([one[3] for one in counted], dtype=pl.Int64),
     ).sort("thread", "start_ns", -pl.col("end_ns"), maintain_order=True)
 
 
 def _count_operator_flops(
     name: str, shapes: str | None, types: str | None, values: str | None
-) -> tuple[int | None, int | None, Precision | None]:
-    """Return the FLOPs that run, those that a model needs, and the precision of the arguments."""
+) -> tuple[int | None, int | None, Precision | None, int | None]:
+    """Return the FLOPs that run, those that a model needs, the precision of the arguments, and bytes."""
     if name not in FLOP_FORMULAS:
-        return None, None, None
+        return None, None, None, None
     arguments = [
         None if spelled is None else msgspec.json.decode(spelled) for spelled in (shapes, types, values)
     ]
@@ -400,6 +402,7 @@ def _count_operator_flops(
         count_flops(name, *arguments),
         count_model_flops(name, *arguments),
         read_precision(name, arguments[1]),
+        count_bytes(name, *arguments[:2]),
     )
 
 

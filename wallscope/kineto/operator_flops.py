@@ -46,6 +46,13 @@ _PRECISIONS = {
     "signed char": Precision.INT8,
 }
 """By the name of a type in a trace."""
+_TYPE_BYTES = {"double": 8, "float": 4, "c10::Half": 2, "c10::BFloat16": 2}
+_MATRICES = {
+    **dict.fromkeys(("aten::mm", "aten::bmm"), 0),
+    **dict.fromkeys(("aten::addmm", "aten::addmm_", "aten::_addmm_activation"), 1),
+    **dict.fromkeys(("aten::baddbmm", "aten::baddbmm_"), 1),
+}
+"""By operator, the position of the first of two matrices."""
 _TYPED = ("aten::", "flash_attn::")
 """Libraries whose operators multiply in the type of their arguments; others may convert it inside."""
 
@@ -90,6 +97,26 @@ def count_model_flops(name: str, shapes: Any, types: Any, values: Any) -> int | 
     executed = None if name in _OF_BATCHES else count_flops(name, shapes, types, values)
     formula = _MODEL_FORMULAS.get(name)
     return executed if executed is None or formula is None else formula(shapes, values)
+
+
+def count_bytes(name: str, shapes: Any, types: Any) -> int | None:
+    """Return the bytes that one run of a multiplication reads and writes at least; `None` if unknown.
+
+    Both matrices and the result count once, in the type of the first; a bias is left out.
+
+    >>> count_bytes("aten::mm", [[2, 3], [3, 5]], ["float", "float"])
+    124
+    >>> count_bytes("aten::convolution", [[1, 1, 4, 4]], ["float"])
+    """
+    first = _MATRICES.get(name)
+    size = None if not isinstance(types, list) or not types else _TYPE_BYTES.get(str(types[0]))
+    if first is None or size is None:
+        return None
+    try:
+        one, other = (_read_sizes(shapes, position) for position in (first, first + 1))
+        return (prod(one) + prod(other) + prod(one[:-1]) * other[-1]) * size
+    except _LACKING:
+        return None
 
 
 def read_precision(name: str, types: Any) -> Precision | None:

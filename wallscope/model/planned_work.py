@@ -90,6 +90,7 @@ class PlannedWork:
         tokens: of a step, on this rank.
         sequence: tokens of a sequence, on this rank.
         heads: of attention, on this rank.
+        is_causal: whether attention has a causal mask.
         widths: outputs of multiplications that each micro-batch has, on this rank.
         outputs: all that multiplications outside attention may have.
         repeat: what is computed again by the settings, `None` if they do not say it.
@@ -107,6 +108,7 @@ class PlannedWork:
     sequence: int
     heads: int
     widths: tuple[int, ...]
+    is_causal: bool = True
     outputs: frozenset[int] = frozenset()
     output_products: int = 0
     local_experts: tuple[int, ...] = ()

@@ -274,6 +274,7 @@ KERNEL_FLOPS = pl.Schema(
         "flops": pl.Int64(),  # of all kernels of the operator
         "model_flops": pl.Int64(),  # those of them that a model needs; null if unknown
         "precision": pl.Enum(Precision),  # of its arguments; FP32 may be multiplied as TF32; null if unknown
+        "moved_bytes": pl.Int64(),  # of two matrices and their product; null if unknown
     }
 )
 """The kernels of operators whose floating-point operations are known by their shapes."""

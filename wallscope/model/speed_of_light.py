@@ -53,6 +53,7 @@ OF_MATRICES = (*AT_PEAK, LedgerLine.EMULATED_PRECISION, LedgerLine.BELOW_PEAK)
 class BelowPeak(StrEnum):
     """Why kernels that multiply are below their peak."""
 
+    FEW_ROWS = "few-rows"
     UNFILLED_GPU = "unfilled-gpu"
     OLD_KERNELS = "old-kernels"
     FINE_ACCUMULATION = "fine-accumulation"

@@ -1,6 +1,7 @@
 """Why kernels that multiply are below the peak: by their grids and names."""
 
 import re
+from collections.abc import Mapping
 
 import numpy as np
 
@@ -10,6 +11,7 @@ from wallscope.model.capture import Capture, Gpu
 from wallscope.model.enums import ComputeCategory
 from wallscope.model.speed_of_light import BelowPeak
 from wallscope.thresholds.causes import BELOW_PEAK_SHARE
+from wallscope.thresholds.verdict import MATERIAL_SHARE
 
 _FINE = r"(?i)fp8\w*128c|blockwise"
 """FP8 with scales for blocks, whose sums leave the tensor cores on Hopper."""
@@ -24,7 +26,11 @@ _EARLIER = {
 
 
 def find_below_peak(
-    work: TypicalWork, capture: Capture, gpu: Gpu | None, rows: Rows
+    work: TypicalWork,
+    capture: Capture,
+    gpu: Gpu | None,
+    rows: Rows,
+    few_rows_ns: Mapping[ComputeCategory, int],
 ) -> dict[ComputeCategory, dict[BelowPeak, int | None]]:
     """Return reasons why kernels are below the peak, with ns of a step where that is known.
 
@@ -33,6 +39,7 @@ def find_below_peak(
         capture: with names and grids.
         gpu: of the rank.
         rows: of kernels that multiply, with known FLOPs.
+        few_rows_ns: what bytes of operators take longer than their FLOPs, over all steps.
     """
     columns = work.columns
     category, inside_ns = columns.category[rows], columns.inside_ns[rows]
@@ -50,6 +57,9 @@ def find_below_peak(
     texts = capture.names["text"]
     for one, own in found.items():
         place = CATEGORIES.index(one)
+        few_ns = few_rows_ns.get(one, 0)
+        if few_ns >= MATERIAL_SHARE * all_ns[place]:
+            own[BelowPeak.FEW_ROWS] = work.mean(few_ns)
         if idle_ns[place] >= BELOW_PEAK_SHARE * all_ns[place]:
             own[BelowPeak.UNFILLED_GPU] = work.mean(int(idle_ns[place]))
     for reason, pattern in patterns.items():

@@ -17,11 +17,13 @@ import polars as pl
 
 from wallscope.columns import Rows, as_integers, find_places
 from wallscope.model.capture import Capture, Gpu
+from wallscope.trace.gpu_peaks import find_bandwidth
 from wallscope.trace.names import TextMemo
 
 _VECTORIZED = "vectorized_elementwise_kernel<"
 _ARRAYS = re.compile(r"(?:at::detail::A|std::a)rray<char ?\*, (?:\((?:int|unsigned long)\))?(\d+)")
 _WIDTH = re.compile(r"vectorized_elementwise_kernel<(?:\(int\))?(\d+)")
+_STRIDED = re.compile(r"(?<![a-z_])elementwise_kernel<(?:\(int\))?(\d+), (?:\(int\))?(\d+)")
 _TYPE = re.compile(
     r"\b(float|double|c10::BFloat16|c10::Half|long|short|bool|int|unsigned char|signed char|c10::Float8\w+"
     r"|c10::complex)\b"
@@ -70,6 +72,22 @@ def count_block_bytes(name: str) -> int:
     return elements * size * int(arrays[1])
 
 
+def list_block_elements(name: str) -> tuple[int, ...]:
+    """Return how many elements each block of a pointwise kernel of PyTorch may have; none of other kernels.
+
+    >>> list_block_elements("void at::native::elementwise_kernel<128, 2, f>(int, f)")
+    (256,)
+    >>> list_block_elements("void at::native::unrolled_elementwise_kernel<f>(int)"), list_block_elements("x")
+    ((512,), ())
+    """
+    if (found := _STRIDED.search(name)) is not None:
+        return (int(found[1]) * int(found[2]),)
+    if (width := _WIDTH.search(name)) is not None:
+        is_known = "std::array" not in name  # of a version whose blocks may be of either size
+        return ((_WIDE,) if width[1] == "8" else (_USUAL,)) if is_known else (_USUAL, _WIDE)
+    return (_USUAL,) if "unrolled_elementwise_kernel<" in name else ()
+
+
 def _count_all(texts: pl.Series) -> npt.NDArray[np.int64]:
     return np.array([count_block_bytes(text) if _VECTORIZED in text else 0 for text in texts], np.int64)
 
@@ -87,7 +105,7 @@ def measure_byte_floors(capture: Capture, gpu: Gpu | None, op: Rows, name: Rows)
         name: of each kernel, its number.
     """
     unknown = np.full(op.size, -1, np.int64)
-    bandwidth = None if gpu is None else gpu.memory_bandwidth_bytes_per_s
+    bandwidth = None if gpu is None else find_bandwidth(gpu)
     if gpu is None or not bandwidth:
         return unknown
     block_bytes = np.append(_BLOCK_BYTES.of(capture.names["text"]), 0)[name]

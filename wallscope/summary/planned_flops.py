@@ -21,7 +21,8 @@ from wallscope.model.capture import Capture
 from wallscope.model.enums import ComputeCategory, OperationClass, Precision
 from wallscope.model.planned_work import PlanMismatch, PlannedKind, PlannedWork
 from wallscope.records import dataclass
-from wallscope.summary.kernel_work import ADDING
+from wallscope.summary.kernel_bytes import list_block_elements
+from wallscope.summary.kernel_work import ADDING, MULTIPLYING
 from wallscope.thresholds.causes import PLANNED_KERNELS_SHARE
 from wallscope.thresholds.verdict import MATERIAL_SHARE
 from wallscope.trace.kernel_classes import infer_precisions
@@ -40,6 +41,9 @@ _PRODUCTS_OF_ATTENTION = 2
 _MOST_ODD = 3
 """Kernels of a micro-batch outside layers that may look like those of layers."""
 _OF_LAYERS = (PlannedKind.LAYERS, PlannedKind.ROUTER, PlannedKind.EXPERTS, PlannedKind.ATTENTION)
+_MASKING = r"where_kernel|masked_fill"
+_PLAIN = "at::native::"
+"""In names of kernels that PyTorch runs one by one."""
 _WHOLE = frozenset((1,))
 _MOST_PARTS = 16
 """Blocks among which a library divides the sum of one tile, at most."""
@@ -65,12 +69,14 @@ class PlannedFlops(NamedTuple):
 class FittedPlan:
     """A plan that the kernels fit: its FLOPs of a step; none with what contradicts it.
 
-    `knows_repeats` is whether the FLOPs of kernels that repeat forward work are known.
+    `knows_repeats` is whether the FLOPs of kernels that repeat forward work are known. `shows_sequence` is
+    whether any kernel shows how tokens are divided into sequences.
     """
 
     flops: tuple[PlannedFlops, ...] = ()
     mismatch: PlanMismatch | None = None
     knows_repeats: bool = True
+    shows_sequence: bool = False
 
 
 class _Launches(NamedTuple):
@@ -106,10 +112,13 @@ def fit_plan(work: TypicalWork, capture: Capture, plan: PlannedWork, rows: Rows,
     is_fused = bool(fresh.attention)
     if not _has_scores(plan, passes, fresh.attention or fresh.products, is_fused=is_fused):
         return FittedPlan(mismatch=PlanMismatch.OTHER_SEQUENCE)
+    shows_sequence = None if is_fused else _has_masks(plan, passes, _list_pointwise(work, capture, rows))
+    if shows_sequence is False:
+        return FittedPlan(mismatch=PlanMismatch.OTHER_SEQUENCE)
     repeats = _count_repeats(plan, passes, repeated)
     kept = _find_kept(plan, passes, fresh.products, is_fused=is_fused)
     sums = _add_parts(plan, passes, kept, repeats or {}, is_fused=is_fused)
-    return FittedPlan(tuple(sums), None, repeats is not None)
+    return FittedPlan(tuple(sums), None, repeats is not None, shows_sequence is True)
 
 
 class _Multiplying(NamedTuple):
@@ -308,6 +317,38 @@ def _has_scores(plan: PlannedWork, passes: _Passes, kernels: list[_Launches], *,
         return all(not one.blocks or one.blocks < times or not one.blocks % times for one in kernels)
     tiled = _select_tiled(kernels)
     return tiled is None or _count_blocks(tiled, plan.sequence, plan.sequence, times) >= _WHOLE
+
+
+def _list_pointwise(work: TypicalWork, capture: Capture, rows: Rows) -> list[_Launches]:
+    """Return the kernels that do not multiply, by name and blocks."""
+    return [
+        one
+        for category in np.unique(work.columns.category[rows]).tolist()
+        if CATEGORIES[category] not in MULTIPLYING
+        for one in _list_launches(work, capture, rows, category)
+    ]
+
+
+def _has_masks(plan: PlannedWork, passes: _Passes, kernels: list[_Launches]) -> bool | None:
+    """Return whether a kernel masks the scores of each layer, by its elements; `None` if that cannot be seen.
+
+    A causal mask is applied to scores outside multiplications. Where no kernel is named after a mask, any
+    pointwise one may apply it, and other tensors may have as many elements as the scores.
+    """
+    if not plan.is_causal:
+        return None
+    scores = plan.tokens // passes.micro_batches * plan.heads * plan.sequence
+    of_layers = [one for one in kernels if one.runs >= plan.layers * passes.micro_batches]
+    pointwise = [one for one in of_layers if one.blocks and list_block_elements(one.name)]
+    masks = [one for one in pointwise if re.search(_MASKING, one.name)]
+    has_one = any(
+        -(-scores // size) == one.blocks
+        for one in masks or pointwise
+        for size in list_block_elements(one.name)
+    )
+    if masks or not has_one:
+        return has_one if masks or (of_layers and all(_PLAIN in one.name for one in of_layers)) else None
+    return None
 
 
 def _select_tiled(kernels: list[_Launches]) -> list[_Launches] | None:

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from fractions import Fraction
+from types import MappingProxyType
 from typing import NamedTuple
 
 import numpy as np
@@ -52,7 +53,7 @@ from wallscope.thresholds.causes import (
     ONE_PRECISION_SHARE,
 )
 from wallscope.thresholds.verdict import MATERIAL_SHARE
-from wallscope.trace.gpu_peaks import list_peaks
+from wallscope.trace.gpu_peaks import find_bandwidth, list_peaks
 from wallscope.trace.intervals import Spans, Times, apportion, covered_ns, order_spans, union
 from wallscope.trace.kernel_classes import infer_precisions
 from wallscope.trace.unrecognized import mark_unknown_kernels
@@ -116,6 +117,8 @@ class _Operators(NamedTuple):
         executed: FLOPs of each operator that begins in a step, else 0.
         model: those of them that the model needs, at most.
         repeats: whether each repeats forward work.
+        moved_bytes: of each operator that begins in a step, 0 if unknown, as of all others.
+        taken_ns: of its multiplying kernels in the steps.
         knows_model: whether all of the model's are known.
     """
 
@@ -125,6 +128,8 @@ class _Operators(NamedTuple):
     executed: Rows
     model: Rows
     repeats: Flags
+    moved_bytes: Rows
+    taken_ns: Rows
     knows_model: bool = True
 
 
@@ -166,6 +171,7 @@ def build_ledger(  # noqa: PLR0913, PLR0917  # what is known of a rank
         refused = fitted.mismatch
         if refused is None:
             counted = _count_by_plan(work, capture, gpu, rows, is_again, fitted)
+            counted = counted._replace(assumes=tuple(_list_assumptions(plan, fitted)))
             share = 1.0
     has_lines = bool(counted.groups)
     if not has_lines and user_flops is not None:
@@ -210,12 +216,13 @@ def build_ledger(  # noqa: PLR0913, PLR0917  # what is known of a rank
         mfu_16bit=divide(needed * 1e9 / most_16bit if most_16bit else None, is_known=is_rate),
         model_flops_per_s=needed * 1e9 / step_ns if is_rate else None,
         lines=_add_reasons(
-            _list_entries(means, counted.source), find_below_peak(work, capture, gpu, counted.rows)
+            _list_entries(means, counted.source),
+            find_below_peak(work, capture, gpu, counted.rows, counted.few_rows_ns),
         ),
         matrices=tuple(_rate_matrices(work, counted, is_again, divided.group_ns, peak)),
         flops_whole_square=counted.whole_square,
         refused=refused,
-        assumes=plan.assumes if isinstance(plan, PlannedWork) and counted.source == "configuration" else "",
+        assumes=" and ".join(counted.assumes),
     )
 
 
@@ -279,6 +286,8 @@ class _Counted(NamedTuple):
     whole_square: int | None = None
     knows_model: bool = True
     knows_repeats: bool = True
+    few_rows_ns: Mapping[ComputeCategory, int] = MappingProxyType({})
+    assumes: tuple[str, ...] = ()
 
 
 def _count_by_shapes(
@@ -294,7 +303,36 @@ def _count_by_shapes(
         operators.rows,
         place[operators.operator],
         knows_model=operators.knows_model,
+        few_rows_ns=_measure_few_rows(operators, groups, gpu),
     )
+
+
+def _measure_few_rows(
+    operators: _Operators, groups: Mapping[int, _Multiplied], gpu: Gpu | None
+) -> Counter[ComputeCategory]:
+    """Return by how much bytes take longer than FLOPs at the peak, of operators that need so long.
+
+    A multiplication with few rows or columns reads a matrix for few products with each number.
+    """
+    found = Counter[ComputeCategory]()
+    bandwidth, peak = (None, None) if gpu is None else (find_bandwidth(gpu), list_peaks(gpu))
+    for kind, one in groups.items():
+        rate = one.rate(peak)
+        if bandwidth is None or rate is None or one.category is None:
+            continue
+        own = (operators.kind == kind) & ~operators.repeats
+        bytes_ns = np.minimum(operators.moved_bytes[own] * 1e9 / bandwidth, operators.taken_ns[own])
+        more_ns = bytes_ns - operators.executed[own] * one.products * 1e9 / rate
+        found[one.category] += round(float(np.maximum(more_ns, 0).sum()))
+    return found
+
+
+def _list_assumptions(plan: PlannedWork, fitted: FittedPlan) -> Iterator[str]:
+    """Yield what no kernel shows of a configuration that they fit."""
+    if plan.assumes:
+        yield plan.assumes
+    if not fitted.shows_sequence:
+        yield f"sequences of {plan.sequence:,} tokens"
 
 
 def _count_by_plan(  # noqa: PLR0913, PLR0917  # what is known of a rank
@@ -390,7 +428,7 @@ def _find_operators(
     nothing, none = np.empty(0, np.int64), np.empty(0, np.bool_)
     known = capture.kernel_flops
     if known is None or known.is_empty():
-        return _Operators(nothing, nothing, nothing, nothing, nothing, none)
+        return _Operators(nothing, nothing, nothing, nothing, nothing, none, nothing, nothing)
     columns, texts = work.columns, capture.names["text"]
     place = find_places(columns.op[rows], known["op"].to_numpy())
     rows, place = rows[place >= 0], place[place >= 0]
@@ -419,6 +457,8 @@ def _find_operators(
         np.where(begins, known["flops"].to_numpy()[place[first]], 0),
         np.where(begins, known["model_flops"].fill_null(known["flops"]).to_numpy()[place[first]], 0),
         is_again[chosen],
+        np.where(begins, as_integers(known["moved_bytes"][place[first]], 0), 0),
+        sum_by_group(owner, columns.inside_ns[rows], numbers.size),
         not known["model_flops"].is_null().to_numpy()[place[first]].any(),
     )
 

@@ -17,17 +17,21 @@ from wallscope.model.enums import Precision
 from wallscope.model.speed_of_light import GpuPeak, PrecisionRate
 from wallscope.records import dataclass
 
-_TERA = 1e12
+_TERA, _GIGA = 1e12, 1e9
 _AS_FAST_AS = {Precision.FP16: Precision.BF16, Precision.MXFP8: Precision.FP8}
 
 
 @dataclass(frozen=True, slots=True)
 class _Listed:
-    """Rates of a GPU by precision in TFLOP/s, of the data sheet; of boards with so many multiprocessors."""
+    """Rates of a GPU by precision in TFLOP/s, of the data sheet; of boards with so many multiprocessors.
+
+    `bandwidth` is that of the memory in GB/s.
+    """
 
     rates: Mapping[str, float]
     sheet: str
     multiprocessors: int | None
+    bandwidth: float
 
 
 def find_peak(gpu: Gpu, precision: Precision) -> Peak | None:
@@ -46,6 +50,20 @@ def find_peak(gpu: Gpu, precision: Precision) -> Peak | None:
             rate = _find_rate(board.rates, precision)
             return None if rate is None else Peak(rate * _TERA, precision, board.sheet)
     return None
+
+
+def find_bandwidth(gpu: Gpu) -> float | None:
+    """Return the bytes per second of the memory of a GPU: as captured, else of its data sheet.
+
+    >>> find_bandwidth(Gpu(0, "NVIDIA A30", "sm_80", 56, None, None))
+    933000000000.0
+    """
+    if gpu.memory_bandwidth_bytes_per_s:
+        return float(gpu.memory_bandwidth_bytes_per_s)
+    boards = _list_boards().get(gpu.name or "", ())
+    return next(
+        (one.bandwidth * _GIGA for one in boards if one.multiprocessors in {None, gpu.sm_count}), None
+    )
 
 
 def list_peaks(gpu: Gpu) -> GpuPeak | None:
@@ -93,7 +111,7 @@ def _list_boards() -> Mapping[str, tuple[_Listed, ...]]:
     """Return the GPUs with a data sheet, by name."""
     found: dict[str, tuple[_Listed, ...]] = {}
     for table in _read_rates()["gpu"]:
-        listed = _Listed(table["rates"], table["sheet"], table.get("multiprocessors"))
+        listed = _Listed(table["rates"], table["sheet"], table.get("multiprocessors"), table["bandwidth"])
         found |= {name: (*found.get(name, ()), listed) for name in table["names"]}
     return found
 

@@ -80,13 +80,14 @@ _UNKNOWN = {
     LossUnknown.IMPOSSIBLE_FLOPS: "more FLOPs than the GPU can do in this time",
 }
 _BELOW = {
+    BelowPeak.FEW_ROWS: "so few rows that bytes limit them",
     BelowPeak.UNFILLED_GPU: "fewer blocks than multiprocessors",
     BelowPeak.OLD_KERNELS: "kernels of an earlier generation",
     BelowPeak.FINE_ACCUMULATION: "FP8 with scales for blocks",
 }
 _MOST_NAMED = 2
 _LONGEST_NAME = 30
-"""Letters of a line, so that bar and numbers fit beside it."""
+"""Letters of the name of a line, so that bar and numbers have room."""
 
 
 @dataclass(frozen=True, slots=True)

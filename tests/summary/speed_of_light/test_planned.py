@@ -55,6 +55,20 @@ def test_other_sequences_with_the_same_tokens_are_seen_in_the_grids_of_attention
     assert found.refused is PlanMismatch.OTHER_SEQUENCE
 
 
+@pytest.mark.parametrize(("sequence", "batch"), [(128, 8), (64, 16), (32, 32), (512, 2)])
+def test_other_sequences_with_the_same_tokens_are_seen_in_the_masks_of_scores(sequence, batch, ledger):
+    found = ledger(NAME, seq_length=sequence, micro_batch_size=batch)
+
+    assert found.refused is PlanMismatch.OTHER_SEQUENCE
+
+
+def test_a_sequence_that_no_kernel_shows_is_assumed(ledger):
+    """Fused kernels mask by themselves."""
+    assert ledger("nersc_sc23_dali_bf16").assumes == "sequences of 4,050 tokens"
+    assert not ledger(NAME).assumes
+    assert not ledger("cs336_zx_2.7B_clean").assumes
+
+
 def test_a_right_configuration_shows_that_the_step_trains(ledger):
     training, forward = ledger(NAME), ledger("cs336_zx_result")
 

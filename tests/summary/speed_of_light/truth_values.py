@@ -14,16 +14,11 @@ from wallscope.errors import NothingToAnalyzeError
 from wallscope.model.capture import Options
 from wallscope.model.diagnosis import StepFacts
 from wallscope.model.enums import ComputeCategory, Precision
-from wallscope.model.speed_of_light import AT_PEAK, LedgerLine
+from wallscope.model.speed_of_light import AT_PEAK, BelowPeak, LedgerLine
 from wallscope.pipeline import analyze
 
 SHARED = Path(__file__).resolve().parents[4] / "shared"
 TRUTH = SHARED / "speed_of_light" / "truth.json"
-_LINES = {
-    "line.precision below 16-bit rate": LedgerLine.PRECISION,
-    "line.extra FLOPs": LedgerLine.COMPUTED_TWICE,
-    "line.emulated precision": LedgerLine.EMULATED_PRECISION,
-}
 GEMM = ComputeCategory.GEMM
 _SIXTEEN = (Precision.BF16, Precision.FP16)
 _MATRICES = (ComputeCategory.GEMM, ComputeCategory.GROUPED_GEMM, ComputeCategory.CONVOLUTION)
@@ -89,6 +84,8 @@ _DEEPSEEK = {
     "recompute_modules": ["mla_up_proj"],
 }
 """A stage of four layers without an output layer, as the published capture has."""
+STEP_RANGES = {"tracelens_b200_eager": "execute_context.*"}
+"""Ranges that hold what the calculation takes as a step."""
 SETTINGS = {"ds_train": _DEEPSEEK}
 """The same as settings of Megatron."""
 USER_FLOPS = {"cs336_zx_2.7B_compile_graph": 14.0209e12}
@@ -112,6 +109,7 @@ def find_rank(name):
         options = Options(
             configuration=None if written is None else path,
             step_facts=StepFacts(flops=USER_FLOPS.get(name)),
+            step_range=STEP_RANGES.get(name),
         )
         return analyze(SHARED / "traces" / file, options, lambda _: None).ranks[0]
 
@@ -121,12 +119,8 @@ def measure(name, what):
     rank = find_rank(name)
     found = rank.speed_of_light
     subject, _, value = what.rpartition(".")
-    if what == "gemm.flop_floor_ms":
-        return found.total(*AT_PEAK) / 1e6
-    if what == "line.memory-bound kernels":
-        return _sum_memory_bound(found) / 1e6
-    if what in _LINES:
-        return found.total(_LINES[what]) / 1e6
+    if what in _FLOORS:
+        return _FLOORS[what](found) / 1e6
     if subject:
         return _measure_category(found, subject, value)
     known = {
@@ -144,6 +138,35 @@ def measure(name, what):
         "peak": found.peak,
     }
     return known[what]
+
+
+def _sum_reason(found, reason):
+    """Time that a reason explains."""
+    return sum(each.ns or 0 for one in found.lines for each in one.explained_by if each.reason is reason)
+
+
+def _sum_repeated(found):
+    """Time of recomputed kernels that do not multiply."""
+    return found.total(LedgerLine.RECOMPUTATION) - sum(one.repeated_ns for one in found.matrices)
+
+
+def _sum_extra(found):
+    """Time of what is computed twice, with recomputed products at the peak."""
+    again = [one for one in found.matrices if one.repeated_flops]
+    at_peak_s = sum(one.repeated_flops / found.peak.find_rate(one.precision) for one in again)
+    return found.total(LedgerLine.COMPUTED_TWICE) + at_peak_s * 1e9
+
+
+_FLOORS = {
+    "gemm.flop_floor_ms": lambda found: found.total(*AT_PEAK),
+    "gemm.roofline_ms": lambda found: found.total(*AT_PEAK) + _sum_reason(found, BelowPeak.FEW_ROWS),
+    "line.memory-bound kernels": lambda found: (
+        _sum_memory_bound(found) + _sum_repeated(found) * any(one.repeated_ns for one in found.matrices)
+    ),
+    "line.extra FLOPs": _sum_extra,
+    "line.precision below 16-bit rate": lambda found: found.total(LedgerLine.PRECISION),
+    "line.emulated precision": lambda found: found.total(LedgerLine.EMULATED_PRECISION),
+}
 
 
 def _find_ideal(found):
