@@ -162,6 +162,8 @@ BF16_CONVOLUTION_OF_FP32_RATIO: Final = 0.75
 
 LONG_SEQUENCE_COUNT: Final = 8_192
 """Tokens; longer sequences ask for context parallelism. Chosen."""
+UNEVEN_ENCODER_SHARE: Final = 0.1
+"""Of the longest time of a vision tower on a rank, by how much the shortest is shorter. Chosen."""
 IMAGE_TOKENS_SHARE: Final = 0.5
 """Of a sequence whose mix of images and text is unknown; no published run states its own. Chosen."""
 
