@@ -80,6 +80,7 @@ def run(  # noqa: PLR0913  # what a run may tell
     verdict=None,
     environment=(),
     ranges=(),
+    other_ranges=(),
     copied_in_ms=0,
     copies_back=True,
     migrated_ms=0,
@@ -148,7 +149,7 @@ def run(  # noqa: PLR0913  # what a run may tell
             ),
         ),
         unmatched_kernels=(),
-        ranges=tuple(_range(name, own_ms) for name, own_ms in dict(ranges).items()),
+        ranges=_list_ranges(ranges),
         causes=tuple(entries),
         compute_details=_details(**dict(details)),
         host_details=replace(_host(launch_calls, blocking), longest_gap_share=one_gap_share),
@@ -181,7 +182,7 @@ def run(  # noqa: PLR0913  # what a run may tell
             world,
         ),
         anchor=ANCHORS[window],
-        ranks=(rank,),
+        ranks=(rank, *([replace(rank, rank=1, ranges=_list_ranges(other_ranges))] if other_ranges else [])),
         diagnosis=Diagnosis(verdict or str(leading), "", memory_pressure=MemoryPressure(pressure, ("told",))),
         opportunities=tuple(sorted(won, key=lambda entry: -entry.recoverable_ns)),
     )
@@ -248,6 +249,10 @@ def _unfused(own_ms):
 
 def _operation(axis, operation=Collective.ALL_TO_ALL, backend=Backend.NCCL):
     return CommunicationOperation(Collective(operation), Axis(axis), Backend(backend), 1, MS, MS, None)
+
+
+def _list_ranges(ranges):
+    return tuple(_range(name, own_ms) for name, own_ms in dict(ranges).items())
 
 
 def _range(name, own_ms):

@@ -1,11 +1,14 @@
 """Memory that layouts need, against published peaks, and layouts that fit, against published ones."""
 
+from dataclasses import replace
+
 import pytest
 
 from tests.advice.peaks import PEAKS, layout
 from wallscope.advice.parallel_layout import (
     MemoryOptions,
     ModelShape,
+    VisionShape,
     estimate_memory,
     model_shapes,
     smallest_states,
@@ -17,7 +20,7 @@ from wallscope.model.advice import Sizes
 
 SHAPES = model_shapes()
 PARAMETERS = {  # in 10^9, of the models' cards
-    "deepseek_v3": 671,
+    "deepseek_v3": 671 + 11.5,  # of the readme: the model, and the own parameters of its further prediction
     "deepseek_v2": 236,
     "kimi_k2": 1026,
     "moonlight_16b": 16,
@@ -41,6 +44,9 @@ PARAMETERS = {  # in 10^9, of the models' cards
     "gpt3_175b": 175,
     "mixtral_8x7b": 46.7,
     "mixtral_8x22b": 141,
+    "qwen3_next_80b_a3b": 80,
+    "qwen3_vl_30b_a3b": 31.07,
+    "qwen3_vl_235b_a22b": 235.7,
 }
 
 
@@ -49,7 +55,103 @@ def test_shapes_have_as_many_parameters_as_the_models(name):
     shape = SHAPES[name]
     states = estimate_memory(shape, layout(Sizes(), 1, shape), 0, MemoryOptions(weight_bytes=1))
 
-    assert states.weights_bytes / 1e9 == pytest.approx(PARAMETERS[name], rel=0.04)
+    tower = shape.vision.count_parameters() if shape.vision else 0  # in BF16
+    assert (states.weights_bytes - tower) / 1e9 == pytest.approx(PARAMETERS[name], rel=0.04)
+
+
+@pytest.mark.parametrize(
+    ("shape", "published"),
+    [
+        pytest.param(SHAPES["qwen3_vl_30b_a3b"].vision, 0.54, id="Qwen3-VL-30B: 31.07 without 30.53"),
+        pytest.param(SHAPES["qwen3_vl_235b_a22b"].vision, 0.58, id="Qwen3-VL-235B"),
+        pytest.param(
+            VisionShape(32, 1280, 3420, 3 * 2 * 14**2, 3584, merged=4, inner=5120, gated=True),
+            0.676,
+            id="Qwen2.5-VL-7B: 8.29 without 7.62",
+        ),
+        pytest.param(
+            VisionShape(24, 1024, 4096, 3 * 14**2, 4096, inner=4096),
+            0.325,
+            id="LLaVA-1.5: CLIP-L and projector",
+        ),
+    ],
+)
+def test_towers_have_as_many_parameters_as_those_of_the_models(shape, published):
+    assert shape.count_parameters() / 1e9 == pytest.approx(published, rel=0.04)
+
+
+def test_a_further_prediction_has_the_parameters_of_the_readme():
+    with_it = SHAPES["deepseek_v3"]
+    without = replace(with_it, predictions=0)
+    found = [
+        estimate_memory(one, layout(Sizes(), 1, one), 0, MemoryOptions(weight_bytes=1)).weights_bytes
+        for one in (with_it, without)
+    ]
+
+    assert (found[0] - found[1]) / 1e9 == pytest.approx(11.5, rel=0.02)
+
+
+SMALL = ModelShape(layers=4, hidden=8, heads=2, groups=1, head_size=4, vocabulary=32, feed_forward=16)
+
+
+def test_the_last_stage_counts_if_its_predictions_make_it_the_fullest():
+    attention, mlp, joined = 8 * (8 + 8) + 8 * 8, 3 * 8 * 16, 2 * 8 * 8
+    shape = replace(SMALL, predictions=2)
+    found = estimate_memory(shape, layout(Sizes(pipeline=2), 2, shape), 64, MemoryOptions())
+    held = 2 * (attention + mlp) + 2 * 32 * 8 + 2 * (joined + attention + mlp)
+    token = 4 * 8 + 2 * 2 * 8 + 2 * (8 + 8) + 2 * 8 + 6 * 16
+
+    assert found.weights_bytes == 2 * held
+    assert found.activations_bytes == 64 * (2 + 2) * token, "1 microbatch of 2 layers and 2 predictions"
+    assert found.logits_bytes == 3 * 64 * 32 * 6
+    first = estimate_memory(
+        replace(shape, vocabulary=1), layout(Sizes(pipeline=4), 4, shape), 640, MemoryOptions()
+    )
+    assert first.activations_bytes == 640 * 4 * token, "many microbatches at once count more"
+
+
+def test_latent_experts_by_hand():
+    shape = replace(
+        SMALL, experts=4, expert_width=6, experts_of_a_token=2, shared_width=5, latent_width=3, feed_forward=0
+    )
+    attention, shared, latent = 8 * (8 + 8) + 8 * 8, 3 * 8 * 5, 2 * 8 * 3
+    held = 4 * (attention + shared + latent + 8 * 4 + 4 * 3 * 3 * 6) + 2 * 32 * 8
+    found = estimate_memory(shape, layout(Sizes(), 1, shape), 64, MemoryOptions())
+    plain = estimate_memory(replace(shape, latent_width=0), layout(Sizes(), 1, shape), 64, MemoryOptions())
+
+    assert found.weights_bytes == 2 * held
+    kept = 64 * 4 * (2 * 2 * 8 - 2 * 2 * 3 - 2 * 2 * 3)
+    assert plain.activations_bytes - found.activations_bytes == kept, "tokens travel in the latent width"
+
+
+def test_keys_of_latent_attention_may_be_wider_than_values():
+    shape = replace(SMALL, groups=2, latent_rank=3, rope_size=2)
+    wide = replace(shape, key_size=6)
+
+    assert wide.attention_parameters() - shape.attention_parameters() == 2 * 2 * (8 + 3)
+    assert wide.query_width == 2 * (6 + 2)
+    assert wide.key_value_width == wide.query_width + 2 * 4
+
+
+def test_a_tower_is_on_the_first_stage_with_all_its_microbatches():
+    vision = VisionShape(2, 4, 8, 12, out=8, merged=4, inner=16)
+    tower = 2 * (4 * 4 * 4 + 2 * 4 * 8) + 12 * 4 + 16 * (4 * 4 + 8)
+    shape = replace(SMALL, vision=vision)
+    at = layout(Sizes(pipeline=2, context=2), 8, shape)
+    plain, found = (estimate_memory(one, at, 64, MemoryOptions()) for one in (SMALL, shape))
+    patch, projector = 2 * (16 * 4 + 4 * 8), 2 * 4 * 4 + 4 * 16
+
+    assert found.weights_bytes - plain.weights_bytes == 2 * tower
+    assert found.optimizer_bytes - plain.optimizer_bytes == 12 * tower / 4, "sharded over DP x CP"
+    assert found.vision_bytes == 2 * 32 * (4 * patch + projector)
+    half = estimate_memory(replace(shape, vision=replace(vision, image_share=0.5)), at, 64, MemoryOptions())
+    assert half.vision_bytes == found.vision_bytes / 2
+    full = estimate_memory(shape, at, 64, MemoryOptions(recompute_full=True))
+    assert 0 < full.vision_bytes < found.vision_bytes
+    frozen = estimate_memory(replace(shape, vision=replace(vision, frozen=True)), at, 64, MemoryOptions())
+    assert frozen.vision_bytes == 0
+    assert (frozen.gradients_bytes, frozen.optimizer_bytes) == (plain.gradients_bytes, plain.optimizer_bytes)
+    assert frozen.weights_bytes == found.weights_bytes
 
 
 @pytest.mark.parametrize("peak", PEAKS, ids=[peak.source for peak in PEAKS])

@@ -2,17 +2,18 @@
 
 import itertools
 import random
+from dataclasses import replace
 
 import pytest
 
 from tests.advice.test_plan import wanted
 from wallscope.advice.configuration import read_configuration
 from wallscope.advice.framework_rules import count_layout
-from wallscope.advice.parallel_layout import model_shapes, parse_sizes
+from wallscope.advice.parallel_layout import ModelShape, VisionShape, model_shapes, parse_sizes
 from wallscope.advice.plan import plan_run
 from wallscope.advice.plan_settings import divide_layers
 from wallscope.advice.preconditions import check_configuration
-from wallscope.advice.published import find_machine, machines
+from wallscope.advice.published import Model, find_machine, machines
 from wallscope.errors import LayoutError
 
 MACHINES = [
@@ -25,8 +26,33 @@ MACHINES = [
     ("mi300x", "bf16"),
     ("v100", "fp16"),
 ]
+OWN = {
+    "latent experts with MTP": ModelShape(
+        *(40, 4096, 32, 8, 128, 131072),
+        experts=256,
+        expert_width=2688,
+        experts_of_a_token=8,
+        latent_width=1024,
+        predictions=1,
+    ),
+    "latent attention with wide keys": ModelShape(
+        *(62, 2560, 40, 40, 64, 73448, 6400),
+        query_rank=768,
+        latent_rank=256,
+        rope_size=32,
+        key_size=96,
+        predictions=2,
+    ),
+    "dense with vision": ModelShape(
+        *(28, 3584, 28, 4, 128, 152064, 18944),
+        vision=VisionShape(32, 1280, 3420, 1176, 3584, merged=4, inner=5120, gated=True),
+    ),
+}
+"""Shapes of kinds that no family has."""
 GRID = list(
-    itertools.product(sorted(model_shapes()), MACHINES, (8, 64, 256, 1024), (4_096, 32_768, 131_072, 1 << 20))
+    itertools.product(
+        sorted({*model_shapes(), *OWN}), MACHINES, (8, 64, 256, 1024), (4_096, 32_768, 131_072, 1 << 20)
+    )
 )
 random.Random(3).shuffle(GRID)
 FEW, MANY = 24, 480
@@ -47,7 +73,11 @@ def break_law(folder, combinations):
     """The plans of combinations, and what is wrong with them."""
     planned, wrong = 0, []
     for model, (machine, precision), gpus, length in combinations:
-        asked = wanted(model, gpus, machine, length, precision=precision)
+        rest = {"precision": precision}
+        if model in OWN:
+            shape = OWN[model]
+            rest |= {"own_shape": shape, "model": Model(model, shape.experts, None, shape.vision is not None)}
+        asked = wanted("dsv3" if model in OWN else model, gpus, machine, length, **rest)
         try:
             plan = plan_run(asked)
         except LayoutError:
@@ -65,17 +95,7 @@ def break_law(folder, combinations):
         stages = f",vpp{plan.virtual_pipeline}" if plan.virtual_pipeline else ""
         given = f"tp{sizes.tensor},pp{sizes.pipeline},cp{sizes.context},ep{sizes.expert}{stages}"
         levers = plan.planned.levers
-        again = plan_run(
-            wanted(
-                model,
-                gpus,
-                machine,
-                length,
-                given,
-                precision=precision,
-                short_gradients=levers.short_gradients,
-            )
-        )
+        again = plan_run(replace(asked, given=parse_sizes(given), short_gradients=levers.short_gradients))
         if (again.layout, again.planned, again.bridge) != (plan.layout, plan.planned, plan.bridge):
             wrong.append((*label, "its own numbers give another plan", given))
     return planned, wrong
@@ -126,6 +146,7 @@ def test_layers_are_divided_evenly_with_embedding_and_loss(layers, stages):
     counts = [len(stage) for stage in layout.split("|")]
 
     assert count_layout(layout) == (stages, layers, 0)
+    assert divide_layers(layers, stages, 2) == f"{layout[:-1]}mmL"
     assert layout.replace("|", "") == f"E{'t' * layers}L"
     assert max(counts) - min(counts) <= 1
 

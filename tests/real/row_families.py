@@ -246,6 +246,7 @@ ROWS_OF_RULES: dict[str, tuple[str, ...]] = {
         "selective-recompute",
         "offload-activations",
     ),
+    "vision": ("freeze-vision",),
     "experts": (
         "group-experts",
         "aligned-experts",
@@ -366,6 +367,7 @@ ROWS_OF_RULES: dict[str, tuple[str, ...]] = {
         "pipeline-embedding-wgrad",
         "pipeline-chunks",
         "even-out-ranks",
+        "even-images",
         "even-links",
         "bucketed-gradients",
         "name-the-axis",

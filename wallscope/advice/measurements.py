@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from wallscope.advice.amd import is_amd, name_amd_architecture
 from wallscope.advice.conditions import Clause, evaluate
 from wallscope.advice.published import nvlink_domain
+from wallscope.advice.vision_parts import find_imbalance, list_vision_times, measure_vision
 from wallscope.model.advice import Program, RunConfiguration, Value
 from wallscope.model.analysis import Analysis, Rank
 from wallscope.model.cause_catalogue import DRAINED, HOST_FRAMEWORK, LAUNCHING, MEMORY_ALLOCATOR
@@ -460,6 +461,20 @@ def _migration_shares(run: MeasuredRun) -> tuple[float, float]:
     return exposed_ns / run.step_ns, (work_ns - exposed_ns) / run.step_ns
 
 
+def _measure_vision_share(run: MeasuredRun) -> float | None:
+    """Return the share of a vision tower and its projectors in the typical step."""
+    times = measure_vision(run.rank.ranges, run.step_ns)
+    return None if times is None else (times.encoder_ns + times.projector_ns) / times.step_ns
+
+
+def _is_vision_trained(run: MeasuredRun) -> bool | None:
+    """Return whether a vision tower has a backward pass."""
+    times = measure_vision(run.rank.ranges, run.step_ns)
+    if times is None or times.encoder_backward_ns is None:
+        return None
+    return times.encoder_backward_ns > MATERIAL_SHARE * times.encoder_ns
+
+
 Measure = Callable[[MeasuredRun, tuple[str, ...]], Value]
 """What measures a name, given a run and the causes of a rule; `facts.toml` says what it is in words."""
 
@@ -527,6 +542,9 @@ MEASUREMENTS: Mapping[str, Measure] = {
     "unfused_optimizer_share": _of_run(_unfused_optimizer_share),
     "ungrouped_share": _of_details("small_multiplications.share"),
     "vendor": _of_run(_find_vendor),
+    "vision_imbalance": _of_run(lambda run: find_imbalance(list_vision_times(run.analysis))),
+    "vision_share": _of_run(_measure_vision_share),
+    "vision_trained": _of_run(_is_vision_trained),
     "window": _of_run(lambda run: run.window.replace(" ", "-")),
 }
 """The names that conditions of fixes may use in addition to settings."""

@@ -2,11 +2,13 @@
 
 import json
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
 from wallscope.advice.configuration import read_configuration
-from wallscope.advice.parallel_layout import ModelShape
+from wallscope.advice.model_work import list_expert_layers
+from wallscope.advice.parallel_layout import ModelShape, VisionShape
 from wallscope.advice.published import Model, find_model
 from wallscope.errors import ConfigurationError
 from wallscope.files import read_json_bytes
@@ -17,6 +19,18 @@ _UNGATED: Final = frozenset({"gelu", "gelu_new", "gelu_fast", "gelu_pytorch_tanh
 _GATED_MODELS: Final = ("gemma",)
 _CURE: Final = "name a config.json of Hugging Face, or a configuration of Megatron"
 _LARGEST: Final = 10**9
+_LONGEST: Final = 40
+_COLORS: Final = 3
+_LEAST_RATIO: Final = 0.05
+_USUAL_INTERVAL: Final = 4
+"""Of layers with full attention among linear ones, as in Qwen3-Next."""
+_MODELED: Final = frozenset({"full_attention", "sliding_attention", "chunked_attention", "linear_attention"})
+"""Kinds of layers whose memory is known."""
+_UNMODELED: Final = (
+    *("hybrid_override_pattern", "hybrid_layer_pattern", "layers_block_type", "ssm_cfg", "mamba_num_heads"),
+    *("mamba_d_state", "attn_layer_period", "linear_attn_config"),
+)
+"""Settings of models with state-space layers and the like."""
 
 Lookup = Callable[[str], Any]
 
@@ -49,7 +63,52 @@ def _read_hugging_face(path: Path) -> tuple[ModelShape, bool]:
     text = next((document[key] for key in ("text_config", "llm_config") if key in document), document)
     if not isinstance(text, dict):
         raise ConfigurationError(f"{path} — has no sizes of a language model — {_CURE}")
-    return _shape_of_hugging_face(path, text), "vision_config" in document
+    kind = next((name for name in _UNMODELED if text.get(name)), None)
+    kind = kind or next((str(each) for each in text.get("layer_types") or () if each not in _MODELED), None)
+    if kind is not None:
+        raise ConfigurationError(
+            f"{path} — has layers other than attention ({kind[:_LONGEST]}), of unknown memory — {_CURE}"
+        )
+    shape = _shape_of_hugging_face(path, text)
+    vision = document.get("vision_config")
+    if isinstance(vision, dict):
+        shape = replace(shape, vision=_read_tower(path, document, vision, shape.hidden))
+    return shape, "vision_config" in document
+
+
+def _read_tower(
+    path: Path, document: Mapping[str, Any], vision: Mapping[str, Any], out: int
+) -> VisionShape | None:
+    """Return the sizes of a vision tower; `None` if the file lacks them.
+
+    Towers of Qwen join patches before their projectors, and may have several of these. Others project each
+    patch, or a square of patches, to the width of the decoder.
+    """
+    layers = _first(path, vision.get, "depth", "num_hidden_layers")
+    hidden = _first(path, vision.get, "embed_dim", "hidden_size")
+    inner = _first(path, vision.get, "intermediate_size")
+    inner = inner or hidden * _first(path, vision.get, "mlp_ratio")
+    patch = _first(path, vision.get, "patch_size")
+    if not (layers and hidden and inner and patch):
+        return None
+    side = _first(path, vision.get, "spatial_merge_size")
+    ratio = document.get("downsample_ratio")
+    squeezed = round(1 / ratio) if isinstance(ratio, float) and _LEAST_RATIO < ratio <= 1 else 1
+    merged = (side or squeezed) ** 2
+    further = vision.get("deepstack_visual_indexes")
+    return VisionShape(
+        layers=layers,
+        hidden=hidden,
+        feed_forward=inner,
+        patch_inputs=patch**2
+        * (_first(path, vision.get, "in_channels", "in_chans", "num_channels") or _COLORS)
+        * (_first(path, vision.get, "temporal_patch_size") or 1),
+        out=out,
+        merged=merged,
+        inner=merged * hidden if side else out,
+        projectors=1 + (len(further) if isinstance(further, list) else 0),
+        gated=vision.get("hidden_act") == "silu",
+    )
 
 
 def _shape_of_hugging_face(path: Path, text: Mapping[str, Any]) -> ModelShape:
@@ -62,16 +121,21 @@ def _shape_of_hugging_face(path: Path, text: Mapping[str, Any]) -> ModelShape:
     latent = _first(path, text.get, "kv_lora_rank")
     shared = _first(path, text.get, "shared_expert_intermediate_size")
     shared = shared or width * _first(path, text.get, "n_shared_experts")
-    dense = _first(path, text.get, "first_k_dense_replace")
+    dense = _count_without_experts(path, text, layers) if experts else 0
     activation = str(text.get("hidden_act") or text.get("hidden_activation") or "silu")
     is_gated = activation not in _UNGATED or str(text.get("model_type", "")).startswith(_GATED_MODELS)
     named = ("v_head_dim",) if latent else ("head_dim",)
+    head_size = _first(path, text.get, *named) or hidden // heads
+    key_size = _first(path, text.get, "qk_nope_head_dim") if latent else 0
+    key_heads, value_heads = (_first(path, text.get, f"linear_num_{kind}_heads") for kind in ("key", "value"))
+    linear_keys = key_heads * _first(path, text.get, "linear_key_head_dim")
+    linear_values = value_heads * _first(path, text.get, "linear_value_head_dim")
     return ModelShape(
         layers=layers,
         hidden=hidden,
         heads=heads,
         groups=_first(path, text.get, "num_key_value_heads") or heads,
-        head_size=_first(path, text.get, *named) or hidden // heads,
+        head_size=head_size,
         vocabulary=_need(path, text.get, "vocab_size"),
         feed_forward=0 if experts and not dense else inner,
         experts=experts,
@@ -84,7 +148,31 @@ def _shape_of_hugging_face(path: Path, text: Mapping[str, Any]) -> ModelShape:
         rope_size=_first(path, text.get, "qk_rope_head_dim") if latent else 0,
         gated=is_gated,
         tied=text.get("tie_word_embeddings") is True,
+        key_size=key_size if key_size != head_size else 0,
+        predictions=_first(path, text.get, "num_nextn_predict_layers", "mtp_num_hidden_layers"),
+        linear_layers=_count_linear(path, text, layers) if linear_values else 0,
+        linear_keys=linear_keys,
+        linear_values=linear_values,
+        linear_key_heads=key_heads if linear_values else 0,
+        linear_value_heads=value_heads if linear_values else 0,
+        output_gate=text.get("attn_output_gate") is True or text.get("model_type") == "qwen3_next",
     )
+
+
+def _count_without_experts(path: Path, text: Mapping[str, Any], layers: int) -> int:
+    try:
+        return layers - sum(list_expert_layers(text, layers))
+    except (TypeError, ValueError, ZeroDivisionError) as error:
+        raise ConfigurationError(f"{path} — the layers with experts cannot be read — {_CURE}") from error
+
+
+def _count_linear(path: Path, text: Mapping[str, Any], layers: int) -> int:
+    """Count the layers with linear attention: listed ones, or all but one of each interval."""
+    kinds = text.get("layer_types")
+    if isinstance(kinds, list):
+        return min(kinds.count("linear_attention"), layers)
+    every = _first(path, text.get, "full_attention_interval") or _USUAL_INTERVAL
+    return layers - layers // every
 
 
 def _read_megatron(path: Path) -> ModelShape:
@@ -96,12 +184,14 @@ def _read_megatron(path: Path) -> ModelShape:
     inner = _first(path, known.get, "ffn_hidden_size") or 4 * hidden
     frequency = str(known.get("moe_layer_freq") or "")
     layers = _need(path, known.get, "num_layers")
+    head_size = _first(path, known.get, "v_head_dim" if is_latent else "kv_channels") or hidden // heads
+    key_size = _first(path, known.get, "qk_head_dim") if is_latent else 0
     return ModelShape(
         layers=layers,
         hidden=hidden,
         heads=heads,
         groups=_first(path, known.get, "num_query_groups") or heads,
-        head_size=_first(path, known.get, "v_head_dim" if is_latent else "kv_channels") or hidden // heads,
+        head_size=head_size,
         vocabulary=_need(path, known.get, "vocab_size"),
         feed_forward=inner,
         experts=experts,
@@ -114,6 +204,9 @@ def _read_megatron(path: Path) -> ModelShape:
         rope_size=_first(path, known.get, "qk_pos_emb_head_dim") if is_latent else 0,
         gated=known.get("gated_linear_unit") is not False and known.get("swiglu") is not False,
         tied=known.get("untie_embeddings_and_output_weights") is False,
+        key_size=key_size if key_size != head_size else 0,
+        latent_width=_first(path, known.get, "moe_latent_size") if experts else 0,
+        predictions=_first(path, known.get, "mtp_num_layers"),
     )
 
 

@@ -465,7 +465,7 @@ def _read_hugging_face(written: Mapping[str, Any]) -> PlannedRun | PlanMismatch:
             head_size=number("head_dim", default=hidden // heads),
             vocabulary=vocabulary,
             feed_forward=number(*_NAMES["feed_forward"], default=4 * hidden),
-            has_experts=tuple(_list_expert_layers(written, layers) if experts else [False] * layers),
+            has_experts=tuple(list_expert_layers(written, layers) if experts else [False] * layers),
             windows=tuple(_list_windows(written, layers)),
             experts=experts,
             experts_of_a_token=number("num_experts_per_tok"),
@@ -489,7 +489,14 @@ def _read_hugging_face(written: Mapping[str, Any]) -> PlannedRun | PlanMismatch:
     return PlannedRun(sizes, sequence, sequence * batch, micro_batches, stages=stages)
 
 
-def _list_expert_layers(written: Mapping[str, Any], layers: int) -> Iterator[bool]:
+def list_expert_layers(written: Mapping[str, Any], layers: int) -> Iterator[bool]:
+    """Yield of each layer of a `config.json` whether it has experts.
+
+    Raises:
+        TypeError: a value has another type.
+        ValueError: a value is not a number.
+        ZeroDivisionError: every 0th layer has experts.
+    """
     dense = int(written.get("first_k_dense_replace") or 0)
     every = int(written.get("moe_layer_freq") or written.get("decoder_sparse_step") or 1)
     listed = set(written.get("mlp_only_layers") or ())

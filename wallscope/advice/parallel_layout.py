@@ -181,8 +181,50 @@ def count_accumulation(global_batch: int | None, micro_batch: int, data: int) ->
 
 
 _OF_RECOMPUTED = {"layernorm": "norms", "moe_act": "expert_activation", "mla_up_proj": "projections"}
+_TOWER_BYTES = 2
+"""Bytes of a weight of a vision tower, which FP8 recipes leave in BF16."""
 _LOGITS_BYTES = 6
 """Bytes per word of the vocabulary and token: scores in BF16, and in FP32 for the loss."""
+
+
+@dataclass(frozen=True, slots=True)
+class VisionShape:
+    """Sizes of a vision tower and of the projectors behind it; tensor parallelism does not divide them.
+
+    `patch_inputs` are the numbers of a patch. A token of the decoder stands for `merged` patches. Of each
+    projector, `inner` is the width between its two matrices. Tokens of images are `image_share` of all tokens
+    at most. A frozen tower has weights alone.
+    """
+
+    layers: int
+    hidden: int
+    feed_forward: int
+    patch_inputs: int
+    out: int
+    merged: int = 1
+    inner: int = 0
+    projectors: int = 1
+    gated: bool = False
+    image_share: float = 1.0
+    frozen: bool = False
+
+    def count_parameters(self) -> int:
+        """Count the parameters of tower and projectors."""
+        layer = self.hidden * (4 * self.hidden + (3 if self.gated else 2) * self.feed_forward)
+        projector = self.inner * (self.merged * self.hidden + self.out)
+        return self.layers * layer + self.patch_inputs * self.hidden + self.projectors * projector
+
+    def count_bytes(self, *, is_recomputed: bool) -> int:
+        """Count the bytes per token of images that backward needs of tower and projectors."""
+        if self.frozen:
+            return 0
+        layer = (
+            2 * self.hidden
+            if is_recomputed
+            else 16 * self.hidden + (6 if self.gated else 4) * self.feed_forward
+        )
+        projector = 2 * self.merged * self.hidden + 4 * self.inner
+        return self.merged * self.layers * layer + self.projectors * projector
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,6 +232,10 @@ class ModelShape:
     """Sizes of a decoder; `dense_layers` have no experts; ranks and `rope_size` are for latent attention.
 
     A gated feed-forward layer has three matrices, others have two. Tied models share their two embeddings.
+    Keys of latent attention have `key_size` numbers besides `rope_size`, as many as values if it is 0.
+    Experts work in `latent_width` numbers of a token if it is not 0. `predictions` are layers that predict
+    further tokens. Of `layers`, `linear_layers` have linear attention, of `linear_keys` and `linear_values`
+    numbers in all its heads. With an output gate, attention has as many gates as queries.
     """
 
     layers: int
@@ -209,11 +255,21 @@ class ModelShape:
     rope_size: int = 0
     gated: bool = True
     tied: bool = False
+    key_size: int = 0
+    latent_width: int = 0
+    predictions: int = 0
+    linear_layers: int = 0
+    linear_keys: int = 0
+    linear_values: int = 0
+    linear_key_heads: int = 0
+    linear_value_heads: int = 0
+    output_gate: bool = False
+    vision: VisionShape | None = None
 
     @property
     def query_width(self) -> int:
         """Return the numbers of all query heads of a token."""
-        return self.heads * (self.head_size + self.rope_size)
+        return self.heads * ((self.key_size or self.head_size) + self.rope_size)
 
     @property
     def key_value_width(self) -> int:
@@ -222,18 +278,42 @@ class ModelShape:
             return self.query_width + self.heads * self.head_size
         return 2 * self.groups * self.head_size
 
+    @property
+    def linear_width(self) -> int:
+        """Return the numbers of queries, keys, values and gates of linear attention."""
+        return 2 * (self.linear_keys + self.linear_values)
+
+    def divides_linear(self, ranks: int) -> bool:
+        """Return whether ranks of tensor and context parallelism divide the heads of linear attention."""
+        return not (self.linear_key_heads % ranks or self.linear_value_heads % ranks)
+
+    @property
+    def expert_inputs(self) -> int:
+        """Return the numbers of a token that experts receive."""
+        return self.latent_width or self.hidden
+
     def attention_parameters(self) -> int:
         """Count the parameters of attention in a layer."""
         out = self.heads * self.head_size * self.hidden
         if not self.latent_rank:
-            return self.hidden * (self.query_width + self.key_value_width) + out
+            gates = self.query_width if self.output_gate else 0
+            return self.hidden * (self.query_width + gates + self.key_value_width) + out
         queries = (
             self.query_rank * (self.hidden + self.query_width)
             if self.query_rank
             else self.hidden * self.query_width
         )
         latent = self.hidden * (self.latent_rank + self.rope_size)
-        return queries + latent + self.latent_rank * 2 * self.heads * self.head_size + out
+        raised = self.heads * ((self.key_size or self.head_size) + self.head_size)
+        return queries + latent + self.latent_rank * raised + out
+
+    def linear_parameters(self) -> int:
+        """Count the parameters of linear attention in a layer."""
+        return self.hidden * (self.linear_width + self.linear_values)
+
+    def expert_parameters(self) -> int:
+        """Count the parameters of all experts of a layer."""
+        return (3 if self.gated else 2) * self.expert_inputs * self.expert_width * self.experts
 
 
 @dataclass(frozen=True, slots=True)
@@ -271,13 +351,28 @@ class MemoryOptions:
 @cache
 def model_shapes() -> dict[str, ModelShape]:
     """Return the shapes of model families, by name of the family."""
-    return {name: ModelShape(**table) for name, table in read_toml("advice/shapes.toml")["shape"].items()}
+    found = {}
+    for name, table in read_toml("advice/shapes.toml")["shape"].items():
+        vision = VisionShape(**table["vision"]) if "vision" in table else None
+        found[name] = ModelShape(**{**table, "vision": vision})
+    return found
 
 
 @dataclass(frozen=True, slots=True)
 class _Parameters:
     dense: float
     experts: float
+    tower: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Stage:
+    """A pipeline stage: parameters, layers with activations, losses, micro-batches with images."""
+
+    parameters: _Parameters
+    live_layers: float
+    losses: int
+    live_images: int
 
 
 def estimate_memory(
@@ -287,21 +382,40 @@ def estimate_memory(
     options: MemoryOptions,
     virtual_stages: int | None = None,
 ) -> MemoryEstimate:
-    """Return the bytes that a GPU of the fullest pipeline stage needs, by part."""
-    counted = _count_parameters(shape, layout)
+    """Return the bytes that a GPU of the fullest pipeline stage needs, by part.
+
+    The first stage has most micro-batches at once, and the vision tower. The last one has the layers that
+    predict further tokens.
+    """
+    stages = [_describe_first(shape, layout, virtual_stages)]
+    if shape.predictions and layout.sizes.pipeline > 1:
+        stages.append(_describe_last(shape, layout, virtual_stages))
+    found = [_estimate_stage(shape, layout, microbatch_tokens, options, stage) for stage in stages]
+    return max(found, key=lambda one: one.total_bytes)
+
+
+def _estimate_stage(
+    shape: ModelShape, layout: Folding, microbatch_tokens: int, options: MemoryOptions, stage: _Stage
+) -> MemoryEstimate:
+    counted, vision = stage.parameters, shape.vision
     whole = counted.dense + counted.experts
     replicas = layout.data * layout.sizes.context  # Context parallelism has the same weights on all ranks.
     states = counted.dense / replicas + counted.experts / layout.expert_data
     sharded = states if options.fully_sharded else whole
-    layers = _count_live_layers(shape, layout, virtual_stages)
+    tower = counted.tower / replicas if options.fully_sharded else counted.tower
+    trained = 0 if vision is None or vision.frozen else 1
     tokens = microbatch_tokens / layout.sizes.context
     working = whole / max(ceil(shape.layers / layout.sizes.pipeline), 1) if options.fully_sharded else 0
+    images = (
+        0 if vision is None else vision.image_share * vision.count_bytes(is_recomputed=options.recompute_full)
+    )
     return MemoryEstimate(
-        weights_bytes=round((sharded + 2 * working) * options.weight_bytes),
-        gradients_bytes=round(sharded * options.gradient_bytes),
-        optimizer_bytes=round(states * options.state_bytes),
-        activations_bytes=round(tokens * layers * _token_bytes(shape, layout, options)),
-        logits_bytes=round(tokens * shape.vocabulary / layout.sizes.tensor * _LOGITS_BYTES),
+        weights_bytes=round((sharded + 2 * working) * options.weight_bytes + tower * _TOWER_BYTES),
+        gradients_bytes=round((sharded + trained * tower) * options.gradient_bytes),
+        optimizer_bytes=round((states + trained * counted.tower / replicas) * options.state_bytes),
+        activations_bytes=round(tokens * stage.live_layers * _token_bytes(shape, layout, options)),
+        logits_bytes=round(stage.losses * tokens * shape.vocabulary / layout.sizes.tensor * _LOGITS_BYTES),
+        vision_bytes=round(stage.live_images * tokens * images),
     )
 
 
@@ -311,31 +425,58 @@ def smallest_states(shape: ModelShape, layout: Folding) -> int:
     return estimate_memory(shape, layout, 0, options).total_bytes
 
 
-def _count_parameters(shape: ModelShape, layout: Folding) -> _Parameters:
-    """Count the parameters of a GPU in the stage with the embedding and its share of layers."""
+def _describe_first(shape: ModelShape, layout: Folding, virtual_stages: int | None) -> _Stage:
+    """Describe the stage with the embedding and its share of layers, the only one without a pipeline."""
+    stages, chunks = layout.sizes.pipeline, virtual_stages or 1
+    is_only = stages == 1
+    embeddings = shape.vocabulary * shape.hidden * (2 if is_only and not shape.tied else 1)
+    predictions = shape.predictions if is_only else 0
+    tower = 0 if shape.vision is None else shape.vision.count_parameters()
+    in_flight = stages if chunks == 1 else stages * (chunks - 1) + 2 * (stages - 1) + 1
+    return _Stage(
+        _count_parameters(shape, layout, embeddings, predictions, tower),
+        shape.layers + predictions if is_only else in_flight * shape.layers / (stages * chunks),
+        1 + predictions,
+        1 if is_only else stages if chunks == 1 else 2 * stages - 1,
+    )
+
+
+def _describe_last(shape: ModelShape, layout: Folding, virtual_stages: int | None) -> _Stage:
+    """Describe the stage with the loss and the further predictions, which embed their tokens themselves."""
+    stages, chunks = layout.sizes.pipeline, virtual_stages or 1
+    embeddings = shape.vocabulary * shape.hidden * (1 if shape.tied else 2)
+    in_flight = 1 if chunks == 1 else stages * (chunks - 1) + 1
+    live = in_flight * shape.layers / (stages * chunks) + shape.predictions
+    return _Stage(
+        _count_parameters(shape, layout, embeddings, shape.predictions, 0), live, 1 + shape.predictions, 0
+    )
+
+
+def _count_parameters(
+    shape: ModelShape, layout: Folding, embeddings: int, predictions: int, tower: int
+) -> _Parameters:
+    """Count the parameters of a GPU in a stage with its share of layers, embeddings and predictions.
+
+    Each prediction is a layer as the last ones, and a matrix that joins two hidden states.
+    """
     sizes = layout.sizes
     part = 1 / sizes.pipeline
     sparse = shape.layers - shape.dense_layers if shape.experts else 0
     dense = shape.layers - sparse
     width = (3 if shape.gated else 2) * shape.hidden
-    attention = shape.layers * shape.attention_parameters()
-    others = dense * width * shape.feed_forward + sparse * width * shape.shared_width
-    embeddings = shape.vocabulary * shape.hidden * (2 if sizes.pipeline == 1 and not shape.tied else 1)
-    routers = sparse * shape.hidden * shape.experts
-    experts = sparse * width * shape.expert_width * shape.experts
+    attention = (shape.layers - shape.linear_layers) * shape.attention_parameters()
+    attention += shape.linear_layers * shape.linear_parameters()
+    mlp = width * (shape.shared_width if shape.experts else shape.feed_forward)
+    latent = 2 * shape.hidden * shape.latent_width
+    others = dense * width * shape.feed_forward + sparse * (width * shape.shared_width + latent)
+    joined = predictions * (2 * shape.hidden**2 + shape.attention_parameters() + mlp + latent)
+    router = shape.hidden * shape.experts
+    experts = sparse * part + (predictions if shape.experts else 0)
     return _Parameters(
-        dense=((attention + others) * part + embeddings) / sizes.tensor + routers * part,
-        experts=experts * part / sizes.experts,
+        dense=((attention + others) * part + joined + embeddings) / sizes.tensor + router * experts,
+        experts=experts * shape.expert_parameters() / sizes.experts,
+        tower=tower,
     )
-
-
-def _count_live_layers(shape: ModelShape, layout: Folding, virtual_stages: int | None) -> float:
-    """Return how many layers keep activations at once on the first stage, over all its microbatches."""
-    stages, chunks = layout.sizes.pipeline, virtual_stages or 1
-    if stages == 1:
-        return shape.layers
-    in_flight = stages if chunks == 1 else stages * (chunks - 1) + 2 * (stages - 1) + 1
-    return in_flight * shape.layers / (stages * chunks)
 
 
 def _token_bytes(shape: ModelShape, layout: Folding, options: MemoryOptions) -> float:
@@ -345,25 +486,31 @@ def _token_bytes(shape: ModelShape, layout: Folding, options: MemoryOptions) -> 
         return 2 * hidden / layout.sizes.tensor
     linear = options.linear_input_bytes
     sparse = (shape.layers - shape.dense_layers) / shape.layers if shape.experts else 0
+    linear_share = shape.linear_layers / shape.layers
     topk = shape.experts_of_a_token
+    gates = shape.query_width if shape.output_gate else 0
+    widths = shape.query_width + gates + shape.key_value_width
+    convolved = 2 * (2 * shape.linear_keys + shape.linear_values)
     parts = {
         "residuals": 4 * hidden,
         "norms": 2 * linear * hidden,
-        "projections": 2 * (shape.query_width + shape.key_value_width),
+        "projections": (1 - linear_share) * 2 * widths + linear_share * (2 * shape.linear_width + convolved),
         "latent": 2 * linear * (shape.query_rank + shape.latent_rank),
-        "attention": linear * shape.heads * shape.head_size,
+        "attention": linear * (1 - linear_share) * shape.heads * shape.head_size
+        + linear_share * (2 + linear) * shape.linear_values,
         "feed_forward": (1 - sparse) * ((4 if shape.gated else 2) + linear) * shape.feed_forward,
         "shared": sparse * (4 + linear) * shape.shared_width,
-        "dispatched": sparse * topk * linear * hidden,
+        "dispatched": sparse * topk * linear * shape.expert_inputs,
         "experts": sparse * topk * 4 * shape.expert_width,
         "expert_activation": sparse * topk * linear * shape.expert_width,
+        "expert_latent": sparse * 2 * linear * shape.latent_width,
     }
     for module in options.recompute_modules:
         parts.pop(_OF_RECOMPUTED.get(module, module), None)
     if "mlp" in options.recompute_modules:
         parts["feed_forward"] = 0
     if "moe" in options.recompute_modules:
-        parts |= {"dispatched": 0, "experts": 0, "expert_activation": 0, "shared": 0}
+        parts |= {"dispatched": 0, "experts": 0, "expert_activation": 0, "shared": 0, "expert_latent": 0}
     return sum(parts.values()) / layout.sizes.tensor
 
 

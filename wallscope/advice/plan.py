@@ -45,7 +45,12 @@ from wallscope.model.advice import (
     Value,
 )
 from wallscope.records import dataclass
-from wallscope.thresholds.verdict import LONG_SEQUENCE_COUNT, RESERVED_MEMORY_SHARE, TOKENS_OF_A_RANK_COUNT
+from wallscope.thresholds.verdict import (
+    IMAGE_TOKENS_SHARE,
+    LONG_SEQUENCE_COUNT,
+    RESERVED_MEMORY_SHARE,
+    TOKENS_OF_A_RANK_COUNT,
+)
 from wallscope.units import size
 
 PRECISIONS = ("bf16", "fp16", "fp8", "mxfp8", "nvfp4")
@@ -64,6 +69,7 @@ class PlanRequest:
 
     `given` may have `virtual_pipeline`, the virtual stages of each rank. `own_shape` is that of a model which
     no family has. `short_gradients` are in BF16; if `None`, as in the published run or in FP32.
+    At most `image_tokens` of a sequence come from images; `None`: half of them.
     """
 
     model: Model
@@ -76,6 +82,8 @@ class PlanRequest:
     micro_batch: int = 1
     own_shape: ModelShape | None = None
     short_gradients: bool | None = None
+    image_tokens: int | None = None
+    freezes_vision: bool = False
 
     @property
     def given_sizes(self) -> Mapping[str, int]:
@@ -89,7 +97,17 @@ class PlanRequest:
     @property
     def shape(self) -> ModelShape | None:
         """The shape of the model, if it is known."""
-        return self.own_shape or model_shapes().get(self.model.id)
+        found = self.own_shape or model_shapes().get(self.model.id)
+        if found is None or found.vision is None:
+            return found
+        images = self.most_image_tokens / self.seq_length
+        return replace(found, vision=replace(found.vision, image_share=images, frozen=self.freezes_vision))
+
+    @property
+    def most_image_tokens(self) -> int:
+        """The tokens of a sequence that come from images, at most."""
+        given = self.image_tokens
+        return round(IMAGE_TOKENS_SHARE * self.seq_length) if given is None else min(given, self.seq_length)
 
     @property
     def capacity_bytes(self) -> int | None:
@@ -174,6 +192,8 @@ def plan_run(wanted: PlanRequest) -> Advice:
         dispatcher=dispatcher,
         bridge=write_bridge(settings, wanted.gpus),
         arguments=write_arguments(settings, wanted.gpus, wanted.shape),
+        image_tokens=wanted.most_image_tokens if wanted.shape is not None and wanted.shape.vision else None,
+        misses_tower=wanted.model.vision and wanted.shape is not None and wanted.shape.vision is None,
         recompute=recompute,
         feasible=_feasible(wanted),
         sharded=_list_sharded(wanted),
@@ -284,6 +304,11 @@ def _check_shape(wanted: PlanRequest, sizes: Sizes, virtual_stages: int | None) 
     if groups % sizes.tensor and sizes.tensor % groups:
         raise LayoutError(
             f"TP{sizes.tensor} — {shape.groups} query groups and TP do not divide each other — change TP"
+        )
+    if not shape.divides_linear(sizes.attention):
+        raise LayoutError(
+            f"TP{sizes.tensor} x CP{sizes.context} — {shape.linear_key_heads} heads of linear attention are"
+            " not divisible by TP x CP — change TP or CP"
         )
     stages = sizes.pipeline * ((virtual_stages or 1) if sizes.pipeline > 1 else 1)
     if stages > shape.layers:
@@ -620,6 +645,8 @@ def _list_sizes(shape: ModelShape, gpus: int, seq_length: int) -> Iterator[Sizes
             if pipeline > min(_MOST_STAGES, shape.layers):
                 break
             for context in contexts:
+                if not shape.divides_linear(tensor * context):
+                    continue
                 yield from (Sizes(tensor, pipeline, context, expert) for expert in experts if expert <= gpus)
 
 

@@ -59,6 +59,9 @@ def _describe_model(shape: ModelShape) -> dict[str, Value]:
             "model.multi_latent_attention": True,
             "model.kv_lora_rank": shape.latent_rank,
             **({"model.q_lora_rank": shape.query_rank} if shape.query_rank else {}),
+            "model.qk_head_dim": shape.key_size or shape.head_size,
+            "model.qk_pos_emb_head_dim": shape.rope_size,
+            "model.v_head_dim": shape.head_size,
         }
     else:
         found["model.num_query_groups"] = shape.groups
@@ -78,7 +81,19 @@ def _describe_model(shape: ModelShape) -> dict[str, Value]:
                 if shape.shared_width
                 else {}
             ),
+            **({"model.moe_latent_size": shape.latent_width} if shape.latent_width else {}),
         }
+    if shape.predictions:
+        found["model.mtp_num_layers"] = shape.predictions
+    if 0 < shape.linear_layers < shape.layers:
+        found |= {
+            "model.experimental_attention_variant": "gated_delta_net",
+            "model.linear_attention_freq": round(shape.layers / (shape.layers - shape.linear_layers)),
+            "model.linear_num_key_heads": shape.linear_key_heads,
+            "model.linear_num_value_heads": shape.linear_value_heads,
+        }
+    if shape.vision is not None and shape.vision.frozen:
+        found["model.freeze_vision_model"] = True
     return found
 
 
@@ -101,18 +116,20 @@ def _describe_layout(
         chunks = virtual_stages or 1
         if chunks > 1:
             found["model.virtual_pipeline_model_parallel_size"] = chunks
-        if shape is not None and shape.layers % (sizes.pipeline * chunks):
+        if shape is not None and (shape.layers % (sizes.pipeline * chunks) or shape.predictions):
             found["model.pipeline_model_parallel_layout"] = divide_layers(
-                shape.layers, sizes.pipeline * chunks
+                shape.layers, sizes.pipeline * chunks, shape.predictions
             )
     return found
 
 
-def divide_layers(layers: int, stages: int) -> str:
+def divide_layers(layers: int, stages: int, predictions: int = 0) -> str:
     """Return a pipeline layout whose stages differ by at most one layer, embedding and loss counted.
 
-    >>> divide_layers(5, 4)
-    'Et|tt|tt|L'
+    The last stage has all layers that predict further tokens, and may be longer for them.
+
+    >>> divide_layers(5, 4), divide_layers(5, 4, 1)
+    ('Et|tt|tt|L', 'Et|tt|tt|mL')
 
     Raises:
         ValueError: there are more stages than layers, embedding and loss.
@@ -125,7 +142,8 @@ def divide_layers(layers: int, stages: int) -> str:
     counts = [least + (middle <= index < middle + rest) for index in range(stages)]
     row = "E" + "t" * layers + "L"
     ends = [sum(counts[: index + 1]) for index in range(stages)]
-    return "|".join(row[end - count : end] for count, end in zip(counts, ends, strict=True))
+    layout = "|".join(row[end - count : end] for count, end in zip(counts, ends, strict=True))
+    return f"{layout[:-1]}{'m' * predictions}L"
 
 
 def _describe_experts(dispatcher: str, machine: Machine) -> dict[str, Value]:
@@ -236,8 +254,14 @@ _FLAGS: Final[Mapping[str, str]] = {
 """Flags of Megatron-LM that differ from the settings of Megatron Bridge with dashes."""
 _NO_FLAGS: Final = {"add_bias_linear": "--disable-bias-linear"}
 """Flags that disable what a setting enables."""
-_OF_BRIDGE: Final = {"dist.use_megatron_fsdp", "dataset.seq_length", "optimizer.use_distributed_optimizer"}
-"""Settings of Megatron Bridge that another one stands for in Megatron-LM."""
+_OF_BRIDGE: Final = {
+    "dist.use_megatron_fsdp",
+    "dataset.seq_length",
+    "optimizer.use_distributed_optimizer",
+    "model.freeze_vision_model",
+}
+"""Settings of Megatron Bridge that another one stands for in Megatron-LM, or that a vision tower has."""
+_DECODER: Final = "# the decoder alone: Megatron Bridge has the vision tower\n"
 _WITH_LAYOUT: Final = "pipeline_model_parallel_layout"
 _LINE: Final = 100
 
@@ -256,7 +280,7 @@ def write_arguments(settings: Mapping[str, Value], gpus: int, shape: ModelShape 
         words.append("--no-overlap-p2p-communication")
     words.append(f"--max-position-embeddings {settings['model.seq_length']}")
     words += [] if shape is None else _list_flags_of_shape(shape)
-    return _wrap(words)
+    return (_DECODER if shape is not None and shape.vision is not None else "") + _wrap(words)
 
 
 def _list_flags_of_shape(shape: ModelShape) -> list[str]:

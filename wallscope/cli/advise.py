@@ -48,6 +48,15 @@ def advise(  # noqa: PLR0913  # options are parameters
         Literal["bf16", "fp32"] | None,
         typer.Option(help="Precision of gradients. Default: as in the published run, else fp32."),
     ] = None,
+    image_tokens: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N", min=0, help="Tokens of a sequence that come from images, at most. Default: half."
+        ),
+    ] = None,
+    freeze_vision: Annotated[
+        bool, typer.Option("--freeze-vision", help="Vision tower and projectors are not trained.")
+    ] = False,
     settings: Annotated[
         Literal["yaml", "arguments"] | None,
         typer.Option(
@@ -76,6 +85,9 @@ def advise(  # noqa: PLR0913  # options are parameters
     if precision not in PRECISIONS:
         raise OptionError(f"--precision {precision} — is not known — name one of {', '.join(PRECISIONS)}")
     family, shape = read_model(model)
+    if (image_tokens is not None or freeze_vision) and not family.vision:
+        option = "--freeze-vision" if freeze_vision else "--image-tokens"
+        raise OptionError(f"{option} — {family.id} has no vision tower — leave it out")
     plan = plan_run(
         PlanRequest(
             family,
@@ -88,6 +100,8 @@ def advise(  # noqa: PLR0913  # options are parameters
             micro_batch,
             shape,
             None if gradients is None else gradients == "bf16",
+            image_tokens,
+            freeze_vision,
         )
     )
     if settings is not None:

@@ -425,19 +425,24 @@ class Band:
 
 @dataclass(frozen=True, slots=True)
 class MemoryEstimate:
-    """Bytes that a GPU of the fullest pipeline stage needs, by part, without temporary buffers."""
+    """Bytes that a GPU of the fullest pipeline stage needs, by part, without temporary buffers.
+
+    `vision_bytes` are activations of a vision tower and its projectors; its other parts are among those of
+    the decoder.
+    """
 
     weights_bytes: int
     gradients_bytes: int
     optimizer_bytes: int
     activations_bytes: int
     logits_bytes: int
+    vision_bytes: int = 0
 
     @property
     def total_bytes(self) -> int:
         """All parts together."""
         states = self.weights_bytes + self.gradients_bytes + self.optimizer_bytes
-        return states + self.activations_bytes + self.logits_bytes
+        return states + self.activations_bytes + self.logits_bytes + self.vision_bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -494,7 +499,9 @@ class Advice:
     `planned` has the levers that make it fit. `dispatcher` is that of experts, empty without them. `bridge`
     is the plan as YAML of Megatron Bridge, and `arguments` as those of Megatron-LM.
     `memory_capacity_bytes` is the memory of a GPU for it. `recompute` lists sets of modules from none to
-    whole layers. `feasible` are all sizes whose states fit, and `sharded` those that fit fully sharded.
+    whole layers. `feasible` are all sizes whose states fit, and `sharded` those that fit fully sharded. With
+    `misses_tower`, the sizes of the vision tower are unknown, and no memory has it. Else `image_tokens` of a
+    sequence come from images at most, `None` without a tower.
     """
 
     schema: Literal["wallscope.advice/1"]
@@ -519,6 +526,8 @@ class Advice:
     items: tuple[Item, ...]
     presets: tuple[Preset, ...]
     bands: tuple[Band, ...]
+    image_tokens: int | None = None
+    misses_tower: bool = False
 
 
 WordKind = Literal["cause", "wall", "fix", "finding", "fact", "term", "topic"]

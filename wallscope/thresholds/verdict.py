@@ -162,6 +162,11 @@ BF16_CONVOLUTION_OF_FP32_RATIO: Final = 0.75
 
 LONG_SEQUENCE_COUNT: Final = 8_192
 """Tokens; longer sequences ask for context parallelism. Chosen."""
+UNEVEN_ENCODER_SHARE: Final = 0.1
+"""Of the longest time of a vision tower on a rank, by how much the shortest is shorter. Chosen."""
+IMAGE_TOKENS_SHARE: Final = 0.5
+"""Of a sequence whose mix of images and text is unknown; no published run states its own. Chosen."""
+
 TOKENS_OF_A_RANK_COUNT: Final = 4_096
 """Tokens of a sequence for each rank of context parallelism; twice as many on a rack. Chosen."""
 TENSOR_FOR_CONTEXT_FROM_COUNT: Final = 131_072

@@ -185,10 +185,17 @@ def _build_memory(advice: Advice, memory: MemoryEstimate) -> Section:
         ("optimizer", memory.optimizer_bytes),
         ("activations", memory.activations_bytes),
         ("logits", memory.logits_bytes),
+        *([("activations of the vision tower", memory.vision_bytes)] if memory.vision_bytes else []),
     )
     shown = " + ".join(f"{name} {units.size(part_bytes)}" for name, part_bytes in parts)
     total = memory.total_bytes
     lines: list[Line] = [(f"{units.size(total)} without recomputation: {shown}",)]
+    if advice.misses_tower:
+        lines.append((Span("without the vision tower, whose sizes are unknown", "warning"),))
+    if memory.vision_bytes:
+        lines.append(
+            (f"at most {advice.image_tokens:,} of {advice.seq_length:,} tokens from images (--image-tokens)",)
+        )
     if capacity_bytes is not None and advice.planned is not None:
         lines.append(_describe_plan(advice.planned, total, capacity_bytes))
     if feasible:

@@ -14,6 +14,7 @@ from wallscope.views.sections.findings import build_limits
 from wallscope.views.sections.job import build_clocks, build_job, build_ranks, build_survey
 from wallscope.views.sections.light import build_light
 from wallscope.views.sections.steps import build_phases, build_steps
+from wallscope.views.sections.vision import build_vision
 from wallscope.views.sections.walls import build_causes
 from wallscope.views.verdict import choose_basis, find_deciding_stall
 from wallscope.views.whatif import build_path
@@ -46,6 +47,7 @@ def _list_sections(report: Report, rank: Rank) -> Iterator[Section | None]:
     yield build_light(analysis, rank)
     yield build_path(report, rank)
     yield from build_walls_in_depth(analysis, rank)
+    yield build_vision(analysis, rank)
     yield build_phases(analysis, rank)
     yield build_survey(analysis)
     yield build_clocks(analysis)
