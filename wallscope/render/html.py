@@ -82,7 +82,7 @@ _TITLES: Final = {
 """What sections hold, by their keys; navigation and headings of all pages."""
 _OVERVIEWS: Final = {
     "page.html.j2": frozenset({"timeline", "job", "light", "phases"}),
-    "comparison.html.j2": frozenset({"causes"}),
+    "comparison.html.j2": frozenset({"steps", "causes"}),
     "whatif.html.j2": frozenset({"changes", "sweep"}),
 }
 """Sections that a page shows at once, by its template; the others are tabs."""
