@@ -32,6 +32,14 @@ LAYOUTS = {
     "TP 2, PP 2, EP 2, DP 4": Layout(
         tensor=2, pipeline=2, expert=2, data=4, micro_batches=4, is_grouped=True
     ),
+    "TP 2, PP 4, DP 1, 5 steps": Layout(tensor=2, pipeline=4, data=1, steps=5, is_grouped=True),
+    "TP 4, EP 2, DP 4": Layout(tensor=4, expert=2, data=4, steps=6, micro_batches=2),
+    "PP 4, EP 2, DP 4, 1F1B, 5 steps": Layout(
+        pipeline=4, expert=2, data=4, steps=5, micro_batches=4, is_grouped=True
+    ),
+    "TP 2, PP 4, DP 4, interleaved": Layout(
+        tensor=2, pipeline=4, data=4, virtual=2, micro_batches=4, layers=1, steps=5, gpus_per_node=8
+    ),
     "TP 2, PP 2, EP 4, DP 16": Layout(
         tensor=2, pipeline=2, expert=4, data=16, micro_batches=2, is_grouped=True, gpus_per_node=8, layers=1
     ),
@@ -58,9 +66,9 @@ def judge_job(kind: str, layout: Layout, seed: int, *, has_payloads: bool) -> Ju
     rng = np.random.default_rng((seed, KINDS.index(kind)))
     planted = PlantedJob(layout, draw_fault(kind, layout, rng), seed, has_payloads)
     job = match_ranks(planted.profiles(), find_dominant_wall).job
-    step_ns, chain = planted.measure_step_ns(planted.ranks), planted.measure_chain()
-    gains_ns = {(fault.unit, fault.places): gain_ns for fault, gain_ns in chain}
     named = {(str(one.unit), one.places): one.saved_ns for one in job.stragglers}
+    step_ns, chain = planted.measure_step_ns(planted.ranks), planted.measure_chain(list(named))
+    gains_ns = {fault.named: gain_ns for fault, gain_ns in chain}
     notable = {unit: gain_ns for unit, gain_ns in gains_ns.items() if gain_ns >= NOTABLE_SHARE * step_ns}
     right = [unit for unit in named if unit in notable]
     return Judged(

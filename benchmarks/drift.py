@@ -1,7 +1,7 @@
 """What changed in Megatron-Core and Megatron Bridge since the knowledge base was written.
 
-Compares all fields of the configuration classes, their defaults, all assertions and the layouts of presets
-with checkouts, which are parsed and never run. With `--history` the folders are clones, and
+Compares all fields of the configuration classes, their defaults, all arguments, all assertions and layouts of
+presets with checkouts, which are parsed and never run. With `--history` the folders are clones, and
 assertions are compared with every tag of a release.
 
     python -m benchmarks.drift --megatron ../Megatron-LM --bridge ../Megatron-Bridge
@@ -16,6 +16,7 @@ from pathlib import Path
 
 from benchmarks.stops import compare_assertions, list_release_tags, read_checkout, read_release_at
 from wallscope.advice.framework_rules import framework_defaults
+from wallscope.advice.launches import list_arguments
 from wallscope.advice.published import presets
 from wallscope.advice.rejected_settings import releases
 from wallscope.advice.settings import vocabulary
@@ -44,6 +45,7 @@ _ARGUMENTS = {
 }
 """Settings of Megatron-LM's arguments alone."""
 _RECIPE = re.compile(r"_pretrain_\d+gpu_\w+_config$")
+_ARGUMENT = re.compile(r"""add_argument\(\s*(?:['"]-\w+['"],\s*)?['"]--([A-Za-z][\w-]*)['"]""")
 _UNTOLD = object()
 _OLDEST = {"megatron": (0, 12), "bridge": (0, 2)}
 """The oldest releases that assertions are compared with."""
@@ -110,6 +112,24 @@ def compare_releases(fields: Mapping[str, object], release: tuple[int, int]) -> 
             yield f"setting {name}: from {'.'.join(map(str, first))} in releases.toml, in the checkout before"
         elif first <= release and name not in fields and name not in _ARGUMENTS:
             yield f"setting {name}: from {'.'.join(map(str, first))} in releases.toml, not in the checkout"
+
+
+def read_arguments(root: Path) -> set[str]:
+    """Return the arguments that programs of a checkout of Megatron-LM accept, without their dashes."""
+    found: set[str] = set()
+    for path in (*(root / "megatron").rglob("*.py"), *root.glob("pretrain_*.py")):
+        text = path.read_text(encoding="utf-8")
+        found |= set(_ARGUMENT.findall(text))
+        if "@dataclass" in text and "config" in str(path.relative_to(root)):
+            classes = (node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.ClassDef))
+            found |= {name for one in classes for name in _fields_of(ast.Module([one], []), one.name)}
+    return {name.replace("_", "-") for name in found}
+
+
+def compare_arguments(arguments: set[str]) -> Iterator[str]:
+    """Yield arguments that a checkout has and the knowledge base lacks."""
+    for name in sorted(arguments - list_arguments()):
+        yield f"argument --{name}: in the checkout, not in arguments.txt"
 
 
 def read_release(root: Path) -> tuple[int, int] | None:
@@ -187,6 +207,7 @@ def main() -> int:
     elif options.megatron is not None:
         fields = read_fields(options.megatron)
         lines += compare_settings(fields)
+        lines += compare_arguments(read_arguments(options.megatron))
         release = read_release(options.megatron)
         if release:
             lines += compare_releases(fields, release)

@@ -26,6 +26,7 @@ from tests.doc_blocks import (
     split_command,
 )
 from tests.jobs.simulated import write_job
+from tests.logs_written import write_megatron
 from wallscope.cli import FAILED, app
 from wallscope.demo import example
 from wallscope.trace.kernel_classes import load_kernel_rules
@@ -71,6 +72,7 @@ def inputs(tmp_path_factory) -> Path:
     write_job(folder / "runs")
     write_torch_run(run(stories()[0].program), folder / "trace.json.gz")
     (folder / "run.yaml").write_text(CONFIGURATION, encoding="utf-8")
+    (folder / "run.log").write_text("\n".join(write_megatron([45.0] * 9)), encoding="utf-8")
     return folder
 
 

@@ -17,11 +17,11 @@ import stat
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
 from wallscope.errors import OptionError
+from wallscope.records import dataclass
 
 _BLOCK_BYTES, _MOST_BLOCKS = 65_536, 64
 
@@ -129,6 +129,7 @@ class EntryKind(StrEnum):
     """What is kept; the name of its folder."""
 
     ANSWERS = "answers"
+    OUTLINES = "outlines"
     PAGES = "pages"
     TIMELINES = "timelines"
     EXPORTS = "exports"
@@ -137,6 +138,7 @@ class EntryKind(StrEnum):
 _SEAL = b"wallscope cache "
 _HEADS = {
     EntryKind.ANSWERS: _SEAL,
+    EntryKind.OUTLINES: _SEAL,
     EntryKind.PAGES: _SEAL,
     EntryKind.TIMELINES: _SEAL,
     EntryKind.EXPORTS: b"SQLite format 3\0",

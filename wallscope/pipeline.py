@@ -1,6 +1,6 @@
 """The pipeline: an export is read, its operations are named, its time is divided and accounted for."""
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -32,6 +32,7 @@ from wallscope.model.whatif import WHATIF_SCHEMA, Asked, Replayed, WhatIf
 from wallscope.process_tuning import release_memory, run_both
 from wallscope.profile.build import build_profiles, pack_profiles
 from wallscope.profile.codec import EncodedTables, encode_tables
+from wallscope.records import dataclass
 from wallscope.replay.what_if import (
     RankReplays,
     UpperBounds,
@@ -120,7 +121,7 @@ def analyze_capture(
     progress: Progress,
     *,
     keeps_slices: bool = False,
-    with_profiles: bool = True,
+    with_details: bool = True,
 ) -> AnalyzedCapture:
     """Read one export and account for the time of each of its ranks; all that was made on the way is kept.
 
@@ -129,7 +130,8 @@ def analyze_capture(
         options: what the user asks.
         progress: is called with the name of each stage.
         keeps_slices: whether slices are held for tables and tracks that show them, at 60 bytes each.
-        with_profiles: whether the ranks have profiles, which only JSON shows.
+        with_details: whether the ranks have profiles, and upper bounds those that the diagnosis is not about:
+            what files show, and no terminal.
 
     Raises:
         WallscopeError: one of its children, each with a line for the user.
@@ -146,7 +148,7 @@ def analyze_capture(
     program = _detect_program(capture, configuration)
     progress("attributing time to causes")
     about = _AboutRun(configuration, findings, program, read_plan(capture.world_size))
-    concluded = _conclude(prepared, options, about, with_profiles=with_profiles)
+    concluded = _conclude(prepared, options, about, with_details=with_details)
     answer, place = concluded.analysis, concluded.place
     shown = collect_trace_facts(answer, capture.range_names["text"], facts.axes, facts.collectives)
     matched = match_rules(answer, configuration, shown, names)
@@ -319,7 +321,7 @@ def _choose_replayed(prepared: Prepared, options: Options, *, interference: bool
     place, rank, bounds, limits_host = 0, None, None, False
     if len(ranks) > 1 or options.step_facts.unprofiled_step_ns is not None:
         about = _AboutRun(RunConfiguration(), (), _detect_program(trace.capture, RunConfiguration()))
-        concluded = _conclude(prepared, options, about, with_profiles=False)
+        concluded = _conclude(prepared, options, about, with_details=False)
         place, bounds = concluded.place, concluded.bounds
         rank, limits_host = concluded.analysis.ranks[place], _limits_host_time(concluded.analysis)
     work = measure_rank_work(trace, trace.capture.ranks["rank_id"][place])
@@ -489,14 +491,19 @@ def _conclude(
     options: Options,
     about: _AboutRun,
     *,
-    with_profiles: bool,
+    with_details: bool,
 ) -> _Conclusion:
     """Summarize the ranks, match them by their profiles, and diagnose the one that stands for them."""
     trace = prepared.trace
     is_alone = len(trace.capture.ranks) == 1
     anchor = describe_anchor(trace)
+    has_bounds = not trace.capture.is_cut_off
     found = summarize_ranks(
-        prepared, options.step_facts, about.plan, with_tables=with_profiles or not is_alone
+        prepared,
+        options.step_facts,
+        about.plan,
+        with_tables=with_details or not is_alone,
+        with_bounds=has_bounds and (with_details or is_alone),
     )
     place = find_least_computing(tuple(own.rank for own in found), trace.places_without_marker())
     diagnose_rank = partial(_diagnose, prepared, anchor, options, about)
@@ -511,17 +518,20 @@ def _conclude(
 
     known, encoded = run_both(
         lambda: match_ranks(profiles, find_dominant_wall, trace.capture.world_size),
-        lambda: tuple(encode_tables(profile) for profile in profiles) if with_profiles else (),
+        lambda: tuple(encode_tables(profile) for profile in profiles) if with_details else (),
     )
-    if known.job.collectives.matched:
-        ranks = known.split_ranks(answer.ranks, [len(found)] * len(found))
+    is_matched = known.job.collectives.matched > 0
+    if is_matched and _can_represent(trace, answer.ranks, known.job.critical_place):
+        place = known.job.critical_place
+    if has_bounds and not with_details:
+        found = (*found[:place], found[place].measure_bounds(), *found[place + 1 :])
+    if is_matched:
+        ranks = known.split_ranks(tuple(own.rank for own in found), [len(found)] * len(found))
         found = tuple(replace(each, rank=rank) for each, rank in zip(found, ranks, strict=True))
-        if _can_represent(trace, ranks, known.job.critical_place):
-            place = known.job.critical_place
         profiles = known.profiles
     answer = diagnose_rank(found, place, known.job)
     bounds = found[place].ceilings
-    return _Conclusion(answer, place, bounds, profiles if with_profiles else (), encoded, known)
+    return _Conclusion(answer, place, bounds, profiles if with_details else (), encoded, known)
 
 
 def _can_represent(trace: Trace, ranks: tuple[Rank, ...], place: int) -> bool:

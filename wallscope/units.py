@@ -152,6 +152,50 @@ def write_ceiling(ratio: float) -> str:
     return f"up to {write_speedup(ratio)}" if ratio <= _LARGEST_SPEEDUP else write_speedup(ratio)
 
 
+def write_most(ratio: float) -> str:
+    """The largest speedup that any change of some kernels can bring.
+
+    >>> write_most(1.384), write_most(30_085_722.0)
+    ('at most 1.38x', 'more than 20x')
+    """
+    return f"at most {write_speedup(ratio)}" if ratio <= _LARGEST_SPEEDUP else write_speedup(ratio)
+
+
+def write_loose_most(ratio: float) -> str:
+    """The largest speedup by kernels that would take no time; one that nothing would reach bounds nothing.
+
+    >>> write_loose_most(7.52), write_loose_most(23.6)
+    ('at most 7.52x', 'no bound below 20x')
+    """
+    return write_most(ratio) if ratio <= _LARGEST_SPEEDUP else f"no bound below {_LARGEST_SPEEDUP}x"
+
+
+def write_gain(expected: float | None, most: float | None, *, has_floor: bool) -> str:
+    """What a change gains: its largest speedup, or what it is about where that leaves kernels no time.
+
+    Without a largest speedup, the expected one is itself an upper bound.
+
+    >>> write_gain(3.05, 9.0, has_floor=True), write_gain(3.05, 23.6, has_floor=False)
+    ('at most 9.00x', 'about 3.05x')
+    >>> write_gain(1.2, None, has_floor=False), write_gain(None, 1.3, has_floor=False)
+    ('up to 1.20x', 'at most 1.30x')
+    """
+    if most is None:
+        return "" if expected is None else write_ceiling(expected)
+    return write_most(most) if has_floor or expected is None else f"about {write_speedup(expected)}"
+
+
+def write_gains(expected: float | None, most: float | None) -> str:
+    """What a change gains in one line: about so much, and its largest speedup.
+
+    >>> write_gains(1.2, 1.5), write_gains(1.2, None), write_gains(3.05, 23.6)
+    ('about 1.20x, at most 1.50x', 'up to 1.20x', 'about 3.05x, no bound below 20x')
+    """
+    if expected is None or most is None:
+        return write_gain(expected, most, has_floor=True)
+    return f"about {write_speedup(expected)}, {write_loose_most(most)}"
+
+
 def points(difference: float) -> str:
     """A difference of two shares in percentage points.
 

@@ -33,6 +33,7 @@ from wallscope.model.rank_summaries import (
     SmallMultiplications,
     UnfusedAttention,
 )
+from wallscope.model.speed_of_light import LedgerEntry, LedgerLine, SpeedOfLight
 
 MS = 1_000_000
 STEP_NS = 100 * MS
@@ -83,6 +84,8 @@ def run(  # noqa: PLR0913  # what a run may tell
     copies_back=True,
     migrated_ms=0,
     one_gap_share=0.0,
+    below_peak=(),
+    mfu=None,
 ):
     """An analysis whose typical step has `causes` (ms each; a pair tells the ceiling too), else compute."""
     told = {cause: of if isinstance(of, tuple) else (of, of) for cause, of in causes.items()}
@@ -149,6 +152,7 @@ def run(  # noqa: PLR0913  # what a run may tell
         causes=tuple(entries),
         compute_details=_details(**dict(details)),
         host_details=replace(_host(launch_calls, blocking), longest_gap_share=one_gap_share),
+        speed_of_light=_ledger(dict(below_peak), mfu) if below_peak or mfu else None,
     )
     name, architecture = GPUS[gpu]
     return Analysis(
@@ -180,6 +184,28 @@ def run(  # noqa: PLR0913  # what a run may tell
         ranks=(rank,),
         diagnosis=Diagnosis(verdict or str(leading), "", memory_pressure=MemoryPressure(pressure, ("told",))),
         opportunities=tuple(sorted(won, key=lambda entry: -entry.recoverable_ns)),
+    )
+
+
+def _ledger(below_peak, mfu):
+    """The ledger of a step of which some ms are below the peak, by category."""
+    lines = [
+        LedgerEntry(LedgerLine.BELOW_PEAK, ComputeCategory(category), round(own_ms * MS), proven=True)
+        for category, own_ms in below_peak.items()
+    ]
+    return SpeedOfLight(
+        window_ns=STEP_NS,
+        is_step=True,
+        peak=None,
+        model_flops=1,
+        executed_flops=1,
+        source="shapes",
+        covered=1.0,
+        mfu=mfu,
+        hfu=mfu,
+        mfu_16bit=mfu,
+        model_flops_per_s=1.0,
+        lines=tuple(lines),
     )
 
 

@@ -81,6 +81,68 @@ def test_a_part_of_a_run_conflicts_and_stops_nothing(text, kind, tmp_path):
         assert "sequence_parallel" not in settings
 
 
+@pytest.mark.parametrize(
+    "flag", ["--use-mpi", "--deepspeed", "--train-weighted-split-paths '1 0.5 a'", "--fake_pp 4"]
+)
+def test_a_flag_that_no_release_has_starts_a_derived_program_which_stops_nothing(flag, tmp_path):
+    _, form, found = check(tmp_path, f"{RUN} {WRONG} {flag}")
+
+    assert (form.kind, form.is_whole) == ("derived", False)
+    assert form.program == f"pretrain_gpt.py with {flag.split()[0].replace('_', '-')}"
+    assert found.stop_count == 0
+    assert "CFG-38" in [row.precondition.id for row in found.conflicts]
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        pytest.param(f"{RUN} {WRONG} --tensor-model-parallel 2", id="cut off"),
+        pytest.param(f"{RUN} {WRONG} --no-save-optim", id="switched off"),
+        pytest.param(f"{RUN} {WRONG} --moe-router-topkk 2", id="misspelled"),
+        pytest.param(f"srun --container-image a.sqsh --mpi=pmix {RUN} {WRONG}", id="of the launcher"),
+        pytest.param(f'ARGS="--rdzv-backend c10d"\n{RUN} {WRONG}', id="of another variable"),
+        pytest.param(f"sed --in-place --expression s/a/b/ f\n{RUN} {WRONG}", id="of another command"),
+    ],
+)
+def test_flags_of_launchers_and_of_megatron_derive_no_program(command, tmp_path):
+    _, form, found = check(tmp_path, command)
+
+    assert (form.kind, form.is_whole) == ("command", True)
+    assert found.stop_count > 0
+
+
+@pytest.mark.parametrize(
+    "program", ["$REPO/pretrain_gpt.py", "${REPO}/pretrain_gpt.py", "$SCRIPT", "${SCRIPT}", '"${SCRIPT}"']
+)
+def test_a_program_may_be_named_by_variables(program, tmp_path):
+    text = f"REPO=/a\nSCRIPT=${{REPO}}/pretrain_gpt.py\n{RUN} {WRONG}".replace(
+        "8 pretrain_gpt.py", f"8 {program}"
+    )
+    _, form, found = check(tmp_path, text)
+
+    assert (form.kind, form.program) == ("command", "pretrain_gpt.py")
+    assert found.stop_count > 0
+
+
+@pytest.mark.parametrize("variable", ["SLURM_NNODES", "WORLD_SIZE", "NNODES", "OMPI_COMM_WORLD_SIZE"])
+def test_the_default_of_a_variable_of_the_scheduler_shows_no_size(variable, tmp_path):
+    run = f"{RUN.replace('torchrun', 'torchrun --nnodes $N')} --context-parallel-size 16"
+    assert check(tmp_path, f"N=1\n{run}")[2].stop_count == 1
+    text = f"N=${{{variable}:-1}}\n{run}"
+    settings, _, found = check(tmp_path, text)
+
+    assert "world_size" not in settings
+    assert found.stop_count == 0
+
+
+def test_arguments_that_a_project_of_retro_sets_are_unknown(tmp_path):
+    _, _, found = check(
+        tmp_path, "torchrun pretrain_retro.py --retro-project-dir a --micro-batch-size 1 --bf16"
+    )
+
+    assert found.stop_count == 0
+
+
 def test_a_setting_in_a_branch_is_unknown_and_no_default(tmp_path):
     text = f'if [ $P = half ]; then\n  pr="--fp16"\nelse\n  pr="--bf16"\nfi\n{RUN} ${{pr}}'
     settings, form, found = check(tmp_path, text)
@@ -249,3 +311,22 @@ def test_no_file_of_a_user_is_stopped_or_refused_against_its_label():
 
     assert len(rows) > 30
     assert wrong == {}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "python run_script.py -mr qwen3_30b_a3b -ng 16 -etp 2",
+        "python run_script.py --model_recipe_name=qwen3_30b_a3b -ng=16 -etp=2",
+        'A="-mr qwen3_30b_a3b -ng 16"\npython run_script.py $A --expert_tensor_parallel_size 2',
+        "torchrun run_recipe.py --model qwen3_30b_a3b --num_gpus 16 -etp 2",
+        "bash -c 'python run_script.py -mr qwen3_30b_a3b -ng 16 -etp 2'",
+    ],
+)
+def test_short_options_of_a_recipe_are_read(text, tmp_path):
+    settings, form, _ = check(tmp_path, text)
+
+    assert form.kind == "overrides"
+    assert settings["model_family"].value == "qwen3_30b_a3b"
+    assert settings["world_size"].value == 16
+    assert settings["expert_tensor_parallel_size"].value == 2

@@ -1,7 +1,9 @@
 from benchmarks.drift import (
+    compare_arguments,
     compare_presets,
     compare_releases,
     compare_settings,
+    read_arguments,
     read_fields,
     read_layouts,
     read_release,
@@ -40,6 +42,24 @@ def test_settings_and_defaults_that_a_checkout_changed_are_listed(tmp_path):
     assert not [line for line in lines if "recompute_modules" in line or "setting init_method:" in line]
     gone = [line for line in lines if line.endswith("in defaults.toml, not in the checkout")]
     assert len(gone) == len(framework_defaults("megatron-core")) - 2
+
+
+def test_arguments_that_a_checkout_added_are_listed(tmp_path):
+    folder = tmp_path / "megatron/training"
+    folder.mkdir(parents=True)
+    (folder / "arguments.py").write_text(
+        "group.add_argument('--new-rate')\ngroup.add_argument('-o', '--new_file')\n"
+        "group.add_argument('--bf16')\n",
+        encoding="utf-8",
+    )
+    (folder / "config.py").write_text(
+        "@dataclass\nclass Some:\n    new_field: int = 1\n    micro_batch_size: int = 1\n", encoding="utf-8"
+    )
+
+    assert list(compare_arguments(read_arguments(tmp_path))) == [
+        f"argument --{name}: in the checkout, not in arguments.txt"
+        for name in ("new-field", "new-file", "new-rate")
+    ]
 
 
 def test_presets_that_a_checkout_changed_are_listed(tmp_path):

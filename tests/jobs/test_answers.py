@@ -16,9 +16,11 @@ from fixtures.simulation.run import run
 from fixtures.simulation.writing import write_run
 from tests.conftest import slow
 from tests.jobs.simulated import thread
+from tests.views.claims import print_terminal
 from wallscope.cache_folder import Cache
 from wallscope.errors import InputError
 from wallscope.jobs.answers import RenderedAnalysis, answer_key, load_or_analyze
+from wallscope.model.analysis import Rank
 from wallscope.model.capture import Options, Selection
 from wallscope.model.diagnosis import StepFacts
 from wallscope.model.enums import Axis, Reader
@@ -85,18 +87,32 @@ def test_without_a_cache_each_answer_is_worked_out(export, cache, runs):
     assert len(runs) == 3
 
 
+def without_details(whole: Rank, bare: Rank) -> Rank:
+    """A rank without profile, and without upper bounds where the other has none."""
+    has_bounds = any(one.recoverable_ns is not None for one in bare.causes)
+    causes = whole.causes if has_bounds else tuple(replace(one, recoverable_ns=None) for one in whole.causes)
+    return replace(whole, profile=None, causes=causes)
+
+
 @pytest.mark.parametrize("ranks", [1, *slow(3)])
-def test_without_profiles_all_else_is_the_same(ranks, cache, tmp_path):
+def test_without_details_what_a_terminal_shows_is_the_same(ranks, cache, tmp_path):
     export = tmp_path / "job.sqlite"
     write_run(run(Program(tuple(thread(rank, ranks, 1.2) for rank in range(ranks)))), export)
     options, progress = Options(), lambda _: None
     whole = load_or_analyze(export, options, progress, None).analysis
-    bare = load_or_analyze(export, options, progress, None, with_profiles=False).analysis
+    bare = load_or_analyze(export, options, progress, None, with_details=False).analysis
 
     assert all(rank.profile is not None for rank in whole.ranks)
     assert all(rank.profile is None for rank in bare.ranks)
-    assert bare == replace(whole, ranks=tuple(replace(rank, profile=None) for rank in whole.ranks))
-    assert load_or_analyze(export, options, progress, cache, with_profiles=False).analysis == whole
+    place = whole.diagnosis.rank_index
+    assert bare.ranks[place] == replace(whole.ranks[place], profile=None)
+    assert bare == replace(whole, ranks=tuple(map(without_details, whole.ranks, bare.ranks)))
+    for is_full in (False, True):
+        assert print_terminal(bare, 120, is_full=is_full) == print_terminal(whole, 120, is_full=is_full)
+    for _ in range(2):
+        assert load_or_analyze(export, options, progress, cache, with_details=False).analysis == bare
+    assert load_or_analyze(export, options, progress, cache).analysis == whole
+    assert load_or_analyze(export, options, progress, cache, with_details=False).analysis == whole
 
 
 def test_a_damaged_entry_is_worked_out_anew_and_replaced(export, cache, runs):

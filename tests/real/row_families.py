@@ -208,8 +208,10 @@ ROWS_OF_RULES: dict[str, tuple[str, ...]] = {
         "mxfp8",
         "nvfp4",
         "fp8-inference",
+        "newer-matrix-kernels",
     ),
     "attention kernels": (
+        "other-attention",
         "attention-backend",
         "attention-backend-rocm",
         "newer-attention",
@@ -252,6 +254,7 @@ ROWS_OF_RULES: dict[str, tuple[str, ...]] = {
         "router-fusion",
         "fewer-local-permutes",
         "dispatcher-sms",
+        "dispatcher-sms-computed",
         "permute-in-hybridep",
         "cuda-graphs-experts",
         "cuda-graphs-more",

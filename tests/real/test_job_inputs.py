@@ -20,6 +20,7 @@ def test_of_ranks_without_blocking_waits_the_one_that_never_waits_represents_the
     member = job.members[job.critical_place]
 
     assert (job.critical_rank, member.peer_wait_ns) == (2, 0)
+    assert job.stragglers == ()
 
 
 def test_no_rank_waits_longer_than_its_step():

@@ -80,6 +80,8 @@ _IN_TITLES: Labels = (
         "typical length",
     ),
 )
+_BOUNDS = {"up to": "bound", "about": "bound", "at most": "largest speedup"}
+_WORTH = r"(up to|about|at most) ([\d.]+x)"
 _IN_TEXT: Labels = (
     (rf"([\d,]+) of [\d,]+ {UNIT}s? steady", "steps", "steady"),
     (rf"([\d,]+) steady {UNIT}s? of [\d,]+", "steps", "steady"),
@@ -165,9 +167,9 @@ def _read_bars(medium: str, lines: list[str]) -> Iterator[Claim]:
 def _read_listed_fixes(medium: str, lines: list[str], answered: Answered) -> Iterator[Claim]:
     """The bound at the right edge of the line of a fix, whose title may go on below."""
     block = "\n".join(lines).partition("\nRecommendations")[2].partition("\n\n")[0].split("\n")[1:]
-    rows = [re.match(r"  (?:(\d+|-) +)(.*?)(?: {2,}(?:up to )?([\d.]+x))?$", line) for line in block]
+    rows = [re.match(rf"  (?:(\d+|-) +)(.*?)(?: {{2,}}{_WORTH})?$", line) for line in block]
     for place, row in enumerate(rows):
-        if row is None or row[3] is None:
+        if row is None or row[4] is None:
             continue
         title = row[2].removeprefix("Held back: ")
         for line in block[place + 1 :]:
@@ -176,7 +178,7 @@ def _read_listed_fixes(medium: str, lines: list[str], answered: Answered) -> Ite
             title = f"{title} {line.strip()}"
         title = re.sub(r" \([a-z0-9-]+\)$", "", title)
         if title in answered.fixes:
-            yield Claim(medium, answered.fixes[title], "bound", row[3])
+            yield Claim(medium, answered.fixes[title], _BOUNDS[row[3]], row[4])
 
 
 def read_page_claims(answered: Answered) -> Iterator[Claim]:
@@ -198,11 +200,11 @@ def read_page_claims(answered: Answered) -> Iterator[Claim]:
             yield from read_labels(medium, text, _IN_TEXT)
     for one in re.findall(r'<li class="rec.*?<details', answered.page, re.DOTALL):
         title = re.search(r"<h3>(.*?)</h3>", one, re.DOTALL)
-        bound = re.search(r'<span class="up"[^>]*>up to ([\d.]+x)', one)
+        bound = re.search(rf'<span class="up"[^>]*>{_WORTH}', one)
         if title and bound:
             name = re.sub(r"^\d+", "", strip_tags(title[1])).strip()
             if name in answered.fixes:
-                yield Claim(medium, answered.fixes[name], "bound", bound[1])
+                yield Claim(medium, answered.fixes[name], _BOUNDS[bound[1]], bound[2])
 
 
 def strip_tags(text: str) -> str:
@@ -233,10 +235,10 @@ def read_markdown(answered: Answered, text: str, medium: str = "markdown") -> It
         yield from answered.main_cause(medium, lead[1])
     yield from read_labels(medium, text, _IN_TEXT)
     yield from answered.tables(medium, list_markdown_tables(text))
-    for title, bound in re.findall(r"^\d+\. \*\*(.*?)\*\* \(\w+; up to ([\d.]+x)", text, re.MULTILINE):
+    for title, kind, bound in re.findall(rf"^\d+\. \*\*(.*?)\*\* \(\w+; {_WORTH}", text, re.MULTILINE):
         name = title.replace("\\", "")
         if name in answered.fixes:
-            yield Claim(medium, answered.fixes[name], "bound", bound)
+            yield Claim(medium, answered.fixes[name], _BOUNDS[kind], bound)
 
 
 def read_brief(packed: dict, medium: str = "brief") -> Iterator[Claim]:
@@ -256,6 +258,8 @@ def read_brief(packed: dict, medium: str = "brief") -> Iterator[Claim]:
     for one in packed.get("recommendations", ()):
         if "speedup_ceiling" in one:
             yield Claim(medium, f"fix {one['id']}", "bound", f"{one['speedup_ceiling']:.5g}x")
+        if "most_speedup" in one:
+            yield Claim(medium, f"fix {one['id']}", "largest speedup", f"{one['most_speedup']:.5g}x")
     for one in packed.get("causes", ()):
         yield Claim(medium, f"cause {one['cause']}", "time", f"{one['typical_ns']} ns")
         yield Claim(medium, f"cause {one['cause']}", "share", f"{100 * one['share']:.5g} %")
@@ -302,6 +306,8 @@ def _list_bounds(answer: dict) -> Iterator[tuple[str, str, str]]:
     for one in answer["fixes"] or ():
         if one["speedup_ceiling"] is not None:
             yield f"fix {one['id']}", "bound", f"{one['speedup_ceiling']:.6f}x"
+        if one["most_speedup"] is not None:
+            yield f"fix {one['id']}", "largest speedup", f"{one['most_speedup']:.6f}x"
 
 
 def _list_wall_claims(answer: dict, rank: dict) -> Iterator[tuple[str, str, str]]:

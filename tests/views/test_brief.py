@@ -17,7 +17,7 @@ from wallscope.jobs.answers import decode_analysis
 from wallscope.model.advice import Precondition, Setting
 from wallscope.model.capture import Finding, Severity
 from wallscope.render.data import pack_brief, write_brief, write_brief_json, write_named_number
-from wallscope.units import capitalize, percent
+from wallscope.units import capitalize, percent, write_gains
 from wallscope.views.brief import brief_analysis, brief_breakdown, cut_sentences
 from wallscope.views.brief_listings import brief_bisection, brief_history
 from wallscope.views.headline import write_headline
@@ -81,8 +81,8 @@ def assert_brief(text, name):
     numbers = "; ".join(write_named_number(place, at(full, place)) for place in packed["numbers"])
     assert f"numbers: {numbers}\n" in shown
     for row in packed.get("recommendations", ()):
-        ceiling = at(full, row["evidence"])["speedup_ceiling"]
-        assert (f"up to {ceiling:.2f}x" if ceiling is not None else "no bound known") in shown
+        fix = at(full, row["evidence"])
+        assert (write_gains(fix["speedup_ceiling"], fix["most_speedup"]) or "no bound known") in shown
 
 
 def test_of_the_example_each_number_is_that_of_the_full_answer():

@@ -9,18 +9,19 @@ import math
 import re
 import tomllib
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
 import yaml
 
-from wallscope.advice.launches import Launch, choose_launches, decide_form, name_program
+from wallscope.advice.launches import Launch, choose_launches, decide_form, list_foreign_flags, name_program
 from wallscope.advice.settings import Entry, vocabulary
 from wallscope.errors import ConfigurationError
 from wallscope.files import read_toml
 from wallscope.model.advice import FileForm
+from wallscope.records import dataclass
 from wallscope.user_files import read_user_text
 
 OPAQUE: Final = object()
@@ -306,6 +307,11 @@ _LONGEST_EXPANDED, _LONGEST_VALUE = 4_000, 200
 
 _ASSIGNED = re.compile(r"(\+{0,2}[A-Za-z_][\w.]*)\+?=(.*)", re.DOTALL)
 _VARIABLE = re.compile(r"\$(?:\{(\w+)(?::?-([^{}]*))?\}|(\w+))")
+_OF_SCHEDULER = re.compile(
+    r"(?:SLURM|PBS|LSB|OMPI|PMI|PMIX|PET|FLUX|COBALT)_\w+|(?:LOCAL_)?WORLD_SIZE|(?:NODE_|LOCAL_)?RANK"
+    r"|NNODES|NUM_NODES"
+)
+"""Variables that a scheduler or launcher sets, so that a default for them shows nothing of a run."""
 _WHOLE_ARRAY = re.compile(r"\$\{(\w+)\[[@*]\]\}|\$\{?(\w+)\}?")
 _DOTTED_NAME = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+")
 _FLAG_AND_VALUE = re.compile(r"--[\w-]+\s")
@@ -314,6 +320,7 @@ _OUTSIDE = re.compile(r"\$(?:[@*]|\{[@*][^}]*\})")
 _NAMES_OF_FLAGS = re.compile(r"(?:^|_)(?:ARG|OPT|OPTION|FLAG|EXTRA|OVERRIDE)S?$", re.IGNORECASE)
 """Names of variables that hold flags."""
 _ENDS = {"&&", "||", ";", ";;", "|", "&", ")", "done", "fi", "esac"}
+_OF_SHELLS = {"-c"}
 _LEADS = {"then", "else", "elif", "do", "{"}
 """Words behind which a command begins."""
 _BRANCHES, _BRANCH_ENDS = {"if", "case"}, {"fi", "esac"}
@@ -325,13 +332,22 @@ _TOKEN = re.compile(
     |(?P<word>(?:[^\s"'\\;&|]+|\\.|"[^"\\]*(?:\\.[^"\\]*)*"|'[^']*')+)|(?P<open>.)""",
     re.DOTALL | re.VERBOSE,
 )
+_LEXED = re.compile(
+    r"""(?P<comment>(?<![^\s;&|()])\#[^\n]*)|(?P<quoted>"[^"\\]*(?:\\.[^"\\]*)*"|'[^']*')|(?P<joined>\\\r?\n)|\\.""",
+    re.DOTALL | re.VERBOSE,
+)
+"""What decides where a command ends: comments, quotes, and lines that are continued."""
+_JOINED = re.compile(r"\\\r?\n")
+_HERE = re.compile(r"(?<!<)<<-?[ \t]*['\"]?(\w+)['\"]?")
+"""The start of a text that ends in a line with its word alone."""
 _QUOTED = re.compile(r"""\\(.)|"([^"\\]*(?:\\.[^"\\]*)*)"|'([^']*)'""", re.DOTALL)
 _SAID = re.compile(
+    r"""(?P<quoted>"[^"\\]*(?:\\.[^"\\]*)*"|'[^']*')|"""
     r"""(?:^|(?<=[;&|]))[ \t]*(?:then[ \t]+|else[ \t]+|do[ \t]+)?(?:echo|printf)\b"""
     r"""(?:"(?:[^"\\]|\\.)*"|'[^']*'|[^\n"';&|])*""",
     re.MULTILINE | re.DOTALL,
 )
-"""A command that only prints its words."""
+"""A command that only prints its words, outside quotes."""
 _TESTED = re.compile(r"(?<![^\s;])\[\[[ \t][^\n]*?[ \t]\]\](?![^\s;])")
 """A condition; its words count as no flags."""
 _WRAPPED = re.compile(
@@ -370,6 +386,10 @@ class _Reader:
     launches: list[Launch] = field(default_factory=list)
     conditional: set[str] = field(default_factory=set)
     branches_count: int = 0
+    groups: list[int] = field(default_factory=list)
+    group: int = 0
+    flag_group: int = 0
+    program_group: int = -1
 
     def read_script(self, words: Sequence[str]) -> None:
         """Read the commands of a script, and note what they start and what stands in branches."""
@@ -383,6 +403,7 @@ class _Reader:
                     self.is_open = was_open  # it works on something else
                 self.branches_count = max(self.branches_count - (word in _BRANCH_ENDS), 0)
                 command, begin, was_open = ["if"] if word == "elif" else [], len(self.entries), self.is_open
+                self.group += 1
             elif word != _LINE_END:
                 self.branches_count += word in _BRANCHES and not command
                 command.append(word)
@@ -401,16 +422,22 @@ class _Reader:
 
     def _note_launch(self, words: Sequence[str], begin: int) -> bool:
         """Note the program that a command starts; return whether it starts one."""
-        program = name_program(words)
+        program = name_program([self._resolve(word) for word in words])
         if program is not None:
             self.close()
             self.launches.append(Launch(program, begin, len(self.entries), self.branches_count > 0))
         return program is not None
 
+    def _resolve(self, word: str) -> str:
+        """Return a word that names a program of Python with known variables replaced."""
+        known = str(self.expand(word)) if word.startswith("$") else word
+        return re.sub(r"\$\{(\w+)[^}]*\}", r"$\1", known if known.endswith(".py") else word)
+
     def read(self, words: Sequence[str], depth: int = 0) -> None:
         self._count(words)
         for word in words:
             assigned = _ASSIGNED.fullmatch(word)
+            self._note_program(word)
             if assigned and not word.startswith("-"):
                 self.close()
                 self.assign(assigned[1], assigned[2], depth)
@@ -420,12 +447,13 @@ class _Reader:
                 self.close()
             elif (
                 (word.startswith("--") and len(word) > 2)
-                or word in _list_short_options()
+                or self._is_short_option(word)
                 or (_DOTTED_NAME.fullmatch(word) and self.knows(word))
             ):
                 self.close()
                 name, equals, value = word.partition("=")
                 self.flag, self.values = name, [value] if equals else []
+                self.flag_group = self.group
                 self.is_open |= name in FROM_ELSEWHERE
             elif _OUTSIDE.fullmatch(word):
                 self.close()
@@ -438,6 +466,17 @@ class _Reader:
                 else:
                     self.values.append(word)
 
+    def _note_program(self, word: str) -> None:
+        """Begin a group of flags behind the name of a program; those before it belong to what starts it."""
+        if word.endswith(".py"):
+            self.group = self.program_group = self.group + 1
+
+    def _is_short_option(self, word: str) -> bool:
+        """Return whether a word is a short option of a recipe's program; shells have one of them too."""
+        name = word.partition("=")[0]
+        is_behind = name not in _OF_SHELLS or self.group == self.program_group
+        return name in _list_short_options() and is_behind
+
     def _count(self, words: Sequence[str]) -> None:
         self.words_count += len(words)
         if self.words_count > _MOST_WORDS:
@@ -445,6 +484,7 @@ class _Reader:
 
     def assign(self, name: str, value: str, depth: int) -> None:
         """Read a variable, or an override `name=value`; a string of flags counts as flags."""
+        self.group += 1
         if value == "(":
             self.arrays.add(name)
         elif re.search(r"(?:^|\s)--[a-z]", value) and depth < _DEEPEST_VARIABLE:
@@ -455,16 +495,17 @@ class _Reader:
             self._note_launch(value.split(), begin)
         else:
             self.variables[name] = value
-            self._keep(name, value)
+            self._keep(name, value, self.group)
             if " " in value:  # a command that is run later
                 self._note_launch(value.split(), len(self.entries))
 
-    def _keep(self, name: str, value: str) -> None:
+    def _keep(self, name: str, value: str, group: int) -> None:
         """Keep a setting; in a branch, what counts is unknown."""
         if self.branches_count:
             self.conditional.add(name)
             self.variables.pop(name, None)
         self.entries.append((name, value))
+        self.groups.append(group)
 
     def insert(self, word: str, depth: int) -> None:
         """Read a variable that is a whole word: flags read before, one value, or unknown words."""
@@ -482,7 +523,7 @@ class _Reader:
 
     def close(self) -> None:
         if self.flag is not None:
-            self._keep(self.flag, " ".join(self.values))
+            self._keep(self.flag, " ".join(self.values), self.flag_group)
         self.flag, self.values = None, []
 
     def expand(self, value: object) -> object:
@@ -491,7 +532,8 @@ class _Reader:
             return value
 
         def replace(match: re.Match[str]) -> str:
-            known = self.variables.get(match[1] or match[3], match[2])
+            name = match[1] or match[3]
+            known = self.variables.get(name, None if _OF_SCHEDULER.fullmatch(name) else match[2])
             return known if known is not None and len(known) <= _LONGEST_VALUE else match[0]
 
         return _VARIABLE.sub(replace, _VARIABLE.sub(replace, value)[:_LONGEST_EXPANDED])
@@ -522,6 +564,43 @@ def _split(text: str) -> list[str]:
     return found
 
 
+def _close_texts(text: str) -> str:
+    r"""Return a script whose texts between `<<WORD` and `WORD` have no odd quotes.
+
+    >>> _close_texts("cat <<END\nI don't\nEND\nrun 'a'")
+    "cat <<END\nI dont\nEND\nrun 'a'"
+    """
+    lines = text.split("\n")
+    last = {line.strip(): index for index, line in enumerate(lines)}
+    end = -1
+    for index, line in enumerate(lines):
+        begin = _HERE.search(line)
+        if index <= end or begin is None or line.lstrip().startswith("#"):
+            continue
+        if (last_end := last.get(begin[1], -1)) <= index:
+            continue
+        end = next(row for row in range(index + 1, last_end + 1) if lines[row].strip() == begin[1])
+        body = lines[index + 1 : end]
+        if any(match["open"] for match in _TOKEN.finditer("\n".join(body))):
+            lines[index + 1 : end] = [re.sub(r"[\"']", "", each) for each in body]
+    return "\n".join(lines)
+
+
+def _join_lines(text: str) -> str:
+    r"""Return a script without comments and with continued lines in one; a comment is not continued.
+
+    >>> _join_lines("a \\\n--b # it's \\\n--c '#d'")
+    "a  --b \n--c '#d'"
+    """
+
+    def replace(match: re.Match[str]) -> str:
+        if match["comment"]:
+            return ""
+        return _JOINED.sub(" ", match[0]) if match["quoted"] or match["joined"] else match[0]
+
+    return _LEXED.sub(replace, text)
+
+
 def parse_command_line(path: Path, text: str, knows: Callable[[str], bool]) -> CommandLine:
     """Return flags, `name=value` overrides and exports of a command line; the last one of a name counts.
 
@@ -537,7 +616,9 @@ def parse_command_line(path: Path, text: str, knows: Callable[[str], bool]) -> C
         raise ConfigurationError(
             f"{path} — is too large for a command line — keep only the part with the flags"
         )
-    joined = _TESTED.sub(" true ", _SAID.sub("true ", re.sub(r"\\\r?\n", " ", text)))
+    joined = _TESTED.sub(
+        " true ", _SAID.sub(lambda said: said["quoted"] or "true ", _join_lines(_close_texts(text)))
+    )
     apart = re.sub(r"(?<=[\s;])\(|\)(?=[\s;]|$)", lambda found: f" {found[0]} ", joined).replace("=(", "=( ")
     try:
         words = _split(apart)
@@ -595,6 +676,13 @@ def _keep_training(reader: _Reader, *, is_open: bool) -> CommandLine:
     if len(chosen) > 1:
         runs = [dict(reader.entries[one.begin : one.end]) for one in chosen]
         conditional |= {name for run in runs for name in run if len({str(one.get(name)) for one in runs}) > 1}
-    form = decide_form(chosen, is_open=is_open, has_branches=bool(reader.conditional))
+    kept = [
+        (group, name)
+        for row, (group, (name, _)) in enumerate(zip(reader.groups, reader.entries, strict=True))
+        if row not in left_out
+    ]
+    form = decide_form(
+        chosen, is_open=is_open, has_branches=bool(reader.conditional), added=list_foreign_flags(kept)
+    )
     has_defaults = bool(chosen) and all(one.has_defaults for one in chosen) and not is_open
     return CommandLine(entries, not has_defaults, frozenset(conditional), form)

@@ -4,17 +4,21 @@ A run stops for what its whole command says. A list of flags without a program, 
 one, and a program that sets arguments of its own show only a part of it. What they leave out is unknown.
 """
 
+import difflib
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from functools import cache
 from itertools import takewhile
+from pathlib import Path
 
 from wallscope.model.advice import FileForm, FormKind
+from wallscope.records import dataclass
+from wallscope.thresholds.verdict import MEANT_KEY_RATIO
 
 _OWN = re.compile(
-    r"pretrain_(?:gpt|bert|t5|mamba|hybrid|vlm|retro|ict|diffusion|vision_(?:classify|dino|inpaint))\.py"
+    r"pretrain_(?:gpt|bert|t5|mamba|hybrid|vlm|ict|diffusion|vision_(?:classify|dino|inpaint))\.py"
 )
-"""Programs of Megatron-LM, whose arguments have the defaults of its parser."""
+"""Programs of Megatron-LM whose arguments have the defaults of its parser. Retro has its project's."""
 _LIKE_OWN = re.compile(r"pretrain_\w+\.py")
 _OF_RECIPES = {"run_recipe.py", "run_script.py", "setup_experiment.py"}
 """Programs of Megatron Bridge that start from a recipe by name."""
@@ -30,6 +34,10 @@ _BEFORE_PROGRAMS = {
     "sudo", "time", "torchrun", "uv",
 }  # fmt: skip
 """Commands behind which the name of a program stands."""
+
+
+_MOST_ADDED = 3
+"""How many flags of a derived program are named."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,13 +117,57 @@ def choose_launches(launches: Sequence[Launch]) -> tuple[Launch, ...]:
     return tuple(certain or launches[:1])
 
 
-def decide_form(chosen: Sequence[Launch], *, is_open: bool, has_branches: bool) -> FileForm:
+def list_foreign_flags(flags: Iterable[tuple[int, str]]) -> tuple[str, ...]:
+    """Return the flags of Megatron's commands that no release of Megatron-LM has.
+
+    Those of a group, such as a command or a variable, count if most of the others are Megatron's. What is
+    nearly one of Megatron's is misspelled.
+
+    Args:
+        flags: each with the group that it stands in.
+    """
+    groups: dict[int, list[str]] = {}
+    for group, name in flags:
+        if name.startswith("--"):
+            groups.setdefault(group, []).append(name[2:].replace("_", "-"))
+    found: dict[str, None] = {}
+    for names in groups.values():
+        others = [name for name in names if not _is_argument(name)]
+        if len(others) < len(names) - len(others):
+            found |= dict.fromkeys(f"--{name}" for name in others if not _is_misspelled(name))
+    return tuple(found)
+
+
+@cache
+def list_arguments() -> frozenset[str]:
+    """Return the arguments that programs of Megatron-LM accept in any release, without their dashes.
+
+    They are those of its parser and of its programs, and fields of its configuration classes.
+    """
+    return frozenset(Path(__file__).with_name("arguments.txt").read_text(encoding="utf-8").split())
+
+
+def _is_argument(name: str) -> bool:
+    """Return whether a release accepts an argument, as it is or cut off where it is still clear."""
+    known = list_arguments()
+    bare = re.sub(r"^(?:no|disable)-", "", name)
+    return name in known or bare in known or any(one.startswith(name) for one in known)
+
+
+def _is_misspelled(name: str) -> bool:
+    return bool(difflib.get_close_matches(name, list_arguments(), 1, MEANT_KEY_RATIO))
+
+
+def decide_form(
+    chosen: Sequence[Launch], *, is_open: bool, has_branches: bool, added: Sequence[str] = ()
+) -> FileForm:
     """Return what a script is.
 
     Args:
         chosen: the commands that train.
         is_open: whether arguments may come from outside.
         has_branches: whether flags stand in branches.
+        added: flags of theirs that no release of Megatron-LM has.
     """
     if not chosen:
         return FileForm(FormKind.FRAGMENT)
@@ -127,7 +179,14 @@ def decide_form(chosen: Sequence[Launch], *, is_open: bool, has_branches: bool) 
         return FileForm(FormKind.OVERRIDES, program)
     if not chosen[0].is_own:
         return FileForm(FormKind.WRAPPER, program)
-    if is_open:
-        return FileForm(FormKind.PARTS_ELSEWHERE, program)
+    if is_open or added:
+        return _describe_part(program, () if is_open else added)
     kind = FormKind.ALTERNATIVES if has_branches or chosen[0].is_conditional else FormKind.COMMAND
     return FileForm(kind, program, is_whole=True)
+
+
+def _describe_part(program: str, added: Sequence[str]) -> FileForm:
+    if not added:
+        return FileForm(FormKind.PARTS_ELSEWHERE, program)
+    more = f" and {len(added) - _MOST_ADDED} more" if len(added) > _MOST_ADDED else ""
+    return FileForm(FormKind.DERIVED, f"{program} with {', '.join(added[:_MOST_ADDED])}{more}")

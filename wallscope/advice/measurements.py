@@ -9,20 +9,21 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from functools import cached_property
 from operator import attrgetter
-
-import polars as pl
+from typing import TYPE_CHECKING
 
 from wallscope.advice.amd import is_amd, name_amd_architecture
 from wallscope.advice.conditions import Clause, evaluate
 from wallscope.advice.published import nvlink_domain
-from wallscope.advice.trace_facts import ProgramTraces, detect_program
-from wallscope.model.advice import RunConfiguration, Value
+from wallscope.model.advice import Program, RunConfiguration, Value
 from wallscope.model.analysis import Analysis, Rank
 from wallscope.model.cause_catalogue import DRAINED, HOST_FRAMEWORK, LAUNCHING, MEMORY_ALLOCATOR
 from wallscope.model.enums import LOW_PRECISIONS, Axis, Backend, ComputeCategory, CopyDirection, Precision
 from wallscope.model.rank_summaries import CommunicationOperation
-from wallscope.thresholds.verdict import MATERIAL_SHARE, PAGEABLE_SHARE
-from wallscope.trace.kernel_classes import mark_training
+from wallscope.model.speed_of_light import LedgerLine, SpeedOfLight
+from wallscope.thresholds.verdict import MATERIAL_SHARE, NEAR_PEAK_SHARE, PAGEABLE_SHARE
+
+if TYPE_CHECKING:
+    import polars as pl
 
 _NEEDED = {
     "blackwell": r"(?i)sm_?1[02][013]|^nvjet_\w*_2cta_",
@@ -50,7 +51,7 @@ class MeasuredRun:
         self,
         analysis: Analysis,
         configuration: RunConfiguration,
-        names: pl.Series,
+        names: "pl.Series",
         written: RunConfiguration | None = None,
     ) -> None:
         self.analysis = analysis
@@ -58,8 +59,8 @@ class MeasuredRun:
         self.configuration = configuration
         self.written = RunConfiguration() if written is None else written
         self.names = names
-        self.program = analysis.program or detect_program(
-            ProgramTraces(names), configuration if written is None else written
+        self.program = analysis.program or _detect_program(
+            names, configuration if written is None else written
         )
         self.framework = self.program.framework
         export = analysis.inputs[self.rank.input]
@@ -182,11 +183,24 @@ _INFERS = (
 _OF_LEARNING = {"pytorch", "tensorflow", "jax"}
 
 
+def _detect_program(names: "pl.Series", configuration: RunConfiguration) -> Program:
+    from wallscope.advice.trace_facts import ProgramTraces, detect_program  # noqa: PLC0415  # loads polars
+
+    return detect_program(ProgramTraces(names), configuration)
+
+
+def _has_training_kernels(run: MeasuredRun) -> bool:
+    """Return whether a kernel runs in training alone."""
+    from wallscope.trace.kernel_classes import mark_training  # noqa: PLC0415  # loads polars
+
+    return bool(mark_training(run.names).any())
+
+
 def _trains(run: MeasuredRun) -> bool | None:
     """Return whether a backward pass or an optimizer runs; `None` where the capture may not show them."""
     is_updating = any(one.category == ComputeCategory.OPTIMIZER and one.kernels for one in run.rank.compute)
     is_reducing = any(one.axis is Axis.DP_GRADIENT for one in run.rank.communication.operations)
-    if is_updating or is_reducing or mark_training(run.names).any():
+    if is_updating or is_reducing or _has_training_kernels(run):
         return True
     if run.names.str.contains(f"{_TRAINS}|{_OPTIMIZER}").any() or run.written.settings:
         return True
@@ -254,6 +268,24 @@ def _is_most_attention(run: MeasuredRun, names: str) -> bool | None:
     return sum(entry.work_ns for entry in own if re.search(names, entry.name)) > whole_ns / 2
 
 
+def _below_peak_share(run: MeasuredRun, causes: tuple[str, ...]) -> float | None:
+    """Return the share of the step that kernels are below their peak; `None` without known FLOPs.
+
+    FLOPs that the user gives belong to all kernels together, and count for each cause.
+    """
+    found = run.rank.speed_of_light
+    if found is None or not any(one.line is LedgerLine.BELOW_PEAK for one in found.lines):
+        return None
+    categories = {None, *(cause.removeprefix("compute/") for cause in causes)}
+    own = (one.ns for one in found.lines if one.line is LedgerLine.BELOW_PEAK and one.category in categories)
+    return sum(own) / run.step_ns
+
+
+def is_near_peak(found: SpeedOfLight | None) -> bool:
+    """Return whether a step is near what the hardware reaches, so that only another precision helps much."""
+    return found is not None and (found.peak_share or 0.0) >= NEAR_PEAK_SHARE
+
+
 def _unfused_attention_share(run: MeasuredRun) -> float:
     """Return the share of the step in kernels that fused attention does not need."""
     details = run.rank.compute_details
@@ -315,7 +347,7 @@ def _trains_only_norms(run: MeasuredRun) -> bool:
     """Return whether batch norms run as in training, but no backward pass and no optimizer does."""
     if not run.names.str.contains(_NORM_IN_TRAINING).any():
         return False
-    return not (mark_training(run.names).any() or run.names.str.contains(_OPTIMIZER).any())
+    return not (_has_training_kernels(run) or run.names.str.contains(_OPTIMIZER).any())
 
 
 def _gradients_overlap(run: MeasuredRun) -> bool | None:
@@ -446,12 +478,14 @@ MEASUREMENTS: Mapping[str, Measure] = {
     "allocates": _of_run(_allocates),
     "architecture": _of_run(_architecture),
     "backends": lambda run, causes: tuple(str(one.backend) for one in _axis_operations(run, causes)),
+    "below_peak_share": _below_peak_share,
     "blocking_in_experts": _of_run(_blocking_in_experts),
     "attention_fast": _of_run(lambda run: _is_most_attention(run, _FLASH)),
     "attention_outdated": _of_run(_is_attention_outdated),
     "collectives": lambda run, causes: tuple(str(one.operation) for one in _axis_operations(run, causes)),
     "copied_in_ratio": _of_run(_copied_in_ratio),
     "copies_back": _of_run(_copies_back),
+    "deepep_computes_sms": _of_run(lambda run: bool(run.names.str.contains(r"\bdeep_ep::elastic::").any())),
     "drained": _of_run(_drained),
     "experts": _of_run(_experts),
     "findings": _of_run(lambda run: tuple(finding.code for finding in run.analysis.capture.findings)),

@@ -8,7 +8,6 @@ Megatron, or from `config.json` of Hugging Face with sequence and batch added.
 import json
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,8 @@ from wallscope.advice.configuration import ConfigurationFile
 from wallscope.advice.configuration_text import read_text
 from wallscope.advice.framework_rules import expand_layout
 from wallscope.model.enums import ComputeCategory
-from wallscope.model.planned_work import PlanMismatch, PlannedPart, PlannedWork
+from wallscope.model.planned_work import PlanMismatch, PlannedKind, PlannedPart, PlannedRepeat, PlannedWork
+from wallscope.records import dataclass
 
 _GEMM, _GROUPED, _ATTENTION = (
     ComputeCategory.GEMM,
@@ -92,7 +92,8 @@ class PlannedRun:
     `sequence` and `tokens` count a sequence and a micro-batch, before ranks divide them. `micro_batches`
     counts those of a step and rank. `stages` has the layers of each pipeline stage, with `E`, `m` and `L` for
     embedding, prediction and loss. `pipeline_before_data` is whether ranks of a pipeline are nearer to each
-    other than those of data parallelism.
+    other than those of data parallelism. `expert` is how many ranks share the experts, `None` if unknown.
+    `repeated` names the modules that the backward pass computes again, `None` if unknown.
     """
 
     sizes: ModelSizes
@@ -104,6 +105,8 @@ class PlannedRun:
     data: int = 1
     stages: tuple[tuple[int | str, ...], ...] = ()
     pipeline_before_data: bool = False
+    expert: int | None = None
+    repeated: frozenset[str] | None = None
 
     def find_stage(self, rank: int | None) -> int | None:
         """Return the pipeline stage of a rank; `None` if its number is unknown and there are several."""
@@ -230,25 +233,28 @@ def _plan_stage(run: PlannedRun, stage: tuple[int | str, ...]) -> PlannedWork:
     counted = [count_layer(sizes, one, run.sequence) for one in stage if isinstance(one, int)]
     ahead = [count_layer(sizes, last, run.sequence) for one in stage if one == "m"]
     heads = stage.count("m") + stage.count("L")
-    other = len(ahead) * 2 * sizes.hidden**2 + heads * sizes.hidden * sizes.vocabulary
     scale = Fraction(_FMA * run.tokens * run.micro_batches, run.tensor * run.context)
     every = counted + ahead
 
-    def part(category: ComputeCategory, needed: int | Fraction, *more: Any, **kinds: Any) -> PlannedPart:
-        return PlannedPart(category, needed * scale, *(one * scale for one in more), **kinds)
+    def part(kind: PlannedKind, needed: int | Fraction, *more: Any, **kinds: Any) -> PlannedPart:
+        category = _CATEGORIES.get(kind, _GEMM)
+        return PlannedPart(kind, category, needed * scale, *(one * scale for one in more), **kinds)
 
-    dense = sum(one.dense for one in every) + other
-    experts, router = sum(one.experts for one in every), sum(one.router for one in every)
+    dense, router = sum(one.dense for one in every), sum(one.router for one in every)
+    experts, output = sum(one.experts for one in every), heads * sizes.hidden * sizes.vocabulary
     pairs, whole = sum(one.pairs for one in every), sum(one.whole_pairs for one in every)
+    predicted = len(ahead) * 2 * sizes.hidden**2
     parts = [
-        part(_GEMM, dense, dense),
-        part(_GEMM, 0, router),
-        part(_GROUPED, experts, experts),
-        part(_ATTENTION, pairs, whole, executed_gradients=_measure_gradients(sizes)),
+        part(PlannedKind.LAYERS, dense, dense),
+        part(PlannedKind.HEAD, output, output),
+        part(PlannedKind.OTHER, predicted, predicted),
+        part(PlannedKind.ROUTER, 0, router),
+        part(PlannedKind.EXPERTS, experts, experts),
+        part(PlannedKind.ATTENTION, pairs, whole, executed_gradients=_measure_gradients(sizes)),
     ]
     if "E" in stage and sizes.patches:  # images have no gradient
         patches = sizes.patches * sizes.hidden
-        parts.append(part(_GEMM, patches, patches, gradients=1))
+        parts.append(part(PlannedKind.OTHER, patches, patches, gradients=1))
     numbers = [one for one in stage if isinstance(one, int)]
     of_experts = sum(sizes.has_experts[one] for one in numbers) + len(ahead) * sizes.has_experts[last]
     return PlannedWork(
@@ -266,8 +272,66 @@ def _plan_stage(run: PlannedRun, stage: tuple[int | str, ...]) -> PlannedWork:
         heads=sizes.heads // run.tensor,
         widths=(sizes.hidden, *((sizes.vocabulary // run.tensor,) if heads and sizes.vocabulary else ())),
         outputs=frozenset(one for one in _list_outputs(sizes, run.tensor) if one),
+        output_products=heads * bool(sizes.vocabulary),
+        local_experts=tuple(_list_local_experts(sizes, run.expert)) if of_experts else (),
+        expert_matrices=_of_mlp(sizes),
+        repeat=_plan_repeat(run, every, of_experts, scale),
         assumes="balanced routing" if experts else "",
     )
+
+
+_CATEGORIES = {PlannedKind.EXPERTS: _GROUPED, PlannedKind.ATTENTION: _ATTENTION}
+"""Of kernels; those of other kinds are matrix multiplications."""
+
+
+def _list_local_experts(sizes: ModelSizes, ranks: int | None) -> Iterator[int]:
+    """Yield how many experts of a layer a rank may have."""
+    for local in range(1, sizes.experts + 1):
+        if sizes.experts % local == 0 and ranks in {None, sizes.experts // local}:
+            yield local
+
+
+def _plan_repeat(
+    run: PlannedRun, layers: list[LayerWork], expert_layers: int, scale: Fraction
+) -> PlannedRepeat | None:
+    """Return what the backward pass computes again by named modules, `None` if they are not known."""
+    if run.repeated is None or not run.repeated <= _REPEATABLE:
+        return None
+    sizes, count, flops = run.sizes, len(layers), dict[PlannedKind, Fraction]()
+    products, again = {0}, 0
+    dense_layers = count - expert_layers
+    per_matrix = sizes.hidden * (3 if sizes.is_gated else 2)
+
+    def add(times: int, choices: tuple[int, ...], macs: int) -> None:
+        nonlocal products, again
+        products = {one + times * each for one in products for each in choices}
+        again += times * macs
+
+    if "mla_up_proj" in run.repeated and sizes.latent is not None:
+        own = sizes.latent
+        of_queries = own.query_rank * sizes.heads * (own.key_size + own.rope_size)
+        add(
+            count,
+            (1 + bool(own.query_rank),),
+            of_queries + own.latent_rank * sizes.heads * (own.key_size + own.value_size),
+        )
+    if "mlp" in run.repeated:
+        add(dense_layers, _of_mlp(sizes), per_matrix * sizes.feed_forward)
+    if run.repeated & {"shared_experts", "moe"} and sizes.shared_width:
+        add(expert_layers, _of_mlp(sizes), per_matrix * sizes.shared_width)
+    if "moe" in run.repeated:
+        add(expert_layers, (1,), 0)
+        flops[PlannedKind.ROUTER] = sum(one.router for one in layers) * scale
+        flops[PlannedKind.EXPERTS] = sum(one.experts for one in layers) * scale
+    attentions = count if "core_attn" in run.repeated else 0
+    if attentions:
+        flops[PlannedKind.ATTENTION] = sum((one.pairs for one in layers), Fraction()) * scale
+    flops[PlannedKind.LAYERS] = again * scale
+    return PlannedRepeat(frozenset(products), attentions, flops)
+
+
+_REPEATABLE = frozenset(("mla_up_proj", "core_attn", "mlp", "shared_experts", "moe", "moe_act", "layernorm"))
+"""Modules of Megatron that selective recomputation may name, whose multiplications are known."""
 
 
 def _list_outputs(sizes: ModelSizes, tensor: int) -> Iterator[int]:
@@ -501,7 +565,19 @@ def _read_megatron(settings: Mapping[str, Any], gpus: int | None) -> PlannedRun 
         data=data,
         stages=place_layers(sizes, settings),
         pipeline_before_data=settings.get("use_tp_pp_dp_mapping") is True,
+        expert=settings.get("expert_model_parallel_size") or 1,
+        repeated=_read_repeated(settings),
     )
+
+
+def _read_repeated(settings: Mapping[str, Any]) -> frozenset[str] | None:
+    """Return the modules that are computed again, `None` if settings do not say it, or say whole layers."""
+    granularity = settings.get("recompute_granularity")
+    if granularity != "selective":
+        return None
+    modules = settings.get("recompute_modules") or ("core_attn",)
+    listed = re.findall(r"\w+", modules) if isinstance(modules, str) else modules
+    return frozenset(map(str, listed))
 
 
 def _read_pattern(written: Any, layers: int) -> tuple[bool, ...]:

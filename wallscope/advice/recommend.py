@@ -6,7 +6,7 @@ after it. They are sorted by upper bound on speedup, blocked ones last.
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property, partial
 from types import MappingProxyType
 
@@ -21,7 +21,7 @@ from wallscope.advice.evidence import (
     select_reached_causes,
     state_assumption,
 )
-from wallscope.advice.measurements import MeasuredRun
+from wallscope.advice.measurements import MeasuredRun, is_near_peak
 from wallscope.advice.next_actions import name_next_actions
 from wallscope.advice.preconditions import (
     find_ineffective,
@@ -31,7 +31,14 @@ from wallscope.advice.preconditions import (
     list_impossible_sizes,
     lookup_in,
 )
-from wallscope.advice.rules import PRESSURE, Rule, estimate_share, fill_placeholders, fix_rules
+from wallscope.advice.rules import (
+    PRESSURE,
+    Rule,
+    estimate_share,
+    fill_placeholders,
+    fix_rules,
+    list_light_limits,
+)
 from wallscope.advice.settings import add_settings, leave_out_training, vocabulary
 from wallscope.advice.trace_facts import GENERAL_SYSTEMS, choose_systems, is_read_by, merge_trace_facts
 from wallscope.advice.unit_fixes import build_unit_fix
@@ -43,6 +50,7 @@ from wallscope.model.diagnosis import Opportunity
 from wallscope.model.enums import Wall
 from wallscope.model.finding_codes import FindingCode
 from wallscope.model.whatif import Answer, Question, Replayed
+from wallscope.records import dataclass
 from wallscope.thresholds.verdict import MATERIAL_SHARE, NEXT_WALL_OF_FIX_SHARE, REPLAYED_FIXES_COUNT
 from wallscope.units import capitalize, duration, percent
 
@@ -223,9 +231,10 @@ def find_matches(
     left = {name: one for name, one in run.configuration.settings.items() if name not in ineffective}
     unproven = MeasuredRun(run.analysis, RunConfiguration(left), run.names, run.written)
     found = []
+    near_peak = is_near_peak(run.rank.speed_of_light)
     for rule in rules:
         causes = _list_answered_causes(rule, run)
-        if not causes:
+        if not causes or (near_peak and _needs_distance(rule)):
             continue
         is_asked = _asks(rule, run, causes)
         if is_asked or (ineffective and _asks(rule, unproven, causes)):
@@ -235,6 +244,12 @@ def find_matches(
             if (settings or not rule.settings) if is_asked else match.blocked:
                 found.append(match)
     return tuple(sorted(found, key=lambda one: _order(one, _bound_by_causes(one, run), run, NOT_REPLAYED)))
+
+
+def _needs_distance(rule: Rule) -> bool:
+    """Return whether a rule gains little near the peak: all about kernels but those for another precision."""
+    of_precision = {fix for limit in list_light_limits() if "precision" in limit for fix in limit["fixes"]}
+    return rule.wall == Wall.COMPUTE and rule.about == "program" and rule.id not in of_precision
 
 
 def _asks(rule: Rule, run: MeasuredRun, causes: tuple[str, ...]) -> bool:

@@ -6,7 +6,6 @@ minus the union of the parts before it, so nothing counts twice.
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import TypeVar
 
@@ -40,6 +39,7 @@ from wallscope.model.diagnosis import Walls
 from wallscope.model.enums import Absent, DeviceState, OperationClass, Wall
 from wallscope.model.schemas import BUDGET_PARTS, BUDGETS, CATEGORY, SLICE_SUMS
 from wallscope.process_tuning import run_side_by_side
+from wallscope.records import dataclass
 from wallscope.trace.intervals import Spans, Times, covered_ns, order_spans, union
 from wallscope.trace.steps import is_ordinary
 
@@ -233,16 +233,13 @@ def make_absence(parts: Sequence[int]) -> ComputeAbsent:
     return ComputeAbsent(*(int(part) for part in parts))
 
 
-def list_causes(
-    sums: SliceSums, step_count: int, walls: Walls, recoverable: dict[str, int]
-) -> list[CauseTime]:
+def list_causes(sums: SliceSums, step_count: int, walls: Walls) -> list[CauseTime]:
     """Return the causes in the typical step, the largest first; those of one wall sum to its time.
 
     Args:
         sums: of the steps that make the typical one.
         step_count: the number of these steps.
         walls: the typical step.
-        recoverable: upper bound on the gain of each cause, if known.
     """
     step_ns = sum(walls.parts())
     of_causes = sums.of_causes()
@@ -258,7 +255,7 @@ def list_causes(
                     wall=wall,
                     typical_ns=time_ns,
                     share=time_ns / step_ns if step_ns else 0.0,
-                    recoverable_ns=recoverable.get(cause),
+                    recoverable_ns=None,
                     unresolved_ns=time_ns if is_open else 0,
                 )
             )

@@ -11,8 +11,9 @@ import re
 import sys
 import traceback
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from io import TextIOWrapper
-from typing import TYPE_CHECKING, Final, NoReturn
+from typing import TYPE_CHECKING, Any, Final, NoReturn, get_type_hints
 
 import typer
 from typer.core import TyperCommand, TyperGroup
@@ -129,6 +130,12 @@ _NEXT = "Run 'wallscope COMMAND --help' for options and examples, 'wallscope exp
 class GroupedCommand(TyperCommand):
     """A command whose options stand in groups; its help ends with examples."""
 
+    def parse_args(self, ctx: "Context", args: list[str]) -> list[str]:
+        """Parse the command line; what is text or a default stays as it is."""
+        functions = {name: function for group in _GROUPS.values() for name, function in group.items()}
+        _convert_rarely(self.get_params(ctx), get_type_hints(functions[self.name or ""]))
+        return super().parse_args(ctx, args)
+
     def format_options(self, ctx: "Context", formatter: "HelpFormatter") -> None:
         """Write arguments, then options by group, those without a group last."""
         groups: dict[str, list[tuple[str, str]]] = {"Arguments": []}
@@ -152,8 +159,33 @@ class GroupedCommand(TyperCommand):
                 formatter.write(f"{'':>{formatter.current_indent}}{line}\n")
 
 
+_TEXTS = (str, str | None, list[str], list[str] | None)
+
+
+def _convert_rarely(params: "Iterable[Parameter]", hints: Mapping[str, Any]) -> None:
+    """Let text and defaults stay as they are: a conversion takes milliseconds, the first loads pydantic."""
+    for param in params:
+        is_text = hints.get(param.name or "") in _TEXTS
+        vars(param)["process_value"] = partial(_convert_value, param, is_text=is_text)
+
+
+def _convert_value(param: "Parameter", ctx: "Context", value: Any, *, is_text: bool) -> Any:
+    """Return the value of an argument or option as its function takes it."""
+    source = ctx.get_parameter_source(param.name or "")
+    is_default = source is not None and source.name == "DEFAULT"
+    if (is_default and not param.required) or (is_text and value):
+        kept = list(value or ()) if param.multiple or param.nargs == -1 else value
+        return kept if param.callback is None else param.callback(ctx, param, kept)
+    return type(param).process_value(param, ctx, value)
+
+
 class GroupedCommands(TyperGroup):
     """The list of commands in groups, with the first sentence of each uncut."""
+
+    def parse_args(self, ctx: "Context", args: list[str]) -> list[str]:
+        """Parse the options before the command; what is a default stays as it is."""
+        _convert_rarely(self.get_params(ctx), {})
+        return super().parse_args(ctx, args)
 
     def format_commands(self, ctx: "Context", formatter: "HelpFormatter") -> None:
         """Write the commands by group, in the order of their registration."""
@@ -280,7 +312,7 @@ def main() -> None:
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="replace")  # a terminal that lacks a letter shows a question mark
     try:
-        code = app(standalone_mode=False)
+        code = app(standalone_mode=False, prog_name="wallscope")
     except (GateFailure, KeyboardInterrupt):
         raise
     except SystemExit as left:

@@ -12,6 +12,7 @@ from wallscope.cli.options import (
     Device,
     Flops,
     KernelRules,
+    Logs,
     NoCache,
     PythonFunctions,
     Rank,
@@ -211,6 +212,7 @@ def analyze(  # noqa: PLR0913  # options are parameters
     steps: Steps = None,
     time: Time = None,
     unprofiled_step_ms: UnprofiledStep = None,
+    log: Logs = None,
     tokens_per_step: Tokens = None,
     flops_per_step: Flops = None,
     config: Configuration = None,
@@ -238,7 +240,7 @@ def analyze(  # noqa: PLR0913  # options are parameters
     is_talkative(verbose=verbose)
     outputs = Outputs(json, html, markdown, csv, parquet, perfetto)
     sources = tuple(map(parse_source, files))
-    outputs.check(inputs=(*list_input_files(sources), kernels, config))
+    outputs.check(inputs=(*list_input_files(sources), kernels, config, *(log or ())))
     check_one_way(jobs, dask)
     limits = read_gates(fail_on)
     rows = count_rows(brief=brief, max_rows=max_rows)
@@ -247,7 +249,7 @@ def analyze(  # noqa: PLR0913  # options are parameters
         step_range,
         make_selection(rank, device, steps, time),
         parse_stream_map(stream),
-        make_step_facts(unprofiled_step_ms, tokens_per_step, flops_per_step),
+        make_step_facts(unprofiled_step_ms, tokens_per_step, flops_per_step, log),
         config,
         Reader(reader),
         python_functions,
@@ -270,7 +272,7 @@ def analyze(  # noqa: PLR0913  # options are parameters
 
             with fetch_source(source) as file:
                 made = analyze_capture(
-                    file, options, progress, keeps_slices=True, with_profiles=json is not None
+                    file, options, progress, keeps_slices=True, with_details=outputs.show_details
                 )
                 outputs.write_parts(made, progress)
                 found = build_answer(made, progress, with_page=html is not None)
@@ -282,7 +284,7 @@ def analyze(  # noqa: PLR0913  # options are parameters
                 progress,
                 cache,
                 with_page=html is not None,
-                with_profiles=json is not None,
+                with_details=outputs.show_details,
             )
     _show_answer(
         found, outputs, files, rows, is_full=full, has_configuration=options.configuration is not None

@@ -182,6 +182,7 @@ def _make_record(
         ),
         speaks=chosen,
         origin=origin,
+        fixes=run[chosen].fixes,
     )
     return entry, {object_name(stored): stored for stored in objects}
 

@@ -10,7 +10,7 @@ import typer
 from wallscope.errors import OptionError, SelectionError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from wallscope.cache_folder import Cache
     from wallscope.model.capture import Selection
@@ -235,6 +235,15 @@ UnprofiledStep = Annotated[
         help="Step time without the profiler, which limits host time: more of it is that of the profiler.",
     ),
 ]
+Logs = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--log",
+        metavar="FILE",
+        rich_help_panel=THROUGHPUT,
+        help="Log of the run without the profiler: step time, tokens/s and MFU are read from it. Repeatable.",
+    ),
+]
 Tokens = Annotated[
     str | None,
     typer.Option(
@@ -255,11 +264,14 @@ Flops = Annotated[
 ]
 
 
-def make_step_facts(unprofiled_ms: str | None, tokens: str | None, flops: str | None) -> "StepFacts":
+def make_step_facts(
+    unprofiled_ms: str | None, tokens: str | None, flops: str | None, logs: "Sequence[Path] | None" = None
+) -> "StepFacts":
     """Return the facts about a step that the options give.
 
     Raises:
-        OptionError: one is not a number above 0, or no whole number of tokens.
+        OptionError: one is not a number above 0, or no whole number of tokens; a log states no step time, or
+            there is a step time besides.
     """
     from wallscope.model.diagnosis import StepFacts  # noqa: PLC0415  # keeps --help fast
 
@@ -269,10 +281,21 @@ def make_step_facts(unprofiled_ms: str | None, tokens: str | None, flops: str | 
         raise OptionError(
             f"--tokens-per-step {tokens} — is not a whole number — write --tokens-per-step 4194304"
         )
+    if logs and unprofiled is not None:
+        raise OptionError(
+            "--log and --unprofiled-step-ms — both give the step without the profiler — give one of them"
+        )
+    logged = None
+    if logs:
+        from wallscope.logs.step_times import read_logged_steps  # noqa: PLC0415  # keeps --help fast
+
+        logged = read_logged_steps(logs)
+        unprofiled = None if logged.step_ns is None else logged.step_ns / 1e6
     return StepFacts(
         unprofiled_step_ns=None if unprofiled is None else max(round(unprofiled * 1e6), 1),
         tokens=None if counted is None else int(counted),
         flops=_parse_positive("--flops-per-step", flops, "1.8e13"),
+        logged=logged,
     )
 
 

@@ -7,7 +7,6 @@ import io
 import os
 import stat
 import sys
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -17,6 +16,7 @@ import typer
 from wallscope.cli.streams import announce_output
 from wallscope.errors import OptionError, OutputError
 from wallscope.files import defer_signals, name_aside, resolve_path, write_chunks
+from wallscope.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -314,6 +314,11 @@ class Outputs:
     def are_of_parts(self) -> bool:
         """Whether something is made from more than the answer: tables, or the trace."""
         return any(place is not None for place in (self.csv, self.parquet, self.perfetto))
+
+    @property
+    def show_details(self) -> bool:
+        """Whether something shows more of other ranks than their walls: JSON, the page, tables."""
+        return any(place is not None for place in (self.json, self.html, self.csv, self.parquet))
 
     def write(self, found: "RenderedAnalysis") -> None:
         """Write what is made from the answer.

@@ -223,5 +223,7 @@ def _make_side(
         one: unpack_profile(store.profile(one), f"{store}: {commit[:12]}")
         for one in dict.fromkeys(rank.object for record in chosen for rank in record.ranks)
     }
-    runs = tuple(tuple(held[rank.object] for rank in record.ranks) for record in chosen)
+    runs = tuple(
+        tuple(replace(held[rank.object], fixes=record.fixes) for rank in record.ranks) for record in chosen
+    )
     return Side(name, runs, commit, run_noise(others, testbed), str(testbed))

@@ -9,6 +9,7 @@ from wallscope.cli.options import (
     Device,
     Export,
     KernelRules,
+    Logs,
     Rank,
     ReadBy,
     StepRange,
@@ -142,6 +143,7 @@ def whatif(  # noqa: PLR0913  # options are parameters
     steps: Steps = None,
     time: Time = None,
     unprofiled_step_ms: UnprofiledStep = None,
+    log: Logs = None,
     reader: ReadBy = "pages",
     brief: IsBrief = False,
     max_rows: MaxRows = None,
@@ -162,7 +164,7 @@ def whatif(  # noqa: PLR0913  # options are parameters
     is_talkative(verbose=verbose)
     rows = count_rows(brief=brief, max_rows=max_rows)
     for target in (json, html):
-        check_output(target, inputs=(file, kernels))
+        check_output(target, inputs=(file, kernels, *(log or ())))
     check_different({"--json": json, "--html": html})
     questions = (
         *(_parse_scale(text, "--scale") for text in scale or ()),
@@ -177,7 +179,7 @@ def whatif(  # noqa: PLR0913  # options are parameters
         step_range,
         make_selection(rank, device, steps, time),
         parse_stream_map(stream),
-        step_facts=make_step_facts(unprofiled_step_ms, None, None),
+        step_facts=make_step_facts(unprofiled_step_ms, None, None, log),
         reader=Reader(reader),
     )
     options = add_recorded_facts((file,), options)

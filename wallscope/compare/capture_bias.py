@@ -5,7 +5,6 @@ work a step does is known only where the user gives the tokens; kernels and copi
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 from wallscope.compare.kernel_changes import sum_work
 from wallscope.compare.operation_changes import KEPT, pair_operations
@@ -15,6 +14,7 @@ from wallscope.model.comparison import Direction, Mismatch
 from wallscope.model.enums import CopyDirection, Wall
 from wallscope.model.finding_codes import FindingCode
 from wallscope.model.profile import Header, ProfiledInput
+from wallscope.records import dataclass
 from wallscope.thresholds.verdict import (
     BIAS_SHARE,
     LIKE_INPUT_RATIO,
@@ -29,6 +29,7 @@ from wallscope.units import duration, percent, plural
 _COPIES = frozenset(map(str, CopyDirection))
 _HOST = "host"
 _ON_BOTH = frozenset({"CUDA", "NVTX"})
+WORK_DIFFERS = "work per step (inferred)"
 _CUT_OFF = FindingCode.TRACE_CUT_OFF
 _LACKS_WORK = "any time may lack work that is not in the file: copy the file again, or profile fewer steps"
 _EITHER_WAY = "another version can change kernels, launch times and clocks"
@@ -168,7 +169,7 @@ def _amount_of_work(base: BiasSide, head: BiasSide) -> Iterator[Mismatch]:
             f"the same kernels run as often and take {ratio:.2f}x as long{proof}, as with another batch size"
             " or sequence length; give --tokens-per-step and --head-tokens-per-step to compare throughput"
         )
-        yield Mismatch("work per step (inferred)", *values, "note", effect, direction, bias_ns, Wall.COMPUTE)
+        yield Mismatch(WORK_DIFFERS, *values, "note", effect, direction, bias_ns, Wall.COMPUTE)
     elif size >= OTHER_CLOCK_RATIO and spread <= UNIFORM_CLOCK_RATIO and not has_other_input:
         effect = (
             f"nearly all kernels take {ratio:.2f}x as long at the same number of calls, as with"

@@ -1,7 +1,7 @@
 """The comparison of two sides: the step of one rank decides; walls, causes and operations explain."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from math import exp, expm1, isfinite, log
 
@@ -23,6 +23,7 @@ from wallscope.compare.all_steps import (
     measure_bias,
     measure_slow_chance,
 )
+from wallscope.compare.applied_fixes import ChangeEvidence, recognize_applied_fixes
 from wallscope.compare.capture_bias import BiasSide, find_biases
 from wallscope.compare.comparability import (
     align_parts,
@@ -90,6 +91,7 @@ from wallscope.model.comparison import (
 from wallscope.model.enums import Grade, Wall
 from wallscope.model.profile import Noise, Profile, RecordedNoise
 from wallscope.model.report import SIDE_STEPS, ComparisonReport, SideSteps
+from wallscope.records import dataclass
 from wallscope.thresholds.verdict import CONFIDENCE_SHARE, MARGIN_NS, MARGIN_SHARE, SLOW_STEP_RATIO
 
 
@@ -222,6 +224,7 @@ def compare_sides(base: Side, head: Side, options: CompareOptions) -> Comparison
             *add_rare_stalls(explain_changes(*steps, traffic, found, step), sides.base, sides.head),
             *join_settings(found, deltas.causes, operations, step.base_typical_ns),
         )
+    evidence = ChangeEvidence(step, walls, causes_changed, explanations, found)
     return Comparison(
         schema=COMPARISON_SCHEMA,
         wallscope_version=__version__,
@@ -238,6 +241,7 @@ def compare_sides(base: Side, head: Side, options: CompareOptions) -> Comparison
         ranks=rank_changes(base.runs, head.runs, pairing.rank),
         gates=evaluate_gates(options.gates, verdict, step, deltas) if is_judged else (),
         operations=operations,
+        applied=recognize_applied_fixes(pairing.base[0].fixes, evidence) if is_judged else (),
     )
 
 

@@ -12,7 +12,7 @@ import stat
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import asdict, dataclass, field, fields, is_dataclass
+from dataclasses import asdict, field, fields, is_dataclass
 from enum import Enum
 from functools import cache, cached_property, partial
 from pathlib import Path
@@ -28,6 +28,7 @@ from wallscope.model.advice import Framework
 from wallscope.model.analysis import SCHEMA, Analysis
 from wallscope.model.capture import Finding, Options, Progress, Severity
 from wallscope.model.finding_codes import FindingCode
+from wallscope.records import dataclass
 
 if TYPE_CHECKING:
     from wallscope.pipeline import AnalyzedCapture
@@ -219,6 +220,13 @@ class RenderedAnalysis:
 
         return self.stored or write_json(self.analysis)
 
+    @property
+    def outline(self) -> str:
+        """The analysis as compact JSON text, for this program alone."""
+        from wallscope.render.data import write_compact_json  # noqa: PLC0415  # as above
+
+        return write_compact_json(self.analysis)
+
 
 def load_or_analyze(  # noqa: PLR0913  # what is asked for
     path: Path,
@@ -228,11 +236,12 @@ def load_or_analyze(  # noqa: PLR0913  # what is asked for
     *,
     with_page: bool = False,
     with_timeline: bool = False,
-    with_profiles: bool = True,
+    with_details: bool = True,
 ) -> RenderedAnalysis:
     """Return the answer for one export, from the cache or worked out and kept; the page only if asked for.
 
-    Inputs that changed meanwhile, or that cannot be analyzed, are not cached. What is cached has profiles.
+    Inputs that changed meanwhile, or that cannot be analyzed, are not cached. Without details, as
+    `analyze_capture` has them, an answer is kept apart, for others that ask for none.
 
     Raises:
         WallscopeError: one of its children, each with a line for the user.
@@ -245,7 +254,7 @@ def load_or_analyze(  # noqa: PLR0913  # what is asked for
         cache,
         with_page=with_page,
         with_timeline=with_timeline,
-        with_profiles=with_profiles,
+        with_details=with_details,
     )
 
 
@@ -260,7 +269,7 @@ def load_limits(
         WallscopeError: one of its children, each with a line for the user.
     """
     try:
-        analysis = load_or_analyze(path, Options(), progress, cache).analysis
+        analysis = load_or_analyze(path, Options(), progress, cache, with_details=False).analysis
     except NothingToAnalyzeError:
         from wallscope.kineto.any_capture import read_any_contents  # noqa: PLC0415  # only what has no answer needs it
 
@@ -279,7 +288,7 @@ def load_or_analyze_copy(  # noqa: PLR0913  # as above, and how the copy is name
     *,
     with_page: bool = False,
     with_timeline: bool = False,
-    with_profiles: bool = True,
+    with_details: bool = True,
 ) -> RenderedAnalysis:
     """Return the answer for an export elsewhere: it is copied only if its answer is not in the cache.
 
@@ -290,7 +299,9 @@ def load_or_analyze_copy(  # noqa: PLR0913  # as above, and how the copy is name
     """
     name = None if cache is None else key_of_input()
     if cache is not None and name is not None:
-        found = _load_kept(cache, name, with_page=with_page, with_timeline=with_timeline)
+        found = _load_kept(
+            cache, name, with_page=with_page, with_timeline=with_timeline, with_details=with_details
+        )
         if found is not None:
             progress("the answer is in the cache")
             return found
@@ -298,13 +309,16 @@ def load_or_analyze_copy(  # noqa: PLR0913  # as above, and how the copy is name
         from wallscope.pipeline import analyze_capture  # noqa: PLC0415  # an answer in the cache needs none
 
         made = build_answer(
-            analyze_capture(path, options, progress, with_profiles=with_profiles or cache is not None),
+            analyze_capture(path, options, progress, with_details=with_details),
             progress,
             with_page=with_page,
             with_timeline=with_timeline,
         )
     if cache is not None and name is not None and key_of_input() == name:
-        cache.write(EntryKind.ANSWERS, name, made.text.encode())
+        if with_details:
+            cache.write(EntryKind.ANSWERS, name, made.text.encode())
+        else:
+            cache.write(EntryKind.OUTLINES, name, made.outline.encode())
         if made.page is not None:
             cache.write(EntryKind.PAGES, name, made.page.encode())
         if made.timeline is not None:
@@ -312,17 +326,21 @@ def load_or_analyze_copy(  # noqa: PLR0913  # as above, and how the copy is name
     return made
 
 
-def _load_kept(cache: Cache, name: str, *, with_page: bool, with_timeline: bool) -> RenderedAnalysis | None:
+def _load_kept(
+    cache: Cache, name: str, *, with_page: bool, with_timeline: bool, with_details: bool
+) -> RenderedAnalysis | None:
     page = cache.read(EntryKind.PAGES, name) if with_page else None
     timeline = cache.read(EntryKind.TIMELINES, name) if with_timeline else None
     if (with_page and page is None) or (with_timeline and timeline is None):
         return None
     content = cache.read(EntryKind.ANSWERS, name)
-    if content is None:
-        return None
-    text = content.decode()
-    written = None if page is None else page.decode()
-    return RenderedAnalysis(decode_analysis(text), written, timeline, text)
+    if content is not None:
+        text = content.decode()
+        return RenderedAnalysis(
+            decode_analysis(text), None if page is None else page.decode(), timeline, text
+        )
+    outline = None if with_details else cache.read(EntryKind.OUTLINES, name)
+    return None if outline is None else RenderedAnalysis(decode_analysis(outline.decode()))
 
 
 def build_answer(

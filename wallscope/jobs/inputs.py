@@ -15,7 +15,7 @@ import time
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -25,6 +25,7 @@ from wallscope.extras import name_install_command
 from wallscope.files import resolve_path
 from wallscope.kineto.trace_bytes import has_trace_keys
 from wallscope.model.capture import Options, Progress
+from wallscope.records import dataclass
 from wallscope.units import size
 from wallscope.urls import describe_failure, is_url, redact_url, strip_local
 
@@ -162,7 +163,7 @@ def load_or_analyze_source(  # noqa: PLR0913  # what is asked for
     *,
     with_page: bool = False,
     with_timeline: bool = False,
-    with_profiles: bool = True,
+    with_details: bool = True,
 ) -> "RenderedAnalysis":
     """Return the answer for one export, wherever it is; it is fetched only if its answer is not kept.
 
@@ -183,7 +184,7 @@ def load_or_analyze_source(  # noqa: PLR0913  # what is asked for
             cache,
             with_page=with_page,
             with_timeline=with_timeline,
-            with_profiles=with_profiles,
+            with_details=with_details,
         )
 
     def name() -> str | None:
@@ -202,7 +203,7 @@ def load_or_analyze_source(  # noqa: PLR0913  # what is asked for
         cache,
         with_page=with_page,
         with_timeline=with_timeline,
-        with_profiles=with_profiles,
+        with_details=with_details,
     )
 
 
@@ -432,21 +433,26 @@ def resolve_runs(
     """Return the runs of some captures, each with the profiles of its ranks.
 
     The captures of one rank are runs, in order of their start; those of different ranks belong together.
+    Each profile has the recommendations for its capture.
 
     Raises:
         WallscopeError: a capture cannot be read, or some ranks have more runs than others.
     """
     from wallscope.jobs.answers import load_or_analyze  # noqa: PLC0415  # keeps --help fast
     from wallscope.profile.codec import read_profiles, unpack_profile  # noqa: PLC0415  # keeps --help fast
+    from wallscope.profile.recorded_fixes import record_fixes  # noqa: PLC0415  # same
 
     by_rank: dict[tuple[int | None, int | None], list[Profile]] = defaultdict(list)
     for path in paths:
         if is_answer(path):
             found = read_profiles(path)
         else:
-            ranks = load_or_analyze(path, options, progress, cache).analysis.ranks
+            analysis = load_or_analyze(path, options, progress, cache).analysis
+            fixes = record_fixes(analysis.fixes or ())
             found = tuple(
-                unpack_profile(rank.profile, str(path)) for rank in ranks if rank.profile is not None
+                replace(unpack_profile(rank.profile, str(path)), fixes=fixes)
+                for rank in analysis.ranks
+                if rank.profile is not None
             )
         for number, profile in enumerate(found):
             rank = profile.header.rank

@@ -7,7 +7,7 @@ on one clock from what the analysis of each export kept at low detail.
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 
 import polars as pl
@@ -38,6 +38,7 @@ from wallscope.ranks.job import MatchedJob, match_ranks
 from wallscope.ranks.job_sentences import describe_left_out
 from wallscope.ranks.match_collectives import fit_line
 from wallscope.ranks.tables import collective_lanes, job_table
+from wallscope.records import dataclass
 from wallscope.summary.diagnosis import (
     decide_wall,
     divide_opportunities,
@@ -47,6 +48,7 @@ from wallscope.summary.diagnosis import (
     measure_wall_shares,
     select_working_ranks,
 )
+from wallscope.summary.light_bounds import limit_fixes
 from wallscope.summary.step_timeline import decode_overviews, order_by_places
 from wallscope.summary.tables import ANSWER_TABLES, build_answer_table
 from wallscope.thresholds.verdict import CAPTURES_APART_NS, ENDS_FAR_APART_NS, UNMATCHED_COLLECTIVES_SHARE
@@ -216,9 +218,8 @@ def update_diagnosis(analysis: Analysis, known: MatchedJob) -> Analysis:
         is_mean=decision.is_mean,
         unknown=explain_open_wall(rank, decision),
     )
-    return state_verdict(
-        recommend_again(replace(analysis, diagnosis=decided, opportunities=won), _list_names(profile))
-    )
+    again = recommend_again(replace(analysis, diagnosis=decided, opportunities=won), _list_names(profile))
+    return state_verdict(limit_fixes(again))
 
 
 def _diagnose_critical_rank(analysis: Analysis, known: MatchedJob) -> Diagnosis:

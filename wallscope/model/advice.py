@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from enum import StrEnum
 from typing import Annotated, Literal, get_args
 
@@ -11,6 +11,7 @@ from wallscope.model.enums import Axis, Backend, Precision, Wall
 from wallscope.model.finding_codes import FindingCode
 from wallscope.model.shown import Shown
 from wallscope.model.whatif import Answer
+from wallscope.records import dataclass
 
 System = Literal[
     "megatron-bridge",
@@ -161,10 +162,18 @@ class Fix:
     most_speedup: Annotated[
         float | None,
         Shown(
-            "largest speedup by the lines of `speed_of_light` that the fix can remove; the upper bound is"
-            " then that of its assumed rates",
+            "largest speedup by the lines of `speed_of_light` that the fix can remove; `speedup_ceiling` is"
+            " then the speedup at the rates that `assumes` states",
             "at most",
             "speedup",
+        ),
+    ] = None
+    keeps_floor: Annotated[
+        bool | None,
+        Shown(
+            "whether `most_speedup` leaves kernels the time that their FLOPs need at the peak rate; if not,"
+            " FLOPs are unknown, and they take no time",
+            "FLOPs known",
         ),
     ] = None
 
@@ -315,6 +324,7 @@ class FormKind(StrEnum):
     COMMAND = "command"
     ALTERNATIVES = "alternatives"
     PARTS_ELSEWHERE = "parts-elsewhere"
+    DERIVED = "derived"
     OVERRIDES = "overrides"
     WRAPPER = "wrapper"
     SEVERAL_RUNS = "several-runs"

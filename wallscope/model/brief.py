@@ -7,8 +7,10 @@ A key that is absent is unknown or empty, never 0.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final, Literal
+
+from wallscope.records import dataclass
 
 BRIEF_SCHEMA: Final = "wallscope.brief/1"
 
@@ -45,7 +47,7 @@ class Recommendation:
     `more_settings` of the same framework, or of any, are left out here; those of others do not count. What
     follows `blocked_by` is present only with details. `replay_step_ns` is `replay/step_ns` of the object at
     `evidence`. `check_first` are preconditions that neither capture nor configuration shows. `assumes` is
-    what the upper bound assumes.
+    what the upper bound assumes; if these are rates, `most_speedup` is the bound.
     """
 
     id: str
@@ -60,6 +62,7 @@ class Recommendation:
     replay_step_ns: int | None = None
     check_first: tuple[str, ...] = ()
     assumes: str | None = None
+    most_speedup: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

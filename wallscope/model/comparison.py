@@ -4,11 +4,11 @@ Times are integer nanoseconds of the typical step, ratios are head over base, `N
 head minus base. Those of walls sum to that of the step, and each finer list to the coarser one.
 """
 
-from dataclasses import dataclass
 from typing import Final, Literal
 
 from wallscope.model.enums import Axis, Grade, Wall
 from wallscope.model.speed_of_light import MatrixWork
+from wallscope.records import dataclass
 
 COMPARISON_SCHEMA: Final = "wallscope.comparison/1"
 
@@ -260,6 +260,55 @@ class Explanation:
 
 
 @dataclass(frozen=True, slots=True)
+class AppliedFix:
+    """A recommendation for base that head has applied, with its bound and what was measured.
+
+    Attributes:
+        id: of the fix.
+        title: what to do.
+        wall: under which the fix is listed.
+        evidence: settings, kernels and causes that show it.
+        alternatives: ids of recommendations that the evidence fits too.
+        window: the step of bound and gain: the typical one, or the mean over all steps.
+        base_ns: its length in base.
+        head_ns: its length in head.
+        bound_ns: gain at most, by the recommendation for base.
+        replayed_ns: gain in the replay of base.
+        measured_ns: base less head.
+        low_ns: lower end of its interval.
+        high_ns: upper end of its interval.
+        causes_ns: by how much the causes became shorter that the evidence concerns.
+        share: measured gain by bound; `None` without a bound, and with several applied fixes.
+        is_joint: whether other recommendations were applied too, so that they share the gain.
+        assumption: what the bound assumes.
+        expected_next_wall: the wall of base's replayed step.
+        next_wall: the wall of head: its largest loss, or compute.
+        next_wall_ns: its time in head's typical step.
+    """
+
+    id: str
+    title: str
+    wall: Wall
+    evidence: tuple[str, ...]
+    alternatives: tuple[str, ...]
+    window: Literal["typical", "mean"]
+    base_ns: int
+    head_ns: int
+    bound_ns: int | None
+    replayed_ns: int | None
+    measured_ns: int
+    low_ns: int | None
+    high_ns: int | None
+    causes_ns: int
+    share: float | None
+    is_joint: bool
+    assumption: str
+    expected_next_wall: str | None
+    next_wall: Wall
+    next_wall_ns: int
+
+
+@dataclass(frozen=True, slots=True)
 class GateResult:
     """A gate that the user set, whether it passed, and the evidence in one line."""
 
@@ -299,3 +348,4 @@ class Comparison:
     ranks: tuple[RankChange, ...]
     gates: tuple[GateResult, ...]
     operations: tuple[OperationChange, ...] = ()
+    applied: tuple[AppliedFix, ...] = ()

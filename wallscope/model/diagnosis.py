@@ -3,11 +3,12 @@
 A part of the published contract of `model.analysis`. `None` is unknown, or was not requested.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Annotated, Literal
 
 from wallscope.model.enums import Precision, Wall
 from wallscope.model.shown import CAUSE, WALL, Shown
+from wallscope.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,13 +57,80 @@ class Peak:
     source: str
 
 
+StepTimeBasis = Literal["stated", "throughput", "clock", "whole-run"]
+
+
+@dataclass(frozen=True, slots=True)
+class LoggedSteps:
+    """What logs of a run state about its steps without the profiler; `None` where they do not.
+
+    Attributes:
+        names: names of the files.
+        formats: frameworks whose lines they hold.
+        basis: what the step time rests on: a time in each report (`stated`), samples per second, or moments
+            at which lines were written (`clock`). `whole-run` is the rate of the whole run with warm-up.
+        step_ns: the median of the steady steps, `None` with a `reason`.
+        low_ns: below it lies a tenth of them.
+        high_ns: above it lies a tenth of them.
+        mean_ns: their mean.
+        reports: how many steady reports these rest on.
+        steps: how many steps these cover.
+        warm_up_reports: left out at the beginning of each run.
+        broken_reports: that lack their time, as another rank wrote into them.
+        skipped_steps: without an update of the weights.
+        loss_scale: the last one.
+        tokens_per_s: of the job.
+        gpu_tokens_per_s: of one GPU.
+        flops_per_s: of one GPU.
+        mfu: as a share of the peak that the framework assumes.
+    """
+
+    names: tuple[str, ...]
+    formats: tuple[str, ...]
+    basis: StepTimeBasis | None
+    step_ns: int | None
+    reason: str | None
+    low_ns: int | None
+    high_ns: int | None
+    mean_ns: int | None
+    reports: int
+    steps: int
+    warm_up_reports: int
+    broken_reports: int
+    skipped_steps: int | None
+    loss_scale: float | None
+    tokens_per_s: float | None
+    gpu_tokens_per_s: float | None
+    flops_per_s: float | None
+    mfu: float | None
+
+
 @dataclass(frozen=True, slots=True)
 class StepFacts:
-    """The user's data on a step: its length without the profiler, the job's tokens, FLOPs of one GPU."""
+    """The user's data on a step: its length without the profiler, the job's tokens, FLOPs of one GPU.
+
+    `logged` is what logs of the run state; its step time is `unprofiled_step_ns` too.
+    """
 
     unprofiled_step_ns: int | None = None
     tokens: int | None = None
     flops: float | None = None
+    logged: LoggedSteps | None = None
+
+
+Inflation = Literal["no", "yes", "possible"]
+
+
+@dataclass(frozen=True, slots=True)
+class WallInflation:
+    """Whether the capture makes a wall longer than it is without the profiler.
+
+    `most_ns` of the captured step are at most the profiler's; in host time, so much is (`yes`).
+    """
+
+    wall: Wall
+    inflated: Inflation
+    most_ns: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +143,9 @@ class Throughput:
     recomputed ones included. `mfu` is a share of `peak`, `None` if the peak of the GPU is unknown. Shapes may
     be known for a part of the kernels that multiply: `flops_share` is its share of their work. Below 1 the
     rate and `mfu` are lower bounds, and below one half they are `None`.
+
+    `logged` is what logs of the run state without the profiler, and `logged_mfu` their MFU, or their FLOPs
+    as a share of `peak`. `inflation` has one entry a wall where an unprofiled step is known and used.
     """
 
     step_ns: int
@@ -86,6 +157,9 @@ class Throughput:
     mfu: float | None
     flops_source: Literal["user", "shapes"] | None = None
     flops_share: float | None = None
+    logged: LoggedSteps | None = None
+    logged_mfu: float | None = None
+    inflation: tuple[WallInflation, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

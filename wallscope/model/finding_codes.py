@@ -35,6 +35,8 @@ class FindingCode(StrEnum):
     INFERRED_STEPS = "inferred-steps"
     LAUNCHES_WITHOUT_WORK = "launches-without-work"
     LOCK_HIDDEN = "lock-hidden"
+    LOG_CONTRADICTION = "log-contradiction"
+    LOG_STEP_UNKNOWN = "log-step-unknown"
     LOSS_UNKNOWN = "loss-unknown"
     MICROSECOND_TIMES = "microsecond-times"
     NO_API_CALLS = "no-api-calls"

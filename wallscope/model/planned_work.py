@@ -3,11 +3,12 @@
 FLOPs are exact fractions, so that those of all ranks add up to the FLOPs of the job.
 """
 
-from dataclasses import dataclass
+from collections.abc import Mapping
 from enum import StrEnum
 from fractions import Fraction
 
 from wallscope.model.enums import ComputeCategory
+from wallscope.records import dataclass
 
 
 class PlanMismatch(StrEnum):
@@ -24,11 +25,23 @@ class PlanMismatch(StrEnum):
     HIDDEN_KERNELS = "hidden-kernels"
 
 
+class PlannedKind(StrEnum):
+    """Where in a model multiplications are; `other` are those outside layers, such as of predictions."""
+
+    LAYERS = "layers"
+    ROUTER = "router"
+    EXPERTS = "experts"
+    ATTENTION = "attention"
+    HEAD = "head"
+    OTHER = "other"
+
+
 @dataclass(frozen=True, slots=True)
 class PlannedPart:
     """Multiplications of one kind in the forward pass of a rank and step.
 
     Attributes:
+        kind: where in the model they are.
         category: of the kernels that multiply.
         flops: those that the model needs; none of parts that only the program needs, such as a router.
         whole_flops: with the pairs of a causal mask that attention need not compute.
@@ -36,11 +49,27 @@ class PlannedPart:
         executed_gradients: the same with the scores that fused attention computes again.
     """
 
+    kind: PlannedKind
     category: ComputeCategory
     flops: Fraction
     whole_flops: Fraction
     gradients: int = 2
     executed_gradients: Fraction = Fraction(2)
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedRepeat:
+    """What the backward pass of a rank and step computes again by its settings.
+
+    Attributes:
+        products: how many matrix multiplications that may be in a micro-batch, without grouped ones.
+        attentions: how many times it computes attention in a micro-batch.
+        flops: of a step, by kind.
+    """
+
+    products: frozenset[int]
+    attentions: int
+    flops: Mapping[PlannedKind, Fraction]
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,12 +83,16 @@ class PlannedWork:
         layer_products: how many matrix multiplications a dense layer may have, without attention.
         expert_products: the same of a layer with experts, without the grouped ones.
         other_products: multiplications outside layers, in each micro-batch.
+        output_products: those of them that are output layers.
+        local_experts: how many experts of a layer the rank may have; empty without experts.
+        expert_matrices: how many products an expert may be.
         micro_batches: in a step, `None` if unknown.
         tokens: of a step, on this rank.
         sequence: tokens of a sequence, on this rank.
         heads: of attention, on this rank.
         widths: outputs of multiplications that each micro-batch has, on this rank.
         outputs: all that multiplications outside attention may have.
+        repeat: what is computed again by the settings, `None` if they do not say it.
         assumes: what is not known and taken for granted, in words; empty without any.
     """
 
@@ -75,6 +108,10 @@ class PlannedWork:
     heads: int
     widths: tuple[int, ...]
     outputs: frozenset[int] = frozenset()
+    output_products: int = 0
+    local_experts: tuple[int, ...] = ()
+    expert_matrices: tuple[int, ...] = ()
+    repeat: PlannedRepeat | None = None
     assumes: str = ""
 
     @property

@@ -5,7 +5,7 @@ A record belongs to a commit in a store: its runs, their testbed, and the length
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from hashlib import sha256
 from typing import Final, Literal
 
@@ -16,6 +16,7 @@ from wallscope.model.capture import CaptureConditions, GraphTracing, Profiler
 from wallscope.model.enums import Absent, Axis, Collective, DeviceState, Precision, Wall
 from wallscope.model.schemas import BACKEND, BUDGET_PARTS
 from wallscope.model.speed_of_light import MatrixWork
+from wallscope.records import dataclass
 
 PROFILE_SCHEMA: Final = "wallscope.profile/2"
 
@@ -192,8 +193,42 @@ class Header:
 
 
 @dataclass(frozen=True, slots=True)
+class RecordedFix:
+    """A recommendation that a run had, as far as a later run can be compared with it.
+
+    Attributes:
+        id: of the fix.
+        title: what to do.
+        wall: under which it is listed.
+        causes: of the run, that it addresses.
+        settings: keys and values that it changes, without lines of code and commands.
+        whole_ns: the step that the bound is about: the typical one, or the mean; `None` without a bound.
+        bound_ns: by how much that may become shorter, at most.
+        replayed_ns: by how much the replayed step became shorter.
+        next_wall: the wall of the replayed step.
+        assumption: what the bound assumes.
+        is_blocked: whether a condition was not met.
+    """
+
+    id: str
+    title: str
+    wall: Wall
+    causes: tuple[str, ...]
+    settings: tuple[tuple[str, str], ...]
+    whole_ns: int | None
+    bound_ns: int | None
+    replayed_ns: int | None
+    next_wall: str | None
+    assumption: str
+    is_blocked: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Profile:
-    """The compact account of one rank; frames follow the schemas of this module, sorted by their keys."""
+    """The compact account of one rank; frames follow the schemas of this module, sorted by their keys.
+
+    `fixes` are the recommendations for its run, in their order, where they are known. A packed one has none.
+    """
 
     header: Header
     steps: pl.DataFrame
@@ -203,6 +238,7 @@ class Profile:
     causes: pl.DataFrame
     recoverable: pl.DataFrame
     collectives: pl.DataFrame = field(default_factory=RANK_COLLECTIVES.to_frame)
+    fixes: tuple[RecordedFix, ...] = ()
 
 
 RECORD_SCHEMA: Final = "wallscope.record/1"
@@ -272,7 +308,8 @@ class RecordedRank:
 class Record:
     """One run of a commit on a testbed; `speaks` is the index of the rank that computes least.
 
-    `origin` is `PULL_REQUEST`, or a value of a later version; without one the run is a reference.
+    `origin` is `PULL_REQUEST`, or a value of a later version; without one the run is a reference. `fixes` are
+    the recommendations for it; older records have none.
     """
 
     schema: Literal["wallscope.record/1"]
@@ -282,6 +319,7 @@ class Record:
     ranks: tuple[RecordedRank, ...]
     speaks: int
     origin: str | None = None
+    fixes: tuple[RecordedFix, ...] = ()
 
     @property
     def is_reference(self) -> bool:

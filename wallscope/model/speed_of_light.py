@@ -3,13 +3,13 @@
 Each nanosecond of the typical step is in one line. `None` is unknown.
 """
 
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated, Literal
 
 from wallscope.model.enums import ComputeCategory, Precision
 from wallscope.model.planned_work import PlanMismatch
 from wallscope.model.shown import Shown
+from wallscope.records import dataclass
 
 
 class LedgerLine(StrEnum):
@@ -130,6 +130,8 @@ class MatrixWork:
         executed_flops: those that ran, `None` if only those of the model are known.
         flops_per_s: executed FLOPs by time, of the model if only these are known.
         peak_share: of the peak rate in this precision, divided by `products`; `None` without a peak.
+        repeated_ns: time of recomputed kernels, in addition to `ns`.
+        repeated_flops: those of recomputed kernels, `None` if unknown.
     """
 
     category: Annotated[ComputeCategory | None, Shown("category of the kernels", "category")]
@@ -140,6 +142,8 @@ class MatrixWork:
     executed_flops: int | None
     flops_per_s: Annotated[float | None, Shown("rate", "rate", "flops")]
     peak_share: Annotated[float | None, Shown("share of the peak rate", "of peak", "percent")]
+    repeated_ns: int = 0
+    repeated_flops: int | None = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,6 +181,11 @@ class SpeedOfLight:
     flops_whole_square: int | None = None
     refused: PlanMismatch | None = None
     assumes: str = ""
+
+    @property
+    def peak_share(self) -> float | None:
+        """MFU, else HFU; `None` without a step or its FLOPs."""
+        return None if not self.is_step else self.hfu if self.mfu is None else self.mfu
 
     def total(self, *lines: LedgerLine, category: ComputeCategory | None = None) -> int:
         """Return the ns of some lines, of one category if it is given."""

@@ -4,7 +4,6 @@ Times are integer nanoseconds of the typical step, shares are 0 to 1, `None` is 
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from shlex import quote
 from typing import Final, Literal
 
@@ -12,11 +11,16 @@ from wallscope.model.capture import Export
 from wallscope.model.cause_catalogue import REFILL, WAIT
 from wallscope.model.diagnosis import Walls
 from wallscope.model.enums import Wall
+from wallscope.records import dataclass
 
 WHATIF_SCHEMA: Final = "wallscope.whatif/1"
 
 _SHOWN_TARGETS = {"think": "host time outside CUDA calls", "launch": "launch calls and latency"}
 QuestionKind = Literal["scale", "without", "graph", "hide", "overlap"]
+
+
+LAUNCH, THINK = "launch", "think"
+"""Targets of questions that hold host time alone: calls that launch, and time outside of calls."""
 
 
 @dataclass(frozen=True, slots=True)

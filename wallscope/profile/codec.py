@@ -8,7 +8,7 @@ import base64
 import binascii
 import json
 import zlib
-from dataclasses import dataclass
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -32,6 +32,8 @@ from wallscope.model.profile import (
     Header,
     Profile,
 )
+from wallscope.profile.recorded_fixes import read_fixes
+from wallscope.records import dataclass
 from wallscope.units import size, spell_all
 
 if TYPE_CHECKING:
@@ -151,7 +153,7 @@ def unpack_profile(stored: PackedProfile, origin: str, allowance: Allowance | No
         raise ProfileError(f"{origin} — its profile is damaged — {_AGAIN}") from error
     texts = [column for frame in frames.values() for column in frame if column.dtype == pl.String]
     allowance.take(sum(int(column.str.len_bytes().sum()) for column in texts), origin)
-    profile = Profile(header, **frames)
+    profile = Profile(header=header, fixes=(), **frames)
     if not _is_sound(profile):
         raise ProfileError(f"{origin} — its profile contradicts itself — {_AGAIN}")
     return profile
@@ -259,6 +261,7 @@ def read_profiles(path: Path) -> tuple[Profile, ...]:
         stored = [
             PackedProfile(rank["profile"]["schema"], rank["profile"]["data"]) for rank in answer["ranks"]
         ]
+        fixes = read_fixes(answer)
     except OSError as error:
         raise ProfileError(f"{path} — cannot be read: {error.strerror} — check the path") from error
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
@@ -273,4 +276,4 @@ def read_profiles(path: Path) -> tuple[Profile, ...]:
             f"{path} — is not an answer with profiles — make it with `wallscope analyze … --json`"
         )
     allowance = Allowance()
-    return tuple(unpack_profile(entry, str(path), allowance) for entry in stored)
+    return tuple(replace(unpack_profile(entry, str(path), allowance), fixes=fixes) for entry in stored)

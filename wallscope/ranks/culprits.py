@@ -7,21 +7,25 @@ that gain about the same, the smallest is named. It stays repaired, and the sear
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from functools import reduce
 
 import numpy as np
 import numpy.typing as npt
 
-from wallscope.columns import Flags, Rows
+from wallscope.columns import Flags, Rows, sum_by_group
 from wallscope.model.analysis import UnitKind
-from wallscope.ranks.job_replay import JobGraph, OwnTimes
+from wallscope.ranks.job_replay import JobGraph, OwnTimes, Part
+from wallscope.records import dataclass
 from wallscope.thresholds.causes import (
     CERTAIN_DEVIATIONS_COUNT,
     CULPRIT_SHARE,
     FEWEST_FOR_VARIATION_COUNT,
+    LATE_STAGE_SHARE,
     LATE_STEP_SHARE,
     MOST_CULPRITS_COUNT,
     SAME_GAIN_SHARE,
+    SHARED_LATENESS_SHARE,
     UNEVEN_STAGE_GAIN_SHARE,
     WIDELY_SHARED_COUNT,
 )
@@ -84,172 +88,212 @@ class JobShape:
     links: Mapping[tuple[int, ...], tuple[tuple[int, ...], str]]
 
 
+@dataclass(frozen=True, slots=True)
+class _Repair:
+    """What a unit takes when it works like its peers: the times of some events, or meetings (`at`)."""
+
+    unit: JobUnit
+    part: Part
+    at: Rows
+    before_ns: Times
+    after_ns: Times
+
+    @property
+    def most_ns(self) -> int:
+        """What it takes away at most, so that the window of steps becomes no shorter than by that."""
+        return int(np.maximum(self.before_ns - self.after_ns, 0).sum())
+
+    @property
+    def ratio(self) -> float:
+        """How many times as long what it changes took."""
+        changed = self.before_ns != self.after_ns
+        return float(self.before_ns[changed].sum()) / max(float(self.after_ns[changed].sum()), 1.0)
+
+
+@dataclass(frozen=True, slots=True)
+class _RepairedJob:
+    """A job after some repairs: `units` are not repaired, and the step takes `step_ns` with the times `own`.
+
+    For each rank `peers` has those with its program and stage, itself too. `sums` has int64 ns of each
+    segment: of compute (`True`), and of the rest. `links` are the meetings that can be compared.
+    """
+
+    graph: JobGraph
+    shape: JobShape
+    peers: Sequence[list[int]]
+    links: "_LinkMeetings"
+    units: Sequence[JobUnit]
+    own: OwnTimes
+    step_ns: float
+    sums: Mapping[bool, Times]
+
+    @property
+    def least_ns(self) -> float:
+        """What a repair must take off the mean step, for its unit to be named."""
+        return CULPRIT_SHARE * self.step_ns
+
+    def without(self, repair: _Repair) -> "_RepairedJob":
+        """Return the job after one more repair; its step is as before where that cannot be replayed."""
+        own = self.own.change(repair.part, repair.at, repair.after_ns)
+        step_ns = self.graph.measure_step_ns(own)
+        units = [unit for unit in self.units if unit is not repair.unit]
+        return replace(
+            self,
+            units=units,
+            own=own,
+            step_ns=self.step_ns if step_ns is None else step_ns,
+            sums=_sum_segments(self.graph, own),
+        )
+
+    def without_all(self, units: Sequence[JobUnit]) -> "_RepairedJob":
+        """Return the job after the repairs of some units, one after the other."""
+        return reduce(
+            lambda job, unit: job if (repair := _repair_unit(job, unit)) is None else job.without(repair),
+            units,
+            self,
+        )
+
+    def name_culprit(self, repair: _Repair, replayed_ns: float) -> Culprit:
+        """Return the unit of a repair with what that saves."""
+        unit = repair.unit
+        if unit.kind is UnitKind.LINK:
+            unit = replace(unit, ratio=repair.ratio)
+        return Culprit(unit, self.step_ns, replayed_ns, self.graph.first_step, self.measure_over_ns(repair))
+
+    def measure_over_ns(self, repair: _Repair) -> Times:
+        """Return what a repair takes off each step, summed over ranks or meetings, int64[steps]."""
+        return self.graph.sum_steps(repair.part, repair.at, repair.before_ns - repair.after_ns)
+
+    def is_steady(self, repair: _Repair) -> bool:
+        """Return whether a unit takes longer step after step, by more than it varies at random."""
+        each = self.measure_over_ns(repair)
+        if each.size < FEWEST_FOR_VARIATION_COUNT:
+            return bool(each.sum() > 0)
+        return bool(each.mean() >= CERTAIN_DEVIATIONS_COUNT * each.std(ddof=1) / np.sqrt(each.size))
+
+    def is_of_most(self, repair: _Repair) -> bool:
+        """Return whether most ranks of a unit take longer, by half of what the mean one does or more."""
+        ranks = np.searchsorted(self.graph.event_ptr, repair.at, side="right") - 1
+        own = np.searchsorted(np.array(repair.unit.places), ranks)
+        over_ns = sum_by_group(own, repair.before_ns - repair.after_ns, len(repair.unit.places))
+        return bool((over_ns >= SHARED_LATENESS_SHARE * over_ns.mean()).mean() > SHARED_LATENESS_SHARE)
+
+
 def find_culprits(graph: JobGraph, shape: JobShape) -> tuple[Culprit, ...]:
     """Return what holds the job up, in the order of repair; nothing where no repair gains enough."""
-    alike = _list_alike(graph, shape)
-    own, step_ns = graph.own, graph.measure_step_ns(graph.own)
-    units, found = list(_list_units(graph, shape)), list[Culprit]()
-    while units and step_ns is not None and len(found) < MOST_CULPRITS_COUNT:
-        best = _find_best(graph, shape, alike, own, step_ns, units)
+    step_ns, found = graph.measure_step_ns(graph.own), list[Culprit]()
+    if step_ns is None:
+        return ()
+    job = _RepairedJob(
+        graph,
+        shape,
+        _list_peers(graph, shape),
+        _compare_meetings(graph),
+        tuple(_list_units(graph, shape)),
+        graph.own,
+        step_ns,
+        _sum_segments(graph, graph.own),
+    )
+    while job.units and len(found) < MOST_CULPRITS_COUNT:
+        tried = list(_try_units(job))
+        best = _find_best(job, tried)
         together = [] if best is None else [best]
         if best is None and graph.steps >= FEWEST_FOR_VARIATION_COUNT:
-            together = _find_together(graph, shape, alike, own, step_ns, units)
+            together = _find_together(job, tried)
         if not together:
             break
-        for culprit, repaired in together:
-            before, own = own, repaired
-            found.append(culprit)
-            step_ns = culprit.replayed_ns
-            units.remove(culprit.unit)
-            if culprit.unit.kind is UnitKind.LINK:
-                found[-1] = replace(culprit, unit=replace(culprit.unit, ratio=_measure_ratio(before, own)))
+        for repair in together:
+            after = job.without(repair)
+            found.append(job.name_culprit(repair, after.step_ns))
+            job = after
     return tuple(found)
 
 
-def _find_together(  # noqa: PLR0913, PLR0917  # all that is known of the job
-    graph: JobGraph,
-    shape: JobShape,
-    alike: Sequence[list[int]],
-    own: OwnTimes,
-    step_ns: float,
-    units: Sequence[JobUnit],
-) -> list[tuple[Culprit, OwnTimes]]:
-    """Return units that hide each other: only without all of them the step is shorter.
+def _try_units(job: _RepairedJob) -> Iterator[_Repair]:
+    """Yield the repairs that could gain enough: those that take enough away."""
+    late_stages = _list_late_stages(job)
+    enough_ns = job.least_ns * job.graph.steps
+    for unit in job.units:
+        if unit.kind is UnitKind.STAGE and unit.stage not in late_stages:
+            continue
+        repair = _repair_unit(job, unit, enough_ns)
+        if repair is None or repair.most_ns < enough_ns:
+            continue
+        if unit.kind is not UnitKind.NODE or job.is_of_most(repair):
+            yield repair
+
+
+def _find_best(job: _RepairedJob, tried: Sequence[_Repair]) -> _Repair | None:
+    """Return the repair of the smallest unit whose gain is about the best; the best ones come first.
+
+    One that takes away less than the best gains can gain no more than it takes away.
+    """
+    gains: list[tuple[float, _Repair]] = []
+    most_ns = job.least_ns
+    for repair in sorted(tried, key=lambda one: -one.most_ns):
+        if repair.most_ns < (1 - SAME_GAIN_SHARE) * most_ns * job.graph.steps:
+            break
+        if repair.unit.is_compute and not job.is_steady(repair):
+            continue
+        replayed_ns = job.graph.measure_step_ns(job.own.change(repair.part, repair.at, repair.after_ns))
+        if replayed_ns is not None and job.step_ns - replayed_ns >= job.least_ns:
+            gains.append((job.step_ns - replayed_ns, repair))
+            most_ns = max(most_ns, job.step_ns - replayed_ns)
+    about = [(gain_ns, one) for gain_ns, one in gains if gain_ns >= (1 - SAME_GAIN_SHARE) * most_ns]
+    return min(about, key=lambda one: (one[1].unit.size, -one[0]))[1] if about else None
+
+
+def _find_together(job: _RepairedJob, tried: Sequence[_Repair]) -> list[_Repair]:
+    """Return repairs of units that hide each other: only without all of them the step is shorter.
 
     Each takes longer in step after step. They are in the order in which repairs gain most.
     """
-    late = _list_slow(graph, shape, alike, own, step_ns, units)
-    repaired, gain_ns, count = own, 0.0, 0
-    while count < len(late) and gain_ns < CULPRIT_SHARE * step_ns:
-        repaired = repair_unit(graph, shape, alike, repaired, late[count]) or repaired
-        gain_ns, count = step_ns - (graph.measure_step_ns(repaired) or step_ns), count + 1
-    if gain_ns < CULPRIT_SHARE * step_ns:
+    late = _list_slow(job, tried)
+    count, after = 0, job
+    while count < len(late) and job.step_ns - after.step_ns < job.least_ns:
+        after, count = after.without_all(late[count : count + 1]), count + 1
+    gain_ns = job.step_ns - after.step_ns
+    if gain_ns < job.least_ns:
         return []
-    left, chain = late[:count], list[tuple[Culprit, OwnTimes]]()
+    left = late[:count]
     for unit in reversed(left[:-1]):
-        others = own
-        for other in left:
-            others = others if other is unit else repair_unit(graph, shape, alike, others, other) or others
-        without_ns = step_ns - (graph.measure_step_ns(others) or step_ns)
-        if without_ns >= (1 - SAME_GAIN_SHARE) * gain_ns:
+        others = [other for other in left if other is not unit]
+        if job.step_ns - job.without_all(others).step_ns >= (1 - SAME_GAIN_SHARE) * gain_ns:
             left.remove(unit)
+    chain = list[_Repair]()
     while left:
-        tried = []
-        for unit in left:
-            after = repair_unit(graph, shape, alike, own, unit) or own
-            replayed_ns = graph.measure_step_ns(after) or step_ns
-            over_ns = _measure_over_ns(graph, own, after, unit)
-            tried.append((Culprit(unit, step_ns, replayed_ns, graph.first_step, over_ns), after))
-        chain.append(min(tried, key=lambda one: one[0].replayed_ns))
-        left.remove(chain[-1][0].unit)
-        own, step_ns = chain[-1][1], chain[-1][0].replayed_ns
+        repairs = [repair for unit in left if (repair := _repair_unit(job, unit)) is not None]
+        if not repairs:
+            break
+        job, best = min(((job.without(one), one) for one in repairs), key=lambda one: one[0].step_ns)
+        chain.append(best)
+        left.remove(best.unit)
     return chain
 
 
-def _list_slow(  # noqa: PLR0913, PLR0917  # all that is known of the job
-    graph: JobGraph,
-    shape: JobShape,
-    alike: Sequence[list[int]],
-    own: OwnTimes,
-    step_ns: float,
-    units: Sequence[JobUnit],
-) -> list[JobUnit]:
-    """Return ranks that take longer than their peers in step after step, nodes where all their ranks do."""
+def _list_slow(job: _RepairedJob, tried: Sequence[_Repair]) -> list[JobUnit]:
+    """Return ranks that take longer than their peers in step after step, nodes where all their ranks do.
+
+    Where most ranks take longer than the others do, that is usual, and the others are quick.
+    """
     over_ns: dict[JobUnit, float] = {}
-    sums = {True: graph.sum_segments(own.compute_ns), False: graph.sum_segments(own.rest_ns)}
-    for unit in units:
-        if unit.kind is not UnitKind.RANK:
-            continue
-        bound_ns = _bound_gain(graph, alike, sums[unit.is_compute], unit.places)
-        if bound_ns is None or bound_ns < CULPRIT_SHARE * step_ns * graph.steps:
-            continue
-        repaired = repair_unit(graph, shape, alike, own, unit)
-        if repaired is None or not _is_steady(graph, own, repaired, unit):
-            continue
-        each_ns = float(_measure_over_ns(graph, own, repaired, unit).mean())
-        if each_ns >= CULPRIT_SHARE * step_ns:
-            over_ns[unit] = each_ns
-    for node in [unit for unit in units if unit.kind is UnitKind.NODE]:
+    for repair in tried:
+        if repair.unit.kind is UnitKind.RANK and job.is_steady(repair):
+            each_ns = float(job.measure_over_ns(repair).mean())
+            if each_ns >= job.least_ns:
+                over_ns[repair.unit] = each_ns
+    slow = {(unit.is_compute, unit.places[0]) for unit in over_ns}
+    for unit in list(over_ns):
+        peers = job.peers[unit.places[0]]
+        if 2 * sum((unit.is_compute, peer) in slow for peer in peers) > len(peers):
+            del over_ns[unit]
+    for node in [unit for unit in job.units if unit.kind is UnitKind.NODE]:
         inside = [
             one for one in over_ns if one.is_compute == node.is_compute and one.places[0] in node.places
         ]
         if len(inside) == len(node.places):
             over_ns[node] = max(over_ns.pop(one) for one in inside)
     return sorted(over_ns, key=lambda unit: -over_ns[unit])[:MOST_CULPRITS_COUNT]
-
-
-def _find_best(  # noqa: PLR0913, PLR0917  # all that is known of the job
-    graph: JobGraph,
-    shape: JobShape,
-    alike: Sequence[list[int]],
-    own: OwnTimes,
-    step_ns: float,
-    units: Sequence[JobUnit],
-) -> tuple[Culprit, OwnTimes] | None:
-    """Return the smallest unit whose gain is about the best, with the times of the job without it."""
-    tried = []
-    sums = {True: graph.sum_segments(own.compute_ns), False: graph.sum_segments(own.rest_ns)}
-    is_balanced = True
-    if len(set(shape.stage_of.values())) > 1:
-        balanced_ns = _measure_balanced_ns(graph, shape, own)
-        is_balanced = balanced_ns is None or step_ns - balanced_ns < UNEVEN_STAGE_GAIN_SHARE * step_ns
-    for unit in units:
-        least_ns = CULPRIT_SHARE * step_ns
-        if unit.kind not in {UnitKind.LINK, UnitKind.STAGE}:
-            bound_ns = _bound_gain(graph, alike, sums[unit.is_compute], unit.places)
-            if bound_ns is None or bound_ns < least_ns * graph.steps:
-                continue
-        if unit.kind is UnitKind.STAGE and is_balanced:
-            continue
-        repaired = repair_unit(graph, shape, alike, own, unit)
-        if repaired is not None and unit.is_compute and not _is_steady(graph, own, repaired, unit):
-            continue
-        if repaired is None or _most_ns(own, repaired) < least_ns * graph.steps:
-            continue
-        replayed_ns = graph.measure_step_ns(repaired)
-        if replayed_ns is not None and step_ns - replayed_ns >= least_ns:
-            over_ns = _measure_over_ns(graph, own, repaired, unit)
-            tried.append((Culprit(unit, step_ns, replayed_ns, graph.first_step, over_ns), repaired))
-    if not tried:
-        return None
-    most_ns = max(culprit.gain_ns for culprit, _ in tried)
-    about = [one for one in tried if one[0].gain_ns >= (1 - SAME_GAIN_SHARE) * most_ns]
-    return min(about, key=lambda one: (one[0].unit.size, -one[0].gain_ns))
-
-
-def _is_steady(graph: JobGraph, before: OwnTimes, after: OwnTimes, unit: JobUnit) -> bool:
-    """Return whether a unit takes longer step after step, by more than it varies at random."""
-    each = _measure_over_ns(graph, before, after, unit)
-    if each.size < FEWEST_FOR_VARIATION_COUNT:
-        return bool(each.sum() > 0)
-    return bool(each.mean() >= CERTAIN_DEVIATIONS_COUNT * each.std(ddof=1) / np.sqrt(each.size))
-
-
-def _measure_over_ns(graph: JobGraph, before: OwnTimes, after: OwnTimes, unit: JobUnit) -> Times:
-    """Return what a repair takes off each step, summed over ranks or meetings, int64[steps]."""
-    if unit.kind is UnitKind.LINK:
-        return graph.sum_meetings(before.transfer_ns - after.transfer_ns)
-    if unit.is_compute:
-        return graph.sum_steps(unit.places, before.compute_ns - after.compute_ns)
-    return graph.sum_steps(unit.places, before.rest_ns - after.rest_ns)
-
-
-def _most_ns(before: OwnTimes, after: OwnTimes) -> int:
-    """Return what a repair takes away at most."""
-    return sum(
-        int(np.maximum(own - left, 0).sum())
-        for own, left in (
-            (before.compute_ns, after.compute_ns),
-            (before.rest_ns, after.rest_ns),
-            (before.transfer_ns, after.transfer_ns),
-        )
-    )
-
-
-def _measure_ratio(before: OwnTimes, after: OwnTimes) -> float:
-    """Return how many times as long the transfers that a repair changes took."""
-    changed = before.transfer_ns != after.transfer_ns
-    return float(before.transfer_ns[changed].sum()) / max(float(after.transfer_ns[changed].sum()), 1.0)
 
 
 def _list_units(graph: JobGraph, shape: JobShape) -> Iterator[JobUnit]:
@@ -275,24 +319,16 @@ def _list_units(graph: JobGraph, shape: JobShape) -> Iterator[JobUnit]:
     yield JobUnit(UnitKind.JOB, tuple(ranks), is_compute=False)
 
 
-def repair_unit(
-    graph: JobGraph, shape: JobShape, alike: Sequence[list[int]], own: OwnTimes, unit: JobUnit
-) -> OwnTimes | None:
-    """Return the times of a job whose unit works like its peers, `alike` by rank; `None` without any."""
+def _repair_unit(job: _RepairedJob, unit: JobUnit, enough_ns: float = 0) -> _Repair | None:
+    """Return the times of a unit that works like its peers; `None` without any, or with less to gain."""
     if unit.kind is UnitKind.LINK:
-        transfer_ns = _even_links(graph, own.transfer_ns, unit.groups)
-        return None if transfer_ns is None else replace(own, transfer_ns=transfer_ns)
+        return _even_links(job, unit)
     if unit.kind is UnitKind.STAGE:
-        compute_ns = _balance_stage(graph, shape, own.compute_ns, unit.stage)
-        return None if compute_ns is None else replace(own, compute_ns=compute_ns)
-    times_ns = own.compute_ns if unit.is_compute else own.rest_ns
-    evened_ns = _even_ranks(graph, alike, times_ns, unit.places)
-    if evened_ns is None:
-        return None
-    return replace(own, compute_ns=evened_ns) if unit.is_compute else replace(own, rest_ns=evened_ns)
+        return _balance_stage(job, unit)
+    return _even_ranks(job, unit, enough_ns)
 
 
-def _list_alike(graph: JobGraph, shape: JobShape) -> list[list[int]]:
+def _list_peers(graph: JobGraph, shape: JobShape) -> list[list[int]]:
     """Return for each rank those with its program and stage, itself too."""
     alike: defaultdict[tuple[bytes, int | None], list[int]] = defaultdict(list)
     keys = [(program, shape.stage_of.get(place)) for place, program in enumerate(graph.program)]
@@ -301,60 +337,55 @@ def _list_alike(graph: JobGraph, shape: JobShape) -> list[list[int]]:
     return [alike[key] for key in keys]
 
 
-def _find_usual(
-    graph: JobGraph, alike: Sequence[list[int]], sums: Times, places: Sequence[int]
-) -> dict[int, npt.NDArray[np.float64]] | None:
-    """Return the usual sums of the segments of some ranks: the median of others that are alike."""
-    chosen, found = set(places), dict[int, npt.NDArray[np.float64]]()
+def _sum_segments(graph: JobGraph, own: OwnTimes) -> dict[bool, Times]:
+    return {True: graph.sum_segments(own.compute_ns), False: graph.sum_segments(own.rest_ns)}
+
+
+def _find_usual(job: _RepairedJob, unit: JobUnit) -> dict[int, npt.NDArray[np.float64]] | None:
+    """Return the usual sums of the segments of the ranks of a unit: the median of others that are alike."""
+    chosen, sums = set(unit.places), job.sums[unit.is_compute]
+    found = dict[int, npt.NDArray[np.float64]]()
     usual_of: dict[int, npt.NDArray[np.float64]] = {}
-    for place in places:
-        own = alike[place]
+    for place in unit.places:
+        own = job.peers[place]
         if id(own) not in usual_of:
             others = [one for one in own if one not in chosen]
-            if len(chosen) == len(graph.program):
+            if len(chosen) == len(job.graph.program):
                 others = own if len(own) > 1 else []
             if not others:
                 return None
-            spans = [_span_of(graph, one) for one in others[:WIDELY_SHARED_COUNT]]
-            own_ns = [sums[span] for span in spans]
+            own_ns = [sums[_span_of(job.graph, one)] for one in others[:WIDELY_SHARED_COUNT]]
             is_pair = others is own and len(own) == _PAIR
             usual_of[id(own)] = np.min(own_ns, axis=0) if is_pair else np.median(own_ns, axis=0)
         found[place] = usual_of[id(own)]
     return found
 
 
+_PAIR = 2
+"""Ranks of which one stalls at a time: the other is the usual one."""
+
+
 def _span_of(graph: JobGraph, place: int) -> slice:
     return slice(graph.segment_ptr[place], graph.segment_ptr[place + 1])
 
 
-def _bound_gain(
-    graph: JobGraph, alike: Sequence[list[int]], sums: Times, places: Sequence[int]
-) -> float | None:
-    """Return what a repair of some ranks takes away at most, in ns; `None` where they have no peers."""
-    usual = _find_usual(graph, alike, sums, places)
-    if usual is None:
-        return None
-    return sum(float(np.maximum(sums[_span_of(graph, place)] - own, 0).sum()) for place, own in usual.items())
-
-
-def _even_ranks(
-    graph: JobGraph, alike: Sequence[list[int]], times_ns: Times, places: Sequence[int]
-) -> Times | None:
+def _even_ranks(job: _RepairedJob, unit: JobUnit, enough_ns: float) -> _Repair | None:
     """Set each part of the steps of some ranks to the median of others with their program and stage."""
-    sums, changed = graph.sum_segments(times_ns), times_ns.copy()
-    usual = _find_usual(graph, alike, sums, places)
+    graph, sums, usual = job.graph, job.sums[unit.is_compute], _find_usual(job, unit)
     if usual is None:
         return None
+    over_ns = [np.maximum(sums[_span_of(graph, place)] - own, 0).sum() for place, own in usual.items()]
+    if sum(over_ns) < enough_ns:
+        return None
+    part: Part = "compute_ns" if unit.is_compute else "rest_ns"
+    at, after = [], []
     for place, target in usual.items():
-        events = slice(graph.event_ptr[place], graph.event_ptr[place + 1])
-        first = int(graph.segment_ptr[place])
-        own, segment = sums[_span_of(graph, place)], graph.segment[events] - first
-        changed[events] = _scale_segments(times_ns[events], segment, own, target)
-    return changed
-
-
-_PAIR = 2
-"""Ranks of which one stalls at a time: the other is the usual one."""
+        events = np.arange(graph.event_ptr[place], graph.event_ptr[place + 1])
+        own, segment = sums[_span_of(graph, place)], graph.segment[events] - graph.segment_ptr[place]
+        at.append(events)
+        after.append(_scale_segments(job.own.times_of(part)[events], segment, own, target))
+    rows = np.concatenate(at)
+    return _Repair(unit, part, rows, job.own.times_of(part)[rows], np.concatenate(after))
 
 
 def _scale_segments(times_ns: Times, segment: Rows, sums: Times, target: npt.NDArray[np.float64]) -> Times:
@@ -368,59 +399,96 @@ def _scale_segments(times_ns: Times, segment: Rows, sums: Times, target: npt.NDA
     return scaled
 
 
-def _balance_stage(graph: JobGraph, shape: JobShape, times_ns: Times, stage: int) -> Times | None:
+def _balance_stage(job: _RepairedJob, unit: JobUnit) -> _Repair | None:
     """Shorten the compute of a stage to the median of the others'; `None` where it has no more."""
-    means = _measure_stages(graph, shape, times_ns)
-    usual = float(np.median([mean for own, mean in means.items() if own != stage]))
-    return (
-        _scale_stages(graph, shape, times_ns, {stage: usual / means[stage]}) if means[stage] > usual else None
-    )
+    means, graph = _measure_stages(job), job.graph
+    usual = float(np.median([mean for own, mean in means.items() if own != unit.stage]))
+    if means[unit.stage] <= usual:
+        return None
+    spans = [np.arange(graph.event_ptr[place], graph.event_ptr[place + 1]) for place in unit.places]
+    rows = np.concatenate(spans)
+    before_ns = job.own.compute_ns[rows]
+    after_ns = np.rint(before_ns * (usual / means[unit.stage])).astype(np.int64)
+    return _Repair(unit, "compute_ns", rows, before_ns, after_ns)
 
 
-def _measure_stages(graph: JobGraph, shape: JobShape, times_ns: Times) -> dict[int, float]:
-    """Return the mean compute of the ranks of each stage, in ns."""
-    of_rank = np.add.reduceat(times_ns, graph.event_ptr[:-1])
+def _list_late_stages(job: _RepairedJob) -> set[int]:
+    """Return the stages that may be late: those with far more compute, all where moving layers helps."""
+    means = _measure_stages(job)
+    if len(means) < _PAIR:
+        return set()
+    balanced_ns = _measure_balanced_ns(job, means)
+    if balanced_ns is not None and job.step_ns - balanced_ns >= UNEVEN_STAGE_GAIN_SHARE * job.step_ns:
+        return set(means)
+    usual = {one: np.median([mean for other, mean in means.items() if other != one]) for one in means}
+    return {one for one, mean in means.items() if mean >= (1 + LATE_STAGE_SHARE) * usual[one]}
+
+
+def _measure_stages(job: _RepairedJob) -> dict[int, float]:
+    """Return the compute of each stage, in ns: what three of four of its ranks reach, as some may be slow."""
+    of_rank = np.add.reduceat(job.own.compute_ns, job.graph.event_ptr[:-1])
     by_stage: defaultdict[int, list[int]] = defaultdict(list)
-    for place, own in sorted(shape.stage_of.items()):
+    for place, own in sorted(job.shape.stage_of.items()):
         by_stage[own].append(int(of_rank[place]))
-    return {own: float(np.mean(values)) for own, values in by_stage.items()}
+    return {own: float(np.percentile(values, 25, method="lower")) for own, values in by_stage.items()}
 
 
-def _scale_stages(graph: JobGraph, shape: JobShape, times_ns: Times, factors: Mapping[int, float]) -> Times:
-    factor = np.ones(len(graph.program))
-    for place, own in shape.stage_of.items():
-        factor[place] = factors.get(own, 1.0)
-    return np.rint(times_ns * np.repeat(factor, np.diff(graph.event_ptr))).astype(np.int64)
-
-
-def _measure_balanced_ns(graph: JobGraph, shape: JobShape, own: OwnTimes) -> float | None:
+def _measure_balanced_ns(job: _RepairedJob, means: Mapping[int, float]) -> float | None:
     """Return the step of a job whose stages share their compute evenly, as layers could be moved."""
-    means = _measure_stages(graph, shape, own.compute_ns)
     ideal = float(np.mean(list(means.values())))
-    factors = {stage: ideal / mean for stage, mean in means.items() if mean}
-    return graph.measure_step_ns(
-        replace(own, compute_ns=_scale_stages(graph, shape, own.compute_ns, factors))
+    factor = np.ones(len(job.graph.program))
+    for place, own in job.shape.stage_of.items():
+        factor[place] = ideal / means[own] if means[own] else 1.0
+    of_event = np.repeat(factor, np.diff(job.graph.event_ptr))
+    balanced_ns = np.rint(job.own.compute_ns * of_event).astype(np.int64)
+    return job.graph.measure_step_ns(replace(job.own, compute_ns=balanced_ns))
+
+
+@dataclass(frozen=True, slots=True)
+class _LinkMeetings:
+    """Meetings of one kind, as many in each of several groups: `groups[i]` has the meetings `rows[i]`."""
+
+    kinds: tuple[tuple[Rows, Rows], ...]
+    kinds_of: Mapping[int, tuple[int, ...]]
+    """The kinds of which a group has meetings."""
+
+
+def _compare_meetings(graph: JobGraph) -> _LinkMeetings:
+    """Return the meetings that can be compared, place by place: of one kind and as many in several groups."""
+    met = np.flatnonzero(graph.meeting_group >= 0)
+    order = met[np.lexsort((graph.meeting_group[met], graph.meeting_kind[met]))]
+    kind, group = graph.meeting_kind[order], graph.meeting_group[order]
+    begins = (
+        np.flatnonzero(np.append(True, (np.diff(kind) != 0) | (np.diff(group) != 0))) if order.size else met
     )
+    counts = np.diff(np.append(begins, order.size))
+    alike: defaultdict[tuple[int, int], list[int]] = defaultdict(list)
+    for begin, count in zip(begins.tolist(), counts.tolist(), strict=True):
+        alike[int(kind[begin]), count].append(begin)
+    kinds, kinds_of = list[tuple[Rows, Rows]](), defaultdict[int, list[int]](list)
+    for (_, count), own in alike.items():
+        if len(own) > 1:
+            for begin in own:
+                kinds_of[int(group[begin])].append(len(kinds))
+            kinds.append((group[own], order[np.array(own)[:, None] + np.arange(count)]))
+    return _LinkMeetings(tuple(kinds), {one: tuple(own) for one, own in kinds_of.items()})
 
 
-def _even_links(graph: JobGraph, transfer_ns: Times, groups: Sequence[int]) -> Times | None:
+def _even_links(job: _RepairedJob, unit: JobUnit) -> _Repair | None:
     """Set the transfers of some groups to what others take for the same, place by place, by bytes."""
-    mine = np.flatnonzero(np.isin(graph.meeting_group, groups))
-    changed, has_like = transfer_ns.copy(), False
-    cost = transfer_ns / np.maximum(graph.meeting_bytes, 1)
-    for kind in np.unique(graph.meeting_kind[mine]):
-        is_alike = graph.meeting_kind == kind
-        own = mine[is_alike[mine]]
-        others = [
-            np.flatnonzero(is_alike & (graph.meeting_group == other))
-            for other in np.unique(graph.meeting_group[is_alike])
-            if other not in {*groups, -1}
-        ]
-        others = [other for other in others if other.size == own.size]
-        if others:
-            has_like = True
-            usual = np.median([cost[other] for other in others], axis=0) * np.maximum(
-                graph.meeting_bytes[own], 1
-            )
-            changed[own] = np.rint(usual).astype(np.int64)
-    return changed if has_like else None
+    transfer_ns, sizes = job.own.transfer_ns, np.maximum(job.graph.meeting_bytes, 1)
+    at, after = [], []
+    for one in unit.groups:
+        for kind in job.links.kinds_of.get(one, ()):
+            groups, rows = job.links.kinds[kind]
+            others = rows[~np.isin(groups, unit.groups)][:WIDELY_SHARED_COUNT]
+            if len(others):
+                (own,) = rows[groups == one]
+                at.append(own)
+                after.append(np.median(transfer_ns[others] / sizes[others], axis=0) * sizes[own])
+    if not at:
+        return None
+    mine = np.concatenate(at)
+    return _Repair(
+        unit, "transfer_ns", mine, transfer_ns[mine], np.rint(np.concatenate(after)).astype(np.int64)
+    )

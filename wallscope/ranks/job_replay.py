@@ -6,17 +6,18 @@ a participant, has passed since the last participant came. Unchanged, the replay
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 import polars as pl
 
-from wallscope.columns import Flags, Rows, as_integers
+from wallscope.columns import Flags, Rows, as_integers, sum_by_group
 from wallscope.kernels import job_replay, views
 from wallscope.model.enums import Wall
 from wallscope.model.profile import Profile
 from wallscope.ranks.match_collectives import AT, OUT
 from wallscope.ranks.wait_split import StepSums
+from wallscope.records import dataclass
 from wallscope.thresholds.causes import CULPRIT_SHARE, MOST_REPLAYED_STEPS_COUNT, QUEUED_STAY_NS
 from wallscope.trace.intervals import Times
 
@@ -24,6 +25,9 @@ PASS, _BEGIN, _AWAIT = 0, 1, 2
 """What events are; a step begins with a pass, and the last one ends the window."""
 _COMPUTE, _COMMUNICATION = (list(Wall).index(wall) for wall in (Wall.COMPUTE, Wall.COMMUNICATION))
 _WALLS = [f"{wall}_wall_ns" for wall in Wall]
+
+
+Part = Literal["compute_ns", "rest_ns", "transfer_ns"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +38,26 @@ class OwnTimes:
     rest_ns: Times
     transfer_ns: Times
 
+    def times_of(self, part: Part) -> Times:
+        """Return one of the three, by name."""
+        match part:
+            case "compute_ns":
+                return self.compute_ns
+            case "rest_ns":
+                return self.rest_ns
+            case "transfer_ns":
+                return self.transfer_ns
+
+    def change(self, part: Part, at: Rows, times_ns: Times) -> "OwnTimes":
+        """Return the times with others at some places of one part."""
+        changed = self.times_of(part).copy()
+        changed[at] = times_ns
+        return OwnTimes(
+            changed if part == "compute_ns" else self.compute_ns,
+            changed if part == "rest_ns" else self.rest_ns,
+            changed if part == "transfer_ns" else self.transfer_ns,
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class JobGraph:
@@ -43,6 +67,8 @@ class JobGraph:
         first_step: number of its first step.
         steps: how many steps each rank has in it.
         own: what is measured.
+        event_step: int64[events]; the step that each is part of, from 0.
+        meeting_step: int64[meetings]; the step in which the last participant begins, from 0.
         segment: int64[events]; a part of a rank's steps ends with each step, and with each begin of a stay of
             a kind that the program waits for.
         segment_ptr: int64[ranks + 1]; the first segment of each rank.
@@ -67,6 +93,8 @@ class JobGraph:
     alone_ns: Times
     member_ptr: Rows
     member: Rows
+    event_step: Rows
+    meeting_step: Rows
     segment: Rows
     segment_ptr: Rows
     program: tuple[bytes, ...]
@@ -112,33 +140,14 @@ class JobGraph:
         """Return whether the window shows why ranks begin late: a step before, or about one begin of all."""
         return self.steps > 1 or float(np.ptp(self.begin_ns)) < CULPRIT_SHARE * step_ns
 
-    def sum_steps(self, places: Sequence[int], times_ns: Times) -> Times:
-        """Return times of events of some ranks summed by step, int64[steps]."""
-        sums = np.zeros(self.steps, np.int64)
-        for place in places:
-            span = slice(self.event_ptr[place], self.event_ptr[place + 1])
-            steps = np.flatnonzero(self.kind[span] == PASS)[:-1]
-            sums += np.add.reduceat(times_ns[span][1:], steps)
-        return sums
-
-    def sum_meetings(self, times_ns: Times) -> Times:
-        """Return times of meetings summed by the step in which the last participant begins, int64."""
-        begins = np.flatnonzero(self.kind == _BEGIN)
-        passed = np.cumsum(self.kind == PASS)
-        ranks = np.searchsorted(self.event_ptr, begins, side="right") - 1
-        before = np.concatenate(([0], passed))[self.event_ptr[ranks]]
-        step = np.zeros(times_ns.size, np.int64)
-        meeting = self.stay_meeting[self.event_stay[begins]]
-        np.maximum.at(step, meeting, np.minimum(passed[begins] - before, self.steps) - 1)
-        sums = np.zeros(self.steps, np.int64)
-        np.add.at(sums, step, times_ns)
-        return sums
+    def sum_steps(self, part: Part, at: Rows, times_ns: Times) -> Times:
+        """Return times of some events, or meetings, summed by step, int64[steps]."""
+        step = self.meeting_step if part == "transfer_ns" else self.event_step
+        return sum_by_group(step[at], times_ns, self.steps)
 
     def sum_segments(self, times_ns: Times) -> Times:
         """Return times of events summed by segment, int64[segments]."""
-        sums = np.zeros(int(self.segment_ptr[-1]), np.int64)
-        np.add.at(sums, self.segment, times_ns)
-        return sums
+        return sum_by_group(self.segment, times_ns, int(self.segment_ptr[-1]))
 
 
 def build_job_graph(
@@ -179,6 +188,10 @@ def build_job_graph(
     np.minimum.at(transfer_ns, meeting, residence_ns)
     exit_ns = end_ns - came_ns[meeting] - transfer_ns[meeting]
     leaves_early = end_ns < came_ns[meeting]
+    kind = np.concatenate([rank.kind for rank in ranks])
+    event_step = np.concatenate([_number_steps(rank.kind) for rank in ranks])
+    meeting_step = np.zeros(count, np.int64)
+    np.maximum.at(meeting_step, meeting[event_stay[kind == _BEGIN]], event_step[kind == _BEGIN])
     segments = [rank.segment.max(initial=-1) + 1 for rank in ranks]
     segment_ptr = np.concatenate(([0], np.cumsum(segments)))
     return JobGraph(
@@ -190,7 +203,7 @@ def build_job_graph(
             transfer_ns,
         ),
         event_ptr=np.concatenate(([0], np.cumsum([rank.kind.size for rank in ranks]))),
-        kind=np.concatenate([rank.kind for rank in ranks]),
+        kind=kind,
         event_stay=event_stay,
         lag_ns=np.concatenate([rank.lag_ns for rank in ranks]),
         begin_ns=np.array([rank.begin_ns for rank in ranks], np.int64),
@@ -201,6 +214,8 @@ def build_job_graph(
         alone_ns=np.where(leaves_early, residence_ns, -1),
         member_ptr=np.concatenate(([0], np.cumsum(np.bincount(meeting, minlength=count)))),
         member=np.argsort(meeting, kind="stable"),
+        event_step=event_step,
+        meeting_step=meeting_step,
         segment=np.concatenate(
             [np.maximum(rank.segment, 0) + at for rank, at in zip(ranks, segment_ptr, strict=False)]
         ),
@@ -210,6 +225,14 @@ def build_job_graph(
         meeting_kind=meetings.kind,
         meeting_bytes=meetings.sent_bytes,
     )
+
+
+def _number_steps(kind: Rows) -> Rows:
+    """Return the step of each event of a rank, from 0; a pass belongs to the step that it ends."""
+    is_pass = kind == PASS
+    before = np.cumsum(is_pass) - is_pass
+    step: Rows = np.clip(before - 1, 0, int(is_pass.sum()) - 2)
+    return step
 
 
 def _find_window(profiles: Sequence[Profile], steps: Sequence[StepSums]) -> tuple[int, int] | None:

@@ -8,9 +8,11 @@ series are equal except for missing collectives at the ends of a capture. Except
 ends keep a constant distance.
 """
 
-from collections.abc import Iterator, Sequence
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
+from functools import cache
 from typing import Final
 
 import numpy as np
@@ -18,8 +20,10 @@ import numpy.typing as npt
 import polars as pl
 
 from wallscope.columns import Rows, as_integers
-from wallscope.model.enums import Collective
+from wallscope.model.enums import Axis, Collective
 from wallscope.model.profile import BEFORE, INSIDE, RANK_COLLECTIVES, Profile, ProfiledInput
+from wallscope.ranks.rank_order import MeasureSpread, RankOrder, find_rank_order
+from wallscope.records import dataclass
 from wallscope.thresholds.causes import (
     EVEN_GROUP_NS,
     EVEN_GROUP_RATIO,
@@ -131,6 +135,8 @@ Line = tuple[float, float]
 """Value at 0, and slope."""
 
 _AT_ONCE = 256
+WITHIN_STAGE = (Axis.TP, Axis.CP, Axis.EP, Axis.DP_GRADIENT, Axis.DP_PARAMETER)
+"""Axes whose groups are within a stage of a pipeline."""
 _OF_A_MESSAGE = 2
 
 
@@ -328,11 +334,38 @@ def match_meetings(rows: pl.DataFrame, numbers: Sequence[int | None]) -> pl.Data
     """
     found, known = list[pl.DataFrame](), set[frozenset[int]]()
     member_of = rows["member"].to_numpy()
-    for alike in _list_candidates(rows, numbers):
-        for group in _form_groups(alike, known):
+    candidates = sorted(_list_candidates(rows, numbers), key=lambda one: not one.is_named and one.is_message)
+    orders = _find_orders(candidates, numbers)
+    of_stage = _StageGroups()
+    for nth, alike in enumerate(candidates):
+        groups = _form_groups(alike, known, of_stage)
+        if nth in orders:
+            groups = _form_regular_groups(alike, orders[nth], numbers)
+        for group in groups:
             found.append(group.with_columns(is_named=pl.lit(alike.is_named)))
-            known.add(frozenset(np.unique(member_of[group["row"].to_numpy()]).tolist()))
+            members = np.unique(member_of[group["row"].to_numpy()]).tolist()
+            known.add(frozenset(members))
+            if alike.axis in WITHIN_STAGE:
+                of_stage.add(members)
     return _number_groups(rows, found)
+
+
+class _StageGroups:
+    """Which ranks work in one stage of a pipeline, as they meet there, and so exchange no messages."""
+
+    def __init__(self) -> None:
+        self._groups_of: defaultdict[int, set[int]] = defaultdict(set)
+        self._count = 0
+
+    def add(self, members: Iterable[int]) -> None:
+        """Add a group of ranks that meet."""
+        self._count += 1
+        for member in members:
+            self._groups_of[member].add(self._count)
+
+    def has_both(self, one: int, other: int) -> bool:
+        """Return whether two ranks meet in a group."""
+        return not self._groups_of[one].isdisjoint(self._groups_of[other])
 
 
 def match_messages(rows: pl.DataFrame) -> pl.DataFrame:
@@ -344,10 +377,16 @@ def match_messages(rows: pl.DataFrame) -> pl.DataFrame:
     left = rows.filter(
         pl.col("meeting").is_null() & pl.col("is_tied") & (pl.col("operation") == Collective.SEND_RECV)
     ).with_columns(clock=pl.lit(0, pl.UInt32))
-    found: list[pl.DataFrame] = []
+    found, of_stage = list[pl.DataFrame](), _StageGroups()
+    met = rows.filter(
+        pl.col("meeting").is_not_null() & pl.col("axis").is_in([str(axis) for axis in WITHIN_STAGE])
+    )
+    for members in met.group_by("group").agg(pl.col("member").unique())["member"].to_list():
+        of_stage.add(members)
     while not left.is_empty():
         series = _series(left, ["member", "input", "stream"])
-        fresh = list(_form_groups(_Candidates(series, is_named=False, participants=_OF_A_MESSAGE)))
+        alike = _Candidates(series, is_named=False, participants=_OF_A_MESSAGE, axis=Axis.PP)
+        fresh = list(_form_groups(alike, frozenset(), of_stage))
         if not fresh:
             break
         found += [group.with_columns(is_named=pl.lit(value=False)) for group in fresh]
@@ -398,6 +437,19 @@ class _Candidates:
     series: list[Series]
     is_named: bool
     participants: int | None
+    axis: str = Axis.UNKNOWN
+
+    @property
+    def is_message(self) -> bool:
+        """Whether each is from one rank to another."""
+        return self.axis == Axis.PP and self.participants == _OF_A_MESSAGE
+
+    def has_order(self, numbers: Sequence[int | None]) -> bool:
+        """Return whether groups can follow from the numbers of ranks: each has one, and one series."""
+        members = [own.member for own in self.series]
+        known = {numbers[member] for member in members}
+        is_open = not self.is_named and self.axis != Axis.PP
+        return is_open and None not in known and 1 < len(known) == len(members)
 
 
 def _list_candidates(rows: pl.DataFrame, numbers: Sequence[int | None]) -> Iterator[_Candidates]:
@@ -405,12 +457,13 @@ def _list_candidates(rows: pl.DataFrame, numbers: Sequence[int | None]) -> Itera
     for whole in known.partition_by("communicator", maintain_order=True):
         for own in _divide_by_peers(whole, numbers):
             by = ["member", "input", "stream"] if _is_on_streams(own) else ["member", "input"]
-            yield _Candidates(_series(own, by), is_named=True, participants=None)
+            yield _Candidates(_series(own, by), is_named=True, participants=None, axis=own["axis"][0])
     unknown = rows.filter(pl.col("communicator").is_null())
     for own in unknown.partition_by("operation", "axis", "participants", maintain_order=True):
         is_message = own["operation"][0] == Collective.SEND_RECV
         size = _OF_A_MESSAGE if is_message else own["participants"][0]
-        yield _Candidates(_series(own, ["member", "input", "stream"]), is_named=False, participants=size)
+        series = _series(own, ["member", "input", "stream"])
+        yield _Candidates(series, is_named=False, participants=size, axis=own["axis"][0])
 
 
 def _is_on_streams(rows: pl.DataFrame) -> bool:
@@ -448,6 +501,81 @@ def _divide_by_peers(rows: pl.DataFrame, numbers: Sequence[int | None]) -> Itera
     yield from parts
 
 
+_FAMILY = {Axis.DP_PARAMETER: Axis.DP_GRADIENT}
+"""Axes whose collectives mostly have the same groups."""
+_EXCLUDED = {Axis.DP_GRADIENT: (Axis.TP, Axis.PP), Axis.CP: (Axis.TP, Axis.PP)}
+"""Axes of which a group has one rank at most in a group of these."""
+
+
+def _find_orders(candidates: Sequence[_Candidates], numbers: Sequence[int | None]) -> dict[int, RankOrder]:
+    """Return the order of the groups of candidates, by index, where all have one that shows.
+
+    Kinds of one family are judged together where the groups of one are within those of the other.
+    """
+    families: defaultdict[str, list[int]] = defaultdict(list)
+    for nth, alike in enumerate(candidates):
+        if alike.has_order(numbers):
+            families[_FAMILY.get(Axis(alike.axis), Axis(alike.axis))].append(nth)
+    found, of_axis = dict[int, RankOrder](), defaultdict[str, list[RankOrder]](list)
+    for axis in sorted(families, key=lambda one: (one in _EXCLUDED, one)):
+        apart = [order for other in _EXCLUDED.get(Axis(axis), ()) for order in of_axis[other]]
+        alone = {nth: _find_order([candidates[nth]], numbers, apart) for nth in families[axis]}
+        for nth, order in alone.items():
+            if order is None:
+                continue
+            count = max(number or 0 for number in numbers) + 1
+            like = [
+                other
+                for other, own in alone.items()
+                if own is not None and (own.contains(order, count) or order.contains(own, count))
+            ]
+            together = _find_order([candidates[other] for other in like], numbers, apart)
+            found[nth] = together or order
+            of_axis[axis].append(found[nth])
+    return found
+
+
+def _find_order(
+    kinds: Sequence[_Candidates], numbers: Sequence[int | None], apart: Sequence[RankOrder]
+) -> RankOrder | None:
+    """Return the order of the groups of some kinds of collectives."""
+    places = [{numbers[own.member]: place for place, own in enumerate(kind.series)} for kind in kinds]
+    common = [number for number in places[0] if number is not None and all(number in own for own in places)]
+    sizes = {kind.participants for kind in kinds}
+    if len(common) < _OF_A_MESSAGE or len(sizes) > 1:
+        return None
+
+    def measure(kind: _Candidates, place_of: Mapping[int | None, int]) -> MeasureSpread:
+        @cache
+        def measure_spread_of(one: int, other: int) -> float:
+            paired = _pair_members(kind, place_of[one], place_of[other])
+            return math.inf if paired is None else paired.spread_ns
+
+        return measure_spread_of
+
+    measures = [measure(kind, own) for kind, own in zip(kinds, places, strict=True)]
+    return find_rank_order(measures, common, apart, sizes.pop())
+
+
+def _form_regular_groups(
+    alike: _Candidates, order: RankOrder, numbers: Sequence[int | None]
+) -> Iterator[pl.DataFrame]:
+    """Yield the groups of an order, each series paired with the first of its group."""
+    place_of = {
+        number: nth for nth, own in enumerate(alike.series) if (number := numbers[own.member]) is not None
+    }
+    for group in order.list_groups(list(place_of)):
+        first, *others = (place_of[number] for number in group)
+        taken = {first: np.arange(len(alike.series[first].rows))}
+        for other in others:
+            paired = _pair_members(alike, first, other)
+            if paired is not None:
+                taken[other] = np.full(len(alike.series[other].rows), -1, np.int64)
+                taken[other][paired.others] = paired.places
+        if len(taken) > 1:
+            yield _frame_group(alike, taken)
+
+
 def _first(entry: tuple[int | None, int]) -> int:
     return entry[0] or 0
 
@@ -457,19 +585,24 @@ def _series(rows: pl.DataFrame, by: list[str]) -> list[Series]:
 
 
 def _form_groups(
-    alike: _Candidates, known: AbstractSet[frozenset[int]] = frozenset()
+    alike: _Candidates, known: AbstractSet[frozenset[int]], of_stage: _StageGroups
 ) -> Iterator[pl.DataFrame]:
     """Put the series into groups, each paired with the first of its group.
 
     The first remaining series gets those with the most constant distance to it. Their number is that of the
     group's participants, or of all that are about as constant as the best. Where the ranks of a `known` group
-    are the most constant ones by far, it ends with them.
+    are the most constant ones by far, it ends with them. Ranks `of_stage` exchange no unnamed messages.
     """
     left = list(range(len(alike.series)))
+    is_open = alike.is_message and not alike.is_named
+    member_of = [own.member for own in alike.series]
     while len(left) > 1:
         leader = left.pop(0)
         found = [
-            (paired, other) for other in left if (paired := _pair_members(alike, leader, other)) is not None
+            (paired, other)
+            for other in left
+            if not (is_open and of_stage.has_both(member_of[leader], member_of[other]))
+            and (paired := _pair_members(alike, leader, other)) is not None
         ]
         found.sort(key=lambda entry: (entry[0].spread_ns, entry[1]))
         found = _cut_at_known(alike, leader, found, known)
@@ -489,13 +622,18 @@ def _form_groups(
             taken[alike.series[other].member] = (other, numbers)
         left = [place for place in left if all(place != one for one, _ in taken.values())]
         if len(taken) > 1:
-            yield pl.DataFrame(
-                {
-                    "row": np.concatenate([alike.series[place].rows for place, _ in taken.values()]),
-                    "meeting": np.concatenate([numbers for _, numbers in taken.values()]),
-                },
-                schema={"row": pl.UInt32, "meeting": pl.Int64},
-            ).filter(pl.col("meeting") >= 0)
+            yield _frame_group(alike, dict(taken.values()))
+
+
+def _frame_group(alike: _Candidates, taken: Mapping[int, Rows]) -> pl.DataFrame:
+    """Return a group of series: its rows, and which of its collectives each is; `taken` has -1 for none."""
+    return pl.DataFrame(
+        {
+            "row": np.concatenate([alike.series[place].rows for place in taken]),
+            "meeting": np.concatenate(list(taken.values())),
+        },
+        schema={"row": pl.UInt32, "meeting": pl.Int64},
+    ).filter(pl.col("meeting") >= 0)
 
 
 def _cut_at_known(

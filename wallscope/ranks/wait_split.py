@@ -10,7 +10,7 @@ combined in order of time: a step gets the operations that began first, waiting 
 
 from collections import Counter, defaultdict, deque
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -34,6 +34,8 @@ from wallscope.model.enums import Axis, Wall
 from wallscope.model.profile import Profile
 from wallscope.profile.step_slices import encode_pairs
 from wallscope.profile.time_moves import MOVES, join_split_causes, move_time, on_axes
+from wallscope.ranks.match_collectives import WITHIN_STAGE
+from wallscope.records import dataclass
 from wallscope.thresholds.causes import EARLY_RECEIVER_NS
 from wallscope.thresholds.verdict import MATERIAL_SHARE
 from wallscope.trace.intervals import Times, apportion
@@ -41,7 +43,6 @@ from wallscope.trace.steps import is_ordinary
 
 _WALLS = [f"{wall}_wall_ns" for wall in Wall]
 _COMPUTE, _AT_COMPUTE = f"{Wall.COMPUTE}_wall_ns", f"at_{Wall.COMPUTE}_ns"
-_WITHIN_STAGE = (Axis.TP, Axis.CP, Axis.EP, Axis.DP_GRADIENT, Axis.DP_PARAMETER)
 _OPEN = ("unattributed/", COMMUNICATION_UNRESOLVED, MEMORY_UNRESOLVED, UNRECOGNIZED)
 
 
@@ -397,7 +398,7 @@ def _agree_on_stages(rows: pl.DataFrame, found: dict[int, int]) -> dict[int, int
 
     Ranks that reduce gradients together, or share a layer, are in one stage.
     """
-    within = rows.filter(pl.col("is_whole") & pl.col("axis").is_in([str(axis) for axis in _WITHIN_STAGE]))
+    within = rows.filter(pl.col("is_whole") & pl.col("axis").is_in([str(axis) for axis in WITHIN_STAGE]))
     agreed = dict(found)
     for members in within.group_by("group").agg(pl.col("member").unique().sort())["member"].to_list():
         counts = Counter(found[member] for member in members if member in found)

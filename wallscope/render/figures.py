@@ -9,8 +9,6 @@ from html import escape
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-import polars as pl
-
 from wallscope import units
 from wallscope.model.advice import Fix
 from wallscope.model.analysis import Analysis, Job, RangeWork, Rank, RankWaits, Step
@@ -22,6 +20,8 @@ from wallscope.model.whatif import Answer, CriticalPath, PathPart, WhatIf
 from wallscope.render.texts import WALL_COLOURS, shorten_name, visible
 
 if TYPE_CHECKING:
+    import polars as pl
+
     from wallscope.model.comparison import Comparison
     from wallscope.model.report import ComparisonReport
 
@@ -105,6 +105,8 @@ def draw_steps(shown: Sequence[Step], unit: str, *, leads: bool = False) -> Figu
 
 def draw_both_steps(report: "ComparisonReport") -> Figure:
     """Draw the steps of base next to those of head, stacked by wall; pale ones are not steady."""
+    import polars as pl  # noqa: PLC0415  # the first screen has no frames
+
     unit, most = report.comparison.window, _MOST_STEPS_OF_A_SIDE
     base, head = report.base.steps.head(most), report.head.steps.head(most)
     places = [*range(len(base)), *(len(base) + _SPACE + number for number in range(len(head)))]
@@ -514,8 +516,10 @@ def draw_heat(analysis: Analysis, job: Job) -> Figure:
     return Figure("job", caption, (trace,), layout, row_px * len(names) + _FRAME_PX)
 
 
-def draw_meeting(lanes: pl.DataFrame, job: Job) -> Figure | None:
+def draw_meeting(lanes: "pl.DataFrame", job: Job) -> Figure | None:
     """Draw a lane a rank: when it came to each collective, what it waited, when bytes moved."""
+    import polars as pl  # noqa: PLC0415  # the first screen has no frames
+
     if lanes.is_empty():
         return None
     names = [label(job.members[place].name, 20) for place in lanes["member"].unique().sort()]
@@ -553,8 +557,10 @@ def _hatch(shape: str) -> dict[str, Any]:
 
 
 def _draw_lanes(
-    name: str, rows: pl.DataFrame, column: str | None, mark: Mapping[str, Any], job: Job
+    name: str, rows: "pl.DataFrame", column: str | None, mark: Mapping[str, Any], job: Job
 ) -> dict[str, Any]:
+    import polars as pl  # noqa: PLC0415  # the first screen has no frames
+
     width = pl.col("end_ns") - pl.col("start_ns") if column is None else pl.col(column)
     listed = list(rows.with_columns(width=width).iter_rows(named=True))
     return {

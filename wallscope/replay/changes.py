@@ -1,8 +1,8 @@
 """The targets of questions, and the changes of a replay window for each question."""
 
 import re
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import field
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from functools import cached_property
@@ -45,7 +45,8 @@ from wallscope.model.cause_catalogue import (
     is_part,
 )
 from wallscope.model.enums import CallRole, OperationClass
-from wallscope.model.whatif import Question
+from wallscope.model.whatif import LAUNCH, THINK, Question
+from wallscope.records import dataclass
 from wallscope.replay.edits import (
     GraphEdit,
     capture_graphs,
@@ -60,7 +61,7 @@ from wallscope.trace.intervals import Spans, covered_ns, order_spans, union
 from wallscope.trace.names import normalize_names
 from wallscope.units import duration, number
 
-LAUNCH, THINK, COMMUNICATION, COMPUTE, COPIES = "launch", "think", "communication", "compute", "copies"
+COMMUNICATION, COMPUTE, COPIES = "communication", "compute", "copies"
 DRAINED, FRAMEWORK = "host/queue-drained", HOST_FRAMEWORK
 LAUNCH_LATENCY, SYNCHRONISATION = HOST_LAUNCH_LATENCY, HOST_SYNCHRONISATION
 KERNEL_GAP, STAGING = COMPUTE_KERNEL_GAP, MEMORY_STAGING
@@ -350,6 +351,21 @@ class Changes:
         )
         return communication, compute
 
+    @cached_property
+    def _computing(self) -> frozenset[int]:
+        """The numbers of the operations that compute."""
+        return frozenset(self._window.operations["op"].to_numpy()[self._moving_and_computing[1]].tolist())
+
+    @cached_property
+    def _stream_of(self) -> dict[int, int]:
+        """The stream of each operation."""
+        op, stream = self._window.operations["op"], self._window.operations["stream"]
+        return dict(zip(op.to_list(), stream.to_list(), strict=True))
+
+    @cached_property
+    def _next_in_stream(self) -> dict[int, int]:
+        return find_next_in_stream(self._window)
+
     def _relieve(self, target: Target, share: float, draft: GraphEdit) -> tuple[str, ...]:
         """Make compute as fast as alone where it overlapped removed communication."""
         own, notes = self._window.operations, list[str]()
@@ -471,10 +487,8 @@ class Changes:
         if name not in self.targets:
             return _NONE
         target = self.targets[name]
-        moved, behind = set(target.ops.tolist()), find_next_in_stream(self._window)
-        own, (_, rows) = self._window.operations["op"].to_numpy(), self._moving_and_computing
-        computing = set(own[rows].tolist())
-        passed = _Passed(moved, self._window, draft)
+        moved, behind = set(target.ops.tolist()), self._next_in_stream
+        passed = _Passed(moved, self._window.graph.position_of, self._stream_of, draft)
         for op, held_by in draft.followers(target.ops).items():
             if op in moved:
                 continue
@@ -488,7 +502,7 @@ class Changes:
             draft.unblock(self._find_calls_waiting_for(staging))
         for op in moved if not is_hidden else moved & staged:
             before = [one for one in draft.producers(op) if behind.get(one) == op]
-            reads = set() if op in staged else {one for one in before if one in computing}
+            reads = set() if op in staged else {one for one in before if one in self._computing}
             is_false = [one for one in before if one not in reads and one not in moved]
             if is_false and op in self._window.graph.position_of:
                 draft.wait(op, [one for one in draft.producers(op) if one not in is_false])
@@ -535,11 +549,10 @@ class _Passed:
     Only the last of each stream counts, because it waits for those before it in its stream.
     """
 
-    def __init__(self, through: set[int], window: SimulatedSteps, draft: GraphEdit) -> None:
-        self._through, self._draft = through, draft
-        self._places = window.graph.position_of
-        op, stream = window.operations["op"], window.operations["stream"]
-        self._stream = dict(zip(op.to_list(), stream.to_list(), strict=True))
+    def __init__(
+        self, through: set[int], places: Mapping[int, int], stream: Mapping[int, int], draft: GraphEdit
+    ) -> None:
+        self._through, self._draft, self._places, self._stream = through, draft, places, stream
         self._lasts: dict[int, dict[int, int]] = {}
 
     def before(self, ops: set[int]) -> list[int]:

@@ -348,10 +348,11 @@ def _identity(record: Record) -> bytes:
 
 
 def _fields(record: Record) -> dict[str, object]:
-    """What is written of a record; one without an origin is the same bytes as in version 0.1."""
+    """What is written of a record; one without origin and fixes is the same bytes as in version 0.1."""
     found: dict[str, object] = spell_all(asdict(record))
-    if record.origin is None:
-        del found["origin"]
+    for name in ("origin", "fixes"):
+        if not found[name]:
+            del found[name]
     return found
 
 
@@ -384,6 +385,9 @@ def _parse_record(content: bytes, path: str) -> Record:
 
 def _is_possible(record: Record) -> bool:
     """Whether its times and counts can be: sums over all runs of a store stay within 64 bits."""
+    bounds = [(one.whole_ns, one.bound_ns, one.replayed_ns) for one in record.fixes]
+    if any(time_ns is not None and not 0 <= time_ns < _LONGEST_NS for times in bounds for time_ns in times):
+        return False
     return 0 <= record.recorded_utc_ns < _NEVER_NS and all(
         0 <= rank.typical_ns < _LONGEST_NS
         and 0 <= rank.steps < _MOST_STEPS

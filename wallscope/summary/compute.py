@@ -1,5 +1,7 @@
 """Summarize the compute of a rank: kernel categories, use of the GPU, and throughput."""
 
+from collections.abc import Iterator
+
 import numpy as np
 import numpy.typing as npt
 import polars as pl
@@ -8,8 +10,9 @@ from wallscope.attribution.totals import CATEGORIES, TypicalWork
 from wallscope.columns import Flags, Rows, as_integers, find_places, order_by_group, sum_by_group
 from wallscope.model.analysis import Anchor, ComputeWork, KernelWork, Rank
 from wallscope.model.capture import Capture, Gpu
-from wallscope.model.diagnosis import Peak, StepFacts, Throughput
-from wallscope.model.enums import Backend, Collective, ComputeCategory, OperationClass, Precision
+from wallscope.model.cause_catalogue import UNATTRIBUTED_PROFILER
+from wallscope.model.diagnosis import LoggedSteps, Peak, StepFacts, Throughput, WallInflation
+from wallscope.model.enums import Backend, Collective, ComputeCategory, OperationClass, Precision, Wall
 from wallscope.model.rank_summaries import (
     SPELLED,
     ComputeDetails,
@@ -381,7 +384,10 @@ def measure_throughput(rank: Rank, anchor: Anchor, facts: StepFacts, gpu: Gpu | 
         return None
     per_s = 1e9 / step_ns
     flops_per_s = None if flops is None else flops * per_s
-    most = None if flops_per_s is None else find_leading_peak(details, gpu)
+    logged = facts.logged
+    logged_flops_per_s = None if logged is None else logged.flops_per_s
+    is_without_flops = flops_per_s is None and logged_flops_per_s is None
+    most = None if is_without_flops else find_leading_peak(details, gpu)
     return Throughput(
         step_ns=step_ns,
         unprofiled_step_ns=facts.unprofiled_step_ns,
@@ -392,7 +398,43 @@ def measure_throughput(rank: Rank, anchor: Anchor, facts: StepFacts, gpu: Gpu | 
         mfu=flops_per_s / most.flops_per_s if flops_per_s is not None and most is not None else None,
         flops_source=None if flops is None else "shapes" if facts.flops is None else "user",
         flops_share=share,
+        logged=logged,
+        logged_mfu=_find_logged_mfu(logged, most),
+        inflation=tuple(_list_inflation(rank, facts.unprofiled_step_ns)),
     )
+
+
+def _find_logged_mfu(logged: LoggedSteps | None, most: Peak | None) -> float | None:
+    """Return the MFU that a log states, else its FLOPs as a share of the peak of the GPU."""
+    if logged is None or logged.mfu is not None:
+        return None if logged is None else logged.mfu
+    return None if logged.flops_per_s is None or most is None else logged.flops_per_s / most.flops_per_s
+
+
+def _list_inflation(rank: Rank, unprofiled_step_ns: int | None) -> Iterator[WallInflation]:
+    """Say of each wall whether the capture inflates it; nothing without a usable unprofiled step.
+
+    The device times its kernels, so compute is as long without the profiler. Host time beyond the unprofiled
+    step is the profiler's, under a cause of its own. What host time does not explain may be in other walls,
+    which have calls of the host and waits for peers in them.
+    """
+    typical = rank.typical
+    if unprofiled_step_ns is None or unprofiled_step_ns < typical.budget.compute:
+        return
+    longer_ns = max(typical.step_ns - unprofiled_step_ns, 0)
+    if longer_ns < MATERIAL_SHARE * typical.step_ns:
+        longer_ns = 0
+    moved_ns = sum(one.typical_ns for one in rank.causes if one.cause == UNATTRIBUTED_PROFILER)
+    host_ns = min(moved_ns, longer_ns)
+    for wall, captured_ns in zip(Wall, typical.walls.parts(), strict=True):
+        if wall is Wall.COMPUTE or not longer_ns:
+            yield WallInflation(wall, "no", 0)
+        elif wall is Wall.HOST:
+            yield WallInflation(wall, "yes" if host_ns else "no", host_ns)
+        else:
+            own_ns = captured_ns - moved_ns if wall is Wall.UNATTRIBUTED else captured_ns
+            most_ns = max(min(own_ns, longer_ns - host_ns), 0)
+            yield WallInflation(wall, "possible" if most_ns else "no", most_ns)
 
 
 def find_leading_peak(details: ComputeDetails | None, gpu: Gpu | None) -> Peak | None:

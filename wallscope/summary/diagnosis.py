@@ -4,17 +4,17 @@ Causes are sorted by upper bound on speedup.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from wallscope.advice.evidence import assume_no_host_time
-from wallscope.attribution.attribute import OperationFacts
-from wallscope.attribution.host_causes import DRAINED
 from wallscope.model.advice import Fix
 from wallscope.model.analysis import Analysis, Anchor, CauseTime, Rank
 from wallscope.model.cause_catalogue import (
     COMPUTE_UNRECOGNIZED,
+    DRAINED,
     MEMORY_RECOMPUTE,
     REFILL,
     UNRECOGNIZED,
@@ -37,9 +37,8 @@ from wallscope.model.diagnosis import (
 )
 from wallscope.model.enums import Axis, RecomputeSource, Wall
 from wallscope.model.finding_codes import FindingCode
-from wallscope.model.whatif import Answer, Question, Replayed
-from wallscope.replay.changes import LAUNCH, THINK
-from wallscope.replay.what_if import UpperBounds
+from wallscope.model.whatif import LAUNCH, THINK, Answer, Question, Replayed
+from wallscope.records import dataclass
 from wallscope.thresholds.steps import ENOUGH_STEPS_COUNT, WORKING_RANK_PARTS_COUNT
 from wallscope.thresholds.verdict import (
     ASKED_CAUSE_SHARE,
@@ -57,10 +56,13 @@ from wallscope.thresholds.verdict import (
     TOLD_UNRECOGNIZED_SHARE,
     UNKNOWN_SHARE,
 )
-from wallscope.trace.intervals import Times
-from wallscope.trace.repeat_unit import Shares
-from wallscope.trace.step_variation import measure_rare_excess
 from wallscope.units import duration, percent
+
+if TYPE_CHECKING:
+    from wallscope.attribution.attribute import OperationFacts
+    from wallscope.replay.what_if import UpperBounds
+    from wallscope.trace.intervals import Times
+    from wallscope.trace.repeat_unit import Shares
 
 LOSSES = (Wall.MEMORY, Wall.COMMUNICATION, Wall.HOST)
 _WALLS = list(Wall)
@@ -86,7 +88,7 @@ class Decision:
     is_mean: bool = False
 
 
-def decide_wall(walls: Times, unresolved: Times) -> Decision:
+def decide_wall(walls: "Times", unresolved: "Times") -> Decision:
     """Return the dominant wall; unknown if counting unrecognized kernels as communication changes it.
 
     Args:
@@ -111,7 +113,7 @@ def decide_wall(walls: Times, unresolved: Times) -> Decision:
     return found
 
 
-def _decide_wall(walls: Times, unresolved: Times) -> Decision:
+def _decide_wall(walls: "Times", unresolved: "Times") -> Decision:
     """Return the dominant wall; the columns of `unresolved` are unattributed, communication, memory."""
     step_ns = np.maximum(walls.sum(axis=1, keepdims=True), 1)
     shares = walls / step_ns
@@ -147,18 +149,20 @@ def _decide_wall(walls: Times, unresolved: Times) -> Decision:
     return Decision(dominant, runner_up, margin, led, len(walls), deciding, is_mean=is_mean)
 
 
-def _is_by_rare_stalls(walls: Times, shares: Shares) -> bool:
+def _is_by_rare_stalls(walls: "Times", shares: "Shares") -> bool:
     """Return whether a loss wall takes more on few steps alone than any does in the usual step."""
     if len(walls) < ENOUGH_STEPS_COUNT:
         return False
     length_ns = walls.sum(axis=1)
     places = [_WALLS.index(wall) for wall in LOSSES]
+    from wallscope.trace.step_variation import measure_rare_excess  # noqa: PLC0415  # loads polars
+
     rare_ns = max(int(measure_rare_excess(walls[:, place], length_ns).sum()) for place in places)
     usual_share = float(np.median(shares[:, places], axis=0).max())
     return rare_ns > 0 and rare_ns / max(int(length_ns.sum()), 1) > usual_share
 
 
-def find_dominant_wall(walls: Times, unresolved: Times) -> Dominant:
+def find_dominant_wall(walls: "Times", unresolved: "Times") -> Dominant:
     """Return only the dominant wall of `decide_wall`."""
     return decide_wall(walls, unresolved).dominant
 
@@ -220,7 +224,7 @@ def find_least_computing(ranks: tuple[Rank, ...], unmarked: Collection[int] = ()
     return min(marked or at_work, key=computed_share)
 
 
-def measure_wall_shares(walls: Times, typical: Walls, *, steady: bool) -> WallShares:
+def measure_wall_shares(walls: "Times", typical: Walls, *, steady: bool) -> WallShares:
     """Return the deciding shares and the typical step; without a steady step there are no percentiles."""
     shares = walls / np.maximum(walls.sum(axis=1, keepdims=True), 1)
     found = {}
@@ -241,7 +245,7 @@ _OF_OTHERS: tuple[ClaimStatus, str] = ("inferred", "replayed together with the o
 
 
 def measure_recoverable(
-    entries: Iterable[CauseTime], ceilings: UpperBounds, most_host_ns: int | None = None
+    entries: Iterable[CauseTime], ceilings: "UpperBounds", most_host_ns: int | None = None
 ) -> dict[str, int]:
     """Return the upper bound on the gain of each material loss cause, in ns of the typical step.
 
@@ -314,15 +318,15 @@ def _is_about_host(question: Question) -> bool:
     return is_of_host or question.kind == "graph" or question.target in _OF_HOST
 
 
-def _measure_parts(cause: str, ceilings: UpperBounds) -> tuple[int, int] | None:
+def _measure_parts(cause: str, ceilings: "UpperBounds") -> tuple[int, int] | None:
     """Return the gains without a draining call, and without the host time behind it; `None` if unknown."""
-    call = cause.removeprefix(f"{DRAINED}/")
+    call = cause.removeprefix(DRAINED)
     alone_ns, behind_ns = (ceilings.recoverable_ns([f"{part}{call}"]) for part in (WAIT, REFILL))
     return None if alone_ns is None or behind_ns is None else (alone_ns, behind_ns)
 
 
 def rank_opportunities(
-    rank: Rank, ceilings: UpperBounds, inferred: frozenset[str]
+    rank: Rank, ceilings: "UpperBounds", inferred: frozenset[str]
 ) -> tuple[Opportunity, ...]:
     """Return the causes of a rank that have an upper bound on their gain, the largest first."""
     error = percent(ceilings.error)
@@ -377,7 +381,7 @@ def _opportunity(
     )
 
 
-def _describe_assumption(rank: Rank, entry: CauseTime, ceilings: UpperBounds) -> str | None:
+def _describe_assumption(rank: Rank, entry: CauseTime, ceilings: "UpperBounds") -> str | None:
     """Return what the bound of a cause rests on: what else must vanish, or how fast compute is without it.
 
     It is the host time behind a draining call, if the call alone wins less.
@@ -392,7 +396,7 @@ def _describe_assumption(rank: Rank, entry: CauseTime, ceilings: UpperBounds) ->
     return assume_no_host_time(entry.typical_ns, rank.typical.step_ns, alone_ns)
 
 
-def _describe_refill(entry: CauseTime, ceilings: UpperBounds) -> Iterator[str]:
+def _describe_refill(entry: CauseTime, ceilings: "UpperBounds") -> Iterator[str]:
     """Describe both costs of a call that drains the queue: the call itself, and the host time after it."""
     if entry.cause.startswith(DRAINED) and (parts := _measure_parts(entry.cause, ceilings)) is not None:
         yield (
@@ -418,7 +422,7 @@ def _list_opportunities(found: Iterable[Opportunity]) -> tuple[Opportunity, ...]
     return tuple(sorted(found, key=lambda entry: (-entry.recoverable_ns, entry.cause)))
 
 
-def find_next_wall(rank: Rank, decision: Decision, ceilings: UpperBounds) -> str | None:
+def find_next_wall(rank: Rank, decision: Decision, ceilings: "UpperBounds") -> str | None:
     """Return the next wall: a loss of at least a tenth of the remaining step, else compute."""
     if decision.dominant in {"unknown", "mixed", "compute"}:
         return None
@@ -437,7 +441,7 @@ def _list_parts(cause: str) -> tuple[str, ...]:
     """Return what a replay removes for a cause, if all of it goes."""
     if not cause.startswith(DRAINED):
         return (drop_detail(cause),)
-    call = cause.removeprefix(f"{DRAINED}/")
+    call = cause.removeprefix(DRAINED)
     return f"{WAIT}{call}", f"{REFILL}{call}"
 
 
@@ -516,7 +520,7 @@ def is_mostly_outside(rank: Rank) -> bool:
     return rank.outside_ns > sum(step.end_ns - step.start_ns for step in rank.steps)
 
 
-def list_inferred_causes(facts: OperationFacts) -> frozenset[str]:
+def list_inferred_causes(facts: "OperationFacts") -> frozenset[str]:
     """Return the causes that are inferred: recomputed work without NVTX ranges."""
     sources = facts.recomputed["how"].unique().to_list()
     rests = bool(sources) and sources != [RecomputeSource.EXPLICIT]
@@ -572,6 +576,6 @@ def decide_steady_steps(rank: Rank) -> Decision | None:
     return decide_wall(walls, np.zeros((len(walls), 3), np.int64)) if len(walls) else None
 
 
-def list_steady_walls(rank: Rank) -> Times:
+def list_steady_walls(rank: Rank) -> "Times":
     """Return ns of each wall in each steady step, columns in the order of `Wall`."""
     return np.array([step.walls.parts() for step in rank.steps if step.steady], dtype=np.int64)

@@ -15,12 +15,13 @@ from wallscope.model.cause_catalogue import (
     describe_cause,
     is_part,
 )
-from wallscope.model.diagnosis import StepFacts
+from wallscope.model.diagnosis import LoggedSteps, StepFacts
 from wallscope.model.enums import OperationClass, Wall
 from wallscope.model.finding_codes import FindingCode
 from wallscope.summary.diagnosis import select_working_ranks
 from wallscope.summary.rank import RankSummary, lacks_kernels
 from wallscope.summary.unusual_losses import find_hidden_locks, find_one_gap, report_slower_kernels
+from wallscope.thresholds.logs import LOG_CONTRADICTION_SHARE
 from wallscope.thresholds.steps import ANCHOR_AGREEMENT_SHARE, ENOUGH_STEPS_COUNT
 from wallscope.thresholds.verdict import (
     ASKED_CAUSE_SHARE,
@@ -33,7 +34,7 @@ from wallscope.trace.kernel_classes import shorten_kernel
 from wallscope.trace.repeat_unit import find_repeat_unit
 from wallscope.trace.silent_waits import SilentlyHeld, find_silent_waits
 from wallscope.trace.steps import Steps
-from wallscope.units import duration, percent, plural, seconds, write_range
+from wallscope.units import duration, number, percent, plural, seconds, write_range
 
 
 def describe_anchor(trace: Trace) -> Anchor:
@@ -509,6 +510,38 @@ def _unfaithful(account: RankSummary, anchor: Anchor) -> Iterator[Finding]:
     yield Finding(FindingCode.REPLAY_UNFAITHFUL, Severity.INFO, text)
 
 
+def _find_log_limits(logged: LoggedSteps, facts: StepFacts, captured_ns: int) -> Iterator[Finding]:
+    """Report that a log has no step time, or that it contradicts the capture or the options."""
+    if logged.step_ns is None:
+        yield make_finding(FindingCode.LOG_STEP_UNKNOWN, reason=logged.reason)
+        return
+    if logged.step_ns > (1 + LOG_CONTRADICTION_SHARE) * captured_ns > 0:
+        yield make_finding(
+            FindingCode.LOG_CONTRADICTION,
+            "longer",
+            logged=duration(logged.step_ns),
+            captured=duration(captured_ns),
+        )
+    step_s = logged.step_ns / 1e9
+    tokens, flops = (logged.tokens_per_s or 0) * step_s, (logged.flops_per_s or 0) * step_s
+    if _differ(tokens, facts.tokens):
+        yield make_finding(
+            FindingCode.LOG_CONTRADICTION, "tokens", logged=number(round(tokens)), given=number(facts.tokens)
+        )
+    if _differ(flops, facts.flops):
+        yield make_finding(
+            FindingCode.LOG_CONTRADICTION,
+            "flops",
+            logged=f"{flops:.3g} FLOP",
+            given=f"{facts.flops:.3g} FLOP",
+        )
+
+
+def _differ(by_log: float, given: float | None) -> bool:
+    """Return whether two values of one quantity contradict each other; not if one of them is unknown."""
+    return bool(by_log and given) and abs(by_log / (given or by_log) - 1) > LOG_CONTRADICTION_SHARE
+
+
 def find_throughput_limits(anchor: Anchor, facts: StepFacts, rank: Rank) -> Iterator[Finding]:
     """Report facts about a step that are not used, or how an unprofiled one limits host time."""
     if facts == StepFacts():
@@ -517,6 +550,8 @@ def find_throughput_limits(anchor: Anchor, facts: StepFacts, rank: Rank) -> Iter
         yield make_finding(FindingCode.THROUGHPUT_UNKNOWN, cure=MARK_STEPS)
         return
     unprofiled_ns, compute_ns = facts.unprofiled_step_ns, rank.typical.budget.compute
+    if facts.logged is not None:
+        yield from _find_log_limits(facts.logged, facts, rank.typical.step_ns)
     if unprofiled_ns is None or not rank.typical.step_ns:
         return
     profiled_ns = rank.typical.step_ns - unprofiled_ns

@@ -8,8 +8,8 @@ tile. What neither can show is not checked.
 import itertools
 import math
 import re
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from fractions import Fraction
 from typing import NamedTuple
 
@@ -18,11 +18,13 @@ import numpy as np
 from wallscope.attribution.totals import CATEGORIES, TypicalWork
 from wallscope.columns import Flags, Rows, as_integers, combine_codes, find_places, sum_by_group
 from wallscope.model.capture import Capture
-from wallscope.model.enums import ComputeCategory, OperationClass
-from wallscope.model.planned_work import PlanMismatch, PlannedPart, PlannedWork
+from wallscope.model.enums import ComputeCategory, OperationClass, Precision
+from wallscope.model.planned_work import PlanMismatch, PlannedKind, PlannedWork
+from wallscope.records import dataclass
 from wallscope.summary.kernel_work import ADDING
 from wallscope.thresholds.causes import PLANNED_KERNELS_SHARE
 from wallscope.thresholds.verdict import MATERIAL_SHARE
+from wallscope.trace.kernel_classes import infer_precisions
 
 _GEMM, _GROUPED, _ATTENTION = (
     CATEGORIES.index(one)
@@ -37,6 +39,7 @@ _MOST_MICRO_BATCHES = 512
 _PRODUCTS_OF_ATTENTION = 2
 _MOST_ODD = 3
 """Kernels of a micro-batch outside layers that may look like those of layers."""
+_OF_LAYERS = (PlannedKind.LAYERS, PlannedKind.ROUTER, PlannedKind.EXPERTS, PlannedKind.ATTENTION)
 _WHOLE = frozenset((1,))
 _MOST_PARTS = 16
 """Blocks among which a library divides the sum of one tile, at most."""
@@ -45,31 +48,42 @@ _SWIZZLES = {1: 1, 2: 2, 4: 3, 8: 6}
 
 
 class PlannedFlops(NamedTuple):
-    """FLOPs of a step in one category of kernels: model, executed, and with masked pairs."""
+    """FLOPs of a step in one category of kernels: model, executed, with masked pairs, and repeated ones.
 
+    They belong to its kernels in one `precision`; if that is `None`, in all that no other entry names.
+    """
+
+    category: ComputeCategory
+    precision: Precision | None
     model: int
     executed: int
     whole_square: int
+    repeated: int
 
 
 @dataclass(frozen=True, slots=True)
 class FittedPlan:
-    """A plan that the kernels fit: its FLOPs of a step by category; `None` with what contradicts it."""
+    """A plan that the kernels fit: its FLOPs of a step; none with what contradicts it.
 
-    flops: dict[ComputeCategory, PlannedFlops]
+    `knows_repeats` is whether the FLOPs of kernels that repeat forward work are known.
+    """
+
+    flops: tuple[PlannedFlops, ...] = ()
     mismatch: PlanMismatch | None = None
+    knows_repeats: bool = True
 
 
 class _Launches(NamedTuple):
     """Kernels with one name and grid, and how many of them a step has on average."""
 
     name: str
+    precision: Precision
     blocks: int | None
     runs: float
     time_ns: int
 
 
-def fit_plan(work: TypicalWork, capture: Capture, plan: PlannedWork, rows: Rows) -> FittedPlan:
+def fit_plan(work: TypicalWork, capture: Capture, plan: PlannedWork, rows: Rows, again: Rows) -> FittedPlan:
     """Compare a plan with the kernels of a typical step, and return the FLOPs that they have by it.
 
     Args:
@@ -77,33 +91,54 @@ def fit_plan(work: TypicalWork, capture: Capture, plan: PlannedWork, rows: Rows)
         capture: with names and grids of kernels.
         plan: of the rank.
         rows: its compute kernels that repeat no work.
+        again: those that do.
     """
     hidden_ns = work.total_ns(work.rows_of(OperationClass.OPAQUE_GRAPH))
     if hidden_ns > MATERIAL_SHARE * max(work.total_ns(rows), 1):
-        return FittedPlan({}, PlanMismatch.HIDDEN_KERNELS)
-    products = _list_launches(work, capture, rows, _GEMM)
-    grouped = _list_launches(work, capture, rows, _GROUPED)
-    attention = _list_launches(work, capture, rows, _ATTENTION)
-    forward = [
-        one for one in attention if not re.search(_BACKWARD, one.name) and not re.search(_COMBINING, one.name)
-    ]
-    is_fused, has_grouped = bool(forward), bool(grouped)
-    passes = _find_passes(plan, products, forward, has_grouped=has_grouped)
+        return FittedPlan(mismatch=PlanMismatch.HIDDEN_KERNELS)
+    fresh, repeated = (_list_multiplying(work, capture, each) for each in (rows, again))
+    passes = _find_passes(plan, fresh)
     if isinstance(passes, PlanMismatch):
-        return FittedPlan({}, passes)
+        return FittedPlan(mismatch=passes)
     divides = bool(_list_launches(work, capture, rows, _GEMM, adds=True))
-    if not _has_widths(plan, passes, products, divides=divides):
-        return FittedPlan({}, PlanMismatch.OTHER_TOKENS)
-    if not _has_scores(plan, passes, forward if is_fused else products, is_fused=is_fused):
-        return FittedPlan({}, PlanMismatch.OTHER_SEQUENCE)
-    return FittedPlan(dict(_add_parts(plan.parts, passes.times, is_fused=is_fused, has_grouped=has_grouped)))
+    if not _has_widths(plan, passes, fresh.products, divides=divides):
+        return FittedPlan(mismatch=PlanMismatch.OTHER_TOKENS)
+    is_fused = bool(fresh.attention)
+    if not _has_scores(plan, passes, fresh.attention or fresh.products, is_fused=is_fused):
+        return FittedPlan(mismatch=PlanMismatch.OTHER_SEQUENCE)
+    repeats = _count_repeats(plan, passes, repeated)
+    kept = _find_kept(plan, passes, fresh.products, is_fused=is_fused)
+    sums = _add_parts(plan, passes, kept, repeats or {}, is_fused=is_fused)
+    return FittedPlan(tuple(sums), None, repeats is not None)
+
+
+class _Multiplying(NamedTuple):
+    """Kernels that multiply, without those that only add: matrices, grouped ones, attention forward."""
+
+    products: list[_Launches]
+    grouped: list[_Launches]
+    attention: list[_Launches]
 
 
 class _Passes(NamedTuple):
-    """How often each multiplication of the forward pass occurs in a micro-batch, and how many those are."""
+    """How often each multiplication of the forward pass occurs in a micro-batch, and how many those are.
+
+    In `alone` of these passes, each expert has a kernel of its own; it has a part of a grouped one in others.
+    """
 
     times: int
     micro_batches: int
+    alone: int
+
+
+def _list_multiplying(work: TypicalWork, capture: Capture, rows: Rows) -> _Multiplying:
+    attention = [
+        one
+        for one in _list_launches(work, capture, rows, _ATTENTION)
+        if not re.search(_BACKWARD, one.name) and not re.search(_COMBINING, one.name)
+    ]
+    products, grouped = (_list_launches(work, capture, rows, each) for each in (_GEMM, _GROUPED))
+    return _Multiplying(products, grouped, attention)
 
 
 def _list_launches(
@@ -123,40 +158,119 @@ def _list_launches(
     count = np.bincount(group, minlength=name.size)
     time_ns = sum_by_group(group, columns.inside_ns[own], name.size)
     texts, steps = capture.names["text"], work.steps.start_ns.size
+    told = infer_precisions(capture.names)["precision"]
     return [
-        _Launches(texts[one], each - 1 if each else None, number / steps, spent)
+        _Launches(texts[one], Precision(told[one]), each - 1 if each else None, number / steps, spent)
         for one, each, number, spent in zip(
             name.tolist(), shape.tolist(), count.tolist(), time_ns.tolist(), strict=True
         )
     ]
 
 
-def _find_passes(
-    plan: PlannedWork, products: list[_Launches], forward: list[_Launches], *, has_grouped: bool
-) -> _Passes | PlanMismatch:
+def _find_passes(plan: PlannedWork, found: _Multiplying) -> _Passes | PlanMismatch:
     """Find how the number of kernels is that of the layers and micro-batches, or say that it is not."""
-    if plan.expert_layers and not has_grouped:
-        return PlanMismatch.OTHER_LAYERS  # products of single experts are as many as the routing needs
-    number, turns = (sum(one.runs for one in each) for each in (products, forward))
-    extra = 0 if forward else _PRODUCTS_OF_ATTENTION
-    counts = {
+    number, grouped, turns = (sum(one.runs for one in each) for each in found)
+    counts = sorted(_count_products(plan, is_fused=bool(found.attention)))
+    batches = [plan.micro_batches] if plan.micro_batches else range(1, _MOST_MICRO_BATCHES)
+    for times, batch, count in itertools.product(_PASSES, batches, counts):
+        repeats = turns / (plan.layers * batch)
+        if turns and repeats not in {1, max(1, times - 2)}:
+            continue
+        for alone, singles in _list_single_experts(plan, times, grouped / batch):
+            fitting = _Passes(times, batch, alone)
+            is_counted = math.isclose(number, (count * times + singles) * batch)
+            if is_counted and _repeats_layers(plan, fitting, found.products):
+                return fitting
+    if turns and turns % plan.layers:
+        return PlanMismatch.OTHER_ATTENTION
+    return PlanMismatch.OTHER_LAYERS
+
+
+def _count_products(plan: PlannedWork, *, is_fused: bool) -> set[int]:
+    """Return how many matrix multiplications the forward pass of a micro-batch may be, without experts."""
+    extra = 0 if is_fused else _PRODUCTS_OF_ATTENTION
+    return {
         (plan.layers - plan.expert_layers) * (of_dense + extra)
         + plan.expert_layers * (of_experts + extra)
         + plan.other_products
         for of_dense in plan.layer_products
         for of_experts in plan.expert_products
     }
-    batches = [plan.micro_batches] if plan.micro_batches else range(1, _MOST_MICRO_BATCHES)
-    for times, batch, count in itertools.product(_PASSES, batches, sorted(counts)):
-        is_counted = math.isclose(number, count * times * batch)
-        repeats = turns / (plan.layers * batch)
-        if is_counted and (not turns or repeats in {1, max(1, times - 2)}):
-            found = _Passes(times, batch)
-            if _repeats_layers(plan, found, products):
-                return found
-    if turns and turns % plan.layers:
-        return PlanMismatch.OTHER_ATTENTION
-    return PlanMismatch.OTHER_LAYERS
+
+
+def _list_single_experts(plan: PlannedWork, times: int, grouped: float) -> Iterator[tuple[int, int]]:
+    """Yield in how many passes experts may have kernels of their own, and how many a micro-batch has.
+
+    If only a part of the passes is grouped, it is not the gradient of the weights, whose sums are over the
+    rows of an expert.
+    """
+    if not plan.expert_layers:
+        yield 0, 0
+        return
+    if grouped:
+        yield 0, 0
+    of_layers = [plan.expert_layers * one for one in plan.expert_matrices]
+    is_partial = times > 1 and grouped in {each * (times - 1) for each in of_layers}
+    if grouped and not is_partial:
+        return
+    alone = 1 if is_partial else times
+    yield from ((alone, alone * each * local) for each in of_layers for local in plan.local_experts)
+
+
+def _count_repeats(
+    plan: PlannedWork, passes: _Passes, again: _Multiplying
+) -> dict[PlannedKind, Fraction] | None:
+    """Return the FLOPs of a step that repeat forward work, by kind; `None` if kernels do not show them.
+
+    Whole layers are known by their number of kernels, parts of layers by the settings of the plan.
+    """
+    products, grouped, attentions = (sum(one.runs for one in each) / passes.micro_batches for each in again)
+    if not products and not grouped and not attentions:
+        return {}
+    if plan.repeat is not None and products in plan.repeat.products and attentions == plan.repeat.attentions:
+        return dict(plan.repeat.flops)
+    is_even = plan.expert_layers in {0, plan.layers}
+    layers = range(1, plan.layers + 1) if is_even else ()
+    of_layer = plan.expert_products if plan.expert_layers else plan.layer_products
+    for count in layers:
+        if attentions == count and products in {0, *(count * one for one in of_layer)}:
+            kinds = {PlannedKind.ATTENTION} if not products and not grouped else set(_OF_LAYERS)
+            forward = {part.kind: part.flops or part.whole_flops for part in plan.parts if part.kind in kinds}
+            return {kind: flops * count / plan.layers for kind, flops in forward.items()}
+    return None
+
+
+def _find_kept(
+    plan: PlannedWork, passes: _Passes, products: list[_Launches], *, is_fused: bool
+) -> dict[PlannedKind, Precision]:
+    """Return the kinds of multiplications that are in another precision than most, by their numbers.
+
+    Routers, output layers and scores often stay in more bits than linear layers.
+    """
+    times = Counter[Precision]()
+    runs = dict.fromkeys(Precision, 0.0)
+    for one in products:
+        times[one.precision] += one.time_ns
+        runs[one.precision] += one.runs
+    numbers = {
+        PlannedKind.ROUTER: plan.expert_layers,
+        PlannedKind.HEAD: plan.output_products,
+        PlannedKind.ATTENTION: 0 if is_fused else _PRODUCTS_OF_ATTENTION * plan.layers,
+    }
+    found: dict[PlannedKind, Precision] = {}
+    for precision, _ in times.most_common()[1:]:
+        free = [kind for kind, number in numbers.items() if number and kind not in found]
+        fitting = [
+            kinds
+            for size in range(1, len(free) + 1)
+            for kinds in itertools.combinations(free, size)
+            if math.isclose(
+                runs[precision], sum(numbers[one] for one in kinds) * passes.times * passes.micro_batches
+            )
+        ]
+        if len(fitting) == 1:
+            found |= dict.fromkeys(fitting[0], precision)
+    return found
 
 
 def _repeats_layers(plan: PlannedWork, passes: _Passes, products: list[_Launches]) -> bool:
@@ -230,23 +344,38 @@ def round_up(number: int, step: int) -> int:
 
 
 def _add_parts(
-    parts: Iterable[PlannedPart], times: int, *, is_fused: bool, has_grouped: bool
-) -> Iterator[tuple[ComputeCategory, PlannedFlops]]:
-    """Yield the FLOPs of a step in each category of kernels."""
-    sums: dict[ComputeCategory, list[Fraction]] = {}
-    for part in parts:
+    plan: PlannedWork,
+    passes: _Passes,
+    kept: Mapping[PlannedKind, Precision],
+    repeats: Mapping[PlannedKind, Fraction],
+    *,
+    is_fused: bool,
+) -> Iterator[PlannedFlops]:
+    """Yield the FLOPs of a step in each category of kernels, and apart those in a precision of their own."""
+    sums: dict[tuple[ComputeCategory, Precision | None], list[Fraction]] = {}
+    repeated = dict(repeats)
+
+    def add(category: ComputeCategory, kind: PlannedKind, *flops: Fraction) -> None:
+        key = category, kept.get(kind) if category is ComputeCategory.GEMM else None
+        sums[key] = [old + new for old, new in zip(sums.get(key, [Fraction(0)] * 4), flops, strict=True)]
+
+    times = passes.times
+    for part in plan.parts:
         category, gradients = part.category, Fraction(part.gradients)
         executed = part.flops or part.whole_flops
-        if category is ComputeCategory.ATTENTION and not is_fused:
+        if part.kind is PlannedKind.ATTENTION and not is_fused:
             category, executed = ComputeCategory.GEMM, part.whole_flops
-        elif category is ComputeCategory.ATTENTION:
+        elif part.kind is PlannedKind.ATTENTION:
             gradients = part.executed_gradients
-        if category is ComputeCategory.GROUPED_GEMM and not has_grouped:
-            category = ComputeCategory.GEMM
         needed = part.flops * (1 if times == 1 else 1 + part.gradients)
         whole = part.whole_flops * (1 if times == 1 else 1 + part.gradients) if part.flops else Fraction(0)
         ran = executed * (1 if times == 1 else times - 2 + gradients)
-        found = sums.setdefault(category, [Fraction(0)] * 3)
-        sums[category] = [old + new for old, new in zip(found, (needed, ran, whole), strict=True)]
-    for category, (needed, ran, whole) in sums.items():
-        yield category, PlannedFlops(round(needed), round(ran), round(whole))
+        flops = needed, ran, whole
+        if part.kind is PlannedKind.EXPERTS and passes.alone:
+            share = Fraction(passes.alone, times)
+            add(ComputeCategory.GEMM, part.kind, *(one * share for one in flops), Fraction(0))
+            flops = needed * (1 - share), ran * (1 - share), whole * (1 - share)
+            category = ComputeCategory.GEMM if share == 1 else category
+        add(category, part.kind, *flops, repeated.pop(part.kind, Fraction(0)))
+    for (category, precision), (needed, ran, whole, again) in sums.items():
+        yield PlannedFlops(category, precision, *map(round, (needed, ran, whole, again)))

@@ -1,7 +1,7 @@
 """Build the summary of each rank from its parts."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypedDict
 
@@ -43,6 +43,7 @@ from wallscope.model.schemas import BUDGET_PARTS, WINDOWS
 from wallscope.process_tuning import Once, release_memory, run_side_by_side
 from wallscope.profile.build import ProfileTables, build_profile_tables
 from wallscope.profile.step_slices import OperationDescriptions, describe_operations
+from wallscope.records import dataclass
 from wallscope.replay.what_if import UpperBounds, estimate_upper_bounds
 from wallscope.summary.communication import (
     CommunicationSummary,
@@ -115,6 +116,7 @@ class RankSummary:
     a material part of the operations of those steps lacks its launch calls. `is_slowed_by_profiler` is set if
     a warning says so of the host, `has_unknown_clock` if clocks contradict each other.
     `profiled` is the time of its deciding steps by which they are longer than the unprofiled step.
+    `most_host_ns` is the host time of a step that is longer only in the capture; `None` of all others.
     `tables` are the inputs of its profile, if they are asked for.
     """
 
@@ -133,7 +135,14 @@ class RankSummary:
     has_unknown_clock: bool
     profiled: Times
     pressure: MemoryPressure
+    most_host_ns: int | None
     tables: ProfileTables | None
+
+    def measure_bounds(self) -> "RankSummary":
+        """Return the rank with upper bounds on the gains of its causes, as far as they are known."""
+        found = measure_recoverable(self.rank.causes, self.ceilings, self.most_host_ns)
+        causes = tuple(replace(one, recoverable_ns=found.get(one.cause)) for one in self.rank.causes)
+        return replace(self, rank=replace(self.rank, causes=causes))
 
 
 def lacks_kernels(account: RankSummary) -> bool:
@@ -147,8 +156,9 @@ def summarize_ranks(
     plan: "PlannedRun | PlanMismatch | None" = None,
     *,
     with_tables: bool = True,
+    with_bounds: bool = True,
 ) -> tuple[RankSummary, ...]:
-    """Return one summary per rank; with the tables of profiles only if they are asked for.
+    """Return one summary per rank; with tables of profiles and upper bounds only if they are asked for.
 
     `plan` is what a configuration plans for the ranks, or why it does not; `None` without any.
 
@@ -173,12 +183,14 @@ def summarize_ranks(
         found = _summarize_rank(
             prepared, described if with_tables else None, taxes, step_facts or StepFacts(), plan, *own
         )
+        if with_bounds:
+            found = found.measure_bounds()
         if len(ranks) > 1:
             own[-1].forget()
         release_memory()
         return found
 
-    ahead: list[Once[Any]] = [*dict.fromkeys(own.window for own in bounds)]
+    ahead: list[Once[Any]] = [*dict.fromkeys(own.window for own in bounds)] if with_bounds else []
     if with_tables:
         ahead.append(described)
     return run_side_by_side(summarize, of_ranks, ahead=ahead)
@@ -221,7 +233,6 @@ def _summarize_rank(  # noqa: PLR0913, PLR0917  # what is shared between ranks, 
         budget=budget,
         walls=make_walls(average_parts(sum_walls_by_step(sums, chosen["step"]))),
     )
-    listed = list_causes(usual_sums, len(chosen), typical.walls, {})
     host = summarize_host(operations, work, usual_sums, evidence, capture)
     path_walls = sum_range_walls(trace.range_tree, usual, len(chosen))
     place = find_host_range(trace.range_tree, path_walls, typical.walls)
@@ -257,16 +268,7 @@ def _summarize_rank(  # noqa: PLR0913, PLR0917  # what is shared between ranks, 
             trace.range_tree, work, trace.projected, rank["process"], path_walls, capture.autograd_ranges
         ),
         unmatched_kernels=find_unmatched_kernels(work, capture.names, typical.step_ns),
-        causes=tuple(
-            list_causes(
-                usual_sums,
-                len(chosen),
-                typical.walls,
-                {}
-                if capture.is_cut_off
-                else measure_recoverable(listed, ceiling, typical.walls.host if profiled_share else None),
-            )
-        ),
+        causes=tuple(list_causes(usual_sums, len(chosen), typical.walls)),
         host_details=None
         if host is None
         else replace(host, range=place, longest_gap_ns=longest_ns, longest_gap_share=longest_share),
@@ -313,6 +315,7 @@ def _summarize_rank(  # noqa: PLR0913, PLR0917  # what is shared between ranks, 
             measure_recomputed_share(work, facts.recomputed),
             count_allocator_retries(windows, capture, rank["process"]),
         ),
+        most_host_ns=typical.walls.host if profiled_share else None,
         tables=None
         if described is None
         else build_profile_tables(operations, windows, slices, sums.frame(), described()),

@@ -44,7 +44,7 @@ from wallscope.summary.below_peak import find_below_peak
 from wallscope.summary.compute import find_leading_peak
 from wallscope.summary.kernel_bytes import measure_byte_floors
 from wallscope.summary.kernel_work import ADDING, MULTIPLYING
-from wallscope.summary.planned_flops import PlannedFlops, fit_plan
+from wallscope.summary.planned_flops import FittedPlan, fit_plan
 from wallscope.thresholds.causes import (
     COMPLETE_FLOPS_SHARE,
     HIGHEST_CLOCK_RATIO,
@@ -162,10 +162,10 @@ def build_ledger(  # noqa: PLR0913, PLR0917  # what is known of a rank
     share = None if details is None or not by_shapes.groups else details.flops_share
     counted, refused = by_shapes, plan if isinstance(plan, PlanMismatch) else None
     if isinstance(plan, PlannedWork) and (share or 0) < COMPLETE_FLOPS_SHARE:
-        fitted = fit_plan(work, capture, plan, fresh)
+        fitted = fit_plan(work, capture, plan, fresh, rows[is_again[rows]])
         refused = fitted.mismatch
         if refused is None:
-            counted = _count_by_plan(work, capture, gpu, fresh, fitted.flops)
+            counted = _count_by_plan(work, capture, gpu, rows, is_again, fitted)
             share = 1.0
     has_lines = bool(counted.groups)
     if not has_lines and user_flops is not None:
@@ -201,18 +201,18 @@ def build_ledger(  # noqa: PLR0913, PLR0917  # what is known of a rank
         peak=peak,
         model_flops=needed if has_model else None,
         executed_flops=work.mean(sum(one.executed + one.repeated for one in counted.groups))
-        if has_lines
+        if has_lines and counted.knows_repeats
         else None,
         source=source,
         covered=share if has_lines else None,
         mfu=divide(model_ns, is_known=is_rate),
-        hfu=divide(shares.executed_ns, is_known=is_counted),
+        hfu=divide(shares.executed_ns, is_known=is_counted and counted.knows_repeats),
         mfu_16bit=divide(needed * 1e9 / most_16bit if most_16bit else None, is_known=is_rate),
         model_flops_per_s=needed * 1e9 / step_ns if is_rate else None,
         lines=_add_reasons(
             _list_entries(means, counted.source), find_below_peak(work, capture, gpu, counted.rows)
         ),
-        matrices=tuple(_rate_matrices(work, counted, divided.group_ns, peak)),
+        matrices=tuple(_rate_matrices(work, counted, is_again, divided.group_ns, peak)),
         flops_whole_square=counted.whole_square,
         refused=refused,
         assumes=plan.assumes if isinstance(plan, PlannedWork) and counted.source == "configuration" else "",
@@ -278,6 +278,7 @@ class _Counted(NamedTuple):
     group: Rows
     whole_square: int | None = None
     knows_model: bool = True
+    knows_repeats: bool = True
 
 
 def _count_by_shapes(
@@ -296,26 +297,37 @@ def _count_by_shapes(
     )
 
 
-def _count_by_plan(
-    work: TypicalWork,
-    capture: Capture,
-    gpu: Gpu | None,
-    rows: Rows,
-    flops: Mapping[ComputeCategory, PlannedFlops],
+def _count_by_plan(  # noqa: PLR0913, PLR0917  # what is known of a rank
+    work: TypicalWork, capture: Capture, gpu: Gpu | None, rows: Rows, is_again: Flags, fitted: FittedPlan
 ) -> _Counted:
     """Return the multiplying kernels of the categories with planned FLOPs; convolutions are matrices."""
     steps, parts, numbers = work.steps.start_ns.size, [], []
     groups: list[_Multiplied] = []
-    for category, planned in flops.items():
+    told = _infer_kernel_precisions(capture, gpu)[0][work.columns.name]
+    apart = [(one.category, one.precision) for one in fitted.flops if one.precision is not None]
+    for planned in fitted.flops:
+        category = planned.category
         with_it = (category, ComputeCategory.CONVOLUTION) if category is ComputeCategory.GEMM else (category,)
         own = _select_multiplying(work, capture, rows, with_it)
+        if planned.precision is not None:
+            own = own[told[own] == _PRECISIONS.index(planned.precision)]
+        for other, precision in apart if planned.precision is None else ():
+            own = own[(told[own] != _PRECISIONS.index(precision)) | (other is not category)]
         precision, products = _find_one_precision(work, capture, gpu, own)
         numbers.append(np.full(own.size, len(groups)))
-        executed, model = planned.executed * steps, planned.model * steps
-        groups.append(_Multiplied(category, precision, products, executed, 0, model))
+        executed, repeated, model = (
+            each * steps for each in (planned.executed, planned.repeated, planned.model)
+        )
+        groups.append(_Multiplied(category, precision, products, executed, repeated, model))
         parts.append(own)
-    whole = sum(one.whole_square for one in flops.values())
-    return _Counted("configuration", groups, np.concatenate(parts), np.concatenate(numbers), whole)
+    return _Counted(
+        "configuration",
+        groups,
+        np.concatenate(parts),
+        np.concatenate(numbers),
+        sum(one.whole_square for one in fitted.flops),
+        knows_repeats=fitted.knows_repeats or not is_again.any(),
+    )
 
 
 def _count_by_user(
@@ -499,10 +511,15 @@ def _divide_compute(  # noqa: PLR0913, PLR0917  # the parts of one account
 
 
 def _rate_matrices(
-    work: TypicalWork, counted: _Counted, group_ns: list[int], peak: GpuPeak | None
+    work: TypicalWork, counted: _Counted, is_again: Flags, group_ns: list[int], peak: GpuPeak | None
 ) -> Iterator[MatrixWork]:
     """Yield how near to the peak the kernels with known FLOPs are, those with most time first."""
-    for one, time_ns in sorted(zip(counted.groups, group_ns, strict=True), key=lambda pair: -pair[1]):
+    again = is_again[counted.rows]
+    repeated_ns = sum_by_group(
+        counted.group[again], work.columns.inside_ns[counted.rows[again]], len(counted.groups)
+    )
+    times = zip(counted.groups, group_ns, repeated_ns.tolist(), strict=True)
+    for one, time_ns, again_ns in sorted(times, key=lambda found: -found[1]):
         if not time_ns:
             continue
         per_s, rate = one.executed * 1e9 / time_ns, one.rate(peak)
@@ -515,6 +532,8 @@ def _rate_matrices(
             None if counted.source == "user" else work.mean(one.executed),
             per_s,
             None if rate is None else per_s * one.products / rate,
+            work.mean(again_ns),
+            work.mean(one.repeated) if counted.source != "user" and counted.knows_repeats else None,
         )
 
 

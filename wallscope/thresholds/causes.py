@@ -211,6 +211,13 @@ EVEN_GROUP_NS: Final = 1_000
 """A further rank belongs to a group if its distances vary by so much more than those of the first. Chosen."""
 EVEN_GROUP_RATIO: Final = 3.0
 """And by so many times what those vary. Chosen; shifts have 1.5."""
+REGULAR_ORDER_RATIO: Final = 2.0
+"""By how much more ends may vary in an order of ranks than in the best one, to be as good. With eight
+collectives of a kind, planted jobs show up to 1.6 within an order, and 2.5 and more beyond it."""
+REGULAR_GROUPS_SHARE: Final = 0.9
+"""Of the ranks that must end with the first of their group, for all groups to have an order. Chosen."""
+REGULAR_SAMPLE_COUNT: Final = 8
+"""Groups, and ranks of each, by which an order is judged. Chosen, to bound the time."""
 KNOWN_GROUP_RATIO: Final = 1.5
 """By how much less constant the next rank is, where a group is one of another operation. Chosen."""
 KNOWN_PAIR_RATIO: Final = 3.0
@@ -247,6 +254,11 @@ CULPRIT_SHARE: Final = 0.01
 """Of the step that the repair of a unit must save, for the unit to be named. Chosen."""
 UNEVEN_STAGE_GAIN_SHARE: Final = 0.02
 """The same for a pipeline stage: layers are not divisible at will. Chosen."""
+LATE_STAGE_SHARE: Final = 0.1
+"""By how much more a stage computes than the others, to be late even where moving layers gains nothing.
+Chosen: more than an embedding or the loss explains."""
+SHARED_LATENESS_SHARE: Final = 0.5
+"""Of the ranks of a node that must be late, by this share of the mean of all, for the node to be. Chosen."""
 SAME_GAIN_SHARE: Final = 0.03
 """Of the best gain that another may be less, to be about the same. Chosen."""
 MOST_CULPRITS_COUNT: Final = 4

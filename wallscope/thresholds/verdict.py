@@ -280,5 +280,9 @@ OTHER_COPIES_RATIO: Final = Fraction(5, 4)
 """Copies or their bytes by those of the other side, from which on they are an explanation. Chosen."""
 SHOWN_JOINT_SHARE: Final = 0.002
 """Of base's step that a cause must change, to be named with the change that it goes with. Chosen."""
+APPLIED_FALL_SHARE: Final = 0.5
+"""Of the time of its causes that must be gone, to recognize a fix by it. Chosen: most of what it removes."""
+SAME_WHOLE_SHARE: Final = 0.005
+"""A bound is about the mean if that is nearer to its step than the typical one by more. Chosen."""
 EXPLAINING_SHARE: Final = 0.003
 """Of base's step that an explanation or operation must change, for the first screen. Chosen."""

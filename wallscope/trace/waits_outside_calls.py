@@ -13,7 +13,6 @@ host takes as long as a kernel in each step by chance.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -33,6 +32,7 @@ from wallscope.columns import (
 from wallscope.model.capture import Capture
 from wallscope.model.enums import CallRole
 from wallscope.model.schemas import HostKind
+from wallscope.records import dataclass
 from wallscope.thresholds.steps import (
     FEWEST_LOCKS_COUNT,
     FEWEST_SPINS_COUNT,
@@ -120,10 +120,11 @@ def find_waits_outside_calls(
 
 def _list_pauses(segments: Activities, events: pl.DataFrame) -> _Pauses:
     """Return the long times outside of calls; `events` are `HOST_EVENTS`."""
-    of_segment = np.repeat(np.arange(segments.ptr.size - 1), np.diff(segments.ptr))
-    behind = np.flatnonzero(of_segment[1:] == of_segment[:-1]) + 1
-    behind = behind[segments.start_ns[behind] - segments.end_ns[behind - 1] >= SHORTEST_HELD_CALL_NS]
-    thread, left_ns, begun_ns = of_segment[behind], segments.end_ns[behind - 1], segments.start_ns[behind]
+    is_pause = np.append(False, segments.start_ns[1:] - segments.end_ns[:-1] >= SHORTEST_HELD_CALL_NS)
+    is_pause[segments.ptr[(segments.ptr > 0) & (segments.ptr < is_pause.size)]] = False  # another thread's
+    behind = np.flatnonzero(is_pause[: segments.end_ns.size])
+    thread = np.searchsorted(segments.ptr, behind, side="right") - 1
+    left_ns, begun_ns = segments.end_ns[behind - 1], segments.start_ns[behind]
     ready_ns, is_locked = begun_ns.copy(), np.zeros(behind.size, np.bool_)
     waits_of = _list_lock_waits(events)
     for one, rows in iterate_groups(thread):

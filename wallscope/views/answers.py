@@ -18,7 +18,13 @@ from wallscope.ranks.job_sentences import describe_late_unit, name_leading
 from wallscope.render.texts import visible
 from wallscope.summary.diagnosis import LOSSES
 from wallscope.views.cards import Card, Fact, shorten_settings
-from wallscope.views.light import describe_expectation, find_largest_loss, has_lines, write_peak_share
+from wallscope.views.light import (
+    describe_expectation,
+    find_largest_loss,
+    has_lines,
+    is_estimate,
+    write_peak_share,
+)
 from wallscope.views.sections.findings import find_cure, find_doubts, is_held_back
 from wallscope.views.sections.words import split_cause
 from wallscope.views.verdict import (
@@ -188,7 +194,7 @@ def point_to_fix(cause: str, cards: Sequence[Card]) -> Iterator[str]:
 
 def _answer_bound(analysis: Analysis, basis: TimeBasis, cards: Sequence[Card]) -> KeyAnswer:
     """Give the upper bound on the speedup of the first action, or say why there is none."""
-    label = "Upper bound"
+    label = "Speedup" if cards and is_estimate(cards[0].fix) else "Upper bound"
     if find_dominant(analysis) == "unknown":
         has_bars = any(card.after_share is not None for card in cards)
         partly = "The recommendations below have bounds for time with a known cause."

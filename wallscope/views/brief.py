@@ -232,6 +232,7 @@ def _brief_fix(fix: Fix, place: int, *, has_details: bool) -> Recommendation:
         fix.replay.step_ns if has_details and fix.replay is not None else None,
         tuple(cut_sentences(line, _LONGEST_LINE) for line in check[:_MOST_CHECKS]) if has_details else (),
         visible(fix.assumes, most=_LONGEST_LINE) or None if most else None,
+        fix.most_speedup,
     )
 
 

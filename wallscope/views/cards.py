@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from statistics import quantiles
 from typing import Literal
 
@@ -17,12 +16,13 @@ from wallscope.model.diagnosis import Walls
 from wallscope.model.enums import Wall
 from wallscope.model.section import Items, Line, Section, Span
 from wallscope.model.section import Tone as SpanTone
+from wallscope.records import dataclass
 from wallscope.render.texts import visible
 from wallscope.summary.diagnosis import LOSSES
 from wallscope.thresholds.causes import FIX_REPLAY_ERROR_SHARE
 from wallscope.thresholds.steps import ENOUGH_STEPS_COUNT
 from wallscope.thresholds.verdict import MATERIAL_SHARE, SHOWN_LOSS_SHARE
-from wallscope.views.light import describe_expectation, write_worth
+from wallscope.views.light import describe_assumptions, write_worth
 from wallscope.views.sections.findings import (
     find_doubts,
     list_reasons,
@@ -291,7 +291,7 @@ def build_card(fix: Fix, step_ns: int, earlier: Sequence[Card] = (), *, is_mean:
         before_ns = round(fix.recoverable_ns / (1 - 1 / bound))
         after_ns = before_ns - fix.recoverable_ns
     questions = () if fix.replay is None else fix.replay.questions
-    assumes = units.capitalize(": ".join(filter(None, (describe_expectation(fix), fix.assumes))))
+    assumes = units.capitalize(describe_assumptions(fix))
     if questions and not any(one.kind == "scale" and one.share for one in questions):
         assumes = f"Replay {describe_questions(questions)}"
         assumes += f"; {fix.assumes}" if fix.assumes else ""
@@ -481,7 +481,7 @@ def list_card_lines(card: Card) -> Iterator[tuple[LineKind, str]]:
         yield "note", units.plural(left, "more setting")
     if bound := _describe_bound(card):
         yield "bound", bound
-    if assumed := ": ".join(filter(None, (describe_expectation(card.fix), card.fix.assumes))):
+    if assumed := describe_assumptions(card.fix):
         yield "note", assumed
     for needed in card.unmet:
         yield "blocked", f"Blocked: {needed.text}{f' → {needed.unblock}' if needed.unblock else ''}"

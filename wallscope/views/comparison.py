@@ -87,6 +87,9 @@ def _build_first_part(comparison: Comparison, told: ChangeStatement) -> Iterator
         )
         yield Section("explanations", "What explains it", "", (Items(rows, ("right", "text")),))
 
+    if told.applied:
+        yield Section("applied", "Recommendations that were applied", "", (Lines(told.applied),))
+
 
 def _build_full_part(comparison: Comparison) -> Iterator[Section | Grid]:
     """Make the tables of causes, operations, communication and ranks."""
@@ -172,6 +175,9 @@ def write_comparison_markdown(comparison: Comparison) -> str:
             size = "" if delta_ns is None else f"**{units.signed_duration(delta_ns)}** "
             lines.append(f"- {size}{escape(text)}")
         lines += [""]
+    if told.applied:
+        lines += ["**Recommendations that were applied**", ""]
+        lines += [*(f"- {escape(text)}" for text in told.applied), ""]
     if words.select_operations(comparison, 1):
         lines += [f"**{OPERATIONS_TITLE}**", ""]
         lines += render_table(list_operation_changes(comparison, _MOST_OPERATIONS_IN_MARKDOWN))

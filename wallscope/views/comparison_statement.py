@@ -1,9 +1,9 @@
 """What is said of a comparison, on every screen: made once from it, and laid out by each medium."""
 
-from dataclasses import dataclass
-
 from wallscope.model.comparison import Comparison, Mismatch
 from wallscope.model.section import KeyAnswer, Tone
+from wallscope.records import dataclass
+from wallscope.views.applied_fixes import describe_applied_fix
 from wallscope.views.comparison_answers import build_comparison_answers, describe_head, list_next_steps
 from wallscope.views.comparison_claims import describe_missing_operations
 from wallscope.views.comparison_words import (
@@ -31,9 +31,9 @@ class ChangeStatement:
 
     Finding: `word` is the verdict, with its `tone`, `sentence` says how much changed and why, `of_head` what
     limits a faster head or what to look at in a slower one. `explained` are amounts and what explains them;
-    `missing` says which cause no operation contains. Certainty: `doubt` says why there is no verdict,
-    `sureness` what the interval rests on, and `confounders` could explain the change by themselves. Action:
-    `next_steps`. The `answers` are those that a page begins with.
+    `missing` says which cause no operation contains, `applied` what came of recommendations. Certainty:
+    `doubt` says why there is no verdict, `sureness` what the interval rests on, and `confounders` could
+    explain the change by themselves. Action: `next_steps`. The `answers` are those that a page begins with.
     """
 
     sides: tuple[str, ...]
@@ -44,6 +44,7 @@ class ChangeStatement:
     of_head: str
     explained: tuple[tuple[int | None, str], ...]
     missing: str
+    applied: tuple[str, ...]
     doubt: str
     sureness: str
     confounders: tuple[Mismatch, ...]
@@ -68,6 +69,7 @@ def state_comparison(comparison: Comparison, named: str = "") -> ChangeStatement
         of_head=describe_head(comparison),
         explained=list_explanations(comparison),
         missing=describe_missing_operations(comparison),
+        applied=tuple(map(describe_applied_fix, comparison.applied)),
         doubt=describe_doubt(comparison),
         sureness=describe_sureness(comparison),
         confounders=find_confounders(comparison),

@@ -27,7 +27,7 @@ from wallscope.thresholds.steps import FEWEST_STEPS_FOR_QUARTILES_COUNT, SLOWER_
 from wallscope.thresholds.verdict import FIRST_FIXES_COUNT, SHOWN_LOSS_SHARE, SHOWN_WALL_SHARE
 from wallscope.views.cards import shorten_settings
 from wallscope.views.headline import covers_all_ranks
-from wallscope.views.light import describe_expectation, has_lines, write_worth
+from wallscope.views.light import describe_briefly, has_lines, write_worth
 from wallscope.views.sections.findings import describe_confidence, list_caveats
 from wallscope.views.sections.light import tabulate_light
 from wallscope.views.sections.walls import (
@@ -167,7 +167,7 @@ def _build_recommendations(analysis: Analysis, rank: Rank, told: Statement) -> S
     shown = select_first_fixes(analysis.fixes or ())[:FIRST_FIXES_COUNT]
     if not shown:
         return Section("fixes", "Recommendations", "", tuple(_explain_no_fixes(analysis, rank, told)))
-    has_bound = any(fix.speedup_ceiling is not None for fix in shown)
+    has_bound = any(map(write_worth, shown))
     title = title_fixes(shown, has_steps=analysis.anchor.kind != "whole-trace")
     rows = [
         row
@@ -200,7 +200,7 @@ def _list_fix(mark: str, title: str, fix: Fix, has_bound: bool) -> Iterator[tupl
         yield "", (Span(on_one_line, "dim"),), ""
     else:
         yield from (("", (Span(line, "dim"),), "") for line in (settings, counted) if line)
-    if assumed := ": ".join(filter(None, (describe_expectation(fix), fix.assumes))):
+    if assumed := describe_briefly(fix):
         yield "", (Span(visible(assumed, most=_LONGEST_ASSUMPTION), "dim"),), ""
     for line in list(describe_obstacles(fix))[:_MOST_OBSTACLES]:
         yield "", line, ""

@@ -4,10 +4,10 @@ Numbers describe the typical step. Where something is unknown, the text says wha
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from wallscope import units
+from wallscope.advice.measurements import is_near_peak
 from wallscope.model.advice import Fix
 from wallscope.model.enums import ComputeCategory, Precision, Wall
 from wallscope.model.planned_work import PlanMismatch
@@ -20,9 +20,9 @@ from wallscope.model.speed_of_light import (
     MatrixWork,
     SpeedOfLight,
 )
+from wallscope.records import dataclass
 from wallscope.thresholds.verdict import (
     NAMED_LOSS_SHARE,
-    NEAR_PEAK_SHARE,
     SHOWN_LINE_SHARE,
 )
 
@@ -85,6 +85,8 @@ _BELOW = {
     BelowPeak.FINE_ACCUMULATION: "FP8 with scales for blocks",
 }
 _MOST_NAMED = 2
+_LONGEST_NAME = 30
+"""Letters of a line, so that bar and numbers fit beside it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,12 +123,6 @@ def write_peak_share(found: SpeedOfLight | None) -> str:
 
 def _tell_least(found: SpeedOfLight) -> str:
     return "at least " if found.covered is not None and found.covered < 1 and found.source == "shapes" else ""
-
-
-def is_near_peak(found: SpeedOfLight | None) -> bool:
-    """Return whether a step is near what the hardware reaches, so that only another precision helps much."""
-    share = find_peak_share(found)
-    return share is not None and share[1] >= NEAR_PEAK_SHARE
 
 
 def measure_proven_loss(found: SpeedOfLight | None) -> int:
@@ -209,15 +205,15 @@ def list_light_rows(found: SpeedOfLight, least_share: float = SHOWN_LINE_SHARE) 
     shown = [row for row in rows if row.ns >= least_ns or row.name.startswith("ideal")]
     small = [row for row in rows if row not in shown]
     if small:
-        names = ", ".join(
-            row.name
-            for row in sorted(small, key=lambda row: -row.ns)[
-                : 1 if len(small) > _MOST_NAMED else _MOST_NAMED
-            ]
-        )
-        more = " and others" if len(small) > _MOST_NAMED else ""
-        shown.append(LightRow(f"{names}{more}", sum(row.ns for row in small), Wall.COMPUTE, False, ""))
+        shown.append(LightRow(_name_together(small), sum(row.ns for row in small), Wall.COMPUTE, False, ""))
     return tuple(shown)
+
+
+def _name_together(rows: Sequence[LightRow]) -> str:
+    """Name small lines together by the largest of them, if there is room for it."""
+    names = [row.name for row in sorted(rows, key=lambda row: -row.ns)]
+    named = f"{names[0]} and others" if len(names) > _MOST_NAMED else ", ".join(names)
+    return named if len(named) <= _LONGEST_NAME else "all other lines"
 
 
 def _list_rows(found: SpeedOfLight) -> Iterator[LightRow]:
@@ -340,17 +336,39 @@ def has_lines(found: SpeedOfLight | None) -> bool:
 
 
 def write_worth(fix: Fix) -> str:
-    """Write the upper bound of a fix: of the ledger if it shows one, else that of its assumed rates."""
-    bound = fix.speedup_ceiling if fix.most_speedup is None else fix.most_speedup
-    if bound is None:
-        return ""
-    return units.write_ceiling(bound) if fix.most_speedup is None else f"at most {units.write_speedup(bound)}"
+    """Write what a fix wins: at most by the ledger, else about at assumed rates, else up to the bound."""
+    return units.write_gain(fix.speedup_ceiling, fix.most_speedup, has_floor=fix.keeps_floor is True)
+
+
+def is_estimate(fix: Fix) -> bool:
+    """Return whether what is written of a fix is not a bound, because FLOPs are unknown."""
+    return fix.most_speedup is not None and fix.speedup_ceiling is not None and not fix.keeps_floor
 
 
 def describe_expectation(fix: Fix) -> str:
-    """Write what a fix wins at assumed rates, where the ledger bounds it; empty elsewhere."""
+    """Write the other speedup of a fix that the ledger bounds; empty elsewhere.
+
+    That is the one at assumed rates, or where FLOPs are unknown the one without any time of its kernels.
+    """
     if fix.most_speedup is None or fix.speedup_ceiling is None:
         return ""
+    if is_estimate(fix):
+        return f"FLOPs unknown: {units.write_loose_most(fix.most_speedup)}"
     if units.write_speedup(fix.speedup_ceiling) == units.write_speedup(fix.most_speedup):
         return ""
     return f"about {units.write_speedup(fix.speedup_ceiling)} at the rates that libraries reach"
+
+
+def describe_briefly(fix: Fix) -> str:
+    """Write what the speedup of a fix assumes, with the one at assumed rates where that is not shown."""
+    if is_estimate(fix) or not describe_expectation(fix):
+        return fix.assumes
+    return f"about {units.write_speedup(fix.speedup_ceiling or 1.0)}: {fix.assumes}"
+
+
+def describe_assumptions(fix: Fix) -> str:
+    """Write what the speedup of a fix rests on: the other one that is known, and what it assumes."""
+    expected = describe_expectation(fix)
+    if is_estimate(fix):
+        return "; ".join(filter(None, (fix.assumes, expected)))
+    return ": ".join(filter(None, (expected, fix.assumes)))

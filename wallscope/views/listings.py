@@ -242,6 +242,10 @@ _FORMS: Mapping[FormKind, str] = {
     FormKind.COMMAND: "a whole command ({program})",
     FormKind.ALTERNATIVES: "a command ({program}) with branches; what stands in one is unknown",
     FormKind.PARTS_ELSEWHERE: "a part of a command ({program}), which takes arguments from elsewhere",
+    FormKind.DERIVED: (
+        "a command of a derived program ({program}): no release of Megatron-LM has these flags,"
+        " so its checks may be others"
+    ),
     FormKind.OVERRIDES: "overrides ({program}); what the recipe or file below them sets is unknown",
     FormKind.WRAPPER: "a call of {program}, which may set arguments of its own",
     FormKind.SEVERAL_RUNS: "several runs ({program}); what differs between them is unknown",

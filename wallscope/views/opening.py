@@ -1,7 +1,6 @@
 """What a page on a capture begins with: the main cause of the wall, what to do first, what is uncertain."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Literal
 
 from wallscope import units
@@ -11,6 +10,7 @@ from wallscope.model.cause_catalogue import split_meaning
 from wallscope.model.enums import Wall
 from wallscope.model.section import KeyAnswer
 from wallscope.ranks.job_sentences import measure_leading_ns
+from wallscope.records import dataclass
 from wallscope.views.answers import find_named_cause, point_to_fix
 from wallscope.views.cards import Card, Fact
 from wallscope.views.light import describe_expectation, find_largest_loss, has_lines

@@ -5,12 +5,11 @@ they say of the same fact comes from the same function. No other module says whi
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Literal
 
 import numpy as np
 
-from wallscope.attribution.attribute import HELD_WHILE_IDLE
 from wallscope.model.analysis import Analysis, Anchor, Rank, Step
 from wallscope.model.cause_catalogue import (
     MEMORY_ALLOCATOR,
@@ -18,6 +17,7 @@ from wallscope.model.cause_catalogue import (
     MEMORY_FILL,
     MEMORY_RECOMPUTE,
     PEER_WAIT,
+    UNATTRIBUTED_HELD_WHILE_IDLE,
     describe_cause,
     is_part,
     name_cause,
@@ -43,6 +43,7 @@ from wallscope.ranks.job_sentences import (
     describe_missing,
     list_job_sentences,
 )
+from wallscope.records import dataclass
 from wallscope.render.texts import visible
 from wallscope.summary.diagnosis import (
     LOSSES,
@@ -53,7 +54,6 @@ from wallscope.summary.diagnosis import (
     list_steady_walls,
     measure_unrecognized_share,
 )
-from wallscope.summary.unusual_losses import UNKNOWN_SLOWNESS, explain_slower_kernels
 from wallscope.thresholds.steps import MEAN_ABOVE_MEDIAN_RATIO, SLOWER_KERNELS_RATIO, STRAY_STEP_RATIO
 from wallscope.thresholds.verdict import (
     DOMINANT_LEAD_SHARE,
@@ -71,7 +71,6 @@ from wallscope.thresholds.verdict import (
     TOLD_CAUSES_COUNT,
     TOLD_UNRECOGNIZED_SHARE,
 )
-from wallscope.trace.kernel_classes import shorten_kernel
 from wallscope.units import capitalize, duration, percent, plural, write_ceiling
 from wallscope.views.light import explain_light, has_lines, measure_proven_loss
 from wallscope.views.sections.words import explain_choice, name_rank
@@ -243,7 +242,7 @@ def _name_deciding_stall(rank: Rank, dominant: Wall, unit: str) -> str:
 
 def _shared_device(rank: Rank, unit: str) -> Iterator[str]:
     """Yield a sentence on launched work that waits on an idle device without a cause in this process."""
-    idle = next((entry for entry in rank.causes if entry.cause == HELD_WHILE_IDLE), None)
+    idle = next((entry for entry in rank.causes if entry.cause == UNATTRIBUTED_HELD_WHILE_IDLE), None)
     if idle is not None and idle.share >= SHARED_DEVICE_SHARE:
         yield (
             f"For {duration(idle.typical_ns)} ({percent(idle.share)} of the {unit}), launched kernels waited"
@@ -263,6 +262,8 @@ def _inferred(confidence: Confidence | None, unit: str) -> Iterator[str]:
 
 def _list_unrecognized(rank: Rank) -> str:
     """Return the largest unrecognized kernels, with the share of their work."""
+    from wallscope.trace.kernel_classes import shorten_kernel  # noqa: PLC0415  # few captures need it
+
     named = [f"{shorten_kernel(one.name)} {percent(one.share)}" for one in rank.unmatched_kernels]
     more = f" and {len(named) - _MOST_NAMED_COUNT} more" if len(named) > _MOST_NAMED_COUNT else ""
     return f"{', '.join(named[:_MOST_NAMED_COUNT])}{more}"
@@ -429,6 +430,8 @@ def _describe_levels(rank: Rank) -> str:
     ratio = max(mode.kernel_ratio or 0.0 for mode in rank.modes)
     if rank.slower_kernels is not None or ratio < SLOWER_KERNELS_RATIO:
         return ""
+    from wallscope.summary.unusual_losses import UNKNOWN_SLOWNESS  # noqa: PLC0415  # as above
+
     return f" In the longest, the same compute kernels take {ratio:.2f} times as long: {UNKNOWN_SLOWNESS}."
 
 
@@ -444,6 +447,8 @@ def _slower(rank: Rank, unit: str) -> Iterator[str]:
     """From which step on kernels are slower."""
     slower = rank.slower_kernels
     if slower is not None:
+        from wallscope.summary.unusual_losses import explain_slower_kernels  # noqa: PLC0415  # as above
+
         yield (
             f"From {unit} {slower.since_step} on the same compute kernels take {slower.ratio:.2f} times as"
             f" long: {explain_slower_kernels(slower)}."

@@ -26,6 +26,24 @@ def test_words_that_a_script_only_prints_or_compares_are_no_flags(tmp_path, line
     assert "overlap_grad_reduce" not in settings
 
 
+@pytest.mark.parametrize(
+    "script",
+    [
+        pytest.param(
+            f"# ARGS=' \\\\\n# it's unused \\\\\n{RUN} # don't", id="comment that ends in a backslash"
+        ),
+        pytest.param(f"cat <<END\nI don't run\nEND\n{RUN}", id="text until a word"),
+        pytest.param(f"C=\"for f in *; do echo 'a;' $f; done\"\n{RUN}", id="echo inside quotes"),
+        pytest.param(f'X="a # b"\n{RUN} # "', id="number sign inside quotes"),
+    ],
+)
+def test_quotes_that_bash_accepts_refuse_no_file(tmp_path, script):
+    file = tmp_path / "run.sh"
+    file.write_text(f"{script}\n", encoding="utf-8")
+
+    assert read_configuration(file).configuration.settings["num_layers"].value == 32
+
+
 def test_an_underscore_may_group_digits(tmp_path):
     file = tmp_path / "run.sh"
     file.write_text(f"{RUN} --seq-length 4_096\n", encoding="utf-8")

@@ -39,6 +39,8 @@ def test_what_is_not_told_is_unknown(wallscope, example):
         "mfu",
         "flops_source",
         "flops_share",
+        "logged",
+        "logged_mfu",
     }
     assert diagnosis(wallscope, example)["throughput"] is None
 

@@ -85,7 +85,7 @@ def test_a_record_of_an_earlier_version_is_a_base_and_its_bytes_stay(tmp_path):
 
     told = json.loads(path.read_text())
     assert "origin" not in told
-    assert set(asdict(run("abcd")[0])) - set(told) == {"origin"}
+    assert set(asdict(run("abcd")[0])) - set(told) == {"origin", "fixes"}
     assert store.base("abcd") == "abcd"
 
 

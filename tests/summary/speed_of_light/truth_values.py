@@ -24,6 +24,8 @@ _LINES = {
     "line.extra FLOPs": LedgerLine.COMPUTED_TWICE,
     "line.emulated precision": LedgerLine.EMULATED_PRECISION,
 }
+GEMM = ComputeCategory.GEMM
+_SIXTEEN = (Precision.BF16, Precision.FP16)
 _MATRICES = (ComputeCategory.GEMM, ComputeCategory.GROUPED_GEMM, ComputeCategory.CONVOLUTION)
 
 
@@ -61,6 +63,34 @@ CONFIGURATIONS = {
     "cs336_athrun": _decoder(768, 12, 12, 4, 64),
 }
 """Of captures whose model is known, as `config.json` of Hugging Face with batch and sequence."""
+_DEEPSEEK = {
+    "num_layers": 8,
+    "hidden_size": 7168,
+    "num_attention_heads": 128,
+    "vocab_size": 129_280,
+    "num_moe_experts": 256,
+    "moe_router_topk": 8,
+    "moe_ffn_hidden_size": 2048,
+    "moe_shared_expert_intermediate_size": 2048,
+    "multi_latent_attention": True,
+    "q_lora_rank": 1536,
+    "kv_lora_rank": 512,
+    "qk_head_dim": 128,
+    "qk_pos_emb_head_dim": 64,
+    "v_head_dim": 128,
+    "swiglu": True,
+    "seq_length": 4096,
+    "micro_batch_size": 1,
+    "global_batch_size": 64,
+    "pipeline_model_parallel_size": 2,
+    "expert_model_parallel_size": 64,
+    "world_size": 128,
+    "recompute_granularity": "selective",
+    "recompute_modules": ["mla_up_proj"],
+}
+"""A stage of four layers without an output layer, as the published capture has."""
+SETTINGS = {"ds_train": _DEEPSEEK}
+"""The same as settings of Megatron."""
 USER_FLOPS = {"cs336_zx_2.7B_compile_graph": 14.0209e12}
 """Of a CUDA graph without kernels, which no configuration can be checked against."""
 
@@ -73,9 +103,10 @@ def read_captures():
 @cache
 def find_rank(name):
     """The rank of a capture, with the configuration of its model."""
-    written, file = CONFIGURATIONS.get(name), read_captures()[name]["file"]
+    written = CONFIGURATIONS.get(name, SETTINGS.get(name))
+    file = read_captures()[name]["file"]
     with TemporaryDirectory() as folder:
-        path = Path(folder) / "config.json"
+        path = Path(folder) / ("config.json" if name in CONFIGURATIONS else "run.yaml")
         if written is not None:
             path.write_text(json.dumps(written), encoding="utf-8")
         options = Options(
@@ -135,18 +166,24 @@ def _sum_memory_bound(found):
 def _measure_category(found, subject, value):
     """A value of a category of kernels, or of one of its precisions."""
     named, _, precision = subject.partition("|")
-    categories = _MATRICES if named == "gemm" else (ComputeCategory(named),)
-    own = [one for one in found.matrices if one.category in categories]
+    kept = found.source == "configuration" and any(one.precision is Precision.FP8 for one in found.matrices)
+    if named == "router":  # in 16 bits beside FP8
+        own = [one for one in found.matrices if kept and one.category is GEMM and one.precision in _SIXTEEN]
+    else:
+        categories = _MATRICES if named == "gemm" else (ComputeCategory(named),)
+        own = [one for one in found.matrices if one.category in categories]
+        own = [one for one in own if not kept or named != "gemm" or one.precision is Precision.FP8]
     if precision:
         own = [one for one in own if one.precision is Precision(precision)]
-    time_ns, flops = sum(one.ns for one in own), sum(one.executed_flops for one in own)
+    time_ns = sum(one.ns + one.repeated_ns for one in own)
+    flops = sum(one.executed_flops + one.repeated_flops for one in own)
     if value == "time_ms":
         return time_ns / 1e6
     if value == "achieved_tflops":
         return flops / time_ns / 1e3
     if any(one.peak_share is None for one in own):
         return None
-    at_peak_ns = sum(one.ns * one.peak_share for one in own)
+    at_peak_ns = sum(one.ns * one.peak_share * (1 + one.repeated_flops / one.executed_flops) for one in own)
     return {"peak_share": at_peak_ns / time_ns, "below_peak_ms": (time_ns - at_peak_ns) / 1e6}[value]
 
 

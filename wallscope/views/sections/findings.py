@@ -3,18 +3,17 @@
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
-
-import polars as pl
+from typing import TYPE_CHECKING
 
 from wallscope import units
 from wallscope.advice.definitions import CauseNote, cause_notes, finding_notes
-from wallscope.attribution.attribute import HELD_WHILE_IDLE
 from wallscope.files import read_query
 from wallscope.model.advice import Fix
 from wallscope.model.analysis import Analysis, Rank
 from wallscope.model.capture import Export, Finding, Profiler, Severity
 from wallscope.model.cause_catalogue import (
     CALL,
+    UNATTRIBUTED_HELD_WHILE_IDLE,
     can_occur,
     define_cause,
     describe_cause,
@@ -22,7 +21,6 @@ from wallscope.model.cause_catalogue import (
 )
 from wallscope.model.enums import Wall
 from wallscope.model.finding_codes import FindingCode
-from wallscope.model.report import ComparisonReport
 from wallscope.model.section import (
     Block,
     Cell,
@@ -42,7 +40,6 @@ from wallscope.render.texts import visible
 from wallscope.summary.diagnosis import LOSSES
 from wallscope.thresholds.steps import ENOUGH_STEPS_COUNT
 from wallscope.thresholds.verdict import DOMINANT_SHARE, SHARED_DEVICE_SHARE, SHOWN_WALL_SHARE
-from wallscope.trace.kernel_classes import load_shipped_kernel_rules
 from wallscope.views.sections.depth import tabulate_budget
 from wallscope.views.sections.words import (
     COMPARISON_WORDS,
@@ -53,6 +50,9 @@ from wallscope.views.sections.words import (
     describe_profiler,
 )
 from wallscope.views.verdict import choose_basis, find_dominant
+
+if TYPE_CHECKING:
+    from wallscope.model.report import ComparisonReport
 
 _QUERIES = {
     "device_busy": "Time in which the device did anything",
@@ -259,7 +259,7 @@ def list_pairs(title: str, names: tuple[str, ...], rows: Iterable[tuple[str | Ce
     return Grid(title, tuple(Column(name, name) for name in names), tuple(rows))
 
 
-def build_comparison_methods(report: ComparisonReport) -> Section:
+def build_comparison_methods(report: "ComparisonReport") -> Section:
     """Make definitions, what the interval rests on, captures and versions."""
     comparison, step = report.comparison, report.comparison.step
     least, noise = step.minimum_detectable_ratio, "unknown"
@@ -300,7 +300,7 @@ def _write_ratios(low: float | None, high: float | None) -> str:
     return "none" if low is None or high is None else f"{low:.4f} … {high:.4f}"
 
 
-def _tabulate_captures(report: ComparisonReport) -> Grid:
+def _tabulate_captures(report: "ComparisonReport") -> Grid:
     columns = (
         Column("side", "side"),
         Column("name", "capture"),
@@ -311,6 +311,8 @@ def _tabulate_captures(report: ComparisonReport) -> Grid:
         Column("findings", "findings", "text", "codes of what limits it: wallscope explain CODE"),
         Column("steps", "steps compared", "plain", "steps that count, of those found"),
     )
+    import polars as pl  # noqa: PLC0415  # the first screen has no frames
+
     rows = []
     for name, side in (("base", report.base), ("head", report.head)):
         of_run = side.steps.group_by("run").agg(found=pl.len(), counted=pl.col("counts").sum())
@@ -401,7 +403,7 @@ def list_caveats(analysis: Analysis, rank: Rank, *, is_brief: bool = False) -> l
     lines: list[Line] = []
     is_shared = is_held_back(rank)
     if is_shared and find_dominant(analysis) != "unknown":
-        held_ns = sum(one.typical_ns for one in rank.causes if one.cause == HELD_WHILE_IDLE)
+        held_ns = sum(one.typical_ns for one in rank.causes if one.cause == UNATTRIBUTED_HELD_WHILE_IDLE)
         waited = f"Launched kernels waited {units.duration(held_ns)} on an idle GPU"
         lines.append((Span("• ", "warning"), f"{waited}: it is probably shared."))
     covered = {FindingCode.UNATTRIBUTED_TIME} if is_shared else set()
@@ -419,7 +421,9 @@ def list_caveats(analysis: Analysis, rank: Rank, *, is_brief: bool = False) -> l
 
 def is_held_back(rank: Rank) -> bool:
     """Return whether launched kernels wait so long on an idle GPU that it is probably shared."""
-    return any(one.cause == HELD_WHILE_IDLE and one.share >= SHARED_DEVICE_SHARE for one in rank.causes)
+    return any(
+        one.cause == UNATTRIBUTED_HELD_WHILE_IDLE and one.share >= SHARED_DEVICE_SHARE for one in rank.causes
+    )
 
 
 def find_cure(analysis: Analysis) -> str:
@@ -506,6 +510,8 @@ def _note(cause: str) -> CauseNote:
 
 def _define_kernels() -> Iterator[str]:
     """What kernels are called by their names, the patterns of each kind."""
+    from wallscope.trace.kernel_classes import load_shipped_kernel_rules  # noqa: PLC0415  # as above
+
     yield "## Kernels\n"
     yield (
         "wallscope recognizes a kernel by its name. It tries the patterns in the order of"

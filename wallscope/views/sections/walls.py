@@ -41,6 +41,7 @@ from wallscope.thresholds.verdict import (
     SHOWN_FIXES_COUNT,
     SHOWN_WIN_SHARE,
 )
+from wallscope.views.light import is_estimate, write_worth
 from wallscope.views.sections.words import WALL_WORDS, explain_cause
 from wallscope.views.verdict import find_dominant
 
@@ -54,7 +55,7 @@ _SEEN = 0.01
 """Difference of two speedups of two decimals that a reader sees."""
 _MEDIAN = "median of its share over the steady steps; the verdict is based on it"
 _CEILING = "upper bound on speedup: step time divided by step time without the cause; not additive"
-_BEST = "upper bound on the recommendation that addresses the cause and gains most, with its number"
+_BEST = "speedup of the recommendation that addresses the cause and gains most, with its number"
 _MORE = (
     "A cause can delay later work. So its bound can be larger than its own time would give, because that work"
     " starts earlier too."
@@ -88,11 +89,13 @@ def number_fixes(found: tuple[Fix, ...]) -> tuple[Fix, ...]:
 def title_fixes(shown: Sequence[Fix], *, has_steps: bool) -> str:
     """Say what stands right of the fixes: upper bounds, in which order, or why there are none."""
     bounds = [fix.speedup_ceiling or 0.0 for fix in shown]
-    if not any(bounds):
+    if not any(map(write_worth, shown)):
         return f"Recommendations ({'speedup not' if has_steps else 'without steps, no speedup is'} estimated)"
-    removed = "" if any(fix.replay is not None for fix in shown) else ", cause fully removed"
+    is_removed = all(fix.replay is None and fix.most_speedup is None for fix in shown)
+    removed = ", cause fully removed" if is_removed else ""
     order = "" if bounds == sorted(bounds, reverse=True) else "; weaker evidence last"
-    return f"Recommendations (upper bound on speedup{removed}; not additive{order})"
+    what = "speedup" if any(map(is_estimate, shown)) else "upper bound on speedup"
+    return f"Recommendations ({what}{removed}; not additive{order})"
 
 
 def build_capture_quality(found: tuple[Fix, ...]) -> Section:

@@ -4,13 +4,15 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from wallscope import units
+from wallscope.advice.condition_words import join_words
 from wallscope.advice.definitions import define_terms
 from wallscope.model.analysis import Analysis, Anchor, Rank
 from wallscope.model.capture import Export, Profiler
 from wallscope.model.cause_catalogue import describe_cause, split_meaning
-from wallscope.model.diagnosis import MemoryPressure, Throughput
+from wallscope.model.diagnosis import LoggedSteps, MemoryPressure, Throughput, WallInflation
 from wallscope.model.enums import DeviceState, Wall
 from wallscope.render.texts import visible
+from wallscope.thresholds.logs import LOG_CONTRADICTION_SHARE
 from wallscope.thresholds.steps import ENOUGH_STEPS_COUNT
 
 WALL_WORDS: Final = {
@@ -199,6 +201,10 @@ def describe_throughput(found: Throughput | None) -> Iterator[str]:
     if found.perturbation is not None:
         unprofiled = units.duration(found.unprofiled_step_ns)
         yield f"Unprofiled step {unprofiled}: in the capture it takes {found.perturbation:.2f}x as long"
+    if found.logged is not None:
+        yield from _describe_log(found.logged, found)
+    if found.inflation and any(one.inflated != "no" for one in found.inflation):
+        yield f"The capture inflates {_describe_inflation(found.inflation)}"
     parts, is_partial = [], found.flops_share is not None and found.flops_share < 1
     least = "at least " if is_partial else ""
     if found.tokens_per_s is not None:
@@ -215,6 +221,65 @@ def describe_throughput(found: Throughput | None) -> Iterator[str]:
         peak = f"{units.flops(found.peak.flops_per_s)} dense {found.peak.precision}"
         counted = ", recomputed work counted" if found.flops_source == "shapes" else ""
         yield f"MFU {least}{units.percent(found.mfu)} of {peak} ({found.peak.source}{counted})"
+
+
+def _describe_log(log: LoggedSteps, found: Throughput) -> Iterator[str]:
+    """Say what the step time of a log rests on, and what the log states besides."""
+    source = f"{join_words(log.formats, 'and')} log" if log.formats else "log"
+    if log.step_ns is not None:
+        yield f"Step of the {source}: {', '.join(_describe_log_basis(log))}"
+    parts = [*_list_log_figures(log, found.logged_mfu)]
+    if parts:
+        yield f"Without the profiler, by the {source}: {', '.join(parts)}"
+    if log.mfu and log.flops_per_s and found.peak is not None:
+        assumed = log.flops_per_s / log.mfu
+        if abs(assumed / found.peak.flops_per_s - 1) > LOG_CONTRADICTION_SHARE:
+            own = f"{units.flops(found.peak.flops_per_s)} dense {found.peak.precision}"
+            yield f"The MFU of the log assumes a peak of {units.flops(assumed)}; the captured GPU has {own}"
+
+
+def _list_log_figures(log: LoggedSteps, mfu: float | None) -> Iterator[str]:
+    if log.tokens_per_s is not None:
+        yield f"{units.number(round(log.tokens_per_s))} tokens/s of the job"
+    if log.gpu_tokens_per_s is not None:
+        yield f"{units.number(round(log.gpu_tokens_per_s))} tokens/s per GPU"
+    if log.flops_per_s is not None:
+        yield f"{units.flops(log.flops_per_s)} per GPU"
+    if mfu is not None:
+        yield f"MFU {units.percent(mfu)}"
+    if log.skipped_steps:
+        yield units.plural(log.skipped_steps, "skipped step")
+    if log.loss_scale is not None:
+        yield f"loss scale {units.number(round(log.loss_scale))}"
+
+
+def _describe_log_basis(log: LoggedSteps) -> Iterator[str]:
+    """Say which reports the step time of a log rests on, and which are left out."""
+    if log.basis == "whole-run":
+        yield "mean of the whole run, warm-up included"
+        return
+    about = f" about {units.plural(log.steps, 'step')}" if log.steps > log.reports else ""
+    yield f"median of {units.plural(log.reports, 'report')}{about}"
+    if log.low_ns is not None and log.high_ns is not None:
+        yield _describe_spread(log.low_ns, log.high_ns)
+    yield f"{log.warm_up_reports} of warm-up left out"
+    if log.broken_reports:
+        yield f"{units.plural(log.broken_reports, 'broken line')} not read"
+
+
+def _describe_inflation(inflation: Sequence[WallInflation]) -> str:
+    """Say which walls the capture inflates, which it may inflate, and which not."""
+    sure = [f"{one.wall} by {units.duration(one.most_ns)}" for one in inflation if one.inflated == "yes"]
+    possible = [
+        f"{one.wall} by up to {units.duration(one.most_ns)}"
+        for one in inflation
+        if one.inflated == "possible"
+    ]
+    none = [str(one.wall) for one in inflation if one.inflated == "no"]
+    parts = [*sure, *([f"perhaps {join_words(possible, 'and')}"] if possible else [])]
+    if none:
+        parts.append(f"and not {join_words(none)}")
+    return ", ".join(parts)
 
 
 def shorten_anchor(name: str) -> str:

@@ -1,0 +1,24 @@
+"""Limits of what a log of a run says about its steps."""
+
+from typing import Final
+
+FEWEST_REPORTS_COUNT: Final = 3
+"""Reports of steady steps that a time without the profiler rests on, at least: of two, no spread. Chosen."""
+STEADY_LOG_SHARE: Final = 0.10
+"""The halves of a log whose medians differ by more have no one step time. Chosen: twice what a capture takes
+as equal steps, as reports of a log include evaluation and checkpoints."""
+LEAST_WARM_UP_SHARE: Final = 0.05
+"""What leading reports exceed those of the second half by, at least, to be warm-up. Chosen."""
+WARM_UP_DEVIATIONS_COUNT: Final = 4.0
+"""The same in standard deviations, from the median of absolute differences. Chosen: one in 15,000."""
+MOST_WARM_UP_SHARE: Final = 1 / 3
+"""Of reports, how many may be warm-up at the most. Chosen: more would be another half of an unsteady run."""
+CLOCK_RESOLUTION_SHARE: Final = 0.02
+"""Of the time between two moments of a log, how much their resolution may be. Chosen: below what a capture
+costs."""
+LOG_CONTRADICTION_SHARE: Final = 0.05
+"""Values of a log and of the capture, or of options, that differ by more contradict each other. Chosen."""
+MOST_LOG_BYTES: Final = 128 << 20
+"""The size of a log. Chosen: 400,000 lines of Megatron-LM."""
+MOST_LINE_LETTERS_COUNT: Final = 4_096
+"""Letters of a line that are read. Chosen: ten times a line of Megatron-LM."""
