@@ -70,6 +70,7 @@ def _pictures(pages: Path, folder: Path) -> None:
                 tab.screenshot(path=folder / f"{name}-{scheme}.png")
             tab.goto((pages / "report.html").as_uri())
             tab.wait_for_selector("html[data-ready=yes]", state="attached")
+            tab.locator("#timeline .tables summary").last.click()
             tab.click("#timeline [data-at]")
             tab.wait_for_timeout(500)  # the view moves to the gap
             _clip(tab, "#viewer", folder / f"timeline-{scheme}.png")

@@ -164,7 +164,7 @@ window.wallscopeChart = ({ place, traces, layout }) => {
 
   const drawCells = () => {
     const [trace] = traces, names = trace.y.map(plain), rows = trace.z.length, columns = Math.max(...trace.z.map((row) => row.length), 1);
-    const tall = Number(place.dataset.height) - AXIS_PX - 10, rowPx = Math.max(tall / Math.max(rows, 1), 2);
+    const tall = Number(place.dataset.height) - AXIS_PX - 10, rowPx = Math.min(Math.max(tall / Math.max(rows, 1), 2), ROW_PX);
     const menu = ((layout.updatemenus ?? [])[0] ?? {}).buttons, grid = menu ? menu[shown].args[0].z[0] : trace.z;
     const wide = size(rowPx * rows + AXIS_PX), gutter = Math.min(Math.max(...names.map(width), 0) + 10, wide * LABEL_SHARE);
     const cell = (wide - gutter) / columns, values = grid.flat().filter((value) => value !== null && value !== undefined);
@@ -195,7 +195,8 @@ window.wallscopeChart = ({ place, traces, layout }) => {
     trace.parents.forEach((parent, i) => inside.set(parent, [...(inside.get(parent) ?? []), i]));
     const total = (i) => trace.values[i] + (inside.get(trace.ids[i]) ?? []).reduce((sum, child) => sum + total(child), 0);
     const totals = trace.ids.map((id, i) => total(i)), depth = trace.maxdepth;
-    const wide = size(Number(place.dataset.height)), rowPx = Number(place.dataset.height) / depth;
+    const rowPx = Number(place.dataset.height) / depth;
+    let levels = 1, wide = place.clientWidth;
     // A range that is all in one range inside it is one box with it.
     const single = (i) => {
       const [child, ...others] = inside.get(trace.ids[i]) ?? [];
@@ -203,6 +204,7 @@ window.wallscopeChart = ({ place, traces, layout }) => {
     };
     const box = (outer, left, right, level) => {
       if (level >= depth || right - left < 1) return;
+      levels = Math.max(levels, level + 1);
       let i = outer;
       const chain = [plain(trace.labels[i])];
       for (let next = single(i); next !== null; next = single(i)) { i = next; chain.push(plain(trace.labels[i])); }
@@ -223,6 +225,9 @@ window.wallscopeChart = ({ place, traces, layout }) => {
         from = to;
       }
     };
+    box(place2.get(root) ?? 0, 0, wide, 0);  // to learn how many levels there are
+    marks = [];
+    wide = size(levels * rowPx);
     box(place2.get(root) ?? 0, 0, wide, 0);
   };
 

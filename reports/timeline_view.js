@@ -53,12 +53,20 @@ window.wallscopeView = (canvas, head, shared) => {
   });
   const fill = (wall, width) => (width > PATTERNED_PX && wall ? patterns[wall] : COLOURS[wall]);
 
-  const label = (text, x, y, width, colour, isCutAtLeft = false) => {
+  // On a pattern, a text stands on a plate of the plain color.
+  const label = (text, x, y, width, colour, isCutAtLeft = false, plate = "") => {
     if (width < 24) return;
     const room = Math.floor(((width - 6) * text.length) / Math.max(pen.measureText(text).width, 1));
     const cut = isCutAtLeft ? `…${text.slice(1 - room)}` : `${text.slice(0, Math.max(room - 2, 1))}…`;
+    const shown = text.length > room ? cut : text;
+    if (plate) {
+      pen.fillStyle = plate;
+      pen.globalAlpha *= 0.9;
+      pen.fillRect(x + 1, y - 10, pen.measureText(shown).width + 4, 13);
+      pen.globalAlpha /= 0.9;
+    }
     pen.fillStyle = colour;
-    pen.fillText(text.length > room ? cut : text, x + 3, y);
+    pen.fillText(shown, x + 3, y);
   };
 
   // Slices narrower than two pixels are summed by wall, a pixel at a time.
@@ -89,7 +97,7 @@ window.wallscopeView = (canvas, head, shared) => {
       pixel = -1;
       pen.fillStyle = isNamed ? fill(band.wall[i], right - left) : COLOURS[band.wall[i]];
       pen.fillRect(left, top, right - left + 0.5, height);
-      if (isNamed) label(nameOf(band.cause[i]), left, top + 17, right - left, band.wall[i] === 0 ? "#fff" : "#000");
+      if (isNamed) label(nameOf(band.cause[i]), left, top + 17, right - left, band.wall[i] === 0 ? "#fff" : "#000", false, band.wall[i] ? COLOURS[band.wall[i]] : "");
     }
     flush();
   };
@@ -120,7 +128,8 @@ window.wallscopeView = (canvas, head, shared) => {
         continue;
       }
       const light = isWall(lane) && !isOffPath(lane, i) ? (lane.wall[i] === 0 ? "#fff" : "#000") : ink;
-      label(nameOf(lane.name[i]), left, y + 13, right - left, isHit ? "#000" : light, isRange);
+      const plate = isWall(lane) && lane.wall[i] && !isHit ? COLOURS[lane.wall[i]] : "";
+      label(nameOf(lane.name[i]), left, y + 13, right - left, isHit ? "#000" : light, isRange, plate);
       i++;
     }
   };

@@ -320,3 +320,18 @@ def test_tests_that_pages_name_exist(name):
     named = re.findall(r"`(tests/[\w/]+(?:\.py)?)`", text)
     assert named
     assert [path for path in named if not (ROOT / path).exists()] == []
+
+
+QUOTING = [ROOT / "README.md", *(ROOT / "docs" / f"{name}.md" for name in ("get-started", "compare"))]
+MEASURED = re.compile(r"[+-]?\d[\d,]*\.\d+ (?:ms|µs|%|x)|\b\d{1,3}(?:,\d{3})+ operations")
+
+
+@pytest.mark.parametrize("page", QUOTING, ids=lambda page: page.name)
+def test_numbers_of_the_text_are_those_of_the_output_that_the_page_quotes(page):
+    """The output is compared with that of the command, so a number that changed there is found here."""
+    text = page.read_text(encoding="utf-8")
+    quoted = "\n".join(re.findall(r"(?s)```console\n(.*?)```", text))
+    told = MEASURED.findall(re.sub(r"(?s)```.*?```", "", text))
+
+    assert quoted
+    assert [number for number in told if number.lstrip("+-") not in quoted] == []

@@ -23,7 +23,7 @@ ON_SCREEN = re.compile(
     r"^\s*(Compute|Communication|Memory|Host overhead|Unattributed) .*?([<>]?[\d.]+ %)", re.MULTILINE
 )
 ON_PAGE = re.compile(
-    r'aria-hidden="true"></span>(\w+)(?: <span class="flag">[^<]*</span>)?</dt><dd><b>([<>]?[^<]+)</b>'
+    r'aria-hidden="true"></span>(\w+)(?: <span class="flag"[^<]*</span>)?</dt><dd><b>([<>]?[^<]+)</b>'
 )
 IN_CARD = re.compile(r"</span>(\w+)</td><td><?[^<]*</td><td>([<>]?[^<]+)</td>")
 IN_VERDICT = re.compile(r"(\w+)(?: time)? (?:is the largest loss:|takes) ([<>]?[\d.]+ %) of the")

@@ -319,9 +319,9 @@ def test_fixes_stand_first_with_settings_and_preconditions(report):
     assert re.sub(r"\s+", " ", told).strip() == (
         f"1 Overlap the exchange up to 1.25x {units.join_ends(before, after, ' → ')}"
         f" {units.signed_duration(round(step_ns / 1.25) - step_ns)}"
-        " ✗ Unmet: No pipeline <b> → Set it to 1. overlap true 1 unmet 1 setting, why : Overlap the exchange"
+        " ✗ Unmet: No pipeline <b> → Set it to 1. overlap true 1 unmet 1 setting, why"
         " Settings Megatron-LM Copy overlap true"
-        " Conditions ✗ unmet: No pipeline <b> → Set it to 1."
+        " Conditions: 1 unmet ✗ unmet: No pipeline <b> → Set it to 1."
         " Why It stands alone. Published result, not a prediction: 1.2x (elsewhere) Caveat: More memory."
         " The bound, and how to verify Assumes that the cause is removed completely."
         " Verify: Look again. Source: docs · More: wallscope explain overlap"

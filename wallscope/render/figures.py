@@ -32,6 +32,8 @@ _HEAT_ROW_PX, _THIN_PX, _TALL_PX = 16, 2, 1_600
 _MAP_ROW_PX, _BUTTONS_PX, _RANKS_OF_ROW = 22, 60, 8
 _WALLS_OF_MAP = (Wall.COMPUTE, Wall.COMMUNICATION, Wall.MEMORY, Wall.HOST)
 _SHORT_NAME = 24
+_SHOWN_CHANGE = 0.002
+"""Share of the largest change that a change needs for a bar of its own; the others are one bar."""
 _SPACE = 1.5
 _ROOM = 0.18
 """Share of the axis on either side that the numbers next to bars need."""
@@ -227,13 +229,15 @@ def _list_changes(comparison: "Comparison") -> list[_Bar]:
         for side, time_ns in (("base", step.base_typical_ns), ("head", step.head_typical_ns))
     ]
     bars = ends[:1]
-    for row in causes[:_MOST_CAUSES]:
+    least_ns = _SHOWN_CHANGE * max((abs(row.delta_ns) for row in causes), default=0)
+    shown = [row for row in causes if abs(row.delta_ns) >= least_ns][:_MOST_CAUSES]
+    for row in shown:
         both = f"{units.milliseconds(row.base_ns)} → {units.milliseconds(row.head_ns)}"
         hint = f"{label(describe_cause(row.cause))}: {both}"
         text = units.signed_milliseconds(row.delta_ns)
         bars.append(_Bar(row.cause, at_ns, row.delta_ns, row.wall, text, hint))
         at_ns += row.delta_ns
-    if rest := causes[_MOST_CAUSES:]:
+    if rest := [row for row in causes if row not in shown]:
         left_ns = sum(row.delta_ns for row in rest)
         text = units.signed_milliseconds(left_ns)
         bars.append(_Bar(units.plural(len(rest), "smaller cause"), at_ns, left_ns, None, text, text))

@@ -71,6 +71,7 @@ _TITLES: Final = {
     "host": "Host",
     "compute": "Compute",
     "phases": "Ranges",
+    "light": "Speed of light",
     "limits": "Capture quality",
     "computed": "Method and definitions",
     "changes": "Changes",
@@ -82,10 +83,12 @@ _TITLES: Final = {
 """What sections hold, by their keys; navigation and headings of all pages."""
 _OVERVIEWS: Final = {
     "page.html.j2": frozenset({"timeline", "job", "light", "phases"}),
-    "comparison.html.j2": frozenset({"causes"}),
+    "comparison.html.j2": frozenset({"steps", "causes"}),
     "whatif.html.j2": frozenset({"changes", "sweep"}),
 }
 """Sections that a page shows at once, by its template; the others are tabs."""
+_OF_ONE_RANK: Final = frozenset({"light", "phases"})
+"""Sections on one rank, which are tabs where the page is about the ranks of a job."""
 
 
 def render_page(
@@ -110,7 +113,10 @@ def render_page(
     names = ("timeline_data.js", "timeline_view.js", "timeline.js") if timelines else ()
     scripts = [_strip_indents(shipped(name)) for name in (*names, "charts.js", "page.js")]
     shown = tuple(section for section in sections if section is not None)
-    tabbed = tuple(section for section in shown if section.key not in _OVERVIEWS[template])
+    overview = _OVERVIEWS[template]
+    if any(section.key == "job" for section in shown):
+        overview -= _OF_ONE_RANK
+    tabbed = tuple(section for section in shown if section.key not in overview)
     return (
         _make_environment()
         .get_template(template)
@@ -385,13 +391,17 @@ def _escape_markup(text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class StepBar:
-    """A step as a bar: its number and length, its walls as shares of the tallest bar, whether it counts."""
+    """A step as a bar: its number and length, its walls as shares of the tallest bar, whether it counts.
+
+    A bar that is cut stands for a longer time than the tallest one can.
+    """
 
     index: int
     length: str
     parts: tuple[tuple[Wall, float], ...]
     is_steady: bool
     reason: str
+    is_cut: bool
 
     @property
     def whole(self) -> float:
@@ -430,6 +440,7 @@ class FirstScreen:
         strip_title: how many steps there are, and of which lengths.
         strip_note: which of them are not shown or do not count.
         chosen: the step that the timeline shows first.
+        brief: the most important of the crumbs, for the head of the page.
         band_share: how much of the width the bar takes, where bars below it stand for longer times.
     """
 
@@ -450,6 +461,7 @@ class FirstScreen:
     strip_note: str = ""
     chosen: int | None = None
     band_share: float = 1.0
+    brief: tuple[str, ...] = ()
 
 
 def build_sides(

@@ -231,9 +231,9 @@ def write_comparison_page(report: ComparisonReport) -> str:
     told = state_comparison(comparison)
     names = f"{comparison.base.name} → {comparison.head.name}"
     shown = (
+        sections.build_step_changes(report),
         sections.build_cause_changes(comparison),
         build_operation_changes(comparison, told),
-        sections.build_step_changes(report),
         sections.build_rank_changes(comparison),
         sections.build_operations(comparison),
         sections.build_communication(comparison),
@@ -257,6 +257,7 @@ def write_comparison_page(report: ComparisonReport) -> str:
         f"typical {comparison.window}, base → head",
         verdict=comparison.verdict,
         sentence=told.sentence,
+        brief=(names,),
     )
     return render_page(
         "comparison.html.j2",

@@ -193,7 +193,8 @@ def _list_fix(mark: str, title: str, fix: Fix, has_bound: bool) -> Iterator[tupl
     yield mark, (Span(title, fix.wall),), (Span(worth, "strong"),)
     settings, left = shorten_settings(fix.settings, _LONGEST_LINE)
     counts = (units.plural(left, "more setting") if left else "", count_open_conditions(fix))
-    counted = "; ".join(filter(None, counts))
+    counted = " and ".join(filter(None, counts))
+    counted += f": wallscope explain {fix.id}" if left else ""
     on_one_line = f"{settings}  # {counted}"
     if settings and counted and len(on_one_line) <= _LONGEST_LINE:
         yield "", (Span(on_one_line, "dim"),), ""

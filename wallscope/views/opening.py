@@ -28,6 +28,7 @@ from wallscope.views.verdict import (
 
 Grade = Literal["sure", "likely", "unknown", "bad"]
 MARKS: dict[Grade, str] = {"sure": "✓", "likely": "~", "unknown": "?", "bad": "!"}
+_OF_TONE: dict[str, Grade] = {"ok": "sure", "info": "likely", "warn": "unknown"}
 _OF_SEVERITY: dict[Severity, Grade] = {
     Severity.INFO: "unknown",
     Severity.WARNING: "likely",
@@ -112,8 +113,7 @@ def list_lead(
     if card.after_share is None:
         lines = [f"{card.fix.title}.", *bound.lines]
     else:
-        next_wall = "the host" if card.next_wall == Wall.HOST else card.next_wall
-        then = f", and {next_wall} is the next wall" if next_wall else ""
+        then = f", then {card.next_wall}-bound" if card.next_wall else ""
         expected = describe_expectation(card.fix)
         gain = f"{card.badge}{f'; {expected}' if expected else ''}"
         lines = [f"{card.fix.title}: the {unit} could drop to {card.after} ({gain}){then}."]
@@ -144,8 +144,7 @@ def list_doubts(
         message = shorten_message(one)
         doubts.append(Doubt(_OF_SEVERITY[one.severity], "", message, "limits", one.cure or ""))
     if not limits:
-        grade: Grade = "unknown" if coverage.tone == "warn" else "sure"
-        doubts.append(Doubt(grade, coverage.head, coverage.text, coverage.target))
+        doubts.append(Doubt(_OF_TONE[coverage.tone], coverage.head, coverage.text, coverage.target))
     return tuple(doubts)
 
 
@@ -153,11 +152,11 @@ def _judge_split(analysis: Analysis, waits: Fact, replay: Fact) -> Doubt:
     sure = analysis.diagnosis.confidence
     level = "low" if sure is None else sure.level
     grade: Grade = "sure" if level == "high" else "likely" if level == "medium" else "unknown"
-    text = (
-        f"{waits.text} {replay.head}."
-        if replay.tone == "ok"
-        else f"{waits.text} {replay.head}: {replay.text}"
-    )
+    if grade == "sure" and replay.tone != "ok":
+        grade = "likely"
+    reasons = waits.text if level == "high" or not waits.doubt else f"{units.capitalize(waits.doubt)}."
+    replayed = f"{replay.head}." if replay.tone == "ok" else f"{replay.head}: {replay.text}"
+    text = f"{reasons} {replayed}"
     return Doubt(grade, waits.head, text.strip(), waits.target)
 
 

@@ -1,6 +1,7 @@
 """The page of an analysis: the verdict, all steps, recommendations, the timeline, then details in tabs."""
 
 from collections.abc import Sequence
+from statistics import median
 from typing import Any
 
 from wallscope import units
@@ -28,8 +29,10 @@ from wallscope.views.statement import Statement, state_analysis
 _LARGEST_PAGE = 3_450_000
 _MOST_LOSSES = 3
 _MOST_BARS = 120
-_FIRST_TABS = ("compute", "causes", "communication", "host", "memory")
-"""Tabs that come first, whatever the wall is: a reader finds them at the same place on each page."""
+_TALLEST_RATIO = 2.5
+"""How many times as high as the median step a bar can be; it is cut above."""
+_FIRST = ("job", "timeline", "compute", "causes", "communication", "host", "memory")
+"""Sections that come first, whatever the wall is: a reader finds them at the same place on each page."""
 
 
 def write_analysis_page(report: Report) -> str:
@@ -46,10 +49,14 @@ def _write_page(report: Report, most_characters: int) -> str:
     rank = analysis.ranks[analysis.diagnosis.rank_index]
     told = state_analysis(analysis)
     packed = pack_timelines(report.timelines, report.overviews, dict(enumerate(names)), most_characters)
-    sections = (
-        _build_timeline(report, packed.notes),
-        *sorted(build_sections(report), key=_find_place),
-        build_methods(analysis, rank),
+    timeline = _build_timeline(report, packed.notes)
+    sections = sorted(
+        (
+            one
+            for one in (timeline, *build_sections(report), build_methods(analysis, rank))
+            if one is not None
+        ),
+        key=_find_place,
     )
     counts = {
         "fixes": len(analysis.fixes or ()),
@@ -72,8 +79,8 @@ def _write_page(report: Report, most_characters: int) -> str:
 
 
 def _find_place(section: Section) -> int:
-    """Return the place of a section on the page: kernels and causes are the first tabs."""
-    return _FIRST_TABS.index(section.key) - len(_FIRST_TABS) if section.key in _FIRST_TABS else 0
+    """Return the place of a section: the ranks of a job come first, then the timeline, kernels and causes."""
+    return _FIRST.index(section.key) if section.key in _FIRST else len(_FIRST)
 
 
 def _build_timeline(report: Report, notes: Sequence[str]) -> Section | None:
@@ -88,8 +95,9 @@ def _lay_out_first_screen(report: Report, told: Statement) -> FirstScreen:
     analysis = report.analysis
     rank = analysis.ranks[analysis.diagnosis.rank_index]
     counted = units.plural(len(rank.steps), analysis.anchor.window)
-    shares = {one: told.basis.share(one) for one in Wall}
-    parts = tuple((one, share, units.percent(share)) for one, share in shares.items())
+    total_ns = max(told.basis.total_ns, 1)
+    times_ns = zip(Wall, told.basis.walls.parts(), strict=True)
+    parts = tuple((wall, part_ns / total_ns, units.duration(part_ns)) for wall, part_ns in times_ns)
     name = analysis.inputs[0].name if len(analysis.inputs) == 1 else count_exports(analysis)
     return FirstScreen(
         f"{name}: {units.capitalize(told.headline)}",
@@ -106,15 +114,17 @@ def _lay_out_first_screen(report: Report, told: Statement) -> FirstScreen:
         strip_title=", ".join(filter(None, (f"All {counted}", told.spread))),
         strip_note=_describe_left_out(analysis, rank),
         chosen=report.timelines[0].step if report.timelines else None,
+        brief=(told.subject[0], *told.subject[2:]),
         band_share=told.basis.total_ns / _find_scale(told),
     )
 
 
 def _list_step_bars(rank: Rank) -> tuple[StepBar, ...]:
-    """List steps as bars of one scale; a warm-up longer than all steady steps does not set the scale."""
+    """List steps as bars of one scale; those far longer than most do not set it."""
     shown = rank.steps[:_MOST_BARS]
     steady_ns = [step.end_ns - step.start_ns for step in shown if step.steady]
-    tallest_ns = max(steady_ns or [step.end_ns - step.start_ns for step in shown])
+    lengths_ns = steady_ns or [step.end_ns - step.start_ns for step in shown]
+    tallest_ns = min(max(lengths_ns), round(_TALLEST_RATIO * median(lengths_ns)))
     return tuple(_make_bar(step, max(tallest_ns, 1)) for step in shown)
 
 
@@ -126,7 +136,8 @@ def _make_bar(step: Step, tallest_ns: int) -> StepBar:
         for wall, part_ns in zip(Wall, step.walls.parts(), strict=True)
         if part_ns
     )
-    return StepBar(step.index, units.duration(length_ns), parts, step.steady, step.reason or "")
+    is_cut = length_ns > tallest_ns
+    return StepBar(step.index, units.duration(length_ns), parts, step.steady, step.reason or "", is_cut)
 
 
 def _find_scale(told: Statement) -> int:
@@ -139,7 +150,7 @@ def _describe_left_out(analysis: Analysis, rank: Rank) -> str:
     unit, count = analysis.anchor.window, len(rank.steps)
     parts = [f"The first {_MOST_BARS} of {count}."] if count > _MOST_BARS else []
     if not all(step.steady for step in rank.steps):
-        parts.append(f"Pale {unit}s are not steady and don't count.")
+        parts.append(f"Pale {unit}s don't count.")
     return " ".join(parts)
 
 
@@ -152,6 +163,7 @@ def _list_details(analysis: Analysis, rank: Rank, told: Statement) -> dict[str, 
         "cards": cards[:FIRST_FIXES_COUNT],
         "more_cards": cards[FIRST_FIXES_COUNT:],
         "scale_ns": _find_scale(told),
+        "has_replay": any(card.parts for card in cards),
         "has_bars": any(card.after_share is not None for card in cards),
         "unaddressed": describe_unaddressed_compute(analysis, rank),
         "losses": () if cards else analysis.opportunities[:_MOST_LOSSES],

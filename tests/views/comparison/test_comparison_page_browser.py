@@ -3,9 +3,12 @@
 import pytest
 
 from tests.profile.random_profiles import OPERATIONS
+from tests.test_traces import TRACES
 from tests.views.browsing import Opened, needs_axe, needs_chromium
 from tests.views.comparison.test_comparison_page import GATES, HOSTILE, one, reported, steps
-from wallscope.compare.compare import CompareOptions
+from wallscope.compare.compare import CompareOptions, Side, compare_sides, comparison_report
+from wallscope.jobs.inputs import resolve_runs
+from wallscope.model.capture import Options
 from wallscope.views.comparison import write_comparison_page
 
 pytestmark = needs_chromium
@@ -58,3 +61,43 @@ def test_nothing_stands_in_the_way_of_a_screen_reader(browser, file, width, sche
     opened.close()
 
     assert found == []
+
+
+@pytest.fixture(scope="module")
+def captured(tmp_path_factory):
+    """Writes the page of a comparison of two captures."""
+    folder = tmp_path_factory.mktemp("captured")
+
+    def write(base, head):
+        path = folder / f"{base}-{head}.html"
+        files = [TRACES / f"{name}.sqlite" for name in (base, head)]
+        sides = [Side(file.stem, resolve_runs((file,), Options(), lambda _: None)) for file in files]
+        asked = CompareOptions()
+        report = comparison_report(compare_sides(*sides, asked), *sides, asked.rank)
+        path.write_text(write_comparison_page(report), encoding="utf-8")
+        return path
+
+    return write
+
+
+@pytest.mark.parametrize(
+    ("base", "head"),
+    [("nersc_sc21_baseline", "nersc_sc21_8workers"), ("t4_streams_old", "t4_streams")],
+)
+def test_a_comparison_is_short_shows_every_step_and_its_waterfall(browser, captured, base, head):
+    if not (TRACES / f"{base}.sqlite").is_file() or not (TRACES / f"{head}.sqlite").is_file():
+        pytest.skip("../shared/traces has no such captures")
+    path = captured(base, head)
+    heights = {}
+    for width, scheme in ((1400, "light"), (1024, "dark"), (390, "light")):
+        opened = Opened(browser, path, width, scheme)
+        heights[width] = opened.tab.evaluate("document.documentElement.scrollHeight")
+        parts = [one.get_attribute("id") for one in opened.tab.locator("main > section").all()]
+        is_fine = opened.is_quiet_and_whole(path)
+        opened.close()
+        assert is_fine
+        assert parts == ["verdict", "steps", "causes", "details"]
+
+    assert heights[1400] <= 2_400
+    assert heights[390] <= 3_900
+    assert path.stat().st_size < 400_000

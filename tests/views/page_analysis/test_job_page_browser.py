@@ -38,6 +38,7 @@ def rows_of(tab):
 
 def test_all_ranks_of_a_step_have_a_column_with_the_times_of_that_step(browser, file, job):
     opened = Opened(browser, file, 1280, "light")
+    opened.show("timeline")
     opened.tab.wait_for_selector("#breakdown table")
     rows = rows_of(opened.tab)
     shown = opened.tab.inner_text("#step option:checked")
@@ -58,6 +59,7 @@ def test_two_ranks_are_compared_below_each_other(browser, file, job):
     opened = Opened(browser, file, 1280, "light")
     labels = opened.tab.eval_on_selector_all("#other optgroup", "(groups) => groups.map((one) => one.label)")
     values = [opened.tab.locator(f"#step optgroup:nth-of-type({2 + rank}) option").nth(3) for rank in (0, 1)]
+    opened.show("timeline")
     opened.tab.select_option("#step", values[0].get_attribute("value"))
     opened.tab.select_option("#other", values[1].get_attribute("value"))
     opened.tab.locator("#breakdown caption", has_text="both").first.wait_for()

@@ -1,0 +1,264 @@
+"""Measures that each page keeps: its height, the words of the first view, what stands where, one scale."""
+
+import re
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from tests.answered_once import analyze_once
+from tests.jobs.simulated import write_job
+from tests.shipped_example import EXAMPLE
+from tests.test_traces import TRACES
+from tests.views.browsing import Opened, needs_axe, needs_chromium
+from wallscope.jobs.inputs import find_exports
+from wallscope.jobs.merge import job_report, run_job
+from wallscope.model.capture import Options
+from wallscope.model.enums import Wall
+from wallscope.pipeline import analyze_capture, build_report
+from wallscope.views.page_analysis import write_analysis_page
+from wallscope.views.statement import state_analysis
+
+pytestmark = needs_chromium
+REAL = [TRACES / f"{name}.sqlite" for name in ("llama3_real", "clue_r3", "nersc_sc21_8workers")]
+TRACE = TRACES / "kineto" / "ds_train.json.gz"
+WIDTHS = ((1400, 3_600), (1024, 3_900), (390, 4_300))
+WORDS = """() => {
+  const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+  let count = 0;
+  while (walker.nextNode()) {
+    const text = walker.currentNode, range = document.createRange(), parent = text.parentElement;
+    if (["SCRIPT", "STYLE", "NOSCRIPT", "OPTION"].includes(parent.tagName)) continue;
+    const folded = parent.closest("details:not([open])");
+    if (folded && !parent.closest("summary")) continue;
+    range.selectNodeContents(text);
+    const box = range.getBoundingClientRect();
+    if (!box.width || box.top >= innerHeight || box.bottom <= 0 || box.left < 0) continue;
+    count += (text.textContent.match(/[A-Za-z][\\w'.=-]*/g) || []).length;
+  }
+  return count;
+}"""
+
+
+def ignore(_):
+    """No progress is shown."""
+
+
+def list_paths():
+    for path in (EXAMPLE, *REAL, TRACE):
+        present = pytest.mark.skipif(not path.is_file(), reason=f"../shared/traces has no {path.name}")
+        yield pytest.param(path, id=path.stem, marks=present)
+
+
+@pytest.fixture(scope="module")
+def write(tmp_path_factory):
+    """Writes the page of a capture, once."""
+    folder = tmp_path_factory.mktemp("pages")
+
+    @cache
+    def write_page(path: Path) -> Path:
+        page = folder / f"{path.stem}.html"
+        page.write_text(
+            write_analysis_page(build_report(analyze_capture(path, Options(), ignore), ignore)),
+            encoding="utf-8",
+        )
+        return page
+
+    return write_page
+
+
+@pytest.fixture
+def show(browser, write):
+    """Opens the page of a capture, and closes it after the test."""
+    shown = []
+
+    def open_page(path, width=1400, scheme="light", **options):
+        shown.append(Opened(browser, write(path), width, scheme, **options))
+        return shown[-1]
+
+    yield open_page
+    for one in shown:
+        one.close()
+
+
+@pytest.mark.parametrize("path", [*list_paths()])
+@pytest.mark.parametrize(("width", "highest"), WIDTHS, ids=str)
+def test_a_page_is_short_and_fits_its_screen(show, write, path, width, highest):
+    opened = show(path, width, "dark" if width == 1024 else "light")
+
+    assert opened.tab.evaluate("document.documentElement.scrollHeight") <= highest
+    assert opened.is_quiet_and_whole(write(path))
+
+
+@pytest.mark.parametrize("path", [*list_paths()])
+def test_the_first_view_says_the_verdict_in_one_sentence_and_few_words(show, write, path):
+    tab = show(path).tab
+    heading = " ".join(tab.inner_text("h1").split())
+    told = state_analysis(analyze_once(path))
+
+    assert tab.locator("h1").count() == 1
+    assert heading == told.opening
+    assert len(heading.split()) <= 26
+    assert tab.evaluate(WORDS) <= (250 if path == EXAMPLE else 320)
+    assert tab.locator("main > section").count() <= 8
+    assert tab.locator("[role=tab]").count() >= 3
+    assert tab.evaluate("document.getElementById('timeline').getBoundingClientRect().top") <= 1_000
+    assert write(path).stat().st_size <= 600_000
+
+
+@pytest.mark.parametrize("path", [*list_paths()])
+def test_wall_band_and_replayed_steps_have_one_scale(show, path):
+    tab = show(path).tab
+    analysis = analyze_once(path)
+    told = state_analysis(analysis)
+    widths = "(name) => [...document.querySelectorAll(name)].map((one) => one.getBoundingClientRect().width)"
+    (band,) = tab.evaluate(widths, ".wallbar")
+    tracks = tab.evaluate(widths, "#recommendations + .recs > .rec > .track")
+    saved = tab.evaluate(widths, "#recommendations + .recs > .rec > .track > .save")
+    shown = [card for card in told.cards[:3] if card.after_share is not None]
+    largest = max(told.basis.total_ns, *(card.before_ns for card in told.cards), 1)
+    parts_ns = dict(zip(Wall, told.basis.walls.parts(), strict=True))
+    wall = max(parts_ns, key=lambda wall: parts_ns[wall])
+    (part,) = tab.evaluate(widths, f".wallbar > .{wall}")
+
+    assert len(tracks) == len(shown)
+    assert part / band == pytest.approx(parts_ns[wall] / told.basis.total_ns, abs=0.002)
+    for card, track, save in zip(shown, tracks, saved, strict=False):
+        assert track / band == pytest.approx(card.before_ns / told.basis.total_ns, rel=0.004)
+        assert (track - save) / track == pytest.approx(card.after_share, abs=0.01)
+    assert band == pytest.approx(1_320 * told.basis.total_ns / largest, abs=3)
+
+
+def test_an_opened_recommendation_uses_the_whole_row(show):
+    tab = show(EXAMPLE).tab
+    tab.locator(".rec summary").first.click()
+
+    assert tab.locator(".rec .columns").first.bounding_box()["width"] >= 1_200
+    assert tab.locator("#fix-1 .gain strong").inner_text() == "51.1 → 40.9 ms"
+
+
+def choose_kernel(tab):
+    """Zoom to the longest gap and choose the kernel behind it; return where the canvas is."""
+    tab.locator("#canvas").scroll_into_view_if_needed()
+    tab.press("#canvas", "g")
+    tab.wait_for_timeout(100)
+    return tab.locator("#canvas").bounding_box()
+
+
+def test_a_zoomed_axis_counts_from_a_moment_and_its_labels_differ(show):
+    tab = show(EXAMPLE).tab
+    choose_kernel(tab)
+    labels = tab.get_attribute("#canvas", "data-axis").split("|")
+
+    assert len(labels) >= 4
+    assert len(set(labels)) == len(labels)
+    assert float(tab.get_attribute("#canvas", "data-offset")) > 0
+
+
+def test_n_stops_at_waits_that_are_worth_it(show):
+    tab = show(EXAMPLE).tab
+    tab.locator("#canvas").scroll_into_view_if_needed()
+    for _ in range(3):
+        tab.press("#canvas", "n")
+        tab.wait_for_timeout(60)
+        assert float(tab.get_attribute("#canvas", "data-span")) >= 30_000
+
+
+def test_a_kernel_says_what_it_is_and_leads_back_to_its_launch(show):
+    tab = show(EXAMPLE).tab
+    tab.fill("#find", "GroupedLinear")
+    tab.fill("#find", "nvjet")
+    tab.press("#find", "Enter")
+    tab.wait_for_timeout(100)
+    arrow = tab.get_attribute("#canvas", "data-arrow")
+    tab.press("#canvas", "Home")
+    box = tab.locator("#canvas").bounding_box()
+    tab.mouse.move(box["x"] + 600, box["y"] + 34)
+    tip = tab.inner_text("#tip")
+
+    assert re.match(r"cu\w+ → nvjet", arrow)
+    assert re.match(r"(compute|communication|memory|host): .+\n[\d.]+ \w+", tip)
+
+
+def test_tracks_fold_by_their_buttons(show):
+    tab = show(EXAMPLE).tab
+    before = tab.locator("#canvas").bounding_box()["height"]
+    button = tab.locator("#groups button", has_text="thread").first
+    button.click()
+    tab.wait_for_timeout(60)
+
+    assert tab.locator("#canvas").bounding_box()["height"] < before
+    assert tab.locator("#groups button", has_text="thread").first.get_attribute("aria-expanded") == "false"
+
+
+def test_links_and_arrow_keys_open_tabs(show):
+    tab = show(EXAMPLE).tab
+    tab.evaluate("location.hash = 'limits'")
+    tab.wait_for_timeout(60)
+    is_open = tab.locator("#limits").is_visible()
+    tab.locator("#tab-limits").press("ArrowRight")
+
+    assert is_open
+    assert tab.get_attribute("#tab-computed", "aria-selected") == "true"
+    assert not tab.locator("#limits").is_visible()
+
+
+def test_on_paper_all_tabs_are_open_and_nothing_to_press_is_left(show):
+    opened = show(EXAMPLE)
+    opened.tab.emulate_media(media="print")
+    tabs = opened.tab.locator(".tabpanel")
+    shown = [tabs.nth(place).is_visible() for place in range(tabs.count())]
+    pressed = [one for one in opened.tab.locator("button").all() if one.is_visible()]
+    opened.tab.emulate_media(media="screen")
+
+    assert len(shown) >= 8
+    assert all(shown)
+    in_tables = "(one) => Boolean(one.closest('.bars, td, th'))"
+    assert [one.inner_text() for one in pressed if not one.evaluate(in_tables)] == []
+
+
+@pytest.mark.slow
+def test_the_first_paint_takes_less_than_a_third_of_a_second(browser, write):
+    context = browser.browser.new_context(viewport={"width": 1400, "height": 900})
+    paints = []
+    for _ in range(5):
+        tab = context.new_page()
+        tab.goto(write(EXAMPLE).as_uri())
+        tab.wait_for_selector("html[data-ready=yes]", state="attached")
+        paints.append(tab.evaluate("performance.getEntriesByName('first-contentful-paint')[0].startTime"))
+        tab.close()
+    context.close()
+
+    assert sorted(paints)[2] <= 300
+
+
+@pytest.fixture(scope="module")
+def job(tmp_path_factory):
+    folder = write_job(tmp_path_factory.mktemp("job") / "ranks")
+    found = run_job(find_exports([folder]), Options(), lambda _: None, with_timeline=True)
+    path = folder.parent / "job.html"
+    report = job_report(found.analysis, found.known, found.overviews)
+    path.write_text(write_analysis_page(report), encoding="utf-8")
+    return path
+
+
+def test_the_page_of_a_job_begins_with_the_ranks(browser, job):
+    opened = Opened(browser, job, 1400, "light")
+    top = "(id) => document.getElementById(id).getBoundingClientRect().top"
+    tops = [opened.tab.evaluate(top, key) for key in ("job", "timeline")]
+    height = opened.tab.evaluate("document.documentElement.scrollHeight")
+    is_fine = opened.is_quiet_and_whole(job)
+    opened.close()
+
+    assert tops == sorted(tops)
+    assert tops[0] <= 1_000
+    assert height <= 3_600
+    assert is_fine
+
+
+@needs_axe
+@pytest.mark.parametrize(("width", "scheme"), [(1400, "light"), (1400, "dark"), (390, "light")])
+def test_the_example_has_nothing_that_hinders_a_reader(show, width, scheme):
+    opened = show(EXAMPLE, width, scheme, is_open_to_scripts=True)
+
+    assert opened.violations() == []
