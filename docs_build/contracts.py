@@ -9,6 +9,7 @@ _REPORTS = Path(__file__).resolve().parent.parent / "reports"
 _SCHEMAS = {
     "analysis": "`wallscope analyze --json`",
     "comparison": "`wallscope diff --json`",
+    "ledger": "`wallscope ledger --json`",
     "whatif": "`wallscope whatif --json`",
     "check-config": "`wallscope check-config --json`",
     "advice": "`wallscope advise --json`",

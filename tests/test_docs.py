@@ -78,6 +78,7 @@ def test_every_command_and_option_has_its_help(wallscope):
         "record",
         "history",
         "bisect",
+        "ledger",
         "explain",
         "advise",
         "check-config",

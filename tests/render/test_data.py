@@ -10,6 +10,7 @@ from wallscope.files import read_report
 from wallscope.model.advice import Advice, ConfigurationCheck
 from wallscope.model.analysis import Analysis
 from wallscope.model.comparison import Comparison
+from wallscope.model.ledger import Ledger
 from wallscope.render.data import make_json_schema, write_json
 
 SCHEMA = jsonschema.Draft202012Validator(json.loads(read_report("analysis.schema.json")))
@@ -27,6 +28,7 @@ def bare(schema):
     [
         pytest.param("analysis", Analysis, id="analyze"),
         pytest.param("comparison", Comparison, id="diff"),
+        pytest.param("ledger", Ledger, id="ledger"),
         pytest.param("advice", Advice, id="advise"),
         pytest.param("check-config", ConfigurationCheck, id="check-config"),
     ],

@@ -26,6 +26,7 @@ from wallscope.cli.demo import demo
 from wallscope.cli.diff import GateFailure, diff
 from wallscope.cli.history import bisect, history, record
 from wallscope.cli.installation import cache, install_recipe, mcp
+from wallscope.cli.ledger import ledger
 from wallscope.cli.tables import at, convert, gaps, info, kernels, ranges, steps
 from wallscope.cli.whatif import whatif
 from wallscope.errors import InternalError, OptionError, WallscopeError
@@ -89,6 +90,7 @@ EXAMPLES: Final[Mapping[str, tuple[str, ...]]] = {
     "record": ("wallscope record run.sqlite --commit HEAD --label model=moe-30b",),
     "history": ("wallscope history step",),
     "bisect": ("wallscope bisect v1.2..main step",),
+    "ledger": ("wallscope ledger", "wallscope ledger runs/store --json ledger.json"),
     "steps": ("wallscope steps run.sqlite --csv steps.csv",),
     "kernels": ("wallscope kernels run.sqlite --steps 5",),
     "ranges": ("wallscope ranges run.sqlite --steps 5",),
@@ -262,7 +264,7 @@ _GROUPS: dict[str, dict[str, Callable[..., None]]] = {
         "at": at,
         "whatif": whatif,
     },
-    "Compare runs": {"diff": diff, "record": record, "history": history, "bisect": bisect},
+    "Compare runs": {"diff": diff, "record": record, "history": history, "bisect": bisect, "ledger": ledger},
     "Understand and plan": {"explain": explain, "advise": advise, "check-config": check_config},
     "Capture and convert": {"capture-help": capture_help, "info": info, "convert": convert},
     "Installation and agents": {"cache": cache, "install-recipe": install_recipe, "mcp": mcp},

@@ -166,6 +166,36 @@ def load_sides(store: "Store", base: str, head: str, labels: dict[str, str]) -> 
     return replace(ours, notes=_note_old_base(found[0][0], recorded, every)), theirs
 
 
+def list_series(store: "Store", labels: dict[str, str]) -> "list[list[tuple[Record, ...]]]":
+    """The records of each machine by commit, in the order of recording, without those of pull requests.
+
+    The configuration may change from commit to commit, as a recommendation that is applied changes it.
+
+    Raises:
+        StoreError: the store cannot be read.
+    """
+    machines: dict[str, dict[str, list[Record]]] = {}
+    for record in store.all_records():
+        if record.is_reference and record.testbed.fits(labels):
+            by_commit = machines.setdefault(str(record.testbed.machine), {})
+            by_commit.setdefault(record.commit, []).append(record)
+    return [
+        [tuple(one for one in own if one.testbed == own[0].testbed) for own in by_commit.values()]
+        for by_commit in machines.values()
+    ]
+
+
+def make_commit_side(store: "Store", records: "tuple[Record, ...]", every: "tuple[Record, ...]") -> "Side":
+    """A side of the records of one commit on one testbed; `every` are those that measure run noise.
+
+    Raises:
+        StoreError: a profile is not there or damaged.
+    """
+    first = records[0]
+    others = tuple(record for record in every if record.commit != first.commit)
+    return _make_side(store, (first.commit[:12], first.commit), records, first.testbed, others)
+
+
 def _note_old_base(
     testbed: "Testbed", recorded: "list[tuple[Record, ...]]", others: "tuple[Record, ...]"
 ) -> "tuple[Mismatch, ...]":

@@ -20,9 +20,11 @@ from wallscope.thresholds.verdict import (
     MATERIAL_SHARE,
     NEXT_WALL_OF_FIX_SHARE,
     SAME_WHOLE_SHARE,
+    SIDE_EFFECT_SHARE,
 )
 from wallscope.units import duration
 
+_RARE_STALLS = "rare-stalls-fewer"
 _LOSSES = frozenset({Wall.COMMUNICATION, Wall.MEMORY, Wall.HOST})
 
 
@@ -110,7 +112,7 @@ def _recognize_explained(
                 for fix in fixes
                 if fix.id in ids and (open_causes & set(fix.causes) or _covers(fix, open_causes))
             ]
-            if fitting and _sum_change(entry, found) <= 0:
+            if fitting and _is_no_side_effect(_sum_change(entry, found), found, recognized):
                 first, *others = fitting
                 causes = set(entry.causes) & set(first.causes) | _list_covered(first, entry.causes)
                 _add(recognized, first, entry.message, [one.id for one in others], causes)
@@ -122,11 +124,12 @@ def _recognize_fallen(
     """Add fixes of which most of the causes' time is surely gone, and that nothing else explains."""
     if any(entry.what == WORK_DIFFERS for entry in found.mismatches):
         return
+    tables = read_toml("compare/applied_fixes.toml")
     explained = {cause for one in recognized for cause in one.causes}
     explained |= {
-        cause for entry in found.explanations if entry.code not in _OPEN_CODES for cause in entry.causes
+        cause for entry in found.explanations if entry.code not in tables["open"] for cause in entry.causes
     }
-    by_cause = set(read_toml("compare/applied_fixes.toml")["by_cause"])
+    by_cause = set(tables["by_cause"])
     deltas = {one.cause: one for one in found.causes}
     while True:
         fitting = [
@@ -139,6 +142,8 @@ def _recognize_fallen(
         if not fitting:
             return
         fix, fallen = fitting[0]
+        if not _is_no_side_effect(sum(deltas[cause].delta_ns for cause in fallen), found, recognized):
+            return
         others = [one.id for one, own in fitting[1:] if set(own) <= set(fallen)]
         text = "; ".join(
             f"{cause} {duration(deltas[cause].base_ns)} → {duration(deltas[cause].head_ns)}"
@@ -146,10 +151,6 @@ def _recognize_fallen(
         )
         _add(recognized, fix, text, others, fallen)
         explained |= set(fallen)
-
-
-_OPEN_CODES = frozenset({"rare-stalls-more", "rare-stalls-fewer", "setting-changed", "slow-steps"})
-"""Explanations that do not say what a cause fell by."""
 
 
 def _list_fallen(
@@ -163,10 +164,18 @@ def _list_fallen(
     return [one.cause for one in own if one.high_ns is not None and one.high_ns < 0]
 
 
+def _is_no_side_effect(delta_ns: int, found: ChangeEvidence, recognized: Sequence[_Recognized]) -> bool:
+    """Return whether causes fell, or stayed, and by more than a small part of what is recognized already."""
+    known_ns = sum(
+        one.delta_ns for one in found.causes if any(one.cause in other.causes for other in recognized)
+    )
+    return delta_ns <= min(SIDE_EFFECT_SHARE * known_ns, 0)
+
+
 def _sum_change(entry: Explanation, found: ChangeEvidence) -> int:
     """Return by how much the causes of an explanation changed, with what the typical step leaves out."""
     typical_ns = sum(one.delta_ns for one in found.causes if one.cause in entry.causes)
-    return typical_ns + ((entry.delta_ns or 0) if entry.code in _OPEN_CODES else 0)
+    return typical_ns + ((entry.delta_ns or 0) if entry.code == _RARE_STALLS else 0)
 
 
 def _covers(fix: RecordedFix, causes: Collection[str]) -> bool:

@@ -38,9 +38,10 @@ if TYPE_CHECKING:
     from wallscope.model.advice import Advice, ConfigurationCheck
     from wallscope.model.analysis import Analysis
     from wallscope.model.comparison import Comparison
+    from wallscope.model.ledger import Ledger
     from wallscope.model.whatif import WhatIf
 
-    Answer = Analysis | Comparison | Advice | ConfigurationCheck | WhatIf
+    Answer = Analysis | Comparison | Advice | ConfigurationCheck | Ledger | WhatIf
 
 Format = Literal["csv", "parquet"]
 MANIFEST: Final = "manifest.json"

@@ -287,6 +287,9 @@ SHOWN_JOINT_SHARE: Final = 0.002
 """Of base's step that a cause must change, to be named with the change that it goes with. Chosen."""
 APPLIED_FALL_SHARE: Final = 0.5
 """Of the time of its causes that must be gone, to recognize a fix by it. Chosen: most of what it removes."""
+SIDE_EFFECT_SHARE: Final = 0.1
+"""Of the time that an applied fix won, below which another change is its side effect. Chosen: a call may
+drain the queue no more because a graph launches the work behind it."""
 SAME_WHOLE_SHARE: Final = 0.005
 """A bound is about the mean if that is nearer to its step than the typical one by more. Chosen."""
 EXPLAINING_SHARE: Final = 0.003

@@ -1,10 +1,95 @@
 """What came of applied recommendations, in words: bound, replayed and measured gain, and the next loss."""
 
+from collections.abc import Iterator
+
+import polars as pl
+
 from wallscope import units
 from wallscope.model.comparison import AppliedFix
+from wallscope.model.ledger import AppliedEntry, FixCalibration, Ledger
+from wallscope.model.section import Lines, Section
 from wallscope.render.texts import visible
 
 _MOST_EVIDENCE, _LONGEST_EVIDENCE = 2, 160
+_SHORT, _FEWEST_CASES_FOR_RANGE = 12, 2
+LEDGER_ROWS = pl.Schema(
+    {
+        "testbed": pl.String(),
+        "base": pl.String(),
+        "head": pl.String(),
+        "recorded_utc_ns": pl.Int64(),
+        "verdict": pl.String(),
+        "fix": pl.String(),
+        "alternatives": pl.String(),  # ids, separated by semicolons
+        "window": pl.String(),  # the step of bound and gain: typical or mean
+        "base_ns": pl.Int64(),
+        "head_ns": pl.Int64(),
+        "bound_ns": pl.Int64(),  # null where none was known
+        "replayed_ns": pl.Int64(),  # null without a replay
+        "measured_ns": pl.Int64(),
+        "low_ns": pl.Int64(),
+        "high_ns": pl.Int64(),
+        "share": pl.Float64(),  # measured by bound; null without a bound, or with several fixes at once
+        "next_wall": pl.String(),
+    }
+)
+"""The rows of a ledger as a table."""
+
+
+def list_ledger(ledger: Ledger) -> pl.DataFrame:
+    """List the entries of a ledger as rows (`LEDGER_ROWS`)."""
+    rows = [
+        (
+            entry.testbed,
+            entry.base,
+            entry.head,
+            entry.recorded_utc_ns,
+            entry.verdict,
+            entry.applied.id,
+            ";".join(entry.applied.alternatives),
+            *(getattr(entry.applied, name) for name in LEDGER_ROWS.names()[7:]),
+        )
+        for entry in ledger.entries
+    ]
+    return pl.DataFrame(rows, schema=LEDGER_ROWS, orient="row")
+
+
+def build_applied_list(ledger: Ledger) -> Iterator[Section]:
+    """Make the ledger for a terminal: entries by testbed, then the calibration."""
+    pairs = units.plural(ledger.pairs, "pair")
+    head = f"{pairs} of neighboring commits compared"
+    if ledger.without_fixes:
+        some = units.plural(ledger.without_fixes, "pair")
+        head += f"; {some} without recommendations in the base, as older records have none"
+    yield Section("head", "", "", (Lines((head,)),))
+    if not ledger.entries:
+        yield Section("none", "", "", (Lines(("No recommendation is recognized as applied.",)),))
+    for bed in dict.fromkeys(entry.testbed for entry in ledger.entries):
+        lines = [_describe_entry(entry) for entry in ledger.entries if entry.testbed == bed]
+        yield Section("entries", visible(bed, most=_LONGEST_EVIDENCE), "", (Lines(tuple(lines)),))
+    if ledger.calibration:
+        lines = [f"{one.id}: {describe_calibration(one)}" for one in ledger.calibration]
+        yield Section("calibration", "Share of the bound realized", "", (Lines(tuple(lines)),))
+
+
+def _describe_entry(entry: AppliedEntry) -> str:
+    ends = f"{entry.base[:_SHORT]} → {entry.head[:_SHORT]}"
+    return f"{ends}  {entry.applied.id}: {describe_applied_fix(entry.applied)}"
+
+
+def describe_calibration(one: FixCalibration) -> str:
+    """Say which share of its bound a recommendation realized, and in how many cases.
+
+    >>> describe_calibration(FixCalibration("bf16", 1, 0.7, 0.7, 0.7))
+    '70.0 % in 1 case'
+    >>> describe_calibration(FixCalibration("bf16", 5, 0.6, 0.7, 0.8))
+    '60.0 % to 80.0 % in 5 cases, median 70.0 %'
+    """
+    low, middle, high = (units.percent(max(share, 0.0)) for share in (one.low, one.median, one.high))
+    cases = units.plural(one.cases, "case")
+    if one.cases < _FEWEST_CASES_FOR_RANGE:
+        return f"{middle} in {cases}"
+    return f"{low} to {high} in {cases}, median {middle}"
 
 
 def describe_applied_fix(one: AppliedFix) -> str:
@@ -26,8 +111,8 @@ def describe_gain(one: AppliedFix) -> str:
     way = "shorter" if one.measured_ns >= 0 else "longer"
     text = f"the {whole} is {units.duration(abs(one.measured_ns))} {way}"
     if one.low_ns is not None and one.high_ns is not None:
-        low, high = (units.signed_duration(-time_ns) for time_ns in (one.high_ns, one.low_ns))
-        text += f" (95 % interval {low} to {high})"
+        write = units.duration if one.low_ns >= 0 and one.measured_ns >= 0 else units.signed_duration
+        text += f" (95 % interval of the gain {write(one.low_ns)} to {write(one.high_ns)})"
     if one.is_joint:
         text += ", with other recommendations that were applied too"
     if one.bound_ns is None:

@@ -1,0 +1,57 @@
+"""The ledger of a store: recommendations that commits applied, and what they realized of their bounds.
+
+These classes are the published JSON contract of `wallscope ledger`, field by field.
+"""
+
+from typing import Final, Literal
+
+from wallscope.model.comparison import AppliedFix, Verdict
+from wallscope.records import dataclass
+
+LEDGER_SCHEMA: Final = "wallscope.ledger/1"
+
+
+@dataclass(frozen=True, slots=True)
+class AppliedEntry:
+    """A recommendation that was applied between two recorded commits of a testbed, which is in words.
+
+    `verdict` is that of the comparison of both commits, and `recorded_utc_ns` when head was recorded.
+    """
+
+    testbed: str
+    base: str
+    head: str
+    recorded_utc_ns: int
+    verdict: Verdict
+    applied: AppliedFix
+
+
+@dataclass(frozen=True, slots=True)
+class FixCalibration:
+    """Which share of its bound a recommendation realized in the cases of a store.
+
+    `cases` are its applications that no other one was mixed with and whose bound was known. `low` and `high`
+    are the smallest and the largest share, `median` the middle one.
+    """
+
+    id: str
+    cases: int
+    low: float
+    median: float
+    high: float
+
+
+@dataclass(frozen=True, slots=True)
+class Ledger:
+    """Applied recommendations, the oldest first, and the calibration of each.
+
+    `pairs` is how many neighboring commits were compared, and `without_fixes` how many bases hold no
+    recommendations, as older records do not.
+    """
+
+    schema: Literal["wallscope.ledger/1"]
+    wallscope_version: str
+    pairs: int
+    without_fixes: int
+    entries: tuple[AppliedEntry, ...]
+    calibration: tuple[FixCalibration, ...]
