@@ -7,12 +7,12 @@ one, and a program that sets arguments of its own show only a part of it. What t
 import difflib
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from functools import cache
 from itertools import takewhile
 from pathlib import Path
 
 from wallscope.model.advice import FileForm, FormKind
+from wallscope.records import dataclass
 from wallscope.thresholds.verdict import MEANT_KEY_RATIO
 
 _OWN = re.compile(

@@ -6,11 +6,11 @@ encoder are both needed: vision models without a decoder have no such parts.
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
 from wallscope.model.analysis import Analysis, RangeWork
+from wallscope.records import dataclass
 
 _INNER: Final = " / "
 """Between the names of a path of ranges."""
