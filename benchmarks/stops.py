@@ -146,7 +146,10 @@ def compare_assertions(stops: Stops, release: Release, program: str) -> Iterator
         program: `megatron` or `bridge`.
     """
     words = words_of_assertions()
-    for table in read_toml("advice/assertions.toml")["assertion"]:
+    for table in (
+        *read_toml("advice/assertions.toml")["assertion"],
+        *read_toml("advice/preconditions.toml")["precondition"],
+    ):
         for span in map(parse_span, table.get("holds", [])):
             if _OF_PROGRAM[span.program] != program:
                 continue

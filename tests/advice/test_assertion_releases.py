@@ -30,6 +30,34 @@ def test_a_stated_release_decides(release, status):
     assert "no release is stated" not in found.text
 
 
+@pytest.mark.parametrize(
+    ("each", "settings", "first", "before"),
+    [
+        ("EPO-P10", {"recompute_modules": ("moe",)}, "0.17.0", "0.16.1"),
+        (
+            "EPO-P13",
+            {"cuda_graph_impl": "transformer_engine", "cuda_graph_modules": ("mlp",)},
+            "0.16.0",
+            "0.15.3",
+        ),
+        ("EPO-P15", {"overlap_dispatch_backward_with_experts_wgrad": True}, "0.18.0", "0.17.1"),
+        ("EPO-P12", {"mtp_num_layers": 2}, "0.14.0", "0.13.1"),
+        (
+            "WF-38",
+            {"num_moe_experts": 8, "add_bias_linear": True, "expert_tensor_parallel_size": 2},
+            "0.15.0",
+            "0.14.0",
+        ),
+    ],
+)
+def test_preconditions_know_releases_as_assertions_do(each, settings, first, before):
+    on = {"overlap_moe_expert_parallel_comm": True, **settings}
+
+    assert judged(each, megatron_core_version=first, **on).status == "unmet"
+    assert judged(each, megatron_core_version=before, **on).status == "met"
+    assert "so the newest counts" in judged(each, **on).text
+
+
 def test_without_a_release_the_newest_decides_and_the_answer_says_so():
     found = judged("CFG-86", enable_mhc_connections=True, pipeline_model_parallel_size=2)
 
