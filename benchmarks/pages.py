@@ -84,7 +84,7 @@ def _compare_paints(browser: Any, page: Path) -> str:
     with tempfile.TemporaryDirectory() as folder:
         empty = Path(folder, "empty.html")
         empty.write_text(EMPTY, encoding="utf-8")
-        visits = [[_visit(browser, path) for path in (page, empty)] for _ in range(VISITS)]
+        visits = [[measure_visit(browser, path) for path in (page, empty)] for _ in range(VISITS)]
     (paint_ms, cpu_ms), (empty_ms, empty_cpu_ms) = (
         [median(values) for values in zip(*found, strict=True)] for found in zip(*visits, strict=True)
     )
@@ -94,7 +94,7 @@ def _compare_paints(browser: Any, page: Path) -> str:
     )
 
 
-def _visit(browser: Any, page: Path) -> tuple[float, float]:
+def measure_visit(browser: Any, page: Path) -> tuple[float, float]:
     """Return the first paint of a page and the CPU time of its main thread until then, in ms."""
     tab = browser.new_page(viewport={"width": 1400, "height": 900})
     browser.start_tracing(page=tab, categories=_TRACED)

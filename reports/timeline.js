@@ -2,7 +2,7 @@
 // The controls of the timeline: which steps, which part of them, what is selected, and what is said of it.
 window.wallscopeTimeline = (buffer) => {
   const WALLS = ["compute", "communication", "memory", "host", "unattributed"];
-  const MOST_WAITS = 60, MOST_LINKS = 12, MOST_CAUSES = 6, MOST_OPERATIONS = 6, SETTLE_MS = 120;
+  const MOST_STREAMS = 12, MOST_WAITS = 60, MOST_LINKS = 12, MOST_CAUSES = 6, MOST_OPERATIONS = 6, SETTLE_MS = 120;
   const find = (id) => document.getElementById(id);
   const told = find("told"), found = find("found"), map = find("map"), breakdown = find("breakdown");
   const unit = find("viewer").dataset.unit, isNumbered = find("viewer").dataset.numbered === "yes";
@@ -482,6 +482,7 @@ window.wallscopeTimeline = (buffer) => {
     find("compare").hidden = find("step").options.length < 2;
   };
   fillChoices();
+  if (steps.some(({ lanes, isLow, isTogether }) => lanes && !isLow && !isTogether && lanes.filter(({ kind }) => kind !== "host").length > MOST_STREAMS)) views.forEach((view) => view.folded.add("GPU"));
   if (window.innerWidth < 700) for (const { lanes } of steps.filter((step) => step.lanes && !step.isLow)) for (const lane of lanes) if (lane.kind === "host") views.forEach((view) => view.folded.add(lane.lane));
 
   const reveal = () => {

@@ -3,7 +3,7 @@
 window.wallscopeView = (canvas, head, shared) => {
   const COLOURS = ["#0072B2", "#E69F00", "#CC79A7", "#009E73", "#8A8A8A"];
   const LIGHTER = ["#0072B2", "#f0b429", "#dda0c2", "#35c39b", "#a3a3a3"];
-  const ROW = 18, BAND = 26, HEAD = 20, NARROW = 700, PATTERNED_PX = 8;
+  const FOLDED_STREAMS = 5, ROW = 18, BAND = 26, HEAD = 20, NARROW = 700, PATTERNED_PX = 8;
   const pen = canvas.getContext("2d");
   const texts = head.texts;
   const view = { canvas, step: null, chosen: null, arrow: null, onPath: null, folded: new Set() };
@@ -134,19 +134,21 @@ window.wallscopeView = (canvas, head, shared) => {
     }
   };
 
-  // Lanes of a folded group are left out but for the first; ranks together are not folded.
+  // A folded thread shows its calls, the folded GPU its busiest streams; ranks together are not folded.
   view.groupOf = (lane) => (lane.place !== undefined ? "" : lane.kind === "host" ? lane.lane : "GPU");
   let places = [], placed = "";
   const listPlaces = () => {
     const key = `${view.step.place}/${view.step.step}/${view.step.isLow}/${view.step.isTogether}/${[...view.folded].join("/")}`;
     if (key === placed) return places;
-    const seen = new Set();
+    const { lanes } = view.step, shown = new Set();
+    const total = (lane) => lane.start.reduce((sum, start, i) => sum + lane.end[i] - start, 0);
+    for (const group of view.folded) {
+      const own = lanes.flatMap((lane, index) => (view.groupOf(lane) === group ? [index] : []));
+      const sums = new Map(own.map((index) => [index, group === "GPU" ? total(lanes[index]) : -index]));
+      own.sort((one, other) => sums.get(other) - sums.get(one)).slice(0, group === "GPU" ? FOLDED_STREAMS : 1).forEach((index) => shown.add(index));
+    }
     let next = 0;
-    places = view.step.lanes.map((lane) => {
-      const group = view.groupOf(lane), isLeftOut = view.folded.has(group) && seen.has(group);
-      seen.add(group);
-      return isLeftOut ? -1 : next++;
-    });
+    places = lanes.map((lane, index) => (view.folded.has(view.groupOf(lane)) && !shown.has(index) ? -1 : next++));
     placed = key;
     return places;
   };
@@ -187,7 +189,7 @@ window.wallscopeView = (canvas, head, shared) => {
     const every = [1, 2, 5, 10].map((factor) => factor * power).find((value) => span / value <= (width < NARROW ? 4 : 8)) || power * 10;
     // Far inside a step, ticks count from a moment that stands at the left, so that their numbers stay short and differ.
     const offset = span < 0.12 * shared.length ? Math.floor(shared.from / every) * every : 0;
-    const [size, unit] = every >= 1e6 ? [1e6, "ms"] : every >= 1e3 ? [1e3, "µs"] : [1, "ns"];
+    const [size, unit] = every >= 1e9 ? [1e9, "s"] : every >= 1e6 ? [1e6, "ms"] : every >= 1e3 ? [1e3, "µs"] : [1, "ns"];
     const digits = Math.max(0, -Math.floor(Math.log10(every / size) + 1e-9)), axis = [];
     for (let tick = Math.ceil(shared.from / every) * every; tick <= shared.to; tick += every) {
       const text = `${((tick - offset) / size).toFixed(digits)} ${unit}`;

@@ -260,7 +260,7 @@ def build_job_timeline(report: Report, notes: Sequence[str]) -> Section:
     if loose:
         aligned = f"{units.plural(loose, 'rank')} not aligned, because nothing ties the clock to the others"
     answer = f"{shown} of the job, all {unit}s at low detail, {aligned}. Choose two to compare them."
-    note = "Causes are those of each export alone; late ranks and waits are in the next section."
+    note = "Causes are those of each export alone; late ranks and waits are under Ranks and waits."
     canvas = Canvas((), " ".join((note, *notes)), None, unit, analysis.anchor.kind != "whole-trace")
     return Section("timeline", "Timeline", answer, (canvas,))
 
