@@ -39,8 +39,6 @@ from wallscope.model.enums import Axis, RecomputeSource, Wall
 from wallscope.model.finding_codes import FindingCode
 from wallscope.model.whatif import LAUNCH, THINK, Answer, Question, Replayed
 from wallscope.records import dataclass
-from wallscope.replay.changes import LAUNCH, THINK
-from wallscope.replay.what_if import UpperBounds
 from wallscope.thresholds.steps import ENOUGH_STEPS_COUNT, WORKING_RANK_PARTS_COUNT
 from wallscope.thresholds.verdict import (
     ASKED_CAUSE_SHARE,
