@@ -6,7 +6,7 @@ recommendations names the first, and the others as alternatives. A change that f
 """
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cache
 
 from wallscope.compare.capture_bias import WORK_DIFFERS
@@ -14,6 +14,7 @@ from wallscope.files import read_toml
 from wallscope.model.comparison import AppliedFix, CauseDelta, Explanation, Mismatch, StepChange, WallDelta
 from wallscope.model.enums import Wall
 from wallscope.model.profile import RecordedFix
+from wallscope.records import dataclass
 from wallscope.thresholds.verdict import (
     APPLIED_FALL_SHARE,
     MATERIAL_SHARE,

@@ -7,11 +7,12 @@ the middle of another one begins at its own first words, and a number that is cu
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
 from wallscope.errors import OptionError
 from wallscope.logs.formats import CLOCK, LogFormat, list_log_events, list_log_formats, parse_written_number
+from wallscope.records import dataclass
 from wallscope.thresholds.logs import MOST_LINE_LETTERS_COUNT, MOST_LOG_BYTES
 from wallscope.user_files import read_user_bytes
 

@@ -1,6 +1,6 @@
 """Which share of its bound a recommendation realized in the records of a project."""
 
-from dataclasses import dataclass
+from wallscope.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

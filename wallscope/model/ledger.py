@@ -3,11 +3,11 @@
 These classes are the published JSON contract of `wallscope ledger`, field by field.
 """
 
-from dataclasses import dataclass
 from typing import Final, Literal
 
 from wallscope.model.calibration import FixCalibration
 from wallscope.model.comparison import AppliedFix, Verdict
+from wallscope.records import dataclass
 
 LEDGER_SCHEMA: Final = "wallscope.ledger/1"
 

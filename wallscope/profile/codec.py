@@ -8,7 +8,7 @@ import base64
 import binascii
 import json
 import zlib
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -33,6 +33,7 @@ from wallscope.model.profile import (
     Profile,
 )
 from wallscope.profile.recorded_fixes import read_fixes
+from wallscope.records import dataclass
 from wallscope.units import size, spell_all
 
 if TYPE_CHECKING:
