@@ -140,7 +140,7 @@ def analyze_capture(
     prepared, _ = run_both(
         lambda: prepare(path, options, progress, keeps_slices=keeps_slices), _load_fix_rules
     )
-    from wallscope.advice.recommend import match_rules, recommend  # noqa: PLC0415
+    from wallscope.advice.recommend import add_experience, match_rules, recommend  # noqa: PLC0415
     from wallscope.advice.trace_facts import collect_trace_facts  # noqa: PLC0415
 
     capture, facts = prepared.trace.capture, prepared.facts
@@ -160,7 +160,7 @@ def analyze_capture(
         replayed, ranks = Replayed(None, {}), concluded.pack_profiles()
     if _limits_host_time(answer):
         replayed = limit_host_gains(replayed, answer.ranks[place].typical.walls)
-    settled = limit_fixes(recommend(matched, replayed, ranks))
+    settled = add_experience(limit_fixes(recommend(matched, replayed, ranks)), options.experience)
     return AnalyzedCapture(state_verdict(settled), prepared, place, replays, concluded.matched)
 
 

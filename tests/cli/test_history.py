@@ -4,13 +4,17 @@ import csv
 import io
 import json
 import re
+import threading
 import time
+import urllib.request
 from dataclasses import replace
+from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import numpy as np
 import pytest
 
 from tests.store.test_records import BED
+from wallscope.files import read_report
 from wallscope.model.profile import RECORD_SCHEMA, Record, RecordedRank
 from wallscope.store import Store
 
@@ -161,3 +165,71 @@ def test_bad_formats_are_refused(slower, called, options, said):
 
     assert (ran.code, ran.out) == (2, "")
     assert said in ran.err
+
+
+@pytest.fixture
+def collector():
+    """A collector of OpenTelemetry metrics on the loopback, and what it was sent."""
+    received = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self):
+            body = self.rfile.read(int(self.headers["Content-Length"]))
+            received.append((self.path, self.headers["Content-Type"], json.loads(body)))
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(b"{}")
+
+        def log_message(self, *_):
+            pass
+
+    server = HTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_port}/v1/metrics", received
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def test_a_collector_gets_the_times_that_the_rows_have(tmp_path, called, collector):
+    store = record_commits(tmp_path / "store", times(8))
+    url, received = collector
+    printed = called("history", "step", "--store", store, "--format", "otlp").out
+    assert received == []  # nothing is sent but by the user
+    request = urllib.request.Request(url, printed.encode(), {"Content-Type": "application/json"})
+    urllib.request.urlopen(request).close()
+    ((path, kind, sent),) = received
+    rows = json.loads(called("history", "step", "--store", store, "--format", "json").out)
+    (scope,) = sent["resourceMetrics"][0]["scopeMetrics"]
+    (times_s,) = [one for one in scope["metrics"] if one["name"] == "wallscope.time"]
+
+    assert (path, kind, times_s["unit"]) == ("/v1/metrics", "application/json", "s")
+    assert [
+        (point["timeUnixNano"], point["asDouble"], {one["key"]: one["value"] for one in point["attributes"]})
+        for point in times_s["gauge"]["dataPoints"]
+    ] == [
+        (
+            str(row["recorded_utc_ns"]),
+            pytest.approx(row["median_ns"] / 1e9),
+            {
+                "metric": {"stringValue": "step"},
+                "testbed": {"stringValue": row["testbed"]},
+                "commit": {"stringValue": row["commit"]},
+            },
+        )
+        for row in rows
+    ]
+
+
+def test_the_dashboard_shows_the_metrics_that_are_written(tmp_path, called):
+    store = record_commits(tmp_path / "store", times(8))
+    text = called("history", "step", "--store", store, "--format", "openmetrics").out
+    written = set(re.findall(r"^# TYPE (\w+) gauge$", text, re.MULTILINE))
+    board = json.loads(read_report("grafana-dashboard.json"))
+    asked = [target["expr"] for panel in board["panels"] for target in panel["targets"]]
+    variables = {one["name"] for one in board["templating"]["list"]}
+
+    assert {expression.partition("{")[0] for expression in asked} == written
+    assert len({panel["id"] for panel in board["panels"]}) == len(board["panels"])
+    assert set(re.findall(r"\$\{?(\w+)", json.dumps(board))) <= variables

@@ -85,7 +85,7 @@ def test_the_terminal_and_the_table_say_the_same(store, called):
 
     assert "4 pairs of neighboring commits compared" in shown
     assert "00000000 → 11111111 data-workers:" in shown
-    assert "in 2 cases, median" in shown
+    assert "in 2 cases (median" in shown
     assert [int(row["measured_ns"]) for row in rows] == [
         one["applied"]["measured_ns"] for one in found["entries"]
     ]
@@ -110,6 +110,19 @@ def test_a_record_keeps_recommendations_with_bounds_and_assumptions(store):
     assert first.id == "data-workers"
     assert 0 < first.bound_ns < first.whole_ns
     assert first.assumption
+
+
+def test_the_calibration_stands_on_the_cards(store, called):
+    run = store.parent / "0.sqlite"
+    answer = json.loads(called("analyze", run, "--ledger", store, "--json", "-").out)
+    (fix,) = [one for one in answer["fixes"] if one["id"] == "data-workers"]
+
+    assert fix["experience"] == read_json(called, store)["calibration"][0]
+    assert {one["id"] for one in answer["fixes"] if one["experience"]} == {"data-workers"}
+    for medium in ((), ("--markdown", "-"), ("--html", "-"), ("--full",)):
+        shown = " ".join(called("analyze", run, "--ledger", store, *medium, columns=300).out.split())
+        assert "ere it realized" in shown
+    assert "ere it realized" not in called("analyze", run, columns=300).out
 
 
 @pytest.mark.parametrize(

@@ -44,6 +44,7 @@ from wallscope.advice.trace_facts import GENERAL_SYSTEMS, choose_systems, is_rea
 from wallscope.advice.unit_fixes import build_unit_fix
 from wallscope.model.advice import PHASES, Fix, Precondition, RunConfiguration, Setting, System, TraceFacts
 from wallscope.model.analysis import Analysis, Rank, UnitKind
+from wallscope.model.calibration import FixCalibration
 from wallscope.model.capture import Finding, Profiler
 from wallscope.model.cause_catalogue import DRAINED, LAUNCHING, PEER_WAIT, WAIT, describe_cause, is_part
 from wallscope.model.diagnosis import Opportunity
@@ -165,6 +166,16 @@ def recommend(matched: Matched, replayed: Replayed = NOT_REPLAYED, ranks: tuple[
     )
 
 
+def add_experience(analysis: Analysis, experience: Sequence[FixCalibration]) -> Analysis:
+    """Return the analysis with what its fixes realized of their bounds in the records of a project."""
+    if not experience or analysis.fixes is None:
+        return analysis
+    known = {one.id: one for one in experience}
+    return replace(
+        analysis, fixes=tuple(replace(fix, experience=known.get(fix.id)) for fix in analysis.fixes)
+    )
+
+
 def recommend_again(analysis: Analysis, names: pl.Series) -> Analysis:
     """Return the analysis with fixes for its causes after waiting was separated from transfers.
 
@@ -178,11 +189,15 @@ def recommend_again(analysis: Analysis, names: pl.Series) -> Analysis:
     answers = {fix.id: fix.replay for fix in before.values() if fix.replay is not None}
     fixes = _place_unit_fix(run, rank_fixes(run, matches, Replayed(analysis.replay, answers)))
     of_program, of_capture = name_next_actions(run, *_divide_by_subject(fixes))
-    return replace(
-        analysis,
-        opportunities=tuple(_link_fixes(entry, of_program) for entry in analysis.opportunities),
-        fixes=of_program,
-        capture_advice=of_capture,
+    experience = [fix.experience for fix in before.values() if fix.experience is not None]
+    return add_experience(
+        replace(
+            analysis,
+            opportunities=tuple(_link_fixes(entry, of_program) for entry in analysis.opportunities),
+            fixes=of_program,
+            capture_advice=of_capture,
+        ),
+        experience,
     )
 
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from wallscope.cli.diff import judge, read_gates
+from wallscope.cli.ledger import read_experience
 from wallscope.cli.options import (
     RUNNING,
     Configuration,
@@ -100,6 +101,15 @@ FailOn = Annotated[
         rich_help_panel=OUTPUT,
         help="Exit with 1 if a part of the step is above a limit: communication>30% (share of the step),"
         " host/framework>2ms, step>400ms. In diff, the same gates limit the increase. Repeatable.",
+    ),
+]
+Experience = Annotated[
+    str | None,
+    typer.Option(
+        "--ledger",
+        metavar="STORE",
+        rich_help_panel=RUNNING,
+        help="Store of records: recommendations say which share of their bounds they realized in it.",
     ),
 ]
 _MOST_NAMED = 3
@@ -224,6 +234,7 @@ def analyze(  # noqa: PLR0913  # options are parameters
     brief: IsBrief = False,
     max_rows: MaxRows = None,
     fail_on: FailOn = None,
+    ledger: Experience = None,
     no_cache: NoCache = False,
     verbose: Verbose = False,
 ) -> None:
@@ -253,6 +264,7 @@ def analyze(  # noqa: PLR0913  # options are parameters
         config,
         Reader(reader),
         python_functions,
+        () if ledger is None else read_experience(ledger),
     )
     options = add_recorded_facts(sources, options)
     if dask is not None or is_job(sources):

@@ -57,6 +57,7 @@ class Form(StrEnum):
     JSON = "json"
     CSV = "csv"
     OPENMETRICS = "openmetrics"
+    OTLP = "otlp"
 
 
 def record(  # noqa: PLR0913  # options are parameters
@@ -196,7 +197,8 @@ def history(  # noqa: PLR0913  # options are parameters
     label: Labels = None,
     store: StorePlace = None,
     form: Annotated[
-        Form | None, typer.Option("--format", help="Print all rows as JSON, CSV or OpenMetrics text.")
+        Form | None,
+        typer.Option("--format", help="Print all rows as JSON, CSV, OpenMetrics or OTLP text."),
     ] = None,
     csv: Csv = None,
     json: Json = None,
@@ -215,6 +217,7 @@ def history(  # noqa: PLR0913  # options are parameters
         list_times,
         state_history,
         write_open_metrics,
+        write_otlp_metrics,
     )
 
     check_metric(metric)
@@ -235,6 +238,8 @@ def history(  # noqa: PLR0913  # options are parameters
     if form is not None:
         if form is Form.OPENMETRICS:
             sys.stdout.write(write_open_metrics(frame, metric))
+        elif form is Form.OTLP:
+            sys.stdout.write(write_otlp_metrics(frame, metric))
         else:
             sys.stdout.write((data.write_rows_json if form is Form.JSON else data.write_csv)(frame))
         return

@@ -20,9 +20,12 @@ from wallscope.cli.streams import is_talkative, report_progress
 from wallscope.cli.tables import Csv, Json, check_targets
 from wallscope.errors import ComparisonError, StoreError
 
+_MOST_COMMITS = 50
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from wallscope.model.calibration import FixCalibration
     from wallscope.model.ledger import Ledger
     from wallscope.model.profile import Record
     from wallscope.store import Store
@@ -45,7 +48,7 @@ def ledger(  # noqa: PLR0913  # options are parameters
             rich_help_panel=RECORDS,
             help="Compare the newest N commits of each testbed.",
         ),
-    ] = 50,
+    ] = _MOST_COMMITS,
     csv: Csv = None,
     json: Json = None,
     verbose: Verbose = False,
@@ -71,6 +74,18 @@ def ledger(  # noqa: PLR0913  # options are parameters
         write_file(json, data.write_json(found))
     if "-" not in {str(csv), str(json)}:
         print_out(render_sections(build_applied_list(found)))
+
+
+def read_experience(named: str) -> "tuple[FixCalibration, ...]":
+    """Return what recommendations realized of their bounds in a store.
+
+    Raises:
+        StoreError: the store cannot be read, or is empty.
+    """
+    place = open_store(named)
+    found = read_ledger(place, {}, _MOST_COMMITS)
+    warn_of_unreadable(place)
+    return found.calibration
 
 
 def read_ledger(place: "Store", labels: dict[str, str], most_commits: int) -> "Ledger":

@@ -3,7 +3,8 @@
 from collections.abc import Iterable
 from statistics import median
 
-from wallscope.model.ledger import AppliedEntry, FixCalibration
+from wallscope.model.calibration import FixCalibration
+from wallscope.model.ledger import AppliedEntry
 
 
 def calibrate_fixes(entries: Iterable[AppliedEntry]) -> tuple[FixCalibration, ...]:

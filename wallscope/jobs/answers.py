@@ -74,6 +74,7 @@ def _hash_inputs(name: str, content: Sequence[object], options: Options) -> str:
         asdict(options.step_facts),
         options.reader,
         options.python_functions,
+        [asdict(one) for one in options.experience],
         *(_read_named_file(file) for file in (options.kernels, options.configuration)),
     ]
     return hashlib.blake2b(json.dumps(known).encode(), digest_size=20).hexdigest()

@@ -6,6 +6,7 @@ from dataclasses import field, replace
 from enum import StrEnum
 from typing import Annotated, Literal, get_args
 
+from wallscope.model.calibration import FixCalibration
 from wallscope.model.capture import Finding, GraphTracing, Severity
 from wallscope.model.enums import Axis, Backend, Precision, Wall
 from wallscope.model.finding_codes import FindingCode
@@ -124,7 +125,7 @@ class Fix:
     is the replayed step with the fix fully effective, `None` if not computed (`Analysis.replay`). `evidence`
     lists the rows that support it. `refuted_by` is what a further capture shows if it has no effect.
     `assumption` is what the upper bound assumes, and `assumes` also why it differs much from the time of the
-    causes.
+    causes. `experience` is what applications of it realized of their bounds in the records that were given.
     """
 
     id: Annotated[str, Shown("id of the fix, as in docs/fixes.md", "fix", column="fix")]
@@ -159,6 +160,7 @@ class Fix:
     refuted_by: str = ""
     assumes: str = ""
     assumption: str = ""
+    experience: FixCalibration | None = None
     most_speedup: Annotated[
         float | None,
         Shown(

@@ -6,6 +6,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
+from wallscope.model.calibration import FixCalibration
 from wallscope.model.diagnosis import StepFacts
 from wallscope.model.enums import Axis, Reader
 from wallscope.model.finding_codes import FindingCode
@@ -251,7 +252,8 @@ class Options:
     """The user's options and data.
 
     Kernel-name rules, a pattern for steps, the selected part, axes of streams and data on a step. Also the
-    file with the run configuration, how to read, and whether Python functions count as ranges.
+    file with the run configuration, how to read, and whether Python functions count as ranges. What
+    recommendations realized of their bounds in a project is `experience`.
     """
 
     kernels: Path | None = None
@@ -262,3 +264,4 @@ class Options:
     configuration: Path | None = None
     reader: Reader = Reader.PAGES
     python_functions: bool = False
+    experience: tuple[FixCalibration, ...] = ()

@@ -5,6 +5,7 @@ These classes are the published JSON contract of `wallscope ledger`, field by fi
 
 from typing import Final, Literal
 
+from wallscope.model.calibration import FixCalibration
 from wallscope.model.comparison import AppliedFix, Verdict
 from wallscope.records import dataclass
 
@@ -24,21 +25,6 @@ class AppliedEntry:
     recorded_utc_ns: int
     verdict: Verdict
     applied: AppliedFix
-
-
-@dataclass(frozen=True, slots=True)
-class FixCalibration:
-    """Which share of its bound a recommendation realized in the cases of a store.
-
-    `cases` are its applications that no other one was mixed with and whose bound was known. `low` and `high`
-    are the smallest and the largest share, `median` the middle one.
-    """
-
-    id: str
-    cases: int
-    low: float
-    median: float
-    high: float
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,8 +5,10 @@ from collections.abc import Iterator
 import polars as pl
 
 from wallscope import units
+from wallscope.model.advice import Fix
+from wallscope.model.calibration import FixCalibration
 from wallscope.model.comparison import AppliedFix
-from wallscope.model.ledger import AppliedEntry, FixCalibration, Ledger
+from wallscope.model.ledger import AppliedEntry, Ledger
 from wallscope.model.section import Lines, Section
 from wallscope.render.texts import visible
 
@@ -69,7 +71,7 @@ def build_applied_list(ledger: Ledger) -> Iterator[Section]:
         yield Section("entries", visible(bed, most=_LONGEST_EVIDENCE), "", (Lines(tuple(lines)),))
     if ledger.calibration:
         lines = [f"{one.id}: {describe_calibration(one)}" for one in ledger.calibration]
-        yield Section("calibration", "Share of the bound realized", "", (Lines(tuple(lines)),))
+        yield Section("calibration", "Calibration: what recommendations realized", "", (Lines(tuple(lines)),))
 
 
 def _describe_entry(entry: AppliedEntry) -> str:
@@ -81,15 +83,15 @@ def describe_calibration(one: FixCalibration) -> str:
     """Say which share of its bound a recommendation realized, and in how many cases.
 
     >>> describe_calibration(FixCalibration("bf16", 1, 0.7, 0.7, 0.7))
-    '70.0 % in 1 case'
+    '70.0 % of the bound in 1 case'
     >>> describe_calibration(FixCalibration("bf16", 5, 0.6, 0.7, 0.8))
-    '60.0 % to 80.0 % in 5 cases, median 70.0 %'
+    '60.0 % to 80.0 % of the bound in 5 cases (median 70.0 %)'
     """
     low, middle, high = (units.percent(max(share, 0.0)) for share in (one.low, one.median, one.high))
     cases = units.plural(one.cases, "case")
     if one.cases < _FEWEST_CASES_FOR_RANGE:
-        return f"{middle} in {cases}"
-    return f"{low} to {high} in {cases}, median {middle}"
+        return f"{middle} of the bound in {cases}"
+    return f"{low} to {high} of the bound in {cases} (median {middle})"
 
 
 def describe_applied_fix(one: AppliedFix) -> str:
@@ -125,3 +127,10 @@ def describe_gain(one: AppliedFix) -> str:
     return (
         text if one.share is None else f"{text}: {units.percent(max(one.share, 0.0))} of the bound realized"
     )
+
+
+def describe_experience(fix: Fix) -> str:
+    """Say what a fix realized of its bound in the records of the project; empty without a case."""
+    if fix.experience is None:
+        return ""
+    return f"here it realized {describe_calibration(fix.experience)}"

@@ -22,6 +22,7 @@ from wallscope.summary.diagnosis import LOSSES
 from wallscope.thresholds.causes import FIX_REPLAY_ERROR_SHARE
 from wallscope.thresholds.steps import ENOUGH_STEPS_COUNT
 from wallscope.thresholds.verdict import MATERIAL_SHARE, SHOWN_LOSS_SHARE
+from wallscope.views.applied_fixes import describe_experience
 from wallscope.views.light import describe_assumptions, write_worth
 from wallscope.views.sections.findings import (
     find_doubts,
@@ -301,6 +302,8 @@ def build_card(fix: Fix, step_ns: int, earlier: Sequence[Card] = (), *, is_mean:
         assumes += f"{'; measured' if assumes else 'Measured'} on the mean step, slow ones included"
     if is_mean and bound is not None and units.duration(before_ns) == units.duration(step_ns):
         assumes += f"{'; measured' if assumes else 'Measured'} on the typical step, without the slow ones"
+    if experience := describe_experience(fix):
+        assumes += f"{'; ' if assumes else ''}{experience if assumes else units.capitalize(experience)}"
     next_wall = fix.next_wall if fix.replay is None else str(fix.replay.next_wall)
     counts = Counter(entry.status for entry in fix.preconditions)
     tabs = _tabulate_settings([one for one in fix.settings if one.system not in _ANYWHERE])
@@ -483,6 +486,8 @@ def list_card_lines(card: Card) -> Iterator[tuple[LineKind, str]]:
         yield "bound", bound
     if assumed := describe_assumptions(card.fix):
         yield "note", assumed
+    if experience := describe_experience(card.fix):
+        yield "note", experience
     for needed in card.unmet:
         yield "blocked", f"Blocked: {needed.text}{f' → {needed.unblock}' if needed.unblock else ''}"
     if card.overlap:

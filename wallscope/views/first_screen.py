@@ -25,6 +25,7 @@ from wallscope.render.texts import visible
 from wallscope.summary.diagnosis import LOSSES
 from wallscope.thresholds.steps import FEWEST_STEPS_FOR_QUARTILES_COUNT, SLOWER_KERNELS_RATIO
 from wallscope.thresholds.verdict import FIRST_FIXES_COUNT, SHOWN_LOSS_SHARE, SHOWN_WALL_SHARE
+from wallscope.views.applied_fixes import describe_experience
 from wallscope.views.cards import shorten_settings
 from wallscope.views.headline import covers_all_ranks
 from wallscope.views.light import describe_briefly, has_lines, write_worth
@@ -202,6 +203,8 @@ def _list_fix(mark: str, title: str, fix: Fix, has_bound: bool) -> Iterator[tupl
         yield from (("", (Span(line, "dim"),), "") for line in (settings, counted) if line)
     if assumed := describe_briefly(fix):
         yield "", (Span(visible(assumed, most=_LONGEST_ASSUMPTION), "dim"),), ""
+    if experience := describe_experience(fix):
+        yield "", (Span(experience, "dim"),), ""
     for line in list(describe_obstacles(fix))[:_MOST_OBSTACLES]:
         yield "", line, ""
 

@@ -1,5 +1,6 @@
 """The history of a metric, such as the step time: values, change points and drift; also as OpenMetrics."""
 
+import json
 from collections.abc import Callable, Iterator, Sequence
 from math import isnan
 from typing import Any
@@ -8,6 +9,7 @@ import numpy as np
 import polars as pl
 
 from wallscope import units
+from wallscope._version import __version__
 from wallscope.compare.change_points import Bisection, Course, find_changes
 from wallscope.compare.wall_deltas import assume_noise
 from wallscope.model.comparison import NoiseSource
@@ -305,32 +307,69 @@ def build_bisection(
     yield Section("bisection", "", "", (Lines(tuple(lines)), table))
 
 
+_SERIES = (
+    ("wallscope.time", "s", "Time of the typical step, a wall or a cause.", "median_ns", 1e-9),
+    ("wallscope.level", "s", "The same without noise.", "level_ns", 1e-9),
+    ("wallscope.change", "1", "Level after a commit by that before it, of sure changes.", "changed_ratio", 1),
+    ("wallscope.drift", "1", "Steady change from commit to commit.", "drift_ratio", 1),
+)
+"""Name, unit and meaning of what monitoring systems get, the column that it is from, and its factor."""
+_UNITS = {"s": "seconds", "1": "ratio"}
+
+
+def _list_samples(
+    frame: pl.DataFrame, column: str, metric: str
+) -> Iterator[tuple[dict[str, str], float, int]]:
+    """Yield labels, value and time of recording (ns) of rows with a value; of changes the sure ones."""
+    sure = pl.when(pl.col("changed_grade") == Grade.SURE).then(pl.col("changed_ratio"))
+    known = frame.with_columns(changed_ratio=sure).filter(pl.col(column).is_not_null())
+    for row in known.iter_rows(named=True):
+        labels = {"metric": metric, "testbed": row["testbed"], "commit": row["commit"]}
+        if row["origin"] is not None:
+            labels["origin"] = row["origin"]
+        yield labels, row[column], row["recorded_utc_ns"]
+
+
 def write_open_metrics(frame: pl.DataFrame, metric: str) -> str:
     """Write all rows in the text format of OpenMetrics 1.0, in seconds, with the time of recording."""
-    series = (
-        ("wallscope_time_seconds", "Time of the typical step, a wall or a cause.", "median_ns", 1e-9),
-        ("wallscope_level_seconds", "The same without noise.", "level_ns", 1e-9),
-        (
-            "wallscope_change_ratio",
-            "Level after a commit by that before it, of sure changes.",
-            "changed_ratio",
-            1,
-        ),
-        ("wallscope_drift_ratio", "Steady change from commit to commit.", "drift_ratio", 1),
-    )
     lines = []
-    sure = pl.when(pl.col("changed_grade") == Grade.SURE).then(pl.col("changed_ratio"))
-    frame = frame.with_columns(changed_ratio=sure)
-    for name, meaning, column, factor in series:
-        unit = name.rpartition("_")[2]
+    for dotted, short, meaning, column, factor in _SERIES:
+        unit = _UNITS[short]
+        name = f"{dotted.replace('.', '_')}_{unit}"
         lines += [f"# TYPE {name} gauge", f"# UNIT {name} {unit}", f"# HELP {name} {meaning}"]
-        for row in frame.filter(pl.col(column).is_not_null()).iter_rows(named=True):
-            labels = {"metric": metric, "testbed": row["testbed"], "commit": row["commit"]}
-            if row["origin"] is not None:
-                labels["origin"] = row["origin"]
-            text = ",".join(f'{key}="{_escape_label(value)}"' for key, value in labels.items())
-            lines.append(f"{name}{{{text}}} {row[column] * factor:.9g} {row['recorded_utc_ns'] / 1e9:.3f}")
+        for labels, value, at_ns in _list_samples(frame, column, metric):
+            text = ",".join(f'{key}="{_escape_label(label)}"' for key, label in labels.items())
+            lines.append(f"{name}{{{text}}} {value * factor:.9g} {at_ns / 1e9:.3f}")
     return "\n".join([*lines, "# EOF", ""])
+
+
+def write_otlp_metrics(frame: pl.DataFrame, metric: str) -> str:
+    """Write all rows as a request of the OpenTelemetry protocol in JSON, for `/v1/metrics` of a collector.
+
+    A receiver for Prometheus names the metrics as `write_open_metrics` does.
+    """
+    metrics = []
+    for name, unit, meaning, column, factor in _SERIES:
+        points = [
+            {
+                "attributes": [_make_attribute(key, label) for key, label in labels.items()],
+                "timeUnixNano": str(at_ns),
+                "asDouble": value * factor,
+            }
+            for labels, value, at_ns in _list_samples(frame, column, metric)
+        ]
+        if points:
+            metrics.append(
+                {"name": name, "unit": unit, "description": meaning, "gauge": {"dataPoints": points}}
+            )
+    scope = {"scope": {"name": "wallscope", "version": __version__}, "metrics": metrics}
+    resource = {"attributes": [_make_attribute("service.name", "wallscope")]}
+    request = {"resourceMetrics": [{"resource": resource, "scopeMetrics": [scope]}]}
+    return json.dumps(request, ensure_ascii=True, allow_nan=False) + "\n"
+
+
+def _make_attribute(key: str, value: str) -> dict[str, Any]:
+    return {"key": key, "value": {"stringValue": spell_out(value)}}
 
 
 def _escape_label(value: str) -> str:
