@@ -265,8 +265,8 @@ def _list_done(operations: pl.DataFrame, end_ns: Times, calls: CallTimes, pauses
 def _find_usual(capture: Capture, calls: CallTimes, process_of_thread: Rows, segments: Activities) -> Codes:
     """Return calls after pauses in which others issued, but that are no longer than others of their kind.
 
-    A kind are the pauses of a thread between calls of the same names. In most pauses of a kind nobody issued,
-    and the thread went on by itself.
+    A kind are the pauses of a thread between calls of the same names. In most pauses of such a kind no other
+    thread issued, and the thread went on by itself.
     """
     call = capture.operations["call"].to_numpy()
     issuing = number_spans(call[call >= 0])
