@@ -3,11 +3,11 @@
 FLOPs are exact fractions, so that those of all ranks add up to the FLOPs of the job.
 """
 
-from dataclasses import dataclass
 from enum import StrEnum
 from fractions import Fraction
 
 from wallscope.model.enums import ComputeCategory
+from wallscope.records import dataclass
 
 
 class PlanMismatch(StrEnum):

@@ -10,12 +10,12 @@ comes before the holder does, it does not wait.
 
 from collections import defaultdict
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
 from wallscope.columns import Codes, Flags, Rows
+from wallscope.records import dataclass
 from wallscope.thresholds.steps import LONGEST_UNEXPLAINED_LATENCY_NS
 from wallscope.trace.intervals import Times
 from wallscope.trace.thread_timeline import ThreadSegments

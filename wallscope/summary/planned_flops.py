@@ -9,7 +9,6 @@ import itertools
 import math
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import NamedTuple
 
@@ -20,6 +19,7 @@ from wallscope.columns import Flags, Rows, as_integers, combine_codes, find_plac
 from wallscope.model.capture import Capture
 from wallscope.model.enums import ComputeCategory, OperationClass
 from wallscope.model.planned_work import PlanMismatch, PlannedPart, PlannedWork
+from wallscope.records import dataclass
 from wallscope.summary.kernel_work import ADDING
 from wallscope.thresholds.causes import PLANNED_KERNELS_SHARE
 from wallscope.thresholds.verdict import MATERIAL_SHARE
