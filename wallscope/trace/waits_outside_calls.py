@@ -12,7 +12,7 @@ host takes as long as a kernel in each step by chance.
   backward pass. A thread that issues more, and seldom goes on behind such calls, works by itself.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 import numpy.typing as npt
@@ -116,8 +116,7 @@ def find_waits_outside_calls(
     spun[pauses.call[done.pause[rows]]] = done.what[rows]
     alone = _find_alone(capture.operations, calls, process_of_thread, segments, pauses)
     is_alone[pauses.call[alone]] = True
-    shared = _list_shared_pauses(capture, calls, process_of_thread, segments)
-    is_alone[_find_usual(shared)] = True
+    is_alone[_find_usual(capture, calls, process_of_thread, segments)] = True
     return OutsideWaits(let_go, spun, is_alone)
 
 
@@ -264,56 +263,46 @@ def _list_done(operations: pl.DataFrame, end_ns: Times, calls: CallTimes, pauses
     return _Ends(rows, op, pauses.begun_ns[rows] - end_ns[op], kind, times, may_coincide=True)
 
 
-@dataclass(frozen=True, slots=True)
-class _SharedPauses:
-    """Times outside of calls of threads whose process has other threads that issue; int64[pause].
-
-    `kind` numbers what pauses of a thread between calls of the same names share. `is_met` (bool) is whether
-    another thread issued meanwhile.
-    """
-
-    call: Codes
-    length_ns: Times
-    kind: Rows
-    is_met: Flags
-
-
-def _list_shared_pauses(
-    capture: Capture, calls: CallTimes, process_of_thread: Rows, segments: Activities
-) -> _SharedPauses:
-    call = capture.operations["call"].to_numpy()
-    issuing = number_spans(call[call >= 0])
-    issuer = np.flatnonzero(np.bincount(calls.thread[issuing], minlength=process_of_thread.size))
-    shared = np.flatnonzero(np.bincount(process_of_thread[issuer]) > 1)
-    of_segment = np.repeat(np.arange(segments.ptr.size - 1), np.diff(segments.ptr))
-    behind = np.flatnonzero(of_segment[1:] == of_segment[:-1]) + 1
-    behind = behind[are_among(process_of_thread[of_segment[behind]], shared)]
-    left_ns, begun_ns = segments.end_ns[behind - 1], segments.start_ns[behind]
-    is_met = np.zeros(behind.size, np.bool_)
-    for one in shared.tolist():
-        ends_ns = np.sort(calls.end_ns[issuing[process_of_thread[calls.thread[issuing]] == one]])
-        rows = np.flatnonzero(process_of_thread[of_segment[behind]] == one)
-        place = np.searchsorted(ends_ns, (left_ns[rows], begun_ns[rows]), side="right")
-        is_met[rows] = place[1] > place[0]
-    name = as_integers(capture.calls["name"])
-    kind = number_groups(of_segment[behind], name[segments.call[behind - 1]], name[segments.call[behind]])
-    return _SharedPauses(segments.call[behind], begun_ns - left_ns, kind, is_met)
-
-
-def _find_usual(pauses: _SharedPauses) -> Codes:
+def _find_usual(capture: Capture, calls: CallTimes, process_of_thread: Rows, segments: Activities) -> Codes:
     """Return calls after pauses in which others issued, but that are no longer than others of their kind.
 
-    In most pauses of a kind nobody issued, and the thread went on by itself.
+    A kind are the pauses of a thread between calls of the same names. In most pauses of such a kind no other
+    thread issued, and the thread went on by itself.
     """
-    kinds = int(pauses.kind.max(initial=-1)) + 1
-    met = np.bincount(pauses.kind[pauses.is_met], minlength=kinds)
-    usual_ns = np.full(kinds, -1, np.int64)
-    alone = np.flatnonzero(~pauses.is_met & (met[pauses.kind] > 0))
-    for one, rows in iterate_groups(pauses.kind[alone]):
-        if rows.size >= max(met[one], FEWEST_LOCKS_COUNT):
-            own_ns = np.quantile(pauses.length_ns[alone[rows]], USUAL_LATENCIES_SHARE)
-            usual_ns[one] = max(own_ns, min(FOLLOWED_BY_RATIO * own_ns, LONGEST_UNEXPLAINED_LATENCY_NS))
-    return pauses.call[pauses.is_met & (pauses.length_ns <= usual_ns[pauses.kind])]
+    call = capture.operations["call"].to_numpy()
+    issuing = number_spans(call[call >= 0])
+    issuer = calls.thread[issuing]
+    issuers = np.flatnonzero(np.bincount(issuer, minlength=process_of_thread.size))
+    name = as_integers(capture.calls["name"]).astype(np.int64)
+    found = [np.empty(0, np.int64)]
+    for one in issuers.tolist():
+        is_other = (issuer != one) & (process_of_thread[issuer] == process_of_thread[one])
+        if not is_other.any():
+            continue
+        own = segments.of(one)
+        own_call, start_ns, end_ns = segments.call[own], segments.start_ns[own], segments.end_ns[own]
+        ends_ns = np.sort(calls.end_ns[issuing[is_other]])
+        behind = np.unique(np.searchsorted(start_ns, ends_ns, side="left"))
+        behind = behind[(behind > 0) & (behind < start_ns.size)]
+        last = np.searchsorted(ends_ns, start_ns[behind], side="right") - 1
+        behind = behind[ends_ns[last] > end_ns[behind - 1]]
+        kind = name[own_call[:-1]] * (int(name.max(initial=0)) + 1) + name[own_call[1:]]
+        rows = np.flatnonzero(find_places(kind, np.unique(kind[behind - 1])) >= 0)
+        is_met = are_among(rows + 1, behind)
+        pause_ns = start_ns[rows + 1] - end_ns[rows]
+        usual = np.concatenate([found[0], *_list_usual(kind[rows], pause_ns, is_met)])
+        found.append(own_call[rows[usual] + 1].astype(np.int64))
+    return np.concatenate(found)
+
+
+def _list_usual(kind: Rows, pause_ns: Times, is_met: Flags) -> Iterator[Rows]:
+    """Yield the pauses of each kind in which others issued, but that are no longer than in most others."""
+    for _, rows in iterate_groups(kind):
+        met, alone = rows[is_met[rows]], rows[~is_met[rows]]
+        if alone.size >= max(met.size, FEWEST_LOCKS_COUNT):
+            own_ns = np.quantile(pause_ns[alone], USUAL_LATENCIES_SHARE)
+            usual_ns = max(own_ns, min(FOLLOWED_BY_RATIO * own_ns, LONGEST_UNEXPLAINED_LATENCY_NS))
+            yield met[pause_ns[met] <= usual_ns]
 
 
 def _find_alone(
