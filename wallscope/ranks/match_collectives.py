@@ -37,6 +37,7 @@ from wallscope.thresholds.causes import (
     PAIRED_SPREAD_NS,
     PAIRED_SPREAD_SHARE,
     REGULAR_GROUPS_SHARE,
+    REGULAR_ORDER_RATIO,
     SAME_SHIFT_NS,
     SAME_SHIFT_RATIO,
     SHIFT_SAMPLE_COUNT,
@@ -586,7 +587,9 @@ def _find_order(
         return measure_spread_of
 
     measures = [measure(kind, own) for kind, own in zip(kinds, places, strict=True)]
-    return find_rank_order(measures, common, apart, sizes.pop())
+    fewest = min(len(own.rows) for kind in kinds for own in kind.series)
+    ratio = REGULAR_ORDER_RATIO if fewest >= FEWEST_FOR_DRIFT_COUNT else EVEN_GROUP_RATIO
+    return find_rank_order(measures, common, apart, sizes.pop(), ratio)
 
 
 def _form_regular_groups(
