@@ -19,6 +19,7 @@ from wallscope.ranks.job_replay import JobGraph, OwnTimes, Part
 from wallscope.records import dataclass
 from wallscope.thresholds.causes import (
     CERTAIN_DEVIATIONS_COUNT,
+    COMPARED_PEERS_COUNT,
     CULPRIT_SHARE,
     FEWEST_FOR_VARIATION_COUNT,
     LATE_STAGE_SHARE,
@@ -388,12 +389,47 @@ def _even_ranks(job: _RepairedJob, unit: JobUnit, enough_ns: float) -> _Repair |
         events = np.arange(graph.event_ptr[place], graph.event_ptr[place + 1])
         own, segment = sums[_span_of(graph, place)], graph.segment[events] - graph.segment_ptr[place]
         at.append(events)
-        after.append(_scale_segments(job.own.times_of(part)[events], segment, own, target))
+        before_ns = job.own.times_of(part)[events]
+        likely_ns = _take_shape(job, part, place, [one for one in job.peers[place] if one not in usual])
+        is_known = np.isfinite(likely_ns)
+        shaped = np.where(is_known, likely_ns, before_ns)
+        sums_ns = np.where(
+            sum_by_group(segment, is_known.astype(np.int64), own.size) > 0,
+            np.bincount(segment, shaped, own.size),
+            own,
+        )
+        after.append(_scale_segments(shaped, segment, sums_ns, target))
     rows = np.concatenate(at)
     return _Repair(unit, part, rows, job.own.times_of(part)[rows], np.concatenate(after))
 
 
-def _scale_segments(times_ns: Times, segment: Rows, sums: Times, target: npt.NDArray[np.float64]) -> Times:
+def _take_shape(job: _RepairedJob, part: Part, place: int, others: Sequence[int]) -> npt.NDArray[np.float64]:
+    """Return what the events of a rank take on others, float64 ns; not a number where theirs are different.
+
+    A rank may lose all in one event of a segment, between two messages that it sends.
+    """
+    graph, times_ns = job.graph, job.own.times_of(part)
+    events = np.arange(graph.event_ptr[place], graph.event_ptr[place + 1])
+    within = graph.segment[events] - graph.segment_ptr[place]
+    offset = events - np.searchsorted(graph.segment, graph.segment[events])
+    shape = graph.segment_shape[_span_of(graph, place)]
+    found = np.full((max(min(len(others), COMPARED_PEERS_COUNT), 1), events.size), np.nan)
+    for row, other in zip(found, others, strict=False):
+        same = (graph.segment_shape[_span_of(graph, other)] == shape)[within]
+        begins = np.searchsorted(graph.segment, within[same] + graph.segment_ptr[other])
+        row[same] = times_ns[begins + offset[same]]
+    known = np.isfinite(found).any(axis=0)
+    likely = np.full(events.size, np.nan)
+    likely[known] = np.nanmedian(found[:, known], axis=0)
+    return likely
+
+
+def _scale_segments(
+    times_ns: npt.NDArray[np.float64],
+    segment: Rows,
+    sums: npt.NDArray[np.float64],
+    target: npt.NDArray[np.float64],
+) -> Times:
     """Scale the times of events so that their segments have other sums; an empty one gets it at its end."""
     factor = np.divide(target, sums, out=np.ones(sums.size), where=sums > 0)
     scaled = np.rint(times_ns * factor[segment]).astype(np.int64)

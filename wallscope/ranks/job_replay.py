@@ -72,6 +72,7 @@ class JobGraph:
         segment: int64[events]; a part of a rank's steps ends with each step, and with each begin of a stay of
             a kind that the program waits for.
         segment_ptr: int64[ranks + 1]; the first segment of each rank.
+        segment_shape: int64[segments]; mostly equal only where the events of a segment are the same in turn.
         program: for each rank what its segments end with; ranks with one program can be compared.
         meeting_group: int64[meetings]; the group of ranks that meet, -1 for a stay that is alone.
         meeting_kind: int64[meetings]; equal where operation, axis, size and count of hosts are.
@@ -97,6 +98,7 @@ class JobGraph:
     meeting_step: Rows
     segment: Rows
     segment_ptr: Rows
+    segment_shape: Rows
     program: tuple[bytes, ...]
     meeting_group: Rows
     meeting_kind: Rows
@@ -220,6 +222,7 @@ def build_job_graph(
             [np.maximum(rank.segment, 0) + at for rank, at in zip(ranks, segment_ptr, strict=False)]
         ),
         segment_ptr=segment_ptr,
+        segment_shape=np.concatenate([rank.shape for rank in ranks]),
         program=tuple(rank.program for rank in ranks),
         meeting_group=meetings.group,
         meeting_kind=meetings.kind,
@@ -268,6 +271,7 @@ class _RankChain:
     rest_ns: Times
     lag_ns: Times
     segment: Rows
+    shape: Rows
     program: bytes
 
 
@@ -293,7 +297,11 @@ def _read_rank(rows: pl.DataFrame, member: int, profile: Profile, window: tuple[
     walls = np.concatenate(
         (until[first:], stays.select(AT).to_numpy(), stays.select(OUT).to_numpy()[awaited])
     )
-    order = np.lexsort((_TURN[kind], at_ns))
+    codes = [
+        np.append(as_integers(stays[name]).astype(np.int64), 0) for name in ("operation", "axis", "stream")
+    ]
+    named = codes[0] * _KINDS + codes[1]
+    order = np.lexsort((codes[2][stay], named[stay], _TURN[kind], at_ns))
     at_ns, kind, stay, walls = at_ns[order], kind[order], stay[order], walls[order]
     if session_ns.size:  # on the clock of the job, in the order of the rank's own
         at_ns = at_ns + np.rint(np.interp(at_ns, session_ns, shift_ns)).astype(np.int64)
@@ -308,10 +316,10 @@ def _read_rank(rows: pl.DataFrame, member: int, profile: Profile, window: tuple[
     ends = kind == PASS
     ends[kind == _BEGIN] = stays["is_awaited"].to_numpy()[stay[kind == _BEGIN]]
     is_step = kind == PASS
-    codes = [as_integers(stays[name]).astype(np.int64) for name in ("operation", "axis")]
-    what = (codes[0] * _KINDS + codes[1])[stay[ends & ~is_step]]
+    what = named[stay[ends & ~is_step]]
     program = np.full(int(ends.sum()), -1, np.int64)
     program[~is_step[ends]] = what
+    segment = np.concatenate(([0], ends.cumsum()[:-1])) - 1
     return _RankChain(
         stays=stays,
         begin_ns=int(at_ns[0]),
@@ -320,7 +328,8 @@ def _read_rank(rows: pl.DataFrame, member: int, profile: Profile, window: tuple[
         compute_ns=compute_ns,
         rest_ns=passed_ns - waited_ns - compute_ns,
         lag_ns=np.where(is_queued, 0, _sum_since(waited_ns, kind == _AWAIT)),
-        segment=np.concatenate(([0], ends.cumsum()[:-1])) - 1,
+        segment=segment,
+        shape=_mix_events(np.maximum(segment, 0), np.where(stay >= 0, named[stay] * 3 + kind, kind)),
         program=program.tobytes(),
     )
 
@@ -330,6 +339,20 @@ _KIND, _AWAITED_SHARE = ("operation", "axis", "stream"), 0.5
 _TURN = np.array([1, 2, 0])
 """Of what happens at once: an end before a step, and that before a begin."""
 _KINDS = 1_000
+
+
+_FACTOR = 6_364_136_223_846_793_005
+"""Of a linear congruential generator, from Knuth's MMIX."""
+
+
+def _mix_events(segment: Rows, what: Rows) -> Rows:
+    """Return a number for each segment that differs where its events, or their order, do."""
+    first = np.searchsorted(segment, segment)
+    place = (np.arange(segment.size) - first + 1).astype(np.uint64)
+    mixed = (what.astype(np.uint64) + np.uint64(1)) * (place * np.uint64(_FACTOR) | np.uint64(1))
+    sums = np.zeros(int(segment[-1]) + 1, np.uint64)
+    np.add.at(sums, segment, mixed)
+    return sums.view(np.int64)
 
 
 def _sum_since(times_ns: Times, is_reset: Flags) -> Times:

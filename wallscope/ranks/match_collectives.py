@@ -37,6 +37,7 @@ from wallscope.thresholds.causes import (
     PAIRED_SPREAD_NS,
     PAIRED_SPREAD_SHARE,
     REGULAR_GROUPS_SHARE,
+    REGULAR_ORDER_RATIO,
     SAME_SHIFT_NS,
     SAME_SHIFT_RATIO,
     SHIFT_SAMPLE_COUNT,
@@ -407,7 +408,7 @@ def match_messages(rows: pl.DataFrame, numbers: Sequence[int | None]) -> pl.Data
     may_meet = _find_partners(_gather_messages(tied), numbers, stages)
     while not left.is_empty():
         groups = _form_groups(_gather_messages(left), frozenset(), may_meet)
-        fresh = [group.filter(pl.len().over("meeting") > 1) for group in groups]
+        fresh = [met for group in groups if len(met := group.filter(pl.len().over("meeting") > 1))]
         if not fresh:
             break
         found += [group.with_columns(is_named=pl.lit(value=False)) for group in fresh]
@@ -586,7 +587,9 @@ def _find_order(
         return measure_spread_of
 
     measures = [measure(kind, own) for kind, own in zip(kinds, places, strict=True)]
-    return find_rank_order(measures, common, apart, sizes.pop())
+    fewest = min(len(own.rows) for kind in kinds for own in kind.series)
+    ratio = REGULAR_ORDER_RATIO if fewest >= FEWEST_FOR_DRIFT_COUNT else EVEN_GROUP_RATIO
+    return find_rank_order(measures, common, apart, sizes.pop(), ratio)
 
 
 def _form_regular_groups(

@@ -67,6 +67,7 @@ def find_rank_order(
     numbers: Sequence[int],
     apart: Sequence[RankOrder] = (),
     size: int | None = None,
+    most_ratio: float = REGULAR_ORDER_RATIO,
 ) -> RankOrder | None:
     """Return the order in which the ranks of some kinds of collectives have groups; `None` without one.
 
@@ -77,6 +78,7 @@ def find_rank_order(
         numbers: of the ranks that have all of these kinds.
         apart: orders of other axes; ranks of one of their groups are in different ones here.
         size: of the groups, if known.
+        most_ratio: by how much more ends may vary than in the best order.
     """
     count = max(numbers) + 1
     firsts, found = list(_list_orders(count, size)), dict[RankOrder, list[float]]()
@@ -97,7 +99,7 @@ def find_rank_order(
         return None
     least_ns = np.maximum(np.min(list(found.values()), axis=0), 1.0)
     ratio = {order: float(np.mean(spreads / least_ns)) for order, spreads in found.items()}
-    about = [order for order, own in ratio.items() if own <= REGULAR_ORDER_RATIO]
+    about = [order for order, own in ratio.items() if own <= most_ratio]
     most = max((order.size for order in about), default=0)
     best = min(
         (order for order in about if order.size == most), key=lambda order: (ratio[order], order.stride)

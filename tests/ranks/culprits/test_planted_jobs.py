@@ -43,6 +43,23 @@ def test_a_planted_fault_is_named_and_nothing_else(layout, kind, has_payloads):
     assert found.close == found.amounts
 
 
+def test_what_a_rank_loses_before_it_sends_is_not_spread_over_what_comes_after():
+    layout = LAYOUTS["PP 4, DP 2, 1F1B, sends overlap compute"]
+    found = judge_job("other-kernels", layout, seed=12, has_payloads=True)
+
+    assert (found.is_first, found.is_accused, found.close) == (True, False, found.amounts)
+
+
+@pytest.mark.parametrize(
+    "layout",
+    ["TP 2, PP 4, DP 1, 5 steps", "PP 4, EP 2, DP 4, 1F1B, 5 steps", "TP 2, PP 4, DP 4, interleaved"],
+)
+def test_stages_on_several_nodes_are_matched_by_names_alone(layout):
+    found = judge_job("slow-gpu", LAYOUTS[layout], seed=12, has_payloads=False)
+
+    assert (found.is_first, found.is_accused) == (True, False)
+
+
 def test_the_table_counts_what_was_judged():
     judged = [
         judge_job(kind, LAYOUTS["data-parallel, 4 ranks"], 0, has_payloads=True)
