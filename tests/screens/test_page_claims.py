@@ -62,7 +62,7 @@ def test_a_cause_is_named_in_words_wherever_its_identifier_stands(path):
 @pytest.mark.parametrize("path", PAGED)
 def test_the_first_bound_says_what_is_assumed(path):
     analysis, page = paged(path)
-    (bound,) = re.findall(r"<dt>Upper bound</dt><dd>(.*?)</dd>", page)
+    (bound,) = re.findall(r"<dt>(?:Upper bound|Speedup)</dt><dd>(.*?)</dd>", page)
     cards = list_cards(page)
     for fix in analysis.fixes or ():
         if f">{fix.title}<" not in page.partition('id="recommendations"')[0] or fix.replay is None:
