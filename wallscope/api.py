@@ -6,7 +6,7 @@ result = wallscope.analyze("run.sqlite")
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 from os import PathLike
 from pathlib import Path
@@ -32,6 +32,7 @@ from wallscope.model.capture import Options, Selection
 from wallscope.model.comparison import Comparison
 from wallscope.model.diagnosis import StepFacts
 from wallscope.model.table_columns import TABLES
+from wallscope.records import dataclass
 from wallscope.render.data import write_json
 from wallscope.render.figures import FIGURES
 from wallscope.summary.tables import ANSWER_TABLES, build_answer_table

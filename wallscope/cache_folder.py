@@ -17,11 +17,11 @@ import stat
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
 from wallscope.errors import OptionError
+from wallscope.records import dataclass
 
 _BLOCK_BYTES, _MOST_BLOCKS = 65_536, 64
 

@@ -4,10 +4,11 @@ import re
 import shlex
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from wallscope.records import dataclass
 
 if TYPE_CHECKING:
     from importlib.metadata import Distribution

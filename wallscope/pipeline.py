@@ -1,6 +1,6 @@
 """The pipeline: an export is read, its operations are named, its time is divided and accounted for."""
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -32,6 +32,7 @@ from wallscope.model.whatif import WHATIF_SCHEMA, Asked, Replayed, WhatIf
 from wallscope.process_tuning import release_memory, run_both
 from wallscope.profile.build import build_profiles, pack_profiles
 from wallscope.profile.codec import EncodedTables, encode_tables
+from wallscope.records import dataclass
 from wallscope.replay.what_if import (
     RankReplays,
     UpperBounds,

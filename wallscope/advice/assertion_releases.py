@@ -5,7 +5,6 @@ A stated release decides. Without one the newest does, and the answer says so.
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 from typing import Final
 
@@ -13,6 +12,7 @@ from wallscope.advice.conditions import Lookup, Outcome
 from wallscope.advice.rejected_settings import releases
 from wallscope.files import read_toml
 from wallscope.model.advice import KnownSetting
+from wallscope.records import dataclass
 
 ASSUMED: Final = " is assumed"
 """Ends the key of a release that no file states."""

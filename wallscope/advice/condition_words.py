@@ -5,7 +5,7 @@ with its unit and, where its word is a statement, with the statement and its con
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cache
 from typing import Literal
 
@@ -21,6 +21,7 @@ from wallscope.advice.conditions import (
 )
 from wallscope.files import make_entry, read_toml
 from wallscope.model.advice import Value
+from wallscope.records import dataclass
 from wallscope.units import duration, percent
 
 _MOST_CLAUSES = 3

@@ -8,10 +8,10 @@ lower bound under its key and `LOWER_BOUND`.
 
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from math import prod
 
 from wallscope.model.advice import Value
+from wallscope.records import dataclass
 
 _BETWEEN_WORDS = re.compile(r"[-_ ]")
 Outcome = bool | None

@@ -7,7 +7,7 @@ of repeated arguments counts.
 import difflib
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 
 from wallscope.advice.assertion_releases import pair_releases
@@ -49,6 +49,7 @@ from wallscope.finding_texts import make_finding
 from wallscope.model.advice import FileForm, FormKind, KnownSetting, RunConfiguration, Value
 from wallscope.model.capture import Finding, Severity
 from wallscope.model.finding_codes import FindingCode
+from wallscope.records import dataclass
 from wallscope.thresholds.verdict import MEANT_KEY_RATIO
 
 _OTHER_SECTIONS = ("dataset", "rng", "checkpoint", "rerun_state_machine", "env_vars")

@@ -9,7 +9,7 @@ import math
 import re
 import tomllib
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cache
 from pathlib import Path
 from typing import Any, Final
@@ -21,6 +21,7 @@ from wallscope.advice.settings import Entry, vocabulary
 from wallscope.errors import ConfigurationError
 from wallscope.files import read_toml
 from wallscope.model.advice import FileForm
+from wallscope.records import dataclass
 from wallscope.user_files import read_user_text
 
 OPAQUE: Final = object()

@@ -7,7 +7,7 @@ and usual short forms (`grad`). The forms are for comparison alone.
 import fnmatch
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cache
 from typing import Annotated, Any, Literal
 
@@ -17,6 +17,7 @@ from wallscope.files import list_toml_paths, make_entry, read_toml
 from wallscope.model.capture import Severity
 from wallscope.model.cause_catalogue import list_cause_meanings
 from wallscope.model.finding_codes import FindingCode
+from wallscope.records import dataclass
 
 _PARTS = re.compile(r"[a-z0-9]+")
 _ENDINGS = (

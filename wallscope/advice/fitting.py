@@ -5,12 +5,13 @@ last the recomputation of whole layers.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import product
 from typing import Final
 
 from wallscope.advice.parallel_layout import MemoryOptions, ModelShape, estimate_memory, list_module_sets
 from wallscope.model.advice import Folding, Levers, MemoryPlan
+from wallscope.records import dataclass
 
 PRECISION_OPTIONS: Final = {
     "bf16": MemoryOptions(),

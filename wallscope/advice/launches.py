@@ -6,10 +6,10 @@ one, and a program that sets arguments of its own show only a part of it. What t
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import takewhile
 
 from wallscope.model.advice import FileForm, FormKind
+from wallscope.records import dataclass
 
 _OWN = re.compile(
     r"pretrain_(?:gpt|bert|t5|mamba|hybrid|vlm|retro|ict|diffusion|vision_(?:classify|dino|inpaint))\.py"

@@ -8,7 +8,6 @@ Megatron, or from `config.json` of Hugging Face with sequence and batch added.
 import json
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ from wallscope.advice.configuration_text import read_text
 from wallscope.advice.framework_rules import expand_layout
 from wallscope.model.enums import ComputeCategory
 from wallscope.model.planned_work import PlanMismatch, PlannedKind, PlannedPart, PlannedRepeat, PlannedWork
+from wallscope.records import dataclass
 
 _GEMM, _GROUPED, _ATTENTION = (
     ComputeCategory.GEMM,

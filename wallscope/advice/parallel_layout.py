@@ -6,7 +6,6 @@ most memory. Temporary buffers, fragmentation and the memory of CUDA and NCCL ar
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cache
 from math import ceil, log2
 
@@ -15,6 +14,7 @@ from wallscope.advice.published import Machine
 from wallscope.errors import LayoutError, OptionError
 from wallscope.files import read_toml
 from wallscope.model.advice import Folding, MemoryEstimate, RecomputeChoice, Sizes
+from wallscope.records import dataclass
 from wallscope.thresholds.verdict import (
     TENSOR_FOR_CONTEXT_COUNT,
     TENSOR_FOR_CONTEXT_FROM_COUNT,

@@ -1,7 +1,7 @@
 """A plan for a future run: layout, layouts that fit, checklist, and similar published configurations."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cache, partial
 from math import log2
 
@@ -44,6 +44,7 @@ from wallscope.model.advice import (
     Sizes,
     Value,
 )
+from wallscope.records import dataclass
 from wallscope.thresholds.verdict import LONG_SEQUENCE_COUNT, RESERVED_MEMORY_SHARE, TOKENS_OF_A_RANK_COUNT
 from wallscope.units import size
 

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 from math import prod
 from typing import Any
@@ -50,6 +50,7 @@ from wallscope.model.analysis import Rank
 from wallscope.model.capture import Finding, Severity
 from wallscope.model.enums import Axis
 from wallscope.model.finding_codes import FindingCode
+from wallscope.records import dataclass
 from wallscope.thresholds.verdict import INEFFECTIVE_OVERLAP_SHARE
 from wallscope.units import percent
 

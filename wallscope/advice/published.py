@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 from math import log2
 from typing import Any
@@ -10,6 +10,7 @@ from typing import Any
 from wallscope.errors import OptionError
 from wallscope.files import read_toml
 from wallscope.model.advice import Band, Levers, Preset, Sizes, TraceFacts
+from wallscope.records import dataclass
 
 _IN_SLOTS = {"pcie", "nvl", "mig"}
 """Words in the names of PCIe cards, which a bridge may join to neighbors, and of GPU instances."""

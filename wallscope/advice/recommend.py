@@ -6,7 +6,7 @@ after it. They are sorted by upper bound on speedup, blocked ones last.
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property, partial
 from types import MappingProxyType
 
@@ -50,6 +50,7 @@ from wallscope.model.diagnosis import Opportunity
 from wallscope.model.enums import Wall
 from wallscope.model.finding_codes import FindingCode
 from wallscope.model.whatif import Answer, Question, Replayed
+from wallscope.records import dataclass
 from wallscope.thresholds.verdict import MATERIAL_SHARE, NEXT_WALL_OF_FIX_SHARE, REPLAYED_FIXES_COUNT
 from wallscope.units import capitalize, duration, percent
 

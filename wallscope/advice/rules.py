@@ -11,7 +11,7 @@ import ast
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from fnmatch import fnmatchcase
 from functools import cache, lru_cache
 from typing import Annotated, Any, Final, Literal, get_args
@@ -28,6 +28,7 @@ from wallscope.model.cause_catalogue import CALL, DRAINED, WAIT, list_cause_mean
 from wallscope.model.enums import ComputeCategory, Precision, Wall
 from wallscope.model.rank_summaries import CategoryPrecision, ComputeDetails
 from wallscope.model.whatif import Question, QuestionKind
+from wallscope.records import dataclass
 from wallscope.thresholds import verdict as ratios
 from wallscope.thresholds.verdict import MATERIAL_SHARE
 

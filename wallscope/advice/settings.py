@@ -2,12 +2,12 @@
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 
 from wallscope.advice.framework_rules import expand_recipe, resolve_settings
 from wallscope.files import read_toml
 from wallscope.model.advice import KnownSetting, RunConfiguration, Setting, Value
+from wallscope.records import dataclass
 
 Entry = tuple[str, object]
 """A dotted name, and a value as in the file; a `str` may have any kind in texts."""

@@ -5,7 +5,6 @@ are names of kernels and ranges, loaded libraries, and the process. The patterns
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 from typing import Any, cast
 
@@ -30,6 +29,7 @@ from wallscope.model.capture import Finding, GraphTracing
 from wallscope.model.enums import LOW_PRECISIONS, Axis, Backend, Collective, Precision
 from wallscope.model.finding_codes import FindingCode
 from wallscope.model.rank_summaries import CommunicationOperation, ComputeDetails
+from wallscope.records import dataclass
 from wallscope.thresholds.causes import UNKNOWN_PRECISION_SHARE
 
 _MERGED_LAYERS = r"^layer_\d+f-layer_\d+b$"

@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from functools import cache
 from typing import Literal
 
@@ -25,6 +24,7 @@ from wallscope.files import read_toml
 from wallscope.model.advice import ExplanationSection, Preset, WordExplanation
 from wallscope.model.cause_catalogue import list_cause_meanings
 from wallscope.model.enums import Wall
+from wallscope.records import dataclass
 
 _SHORTEST = 2
 _MOST_LINES = 8

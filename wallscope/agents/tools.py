@@ -4,7 +4,6 @@ What a capture does not show is an answer too: "unknown, because …", with the 
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -25,6 +24,7 @@ from wallscope.model.brief import (
 )
 from wallscope.model.capture import Options, Profiler, Progress, Selection
 from wallscope.model.whatif import Asked, Question
+from wallscope.records import dataclass
 from wallscope.views.brief import (
     brief_analysis,
     brief_breakdown,

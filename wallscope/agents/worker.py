@@ -16,7 +16,6 @@ import sys
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from threading import Thread
@@ -24,6 +23,7 @@ from typing import Any, NoReturn
 
 from wallscope.errors import InputError, InternalError, OptionError, WallscopeError
 from wallscope.process_tuning import end_process, tune_process
+from wallscope.records import dataclass
 from wallscope.render.texts import spell_out, visible
 from wallscope.urls import redact
 

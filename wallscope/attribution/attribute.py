@@ -5,7 +5,7 @@ call, from the ranges and waits of the thread, and from blocking calls that left
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 
 import numpy as np
@@ -80,6 +80,7 @@ from wallscope.model.enums import (
 from wallscope.model.finding_codes import FindingCode
 from wallscope.model.schemas import CATEGORY, ROLE, SLICES
 from wallscope.process_tuning import run_both, run_side_by_side
+from wallscope.records import dataclass
 from wallscope.trace.collectives import find_partners, match_nccl_calls
 from wallscope.trace.copies import classify_copies, find_offloaded_spans
 from wallscope.trace.dependencies import Dependencies

@@ -6,7 +6,6 @@ framework. Time in which the profiler blocked the thread is unattributed.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cached_property
 from typing import TypeVar
 
@@ -41,6 +40,7 @@ from wallscope.model.cause_catalogue import (
 from wallscope.model.enums import LinkKind
 from wallscope.model.rank_summaries import RepeatedUnit
 from wallscope.model.schemas import HostKind
+from wallscope.records import dataclass
 from wallscope.trace.dependencies import Dependencies
 from wallscope.trace.forward_backward import is_optimizer_path
 from wallscope.trace.intervals import (

@@ -11,7 +11,7 @@
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 import polars as pl
@@ -20,6 +20,7 @@ from wallscope.attribution.slices import ChainLinks
 from wallscope.columns import Flags, Rows, are_among, as_integers, encode_member, iterate_groups
 from wallscope.model.cause_catalogue import MEMORY_DRIVER_LOCK
 from wallscope.model.enums import LINK_KINDS, CallRole, CopyCause, CopyDirection, LinkKind, OperationKind
+from wallscope.records import dataclass
 from wallscope.thresholds.causes import BATCH_COPY_BYTES, DATA_WAIT_NS, FEWEST_BATCHES_COUNT, OFFLOAD_WORK_NS
 from wallscope.thresholds.steps import SHORTEST_UNIT_COUNT
 from wallscope.trace.dependencies import Dependencies

@@ -1,6 +1,6 @@
 """A capture prepared for attribution: its trace, the windows of its ranks, and their slices."""
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import polars as pl
 
@@ -9,6 +9,7 @@ from wallscope.attribution.totals import TypicalWork, make_typical_work, select_
 from wallscope.columns import split_by_rank
 from wallscope.model.capture import Capture, Selection
 from wallscope.model.schemas import SLICES
+from wallscope.records import dataclass
 from wallscope.trace.dependencies import Dependencies
 from wallscope.trace.ranges import RangeTree
 from wallscope.trace.steps import Steps

@@ -7,7 +7,6 @@ over slices.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -22,6 +21,7 @@ from wallscope.kernels.slicing import cut_slices, find_gaps, find_owners
 from wallscope.model.capture import FOREVER_NS
 from wallscope.model.enums import LINK_KINDS, ComputeCategory, DeviceState, LinkKind, OperationClass
 from wallscope.model.schemas import CATEGORY
+from wallscope.records import dataclass
 from wallscope.thresholds.steps import (
     LONGEST_CHAIN_COUNT,
     LONGEST_DEPENDENCY_LATENCY_NS,

@@ -4,14 +4,13 @@ Until its first kernel runs, a program creates contexts and streams, allocates m
 Later it may still load modules, as at the first launch of a kernel. None of this recurs in a steady state.
 """
 
-from dataclasses import dataclass
-
 import numpy as np
 import polars as pl
 
 from wallscope.columns import Codes, Flags, Rows, as_integers, encode_member, mark_numbers
 from wallscope.model.capture import Capture
 from wallscope.model.enums import CallRole, OperationKind
+from wallscope.records import dataclass
 from wallscope.thresholds.causes import FIRST_LAUNCH_NS, FIRST_LAUNCH_RATIO
 from wallscope.trace.intervals import Times
 

@@ -6,7 +6,6 @@ minus the union of the parts before it, so nothing counts twice.
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import TypeVar
 
@@ -40,6 +39,7 @@ from wallscope.model.diagnosis import Walls
 from wallscope.model.enums import Absent, DeviceState, OperationClass, Wall
 from wallscope.model.schemas import BUDGET_PARTS, BUDGETS, CATEGORY, SLICE_SUMS
 from wallscope.process_tuning import run_side_by_side
+from wallscope.records import dataclass
 from wallscope.trace.intervals import Spans, Times, covered_ns, order_spans, union
 from wallscope.trace.steps import is_ordinary
 

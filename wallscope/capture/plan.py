@@ -8,7 +8,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
@@ -16,6 +15,7 @@ from wallscope.capture.nsys_program import ask_nsys
 from wallscope.errors import CaptureError, OptionError
 from wallscope.model.capture import Profiler
 from wallscope.model.nsys_flags import InstalledNsys
+from wallscope.records import dataclass
 from wallscope.views.capture_help import list_recording_flags
 
 NO_PROFILER, NO_PROGRAM = 3, 127

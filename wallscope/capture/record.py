@@ -4,11 +4,11 @@ import contextlib
 import json
 import statistics
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from wallscope.errors import CaptureError
+from wallscope.records import dataclass
 from wallscope.user_files import read_user_bytes
 
 SCHEMA = "wallscope-capture-record-1"

@@ -7,7 +7,6 @@ import io
 import os
 import stat
 import sys
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -17,6 +16,7 @@ import typer
 from wallscope.cli.streams import announce_output
 from wallscope.errors import OptionError, OutputError
 from wallscope.files import defer_signals, name_aside, resolve_path, write_chunks
+from wallscope.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

@@ -9,7 +9,6 @@ comparison says how many. At most half of a run is left out (White 1997).
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from math import comb, expm1, hypot, log, sqrt
 
 import numpy as np
@@ -29,6 +28,7 @@ from wallscope.compare.confidence import (
 )
 from wallscope.model.comparison import Mismatch
 from wallscope.model.profile import Noise
+from wallscope.records import dataclass
 from wallscope.thresholds.noise import FEWEST_DEGREES_OF_NOISE_COUNT
 from wallscope.thresholds.steps import FEWEST_STEPS_FOR_QUARTILES_COUNT
 from wallscope.thresholds.verdict import (

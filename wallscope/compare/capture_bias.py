@@ -5,7 +5,6 @@ work a step does is known only where the user gives the tokens; kernels and copi
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 from wallscope.compare.kernel_changes import sum_work
 from wallscope.compare.operation_changes import KEPT, pair_operations
@@ -15,6 +14,7 @@ from wallscope.model.comparison import Direction, Mismatch
 from wallscope.model.enums import CopyDirection, Wall
 from wallscope.model.finding_codes import FindingCode
 from wallscope.model.profile import Header, ProfiledInput
+from wallscope.records import dataclass
 from wallscope.thresholds.verdict import (
     BIAS_SHARE,
     LIKE_INPUT_RATIO,

@@ -16,7 +16,6 @@ make some more likely: the level before the commit and the level after it must f
 runs. Nothing separates commits between two recorded ones, so they share the probability equally.
 """
 
-from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import blake2b
 from itertools import pairwise
@@ -28,6 +27,7 @@ import numpy.typing as npt
 from wallscope.compare.confidence import Floats, normal_quantile, student_quantile
 from wallscope.model.enums import Grade
 from wallscope.model.profile import Noise
+from wallscope.records import dataclass
 from wallscope.thresholds.noise import (
     CHANGE_PERMUTATIONS_COUNT,
     FALSE_ALARM_SHARE,

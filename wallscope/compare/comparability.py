@@ -2,7 +2,6 @@
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 
 import polars as pl
@@ -15,6 +14,7 @@ from wallscope.model.cause_catalogue import UNATTRIBUTED_OPAQUE_GRAPH, UNSPLIT, 
 from wallscope.model.comparison import Mismatch, MismatchSeverity
 from wallscope.model.profile import Profile, Work
 from wallscope.profile.time_moves import join_split_causes
+from wallscope.records import dataclass
 from wallscope.thresholds.verdict import LIKE_WORK_SHARE, OTHER_WORK_SHARE, UNTOLD_PART_SHARE
 
 _UNKNOWN = "unknown"

@@ -1,7 +1,7 @@
 """The comparison of two sides: the step of one rank decides; walls, causes and operations explain."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from math import exp, expm1, isfinite, log
 
@@ -90,6 +90,7 @@ from wallscope.model.comparison import (
 from wallscope.model.enums import Grade, Wall
 from wallscope.model.profile import Noise, Profile, RecordedNoise
 from wallscope.model.report import SIDE_STEPS, ComparisonReport, SideSteps
+from wallscope.records import dataclass
 from wallscope.thresholds.verdict import CONFIDENCE_SHARE, MARGIN_NS, MARGIN_SHARE, SLOW_STEP_RATIO
 
 

@@ -7,7 +7,6 @@ length miss of an autoregressive series. The interval uses Student's t, with the
 degrees of freedom. `run_noise` adds the difference between runs (`docs/diff.md` shows the measured coverage).
 """
 
-from dataclasses import dataclass
 from hashlib import blake2b
 from math import ceil, lgamma, pi, sqrt, tan
 from statistics import NormalDist
@@ -17,6 +16,7 @@ import numpy.typing as npt
 from numpy.lib.stride_tricks import sliding_window_view
 
 from wallscope.columns import Flags
+from wallscope.records import dataclass
 from wallscope.thresholds.noise import FEWEST_STEPS_FOR_MIDDLE_COUNT
 from wallscope.thresholds.verdict import (
     FEWEST_STEPS_FOR_SPREAD_COUNT,

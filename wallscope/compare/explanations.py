@@ -8,7 +8,6 @@ mean of all steps, not the typical step.
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
@@ -52,6 +51,7 @@ from wallscope.model.comparison import (
 )
 from wallscope.model.enums import Wall
 from wallscope.model.profile import Profile, ProfiledInput
+from wallscope.records import dataclass
 from wallscope.thresholds.steps import RARE_STALL_SHARE
 from wallscope.thresholds.verdict import (
     EXPLAINED_SHARE,

@@ -1,13 +1,13 @@
 """Gates: what must not be, as a user writes it, `step>3%` or `host/framework>2ms`."""
 
 import re
-from dataclasses import dataclass
 
 from wallscope.errors import OptionError
 from wallscope.model.analysis import Analysis, Rank
 from wallscope.model.cause_catalogue import drop_detail
 from wallscope.model.comparison import CauseDelta, Deltas, GateResult, StepChange, Verdict, WallDelta
 from wallscope.model.enums import Wall
+from wallscope.records import dataclass
 from wallscope.units import duration, percent, signed_duration, signed_percent
 
 _UNITS_NS = {"ns": 1, "us": 1_000, "µs": 1_000, "ms": 1_000_000, "s": 1_000_000_000}

@@ -6,9 +6,8 @@ causes sum to that of the step. So one that makes up most of the change of a ste
 likely, even if its own noise leaves it open. `docs/diff.md` shows how often claims of each grade are right.
 """
 
-from dataclasses import dataclass
-
 from wallscope.model.enums import Grade
+from wallscope.records import dataclass
 from wallscope.thresholds.verdict import MAKES_UP_SHARE, SURE_OF_ASSUMED_RATIO
 
 CERTAIN = frozenset({Grade.SURE, Grade.LIKELY})

@@ -13,7 +13,7 @@ same work, unless their times are too far apart.
 import re
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from fractions import Fraction
 from typing import Literal
 
@@ -22,6 +22,7 @@ from wallscope.compare.wall_deltas import Part, TracedRow
 from wallscope.model.cause_catalogue import find_wall
 from wallscope.model.comparison import OperationChange, OperationDelta
 from wallscope.model.enums import ComputeCategory, Wall
+from wallscope.records import dataclass
 from wallscope.thresholds.verdict import (
     LEADING_OPERATION_SHARE,
     LIKE_OPERATIONS_RATIO,

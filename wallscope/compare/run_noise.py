@@ -11,7 +11,7 @@ comparisons.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import inf, sqrt
 
 import numpy as np
@@ -19,6 +19,7 @@ import numpy as np
 from wallscope.columns import Flags
 from wallscope.compare.confidence import Floats, Spread, normal_quantile, student_chance, student_quantile
 from wallscope.model.profile import Noise, RecordedNoise
+from wallscope.records import dataclass
 from wallscope.thresholds.noise import (
     CONTRADICTED_VARIANCE_RATIO,
     FEWEST_DEGREES_OF_NOISE_COUNT,

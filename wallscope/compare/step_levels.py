@@ -5,7 +5,6 @@ of the levels. The more often a run changes its level, the more alike runs are.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from math import expm1, log, sqrt
 
@@ -15,6 +14,7 @@ import numpy.typing as npt
 from wallscope.compare.confidence import usual_steps
 from wallscope.model.comparison import Mismatch
 from wallscope.model.diagnosis import StepMode
+from wallscope.records import dataclass
 from wallscope.thresholds.verdict import (
     FEWEST_STEPS_OF_SHIFT_COUNT,
     SHARED_LEVELS_RATIO,

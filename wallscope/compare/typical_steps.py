@@ -5,7 +5,6 @@ Each level sums to the coarser one.
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import NamedTuple
 
@@ -20,6 +19,7 @@ from wallscope.model.cause_catalogue import find_wall
 from wallscope.model.comparison import RankChange
 from wallscope.model.enums import Wall
 from wallscope.model.profile import OPERATION_KEYS, Profile
+from wallscope.records import dataclass
 from wallscope.trace.intervals import apportion
 
 _KEY = [name for name in OPERATION_KEYS.names() if name != "key"]

@@ -11,7 +11,7 @@ to, or from the assumption about it.
 
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import sqrt
 from typing import Generic, NamedTuple, TypeVar
 
@@ -50,6 +50,7 @@ from wallscope.model.comparison import (
 )
 from wallscope.model.enums import Axis, Grade, Wall
 from wallscope.model.profile import OPERATION_KEYS, Profile, RecordedNoise
+from wallscope.records import dataclass
 from wallscope.thresholds.noise import (
     ASSUMED_NOISE_RATIO,
     ASSUMED_OFF_SHARE,

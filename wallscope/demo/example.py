@@ -12,7 +12,6 @@ import errno
 import sqlite3
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
-from dataclasses import dataclass
 from itertools import count, cycle
 from pathlib import Path
 from random import Random
@@ -20,6 +19,7 @@ from typing import Final, NamedTuple, TypeAlias, TypeVar
 
 from wallscope.demo.export_writer import ExportWriter
 from wallscope.demo.machine import LAUNCH_CALL_NS, NULL_STREAM, CudaEvent, SimulatedMachine, Thread
+from wallscope.records import dataclass
 
 APPLICATION_ID = 0x77_73_64_65  # "wsde": marks an SQLite file as ours
 _MAGIC, _APPLICATION_ID_AT = b"SQLite format 3\0", slice(68, 72)  # https://sqlite.org/fileformat2.html

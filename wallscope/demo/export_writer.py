@@ -6,10 +6,11 @@ row, and required columns without a value get a neutral one.
 
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
+
+from wallscope.records import dataclass
 
 _COPY_KINDS = {
     "host-to-device": 1,

@@ -12,7 +12,7 @@ import stat
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import asdict, dataclass, field, fields, is_dataclass
+from dataclasses import asdict, field, fields, is_dataclass
 from enum import Enum
 from functools import cache, cached_property, partial
 from pathlib import Path
@@ -28,6 +28,7 @@ from wallscope.model.advice import Framework
 from wallscope.model.analysis import SCHEMA, Analysis
 from wallscope.model.capture import Finding, Options, Progress, Severity
 from wallscope.model.finding_codes import FindingCode
+from wallscope.records import dataclass
 
 if TYPE_CHECKING:
     from wallscope.pipeline import AnalyzedCapture

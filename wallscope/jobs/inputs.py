@@ -15,7 +15,7 @@ import time
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -25,6 +25,7 @@ from wallscope.extras import name_install_command
 from wallscope.files import resolve_path
 from wallscope.kineto.trace_bytes import has_trace_keys
 from wallscope.model.capture import Options, Progress
+from wallscope.records import dataclass
 from wallscope.units import size
 from wallscope.urls import describe_failure, is_url, redact_url, strip_local
 

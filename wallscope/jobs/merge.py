@@ -7,7 +7,7 @@ on one clock from what the analysis of each export kept at low detail.
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 
 import polars as pl
@@ -38,6 +38,7 @@ from wallscope.ranks.job import MatchedJob, match_ranks
 from wallscope.ranks.job_sentences import describe_left_out
 from wallscope.ranks.match_collectives import fit_line
 from wallscope.ranks.tables import collective_lanes, job_table
+from wallscope.records import dataclass
 from wallscope.summary.diagnosis import (
     decide_wall,
     divide_opportunities,

@@ -17,7 +17,6 @@ import traceback
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from multiprocessing import get_context
 from multiprocessing.connection import wait
 from pathlib import Path
@@ -36,6 +35,7 @@ from wallscope.jobs.inputs import Source, fetch_source, is_answer, load_or_analy
 from wallscope.model.analysis import Analysis
 from wallscope.model.capture import Options, Progress
 from wallscope.process_tuning import POLARS_THREADS, tune_process
+from wallscope.records import dataclass
 from wallscope.units import duration
 from wallscope.user_files import MOST_LIST_BYTES, read_user_bytes
 

@@ -7,7 +7,6 @@ scanned events: plain numbers as they are, the few other values one by one.
 
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, assert_never
 
 import msgspec
@@ -31,6 +30,7 @@ from wallscope.kineto.event_decoding import (
     spell_value,
 )
 from wallscope.nsys.identity import LONGEST_NAME_LETTERS
+from wallscope.records import dataclass
 
 _ABSENT, _REAL, _TEXT = -1, -3, -4
 """Marks of values: none, bits of a double, number of a text. From 0 on: a number with so many decimals."""

@@ -6,7 +6,7 @@ microseconds with up to three decimals, integers up to torch 2.3.
 
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import numpy as np
@@ -29,6 +29,7 @@ from wallscope.kineto.trace_bytes import TraceBytes
 from wallscope.kineto.trace_events import FileFacts, iterate_events
 from wallscope.model.capture import Progress
 from wallscope.nsys.identity import LONGEST_NAME_LETTERS, number_texts
+from wallscope.records import dataclass
 from wallscope.thresholds.causes import LONGEST_LEAD_NS
 from wallscope.trace.record_times import (
     Extent,

@@ -7,7 +7,6 @@ same correlation. Names of hosts, users and folders in the file are not read.
 import json
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +20,7 @@ from wallscope.model.schemas import RANKS
 from wallscope.nsys.identity import KNOWN_ROLES, make_gpu, write_cuda_version
 from wallscope.nsys.integrity import content_size_bytes, fingerprint
 from wallscope.nsys.ranks import find_rank_in_name
+from wallscope.records import dataclass
 from wallscope.units import spell_surrogates
 
 _TID_BITS = 24

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from enum import StrEnum
 from typing import Annotated, Literal, get_args
 
@@ -11,6 +11,7 @@ from wallscope.model.enums import Axis, Backend, Precision, Wall
 from wallscope.model.finding_codes import FindingCode
 from wallscope.model.shown import Shown
 from wallscope.model.whatif import Answer
+from wallscope.records import dataclass
 
 System = Literal[
     "megatron-bridge",

@@ -4,7 +4,6 @@ Times are integer nanoseconds, shares are 0..1, `None` is unknown and never mean
 added, never renamed within a major version of `SCHEMA`.
 """
 
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated, Final, Literal
 
@@ -38,6 +37,7 @@ from wallscope.model.shown import (
 )
 from wallscope.model.speed_of_light import SpeedOfLight
 from wallscope.model.whatif import Replay
+from wallscope.records import dataclass
 
 ClockMethod = Literal["none", "one-clock", "session-start", "collective-ends", "unaligned"]
 

@@ -7,8 +7,10 @@ A key that is absent is unknown or empty, never 0.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final, Literal
+
+from wallscope.records import dataclass
 
 BRIEF_SCHEMA: Final = "wallscope.brief/1"
 

@@ -1,7 +1,7 @@
 """The content of one export or trace, the selected part of it, and the user's options for its analysis."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -10,6 +10,7 @@ from wallscope.model.diagnosis import StepFacts
 from wallscope.model.enums import Axis, Reader
 from wallscope.model.finding_codes import FindingCode
 from wallscope.model.shown import Shown
+from wallscope.records import dataclass
 
 if TYPE_CHECKING:
     import polars as pl  # Answers contain these models and no frames: reading an answer does not need polars.

@@ -4,11 +4,11 @@ Times are integer nanoseconds of the typical step, ratios are head over base, `N
 head minus base. Those of walls sum to that of the step, and each finer list to the coarser one.
 """
 
-from dataclasses import dataclass
 from typing import Final, Literal
 
 from wallscope.model.enums import Axis, Grade, Wall
 from wallscope.model.speed_of_light import MatrixWork
+from wallscope.records import dataclass
 
 COMPARISON_SCHEMA: Final = "wallscope.comparison/1"
 

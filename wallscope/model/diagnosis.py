@@ -3,11 +3,12 @@
 A part of the published contract of `model.analysis`. `None` is unknown, or was not requested.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Annotated, Literal
 
 from wallscope.model.enums import Precision, Wall
 from wallscope.model.shown import CAUSE, WALL, Shown
+from wallscope.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,8 @@
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+
+from wallscope.records import dataclass
 
 _OPTION = re.compile(
     r"\s*(?:\((?:Experimental|Deprecated)\) )?(?:-\w, )?(--[a-z0-9][a-z0-9-]*)(?:\[[^\]]*\])?(?:[= ].*)?"

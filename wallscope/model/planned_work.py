@@ -4,11 +4,11 @@ FLOPs are exact fractions, so that those of all ranks add up to the FLOPs of the
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from fractions import Fraction
 
 from wallscope.model.enums import ComputeCategory
+from wallscope.records import dataclass
 
 
 class PlanMismatch(StrEnum):

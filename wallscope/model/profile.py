@@ -5,7 +5,7 @@ A record belongs to a commit in a store: its runs, their testbed, and the length
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from hashlib import sha256
 from typing import Final, Literal
 
@@ -16,6 +16,7 @@ from wallscope.model.capture import CaptureConditions, GraphTracing, Profiler
 from wallscope.model.enums import Absent, Axis, Collective, DeviceState, Precision, Wall
 from wallscope.model.schemas import BACKEND, BUDGET_PARTS
 from wallscope.model.speed_of_light import MatrixWork
+from wallscope.records import dataclass
 
 PROFILE_SCHEMA: Final = "wallscope.profile/2"
 

@@ -9,12 +9,12 @@ means of the typical step, `None` is unknown and never means 0.
 A part of the published contract of `model.analysis`. Metrics that were not sampled are `None`, never 0.
 """
 
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated, Literal
 
 from wallscope.model.enums import Axis, Backend, Collective, ComputeCategory, CopyDirection, Precision
 from wallscope.model.shown import AXIS, FUNCTION, KERNEL_NAME, KERNELS, OPERATION, WORK, Shown
+from wallscope.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

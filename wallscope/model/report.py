@@ -1,6 +1,6 @@
 """Data shown in addition to the answer: timelines, gaps, tracks for other viewers, steps of both runs."""
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 import polars as pl
@@ -9,6 +9,7 @@ from wallscope.model.analysis import Analysis
 from wallscope.model.enums import DeviceState, Wall
 from wallscope.model.profile import ProfiledInput, Work
 from wallscope.model.whatif import CriticalPath, SelfCheck
+from wallscope.records import dataclass
 
 if TYPE_CHECKING:
     from wallscope.model.comparison import Comparison

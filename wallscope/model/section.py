@@ -5,12 +5,13 @@ between media are properties of a column or a table.
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import partial
 from typing import Any, Literal, Union
 
 from wallscope.model.enums import Wall
 from wallscope.model.shown import WORDS, Unit, list_fields
+from wallscope.records import dataclass
 
 Value = str | int | float | tuple[str, ...] | None
 """The content of a cell; several texts are stacked."""

@@ -5,9 +5,10 @@ Tables of files and their reference, JSON schemas, pages and terminals take it f
 
 import inspect
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cache
 from typing import Any, Literal
+
+from wallscope.records import dataclass
 
 Unit = Literal[
     "text",

@@ -3,13 +3,13 @@
 Each nanosecond of the typical step is in one line. `None` is unknown.
 """
 
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated, Literal
 
 from wallscope.model.enums import ComputeCategory, Precision
 from wallscope.model.planned_work import PlanMismatch
 from wallscope.model.shown import Shown
+from wallscope.records import dataclass
 
 
 class LedgerLine(StrEnum):

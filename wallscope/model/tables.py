@@ -4,7 +4,6 @@ Columns are declared as fields of rows (`Shown`); a table lists the rows that it
 """
 
 import inspect
-from dataclasses import dataclass
 from enum import Enum
 from types import NoneType, UnionType
 from typing import Any, Union, get_args, get_origin
@@ -12,6 +11,7 @@ from typing import Any, Union, get_args, get_origin
 import polars as pl
 
 from wallscope.model.shown import list_fields
+from wallscope.records import dataclass
 
 _KINDS = {int: pl.Int64(), float: pl.Float64(), bool: pl.Boolean()}
 

@@ -4,7 +4,6 @@ Times are integer nanoseconds of the typical step, shares are 0 to 1, `None` is 
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from shlex import quote
 from typing import Final, Literal
 
@@ -12,6 +11,7 @@ from wallscope.model.capture import Export
 from wallscope.model.cause_catalogue import REFILL, WAIT
 from wallscope.model.diagnosis import Walls
 from wallscope.model.enums import Wall
+from wallscope.records import dataclass
 
 WHATIF_SCHEMA: Final = "wallscope.whatif/1"
 

@@ -6,7 +6,7 @@ one spelling per entry point.
 """
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
@@ -27,6 +27,7 @@ from wallscope.nsys.identity import (
     number_texts,
 )
 from wallscope.nsys.tables import NULL, CatalogTable, Database, make_nullable, read_row_numbers, read_table
+from wallscope.records import dataclass
 
 _SPELLING = r"^_*cu(?:64)?(\w*?)(?:_(?:ptsz|ptds|v\d+))*$"
 """Leading underscores mark calls that the compiler generates. `64` is from the time of 32-bit pointers."""

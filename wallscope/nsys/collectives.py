@@ -9,7 +9,6 @@ import re
 import struct
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
@@ -18,6 +17,7 @@ from wallscope.model.capture import Progress
 from wallscope.model.schemas import COLLECTIVE_CALLS, COMMUNICATORS, CollectiveSource
 from wallscope.nsys.identity import join_threads, look_up_texts
 from wallscope.nsys.tables import Database
+from wallscope.records import dataclass
 
 _HEADER = struct.Struct("<IIIIQQ")  # domain, -, schema, -, bytes of the payload, bytes of all
 _INTEGERS = ("<i4", "<u4", "<i8", "<u8", "<i8", "<u8", "i1", "u1", "<i2", "<u2", "<i4", "<u4", "<i8", "<u8")

@@ -6,7 +6,6 @@ profiler's own overhead. NVTX ranges can also be missing, truncated or too many.
 
 import re
 from collections.abc import Iterable, Sized
-from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
@@ -19,6 +18,7 @@ from wallscope.model.finding_codes import FindingCode
 from wallscope.nsys.host_events import CUDA_OVERHEADS, PROFILER_OVERHEADS, PROFILER_TYPES, RawRanges
 from wallscope.nsys.identity import ExportFacts, look_up_texts, read_capture_options
 from wallscope.nsys.tables import Database, read_table
+from wallscope.records import dataclass
 from wallscope.thresholds.verdict import (
     AT_WORK_TO_THE_END_SHARE,
     FEWEST_OPERATOR_RANGES_COUNT,

@@ -6,7 +6,6 @@ in it that follow each other show when it began and ended, to half the time betw
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
@@ -24,6 +23,7 @@ from wallscope.nsys.identity import (
 )
 from wallscope.nsys.tables import RANGES as RANGE_ROWS
 from wallscope.nsys.tables import STRINGS, CatalogTable, Database, read_row_numbers, read_table
+from wallscope.records import dataclass
 from wallscope.thresholds.causes import (
     COLLECTOR_SAMPLES_APART_RATIO,
     FEWEST_COLLECTOR_SAMPLES_COUNT,

@@ -14,7 +14,6 @@ one capture slower than another of the same program.
 import json
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Final
 
 import polars as pl
@@ -24,6 +23,7 @@ from wallscope.model.schemas import NAMES, THREADS
 from wallscope.nsys import tables
 from wallscope.nsys.integrity import content_size_bytes, fingerprint
 from wallscope.nsys.tables import EXPORT_METADATA, STRINGS, Database
+from wallscope.records import dataclass
 from wallscope.units import spell_surrogates
 
 NAMELESS = -1

@@ -12,12 +12,13 @@ import re
 import stat
 import struct
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from wallscope.cache_folder import fingerprint_file
 from wallscope.errors import InputError
+from wallscope.records import dataclass
 from wallscope.units import plural, size
 
 _HEADER_BYTES = 100

@@ -5,7 +5,7 @@ context, so every key includes the process.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import accumulate
 
 import numpy as np
@@ -19,6 +19,7 @@ from wallscope.nsys import tables
 from wallscope.nsys.calls import Calls
 from wallscope.nsys.identity import NAMELESS, look_up_texts, number_texts
 from wallscope.nsys.tables import Database, read_row_numbers
+from wallscope.records import dataclass
 from wallscope.trace.record_times import LeftOut
 
 _DIRECTIONS = {

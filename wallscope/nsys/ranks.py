@@ -6,7 +6,6 @@ Both stay unknown without a source: neither the order of devices nor that of pro
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 import polars as pl
 
@@ -15,6 +14,7 @@ from wallscope.model.finding_codes import FindingCode
 from wallscope.model.schemas import RANKS
 from wallscope.nsys.identity import RANK_VARIABLES
 from wallscope.nsys.tables import Database
+from wallscope.records import dataclass
 
 _PROCESS_BITS = ~0xFFFFFF
 _COUNTS = range(1 << 31)

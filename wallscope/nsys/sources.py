@@ -23,7 +23,6 @@ import tempfile
 from array import array
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
-from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
 from threading import Lock
@@ -50,6 +49,7 @@ from wallscope.nsys.integrity import (
 )
 from wallscope.nsys.sqlite_file import HAS_OWN_PLACES, decode_text, read_columns
 from wallscope.nsys.tables import NULL, Tables, Wanted, make_nullable, quote
+from wallscope.records import dataclass
 
 _PRAGMAS = ("query_only = ON", "trusted_schema = OFF", "cell_size_check = ON", "temp_store = MEMORY")
 _LIMITS = {

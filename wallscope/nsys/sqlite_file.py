@@ -12,7 +12,6 @@ import os
 import re
 import sqlite3
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
@@ -24,6 +23,7 @@ from wallscope.files import read_query
 from wallscope.kernels import sqlite_records, views
 from wallscope.model.capture import Progress
 from wallscope.nsys.tables import NULL, DistinctRows, Numbers, Wanted, make_nullable
+from wallscope.records import dataclass
 
 Flat = NDArray[np.uint8]
 Column = NDArray[np.integer[Any]]

@@ -1,7 +1,7 @@
 """The known tables and columns of exports, and those that an export has."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Any, Protocol
@@ -14,6 +14,7 @@ from wallscope.errors import InputError
 from wallscope.files import read_query
 from wallscope.kernels import row_numbers, views
 from wallscope.model.capture import Presence, Progress
+from wallscope.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
 """The profile of a rank: tables from its slices and operations, headed by what the whole analysis knows."""
 
 from collections import defaultdict
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 import polars as pl
@@ -64,6 +64,7 @@ from wallscope.profile.step_slices import (
     key_table,
     number_slices,
 )
+from wallscope.records import dataclass
 from wallscope.trace.intervals import Times
 from wallscope.trace.kernel_classes import is_compute
 

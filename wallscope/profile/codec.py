@@ -8,7 +8,6 @@ import base64
 import binascii
 import json
 import zlib
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -32,6 +31,7 @@ from wallscope.model.profile import (
     Header,
     Profile,
 )
+from wallscope.records import dataclass
 from wallscope.units import size, spell_all
 
 if TYPE_CHECKING:

@@ -6,7 +6,6 @@ Steps and kinds of several captures are numbered by the capture and the number t
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -41,6 +40,7 @@ from wallscope.model.enums import (
 from wallscope.model.profile import OPERATION_KEYS
 from wallscope.model.schemas import CATEGORY
 from wallscope.model.schemas import CATEGORY as CATEGORIES
+from wallscope.records import dataclass
 from wallscope.trace.intervals import Spans, Times, covered_ns, order_spans, union
 from wallscope.trace.kernel_classes import infer_precisions
 from wallscope.trace.names import normalize_names

@@ -1,7 +1,7 @@
 """Profiles in which time is moved from cause to cause, so that sums stay."""
 
 from collections.abc import Collection
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
@@ -20,6 +20,7 @@ from wallscope.model.cause_catalogue import drop_detail, is_part
 from wallscope.model.enums import Absent
 from wallscope.model.profile import STEP_CAUSES, STEP_OWNED, Profile
 from wallscope.profile.step_slices import ABSENTS, STATES, decode_pairs, encode_pairs
+from wallscope.records import dataclass
 from wallscope.trace.intervals import Times, number_spans
 
 MOVES: Final = pl.Schema(

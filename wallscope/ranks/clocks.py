@@ -5,14 +5,13 @@ therefore one moment, seen by several clocks. Hosts differ by an offset and a dr
 by the clocks of their GPUs and by how fast each leaves, which is one number per rank.
 """
 
-from dataclasses import dataclass
-
 import numpy as np
 import polars as pl
 
 from wallscope.model.analysis import Clock, ClockMethod, Clocks
 from wallscope.model.enums import Collective
 from wallscope.ranks.match_collectives import AllCollectives, Times64, fit_line, has_drift_evidence
+from wallscope.records import dataclass
 from wallscope.thresholds.causes import CLOCK_ROUNDS_COUNT, LARGEST_DRIFT_RATIO
 
 SYMMETRIC = (

@@ -7,7 +7,7 @@ that gain about the same, the smallest is named. It stays repaired, and the sear
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
@@ -15,6 +15,7 @@ import numpy.typing as npt
 from wallscope.columns import Flags, Rows
 from wallscope.model.analysis import UnitKind
 from wallscope.ranks.job_replay import JobGraph, OwnTimes
+from wallscope.records import dataclass
 from wallscope.thresholds.causes import (
     CERTAIN_DEVIATIONS_COUNT,
     CULPRIT_SHARE,

@@ -5,7 +5,7 @@ This last stage with several ranks uses only profiles, so that ranks can be anal
 
 from collections import defaultdict
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -49,6 +49,7 @@ from wallscope.ranks.wait_split import (
     split_waits,
     summarize_pipeline,
 )
+from wallscope.records import dataclass
 from wallscope.thresholds.causes import UNEVEN_STAGES_SHARE, UNKNOWN_WAIT_SHARE
 from wallscope.thresholds.verdict import MATERIAL_SHARE
 from wallscope.trace.intervals import Times, length_ns, make_spans, order_spans, union

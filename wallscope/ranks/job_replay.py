@@ -6,7 +6,6 @@ a participant, has passed since the last participant came. Unchanged, the replay
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
@@ -17,6 +16,7 @@ from wallscope.model.enums import Wall
 from wallscope.model.profile import Profile
 from wallscope.ranks.match_collectives import AT, OUT
 from wallscope.ranks.wait_split import StepSums
+from wallscope.records import dataclass
 from wallscope.thresholds.causes import CULPRIT_SHARE, MOST_REPLAYED_STEPS_COUNT, QUEUED_STAY_NS
 from wallscope.trace.intervals import Times
 

@@ -10,7 +10,6 @@ ends keep a constant distance.
 
 from collections.abc import Iterator, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -20,6 +19,7 @@ import polars as pl
 from wallscope.columns import Rows, as_integers
 from wallscope.model.enums import Collective
 from wallscope.model.profile import BEFORE, INSIDE, RANK_COLLECTIVES, Profile, ProfiledInput
+from wallscope.records import dataclass
 from wallscope.thresholds.causes import (
     EVEN_GROUP_NS,
     EVEN_GROUP_RATIO,

@@ -2,7 +2,6 @@
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from itertools import takewhile
 
 import numpy as np
@@ -14,6 +13,7 @@ from wallscope.model.enums import ComputeCategory, Wall
 from wallscope.model.profile import Profile
 from wallscope.ranks.culprits import Culprit, JobUnit
 from wallscope.ranks.wait_split import StepSums
+from wallscope.records import dataclass
 from wallscope.thresholds.causes import (
     COMPARED_PEERS_COUNT,
     CULPRIT_SHARE,

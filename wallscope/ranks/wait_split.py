@@ -10,7 +10,7 @@ combined in order of time: a step gets the operations that began first, waiting 
 
 from collections import Counter, defaultdict, deque
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -34,6 +34,7 @@ from wallscope.model.enums import Axis, Wall
 from wallscope.model.profile import Profile
 from wallscope.profile.step_slices import encode_pairs
 from wallscope.profile.time_moves import MOVES, join_split_causes, move_time, on_axes
+from wallscope.records import dataclass
 from wallscope.thresholds.causes import EARLY_RECEIVER_NS
 from wallscope.thresholds.verdict import MATERIAL_SHARE
 from wallscope.trace.intervals import Times, apportion

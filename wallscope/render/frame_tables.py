@@ -1,7 +1,6 @@
 """Frames of rows on a terminal, one block a rank: text without room is cut, numbers never."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
@@ -16,6 +15,7 @@ from wallscope.model.diagnosis import Walls
 from wallscope.model.enums import Wall
 from wallscope.model.frame_rows import KernelRow, RangeOperationsRow, SpanRow
 from wallscope.model.shown import Unit, list_fields
+from wallscope.records import dataclass
 from wallscope.render.texts import shorten_kernel_name, visible
 
 _MOST_ROWS = 40

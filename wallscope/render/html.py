@@ -8,7 +8,7 @@ import re
 import zlib
 from base64 import b64encode
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from hashlib import sha256
 from html import escape as escape_quotes
 from importlib.resources import files
@@ -22,6 +22,7 @@ from wallscope.model.cause_catalogue import describe_cause, name_cause, write_ca
 from wallscope.model.enums import Wall
 from wallscope.model.section import Cell, Column, Figure, Grid, KeyAnswer, Section, Value
 from wallscope.model.shown import Unit
+from wallscope.records import dataclass
 from wallscope.render.texts import (
     WALL_COLOURS,
     as_cell,

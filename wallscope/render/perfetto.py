@@ -10,7 +10,6 @@ minutes for what this does in seconds.
 
 import zlib
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +17,7 @@ import polars as pl
 
 from wallscope.columns import Flags, Rows
 from wallscope.model.report import TRACED, Track
+from wallscope.records import dataclass
 from wallscope.render.texts import visible
 from wallscope.trace.intervals import lay_inside, lay_side_by_side, list_edges
 

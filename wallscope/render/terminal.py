@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from rich.cells import cell_len
@@ -13,6 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from wallscope.model.section import Cell, Column, Grid, Items, Line, Lines, Section, Span, Tone, Value
+from wallscope.records import dataclass
 from wallscope.render.texts import (
     WALL_COLOURS,
     as_cell,

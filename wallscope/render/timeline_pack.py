@@ -9,7 +9,6 @@ import json
 import zlib
 from base64 import b64encode
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -20,6 +19,7 @@ from wallscope import units
 from wallscope.model.cause_catalogue import name_cause
 from wallscope.model.enums import Wall
 from wallscope.model.report import SHOWN_OPERATIONS, StepOverviews, StepTimeline
+from wallscope.records import dataclass
 from wallscope.render.texts import shorten_names, visible
 
 _MOST_ROWS = 200_000

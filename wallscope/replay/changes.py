@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from functools import cached_property
@@ -46,6 +46,7 @@ from wallscope.model.cause_catalogue import (
 )
 from wallscope.model.enums import CallRole, OperationClass
 from wallscope.model.whatif import Question
+from wallscope.records import dataclass
 from wallscope.replay.edits import (
     GraphEdit,
     capture_graphs,

@@ -1,6 +1,5 @@
 """The critical path of a step with cause, range and name, its parts, and the slack of operations."""
 
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -20,6 +19,7 @@ from wallscope.model.cause_catalogue import UNATTRIBUTED_UNRESOLVED
 from wallscope.model.diagnosis import Walls
 from wallscope.model.enums import Wall
 from wallscope.model.whatif import CriticalPath, OperationSlack, PathPart, PathSegment
+from wallscope.records import dataclass
 from wallscope.replay.changes import KERNEL_GAP, LAUNCH_LATENCY, SYNCHRONISATION, find_waiting_segments
 from wallscope.replay.simulate import (
     BOUNDS,

@@ -8,7 +8,7 @@ It answers `wallscope whatif`, gains of fixes and upper bounds of causes, all of
 measure, so that one question has one answer. They differ only in the largest accepted error.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from threading import Lock
 from typing import NamedTuple
@@ -30,6 +30,7 @@ from wallscope.columns import (
 from wallscope.model.diagnosis import Walls
 from wallscope.model.enums import OperationClass, Wall
 from wallscope.model.whatif import Answer, Question, SelfCheck
+from wallscope.records import dataclass
 from wallscope.replay.changes import NO_TAX, Changes, OverlapTaxes
 from wallscope.replay.critical_path import (
     NamedPath,

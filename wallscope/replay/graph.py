@@ -7,7 +7,6 @@ reproduces the capture; the difference is the replay error.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import IntEnum
 from functools import cached_property
 from typing import NamedTuple
@@ -17,6 +16,7 @@ import numpy.typing as npt
 import polars as pl
 
 from wallscope.columns import Flags, Places, Rows, are_among
+from wallscope.records import dataclass
 from wallscope.thresholds.causes import USUAL_DEPENDENCY_LATENCY_NS
 from wallscope.thresholds.steps import LONGEST_DEPENDENCY_LATENCY_NS, REPLAY_CLOCKS_APART_NS
 from wallscope.trace.dependencies import Dependencies

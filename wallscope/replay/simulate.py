@@ -12,7 +12,7 @@ anything takes longer.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -21,6 +21,7 @@ import numpy.typing as npt
 
 from wallscope.columns import Flags, Rows
 from wallscope.kernels import latest_ends, simulation, views
+from wallscope.records import dataclass
 from wallscope.replay.graph import ReplayGraph, Role
 from wallscope.thresholds.causes import FOLLOWED_STREAMS_COUNT, REPLAYED_LENGTH_SHARE
 from wallscope.trace.intervals import AFTER_ALL, Times

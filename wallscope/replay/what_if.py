@@ -5,7 +5,7 @@ behind. Simulating the dependencies without it includes both effects.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property, partial
 
 import polars as pl
@@ -21,6 +21,7 @@ from wallscope.model.enums import Wall
 from wallscope.model.report import SHOWN_PATH, PlayedPath
 from wallscope.model.whatif import Answer, Asked, CriticalPath, Question, Replay, Replayed, SelfCheck
 from wallscope.process_tuning import Once, run_side_by_side
+from wallscope.records import dataclass
 from wallscope.replay.changes import Changes, OverlapTaxes
 from wallscope.replay.critical_path import divide_path
 from wallscope.replay.engine import (

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from functools import cached_property
 
 import numpy as np
@@ -22,6 +22,7 @@ from wallscope.model.cause_catalogue import (
 )
 from wallscope.model.enums import CallRole, LinkKind
 from wallscope.model.schemas import ROLE, STEPS
+from wallscope.records import dataclass
 from wallscope.replay.graph import ReplayGraph, build_graph
 from wallscope.thresholds.causes import REPLAYED_LENGTH_SHARE
 from wallscope.trace.dependencies import Dependencies

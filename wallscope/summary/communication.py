@@ -6,7 +6,6 @@ the parts.
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -36,6 +35,7 @@ from wallscope.model.enums import (
 )
 from wallscope.model.rank_summaries import Communication, CommunicationOperation, DispatcherWork, OverlapTax
 from wallscope.model.schemas import AXES, COLLECTIVES, NAMES
+from wallscope.records import dataclass
 from wallscope.thresholds.causes import (
     BESIDE_SHARE,
     FEWEST_BESIDE_COUNT,

@@ -4,7 +4,7 @@ Causes are sorted by upper bound on speedup.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -38,6 +38,7 @@ from wallscope.model.diagnosis import (
 from wallscope.model.enums import Axis, RecomputeSource, Wall
 from wallscope.model.finding_codes import FindingCode
 from wallscope.model.whatif import Answer, Question, Replayed
+from wallscope.records import dataclass
 from wallscope.replay.changes import LAUNCH, THINK
 from wallscope.replay.what_if import UpperBounds
 from wallscope.thresholds.steps import ENOUGH_STEPS_COUNT, WORKING_RANK_PARTS_COUNT

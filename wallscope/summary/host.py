@@ -6,7 +6,6 @@ earlier work of another stream as if it depended on it. This is false serializat
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import get_args
 
 import numpy as np
@@ -40,6 +39,7 @@ from wallscope.model.rank_summaries import (
     Serialisation,
 )
 from wallscope.model.schemas import HostKind, SyncKind
+from wallscope.records import dataclass
 from wallscope.summary.memory import split_calls_by_thread
 from wallscope.thresholds.causes import (
     FEWEST_CPU_SAMPLES_COUNT,

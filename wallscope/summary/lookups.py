@@ -5,7 +5,7 @@ Gaps come with their causes, and with where to find them in the timeline of Nsig
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
@@ -16,6 +16,7 @@ from wallscope.attribution.prepared import Trace
 from wallscope.model.capture import Capture
 from wallscope.model.enums import LinkKind, OperationKind
 from wallscope.model.report import GAPS, Gap, GapGroup, Link, Moment
+from wallscope.records import dataclass
 from wallscope.render.texts import shorten_name
 
 

@@ -10,7 +10,6 @@ import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import NamedTuple
 
@@ -21,6 +20,7 @@ from wallscope.columns import Flags, Rows, as_integers, combine_codes, find_plac
 from wallscope.model.capture import Capture
 from wallscope.model.enums import ComputeCategory, OperationClass, Precision
 from wallscope.model.planned_work import PlanMismatch, PlannedKind, PlannedWork
+from wallscope.records import dataclass
 from wallscope.summary.kernel_bytes import list_block_elements
 from wallscope.summary.kernel_work import ADDING, MULTIPLYING
 from wallscope.thresholds.causes import PLANNED_KERNELS_SHARE

@@ -1,7 +1,7 @@
 """Build the summary of each rank from its parts."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypedDict
 
@@ -43,6 +43,7 @@ from wallscope.model.schemas import BUDGET_PARTS, WINDOWS
 from wallscope.process_tuning import Once, release_memory, run_side_by_side
 from wallscope.profile.build import ProfileTables, build_profile_tables
 from wallscope.profile.step_slices import OperationDescriptions, describe_operations
+from wallscope.records import dataclass
 from wallscope.replay.what_if import UpperBounds, estimate_upper_bounds
 from wallscope.summary.communication import (
     CommunicationSummary,

@@ -1,7 +1,6 @@
 """A capture and its answer as the tables of `model.table_columns`, and the tables of single commands."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -15,6 +14,7 @@ from wallscope.model.diagnosis import Walls
 from wallscope.model.enums import OperationKind, Wall
 from wallscope.model.schemas import BUDGET_PARTS, KERNEL_FLOPS
 from wallscope.model.table_columns import TABLES
+from wallscope.records import dataclass
 from wallscope.summary.kernel_work import rate_kernels
 from wallscope.summary.lookups import NameLookup, build_gap_table
 from wallscope.summary.ranges import build_range_work

@@ -1,7 +1,6 @@
 """A capture as tracks of a trace: steps, walls, causes and streams of ranks, calls and ranges of threads."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import polars as pl
@@ -9,6 +8,7 @@ import polars as pl
 from wallscope.attribution.prepared import Trace
 from wallscope.model.enums import LinkKind
 from wallscope.model.report import COUNTED, TRACED, Track
+from wallscope.records import dataclass
 from wallscope.summary.lookups import NameLookup, write_thread_id
 
 _NO_FLOWS = {"flows_out": pl.lit(None, TRACED["flows_out"]), "flow_in": pl.lit(None, TRACED["flow_in"])}

@@ -13,7 +13,7 @@ Kernels that overlap communication are left out: how much of them does so varies
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from heapq import heappush, heappushpop
 
 import numpy as np
@@ -38,6 +38,7 @@ from wallscope.model.diagnosis import RareStall, SlowerKernels, StepMode
 from wallscope.model.enums import CallRole, LinkKind, OperationClass, OperationKind, Wall
 from wallscope.model.finding_codes import FindingCode
 from wallscope.model.rank_summaries import LockedCall
+from wallscope.records import dataclass
 from wallscope.summary.communication import number_shapes
 from wallscope.thresholds.steps import (
     CLOCK_EXPLAINS_SHARE,

@@ -13,7 +13,6 @@
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -30,6 +29,7 @@ from wallscope.columns import (
 )
 from wallscope.model.capture import Capture
 from wallscope.model.enums import CallRole, CopyDirection, MemoryKind, OperationKind
+from wallscope.records import dataclass
 from wallscope.thresholds.steps import (
     BLOCKING_COPY_INSIDE_SHARE,
     BLOCKING_COPY_LATE_NS,

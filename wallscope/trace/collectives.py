@@ -9,7 +9,6 @@ group launches what all calls since its begin ask for.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -30,6 +29,7 @@ from wallscope.columns import (
 from wallscope.model.capture import Capture
 from wallscope.model.enums import Backend, Collective, OperationClass
 from wallscope.model.schemas import CATEGORY, COLLECTIVES, PARTNERS
+from wallscope.records import dataclass
 from wallscope.thresholds.causes import (
     FEWEST_MET_COUNT,
     LEAST_MET_SHARE,

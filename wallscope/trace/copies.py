@@ -3,14 +3,13 @@
 Copies between devices are communication and not covered here.
 """
 
-from dataclasses import dataclass
-
 import numpy as np
 import polars as pl
 
 from wallscope.columns import Flags, Rows, as_integers, find_places, iterate_groups, number_groups, take_or
 from wallscope.model.enums import CopyCause, CopyDirection, Pass
 from wallscope.model.schemas import COPY_CAUSES
+from wallscope.records import dataclass
 from wallscope.thresholds.causes import BULK_COPY_BYTES, MOST_FRESH_OFFLOAD_SHARE
 from wallscope.trace.intervals import Spans, Times, order_spans, union
 from wallscope.trace.names import mark_changes

@@ -12,7 +12,6 @@ streams of its context, or for its own copy.
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -23,6 +22,7 @@ from wallscope.model.capture import Capture
 from wallscope.model.enums import CallRole
 from wallscope.model.finding_codes import FindingCode
 from wallscope.model.schemas import SyncKind
+from wallscope.records import dataclass
 from wallscope.thresholds.steps import (
     EXPLAINED_ROUNDS_COUNT,
     FEWEST_REPLAYS_COUNT,

@@ -10,7 +10,7 @@ Clocks that run at different rates drift apart by a line. Its slope is that of t
 time, as in Moon, Skelly and Towsley, "Estimation and Removal of Clock Skew from Network Delay Measurements".
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -20,6 +20,7 @@ from wallscope.columns import Flags, Rows, iterate_groups, iterate_runs
 from wallscope.model.capture import Capture
 from wallscope.model.enums import CallRole
 from wallscope.model.schemas import SyncKind
+from wallscope.records import dataclass
 from wallscope.thresholds.causes import (
     CLOCK_ALIKE_NS,
     CLOCK_DRIFT_BINS_COUNT,

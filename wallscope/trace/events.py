@@ -6,7 +6,6 @@ the number minus the ordinal of the record call is constant in a process. In exp
 numbers, the latest record of that event before the wait counts.
 """
 
-from dataclasses import dataclass
 from enum import StrEnum
 
 import numpy as np
@@ -14,6 +13,7 @@ import polars as pl
 
 from wallscope.columns import Flags, Rows, as_integers, encode_member, iterate_runs, list_members
 from wallscope.model.schemas import SyncKind
+from wallscope.records import dataclass
 from wallscope.thresholds.steps import AGREEING_RECORDS_SHARE
 from wallscope.trace.intervals import Times
 from wallscope.trace.thread_timeline import FlattenedCalls

@@ -15,7 +15,7 @@ passes, a step may have more forward than backward attention kernels, in an orde
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from functools import lru_cache
 
 import numpy as np
@@ -35,6 +35,7 @@ from wallscope.columns import (
 from wallscope.model.enums import ComputeCategory, OperationClass, Pass, RecomputeSource
 from wallscope.model.schemas import CATEGORY, PASSES, RECOMPUTE
 from wallscope.process_tuning import run_side_by_side
+from wallscope.records import dataclass
 from wallscope.thresholds.causes import (
     MOST_RECOMPUTED_SHARE,
     RECOMPUTED_NAMES_COUNT,

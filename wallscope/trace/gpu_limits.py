@@ -7,13 +7,12 @@ units of 128 bytes (256 before compute capability 8.0), with 1 KiB per block res
 carve-outs of shared memory and barriers are left out, so the occupancy is an upper bound.
 """
 
-from dataclasses import dataclass
-
 import numpy as np
 import numpy.typing as npt
 import polars as pl
 
 from wallscope.columns import Rows, as_integers
+from wallscope.records import dataclass
 
 Shares = npt.NDArray[np.float64]
 

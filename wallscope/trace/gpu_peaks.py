@@ -7,7 +7,6 @@ name, the multiprocessors show which one it is.
 
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ from wallscope.model.capture import Gpu
 from wallscope.model.diagnosis import Peak
 from wallscope.model.enums import Precision
 from wallscope.model.speed_of_light import GpuPeak, PrecisionRate
+from wallscope.records import dataclass
 
 _TERA, _GIGA = 1e12, 1e9
 _AS_FAST_AS = {Precision.FP16: Precision.BF16, Precision.MXFP8: Precision.FP8}

@@ -7,14 +7,13 @@ pair of streams repeats this. If nothing ran since the last known producer, the 
 issue. Otherwise its dependency stays unresolved.
 """
 
-from dataclasses import dataclass
-
 import numpy as np
 import numpy.typing as npt
 import polars as pl
 
 from wallscope.columns import Codes, Flags, Rows, as_integers, encode_member, iterate_runs, number_groups
 from wallscope.model.enums import OperationKind
+from wallscope.records import dataclass
 from wallscope.thresholds.steps import (
     FEWEST_INFERRED_COUNT,
     FEWEST_USUAL_LATENCIES_COUNT,

@@ -1,7 +1,6 @@
 """Arithmetic on half-open spans of integer nanoseconds, whole parts of sums, and lanes to draw in."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, TypeVar
 
@@ -10,6 +9,7 @@ import numpy.typing as npt
 
 from wallscope.columns import Flags, Rows
 from wallscope.kernels import intervals, views
+from wallscope.records import dataclass
 
 Times = npt.NDArray[np.int64]
 Numbers = Sequence[int]

@@ -14,7 +14,6 @@ kernels spell types as letters: `o` 4-bit, `q` and `r` 8-bit, `t` bfloat16, `h` 
 
 import re
 import tomllib
-from dataclasses import dataclass
 from functools import cache, lru_cache
 from pathlib import Path
 from typing import TypeVar
@@ -35,6 +34,7 @@ from wallscope.model.enums import (
     Precision,
 )
 from wallscope.model.schemas import KERNEL_KINDS
+from wallscope.records import dataclass
 from wallscope.thresholds.causes import FEWEST_ATTENTION_TURNS_COUNT
 from wallscope.trace.intervals import Times
 from wallscope.trace.names import TextMemo

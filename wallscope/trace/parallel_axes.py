@@ -11,7 +11,6 @@ or a ring from a pipeline.
 import re
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
@@ -24,6 +23,7 @@ from wallscope.errors import SelectionError
 from wallscope.model.capture import Capture
 from wallscope.model.enums import Axis, Backend, Collective, ComputeCategory, OperationClass
 from wallscope.model.schemas import AXES, CATEGORY
+from wallscope.records import dataclass
 from wallscope.thresholds.causes import (
     EXPERT_KERNELS_NEAR_COUNT,
     EXPERT_MESSAGES_SHARE,

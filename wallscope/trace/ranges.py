@@ -15,7 +15,6 @@ thread that waits holds an open range and is outside API calls.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -26,6 +25,7 @@ from wallscope.columns import Codes, Flags, Rows, as_integers, find_places, iter
 from wallscope.kernels import range_nesting, views
 from wallscope.model.enums import CallRole, ProjectedBy
 from wallscope.model.schemas import NAMES, NESTED, PATHS, PROJECTION
+from wallscope.records import dataclass
 from wallscope.trace.intervals import Times
 from wallscope.trace.names import normalize_names
 

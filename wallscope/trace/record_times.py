@@ -1,11 +1,11 @@
 """Recognize records whose time cannot be: profilers write some that they could not time, or time wrongly."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 import numpy as np
 
 from wallscope.columns import Flags
+from wallscope.records import dataclass
 from wallscope.thresholds.causes import (
     CALLS_LEAD_NS,
     LATEST_RECORD_NS,

@@ -8,12 +8,12 @@ never count as steps.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
 
 from wallscope.columns import Flags, Rows
+from wallscope.records import dataclass
 from wallscope.thresholds.steps import (
     COARSER_STEPS_RATIO,
     CYCLE_KERNELS_SHARE,

@@ -10,7 +10,7 @@ Units are marked by ranges, as steps are. Each lasts from its first kernel to th
 step, so the last of a step has no length.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import get_args
 
 import numpy as np
@@ -22,6 +22,7 @@ from wallscope.model.analysis import AnchorUnit, InnerUnit
 from wallscope.model.enums import ComputeCategory, OperationClass
 from wallscope.model.rank_summaries import RepeatedUnit
 from wallscope.model.schemas import CATEGORY
+from wallscope.records import dataclass
 from wallscope.thresholds.steps import (
     ENOUGH_STEPS_COUNT,
     FEWEST_INNER_UNITS_COUNT,

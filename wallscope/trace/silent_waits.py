@@ -6,7 +6,6 @@ waits looks as if another process had the device.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
@@ -14,6 +13,7 @@ import polars as pl
 from wallscope.columns import Flags, as_integers, encode_member, iterate_runs
 from wallscope.model.capture import Capture
 from wallscope.model.enums import OperationClass
+from wallscope.records import dataclass
 from wallscope.thresholds.steps import LONGEST_UNEXPLAINED_LATENCY_NS
 from wallscope.trace.dependencies import Dependencies
 from wallscope.trace.inferred_waits import HELD_WHILE_IDLE

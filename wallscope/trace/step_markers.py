@@ -6,7 +6,6 @@ optimizer). The rarest phase marks the step, so that microbatches do not count a
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
@@ -14,6 +13,7 @@ import polars as pl
 from wallscope.columns import Flags, mark_numbers
 from wallscope.errors import StepRangeError
 from wallscope.model.analysis import AnchorKind
+from wallscope.records import dataclass
 from wallscope.thresholds.steps import FEWEST_ANCHOR_COUNT, MOST_ANCHOR_NAMES_COUNT
 from wallscope.trace.intervals import Times
 

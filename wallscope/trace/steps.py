@@ -12,7 +12,7 @@ are left out or cut.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Final
 
 import numpy as np
@@ -25,6 +25,7 @@ from wallscope.model.analysis import AnchorKind, AnchorUnit
 from wallscope.model.capture import FOREVER_NS, Selection
 from wallscope.model.schemas import STEPS
 from wallscope.process_tuning import run_side_by_side
+from wallscope.records import dataclass
 from wallscope.thresholds.steps import (
     ENOUGH_STEPS_COUNT,
     FEWEST_BETWEEN_UPDATES_COUNT,

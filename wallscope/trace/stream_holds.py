@@ -4,7 +4,6 @@ A function of the host that runs in a stream, and a wait for a value in memory, 
 next work of the stream begins late, and nothing else shows why.
 """
 
-from dataclasses import dataclass
 from enum import StrEnum
 
 import numpy as np
@@ -12,6 +11,7 @@ import polars as pl
 
 from wallscope.columns import Codes, Flags, Rows, iterate_runs
 from wallscope.model.capture import Capture
+from wallscope.records import dataclass
 from wallscope.trace.intervals import BEFORE_ALL, Times
 from wallscope.trace.thread_timeline import CallTimes, mark_calls
 

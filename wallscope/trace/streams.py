@@ -6,7 +6,6 @@ recorded there represents what that stream waits for.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from threading import Lock
 
@@ -27,6 +26,7 @@ from wallscope.columns import (
 )
 from wallscope.kernels import stream_order, views
 from wallscope.model.schemas import StreamFlag, SyncKind
+from wallscope.records import dataclass
 from wallscope.thresholds.steps import TAIL_OPERATIONS_COUNT
 from wallscope.trace.events import ResolvedBy, Waits
 from wallscope.trace.intervals import Times

@@ -5,7 +5,6 @@ synchronization stands inside another call, its time is its own.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 
@@ -17,6 +16,7 @@ from wallscope.columns import Codes, Flags, Rows, are_among
 from wallscope.kernels import call_flattening, views
 from wallscope.model.capture import Capture
 from wallscope.model.enums import CallRole
+from wallscope.records import dataclass
 from wallscope.trace.intervals import BEFORE_ALL, Numbers, Times
 
 _WINS_INSIDE = (CallRole.ALLOC, CallRole.SYNC)

@@ -13,7 +13,6 @@ host takes as long as a kernel in each step by chance.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -33,6 +32,7 @@ from wallscope.columns import (
 from wallscope.model.capture import Capture
 from wallscope.model.enums import CallRole
 from wallscope.model.schemas import HostKind
+from wallscope.records import dataclass
 from wallscope.thresholds.steps import (
     FEWEST_LOCKS_COUNT,
     FEWEST_SPINS_COUNT,

@@ -1,13 +1,13 @@
 """How to capture for wallscope: the nsys command, code for PyTorch's profiler, settings of the framework."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 
 from wallscope.model.advice import Framework
 from wallscope.model.capture import Finding
 from wallscope.model.finding_codes import FindingCode
 from wallscope.model.nsys_flags import InstalledNsys
 from wallscope.model.section import Items, Line, Lines, Section, Span
+from wallscope.records import dataclass
 from wallscope.render.texts import visible
 
 _MARK = "*"

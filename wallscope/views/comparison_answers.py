@@ -2,7 +2,6 @@
 
 import shlex
 from collections.abc import Iterator
-from dataclasses import dataclass
 from math import sqrt
 from typing import Literal
 
@@ -12,6 +11,7 @@ from wallscope import units
 from wallscope.model.comparison import Comparison, OperationChange
 from wallscope.model.enums import Grade, Wall
 from wallscope.model.section import KeyAnswer
+from wallscope.records import dataclass
 from wallscope.render.texts import visible
 from wallscope.summary.diagnosis import decide_wall
 from wallscope.views import comparison_words as words

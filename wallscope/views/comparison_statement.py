@@ -1,9 +1,8 @@
 """What is said of a comparison, on every screen: made once from it, and laid out by each medium."""
 
-from dataclasses import dataclass
-
 from wallscope.model.comparison import Comparison, Mismatch
 from wallscope.model.section import KeyAnswer, Tone
+from wallscope.records import dataclass
 from wallscope.views.comparison_answers import build_comparison_answers, describe_head, list_next_steps
 from wallscope.views.comparison_claims import describe_missing_operations
 from wallscope.views.comparison_words import (

@@ -1,7 +1,6 @@
 """A comparison in sentences: the verdict, how sure it is, what explains it, and what to do next."""
 
 from collections import defaultdict
-from dataclasses import dataclass
 from math import inf, sqrt
 
 from wallscope import units
@@ -20,6 +19,7 @@ from wallscope.model.comparison import (
     WallDelta,
 )
 from wallscope.model.enums import Grade, Wall
+from wallscope.records import dataclass
 from wallscope.render.texts import drop_namespaces, shorten_range_path, visible
 from wallscope.thresholds.noise import ASSUMED_NOISE_RATIO
 from wallscope.thresholds.verdict import (

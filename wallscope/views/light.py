@@ -4,7 +4,6 @@ Numbers describe the typical step. Where something is unknown, the text says wha
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from wallscope import units
@@ -21,6 +20,7 @@ from wallscope.model.speed_of_light import (
     MatrixWork,
     SpeedOfLight,
 )
+from wallscope.records import dataclass
 from wallscope.thresholds.verdict import (
     NAMED_LOSS_SHARE,
     SHOWN_LINE_SHARE,

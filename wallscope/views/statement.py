@@ -4,12 +4,11 @@ The headline and the sentence are its short form, the paragraphs and answers its
 its words from it: terminal, page, Markdown, notebooks and brief answers.
 """
 
-from dataclasses import dataclass
-
 from wallscope.model.analysis import Analysis
 from wallscope.model.capture import Finding
 from wallscope.model.enums import Wall
 from wallscope.model.section import KeyAnswer
+from wallscope.records import dataclass
 from wallscope.views import cards as parts
 from wallscope.views.answers import build_key_answers
 from wallscope.views.cards import Card, Fact, LegendRow, LossRow

@@ -5,7 +5,7 @@ they say of the same fact comes from the same function. No other module says whi
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Literal
 
 import numpy as np
@@ -43,6 +43,7 @@ from wallscope.ranks.job_sentences import (
     describe_missing,
     list_job_sentences,
 )
+from wallscope.records import dataclass
 from wallscope.render.texts import visible
 from wallscope.summary.diagnosis import (
     LOSSES,
