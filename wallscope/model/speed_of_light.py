@@ -54,6 +54,7 @@ class BelowPeak(StrEnum):
     """Why kernels that multiply are below their peak."""
 
     FEW_ROWS = "few-rows"
+    SHORT_KERNELS = "short-kernels"
     UNFILLED_GPU = "unfilled-gpu"
     OLD_KERNELS = "old-kernels"
     FINE_ACCUMULATION = "fine-accumulation"

@@ -30,7 +30,7 @@ def find_below_peak(
     capture: Capture,
     gpu: Gpu | None,
     rows: Rows,
-    few_rows_ns: Mapping[ComputeCategory, int],
+    sized: Mapping[BelowPeak, Mapping[ComputeCategory, int]],
 ) -> dict[ComputeCategory, dict[BelowPeak, int | None]]:
     """Return reasons why kernels are below the peak, with ns of a step where that is known.
 
@@ -39,7 +39,7 @@ def find_below_peak(
         capture: with names and grids.
         gpu: of the rank.
         rows: of kernels that multiply, with known FLOPs.
-        few_rows_ns: what bytes of operators take longer than their FLOPs, over all steps.
+        sized: ns that operators show of reasons, over all steps.
     """
     columns = work.columns
     category, inside_ns = columns.category[rows], columns.inside_ns[rows]
@@ -57,9 +57,9 @@ def find_below_peak(
     texts = capture.names["text"]
     for one, own in found.items():
         place = CATEGORIES.index(one)
-        few_ns = few_rows_ns.get(one, 0)
-        if few_ns >= MATERIAL_SHARE * all_ns[place]:
-            own[BelowPeak.FEW_ROWS] = work.mean(few_ns)
+        for reason, times_ns in sized.items():
+            if times_ns.get(one, 0) >= MATERIAL_SHARE * all_ns[place]:
+                own[reason] = work.mean(times_ns[one])
         if idle_ns[place] >= BELOW_PEAK_SHARE * all_ns[place]:
             own[BelowPeak.UNFILLED_GPU] = work.mean(int(idle_ns[place]))
     for reason, pattern in patterns.items():

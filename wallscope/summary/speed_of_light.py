@@ -51,6 +51,7 @@ from wallscope.thresholds.causes import (
     HIGHEST_CLOCK_RATIO,
     LEAST_COUNTED_SHARE,
     ONE_PRECISION_SHARE,
+    SHORT_KERNEL_NS,
 )
 from wallscope.thresholds.verdict import MATERIAL_SHARE
 from wallscope.trace.gpu_peaks import find_bandwidth, list_peaks
@@ -217,7 +218,7 @@ def build_ledger(  # noqa: PLR0913, PLR0917  # what is known of a rank
         model_flops_per_s=needed * 1e9 / step_ns if is_rate else None,
         lines=_add_reasons(
             _list_entries(means, counted.source),
-            find_below_peak(work, capture, gpu, counted.rows, counted.few_rows_ns),
+            find_below_peak(work, capture, gpu, counted.rows, counted.sized),
         ),
         matrices=tuple(_rate_matrices(work, counted, is_again, divided.group_ns, peak)),
         flops_whole_square=counted.whole_square,
@@ -286,7 +287,7 @@ class _Counted(NamedTuple):
     whole_square: int | None = None
     knows_model: bool = True
     knows_repeats: bool = True
-    few_rows_ns: Mapping[ComputeCategory, int] = MappingProxyType({})
+    sized: Mapping[BelowPeak, Mapping[ComputeCategory, int]] = MappingProxyType({})
     assumes: tuple[str, ...] = ()
 
 
@@ -303,28 +304,33 @@ def _count_by_shapes(
         operators.rows,
         place[operators.operator],
         knows_model=operators.knows_model,
-        few_rows_ns=_measure_few_rows(operators, groups, gpu),
+        sized=_measure_operators(operators, groups, gpu),
     )
 
 
-def _measure_few_rows(
+def _measure_operators(
     operators: _Operators, groups: Mapping[int, _Multiplied], gpu: Gpu | None
-) -> Counter[ComputeCategory]:
-    """Return by how much bytes take longer than FLOPs at the peak, of operators that need so long.
+) -> dict[BelowPeak, Counter[ComputeCategory]]:
+    """Return what each operator shows of why it is below the peak, over all steps.
 
-    A multiplication with few rows or columns reads a matrix for few products with each number.
+    A multiplication with few rows or columns reads a matrix for few products with each number: its bytes
+    take longer than its FLOPs at the peak. Of short kernels, the rest of their time counts.
     """
-    found = Counter[ComputeCategory]()
+    few, short = Counter[ComputeCategory](), Counter[ComputeCategory]()
     bandwidth, peak = (None, None) if gpu is None else (find_bandwidth(gpu), list_peaks(gpu))
     for kind, one in groups.items():
         rate = one.rate(peak)
-        if bandwidth is None or rate is None or one.category is None:
+        if rate is None or one.category is None:
             continue
-        own = (operators.kind == kind) & ~operators.repeats
-        bytes_ns = np.minimum(operators.moved_bytes[own] * 1e9 / bandwidth, operators.taken_ns[own])
-        more_ns = bytes_ns - operators.executed[own] * one.products * 1e9 / rate
-        found[one.category] += round(float(np.maximum(more_ns, 0).sum()))
-    return found
+        own = (operators.kind == kind) & ~operators.repeats & (operators.executed > 0)
+        taken_ns = operators.taken_ns[own].astype(np.float64)
+        flops_ns = np.minimum(operators.executed[own] * one.products * 1e9 / rate, taken_ns)
+        bytes_ns = np.minimum(operators.moved_bytes[own] * 1e9 / bandwidth, taken_ns) if bandwidth else 0.0
+        floor_ns = np.maximum(flops_ns, bytes_ns)
+        few[one.category] += round(float((floor_ns - flops_ns).sum()))
+        is_short = taken_ns < SHORT_KERNEL_NS
+        short[one.category] += round(float((taken_ns - floor_ns)[is_short].sum()))
+    return {BelowPeak.FEW_ROWS: few, BelowPeak.SHORT_KERNELS: short}
 
 
 def _list_assumptions(plan: PlannedWork, fitted: FittedPlan) -> Iterator[str]:

@@ -46,6 +46,8 @@ ONE_PRECISION_SHARE: Final = 0.9
 router or a first layer may run in another."""
 COMPLETE_FLOPS_SHARE: Final = 0.99
 """Of the work of multiplying kernels, with FLOPs by shapes: beyond, a configuration adds nothing. Chosen."""
+SHORT_KERNEL_NS: Final = 10_000
+"""A multiplication below this takes as long to start and end as to multiply. Chosen."""
 BELOW_PEAK_SHARE: Final = 0.1
 """Of the time of kernels of a category, from which a reason for being below the peak is named. Chosen."""
 HIGHEST_CLOCK_RATIO: Final = 1.08

@@ -81,6 +81,7 @@ _UNKNOWN = {
 }
 _BELOW = {
     BelowPeak.FEW_ROWS: "so few rows that bytes limit them",
+    BelowPeak.SHORT_KERNELS: "kernels under 10 µs",
     BelowPeak.UNFILLED_GPU: "fewer blocks than multiprocessors",
     BelowPeak.OLD_KERNELS: "kernels of an earlier generation",
     BelowPeak.FINE_ACCUMULATION: "FP8 with scales for blocks",

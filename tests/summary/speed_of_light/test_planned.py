@@ -1,10 +1,12 @@
 """A configuration is believed only if the kernels fit it."""
 
 import json
+import re
 
 import pytest
 
 from tests.summary.speed_of_light.truth_values import CONFIGURATIONS, SHARED, TRUTH
+from tests.views.test_first_screen import printed
 from wallscope.model.capture import Options
 from wallscope.model.planned_work import PlanMismatch
 from wallscope.model.speed_of_light import LedgerLine
@@ -84,6 +86,18 @@ def test_a_right_configuration_shows_that_the_step_trains(ledger):
         assert found.model_flops == 2 * times * tokens * (matrices + pairs)
         whole = layers * 2 * hidden * sequence
         assert found.flops_whole_square == 2 * times * tokens * (matrices + whole)
+
+
+@pytest.mark.parametrize("name", ["nersc_sc23_dali", "cs336_zx_2.7B_clean"])
+def test_no_number_of_the_ledger_is_cut_off_on_the_first_screen(name, tmp_path):
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(CONFIGURATIONS[name]), encoding="utf-8")
+    answer = analyze(SHARED / "traces" / f"{name}.sqlite", Options(configuration=path), lambda _: None)
+    screen = "\n".join(printed(answer, 80))
+    rows = screen.partition("\nFrom the ideal")[2].partition("\n\n")[0].splitlines()[1:]
+
+    assert len(rows) > 5
+    assert all(re.search(r"[\d.]+ ms +[<>]?[\d.]+ %$", row) for row in rows)
 
 
 def test_a_graph_without_kernels_cannot_be_checked(tmp_path):
