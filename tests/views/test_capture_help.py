@@ -19,6 +19,8 @@ from wallscope.views.capture_help import CURED, build_capture_help
 PACKAGE = Path(__file__).resolve().parents[2] / "wallscope"
 NOT_BY_CAPTURE = {
     "export-left-out",
+    "log-contradiction",
+    "log-step-unknown",
     "configuration-contradicted",
     "configuration-impossible",
     "configuration-disputed",

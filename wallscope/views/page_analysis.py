@@ -13,6 +13,7 @@ from wallscope.render.html import FirstScreen, SideTime, StepBar, render_page
 from wallscope.render.texts import shorten_name
 from wallscope.render.timeline_pack import MOST_CHARACTERS, pack_timelines
 from wallscope.thresholds.verdict import FIRST_FIXES_COUNT
+from wallscope.views.light import is_estimate
 from wallscope.views.sections.findings import build_methods
 from wallscope.views.sections.report import build_sections
 from wallscope.views.sections.steps import (
@@ -164,6 +165,7 @@ def _list_details(analysis: Analysis, rank: Rank, told: Statement) -> dict[str, 
         "more_cards": cards[FIRST_FIXES_COUNT:],
         "scale_ns": _find_scale(told),
         "has_replay": any(card.parts for card in cards),
+        "has_estimates": any(is_estimate(card.fix) for card in cards),
         "has_bars": any(card.after_share is not None for card in cards),
         "unaddressed": describe_unaddressed_compute(analysis, rank),
         "losses": () if cards else analysis.opportunities[:_MOST_LOSSES],
