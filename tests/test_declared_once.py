@@ -27,7 +27,7 @@ NOT_FINDINGS = {
     ("wallscope/model/analysis.py", "slower-kernels"): "a reason why a rank is late",
     **{
         (f"wallscope/{module}.py", "no-kernels"): "a reason why the wall is unknown"
-        for module in ("model/diagnosis", "summary/verdict", "views/verdict")
+        for module in ("model/diagnosis", "summary/verdict", "views/opening", "views/verdict")
     },
 }
 PREFIXES = {"host/queue-drained/"}
