@@ -6,7 +6,16 @@ Copies between devices are communication and not covered here.
 import numpy as np
 import polars as pl
 
-from wallscope.columns import Flags, Rows, as_integers, find_places, iterate_groups, number_groups, take_or
+from wallscope.columns import (
+    Flags,
+    Rows,
+    are_among,
+    as_integers,
+    find_places,
+    iterate_groups,
+    number_groups,
+    take_or,
+)
 from wallscope.model.enums import CopyCause, CopyDirection, Pass
 from wallscope.model.schemas import COPY_CAUSES
 from wallscope.records import dataclass
@@ -167,12 +176,11 @@ def _find_cast_trips(rank: Rows, size: Rows, leaves: Flags, start_ns: Times, end
         start_ns: when each starts.
         end_ns: when each ends.
     """
-    left = set(zip(rank[leaves].tolist(), size[leaves].tolist(), strict=True))
     taken = size.copy()
-    for row in np.flatnonzero(~leaves).tolist():
-        of_rank, bytes_back = int(rank[row]), int(size[row])
-        sizes = (2 * bytes_back, bytes_back // 2)
-        taken[row] = next((one for one in sizes if (of_rank, one) in left), bytes_back)
+    for sizes in (size // 2, 2 * size):  # the latter counts where both left
+        pair = number_groups(np.concatenate((rank, rank)), np.concatenate((size, sizes)))
+        has_left = are_among(pair[size.size :], np.unique(pair[: size.size][leaves]))
+        taken[~leaves & has_left] = sizes[~leaves & has_left]
     found = find_round_trips(rank, taken, leaves, start_ns, end_ns)
     kept = [np.empty(0, np.int64)]
     for _, own in iterate_groups(number_groups(rank[found], taken[found])):
