@@ -4,6 +4,7 @@ import os
 import sys
 import time
 from enum import StrEnum
+from itertools import chain
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -29,7 +30,9 @@ from wallscope.cli.store_options import (
     find_commit,
     folder_of_store,
     is_pull_request,
+    list_commits,
     open_store,
+    parse_commit_range,
     parse_labels,
     warn_of_unreadable,
 )
@@ -40,14 +43,8 @@ from wallscope.units import duration, plural
 
 if TYPE_CHECKING:
     from wallscope.model.analysis import PackedProfile
+    from wallscope.model.ledger import AppliedEntry
     from wallscope.model.profile import Profile, Record
-
-from typing import TYPE_CHECKING
-
-from wallscope.cli.store_options import list_commits, parse_commit_range
-
-if TYPE_CHECKING:
-    from wallscope.model.profile import Record
     from wallscope.store import Store
 
 
@@ -207,11 +204,12 @@ def history(  # noqa: PLR0913  # options are parameters
 ) -> None:
     """List step times by commit, and where they changed.
 
-    Commits are listed in the order of recording.
+    Commits are listed in the order of recording, and recommendations that a commit has applied below them.
     """
     from wallscope.render import data  # noqa: PLC0415  # keeps --help fast
     from wallscope.render.terminal import render_sections  # noqa: PLC0415
     from wallscope.store import drop_repetitions  # noqa: PLC0415
+    from wallscope.views.applied_fixes import build_entry_lists  # noqa: PLC0415
     from wallscope.views.history import (  # noqa: PLC0415
         build_history,
         list_times,
@@ -234,7 +232,9 @@ def history(  # noqa: PLR0913  # options are parameters
         raise StoreError(
             f"{place} — has no such record — store a run first: wallscope record RUN --commit SHA"
         )
-    frame = list_times(records, metric)
+    is_listed = form in {None, Form.JSON, Form.CSV} and rows is None
+    applied = _find_applied(place, wanted) if is_listed else ()
+    frame = list_times(records, metric, applied)
     if form is not None:
         if form is Form.OPENMETRICS:
             sys.stdout.write(write_open_metrics(frame, metric))
@@ -253,8 +253,23 @@ def history(  # noqa: PLR0913  # options are parameters
         }
         show_brief(brief_history(frame, metric, rows, told), json)
         return
-    shown = render_sections(build_history(frame, metric, count_commits, time.time_ns()))
-    write_table(frame, (csv, json), shown)
+    sections = chain(
+        build_history(frame, metric, count_commits, time.time_ns()),
+        build_entry_lists(applied, "Applied recommendations · "),
+    )
+    write_table(frame, (csv, json), render_sections(sections))
+
+
+def _find_applied(place: "Store", labels: dict[str, str]) -> "tuple[AppliedEntry, ...]":
+    """Return the recommendations that commits applied; none, with a line, where profiles cannot be read."""
+    from wallscope.cli.ledger import MOST_COMMITS, read_ledger  # noqa: PLC0415  # keeps --help fast
+    from wallscope.render.texts import visible  # noqa: PLC0415  # same
+
+    try:
+        return read_ledger(place, labels, MOST_COMMITS).entries
+    except StoreError as error:
+        sys.stderr.write(f"wallscope: applied recommendations are not listed: {visible(str(error))}\n")
+        return ()
 
 
 def check_metric(metric: str) -> None:

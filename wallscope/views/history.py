@@ -14,6 +14,7 @@ from wallscope.compare.change_points import Bisection, Course, find_changes
 from wallscope.compare.wall_deltas import assume_noise
 from wallscope.model.comparison import NoiseSource
 from wallscope.model.enums import Grade, Wall
+from wallscope.model.ledger import AppliedEntry
 from wallscope.model.profile import Noise, Record
 from wallscope.model.section import Cell, Line, Lines, Section, Span, on_terminal, tabulate
 from wallscope.render.texts import spell_out, visible
@@ -42,6 +43,7 @@ HISTORY = pl.Schema(
         "settled_by": pl.Int64(),  # later commits that would make it sure; null if it is, or if none would
         "detectable_ratio": pl.Float64(),  # change at this commit that would be named, of the level
         "drift_ratio": pl.Float64(),  # steady change from commit to commit, of the first level
+        "applied": pl.String(),  # recommendations for the commit before, ids separated by semicolons
         "origin": pl.String(),  # null for a reference; the last column: the GitHub Action looks for it there
     }
 )
@@ -51,10 +53,11 @@ _MOST_COMMITS = 20
 _ANY_DEGREES = 1e9
 
 
-def list_times(records: Sequence[Record], metric: str) -> pl.DataFrame:
+def list_times(records: Sequence[Record], metric: str, applied: Sequence[AppliedEntry] = ()) -> pl.DataFrame:
     """List a row a testbed, commit and origin, in order of recording (`HISTORY`), of several runs the median.
 
     Changes are against the reference before: a pull request's runs are measured, and measure nothing.
+    `applied` are recommendations that commits applied; a commit without one has none in its row.
     """
     columns = ("testbed", "commit", "recorded_utc_ns", "median_ns", "steps", "origin")
     rows = [
@@ -81,7 +84,23 @@ def list_times(records: Sequence[Record], metric: str) -> pl.DataFrame:
     before = references_ns.shift(1).forward_fill().over("testbed")
     change = pl.when(before > 0).then(pl.col("median_ns") / before - 1)
     parts = [_add_course(own) for own in ordered.partition_by("testbed", maintain_order=True)]
-    return pl.concat(parts).with_columns(change=change).select(HISTORY.names()).cast(HISTORY)
+    names = _name_applied(records, applied)
+    keys = zip(*ordered.select("testbed", "commit", "origin").get_columns(), strict=True)
+    ids = pl.Series(
+        [None if origin else names.get((bed, commit)) for bed, commit, origin in keys], dtype=pl.String()
+    )
+    whole = pl.concat(parts).with_columns(change=change, applied=ids)
+    return whole.select(HISTORY.names()).cast(HISTORY)
+
+
+def _name_applied(records: Sequence[Record], applied: Sequence[AppliedEntry]) -> dict[tuple[str, str], str]:
+    """Return the ids of applied recommendations by testbed and commit."""
+    beds = {(str(one.testbed.machine), one.commit): str(one.testbed) for one in records if one.is_reference}
+    ids: dict[tuple[str, str], list[str]] = {}
+    for entry in applied:
+        if bed := beds.get((entry.testbed, entry.head)):
+            ids.setdefault((bed, entry.head), []).append(entry.applied.id)
+    return {key: ";".join(own) for key, own in ids.items()}
 
 
 def _find_course(own: pl.DataFrame) -> Course:
@@ -118,7 +137,7 @@ def _add_course(own: pl.DataFrame) -> pl.DataFrame:
                 drift if origin is None else None,
             )
         )
-    names = [name for name in HISTORY.names() if name not in {*own.columns, "change"}]
+    names = [name for name in HISTORY.names() if name not in {*own.columns, "change", "applied"}]
     more = pl.DataFrame(rows, schema={name: HISTORY[name] for name in names}, orient="row")
     return pl.concat([own, more], how="horizontal")
 
