@@ -16,6 +16,7 @@ from wallscope.cli.options import (
     StepRange,
     Streams,
     Tokens,
+    Tracker,
     Verbose,
     make_step_facts,
     open_cache,
@@ -42,10 +43,17 @@ from wallscope.errors import OptionError, StoreError
 from wallscope.units import duration, plural
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from wallscope.model.analysis import PackedProfile
     from wallscope.model.ledger import AppliedEntry
     from wallscope.model.profile import Profile, Record
     from wallscope.store import Store
+
+
+SENDING = "Sending"
+"""A group of options in `--help`."""
+_PROJECT = "wallscope"
 
 
 class Form(StrEnum):
@@ -197,6 +205,22 @@ def history(  # noqa: PLR0913  # options are parameters
         Form | None,
         typer.Option("--format", help="Print all rows as JSON, CSV, OpenMetrics or OTLP text."),
     ] = None,
+    to: Annotated[
+        Tracker | None,
+        typer.Option(
+            "--to",
+            rich_help_panel=SENDING,
+            help="Send all rows to W&B or MLflow, with your own client and its settings.",
+        ),
+    ] = None,
+    project: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            rich_help_panel=SENDING,
+            help=f"Project of W&B, or experiment of MLflow. Default: {_PROJECT}.",
+        ),
+    ] = None,
     csv: Csv = None,
     json: Json = None,
     brief: IsBrief = False,
@@ -212,6 +236,7 @@ def history(  # noqa: PLR0913  # options are parameters
     from wallscope.views.applied_fixes import build_entry_lists  # noqa: PLC0415
     from wallscope.views.history import (  # noqa: PLC0415
         build_history,
+        list_points,
         list_times,
         state_history,
         write_open_metrics,
@@ -222,6 +247,7 @@ def history(  # noqa: PLR0913  # options are parameters
     rows = count_rows(brief=brief, max_rows=max_rows)
     if form is not None and (csv is not None or json is not None):
         raise OptionError("--format — prints to standard output — leave out --csv and --json")
+    _check_sending(to, project, (form, csv, json, rows))
     wanted = parse_labels(label)
     place = open_store(store)
     check_targets((csv, json), inputs=(folder_of_store(place),))
@@ -232,6 +258,12 @@ def history(  # noqa: PLR0913  # options are parameters
         raise StoreError(
             f"{place} — has no such record — store a run first: wallscope record RUN --commit SHA"
         )
+    if to is not None:
+        from wallscope.cli.trackers import send_points  # noqa: PLC0415  # only where rows are sent
+
+        points = list_points(list_times(records, metric), metric)
+        sys.stdout.writelines(f"{line}\n" for line in send_points(to, points, metric, project or _PROJECT))
+        return
     is_listed = form in {None, Form.JSON, Form.CSV} and rows is None
     applied = _find_applied(place, wanted) if is_listed else ()
     frame = list_times(records, metric, applied)
@@ -258,6 +290,18 @@ def history(  # noqa: PLR0913  # options are parameters
         build_entry_lists(applied, "Applied recommendations · "),
     )
     write_table(frame, (csv, json), render_sections(sections))
+
+
+def _check_sending(to: Tracker | None, project: str | None, others: "Sequence[object]") -> None:
+    """Refuse options that do not go with those of a tracker; `others` say where else rows go.
+
+    Raises:
+        OptionError: there is one.
+    """
+    if to is None and project is not None:
+        raise OptionError("--project — names where rows are sent — add --to wandb or --to mlflow")
+    if to is not None and any(one is not None for one in others):
+        raise OptionError("--to — sends all rows — leave out --format, --csv, --json, --brief and --max-rows")
 
 
 def _find_applied(place: "Store", labels: dict[str, str]) -> "tuple[AppliedEntry, ...]":

@@ -17,6 +17,7 @@ from wallscope.model.enums import Grade, Wall
 from wallscope.model.ledger import AppliedEntry
 from wallscope.model.profile import Noise, Record
 from wallscope.model.section import Cell, Line, Lines, Section, Span, on_terminal, tabulate
+from wallscope.records import dataclass
 from wallscope.render.texts import spell_out, visible
 from wallscope.store import run_noise
 from wallscope.thresholds.noise import (
@@ -349,12 +350,38 @@ def _list_samples(
         yield labels, row[column], row["recorded_utc_ns"]
 
 
+@dataclass(frozen=True, slots=True)
+class Point:
+    """What trackers get of a row: its values by name and unit, as `write_open_metrics` names them."""
+
+    testbed: str
+    commit: str
+    origin: str | None
+    recorded_utc_ns: int
+    values: dict[str, float]
+
+
+def list_points(frame: pl.DataFrame, metric: str) -> list[Point]:
+    """List the rows of a history as points, in their order; the metric follows each name after a slash."""
+    points: dict[tuple[str, str, str | None], Point] = {}
+    for dotted, short, _, column, factor in _SERIES:
+        name = f"{_name_series(dotted, short)}/{metric}"
+        for labels, value, at_ns in _list_samples(frame, column, metric):
+            key = (labels["testbed"], labels["commit"], labels.get("origin"))
+            points.setdefault(key, Point(*key, at_ns, {})).values[name] = value * factor
+    return list(points.values())
+
+
+def _name_series(dotted: str, short: str) -> str:
+    return f"{dotted.replace('.', '_')}_{_UNITS[short]}"
+
+
 def write_open_metrics(frame: pl.DataFrame, metric: str) -> str:
     """Write all rows in the text format of OpenMetrics 1.0, in seconds, with the time of recording."""
     lines = []
     for dotted, short, meaning, column, factor in _SERIES:
         unit = _UNITS[short]
-        name = f"{dotted.replace('.', '_')}_{unit}"
+        name = _name_series(dotted, short)
         lines += [f"# TYPE {name} gauge", f"# UNIT {name} {unit}", f"# HELP {name} {meaning}"]
         for labels, value, at_ns in _list_samples(frame, column, metric):
             text = ",".join(f'{key}="{_escape_label(label)}"' for key, label in labels.items())
