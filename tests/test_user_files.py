@@ -12,6 +12,7 @@ from wallscope.user_files import read_user_bytes, read_user_text
 PACKAGE = ROOT / "wallscope"
 _READ_BY_THEMSELVES = {
     "files.py": "shipped tables, queries and templates",
+    "advice/launches.py": "a shipped list",
     "trace/gpu_peaks.py": "a shipped table",
     "trace/parallel_axes.py": "a shipped table",
     "trace/kernel_classes.py": "a shipped table",

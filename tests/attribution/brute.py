@@ -249,7 +249,7 @@ class Model:
     @cached_property
     def alone(self) -> set[tuple[int, int]]:
         """Until which moments threads worked by themselves while others issued."""
-        return brute_waits.working_alone(self)
+        return brute_waits.working_alone(self) | brute_waits.working_as_usual(self)
 
     def locked(self, thread: int, at: int) -> int | None:
         """The same of one moment, if its thread has issued nothing since."""

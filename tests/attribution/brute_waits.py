@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
-from tests.attribution.brute_trace import HOST_MEMORY, ROLES, Call, Op
+from tests.attribution.brute_trace import HOST_MEMORY, NAMES_OF_CALLS, ROLES, Call, Op
 
 if TYPE_CHECKING:
     from tests.attribution.brute import Model
@@ -358,6 +358,34 @@ def working_alone(model: "Model") -> set[tuple[int, int]]:
         and 2 * behind[pause[0], other] < kinds[pause[0], other]
         and _ready(model, *pause) == pause[2]
     }
+
+
+def working_as_usual(model: "Model") -> set[tuple[int, int]]:
+    """The same of pauses no longer than most between calls of the same names in which nothing was issued."""
+    calls = model.trace.calls
+    issuing = {op.call for op in model.trace.ops if op.call >= 0}
+    found = set()
+    for thread in sorted({calls[call].thread for call in issuing}):
+        pauses: dict[tuple[str, str], list[tuple[int, int, bool]]] = {}
+        own = sorted(call for call in calls if call.thread == thread and call.end > call.start)
+        for before, behind in pairwise(own):
+            met = any(
+                before.end < calls[call].end <= behind.start
+                for call in issuing
+                if calls[call].thread != thread
+            )
+            names = NAMES_OF_CALLS[before.what], NAMES_OF_CALLS[behind.what]
+            pauses.setdefault(names, []).append((behind.start - before.end, behind.start, met))
+        for listed in pauses.values():
+            alone = sorted(length for length, _, met in listed if not met)
+            if len(alone) < max(len(listed) - len(alone), FEWEST_LOCKS):
+                continue
+            place = 0.95 * (len(alone) - 1)
+            low, high = alone[int(place)], alone[min(int(place) + 1, len(alone) - 1)]
+            usual = low + (high - low) * (place - int(place))
+            most = max(usual, min(2 * usual, LONGEST_NS))
+            found |= {(thread, begun) for length, begun, met in listed if met and length <= most}
+    return found
 
 
 def holds(call: Call, copy: Op) -> bool:

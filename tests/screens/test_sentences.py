@@ -50,7 +50,8 @@ def find_lost(analysis):
 
 def test_every_sentence_of_the_example_is_found():
     assert len(list_sentences(analyze_once(EXAMPLE))) > 10
-    assert find_lost(analyze_once(EXAMPLE)) == ["1 condition to check"]  # of a count and a noun
+    of_counts = re.compile(r"1 condition to check$|.* more settings and \d+ conditions? to check$")
+    assert [lost for lost in find_lost(analyze_once(EXAMPLE)) if not of_counts.match(lost)] == []
 
 
 @pytest.mark.parametrize("name", [one.name for one in scenarios()])

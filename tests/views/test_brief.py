@@ -297,7 +297,7 @@ def test_the_time_of_a_record_is_a_date_in_a_brief_history():
 
 def test_every_command_that_answers_can_be_brief(wallscope):
     """What writes, serves or lists its own files answers nothing about a run."""
-    without = {"capture", "demo", "record", "convert", "cache", "install-recipe", "mcp"}
+    without = {"capture", "demo", "record", "ledger", "convert", "cache", "install-recipe", "mcp"}
     top = wallscope("--help", columns=140).out
     commands = set(re.findall(r"^  ([a-z][a-z-]*)  +\S", top, re.MULTILINE))
 

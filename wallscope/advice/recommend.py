@@ -204,13 +204,14 @@ def recommend_again(analysis: Analysis, names: pl.Series) -> Analysis:
 def _place_unit_fix(run: MeasuredRun, fixes: Sequence[Fix]) -> list[Fix]:
     """Return the fixes with the one for what holds a job up: first, if it is one rank, node, stage or link.
 
-    Stalls of all hosts in turn come behind the first fixes that gain more.
+    Fixes that gain more come before stalls of all hosts in turn, and before what repetitions show: these may
+    be no steps.
     """
     own = build_unit_fix(run, partial(_settings, run=run))
     if own is None:
         return list(fixes)
-    place = 0
-    if run.analysis.job is not None and run.analysis.job.leading[0].unit is UnitKind.JOB:
+    place, job = 0, run.analysis.job
+    if job is not None and (job.leading[0].unit is UnitKind.JOB or run.analysis.anchor.unit != "step"):
         larger = ((fix.speedup_ceiling or 0) > (own.speedup_ceiling or 0) for fix in fixes)
         place = next((nth for nth, is_larger in enumerate(larger) if not is_larger), len(fixes))
     return [*fixes[:place], own, *fixes[place:]]

@@ -429,3 +429,25 @@ RANGE_WORK = pl.Schema(
     }
 )
 """Range paths of one rank, means over the steps of its typical step."""
+LEDGER_ROWS = pl.Schema(
+    {
+        "testbed": pl.String(),
+        "base": pl.String(),
+        "head": pl.String(),
+        "recorded_utc_ns": pl.Int64(),
+        "verdict": pl.String(),
+        "fix": pl.String(),
+        "alternatives": pl.String(),  # ids, separated by semicolons
+        "window": pl.String(),  # the step of bound and gain: typical or mean
+        "base_ns": pl.Int64(),
+        "head_ns": pl.Int64(),
+        "bound_ns": pl.Int64(),  # null where none was known
+        "replayed_ns": pl.Int64(),  # null without a replay
+        "measured_ns": pl.Int64(),
+        "low_ns": pl.Int64(),
+        "high_ns": pl.Int64(),
+        "share": pl.Float64(),  # measured by bound; null without a bound, or with several fixes at once
+        "next_wall": pl.String(),
+    }
+)
+"""The rows of a ledger as a table."""

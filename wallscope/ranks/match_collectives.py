@@ -408,7 +408,7 @@ def match_messages(rows: pl.DataFrame, numbers: Sequence[int | None]) -> pl.Data
     may_meet = _find_partners(_gather_messages(tied), numbers, stages)
     while not left.is_empty():
         groups = _form_groups(_gather_messages(left), frozenset(), may_meet)
-        fresh = [full for group in groups if len(full := group.filter(pl.len().over("meeting") > 1))]
+        fresh = [own for group in groups if len(own := group.filter(pl.len().over("meeting") > 1))]
         if not fresh:
             break
         found += [group.with_columns(is_named=pl.lit(value=False)) for group in fresh]

@@ -1,8 +1,7 @@
 """What came of applied recommendations, in words: bound, replayed and measured gain, and the next loss."""
 
 from collections.abc import Iterator, Sequence
-
-import polars as pl
+from typing import TYPE_CHECKING
 
 from wallscope import units
 from wallscope.model.advice import Fix
@@ -12,34 +11,19 @@ from wallscope.model.ledger import AppliedEntry, Ledger
 from wallscope.model.section import Lines, Section
 from wallscope.render.texts import visible
 
+if TYPE_CHECKING:
+    import polars as pl
+
 _MOST_EVIDENCE, _LONGEST_EVIDENCE = 2, 160
 _SHORT, _FEWEST_CASES_FOR_RANGE = 12, 2
-LEDGER_ROWS = pl.Schema(
-    {
-        "testbed": pl.String(),
-        "base": pl.String(),
-        "head": pl.String(),
-        "recorded_utc_ns": pl.Int64(),
-        "verdict": pl.String(),
-        "fix": pl.String(),
-        "alternatives": pl.String(),  # ids, separated by semicolons
-        "window": pl.String(),  # the step of bound and gain: typical or mean
-        "base_ns": pl.Int64(),
-        "head_ns": pl.Int64(),
-        "bound_ns": pl.Int64(),  # null where none was known
-        "replayed_ns": pl.Int64(),  # null without a replay
-        "measured_ns": pl.Int64(),
-        "low_ns": pl.Int64(),
-        "high_ns": pl.Int64(),
-        "share": pl.Float64(),  # measured by bound; null without a bound, or with several fixes at once
-        "next_wall": pl.String(),
-    }
-)
-"""The rows of a ledger as a table."""
 
 
-def list_ledger(ledger: Ledger) -> pl.DataFrame:
+def list_ledger(ledger: Ledger) -> "pl.DataFrame":
     """List the entries of a ledger as rows (`LEDGER_ROWS`)."""
+    import polars as pl  # noqa: PLC0415  # kept answers need no tables
+
+    from wallscope.model.schemas import LEDGER_ROWS  # noqa: PLC0415  # same
+
     rows = [
         (
             entry.testbed,
