@@ -11,7 +11,7 @@ BULK_STEP := build/bulk_long_steps.sqlite
 export PYTHONDONTWRITEBYTECODE =
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all test-real contract check format golden digests bench bench-traces bench-jobs bench-diff drift faults floors newest guided huge screenshots figures docs gallery bench-accuracy bench-causes bench-culprits constraints attack measure-house clean
+.PHONY: help demo test test-all test-real test-trackers contract check format golden digests bench bench-traces bench-jobs bench-diff drift faults floors newest guided huge screenshots figures docs gallery bench-accuracy bench-causes bench-culprits constraints attack measure-house clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -57,6 +57,10 @@ check: .venv/stamp docs  ## format, lint, types, import contracts, links of the 
 	$(BIN)/lint-imports
 
 TORCH_PYTHON ?= python3
+test-trackers: .venv/tested  ## the tests of history --to with the clients of W&B and MLflow, some 150 MB; nothing leaves the machine
+	constraints/install.sh constraints/trackers.txt
+	$(BIN)/python -m pytest tests/cli/test_trackers.py
+
 contract: .venv/tested  ## captures of programs with the PyTorch of TORCH_PYTHON, and with the frameworks that it has
 	WALLSCOPE_TORCH_PYTHON=$(TORCH_PYTHON) $(BIN)/python -m pytest tests/capture/run/test_real_torch.py
 
@@ -140,13 +144,15 @@ build/floors/stamp build/newest/stamp: build/%/stamp: pyproject.toml .venv/teste
 	@touch $@
 
 UV = $(shell command -v uv || echo build/uv/bin/uv)
+EXTRAS := --extra dask --extra mcp --extra remote
 UV_COMPILE = $(UV) pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes --no-annotate \
 	--no-emit-package wallscope --custom-compile-command 'make constraints'
 constraints: .venv/run  ## pin the newest dependencies, with hashes: one resolution, of which each file holds a part
-	$(UV_COMPILE) pyproject.toml --all-extras --group dev --output-file constraints/all.txt
+	$(UV_COMPILE) pyproject.toml $(EXTRAS) --group dev --output-file constraints/all.txt
 	$(UV_COMPILE) pyproject.toml --constraint constraints/all.txt --group build --output-file constraints/run.txt
 	$(UV_COMPILE) pyproject.toml --constraint constraints/all.txt --group build --extra remote --output-file constraints/action.txt
-	$(UV_COMPILE) pyproject.toml --constraint constraints/all.txt --group build --group test --all-extras --output-file constraints/test.txt
+	$(UV_COMPILE) pyproject.toml --constraint constraints/all.txt --group build --group test $(EXTRAS) --output-file constraints/test.txt
+	$(UV_COMPILE) pyproject.toml --constraint constraints/run.txt --group build --extra wandb --extra mlflow --output-file constraints/trackers.txt
 	$(UV_COMPILE) constraints/release.in --output-file constraints/release.txt
 	$(UV_COMPILE) constraints/uv.in --output-file constraints/uv.txt
 

@@ -17,6 +17,7 @@ PARTS = {
     "action": (["build"], ["remote"]),
     "test": (["build", "test"], ["dask", "mcp", "remote"]),
     "all": (["build", "test", "check", "docs"], ["dask", "mcp", "remote"]),
+    "trackers": (["build"], ["mlflow", "wandb"]),
 }
 """The groups and extras of each file."""
 
@@ -53,7 +54,10 @@ def test_all_locks_are_parts_of_one_resolution(name):
 
     part = versions(ROOT / "constraints" / f"{name}.txt")
     assert part
-    assert part <= versions(ROOT / "constraints" / "all.txt")
+    if name == "trackers":  # by itself: their clients allow older packages than the tests want
+        assert versions(ROOT / "constraints" / "run.txt") <= part
+    else:
+        assert part <= versions(ROOT / "constraints" / "all.txt")
 
 
 @pytest.mark.parametrize("path", LOCKS, ids=lambda path: path.name)

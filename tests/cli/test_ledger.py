@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import shutil
 from pathlib import Path
 
 import jsonschema
@@ -89,6 +90,38 @@ def test_the_terminal_and_the_table_say_the_same(store, called):
     assert [int(row["measured_ns"]) for row in rows] == [
         one["applied"]["measured_ns"] for one in found["entries"]
     ]
+
+
+def test_the_history_lists_the_same_recommendations(store, called):
+    entries = read_json(called, store)["entries"]
+    rows = json.loads(called("history", "step", "--store", store, "--json", "-").out)
+    shown, listed = (
+        " ".join(called(*arguments).out.split())
+        for arguments in (("history", "step", "--store", store), ("ledger", store))
+    )
+
+    assert {row["commit"][0]: row["applied"] for row in rows} == {
+        "0": None,
+        "1": "data-workers",
+        "2": None,
+        "3": None,
+        "4": "data-workers",
+    }
+    for entry in entries:
+        line = f"{entry['base'][:12]} → {entry['head'][:12]} {entry['applied']['id']}: "
+        assert shown.partition(line)[2][:60] == listed.partition(line)[2][:60] != ""
+    assert shown.count("Applied recommendations") == 1
+
+
+def test_the_history_without_profiles_says_that_recommendations_are_not_listed(store, called, tmp_path):
+    copied = tmp_path / "store"
+    shutil.copytree(store, copied)
+    shutil.rmtree(copied / "objects")
+    ran = called("history", "step", "--store", copied)
+
+    assert (ran.code, ran.err.count("\n")) == (0, 1)
+    assert "applied recommendations are not listed" in ran.err
+    assert "Applied recommendations" not in ran.out
 
 
 def test_only_the_newest_commits_are_compared(store, called):

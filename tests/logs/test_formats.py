@@ -12,13 +12,13 @@ from wallscope.logs.step_times import read_logged_steps
 PAGE = (ROOT / "docs/logs.md").read_text(encoding="utf-8")
 
 
-def test_the_page_names_source_and_version_of_each_format():
+def test_the_page_names_source_and_commit_of_each_format():
     written = re.findall(
         r"^\| ([^|]+) \| `([^`]+)` \| ([^|]+) \|$", PAGE.partition("described from")[2], re.MULTILINE
     )
 
     assert written == [
-        (one.name, one.source, one.version) for one in list_log_formats() if one.source != "none"
+        (one.name, one.source, one.commit) for one in list_log_formats() if one.source != "none"
     ]
 
 

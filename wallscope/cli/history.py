@@ -4,6 +4,7 @@ import os
 import sys
 import time
 from enum import StrEnum
+from itertools import chain
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -15,6 +16,7 @@ from wallscope.cli.options import (
     StepRange,
     Streams,
     Tokens,
+    Tracker,
     Verbose,
     make_step_facts,
     open_cache,
@@ -29,7 +31,9 @@ from wallscope.cli.store_options import (
     find_commit,
     folder_of_store,
     is_pull_request,
+    list_commits,
     open_store,
+    parse_commit_range,
     parse_labels,
     warn_of_unreadable,
 )
@@ -39,16 +43,17 @@ from wallscope.errors import OptionError, StoreError
 from wallscope.units import duration, plural
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from wallscope.model.analysis import PackedProfile
+    from wallscope.model.ledger import AppliedEntry
     from wallscope.model.profile import Profile, Record
-
-from typing import TYPE_CHECKING
-
-from wallscope.cli.store_options import list_commits, parse_commit_range
-
-if TYPE_CHECKING:
-    from wallscope.model.profile import Record
     from wallscope.store import Store
+
+
+SENDING = "Sending"
+"""A group of options in `--help`."""
+_PROJECT = "wallscope"
 
 
 class Form(StrEnum):
@@ -200,6 +205,22 @@ def history(  # noqa: PLR0913  # options are parameters
         Form | None,
         typer.Option("--format", help="Print all rows as JSON, CSV, OpenMetrics or OTLP text."),
     ] = None,
+    to: Annotated[
+        Tracker | None,
+        typer.Option(
+            "--to",
+            rich_help_panel=SENDING,
+            help="Send all rows to W&B or MLflow, with your own client and its settings.",
+        ),
+    ] = None,
+    project: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            rich_help_panel=SENDING,
+            help=f"Project of W&B, or experiment of MLflow. Default: {_PROJECT}.",
+        ),
+    ] = None,
     csv: Csv = None,
     json: Json = None,
     brief: IsBrief = False,
@@ -207,13 +228,15 @@ def history(  # noqa: PLR0913  # options are parameters
 ) -> None:
     """List step times by commit, and where they changed.
 
-    Commits are listed in the order of recording.
+    Commits are listed in the order of recording, and recommendations that a commit has applied below them.
     """
     from wallscope.render import data  # noqa: PLC0415  # keeps --help fast
     from wallscope.render.terminal import render_sections  # noqa: PLC0415
     from wallscope.store import drop_repetitions  # noqa: PLC0415
+    from wallscope.views.applied_fixes import build_entry_lists  # noqa: PLC0415
     from wallscope.views.history import (  # noqa: PLC0415
         build_history,
+        list_points,
         list_times,
         state_history,
         write_open_metrics,
@@ -224,6 +247,7 @@ def history(  # noqa: PLR0913  # options are parameters
     rows = count_rows(brief=brief, max_rows=max_rows)
     if form is not None and (csv is not None or json is not None):
         raise OptionError("--format — prints to standard output — leave out --csv and --json")
+    _check_sending(to, project, (form, csv, json, rows))
     wanted = parse_labels(label)
     place = open_store(store)
     check_targets((csv, json), inputs=(folder_of_store(place),))
@@ -234,7 +258,15 @@ def history(  # noqa: PLR0913  # options are parameters
         raise StoreError(
             f"{place} — has no such record — store a run first: wallscope record RUN --commit SHA"
         )
-    frame = list_times(records, metric)
+    if to is not None:
+        from wallscope.cli.trackers import send_points  # noqa: PLC0415  # only where rows are sent
+
+        points = list_points(list_times(records, metric), metric)
+        sys.stdout.writelines(f"{line}\n" for line in send_points(to, points, metric, project or _PROJECT))
+        return
+    is_listed = form in {None, Form.JSON, Form.CSV} and rows is None
+    applied = _find_applied(place, wanted) if is_listed else ()
+    frame = list_times(records, metric, applied)
     if form is not None:
         if form is Form.OPENMETRICS:
             sys.stdout.write(write_open_metrics(frame, metric))
@@ -253,8 +285,35 @@ def history(  # noqa: PLR0913  # options are parameters
         }
         show_brief(brief_history(frame, metric, rows, told), json)
         return
-    shown = render_sections(build_history(frame, metric, count_commits, time.time_ns()))
-    write_table(frame, (csv, json), shown)
+    sections = chain(
+        build_history(frame, metric, count_commits, time.time_ns()),
+        build_entry_lists(applied, "Applied recommendations · "),
+    )
+    write_table(frame, (csv, json), render_sections(sections))
+
+
+def _check_sending(to: Tracker | None, project: str | None, others: "Sequence[object]") -> None:
+    """Refuse options that do not go with those of a tracker; `others` say where else rows go.
+
+    Raises:
+        OptionError: there is one.
+    """
+    if to is None and project is not None:
+        raise OptionError("--project — names where rows are sent — add --to wandb or --to mlflow")
+    if to is not None and any(one is not None for one in others):
+        raise OptionError("--to — sends all rows — leave out --format, --csv, --json, --brief and --max-rows")
+
+
+def _find_applied(place: "Store", labels: dict[str, str]) -> "tuple[AppliedEntry, ...]":
+    """Return the recommendations that commits applied; none, with a line, where profiles cannot be read."""
+    from wallscope.cli.ledger import MOST_COMMITS, read_ledger  # noqa: PLC0415  # keeps --help fast
+    from wallscope.render.texts import visible  # noqa: PLC0415  # same
+
+    try:
+        return read_ledger(place, labels, MOST_COMMITS).entries
+    except StoreError as error:
+        sys.stderr.write(f"wallscope: applied recommendations are not listed: {visible(str(error))}\n")
+        return ()
 
 
 def check_metric(metric: str) -> None:

@@ -20,7 +20,8 @@ from wallscope.cli.streams import is_talkative, report_progress
 from wallscope.cli.tables import Csv, Json, check_targets
 from wallscope.errors import ComparisonError, StoreError
 
-_MOST_COMMITS = 50
+MOST_COMMITS = 50
+"""Commits of each testbed that are compared, the newest."""
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -48,7 +49,7 @@ def ledger(  # noqa: PLR0913  # options are parameters
             rich_help_panel=RECORDS,
             help="Compare the newest N commits of each testbed.",
         ),
-    ] = _MOST_COMMITS,
+    ] = MOST_COMMITS,
     csv: Csv = None,
     json: Json = None,
     verbose: Verbose = False,
@@ -83,7 +84,7 @@ def read_experience(named: str) -> "tuple[FixCalibration, ...]":
         StoreError: the store cannot be read, or is empty.
     """
     place = open_store(named)
-    found = read_ledger(place, {}, _MOST_COMMITS)
+    found = read_ledger(place, {}, MOST_COMMITS)
     warn_of_unreadable(place)
     return found.calibration
 

@@ -2,6 +2,7 @@
 
 import math
 import re
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -16,6 +17,13 @@ if TYPE_CHECKING:
     from wallscope.model.capture import Selection
     from wallscope.model.diagnosis import StepFacts
     from wallscope.model.enums import Axis
+
+
+class Tracker(StrEnum):
+    """Where `history --to` sends its rows."""
+
+    WANDB = "wandb"
+    MLFLOW = "mlflow"
 
 
 READING, SELECTION, THROUGHPUT, RUNNING = "Reading", "Selection", "Throughput", "Running"

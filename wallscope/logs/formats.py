@@ -62,7 +62,7 @@ class LogFormat:
     id: str
     name: str
     source: str
-    version: str
+    commit: str
     marks: tuple[str, ...]
     start: re.Pattern[str]
     leaves: re.Pattern[str] | None
@@ -135,7 +135,7 @@ def _make_format(table: Mapping[str, Any]) -> LogFormat:
         id=table["id"],
         name=table["name"],
         source=table["source"],
-        version=table["version"],
+        commit=table["commit"],
         marks=tuple(table["marks"]),
         start=_compile(table["start"]),
         leaves=_compile(table["leaves"]) if "leaves" in table else None,

@@ -1,6 +1,6 @@
 """What came of applied recommendations, in words: bound, replayed and measured gain, and the next loss."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from wallscope import units
@@ -50,12 +50,18 @@ def build_applied_list(ledger: Ledger) -> Iterator[Section]:
     yield Section("head", "", "", (Lines((head,)),))
     if not ledger.entries:
         yield Section("none", "", "", (Lines(("No recommendation is recognized as applied.",)),))
-    for bed in dict.fromkeys(entry.testbed for entry in ledger.entries):
-        lines = [_describe_entry(entry) for entry in ledger.entries if entry.testbed == bed]
-        yield Section("entries", visible(bed, most=_LONGEST_EVIDENCE), "", (Lines(tuple(lines)),))
+    yield from build_entry_lists(ledger.entries, "")
     if ledger.calibration:
         lines = [f"{one.id}: {describe_calibration(one)}" for one in ledger.calibration]
         yield Section("calibration", "Calibration: what recommendations realized", "", (Lines(tuple(lines)),))
+
+
+def build_entry_lists(entries: Sequence[AppliedEntry], title: str) -> Iterator[Section]:
+    """Make a section a testbed with its applied recommendations; `title` comes before the testbed."""
+    for bed in dict.fromkeys(entry.testbed for entry in entries):
+        lines = [_describe_entry(entry) for entry in entries if entry.testbed == bed]
+        head = f"{title}{visible(bed, most=_LONGEST_EVIDENCE)}"
+        yield Section("entries", head, "", (Lines(tuple(lines)),))
 
 
 def _describe_entry(entry: AppliedEntry) -> str:

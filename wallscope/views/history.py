@@ -14,8 +14,10 @@ from wallscope.compare.change_points import Bisection, Course, find_changes
 from wallscope.compare.wall_deltas import assume_noise
 from wallscope.model.comparison import NoiseSource
 from wallscope.model.enums import Grade, Wall
+from wallscope.model.ledger import AppliedEntry
 from wallscope.model.profile import Noise, Record
 from wallscope.model.section import Cell, Line, Lines, Section, Span, on_terminal, tabulate
+from wallscope.records import dataclass
 from wallscope.render.texts import spell_out, visible
 from wallscope.store import run_noise
 from wallscope.thresholds.noise import (
@@ -42,6 +44,7 @@ HISTORY = pl.Schema(
         "settled_by": pl.Int64(),  # later commits that would make it sure; null if it is, or if none would
         "detectable_ratio": pl.Float64(),  # change at this commit that would be named, of the level
         "drift_ratio": pl.Float64(),  # steady change from commit to commit, of the first level
+        "applied": pl.String(),  # recommendations for the commit before, ids separated by semicolons
         "origin": pl.String(),  # null for a reference; the last column: the GitHub Action looks for it there
     }
 )
@@ -51,10 +54,11 @@ _MOST_COMMITS = 20
 _ANY_DEGREES = 1e9
 
 
-def list_times(records: Sequence[Record], metric: str) -> pl.DataFrame:
+def list_times(records: Sequence[Record], metric: str, applied: Sequence[AppliedEntry] = ()) -> pl.DataFrame:
     """List a row a testbed, commit and origin, in order of recording (`HISTORY`), of several runs the median.
 
     Changes are against the reference before: a pull request's runs are measured, and measure nothing.
+    `applied` are recommendations that commits applied; a commit without one has none in its row.
     """
     columns = ("testbed", "commit", "recorded_utc_ns", "median_ns", "steps", "origin")
     rows = [
@@ -81,7 +85,23 @@ def list_times(records: Sequence[Record], metric: str) -> pl.DataFrame:
     before = references_ns.shift(1).forward_fill().over("testbed")
     change = pl.when(before > 0).then(pl.col("median_ns") / before - 1)
     parts = [_add_course(own) for own in ordered.partition_by("testbed", maintain_order=True)]
-    return pl.concat(parts).with_columns(change=change).select(HISTORY.names()).cast(HISTORY)
+    names = _name_applied(records, applied)
+    keys = zip(*ordered.select("testbed", "commit", "origin").get_columns(), strict=True)
+    ids = pl.Series(
+        [None if origin else names.get((bed, commit)) for bed, commit, origin in keys], dtype=pl.String()
+    )
+    whole = pl.concat(parts).with_columns(change=change, applied=ids)
+    return whole.select(HISTORY.names()).cast(HISTORY)
+
+
+def _name_applied(records: Sequence[Record], applied: Sequence[AppliedEntry]) -> dict[tuple[str, str], str]:
+    """Return the ids of applied recommendations by testbed and commit."""
+    beds = {(str(one.testbed.machine), one.commit): str(one.testbed) for one in records if one.is_reference}
+    ids: dict[tuple[str, str], list[str]] = {}
+    for entry in applied:
+        if bed := beds.get((entry.testbed, entry.head)):
+            ids.setdefault((bed, entry.head), []).append(entry.applied.id)
+    return {key: ";".join(own) for key, own in ids.items()}
 
 
 def _find_course(own: pl.DataFrame) -> Course:
@@ -118,7 +138,7 @@ def _add_course(own: pl.DataFrame) -> pl.DataFrame:
                 drift if origin is None else None,
             )
         )
-    names = [name for name in HISTORY.names() if name not in {*own.columns, "change"}]
+    names = [name for name in HISTORY.names() if name not in {*own.columns, "change", "applied"}]
     more = pl.DataFrame(rows, schema={name: HISTORY[name] for name in names}, orient="row")
     return pl.concat([own, more], how="horizontal")
 
@@ -330,12 +350,38 @@ def _list_samples(
         yield labels, row[column], row["recorded_utc_ns"]
 
 
+@dataclass(frozen=True, slots=True)
+class Point:
+    """What trackers get of a row: its values by name and unit, as `write_open_metrics` names them."""
+
+    testbed: str
+    commit: str
+    origin: str | None
+    recorded_utc_ns: int
+    values: dict[str, float]
+
+
+def list_points(frame: pl.DataFrame, metric: str) -> list[Point]:
+    """List the rows of a history as points, in their order; the metric follows each name after a slash."""
+    points: dict[tuple[str, str, str | None], Point] = {}
+    for dotted, short, _, column, factor in _SERIES:
+        name = f"{_name_series(dotted, short)}/{metric}"
+        for labels, value, at_ns in _list_samples(frame, column, metric):
+            key = (labels["testbed"], labels["commit"], labels.get("origin"))
+            points.setdefault(key, Point(*key, at_ns, {})).values[name] = value * factor
+    return list(points.values())
+
+
+def _name_series(dotted: str, short: str) -> str:
+    return f"{dotted.replace('.', '_')}_{_UNITS[short]}"
+
+
 def write_open_metrics(frame: pl.DataFrame, metric: str) -> str:
     """Write all rows in the text format of OpenMetrics 1.0, in seconds, with the time of recording."""
     lines = []
     for dotted, short, meaning, column, factor in _SERIES:
         unit = _UNITS[short]
-        name = f"{dotted.replace('.', '_')}_{unit}"
+        name = _name_series(dotted, short)
         lines += [f"# TYPE {name} gauge", f"# UNIT {name} {unit}", f"# HELP {name} {meaning}"]
         for labels, value, at_ns in _list_samples(frame, column, metric):
             text = ",".join(f'{key}="{_escape_label(label)}"' for key, label in labels.items())
