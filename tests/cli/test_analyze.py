@@ -25,7 +25,7 @@ def test_analyze_prints_the_answer_and_nothing_else(started, export):
 
     assert (ran.code, ran.err) == (0, "")
     assert ran.out.startswith("run.sqlite · GPU unknown · 1 rank · no steps found\n")
-    assert "\nCOMMUNICATION-BOUND over the whole capture\n" in ran.out
+    assert "\nCOMMUNICATION-BOUND over the whole capture: " in ran.out
     assert "\n  Communication is the largest loss: 55.6 % of the 9.0 µs capture." in ran.out
 
 

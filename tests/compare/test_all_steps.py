@@ -1,5 +1,6 @@
 """What the typical step leaves out: the mean, p90 and slow steps of all steps that count."""
 
+import re
 from itertools import product
 from math import log, sqrt
 
@@ -21,7 +22,7 @@ from wallscope.compare.confidence import Spread
 from wallscope.compare.gates import parse_gate
 from wallscope.errors import OptionError
 from wallscope.model.profile import Noise
-from wallscope.views.comparison_words import describe_change
+from wallscope.views.comparison_words import describe_change, write_reason_of_change
 
 PAIRS, COUNT = 120, 20
 KNOWN = Noise(0.01, 10.0)
@@ -47,6 +48,9 @@ def test_every_fifth_step_doubled_is_slower_though_the_typical_one_is_not():
     said = describe_change(found)
     assert "The mean of all steps" in said
     assert f"slow steps: 0 of {found.step.base_steps} → {found.step.head_slow_steps}" in said
+    reason = write_reason_of_change(found)
+    assert re.match(r"the mean step went from [\d.]+ to [\d.]+ ms \(\+(1[89]|2[01])\.\d %\)", reason)
+    assert f"slow steps went from 0 of {found.step.base_steps} to {found.step.head_slow_steps} of" in reason
 
 
 def test_slow_steps_of_three_runs_are_no_chance():

@@ -217,8 +217,8 @@ def _read_json_rows(medium: str, name: str, rows: list[dict]) -> Iterator[Claim]
 def read_page_change(text: str) -> Iterator[Claim]:
     """Claims of the page of a comparison."""
     medium, page = "page", read_page(text)
-    (word,) = (shown for name, _, shown in page.elements if name == "h1")
-    yield Claim(medium, "verdict", "word", word)
+    (opening,) = (shown for name, _, shown in page.elements if name == "h1")
+    yield Claim(medium, "verdict", "word", opening.partition(": ")[0])
     change = next(
         shown for name, kinds, shown in page.elements if name == "p" and kinds.get("class") == "lead"
     )

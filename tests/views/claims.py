@@ -5,6 +5,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from html import unescape
+from itertools import takewhile
 
 from tests.views.shown import (
     DURATION,
@@ -46,12 +47,6 @@ class Answered:
         """The cause that a row is about, by its identifier or its words."""
         name = text.removeprefix("other ")
         return f"cause {self.causes[name]}" if name in self.causes else None
-
-    def main_cause(self, medium: str, text: str) -> Iterator[Claim]:
-        """The cause that the first sentences name, with its time."""
-        found = re.search(rf"(?:Main cause|Largest part): (.*?), ({DURATION})(?: of |\.)", text)
-        if found is not None and found[1] in self.named:
-            yield Claim(medium, f"cause {self.named[found[1]]}", "time", found[2])
 
     def opening(self, medium: str, text: str) -> Iterator[Claim]:
         """The cause that the sentence of the verdict names, with its time."""
@@ -140,11 +135,12 @@ def read_terminal(answered: Answered, lines: list[str], medium: str = "terminal"
     """Claims of the first screen or the full output of a terminal."""
     text = _join(lines)
     place = next(number for number, line in enumerate(lines) if _HEADLINE.match(line))
-    yield read_headline(medium, lines[place].partition("  ")[0])
-    verdict = _join(lines[place:]).partition("\n\n")[0]
+    opening = [*takewhile(lambda line: line.strip() and line[0] != " ", lines[place:])]
+    yield read_headline(medium, " ".join(opening).partition(": ")[0])
+    yield from answered.opening(medium, " ".join(opening))
+    verdict = _join(lines[place + len(opening) :]).partition("\n\n")[0]
     if "of the whole capture:" not in verdict:
         yield from read_lead(medium, verdict)
-        yield from answered.main_cause(medium, verdict)
     is_full = any(line.startswith("Time breakdown of the") for line in lines)
     yield from read_labels(medium, text, _IN_TEXT)
     if is_full:
@@ -226,13 +222,12 @@ def _read_pairs(medium: str, answered: Answered) -> Iterator[Claim]:
 
 def read_markdown(answered: Answered, text: str, medium: str = "markdown") -> Iterator[Claim]:
     """Claims of the comment on a pull request."""
-    head = re.match(r"### wallscope: (.*)", text)
+    head = re.match(r"### wallscope: (.*)\n\n(.*)", text)
     assert head is not None
-    yield read_headline(medium, head[1])
-    lead = re.search(r"^\*\*(.*)\*\*$", text, re.MULTILINE)
-    if lead is not None:
-        yield from read_lead(medium, lead[1])
-        yield from answered.main_cause(medium, lead[1])
+    opening = head[1].replace("\\", "")
+    yield read_headline(medium, opening.partition(": ")[0])
+    yield from answered.opening(medium, opening)
+    yield from read_lead(medium, head[2])
     yield from read_labels(medium, text, _IN_TEXT)
     yield from answered.tables(medium, list_markdown_tables(text))
     for title, kind, bound in re.findall(rf"^\d+\. \*\*(.*?)\*\* \(\w+; {_WORTH}", text, re.MULTILINE):
@@ -243,7 +238,7 @@ def read_markdown(answered: Answered, text: str, medium: str = "markdown") -> It
 
 def read_brief(packed: dict, medium: str = "brief") -> Iterator[Claim]:
     """Claims of a brief answer, as it is published; each number has its place in the JSON as a name."""
-    yield read_headline(medium, re.split(r"\. |\.$|…", packed["verdict"])[0])
+    yield read_headline(medium, packed["verdict"].partition(": ")[0])
     if "confidence" in packed:
         yield Claim(medium, "verdict", "confidence", packed["confidence"].partition(":")[0])
     yield from read_labels(medium, packed["subject"], _IN_TEXT)
@@ -344,7 +339,7 @@ def collect_analysis(analysis, page: str = "") -> list[Claim]:
     ):
         claims += read_brief(pack_brief(brief))
     claims += read_json(write_json(analysis))
-    card = re.search(r"<div><b>(.*?)\.</b>", write_analysis_card(analysis))
+    card = re.search(r"<div><b>(.*?): .*?\.</b>", write_analysis_card(analysis))
     assert card is not None
     claims.append(read_headline("card", card[1]))
     if page:

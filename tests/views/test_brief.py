@@ -17,11 +17,11 @@ from wallscope.jobs.answers import decode_analysis
 from wallscope.model.advice import Precondition, Setting
 from wallscope.model.capture import Finding, Severity
 from wallscope.render.data import pack_brief, write_brief, write_brief_json, write_named_number
-from wallscope.units import capitalize, percent, write_gains
+from wallscope.units import percent, write_gains
 from wallscope.views.brief import brief_analysis, brief_breakdown, cut_sentences
 from wallscope.views.brief_listings import brief_bisection, brief_history
-from wallscope.views.headline import write_headline
 from wallscope.views.history import HISTORY
+from wallscope.views.statement import state_analysis
 
 ANSWERED = [path for path in EXPORTS if path.stem not in WITHOUT_DEVICE_OPERATIONS]
 
@@ -75,9 +75,11 @@ def assert_brief(text, name):
     assert_numbers_are_those_of(packed, full)
     assert len(packed["numbers"]) == 5
     assert len(packed.get("recommendations", ())) == min(3, len(full["fixes"] or ()))
-    said = f"{capitalize(write_headline(analysis))}. {' '.join(full['diagnosis']['verdict'].split())}"
-    if full["job"] is None or not full["job"]["collectives"]["matched"]:
-        assert said.startswith(packed["verdict"].rstrip("…"))
+    told = state_analysis(analysis)
+    of_job = "" if full["job"] is None else full["job"]["verdict"]
+    assert packed["verdict"].startswith(told.opening)
+    said = " ".join(" ".join((told.opening, *told.sentences, of_job)).split())
+    assert said.startswith(packed["verdict"].rstrip("…"))
     numbers = "; ".join(write_named_number(place, at(full, place)) for place in packed["numbers"])
     assert f"numbers: {numbers}\n" in shown
     for row in packed.get("recommendations", ()):

@@ -49,17 +49,20 @@ def describe_left_out(findings: Iterable[Finding]) -> Iterator[str]:
         yield f"{more} {'is' if len(own) == _MOST_LEFT_OUT + 1 else 'are'} left out: see the limits."
 
 
-def describe_late_unit(job: Job, unit: str) -> str:
-    """Say which unit holds a job up most, since when, why, and what that costs; empty where none does."""
+def describe_late_unit(job: Job, unit: str, *, has_cost: bool = True) -> str:
+    """Say which unit holds a job up most, since when and why, and what that costs; empty where none does."""
     if not job.stragglers:
         return ""
     saved_ns, step_ns = measure_leading_ns(job)
-    lose = f"all {plural(job.ranks, 'rank')} lose {duration(saved_ns)} of the {duration(step_ns)} {unit}."
+    lose = (
+        f", and all {plural(job.ranks, 'rank')} lose {duration(saved_ns)} of the {duration(step_ns)} {unit}"
+    )
+    cost = lose if has_cost else ""
     first, *others = job.leading
     if not others:
-        return f"{capitalize(first.name)} {_describe_steps(first, unit)}: {first.why}, and {lose}"
+        return f"{capitalize(first.name)} {_describe_steps(first, unit)}: {first.why}{cost}."
     each = "; ".join(f"{one.name}: {one.why}" for one in job.leading)
-    return f"{capitalize(name_leading(job))} hide each other's delay, and {lose} {capitalize(each)}."
+    return f"{capitalize(name_leading(job))} hide each other's delay{cost}. {capitalize(each)}."
 
 
 def name_leading(job: Job) -> str:

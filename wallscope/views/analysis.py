@@ -28,7 +28,7 @@ from wallscope.render.markdown import code, escape, join_blocks, render_table
 from wallscope.render.terminal import render_sections
 from wallscope.thresholds.verdict import FIRST_FIXES_COUNT
 from wallscope.views.cards import build_recommendations, list_card_lines
-from wallscope.views.first_screen import build_headline, render_first_screen
+from wallscope.views.first_screen import build_opening, render_first_screen
 from wallscope.views.sections.depth import tabulate_budget
 from wallscope.views.sections.findings import build_findings, describe_confidence, sort_findings
 from wallscope.views.sections.report import build_sections
@@ -82,7 +82,7 @@ def _build_full_analysis(analysis: Analysis, rank: Rank) -> Iterator[Section | G
         of_rank = (f"{units.capitalize(name_rank(rank))} alone: {own[0]}", *own[1:])
         verdicts = [told.sentences, of_job, of_rank]
     first, *others = map(stress_first, verdicts)
-    yield build_headline(told, first)
+    yield build_opening(told, first)
     yield from (Section("verdict", "", "", (Lines((one,)),)) for one in others)
     pressure = diagnosis.memory_pressure
     evidence = f": {'; '.join(pressure.evidence)}" if pressure.evidence else ""
@@ -187,10 +187,9 @@ def _list_verdict(analysis: Analysis, rank: Rank, told: Statement) -> list[str]:
         evidence = "; ".join(pressure.evidence)
         facts.append(f"memory pressure {describe_pressure(pressure)}{': ' if evidence else ''}{evidence}")
     return [
-        f"### wallscope: {told.headline}",
+        f"### wallscope: {escape(told.opening, _LONGEST_VERDICT)}",
         "",
-        f"**{escape(told.sentence, _LONGEST_VERDICT)}**",
-        "",
+        *((escape(told.sentence, _LONGEST_VERDICT), "") if told.sentence else ()),
         escape(" · ".join(told.subject)),
         "",
         *(f"- {escape(''.join(_list_answer(one)), _LONGEST_NOTE)}" for one in told.answers[1:]),
@@ -274,7 +273,7 @@ def write_analysis_card(analysis: Analysis) -> str:
     origin = " · ".join(told.subject)
     return write_card(
         origin,
-        (f"{units.capitalize(told.headline)}.", *list_verdict_sentences(analysis)),
+        (told.opening, *told.sentences),
         Grid("", columns, rows),
         parts,
         fixes,

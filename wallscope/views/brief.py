@@ -118,10 +118,8 @@ def brief_breakdown(analysis: Analysis, files: tuple[str, ...], most_rows: int) 
 
 
 def _pick_verdict(analysis: Analysis, told: Statement) -> str:
-    job, head = analysis.job, units.capitalize(told.headline)
-    if job is None or not job.collectives.matched:
-        return cut_sentences(f"{head}. {analysis.diagnosis.verdict}", _LONGEST_VERDICT)
-    return cut_sentences(f"{head}. {told.sentence} {job.verdict}", _LONGEST_VERDICT)
+    told_of_job = "" if analysis.job is None else analysis.job.verdict
+    return cut_sentences(" ".join(filter(None, (told.opening, told.sentence, told_of_job))), _LONGEST_VERDICT)
 
 
 def _describe_subject(analysis: Analysis) -> str:

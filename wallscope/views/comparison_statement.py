@@ -14,6 +14,7 @@ from wallscope.views.comparison_words import (
     find_confounders,
     list_explanations,
     list_sides,
+    write_reason_of_change,
 )
 
 _VERDICTS: dict[str, tuple[str, Tone]] = {
@@ -29,7 +30,8 @@ _VERDICTS: dict[str, tuple[str, Tone]] = {
 class ChangeStatement:
     """What is said of a comparison: finding, certainty, action and limits.
 
-    Finding: `word` is the verdict, with its `tone`, `sentence` says how much changed and why, `of_head` what
+    Finding: `word` is the verdict, with its `tone`; the `reason` completes it to the sentence that a page
+    begins with. `sentence` says how much changed and why, `of_head` what
     limits a faster head or what to look at in a slower one. `explained` are amounts and what explains them;
     `missing` says which cause no operation contains, `applied` what came of recommendations. Certainty:
     `doubt` says why there is no verdict, `sureness` what the interval rests on, and `confounders` could
@@ -40,6 +42,7 @@ class ChangeStatement:
     testbeds: str
     word: str
     tone: Tone
+    reason: str
     sentence: str
     of_head: str
     explained: tuple[tuple[int | None, str], ...]
@@ -65,6 +68,7 @@ def state_comparison(comparison: Comparison, named: str = "") -> ChangeStatement
         testbeds=describe_testbeds(comparison),
         word=word,
         tone=tone,
+        reason=write_reason_of_change(comparison),
         sentence=describe_change(comparison),
         of_head=describe_head(comparison),
         explained=list_explanations(comparison),

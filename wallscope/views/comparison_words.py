@@ -74,6 +74,39 @@ def describe_change(comparison: Comparison) -> str:
     )
 
 
+def write_reason_of_change(comparison: Comparison) -> str:
+    """Write in a clause what changed by how much, and its cause with its grade.
+
+    Where slow steps changed the mean of all steps otherwise than the typical step, this is the mean. Its
+    cause is that of the typical step only if slow steps have it too.
+    """
+    step = comparison.step
+    if comparison.verdict == "incomparable":
+        differing = [entry.what for entry in comparison.mismatches if entry.severity == "incomparable"]
+        return f"the sides differ in {', '.join(differing)}" if differing else "the sides did different work"
+    window, (base_ns, head_ns) = name_window(comparison), (step.base_typical_ns, step.head_typical_ns)
+    ratio, name = step.ratio, f"{'' if comparison.window == 'window' else 'the '}{_continue(window)}"
+    is_mean = bool(_describe_all_steps(comparison))
+    if is_mean:
+        base_ns, head_ns = step.base_mean_ns, step.head_mean_ns
+        ratio, name = head_ns / base_ns, f"the mean {comparison.window}"
+    ends = units.join_ends(units.duration(base_ns), units.duration(head_ns), " to ")
+    size = f"{name} went from {ends} ({units.signed_percent(ratio - 1)})"
+    if comparison.verdict == "inconclusive":
+        return f"{size}, too uncertain to decide"
+    if comparison.verdict == "no-change":
+        return f"{size}, within the margin of {units.percent(step.margin_ratio)}"
+    is_hidden = any(entry.code == "opaque-graphs" for entry in comparison.explanations)
+    cause = None if is_hidden or find_leading_wall(comparison) is None else find_leading_cause(comparison)
+    if is_mean and (cause is None or cause.cause not in _list_stalls(comparison)):
+        counts = f"{step.base_slow_steps} of {step.base_steps} to {step.head_slow_steps} of {step.head_steps}"
+        return f"{size}; slow steps went from {counts}{_name_stall(comparison)}"
+    if cause is None:
+        return f"{size}; no cause is certain"
+    label = _GRADED[grade_leading_cause(comparison)].lower()
+    return f"{size}; {label}: {_continue(name_leading_change(comparison).text)}"
+
+
 def _describe_peak_shares(comparison: Comparison) -> str:
     """Say of the kernels that multiply and changed most how near to the peak they were and are."""
     sides = [comparison.base.matrices, comparison.head.matrices]
@@ -129,8 +162,13 @@ def _describe_all_steps(comparison: Comparison) -> str:
 
 def _name_stall(comparison: Comparison) -> str:
     """Name the cause of the rare stalls that changed most, if any."""
-    stalls = [one.causes[0] for one in comparison.explanations if one.code.startswith("rare-stalls-")]
+    stalls = _list_stalls(comparison)
     return f", for {describe_cause(stalls[0])}" if stalls else ""
+
+
+def _list_stalls(comparison: Comparison) -> list[str]:
+    """List the causes of rare stalls that changed."""
+    return [one.causes[0] for one in comparison.explanations if one.code.startswith("rare-stalls-")]
 
 
 def _describe_throughput(comparison: Comparison) -> str:
@@ -263,10 +301,14 @@ def _describe_range_of_cause(comparison: Comparison, cause: CauseDelta) -> str:
 def _continue(sentence: str) -> str:
     """Return a sentence as the end of another one; abbreviations keep their capitals.
 
-    >>> _continue("Convolutions run in fp16"), _continue("EP overlap is off")
-    ('convolutions run in fp16', 'EP overlap is off')
+    >>> _continue("Convolutions run in fp16"), _continue("EP overlap is off"), _continue("H2D copies grow")
+    ('convolutions run in fp16', 'EP overlap is off', 'H2D copies grow')
     """
-    return sentence if sentence[1:2].isupper() else sentence[:1].lower() + sentence[1:]
+    return (
+        sentence
+        if sentence[1:2].isupper() or sentence[1:2].isdigit()
+        else sentence[:1].lower() + sentence[1:]
+    )
 
 
 def _excludes_zero(low_ns: int | None, high_ns: int | None) -> bool:

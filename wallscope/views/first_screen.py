@@ -76,7 +76,7 @@ def build_first_screen(
     """
     rank, told = analysis.ranks[analysis.diagnosis.rank_index], state_analysis(analysis)
     yield Section("head", "", "", (Lines((describe_subject(analysis, rank),)),))
-    yield build_headline(told, told.sentence)
+    yield build_opening(told, told.sentence)
     light = rank.speed_of_light
     if light is not None and told.dominant == Wall.COMPUTE and has_lines(light) and told.basis.kind != "job":
         yield tabulate_light(light, analysis.anchor.typical, most=_MOST_LIGHT)
@@ -93,12 +93,11 @@ def build_first_screen(
     )
 
 
-def build_headline(told: Statement, text: Line) -> Section:
-    """Make the headline, with the text that explains it: below a headline with a scope, else next to it."""
+def build_opening(told: Statement, text: Line) -> Section:
+    """Make the opening, in which the verdict is in capitals, with the text that explains it below."""
     head = Span(f"{told.wall or ''}{told.words}".upper(), told.wall or "doubt", is_strong=True)
-    if told.scope:
-        return Section("verdict", (head, f" {told.scope}"), "", (Lines((text,)),))
-    return Section("verdict", "", "", (Items((((head, " "), text),)),))
+    rest = told.opening.removeprefix(f"{told.wall or ''}{told.words}".capitalize())
+    return Section("verdict", (head, rest), "", (Lines((text,) if text else ()),))
 
 
 def describe_subject(analysis: Analysis, rank: Rank) -> str:

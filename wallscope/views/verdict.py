@@ -554,10 +554,14 @@ def find_deciding_stall(rank: Rank, basis: TimeBasis, dominant: str) -> RareStal
 
 
 def list_explanation(analysis: Analysis, rank: Rank, basis: TimeBasis) -> tuple[str, ...]:
-    """Return the sentences of a first screen: the unit that holds a job up, then the dominant wall."""
-    late = "" if analysis.job is None else describe_late_unit(analysis.job, analysis.anchor.window)
+    """Return the sentences after the opening: the unit that holds a job up, then the dominant wall.
+
+    They leave out what the opening says, the main cause; there are none where nothing is left to say.
+    """
+    job, window = analysis.job, analysis.anchor.window
+    late = "" if job is None else describe_late_unit(job, window, has_cost=False)
     if late and find_dominant(analysis) in {*LOSSES}:
-        return late, next(iter(_explain_wall(analysis, rank, basis)))
+        return late, *_explain_wall(analysis, rank, basis)[:1]
     return (*((late,) if late else ()), *_explain_wall(analysis, rank, basis))
 
 
@@ -571,10 +575,11 @@ def _explain_wall(analysis: Analysis, rank: Rank, basis: TimeBasis) -> tuple[str
     if dominant == "mixed":
         unit = analysis.anchor.window
         is_led = share[first] >= max(DOMINANT_SHARE, share[second] + DOMINANT_LEAD_SHARE)
-        differs = (f"The largest loss differs from {unit} to {unit}.",) if is_led else ()
-        return (f"No wall dominates {basis.whole}: {list_losses_by_share(share)}.", *differs)
+        return (f"The largest loss differs from {unit} to {unit}.",) if is_led else ()
     wall = Wall(dominant)
-    taken, reason = f"{percent(share[wall])} of {basis.whole}", _explain_share(analysis, rank, wall, basis)
+    taken, reasons = f"{percent(share[wall])} of {basis.whole}", _explain_share(analysis, rank, wall, basis)
+    if basis.kind == "whole":
+        return reasons
     if wall is Wall.COMPUTE:
         loss = f"The largest other loss is {first}: {percent(share[first])}."
         if share[first] < NAMED_LOSS_SHARE:
@@ -586,15 +591,16 @@ def _explain_wall(analysis: Analysis, rank: Rank, basis: TimeBasis) -> tuple[str
         window = analysis.anchor.typical
         hidden = tell_hidden_communication(rank, window) if _tells_hidden(basis, wall) else ()
         light = tuple(explain_light(rank.speed_of_light)) if basis.kind in _OF_TYPICAL else ()
-        parts = light if has_lines(rank.speed_of_light) and light else (*reason.sentences, *light)
-        return (f"Compute takes {taken}{reason.because}.", *parts, loss, *hidden)
-    is_useful = share[Wall.COMPUTE] > share[wall] and basis.kind != "job" and not reason.because
+        parts = light if has_lines(rank.speed_of_light) and light else (*reasons, *light)
+        return (f"Compute takes {taken}.", *parts, loss, *hidden)
+    is_stalled = find_deciding_stall(rank, basis, wall) is not None
+    is_useful = share[Wall.COMPUTE] > share[wall] and basis.kind != "job" and not is_stalled
     name, useful = name_wall(wall), "; compute is not a loss" if is_useful else ""
     if wall is Wall.MEMORY and (kinds := list_memory_kinds(rank)):
         name, useful = f"Memory time ({kinds}, not DRAM bandwidth)", ""
-    lead = f"{name} is the largest loss: {taken}{useful}{reason.because}."
+    lead = f"{name} is the largest loss: {taken}{useful}."
     lost = tuple(_add_light(rank, share[wall])) if basis.kind in _OF_TYPICAL else ()
-    return (lead, *reason.sentences, *_locate_host_time(rank, wall, basis), *lost)
+    return (lead, *reasons, *_locate_host_time(rank, wall, basis), *lost)
 
 
 def _tells_hidden(basis: TimeBasis, dominant: str) -> bool:
@@ -603,19 +609,15 @@ def _tells_hidden(basis: TimeBasis, dominant: str) -> bool:
 
 
 def _explain_no_verdict(analysis: Analysis, rank: Rank) -> Iterator[str]:
-    """Yield why no wall is known, and what would make it known."""
+    """Yield what the reason for an unknown wall rests on, and what would make the wall known."""
     unknown = analysis.diagnosis.unknown
     if unknown is None:
         yield analysis.diagnosis.verdict  # of an older version
         return
-    reason, cure = explain_unknown(rank, unknown, analysis.anchor.window), explain_cure(unknown)
-    kernels = f" ({reason.kernels})" if reason.kernels else ""
-    parts = f": {reason.parts}" if reason.parts else ""
-    basis = f" ({name_steps(analysis.diagnosis, analysis.anchor)})" if unknown.kind == "open-causes" else ""
-    yield f"{capitalize(reason.text)}{kernels}{parts}{basis}."
+    yield from explain_no_verdict(analysis, rank)[1]
     yield from _shared_device(rank, analysis.anchor.window)
     yield from (one.lead for one in analysis.capture.findings if one.code == FindingCode.SILENT_WAITS)
-    if cure:
+    if cure := explain_cure(unknown):
         yield cure
 
 
@@ -685,28 +687,16 @@ def explain_cure(unknown: UnknownWall) -> str:
     return "Classify them with --kernels FILE." if unknown.asks_for_names else ""
 
 
-@dataclass(frozen=True, slots=True)
-class _Reason:
-    """What a wall is made of: what is added to the sentence on its share, and the sentences after it."""
-
-    because: str = ""
-    sentences: tuple[str, ...] = ()
-
-
-def _explain_share(analysis: Analysis, rank: Rank, wall: Wall, basis: TimeBasis) -> _Reason:
-    """Say what a wall is mostly made of; of the mean step and the whole capture, where it lies."""
-    unit, job = analysis.anchor.window, analysis.job
+def _explain_share(analysis: Analysis, rank: Rank, wall: Wall, basis: TimeBasis) -> tuple[str, ...]:
+    """Say of the main cause what its removal wins; of the mean step and the whole capture, where it lies."""
+    unit = analysis.anchor.window
     stall = find_deciding_stall(rank, basis, wall)
     if stall is not None:
-        return _describe_stall(rank, stall, unit)
+        return tuple(_describe_stall(rank, stall, unit))
     if basis.kind == "whole":
         before = f"Most of this time passes before the first {unit}."
-        return _Reason(sentences=(before, _describe_steps_alone(rank, unit)))
-    where = "" if job is None else f" on {job.members[analysis.diagnosis.rank_index].name}"
-    if basis.kind in {"median", "mean", "job"}:
-        typical = "" if basis.kind == "job" else "typical "
-        where = f" of the {typical}{duration(rank.typical.step_ns)} {unit}{where}"
-    return _Reason(sentences=tuple(_name_main_cause(analysis, rank, wall, where)))
+        return before, _describe_steps_alone(rank, unit)
+    return tuple(_doubt_main_cause(analysis, rank, wall))
 
 
 def _describe_steps_alone(rank: Rank, unit: str) -> str:
@@ -717,34 +707,31 @@ def _describe_steps_alone(rank: Rank, unit: str) -> str:
     return f"Of the typical {duration(rank.typical.step_ns)} {unit}, {largest} takes {share}."
 
 
-def _describe_stall(rank: Rank, stall: RareStall, unit: str) -> _Reason:
+def _describe_stall(rank: Rank, stall: RareStall, unit: str) -> Iterator[str]:
     """Say what few steps cost in all, and which loss is the largest of the typical step, without them."""
-    steady = sum(step.steady for step in rank.steps)
-    because = (
-        f", because {len(stall.steps)} of {steady} {unit}s take up to {duration(stall.most_ns)} more"
-        f" for {describe_cause(stall.cause)} ({percent(stall.share)} of the time of all {unit}s)"
-    )
+    count = len(stall.steps)
+    slow = f"The slow {unit} takes" if count == 1 else f"The {count} slow {unit}s take"
+    yield f"{slow} {percent(stall.share)} of the time of all {unit}s for this cause."
     parts = {wall: getattr(rank.typical.walls, wall) for wall in LOSSES}
     largest = max(LOSSES, key=lambda wall: parts[wall])
     if largest == stall.wall or not parts[largest]:
-        return _Reason(because)
+        return
     share = percent(parts[largest] / max(rank.typical.step_ns, 1))
-    typical = f"the typical {duration(rank.typical.step_ns)} {unit}"
-    return _Reason(because, (f"In {typical}, the largest loss is {largest}: {share}.",))
+    yield f"In the typical {duration(rank.typical.step_ns)} {unit}, the largest loss is {largest}: {share}."
 
 
-def _name_main_cause(analysis: Analysis, rank: Rank, wall: Wall, where: str) -> Iterator[str]:
-    """Name the largest cause of a wall; where its removal gains little, because of other work, say so."""
+def _doubt_main_cause(analysis: Analysis, rank: Rank, wall: Wall) -> Iterator[str]:
+    """Say so where removing the largest cause of a wall gains little, because of other work."""
     own = [entry for entry in rank.causes if entry.wall == wall]
     if not own:
         return
     largest = max(own, key=lambda entry: entry.typical_ns)
-    name, _ = split_meaning(largest.cause)
-    label = "Largest part" if wall is Wall.COMPUTE else "Main cause"
-    yield f"{label}: {name}, {duration(largest.typical_ns)}{where}."
     won_ns = next((one.recoverable_ns for one in analysis.opportunities if one.cause == largest.cause), None)
     if won_ns is not None and won_ns < LITTLE_GAIN_SHARE * largest.typical_ns:
-        yield f"Without this cause, the {analysis.anchor.window} is at most {duration(won_ns)} shorter."
+        yield (
+            f"Without {split_meaning(largest.cause)[0]}, the {analysis.anchor.window} is at most"
+            f" {duration(won_ns)} shorter."
+        )
 
 
 def _locate_host_time(rank: Rank, wall: Wall, basis: TimeBasis) -> Iterator[str]:
