@@ -15,7 +15,7 @@ from wallscope.errors import OptionError, OutputError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-_BRAND = b'<p class="brand">wallscope</p>'  # of reports/frame.html.j2
+_BRAND = b'class="brand">wallscope</'  # of reports/frame.html.j2
 _ELSEWHERE = "name a page in another folder with --html"
 
 

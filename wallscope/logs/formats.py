@@ -8,10 +8,15 @@ from typing import Any
 from wallscope.files import read_toml
 from wallscope.records import dataclass
 
-_NUMBER = r"([0-9][0-9,]{0,20}\.?[0-9]{0,20}(?:[eE][-+]?[0-9]{1,3})?)(?![0-9])"  # bounded: text of others
+_NUMBER = (  # bounded, begins at its first digit, and takes what it can at once: lines are text of others
+    r"(?<![0-9])(?<![0-9][.,])"
+    r"([0-9](?:,?[0-9]){0,20}+(?:\.[0-9]{0,20}+)?+(?:[eE][-+]?[0-9]{1,3}+)?+)(?![0-9])"
+)
 _UNITS_S = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "sec": 1.0, "secs": 1.0, "seconds": 1.0}
 CLOCK = "clock"
 """The unit of a progress bar: hours, minutes and seconds since it began."""
+MOST_TIME_S = 1e9
+_MOST_FIGURE = 1e18
 _PER_SECOND, _NAMED = "per_s", "named"
 
 
@@ -23,20 +28,21 @@ class TimePattern:
     unit: str
 
     def find_s(self, text: str) -> float | None:
-        """Return the duration in seconds that a text states; `None` if there is none, or it is 0."""
+        """Return the duration in seconds that a text states; `None` if none that can be, or it is 0."""
         found = self.pattern.search(text)
-        if found is None:
-            return None
+        seconds = None if found is None else self._read_s(found)
+        return seconds if seconds is not None and seconds <= MOST_TIME_S else None
+
+    def _read_s(self, found: re.Match[str]) -> float | None:
         if self.unit == CLOCK:
             return _read_clock_s(found[1])
-        if self.unit == _NAMED:
-            first, second = found[1], found[2]
-            number, unit = (second, first) if first.lower() in _UNITS_S else (first, second)
-            return parse_written_number(number) * _UNITS_S[unit.lower()] or None
-        number_s = parse_written_number(found[1])
-        if self.unit == _PER_SECOND:
-            return 1 / number_s if number_s else None
-        return number_s * _UNITS_S[self.unit] or None
+        first, unit = found[1], self.unit
+        if unit == _NAMED:
+            first, unit = (found[2], first) if first.lower() in _UNITS_S else (first, found[2])
+        number = parse_written_number(first)
+        if not number:
+            return None
+        return 1 / number if unit == _PER_SECOND else number * _UNITS_S[unit.lower()]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,11 +53,11 @@ class FigurePattern:
     factor: float
 
     def find(self, text: str) -> float | None:
-        """Return the number that a text states, `None` if there is none."""
+        """Return the number that a text states, `None` if there is none that can be."""
         found = self.pattern.search(text)
-        if found is None:
+        number = None if found is None else parse_written_number(next(filter(None, found.groups())))
+        if number is None:
             return None
-        number = parse_written_number(next(filter(None, found.groups())))
         return number * self.factor if self.factor >= 1 else number / round(1 / self.factor)
 
 
@@ -82,25 +88,28 @@ class LogEvent:
     figures: Mapping[str, re.Pattern[str]]
 
 
-def parse_written_number(text: str) -> float:
-    """Return a number with or without commas between its digits.
+def parse_written_number(text: str) -> float | None:
+    """Return a number with or without commas between its digits, `None` if no figure of a run is so large.
 
-    >>> parse_written_number("7,123"), parse_written_number("1.073e+04")
-    (7123.0, 10730.0)
+    A log may have any digits: each number of it comes in here, 0 or from 1e-18 to 1e18.
+
+    >>> parse_written_number("7,123"), parse_written_number("1.073e+04"), parse_written_number("1e999")
+    (7123.0, 10730.0, None)
     """
-    return float(text.replace(",", ""))
+    number = float(text.replace(",", ""))
+    return number if not number or 1 / _MOST_FIGURE <= number <= _MOST_FIGURE else None
 
 
 def _read_clock_s(text: str) -> float:
-    """Return hours, minutes and seconds in seconds.
+    """Return hours, minutes and seconds in seconds; infinite if they have more digits than a float.
 
     >>> _read_clock_s("01:10"), _read_clock_s("2:00:01")
     (70.0, 7201.0)
     """
-    total = 0
+    total = 0.0
     for part in text.split(":"):
-        total = total * 60 + int(part)
-    return float(total)
+        total = total * 60 + float(part)
+    return total
 
 
 @cache

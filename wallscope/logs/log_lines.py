@@ -13,7 +13,7 @@ from pathlib import Path
 from wallscope.errors import OptionError
 from wallscope.logs.formats import CLOCK, LogFormat, list_log_events, list_log_formats, parse_written_number
 from wallscope.records import dataclass
-from wallscope.thresholds.logs import MOST_LINE_LETTERS_COUNT, MOST_LOG_BYTES
+from wallscope.thresholds.logs import MOST_LINE_LETTERS_COUNT, MOST_LOG_BYTES, MOST_LOG_REPORTS_COUNT
 from wallscope.user_files import read_user_bytes
 
 _COLORS = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]")
@@ -23,7 +23,9 @@ _DAY = re.compile(
 )
 _DATE = re.compile(r"\d{4}-\d\d-\d\d")
 _SPACE, _WIDE_SPACE = re.compile(r"\s+"), re.compile(r"\s{9,}")
-_ONE_SPACE = str.maketrans({"\r": "\n", **dict.fromkeys("\t\v\f\xa0", " ")})
+_LINE = re.compile(rb"[^\r\n]+")
+_MOST_LINE_BYTES = 4 * MOST_LINE_LETTERS_COUNT  # of UTF-8
+_ONE_SPACE = str.maketrans(dict.fromkeys("\t\v\f\xa0", " "))
 _WIDE = " " * 9  # patterns try each way to divide spaces
 _MOST_PREFIX = 200
 CURE = "give the text that the run printed"
@@ -54,7 +56,10 @@ class StepReport:
 
 @dataclass(slots=True)
 class LogContent:
-    """What a log holds: reports by the id of their format, and events."""
+    """What a log holds: reports by the id of their format, and events.
+
+    `begun` counts the beginnings of reports, also of those that are cut off.
+    """
 
     name: str
     reports: dict[str, list[StepReport]] = field(default_factory=dict)
@@ -64,13 +69,14 @@ class LogContent:
     skipped_so_far: float | None = None
     loss_scale: float | None = None
     broken: int = 0
+    begun: int = 0
 
 
 def read_log(path: Path) -> LogContent:
     """Return the reports of a log.
 
     Raises:
-        OptionError: it cannot be read, is too large, or is not text.
+        OptionError: it cannot be read, is too large, has too many reports, or is not text.
     """
     try:
         content = read_user_bytes(path, MOST_LOG_BYTES, "give the part with the last steps", OptionError)
@@ -80,20 +86,26 @@ def read_log(path: Path) -> LogContent:
         raise OptionError(f"{path} — is not text — {CURE}")
     found = LogContent(path.name)
     formats = list_log_formats()
-    for line in _list_lines(content.decode("utf-8", "replace")):
+    for line in _list_lines(content):
         _read_events(line, found)
         for one in formats:
             if any(mark in line for mark in one.marks) and _read_reports(line, one, found):
                 break
+        if found.begun > MOST_LOG_REPORTS_COUNT:
+            raise OptionError(
+                f"{path} — has more than {MOST_LOG_REPORTS_COUNT:,} reports of steps —"
+                " give the part with the last steps"
+            )
     return found
 
 
-def _list_lines(text: str) -> Iterator[str]:
-    for line in text.translate(_ONE_SPACE).split("\n"):
-        if line:
-            cut = line[:MOST_LINE_LETTERS_COUNT]
-            plain = _COLORS.sub("", cut) if "\x1b" in cut else cut
-            yield _WIDE_SPACE.sub(" ", plain) if _WIDE in plain else plain
+def _list_lines(content: bytes) -> Iterator[str]:
+    """Yield the lines one by one: all at once, short ones take many times the memory of their letters."""
+    for found in _LINE.finditer(content):
+        begin = content[found.start() : min(found.end(), found.start() + _MOST_LINE_BYTES)]
+        cut = begin.decode("utf-8", "replace")[:MOST_LINE_LETTERS_COUNT].translate(_ONE_SPACE)
+        plain = _COLORS.sub("", cut) if "\x1b" in cut else cut
+        yield _WIDE_SPACE.sub(" ", plain) if _WIDE in plain else plain
 
 
 def _read_events(line: str, found: LogContent) -> None:
@@ -105,17 +117,21 @@ def _read_events(line: str, found: LogContent) -> None:
                 continue
             if name == "skipped":
                 found.skipped_lines += 1
-            elif name == "skipped_so_far":
-                found.skipped_so_far = parse_written_number(hit[1])
+                continue
+            if (number := parse_written_number(hit[1])) is None:
+                continue
+            if name == "skipped_so_far":
+                found.skipped_so_far = number
             elif name == "samples":
-                found.samples = parse_written_number(hit[1])
+                found.samples = number
             else:
-                found.loss_scale = parse_written_number(hit[1])
+                found.loss_scale = number
 
 
 def _read_reports(line: str, kind: LogFormat, found: LogContent) -> bool:
     """Read the reports of a line in one format; return whether it has any."""
     starts = [hit.start() for hit in kind.start.finditer(line)]
+    found.begun += len(starts)
     has_any = False
     for place, start in enumerate(starts):
         end = starts[place + 1] if place + 1 < len(starts) else len(line)
@@ -126,7 +142,8 @@ def _read_reports(line: str, kind: LogFormat, found: LogContent) -> bool:
         text = line[start:end]
         if kind.whole is not None:
             if (hit := kind.whole.search(text)) is not None:
-                found.whole_per_s.append(parse_written_number(hit[1]))
+                if (rate := parse_written_number(hit[1])) is not None:
+                    found.whole_per_s.append(rate)
                 found.reports.setdefault(kind.id, [])
                 _add(found, kind, _make_report(before, text, kind, is_first=not place))
                 has_any = True
@@ -147,7 +164,8 @@ def _add(found: LogContent, kind: LogFormat, report: StepReport | None) -> None:
 
 def _make_report(before: str, text: str, kind: LogFormat, *, is_first: bool) -> StepReport | None:
     """Return what a part of a line says about a step, `None` if that is neither a time nor a figure."""
-    step = kind.step.search(text) if kind.step is not None else None
+    hit = kind.step.search(text) if kind.step is not None else None
+    step = None if hit is None else parse_written_number(hit[1])
     time_s = next(filter(None, (one.find_s(text) for one in kind.time)), None)
     elapsed_s = next((at for one in kind.elapsed if (at := one.find_s(text)) is not None), None)
     figures = {name: value for name, one in kind.figures.items() if (value := one.find(text)) is not None}
@@ -159,7 +177,7 @@ def _make_report(before: str, text: str, kind: LogFormat, *, is_first: bool) -> 
     clock_s, clock_step_s = (None, 1.0) if clock is None else _read_day(clock)
     return StepReport(
         _name_writer(before, text, kind) if is_first else "",
-        None if step is None else int(parse_written_number(step[1])),
+        None if step is None else int(step),
         time_s,
         elapsed_s,
         clock_s,

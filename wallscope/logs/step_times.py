@@ -122,7 +122,7 @@ def _choose_times(contents: Sequence[LogContent]) -> tuple[StepTimeBasis | None,
             elif found.steady_s or found.warm_up:
                 some = plural(len(found.steady_s), "steady report")
                 reason = reason or f"the log has {some} of steps: too few"
-    rates = [rate for content in contents for rate in content.whole_per_s if rate > 0]
+    rates = [rate for content in contents for rate in content.whole_per_s if rate > 1 / _MOST_STEP_S]
     if rates:
         return "whole-run", _Times([1 / rate for rate in rates], 0, 0), None
     return None, _Times(), reason or "the log states no time of a step"
@@ -143,6 +143,7 @@ def _add_times(content: LogContent, kind: str, way: str, found: _Times) -> None:
             else:
                 times_s, is_coarse = _measure_differences(segment, way)
                 found.is_coarse |= is_coarse
+            times_s = [one for one in times_s if 0 < one < _MOST_STEP_S]
             steady = drop_warm_up(times_s)
             found.steady_s += steady
             found.warm_up += len(times_s) - len(steady)
@@ -199,7 +200,7 @@ def _list_stated(
         if samples is not None:
             rate = one.figures.get("samples_per_s")
             time_s = samples / rate if rate else None
-        if time_s is None or not 0 < time_s < _MOST_STEP_S or one.figures.get("skipped"):
+        if not time_s or one.figures.get("skipped"):
             continue
         if last_batch is not None and one.figures.get("batch", last_batch) != last_batch:
             continue
@@ -249,7 +250,7 @@ def _list_laps(reports: Sequence[StepReport]) -> list[float]:
         len(moments) >= _SURELY_SORTED_COUNT or moments[-1][1] > _CUMULATED_RATIO * moments[0][1]
     ):
         return []
-    return [at_s for _, at_s in moments if 0 < at_s < _MOST_STEP_S]
+    return [at_s for _, at_s in moments]
 
 
 def _is_cumulative(moments: Sequence[tuple[int, float]]) -> bool:

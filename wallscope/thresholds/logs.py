@@ -20,5 +20,7 @@ LOG_CONTRADICTION_SHARE: Final = 0.05
 """Values of a log and of the capture, or of options, that differ by more contradict each other. Chosen."""
 MOST_LOG_BYTES: Final = 128 << 20
 """The size of a log. Chosen: 400,000 lines of Megatron-LM."""
+MOST_LOG_REPORTS_COUNT: Final = 1_000_000
+"""Reports of steps in a log. Chosen: more than twice what fits into its size as Megatron-LM writes it."""
 MOST_LINE_LETTERS_COUNT: Final = 4_096
 """Letters of a line that are read. Chosen: ten times a line of Megatron-LM."""
