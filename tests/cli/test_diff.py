@@ -28,9 +28,9 @@ def test_diff_prints_the_verdict_and_writes_what_it_is_asked_for(wallscope, answ
     assert (found["schema"], found["verdict"]) == ("wallscope.comparison/1", "regression")
     assert (tmp_path / "diff.md").read_text().startswith("### wallscope: slower\n")
     assert (tmp_path / "diff.xml").read_text().startswith("<?xml")
-    assert '<h1><span class="said-verdict regression">SLOWER</span></h1>' in (
-        tmp_path / "diff.html"
-    ).read_text(encoding="utf-8")
+    assert '<h1><span class="said-verdict regression">SLOWER</span>' in (tmp_path / "diff.html").read_text(
+        encoding="utf-8"
+    )
 
 
 def test_a_failed_gate_exits_1_with_its_evidence_in_a_line(wallscope, answers, tmp_path):
