@@ -165,7 +165,9 @@ def _explain_compute(late: RankSteps, others: Sequence[RankSteps]) -> LateReason
             " with more tokens"
         )
         return LateReason(Wall.COMPUTE, cause, Reason.MORE_TOKENS, expert, sentence, round(over_ns))
-    assert ratio is not None  # noqa: S101  # over_ns > 0 with similar counts
+    if ratio is None:
+        sentence = "its kernels take time, and the same kernels of its peers take none"
+        return LateReason(Wall.COMPUTE, cause, Reason.UNKNOWN, None, sentence, round(over_ns))
     uneven = _unevenness(alike, ratio)
     if uneven <= SLOWED_ALIKE_SHARE:
         sentence = f"the same kernels take {signed_percent(ratio - 1)}, all alike, as with a slower GPU clock"

@@ -348,10 +348,12 @@ def find_repeated_steps(
     >>> steps, other = np.array([[0, 4], [4, 9], [12, 17]]), np.array([[1, 5], [5, 5], [5, 16]])
     >>> [(runs.edge.tolist(), runs.step_count.tolist()) for runs in find_repeated_steps([steps, other]).ranks]
     [([[0, 9], [12, 17]], [2, 1]), ([[1, 5], [5, 16]], [1, 1])]
+    >>> find_repeated_steps([steps[:0]]).ranks[0].step_count.tolist()
+    []
     """
     own = edges[0]
     run = np.cumsum(np.append(False, own[1:, 0] != own[:-1, 1])[: len(own)])
-    ranks = tuple(_join_adjacent(one, run, int(run[-1]) + 1) for one in edges)
+    ranks = tuple(_join_adjacent(one, run, int(run.max(initial=-1)) + 1) for one in edges)
     if operations is None or not len(own) or not ranks[0].step_count.all():
         return RepeatedSteps(ranks)
     return RepeatedSteps(ranks, _follow_streams(ranks[0], operations))
