@@ -3,6 +3,7 @@
 from collections import defaultdict
 from dataclasses import dataclass, field, replace
 
+from hypothesis import settings
 from hypothesis import strategies as st
 
 from tests.attribution.brute_trace import (
@@ -224,6 +225,11 @@ def seen(left: Played, flags: dict[int, str], rows: str) -> Trace:
     elif rows == "none":
         records = syncs = ()
     return Trace(tuple(left.ops), tuple(left.calls), records, syncs, flags)
+
+
+SAME_EACH_TIME = settings(derandomize=settings.default.max_examples < 100)
+"""The few examples of an ordinary run are the same each time: where operations have no length, the walks differ,
+which is rare. Runs with more examples draw new ones."""
 
 
 @st.composite

@@ -5,7 +5,14 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tests.attribution import brute_slices
-from tests.attribution.brute_programs import busy_hosts, jittered, possible, programmatic, senseless
+from tests.attribution.brute_programs import (
+    SAME_EACH_TIME,
+    busy_hosts,
+    jittered,
+    possible,
+    programmatic,
+    senseless,
+)
 from tests.attribution.brute_trace import Call, Op, Trace, operations, slices, windows
 from wallscope.attribution.totals import measure_budgets
 from wallscope.model.enums import DeviceState
@@ -36,6 +43,7 @@ def length_ns(frame):
     [busy_hosts(possible()), busy_hosts(jittered()), programmatic()],
     ids=["possible", "jittered", "programmatic"],
 )
+@SAME_EACH_TIME
 @given(data=st.data(), cuts=CUTS, beyond=BEYOND)
 def test_slices_equal_those_of_the_dull_way(traces, data, cuts, beyond):
     trace = data.draw(traces)

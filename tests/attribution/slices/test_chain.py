@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.attribution import brute
-from tests.attribution.brute_programs import jittered, possible, programmatic, stretched
+from tests.attribution.brute_programs import SAME_EACH_TIME, jittered, possible, programmatic, stretched
 from tests.attribution.brute_trace import Call, Op, Record, Sync, Trace, evidence, in_order, operations
 from wallscope.attribution.slices import NO_SLACK, blame_gaps
 from wallscope.model.enums import LINK_KINDS
@@ -22,6 +22,7 @@ def found(trace):
 @pytest.mark.parametrize(
     "traces", [possible(), programmatic(), jittered()], ids=["possible", "programmatic", "jittered"]
 )
+@SAME_EACH_TIME
 @given(data=st.data())
 def test_links_equal_those_of_the_dull_walk(traces, change, data):
     trace = data.draw(change(traces))
