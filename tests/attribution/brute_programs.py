@@ -228,8 +228,8 @@ def seen(left: Played, flags: dict[int, str], rows: str) -> Trace:
 
 
 SAME_EACH_TIME = settings(derandomize=settings.default.max_examples < 100)
-"""The few examples of an ordinary run are the same each time: where operations have no length, the walks differ,
-which is rare. Runs with more examples draw new ones."""
+"""The few examples of an ordinary run are the same each time: where operations have no length, the walks
+rarely differ. Runs with more examples draw new ones."""
 
 
 @st.composite
