@@ -89,7 +89,7 @@ def test_a_click_on_a_step_leads_into_the_timeline(browser, file, report):
     tab.locator("#steps button.jump", has_text=f"{drawn[0]}").first.click()
     assert tab.input_value("#step") == "0"
     tab.click("a[href='#upper-bound']")
-    assert tab.locator("#upper-bound").is_visible()
+    tab.locator("#upper-bound").wait_for()  # until it is visible
     opened.close()
 
 
