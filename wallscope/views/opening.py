@@ -1,4 +1,4 @@
-"""What a page on a capture begins with: the main cause of the wall, what to do first, what is uncertain."""
+"""What screens of a capture begin with: the main cause of the wall, what to do first, what is uncertain."""
 
 from collections.abc import Sequence
 from typing import Literal
