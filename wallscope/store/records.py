@@ -72,7 +72,7 @@ def _has_marker(storage: Storage) -> bool:
     if MARKER in found:  # another writer has marked it since, or it is not a file
         content = _read_if_there(storage, MARKER)
         if content is None:
-            raise StoreError(f"{storage}/{MARKER} — does not mark a store — give another --store")
+            raise StoreError(f"{storage}/{MARKER} — does not mark a store — give another store")
     if content is not None:
         _check_marker(content, f"{storage}/{MARKER}")
         return True
@@ -112,7 +112,7 @@ def _check_marker(content: bytes, path: str) -> None:
         found = None
     schema = found.get("schema") if isinstance(found, dict) else None
     if schema is None:
-        raise StoreError(f"{path} — does not mark a store — give another --store")
+        raise StoreError(f"{path} — does not mark a store — give another store")
     if schema != STORE_SCHEMA:
         raise StoreError(f"{path} — {state_schema(schema, STORE_SCHEMA)} — use the wallscope that wrote it")
 

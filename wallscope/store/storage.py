@@ -184,7 +184,7 @@ class Folder:
             yield
 
     @contextmanager
-    def _explained(self, path: Path, what: str, cure: str = "give another --store") -> Iterator[None]:
+    def _explained(self, path: Path, what: str, cure: str = "give another store") -> Iterator[None]:
         """Whatever the system refuses, in a line."""
         try:
             yield
@@ -249,7 +249,7 @@ def _replace(folder: int, name: str, content: bytes) -> None:
 
 
 def _link(path: Path) -> StoreError:
-    return StoreError(f"{path} — is a link, and a store follows none — remove it, or give another --store")
+    return StoreError(f"{path} — is a link, and a store follows none — remove it, or give another store")
 
 
 def _oversize(path: str, size_bytes: int) -> StoreError:
@@ -298,7 +298,7 @@ class Remote:
             StoreError: it cannot be written.
         """
         path = self._path(name)
-        with self._explained(f"{self.url}/{name} — cannot be written", "give another --store"):
+        with self._explained(f"{self.url}/{name} — cannot be written", "give another store"):
             if _puts_whole(self.system):
                 self.system.pipe_file(path, content)
                 return
@@ -422,7 +422,7 @@ class Remote:
         Raises:
             StoreError: it cannot be deleted.
         """
-        with self._explained(f"{self.url}/{name} — cannot be deleted", "give another --store"):
+        with self._explained(f"{self.url}/{name} — cannot be deleted", "give another store"):
             self._refuse_links((name,))
             try:
                 self.system.rm_file(self._path(name))
@@ -478,7 +478,7 @@ class Remote:
 
     def _link(self, name: str) -> StoreError:
         return StoreError(
-            f"{self.url}/{name} — is a link, and a store follows none — remove it, or give another --store"
+            f"{self.url}/{name} — is a link, and a store follows none — remove it, or give another store"
         )
 
 
