@@ -195,6 +195,16 @@ def mark_numbers(numbers: npt.NDArray[np.integer], count: int) -> Flags:
     return found
 
 
+def list_numbers(numbers: npt.NDArray[np.integer]) -> Rows:
+    """The numbers of rows of a table that occur, each once in order; -1 is none.
+
+    >>> list_numbers(np.array([4, -1, 2, 4])).tolist()
+    [2, 4]
+    """
+    held = numbers[numbers >= 0]
+    return np.flatnonzero(mark_numbers(held, int(held.max(initial=-1)) + 1))
+
+
 _NARROW = 1 << 16
 _SPARSE, _FEW = 8, 1 << 16
 _PAIR = 2

@@ -72,6 +72,7 @@ from wallscope.trace.kernel_classes import (
     classify_operations,
     load_kernel_rules,
 )
+from wallscope.trace.names import list_unlike
 from wallscope.trace.parallel_axes import RangePaths
 from wallscope.trace.ranges import RangeTree, nest_ranges, project_ranges
 from wallscope.trace.step_markers import check_pattern, label_ranges
@@ -144,13 +145,13 @@ def analyze_capture(
     from wallscope.advice.trace_facts import collect_trace_facts  # noqa: PLC0415
 
     capture, facts = prepared.trace.capture, prepared.facts
-    names = pl.concat([capture.names["text"], capture.range_names["text"]])
+    names = _list_names(capture)
     program = _detect_program(capture, configuration)
     progress("attributing time to causes")
     about = _AboutRun(configuration, findings, program, read_plan(capture.world_size))
     concluded = _conclude(prepared, options, about, with_details=with_details)
     answer, place = concluded.analysis, concluded.place
-    shown = collect_trace_facts(answer, capture.range_names["text"], facts.axes, facts.collectives)
+    shown = collect_trace_facts(answer, list_unlike(capture.range_names), facts.axes, facts.collectives)
     matched = match_rules(answer, configuration, shown, names)
     replays = RankReplays(prepared, place, concluded.bounds)
     if matched.questions:
@@ -332,11 +333,17 @@ def _choose_replayed(prepared: Prepared, options: Options, *, interference: bool
     return _Replayed(place, bounds, tax, rank, limits_host)
 
 
+def _list_names(capture: Capture) -> pl.Series:
+    """Names of kernels, and one of the ranges that are alike."""
+    return pl.concat([capture.names["text"], list_unlike(capture.range_names)])
+
+
 def _detect_program(capture: Capture, configuration: RunConfiguration) -> Program:
     from wallscope.advice.trace_facts import ProgramTraces, detect_program  # noqa: PLC0415
 
-    names = pl.concat([capture.names["text"], capture.range_names["text"]])
-    return detect_program(ProgramTraces(names, capture.libraries, capture.interpreter), configuration)
+    return detect_program(
+        ProgramTraces(_list_names(capture), capture.libraries, capture.interpreter), configuration
+    )
 
 
 def _limits_host_time(analysis: Analysis) -> bool:

@@ -31,6 +31,7 @@ from wallscope.model.schemas import (
     StreamFlag,
 )
 from wallscope.trace.dependencies import resolve_dependencies
+from wallscope.trace.names import bring_together
 from wallscope.trace.ranges import RangeTree, nest_ranges, project_ranges
 
 CONTEXT = 1
@@ -286,7 +287,7 @@ def _host(trace: Trace) -> dict[str, pl.DataFrame]:
         "host_events": _frame(host, HOST_EVENTS),
         "host_names": _names(texts),
         "ranges": _frame(ranges, RANGES),
-        "range_names": _names(texts),
+        "range_names": bring_together(_names(texts)),
     }
 
 

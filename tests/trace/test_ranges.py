@@ -4,6 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from wallscope.model.schemas import CALLS, NAMES, RANGES, THREADS
+from wallscope.trace.names import bring_together
 from wallscope.trace.ranges import nest_ranges, write_paths
 
 
@@ -11,7 +12,9 @@ def tree_of(given_ranges: pl.DataFrame, names: pl.DataFrame, calls: pl.DataFrame
     """The tree of ranges whose threads are all of one process."""
     numbers = given_ranges["thread"].unique().sort()
     threads = pl.DataFrame([{"thread": number, "process": 0} for number in numbers], schema=THREADS)
-    return nest_ranges(given_ranges, names, CALLS.to_frame() if calls is None else calls, threads)
+    return nest_ranges(
+        given_ranges, bring_together(names), CALLS.to_frame() if calls is None else calls, threads
+    )
 
 
 def ranges(*rows: tuple[int, int, int, int]) -> pl.DataFrame:

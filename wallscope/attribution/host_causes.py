@@ -24,6 +24,7 @@ from wallscope.columns import (
     is_within,
     iterate_groups,
     iterate_runs,
+    list_numbers,
 )
 from wallscope.model.cause_catalogue import (
     HOST_CHECKPOINT,
@@ -74,7 +75,7 @@ class QueueDrains:
 
     def __init__(self, operations: pl.DataFrame, waits: Dependencies, names: pl.Series) -> None:
         call = operations["call"].to_numpy()
-        issuing = number_spans(call[call >= 0])
+        issuing = list_numbers(call)
         blocking = waits.blocking
         self._waits, self._names = waits, names
         self._known: dict[int, tuple[Rows, Times, Times]] = {}

@@ -17,14 +17,14 @@ import numpy as np
 import polars as pl
 
 from wallscope.attribution.slices import ChainLinks
-from wallscope.columns import Flags, Rows, are_among, as_integers, encode_member, iterate_groups
+from wallscope.columns import Flags, Rows, are_among, as_integers, encode_member, iterate_groups, list_numbers
 from wallscope.model.cause_catalogue import MEMORY_DRIVER_LOCK
 from wallscope.model.enums import LINK_KINDS, CallRole, CopyCause, CopyDirection, LinkKind, OperationKind
 from wallscope.records import dataclass
 from wallscope.thresholds.causes import BATCH_COPY_BYTES, DATA_WAIT_NS, FEWEST_BATCHES_COUNT, OFFLOAD_WORK_NS
 from wallscope.thresholds.steps import SHORTEST_UNIT_COUNT
 from wallscope.trace.dependencies import Dependencies
-from wallscope.trace.intervals import Spans, Times, common, number_spans, order_spans, union
+from wallscope.trace.intervals import Spans, Times, common, order_spans, union
 from wallscope.trace.ranges import RangeTree
 
 _CAUSES = (CopyCause.STAGING, CopyCause.SMALL_COPY)
@@ -121,7 +121,7 @@ def find_loading_waits(operations: pl.DataFrame, batches: Rows, waits: Dependenc
     held = np.flatnonzero(call >= 0)
     of_thread = waits.calls.thread[call[held]].astype(np.int64)
     held = held[are_among(of_thread, np.unique(of_thread[is_batch[held]]))]
-    calls = number_spans(call[held])
+    calls = list_numbers(call[held])
     takes = are_among(calls, call[held[is_batch[held]]])
     launches = are_among(calls, call[held[is_kernel[held]]])
     found = {}
@@ -143,8 +143,10 @@ def find_offload_work(
         waits: the dependencies.
     """
     op, call = operations["op"].to_numpy(), operations["call"].to_numpy()
-    held = call >= 0
-    calls, takes = number_spans(call[held]), np.unique(call[held & are_among(op, brought_back)])
+    takes = np.unique(call[(call >= 0) & are_among(op, brought_back)])
+    if not takes.size:
+        return {}
+    calls = list_numbers(call)
     found = {}
     of_thread = waits.calls.thread[calls].astype(np.int64)
     for thread in np.unique(waits.calls.thread[takes]).tolist():

@@ -26,6 +26,7 @@ from wallscope.nsys.host_events import sort_outside_in
 from wallscope.nsys.identity import number_texts
 from wallscope.nsys.tables import DistinctRows
 from wallscope.trace.intervals import Times
+from wallscope.trace.names import bring_together
 
 _ANNOTATION, _OPERATOR, _PYTHON = range(3)
 """Domains of ranges."""
@@ -67,7 +68,7 @@ def build_raw_calls(tables: TraceTables, calls: pl.DataFrame) -> RawCalls:
 def build_trace_ranges(
     tables: TraceTables, numbered: pl.DataFrame, start_ns: int
 ) -> tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]:
-    """Return the ranges, their names, and those of autograd (`RANGES`, `NAMES`, `AUTOGRAD_RANGES`)."""
+    """Return the ranges, their names, and those of autograd (`RANGES`, `RANGE_NAMES`, `AUTOGRAD_RANGES`)."""
     domains = {"annotations": _ANNOTATION, "operators": _OPERATOR, "python": _PYTHON}
     spans = pl.concat(
         [
@@ -79,7 +80,8 @@ def build_trace_ranges(
         ],
         how="diagonal",
     )
-    names, name = tables.number_names(spans["text"])
+    found, name = tables.number_names(spans["text"])
+    names = bring_together(found)
     rows = (
         spans.with_columns(name)
         .pipe(join_thread_ids, numbered)

@@ -150,12 +150,12 @@ class Export:
 class Capture:
     """The device operations of an export, with the ranks that issued them.
 
-    Frames follow the schemas of the same names. `names`, `call_names`, `host_names`, `range_names` and
-    `metric_names` follow `NAMES`, `streams` follows `DEVICE_STREAMS`. `world_size` is the number of ranks in
-    the job if known. `kernel_flops`, `kernel_occupancy` and `autograd_ranges` are `None` if the profiler does
-    not record shapes of operators, occupancy, or operators of the backward pass. `libraries` are the known
-    framework libraries that the program loaded. `interpreter` is `python`, `julia`, `native`, or `None` if
-    unknown.
+    Frames follow the schemas of the same names. `names`, `call_names`, `host_names` and `metric_names` follow
+    `NAMES`, `range_names` follows `RANGE_NAMES`, `streams` follows `DEVICE_STREAMS`. `world_size` is the
+    number of ranks in the job if known. `kernel_flops`, `kernel_occupancy` and `autograd_ranges` are `None`
+    if the profiler does not record shapes of operators, occupancy, or operators of the backward pass.
+    `libraries` are the known framework libraries that the program loaded. `interpreter` is `python`,
+    `julia`, `native`, or `None` if unknown.
     """
 
     export: Export

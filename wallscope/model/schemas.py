@@ -179,6 +179,9 @@ PROJECTED_BY = pl.Enum(ProjectedBy)
 NAMES = pl.Schema({"name": pl.UInt32(), "text": pl.String()})
 """Names of one kind (kernels, calls, ranges), each kind with its own numbers, spelled as in exports."""
 
+RANGE_NAMES = pl.Schema({**NAMES, "like": pl.UInt32()})
+"""Names of ranges, and the first name from which each differs in long running numbers alone."""
+
 THREADS = pl.Schema(
     {
         "thread": pl.UInt32(),

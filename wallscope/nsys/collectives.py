@@ -109,7 +109,7 @@ def _read_nccl_ranges(source: Database, raw: pl.DataFrame) -> pl.DataFrame:
 
 def _is_named(source: Database, raw: pl.DataFrame) -> bool:
     """Return whether any text has NCCL's prefix; otherwise the table need not be searched."""
-    texts = pl.concat([raw["text"].unique(), look_up_texts(source, raw["textId"])["text"]])
+    texts = pl.concat([raw["text"], look_up_texts(source, raw["textId"])["text"]])
     return bool(texts.str.contains("^(?i)nccl").any())
 
 

@@ -10,7 +10,6 @@ from collections.abc import Iterable, Sized
 import numpy as np
 import polars as pl
 
-from wallscope.columns import are_among
 from wallscope.finding_texts import make_finding
 from wallscope.model.capture import Capture, Finding, GraphTracing, Presence, Progress, Severity
 from wallscope.model.enums import CallRole, CopyDirection
@@ -28,6 +27,7 @@ from wallscope.thresholds.verdict import (
 )
 from wallscope.trace.device_clocks import DeviceClock
 from wallscope.trace.intervals import covered_ns, length_ns, make_spans, order_spans, union
+from wallscope.trace.names import match_alike
 from wallscope.units import average, duration, percent, plural
 
 _RUNTIME = "CUPTI_ACTIVITY_KIND_RUNTIME"
@@ -517,8 +517,8 @@ def _check_clipped(source: Database, capture: Capture) -> tuple[Finding, ...]:
 
 
 def _check_annotations(capture: Capture) -> tuple[Finding, ...]:
-    autograd = capture.range_names.filter(pl.col("text").str.contains(_AUTOGRAD))
-    annotations = int(are_among(capture.ranges["name"].to_numpy(), autograd["name"].to_numpy()).sum())
+    is_autograd = match_alike(capture.range_names, _AUTOGRAD)
+    annotations = int(is_autograd[capture.ranges["name"].to_numpy()].sum())
     launches = int(capture.calls["role"].is_in([CallRole.LAUNCH, CallRole.GRAPH]).sum())
     if annotations < max(FEWEST_OPERATOR_RANGES_COUNT, RANGES_A_LAUNCH_RATIO * launches):
         return ()

@@ -29,7 +29,7 @@ from wallscope.thresholds.causes import (
     FEWEST_COLLECTOR_SAMPLES_COUNT,
     LONGEST_RECORD_NS,
 )
-from wallscope.trace.names import normalize_names
+from wallscope.trace.names import bring_together, fold_names
 
 GARBAGE_COLLECTION = "garbage collection"
 COLLECTORS = (
@@ -123,7 +123,7 @@ def read_ranges(source: Database, progress: Progress) -> RawRanges:
 def build_ranges(
     source: Database, raw: RawRanges, threads: pl.DataFrame, time_shift_ns: int
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Read the ranges and their names (`RANGES`, `NAMES`) from the raw rows.
+    """Read the ranges and their names (`RANGES`, `RANGE_NAMES`) from the raw rows.
 
     A range that was open when the capture ended has the end of the capture, and is marked clipped. Rows that
     end before they start are excluded.
@@ -134,7 +134,8 @@ def build_ranges(
     kept = kept if is_timed.all() else kept.filter(is_timed)
     end, start = kept["end"].fill_null(last_ns), kept["start"]
     texts = _look_up_range_texts(source, kept)
-    names = number_texts(texts)
+    names = bring_together(number_texts(texts))
+    numbers = texts.alias("text").to_frame().join(names, on="text", how="left", maintain_order="left")["name"]
     ends_elsewhere = (pl.col("endGlobalTid") != pl.col("globalTid")) & (pl.col("endGlobalTid") != 0)
     of_place = raw.places.pipe(join_threads, threads, "globalTid").select(
         "thread",
@@ -142,7 +143,7 @@ def build_ranges(
         domain=pl.when(pl.col("domainId").is_between(0, 2**31)).then("domainId").otherwise(0),
     )
     rows = of_place[kept["place"]].with_columns(
-        texts.cast(pl.Enum(names["text"])).to_physical().cast(NAMES["name"]).alias("name"),
+        numbers,
         start_ns=start - time_shift_ns,
         end_ns=end - time_shift_ns,
         clipped=end >= last_ns,
@@ -197,7 +198,7 @@ def sort_outside_in(rows: pl.DataFrame, names: pl.DataFrame) -> pl.DataFrame:
     if not is_tied.any():
         return rows[order]
     span, outside_in = ["thread", "start_ns", "end_ns"], [False, False, True]
-    folds = names.select("name", fold=normalize_names(names["text"]))
+    folds = names.select("name", fold=fold_names(names))
     length = pl.col("end_ns") - pl.col("start_ns")
     kind = ["domain", "fold"]
     return (

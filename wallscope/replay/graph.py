@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from wallscope.columns import Flags, Places, Rows, are_among
+from wallscope.columns import Flags, Places, Rows, are_among, list_numbers
 from wallscope.records import dataclass
 from wallscope.replay.lock_holds import LockHolds, find_lock_holds
 from wallscope.thresholds.causes import USUAL_DEPENDENCY_LATENCY_NS
@@ -382,7 +382,7 @@ def _usual_ns(waits: Dependencies, segments: ThreadSegments, held: Rows) -> int:
         return 0
     call = np.asarray(segments.call)
     issuing = np.unique(waits.call[waits.call >= 0]).astype(np.int64)
-    free = issuing[are_among(issuing, np.unique(call[call >= 0])) & ~are_among(issuing, call[held])]
+    free = issuing[are_among(issuing, list_numbers(call)) & ~are_among(issuing, call[held])]
     return int(np.median(waits.calls.end_ns[free] - waits.calls.start_ns[free])) if free.size else 0
 
 

@@ -17,6 +17,7 @@ import polars as pl
 
 from wallscope.columns import Flags, Rows
 from wallscope.kernels import row_numbers, views
+from wallscope.model.schemas import RANGE_NAMES
 
 _MOST = 20_000
 
@@ -58,6 +59,48 @@ _RULES = (
     (r"0x[0-9a-fA-F]+", "#"),
     (r"##+", "#"),
 )
+
+
+_LONG_NUMBER = r"(^|[^0-9A-Za-z])[0-9]{3,}([^0-9A-Za-z]|$)"
+
+
+def bring_together(names: pl.DataFrame) -> pl.DataFrame:
+    """Names (`NAMES`) with the first that each is like (`RANGE_NAMES`).
+
+    Some profilers number each range (`aten::mm, op_id = 314359`), which makes as many names as ranges. Names
+    are alike if they differ only in numbers of three digits and more that stand alone: no pattern asks for
+    those.
+
+    >>> texts = ["aten::mm, op_id = 100", "aten::mm, op_id = 2000", "fp8_1024x512", "fp16_1024x512"]
+    >>> names = pl.DataFrame({"name": range(4), "text": texts}, schema=NAMES)
+    >>> bring_together(names)["like"].to_list()
+    [0, 0, 2, 3]
+    """
+    shape = names["text"].str.replace_all(_LONG_NUMBER, "${1}000${2}")
+    like = names.select(pl.col("name").min().over(shape.alias("shape")).alias("like")).to_series()
+    return names.with_columns(like).cast(RANGE_NAMES)
+
+
+def list_unlike(names: pl.DataFrame) -> pl.Series:
+    """The texts of the first of all names that are alike (`RANGE_NAMES`)."""
+    return names["text"].filter(names["like"] == names["name"])
+
+
+def match_alike(names: pl.DataFrame, pattern: str) -> Flags:
+    """Whether a pattern finds each name (`RANGE_NAMES`); names that are alike are asked once."""
+    found: Flags = list_unlike(names).str.contains(pattern).to_numpy()[place_alike(names)]
+    return found
+
+
+def fold_names(names: pl.DataFrame) -> pl.Series:
+    """Each name (`RANGE_NAMES`) normalized; names that are alike are normalized once."""
+    return normalize_names(list_unlike(names))[place_alike(names)]
+
+
+def place_alike(names: pl.DataFrame) -> Rows:
+    """The place of each name among those of `list_unlike`."""
+    like = names["like"].to_numpy()
+    return np.searchsorted(np.flatnonzero(like == np.arange(like.size)), like)
 
 
 def normalize_names(texts: pl.Series) -> pl.Series:

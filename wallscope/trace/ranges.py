@@ -27,7 +27,7 @@ from wallscope.model.enums import CallRole, ProjectedBy
 from wallscope.model.schemas import NAMES, NESTED, PATHS, PROJECTION
 from wallscope.records import dataclass
 from wallscope.trace.intervals import Times
-from wallscope.trace.names import normalize_names
+from wallscope.trace.names import fold_names
 
 Parents = npt.NDArray[np.int32]
 """A row for each row, -1 for none."""
@@ -123,11 +123,10 @@ def nest_ranges(
 ) -> tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]:
     """The tree of ranges (`NESTED`), its paths (`PATHS`) and their folded names (`NAMES`).
 
-    `ranges` follow `RANGES`, `names` are their names, `calls` and `threads` follow `CALLS` and `THREADS`.
-    Ranges that end on another thread are separate. Parents are on the same thread; paths may continue in
-    another.
+    `ranges` follow `RANGES`, `names` `RANGE_NAMES`, `calls` `CALLS`, and `threads` `THREADS`. Ranges that
+    end on another thread are separate. Parents are on the same thread; paths may continue in another.
     """
-    folds = normalize_names(names["text"])
+    folds = fold_names(names)
     labels = folds.unique().sort()
     by_name = folds.cast(pl.Enum(labels)).to_physical().to_numpy()
     label = by_name[ranges["name"].to_numpy()] if len(ranges) else np.empty(0, np.int64)

@@ -34,7 +34,7 @@ from wallscope.trace.repeat_unit import (
     is_alike,
     is_same_mix,
 )
-from wallscope.trace.step_markers import NO_STEP, STEP, MarkerRanges, find_outer
+from wallscope.trace.step_markers import NO_STEP, STEP, MarkerRanges, filter_by_text, find_outer
 
 _PARTS = "|".join([*(f"(?:{known})" for _, known in UNITS), r"(?i)(?:^|[^a-z])epochs?(?:$|[^a-z])"])
 
@@ -137,7 +137,7 @@ def _look(ranges: pl.DataFrame, main: MainStream) -> Iterator[_Seen]:
         .sort("covered_ns", "first_ns", "folded", descending=[True, False, False])
         .head(MOST_UNNAMED_COUNT)
     )
-    parts = own.filter(pl.col("text").str.contains(_PARTS))
+    parts = filter_by_text(own, _PARTS)
     for row in recurring.iter_rows(named=True):
         instances = own.filter((pl.col("thread") == row["thread"]) & (pl.col("folded") == row["folded"]))
         marker = MarkerRanges("nvtx", row["folded"], *find_outer(instances))

@@ -310,10 +310,10 @@ def _is_regular(starts: Rows, lag: int) -> bool:
 def _likely_lags(symbols: Symbols, shortest: int) -> list[int]:
     """Shifts under which many kernels meet their like, at most half the sequence, and all short ones."""
     angles = np.random.default_rng(5).uniform(0, 2 * np.pi, int(symbols.max()) + 1)
-    signal = np.exp(1j * angles)[symbols]
-    size = 1 << (2 * symbols.size - 1).bit_length()
-    spectrum = np.fft.fft(signal, size)
-    correlation = np.fft.ifft(spectrum * spectrum.conj()).real[: symbols.size // 2 + 1]
+    signal = np.exp(1j * angles).astype(np.complex64)[symbols]
+    spectrum = np.fft.fft(signal, _padded(symbols.size + symbols.size // 2))
+    power = spectrum.real**2 + spectrum.imag**2
+    correlation = np.fft.ifft(power).real[: symbols.size // 2 + 1].astype(np.float64)
     correlation /= symbols.size - np.arange(correlation.size)
     peaks = (
         np.flatnonzero((correlation[1:-1] >= correlation[:-2]) & (correlation[1:-1] >= correlation[2:])) + 1
@@ -321,6 +321,16 @@ def _likely_lags(symbols: Symbols, shortest: int) -> list[int]:
     strong = peaks[correlation[peaks] > LIKELY_UNIT_MATCH_SHARE]
     strongest = strong[np.argsort(-correlation[strong], kind="stable")][:UNIT_CANDIDATES_COUNT].tolist()
     return sorted({*strongest, *range(1, min(shortest, symbols.size // 2))})
+
+
+def _padded(count: int) -> int:
+    """A size of at least the count for which a Fourier transform is fast: `2**n`, or `3 * 2**n`.
+
+    >>> [_padded(count) for count in (5, 7, 9, 1000, 1025)]
+    [6, 8, 12, 1024, 1536]
+    """
+    power = 1 << (count - 1).bit_length()
+    return 3 * power // 4 if 3 * power // 4 >= count else power
 
 
 def _measure_match(symbols: Symbols, lag: int) -> float:
@@ -361,7 +371,7 @@ def find_repeat_unit(main: MainStream, windows: pl.DataFrame, ranges: pl.DataFra
     if windows.is_empty():
         return None
     is_own = (ranges["process"].to_numpy() == main.process) & ~ranges["crosses"].to_numpy()
-    own = ranges["thread", "start_ns", "end_ns", "name", "text", "folded"][np.flatnonzero(is_own)]
+    own = ranges["thread", "start_ns", "end_ns", "like", "text", "folded"][np.flatnonzero(is_own)]
     start_ns = main.rows["start_ns"].to_numpy()
     step_start_ns, step_end_ns = windows["start_ns"].to_numpy(), windows["end_ns"].to_numpy()
     for unit, known in UNITS:
@@ -391,5 +401,5 @@ def _outermost(tree: pl.DataFrame, patterns: list[str]) -> Parents:
 
     `tree` follows `NESTED` with `text`, that of its name; the number of a range is its row.
     """
-    is_known = match_texts(tree, "|".join(f"(?:{known})" for known in patterns))
+    is_known = match_texts(tree, "|".join(f"(?:{known})" for known in patterns), "name")
     return find_farthest(tree["parent"].to_numpy(), is_known & ~tree["crosses"].to_numpy())

@@ -18,6 +18,7 @@ from wallscope.thresholds.steps import LONGEST_UNEXPLAINED_LATENCY_NS
 from wallscope.trace.dependencies import Dependencies
 from wallscope.trace.inferred_waits import HELD_WHILE_IDLE
 from wallscope.trace.intervals import Times
+from wallscope.trace.names import match_alike
 from wallscope.trace.stream_holds import SilentWait
 
 _COLLECTIVES = (
@@ -74,7 +75,7 @@ _Found = tuple[SilentWait, Flags, str, int]
 def _find_collectives(operations: pl.DataFrame, capture: Capture) -> Iterator[_Found]:
     """Yield all work of ranks that ask for collectives while no communication of theirs is recorded."""
     texts = capture.range_names["text"]
-    is_asking = texts.str.contains(_COLLECTIVES).to_numpy()
+    is_asking = match_alike(capture.range_names, _COLLECTIVES)
     is_communication = as_integers(operations["class"]) == encode_member(OperationClass.COMMUNICATION)
     communicating = set(operations["rank_id"].filter(pl.Series(is_communication)).unique())
     silent = capture.ranks.filter(~pl.col("rank_id").is_in(communicating))

@@ -59,18 +59,18 @@ def label_ranges(
     paths: pl.DataFrame,
     folded_names: pl.DataFrame,
 ) -> pl.DataFrame:
-    """Ranges (`NESTED`) with the columns `process`, `text` and `folded`, from `NAMES` and `THREADS`.
+    """Ranges (`NESTED`) with `process`, `text`, `like` and `folded`, from `RANGE_NAMES` and `THREADS`.
 
     `PATHS` and their names define what is folded.
     """
     if ranges.is_empty():
-        nothing = (threads["process"], names["text"], folded_names["text"].alias("folded"))
+        nothing = (threads["process"], names["text"], names["like"], folded_names["text"].alias("folded"))
         return ranges.hstack([values.clear() for values in nothing])
     label = paths["name"].to_numpy()[ranges["path"].to_numpy()]
     return ranges.hstack(
         [
             threads["process"].gather(ranges["thread"]),
-            names["text"][ranges["name"].to_numpy()],
+            *names["text", "like"][ranges["name"].to_numpy()],
             folded_names["text"][label].alias("folded"),
         ]
     )
@@ -85,7 +85,7 @@ def check_pattern(pattern: str | None, ranges: pl.DataFrame) -> None:
     if pattern is None:
         return
     try:
-        is_found = match_texts(ranges, pattern).any()
+        is_found = match_texts(ranges, pattern, "name").any()
     except pl.exceptions.ComputeError as error:
         raise StepRangeError(
             f"--step-range {pattern!r} — is not a valid regular expression — check brackets and escapes"
@@ -99,7 +99,7 @@ def check_pattern(pattern: str | None, ranges: pl.DataFrame) -> None:
 
 def select_marker_ranges(ranges: pl.DataFrame, pattern: str | None) -> pl.DataFrame:
     """The ranges among which `find_markers` finds all that it finds among these, of any process."""
-    return filter_by_text(ranges, _KNOWN if pattern is None else pattern)
+    return filter_by_text(ranges, _KNOWN) if pattern is None else filter_by_text(ranges, pattern, "name")
 
 
 def find_markers(ranges: pl.DataFrame, pattern: str | None) -> Iterator[MarkerRanges]:
@@ -111,7 +111,7 @@ def find_markers(ranges: pl.DataFrame, pattern: str | None) -> Iterator[MarkerRa
     if ranges["crosses"].any():
         ranges = ranges.filter(~pl.col("crosses"))
     if pattern is not None:
-        yield from _of_pattern(filter_by_text(ranges, pattern), pattern)
+        yield from _of_pattern(filter_by_text(ranges, pattern, "name"), pattern)
         return
     yield from _find_captured(ranges)
     yield from find_recurring_ranges(filter_by_text(ranges, _TRAINING_STEP))
@@ -134,14 +134,17 @@ def _list_single(ranges: pl.DataFrame) -> Iterator[MarkerRanges]:
         yield MarkerRanges("nvtx", row["folded"], np.array([row["start_ns"]]), np.array([row["end_ns"]]))
 
 
-def filter_by_text(ranges: pl.DataFrame, pattern: str) -> pl.DataFrame:
-    """The ranges whose text a pattern finds."""
-    return ranges[np.flatnonzero(match_texts(ranges, pattern))]
+def filter_by_text(ranges: pl.DataFrame, pattern: str, by: str = "like") -> pl.DataFrame:
+    """The ranges whose text a pattern finds, as `match_texts`."""
+    return ranges[np.flatnonzero(match_texts(ranges, pattern, by))]
 
 
-def match_texts(ranges: pl.DataFrame, pattern: str) -> Flags:
-    """Whether a pattern finds the text of each range (`name`, `text`); each name is asked once."""
-    name = ranges["name"].to_numpy()
+def match_texts(ranges: pl.DataFrame, pattern: str, by: str = "like") -> Flags:
+    """Whether a pattern finds the text of each range (`text`), asked once for each number in the column `by`.
+
+    Names that are `like` each other have one answer. A user's pattern may ask for numbers: it needs `name`.
+    """
+    name = ranges[by].to_numpy()
     one = np.full(int(name.max(initial=0)) + 1, -1)
     one[name] = np.arange(name.size)
     named = np.flatnonzero(one >= 0)

@@ -20,7 +20,7 @@ from wallscope.model.capture import Capture
 from wallscope.model.enums import Backend, Collective, OperationClass, OperationKind, ProjectedBy
 from wallscope.model.schemas import BACKEND, CATEGORY, CLASS
 from wallscope.thresholds.verdict import NO_NAMES_SHARE
-from wallscope.trace.names import TextMemo
+from wallscope.trace.names import TextMemo, list_unlike, place_alike
 from wallscope.trace.ranges import project_ranges
 from wallscope.trace.thread_timeline import mark_calls
 
@@ -89,7 +89,7 @@ def infer_communication(operations: pl.DataFrame, capture: Capture, ranges: pl.D
     """
     unknown = np.flatnonzero(mark_unknown_kernels(operations) & (operations["call"] >= 0).to_numpy())
     texts = capture.range_names["text"]
-    asked = _TOLD.of(texts)
+    asked = _TOLD.of(list_unlike(capture.range_names))[place_alike(capture.range_names)]
     if not unknown.size or not (asked >= 0).any():
         return operations
     around = project_ranges(operations[unknown], capture.calls, ranges, capture.threads)
@@ -159,7 +159,7 @@ def _list_evidence(operations: pl.DataFrame, capture: Capture) -> Iterator[str]:
     if len(capture.collective_calls) or len(capture.communicators):
         yield "calls of NCCL"
     for texts, pattern, kind in (
-        (capture.range_names["text"], _PEERS, "range"),
+        (list_unlike(capture.range_names), _PEERS, "range"),
         (capture.call_names["text"], _PEER_CALLS, "call"),
     ):
         named = texts.filter(texts.str.contains(pattern))

@@ -27,6 +27,7 @@ from wallscope.columns import (
     encode_member,
     find_places,
     iterate_groups,
+    list_numbers,
     number_groups,
 )
 from wallscope.model.capture import Capture
@@ -47,7 +48,7 @@ from wallscope.thresholds.steps import (
     SPINS_SHARE,
     USUAL_LATENCIES_SHARE,
 )
-from wallscope.trace.intervals import BEFORE_ALL, Times, number_spans
+from wallscope.trace.intervals import BEFORE_ALL, Times
 from wallscope.trace.streams import Tail
 from wallscope.trace.thread_timeline import Activities, CallTimes
 
@@ -270,7 +271,7 @@ def _find_usual(capture: Capture, calls: CallTimes, process_of_thread: Rows, seg
     thread issued, and the thread went on by itself.
     """
     call = capture.operations["call"].to_numpy()
-    issuing = number_spans(call[call >= 0])
+    issuing = list_numbers(call)
     issuer = calls.thread[issuing]
     issuers = np.flatnonzero(np.bincount(issuer, minlength=process_of_thread.size))
     name = as_integers(capture.calls["name"]).astype(np.int64)
@@ -318,7 +319,7 @@ def _find_alone(
     pauses are the longer, the later the other one issues, waits for it.
     """
     call = operations["call"].to_numpy()
-    issuing = number_spans(call[call >= 0])
+    issuing = list_numbers(call)
     thread = calls.thread[issuing]
     parts = [(np.empty(0, np.int64),) * 3]
     process, process_of_call = process_of_thread[pauses.thread], process_of_thread[thread]
