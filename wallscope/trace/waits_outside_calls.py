@@ -28,6 +28,7 @@ from wallscope.columns import (
     find_places,
     iterate_groups,
     list_numbers,
+    mark_numbers,
     number_groups,
 )
 from wallscope.model.capture import Capture
@@ -214,12 +215,13 @@ def _list_returned(
     The kind is the pair of threads and the role of the call.
     """
     start_ns, end_ns, thread = calls.start_ns.of_call, calls.end_ns.of_call, calls.thread.of_call
-    role = as_integers(roles).astype(np.int64)
-    holds = np.isin(role, [encode_member(one) for one in _MAY_HOLD])
-    holds[list(blocking)] = True
-    is_allocation = role == encode_member(CallRole.ALLOC)
+    lasting = np.flatnonzero(end_ns - start_ns >= min(SHORTEST_HOLDING_ALLOCATION_NS, SHORTEST_HELD_CALL_NS))
+    role = as_integers(roles)
+    holds = np.isin(role[lasting], [encode_member(one) for one in _MAY_HOLD])
+    holds |= are_among(lasting, np.array(list(blocking), np.int64))
+    is_allocation = role[lasting] == encode_member(CallRole.ALLOC)
     least_ns = np.where(is_allocation, SHORTEST_HOLDING_ALLOCATION_NS, SHORTEST_HELD_CALL_NS)
-    holding = np.flatnonzero(holds & (end_ns - start_ns >= least_ns))
+    holding = lasting[holds & (end_ns[lasting] - start_ns[lasting] >= least_ns)]
     process = process_of_thread[pauses.thread]
     parts = [(np.empty(0, np.int64),) * 2]
     for one, own in iterate_groups(process_of_thread[thread[holding]]):
@@ -231,7 +233,7 @@ def _list_returned(
         meets &= thread[holder] != pauses.thread[rows]
         parts.append((rows[meets], holder[meets]))
     rows, holder = map(np.concatenate, zip(*parts, strict=True))
-    kind = number_groups(pauses.thread[rows], thread[holder], role[holder])
+    kind = number_groups(pauses.thread[rows], thread[holder], role[holder].astype(np.int64))
     return _Ends(
         rows, holder, pauses.ready_ns[rows] - end_ns[holder], kind, np.bincount(kind), may_coincide=False
     )
@@ -274,7 +276,7 @@ def _find_usual(capture: Capture, calls: CallTimes, process_of_thread: Rows, seg
     issuing = list_numbers(call)
     issuer = calls.thread[issuing]
     issuers = np.flatnonzero(np.bincount(issuer, minlength=process_of_thread.size))
-    name = as_integers(capture.calls["name"]).astype(np.int64)
+    name, count = as_integers(capture.calls["name"]), len(capture.call_names)
     found = [np.empty(0, np.int64)]
     for one in issuers.tolist():
         is_other = (issuer != one) & (process_of_thread[issuer] == process_of_thread[one])
@@ -287,11 +289,16 @@ def _find_usual(capture: Capture, calls: CallTimes, process_of_thread: Rows, seg
         behind = behind[(behind > 0) & (behind < start_ns.size)]
         last = np.searchsorted(ends_ns, start_ns[behind], side="right") - 1
         behind = behind[ends_ns[last] > end_ns[behind - 1]]
-        kind = name[own_call[:-1]] * (int(name.max(initial=0)) + 1) + name[own_call[1:]]
-        rows = np.flatnonzero(find_places(kind, np.unique(kind[behind - 1])) >= 0)
-        is_met = are_among(rows + 1, behind)
+        if not behind.size:
+            continue
+        left, begun = name[own_call[:-1]], name[own_call[1:]]
+        may_be = mark_numbers(left[behind - 1], count)[left] & mark_numbers(begun[behind - 1], count)[begun]
+        rows = np.flatnonzero(may_be)
+        kind, is_met = left[rows].astype(np.int64) * count + begun[rows], are_among(rows + 1, behind)
+        is_asked = are_among(kind, kind[is_met])
+        kind, rows, is_met = kind[is_asked], rows[is_asked], is_met[is_asked]
         pause_ns = start_ns[rows + 1] - end_ns[rows]
-        usual = np.concatenate([found[0], *_list_usual(kind[rows], pause_ns, is_met)])
+        usual = np.concatenate([found[0], *_list_usual(kind, pause_ns, is_met)])
         found.append(own_call[rows[usual] + 1].astype(np.int64))
     return np.concatenate(found)
 
