@@ -326,7 +326,10 @@ def test_tests_that_pages_name_exist(name):
     assert [path for path in named if not (ROOT / path).exists()] == []
 
 
-QUOTING = [ROOT / "README.md", *(ROOT / "docs" / f"{name}.md" for name in ("get-started", "compare"))]
+QUOTING = [
+    ROOT / "README.md",
+    *(ROOT / "docs" / f"{name}.md" for name in ("get-started", "compare", "ask-what-if")),
+]
 MEASURED = re.compile(r"[+-]?\d[\d,]*\.\d+ (?:ms|µs|%|x)|\b\d{1,3}(?:,\d{3})+ operations")
 
 
