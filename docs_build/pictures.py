@@ -238,7 +238,7 @@ def show_pictures(markdown: str, folder: Path) -> str:
     """
 
     def show(match: re.Match[str]) -> str:
-        name, says = PICTURES[match["name"]], " ".join(match["says"].split())
+        name, says = PICTURES[match["name"]], " ".join(match["says"].replace("`", "").split())
         if not (folder / name).is_file():
             return f"> {says}. {_ABSENT}"
         image = f'<img alt="{escape(says)}" src="images/{name}" loading="lazy">'
