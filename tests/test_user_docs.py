@@ -4,6 +4,7 @@ Users' pages are those of the navigation without *Contributors*, the pages made 
 """
 
 import re
+from functools import cache
 
 import pytest
 import yaml
@@ -34,6 +35,7 @@ NAVIGATION = list_navigation()
 USERS = [page for heading, pages in NAVIGATION.items() if heading != "Contributors" for page in pages]
 
 
+@cache
 def read_page(name):
     """The Markdown of a page, also of one that is made from the code."""
     return MADE[name]() if name in MADE else (ROOT / "docs" / name).read_text(encoding="utf-8")
