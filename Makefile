@@ -11,7 +11,7 @@ BULK_STEP := build/bulk_long_steps.sqlite
 export PYTHONDONTWRITEBYTECODE =
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all test-real test-trackers contract check format golden digests bench bench-traces bench-jobs bench-diff drift faults floors newest guided huge screenshots figures docs gallery bench-accuracy bench-causes bench-culprits constraints attack measure-house clean
+.PHONY: help demo test test-all test-real test-trackers contract check format golden digests bench bench-traces bench-jobs bench-diff drift faults floors newest guided huge screenshots figures docs bench-accuracy bench-causes bench-culprits constraints attack measure-house clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -50,7 +50,8 @@ test-all: .venv/tested $(EXAMPLE)  ## the tests, the slow ones too, with more ra
 test-real: .venv/tested  ## captures of others, where ../shared/traces has them: walls, steps, causes, changes
 	$(BIN)/python -m pytest tests/real tests/test_traces.py
 
-check: .venv/stamp docs  ## format, lint, types, import contracts, links of the documentation
+check: .venv/stamp  ## format, lint, types, import contracts, links of the documentation
+	NO_MKDOCS_2_WARNING=1 WALLSCOPE_DOCS_PICTURES=kept $(BIN)/python -m mkdocs build
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
@@ -96,8 +97,8 @@ bench: $(BULK) $(BULK_ONE) $(BULK_STEP)  ## measure reading, whole commands and 
 bench-traces: .venv/stamp  ## measure reading a PyTorch trace of a gigabyte (TRACE=FILE has whole microseconds), and write docs/performance.md
 	nice $(BIN)/python -m benchmarks.traces $(TRACE) --rounds $(ROUNDS) --into docs/performance.md
 
-bench-jobs: .venv/stamp  ## measure --jobs 2 on 64 exports, and write docs/ranks.md; takes minutes
-	$(BIN)/python -m benchmarks.jobs build/job --exports 64 --kernels 10000 --rounds 3 --into docs/ranks.md
+bench-jobs: .venv/stamp  ## measure --jobs 2 on 64 exports, and write docs/performance.md; takes minutes
+	$(BIN)/python -m benchmarks.jobs build/job --exports 64 --kernels 10000 --rounds 3 --into docs/performance.md
 
 bench-diff: .venv/stamp  ## measure how often comparisons are wrong, and write docs/diff.md; takes 22 minutes of CPU time
 	$(BIN)/python -m benchmarks.diff_verdicts --pairs 120 --jobs 2 --parts build/diff_parts --cells build/diff_cells.csv --write docs/diff.md
@@ -162,12 +163,8 @@ huge: $(BULK)  ## measure an export of 10 GB, and write docs/robustness.md; want
 	$(BIN)/python -m benchmarks.huge $(BULK) $(HUGE) --into docs/robustness.md
 	rm $(HUGE)
 
-docs: .venv/stamp  ## build the documentation site, strictly, into build/site
+docs: .venv/stamp  ## build the documentation site with its pictures and gallery, strictly, into build/site
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build
-
-CAPTURES ?= ../shared/traces
-gallery: .venv/stamp  ## write the reports of the gallery that `make docs` puts into the site; CAPTURES=folder has public captures
-	$(BIN)/python -m docs_build.gallery --captures $(CAPTURES)
 
 bench-accuracy: .venv/stamp  ## measure diagnoses and replays of simulated programs, and write docs/accuracy.md; takes minutes
 	$(BIN)/python -m benchmarks.accuracy --into docs/accuracy.md
@@ -183,7 +180,7 @@ figures: .venv/stamp  ## draw the figures of the documentation again
 	$(BIN)/python -m docs_build.figures docs/images
 
 screenshots: .venv/stamp  ## take the pictures of the README again; wants Chromium
-	$(BIN)/python -m benchmarks.screenshots docs/images
+	$(BIN)/python -m docs_build.pictures docs/images
 
 clean:  ## remove what the targets above made
 	rm -f wallscope/kernels/*.so

@@ -1,6 +1,6 @@
 """A job of many exports: `--jobs 2`, two commands with half of the exports each, and one export alone.
 
-python -m benchmarks.jobs FOLDER --exports 64 --kernels 10000 --into docs/ranks.md
+python -m benchmarks.jobs FOLDER --exports 64 --kernels 10000 --into docs/performance.md
 """
 
 import argparse

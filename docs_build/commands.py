@@ -10,9 +10,10 @@ from wallscope.cli import app, describe_parameter
 
 _HEAD = """# Commands
 
-This page is generated from the command line at each build of the site. `wallscope COMMAND --help` prints
-the same.
+`wallscope COMMAND --help` prints the same: this page is generated from the command line.
 [Exit codes](exit-codes.md) are the same for all commands.
+
+<!-- picture: help | All commands, as `wallscope --help` lists them -->
 """
 
 

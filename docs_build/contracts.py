@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +19,10 @@ _HEAD = """# JSON
 
 Each `--json FILE` writes one object that follows a published JSON Schema; `-` writes to standard output.
 The schemas are in [reports](../reports) and in the installed package. This page is generated from them.
+An object that several of them share is listed once.
 
 - Times are integer nanoseconds. Shares are between 0 and 1.
-- `null` means unknown or not applicable, never 0.
+- `null` means unknown or not applicable, never 0. A key marked *optional* may be absent.
 - Within one version (`wallscope.analysis/1`) keys are added and never renamed or removed.
 
 Start with the keys of this table in an analysis.
@@ -47,11 +49,11 @@ def write_json_page() -> str:
 
 
 def _schema(name: str, source: str) -> Iterator[str]:
-    schema = json.loads((_REPORTS / f"{name}.schema.json").read_text(encoding="utf-8"))
+    schema = _read(name)
     yield f"## {name}\n\nWritten by {source}: [{name}.schema.json](../reports/{name}.schema.json).\n"
     yield from _object(name, schema, name)
     for title, part in schema.get("$defs", {}).items():
-        if "properties" in part:
+        if "properties" in part and _find_first(name, title) == name:
             yield f"### {title} {{ #{name}-{title.lower()} }}\n"
             yield from _object(name, part, title)
 
@@ -59,11 +61,11 @@ def _schema(name: str, source: str) -> Iterator[str]:
 def _object(schema: str, part: dict[str, Any], title: str) -> Iterator[str]:
     description = str(part.get("description", title)).partition("\n\nAttributes:")[0]
     yield f"{_text(description)}\n"
-    yield "| key | type | required | meaning |\n|---|---|---|---|"
+    yield "| key | type | meaning |\n|---|---|---|"
     required = set(part.get("required", ()))
     for key, kind in part["properties"].items():
-        is_required = "yes" if key in required else ""
-        yield f"| `{key}` | {_kind(schema, kind)} | {is_required} | {_text(kind.get('description', ''))} |"
+        mark = "" if key in required else ", *optional*"
+        yield f"| `{key}` | {_kind(schema, kind)}{mark} | {_text(kind.get('description', ''))} |"
     yield ""
 
 
@@ -85,8 +87,21 @@ def _kind(schema: str, kind: dict[str, Any]) -> str:
 
 
 def _reference(schema: str, name: str) -> str:
-    text = json.loads((_REPORTS / f"{schema}.schema.json").read_text(encoding="utf-8"))["$defs"][name]
-    return f"[{name}](#{schema}-{name.lower()})" if "properties" in text else _kind(schema, text)
+    text = _read(schema)["$defs"][name]
+    first = _find_first(schema, name)
+    return f"[{name}](#{first}-{name.lower()})" if "properties" in text else _kind(schema, text)
+
+
+def _find_first(schema: str, name: str) -> str:
+    """Return the first schema that has the same object under this name."""
+    wanted = _read(schema)["$defs"][name]
+    return next(one for one in _SCHEMAS if _read(one).get("$defs", {}).get(name) == wanted)
+
+
+@cache
+def _read(name: str) -> dict[str, Any]:
+    schema: dict[str, Any] = json.loads((_REPORTS / f"{name}.schema.json").read_text(encoding="utf-8"))
+    return schema
 
 
 def _text(text: str) -> str:

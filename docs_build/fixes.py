@@ -10,24 +10,23 @@ from wallscope.files import list_toml_paths, read_toml
 
 _HEAD = """# Fixes
 
-`wallscope analyze` recommends fixes for the causes that it measured. The fix with the largest upper bound
-on the speedup comes first. wallscope computes this bound from your capture.
+`wallscope analyze` recommends fixes for the causes that it measured, those with the largest upper bound on
+the speedup first. For settings of each framework, conditions and sources, run `wallscope explain FIX`. It
+also quotes published speedups with the setup in which they were measured; those do not predict yours.
 
-`wallscope explain FIX` shows all details of a fix: its settings, its preconditions and its sources. It
-also quotes published speedups, with the setup in which they were measured. These do not predict the
-speedup of your run.
+<!-- picture: explain-fix | A fix explained: why it helps, which causes it addresses, and its conditions -->
 
-A cause with `*` stands for all causes that fit the pattern. `memory-pressure` is not a cause of time: it
-means that GPU memory is nearly full.
+A cause with `*` stands for all that fit the pattern. `memory-pressure` is not a cause of time: GPU memory is
+nearly full.
 
-This page is generated from the files in [wallscope/advice/rules](../wallscope/advice/rules). Contributors
-write it anew with `make golden`.
+This page is generated from [wallscope/advice/rules](../wallscope/advice/rules).
 """
-_COVERAGE_HEAD = """
-## Facts
+_FACTS_HEAD = """# Facts behind the advice
 
-The advice of wallscope is based on published facts. This table lists their ids and where wallscope uses
-each one. `wallscope explain ID` shows what the notes say about a fact, and which fixes and checks use it.
+Advice rests on published facts. This table lists their ids and where each one is used.
+`wallscope explain ID` shows what the notes say about a fact, and which fixes and checks use it.
+
+This page is generated from [wallscope/advice](../wallscope/advice). Write it anew with `make golden`.
 
 | use | meaning |
 |---|---|
@@ -96,29 +95,45 @@ def _order(fact: str) -> tuple[str, str, int]:
 
 
 def write_fixes() -> str:
-    """Return the page: all fixes by wall, and the facts."""
+    """Return the page of all fixes, by wall."""
     rules = fix_rules()
     walls = dict.fromkeys(sorted(rule.wall for rule in rules))
     parts = [_HEAD, *(_wall_table(wall, [rule for rule in rules if rule.wall == wall]) for wall in walls)]
+    return "\n".join(parts) + "\n"
+
+
+def write_facts() -> str:
+    """Return the page of all facts, with the places that use them."""
     lines = [f"| {fact} | {', '.join(places)} |" for fact, places in index_facts().items()]
-    return "\n".join([*parts, _COVERAGE_HEAD, "| fact | use |", "|---|---|", *lines]) + "\n"
+    return "\n".join([_FACTS_HEAD, "| fact | use |", "|---|---|", *lines]) + "\n"
 
 
 def _wall_table(wall: str, rules: list[Rule]) -> str:
-    lines = [f"| `{rule.id}` | {rule.title} | {_cause_cell(rule)} | {_cell(rule.source)} |" for rule in rules]
+    lines = [f"| `{rule.id}` | {rule.title} | {_cause_cell(rule)} |" for rule in rules]
     return "\n".join(
         [
             f"\n## {wall.capitalize()}\n",
-            "| fix | what to do | causes that it addresses | where the advice comes from |",
-            "|---|---|---|---|",
+            "| fix | what to do | causes that it addresses |",
+            "|---|---|---|",
             *lines,
         ]
     )
 
 
 def _cause_cell(rule: Rule) -> str:
-    return ", ".join(f"`{cause}`" for cause in rule.causes)
+    """Return the causes, those that differ only in their last part as one.
 
-
-def _cell(text: str) -> str:
-    return text.replace("|", "\\|")
+    >>> rule = next(one for one in fix_rules() if one.id == "ep-overlap")
+    >>> _cause_cell(rule)
+    '`communication/ep/` `unsplit`, `transfer`, `hand-over`'
+    """
+    ends: dict[str, list[str]] = {}
+    for cause in rule.causes:
+        beginning, _, end = cause.rpartition("/")
+        ends.setdefault(beginning, []).append(end)
+    return "; ".join(
+        f"`{beginning}/` {', '.join(f'`{end}`' for end in listed)}"
+        if len(listed) > 1
+        else f"`{beginning}{'/' if beginning else ''}{listed[0]}`"
+        for beginning, listed in ends.items()
+    )

@@ -1,45 +1,27 @@
-"""The gallery: reports of the shipped example and of public captures, written by the program itself.
+"""The gallery: reports of generated captures, written by the commands themselves when the site is built.
 
-python -m docs_build.gallery [--captures DIR]
-
-Captures are read from their folder and never copied. A report whose capture is absent is left out, with the
-reason.
+docs_build/scenes.py makes the captures, and docs_build/pictures.py the reports and their thumbnails.
 """
 
-import argparse
-import json
-import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
-from wallscope.api import ComparisonResult, Result, analyze, diff
-from wallscope.demo.example import write_example
-from wallscope.units import duration
-
-ROOT = Path(__file__).resolve().parent.parent
-FOLDER = ROOT / "build" / "gallery"
-CAPTURES = ROOT.parent / "shared" / "traces"
-"""Where the tests look for public captures too."""
+from docs_build.scenes import PAGES
 
 
 @dataclass(frozen=True, slots=True)
 class Exhibit:
-    """A report of the gallery: `captures` are the files it needs, one for `analyze` and two for `diff`.
+    """A report of the gallery.
 
     Attributes:
-        name: of the page, without suffix.
+        page: its name in `PAGES`.
         title: what was captured.
-        source: who published the capture.
-        captures: paths below the folder of captures; none for the example.
         shows: what a reader can learn from the report.
     """
 
-    name: str
+    page: str
     title: str
-    source: str
-    captures: tuple[str, ...]
     shows: str
 
 
@@ -47,119 +29,66 @@ EXHIBITS = (
     Exhibit(
         "example",
         "A mixture-of-experts model with exposed all-to-all",
-        "The shipped example, a generated export: `wallscope demo` writes it",
-        (),
-        "Communication-bound: the expert all-to-all runs alone on the GPU. In every layer the host waits for"
-        " token counts.",
-    ),
-    Exhibit(
-        "deepseek",
-        "DeepSeek-V3 training, DualPipe (PyTorch profiler trace)",
-        "DeepSeek, [profile-data](https://github.com/deepseek-ai/profile-data)",
-        ("kineto/ds_train.json.gz",),
-        "Compute-bound, with nearly all communication hidden. No step is marked: the capture is one window.",
-    ),
-    Exhibit(
-        "nersc-loader",
-        "Two versus eight data-loader workers (comparison)",
-        "NERSC, [SC21 deep learning tutorial](https://github.com/NERSC/sc21-dl-tutorial)",
-        ("nersc_sc21_baseline.sqlite", "nersc_sc21_8workers.sqlite"),
-        "What a comparison says after data loading stops being the largest loss.",
-    ),
-    Exhibit(
-        "two-ranks",
-        "Two ranks of an FSDP training run in one export",
-        "nsys-ai, a cut of an H100 training run",
-        ("nsysai_mfu_before.sqlite",),
-        "Several ranks: collectives are matched, and the report names which rank arrives late and why.",
+        "One of 16 ranks, which `wallscope demo` writes. Expert all-to-all runs alone on the GPU, and in"
+        " every layer the host waits for token counts.",
     ),
     Exhibit(
         "host-bound",
-        "A host-bound CUDA C++ program",
-        "my_clue, a clustering program on a T4",
-        ("clue_r3.sqlite",),
-        "Five kernels repeated 20 times, with the GPU waiting for the host. No framework settings apply.",
+        "A data loader that keeps the GPU waiting",
+        "Host-bound: no kernel runs while the next batch is loaded. More loader workers would hide nearly"
+        " all of it.",
+    ),
+    Exhibit(
+        "communication-bound",
+        "Two ranks, one of them late",
+        "Communication-bound: both ranks are captured, so waiting for the late one is separated from the"
+        " transfer.",
+    ),
+    Exhibit(
+        "memory-bound",
+        "Activations that are offloaded and reloaded",
+        "Memory-bound: kernels of the backward pass wait for copies from the host.",
+    ),
+    Exhibit(
+        "job",
+        "A job of four ranks with a slower GPU",
+        "The first sentence names the rank that holds the job up, and the map shows what the others lose.",
+    ),
+    Exhibit(
+        "comparison",
+        "Two runs, of which the second is slower",
+        "A comparison with a failed gate: how much slower, how certain that is, and which cause grew.",
     ),
 )
 
 
-def build_gallery(captures: Path, folder: Path, report: Callable[[str], None]) -> None:
-    """Write the reports whose captures are there, and `index.json` with verdicts and reasons."""
-    folder.mkdir(parents=True, exist_ok=True)
-    for old in folder.glob("*.html"):
-        old.unlink()
-    entries = []
-    for exhibit in EXHIBITS:
-        absent = [name for name in exhibit.captures if not (captures / name).is_file()]
-        if absent:
-            reason = f"The capture {', '.join(absent)} is not on the machine that built this site."
-            entries.append({"name": exhibit.name, "skipped": reason})
-            report(f"{exhibit.name}: skipped, {captures} holds no {', '.join(absent)}")
-            continue
-        result = _result(exhibit, captures)
-        path = folder / f"{exhibit.name}.html"
-        result.to_html(path)
-        entries.append({"name": exhibit.name, "verdict": _verdict(result)})
-        report(f"{exhibit.name}: {path.stat().st_size / 1e6:.1f} MB")
-    text = json.dumps(entries, indent=1, ensure_ascii=False)
-    (folder / "index.json").write_text(f"{text}\n", encoding="utf-8")
+def list_gallery_files(folder: Path) -> list[Path]:
+    """Return the reports of the gallery that are built, in its order."""
+    paths = [folder / "files" / f"{exhibit.page}.html" for exhibit in EXHIBITS]
+    return [path for path in paths if path.is_file()]
 
 
-def _result(exhibit: Exhibit, captures: Path) -> Result | ComparisonResult:
-    if not exhibit.captures:
-        with TemporaryDirectory() as scratch:
-            path = Path(scratch) / "moe_step.sqlite"
-            write_example(path)
-            result = analyze(path)
-            _ = result.report  # made while the export is there
-            return result
-    paths = [captures / name for name in exhibit.captures]
-    return analyze(paths[0]) if len(paths) == 1 else diff(*paths)
+def write_gallery_page() -> str:
+    """Return the page of the gallery: a card for each report, with its thumbnail."""
+    cards = (line for exhibit in EXHIBITS for line in _write_card(exhibit))
+    return "\n".join([_HEAD, '<div class="cards" markdown>', "", *cards, "</div>", ""])
 
 
-def _verdict(result: Result | ComparisonResult) -> str:
-    """The verdict in one paragraph."""
-    if isinstance(result, Result):
-        return " ".join(result.verdict.split())
-    step = result.comparison.step
-    times = f"{duration(step.base_typical_ns)} → {duration(step.head_typical_ns)}"
-    return f"{result.verdict}: typical step {times} ({step.ratio - 1:+.1%})"
+_HEAD = """---
+hide: [navigation, toc]
+---
 
+# Gallery
 
-def list_gallery_files(folder: Path = FOLDER) -> list[Path]:
-    """Return the reports that `make gallery` wrote."""
-    return sorted(folder.glob("*.html"))
-
-
-def write_gallery_page(folder: Path = FOLDER) -> str:
-    """Return the page of the gallery: what was built, and why the rest was not."""
-    index = folder / "index.json"
-    entries = json.loads(index.read_text(encoding="utf-8")) if index.is_file() else []
-    built = {entry["name"]: entry for entry in entries}
-    return "\n".join(
-        [_HEAD, *(line for exhibit in EXHIBITS for line in _section(exhibit, built.get(exhibit.name)))]
-    )
-
-
-_HEAD = """# Gallery
-
-Reports as `--html` writes them: one file each, without a server or a network. `make gallery` builds them,
-`make docs` puts them into the site.
+Reports as `--html` writes them: one file each, without a server or a network. All captures are generated.
 """
 
 
-def _section(exhibit: Exhibit, entry: dict[str, str] | None) -> Iterable[str]:
-    yield f"## {exhibit.title}\n\n{exhibit.shows}\n"
-    if entry is None:
-        yield "Not built: run `make gallery` before `make docs`.\n"
-    elif "skipped" in entry:
-        yield f"Not built: {entry['skipped']}\n"
-    else:
-        yield f"> {entry['verdict']}\n\n[Open the report](gallery/{exhibit.name}.html){{ .md-button }}\n"
-    yield f"Source: {exhibit.source}.\n"
-
-
-if __name__ == "__main__":
-    parser = argparse.ArgumentParser("python -m docs_build.gallery", description=__doc__.partition("\n")[0])
-    parser.add_argument("--captures", type=Path, default=CAPTURES, help="folder of public captures")
-    build_gallery(parser.parse_args().captures, FOLDER, lambda line: print(line, file=sys.stderr))  # noqa: T201
+def _write_card(exhibit: Exhibit) -> Iterator[str]:
+    yield '<div class="card" markdown>\n'
+    yield f"## {exhibit.title}\n"
+    yield f"<!-- picture: thumbnail-{exhibit.page} | {exhibit.title}: the first screen of the report -->\n"
+    yield f"{exhibit.shows}\n"
+    yield f"`{PAGES[exhibit.page]}`\n"
+    yield f"[Open the report](gallery/{exhibit.page}.html){{ .md-button }}\n"
+    yield "</div>\n"

@@ -1,8 +1,11 @@
-"""Hooks of MkDocs: add the pages that are made from the code, and point links at the repository.
+"""Hooks of MkDocs: add pages made from the code, pictures and reports, and point links at the repository.
 
 `make docs` runs MkDocs, which calls these functions by name (https://www.mkdocs.org/user-guide/configuration/#hooks).
+WALLSCOPE_DOCS_PICTURES=kept uses pictures that an earlier build made, and makes none: so does `make check`.
 """
 
+import logging
+import os
 import re
 import sys
 from pathlib import Path
@@ -15,7 +18,9 @@ from docs_build.commands import write_commands  # noqa: E402  # needs the path a
 from docs_build.contracts import write_json_page  # noqa: E402
 from docs_build.gallery import list_gallery_files, write_gallery_page  # noqa: E402
 from docs_build.library import write_library  # noqa: E402
+from docs_build.pictures import FOLDER, PICTURES, build_pictures, show_pictures  # noqa: E402
 
+_LOG = logging.getLogger("mkdocs.hooks.wallscope")
 MADE = {
     "commands.md": write_commands,
     "gallery.md": write_gallery_page,
@@ -34,14 +39,19 @@ def on_files(files: Any, config: Any) -> Any:
 
     for name, write in MADE.items():
         files.append(File.generated(config, name, content=write()))
-    for path in list_gallery_files():
+    if os.environ.get("WALLSCOPE_DOCS_PICTURES") != "kept":
+        build_pictures(FOLDER, _LOG.info)
+    for path in list_gallery_files(FOLDER):
         files.append(File.generated(config, f"gallery/{path.name}", abs_src_path=str(path)))
+    for name in PICTURES.values():
+        if (FOLDER / name).is_file():
+            files.append(File.generated(config, f"images/{name}", abs_src_path=str(FOLDER / name)))
     return files
 
 
 def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:  # noqa: ARG001  # MkDocs passes all
-    """Point links out of docs/ at the files of the repository."""
-    return link_repository(markdown, config["repo_url"])
+    """Show pictures, and point links out of docs/ at the files of the repository."""
+    return link_repository(show_pictures(markdown, FOLDER), config["repo_url"])
 
 
 def link_repository(markdown: str, repository: str) -> str:

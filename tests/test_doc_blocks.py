@@ -105,6 +105,8 @@ def shell(inputs, called, tmp_path, monkeypatch):
             ran = called(*arguments)
         is_gate_failed = ran.code == FAILED and " failed: " in ran.err  # which a page may show
         assert ran.code == 0 or is_gate_failed, f"{command}\n{ran.err}"
+        if into := re.search(r" > (\S+)$", command):
+            enter.save(into[1], ran.out)
         lines = [line.rstrip() for line in ran.out.splitlines()][:shown]
         return "\n".join(lines).strip("\n")
 

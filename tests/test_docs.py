@@ -13,7 +13,7 @@ import wallscope as wallscope_package
 from docs_build.commands import write_commands
 from docs_build.contracts import write_json_page
 from docs_build.figures import draw_blame_chain
-from docs_build.gallery import EXHIBITS, build_gallery, list_gallery_files, write_gallery_page
+from docs_build.gallery import EXHIBITS, write_gallery_page
 from docs_build.hooks import MADE, link_repository
 from docs_build.library import write_library
 from tests.doc_blocks import PAGES
@@ -56,7 +56,7 @@ def test_targets_that_pages_name_exist():
         for target in re.findall(r"^make ([a-z-]+)$", path.read_text(encoding="utf-8"), re.MULTILINE)
     }
 
-    assert {"demo", "test", "docs", "gallery"} <= named
+    assert {"demo", "test", "docs"} <= named
     assert [target for target in named if not re.search(rf"^{target}:", MAKEFILE, re.MULTILINE)] == []
 
 
@@ -178,7 +178,8 @@ def test_options_of_the_reference_of_questions_exist(wallscope):
 
 
 def test_every_page_is_in_the_navigation_once():
-    listed = re.findall(r": ([a-z-]+\.md)$", (ROOT / "mkdocs.yml").read_text(encoding="utf-8"), re.MULTILINE)
+    text = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
+    listed = re.findall(r"[:-] ([a-z-]+\.md)$", text, re.MULTILINE)
 
     assert sorted(listed) == sorted([*MADE, *(path.name for path in (ROOT / "docs").glob("*.md"))])
 
@@ -189,7 +190,7 @@ def test_the_site_is_built_strictly(tmp_path):
     ran = subprocess.run(
         [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", tmp_path / "site"],
         cwd=ROOT,
-        env=os.environ | {"NO_MKDOCS_2_WARNING": "1"},
+        env=os.environ | {"NO_MKDOCS_2_WARNING": "1", "WALLSCOPE_DOCS_PICTURES": "kept"},
         capture_output=True,
         text=True,
         check=False,
@@ -232,16 +233,13 @@ def test_the_figure_is_what_its_script_draws():
     assert (ROOT / "docs" / "images" / "blame-chain.svg").read_text(encoding="utf-8") == draw_blame_chain()
 
 
-@pytest.mark.slow
-def test_the_gallery_says_why_a_report_is_absent(tmp_path):
-    build_gallery(tmp_path / "no-captures", tmp_path / "gallery", lambda _: None)
-    page = write_gallery_page(tmp_path / "gallery")
+def test_the_gallery_shows_six_reports_each_with_its_thumbnail():
+    page = write_gallery_page()
 
-    assert [path.name for path in list_gallery_files(tmp_path / "gallery")] == ["example.html"]
-    assert "](gallery/example.html)" in page
-    absent = [exhibit for exhibit in EXHIBITS if exhibit.captures]
-    assert page.count("Not built: The capture ") == len(absent) == 4
-    assert write_gallery_page(tmp_path / "never").count("run `make gallery`") == len(EXHIBITS)
+    assert len(EXHIBITS) == len({exhibit.page for exhibit in EXHIBITS}) == 6
+    for exhibit in EXHIBITS:
+        assert f"](gallery/{exhibit.page}.html)" in page
+        assert f"picture: thumbnail-{exhibit.page} |" in page
 
 
 def test_the_page_about_accuracy_quotes_the_rates_of_comparisons(request):
@@ -258,14 +256,19 @@ def test_the_page_about_accuracy_quotes_the_rates_of_comparisons(request):
     assert page.read_text(encoding="utf-8") == quoted
 
 
-GENERATED = {"causes.md", "fixes.md", "glossary.md", "modules.md", "programs.md", "tables.md"}
+GENERATED = {"causes.md", "facts.md", "fixes.md", "glossary.md", "modules.md", "programs.md", "tables.md"}
 """Pages made from texts of the program, which tests/test_language.py reads where they are written."""
 WRITTEN = [*PAGES, ROOT / "CONTRIBUTING.md", ROOT / "SECURITY.md"]
 
 
 def read_prose(path):
     """The paragraphs, list entries and cells of a page, without code, quoted names and targets of links."""
-    text = re.sub(r"(?ms)^```.*?^```", "", path.read_text(encoding="utf-8"))
+    return read_prose_of(path.read_text(encoding="utf-8"))
+
+
+def read_prose_of(page):
+    """The same of the text of a page."""
+    text = re.sub(r"(?ms)^```.*?^```", "", page)
     text = re.sub(
         r"(?s)<!-- (captures|comparisons|bench: \w+|verdicts) -->.*?<!-- end.*?-->|<!--.*?-->|<[^>]+>",
         "",
@@ -323,7 +326,10 @@ def test_tests_that_pages_name_exist(name):
     assert [path for path in named if not (ROOT / path).exists()] == []
 
 
-QUOTING = [ROOT / "README.md", *(ROOT / "docs" / f"{name}.md" for name in ("get-started", "compare"))]
+QUOTING = [
+    ROOT / "README.md",
+    *(ROOT / "docs" / f"{name}.md" for name in ("get-started", "compare", "ask-what-if")),
+]
 MEASURED = re.compile(r"[+-]?\d[\d,]*\.\d+ (?:ms|µs|%|x)|\b\d{1,3}(?:,\d{3})+ operations")
 
 

@@ -1,6 +1,6 @@
 """`explain`: what a cause, fix, finding, fact or topic means, how it is computed, what it rests on.
 
-Notes stand behind fixes and causes, a thought each, with ids of the facts that they rest on. docs/fixes.md
+Notes stand behind fixes and causes, a thought each, with ids of the facts that they rest on. docs/facts.md
 lists all facts.
 """
 

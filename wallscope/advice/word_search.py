@@ -260,7 +260,7 @@ def _cut(heading: str, lines: Iterable[str], most: int) -> ExplanationSection:
 
 
 def list_topics() -> WordExplanation:
-    """Return all words that can be explained, by kind; facts have ids, which docs/fixes.md lists."""
+    """Return all words that can be explained, by kind; facts have ids, which docs/facts.md lists."""
     topics = sorted({topic for note in notes() for topic in note.topics if "/" not in topic})
     fixes = sorted(rule.id for rule in fix_rules())
     sections = (

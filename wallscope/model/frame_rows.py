@@ -58,8 +58,8 @@ class SliceRow:
     op: Annotated[
         int,
         Shown(
-            "`op` of the operation that ran. If `link` is `hand-over` or `synchronisation`: of the"
-            " operation that had ended. If it is `launch-latency`: of the launched operation"
+            "`op` of the operation that ran, with `hand-over` or `synchronisation` of the one that had"
+            " ended, and with `launch-latency` of the launched one",
         ),
     ]
     next_op: Annotated[

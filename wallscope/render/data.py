@@ -3,6 +3,7 @@
 import dataclasses
 import io
 import json
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache, singledispatch
 from itertools import starmap
@@ -30,7 +31,7 @@ from wallscope.model.capture import Capture
 from wallscope.model.capture_columns import CAPTURE_TABLES
 from wallscope.model.schemas import AUTOGRAD_RANGES, KERNEL_FLOPS, KERNEL_OCCUPANCY
 from wallscope.model.table_columns import JOB_TABLES, TABLES
-from wallscope.model.tables import Table
+from wallscope.model.tables import Table, TableColumn
 from wallscope.render.texts import spell_out, visible
 from wallscope.units import spell_surrogates
 
@@ -46,6 +47,21 @@ if TYPE_CHECKING:
 Format = Literal["csv", "parquet"]
 MANIFEST: Final = "manifest.json"
 _TABLES_SCHEMA: Final = "wallscope.tables/1"
+_SHARED_BY: Final = 3
+_TABLES_HEAD: Final = """\
+# Tables
+
+`--csv`, `--parquet` and the Python library write these tables.
+
+- Times are integer nanoseconds since the start of the profiling session, unless a table says otherwise. An
+  interval contains its start and not its end.
+- A share is a fraction from 0 to 1. An empty cell means that the value is unknown or does not apply.
+- A gap is an interval of a step in which neither a compute kernel nor an opaque CUDA graph runs: one whose
+  kernels the profile does not contain.
+- In CSV, a text that begins with `=`, `+`, `-` or `@` gets a single quote (`'`) in front, so that no
+  spreadsheet reads it as a formula. Invisible characters become escapes such as `\\x1b`. Parquet keeps texts
+  unchanged.
+"""
 _ABOUT: Final = "README.md"
 _ROWS_A_GROUP = 262_144
 _FORMULA_STARTS = ("=", "+", "-", "@")
@@ -188,35 +204,26 @@ def _write_parquet(frame: pl.DataFrame, path: Path) -> None:
     path.write_bytes(content.getbuffer())
 
 
-def describe_columns(tables: Iterable[Table]) -> str:
-    """Say what the columns of the tables mean, as Markdown."""
-    lines = [
-        "# Tables",
-        "",
-        "wallscope writes these tables as CSV, Parquet or data frames.",
-        "",
-        "- Times are integer nanoseconds since the start of the profiling session, unless a table says",
-        "  otherwise. An interval contains its start and not its end.",
-        "- A share is a fraction from 0 to 1. An empty cell means that the value is unknown or does not",
-        "  apply.",
-        "- A gap is an interval of a step in which neither a compute kernel nor an opaque CUDA graph runs.",
-        "- An opaque CUDA graph is a CUDA graph whose kernels the profile does not contain.",
-        "- In CSV, a text that begins with `=`, `+`, `-` or `@` gets a single quote (`'`) in front, so that",
-        "  a spreadsheet does not read it as a formula. Invisible characters become escapes such as `\\x1b`.",
-        "  Parquet keeps all texts unchanged.",
-    ]
+def describe_columns(tables: Sequence[Table]) -> str:
+    """Say what the columns of the tables mean, as Markdown; what several tables share is said once."""
+    counts = Counter(one for table in tables for one in table.columns)
+    shared = [one for one, count in counts.items() if count >= _SHARED_BY]
+    lines = [_TABLES_HEAD]
+    if shared:
+        lines += ["## Columns of several tables", "", *_list_columns(shared)]
     for table in tables:
-        lines += [
-            "",
-            f"## {table.name}",
-            "",
-            f"Each row describes {table.row_is}.",
-            "",
-            "| column | type | meaning |",
-        ]
-        lines.append("| --- | --- | --- |")
-        lines += [f"| `{one.name}` | {one.kind} | {one.meaning} |" for one in table.columns]
-    return "\n".join(lines) + "\n"
+        own = [one for one in table.columns if one not in shared]
+        also = [f"`{one.name}`" for one in table.columns if one in shared]
+        lines += [f"## {table.name}", "", f"Each row describes {table.row_is}.", ""]
+        if also:
+            lines += [f"Columns of several tables: {', '.join(also)}.", ""]
+        lines += _list_columns(own)
+    return "\n".join(lines)
+
+
+def _list_columns(columns: Iterable[TableColumn]) -> list[str]:
+    rows = [f"| `{one.name}` | {one.kind} | {one.meaning} |" for one in columns]
+    return ["| column | type | meaning |", "| --- | --- | --- |", *rows, ""]
 
 
 def write_junit(suite: str, cases: Sequence[tuple[str, bool, str]], failure: str) -> str:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from docs_build.fixes import index_facts, write_fixes
+from docs_build.fixes import index_facts, write_facts, write_fixes
 from wallscope.advice.definitions import cause_notes, notes
 from wallscope.advice.explain import explain_word
 from wallscope.advice.rules import fix_rules
@@ -32,12 +32,13 @@ def test_every_fact_is_reached_and_none_is_made_up(known_facts):
     assert set(index_facts()) == known_facts
 
 
-def test_the_page_on_fixes_is_made_from_the_rules(request):
-    path = ROOT / "docs" / "fixes.md"
+@pytest.mark.parametrize(("name", "write"), [("fixes", write_fixes), ("facts", write_facts)])
+def test_the_pages_on_fixes_and_facts_are_made_from_the_rules(name, write, request):
+    path = ROOT / "docs" / f"{name}.md"
     if request.config.getoption("--golden"):
-        path.write_text(write_fixes(), encoding="utf-8")
+        path.write_text(write(), encoding="utf-8")
 
-    assert path.read_text(encoding="utf-8") == write_fixes()
+    assert path.read_text(encoding="utf-8") == write()
 
 
 def test_figures_and_words_of_withdrawn_claims_are_not_promised():

@@ -2,22 +2,17 @@
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
 from wallscope import units
-from wallscope.advice.definitions import CauseNote, cause_notes, finding_notes
+from wallscope.advice.definitions import finding_notes
 from wallscope.files import read_query
 from wallscope.model.advice import Fix
 from wallscope.model.analysis import Analysis, Rank
 from wallscope.model.capture import Export, Finding, Profiler, Severity
 from wallscope.model.cause_catalogue import (
-    CALL,
     UNATTRIBUTED_HELD_WHILE_IDLE,
-    can_occur,
-    define_cause,
     describe_cause,
-    list_cause_meanings,
 )
 from wallscope.model.enums import Wall
 from wallscope.model.finding_codes import FindingCode
@@ -157,9 +152,12 @@ _UNKNOWING = (_DOUBTS[0][0], _DOUBTS[-1][0])
 """Findings of work or waits that the capture lacks."""
 _HEAD = """# Glossary
 
-The terms of wallscope. `wallscope explain WORD` shows more about a term, cause, wall, fix or finding.
+`wallscope explain WORD` shows more about a term, wall, fix or finding. *[Causes](causes.md)* have their own
+page.
 
-This page is generated from the source code of wallscope. Contributors write it anew with `make golden`.
+<!-- picture: explain-term | A term explained in the terminal -->
+
+This page is generated from the source code. Contributors write it anew with `make golden`.
 """
 
 
@@ -475,9 +473,6 @@ def _lines() -> Iterator[str]:
     )
     states = {STATE_NAMES[state]: meaning for state, meaning in STATE_WORDS.items()}
     yield from _table("What the device did", ("part of a step", "meaning"), states)
-    for wall in Wall:
-        yield from _define_causes(wall)
-    yield from _define_kernels()
     yield from _findings()
 
 
@@ -488,58 +483,13 @@ def _table(title: str, header: tuple[str, str], rows: Mapping[str, str]) -> Iter
     yield ""
 
 
-def _define_causes(wall: Wall) -> Iterator[str]:
-    """The causes of a wall, and how each kind of them is computed."""
-    own = [cause for cause, _ in list_cause_meanings() if cause.startswith(f"{wall}/") and can_occur(cause)]
-    rows = {f"`{cause}`": define_cause(cause) for cause in own}
-    yield from _table(f"Causes of {wall}", ("cause", "meaning"), rows)
-    causes_by_note: dict[CauseNote, list[str]] = {}
-    for cause in own:
-        causes_by_note.setdefault(_note(cause), []).append(cause)
-    yield "How they are computed:\n"
-    for note, causes in causes_by_note.items():
-        name = causes[0] if len(causes) == 1 else note.pattern
-        yield f"- `{name}`: {note.computed}"
-    yield ""
-
-
-def _note(cause: str) -> CauseNote:
-    known = cause.replace(CALL, "cudaStreamSynchronize")
-    return next(note for note in cause_notes() if fnmatchcase(known, note.pattern))
-
-
-def _define_kernels() -> Iterator[str]:
-    """What kernels are called by their names, the patterns of each kind."""
-    from wallscope.trace.kernel_classes import load_shipped_kernel_rules  # noqa: PLC0415  # as above
-
-    yield "## Kernels\n"
-    yield (
-        "wallscope recognizes a kernel by its name. It tries the patterns in the order of"
-        " [kernels.toml](../wallscope/trace/kernels.toml), and the first match decides. This table is"
-        " alphabetical. A row with a library is a kind of communication, another row is a category of"
-        " compute."
-    )
-    yield "\n| category or kind of communication | library | patterns |\n|---|---|---|"
-    patterns: dict[tuple[str, str], list[str]] = {}
-    for rule in load_shipped_kernel_rules():
-        patterns.setdefault((rule.category, rule.backend or ""), []).append(rule.pattern)
-    for (category, backend), listed in sorted(
-        patterns.items(), key=lambda entry: (entry[0][1] != "", entry[0])
-    ):
-        yield f"| `{category}` | {backend} | {' '.join(f'`{_cell(pattern)}`' for pattern in listed)} |"
-    yield ""
-
-
 def _findings() -> Iterator[str]:
+    """What limits a result, and what to change in the next capture or command."""
+    rows = {f"`{entry.code}`": f"{_cell(entry.means)} | {_cell(entry.cure)}" for entry in finding_notes()}
     yield "## Findings\n"
-    yield (
-        "A finding names something that makes the result incomplete or less certain. The last column says"
-        " what"
-        " to change in the next capture or command.\n"
-    )
-    yield "| finding | meaning | evidence | cure |\n|---|---|---|---|"
-    for entry in finding_notes():
-        yield f"| `{entry.code}` | {_cell(entry.means)} | {_cell(entry.evidence)} | {_cell(entry.cure)} |"
+    yield "Findings make a result incomplete or less certain. `wallscope explain FINDING` shows evidence.\n"
+    yield "| finding | meaning | cure |\n|---|---|---|"
+    yield from (f"| {code} | {said} |" for code, said in rows.items())
 
 
 def _cell(text: str) -> str:
