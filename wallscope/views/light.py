@@ -214,14 +214,14 @@ def _describe_uncounted(found: SpeedOfLight) -> Iterator[str]:
     named = sorted(((ns, *key) for key, ns in kinds.items()), key=lambda one: -one[0])[:_MOST_NAMED]
     shares = [units.percent(ns / all_ns) for ns, *_ in named]
     parts = [
-        ("in " if share == _ALL else f"{share} in ")
+        ("" if share == _ALL else f"{share} of it " if place == 0 else f"{share} ")
         + _name_products(precision, products)
         + ("" if rate is None else f" (peak {units.flops(rate)})")
-        for share, (ns, precision, products, rate) in zip(shares, named, strict=True)
+        for place, (share, (ns, precision, products, rate)) in enumerate(zip(shares, named, strict=True))
         if ns >= NAMED_LOSS_SHARE * all_ns
     ]
     taken = units.percent(taken_ns / found.window_ns)
-    yield f"Matrix kernels take {taken} of the step{',' if shares[0] == _ALL else ':'} {', '.join(parts)}."
+    yield f"Matrix kernels: {taken} of the step, {', '.join(parts)}."
     large = [one for one in found.uncounted if one.work_ns >= NAMED_UNCOUNTED_SHARE * found.window_ns]
     reasons = dict.fromkeys(_BELOW[each] for one in large for each in one.reasons)
     if reasons:

@@ -46,8 +46,8 @@ def test_each_precision_has_its_peak_and_what_slows_it(ledger):
     assert [one.peak_flops_per_s for one in found.uncounted] == [1978.9e12, 989.4e12]
     _, matrices, slow = explain_light(found)
     assert matrices == (
-        "Matrix kernels take 60.0 % of the step:"
-        " 66.7 % in FP8 (peak 1,978.9 TFLOP/s), 33.3 % in BF16 (peak 989.4 TFLOP/s)."
+        "Matrix kernels: 60.0 % of the step,"
+        " 66.7 % of it FP8 (peak 1,978.9 TFLOP/s), 33.3 % BF16 (peak 989.4 TFLOP/s)."
     )
     assert slow == (
         "Names and grids show what slows them: fewer blocks than multiprocessors, FP8 with scales for blocks,"
@@ -85,5 +85,5 @@ def test_without_a_peak_or_with_little_of_it_nothing_is_compared(ledger):
     )
 
     assert [one.peak_flops_per_s for one in unknown.uncounted] == [None]
-    assert "Matrix kernels take 80.0 % of the step, in BF16." in list(explain_light(unknown))
+    assert "Matrix kernels: 80.0 % of the step, BF16." in list(explain_light(unknown))
     assert not any("Matrix" in one for one in explain_light(small))
