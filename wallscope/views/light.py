@@ -195,8 +195,16 @@ def _explain_unknown(found: SpeedOfLight) -> Iterator[str]:
     elif found.source is not None and found.peak is None:
         yield f"{head}: the peak of this GPU is not known."
     elif LossUnknown.FLOPS_UNKNOWN in reasons or found.total(LedgerLine.OPAQUE_GRAPHS):
-        yield f"{head}: pass --config or --flops-per-step."
+        yield f"{head}: pass {'' if _mostly_convolves(found) else '--config or '}--flops-per-step."
     yield from _describe_uncounted(found)
+
+
+def _mostly_convolves(found: SpeedOfLight) -> bool:
+    """Return whether most kernels of unknown FLOPs convolve, of which a configuration says nothing."""
+    works = {one.category: 0 for one in found.uncounted}
+    for one in found.uncounted:
+        works[one.category] += one.work_ns
+    return 2 * works.get(ComputeCategory.CONVOLUTION, 0) > sum(works.values())
 
 
 def _describe_uncounted(found: SpeedOfLight) -> Iterator[str]:

@@ -13,6 +13,7 @@ from wallscope.views.light import explain_light
 GEMM, ATTENTION = ComputeCategory.GEMM, ComputeCategory.ATTENTION
 FP8 = "void cutlass::device_kernel<dpsk::grouped_gemm::cuda::fp8_ptp128c::GemmKernel<(int)112>>"
 FLASH_2 = "void flash_fwd_kernel<Flash_fwd_kernel_traits<128, 128, 64, 4, cutlass::bfloat16_t>>"
+CONVOLUTION = "sm80_xmma_fprop_implicit_gemm_indexed_tf32f32_tf32f32_f32_nhwckrsc_nchw_tilesize128x128x16"
 EMULATED = "fmha_cutlassF_f32_aligned_64x64_rf_sm80(PyTorchMemEffAttention::AttentionKernel::Params)"
 
 
@@ -59,6 +60,15 @@ def test_emulated_products_have_a_third_of_the_peak(ledger):
     (one,) = ledger([(EMULATED, 100_000, 900_000, 1_080)], A100).uncounted
 
     assert (one.precision, one.products, one.peak_flops_per_s) == (Precision.TF32, 3, 52e12)
+
+
+@pytest.mark.parametrize(
+    ("name", "asked"), [(BF16, "--config or --flops-per-step"), (CONVOLUTION, "--flops-per-step")]
+)
+def test_a_configuration_is_not_asked_for_convolutions(name, asked, ledger):
+    first, *_ = explain_light(ledger([(name, 100_000, 900_000, 132)]))
+
+    assert first == f"How near to the peak is unknown: pass {asked}."
 
 
 @pytest.mark.parametrize(
