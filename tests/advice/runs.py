@@ -33,7 +33,7 @@ from wallscope.model.rank_summaries import (
     SmallMultiplications,
     UnfusedAttention,
 )
-from wallscope.model.speed_of_light import LedgerEntry, LedgerLine, SpeedOfLight
+from wallscope.model.speed_of_light import BelowPeak, LedgerEntry, LedgerLine, SpeedOfLight, UncountedWork
 
 MS = 1_000_000
 STEP_NS = 100 * MS
@@ -86,6 +86,7 @@ def run(  # noqa: PLR0913  # what a run may tell
     migrated_ms=0,
     one_gap_share=0.0,
     below_peak=(),
+    uncounted=(),
     mfu=None,
 ):
     """An analysis whose typical step has `causes` (ms each; a pair tells the ceiling too), else compute."""
@@ -153,7 +154,9 @@ def run(  # noqa: PLR0913  # what a run may tell
         causes=tuple(entries),
         compute_details=_details(**dict(details)),
         host_details=replace(_host(launch_calls, blocking), longest_gap_share=one_gap_share),
-        speed_of_light=_ledger(dict(below_peak), mfu) if below_peak or mfu else None,
+        speed_of_light=_ledger(dict(below_peak), dict(uncounted), mfu)
+        if below_peak or uncounted or mfu
+        else None,
     )
     name, architecture = GPUS[gpu]
     return Analysis(
@@ -188,8 +191,8 @@ def run(  # noqa: PLR0913  # what a run may tell
     )
 
 
-def _ledger(below_peak, mfu):
-    """The ledger of a step of which some ms are below the peak, by category."""
+def _ledger(below_peak, uncounted, mfu):
+    """The ledger of a step of which some ms are below the peak, or have unknown FLOPs, by category."""
     lines = [
         LedgerEntry(LedgerLine.BELOW_PEAK, ComputeCategory(category), round(own_ms * MS), proven=True)
         for category, own_ms in below_peak.items()
@@ -207,6 +210,17 @@ def _ledger(below_peak, mfu):
         mfu_16bit=mfu,
         model_flops_per_s=1.0,
         lines=tuple(lines),
+        uncounted=tuple(
+            UncountedWork(
+                ComputeCategory(category),
+                Precision.FP8,
+                1,
+                round(own_ms * MS),
+                None,
+                tuple(map(BelowPeak, why)),
+            )
+            for category, (own_ms, *why) in uncounted.items()
+        ),
     )
 
 

@@ -20,7 +20,7 @@ from wallscope.model.analysis import Analysis, Rank
 from wallscope.model.cause_catalogue import DRAINED, HOST_FRAMEWORK, LAUNCHING, MEMORY_ALLOCATOR
 from wallscope.model.enums import LOW_PRECISIONS, Axis, Backend, ComputeCategory, CopyDirection, Precision
 from wallscope.model.rank_summaries import CommunicationOperation
-from wallscope.model.speed_of_light import LedgerLine, SpeedOfLight
+from wallscope.model.speed_of_light import BelowPeak, LedgerLine, SpeedOfLight
 from wallscope.thresholds.verdict import MATERIAL_SHARE, NEAR_PEAK_SHARE, PAGEABLE_SHARE
 
 if TYPE_CHECKING:
@@ -282,6 +282,19 @@ def _below_peak_share(run: MeasuredRun, causes: tuple[str, ...]) -> float | None
     return sum(own) / run.step_ns
 
 
+def _dated_matrix_share(run: MeasuredRun, causes: tuple[str, ...]) -> float | None:
+    """Return the share of the step in kernels of unknown FLOPs of which names show newer ones as faster."""
+    found = run.rank.speed_of_light
+    if found is None or not found.uncounted:
+        return None
+    categories = {cause.removeprefix("compute/") for cause in causes}
+    own = [one for one in found.uncounted if one.category in categories]
+    return sum(one.work_ns for one in own if not _DATED.isdisjoint(one.reasons)) / run.step_ns
+
+
+_DATED = {BelowPeak.OLD_KERNELS, BelowPeak.FINE_ACCUMULATION}
+
+
 def is_near_peak(found: SpeedOfLight | None) -> bool:
     """Return whether a step is near what the hardware reaches, so that only another precision helps much."""
     return found is not None and (found.peak_share or 0.0) >= NEAR_PEAK_SHARE
@@ -494,6 +507,7 @@ MEASUREMENTS: Mapping[str, Measure] = {
     "architecture": _of_run(_architecture),
     "backends": lambda run, causes: tuple(str(one.backend) for one in _axis_operations(run, causes)),
     "below_peak_share": _below_peak_share,
+    "dated_matrix_share": _dated_matrix_share,
     "blocking_in_experts": _of_run(_blocking_in_experts),
     "attention_fast": _of_run(lambda run: _is_most_attention(run, _FLASH)),
     "attention_outdated": _of_run(_is_attention_outdated),

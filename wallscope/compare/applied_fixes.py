@@ -241,6 +241,7 @@ def _measure_applied(one: _Recognized, found: ChangeEvidence, *, is_joint: bool)
         expected_next_wall=fix.next_wall,
         next_wall=next_wall,
         next_wall_ns=next_ns,
+        expected_ns=fix.expected_ns,
     )
 
 

@@ -24,14 +24,6 @@ import polars as pl
 from wallscope.columns import Rows, keep_within
 from wallscope.kineto.event_tables import TraceTables
 from wallscope.kineto.host_rows import ROUNDING_NS
-from wallscope.kineto.operator_flops import (
-    BACKWARD_OF,
-    FLOP_FORMULAS,
-    count_bytes,
-    count_flops,
-    count_model_flops,
-    read_precision,
-)
 from wallscope.kineto.trace_identity import JobFacts, join_thread_ids, parse_ranks
 from wallscope.model.enums import (
     CallRole,
@@ -55,6 +47,15 @@ from wallscope.model.schemas import (
 from wallscope.nsys.calls import Calls
 from wallscope.nsys.operations import DeviceWork
 from wallscope.trace.kernel_classes import classify_kernels, load_kernel_rules
+from wallscope.trace.operator_flops import (
+    BACKWARD_OF,
+    FLOP_FORMULAS,
+    count_bytes,
+    count_flops,
+    count_model_flops,
+    read_precision,
+)
+from wallscope.trace.operator_kernels import find_operator_kernels
 
 _MOST_DEVICES = 65_535
 _MOST_BYTES = 2**48
@@ -346,20 +347,7 @@ def build_kernel_flops(
     )
     issued = issued.sort("called_ns", maintain_order=True)
     operators = _count_gradients(operators, issued, work.names)
-    return (
-        issued.join_asof(
-            _keep_outermost(operators.drop_nulls("flops")).sort("start_ns"),
-            left_on="called_ns",
-            right_on="start_ns",
-            by="thread",
-            strategy="backward",
-            check_sortedness=False,
-        )
-        .filter(pl.col("called_ns") < pl.col("until_ns"))
-        .sort("op")
-        .select(KERNEL_FLOPS.names())
-        .cast(KERNEL_FLOPS)
-    )
+    return find_operator_kernels(issued, operators)
 
 
 def _count_operators(tables: TraceTables, numbered: pl.DataFrame, start_ns: int) -> pl.DataFrame:
@@ -403,14 +391,6 @@ def _count_operator_flops(
         count_model_flops(name, *arguments),
         read_precision(name, arguments[1]),
         count_bytes(name, *arguments[:2]),
-    )
-
-
-def _keep_outermost(operators: pl.DataFrame) -> pl.DataFrame:
-    """Return the operators inside no other, numbered (`operator`)."""
-    before = pl.col("end_ns").cum_max().shift(1).over("thread").fill_null(pl.col("start_ns"))
-    return operators.filter(pl.col("start_ns") >= before).with_columns(
-        operator=pl.int_range(pl.len(), dtype=pl.UInt32)
     )
 
 

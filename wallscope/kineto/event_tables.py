@@ -24,13 +24,13 @@ from wallscope.kineto.event_decoding import (
     decode_arguments,
 )
 from wallscope.kineto.event_scanner import UNNAMED, EventScanner, Scanned, ScannedRows
-from wallscope.kineto.operator_flops import BACKWARD_OF, FLOP_FORMULAS
 from wallscope.kineto.trace_bytes import TraceBytes
 from wallscope.kineto.trace_events import FileFacts, iterate_events
 from wallscope.model.capture import Progress
 from wallscope.nsys.identity import LONGEST_NAME_LETTERS, number_texts
 from wallscope.records import dataclass
 from wallscope.thresholds.causes import LONGEST_LEAD_NS
+from wallscope.trace.operator_flops import BACKWARD_OF, FLOP_FORMULAS
 from wallscope.trace.record_times import (
     Extent,
     LeftOut,

@@ -139,7 +139,13 @@ class Fix:
     preconditions: tuple[Precondition, ...]
     blocked: Annotated[bool, Shown("whether a precondition of the fix is not met", "blocked")]
     recoverable_ns: Annotated[
-        int | None, Shown("upper bound on the time by which the fix makes the {whole} shorter", "gain", "ms")
+        int | None,
+        Shown(
+            "upper bound on the time by which the fix makes the {whole} shorter; with `most_speedup`,"
+            " the time at the rates that `assumes` states",
+            "gain",
+            "ms",
+        ),
     ]
     speedup_ceiling: Annotated[
         float | None,

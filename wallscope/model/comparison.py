@@ -280,10 +280,11 @@ class AppliedFix:
         causes_ns: by how much the causes became shorter that the evidence concerns.
         share: measured gain by bound; `None` without a bound, and with several applied fixes.
         is_joint: whether other recommendations were applied too, so that they share the gain.
-        assumption: what the bound assumes.
+        assumption: what the bound assumes, or what was expected.
         expected_next_wall: the wall of base's replayed step.
         next_wall: the wall of head: its largest loss, or compute.
         next_wall_ns: its time in head's typical step.
+        expected_ns: gain at the rates that the recommendation assumed; `None` where the bound assumes them.
     """
 
     id: str
@@ -306,6 +307,7 @@ class AppliedFix:
     expected_next_wall: str | None
     next_wall: Wall
     next_wall_ns: int
+    expected_ns: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -204,9 +204,10 @@ class RecordedFix:
         settings: keys and values that it changes, without lines of code and commands.
         whole_ns: the step that the bound is about: the typical one, or the mean; `None` without a bound.
         bound_ns: by how much that may become shorter, at most.
+        expected_ns: by how much it does at assumed rates of kernels; `None` where the bound assumes them.
         replayed_ns: by how much the replayed step became shorter.
         next_wall: the wall of the replayed step.
-        assumption: what the bound assumes.
+        assumption: what the bound assumes, or what was expected.
         is_blocked: whether a condition was not met.
     """
 
@@ -221,6 +222,7 @@ class RecordedFix:
     next_wall: str | None
     assumption: str
     is_blocked: bool
+    expected_ns: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -445,6 +445,7 @@ LEDGER_ROWS = pl.Schema(
         "base_ns": pl.Int64(),
         "head_ns": pl.Int64(),
         "bound_ns": pl.Int64(),  # null where none was known
+        "expected_ns": pl.Int64(),  # at assumed rates of kernels; null where the bound assumes them
         "replayed_ns": pl.Int64(),  # null without a replay
         "measured_ns": pl.Int64(),
         "low_ns": pl.Int64(),

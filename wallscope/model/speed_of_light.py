@@ -56,6 +56,8 @@ class BelowPeak(StrEnum):
     FEW_ROWS = "few-rows"
     SHORT_KERNELS = "short-kernels"
     UNFILLED_GPU = "unfilled-gpu"
+    LAST_WAVE = "last-wave"
+    BANDWIDTH = "bandwidth"
     OLD_KERNELS = "old-kernels"
     FINE_ACCUMULATION = "fine-accumulation"
 
@@ -149,6 +151,50 @@ class MatrixWork:
 
 
 @dataclass(frozen=True, slots=True)
+class UncountedWork:
+    """Kernels of one category that multiply in one precision, and whose FLOPs are unknown.
+
+    Attributes:
+        category: of the kernels.
+        precision: in which they multiply.
+        products: how many products of this precision stand for one: more than 1 where FP32 is emulated.
+        work_ns: their durations in the typical step, without recomputed ones.
+        peak_flops_per_s: the rate that the GPU reaches in such products at most, `None` if it is unknown.
+        reasons: why they are below it, as names and grids show; how much each costs needs FLOPs.
+    """
+
+    category: Annotated[ComputeCategory, Shown("category of the kernels", "category")]
+    precision: Annotated[Precision, Shown("precision of the products", "precision")]
+    products: int
+    work_ns: Annotated[int, Shown("work in the typical step", "work", "ms")]
+    peak_flops_per_s: Annotated[float | None, Shown("peak rate of the GPU", "peak rate", "flops")]
+    reasons: tuple[BelowPeak, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class SampledWork:
+    """What Nsight Systems sampled of the GPU while only kernels of one category computed.
+
+    Shares are means of the samples, `None` where the metric was not sampled.
+
+    Attributes:
+        category: of the kernels.
+        samples: how many.
+        sm_active: multiprocessors with a block.
+        tensor_active: tensor cores at work, by their peak.
+        dram: reads and writes of the memory, by its peak.
+    """
+
+    category: Annotated[ComputeCategory, Shown("category of the kernels", "category")]
+    samples: Annotated[int, Shown("count of samples while only these kernels compute", "samples", "count")]
+    sm_active: Annotated[float | None, Shown("share of multiprocessors with a block", "SM active", "percent")]
+    tensor_active: Annotated[
+        float | None, Shown("share of the tensor cores' peak", "tensor active", "percent")
+    ]
+    dram: Annotated[float | None, Shown("share of the memory's peak, reads and writes", "DRAM", "percent")]
+
+
+@dataclass(frozen=True, slots=True)
 class SpeedOfLight:
     """Where the typical step of a rank loses its FLOPs: `lines` sum to `window_ns` exactly.
 
@@ -165,6 +211,8 @@ class SpeedOfLight:
         mfu_16bit: model FLOPs divided by what the step could do at the 16-bit peak.
         refused: why the configuration of the user gives no FLOPs; `None` if it does, or without any.
         assumes: what the FLOPs of a configuration take for granted, in words.
+        uncounted: kernels that multiply without known FLOPs, those with most work first.
+        sampled: GPU metrics while kernels multiply; empty if none were sampled, or too few.
     """
 
     window_ns: int
@@ -183,6 +231,8 @@ class SpeedOfLight:
     flops_whole_square: int | None = None
     refused: PlanMismatch | None = None
     assumes: str = ""
+    uncounted: tuple[UncountedWork, ...] = ()
+    sampled: tuple[SampledWork, ...] = ()
 
     @property
     def peak_share(self) -> float | None:

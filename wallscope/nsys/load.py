@@ -66,6 +66,7 @@ from wallscope.nsys.identity import (
 from wallscope.nsys.integrity import is_folder
 from wallscope.nsys.operations import RawOperations, build_device_work, keep_operations, read_operations
 from wallscope.nsys.ranks import Ranks, identify_ranks
+from wallscope.nsys.shaped_ranges import count_shaped_ranges
 from wallscope.nsys.sources import open_tables
 from wallscope.nsys.tables import Database, Tables, make_database
 from wallscope.process_tuning import release_memory, run_both
@@ -299,6 +300,7 @@ def read_capture(path: Path, progress: Progress, reader: Reader = Reader.PAGES) 
             metric_names=metric_names,
             findings=(),
             world_size=of_ranks.world_size,
+            kernel_flops=count_shaped_ranges(held, range_names, work.operations, made.calls),
             libraries=hints.libraries,
             interpreter=hints.interpreter,
             conditions=read_conditions(source),

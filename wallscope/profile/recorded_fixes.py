@@ -23,8 +23,9 @@ def record_fixes(fixes: Sequence[Fix]) -> tuple[RecordedFix, ...]:
             settings=tuple(
                 (setting.key, setting.value) for setting in one.settings if setting.system in _WITH_VALUES
             ),
-            whole_ns=_find_whole_ns(one.recoverable_ns, one.speedup_ceiling),
-            bound_ns=one.recoverable_ns,
+            whole_ns=(whole_ns := _find_whole_ns(one.recoverable_ns, one.speedup_ceiling)),
+            bound_ns=_find_bound_ns(one, whole_ns),
+            expected_ns=None if one.most_speedup is None else one.recoverable_ns,
             replayed_ns=None if one.replay is None else max(one.replay.won_ns, 0),
             next_wall=one.next_wall,
             assumption=one.assumption,
@@ -32,6 +33,13 @@ def record_fixes(fixes: Sequence[Fix]) -> tuple[RecordedFix, ...]:
         )
         for one in fixes[:_MOST_FIXES]
     )
+
+
+def _find_bound_ns(fix: Fix, whole_ns: int | None) -> int | None:
+    """Return by how much a fix makes the step shorter at most, which assumed rates do not bound."""
+    if fix.most_speedup is None or whole_ns is None:
+        return fix.recoverable_ns
+    return round(whole_ns * (1 - 1 / fix.most_speedup))
 
 
 def read_fixes(answer: Mapping[str, Any]) -> tuple[RecordedFix, ...]:

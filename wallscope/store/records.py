@@ -385,7 +385,7 @@ def _parse_record(content: bytes, path: str) -> Record:
 
 def _is_possible(record: Record) -> bool:
     """Whether its times and counts can be: sums over all runs of a store stay within 64 bits."""
-    bounds = [(one.whole_ns, one.bound_ns, one.replayed_ns) for one in record.fixes]
+    bounds = [(one.whole_ns, one.bound_ns, one.expected_ns, one.replayed_ns) for one in record.fixes]
     if any(time_ns is not None and not 0 <= time_ns < _LONGEST_NS for times in bounds for time_ns in times):
         return False
     return 0 <= record.recorded_utc_ns < _NEVER_NS and all(

@@ -1,14 +1,14 @@
 """Why kernels that multiply are below the peak: by their grids and names."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
-from wallscope.attribution.totals import CATEGORIES, TypicalWork
-from wallscope.columns import Rows, as_integers, find_places, sum_by_group
+from wallscope.attribution.totals import TypicalWork
+from wallscope.columns import Flags, Rows, as_integers, find_places, sum_by_group
 from wallscope.model.capture import Capture, Gpu
-from wallscope.model.enums import ComputeCategory
 from wallscope.model.speed_of_light import BelowPeak
 from wallscope.thresholds.causes import BELOW_PEAK_SHARE
 from wallscope.thresholds.verdict import MATERIAL_SHARE
@@ -25,60 +25,82 @@ _EARLIER = {
 """Names of kernels for earlier architectures."""
 
 
+class KernelGroups(NamedTuple):
+    """Kernels that multiply, in groups.
+
+    Attributes:
+        rows: of the kernels, in the typical work.
+        group: the number of the group of each.
+        sized: ns that operators show of reasons, over all steps, of each group.
+    """
+
+    rows: Rows
+    group: Rows
+    sized: Sequence[Mapping[BelowPeak, int]]
+
+
 def find_below_peak(
-    work: TypicalWork,
-    capture: Capture,
-    gpu: Gpu | None,
-    rows: Rows,
-    sized: Mapping[BelowPeak, Mapping[ComputeCategory, int]],
-) -> dict[ComputeCategory, dict[BelowPeak, int | None]]:
-    """Return reasons why kernels are below the peak, with ns of a step where that is known.
+    work: TypicalWork, capture: Capture, gpu: Gpu | None, kernels: KernelGroups
+) -> list[dict[BelowPeak, int | None]]:
+    """Return reasons why kernels are below the peak, for each group, with ns of a step where that is known.
 
     Args:
         work: the typical step of a rank.
-        capture: with names and grids.
+        capture: with names and launch shapes of kernels.
         gpu: of the rank.
-        rows: of kernels that multiply, with known FLOPs.
-        sized: ns that operators show of reasons, over all steps.
+        kernels: those of the rank that multiply.
     """
-    columns = work.columns
-    category, inside_ns = columns.category[rows], columns.inside_ns[rows]
-    all_ns = sum_by_group(category, inside_ns, len(CATEGORIES))
-    found: dict[ComputeCategory, dict[BelowPeak, int | None]] = {
-        ComputeCategory(CATEGORIES[one]): {} for one in np.flatnonzero(all_ns).tolist()
-    }
-    idle_ns = sum_by_group(category, _measure_unfilled(work, capture, gpu, rows), len(CATEGORIES))
+    rows, group, sized = kernels
+    columns, count = work.columns, len(sized)
+    inside_ns = columns.inside_ns[rows]
+
+    def add(part_ns: Rows, where: Flags | None = None) -> list[int]:
+        chosen = group if where is None else group[where]
+        return [int(one) for one in sum_by_group(chosen, part_ns, count).tolist()]
+
+    all_ns = add(inside_ns)
+    parts = {reason: add(part_ns) for reason, part_ns in _measure_launches(work, capture, gpu, rows)}
     architecture = "" if gpu is None else gpu.architecture or ""
     earlier = "|".join(filter(None, (_FIRST_FLASH, _EARLIER.get(architecture))))
     patterns = {BelowPeak.OLD_KERNELS: re.compile(earlier)}
     if architecture == "sm_90":
         patterns[BelowPeak.FINE_ACCUMULATION] = re.compile(_FINE)
-    names = np.unique(columns.name[rows])
-    texts = capture.names["text"]
-    for one, own in found.items():
-        place = CATEGORIES.index(one)
-        for reason, times_ns in sized.items():
-            if times_ns.get(one, 0) >= MATERIAL_SHARE * all_ns[place]:
-                own[reason] = work.mean(times_ns[one])
-        if idle_ns[place] >= BELOW_PEAK_SHARE * all_ns[place]:
-            own[BelowPeak.UNFILLED_GPU] = work.mean(int(idle_ns[place]))
+    names, texts = np.unique(columns.name[rows]), capture.names["text"]
+    named = {}
     for reason, pattern in patterns.items():
-        matching = [name for name in names.tolist() if pattern.search(texts[name])]
-        is_so = np.isin(columns.name[rows], matching)
-        own_ns = sum_by_group(category[is_so], inside_ns[is_so], len(CATEGORIES))
-        for one, own in found.items():
-            place = CATEGORIES.index(one)
-            if own_ns[place] >= BELOW_PEAK_SHARE * all_ns[place]:
+        is_so = np.isin(columns.name[rows], [one for one in names.tolist() if pattern.search(texts[one])])
+        named[reason] = add(inside_ns[is_so], is_so)
+    found: list[dict[BelowPeak, int | None]] = []
+    for place, times_ns in enumerate(sized):
+        least_ns = BELOW_PEAK_SHARE * all_ns[place]
+        own: dict[BelowPeak, int | None] = {
+            reason: work.mean(part_ns)
+            for reason, part_ns in times_ns.items()
+            if part_ns and part_ns >= MATERIAL_SHARE * all_ns[place]
+        }
+        for reason, part in parts.items():
+            if part[place] and part[place] >= least_ns:
+                own[reason] = work.mean(part[place])
+        for reason, part in named.items():
+            if part[place] and part[place] >= least_ns:
                 own[reason] = None
+        found.append(own)
     return found
 
 
-def _measure_unfilled(work: TypicalWork, capture: Capture, gpu: Gpu | None, rows: Rows) -> Rows:
-    """Return the ns of kernels by the share of multiprocessors that have no block of them."""
-    if gpu is None or gpu.sm_count is None:
-        return np.zeros(rows.size, np.int64)
+def _measure_launches(
+    work: TypicalWork, capture: Capture, gpu: Gpu | None, rows: Rows
+) -> Iterator[tuple[BelowPeak, Rows]]:
+    """Yield the ns of kernels by the share of the GPU that their grids leave without a block.
+
+    Grids below the number of multiprocessors leave some without any. In others, some multiprocessors have one
+    block less than those with most, whatever else fits there: blocks share the arithmetic of one.
+    """
+    if gpu is None or gpu.sm_count is None or not rows.size:
+        return
     place = find_places(work.columns.op[rows].astype(np.int64), capture.kernels["op"].to_numpy())
-    unknown = gpu.sm_count
-    blocks = np.append(as_integers(capture.kernels["blocks"], unknown), unknown)[place]
-    share = np.maximum(1 - blocks / gpu.sm_count, 0)
-    return np.rint(work.columns.inside_ns[rows] * share).astype(np.int64)
+    blocks = np.append(as_integers(capture.kernels["blocks"], gpu.sm_count), gpu.sm_count)[place]
+    each = blocks / gpu.sm_count
+    idle_ns = np.rint(work.columns.inside_ns[rows] * (1 - each / np.ceil(each).clip(1))).astype(np.int64)
+    yield BelowPeak.UNFILLED_GPU, np.where(each < 1, idle_ns, 0)
+    yield BelowPeak.LAST_WAVE, np.where(each > 1, idle_ns, 0)

@@ -302,15 +302,10 @@ def average_gpu_metrics(steps: Spans, capture: Capture, rank_id: int, gpu: int |
 
     If the id is unknown, an export of a single GPU is unambiguous.
     """
-    if gpu is None and len(capture.export.gpus) == 1:
-        gpu = capture.export.gpus[0].id
-    if gpu is None or capture.samples.is_empty():
+    gpu = find_sampled_gpu(capture, gpu)
+    if gpu is None:
         return None
-    samples = capture.samples.filter((pl.col("gpu") == gpu) & pl.col("at_ns").is_not_null()).join(
-        capture.metric_names, left_on="metric", right_on="name"
-    )
-    own = samples.filter(pl.col("text").is_in(list(SPELLED)))
-    placed = _select_samples_inside(own, steps)
+    placed = _select_samples_inside(list_gpu_samples(capture, gpu), steps)
     if placed.is_empty():
         return None
     by_name = {
@@ -333,22 +328,37 @@ def average_gpu_metrics(steps: Spans, capture: Capture, rank_id: int, gpu: int |
     )
 
 
-def _select_samples_inside(samples: pl.DataFrame, steps: Spans) -> pl.DataFrame:
-    """Return the samples that lie completely in one step, with `begin_ns`.
+def find_sampled_gpu(capture: Capture, gpu: int | None) -> int | None:
+    """Return the GPU of a rank (Nsight's id) whose metrics may be sampled; `None` if none are, or unknown."""
+    if gpu is None and len(capture.export.gpus) == 1:
+        gpu = capture.export.gpus[0].id
+    return None if capture.samples.is_empty() else gpu
+
+
+def list_gpu_samples(capture: Capture, gpu: int) -> pl.DataFrame:
+    """Return the samples of the metrics of a GPU that are `SPELLED`: `text`, `value`, `begin_ns`, `at_ns`.
 
     A sample begins at the end of the previous one, but lasts at most the usual period. After a hole in the
     sampling it covers only its own period.
     """
-    at_ns = samples["at_ns"].unique().sort()
+    samples = capture.samples.filter((pl.col("gpu") == gpu) & pl.col("at_ns").is_not_null()).join(
+        capture.metric_names, left_on="metric", right_on="name"
+    )
+    own = samples.filter(pl.col("text").is_in(list(SPELLED)))
+    at_ns = own["at_ns"].unique().sort()
     if len(at_ns) < 2:
-        return samples.clear().with_columns(begin_ns=pl.lit(0, pl.Int64))
+        return own.clear().with_columns(begin_ns=pl.lit(0, pl.Int64))
     lasted_ns = np.diff(at_ns.to_numpy())
     usual_ns = int(np.median(lasted_ns))
     begin_ns = at_ns.to_numpy() - np.minimum(np.append(usual_ns, lasted_ns), usual_ns)
+    return own.join(pl.DataFrame({"at_ns": at_ns, "begin_ns": begin_ns}), on="at_ns")
+
+
+def _select_samples_inside(samples: pl.DataFrame, steps: Spans) -> pl.DataFrame:
+    """Return the samples that lie completely in one step."""
+    begin_ns, at_ns = samples["begin_ns"].to_numpy(), samples["at_ns"].to_numpy()
     step = np.searchsorted(steps.start_ns, begin_ns, side="right") - 1
-    is_inside = (step >= 0) & (at_ns.to_numpy() <= steps.end_ns[step])
-    placed = pl.DataFrame({"at_ns": at_ns, "begin_ns": begin_ns}).filter(pl.Series(is_inside))
-    return samples.join(placed, on="at_ns")
+    return samples.filter(pl.Series((step >= 0) & (at_ns <= steps.end_ns[step])))
 
 
 def _exclusive_share(samples: Spans, capture: Capture, rank_id: int, gpu: int) -> float | None:

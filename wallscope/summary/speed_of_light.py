@@ -39,18 +39,23 @@ from wallscope.model.speed_of_light import (
     LossUnknown,
     MatrixWork,
     PeakReason,
+    SampledWork,
     SpeedOfLight,
+    UncountedWork,
 )
-from wallscope.summary.below_peak import find_below_peak
+from wallscope.summary.below_peak import KernelGroups, find_below_peak
 from wallscope.summary.compute import find_leading_peak
 from wallscope.summary.kernel_bytes import measure_byte_floors
 from wallscope.summary.kernel_work import ADDING, MULTIPLYING
+from wallscope.summary.matrix_samples import sample_matrices
 from wallscope.summary.planned_flops import FittedPlan, fit_plan
 from wallscope.thresholds.causes import (
+    BELOW_PEAK_SHARE,
     COMPLETE_FLOPS_SHARE,
     HIGHEST_CLOCK_RATIO,
     LEAST_COUNTED_SHARE,
     ONE_PRECISION_SHARE,
+    SATURATED_BANDWIDTH_SHARE,
     SHORT_KERNEL_NS,
 )
 from wallscope.thresholds.verdict import MATERIAL_SHARE
@@ -179,6 +184,8 @@ def build_ledger(  # noqa: PLR0913, PLR0917  # what is known of a rank
         counted = _count_by_user(work, capture, gpu, fresh, user_flops)
     count = work.steps.start_ns.size
     computing_ns = int(sums.ns[sums.state == _STATES.index(DeviceState.COMPUTE)].sum())
+    sampled = sample_matrices(work, capture, None if gpu is None else gpu.id)
+    by_samples = {one.category: one for one in sampled}
     atoms: Counter[_Atom] = Counter(dict(_list_walls(sums)))
     divided = _divide_compute(work, capture, fresh, counted, gpu, computing_ns)
     atoms.update(divided.lines)
@@ -217,13 +224,16 @@ def build_ledger(  # noqa: PLR0913, PLR0917  # what is known of a rank
         mfu_16bit=divide(needed * 1e9 / most_16bit if most_16bit else None, is_known=is_rate),
         model_flops_per_s=needed * 1e9 / step_ns if is_rate else None,
         lines=_add_reasons(
-            _list_entries(means, counted.source),
-            find_below_peak(work, capture, gpu, counted.rows, counted.sized),
+            _list_entries(means, counted.source), _find_reasons(work, capture, gpu, counted, by_samples)
         ),
         matrices=tuple(_rate_matrices(work, counted, is_again, divided.group_ns, peak)),
         flops_whole_square=counted.whole_square,
         refused=refused,
         assumes=" and ".join(counted.assumes),
+        uncounted=tuple(
+            _list_uncounted(work, capture, gpu, fresh[find_places(fresh, counted.rows) < 0], by_samples)
+        ),
+        sampled=sampled,
     )
 
 
@@ -458,8 +468,7 @@ def _find_operators(
     return _Operators(
         rows,
         owner,
-        (columns.category[chosen].astype(np.int64) * len(_PRECISIONS) + precision) * (_EMULATED + 1)
-        + products,
+        _number_kind(columns.category[chosen], precision, products),
         np.where(begins, known["flops"].to_numpy()[place[first]], 0),
         np.where(begins, known["model_flops"].fill_null(known["flops"]).to_numpy()[place[first]], 0),
         is_again[chosen],
@@ -478,17 +487,24 @@ def _choose_precisions(stated: Rows, told: Rows, *, is_old: bool) -> Rows:
     return np.where((stated < 0) | (stated == _FP32), by_name, stated).astype(np.int64)
 
 
+def _number_kind(category: Rows, precision: Rows, products: Rows) -> Rows:
+    """Return a number for category, precision and number of products of kernels, which `_read_kind` reads."""
+    return (category.astype(np.int64) * len(_PRECISIONS) + precision) * (_EMULATED + 1) + products
+
+
+def _read_kind(kind: int) -> tuple[ComputeCategory, Precision, int]:
+    rest, products = divmod(kind, _EMULATED + 1)
+    category, precision = divmod(rest, len(_PRECISIONS))
+    return ComputeCategory(CATEGORIES[category]), _PRECISIONS[precision], products
+
+
 def _group_operators(operators: _Operators) -> dict[int, _Multiplied]:
     """Return the operators added up by kind."""
     found = {}
     for kind in np.unique(operators.kind).tolist():
         of_kind = operators.kind == kind
-        rest, products = divmod(kind, _EMULATED + 1)
-        category, precision = divmod(rest, len(_PRECISIONS))
         found[kind] = _Multiplied(
-            ComputeCategory(CATEGORIES[category]),
-            _PRECISIONS[precision],
-            products,
+            *_read_kind(kind),
             sum(operators.executed[of_kind & ~operators.repeats].tolist()),
             sum(operators.executed[of_kind & operators.repeats].tolist()),
             sum(operators.model[of_kind & ~operators.repeats].tolist()),
@@ -669,6 +685,64 @@ def _measure_shares(
 def _is_possible(means: dict[_Atom, int]) -> bool:
     """Return whether no kernels have more FLOPs than the GPU can do in their time."""
     return all(one.reason is not LossUnknown.IMPOSSIBLE_FLOPS for one in means)
+
+
+def _find_reasons(
+    work: TypicalWork,
+    capture: Capture,
+    gpu: Gpu | None,
+    counted: _Counted,
+    sampled: Mapping[ComputeCategory, SampledWork],
+) -> dict[ComputeCategory, dict[BelowPeak, int | None]]:
+    """Return why kernels with known FLOPs are below the peak, by category."""
+    sized = [
+        {reason: times_ns.get(one, 0) for reason, times_ns in counted.sized.items()} for one in MULTIPLYING
+    ]
+    places = np.array([CATEGORIES.index(one) for one in MULTIPLYING], np.int64)
+    group = find_places(work.columns.category[counted.rows].astype(np.int64), places)
+    is_own = group >= 0
+    kernels = KernelGroups(counted.rows[is_own], group[is_own], sized)
+    all_ns = sum_by_group(kernels.group, work.columns.inside_ns[kernels.rows], len(MULTIPLYING)).tolist()
+    found = find_below_peak(work, capture, gpu, kernels)
+    return {
+        one: reasons | _read_samples(sampled.get(one), work.mean(int(own_ns)))
+        for one, reasons, own_ns in zip(MULTIPLYING, found, all_ns, strict=True)
+    }
+
+
+def _read_samples(one: SampledWork | None, time_ns: int) -> dict[BelowPeak, int | None]:
+    """Return why kernels are below the peak, as samples show, with ns of their time where that is known."""
+    found: dict[BelowPeak, int | None] = {}
+    if one is not None and one.sm_active is not None and one.sm_active <= 1 - BELOW_PEAK_SHARE:
+        found[BelowPeak.UNFILLED_GPU] = round(time_ns * (1 - one.sm_active))
+    if one is not None and one.dram is not None and one.dram >= SATURATED_BANDWIDTH_SHARE:
+        found[BelowPeak.BANDWIDTH] = None
+    return found
+
+
+def _list_uncounted(
+    work: TypicalWork,
+    capture: Capture,
+    gpu: Gpu | None,
+    rows: Rows,
+    sampled: Mapping[ComputeCategory, SampledWork],
+) -> list[UncountedWork]:
+    """Return the kernels that multiply, by category and precision, most work first; `rows` have no FLOPs."""
+    own = _select_multiplying(work, capture, rows, MULTIPLYING)
+    told, emulates = _infer_kernel_precisions(capture, gpu)
+    name = work.columns.name[own]
+    key = _number_kind(work.columns.category[own], told[name], np.where(emulates[name], _EMULATED, 1))
+    kinds, group = np.unique(key, return_inverse=True)
+    works_ns = sum_by_group(group, work.columns.inside_ns[own], kinds.size).tolist()
+    reasons = find_below_peak(work, capture, gpu, KernelGroups(own, group, [{}] * kinds.size))
+    peak, found = None if gpu is None else list_peaks(gpu), []
+    for kind, work_ns, why in zip(kinds.tolist(), works_ns, reasons, strict=True):
+        category, precision, products = _read_kind(kind)
+        rate = None if peak is None else peak.find_rate(precision)
+        most = None if rate is None else rate / products
+        shown = why | _read_samples(sampled.get(category), work_ns)
+        found.append(UncountedWork(category, precision, products, work.mean(work_ns), most, tuple(shown)))
+    return sorted((one for one in found if one.work_ns), key=lambda one: -one.work_ns)
 
 
 def _add_reasons(

@@ -48,6 +48,12 @@ COMPLETE_FLOPS_SHARE: Final = 0.99
 """Of the work of multiplying kernels, with FLOPs by shapes: beyond, a configuration adds nothing. Chosen."""
 SHORT_KERNEL_NS: Final = 10_000
 """A multiplication below this takes as long to start and end as to multiply. Chosen."""
+SAMPLED_ALONE_SHARE: Final = 0.9
+"""Of a sample of GPU metrics that kernels of one category must run, without others. Chosen."""
+FEWEST_SAMPLES_COUNT: Final = 10
+"""Samples of which a mean says something. Chosen: each is in whole percents."""
+SATURATED_BANDWIDTH_SHARE: Final = 0.6
+"""Of the memory's peak, from which bandwidth limits kernels: copies reach 0.8 to 0.9 of it. Chosen."""
 BELOW_PEAK_SHARE: Final = 0.1
 """Of the time of kernels of a category, from which a reason for being below the peak is named. Chosen."""
 HIGHEST_CLOCK_RATIO: Final = 1.08

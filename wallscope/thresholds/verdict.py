@@ -10,6 +10,8 @@ DOMINANT_SHARE: Final = 0.10
 """Of the step that a loss wall must take, to be the wall. Chosen."""
 NAMED_LOSS_SHARE: Final = 0.01
 """Of the step that the largest loss of a compute-bound step must take, to be named with its share. Chosen."""
+NAMED_UNCOUNTED_SHARE: Final = 0.1
+"""Of the step that matrix kernels with unknown FLOPs must take, to be described. Chosen."""
 NEAR_PEAK_SHARE: Final = 0.6
 """Of the peak, from which a step is near what the hardware reaches. Chosen: the best published runs."""
 SHOWN_LINE_SHARE: Final = 0.005

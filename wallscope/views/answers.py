@@ -24,6 +24,7 @@ from wallscope.views.light import (
     has_lines,
     is_estimate,
     write_peak_share,
+    write_worth,
 )
 from wallscope.views.sections.findings import find_cure, find_doubts, is_held_back
 from wallscope.views.sections.words import split_cause
@@ -207,6 +208,9 @@ def _answer_bound(analysis: Analysis, basis: TimeBasis, cards: Sequence[Card]) -
         if basis.kind == "whole":
             lines = (f"Of the {analysis.anchor.typical}, not of the whole capture.", *lines)
         return KeyAnswer(label, card.badge, lines, "upper-bound", predicted=bar)
+    if cards and (worth := write_worth(cards[0].fix)):
+        lines = (f"{cards[0].assumes}.",) if cards[0].assumes else ()
+        return KeyAnswer(label, units.capitalize(worth), lines, "upper-bound")
     if not cards and analysis.opportunities:
         return _bound_of_loss(analysis.opportunities[0])
     return KeyAnswer(label, "Not estimated", (_explain_no_bound(analysis, cards),), "sure")

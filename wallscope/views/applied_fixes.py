@@ -110,9 +110,11 @@ def describe_gain(one: AppliedFix) -> str:
     if one.bound_ns is None:
         return f"{text}; no bound was known"
     text += f"; the bound was {units.duration(one.bound_ns)}"
+    if one.expected_ns is not None:
+        text += f", {units.duration(one.expected_ns)} were expected"
     if one.assumption:
         text += " by its assumption"
-    if one.replayed_ns is not None and one.replayed_ns != one.bound_ns:
+    if one.replayed_ns is not None and one.replayed_ns not in {one.bound_ns, one.expected_ns}:
         text += f", the replay gained {units.duration(one.replayed_ns)}"
     return (
         text if one.share is None else f"{text}: {units.percent(max(one.share, 0.0))} of the bound realized"

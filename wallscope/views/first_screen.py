@@ -200,7 +200,8 @@ def _list_fix(mark: str, title: str, fix: Fix, has_bound: bool) -> Iterator[tupl
         yield "", (Span(on_one_line, "dim"),), ""
     else:
         yield from (("", (Span(line, "dim"),), "") for line in (settings, counted) if line)
-    if assumed := describe_briefly(fix):
+    is_loose = fix.most_speedup is not None and fix.speedup_ceiling is None
+    if assumed := fix.assumes if is_loose and mark != "1" else describe_briefly(fix):
         yield "", (Span(visible(assumed, most=_LONGEST_ASSUMPTION), "dim"),), ""
     if experience := describe_experience(fix):
         yield "", (Span(experience, "dim"),), ""

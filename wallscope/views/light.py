@@ -23,6 +23,7 @@ from wallscope.model.speed_of_light import (
 from wallscope.records import dataclass
 from wallscope.thresholds.verdict import (
     NAMED_LOSS_SHARE,
+    NAMED_UNCOUNTED_SHARE,
     SHOWN_LINE_SHARE,
 )
 
@@ -83,9 +84,12 @@ _BELOW = {
     BelowPeak.FEW_ROWS: "so few rows that bytes limit them",
     BelowPeak.SHORT_KERNELS: "kernels under 10 µs",
     BelowPeak.UNFILLED_GPU: "fewer blocks than multiprocessors",
+    BelowPeak.LAST_WAVE: "few blocks in the last wave",
+    BelowPeak.BANDWIDTH: "the bandwidth of the memory",
     BelowPeak.OLD_KERNELS: "kernels of an earlier generation",
     BelowPeak.FINE_ACCUMULATION: "FP8 with scales for blocks",
 }
+_ALL = units.percent(1.0)
 _MOST_NAMED = 2
 _LONGEST_NAME = 30
 """Letters of the name of a line, so that bar and numbers have room."""
@@ -191,7 +195,58 @@ def _explain_unknown(found: SpeedOfLight) -> Iterator[str]:
     elif found.source is not None and found.peak is None:
         yield f"{head}: the peak of this GPU is not known."
     elif LossUnknown.FLOPS_UNKNOWN in reasons or found.total(LedgerLine.OPAQUE_GRAPHS):
-        yield f"{head}: pass --config or --flops-per-step."
+        yield f"{head}: pass {'' if _mostly_convolves(found) else '--config or '}--flops-per-step."
+    yield from _describe_uncounted(found)
+
+
+def _mostly_convolves(found: SpeedOfLight) -> bool:
+    """Return whether most kernels of unknown FLOPs convolve, of which a configuration says nothing."""
+    works = {one.category: 0 for one in found.uncounted}
+    for one in found.uncounted:
+        works[one.category] += one.work_ns
+    return 2 * works.get(ComputeCategory.CONVOLUTION, 0) > sum(works.values())
+
+
+def _describe_uncounted(found: SpeedOfLight) -> Iterator[str]:
+    """Say how much of the step multiplies with unknown FLOPs, at which peaks, and what slows kernels."""
+    multiplying = {one.category for one in found.uncounted}
+    own = [one for one in found.lines if one.line is LedgerLine.COMPUTE_UNKNOWN]
+    taken_ns = sum(one.ns for one in own if one.category in multiplying)
+    if taken_ns < NAMED_UNCOUNTED_SHARE * found.window_ns:
+        return
+    kinds: dict[tuple[Precision, int, float | None], int] = {}
+    for one in found.uncounted:
+        key = (one.precision, one.products, one.peak_flops_per_s)
+        kinds[key] = kinds.get(key, 0) + one.work_ns
+    all_ns = sum(kinds.values())
+    named = sorted(((ns, *key) for key, ns in kinds.items()), key=lambda one: -one[0])[:_MOST_NAMED]
+    shares = [units.percent(ns / all_ns) for ns, *_ in named]
+    parts = [
+        ("" if share == _ALL else f"{share} of it " if place == 0 else f"{share} ")
+        + _name_products(precision, products)
+        + ("" if rate is None else f" (peak {units.flops(rate)})")
+        for place, (share, (ns, precision, products, rate)) in enumerate(zip(shares, named, strict=True))
+        if ns >= NAMED_LOSS_SHARE * all_ns
+    ]
+    taken = units.percent(taken_ns / found.window_ns)
+    yield f"Matrix kernels: {taken} of the step, {', '.join(parts)}."
+    large = [one for one in found.uncounted if one.work_ns >= NAMED_UNCOUNTED_SHARE * found.window_ns]
+    reasons = dict.fromkeys(_BELOW[each] for one in large for each in one.reasons)
+    if reasons:
+        shown = "Names, grids and samples show" if found.sampled else "Names and grids show"
+        yield f"{shown} what slows them: {', '.join(reasons)}."
+
+
+def _name_products(precision: Precision, products: int) -> str:
+    """Name the products of kernels as data sheets do.
+
+    >>> _name_products(Precision.TF32, 3), _name_products(Precision.BF16, 1)
+    ('FP32 as 3 products of TF32', 'BF16')
+    """
+    if precision is Precision.UNKNOWN:
+        return "an unknown precision"
+    named = name_precision(precision)
+    return named if products == 1 else f"FP32 as {products} products of {named}"
 
 
 def find_largest_loss(found: SpeedOfLight) -> LightRow | None:
@@ -259,6 +314,11 @@ def _describe_below_peak(found: SpeedOfLight, one: LedgerEntry) -> LightRow:
     name = name_category(one.category)
     subject = "" if share is None else f"{name} at {units.percent(share)} of peak"
     return LightRow(f"{name} below peak", one.ns, Wall.COMPUTE, True, note, subject)
+
+
+def name_reason(reason: BelowPeak) -> str:
+    """Name why kernels are below the peak."""
+    return _BELOW[reason]
 
 
 def _write_part(part_ns: int | None) -> str:
@@ -352,8 +412,10 @@ def describe_expectation(fix: Fix) -> str:
 
     That is the one at assumed rates, or where FLOPs are unknown the one without any time of its kernels.
     """
-    if fix.most_speedup is None or fix.speedup_ceiling is None:
+    if fix.most_speedup is None:
         return ""
+    if fix.speedup_ceiling is None:
+        return "FLOPs unknown: as if these kernels took no time" if fix.keeps_floor is False else ""
     if is_estimate(fix):
         return f"FLOPs unknown: {units.write_loose_most(fix.most_speedup)}"
     if units.write_speedup(fix.speedup_ceiling) == units.write_speedup(fix.most_speedup):
@@ -363,6 +425,8 @@ def describe_expectation(fix: Fix) -> str:
 
 def describe_briefly(fix: Fix) -> str:
     """Write what the speedup of a fix assumes, with the one at assumed rates where that is not shown."""
+    if fix.speedup_ceiling is None:
+        return describe_assumptions(fix)
     if is_estimate(fix) or not describe_expectation(fix):
         return fix.assumes
     return f"about {units.write_speedup(fix.speedup_ceiling or 1.0)}: {fix.assumes}"

@@ -191,7 +191,8 @@ def test_each_fix_that_assumes_a_rate_of_kernels_has_a_limit():
         (3.05, 7.5, False, "about 3.05x", "FLOPs unknown: at most 7.50x"),
         (3.05, 23.7, False, "about 3.05x", "FLOPs unknown: no bound below 20x"),
         (1.2, 1.2, True, "at most 1.20x", ""),
-        (None, 1.2, False, "at most 1.20x", ""),
+        (None, 1.2, False, "at most 1.20x", "FLOPs unknown: as if these kernels took no time"),
+        (None, 1.2, True, "at most 1.20x", ""),
         (1.2, None, None, "up to 1.20x", ""),
     ],
 )

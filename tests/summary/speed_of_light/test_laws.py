@@ -24,6 +24,8 @@ from wallscope.pipeline import analyze
 TRACES = Path(__file__).resolve().parents[4] / "shared" / "traces"
 CAPTURES = sorted([*TRACES.glob("*.sqlite"), *TRACES.glob("kineto/*.json.gz")])
 STORIES = dict(waits())
+MOST_FASTER = 1 / 4
+"""The rate of 16 bits by that of four bits, the fastest that any fix leads to."""
 WALL_LINES = list(LedgerLine)[list(LedgerLine).index(LedgerLine.HAND_OVER) :]
 
 
@@ -47,6 +49,8 @@ def check_laws(answer):
         if found.peak is None:
             assert found.mfu is found.hfu is found.mfu_16bit is None
             assert all(one.line in WALL_LINES or not one.proven for one in found.lines)
+            assert all(one.peak_share is None for one in found.matrices)
+            assert all(one.peak_flops_per_s is None for one in found.uncounted)
         if found.mfu is not None and found.hfu is not None and found.source == "shapes":
             assert 0 <= found.mfu <= found.hfu
         if not found.is_step:
@@ -55,10 +59,21 @@ def check_laws(answer):
         assert at_peak_ns <= 1.08 * sum(one.ns for one in found.matrices) or any(
             each.reason == "impossible-flops" for one in found.lines for each in one.reasons
         )
+        unknown = {each.category for each in found.lines if each.line is LedgerLine.COMPUTE_UNKNOWN}
+        assert all(one.work_ns > 0 for one in found.uncounted)
+        assert {one.category for one in found.uncounted} <= unknown
         covered_ns = sum(one.ns for one in found.lines if one.line not in WALL_LINES)
         again_ns = sum(one.ns for one in found.lines if one.line is LedgerLine.RECOMPUTATION)
         assert covered_ns <= rank.typical.budget.compute + len(found.lines)
         assert covered_ns + again_ns >= rank.typical.budget.compute - len(found.lines)
+
+    for fix in answer.fixes or ():  # leaves the FLOPs of the model at the peak of the GPU
+        if fix.most_speedup is not None and fix.keeps_floor:
+            ledgers = [rank.speed_of_light for rank in answer.ranks]
+            assert any(
+                one.window_ns / fix.most_speedup >= MOST_FASTER * one.total(LedgerLine.IDEAL_MATH) - 1
+                for one in ledgers
+            )
 
 
 def test_the_example_has_a_ledger_without_flops():

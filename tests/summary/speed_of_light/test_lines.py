@@ -27,7 +27,7 @@ LINES = (
 )
 
 
-def write_steps(path, kernels, *, gpu=H100, type_="c10::BFloat16", **shapes):
+def write_steps(path, kernels, *, gpu=H100, type_="c10::BFloat16", step_ns=STEP_NS, **shapes):
     """Steps in which one multiplication issues some kernels: (name, start, end) in ns of the step."""
     writer = TraceWriter(deviceProperties=[{"id": 0, **gpu}], baseTimeNanoseconds=BASE_NS)
     dims = {
@@ -37,8 +37,8 @@ def write_steps(path, kernels, *, gpu=H100, type_="c10::BFloat16", **shapes):
     }
     number = 0
     for step in range(STEPS):
-        at = step * STEP_NS
-        writer.span("user_annotation", f"ProfilerStep#{step}", at, at + STEP_NS)
+        at = step * step_ns
+        writer.span("user_annotation", f"ProfilerStep#{step}", at, at + step_ns)
         name = shapes.get("name", "aten::mm")
         writer.span("cpu_op", name, at + 1_000, at + 60_000, args=dims | shapes.get("args", {}))
         for place, (kernel, start, end, *stream) in enumerate(kernels):
@@ -219,7 +219,14 @@ def test_a_kernel_in_two_halves_changes_nothing(ledger):
     assert halves == whole
 
 
-def test_longer_idle_time_changes_no_line_of_compute(ledger):
-    short, long = (ledger([(BF16, at, at + 300_000)]) for at in (100_000, 400_000))
+def test_longer_idle_time_changes_the_line_of_the_host_alone(ledger):
+    kernels, more_ns = [(BF16, 100_000, 400_000), (ADD, 400_000, 500_000)], 1_000_000
+    short, long = ledger(kernels), ledger(kernels, step_ns=STEP_NS + more_ns)
+    own, other = ({(one.line, one.category): one.ns for one in each.lines} for each in (short, long))
 
-    assert times(short, *LINES) == times(long, *LINES)
+    assert long.window_ns == short.window_ns + more_ns
+    assert {key: other[key] - own[key] for key in own if other[key] != own[key]} == {
+        (LedgerLine.HOST, None): more_ns
+    }
+    assert own.keys() == other.keys()
+    assert long.matrices == short.matrices

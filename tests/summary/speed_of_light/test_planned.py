@@ -51,10 +51,17 @@ def test_a_wrong_configuration_gives_no_flops(changes, reasons, ledger):
     assert found.total(LedgerLine.IDEAL_MATH) == 0
 
 
-def test_other_sequences_with_the_same_tokens_are_seen_in_the_grids_of_attention(ledger):
-    found = ledger("cs336_zx_2.7B_clean", seq_length=256, micro_batch_size=8)
+@pytest.mark.parametrize("times", [1, 4])
+@pytest.mark.parametrize(
+    "name", ["cs336_zx_2.7B_clean", "cs336_zx_result", "cs336_athrun", "cs336_tianshi_small"]
+)
+def test_other_sequences_with_the_same_tokens_are_seen_in_the_grids_of_attention(name, times, ledger):
+    own = CONFIGURATIONS[name]
+    sequence, batch = own["seq_length"] * times // 2, own["micro_batch_size"] * 2 // times
+    found = ledger(name, seq_length=sequence, micro_batch_size=batch)
 
     assert found.refused is PlanMismatch.OTHER_SEQUENCE
+    assert found.model_flops is None
 
 
 @pytest.mark.parametrize(("sequence", "batch"), [(128, 8), (64, 16), (32, 32), (512, 2)])

@@ -11,7 +11,7 @@ from tempfile import TemporaryDirectory
 import pytest
 
 from wallscope.errors import NothingToAnalyzeError
-from wallscope.model.capture import Options
+from wallscope.model.capture import Options, Selection
 from wallscope.model.diagnosis import StepFacts
 from wallscope.model.enums import ComputeCategory, Precision
 from wallscope.model.speed_of_light import AT_PEAK, BelowPeak, LedgerLine
@@ -20,6 +20,7 @@ from wallscope.pipeline import analyze
 SHARED = Path(__file__).resolve().parents[4] / "shared"
 TRUTH = SHARED / "speed_of_light" / "truth.json"
 GEMM = ComputeCategory.GEMM
+_ADDED = ("time_ms", "tflop")
 _SIXTEEN = (Precision.BF16, Precision.FP16)
 _MATRICES = (ComputeCategory.GEMM, ComputeCategory.GROUPED_GEMM, ComputeCategory.CONVOLUTION)
 
@@ -88,6 +89,10 @@ STEP_RANGES = {"tracelens_b200_eager": "execute_context.*"}
 """Ranges that hold what the calculation takes as a step."""
 SETTINGS = {"ds_train": _DEEPSEEK}
 """The same as settings of Megatron."""
+WHOLE = {"ds_train": Selection(time_ns=(533_000, 129_545_000))}
+"""Where the calculation is from the first kernel to the last, and a step begins with time of the host."""
+ALL_STEPS = {"hta_sampled_rank0": (0, 1)}
+"""Steps that the calculation takes together, of which the last is cut by the end of the capture."""
 USER_FLOPS = {"cs336_zx_2.7B_compile_graph": 14.0209e12}
 """Of a CUDA graph without kernels, which no configuration can be checked against."""
 
@@ -98,8 +103,8 @@ def read_captures():
 
 
 @cache
-def find_rank(name):
-    """The rank of a capture, with the configuration of its model."""
+def find_rank(name, step=None):
+    """The rank of a capture, with the configuration of its model; of one step if it is given."""
     written = CONFIGURATIONS.get(name, SETTINGS.get(name))
     file = read_captures()[name]["file"]
     with TemporaryDirectory() as folder:
@@ -110,13 +115,20 @@ def find_rank(name):
             configuration=None if written is None else path,
             step_facts=StepFacts(flops=USER_FLOPS.get(name)),
             step_range=STEP_RANGES.get(name),
+            selection=WHOLE.get(name, Selection()) if step is None else Selection(steps=(step, step)),
         )
         return analyze(SHARED / "traces" / file, options, lambda _: None).ranks[0]
 
 
 def measure(name, what):
     """A value of a capture by wallscope; `None` if it does not state it, `KeyError` if it has none such."""
-    rank = find_rank(name)
+    if name in ALL_STEPS and what.endswith(_ADDED):
+        return sum(measure_rank(find_rank(name, step), what) for step in ALL_STEPS[name])
+    return measure_rank(find_rank(name), what)
+
+
+def measure_rank(rank, what):
+    """A value of a rank by wallscope; `None` if it does not state it, `KeyError` if it has none such."""
     found = rank.speed_of_light
     subject, _, value = what.rpartition(".")
     if what in _FLOORS:

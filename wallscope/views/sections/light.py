@@ -3,9 +3,16 @@
 from wallscope import units
 from wallscope.model.analysis import Analysis, Rank
 from wallscope.model.section import Block, Cell, Column, Grid, Lines, Section, make_columns, tabulate
-from wallscope.model.speed_of_light import MatrixWork, SpeedOfLight
+from wallscope.model.speed_of_light import MatrixWork, SampledWork, SpeedOfLight, UncountedWork
 from wallscope.render.figures import make_waterfall
-from wallscope.views.light import LightRow, explain_light, has_lines, list_light_rows, write_shares
+from wallscope.views.light import (
+    LightRow,
+    explain_light,
+    has_lines,
+    list_light_rows,
+    name_reason,
+    write_shares,
+)
 
 _LEAST_ON_PAGE = 0.0005
 
@@ -24,6 +31,11 @@ def build_light(analysis: Analysis, rank: Rank) -> Section | None:
     blocks.append(_tabulate_rows(f"From the ideal to the measured {whole}", rows, found))
     if found.matrices:
         blocks.append(_tabulate_matrices(found))
+    if found.uncounted:
+        blocks.append(_tabulate_uncounted(found))
+    if found.sampled:
+        columns = make_columns(SampledWork, "category", "samples", "sm_active", "tensor_active", "dram")
+        blocks.append(tabulate("The GPU while only these kernels compute", columns, found.sampled))
     return Section("light", "Where the step loses its FLOPs", answer, tuple(blocks), is_open=has_lines(found))
 
 
@@ -47,6 +59,11 @@ def _describe_basis(found: SpeedOfLight) -> list[str]:
         lines.append("PyTorch records the shapes of operators with record_shapes=True.")
     else:
         lines.append("FLOPs are two for each multiply-add; peak rates are dense, without sparsity.")
+    if not found.sampled and (found.matrices or found.uncounted):
+        lines.append(
+            "No samples show how busy multiprocessors, tensor cores and memory are in these kernels:"
+            " Nsight Systems takes them with --gpu-metrics-devices."
+        )
     return lines
 
 
@@ -74,6 +91,17 @@ def _tabulate_rows(
         Column("note", "", wrap="cut", widths=(90, 1 << 30)),
     )
     return tabulate(title, columns, rows, has_header=has_header)
+
+
+def _tabulate_uncounted(found: SpeedOfLight) -> Grid:
+    """Make the table of kernels that multiply without known FLOPs, with the peaks of their precisions."""
+    columns = (
+        *make_columns(UncountedWork, "category", "precision", "work_ns", "peak_flops_per_s"),
+        Column(
+            "reasons", "slowed by", value=lambda one: ", ".join(map(name_reason, one.reasons)), wrap="cut"
+        ),
+    )
+    return tabulate("Kernels that multiply, of unknown FLOPs", columns, found.uncounted)
 
 
 def _tabulate_matrices(found: SpeedOfLight) -> Grid:

@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 
 from fixtures.torch_trace import BASE_NS, H100, TraceWriter
 from wallscope.kineto.load_trace import read_trace_capture
-from wallscope.kineto.operator_flops import FLOP_FORMULAS, count_flops
 from wallscope.model.capture import Options
 from wallscope.model.diagnosis import StepFacts
 from wallscope.pipeline import analyze, read_trace
 from wallscope.summary.tables import build_kernel_table
+from wallscope.trace.operator_flops import FLOP_FORMULAS, count_flops
 from wallscope.views.sections.words import describe_throughput
 
 SIZES = st.integers(1, 4)
