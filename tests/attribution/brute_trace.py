@@ -10,6 +10,7 @@ from wallscope.attribution.attribute import collect_evidence as evidence_of
 from wallscope.model.capture import Capture
 from wallscope.model.schemas import (
     AXES,
+    BYSTANDER_WAITS,
     CALLS,
     CLASSIFIED,
     COLLECTIVE_CALLS,
@@ -246,6 +247,7 @@ def capture(trace: Trace) -> Capture:
         "syncs": _frame([_sync(trace, row) for row in trace.syncs], SYNCS),
         "events": _frame([_record(trace, row) for row in trace.records], EVENTS),
         **_host(trace),
+        "bystander_waits": BYSTANDER_WAITS.to_frame(),
         "collective_calls": COLLECTIVE_CALLS.to_frame(),
         "findings": (),
     }

@@ -8,7 +8,7 @@ import pytest
 
 from fixtures.export import ExportWriter, global_pid
 from wallscope.errors import InputError
-from wallscope.model.schemas import CPU_SAMPLES, HOST_EVENTS
+from wallscope.model.schemas import BYSTANDER_WAITS, CPU_SAMPLES, HOST_EVENTS
 from wallscope.nsys.host_events import read_cpu_samples, read_host_events
 from wallscope.nsys.identity import number_threads, process_of
 from wallscope.nsys.sources import open_tables
@@ -16,6 +16,8 @@ from wallscope.nsys.tables import CatalogTable, make_database, read_table
 
 HOST = 200  # its global ids are negative
 MAIN = global_pid(1000, host=HOST) + 1000
+OTHER, ELSEWHERE = MAIN + 1, global_pid(2000, host=HOST) + 2000
+"""Another thread of the same process, and one of another process."""
 
 
 def quiet(_):
@@ -42,7 +44,7 @@ def numbered(source, tids=None):
 
 def told(path, tids=None, shift_ns=0):
     with export(path) as source:
-        rows, names = read_host_events(source, numbered(source, tids), shift_ns, quiet)
+        rows, names, _ = read_host_events(source, numbered(source, tids), shift_ns, quiet)
     assert rows.schema == HOST_EVENTS
     return (
         rows.join(names, on="name", how="left", maintain_order="left")
@@ -290,3 +292,32 @@ def test_real_overheads_of_cuda_are_not_the_profilers(traces):
         "Lazy Function Loading",
         "Runtime Triggered Module Loading",
     }
+
+
+def bystanders(path, shift_ns=0):
+    with export(path) as source:
+        *_, waits = read_host_events(source, numbered(source, [MAIN]), shift_ns, quiet)
+    assert waits.schema == BYSTANDER_WAITS
+    return waits.rows()
+
+
+@pytest.mark.parametrize(
+    ("name", "length_ns", "expected"),
+    [
+        ("pthread_mutex_lock", 60_000, [(0, OTHER, 90, 95), (0, OTHER, 100, 200)]),
+        ("pthread_mutex_lock", 40_000, []),
+        ("pthread_cond_wait", 60_000, []),
+    ],
+)
+def test_waits_of_threads_without_cuda_calls_are_read_where_one_with_calls_waits_for_a_lock(
+    tmp_path, name, length_ns, expected
+):
+    path = tmp_path / "run.sqlite"
+    with ExportWriter(path) as writer:
+        os_call(writer, name, 100, 100 + length_ns)
+        os_call(writer, "pthread_cond_wait", 110, 210, tid=OTHER)
+        os_call(writer, "sem_wait", 100, 105, tid=OTHER)
+        os_call(writer, "read", 300, 400, tid=OTHER)
+        os_call(writer, "sem_wait", 100, 200, tid=ELSEWHERE)
+
+    assert bystanders(path, shift_ns=10) == expected

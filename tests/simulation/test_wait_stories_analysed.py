@@ -12,12 +12,9 @@ from fixtures.simulation.stories_inferred import wait_stories
 from fixtures.simulation.wait_story import change_rows, judge_waits
 from tests.conftest import run_part, slow
 
-NOT_ALWAYS_FOUND = {"lock after a value is read"}
-"""Waits that attribution does not tell in each program; `benchmarks.waits` counts them. The holder of this
-lock makes no call: until the waiting thread asks for it, its time is that of a drained queue."""
 HIDES_HOLDERS = ("lock that one of three threads holds", "lock while another thread")
 """Beginnings of stories in whose exports nothing tells of a holder without its calls."""
-STORIES = tuple(story for story in wait_stories() if story.name not in NOT_ALWAYS_FOUND)
+STORIES = tuple(wait_stories())
 SEEDS = (101, *slow(*range(102, 110)))
 
 

@@ -81,6 +81,7 @@ from wallscope.model.finding_codes import FindingCode
 from wallscope.model.schemas import CATEGORY, ROLE, SLICES
 from wallscope.process_tuning import run_both, run_side_by_side
 from wallscope.records import dataclass
+from wallscope.trace.bystander_locks import find_bystander_holds
 from wallscope.trace.collectives import find_partners, match_nccl_calls
 from wallscope.trace.copies import classify_copies, find_offloaded_spans
 from wallscope.trace.dependencies import Dependencies
@@ -461,6 +462,7 @@ def collect_evidence(  # noqa: PLR0913, PLR0917  # all earlier results
             away={rank_id: away for rank_id, (away, _, _) in found.items()},
             loading={rank_id: loading for rank_id, (_, loading, _) in found.items()},
             updating={rank_id: work for rank_id, (_, _, work) in found.items()},
+            bystander_holds=find_bystander_holds(capture),
         ),
         calls=capture.calls,
         constraints=collect_constraints(waits, _kinds_of_calls(capture.calls)),

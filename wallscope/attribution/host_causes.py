@@ -42,6 +42,7 @@ from wallscope.model.enums import LinkKind
 from wallscope.model.rank_summaries import RepeatedUnit
 from wallscope.model.schemas import HostKind
 from wallscope.records import dataclass
+from wallscope.trace.bystander_locks import mark_exclusions
 from wallscope.trace.dependencies import Dependencies
 from wallscope.trace.forward_backward import is_optimizer_path
 from wallscope.trace.intervals import (
@@ -180,14 +181,13 @@ _BY_RANGE = (
 _LOCK, _FILE = HOST_LOCK, HOST_FILE
 CAUSES = (*(cause for cause, _ in _BY_RANGE), FRAMEWORK, OFFLOAD, PROFILER, _LOCK, _FILE, HOST_EVENT_WAIT)
 """The cause of time outside calls, except for drained queues."""
+_NO_SPANS = Spans(np.empty(0, np.int64), np.empty(0, np.int64))
 _ALWAYS = (-(2**62), 2**62)
 _CUTTING = (HostKind.LOCK, HostKind.IO, HostKind.GC, HostKind.PROFILER)
 """Waits whose beginnings and ends cut the time of their thread."""
 _OUTSIDE_CALLS, _ALLOCATION = map(encode_member, (LinkKind.OUTSIDE_CALLS, LinkKind.ALLOCATION))
 _EVENT_LOOP_CALL = r"^(__)?epoll_"
 _NETWORK_CALL = r"^(__)?(send|recv|connect|accept)"
-_EXCLUSION = r"^(__)?(pthread_(mutex|rwlock|spin)_|flockfile)"
-"""Waits for what another thread holds. Others, as for a condition, also mean that nothing is to do."""
 
 
 @dataclass(frozen=True)
@@ -202,6 +202,7 @@ class HostActivity:
         away: when offloaded bytes of each rank were only on the host, by id of the rank.
         loading: when threads of each rank waited for a batch, by id of the rank and number of the thread.
         updating: the same for their work on offloaded bytes before these go back.
+        bystander_holds: when threads depended on one without CUDA calls that held a lock, by thread.
     """
 
     tree: pl.DataFrame
@@ -214,6 +215,7 @@ class HostActivity:
     away: Mapping[int, Spans]
     loading: Mapping[int, Mapping[int, Spans]]
     updating: Mapping[int, Mapping[int, Spans]]
+    bystander_holds: Mapping[int, Spans]
 
     @cached_property
     def holders(self) -> Mapping[int, HostThread]:
@@ -292,12 +294,16 @@ class HostActivity:
 
     def spans_of(self, thread: int, kind: HostKind) -> Spans:
         """Return when a thread was in waits of a kind."""
-        return self._spans(self._rows(thread, kind))
+        spans = self._spans(self._rows(thread, kind))
+        return union(spans, self._held_by_bystander(thread)) if kind is HostKind.LOCK else spans
+
+    def _held_by_bystander(self, thread: int) -> Spans:
+        return self.bystander_holds.get(thread, _NO_SPANS)
 
     def spans_of_exclusion(self, thread: int) -> Spans:
         """Return when a thread waited for a lock that another one held."""
         rows = self._rows(thread, HostKind.LOCK)
-        return self._spans(rows[self._is_exclusion[self.events["name"].to_numpy()[rows]]])
+        return union(self._spans(rows[self._is_exclusion[rows]]), self._held_by_bystander(thread))
 
     def count_lock_waits(self, drained: QueueDrains, at_ns: Times) -> Rows:
         """Return how many of a rank's launching threads wait for a lock at each moment."""
@@ -334,8 +340,8 @@ class HostActivity:
 
     @cached_property
     def _is_exclusion(self) -> Flags:
-        """Return whether each name of an event is a wait for a lock that another thread holds."""
-        return self.event_names["text"].str.contains(_EXCLUSION).to_numpy()
+        """Return whether each event is a wait for a lock that another thread holds."""
+        return mark_exclusions(self.events, self.event_names)
 
     @cached_property
     def _is_event_loop(self) -> Flags:
@@ -386,6 +392,8 @@ class HostActivity:
             for frame, rows in cutting
             for side in ("start_ns", "end_ns")
         ]
+        by_bystander = self._held_by_bystander(thread)
+        sides += [held_there(by_bystander.start_ns), held_there(by_bystander.end_ns)]
         for of_rank in (*self.loading.values(), *self.updating.values()):
             if thread in of_rank:
                 sides += [held_there(of_rank[thread].start_ns), held_there(of_rank[thread].end_ns)]

@@ -43,7 +43,16 @@ from wallscope.model.capture import (
     TableContents,
 )
 from wallscope.model.enums import CallRole
-from wallscope.model.schemas import CPU_SAMPLES, HOST_EVENTS, MEMORY_EVENTS, NAMES, SAMPLES, STREAMS, THREADS
+from wallscope.model.schemas import (
+    BYSTANDER_WAITS,
+    CPU_SAMPLES,
+    HOST_EVENTS,
+    MEMORY_EVENTS,
+    NAMES,
+    SAMPLES,
+    STREAMS,
+    THREADS,
+)
 from wallscope.nsys.calls import Calls, add_flags, build_calls
 from wallscope.nsys.load import find_free_bytes
 from wallscope.nsys.operations import number_origins, sort_device_work
@@ -149,6 +158,7 @@ def build_trace_capture(path: Path, tables: TraceTables) -> Capture:
         events=build_events(tables, syncs, threads, made),
         host_events=HOST_EVENTS.to_frame(),
         host_names=NAMES.to_frame(),
+        bystander_waits=BYSTANDER_WAITS.to_frame(),
         ranges=ranges,
         range_names=range_names,
         collective_calls=collective_calls,

@@ -174,6 +174,7 @@ class Capture:
     events: "pl.DataFrame"
     host_events: "pl.DataFrame"
     host_names: "pl.DataFrame"
+    bystander_waits: "pl.DataFrame"
     ranges: "pl.DataFrame"
     range_names: "pl.DataFrame"
     collective_calls: "pl.DataFrame"

@@ -120,6 +120,18 @@ HOST_EVENTS = pl.Schema(
 )
 """Activities of host threads outside CUDA calls, sorted by thread and start; rows of a thread may nest."""
 
+BYSTANDER_WAITS = pl.Schema(
+    {
+        "process": pl.UInt32(),
+        "global_tid": pl.Int64(),  # as in `THREADS`
+        "start_ns": pl.Int64(),
+        "end_ns": pl.Int64(),
+    }
+)
+"""Waits for locks and conditions of threads without CUDA calls and ranges, by process, thread and times.
+
+Empty where no thread with CUDA calls waits long for a lock."""
+
 CPU_SAMPLES = pl.Schema({"thread": pl.UInt32(), "at_ns": pl.Int64(), "cpu_cycles": pl.Int64()})
 """CPU samples, sorted by thread and time; newer exports write 0 cycles for a switch of threads."""
 

@@ -12,13 +12,23 @@ import polars as pl
 
 from wallscope.columns import Flags, Rows, are_among, as_integers, iterate_groups
 from wallscope.model.capture import Progress
-from wallscope.model.schemas import CPU_SAMPLES, HOST_EVENTS, NAMES, RANGES, THREADS, HostKind
+from wallscope.model.schemas import (
+    BYSTANDER_WAITS,
+    CPU_SAMPLES,
+    HOST_EVENTS,
+    NAMES,
+    RANGES,
+    THREADS,
+    HostKind,
+)
 from wallscope.nsys.identity import (
     LONGEST_NAME_LETTERS,
     NAMELESS,
     join_threads,
+    list_processes,
     look_up_texts,
     number_texts,
+    process_of,
     read_duration_ns,
 )
 from wallscope.nsys.tables import RANGES as RANGE_ROWS
@@ -29,6 +39,8 @@ from wallscope.thresholds.causes import (
     FEWEST_COLLECTOR_SAMPLES_COUNT,
     LONGEST_RECORD_NS,
 )
+from wallscope.thresholds.steps import SHORTEST_HELD_CALL_NS
+from wallscope.trace.bystander_locks import EXCLUSION_CALL
 from wallscope.trace.names import bring_together, fold_names
 
 GARBAGE_COLLECTION = "garbage collection"
@@ -258,10 +270,10 @@ _NO_SWITCHES = pl.Schema(
 
 def read_host_events(
     source: Database, threads: pl.DataFrame, time_shift_ns: int, progress: Progress
-) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Read activities of the threads, and their names (`HOST_EVENTS`, `NAMES`), without NVTX ranges.
+) -> tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]:
+    """Read activities of the threads, and their names, without NVTX ranges, and the waits of other threads.
 
-    Calls that end before they start are excluded.
+    These are `HOST_EVENTS`, `NAMES` and `BYSTANDER_WAITS`. Calls that end before they start are excluded.
     """
     of_cuda = pl.when(pl.col("overheadType").is_in(PROFILER_TYPES)).then(pl.lit(str(HostKind.PROFILER)))
     kinds = {
@@ -276,20 +288,49 @@ def read_host_events(
         kind=pl.lit(str(HostKind.GC)), text=pl.lit(GARBAGE_COLLECTION)
     )
     if not spans and off_cpu.is_empty() and collected.is_empty():
-        return HOST_EVENTS.to_frame(), NAMES.to_frame()
+        return HOST_EVENTS.to_frame(), NAMES.to_frame(), BYSTANDER_WAITS.to_frame()
     columns = ["thread", "start", "end", "kind", "text"]
-    rows = pl.concat([_NO_SPANS.to_frame(), *spans])
-    rows = _join_threads(rows.filter(pl.col("end") >= pl.col("start")), threads)
-    parts = (_add_names(source, rows), off_cpu, collected.cast({"thread": THREADS["thread"]}))
+    rows = pl.concat([_NO_SPANS.to_frame(), *spans]).filter(pl.col("end") >= pl.col("start"))
+    named = _add_names(source, _join_threads(rows, threads))
+    if _has_long_exclusion(named):
+        bystanders = _select_bystanders(source, rows, threads).with_columns(_shift_times(time_shift_ns))
+    else:
+        bystanders = BYSTANDER_WAITS.to_frame()
+    parts = (named, off_cpu, collected.cast({"thread": THREADS["thread"]}))
     rows = pl.concat([part.select(columns) for part in parts])
     names = number_texts(rows["text"])
     return (
-        rows.join(names, on="text", how="left", maintain_order="left")
-        .with_columns(start_ns=pl.col("start") - time_shift_ns, end_ns=pl.col("end") - time_shift_ns)
-        .sort("thread", "start_ns", "end_ns", "name", descending=[False, False, True, False])
-        .select(HOST_EVENTS.names())
-        .cast(HOST_EVENTS)
-    ), names
+        (
+            rows.join(names, on="text", how="left", maintain_order="left")
+            .with_columns(_shift_times(time_shift_ns))
+            .sort("thread", "start_ns", "end_ns", "name", descending=[False, False, True, False])
+            .select(HOST_EVENTS.names())
+            .cast(HOST_EVENTS)
+        ),
+        names,
+        bystanders.select(BYSTANDER_WAITS.names()).cast(BYSTANDER_WAITS),
+    )
+
+
+def _shift_times(time_shift_ns: int) -> list[pl.Expr]:
+    return [(pl.col(side) - time_shift_ns).alias(f"{side}_ns") for side in ("start", "end")]
+
+
+def _has_long_exclusion(rows: pl.DataFrame) -> bool:
+    is_long = rows["end"] - rows["start"] >= SHORTEST_HELD_CALL_NS
+    return bool((is_long & rows["text"].str.contains(EXCLUSION_CALL)).any())
+
+
+def _select_bystanders(source: Database, rows: pl.DataFrame, threads: pl.DataFrame) -> pl.DataFrame:
+    """Return the waits for locks of threads that are none of `threads`, but of their processes."""
+    others = rows.join(threads.select(globalTid="global_tid"), on="globalTid", how="anti")
+    waits = _add_names(source, others).filter(pl.col("kind") == str(HostKind.LOCK))
+    return (
+        waits.with_columns(globalPid=process_of("globalTid"))
+        .join(list_processes(threads).drop_nulls("globalPid"), on="globalPid")
+        .rename({"globalTid": "global_tid"})
+        .sort("process", "global_tid", "start", "end")
+    )
 
 
 def read_cpu_samples(

@@ -248,7 +248,7 @@ def read_capture(path: Path, progress: Progress, reader: Reader = Reader.PAGES) 
                 identify_ranks(source, export, operations.origins, exchanged.communicators),
             )
 
-        (made, (during, host_names)), ((held, range_names), exchanged, of_ranks) = run_both(
+        (made, (during, host_names, bystander_waits)), ((held, range_names), exchanged, of_ranks) = run_both(
             lambda: (
                 build_calls(called, of_threads, shift_ns),
                 read_host_events(source, of_threads, shift_ns, progress),
@@ -290,6 +290,7 @@ def read_capture(path: Path, progress: Progress, reader: Reader = Reader.PAGES) 
             events=recorded,
             host_events=during,
             host_names=host_names,
+            bystander_waits=bystander_waits,
             ranges=held,
             range_names=range_names,
             collective_calls=exchanged.calls,

@@ -51,6 +51,7 @@ from wallscope.replay.simulate import (
     SimulatedRun,
     StreamOperations,
     find_repeated_steps,
+    follow_frees,
     follow_holds,
     simulate,
 )
@@ -257,8 +258,9 @@ class ChangedSteps:
 class MeasuredChange(NamedTuple):
     """How long a step of each rank takes with a change by without it, and how long operations do.
 
-    `freed_shares` are as `shares`, where threads meet other holds of locks than in the capture; `None` if
-    they do not. Then the step may also end before the work of a thread that it no longer waits for.
+    `freed_shares` are as `shares`, where threads meet other holds of locks than in the capture, or free
+    memory behind less work; `None` if they do not. Then the step may also end before the work of a thread
+    that it no longer waits for.
     """
 
     shares: Shares
@@ -355,13 +357,17 @@ class Engine:
             return self._measured[way]
 
     def _measure_change(self, way: Way, changed: ChangedSteps) -> MeasuredChange:
-        """Measure a change; without a whole cause, also as threads wait for locks then.
+        """Measure a change; without a whole cause, also as threads wait for locks and free memory then.
 
         Half of a cause may win more so than all of it, because another thread gets the lock first.
         """
         is_whole = all(one.kind in {"scale", "without"} and not one.share for one in way)
         shares = self._measure_repeated_ns(changed, is_whole=is_whole) / np.maximum(self.repeated_ns, 1)
-        freed = follow_holds(changed.graph) if is_whole else changed.graph
+        freed = changed.graph
+        for _ in range(_ROUNDS if is_whole else 0):
+            before, freed = freed, follow_holds(follow_frees(freed, self._before))
+            if freed is before:
+                break
         if freed is changed.graph:
             return MeasuredChange(shares, None, changed.graph.operation_ns)
         freed_ns = np.minimum(
@@ -369,6 +375,12 @@ class Engine:
         )
         freed_shares = freed_ns / np.maximum(self.repeated_ns, 1)
         return MeasuredChange(shares, freed_shares, changed.graph.operation_ns)
+
+    @cached_property
+    def _before(self) -> Rows:
+        """The operation before each in its stream, -1 without one in the window."""
+        before = self.window.waits.stream_before[self.graph.op].astype(np.int64)
+        return np.where(before >= 0, self.graph.positions(before), -1)
 
     def _slow_overlapping(self, draft: GraphEdit) -> str:
         """Slow compute down where it newly overlaps communication; return what was assumed."""

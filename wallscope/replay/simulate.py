@@ -19,13 +19,13 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from wallscope.columns import Flags, Rows
+from wallscope.columns import Flags, Rows, expand_counts
 from wallscope.kernels import latest_ends, simulation, views
 from wallscope.records import dataclass
 from wallscope.replay.graph import ReplayGraph, Role
 from wallscope.replay.lock_holds import NO_HOLDS, LockHolds
 from wallscope.thresholds.causes import FOLLOWED_STREAMS_COUNT, REPLAYED_LENGTH_SHARE
-from wallscope.trace.intervals import AFTER_ALL, Times
+from wallscope.trace.intervals import AFTER_ALL, BEFORE_ALL, Times
 from wallscope.trace.repeat_unit import Shares
 
 LEAST_WAIT_NS = 2_000
@@ -95,6 +95,39 @@ def follow_holds(graph: ReplayGraph) -> ReplayGraph:
     behind = graph.behind.copy()
     _simulate(graph, list_host_times(graph), graph.holds, behind)
     return graph if np.array_equal(behind, graph.behind) else replace(graph, behind=behind)
+
+
+def follow_frees(graph: ReplayGraph, before: Rows) -> ReplayGraph:
+    """Return the graph with calls that free memory, which wait for what was issued before them in its run.
+
+    Those that come earlier than in the capture, relative to other threads, wait for less.
+
+    Args:
+        graph: the graph.
+        before: int64[operations]; the operation before each in its stream, -1 without one in the window.
+    """
+    rows = np.flatnonzero(graph.role == Role.RELEASING)
+    count = np.diff(graph.awaited_ptr)[rows]
+    if not count.any() or graph.thread_start_ns.size < 2:
+        return graph
+    run = simulate(graph)
+    row, nth = expand_counts(count)
+    place = graph.awaited_ptr[rows[row]] + nth
+    entered_ns = run.left_ns[graph.own_behind[rows[row]]]
+    awaited, operations = graph.awaited[place], graph.op.size
+    issued_ns = np.append(run.left_ns[graph.ref] + graph.offset_ns, BEFORE_ALL)
+    earlier = np.append(before, -1)
+    while True:
+        known = np.minimum(awaited, operations)
+        is_late = (issued_ns[known] > entered_ns) & (earlier[known] >= 0)
+        if not is_late.any():
+            break
+        awaited = np.where(is_late, earlier[known], awaited)
+    if np.array_equal(awaited, graph.awaited[place]):
+        return graph
+    found = graph.awaited.copy()
+    found[place] = awaited
+    return replace(graph, awaited=found)
 
 
 def _simulate(graph: ReplayGraph, host: HostTimes, holds: LockHolds, followed: Rows) -> SimulatedRun:

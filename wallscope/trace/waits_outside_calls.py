@@ -309,7 +309,8 @@ def _list_usual(kind: Rows, pause_ns: Times, is_met: Flags) -> Iterator[Rows]:
         met, alone = rows[is_met[rows]], rows[~is_met[rows]]
         if alone.size >= max(met.size, FEWEST_LOCKS_COUNT):
             own_ns = np.quantile(pause_ns[alone], USUAL_LATENCIES_SHARE)
-            usual_ns = max(own_ns, min(FOLLOWED_BY_RATIO * own_ns, LONGEST_UNEXPLAINED_LATENCY_NS))
+            doubled_ns = min(FOLLOWED_BY_RATIO * own_ns, LONGEST_UNEXPLAINED_LATENCY_NS)
+            usual_ns = max(own_ns + LOCK_RETURN_NS, doubled_ns)
             yield met[pause_ns[met] <= usual_ns]
 
 

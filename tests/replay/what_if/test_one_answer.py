@@ -2,6 +2,7 @@
 
 import pytest
 
+from fixtures.scenario import scenarios
 from fixtures.simulation.noise import add_noise
 from fixtures.simulation.random_programs import random_program
 from fixtures.simulation.random_threads import random_threads
@@ -14,46 +15,50 @@ from tests.conftest import run_part
 from tests.shipped_example import EXAMPLE
 from tests.test_traces import EXPORTS, TRACES, WITHOUT_DEVICE_OPERATIONS
 from wallscope.errors import NothingToAnalyzeError
-from wallscope.model.capture import Options
+from wallscope.model.capture import Options, Selection
 from wallscope.model.whatif import Asked, Question
 from wallscope.pipeline import analyze, ask_what_if
 
-SMALL = sorted((TRACES / "minimal").glob("*/*.sqlite"))
-NOTHING = WITHOUT_DEVICE_OPERATIONS | {"dynamicvit", "calls_only_wsl"}
+SMALL = sorted(path for end in ("sqlite", "json.gz") for path in (TRACES / "minimal").rglob(f"*.{end}"))
+NOTHING = WITHOUT_DEVICE_OPERATIONS | {"dynamicvit", "calls_only_wsl", "t3b_all_kernels_lost.json"}
 """Captures without a kernel."""
 KINETO = sorted((TRACES / "kineto").glob("*.json.gz"))
 CAPTURES = [EXAMPLE, *(path for path in (*EXPORTS, *SMALL, *KINETO) if path.stem not in NOTHING)]
-SHARES = (0.0, 0.5, 1.0)
+SEVERAL = [path for path in CAPTURES if path.stem in {"interleaved", "nsysai_mfu_before", "nsysai_mfu_after"}]
+"""Captures of several ranks."""
+SHARES = (0.0, 0.25, 0.5, 0.75, 1.0)
 ANY_ERROR = 1e9
+NO_OPTIONS = Options()
 SEEDS = (0, 3, 5, 12, *range(20, 32))
 
 
-def ask_all(path, causes):
+def ask_all(path, causes, options=NO_OPTIONS):
     """What `whatif` answers for each cause, at each share of it."""
     questions = tuple(Question("scale", cause, share) for cause in causes for share in SHARES)
-    found = ask_what_if(path, Options(), Asked(sweep=questions, largest_error=ANY_ERROR), lambda _: None)
+    found = ask_what_if(path, options, Asked(sweep=questions, largest_error=ANY_ERROR), lambda _: None)
     won_ns = {one.questions[0]: one.won_ns for one in found.sweep}
     return found, {cause: [won_ns[Question("scale", cause, share)] for share in SHARES] for cause in causes}
 
 
-def check_answers(path, analysis):
+def check_answers(path, analysis, options=NO_OPTIONS):
     rank = analysis.ranks[analysis.diagnosis.rank_index]
-    bounds = {one.cause: one.recoverable_ns for one in analysis.opportunities}
+    bounds = {one.cause: one.recoverable_ns for one in (*rank.causes, *analysis.opportunities)}
     fixes = [one for one in analysis.fixes or () if one.replay is not None]
     try:
-        found, won_ns = ask_all(path, [one.cause for one in rank.causes])
+        found, won_ns = ask_all(path, [one.cause for one in rank.causes], options)
     except NothingToAnalyzeError:
-        assert not bounds
+        assert not any(bounds.values())
         assert not fixes
         return
     assert (found.rank, found.step_ns) == (rank.rank, rank.typical.step_ns)
-    for cause, (gone_ns, half_ns, whole_ns) in won_ns.items():
-        assert gone_ns >= half_ns >= whole_ns == 0, cause
-        assert bounds.get(cause, gone_ns) == gone_ns, cause
+    for cause, by_share_ns in won_ns.items():
+        assert by_share_ns == sorted(by_share_ns, reverse=True), cause
+        assert by_share_ns[-1] == 0, cause
+        assert bounds[cause] in {by_share_ns[0], None}, cause
     for fix in fixes:
         most_ns = max((won_ns[cause][0] for cause in fix.causes if cause in won_ns), default=0)
         says_more = "also changes" in fix.assumes or len(fix.causes) > 1
-        assert fix.replay.won_ns <= most_ns or says_more, fix.id
+        assert 0 <= fix.replay.won_ns <= most_ns or says_more, fix.id
 
 
 @pytest.mark.parametrize("path", run_part(CAPTURES, {EXAMPLE.stem, "act_offload", "gather_next"}, of=9))
@@ -61,6 +66,25 @@ def test_of_captures(path):
     if not path.exists():
         pytest.skip("../shared/traces is absent")
     check_answers(path, analyze_once(path))
+
+
+@pytest.mark.parametrize("path", run_part(SEVERAL, {"interleaved"}))
+def test_of_each_rank_of_captures_with_several(path):
+    ranks = analyze_once(path).ranks
+    assert len(ranks) > 1
+    for rank in ranks:
+        options = Options(selection=Selection(rank=rank.rank, device=rank.device))
+        check_answers(path, analyze(path, options, lambda _: None), options)
+
+
+@pytest.mark.parametrize("scenario", run_part(scenarios(), name=lambda scenario: scenario.name, of=9))
+def test_of_scenarios(scenario, tmp_path):
+    scenario.write(tmp_path / "run.sqlite")
+    try:
+        analysis = analyze(tmp_path / "run.sqlite", NO_OPTIONS, lambda _: None)
+    except NothingToAnalyzeError:
+        return
+    check_answers(tmp_path / "run.sqlite", analysis)
 
 
 @pytest.mark.parametrize("story", run_part(stories(), name=lambda story: story.name, of=9))
