@@ -37,6 +37,9 @@ LAYOUTS = {
     "PP 4, EP 2, DP 4, 1F1B, 5 steps": Layout(
         pipeline=4, expert=2, data=4, steps=5, micro_batches=4, is_grouped=True
     ),
+    "PP 4, DP 2, interleaved, 5 steps": Layout(
+        pipeline=4, data=2, virtual=2, micro_batches=8, layers=1, steps=5
+    ),
     "TP 2, PP 4, DP 4, interleaved": Layout(
         tensor=2, pipeline=4, data=4, virtual=2, micro_batches=4, layers=1, steps=5, gpus_per_node=8
     ),

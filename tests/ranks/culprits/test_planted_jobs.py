@@ -17,6 +17,8 @@ QUICK = {
     ("PP 2, DP 4, 1F1B", "other-kernels", True),
     ("PP 4, DP 2, 1F1B, sends overlap compute", "none", False),
     ("PP 4, DP 2, 1F1B, sends overlap compute", "slow-gpu", True),
+    ("PP 4, DP 2, interleaved, 5 steps", "other-kernels", True),
+    ("PP 4, DP 2, interleaved, 5 steps", "late-stage", False),
 }
 ALL = [
     (layout, kind, has_payloads)
@@ -29,11 +31,7 @@ ALL = [
 
 @pytest.mark.parametrize(
     ("layout", "kind", "has_payloads"),
-    [
-        pytest.param(*one, marks=() if one in QUICK else pytest.mark.slow)
-        for one in ALL
-        if "interleaved" not in one[0]
-    ],
+    [pytest.param(*one, marks=() if one in QUICK else pytest.mark.slow) for one in ALL],
 )
 def test_a_planted_fault_is_named_and_nothing_else(layout, kind, has_payloads):
     found = judge_job(kind, LAYOUTS[layout], seed=0 if has_payloads else 1, has_payloads=has_payloads)
@@ -48,6 +46,15 @@ def test_what_a_rank_loses_before_it_sends_is_not_spread_over_what_comes_after()
     found = judge_job("other-kernels", layout, seed=12, has_payloads=True)
 
     assert (found.is_first, found.is_accused, found.close) == (True, False, found.amounts)
+
+
+@pytest.mark.parametrize(("kind", "seed"), [("garbage", 102), ("garbage", 103), ("slow-link", 101)])
+def test_a_message_that_queues_behind_another_was_launched_where_those_that_do_not_queue_are(kind, seed):
+    layout = LAYOUTS["PP 4, DP 2, interleaved, 5 steps"]
+    found = judge_job(kind, layout, seed, has_payloads=seed % 2 == 0)
+
+    assert (found.is_first, found.is_accused) == (True, False)
+    assert found.close == found.amounts == 1
 
 
 @pytest.mark.parametrize(
