@@ -2,8 +2,11 @@
 
 import pytest
 
-from benchmarks.culprits import LAYOUTS, judge_job, tabulate
-from fixtures.planted_jobs import KINDS, suits
+from benchmarks.culprits import LARGE, LAYOUTS, judge_job, judge_large, tabulate
+from fixtures.planted_jobs import KINDS, Layout, PlantedJob, suits
+from wallscope.ranks import match_collectives
+from wallscope.ranks.job import match_ranks
+from wallscope.summary.diagnosis import find_dominant_wall
 
 QUICK = {
     ("data-parallel, 4 ranks", "none", True),
@@ -65,6 +68,31 @@ def test_stages_on_several_nodes_are_matched_by_names_alone(layout):
     found = judge_job("slow-gpu", LAYOUTS[layout], seed=12, has_payloads=False)
 
     assert (found.is_first, found.is_accused) == (True, False)
+
+
+def test_ranks_that_are_compared_by_names_alone_grow_as_the_ranks_do(monkeypatch):
+    compared, pair = [0], match_collectives._pair_members
+
+    def count(*args, **kwargs):
+        compared[0] += 1
+        return pair(*args, **kwargs)
+
+    monkeypatch.setattr(match_collectives, "_pair_members", count)
+
+    def compared_each(data):
+        layout = Layout(2, 8, data=data, layers=1, steps=4, micro_batches=2, is_grouped=True, gpus_per_node=8)
+        compared[0] = 0
+        job = match_ranks(PlantedJob(layout, (), 0, has_payloads=False).profiles(), find_dominant_wall).job
+        assert job.collectives.unmatched == 0
+        return compared[0] / layout.size
+
+    assert compared_each(4) <= 1.3 * compared_each(2)
+
+
+def test_large_jobs_have_32_to_64_ranks_and_each_seed_takes_the_next():
+    assert {32, 64} >= {layout.size for layout in LARGE.values()}
+    assert next(judge_large([4])).has_payloads is False
+    assert next(judge_large([8])).has_payloads is True
 
 
 def test_the_table_counts_what_was_judged():
