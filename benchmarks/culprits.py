@@ -1,6 +1,7 @@
 """Measure what is said to hold planted jobs up: which unit first, which innocent ones, and how much it saves.
 
     python -m benchmarks.culprits --seeds 20 --into docs/accuracy.md
+    python -m benchmarks.culprits --large --first 1000 --seeds 20 --into docs/accuracy.md
 
 The jobs come from `fixtures.planted_jobs`; the truth of a fault is the same job played without it.
 """
@@ -37,6 +38,9 @@ LAYOUTS = {
     "PP 4, EP 2, DP 4, 1F1B, 5 steps": Layout(
         pipeline=4, expert=2, data=4, steps=5, micro_batches=4, is_grouped=True
     ),
+    "PP 4, DP 2, interleaved, 5 steps": Layout(
+        pipeline=4, data=2, virtual=2, micro_batches=8, layers=1, steps=5
+    ),
     "TP 2, PP 4, DP 4, interleaved": Layout(
         tensor=2, pipeline=4, data=4, virtual=2, micro_batches=4, layers=1, steps=5, gpus_per_node=8
     ),
@@ -44,6 +48,17 @@ LAYOUTS = {
         tensor=2, pipeline=2, expert=4, data=16, micro_batches=2, is_grouped=True, gpus_per_node=8, layers=1
     ),
 }
+LARGE = {
+    "TP 2, PP 4, DP 4, interleaved": LAYOUTS["TP 2, PP 4, DP 4, interleaved"],
+    "TP 2, PP 2, EP 4, DP 16": LAYOUTS["TP 2, PP 2, EP 4, DP 16"],
+    "TP 4, EP 4, DP 8": Layout(
+        tensor=4, expert=4, data=8, steps=6, micro_batches=2, layers=1, gpus_per_node=8
+    ),
+    "PP 4, EP 4, DP 8, 1F1B": Layout(
+        pipeline=4, expert=4, data=8, steps=5, micro_batches=4, layers=1, is_grouped=True, gpus_per_node=8
+    ),
+}
+"""Jobs of 32 to 64 ranks: each seed takes one of them in turn, with payloads or names alone."""
 NOTABLE_SHARE, CLOSE_SHARE = 0.015, 0.1
 """Of the step that a fault costs, to be asked for; of its cost that an amount may be wrong."""
 
@@ -93,6 +108,15 @@ def judge_all(
                     yield judge_job(kind, LAYOUTS[name], seed, has_payloads=seed % 2 == 0)
 
 
+def judge_large(seeds: Sequence[int]) -> Iterator[Judged]:
+    """Judge a large job of each kind and seed."""
+    for seed in seeds:
+        layout = list(LARGE.values())[seed % len(LARGE)]
+        for kind in KINDS:
+            if suits(kind, layout):
+                yield judge_job(kind, layout, seed, has_payloads=seed // len(LARGE) % 2 == 0)
+
+
 def tabulate(judged: Sequence[Judged]) -> str:
     """Return the table of the page: a row for each kind of fault, and the sums."""
     lines = [
@@ -121,14 +145,19 @@ def main() -> None:
     """Judge all jobs and write the table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seeds", type=int, default=20)
+    parser.add_argument("--first", type=int, default=0, help="the first seed")
+    parser.add_argument("--large", action="store_true", help="jobs of 32 to 64 ranks")
     parser.add_argument("--into", type=Path)
     given = parser.parse_args()
+    seeds = range(given.first, given.first + given.seeds)
     judged = []
-    for one in judge_all(range(given.seeds)):
+    for one in judge_large(seeds) if given.large else judge_all(seeds):
         judged.append(one)
         if one.is_accused or one.is_first < one.is_asked or one.close < one.amounts:
             sys.stderr.write(f"{one}\n")
-    put(given.into, "culprits", f"{given.seeds} seeds.\n\n{tabulate(judged)}\n")
+    name = "large-culprits" if given.large else "culprits"
+    told = f"{len(judged)} jobs, seeds {seeds[0]} to {seeds[-1]}."
+    put(given.into, name, f"{told}\n\n{tabulate(judged)}\n")
 
 
 if __name__ == "__main__":

@@ -11,22 +11,17 @@ from typing import Literal
 import numpy as np
 import polars as pl
 
-from wallscope.columns import Flags, Rows, as_integers, sum_by_group
+from wallscope.columns import Rows, sum_by_group
 from wallscope.kernels import job_replay, views
-from wallscope.model.enums import Wall
 from wallscope.model.profile import Profile
-from wallscope.ranks.match_collectives import AT, OUT
+from wallscope.ranks.rank_chains import BEGIN, place_launches, read_chain
 from wallscope.ranks.wait_split import StepSums
 from wallscope.records import dataclass
-from wallscope.thresholds.causes import CULPRIT_SHARE, MOST_REPLAYED_STEPS_COUNT, QUEUED_STAY_NS
+from wallscope.thresholds.causes import CULPRIT_SHARE, MOST_REPLAYED_STEPS_COUNT
 from wallscope.trace.intervals import Times
 
-PASS, _BEGIN, _AWAIT = 0, 1, 2
-"""What events are; a step begins with a pass, and the last one ends the window."""
-_COMPUTE, _COMMUNICATION = (list(Wall).index(wall) for wall in (Wall.COMPUTE, Wall.COMMUNICATION))
-_WALLS = [f"{wall}_wall_ns" for wall in Wall]
-
-
+_KIND, _AWAITED_SHARE = ("operation", "axis", "stream"), 0.5
+"""Operations of a kind that the program mostly waits for come at one place of it; others float around it."""
 Part = Literal["compute_ns", "rest_ns", "transfer_ns"]
 
 
@@ -89,6 +84,7 @@ class JobGraph:
     begin_ns: Times
     stay_rank: Rows
     stay_before: Rows
+    gap_ns: Times
     stay_meeting: Rows
     exit_ns: Times
     alone_ns: Times
@@ -109,7 +105,7 @@ class JobGraph:
 
         It is `None` if ranks wait for each other in a circle, as they do where stays were matched in error.
         """
-        ranks, meetings = self.event_ptr.size - 1, self.member_ptr.size - 1
+        ranks, meetings, stays = self.event_ptr.size - 1, self.member_ptr.size - 1, self.stay_rank.size
         at_ns = np.zeros(self.kind.size, np.int64)
         at_ns[self.event_ptr[:-1]] = self.begin_ns
         done = job_replay.replay_ranks(
@@ -121,6 +117,7 @@ class JobGraph:
                 self.lag_ns,
                 self.stay_rank,
                 self.stay_before,
+                self.gap_ns,
                 self.stay_meeting,
                 self.exit_ns,
                 self.alone_ns,
@@ -128,9 +125,8 @@ class JobGraph:
                 self.member,
                 own.transfer_ns,
                 at_ns,
-                np.full(meetings, np.iinfo(np.int64).min // 2, np.int64),
-                np.zeros(self.stay_rank.size, np.int64),
-                *(np.zeros(size, np.int64) for size in (ranks, ranks, meetings, ranks)),
+                *(np.full(size, np.iinfo(np.int64).min // 2, np.int64) for size in (meetings, stays, stays)),
+                *(np.zeros(size, np.int64) for size in (stays, stays, ranks, ranks, meetings, ranks)),
             )
         )
         if done < self.kind.size:
@@ -167,8 +163,12 @@ def build_job_graph(
         return None
     if any(_lacks_window(profile, window) for profile in profiles):
         return None
-    rows = rows.with_columns(is_awaited=(pl.col("blocking_ns") > 0).mean().over(_KIND) >= _AWAITED_SHARE)
-    ranks = [_read_rank(rows, member, profile, window) for member, profile in enumerate(profiles)]
+    is_of_program = (pl.col("blocking_ns") > 0).mean().over(_KIND) >= _AWAITED_SHARE
+    own = rows.with_columns(is_of_program=is_of_program).partition_by("member", as_dict=True)
+    nothing = rows.clear().with_columns(is_of_program=is_of_program)
+    ranks = place_launches(
+        [read_chain(own.get((member,), nothing), one, window) for member, one in enumerate(profiles)]
+    )
     stays = pl.concat([rank.stays for rank in ranks])
     if stays.is_empty():
         return None
@@ -176,10 +176,7 @@ def build_job_graph(
     event_stay = np.concatenate(
         [np.where(rank.stay >= 0, rank.stay + at, -1) for rank, at in zip(ranks, first_stay, strict=False)]
     )
-    before = np.concatenate(
-        [np.where((own := _find_before(rank.stays)) >= 0, own + at, -1)
-         for rank, at in zip(ranks, first_stay, strict=False)]
-    )  # fmt: skip
+    before, gap_ns = zip(*(rank.find_before() for rank in ranks), strict=True)
     meetings = _number_meetings(stays)
     meeting, count = meetings.meeting, int(meetings.meeting.max()) + 1
     start_ns, end_ns = stays["start_ns"].to_numpy(), stays["end_ns"].to_numpy()
@@ -191,10 +188,10 @@ def build_job_graph(
     exit_ns = end_ns - came_ns[meeting] - transfer_ns[meeting]
     leaves_early = end_ns < came_ns[meeting]
     kind = np.concatenate([rank.kind for rank in ranks])
-    event_step = np.concatenate([_number_steps(rank.kind) for rank in ranks])
+    event_step = np.concatenate([rank.step for rank in ranks])
     meeting_step = np.zeros(count, np.int64)
-    np.maximum.at(meeting_step, meeting[event_stay[kind == _BEGIN]], event_step[kind == _BEGIN])
-    segments = [rank.segment.max(initial=-1) + 1 for rank in ranks]
+    np.maximum.at(meeting_step, meeting[event_stay[kind == BEGIN]], event_step[kind == BEGIN])
+    segments = [rank.segments for rank in ranks]
     segment_ptr = np.concatenate(([0], np.cumsum(segments)))
     return JobGraph(
         first_step=window[0],
@@ -210,7 +207,10 @@ def build_job_graph(
         lag_ns=np.concatenate([rank.lag_ns for rank in ranks]),
         begin_ns=np.array([rank.begin_ns for rank in ranks], np.int64),
         stay_rank=stays["member"].to_numpy().astype(np.int64),
-        stay_before=before,
+        stay_before=np.concatenate(
+            [np.where(one >= 0, one + at, -1) for one, at in zip(before, first_stay, strict=False)]
+        ),
+        gap_ns=np.concatenate(gap_ns),
         stay_meeting=meeting,
         exit_ns=exit_ns,
         alone_ns=np.where(leaves_early, residence_ns, -1),
@@ -218,24 +218,14 @@ def build_job_graph(
         member=np.argsort(meeting, kind="stable"),
         event_step=event_step,
         meeting_step=meeting_step,
-        segment=np.concatenate(
-            [np.maximum(rank.segment, 0) + at for rank, at in zip(ranks, segment_ptr, strict=False)]
-        ),
+        segment=np.concatenate([rank.segment + at for rank, at in zip(ranks, segment_ptr, strict=False)]),
         segment_ptr=segment_ptr,
-        segment_shape=np.concatenate([rank.shape for rank in ranks]),
+        segment_shape=np.concatenate([rank.mix_segments() for rank in ranks]),
         program=tuple(rank.program for rank in ranks),
         meeting_group=meetings.group,
         meeting_kind=meetings.kind,
         meeting_bytes=meetings.sent_bytes,
     )
-
-
-def _number_steps(kind: Rows) -> Rows:
-    """Return the step of each event of a rank, from 0; a pass belongs to the step that it ends."""
-    is_pass = kind == PASS
-    before = np.cumsum(is_pass) - is_pass
-    step: Rows = np.clip(before - 1, 0, int(is_pass.sum()) - 2)
-    return step
 
 
 def _find_window(profiles: Sequence[Profile], steps: Sequence[StepSums]) -> tuple[int, int] | None:
@@ -257,124 +247,6 @@ def _lacks_window(profile: Profile, window: tuple[int, int]) -> bool:
     """Return whether a profile lacks steps of a window, as if its deciding steps come from other captures."""
     own = profile.steps.filter((pl.col("input") == 0) & pl.col("step").is_between(*window))
     return len(own) != window[1] - window[0] + 1
-
-
-@dataclass(frozen=True, slots=True)
-class _RankChain:
-    """The events of a rank, and its stays: rows of `MatchedJob.rows`; `stay` and `segment` are its own."""
-
-    stays: pl.DataFrame
-    begin_ns: int
-    kind: Rows
-    stay: Rows
-    compute_ns: Times
-    rest_ns: Times
-    lag_ns: Times
-    segment: Rows
-    shape: Rows
-    program: bytes
-
-
-def _read_rank(rows: pl.DataFrame, member: int, profile: Profile, window: tuple[int, int]) -> _RankChain:
-    """Return the chain of a rank in the steps from the first to the last of a window."""
-    steps = profile.steps.filter((pl.col("input") == 0) & (pl.col("step") <= window[1])).sort("start_ns")
-    own = rows.filter((pl.col("member") == member) & (pl.col("input") == 0)).sort("start_ns", "row")
-    until = np.concatenate(
-        (np.zeros((1, len(_WALLS)), np.int64), steps.select(_WALLS).to_numpy().cumsum(axis=0))
-    )
-    first = int((steps["step"] < window[0]).sum())
-    bound_ns = np.append(steps["start_ns"].to_numpy()[first:], steps["end_ns"].to_numpy()[-1])
-    session_ns, shift_ns = own["session_ns"].to_numpy(), (own["start_ns"] - own["session_ns"]).to_numpy()
-    inside = (session_ns >= bound_ns[0]) & (session_ns < bound_ns[-1])
-    stays = own.filter(pl.Series(inside))
-    start_ns = session_ns[inside]
-    end_ns = start_ns + stays["residence_ns"].to_numpy()
-    is_awaited = (stays["blocking_ns"].to_numpy() > 0) & (end_ns <= bound_ns[-1])
-    awaited = np.flatnonzero(is_awaited)
-    at_ns = np.concatenate((bound_ns, start_ns, end_ns[awaited]))
-    kind = np.repeat((PASS, _BEGIN, _AWAIT), (bound_ns.size, start_ns.size, awaited.size))
-    stay = np.concatenate((np.full(bound_ns.size, -1), np.arange(start_ns.size), awaited))
-    walls = np.concatenate(
-        (until[first:], stays.select(AT).to_numpy(), stays.select(OUT).to_numpy()[awaited])
-    )
-    codes = [
-        np.append(as_integers(stays[name]).astype(np.int64), 0) for name in ("operation", "axis", "stream")
-    ]
-    named = codes[0] * _KINDS + codes[1]
-    order = np.lexsort((codes[2][stay], named[stay], _TURN[kind], at_ns))
-    at_ns, kind, stay, walls = at_ns[order], kind[order], stay[order], walls[order]
-    if session_ns.size:  # on the clock of the job, in the order of the rank's own
-        at_ns = at_ns + np.rint(np.interp(at_ns, session_ns, shift_ns)).astype(np.int64)
-    spent_ns = np.maximum(np.diff(walls, axis=0, prepend=walls[:1]), 0)
-    passed_ns = np.diff(at_ns, prepend=at_ns[:1])
-    opened = -(kind == _AWAIT).astype(np.int64)
-    opened[kind == _BEGIN] = is_awaited[stay[kind == _BEGIN]]
-    waits = np.concatenate(([0], opened.cumsum()[:-1])) > 0
-    waited_ns = np.where(waits, np.minimum(spent_ns[:, _COMMUNICATION], passed_ns), 0)
-    compute_ns = np.minimum(spent_ns[:, _COMPUTE], passed_ns - waited_ns)
-    is_queued = (kind == _BEGIN) & _mark_queued(stays)[np.maximum(stay, 0)]
-    ends = kind == PASS
-    ends[kind == _BEGIN] = stays["is_awaited"].to_numpy()[stay[kind == _BEGIN]]
-    is_step = kind == PASS
-    what = named[stay[ends & ~is_step]]
-    program = np.full(int(ends.sum()), -1, np.int64)
-    program[~is_step[ends]] = what
-    segment = np.concatenate(([0], ends.cumsum()[:-1])) - 1
-    return _RankChain(
-        stays=stays,
-        begin_ns=int(at_ns[0]),
-        kind=kind.astype(np.int64),
-        stay=stay.astype(np.int64),
-        compute_ns=compute_ns,
-        rest_ns=passed_ns - waited_ns - compute_ns,
-        lag_ns=np.where(is_queued, 0, _sum_since(waited_ns, kind == _AWAIT)),
-        segment=segment,
-        shape=_mix_events(np.maximum(segment, 0), np.where(stay >= 0, named[stay] * 3 + kind, kind)),
-        program=program.tobytes(),
-    )
-
-
-_KIND, _AWAITED_SHARE = ("operation", "axis", "stream"), 0.5
-"""Operations of a kind that the program mostly waits for come at one place of it; others float around it."""
-_TURN = np.array([1, 2, 0])
-"""Of what happens at once: an end before a step, and that before a begin."""
-_KINDS = 1_000
-
-
-_FACTOR = 6_364_136_223_846_793_005
-"""Of a linear congruential generator, from Knuth's MMIX."""
-
-
-def _mix_events(segment: Rows, what: Rows) -> Rows:
-    """Return a number for each segment that differs where its events, or their order, do."""
-    first = np.searchsorted(segment, segment)
-    place = (np.arange(segment.size) - first + 1).astype(np.uint64)
-    mixed = (what.astype(np.uint64) + np.uint64(1)) * (place * np.uint64(_FACTOR) | np.uint64(1))
-    sums = np.zeros(int(segment[-1]) + 1, np.uint64)
-    np.add.at(sums, segment, mixed)
-    return sums.view(np.int64)
-
-
-def _sum_since(times_ns: Times, is_reset: Flags) -> Times:
-    """Return the sum of times up to each one since the last reset before it; 0 at a reset, int64 ns."""
-    sums = times_ns.cumsum()
-    base = np.maximum.accumulate(np.where(is_reset, sums, 0))
-    return sums - base
-
-
-def _mark_queued(stays: pl.DataFrame) -> Flags:
-    """Return whether a stay begins as soon as the one before on its stream ends: it was launched earlier."""
-    since_ns = pl.col("start_ns") - pl.col("end_ns").shift().over("stream")
-    is_queued = stays.select((since_ns.abs() <= QUEUED_STAY_NS).fill_null(value=False)).to_series().to_numpy()
-    return is_queued if is_queued.size else np.zeros(1, np.bool_)
-
-
-def _find_before(stays: pl.DataFrame) -> Rows:
-    """Return the stay before each of a rank on its stream that had ended, -1 without one."""
-    numbered = stays.select("stream", "start_ns", "end_ns").with_row_index("at")
-    before = pl.col("at").shift().over("stream")
-    ended = pl.col("end_ns").shift().over("stream") <= pl.col("start_ns")
-    return numbered.select(pl.when(ended).then(before).cast(pl.Int64).fill_null(-1)).to_series().to_numpy()
 
 
 @dataclass(frozen=True, slots=True)

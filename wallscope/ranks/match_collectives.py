@@ -343,6 +343,8 @@ MEETINGS = pl.Schema(
 def match_meetings(rows: pl.DataFrame, numbers: Sequence[int | None]) -> pl.DataFrame:
     """Match the collectives of a job (`ALL_COLLECTIVES`) to groups that are one (`MEETINGS`).
 
+    Unnamed messages are matched where they alone can join clocks, others on one clock (`match_messages`).
+
     Args:
         rows: the collectives of all ranks.
         numbers: the number of each member in the job, as far as known.
@@ -351,8 +353,12 @@ def match_meetings(rows: pl.DataFrame, numbers: Sequence[int | None]) -> pl.Data
     member_of = rows["member"].to_numpy()
     candidates = sorted(_list_candidates(rows, numbers), key=lambda one: not one.is_named and one.is_message)
     orders = _find_orders(candidates, numbers)
-    stages = _Stages()
+    stages, clocks = _Unions(), _Unions()
+    clock_of = as_integers(rows["clock"])
+    all_clocks = range(int(clock_of.max(initial=0)) + 1)
     for nth, alike in enumerate(candidates):
+        if alike.is_message and not alike.is_named and clocks.has_all(all_clocks):
+            break
         groups = _form_groups(alike, known, _find_partners(alike, numbers, stages))
         if nth in orders:
             groups = _form_regular_groups(alike, orders[nth], numbers)
@@ -360,26 +366,31 @@ def match_meetings(rows: pl.DataFrame, numbers: Sequence[int | None]) -> pl.Data
             found.append(group.with_columns(is_named=pl.lit(alike.is_named)))
             members = np.unique(member_of[group["row"].to_numpy()]).tolist()
             known.add(frozenset(members))
+            clocks.add(np.unique(clock_of[group["row"].to_numpy()]).tolist())
             if alike.axis in WITHIN_STAGE:
                 stages.add(members)
     return _number_groups(rows, found)
 
 
-class _Stages:
-    """Which ranks work in one stage of a pipeline, as they meet there, directly or through others."""
+class _Unions:
+    """What is joined, directly or through others: ranks of one stage of a pipeline, or clocks."""
 
     def __init__(self) -> None:
         self._first_of: dict[int, int] = {}
 
     def add(self, members: Sequence[int]) -> None:
-        """Add a group of ranks that meet."""
+        """Add some that are joined."""
         firsts = [self._find_first(member) for member in members]
         for one in firsts:
             self._first_of[one] = min(firsts)
 
     def has_both(self, one: int, other: int) -> bool:
-        """Return whether two ranks are in one stage, so that they exchange no messages."""
+        """Return whether two are joined."""
         return self._find_first(one) == self._find_first(other)
+
+    def has_all(self, members: Sequence[int]) -> bool:
+        """Return whether all of some are joined."""
+        return all(self.has_both(members[0], one) for one in members)
 
     def _find_first(self, member: int) -> int:
         while (first := self._first_of.setdefault(member, member)) != member:
@@ -400,7 +411,7 @@ def match_messages(rows: pl.DataFrame, numbers: Sequence[int | None]) -> pl.Data
     left = tied.filter(pl.col("meeting").is_null())
     if left.is_empty():
         return MEETINGS.to_frame()
-    found, stages = list[pl.DataFrame](), _Stages()
+    found, stages = list[pl.DataFrame](), _Unions()
     within = pl.col("axis").is_in([str(axis) for axis in WITHIN_STAGE])
     met = rows.filter(pl.col("meeting").is_not_null() & within).group_by("group")
     for members in met.agg(pl.col("member").unique())["member"].to_list():
@@ -623,12 +634,12 @@ _MayMeet = Callable[[int, int], bool]
 """Whether two members may have met."""
 
 
-def _find_partners(alike: _Candidates, numbers: Sequence[int | None], stages: _Stages) -> _MayMeet:
+def _find_partners(alike: _Candidates, numbers: Sequence[int | None], stages: _Unions) -> _MayMeet:
     """Return who may have met: of unnamed messages ranks of different stages, the next ones where that shows.
 
     A stage follows another at one distance of numbers, and the first may follow the last.
     """
-    if alike.is_named or not alike.is_message or all(stages.has_both(0, one) for one in range(len(numbers))):
+    if alike.is_named or not alike.is_message or stages.has_all(range(len(numbers))):
         return lambda _one, _other: True
     series_of: defaultdict[int, list[int]] = defaultdict(list)
     for place, own in enumerate(alike.series):

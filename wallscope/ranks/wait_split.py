@@ -358,17 +358,15 @@ def find_stages(rows: pl.DataFrame, profiles: Sequence[Profile]) -> dict[int, in
     """Return the stage of each member that sends to or receives from another, from 0.
 
     The first stage of a pipeline is the end that first computes in a step: the other one receives before.
-    The others follow by neighbors, in a ring as the first messages go round.
+    What ranks that share a layer mostly do decides, as one of them may compute something else before. The
+    others follow by neighbors, in a ring as the first messages go round.
     """
     messages = rows.filter(pl.col("is_pipeline") & pl.col("is_whole") & pl.col("step").is_not_null())
     if messages.is_empty():
         return {}
     middle = messages.group_by("member").agg(pl.col("step").unique().sort())
     at = middle.select("member", step=pl.col("step").list.get(pl.col("step").list.len() // 2))
-    begins_ns = {
-        member: _find_first_compute_ns(messages, member, profiles[member])
-        for member in messages["member"].unique().sort()
-    }
+    begins_ns = _find_begins_ns(rows, messages, profiles)
     neighbors: defaultdict[int, dict[int, None]] = defaultdict(
         dict
     )  # each in the order of their first messages
@@ -393,26 +391,43 @@ def find_stages(rows: pl.DataFrame, profiles: Sequence[Profile]) -> dict[int, in
     return _agree_on_stages(rows, found)
 
 
-def _agree_on_stages(rows: pl.DataFrame, found: dict[int, int]) -> dict[int, int]:
-    """Return the stages, where ranks of one stage that disagree have that of most of them.
+def _find_begins_ns(
+    rows: pl.DataFrame, messages: pl.DataFrame, profiles: Sequence[Profile]
+) -> dict[int, float]:
+    """Return when each member that exchanges messages first computes: the median of those it works with."""
+    own_ns = {
+        int(own["member"][0]): _find_first_compute_ns(own, profiles[own["member"][0]])
+        for own in messages.partition_by("member", maintain_order=True)
+    }
+    begins_ns = dict(own_ns)
+    for members in _list_within_stages(rows):
+        known = [own_ns[member] for member in members if member in own_ns]
+        begins_ns |= {member: float(np.median(known)) for member in members if member in own_ns}
+    return begins_ns
 
-    Ranks that reduce gradients together, or share a layer, are in one stage.
-    """
+
+def _list_within_stages(rows: pl.DataFrame) -> list[list[int]]:
+    """Return ranks that reduce gradients together, or share a layer: they are in one stage."""
     within = rows.filter(pl.col("is_whole") & pl.col("axis").is_in([str(axis) for axis in WITHIN_STAGE]))
+    groups = within.group_by("group").agg(pl.col("member").unique().sort())["member"].to_list()
+    return sorted(groups, key=lambda members: (len(members), members))
+
+
+def _agree_on_stages(rows: pl.DataFrame, found: dict[int, int]) -> dict[int, int]:
+    """Return the stages, where ranks of one stage that disagree have that of most of them."""
     agreed = dict(found)
-    for members in within.group_by("group").agg(pl.col("member").unique().sort())["member"].to_list():
+    for members in _list_within_stages(rows):
         counts = Counter(found[member] for member in members if member in found)
         if len(counts) > 1 and (most := counts.most_common(2))[0][1] > most[1][1]:
             agreed |= {member: most[0][0] for member in members if member in found}
     return agreed
 
 
-def _find_first_compute_ns(rows: pl.DataFrame, member: int, profile: Profile) -> float:
+def _find_first_compute_ns(own: pl.DataFrame, profile: Profile) -> float:
     """Return when a member first computes in the middle step, on the clock of the job, in ns.
 
     That is the begin of the step, or the end of its first message if almost no compute runs before.
     """
-    own = rows.filter(pl.col("member") == member)
     steps = profile.steps.sort("input", "start_ns").with_columns(
         until=pl.col(_COMPUTE).cum_sum().over("input") - pl.col(_COMPUTE)
     )
@@ -432,12 +447,13 @@ def summarize_pipeline(
     rows: pl.DataFrame, stage_of: dict[int, int], profiles: Sequence[Profile], steps: Sequence[StepSums]
 ) -> tuple[PipelineStage, ...]:
     """Return the compute of each stage and the pipeline wait of its chains, means of its ranks."""
-    waits = rows.filter(pl.col("is_pipeline") & pl.col("is_whole"))
+    whole = rows.filter(pl.col("is_pipeline") & pl.col("is_whole"))
+    waits = {int(own["member"][0]): own for own in whole.partition_by("member", maintain_order=True)}
     listed = []
     for stage in sorted(set(stage_of.values())):
         members = tuple(sorted(member for member, own in stage_of.items() if own == stage))
         bubble = [
-            steps[member].mean_ns(waits.filter(pl.col("member") == member), "blocking_wait_ns")
+            steps[member].mean_ns(waits[member], "blocking_wait_ns") if member in waits else 0
             for member in members
         ]
         walls = [steps[member].typical_walls(profiles[member]) for member in members]

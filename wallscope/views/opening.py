@@ -109,19 +109,30 @@ def list_lead(
     if not is_known or action.target != "fix-1":
         reasons = () if is_known else cause.lines
         return (*reasons, f"{action.head.rstrip('.')}.", *action.lines)
-    card, unit = cards[0], analysis.anchor.window
+    card = cards[0]
     if card.after_share is None:
         lines = [f"{card.fix.title}.", *bound.lines]
     else:
         then = f", then {card.next_wall}-bound" if card.next_wall else ""
         expected = describe_expectation(card.fix)
         gain = f"{card.badge}{f'; {expected}' if expected else ''}"
-        lines = [f"{card.fix.title}: the {unit} could drop to {card.after} ({gain}){then}."]
+        lines = [f"{card.fix.title}: {_describe_drop(analysis, rank.typical.step_ns, card)} ({gain}){then}."]
     if basis.kind == "whole":
         lines.append(f"This fix shortens the {analysis.anchor.unit}s, not the work before them.")
     elif named := find_named_cause(analysis, rank, basis):
         lines.extend(point_to_fix(named, cards))
     return tuple(lines)
+
+
+def _describe_drop(analysis: Analysis, typical_ns: int, card: Card) -> str:
+    """Write what a step could drop to; also from what, and which one, where the reason is about another."""
+    job, unit = analysis.job, analysis.anchor.window
+    stated_ns = measure_leading_ns(job)[1] if job is not None and job.stragglers else typical_ns
+    if card.before == units.duration(stated_ns):
+        return f"the {unit} could drop to {card.after}"
+    which = "typical" if card.before == units.duration(typical_ns) else "mean"
+    whose = "" if job is None else f" of {job.members[analysis.diagnosis.rank_index].name}"
+    return f"the {which} {unit}{whose} could drop from {units.join_ends(card.before, card.after, ' to ')}"
 
 
 def list_doubts(

@@ -2,8 +2,11 @@
 
 import pytest
 
-from benchmarks.culprits import LAYOUTS, judge_job, tabulate
-from fixtures.planted_jobs import KINDS, suits
+from benchmarks.culprits import LARGE, LAYOUTS, judge_job, judge_large, tabulate
+from fixtures.planted_jobs import KINDS, Layout, PlantedJob, suits
+from wallscope.ranks import match_collectives
+from wallscope.ranks.job import match_ranks
+from wallscope.summary.diagnosis import find_dominant_wall
 
 QUICK = {
     ("data-parallel, 4 ranks", "none", True),
@@ -17,6 +20,8 @@ QUICK = {
     ("PP 2, DP 4, 1F1B", "other-kernels", True),
     ("PP 4, DP 2, 1F1B, sends overlap compute", "none", False),
     ("PP 4, DP 2, 1F1B, sends overlap compute", "slow-gpu", True),
+    ("PP 4, DP 2, interleaved, 5 steps", "other-kernels", True),
+    ("PP 4, DP 2, interleaved, 5 steps", "late-stage", False),
 }
 ALL = [
     (layout, kind, has_payloads)
@@ -29,11 +34,7 @@ ALL = [
 
 @pytest.mark.parametrize(
     ("layout", "kind", "has_payloads"),
-    [
-        pytest.param(*one, marks=() if one in QUICK else pytest.mark.slow)
-        for one in ALL
-        if "interleaved" not in one[0]
-    ],
+    [pytest.param(*one, marks=() if one in QUICK else pytest.mark.slow) for one in ALL],
 )
 def test_a_planted_fault_is_named_and_nothing_else(layout, kind, has_payloads):
     found = judge_job(kind, LAYOUTS[layout], seed=0 if has_payloads else 1, has_payloads=has_payloads)
@@ -50,6 +51,15 @@ def test_what_a_rank_loses_before_it_sends_is_not_spread_over_what_comes_after()
     assert (found.is_first, found.is_accused, found.close) == (True, False, found.amounts)
 
 
+@pytest.mark.parametrize(("kind", "seed"), [("garbage", 102), ("garbage", 103), ("slow-link", 101)])
+def test_a_message_that_queues_behind_another_was_launched_where_those_that_do_not_queue_are(kind, seed):
+    layout = LAYOUTS["PP 4, DP 2, interleaved, 5 steps"]
+    found = judge_job(kind, layout, seed, has_payloads=seed % 2 == 0)
+
+    assert (found.is_first, found.is_accused) == (True, False)
+    assert found.close == found.amounts == 1
+
+
 @pytest.mark.parametrize(
     "layout",
     ["TP 2, PP 4, DP 1, 5 steps", "PP 4, EP 2, DP 4, 1F1B, 5 steps", "TP 2, PP 4, DP 4, interleaved"],
@@ -58,6 +68,31 @@ def test_stages_on_several_nodes_are_matched_by_names_alone(layout):
     found = judge_job("slow-gpu", LAYOUTS[layout], seed=12, has_payloads=False)
 
     assert (found.is_first, found.is_accused) == (True, False)
+
+
+def test_ranks_that_are_compared_by_names_alone_grow_as_the_ranks_do(monkeypatch):
+    compared, pair = [0], match_collectives._pair_members
+
+    def count(*args, **kwargs):
+        compared[0] += 1
+        return pair(*args, **kwargs)
+
+    monkeypatch.setattr(match_collectives, "_pair_members", count)
+
+    def compared_each(data):
+        layout = Layout(2, 8, data=data, layers=1, steps=4, micro_batches=2, is_grouped=True, gpus_per_node=8)
+        compared[0] = 0
+        job = match_ranks(PlantedJob(layout, (), 0, has_payloads=False).profiles(), find_dominant_wall).job
+        assert job.collectives.unmatched == 0
+        return compared[0] / layout.size
+
+    assert compared_each(4) <= 1.3 * compared_each(2)
+
+
+def test_large_jobs_have_32_to_64_ranks_and_each_seed_takes_the_next():
+    assert {32, 64} >= {layout.size for layout in LARGE.values()}
+    assert next(judge_large([4])).has_payloads is False
+    assert next(judge_large([8])).has_payloads is True
 
 
 def test_the_table_counts_what_was_judged():
