@@ -92,9 +92,7 @@ def test_many_ranks_in_one_file_have_the_step_of_one(name, prefix, read):
 
 
 @pytest.mark.parametrize("seed", range(5))
-@pytest.mark.parametrize(
-    "name", ["megatron-lm", "megatron-bridge", "nemo", "deepspeed", "deepspeed-pipeline"]
-)
+@pytest.mark.parametrize("name", WRITERS)
 def test_lines_that_ranks_break_do_not_change_the_step(name, seed, read):
     chance = random.Random(seed)
     text = ""

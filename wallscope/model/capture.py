@@ -153,9 +153,9 @@ class Capture:
     Frames follow the schemas of the same names. `names`, `call_names`, `host_names`, `range_names` and
     `metric_names` follow `NAMES`, `streams` follows `DEVICE_STREAMS`. `world_size` is the number of ranks in
     the job if known. `kernel_flops`, `kernel_occupancy` and `autograd_ranges` are `None` if the profiler does
-    not record shapes of operators, occupancy, or operators of the backward pass. `libraries` are the known
-    framework libraries that the program loaded. `interpreter` is `python`, `julia`, `native`, or `None` if
-    unknown.
+    not record shapes of operators, occupancy, or operators of the backward pass. `traffic` is `None` if no
+    card or switch was sampled. `libraries` are the known framework libraries that the program loaded.
+    `interpreter` is `python`, `julia`, `native`, or `None` if unknown.
     """
 
     export: Export
@@ -187,6 +187,7 @@ class Capture:
     kernel_flops: "pl.DataFrame | None" = None
     kernel_occupancy: "pl.DataFrame | None" = None
     autograd_ranges: "pl.DataFrame | None" = None
+    traffic: "pl.DataFrame | None" = None
     libraries: tuple[str, ...] = ()
     interpreter: str | None = None
     conditions: CaptureConditions = field(default_factory=CaptureConditions)

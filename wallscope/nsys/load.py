@@ -64,6 +64,7 @@ from wallscope.nsys.identity import (
     read_program_hints,
 )
 from wallscope.nsys.integrity import is_folder
+from wallscope.nsys.network_counters import read_traffic
 from wallscope.nsys.operations import RawOperations, build_device_work, keep_operations, read_operations
 from wallscope.nsys.ranks import Ranks, identify_ranks
 from wallscope.nsys.sources import open_tables
@@ -297,6 +298,7 @@ def read_capture(path: Path, progress: Progress, reader: Reader = Reader.PAGES) 
             cpu_samples=read_cpu_samples(source, of_threads, shift_ns, progress),
             samples=sampled,
             metric_names=metric_names,
+            traffic=read_traffic(source, shift_ns, progress),
             findings=(),
             world_size=of_ranks.world_size,
             libraries=hints.libraries,

@@ -298,21 +298,11 @@ _PERCENT = 100
 
 
 def average_gpu_metrics(steps: Spans, capture: Capture, rank_id: int, gpu: int | None) -> GpuMetrics | None:
-    """Return the GPU metrics sampled on a rank's GPU (Nsight's id); `None` without samples in its steps.
-
-    If the id is unknown, an export of a single GPU is unambiguous.
-    """
-    if gpu is None and len(capture.export.gpus) == 1:
-        gpu = capture.export.gpus[0].id
-    if gpu is None or capture.samples.is_empty():
+    """Return the GPU metrics sampled on a rank's GPU (Nsight's id); `None` without samples in its steps."""
+    found = select_gpu_samples(steps, capture, gpu)
+    if found is None:
         return None
-    samples = capture.samples.filter((pl.col("gpu") == gpu) & pl.col("at_ns").is_not_null()).join(
-        capture.metric_names, left_on="metric", right_on="name"
-    )
-    own = samples.filter(pl.col("text").is_in(list(SPELLED)))
-    placed = _select_samples_inside(own, steps)
-    if placed.is_empty():
-        return None
+    gpu, placed = found
     by_name = {
         text: (mean, count)
         for text, mean, count in placed.group_by("text")
@@ -331,6 +321,22 @@ def average_gpu_metrics(steps: Spans, capture: Capture, rank_id: int, gpu: int |
             if text in by_name
         ),
     )
+
+
+def select_gpu_samples(steps: Spans, capture: Capture, gpu: int | None) -> tuple[int, pl.DataFrame] | None:
+    """Return a GPU (Nsight's id), and its samples of known metrics with `text` and `begin_ns` in the steps.
+
+    If the id is unknown, an export of a single GPU is unambiguous. `None` without samples in the steps.
+    """
+    if gpu is None and len(capture.export.gpus) == 1:
+        gpu = capture.export.gpus[0].id
+    if gpu is None or capture.samples.is_empty():
+        return None
+    samples = capture.samples.filter((pl.col("gpu") == gpu) & pl.col("at_ns").is_not_null()).join(
+        capture.metric_names, left_on="metric", right_on="name"
+    )
+    placed = _select_samples_inside(samples.filter(pl.col("text").is_in(list(SPELLED))), steps)
+    return None if placed.is_empty() else (gpu, placed)
 
 
 def _select_samples_inside(samples: pl.DataFrame, steps: Spans) -> pl.DataFrame:
