@@ -223,9 +223,11 @@ class Contents:
     """The content of an export, before any analysis.
 
     `traced` are the kinds of event that the capture was configured to record; empty if unknown.
+    `has_device_work` says whether it has a kernel, copy, fill or graph.
     """
 
     export: Export
+    has_device_work: bool
     traced: tuple[str, ...]
     duration_ns: int | None
     graph_mode: str | None

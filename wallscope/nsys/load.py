@@ -173,6 +173,9 @@ def read_contents(path: Path, progress: Progress) -> Contents:
         traced, graph_mode = _read_traced_events(source)
         return Contents(
             export=identify_export(source, facts),
+            has_device_work=any(
+                source.presence(table.name) is Presence.ROWS for table in catalog.DEVICE_TABLES
+            ),
             traced=traced,
             duration_ns=read_duration_ns(source),
             graph_mode=graph_mode,
