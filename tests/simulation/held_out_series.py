@@ -18,7 +18,7 @@ from fixtures.simulation.names import (
     Kernel,
 )
 from fixtures.simulation.program import Copy, Fill, Launch, SyncDevice, SyncStream, Why, Work
-from tests.simulation.test_ledger_series import MS, Series
+from tests.simulation.series import MS, Series
 
 MIB = 1 << 20
 COPIES, SIDE = 40, 41

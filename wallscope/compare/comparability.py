@@ -6,7 +6,7 @@ from fractions import Fraction
 
 import polars as pl
 
-from wallscope.compare.kernel_changes import mark_fused
+from wallscope.compare.kernel_changes import find_fusion
 from wallscope.compare.typical_steps import Key, TypicalStep
 from wallscope.errors import ComparisonError
 from wallscope.model.capture import Profiler
@@ -155,7 +155,7 @@ def _compare_kernels(base: tuple[Work, TypicalStep], head: tuple[Work, TypicalSt
     if alike >= LIKE_WORK_SHARE:
         return
     if base[0].kind == head[0].kind:
-        is_fused = mark_fused(base[1], head[1])
+        is_fused = find_fusion(base[1], head[1])
         alike = _common_shares(
             *(_compute_counts(side[1], lambda key: not is_fused(key)) for side in (base, head))
         )

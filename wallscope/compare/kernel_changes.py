@@ -131,7 +131,7 @@ def _is_compiled(key: Key) -> bool:
     return key.name.startswith(_TRITON)
 
 
-def mark_fused(base: TypicalStep, head: TypicalStep) -> Callable[[Key], bool]:
+def find_fusion(base: TypicalStep, head: TypicalStep) -> Callable[[Key], bool]:
     """Return which operations one side fuses, so that their number says little of the work.
 
     It fuses pointwise operations if it has all fused kernels of the other, and more. It fuses the optimizer
