@@ -58,9 +58,10 @@ check: .venv/stamp  ## format, lint, types, import contracts, links of the docum
 	$(BIN)/lint-imports
 
 TORCH_PYTHON ?= python3
-test-trackers: .venv/tested  ## the tests of history --to with the clients of W&B and MLflow, some 150 MB; nothing leaves the machine
+MLFLOW ?=
+test-trackers: .venv/tested  ## the tests of history --to with the clients of W&B and MLflow, some 150 MB, and MLFLOW=PATH with a server; nothing leaves the machine
 	constraints/install.sh constraints/trackers.txt
-	$(BIN)/python -m pytest tests/cli/test_trackers.py
+	WALLSCOPE_MLFLOW=$(MLFLOW) $(BIN)/python -m pytest tests/cli/test_trackers.py
 
 contract: .venv/tested  ## captures of programs with the PyTorch of TORCH_PYTHON, and with the frameworks that it has
 	WALLSCOPE_TORCH_PYTHON=$(TORCH_PYTHON) $(BIN)/python -m pytest tests/capture/run/test_real_torch.py

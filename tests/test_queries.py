@@ -6,6 +6,7 @@ from contextlib import closing
 import polars as pl
 import pytest
 
+from fixtures.scenario import scenarios
 from tests.answered_once import analyze_once
 from tests.shipped_example import EXAMPLE
 from wallscope.files import read_query
@@ -102,3 +103,16 @@ def test_copies_by_kind_are_those_of_the_memory_traffic(example, rank):
         for row in rows_of(example, "copies_by_kind", step):
             kind, host = row[2], row[4] if row[2] == 2 else row[3]
             assert (row[6], row[7]) == listed[kinds[kind, host]]
+
+
+def test_the_rates_of_network_cards_are_those_that_are_shown(tmp_path):
+    path = tmp_path / "run.sqlite"
+    (scenario,) = [one for one in scenarios() if one.name == "network-counters"]
+    scenario.write(path)
+    (rank,) = analyze_once(path).ranks
+    shown = [one for one in rank.communication.traffic if one.bytes_per_s is not None]
+
+    assert rows_of(path, "network_traffic", rank.steps[0]) == [
+        ("mlx5_0", "IB: Bytes sent", shown[0].bytes_per_s)
+    ]
+    assert len(shown) == 1

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -17,6 +18,7 @@ from tests.conftest import ROOT
 from wallscope.capture.plan import CaptureRequest, find_launched_rank, plan_capture
 from wallscope.capture.run import CaptureRun
 from wallscope.model.capture import Profiler
+from wallscope.views.host_page import NO_GPU_WORK
 
 
 def loop(steps: int = 30, pause: float = 0.004) -> str:
@@ -39,6 +41,19 @@ def test_a_program_gets_its_verdict_and_keeps_its_output(captured, tmp_path):
         next(path.name for path in found.folder.glob("hook-*-rank-0-*.json")),
         "rank-0.json.gz",
     ]
+
+
+@pytest.mark.skipif(
+    Path("/proc/driver/nvidia/version").exists() or Path("/dev/kfd").exists(), reason="a GPU is here"
+)
+def test_a_program_of_the_cpu_gets_a_page_without_a_verdict(captured, tmp_path):
+    page = tmp_path / "run.html"
+    found = captured(loop(), "--html", str(page), FAKE_CPU="1")
+
+    assert found.code == 0
+    assert NO_GPU_WORK in found.said
+    assert "BOUND" not in found.err
+    assert "Step times on the host" in page.read_text()
 
 
 @pytest.mark.parametrize("code", [0, 7])
@@ -123,6 +138,12 @@ def run_command(*words: str, **more: str) -> subprocess.CompletedProcess[str]:
             ("--profiler", "nsys", "--light", "--", sys.executable),
             2,
             "--light and --shapes — are for PyTorch's",
+        ),
+        (("--delay", "3", "--", sys.executable), 2, "--delay — says when a capture by time begins"),
+        (
+            ("--duration", "3", "--start", "nvtx", "--", sys.executable),
+            2,
+            "--duration — lets nsys capture by time",
         ),
         (("--html", "-", "--", sys.executable), 2, "--html - — standard output is that of the program"),
         ((), 2, "is missing"),

@@ -1,5 +1,6 @@
 """Under nsys the program keeps its streams, signals and exit code, and each way to start it works."""
 
+import json
 import os
 import signal
 import stat
@@ -8,10 +9,12 @@ import sys
 
 import pytest
 
+from fixtures.export import ExportWriter
 from tests.capture.conftest import FAKE, LOOP, Captured, command, environment
 from tests.conftest import ROOT
 from tests.shipped_example import EXAMPLE
 from wallscope.capture.nsys_program import NSYS_VARIABLE
+from wallscope.views.host_page import NO_GPU_WORK
 
 RANKS = """
 import os, subprocess, sys
@@ -105,6 +108,42 @@ def test_a_range_starts_nsys(under_nsys):
     calls = cuda_calls(found)
     assert calls.index("push wallscope_capture") < calls.index("push wallscope_guard")
     assert calls.count("pop") == sum(call.startswith("push") for call in calls)
+
+
+def test_a_capture_by_time_needs_no_step_and_no_hook(under_nsys, tmp_path):
+    program = "import os\nprint(os.environ.get('WALLSCOPE_CAPTURE'))\n"
+    found = under_nsys(program, "--delay", "3", "--duration", "2", FAKE_EXPORT=str(EXAMPLE))
+
+    assert (found.code, found.out) == (0, b"None\n")
+    assert found.said[0].startswith("captures 2 s after 3 s with nsys")
+    assert "COMMUNICATION-BOUND" in found.err
+    assert "step was seen" not in found.err
+    flags = json.loads((tmp_path / "sessions/profile").read_text())
+    assert {"--delay=3", "--duration=2", "--kill=none"} <= set(flags)
+    assert not [flag for flag in flags if flag.startswith(("--capture-range", "--start-later"))]
+
+
+def test_a_program_that_ends_before_the_capture_by_time_is_said(under_nsys):
+    found = under_nsys("print('out')", "--delay", "3", "--duration", "2", FAKE_NSYS_REPORT="0")
+
+    assert found.code == 0
+    assert "the program may have ended before the capture began" in found.said[-1]
+
+
+def test_without_work_of_a_gpu_one_line_says_so_and_the_page_has_what_there_is(under_nsys, tmp_path):
+    with ExportWriter(tmp_path / "host.sqlite") as writer:
+        writer.range("wallscope_step_11", 0, 5_000_000)
+    page = tmp_path / "run.html"
+    found = under_nsys(
+        loop(), "--start", "session", "--html", str(page), FAKE_EXPORT=str(tmp_path / "host.sqlite")
+    )
+
+    assert (found.code, found.out) == (0, b"done 29\n")
+    assert found.said.count(NO_GPU_WORK) == 1
+    text = page.read_text()
+    assert "No GPU worked in this capture" in text
+    assert "NVTX ranges, marks and names" in text
+    assert "off, before" in text
 
 
 @pytest.mark.parametrize("start", ["cuda", "session"])

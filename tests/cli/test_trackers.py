@@ -1,16 +1,23 @@
 """`history --to`: rows of a history through the clients of W&B and MLflow, on this machine alone."""
 
+import contextlib
 import importlib.util
 import json
 import os
+import signal
+import socket
 import subprocess
 import sys
+import time
+import urllib.request
 
 import pytest
 
 from tests.cli.test_history import commit_of, record_commits, times
 
 COUNT = 8
+SERVER = os.environ.get("WALLSCOPE_MLFLOW", "")
+"""The program `mlflow` of a whole MLflow; the client that is tested has no server."""
 NAME = "wallscope_time_seconds/host"
 
 needs_wandb = pytest.mark.skipif(
@@ -122,6 +129,52 @@ def test_mlflow_has_a_run_for_each_commit_however_often_it_is_sent(store, rows, 
     assert [start_ms for start_ms, _, _ in found] == [row["recorded_utc_ns"] // 10**6 for row in rows]
     assert [tags["mlflow.source.git.commit"] for _, tags, _ in found] == [row["commit"] for row in rows]
     assert {tags["wallscope.testbed"] for _, tags, _ in found} == {rows[0]["testbed"]}
+    assert [own[NAME] for _, _, own in found] == pytest.approx([row["median_ns"] / 1e9 for row in rows])
+
+
+@pytest.fixture
+def server(tmp_path):
+    """The address of a server of MLflow on this machine; the client alone cannot be one."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    (tmp_path / "server").mkdir()
+    words = [SERVER, "server", "--host", "127.0.0.1", "--port", str(port), "--workers", "1"]
+    with (tmp_path / "server.log").open("wb") as log:
+        started = subprocess.Popen(
+            words, cwd=tmp_path / "server", env={**os.environ, "MLFLOW_DISABLE_TELEMETRY": "true"},
+            stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
+        )  # fmt: skip
+        address = f"http://127.0.0.1:{port}"
+        try:
+            for _ in range(240):
+                with contextlib.suppress(OSError), urllib.request.urlopen(f"{address}/health") as answer:
+                    assert answer.status == 200
+                    break
+                assert started.poll() is None
+                time.sleep(0.5)
+            yield address
+        finally:
+            os.killpg(started.pid, signal.SIGTERM)
+            started.wait()
+
+
+@needs_mlflow
+@pytest.mark.skipif(not SERVER, reason="WALLSCOPE_MLFLOW names no mlflow with its server")
+def test_a_server_of_mlflow_has_the_rows_once_they_are_sent(store, rows, tmp_path, server, called):
+    place = {"MLFLOW_TRACKING_URI": server, "MLFLOW_DISABLE_TELEMETRY": "true"}
+    count = (
+        "from mlflow import MlflowClient; print([one.name for one in MlflowClient().search_experiments()])"
+    )
+
+    called("history", "host", "--store", store, "--format", "json")
+    assert run_python(tmp_path, "-c", count, **place).stdout == "['Default']\n"  # nothing but by the user
+    for _ in range(2):
+        ran = send(tmp_path, store, "mlflow", **place)
+        assert (ran.returncode, ran.stdout.count("\n")) == (0, 1), ran.stderr
+    found = sorted(json.loads(run_python(tmp_path, "-c", READ_MLFLOW, **place).stdout))
+
+    assert [tags["mlflow.source.git.commit"] for _, tags, _ in found] == [row["commit"] for row in rows]
     assert [own[NAME] for _, _, own in found] == pytest.approx([row["median_ns"] / 1e9 for row in rows])
 
 

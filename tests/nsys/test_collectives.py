@@ -126,7 +126,7 @@ def test_names_alone_tell_the_operation(schema, tmp_path):
         call(writer, "ncclElsewhere", domainId=OTHERS)
 
     made = found(tmp_path / "run.sqlite", shift_ns=50)
-    assert made.calls.rows() == [
+    assert made.calls.drop("sequence").rows() == [
         (0, 50, 60, "GroupStart", *NOTHING, "name"),
         (0, 150, 160, "API Group", *NOTHING, "name"),
         (0, 250, 260, "AllReduce", *NOTHING, "name"),
@@ -374,3 +374,43 @@ def test_real_calls_of_nccl_are_told_by_their_names(name, traces):
     assert made.calls["thread"].null_count() == 0
     assert set(made.calls["source"]) == {"name"}
     assert made.unread_payloads == 0
+
+
+def test_bytes_are_those_of_elements_of_a_known_type(tmp_path):
+    kinds = {
+        "ncclFloat16": 20,
+        "bfloat16": 20,
+        "ncclInt64": 80,
+        "Float8e4m3": 10,
+        "ncclNumTypes": None,
+        7: None,
+    }
+    path = write(
+        tmp_path / "run.sqlite",
+        *(("ncclAllReduce", {"jsonText": json.dumps({"count": 10, "dataType": kind})}) for kind in kinds),
+        ("ncclAllReduce", {"jsonText": json.dumps({"dataType": "ncclFloat16"})}),
+        ("ncclAllReduce", {"jsonText": json.dumps({"count": 10, "bytes": 3, "dataType": "ncclFloat16"})}),
+    )
+
+    assert found(path).calls["bytes"].to_list() == [*kinds.values(), None, 3]
+
+
+def test_a_call_knows_what_the_device_says_of_it(tmp_path):
+    told = {"commHash": hex(HASH), "commRank": 1, "nRanks": 2, "count": 4, "dataType": "ncclInt8"}
+    with ExportWriter(tmp_path / "run.sqlite", "3.28.1") as writer:
+        name_domain(writer)
+        call(writer, "AllReduce", 100, jsonText=json.dumps({"apiId": 5, "bytes": 9}))
+        call(writer, "AllReduce", 200, jsonText=json.dumps({"apiId": 6}))
+        call(writer, "AllReduce", 300, jsonText=json.dumps({"apiId": 5, "seqNumber": 0, **told}))
+        for start in (400, 500):  # two operations of one call: neither is the whole of it
+            call(writer, "AllReduce", start, jsonText=json.dumps({"apiId": 6, "seqNumber": start, **told}))
+
+    assert found(tmp_path / "run.sqlite").calls.select(
+        "communicator", "bytes", "rank", "sequence"
+    ).rows() == [
+        (HASH, 9, 1, None),
+        (None, None, None, None),
+        (HASH, 4, 1, 0),
+        (HASH, 4, 1, 400),
+        (HASH, 4, 1, 500),
+    ]

@@ -5,13 +5,11 @@ commits nothing may be recognized, between the second and the third exactly the 
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from itertools import pairwise
+from dataclasses import replace
 
 import pytest
 
 from fixtures.simulation.names import ATTENTION, ELEMENTWISE_2, GEMM, NORM, OPTIMIZER, Kernel
-from fixtures.simulation.noise import add_noise
 from fixtures.simulation.program import (
     Action,
     Allocate,
@@ -20,38 +18,21 @@ from fixtures.simulation.program import (
     Free,
     Graph,
     GraphLaunch,
-    HostThread,
     Launch,
     Node,
-    Program,
     SyncDevice,
     SyncStream,
     Why,
     Work,
-    stepped,
 )
-from fixtures.simulation.run import run
-from fixtures.simulation.writing import write_run
 from tests.conftest import run_part
-from wallscope.compare.compare import CompareOptions, Side, compare_sides
-from wallscope.jobs.inputs import resolve_runs
-from wallscope.model.capture import Options
+from tests.simulation.series import MS, Series, recognize, recognize_series, record_run
 
-MS, MIB = 1_000_000, 1 << 20
+MIB = 1 << 20
 SIDE_STREAM = 30
 FP32_GEMM = Kernel("ampere_sgemm_128x64_nn", "gemm")
 BF16_GEMM = Kernel("ampere_bf16_s16816gemm_bf16_128x128_ldg8_f2f_stages_32x5_nn", "gemm")
 COMPUTE = (Launch(GEMM, 4 * MS), Launch(NORM, MS), Launch(GEMM, 4 * MS))
-
-
-@dataclass(frozen=True, slots=True)
-class Series:
-    """A step, the step with a fix, and the ids of recommendations that it may be."""
-
-    name: str
-    before: Sequence[Action]
-    after: Sequence[Action]
-    fixes: frozenset[str]
 
 
 def _series(name: str, before: Sequence[Action], after: Sequence[Action], *fixes: str) -> Series:
@@ -183,34 +164,13 @@ SERIES = (
 )
 
 
-@pytest.fixture
-def record(tmp_path):
-    def recorded(actions, seed, steps=14):
-        program = Program(((HostThread("python", stepped(steps, lambda _: actions)),),))
-        path = tmp_path / f"{seed}.sqlite"
-        write_run(run(add_noise(program, seed)), path)
-        return Side(path.name, resolve_runs((path,), Options(), lambda _: None))
-
-    return recorded
-
-
-def recognize(base, head):
-    return [one.id for one in compare_sides(base, head, CompareOptions()).applied]
-
-
 @pytest.mark.parametrize("series", run_part(SERIES, name=lambda series: series.name))
-def test_the_fix_of_a_series_is_recognized_and_no_other(series, record):
-    commits = [
-        record(series.before, 1),
-        record(series.before, 2),
-        record(series.after, 3),
-        record(series.after, 4),
-    ]
-    found = [recognize(base, head) for base, head in pairwise(commits)]
+def test_the_fix_of_a_series_is_recognized_and_no_other(series, tmp_path):
+    before, fixed, after = recognize_series(series, tmp_path, 1)
 
-    assert found[0] == found[2] == []
-    assert len(found[1]) == 1
-    assert set(found[1]) <= series.fixes
+    assert before == after == []
+    assert len(fixed) == 1
+    assert set(fixed) <= series.fixes
 
 
 SLOWER = {
@@ -225,13 +185,18 @@ SLOWER = {
 
 @pytest.mark.parametrize("change", SLOWER.values(), ids=SLOWER)
 @pytest.mark.parametrize("series", run_part(SERIES[::4], name=lambda series: series.name))
-def test_other_changes_apply_nothing(series, change, record):
-    assert recognize(record(series.before, 1), record(change(series.before), 2)) == []
+def test_other_changes_apply_nothing(series, change, tmp_path):
+    base, head = (
+        record_run(tmp_path, actions, seed)
+        for seed, actions in ((1, series.before), (2, change(series.before)))
+    )
+
+    assert recognize(base, head) == []
 
 
-def test_a_cause_that_vanishes_without_a_recommendation_applies_nothing(record):
+def test_a_cause_that_vanishes_without_a_recommendation_applies_nothing(tmp_path):
     before = (*COMPUTE, *_WAIT)
-    base = record(before, 1)
+    base = record_run(tmp_path, before, 1)
     runs = tuple(tuple(replace(profile, fixes=()) for profile in own) for own in base.runs)
 
-    assert recognize(replace(base, runs=runs), record(COMPUTE, 2)) == []
+    assert recognize(replace(base, runs=runs), record_run(tmp_path, COMPUTE, 2)) == []

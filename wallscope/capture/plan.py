@@ -23,6 +23,7 @@ NO_PROFILER, NO_PROGRAM = 3, 127
 _HOOK = Path(__file__).parent / "hook"
 _SUPERVISE = Path(__file__).parent / "supervise.py"
 _NVIDIA = "/proc/driver/nvidia/version"
+_AMD = "/dev/kfd"
 _SESSION = f"wallscope-{os.getpid()}"
 _PATIENCE_S = 30
 _INSTALL_NSYS = "install Nsight Systems, or capture with --profiler torch"
@@ -48,11 +49,18 @@ class CaptureRequest:
     trigger: Trigger | None = None
     output: Path | None = None
     step_function: str | None = None
+    delay_s: int | None = None
+    duration_s: int | None = None
     trace: str | None = None
     is_per_rank: bool = False
     ends: bool = False
     is_light: bool = False
     has_shapes: bool = False
+
+    @property
+    def is_timed(self) -> bool:
+        """Whether nsys captures by time, without the hook."""
+        return self.duration_s is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +85,11 @@ class CapturePlan:
     environment: Mapping[str, str]
 
     @property
+    def has_gpu(self) -> bool:
+        """Whether this machine has a driver of a GPU, of NVIDIA or AMD."""
+        return Path(_NVIDIA).exists() or Path(_AMD).exists()
+
+    @property
     def log(self) -> Path:
         """What nsys says goes here."""
         return self.folder / f"nsys-{self.report}.log"
@@ -96,12 +109,13 @@ def plan_capture(request: CaptureRequest) -> CapturePlan:
         OSError: the folder cannot be made.
     """
     _check_options(request)
+    _check_times(request)
     if shutil.which(request.program[0]) is None:
         raise CaptureError(
             f"{request.program[0]} — is not a program on the PATH — check its name", NO_PROGRAM
         )
     profiler, nsys = _choose_profiler(request)
-    trigger = None if nsys is None else _choose_trigger(request, nsys)
+    trigger = None if nsys is None or request.is_timed else _choose_trigger(request, nsys)
     if profiler is Profiler.TORCH and has_torch(request.program) is False:
         raise CaptureError(
             f"{request.program[0]} — has no PyTorch — name the Python of the training, or capture with nsys",
@@ -116,7 +130,7 @@ def plan_capture(request: CaptureRequest) -> CapturePlan:
     scratch.mkdir(parents=True)
     command: tuple[str, ...] = ()
     refused: tuple[str, ...] = ()
-    if nsys is not None and trigger is not None:
+    if nsys is not None:
         command, refused = _write_nsys(request, nsys, trigger)
     name = "rank-{RANK}" if request.is_per_rank else report
     target = f"--output={folder}/".replace("%", "%%") + name  # nsys fills patterns in
@@ -138,7 +152,9 @@ def plan_capture(request: CaptureRequest) -> CapturePlan:
         "session": _SESSION,
         "began_s": time.time(),
     }
-    environment = _extend_environment(request, options, scratch, command)
+    environment = dict(os.environ)
+    if not request.is_timed:
+        environment = _extend_environment(request, options, scratch, command)
     return CapturePlan(
         request=request,
         profiler=profiler,
@@ -165,11 +181,37 @@ def _check_options(request: CaptureRequest) -> None:
         raise OptionError("--light and --shapes — are for PyTorch's profiler — add --profiler torch")
 
 
+def _check_times(request: CaptureRequest) -> None:
+    if request.duration_s is None:
+        if request.delay_s is not None:
+            raise OptionError("--delay — says when a capture by time begins — add --duration")
+        return
+    others = (
+        request.profiler is Profiler.TORCH,
+        request.is_light,
+        request.has_shapes,
+        request.is_per_rank,
+        request.ends,
+        request.trigger is not None,
+        request.step_function is not None,
+    )
+    if any(others):
+        raise OptionError(
+            "--duration — lets nsys capture by time, and no step is counted — leave out --per-rank, --start,"
+            " --step-function, --end and options of PyTorch's profiler"
+        )
+
+
 def _choose_profiler(request: CaptureRequest) -> tuple[Profiler, InstalledNsys | None]:
     """Take nsys if it is there and a GPU of NVIDIA is, else PyTorch."""
     if request.profiler is Profiler.TORCH or request.is_light or request.has_shapes:
         return Profiler.TORCH, None
-    is_asked = request.profiler is Profiler.NSYS or request.is_per_rank or request.trigger is not None
+    is_asked = (
+        request.profiler is Profiler.NSYS
+        or request.is_per_rank
+        or request.trigger is not None
+        or request.duration_s is not None
+    )
     if not is_asked and not Path(_NVIDIA).exists():
         return Profiler.TORCH, None
     nsys = ask_nsys()
@@ -190,16 +232,21 @@ def _choose_trigger(request: CaptureRequest, nsys: InstalledNsys) -> Trigger:
 
 
 def _write_nsys(
-    request: CaptureRequest, nsys: InstalledNsys, trigger: Trigger
+    request: CaptureRequest, nsys: InstalledNsys, trigger: Trigger | None
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return `nsys profile` with the options that this nsys has, and those that it lacks."""
+    """Return `nsys profile` with the options that this nsys has, and those that it lacks.
+
+    Without a trigger, nsys captures by time.
+    """
     recorded = list(list_recording_flags())
     if request.trace is not None:
         recorded = [flag for flag in recorded if not flag.startswith("--trace=")]
         recorded.append(f"--trace={request.trace}")
     taken, refused = nsys.sort_flags(recorded)
     starting: tuple[str, ...]
-    if trigger is Trigger.SESSION:
+    if trigger is None:
+        starting = (f"--delay={request.delay_s or 0}", f"--duration={request.duration_s}")
+    elif trigger is Trigger.SESSION:
         name = f"{_SESSION}{'-rank-{RANK}' if request.is_per_rank else ''}"
         starting = ("--start-later=true", f"--session-new={name}")
     else:

@@ -87,8 +87,14 @@ class CaptureRun:
 
     def _list_reports(self, records: Iterable[CaptureRecord]) -> list[Path]:
         end = _TRACES if self.plan.profiler is Profiler.TORCH else _REPORTS
-        names = {one.report for one in records if one.has_capture}
+        names = self._name_reports(records)
         return [path for name in sorted(names) if (path := self.plan.folder / f"{name}{end}").is_file()]
+
+    def _name_reports(self, records: Iterable[CaptureRecord]) -> set[str]:
+        """Return the names of the reports that the profiler has begun; a capture by time has one."""
+        if self.plan.request.is_timed:
+            return {self.plan.report}
+        return {one.report for one in records if one.has_capture}
 
     def _is_settled(self, path: Path) -> bool:
         """Whether a file has not grown for a second: nsys writes its report while the program goes on."""
@@ -104,18 +110,20 @@ class CaptureRun:
     @property
     def is_captured(self) -> bool:
         """Whether all processes of this host have measured all, and their reports are complete."""
+        if self.plan.request.is_timed:
+            return len(self.find_reports()) == 1
         ranks = {one.environment.get("LOCAL_WORLD_SIZE", "1") for one in self.records}
         wanted = max((int(one) for one in ranks if one.isdigit()), default=1)
         if len(self.records) < wanted or not all(one.is_complete for one in self.records):
             return False
-        names = {one.report for one in self.records if one.has_capture}
+        names = self._name_reports(self.records)
         return bool(names) and len(self.find_reports()) == len(names)
 
     def wait_for_reports(self) -> tuple[Path, ...]:
         """Return the reports after the program ended; nsys may still write them."""
-        if self.plan.profiler is Profiler.TORCH or not any(one.has_capture for one in self.records):
+        names = self._name_reports(self.records)
+        if self.plan.profiler is Profiler.TORCH or not names:
             return self.find_reports()
-        names = {one.report for one in self.records if one.has_capture}
         deadline = time.monotonic() + _REPORT_S
         while time.monotonic() < deadline:
             reports = self.find_reports()
@@ -133,7 +141,8 @@ class CaptureRun:
         """Return what there is to say after the end: why there is no capture, or what it lacks."""
         records = self.records
         if not records:
-            return [] if code else [self._explain_no_step()]
+            is_explained = code or (self.plan.request.is_timed and reports)
+            return [] if is_explained else [self._explain_absence()]
         errors = sorted({error for one in records for error in one.errors})
         if errors:
             return [f"the program could not start or stop the capture: {error}" for error in errors]
@@ -156,7 +165,10 @@ class CaptureRun:
             lines.append(self._explain_no_report())
         return [*lines, *sorted({note for one in records for note in one.notes})]
 
-    def _explain_no_step(self) -> str:
+    def _explain_absence(self) -> str:
+        """Return why no process has a record; of a capture by time, why it has no report."""
+        if self.plan.request.is_timed:
+            return self._explain_no_report()
         if not self.plan.loaded.exists():
             return (
                 "no process loaded the hook that counts steps: Python -I, -E or -S, sudo and containers"
@@ -172,6 +184,8 @@ class CaptureRun:
         see = f"see {self.plan.folder / name}"
         if any(self.plan.folder.glob(f"*{_RAW}")):
             return f"nsys wrote a {_RAW} file, which its importer did not convert: {see}"
+        if self.plan.request.is_timed:
+            return f"nsys wrote no report: the program may have ended before the capture began, {see}"
         return f"the program started and stopped the capture, and nsys wrote no report: {see}"
 
 

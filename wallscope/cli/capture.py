@@ -52,6 +52,26 @@ def capture(  # noqa: PLR0913  # options are parameters
             " (Python 3.12). Default: the optimizer of PyTorch, or the step of Megatron or DeepSpeed.",
         ),
     ] = None,
+    delay: Annotated[
+        int | None,
+        typer.Option(
+            metavar="S",
+            min=0,
+            max=1_000_000,
+            rich_help_panel=_STEPS,
+            help="With --duration: seconds from the start of the program to the capture. Default: 0.",
+        ),
+    ] = None,
+    duration: Annotated[
+        int | None,
+        typer.Option(
+            metavar="S",
+            min=1,
+            max=1_000_000,
+            rich_help_panel=_STEPS,
+            help="Let nsys capture so many seconds, where no step can be counted.",
+        ),
+    ] = None,
     end: Annotated[
         bool,
         typer.Option(
@@ -134,6 +154,8 @@ def capture(  # noqa: PLR0913  # options are parameters
         trigger=None if start is None else Trigger(start),
         output=output,
         step_function=step_function,
+        delay_s=delay,
+        duration_s=duration,
         trace=trace,
         is_per_rank=per_rank,
         ends=end,
@@ -186,6 +208,8 @@ def _announce(plan: "CapturePlan") -> list[str]:
     with_what = "PyTorch's profiler" if plan.nsys is None else f"nsys {plan.nsys.version}"
     then = "--end ends the program" if asked.ends else "the program runs on, --end would end it"
     what = f"{plural(asked.steps, 'step')} after {plural(asked.skip, 'step')} of warm-up"
+    if asked.is_timed:
+        what, then = f"{asked.duration_s} s after {asked.delay_s or 0} s", "the program runs on"
     lines = [f"captures {what} with {with_what}; then {then}", f"files go to {os.path.relpath(plan.folder)}"]
     if plan.refused:
         lines.append(f"this nsys lacks {', '.join(plan.refused)}, which is left out")
@@ -213,6 +237,9 @@ def _show_verdict(run: "CaptureRun", reports: "Sequence[Path]", html: Path | Non
     if not exports or launched not in {None, 0}:
         return False
     write_configuration(plan.folder, run.records)
+    is_cheap = plan.profiler is not Profiler.TORCH  # a trace would be read twice
+    if (is_cheap or not plan.has_gpu) and _show_host(run, exports, html):
+        return True
     command = [sys.executable, "-P", "-m", "wallscope", "analyze", *map(str, map(_shorten, exports))]
     if html is not None:
         command += ["--html", str(html)]
@@ -231,6 +258,34 @@ def _show_verdict(run: "CaptureRun", reports: "Sequence[Path]", html: Path | Non
     if slower is not None:
         say(slower)
     return analysis.returncode == 0
+
+
+def _show_host(run: "CaptureRun", exports: "Sequence[Path]", html: Path | None) -> bool:
+    """Say that no GPU worked, and write what was captured; return whether that is so."""
+    from wallscope.cli.output import write_file  # noqa: PLC0415  # keeps --help fast
+    from wallscope.errors import InputError  # noqa: PLC0415  # same
+    from wallscope.kineto.any_capture import read_any_contents  # noqa: PLC0415  # same
+    from wallscope.views.host_page import NO_GPU_WORK, TimedSteps, write_host_page  # noqa: PLC0415  # same
+
+    try:
+        contents = [read_any_contents(export, lambda _: None) for export in exports]
+    except InputError:  # the analysis says what is wrong
+        return False
+    if any(one.has_device_work for one in contents):
+        return False
+    say(NO_GPU_WORK)
+    timed = [
+        TimedSteps(record.rank, when, times_ns)
+        for record in run.records
+        for when, times_ns in (
+            ("before", record.before_ns),
+            ("during", record.during_ns),
+            ("after", record.after_ns),
+        )
+    ]
+    if html is not None:
+        write_file(html, write_host_page(contents, timed))
+    return True
 
 
 def _shorten(path: Path) -> Path:

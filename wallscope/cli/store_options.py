@@ -139,7 +139,8 @@ def load_sides(store: "Store", base: str, head: str, labels: dict[str, str]) -> 
     Raises:
         StoreError: a commit is not recorded, they share no testbed, or several.
     """
-    from wallscope.render.texts import visible  # noqa: PLC0415  # keeps --help fast
+    from wallscope.compare.recorded_sides import make_side  # noqa: PLC0415  # keeps --help fast
+    from wallscope.render.texts import visible  # noqa: PLC0415  # same
 
     commits = [store.base(find_commit(base)), store.commit(find_commit(head))]
     recorded = [store.records(commit) for commit in commits]
@@ -160,40 +161,10 @@ def load_sides(store: "Store", base: str, head: str, labels: dict[str, str]) -> 
     every = tuple(record for record in store.all_records() if record.commit not in commits)
     warn_of_unreadable(store)
     ours, theirs = (
-        _make_side(store, (name, commit), records, testbed, every)
+        make_side(store, (name, commit), records, testbed, every)
         for name, commit, records, testbed in zip((base, head), commits, recorded, found[0], strict=True)
     )
     return replace(ours, notes=_note_old_base(found[0][0], recorded, every)), theirs
-
-
-def list_series(store: "Store", labels: dict[str, str]) -> "list[list[tuple[Record, ...]]]":
-    """The records of each machine by commit, in the order of recording, without those of pull requests.
-
-    The configuration may change from commit to commit, as a recommendation that is applied changes it.
-
-    Raises:
-        StoreError: the store cannot be read.
-    """
-    machines: dict[str, dict[str, list[Record]]] = {}
-    for record in store.all_records():
-        if record.is_reference and record.testbed.fits(labels):
-            by_commit = machines.setdefault(str(record.testbed.machine), {})
-            by_commit.setdefault(record.commit, []).append(record)
-    return [
-        [tuple(one for one in own if one.testbed == own[0].testbed) for own in by_commit.values()]
-        for by_commit in machines.values()
-    ]
-
-
-def make_commit_side(store: "Store", records: "tuple[Record, ...]", every: "tuple[Record, ...]") -> "Side":
-    """A side of the records of one commit on one testbed; `every` are those that measure run noise.
-
-    Raises:
-        StoreError: a profile is not there or damaged.
-    """
-    first = records[0]
-    others = tuple(record for record in every if record.commit != first.commit)
-    return _make_side(store, (first.commit[:12], first.commit), records, first.testbed, others)
 
 
 def _note_old_base(
@@ -233,27 +204,3 @@ def _testbeds(records: "tuple[Record, ...]") -> "list[Testbed]":
         if record.testbed not in kept:
             kept.append(record.testbed)
     return kept
-
-
-def _make_side(
-    store: "Store",
-    named: tuple[str, str],
-    records: "tuple[Record, ...]",
-    testbed: "Testbed",
-    others: "tuple[Record, ...]",
-) -> "Side":
-    """A side; `others` are records of all other commits, which measure run noise."""
-    from wallscope.compare.compare import Side  # noqa: PLC0415  # keeps --help fast
-    from wallscope.profile.codec import unpack_profile  # noqa: PLC0415
-    from wallscope.store import run_noise  # noqa: PLC0415
-
-    name, commit = named
-    chosen = [record for record in records if record.testbed == testbed]
-    held = {
-        one: unpack_profile(store.profile(one), f"{store}: {commit[:12]}")
-        for one in dict.fromkeys(rank.object for record in chosen for rank in record.ranks)
-    }
-    runs = tuple(
-        tuple(replace(held[rank.object], fixes=record.fixes) for rank in record.ranks) for record in chosen
-    )
-    return Side(name, runs, commit, run_noise(others, testbed), str(testbed))

@@ -4,6 +4,8 @@ A client is imported only where the user names its tracker. Nothing but the poin
 metric is handed to it: W&B's runs have no code, no Git, no console and no figures of the machine.
 """
 
+import contextlib
+import io
 import os
 import time
 from collections.abc import Iterable, Sequence
@@ -109,7 +111,8 @@ def _send_to_mlflow(points: Sequence[Point], metric: str, project: str) -> list[
                     Metric(name, value, time.time_ns() // 10**6, 0) for name, value in point.values.items()
                 ]
                 client.log_batch(run.info.run_id, values)
-                client.set_terminated(run.info.run_id, end_time=at_ms)
+                with contextlib.redirect_stdout(io.StringIO()):  # it prints where each run is
+                    client.set_terminated(run.info.run_id, end_time=at_ms)
             lines.append(_describe_sent(own, f"{metric} · {testbed}", f"experiment {project}"))
     except mlflow.MlflowException as error:
         raise _make_failure(

@@ -6,7 +6,7 @@ from fractions import Fraction
 
 import polars as pl
 
-from wallscope.compare.kernel_changes import POINTWISE, is_fused_on_one_side
+from wallscope.compare.kernel_changes import find_fusion
 from wallscope.compare.typical_steps import Key, TypicalStep
 from wallscope.errors import ComparisonError
 from wallscope.model.capture import Profiler
@@ -154,9 +154,10 @@ def _compare_kernels(base: tuple[Work, TypicalStep], head: tuple[Work, TypicalSt
     alike = _common_shares(*counts)
     if alike >= LIKE_WORK_SHARE:
         return
-    if base[0].kind == head[0].kind and is_fused_on_one_side(base[1], head[1]):
+    if base[0].kind == head[0].kind:
+        is_fused = find_fusion(base[1], head[1])
         alike = _common_shares(
-            *({name: side[name] for name in side if name not in POINTWISE} for side in counts)
+            *(_compute_counts(side[1], lambda key: not is_fused(key)) for side in (base, head))
         )
     has_tokens = None not in {base[0].tokens_per_step, head[0].tokens_per_step}
     is_tuned = base[0].graphs != head[0].graphs
@@ -174,10 +175,12 @@ def _common_shares(base: dict[str, Fraction], head: dict[str, Fraction]) -> floa
     return float(common / both) if both else 1.0
 
 
-def _compute_counts(step: TypicalStep) -> dict[str, Fraction]:
+def _compute_counts(
+    step: TypicalStep, is_meant: Callable[[Key], bool] = lambda _: True
+) -> dict[str, Fraction]:
     counts: dict[str, Fraction] = defaultdict(Fraction)
     for key, ran in step.ran.items():
-        if key.axis is None and ran.exposed_ns is None:
+        if key.axis is None and ran.exposed_ns is None and is_meant(key):
             counts[key.category] += ran.count
     return counts
 

@@ -131,13 +131,22 @@ def _is_compiled(key: Key) -> bool:
     return key.name.startswith(_TRITON)
 
 
-def is_fused_on_one_side(base: TypicalStep, head: TypicalStep) -> bool:
-    """Return whether one side alone runs kernels that a compiler fused out of several."""
-    fused = [
-        any(_is_compiled(key) or any(part in key.name for part in _FUSED) for key in step.ran)
+def find_fusion(base: TypicalStep, head: TypicalStep) -> Callable[[Key], bool]:
+    """Return which operations one side fuses, so that their number says little of the work.
+
+    It fuses pointwise operations if it has all fused kernels of the other, and more. It fuses the optimizer
+    if that runs far fewer kernels.
+    """
+    ours, theirs = (
+        {key.name for key in step.ran if _is_compiled(key) or any(part in key.name for part in _FUSED)}
         for step in (base, head)
-    ]
-    return fused[0] != fused[1]
+    )
+    has_pointwise, has_update = ours < theirs or theirs < ours, any(_optimizer(base, head))
+
+    def is_fused(key: Key) -> bool:
+        return (has_pointwise and _is_pointwise(key)) or (has_update and _is_optimizing(key))
+
+    return is_fused
 
 
 def _is_pointwise(key: Key) -> bool:

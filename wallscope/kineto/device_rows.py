@@ -264,6 +264,7 @@ def build_collective_calls(
             participants="group_size",
             peer=_express_peer(),
             rank="own_rank",
+            sequence=pl.lit(None),
             source=pl.lit(CollectiveSource.JSON, COLLECTIVE_CALLS["source"]),
         )
         .hstack(calls)

@@ -219,6 +219,7 @@ def read_trace_contents(path: Path, progress: Progress) -> Contents:
     findings = build_trace_capture(path, tables).findings if tables.has_work else find_damage(tables)
     return Contents(
         export=identify_trace(path, tables, start_ns),
+        has_device_work=tables.has_work,
         traced=tuple(sorted(tables.counts)),
         duration_ns=None if last_ns is None else last_ns - start_ns,
         graph_mode="node",

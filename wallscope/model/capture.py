@@ -154,8 +154,8 @@ class Capture:
     `NAMES`, `range_names` follows `RANGE_NAMES`, `streams` follows `DEVICE_STREAMS`. `world_size` is the
     number of ranks in the job if known. `kernel_flops`, `kernel_occupancy` and `autograd_ranges` are `None`
     if the profiler does not record shapes of operators, occupancy, or operators of the backward pass.
-    `libraries` are the known framework libraries that the program loaded. `interpreter` is `python`,
-    `julia`, `native`, or `None` if unknown.
+    `traffic` is `None` if no card or switch was sampled. `libraries` are the known framework libraries that
+    the program loaded. `interpreter` is `python`, `julia`, `native`, or `None` if unknown.
     """
 
     export: Export
@@ -188,6 +188,7 @@ class Capture:
     kernel_flops: "pl.DataFrame | None" = None
     kernel_occupancy: "pl.DataFrame | None" = None
     autograd_ranges: "pl.DataFrame | None" = None
+    traffic: "pl.DataFrame | None" = None
     libraries: tuple[str, ...] = ()
     interpreter: str | None = None
     conditions: CaptureConditions = field(default_factory=CaptureConditions)
@@ -223,9 +224,11 @@ class Contents:
     """The content of an export, before any analysis.
 
     `traced` are the kinds of event that the capture was configured to record; empty if unknown.
+    `has_device_work` says whether it has a kernel, copy, fill or graph.
     """
 
     export: Export
+    has_device_work: bool
     traced: tuple[str, ...]
     duration_ns: int | None
     graph_mode: str | None

@@ -123,6 +123,7 @@ class ExportedCollective:
     participants: Annotated[int, Shown("ranks")]
     peer: Annotated[int, Shown("other rank")]
     rank: Annotated[int, Shown("number inside the communicator")]
+    sequence: Annotated[int, Shown("number in the communicator, where NCCL traced the device")]
 
 
 CAPTURE_TABLES = (

@@ -166,6 +166,13 @@ class LinkKind(StrEnum):
 LINK_KINDS = tuple(LinkKind)
 
 
+class Direction(StrEnum):
+    """Which way bytes moved, seen from the end of the link that counted them."""
+
+    RECEIVED = "received"
+    SENT = "sent"
+
+
 class Wall(StrEnum):
     """The wall of an interval."""
 

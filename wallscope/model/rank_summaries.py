@@ -12,7 +12,15 @@ A part of the published contract of `model.analysis`. Metrics that were not samp
 from enum import StrEnum
 from typing import Annotated, Literal
 
-from wallscope.model.enums import Axis, Backend, Collective, ComputeCategory, CopyDirection, Precision
+from wallscope.model.enums import (
+    Axis,
+    Backend,
+    Collective,
+    ComputeCategory,
+    CopyDirection,
+    Direction,
+    Precision,
+)
 from wallscope.model.shown import AXIS, FUNCTION, KERNEL_NAME, KERNELS, OPERATION, WORK, Shown
 from wallscope.records import dataclass
 
@@ -94,11 +102,37 @@ class DispatcherWork:
 
 
 @dataclass(frozen=True, slots=True)
+class LinkTraffic:
+    """What a link carried in the steps of the typical step, and during exposed communication.
+
+    A network card or a switch serves the whole host, and its values are bytes per second. NVLink is that of
+    the rank's GPU, and its values are shares of its peak. Values are means of samples. Those of exposed
+    communication are the samples of which it covers at least half; without one they are `None`.
+    """
+
+    link: Annotated[str, Shown("NVLink, or name of the card or switch", "link")]
+    direction: Annotated[Direction, Shown("direction as the link counts it", "direction")]
+    bytes_per_s: Annotated[float | None, Shown("mean rate in the {whole}", "rate", "rate")]
+    exposed_bytes_per_s: Annotated[
+        float | None, Shown("mean rate during exposed communication", "rate, exposed", "rate")
+    ]
+    peak_share: Annotated[float | None, Shown("mean share of the peak", "of peak", "percent")]
+    exposed_peak_share: Annotated[
+        float | None,
+        Shown("mean share of the peak during exposed communication", "of peak, exposed", "percent"),
+    ]
+    samples: Annotated[int, Shown("count of the samples", "samples", "count")]
+    exposed_samples: Annotated[
+        int, Shown("count of the samples during exposed communication", "samples, exposed", "count")
+    ]
+
+
+@dataclass(frozen=True, slots=True)
 class Communication:
     """Communication of a rank: the time it ran, and the hidden share.
 
     `overlap_tax` is `None` if no kernel ran often enough both ways, `dispatcher` if experts did not
-    communicate.
+    communicate, `traffic` if no counter of a link was sampled in the steps.
     """
 
     union_ns: int
@@ -108,6 +142,7 @@ class Communication:
     operations: tuple[CommunicationOperation, ...]
     overlap_tax: OverlapTax | None = None
     dispatcher: DispatcherWork | None = None
+    traffic: tuple[LinkTraffic, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)

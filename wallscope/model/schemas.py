@@ -19,6 +19,7 @@ from wallscope.model.enums import (
     CopyCause,
     CopyDirection,
     DeviceState,
+    Direction,
     LinkKind,
     MemoryKind,
     OperationClass,
@@ -147,6 +148,17 @@ SAMPLES = pl.Schema({"gpu": pl.Int32(), "at_ns": pl.Int64(), "metric": pl.UInt32
 clock frequencies are in Hz.
 """
 
+TRAFFIC = pl.Schema(
+    {
+        "link": pl.String(),  # card or switch, with the port if there are several, and the protocol
+        "direction": pl.Enum(Direction),
+        "start_ns": pl.Int64(),
+        "end_ns": pl.Int64(),
+        "bytes_per_s": pl.Float64(),  # mean between both moments
+    }
+)
+"""Samples of what network cards and switches moved, sorted by link, direction and time."""
+
 COLLECTIVE_CALLS = pl.Schema(
     {
         "thread": pl.UInt32(),
@@ -158,6 +170,7 @@ COLLECTIVE_CALLS = pl.Schema(
         "participants": pl.Int32(),
         "peer": pl.Int32(),
         "rank": pl.Int32(),  # number inside the communicator
+        "sequence": pl.Int64(),  # number of the operation in its communicator, where NCCL traced the device
         "source": pl.Enum(CollectiveSource),
     }
 )

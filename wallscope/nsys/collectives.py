@@ -31,8 +31,17 @@ _FIELDS = {
     "peer": ("peerrank", "peer"),
     "rank": ("rank", "commrank"),
     "device": ("cudadevice", "cudadev"),
+    "sequence": ("seqnumber", "sequencenumber"),
+    "api": ("apiid",),
 }
 _FIELD_OF = {spelling: field for field, spellings in _FIELDS.items() for spelling in spellings}
+_ELEMENT_BYTES = {
+    **dict.fromkeys(("int8", "char", "uint8", "float8e4m3", "float8e5m2"), 1),
+    **dict.fromkeys(("float16", "half", "bfloat16"), 2),
+    **dict.fromkeys(("int32", "int", "uint32", "float32", "float"), 4),
+    **dict.fromkeys(("int64", "uint64", "float64", "double"), 8),
+}
+"""Bytes of an element of NCCL's types, by their names without prefix."""
 _LARGEST_BYTES, _MOST_RANKS = 1 << 48, 1 << 24
 _PAYLOAD = {
     "row_id": pl.Int64(),
@@ -74,7 +83,8 @@ def read_collectives(
     """Read the NCCL calls of all threads, including groups and the creation of communicators.
 
     `raw` are all rows of ranges. Calls that end before they start are excluded. A call without an end has
-    none.
+    none. Rows with a sequence number are what NCCL traced on the device; what one says holds for the call
+    with its `apiId` too.
     """
     rows = _read_nccl_ranges(source, raw)
     progress(f"reading NCCL calls: {len(rows):,} rows")
@@ -90,12 +100,28 @@ def read_collectives(
         )
         .sort("thread", "start_ns", maintain_order=True)
     )
+    facts = _inform_calls(facts)
     is_member = pl.all_horizontal(pl.col("communicator", "rank", "participants").is_not_null())
     members = facts.filter(is_member).select(COMMUNICATORS.names()).unique()
     return Collectives(
         calls=facts.select(COLLECTIVE_CALLS.names()).cast(COLLECTIVE_CALLS),
         communicators=members.sort(COMMUNICATORS.names()).cast(COMMUNICATORS),
         unread_payloads=payload_count - len(payloads),
+    )
+
+
+def _inform_calls(facts: pl.DataFrame) -> pl.DataFrame:
+    """Return the rows; a call without a sequence knows what the only traced row with its `apiId` says."""
+    asked = ["process", "api", "operation"]
+    known = ("communicator", "bytes", "participants", "peer", "rank")
+    traced = facts.filter(pl.col("sequence").is_not_null()).drop_nulls("api").unique(asked, keep="none")
+    if traced.is_empty():
+        return facts
+    told = traced.select(*asked, pl.col(known).name.prefix("told_"))
+    is_call = pl.col("sequence").is_null()
+    joined = facts.join(told, on=asked, how="left", maintain_order="left")
+    return joined.with_columns(
+        pl.when(is_call).then(pl.coalesce(name, f"told_{name}")).otherwise(name).alias(name) for name in known
     )
 
 
@@ -217,8 +243,17 @@ def _decode_json(rows: Iterable[tuple[int, object]]) -> pl.DataFrame:
             inner = [value for value in read.values() if isinstance(value, dict)]
             pairs = [pair for level in (*inner, read) for pair in level.items()]
             facts = {_FIELD_OF.get(_spelling(key)): _parse_integer(value) for key, value in pairs}
+            facts.setdefault("bytes", _count_bytes({_spelling(key): value for key, value in pairs}))
             payloads.append((row_id, str(CollectiveSource.JSON), *(facts.get(field) for field in _FIELDS)))
     return _make_frame(payloads, _PAYLOAD)
+
+
+def _count_bytes(values: Mapping[str, object]) -> int | None:
+    """Return the bytes of a message by its elements and their type, `None` where either is unknown."""
+    count = _parse_integer(values.get("count"))
+    kind = re.sub(r"[^a-z0-9]|^nccl", "", str(values.get("datatype", "")).lower())
+    each = _ELEMENT_BYTES.get(kind)
+    return None if count is None or each is None else count * each
 
 
 def _spelling(name: object) -> str:

@@ -64,6 +64,7 @@ from wallscope.nsys.identity import (
     read_program_hints,
 )
 from wallscope.nsys.integrity import is_folder
+from wallscope.nsys.network_counters import read_traffic
 from wallscope.nsys.operations import RawOperations, build_device_work, keep_operations, read_operations
 from wallscope.nsys.ranks import Ranks, identify_ranks
 from wallscope.nsys.shaped_ranges import count_shaped_ranges
@@ -173,6 +174,9 @@ def read_contents(path: Path, progress: Progress) -> Contents:
         traced, graph_mode = _read_traced_events(source)
         return Contents(
             export=identify_export(source, facts),
+            has_device_work=any(
+                source.presence(table.name) is Presence.ROWS for table in catalog.DEVICE_TABLES
+            ),
             traced=traced,
             duration_ns=read_duration_ns(source),
             graph_mode=graph_mode,
@@ -299,6 +303,7 @@ def read_capture(path: Path, progress: Progress, reader: Reader = Reader.PAGES) 
             cpu_samples=read_cpu_samples(source, of_threads, shift_ns, progress),
             samples=sampled,
             metric_names=metric_names,
+            traffic=read_traffic(source, shift_ns, progress),
             findings=(),
             world_size=of_ranks.world_size,
             kernel_flops=count_shaped_ranges(held, range_names, work.operations, made.calls),

@@ -97,6 +97,7 @@ CONTENTS = {
     "GPU_METRICS": "GPU metric samples",
     "GENERIC_EVENTS": "generic events",
     "NET_NIC_METRIC": "network card samples",
+    "NET_IB_SWITCH_METRIC": "InfiniBand switch samples",
     "MPI_COLLECTIVES_EVENTS": "MPI collectives",
     "MPI_P2P_EVENTS": "MPI messages",
     "PROFILER_OVERHEAD": "profiler overheads",

@@ -79,12 +79,15 @@ _TITLES: Final = {
     "sureness": "Replay accuracy",
     "operations": "Operations",
     "comparable": "Comparability",
+    "timed": "Step times on the host",
+    "contents": "Contents",
 }
 """What sections hold, by their keys; navigation and headings of all pages."""
 _OVERVIEWS: Final = {
     "page.html.j2": frozenset({"timeline", "job", "light", "phases"}),
     "comparison.html.j2": frozenset({"steps", "causes"}),
     "whatif.html.j2": frozenset({"changes", "sweep"}),
+    "host.html.j2": frozenset(),
 }
 """Sections that a page shows at once, by its template; the others are tabs."""
 _OF_ONE_RANK: Final = frozenset({"light", "phases"})

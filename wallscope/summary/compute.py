@@ -298,16 +298,11 @@ _PERCENT = 100
 
 
 def average_gpu_metrics(steps: Spans, capture: Capture, rank_id: int, gpu: int | None) -> GpuMetrics | None:
-    """Return the GPU metrics sampled on a rank's GPU (Nsight's id); `None` without samples in its steps.
-
-    If the id is unknown, an export of a single GPU is unambiguous.
-    """
-    gpu = find_sampled_gpu(capture, gpu)
-    if gpu is None:
+    """Return the GPU metrics sampled on a rank's GPU (Nsight's id); `None` without samples in its steps."""
+    found = select_gpu_samples(steps, capture, gpu)
+    if found is None:
         return None
-    placed = _select_samples_inside(list_gpu_samples(capture, gpu), steps)
-    if placed.is_empty():
-        return None
+    gpu, placed = found
     by_name = {
         text: (mean, count)
         for text, mean, count in placed.group_by("text")
@@ -326,6 +321,18 @@ def average_gpu_metrics(steps: Spans, capture: Capture, rank_id: int, gpu: int |
             if text in by_name
         ),
     )
+
+
+def select_gpu_samples(steps: Spans, capture: Capture, gpu: int | None) -> tuple[int, pl.DataFrame] | None:
+    """Return a GPU (Nsight's id), and its samples of known metrics with `text` and `begin_ns` in the steps.
+
+    If the id is unknown, an export of a single GPU is unambiguous. `None` without samples in the steps.
+    """
+    gpu = find_sampled_gpu(capture, gpu)
+    if gpu is None:
+        return None
+    placed = _select_samples_inside(list_gpu_samples(capture, gpu), steps)
+    return None if placed.is_empty() else (gpu, placed)
 
 
 def find_sampled_gpu(capture: Capture, gpu: int | None) -> int | None:

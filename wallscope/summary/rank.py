@@ -60,6 +60,7 @@ from wallscope.summary.compute import (
 )
 from wallscope.summary.diagnosis import measure_recoverable
 from wallscope.summary.host import summarize_host
+from wallscope.summary.link_traffic import measure_link_traffic
 from wallscope.summary.memory import (
     count_allocator_retries,
     find_offload,
@@ -252,6 +253,7 @@ def _summarize_rank(  # noqa: PLR0913, PLR0917  # what is shared between ranks, 
         communication=replace(
             summarize_communication(work, budget.exposed_communication, traffic, taxes[own.rank_id]()),
             blocking_ns=measure_blocking(usual, facts.axes["op"], len(chosen)),
+            traffic=measure_link_traffic(work, capture, rank["gpu"]),
         ),
         compute=sum_compute_work(work, capture.kernel_flops),
         compute_details=None

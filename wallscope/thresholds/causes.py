@@ -198,6 +198,8 @@ MET_SPREAD_NS: Final = 2_000
 """How much the distance of ends on one clock may vary. Chosen; other values below for other evidence."""
 MET_SPREAD_SHARE: Final = 0.25
 """The same as a share of how much the distance of starts varies. Chosen."""
+SAME_WORK_SHARE: Final = 0.2
+"""Of an operation's duration, how far its begin and end lie from those that NCCL traced. Chosen."""
 SIZED_MET_SPREAD_NS: Final = 20_000
 """The same as `MET_SPREAD_NS` where the size of the group is known. Chosen."""
 FEWEST_PAIRED_COUNT: Final = 2

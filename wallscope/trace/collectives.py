@@ -36,6 +36,7 @@ from wallscope.thresholds.causes import (
     MET_ENDS_APART_NS,
     MET_SPREAD_NS,
     MET_SPREAD_SHARE,
+    SAME_WORK_SHARE,
 )
 from wallscope.thresholds.steps import FEWEST_MESSAGES_COUNT, FEWEST_PEERS_COUNT
 from wallscope.trace.intervals import Times
@@ -194,13 +195,18 @@ def match_nccl_calls(operations: pl.DataFrame, capture: Capture) -> pl.DataFrame
     """Return the data of NCCL's calls on the operations that they enqueued (`CLASSIFIED` to `COLLECTIVES`).
 
     Where one call or group enqueued several operations of a kind, its bytes belong to none of them.
-    Operations of CUDA graphs, and those issued before the capture, have no call.
+    Operations of CUDA graphs, and those issued before the capture, have no call. They have the data of what
+    NCCL traced on the device at their time, if it did.
     """
-    asked = _select_requests(capture.collective_calls)
+    calls, members = _split_traced_work(operations, capture)
+    asked = _select_requests(calls)
     launches = _select_launches(operations, capture.calls)
-    if asked.is_empty() or launches.op.size == 0:
-        return COLLECTIVES.to_frame()
-    members = _pair_requests(asked, launches)
+    if not asked.is_empty() and launches.op.size:
+        called = _pair_requests(asked, launches)
+        if members.is_empty():
+            members = called
+        else:
+            members = pl.concat([called, members.join(called, on="op", how="anti")], how="diagonal")
     if members.is_empty():
         return COLLECTIVES.to_frame()
     if capture.communicators.is_empty():
@@ -212,6 +218,59 @@ def match_nccl_calls(operations: pl.DataFrame, capture: Capture) -> pl.DataFrame
             rank=pl.coalesce("rank", "known_rank"),
         )
     )
+
+
+def _split_traced_work(operations: pl.DataFrame, capture: Capture) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Return the calls, and operations with what NCCL traced of them, with columns of `_pair_requests`.
+
+    A row with a sequence number is not a call if the process has calls of its function without one. Nor is
+    it if it begins and ends with an operation of its kind, and each is the other's nearest. Messages pair
+    with none: one operation has several.
+    """
+    calls = capture.collective_calls.with_row_index("row")
+    if calls["sequence"].null_count() == len(calls):
+        return capture.collective_calls, pl.DataFrame()
+    calls = calls.join(capture.threads.select("thread", "process"), on="thread", maintain_order="left")
+    asked = calls["operation"].str.to_lowercase()
+    calls = calls.with_columns(asked=asked, kind=pl.Series(_kinds_asked(asked), dtype=pl.Int64))
+    has_sequence = pl.col("sequence").is_not_null()
+    has_calls = (~has_sequence).any().over("process", "operation")
+    traced = calls.filter(has_sequence & pl.col("end_ns").is_not_null() & (pl.col("kind") >= 0))
+    pairs = _pair_traced_work(traced, _select_own(operations, capture.ranks))
+    is_paired = pl.col("row").is_in(pairs["row"].implode())
+    left = calls.filter(~(has_sequence & (has_calls | is_paired)))
+    found = traced.join(pairs, on="row").drop("row", "thread", "process", "kind").with_columns(is_sole=True)
+    return left.select(capture.collective_calls.columns), found
+
+
+def _select_own(operations: pl.DataFrame, ranks: pl.DataFrame) -> pl.DataFrame:
+    """Return the communication operations with process and kind."""
+    own = operations.filter(pl.col("class") == OperationClass.COMMUNICATION)
+    kind = _KIND_OF_CATEGORY[as_integers(own["category"])]
+    return own.select("op", "rank_id", "start_ns", "end_ns", kind=pl.Series(kind, dtype=pl.Int64)).join(
+        ranks.select("rank_id", "process"), on="rank_id", maintain_order="left"
+    )
+
+
+def _pair_traced_work(traced: pl.DataFrame, own: pl.DataFrame) -> pl.DataFrame:
+    """Return which operation each traced row is: columns `row`, `op`, `rank_id`."""
+    pairs = [traced.select("row").clear().hstack(own.select("op", "rank_id").clear())]
+    for (process, kind), theirs in traced.sort("start_ns").group_by("process", "kind", maintain_order=True):
+        mine = own.filter(process=process, kind=kind).sort("start_ns")
+        if mine.is_empty() or kind == _COLLECTIVES.index(Collective.SEND_RECV):
+            continue
+        (start_ns, end_ns), (traced_ns, traced_end_ns) = (
+            [side[column].to_numpy() for column in ("start_ns", "end_ns")] for side in (mine, theirs)
+        )
+        nearest, nearest_back = _nearest(start_ns, traced_ns), _nearest(traced_ns, start_ns)
+        apart_ns = np.maximum(abs(traced_ns[nearest] - start_ns), abs(traced_end_ns[nearest] - end_ns))
+        is_same = (nearest_back[nearest] == np.arange(start_ns.size)) & (
+            apart_ns <= SAME_WORK_SHARE * (end_ns - start_ns)
+        )
+        pairs.append(
+            theirs["row",][nearest[is_same]].hstack(mine["op", "rank_id"].filter(pl.Series(is_same)))
+        )
+    return pl.concat(pairs)
 
 
 @dataclass(frozen=True, slots=True)

@@ -87,11 +87,21 @@ def describe_calibration(one: FixCalibration) -> str:
 def describe_applied_fix(one: AppliedFix) -> str:
     """Say that a recommendation was applied, what shows it, and what it gained."""
     shown = "; ".join(visible(text, most=_LONGEST_EVIDENCE) for text in one.evidence[:_MOST_EVIDENCE])
-    parts = [f"{one.title}: {describe_gain(one)}.", f"Shown by: {shown}."]
+    parts = [f"{one.title}: {describe_gain(one)}.", *_explain_excess(one), f"Shown by: {shown}."]
     if one.alternatives:
         parts.append(f"The same would be seen with {' or '.join(one.alternatives)}.")
     parts.append(f"The next wall is {one.next_wall}, {units.duration(one.next_wall_ns)}.")
     return " ".join(parts)
+
+
+def _explain_excess(one: AppliedFix) -> Iterator[str]:
+    """Say why the gain is larger than the bound, if it is: an assumption, or more than one change."""
+    if one.share is None or one.share <= 1:
+        return
+    yield "The gain is more than the bound, so the commit changed more than this, or the bound is too low."
+    if one.assumption:
+        link = " " if one.assumption.startswith("assumes") else ": "
+        yield f"The bound{link}{visible(one.assumption, most=_LONGEST_EVIDENCE).rstrip('.')}."
 
 
 def describe_gain(one: AppliedFix) -> str:

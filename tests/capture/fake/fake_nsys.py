@@ -22,6 +22,10 @@ HELP = """
 
 \t   Possible values are 'process-tree' or 'none'.
 
+\t-d, --duration=
+
+\t   Collection duration in seconds.
+
 \t-e, --env-var=
 
 \t   Set environment variables.
@@ -53,6 +57,10 @@ HELP = """
 \t-t, --trace=
 
 \t   Possible values are 'cuda', 'nvtx', 'cuda-sw' or 'none'.
+
+\t-y, --delay=
+
+\t   Collection start delay in seconds.
 
 \t-Y, --start-later=
 
@@ -88,6 +96,7 @@ def profile(words):
     place = next(index for index, word in enumerate(words) if not word.startswith("-"))
     options = dict(word[2:].split("=", 1) for word in words[:place])
     report = Path(options["output"].replace("%%", "%") + ".nsys-rep")
+    (SESSIONS / "profile").write_text(json.dumps(words[:place]))
     session = options.get("session-new")
     if session is not None:
         (SESSIONS / session).write_text(json.dumps({"report": str(report), "options": words[:place]}))

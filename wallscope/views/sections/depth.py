@@ -16,6 +16,7 @@ from wallscope.model.rank_summaries import (
     HostDetails,
     KernelRate,
     LaunchShapes,
+    LinkTraffic,
     MetricMean,
     PrecisionWork,
 )
@@ -94,9 +95,9 @@ def _communication_in_depth(rank: Rank, whole: str) -> tuple[Block, ...]:
     found = rank.communication
     if not found.operations:
         return ()
-    return Lines(
-        (f"{_describe_hidden(found, whole)}.", *describe_communication(found, whole))
-    ), _tabulate_communication(found, whole)
+    lines = Lines((f"{_describe_hidden(found, whole)}.", *describe_communication(found, whole)))
+    blocks = lines, _tabulate_communication(found, whole)
+    return (*blocks, tabulate_traffic(found.traffic, whole)) if found.traffic else blocks
 
 
 def _describe_hidden(found: Communication, whole: str) -> str:
@@ -125,6 +126,22 @@ def _tabulate_communication(found: Communication, whole: str) -> Grid:
     return tabulate("Communication operations", columns, found.operations, limits=_ROWS, is_wordy=True)
 
 
+def tabulate_traffic(traffic: tuple[LinkTraffic, ...], whole: str) -> Grid:
+    """Make a table of what links carried, also in exposed communication, in the units that they have."""
+    rates, shares = ("bytes_per_s", "exposed_bytes_per_s"), ("peak_share", "exposed_peak_share")
+    shown = [
+        name
+        for names in (rates, shares)
+        if any(getattr(entry, names[0]) is not None for entry in traffic)
+        for name in names
+    ]
+    columns = make_columns(
+        LinkTraffic, "link", "direction", *shown, "samples", "exposed_samples", words={"whole": whole}
+    )
+    note = "Cards and switches carry the traffic of the whole host; NVLink is that of this rank's GPU."
+    return tabulate(f"Traffic of links in the {whole}", columns, traffic, limits=_ROWS, notes=(note,))
+
+
 def _name_collective(entry: CommunicationOperation) -> str:
     axis = "" if entry.axis is Axis.UNKNOWN else f"{entry.axis} "
     return f"{axis}{entry.operation} ({entry.backend})"
@@ -142,6 +159,8 @@ def describe_communication(communication: Communication, whole: str) -> Iterator
             f"No compute kernel runs during {exposed} of it (exposed); the {whole} waits {waited} for it."
             " Operations can overlap, so the sum of their exposed times can be larger."
         )
+    if communication.traffic is None:
+        yield "What NVLink and network cards carried is unknown: the capture has no samples of them."
     tax, work = communication.overlap_tax, communication.dispatcher
     if tax is not None:
         compared = f"{units.number(tax.kernels)} in all"

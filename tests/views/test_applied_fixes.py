@@ -1,0 +1,60 @@
+"""What is said of a recommendation that was applied, and of a gain beyond its bound."""
+
+from dataclasses import replace
+
+import pytest
+
+from wallscope.model.comparison import AppliedFix
+from wallscope.model.enums import Wall
+from wallscope.views.applied_fixes import describe_applied_fix
+
+MS = 1_000_000
+APPLIED = AppliedFix(
+    id="bf16",
+    title="Train in BF16",
+    wall=Wall.COMPUTE,
+    evidence=("matrix multiplication went from TF32 to BF16",),
+    alternatives=(),
+    window="typical",
+    base_ns=100 * MS,
+    head_ns=60 * MS,
+    bound_ns=50 * MS,
+    replayed_ns=None,
+    measured_ns=40 * MS,
+    low_ns=38 * MS,
+    high_ns=42 * MS,
+    causes_ns=40 * MS,
+    share=0.8,
+    is_joint=False,
+    assumption="assumes 25.0 % of today's time",
+    expected_next_wall=Wall.MEMORY,
+    next_wall=Wall.MEMORY,
+    next_wall_ns=10 * MS,
+)
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"bound_ns": 38 * MS, "share": 40 / 38}, "The bound assumes 25.0 % of today's time."),
+        (
+            {"bound_ns": 20 * MS, "share": 2.0, "assumption": "saves up to 20.0 ms per step on average"},
+            "The bound: saves up to 20.0 ms per step on average.",
+        ),
+        ({"bound_ns": 20 * MS, "share": 2.0, "assumption": ""}, "or the bound is too low."),
+    ],
+)
+def test_a_gain_beyond_the_bound_is_explained(changes, said):
+    one = replace(APPLIED, **changes)
+    text = describe_applied_fix(one)
+
+    assert f"{100 * one.share:.1f} % of the bound realized" in text.replace("\u202f", " ").replace(
+        "\xa0", " "
+    )
+    assert "The gain is more than the bound" in text
+    assert said in text
+
+
+@pytest.mark.parametrize("changes", [{}, {"share": 1.0}, {"share": None, "is_joint": True}])
+def test_a_gain_within_the_bound_is_not(changes):
+    assert "more than the bound" not in describe_applied_fix(replace(APPLIED, **changes))
