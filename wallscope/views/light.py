@@ -229,7 +229,7 @@ def _describe_uncounted(found: SpeedOfLight) -> Iterator[str]:
         if ns >= NAMED_LOSS_SHARE * all_ns
     ]
     taken = units.percent(taken_ns / found.window_ns)
-    yield f"Matrix kernels: {taken} of the step, {', '.join(parts)}."
+    yield f"Matrix kernels: {taken} of the {'step' if found.is_step else 'time'}, {', '.join(parts)}."
     large = [one for one in found.uncounted if one.work_ns >= NAMED_UNCOUNTED_SHARE * found.window_ns]
     reasons = dict.fromkeys(_BELOW[each] for one in large for each in one.reasons)
     if reasons:
