@@ -6,6 +6,7 @@ import os
 import pytest
 
 from tests.code_index import ROOT
+from tests.shipped_example import EXAMPLE
 from wallscope.errors import OptionError
 from wallscope.user_files import read_user_bytes, read_user_text
 
@@ -58,6 +59,53 @@ def test_anything_else_is_one_line_without_its_content(make, said, tmp_path, mon
     assert line.endswith(" — name another")
     assert "\n" not in line
     assert "secret" not in line
+
+
+_SECRET = "hunter2 or/a-token_of=somebody"
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        ("check-config", "a.yaml", "model:\n  tensor_model_parallel_size: {}\n  num_layers: 8\n"),
+        ("check-config", "a.yaml", "model:\n  num_layers: 8\n  sequence_parallel: {}\n"),
+        ("check-config", "a.yaml", "model:\n  num_layers: 8\n  recompute_granularity: '{}'\n"),
+        ("check-config", "a.yaml", "model:\n  num_layers: !!bool '{}'\n"),
+        ("check-config", "a.yaml", "model: {{\n  num_layers: '{}\n"),
+        ("check-config", "a.toml", "num_layers = '{}'\n"),
+        ("check-config", "a.toml", "num_layers = {}\n"),
+        ("check-config", "a.json", '{{"num_layers": "{}", "num_attention_heads": 8}}'),
+        ("check-config", "a.json", '{{"num_layers": {}}}'),
+        ("check-config", "a.sh", "--num-layers '{}' --num-attention-heads 8\n"),
+        ("check-config", "a.sh", "--num-layers 8 --sequence-parallel '{}'\n"),
+        ("check-config", "a.sh", "--num-layers 8 --attention-backend '{}'\n"),
+        ("--kernels", "a.toml", "[[kernel]]\npattern = '({}'\ncategory = 'gemm'\n"),
+        ("--kernels", "a.toml", "[[kernel]]\npattern = 'a'\ncategory = '{}'\n"),
+        ("--kernels", "a.toml", "[[kernel]]\npattern = 'a'\noperation = 'all-reduce'\nbackend = '{}'\n"),
+        ("--kernels", "a.toml", "[[kernel]]\npattern = {}\n"),
+        ("--dask", "a.json", '{{"address": "{}"}}'),
+        ("--dask", "a.json", '{{"address": {}}}'),
+    ],
+)
+@pytest.mark.parametrize("secret", [_SECRET, _SECRET.split(maxsplit=1)[0]])
+def test_a_wrong_value_is_not_repeated(wrong, secret, tmp_path, called):
+    option, name, text = wrong
+    (tmp_path / name).write_text(text.format(secret), encoding="utf-8")
+    arguments = {
+        "check-config": ("check-config", tmp_path / name),
+        "--kernels": ("kernels", EXAMPLE, "--kernels", tmp_path / name),
+        "--dask": ("analyze", EXAMPLE, EXAMPLE, "--no-cache", "--dask", tmp_path / name),
+    }
+    said = called(*arguments[option])
+    words = said.out + said.err
+
+    assert said.code in {0, 1, 2}
+    assert words.strip()
+    lines = [line for line in words.splitlines() if "line 3: recompute_granularity" not in line]
+    said_of_values = "\n".join(lines)  # the report of a check shows the line that it is about
+    if "recompute" not in text:  # what a setting may be is repeated if it is one word
+        assert "hunter2" not in said_of_values
+    assert "somebody" not in said_of_values
 
 
 def test_a_file_may_have_the_limit_and_not_a_byte_more(tmp_path):
