@@ -127,3 +127,82 @@ def test_no_other_module_reads_a_whole_file_that_a_user_names():
     }
 
     assert found == set(_READ_BY_THEMSELVES)
+
+
+_OF_OURS = {
+    "agents/worker.py": "a line that the server wrote",
+    "agents/server.py": "answers of every line are checked: a deep one ends its call alone",
+    "capture/hook/_wallscope_ranks.py": "options that `wallscope capture` wrote",
+    "capture/hook/_wallscope_steps.py": "options that `wallscope capture` wrote",
+    "capture/record.py": "the one reader, whose callers leave out what it raises",
+    "extras.py": "metadata of the installation",
+    "files.py": "shipped tables",
+    "jobs/answers.py": "an answer in the cache, whose digest was checked",
+    "trace/gpu_peaks.py": "a shipped table",
+    "trace/parallel_axes.py": "a shipped table",
+}
+
+
+def _caught(tree):
+    """The lines of calls whose `try` has a handler for what nests too deeply."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Try) and any("RecursionError" in _named(one, tree) for one in node.handlers):
+            yield from (
+                call.lineno for part in node.body for call in ast.walk(part) if hasattr(call, "lineno")
+            )
+
+
+def _named(handler, tree):
+    """The exceptions of a handler, those too that a name of the module stands for."""
+    names = {one.id for one in ast.walk(handler.type) if isinstance(one, ast.Name)} if handler.type else set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Assign) and any(getattr(one, "id", "") in names for one in node.targets):
+            names |= {one.id for one in ast.walk(node.value) if isinstance(one, ast.Name)}
+    return names
+
+
+def test_each_parser_of_a_file_expects_that_it_nests_too_deeply():
+    bare = set()
+    for path in PACKAGE.rglob("*.py"):
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        caught = set(_caught(tree))
+        bare |= {
+            path.relative_to(PACKAGE).as_posix()
+            for node in ast.walk(tree)
+            if isinstance(node, ast.Call)
+            and ast.unparse(node.func) in {"json.loads", "tomllib.loads", "yaml.compose"}
+            and node.lineno not in caught
+        }
+
+    assert bare == set(_OF_OURS)
+
+
+DEEP = "[" * 100_000
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "arguments"),
+    [
+        ("a.toml", f"kernel = {DEEP}", ("kernels", EXAMPLE, "--kernels")),
+        ("a.toml", f"num_layers = {DEEP}", ("check-config",)),
+        ("config.json", f'{{"model_type": {DEEP}', ("check-config",)),
+        ("a.json", DEEP, ("analyze", EXAMPLE, EXAMPLE, "--no-cache", "--dask")),
+    ],
+)
+def test_a_file_that_nests_too_deeply_is_one_line(name, text, arguments, tmp_path, called):
+    (tmp_path / name).write_text(text, encoding="utf-8")
+    said = called(*arguments, tmp_path / name)
+
+    assert said.code == 2
+    assert said.err.count("\n") == 1
+
+
+def test_a_folder_whose_manifest_nests_too_deeply_is_not_ours(tmp_path, called):
+    folder = tmp_path / "tables"
+    folder.mkdir()
+    (folder / "manifest.json").write_text(DEEP, encoding="utf-8")
+    said = called("analyze", EXAMPLE, "--no-cache", "--csv", folder)
+
+    assert said.code == 2
+    assert said.err.count("\n") == 1
+    assert (folder / "manifest.json").read_text(encoding="utf-8") == DEEP

@@ -82,8 +82,9 @@ def load_kernel_rules(path: Path | None) -> tuple[KernelRule, ...]:
 def _parse_rules(text: str, origin: str) -> tuple[KernelRule, ...]:
     try:
         document = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise KernelRulesError(f"{origin} — is not valid TOML: {error} — correct that line") from error
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        reason = "nested too deeply" if isinstance(error, RecursionError) else str(error)
+        raise KernelRulesError(f"{origin} — is not valid TOML: {reason} — correct that line") from error
     tables = document.get("kernel")
     if set(document) != {"kernel"} or not isinstance(tables, list):
         raise KernelRulesError(f"{origin} — holds no rules — write one [[kernel]] table for each pattern")
