@@ -2,8 +2,8 @@
 
 A name may lead anywhere, also in a pull request whose links a runner follows: to a pipe without a writer,
 to a device without end, to a secret. So every such file comes in here: a regular file within a size
-limit. What is wrong with it is said without its content: a value is quoted only if it is a number or a
-switch, one that a setting may have only if it is a single word.
+limit. What is wrong with it is said without its content. A wrong value is quoted only if it is a number or
+a switch, a value that a setting may have only if it is a single word.
 """
 
 import os
