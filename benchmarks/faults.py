@@ -4,9 +4,10 @@
 
 Good inputs are mutated one way each (`fixtures/mutation`): exports, folders of tables, jobs, stores, JSON
 answers, configurations, files of kernel rules and traces of PyTorch's profiler. The same arguments give the
-same inputs. Each is judged by a process with a watchdog on its time and a bound on its memory. What became of
-one is in the journal at once: begun again with the same journal, only the rest is tried, with `--again` also
-what was broken. Exit code 1 if any outcome is neither an answer that holds nor one clear line.
+same inputs. Each is judged by a process with a watchdog on its time and a bound on its memory, one of 80 as a
+shell starts it. What became of one is in the journal at once: begun again with the same journal, only the
+rest is tried, with `--again` also what was broken. Exit code 1 if any outcome is neither an answer that holds
+nor one clear line.
 """
 
 import argparse
@@ -138,16 +139,18 @@ def try_all(chosen: Sequence[Input], jobs: int, journal: TextIO | None) -> list[
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         good = good_inputs(folder)
+        folders = [good[subject][0] for subject in ("job", "job of traces", "comparison")]
+        members = [path for folder_of_good in folders for path in sorted(folder_of_good.iterdir())]
 
         def work(_: int) -> None:
-            judge = Judge()
+            judge = Judge(members)
             while True:
                 with lock:
                     one = next(waiting, None)
                 if one is None:
                     break
                 path = one.write(good, folder)
-                told = judge.judge(path, one.subject, one.seed)
+                told = judge.judge(path, one.subject, one.kind, one.seed)
                 tried = Tried(one, told.outcome, told.cpu_seconds)
                 shutil.rmtree(path.parent)
                 with lock:

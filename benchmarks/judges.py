@@ -1,20 +1,37 @@
-"""Processes that judge inputs one after the other, with a watchdog on time and a bound on memory."""
+"""Processes that judge inputs one after the other, with a watchdog on time and a bound on memory.
+
+Most of them use one thread and analyze each file that no mutation changed once; each eighth does neither.
+"""
 
 import gc
 import multiprocessing
+import os
 import resource
-import time
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import count
 from multiprocessing.connection import Connection
 from pathlib import Path
+from threading import Lock
+from unittest import mock
 
-from benchmarks.judging import Ending, Outcome, judged, make_shipped_parts_once
+from benchmarks.judging import (
+    Ending,
+    Outcome,
+    analyze_once,
+    is_alone,
+    judged,
+    make_shipped_parts_once,
+)
+from wallscope.process_tuning import POLARS_THREADS
 
 CPU_SECONDS, MEMORY_BYTES = 60, 2 << 30
-_WALL_SECONDS = 300
+_WALL_SECONDS = 900
 """Whoever waits for nothing takes no CPU time; a loaded machine takes long over little."""
-_RETIRE = 500
+_RETIRE = 250
 """Inputs after which a process is replaced: what it takes in memory is then of few inputs."""
+_PLAIN_OF = 8
+_BEGUN, _BEGINNING = count(1), Lock()
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,15 +45,16 @@ class Judged:
 class Judge:
     """A process that judges, and is replaced when it takes too long, dies or has grown."""
 
-    def __init__(self) -> None:
+    def __init__(self, good: Sequence[Path]) -> None:
+        self._good = good
         self._process: multiprocessing.process.BaseProcess | None = None
         self._asked = 0
 
-    def judge(self, path: Path, subject: str, turn: int) -> Judged:
+    def judge(self, path: Path, subject: str, kind: str, turn: int) -> Judged:
         """What becomes of one input."""
         if self._process is None:
             self._begin()
-        self._pipe.send((path, subject, turn))
+        self._pipe.send((path, subject, turn, is_alone(subject, kind, turn)))
         self._asked += 1
         if not self._pipe.poll(_WALL_SECONDS):
             self.end()
@@ -59,8 +77,13 @@ class Judge:
     def _begin(self) -> None:
         context = multiprocessing.get_context("spawn")
         self._pipe, theirs = context.Pipe()
-        self._process = context.Process(target=_serve, args=(theirs,), daemon=True)
-        self._process.start()
+        with _BEGINNING:
+            is_plain = next(_BEGUN) % _PLAIN_OF == 0
+            self._process = context.Process(
+                target=_serve, args=(theirs, () if is_plain else self._good), daemon=True
+            )
+            with mock.patch.dict(os.environ, {} if is_plain else {POLARS_THREADS: "1"}):
+                self._process.start()
         theirs.close()
         self._asked = 0
 
@@ -73,13 +96,19 @@ class Judge:
             self._process = None
 
 
-def _serve(pipe: Connection) -> None:
+def _serve(pipe: Connection, good: Sequence[Path]) -> None:
     make_shipped_parts_once()
+    analyze_once(good)
     gc.freeze()
     while True:
-        asked = pipe.recv()
-        began_s = time.process_time()
-        outcome = judged(*asked)
-        cpu_seconds = time.process_time() - began_s
-        peak_bytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-        pipe.send((outcome, cpu_seconds, peak_bytes))
+        path, subject, turn, alone = pipe.recv()
+        began_s, _ = _taken()
+        outcome = judged(path, subject, turn, alone=alone)
+        ended_s, peak_bytes = _taken()
+        pipe.send((outcome, ended_s - began_s, peak_bytes))
+
+
+def _taken() -> tuple[float, int]:
+    """The CPU seconds of this process and its ended children, and the most bytes that one of them held."""
+    both = [resource.getrusage(of) for of in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(one.ru_utime + one.ru_stime for one in both), max(one.ru_maxrss for one in both) * 1024

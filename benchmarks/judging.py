@@ -4,6 +4,8 @@ The commands are run as a user runs them, in this process. An answer holds if ev
 add up to its length, the JSON is JSON, and reading by pages and by SQLite give the same rows; a comparison
 with itself finds no change; what is published is harmless (`benchmarks.published`). A refusal is exit code 2
 and one line that names the file and says what to do. In both cases the input and its folder are as they were.
+
+Few inputs are judged by processes of their own instead, as a shell starts them, with their begin and end.
 """
 
 import hashlib
@@ -11,9 +13,11 @@ import io
 import json
 import os
 import shutil
+import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Mapping
+import zlib
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass, fields
 from enum import StrEnum
@@ -23,16 +27,21 @@ from typing import Any
 from unittest import mock
 
 import polars as pl
+import typer.main
 
 from benchmarks.published import HarmfulError, check_csv, check_markdown, check_page, check_text, check_trace
+from wallscope import pipeline
 from wallscope.cli import main
 from wallscope.errors import WallscopeError
 from wallscope.kineto import any_capture
-from wallscope.model.capture import Capture, Progress
+from wallscope.model.capture import Capture, Options, Progress
 from wallscope.model.enums import Reader
 from wallscope.nsys import read_capture
+from wallscope.process_tuning import POLARS_THREADS
 from wallscope.render import html
 
+_ALONE_OF = 80
+"""One of so many inputs has processes of its own, which take a second each."""
 _LEFT_OUT = "wallscope: record left out: "
 """Begins a note on standard error, before an answer or a refusal."""
 BASE, HEAD = "a" * 40, "b" * 40
@@ -65,13 +74,15 @@ class _Ran:
     line: str
 
 
-def judged(path: Path, subject: str, turn: int) -> Outcome:
+def judged(path: Path, subject: str, turn: int, *, alone: bool = False) -> Outcome:
     """What becomes of one input, which must lie in a folder of its own; `subject` is one of `SUBJECTS`.
 
-    `turn` says by its remainder which outputs are made beside JSON, where all would take long.
+    `turn` says by its remainder which outputs are made beside JSON, where all would take long. `alone` has
+    each command run by a process of its own.
     """
     before = _contents(path)
-    with tempfile.TemporaryDirectory() as aside:
+    run = _run_process if alone else _run_here
+    with tempfile.TemporaryDirectory() as aside, mock.patch(f"{__name__}._run_here", run):
         try:
             line = SUBJECTS[subject](path, Path(aside), turn)
         except (BrokenError, HarmfulError) as error:
@@ -81,9 +92,40 @@ def judged(path: Path, subject: str, turn: int) -> Outcome:
     return Outcome(Ending.REFUSED, line) if line else Outcome(Ending.ANSWERED)
 
 
+def is_alone(subject: str, kind: str, seed: int) -> bool:
+    """Whether an input is one of the few that get processes of their own; always the same ones."""
+    return zlib.crc32(f"{subject} {kind} {seed}".encode()) % _ALONE_OF == 0
+
+
 def make_shipped_parts_once() -> None:
-    """Compile templates once for all pages of this process: no input changes them."""
+    """Compile templates and build the commands once for all inputs of this process: none changes them."""
     html._make_environment = cache(html._make_environment)  # noqa: SLF001  # a fresh process does it anew
+    typer.main.get_command = cache(typer.main.get_command)
+
+
+def analyze_once(good: Sequence[Path]) -> None:
+    """Analyze each file that has the name and the content of one of these once in this process.
+
+    It is the member of a job or a comparison that the mutation left as it was.
+    """
+    known = {_name_and_content(path) for path in good}
+    found: dict[object, pipeline.AnalyzedCapture] = {}
+    analyze = pipeline.analyze_capture
+
+    def look_up(path: Path, options: Options, progress: Progress, **how: bool) -> pipeline.AnalyzedCapture:
+        one = _name_and_content(path)
+        if one not in known:
+            return analyze(path, options, progress, **how)
+        key = (one, repr(options), repr(sorted(how.items())))  # options hold what has no hash
+        if key not in found:
+            found[key] = analyze(path, options, progress, **how)
+        return found[key]
+
+    pipeline.analyze_capture = look_up
+
+
+def _name_and_content(path: Path) -> tuple[str, bytes]:
+    return path.name, hashlib.blake2b(path.read_bytes()).digest() if path.is_file() else b""
 
 
 def _contents(path: Path) -> Mapping[str, str]:
@@ -101,21 +143,38 @@ def _command(path: Path, *arguments: str | Path) -> _Ran:
         BrokenError: it neither answers nor refuses in one line.
         HarmfulError: what it prints holds letters that a terminal obeys.
     """
-    out, err = io.StringIO(), io.StringIO()
-    argv = ["wallscope", *map(str, arguments)]
-    with mock.patch.object(sys, "argv", argv), redirect_stdout(out), redirect_stderr(err):
-        code = _code()
-    notes = [line for line in err.getvalue().splitlines() if not line.startswith(_LEFT_OUT)]
+    code, out, err = _run_here([str(argument) for argument in arguments])
+    notes = [line for line in err.splitlines() if not line.startswith(_LEFT_OUT)]
     said = "\n".join(notes).strip()
     if code not in {0, 1, 2}:
         raise BrokenError(f"exit code {code}: {said}")
-    check_text(out.getvalue(), "standard output")
-    check_text(err.getvalue().strip(), "standard error")
+    check_text(out, "standard output")
+    check_text(err.strip(), "standard error")
     named = (path.name, "base", "head") if path.is_dir() else (path.name,)  # sides have names of their own
     is_line = "\n" not in said and said.count(" — ") > 1 and any(name in said for name in named)
     if code == 2 and not is_line:  # the exit code of bad input
         raise BrokenError(f"refused without a clear line: {said}")
     return _Ran(code, said if code == 2 else "")
+
+
+def _run_here(arguments: Sequence[str]) -> tuple[int, str, str]:
+    """Run a command in this process; its exit code, standard output and standard error."""
+    out, err = io.StringIO(), io.StringIO()
+    with (
+        mock.patch.object(sys, "argv", ["wallscope", *arguments]),
+        redirect_stdout(out),
+        redirect_stderr(err),
+    ):
+        code = _code()
+    return code, out.getvalue(), err.getvalue()
+
+
+def _run_process(arguments: Sequence[str]) -> tuple[int, str, str]:
+    """Run a command as a shell does; the exit code is negative where a signal ended it."""
+    shell = {name: value for name, value in os.environ.items() if name != POLARS_THREADS}
+    argv = [sys.executable, "-m", "wallscope", *arguments]
+    ran = subprocess.run(argv, capture_output=True, env=shell, check=False)  # noqa: S603  # our own program
+    return ran.returncode, ran.stdout.decode("utf-8", "strict"), ran.stderr.decode("utf-8", "strict")
 
 
 def _code() -> int:

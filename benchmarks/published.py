@@ -14,7 +14,7 @@ _OBEYED = {"Cc", "Cf", "Cs", "Zl", "Zp"}
 _ACTING_TAGS = {"img", "iframe", "object", "embed", "base", "form", "video", "audio"}
 _FORMULA = re.compile(r"[=+@\t\r-]")
 _LONGEST_CELL = 16 << 20
-_PARTED = re.compile("(?<=[@:$])\u200b")  # Markdown's own: nothing is mentioned, linked or run across it
+_PARTED = re.compile("(?<=[@:$#-])\u200b")  # Markdown's own: nothing is mentioned, linked or run across it
 _NOTHING_BUT_LETTERS = re.compile(r"`[^`\n]*`|\\.")
 """Code and letters behind a backslash: Markdown shows them as they are."""
 _WRITTEN_OUT = re.compile(r"<\s*(script|img|iframe)|javascript:(?!\u200b)", re.IGNORECASE)

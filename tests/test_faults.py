@@ -11,10 +11,12 @@ import pytest
 from benchmarks import faults, published
 from benchmarks.faults import Tried
 from benchmarks.inputs import Input, good_inputs, inputs
-from benchmarks.judging import Ending, Outcome, judged
+from benchmarks.judging import Ending, Outcome, analyze_once, is_alone, judged
 from fixtures.mutation import MUTATIONS
 from fixtures.mutation.file_bytes import BYTE_MUTATIONS
 from tests.conftest import run_part
+from wallscope import pipeline
+from wallscope.model.capture import Options
 from wallscope.render.markdown import code, escape
 
 QUICK = [
@@ -82,6 +84,43 @@ def test_what_once_broke_something_ends_well(good, known):
     found = outcome(good, Input(subject, kind, seed))
 
     assert found.ending is ending, found.text
+
+
+@pytest.mark.parametrize(
+    ("subject", "kind"),
+    [("gates", "letters changed"), ("kernel rules", "no Unicode"), ("job", "file emptied")],
+)
+def test_a_process_of_its_own_ends_alike(good, subject, kind):
+    one = Input(subject, kind, 7)
+    here = outcome(good, one)
+    apart = judged(one.write(good, good["export"][0].parent), subject, 7, alone=True)
+
+    assert apart.ending is here.ending
+    assert apart.text.partition(" — ")[2] == here.text.partition(" — ")[2]
+
+
+def test_one_of_eighty_inputs_has_a_process_of_its_own():
+    alone = [is_alone(one.subject, one.kind, one.seed) for one in islice(inputs(), 20_000)]
+
+    assert sum(alone) == pytest.approx(250, rel=0.2)
+
+
+def test_only_what_no_mutation_changed_is_analyzed_once(good, monkeypatch, tmp_path):
+    unchanged, other = good["comparison"][0] / "base.sqlite", tmp_path / "base.sqlite"
+    shutil.copyfile(good["export"][1], other)
+    analyzed = []
+    monkeypatch.setattr(
+        pipeline, "analyze_capture", lambda path, *_, **how: analyzed.append((path, how)) or path
+    )
+    analyze_once([unchanged])
+    copy = tmp_path / "copy" / "base.sqlite"
+    copy.parent.mkdir()
+    shutil.copyfile(unchanged, copy)
+    for path in (unchanged, copy, other, other):
+        pipeline.analyze_capture(path, Options(), print, with_details=False)
+    pipeline.analyze_capture(copy, Options(), print, with_details=True)
+
+    assert [path for path, _ in analyzed] == [unchanged, other, other, copy]
 
 
 @pytest.mark.slow

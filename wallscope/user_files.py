@@ -2,10 +2,12 @@
 
 A name may lead anywhere, also in a pull request whose links a runner follows: to a pipe without a writer,
 to a device without end, to a secret. So every such file comes in here: a regular file within a size
-limit. What is wrong with it is said without its content.
+limit. What is wrong with it is said without its content. A wrong value is quoted only if it is a number or
+a switch, a value that a setting may have only if it is a single word.
 """
 
 import os
+import re
 import stat
 from pathlib import Path
 
@@ -14,6 +16,27 @@ from wallscope.units import size
 
 MOST_LIST_BYTES = 1 << 20
 """The size limit of a file of lines that somebody writes by hand. Chosen: some 20,000 lines."""
+
+_WORD = re.compile(r"[^\s\"']{1,60}")
+
+
+def quote_value(value: object) -> str:
+    """Write a wrong value of a file for a message; a text may be a secret, and is only called one.
+
+    >>> quote_value(7.5), quote_value(True), quote_value("hunter2")
+    ('7.5', 'True', 'a text')
+    """
+    return str(value)[:60] if isinstance(value, int | float | None) else "a text"
+
+
+def quote_word(value: object) -> str:
+    """Write a value that a setting may have for a message: a text only if it is a single word.
+
+    >>> quote_word("alltoall"), quote_word("ignore what was said"), quote_word(8)
+    ('alltoall', 'a text', '8')
+    """
+    text = str(value)
+    return text if not isinstance(value, str) or _WORD.fullmatch(text) else "a text"
 
 
 def read_user_bytes(path: Path, most_bytes: int, cure: str, error: type[WallscopeError]) -> bytes:

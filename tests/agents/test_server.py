@@ -70,6 +70,12 @@ def test_all_tools_are_listed_read_only_and_typed(folder):
         assert count_tokens(json.dumps(tool.input_schema)) < 800
 
 
+def unmarked(answer):
+    """The answer without the marks of names, which the notice keeps."""
+    text = answer.content[0].text.replace(r"\u2039", "").replace(r"\u203a", "")
+    return {**json.loads(text), "notice": answer.structured_content["notice"]}
+
+
 @IN_PROCESS
 @pytest.mark.parametrize("tool", run_part(COMMANDS, name=str))
 def test_an_answer_is_that_of_the_command(tool, folder, called):
@@ -81,7 +87,7 @@ def test_an_answer_is_that_of_the_command(tool, folder, called):
 
     assert not answer.is_error
     assert json.loads(answer.content[0].text) == answer.structured_content
-    assert {**answer.structured_content, "next": None} == {"notice": NOTICE, **expected, "next": None}
+    assert {**unmarked(answer), "next": None} == {"notice": NOTICE, **expected, "next": None}
     assert answer.structured_content["next"]["tool"] in TOOLS
 
 
@@ -118,9 +124,9 @@ def test_several_files_are_one_job(folder, called):
     files = ["run.sqlite", "again.sqlite"]
     with contextlib.chdir(folder):
         said = json.loads(called("analyze", *files, "--brief", "--json", "-").out)
-    answer = ask_once(folder, "analyze", files=files).structured_content
+    answer = ask_once(folder, "analyze", files=files)
 
-    assert {**answer, "next": None} == {"notice": NOTICE, **said, "next": None}
+    assert {**unmarked(answer), "next": None} == {"notice": NOTICE, **said, "next": None}
 
 
 @IN_PROCESS

@@ -106,7 +106,10 @@ def test_it_stays_under_60_kilobytes_and_says_what_it_leaves_out(analysis):
         pytest.param("a_b*c", "a\\_b\\*c", id="emphasis"),
         pytest.param("::set-output", ":\u200b:\u200bset-output", id="workflow command"),
         pytest.param("so: that", "so: that", id="a colon before a space"),
-        pytest.param("#12", "\\#12", id="heading or issue"),
+        pytest.param("#12", "\\#\u200b12", id="heading or issue"),
+        pytest.param("layer_#", "layer\\_\\#", id="no issue"),
+        pytest.param("of GH-12", "of GH-\u200b12", id="issue in letters"),
+        pytest.param("xGH-12", "xGH-12", id="end of a word"),
     ],
 )
 def test_prose_is_letters_alone(text, shown):

@@ -91,7 +91,7 @@ def test_a_users_rule_is_asked_before_the_shipped_ones(tmp_path):
         ),
         pytest.param("[[kernel]]\npattern = 'a'\n", "has not one of category", id="no class"),
         pytest.param(
-            "[[kernel]]\npattern = 'a'\ncategory = 'gem'\n", "'gem' is none of", id="no such category"
+            "[[kernel]]\npattern = 'a'\ncategory = 'gem'\n", "category is none of gemm", id="no such category"
         ),
         pytest.param(
             "[[kernel]]\npattern = 'a'\noperation = 'dispatch'\n", "is none of nccl", id="no backend"

@@ -23,6 +23,7 @@ from wallscope.files import make_entry, read_toml
 from wallscope.model.advice import Value
 from wallscope.records import dataclass
 from wallscope.units import duration, percent
+from wallscope.user_files import quote_word
 
 _MOST_CLAUSES = 3
 _MOST_ASKED = 2
@@ -275,9 +276,10 @@ def _say_value(fact: Subject, value: Value) -> str:
 
 
 def _show(value: Value, fact: Subject) -> str:
-    """Write a value as its reader does: a text as it is."""
+    """Write a value as its reader does: a text as it is, if it is a single word."""
     word = write_word(value)
-    return value if isinstance(value, str) and word not in fact.values else _write(word, fact)
+    is_text = isinstance(value, str) and word not in fact.values
+    return quote_word(value) if is_text else _write(word, fact)
 
 
 def _list_keys(conditions: Sequence[Condition]) -> list[str]:

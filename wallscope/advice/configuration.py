@@ -51,6 +51,7 @@ from wallscope.model.capture import Finding, Severity
 from wallscope.model.finding_codes import FindingCode
 from wallscope.records import dataclass
 from wallscope.thresholds.verdict import MEANT_KEY_RATIO
+from wallscope.user_files import quote_value, quote_word
 
 _OTHER_SECTIONS = ("dataset", "rng", "checkpoint", "rerun_state_machine", "env_vars")
 _OF_THE_MODEL = {"transformer", "config", "language_transformer_config"}
@@ -280,8 +281,8 @@ def _read_entries(path: Path, contents: _Contents) -> list[Written]:
         try:
             found = bool(value) if is_odd else _value(name, value, is_text=is_text, off=off)
         except ValueError as error:
-            shown = repr(value) if isinstance(value, str) else str(value)
-            text = f"{path} — {written[:_LONGEST_NAME]}: {shown[:60]} {error} — correct that value"
+            shown = quote_value(value)
+            text = f"{path} — {written[:_LONGEST_NAME]}: {shown} {error} — correct that value"
             if contents.kind == "toml":
                 raise ConfigurationError(text) from error
             contents.unreadable.append(text)
@@ -297,20 +298,19 @@ def _call_unreadable(path: Path, written: str, shown: str, reason: str) -> Findi
         FindingCode.CONFIGURATION_UNREADABLE,
         file=path.name,
         written=written[:_LONGEST_NAME],
-        shown=shown[:60],
+        shown=shown,
         reason=reason,
     )
 
 
 def _as_python_reads(path: Path, written: str, value: object) -> Finding:
     """Return the finding of a text or number where a switch belongs: all but 0 and nothing is true."""
-    shown = repr(value) if isinstance(value, str) else str(value)
     return make_finding(
         FindingCode.CONFIGURATION_DISPUTED,
         "spelling",
         file=path.name,
         written=written[:_LONGEST_NAME],
-        shown=shown[:40],
+        shown=quote_value(value),
         value=str(bool(value)).lower(),
     )
 
@@ -389,9 +389,9 @@ def _resolve(
                     "parts",
                     file=path.name,
                     one=one.written,
-                    one_value=one.value,
+                    one_value=quote_word(one.value),
                     other=other.written,
-                    other_value=other.value,
+                    other_value=quote_word(other.value),
                 )
             )
             continue
@@ -467,9 +467,9 @@ def _disputed(path: Path, one: Written, other: Written) -> Finding:
         "twice",
         file=path.name,
         one=one.written,
-        one_value=one.value,
+        one_value=quote_word(one.value),
         other=other.written,
-        other_value=other.value,
+        other_value=quote_word(other.value),
     )
 
 

@@ -247,7 +247,7 @@ def _scalar(node: yaml.ScalarNode) -> object:
         return None
     if kind == "bool":
         if bare not in _TRUE | _FALSE:
-            raise ValueError(f"{text[:40]!r} is neither true nor false")
+            raise ValueError("a switch is neither true nor false")
         return bare in _TRUE
     if kind not in {"int", "float"} or ":" in text or len(text) > _LONGEST_NUMBER:
         return text

@@ -56,7 +56,7 @@ def read_model(name: str) -> tuple[Model, ModelShape | None]:
 def _read_hugging_face(path: Path) -> tuple[ModelShape, bool]:
     try:
         document = json.loads(read_json_bytes(path, _CURE, ConfigurationError))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise ConfigurationError(f"{path} — cannot be read as JSON — {_CURE}") from error
     if not isinstance(document, dict):
         raise ConfigurationError(f"{path} — is not an object — {_CURE}")

@@ -12,6 +12,7 @@ from wallscope.finding_texts import make_finding
 from wallscope.model.advice import KnownSetting
 from wallscope.model.capture import Finding, Severity
 from wallscope.model.finding_codes import FindingCode
+from wallscope.user_files import quote_word
 
 _PIPE, _END_OF_DECODER = "|", "/"
 """Marks in a hybrid layer pattern that are not layers: a pipeline stage ends, prediction layers begin."""
@@ -166,7 +167,7 @@ def find_rejected_arguments(path: Path, entries: Iterable[Entry], *, is_open: bo
         if kind == "switch":
             if first.lower() in _VALUES_OF_SWITCHES and not others:
                 yield report_impossible(
-                    f"{path.name}: {written} takes no value, and has {first}",
+                    f"{path.name}: {written} takes no value, and has one",
                     "remove the value; leave out the flag to disable it",
                 )
         elif not first and kind != "environment" and not is_open:
@@ -174,7 +175,7 @@ def find_rejected_arguments(path: Path, entries: Iterable[Entry], *, is_open: bo
         elif first and name in choices() and first not in choices()[name]:
             known = choices()[name]
             yield report_impossible(
-                f"{path.name}: {written} has no choice {first[:40]!r}",
+                f"{path.name}: {written} has none of its choices",
                 f"choose from {', '.join(known[:_FEW])}",
             )
 
@@ -213,8 +214,8 @@ def find_unused_backend(path: Path, known: Mapping[str, object]) -> Iterator[Fin
         FindingCode.CONFIGURATION_DISPUTED,
         "without-flex",
         file=path.name,
-        backend=str(backend)[:40],
-        dispatcher=str(dispatcher)[:40],
+        backend=quote_word(backend),
+        dispatcher=quote_word(dispatcher),
     )
 
 

@@ -32,6 +32,7 @@ from wallscope.views.brief import (
     brief_whatif,
     cut_sentences,
 )
+from wallscope.views.marked_names import mark_names
 
 if TYPE_CHECKING:
     from wallscope.cache_folder import Cache
@@ -122,15 +123,18 @@ def _load(request: ToolRequest, progress: Progress) -> "Analysis":
 
 
 def _analyze(request: ToolRequest, progress: Progress) -> AnalysisBrief:
-    return brief_analysis(_load(request, progress), request.files, request.max_rows)
+    found = _load(request, progress)
+    return mark_names(brief_analysis(found, request.files, request.max_rows), found)
 
 
 def _break_down(request: ToolRequest, progress: Progress) -> BreakdownBrief:
-    return brief_breakdown(_load(request, progress), request.files, request.max_rows)
+    found = _load(request, progress)
+    return mark_names(brief_breakdown(found, request.files, request.max_rows), found)
 
 
 def _recommend(request: ToolRequest, progress: Progress) -> AnalysisBrief:
-    return brief_analysis(_load(request, progress), request.files, request.max_rows, has_details=True)
+    found = _load(request, progress)
+    return mark_names(brief_analysis(found, request.files, request.max_rows, has_details=True), found)
 
 
 def _list_gaps(request: ToolRequest, progress: Progress) -> TableBrief:
@@ -140,7 +144,8 @@ def _list_gaps(request: ToolRequest, progress: Progress) -> TableBrief:
 
     found = look_up_gaps(request.paths[request.file], request.read_options(), progress)
     frame = frame_gaps(found.gaps(request.max_rows))
-    return brief_table("gaps", request.file, frame, request.max_rows, describe_gaps_table(frame))
+    brief = brief_table("gaps", request.file, frame, request.max_rows, describe_gaps_table(frame))
+    return mark_names(brief, frame, Path(request.file).name)
 
 
 def _ask_what_if(request: ToolRequest, progress: Progress) -> WhatIfBrief:
@@ -155,7 +160,7 @@ def _ask_what_if(request: ToolRequest, progress: Progress) -> WhatIfBrief:
     )
     questions = Asked((*scaled, *others))
     found = ask_what_if(request.paths[request.file], request.read_options(), questions, progress)
-    return brief_whatif(found, request.file, request.max_rows)
+    return mark_names(brief_whatif(found, request.file, request.max_rows), found)
 
 
 def _answer_comparison(request: ToolRequest, progress: Progress) -> ComparisonBrief:
@@ -172,7 +177,9 @@ def _answer_comparison(request: ToolRequest, progress: Progress) -> ComparisonBr
         for named in ends
     ]
     found = compare_sides(sides[0], sides[1], CompareOptions(rank=request.arguments.get("rank")))
-    return brief_comparison(found, ends, request.max_rows)
+    return mark_names(
+        brief_comparison(found, ends, request.max_rows), found, *(Path(end).name for end in ends)
+    )
 
 
 def _answer_explanation(request: ToolRequest, _: Progress) -> TextBrief:
@@ -193,7 +200,7 @@ def _check_config(request: ToolRequest, _: Progress) -> CheckBrief:
     facts = TraceFacts() if hardware is None else find_machine(hardware).facts()
     read = read_configuration(request.paths[request.file], with_defaults=True)
     found = check_configuration(read.configuration, facts, read.findings, read.form)
-    return brief_check(found, request.file, request.max_rows)
+    return mark_names(brief_check(found, request.file, request.max_rows), Path(request.file).name)
 
 
 def _help_capture(request: ToolRequest, progress: Progress) -> TextBrief:

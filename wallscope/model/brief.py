@@ -21,6 +21,11 @@ TOOL_ROWS_COUNT: Final = 20
 MOST_ROWS_COUNT: Final = 50
 """The most rows of each list that may be asked for. Chosen."""
 
+NAME_BEGINS: Final = "\u2039"
+"""Stands before a name of a capture in sentences of the server: a single angle quotation mark."""
+NAME_ENDS: Final = "\u203a"
+"""Stands behind it."""
+
 
 @dataclass(frozen=True, slots=True)
 class Unknown:

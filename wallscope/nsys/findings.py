@@ -36,6 +36,7 @@ _EVENT_WAIT = r"(Stream|Ctx)WaitEvent|EventSynchronize"
 _CAPTURE_BEGINS, _CAPTURE_ENDS = r"StreamBegin(Rec|C)apture", r"StreamEnd(Rec|C)apture"
 _MARK, _DOMAIN = 34, 75
 _LONGEST_WARNING = 200
+_QUOTES = str.maketrans({'"': "'"})
 _OF_LIBRARIES = (
     r"(?i)^(MPI|UCX|NVSHMEM|NCCL|OpenACC|CCCL|CUB|Thrust|TensorRT|myelin.*"
     r"|cu(BLAS|DNN|FFT|RAND|SOLVER|SPARSE|TENSOR|StateVec|File)\w*)$"
@@ -130,7 +131,8 @@ def find_loss_reasons(source: Database, *, is_any_message: bool = True) -> LossR
         said = dict.fromkeys(filter(None, texts))
         related = [text for text in said if _OF_GPU.search(text)]
         first = related or (said if is_any_message else [])
-        reasons += [f'nsys reports "{text[:_LONGEST_WARNING]}"' for text in [*first][:_MOST_MESSAGES]]
+        quoted = [text[:_LONGEST_WARNING].translate(_QUOTES) for text in [*first][:_MOST_MESSAGES]]
+        reasons += [f'nsys reports "{text}"' for text in quoted]
         if any(_OLD_DRIVER.search(text) for text in said):
             cures.append("use an nsys release that supports the driver")
     return LossReasons(tuple(reasons), tuple(cures))

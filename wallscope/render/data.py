@@ -156,7 +156,7 @@ def is_ours(manifest: str, kind: Format) -> bool:
     """Whether a manifest is that of a folder of that kind."""
     try:
         read = json.loads(manifest)
-    except ValueError:
+    except (ValueError, RecursionError):
         return False
     return isinstance(read, dict) and read.get("schema") == _TABLES_SCHEMA and read.get("format") == kind
 

@@ -15,6 +15,7 @@ _SPECIAL = str.maketrans(
 
 
 _BARE_LINK = re.compile(r"\b(www)[.]", re.IGNORECASE)
+_OTHER_ISSUE = re.compile(r"(#|\bGH-)(?=\d)", re.IGNORECASE)
 
 
 def escape(text: str, most: int = 500) -> str:
@@ -24,7 +25,7 @@ def escape(text: str, most: int = 500) -> str:
     ('a\\|b \\`c\\` \\<i\\>', True)
     """
     shown = visible(text, most).translate(_SPECIAL).replace(f":{_NOTHING} ", ": ")
-    return _BARE_LINK.sub(rf"\1{_NOTHING}.", shown)
+    return _OTHER_ISSUE.sub(rf"\1{_NOTHING}", _BARE_LINK.sub(rf"\1{_NOTHING}.", shown))
 
 
 def code(text: str, most: int = 120) -> str:

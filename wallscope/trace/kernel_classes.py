@@ -14,6 +14,7 @@ kernels spell types as letters: `o` 4-bit, `q` and `r` 8-bit, `t` bfloat16, `h` 
 
 import re
 import tomllib
+from collections.abc import Mapping
 from functools import cache, lru_cache
 from pathlib import Path
 from typing import TypeVar
@@ -81,8 +82,9 @@ def load_kernel_rules(path: Path | None) -> tuple[KernelRule, ...]:
 def _parse_rules(text: str, origin: str) -> tuple[KernelRule, ...]:
     try:
         document = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise KernelRulesError(f"{origin} — is not valid TOML: {error} — correct that line") from error
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        reason = "nested too deeply" if isinstance(error, RecursionError) else str(error)
+        raise KernelRulesError(f"{origin} — is not valid TOML: {reason} — correct that line") from error
     tables = document.get("kernel")
     if set(document) != {"kernel"} or not isinstance(tables, list):
         raise KernelRulesError(f"{origin} — holds no rules — write one [[kernel]] table for each pattern")
@@ -104,25 +106,23 @@ def _rule(table: object, where: str) -> KernelRule:
     if "category" in table:
         if "backend" in table:
             raise KernelRulesError(f"{where} computes and has a backend — leave one of them out")
-        return KernelRule(pattern, _choice(ComputeCategory, table["category"], where), None)
-    backend = _choice(Backend, table.get("backend", ""), where)
-    return KernelRule(pattern, _choice(Collective, table["operation"], where), backend)
+        return KernelRule(pattern, _choice(ComputeCategory, table, "category", where), None)
+    backend = _choice(Backend, table, "backend", where)
+    return KernelRule(pattern, _choice(Collective, table, "operation", where), backend)
 
 
 def _check_pattern(pattern: str, where: str) -> None:
     try:
         pl.Series([""]).str.contains(pattern)
     except pl.exceptions.ComputeError as error:
-        raise KernelRulesError(
-            f"{where} has no valid pattern: {pattern!r} — correct the regular expression"
-        ) from error
+        raise KernelRulesError(f"{where} has no valid pattern — correct the regular expression") from error
 
 
-def _choice(choices: type[_Choice], value: str, where: str) -> _Choice:
+def _choice(choices: type[_Choice], table: Mapping[str, str], key: str, where: str) -> _Choice:
     try:
-        return choices(value)
+        return choices(table.get(key, ""))
     except ValueError:
-        raise KernelRulesError(f"{where}: {value!r} is none of {', '.join(choices)} — pick one") from None
+        raise KernelRulesError(f"{where}: {key} is none of {', '.join(choices)} — pick one") from None
 
 
 def classify_kernels(names: pl.DataFrame, rules: tuple[KernelRule, ...]) -> pl.DataFrame:

@@ -1,0 +1,147 @@
+"""Names of a capture inside sentences, each between marks: a model sees where the words of others are.
+
+A name that is a value of its own key needs no marks. A single word of small letters gets none: such names
+are also words of our sentences, and one word instructs nothing.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import fields, is_dataclass, replace
+from typing import Any, Final, TypeVar
+
+import polars as pl
+
+from wallscope.model.brief import (
+    NAME_BEGINS,
+    NAME_ENDS,
+    Brief,
+    BriefCheck,
+    BriefText,
+    Recommendation,
+    Unknown,
+)
+from wallscope.render.texts import drop_namespaces, shorten_kernel_name, shorten_name, spell_out
+
+_NO_MARKS = str.maketrans({NAME_BEGINS: "<", NAME_ENDS: ">"})
+_PLAIN_WORD = re.compile(r"[a-z]{1,30}")
+_MARKED = re.compile(f"({NAME_BEGINS}[^{NAME_ENDS}]*{NAME_ENDS})")
+_VERSION = re.compile(r"_v\d+")
+_SHORTEST = 4
+_NAMING: Final = {"name", "path", "cause", "causes", "next_cause", "gpu", "call", "ended_by"}
+"""Fields of answers, and columns of tables, whose texts come from a capture or hold such a text."""
+_OURS: Final = {"fixes", "dismissed", "settings", "members", "counters"}
+"""Fields below which all names are ours."""
+_SENTENCES: Final[Mapping[type, tuple[str, ...]]] = {
+    Brief: ("subject", "verdict", "confidence"),
+    Unknown: ("because", "cure"),
+    Recommendation: ("title", "settings", "blocked_by", "check_first", "assumes"),
+    BriefCheck: ("text", "unblock"),
+    BriefText: ("lines",),
+}
+"""Where a brief answer has sentences; all other texts are identifiers, or names alone."""
+_BriefT = TypeVar("_BriefT", bound=Brief)
+
+
+def mark_names(brief: _BriefT, *answers: object) -> _BriefT:
+    """Return the brief answer with the names of its full answers between marks in each sentence.
+
+    Args:
+        brief: the brief answer.
+        answers: what it was selected from: dataclasses of answers, tables, or names.
+    """
+    names = {form for answer in answers for name in _list_names(answer, "") for form in _list_forms(name)}
+    wanted = sorted((name for name in names if _is_marked(name)), key=len, reverse=True)
+    marked: _BriefT = _mark(brief, _Marker(wanted))
+    return marked
+
+
+class _Marker:
+    """Marks names in a text, the longest first; also what is left of one that was cut."""
+
+    def __init__(self, names: list[str]) -> None:
+        self._names = names
+        whole = "|".join(map(re.escape, names))
+        self._whole = re.compile(rf"(?<!\w)(?:{whole})(?!\w)") if names else None
+
+    def __call__(self, text: str) -> str:
+        safe = text.translate(_NO_MARKS)
+        if self._whole is None:
+            return safe
+        marked = self._whole.sub(lambda found: f"{NAME_BEGINS}{found[0]}{NAME_ENDS}", safe)
+        parts = _MARKED.split(marked)
+        return "".join(part if part.startswith(NAME_BEGINS) else self._mark_cut(part) for part in parts)
+
+    def _mark_cut(self, text: str) -> str:
+        """Mark what stands before a cut, or before the end, and begins a name."""
+        ends = [found.start() for found in re.finditer("…", text)] or [len(text.rstrip("."))]
+        for end in reversed(ends):
+            begun = max((_measure_begun(text[:end], name) for name in self._names), default=0)
+            if begun >= _SHORTEST and not text[end - begun - 1 : end - begun].isalnum():
+                text = f"{text[: end - begun]}{NAME_BEGINS}{text[end - begun : end]}{NAME_ENDS}{text[end:]}"
+        return text
+
+
+def _measure_begun(text: str, name: str) -> int:
+    """Return how many letters of a name, counted from its first one, the text ends with."""
+    for length in range(min(len(text), len(name)), _SHORTEST - 1, -1):
+        if text.endswith(name[:length]):
+            return length
+    return 0
+
+
+def _list_names(answer: object, field: str) -> Iterator[str]:
+    """List the texts at or below a field that a capture may have put there."""
+    if isinstance(answer, str):
+        yield from (answer,) if field in _NAMING or not field else ()
+    else:
+        for name, part in _list_parts(answer, field):
+            yield from _list_names(part, name)
+
+
+def _list_parts(answer: object, field: str) -> Iterator[tuple[str, object]]:
+    """List what an answer consists of, each with the field or column that it is in."""
+    if isinstance(answer, pl.DataFrame):
+        texts = [name for name, kind in answer.schema.items() if kind == pl.String]
+        yield from ((name, text) for name in texts for text in answer[name].drop_nulls().unique())
+    elif isinstance(answer, Mapping):
+        yield from ((field, part) for part in answer.values())
+    elif isinstance(answer, list | tuple | set | frozenset):
+        yield from ((field, part) for part in answer)
+    elif is_dataclass(answer):
+        named = [one.name for one in fields(answer) if one.name not in _OURS]
+        yield from ((name, getattr(answer, name)) for name in named)
+
+
+def _list_forms(name: str) -> Iterator[str]:
+    """List the ways in which sentences write a name: whole, its parts, shortened."""
+    shown = spell_out(" ".join(name.split())).translate(_NO_MARKS)
+    *_, about = shown.split("/", 2) if shown.count("/") > 1 else ("",)  # a cause says what it is about last
+    for text in (shown, *shown.split(" / "), about):
+        whole = text.strip()
+        yield from (whole, _VERSION.sub("", whole))
+        if whole:
+            yield from (shorten_name(whole), shorten_kernel_name(whole), drop_namespaces(whole))
+
+
+def _is_marked(name: str) -> bool:
+    return len(name) >= _SHORTEST and _PLAIN_WORD.fullmatch(name) is None
+
+
+def _mark(value: Any, mark: _Marker) -> Any:
+    """Return a part of a brief answer with marks in its sentences."""
+    if isinstance(value, tuple):
+        return tuple(_mark(one, mark) for one in value)
+    if not is_dataclass(value) or isinstance(value, type):
+        return value
+    sentences = {name for kind, names in _SENTENCES.items() if isinstance(value, kind) for name in names}
+    changed = {}
+    for one in fields(value):
+        held = getattr(value, one.name)
+        changed[one.name] = _mark_sentences(held, mark) if one.name in sentences else _mark(held, mark)
+    return replace(value, **changed)
+
+
+def _mark_sentences(held: Any, mark: _Marker) -> Any:
+    if isinstance(held, tuple):
+        return tuple(_mark_sentences(one, mark) for one in held)
+    return mark(held) if isinstance(held, str) else held
