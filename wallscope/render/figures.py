@@ -223,10 +223,10 @@ def draw_way(comparison: "Comparison") -> Figure:
 
 def _list_changes(comparison: "Comparison") -> list[_Bar]:
     step, causes = comparison.step, comparison.deltas.causes
-    at_ns = step.base_typical_ns
+    at_ns = step.base_ns
     ends = [
         _Bar(f"{side} {comparison.window}", 0, time_ns, None, *[units.milliseconds(time_ns)] * 2)
-        for side, time_ns in (("base", step.base_typical_ns), ("head", step.head_typical_ns))
+        for side, time_ns in (("base", step.base_ns), ("head", step.head_ns))
     ]
     bars = ends[:1]
     least_ns = _SHOWN_CHANGE * max((abs(row.delta_ns) for row in causes), default=0)

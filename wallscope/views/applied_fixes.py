@@ -111,7 +111,7 @@ def describe_gain(one: AppliedFix) -> str:
         return f"{text}; no bound was known"
     text += f"; the bound was {units.duration(one.bound_ns)}"
     if one.assumption:
-        text += " by its assumption"
+        text += ", which rests on an assumption"
     if one.replayed_ns is not None and one.replayed_ns != one.bound_ns:
         text += f", the replay gained {units.duration(one.replayed_ns)}"
     return (

@@ -305,15 +305,13 @@ def brief_comparison(found: Comparison, ends: tuple[str, str], most_rows: int) -
     step, causes, told = found.step, found.deltas.causes, state_comparison(found)
     order = sorted(range(len(causes)), key=lambda place: -abs(causes[place].delta_ns))
     known: dict[str, int | float | None] = {
-        "/step/base_typical_ns": step.base_typical_ns,
-        "/step/head_typical_ns": step.head_typical_ns,
+        f"/step/base_{step.compared}_ns": step.base_ns,
+        f"/step/head_{step.compared}_ns": step.head_ns,
     }
     if found.verdict != "incomparable":  # the ratio of different work says nothing
-        known |= {
-            "/step/ratio": step.ratio,
-            "/step/ratio_low": step.ratio_low,
-            "/step/ratio_high": step.ratio_high,
-        }
+        name = "mean_ratio" if step.compared == "mean" else "ratio"
+        known |= {"/step/ratio": step.ratio} if step.compared == "typical" else {}
+        known |= {f"/step/{name}_low": step.compared_low, f"/step/{name}_high": step.compared_high}
     unknown = [
         Unknown(f"what {entry.what} changes", f"base {visible(entry.base)}, head {visible(entry.head)}")
         for entry in found.mismatches
@@ -327,7 +325,7 @@ def brief_comparison(found: Comparison, ends: tuple[str, str], most_rows: int) -
         BRIEF_SCHEMA,
         "diff",
         f"{visible(found.base.name, most=60)} against {visible(found.head.name, most=60)}",
-        cut_sentences(f"{found.verdict}: {told.sentence}", _LONGEST_VERDICT),
+        cut_sentences(f"{told.opening} {told.sentence}".rstrip(), _LONGEST_VERDICT),
         NextCall(write_command("analyze", head, "--brief"), "analyze", {"files": (head,)}),
         {place: value for place, value in known.items() if value is not None},
         cut_sentences(told.sureness, _LONGEST_LINE),

@@ -63,7 +63,7 @@ def _answer_wall_of_sides(comparison: Comparison) -> KeyAnswer:
     return KeyAnswer(
         label,
         units.capitalize(names[1]),
-        (f"of the typical {comparison.window}; base: {names[0]}.",),
+        (f"of the {comparison.step.compared} {comparison.window}; base: {names[0]}.",),
         "breakdown",
         walls[1],
     )
@@ -90,7 +90,7 @@ def _answer_cause_of_change(comparison: Comparison) -> KeyAnswer:
     label = label if grade == Grade.SURE else f"{label}, {grade}"
     is_described = named.is_explained or not named.cause
     head, more = (units.capitalize(named.text), ()) if is_described else split_cause(named.cause)
-    whole = units.signed_duration(step.head_typical_ns - step.base_typical_ns)
+    whole = units.signed_duration(step.change_ns)
     return KeyAnswer(label, head, (f"{amount}; the {window}: {whole}.", *more), "changed", named.wall)
 
 
@@ -117,17 +117,15 @@ def _answer_next_step(comparison: Comparison) -> KeyAnswer:
 def _answer_bound_of_change(comparison: Comparison) -> KeyAnswer:
     """Give what undoing a slower head wins, and what a faster head could still win at most."""
     step, window = comparison.step, comparison.window
-    times_ns = [(step.head_typical_ns, step.base_typical_ns), (step.head_mean_ns, step.base_mean_ns)]
-    slower = [(head_ns, base_ns) for head_ns, base_ns in times_ns if head_ns > base_ns > 0]
-    if comparison.verdict == "regression" and slower:
-        return _write_ceiling(*slower[0], "By undoing the change.")
+    if comparison.verdict == "regression" and step.base_ns:
+        return _write_ceiling(step.head_ns, step.base_ns, "By undoing the change.")
     compute_ns = sum(row.head_ns for row in comparison.deltas.walls if row.wall == Wall.COMPUTE)
     if comparison.verdict != "improvement" or has_opaque_graphs(comparison) or not compute_ns:
         return KeyAnswer(
             "Upper bound", "Not estimated", (f"A bound needs a certain change of the {window}.",)
         )
     line = f"The most that head could still gain: its {window} would be as long as its compute."
-    return _write_ceiling(step.head_typical_ns, compute_ns, line)
+    return _write_ceiling(step.head_ns, compute_ns, line)
 
 
 def _write_ceiling(before_ns: int, after_ns: int, line: str) -> KeyAnswer:
@@ -141,8 +139,9 @@ def _answer_sureness_of_change(comparison: Comparison) -> KeyAnswer:
     """Say how sure the verdict is, and what is uncertain."""
     step, verdict = comparison.step, comparison.verdict
     lines = []
-    if step.replication != "same" and step.ratio_low is not None and step.ratio_high is not None:
-        lines.append(f"95 % CI {words.write_interval(step.ratio_low, step.ratio_high)}.")
+    low, high = step.compared_low, step.compared_high
+    if step.replication != "same" and low is not None and high is not None:
+        lines.append(f"95 % CI {words.write_interval(low, high)}.")
     doubts = []
     if step.replication == "same":
         doubts.append("both sides are the same capture")
@@ -164,9 +163,10 @@ def _answer_sureness_of_change(comparison: Comparison) -> KeyAnswer:
 def explain_wide_intervals(comparison: Comparison) -> str:
     """Say why the interval of a wall is wider than that of the whole step; empty where none is."""
     step = comparison.step
-    if step.ratio_low is None or step.ratio_high is None or step.run_noise is None:
+    low, high = step.compared_low, step.compared_high
+    if low is None or high is None or step.run_noise is None:
         return ""
-    whole_ns = (step.ratio_high - step.ratio_low) * step.base_typical_ns
+    whole_ns = (high - low) * step.base_ns
     wide = [
         row
         for row in comparison.deltas.walls
@@ -193,8 +193,9 @@ def describe_head(comparison: Comparison) -> str:
 
 
 def _describe_wall_of_head(comparison: Comparison) -> str:
-    """Describe the dominant wall of head's typical step and its share, by the rules of `analyze`."""
-    found, window = decide_wall_of_side(comparison, "head"), f"typical {comparison.window}"
+    """Describe the dominant wall of head's step and its share, by the rules of `analyze`."""
+    window = f"{comparison.step.compared} {comparison.window}"
+    found = decide_wall_of_side(comparison, "head")
     if found is None:
         return ""
     dominant, share = found
@@ -214,7 +215,7 @@ def _describe_wall_of_head(comparison: Comparison) -> str:
 
 
 def decide_wall_of_side(comparison: Comparison, side: Literal["base", "head"]) -> WallOfSide | None:
-    """Return the dominant wall of a side's typical step and its share, `None` for mixed and unknown.
+    """Return the dominant wall of a side's compared step and its share, `None` for mixed and unknown.
 
     There is no answer without time, or where the work inside CUDA graphs was not traced.
     """
