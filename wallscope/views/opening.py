@@ -134,7 +134,10 @@ def list_lead(
         then = f", then {card.next_wall}-bound" if card.next_wall else ""
         expected = describe_expectation(card.fix)
         gain = f"{card.badge}{f'; {expected}' if expected else ''}"
-        lines = [f"{card.fix.title}: the {unit} could drop to {card.after} ({gain}){then}."]
+        drop = f"the {unit} could drop to {card.after}"
+        if card.whole:
+            drop = f"the {card.whole} could drop from {units.join_ends(card.before, card.after, ' to ')}"
+        lines = [f"{card.fix.title}: {drop} ({gain}){then}."]
     if basis.kind == "whole":
         lines.append(f"This fix shortens the {analysis.anchor.unit}s, not the work before them.")
     elif named := find_named_cause(analysis, rank, basis):
@@ -158,9 +161,12 @@ def list_doubts(
                 "word-memory-pressure",
             )
         )
-    for one in limits:
-        message = shorten_message(one)
-        doubts.append(Doubt(_OF_SEVERITY[one.severity], "", message, "limits", one.cure or ""))
+    found = [
+        Doubt(_OF_SEVERITY[one.severity], "", shorten_message(one), "limits", one.cure or "")
+        for one in limits
+    ]
+    doubts[2:2] = [one for one in found if one.grade == "bad"]
+    doubts += [one for one in found if one.grade != "bad"]
     if not limits:
         doubts.append(Doubt(_OF_TONE[coverage.tone], coverage.head, coverage.text, coverage.target))
     return tuple(doubts)

@@ -67,6 +67,7 @@ class Statement:
     whole: str
     spread: str
     basis_note: str
+    has_uneven_shares: bool
     shown_rank: str
     answers: tuple[KeyAnswer, ...]
     cards: tuple[Card, ...]
@@ -127,6 +128,7 @@ def state_analysis(analysis: Analysis) -> Statement:
         whole=name_basis(analysis, basis),
         spread=parts.describe_spread(rank) if basis.kind == "median" else "",
         basis_note=parts.describe_shares(analysis, rank, basis),
+        has_uneven_shares=parts.has_uneven_shares(basis),
         shown_rank=shown if len(analysis.ranks) > 1 else "",
         answers=answers,
         cards=cards,

@@ -374,10 +374,9 @@ def build_step_changes(report: ComparisonReport) -> Section:
     """Make whether it is every step."""
     comparison = report.comparison
     step, unit = comparison.step, comparison.window
-    change_ns = step.head_median_ns - step.base_median_ns
+    decides = "mean of all" if step.compared == "mean" else "typical one"
     answer = (
-        f"Median {units.duration(step.base_median_ns)}{_ARROW}{units.duration(step.head_median_ns)},"
-        f" {units.signed_duration(change_ns)}. Slow ones, over 1.25 times the median:"
+        f"All {unit}s on one scale; the {decides} is compared. Slow ones, over 1.25 times the median:"
         f" {step.base_slow_steps} of {step.base_steps} in base,"
         f" {step.head_slow_steps} of {step.head_steps} in head."
     )
@@ -414,7 +413,7 @@ def build_comparability(report: ComparisonReport) -> Section:
         answer = f"No: {'; '.join(reasons)}."
     elif tuned:
         names = ", ".join(entry.what for entry in found if entry.severity == "changed")
-        answer = f"Yes; {units.plural(tuned, 'difference')} in addition to time: {visible(names, most=200)}."
+        answer = f"Yes; {units.plural(tuned, 'other difference')}: {visible(names, most=200)}."
     tables = (tabulate_mismatches(report.comparison),) if found else ()
     return Section("comparable", "Comparability", answer, (*tables, _tabulate_sides(report)))
 

@@ -217,8 +217,8 @@ def build_timeline(report: Report, notes: Sequence[str], name_end: Callable[[str
         doubt = _doubt_step(report.analysis, longest["step"], unit)
         where = "" if is_whole else f" in {unit} {longest['step']}{doubt}"
         answer = (
-            f"The longest gap without compute takes {units.duration(longest['duration_ns'])}"
-            f"{where}. Most of it is {describe_cause(longest['cause'])} ({longest['cause']}). It ends with"
+            f"Longest gap without compute: {units.duration(longest['duration_ns'])}{where}, mostly"
+            f" {describe_cause(longest['cause'])} ({longest['cause']}), until"
             f" {visible(ended, most=_LONGEST_NAME)}."
         )
     shown = report.drawn_steps
