@@ -90,7 +90,7 @@ def describe_applied_fix(one: AppliedFix) -> str:
     parts = [f"{one.title}: {describe_gain(one)}.", f"Shown by: {shown}."]
     if one.alternatives:
         parts.append(f"The same would be seen with {' or '.join(one.alternatives)}.")
-    parts.append(f"The next wall is {one.next_wall}, {units.duration(one.next_wall_ns)}.")
+    parts.append(f"Next wall: {one.next_wall}, {units.duration(one.next_wall_ns)}.")
     return " ".join(parts)
 
 

@@ -179,7 +179,7 @@ def build_phases(analysis: Analysis, rank: Rank) -> Section | None:
             for wall in Wall
         ),
     )
-    answer = f"The work of the {whole} was issued inside {units.plural(len(rank.ranges), 'path')} of ranges."
+    answer = f"{units.plural(len(rank.ranges), 'path')} of ranges issued the work of the {whole}."
     has_work = any(entry.work_ns for entry in rank.ranges[:_MOST_ROWS])
     blocks = [figures.draw_phases(rank.ranges)] if has_work else []
     limits: dict[Medium, Limit] = {
