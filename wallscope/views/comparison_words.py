@@ -85,8 +85,9 @@ def write_reason_of_change(comparison: Comparison) -> str:
     is_hidden = any(entry.code == "opaque-graphs" for entry in comparison.explanations)
     if is_hidden or find_leading_wall(comparison) is None or find_leading_cause(comparison) is None:
         return f"{size}; no cause is certain"
-    label = _GRADED[grade_leading_cause(comparison)].lower()
-    return f"{size}; {label}: {_continue(name_leading_change(comparison).text)}"
+    label, named = _GRADED[grade_leading_cause(comparison)].lower(), name_leading_change(comparison)
+    said = named.text if named.is_explained else describe_cause(named.cause)
+    return f"{size}; {label}: {_continue(said)}"
 
 
 def _describe_peak_shares(comparison: Comparison) -> str:

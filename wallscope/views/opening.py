@@ -165,8 +165,7 @@ def list_doubts(
         Doubt(_OF_SEVERITY[one.severity], "", shorten_message(one), "limits", one.cure or "")
         for one in limits
     ]
-    doubts[2:2] = [one for one in found if one.grade == "bad"]
-    doubts += [one for one in found if one.grade != "bad"]
+    doubts[2:2] = sorted(found, key=lambda one: one.grade != "bad")
     if not limits:
         doubts.append(Doubt(_OF_TONE[coverage.tone], coverage.head, coverage.text, coverage.target))
     return tuple(doubts)
