@@ -38,6 +38,7 @@ from wallscope.render.figures import FIGURES
 from wallscope.summary.tables import ANSWER_TABLES, build_answer_table
 from wallscope.thresholds.verdict import MARGIN_SHARE
 from wallscope.trace.parallel_axes import parse_stream_axes
+from wallscope.views.comparison_statement import add_opening
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -274,7 +275,7 @@ def diff(
         WallscopeError: one of its children, each with a line that says what to do.
     """
     sides = (_load_side(base), _load_side(head))
-    found = compare_sides(*sides, CompareOptions(rank=rank, margin_ratio=margin_ratio))
+    found = add_opening(compare_sides(*sides, CompareOptions(rank=rank, margin_ratio=margin_ratio)))
     return ComparisonResult(found, sides, rank)
 
 

@@ -79,7 +79,8 @@ from wallscope.trace.step_markers import check_pattern, label_ranges
 from wallscope.trace.steps import select_ranks, select_windows, split_steps
 from wallscope.trace.thread_timeline import HostCalls
 from wallscope.trace.unrecognized import find_communication_evidence, infer_communication
-from wallscope.views.verdict import choose_basis, find_deciding_stall, state_verdict
+from wallscope.views.opening import state_answer
+from wallscope.views.verdict import choose_basis, find_deciding_stall
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -162,7 +163,7 @@ def analyze_capture(
     if _limits_host_time(answer):
         replayed = limit_host_gains(replayed, answer.ranks[place].typical.walls)
     settled = add_experience(limit_fixes(recommend(matched, replayed, ranks)), options.experience)
-    return AnalyzedCapture(state_verdict(settled), prepared, place, replays, concluded.matched)
+    return AnalyzedCapture(state_answer(settled), prepared, place, replays, concluded.matched)
 
 
 def build_report(found: AnalyzedCapture, progress: Progress) -> Report:

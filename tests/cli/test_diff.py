@@ -21,9 +21,11 @@ def test_diff_prints_the_verdict_and_writes_what_it_is_asked_for(wallscope, answ
 
     assert (ran.code, ran.err) == (0, "".join(f"Wrote {name}\n" for name in outputs[1::2]))
     assert ran.out.startswith(
-        "base.json → head.json\nNVIDIA H100 · rank 3\n\nSLOWER  Step 100.2 → 109.8 ms: +9.5 % (95 % CI "
+        "base.json → head.json\nNVIDIA H100 · rank 3\n\n"
+        "SLOWER: the typical step rose from 100.2 to 109.8 ms (+9.5 %); cause: "
     )
     found = json.loads((tmp_path / "diff.json").read_text())
+    assert " ".join(ran.out.split()).partition("rank 3 ")[2].startswith(found["opening"])
     jsonschema.validate(found, json.loads(read_report("comparison.schema.json")))
     assert (found["schema"], found["verdict"]) == ("wallscope.comparison/1", "regression")
     assert (tmp_path / "diff.md").read_text().startswith("### wallscope: slower\n")

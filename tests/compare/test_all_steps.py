@@ -22,7 +22,7 @@ from wallscope.compare.confidence import Spread
 from wallscope.compare.gates import parse_gate
 from wallscope.errors import OptionError
 from wallscope.model.profile import Noise
-from wallscope.views.comparison_words import describe_change, write_reason_of_change
+from wallscope.views.comparison_words import describe_doubt, write_reason_of_change
 
 PAIRS, COUNT = 120, 20
 KNOWN = Noise(0.01, 10.0)
@@ -45,12 +45,20 @@ def test_every_fifth_step_doubled_is_slower_though_the_typical_one_is_not():
     assert found.verdict == "regression"
     held = {gate.gate: gate.held for gate in found.gates}
     assert held == {"step>3%": True, "mean>3%": False, "p90>5%": False, "slow-steps>2": True}
-    said = describe_change(found)
-    assert "The mean of all steps" in said
-    assert f"slow steps: 0 of {found.step.base_steps} → {found.step.head_slow_steps}" in said
     reason = write_reason_of_change(found)
-    assert re.match(r"the mean step went from [\d.]+ to [\d.]+ ms \(\+(1[89]|2[01])\.\d %\)", reason)
-    assert f"slow steps went from 0 of {found.step.base_steps} to {found.step.head_slow_steps} of" in reason
+    assert re.match(r"the mean step rose from [\d.]+ to [\d.]+ ms \(\+(1[89]|2[01])\.\d %\)", reason)
+    slow = f"0 of {found.step.base_steps} in base, {found.step.head_slow_steps} of"
+    assert any(slow in one.message for one in found.explanations)
+    assert_adds_up(found)
+
+
+def assert_adds_up(found):
+    """Walls and causes of the compared step sum to its lengths and to its change."""
+    step, deltas = found.step, found.deltas
+    assert sum(row.base_ns for row in deltas.walls) == step.base_ns
+    assert sum(row.head_ns for row in deltas.walls) == step.head_ns
+    for rows in (deltas.walls, deltas.causes, deltas.operations):
+        assert sum(row.delta_ns for row in rows) == step.change_ns
 
 
 def test_slow_steps_of_three_runs_are_no_chance():
@@ -80,8 +88,14 @@ def test_every_fifth_step_doubled_fails_the_gate_on_the_mean_and_is_the_headline
 
     assert found.verdict == "regression"
     assert "mean>3%" in {gate.gate for gate in found.gates if not gate.held}
-    assert "The mean of all steps" in describe_change(found)
-    assert compare_sides(head, base, ASKED).verdict == "improvement"
+    assert found.step.compared == "mean"
+    assert_adds_up(found)
+    mirrored = compare_sides(head, base, ASKED)
+    assert (mirrored.verdict, mirrored.step.compared) == ("improvement", "mean")
+    assert mirrored.step.change_ns == -found.step.change_ns
+    assert {row.wall: -row.delta_ns for row in mirrored.deltas.walls} == {
+        row.wall: row.delta_ns for row in found.deltas.walls
+    }
 
 
 def test_one_slow_step_more_may_be_chance():
@@ -101,6 +115,8 @@ def test_typical_and_mean_that_change_in_opposite_directions_have_no_verdict():
 
     assert found.step.ratio_high < 1 < found.step.mean_ratio_low
     assert found.verdict == "inconclusive"
+    assert found.step.compared == "mean"
+    assert describe_doubt(found) == "Slow steps decide the mean; the typical step went the other way."
 
 
 def test_the_same_capture_has_the_same_steps():

@@ -21,7 +21,7 @@ from tests.shipped_example import EXAMPLE
 from tests.views import change_claims, claims
 from tests.views.change_claims import collect_comparison
 from tests.views.claims import Answered, collect_analysis
-from tests.views.shown import WITH_UNIT, agree, find_contradictions
+from tests.views.shown import WITH_UNIT, agree, find_contradictions, read_page
 from wallscope.agents.tools import ToolRequest, answer_tool
 from wallscope.api import diff
 from wallscope.errors import NothingToAnalyzeError, WallscopeError
@@ -29,6 +29,7 @@ from wallscope.jobs.inputs import find_exports
 from wallscope.jobs.merge import run_job
 from wallscope.model.brief import DEFAULT_ROWS_COUNT
 from wallscope.model.capture import Options
+from wallscope.model.cause_catalogue import describe_cause
 from wallscope.model.report import Report
 from wallscope.render.data import pack_brief, write_json
 from wallscope.views.analysis import write_analysis_markdown
@@ -81,6 +82,34 @@ def test_no_medium_contradicts_another(path):
 
     assert describe(find_contradictions(found)) == []
     assert {one.medium for one in found} == OF_MEDIA
+
+
+def read_words(text):
+    """A text as one line, without marks of Markdown."""
+    return " ".join(text.replace("\\", "").replace("*", "").split())
+
+
+def read_heading(page):
+    """The heading that a page begins with."""
+    (heading,) = (shown for name, _, shown in read_page(page).elements if name == "h1")
+    return read_words(heading)
+
+
+@pytest.mark.parametrize("path", TRIED)
+def test_every_medium_begins_with_the_sentence_of_the_json(path):
+    try:
+        analysis = analyze_once(path)
+    except WallscopeError:
+        pytest.skip("nothing to analyze in this capture")
+    opening = read_words(json.loads(write_json(analysis))["diagnosis"]["opening"])
+    terminal = read_words("\n".join(claims.print_terminal(analysis, 80, is_full=False)))
+    brief = read_words(brief_analysis(analysis, ("a",), DEFAULT_ROWS_COUNT).verdict)
+
+    assert re.fullmatch(r"[A-Z].*: .+\.", opening)
+    assert read_heading(write_page_once(path)) == opening
+    assert opening.lower() in terminal.lower()
+    assert opening in read_words(write_analysis_markdown(analysis))
+    assert brief.startswith(opening)
 
 
 @pytest.mark.parametrize(
@@ -289,6 +318,44 @@ def test_no_medium_contradicts_another_about_a_comparison(traces, base, head):
     assert describe(find_contradictions(collect_comparison(found.comparison, found.report))) == []
 
 
+_NUMBER_OF_CHANGE = re.compile(r"\([-+]?\d[\d.]* %\)")
+
+
+@pytest.mark.parametrize(
+    ("base", "head"),
+    [
+        pytest.param(*pair, id="-and-".join(pair), marks=() if place % 4 == 1 else pytest.mark.slow)
+        for place, pair in enumerate(PAIRS)
+    ],
+)
+def test_a_comparison_tells_one_story(traces, base, head):
+    """What a reader of one screen would object to, whatever the screen."""
+    found = diff(traces / f"{base}.sqlite", traces / f"{head}.sqlite")
+    comparison, opening = found.comparison, read_words(found.comparison.opening)
+    terminal = read_words("\n".join(change_claims.print_comparison(comparison, 80, is_full=False)))
+    markdown = read_words(write_comparison_markdown(comparison))
+    shown = " ".join(text for name, _, text in read_page(found.report).elements if name in {"p", "td", "dd"})
+    screens = [terminal, markdown, read_words(shown)]
+
+    assert read_heading(found.report) == opening
+    assert opening in terminal
+    assert opening in markdown
+    assert read_words(brief_comparison(comparison, ("a", "b"), 3).verdict).startswith(opening)
+    assert len(_NUMBER_OF_CHANGE.findall(opening)) == (comparison.verdict != "incomparable")
+    step, deltas = comparison.step, comparison.deltas
+    assert sum(row.base_ns for row in deltas.walls) == step.base_ns
+    assert sum(row.head_ns for row in deltas.walls) == step.head_ns
+    assert sum(row.delta_ns for row in deltas.causes) == step.change_ns
+    explained = {cause for one in comparison.applied for cause in one.causes}
+    for text in screens:
+        for cause in explained:
+            assert f"Not explained by anything recorded: {describe_cause(cause)}" not in text
+        if comparison.verdict == "inconclusive":
+            assert not re.search(r"(?<!\w)(?:Likely cause|Cause|cause): ", text.partition("Confidence")[0])
+    for side, slow in (("base", step.base_slow_steps), ("head", step.head_slow_steps)):
+        assert not slow or all(f"none in {side}" not in text for text in screens)
+
+
 @pytest.fixture(scope="module")
 def halved(tmp_path_factory):
     """A comparison of a program with one whose communication takes half as long."""
@@ -328,17 +395,19 @@ def read_altered_comparison(medium, found, change):
     ("medium", "pattern", "planted"),
     [
         ("terminal", r"FASTER", "SLOWER"),
-        ("terminal", r"-(\d+\.\d) % \(95", r"+\1 % (95"),
+        ("terminal", r"\(-(\d+\.\d) %\)", r"(+\1 %)"),
+        ("terminal", r"the typical step", "the mean step"),
+        ("markdown", r"Change: -", "Change: +"),
         ("terminal", r"-188\.2 … -11\.8", "-188.2 … -13.8"),
         ("terminal", r"-0\.012 ms, likely", "-0.012 ms, possible"),
         ("markdown", r"\| -0\.19 … -0\.012 ms, likely \|", "| -0.29 … -0.012 ms, likely |"),
         ("page", r">-0\.19 … -0\.012 ms, likely<", ">-0.19 … +0.012 ms, likely<"),
         ("json", r'"low_ns": -\d', '"low_ns": -99'),
         ("page", r">FASTER<", ">SLOWER<"),
-        ("page", r"(<b>Step [\d.]+) → 3", r"\1 → 9"),
+        ("page", r"(step fell from [\d.]+) to 3", r"\1 to 9"),
         ("markdown", r"faster", "inconclusive"),
         ("markdown", r"\| communication \| 0", "| communication | 7"),
-        ("brief", r'"improvement: ', '"regression: '),
+        ("brief", r'"FASTER: ', '"SLOWER: '),
         ("brief", r'"head_ns": 1', '"head_ns": 7'),
         ("json", r'"verdict": "improvement"', '"verdict": "no-change"'),
         ("json", r'"head_typical_ns": \d', '"head_typical_ns": 99'),

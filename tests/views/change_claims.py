@@ -38,13 +38,13 @@ _WORDS = {
 }
 _CAUSES = {"Cause": "sure", "Likely cause": "likely", "Possible cause": "possible"}
 _OF_CHANGE: Labels = (
-    (rf": ({_SIGNED})(?: \(95 % CI| \(no confidence|[,.])", "step", "ratio"),
-    (r"slow steps: ([\d,]+) of [\d,]+ →", "base", "slow steps"),
-    (r"slow steps: [\d,]+ of [\d,]+ → ([\d,]+) of", "head", "slow steps"),
+    (rf"\(({_SIGNED})\)", "step", "ratio"),
+    (rf"Change: ([-+]{DURATION})", "step", "change"),
+    (r"(the (?:mean|typical)) [\w ]+ (?:rose|fell|went) from", "step", "compared"),
     (r"over 1.25 times the median: ([\d,]+) of [\d,]+ in base", "base", "slow steps"),
     (r"in base, ([\d,]+) of [\d,]+ in head", "head", "slow steps"),
 )
-_STEP = re.compile(rf"([\d,.]+(?: \S+)?) → ({DURATION}): [-+\d]")
+_STEP = re.compile(rf"from ([\d,.]+(?: \S+)?) to ({DURATION}) \(")
 _ENDS = re.compile(r"\(95 % CI ([-+]?[\d.]+) … ([-+]?[\d.]+ %)\)")
 
 
@@ -81,22 +81,21 @@ def find_listed_cause(text: str) -> str | None:
 
 def read_change(medium: str, text: str) -> Iterator[Claim]:
     """Claims of the sentence that says how the step changed."""
-    first = re.split(r"(?<=[.]) (?=[A-Z])", text)[0]
     if found := _STEP.search(text):
         unit = found[2].rpartition(" ")[2]
         before = found[1] if " " in found[1] else f"{found[1]} {unit}"
         yield Claim(medium, "step", "base", before)
         yield Claim(medium, "step", "head", found[2])
-        yield from read_labels(medium, text, _OF_CHANGE[:1]) if first else ()
+        yield from read_labels(medium, text, _OF_CHANGE[:3])
     if found and (ends := _ENDS.search(text)):
         yield Claim(medium, "step", "ratio low", f"{ends[1]} %")
         yield Claim(medium, "step", "ratio high", ends[2])
-    if cause := re.search(rf"(?<= )({'|'.join(_CAUSES)}): ", text):
-        yield Claim(medium, "cause of the change", "certainty", _CAUSES[cause[1]])
+    for cause in re.findall(rf"(?<= )({'|'.join(_CAUSES)}): ", text, re.IGNORECASE):
+        yield Claim(medium, "cause of the change", "certainty", _CAUSES[cause.capitalize()])
         yield Claim(medium, "cause of the change", "named", "yes")
-    elif re.search(r"(?<= )Largest change (?:\(uncertain\)|between)", text):
+    if re.search(r"(?<= )Largest change (?:\(uncertain\)|between)|no cause is certain", text):
         yield Claim(medium, "cause of the change", "named", "no")
-    yield from read_labels(medium, text, _OF_CHANGE[1:])
+    yield from read_labels(medium, text, _OF_CHANGE[3:])
 
 
 def read_change_tables(medium: str, tables: Iterable[Table]) -> Iterator[Claim]:
@@ -139,7 +138,7 @@ def read_terminal_change(lines: list[str]) -> Iterator[Claim]:
     medium = "terminal"
     words = "|".join(word.upper() for word in _WORDS.values())
     text = "\n".join(lines)
-    found = re.search(rf"^({words})  (.*?)\n\n", text, re.DOTALL | re.MULTILINE)
+    found = re.search(rf"^({words}): (.*?)\n\n", text, re.DOTALL | re.MULTILINE)
     assert found is not None
     yield Claim(medium, "verdict", "word", found[1])
     yield from read_change(medium, " ".join(found[2].split()))
@@ -149,11 +148,12 @@ def read_terminal_change(lines: list[str]) -> Iterator[Claim]:
 def read_markdown_change(text: str) -> Iterator[Claim]:
     """Claims of the comment on a pull request."""
     medium = "markdown"
-    head, change = re.match(r"### wallscope: (.*)", text), re.search(r"^\*\*(.*?)\*\*  $", text, re.MULTILINE)
+    head = re.match(r"### wallscope: (.*)", text)
+    change = re.search(r"^\*\*(.*?)\*\*\n\n(.*)$", text, re.MULTILINE)
     assert head is not None
     assert change is not None
     yield Claim(medium, "verdict", "word", head[1])
-    yield from read_change(medium, change[1])
+    yield from read_change(medium, f"{change[1]} {change[2]}")
     yield from read_change_tables(medium, list_markdown_tables(text))
 
 
@@ -161,14 +161,15 @@ def read_brief_change(packed: dict) -> Iterator[Claim]:
     """Claims of the brief answer."""
     medium = "brief"
     word, _, rest = packed["verdict"].partition(": ")
-    yield Claim(medium, "verdict", "word", _WORDS[word])
+    yield Claim(medium, "verdict", "word", word)
     yield from read_change(medium, rest)
     for pointer, value in packed["numbers"].items():
         name = pointer.rpartition("/")[2]
         if name.endswith("_ns"):
             yield Claim(medium, "step", name.partition("_")[0], f"{value} ns")
         else:
-            yield Claim(medium, "step", name.replace("_", " "), write_ratio(value, DIGITS_COUNT))
+            quantity = name.removeprefix("mean_").replace("_", " ")
+            yield Claim(medium, "step", quantity, write_ratio(value, DIGITS_COUNT))
     for one in packed.get("changes", ()):
         for side in ("base", "head"):
             yield Claim(medium, f"cause {one['cause']}", side, f"{one[f'{side}_ns']} ns")
@@ -185,17 +186,21 @@ def read_json_change(text: str) -> Iterator[Claim]:
     medium, answer = "json", json.loads(text)
     step = answer["step"]
     yield Claim(medium, "verdict", "word", _WORDS[answer["verdict"]])
+    compared, prefix = step["compared"], "mean_" if step["compared"] == "mean" else ""
+    base_ns, head_ns = (step[f"{side}_{compared}_ns"] for side in ("base", "head"))
+    yield Claim(medium, "step", "compared", f"the {compared}")
     for side in ("base", "head"):
-        yield Claim(medium, "step", side, f"{step[f'{side}_typical_ns']} ns")
+        yield Claim(medium, "step", side, f"{step[f'{side}_{compared}_ns']} ns")
         yield Claim(medium, side, "slow steps", f"{step[f'{side}_slow_steps']}")
-    yield Claim(medium, "step", "change", f"{step['head_typical_ns'] - step['base_typical_ns']} ns")
-    for name in ("ratio", "ratio_low", "ratio_high"):
-        if step[name] is not None:
-            yield Claim(medium, "step", name.replace("_", " "), write_ratio(step[name], 11))
+    yield Claim(medium, "step", "change", f"{head_ns - base_ns} ns")
+    ratio = head_ns / base_ns if prefix else step["ratio"]
+    yield Claim(medium, "step", "ratio", write_ratio(ratio, 11))
     for end in ("low", "high"):
-        if step[f"ratio_{end}"] is not None and step["replication"] != "same":
-            end_ns = (step[f"ratio_{end}"] - 1) * step["base_typical_ns"]
-            yield Claim(medium, "step", end, f"{end_ns:.1f} ns")
+        if (bound := step[f"{prefix}ratio_{end}"]) is not None:
+            yield Claim(medium, "step", f"ratio {end}", write_ratio(bound, 11))
+            if step["replication"] != "same":
+                yield Claim(medium, "step", end, f"{(bound - 1) * base_ns:.1f} ns")
+    yield from read_change(medium, answer["opening"].partition(": ")[2])
     for kind, name in (("walls", "wall"), ("causes", "cause")):
         yield from _read_json_rows(medium, name, answer["deltas"][kind])
 
@@ -222,14 +227,14 @@ def read_page_change(text: str) -> Iterator[Claim]:
     change = next(
         shown for name, kinds, shown in page.elements if name == "p" and kinds.get("class") == "lead"
     )
-    yield from read_change(medium, change)
+    yield from read_change(medium, f"{opening.partition(': ')[2]} {change}")
     if "remove its cause" in text:
         yield Claim(medium, "cause of the change", "named", "yes")
     if "None is certain" in text:
         yield Claim(medium, "cause of the change", "named", "no")
     for name, kinds, shown in page.elements:
         if name == "p" and kinds.get("class") == "answer":
-            yield from read_labels(medium, shown, _OF_CHANGE[1:])
+            yield from read_labels(medium, shown, _OF_CHANGE[3:])
         if name == "div" and kinds.get("class") == "side":
             sides = re.match(rf"(base|head) ({DURATION})", shown)
             if sides is not None:

@@ -61,8 +61,11 @@ def test_a_comparison_on_a_terminal(slower, columns, golden):
 
 
 def test_the_first_line_after_the_names_is_the_verdict(slower, unlike):
-    assert re.match(r"SLOWER  Step 100\.. → 109\.. ms: \+\d", shown(slower, 140).split("\n")[3])
-    assert shown(unlike, 140).split("\n")[3].startswith("NOT COMPARABLE  GPU: NVIDIA H100 and NVIDIA A100.")
+    opening = r"SLOWER: the typical step rose from 100\.\d to 109\.\d ms \(\+\d"
+    assert re.match(opening, shown(slower, 140).split("\n")[3])
+    told = shown(unlike, 140).split("\n")[3:5]
+    assert told[0] == "NOT COMPARABLE: the sides differ in GPU."
+    assert told[1].startswith("GPU: NVIDIA H100 and NVIDIA A100.")
 
 
 def test_markdown_is_that_of_the_comparison_and_holds_no_foreign_markup(slower, golden):

@@ -110,8 +110,8 @@ def test_the_overview_has_few_parts_and_the_rest_is_in_tabs(report):
     sections, tabs = list_parts(write_analysis_page(report))
 
     assert sections == ["verdict", "timeline", "light", "phases", "details"]
-    assert list(tabs)[:5] == ["compute", "causes", "communication", "host", "memory"]
-    assert list(tabs)[5:] == ["steps", "path", "limits", "computed"]
+    assert list(tabs)[:6] == ["kernels", "compute", "causes", "communication", "host", "memory"]
+    assert list(tabs)[6:] == ["steps", "path", "limits", "computed"]
 
 
 def test_the_navigation_leads_to_each_part_and_tabs_count_their_entries(report):

@@ -229,6 +229,7 @@ def diff(  # noqa: PLR0913  # options are parameters
     from wallscope.model.capture import Options  # noqa: PLC0415
     from wallscope.render.data import write_json  # noqa: PLC0415
     from wallscope.views import comparison as views  # noqa: PLC0415
+    from wallscope.views.comparison_statement import add_opening  # noqa: PLC0415
 
     is_talkative(verbose=verbose)
     rows = count_rows(brief=brief, max_rows=max_rows)
@@ -271,7 +272,7 @@ def diff(  # noqa: PLR0913  # options are parameters
                 for side, own in zip(texts, options, strict=True)
             ]
             sides = (read[0], read[1])
-        found = compare_sides(*sides, compare_options)
+        found = add_opening(compare_sides(*sides, compare_options))
     is_printed = "-" not in {str(json), str(markdown), str(html), str(junit)}
     if rows is not None:
         from wallscope.views.brief import brief_comparison  # noqa: PLC0415  # only when asked for

@@ -19,9 +19,7 @@ from wallscope.compare.confidence import (
     Blocks,
     Floats,
     Spread,
-    correlate_by_length,
-    correlate_by_rank,
-    draw_blocks,
+    draw_blocks_of_all,
     measure_wandering,
     student_quantile,
     usual_steps,
@@ -78,9 +76,7 @@ class AllStepsChange:
 def measure_all_steps(length_ns: npt.NDArray[np.floating]) -> AllSteps:
     """Measure all steps of a run, in order of time: float64[steps], ns."""
     every: Floats = length_ns.astype(np.float64)
-    blocks = None  # slow steps in a row are few by rank, and yet decide the mean: both correlations count
-    if every.size >= FEWEST_STEPS_FOR_QUARTILES_COUNT:
-        blocks = draw_blocks(every, max(correlate_by_rank(every), correlate_by_length(every)))
+    blocks = draw_blocks_of_all(every) if every.size >= FEWEST_STEPS_FOR_QUARTILES_COUNT else None
     return AllSteps(
         _spread(every, blocks, lambda drawn: drawn.mean(axis=-1)),
         _spread(every, blocks, lambda drawn: np.percentile(drawn, _P90_PERCENT, axis=-1)),

@@ -11,6 +11,7 @@ from functools import cache
 
 from wallscope.compare.capture_bias import WORK_DIFFERS
 from wallscope.files import read_toml
+from wallscope.model.cause_catalogue import describe_cause
 from wallscope.model.comparison import AppliedFix, CauseDelta, Explanation, Mismatch, StepChange, WallDelta
 from wallscope.model.enums import Wall
 from wallscope.model.profile import RecordedFix
@@ -146,7 +147,7 @@ def _recognize_fallen(
             return
         others = [one.id for one, own in fitting[1:] if set(own) <= set(fallen)]
         text = "; ".join(
-            f"{cause} {duration(deltas[cause].base_ns)} → {duration(deltas[cause].head_ns)}"
+            f"{describe_cause(cause)} {duration(deltas[cause].base_ns)} → {duration(deltas[cause].head_ns)}"
             for cause in fallen
         )
         _add(recognized, fix, text, others, fallen)
@@ -159,7 +160,7 @@ def _list_fallen(
     """Return the causes of a fix that fell, if more than half of their time is surely gone."""
     own = [deltas[cause] for cause in fix.causes if cause in deltas and cause not in explained]
     base_ns, delta_ns = sum(one.base_ns for one in own), sum(one.delta_ns for one in own)
-    if -delta_ns < max(APPLIED_FALL_SHARE * base_ns, MATERIAL_SHARE * step.base_typical_ns):
+    if -delta_ns < max(APPLIED_FALL_SHARE * base_ns, MATERIAL_SHARE * step.base_ns):
         return []
     return [one.cause for one in own if one.high_ns is not None and one.high_ns < 0]
 
@@ -173,9 +174,10 @@ def _is_no_side_effect(delta_ns: int, found: ChangeEvidence, recognized: Sequenc
 
 
 def _sum_change(entry: Explanation, found: ChangeEvidence) -> int:
-    """Return by how much the causes of an explanation changed, with what the typical step leaves out."""
-    typical_ns = sum(one.delta_ns for one in found.causes if one.cause in entry.causes)
-    return typical_ns + ((entry.delta_ns or 0) if entry.code == _RARE_STALLS else 0)
+    """Return by how much the causes of an explanation changed, with what the compared step leaves out."""
+    changed_ns = sum(one.delta_ns for one in found.causes if one.cause in entry.causes)
+    is_left_out = entry.code == _RARE_STALLS and found.step.compared == "typical"
+    return changed_ns + ((entry.delta_ns or 0) if is_left_out else 0)
 
 
 def _covers(fix: RecordedFix, causes: Collection[str]) -> bool:
@@ -214,7 +216,10 @@ def _list_evidence() -> tuple[tuple[str, frozenset[str]], ...]:
 def _measure_applied(one: _Recognized, found: ChangeEvidence, *, is_joint: bool) -> AppliedFix:
     """Put bound, replayed and measured gain side by side, of the step that the bound is about."""
     fix, step = one.fix, found.step
-    is_mean = fix.whole_ns is not None and _is_nearer(fix.whole_ns, step.base_mean_ns, step.base_typical_ns)
+    ends_ns = (step.base_mean_ns, step.base_typical_ns)
+    is_mean = fix.whole_ns is not None and _is_nearer(fix.whole_ns, *ends_ns)
+    if step.compared == "mean" and (fix.whole_ns is None or not _is_nearer(fix.whole_ns, *reversed(ends_ns))):
+        is_mean = True
     lengths = ((step.base_typical_ns, step.head_typical_ns), (step.base_mean_ns, step.head_mean_ns))
     ratios = ((step.ratio_low, step.ratio_high), (step.mean_ratio_low, step.mean_ratio_high))
     (base_ns, head_ns), (low, high) = lengths[is_mean], ratios[is_mean]
@@ -242,18 +247,19 @@ def _measure_applied(one: _Recognized, found: ChangeEvidence, *, is_joint: bool)
         next_wall=next_wall,
         next_wall_ns=next_ns,
         expected_ns=fix.expected_ns,
+        causes=tuple(sorted(one.causes)),
     )
 
 
-def _is_nearer(whole_ns: int, mean_ns: int, typical_ns: int) -> bool:
-    """Return whether a step is surely nearer to the mean than to the typical one."""
-    return abs(whole_ns - mean_ns) + SAME_WHOLE_SHARE * whole_ns < abs(whole_ns - typical_ns)
+def _is_nearer(whole_ns: int, near_ns: int, far_ns: int) -> bool:
+    """Return whether a step is surely nearer to one length than to another."""
+    return abs(whole_ns - near_ns) + SAME_WHOLE_SHARE * whole_ns < abs(whole_ns - far_ns)
 
 
 def _find_next_wall(found: ChangeEvidence) -> tuple[Wall, int]:
     """Return the largest loss of head if it may be the next wall, else compute, with its time."""
     by_wall = {one.wall: one.head_ns for one in found.walls}
     largest = max(_LOSSES, key=lambda wall: (by_wall.get(wall, 0), wall))
-    is_wall = by_wall.get(largest, 0) >= NEXT_WALL_OF_FIX_SHARE * found.step.head_typical_ns
+    is_wall = by_wall.get(largest, 0) >= NEXT_WALL_OF_FIX_SHARE * found.step.head_ns
     chosen = largest if is_wall and by_wall.get(largest) else Wall.COMPUTE
     return chosen, by_wall.get(chosen, 0)

@@ -1,9 +1,9 @@
 """The comparison of two sides: the step of one rank decides; walls, causes and operations explain."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from fractions import Fraction
-from math import exp, expm1, isfinite, log
+from math import exp, expm1, inf, isfinite, log
 
 import numpy as np
 import numpy.typing as npt
@@ -33,7 +33,7 @@ from wallscope.compare.comparability import (
     find_mismatches,
     is_same_capture,
 )
-from wallscope.compare.confidence import Floats, measure_windows, spread_of_steps
+from wallscope.compare.confidence import Floats, measure_windows, spread_of_all_steps, spread_of_steps
 from wallscope.compare.explanations import (
     add_rare_stalls,
     compare_environments,
@@ -58,6 +58,7 @@ from wallscope.compare.step_levels import (
     measure_distance,
 )
 from wallscope.compare.typical_steps import (
+    RankPair,
     TypicalStep,
     deciding_steps,
     lengths_ns,
@@ -127,10 +128,10 @@ class CompareOptions:
 
 @dataclass(frozen=True, slots=True)
 class _Measured:
-    """One side of the rank that is compared."""
+    """One side of the compared rank: its typical step, or the mean of all, with the runs it comes from."""
 
     profiles: tuple[Profile, ...]
-    typical: TypicalStep
+    step: TypicalStep
     scale: Fraction
     steps_ns: tuple[Floats, ...]
     runs: Runs
@@ -151,8 +152,7 @@ def compare_sides(base: Side, head: Side, options: CompareOptions) -> Comparison
         raise ComparisonError("--paired — one capture is given twice — give two captures of each pair")
     pairing = pair_ranks(base.runs, head.runs, options.rank)
     sides = align_parts(pairing.base, pairing.head, [gate.name for gate in options.gates])
-    tokens = _tokens(sides.base, sides.head)
-    causes = sorted({cause for profile in (*sides.base, *sides.head) for cause in profile.causes["cause"]})
+    tokens, causes = _tokens(sides.base, sides.head), _list_causes((*sides.base, *sides.head))
     ours, theirs = (_measure_side(profiles, causes, tokens) for profiles in (sides.base, sides.head))
     names = name_columns(causes)
     fewest = min(int(side.runs.steps.min()) for side in (ours, theirs))
@@ -176,14 +176,7 @@ def compare_sides(base: Side, head: Side, options: CompareOptions) -> Comparison
     is_same = is_same_capture(pairing.base, pairing.head)
     works = (pairing.base[0].header.work, pairing.head[0].header.work)
     found = (
-        *find_mismatches((works[0], ours.typical), (works[1], theirs.typical)),
-        *find_biases(
-            BiasSide(pairing.base[0].header, ours.typical), BiasSide(pairing.head[0].header, theirs.typical)
-        ),
-        *compare_environments(
-            *(next(iter(side[0].header.inputs), None) for side in (pairing.base, pairing.head))
-        ),
-        *find_capture_mismatches(pairing.base[0], pairing.head[0]),
+        *_list_mismatches(pairing, ours.step, theirs.step),
         *describe_copies(given, (len(base.runs), len(head.runs))),
         *sides.mismatches,
         *describe_levels(ours.levels, theirs.levels, shared),
@@ -196,33 +189,33 @@ def compare_sides(base: Side, head: Side, options: CompareOptions) -> Comparison
     if is_same:
         found = (Mismatch("capture", "the same", "the same", "note"),)
     is_comparable = all(entry.severity != "incomparable" for entry in found)
-    noise = Noise(float(both.noise[0]), float(both.noise_freedom[0]))
-    every = compare_all_steps(ours.all_steps, theirs.all_steps, noise, short, bias)
     is_judged = is_comparable or options.overridden
+    every = _compare_means(ours, theirs, both, short, bias)
     step = _step(ours, theirs, None if is_same else (both, every), options, tokens, has_grade=is_judged)
-    verdict = _verdict(step, both, every, is_same=is_same)
+    verdict, is_of_mean = _decide(step, both, every, is_same=is_same)
     if verdict == "inconclusive" and step.replication != "none":
-        change, margin = log(step.ratio), log(1 + step.margin_ratio)
-        runs = min(step.base_runs, step.head_runs)
-        freedom = float(pool_records(compared.known, [STEP]).freedom[0])
-        needed = count_runs_to_decide(both, freedom, runs, change, margin)
-        step = replace(step, runs_to_decide=needed)
-    most_runs = max(ours.runs.count, theirs.runs.count)
-    claim = StepClaim(step.head_typical_ns - step.base_typical_ns, step.grade, most_runs)
-    steps = (ours.typical, theirs.typical)
+        step = replace(step, runs_to_decide=_count_needed_runs(step, both, compared))
+    measured = both
+    if is_of_mean:
+        compared = replace(compared, of_all=True)
+        ours, theirs = (_measure_mean(side, causes) for side in (ours, theirs))
+        measured = compared.measure(names, ours.runs, theirs.runs)
+        grade = _grade_mean(every, measured, options) if is_judged else None
+        step = _compare_mean(step, (ours.step, theirs.step), grade)
+    steps = (ours.step, theirs.step)
+    claim = StepClaim(step.change_ns, step.grade, max(ours.runs.count, theirs.runs.count))
     axes = communication_changes(*steps)
     traffic = tuple(one.row for one in axes) if is_same else compared.add_intervals(axes, claim)
-    walls, causes_changed = compare_walls(
-        ours.typical, theirs.typical, None if is_same else both, causes, claim
-    )
+    walls, causes_changed = compare_walls(*steps, None if is_same else measured, causes, claim)
     deltas = Deltas(walls, causes_changed, compared.add_intervals(operation_deltas(*steps), claim))
     operations: tuple[OperationChange, ...] = ()
     explanations: tuple[Explanation, ...] = ()
     if not is_same:
         operations = compared.add_intervals(operation_changes(*steps), claim)
+        recognized = explain_changes(*steps, traffic, found, step)
         explanations = (
-            *add_rare_stalls(explain_changes(*steps, traffic, found, step), sides.base, sides.head),
-            *join_settings(found, deltas.causes, operations, step.base_typical_ns),
+            *add_rare_stalls(recognized, sides.base, sides.head, deltas if is_of_mean else None),
+            *join_settings(found, deltas.causes, operations, step.base_ns),
         )
     evidence = ChangeEvidence(step, walls, causes_changed, explanations, found)
     return Comparison(
@@ -245,6 +238,29 @@ def compare_sides(base: Side, head: Side, options: CompareOptions) -> Comparison
     )
 
 
+def _compare_means(
+    ours: _Measured, theirs: _Measured, both: Difference, short: float, bias: float
+) -> AllStepsChange:
+    noise = Noise(float(both.noise[0]), float(both.noise_freedom[0]))
+    return compare_all_steps(ours.all_steps, theirs.all_steps, noise, short, bias)
+
+
+def _count_needed_runs(step: StepChange, both: Difference, compared: ComparedRuns) -> int | None:
+    """Count the runs of each side that would probably decide; `None` if that is unknown."""
+    change, margin = log(step.ratio), log(1 + step.margin_ratio)
+    freedom = float(pool_records(compared.known, [STEP]).freedom[0])
+    return count_runs_to_decide(both, freedom, min(step.base_runs, step.head_runs), change, margin)
+
+
+def _list_mismatches(pairing: RankPair, ours: TypicalStep, theirs: TypicalStep) -> Iterator[Mismatch]:
+    """List what the captures of both sides show to differ: work, bias, environment."""
+    base, head = pairing.base[0], pairing.head[0]
+    yield from find_mismatches((base.header.work, ours), (head.header.work, theirs))
+    yield from find_biases(BiasSide(base.header, ours), BiasSide(head.header, theirs))
+    yield from compare_environments(*(next(iter(one.header.inputs), None) for one in (base, head)))
+    yield from find_capture_mismatches(base, head)
+
+
 def require_comparable(comparison: Comparison, gates: tuple[Gate, ...]) -> None:
     """Refuse gates on what cannot be compared.
 
@@ -257,6 +273,10 @@ def require_comparable(comparison: Comparison, gates: tuple[Gate, ...]) -> None:
             f"{comparison.base.name}, {comparison.head.name} — cannot be compared, so no gate can be judged:"
             f" {worst.what} is {worst.base} and {worst.head} — compare like with like, or say --override"
         )
+
+
+def _list_causes(profiles: Iterable[Profile]) -> list[str]:
+    return sorted({cause for profile in profiles for cause in profile.causes["cause"]})
 
 
 def _tokens(base: Sequence[Profile], head: Sequence[Profile]) -> tuple[int, int] | None:
@@ -274,7 +294,7 @@ def _measure_side(
     scaled = tuple(lengths_ns(chosen).astype(np.float64) * float(scale) for chosen in steps)
     return _Measured(
         profiles=profiles,
-        typical=typical_step(profiles, scale),
+        step=typical_step(profiles, scale),
         scale=scale,
         steps_ns=scaled,
         runs=stack_runs(
@@ -287,6 +307,43 @@ def _measure_side(
         all_steps=tuple(measure_all_steps(one) for one in scaled),
         levels=tuple(find_levels(lengths_ns(chosen)) for chosen in steps),
         warm_ups=tuple(fit_warm_up(lengths_ns(steady_steps(one))) for one in profiles),
+    )
+
+
+def _measure_mean(side: _Measured, causes: list[str]) -> _Measured:
+    """Measure the mean of all steps of a side instead of its typical step."""
+    steps = [deciding_steps(profile) for profile in side.profiles]
+    return replace(
+        side,
+        step=typical_step(side.profiles, side.scale, of_all=True),
+        runs=stack_runs(
+            [
+                spread_of_all_steps(lengths_ns(chosen), _columns(profile, chosen, causes))
+                for profile, chosen in zip(side.profiles, steps, strict=True)
+            ],
+            [len(chosen) for chosen in steps],
+        ),
+    )
+
+
+def _compare_mean(
+    step: StepChange, sides: tuple[TypicalStep, TypicalStep], grade: Grade | None
+) -> StepChange:
+    """Return the step with the mean compared instead of the typical one."""
+    return replace(
+        step,
+        base_mean_ns=sides[0].step_ns,
+        head_mean_ns=sides[1].step_ns,
+        compared="mean",
+        grade=grade,
+    )
+
+
+def _grade_mean(every: AllStepsChange, measured: Difference, options: CompareOptions) -> Grade | None:
+    change, half, margin = every.mean.change, every.mean.half or inf, log(1 + options.margin_ratio)
+    is_sure = bool(find_sure(measured)[0])
+    return grade_step(
+        Measured(change, half, abs(change) > margin, is_sure, bool(measured.is_assumed[0])), margin
     )
 
 
@@ -332,11 +389,7 @@ def _step(  # noqa: PLR0913  # all that it is measured by
 ) -> StepChange:
     """Return the step; `changed` is `None` where both sides are the same capture."""
     both, every = changed or (None, None)
-    change = (
-        log(head.typical.step_ns / base.typical.step_ns)
-        if base.typical.step_ns and head.typical.step_ns
-        else 0.0
-    )
+    change = log(head.step.step_ns / base.step.step_ns) if base.step.step_ns and head.step.step_ns else 0.0
     half = 0.0 if both is None else _known(both.half()[0])
     runs = (len(base.profiles), len(head.profiles))
     replication: Replication = (
@@ -353,8 +406,8 @@ def _step(  # noqa: PLR0913  # all that it is measured by
         ((1.0, 1.0), (1.0, 1.0)) if every is None else (_bound_ratio(every.mean), _bound_ratio(every.p90))
     )
     return StepChange(
-        base_typical_ns=base.typical.step_ns,
-        head_typical_ns=head.typical.step_ns,
+        base_typical_ns=base.step.step_ns,
+        head_typical_ns=head.step.step_ns,
         base_median_ns=counts[0].median_ns,
         head_median_ns=counts[1].median_ns,
         base_p90_ns=counts[0].p90_ns,
@@ -443,22 +496,28 @@ def decide_verdict(change: float, half: float | None, step_ns: int, margin: floa
     return "no-change" if is_nothing else "inconclusive"
 
 
-def _verdict(step: StepChange, both: Difference, every: AllStepsChange, *, is_same: bool) -> Verdict:
-    """Return the verdict on the typical step, or on the mean of all steps where that alone surely changed.
+def _decide(
+    step: StepChange, both: Difference, every: AllStepsChange, *, is_same: bool
+) -> tuple[Verdict, bool]:
+    """Return the verdict, and whether it is about the mean of all steps, not about the typical step.
 
-    Where both surely changed, in opposite directions, there is none.
+    It is where the mean surely changed and the typical step did not, or by another ratio: slow steps decide
+    then. Where both surely changed, in opposite directions, there is no verdict.
     """
     margin, margin_ns = log(1 + step.margin_ratio), step.margin_ns
     if is_same:
-        return "no-change"
+        return "no-change", False
     shorter_ns = min(step.base_typical_ns, step.head_typical_ns)
     half = _known(both.half()[0])
     typical = decide_verdict(log(step.ratio), half, shorter_ns, margin, margin_ns)
     shorter_ns = min(step.base_mean_ns, step.head_mean_ns)
     mean = decide_verdict(every.mean.change, every.mean.half, shorter_ns, margin, margin_ns)
-    if mean not in _CHANGED or typical == mean:
-        return typical
-    return "inconclusive" if typical in _CHANGED else mean
+    if mean not in _CHANGED:
+        return typical, False
+    if typical not in _CHANGED:
+        return mean, True
+    is_other = abs(every.mean.change - log(step.ratio)) > margin
+    return (typical if typical == mean else "inconclusive"), is_other
 
 
 _CHANGED = ("regression", "improvement")

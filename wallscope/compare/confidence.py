@@ -18,6 +18,7 @@ from numpy.lib.stride_tricks import sliding_window_view
 from wallscope.columns import Flags
 from wallscope.records import dataclass
 from wallscope.thresholds.noise import FEWEST_STEPS_FOR_MIDDLE_COUNT
+from wallscope.thresholds.steps import FEWEST_STEPS_FOR_QUARTILES_COUNT
 from wallscope.thresholds.verdict import (
     FEWEST_STEPS_FOR_SPREAD_COUNT,
     FEWEST_STEPS_OF_BLOCK_COUNT,
@@ -137,7 +138,7 @@ def spread_of_steps(length_ns: npt.NDArray[np.int64], columns: npt.NDArray[np.in
     kept = usual_steps(length_ns)
     length_ns, values = length_ns[kept], values[kept]
     blocks = draw_blocks(length_ns, correlate_by_rank(length_ns))
-    means = _average_drawn(length_ns, values, blocks.drawn)
+    means = _average_drawn(values, blocks.drawn, is_typical(length_ns[blocks.drawn]))
     error = log_first(means).std(axis=0, ddof=1) if mean[0] > 0 else np.full(mean.size, np.inf)
     error = error * blocks.widening
     wandering = measure_wandering(values)
@@ -173,9 +174,21 @@ def measure_wandering(values: Floats) -> Floats | None:
     return found
 
 
-def _average_drawn(length_ns: npt.NDArray[np.int64], values: Floats, drawn: npt.NDArray[np.int64]) -> Floats:
-    """Return `typical_means` of each draw; as sums with weights, many columns take little memory."""
-    kept = is_typical(length_ns[drawn])
+def spread_of_all_steps(length_ns: npt.NDArray[np.int64], columns: npt.NDArray[np.int64]) -> Spread:
+    """Return the same as `spread_of_steps` of the mean over all steps, slow ones included."""
+    values = np.column_stack((length_ns, columns)).astype(np.float64)
+    mean = log_first(values.mean(axis=0))
+    if length_ns.size < FEWEST_STEPS_FOR_QUARTILES_COUNT:
+        return Spread(mean, np.full(mean.size, np.inf), 1.0)
+    blocks = draw_blocks_of_all(values[:, 0])
+    means = _average_drawn(values, blocks.drawn, np.ones(blocks.drawn.shape, np.bool_))
+    error = log_first(means).std(axis=0, ddof=1) * blocks.widening
+    wandering = measure_wandering(values)
+    return Spread(mean, error if wandering is None else np.hypot(error, wandering), blocks.freedom)
+
+
+def _average_drawn(values: Floats, drawn: npt.NDArray[np.int64], kept: Flags) -> Floats:
+    """Return means of the kept steps of each draw; as sums with weights, many columns take little memory."""
     count = values.shape[0]
     place = (np.arange(len(drawn))[:, None] * count + drawn)[kept]
     weights = np.bincount(place, minlength=len(drawn) * count).reshape(-1, count).astype(np.float64)
@@ -210,6 +223,11 @@ def draw_blocks(length_ns: npt.NDArray[np.int64] | Floats, correlation: float) -
     whole = _inflation(count, correlation, count)
     seen = _inflation(count, correlation, block) - whole * block / count
     return Blocks(drawn, sqrt(max(whole / seen, 1.0)), max(count / whole - 1, 1.0))
+
+
+def draw_blocks_of_all(length_ns: Floats) -> Blocks:
+    """Draw from all steps: slow ones in a row are few by rank, and yet decide the mean."""
+    return draw_blocks(length_ns, max(correlate_by_rank(length_ns), correlate_by_length(length_ns)))
 
 
 def usual_steps(length_ns: npt.NDArray[np.int64]) -> Flags:

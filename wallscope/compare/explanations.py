@@ -44,6 +44,7 @@ from wallscope.model.cause_catalogue import (
 from wallscope.model.comparison import (
     CauseDelta,
     CommunicationChange,
+    Deltas,
     Explanation,
     Mismatch,
     OperationChange,
@@ -201,8 +202,9 @@ def _slow_steps(step: StepChange) -> Iterator[Explanation]:
     beyond = (step.head_mean_ns - step.head_typical_ns) - (step.base_mean_ns - step.base_typical_ns)
     if beyond * (shares[1] - shares[0]) <= 0:
         return
+    left_out = ", which the typical step leaves out" if step.compared == "typical" else ""
     text = (
-        f"Slow steps (over 1.25x the median), which the typical step leaves out: {step.base_slow_steps} of"
+        f"Slow steps (over 1.25x the median){left_out}: {step.base_slow_steps} of"
         f" {step.base_steps} in base, {step.head_slow_steps} of {step.head_steps} in head"
     )
     yield Explanation(SLOW_STEPS, text, beyond)
@@ -357,13 +359,20 @@ class _RunStalls:
 
 
 def add_rare_stalls(
-    explanations: Sequence[Explanation], base: Sequence[Profile], head: Sequence[Profile]
+    explanations: Sequence[Explanation],
+    base: Sequence[Profile],
+    head: Sequence[Profile],
+    of_mean: Deltas | None = None,
 ) -> tuple[Explanation, ...]:
     """Return explanations with those by rare stalls.
 
-    They replace the number of slow steps if they explain most of the change that slow steps make.
+    They replace the number of slow steps if they explain most of the change that slow steps make. In the mean
+    (`of_mean`: its deltas) they are part of the change of their cause, and explain it if they go its way.
     """
     stalls = _explain_stalls(base, head)
+    if of_mean is not None:
+        changed = {row.cause: row.delta_ns for row in of_mean.causes}
+        stalls = tuple(one for one in stalls if (one.delta_ns or 0) * changed.get(one.causes[0], 0) > 0)
     stalled_ns = abs(sum(one.delta_ns or 0 for one in stalls))
     kept = [one for one in explanations if one.code != SLOW_STEPS or 2 * stalled_ns < abs(one.delta_ns or 0)]
     return (*kept, *stalls)
@@ -390,15 +399,20 @@ def _explain_stalls(base: Sequence[Profile], head: Sequence[Profile]) -> tuple[E
 def _write_stalls(cause: str, base: _Stalls, head: _Stalls, delta_ns: int) -> Explanation:
     is_more = delta_ns > 0
     text = (
-        f"Rare stalls for {describe_cause(cause)}: {_write_side(base)} in base, {_write_side(head)} in head."
-        f" The mean step has {duration(abs(delta_ns))} {'more' if is_more else 'less'} of them"
+        f"Some steps stall for {describe_cause(cause)}: {_write_sides(base, head)}."
+        f" That is {duration(abs(delta_ns))} {'more' if is_more else 'less'} of the mean step"
     )
     return Explanation(f"rare-stalls-{'more' if is_more else 'fewer'}", text, delta_ns, (cause,))
 
 
+def _write_sides(base: _Stalls, head: _Stalls) -> str:
+    """Write what rare stalls take; a side without rare ones may have frequent ones, so it has no number."""
+    sides = [(name, side) for name, side in (("base", base), ("head", head)) if side.stalled_count]
+    texts = [f"{_write_side(side)} in {name}" for name, side in sides]
+    return f"{texts[0]} only" if len(texts) == 1 else ", ".join(texts)
+
+
 def _write_side(side: _Stalls) -> str:
-    if not side.stalled_count:
-        return "none"
     often = "" if side.period is None else f" (the longest every {side.period} steps)"
     return f"{percent(side.share)} of all time{often}"
 

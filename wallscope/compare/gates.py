@@ -78,7 +78,7 @@ def _evaluate(gate: Gate, verdict: Verdict, step: StepChange, deltas: Deltas) ->
         delta_ns = step.head_typical_ns - step.base_typical_ns
         is_sure = step.ratio_low is not None and step.ratio_low > 1
         held = not (is_sure and gate.is_past(delta_ns, step.base_typical_ns))
-        return GateResult(gate.text, held, _value(gate, delta_ns, step), _step_evidence(step))
+        return GateResult(gate.text, held, _value(gate, delta_ns, step.base_typical_ns), _step_evidence(step))
     if gate.name in _ALL_STEPS:
         return _evaluate_all_steps(gate, step)
     if gate.count is not None:
@@ -88,8 +88,8 @@ def _evaluate(gate: Gate, verdict: Verdict, step: StepChange, deltas: Deltas) ->
     found = rows.get(gate.name)
     delta_ns = found.delta_ns if found else 0
     low_ns = found.low_ns if found else None
-    held = not (low_ns is not None and low_ns > 0 and gate.is_past(delta_ns, step.base_typical_ns))
-    share = signed_percent(delta_ns / step.base_typical_ns) if step.base_typical_ns else "unknown"
+    held = not (low_ns is not None and low_ns > 0 and gate.is_past(delta_ns, step.base_ns))
+    share = signed_percent(delta_ns / step.base_ns) if step.base_ns else "unknown"
     evidence = f"{gate.name} {signed_duration(delta_ns)}, {share} of base's step"
     if found:
         evidence = (
@@ -98,7 +98,7 @@ def _evaluate(gate: Gate, verdict: Verdict, step: StepChange, deltas: Deltas) ->
         )
         if low_ns is not None and found.high_ns is not None:
             evidence += f" (95 % interval {signed_duration(low_ns)} … {signed_duration(found.high_ns)})"
-    return GateResult(gate.text, held, _value(gate, delta_ns, step), evidence)
+    return GateResult(gate.text, held, _value(gate, delta_ns, step.base_ns), evidence)
 
 
 def _evaluate_all_steps(gate: Gate, step: StepChange) -> GateResult:
@@ -132,8 +132,9 @@ def _evaluate_slow_steps(gate: Gate, count: int, step: StepChange) -> GateResult
 
 
 def _step_evidence(step: StepChange) -> str:
+    name = "typical step" if step.compared == "mean" else "step"
     text = (
-        f"step {duration(step.base_typical_ns)} → {duration(step.head_typical_ns)},"
+        f"{name} {duration(step.base_typical_ns)} → {duration(step.head_typical_ns)},"
         f" {signed_percent(step.ratio - 1)}"
     )
     if step.ratio_low is None or step.ratio_high is None:
@@ -143,10 +144,10 @@ def _step_evidence(step: StepChange) -> str:
     )
 
 
-def _value(gate: Gate, time_ns: int, step: StepChange) -> float:
+def _value(gate: Gate, time_ns: int, whole_ns: int) -> float:
     if gate.share is None:
         return float(time_ns)
-    return time_ns / step.base_typical_ns if step.base_typical_ns else 0.0
+    return time_ns / whole_ns if whole_ns else 0.0
 
 
 def evaluate_gates_alone(gates: tuple[Gate, ...], analysis: Analysis) -> tuple[GateResult, ...]:

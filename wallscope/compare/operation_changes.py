@@ -105,7 +105,18 @@ def _range_and_category(key: Key) -> Hashable:
     return (key.path, key.category, key.axis) if key.path else None
 
 
+def _itself(key: Key) -> Hashable:
+    return key
+
+
+def _spread_over_ranges(key: Key) -> Hashable:
+    return (key.category, key.axis, key.name) if key.name else None
+
+
+_ONE_OF_EACH = 2
 _WAYS: tuple[tuple[str, Callable[[Key], Hashable]], ...] = (
+    ("name", _itself),
+    ("name, other range", _spread_over_ranges),
     ("name", lambda key: key),
     ("family", _family),
     ("name, other range", _moved),
@@ -122,7 +133,8 @@ def pair_operations(base: TypicalStep, head: TypicalStep) -> tuple[OperationPair
     """Return all operations of both sides, the same ones together; what only one side has stands alone.
 
     They are matched in this order: by name; by family in a range; by name, then family anywhere. What is left
-    of a category in a range is matched where it runs about as often on both sides.
+    of a category in a range is matched where it runs about as often on both sides. An operation that a few
+    steps run in this range, and the others in another one, is the same only with both ranges together.
     """
     left = [sorted({*side.ran, *(key for _, key in side.owned)}, key=repr) for side in (base, head)]
     found: list[OperationPair] = []
@@ -132,6 +144,14 @@ def pair_operations(base: TypicalStep, head: TypicalStep) -> tuple[OperationPair
         for group in sorted(groups[0].keys() & groups[1].keys(), key=repr):
             ours, theirs = groups[0][group], groups[1][group]
             if identity is _range_and_category and not _is_as_often(ours, theirs, base, head):
+                continue
+            if identity is _spread_over_ranges and not (
+                set(ours) & set(theirs)
+                and len(ours) + len(theirs) > _ONE_OF_EACH
+                and _is_as_often(ours, theirs, base, head)
+            ):
+                continue
+            if identity is _itself and _is_rarer(ours[0], base, head):
                 continue
             found.append(OperationPair(tuple(ours), tuple(theirs), way))
             matched.add(group)
@@ -148,6 +168,11 @@ def _group(keys: Iterable[Key], identity: Callable[[Key], Hashable]) -> dict[Has
         if group is not None:
             groups[group].append(key)
     return groups
+
+
+def _is_rarer(key: Key, base: TypicalStep, head: TypicalStep) -> bool:
+    """Return whether an operation runs much more often on one side."""
+    return key in base.ran and key in head.ran and not _is_as_often([key], [key], base, head)
 
 
 def _is_as_often(ours: list[Key], theirs: list[Key], base: TypicalStep, head: TypicalStep) -> bool:

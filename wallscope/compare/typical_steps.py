@@ -40,7 +40,7 @@ class Key(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class OperationWork:
-    """What operations of one kind did in the typical step; bytes and exposure are `None` where unknown."""
+    """What operations of one kind did in a step; bytes and exposure are `None` where unknown."""
 
     count: Fraction
     work_ns: Fraction
@@ -77,12 +77,14 @@ def lengths_ns(steps: pl.DataFrame) -> npt.NDArray[np.int64]:
     return (steps["end_ns"] - steps["start_ns"]).to_numpy()
 
 
-def typical_step(profiles: Sequence[Profile], scale: Fraction = _WHOLE) -> TypicalStep:
-    """Return the mean over runs of the mean over the ordinary steps of each, times a scale."""
+def typical_step(
+    profiles: Sequence[Profile], scale: Fraction = _WHOLE, *, of_all: bool = False
+) -> TypicalStep:
+    """Return the mean over runs of the mean over the ordinary steps of each, or `of_all`, times a scale."""
     owned: dict[tuple[str, Key], Fraction] = defaultdict(Fraction)
     ran: dict[Key, list[OperationWork]] = defaultdict(list)
     for profile in profiles:
-        ordinary = _ordinary(profile)
+        ordinary = deciding_steps(profile) if of_all else _ordinary(profile)
         part = scale / (len(ordinary) * len(profiles))
         _add_owned(owned, profile, ordinary, part)
         _add_ran(ran, profile, ordinary, part)

@@ -20,7 +20,7 @@ import numpy.typing as npt
 import polars as pl
 
 from wallscope.columns import Flags
-from wallscope.compare.confidence import Floats, spread_of_steps
+from wallscope.compare.confidence import Floats, spread_of_all_steps, spread_of_steps
 from wallscope.compare.grades import Measured, StepClaim, grade_part
 from wallscope.compare.run_noise import (
     Assumed,
@@ -228,6 +228,7 @@ class ComparedRuns:
         short: standard deviation of what runs as short as that one are off by.
         bias: how much longer the warm-up may make one side, as a logarithm.
         is_paired: whether the runs of both sides belong together in their order.
+        of_all: whether the mean of all steps is compared, not the typical step.
     """
 
     base: Sequence[Profile]
@@ -239,6 +240,7 @@ class ComparedRuns:
     short: float
     bias: float
     is_paired: bool
+    of_all: bool = False
 
     def measure(self, names: Sequence[str], base: Runs, head: Runs) -> Difference:
         """Measure how sure the difference of columns of these names is."""
@@ -256,7 +258,10 @@ class ComparedRuns:
         for column, one in enumerate(traced):
             for part in one.parts:
                 columns_of[part].append(column)
-        base, head = (_measure_runs(profiles, columns_of, len(traced)) for profiles in (self.base, self.head))
+        base, head = (
+            _measure_runs(profiles, columns_of, len(traced), of_all=self.of_all)
+            for profiles in (self.base, self.head)
+        )
         found = self.measure(names, base, head)
         chance = found.chance()[1:]
         is_measured = found.noise_freedom[1:] >= FEWEST_DEGREES_OF_NOISE_COUNT
@@ -284,10 +289,13 @@ class ComparedRuns:
         return tuple(rows)
 
 
-def _measure_runs(profiles: Sequence[Profile], columns_of: dict[Part, list[int]], count: int) -> Runs:
+def _measure_runs(
+    profiles: Sequence[Profile], columns_of: dict[Part, list[int]], count: int, *, of_all: bool
+) -> Runs:
+    measure = spread_of_all_steps if of_all else spread_of_steps
     steps = [deciding_steps(profile) for profile in profiles]
     spreads = [
-        spread_of_steps(lengths_ns(chosen), _tabulate_step_walls_of_side(profile, chosen, columns_of, count))
+        measure(lengths_ns(chosen), _tabulate_step_walls_of_side(profile, chosen, columns_of, count))
         for profile, chosen in zip(profiles, steps, strict=True)
     ]
     return stack_runs(spreads, [len(chosen) for chosen in steps])

@@ -53,7 +53,7 @@ from wallscope.summary.step_timeline import decode_overviews, order_by_places
 from wallscope.summary.tables import ANSWER_TABLES, build_answer_table
 from wallscope.thresholds.verdict import CAPTURES_APART_NS, ENDS_FAR_APART_NS, UNMATCHED_COLLECTIVES_SHARE
 from wallscope.units import duration, number, plural
-from wallscope.views.verdict import state_verdict
+from wallscope.views.opening import state_answer
 
 _MOST_RANKS = 8
 _MOST_NAMED = 12
@@ -219,7 +219,7 @@ def update_diagnosis(analysis: Analysis, known: MatchedJob) -> Analysis:
         unknown=explain_open_wall(rank, decision),
     )
     again = recommend_again(replace(analysis, diagnosis=decided, opportunities=won), _list_names(profile))
-    return state_verdict(limit_fixes(again))
+    return state_answer(limit_fixes(again))
 
 
 def _diagnose_critical_rank(analysis: Analysis, known: MatchedJob) -> Diagnosis:
@@ -459,7 +459,7 @@ def _limit_confidence(found: Analysis, left_out: int) -> Analysis:
         level="medium" if confidence.level == "high" else confidence.level,
         reasons=(reason, *confidence.reasons),
     )
-    return state_verdict(replace(found, diagnosis=replace(found.diagnosis, confidence=limited)))
+    return state_answer(replace(found, diagnosis=replace(found.diagnosis, confidence=limited)))
 
 
 def _first_rank(one: Analysis) -> tuple[bool, int]:

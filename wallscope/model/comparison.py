@@ -1,7 +1,8 @@
 """The machine-readable comparison: these classes are the published JSON contract, field by field.
 
-Times are integer nanoseconds of the typical step, ratios are head over base, `None` is unknown. Deltas are
-head minus base. Those of walls sum to that of the step, and each finer list to the coarser one.
+Times are integer nanoseconds, ratios are head over base, `None` is unknown. Deltas are head minus base, of
+the step that is compared: the typical one, or the mean of all. Those of walls sum to that of the step, and
+each finer list to the coarser one.
 """
 
 from typing import Final, Literal
@@ -15,6 +16,7 @@ COMPARISON_SCHEMA: Final = "wallscope.comparison/1"
 Verdict = Literal["regression", "improvement", "no-change", "inconclusive", "incomparable"]
 Replication = Literal["runs", "steps", "same", "none"]
 NoiseSource = Literal["runs", "recorded", "assumed"]
+ComparedStep = Literal["typical", "mean"]
 MismatchSeverity = Literal["incomparable", "changed", "note"]
 Direction = Literal["slower", "faster", "either"]
 
@@ -73,8 +75,9 @@ class StepChange:
     numbers of slow steps without a change; those that follow each other count once. Mean and p90 cover all
     counted steps including slow ones, with intervals of their ratios. If `tokens` are known and differ, both
     runs are scaled to that many. `paired` is true if runs were compared in pairs. About `runs_to_decide` runs
-    of each program would decide an inconclusive verdict. `grade` is how certain it is that the typical step
-    changed, `None` if no change is claimed.
+    of each program would decide an inconclusive verdict. `compared` is the step that sentences and
+    deltas are about: the mean of all steps where slow ones surely changed it otherwise than the typical step.
+    `grade` is how certain it is that this step changed, `None` if no change is claimed.
     """
 
     base_typical_ns: int
@@ -112,6 +115,37 @@ class StepChange:
     paired: bool = False
     runs_to_decide: int | None = None
     grade: Grade | None = None
+    compared: ComparedStep = "typical"
+
+    @property
+    def base_ns(self) -> int:
+        """The length of the compared step of base."""
+        return self.base_mean_ns if self.compared == "mean" else self.base_typical_ns
+
+    @property
+    def head_ns(self) -> int:
+        """The length of the compared step of head."""
+        return self.head_mean_ns if self.compared == "mean" else self.head_typical_ns
+
+    @property
+    def change_ns(self) -> int:
+        """Head less base of the compared step."""
+        return self.head_ns - self.base_ns
+
+    @property
+    def compared_ratio(self) -> float:
+        """Head over base of the compared step."""
+        return self.head_mean_ns / self.base_mean_ns if self.compared == "mean" else self.ratio
+
+    @property
+    def compared_low(self) -> float | None:
+        """The lower end of the interval of that ratio."""
+        return self.mean_ratio_low if self.compared == "mean" else self.ratio_low
+
+    @property
+    def compared_high(self) -> float | None:
+        """The upper end of the interval of that ratio."""
+        return self.mean_ratio_high if self.compared == "mean" else self.ratio_high
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,7 +276,7 @@ class CommunicationChange:
 
 @dataclass(frozen=True, slots=True)
 class Deltas:
-    """The change of the typical step at three levels of detail."""
+    """The change of the compared step at three levels of detail."""
 
     walls: tuple[WallDelta, ...]
     causes: tuple[CauseDelta, ...]
@@ -280,6 +314,7 @@ class AppliedFix:
         causes_ns: by how much the causes became shorter that the evidence concerns.
         share: measured gain by bound; `None` without a bound, and with several applied fixes.
         is_joint: whether other recommendations were applied too, so that they share the gain.
+        causes: what its evidence concerns.
         assumption: what the bound assumes, or what was expected.
         expected_next_wall: the wall of base's replayed step.
         next_wall: the wall of head: its largest loss, or compute.
@@ -308,6 +343,7 @@ class AppliedFix:
     next_wall: Wall
     next_wall_ns: int
     expected_ns: int | None = None
+    causes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -333,7 +369,7 @@ class RankChange:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """One object per run of `diff`."""
+    """One object per run of `diff`; `opening` is the sentence that its screens begin with."""
 
     schema: Literal["wallscope.comparison/1"]
     wallscope_version: str
@@ -351,3 +387,4 @@ class Comparison:
     gates: tuple[GateResult, ...]
     operations: tuple[OperationChange, ...] = ()
     applied: tuple[AppliedFix, ...] = ()
+    opening: str = ""

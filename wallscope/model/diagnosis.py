@@ -356,7 +356,8 @@ class Diagnosis:
     `steps_wall` is the wall of the steps, which differs from `dominant_wall` where that is one of the whole
     capture. Shares of `decided_steps` decide it: their medians, or their means (`is_mean`) where rare stalls
     take more than any loss of the usual step. `unknown` says why there is no wall, `bound` is the upper bound
-    that the verdict states, each `None` if there is none.
+    that the verdict states, each `None` if there is none. `opening` is the sentence that every screen begins
+    with: the wall, what it covers, and its main cause.
     """
 
     dominant_wall: Dominant
@@ -376,6 +377,7 @@ class Diagnosis:
     is_mean: bool = False
     unknown: UnknownWall | None = None
     bound: StatedBound | None = None
+    opening: str = ""
 
     def share(self, wall: Wall) -> float:
         """Return the share of a wall that decides: the median over the steps, or the mean; 0 if unknown."""

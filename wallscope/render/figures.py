@@ -22,7 +22,7 @@ from wallscope.render.texts import WALL_COLOURS, shorten_name, visible
 if TYPE_CHECKING:
     import polars as pl
 
-    from wallscope.model.comparison import Comparison
+    from wallscope.model.comparison import CauseDelta, Comparison
     from wallscope.model.report import ComparisonReport
 
 _MOST_STEPS, _MOST_STEPS_OF_A_SIDE, _MOST_STEPS_OF_RANKS = 400, 200, 200
@@ -223,10 +223,10 @@ def draw_way(comparison: "Comparison") -> Figure:
 
 def _list_changes(comparison: "Comparison") -> list[_Bar]:
     step, causes = comparison.step, comparison.deltas.causes
-    at_ns = step.base_typical_ns
+    at_ns = step.base_ns
     ends = [
         _Bar(f"{side} {comparison.window}", 0, time_ns, None, *[units.milliseconds(time_ns)] * 2)
-        for side, time_ns in (("base", step.base_typical_ns), ("head", step.head_typical_ns))
+        for side, time_ns in (("base", step.base_ns), ("head", step.head_ns))
     ]
     bars = ends[:1]
     least_ns = _SHOWN_CHANGE * max((abs(row.delta_ns) for row in causes), default=0)
@@ -234,7 +234,7 @@ def _list_changes(comparison: "Comparison") -> list[_Bar]:
     for row in shown:
         both = f"{units.milliseconds(row.base_ns)} → {units.milliseconds(row.head_ns)}"
         hint = f"{label(describe_cause(row.cause))}: {both}"
-        text = units.signed_milliseconds(row.delta_ns)
+        text = f"{units.signed_milliseconds(row.delta_ns)}{_write_grade(row)}"
         bars.append(_Bar(row.cause, at_ns, row.delta_ns, row.wall, text, hint))
         at_ns += row.delta_ns
     if rest := [row for row in causes if row not in shown]:
@@ -242,6 +242,13 @@ def _list_changes(comparison: "Comparison") -> list[_Bar]:
         text = units.signed_milliseconds(left_ns)
         bars.append(_Bar(units.plural(len(rest), "smaller cause"), at_ns, left_ns, None, text, text))
     return [*bars, *ends[1:]]
+
+
+def _write_grade(row: "CauseDelta") -> str:
+    """Write how certain a change is, after its amount; nothing where no interval is known."""
+    if row.low_ns is None or row.high_ns is None or row.low_ns == row.high_ns:
+        return ""
+    return f", {row.grade or 'could be noise'}"
 
 
 def draw_phases(ranges: Sequence[RangeWork]) -> Figure:

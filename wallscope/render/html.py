@@ -70,6 +70,7 @@ _TITLES: Final = {
     "memory": "Memory",
     "host": "Host",
     "compute": "Compute",
+    "kernels": "Kernels",
     "phases": "Ranges",
     "light": "Speed of light",
     "limits": "Capture quality",

@@ -90,7 +90,7 @@ def describe_applied_fix(one: AppliedFix) -> str:
     parts = [f"{one.title}: {describe_gain(one)}.", *_explain_excess(one), f"Shown by: {shown}."]
     if one.alternatives:
         parts.append(f"The same would be seen with {' or '.join(one.alternatives)}.")
-    parts.append(f"The next wall is {one.next_wall}, {units.duration(one.next_wall_ns)}.")
+    parts.append(f"Next wall: {one.next_wall}, {units.duration(one.next_wall_ns)}.")
     return " ".join(parts)
 
 
@@ -123,7 +123,7 @@ def describe_gain(one: AppliedFix) -> str:
     if one.expected_ns is not None:
         text += f", {units.duration(one.expected_ns)} were expected"
     if one.assumption:
-        text += " by its assumption"
+        text += ", which rests on an assumption"
     if one.replayed_ns is not None and one.replayed_ns not in {one.bound_ns, one.expected_ns}:
         text += f", the replay gained {units.duration(one.replayed_ns)}"
     return (

@@ -38,7 +38,7 @@ from wallscope.views.sections.walls import (
 from wallscope.views.statement import Statement, state_analysis
 from wallscope.views.verdict import TimeBasis
 
-_LONGEST_VERDICT, _LONGEST_LINE, _LONGEST_TITLE, _LONGEST_CURE = 400, 180, 90, 120
+_LONGEST_VERDICT, _LONGEST_LINE, _LONGEST_TITLE, _LONGEST_CURE, _LONGEST_ASSUMED = 400, 180, 90, 120, 90
 _MOST_SETTINGS, _MOST_SETTINGS_OF_FEW = 8, 1
 _MOST_CHECKS, _MOST_UNKNOWN, _FEW = 3, 1, 5
 
@@ -217,6 +217,7 @@ def _brief_fix(fix: Fix, place: int, *, has_details: bool) -> Recommendation:
     check = [entry.text for entry in fix.preconditions if entry.status == "unknown"]
     most = 0 if unmet and not has_details else most  # what blocks a fix comes before its settings
     shown = tuple(visible(line, most=_LONGEST_TITLE) for line in own[:most])
+    assumes = fix.assumes if has_details or len(fix.assumes) <= _LONGEST_ASSUMED else ""  # no half sentences
     return Recommendation(
         fix.id,
         visible(fix.title, most=_LONGEST_TITLE),
@@ -229,7 +230,7 @@ def _brief_fix(fix: Fix, place: int, *, has_details: bool) -> Recommendation:
         fix.recoverable_ns if has_details else None,
         fix.replay.step_ns if has_details and fix.replay is not None else None,
         tuple(cut_sentences(line, _LONGEST_LINE) for line in check[:_MOST_CHECKS]) if has_details else (),
-        visible(fix.assumes, most=_LONGEST_LINE) or None if most else None,
+        visible(assumes, most=_LONGEST_LINE) or None if most else None,
         fix.most_speedup,
     )
 
@@ -305,15 +306,13 @@ def brief_comparison(found: Comparison, ends: tuple[str, str], most_rows: int) -
     step, causes, told = found.step, found.deltas.causes, state_comparison(found)
     order = sorted(range(len(causes)), key=lambda place: -abs(causes[place].delta_ns))
     known: dict[str, int | float | None] = {
-        "/step/base_typical_ns": step.base_typical_ns,
-        "/step/head_typical_ns": step.head_typical_ns,
+        f"/step/base_{step.compared}_ns": step.base_ns,
+        f"/step/head_{step.compared}_ns": step.head_ns,
     }
     if found.verdict != "incomparable":  # the ratio of different work says nothing
-        known |= {
-            "/step/ratio": step.ratio,
-            "/step/ratio_low": step.ratio_low,
-            "/step/ratio_high": step.ratio_high,
-        }
+        name = "mean_ratio" if step.compared == "mean" else "ratio"
+        known |= {"/step/ratio": step.ratio} if step.compared == "typical" else {}
+        known |= {f"/step/{name}_low": step.compared_low, f"/step/{name}_high": step.compared_high}
     unknown = [
         Unknown(f"what {entry.what} changes", f"base {visible(entry.base)}, head {visible(entry.head)}")
         for entry in found.mismatches
@@ -327,7 +326,7 @@ def brief_comparison(found: Comparison, ends: tuple[str, str], most_rows: int) -
         BRIEF_SCHEMA,
         "diff",
         f"{visible(found.base.name, most=60)} against {visible(found.head.name, most=60)}",
-        cut_sentences(f"{found.verdict}: {told.sentence}", _LONGEST_VERDICT),
+        cut_sentences(f"{told.opening} {told.sentence}".rstrip(), _LONGEST_VERDICT),
         NextCall(write_command("analyze", head, "--brief"), "analyze", {"files": (head,)}),
         {place: value for place, value in known.items() if value is not None},
         cut_sentences(told.sureness, _LONGEST_LINE),

@@ -148,6 +148,7 @@ class Card:
     before_ns: int
     parts: tuple[tuple[Wall, float], ...]
     saved: str
+    whole: str = ""
 
     @property
     def first_line(self) -> str:
@@ -186,11 +187,16 @@ def describe_shares(analysis: Analysis, rank: Rank, basis: TimeBasis) -> str:
     if basis.kind == "median":
         counted = count_deciding(analysis, rank)
         text = f"Shares are medians of {counted}, times are those of the {analysis.anchor.typical}"
-        pairs = [(basis.share(wall), getattr(basis.walls, wall) / max(basis.total_ns, 1)) for wall in Wall]
-        if max(abs(share - part) for share, part in pairs) >= _OTHER_SHARE:
+        if has_uneven_shares(basis):
             text += f". A share can differ from time by total, because the {analysis.anchor.unit}s vary"
         return text
     return basis.title if basis.kind in {"whole", "job"} else ""
+
+
+def has_uneven_shares(basis: TimeBasis) -> bool:
+    """Return whether a share next to the bar reads as another number than its time by the length."""
+    pairs = [(basis.share(wall), getattr(basis.walls, wall) / max(basis.total_ns, 1)) for wall in Wall]
+    return basis.kind == "median" and max(abs(share - part) for share, part in pairs) >= _OTHER_SHARE
 
 
 def list_legend(analysis: Analysis, basis: TimeBasis) -> tuple[LegendRow, ...]:
@@ -298,9 +304,12 @@ def build_card(fix: Fix, step_ns: int, earlier: Sequence[Card] = (), *, is_mean:
         assumes += f"; {fix.assumes}" if fix.assumes else ""
     elif fix.replay is None and bound is not None and not assumes:
         assumes = "Assumes that the cause is removed completely"
+    whole = ""
     if abs(before_ns - step_ns) > _SAME_SHARE * step_ns:
+        whole = "mean step"
         assumes += f"{'; measured' if assumes else 'Measured'} on the mean step, slow ones included"
     if is_mean and bound is not None and units.duration(before_ns) == units.duration(step_ns):
+        whole = "typical step"
         assumes += f"{'; measured' if assumes else 'Measured'} on the typical step, without the slow ones"
     if experience := describe_experience(fix):
         assumes += f"{'; ' if assumes else ''}{experience if assumes else units.capitalize(experience)}"
@@ -328,6 +337,7 @@ def build_card(fix: Fix, step_ns: int, earlier: Sequence[Card] = (), *, is_mean:
         before_ns=before_ns,
         parts=() if bound is None or fix.replay is None else _share_out(fix.replay.walls, 1 / bound),
         saved=units.signed_duration(after_ns - before_ns) if after_ns < before_ns else "",
+        whole=whole,
     )
 
 

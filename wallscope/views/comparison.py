@@ -52,7 +52,7 @@ from wallscope.views.sections.findings import build_comparison_methods
 _MOST_EXPLANATIONS, _MOST_OPERATIONS, _MOST_NOTES, _MOST_RANKS = 4, 5, 3, 8
 _MOST_OPERATIONS_IN_MARKDOWN = 10
 _MOST_DIFFERENCES, _MOST_CAUSES_FIRST, _MOST_CONFOUNDERS, _MOST_CARDS = 6, 5, 2, 3
-OPERATIONS_TITLE = f"Operations: calls{TIMES}time per call in the typical step"
+OPERATIONS_TITLE = f"Operations: calls{TIMES}time per call in one step"
 _WIDE, _MOST_ON_PAGE = 120, 60
 _WATERFALL_CELLS, _SHORT_STEP_NS = 16, 1_000_000
 
@@ -76,7 +76,7 @@ def _build_first_part(comparison: Comparison, told: ChangeStatement) -> Iterator
         yield list_operation_changes(comparison, _MOST_OPERATIONS)
     if told.missing:
         yield Section("missing", "", "", (Lines((told.missing,)),))
-    least_ns = EXPLAINING_SHARE * comparison.step.base_typical_ns
+    least_ns = EXPLAINING_SHARE * comparison.step.base_ns
     found = [
         (size_ns, text) for size_ns, text in told.explained if size_ns is None or abs(size_ns) >= least_ns
     ]
@@ -129,8 +129,8 @@ def _describe_comparison_head(comparison: Comparison, told: ChangeStatement) -> 
     if told.testbeds:
         yield (Span(told.testbeds, "dim"),)
     yield ""
-    yield Span(told.word, told.tone), f"  {told.sentence}"
-    yield from filter(None, (told.of_head, told.doubt))
+    yield Span(told.word, told.tone), f": {told.reason}."
+    yield from filter(None, (told.sentence, told.of_head, told.doubt))
     for entry in told.confounders[:_MOST_CONFOUNDERS]:
         yield Span("Caution", "doubt"), f"  {words.describe_mismatch(entry)}"
 
@@ -160,8 +160,9 @@ def write_comparison_markdown(comparison: Comparison) -> str:
         "",
         f"{names} · {escape(' · '.join(told.sides))}  ",
         *([f"{escape(told.testbeds)}  "] if told.testbeds else []),
-        f"**{escape(told.sentence)}**  ",
-        escape(told.of_head),
+        f"**{escape(told.opening)}**",
+        "",
+        escape(" ".join(filter(None, (told.sentence, told.of_head)))),
         "",
         *(f"**Caution:** {escape(words.describe_mismatch(entry))}  " for entry in told.confounders),
         escape(told.certainty),
@@ -211,15 +212,16 @@ def write_comparison_card(comparison: Comparison) -> str:
     step, sides = comparison.step, (Column("base", "base", "ms"), Column("head", "head", "ms"))
     columns = (Column("wall", "wall"), *sides, Column("change", "change", "signed_ms"))
     walls = [(str(row.wall), row.base_ns, row.head_ns) for row in comparison.deltas.walls]
-    walls.append(("all", step.base_typical_ns, step.head_typical_ns))
+    walls.append(("all", step.base_ns, step.head_ns))
     rows = tuple((name, base_ns, head_ns, head_ns - base_ns) for name, base_ns, head_ns in walls)
     names = f"{comparison.base.name} → {comparison.head.name}"
-    return write_card(names, (f"{told.word}.", told.sentence), Grid("", columns, rows), {}, ())
+    return write_card(names, (told.opening, told.sentence), Grid("", columns, rows), {}, ())
 
 
 def write_comparison_junit(comparison: Comparison) -> str:
     """Write a test case a gate; without gates one, which fails by a regression."""
-    change = state_comparison(comparison).sentence
+    told = state_comparison(comparison)
+    change = f"{told.opening} {told.sentence}".rstrip()
     is_held = comparison.verdict not in {"regression", "incomparable"}
     cases = [(gate.gate, gate.held, gate.evidence) for gate in comparison.gates]
     return write_junit("diff", cases or [("verdict", is_held, f"{comparison.verdict}: {change}")], change)
@@ -254,7 +256,7 @@ def write_comparison_page(report: ComparisonReport) -> str:
         told.word,
         told.answers,
         build_sides(times_ns, lambda side, wall: units.milliseconds(times_ns[side][wall])),
-        f"typical {comparison.window}, base → head",
+        f"{comparison.step.compared} {comparison.window}, base → head",
         verdict=comparison.verdict,
         sentence=told.sentence,
         brief=(names,),
@@ -273,7 +275,7 @@ def write_comparison_page(report: ComparisonReport) -> str:
 def _list_details(comparison: Comparison, told: ChangeStatement) -> dict[str, Any]:
     """List what the first screen shows below the answers: causes, gates, doubts and differences."""
     changed = comparison.deltas.causes
-    least_ns = comparison.step.base_typical_ns * SHOWN_CHANGE_SHARE
+    least_ns = comparison.step.base_ns * SHOWN_CHANGE_SHARE
     shown = max(sum(abs(row.delta_ns) >= least_ns for row in changed[:_MOST_CAUSES_FIRST]), 1)
     return {
         "walls": sections.sum_walls(comparison),
@@ -291,18 +293,18 @@ def _list_details(comparison: Comparison, told: ChangeStatement) -> dict[str, An
 def tabulate_waterfall(comparison: Comparison) -> Grid:
     """Make how the step of base becomes that of head on a terminal: the change of each wall, then of all."""
     step = comparison.step
-    least_ns = SHOWN_CHANGE_SHARE * max(step.base_typical_ns, step.head_typical_ns)
+    least_ns = SHOWN_CHANGE_SHARE * max(step.base_ns, step.head_ns)
     walls = [row for row in comparison.deltas.walls if max(row.base_ns, row.head_ns) >= least_ns]
     down_ns = max((-row.delta_ns for row in walls if row.delta_ns < 0), default=0)
     up_ns = max((row.delta_ns for row in walls), default=0)
-    scale = _WATERFALL_CELLS / max(down_ns + up_ns, step.margin_ratio * step.base_typical_ns, 1)
+    scale = _WATERFALL_CELLS / max(down_ns + up_ns, step.margin_ratio * step.base_ns, 1)
 
     def bar(row: Any) -> Cell:
         cells = "█" * max(round(abs(row.delta_ns) * scale), 1 if abs(row.delta_ns) >= least_ns else 0)
         before, after = (cells, "") if row.delta_ns < 0 else ("", cells)
         return Cell(f"{before.rjust(round(down_ns * scale))}│{after}", row.wall)
 
-    is_short = max(step.base_typical_ns, step.head_typical_ns) < _SHORT_STEP_NS
+    is_short = max(step.base_ns, step.head_ns) < _SHORT_STEP_NS
     unit, factor = ("µs", 1_000) if is_short else ("ms", 1)
 
     def write(time_ns: int) -> str:
@@ -326,9 +328,9 @@ def tabulate_waterfall(comparison: Comparison) -> Grid:
         Column("interval", "95 % CI", "plain", "", interval),
         Column("bar", "", "plain", "", bar, is_right=False, wrap="cut"),
     )
-    total_ns = step.head_typical_ns - step.base_typical_ns
-    whole = f"{write(step.base_typical_ns)} → {write(step.head_typical_ns)}"
-    title = f"Time breakdown of the typical {comparison.window}"
+    total_ns = step.change_ns
+    whole = f"{write(step.base_ns)} → {write(step.head_ns)}"
+    title = f"Time breakdown of the {step.compared} {comparison.window}"
     last = {unit: Cell(comparison.window, tone="strong"), "base → head": Cell(whole, tone="strong")}
     last["change"] = Cell(write_signed(total_ns), tone="strong")
     if ends := sections.find_step_interval(step):

@@ -1,4 +1,4 @@
-"""The five answers at the top of the page of a comparison, and what to do next."""
+"""The answers at the top of the page of a comparison, and what to do next."""
 
 import shlex
 from collections.abc import Iterator
@@ -42,37 +42,10 @@ WallOfSide = tuple[str, float | None]
 def build_comparison_answers(comparison: Comparison) -> tuple[KeyAnswer, ...]:
     """List the answers in the order in which a reader asks for them."""
     return (
-        _answer_wall_of_sides(comparison),
         _answer_cause_of_change(comparison),
         _answer_next_step(comparison),
-        _answer_bound_of_change(comparison),
         _answer_sureness_of_change(comparison),
     )
-
-
-def _answer_wall_of_sides(comparison: Comparison) -> KeyAnswer:
-    """Name the wall of head, and that of base."""
-    label = "Wall of head"
-    base, head = (decide_wall_of_side(comparison, side) for side in ("base", "head"))
-    if head is None or base is None:
-        is_opaque = has_opaque_graphs(comparison)
-        line = "The work inside CUDA graphs was not traced." if is_opaque else "A side has no measured time."
-        return KeyAnswer(label, "Unknown", (line,), "breakdown")
-    names = [_name_wall(*one) for one in (base, head)]
-    walls = [Wall(one[0]) if one[0] in set(Wall) else None for one in (base, head)]
-    return KeyAnswer(
-        label,
-        units.capitalize(names[1]),
-        (f"of the typical {comparison.window}; base: {names[0]}.",),
-        "breakdown",
-        walls[1],
-    )
-
-
-def _name_wall(dominant: str, share: float | None) -> str:
-    if share is None:
-        return "unknown" if dominant == "unknown" else "no single wall"
-    return f"{dominant} {units.percent(share)}"
 
 
 def _answer_cause_of_change(comparison: Comparison) -> KeyAnswer:
@@ -87,10 +60,11 @@ def _answer_cause_of_change(comparison: Comparison) -> KeyAnswer:
             line = f"Largest change, perhaps chance: {named.text}, {amount}."
         return KeyAnswer(label, "Unknown", (line,), "changed")
     grade = grade_leading_cause(comparison)
+    label = "One part that changed" if comparison.verdict == "inconclusive" else label
     label = label if grade == Grade.SURE else f"{label}, {grade}"
     is_described = named.is_explained or not named.cause
     head, more = (units.capitalize(named.text), ()) if is_described else split_cause(named.cause)
-    whole = units.signed_duration(step.head_typical_ns - step.base_typical_ns)
+    whole = units.signed_duration(step.change_ns)
     return KeyAnswer(label, head, (f"{amount}; the {window}: {whole}.", *more), "changed", named.wall)
 
 
@@ -98,13 +72,14 @@ def _answer_next_step(comparison: Comparison) -> KeyAnswer:
     """Say what to do next."""
     label, command = "Do next", write_next_command(comparison)
     if comparison.verdict == "improvement":
-        head, line = "Keep the change, and analyze head", "The page of head has its own recommendations."
-        return KeyAnswer(label, head, (line,), command=command)
+        rest = _describe_rest(comparison)
+        return KeyAnswer(label, "Keep the change, and analyze head", rest, command=command)
     if comparison.verdict == "regression":
         first = describe_head(comparison)
         is_named = find_leading_wall(comparison) is not None
         head = "Undo the change, or remove its cause" if is_named else "Undo the change, or find its cause"
-        lines = [first] if first else []
+        ceiling = units.write_ceiling(comparison.step.compared_ratio)
+        lines = [*([first] if first else []), f"Undoing it gains {ceiling}."]
         if is_named and grade_leading_cause(comparison) != Grade.SURE:
             lines.append(f"{units.capitalize(describe_settling(comparison))}.")
         return KeyAnswer(label, head, tuple(lines), command=command)
@@ -114,35 +89,24 @@ def _answer_next_step(comparison: Comparison) -> KeyAnswer:
     return KeyAnswer(label, step.do, tuple(filter(None, (step.then,))), command=command)
 
 
-def _answer_bound_of_change(comparison: Comparison) -> KeyAnswer:
-    """Give what undoing a slower head wins, and what a faster head could still win at most."""
-    step, window = comparison.step, comparison.window
-    times_ns = [(step.head_typical_ns, step.base_typical_ns), (step.head_mean_ns, step.base_mean_ns)]
-    slower = [(head_ns, base_ns) for head_ns, base_ns in times_ns if head_ns > base_ns > 0]
-    if comparison.verdict == "regression" and slower:
-        return _write_ceiling(*slower[0], "By undoing the change.")
+def _describe_rest(comparison: Comparison) -> tuple[str, ...]:
+    """Say what limits a faster head, and what it could still win at most."""
+    step = comparison.step
     compute_ns = sum(row.head_ns for row in comparison.deltas.walls if row.wall == Wall.COMPUTE)
-    if comparison.verdict != "improvement" or has_opaque_graphs(comparison) or not compute_ns:
-        return KeyAnswer(
-            "Upper bound", "Not estimated", (f"A bound needs a certain change of the {window}.",)
-        )
-    line = f"The most that head could still gain: its {window} would be as long as its compute."
-    return _write_ceiling(step.head_typical_ns, compute_ns, line)
-
-
-def _write_ceiling(before_ns: int, after_ns: int, line: str) -> KeyAnswer:
-    before, after, share = units.duration(before_ns), units.duration(after_ns), after_ns / before_ns
-    return KeyAnswer(
-        "Upper bound", units.write_ceiling(1 / share), (line,), predicted=(before, after, min(share, 1.0))
-    )
+    if has_opaque_graphs(comparison) or not compute_ns:
+        return ("The page of head has its own recommendations.",)
+    bound = units.write_ceiling(step.head_ns / compute_ns)
+    ends = units.join_ends(units.duration(step.head_ns), units.duration(compute_ns), " \N{RIGHTWARDS ARROW} ")
+    return (describe_head(comparison), f"As long as its compute: {ends}, {bound}.")
 
 
 def _answer_sureness_of_change(comparison: Comparison) -> KeyAnswer:
     """Say how sure the verdict is, and what is uncertain."""
     step, verdict = comparison.step, comparison.verdict
     lines = []
-    if step.replication != "same" and step.ratio_low is not None and step.ratio_high is not None:
-        lines.append(f"95 % CI {words.write_interval(step.ratio_low, step.ratio_high)}.")
+    low, high = step.compared_low, step.compared_high
+    if step.replication != "same" and low is not None and high is not None:
+        lines.append(f"95 % CI {words.write_interval(low, high)}.")
     doubts = []
     if step.replication == "same":
         doubts.append("both sides are the same capture")
@@ -164,9 +128,10 @@ def _answer_sureness_of_change(comparison: Comparison) -> KeyAnswer:
 def explain_wide_intervals(comparison: Comparison) -> str:
     """Say why the interval of a wall is wider than that of the whole step; empty where none is."""
     step = comparison.step
-    if step.ratio_low is None or step.ratio_high is None or step.run_noise is None:
+    low, high = step.compared_low, step.compared_high
+    if low is None or high is None or step.run_noise is None:
         return ""
-    whole_ns = (step.ratio_high - step.ratio_low) * step.base_typical_ns
+    whole_ns = (high - low) * step.base_ns
     wide = [
         row
         for row in comparison.deltas.walls
@@ -193,8 +158,9 @@ def describe_head(comparison: Comparison) -> str:
 
 
 def _describe_wall_of_head(comparison: Comparison) -> str:
-    """Describe the dominant wall of head's typical step and its share, by the rules of `analyze`."""
-    found, window = decide_wall_of_side(comparison, "head"), f"typical {comparison.window}"
+    """Describe the dominant wall of head's step and its share, by the rules of `analyze`."""
+    window = f"{comparison.step.compared} {comparison.window}"
+    found = decide_wall_of_side(comparison, "head")
     if found is None:
         return ""
     dominant, share = found
@@ -214,7 +180,7 @@ def _describe_wall_of_head(comparison: Comparison) -> str:
 
 
 def decide_wall_of_side(comparison: Comparison, side: Literal["base", "head"]) -> WallOfSide | None:
-    """Return the dominant wall of a side's typical step and its share, `None` for mixed and unknown.
+    """Return the dominant wall of a side's compared step and its share, `None` for mixed and unknown.
 
     There is no answer without time, or where the work inside CUDA graphs was not traced.
     """

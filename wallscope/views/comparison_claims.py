@@ -12,7 +12,7 @@ _ENOUGH_RUNS_COUNT = 3
 def find_leading_wall(comparison: Comparison) -> WallDelta | None:
     """Return the wall that changed most in the direction of the step, if that is sure or likely."""
     largest = find_largest_wall(comparison)
-    change_ns = comparison.step.head_typical_ns - comparison.step.base_typical_ns
+    change_ns = comparison.step.change_ns
     return largest if change_ns * largest.delta_ns > 0 and is_certain(largest) else None
 
 
@@ -47,7 +47,7 @@ def describe_missing_operations(comparison: Comparison) -> str:
 
 def find_largest_wall(comparison: Comparison) -> WallDelta:
     """Return the wall that changed most in the direction of the step."""
-    sign = 1 if comparison.step.head_typical_ns > comparison.step.base_typical_ns else -1
+    sign = 1 if comparison.step.head_ns > comparison.step.base_ns else -1
     return max(comparison.deltas.walls, key=lambda row: sign * row.delta_ns)
 
 

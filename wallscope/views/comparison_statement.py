@@ -1,5 +1,7 @@
 """What is said of a comparison, on every screen: made once from it, and laid out by each medium."""
 
+from dataclasses import replace
+
 from wallscope.model.comparison import Comparison, Mismatch
 from wallscope.model.section import KeyAnswer, Tone
 from wallscope.records import dataclass
@@ -30,12 +32,13 @@ _VERDICTS: dict[str, tuple[str, Tone]] = {
 class ChangeStatement:
     """What is said of a comparison: finding, certainty, action and limits.
 
-    Finding: `word` is the verdict, with its `tone`; the `reason` completes it to the sentence that a page
-    begins with. `sentence` says how much changed and why, `of_head` what
-    limits a faster head or what to look at in a slower one. `explained` are amounts and what explains them;
-    `missing` says which cause no operation contains, `applied` what came of recommendations. Certainty:
-    `doubt` says why there is no verdict, `sureness` what the interval rests on, and `confounders` could
-    explain the change by themselves. Action: `next_steps`. The `answers` are those that a page begins with.
+    Finding: `word` is the verdict, with its `tone`; the `reason` completes it to the `opening`, the sentence
+    that every screen begins with. `sentence` says how much changed, and how much of it the cause makes up,
+    `of_head` what limits a faster head or what to look at in a slower one. `explained` are amounts and what
+    explains them; `missing` says which cause no operation contains, `applied` what came of recommendations.
+    Certainty: `doubt` says why there is no verdict, `sureness` what the interval rests on, and `confounders`
+    could explain the change by themselves. Action: `next_steps`. The `answers` are those that a page begins
+    with.
     """
 
     sides: tuple[str, ...]
@@ -53,6 +56,11 @@ class ChangeStatement:
     confounders: tuple[Mismatch, ...]
     next_steps: tuple[str, ...]
     answers: tuple[KeyAnswer, ...]
+
+    @property
+    def opening(self) -> str:
+        """The verdict in one sentence: what changed by how much, and its cause."""
+        return f"{self.word}: {self.reason}."
 
     @property
     def certainty(self) -> str:
@@ -80,3 +88,9 @@ def state_comparison(comparison: Comparison, named: str = "") -> ChangeStatement
         next_steps=tuple(list_next_steps(comparison, named)),
         answers=build_comparison_answers(comparison),
     )
+
+
+def add_opening(comparison: Comparison) -> Comparison:
+    """Return a comparison with the sentence that its screens begin with."""
+    word, _ = _VERDICTS[comparison.verdict]
+    return replace(comparison, opening=f"{word}: {write_reason_of_change(comparison)}.")

@@ -39,14 +39,11 @@ from wallscope.views.comparison_claims import (
 )
 from wallscope.views.light import measure_matrices, name_category
 
-_DECISIONS = {
-    "regression": ", regression",
-    "improvement": ", improvement",
-    "no-change": "",
-    "inconclusive": "",
-}
 _MOST_UNEXPLAINED = 2
 _GRADED = {Grade.SURE: "Cause", Grade.LIKELY: "Likely cause", Grade.POSSIBLE: "Possible cause"}
+_CHANGED_PART = {
+    Grade.SURE: "surely changed", Grade.LIKELY: "likely changed", Grade.POSSIBLE: "possibly changed"
+}  # fmt: skip
 _Changed = WallDelta | CauseDelta | OperationChange | OperationDelta | CommunicationChange
 TIMES = " \N{MULTIPLICATION SIGN} "
 _LONGEST_REASON = 110
@@ -56,7 +53,7 @@ _NO_MORE_THAN_RUNS = "Two runs of the same program may differ by as much, so the
 
 
 def describe_change(comparison: Comparison) -> str:
-    """Describe the change of the typical step, its interval, the verdict, and what caused it."""
+    """Describe the change in ns with its interval, and how much of it the cause makes up."""
     if comparison.verdict == "incomparable":
         reasons = [
             f"{entry.what}: {visible(entry.base)} and {visible(entry.head)}"
@@ -65,46 +62,32 @@ def describe_change(comparison: Comparison) -> str:
         ]
         return f"{'; '.join(reasons)}. There is no verdict; --override compares the runs nevertheless."
     step = comparison.step
-    size = units.signed_percent(step.ratio - 1)
     return (
-        f"{name_window(comparison)} {units.change(step.base_typical_ns, step.head_typical_ns)}:"
-        f" {size}{_describe_interval(step)}{_DECISIONS[comparison.verdict]}."
-        f"{_describe_all_steps(comparison)}{_describe_throughput(comparison)}{_name_cause(comparison)}"
+        f"{_describe_interval(step)}{_describe_throughput(comparison)}{_describe_cause(comparison)}"
         f"{_describe_peak_shares(comparison)}"
-    )
+    ).strip()
 
 
 def write_reason_of_change(comparison: Comparison) -> str:
-    """Write in a clause what changed by how much, and its cause with its grade.
-
-    Where slow steps changed the mean of all steps otherwise than the typical step, this is the mean. Its
-    cause is that of the typical step only if slow steps have it too.
-    """
+    """Write in a clause what changed by how much, and its cause with its grade."""
     step = comparison.step
     if comparison.verdict == "incomparable":
         differing = [entry.what for entry in comparison.mismatches if entry.severity == "incomparable"]
         return f"the sides differ in {', '.join(differing)}" if differing else "the sides did different work"
-    window, (base_ns, head_ns) = name_window(comparison), (step.base_typical_ns, step.head_typical_ns)
-    ratio, name = step.ratio, f"{'' if comparison.window == 'window' else 'the '}{_continue(window)}"
-    is_mean = bool(_describe_all_steps(comparison))
-    if is_mean:
-        base_ns, head_ns = step.base_mean_ns, step.head_mean_ns
-        ratio, name = head_ns / base_ns, f"the mean {comparison.window}"
-    ends = units.join_ends(units.duration(base_ns), units.duration(head_ns), " to ")
-    size = f"{name} went from {ends} ({units.signed_percent(ratio - 1)})"
+    base, head = units.duration(step.base_ns), units.duration(step.head_ns)
+    way = "rose" if step.change_ns > 0 else "fell"
+    went = f"stayed at {base}" if base == head else f"{way} from {units.join_ends(base, head, ' to ')}"
+    size = f"{name_basis_of_change(comparison)} {went} ({units.signed_percent(step.compared_ratio - 1)})"
     if comparison.verdict == "inconclusive":
         return f"{size}, too uncertain to decide"
     if comparison.verdict == "no-change":
         return f"{size}, within the margin of {units.percent(step.margin_ratio)}"
     is_hidden = any(entry.code == "opaque-graphs" for entry in comparison.explanations)
-    cause = None if is_hidden or find_leading_wall(comparison) is None else find_leading_cause(comparison)
-    if is_mean and (cause is None or cause.cause not in _list_stalls(comparison)):
-        counts = f"{step.base_slow_steps} of {step.base_steps} to {step.head_slow_steps} of {step.head_steps}"
-        return f"{size}; slow steps went from {counts}{_name_stall(comparison)}"
-    if cause is None:
+    if is_hidden or find_leading_wall(comparison) is None or find_leading_cause(comparison) is None:
         return f"{size}; no cause is certain"
-    label = _GRADED[grade_leading_cause(comparison)].lower()
-    return f"{size}; {label}: {_continue(name_leading_change(comparison).text)}"
+    label, named = _GRADED[grade_leading_cause(comparison)].lower(), name_leading_change(comparison)
+    said = named.text if named.is_explained else describe_cause(named.cause)
+    return f"{size}; {label}: {_continue(said)}"
 
 
 def _describe_peak_shares(comparison: Comparison) -> str:
@@ -122,19 +105,23 @@ def _describe_peak_shares(comparison: Comparison) -> str:
     return f" {units.capitalize(name)}: {units.percent(before)} → {units.percent(after)} of peak."
 
 
-def name_window(comparison: Comparison) -> str:
-    """Return what is compared, at the beginning of a sentence."""
-    window = "one repetition of the kernel sequence" if comparison.window == "window" else comparison.window
-    per = "" if comparison.step.tokens is None else f" per {comparison.step.tokens:,} tokens"
-    return f"{window.capitalize()}{per}"
+def name_basis_of_change(comparison: Comparison) -> str:
+    """Return what is compared, in the middle of a sentence."""
+    window, step = comparison.window, comparison.step
+    unit = "repetition of the kernel sequence" if window == "window" else window
+    per = "" if step.tokens is None else f" per {step.tokens:,} tokens"
+    return f"the {f'{step.compared} ' if window != 'capture' else ''}{unit}{per}"
 
 
 def _describe_interval(step: StepChange) -> str:
+    """Write the change in ns with its interval; the opening has it in per cent."""
     if step.replication == "same":
         return ""
-    if step.ratio_low is None or step.ratio_high is None:
-        return " (no confidence interval)"
-    return f" (95 % CI {write_interval(step.ratio_low, step.ratio_high)})"
+    change = units.signed_duration(step.change_ns)
+    low, high = step.compared_low, step.compared_high
+    if low is None or high is None:
+        return f"Change: {change} (no confidence interval)."
+    return f"Change: {change} (95 % CI {write_interval(low, high)})."
 
 
 def write_interval(low: float, high: float) -> str:
@@ -142,56 +129,26 @@ def write_interval(low: float, high: float) -> str:
     return units.join_ends(units.signed_percent(low - 1), units.signed_percent(high - 1), " … ")
 
 
-def _describe_all_steps(comparison: Comparison) -> str:
-    """Describe the mean of all steps, where it surely changed and the typical step did not so."""
-    step = comparison.step
-    low, high = step.mean_ratio_low, step.mean_ratio_high
-    if low is None or high is None or low <= 1 <= high or not step.base_mean_ns:
-        return ""
-    ratio = step.head_mean_ns / step.base_mean_ns
-    typical = step.ratio if (step.ratio_low or 0) > 1 or (step.ratio_high or 2) < 1 else 1.0
-    if max(ratio, 1 / ratio) <= 1 + step.margin_ratio or abs(ratio - typical) <= step.margin_ratio:
-        return ""
-    return (
-        f" The mean of all steps: {units.change(step.base_mean_ns, step.head_mean_ns)},"
-        f" {units.signed_percent(ratio - 1)} (95 % CI {write_interval(low, high)});"
-        f" slow steps: {step.base_slow_steps} of {step.base_steps} →"
-        f" {step.head_slow_steps} of {step.head_steps}{_name_stall(comparison)}."
-    )
-
-
-def _name_stall(comparison: Comparison) -> str:
-    """Name the cause of the rare stalls that changed most, if any."""
-    stalls = _list_stalls(comparison)
-    return f", for {describe_cause(stalls[0])}" if stalls else ""
-
-
-def _list_stalls(comparison: Comparison) -> list[str]:
-    """List the causes of rare stalls that changed."""
-    return [one.causes[0] for one in comparison.explanations if one.code.startswith("rare-stalls-")]
-
-
 def _describe_throughput(comparison: Comparison) -> str:
     """Describe the throughput of both sides where their steps have different numbers of tokens."""
     step = comparison.step
-    if step.tokens is None or not step.base_typical_ns or not step.head_typical_ns:
+    if step.tokens is None or not step.base_ns or not step.head_ns:
         return ""
-    rates = [step.tokens * 1e9 / ns for ns in (step.base_typical_ns, step.head_typical_ns)]
+    rates = [step.tokens * 1e9 / ns for ns in (step.base_ns, step.head_ns)]
     change = units.signed_percent(rates[1] / rates[0] - 1)
     return f" Throughput: {rates[0]:,.0f} → {rates[1]:,.0f} tokens/s ({change})."
 
 
-def _name_cause(comparison: Comparison) -> str:
-    """Name the wall that changed most in the direction of the step and its largest cause, if certain.
+def _describe_cause(comparison: Comparison) -> str:
+    """Say how much of the change the named cause makes up, and what would make it certain.
 
-    Within the margin, name walls that cancel each other.
+    Where none is certain, name the largest change. Within the margin, name walls that cancel each other.
     """
-    step = comparison.step
+    step, ratio = comparison.step, comparison.step.compared_ratio
     if any(entry.code == "opaque-graphs" for entry in comparison.explanations):
         return ""
-    if max(step.ratio, 1 / step.ratio) <= 1 + step.margin_ratio:
+    if max(ratio, 1 / ratio) <= 1 + step.margin_ratio:
         return _name_canceling_walls(comparison)
-    change_ns = step.head_typical_ns - step.base_typical_ns
     named = _write_named(comparison)
     if find_leading_wall(comparison) is None:
         largest = find_largest_wall(comparison)
@@ -202,14 +159,16 @@ def _name_cause(comparison: Comparison) -> str:
             return f" Largest change between these two captures: {named}.{doubt}"
         return f" Largest change (uncertain): {named}."
     grade = grade_leading_cause(comparison)
+    if comparison.verdict == "inconclusive":
+        return f" One part {_CHANGED_PART[grade]}: {named}."
     text = f" {_GRADED[grade]}: {named}"
     if grade != Grade.SURE:
         text += f"; {describe_settling(comparison)}"
-    least_ns = step.margin_ratio * step.base_typical_ns
+    least_ns = step.margin_ratio * step.base_ns
     against = [
         row
         for row in comparison.deltas.walls
-        if is_certain(row) and row.delta_ns * change_ns < 0 and abs(row.delta_ns) > least_ns
+        if is_certain(row) and row.delta_ns * step.change_ns < 0 and abs(row.delta_ns) > least_ns
     ]
     if against:
         changes = ", ".join(f"{row.wall} {units.signed_duration(row.delta_ns)}" for row in against)
@@ -229,7 +188,7 @@ def describe_mismatch(entry: Mismatch) -> str:
 def find_confounders(comparison: Comparison) -> tuple[Mismatch, ...]:
     """Return the differences between the captures that could explain the change of the step by themselves."""
     step = comparison.step
-    change_ns = step.head_typical_ns - step.base_typical_ns
+    change_ns = step.change_ns
     if comparison.verdict in {"incomparable", "no-change"} or not change_ns:
         return ()
     changed = {row.wall: row.delta_ns for row in comparison.deltas.walls}
@@ -282,7 +241,7 @@ def _explains(entry: Explanation, cause: CauseDelta) -> bool:
 def _write_named(comparison: Comparison) -> str:
     """Write what is named first and its amount of the step's change, in the middle of a sentence."""
     named, step = name_leading_change(comparison), comparison.step
-    change_ns = step.head_typical_ns - step.base_typical_ns
+    change_ns = step.change_ns
     amount, whole = map(units.signed_duration, (named.delta_ns, change_ns))
     is_part = named.delta_ns * change_ns > 0 and abs(named.delta_ns) < abs(change_ns) and amount != whole
     return f"{_continue(named.text)}, {units.join_ends(amount, whole, ' of ') if is_part else amount}"
@@ -317,7 +276,7 @@ def _excludes_zero(low_ns: int | None, high_ns: int | None) -> bool:
 
 def _name_canceling_walls(comparison: Comparison) -> str:
     """Name walls that surely changed in opposite directions, each by more than the margin."""
-    least_ns = comparison.step.margin_ratio * comparison.step.base_typical_ns
+    least_ns = comparison.step.margin_ratio * comparison.step.base_ns
     large = [row for row in comparison.deltas.walls if abs(row.delta_ns) > least_ns]
     sure = [row for row in large if is_certain(row)]
     in_pair = [row for row in large if _excludes_zero(row.pair_low_ns, row.pair_high_ns)]
@@ -358,12 +317,15 @@ def _describe_uneven_steps(comparison: Comparison) -> str:
         ("base", step.base_slow_steps, step.base_steps, step.base_median_ns, step.base_p90_ns),
         ("head", step.head_slow_steps, step.head_steps, step.head_median_ns, step.head_p90_ns),
     )
-    return "".join(
+    uneven = "".join(
         f". The {unit}s of {side} differ widely (median {units.milliseconds(median_ns)}, p90"
-        f" {units.milliseconds(p90_ns)}); its typical {unit} is the mean of the middle half"
+        f" {units.milliseconds(p90_ns)})"
         for side, slow, count, median_ns, p90_ns in sides
         if slow > (1 - USUAL_STEPS_SHARE) * count
     )
+    if step.compared == "mean":
+        return f"{uneven}. Slow {unit}s decide, so the mean of all is compared"
+    return f"{uneven}; a typical {unit} is then the mean of the middle half" if uneven else ""
 
 
 def _describe_detectable(comparison: Comparison, ratio: float) -> str:
@@ -380,6 +342,9 @@ def describe_doubt(comparison: Comparison) -> str:
     low, high, margin = step.ratio_low, step.ratio_high, units.percent(step.margin_ratio)
     if comparison.verdict != "inconclusive" or low is None or high is None:
         return ""
+    if step.compared == "mean":
+        unit = comparison.window
+        return f"Slow {unit}s decide the mean; the typical {unit} went the other way."
     if low > 1 or high < 1:
         return f"The step changed, but perhaps by less than the margin of {margin}."
     low, high, limit = step.pair_ratio_low or 0.0, step.pair_ratio_high or inf, 1 + step.margin_ratio
@@ -398,13 +363,11 @@ def _describe_noise(step: StepChange) -> str:
     off = f"{100 * sqrt(3) * step.run_noise:.2g} %"  # evenly up to as much has that deviation
     low, high = step.pair_ratio_low, step.pair_ratio_high
     alone = ""
-    if (
-        low is not None
-        and high is not None
-        and units.signed_percent(low - 1) != units.signed_percent(high - 1)
-    ):
-        interval = write_interval(low, high)
-        if _describe_interval(step) != f" (95 % CI {interval})":
+    if low is not None and high is not None and step.compared == "typical":
+        ends = (units.signed_percent(low - 1), units.signed_percent(high - 1))
+        interval, known_low, known_high = write_interval(low, high), step.ratio_low, step.ratio_high
+        is_new = known_low is None or known_high is None or write_interval(known_low, known_high) != interval
+        if ends[0] != ends[1] and is_new:
             alone = f" Without this noise, the 95 % CI from these steps is {interval}."
     return (
         f"With {known}, the noise between runs is assumed: the step of a run may be off by up to {off}."
@@ -465,7 +428,7 @@ def list_explanations(comparison: Comparison) -> tuple[tuple[int | None, str], .
         (row.delta_ns, f"Not explained by anything recorded: {_describe_unexplained(comparison, row)}")
         for row in find_unexplained_causes(comparison)
     ]
-    sign = 1 if comparison.step.head_typical_ns >= comparison.step.base_typical_ns else -1
+    sign = 1 if comparison.step.head_ns >= comparison.step.base_ns else -1
     found.sort(key=lambda entry: (entry[0] is None, -sign * (entry[0] or 0)))
     return (*((None, visible(one.message, most=300)) for one in hidden), *found)
 
@@ -475,12 +438,13 @@ def _describe_unexplained(comparison: Comparison, row: CauseDelta) -> str:
 
 
 def find_unexplained_causes(comparison: Comparison) -> list[CauseDelta]:
-    """Return certain changes of causes that no explanation covers; operations explain those of compute."""
-    least_ns = UNEXPLAINED_SHARE * comparison.step.base_typical_ns
+    """Return certain changes that no explanation and no applied fix covers; operations explain compute."""
+    least_ns = UNEXPLAINED_SHARE * comparison.step.base_ns
     left = [
         row
         for row in comparison.deltas.causes
         if not any(_explains(entry, row) for entry in comparison.explanations)
+        and not any(row.cause in one.causes for one in comparison.applied)
         and row.wall in {"host", "communication", "unattributed"}
         and is_certain(row)
         and abs(row.delta_ns) >= least_ns
@@ -561,5 +525,5 @@ def write_change(row: OperationChange | OperationDelta | CommunicationChange) ->
 
 def select_operations(comparison: Comparison, most: int) -> tuple[OperationChange, ...]:
     """Return the operations that changed most, without those too small to matter."""
-    least_ns = EXPLAINING_SHARE * comparison.step.base_typical_ns
+    least_ns = EXPLAINING_SHARE * comparison.step.base_ns
     return tuple(row for row in comparison.operations if abs(row.delta_ns) >= least_ns)[:most]

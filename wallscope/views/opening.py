@@ -1,6 +1,7 @@
 """What screens of a capture begin with: the main cause of the wall, what to do first, what is uncertain."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Literal
 
 from wallscope import units
@@ -13,17 +14,20 @@ from wallscope.ranks.job_sentences import measure_leading_ns
 from wallscope.records import dataclass
 from wallscope.views.answers import find_named_cause, point_to_fix
 from wallscope.views.cards import Card, Fact
+from wallscope.views.headline import write_headline
 from wallscope.views.light import describe_expectation, find_largest_loss, has_lines
 from wallscope.views.sections.findings import shorten_message
 from wallscope.views.sections.words import describe_pressure
 from wallscope.views.verdict import (
     TimeBasis,
+    choose_basis,
     describe_missing_kernels,
     explain_unknown,
     find_deciding_stall,
     find_dominant,
     list_losses_by_share,
     name_wall,
+    state_verdict,
 )
 
 Grade = Literal["sure", "likely", "unknown", "bad"]
@@ -50,6 +54,20 @@ class Doubt:
     def mark(self) -> str:
         """The grade as a letter, so that color alone does not say it."""
         return MARKS[self.grade]
+
+
+def state_answer(analysis: Analysis) -> Analysis:
+    """Return the analysis with its verdict, and with the sentence that every screen begins with."""
+    stated = state_verdict(analysis)
+    rank = stated.ranks[stated.diagnosis.rank_index]
+    reason = write_reason(stated, rank, choose_basis(stated, rank))
+    opening = write_opening(write_headline(stated), reason)
+    return replace(stated, diagnosis=replace(stated.diagnosis, opening=opening))
+
+
+def write_opening(headline: str, reason: str) -> str:
+    """Write the verdict in one sentence: the wall, what it covers, and its main cause."""
+    return f"{units.capitalize(headline)}: {reason}."
 
 
 def write_reason(analysis: Analysis, rank: Rank, basis: TimeBasis) -> str:
@@ -128,11 +146,11 @@ def _describe_drop(analysis: Analysis, typical_ns: int, card: Card) -> str:
     """Write what a step could drop to; also from what, and which one, where the reason is about another."""
     job, unit = analysis.job, analysis.anchor.window
     stated_ns = measure_leading_ns(job)[1] if job is not None and job.stragglers else typical_ns
-    if card.before == units.duration(stated_ns):
+    if not card.whole and card.before == units.duration(stated_ns):
         return f"the {unit} could drop to {card.after}"
-    which = "typical" if card.before == units.duration(typical_ns) else "mean"
+    which = card.whole or f"typical {unit}"
     whose = "" if job is None else f" of {job.members[analysis.diagnosis.rank_index].name}"
-    return f"the {which} {unit}{whose} could drop from {units.join_ends(card.before, card.after, ' to ')}"
+    return f"the {which}{whose} could drop from {units.join_ends(card.before, card.after, ' to ')}"
 
 
 def list_doubts(
@@ -151,9 +169,11 @@ def list_doubts(
                 "word-memory-pressure",
             )
         )
-    for one in limits:
-        message = shorten_message(one)
-        doubts.append(Doubt(_OF_SEVERITY[one.severity], "", message, "limits", one.cure or ""))
+    found = [
+        Doubt(_OF_SEVERITY[one.severity], "", shorten_message(one), "limits", one.cure or "")
+        for one in limits
+    ]
+    doubts[2:2] = sorted(found, key=lambda one: one.grade != "bad")
     if not limits:
         doubts.append(Doubt(_OF_TONE[coverage.tone], coverage.head, coverage.text, coverage.target))
     return tuple(doubts)

@@ -15,6 +15,7 @@ from wallscope.render.timeline_pack import MOST_CHARACTERS, pack_timelines
 from wallscope.thresholds.verdict import FIRST_FIXES_COUNT
 from wallscope.views.light import is_estimate
 from wallscope.views.sections.findings import build_methods
+from wallscope.views.sections.kernels import build_kernels
 from wallscope.views.sections.report import build_sections
 from wallscope.views.sections.steps import (
     build_job_timeline,
@@ -32,7 +33,7 @@ _MOST_LOSSES = 3
 _MOST_BARS = 120
 _TALLEST_RATIO = 2.5
 """How many times as high as the median step a bar can be; it is cut above."""
-_FIRST = ("job", "timeline", "compute", "causes", "communication", "host", "memory")
+_FIRST = ("job", "timeline", "kernels", "compute", "causes", "communication", "host", "memory")
 """Sections that come first, whatever the wall is: a reader finds them at the same place on each page."""
 
 
@@ -54,7 +55,12 @@ def _write_page(report: Report, most_characters: int) -> str:
     sections = sorted(
         (
             one
-            for one in (timeline, *build_sections(report), build_methods(analysis, rank))
+            for one in (
+                timeline,
+                build_kernels(report),
+                *build_sections(report),
+                build_methods(analysis, rank),
+            )
             if one is not None
         ),
         key=_find_place,

@@ -9,12 +9,11 @@ from wallscope.model.capture import Finding
 from wallscope.model.enums import Wall
 from wallscope.model.section import KeyAnswer
 from wallscope.records import dataclass
-from wallscope.units import capitalize
 from wallscope.views import cards as parts
 from wallscope.views.answers import build_key_answers
 from wallscope.views.cards import Card, Fact, LegendRow, LossRow
 from wallscope.views.headline import describe_scope, name_verdict, write_headline
-from wallscope.views.opening import Doubt, list_doubts, list_lead, write_reason
+from wallscope.views.opening import Doubt, list_doubts, list_lead, write_opening, write_reason
 from wallscope.views.sections.walls import (
     describe_program,
     describe_relief,
@@ -68,6 +67,7 @@ class Statement:
     whole: str
     spread: str
     basis_note: str
+    has_uneven_shares: bool
     shown_rank: str
     answers: tuple[KeyAnswer, ...]
     cards: tuple[Card, ...]
@@ -85,7 +85,7 @@ class Statement:
     @property
     def opening(self) -> str:
         """The verdict in one sentence: the wall, what it covers, and its main cause."""
-        return f"{capitalize(self.headline)}: {self.reason}."
+        return write_opening(self.headline, self.reason)
 
     @property
     def sentence(self) -> str:
@@ -128,6 +128,7 @@ def state_analysis(analysis: Analysis) -> Statement:
         whole=name_basis(analysis, basis),
         spread=parts.describe_spread(rank) if basis.kind == "median" else "",
         basis_note=parts.describe_shares(analysis, rank, basis),
+        has_uneven_shares=parts.has_uneven_shares(basis),
         shown_rank=shown if len(analysis.ranks) > 1 else "",
         answers=answers,
         cards=cards,

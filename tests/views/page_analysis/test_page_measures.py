@@ -23,7 +23,7 @@ from wallscope.views.statement import state_analysis
 pytestmark = needs_chromium
 REAL = [TRACES / f"{name}.sqlite" for name in ("llama3_real", "clue_r3", "nersc_sc21_8workers")]
 TRACE = TRACES / "kineto" / "ds_train.json.gz"
-WIDTHS = ((1400, 3_600), (1024, 3_900), (390, 4_300))
+WIDTHS = ((1400, 3_600), (1024, 3_900), (390, 4_200))
 WORDS = """() => {
   const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
   let count = 0;
@@ -100,7 +100,7 @@ def test_the_first_view_says_the_verdict_in_one_sentence_and_few_words(show, wri
     assert tab.locator("h1").count() == 1
     assert heading == told.opening
     assert len(heading.split()) <= 26
-    assert tab.evaluate(WORDS) <= (250 if path == EXAMPLE else 320)
+    assert tab.evaluate(WORDS) <= (250 if path == EXAMPLE else 300)
     assert tab.locator("main > section").count() <= 8
     assert tab.locator("[role=tab]").count() >= 3
     assert tab.evaluate("document.getElementById('timeline').getBoundingClientRect().top") <= 1_000

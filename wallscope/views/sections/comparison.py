@@ -49,7 +49,7 @@ _NAMELESS = {"host": "host time without calls"}
 _REPLACED = "kernel, copy or call; two names if head runs another one instead"
 _BY_COUNT = "part of the change that comes from more or fewer calls"
 _BY_EACH = "part of the change that comes from the time per call, and from overlap"
-_HOW_OFTEN = "how often it runs in the typical step of base and of head"
+_HOW_OFTEN = "how often it runs in the compared step of base and of head"
 _PEER_WAIT = "part that is waiting for peers; time that is not split may contain more of it"
 _EXPOSED = "time in which it ran and no compute kernel ran, base and head"
 _HIDDEN = "share of its work that compute overlaps, base and head"
@@ -62,10 +62,10 @@ _FOLLOWS: dict[MismatchSeverity, str] = {
 
 def find_step_interval(step: StepChange) -> tuple[int, int] | None:
     """Return the interval of the step's change in ns, like those of its parts; `None` without one."""
-    if step.ratio_low is None or step.ratio_high is None or step.replication == "same":
+    low, high, base_ns = step.compared_low, step.compared_high, step.base_ns
+    if low is None or high is None or step.replication == "same":
         return None
-    base_ns = step.base_typical_ns
-    return round((step.ratio_low - 1) * base_ns), round((step.ratio_high - 1) * base_ns)
+    return round((low - 1) * base_ns), round((high - 1) * base_ns)
 
 
 def sum_walls(comparison: Comparison) -> Grid:
@@ -88,10 +88,10 @@ def sum_walls(comparison: Comparison) -> Grid:
         on_markdown("interval", "95 % interval", "plain", value=interval),
         on_page("interval", "95 % interval", "plain", _OF_CHANGE, interval, widths=(1, 1)),
     )
-    title = f"Time breakdown of the typical {comparison.window}"
+    title = f"Time breakdown of the {step.compared} {comparison.window}"
     window = Cell(comparison.window, tone="strong")
-    change = Cell(step.head_typical_ns - step.base_typical_ns, tone="strong")
-    sides = {"base": step.base_typical_ns, "head": step.head_typical_ns}
+    change = Cell(step.change_ns, tone="strong")
+    sides = {"base": step.base_ns, "head": step.head_ns}
     whole: dict[str, Value | Cell] = {"": window, "wall": window, **sides, "change": change}
     if ends := find_step_interval(step):
         low, high = map(units.signed_milliseconds, ends)
@@ -105,6 +105,7 @@ def _mark_wall(row: CauseDelta | OperationDelta) -> Cell:
 
 def _tabulate_causes(comparison: Comparison) -> Grid:
     interval = partial(write_tested_interval, among="causes")
+    own = f"its time in the {comparison.step.compared} {comparison.window} of"
     columns = (
         on_terminal("cause", "cause", value=_mark_wall, most=60),
         on_markdown("cause", "cause", most=500),
@@ -114,8 +115,8 @@ def _tabulate_causes(comparison: Comparison) -> Grid:
         on_terminal("head_ns", "head", "ms", widths=(_WIDE, 1 << 30)),
         on_markdown("base_ns", "base", "ms"),
         on_markdown("head_ns", "head", "ms"),
-        on_page("base_ns", "base", "ms", f"its time in the typical {comparison.window} of base"),
-        on_page("head_ns", "head", "ms", f"its time in the typical {comparison.window} of head"),
+        on_page("base_ns", "base", "ms", f"{own} base"),
+        on_page("head_ns", "head", "ms", f"{own} head"),
         Column("delta_ns", "change", "signed_ms"),
         on_terminal("interval", "95 % CI", "plain", "", interval),
         on_markdown("interval", "95 % interval", "plain", value=interval),
@@ -130,7 +131,7 @@ def build_cause_changes(comparison: Comparison) -> Section:
     deltas_ns = [row.delta_ns for row in comparison.deltas.causes]
     if not deltas_ns:
         return Section("causes", "Causes that changed", "No cause changed.", ())
-    change_ns = comparison.step.head_typical_ns - comparison.step.base_typical_ns
+    change_ns = comparison.step.change_ns
     grew = units.signed_duration(sum(time_ns for time_ns in deltas_ns if time_ns > 0))
     shrank = units.signed_duration(sum(time_ns for time_ns in deltas_ns if time_ns < 0))
     together = f"{units.signed_duration(change_ns)} together"
@@ -373,10 +374,9 @@ def build_step_changes(report: ComparisonReport) -> Section:
     """Make whether it is every step."""
     comparison = report.comparison
     step, unit = comparison.step, comparison.window
-    change_ns = step.head_median_ns - step.base_median_ns
+    decides = "mean of all" if step.compared == "mean" else "typical one"
     answer = (
-        f"Median {units.duration(step.base_median_ns)}{_ARROW}{units.duration(step.head_median_ns)},"
-        f" {units.signed_duration(change_ns)}. Slow ones, over 1.25 times the median:"
+        f"All {unit}s on one scale; the {decides} is compared. Slow ones, over 1.25 times the median:"
         f" {step.base_slow_steps} of {step.base_steps} in base,"
         f" {step.head_slow_steps} of {step.head_steps} in head."
     )
@@ -413,7 +413,7 @@ def build_comparability(report: ComparisonReport) -> Section:
         answer = f"No: {'; '.join(reasons)}."
     elif tuned:
         names = ", ".join(entry.what for entry in found if entry.severity == "changed")
-        answer = f"Yes; {units.plural(tuned, 'difference')} in addition to time: {visible(names, most=200)}."
+        answer = f"Yes; {units.plural(tuned, 'other difference')}: {visible(names, most=200)}."
     tables = (tabulate_mismatches(report.comparison),) if found else ()
     return Section("comparable", "Comparability", answer, (*tables, _tabulate_sides(report)))
 

@@ -200,7 +200,7 @@ def _describe_memory(analysis: Analysis, rank: Rank) -> Iterator[str]:
     if memory.peak_bytes is not None:
         yield f"Peak in use {units.size(memory.peak_bytes)} of {capacity} on the device."
     elif memory.capacity_bytes is not None:
-        yield f"The device has {capacity}; memory in use is unknown."
+        yield f"Device memory: {capacity}; how much of it is in use is unknown."
     if memory.use is not None:
         started = "" if memory.use.from_the_start else "; earlier allocations are missing"
         yield f"Headroom {units.size(memory.use.headroom_bytes)} (from recorded allocations{started})."

@@ -179,7 +179,7 @@ def build_phases(analysis: Analysis, rank: Rank) -> Section | None:
             for wall in Wall
         ),
     )
-    answer = f"The work of the {whole} was issued inside {units.plural(len(rank.ranges), 'path')} of ranges."
+    answer = f"{units.plural(len(rank.ranges), 'path')} of ranges issued the work of the {whole}."
     has_work = any(entry.work_ns for entry in rank.ranges[:_MOST_ROWS])
     blocks = [figures.draw_phases(rank.ranges)] if has_work else []
     limits: dict[Medium, Limit] = {
@@ -217,8 +217,8 @@ def build_timeline(report: Report, notes: Sequence[str], name_end: Callable[[str
         doubt = _doubt_step(report.analysis, longest["step"], unit)
         where = "" if is_whole else f" in {unit} {longest['step']}{doubt}"
         answer = (
-            f"The longest gap without compute takes {units.duration(longest['duration_ns'])}"
-            f"{where}. Most of it is {describe_cause(longest['cause'])} ({longest['cause']}). It ends with"
+            f"Longest gap without compute: {units.duration(longest['duration_ns'])}{where}, mostly"
+            f" {describe_cause(longest['cause'])} ({longest['cause']}), until"
             f" {visible(ended, most=_LONGEST_NAME)}."
         )
     shown = report.drawn_steps
