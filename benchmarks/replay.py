@@ -13,7 +13,7 @@ from benchmarks.marks import put, surroundings
 from wallscope.attribution.prepared import list_rank_windows
 from wallscope.model.capture import Options
 from wallscope.model.whatif import Question
-from wallscope.pipeline import prepare
+from wallscope.preparation import prepare
 from wallscope.replay.engine import Engine, WindowReplay
 from wallscope.replay.windows import SimulatedSteps, select_replay_window
 from wallscope.trace.collectives import find_partners

@@ -11,7 +11,7 @@ from tests.answered_once import analyze_once
 from tests.shipped_example import EXAMPLE
 from wallscope.files import read_query
 from wallscope.model.capture import Options
-from wallscope.pipeline import look_up_gaps
+from wallscope.preparation import look_up_gaps
 
 
 @pytest.fixture(scope="module")

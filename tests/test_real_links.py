@@ -9,7 +9,7 @@ from wallscope.attribution.slices import blame_gaps
 from wallscope.errors import NothingToAnalyzeError
 from wallscope.model.capture import Options
 from wallscope.model.enums import LINK_KINDS, LinkKind
-from wallscope.pipeline import prepare
+from wallscope.preparation import prepare
 from wallscope.thresholds.steps import LONGEST_UNEXPLAINED_LATENCY_NS
 
 EXPORTS = sorted(TRACES.glob("*.sqlite"))

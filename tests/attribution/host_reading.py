@@ -9,7 +9,7 @@ from wallscope.attribution.prepared import measure_rank_work
 from wallscope.attribution.totals import select_typical_steps, sum_slices
 from wallscope.model.capture import Options
 from wallscope.model.rank_summaries import GpuMetrics, HostDetails
-from wallscope.pipeline import prepare, read_trace
+from wallscope.preparation import prepare, read_trace
 from wallscope.summary.compute import average_gpu_metrics
 from wallscope.summary.host import summarize_host
 

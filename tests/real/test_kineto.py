@@ -19,7 +19,7 @@ from wallscope.kineto.any_capture import read_any_capture
 from wallscope.kineto.load_trace import build_trace_capture, load_trace_tables
 from wallscope.model.capture import Options, Profiler
 from wallscope.model.schemas import WINDOWS
-from wallscope.pipeline import read_trace
+from wallscope.preparation import read_trace
 from wallscope.trace.collectives import match_nccl_calls
 from wallscope.trace.kernel_classes import classify_kernels, classify_operations, load_kernel_rules
 

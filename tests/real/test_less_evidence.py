@@ -15,7 +15,7 @@ from tests.real.answers import TRACES
 from tests.real.changed_exports import LESS, SAME
 from wallscope.errors import NothingToAnalyzeError
 from wallscope.model.capture import Options
-from wallscope.pipeline import prepare
+from wallscope.preparation import prepare
 from wallscope.summary.findings import describe_anchor
 from wallscope.summary.rank import summarize_ranks
 from wallscope.summary.verdict import diagnose

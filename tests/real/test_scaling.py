@@ -10,7 +10,7 @@ from tests.replay.scaling import measure_scaled
 from wallscope.attribution.prepared import list_rank_windows
 from wallscope.errors import NothingToAnalyzeError
 from wallscope.model.capture import Options
-from wallscope.pipeline import prepare
+from wallscope.preparation import prepare
 from wallscope.replay.windows import find_longest_waiting, select_replay_window
 
 TRACES = Path(__file__).resolve().parents[3] / "shared" / "traces"

@@ -6,7 +6,7 @@ from fixtures.simulation.run import run
 from fixtures.simulation.writing import write_run
 from wallscope.attribution.prepared import Prepared, list_rank_windows
 from wallscope.model.capture import Options
-from wallscope.pipeline import prepare
+from wallscope.preparation import prepare
 from wallscope.replay.windows import SimulatedSteps, select_replay_window
 from wallscope.trace.collectives import find_partners
 

@@ -11,7 +11,7 @@ from fixtures.simulation.truth import truths
 from fixtures.simulation.writing import pid, write_run
 from tests.conftest import run_part
 from wallscope.model.capture import Options
-from wallscope.pipeline import read_trace
+from wallscope.preparation import read_trace
 
 SEEDS = (0, 1, 2, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(3, 8)))
 

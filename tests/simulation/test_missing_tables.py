@@ -20,7 +20,7 @@ from fixtures.simulation.wait_story import change_rows
 from fixtures.simulation.writing import write_run
 from tests.conftest import slow
 from wallscope.model.capture import Options
-from wallscope.pipeline import prepare
+from wallscope.preparation import prepare
 from wallscope.summary.diagnosis import decide_wall
 from wallscope.summary.rank import summarize_ranks
 from wallscope.summary.verdict import judge_confidence

@@ -9,7 +9,7 @@ from fixtures.simulation.truth import truths
 from fixtures.simulation.writing import write_run
 from tests.conftest import run_part
 from wallscope.model.capture import Options
-from wallscope.pipeline import prepare
+from wallscope.preparation import prepare
 
 
 def causes_of_steady_steps(path, rank):

@@ -9,7 +9,7 @@ from wallscope.attribution.prepared import measure_rank_work
 from wallscope.model.capture import Options
 from wallscope.model.enums import Precision
 from wallscope.model.rank_summaries import ComputeDetails, LaunchShapes, PrecisionWork, SmallMultiplications
-from wallscope.pipeline import read_trace
+from wallscope.preparation import read_trace
 from wallscope.summary.compute import summarize_compute
 
 ELEMENTWISE = "void at::native::vectorized_elementwise_kernel<4, at::native::AddFunctor<float>>(x)"

@@ -9,7 +9,7 @@ from wallscope.demo.example import write_example
 from wallscope.model.analysis import CauseTime
 from wallscope.model.capture import Options, Selection
 from wallscope.model.diagnosis import Walls
-from wallscope.pipeline import prepare
+from wallscope.preparation import prepare
 from wallscope.summary.diagnosis import find_least_computing
 from wallscope.summary.findings import describe_anchor, find_attribution_limits
 from wallscope.summary.rank import summarize_ranks

@@ -13,7 +13,7 @@ from fixtures.simulation.writing import write_run
 from tests.conftest import slow
 from wallscope.model.capture import Options
 from wallscope.model.report import GAPS
-from wallscope.pipeline import look_up_gaps
+from wallscope.preparation import look_up_gaps
 from wallscope.render.texts import shorten_name
 from wallscope.summary.lookups import GapLookup
 

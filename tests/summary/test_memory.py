@@ -12,7 +12,7 @@ from wallscope.model.diagnosis import MemoryPressure
 from wallscope.model.rank_summaries import Memory, MemoryUse, Offload
 from wallscope.model.schemas import COPY_CAUSES, PASSES, RECOMPUTE
 from wallscope.nsys import read_capture
-from wallscope.pipeline import read_trace
+from wallscope.preparation import read_trace
 from wallscope.summary.memory import (
     count_allocator_retries,
     find_offload,

@@ -12,7 +12,8 @@ from fixtures.export import ExportWriter, global_pid
 from tests.answered_once import analyze_once
 from tests.shipped_example import EXAMPLE
 from wallscope.model.capture import Options
-from wallscope.pipeline import analyze, read_trace, tabulate_steps
+from wallscope.pipeline import analyze
+from wallscope.preparation import read_trace, tabulate_steps
 from wallscope.render.data import write_csv
 from wallscope.summary.tables import WALL_COLUMNS, build_kernel_table, build_range_table
 

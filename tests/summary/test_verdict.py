@@ -10,7 +10,7 @@ from fixtures.simulation.stories_waits import waits
 from fixtures.simulation.writing import write_run
 from wallscope.model.capture import Finding, Options, Profiler, Severity
 from wallscope.model.diagnosis import Walls
-from wallscope.pipeline import prepare
+from wallscope.preparation import prepare
 from wallscope.summary.diagnosis import decide_wall
 from wallscope.summary.rank import summarize_ranks
 from wallscope.summary.verdict import judge_confidence

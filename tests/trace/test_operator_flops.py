@@ -12,7 +12,8 @@ from fixtures.torch_trace import BASE_NS, H100, TraceWriter
 from wallscope.kineto.load_trace import read_trace_capture
 from wallscope.model.capture import Options
 from wallscope.model.diagnosis import StepFacts
-from wallscope.pipeline import analyze, read_trace
+from wallscope.pipeline import analyze
+from wallscope.preparation import read_trace
 from wallscope.summary.tables import build_kernel_table
 from wallscope.trace.operator_flops import FLOP_FORMULAS, count_flops
 from wallscope.views.sections.words import describe_throughput

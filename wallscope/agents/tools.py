@@ -138,7 +138,7 @@ def _recommend(request: ToolRequest, progress: Progress) -> AnalysisBrief:
 
 
 def _list_gaps(request: ToolRequest, progress: Progress) -> TableBrief:
-    from wallscope.pipeline import look_up_gaps  # noqa: PLC0415  # heavy, and not every tool asks
+    from wallscope.preparation import look_up_gaps  # noqa: PLC0415  # heavy, and not every tool asks
     from wallscope.views.brief_listings import brief_table, describe_gaps_table  # noqa: PLC0415  # same
     from wallscope.views.sections.steps import frame_gaps  # noqa: PLC0415  # same
 

@@ -91,7 +91,7 @@ def steps(  # noqa: PLR0913  # options are parameters
     hold the GPU activity of each step.
     """
     from wallscope.model.capture import Options  # noqa: PLC0415
-    from wallscope.pipeline import tabulate_steps  # noqa: PLC0415  # keeps --help fast
+    from wallscope.preparation import tabulate_steps  # noqa: PLC0415  # keeps --help fast
     from wallscope.render.frame_tables import STEPS, render_frame  # noqa: PLC0415
 
     is_talkative(verbose=verbose)
@@ -185,7 +185,7 @@ def _show_table(  # noqa: PLR0913  # what two commands share
     brief_rows: int | None,
     verbose: bool,
 ) -> None:
-    from wallscope.pipeline import read_trace  # noqa: PLC0415  # keeps --help fast
+    from wallscope.preparation import read_trace  # noqa: PLC0415  # keeps --help fast
     from wallscope.render.frame_tables import render_frame  # noqa: PLC0415
 
     is_talkative(verbose=verbose)
@@ -283,7 +283,7 @@ def gaps(  # noqa: PLR0913  # options are parameters
     chain of events in it.
     """
     from wallscope.model.capture import Options  # noqa: PLC0415
-    from wallscope.pipeline import look_up_gaps  # noqa: PLC0415  # keeps --help fast
+    from wallscope.preparation import look_up_gaps  # noqa: PLC0415  # keeps --help fast
     from wallscope.render.terminal import render_sections  # noqa: PLC0415
     from wallscope.views.sections.steps import build_gaps, frame_gaps  # noqa: PLC0415
 
@@ -316,7 +316,7 @@ def at(  # noqa: PLR0913  # options are parameters
 ) -> None:
     """Show what each rank did at one moment, and why."""
     from wallscope.model.capture import Options  # noqa: PLC0415
-    from wallscope.pipeline import look_up_gaps  # noqa: PLC0415  # keeps --help fast
+    from wallscope.preparation import look_up_gaps  # noqa: PLC0415  # keeps --help fast
     from wallscope.render.terminal import render_section  # noqa: PLC0415
     from wallscope.views.sections.steps import build_moments  # noqa: PLC0415
 

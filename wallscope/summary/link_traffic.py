@@ -67,8 +67,8 @@ def _measure_cards(
         yield LinkTraffic(
             link=str(link),
             direction=Direction(str(direction)),
-            bytes_per_s=_average(rate, lasted_ns),
-            exposed_bytes_per_s=_average(rate[is_exposed], lasted_ns[is_exposed]),
+            bytes_per_s=_average_rate(rate, lasted_ns),
+            exposed_bytes_per_s=_average_rate(rate[is_exposed], lasted_ns[is_exposed]),
             peak_share=None,
             exposed_peak_share=None,
             samples=rate.size,
@@ -76,7 +76,7 @@ def _measure_cards(
         )
 
 
-def _average(rate: _Values, lasted_ns: Times) -> float | None:
+def _average_rate(rate: _Values, lasted_ns: Times) -> float | None:
     return float(np.average(rate, weights=lasted_ns)) if rate.size else None
 
 

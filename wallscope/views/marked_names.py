@@ -51,7 +51,7 @@ def mark_names(brief: _BriefT, *answers: object) -> _BriefT:
     """
     names = {form for answer in answers for name in _list_names(answer, "") for form in _list_forms(name)}
     wanted = sorted((name for name in names if _is_marked(name)), key=len, reverse=True)
-    marked: _BriefT = _mark(brief, _Marker(wanted))
+    marked: _BriefT = _mark_name(brief, _Marker(wanted))
     return marked
 
 
@@ -94,11 +94,11 @@ def _list_names(answer: object, field: str) -> Iterator[str]:
     if isinstance(answer, str):
         yield from (answer,) if field in _NAMING or not field else ()
     else:
-        for name, part in _list_parts(answer, field):
+        for name, part in _split_at_names(answer, field):
             yield from _list_names(part, name)
 
 
-def _list_parts(answer: object, field: str) -> Iterator[tuple[str, object]]:
+def _split_at_names(answer: object, field: str) -> Iterator[tuple[str, object]]:
     """List what an answer consists of, each with the field or column that it is in."""
     if isinstance(answer, pl.DataFrame):
         texts = [name for name, kind in answer.schema.items() if kind == pl.String]
@@ -127,17 +127,17 @@ def _is_marked(name: str) -> bool:
     return len(name) >= _SHORTEST and _PLAIN_WORD.fullmatch(name) is None
 
 
-def _mark(value: Any, mark: _Marker) -> Any:
+def _mark_name(value: Any, mark: _Marker) -> Any:
     """Return a part of a brief answer with marks in its sentences."""
     if isinstance(value, tuple):
-        return tuple(_mark(one, mark) for one in value)
+        return tuple(_mark_name(one, mark) for one in value)
     if not is_dataclass(value) or isinstance(value, type):
         return value
     sentences = {name for kind, names in _SENTENCES.items() if isinstance(value, kind) for name in names}
     changed = {}
     for one in fields(value):
         held = getattr(value, one.name)
-        changed[one.name] = _mark_sentences(held, mark) if one.name in sentences else _mark(held, mark)
+        changed[one.name] = _mark_sentences(held, mark) if one.name in sentences else _mark_name(held, mark)
     return replace(value, **changed)
 
 

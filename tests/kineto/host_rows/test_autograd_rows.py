@@ -10,7 +10,8 @@ from wallscope.kineto.load_trace import read_trace_capture
 from wallscope.model.capture import Options
 from wallscope.model.enums import Pass
 from wallscope.model.schemas import PASSES
-from wallscope.pipeline import analyze, read_trace
+from wallscope.pipeline import analyze
+from wallscope.preparation import read_trace
 from wallscope.trace.forward_backward import mark_autograd_ranges
 
 GEMM = "nvjet_tst_128x128_64x6_1x2_h_bz_coopA_TNT"

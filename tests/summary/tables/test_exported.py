@@ -9,7 +9,8 @@ from wallscope.errors import UnknownWordError
 from wallscope.model.capture import Options, Selection
 from wallscope.model.enums import Wall
 from wallscope.model.table_columns import TABLES
-from wallscope.pipeline import analyze_capture, build_tables, look_up_gaps
+from wallscope.pipeline import analyze_capture, build_tables
+from wallscope.preparation import look_up_gaps
 
 
 def write(path):

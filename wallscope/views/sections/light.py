@@ -55,15 +55,15 @@ def _describe_basis(found: SpeedOfLight) -> list[str]:
         lines.append(f"The configuration assumes {found.assumes}.")
     if found.peak is not None:
         lines.append(f"Peak rates of {found.peak.gpu}: {found.peak.source}.")
-    if not has_lines(found):
-        lines.append("PyTorch records the shapes of operators with record_shapes=True.")
-    else:
+    lacking = []
+    if has_lines(found):
         lines.append("FLOPs are two for each multiply-add; peak rates are dense, without sparsity.")
+    else:
+        lacking.append("shapes of operators (record_shapes=True)")
     if not found.sampled and (found.matrices or found.uncounted):
-        lines.append(
-            "No samples show how busy multiprocessors, tensor cores and memory are in these kernels:"
-            " Nsight Systems takes them with --gpu-metrics-devices."
-        )
+        lacking.append("GPU metrics (nsys --gpu-metrics-devices)")
+    if lacking:
+        lines.append(f"{units.capitalize(' and '.join(lacking))} would show more.")
     return lines
 
 
