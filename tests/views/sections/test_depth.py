@@ -166,7 +166,9 @@ def test_without_steps_counts_are_those_of_the_capture():
     ],
 )
 def test_slower_kernels_next_to_communication_are_measured_or_unknown(hidden_share, tax, expected):
-    found = SimpleNamespace(blocking_ns=None, hidden_share=hidden_share, overlap_tax=tax, dispatcher=None, traffic=())
+    found = SimpleNamespace(
+        blocking_ns=None, hidden_share=hidden_share, overlap_tax=tax, dispatcher=None, traffic=()
+    )
     (sentence,) = [*describe_communication(found, "typical step")] or [""]
 
     assert expected in sentence
