@@ -1,10 +1,12 @@
 """The same input gives the same bytes wherever it is read, and nothing is asked of the network."""
 
 import socket
+import sys
 
 import pytest
 
 from fixtures.scenario import scenarios
+from tests.logs_written import WRITERS
 
 PLACES = {
     "west": {"LC_ALL": "C", "TZ": "Pacific/Pago_Pago", "PYTHONHASHSEED": "1", "POLARS_MAX_THREADS": "1"},
@@ -38,16 +40,51 @@ def test_answers_do_not_depend_on_locale_time_zone_hash_seed_or_threads(started,
     assert west == east
 
 
-def test_nothing_is_asked_of_the_network(called, export, tmp_path, monkeypatch):
+PLACES_OF_RECEIVERS = {
+    "MLFLOW_TRACKING_URI": "http://127.0.0.1:9",
+    "OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:9",
+    "WANDB_API_KEY": "0" * 40,
+    "WANDB_BASE_URL": "http://127.0.0.1:9",
+}
+"""Settings that clients send by, once they are asked to."""
+COMMANDS = (
+    ("analyze", "{export}", "--no-cache", "--json", "run.json", "--html", "run.html"),
+    ("analyze", "{export}", "--no-cache", "--log", "run.log", "--ledger", "store"),
+    ("record", "{export}", "--commit", "c" * 12, "--store", "store"),
+    ("diff", "{export}", "run.json", "--json", "diff.json"),
+    ("ledger", "store", "--json", "ledger.json"),
+    *(
+        ("history", "step", "--store", "store", "--format", form)
+        for form in ("json", "csv", "openmetrics", "otlp")
+    ),
+)
+
+
+def test_nothing_is_asked_of_the_network_but_by_the_user(called, export, tmp_path, monkeypatch):
+    asked = []
+
     def refused(*_, **__):
+        asked.append(1)
         raise AssertionError("a socket was opened")
 
-    monkeypatch.setattr(socket, "socket", refused)
-    monkeypatch.setattr(socket, "create_connection", refused)
-    monkeypatch.setattr(socket, "getaddrinfo", refused)
+    for name in ("socket", "create_connection", "getaddrinfo"):
+        monkeypatch.setattr(socket, name, refused)
+    for name in ("wandb", "mlflow"):
+        monkeypatch.setitem(sys.modules, name, None)  # an import of a client fails
+    for name, value in PLACES_OF_RECEIVERS.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.chdir(tmp_path)
+    lines = WRITERS["megatron-lm"][0]([400.0] * 30)
+    (tmp_path / "run.log").write_text("\n".join(lines), encoding="utf-8")
+    for number in range(2):
+        called("record", export, "--commit", f"{number}" * 12, "--store", "store")
 
-    ran = called(
-        "analyze", export, "--no-cache", "--json", tmp_path / "run.json", "--html", tmp_path / "run.html"
-    )
-
-    assert ran.code == 0
+    for command in COMMANDS:
+        ran = called(*(part.format(export=export) for part in command))
+        assert (ran.code, asked) == (0, []), (command, ran.err)
+    for tracker in ("wandb", "mlflow"):  # the option alone imports a client
+        ran = called("history", "step", "--store", "store", "--to", tracker)
+        assert (ran.code, asked) == (2, [])
+        assert "needs the package" in ran.err
+    with pytest.raises(AssertionError, match="a socket"):  # it would have been seen
+        socket.create_connection(("127.0.0.1", 9))

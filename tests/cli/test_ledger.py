@@ -75,6 +75,7 @@ def test_the_calibration_is_that_of_the_cases(store, called):
             "low": shares[0],
             "median": pytest.approx(sum(shares) / 2),
             "high": shares[1],
+            "perhaps_chance": 0,
         }
     ]
 

@@ -67,7 +67,11 @@ def setting(name, base, head):
 
 def test_every_evidence_names_fixes_that_exist():
     tables = read_toml("compare/applied_fixes.toml")
-    named = {*tables["by_cause"], *(one for table in tables["evidence"] for one in table["fixes"])}
+    named = {
+        *tables["by_cause"],
+        *tables["by_condition"],
+        *(one for table in tables["evidence"] for one in table["fixes"]),
+    }
 
     known = {one["id"] for path in list_toml_paths("advice/rules") for one in read_toml(path).get("fix", ())}
 
@@ -116,6 +120,31 @@ def test_a_cause_that_fell_shows_its_fix_with_bound_and_gain():
 )
 def test_no_other_change_shows_a_fix(found):
     assert recognize(fix("data-workers"), fix("bf16", ["compute/attention"]), **found) == ()
+
+
+PINNED = fix("pin-batches", ["memory/staging"])
+
+
+@pytest.mark.parametrize(
+    ("base_ms", "head_ms", "advised", "expected"),
+    [
+        (30, 20, {"prefetch-batches"}, ["pin-batches"]),
+        (30, 20, {"prefetch-batches", "pin-batches"}, []),
+        (30, 20, (), []),  # an older record holds no recommendations
+        (30, 30, {"prefetch-batches"}, []),
+        (30, 35, {"prefetch-batches"}, []),
+        (8, 5, {"prefetch-batches"}, []),  # so short that it may be advised no more for that
+    ],
+)
+def test_a_condition_that_holds_no_more_shows_its_fix(base_ms, head_ms, advised, expected):
+    found = recognize(
+        PINNED,
+        fix("prefetch-batches", ["memory/staging"]),
+        causes=(cause("memory/staging", base_ms, head_ms, noise_ms=20),),
+        still_advised=frozenset(advised),
+    )
+
+    assert [one.id for one in found] == expected
 
 
 def test_like_sides_show_nothing():

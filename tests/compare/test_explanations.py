@@ -24,6 +24,8 @@ DEEP = DISPATCH._replace(
     path="moe", category="dispatch", name="deep_ep::internode::dispatch", backend="deep-ep"
 )
 GRAPH = Key("", "graph", "graph", None, None, None)
+READ = Key("", "device-to-host", "", None, None, None)
+DRAIN = "host/queue-drained/cudaStreamSynchronize"
 HOST = Key("mlp", "host", "cudaStreamSynchronize", None, None, None)
 
 
@@ -106,6 +108,30 @@ LAUNCHES = (HOST, "host/launch-call", 60, 0)
             ["queue-drain-new"],
             id="a call that drains the queue",
         ),
+        pytest.param(
+            step(PRODUCT, (READ, "memory/small-copy", 2, 5, None, 40), (HOST, DRAIN, 100, 0)),
+            step(PRODUCT, (READ, "memory/small-copy", 1, 3, None, 24), (HOST, DRAIN, 65, 0)),
+            ["queue-drain-fewer"],
+            id="fewer reads",
+        ),
+        pytest.param(
+            step(PRODUCT, (READ, "memory/small-copy", 1, 3, None, 24), (HOST, DRAIN, 65, 0)),
+            step(PRODUCT, (READ, "memory/small-copy", 2, 5, None, 40), (HOST, DRAIN, 100, 0)),
+            ["queue-drain-more"],
+            id="more reads",
+        ),
+        pytest.param(
+            step(PRODUCT, (READ, "memory/small-copy", 2, 5, None, 40), (HOST, DRAIN, 100, 0)),
+            step(PRODUCT, (READ, "memory/small-copy", 1, 3, None, 24), (HOST, DRAIN, 95, 0)),
+            [],
+            id="fewer reads that were not waited for",
+        ),
+        pytest.param(
+            step(PRODUCT, (READ, "memory/small-copy", 2, 5, None, 5 << 20), (HOST, DRAIN, 100, 0)),
+            step(PRODUCT, (READ, "memory/small-copy", 2, 3, None, 3 << 20), (HOST, DRAIN, 65, 0)),
+            [],
+            id="fewer copies of data",
+        ),
     ],
 )
 def test_changes_are_recognised(base, head, expected):
@@ -126,6 +152,30 @@ def test_a_program_that_a_compiler_fused_stays_comparable(compiled, severity):
             if entry.what == "kernels of the step"
         )
         assert found.severity == severity
+
+
+def test_a_program_whose_attention_and_update_are_fused_stays_comparable():
+    def run(category, name, count):
+        return (Key("", category, name, None, None, None), f"compute/{category}", 10 * count, count)
+
+    product = run("gemm", "nvjet_tst_64x64_TNN", 12)
+    base = step(product, run("reduction", "softmax_warp_forward<float>", 24), run("elementwise", "mul", 90),
+                run("optimizer", "adam", 60))  # fmt: skip
+    head = step(product, run("attention", "flash_fwd_kernel", 24), run("optimizer", "multi_tensor_adam", 2))
+    other = step(run("gemm", "nvjet_tst_64x64_TNN", 40), run("attention", "flash_fwd_kernel", 24),
+                 run("optimizer", "multi_tensor_adam", 2))  # fmt: skip
+
+    assert [_judge_kernels(*sides) for sides in ((base, head), (head, base))] == ["changed", "changed"]
+    assert _judge_kernels(base, other) == "incomparable"
+
+
+def _judge_kernels(base, head):
+    (found,) = (
+        entry
+        for entry in find_mismatches((base[1], base[0]), (head[1], head[0]))
+        if entry.what == "kernels of the step"
+    )
+    return found.severity
 
 
 def test_fixes_that_were_undone_come_before_the_rest():

@@ -38,6 +38,13 @@ ADAM = [
 FUSED_ADAM = row("optimizer", "multi_tensor_apply", "compute/optimizer", 4, 20, path="step / optimizer")
 EAGER = [row("elementwise", f"gelu_{number}", "compute/elementwise", 6, 5) for number in range(4)]
 COMPILED = [row("elementwise", f"triton__{number}d", "compute/elementwise", 6, 4) for number in range(3)]
+SCORES = [
+    row("reduction", "softmax_warp_forward<float>", "compute/reduction", 6, 20),
+    row("elementwise", "mul", "compute/elementwise", 6, 10),
+]
+FLASH = row("attention", "flash_fwd_kernel", "compute/attention", 4, 10)
+FLASH_BACKWARD = row("attention", "flash_bwd_kernel", "compute/attention", 8, 10)
+LOSS = row("reduction", "cunn_SoftMaxForward<LogSoftMaxForwardEpilogue>", "compute/reduction", 1, 20)
 ROTATE = row("preprocessing", "dali::kernels::warp", "compute/preprocessing", 2, 10)
 COPY = row("device-to-device", "", "memory/device-copy", 20, 10, size=600)
 FEWER_COPIES = row("device-to-device", "", "memory/device-copy", 4, 10, size=120)
@@ -57,6 +64,13 @@ def found(base, head):
         ),
         pytest.param(
             typical(*ADAM), typical(FUSED_ADAM), [("optimizer-fused", -40)], "optimizer-split", id="optimizer"
+        ),
+        pytest.param(
+            typical(*SCORES, LOSS),
+            typical(FLASH, FLASH_BACKWARD, LOSS),
+            [("attention-fused", -60)],
+            "attention-split",
+            id="attention",
         ),
         pytest.param(
             typical(*EAGER),
@@ -94,6 +108,9 @@ def test_a_change_of_kernels_is_recognized_in_both_directions(base, head, there,
         pytest.param(typical(*EAGER), typical(*EAGER, COMPILED[0]), id="one kernel of Triton"),
         pytest.param(typical(*EAGER), typical(*EAGER, *COMPILED), id="compiled kernels that replace none"),
         pytest.param(typical(COPY), typical(SLOWER_COPIES), id="slower copies"),
+        pytest.param(typical(FLASH), typical(FLASH, FLASH_BACKWARD), id="more attention"),
+        pytest.param(typical(*SCORES), typical(SCORES[1]), id="no softmax, and no attention instead"),
+        pytest.param(typical(LOSS), typical(FLASH), id="softmax of the loss"),
         pytest.param(
             typical(FUSED_ADAM), typical(FUSED_ADAM, *EAGER), id="more kernels outside the optimizer"
         ),

@@ -17,7 +17,19 @@ from fixtures.simulation.names import (
     REDUCTION,
     Kernel,
 )
-from fixtures.simulation.program import Copy, Fill, Launch, SyncDevice, SyncStream, Why, Work
+from fixtures.simulation.program import (
+    Allocate,
+    Copy,
+    Fill,
+    Free,
+    Launch,
+    Pop,
+    Push,
+    SyncDevice,
+    SyncStream,
+    Why,
+    Work,
+)
 from tests.simulation.series import MS, Series
 
 MIB = 1 << 20
@@ -361,3 +373,262 @@ LATER = (
     ),
 )
 """Written after the first, before any of these was run."""
+
+WIDE = (*LAYER * 2, *BACKWARD * 2, *LAYER)
+FP32_CONVOLUTION = Kernel(
+    "implicit_convolve_sgemm<float, float, (int)1024, (int)5, (int)5, (int)3>", "convolution"
+)
+FP16_CONVOLUTION = Kernel(
+    "sm80_xmma_fprop_implicit_gemm_f16f16_f16f32_f32_nhwckrsc_nhwc_tilesize128x128x32_cudnn", "convolution"
+)
+EFFICIENT = Kernel(
+    "fmha_cutlassF_bf16_aligned_64x128_rf_sm80(PyTorchMemEffAttention::AttentionKernel::Params)", "attention"
+)
+_INPUT = Copy("host-to-device", 96 * MIB, 6 * MS, host_memory="pageable")
+_BUCKET = Copy("device-to-device", 24 * MIB, 250_000)
+_OFFLOADED = (
+    Copy("device-to-host", 128 * MIB, 7 * MS, is_offload=True),
+    Copy("host-to-device", 128 * MIB, 7 * MS, is_offload=True),
+)
+
+
+def _aten_range(name, *actions):
+    return (Push(f"aten::{name}"), *actions, Pop())
+
+
+def _attend(batched, softmax):
+    """Attention of single operators, with their ranges."""
+    return (
+        *_aten_range("bmm", Launch(BATCHED, batched)),
+        *_aten_range("mul", Launch(ATEN[1], softmax // 2)),
+        *_aten_range("softmax", Launch(SOFTMAX, softmax)),
+        *_aten_range("bmm", Launch(BATCHED, batched)),
+    )
+
+
+def _fresh(name, before, after, *fixes, model=WIDE):
+    return _series(name, model, before, after, *fixes)
+
+
+FRESH = (
+    _fresh(
+        "scores that are fused",
+        (*_attend(500_000, 1_400_000), Launch(GEMM_2, 900_000), Launch(GEMM_3, 900_000)) * 5,
+        (Launch(FLASH, 900_000), Launch(GEMM_2, 900_000), Launch(GEMM_3, 900_000)) * 5,
+        "fuse-attention",
+        model=(),
+    ),
+    _fresh(
+        "scores of a long context",
+        (*_attend(300_000, 3_000_000), Launch(GEMM_2, 500_000), Launch(NORM, 100_000)) * 9,
+        (Launch(FLASH, 1_500_000), Launch(GEMM_2, 500_000), Launch(NORM, 100_000)) * 9,
+        "fuse-attention",
+    ),
+    _fresh(
+        "attention of another library",
+        (Launch(EFFICIENT, 3 * MS),) * 8,
+        (Launch(FLASH, 2 * MS),) * 8,
+        "attention-backend",
+        "newer-attention",
+        "other-attention",
+        model=(Launch(GEMM_2, MS), Launch(NORM, 200_000)) * 4,
+    ),
+    _fresh(
+        "three reads of five",
+        (*READ, Work(2 * MS), *LAYER) * 5,
+        (*(*READ, Work(2 * MS), *LAYER) * 2, *(Work(2 * MS), *LAYER) * 3),
+        "fewer-readbacks",
+        "fewer-waits",
+    ),
+    _fresh(
+        "a third of the reads",
+        (*READ, Work(1_500_000), *LAYER) * 6,
+        (*(*READ, Work(1_500_000), *LAYER) * 4, *(Work(1_500_000), *LAYER) * 2),
+        "fewer-readbacks",
+        "fewer-waits",
+    ),
+    _fresh(
+        "reads of a small model",
+        (*(*READ, Work(700_000), Launch(GEMM_2, 400_000)) * 8,),
+        (*(*READ, Work(700_000), Launch(GEMM_2, 400_000)) * 3, *(Work(700_000), Launch(GEMM_2, 400_000)) * 5),
+        "fewer-readbacks",
+        "fewer-waits",
+    ),
+    _fresh(
+        "pinned batches that are still waited for",
+        (_INPUT, *LAYER),
+        (replace(_INPUT, duration_ns=4 * MS, host_memory="pinned"), *LAYER),
+        "pin-batches",
+    ),
+    _fresh(
+        "two inputs become pinned",
+        (_INPUT, replace(_INPUT, duration_ns=3 * MS, copied_bytes=48 * MIB)),
+        (
+            replace(_INPUT, duration_ns=4 * MS, host_memory="pinned"),
+            replace(_INPUT, duration_ns=2 * MS, copied_bytes=48 * MIB, host_memory="pinned"),
+        ),
+        "pin-batches",
+        model=LARGE_MODEL,
+    ),
+    _fresh(
+        "batches that are pinned and copied ahead",
+        (_INPUT, *LAYER),
+        (replace(_INPUT, duration_ns=4 * MS, host_memory="pinned", stream=SIDE), *LAYER),
+        "pin-batches",
+        "prefetch-batches",
+    ),
+    _fresh(
+        "update by parameter of a large model",
+        tuple(one for _ in range(90) for one in (Launch(ATEN[2], 30_000), Launch(OPTIMIZER, 40_000))),
+        tuple(Launch(OPTIMIZER, 500_000) for _ in range(3)),
+        "fused-optimizer",
+        "fused-update",
+        model=LARGE_MODEL,
+    ),
+    _fresh(
+        "update in a range",
+        (
+            Push("Optimizer.step#AdamW.step"),
+            *[Launch(ATEN[number % 3], 40_000) for number in range(120)],
+            Pop(),
+        ),
+        (Push("Optimizer.step#AdamW.step"), *[Launch(OPTIMIZER, 600_000)] * 2, Pop()),
+        "fused-optimizer",
+        "fused-update",
+    ),
+    _fresh(
+        "convolutions in half precision",
+        tuple(Launch(FP32_CONVOLUTION, 2_200_000) for _ in range(12)),
+        tuple(Launch(FP16_CONVOLUTION, 700_000) for _ in range(12)),
+        "fp16",
+        "bf16",
+        "tf32",
+        model=(Launch(NORM, 300_000),) * 4,
+    ),
+    _fresh(
+        "loader on both ends of the step",
+        (*_stall(5, Why.DATA_LOADING), *LAYER, *_stall(4, Why.DATA_LOADING)),
+        (*_stall(1, Why.DATA_LOADING), *LAYER, *_stall(1, Why.DATA_LOADING)),
+        "data-workers",
+        "prepare-inputs",
+    ),
+    _fresh(
+        "loader of a small share",
+        _stall(4, Why.DATA_LOADING),
+        _stall(0.5, Why.DATA_LOADING),
+        "data-workers",
+        "prepare-inputs",
+        model=LARGE_MODEL,
+    ),
+    _fresh(
+        "collector of a large model",
+        _stall(11, Why.GARBAGE_COLLECTION),
+        (),
+        "manual-gc",
+        "rarer-gc",
+        model=LARGE_MODEL,
+    ),
+    _fresh(
+        "logs that are written elsewhere",
+        (*_stall(3, Why.FILE), *LAYER, *_stall(3, Why.FILE)),
+        LAYER,
+        "no-file-access",
+        "background-checkpoint",
+    ),
+    _fresh(
+        "metrics that are sent later",
+        (*_stall(9, Why.NETWORK), *READ, *LAYER),
+        (*READ, *LAYER),
+        "no-network-calls",
+    ),
+    _fresh(
+        "lock of a tokenizer",
+        _stall(7, Why.LOCK),
+        _stall(2, Why.LOCK),
+        "keep-threads-apart",
+    ),
+    _fresh(
+        "waits of the device after each part",
+        (SyncDevice(), Work(1_200_000), *LAYER) * 4,
+        (Work(1_200_000), *LAYER) * 4,
+        "no-device-wide-waits",
+        "fewer-waits",
+    ),
+    _fresh(
+        "buckets that are views",
+        (_BUCKET,) * 60,
+        (_BUCKET,) * 6,
+        "fewer-device-copies",
+        "gradient-bucket-views",
+    ),
+    _fresh(
+        "gradients that are set to none",
+        (Fill(24 * MIB, 200_000),) * 40,
+        (),
+        "fewer-fills",
+        model=LARGE_MODEL,
+    ),
+    _fresh(
+        "states that stay on the device",
+        (*_OFFLOADED, *_OFFLOADED),
+        (),
+        "no-offload",
+        "smaller-offload",
+        "overlap-offload",
+        "parameters-on-device",
+        model=LARGE_MODEL,
+    ),
+    _fresh(
+        "images that are saved beside",
+        (Copy("device-to-host", 160 * MIB, 9 * MS), SyncStream(), *LAYER),
+        (Copy("device-to-host", 160 * MIB, 9 * MS, COPIES), *LAYER),
+        "asynchronous-readback",
+    ),
+    _fresh(
+        "norms and activations that are compiled",
+        tuple(one for _ in range(20) for one in (Launch(NORM_FP32, 250_000), Launch(ATEN[1], 200_000))),
+        (*[Launch(FUSED_2, 150_000)] * 20, *[Launch(FUSED, 50_000)] * 4),
+        "fuse-elementwise",
+        "fused-norm",
+        "fused-loss",
+    ),
+    _fresh(
+        "pools that do not grow",
+        (Free(2 * MS), Allocate(3 * MS), *LAYER, Free(MS), Allocate(2 * MS)),
+        LAYER,
+        "expandable-segments",
+        "allocate-once",
+        "fewer-temporaries",
+    ),
+    _fresh("attention that takes less time", (Launch(FLASH, 2 * MS),) * 6, (Launch(FLASH, MS),) * 6),
+    _fresh("a longer context", (Launch(FLASH, MS),) * 6, (Launch(FLASH, 3 * MS),) * 6),
+    _fresh("more reads", (*READ, Work(2 * MS)), (*READ, Work(2 * MS)) * 3),
+    _fresh(
+        "reads of shorter work",
+        (*READ, Work(3 * MS), *LAYER) * 3,
+        (*READ, Work(2_400_000), *LAYER) * 3,
+    ),
+    _fresh(
+        "a smaller batch of pageable memory",
+        (_INPUT,),
+        (replace(_INPUT, copied_bytes=80 * MIB, duration_ns=5 * MS),),
+    ),
+    _fresh(
+        "a batch that is pageable no more, and slower",
+        (_INPUT,),
+        (replace(_INPUT, duration_ns=11 * MS, host_memory="pinned"),),
+    ),
+    _fresh(
+        "another optimizer",
+        tuple(Launch(OPTIMIZER, 300_000) for _ in range(4)),
+        tuple(Launch(OPTIMIZER, 500_000) for _ in range(5)),
+    ),
+    _fresh("a loader that waits alike", _stall(5, Why.DATA_LOADING), (*_stall(5, Why.DATA_LOADING), *LAYER)),
+    _fresh("more layers", LAYER, (*LAYER, *LAYER)),
+    _fresh(
+        "softmax of the loss alone",
+        (Launch(SOFTMAX, MS), *LAYER),
+        (Launch(REDUCTION, 800_000), *LAYER),
+    ),
+)
+"""Written after both, before any of these was run."""

@@ -55,6 +55,20 @@ def test_a_gain_beyond_the_bound_is_explained(changes, said):
     assert said in text
 
 
+def test_an_assumption_is_told_of_what_rests_on_it():
+    assert "The bound assumes 25.0 % of today's time." in describe_applied_fix(APPLIED)
+    expected = describe_applied_fix(replace(APPLIED, expected_ns=30 * MS))
+    assert "The bound assumes" not in expected
+    assert "What was expected assumes 25.0 % of today's time." in expected
+    unreplayed = replace(APPLIED, assumption="not replayed: the bound assumes that locks take no time")
+    assert "The bound assumes that locks take no time." in describe_applied_fix(unreplayed)
+
+
+def test_a_gain_that_may_be_none_is_called_so():
+    assert "chance" not in describe_applied_fix(APPLIED)
+    assert "it may be chance" in describe_applied_fix(replace(APPLIED, low_ns=-MS))
+
+
 @pytest.mark.parametrize("changes", [{}, {"share": 1.0}, {"share": None, "is_joint": True}])
 def test_a_gain_within_the_bound_is_not(changes):
     assert "more than the bound" not in describe_applied_fix(replace(APPLIED, **changes))

@@ -1,8 +1,9 @@
 """Which recommendation for base head has applied, and what came of its bound.
 
-Three kinds of evidence show it: a changed setting, recognized changes of kernels, copies, graphs and calls,
-or a cause that falls by more than half without another explanation (`applied_fixes.toml`). What fits several
-recommendations names the first, and the others as alternatives. A change that fits none is left out.
+Four kinds of evidence show it (`applied_fixes.toml`). The first is a changed setting, the second recognized
+changes of kernels, copies, graphs and calls. The third is a condition that holds no more. The last is a cause
+that falls by more than half without another explanation. What fits several recommendations names the first,
+and the others as alternatives. A change that fits none is left out.
 """
 
 from collections.abc import Collection, Sequence
@@ -31,13 +32,14 @@ _LOSSES = frozenset({Wall.COMMUNICATION, Wall.MEMORY, Wall.HOST})
 
 @dataclass(frozen=True, slots=True)
 class ChangeEvidence:
-    """What a comparison found, as far as it shows applied fixes."""
+    """What a comparison found, as far as it shows applied fixes; `still_advised` is what head is advised."""
 
     step: StepChange
     walls: tuple[WallDelta, ...]
     causes: tuple[CauseDelta, ...]
     explanations: tuple[Explanation, ...]
     mismatches: tuple[Mismatch, ...]
+    still_advised: frozenset[str] = frozenset()
 
 
 @dataclass(slots=True)
@@ -57,6 +59,7 @@ def recognize_applied_fixes(fixes: Sequence[RecordedFix], found: ChangeEvidence)
     recognized: list[_Recognized] = []
     _recognize_settings(fixes, found, recognized)
     _recognize_explained(fixes, found, recognized)
+    _recognize_unmet(fixes, found, recognized)
     _recognize_fallen(fixes, found, recognized)
     return tuple(_measure_applied(one, found, is_joint=len(recognized) > 1) for one in recognized)
 
@@ -119,6 +122,32 @@ def _recognize_explained(
                 _add(recognized, first, entry.message, [one.id for one in others], causes)
 
 
+def _recognize_unmet(
+    fixes: Sequence[RecordedFix], found: ChangeEvidence, recognized: list[_Recognized]
+) -> None:
+    """Add fixes that head is not advised any more, though their causes, which fell, may be its next wall."""
+    if not found.still_advised or any(entry.what == WORK_DIFFERS for entry in found.mismatches):
+        return
+    known = {cause for one in recognized for cause in one.causes}
+    by_condition = set(read_toml("compare/applied_fixes.toml")["by_condition"])
+    for fix in fixes:
+        own = [one for one in found.causes if one.cause in fix.causes and one.cause not in known]
+        if fix.id not in by_condition or fix.id in found.still_advised or not own:
+            continue
+        base_ns, head_ns = sum(one.base_ns for one in own), sum(one.head_ns for one in own)
+        is_less = base_ns - head_ns >= MATERIAL_SHARE * found.step.base_ns
+        if is_less and head_ns >= NEXT_WALL_OF_FIX_SHARE * found.step.head_ns:
+            text = f"what recommended it is gone; {_write_fall(own)}"
+            _add(recognized, fix, text, [], {one.cause for one in own})
+            known |= set(fix.causes)
+
+
+def _write_fall(deltas: Sequence[CauseDelta]) -> str:
+    return "; ".join(
+        f"{describe_cause(one.cause)} {duration(one.base_ns)} → {duration(one.head_ns)}" for one in deltas
+    )
+
+
 def _recognize_fallen(
     fixes: Sequence[RecordedFix], found: ChangeEvidence, recognized: list[_Recognized]
 ) -> None:
@@ -146,11 +175,7 @@ def _recognize_fallen(
         if not _is_no_side_effect(sum(deltas[cause].delta_ns for cause in fallen), found, recognized):
             return
         others = [one.id for one, own in fitting[1:] if set(own) <= set(fallen)]
-        text = "; ".join(
-            f"{describe_cause(cause)} {duration(deltas[cause].base_ns)} → {duration(deltas[cause].head_ns)}"
-            for cause in fallen
-        )
-        _add(recognized, fix, text, others, fallen)
+        _add(recognized, fix, _write_fall([deltas[cause] for cause in fallen]), others, fallen)
         explained |= set(fallen)
 
 

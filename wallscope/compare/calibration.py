@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from statistics import median
 
 from wallscope.model.calibration import FixCalibration
+from wallscope.model.comparison import is_perhaps_chance
 from wallscope.model.ledger import AppliedEntry
 
 
@@ -12,11 +13,14 @@ def calibrate_fixes(entries: Iterable[AppliedEntry]) -> tuple[FixCalibration, ..
 
     A case is an application with a known bound and no other recommendation at the same time.
     """
-    shares: dict[str, list[float]] = {}
+    cases: dict[str, list[tuple[float, bool]]] = {}
     for entry in entries:
         if entry.applied.share is not None:
-            shares.setdefault(entry.applied.id, []).append(entry.applied.share)
-    found = [
-        FixCalibration(name, len(own), min(own), float(median(own)), max(own)) for name, own in shares.items()
-    ]
+            case = entry.applied.share, is_perhaps_chance(entry.applied)
+            cases.setdefault(entry.applied.id, []).append(case)
+    found = []
+    for name, own in cases.items():
+        shares = [share for share, _ in own]
+        chance = sum(is_chance for _, is_chance in own)
+        found.append(FixCalibration(name, len(own), min(shares), float(median(shares)), max(shares), chance))
     return tuple(sorted(found, key=lambda one: (-one.cases, one.id)))

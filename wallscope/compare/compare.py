@@ -217,7 +217,7 @@ def compare_sides(base: Side, head: Side, options: CompareOptions) -> Comparison
             *add_rare_stalls(recognized, sides.base, sides.head, deltas if is_of_mean else None),
             *join_settings(found, deltas.causes, operations, step.base_ns),
         )
-    evidence = ChangeEvidence(step, walls, causes_changed, explanations, found)
+    evidence = ChangeEvidence(step, walls, causes_changed, explanations, found, _list_advised(pairing))
     return Comparison(
         schema=COMPARISON_SCHEMA,
         wallscope_version=__version__,
@@ -259,6 +259,10 @@ def _list_mismatches(pairing: RankPair, ours: TypicalStep, theirs: TypicalStep) 
     yield from find_biases(BiasSide(base.header, ours), BiasSide(head.header, theirs))
     yield from compare_environments(*(next(iter(one.header.inputs), None) for one in (base, head)))
     yield from find_capture_mismatches(base, head)
+
+
+def _list_advised(pairing: RankPair) -> frozenset[str]:
+    return frozenset(fix.id for fix in pairing.head[0].fixes)
 
 
 def require_comparable(comparison: Comparison, gates: tuple[Gate, ...]) -> None:

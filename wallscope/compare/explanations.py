@@ -7,7 +7,7 @@ mean of all steps, not the typical step.
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from fractions import Fraction
 
 import numpy as np
@@ -15,7 +15,7 @@ import polars as pl
 
 from wallscope.compare.comparability import HIDDEN, is_opaque
 from wallscope.compare.kernel_changes import explain_kernels
-from wallscope.compare.typical_steps import Key, TypicalStep, deciding_steps, lengths_ns
+from wallscope.compare.typical_steps import Key, OperationWork, TypicalStep, deciding_steps, lengths_ns
 from wallscope.model.cause_catalogue import (
     COMPUTE_ATTENTION,
     COMPUTE_CONVOLUTION,
@@ -50,9 +50,10 @@ from wallscope.model.comparison import (
     OperationChange,
     StepChange,
 )
-from wallscope.model.enums import Wall
+from wallscope.model.enums import CopyDirection, Wall
 from wallscope.model.profile import Profile, ProfiledInput
 from wallscope.records import dataclass
+from wallscope.thresholds.causes import BULK_COPY_BYTES
 from wallscope.thresholds.steps import RARE_STALL_SHARE
 from wallscope.thresholds.verdict import (
     EXPLAINED_SHARE,
@@ -60,6 +61,7 @@ from wallscope.thresholds.verdict import (
     MORE_SLOW_STEPS_COUNT,
     MORE_SLOW_STEPS_SHARE,
     MORE_VOLUME_RATIO,
+    OTHER_COPIES_RATIO,
     SHOWN_JOINT_SHARE,
 )
 from wallscope.trace.step_variation import find_stall_period, measure_rare_excess, select_longest
@@ -170,14 +172,45 @@ def _is_dispatching(cause: str, _: Key) -> bool:
 
 
 def _drains(base: TypicalStep, head: TypicalStep) -> Iterator[Explanation]:
-    """Explain calls that drain the queue on one side alone."""
+    """Explain calls that drain the queue on one side alone, or with fewer or more reads of results."""
     drains = [{cause for cause in step.causes if cause.startswith(DRAINED)} for step in (base, head)]
+    yield from _reads(base, head, drains[0] & drains[1])
     for cause in sorted(drains[0] ^ drains[1]):
         delta_ns = head.causes.get(cause, 0) - base.causes.get(cause, 0)
         if abs(delta_ns) >= EXPLAINED_SHARE * base.step_ns:
             side = "head" if delta_ns > 0 else "base"
             text = f"The GPU is idle after {cause.rpartition('/')[2]} in {side} only"
             yield Explanation(f"queue-drain-{'new' if delta_ns > 0 else 'gone'}", text, delta_ns, (cause,))
+
+
+def _reads(base: TypicalStep, head: TypicalStep, drains: Collection[str]) -> Iterator[Explanation]:
+    """Explain the queue that is drained by fewer or more small copies to the host, in proportion to them."""
+    counts = [
+        sum((ran.count for key, ran in step.ran.items() if _is_small_read(key, ran)), Fraction())
+        for step in (base, head)
+    ]
+    if not all(counts) or max(counts) <= OTHER_COPIES_RATIO * min(counts):
+        return
+    for cause in sorted(drains):
+        before_ns, after_ns = base.causes[cause], head.causes[cause]
+        change_ns = after_ns - before_ns
+        by_count_ns = before_ns * (counts[1] - counts[0]) / counts[0]
+        if abs(change_ns) >= EXPLAINED_SHARE * base.step_ns and 2 * change_ns / by_count_ns >= 1:
+            text = (
+                f"Results are read {float(counts[0]):.0f} → {float(counts[1]):.0f} times per step:"
+                f" {describe_cause(cause)} {duration(before_ns)} → {duration(after_ns)}"
+            )
+            code = f"queue-drain-{'more' if change_ns > 0 else 'fewer'}"
+            yield Explanation(code, text, change_ns, (cause,))
+
+
+def _is_small_read(key: Key, ran: OperationWork) -> bool:
+    """Return whether operations are copies to the host that are too small to be data."""
+    return (
+        key.category == CopyDirection.DEVICE_TO_HOST
+        and ran.bytes is not None
+        and ran.bytes < BULK_COPY_BYTES * ran.count
+    )
 
 
 def _volume(

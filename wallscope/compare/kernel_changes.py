@@ -49,6 +49,8 @@ _WORDS = {
 }
 POINTWISE = (ComputeCategory.ELEMENTWISE, ComputeCategory.NORM, ComputeCategory.REDUCTION)
 """Categories of kernels that a compiler fuses."""
+_SOFTMAX = re.compile(r"(?i)softmax")
+_MOST_FUSED_OF_A_SOFTMAX = 2  # FlashAttention: one kernel forward and three backward, for two of softmax
 _OPTIMIZER_RANGE = re.compile(r"(?i)optimi[sz]er")
 _LOADING = (HOST_DATA_LOADING, MEMORY_STAGING)
 _COPIES = {
@@ -67,6 +69,7 @@ def explain_kernels(base: TypicalStep, head: TypicalStep) -> Iterator[Explanatio
     if not fused:
         yield from _compilation(base, head)
     yield from _explain_precision(base, head)
+    yield from _attention(base, head)
     yield from _optimizer(base, head)
     pipeline = [*_preprocessing(base, head)]
     yield from pipeline
@@ -134,17 +137,28 @@ def _is_compiled(key: Key) -> bool:
 def find_fusion(base: TypicalStep, head: TypicalStep) -> Callable[[Key], bool]:
     """Return which operations one side fuses, so that their number says little of the work.
 
-    It fuses pointwise operations if it has all fused kernels of the other, and more. It fuses the optimizer
-    if that runs far fewer kernels.
+    It fuses pointwise operations if it has all fused kernels of the other, and more. Fused attention counts
+    with them. It fuses the optimizer if that runs far fewer kernels, and elementwise ones if these are fewer.
     """
     ours, theirs = (
         {key.name for key in step.ran if _is_compiled(key) or any(part in key.name for part in _FUSED)}
         for step in (base, head)
     )
-    has_pointwise, has_update = ours < theirs or theirs < ours, any(_optimizer(base, head))
+    has_attention, has_update = any(_attention(base, head)), any(_optimizer(base, head))
+    has_pointwise = has_attention or ours < theirs or theirs < ours
+    fewer = [
+        sum_work(head, is_meant).count - sum_work(base, is_meant).count
+        for is_meant in (_is_optimizing, _is_elementwise)
+    ]
+    has_parts = has_update and fewer[0] * fewer[1] > 0
 
     def is_fused(key: Key) -> bool:
-        return (has_pointwise and _is_pointwise(key)) or (has_update and _is_optimizing(key))
+        return (
+            (has_pointwise and _is_pointwise(key))
+            or (has_attention and _is_attention(key))
+            or (has_update and _is_optimizing(key))
+            or (has_parts and _is_elementwise(key))
+        )
 
     return is_fused
 
@@ -192,6 +206,41 @@ def _name_main(parts: dict[str, Fraction]) -> str:
     if not main or Precision.UNKNOWN in main:
         return ""
     return " and ".join(sorted(main, key=lambda name: (-parts[name], name)))
+
+
+def _attention(base: TypicalStep, head: TypicalStep) -> Iterator[Explanation]:
+    """Explain attention of one side that runs in more fused kernels, where the other has softmax kernels."""
+    fused, parts = (
+        [sum_work(step, is_meant).count for step in (base, head)] for is_meant in (_is_attention, _is_softmax)
+    )
+    is_fused = fused[1] > fused[0]
+    split, joined = parts if is_fused else parts[::-1]
+    more = abs(fused[1] - fused[0])
+    if (
+        not more
+        or split <= FEWER_KERNELS_RATIO * joined
+        or more > _MOST_FUSED_OF_A_SOFTMAX * (split - joined)
+    ):
+        return
+    text = (
+        f"Attention runs {float(fused[0]):.0f} → {float(fused[1]):.0f} fused kernels per step, with"
+        f" {float(parts[0]):.0f} → {float(parts[1]):.0f} softmax kernels"
+    )
+    causes = tuple(f"compute/{category}" for category in (*POINTWISE, ComputeCategory.ATTENTION))
+    delta_ns = _owned_ns(head, _is_of_attention) - _owned_ns(base, _is_of_attention)
+    yield Explanation(f"attention-{'fused' if is_fused else 'split'}", text, delta_ns, causes)
+
+
+def _is_attention(key: Key) -> bool:
+    return key.category == ComputeCategory.ATTENTION
+
+
+def _is_softmax(key: Key) -> bool:
+    return _SOFTMAX.search(key.name) is not None and _is_pointwise(key)
+
+
+def _is_of_attention(key: Key) -> bool:
+    return _is_attention(key) or _is_pointwise(key)
 
 
 def _optimizer(base: TypicalStep, head: TypicalStep) -> Iterator[Explanation]:

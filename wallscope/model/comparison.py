@@ -346,6 +346,11 @@ class AppliedFix:
     causes: tuple[str, ...] = ()
 
 
+def is_perhaps_chance(one: AppliedFix) -> bool:
+    """Return whether the 95 % interval of a gain holds none, or is unknown."""
+    return one.low_ns is None or one.high_ns is None or one.low_ns <= 0 <= one.high_ns
+
+
 @dataclass(frozen=True, slots=True)
 class GateResult:
     """A gate that the user set, whether it passed, and the evidence in one line."""

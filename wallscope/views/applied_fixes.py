@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from wallscope import units
 from wallscope.model.advice import Fix
 from wallscope.model.calibration import FixCalibration
-from wallscope.model.comparison import AppliedFix
+from wallscope.model.comparison import AppliedFix, is_perhaps_chance
 from wallscope.model.ledger import AppliedEntry, Ledger
 from wallscope.model.section import Lines, Section
 from wallscope.render.texts import visible
@@ -14,6 +14,7 @@ from wallscope.render.texts import visible
 if TYPE_CHECKING:
     import polars as pl
 
+_NOT_REPLAYED = "not replayed: the bound "
 _MOST_EVIDENCE, _LONGEST_EVIDENCE = 2, 160
 _SHORT, _FEWEST_CASES_FOR_RANGE = 12, 2
 
@@ -76,32 +77,37 @@ def describe_calibration(one: FixCalibration) -> str:
     '70.0 % of the bound in 1 case'
     >>> describe_calibration(FixCalibration("bf16", 5, 0.6, 0.7, 0.8))
     '60.0 % to 80.0 % of the bound in 5 cases (median 70.0 %)'
+    >>> describe_calibration(FixCalibration("bf16", 5, 0.6, 0.7, 0.8, 2))
+    '60.0 % to 80.0 % of the bound in 5 cases (median 70.0 %), 2 of them perhaps by chance'
     """
     low, middle, high = (units.percent(max(share, 0.0)) for share in (one.low, one.median, one.high))
     cases = units.plural(one.cases, "case")
     if one.cases < _FEWEST_CASES_FOR_RANGE:
-        return f"{middle} of the bound in {cases}"
-    return f"{low} to {high} of the bound in {cases} (median {middle})"
+        return f"{middle} of the bound in {cases}{', perhaps by chance' if one.perhaps_chance else ''}"
+    chance = f", {one.perhaps_chance} of them perhaps by chance" if one.perhaps_chance else ""
+    return f"{low} to {high} of the bound in {cases} (median {middle}){chance}"
 
 
 def describe_applied_fix(one: AppliedFix) -> str:
     """Say that a recommendation was applied, what shows it, and what it gained."""
     shown = "; ".join(visible(text, most=_LONGEST_EVIDENCE) for text in one.evidence[:_MOST_EVIDENCE])
-    parts = [f"{one.title}: {describe_gain(one)}.", *_explain_excess(one), f"Shown by: {shown}."]
+    parts = [f"{one.title}: {describe_gain(one)}.", *_explain_bound(one), f"Shown by: {shown}."]
     if one.alternatives:
         parts.append(f"The same would be seen with {' or '.join(one.alternatives)}.")
     parts.append(f"Next wall: {one.next_wall}, {units.duration(one.next_wall_ns)}.")
     return " ".join(parts)
 
 
-def _explain_excess(one: AppliedFix) -> Iterator[str]:
-    """Say why the gain is larger than the bound, if it is: an assumption, or more than one change."""
-    if one.share is None or one.share <= 1:
-        return
-    yield "The gain is more than the bound, so the commit changed more than this, or the bound is too low."
-    if one.assumption:
-        link = " " if one.assumption.startswith("assumes") else ": "
-        yield f"The bound{link}{visible(one.assumption, most=_LONGEST_EVIDENCE).rstrip('.')}."
+def _explain_bound(one: AppliedFix) -> Iterator[str]:
+    """Say why the gain is larger than the bound, if it is, and what the bound or expected gain assumes."""
+    if one.share is not None and one.share > 1:
+        yield (
+            "The gain is more than the bound, so the commit changed more than this, or the bound is too low."
+        )
+    if one.assumption and one.bound_ns is not None:
+        assumption = visible(one.assumption, most=_LONGEST_EVIDENCE).removeprefix(_NOT_REPLAYED).rstrip(".")
+        link = " " if assumption.startswith("assumes") else ": "
+        yield f"{'The bound' if one.expected_ns is None else 'What was expected'}{link}{assumption}."
 
 
 def describe_gain(one: AppliedFix) -> str:
@@ -114,18 +120,17 @@ def describe_gain(one: AppliedFix) -> str:
     text = f"the {whole} is {units.duration(abs(one.measured_ns))} {way}"
     if one.low_ns is not None and one.high_ns is not None:
         write = units.duration if one.low_ns >= 0 and one.measured_ns >= 0 else units.signed_duration
-        text += f" (95 % interval of the gain {write(one.low_ns)} to {write(one.high_ns)})"
+        chance = ": it may be chance" if is_perhaps_chance(one) else ""
+        text += f" (95 % interval of the gain {write(one.low_ns)} to {write(one.high_ns)}{chance})"
     if one.is_joint:
         text += ", with other recommendations that were applied too"
     if one.bound_ns is None:
         return f"{text}; no bound was known"
     text += f"; the bound was {units.duration(one.bound_ns)}"
-    if one.expected_ns is not None:
-        text += f", {units.duration(one.expected_ns)} were expected"
-    if one.assumption:
-        text += ", which rests on an assumption"
     if one.replayed_ns is not None and one.replayed_ns not in {one.bound_ns, one.expected_ns}:
         text += f", the replay gained {units.duration(one.replayed_ns)}"
+    if one.expected_ns is not None:
+        text += f", and {units.duration(one.expected_ns)} were expected at assumed kernel times"
     return (
         text if one.share is None else f"{text}: {units.percent(max(one.share, 0.0))} of the bound realized"
     )
