@@ -138,6 +138,7 @@ _OF_OURS = {
     "extras.py": "metadata of the installation",
     "files.py": "shipped tables",
     "jobs/answers.py": "an answer in the cache, whose digest was checked",
+    "nsys/shaped_ranges.py": "sizes that a pattern of two levels found",
     "trace/gpu_peaks.py": "a shipped table",
     "trace/parallel_axes.py": "a shipped table",
 }

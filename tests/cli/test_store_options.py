@@ -36,7 +36,7 @@ def test_commits_are_compared_from_their_records(recorded, ends):
     ran = recorded("diff", *ends, "--store", "store", "--fail-on", "step>3%")
 
     assert ran.code == 1
-    assert "SLOWER  Step 100.2 → 109.8 ms" in ran.out
+    assert "SLOWER: the typical step rose from 100.2 to 109.8 ms" in ran.out
     assert ran.err.startswith("wallscope: gate step>3% failed")
 
 

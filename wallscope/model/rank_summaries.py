@@ -121,7 +121,7 @@ class LinkTraffic:
         float | None,
         Shown("mean share of the peak during exposed communication", "of peak, exposed", "percent"),
     ]
-    samples: Annotated[int, Shown("count of the samples", "samples", "count")]
+    samples: Annotated[int, Shown("count of the samples of the link", "samples", "count")]
     exposed_samples: Annotated[
         int, Shown("count of the samples during exposed communication", "samples, exposed", "count")
     ]

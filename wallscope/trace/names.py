@@ -71,6 +71,7 @@ def bring_together(names: pl.DataFrame) -> pl.DataFrame:
     are alike if they differ only in numbers of three digits and more that stand alone: no pattern asks for
     those.
 
+    >>> from wallscope.model.schemas import NAMES
     >>> texts = ["aten::mm, op_id = 100", "aten::mm, op_id = 2000", "fp8_1024x512", "fp16_1024x512"]
     >>> names = pl.DataFrame({"name": range(4), "text": texts}, schema=NAMES)
     >>> bring_together(names)["like"].to_list()

@@ -38,7 +38,7 @@ from wallscope.views.sections.walls import (
 from wallscope.views.statement import Statement, state_analysis
 from wallscope.views.verdict import TimeBasis
 
-_LONGEST_VERDICT, _LONGEST_LINE, _LONGEST_TITLE, _LONGEST_CURE, _LONGEST_ASSUMED = 400, 180, 90, 120, 90
+_LONGEST_VERDICT, _LONGEST_LINE, _LONGEST_TITLE, _LONGEST_CURE = 400, 180, 90, 120
 _MOST_SETTINGS, _MOST_SETTINGS_OF_FEW = 8, 1
 _MOST_CHECKS, _MOST_UNKNOWN, _FEW = 3, 1, 5
 
@@ -217,7 +217,6 @@ def _brief_fix(fix: Fix, place: int, *, has_details: bool) -> Recommendation:
     check = [entry.text for entry in fix.preconditions if entry.status == "unknown"]
     most = 0 if unmet and not has_details else most  # what blocks a fix comes before its settings
     shown = tuple(visible(line, most=_LONGEST_TITLE) for line in own[:most])
-    assumes = fix.assumes if has_details or len(fix.assumes) <= _LONGEST_ASSUMED else ""  # no half sentences
     return Recommendation(
         fix.id,
         visible(fix.title, most=_LONGEST_TITLE),
@@ -230,7 +229,7 @@ def _brief_fix(fix: Fix, place: int, *, has_details: bool) -> Recommendation:
         fix.recoverable_ns if has_details else None,
         fix.replay.step_ns if has_details and fix.replay is not None else None,
         tuple(cut_sentences(line, _LONGEST_LINE) for line in check[:_MOST_CHECKS]) if has_details else (),
-        visible(assumes, most=_LONGEST_LINE) or None if most else None,
+        visible(fix.assumes, most=_LONGEST_LINE) or None if most else None,
         fix.most_speedup,
     )
 

@@ -54,16 +54,16 @@ def _describe_basis(found: SpeedOfLight) -> list[str]:
     if found.assumes:
         lines.append(f"The configuration assumes {found.assumes}.")
     if found.peak is not None:
-        lines.append(f"Peak rates of {found.peak.gpu}: {found.peak.source}.")
+        lines.append(f"Peak rates: {found.peak.source}.")
     lacking = []
     if has_lines(found):
         lines.append("FLOPs are two for each multiply-add; peak rates are dense, without sparsity.")
     else:
-        lacking.append("shapes of operators (record_shapes=True)")
+        lacking.append("record_shapes=True (PyTorch)")
     if not found.sampled and (found.matrices or found.uncounted):
-        lacking.append("GPU metrics (nsys --gpu-metrics-devices)")
+        lacking.append("--gpu-metrics-devices (nsys)")
     if lacking:
-        lines.append(f"{units.capitalize(' and '.join(lacking))} would show more.")
+        lines.append(f"{' and '.join(lacking)} would show more.")
     return lines
 
 
@@ -97,9 +97,7 @@ def _tabulate_uncounted(found: SpeedOfLight) -> Grid:
     """Make the table of kernels that multiply without known FLOPs, with the peaks of their precisions."""
     columns = (
         *make_columns(UncountedWork, "category", "precision", "work_ns", "peak_flops_per_s"),
-        Column(
-            "reasons", "slowed by", value=lambda one: ", ".join(map(name_reason, one.reasons)), wrap="cut"
-        ),
+        Column("reasons", "", value=lambda one: ", ".join(map(name_reason, one.reasons)), wrap="cut"),
     )
     return tabulate("Kernels that multiply, of unknown FLOPs", columns, found.uncounted)
 
