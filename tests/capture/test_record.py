@@ -9,7 +9,6 @@ from tests.conftest import ROOT
 from tests.shipped_example import EXAMPLE
 from wallscope.capture.record import (
     CONFIGURATION,
-    SCHEMA,
     compare_times,
     describe_versions,
     find_records,
@@ -18,10 +17,11 @@ from wallscope.capture.record import (
     read_records,
     write_configuration,
 )
+from wallscope.model.capture import CAPTURE_RECORD_SCHEMA
 
 MS = 1_000_000
 CONTENT = {
-    "schema": SCHEMA,
+    "schema": CAPTURE_RECORD_SCHEMA,
     "run": "one",
     "report": "rank-0",
     "rank": 0,
@@ -191,4 +191,7 @@ def test_without_a_record_nothing_is_said(wallscope, example):
 
 
 def test_the_schema_is_that_of_the_hook():
-    assert f'SCHEMA = "{SCHEMA}"' in (ROOT / "wallscope/capture/hook/_wallscope_record.py").read_text()
+    assert (
+        f'SCHEMA = "{CAPTURE_RECORD_SCHEMA}"'
+        in (ROOT / "wallscope/capture/hook/_wallscope_record.py").read_text()
+    )

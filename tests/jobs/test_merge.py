@@ -20,7 +20,7 @@ from tests.jobs.simulated import LATE, RANKS, thread, write_job
 from wallscope.cache_folder import Cache
 from wallscope.errors import InputError, InternalError
 from wallscope.jobs import run as running
-from wallscope.jobs.inputs import find_exports, is_many, load_or_analyze_source
+from wallscope.jobs.inputs import find_captures, find_exports, is_many, load_or_analyze_source
 from wallscope.jobs.merge import job_report, rematch_ranks, run_job
 from wallscope.jobs.run import analyze_in_processes
 from wallscope.model.capture import Options, Selection
@@ -409,3 +409,18 @@ def test_folders_and_patterns_stand_for_their_exports(tmp_path):
         (tmp_path / "empty").mkdir(exist_ok=True)
         with pytest.raises(InputError, match=said):
             find_exports([wrong])
+
+
+def test_a_record_of_a_captured_program_is_no_answer(tmp_path):
+    record = tmp_path / "hook-node-rank-0-17.json"
+    record.write_text("{}")
+
+    assert is_many([tmp_path])
+    with pytest.raises(
+        InputError, match="holds the record of a capture, and neither its report nor its trace"
+    ):
+        find_exports([tmp_path])
+    for name in ("run.json", "report-node.sqlite"):
+        (tmp_path / name).touch()
+        assert [path.name for path in find_exports([tmp_path])] == [name]
+    assert record not in find_captures(str(tmp_path))

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from wallscope.errors import CaptureError
+from wallscope.model.capture import CAPTURE_RECORD_SCHEMA, CAPTURE_RECORDS
 from wallscope.records import dataclass
 from wallscope.user_files import read_user_bytes
 
-SCHEMA = "wallscope-capture-record-1"
 STEADY_SHARE = 0.05
 """Step times that differ by more do not stand for each other. Chosen: half of a slowdown worth a warning."""
 CONFIGURATION = "configuration.yaml"
@@ -81,7 +81,7 @@ class UnprofiledStep:
 def read_records(folder: Path, *, host: str = "*") -> tuple[CaptureRecord, ...]:
     """Return the records in a folder, of one host or all; other files are left out."""
     found = []
-    for path in sorted(folder.glob(f"hook-{host}-rank-*.json")):
+    for path in sorted(folder.glob(CAPTURE_RECORDS.format(host=host))):
         with contextlib.suppress(OSError, *_MALFORMED, CaptureError):
             found.append(_read_record(path))
     return tuple(found)
@@ -215,7 +215,7 @@ def _read_record(path: Path) -> CaptureRecord:
     """
     cure = "capture again"
     content: dict[str, Any] = json.loads(read_user_bytes(path, _MOST_BYTES, cure, CaptureError))
-    if not isinstance(content, dict) or content.get("schema") != SCHEMA:
+    if not isinstance(content, dict) or content.get("schema") != CAPTURE_RECORD_SCHEMA:
         raise CaptureError(f"{path} — is not a record of this version — {cure}")
     return CaptureRecord(
         run=_text(content["run"]),

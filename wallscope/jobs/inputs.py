@@ -13,9 +13,10 @@ import shutil
 import tempfile
 import time
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import field, replace
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -24,7 +25,7 @@ from wallscope.errors import ComparisonError, InputError, WallscopeError
 from wallscope.extras import name_install_command
 from wallscope.files import resolve_path
 from wallscope.kineto.trace_bytes import has_trace_keys
-from wallscope.model.capture import Options, Progress
+from wallscope.model.capture import CAPTURE_RECORDS, Options, Progress
 from wallscope.records import dataclass
 from wallscope.units import size
 from wallscope.urls import describe_failure, is_url, redact_url, strip_local
@@ -277,7 +278,7 @@ def is_many(paths: Sequence[Source]) -> bool:
         return True
     if isinstance(first, Url):
         return not _is_file(first)
-    return _holds_exports(first) or _is_pattern(first)
+    return _holds_exports(first) or _is_pattern(first) or _holds_records_alone(first)
 
 
 def is_answer(source: Source) -> bool:
@@ -325,7 +326,7 @@ def _url_exports(url: Url) -> list[Url]:
         raise InputError(f"{url} — matches no file — check the pattern")
     found = entries if url.is_pattern else _first_kind(entries)
     if not found:
-        raise InputError(f"{url} — holds no export — give a folder of .sqlite exports or PyTorch traces")
+        raise _explain_absence(url, entries)
     return found
 
 
@@ -343,7 +344,7 @@ def _exports(path: Path) -> Iterator[Path]:
     elif _holds_exports(path):
         yield from _list_exports_in(path)
     elif path.is_dir() and not _is_export_folder(path):
-        raise InputError(f"{path} — holds no export — give a folder of .sqlite exports or PyTorch traces")
+        raise _explain_absence(path, path.iterdir())
     else:
         yield path
 
@@ -354,6 +355,11 @@ def _is_pattern(path: Path) -> bool:
 
 def _holds_exports(path: Path) -> bool:
     return path.is_dir() and not _is_export_folder(path) and bool(_list_exports_in(path))
+
+
+def _holds_records_alone(path: Path) -> bool:
+    """Whether a folder is that of a captured program which has no report."""
+    return path.is_dir() and not _is_export_folder(path) and any(map(_is_record, path.iterdir()))
 
 
 def _is_export_folder(path: Path) -> bool:
@@ -373,8 +379,23 @@ def _first_kind(entries: Sequence[_Entry]) -> list[_Entry]:
     return (
         found
         or [entry for entry in entries if _is_trace(entry)]
-        or [entry for entry in entries if entry.suffix in _ANSWERS]
+        or [entry for entry in entries if entry.suffix in _ANSWERS and not _is_record(entry)]
     )
+
+
+def _is_record(entry: _Entry) -> bool:
+    """Whether a name is that of the record of a captured program."""
+    return fnmatchcase(entry.name, CAPTURE_RECORDS.format(host="*"))
+
+
+def _explain_absence(place: Source, entries: Iterable[_Entry]) -> InputError:
+    """Return the error of a folder in which nothing can be analyzed."""
+    if any(map(_is_record, entries)):
+        return InputError(
+            f"{place} — holds the record of a capture, and neither its report nor its trace — capture again;"
+            " if there is a log of nsys in the folder, it may say why"
+        )
+    return InputError(f"{place} — holds no export — give a folder of .sqlite exports or PyTorch traces")
 
 
 def _is_trace(entry: Source) -> bool:
@@ -415,7 +436,7 @@ def find_captures(named: str) -> tuple[Path, ...]:
         entries = [
             entry
             for entry in sorted(path.iterdir())
-            if entry.suffix in _COMPARED or entry.name.endswith(".json.gz")
+            if (entry.suffix in _COMPARED or entry.name.endswith(".json.gz")) and not _is_record(entry)
         ]
         return _drop_repeated_captures(entries) or (path,)
     return (path,)

@@ -176,8 +176,12 @@ def describe_other_json(content: bytes) -> str | None:
 
 
 def _describe_members(members: dict[str, object]) -> str | None:
+    from wallscope.model.capture import CAPTURE_RECORD_SCHEMA  # noqa: PLC0415  # rarely
+
     if "nodes" in members and "chakra" in str(members.get("schema")):
         return f"is an execution trace of PyTorch, which has no times of the GPU — {_TORCH_HINT}"
+    if members.get("schema") == CAPTURE_RECORD_SCHEMA:
+        return "is the record of a captured program — name the folder that it lies in"
     if isinstance(members.get("type"), int) or any(table in members for table in _NSYS_TABLES):
         return f"is a JSON export of Nsight Systems, which is not read — {_SQLITE_HINT}"
     return None

@@ -20,6 +20,9 @@ Progress = Callable[[str], None]
 """Called from time to time with a few words on the current stage of long work."""
 FOREVER_NS = 2**62
 """Larger than all times, also when one is subtracted from another."""
+CAPTURE_RECORDS = "hook-{host}-rank-*.json"
+"""How the records of a captured program are named: they lie next to its reports, and are no answers."""
+CAPTURE_RECORD_SCHEMA = "wallscope-capture-record-1"
 
 
 class Presence(StrEnum):

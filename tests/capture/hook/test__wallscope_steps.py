@@ -142,31 +142,146 @@ def test_a_step_that_the_scaler_leaves_out_is_a_step(hooked):
     assert (record["steps"], record["skipped"]) == (21, [0, 1, 12])
 
 
+MEGATRON = """
+def train_step(forward_step_func, data_iterator, model, optimizer, opt_param_scheduler, config,
+               forward_backward_func, iteration=None, pg_collection=None, p2p_communicator=None):
+    for _ in range(2):  # microbatches
+        forward_step_func(data_iterator, model)
+    if iteration % 7 == 3:  # a step that must be run again
+        return {}, True, False, False, 0, None, None, 0
+    optimizer.step()
+    optimizer.step()
+    return {"loss": 1}, 0, False, False, 0, 1.0, None, 0
+
+def dummy_train_step(data_iterator):
+    next(data_iterator)
+
+def train(forward_step_func, model, optimizer, opt_param_scheduler, train_data_iterator, steps):
+    for iteration in range(steps):
+        if iteration == 5:
+            dummy_train_step(train_data_iterator)
+        loss, skipped, checkpoint, leave, code, norm, zeros, logit = train_step(
+            forward_step_func, train_data_iterator, model, optimizer, opt_param_scheduler, None, None,
+            iteration=iteration, pg_collection=None, p2p_communicator=None,
+        )
+    return iteration + 1
+"""
+"""The step of Megatron-LM and its call: by the name in its own module."""
+BRIDGE = """
+import functools
+from nvrx import wrap_step
+
+def nvtx_decorator():
+    def decorate(function):
+        @functools.wraps(function)
+        def ranged(*arguments, **named):
+            return function(*arguments, **named)
+        return ranged
+    return decorate
+
+@nvtx_decorator()
+def train_step(forward_step_func, data_iterator, model, optimizer, scheduler, global_state, pg_collection,
+               forward_backward_func, p2p_communicator):
+    forward_step_func(data_iterator, model)
+    optimizer.step()
+    optimizer.step()
+    return {{"loss": 1}}, 0, False, False, 0, 1.0, None, None
+
+def train(forward_step_func, model, optimizer, scheduler, train_data_iterator, steps):
+    wrapped_train_step = train_step
+    if {is_watched}:
+        wrapped_train_step = wrap_step(train_step)
+    for iteration in range(steps):
+        loss, *_ = wrapped_train_step(
+            forward_step_func, train_data_iterator, model, optimizer, scheduler, None, None, None, None
+        )
+    return iteration + 1
+"""
+"""The step of Megatron Bridge and its call: by a local name, which may be that of a wrapper."""
+NVRX = """
+class Wrapper:
+    def __init__(self, function): self.train_step = function
+    def __call__(self, *arguments, **named): return self.train_step(*arguments, **named)
+
+def wrap_step(function):
+    found = Wrapper(function)
+    inner = found.train_step
+    found.train_step = lambda *arguments, **named: inner(*arguments, **named)
+    return found
+"""
+"""As the detector of stragglers wraps a step: by a method of an object, replaced in place."""
+MIMO = """
+def train_step_megatron_mimo(forward_step_func, data_iterator, model, optimizer, schedulers, global_state,
+                             multimodule_communicator, multimodule_pg_collection, infra, module_to_grid_tuple,
+                             num_microbatches, seq_length, micro_batch_size):
+    optimizer.step()
+    optimizer.step()
+    return {}, 0, None, None
+
+def train(forward_step_func, model, optimizer, scheduler, train_data_iterator, steps):
+    for iteration in range(steps):
+        train_step_megatron_mimo(
+            forward_step_func=forward_step_func, data_iterator=train_data_iterator, model=model,
+            optimizer=optimizer, schedulers={}, global_state=None, multimodule_communicator=None,
+            multimodule_pg_collection=None, infra=None, module_to_grid_tuple=[], num_microbatches=1,
+            seq_length=1, micro_batch_size=1,
+        )
+    return iteration + 1
+"""
 TRAINERS = {
-    "megatron/training/training.py": (
-        "def train_step(optimizer):\n    optimizer.step()\n    return 3\n",
+    "Megatron-LM": ("megatron/training/training.py", MEGATRON, "train_step"),
+    "Megatron Bridge": ("megatron/bridge/training/train.py", BRIDGE.format(is_watched=False), "train_step"),
+    "Bridge, with a wrapper": (
+        *("megatron/bridge/training/train.py", BRIDGE.format(is_watched=True)),
         "train_step",
     ),
-    "megatron/bridge/training/train.py": (
-        "def train_step(optimizer):\n    optimizer.step(); optimizer.step()\n    return 3\n",
-        "train_step",
+    "Bridge, several modalities": (
+        *("megatron/bridge/training/train_megatron_mimo.py", MIMO),
+        "train_step_megatron_mimo",
     ),
 }
 
 
-@pytest.mark.parametrize("place", TRAINERS)
-def test_the_step_of_a_framework_comes_before_its_optimizers(hooked, tmp_path, place):
-    text, source = TRAINERS[place]
-    path = tmp_path / place
-    path.parent.mkdir(parents=True)
-    path.write_text(text)
-    module = place.removesuffix(".py").replace("/", ".")
+def install_trainer(folder, name: str) -> tuple[str, str]:
+    """Write a framework next to the program; return its module and the function that runs one step."""
+    place, text, source = TRAINERS[name]
+    (folder / "nvrx.py").write_text(NVRX)
+    (folder / place).parent.mkdir(parents=True)
+    (folder / place).write_text(text)
+    return place.removesuffix(".py").replace("/", "."), source
+
+
+@pytest.mark.parametrize("name", TRAINERS)
+def test_the_step_of_a_framework_comes_before_its_optimizers(hooked, tmp_path, name):
+    module, source = install_trainer(tmp_path, name)
+    found = hooked(
+        f"""
+        import torch
+        from {module} import train
+        print(train(lambda *_: None, object(), torch.optim.SGD(), object(), iter(range(99)), 30))
+        """,
+    )
+
+    assert found.out == b"30\n", found.err
+    assert (found.record["source"], found.record["steps"]) == (source, 21)
+
+
+@pytest.mark.parametrize(
+    "load",
+    [
+        "from {module} import train_step",
+        "import {module}; train_step = {module}.train_step",
+        "import importlib; train_step = importlib.import_module('{module}').train_step",
+    ],
+)
+def test_a_loop_of_its_own_calls_the_step_by_any_name(hooked, tmp_path, load):
+    module, source = install_trainer(tmp_path, "Megatron Bridge")
     record = hooked(
         f"""
         import torch
-        from {module} import train_step
-        optimizer = torch.optim.SGD()
-        for step in range(30): assert train_step(optimizer) == 3
+        {load.format(module=module)}
+        own, optimizer = train_step, torch.optim.SGD()
+        for step in range(30): own(lambda *_: None, None, None, optimizer, None, None, None, None, None)
         """,
     ).record
 

@@ -164,6 +164,9 @@ _PATCHES: dict[str, Callable[[Any], None]] = {
     "torch.cuda.amp.grad_scaler": _patch_scaler,
     "megatron.training.training": lambda module: _wrap(module, "train_step", 3),
     "megatron.bridge.training.train": lambda module: _wrap(module, "train_step", 3),
+    "megatron.bridge.training.train_megatron_mimo": lambda module: _wrap(
+        module, "train_step_megatron_mimo", 3
+    ),
     "deepspeed.runtime.engine": _patch_deepspeed,
     "deepspeed.runtime.pipe.engine": lambda module: _wrap(module, "PipelineEngine.train_batch", 3),
 }
