@@ -21,7 +21,7 @@ Progress = Callable[[str], None]
 FOREVER_NS = 2**62
 """Larger than all times, also when one is subtracted from another."""
 CAPTURE_RECORDS = "hook-{host}-rank-*.json"
-"""How the records of a captured program are named: they lie next to its reports, and are no answers."""
+"""How the records of a captured program are named; such files, next to its reports, hold no answer."""
 CAPTURE_RECORD_SCHEMA = "wallscope-capture-record-1"
 
 
