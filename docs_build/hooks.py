@@ -16,7 +16,7 @@ sys.path.insert(0, str(ROOT))  # MkDocs loads this file by its path
 
 from docs_build.commands import write_commands  # noqa: E402  # needs the path above
 from docs_build.contracts import write_json_page  # noqa: E402
-from docs_build.gallery import list_gallery_files, write_gallery_page  # noqa: E402
+from docs_build.gallery import EXHIBITS, list_gallery_files, write_gallery_page  # noqa: E402
 from docs_build.library import write_library  # noqa: E402
 from docs_build.pictures import FOLDER, PICTURES, build_pictures, show_pictures  # noqa: E402
 
@@ -28,6 +28,8 @@ MADE = {
     "library.md": write_library,
 }
 """Pages made from the code, by their names; docs/ holds no file of these names."""
+
+_NOT_BUILT = "<p>This report is not built: run make docs.</p>\n"
 
 OUTWARD = re.compile(r"\]\(\.\./(?P<path>[^)#\s]+)(?P<anchor>#[^)\s]+)?\)")
 """A link from a page out of docs/ into the repository."""
@@ -41,8 +43,13 @@ def on_files(files: Any, config: Any) -> Any:
         files.append(File.generated(config, name, content=write()))
     if os.environ.get("WALLSCOPE_DOCS_PICTURES") != "kept":
         build_pictures(FOLDER, _LOG.info)
-    for path in list_gallery_files(FOLDER):
-        files.append(File.generated(config, f"gallery/{path.name}", abs_src_path=str(path)))
+    built = {path.name: str(path) for path in list_gallery_files(FOLDER)}
+    for name in (f"{exhibit.page}.html" for exhibit in EXHIBITS):
+        uri = f"gallery/{name}"
+        if name in built:
+            files.append(File.generated(config, uri, abs_src_path=built[name]))
+        else:
+            files.append(File.generated(config, uri, content=_NOT_BUILT))
     for name in PICTURES.values():
         if (FOLDER / name).is_file():
             files.append(File.generated(config, f"images/{name}", abs_src_path=str(FOLDER / name)))
