@@ -13,6 +13,7 @@ import traceback
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from io import TextIOWrapper
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NoReturn, get_type_hints
 
 import typer
@@ -161,24 +162,32 @@ class GroupedCommand(TyperCommand):
                 formatter.write(f"{'':>{formatter.current_indent}}{line}\n")
 
 
-_TEXTS = (str, str | None, list[str], list[str] | None)
+_TEXTS: Final = {kind: str for kind in (str, str | None, list[str], list[str] | None)}
+_PATHS: Final = {kind: Path for kind in (Path, Path | None, list[Path], list[Path] | None)}
+_MADE_OF_TEXT: Final[Mapping[Any, Callable[[Any], Any]]] = {**_TEXTS, **_PATHS}
 
 
 def _convert_rarely(params: "Iterable[Parameter]", hints: Mapping[str, Any]) -> None:
-    """Let text and defaults stay as they are: a conversion takes milliseconds, the first loads pydantic."""
+    """Make text, paths and defaults here: a conversion takes milliseconds, the first loads pydantic."""
     for param in params:
-        is_text = hints.get(param.name or "") in _TEXTS
-        vars(param)["process_value"] = partial(_convert_value, param, is_text=is_text)
+        make = _MADE_OF_TEXT.get(hints.get(param.name or ""))
+        vars(param)["process_value"] = partial(_convert_value, param, make)
 
 
-def _convert_value(param: "Parameter", ctx: "Context", value: Any, *, is_text: bool) -> Any:
+def _convert_value(
+    param: "Parameter", make: Callable[[Any], Any] | None, ctx: "Context", value: Any
+) -> Any:
     """Return the value of an argument or option as its function takes it."""
     source = ctx.get_parameter_source(param.name or "")
     is_default = source is not None and source.name == "DEFAULT"
-    if (is_default and not param.required) or (is_text and value):
-        kept = list(value or ()) if param.multiple or param.nargs == -1 else value
-        return kept if param.callback is None else param.callback(ctx, param, kept)
-    return type(param).process_value(param, ctx, value)
+    is_many = param.multiple or param.nargs == -1
+    if is_default and not param.required:
+        kept = list(value or ()) if is_many else value
+    elif make is not None and value:
+        kept = [make(one) for one in value] if is_many else make(value)
+    else:
+        return type(param).process_value(param, ctx, value)
+    return kept if param.callback is None else param.callback(ctx, param, kept)
 
 
 class GroupedCommands(TyperGroup):

@@ -3,8 +3,6 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from pydantic import TypeAdapter, ValidationError
-
 from wallscope.model.advice import Fix
 from wallscope.model.profile import RecordedFix
 
@@ -44,6 +42,8 @@ def _find_bound_ns(fix: Fix, whole_ns: int | None) -> int | None:
 
 def read_fixes(answer: Mapping[str, Any]) -> tuple[RecordedFix, ...]:
     """Return the recommendations of an answer in JSON, none if they are those of another version."""
+    from pydantic import TypeAdapter, ValidationError  # noqa: PLC0415  # heavy, and only answers need it
+
     try:
         return record_fixes(TypeAdapter(tuple[Fix, ...]).validate_python(answer.get("fixes") or ()))
     except ValidationError:
