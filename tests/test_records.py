@@ -41,7 +41,21 @@ def declare(decorator):
         def __repr__(self):
             return "own"
 
-    return Point, Nothing, Apart, Own
+    @decorator(frozen=True, slots=True)
+    class Made:
+        x: int
+        many: list = dataclasses.field(default_factory=list)
+        seen: list = dataclasses.field(default_factory=list, kw_only=True)
+
+        def __post_init__(self):
+            self.seen.append(self.x)
+
+    @decorator(frozen=True)
+    class Later:
+        x: int
+        twice: int = dataclasses.field(init=False, default=4)
+
+    return Point, Nothing, Apart, Own, Made, Later
 
 
 OURS, STANDARD = declare(dataclass), declare(dataclasses.dataclass)
@@ -59,7 +73,7 @@ def test_equality_hash_and_representation_are_those_of_the_standard_library(valu
 
 
 def test_other_classes_are_never_equal_and_options_hold():
-    (_, nothing, apart, own), (_, nothing_there, *_) = OURS, STANDARD
+    (_, nothing, apart, own, *_), (_, nothing_there, *_) = OURS, STANDARD
 
     assert nothing() == nothing()
     assert nothing() != nothing_there()
@@ -93,3 +107,60 @@ def test_what_is_not_frozen_cannot_be_hashed():
     assert Open(1) == Open(1)
     with pytest.raises(TypeError):
         hash(Open(1))
+
+
+@pytest.mark.parametrize("kind", range(len(OURS)))
+def test_wrong_arguments_are_refused_as_in_the_standard_library(kind):
+    for values, named in [((), {}), ((1,), {}), ((1, 2, 3, 4), {}), ((1,), {"x": 1}), ((1,), {"no": 1})]:
+        said = []
+        for declared in (OURS, STANDARD):
+            try:
+                said.append(repr(declared[kind](*values, **named)))
+            except TypeError as error:
+                said.append(str(error))
+        assert said[0] == said[1]
+
+
+def test_records_with_defaults_that_are_made_share_none():
+    made = OURS[4]
+    first, second, third = made(1), made(2, [3]), made(3, seen=[4])
+
+    assert (first.many, second.many, first.seen, third.seen) == ([], [3], [1], [4, 3])
+
+
+def test_only_derived_classes_have_other_attributes():
+    class Derived(OURS[1]):
+        pass
+
+    class Longer(OURS[3]):
+        def __init__(self):
+            super().__init__(2)
+            self.more = 3
+
+    derived, longer = Derived(), Longer()
+    derived.more = 1
+    del derived.more
+
+    assert (vars(derived), longer.x, longer.more) == ({}, 2, 3)
+    attempts = (
+        lambda: setattr(longer, "x", 1),
+        lambda: delattr(longer, "x"),
+        lambda: setattr(OURS[1](), "more", 1),
+    )
+    for attempt in attempts:
+        with pytest.raises(dataclasses.FrozenInstanceError):
+            attempt()
+
+
+def test_a_record_can_be_the_base_of_another():
+    @dataclass(frozen=True, slots=True)
+    class Base:
+        x: int
+
+    @dataclass(frozen=True, slots=True)
+    class More(Base):
+        y: int = 2
+
+    assert (More(1), More(1).x, Base(3).x) == (More(1, 2), 1, 3)
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        More(1).y = 3

@@ -127,6 +127,7 @@ _AT_LEAST = re.compile(r"x>=(\d+)")
 _LIMIT = re.compile(r"\d+ to \d+|at least \d+")
 _UNBROKEN = {"-": "\N{NON-BREAKING HYPHEN}", " ": "\N{NO-BREAK SPACE}"}
 """Stand for characters at which a line must not break, until the lines are made."""
+_MOST_DIGITS: Final = 19
 _NEXT = "Run 'wallscope COMMAND --help' for options and examples, 'wallscope explain' for terms."
 
 
@@ -162,32 +163,40 @@ class GroupedCommand(TyperCommand):
                 formatter.write(f"{'':>{formatter.current_indent}}{line}\n")
 
 
-_TEXTS: Final = {kind: str for kind in (str, str | None, list[str], list[str] | None)}
-_PATHS: Final = {kind: Path for kind in (Path, Path | None, list[Path], list[Path] | None)}
-_MADE_OF_TEXT: Final[Mapping[Any, Callable[[Any], Any]]] = {**_TEXTS, **_PATHS}
+_TEXTS: Final = dict.fromkeys((str, str | None, list[str], list[str] | None), str)
+_PATHS: Final = dict.fromkeys((Path, Path | None, list[Path], list[Path] | None), Path)
+_NUMBERS: Final = dict.fromkeys((int, int | None), int)
+_MADE_OF_TEXT: Final[Mapping[Any, Callable[[Any], Any]]] = {**_TEXTS, **_PATHS, **_NUMBERS}
 
 
 def _convert_rarely(params: "Iterable[Parameter]", hints: Mapping[str, Any]) -> None:
-    """Make text, paths and defaults here: a conversion takes milliseconds, the first loads pydantic."""
+    """Make text, paths, numbers and defaults here: the first conversion by typer loads pydantic."""
     for param in params:
         make = _MADE_OF_TEXT.get(hints.get(param.name or ""))
         vars(param)["process_value"] = partial(_convert_value, param, make)
 
 
-def _convert_value(
-    param: "Parameter", make: Callable[[Any], Any] | None, ctx: "Context", value: Any
-) -> Any:
+def _convert_value(param: "Parameter", make: Callable[[Any], Any] | None, ctx: "Context", value: Any) -> Any:
     """Return the value of an argument or option as its function takes it."""
     source = ctx.get_parameter_source(param.name or "")
     is_default = source is not None and source.name == "DEFAULT"
     is_many = param.multiple or param.nargs == -1
     if is_default and not param.required:
         kept = list(value or ()) if is_many else value
-    elif make is not None and value:
+    elif make is not None and value and (make is not int or _is_within(param, value)):
         kept = [make(one) for one in value] if is_many else make(value)
     else:
         return type(param).process_value(param, ctx, value)
     return kept if param.callback is None else param.callback(ctx, param, kept)
+
+
+def _is_within(param: "Parameter", text: str) -> bool:
+    """Return whether a text is a number that the limits of an option allow; typer says what is wrong."""
+    limits = vars(param)["type_descriptor"].parameter_info
+    if not (text.isascii() and text.isdecimal() and len(text) < _MOST_DIGITS):
+        return False
+    least, most = (int(text) if limit is None else limit for limit in (limits.min, limits.max))
+    return bool(least <= int(text) <= most)
 
 
 class GroupedCommands(TyperGroup):
