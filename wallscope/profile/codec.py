@@ -191,11 +191,9 @@ def _encode_texts(values: list[str | None]) -> dict[str, Any]:
 
 
 def _encode_numbers(numbers: pl.Series) -> str:
-    """Encode integers and truth values as JSON: polars takes a quarter of the time."""
-    texts = numbers.cast(pl.String)
-    if texts.has_nulls():
-        texts = texts.fill_null("null")
-    return f"[{texts.str.join(',').item()}]"
+    """Encode integers and truth values as JSON: the writer of CSV takes the least time."""
+    texts = numbers.to_frame().write_csv(include_header=False, line_terminator=",", null_value="null")
+    return f"[{texts[:-1]}]"
 
 
 def _object(members: dict[str, str]) -> str:
