@@ -17,7 +17,7 @@ KINDS = {
         "demo-diff.html",
         ("demo-base.sqlite", "demo-head.sqlite"),
         ("diff", "demo-base.sqlite", "demo-head.sqlite"),
-        "\nSLOWER  ",
+        "\nSLOWER: ",
     ),
     "job": (
         ("--job",),

@@ -122,6 +122,27 @@ def test_no_other_change_shows_a_fix(found):
     assert recognize(fix("data-workers"), fix("bf16", ["compute/attention"]), **found) == ()
 
 
+@pytest.mark.parametrize(
+    ("seen", "advised", "named"),
+    [
+        (("bf16",), ("fp8-blockwise", "bf16"), ("bf16", ())),
+        (("fp8", "bf16"), ("bf16", "fp8-blockwise"), ("bf16", ())),
+        (("fp8",), ("bf16", "fp8-blockwise"), ("fp8-blockwise", ())),
+        (("fp16",), ("bf16",), ("bf16", ("fp16",))),
+        (("nvfp4",), ("bf16", "fp8-blockwise"), ("bf16", ("nvfp4",))),
+        ((), ("bf16", "fp8-blockwise"), ("bf16", ())),
+    ],
+)
+def test_the_precision_that_kernels_show_names_the_fix(seen, advised, named):
+    (found,) = recognize(
+        *(fix(one, ["compute/gemm"]) for one in advised),
+        explanations=(Explanation("precision-changed", "", -20 * MS, ("compute/gemm",), seen),),
+        causes=(cause("compute/gemm", 60, 40),),
+    )
+
+    assert (found.id, found.precisions) == named
+
+
 PINNED = fix("pin-batches", ["memory/staging"])
 
 

@@ -27,12 +27,13 @@ class AppliedCase:
     gain_ms: float
     shares: tuple[float, float]
     expected_ms: float | None = None
+    precisions: tuple[str, ...] = ()
 
 
 CASES = (
     AppliedCase("sc21_baseline", "sc21_8workers", "data-workers", "mean", 506.7, (0.9, 1.0)),
     AppliedCase("sc21_8workers", "sc21_dali", "gpu-data-pipeline", "mean", 46.2, (0.7, 0.9)),
-    AppliedCase("sc21_dali", "sc21_dali_amp", "bf16", "typical", 28.7, (0.1, 0.3), 43.3),
+    AppliedCase("sc21_dali", "sc21_dali_amp", "bf16", "typical", 28.7, (0.1, 0.3), 43.3, ("fp16",)),
     AppliedCase("sc22_4gpu_base", "sc22_4gpu_nobcast", "gradient-bucket-views", "typical", 0.62, (0.6, 0.8)),
     AppliedCase("sc23_dali", "sc23_dali_bf16", "bf16", "typical", 827.6, (0.7, 0.8), 803.8),
     AppliedCase(
@@ -58,6 +59,7 @@ def test_the_recommendation_that_was_applied_is_recognized(case):
     assert found.measured_ns <= found.bound_ns
     assert (found.expected_ns is None) is (case.expected_ms is None)
     assert case.expected_ms is None or found.expected_ns == pytest.approx(case.expected_ms * 1e6, rel=0.01)
+    assert found.precisions == case.precisions
     assert found.share == pytest.approx(found.measured_ns / found.bound_ns)
 
 

@@ -38,8 +38,8 @@ APPLIED = AppliedFix(
     [
         ({"bound_ns": 38 * MS, "share": 40 / 38}, "The bound assumes 25.0 % of today's time."),
         (
-            {"bound_ns": 20 * MS, "share": 2.0, "assumption": "saves up to 20.0 ms per step on average"},
-            "The bound: saves up to 20.0 ms per step on average.",
+            {"bound_ns": 20 * MS, "share": 2.0, "assumption": "is 20.0 ms per step on average"},
+            "The bound is 20.0 ms per step on average.",
         ),
         ({"bound_ns": 20 * MS, "share": 2.0, "assumption": ""}, "or the bound is too low."),
     ],
@@ -60,8 +60,11 @@ def test_an_assumption_is_told_of_what_rests_on_it():
     expected = describe_applied_fix(replace(APPLIED, expected_ns=30 * MS))
     assert "The bound assumes" not in expected
     assert "What was expected assumes 25.0 % of today's time." in expected
-    unreplayed = replace(APPLIED, assumption="not replayed: the bound assumes that locks take no time")
-    assert "The bound assumes that locks take no time." in describe_applied_fix(unreplayed)
+
+
+def test_another_precision_than_the_recommended_one_is_named():
+    assert "Train in BF16: " in describe_applied_fix(APPLIED)
+    assert "Train in BF16, here FP16: " in describe_applied_fix(replace(APPLIED, precisions=("fp16",)))
 
 
 def test_a_gain_that_may_be_none_is_called_so():

@@ -28,6 +28,7 @@ from wallscope.model.cause_catalogue import (
 from wallscope.model.enums import CopyDirection, Wall
 from wallscope.model.rank_summaries import CopyWork
 from wallscope.model.whatif import Answer, Question
+from wallscope.records import dataclass
 from wallscope.thresholds.causes import BULK_COPY_BYTES
 from wallscope.thresholds.verdict import (
     EVIDENCE_LINES_COUNT,
@@ -387,8 +388,21 @@ def select_reached_causes(causes: Sequence[str], questions: Collection[Question]
     return tuple(cause for cause in causes if cause.startswith(begins)) or tuple(causes)
 
 
-def state_assumption(won_ns: int, replay: Answer | None, counted: Sequence[str], run: "MeasuredRun") -> str:
-    """Say what the upper bound on a fix assumes, empty if its replay removes its causes.
+@dataclass(frozen=True, slots=True)
+class Assumption:
+    """What the upper bound on a fix assumes: as a sentence of its own, and after the words "the bound"."""
+
+    sentence: str
+    predicate: str
+
+
+NOTHING_ASSUMED = Assumption("", "")
+
+
+def state_assumption(
+    won_ns: int, replay: Answer | None, counted: Sequence[str], run: "MeasuredRun"
+) -> Assumption:
+    """Say what the upper bound on a fix assumes, nothing if its replay removes its causes.
 
     Args:
         won_ns: the bound.
@@ -397,18 +411,24 @@ def state_assumption(won_ns: int, replay: Answer | None, counted: Sequence[str],
         run: the run.
     """
     if replay is None:
-        return f"not replayed: the bound assumes that {name_cause(_find_largest(counted, run))} takes no time"
+        assumed = f"assumes that {name_cause(_find_largest(counted, run))} takes no time"
+        return Assumption(f"not replayed: the bound {assumed}", assumed)
     least_ns = MATERIAL_SHARE * run.step_ns
     if (rare_ns := won_ns - replay.won_ns) >= least_ns:
         usual, rare = duration(replay.won_ns), duration(rare_ns)
         parts = f": {usual} in each step and {rare} from stalls in few steps"
         if replay.won_ns < least_ns:
             parts = ", mostly from stalls in few steps"
-        return f"saves up to {duration(won_ns)} per step on average{parts}"
+        whole = f"{duration(won_ns)} per step on average{parts}"
+        return Assumption(f"saves up to {whole}", f"is {whole}")
     scaled = [one for one in replay.questions if one.kind == "scale" and one.share]
     if len(scaled) == 1 and scaled[0].target == THINK:
-        return f"assumes {describe_share(scaled[0])} of today's {_describe_host_time(run)}"
-    return f"assumes {describe_remaining_shares(scaled)}" if scaled else ""
+        assumed = f"assumes {describe_share(scaled[0])} of today's {_describe_host_time(run)}"
+    elif scaled:
+        assumed = f"assumes {describe_remaining_shares(scaled)}"
+    else:
+        return NOTHING_ASSUMED
+    return Assumption(assumed, assumed)
 
 
 def explain_gain(
@@ -417,7 +437,7 @@ def explain_gain(
     """Say why the upper bound on a fix differs much from the time of its causes; the first three as above."""
     if replay is None:
         yield from _compare_times(won_ns, (_find_largest(counted, run),), run)
-    elif not state_assumption(won_ns, replay, counted, run):
+    elif state_assumption(won_ns, replay, counted, run) == NOTHING_ASSUMED:
         yield from _compare_times(replay.won_ns, causes, run)
 
 

@@ -15,6 +15,8 @@ import polars as pl
 from wallscope.advice.amd import adapt_to_amd
 from wallscope.advice.condition_words import BOTH, CAPTURE
 from wallscope.advice.evidence import (
+    NOTHING_ASSUMED,
+    Assumption,
     explain_gain,
     list_evidence,
     name_further_changes,
@@ -445,15 +447,15 @@ def _build_fix(match: Match, bound: _Bound, run: MeasuredRun) -> Fix:
         replay=bound.replay,
         evidence=list_evidence(run, causes, rule.measured),
         refuted_by=rule.refuted or _REFUTED.format(result=_describe_no_effect(causes)),
-        assumes="; ".join(filter(None, (assumption, *reasons))),
-        assumption=assumption,
+        assumes="; ".join(filter(None, (assumption.sentence, *reasons))),
+        assumption=assumption.predicate,
     )
 
 
-def _explain_bound(match: Match, bound: _Bound, run: MeasuredRun) -> tuple[str, tuple[str, ...]]:
+def _explain_bound(match: Match, bound: _Bound, run: MeasuredRun) -> tuple[Assumption, tuple[str, ...]]:
     """Return what a bound assumes, and why it differs much from the time of its causes."""
     if bound.won_ns is None or match.is_about_capture:
-        return "", ()
+        return NOTHING_ASSUMED, ()
     counted = _counted(run, match)
     return (
         state_assumption(bound.won_ns, bound.replay, counted, run),

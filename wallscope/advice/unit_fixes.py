@@ -34,9 +34,7 @@ def build_unit_fix(run: MeasuredRun, select_settings: Callable[[Rule], tuple[Set
         return None
     replayed_ns = job.leading[-1].replayed_step_ns
     step_ns = replayed_ns + saved_ns
-    assumption = (
-        f"the bound is a replay of all ranks with that unit like {_PEERS.get(late.unit, 'its peers')}"
-    )
+    assumption = f"is a replay of all ranks with that unit like {_PEERS.get(late.unit, 'its peers')}"
     return Fix(
         id=rule.id,
         title=f"{rule.title}: {named}",
@@ -54,6 +52,6 @@ def build_unit_fix(run: MeasuredRun, select_settings: Callable[[Rule], tuple[Set
         source=rule.source,
         evidence=(f"replay of the job: {duration(step_ns)} → {duration(replayed_ns)} per {run.window}",),
         refuted_by=rule.refuted or _REFUTED,
-        assumes=assumption,
+        assumes=f"the bound {assumption}",
         assumption=assumption,
     )

@@ -264,8 +264,7 @@ def history(  # noqa: PLR0913  # options are parameters
         points = list_points(list_times(records, metric), metric)
         sys.stdout.writelines(f"{line}\n" for line in send_points(to, points, metric, project or _PROJECT))
         return
-    is_listed = form in {None, Form.JSON, Form.CSV} and rows is None
-    applied = _find_applied(place, wanted) if is_listed else ()
+    applied = _find_applied(place, wanted) if form in {None, Form.JSON, Form.CSV} else ()
     frame = list_times(records, metric, applied)
     if form is not None:
         if form is Form.OPENMETRICS:

@@ -7,7 +7,6 @@ and the others as alternatives. A change that fits none is left out.
 """
 
 from collections.abc import Collection, Sequence
-from dataclasses import field
 from functools import cache
 
 from wallscope.compare.capture_bias import WORK_DIFFERS
@@ -44,12 +43,16 @@ class ChangeEvidence:
 
 @dataclass(slots=True)
 class _Recognized:
-    """A fix with the texts that show it, the ids that these fit as well, and the causes they explain."""
+    """A fix with the texts that show it, the ids that these fit as well, and the causes they explain.
+
+    `precisions` are those of head, if the fix names another.
+    """
 
     fix: RecordedFix
     texts: list[str]
     alternatives: list[str]
-    causes: set[str] = field(default_factory=set)
+    causes: set[str]
+    precisions: tuple[str, ...] = ()
 
 
 def recognize_applied_fixes(fixes: Sequence[RecordedFix], found: ChangeEvidence) -> tuple[AppliedFix, ...]:
@@ -86,7 +89,9 @@ def _recognize_settings(
         most = max(count for count, _, _ in entries)
         best = [(fix, texts) for count, fix, texts in entries if count == most]
         fix, texts = best[0]
-        _add(recognized, fix, "; ".join(texts), [one.id for one, _ in best[1:]], fix.causes)
+        _add(
+            recognized, _Recognized(fix, ["; ".join(texts)], [one.id for one, _ in best[1:]], set(fix.causes))
+        )
 
 
 def _name_setting(key: str) -> str:
@@ -117,9 +122,18 @@ def _recognize_explained(
                 if fix.id in ids and (open_causes & set(fix.causes) or _covers(fix, open_causes))
             ]
             if fitting and _is_no_side_effect(_sum_change(entry, found), found, recognized):
-                first, *others = fitting
+                as_seen = [fix for fix in fitting if _has_precision(fix, entry)]
+                first, *others = as_seen or fitting
                 causes = set(entry.causes) & set(first.causes) | _list_covered(first, entry.causes)
-                _add(recognized, first, entry.message, [one.id for one in others], causes)
+                seen = () if as_seen else entry.precisions
+                further = [one.id for one in others]
+                _add(recognized, _Recognized(first, [entry.message], further, causes, seen))
+
+
+def _has_precision(fix: RecordedFix, entry: Explanation) -> bool:
+    """Return whether kernels of head run in the precision that a fix names, if it names one."""
+    named = read_toml("compare/applied_fixes.toml")["precisions"].get(fix.id)
+    return not entry.precisions or named is None or not set(named).isdisjoint(entry.precisions)
 
 
 def _recognize_unmet(
@@ -138,7 +152,7 @@ def _recognize_unmet(
         is_less = base_ns - head_ns >= MATERIAL_SHARE * found.step.base_ns
         if is_less and head_ns >= NEXT_WALL_OF_FIX_SHARE * found.step.head_ns:
             text = f"what recommended it is gone; {_write_fall(own)}"
-            _add(recognized, fix, text, [], {one.cause for one in own})
+            _add(recognized, _Recognized(fix, [text], [], {one.cause for one in own}))
             known |= set(fix.causes)
 
 
@@ -175,7 +189,8 @@ def _recognize_fallen(
         if not _is_no_side_effect(sum(deltas[cause].delta_ns for cause in fallen), found, recognized):
             return
         others = [one.id for one, own in fitting[1:] if set(own) <= set(fallen)]
-        _add(recognized, fix, _write_fall([deltas[cause] for cause in fallen]), others, fallen)
+        text = _write_fall([deltas[cause] for cause in fallen])
+        _add(recognized, _Recognized(fix, [text], others, set(fallen)))
         explained |= set(fallen)
 
 
@@ -215,21 +230,16 @@ def _list_covered(fix: RecordedFix, causes: Collection[str]) -> set[str]:
     return {cause for cause in causes if cause.rpartition("/")[0] in axes}
 
 
-def _add(
-    recognized: list[_Recognized],
-    fix: RecordedFix,
-    text: str,
-    alternatives: Sequence[str],
-    causes: Collection[str],
-) -> None:
+def _add(recognized: list[_Recognized], found: _Recognized) -> None:
     """Add a fix, or further evidence for it."""
     for one in recognized:
-        if one.fix.id == fix.id:
-            one.texts.append(text)
-            one.alternatives = [name for name in one.alternatives if name in alternatives]
-            one.causes |= set(causes)
+        if one.fix.id == found.fix.id:
+            one.texts += found.texts
+            one.alternatives = [name for name in one.alternatives if name in found.alternatives]
+            one.causes |= found.causes
+            one.precisions = one.precisions or found.precisions
             return
-    recognized.append(_Recognized(fix, [text], list(alternatives), set(causes)))
+    recognized.append(found)
 
 
 @cache
@@ -273,6 +283,7 @@ def _measure_applied(one: _Recognized, found: ChangeEvidence, *, is_joint: bool)
         next_wall_ns=next_ns,
         expected_ns=fix.expected_ns,
         causes=tuple(sorted(one.causes)),
+        precisions=one.precisions,
     )
 
 

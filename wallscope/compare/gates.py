@@ -75,10 +75,9 @@ def _evaluate(gate: Gate, verdict: Verdict, step: StepChange, deltas: Deltas) ->
     if gate.name in _WORDS:
         return GateResult(gate.text, verdict != gate.name, None, f"the verdict is {verdict}")
     if gate.name == "step":
-        delta_ns = step.head_typical_ns - step.base_typical_ns
-        is_sure = step.ratio_low is not None and step.ratio_low > 1
-        held = not (is_sure and gate.is_past(delta_ns, step.base_typical_ns))
-        return GateResult(gate.text, held, _value(gate, delta_ns, step.base_typical_ns), _step_evidence(step))
+        is_sure = step.compared_low is not None and step.compared_low > 1
+        held = not (is_sure and gate.is_past(step.change_ns, step.base_ns))
+        return GateResult(gate.text, held, _value(gate, step.change_ns, step.base_ns), _step_evidence(step))
     if gate.name in _ALL_STEPS:
         return _evaluate_all_steps(gate, step)
     if gate.count is not None:
@@ -132,16 +131,15 @@ def _evaluate_slow_steps(gate: Gate, count: int, step: StepChange) -> GateResult
 
 
 def _step_evidence(step: StepChange) -> str:
-    name = "typical step" if step.compared == "mean" else "step"
+    name = "mean step" if step.compared == "mean" else "step"
     text = (
-        f"{name} {duration(step.base_typical_ns)} → {duration(step.head_typical_ns)},"
-        f" {signed_percent(step.ratio - 1)}"
+        f"{name} {duration(step.base_ns)} → {duration(step.head_ns)},"
+        f" {signed_percent(step.compared_ratio - 1)}"
     )
-    if step.ratio_low is None or step.ratio_high is None:
+    low, high = step.compared_low, step.compared_high
+    if low is None or high is None:
         return f"{text} (no interval)"
-    return (
-        f"{text} (95 % interval {signed_percent(step.ratio_low - 1)} … {signed_percent(step.ratio_high - 1)})"
-    )
+    return f"{text} (95 % interval {signed_percent(low - 1)} … {signed_percent(high - 1)})"
 
 
 def _value(gate: Gate, time_ns: int, whole_ns: int) -> float:

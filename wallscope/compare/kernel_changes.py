@@ -170,13 +170,13 @@ def _is_pointwise(key: Key) -> bool:
 def _explain_precision(base: TypicalStep, head: TypicalStep) -> Iterator[Explanation]:
     """Explain categories of kernels that run in another precision, together where they changed alike."""
     sides = [_list_precisions(step) for step in (base, head)]
-    changes: dict[tuple[str, str], list[ComputeCategory]] = defaultdict(list)
+    changes: dict[tuple[tuple[str, ...], tuple[str, ...]], list[ComputeCategory]] = defaultdict(list)
     for category in _PRECISE:
-        ours, theirs = (side.get(category, "") for side in sides)
+        ours, theirs = (side.get(category, ()) for side in sides)
         if ours and theirs and ours != theirs:
             changes[ours, theirs].append(category)
     for (ours, theirs), categories in changes.items():
-        lows = [bool(_LOW_PRECISIONS & set(side.split(" and "))) for side in (ours, theirs)]
+        lows = [not _LOW_PRECISIONS.isdisjoint(side) for side in (ours, theirs)]
         code = (
             "precision-changed" if lows[0] == lows[1] else f"low-precision-{'lost' if lows[0] else 'gained'}"
         )
@@ -184,11 +184,11 @@ def _explain_precision(base: TypicalStep, head: TypicalStep) -> Iterator[Explana
         listed = f"{', '.join(names[:-1])} and {names[-1]}" if names[1:] else names[0]
         causes = tuple(f"compute/{category}" for category in categories)
         delta_ns = sum(head.causes.get(cause, 0) - base.causes.get(cause, 0) for cause in causes)
-        text = f"{listed[0].upper()}{listed[1:]} went from {ours} to {theirs}"
-        yield Explanation(code, text, delta_ns, causes)
+        text = f"{listed[0].upper()}{listed[1:]} went from {' and '.join(ours)} to {' and '.join(theirs)}"
+        yield Explanation(code, text, delta_ns, causes, theirs)
 
 
-def _list_precisions(step: TypicalStep) -> dict[str, str]:
+def _list_precisions(step: TypicalStep) -> dict[str, tuple[str, ...]]:
     """Return in which precisions most of the work of each category runs, by its kernels' names."""
     keys = [key for key in step.ran if key.category in _PRECISE]
     names = pl.DataFrame({"name": range(len(keys)), "text": [key.name for key in keys]})
@@ -199,13 +199,13 @@ def _list_precisions(step: TypicalStep) -> dict[str, str]:
     return {category: _name_main(parts) for category, parts in sums.items()}
 
 
-def _name_main(parts: dict[str, Fraction]) -> str:
+def _name_main(parts: dict[str, Fraction]) -> tuple[str, ...]:
     """Name the precisions that have a large part of the work, the largest first; empty if unknown."""
     whole = sum(parts.values(), Fraction())
     main = [name for name, part in parts.items() if whole and part >= MAIN_PRECISION_SHARE * whole]
     if not main or Precision.UNKNOWN in main:
-        return ""
-    return " and ".join(sorted(main, key=lambda name: (-parts[name], name)))
+        return ()
+    return tuple(sorted(main, key=lambda name: (-parts[name], name)))
 
 
 def _attention(base: TypicalStep, head: TypicalStep) -> Iterator[Explanation]:

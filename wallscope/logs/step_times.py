@@ -1,6 +1,7 @@
 """The time of a step without the profiler, from the reports of logs: steady ones, without warm-up."""
 
 import statistics
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -15,6 +16,8 @@ from wallscope.model.diagnosis import LoggedSteps, StepTimeBasis
 from wallscope.thresholds.logs import (
     CLOCK_RESOLUTION_SHARE,
     FEWEST_REPORTS_COUNT,
+    LEAST_GROWING_SHARE,
+    LEAST_GROWTH_SHARE,
     LEAST_WARM_UP_SHARE,
     MOST_WARM_UP_SHARE,
     STEADY_LOG_SHARE,
@@ -213,8 +216,8 @@ def _measure_differences(reports: Sequence[StepReport], way: str) -> tuple[list[
 
     Reports are taken so far apart that the resolution of their times does not count.
     """
-    moments = list(_list_moments(reports, way))
-    if len(moments) <= FEWEST_REPORTS_COUNT or not _is_cumulative(moments):
+    moments = _list_cumulative(list(_list_moments(reports, way)))
+    if len(moments) <= FEWEST_REPORTS_COUNT:
         return [], False
     step_s = max(1.0 if way == "elapsed" else max(one.clock_step_s for one in reports), 1e-6)
     if way == "elapsed" and any(at_s % 1 for _, at_s in moments):
@@ -246,18 +249,53 @@ def _list_moments(reports: Iterable[StepReport], way: str) -> Iterator[tuple[int
 def _list_laps(reports: Sequence[StepReport]) -> list[float]:
     """Return times that reports call time or elapsed, unless they grow as those since a moment do."""
     moments = list(_list_moments(reports, "elapsed"))
-    if _is_cumulative(moments) and (
-        len(moments) >= _SURELY_SORTED_COUNT or moments[-1][1] > _CUMULATED_RATIO * moments[0][1]
+    growing = _list_cumulative(moments)
+    if growing and (
+        len(growing) >= _SURELY_SORTED_COUNT or growing[-1][1] > _CUMULATED_RATIO * growing[0][1]
     ):
         return []
     return [at_s for _, at_s in moments]
 
 
-def _is_cumulative(moments: Sequence[tuple[int, float]]) -> bool:
-    """Return whether times grow with the steps from report to report, as those since a moment do."""
-    times_s = [at_s for _, at_s in moments]
-    is_sorted = all(after >= before for before, after in pairwise(times_s))
-    return is_sorted and bool(times_s) and times_s[-1] > times_s[0]
+def _list_cumulative(moments: Sequence[tuple[int, float]]) -> list[tuple[int, float]]:
+    """Return the moments if their times grow with the steps, as those since a moment do; else none.
+
+    Lines that ranks broke give few of them a time of another step, which is left out. Times that become
+    longer step by step are no such moments: all but few grow, from the first half to the second, and
+    become a multiple.
+    """
+    growing = _list_growing(moments)
+    if not growing or growing[-1][1] <= growing[0][1]:
+        return []
+    if len(growing) == len(moments):
+        return growing
+    first_s, middle_s, last_s = (growing[place][1] for place in (0, len(growing) // 2, -1))
+    least_s = LEAST_GROWTH_SHARE * (last_s - first_s)
+    is_spread = min(middle_s - first_s, last_s - middle_s) >= least_s
+    is_most = len(growing) >= LEAST_GROWING_SHARE * len(moments)
+    return growing if is_most and is_spread and last_s > _CUMULATED_RATIO * first_s else []
+
+
+def _list_growing(moments: Sequence[tuple[int, float]]) -> list[tuple[int, float]]:
+    """Return the most moments of which none is earlier than one before it.
+
+    >>> _list_growing([(1, 2.0), (2, 90.0), (3, 4.0), (4, 4.0), (5, 3.0), (6, 7.0)])
+    [(1, 2.0), (3, 4.0), (4, 4.0), (6, 7.0)]
+    """
+    ends_s: list[float] = []  # by length, the earliest moment that so many can end with
+    ends: list[int] = []
+    before: list[int] = []
+    for place, (_, at_s) in enumerate(moments):
+        length = bisect_right(ends_s, at_s)
+        before.append(ends[length - 1] if length else -1)
+        ends_s[length : length + 1] = [at_s]
+        ends[length : length + 1] = [place]
+    found = []
+    place = ends[-1] if ends else -1
+    while place >= 0:
+        found.append(moments[place])
+        place = before[place]
+    return found[::-1]
 
 
 def drop_warm_up(times_s: Sequence[float]) -> list[float]:

@@ -124,8 +124,9 @@ class Fix:
     largest ceiling of its causes, `None` if unknown. It is `blocked` while a precondition is unmet. `replay`
     is the replayed step with the fix fully effective, `None` if not computed (`Analysis.replay`). `evidence`
     lists the rows that support it. `refuted_by` is what a further capture shows if it has no effect.
-    `assumption` is what the upper bound assumes, and `assumes` also why it differs much from the time of the
-    causes. `experience` is what applications of it realized of their bounds in the records that were given.
+    `assumption` says what the upper bound assumes, in words that follow "the bound". `assumes` says so as a
+    sentence, and also why it differs much from the time of the causes. `experience` is what applications of
+    it realized of their bounds in the records that were given.
     """
 
     id: Annotated[str, Shown("id of the fix, as in docs/fixes.md", "fix", column="fix")]

@@ -285,12 +285,16 @@ class Deltas:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """A recognized change: a description, and the change of the causes that it explains."""
+    """A recognized change: a description, and the change of the causes that it explains.
+
+    `precisions` are those in which most kernels of head run, where that is the change.
+    """
 
     code: str
     message: str
     delta_ns: int | None
     causes: tuple[str, ...] = ()
+    precisions: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -315,7 +319,8 @@ class AppliedFix:
         share: measured gain by bound; `None` without a bound, and with several applied fixes.
         is_joint: whether other recommendations were applied too, so that they share the gain.
         causes: what its evidence concerns.
-        assumption: what the bound assumes, or what was expected.
+        precisions: in which kernels of head run, where that is not what the recommendation names.
+        assumption: what the bound assumes, or what was expected, in words that follow "the bound".
         expected_next_wall: the wall of base's replayed step.
         next_wall: the wall of head: its largest loss, or compute.
         next_wall_ns: its time in head's typical step.
@@ -344,6 +349,7 @@ class AppliedFix:
     next_wall_ns: int
     expected_ns: int | None = None
     causes: tuple[str, ...] = ()
+    precisions: tuple[str, ...] = ()
 
 
 def is_perhaps_chance(one: AppliedFix) -> bool:

@@ -207,7 +207,7 @@ class RecordedFix:
         expected_ns: by how much it does at assumed rates of kernels; `None` where the bound assumes them.
         replayed_ns: by how much the replayed step became shorter.
         next_wall: the wall of the replayed step.
-        assumption: what the bound assumes, or what was expected.
+        assumption: what the bound assumes, or what was expected, in words that follow "the bound".
         is_blocked: whether a condition was not met.
     """
 

@@ -466,6 +466,7 @@ LEDGER_ROWS = pl.Schema(
         "verdict": pl.String(),
         "fix": pl.String(),
         "alternatives": pl.String(),  # ids, separated by semicolons
+        "precisions": pl.String(),  # of kernels of head, where the fix names another; semicolons between them
         "window": pl.String(),  # the step of bound and gain: typical or mean
         "base_ns": pl.Int64(),
         "head_ns": pl.Int64(),

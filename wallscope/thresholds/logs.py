@@ -16,6 +16,12 @@ MOST_WARM_UP_SHARE: Final = 1 / 3
 CLOCK_RESOLUTION_SHARE: Final = 0.02
 """Of the time between two moments of a log, how much their resolution may be. Chosen: below what a capture
 costs."""
+LEAST_GROWING_SHARE: Final = 0.9
+"""Of times since a moment, how many grow with the steps at least, where ranks broke lines. Chosen: times of
+steps in any order have a third of 30 that grow."""
+LEAST_GROWTH_SHARE: Final = 0.1
+"""Of the growth of such times, how much is in each half of the reports at least. Chosen: a slow step at the
+beginning may take most of it."""
 LOG_CONTRADICTION_SHARE: Final = 0.05
 """Values of a log and of the capture, or of options, that differ by more contradict each other. Chosen."""
 MOST_LOG_BYTES: Final = 128 << 20

@@ -227,7 +227,7 @@ def _state_assumption(card: Card) -> Iterator[str]:
     elif questions:
         yield f"{units.capitalize(describe_questions(questions))}."
     elif card.fix.assumption:
-        yield f"{units.capitalize(card.fix.assumption)}."
+        yield f"The bound {card.fix.assumption}."
     elif card.assumes:
         yield f"{card.assumes}."
 

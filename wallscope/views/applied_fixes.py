@@ -14,7 +14,6 @@ from wallscope.render.texts import visible
 if TYPE_CHECKING:
     import polars as pl
 
-_NOT_REPLAYED = "not replayed: the bound "
 _MOST_EVIDENCE, _LONGEST_EVIDENCE = 2, 160
 _SHORT, _FEWEST_CASES_FOR_RANGE = 12, 2
 
@@ -34,7 +33,8 @@ def list_ledger(ledger: Ledger) -> "pl.DataFrame":
             entry.verdict,
             entry.applied.id,
             ";".join(entry.applied.alternatives),
-            *(getattr(entry.applied, name) for name in LEDGER_ROWS.names()[7:]),
+            ";".join(entry.applied.precisions),
+            *(getattr(entry.applied, name) for name in LEDGER_ROWS.names()[8:]),
         )
         for entry in ledger.entries
     ]
@@ -91,7 +91,8 @@ def describe_calibration(one: FixCalibration) -> str:
 def describe_applied_fix(one: AppliedFix) -> str:
     """Say that a recommendation was applied, what shows it, and what it gained."""
     shown = "; ".join(visible(text, most=_LONGEST_EVIDENCE) for text in one.evidence[:_MOST_EVIDENCE])
-    parts = [f"{one.title}: {describe_gain(one)}.", *_explain_bound(one), f"Shown by: {shown}."]
+    instead = f", here {' and '.join(map(str.upper, one.precisions))}" if one.precisions else ""
+    parts = [f"{one.title}{instead}: {describe_gain(one)}.", *_explain_bound(one), f"Shown by: {shown}."]
     if one.alternatives:
         parts.append(f"The same would be seen with {' or '.join(one.alternatives)}.")
     parts.append(f"Next wall: {one.next_wall}, {units.duration(one.next_wall_ns)}.")
@@ -105,9 +106,8 @@ def _explain_bound(one: AppliedFix) -> Iterator[str]:
             "The gain is more than the bound, so the commit changed more than this, or the bound is too low."
         )
     if one.assumption and one.bound_ns is not None:
-        assumption = visible(one.assumption, most=_LONGEST_EVIDENCE).removeprefix(_NOT_REPLAYED).rstrip(".")
-        link = " " if assumption.startswith("assumes") else ": "
-        yield f"{'The bound' if one.expected_ns is None else 'What was expected'}{link}{assumption}."
+        what = "The bound" if one.expected_ns is None else "What was expected"
+        yield f"{what} {visible(one.assumption, most=_LONGEST_EVIDENCE)}."
 
 
 def describe_gain(one: AppliedFix) -> str:

@@ -1,7 +1,7 @@
 """The history of a metric, such as the step time: values, change points and drift; also as OpenMetrics."""
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from math import isnan
 from typing import Any
 
@@ -12,7 +12,7 @@ from wallscope import units
 from wallscope._version import __version__
 from wallscope.compare.change_points import Bisection, Course, find_changes
 from wallscope.compare.wall_deltas import assume_noise
-from wallscope.model.comparison import NoiseSource
+from wallscope.model.comparison import AppliedFix, NoiseSource, is_perhaps_chance
 from wallscope.model.enums import Grade, Wall
 from wallscope.model.ledger import AppliedEntry
 from wallscope.model.profile import Noise, Record
@@ -58,7 +58,8 @@ def list_times(records: Sequence[Record], metric: str, applied: Sequence[Applied
     """List a row a testbed, commit and origin, in order of recording (`HISTORY`), of several runs the median.
 
     Changes are against the reference before: a pull request's runs are measured, and measure nothing.
-    `applied` are recommendations that commits applied; a commit without one has none in its row.
+    `applied` are recommendations that commits applied; a commit without one has none in its row. A change of
+    the step that the comparison behind one shows too is likely.
     """
     columns = ("testbed", "commit", "recorded_utc_ns", "median_ns", "steps", "origin")
     rows = [
@@ -73,35 +74,56 @@ def list_times(records: Sequence[Record], metric: str, applied: Sequence[Applied
         for one in records
     ]
     listed = pl.DataFrame(rows, schema={name: HISTORY[name] for name in columns}, orient="row")
-    by_commit = listed.group_by("testbed", "commit", "origin").agg(
+    medians = listed.group_by("testbed", "commit", "origin").agg(
         pl.col("recorded_utc_ns").min(),
         runs=pl.len(),
         steps=pl.col("steps").sum(),
         mean_ns=pl.col("median_ns").mean(),
         median_ns=pl.col("median_ns").median().round(0),
     )
-    ordered = by_commit.sort("testbed", "recorded_utc_ns", "commit", "origin")
+    ordered = medians.sort("testbed", "recorded_utc_ns", "commit", "origin")
     references_ns = pl.when(pl.col("origin").is_null()).then(pl.col("median_ns"))
     before = references_ns.shift(1).forward_fill().over("testbed")
     change = pl.when(before > 0).then(pl.col("median_ns") / before - 1)
     parts = [_add_course(own) for own in ordered.partition_by("testbed", maintain_order=True)]
-    names = _name_applied(records, applied)
+    by_commit = _group_applied(records, applied)
+    names = {key: ";".join(one.id for one in own) for key, own in by_commit.items()}
     keys = zip(*ordered.select("testbed", "commit", "origin").get_columns(), strict=True)
     ids = pl.Series(
         [None if origin else names.get((bed, commit)) for bed, commit, origin in keys], dtype=pl.String()
     )
     whole = pl.concat(parts).with_columns(change=change, applied=ids)
+    if metric == "step":
+        whole = whole.with_columns(changed_grade=_grade_compared(whole, by_commit))
     return whole.select(HISTORY.names()).cast(HISTORY)
 
 
-def _name_applied(records: Sequence[Record], applied: Sequence[AppliedEntry]) -> dict[tuple[str, str], str]:
-    """Return the ids of applied recommendations by testbed and commit."""
+def _group_applied(
+    records: Sequence[Record], applied: Sequence[AppliedEntry]
+) -> dict[tuple[str, str], list[AppliedFix]]:
+    """Return the applied recommendations by testbed and commit."""
     beds = {(str(one.testbed.machine), one.commit): str(one.testbed) for one in records if one.is_reference}
-    ids: dict[tuple[str, str], list[str]] = {}
+    found: dict[tuple[str, str], list[AppliedFix]] = {}
     for entry in applied:
         if bed := beds.get((entry.testbed, entry.head)):
-            ids.setdefault((bed, entry.head), []).append(entry.applied.id)
-    return {key: ";".join(own) for key, own in ids.items()}
+            found.setdefault((bed, entry.head), []).append(entry.applied)
+    return found
+
+
+def _grade_compared(
+    whole: pl.DataFrame, applied: Mapping[tuple[str, str], Sequence[AppliedFix]]
+) -> pl.Series:
+    """Return how certain changes of the step are; one that its comparison shows too is likely."""
+    grades = []
+    for bed, commit, changed_ns, grade in whole.select(
+        "testbed", "commit", "changed_ns", "changed_grade"
+    ).iter_rows():
+        is_shown = grade == Grade.POSSIBLE and any(
+            (one.measured_ns > 0) == (changed_ns < 0) and not is_perhaps_chance(one)
+            for one in applied.get((bed, commit), ())
+        )
+        grades.append(str(Grade.LIKELY) if is_shown else grade)
+    return pl.Series(grades, dtype=pl.String())
 
 
 def _find_course(own: pl.DataFrame) -> Course:
