@@ -42,6 +42,8 @@ from wallscope.render import html
 
 _ALONE_OF = 80
 """One of so many inputs has processes of its own, which take a second each."""
+_LATEST = 2
+"""The members of a job."""
 _LEFT_OUT = "wallscope: record left out: "
 """Begins a note on standard error, before an answer or a refusal."""
 BASE, HEAD = "a" * 40, "b" * 40
@@ -106,20 +108,23 @@ def make_shipped_parts_once() -> None:
 def analyze_once(good: Sequence[Path]) -> None:
     """Analyze each file that has the name and the content of one of these once in this process.
 
-    It is the member of a job or a comparison that the mutation left as it was.
+    It is the member of a job or a comparison that the mutation left as it was. What was analyzed last is kept
+    too: a job is analyzed strictly and leniently, and its members are the same.
     """
     known = {_name_and_content(path) for path in good}
     found: dict[object, pipeline.AnalyzedCapture] = {}
+    latest: dict[object, pipeline.AnalyzedCapture] = {}
     analyze = pipeline.analyze_capture
 
     def look_up(path: Path, options: Options, progress: Progress, **how: bool) -> pipeline.AnalyzedCapture:
         one = _name_and_content(path)
-        if one not in known:
-            return analyze(path, options, progress, **how)
         key = (one, repr(options), repr(sorted(how.items())))  # options hold what has no hash
-        if key not in found:
-            found[key] = analyze(path, options, progress, **how)
-        return found[key]
+        kept = found if one in known else latest
+        if key not in kept:
+            kept[key] = analyze(path, options, progress, **how)
+        while len(latest) > _LATEST:
+            del latest[next(iter(latest))]
+        return kept[key]
 
     pipeline.analyze_capture = look_up
 

@@ -105,7 +105,7 @@ def test_one_of_eighty_inputs_has_a_process_of_its_own():
     assert sum(alone) == pytest.approx(250, rel=0.2)
 
 
-def test_only_what_no_mutation_changed_is_analyzed_once(good, monkeypatch, tmp_path):
+def test_what_no_mutation_changed_is_analyzed_once(good, monkeypatch, tmp_path):
     unchanged, other = good["comparison"][0] / "base.sqlite", tmp_path / "base.sqlite"
     shutil.copyfile(good["export"][1], other)
     analyzed = []
@@ -120,7 +120,20 @@ def test_only_what_no_mutation_changed_is_analyzed_once(good, monkeypatch, tmp_p
         pipeline.analyze_capture(path, Options(), print, with_details=False)
     pipeline.analyze_capture(copy, Options(), print, with_details=True)
 
-    assert [path for path, _ in analyzed] == [unchanged, other, other, copy]
+    assert [path for path, _ in analyzed] == [unchanged, other, copy]
+
+
+def test_of_what_a_mutation_changed_the_last_two_are_kept(monkeypatch, tmp_path):
+    changed = [tmp_path / f"rank{number}.sqlite" for number in range(3)]
+    for number, path in enumerate(changed):
+        path.write_bytes(bytes([number]))
+    analyzed = []
+    monkeypatch.setattr(pipeline, "analyze_capture", lambda path, *_, **__: analyzed.append(path) or path)
+    analyze_once(())
+    for path in (*changed[:2], *changed[:2], changed[2], changed[2], changed[0]):
+        pipeline.analyze_capture(path, Options(), print)
+
+    assert analyzed == [*changed, changed[0]]
 
 
 @pytest.mark.slow
