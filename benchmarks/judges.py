@@ -1,6 +1,6 @@
 """Processes that judge inputs one after the other, with a watchdog on time and a bound on memory.
 
-Most of them use one thread and analyze each file that no mutation changed once; each eighth does neither.
+Most of them use one thread, and analyze each file of a job or a comparison once; each eighth does neither.
 """
 
 import gc
@@ -21,6 +21,7 @@ from benchmarks.judging import (
     analyze_once,
     is_alone,
     judged,
+    judged_both_ways,
     make_shipped_parts_once,
 )
 from wallscope.process_tuning import POLARS_THREADS
@@ -28,7 +29,7 @@ from wallscope.process_tuning import POLARS_THREADS
 CPU_SECONDS, MEMORY_BYTES = 60, 2 << 30
 _WALL_SECONDS = 900
 """Whoever waits for nothing takes no CPU time; a loaded machine takes long over little."""
-_RETIRE = 250
+_RETIRE = 1_000
 """Inputs after which a process is replaced: what it takes in memory is then of few inputs."""
 _PLAIN_OF = 8
 _BEGUN, _BEGINNING = count(1), Lock()
@@ -103,7 +104,7 @@ def _serve(pipe: Connection, good: Sequence[Path]) -> None:
     while True:
         path, subject, turn, alone = pipe.recv()
         began_s, _ = _taken()
-        outcome = judged(path, subject, turn, alone=alone)
+        outcome = (judged_both_ways if alone else judged)(path, subject, turn)
         ended_s, peak_bytes = _taken()
         pipe.send((outcome, ended_s - began_s, peak_bytes))
 

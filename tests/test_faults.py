@@ -8,10 +8,10 @@ from itertools import islice
 
 import pytest
 
-from benchmarks import faults, published
+from benchmarks import faults, judging, published
 from benchmarks.faults import Tried
 from benchmarks.inputs import Input, good_inputs, inputs
-from benchmarks.judging import Ending, Outcome, analyze_once, is_alone, judged
+from benchmarks.judging import Ending, Outcome, analyze_once, is_alone, judged, judged_both_ways
 from fixtures.mutation import MUTATIONS
 from fixtures.mutation.file_bytes import BYTE_MUTATIONS
 from tests.conftest import run_part
@@ -93,10 +93,18 @@ def test_what_once_broke_something_ends_well(good, known):
 def test_a_process_of_its_own_ends_alike(good, subject, kind):
     one = Input(subject, kind, 7)
     here = outcome(good, one)
-    apart = judged(one.write(good, good["export"][0].parent), subject, 7, alone=True)
+    both = judged_both_ways(one.write(good, good["export"][0].parent), subject, 7)
 
-    assert apart.ending is here.ending
-    assert apart.text.partition(" — ")[2] == here.text.partition(" — ")[2]
+    assert both.ending is here.ending
+    assert both.text.partition(" — ")[2] == here.text.partition(" — ")[2]
+
+
+@pytest.mark.parametrize("apart", [(0, "", ""), (2, "", "wallscope: gates.txt — is too long — cut it")])
+def test_a_process_of_its_own_that_ends_otherwise_is_a_fault(good, monkeypatch, apart):
+    monkeypatch.setattr(judging, "_run_process", lambda _: apart)
+    path = Input("gates", "no Unicode", 7).write(good, good["export"][0].parent)
+
+    assert judged_both_ways(path, "gates", 7).ending is Ending.BROKEN
 
 
 def test_one_of_eighty_inputs_has_a_process_of_its_own():
@@ -105,7 +113,7 @@ def test_one_of_eighty_inputs_has_a_process_of_its_own():
     assert sum(alone) == pytest.approx(250, rel=0.2)
 
 
-def test_only_what_no_mutation_changed_is_analyzed_once(good, monkeypatch, tmp_path):
+def test_what_no_mutation_changed_is_analyzed_once(good, monkeypatch, tmp_path):
     unchanged, other = good["comparison"][0] / "base.sqlite", tmp_path / "base.sqlite"
     shutil.copyfile(good["export"][1], other)
     analyzed = []
@@ -120,7 +128,20 @@ def test_only_what_no_mutation_changed_is_analyzed_once(good, monkeypatch, tmp_p
         pipeline.analyze_capture(path, Options(), print, with_details=False)
     pipeline.analyze_capture(copy, Options(), print, with_details=True)
 
-    assert [path for path, _ in analyzed] == [unchanged, other, other, copy]
+    assert [path for path, _ in analyzed] == [unchanged, other, copy]
+
+
+def test_of_what_a_mutation_changed_the_last_two_are_kept(monkeypatch, tmp_path):
+    changed = [tmp_path / f"rank{number}.sqlite" for number in range(3)]
+    for number, path in enumerate(changed):
+        path.write_bytes(bytes([number]))
+    analyzed = []
+    monkeypatch.setattr(pipeline, "analyze_capture", lambda path, *_, **__: analyzed.append(path) or path)
+    analyze_once(())
+    for path in (*changed[:2], *changed[:2], changed[2], changed[2], changed[0]):
+        pipeline.analyze_capture(path, Options(), print)
+
+    assert analyzed == [*changed, changed[0]]
 
 
 @pytest.mark.slow

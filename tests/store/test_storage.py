@@ -158,6 +158,25 @@ def test_a_link_is_not_read_through(kind, folder, tmp_path, linked):
         store.profile(store.all_records()[0].representative.object)
 
 
+ACTS = {
+    "add": lambda store: store.add(*run("abcd", 1)),
+    "retain": lambda store: store.retain(BED, 1),
+    "read": lambda store: store.all_records(),
+}
+
+
+@pytest.mark.parametrize("act", ACTS.values(), ids=ACTS)
+def test_a_link_beside_the_files_of_a_store_is_refused(kind, folder, tmp_path, act):
+    Store(folder).add(*run("abcd"))
+    (tmp_path / "notes.txt").write_text("the user's")
+    (folder / "notes.txt").symlink_to(tmp_path / "notes.txt")
+    before = contents(tmp_path)
+
+    with pytest.raises(StoreError, match=r"notes[.]txt — is a link"):
+        act(opened(kind, folder))
+    assert contents(tmp_path) == before
+
+
 def test_a_link_that_leads_nowhere_is_refused_too(folder):
     Store(folder).add(*run("abcd"))
     shutil.rmtree(folder / "objects")

@@ -65,11 +65,11 @@ def _has_marker(storage: Storage) -> bool:
     """Whether files are marked as a store; those without a marker must be none, or a store of version 0.1.
 
     Raises:
-        StoreError: it holds something else, or cannot be read.
+        StoreError: it holds something else or a link, or cannot be read.
     """
     content = _read_if_there(storage, MARKER)
-    found = storage.top() if content is None else ()
-    if MARKER in found:  # another writer has marked it since, or it is not a file
+    found = storage.top()  # a link among them ends it here
+    if content is None and MARKER in found:  # another writer has marked it since, or it is not a file
         content = _read_if_there(storage, MARKER)
         if content is None:
             raise StoreError(f"{storage}/{MARKER} — does not mark a store — give another store")

@@ -96,16 +96,20 @@ class Folder:
         """The names of files and folders in the folder itself, sorted; empty if it is not a folder.
 
         Raises:
-            StoreError: the folder cannot be read.
+            StoreError: the folder cannot be read, or holds a link.
         """
+        found = []
         with (
             self._listing(),
             suppress(NotADirectoryError),
             self._opened("") as folder,
             os.scandir(folder) as listed,
         ):
-            return tuple(sorted(entry.name for entry in listed))
-        return ()
+            for entry in listed:
+                if entry.is_symlink():
+                    raise _link(self.root / entry.name)
+                found.append(entry.name)
+        return tuple(sorted(found))
 
     def names(self, below: str) -> tuple[str, ...]:
         """The files below a folder, sorted; what writers have aside is among them.
@@ -377,11 +381,15 @@ class Remote:
         """The last parts of the names at the URL itself, sorted.
 
         Raises:
-            StoreError: the store cannot be listed.
+            StoreError: the store cannot be listed, or holds a link.
         """
         with self._explained(f"{self.url} — cannot be listed", "check the URL and your rights there"):
             self.system.invalidate_cache()
-            return tuple(sorted(self._listed("")))
+            found = self._listed("")
+        for name, info in found.items():
+            if _is_link(info):
+                raise self._link(name)
+        return tuple(sorted(found))
 
     def names(self, below: str) -> tuple[str, ...]:
         """The objects at any depth below a name, sorted.
