@@ -20,7 +20,7 @@ else:
         """Return the class as `dataclasses.dataclass` makes it; a frozen one shares its methods."""
         if kind is None:
             return lambda decorated: dataclass(decorated, eq=eq, repr=repr, **options)
-        if not _is_shared(kind, options):
+        if not _shares_methods(kind, options):
             return dataclasses.dataclass(kind, eq=eq, repr=repr, **options)
         own = vars(kind)
         is_slotted = options.get("slots", False)
@@ -30,9 +30,9 @@ else:
         if "__init__" not in own:
             made.__init__ = _initialize
         if is_slotted and "__getstate__" not in own:
-            made.__getstate__, made.__setstate__ = _pack, _unpack
+            made.__getstate__, made.__setstate__ = _list_values, _restore_values
         if repr and "__repr__" not in own:
-            made.__repr__ = _show
+            made.__repr__ = _represent
         if eq and "__eq__" not in own:
             made.__eq__ = _equal
             if "__hash__" not in own:
@@ -40,7 +40,7 @@ else:
         return made
 
 
-def _is_shared(kind: type, options: dict[str, bool]) -> bool:
+def _shares_methods(kind: type, options: dict[str, bool]) -> bool:
     """Return whether a class is a frozen one without bases, and its parameters are its fields."""
     has_bases = any(dataclasses.is_dataclass(base) for base in kind.__mro__[1:])
     sets_later = any(isinstance(one, dataclasses.Field) and not one.init for one in vars(kind).values())
@@ -99,12 +99,12 @@ def _refuse_to_delete(self: Any, name: str) -> None:
     object.__delattr__(self, name)
 
 
-def _pack(self: Any) -> list[Any]:
+def _list_values(self: Any) -> list[Any]:
     """Return the values of a record with slots, for `pickle`."""
     return [getattr(self, field.name) for field in dataclasses.fields(self)]
 
 
-def _unpack(self: Any, values: list[Any]) -> None:
+def _restore_values(self: Any, values: list[Any]) -> None:
     for field, value in zip(dataclasses.fields(self), values, strict=True):
         object.__setattr__(self, field.name, value)
 
@@ -118,7 +118,7 @@ def _compared(kind: Any) -> Callable[[Any], tuple[Any, ...]]:
     return lambda record: tuple(getattr(record, name) for name in names)
 
 
-def _read(record: Any) -> tuple[Any, ...]:
+def _read_compared(record: Any) -> tuple[Any, ...]:
     kind: Any = type(record)
     return _compared(kind)(record)
 
@@ -126,15 +126,15 @@ def _read(record: Any) -> tuple[Any, ...]:
 def _equal(self: Any, other: Any) -> Any:
     if type(other) is not type(self):
         return NotImplemented
-    return _read(self) == _read(other)
+    return _read_compared(self) == _read_compared(other)
 
 
 def _hash(self: Any) -> int:
-    return hash(_read(self))
+    return hash(_read_compared(self))
 
 
 @recursive_repr()
-def _show(self: Any) -> str:
+def _represent(self: Any) -> str:
     shown = (
         f"{field.name}={getattr(self, field.name)!r}" for field in dataclasses.fields(self) if field.repr
     )
