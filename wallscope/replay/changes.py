@@ -140,8 +140,8 @@ def list_targets(window: ReplayWindow) -> dict[str, Target]:
     locked = set(list_locked_calls(window.waits, window.call_role).tolist())
     causes[DRIVER_LOCK] = Target(rows=window.segments.inside(locked))
     blocked = window.segments.inside(window.waits.blocking)
-    name_of, call_names = encode_column(window.call_name)
-    for code, held in iterate_by_first(name_of[window.graph.call[blocked]]):
+    name_of, call_names = encode_column(window.call_name.gather(window.graph.call[blocked]))
+    for code, held in iterate_by_first(name_of):
         found[f"{WAIT}{call_names[code]}"] = Target(rows=blocked[held])
     return {name: target for name, target in (found | causes).items() if target.is_there}
 

@@ -423,7 +423,7 @@ def _blocked(waits: Dependencies, segments: ThreadSegments, releasing: Mapping[i
 
 def _find_spins(waits: Dependencies, segments: ThreadSegments) -> dict[int, int]:
     """Return the operation that each thread spun for, by the segment outside calls that ends with it."""
-    spinning, op = waits.outside.list_spins()
+    spinning, op = waits.outside.spins
     done_ns = waits.end_ns[op]
     row = segments.at(waits.calls.thread[spinning], done_ns, np.zeros(op.size, np.bool_))
     held = np.flatnonzero((row >= 0) & (np.asarray(segments.call)[row] < 0))

@@ -513,7 +513,7 @@ def _of_rank(
     drained, threads = threads_of
     waits = evidence.waits
     moments = evidence.activity.moments(threads, drained.threads, (begin_ns, until_ns))
-    spinning, op = waits.outside.list_spins()
+    spinning, op = waits.outside.spins
     of_spin = waits.calls.thread[spinning]
     spun_ns = {one: number_spans(waits.end_ns[op[of_spin == one]]) for one in threads}
     of_threads = [

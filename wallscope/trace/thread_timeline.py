@@ -207,11 +207,15 @@ class ThreadSegments:
         process_of = np.zeros(max(self.rows_of, default=-1) + 1, np.int64)
         process_of[list(self.rows_of)] = [self.process[thread] for thread in self.rows_of]
         process, holders = process_of[threads[issues]], self._find_holders(let_go)
+        behind = np.fromiter(holders, np.int64)
         found = {}
         for thread, rows in self.rows_of.items():
             first, last = _find_runs(call[rows.start : rows.stop] < 0)
             first, last = rows.start + first, rows.start + last
-            left_of = {run: holders[int(row) + 1] for run, row in enumerate(last) if int(row) + 1 in holders}
+            held = np.flatnonzero(np.isin(last + 1, behind))
+            left_of = {
+                run: holders[row] for run, row in zip(held.tolist(), (last[held] + 1).tolist(), strict=True)
+            }
             issued = issues[process == self.process[thread]]
             if issued.size and not (threads[issued] == thread).all():
                 next_call = np.append(call[rows.start : rows.stop], -1)[last + 1 - rows.start]
@@ -242,7 +246,8 @@ class ThreadSegments:
         is_outside = np.append(call < 0, np.zeros(self.first.size, np.bool_))
         begins = np.flatnonzero((call >= 0) & is_outside[before])
         holder = let_go[call[begins]]
-        last_of = dict(zip(call.tolist(), range(call.size), strict=True))
+        rows = np.flatnonzero(are_among(call, holder[holder >= 0]))
+        last_of = dict(zip(call[rows].tolist(), rows.tolist(), strict=True))
         held = zip(begins[holder >= 0].tolist(), holder[holder >= 0].tolist(), strict=True)
         return {row: last_of[one] for row, one in held if one in last_of}
 

@@ -13,6 +13,7 @@ host takes as long as a kernel in each step by chance.
 """
 
 from collections.abc import Iterator, Mapping
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -57,7 +58,7 @@ _MAY_HOLD = (CallRole.ALLOC, CallRole.COPY, CallRole.LAUNCH, CallRole.GRAPH, Cal
 """Roles of calls during which a thread may hold a lock of the program."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class OutsideWaits:
     """What threads waited for outside of calls right before each call of theirs.
 
@@ -71,8 +72,9 @@ class OutsideWaits:
     spun: npt.NDArray[np.int32]
     is_alone: Flags
 
-    def list_spins(self) -> tuple[Codes, Codes]:
-        """Return the calls before which a thread spun, and the operation that it spun for."""
+    @cached_property
+    def spins(self) -> tuple[Codes, Codes]:
+        """The calls before which a thread spun, and the operation that it spun for."""
         calls = np.flatnonzero(self.spun >= 0)
         return calls, self.spun[calls]
 
