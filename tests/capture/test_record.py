@@ -190,6 +190,15 @@ def test_without_a_record_nothing_is_said(wallscope, example):
     assert read_throughput(ran) is None
 
 
+def test_the_analysis_of_a_record_alone_names_the_folder(tmp_path, called):
+    path = tmp_path / "hook-node-rank-0-17.json"
+    path.write_text(json.dumps(CONTENT))
+    ran = called("analyze", path)
+
+    assert ran.code == 2
+    assert ran.err.endswith(" — is the record of a captured program — name the folder that it lies in\n")
+
+
 def test_the_schema_is_that_of_the_hook():
     assert (
         f'SCHEMA = "{CAPTURE_RECORD_SCHEMA}"'

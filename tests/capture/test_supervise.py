@@ -134,8 +134,9 @@ def test_without_work_of_a_gpu_one_line_says_so_and_the_page_has_what_there_is(u
     with ExportWriter(tmp_path / "host.sqlite") as writer:
         writer.range("wallscope_step_11", 0, 5_000_000)
     page = tmp_path / "run.html"
+    runs_on = "import time; time.sleep(12)\n"  # so long after a verdict that it would be shown again
     found = under_nsys(
-        loop(), "--start", "session", "--html", str(page), FAKE_EXPORT=str(tmp_path / "host.sqlite")
+        loop() + runs_on, "--start", "session", "--html", str(page), FAKE_EXPORT=str(tmp_path / "host.sqlite")
     )
 
     assert (found.code, found.out) == (0, b"done 29\n")

@@ -207,6 +207,14 @@ def test_one_truncated_file_is_named_and_the_way_on(damaged):
         analyze(find_exports([damaged]))
 
 
+def test_where_no_export_can_be_analyzed_there_are_no_others(damaged):
+    for path in damaged.iterdir():
+        os.truncate(path, path.stat().st_size // 2)
+    with pytest.raises(InputError, match="3 more exports of 4 too") as error:
+        analyze(find_exports([damaged]))
+    assert "--keep-going" not in str(error.value)
+
+
 def test_keep_going_leaves_it_out_and_says_so(damaged):
     found = analyze(find_exports([damaged]), keep_going=True)
 

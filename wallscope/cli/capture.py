@@ -239,7 +239,7 @@ def _show_verdict(run: "CaptureRun", reports: "Sequence[Path]", html: Path | Non
     write_configuration(plan.folder, run.records)
     is_cheap = plan.profiler is not Profiler.TORCH  # a trace would be read twice
     if (is_cheap or not plan.has_gpu) and _show_host(run, exports, html):
-        return True
+        return False
     command = [sys.executable, "-P", "-m", "wallscope", "analyze", *map(str, map(_shorten, exports))]
     if html is not None:
         command += ["--html", str(html)]

@@ -332,7 +332,7 @@ def _with_hint(
     path, first = failed[0]
     named = str(first) if str(first).startswith((f"{path} ", f"{path}/")) else f"{path} — {first}"
     more = f"; {plural(len(failed) - 1, 'more export')} of {count} too" if len(failed) > 1 else ""
-    hint = "" if keep_going or count == 1 else "; --keep-going analyzes the others"
+    hint = "" if keep_going or count == len(failed) else "; --keep-going analyzes the others"
     return InputError(f"{named}{more}{hint}")
 
 

@@ -86,6 +86,41 @@ PROGRAMS = {
         ),
         *("optimizer", 1, 1),
     ),
+    "Trainer of Hugging Face": (
+        (
+            "import torch, transformers\n"
+            "class Model(torch.nn.Module):\n"
+            "    def __init__(self): super().__init__(); self.layer = torch.nn.Linear(8, 1)\n"
+            "    def forward(self, x): return {'loss': self.layer(x).sum()}\n"
+            "chosen = transformers.TrainingArguments('trained', max_steps=30, use_cpu=True, report_to=[],\n"
+            "    per_device_train_batch_size=4, gradient_accumulation_steps=2, save_strategy='no',\n"
+            "    logging_strategy='no', disable_tqdm=True)\n"
+            "data = [{'x': torch.randn(8)} for _ in range(240)]\n"
+            "transformers.Trainer(Model(), chosen, train_dataset=data).train()"
+        ),
+        *("optimizer", 1, 2),
+    ),
+    "DeepSpeed": (
+        (
+            "import os, torch\n"
+            "os.environ |= {'DS_ACCELERATOR': 'cpu', 'RANK': '0', 'WORLD_SIZE': '1', 'LOCAL_RANK': '0'}\n"
+            "os.environ |= {'MASTER_ADDR': 'localhost', 'MASTER_PORT': '0'}\n"
+            "import deepspeed, deepspeed.comm.torch\n"
+            "deepspeed.comm.torch.build_shm_op = lambda: None  # compiles for minutes\n"
+            "model = torch.nn.Linear(8, 1); optimizer = torch.optim.AdamW(model.parameters())\n"
+            "engine, *_ = deepspeed.initialize(model=model, optimizer=optimizer, config={\n"
+            "    'train_micro_batch_size_per_gpu': 4, 'gradient_accumulation_steps': 4})\n"
+            "for _ in range(120): engine.backward(engine(torch.randn(4, 8)).sum()); engine.step()\n"
+            "assert engine.global_steps == 30\n"
+        ),
+        *("DeepSpeedEngine.step", 1, 4),
+    ),
+}
+MODULES = {
+    "Accelerate": "accelerate",
+    "DeepSpeed": "deepspeed",
+    "Lightning": "pytorch_lightning",
+    "Trainer of Hugging Face": "transformers",
 }
 RANKS = """
 import torch, torch.distributed as distributed
@@ -130,7 +165,7 @@ def count_in_steps(found: Captured, rank: int, name: str) -> list[int]:
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_each_captured_step_has_its_optimizer_steps_and_its_forward_passes(capture, name):
     text, source, updates, passes = PROGRAMS[name]
-    module = {"Accelerate": "accelerate", "Lightning": "pytorch_lightning"}.get(name)
+    module = MODULES.get(name)
     if (
         module
         and subprocess.run([PYTHON, "-c", f"import {module}"], capture_output=True, check=False).returncode
