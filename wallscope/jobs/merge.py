@@ -5,10 +5,12 @@ statements about the job. Reports and tables come only from the profiles of the 
 on one clock from what the analysis of each export kept at low detail.
 """
 
+from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import accumulate
 
 import polars as pl
 
@@ -358,9 +360,13 @@ def _keep_one_job(analyzed: Sequence[_Analyzed]) -> tuple[list[_Analyzed], list[
                 )
     starts = {id(one): start for one in kept if (start := one.analysis.inputs[0].session_start_utc_ns)}
     if starts:
+        ordered = sorted(starts.values())
         near = max(
-            starts.values(),
-            key=lambda at: (sum(abs(at - other) <= CAPTURES_APART_NS for other in starts.values()), -at),
+            ordered,
+            key=lambda at: (
+                bisect_right(ordered, at + CAPTURES_APART_NS) - bisect_left(ordered, at - CAPTURES_APART_NS),
+                -at,
+            ),
         )
         for one in tuple(kept):
             start = starts.get(id(one))
@@ -382,23 +388,30 @@ def _drop_duplicates(
     kept: list[_Analyzed] = []
     rivals: list[Finding] = []
     copies: list[Finding] = []
+    of_content: dict[str, _Analyzed] = {}
+    of_number: dict[int, int] = {}
+    of_process: dict[tuple[str | int | None, ...], int] = {}
     for one in sorted(analyzed, key=lambda one: -len(one.analysis.ranks)):
-        print_of = one.analysis.inputs[0].fingerprint
-        same = next((other for other in kept if other.analysis.inputs[0].fingerprint == print_of), None)
-        taken = next((other for other in kept if one.numbers & other.numbers), None)
-        again = next((other for other in kept if one.processes & other.processes), None)
+        print_of, numbers, processes = one.analysis.inputs[0].fingerprint, one.numbers, one.processes
+        same = of_content.get(print_of)
+        taken = min((of_number[number] for number in numbers & of_number.keys()), default=None)
+        again = min((of_process[process] for process in processes & of_process.keys()), default=None)
         if same is not None:
             copies.append(_report_left_out(one.path.name, f"it has the content of {same.path.name}"))
         elif taken is not None:
-            ranks = ", ".join(map(str, sorted(one.numbers & taken.numbers)))
+            ranks = ", ".join(map(str, sorted(numbers & kept[taken].numbers)))
             rivals.append(
-                _report_left_out(one.path.name, f"rank {ranks} is already covered by {taken.path.name}")
+                _report_left_out(one.path.name, f"rank {ranks} is already covered by {kept[taken].path.name}")
             )
         elif again is not None:
-            copies.append(_report_left_out(one.path.name, f"{again.path.name} has the same capture"))
+            copies.append(_report_left_out(one.path.name, f"{kept[again].path.name} has the same capture"))
         else:
+            of_content[print_of] = one
+            of_number |= dict.fromkeys(numbers, len(kept))
+            of_process |= dict.fromkeys(processes, len(kept))
             kept.append(one)
-    return [one for one in analyzed if any(one is other for other in kept)], rivals, copies
+    chosen = {id(one) for one in kept}
+    return [one for one in analyzed if id(one) in chosen], rivals, copies
 
 
 def _merge_analyses(
@@ -412,7 +425,7 @@ def _merge_analyses(
     ordered = [one.analysis for one in analyzed]
     ranks = tuple(replace(rank, input=number) for number, one in enumerate(ordered) for rank in one.ranks)
     export_of_rank = [number for number, one in enumerate(ordered) for _ in one.ranks]
-    first_place = [export_of_rank.index(number) for number in range(len(ordered))]
+    first_place = list(accumulate((len(one.ranks) for one in ordered), initial=0))
     world_size = max((one.capture.world_size or 0 for one in ordered), default=0) or None
     profiles = tuple(profile for one in analyzed for profile in one.profiles)
     known = match_ranks(profiles, find_dominant_wall, world_size)

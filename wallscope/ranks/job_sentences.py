@@ -109,12 +109,28 @@ def _describe_late_units(job: Job, unit: str) -> Iterator[str]:
     if not job.collectives.matched:
         return
     if job.replayed_step_ns is None:
-        yield f"What holds the job up is unknown: no {unit} could be replayed from a begin of all ranks."
+        yield describe_unknown(job, unit)
     elif not job.stragglers:
         yield (
             f"Nothing holds the job up: with any rank, node, stage or link like its peers, the {unit} is at"
             f" most {percent(CULPRIT_SHARE)} shorter."
         )
+
+
+def describe_unknown(job: Job, unit: str) -> str:
+    """Say why it is unknown what holds a job up, and which rank waits least for the others."""
+    unknown = f"What holds the job up is unknown: no {unit} could be replayed from a begin of all ranks."
+    waits_ns = {member.name: member.peer_wait_ns for member in job.members}
+    known_ns = {name: ns for name, ns in waits_ns.items() if ns is not None}
+    if len(known_ns) < max(len(waits_ns), 2):
+        return unknown
+    last, *_, most = sorted(known_ns, key=lambda name: known_ns[name])
+    if known_ns[most] - known_ns[last] < REPORTED_JITTER_SHARE * sum(job.walls.parts()):
+        return unknown
+    return (
+        f"{unknown} {capitalize(last)} comes latest: it waits {duration(known_ns[last])} for the others, and"
+        f" {most} waits {duration(known_ns[most])}."
+    )
 
 
 def _describe_waits(job: Job, critical: RankWaits) -> Iterator[str]:

@@ -19,7 +19,7 @@ from wallscope.model.diagnosis import StepMode
 from wallscope.model.enums import Wall
 from wallscope.model.finding_codes import FindingCode
 from wallscope.model.section import Cell, Column, Grid, Items, Line, Lines, Section, Span, tabulate
-from wallscope.ranks.job_sentences import describe_repairs
+from wallscope.ranks.job_sentences import describe_repairs, describe_unknown
 from wallscope.render.terminal import render_sections
 from wallscope.render.texts import visible
 from wallscope.summary.diagnosis import LOSSES
@@ -296,7 +296,7 @@ def _describe_ranks(job: Job, analysis: Analysis) -> Iterator[str]:
     if job.stragglers:
         yield describe_repairs(job, window)
     if job.replayed_step_ns is None:
-        yield f"What holds the job up is unknown: no {window} could be replayed from a begin of all ranks."
+        yield describe_unknown(job, window)
     elif not job.stragglers:
         waited = units.duration(job.collectives.jitter_ns)
         yield f"Nothing holds the job up. A rank waits {waited} per {window} for others (mean)."
