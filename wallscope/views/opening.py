@@ -134,7 +134,9 @@ def list_lead(
         then = f", then {card.next_wall}-bound" if card.next_wall else ""
         expected = describe_expectation(card.fix)
         gain = f"{card.badge}{f'; {expected}' if expected else ''}"
-        lines = [f"{card.fix.title}: {_describe_drop(analysis, rank.typical.step_ns, card)} ({gain}){then}."]
+        drop = f"{_describe_drop(analysis, rank.typical.step_ns, card)} ({gain}){then}."
+        title = card.fix.title
+        lines = [f"{title}. {units.capitalize(drop)}" if ": " in title else f"{title}: {drop}"]
     if basis.kind == "whole":
         lines.append(f"This fix shortens the {analysis.anchor.unit}s, not the work before them.")
     elif named := find_named_cause(analysis, rank, basis):

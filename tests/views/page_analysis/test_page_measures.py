@@ -250,17 +250,20 @@ def job(tmp_path_factory):
     return path
 
 
-def test_the_page_of_a_job_begins_with_the_ranks(browser, job):
-    opened = Opened(browser, job, 1400, "light")
+@pytest.mark.parametrize(("width", "highest"), [(1400, 3_000), (390, 4_200)], ids=str)
+def test_the_page_of_a_job_shows_its_ranks_before_what_to_try(browser, job, width, highest):
+    opened = Opened(browser, job, width, "light")
     top = "(id) => document.getElementById(id).getBoundingClientRect().top"
-    tops = [opened.tab.evaluate(top, key) for key in ("job", "timeline")]
+    tops = [opened.tab.evaluate(top, key) for key in ("job", "recommendations", "timeline")]
     height = opened.tab.evaluate("document.documentElement.scrollHeight")
+    words = opened.tab.evaluate(WORDS)
     is_fine = opened.is_quiet_and_whole(job)
     opened.close()
 
     assert tops == sorted(tops)
-    assert tops[0] <= 1_000
-    assert height <= 3_600
+    assert tops[0] <= (500 if width == 1400 else 900)
+    assert words <= 300
+    assert height <= highest
     assert is_fine
 
 
