@@ -177,7 +177,7 @@ def test_steps_whose_mean_has_another_wall_are_less_sure(account):
     found = judge(account, COMMUNICATION, long)
 
     assert found.level == "medium"
-    assert found.reasons[-1] == "the wall of the mean step is host, because some steps differ from the others"
+    assert found.reasons[-1] == "the wall of the mean step is host, because steps differ"
 
 
 @pytest.mark.parametrize(("memory", "level"), [(600, "medium"), (400, "high")])

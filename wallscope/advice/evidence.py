@@ -368,7 +368,7 @@ def name_further_changes(replay: Answer | None, causes: Sequence[str], run: "Mea
     begins = tuple(begin for one in replay.questions for begin in _list_reached_beginnings(one))
     further = [one for one in run.rank.causes if one.cause.startswith(begins) and one.cause not in causes]
     named = [f"{name_cause(one.cause)} ({duration(one.typical_ns)})" for one in further]
-    what = " and ".join(named[:_NAMED_FURTHER_COUNT]) or "what takes no time in the typical step"
+    what = " and ".join(named[:_NAMED_FURTHER_COUNT]) or "rarer work"
     yield f"also changes {what}"
 
 
@@ -415,8 +415,8 @@ def state_assumption(
         return Assumption(f"not replayed: the bound {assumed}", assumed)
     least_ns = MATERIAL_SHARE * run.step_ns
     if (rare_ns := won_ns - replay.won_ns) >= least_ns:
-        usual, rare = duration(replay.won_ns), duration(rare_ns)
-        parts = f": {usual} in each step and {rare} from stalls in few steps"
+        rare = duration(rare_ns)
+        parts = f", {rare} of it from stalls in few steps"
         if replay.won_ns < least_ns:
             parts = ", mostly from stalls in few steps"
         whole = f"{duration(won_ns)} per step on average{parts}"
@@ -486,7 +486,7 @@ def _compare_times(won_ns: int, causes: Sequence[str], run: "MeasuredRun") -> It
 
 def _explain_more(causes: Sequence[str]) -> str:
     if any(cause.startswith(f"{Wall.HOST}/") for cause in causes):
-        return "the host then launches later work in advance"
+        return "the host then launches ahead"
     return "later work then starts earlier too"
 
 

@@ -182,7 +182,7 @@ def _list_doubts(decision: Decision, account: RankSummary) -> Iterator[str]:
         wall = "the mean step has no single wall"
         if mean_wall != "mixed":
             wall = f"the wall of the mean step is {mean_wall}"
-        yield f"{wall}, because some steps differ from the others"
+        yield f"{wall}, because steps differ"
     if find_overall_wall(account.rank) not in {None, decision.dominant}:
         yield f"most of the capture precedes the steps; the wall of the steps alone is {decision.dominant}"
     if account.hides_recompute and decision.dominant == "compute":

@@ -180,7 +180,13 @@ def _describe_confidence(analysis: Analysis) -> str | None:
     sure = analysis.diagnosis.confidence
     if sure is None:
         return None
-    return cut_sentences(f"{sure.level}: {'; '.join(list_reasons(analysis))}", _LONGEST_LINE)
+    first, *others = (*list_reasons(analysis), "")
+    told = cut_sentences(f"{sure.level}: {first}", _LONGEST_LINE)
+    for reason in filter(None, others):
+        if len(told) + len(reason) + 2 > _LONGEST_LINE:
+            break
+        told += f"; {visible(reason)}"
+    return told
 
 
 def _list_unknown(analysis: Analysis) -> Iterator[Unknown]:
@@ -211,7 +217,7 @@ def _choose_next(analysis: Analysis, files: tuple[str, ...]) -> NextCall:
 
 
 def _brief_fix(fix: Fix, place: int, *, has_details: bool) -> Recommendation:
-    own = [entry.write() for entry in select_settings(fix.settings)]
+    own = [entry.write().partition("  # ")[0] for entry in select_settings(fix.settings)]
     most = _MOST_SETTINGS if has_details else _MOST_SETTINGS_OF_FEW
     unmet = [entry.unblock or entry.text for entry in fix.preconditions if entry.status == "unmet"]
     check = [entry.text for entry in fix.preconditions if entry.status == "unknown"]

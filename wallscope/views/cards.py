@@ -152,8 +152,8 @@ class Card:
 
     @property
     def first_line(self) -> str:
-        """The first setting of the first framework; empty without any."""
-        return next((tab.lines[0] for tab in (*self.tabs, *self.anywhere)), "")
+        """The first setting that runs as written; empty where all are sketches."""
+        return next((line for tab in (*self.tabs, *self.anywhere) for line in tab.copied[:1]), "")
 
     @property
     def settings_count(self) -> int:
@@ -204,6 +204,8 @@ def list_legend(analysis: Analysis, basis: TimeBasis) -> tuple[LegendRow, ...]:
     dominant = find_dominant(analysis)
     rows = []
     for wall, part_ns in zip(Wall, basis.walls.parts(), strict=True):
+        if not part_ns and not basis.share(wall) and wall is not Wall.COMPUTE:
+            continue
         walls = analysis.diagnosis.walls if basis.kind == "median" else None
         found = None if walls is None else getattr(walls, wall)
         spread = ""
@@ -385,18 +387,16 @@ def _judge_steps(analysis: Analysis, rank: Rank) -> Fact:
     ranges = "NVTX ranges" if analysis.inputs[0].profiler is Profiler.NSYS else "ranges"
     by = f"found by {ranges} {shorten_anchor(name)}" if name else by
     agrees = analysis.anchor.cross_check
-    checked = (
-        " The repeating kernel sequence gives the same steps." if agrees is not None and agrees.agrees else ""
-    )
+    checked = " The repeating kernel sequence agrees." if agrees is not None and agrees.agrees else ""
     stall = find_deciding_stall(rank, choose_basis(analysis, rank), analysis.diagnosis.dominant_wall)
     if stall is not None:
-        rests = f"The dominant wall depends on {len(stall.steps)} slow {unit}s."
+        rests = f"The wall depends on {len(stall.steps)} slow {unit}s."
         doubt = f"the wall depends on {len(stall.steps)} slow {unit}s"
-        return Fact(head, f"{rests} Steps are {by}.{checked}", "word-steady", "warn", doubt)
+        return Fact(head, f"{rests} {units.capitalize(by)}.{checked}", "word-steady", "warn", doubt)
     if steady < ENOUGH_STEPS_COUNT:
         doubt = f"how much {unit}s vary, with {units.plural(steady, f'steady {unit}')}"
-        return Fact(head, f"Steps are {by}.{checked}", "word-steady", "warn", doubt)
-    return Fact(head, f"Steps are {by}.{checked}", "word-steady", "ok")
+        return Fact(head, f"{units.capitalize(by)}.{checked}", "word-steady", "warn", doubt)
+    return Fact(head, f"{units.capitalize(by)}.{checked}", "word-steady", "ok")
 
 
 def _judge_waits(analysis: Analysis, rank: Rank) -> Fact:

@@ -80,8 +80,6 @@ def _answer_next_step(comparison: Comparison) -> KeyAnswer:
         head = "Undo the change, or remove its cause" if is_named else "Undo the change, or find its cause"
         ceiling = units.write_ceiling(comparison.step.compared_ratio)
         lines = [*([first] if first else []), f"Undoing it gains {ceiling}."]
-        if is_named and grade_leading_cause(comparison) != Grade.SURE:
-            lines.append(f"{units.capitalize(describe_settling(comparison))}.")
         return KeyAnswer(label, head, tuple(lines), command=command)
     step = next(_list_captures_to_add(comparison), None)
     if step is None:
@@ -118,6 +116,12 @@ def _answer_sureness_of_change(comparison: Comparison) -> KeyAnswer:
     if confounders:
         doubts.append(f"{units.plural(confounders, 'other difference')} could explain the change")
     lines.append(f"Uncertain: {'; '.join(doubts)}." if doubts else "No other difference explains the change.")
+    if (
+        verdict in _DECIDED
+        and find_leading_wall(comparison)
+        and grade_leading_cause(comparison) != Grade.SURE
+    ):
+        lines.append(f"{units.capitalize(describe_settling(comparison))}.")
     is_sure = verdict in {*_DECIDED, "no-change"} and not confounders
     tone: Literal["ok", "warn"] = "ok" if is_sure else "warn"
     head = _SURENESS.get(verdict, units.capitalize(step.grade or Grade.SURE))

@@ -50,7 +50,7 @@ from wallscope.views.statement import Statement, state_analysis
 _WIDEST = 100
 _MOST_OBSTACLES, _MOST_KINDS = 2, 3
 _LONGEST_LINE, _LONGEST_COMMAND = 74, 66
-_LONGEST_ANCHOR, _LONGEST_ASSUMPTION, _LONGEST_ASSUMPTIONS = 30, 240, 250
+_LONGEST_ANCHOR, _LONGEST_ASSUMPTION, _LONGEST_TEXTS = 30, 240, 320
 _NAMES = {wall: "Host overhead" if wall is Wall.HOST else wall.capitalize() for wall in Wall}
 _LABEL, _SMALL_NS = 11, 1_000_000
 _MARGIN = "  "
@@ -235,7 +235,7 @@ def _list_run_facts(analysis: Analysis, rank: Rank, told: Statement) -> Iterator
     evidence = f": {pressure.evidence[0]}" if pressure.evidence else ""
     relief, command = told.relief
     shown = select_first_fixes(analysis.fixes or ())[:FIRST_FIXES_COUNT]
-    is_full = sum(len(fix.assumes or "") for fix in shown) > _LONGEST_ASSUMPTIONS
+    is_full = len(told.sentence) + sum(len(fix.assumes or "") for fix in shown) > _LONGEST_TEXTS
     facts: dict[str, list[Line]] = {
         "Steps": [*_describe_steps(analysis, rank)],
         "Ranks": [*([] if job is None else _describe_ranks(job, analysis)), *told.absent],

@@ -16,7 +16,6 @@ from wallscope.views.answers import find_named_cause, point_to_fix
 from wallscope.views.cards import Card, Fact
 from wallscope.views.headline import write_headline
 from wallscope.views.light import describe_expectation, find_largest_loss, has_lines
-from wallscope.views.sections.findings import shorten_message
 from wallscope.views.sections.words import describe_pressure
 from wallscope.views.verdict import (
     TimeBasis,
@@ -134,7 +133,9 @@ def list_lead(
         then = f", then {card.next_wall}-bound" if card.next_wall else ""
         expected = describe_expectation(card.fix)
         gain = f"{card.badge}{f'; {expected}' if expected else ''}"
-        lines = [f"{card.fix.title}: {_describe_drop(analysis, rank.typical.step_ns, card)} ({gain}){then}."]
+        drop = f"{_describe_drop(analysis, rank.typical.step_ns, card)} ({gain}){then}."
+        title = card.fix.title
+        lines = [f"{title}. {units.capitalize(drop)}" if ": " in title else f"{title}: {drop}"]
     if basis.kind == "whole":
         lines.append(f"This fix shortens the {analysis.anchor.unit}s, not the work before them.")
     elif named := find_named_cause(analysis, rank, basis):
@@ -169,10 +170,7 @@ def list_doubts(
                 "word-memory-pressure",
             )
         )
-    found = [
-        Doubt(_OF_SEVERITY[one.severity], "", shorten_message(one), "limits", one.cure or "")
-        for one in limits
-    ]
+    found = [Doubt(_OF_SEVERITY[one.severity], "", one.short, "limits", one.cure or "") for one in limits]
     doubts[2:2] = sorted(found, key=lambda one: one.grade != "bad")
     if not limits:
         doubts.append(Doubt(_OF_TONE[coverage.tone], coverage.head, coverage.text, coverage.target))
@@ -186,7 +184,8 @@ def _judge_split(analysis: Analysis, waits: Fact, replay: Fact) -> Doubt:
     if grade == "sure" and replay.tone != "ok":
         grade = "likely"
     reasons = waits.text if level == "high" or not waits.doubt else f"{units.capitalize(waits.doubt)}."
-    replayed = f"{replay.head}." if replay.tone == "ok" else f"{replay.head}: {replay.text}"
+    is_tested = analysis.replay is not None and analysis.replay.check is not None
+    replayed = f"{replay.head}." if replay.tone == "ok" or is_tested else f"{replay.head}. {replay.text}"
     text = f"{reasons} {replayed}"
     return Doubt(grade, waits.head, text.strip(), waits.target)
 
@@ -197,8 +196,6 @@ def _judge_agreement(analysis: Analysis, basis: TimeBasis, steps: Fact) -> Doubt
     led, count, unit = diagnosis.led_steps, diagnosis.decided_steps, analysis.anchor.unit
     if basis.kind != "median" or led is None or dominant in {"unknown", "mixed", Wall.COMPUTE}:
         return Doubt("sure" if steps.tone == "ok" else "likely", steps.head, steps.text, steps.target)
-    head = f"All {unit}s agree" if led == count else f"{led} of {count} {unit}s agree"
-    counted = units.plural(count, f"steady {unit}")
-    text = f"{name_wall(Wall(dominant))} is the largest loss in {led} of {counted}."
+    head = f"{led} of {count} steady {unit}s agree"
     grade: Grade = "sure" if led == count and steps.tone == "ok" else "likely"
-    return Doubt(grade, head, text, "steps")
+    return Doubt(grade, head, "", "steps")

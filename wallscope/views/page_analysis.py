@@ -80,7 +80,8 @@ def _write_page(report: Report, most_characters: int) -> str:
         counts=counts,
         analysis=analysis,
         told=told,
-        more=_list_details(analysis, rank, told),
+        more=_list_details(analysis, rank, told)
+        | {"is_job": any(section.key == "job" for section in sections)},
         version=analysis.wallscope_version,
     )
 

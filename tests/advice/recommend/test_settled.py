@@ -196,7 +196,7 @@ def test_a_fix_of_a_draining_call_says_that_the_host_time_behind_it_remains():
             "saves 41.5 ms, more than the 40.0 ms that its cause takes:",
             id="more than its cause takes",
         ),
-        pytest.param(40.5, "also changes what takes no time in the typical step", id="a bit more"),
+        pytest.param(40.5, "also changes rarer work", id="a bit more"),
         pytest.param(40, "", id="as much"),
         pytest.param(21, "", id="most of it"),
         pytest.param(19, "saves only 19.0 ms of the 40.0 ms that its cause takes:", id="less than half"),

@@ -217,7 +217,7 @@ def build_timeline(report: Report, notes: Sequence[str], name_end: Callable[[str
         doubt = _doubt_step(report.analysis, longest["step"], unit)
         where = "" if is_whole else f" in {unit} {longest['step']}{doubt}"
         answer = (
-            f"Longest gap without compute: {units.duration(longest['duration_ns'])}{where}, mostly"
+            f"Longest gap: {units.duration(longest['duration_ns'])}{where}, mostly"
             f" {describe_cause(longest['cause'])} ({longest['cause']}), until"
             f" {visible(ended, most=_LONGEST_NAME)}."
         )
