@@ -245,3 +245,56 @@ def test_a_launch_latency_of_milliseconds_is_no_cause(latency, count, is_held):
     assert (waits_of(*rows, *ops).inferred_producer == HELD_WHILE_IDLE).sum() == (count if is_held else 0)
     kinds = [link[2] for link in walk(*rows, *ops) if round(link[1] - link[0], 3) == latency]
     assert kinds == [("unresolved" if is_held else "launch-latency")] * count
+
+
+def run_apart(*apart):
+    """Kernels that were all launched before the first one began, so many microseconds apart."""
+    rows = [launch(0, 2 * number) for number in range(len(apart) + 1)]
+    at = 1_000.0
+    rows.append(Op(0, at, at + 10, "compute", 0))
+    for number, gap in enumerate(apart, start=1):
+        at += 10 + gap
+        rows.append(Op(0, at, at + 10, "compute", number))
+    return rows
+
+
+def launch_on_idle(*latency):
+    """Kernels that ended before the next was launched, which began so many microseconds after its launch."""
+    rows = [launch(0, 0), Op(0, 4, 14, "compute", 0)]
+    for number, late in enumerate(latency, start=1):
+        at = 3_000 * number
+        rows += [launch(0, at), Op(0, at + 1 + late, at + 11 + late, "compute", number)]
+    return rows
+
+
+@pytest.mark.parametrize(
+    ("rows", "held"),
+    [
+        pytest.param(run_apart(*[1] * 19, 20.001), 1, id="a gap longer than usual, of 20"),
+        pytest.param(run_apart(*[1] * 18, 20.001), 0, id="one of 19, which are too few"),
+        pytest.param(run_apart(*[1] * 18, 50.001), 1, id="one of 19 that is longer than in any capture"),
+        pytest.param(run_apart(*[1] * 19, 20), 0, id="a gap that needs no explanation in any capture"),
+        pytest.param(run_apart(*[1] * 17, *[30] * 3), 0, id="gaps that are usual in this capture"),
+        pytest.param(run_apart(*[30] * 19, 50.001), 1, id="a gap that is longer than in any capture"),
+        pytest.param(launch_on_idle(*[2] * 57, *[50.001] * 3), 3, id="launch latencies longer than usual"),
+        pytest.param(launch_on_idle(*[2] * 58, *[999] * 2), 0, id="two that may be the tail of latencies"),
+        pytest.param(launch_on_idle(*[2] * 296, *[999] * 3), 3, id="one percent of them"),
+        pytest.param(launch_on_idle(*[2] * 297, *[999] * 3), 0, id="less than one percent"),
+        pytest.param(launch_on_idle(*[2] * 19, 1_000.001), 1, id="one that is longer than in any capture"),
+        pytest.param(launch_on_idle(*[2] * 17, 1_000.001), 0, id="one of few launch latencies"),
+        pytest.param(launch_on_idle(*[2] * 57, *[50] * 3), 0, id="latencies that need no explanation"),
+        pytest.param(launch_on_idle(*[2] * 37, *[300] * 3), 0, id="launch latencies that are usual here"),
+    ],
+)
+def test_what_is_longer_than_usual_in_this_capture_needs_a_cause(rows, held):
+    assert (waits_of(*rows).inferred_producer == HELD_WHILE_IDLE).sum() == held
+
+
+def test_the_first_operation_of_a_rank_may_begin_late_because_the_device_starts():
+    rows = [launch(0, 0), Op(0, 2_001, 2_011, "compute", 0)]
+    rows += [row._replace(start=row.start + 3_000, end=row.end + 3_000) for row in launch_on_idle(*[2] * 25)]
+    rows = [
+        row._replace(call=row.call + 1) if isinstance(row, Op) and row.start > 3_000 else row for row in rows
+    ]
+
+    assert (waits_of(*rows).inferred_producer != HELD_WHILE_IDLE).all()

@@ -28,7 +28,6 @@ from wallscope.thresholds.steps import (
     FEWEST_REPLAYS_COUNT,
     GRAPH_EDGE_NS,
     GRAPH_EDGE_SHARE,
-    LONGEST_LAUNCH_LATENCY_NS,
     PRODUCER_TOLERANCE_NS,
     SHORTEST_HELD_CALL_NS,
 )
@@ -176,6 +175,7 @@ class Dependencies:
         awaited: for each row, int32, the operations that the call waited for, perhaps with `UNRESOLVED`.
         is_awaited_inferred: bool[row], whether that is inferred from timing.
         entered_ns: int64[row], when the call began to wait; for the last of several queries, the first did.
+        longest_launch_ns: the longest launch latency that is usual in this capture.
         stream_holds: calls that let a stream wait for the host or for memory, and what they may have held.
         activities: the activity of each thread at every moment.
         order: the work of streams at any moment.
@@ -201,6 +201,7 @@ class Dependencies:
     awaited: OperationSets
     is_awaited_inferred: Flags
     entered_ns: Times
+    longest_launch_ns: int
     stream_holds: tuple[StreamHold, ...]
     activities: Activities
     order: StreamOrder
@@ -226,13 +227,13 @@ class Dependencies:
         return self.awaited.of(int(self.blocked[call]))
 
     def mark_late_launches(self) -> Flags:
-        """Return which operations began later than any launch latency explains: bool[op]."""
+        """Return which operations began later than a launch latency of this capture explains: bool[op]."""
         issued_ns = self.calls.end_ns[self.call]
         was_issued = issued_ns > np.where(
             self.stream_before >= 0, self.end_ns[self.stream_before], BEFORE_ALL
         )
         is_held: Flags = self.inferred_producer == HELD_WHILE_IDLE
-        return is_held & was_issued & (self.start_ns - issued_ns > LONGEST_LAUNCH_LATENCY_NS)
+        return is_held & was_issued & (self.start_ns - issued_ns > self.longest_launch_ns)
 
     @property
     def resolved_share(self) -> float | None:
@@ -256,7 +257,7 @@ def resolve_dependencies(capture: Capture) -> Dependencies:
     graphs.order(order)
     told_producers = order.producer_sets
     holds = find_stream_holds(capture, times, order.before)
-    inferred_producer = _infer_producers(capture, order, times, holds)
+    inferred_producer, longest_launch_ns = _infer_producers(capture, order, times, holds)
     tails = _synchronising(capture, order, waits)
     tails |= {one: (*tails[one], UNRESOLVED) for one in unexplained if one in tails}
     runs = _find_asked(capture, times)
@@ -293,6 +294,7 @@ def resolve_dependencies(capture: Capture) -> Dependencies:
         awaited=make_sets([*tails.values(), *held.values()]),
         is_awaited_inferred=np.array([one in inferred or one in held for one in [*tails, *held]], np.bool_),
         entered_ns=_find_entered(np.concatenate((blocking, holding)), times, asked_ns),
+        longest_launch_ns=longest_launch_ns,
         stream_holds=holds,
         activities=activities,
         order=order,
@@ -343,8 +345,11 @@ _ISSUING = r"LaunchHostFunc|AddCallback|Graph|(Begin|End)Capture"
 
 def _infer_producers(
     capture: Capture, order: StreamOrder, calls: CallTimes, holds: Sequence[StreamHold]
-) -> npt.NDArray[np.int32]:
-    """Add dependencies that are inferred from timing, and return that of each operation, -1 without one."""
+) -> tuple[npt.NDArray[np.int32], int]:
+    """Add dependencies that are inferred from timing, and return that of each operation, -1 without one.
+
+    Also returns the longest launch latency that is usual in this capture, in ns.
+    """
     wait_calls = np.flatnonzero(mark_calls(capture, _WAIT_CALL))
     behind_hold = np.logical_or.reduce(
         [one.may_hold for one in holds] or [np.zeros(order.before.size, np.bool_)]
@@ -361,7 +366,7 @@ def _infer_producers(
         found[inferred.held] = HELD_WHILE_IDLE
     else:
         order.follow((op, UNRESOLVED) for op in inferred.idle.tolist())
-    return found
+    return found, inferred.longest_launch_ns
 
 
 def _find_asked(capture: Capture, calls: CallTimes) -> QueryRuns:

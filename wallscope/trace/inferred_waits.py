@@ -20,6 +20,7 @@ from wallscope.thresholds.steps import (
     INFERRED_CANDIDATES_COUNT,
     INFERRED_CLOSE_NS,
     INFERRED_SHARE,
+    LATE_LAUNCHES_SHARE,
     LONGEST_DEPENDENCY_LATENCY_NS,
     LONGEST_LAUNCH_LATENCY_NS,
     LONGEST_UNEXPLAINED_LATENCY_NS,
@@ -47,6 +48,7 @@ class InferredWaits:
         idle: operations that were delayed although nothing ran since their last known dependency, except
             page migrations. If that is their launch, they began later than any launch latency, repeatedly.
         held: those of them that were delayed by more than a latency.
+        longest_launch_ns: the longest launch latency that is usual in this capture.
     """
 
     op: Codes
@@ -55,19 +57,34 @@ class InferredWaits:
     free: Rows
     idle: Rows
     held: Rows
+    longest_launch_ns: int
 
 
 @dataclass(frozen=True, slots=True)
 class _Late:
     """Operations that began long after all that is known to have held them, in order of number.
 
-    `known_ns` is when the last known dependency ended; `was_issued` means that it was the issue.
+    `known_ns` is when the last known dependency ended; `was_issued` means that it was the issue. `usual` are
+    the latencies that need no other explanation in this capture.
     """
 
     op: Rows
     known_ns: Times
     was_issued: Flags
     is_open: Flags
+    usual: "_UsualLatencies"
+
+
+@dataclass(frozen=True, slots=True)
+class _UsualLatencies:
+    """The longest usual latency behind a producer and behind an issue on an idle device, in ns.
+
+    `launches_count` is how many of the latter the capture has.
+    """
+
+    hand_over_ns: int
+    launch_ns: int
+    launches_count: int
 
 
 def infer_producers(  # noqa: PLR0913, PLR0917  # the inputs of the inference
@@ -100,11 +117,11 @@ def infer_producers(  # noqa: PLR0913, PLR0917  # the inputs of the inference
     is_migrating = _ran_since(operations, np.where(migrates, end_ns, BEFORE_ALL), late)[untold]
     op, was_issued = late.op[untold], late.was_issued[untold]
     waited_ns = operations["start_ns"].to_numpy()[op] - late.known_ns[untold]
-    is_long = late.is_open[untold] | (waited_ns > LONGEST_UNEXPLAINED_LATENCY_NS)
-    is_stalled = ~ran & was_issued & (waited_ns > LONGEST_LAUNCH_LATENCY_NS)
-    is_stalled &= np.count_nonzero(is_stalled) >= FEWEST_INFERRED_COUNT  # one may be the start of the device
+    is_beyond = waited_ns > late.usual.hand_over_ns
+    is_long = late.is_open[untold] | is_beyond
+    is_stalled = _find_stalled(operations, op, np.where(was_issued & ~ran, waited_ns, 0), late.usual)
     is_idle = ~ran & (~was_issued | is_migrating | behind_hold[op] | is_stalled)
-    is_beyond = behind_hold[op] | (waited_ns > LONGEST_UNEXPLAINED_LATENCY_NS)
+    is_beyond |= behind_hold[op]
     rows = np.flatnonzero(found >= 0)
     return InferredWaits(
         op=late.op[rows].astype(np.int32),
@@ -113,6 +130,7 @@ def infer_producers(  # noqa: PLR0913, PLR0917  # the inputs of the inference
         free=op[~ran],
         idle=op[is_idle],
         held=op[is_idle & is_beyond],
+        longest_launch_ns=late.usual.launch_ns,
     )
 
 
@@ -147,19 +165,49 @@ def _find_late(  # noqa: PLR0913, PLR0917  # the inputs of the inference
     was_issued = issued_ns > known_ns
     known_ns = np.maximum(known_ns, issued_ns)
     is_known = (known_ns > BEFORE_ALL) & (issued_ns <= start_ns)
+    latency_ns, is_free = start_ns - known_ns, is_known & ~behind_hold
+    of_issue, of_producer = (latency_ns[is_free & (was_issued == one)] for one in (True, False))
     latest_ns = np.full(start_ns.size, LONGEST_DEPENDENCY_LATENCY_NS)
-    for by_issue in (True, False):
-        is_like = was_issued == by_issue
-        latest_ns[behind_hold & is_like] = _usual_ns((start_ns - known_ns)[is_known & is_like & ~behind_hold])
-    late = np.flatnonzero(is_known & (start_ns - known_ns > latest_ns))
-    return _Late(late, known_ns[late], was_issued[late], is_open[late])
+    for is_like, like_ns in ((was_issued, of_issue), (~was_issued, of_producer)):
+        latest_ns[behind_hold & is_like] = _find_usual(like_ns, 0, LONGEST_DEPENDENCY_LATENCY_NS)
+    usual = _UsualLatencies(
+        _find_usual(of_producer, LONGEST_DEPENDENCY_LATENCY_NS, LONGEST_UNEXPLAINED_LATENCY_NS),
+        _find_usual(of_issue, LONGEST_UNEXPLAINED_LATENCY_NS, LONGEST_LAUNCH_LATENCY_NS),
+        of_issue.size,
+    )
+    late = np.flatnonzero(is_known & (latency_ns > latest_ns))
+    return _Late(late, known_ns[late], was_issued[late], is_open[late], usual)
 
 
-def _usual_ns(latencies_ns: Times) -> int:
-    """Return up to which length latencies are usual, at most and where few are known that of all captures."""
+def _find_usual(latencies_ns: Times, least_ns: int, most_ns: int) -> int:
+    """Return up to which length latencies are usual in this capture, within two limits of all captures.
+
+    Where few are known, it is the larger limit.
+    """
     if latencies_ns.size < FEWEST_USUAL_LATENCIES_COUNT:
-        return LONGEST_DEPENDENCY_LATENCY_NS
-    return min(int(np.quantile(latencies_ns, USUAL_LATENCIES_SHARE)), LONGEST_DEPENDENCY_LATENCY_NS)
+        return most_ns
+    return min(max(int(np.quantile(latencies_ns, USUAL_LATENCIES_SHARE)), least_ns), most_ns)
+
+
+def _find_stalled(operations: pl.DataFrame, op: Rows, waited_ns: Times, usual: _UsualLatencies) -> Flags:
+    """Return which operations began later after their launch than an idle device lets them.
+
+    Rare ones may be the tail of launch latencies, up to the limit of all captures. Beyond, a single one
+    counts in a capture with enough launch latencies.
+    """
+    found: Flags = waited_ns > usual.launch_ns
+    if np.count_nonzero(found) < max(FEWEST_INFERRED_COUNT, LATE_LAUNCHES_SHARE * usual.launches_count):
+        found = waited_ns > LONGEST_LAUNCH_LATENCY_NS
+    if np.count_nonzero(found) < FEWEST_INFERRED_COUNT:
+        found &= (usual.launches_count >= FEWEST_USUAL_LATENCIES_COUNT) & ~_is_first_of_rank(operations)[op]
+    return found
+
+
+def _is_first_of_rank(operations: pl.DataFrame) -> Flags:
+    """Return which operations are the first of their rank: the device may be starting."""
+    rank = operations["rank_id"].to_numpy()
+    found: Flags = np.append(True, rank[1:] != rank[:-1])[: rank.size]
+    return found
 
 
 def _find_close(operations: pl.DataFrame, end_ns: Times, late: _Late) -> npt.NDArray[np.int64]:
