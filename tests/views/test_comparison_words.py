@@ -4,7 +4,7 @@ import pytest
 
 from wallscope.model.comparison import OperationChange
 from wallscope.model.enums import Wall
-from wallscope.views.comparison_words import TIMES, describe_calls
+from wallscope.views.comparison_words import TIMES, describe_calls, is_of_overlap, write_calls
 
 
 def changed(count, each_ns, delta_ns):
@@ -51,3 +51,5 @@ def changed(count, each_ns, delta_ns):
 )
 def test_calls_say_what_changed(row, text):
     assert describe_calls(row) == text.replace(" x ", TIMES)
+    assert is_of_overlap(row) is text.endswith(" exposed")
+    assert describe_calls(row).startswith(write_calls(row))

@@ -41,7 +41,9 @@ from wallscope.views.comparison_words import (
     describe_calls,
     describe_kernels,
     describe_place,
+    is_of_overlap,
     select_operations,
+    write_calls,
     write_change,
     write_tested_interval,
     write_time_interval,
@@ -341,6 +343,7 @@ def list_operation_changes(comparison: Comparison, most: int) -> Grid:
     """Make operations by NVTX range that are new, gone, replaced or changed, as calls and time per call."""
     rows = select_operations(comparison, most)
     interval = partial(write_tested_interval, among="operations")
+    calls = f"calls{TIMES}time per call"
     columns = (
         on_terminal("change", "change, 95 % CI", "plain", "", write_change, widths=(0, _WIDE)),
         on_terminal("delta_ns", "change", "signed_duration", widths=(_WIDE, 1 << 30)),
@@ -349,7 +352,10 @@ def list_operation_changes(comparison: Comparison, most: int) -> Grid:
         on_page("delta_ns", "change", "signed_duration"),
         on_markdown("interval", "95 % interval", "plain", value=interval),
         on_page("interval", "95 % interval", "plain", "of the change", interval),
-        Column("kind", "", "text"),
+        on_terminal("kind", "", "text", "", _name_kind_briefly, widths=(0, _WIDE)),
+        on_terminal("kind", "", "text", widths=(_WIDE, 1 << 30)),
+        on_markdown("kind", "", "text"),
+        on_page("kind", "", "text"),
         on_terminal("place", "operation", "text", "", _name_place, widths=(0, _WIDE), wrap="cut"),
         on_terminal("place", "operation", value=describe_place, widths=(_WIDE, 1 << 30), wrap="cut"),
         on_terminal("kernels", "kernel", value=describe_kernels, widths=(_WIDE, 1 << 30), wrap="cut"),
@@ -359,7 +365,10 @@ def list_operation_changes(comparison: Comparison, most: int) -> Grid:
             "place", "operation", "text", "kind of work, and the NVTX ranges around it", _place_with_hint
         ),
         on_page("kernels", "kernel", "text", "the one that runs longest, base and head", describe_kernels),
-        Column("calls", f"calls{TIMES}time per call", "plain", "", describe_calls, is_right=False),
+        on_terminal("calls", calls, "plain", "", write_calls, is_right=False, widths=(0, _WIDE)),
+        on_terminal("calls", calls, "plain", "", describe_calls, is_right=False, widths=(_WIDE, 1 << 30)),
+        on_markdown("calls", calls, "plain", "", describe_calls, is_right=False),
+        on_page("calls", calls, "plain", "", describe_calls, is_right=False),
     )
     return tabulate(OPERATIONS_TITLE, columns, rows)
 
@@ -379,6 +388,11 @@ def build_operation_changes(comparison: Comparison, told: ChangeStatement) -> Se
 
 def _place_with_hint(row: OperationChange) -> Cell:
     return Cell(describe_place(row), row.wall, row.path)
+
+
+def _name_kind_briefly(row: OperationChange) -> str:
+    """Name the kind; a change of overlap reads "+11.8 ms exposed"."""
+    return "exposed" if is_of_overlap(row) else row.kind
 
 
 def _name_place(row: OperationChange) -> str:

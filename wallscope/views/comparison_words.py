@@ -475,23 +475,32 @@ def describe_kernels(row: OperationChange) -> str:
 def describe_calls(row: OperationChange) -> str:
     """Write calls and time per call of both sides, or of the one that has the operation.
 
-    Where these explain less than half of the change, it is one of overlap, and that is said: the step waits
-    more or less for the same work.
+    A change of overlap is said: the step waits more or less for the same work.
     """
+    if not is_of_overlap(row):
+        return write_calls(row)
+    exposed = f"{units.duration(abs(row.delta_ns))} {'more' if row.delta_ns > 0 else 'less'} exposed"
+    return f"{write_calls(row)}, {exposed}"
+
+
+def is_of_overlap(row: OperationChange) -> bool:
+    """Return whether calls and time per call of both sides explain less than half of the change."""
+    worked_ns = (row.head_work_ns - row.base_work_ns) * (1 if row.delta_ns > 0 else -1)
+    return bool(row.base_count and row.head_count) and 2 * worked_ns < abs(row.delta_ns)
+
+
+def write_calls(row: OperationChange) -> str:
+    """Write calls and time per call of both sides, or of the one that has the operation."""
     sides = [
         (_write_changed_count(count), round(work_ns / count))
         for count, work_ns in ((row.base_count, row.base_work_ns), (row.head_count, row.head_work_ns))
         if count
     ]
-    exposed = ""
-    worked_ns = (row.head_work_ns - row.base_work_ns) * (1 if row.delta_ns > 0 else -1)
-    if len(sides) == 2 and 2 * worked_ns < abs(row.delta_ns):
-        exposed = f", {units.duration(abs(row.delta_ns))} {'more' if row.delta_ns > 0 else 'less'} exposed"
     if len(sides) == 2 and sides[0][0] == sides[1][0]:
         each = [units.duration(each_ns) for _, each_ns in sides]
         change = each[0] if each[0] == each[1] else units.change(sides[0][1], sides[1][1])
-        return f"{sides[0][0]}{TIMES}{change}{exposed}"
-    return " → ".join(f"{count}{TIMES}{units.duration(each_ns)}" for count, each_ns in sides) + exposed
+        return f"{sides[0][0]}{TIMES}{change}"
+    return " → ".join(f"{count}{TIMES}{units.duration(each_ns)}" for count, each_ns in sides)
 
 
 def _write_changed_count(count: float) -> str:
