@@ -38,6 +38,7 @@ NOT_BY_CAPTURE = {
     "unmatched-kernels",  # --kernels
     "outside-steps",
     "silent-waits",  # calls of the program that no profiler follows
+    "other-process",  # a fact about the run
     "slower-kernels",  # a fact about the run
     "one-gap",  # --time
     "lock-hidden",  # a fact about the run

@@ -48,6 +48,7 @@ class FindingCode(StrEnum):
     ONE_GAP = "one-gap"
     ONE_RANK = "one-rank"
     ORPHAN_OPERATIONS = "orphan-operations"
+    OTHER_PROCESS = "other-process"
     OUTSIDE_STEPS = "outside-steps"
     PAYLOADS_NOT_EXPORTED = "payloads-not-exported"
     PERHAPS_INCOMPLETE = "perhaps-incomplete"

@@ -32,7 +32,7 @@ from wallscope.thresholds.verdict import (
 from wallscope.trace.dependencies import Dependencies
 from wallscope.trace.kernel_classes import shorten_kernel
 from wallscope.trace.repeat_unit import find_repeat_unit
-from wallscope.trace.silent_waits import SilentlyHeld, find_silent_waits
+from wallscope.trace.silent_waits import SilentlyHeld, find_neighbors, find_silent_waits
 from wallscope.trace.steps import Steps
 from wallscope.units import duration, number, percent, plural, seconds, write_range
 
@@ -369,12 +369,32 @@ def _describe_silent_wait(one: SilentlyHeld, held_ns: int, world_size: int | Non
     )
 
 
+def _find_neighbors(account: RankSummary, trace: Trace) -> Iterator[Finding]:
+    """Report other processes of the export that ran while launched work of the rank waited on its GPU."""
+    rank = account.rank
+    is_own = pl.col("pid").eq_missing(rank.pid) & pl.col("device").eq_missing(rank.device)
+    rank_id = int(trace.capture.ranks.filter(is_own)["rank_id"][0])
+    windows = trace.windows.filter(pl.col("rank_id") == rank_id)
+    windows_ns = int((windows["end_ns"] - windows["start_ns"]).to_numpy().sum())
+    for one in find_neighbors(rank_id, trace.capture, trace.waits):
+        if one.held_ns >= SHARED_DEVICE_SHARE * windows_ns:
+            yield make_finding(
+                FindingCode.OTHER_PROCESS,
+                covers_ns=one.held_ns,
+                process="another process" if one.pid is None else f"process {one.pid}",
+                waits=plural(one.waits, "time"),
+                time=duration(one.held_ns),
+                operations=plural(one.count, "operation"),
+            )
+
+
 _REPORTED_BY = {
     UNATTRIBUTED_OPAQUE_GRAPH: {FindingCode.GRAPH_MODE_GRAPHS},
     UNATTRIBUTED_PROFILER: {FindingCode.PROFILER_OVERHEAD, FindingCode.UNPROFILED_STEP},
     UNRECOGNIZED: {FindingCode.UNMATCHED_KERNELS},
 }
 _UNRESOLVED = {
+    FindingCode.OTHER_PROCESS,
     FindingCode.SILENT_WAITS,
     FindingCode.UNRESOLVED_WAITS,
     FindingCode.NO_API_CALLS,
@@ -388,6 +408,7 @@ def find_attribution_limits(
     """Return limits of the statements about the diagnosed rank, the most severe first."""
     capture = trace.capture
     unresolved = [
+        *_find_neighbors(account, trace),
         *_find_silent_waits(trace),
         *_unresolved_waits(account.rank, waits, capture, anchor.typical),
     ]

@@ -17,7 +17,7 @@ from wallscope.records import dataclass
 from wallscope.thresholds.steps import LONGEST_UNEXPLAINED_LATENCY_NS
 from wallscope.trace.dependencies import Dependencies
 from wallscope.trace.inferred_waits import HELD_WHILE_IDLE
-from wallscope.trace.intervals import Times
+from wallscope.trace.intervals import Spans, Times, covered_ns, order_spans, union
 from wallscope.trace.names import match_alike
 from wallscope.trace.stream_holds import SilentWait
 
@@ -67,6 +67,43 @@ def find_silent_waits(
         SilentlyHeld(kind, may_hold, idle_ns[may_hold & is_long], asked, count)
         for kind, may_hold, asked, count in found
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Neighbor:
+    """Another process that ran on the GPU of a rank while launched work of the rank waited on it.
+
+    `held_ns` is how long it ran in such waits, `waits` their number, `count` that of its operations.
+    """
+
+    pid: int | None
+    held_ns: int
+    waits: int
+    count: int
+
+
+def find_neighbors(rank_id: int, capture: Capture, waits: Dependencies) -> tuple[Neighbor, ...]:
+    """Return the other processes whose operations fill waits of a rank on its GPU, the longest first."""
+    ranks = capture.ranks
+    (own,) = ranks.filter(pl.col("rank_id") == rank_id).iter_rows(named=True)
+    if own["gpu"] is None:
+        return ()
+    others = ranks.filter((pl.col("gpu") == own["gpu"]) & (pl.col("process") != own["process"]))
+    of_rank = capture.operations["rank_id"].to_numpy()
+    is_held = (waits.inferred_producer == HELD_WHILE_IDLE) & (of_rank == rank_id)
+    until_ns, idle_ns = waits.start_ns[is_held], _measure_idle(capture.operations, waits)[is_held]
+    held = union(order_spans(until_ns - idle_ns, until_ns))
+    found = []
+    for other, pid in others["rank_id", "pid"].iter_rows():
+        rows = np.flatnonzero(of_rank == other)
+        busy = union(order_spans(waits.start_ns[rows], waits.end_ns[rows]))
+        filled_ns = covered_ns(busy, held)
+        if filled_ns.any():
+            is_inside = covered_ns(held, Spans(waits.start_ns[rows], waits.end_ns[rows])) > 0
+            found.append(
+                Neighbor(pid, int(filled_ns.sum()), int((filled_ns > 0).sum()), int(is_inside.sum()))
+            )
+    return tuple(sorted(found, key=lambda one: -one.held_ns))
 
 
 _Found = tuple[SilentWait, Flags, str, int]
