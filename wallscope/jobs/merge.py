@@ -323,7 +323,8 @@ def _read_outcome(path: Source, outcome: Outcome) -> _Analyzed | tuple[Source, W
     )
     try:
         packed = [rank.profile for rank in analysis.ranks if rank.profile is not None]
-        return _Analyzed(path, analysis, tuple(unpack_profile(one, str(path)) for one in packed), timeline)
+        profiles = tuple(unpack_profile(one, str(path), is_checked=True) for one in packed)
+        return _Analyzed(path, analysis, profiles, timeline)
     except ProfileError as error:
         return path, error
 

@@ -113,8 +113,12 @@ class Allowance:
             )
 
 
-def unpack_profile(stored: PackedProfile, origin: str, allowance: Allowance | None = None) -> Profile:
+def unpack_profile(
+    stored: PackedProfile, origin: str, allowance: Allowance | None = None, *, is_checked: bool = False
+) -> Profile:
     """Return the profile that was packed; `origin` names its file in errors.
+
+    One that this program wrote or read before is not checked again.
 
     Raises:
         ProfileError: it is damaged, or of another version.
@@ -127,8 +131,9 @@ def unpack_profile(stored: PackedProfile, origin: str, allowance: Allowance | No
     allowance = allowance or Allowance()
     try:
         packed = _inflate(stored.data)
-        check_json(packed, f"{origin}: its profile", _AGAIN, ProfileError)
-        allowance.take(max(packed.count(b","), len(packed) // 8), origin)
+        if not is_checked:
+            check_json(packed, f"{origin}: its profile", _AGAIN, ProfileError)
+            allowance.take(max(packed.count(b","), len(packed) // 8), origin)
         content = json.loads(packed)
         del packed
         for added in _ADDED:
@@ -151,9 +156,11 @@ def unpack_profile(stored: PackedProfile, origin: str, allowance: Allowance | No
         pl.exceptions.PolarsError,
     ) as error:
         raise ProfileError(f"{origin} — its profile is damaged — {_AGAIN}") from error
+    profile = Profile(header=header, fixes=(), **frames)
+    if is_checked:
+        return profile
     texts = [column for frame in frames.values() for column in frame if column.dtype == pl.String]
     allowance.take(sum(int(column.str.len_bytes().sum()) for column in texts), origin)
-    profile = Profile(header=header, fixes=(), **frames)
     if not _is_sound(profile):
         raise ProfileError(f"{origin} — its profile contradicts itself — {_AGAIN}")
     return profile
@@ -212,7 +219,7 @@ def _decode_column(content: Any, dtype: pl.DataType) -> pl.Series:
     if isinstance(content, dict):
         texts = pl.Series(content["texts"], dtype=pl.String, strict=True)
         codes = pl.Series(content["codes"], dtype=pl.UInt32, strict=True)  # nothing is below 0
-        return texts.cast(dtype).gather(codes)
+        return texts.cast(dtype)[codes]
     return pl.Series(content, dtype=dtype, strict=True)
 
 
@@ -240,7 +247,7 @@ def _select_timed_rows(owned: pl.DataFrame) -> pl.DataFrame:
 
 def _on_walls(causes: pl.Series) -> bool:
     """Return whether each cause is one of a wall."""
-    return set(causes.unique().str.split("/").list.first()) <= set(map(str, Wall))
+    return {cause.partition("/")[0] for cause in causes.unique()} <= set(map(str, Wall))
 
 
 def read_profiles(path: Path) -> tuple[Profile, ...]:
