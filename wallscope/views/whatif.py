@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Sequence
 from functools import partial
-from typing import Literal
 
 from rich.console import RenderableType
 
@@ -17,7 +16,6 @@ from wallscope.model.section import (
     Column,
     Grid,
     Items,
-    KeyAnswer,
     Lines,
     Section,
     Span,
@@ -27,12 +25,15 @@ from wallscope.model.section import (
     tabulate,
 )
 from wallscope.model.whatif import Answer, CriticalPath, OperationSlack, PathPart, PathSegment, WhatIf
+from wallscope.records import dataclass
 from wallscope.render import figures
 from wallscope.render.html import FirstScreen, build_sides, render_page
 from wallscope.render.terminal import render_sections
 from wallscope.render.texts import shorten_path, visible
+from wallscope.views.cards import LegendRow
+from wallscope.views.opening import Doubt
 from wallscope.views.sections.walls import describe_replay, select_first_fixes
-from wallscope.views.sections.words import WALL_WORDS, split_cause
+from wallscope.views.sections.words import WALL_WORDS
 
 _MOST_WALLS, _MOST_PARTS, _MOST_CAUSES = 3, 8, 6
 _MOST_SLACK, _MOST_SLACK_ON_PAGE = 5, 12
@@ -227,77 +228,103 @@ def write_whatif_page(found: WhatIf) -> str:
     blocks = build_path_blocks(found.path, whole, found.unit, is_drawn=False)
     path = Section("path", "What bounds it?", describe_path(found.path, whole), tuple(blocks))
     shown = (_build_changes(found), _build_sweep(found), path, _build_sureness(found))
-    best = sorted(found.answers, key=lambda answer: -answer.won_ns)
+    answers = sorted(found.answers, key=lambda answer: -answer.won_ns)
     rank = [] if found.rank is None else [f"rank {found.rank}"]
     parts_ns = dict(zip(Wall, found.walls.parts(), strict=True))
     first = FirstScreen(
         f"{name}: what if",
         (name, *rank, f"captured {units.utc(found.inputs[0].session_start_utc_ns)}"),
         "-bound",
-        _list_key_answers(found),
-        build_sides({"": parts_ns}, lambda _, wall: units.percent(parts_ns[wall] / max(found.step_ns, 1))),
-        f"typical {found.unit} as captured",
+        (),
+        build_sides({"": parts_ns}, lambda _, wall: units.duration(parts_ns[wall])),
+        f"{whole} as captured",
         wall=found.wall,
+        lines=_list_lead(found),
     )
     details = {
-        "checked": _describe_check(found),
-        "answers": [(_describe_replayed_changes(answer), answer) for answer in best[:_MOST_ANSWERS]],
-        "left": max(len(best) - _MOST_ANSWERS, 0),
-        "walls": _tabulate_walls(found),
+        "reason": _write_reason(found),
+        "legend": _list_legend(found),
+        "doubts": _list_doubts(found),
+        "answers": [_build_bar(found, answer) for answer in answers[:_MOST_ANSWERS]],
+        "left": max(len(answers) - _MOST_ANSWERS, 0),
         "nothing": _NOTHING,
     }
     version = found.wallscope_version
     return render_page("whatif.html.j2", first, shown, found=found, more=details, version=version)
 
 
-def _list_key_answers(found: WhatIf) -> tuple[KeyAnswer, ...]:
-    """List the five answers that each page begins with; the first action is the change that wins most."""
-    wall_ns, whole = getattr(found.walls, found.wall), f"the typical {found.unit}"
-    share = units.percent(wall_ns / max(found.step_ns, 1))
-    causes = [one for one in found.path.causes if one.wall == found.wall and one.name not in {"", "rest"}]
-    wall = KeyAnswer("Wall", f"{found.wall.capitalize()} {share}", (f"of {whole}.",), "breakdown", found.wall)
-    cause = KeyAnswer("Cause", "Not known", (), "path")
-    if causes:
-        largest = max(causes, key=lambda one: one.time_ns)
-        time = units.duration(round(largest.time_ns))
-        name, more = split_cause(largest.name)
-        cause = KeyAnswer("Cause", name, (f"{time} of the critical path.", *more), "path", largest.wall)
-    action = KeyAnswer("Do first", "Look at the critical path", (_NOTHING,), "path")
-    bound = KeyAnswer("Upper bound", "Not estimated", ("No change was asked that shortens it.",))
-    if (best := found.best) is not None:
-        name, after_ns = _describe_replayed_changes(best), best.step_ns
-        action = KeyAnswer(
-            "Largest win", name, ("The replay only shows the gain, and not how to reach it.",), "changes"
+@dataclass(frozen=True, slots=True)
+class ReplayedBar:
+    """An asked change: its words and options, the step with it, and the walls as shares of the step now."""
+
+    title: str
+    option: str
+    answer: Answer
+    parts: tuple[tuple[Wall, float], ...]
+
+
+def _build_bar(found: WhatIf, answer: Answer) -> ReplayedBar:
+    """Make the bar of a change, on the scale of the step as captured, or of a longer one with the change."""
+    scale_ns = max(found.step_ns, answer.step_ns, 1)
+    walls = zip(Wall, answer.walls.parts(), strict=True)
+    return ReplayedBar(
+        _describe_replayed_changes(answer),
+        " ".join(one.option for one in answer.questions),
+        answer,
+        tuple((wall, part_ns / scale_ns) for wall, part_ns in walls if part_ns),
+    )
+
+
+def _write_reason(found: WhatIf) -> str:
+    """Say in a clause what the step could drop to, or that no change shortens it."""
+    length = units.duration(found.step_ns)
+    if (best := found.best) is None:
+        return f"no change that was asked shortens the {length} {found.unit}"
+    drop = f"the typical {length} {found.unit} could drop to {units.duration(best.step_ns)}"
+    return f"{drop} ({units.write_ceiling(best.speedup)}), then {best.next_wall}-bound"
+
+
+def _list_lead(found: WhatIf) -> tuple[str, ...]:
+    """Say which change does that, or where to look instead."""
+    if (best := found.best) is None:
+        return (f"No change that was asked shortens the {found.unit}. Look at the critical path.",)
+    return (f"{_describe_replayed_changes(best)}. A replay shows the gain, not how to reach it.",)
+
+
+def _list_legend(found: WhatIf) -> tuple[LegendRow, ...]:
+    """List the walls of the step as captured."""
+    return tuple(
+        LegendRow(
+            wall,
+            units.percent(part_ns / max(found.step_ns, 1)),
+            units.milliseconds(part_ns),
+            "",
+            WALL_WORDS[wall],
+            wall == found.wall,
         )
-        bar = (units.duration(found.step_ns), units.duration(after_ns), after_ns / max(found.step_ns, 1))
-        after = f"The {found.unit} is then {best.next_wall}-bound."
-        bound = KeyAnswer(
-            "Upper bound", units.write_ceiling(best.speedup), (after,), "changes", predicted=bar
-        )
-    error = found.check.error_median
-    tone: Literal["ok", "warn"] = "warn" if error is None else "ok"
+        for wall, part_ns in zip(Wall, found.walls.parts(), strict=True)
+        if part_ns
+    )
+
+
+def _list_doubts(found: WhatIf) -> tuple[Doubt, ...]:
+    """Say how far the replay was off, and what it leaves unchanged."""
+    error, slack = found.check.error_median, units.percent(found.check.slack_share)
     head = "Replay not checked" if error is None else f"Replay error {units.percent(error)}"
-    slack = units.percent(found.check.slack_share)
-    doubt = f"Uncertain: latency and host time, {slack} of the path, are replayed unchanged."
-    return wall, cause, action, bound, KeyAnswer("How sure", head, (doubt,), "sure", tone=tone)
+    checked = f"A check needs two steady {found.unit}s of medium length."
+    if error is not None and found.check.error_p90 is not None:
+        counted = units.plural(found.check.steps, f"steady {found.unit}")
+        checked = f"Median of {counted}; p90 {units.percent(found.check.error_p90)}."
+    unchanged = f"Latency and host time, {slack} of the critical path, are replayed unchanged."
+    return (
+        Doubt("unknown" if error is None else "sure", head, checked, "sureness"),
+        Doubt("likely", "", unchanged, "sureness"),
+    )
 
 
 def _describe_replayed_changes(answer: Answer) -> str:
     """Say in words what a replay changes."""
     return units.capitalize(describe_questions(answer.questions))
-
-
-def _tabulate_walls(found: WhatIf) -> Grid:
-    columns = (Column("wall", "wall"), Column("time", "time", "ms"), Column("share", "share", "percent"))
-    rows = tuple(
-        (
-            Cell(str(wall), wall, WALL_WORDS[wall], tone="strong" if wall == found.wall else None),
-            part_ns,
-            part_ns / max(found.step_ns, 1),
-        )
-        for wall, part_ns in zip(Wall, found.walls.parts(), strict=True)
-    )
-    return Grid("Time breakdown as captured", columns, rows)
 
 
 def _build_changes(found: WhatIf) -> Section | None:

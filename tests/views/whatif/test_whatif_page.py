@@ -54,32 +54,29 @@ def hostile(found):
 
 def test_the_first_screen_says_what_it_takes_now_and_with_what_wins_most(found):
     text = unescape(write_whatif_page(found))
-    cards = text.partition('<ol class="cards">')[2].partition("</ol>")[0]
+    cards = text.partition('<ol class="recs">')[2].partition("</ol>")[0]
     told = re.findall(
-        r"<h3>(.*?)</h3>.*?>([\d.]+x)</span></div>.*?to </span>(.*?)</span></p>.*?"
-        r'<b class="amount">(.*?)</b>, then <span[^>]*></span>([\w]+)-bound',
+        r"<h3>(.*?)</h3>.*?>([\d.]+x)</span>.*?>then (\w+)-bound</span><strong>(.*?)</strong>",
         cards,
         re.DOTALL,
     )
     best = sorted(found.answers, key=lambda answer: -answer.won_ns)
 
-    answers = re.findall(r"<dt>(.*?)</dt><dd><b>(?:<span[^>]*></span>)?<a[^>]*>(.*?)</a></b>", text)
-    assert [label for label, _ in answers] == [
-        "Wall",
-        "Cause",
-        "Largest win",
-        "Upper bound",
-        "How sure",
-    ]
-    assert answers[0][1].startswith(f"{found.wall.capitalize()} ")
-    assert answers[3][1] == f"up to {best[0].speedup:.2f}x"
+    heading = re.sub(r"<.*?>", "", text.partition("<h1>")[2].partition("</h1>")[0])
+    before, after = units.duration(found.step_ns), units.duration(best[0].step_ns)
+    assert heading == (
+        f"{found.wall.capitalize()}-bound: the typical {before} step could drop to {after}"
+        f" (up to {best[0].speedup:.2f}x), then {best[0].next_wall}-bound."
+    )
+    assert f'<p class="lead">{units.capitalize(describe_questions(best[0].questions))}. ' in text.replace(
+        "\N{NO-BREAK SPACE}", " "
+    )
     assert told == [
         (
             units.capitalize(describe_questions(answer.questions)),
             f"{answer.speedup:.2f}x",
-            units.duration(answer.step_ns),
-            units.signed_duration(-answer.won_ns),
             str(answer.next_wall),
+            units.join_ends(before, units.duration(answer.step_ns), " → "),
         )
         for answer in best
     ]
@@ -122,8 +119,8 @@ def test_no_medium_names_a_change_that_gains_nothing(found):
     assert vain.best is None
     assert "No change that was asked shortens it." in brief_whatif(vain, "run.sqlite", 3).verdict
     assert f"No change that was asked shortens the {found.unit}." in page
-    assert "Largest win" in write_whatif_page(found)
-    assert "Largest win" not in page
+    assert "could drop to" in write_whatif_page(found)
+    assert "could drop to" not in page
 
 
 def test_what_is_unknown_of_the_replay_is_said_as_unknown(found):
