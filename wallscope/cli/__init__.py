@@ -76,6 +76,9 @@ _USAGE_WORDS = tuple(
         (r"^No such (option|command):? '?([^' ]+)'?", r"\2 — there is no such \1"),
         (r"^Missing (?:argument|option|parameter) '(.+)'", r"\1 — is missing"),
         (r"^Option '(.+)' requires an argument", r"\1 — has no value"),
+        (r"^Option '(.+)' does not take a value", r"\1 — takes no value"),
+        (r"^Got unexpected extra argument(?:s|\(s\))? \((.+)\)", r"\1 — is more than the command takes"),
+        (r" \(Possible options: (.+)\)$|[.]? Did you mean (.+)\?$", r"; similar: \1\2"),
     )
 )
 _TRACKER = "https://github.com/wallscope/wallscope/issues"

@@ -13,11 +13,14 @@ import pytest
         (("analyze", "x", "--max-rows", "0"), "--max-rows — is below 1 — see wallscope analyze --help"),
         (("whatif", "x", "--accept-error", "y"), "--accept-error — is not a number — see wallscope whatif"),
         (("convert", "x", "y", "--to", "xml"), "--to — 'xml' is not one of "),
-        (("analyze", "--nope"), "--nope — there is no such option"),
+        (("analyze", "--nope"), "--nope — there is no such option; similar: --no-cache — see wallscope"),
+        (("analyze", "x", "--brief=y"), "--brief — takes no value — see wallscope"),
+        (("cache", "x"), "x — is more than the command takes — see wallscope cache --help"),
+        (("info", "x", "y", "z"), "y z — is more than the command takes — see wallscope info --help"),
         (("analyze",), "FILE... — is missing — see wallscope analyze --help"),
         (("advise", "--model", "x"), "--gpus — is missing — see wallscope advise --help"),
         (("analyze", "x", "--json"), "--json — has no value — see wallscope"),
-        (("analyz", "x"), "analyz — there is no such command"),
+        (("analyz", "x"), "analyz — there is no such command; similar: 'analyze' — see wallscope --help"),
     ],
 )
 def test_a_wrong_command_line_is_one_line(arguments, said, called):
