@@ -4,10 +4,10 @@
 
 Good inputs are mutated one way each (`fixtures/mutation`): exports, folders of tables, jobs, stores, JSON
 answers, configurations, files of kernel rules and traces of PyTorch's profiler. The same arguments give the
-same inputs. Each is judged by a process with a watchdog on its time and a bound on its memory, one of 80 as a
-shell starts it. What became of one is in the journal at once: begun again with the same journal, only the
-rest is tried, with `--again` also what was broken. Exit code 1 if any outcome is neither an answer that holds
-nor one clear line.
+same inputs. Each is judged by a process with a watchdog on its time and a bound on its memory, one of 80
+also as a shell starts it. What became of one is in the journal at once: begun again with the same journal,
+only the rest is tried, with `--again` also what was broken. Exit code 1 if any outcome is neither an answer
+that holds nor one clear line.
 """
 
 import argparse

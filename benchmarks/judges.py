@@ -21,6 +21,7 @@ from benchmarks.judging import (
     analyze_once,
     is_alone,
     judged,
+    judged_both_ways,
     make_shipped_parts_once,
 )
 from wallscope.process_tuning import POLARS_THREADS
@@ -103,7 +104,7 @@ def _serve(pipe: Connection, good: Sequence[Path]) -> None:
     while True:
         path, subject, turn, alone = pipe.recv()
         began_s, _ = _taken()
-        outcome = judged(path, subject, turn, alone=alone)
+        outcome = (judged_both_ways if alone else judged)(path, subject, turn)
         ended_s, peak_bytes = _taken()
         pipe.send((outcome, ended_s - began_s, peak_bytes))
 

@@ -5,7 +5,8 @@ add up to its length, the JSON is JSON, and reading by pages and by SQLite give 
 with itself finds no change; what is published is harmless (`benchmarks.published`). A refusal is exit code 2
 and one line that names the file and says what to do. In both cases the input and its folder are as they were.
 
-Few inputs are judged by processes of their own instead, as a shell starts them, with their begin and end.
+Few inputs are judged by processes of their own too, as a shell starts them, with their begin and end. Both
+must end alike.
 """
 
 import hashlib
@@ -41,7 +42,7 @@ from wallscope.process_tuning import POLARS_THREADS
 from wallscope.render import html
 
 _ALONE_OF = 80
-"""One of so many inputs has processes of its own, which take a second each."""
+"""One of so many inputs has processes of its own too, which take a second each."""
 _LATEST = 2
 """The members of a job."""
 _LEFT_OUT = "wallscope: record left out: "
@@ -94,8 +95,25 @@ def judged(path: Path, subject: str, turn: int, *, alone: bool = False) -> Outco
     return Outcome(Ending.REFUSED, line) if line else Outcome(Ending.ANSWERED)
 
 
+def judged_both_ways(path: Path, subject: str, turn: int) -> Outcome:
+    """What becomes of one input in this process and in processes of its own, which must be the same."""
+    here = judged(path, subject, turn)
+    apart = judged(path, subject, turn, alone=True)
+    if (here.ending, _cause_and_cure(here)) == (apart.ending, _cause_and_cure(apart)):
+        return apart
+    return Outcome(
+        Ending.BROKEN,
+        f"in one process {here.ending}: {here.text}; in processes of its own {apart.ending}: {apart.text}",
+    )
+
+
+def _cause_and_cure(outcome: Outcome) -> str:
+    """Return the line without the name of its file, which may be temporary."""
+    return outcome.text.partition(" — ")[2]
+
+
 def is_alone(subject: str, kind: str, seed: int) -> bool:
-    """Whether an input is one of the few that get processes of their own; always the same ones."""
+    """Whether an input is one of the few that get processes of their own too; always the same ones."""
     return zlib.crc32(f"{subject} {kind} {seed}".encode()) % _ALONE_OF == 0
 
 

@@ -44,6 +44,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 LONGEST = (
+    "test_stalls.py",
     "test_page_browser.py",
     "test_demo.py",
     "test_analyzed_job.py",

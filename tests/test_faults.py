@@ -8,10 +8,10 @@ from itertools import islice
 
 import pytest
 
-from benchmarks import faults, published
+from benchmarks import faults, judging, published
 from benchmarks.faults import Tried
 from benchmarks.inputs import Input, good_inputs, inputs
-from benchmarks.judging import Ending, Outcome, analyze_once, is_alone, judged
+from benchmarks.judging import Ending, Outcome, analyze_once, is_alone, judged, judged_both_ways
 from fixtures.mutation import MUTATIONS
 from fixtures.mutation.file_bytes import BYTE_MUTATIONS
 from tests.conftest import run_part
@@ -93,10 +93,18 @@ def test_what_once_broke_something_ends_well(good, known):
 def test_a_process_of_its_own_ends_alike(good, subject, kind):
     one = Input(subject, kind, 7)
     here = outcome(good, one)
-    apart = judged(one.write(good, good["export"][0].parent), subject, 7, alone=True)
+    both = judged_both_ways(one.write(good, good["export"][0].parent), subject, 7)
 
-    assert apart.ending is here.ending
-    assert apart.text.partition(" — ")[2] == here.text.partition(" — ")[2]
+    assert both.ending is here.ending
+    assert both.text.partition(" — ")[2] == here.text.partition(" — ")[2]
+
+
+@pytest.mark.parametrize("apart", [(0, "", ""), (2, "", "wallscope: gates.txt — is too long — cut it")])
+def test_a_process_of_its_own_that_ends_otherwise_is_a_fault(good, monkeypatch, apart):
+    monkeypatch.setattr(judging, "_run_process", lambda _: apart)
+    path = Input("gates", "no Unicode", 7).write(good, good["export"][0].parent)
+
+    assert judged_both_ways(path, "gates", 7).ending is Ending.BROKEN
 
 
 def test_one_of_eighty_inputs_has_a_process_of_its_own():
