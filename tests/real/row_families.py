@@ -5,6 +5,7 @@ import json
 import re
 import sqlite3
 from collections import Counter
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -60,7 +61,7 @@ def read_rows(path: Path) -> Rows:
 
 
 def _read_export(path: Path) -> Rows:
-    with sqlite3.connect(f"file:{path}?mode=ro&immutable=1", uri=True) as rows:
+    with closing(sqlite3.connect(f"file:{path}?mode=ro&immutable=1", uri=True)) as rows, rows:
         tables = {name for (name,) in rows.execute("SELECT name FROM sqlite_master")}
 
         def count(table: str, column: str, join: str = "") -> Counter[str]:

@@ -6,6 +6,7 @@ wall that is not the true one is never claimed with high confidence.
 
 import shutil
 import sqlite3
+from contextlib import closing
 from dataclasses import dataclass
 
 import pytest
@@ -141,7 +142,7 @@ def test_compute_is_less_sure_without_launch_calls(name, tmp_path):
     path = tmp_path / "run.sqlite"
     write_run(run(add_noise(program, 1)), path, has_events=True)
     known = judge_ranks(path)
-    with sqlite3.connect(path) as connection:
+    with closing(sqlite3.connect(path)) as connection, connection:
         connection.execute(f"DROP TABLE {CALLS}")
     without = judge_ranks(path)
     changed = [level for (wall, _), (told, level) in zip(known, without, strict=True) if told != wall]

@@ -4,6 +4,7 @@ import random
 import shutil
 import sqlite3
 import string
+from contextlib import closing
 from functools import cache
 
 import polars as pl
@@ -46,7 +47,7 @@ def walls_of(found):
 def rename(path, to, new, of_class):
     """A copy of an export whose kernels of a class bear other names: `new` makes one of an old one."""
     shutil.copy(path, to)
-    with sqlite3.connect(to) as export:
+    with closing(sqlite3.connect(to)) as export, export:
         names = export.execute(
             "SELECT DISTINCT id, value FROM StringIds WHERE id IN"
             " (SELECT demangledName FROM CUPTI_ACTIVITY_KIND_KERNEL)"
@@ -63,7 +64,7 @@ def rename(path, to, new, of_class):
 
 def drop_ranges(path):
     """Leave no range of NCCL in an export."""
-    with sqlite3.connect(path) as export:
+    with closing(sqlite3.connect(path)) as export, export:
         texts = "COALESCE(text, (SELECT value FROM StringIds WHERE id = textId))"
         export.execute(f"DELETE FROM NVTX_EVENTS WHERE {texts} LIKE '%nccl%'")
     return path

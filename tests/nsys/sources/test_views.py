@@ -4,6 +4,7 @@ import os
 import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 
 import pytest
 
@@ -27,7 +28,7 @@ VIRTUAL = "CREATE VIRTUAL TABLE {table} USING fts5(id, value)"
 def export(tmp_path):
     path = tmp_path / "run.sqlite"
     next(one for one in scenarios() if one.name == "communication-partly-hidden").write(path)
-    with sqlite3.connect(path) as connection:
+    with closing(sqlite3.connect(path)) as connection, connection:
         connection.execute("CREATE TABLE ThreadNames (nameId INTEGER, priority INTEGER, globalTid INTEGER)")
         connection.execute("INSERT INTO ThreadNames VALUES (1, 0, 281474993486824)")
     return path
@@ -87,7 +88,7 @@ print("ended")
 
 
 def test_threads_that_query_an_export_with_a_view_do_not_wait_for_each_other_forever(export):
-    with sqlite3.connect(export) as connection:
+    with closing(sqlite3.connect(export)) as connection, connection:
         connection.execute("CREATE VIEW busiest AS SELECT 1 AS id")
 
     ran = subprocess.run(

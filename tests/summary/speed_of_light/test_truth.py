@@ -1,6 +1,7 @@
 """Captures whose FLOPs are known: the values of an independent calculation, within its tolerances."""
 
 import sqlite3
+from contextlib import closing
 from statistics import mean
 
 import pytest
@@ -55,7 +56,10 @@ VISION = [one for one in VALUES if (one[0], one[1]) in UNMET and one[0].startswi
 
 def measure_convolution(name):
     """The mean ns of the convolution of the patches, of which each step has one."""
-    with sqlite3.connect(f"file:{SHARED / 'traces' / name}.sqlite?mode=ro", uri=True) as export:
+    with (
+        closing(sqlite3.connect(f"file:{SHARED / 'traces' / name}.sqlite?mode=ro", uri=True)) as export,
+        export,
+    ):
         return export.execute(
             "SELECT coalesce(avg(k.end - k.start), 0) FROM CUPTI_ACTIVITY_KIND_KERNEL k JOIN StringIds s"
             " ON s.id = k.demangledName WHERE s.value LIKE '%cutlass_cudnn_infer::Kernel%'"
