@@ -3,9 +3,11 @@
 Each rank is a chain of its own time between the begins and ends of its communication: compute, and the rest.
 It waits where communication was on its critical path. A meeting ends when its transfer, the shortest stay of
 a participant, has passed since the last participant came. Unchanged, the replay gives the measured times.
+If ranks are missing, the others do not wait for them as far as that leaves the step as it is.
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Literal
 
 import numpy as np
@@ -193,7 +195,7 @@ def build_job_graph(
     np.maximum.at(meeting_step, meeting[event_stay[kind == BEGIN]], event_step[kind == BEGIN])
     segments = [rank.segments for rank in ranks]
     segment_ptr = np.concatenate(([0], np.cumsum(segments)))
-    return JobGraph(
+    graph = JobGraph(
         first_step=window[0],
         steps=window[1] - window[0] + 1,
         own=OwnTimes(
@@ -226,6 +228,32 @@ def build_job_graph(
         meeting_kind=meetings.kind,
         meeting_bytes=meetings.sent_bytes,
     )
+    return _free_alone(graph, meetings.like)
+
+
+def _free_alone(graph: JobGraph, like: Rows) -> JobGraph:
+    """Return the graph in which ranks wait for no rank that is missing, where the step stays about the same.
+
+    Stays that are alone then take what like meetings transfer: their measured waiting would hide what a
+    repair gains. Where the step becomes shorter, missing ranks may hold the job up: it stays.
+
+    Args:
+        graph: of the measured times.
+        like: int64[meetings]; equal where operation, axis and bytes are.
+    """
+    transfer_ns = graph.own.transfer_ns
+    is_met = graph.meeting_group >= 0
+    usual = pl.DataFrame({"like": like, "ns": np.where(is_met, transfer_ns, -1)}).select(
+        pl.col("ns").replace(-1, None).median().over("like")
+    ).to_series().fill_null(np.inf).to_numpy()  # fmt: skip
+    at = np.flatnonzero(~is_met & (transfer_ns > usual))
+    if not at.size:
+        return graph
+    freed = replace(graph, own=graph.own.change("transfer_ns", at, np.rint(usual[at]).astype(np.int64)))
+    before_ns, after_ns = graph.measure_step_ns(graph.own), freed.measure_step_ns(freed.own)
+    if before_ns is None or after_ns is None or before_ns - after_ns >= CULPRIT_SHARE * before_ns:
+        return graph
+    return freed
 
 
 def _find_window(profiles: Sequence[Profile], steps: Sequence[StepSums]) -> tuple[int, int] | None:
@@ -254,11 +282,15 @@ class _Meetings:
     meeting: Rows
     group: Rows
     kind: Rows
+    like: Rows
     sent_bytes: Rows
 
 
 def _number_meetings(stays: pl.DataFrame) -> _Meetings:
-    """Return meeting of each stay, group and kind of each meeting; one that lacks a stay is none."""
+    """Return meeting of each stay, group and kind of each meeting; one that lacks a stay is none.
+
+    Meetings are `like` others of their operation, axis and bytes, also where stays are lacking.
+    """
     sized = stays.select(
         "row", "meeting", "group", "operation", "axis", "bytes", "clock", "is_whole",
         size=pl.len().over("meeting"),
@@ -277,11 +309,17 @@ def _number_meetings(stays: pl.DataFrame) -> _Meetings:
             pl.col("size").first(),
             pl.col("hosts").first(),
         ),
+        like=pl.struct(
+            pl.col("operation").first(),
+            pl.col("axis").first(),
+            pl.col("bytes").max(),
+        ),
         bytes=pl.col("bytes").max().fill_null(0),
-    ).sort("number").with_columns(pl.col("kind").rank("dense").cast(pl.Int64))  # fmt: skip
+    ).sort("number").with_columns(pl.col("kind", "like").rank("dense").cast(pl.Int64))  # fmt: skip
     return _Meetings(
         numbered["number"].to_numpy(),
         kinds["group"].to_numpy(),
         kinds["kind"].to_numpy(),
+        kinds["like"].to_numpy(),
         kinds["bytes"].to_numpy(),
     )

@@ -414,12 +414,13 @@ def _list_within_stages(rows: pl.DataFrame) -> list[list[int]]:
 
 
 def _agree_on_stages(rows: pl.DataFrame, found: dict[int, int]) -> dict[int, int]:
-    """Return the stages, where ranks of one stage that disagree have that of most of them."""
+    """Return the stages, where ranks of one stage that disagree, or lack it, have that of most of them."""
     agreed = dict(found)
     for members in _list_within_stages(rows):
         counts = Counter(found[member] for member in members if member in found)
-        if len(counts) > 1 and (most := counts.most_common(2))[0][1] > most[1][1]:
-            agreed |= {member: most[0][0] for member in members if member in found}
+        most = counts.most_common(2)
+        if most and (len(most) == 1 or most[0][1] > most[1][1]):
+            agreed |= dict.fromkeys(members, most[0][0])
     return agreed
 
 

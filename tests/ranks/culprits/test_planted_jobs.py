@@ -3,7 +3,7 @@
 import pytest
 
 from benchmarks.culprits import LARGE, LAYOUTS, judge_job, judge_large, tabulate
-from fixtures.planted_jobs import KINDS, Layout, PlantedJob, suits
+from fixtures.planted_jobs import KINDS, Fault, Layout, PlantedJob, suits
 from wallscope.ranks import match_collectives
 from wallscope.ranks.job import match_ranks
 from wallscope.summary.diagnosis import find_dominant_wall
@@ -104,3 +104,31 @@ def test_the_table_counts_what_was_judged():
 
     assert rows[2].startswith("| none | 1 | – | 0 |")  # noqa: RUF001  # a dash
     assert rows[3] == "| slow-gpu | 1 | 1 of 1 | 0 | 1 of 1 |"
+
+
+LACKING = Layout(
+    pipeline=4, expert=4, data=8, steps=5, micro_batches=2, layers=1, is_grouped=True, gpus_per_node=8
+)
+STAGE = Fault("late-stage", "stage", tuple(range(16, 24)), 1.35)
+
+
+@pytest.mark.parametrize(
+    ("faults", "named"),
+    [
+        ((), ()),
+        ((STAGE,), (STAGE,)),
+        ((STAGE, Fault("slow-gpu", "rank", (3,), 1.3)), (STAGE, Fault("slow-gpu", "rank", (3,), 1.3))),
+        ((Fault("slow-gpu", "rank", (13,), 1.4),), ()),
+    ],
+)
+def test_a_rank_that_is_missing_hides_no_fault_of_others_and_gives_them_none(faults, named):
+    planted = PlantedJob(LACKING, faults, seed=3)
+    present = [profile for profile in planted.profiles() if profile.header.rank != 13]
+    found = match_ranks(present, find_dominant_wall, LACKING.size).job.stragglers
+
+    ranks = [tuple(present[place].header.rank for place in one.places) for one in found]
+    assert [(str(one.unit), own) for one, own in zip(found, ranks, strict=True)] == [
+        one.named for one in named
+    ]
+    gains = [gain_ns for _, gain_ns in planted.measure_chain([one.named for one in named])] if named else []
+    assert [one.saved_ns for one in found] == pytest.approx(gains, rel=0.1)
