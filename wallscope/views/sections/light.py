@@ -97,7 +97,7 @@ def _tabulate_uncounted(found: SpeedOfLight) -> Grid:
     """Make the table of kernels that multiply without known FLOPs, with the peaks of their precisions."""
     columns = (
         *make_columns(UncountedWork, "category", "precision", "work_ns", "peak_flops_per_s"),
-        Column("reasons", "", value=lambda one: ", ".join(map(name_reason, one.reasons)), wrap="cut"),
+        Column("reasons", "reason", value=lambda one: ", ".join(map(name_reason, one.reasons)), wrap="cut"),
     )
     return tabulate("Kernels that multiply, of unknown FLOPs", columns, found.uncounted)
 
