@@ -113,6 +113,7 @@ def test_ids_are_unique_and_titles_are_short_imperatives():
 
     assert len({rule.id for rule in rules}) == len(rules)
     assert all(len(rule.title) <= 80 and rule.title[0].isupper() and rule.title[-1] != "." for rule in rules)
+    assert not [rule.id for rule in rules if ": " in rule.title]  # sentences go on behind a colon
 
 
 def test_every_measurement_is_asked_for_and_has_its_words():

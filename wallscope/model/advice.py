@@ -74,6 +74,10 @@ class Setting:
             return self.key
         return f"{self.key}{' ' if self.system == 'megatron-lm' else '='}{self.value}"
 
+    def write_code(self) -> str:
+        """The same without the comment that explains it."""
+        return self.write().partition("  # ")[0]
+
 
 @dataclass(frozen=True, slots=True)
 class Precondition:

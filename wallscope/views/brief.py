@@ -217,7 +217,7 @@ def _choose_next(analysis: Analysis, files: tuple[str, ...]) -> NextCall:
 
 
 def _brief_fix(fix: Fix, place: int, *, has_details: bool) -> Recommendation:
-    own = [entry.write().partition("  # ")[0] for entry in select_settings(fix.settings)]
+    own = [entry.write_code() for entry in select_settings(fix.settings)]
     most = _MOST_SETTINGS if has_details else _MOST_SETTINGS_OF_FEW
     unmet = [entry.unblock or entry.text for entry in fix.preconditions if entry.status == "unmet"]
     check = [entry.text for entry in fix.preconditions if entry.status == "unknown"]

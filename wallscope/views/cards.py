@@ -470,7 +470,7 @@ def shorten_settings(settings: Sequence[Setting], most: int) -> tuple[str, int]:
     """
     if not settings:
         return "", 0
-    own = [entry.write().partition("  # ")[0] for entry in select_settings(settings)]
+    own = [entry.write_code() for entry in select_settings(settings)]
     shown = next((count for count in range(len(own), 1, -1) if len("  ".join(own[:count])) <= most), 1)
     return visible("  ".join(own[:shown]), most=_MOST_LINES_OF_SETTING * most), len(own) - shown
 

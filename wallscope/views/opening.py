@@ -134,8 +134,7 @@ def list_lead(
         expected = describe_expectation(card.fix)
         gain = f"{card.badge}{f'; {expected}' if expected else ''}"
         drop = f"{_describe_drop(analysis, rank.typical.step_ns, card)} ({gain}){then}."
-        title = card.fix.title
-        lines = [f"{title}. {units.capitalize(drop)}" if ": " in title else f"{title}: {drop}"]
+        lines = [f"{card.fix.title}: {drop}"]
     if basis.kind == "whole":
         lines.append(f"This fix shortens the {analysis.anchor.unit}s, not the work before them.")
     elif named := find_named_cause(analysis, rank, basis):
