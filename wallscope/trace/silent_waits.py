@@ -89,6 +89,8 @@ def find_neighbors(rank_id: int, capture: Capture, waits: Dependencies) -> tuple
     if own["gpu"] is None:
         return ()
     others = ranks.filter((pl.col("gpu") == own["gpu"]) & (pl.col("process") != own["process"]))
+    if others.is_empty():
+        return ()
     of_rank = capture.operations["rank_id"].to_numpy()
     is_held = (waits.inferred_producer == HELD_WHILE_IDLE) & (of_rank == rank_id)
     until_ns, idle_ns = waits.start_ns[is_held], _measure_idle(capture.operations, waits)[is_held]
