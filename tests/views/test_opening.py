@@ -36,7 +36,7 @@ def test_what_holds_the_job_up_and_its_recommendation_are_about_one_step(job):
     statement = told(job)
 
     assert f"lose {units.duration(saved_ns)} of the {units.duration(step_ns)} step" in statement.opening
-    assert f"rank 2. The step could drop to {units.duration(step_ns - saved_ns)} (" in statement.lead[0]
+    assert f"(rank 2): the step could drop to {units.duration(step_ns - saved_ns)} (" in statement.lead[0]
 
 
 def test_a_recommendation_about_another_step_says_what_that_takes(job):
@@ -45,5 +45,5 @@ def test_a_recommendation_about_another_step_says_what_that_takes(job):
     lead = told(job, typical_ns, speedup=1.6).lead[0]
     before, after = units.duration(typical_ns), units.duration(round(typical_ns / 1.6))
 
-    dropped = f"The typical step of rank {LATE} could drop from {units.join_ends(before, after, ' to ')} ("
+    dropped = f"the typical step of rank {LATE} could drop from {units.join_ends(before, after, ' to ')} ("
     assert dropped in lead

@@ -37,7 +37,7 @@ def build_unit_fix(run: MeasuredRun, select_settings: Callable[[Rule], tuple[Set
     assumption = f"is a replay of all ranks with that unit like {_PEERS.get(late.unit, 'its peers')}"
     return Fix(
         id=rule.id,
-        title=f"{rule.title}: {named}",
+        title=f"{rule.title} ({named})",
         wall=late.cause_wall or rule.wall,
         causes=(late.cause,) if late.cause else (),
         why=f"{capitalize(late.name)}: {late.why}. {rule.because}",

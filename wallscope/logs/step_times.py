@@ -260,9 +260,9 @@ def _list_laps(reports: Sequence[StepReport]) -> list[float]:
 def _list_cumulative(moments: Sequence[tuple[int, float]]) -> list[tuple[int, float]]:
     """Return the moments if their times grow with the steps, as those since a moment do; else none.
 
-    Lines that ranks broke give few of them a time of another step, which is left out. Times that become
-    longer step by step are no such moments: all but few grow, from the first half to the second, and
-    become a multiple.
+    Lines that ranks broke give few of them a time of another step, which is left out. Times of
+    steps that become longer may grow too. Moments differ: all but few grow, from the first half to the
+    second, and become a multiple.
     """
     growing = _list_growing(moments)
     if not growing or growing[-1][1] <= growing[0][1]:

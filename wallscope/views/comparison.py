@@ -260,6 +260,7 @@ def write_comparison_page(report: ComparisonReport) -> str:
         build_sides(times_ns, lambda side, wall: units.milliseconds(times_ns[side][wall])),
         f"{comparison.step.compared} {comparison.window}, base → head",
         verdict=comparison.verdict,
+        sentence=told.sentence,
         brief=(names,),
     )
     return render_page(

@@ -218,10 +218,13 @@ def test_the_real_nsys_exports_a_real_report(traces, tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     before = sorted(traces.iterdir())
 
-    found, expected = (
-        read_contents(report, lambda _: None),
-        read_contents(traces / "own_cap_nsys2023_export2023.sqlite", lambda _: None),
-    )
+    try:
+        found = read_contents(report, lambda _: None)
+    except InputError as error:
+        if "Version number is invalid" not in str(error):
+            raise
+        pytest.skip("the nsys on the PATH is older than the report")
+    expected = read_contents(traces / "own_cap_nsys2023_export2023.sqlite", lambda _: None)
 
     assert found.export.name == report.name
     assert found.export.session_start_utc_ns == expected.export.session_start_utc_ns
