@@ -134,12 +134,15 @@ LONGEST_LAUNCH_LATENCY_NS: Final = 1_000_000
 """From the return of a launch to its start on an idle device, at most; beyond, something unknown held it.
 Chosen: drivers that collect launches first take some hundred microseconds. A capture with enough of
 them has its own limit, from `LONGEST_UNEXPLAINED_LATENCY_NS` on."""
-LATE_LAUNCHES_SHARE: Final = 0.01
-"""Of the launches on an idle device that must be later than that, for something to hold them. Chosen: fewer
-are the tail of launch latencies."""
+LATE_STARTS_SHARE: Final = 0.01
+"""Of the latencies that must be longer than what is usual, for something to explain them. Chosen: fewer are
+their tail."""
 USUAL_LATENCIES_SHARE: Final = 0.95
 """Quantile of the latencies without a call that holds the stream, up to which one is usual. Chosen: in 60 of
 69 captures with enough of them, that behind an operation is at most 20 µs."""
+UNUSUAL_LATENCY_RATIO: Final = 2
+"""How many times as long as that a latency is at least, for something else to explain it. Chosen: by itself,
+the quantile leaves one of 20 beyond it in every capture."""
 FEWEST_USUAL_LATENCIES_COUNT: Final = 20
 """Latencies that a capture must have, to know it. Chosen: of fewer, the quantile is the longest one."""
 INFERRED_CLOSE_NS: Final = 10_000

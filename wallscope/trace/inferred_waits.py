@@ -20,11 +20,12 @@ from wallscope.thresholds.steps import (
     INFERRED_CANDIDATES_COUNT,
     INFERRED_CLOSE_NS,
     INFERRED_SHARE,
-    LATE_LAUNCHES_SHARE,
+    LATE_STARTS_SHARE,
     LONGEST_DEPENDENCY_LATENCY_NS,
     LONGEST_LAUNCH_LATENCY_NS,
     LONGEST_UNEXPLAINED_LATENCY_NS,
     PRODUCER_TOLERANCE_NS,
+    UNUSUAL_LATENCY_RATIO,
     USUAL_LATENCIES_SHARE,
 )
 from wallscope.trace.intervals import BEFORE_ALL, Times
@@ -171,12 +172,24 @@ def _find_late(  # noqa: PLR0913, PLR0917  # the inputs of the inference
     for is_like, like_ns in ((was_issued, of_issue), (~was_issued, of_producer)):
         latest_ns[behind_hold & is_like] = _find_usual(like_ns, 0, LONGEST_DEPENDENCY_LATENCY_NS)
     usual = _UsualLatencies(
-        _find_usual(of_producer, LONGEST_DEPENDENCY_LATENCY_NS, LONGEST_UNEXPLAINED_LATENCY_NS),
-        _find_usual(of_issue, LONGEST_UNEXPLAINED_LATENCY_NS, LONGEST_LAUNCH_LATENCY_NS),
+        _find_longest(of_producer, LONGEST_DEPENDENCY_LATENCY_NS, LONGEST_UNEXPLAINED_LATENCY_NS, 1),
+        _find_longest(
+            of_issue, LONGEST_UNEXPLAINED_LATENCY_NS, LONGEST_LAUNCH_LATENCY_NS, FEWEST_INFERRED_COUNT
+        ),
         of_issue.size,
     )
     late = np.flatnonzero(is_known & (latency_ns > latest_ns))
     return _Late(late, known_ns[late], was_issued[late], is_open[late], usual)
+
+
+def _find_longest(latencies_ns: Times, least_ns: int, most_ns: int, fewest: int) -> int:
+    """Return how long latencies are that need no other explanation in this capture, within two limits.
+
+    Where less than `fewest` are longer, or a small share, these are their tail, and it is the larger limit.
+    """
+    usual_ns = min(max(UNUSUAL_LATENCY_RATIO * _find_usual(latencies_ns, 0, most_ns), least_ns), most_ns)
+    is_tail = np.count_nonzero(latencies_ns > usual_ns) < max(fewest, LATE_STARTS_SHARE * latencies_ns.size)
+    return most_ns if is_tail else usual_ns
 
 
 def _find_usual(latencies_ns: Times, least_ns: int, most_ns: int) -> int:
@@ -192,12 +205,9 @@ def _find_usual(latencies_ns: Times, least_ns: int, most_ns: int) -> int:
 def _find_stalled(operations: pl.DataFrame, op: Rows, waited_ns: Times, usual: _UsualLatencies) -> Flags:
     """Return which operations began later after their launch than an idle device lets them.
 
-    Rare ones may be the tail of launch latencies, up to the limit of all captures. Beyond, a single one
-    counts in a capture with enough launch latencies.
+    A single one counts in a capture with enough launch latencies.
     """
     found: Flags = waited_ns > usual.launch_ns
-    if np.count_nonzero(found) < max(FEWEST_INFERRED_COUNT, LATE_LAUNCHES_SHARE * usual.launches_count):
-        found = waited_ns > LONGEST_LAUNCH_LATENCY_NS
     if np.count_nonzero(found) < FEWEST_INFERRED_COUNT:
         found &= (usual.launches_count >= FEWEST_USUAL_LATENCIES_COUNT) & ~_is_first_of_rank(operations)[op]
     return found
