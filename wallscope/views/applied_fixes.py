@@ -91,12 +91,18 @@ def describe_calibration(one: FixCalibration) -> str:
 def describe_applied_fix(one: AppliedFix) -> str:
     """Say that a recommendation was applied, what shows it, and what it gained."""
     shown = "; ".join(visible(text, most=_LONGEST_EVIDENCE) for text in one.evidence[:_MOST_EVIDENCE])
-    instead = f", here {' and '.join(map(str.upper, one.precisions))}" if one.precisions else ""
-    parts = [f"{one.title}{instead}: {describe_gain(one)}.", *_explain_bound(one), f"Shown by: {shown}."]
+    parts = [f"{name_applied_fix(one)}: {describe_gain(one)}.", *_explain_bound(one), f"Shown by: {shown}."]
     if one.alternatives:
         parts.append(f"The same would be seen with {' or '.join(one.alternatives)}.")
     parts.append(f"Next wall: {one.next_wall}, {units.duration(one.next_wall_ns)}.")
     return " ".join(parts)
+
+
+def name_applied_fix(one: AppliedFix) -> str:
+    """Return the title of a recommendation, with the precision that was applied instead of what it names."""
+    return (
+        f"{one.title}, here {' and '.join(map(str.upper, one.precisions))}" if one.precisions else one.title
+    )
 
 
 def _explain_bound(one: AppliedFix) -> Iterator[str]:

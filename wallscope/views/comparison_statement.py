@@ -5,7 +5,7 @@ from dataclasses import replace
 from wallscope.model.comparison import Comparison, Mismatch
 from wallscope.model.section import KeyAnswer, Tone
 from wallscope.records import dataclass
-from wallscope.views.applied_fixes import describe_applied_fix
+from wallscope.views.applied_fixes import describe_applied_fix, name_applied_fix
 from wallscope.views.comparison_answers import build_comparison_answers, describe_head, list_next_steps
 from wallscope.views.comparison_claims import describe_missing_operations
 from wallscope.views.comparison_words import (
@@ -35,7 +35,8 @@ class ChangeStatement:
     Finding: `word` is the verdict, with its `tone`; the `reason` completes it to the `opening`, the sentence
     that every screen begins with. `sentence` says how much changed, and how much of it the cause makes up,
     `of_head` what limits a faster head or what to look at in a slower one. `explained` are amounts and what
-    explains them; `missing` says which cause no operation contains, `applied` what came of recommendations.
+    explains them; `missing` says which cause no operation contains, `applied` what came of recommendations,
+    and `applied_names` which these are.
     Certainty: `doubt` says why there is no verdict, `sureness` what the interval rests on, and `confounders`
     could explain the change by themselves. Action: `next_steps`. The `answers` are those that a page begins
     with.
@@ -51,6 +52,7 @@ class ChangeStatement:
     explained: tuple[tuple[int | None, str], ...]
     missing: str
     applied: tuple[str, ...]
+    applied_names: tuple[str, ...]
     doubt: str
     sureness: str
     confounders: tuple[Mismatch, ...]
@@ -82,6 +84,7 @@ def state_comparison(comparison: Comparison, named: str = "") -> ChangeStatement
         explained=list_explanations(comparison),
         missing=describe_missing_operations(comparison),
         applied=tuple(map(describe_applied_fix, comparison.applied)),
+        applied_names=tuple(map(name_applied_fix, comparison.applied)),
         doubt=describe_doubt(comparison),
         sureness=describe_sureness(comparison),
         confounders=find_confounders(comparison),
