@@ -49,7 +49,7 @@ def test_every_unit_has_a_recommendation_that_comes_first(unit, reason):
     (late,) = analysis.job.stragglers
     fix = recommended(analysis)[0]
 
-    assert fix.title.endswith(": rank 2")
+    assert fix.title.endswith("(rank 2)")
     assert fix.recoverable_ns == late.saved_ns
     assert fix.speedup_ceiling == pytest.approx(1 + late.saved_ns / late.replayed_step_ns)
     assert MEANT.get((unit, reason), fix.id) == fix.id
