@@ -47,7 +47,7 @@ class InferredWaits:
         unexplained: operations with an unknown dependency.
         free: operations with an unresolved wait that was over, because no candidate ran.
         idle: operations that were delayed although nothing ran since their last known dependency, except
-            page migrations. If that is their launch, they began later than any launch latency, repeatedly.
+            page migrations. If that is their launch, they began later than is usual in this capture.
         held: those of them that were delayed by more than a latency.
         longest_launch_ns: the longest launch latency that is usual in this capture.
     """
@@ -170,7 +170,7 @@ def _find_late(  # noqa: PLR0913, PLR0917  # the inputs of the inference
     of_issue, of_producer = (latency_ns[is_free & (was_issued == one)] for one in (True, False))
     latest_ns = np.full(start_ns.size, LONGEST_DEPENDENCY_LATENCY_NS)
     for is_like, like_ns in ((was_issued, of_issue), (~was_issued, of_producer)):
-        latest_ns[behind_hold & is_like] = _find_usual(like_ns, 0, LONGEST_DEPENDENCY_LATENCY_NS)
+        latest_ns[behind_hold & is_like] = _find_usual(like_ns, LONGEST_DEPENDENCY_LATENCY_NS)
     usual = _UsualLatencies(
         _find_longest(of_producer, LONGEST_DEPENDENCY_LATENCY_NS, LONGEST_UNEXPLAINED_LATENCY_NS, 1),
         _find_longest(
@@ -187,19 +187,16 @@ def _find_longest(latencies_ns: Times, least_ns: int, most_ns: int, fewest: int)
 
     Where less than `fewest` are longer, or a small share, these are their tail, and it is the larger limit.
     """
-    usual_ns = min(max(UNUSUAL_LATENCY_RATIO * _find_usual(latencies_ns, 0, most_ns), least_ns), most_ns)
+    usual_ns = min(max(UNUSUAL_LATENCY_RATIO * _find_usual(latencies_ns, most_ns), least_ns), most_ns)
     is_tail = np.count_nonzero(latencies_ns > usual_ns) < max(fewest, LATE_STARTS_SHARE * latencies_ns.size)
     return most_ns if is_tail else usual_ns
 
 
-def _find_usual(latencies_ns: Times, least_ns: int, most_ns: int) -> int:
-    """Return up to which length latencies are usual in this capture, within two limits of all captures.
-
-    Where few are known, it is the larger limit.
-    """
+def _find_usual(latencies_ns: Times, most_ns: int) -> int:
+    """Return up to which length latencies are usual here: at most, and where few are known, `most_ns`."""
     if latencies_ns.size < FEWEST_USUAL_LATENCIES_COUNT:
         return most_ns
-    return min(max(int(np.quantile(latencies_ns, USUAL_LATENCIES_SHARE)), least_ns), most_ns)
+    return min(int(np.quantile(latencies_ns, USUAL_LATENCIES_SHARE)), most_ns)
 
 
 def _find_stalled(operations: pl.DataFrame, op: Rows, waited_ns: Times, usual: _UsualLatencies) -> Flags:
