@@ -4,8 +4,10 @@ Unknown (`None`) reads `unknown`; a measured zero keeps its unit. Bytes of file 
 halves of surrogate pairs, which UTF-8 cannot hold: they are spelled out.
 """
 
+import dataclasses
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from functools import cache
 from typing import Any
 
 _LARGEST_SPEEDUP = 20
@@ -327,12 +329,19 @@ def spell_surrogates(text: str) -> str:
     return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode()
 
 
-def spell_all(plain: Any) -> Any:
-    """Return plain data (objects, lists, texts) with lone surrogates spelled out in every text of it."""
-    if isinstance(plain, str):
-        return spell_surrogates(plain)
-    if isinstance(plain, Mapping):
-        return {spell_surrogates(key): spell_all(value) for key, value in plain.items()}
-    if isinstance(plain, list | tuple):
-        return [spell_all(value) for value in plain]
-    return plain
+def make_plain(value: Any) -> Any:
+    """Return records, objects and lists as plain data; lone surrogates in their texts are spelled out."""
+    if isinstance(value, str):
+        return spell_surrogates(value)
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {name: make_plain(getattr(value, name)) for name in _list_fields(type(value))}
+    if isinstance(value, Mapping):
+        return {spell_surrogates(key): make_plain(entry) for key, entry in value.items()}
+    if isinstance(value, list | tuple):
+        return [make_plain(entry) for entry in value]
+    return value
+
+
+@cache
+def _list_fields(kind: type) -> tuple[str, ...]:
+    return tuple(field.name for field in dataclasses.fields(kind))

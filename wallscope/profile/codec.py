@@ -34,7 +34,7 @@ from wallscope.model.profile import (
 )
 from wallscope.profile.recorded_fixes import read_fixes
 from wallscope.records import dataclass
-from wallscope.units import size, spell_all
+from wallscope.units import make_plain, size
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
@@ -81,7 +81,7 @@ def encode_tables(profile: Profile) -> EncodedTables:
 def pack_profile(profile: Profile, known: EncodedTables | None = None) -> PackedProfile:
     """Return the profile as text; the same profile gives the same text with the same zlib."""
     known = known or EncodedTables()
-    header = _json(spell_all(_headers().dump_python(profile.header)))
+    header = _json(make_plain(profile.header))
     text = _object({"header": header, **{name: known.text(getattr(profile, name)) for name in TABLES}})
     return PackedProfile(PROFILE_SCHEMA, base64.b64encode(zlib.compress(text.encode(), _EFFORT)).decode())
 

@@ -5,7 +5,7 @@ import io
 import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import cache, singledispatch
+from functools import singledispatch
 from itertools import starmap
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
@@ -33,7 +33,7 @@ from wallscope.model.schemas import AUTOGRAD_RANGES, KERNEL_FLOPS, KERNEL_OCCUPA
 from wallscope.model.table_columns import JOB_TABLES, TABLES
 from wallscope.model.tables import Table, TableColumn
 from wallscope.render.texts import spell_out, visible
-from wallscope.units import spell_surrogates
+from wallscope.units import make_plain, spell_surrogates
 
 if TYPE_CHECKING:
     from wallscope.model.advice import Advice, ConfigurationCheck
@@ -79,12 +79,12 @@ _DECLARED = {table.name: table for table in CAPTURE_TABLES}
 
 def write_json(answer: "Answer") -> str:
     """Write the answer as JSON: keys in the contract's order, ASCII alone, a newline at the end."""
-    return _dump(_unpack(answer))
+    return _dump(make_plain(answer))
 
 
 def write_compact_json(answer: "Answer") -> str:
     """Write the answer as JSON on one line, for this program alone: no indentation slows the writer."""
-    return json.dumps(_unpack(answer), ensure_ascii=True, allow_nan=False)
+    return json.dumps(make_plain(answer), ensure_ascii=True, allow_nan=False)
 
 
 def write_rows_json(frame: pl.DataFrame) -> str:
@@ -94,21 +94,6 @@ def write_rows_json(frame: pl.DataFrame) -> str:
 
 def _dump(plain: Any) -> str:
     return json.dumps(plain, indent=1, ensure_ascii=True, allow_nan=False) + "\n"
-
-
-def _unpack(value: Any) -> Any:
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {name: _unpack(getattr(value, name)) for name in _list_fields(type(value))}
-    if isinstance(value, tuple):
-        return [_unpack(entry) for entry in value]
-    if isinstance(value, Mapping):
-        return {spell_surrogates(key): _unpack(entry) for key, entry in value.items()}
-    return spell_surrogates(value) if isinstance(value, str) else value
-
-
-@cache
-def _list_fields(kind: type) -> tuple[str, ...]:
-    return tuple(field.name for field in dataclasses.fields(kind))
 
 
 def make_json_schema(answer: "type[Answer]") -> dict[str, Any]:

@@ -13,6 +13,7 @@ import polars as pl
 
 from wallscope.attribution.host_waits import DRIVER_LOCK, list_locked_calls
 from wallscope.columns import (
+    Flags,
     Rows,
     are_among,
     as_integers,
@@ -305,10 +306,14 @@ class Changes:
 
     def _moves(self, name: str) -> bool:
         """Return whether a target is only communication or copies."""
-        own, ops = self._window.operations, self.targets[name].ops
-        moving = (own["class"] == OperationClass.COMMUNICATION) | (own["class"] == OperationClass.COPY)
-        is_own = are_among(own["op"].to_numpy(), ops)
-        return bool(is_own.any()) and bool(moving.to_numpy()[is_own].all())
+        is_own = are_among(self._window.operations["op"].to_numpy(), self.targets[name].ops)
+        return bool(is_own.any()) and bool(self._is_moving[is_own].all())
+
+    @cached_property
+    def _is_moving(self) -> Flags:
+        """Whether each operation of the window is communication or a copy."""
+        kinds = [OperationClass.COMMUNICATION, OperationClass.COPY]
+        return self._window.operations["class"].is_in(kinds).to_numpy()
 
     def _scaled(self, name: str, share: float, draft: GraphEdit) -> tuple[str, ...]:
         if share == 0 and name == _ALLOCATOR:

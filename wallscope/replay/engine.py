@@ -393,7 +393,7 @@ class Engine:
         slower = np.array([max(tax or 1.0, 1.0) - 1 for tax in taxes])[rank]
         before_ns = self._beside_ns(self.unchanged)
         ops, own_ns = self.graph.op[compute], self.graph.operation_ns[compute]
-        for _ in range(_ROUNDS):
+        for _ in range(_ROUNDS if slower.any() else 0):
             more_ns = slower * (self._beside_ns(simulate(draft.graph())) - before_ns)
             rounded_ns = np.rint(more_ns).astype(np.int64)
             is_changed = rounded_ns != 0

@@ -37,7 +37,7 @@ from wallscope.model.profile import RECORD_SCHEMA, Noise, Record, RecordedNoise,
 from wallscope.store.storage import ASIDE, MOST_BYTES, Storage, open_storage
 from wallscope.thresholds.noise import FEWEST_DEGREES_OF_NOISE_COUNT, FEWEST_NEIGHBORS_COUNT
 from wallscope.thresholds.verdict import OUTLYING_DEVIATIONS_COUNT
-from wallscope.units import spell_all
+from wallscope.units import make_plain
 
 MARKER = "wallscope-store.json"
 STORE_SCHEMA = "wallscope.store/1"
@@ -349,7 +349,7 @@ def _identity(record: Record) -> bytes:
 
 def _fields(record: Record) -> dict[str, object]:
     """What is written of a record; one without origin and fixes is the same bytes as in version 0.1."""
-    found: dict[str, object] = spell_all(asdict(record))
+    found: dict[str, object] = make_plain(record)
     for name in ("origin", "fixes"):
         if not found[name]:
             del found[name]

@@ -293,10 +293,10 @@ def _find_usual(capture: Capture, calls: CallTimes, process_of_thread: Rows, seg
         behind = behind[ends_ns[last] > end_ns[behind - 1]]
         if not behind.size:
             continue
-        left, begun = name[own_call[:-1]], name[own_call[1:]]
-        may_be = mark_numbers(left[behind - 1], count)[left] & mark_numbers(begun[behind - 1], count)[begun]
-        rows = np.flatnonzero(may_be)
-        kind, is_met = left[rows].astype(np.int64) * count + begun[rows], are_among(rows + 1, behind)
+        names = name[own_call]
+        is_left, is_begun = mark_numbers(names[behind - 1], count), mark_numbers(names[behind], count)
+        rows = np.flatnonzero(is_left[names[:-1]] & is_begun[names[1:]])
+        kind, is_met = names[rows].astype(np.int64) * count + names[rows + 1], are_among(rows + 1, behind)
         is_asked = are_among(kind, kind[is_met])
         kind, rows, is_met = kind[is_asked], rows[is_asked], is_met[is_asked]
         pause_ns = start_ns[rows + 1] - end_ns[rows]
