@@ -328,7 +328,7 @@ def _(brief: BreakdownBrief) -> Iterator[str]:
 def _(brief: WhatIfBrief) -> Iterator[str]:
     for answer in brief.answers:
         time = f"{units.duration(answer.step_ns)}, {units.write_speedup(answer.speedup)}"
-        yield f"{answer.option}: {time}, then {answer.next_wall}-bound"
+        yield f"{answer.option}: {time}, next wall: {answer.next_wall}"
 
 
 @_list_brief_rows.register

@@ -202,7 +202,7 @@ def _answer_bound(analysis: Analysis, basis: TimeBasis, cards: Sequence[Card]) -
         return KeyAnswer(label, "Not known", (partly if has_bars else "A bound needs a known wall.",))
     if cards and cards[0].after_share is not None:
         card = cards[0]
-        after = f"The {analysis.anchor.window} is then {card.next_wall}-bound."
+        after = f"The next wall is {card.next_wall}."
         bar = (card.before, card.after, card.after_share or 1.0)
         lines = (*_state_assumption(card), *((after,) if card.next_wall else ()))
         if basis.kind == "whole":

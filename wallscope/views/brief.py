@@ -263,7 +263,7 @@ def brief_whatif(found: WhatIf, file: str, most_rows: int) -> WhatIfBrief:
         change = units.change(found.step_ns, rows[0].step_ns)
         verdict = (
             f"The {found.unit} is {found.wall}-bound. Largest replayed gain: {rows[0].option},"
-            f" {change}, then {rows[0].next_wall}-bound."
+            f" {change}; the next wall is {rows[0].next_wall}."
         )
     error = found.check.error_median
     unknown = Unknown("the error of the replay", "only one typical step could be replayed", None)

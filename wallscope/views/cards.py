@@ -514,7 +514,7 @@ def _describe_bound(card: Card) -> str:
     if card.fix.replay is not None:
         return describe_answer(card.fix, card.fix.replay)
     change = units.join_ends(card.before, card.after, " → ") if card.before != card.after else ""
-    then = f"then {card.next_wall}-bound" if card.next_wall else ""
+    then = f"next wall: {card.next_wall}" if card.next_wall else ""
     return "" if card.after_share is None else ", ".join(filter(None, (change, then)))
 
 

@@ -91,6 +91,7 @@ _BELOW = {
 }
 _ALL = units.percent(1.0)
 _MOST_NAMED = 2
+_FLOORLESS = "FLOPs unknown: as if these kernels took no time, and nothing else needed it"
 _LONGEST_NAME = 30
 """Letters of the name of a line, so that bar and numbers have room."""
 
@@ -415,7 +416,7 @@ def describe_expectation(fix: Fix) -> str:
     if fix.most_speedup is None:
         return ""
     if fix.speedup_ceiling is None:
-        return "FLOPs unknown: as if these kernels took no time" if fix.keeps_floor is False else ""
+        return "" if fix.keeps_floor is not False else _FLOORLESS
     if is_estimate(fix):
         return f"FLOPs unknown: {units.write_loose_most(fix.most_speedup)}"
     if units.write_speedup(fix.speedup_ceiling) == units.write_speedup(fix.most_speedup):

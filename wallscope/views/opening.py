@@ -130,7 +130,7 @@ def list_lead(
     if card.after_share is None:
         lines = [f"{card.fix.title}.", *bound.lines]
     else:
-        then = f", then {card.next_wall}-bound" if card.next_wall else ""
+        then = f"; the next wall is {card.next_wall}" if card.next_wall else ""
         expected = describe_expectation(card.fix)
         gain = f"{card.badge}{f'; {expected}' if expected else ''}"
         drop = f"{_describe_drop(analysis, rank.typical.step_ns, card)} ({gain}){then}."

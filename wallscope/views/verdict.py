@@ -347,10 +347,10 @@ def _write_upper_bound(bound: StatedBound | None, dominant: Dominant | None, uni
     if dominant in set(LOSSES) and bound.wall != dominant:
         lead = f"The largest possible gain in the typical {unit} is in {bound.wall}: "
         without = f"without {name_cause(bound.cause)}"
-    then = "still be" if bound.next_wall == dominant else "then be"
+    its = "its wall would still" if bound.next_wall == dominant else "its next wall would"
     yield (
         f"{lead}{without}, the {unit} would take at least {duration(bound.step_ceiling_ns)} ("
-        f"{write_ceiling(bound.speedup_ceiling)}) and would {then} {bound.next_wall}-bound."
+        f"{write_ceiling(bound.speedup_ceiling)}) and {its} be {bound.next_wall}."
     )
     if bound.assumes is not None:
         yield f"This bound assumes that {bound.assumes}."

@@ -281,7 +281,7 @@ def _write_reason(found: WhatIf) -> str:
     if (best := found.best) is None:
         return f"no change that was asked shortens the {length} {found.unit}"
     drop = f"the typical {length} {found.unit} could drop to {units.duration(best.step_ns)}"
-    return f"{drop} ({units.write_ceiling(best.speedup)}), then {best.next_wall}-bound"
+    return f"{drop} ({units.write_ceiling(best.speedup)}); the next wall is {best.next_wall}"
 
 
 def _list_lead(found: WhatIf) -> tuple[str, ...]:
@@ -337,7 +337,7 @@ def _build_changes(found: WhatIf) -> Section | None:
     answer = f"No change that was asked shortens the {found.unit}."
     if (best := found.best) is not None:
         taken = f"{units.duration(best.step_ns)} {describe_questions(best.questions)}"
-        answer = f"{taken}, {units.signed_duration(-best.won_ns)}; then {best.next_wall}-bound."
+        answer = f"{taken}, {units.signed_duration(-best.won_ns)}; the next wall is {best.next_wall}."
     notes = tuple(f"{question}: {note}" for question, note in _list_notes(found.answers))
     blocks: tuple[Block, ...] = (
         figures.draw_changes(found, found.answers, "changes"),

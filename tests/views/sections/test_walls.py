@@ -61,7 +61,7 @@ def test_a_fix_tells_ceiling_settings_preconditions_and_the_next_wall():
         "1 Do a up to 1.25x",
         "model.a=1",
         "A=1",
-        "then compute-bound",
+        "next wall: compute",
         "Conditions: 2 met, 1 to check. Check first:",
     ]
 

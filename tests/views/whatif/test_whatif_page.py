@@ -56,7 +56,7 @@ def test_the_first_screen_says_what_it_takes_now_and_with_what_wins_most(found):
     text = unescape(write_whatif_page(found))
     cards = text.partition('<ol class="recs">')[2].partition("</ol>")[0]
     told = re.findall(
-        r"<h3>(.*?)</h3>.*?>([\d.]+x)</span>.*?>then (\w+)-bound</span><strong>(.*?)</strong>",
+        r"<h3>(.*?)</h3>.*?>([\d.]+x)</span>.*?>next wall: (\w+)</span><strong>(.*?)</strong>",
         cards,
         re.DOTALL,
     )
@@ -66,7 +66,7 @@ def test_the_first_screen_says_what_it_takes_now_and_with_what_wins_most(found):
     before, after = units.duration(found.step_ns), units.duration(best[0].step_ns)
     assert heading == (
         f"{found.wall.capitalize()}-bound: the typical {before} step could drop to {after}"
-        f" (up to {best[0].speedup:.2f}x), then {best[0].next_wall}-bound."
+        f" (up to {best[0].speedup:.2f}x); the next wall is {best[0].next_wall}."
     )
     assert f'<p class="lead">{units.capitalize(describe_questions(best[0].questions))}. ' in text.replace(
         "\N{NO-BREAK SPACE}", " "

@@ -228,7 +228,7 @@ def describe_answer(fix: Fix, answer: Answer) -> str:
     if abs(answer.won_ns) < SHOWN_WIN_SHARE * before_ns:
         return f"Replay {questions}: no gain, still {answer.next_wall}-bound{rare}"
     change = units.change(before_ns, answer.step_ns)
-    return f"Replay {questions}: {change}, then {answer.next_wall}-bound{rare}"
+    return f"Replay {questions}: {change}, next wall: {answer.next_wall}{rare}"
 
 
 def describe_replay(replay: Replay) -> str:
