@@ -274,20 +274,15 @@ def _find_usual(capture: Capture, calls: CallTimes, process_of_thread: Rows, seg
     A kind are the pauses of a thread between calls of the same names. In most pauses of such a kind no other
     thread issued, and the thread went on by itself.
     """
-    call = capture.operations["call"].to_numpy()
-    issuing = list_numbers(call)
-    issuer = calls.thread[issuing]
-    issuers = np.flatnonzero(np.bincount(issuer, minlength=process_of_thread.size))
+    issuing = list_numbers(capture.operations["call"].to_numpy())
+    issuer, left_ns = calls.thread[issuing], calls.end_ns[issuing]
     name, count = as_integers(capture.calls["name"]), len(capture.call_names)
     found = [np.empty(0, np.int64)]
-    for one in issuers.tolist():
-        is_other = (issuer != one) & (process_of_thread[issuer] == process_of_thread[one])
-        if not is_other.any():
-            continue
+    for one, others in _list_others(issuer, process_of_thread):
         own = segments.of(one)
         own_call, start_ns, end_ns = segments.call[own], segments.start_ns[own], segments.end_ns[own]
-        ends_ns = np.sort(calls.end_ns[issuing[is_other]])
-        behind = np.unique(np.searchsorted(start_ns, ends_ns, side="left"))
+        ends_ns = np.sort(left_ns[others], kind="stable")  # most are in order
+        behind = list_numbers(np.searchsorted(start_ns, ends_ns, side="left"))
         behind = behind[(behind > 0) & (behind < start_ns.size)]
         last = np.searchsorted(ends_ns, start_ns[behind], side="right") - 1
         behind = behind[ends_ns[last] > end_ns[behind - 1]]
@@ -303,6 +298,14 @@ def _find_usual(capture: Capture, calls: CallTimes, process_of_thread: Rows, seg
         usual = np.concatenate([found[0], *_list_usual(kind, pause_ns, is_met)])
         found.append(own_call[rows[usual] + 1].astype(np.int64))
     return np.concatenate(found)
+
+
+def _list_others(issuer: Codes, process_of_thread: Rows) -> Iterator[tuple[int, Rows]]:
+    """Yield each thread of a process in which several issue, and the rows of the others."""
+    for _, rows in iterate_groups(process_of_thread[issuer]):
+        threads = list_numbers(issuer[rows]).tolist()
+        for one in threads if len(threads) > 1 else ():
+            yield one, rows[issuer[rows] != one]
 
 
 def _list_usual(kind: Rows, pause_ns: Times, is_met: Flags) -> Iterator[Rows]:
