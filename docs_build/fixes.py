@@ -23,8 +23,8 @@ This page is generated from [wallscope/advice/rules](../wallscope/advice/rules).
 """
 _FACTS_HEAD = """# Facts behind the advice
 
-Advice rests on published facts. The second table says where each of them is used. For what the notes say about
-a fact, and which fixes and checks use it, run `wallscope explain ID`.
+Advice rests on published facts. The second table says where each of them is used. For what the notes say
+about a fact, and which fixes and checks use it, run `wallscope explain ID`.
 
 This page is generated from [wallscope/advice](../wallscope/advice); `make golden` rewrites it.
 
