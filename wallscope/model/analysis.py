@@ -67,7 +67,7 @@ class UnitKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Clock:
-    """One host's clock against the reference.
+    """One host's clock, compared with the reference.
 
     Offset and drift are 0 for the reference, and `None` if nothing connects the host to it. The drift is also
     `None` if the matched part is too short.
@@ -93,7 +93,7 @@ class Clock:
 
 @dataclass(frozen=True, slots=True)
 class Clocks:
-    """How the clocks of the ranks were aligned, and the remaining distance of ends of one collective."""
+    """How the ranks' clocks were aligned, and how far apart the ends of a collective still are."""
 
     method: ClockMethod
     residual_p05_ns: int | None
@@ -103,7 +103,7 @@ class Clocks:
 
 @dataclass(frozen=True, slots=True)
 class CollectiveWaits:
-    """The matched collectives of one kind over all ranks: mean times of a rank in its typical step.
+    """The matched collectives of one kind over all ranks: a rank's mean times in its typical step.
 
     `bus_bandwidth_bytes_per_s` is over the transfer time; `None` if the bytes are unknown.
     """
@@ -121,8 +121,8 @@ class CollectiveWaits:
 class JobCollectives:
     """Operations of all ranks that were matched to a collective, and those that were not.
 
-    `partial` lack ranks that were not given; their waiting cannot be separated from their transfer.
-    `jitter_ns` is the mean peer wait of a rank per typical step.
+    `partial` counts those that lack ranks which were not given, so that their waiting cannot be separated
+    from their transfer. `jitter_ns` is the mean peer wait of a rank per typical step.
     """
 
     matched: int
@@ -136,7 +136,7 @@ class JobCollectives:
 
 @dataclass(frozen=True, slots=True)
 class RankWaits:
-    """One rank of a job; times in collectives include those with overlapping compute.
+    """One rank of a job; times in collectives include those that overlap compute.
 
     A moment in several collectives counts once: as peer wait if any of them waits for peers, else as pipeline
     wait, transfer or unsplit time, in this order.
@@ -245,12 +245,12 @@ class RankGroup:
 
 @dataclass(frozen=True, slots=True)
 class Straggler:
-    """A unit that holds the job up: what its repair saves, found by a replay of the job, and why it is slow.
+    """A unit that holds the job up: what repairing it saves, as a replay shows, and why it is slow.
 
-    `places` are its ranks; `rank` is `None` if there are several. Units are in the order of repair: each
-    amount is what the repair saves after those before. `ratio` is `None` if unknown. It is late in a step in
-    which it loses at least half of what it usually loses. `since_step` is `None` where it is not late in all
-    steps from one on.
+    `places` are its ranks; `rank` is `None` if there are several. Units are in order of repair, so each
+    amount is what the repair saves after the previous ones. `ratio` is `None` if unknown. A unit counts as
+    late in a step if it loses at least half of what it usually loses. `since_step` is the step from which it
+    is always late, `None` if there is none.
     """
 
     place: Annotated[int, PLACE]
@@ -308,7 +308,7 @@ class Straggler:
 
 @dataclass(frozen=True, slots=True)
 class PipelineStage:
-    """A stage of a pipeline: its ranks, the compute of each, and the wait of each for other stages."""
+    """A pipeline stage: its ranks, and for each of them the compute and the wait for other stages."""
 
     stage: int
     places: tuple[int, ...]
@@ -321,11 +321,11 @@ class PipelineStage:
 class Job:
     """The combined result of the ranks.
 
-    `ranks` counts the ranks given, `missing` lists the others: up to the size of the job, or to the largest
-    number. `walls` are the mean typical step of all ranks, with waits for a unit of `stragglers` attributed
-    to what delays it. `critical_wall` is the
-    wall of the critical rank, the one that waits least. `replayed_step_ns` is the mean step of a replay
-    without a change, `None` if the job could not be replayed: then `stragglers` are unknown.
+    `ranks` counts the ranks given, and `missing` lists the others, up to the job's size or the largest
+    number. `walls` is the mean typical step of all ranks, with waits for a unit of `stragglers` attributed to
+    whatever delays it. `critical_wall` is the wall of the critical rank, the one that waits least.
+    `replayed_step_ns` is the mean step of a replay without a change, `None` if the job could not be replayed,
+    in which case `stragglers` is unknown.
     """
 
     ranks: int
@@ -360,7 +360,7 @@ AnchorUnit = Literal["step", "microbatch", "layer", "window"]
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """What the device did in a window; the five parts sum to it exactly."""
+    """What the device did in a window; the five parts sum exactly to its length."""
 
     compute: Annotated[int, Shown("time of the {step} in which a compute kernel ran", column="compute_ns")]
     opaque_graph: Annotated[
@@ -397,7 +397,7 @@ class Budget:
 
 @dataclass(frozen=True, slots=True)
 class ComputeAbsent:
-    """Why neither compute nor an opaque graph ran; the three parts sum to that time exactly."""
+    """Why neither compute nor an opaque graph ran; the three parts sum exactly to that time."""
 
     launch_starved: Annotated[
         int,
@@ -425,7 +425,7 @@ class ComputeAbsent:
 
 @dataclass(frozen=True, slots=True)
 class CauseTime:
-    """The time of a cause in the typical step; the causes of one wall sum to it.
+    """The time of a cause in the typical step; the causes of a wall sum to the wall.
 
     `recoverable_ns` is replayed, other constraints included; `None` if unknown.
     """
@@ -455,7 +455,7 @@ class CauseTime:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One window of a rank, with its budget, the reasons for absent compute, and its walls."""
+    """One window of a rank, with its budget, why compute was absent, and its walls."""
 
     index: Annotated[int, Shown("index of the {step} in the capture, from 0", "step", "count", column="step")]
     start_ns: Annotated[int, START]
@@ -472,7 +472,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Typical:
-    """The typical step: the mean of the steady ones, rounded so that its parts add up."""
+    """The typical step: the mean of the steady steps, rounded so that its parts add up."""
 
     step_ns: Annotated[int, Shown("length of the typical step", "step", "ms", column="typical_step_ns")]
     budget: Budget
@@ -527,7 +527,8 @@ class KernelWork:
 class RangeWork:
     """A range path in the typical step.
 
-    `count` and `host_ns` are `None` for a range that is open throughout, `backward_gpu_ns` if not recorded.
+    `count` and `host_ns` are `None` for a range that is open throughout, and `backward_gpu_ns` if it was not
+    recorded.
     """
 
     name: Annotated[str, Shown("name of the innermost range of `path`", "range")]
@@ -667,7 +668,7 @@ class CrossCheck:
 
 @dataclass(frozen=True, slots=True)
 class InnerUnit:
-    """The unit that repeats inside the steps of the busiest rank: its number and its length.
+    """The unit that repeats inside the busiest rank's steps: how often, and how long it is.
 
     A unit lasts from its first kernel to that of the next one in the same step.
     """
@@ -682,11 +683,12 @@ class InnerUnit:
 
 @dataclass(frozen=True, slots=True)
 class Anchor:
-    """What divides the capture into windows, for the busiest rank, the one with most kernels.
+    """What divides the capture into windows, for the busiest rank (the one with the most kernels).
 
-    `steps` and the cross-check count the steps of its whole capture. `dropped` and `inner` cover the
-    selection. `selected_time_ns` is the interval of session time that the user chose, `None` for all of it,
-    and `selected_steps` the first and last step. `is_marked` is whether ranges mark the steps by their name.
+    `steps` and the cross-check count the steps of its whole capture, whereas `dropped` and `inner` cover only
+    the selection. `selected_time_ns` is the interval of session time that the user chose (`None` for all),
+    and `selected_steps` the first and last step. `is_marked` says whether the ranges' name marks them as
+    steps.
     """
 
     kind: AnchorKind
@@ -715,7 +717,7 @@ class Anchor:
 
 @dataclass(frozen=True, slots=True)
 class CaptureQuality:
-    """What the export lacks and what it does not allow to conclude."""
+    """What the export lacks, and what therefore cannot be concluded."""
 
     findings: tuple[Finding, ...]
     launch_correlation_share: float | None
@@ -727,11 +729,11 @@ class CaptureQuality:
 
 @dataclass(frozen=True, slots=True)
 class Analysis:
-    """One object per run of `analyze`; `job` combines several ranks, `None` for one rank.
+    """The result of one run of `analyze`; `job` combines several ranks, and is `None` for one rank.
 
-    `replay` is `None` if no fix can be replayed. `capture_advice` are changes of the capture, in the form of
-    fixes. `dismissed` are fixes whose own replay has no gain. `scope` is what the dominant wall covers, of
-    `job` if its ranks were matched; `None` in answers of older versions.
+    `replay` is `None` if no fix can be replayed. `capture_advice` lists changes of the capture in the form of
+    fixes, and `dismissed` fixes whose own replay gains nothing. `scope` is what the dominant wall covers:
+    that of `job` if its ranks were matched, `None` in answers of older versions.
     """
 
     schema: Literal["wallscope.analysis/1"]

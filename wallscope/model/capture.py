@@ -64,9 +64,9 @@ class Profiler(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A limit of the capture: what it is, and how the next capture avoids it.
+    """A limit of the capture: what it is, and how to avoid it in the next capture.
 
-    `lead` is the first sentence of a message of several, else empty.
+    If a message has several sentences, `lead` is the first one, otherwise it is empty.
     """
 
     code: Annotated[str, Shown("id of the finding, as in docs/glossary.md", "code")]
@@ -123,8 +123,8 @@ class Export:
     """Identity of an export: base name of the file, versions, machine, GPUs.
 
     `fingerprint` identifies the content (BLAKE2 of size and evenly spaced blocks). `environment` has only the
-    allowed variables. `time_shift_ns` is what the exporter added to all times. It is subtracted again in all
-    output. `loader_threads` counts the threads and worker processes that a data loader named, by kind.
+    allowed variables. `time_shift_ns` is what the exporter added to all times; it is subtracted again in all
+    output. `loader_threads` counts, by kind, the threads and worker processes that a data loader named.
     """
 
     name: str
