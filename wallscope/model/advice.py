@@ -175,8 +175,8 @@ class Fix:
     most_speedup: Annotated[
         float | None,
         Shown(
-            "largest speedup by the lines of `speed_of_light` that the fix can remove; `speedup_ceiling` is"
-            " then the speedup at the rates that `assumes` states",
+            "largest speedup from removing the lines of `speed_of_light` that the fix can remove;"
+            " `speedup_ceiling` is then the speedup at the rates that `assumes` states",
             "at most",
             "speedup",
         ),

@@ -74,21 +74,20 @@ class Clock:
     """
 
     hostname: Annotated[str | None, HOSTNAME]
-    ranks: Annotated[tuple[int, ...], Shown("count of the ranks on the host", "ranks", kind="Int64")]
+    ranks: Annotated[tuple[int, ...], Shown("number of ranks on the host", "ranks", kind="Int64")]
     offset_ns: Annotated[
         int | None,
         Shown(
-            "offset of the clock of the host at its first matched collective, relative to the"
-            " reference clock",
+            "offset of the host's clock from the reference clock at its first matched collective",
             "offset",
             "signed_duration",
         ),
     ]
     drift_ppm: Annotated[
         float | None,
-        Shown("how much faster the clock of the host runs, in parts per million", "drift", "plain"),
+        Shown("how much faster the host's clock runs, in parts per million", "drift", "plain"),
     ]
-    matched: Annotated[int, Shown("count of the collectives used for the comparison", "matched", "count")]
+    matched: Annotated[int, Shown("number of collectives used for the comparison", "matched", "count")]
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,10 +152,8 @@ class RankWaits:
         int, Shown("index of the group of ranks that do the same work, in `rank_groups`", "group")
     ]
     stage: Annotated[int | None, Shown("number of the pipeline stage, from 0", "stage", "count")]
-    steady_steps: Annotated[int, Shown("count of the steady steps of the rank", "steps", "count")]
-    step_median_ns: Annotated[
-        int | None, Shown("median length of the steady steps of the rank", "step", "ms")
-    ]
+    steady_steps: Annotated[int, Shown("number of the rank's steady steps", "steps", "count")]
+    step_median_ns: Annotated[int | None, Shown("median length of the rank's steady steps", "step", "ms")]
     walls: Walls
     residence_ns: Annotated[
         int,
@@ -257,7 +254,10 @@ class Straggler:
     rank: Annotated[int | None, RANK]
     name: Annotated[str, Shown("name of the unit: a rank, node, pipeline stage or link", "name")]
     unit: Annotated[
-        UnitKind, Shown("what one repair concerns: rank, node, stage, link, or job for hosts in turn", "unit")
+        UnitKind,
+        Shown(
+            "what a repair concerns: a rank, node, stage or link, or the job if hosts stall in turn", "unit"
+        ),
     ]
     places: tuple[int, ...]
     late_steps: Annotated[
@@ -266,15 +266,16 @@ class Straggler:
     replayed_steps: Annotated[int, Shown("number of steps in the replay of the job", "replayed steps")]
     hides_next: Annotated[
         bool,
-        Shown("whether its repair alone saves less than 1 %, because the next unit hides it", "hides next"),
+        Shown("whether repairing it alone saves less than 1 %, because the next unit hides it", "hides next"),
     ]
     since_step: Annotated[
-        int | None, Shown("step from which on the unit takes longer in each one; empty if in none", "since")
+        int | None,
+        Shown("step from which on the unit takes longer in every step; empty if there is none", "since"),
     ]
     saved_ns: Annotated[
         int,
         Shown(
-            "what the mean step becomes shorter by if the unit works like its peers, by a replay of the job",
+            "how much shorter the mean step becomes if the unit works like its peers, in a replay of the job",
             "saves",
             "ms",
         ),
@@ -282,14 +283,14 @@ class Straggler:
     replayed_step_ns: Annotated[
         int,
         Shown(
-            "mean step of the job in a replay without this unit's delay, and without those before",
+            "the job's mean step in a replay without this unit's delay and all previous ones",
             "step",
             "ms",
         ),
     ]
     cause_wall: Annotated[Wall | None, Shown("wall that takes longer on this unit", "wall")]
     cause: Annotated[
-        str | None, Shown("cause of `cause_wall` that takes most of the additional time", "cause")
+        str | None, Shown("cause of `cause_wall` that takes up most of the additional time", "cause")
     ]
     reason: Annotated[
         Reason,
@@ -301,7 +302,7 @@ class Straggler:
     ]
     ratio: Annotated[
         float | None,
-        Shown("time of the delaying work on this unit divided by its usual time on similar ones", "ratio"),
+        Shown("time of the delaying work on this unit, divided by its usual time on similar ones", "ratio"),
     ]
     why: Annotated[str, Shown("why the unit is slow, as a sentence", "what took longer")]
 
@@ -366,14 +367,14 @@ class Budget:
     opaque_graph: Annotated[
         int,
         Shown(
-            "time of the {step} in which an opaque CUDA graph ran, and no compute kernel",
+            "time of the {step} in which an opaque CUDA graph ran, but no compute kernel",
             column="opaque_graph_ns",
         ),
     ]
     exposed_communication: Annotated[
         int,
         Shown(
-            "time of the {step} in which communication ran, and neither a compute kernel nor an"
+            "time of the {step} in which communication ran, but neither a compute kernel nor an"
             " opaque CUDA graph",
             column="exposed_communication_ns",
         ),
@@ -381,7 +382,7 @@ class Budget:
     exposed_copy: Annotated[
         int,
         Shown(
-            "time of the {step} in which a copy or memset ran, and no compute kernel, opaque CUDA"
+            "time of the {step} in which a copy or memset ran, but no compute kernel, opaque CUDA"
             " graph or communication",
             column="exposed_copy_ns",
         ),
@@ -464,7 +465,7 @@ class Step:
         bool,
         Shown("whether the {step} is steady: only steady {step}s are used for the typical {step}", "counts"),
     ]
-    reason: Annotated[str | None, Shown("why the step is not steady, empty if it is steady", "reason")]
+    reason: Annotated[str | None, Shown("why the step is not steady; empty if it is", "reason")]
     budget: Budget
     compute_absent: ComputeAbsent
     walls: Walls
@@ -500,9 +501,7 @@ class ComputeWork:
     ] = None
     flops_share: Annotated[
         float | None,
-        Shown(
-            "share of the work of the category whose kernels have operator shapes", "FLOPs known", "percent"
-        ),
+        Shown("share of the category's work in kernels with known operator shapes", "FLOPs known", "percent"),
     ] = None
 
 
@@ -511,7 +510,7 @@ class KernelWork:
     """A kernel by name."""
 
     name: Annotated[str, KERNEL_NAME]
-    count: Annotated[int, Shown("count of the kernels that begin in the {whole} (mean)", "count", "plain")]
+    count: Annotated[int, Shown("number of kernels that begin in the {whole} (mean)", "count", "plain")]
     work_ns: Annotated[int, WORK]
     share: Annotated[
         float,
@@ -535,12 +534,12 @@ class RangeWork:
     path: Annotated[
         str,
         Shown(
-            "names of the ranges from the outermost to the innermost. `#` stands for a number in a name",
+            "names of the ranges, from the outermost to the innermost; `#` stands for a number",
             "range",
         ),
     ]
     count: Annotated[
-        int | None, Shown("count of the ranges that begin in the {whole}", "count", "count", brief="per step")
+        int | None, Shown("number of ranges that begin in the {whole}", "count", "count", brief="per step")
     ]
     host_ns: Annotated[
         int | None,
@@ -584,7 +583,7 @@ class RangeWork:
     backward_gpu_ns: Annotated[
         int | None,
         Shown(
-            "time in which an operation ran that the backward pass of operators inside launched",
+            "time in which an operation ran that the backward pass of operators in the range launched",
             "its backward",
             "ms",
         ),
@@ -624,7 +623,7 @@ class Rank:
     gpu: int | None
     outside_ns: Annotated[
         int,
-        Shown("time between the first operation of the rank on the GPU and its first step", "outside", "ms"),
+        Shown("time between the rank's first operation on the GPU and its first step", "outside", "ms"),
     ]
     steps: tuple[Step, ...]
     typical: Typical

@@ -77,9 +77,7 @@ class Finding:
     cure: Annotated[str | None, Shown("what to change in the next capture or command", "cure")] = None
     covers_ns: Annotated[
         int | None,
-        Shown(
-            "length of the time that the finding is about, empty without such a time", "covers", "duration"
-        ),
+        Shown("length of the time that the finding is about; empty if there is none", "covers", "duration"),
     ] = None
     lead: str = ""
 

@@ -38,12 +38,12 @@ class CommunicationOperation:
         AXIS,
     ]
     backend: Annotated[Backend, Shown("library of the operations", "library")]
-    count: Annotated[int, Shown("count of the operations that begin in the {whole}", "count", "count")]
+    count: Annotated[int, Shown("number of operations that begin in the {whole}", "count", "count")]
     work_ns: Annotated[int, Shown("sum of the durations of the operations inside the {whole}", "work", "ms")]
     exposed_ns: Annotated[
         int,
         Shown(
-            "time in which one of the operations ran, and neither a compute kernel nor an opaque CUDA graph",
+            "time in which one of the operations ran, but neither a compute kernel nor an opaque CUDA graph",
             "exposed",
             "ms",
         ),
@@ -51,8 +51,7 @@ class CommunicationOperation:
     bytes: Annotated[
         int | None,
         Shown(
-            "sum of the message sizes as NCCL counts them: of all-gather and reduce-scatter the"
-            " part of one rank",
+            "sum of message sizes as NCCL counts them: for all-gather and reduce-scatter, one rank's part",
             "bytes",
             "size",
         ),
@@ -67,7 +66,7 @@ class CommunicationOperation:
         ),
     ] = None
     evidence: Annotated[
-        tuple[str, ...], Shown("evidence for the axis, empty if the axis is unknown", "evidence")
+        tuple[str, ...], Shown("evidence for the axis; empty if the axis is unknown", "evidence")
     ] = ()
 
 
@@ -121,9 +120,9 @@ class LinkTraffic:
         float | None,
         Shown("mean share of the peak during exposed communication", "of peak, exposed", "percent"),
     ]
-    samples: Annotated[int, Shown("count of the samples of the link", "samples", "count")]
+    samples: Annotated[int, Shown("number of samples of the link", "samples", "count")]
     exposed_samples: Annotated[
-        int, Shown("count of the samples during exposed communication", "samples, exposed", "count")
+        int, Shown("number of samples during exposed communication", "samples, exposed", "count")
     ]
 
 
@@ -183,7 +182,7 @@ class KernelRate:
     flops_per_s: Annotated[
         float,
         Shown(
-            "FLOP/s while the kernels ran for operators with shapes whose multiplications they do alone",
+            "FLOP/s while the kernels ran for operators with shapes that have no other multiplying kernels",
             "achieved",
             "flops",
         ),
@@ -315,13 +314,14 @@ class BlockingCall:
     """
 
     name: Annotated[str, FUNCTION]
-    count: Annotated[float, Shown("count of the calls that end in the {whole}", "times", "plain")]
+    count: Annotated[float, Shown("number of calls that end in the {whole}", "times", "plain")]
     unit: RepeatedUnit | None
     per_unit: float | None
     waited_ns: Annotated[
         int,
         Shown(
-            "time that the host waited inside the calls; no cost by itself, because the GPU works meanwhile",
+            "time that the host waited inside the calls, which costs nothing by itself, because the GPU"
+            " works meanwhile",
             "host wait",
             "ms",
         ),
@@ -471,23 +471,25 @@ class CopyWork:
             "direction",
         ),
     ]
-    count: Annotated[int, Shown("count of the copies that begin in the {whole}", "count", "count")]
+    count: Annotated[int, Shown("number of copies that begin in the {whole}", "count", "count")]
     bytes: Annotated[int, Shown("sum of the sizes of the copies", "bytes", "size")]
     work_ns: Annotated[int, Shown("sum of the durations of the copies inside the {whole}", "work", "ms")]
     exposed_ns: Annotated[
         int,
         Shown(
-            "time in which one of the copies ran, and no compute kernel, opaque CUDA graph or communication",
+            "time in which one of the copies ran, but no compute kernel, opaque CUDA graph or communication",
             "alone",
             "ms",
         ),
     ]
     pinned: Annotated[
         bool | None,
-        Shown("whether the host memory is pinned, empty if there is none or it is unknown", "host memory"),
+        Shown(
+            "whether the host memory is pinned; empty if there is none, or if that is unknown", "host memory"
+        ),
     ]
     bulk_bandwidth_bytes_per_s: Annotated[
-        float | None, Shown("bandwidth of the copies of 64 KiB or more while they ran", "rate", "rate")
+        float | None, Shown("bandwidth of copies of 64 KiB or more while they ran", "rate", "rate")
     ] = None
 
 
@@ -583,7 +585,7 @@ class MetricMean:
     mean_share: Annotated[
         float, Shown("mean of the samples, as a share of the peak", "mean of peak", "percent")
     ]
-    samples: Annotated[int, Shown("count of the samples", "samples", "count")]
+    samples: Annotated[int, Shown("number of samples", "samples", "count")]
 
 
 @dataclass(frozen=True, slots=True)

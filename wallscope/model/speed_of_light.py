@@ -186,7 +186,7 @@ class SampledWork:
     """
 
     category: Annotated[ComputeCategory, Shown("category of the kernels", "category")]
-    samples: Annotated[int, Shown("count of samples while only these kernels compute", "samples", "count")]
+    samples: Annotated[int, Shown("number of samples while only these kernels compute", "samples", "count")]
     sm_active: Annotated[float | None, Shown("share of multiprocessors with a block", "SM active", "percent")]
     tensor_active: Annotated[
         float | None, Shown("share of the tensor cores' peak", "tensor active", "percent")
