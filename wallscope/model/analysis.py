@@ -104,7 +104,7 @@ class Clocks:
 class CollectiveWaits:
     """The matched collectives of one kind over all ranks: a rank's mean times in its typical step.
 
-    `bus_bandwidth_bytes_per_s` is over the transfer time; `None` if the bytes are unknown.
+    `bus_bandwidth_bytes_per_s` refers to the transfer time, and is `None` if the bytes are unknown.
     """
 
     operation: Collective

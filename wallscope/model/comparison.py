@@ -190,7 +190,7 @@ class CauseDelta:
 
 @dataclass(frozen=True, slots=True)
 class OperationDelta:
-    """The change of the time of operations of one kind; those of a cause sum to the cause.
+    """How the time of one kind of operation changed; those of a cause sum to the cause.
 
     `count_delta_ns` comes from the number of operations, `rate_delta_ns` from the time per operation. Both
     sum to `delta_ns`. `base_name` differs from `name` if another kernel now does the same work, and
