@@ -43,7 +43,7 @@ Met = Literal["met", "unmet", "unknown", "set"]
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One setting of one system, under its current name; `value` as it is written there.
+    """One setting of one system, under its current name, with its `value` as it is written there.
 
     A flag without a value has an empty one. For `pytorch`, `program` and `launcher` the key is a line of code
     or a command.

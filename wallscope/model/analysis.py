@@ -602,14 +602,14 @@ class PackedProfile:
 class Rank:
     """One (process, device) pair.
 
-    `outside_ns` is device time before the first window, `outside_idle_ns` the part without operations, and
-    `after_ns` device time after the last window.
-    `whole_walls` cover all time if much work and most time lie there, else `None`. `unmatched_kernels` are
-    unrecognized kernels over 1 % of the typical step. `ranges` are the 200 with most device time.
-    `host_details` are `None` without known calls, `gpu_metrics` without samples. `mean_step_ns` and
-    `median_step_ns` cover all steady steps, `None` without any. `modes` are the kinds of steps, empty if
-    there is one kind. `rare_stalls` are not visible in the typical step. `slower_kernels` is `None` if
-    kernels keep their length. `speed_of_light` is `None` in answers of older versions.
+    `outside_ns` is device time before the first window, `outside_idle_ns` the part of it without operations,
+    and `after_ns` device time after the last window. If much work and most of the time lie there,
+    `whole_walls` covers all time; otherwise it is `None`. `unmatched_kernels` lists unrecognized kernels over
+    1 % of the typical step, and `ranges` the 200 with the most device time. `host_details` is `None` if no
+    calls are known, and `gpu_metrics` if there are no samples. `mean_step_ns` and `median_step_ns` cover all
+    steady steps, and are `None` without any. `modes` lists the kinds of steps, and is empty if there is only
+    one. `rare_stalls` are not visible in the typical step. `slower_kernels` is `None` if kernels keep their
+    length. `speed_of_light` is `None` in answers of older versions.
     """
 
     rank: Annotated[int | None, RANK]

@@ -173,7 +173,7 @@ class WallDelta:
 
 @dataclass(frozen=True, slots=True)
 class CauseDelta:
-    """How a cause changed; a wall's causes sum to it. `significant` is as for walls, among all causes."""
+    """How a cause changed; a wall's causes sum to it. `significant` is tested among all causes."""
 
     wall: Wall
     cause: str
@@ -224,7 +224,8 @@ class OperationChange:
     the typical step, and `work_ns` the sum of their durations, so work divided by count is the time per call.
     `delta_ns` is the change of the step time attributed to them, without host time; most of it is in `wall`.
     `name` is the short name of the longest-running one of `names_count`. `low_ns` to `high_ns` is the
-    interval of `delta_ns`, and `significant` is as for other operations.
+    interval of `delta_ns`. `significant` says whether they changed, at 5 % false discoveries among all
+    operations.
     """
 
     kind: Literal["new", "gone", "replaced", "changed"]
@@ -251,7 +252,8 @@ class OperationChange:
 class CommunicationChange:
     """Communication of one axis in both runs: volume, work, exposed time, and hidden share.
 
-    `low_ns` to `high_ns` is the interval of `delta_ns`. `significant` is as for operations, among all axes.
+    `low_ns` to `high_ns` is the interval of `delta_ns`. `significant` says whether it changed, at 5 % false
+    discoveries among all axes.
     """
 
     axis: Axis

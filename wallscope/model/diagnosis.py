@@ -137,12 +137,12 @@ class WallInflation:
 class Throughput:
     """The typical step compared with the user's data on it.
 
-    `perturbation` is the typical step divided by one without the profiler: 1.05 is 5 % slower in the capture.
-    `tokens_per_s`, of the job, and `flops_per_s`, of one GPU, are rates of the captured step. Tokens come
-    from the user. FLOPs come from `flops_source`: the user, or the shapes of multiplying operators,
-    recomputed ones included. `mfu` is a share of `peak`, `None` if the peak of the GPU is unknown. Shapes may
-    be known for only some of the kernels that multiply; `flops_share` is these kernels' share of the work.
-    Below 1, the rate and `mfu` are lower bounds, and below one half, they are `None`.
+    `perturbation` is the typical step divided by one without the profiler, so 1.05 means 5 % slower in the
+    capture. `tokens_per_s` (for the job) and `flops_per_s` (for one GPU) are rates of the captured step.
+    Tokens come from the user. FLOPs come from `flops_source`, which is the user or the shapes of multiplying
+    operators, recomputed ones included. `mfu` is a share of `peak`, `None` if the peak of the GPU is unknown.
+    Shapes may be known for only some of the kernels that multiply; `flops_share` is these kernels' share of
+    the work. Below 1, the rate and `mfu` are lower bounds, and below one half, they are `None`.
 
     `logged` is what logs of the run state without the profiler, and `logged_mfu` their MFU, or their FLOPs as
     a share of `peak`. `inflation` has one entry for each wall if an unprofiled step is known and used.
@@ -332,7 +332,7 @@ class UnknownWall:
 
 @dataclass(frozen=True, slots=True)
 class StatedBound:
-    """The upper bound that the verdict states: the typical step without the cause that gains most.
+    """The upper bound that the verdict states: the typical step without the cause worth most.
 
     `next_wall` is what then limits the step. `assumes` says what must vanish in addition to the cause.
     """
@@ -392,7 +392,7 @@ CoveredTime = Literal["steps", "start-up", "capture", "selected-time"]
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """What the dominant wall is about.
+    """What the dominant wall refers to.
 
     Attributes:
         time: the steps; the time before the first one (`start-up`); without steps, all that was captured or

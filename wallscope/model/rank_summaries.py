@@ -75,8 +75,8 @@ class OverlapTax:
     """The slowdown of compute kernels that overlap communication, compared with running alone.
 
     `ratio` compares medians of the same kernel and launch shape. `slowed_ns` is the extra work in a typical
-    step, below 0 if they ran faster. `kernels` is the number of compared overlapping kernels, and
-    `compared_share` their share of the time of all kernels that overlap communication.
+    step, below 0 if they ran faster. `kernels` is how many overlapping kernels were compared, and
+    `compared_share` is what share of the time of all kernels that overlap communication they take.
     """
 
     ratio: float
@@ -226,13 +226,13 @@ class SmallMultiplications:
 class LaunchShapes:
     """How well grids and blocks fit the GPU; each value is `None` if its inputs are missing.
 
-    `small_grid_share` covers kernels with fewer blocks than the GPU has multiprocessors, `unfilled_share` the
-    part of the GPU that these leave without a block, by work. `tail_share`
-    estimates the idle part of the last, partly filled wave of larger grids, for blocks of equal length.
-    `occupancy` is theoretical: the mean by work of all kernels except GEMM and attention, which are designed
-    for a low one. `low_occupancy_share` covers those below a quarter. `known_share` covers kernels with known
-    occupancy. `achieved_occupancy` is the mean of what the profiler estimates, less where a grid is too small
-    to fill the GPU.
+    `small_grid_share` is the share of kernels with fewer blocks than the GPU has multiprocessors, and
+    `unfilled_share` the part of the GPU that these leave without a block, both by work. `tail_share`
+    estimates the idle part of the last, partly filled wave of larger grids, assuming blocks of equal length.
+    `occupancy` is theoretical: the mean, by work, over all kernels except GEMM and attention, which are
+    designed for a low one. `low_occupancy_share` is the share of those below a quarter, and `known_share`
+    that of kernels with known occupancy. `achieved_occupancy` is the mean of what the profiler estimates,
+    which is lower if a grid is too small to fill the GPU.
     """
 
     known_share: float
@@ -342,10 +342,10 @@ class BlockingCall:
 class LaunchCost:
     """The calls that launched the kernels and graphs of the step.
 
-    `call_ns` adds up their durations, which include profiler overhead. `calls_per_s` is the required rate of
-    calls. `outpaced_share` is the share of calls that took longer than the work they launched; a graph is one
-    call for many kernels. `kernel_median_ns` covers compute kernels, `None` if there are none. The step is
-    launch-bound if most calls are outpaced and the host is not ahead.
+    `call_ns` adds up their durations, which include profiler overhead. `calls_per_s` is the rate of calls
+    that the step needs. `outpaced_share` is the share of calls that took longer than the work they launched;
+    a graph is one call for many kernels. `kernel_median_ns` covers compute kernels, `None` if there are none.
+    The step is launch-bound if most calls are outpaced and the host is not ahead.
     """
 
     calls: int
@@ -391,10 +391,10 @@ class Serialisation:
 
     A kernel counts if it started within 5 microseconds after the end of an earlier issued kernel of another
     stream, and was ready for at least 10 microseconds. Ready means issued, with all dependencies done.
-    `held_ns` adds up how long they were ready while the other kernel ran. `roomy_count` and `roomy_ns` cover
-    those after a kernel with fewer blocks than the GPU has multiprocessors; larger ones may have filled the
-    GPU. `overlap_ns` is the time in which kernels of several streams ran together. This is evidence of shared
-    work queues, not proof. `max_connections` is CUDA_DEVICE_MAX_CONNECTIONS.
+    `held_ns` adds up how long they were ready while the other kernel ran. `roomy_count` and `roomy_ns`
+    include only those after a kernel with fewer blocks than the GPU has multiprocessors, because larger ones
+    may have filled the GPU. `overlap_ns` is the time in which kernels of several streams ran together. All
+    this is evidence of shared work queues, not proof. `max_connections` is CUDA_DEVICE_MAX_CONNECTIONS.
     """
 
     max_connections: int | None
@@ -438,11 +438,11 @@ class LockedCall:
 class HostDetails:
     """The host in the typical step, with the most expensive blocking calls first.
 
-    `launches` and `ahead` are `None` where no launch call is known, `cpu` without switches and samples,
-    `serialisation` where it is unknown which streams order with the null stream. `range` is the innermost
-    path that holds at least half of the host wall, `None` without one. `locked_calls` are sorted by their
-    waits, the longest first. `longest_gap_ns` is the longest host time in a single gap of these steps,
-    allocation included, and `longest_gap_share` its share.
+    `launches` and `ahead` are `None` if no launch call is known, `cpu` without switches and samples, and
+    `serialisation` if it is unknown which streams order with the null stream. `range` is the innermost path
+    that holds at least half of the host wall, `None` without one. `locked_calls` are sorted by their waits,
+    the longest first. `longest_gap_ns` is the longest host time in a single gap of these steps, allocation
+    included, and `longest_gap_share` its share.
     """
 
     blocking_calls: tuple[BlockingCall, ...]

@@ -198,11 +198,12 @@ class SampledWork:
 class SpeedOfLight:
     """Where the typical step of a rank loses its FLOPs: `lines` sum to `window_ns` exactly.
 
-    FLOPs are those of one step and GPU: two for a multiplication and an addition. `model_flops` are those
-    that the model needs, by the user, a configuration or operator shapes, and `executed_flops` those of the
-    kernels that ran. `flops_whole_square` are model FLOPs with the masked half of causal attention, as others
-    count them. By shapes FLOPs belong to kernels with `covered` of the work of all that multiply. Below 1
-    they and the shares are lower bounds, and below one half the shares are `None`.
+    FLOPs are for one step and GPU, counting two for a multiplication and an addition. `model_flops` are those
+    that the model needs, according to the user, a configuration or operator shapes, and `executed_flops`
+    those of the kernels that ran. `flops_whole_square` is the model FLOPs with the masked half of causal
+    attention, which other tools count. With operator shapes, FLOPs are known for kernels with a share
+    `covered` of all multiplying work. If that is below 1, FLOPs and shares are lower bounds, and below one
+    half, the shares are `None`.
 
     Attributes:
         is_step: whether the window is a training step; shares of peak and step need one.
