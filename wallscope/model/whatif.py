@@ -68,9 +68,9 @@ class Asked:
 class SelfCheck:
     """Leave-one-out check of the replay: each step is replayed with the latencies of the other steps.
 
-    `steps` lists the typical steps and those next to them. If there are fewer than two, nothing can be
-    checked, and the errors are `None`. `own_error` is the error of a replay with each step's own latencies,
-    which proves little. `slack_share` is the share of latency and time outside calls in the critical path.
+    `steps` counts the typical steps with adjacent steps. If there are fewer than two, nothing can be checked,
+    and the errors are `None`. `own_error` is the error of a replay with each step's own latencies, which
+    proves little. `slack_share` is the share of latency and time outside calls in the critical path.
     `unmatched_share` is the share of latencies without a match in another step.
     """
 
