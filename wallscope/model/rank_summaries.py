@@ -509,7 +509,7 @@ class MemoryUse:
 
 @dataclass(frozen=True, slots=True)
 class Offload:
-    """Copies to the host that come back in the typical step, both directions, as sums of durations."""
+    """Copies to the host and back in the typical step; `work_ns` sums their durations, both ways."""
 
     to_host: int
     to_host_bytes: int
