@@ -17,26 +17,26 @@ _SCHEMAS = {
 }
 _HEAD = """# JSON
 
-Each `--json FILE` writes one object that follows a published JSON Schema; `-` writes to standard output.
-The schemas are in [reports](../reports) and in the installed package. This page is generated from them.
-An object that several of them share is listed once.
+`--json FILE` writes one object that follows a published JSON Schema; with `-`, it goes to standard output.
+This page is generated from the schemas, which are in [reports](../reports) and in the installed package.
+Objects that several schemas share are listed once.
 
 - Times are integer nanoseconds. Shares are between 0 and 1.
 - `null` means unknown or not applicable, never 0. A key marked *optional* may be absent.
-- Within one version (`wallscope.analysis/1`) keys are added and never renamed or removed.
+- Within one version (`wallscope.analysis/1`), keys may be added but are never renamed or removed.
 
-Start with the keys of this table in an analysis.
+In an analysis, start with these keys:
 """
 _KEYS = {
     "diagnosis": "dominant wall, runner-up, margin, shares, verdict; `rank_index` is the representative rank",
-    "ranks[].steps[]": "each step: `budget`, `compute_absent` and `walls`; each sums to what it divides",
+    "ranks[].steps[]": "each step; `budget`, `compute_absent` and `walls` each sum to what they divide",
     "ranks[].causes[]": "each cause in the typical step",
     "ranks[].speed_of_light": "from the model's FLOPs at the peak to the typical step: "
     "[where the step loses its FLOPs](speed-of-light.md)",
     "opportunities[]": "upper bounds on speedup, the highest first, with evidence",
-    "fixes[]": "recommendations with settings, preconditions and replay",
+    "fixes[]": "recommendations, with settings, preconditions and replay",
     "job": "several ranks: verdict, late ranks and reasons, waiting by rank, clocks",
-    "capture.findings[]": "what limits the result, and how the next capture avoids that",
+    "capture.findings[]": "what limits the result, and how to avoid that in the next capture",
 }
 
 

@@ -10,35 +10,35 @@ from wallscope.files import list_toml_paths, read_toml
 
 _HEAD = """# Fixes
 
-`wallscope analyze` recommends fixes for the causes that it measured, those with the largest upper bound on
-the speedup first. For settings of each framework, conditions and sources, run `wallscope explain FIX`. It
-also quotes published speedups with the setup in which they were measured; those do not predict yours.
+`wallscope analyze` recommends fixes for the causes that it measured, starting with the largest upper bound on
+speedup. For each framework's settings, conditions and sources, run `wallscope explain FIX`. That also quotes
+published speedups and the setups in which they were measured, but these do not predict yours.
 
 <!-- picture: explain-fix | A fix explained: why it helps, which causes it addresses, and its conditions -->
 
-A cause with `*` stands for all that fit the pattern. `memory-pressure` is not a cause of time: GPU memory is
-nearly full.
+A cause with `*` stands for all that match the pattern. `memory-pressure` takes no time of its own: it means
+that GPU memory is nearly full.
 
 This page is generated from [wallscope/advice/rules](../wallscope/advice/rules).
 """
 _FACTS_HEAD = """# Facts behind the advice
 
-Advice rests on published facts. This table lists their ids and where each one is used.
-`wallscope explain ID` shows what the notes say about a fact, and which fixes and checks use it.
+Advice rests on published facts. The second table says where each of them is used. For what the notes say
+about a fact, and which fixes and checks use it, run `wallscope explain ID`.
 
-This page is generated from [wallscope/advice](../wallscope/advice). Write it anew with `make golden`.
+This page is generated from [wallscope/advice](../wallscope/advice); `make golden` rewrites it.
 
-| use | meaning |
+| use | what it says about the fact |
 |---|---|
-| fix | The fact supports a fix. |
-| configuration check | `wallscope check-config` and the preconditions of fixes use the fact. |
+| fix | It supports a fix. |
+| configuration check | It is used by `wallscope check-config` and the preconditions of fixes. |
 | precondition of fix | The fix works only if the check of this fact is met. |
-| finding | The fact supports a finding of the glossary. |
-| `explain WORD` | A note of `wallscope explain WORD` states the fact. |
-| checklist | The fact is in the checklist of `wallscope advise`. |
-| published throughput | The fact is a throughput that others published. `wallscope advise` shows it. |
-| model sizes | `wallscope advise` takes start values for a model family from the fact. |
-| GPU table | The fact describes a GPU or a machine with several GPUs. |
+| finding | It supports a finding in the glossary. |
+| `explain WORD` | A note shown by `wallscope explain WORD` states it. |
+| checklist | It is in the checklist of `wallscope advise`. |
+| published throughput | It is a throughput that others published, shown by `wallscope advise`. |
+| model sizes | `wallscope advise` takes a model family's start values from it. |
+| GPU table | It describes a GPU or a machine with several GPUs. |
 """
 _ADVICE = {
     "advice": "checklist",

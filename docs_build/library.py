@@ -9,8 +9,8 @@ import wallscope
 
 _HEAD = """# Python library
 
-This page is generated from the docstrings of `wallscope`. [Use wallscope in a notebook](notebook.md) shows
-the functions at work. Everything else in the package is internal and may change with any version.
+This page is generated from the docstrings of `wallscope`. For the functions at work, see [Use wallscope
+in a notebook](notebook.md). Everything else in the package is internal, and may change in any version.
 """
 
 

@@ -53,10 +53,10 @@ AnyPath = str | PathLike[str]
 
 @dataclass(frozen=True, eq=False)
 class Result:
-    """One analyzed export, or a job of several: `analysis` is the answer as in the JSON.
+    """One analyzed export, or a job of several; `analysis` has the same content as the JSON.
 
-    The rest is made when asked for. Of a job there are the tables of the answer, and a report without
-    timelines and gaps.
+    Everything else is made on request. For a job, there are only the tables of the answer, and a report
+    without timelines and gaps.
     """
 
     analysis: Analysis
@@ -64,27 +64,27 @@ class Result:
 
     @property
     def verdict(self) -> str:
-        """The verdict, in sentences."""
+        """The verdict in sentences."""
         return self.analysis.diagnosis.verdict
 
     @property
     def tables(self) -> tuple[str, ...]:
-        """The names of the tables, whose columns are in docs/tables.md."""
+        """The names of the tables; docs/tables.md lists their columns."""
         return ANSWER_TABLES if self._found is None else tuple(table.name for table in TABLES)
 
     def frame(self, name: str) -> pl.DataFrame:
-        """A table: the same rows and columns as `--csv` and `--parquet` write.
+        """A table, with the same rows and columns that `--csv` and `--parquet` write.
 
         Raises:
-            UnknownWordError: there is no such table; says which there are.
+            UnknownWordError: there is no such table; the message lists those that exist.
         """
         return build_answer_table(self.analysis, name) if self._tables is None else self._tables.frame(name)
 
     def to_pandas(self, name: str) -> "pd.DataFrame":
-        """The same for pandas: integers stay integers where values are missing.
+        """The same table for pandas; integers stay integers even if values are missing.
 
         Raises:
-            UnknownWordError: there is no such table; says which there are.
+            UnknownWordError: there is no such table; the message lists those that exist.
         """
         import pandas as pd  # noqa: PLC0415  # heavy, and only this needs it
 
@@ -100,7 +100,7 @@ class Result:
         """A plotly figure of the representative rank.
 
         Raises:
-            UnknownWordError: there is no such figure; says which there are.
+            UnknownWordError: there is no such figure; the message lists those that exist.
         """
         import plotly.graph_objects as go  # noqa: PLC0415  # heavy, and only this needs it
 
@@ -112,7 +112,7 @@ class Result:
 
     @cached_property
     def report(self) -> str:
-        """The whole report as one page of HTML that works offline; of a job without timelines and gaps."""
+        """The whole report as one HTML page that works offline; for a job, without timelines and gaps."""
         from wallscope.views.page_analysis import write_analysis_page  # noqa: PLC0415  # jinja2 is for this alone
 
         if self._found is None:
@@ -128,11 +128,11 @@ class Result:
         write_chunks(Path(path), (self.report.encode(),))
 
     def to_json(self) -> str:
-        """The answer as JSON text, by the published schema."""
+        """The answer as JSON text that follows the published schema."""
         return write_json(self.analysis)
 
     def to_markdown(self) -> str:
-        """The answer as Markdown, for a pull request."""
+        """The answer as Markdown for a pull request."""
         from wallscope.views.analysis import write_analysis_markdown  # noqa: PLC0415  # only when asked for
 
         return write_analysis_markdown(self.analysis)
@@ -154,7 +154,7 @@ class Result:
 
 @dataclass(frozen=True, eq=False)
 class ComparisonResult:
-    """Two compared sides: `comparison` is the answer as in the JSON."""
+    """Two compared sides; `comparison` has the same content as the JSON."""
 
     comparison: Comparison
     _sides: tuple[Side, Side] = field(repr=False)
@@ -167,7 +167,7 @@ class ComparisonResult:
 
     @cached_property
     def report(self) -> str:
-        """The comparison as one page of HTML that works offline."""
+        """The comparison as one HTML page that works offline."""
         from wallscope.views.comparison import write_comparison_page  # noqa: PLC0415  # as above
 
         return write_comparison_page(comparison_report(self.comparison, *self._sides, self._rank))
@@ -181,11 +181,11 @@ class ComparisonResult:
         write_chunks(Path(path), (self.report.encode(),))
 
     def to_json(self) -> str:
-        """The comparison as JSON text, by the published schema."""
+        """The comparison as JSON text that follows the published schema."""
         return write_json(self.comparison)
 
     def to_markdown(self) -> str:
-        """The comparison as Markdown, for a pull request."""
+        """The comparison as Markdown for a pull request."""
         from wallscope.views.comparison import write_comparison_markdown  # noqa: PLC0415  # same
 
         return write_comparison_markdown(self.comparison)
@@ -220,23 +220,23 @@ def analyze(  # noqa: PLR0913  # options are parameters
 
     Args:
         path: a .sqlite export, a parquetdir or arrowdir folder, a report if nsys is installed, or a trace of
-            PyTorch's profiler. Several, a folder of them or a pattern are the ranks of one job. fsspec URLs
-            are supported too.
-        rank: only the rank with this number.
-        device: only ranks on this CUDA device.
-        steps: only this step, or these from first to last, both included.
-        time_ns: only this half-open interval of session time.
+            PyTorch's profiler. Several of these, a folder of them or a pattern are the ranks of one job.
+            fsspec URLs work too.
+        rank: analyze only the rank with this number.
+        device: analyze only ranks on this CUDA device.
+        steps: analyze only this step, or the steps from first to last, both included.
+        time_ns: analyze only this half-open interval of session time.
         step_range: regular expression of the NVTX ranges that are steps.
-        kernels: TOML file of kernel-name rules with precedence over the shipped ones.
+        kernels: TOML file of kernel-name rules that take precedence over the shipped ones.
         config: the configuration of the run.
-        streams: the parallel axis of a CUDA stream, as `{20: "ep"}`.
-        python_functions: whether Python functions of a PyTorch trace with stacks are ranges.
-        step_facts: data on a step: its unprofiled length, tokens, FLOPs.
-        jobs: number of exports of a job that are analyzed in parallel.
-        dask: address of a Dask cluster that analyzes them instead.
+        streams: the parallel axis of CUDA streams, for example `{20: "ep"}`.
+        python_functions: whether Python functions in a PyTorch trace with stacks become ranges.
+        step_facts: what you know about a step: its unprofiled length, tokens, FLOPs.
+        jobs: how many exports of a job to analyze in parallel.
+        dask: address of a Dask cluster to analyze them instead.
 
     Raises:
-        WallscopeError: one of its children, each with a line that says what to do.
+        WallscopeError: one of its subclasses; the message says what to do.
     """
     chosen = (steps, steps) if isinstance(steps, int) else steps
     options = Options(
@@ -263,16 +263,16 @@ def analyze(  # noqa: PLR0913  # options are parameters
 def diff(
     base: AnyPath, head: AnyPath, *, rank: int | None = None, margin_ratio: float = MARGIN_SHARE
 ) -> ComparisonResult:
-    """Compare two sides, as `wallscope diff` does: exports, answers in JSON, folders or patterns of runs.
+    """Compare two sides, as `wallscope diff` does: exports, JSON results, folders or patterns of runs.
 
     Args:
         base: the side before the change.
         head: the side after it.
         rank: the rank to compare.
-        margin_ratio: changes of the step up to this share are none.
+        margin_ratio: a change of the step up to this share counts as none.
 
     Raises:
-        WallscopeError: one of its children, each with a line that says what to do.
+        WallscopeError: one of its subclasses; the message says what to do.
     """
     sides = (_load_side(base), _load_side(head))
     found = add_opening(compare_sides(*sides, CompareOptions(rank=rank, margin_ratio=margin_ratio)))

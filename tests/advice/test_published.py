@@ -17,17 +17,17 @@ PAGE = Path(__file__).resolve().parents[2] / "docs" / "layouts.md"
 SHAPES = model_shapes()
 HEAD = """# Published layouts among those that fit
 
-A layout is the number of GPUs for each kind of parallelism: tensor (TP), pipeline (PP), context (CP) and
-expert (EP). `wallscope advise` lists the layouts whose sizes evenly divide the attention heads, experts and
-sequence length of a model. The weights, gradients and optimizer states of these layouts fit into the memory
-of a GPU. Activations are not counted. The list is sorted by TP x CP x PP, smallest first, and layouts with
-equal products by TP, then CP, then EP. The list is not sorted by speed, which also depends on activations,
-overlap and batch size.
+A layout says how many GPUs each kind of parallelism uses: tensor (TP), pipeline (PP), context (CP) and
+expert (EP). `wallscope advise` lists the layouts whose sizes evenly divide a model's attention heads,
+experts and sequence length, and whose weights, gradients and optimizer states fit into GPU memory.
+Activations are not counted. The list is sorted by TP x CP x PP, smallest first; layouts with equal
+products are sorted by TP, then CP, then EP. This is not an order by speed, which also depends on
+activations, overlap and batch size.
 
 The table shows the position of published layouts in this list: presets of Megatron Bridge, and
-configurations published for long sequences. The column *layouts* is the number of layouts in the list, and
-*sequence* is in tokens. The name of a preset begins with its precision: `fp8cs` is FP8 with current scaling,
-`fp8sc` FP8 with subchannel scaling, `fp8ds` FP8 with delayed scaling, and `fp8mx` MXFP8.
+configurations published for long sequences. *layouts* is the number of layouts in the list, and
+*sequence* is in tokens. A preset's name begins with its precision: `fp8cs` is FP8 with current scaling,
+`fp8sc` with subchannel scaling, `fp8ds` with delayed scaling, and `fp8mx` is MXFP8.
 
 | model | GPUs | sequence | TP | PP | CP | EP | position | layouts | presets |
 |---|---|---|---|---|---|---|---|---|---|
@@ -35,13 +35,13 @@ configurations published for long sequences. The column *layouts* is the number 
 FULLY_SHARDED = """
 ## Fully sharded layouts
 
-The presets of Megatron Bridge in the next table use Megatron FSDP (fully sharded data parallelism), without
-pipeline and context parallelism. The weights, gradients and optimizer states are divided into *shards*, and
-those of the experts into *expert shards*. The columns *GiB* and *GiB, recomputed* have the estimated memory
-per GPU without recomputation and with full recomputation of activations, in BF16 and for a micro-batch of one
-sequence. `advise` lists layouts that fit with full recomputation. The list is sorted by TP x CP, and layouts
-with equal products by CP, then by memory without recomputation. For models without experts, `advise` also
-lists PyTorch FSDP2.
+The Megatron Bridge presets in the next table use Megatron FSDP (fully sharded data parallelism), without
+pipeline and context parallelism. Weights, gradients and optimizer states are divided into *shards*, and
+those of the experts into *expert shards*. *GiB* and *GiB, recomputed* are the estimated memory per GPU,
+without recomputation and with full recomputation of activations, in BF16 and for a micro-batch of one
+sequence. `advise` lists layouts that fit with full recomputation. The list is sorted by TP x CP; layouts
+with equal products are sorted by CP, then by memory without recomputation. For models without experts,
+`advise` also lists PyTorch FSDP2.
 
 | model | GPUs | sequence | TP | EP | shards | expert shards | GiB | GiB, recomputed | position | layouts |
 |---|---|---|---|---|---|---|---|---|---|---|
@@ -49,14 +49,13 @@ lists PyTorch FSDP2.
 MEMORY = """
 ## Memory of published runs
 
-This table compares the published peak of the memory per GPU with the estimate of `wallscope advise` for the
-same layout, at 4,096 tokens. 1 GB is 10^9 bytes. The column *source* has the identifier of the
-published measurement, for example for `wallscope explain WF-60`. The words after a comma say what was special
-in a run: the recomputed modules (`full` is all modules), optimizer states in host memory (`offloaded`), or
-the TP size.
+Here the published peak memory per GPU is compared with the estimate of `wallscope advise` for the same
+layout, at 4,096 tokens. 1 GB is 10^9 bytes. *source* identifies the published measurement, for example
+for `wallscope explain WF-60`. Words after a comma say what was special about a run: the recomputed
+modules (`full` means all), optimizer states in host memory (`offloaded`), or the TP size.
 
-The estimate does not include temporary buffers, fragmentation, the CUDA context and NCCL buffers. The table
-has no runs with LoRA, no runs that ran out of memory, and no models with Mamba, linear or sparse attention
+The estimate leaves out temporary buffers, fragmentation, the CUDA context and NCCL buffers. The table has
+no runs with LoRA, no runs that ran out of memory, and no models with Mamba, linear or sparse attention
 (Nemotron, Qwen3-Next, GLM-5).
 
 | source | model | GPUs | TP | PP | CP | EP | published (GB) | estimated (GB) | difference |

@@ -308,17 +308,17 @@ def write_page():
         rows.append(f"| `{name}` | {framework} | {evidence} | {first} |")
     return (
         "# Programs recognized in public captures\n\n"
-        "wallscope recommends settings for the framework of the program. wallscope recognizes the\n"
-        "framework from the names of kernels and NVTX ranges, from loaded libraries, and from the name of\n"
-        "the process. [programs.toml](../wallscope/advice/programs.toml) has the patterns, in the order in\n"
-        "which they are tried. So a kernel `fusion` is evidence for JAX only if no name belongs to\n"
-        "TensorFlow or PyTorch. A name with a line number and `_gpu`, such as `test_55_gpu`, comes from a\n"
-        "compiler for OpenACC or OpenMP.\n\n"
-        "The table lists captures that other people made and published, and what wallscope finds in them.\n"
-        "The captures are not part of this repository. The authors of the two captures with `SYNTHETIC` in\n"
-        "their names generated the rows. In the column *evidence*, *name* is the name of a kernel or an\n"
-        "NVTX range, and *no name* includes libraries. The last column has the first three\n"
-        "[fixes](fixes.md) that wallscope recommends.\n\n"
+        "Recommended settings depend on the program's framework, which wallscope recognizes by the names\n"
+        "of kernels, NVTX ranges and loaded libraries, and by the process name.\n"
+        "[programs.toml](../wallscope/advice/programs.toml) has the patterns, in the order in which they\n"
+        "are tried. So a kernel named `fusion` is evidence for JAX only if no name belongs to TensorFlow\n"
+        "or PyTorch. A name with a line number and `_gpu`, such as `test_55_gpu`, comes from an OpenACC\n"
+        "or OpenMP compiler.\n\n"
+        "The table lists captures that other people published, and what wallscope finds in them. These\n"
+        "are not part of this repository. If a capture has `SYNTHETIC` in its name, its authors generated\n"
+        "the rows. In the *evidence* column, *name* is the name of a kernel or an NVTX range, whereas *no\n"
+        "name* also covers libraries. The last column has the first three [fixes](fixes.md) that\n"
+        "wallscope recommends.\n\n"
         "| capture | framework | evidence | recommendations |\n|---|---|---|---|\n" + "\n".join(rows) + "\n"
     )
 

@@ -43,7 +43,7 @@ Met = Literal["met", "unmet", "unknown", "set"]
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One setting of one system, under its current name; `value` as it is written there.
+    """One setting of one system, under its current name, with its `value` as it is written there.
 
     A flag without a value has an empty one. For `pytorch`, `program` and `launcher` the key is a line of code
     or a command.
@@ -84,7 +84,7 @@ class Precondition:
     """A condition of a fix, checked with the trace or the run configuration.
 
     `text` says what holds, what must hold and what is the case instead, or what is unknown. `set` means that
-    the fix itself sets it and the run does not show it. `unblock` is what to change if it is unmet.
+    the fix itself sets it, and that the run does not show it. `unblock` says what to change if it is unmet.
     """
 
     id: Annotated[str, Shown("id of the precondition", "id", column="precondition")]
@@ -110,7 +110,7 @@ class Program:
     """The framework whose settings a program takes, and the evidence for it.
 
     `framework` is `None` without evidence. `parts` are libraries and features (`ddp`, `dali`,
-    `torch-compile`), with `part_names` for readers. `evidence` is that of the framework, then of each part.
+    `torch-compile`), with `part_names` for readers. `evidence` is for the framework, then for each part.
     """
 
     framework: Framework | None
@@ -127,10 +127,10 @@ class Fix:
     `causes` are those of this run that it addresses. `recoverable_ns` is the gain of its own replay, else the
     largest ceiling of its causes, `None` if unknown. It is `blocked` while a precondition is unmet. `replay`
     is the replayed step with the fix fully effective, `None` if not computed (`Analysis.replay`). `evidence`
-    lists the rows that support it. `refuted_by` is what a further capture shows if it has no effect.
-    `assumption` says what the upper bound assumes, in words that follow "the bound". `assumes` says so as a
-    sentence, and also why it differs much from the time of the causes. `experience` is what applications of
-    it realized of their bounds in the records that were given.
+    lists the rows that support it. `refuted_by` is what another capture shows if it has no effect.
+    `assumption` says what the upper bound assumes, in words that follow "the bound". `assumes` says the same
+    as a sentence, and also why the bound differs much from the time of the causes. `experience` is how much
+    of their bounds its applications realized, in the records that were given.
     """
 
     id: Annotated[str, Shown("id of the fix, as in docs/fixes.md", "fix", column="fix")]
@@ -175,8 +175,8 @@ class Fix:
     most_speedup: Annotated[
         float | None,
         Shown(
-            "largest speedup by the lines of `speed_of_light` that the fix can remove; `speedup_ceiling` is"
-            " then the speedup at the rates that `assumes` states",
+            "largest speedup from removing the lines of `speed_of_light` that the fix can remove;"
+            " `speedup_ceiling` is then the speedup at the rates that `assumes` states",
             "at most",
             "speedup",
         ),
@@ -317,7 +317,7 @@ class Judged:
 
 @dataclass(frozen=True, slots=True)
 class FeatureCheck:
-    """A feature with its preconditions; if it is off, they are judged as if it were on."""
+    """A feature with its preconditions, which are judged as if it were on even if it is off."""
 
     id: str
     title: str
@@ -347,7 +347,7 @@ class FormKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class FileForm:
-    """What a file is, and the program that it starts; `is_whole` if it shows all settings of a run."""
+    """What a file is, and the program that it starts; `is_whole` if it has all settings of a run."""
 
     kind: FormKind
     program: str | None = None
@@ -356,9 +356,9 @@ class FileForm:
 
 @dataclass(frozen=True, slots=True)
 class ConfigurationCheck:
-    """Everything that a configuration alone shows; the layout is `None` if sizes or GPUs are unknown.
+    """What a configuration alone shows; the layout is `None` if sizes or the number of GPUs are unknown.
 
-    Of a file that is not whole, no check says that the run stops: what it leaves out may decide.
+    If a file is incomplete, no check says that the run stops, because what is missing may decide.
     """
 
     schema: Literal["wallscope.check-config/1"]
@@ -405,7 +405,7 @@ class Item:
 
 @dataclass(frozen=True, slots=True)
 class Preset:
-    """A published configuration as a starting point; `None` is not stated there."""
+    """A published configuration as a starting point; `None` stands for what it does not state."""
 
     name: str
     family: str
@@ -438,10 +438,10 @@ class Band:
 
 @dataclass(frozen=True, slots=True)
 class MemoryEstimate:
-    """Bytes that a GPU of the fullest pipeline stage needs, by part, without temporary buffers.
+    """Bytes that a GPU in the fullest pipeline stage needs, by part, without temporary buffers.
 
-    `vision_bytes` are activations of a vision tower and its projectors; its other parts are among those of
-    the decoder.
+    `vision_bytes` are the activations of a vision tower and its projectors; its other parts are included in
+    those of the decoder.
     """
 
     weights_bytes: int
@@ -493,8 +493,8 @@ class RecomputeChoice:
 class ShardedLayout:
     """A layout whose parameters, gradients and optimizer state are all sharded over data parallelism.
 
-    `implementations` are those that support it. `memory` has no recomputation, `recomputed_bytes` is the
-    total with full recomputation.
+    `implementations` lists those that support it. `memory` is without recomputation; `recomputed_bytes` is
+    the total with full recomputation.
     """
 
     layout: Folding
@@ -505,16 +505,16 @@ class ShardedLayout:
 
 @dataclass(frozen=True, slots=True)
 class Advice:
-    """A plan for a run: its layout and the source of that, the checklist, and similar published runs.
+    """A plan for a run: its layout and where that comes from, the checklist, and similar published runs.
 
     `largest_expert` is the largest EP that the other sizes and the number of experts allow. `accumulation` is
     `None` without a global batch. `memory` is estimated, `None` if the sizes of the model are unknown.
-    `planned` has the levers that make it fit. `dispatcher` is that of experts, empty without them. `bridge`
-    is the plan as YAML of Megatron Bridge, and `arguments` as those of Megatron-LM.
-    `memory_capacity_bytes` is the memory of a GPU for it. `recompute` lists sets of modules from none to
-    whole layers. `feasible` are all sizes whose states fit, and `sharded` those that fit fully sharded. With
-    `misses_tower`, the sizes of the vision tower are unknown, and no memory has it. Else `image_tokens` of a
-    sequence come from images at most, `None` without a tower.
+    `planned` has the levers that make it fit. `dispatcher` is for experts, and empty without them. `bridge`
+    is the plan as Megatron Bridge YAML, and `arguments` as Megatron-LM arguments. `memory_capacity_bytes` is
+    the GPU memory available to it. `recompute` lists sets of modules, from none to whole layers. `feasible`
+    has all sizes whose states fit, and `sharded` those that fit fully sharded. `misses_tower` means that the
+    vision tower's sizes are unknown, so no memory figure includes it. Otherwise, at most `image_tokens` of a
+    sequence come from images, `None` without a tower.
     """
 
     schema: Literal["wallscope.advice/1"]

@@ -67,33 +67,32 @@ class UnitKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Clock:
-    """One host's clock against the reference.
+    """One host's clock, compared with the reference.
 
     Offset and drift are 0 for the reference, and `None` if nothing connects the host to it. The drift is also
     `None` if the matched part is too short.
     """
 
     hostname: Annotated[str | None, HOSTNAME]
-    ranks: Annotated[tuple[int, ...], Shown("count of the ranks on the host", "ranks", kind="Int64")]
+    ranks: Annotated[tuple[int, ...], Shown("number of ranks on the host", "ranks", kind="Int64")]
     offset_ns: Annotated[
         int | None,
         Shown(
-            "offset of the clock of the host at its first matched collective, relative to the"
-            " reference clock",
+            "offset of the host's clock from the reference clock at its first matched collective",
             "offset",
             "signed_duration",
         ),
     ]
     drift_ppm: Annotated[
         float | None,
-        Shown("how much faster the clock of the host runs, in parts per million", "drift", "plain"),
+        Shown("how much faster the host's clock runs, in parts per million", "drift", "plain"),
     ]
-    matched: Annotated[int, Shown("count of the collectives used for the comparison", "matched", "count")]
+    matched: Annotated[int, Shown("number of collectives used for the comparison", "matched", "count")]
 
 
 @dataclass(frozen=True, slots=True)
 class Clocks:
-    """How the clocks of the ranks were aligned, and the remaining distance of ends of one collective."""
+    """How the ranks' clocks were aligned, and how far apart the ends of a collective still are."""
 
     method: ClockMethod
     residual_p05_ns: int | None
@@ -103,9 +102,9 @@ class Clocks:
 
 @dataclass(frozen=True, slots=True)
 class CollectiveWaits:
-    """The matched collectives of one kind over all ranks: mean times of a rank in its typical step.
+    """The matched collectives of one kind over all ranks: a rank's mean times in its typical step.
 
-    `bus_bandwidth_bytes_per_s` is over the transfer time; `None` if the bytes are unknown.
+    `bus_bandwidth_bytes_per_s` refers to the transfer time, and is `None` if the bytes are unknown.
     """
 
     operation: Collective
@@ -121,8 +120,8 @@ class CollectiveWaits:
 class JobCollectives:
     """Operations of all ranks that were matched to a collective, and those that were not.
 
-    `partial` lack ranks that were not given; their waiting cannot be separated from their transfer.
-    `jitter_ns` is the mean peer wait of a rank per typical step.
+    `partial` counts those that lack ranks which were not given, so that their waiting cannot be separated
+    from their transfer. `jitter_ns` is the mean peer wait of a rank per typical step.
     """
 
     matched: int
@@ -136,7 +135,7 @@ class JobCollectives:
 
 @dataclass(frozen=True, slots=True)
 class RankWaits:
-    """One rank of a job; times in collectives include those with overlapping compute.
+    """One rank of a job; times in collectives include those that overlap compute.
 
     A moment in several collectives counts once: as peer wait if any of them waits for peers, else as pipeline
     wait, transfer or unsplit time, in this order.
@@ -153,10 +152,8 @@ class RankWaits:
         int, Shown("index of the group of ranks that do the same work, in `rank_groups`", "group")
     ]
     stage: Annotated[int | None, Shown("number of the pipeline stage, from 0", "stage", "count")]
-    steady_steps: Annotated[int, Shown("count of the steady steps of the rank", "steps", "count")]
-    step_median_ns: Annotated[
-        int | None, Shown("median length of the steady steps of the rank", "step", "ms")
-    ]
+    steady_steps: Annotated[int, Shown("number of the rank's steady steps", "steps", "count")]
+    step_median_ns: Annotated[int | None, Shown("median length of the rank's steady steps", "step", "ms")]
     walls: Walls
     residence_ns: Annotated[
         int,
@@ -245,19 +242,22 @@ class RankGroup:
 
 @dataclass(frozen=True, slots=True)
 class Straggler:
-    """A unit that holds the job up: what its repair saves, found by a replay of the job, and why it is slow.
+    """A unit that holds the job up: what repairing it saves, as a replay shows, and why it is slow.
 
-    `places` are its ranks; `rank` is `None` if there are several. Units are in the order of repair: each
-    amount is what the repair saves after those before. `ratio` is `None` if unknown. It is late in a step in
-    which it loses at least half of what it usually loses. `since_step` is `None` where it is not late in all
-    steps from one on.
+    `places` are its ranks; `rank` is `None` if there are several. Units are in order of repair, so each
+    amount is what the repair saves after the previous ones. `ratio` is `None` if unknown. A unit counts as
+    late in a step if it loses at least half of what it usually loses. `since_step` is the step from which it
+    is always late, `None` if there is none.
     """
 
     place: Annotated[int, PLACE]
     rank: Annotated[int | None, RANK]
     name: Annotated[str, Shown("name of the unit: a rank, node, pipeline stage or link", "name")]
     unit: Annotated[
-        UnitKind, Shown("what one repair concerns: rank, node, stage, link, or job for hosts in turn", "unit")
+        UnitKind,
+        Shown(
+            "what a repair concerns: a rank, node, stage or link, or the job if hosts stall in turn", "unit"
+        ),
     ]
     places: tuple[int, ...]
     late_steps: Annotated[
@@ -266,15 +266,16 @@ class Straggler:
     replayed_steps: Annotated[int, Shown("number of steps in the replay of the job", "replayed steps")]
     hides_next: Annotated[
         bool,
-        Shown("whether its repair alone saves less than 1 %, because the next unit hides it", "hides next"),
+        Shown("whether repairing it alone saves less than 1 %, because the next unit hides it", "hides next"),
     ]
     since_step: Annotated[
-        int | None, Shown("step from which on the unit takes longer in each one; empty if in none", "since")
+        int | None,
+        Shown("step from which on the unit takes longer in every step; empty if there is none", "since"),
     ]
     saved_ns: Annotated[
         int,
         Shown(
-            "what the mean step becomes shorter by if the unit works like its peers, by a replay of the job",
+            "how much shorter the mean step becomes if the unit works like its peers, in a replay of the job",
             "saves",
             "ms",
         ),
@@ -282,14 +283,14 @@ class Straggler:
     replayed_step_ns: Annotated[
         int,
         Shown(
-            "mean step of the job in a replay without this unit's delay, and without those before",
+            "the job's mean step in a replay without this unit's delay and all previous ones",
             "step",
             "ms",
         ),
     ]
     cause_wall: Annotated[Wall | None, Shown("wall that takes longer on this unit", "wall")]
     cause: Annotated[
-        str | None, Shown("cause of `cause_wall` that takes most of the additional time", "cause")
+        str | None, Shown("cause of `cause_wall` that takes up most of the additional time", "cause")
     ]
     reason: Annotated[
         Reason,
@@ -301,14 +302,14 @@ class Straggler:
     ]
     ratio: Annotated[
         float | None,
-        Shown("time of the delaying work on this unit divided by its usual time on similar ones", "ratio"),
+        Shown("time of the delaying work on this unit, divided by its usual time on similar ones", "ratio"),
     ]
     why: Annotated[str, Shown("why the unit is slow, as a sentence", "what took longer")]
 
 
 @dataclass(frozen=True, slots=True)
 class PipelineStage:
-    """A stage of a pipeline: its ranks, the compute of each, and the wait of each for other stages."""
+    """A pipeline stage: its ranks, and for each of them the compute and the wait for other stages."""
 
     stage: int
     places: tuple[int, ...]
@@ -321,11 +322,11 @@ class PipelineStage:
 class Job:
     """The combined result of the ranks.
 
-    `ranks` counts the ranks given, `missing` lists the others: up to the size of the job, or to the largest
-    number. `walls` are the mean typical step of all ranks, with waits for a unit of `stragglers` attributed
-    to what delays it. `critical_wall` is the
-    wall of the critical rank, the one that waits least. `replayed_step_ns` is the mean step of a replay
-    without a change, `None` if the job could not be replayed: then `stragglers` are unknown.
+    `ranks` counts the ranks given, and `missing` lists the others, up to the job's size or the largest
+    number. `walls` is the mean typical step of all ranks, with waits for a unit of `stragglers` attributed to
+    whatever delays it. `critical_wall` is the wall of the critical rank, the one that waits least.
+    `replayed_step_ns` is the mean step of a replay without a change, `None` if the job could not be replayed,
+    in which case `stragglers` is unknown.
     """
 
     ranks: int
@@ -360,20 +361,20 @@ AnchorUnit = Literal["step", "microbatch", "layer", "window"]
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """What the device did in a window; the five parts sum to it exactly."""
+    """What the device did in a window; the five parts sum exactly to its length."""
 
     compute: Annotated[int, Shown("time of the {step} in which a compute kernel ran", column="compute_ns")]
     opaque_graph: Annotated[
         int,
         Shown(
-            "time of the {step} in which an opaque CUDA graph ran, and no compute kernel",
+            "time of the {step} in which an opaque CUDA graph ran, but no compute kernel",
             column="opaque_graph_ns",
         ),
     ]
     exposed_communication: Annotated[
         int,
         Shown(
-            "time of the {step} in which communication ran, and neither a compute kernel nor an"
+            "time of the {step} in which communication ran, but neither a compute kernel nor an"
             " opaque CUDA graph",
             column="exposed_communication_ns",
         ),
@@ -381,7 +382,7 @@ class Budget:
     exposed_copy: Annotated[
         int,
         Shown(
-            "time of the {step} in which a copy or memset ran, and no compute kernel, opaque CUDA"
+            "time of the {step} in which a copy or memset ran, but no compute kernel, opaque CUDA"
             " graph or communication",
             column="exposed_copy_ns",
         ),
@@ -397,7 +398,7 @@ class Budget:
 
 @dataclass(frozen=True, slots=True)
 class ComputeAbsent:
-    """Why neither compute nor an opaque graph ran; the three parts sum to that time exactly."""
+    """Why neither compute nor an opaque graph ran; the three parts sum exactly to that time."""
 
     launch_starved: Annotated[
         int,
@@ -425,7 +426,7 @@ class ComputeAbsent:
 
 @dataclass(frozen=True, slots=True)
 class CauseTime:
-    """The time of a cause in the typical step; the causes of one wall sum to it.
+    """The time of a cause in the typical step; the causes of a wall sum to the wall.
 
     `recoverable_ns` is replayed, other constraints included; `None` if unknown.
     """
@@ -455,7 +456,7 @@ class CauseTime:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One window of a rank, with its budget, the reasons for absent compute, and its walls."""
+    """One window of a rank, with its budget, why compute was absent, and its walls."""
 
     index: Annotated[int, Shown("index of the {step} in the capture, from 0", "step", "count", column="step")]
     start_ns: Annotated[int, START]
@@ -464,7 +465,7 @@ class Step:
         bool,
         Shown("whether the {step} is steady: only steady {step}s are used for the typical {step}", "counts"),
     ]
-    reason: Annotated[str | None, Shown("why the step is not steady, empty if it is steady", "reason")]
+    reason: Annotated[str | None, Shown("why the step is not steady; empty if it is", "reason")]
     budget: Budget
     compute_absent: ComputeAbsent
     walls: Walls
@@ -472,7 +473,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Typical:
-    """The typical step: the mean of the steady ones, rounded so that its parts add up."""
+    """The typical step: the mean of the steady steps, rounded so that its parts add up."""
 
     step_ns: Annotated[int, Shown("length of the typical step", "step", "ms", column="typical_step_ns")]
     budget: Budget
@@ -500,9 +501,7 @@ class ComputeWork:
     ] = None
     flops_share: Annotated[
         float | None,
-        Shown(
-            "share of the work of the category whose kernels have operator shapes", "FLOPs known", "percent"
-        ),
+        Shown("share of the category's work in kernels with known operator shapes", "FLOPs known", "percent"),
     ] = None
 
 
@@ -511,7 +510,7 @@ class KernelWork:
     """A kernel by name."""
 
     name: Annotated[str, KERNEL_NAME]
-    count: Annotated[int, Shown("count of the kernels that begin in the {whole} (mean)", "count", "plain")]
+    count: Annotated[int, Shown("number of kernels that begin in the {whole} (mean)", "count", "plain")]
     work_ns: Annotated[int, WORK]
     share: Annotated[
         float,
@@ -527,19 +526,20 @@ class KernelWork:
 class RangeWork:
     """A range path in the typical step.
 
-    `count` and `host_ns` are `None` for a range that is open throughout, `backward_gpu_ns` if not recorded.
+    `count` and `host_ns` are `None` for a range that is open throughout, and `backward_gpu_ns` if it was not
+    recorded.
     """
 
     name: Annotated[str, Shown("name of the innermost range of `path`", "range")]
     path: Annotated[
         str,
         Shown(
-            "names of the ranges from the outermost to the innermost. `#` stands for a number in a name",
+            "names of the ranges, from the outermost to the innermost; `#` stands for a number",
             "range",
         ),
     ]
     count: Annotated[
-        int | None, Shown("count of the ranges that begin in the {whole}", "count", "count", brief="per step")
+        int | None, Shown("number of ranges that begin in the {whole}", "count", "count", brief="per step")
     ]
     host_ns: Annotated[
         int | None,
@@ -583,7 +583,7 @@ class RangeWork:
     backward_gpu_ns: Annotated[
         int | None,
         Shown(
-            "time in which an operation ran that the backward pass of operators inside launched",
+            "time in which an operation ran that the backward pass of operators in the range launched",
             "its backward",
             "ms",
         ),
@@ -602,14 +602,14 @@ class PackedProfile:
 class Rank:
     """One (process, device) pair.
 
-    `outside_ns` is device time before the first window, `outside_idle_ns` the part without operations, and
-    `after_ns` device time after the last window.
-    `whole_walls` cover all time if much work and most time lie there, else `None`. `unmatched_kernels` are
-    unrecognized kernels over 1 % of the typical step. `ranges` are the 200 with most device time.
-    `host_details` are `None` without known calls, `gpu_metrics` without samples. `mean_step_ns` and
-    `median_step_ns` cover all steady steps, `None` without any. `modes` are the kinds of steps, empty if
-    there is one kind. `rare_stalls` are not visible in the typical step. `slower_kernels` is `None` if
-    kernels keep their length. `speed_of_light` is `None` in answers of older versions.
+    `outside_ns` is device time before the first window, `outside_idle_ns` the part of it without operations,
+    and `after_ns` device time after the last window. If much work and most of the time lie there,
+    `whole_walls` covers all time; otherwise it is `None`. `unmatched_kernels` lists unrecognized kernels over
+    1 % of the typical step, and `ranges` the 200 with the most device time. `host_details` is `None` if no
+    calls are known, and `gpu_metrics` if there are no samples. `mean_step_ns` and `median_step_ns` cover all
+    steady steps, and are `None` without any. `modes` lists the kinds of steps, and is empty if there is only
+    one. `rare_stalls` are not visible in the typical step. `slower_kernels` is `None` if kernels keep their
+    length. `speed_of_light` is `None` in answers of older versions.
     """
 
     rank: Annotated[int | None, RANK]
@@ -623,7 +623,7 @@ class Rank:
     gpu: int | None
     outside_ns: Annotated[
         int,
-        Shown("time between the first operation of the rank on the GPU and its first step", "outside", "ms"),
+        Shown("time between the rank's first operation on the GPU and its first step", "outside", "ms"),
     ]
     steps: tuple[Step, ...]
     typical: Typical
@@ -667,7 +667,7 @@ class CrossCheck:
 
 @dataclass(frozen=True, slots=True)
 class InnerUnit:
-    """The unit that repeats inside the steps of the busiest rank: its number and its length.
+    """The unit that repeats inside the busiest rank's steps: how often, and how long it is.
 
     A unit lasts from its first kernel to that of the next one in the same step.
     """
@@ -682,11 +682,12 @@ class InnerUnit:
 
 @dataclass(frozen=True, slots=True)
 class Anchor:
-    """What divides the capture into windows, for the busiest rank, the one with most kernels.
+    """What divides the capture into windows, for the busiest rank (the one with the most kernels).
 
-    `steps` and the cross-check count the steps of its whole capture. `dropped` and `inner` cover the
-    selection. `selected_time_ns` is the interval of session time that the user chose, `None` for all of it,
-    and `selected_steps` the first and last step. `is_marked` is whether ranges mark the steps by their name.
+    `steps` and the cross-check count the steps of its whole capture, whereas `dropped` and `inner` cover only
+    the selection. `selected_time_ns` is the interval of session time that the user chose (`None` for all),
+    and `selected_steps` the first and last step. `is_marked` says whether the ranges' name marks them as
+    steps.
     """
 
     kind: AnchorKind
@@ -715,7 +716,7 @@ class Anchor:
 
 @dataclass(frozen=True, slots=True)
 class CaptureQuality:
-    """What the export lacks and what it does not allow to conclude."""
+    """What the export lacks, and what therefore cannot be concluded."""
 
     findings: tuple[Finding, ...]
     launch_correlation_share: float | None
@@ -727,11 +728,11 @@ class CaptureQuality:
 
 @dataclass(frozen=True, slots=True)
 class Analysis:
-    """One object per run of `analyze`; `job` combines several ranks, `None` for one rank.
+    """The result of one run of `analyze`; `job` combines several ranks, and is `None` for one rank.
 
-    `replay` is `None` if no fix can be replayed. `capture_advice` are changes of the capture, in the form of
-    fixes. `dismissed` are fixes whose own replay has no gain. `scope` is what the dominant wall covers, of
-    `job` if its ranks were matched; `None` in answers of older versions.
+    `replay` is `None` if no fix can be replayed. `capture_advice` lists changes of the capture in the form of
+    fixes, and `dismissed` fixes whose own replay gains nothing. `scope` is what the dominant wall covers:
+    that of `job` if its ranks were matched, `None` in answers of older versions.
     """
 
     schema: Literal["wallscope.analysis/1"]

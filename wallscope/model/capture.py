@@ -64,9 +64,9 @@ class Profiler(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A limit of the capture: what it is, and how the next capture avoids it.
+    """A limit of the capture: what it is, and how to avoid it in the next capture.
 
-    `lead` is the first sentence of a message of several, else empty.
+    If a message has several sentences, `lead` is the first one, otherwise it is empty.
     """
 
     code: Annotated[str, Shown("id of the finding, as in docs/glossary.md", "code")]
@@ -77,9 +77,7 @@ class Finding:
     cure: Annotated[str | None, Shown("what to change in the next capture or command", "cure")] = None
     covers_ns: Annotated[
         int | None,
-        Shown(
-            "length of the time that the finding is about, empty without such a time", "covers", "duration"
-        ),
+        Shown("length of the time that the finding is about; empty if there is none", "covers", "duration"),
     ] = None
     lead: str = ""
 
@@ -123,8 +121,8 @@ class Export:
     """Identity of an export: base name of the file, versions, machine, GPUs.
 
     `fingerprint` identifies the content (BLAKE2 of size and evenly spaced blocks). `environment` has only the
-    allowed variables. `time_shift_ns` is what the exporter added to all times. It is subtracted again in all
-    output. `loader_threads` counts the threads and worker processes that a data loader named, by kind.
+    allowed variables. `time_shift_ns` is what the exporter added to all times; it is subtracted again in all
+    output. `loader_threads` counts, by kind, the threads and worker processes that a data loader named.
     """
 
     name: str

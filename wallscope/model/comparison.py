@@ -25,9 +25,8 @@ Direction = Literal["slower", "faster", "either"]
 class ComparedSide:
     """One run of a comparison: its captures by base name and fingerprint, and the compared rank.
 
-    Of a side from a store also the commit and the testbed, in words. `is_representative` marks the
-    rank that an analysis of the side is about. `matrices` are its kernels that multiply with known FLOPs, of
-    the first run.
+    A side from a store also has the commit and the testbed, in words. `is_representative` marks the rank that
+    an analysis of the side is about. `matrices` lists the first run's multiplying kernels with known FLOPs.
     """
 
     name: str
@@ -44,11 +43,11 @@ class ComparedSide:
 
 @dataclass(frozen=True, slots=True)
 class Mismatch:
-    """Something that differs between the sides in addition to time: what, both values, and what follows.
+    """Something besides time that differs between the sides: what, both values, and what follows.
 
-    `effect` says which way it biases the comparison and `direction` how head seems then; `bias_ns` is its
-    estimate of the change of the step, `None` where it is unknown. `wall` is the one that it concerns, `None`
-    for all. `is_setting` says that it is a declared setting or an environment variable.
+    `effect` says which way it biases the comparison, and `direction` how that makes head look. `bias_ns` is
+    the estimated change of the step, `None` if it is unknown. `wall` is the wall that it concerns, `None` for
+    all. `is_setting` marks a declared setting or an environment variable.
     """
 
     what: str
@@ -66,18 +65,18 @@ class Mismatch:
 class StepChange:
     """The typical steps and the confidence interval of their ratio.
 
-    `replication` names what was resampled for the interval. It is runs, or blocks of steps of one run each,
-    which do not show variation between runs. It is nothing if both have the same capture or too few steps.
-    The interval includes `run_noise`, the standard deviation between runs: observed in this comparison,
-    recorded, or assumed. With one run each, `pair_ratio_low` to `pair_ratio_high` is the interval of these
-    steps without it. `minimum_detectable_ratio` is the ratio that four of five such comparisons would detect.
-    Slow steps last more than 1.25 times the median. `slow_steps_chance` is the probability of so uneven
-    numbers of slow steps without a change; those that follow each other count once. Mean and p90 cover all
-    counted steps including slow ones, with intervals of their ratios. If `tokens` are known and differ, both
-    runs are scaled to that many. `paired` is true if runs were compared in pairs. About `runs_to_decide` runs
-    of each program would decide an inconclusive verdict. `compared` is the step that sentences and
-    deltas are about: the mean of all steps where slow ones surely changed it otherwise than the typical step.
-    `grade` is how certain it is that this step changed, `None` if no change is claimed.
+    `replication` names what was resampled for the interval: runs, or blocks of steps of one run each, which
+    do not show variation between runs. Nothing is resampled if both sides have the same capture or too few
+    steps. The interval includes `run_noise`, the standard deviation between runs: observed in this
+    comparison, recorded, or assumed. With one run each, `pair_ratio_low` to `pair_ratio_high` is the interval
+    without it. `minimum_detectable_ratio` is the ratio that four out of five such comparisons would detect.
+    Slow steps last more than 1.25 times the median. `slow_steps_chance` is the probability of such uneven
+    numbers of slow steps without a change; consecutive ones count once. Mean and p90 cover all counted steps,
+    including slow ones, with intervals of their ratios. If `tokens` are known and differ, both runs are
+    scaled to that number. `paired` is true if runs were compared in pairs. About `runs_to_decide` runs of
+    each program would decide an inconclusive verdict. `compared` is the step that sentences and deltas are
+    about. This is the mean of all steps if slow steps surely changed it differently from the typical step.
+    `grade` says how certain it is that this step changed, `None` if no change is claimed.
     """
 
     base_typical_ns: int
@@ -150,12 +149,12 @@ class StepChange:
 
 @dataclass(frozen=True, slots=True)
 class WallDelta:
-    """How a wall changed, with its interval where there is one.
+    """How a wall changed, with its interval if there is one.
 
-    Of one run a side, `pair_low_ns` to `pair_high_ns` is the interval of these steps alone, without what
-    other runs may differ by. `run_noise` is the standard deviation between runs, as a share of the wall.
-    `significant` is whether it changed, at 5 % false discoveries among all walls. `grade` is how certain the
-    change is by these runs, `None` if none is claimed.
+    With one run per side, `pair_low_ns` to `pair_high_ns` is the interval of these steps alone, without the
+    noise between runs. `run_noise` is the standard deviation between runs, as a share of the wall.
+    `significant` says whether it changed, at 5 % false discoveries among all walls. `grade` says how certain
+    these runs make the change, `None` if none is claimed.
     """
 
     wall: Wall
@@ -174,7 +173,7 @@ class WallDelta:
 
 @dataclass(frozen=True, slots=True)
 class CauseDelta:
-    """How a cause changed; causes of a wall sum to it. `significant` is as of walls, among all causes."""
+    """How a cause changed; a wall's causes sum to it. `significant` is tested among all causes."""
 
     wall: Wall
     cause: str
@@ -191,13 +190,13 @@ class CauseDelta:
 
 @dataclass(frozen=True, slots=True)
 class OperationDelta:
-    """The change of the time of operations of one kind; those of a cause sum to it.
+    """How the time of one kind of operation changed; those of a cause sum to the cause.
 
     `count_delta_ns` comes from the number of operations, `rate_delta_ns` from the time per operation. Both
-    sum to `delta_ns`. `base_name` differs from `name` if another kernel replaced it for the same work, and
-    `matched_by` is the evidence. Names are empty for the run without the operation, counts are `None` for
-    host time. The row `rest` is the sum of those too small to list. `significant` is whether the change is
-    one at 5 % false discoveries among all rows.
+    sum to `delta_ns`. `base_name` differs from `name` if another kernel now does the same work, and
+    `matched_by` is the evidence. A run without the operation has an empty name, and counts are `None` for
+    host time. The row `rest` is the sum of those too small to list. `significant` says whether it changed, at
+    5 % false discoveries among all rows.
     """
 
     name: str
@@ -219,13 +218,14 @@ class OperationDelta:
 
 @dataclass(frozen=True, slots=True)
 class OperationChange:
-    """How operations of the device in one NVTX range and of one kind changed.
+    """How device operations of one kind in one NVTX range changed.
 
-    `kind` is `replaced` where kernels of base gave way to others that do the same work. `count` is how often
-    they run in the typical step and `work_ns` the sum of their durations: work by count is the time per call.
-    `delta_ns` is the change of the time of the step that is attributed to them, without host time; most of it
-    is in `wall`. `name` is the short name of the one that runs longest of `names_count`. `low_ns` to
-    `high_ns` is the interval of `delta_ns`, and `significant` as of other operations.
+    `kind` is `replaced` if other kernels now do the work of kernels in base. `count` is how often they run in
+    the typical step, and `work_ns` the sum of their durations, so work divided by count is the time per call.
+    `delta_ns` is the change of the step time attributed to them, without host time; most of it is in `wall`.
+    `name` is the short name of the longest-running one of `names_count`. `low_ns` to `high_ns` is the
+    interval of `delta_ns`. `significant` says whether they changed, at 5 % false discoveries among all
+    operations.
     """
 
     kind: Literal["new", "gone", "replaced", "changed"]
@@ -252,7 +252,8 @@ class OperationChange:
 class CommunicationChange:
     """Communication of one axis in both runs: volume, work, exposed time, and hidden share.
 
-    `low_ns` to `high_ns` is the interval of `delta_ns`. `significant` is as of operations, among all axes.
+    `low_ns` to `high_ns` is the interval of `delta_ns`. `significant` says whether it changed, at 5 % false
+    discoveries among all axes.
     """
 
     axis: Axis
@@ -285,9 +286,9 @@ class Deltas:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """A recognized change: a description, and the change of the causes that it explains.
+    """A recognized change: its description, and the change of the causes that it explains.
 
-    `precisions` are those in which most kernels of head run, where that is the change.
+    If precision changed, `precisions` are those that most kernels of head run in.
     """
 
     code: str
@@ -369,7 +370,7 @@ class GateResult:
 
 @dataclass(frozen=True, slots=True)
 class RankChange:
-    """Another rank that both runs have."""
+    """Another rank that is in both runs."""
 
     rank: int | None
     device: int | None
@@ -380,7 +381,7 @@ class RankChange:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """One object per run of `diff`; `opening` is the sentence that its screens begin with."""
+    """The result of one run of `diff`; `opening` is the sentence that all its screens begin with."""
 
     schema: Literal["wallscope.comparison/1"]
     wallscope_version: str

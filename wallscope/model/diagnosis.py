@@ -13,7 +13,7 @@ from wallscope.records import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Walls:
-    """The time of a window by wall; the five parts sum to it exactly."""
+    """The time of a window by wall; the five parts sum exactly to its length."""
 
     compute: Annotated[
         int, Shown("time of the compute wall in the {step}", "compute", "ms", column="compute_wall_ns")
@@ -62,7 +62,7 @@ StepTimeBasis = Literal["stated", "throughput", "clock", "whole-run"]
 
 @dataclass(frozen=True, slots=True)
 class LoggedSteps:
-    """What logs of a run state about its steps without the profiler; `None` where they do not.
+    """What logs state about the steps of a run without the profiler, `None` where they say nothing.
 
     Attributes:
         names: names of the files.
@@ -123,9 +123,9 @@ Inflation = Literal["no", "yes", "possible"]
 
 @dataclass(frozen=True, slots=True)
 class WallInflation:
-    """Whether the capture makes a wall longer than it is without the profiler.
+    """Whether the capture makes a wall longer than it would be without the profiler.
 
-    `most_ns` of the captured step are at most the profiler's; in host time, so much is (`yes`).
+    At most `most_ns` of the captured step is due to the profiler; of host time, that much is (`yes`).
     """
 
     wall: Wall
@@ -137,15 +137,15 @@ class WallInflation:
 class Throughput:
     """The typical step compared with the user's data on it.
 
-    `perturbation` is the typical step divided by one without the profiler: 1.05 is 5 % slower in the capture.
-    `tokens_per_s`, of the job, and `flops_per_s`, of one GPU, are rates of the captured step. Tokens come
-    from the user. FLOPs come from `flops_source`: the user, or the shapes of multiplying operators,
-    recomputed ones included. `mfu` is a share of `peak`, `None` if the peak of the GPU is unknown. Shapes may
-    be known for a part of the kernels that multiply: `flops_share` is its share of their work. Below 1 the
-    rate and `mfu` are lower bounds, and below one half they are `None`.
+    `perturbation` is the typical step divided by one without the profiler, so 1.05 means 5 % slower in the
+    capture. `tokens_per_s` (for the job) and `flops_per_s` (for one GPU) are rates of the captured step.
+    Tokens come from the user. FLOPs come from `flops_source`, which is the user or the shapes of multiplying
+    operators, recomputed ones included. `mfu` is a share of `peak`, `None` if the peak of the GPU is unknown.
+    Shapes may be known for only some of the kernels that multiply; `flops_share` is these kernels' share of
+    the work. Below 1, the rate and `mfu` are lower bounds, and below one half, they are `None`.
 
-    `logged` is what logs of the run state without the profiler, and `logged_mfu` their MFU, or their FLOPs
-    as a share of `peak`. `inflation` has one entry a wall where an unprofiled step is known and used.
+    `logged` is what logs of the run state without the profiler, and `logged_mfu` their MFU, or their FLOPs as
+    a share of `peak`. `inflation` has one entry for each wall if an unprofiled step is known and used.
     """
 
     step_ns: int
@@ -166,8 +166,8 @@ class Throughput:
 class StepMode:
     """One of several kinds of steady steps: the numbers of its steps, and their median length.
 
-    `kernel_ratio` is the length of its compute kernels by that of the same kernels in the shortest kind,
-    `None` where too few can be compared.
+    `kernel_ratio` is the length of its compute kernels divided by that of the same kernels in the shortest
+    kind, `None` if too few can be compared.
     """
 
     steps: tuple[int, ...]
@@ -198,7 +198,7 @@ class SlowerKernels:
 
 @dataclass(frozen=True, slots=True)
 class RareStall:
-    """The time that a cause takes on few steady steps, beyond its median over all of them.
+    """The time that a cause takes in only a few steady steps, beyond its median over all of them.
 
     `steps` are the numbers of those steps. They recur every `period` steps, `None` if irregular. `share` is
     `total_ns` divided by all steady time; `least_ns` and `most_ns` are per step.
@@ -235,8 +235,8 @@ class Confidence:
     """The confidence in the dominant wall.
 
     `inferred_share` is the share of the step (median of the deciding ones) that depends on waits missing in
-    the export. `unresolved_share` is the share with unknown cause. `reasons` state both in words, and other
-    limits.
+    the export. `unresolved_share` is the share with unknown cause. `reasons` states both in words, along with
+    other limits.
     """
 
     level: ConfidenceLevel
@@ -250,7 +250,7 @@ class WallShare:
     """A wall in the typical step, and its share of the steady steps: median, percentiles, mean.
 
     The percentiles are `None` without a steady step; then median and mean cover all windows. `mean_share` is
-    the share in their added-up time; `None` in answers of older versions.
+    the share of their total time; `None` in answers of older versions.
     """
 
     typical_ns: int
@@ -275,8 +275,8 @@ class WallShares:
 class Opportunity:
     """The upper bound on the gain of removing one cause; upper bounds are not additive.
 
-    `speedup_ceiling` is T / (T - R), a ratio of at least 1. `assumes` is what must vanish in addition to the
-    call that names the cause, `None` if nothing else must.
+    `speedup_ceiling` is T / (T - R), a ratio of at least 1. `assumes` says what must vanish besides the call
+    that names the cause, `None` if nothing else.
     """
 
     id: Annotated[str, Shown("id of the row: the cause", "cause")]
@@ -315,11 +315,11 @@ class Opportunity:
 class UnknownWall:
     """Why the wall is unknown.
 
-    It is `no-kernels` where there is no work to analyze: `kernel_share` is the share of time with a kernel,
-    and `has_kernels_elsewhere` whether the capture has kernels outside the analyzed time. It is
-    `unrecognized-kernels` where the wall is `if_computing` or `if_communicating`, by what kernels with
-    unrecognized names do. It is `open-causes` where too much time has no known cause. `asks_for_names` is
-    whether names of kernels would settle it.
+    `no-kernels` means that there is no work to analyze: `kernel_share` is the share of time with a kernel,
+    and `has_kernels_elsewhere` says whether the capture has kernels outside the analyzed time. With
+    `unrecognized-kernels`, the wall is `if_computing` or `if_communicating`, depending on what kernels with
+    unrecognized names do. `open-causes` means that too much time has no known cause. `asks_for_names` says
+    whether kernel names would settle it.
     """
 
     kind: Literal["no-kernels", "unrecognized-kernels", "open-causes"]
@@ -332,9 +332,9 @@ class UnknownWall:
 
 @dataclass(frozen=True, slots=True)
 class StatedBound:
-    """The upper bound that the verdict states: the typical step without the cause that gains most.
+    """The upper bound that the verdict states: the typical step without the cause worth most.
 
-    `next_wall` is what limits the step then. `assumes` is what must vanish in addition to the cause.
+    `next_wall` is what then limits the step. `assumes` says what must vanish in addition to the cause.
     """
 
     cause: str
@@ -347,17 +347,17 @@ class StatedBound:
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
-    """The verdict of the representative rank, and what it is written from.
+    """The verdict on the representative rank, and what it is based on.
 
     `rank_index` is the index of that rank in `ranks`, from 0. `margin` is the lead of the dominant wall over
     the runner-up, in shares of the step. `throughput` is `None` without the user's data on a step or operator
     shapes with FLOPs. `confidence` is `None` in answers of older versions.
 
-    `steps_wall` is the wall of the steps, which differs from `dominant_wall` where that is one of the whole
-    capture. Shares of `decided_steps` decide it: their medians, or their means (`is_mean`) where rare stalls
-    take more than any loss of the usual step. `unknown` says why there is no wall, `bound` is the upper bound
-    that the verdict states, each `None` if there is none. `opening` is the sentence that every screen begins
-    with: the wall, what it covers, and its main cause.
+    `steps_wall` is the wall of the steps, which differs from `dominant_wall` if the latter is about the whole
+    capture. It is decided by the shares of `decided_steps`: by their medians, or by their means (`is_mean`)
+    if rare stalls take more than any loss of the usual step. `unknown` says why there is no wall, and `bound`
+    is the upper bound that the verdict states, each `None` if there is none. `opening` is the sentence that
+    every screen begins with: the wall, what it covers, and its main cause.
     """
 
     dominant_wall: Dominant
@@ -392,7 +392,7 @@ CoveredTime = Literal["steps", "start-up", "capture", "selected-time"]
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """What the dominant wall is about.
+    """What the dominant wall refers to.
 
     Attributes:
         time: the steps; the time before the first one (`start-up`); without steps, all that was captured or

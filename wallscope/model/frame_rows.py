@@ -13,8 +13,8 @@ class RankRow:
     """Of a rank, in addition to the fields of `Rank`."""
 
     gpu: Annotated[str, Shown("model of the GPU")]
-    steps: Annotated[int, Shown("count of the steps of this rank")]
-    steady_steps: Annotated[int, Shown("count of the steady steps of this rank")]
+    steps: Annotated[int, Shown("number of steps of this rank")]
+    steady_steps: Annotated[int, Shown("number of steady steps of this rank")]
 
 
 class SpanRow:
@@ -90,7 +90,7 @@ class GapRow:
     wall: Annotated[str, Shown("wall of `cause`")]
     cause: Annotated[str, Shown("cause that takes the most time of the gap")]
     cause_ns: Annotated[int, Shown("time of `cause` in the gap")]
-    links: Annotated[int, Shown("count of the rows of `slices` in the gap")]
+    links: Annotated[int, Shown("number of rows of `slices` in the gap")]
     ended_by_op: Annotated[
         int, Shown("`op` of the operation that ends the gap, empty if the step ends first")
     ]
@@ -163,10 +163,10 @@ class RangeOperationsRow:
     """The operations of a range path, in addition to the fields of `RangeWork`."""
 
     operations: Annotated[
-        int, Shown("count of the operations launched in the range or in a range inside it", "ops", "count")
+        int, Shown("number of operations launched in the range or in a range inside it", "ops", "count")
     ]
     own_operations: Annotated[
-        int, Shown("count of the operations launched in the range and in no range inside it")
+        int, Shown("number of operations launched in the range and in no range inside it")
     ]
 
 
@@ -179,7 +179,7 @@ class KernelRow:
         str, Shown("category of a compute kernel, or kind of a communication operation", "category")
     ]
     backend: Annotated[str, Shown("library of a communication kernel, empty for others")]
-    count: Annotated[float, Shown("count of the kernels that begin in a step (mean)", "per step", "plain")]
+    count: Annotated[float, Shown("number of kernels that begin in a step (mean)", "per step", "plain")]
     work_ns: Annotated[int, WORK]
     step_share: Annotated[
         float,
@@ -229,9 +229,9 @@ class CollectiveRow:
             " NVTX range), json (text of the range) or name (of the range)"
         ),
     ]
-    participants: Annotated[int, Shown("count of the ranks that take part")]
+    participants: Annotated[int, Shown("number of ranks that take part")]
     peers: Annotated[
-        int, Shown("count of the ranks that this rank sends to or receives from, empty for collectives")
+        int, Shown("number of ranks that this rank sends to or receives from, empty for collectives")
     ]
     bytes: Annotated[
         int,
@@ -246,7 +246,7 @@ class GroupRow:
     """Of a group of ranks, in addition to the fields of `RankGroup`."""
 
     group: Annotated[int, Shown("index of the group, used by `waits`")]
-    count: Annotated[int, Shown("count of the ranks in the group", "count", "count")]
+    count: Annotated[int, Shown("number of ranks in the group", "count", "count")]
 
 
 class MeetingRow:

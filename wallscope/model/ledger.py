@@ -14,9 +14,9 @@ LEDGER_SCHEMA: Final = "wallscope.ledger/1"
 
 @dataclass(frozen=True, slots=True)
 class AppliedEntry:
-    """A recommendation that was applied between two recorded commits of a testbed, which is in words.
+    """A recommendation that was applied between two recorded commits of a testbed, given in words.
 
-    `verdict` is that of the comparison of both commits, and `recorded_utc_ns` when head was recorded.
+    `verdict` is that of comparing both commits, and `recorded_utc_ns` is when head was recorded.
     """
 
     testbed: str
@@ -29,10 +29,10 @@ class AppliedEntry:
 
 @dataclass(frozen=True, slots=True)
 class Ledger:
-    """Applied recommendations, the oldest first, and the calibration of each.
+    """Applied recommendations, oldest first, and the calibration of each.
 
-    `pairs` is how many neighboring commits were compared, and `without_fixes` how many bases hold no
-    recommendations, as older records do not.
+    `pairs` is how many pairs of neighboring commits were compared, and `without_fixes` how many bases have no
+    recommendations, as in older records.
     """
 
     schema: Literal["wallscope.ledger/1"]

@@ -29,7 +29,7 @@ from wallscope.records import dataclass
 class CommunicationOperation:
     """The communication operations of one collective, axis and library.
 
-    `evidence` are the most frequent sources of the axis, at most three.
+    `evidence` lists the most frequent sources of the axis, at most three.
     """
 
     operation: Annotated[Collective, OPERATION]
@@ -38,12 +38,12 @@ class CommunicationOperation:
         AXIS,
     ]
     backend: Annotated[Backend, Shown("library of the operations", "library")]
-    count: Annotated[int, Shown("count of the operations that begin in the {whole}", "count", "count")]
+    count: Annotated[int, Shown("number of operations that begin in the {whole}", "count", "count")]
     work_ns: Annotated[int, Shown("sum of the durations of the operations inside the {whole}", "work", "ms")]
     exposed_ns: Annotated[
         int,
         Shown(
-            "time in which one of the operations ran, and neither a compute kernel nor an opaque CUDA graph",
+            "time in which one of the operations ran, but neither a compute kernel nor an opaque CUDA graph",
             "exposed",
             "ms",
         ),
@@ -51,8 +51,7 @@ class CommunicationOperation:
     bytes: Annotated[
         int | None,
         Shown(
-            "sum of the message sizes as NCCL counts them: of all-gather and reduce-scatter the"
-            " part of one rank",
+            "sum of message sizes as NCCL counts them: for all-gather and reduce-scatter, one rank's part",
             "bytes",
             "size",
         ),
@@ -67,7 +66,7 @@ class CommunicationOperation:
         ),
     ] = None
     evidence: Annotated[
-        tuple[str, ...], Shown("evidence for the axis, empty if the axis is unknown", "evidence")
+        tuple[str, ...], Shown("evidence for the axis; empty if the axis is unknown", "evidence")
     ] = ()
 
 
@@ -76,8 +75,8 @@ class OverlapTax:
     """The slowdown of compute kernels that overlap communication, compared with running alone.
 
     `ratio` compares medians of the same kernel and launch shape. `slowed_ns` is the extra work in a typical
-    step, below 0 if they ran faster. `kernels` is the number of compared overlapping kernels, and
-    `compared_share` their share of the time of all kernels that overlap communication.
+    step, below 0 if they ran faster. `kernels` is how many overlapping kernels were compared, and
+    `compared_share` is what share of the time of all kernels that overlap communication they take.
     """
 
     ratio: float
@@ -88,7 +87,7 @@ class OverlapTax:
 
 @dataclass(frozen=True, slots=True)
 class DispatcherWork:
-    """Work of a token dispatcher in the typical step: added-up durations, not elapsed time.
+    """Work of a token dispatcher in the typical step: sums of durations, not elapsed time.
 
     Packing, unpacking and routing (scores, counts, layouts) stay on the GPU. Synchronization waits for peers.
     Transport moves tokens.
@@ -103,11 +102,11 @@ class DispatcherWork:
 
 @dataclass(frozen=True, slots=True)
 class LinkTraffic:
-    """What a link carried in the steps of the typical step, and during exposed communication.
+    """What a link carried in the typical step and during exposed communication.
 
-    A network card or a switch serves the whole host, and its values are bytes per second. NVLink is that of
-    the rank's GPU, and its values are shares of its peak. Values are means of samples. Those of exposed
-    communication are the samples of which it covers at least half; without one they are `None`.
+    A network card or switch serves the whole host, and its values are bytes per second. NVLink is the rank's
+    own, and its values are shares of its peak. All values are means of samples. A sample belongs to exposed
+    communication if that covers at least half of it; without such samples, these values are `None`.
     """
 
     link: Annotated[str, Shown("NVLink, or name of the card or switch", "link")]
@@ -121,9 +120,9 @@ class LinkTraffic:
         float | None,
         Shown("mean share of the peak during exposed communication", "of peak, exposed", "percent"),
     ]
-    samples: Annotated[int, Shown("count of the samples of the link", "samples", "count")]
+    samples: Annotated[int, Shown("number of samples of the link", "samples", "count")]
     exposed_samples: Annotated[
-        int, Shown("count of the samples during exposed communication", "samples, exposed", "count")
+        int, Shown("number of samples during exposed communication", "samples, exposed", "count")
     ]
 
 
@@ -132,7 +131,7 @@ class Communication:
     """Communication of a rank: the time it ran, and the hidden share.
 
     `overlap_tax` is `None` if no kernel ran often enough both ways, `dispatcher` if experts did not
-    communicate, `traffic` if no counter of a link was sampled in the steps.
+    communicate, and `traffic` if no link counter was sampled in the steps.
     """
 
     union_ns: int
@@ -147,7 +146,7 @@ class Communication:
 
 @dataclass(frozen=True, slots=True)
 class PrecisionWork:
-    """GEMMs of one precision, by kernel names; the share refers to all of them."""
+    """GEMMs of one precision, by kernel name; the share refers to all GEMMs."""
 
     precision: Annotated[Precision, Shown("precision, from the names of the kernels", "precision")]
     work_ns: Annotated[int, WORK]
@@ -183,7 +182,7 @@ class KernelRate:
     flops_per_s: Annotated[
         float,
         Shown(
-            "FLOP/s while the kernels ran for operators with shapes whose multiplications they do alone",
+            "FLOP/s while the kernels ran for operators with shapes that have no other multiplying kernels",
             "achieved",
             "flops",
         ),
@@ -201,7 +200,7 @@ class KernelRate:
 
 @dataclass(frozen=True, slots=True)
 class CategoryPrecision:
-    """Kernels of a multiplying category and one precision; the share refers to all compute work."""
+    """Kernels of one multiplying category and precision; the share refers to all compute work."""
 
     category: ComputeCategory
     precision: Precision
@@ -225,15 +224,15 @@ class SmallMultiplications:
 
 @dataclass(frozen=True, slots=True)
 class LaunchShapes:
-    """How well grids and blocks fit the GPU; each `None` if its inputs are missing.
+    """How well grids and blocks fit the GPU; each value is `None` if its inputs are missing.
 
-    `small_grid_share` covers kernels with fewer blocks than the GPU has multiprocessors, `unfilled_share` the
-    part of the GPU that these leave without a block, by work. `tail_share`
-    estimates the idle part of the last, partly filled wave of larger grids, for blocks of equal length.
-    `occupancy` is theoretical: the mean by work of all kernels except GEMM and attention, which are designed
-    for a low one. `low_occupancy_share` covers those below a quarter. `known_share` covers kernels with known
-    occupancy. `achieved_occupancy` is the mean of what the profiler estimates, less where a grid is too small
-    to fill the GPU.
+    `small_grid_share` is the share of kernels with fewer blocks than the GPU has multiprocessors, and
+    `unfilled_share` the part of the GPU that these leave without a block, both by work. `tail_share`
+    estimates the idle part of the last, partly filled wave of larger grids, assuming blocks of equal length.
+    `occupancy` is theoretical: the mean, by work, over all kernels except GEMM and attention, which are
+    designed for a low one. `low_occupancy_share` is the share of those below a quarter, and `known_share`
+    that of kernels with known occupancy. `achieved_occupancy` is the mean of what the profiler estimates,
+    which is lower if a grid is too small to fill the GPU.
     """
 
     known_share: float
@@ -256,10 +255,10 @@ class CategoryTime:
 
 @dataclass(frozen=True, slots=True)
 class UnfusedAttention:
-    """Attention in separate kernels, by ranges that name it or by operators, in the typical step.
+    """Attention in separate kernels in the typical step, found by ranges that name it or by operators.
 
-    `product_ns` is the work of matrix multiplications in them. `between` is all other compute there, which
-    fused attention does not need. Work of a backward pass counts only if it has such ranges.
+    `product_ns` is the work of the matrix multiplications there, and `between` all other compute, which fused
+    attention does not need. Work of a backward pass counts only if it has such ranges.
     """
 
     ranges: tuple[str, ...]
@@ -308,20 +307,21 @@ RepeatedUnit = Literal["microbatch", "layer"]
 
 @dataclass(frozen=True, slots=True)
 class BlockingCall:
-    """Calls of one name that waited until the device was idle, those that end in the step.
+    """Calls of one name that end in the step and waited until the device was idle.
 
-    `per_unit` is how many of them one range of a layer or microbatch contains. It needs at least half of the
-    calls in such ranges, and one for every second range.
+    `per_unit` is how many of them one range of a layer or microbatch contains. It is given only if at least
+    half of the calls are in such ranges, with at least one for every second range.
     """
 
     name: Annotated[str, FUNCTION]
-    count: Annotated[float, Shown("count of the calls that end in the {whole}", "times", "plain")]
+    count: Annotated[float, Shown("number of calls that end in the {whole}", "times", "plain")]
     unit: RepeatedUnit | None
     per_unit: float | None
     waited_ns: Annotated[
         int,
         Shown(
-            "time that the host waited inside the calls; no cost by itself, because the GPU works meanwhile",
+            "time that the host waited inside the calls, which costs nothing by itself, because the GPU"
+            " works meanwhile",
             "host wait",
             "ms",
         ),
@@ -342,10 +342,10 @@ class BlockingCall:
 class LaunchCost:
     """The calls that launched the kernels and graphs of the step.
 
-    `call_ns` adds up their durations, which include profiler overhead. `calls_per_s` is the required rate of
-    calls. `outpaced_share` covers calls that took longer than their launched work ran; a graph is one call
-    for many kernels. `kernel_median_ns` covers compute kernels, `None` if there are none. The step is
-    launch-bound if most calls are outpaced and the host is not ahead.
+    `call_ns` adds up their durations, which include profiler overhead. `calls_per_s` is the rate of calls
+    that the step needs. `outpaced_share` is the share of calls that took longer than the work they launched;
+    a graph is one call for many kernels. `kernel_median_ns` covers compute kernels, `None` if there are none.
+    The step is launch-bound if most calls are outpaced and the host is not ahead.
     """
 
     calls: int
@@ -362,8 +362,8 @@ class LaunchCost:
 class HostAhead:
     """Time from the end of a launch call to the start of its first operation: the depth of the launch queue.
 
-    A long time is a deep queue, and near 0 the device waits for the host. It covers only calls for compute
-    and opaque graphs. A call that returns after its kernel began counts as 0.
+    A long time means a deep queue; if it is near 0, the device waits for the host. Only calls for compute and
+    opaque graphs are included. A call that returns after its kernel began counts as 0.
     """
 
     median_ns: int
@@ -373,7 +373,7 @@ class HostAhead:
 
 @dataclass(frozen=True, slots=True)
 class CpuTime:
-    """Share of the step's time in which the thread with most launches was on a CPU.
+    """Share of the step in which the thread with the most launches was on a CPU.
 
     It comes from thread switches if they were traced. Otherwise it is estimated from CPU samples, which exist
     only for running threads: their number times the usual time between two. `count` is the number of switches
@@ -391,10 +391,10 @@ class Serialisation:
 
     A kernel counts if it started within 5 microseconds after the end of an earlier issued kernel of another
     stream, and was ready for at least 10 microseconds. Ready means issued, with all dependencies done.
-    `held_ns` adds up how long they were ready while the other kernel ran. `roomy_count` and `roomy_ns` cover
-    those after a kernel with fewer blocks than the GPU has multiprocessors; larger ones may have filled the
-    GPU. `overlap_ns` is the time in which kernels of several streams ran together. This is evidence of shared
-    work queues, not proof. `max_connections` is CUDA_DEVICE_MAX_CONNECTIONS.
+    `held_ns` adds up how long they were ready while the other kernel ran. `roomy_count` and `roomy_ns`
+    include only those after a kernel with fewer blocks than the GPU has multiprocessors, because larger ones
+    may have filled the GPU. `overlap_ns` is the time in which kernels of several streams ran together. All
+    this is evidence of shared work queues, not proof. `max_connections` is CUDA_DEVICE_MAX_CONNECTIONS.
     """
 
     max_connections: int | None
@@ -407,7 +407,7 @@ class Serialisation:
 
 @dataclass(frozen=True, slots=True)
 class HostRange:
-    """A path of ranges and how much of the host wall passes in it, in the mean step.
+    """A path of ranges, and how much of the host wall it contains in the mean step.
 
     Attributes:
         name: of its innermost range, folded.
@@ -424,7 +424,7 @@ class HostRange:
 class LockedCall:
     """Calls of one name that waited while another thread held the driver in calls of another name.
 
-    `count` and `waited_ns` are those of a step. They cost time only where the device waits: that is the cause
+    `count` and `waited_ns` are those of a step. They cost time only if the device waits, which is the cause
     `memory/driver-lock`.
     """
 
@@ -436,13 +436,13 @@ class LockedCall:
 
 @dataclass(frozen=True, slots=True)
 class HostDetails:
-    """The host in the typical step; blocking calls sorted by cost, the largest first.
+    """The host in the typical step, with the most expensive blocking calls first.
 
-    `launches` and `ahead` are `None` where no launch call is known, `cpu` without switches and samples,
-    `serialisation` where it is unknown which streams order with the null stream. `range` is the innermost
-    path that holds at least half of the host wall, `None` without one. `locked_calls` are sorted by their
-    waits, the longest first. `longest_gap_ns` is the most
-    time of the host in one gap of all these steps, allocation included, and `longest_gap_share` its share.
+    `launches` and `ahead` are `None` if no launch call is known, `cpu` without switches and samples, and
+    `serialisation` if it is unknown which streams order with the null stream. `range` is the innermost path
+    that holds at least half of the host wall, `None` without one. `locked_calls` are sorted by their waits,
+    the longest first. `longest_gap_ns` is the longest host time in a single gap of these steps, allocation
+    included, and `longest_gap_share` its share.
     """
 
     blocking_calls: tuple[BlockingCall, ...]
@@ -471,29 +471,31 @@ class CopyWork:
             "direction",
         ),
     ]
-    count: Annotated[int, Shown("count of the copies that begin in the {whole}", "count", "count")]
+    count: Annotated[int, Shown("number of copies that begin in the {whole}", "count", "count")]
     bytes: Annotated[int, Shown("sum of the sizes of the copies", "bytes", "size")]
     work_ns: Annotated[int, Shown("sum of the durations of the copies inside the {whole}", "work", "ms")]
     exposed_ns: Annotated[
         int,
         Shown(
-            "time in which one of the copies ran, and no compute kernel, opaque CUDA graph or communication",
+            "time in which one of the copies ran, but no compute kernel, opaque CUDA graph or communication",
             "alone",
             "ms",
         ),
     ]
     pinned: Annotated[
         bool | None,
-        Shown("whether the host memory is pinned, empty if there is none or it is unknown", "host memory"),
+        Shown(
+            "whether the host memory is pinned; empty if there is none, or if that is unknown", "host memory"
+        ),
     ]
     bulk_bandwidth_bytes_per_s: Annotated[
-        float | None, Shown("bandwidth of the copies of 64 KiB or more while they ran", "rate", "rate")
+        float | None, Shown("bandwidth of copies of 64 KiB or more while they ran", "rate", "rate")
     ] = None
 
 
 @dataclass(frozen=True, slots=True)
 class MemoryUse:
-    """Device memory in use by recorded allocations and releases: all values are lower bounds.
+    """Device memory in use, from recorded allocations and releases; all values are lower bounds.
 
     `headroom_bytes` is the capacity minus the peak. `growth_bytes_per_step` compares the ends of the first
     and the last steady step, `None` if there are fewer than two. Older allocations are missing unless
@@ -507,7 +509,7 @@ class MemoryUse:
 
 @dataclass(frozen=True, slots=True)
 class Offload:
-    """Copies to the host that come back, in the typical step: both directions, with added-up durations."""
+    """Copies to the host and back in the typical step; `work_ns` sums their durations, both ways."""
 
     to_host: int
     to_host_bytes: int
@@ -576,23 +578,23 @@ SPELLED = {
 class MetricMean:
     """A metric of the GPU in the typical step.
 
-    Samples are whole percents: below one percent the mean is coarse, and above 1 it is rounded.
+    Samples are whole percentages, so the mean is coarse below 1 % and rounded above.
     """
 
     metric: Annotated[GpuMetric, Shown("name of the metric", "metric")]
     mean_share: Annotated[
         float, Shown("mean of the samples, as a share of the peak", "mean of peak", "percent")
     ]
-    samples: Annotated[int, Shown("count of the samples", "samples", "count")]
+    samples: Annotated[int, Shown("number of samples", "samples", "count")]
 
 
 @dataclass(frozen=True, slots=True)
 class GpuMetrics:
-    """Samples of the rank's GPU that lie inside the steps of its typical step.
+    """Samples of the rank's GPU from the steps that make up its typical step.
 
     They cover the whole GPU and all of its users. `samples` counts moments. `exclusive_share` is the share of
-    them without an operation of another rank of the export on that GPU, `None` if the GPU of another rank is
-    unknown. Processes that were not captured are not visible.
+    them in which no other rank of the export had an operation on that GPU, `None` if the GPU of another rank
+    is unknown. Processes that were not captured are not visible.
     """
 
     gpu: int

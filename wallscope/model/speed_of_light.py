@@ -75,7 +75,7 @@ class PrecisionRate:
 
 @dataclass(frozen=True, slots=True)
 class GpuPeak:
-    """The peak rates of a GPU, and their source: a data sheet, unless they are derived."""
+    """The peak rates of a GPU and their source, which is a data sheet unless they are derived."""
 
     gpu: str
     rates: tuple[PrecisionRate, ...]
@@ -97,7 +97,7 @@ class LineReason:
 
 @dataclass(frozen=True, slots=True)
 class PeakReason:
-    """Why kernels are below their peak; the size is `None` where only that it matters is known."""
+    """Why kernels are below their peak; the size is `None` if it is only known that this matters."""
 
     reason: BelowPeak
     ns: int | None
@@ -105,11 +105,11 @@ class PeakReason:
 
 @dataclass(frozen=True, slots=True)
 class LedgerEntry:
-    """A line of the ledger, of one category of kernels if compute kernels run.
+    """A line of the ledger; if compute kernels run, it is for one category of them.
 
-    FLOPs of the user have no category: they belong to all kernels that multiply. `proven` lines are known in
-    size. The others are time of kernels of which it is unknown how much is lost: `reasons` say why, and sum
-    to the line. `explained_by` is why kernels are below the peak.
+    FLOPs given by the user have no category, because they belong to all kernels that multiply. `proven` means
+    that the line's size is known. Other lines are time of kernels whose loss is unknown; their `reasons` say
+    why, and sum to the line. `explained_by` says why kernels are below the peak.
     """
 
     line: Annotated[LedgerLine, Shown("what the time is spent on", "line")]
@@ -123,7 +123,7 @@ class LedgerEntry:
 
 @dataclass(frozen=True, slots=True)
 class MatrixWork:
-    """Kernels of one category that multiply in one precision, and how near to the peak they are.
+    """Kernels of one category that multiply in one precision, and how close to the peak they come.
 
     Attributes:
         category: of the kernels; `None` of FLOPs of the user, which all that multiply share.
@@ -186,7 +186,7 @@ class SampledWork:
     """
 
     category: Annotated[ComputeCategory, Shown("category of the kernels", "category")]
-    samples: Annotated[int, Shown("count of samples while only these kernels compute", "samples", "count")]
+    samples: Annotated[int, Shown("number of samples while only these kernels compute", "samples", "count")]
     sm_active: Annotated[float | None, Shown("share of multiprocessors with a block", "SM active", "percent")]
     tensor_active: Annotated[
         float | None, Shown("share of the tensor cores' peak", "tensor active", "percent")
@@ -198,11 +198,12 @@ class SampledWork:
 class SpeedOfLight:
     """Where the typical step of a rank loses its FLOPs: `lines` sum to `window_ns` exactly.
 
-    FLOPs are those of one step and GPU: two for a multiplication and an addition. `model_flops` are those
-    that the model needs, by the user, a configuration or operator shapes, and `executed_flops` those of the
-    kernels that ran. `flops_whole_square` are model FLOPs with the masked half of causal attention, as others
-    count them. By shapes FLOPs belong to kernels with `covered` of the work of all that multiply. Below 1
-    they and the shares are lower bounds, and below one half the shares are `None`.
+    FLOPs are for one step and GPU, counting two for a multiplication and an addition. `model_flops` are those
+    that the model needs, according to the user, a configuration or operator shapes, and `executed_flops`
+    those of the kernels that ran. `flops_whole_square` is the model FLOPs with the masked half of causal
+    attention, which other tools count. With operator shapes, FLOPs are known for kernels with a share
+    `covered` of all multiplying work. If that is below 1, FLOPs and shares are lower bounds, and below one
+    half, the shares are `None`.
 
     Attributes:
         is_step: whether the window is a training step; shares of peak and step need one.

@@ -68,10 +68,10 @@ class Asked:
 class SelfCheck:
     """Leave-one-out check of the replay: each step is replayed with the latencies of the other steps.
 
-    `steps` are the typical steps with adjacent steps. Without two of them nothing can be checked, and the
-    errors are `None`. `own_error` is that of a replay with each step's own latencies, which proves little.
-    `slack_share` is the share of the critical path that is latency and time outside calls. `unmatched_share`
-    is the share of latencies without a match in another step.
+    `steps` counts the typical steps with adjacent steps. If there are fewer than two, nothing can be checked,
+    and the errors are `None`. `own_error` is the error of a replay with each step's own latencies, which
+    proves little. `slack_share` is the share of latency and time outside calls in the critical path.
+    `unmatched_share` is the share of latencies without a match in another step.
     """
 
     steps: int
@@ -87,8 +87,8 @@ class SelfCheck:
 class PathPart:
     """A part of the critical path of the typical step: a cause, a range, or an operation by its name.
 
-    The row `rest` is the sum of those too small to list; an empty name means that there is none. `wall` is
-    that of nearly all of its time, `None` if a part has several.
+    The row `rest` is the sum of those too small to list; an empty name means that there is none. `wall` has
+    nearly all of its time, and is `None` if several share it.
     """
 
     name: str
@@ -113,7 +113,7 @@ class PathSegment:
 class OperationSlack:
     """How much longer operations of a name could take without delaying the end of the step.
 
-    It covers the operations that begin in the typical steps. `binding` of them per step have no slack.
+    This covers the operations that begin in the typical steps; `binding` of them per step have no slack.
     """
 
     name: str
@@ -129,7 +129,7 @@ class OperationSlack:
 class CriticalPath:
     """The critical path of the typical step; each list sums to `step_ns`.
 
-    `shown_step` is the typical step nearest to their mean, and `segments` are from it.
+    `shown_step` is the typical step closest to their mean, and `segments` come from it.
     """
 
     step_ns: int
@@ -144,7 +144,7 @@ class CriticalPath:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The typical step with some changes; `speedup` is the step before divided by the step after.
+    """The typical step with some changes; `speedup` is the step before, divided by the step after.
 
     `walls` are those of the step after: compute where any ran, else the wall of the path. `next_wall` is the
     largest loss wall then, compute if none reaches a tenth of the step; `next_cause` is its largest cause.
@@ -163,11 +163,11 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Replay:
-    """The replayed steps for the gains of fixes.
+    """The replayed steps from which the gains of fixes are computed.
 
-    `ranks` are replayed together. If it is one of several, the others arrive as late as in the capture.
-    `refused` states why no fix has an answer, `None` if they have, and `refused_briefly` the same without how
-    it was found out. `check` is `None` if nothing was replayed.
+    `ranks` are replayed together. If this is only one of several ranks, the others arrive as late as in the
+    capture. `refused` states why no fix has an answer (`None` if they have), and `refused_briefly` says it
+    without how that was found out. `check` is `None` if nothing was replayed.
     """
 
     steps: int
@@ -192,7 +192,7 @@ class WhatIf:
 
     `step_ns` is the typical step of the capture, `played_steps` the number of replayed steps,
     `played_operations` the number of operations. `overlap_tax` is the measured slowdown of compute that
-    overlaps communication. Answers about overlap use it if `interference` is set.
+    overlaps communication. If `interference` is set, answers about overlap use it.
     """
 
     schema: str

@@ -152,12 +152,12 @@ _UNKNOWING = (_DOUBTS[0][0], _DOUBTS[-1][0])
 """Findings of work or waits that the capture lacks."""
 _HEAD = """# Glossary
 
-`wallscope explain WORD` shows more about a term, wall, fix or finding. *[Causes](causes.md)* have their own
-page.
+For more about a term, wall, fix or finding, run `wallscope explain WORD`. *[Causes](causes.md)* have their
+own page.
 
 <!-- picture: explain-term | A term explained in the terminal -->
 
-This page is generated from the source code. Contributors write it anew with `make golden`.
+This page is generated from the source code; `make golden` rewrites it.
 """
 
 
@@ -487,7 +487,8 @@ def _findings() -> Iterator[str]:
     """What limits a result, and what to change in the next capture or command."""
     rows = {f"`{entry.code}`": f"{_cell(entry.means)} | {_cell(entry.cure)}" for entry in finding_notes()}
     yield "## Findings\n"
-    yield "Findings make a result incomplete or less certain. `wallscope explain FINDING` shows evidence.\n"
+    yield "A finding says what makes a result incomplete or less certain. For its evidence, run"
+    " `wallscope explain FINDING`.\n"
     yield "| finding | meaning | cure |\n|---|---|---|"
     yield from (f"| {code} | {said} |" for code, said in rows.items())
 

@@ -17,26 +17,22 @@ from wallscope.thresholds.steps import ENOUGH_STEPS_COUNT
 
 WALL_WORDS: Final = {
     Wall.COMPUTE: "A compute kernel runs, or the GPU is between two kernels and waits for neither the host"
-    " nor"
-    " communication nor memory. Recomputed forward work counts as memory.",
-    Wall.COMMUNICATION: "No compute kernel runs, and the step waits for an operation between ranks: for the"
-    " transfer of data or for other ranks.",
+    " nor communication nor memory. Recomputed forward work counts as memory.",
+    Wall.COMMUNICATION: "No compute kernel runs, and the step waits for an operation between ranks, either"
+    " for the transfer of data or for other ranks.",
     Wall.MEMORY: "No compute kernel runs, and the step waits for a copy, a memset or a memory allocation."
-    " Forward"
-    " work that the backward pass recomputes counts as memory too.",
+    " Forward work that the backward pass recomputes counts as memory too.",
     Wall.HOST: "No compute kernel runs, and the step waits for the host: launches, blocking calls, Python and"
     " framework, data loading, small copies.",
-    Wall.UNATTRIBUTED: "wallscope cannot assign the time to another wall. The cause is unknown, the profiler"
-    " blocked the program, or only a CUDA graph or kernel of unknown content ran.",
+    Wall.UNATTRIBUTED: "The time cannot be assigned to another wall, because its cause is unknown, the"
+    " profiler blocked the program, or only a CUDA graph or kernel of unknown content ran.",
 }
 """What time of a step is attributed to each wall."""
 STATE_WORDS: Final = {
     DeviceState.COMPUTE: "At least one compute kernel ran.",
-    DeviceState.OPAQUE_GRAPH: "A CUDA graph ran whose kernels are not in the capture, and no other compute"
-    " kernel.",
-    DeviceState.EXPOSED_COMMUNICATION: "Communication ran, and neither a compute kernel nor an opaque CUDA"
-    " graph.",
-    DeviceState.EXPOSED_COPY: "A copy or memset ran, and no compute kernel, opaque CUDA graph or"
+    DeviceState.OPAQUE_GRAPH: "No compute kernel ran, but a CUDA graph whose kernels are not in the capture.",
+    DeviceState.EXPOSED_COMMUNICATION: "Communication ran, but no compute kernel and no opaque CUDA graph.",
+    DeviceState.EXPOSED_COPY: "A copy or memset ran, but no compute kernel, opaque CUDA graph or"
     " communication.",
     DeviceState.IDLE: "No operation ran on the GPU.",
 }
