@@ -287,18 +287,6 @@ def test_pages_are_plain(page):
     assert find_faults(read_prose(page)) == []
 
 
-NOUNLESS = re.compile(r"(?:^|(?<=[.!?]) )\**(It|They|Its|Their)\b")
-
-
-@pytest.mark.parametrize(
-    "page",
-    [page for page in WRITTEN if page.name not in GENERATED and not page.name.startswith("pytorch")],
-    ids=lambda page: page.name,
-)
-def test_no_sentence_of_a_page_begins_with_a_pronoun(page):
-    assert [text for text in read_prose(page) if NOUNLESS.search(text)] == []
-
-
 @pytest.mark.parametrize("path", sorted((ROOT / "docs_build").glob("*.py")), ids=lambda path: path.name)
 def test_texts_of_the_build_are_plain(path):
     assert find_faults(read_texts(path.relative_to(ROOT).as_posix())) == []
