@@ -26,7 +26,14 @@ from wallscope.columns import Flags, Rows, are_among, as_integers, find_places, 
 from wallscope.model.capture import Capture, Gpu
 from wallscope.model.cause_catalogue import MEMORY_RECOMPUTE
 from wallscope.model.diagnosis import Peak
-from wallscope.model.enums import ComputeCategory, DeviceState, OperationClass, Precision, Wall
+from wallscope.model.enums import (
+    LOW_PRECISIONS,
+    ComputeCategory,
+    DeviceState,
+    OperationClass,
+    Precision,
+    Wall,
+)
 from wallscope.model.planned_work import PlanMismatch, PlannedWork
 from wallscope.model.rank_summaries import ComputeDetails
 from wallscope.model.speed_of_light import (
@@ -48,7 +55,7 @@ from wallscope.summary.compute import find_leading_peak
 from wallscope.summary.kernel_bytes import measure_byte_floors
 from wallscope.summary.kernel_work import ADDING, MULTIPLYING
 from wallscope.summary.matrix_samples import sample_matrices
-from wallscope.summary.planned_flops import FittedPlan, fit_plan
+from wallscope.summary.planned_flops import FittedPlan, fit_plan, select_mixing
 from wallscope.thresholds.causes import (
     BELOW_PEAK_SHARE,
     COMPLETE_FLOPS_SHARE,
@@ -359,15 +366,21 @@ def _count_by_plan(  # noqa: PLR0913, PLR0917  # what is known of a rank
     groups: list[_Multiplied] = []
     told = _infer_kernel_precisions(capture, gpu)[0][work.columns.name]
     apart = [(one.category, one.precision) for one in fitted.flops if one.precision is not None]
+    linear = _select_multiplying(work, capture, rows, (ComputeCategory.GEMM, ComputeCategory.GROUPED_GEMM))
     for planned in fitted.flops:
         category = planned.category
         with_it = (category, ComputeCategory.CONVOLUTION) if category is ComputeCategory.GEMM else (category,)
         own = _select_multiplying(work, capture, rows, with_it)
+        if category is ComputeCategory.OTHER:
+            own = select_mixing(work, capture, rows)
         if planned.precision is not None:
             own = own[told[own] == _PRECISIONS.index(planned.precision)]
         for other, precision in apart if planned.precision is None else ():
             own = own[(told[own] != _PRECISIONS.index(precision)) | (other is not category)]
-        precision, products = _find_one_precision(work, capture, gpu, own)
+        is_mixing = category is ComputeCategory.OTHER
+        precision, products = _find_one_precision(work, capture, gpu, linear if is_mixing else own)
+        if is_mixing and precision in LOW_PRECISIONS:
+            precision = Precision.BF16
         numbers.append(np.full(own.size, len(groups)))
         executed, repeated, model = (
             each * steps for each in (planned.executed, planned.repeated, planned.model)
@@ -582,7 +595,7 @@ def _rate_matrices(
     )
     times = zip(counted.groups, group_ns, repeated_ns.tolist(), strict=True)
     for one, time_ns, again_ns in sorted(times, key=lambda found: -found[1]):
-        if not time_ns:
+        if not time_ns or one.category is ComputeCategory.OTHER:  # whose FLOPs are an estimate
             continue
         per_s, rate = one.executed * 1e9 / time_ns, one.rate(peak)
         yield MatrixWork(
@@ -648,8 +661,12 @@ def _measure_lines(
         least_ns = max(until_ns.values())
         if least_ns <= time_ns:
             until_ns[LedgerLine.BELOW_PEAK] = time_ns
-            each_ns = np.diff([0, *until_ns.values()]).tolist()
-            return {_Atom(line, one.category): own for line, own in zip(until_ns, each_ns, strict=True)}
+            each_ns = dict(zip(until_ns, np.diff([0, *until_ns.values()]).tolist(), strict=True))
+            found = {_Atom(line, one.category): own for line, own in each_ns.items()}
+            if one.category is ComputeCategory.OTHER:  # state spaces are limited by their bytes, not by FLOPs
+                left_ns = found.pop(_Atom(LedgerLine.BELOW_PEAK, one.category))
+                found[_Atom(LedgerLine.COMPUTE_UNKNOWN, one.category, LossUnknown.BYTES_UNKNOWN)] = left_ns
+            return found
         is_possible = least_ns <= HIGHEST_CLOCK_RATIO * time_ns
         reason = LossUnknown.ABOVE_PEAK if is_possible else LossUnknown.IMPOSSIBLE_FLOPS
     return {_Atom(LedgerLine.COMPUTE_UNKNOWN, one.category, reason): time_ns}
