@@ -342,7 +342,11 @@ def _group_layers(sizes: ModelSizes, shapes: list[LayerShape]) -> Iterator[Plann
     for (mixer, own), count in Counter((one.mixer, one.feed_forward) for one in shapes).items():
         products = {one + two for one in _of_mixer(sizes, mixer) for two in _of_feed_forward(sizes, own)}
         yield PlannedLayers(
-            count, tuple(sorted(products)), mixer is Mixer.ATTENTION, own is FeedForward.EXPERTS
+            count,
+            tuple(sorted(products)),
+            has_attention=mixer is Mixer.ATTENTION,
+            has_experts=own is FeedForward.EXPERTS,
+            has_mixing=mixer not in {None, Mixer.ATTENTION},
         )
 
 

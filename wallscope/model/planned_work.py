@@ -81,12 +81,14 @@ class PlannedLayers:
     """Layers of one kind, each of which runs once in every micro-batch.
 
     `products` is how many matrix multiplications one of them may have, without attention and grouped ones.
+    `has_mixing` is whether tokens are mixed by a state space or a delta rule.
     """
 
     count: int
     products: tuple[int, ...]
     has_attention: bool
     has_experts: bool
+    has_mixing: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +138,11 @@ class PlannedWork:
     def attention_layers(self) -> int:
         """How many layers have attention."""
         return sum(one.count for one in self.layers if one.has_attention)
+
+    @property
+    def mixing_layers(self) -> int:
+        """How many layers have a state space or a delta rule."""
+        return sum(one.count for one in self.layers if one.has_mixing)
 
     @property
     def training_flops(self) -> Fraction:

@@ -44,7 +44,7 @@ _OF_LAYERS = (
     *(PlannedKind.LAYERS, PlannedKind.ROUTER, PlannedKind.EXPERTS, PlannedKind.ATTENTION),
     PlannedKind.MIXING,
 )
-_MIXING = r"(?i)chunk_|scan|delta_|state_|conv1d|mamba|ssm_|recompute_w_u"
+_MIXING = r"(?i)chunk_|scan|delta_|state_|conv1d|mamba|ssm_|_w_u|_wy_|solve_tril|merge_16x16"
 """Kernels of category `other` that mix tokens in state spaces and delta rules."""
 _MASKING = r"where_kernel|masked_fill"
 _PLAIN = "at::native::"
@@ -109,10 +109,7 @@ def fit_plan(work: TypicalWork, capture: Capture, plan: PlannedWork, rows: Rows,
         return FittedPlan(mismatch=PlanMismatch.HIDDEN_KERNELS)
     fresh, repeated = (_list_multiplying(work, capture, each) for each in (rows, again))
     passes = _find_passes(plan, fresh)
-    if (
-        any(one.kind is PlannedKind.MIXING for one in plan.parts)
-        and not select_mixing(work, capture, rows).size
-    ):
+    if not isinstance(passes, PlanMismatch) and not _has_mixing(work, capture, plan, passes, rows):
         passes = PlanMismatch.OTHER_LAYERS
     if isinstance(passes, PlanMismatch):
         return FittedPlan(mismatch=passes)
@@ -136,6 +133,17 @@ def select_mixing(work: TypicalWork, capture: Capture, rows: Rows) -> Rows:
     mixes: Flags = capture.names["text"].str.contains(_MIXING).to_numpy()
     is_own: Flags = work.columns.category[rows] == CATEGORIES.index(ComputeCategory.OTHER)
     return rows[is_own & mixes[work.columns.name[rows]]]
+
+
+def _has_mixing(
+    work: TypicalWork, capture: Capture, plan: PlannedWork, passes: "_Passes", rows: Rows
+) -> bool:
+    """Return whether each layer with a state space or a delta rule has as many kernels of these."""
+    if not plan.mixing_layers:
+        return True
+    begun = int(work.columns.begins[select_mixing(work, capture, rows)].sum())
+    each = plan.mixing_layers * passes.micro_batches * work.steps.start_ns.size
+    return begun > 0 and begun % each == 0
 
 
 class _Multiplying(NamedTuple):
