@@ -282,6 +282,21 @@ def _below_peak_share(run: MeasuredRun, causes: tuple[str, ...]) -> float | None
     return sum(own) / run.step_ns
 
 
+def _low_clock_share(run: MeasuredRun, causes: tuple[str, ...]) -> float | None:
+    """Return the share of the step that a clock below that of the peak costs; `None` if it is unknown."""
+    found = run.rank.speed_of_light
+    if found is None or not any(one.peak_share is not None for one in found.clocks):
+        return None
+    categories = {None, *(cause.removeprefix("compute/") for cause in causes)}
+    lines = [one for one in found.lines if one.category in categories]
+    known_ns = sum(
+        each.ns or 0 for one in lines for each in one.explained_by if each.reason is BelowPeak.LOW_CLOCK
+    )
+    slowed = {one.category: max(1 - (one.peak_share or 1.0), 0.0) for one in found.clocks}
+    own = (one for one in found.uncounted if one.category in categories)
+    return (known_ns + sum(one.work_ns * slowed.get(one.category, 0.0) for one in own)) / run.step_ns
+
+
 def _dated_matrix_share(run: MeasuredRun, causes: tuple[str, ...]) -> float | None:
     """Return the share of the step in kernels of unknown FLOPs of which names show newer ones as faster."""
     found = run.rank.speed_of_light
@@ -507,6 +522,7 @@ MEASUREMENTS: Mapping[str, Measure] = {
     "architecture": _of_run(_architecture),
     "backends": lambda run, causes: tuple(str(one.backend) for one in _axis_operations(run, causes)),
     "below_peak_share": _below_peak_share,
+    "low_clock_share": _low_clock_share,
     "dated_matrix_share": _dated_matrix_share,
     "blocking_in_experts": _of_run(_blocking_in_experts),
     "attention_fast": _of_run(lambda run: _is_most_attention(run, _FLASH)),

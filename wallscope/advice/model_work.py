@@ -91,7 +91,7 @@ class LayerWork:
     """Multiply-adds of one layer and token in the forward pass.
 
     `pairs` and `whole_pairs` count scores and values, for the pairs that a mask leaves and for all. `mixing`
-    is an estimate of what a state space or a delta rule needs beside its linear layers.
+    is an estimate of what a state space or a delta rule needs in addition to its linear layers.
     """
 
     dense: int

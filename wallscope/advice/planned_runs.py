@@ -345,7 +345,7 @@ def _join_predictions(pattern: str, settings: Mapping[str, Any]) -> str:
 
 
 def _read_layers(settings: Mapping[str, Any], ahead: int = 0) -> tuple[LayerShape, ...]:
-    """Return the layers of a model that is no hybrid one, and of so many further ones that predict tokens."""
+    """Return the layers of a usual model, and of so many further ones that predict tokens."""
     count = int(settings["num_layers"])
     frequency = settings.get("moe_layer_freq")
     experts = _read_pattern(frequency, count) if settings.get("num_moe_experts") else (False,) * count
@@ -398,10 +398,10 @@ def _read_repeated(settings: Mapping[str, Any]) -> frozenset[str] | None:
 
 
 def _read_pattern(written: Any, layers: int) -> tuple[bool, ...]:
-    """Return which layers are of a kind, by a frequency or a list such as `([0]*3+[1]*58)`.
+    """Return which layers belong to a kind, by a frequency or a list such as `([0]*3+[1]*58)`.
 
     Raises:
-        ValueError: it is none, or has another number of layers.
+        ValueError: it cannot be read, or has another number of layers.
 
     >>> _read_pattern(2, 4), _read_pattern("([0]*1+[1]*2)", 3), _read_pattern("([1]+[0])*2", 4)
     ((True, False, True, False), (False, True, True), (True, False, True, False))

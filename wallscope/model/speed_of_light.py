@@ -58,6 +58,7 @@ class BelowPeak(StrEnum):
     UNFILLED_GPU = "unfilled-gpu"
     LAST_WAVE = "last-wave"
     BANDWIDTH = "bandwidth"
+    LOW_CLOCK = "low-clock"
     OLD_KERNELS = "old-kernels"
     FINE_ACCUMULATION = "fine-accumulation"
 
@@ -75,12 +76,16 @@ class PrecisionRate:
 
 @dataclass(frozen=True, slots=True)
 class GpuPeak:
-    """The peak rates of a GPU, and their source: a data sheet, unless they are derived."""
+    """The peak rates of a GPU, and their source: a data sheet, unless they are derived.
+
+    `clock_hz` is the clock of the multiprocessors at which it has these rates, `None` if it is unknown.
+    """
 
     gpu: str
     rates: tuple[PrecisionRate, ...]
     source: str
     is_derived: bool
+    clock_hz: float | None = None
 
     def find_rate(self, precision: Precision) -> float | None:
         """Return the FLOP/s of a precision, `None` if it is unknown."""
@@ -195,6 +200,25 @@ class SampledWork:
 
 
 @dataclass(frozen=True, slots=True)
+class SampledClock:
+    """The clock of the multiprocessors that Nsight Systems sampled while kernels of one category ran.
+
+    Attributes:
+        category: of the kernels.
+        samples: how many.
+        clock_mhz: their mean.
+        peak_share: of the clock at which the GPU has its peak rates, `None` if that is unknown.
+    """
+
+    category: Annotated[ComputeCategory, Shown("category of the kernels", "category")]
+    samples: Annotated[int, Shown("count of samples while any of these kernels runs", "samples", "count")]
+    clock_mhz: Annotated[int, Shown("mean clock of the multiprocessors in MHz", "clock, MHz", "count")]
+    peak_share: Annotated[
+        float | None, Shown("share of the clock of the peak rates", "of the peak's clock", "percent")
+    ]
+
+
+@dataclass(frozen=True, slots=True)
 class SpeedOfLight:
     """Where the typical step of a rank loses its FLOPs: `lines` sum to `window_ns` exactly.
 
@@ -233,6 +257,7 @@ class SpeedOfLight:
     assumes: str = ""
     uncounted: tuple[UncountedWork, ...] = ()
     sampled: tuple[SampledWork, ...] = ()
+    clocks: tuple[SampledClock, ...] = ()
 
     @property
     def peak_share(self) -> float | None:

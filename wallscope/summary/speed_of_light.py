@@ -54,7 +54,7 @@ from wallscope.summary.below_peak import KernelGroups, find_below_peak
 from wallscope.summary.compute import find_leading_peak
 from wallscope.summary.kernel_bytes import measure_byte_floors
 from wallscope.summary.kernel_work import ADDING, MULTIPLYING
-from wallscope.summary.matrix_samples import sample_matrices
+from wallscope.summary.matrix_samples import sample_clocks, sample_matrices
 from wallscope.summary.planned_flops import FittedPlan, fit_plan, select_mixing
 from wallscope.thresholds.causes import (
     BELOW_PEAK_SHARE,
@@ -192,7 +192,11 @@ def build_ledger(  # noqa: PLR0913, PLR0917  # what is known of a rank
     count = work.steps.start_ns.size
     computing_ns = int(sums.ns[sums.state == _STATES.index(DeviceState.COMPUTE)].sum())
     sampled = sample_matrices(work, capture, None if gpu is None else gpu.id)
-    by_samples = {one.category: one for one in sampled}
+    clocks = sample_clocks(work, capture, None if gpu is None else gpu.id, peak)
+    by_samples = _Sampled(
+        {one.category: one for one in sampled},
+        {one.category: 1 - one.peak_share for one in clocks if one.peak_share is not None},
+    )
     atoms: Counter[_Atom] = Counter(dict(_list_walls(sums)))
     divided = _divide_compute(work, capture, fresh, counted, gpu, computing_ns)
     atoms.update(divided.lines)
@@ -231,7 +235,9 @@ def build_ledger(  # noqa: PLR0913, PLR0917  # what is known of a rank
         mfu_16bit=divide(needed * 1e9 / most_16bit if most_16bit else None, is_known=is_rate),
         model_flops_per_s=needed * 1e9 / step_ns if is_rate else None,
         lines=_add_reasons(
-            _list_entries(means, counted.source), _find_reasons(work, capture, gpu, counted, by_samples)
+            _list_entries(means, counted.source),
+            _find_reasons(work, capture, gpu, counted, by_samples),
+            by_samples.slowed,
         ),
         matrices=tuple(_rate_matrices(work, counted, is_again, divided.group_ns, peak)),
         flops_whole_square=counted.whole_square,
@@ -241,6 +247,7 @@ def build_ledger(  # noqa: PLR0913, PLR0917  # what is known of a rank
             _list_uncounted(work, capture, gpu, fresh[find_places(fresh, counted.rows) < 0], by_samples)
         ),
         sampled=sampled,
+        clocks=clocks,
     )
 
 
@@ -699,6 +706,13 @@ def _measure_shares(
     return _PeakTime(model_ns, executed_ns, most)
 
 
+class _Sampled(NamedTuple):
+    """What samples show of kernels by category, and which share of the peak's clock is missing meanwhile."""
+
+    works: Mapping[ComputeCategory, SampledWork]
+    slowed: Mapping[ComputeCategory, float]
+
+
 def _is_possible(means: dict[_Atom, int]) -> bool:
     """Return whether no kernels have more FLOPs than the GPU can do in their time."""
     return all(one.reason is not LossUnknown.IMPOSSIBLE_FLOPS for one in means)
@@ -709,7 +723,7 @@ def _find_reasons(
     capture: Capture,
     gpu: Gpu | None,
     counted: _Counted,
-    sampled: Mapping[ComputeCategory, SampledWork],
+    sampled: "_Sampled",
 ) -> dict[ComputeCategory, dict[BelowPeak, int | None]]:
     """Return why kernels with known FLOPs are below the peak, by category."""
     sized = [
@@ -722,7 +736,7 @@ def _find_reasons(
     all_ns = sum_by_group(kernels.group, work.columns.inside_ns[kernels.rows], len(MULTIPLYING)).tolist()
     found = find_below_peak(work, capture, gpu, kernels)
     return {
-        one: reasons | _read_samples(sampled.get(one), work.mean(int(own_ns)))
+        one: reasons | _read_samples(sampled.works.get(one), work.mean(int(own_ns)))
         for one, reasons, own_ns in zip(MULTIPLYING, found, all_ns, strict=True)
     }
 
@@ -742,7 +756,7 @@ def _list_uncounted(
     capture: Capture,
     gpu: Gpu | None,
     rows: Rows,
-    sampled: Mapping[ComputeCategory, SampledWork],
+    sampled: "_Sampled",
 ) -> list[UncountedWork]:
     """Return the kernels that multiply, by category and precision, most work first; `rows` have no FLOPs."""
     own = _select_multiplying(work, capture, rows, MULTIPLYING)
@@ -757,15 +771,22 @@ def _list_uncounted(
         category, precision, products = _read_kind(kind)
         rate = None if peak is None else peak.find_rate(precision)
         most = None if rate is None else rate / products
-        shown = why | _read_samples(sampled.get(category), work_ns)
+        shown = why | _read_samples(sampled.works.get(category), work_ns)
+        if sampled.slowed.get(category, 0.0) >= MATERIAL_SHARE:
+            shown |= {BelowPeak.LOW_CLOCK: None}
         found.append(UncountedWork(category, precision, products, work.mean(work_ns), most, tuple(shown)))
     return sorted((one for one in found if one.work_ns), key=lambda one: -one.work_ns)
 
 
 def _add_reasons(
-    entries: tuple[LedgerEntry, ...], reasons: Mapping[ComputeCategory, Mapping[BelowPeak, int | None]]
+    entries: tuple[LedgerEntry, ...],
+    reasons: Mapping[ComputeCategory, Mapping[BelowPeak, int | None]],
+    slowed: Mapping[ComputeCategory, float],
 ) -> tuple[LedgerEntry, ...]:
-    """Return lines with the reasons why kernels are below the peak, which take no more than a line."""
+    """Return lines with the reasons why kernels are below the peak, which take no more than a line.
+
+    At the clock of the peak, what other reasons leave of a line would be shorter by what is missing of it.
+    """
     found = []
     for one in entries:
         if one.line is LedgerLine.BELOW_PEAK and one.category is not None and one.ns:
@@ -774,6 +795,8 @@ def _add_reasons(
                 sized_ns = None if part_ns is None else min(part_ns, left_ns)
                 left_ns -= sized_ns or 0
                 own.append(PeakReason(reason, sized_ns))
+            if slowed.get(one.category, 0.0) >= MATERIAL_SHARE:
+                own.append(PeakReason(BelowPeak.LOW_CLOCK, round(left_ns * slowed[one.category])))
             found.append(replace(one, explained_by=tuple(own)))
         else:
             found.append(one)

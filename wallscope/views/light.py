@@ -86,6 +86,7 @@ _BELOW = {
     BelowPeak.UNFILLED_GPU: "fewer blocks than multiprocessors",
     BelowPeak.LAST_WAVE: "few blocks in the last wave",
     BelowPeak.BANDWIDTH: "the bandwidth of the memory",
+    BelowPeak.LOW_CLOCK: "a clock below that of the peak",
     BelowPeak.OLD_KERNELS: "kernels of an earlier generation",
     BelowPeak.FINE_ACCUMULATION: "FP8 with scales for blocks",
 }

@@ -78,6 +78,37 @@ def test_idle_multiprocessors_and_full_bandwidth_are_reasons(ledger):
     )
 
 
+PEAK_MHZ, SLOW_MHZ = 1_830, 1_464
+"""The clock of the peak of an H100, and four fifths of it."""
+CLOCK = {0: "GPC Clock Frequency"}
+
+
+def test_a_clock_below_that_of_the_peak_is_a_reason(ledger):
+    found = ledger(in_gemm((SLOW_MHZ * 1_000_000,), (PEAK_MHZ * 1_000_000,)), KERNELS, metrics=CLOCK)
+
+    (one,) = found.clocks
+    assert (one.category, one.clock_mhz, one.peak_share) == (GEMM, SLOW_MHZ, pytest.approx(0.8, abs=1e-3))
+    assert one.samples == LENGTH_NS // PERIOD_NS
+    assert [one.reasons for one in found.uncounted] == [(BelowPeak.LOW_CLOCK,)]
+    assert found.sampled == ()
+
+
+@pytest.mark.parametrize(
+    ("clock_mhz", "metrics"),
+    [
+        pytest.param(PEAK_MHZ, CLOCK, id="at the clock of the peak"),
+        pytest.param(1_980, CLOCK, id="above it"),
+        pytest.param(0, CLOCK, id="not measured"),
+        pytest.param(SLOW_MHZ, {0: "SYS Clock Frequency"}, id="another clock"),
+    ],
+)
+def test_other_clocks_are_no_reason(clock_mhz, metrics, ledger):
+    found = ledger(lambda _: (clock_mhz * 1_000_000,), KERNELS, metrics=metrics)
+
+    assert [one.reasons for one in found.uncounted] == [()]
+    assert [one.clock_mhz for one in found.clocks] == [clock_mhz] * (clock_mhz >= PEAK_MHZ)
+
+
 def test_samples_beside_other_kernels_say_nothing_of_products(ledger):
     beside = [(BF16, at_ns, at_ns + 5_000) for at_ns in range(0, LENGTH_NS, 10_000)]
     beside += [(ADD, at_ns, at_ns + 10_000) for at_ns in range(0, LENGTH_NS, 10_000)]
