@@ -187,6 +187,21 @@ def test_ranks_together_have_the_flops_of_the_job(layout, run_of):
     assert of_ranks == count_token_flops(run.sizes, run.sequence) * run.sequence * 192
 
 
+@pytest.mark.parametrize(
+    ("layout", "rows"),
+    [
+        ({}, 8448 * 8),
+        ({"expert_model_parallel_size": 8}, 8448 * 8 * 8),
+        ({"expert_model_parallel_size": 8, "tensor_model_parallel_size": 2}, 8448 * 8 * 4),
+        ({"context_parallel_size": 2, "micro_batch_size": 2}, 8448 * 8),
+    ],
+)
+def test_rows_of_an_expert_are_those_of_a_micro_batch(layout, rows, run_of):
+    run = run_of({**SMALL, "seq_length": 8448, "world_size": 96, **layout})
+
+    assert run.plan_rank(0).expert_rows == Fraction(rows, 256)
+
+
 def test_stages_of_a_rank_follow_the_order_of_axes(run_of):
     sizes = {**SMALL, "tensor_model_parallel_size": 2, "pipeline_model_parallel_size": 4, "world_size": 16}
     last = [rank for rank in range(16) if run_of(sizes).plan_rank(rank).widths[1:]]

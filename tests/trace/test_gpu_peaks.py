@@ -68,6 +68,9 @@ def tera(one, precision):
         ),
         pytest.param(gpu("NVIDIA L20", "sm_89", 92, 2_520), "bf16", None, id="another such"),
         pytest.param(
+            gpu("GeForce GTX 1650", "sm_75", 14, 1_665), "fp16", None, id="Turing without tensor cores"
+        ),
+        pytest.param(
             gpu("NVIDIA RTX PRO 6000", "sm_120", 188, 2_600), "bf16", None, id="rates differ by product"
         ),
         pytest.param(

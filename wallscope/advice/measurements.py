@@ -21,7 +21,7 @@ from wallscope.model.cause_catalogue import DRAINED, HOST_FRAMEWORK, LAUNCHING, 
 from wallscope.model.enums import LOW_PRECISIONS, Axis, Backend, ComputeCategory, CopyDirection, Precision
 from wallscope.model.rank_summaries import CommunicationOperation
 from wallscope.model.speed_of_light import BelowPeak, LedgerLine, SpeedOfLight
-from wallscope.thresholds.verdict import MATERIAL_SHARE, NEAR_PEAK_SHARE, PAGEABLE_SHARE
+from wallscope.thresholds.verdict import MATERIAL_SHARE, NEAR_MEASURED_SHARE, NEAR_PEAK_SHARE, PAGEABLE_SHARE
 
 if TYPE_CHECKING:
     import polars as pl
@@ -311,8 +311,23 @@ _DATED = {BelowPeak.OLD_KERNELS, BelowPeak.FINE_ACCUMULATION}
 
 
 def is_near_peak(found: SpeedOfLight | None) -> bool:
-    """Return whether a step is near what the hardware reaches, so that only another precision helps much."""
-    return found is not None and (found.peak_share or 0.0) >= NEAR_PEAK_SHARE
+    """Return whether a step is near what the hardware reaches, so that only another precision helps much.
+
+    It is by its share of the peak, or if most of it multiplies nearly as fast as libraries were measured to.
+    """
+    if found is None or (found.peak_share or 0.0) >= NEAR_PEAK_SHARE:
+        return found is not None
+    if found.peak_share is None or found.peak is None or not found.matrices:
+        return False
+    measured = [found.peak.find_best_rate(one.precision) for one in found.matrices]
+    known = [
+        one.ns * (one.flops_per_s or 0.0) * one.products / best
+        for one, best in zip(found.matrices, measured, strict=True)
+        if best is not None
+    ]
+    all_ns = sum(one.ns for one in found.matrices)
+    is_most = len(known) == len(measured) and all_ns >= NEAR_PEAK_SHARE * found.window_ns
+    return is_most and sum(known) >= NEAR_MEASURED_SHARE * all_ns
 
 
 def _unfused_attention_share(run: MeasuredRun) -> float:

@@ -332,6 +332,7 @@ def _plan_stage(run: PlannedRun, number: int) -> PlannedWork:
         output_products=heads * bool(sizes.vocabulary),
         local_experts=tuple(_list_local_experts(sizes, run.expert)) if has_experts else (),
         expert_matrices=_of_mlp(sizes),
+        expert_rows=_count_expert_rows(run) if has_experts else None,
         repeat=_plan_repeat(run, shapes, scale),
         assumes=" and ".join(_list_assumed(sizes, shapes)),
     )
@@ -348,6 +349,14 @@ def _group_layers(sizes: ModelSizes, shapes: list[LayerShape]) -> Iterator[Plann
             has_experts=own is FeedForward.EXPERTS,
             has_mixing=mixer not in {None, Mixer.ATTENTION},
         )
+
+
+def _count_expert_rows(run: PlannedRun) -> Fraction | None:
+    """Return the rows of a local expert in a micro-batch with balanced routing."""
+    if run.expert is None:
+        return None
+    rows = run.tokens * run.sizes.experts_of_a_token * run.expert
+    return Fraction(rows, run.tensor * run.context * run.sizes.experts)
 
 
 def _list_assumed(sizes: ModelSizes, shapes: list[LayerShape]) -> Iterator[str]:

@@ -102,6 +102,7 @@ class PlannedWork:
         output_products: those of them that are output layers.
         local_experts: how many experts of a layer the rank may have; empty without experts.
         expert_matrices: how many products an expert may be.
+        expert_rows: rows of a local expert in a micro-batch if routing is balanced, `None` if unknown.
         micro_batches: in a step, `None` if unknown.
         tokens: of a step, on this rank.
         sequence: tokens of a sequence, on this rank.
@@ -126,6 +127,7 @@ class PlannedWork:
     output_products: int = 0
     local_experts: tuple[int, ...] = ()
     expert_matrices: tuple[int, ...] = ()
+    expert_rows: Fraction | None = None
     repeat: PlannedRepeat | None = None
     assumes: str = ""
 

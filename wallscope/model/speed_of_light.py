@@ -59,6 +59,7 @@ class BelowPeak(StrEnum):
     LAST_WAVE = "last-wave"
     BANDWIDTH = "bandwidth"
     LOW_CLOCK = "low-clock"
+    FEW_EXPERT_ROWS = "few-expert-rows"
     OLD_KERNELS = "old-kernels"
     FINE_ACCUMULATION = "fine-accumulation"
 
@@ -79,6 +80,7 @@ class GpuPeak:
     """The peak rates of a GPU, and their source: a data sheet, unless they are derived.
 
     `clock_hz` is the clock of the multiprocessors at which it has these rates, `None` if it is unknown.
+    `measured` are the best rates that libraries reach, as far as someone searched for them.
     """
 
     gpu: str
@@ -86,10 +88,15 @@ class GpuPeak:
     source: str
     is_derived: bool
     clock_hz: float | None = None
+    measured: tuple[PrecisionRate, ...] = ()
 
     def find_rate(self, precision: Precision) -> float | None:
         """Return the FLOP/s of a precision, `None` if it is unknown."""
         return next((one.flops_per_s for one in self.rates if one.precision is precision), None)
+
+    def find_best_rate(self, precision: Precision) -> float | None:
+        """Return the best measured FLOP/s of a precision, `None` if it is unknown."""
+        return next((one.flops_per_s for one in self.measured if one.precision is precision), None)
 
 
 @dataclass(frozen=True, slots=True)

@@ -59,6 +59,7 @@ from wallscope.summary.planned_flops import FittedPlan, fit_plan, select_mixing
 from wallscope.thresholds.causes import (
     BELOW_PEAK_SHARE,
     COMPLETE_FLOPS_SHARE,
+    FULL_EXPERT_ROWS,
     HIGHEST_CLOCK_RATIO,
     LEAST_COUNTED_SHARE,
     ONE_PRECISION_SHARE,
@@ -75,9 +76,12 @@ _FRACTION_BITS = 16  # a shared nanosecond is divided so finely; 2**47 ns, more 
 _PRECISIONS = list(Precision)
 _UNKNOWN, _FP32 = _PRECISIONS.index(Precision.UNKNOWN), _PRECISIONS.index(Precision.FP32)
 _IS_MULTIPLYING = np.isin(CATEGORIES, MULTIPLYING)
-_EMULATING = r"fmha_cutlass[FB]_f32"
-"""Attention kernels that multiply FP32 as three products of TF32, since Ampere."""
-_EMULATED = 3
+_EMULATING = (
+    (r"fmha_cutlass[FB]_f32|(?i)3xtf32|fast_?f32", Precision.TF32, 3),
+    (r"(?i)bf16x9", Precision.BF16, 9),
+)
+"""Kernels that multiply FP32 as several products of another precision, since Ampere."""
+_MOST_PRODUCTS = 9
 _WITHOUT_TF32 = ("sm_5", "sm_6", "sm_70", "sm_72", "sm_75")
 _ADDING, _AT, _ABOVE, _KINDS = 1, 2, 3, 4
 """Kernels of a category without FLOPs: that only add, at the bandwidth, above it; and how many kinds are."""
@@ -184,7 +188,8 @@ def build_ledger(  # noqa: PLR0913, PLR0917  # what is known of a rank
         refused = fitted.mismatch
         if refused is None:
             counted = _count_by_plan(work, capture, gpu, rows, is_again, fitted)
-            counted = counted._replace(assumes=tuple(_list_assumptions(plan, fitted)))
+            assumes = tuple(_list_assumptions(plan, fitted))
+            counted = counted._replace(assumes=assumes, expert_rows=plan.expert_rows)
             share = 1.0
     has_lines = bool(counted.groups)
     if not has_lines and user_flops is not None:
@@ -313,6 +318,7 @@ class _Counted(NamedTuple):
     knows_repeats: bool = True
     sized: Mapping[BelowPeak, Mapping[ComputeCategory, int]] = MappingProxyType({})
     assumes: tuple[str, ...] = ()
+    expert_rows: Fraction | None = None
 
 
 def _count_by_shapes(
@@ -434,23 +440,27 @@ def _find_one_precision(
 ) -> tuple[Precision, int]:
     """Return the precision of almost all of some kernels, and how many of its products stand for one."""
     name, inside_ns = work.columns.name[rows], work.columns.inside_ns[rows]
-    told, emulates = _infer_kernel_precisions(capture, gpu)
-    key = told[name] * (_EMULATED + 1) + np.where(emulates[name], _EMULATED, 1)
-    time_ns = sum_by_group(key, inside_ns, len(_PRECISIONS) * (_EMULATED + 1))
+    told, emulated = _infer_kernel_precisions(capture, gpu)
+    key = told[name] * (_MOST_PRODUCTS + 1) + emulated[name]
+    time_ns = sum_by_group(key, inside_ns, len(_PRECISIONS) * (_MOST_PRODUCTS + 1))
     if not time_ns.any():
         return Precision.UNKNOWN, 1
     first = int(time_ns.argmax())
-    precision, products = divmod(first, _EMULATED + 1)
+    precision, products = divmod(first, _MOST_PRODUCTS + 1)
     same_ns = int(time_ns.reshape(len(_PRECISIONS), -1)[precision].sum())
     is_one = max(int(time_ns[first]), same_ns) >= ONE_PRECISION_SHARE * int(time_ns.sum())
     return (_PRECISIONS[precision] if is_one else Precision.UNKNOWN), products
 
 
-def _infer_kernel_precisions(capture: Capture, gpu: Gpu | None) -> tuple[Rows, Flags]:
-    """Return the precision of each kernel name, by number, and whether it emulates FP32 by it."""
+def _infer_kernel_precisions(capture: Capture, gpu: Gpu | None) -> tuple[Rows, Rows]:
+    """Return the precision of each kernel name, by number, and how many of its products stand for one."""
     told = as_integers(infer_precisions(capture.names)["precision"]).astype(np.int64)
-    emulates: Flags = capture.names["text"].str.contains(_EMULATING).to_numpy() & (not _lacks_tf32(gpu))
-    return np.where(emulates, _PRECISIONS.index(Precision.TF32), told), emulates
+    products = np.ones_like(told)
+    for pattern, precision, count in () if _lacks_tf32(gpu) else _EMULATING:
+        emulates: Flags = capture.names["text"].str.contains(pattern).to_numpy()
+        told = np.where(emulates, _PRECISIONS.index(precision), told)
+        products = np.where(emulates, count, products)
+    return told, products
 
 
 def _lacks_tf32(gpu: Gpu | None) -> bool:
@@ -478,12 +488,11 @@ def _find_operators(
     first = order[np.unique(owner[order], return_index=True)[1]]
     chosen = rows[first]
     name = columns.name[chosen]
-    told_of_name, emulates_of_name = _infer_kernel_precisions(capture, gpu)
-    told, emulates = told_of_name[name], emulates_of_name[name]
+    told_of_name, products_of_name = _infer_kernel_precisions(capture, gpu)
+    told, products = told_of_name[name], products_of_name[name]
     stated = as_integers(known["precision"][place[first]], -1)
     precision = _choose_precisions(stated, told, is_old=_lacks_tf32(gpu))
-    precision = np.where(emulates, told, precision)
-    products = np.where(emulates, _EMULATED, 1)
+    precision = np.where(products > 1, told, precision)
     begins = columns.begins[chosen]
     return _Operators(
         rows,
@@ -509,11 +518,11 @@ def _choose_precisions(stated: Rows, told: Rows, *, is_old: bool) -> Rows:
 
 def _number_kind(category: Rows, precision: Rows, products: Rows) -> Rows:
     """Return a number for category, precision and number of products of kernels, which `_read_kind` reads."""
-    return (category.astype(np.int64) * len(_PRECISIONS) + precision) * (_EMULATED + 1) + products
+    return (category.astype(np.int64) * len(_PRECISIONS) + precision) * (_MOST_PRODUCTS + 1) + products
 
 
 def _read_kind(kind: int) -> tuple[ComputeCategory, Precision, int]:
-    rest, products = divmod(kind, _EMULATED + 1)
+    rest, products = divmod(kind, _MOST_PRODUCTS + 1)
     category, precision = divmod(rest, len(_PRECISIONS))
     return ComputeCategory(CATEGORIES[category]), _PRECISIONS[precision], products
 
@@ -735,6 +744,9 @@ def _find_reasons(
     kernels = KernelGroups(counted.rows[is_own], group[is_own], sized)
     all_ns = sum_by_group(kernels.group, work.columns.inside_ns[kernels.rows], len(MULTIPLYING)).tolist()
     found = find_below_peak(work, capture, gpu, kernels)
+    least_rows = FULL_EXPERT_ROWS.get("" if gpu is None else gpu.architecture or "", 0)
+    if counted.expert_rows is not None and counted.expert_rows < least_rows:
+        found[MULTIPLYING.index(ComputeCategory.GROUPED_GEMM)][BelowPeak.FEW_EXPERT_ROWS] = None
     return {
         one: reasons | _read_samples(sampled.works.get(one), work.mean(int(own_ns)))
         for one, reasons, own_ns in zip(MULTIPLYING, found, all_ns, strict=True)
@@ -760,9 +772,9 @@ def _list_uncounted(
 ) -> list[UncountedWork]:
     """Return the kernels that multiply, by category and precision, most work first; `rows` have no FLOPs."""
     own = _select_multiplying(work, capture, rows, MULTIPLYING)
-    told, emulates = _infer_kernel_precisions(capture, gpu)
+    told, emulated = _infer_kernel_precisions(capture, gpu)
     name = work.columns.name[own]
-    key = _number_kind(work.columns.category[own], told[name], np.where(emulates[name], _EMULATED, 1))
+    key = _number_kind(work.columns.category[own], told[name], emulated[name])
     kinds, group = np.unique(key, return_inverse=True)
     works_ns = sum_by_group(group, work.columns.inside_ns[own], kinds.size).tolist()
     reasons = find_below_peak(work, capture, gpu, KernelGroups(own, group, [{}] * kinds.size))

@@ -25,7 +25,8 @@ _AS_FAST_AS = {Precision.FP16: Precision.BF16, Precision.MXFP8: Precision.FP8}
 class _Listed:
     """Rates of a GPU by precision in TFLOP/s, of the data sheet; of boards with so many multiprocessors.
 
-    `bandwidth` is that of the memory in GB/s, and `clock` the one of the sheet's rates in MHz.
+    `bandwidth` is that of the memory in GB/s, and `clock` the one of the sheet's rates in MHz. `measured` are
+    the best rates that libraries reach.
     """
 
     rates: Mapping[str, float]
@@ -33,6 +34,7 @@ class _Listed:
     multiprocessors: int | None
     bandwidth: float
     clock: float | None
+    measured: Mapping[str, float]
 
     def fits(self, gpu: Gpu) -> bool:
         """Return whether a GPU of this name is the board."""
@@ -67,6 +69,15 @@ def find_bandwidth(gpu: Gpu) -> float | None:
     return next((one.bandwidth * _GIGA for one in boards if one.fits(gpu)), None)
 
 
+def _list_measured(gpu: Gpu) -> tuple[PrecisionRate, ...]:
+    """Return the best rates that libraries were measured to reach on a GPU, by precision."""
+    boards = _list_boards().get(gpu.name or "", ())
+    found = next((one.measured for one in boards if one.fits(gpu)), {})
+    return tuple(
+        PrecisionRate(one, rate * _TERA) for one in Precision if (rate := _find_rate(found, one)) is not None
+    )
+
+
 def _find_clock(gpu: Gpu) -> float | None:
     """Return the clock in Hz at which a GPU has its peak rates: of the data sheet, else as captured."""
     boards = _list_boards().get(gpu.name or "")
@@ -91,6 +102,7 @@ def list_peaks(gpu: Gpu) -> GpuPeak | None:
         source=peaks[0].source,
         is_derived=gpu.name not in _list_boards(),
         clock_hz=_find_clock(gpu),
+        measured=_list_measured(gpu),
     )
 
 
@@ -127,6 +139,7 @@ def _list_boards() -> Mapping[str, tuple[_Listed, ...]]:
             table.get("multiprocessors"),
             table["bandwidth"],
             table.get("clock"),
+            table.get("measured", {}),
         )
         found |= {name: (*found.get(name, ()), listed) for name in table["names"]}
     return found
