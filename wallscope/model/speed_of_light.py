@@ -220,9 +220,7 @@ class SampledClock:
     category: Annotated[ComputeCategory, Shown("category of the kernels", "category")]
     samples: Annotated[int, Shown("count of samples while any of these kernels runs", "samples", "count")]
     clock_mhz: Annotated[int, Shown("mean clock of the multiprocessors in MHz", "clock, MHz", "count")]
-    peak_share: Annotated[
-        float | None, Shown("share of the clock of the peak rates", "of the peak's clock", "percent")
-    ]
+    peak_share: Annotated[float | None, Shown("share of the clock of the peak rates", "of peak", "percent")]
 
 
 @dataclass(frozen=True, slots=True)
