@@ -231,6 +231,9 @@ def test_stages_of_a_rank_follow_the_order_of_axes(run_of):
             {"experimental_attention_variant": "gdn"}, PlanMismatch.SIZES_UNKNOWN, id="no frequency"
         ),
         pytest.param({"hidden_size": None}, PlanMismatch.SIZES_UNKNOWN, id="no size"),
+        pytest.param({"vocab_size": None}, PlanMismatch.SIZES_UNKNOWN, id="no vocabulary"),
+        pytest.param({"moe_router_topk": None}, PlanMismatch.SIZES_UNKNOWN, id="no experts of a token"),
+        pytest.param({"kv_lora_rank": None}, PlanMismatch.SIZES_UNKNOWN, id="no latent size"),
     ],
 )
 def test_what_is_missing_is_said(settings, reason, run_of):

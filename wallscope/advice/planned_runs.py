@@ -276,10 +276,7 @@ def _read_megatron(settings: Mapping[str, Any], gpus: int | None) -> PlannedRun 
     if settings.get("multi_latent_attention"):
         latent = LatentAttention(
             settings.get("q_lora_rank") or 0,
-            settings["kv_lora_rank"],
-            settings["qk_head_dim"],
-            settings["qk_pos_emb_head_dim"],
-            settings["v_head_dim"],
+            *(int(settings[name]) for name in _LATENT_SIZES),
         )
     wide = settings.get("ffn_hidden_size") or 4 * hidden
     sizes = ModelSizes(
@@ -287,13 +284,13 @@ def _read_megatron(settings: Mapping[str, Any], gpus: int | None) -> PlannedRun 
         heads=heads,
         groups=settings.get("num_query_groups") or heads,
         head_size=settings.get("kv_channels") or hidden // heads,
-        vocabulary=settings.get("padded_vocab_size") or settings["vocab_size"],
+        vocabulary=int(settings.get("padded_vocab_size") or settings["vocab_size"]),
         feed_forward=wide,
         layers=_read_layers(settings) if hybrid is None else hybrid.layers,
         ahead=_read_predictions(settings) if hybrid is None else hybrid.ahead,
         is_hybrid=hybrid is not None,
         experts=experts,
-        experts_of_a_token=settings["moe_router_topk"] if experts else 0,
+        experts_of_a_token=int(settings["moe_router_topk"]) if experts else 0,
         expert_width=(settings.get("moe_ffn_hidden_size") or wide) if experts else 0,
         shared_width=settings.get("moe_shared_expert_intermediate_size") or 0,
         latent_width=settings.get("moe_latent_size") or 0,
@@ -331,6 +328,7 @@ def _read_megatron(settings: Mapping[str, Any], gpus: int | None) -> PlannedRun 
     )
 
 
+_LATENT_SIZES = ("kv_lora_rank", "qk_head_dim", "qk_pos_emb_head_dim", "v_head_dim")
 _OTHER_LAYERS = frozenset("+D")
 """Latent and sparse attention in hybrid patterns, which Megatron-LM does not count."""
 _PRODUCTS_SPEC = re.compile(r"\b(?:gdp|gated_delta_product)_stack_spec\b")
