@@ -393,6 +393,16 @@ def test_a_pattern_of_linear_layers_may_be_written_as_lists(run_of):
     assert len({count_token_flops(run.sizes, run.sequence) for run in runs}) == 1
 
 
+def test_a_list_of_linear_layers_may_leave_out_those_that_predict(run_of):
+    """They are then like the last one, which has attention."""
+    lists = [[1, 1, 1, 0] * 12, [1, 1, 1, 0] * 12 + [0]]
+    runs = [run_of({**QWEN_NEXT, "mtp_num_layers": 1, "linear_attention_freq": each}) for each in lists]
+    other = run_of({**QWEN_NEXT, "mtp_num_layers": 1, "linear_attention_freq": [1, 0] * 12})
+
+    assert len({count_token_flops(run.sizes, run.sequence) for run in runs}) == 1
+    assert other is PlanMismatch.SIZES_UNKNOWN
+
+
 def test_layers_that_only_megatron_lm_estimates_are_said(run_of):
     said = {name: run_of(LINEAR[name]).plan_rank(0).assumes for name in LINEAR}
 

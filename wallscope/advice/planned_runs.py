@@ -270,6 +270,7 @@ def _read_megatron(settings: Mapping[str, Any], gpus: int | None) -> PlannedRun 
     if variant not in {None, *_DELTA_NETS} or has_products or _OTHER_LAYERS & set(pattern):
         return PlanMismatch.MODEL_UNKNOWN
     hybrid = read_hybrid_pattern(_join_predictions(pattern, settings)) if pattern else None
+    layers, ahead = _read_layers(settings) if hybrid is None else (hybrid.layers, hybrid.ahead)
     hidden, heads = int(settings["hidden_size"]), int(settings["num_attention_heads"])
     experts = settings.get("num_moe_experts") or 0
     latent = None
@@ -286,8 +287,8 @@ def _read_megatron(settings: Mapping[str, Any], gpus: int | None) -> PlannedRun 
         head_size=settings.get("kv_channels") or hidden // heads,
         vocabulary=int(settings.get("padded_vocab_size") or settings["vocab_size"]),
         feed_forward=wide,
-        layers=_read_layers(settings) if hybrid is None else hybrid.layers,
-        ahead=_read_predictions(settings) if hybrid is None else hybrid.ahead,
+        layers=layers,
+        ahead=ahead,
         is_hybrid=hybrid is not None,
         experts=experts,
         experts_of_a_token=int(settings["moe_router_topk"]) if experts else 0,
@@ -342,37 +343,41 @@ def _join_predictions(pattern: str, settings: Mapping[str, Any]) -> str:
     return pattern if "/" in pattern or not further else pattern + f"/{further}" * count
 
 
-def _read_layers(settings: Mapping[str, Any], ahead: int = 0) -> tuple[LayerShape, ...]:
-    """Return the layers of a usual model, and of so many further ones that predict tokens."""
-    count = int(settings["num_layers"])
+def _read_layers(
+    settings: Mapping[str, Any],
+) -> tuple[tuple[LayerShape, ...], tuple[tuple[LayerShape, ...], ...]]:
+    """Return the layers of a usual model, and those that predict each further token."""
+    count, ahead = int(settings["num_layers"]), int(settings.get("mtp_num_layers") or 0)
     frequency = settings.get("moe_layer_freq")
     experts = _read_pattern(frequency, count) if settings.get("num_moe_experts") else (False,) * count
     mixers = [Mixer.ATTENTION] * (count + ahead)
     if settings.get("experimental_attention_variant"):
-        mixers = list(_read_linear_layers(settings.get("linear_attention_freq"), count + ahead))
+        mixers = list(_read_linear_layers(settings.get("linear_attention_freq"), count, ahead))
     windows = _read_windows(settings, count)
-    return tuple(
+    found = tuple(
         LayerShape(mixer, _name_feed_forward(has_experts), window if mixer is Mixer.ATTENTION else 0)
         for mixer, has_experts, window in zip(
             mixers, experts + experts[-1:] * ahead, windows + windows[-1:] * ahead, strict=True
         )
     )
+    return found[:count], tuple((one,) for one in found[count:])
 
 
-def _read_predictions(settings: Mapping[str, Any]) -> tuple[tuple[LayerShape, ...], ...]:
-    """Return the layers that predict each further token."""
-    count = settings.get("mtp_num_layers") or 0
-    return tuple((one,) for one in _read_layers(settings, count)[int(settings["num_layers"]) :])
+def _read_linear_layers(frequency: Any, layers: int, ahead: int) -> Iterator[Mixer]:
+    """Yield how layers mix tokens: all but every nth have a gated delta net, or those of a list.
 
-
-def _read_linear_layers(frequency: Any, layers: int) -> Iterator[Mixer]:
-    """Yield how layers mix tokens: all but every nth have a gated delta net, or those of a list."""
+    A list may leave out layers that predict tokens, which are then like the last one.
+    """
     words = (frequency,) if isinstance(frequency, int | str) else tuple(frequency or ())
     text = ",".join(map(str, words))
-    listed = None if text.isdecimal() else _read_pattern(text if "[" in text else f"[{text}]", layers)
-    for layer in range(layers):
-        is_linear = (layer + 1) % int(text) != 0 if listed is None else listed[layer]
-        yield Mixer.DELTA_RULE if is_linear else Mixer.ATTENTION
+    if text.isdecimal():
+        linear = [(layer + 1) % int(text) != 0 for layer in range(layers + ahead)]
+    else:
+        linear = _repeat_pattern(text if "[" in text else f"[{text}]")
+        linear += linear[-1:] * (ahead if len(linear) == layers else 0)
+        if len(linear) != layers + ahead:
+            raise ValueError("the pattern of layers has another length")
+    yield from (Mixer.DELTA_RULE if one else Mixer.ATTENTION for one in linear)
 
 
 def _read_mamba(settings: Mapping[str, Any]) -> StateSpace:
@@ -407,13 +412,18 @@ def _read_pattern(written: Any, layers: int) -> tuple[bool, ...]:
     text = str(1 if written is None else written)
     if text.isdecimal():
         return tuple(layer % int(text) == 0 for layer in range(layers))
-    try:
-        found = _repeat_lists(ast.parse(text[:_LONGEST_PATTERN], mode="eval").body)
-    except SyntaxError as error:
-        raise ValueError("the pattern of layers cannot be read") from error
+    found = _repeat_pattern(text)
     if len(found) != layers:
         raise ValueError("the pattern of layers has another length")
     return tuple(found)
+
+
+def _repeat_pattern(text: str) -> list[bool]:
+    """Return what a pattern says of each layer."""
+    try:
+        return _repeat_lists(ast.parse(text[:_LONGEST_PATTERN], mode="eval").body)
+    except SyntaxError as error:
+        raise ValueError("the pattern of layers cannot be read") from error
 
 
 def _repeat_lists(written: ast.expr) -> list[bool]:
