@@ -317,7 +317,7 @@ def _read_configuration(
     if path is None:
         return RunConfiguration(), (), lambda _: None
     from wallscope.advice.configuration import read_configuration  # noqa: PLC0415
-    from wallscope.advice.model_work import describes_model, read_run  # noqa: PLC0415
+    from wallscope.advice.planned_runs import describes_model, read_run  # noqa: PLC0415
 
     if describes_model(path):  # nothing about the run
         return RunConfiguration(), (), partial(read_run, path, None)

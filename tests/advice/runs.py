@@ -33,7 +33,14 @@ from wallscope.model.rank_summaries import (
     SmallMultiplications,
     UnfusedAttention,
 )
-from wallscope.model.speed_of_light import BelowPeak, LedgerEntry, LedgerLine, SpeedOfLight, UncountedWork
+from wallscope.model.speed_of_light import (
+    BelowPeak,
+    LedgerEntry,
+    LedgerLine,
+    SampledClock,
+    SpeedOfLight,
+    UncountedWork,
+)
 
 MS = 1_000_000
 STEP_NS = 100 * MS
@@ -87,6 +94,7 @@ def run(  # noqa: PLR0913  # what a run may tell
     one_gap_share=0.0,
     below_peak=(),
     uncounted=(),
+    clocks=(),
     mfu=None,
 ):
     """An analysis whose typical step has `causes` (ms each; a pair tells the ceiling too), else compute."""
@@ -154,7 +162,7 @@ def run(  # noqa: PLR0913  # what a run may tell
         causes=tuple(entries),
         compute_details=_details(**dict(details)),
         host_details=replace(_host(launch_calls, blocking), longest_gap_share=one_gap_share),
-        speed_of_light=_ledger(dict(below_peak), dict(uncounted), mfu)
+        speed_of_light=_ledger(dict(below_peak), dict(uncounted), dict(clocks), mfu)
         if below_peak or uncounted or mfu
         else None,
     )
@@ -191,7 +199,7 @@ def run(  # noqa: PLR0913  # what a run may tell
     )
 
 
-def _ledger(below_peak, uncounted, mfu):
+def _ledger(below_peak, uncounted, clocks, mfu):
     """The ledger of a step of which some ms are below the peak, or have unknown FLOPs, by category."""
     lines = [
         LedgerEntry(LedgerLine.BELOW_PEAK, ComputeCategory(category), round(own_ms * MS), proven=True)
@@ -220,6 +228,10 @@ def _ledger(below_peak, uncounted, mfu):
                 tuple(map(BelowPeak, why)),
             )
             for category, (own_ms, *why) in uncounted.items()
+        ),
+        clocks=tuple(
+            SampledClock(ComputeCategory(category), 10, round(1_410 * share), share)
+            for category, share in clocks.items()
         ),
     )
 

@@ -210,6 +210,7 @@ ROWS_OF_RULES: dict[str, tuple[str, ...]] = {
         "nvfp4",
         "fp8-inference",
         "newer-matrix-kernels",
+        "raise-clocks",
     ),
     "attention kernels": (
         "other-attention",

@@ -9,7 +9,7 @@ from tests.real.answers import TRACES
 from wallscope.files import read_toml
 from wallscope.model.capture import Gpu
 from wallscope.model.enums import Precision
-from wallscope.trace.gpu_peaks import find_peak
+from wallscope.trace.gpu_peaks import find_peak, list_peaks
 
 SHEET = TRACES.parent / "speed_of_light" / "peaks.toml"
 
@@ -68,6 +68,9 @@ def tera(one, precision):
         ),
         pytest.param(gpu("NVIDIA L20", "sm_89", 92, 2_520), "bf16", None, id="another such"),
         pytest.param(
+            gpu("GeForce GTX 1650", "sm_75", 14, 1_665), "fp16", None, id="Turing without tensor cores"
+        ),
+        pytest.param(
             gpu("NVIDIA RTX PRO 6000", "sm_120", 188, 2_600), "bf16", None, id="rates differ by product"
         ),
         pytest.param(
@@ -86,6 +89,22 @@ def test_what_a_peak_rests_on_is_said():
 
     assert computed.source == "computed from 46 multiprocessors at 1845 MHz, no data sheet known"
     assert find_peak(gpu("Tesla T4"), Precision.FP16).source == "NVIDIA T4 data sheet"
+
+
+@pytest.mark.parametrize(
+    ("one", "clock_mhz"),
+    [
+        (gpu("NVIDIA GeForce RTX 3090", "sm_86", 82, 1_695), 1_695),
+        (gpu("NVIDIA H800", "sm_90", 132, 1_980), 1_830),
+        (gpu("NVIDIA H800", "sm_90", 114, 1_980), 1_620),
+        (gpu("NVIDIA GeForce RTX 3070", "sm_86", 46, 1_845), 1_845),
+        (gpu("NVIDIA L4", "sm_89", 60, 2_040), None),
+    ],
+)
+def test_the_clock_of_a_peak_is_that_of_its_source(one, clock_mhz):
+    clock_hz = list_peaks(one).clock_hz
+
+    assert clock_hz == (None if clock_mhz is None else clock_mhz * 1e6)
 
 
 def test_names_are_listed_once_or_told_apart():

@@ -9,6 +9,7 @@ from wallscope.trace.names import normalize_names
     [
         ("aten::add, op_id = 314359", "aten::add"),
         ("aten::mm, op_id = 3, sizes = [[2, 3], [3]], input_op_ids = [(1,0)]", "aten::mm"),
+        ("{'mod': 'torch.nn.functional', 'op': 'conv2d', 'args': []}", "torch.nn.functional.conv2d"),
         ("autograd::engine::evaluate_function: AddmmBackward0, seq = 77", None),
         (
             "megatron.bridge.training.train.train.training_step_12",

@@ -81,7 +81,12 @@ _SECOND_RUN = re.compile(r"MODEL_ARGS_[2-9]\.")
 _FILLED = {"encoder_num_layers", "encoder_seq_length", "step_batch_size_schedule"}
 """Arguments that exclude others, which Megatron-LM has set from each other before it logs them."""
 
-_SIZES = ("attention_output_gate", "padded_vocab_size", "window_attn_skip_freq", "window_size")
+_SIZES = (
+    *("attention_output_gate", "padded_vocab_size", "window_attn_skip_freq", "window_size"),
+    *("mamba_state_dim", "mamba_head_dim", "mamba_num_groups", "mamba_num_heads", "spec"),
+    *("linear_key_head_dim", "linear_value_head_dim", "linear_conv_kernel_dim", "moe_shared_expert_gate"),
+    "mtp_hybrid_override_pattern",
+)
 _FEW_KEYS = 100
 _LONGEST_NAME = 200
 _WITHOUT_EFFECT = "ddp.use_custom_fsdp"

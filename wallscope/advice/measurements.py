@@ -21,7 +21,7 @@ from wallscope.model.cause_catalogue import DRAINED, HOST_FRAMEWORK, LAUNCHING, 
 from wallscope.model.enums import LOW_PRECISIONS, Axis, Backend, ComputeCategory, CopyDirection, Precision
 from wallscope.model.rank_summaries import CommunicationOperation
 from wallscope.model.speed_of_light import BelowPeak, LedgerLine, SpeedOfLight
-from wallscope.thresholds.verdict import MATERIAL_SHARE, NEAR_PEAK_SHARE, PAGEABLE_SHARE
+from wallscope.thresholds.verdict import MATERIAL_SHARE, NEAR_MEASURED_SHARE, NEAR_PEAK_SHARE, PAGEABLE_SHARE
 
 if TYPE_CHECKING:
     import polars as pl
@@ -282,6 +282,21 @@ def _below_peak_share(run: MeasuredRun, causes: tuple[str, ...]) -> float | None
     return sum(own) / run.step_ns
 
 
+def _low_clock_share(run: MeasuredRun, causes: tuple[str, ...]) -> float | None:
+    """Return the share of the step that a clock below that of the peak costs; `None` if it is unknown."""
+    found = run.rank.speed_of_light
+    if found is None or not any(one.peak_share is not None for one in found.clocks):
+        return None
+    categories = {None, *(cause.removeprefix("compute/") for cause in causes)}
+    lines = [one for one in found.lines if one.category in categories]
+    known_ns = sum(
+        each.ns or 0 for one in lines for each in one.explained_by if each.reason is BelowPeak.LOW_CLOCK
+    )
+    slowed = {one.category: max(1 - (one.peak_share or 1.0), 0.0) for one in found.clocks}
+    own = (one for one in found.uncounted if one.category in categories)
+    return (known_ns + sum(one.work_ns * slowed.get(one.category, 0.0) for one in own)) / run.step_ns
+
+
 def _dated_matrix_share(run: MeasuredRun, causes: tuple[str, ...]) -> float | None:
     """Return the share of the step in kernels of unknown FLOPs of which names show newer ones as faster."""
     found = run.rank.speed_of_light
@@ -296,8 +311,23 @@ _DATED = {BelowPeak.OLD_KERNELS, BelowPeak.FINE_ACCUMULATION}
 
 
 def is_near_peak(found: SpeedOfLight | None) -> bool:
-    """Return whether a step is near what the hardware reaches, so that only another precision helps much."""
-    return found is not None and (found.peak_share or 0.0) >= NEAR_PEAK_SHARE
+    """Return whether a step is near what the hardware reaches, so that only another precision helps much.
+
+    It is by its share of the peak, or if most of it multiplies nearly as fast as libraries were measured to.
+    """
+    if found is None or (found.peak_share or 0.0) >= NEAR_PEAK_SHARE:
+        return found is not None
+    if found.peak_share is None or found.peak is None or not found.matrices:
+        return False
+    measured = [found.peak.find_best_rate(one.precision) for one in found.matrices]
+    known = [
+        one.ns * (one.flops_per_s or 0.0) * one.products / best
+        for one, best in zip(found.matrices, measured, strict=True)
+        if best is not None
+    ]
+    all_ns = sum(one.ns for one in found.matrices)
+    is_most = len(known) == len(measured) and all_ns >= NEAR_PEAK_SHARE * found.window_ns
+    return is_most and sum(known) >= NEAR_MEASURED_SHARE * all_ns
 
 
 def _unfused_attention_share(run: MeasuredRun) -> float:
@@ -507,6 +537,7 @@ MEASUREMENTS: Mapping[str, Measure] = {
     "architecture": _of_run(_architecture),
     "backends": lambda run, causes: tuple(str(one.backend) for one in _axis_operations(run, causes)),
     "below_peak_share": _below_peak_share,
+    "low_clock_share": _low_clock_share,
     "dated_matrix_share": _dated_matrix_share,
     "blocking_in_experts": _of_run(_blocking_in_experts),
     "attention_fast": _of_run(lambda run: _is_most_attention(run, _FLASH)),

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from wallscope.advice.configuration import read_configuration
-from wallscope.advice.model_work import list_expert_layers
 from wallscope.advice.parallel_layout import ModelShape, VisionShape
+from wallscope.advice.planned_runs import list_expert_layers
 from wallscope.advice.published import Model, find_model
 from wallscope.errors import ConfigurationError
 from wallscope.files import read_json_bytes

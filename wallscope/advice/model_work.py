@@ -1,22 +1,34 @@
-"""The multiplications of a model by its configuration: for each token, rank and step.
+"""The multiplications of a model by its sizes: for each token, rank and step.
 
 A layer is counted as Megatron-LM counts it: biases, norms and routers have no FLOPs. Causal
-attention has the pairs that the mask leaves, those of a window if it has one. Sizes come from settings of
-Megatron, or from `config.json` of Hugging Face with sequence and batch added.
+attention has the pairs that the mask leaves, those of a window if it has one.
 """
 
-import json
-import re
+import itertools
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from fractions import Fraction
-from pathlib import Path
 from typing import Any
 
-from wallscope.advice.configuration import ConfigurationFile
-from wallscope.advice.configuration_text import read_text
 from wallscope.advice.framework_rules import expand_layout
+from wallscope.advice.model_layers import (
+    DeltaRule,
+    FeedForward,
+    HybridLayers,
+    LayerShape,
+    Mixer,
+    StateSpace,
+    count_delta_rule,
+    count_state_space,
+)
 from wallscope.model.enums import ComputeCategory
-from wallscope.model.planned_work import PlanMismatch, PlannedKind, PlannedPart, PlannedRepeat, PlannedWork
+from wallscope.model.planned_work import (
+    PlannedKind,
+    PlannedLayers,
+    PlannedPart,
+    PlannedRepeat,
+    PlannedWork,
+)
 from wallscope.records import dataclass
 
 _GEMM, _GROUPED, _ATTENTION = (
@@ -43,9 +55,9 @@ class ModelSizes:
     """Sizes that decide the multiplications of a model.
 
     Attributes:
-        has_experts: of each layer, whether it has experts.
-        windows: of each layer, the keys that a query sees, 0 without a limit.
-        predictions: layers that predict further tokens, each with a head.
+        layers: of the decoder or encoder.
+        ahead: layers that predict each further token, which has a head of its own.
+        is_hybrid: whether each layer is one part alone, as in hybrid models of Megatron-LM.
         patches: inputs of a patch of an image, 0 of a model of tokens; `vocabulary` is then what a patch
             predicts.
     """
@@ -56,17 +68,20 @@ class ModelSizes:
     head_size: int
     vocabulary: int
     feed_forward: int
-    has_experts: tuple[bool, ...]
-    windows: tuple[int, ...]
+    layers: tuple[LayerShape, ...]
+    ahead: tuple[tuple[LayerShape, ...], ...] = ()
+    is_hybrid: bool = False
     experts: int = 0
     experts_of_a_token: int = 0
     expert_width: int = 0
     shared_width: int = 0
     latent_width: int = 0
     latent: LatentAttention | None = None
-    predictions: int = 0
+    state_space: StateSpace | None = None
+    delta_rule: DeltaRule | None = None
     is_gated: bool = True
     has_output_gate: bool = False
+    has_shared_gate: bool = False
     is_causal: bool = True
     patches: int = 0
 
@@ -75,7 +90,8 @@ class ModelSizes:
 class LayerWork:
     """Multiply-adds of one layer and token in the forward pass.
 
-    `pairs` and `whole_pairs` count scores and values, for the pairs that a mask leaves and for all.
+    `pairs` and `whole_pairs` count scores and values, for the pairs that a mask leaves and for all. `mixing`
+    is an estimate of what a state space or a delta rule needs in addition to its linear layers.
     """
 
     dense: int
@@ -83,6 +99,7 @@ class LayerWork:
     router: int
     pairs: Fraction
     whole_pairs: Fraction
+    mixing: Fraction
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,36 +137,54 @@ class PlannedRun:
     def plan_rank(self, rank: int | None) -> PlannedWork | None:
         """Return what a rank multiplies in a step; `None` if its stage is unknown."""
         stage = self.find_stage(rank)
-        return None if stage is None else _plan_stage(self, self.stages[stage])
+        return None if stage is None else _plan_stage(self, stage)
 
 
-def count_layer(sizes: ModelSizes, layer: int, sequence: int) -> LayerWork:
+def count_layer(sizes: ModelSizes, layer: LayerShape, sequence: int) -> LayerWork:
     """Count the multiply-adds of one layer and token in the forward pass."""
-    hidden, heads = sizes.hidden, sizes.heads
-    if sizes.latent is not None:
-        own = sizes.latent
-        key_size, value_size = own.key_size + own.rope_size, own.value_size
-        queries = (
-            own.query_rank * (hidden + heads * key_size) if own.query_rank else hidden * heads * key_size
-        )
-        dense = queries + hidden * (own.latent_rank + own.rope_size)
-        dense += own.latent_rank * heads * (own.key_size + value_size) + heads * value_size * hidden
-    else:
-        key_size = value_size = sizes.head_size
-        wide = heads * (2 if sizes.has_output_gate else 1) + 2 * sizes.groups
-        dense = hidden * key_size * wide + heads * value_size * hidden
+    hidden = sizes.hidden
+    dense = experts = router = 0
+    pairs = whole_pairs = mixing = Fraction(0)
+    if layer.mixer is Mixer.ATTENTION:
+        dense = _count_projections(sizes)
+        a_pair = sizes.heads * sum(_measure_head(sizes))
+        seen = _count_pairs(sequence, layer.window) if sizes.is_causal else sequence * sequence
+        pairs, whole_pairs = Fraction(a_pair * seen, sequence), Fraction(a_pair * sequence)
+    elif layer.mixer is Mixer.STATE_SPACE and sizes.state_space is not None:
+        dense, mixing = count_state_space(sizes.state_space, hidden)
+    elif layer.mixer is Mixer.DELTA_RULE and sizes.delta_rule is not None:
+        dense, mixing = count_delta_rule(sizes.delta_rule, hidden)
     matrices = 3 if sizes.is_gated else 2
-    experts = router = 0
-    if sizes.has_experts[layer]:
+    if layer.feed_forward is FeedForward.EXPERTS:
         width = sizes.latent_width or hidden
         experts = matrices * width * sizes.expert_width * sizes.experts_of_a_token
         dense += matrices * hidden * sizes.shared_width + 2 * hidden * sizes.latent_width
         router = hidden * sizes.experts
-    else:
+    elif layer.feed_forward is FeedForward.DENSE:
         dense += matrices * hidden * sizes.feed_forward
-    a_pair = heads * (key_size + value_size)
-    pairs = _count_pairs(sequence, sizes.windows[layer]) if sizes.is_causal else sequence * sequence
-    return LayerWork(dense, experts, router, Fraction(a_pair * pairs, sequence), Fraction(a_pair * sequence))
+    return LayerWork(dense, experts, router, pairs, whole_pairs, mixing)
+
+
+def _count_projections(sizes: ModelSizes) -> int:
+    """Count the multiply-adds of the linear layers of attention."""
+    hidden, heads, own = sizes.hidden, sizes.heads, sizes.latent
+    key_size, value_size = _measure_head(sizes)
+    if own is None:
+        wide = heads * (2 if sizes.has_output_gate else 1) + 2 * sizes.groups
+        return hidden * key_size * wide + heads * value_size * hidden
+    queries = own.query_rank * (hidden + heads * key_size) if own.query_rank else hidden * heads * key_size
+    latent = hidden * (own.latent_rank + own.rope_size) + own.latent_rank * heads * (
+        own.key_size + value_size
+    )
+    return queries + latent + heads * value_size * hidden
+
+
+def _measure_head(sizes: ModelSizes) -> tuple[int, int]:
+    """Return the size of a key and of a value of each head."""
+    own = sizes.latent
+    if own is None:
+        return sizes.head_size, sizes.head_size
+    return own.key_size + own.rope_size, own.value_size
 
 
 def _count_pairs(sequence: int, window: int) -> int:
@@ -165,7 +200,8 @@ def _count_pairs(sequence: int, window: int) -> int:
 def count_token_flops(sizes: ModelSizes, sequence: int) -> Fraction:
     """Return the FLOPs that training needs for each token: three times those of the forward pass."""
     run = PlannedRun(sizes, sequence, sequence, 1, stages=(place_layers(sizes, {})))
-    return sum((_plan_stage(run, stage).training_flops for stage in run.stages), Fraction()) / sequence
+    stages = range(len(run.stages))
+    return sum((_plan_stage(run, stage).training_flops for stage in stages), Fraction()) / sequence
 
 
 def place_layers(sizes: ModelSizes, settings: Mapping[str, Any]) -> tuple[tuple[int | str, ...], ...]:
@@ -174,7 +210,7 @@ def place_layers(sizes: ModelSizes, settings: Mapping[str, Any]) -> tuple[tuple[
     Raises:
         ValueError: the settings do not divide the layers.
     """
-    layers = len(sizes.has_experts)
+    layers = len(sizes.layers)
     stages = settings.get("pipeline_model_parallel_size") or 1
     chunks = settings.get("virtual_pipeline_model_parallel_size") or 1
     layout = settings.get("pipeline_model_parallel_layout")
@@ -196,8 +232,30 @@ def place_layers(sizes: ModelSizes, settings: Mapping[str, Any]) -> tuple[tuple[
     if next_layer != layers:
         raise ValueError("layers and stages do not fit")
     found[0].insert(0, "E")
-    found[-1] += ["m"] * sizes.predictions + ["L"]
+    found[-1] += ["m"] * len(sizes.ahead) + ["L"]
     return tuple(map(tuple, found))
+
+
+def place_hybrid_layers(
+    found: HybridLayers, settings: Mapping[str, Any]
+) -> tuple[tuple[int | str, ...], ...]:
+    """Return the layers of each pipeline stage, to which the parts of a hybrid pattern belong in turn.
+
+    Raises:
+        ValueError: parts and stages do not fit.
+    """
+    stages = settings.get("pipeline_model_parallel_size") or 1
+    parts = found.parts if len(found.parts) > 1 else _count_stages(len(found.layers), stages, 1, settings)
+    if len(parts) % stages:
+        raise ValueError("parts of the pattern and stages do not fit")
+    placed: list[list[int | str]] = [[] for _ in range(stages)]
+    next_layer = 0
+    for place, size in enumerate(parts):
+        placed[place % stages] += range(next_layer, next_layer + size)
+        next_layer += size
+    placed[0].insert(0, "E")
+    placed[-1] += ["m"] * len(found.ahead) + ["L"]
+    return tuple(map(tuple, placed))
 
 
 def _count_stages(layers: int, stages: int, chunks: int, settings: Mapping[str, Any]) -> list[int]:
@@ -227,14 +285,16 @@ def _read_layout(text: str, layers: int, stages: int) -> tuple[tuple[int | str, 
     return tuple(map(tuple, found))
 
 
-def _plan_stage(run: PlannedRun, stage: tuple[int | str, ...]) -> PlannedWork:
+def _plan_stage(run: PlannedRun, number: int) -> PlannedWork:
     """Return what a rank of a pipeline stage multiplies in a step."""
-    sizes, last = run.sizes, len(run.sizes.has_experts) - 1
-    counted = [count_layer(sizes, one, run.sequence) for one in stage if isinstance(one, int)]
-    ahead = [count_layer(sizes, last, run.sequence) for one in stage if one == "m"]
-    heads = stage.count("m") + stage.count("L")
+    sizes, stage = run.sizes, run.stages[number]
+    before = sum(one.count("m") for one in run.stages[:number])
+    predictions = stage.count("m")
+    ahead = itertools.chain.from_iterable(sizes.ahead[before : before + predictions])
+    shapes = [*(sizes.layers[one] for one in stage if isinstance(one, int)), *ahead]
+    every = [count_layer(sizes, one, run.sequence) for one in shapes]
+    heads = predictions + stage.count("L")
     scale = Fraction(_FMA * run.tokens * run.micro_batches, run.tensor * run.context)
-    every = counted + ahead
 
     def part(kind: PlannedKind, needed: int | Fraction, *more: Any, **kinds: Any) -> PlannedPart:
         category = _CATEGORIES.get(kind, _GEMM)
@@ -243,29 +303,25 @@ def _plan_stage(run: PlannedRun, stage: tuple[int | str, ...]) -> PlannedWork:
     dense, router = sum(one.dense for one in every), sum(one.router for one in every)
     experts, output = sum(one.experts for one in every), heads * sizes.hidden * sizes.vocabulary
     pairs, whole = sum(one.pairs for one in every), sum(one.whole_pairs for one in every)
-    predicted = len(ahead) * 2 * sizes.hidden**2
+    mixing = sum((one.mixing for one in every), Fraction(0))
+    predicted = predictions * 2 * sizes.hidden**2
     parts = [
         part(PlannedKind.LAYERS, dense, dense),
         part(PlannedKind.HEAD, output, output),
-        part(PlannedKind.OTHER, predicted, predicted),
+        part(PlannedKind.OTHER, 0 if sizes.is_hybrid else predicted, predicted),
         part(PlannedKind.ROUTER, 0, router),
         part(PlannedKind.EXPERTS, experts, experts),
         part(PlannedKind.ATTENTION, pairs, whole, executed_gradients=_measure_gradients(sizes)),
+        part(PlannedKind.MIXING, mixing, mixing),
     ]
     if "E" in stage and sizes.patches:  # images have no gradient
         patches = sizes.patches * sizes.hidden
         parts.append(part(PlannedKind.OTHER, patches, patches, gradients=1))
-    numbers = [one for one in stage if isinstance(one, int)]
-    of_experts = sum(sizes.has_experts[one] for one in numbers) + len(ahead) * sizes.has_experts[last]
+    has_experts = any(one.feed_forward is FeedForward.EXPERTS for one in shapes)
     return PlannedWork(
         parts=tuple(one for one in parts if one.flops or one.whole_flops),
-        layers=len(every),
-        expert_layers=of_experts,
-        layer_products=tuple(sorted({one + two for one in _of_attention(sizes) for two in _of_mlp(sizes)})),
-        expert_products=tuple(
-            sorted({one + two for one in _of_attention(sizes) for two in _of_shared(sizes)})
-        ),
-        other_products=heads * bool(sizes.vocabulary) + len(ahead),
+        layers=tuple(_group_layers(sizes, shapes)),
+        other_products=heads * bool(sizes.vocabulary) + predictions,
         micro_batches=run.micro_batches,
         tokens=run.tokens * run.micro_batches // run.context,
         sequence=run.sequence // run.context,
@@ -274,14 +330,53 @@ def _plan_stage(run: PlannedRun, stage: tuple[int | str, ...]) -> PlannedWork:
         is_causal=sizes.is_causal,
         outputs=frozenset(one for one in _list_outputs(sizes, run.tensor) if one),
         output_products=heads * bool(sizes.vocabulary),
-        local_experts=tuple(_list_local_experts(sizes, run.expert)) if of_experts else (),
+        local_experts=tuple(_list_local_experts(sizes, run.expert)) if has_experts else (),
         expert_matrices=_of_mlp(sizes),
-        repeat=_plan_repeat(run, every, of_experts, scale),
-        assumes="balanced routing" if experts else "",
+        expert_rows=_count_expert_rows(run) if has_experts else None,
+        repeat=_plan_repeat(run, shapes, scale),
+        assumes=" and ".join(_list_assumed(sizes, shapes)),
     )
 
 
-_CATEGORIES = {PlannedKind.EXPERTS: _GROUPED, PlannedKind.ATTENTION: _ATTENTION}
+def _group_layers(sizes: ModelSizes, shapes: list[LayerShape]) -> Iterator[PlannedLayers]:
+    """Yield the layers of each kind, and how many products one of them may have."""
+    for (mixer, own), count in Counter((one.mixer, one.feed_forward) for one in shapes).items():
+        products = {one + two for one in _of_mixer(sizes, mixer) for two in _of_feed_forward(sizes, own)}
+        yield PlannedLayers(
+            count,
+            tuple(sorted(products)),
+            has_attention=mixer is Mixer.ATTENTION,
+            has_experts=own is FeedForward.EXPERTS,
+            has_mixing=mixer not in {None, Mixer.ATTENTION},
+        )
+
+
+def _count_expert_rows(run: PlannedRun) -> Fraction | None:
+    """Return the rows of a local expert in a micro-batch with balanced routing."""
+    if run.expert is None:
+        return None
+    rows = run.tokens * run.sizes.experts_of_a_token * run.expert
+    return Fraction(rows, run.tensor * run.context * run.sizes.experts)
+
+
+def _list_assumed(sizes: ModelSizes, shapes: list[LayerShape]) -> Iterator[str]:
+    """Yield what the FLOPs of layers rest on."""
+    if any(one.feed_forward is FeedForward.EXPERTS for one in shapes):
+        yield "balanced routing"
+    mixers, own = {one.mixer for one in shapes}, sizes.state_space
+    if Mixer.STATE_SPACE in mixers and own is not None:
+        is_as_wide = own.heads * own.head_size == 2 * sizes.hidden
+        yield f"Megatron-LM's estimate of Mamba layers{'' if is_as_wide else f', {_TWICE}'}"
+    if Mixer.DELTA_RULE in mixers:
+        yield "Megatron-LM's estimate of gated delta nets"
+
+
+_TWICE = "as if twice as wide as the hidden size"
+_CATEGORIES = {
+    PlannedKind.EXPERTS: _GROUPED,
+    PlannedKind.ATTENTION: _ATTENTION,
+    PlannedKind.MIXING: ComputeCategory.OTHER,
+}
 """Of kernels; those of other kinds are matrix multiplications."""
 
 
@@ -292,15 +387,15 @@ def _list_local_experts(sizes: ModelSizes, ranks: int | None) -> Iterator[int]:
             yield local
 
 
-def _plan_repeat(
-    run: PlannedRun, layers: list[LayerWork], expert_layers: int, scale: Fraction
-) -> PlannedRepeat | None:
+def _plan_repeat(run: PlannedRun, shapes: list[LayerShape], scale: Fraction) -> PlannedRepeat | None:
     """Return what the backward pass computes again by named modules, `None` if they are not known."""
     if run.repeated is None or not run.repeated <= _REPEATABLE:
         return None
-    sizes, count, flops = run.sizes, len(layers), dict[PlannedKind, Fraction]()
+    sizes, flops = run.sizes, dict[PlannedKind, Fraction]()
+    layers = [count_layer(sizes, one, run.sequence) for one in shapes]
     products, again = {0}, 0
-    dense_layers = count - expert_layers
+    count = sum(one.mixer is Mixer.ATTENTION for one in shapes)
+    dense_layers, expert_layers = (sum(one.feed_forward is each for one in shapes) for each in FeedForward)
     per_matrix = sizes.hidden * (3 if sizes.is_gated else 2)
 
     def add(times: int, choices: tuple[int, ...], macs: int) -> None:
@@ -347,270 +442,29 @@ def _list_outputs(sizes: ModelSizes, tensor: int) -> Iterator[int]:
 
 def _measure_gradients(sizes: ModelSizes) -> Fraction:
     """Return the products of the backward pass of fused attention by those of the forward pass."""
-    own = sizes.latent
-    key, value = (
-        (sizes.head_size, sizes.head_size) if own is None else (own.key_size + own.rope_size, own.value_size)
-    )
-    return Fraction(3 * key + 2 * value, key + value)
+    key, value = _measure_head(sizes)
+    return Fraction(3 * key + 2 * value, key + value) if key else Fraction(2)
 
 
-def _of_attention(sizes: ModelSizes) -> tuple[int, ...]:
-    """Return how many products the projections may be: inputs together or apart, and the output."""
+def _of_mixer(sizes: ModelSizes, mixer: Mixer | None) -> tuple[int, ...]:
+    """Return how many products the linear layers of a mixer may be: inputs together or apart, the output."""
+    if mixer is None:
+        return (0,)
+    if mixer is not Mixer.ATTENTION:
+        return (2,) if mixer is Mixer.STATE_SPACE else (2, 3)
     if sizes.latent is None:
         return 2, 3, 4
     return (4, 5) if sizes.latent.query_rank else (3, 4)
 
 
+def _of_feed_forward(sizes: ModelSizes, kind: FeedForward | None) -> tuple[int, ...]:
+    """Return how many products a layer has after its mixer, without those of experts."""
+    if kind is FeedForward.EXPERTS:
+        shared = _of_mlp(sizes) if sizes.shared_width else (0,)
+        outside = (2 if sizes.latent_width else 0) + sizes.has_shared_gate
+        return tuple(1 + one + outside for one in shared)
+    return (0,) if kind is None else _of_mlp(sizes)
+
+
 def _of_mlp(sizes: ModelSizes) -> tuple[int, ...]:
     return (2, 3) if sizes.is_gated else (2,)
-
-
-def _of_shared(sizes: ModelSizes) -> tuple[int, ...]:
-    """Return how many products a layer with experts has outside them: a router, and a shared expert."""
-    shared = _of_mlp(sizes) if sizes.shared_width else (0,)
-    latent = 2 if sizes.latent_width else 0
-    return tuple(1 + one + latent for one in shared)
-
-
-def describes_model(path: Path) -> bool:
-    """Return whether a file is the `config.json` of a model of Hugging Face."""
-    return _read_json(path) is not None
-
-
-def read_run(path: Path, read: ConfigurationFile | None, gpus: int | None) -> PlannedRun | PlanMismatch:
-    """Return the sizes of a run by a user's file, or what it lacks.
-
-    Args:
-        path: the file.
-        read: its settings of Megatron, `None` if it describes a model of Hugging Face.
-        gpus: of the job, if the capture shows it.
-    """
-    if read is None:
-        return _read_hugging_face(_read_json(path) or {})
-    known = {name: known.value for name, known in read.configuration.settings.items()}
-    try:
-        return _read_megatron({**read.sizes, **known}, gpus)
-    except (KeyError, TypeError, ValueError, ZeroDivisionError):
-        return PlanMismatch.SIZES_UNKNOWN
-
-
-def _read_json(path: Path) -> Mapping[str, Any] | None:
-    """Return the `config.json` of a model of Hugging Face, `None` of other files."""
-    if path.suffix.lower() != ".json":
-        return None
-    try:
-        found = json.loads(read_text(path))
-    except (ValueError, RecursionError):
-        return None
-    return found if isinstance(found, dict) and "model_type" in found else None
-
-
-_DECODERS = frozenset(
-    (
-        *("llama", "mistral", "mixtral", "qwen2", "qwen3", "qwen2_moe", "qwen3_moe", "deepseek_v2"),
-        *("deepseek_v3", "gpt2", "gpt_neox", "gpt_oss", "gemma", "phi3", "olmo", "olmo2", "stablelm"),
-        *("starcoder2", "opt", "granite"),
-    )
-)
-_ENCODERS = frozenset(("bert", "roberta", "vit"))
-_NAMES = {
-    "hidden": ("hidden_size", "n_embd"),
-    "layers": ("num_hidden_layers", "n_layer"),
-    "heads": ("num_attention_heads", "n_head"),
-    "feed_forward": ("intermediate_size", "n_inner", "ffn_dim"),
-    "experts": ("num_experts", "num_local_experts", "n_routed_experts"),
-    "sequence": ("seq_length", "sequence_length", "max_seq_length", "n_ctx_train"),
-    "batch": ("micro_batch_size", "per_device_train_batch_size"),
-    "accumulation": ("gradient_accumulation_steps",),
-}
-_UNGATED = frozenset(("gpt2", "gpt_neox", "opt", "bert", "roberta", "vit", "starcoder2"))
-
-
-def _read_hugging_face(written: Mapping[str, Any]) -> PlannedRun | PlanMismatch:
-    """Read `config.json`; sequence and batch are added to it by the user."""
-    kind = written.get("model_type")
-    if kind not in _DECODERS | _ENCODERS:
-        return PlanMismatch.MODEL_UNKNOWN
-
-    def number(*names: str, default: int = 0) -> int:
-        found = (written[name] for name in names if written.get(name) is not None)
-        return int(next(found, default))
-
-    try:
-        hidden, layers, heads = (number(*_NAMES[name]) for name in ("hidden", "layers", "heads"))
-        experts = number(*_NAMES["experts"])
-        latent = None
-        if written.get("kv_lora_rank"):
-            latent = LatentAttention(
-                number("q_lora_rank"),
-                number("kv_lora_rank"),
-                number("qk_nope_head_dim"),
-                number("qk_rope_head_dim"),
-                number("v_head_dim"),
-            )
-        width = number("moe_intermediate_size", "intermediate_size")
-        patches, vocabulary, sequence = 0, number("vocab_size"), number(*_NAMES["sequence"])
-        if kind == "vit":
-            patch, channels = number("patch_size"), number("num_channels", default=3)
-            patches = patch * patch * channels
-            vocabulary = number("encoder_stride", default=0) ** 2 * channels
-            size = written["image_size"]
-            tall, wide = size if isinstance(size, list) else (size, size)
-            sequence = sequence or (tall // patch) * (wide // patch)
-        batch, micro_batches = number(*_NAMES["batch"]), number(*_NAMES["accumulation"], default=1)
-        sizes = ModelSizes(
-            hidden=hidden,
-            heads=heads,
-            groups=number("num_key_value_heads", default=heads),
-            head_size=number("head_dim", default=hidden // heads),
-            vocabulary=vocabulary,
-            feed_forward=number(*_NAMES["feed_forward"], default=4 * hidden),
-            has_experts=tuple(list_expert_layers(written, layers) if experts else [False] * layers),
-            windows=tuple(_list_windows(written, layers)),
-            experts=experts,
-            experts_of_a_token=number("num_experts_per_tok"),
-            expert_width=width if experts else 0,
-            shared_width=number(
-                "shared_expert_intermediate_size", default=number("n_shared_experts") * width
-            ),
-            latent=latent,
-            predictions=number("num_nextn_predict_layers") if written.get("use_mtp") else 0,
-            is_gated=kind not in _UNGATED,
-            is_causal=kind in _DECODERS,
-            patches=patches,
-        )
-    except (KeyError, TypeError, ValueError, ZeroDivisionError):
-        return PlanMismatch.SIZES_UNKNOWN
-    if not (hidden and layers and heads):
-        return PlanMismatch.SIZES_UNKNOWN
-    if not (sequence and batch):
-        return PlanMismatch.BATCH_UNKNOWN
-    stages = place_layers(sizes, {})
-    return PlannedRun(sizes, sequence, sequence * batch, micro_batches, stages=stages)
-
-
-def list_expert_layers(written: Mapping[str, Any], layers: int) -> Iterator[bool]:
-    """Yield of each layer of a `config.json` whether it has experts.
-
-    Raises:
-        TypeError: a value has another type.
-        ValueError: a value is not a number.
-        ZeroDivisionError: every 0th layer has experts.
-    """
-    dense = int(written.get("first_k_dense_replace") or 0)
-    every = int(written.get("moe_layer_freq") or written.get("decoder_sparse_step") or 1)
-    listed = set(written.get("mlp_only_layers") or ())
-    for layer in range(layers):
-        is_turn = (layer + 1) % every == 0 if "decoder_sparse_step" in written else layer % every == 0
-        yield layer >= dense and is_turn and layer not in listed
-
-
-def _list_windows(written: Mapping[str, Any], layers: int) -> Iterator[int]:
-    """Yield the keys that a query of each layer sees, 0 without a limit."""
-    window, kinds = written.get("sliding_window"), written.get("layer_types")
-    has_window = bool(window) and written.get("use_sliding_window", True) is not False
-    for layer in range(layers):
-        is_limited = kinds[layer] == "sliding_attention" if kinds else has_window
-        yield int(window or 0) if has_window and is_limited else 0
-
-
-def _read_megatron(settings: Mapping[str, Any], gpus: int | None) -> PlannedRun | PlanMismatch:
-    """Read settings of Megatron-LM or Megatron Bridge."""
-    if settings.get("hybrid_layer_pattern") or settings.get("experimental_attention_variant"):
-        return PlanMismatch.MODEL_UNKNOWN
-    hidden, layers, heads = (
-        int(settings[name]) for name in ("hidden_size", "num_layers", "num_attention_heads")
-    )
-    experts = settings.get("num_moe_experts") or 0
-    latent = None
-    if settings.get("multi_latent_attention"):
-        latent = LatentAttention(
-            settings.get("q_lora_rank") or 0,
-            settings["kv_lora_rank"],
-            settings["qk_head_dim"],
-            settings["qk_pos_emb_head_dim"],
-            settings["v_head_dim"],
-        )
-    wide = settings.get("ffn_hidden_size") or 4 * hidden
-    sizes = ModelSizes(
-        hidden=hidden,
-        heads=heads,
-        groups=settings.get("num_query_groups") or heads,
-        head_size=settings.get("kv_channels") or hidden // heads,
-        vocabulary=settings.get("padded_vocab_size") or settings["vocab_size"],
-        feed_forward=wide,
-        has_experts=_read_pattern(settings.get("moe_layer_freq"), layers) if experts else (False,) * layers,
-        windows=_read_windows(settings, layers),
-        experts=experts,
-        experts_of_a_token=settings["moe_router_topk"] if experts else 0,
-        expert_width=(settings.get("moe_ffn_hidden_size") or wide) if experts else 0,
-        shared_width=settings.get("moe_shared_expert_intermediate_size") or 0,
-        latent_width=settings.get("moe_latent_size") or 0,
-        latent=latent,
-        predictions=settings.get("mtp_num_layers") or 0,
-        is_gated=bool(settings.get("swiglu") or settings.get("gated_linear_unit")),
-        has_output_gate=bool(settings.get("attention_output_gate")),
-    )
-    if not settings.get("seq_length") or not settings.get("micro_batch_size"):
-        return PlanMismatch.BATCH_UNKNOWN
-    tensor, context, pipeline = (
-        settings.get(f"{axis}_parallel_size") or 1 for axis in ("tensor_model", "context", "pipeline_model")
-    )
-    world = settings.get("world_size") or gpus
-    if not world or not settings.get("global_batch_size"):
-        return PlanMismatch.BATCH_UNKNOWN
-    data, rest = divmod(world, tensor * context * pipeline)
-    micro_batches, left = divmod(settings["global_batch_size"], settings["micro_batch_size"] * max(data, 1))
-    if rest or left or not data:
-        return PlanMismatch.SIZES_UNKNOWN
-    return PlannedRun(
-        sizes,
-        settings["seq_length"],
-        settings["seq_length"] * settings["micro_batch_size"],
-        micro_batches,
-        tensor=tensor,
-        context=context,
-        data=data,
-        stages=place_layers(sizes, settings),
-        pipeline_before_data=settings.get("use_tp_pp_dp_mapping") is True,
-        expert=settings.get("expert_model_parallel_size") or 1,
-        repeated=_read_repeated(settings),
-    )
-
-
-def _read_repeated(settings: Mapping[str, Any]) -> frozenset[str] | None:
-    """Return the modules that are computed again, `None` if settings do not say it, or say whole layers."""
-    granularity = settings.get("recompute_granularity")
-    if granularity != "selective":
-        return None
-    modules = settings.get("recompute_modules") or ("core_attn",)
-    listed = re.findall(r"\w+", modules) if isinstance(modules, str) else modules
-    return frozenset(map(str, listed))
-
-
-def _read_pattern(written: Any, layers: int) -> tuple[bool, ...]:
-    """Return which layers have experts, by a frequency or a list such as `([0]*3+[1]*58)`.
-
-    >>> _read_pattern(2, 4), _read_pattern("([0]*1+[1]*2)", 3)
-    ((True, False, True, False), (False, True, True))
-    """
-    text = str(1 if written is None else written)
-    if text.isdecimal():
-        return tuple(layer % int(text) == 0 for layer in range(layers))
-    found: list[bool] = []
-    for listed, times in re.findall(r"\[([01](?:,\s*[01])*)\](?:\s*\*\s*(\d{1,4}))?", text):
-        found += [one == "1" for one in re.findall("[01]", listed)] * int(times or 1)
-    if len(found) != layers:
-        raise ValueError("the pattern of layers has another length")
-    return tuple(found)
-
-
-def _read_windows(settings: Mapping[str, Any], layers: int) -> tuple[int, ...]:
-    """Return the keys that a query of each layer sees, 0 without a limit."""
-    window, every = settings.get("window_size"), settings.get("window_attn_skip_freq")
-    if not window:
-        return (0,) * layers
-    before = window[0] if isinstance(window, list | tuple) else int(re.findall(r"\d+", str(window))[0])
-    if isinstance(every, int) and every:  # these layers see all keys
-        return tuple(0 if (layer + 1) % every == 0 else int(before) + 1 for layer in range(layers))
-    return (int(before) + 1,) * layers

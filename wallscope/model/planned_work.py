@@ -26,12 +26,16 @@ class PlanMismatch(StrEnum):
 
 
 class PlannedKind(StrEnum):
-    """Where in a model multiplications are; `other` are those outside layers, such as of predictions."""
+    """Where in a model multiplications are; `other` are those outside layers, such as of predictions.
+
+    `mixing` is that of state spaces and delta rules, without their linear layers.
+    """
 
     LAYERS = "layers"
     ROUTER = "router"
     EXPERTS = "experts"
     ATTENTION = "attention"
+    MIXING = "mixing"
     HEAD = "head"
     OTHER = "other"
 
@@ -73,19 +77,32 @@ class PlannedRepeat:
 
 
 @dataclass(frozen=True, slots=True)
+class PlannedLayers:
+    """Layers of one kind, each of which runs once in every micro-batch.
+
+    `products` is how many matrix multiplications one of them may have, without attention and grouped ones.
+    `has_mixing` is whether tokens are mixed by a state space or a delta rule.
+    """
+
+    count: int
+    products: tuple[int, ...]
+    has_attention: bool
+    has_experts: bool
+    has_mixing: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class PlannedWork:
     """What a configuration plans for one rank and step.
 
     Attributes:
         parts: the multiplications of the forward pass.
-        layers: of the rank; each runs once in every micro-batch.
-        expert_layers: those of them that have experts.
-        layer_products: how many matrix multiplications a dense layer may have, without attention.
-        expert_products: the same of a layer with experts, without the grouped ones.
+        layers: of the rank, by kind.
         other_products: multiplications outside layers, in each micro-batch.
         output_products: those of them that are output layers.
         local_experts: how many experts of a layer the rank may have; empty without experts.
         expert_matrices: how many products an expert may be.
+        expert_rows: rows of a local expert in a micro-batch if routing is balanced, `None` if unknown.
         micro_batches: in a step, `None` if unknown.
         tokens: of a step, on this rank.
         sequence: tokens of a sequence, on this rank.
@@ -98,10 +115,7 @@ class PlannedWork:
     """
 
     parts: tuple[PlannedPart, ...]
-    layers: int
-    expert_layers: int
-    layer_products: tuple[int, ...]
-    expert_products: tuple[int, ...]
+    layers: tuple[PlannedLayers, ...]
     other_products: int
     micro_batches: int | None
     tokens: int
@@ -113,8 +127,24 @@ class PlannedWork:
     output_products: int = 0
     local_experts: tuple[int, ...] = ()
     expert_matrices: tuple[int, ...] = ()
+    expert_rows: Fraction | None = None
     repeat: PlannedRepeat | None = None
     assumes: str = ""
+
+    @property
+    def expert_layers(self) -> int:
+        """How many layers have experts."""
+        return sum(one.count for one in self.layers if one.has_experts)
+
+    @property
+    def attention_layers(self) -> int:
+        """How many layers have attention."""
+        return sum(one.count for one in self.layers if one.has_attention)
+
+    @property
+    def mixing_layers(self) -> int:
+        """How many layers have a state space or a delta rule."""
+        return sum(one.count for one in self.layers if one.has_mixing)
 
     @property
     def training_flops(self) -> Fraction:

@@ -572,6 +572,8 @@ SPELLED = {
     "pcie tx bandwidth": GpuMetric.PCIE_SENT,
 }
 """The metrics by their names in the configurations of Nsight Systems 2023.4 to 2026, normalized."""
+CLOCK_METRIC = "gpc clock frequency"
+"""The clock of the multiprocessors in Hz, normalized like these."""
 
 
 @dataclass(frozen=True, slots=True)

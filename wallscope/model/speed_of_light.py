@@ -58,6 +58,8 @@ class BelowPeak(StrEnum):
     UNFILLED_GPU = "unfilled-gpu"
     LAST_WAVE = "last-wave"
     BANDWIDTH = "bandwidth"
+    LOW_CLOCK = "low-clock"
+    FEW_EXPERT_ROWS = "few-expert-rows"
     OLD_KERNELS = "old-kernels"
     FINE_ACCUMULATION = "fine-accumulation"
 
@@ -75,16 +77,26 @@ class PrecisionRate:
 
 @dataclass(frozen=True, slots=True)
 class GpuPeak:
-    """The peak rates of a GPU and their source, which is a data sheet unless they are derived."""
+    """The peak rates of a GPU and their source, which is a data sheet unless they are derived.
+
+    `clock_hz` is the clock of the multiprocessors at which it has these rates, `None` if it is unknown.
+    `measured` are the best rates that libraries reach, as far as someone searched for them.
+    """
 
     gpu: str
     rates: tuple[PrecisionRate, ...]
     source: str
     is_derived: bool
+    clock_hz: float | None = None
+    measured: tuple[PrecisionRate, ...] = ()
 
     def find_rate(self, precision: Precision) -> float | None:
         """Return the FLOP/s of a precision, `None` if it is unknown."""
         return next((one.flops_per_s for one in self.rates if one.precision is precision), None)
+
+    def find_best_rate(self, precision: Precision) -> float | None:
+        """Return the best measured FLOP/s of a precision, `None` if it is unknown."""
+        return next((one.flops_per_s for one in self.measured if one.precision is precision), None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,6 +207,23 @@ class SampledWork:
 
 
 @dataclass(frozen=True, slots=True)
+class SampledClock:
+    """The clock of the multiprocessors that Nsight Systems sampled while kernels of one category ran.
+
+    Attributes:
+        category: of the kernels.
+        samples: how many.
+        clock_mhz: their mean.
+        peak_share: of the clock at which the GPU has its peak rates, `None` if that is unknown.
+    """
+
+    category: Annotated[ComputeCategory, Shown("category of the kernels", "category")]
+    samples: Annotated[int, Shown("count of samples while any of these kernels runs", "samples", "count")]
+    clock_mhz: Annotated[int, Shown("mean clock of the multiprocessors in MHz", "clock, MHz", "count")]
+    peak_share: Annotated[float | None, Shown("share of the clock of the peak rates", "of peak", "percent")]
+
+
+@dataclass(frozen=True, slots=True)
 class SpeedOfLight:
     """Where the typical step of a rank loses its FLOPs: `lines` sum to `window_ns` exactly.
 
@@ -234,6 +263,7 @@ class SpeedOfLight:
     assumes: str = ""
     uncounted: tuple[UncountedWork, ...] = ()
     sampled: tuple[SampledWork, ...] = ()
+    clocks: tuple[SampledClock, ...] = ()
 
     @property
     def peak_share(self) -> float | None:

@@ -17,7 +17,7 @@ import polars as pl
 from wallscope.errors import InputError, NothingToAnalyzeError
 from wallscope.model.capture import Capture, Contents, Presence, Progress, TableContents
 from wallscope.model.enums import OperationKind, Reader
-from wallscope.model.rank_summaries import SPELLED
+from wallscope.model.rank_summaries import CLOCK_METRIC, SPELLED
 from wallscope.nsys import findings
 from wallscope.nsys import tables as catalog
 from wallscope.nsys.calls import (
@@ -262,7 +262,7 @@ def read_capture(path: Path, progress: Progress, reader: Reader = Reader.PAGES) 
         work, ((sampled, metric_names), synced, recorded) = run_both(
             lambda: build_device_work(source, operations, of_ranks.ranks, made, shift_ns),
             lambda: (
-                read_samples(source, shift_ns, progress, SPELLED),
+                read_samples(source, shift_ns, progress, (*SPELLED, CLOCK_METRIC)),
                 read_syncs(source, facts, of_threads, made, progress),
                 read_events(source, of_threads, made, shift_ns, progress),
             ),

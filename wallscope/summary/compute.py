@@ -1,6 +1,6 @@
 """Summarize the compute of a rank: kernel categories, use of the GPU, and throughput."""
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 import numpy as np
 import numpy.typing as npt
@@ -342,8 +342,8 @@ def find_sampled_gpu(capture: Capture, gpu: int | None) -> int | None:
     return None if capture.samples.is_empty() else gpu
 
 
-def list_gpu_samples(capture: Capture, gpu: int) -> pl.DataFrame:
-    """Return the samples of the metrics of a GPU that are `SPELLED`: `text`, `value`, `begin_ns`, `at_ns`.
+def list_gpu_samples(capture: Capture, gpu: int, wanted: Collection[str] = SPELLED) -> pl.DataFrame:
+    """Return the samples of some metrics of a GPU by their names: `text`, `value`, `begin_ns`, `at_ns`.
 
     A sample begins at the end of the previous one, but lasts at most the usual period. After a hole in the
     sampling it covers only its own period.
@@ -351,7 +351,7 @@ def list_gpu_samples(capture: Capture, gpu: int) -> pl.DataFrame:
     samples = capture.samples.filter((pl.col("gpu") == gpu) & pl.col("at_ns").is_not_null()).join(
         capture.metric_names, left_on="metric", right_on="name"
     )
-    own = samples.filter(pl.col("text").is_in(list(SPELLED)))
+    own = samples.filter(pl.col("text").is_in(list(wanted)))
     at_ns = own["at_ns"].unique().sort()
     if len(at_ns) < 2:
         return own.clear().with_columns(begin_ns=pl.lit(0, pl.Int64))

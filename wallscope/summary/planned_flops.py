@@ -40,7 +40,12 @@ _MOST_MICRO_BATCHES = 512
 _PRODUCTS_OF_ATTENTION = 2
 _MOST_ODD = 3
 """Kernels of a micro-batch outside layers that may look like those of layers."""
-_OF_LAYERS = (PlannedKind.LAYERS, PlannedKind.ROUTER, PlannedKind.EXPERTS, PlannedKind.ATTENTION)
+_OF_LAYERS = (
+    *(PlannedKind.LAYERS, PlannedKind.ROUTER, PlannedKind.EXPERTS, PlannedKind.ATTENTION),
+    PlannedKind.MIXING,
+)
+_MIXING = r"(?i)chunk_|scan|delta_|state_|conv1d|mamba|ssm_|_w_u|_wy_|solve_tril|merge_16x16"
+"""Kernels of category `other` that mix tokens in state spaces and delta rules."""
 _MASKING = r"where_kernel|masked_fill"
 _PLAIN = "at::native::"
 """In names of kernels that PyTorch runs one by one."""
@@ -104,6 +109,8 @@ def fit_plan(work: TypicalWork, capture: Capture, plan: PlannedWork, rows: Rows,
         return FittedPlan(mismatch=PlanMismatch.HIDDEN_KERNELS)
     fresh, repeated = (_list_multiplying(work, capture, each) for each in (rows, again))
     passes = _find_passes(plan, fresh)
+    if not isinstance(passes, PlanMismatch) and not _has_mixing(work, capture, plan, passes, rows):
+        passes = PlanMismatch.OTHER_LAYERS
     if isinstance(passes, PlanMismatch):
         return FittedPlan(mismatch=passes)
     divides = bool(_list_launches(work, capture, rows, _GEMM, adds=True))
@@ -119,6 +126,24 @@ def fit_plan(work: TypicalWork, capture: Capture, plan: PlannedWork, rows: Rows,
     kept = _find_kept(plan, passes, fresh.products, is_fused=is_fused)
     sums = _add_parts(plan, passes, kept, repeats or {}, is_fused=is_fused)
     return FittedPlan(tuple(sums), None, repeats is not None, shows_sequence is True)
+
+
+def select_mixing(work: TypicalWork, capture: Capture, rows: Rows) -> Rows:
+    """Return the rows of kernels of state spaces and delta rules."""
+    mixes: Flags = capture.names["text"].str.contains(_MIXING).to_numpy()
+    is_own: Flags = work.columns.category[rows] == CATEGORIES.index(ComputeCategory.OTHER)
+    return rows[is_own & mixes[work.columns.name[rows]]]
+
+
+def _has_mixing(
+    work: TypicalWork, capture: Capture, plan: PlannedWork, passes: "_Passes", rows: Rows
+) -> bool:
+    """Return whether each layer with a state space or a delta rule has as many kernels of these."""
+    if not plan.mixing_layers:
+        return True
+    begun = int(work.columns.begins[select_mixing(work, capture, rows)].sum())
+    each = plan.mixing_layers * passes.micro_batches * work.steps.start_ns.size
+    return begun > 0 and begun % each == 0
 
 
 class _Multiplying(NamedTuple):
@@ -182,15 +207,15 @@ def _find_passes(plan: PlannedWork, found: _Multiplying) -> _Passes | PlanMismat
     counts = sorted(_count_products(plan, is_fused=bool(found.attention)))
     batches = [plan.micro_batches] if plan.micro_batches else range(1, _MOST_MICRO_BATCHES)
     for times, batch, count in itertools.product(_PASSES, batches, counts):
-        repeats = turns / (plan.layers * batch)
-        if turns and repeats not in {1, max(1, times - 2)}:
+        wanted = plan.attention_layers * batch
+        if turns and turns not in {wanted, wanted * max(1, times - 2)}:
             continue
         for alone, singles in _list_single_experts(plan, times, grouped / batch):
             fitting = _Passes(times, batch, alone)
             is_counted = math.isclose(number, (count * times + singles) * batch)
             if is_counted and _repeats_layers(plan, fitting, found.products):
                 return fitting
-    if turns and turns % plan.layers:
+    if turns and (not plan.attention_layers or turns % plan.attention_layers):
         return PlanMismatch.OTHER_ATTENTION
     return PlanMismatch.OTHER_LAYERS
 
@@ -198,13 +223,11 @@ def _find_passes(plan: PlannedWork, found: _Multiplying) -> _Passes | PlanMismat
 def _count_products(plan: PlannedWork, *, is_fused: bool) -> set[int]:
     """Return how many matrix multiplications the forward pass of a micro-batch may be, without experts."""
     extra = 0 if is_fused else _PRODUCTS_OF_ATTENTION
-    return {
-        (plan.layers - plan.expert_layers) * (of_dense + extra)
-        + plan.expert_layers * (of_experts + extra)
-        + plan.other_products
-        for of_dense in plan.layer_products
-        for of_experts in plan.expert_products
-    }
+    found = {plan.other_products}
+    for kind in plan.layers:
+        of_kind = [kind.count * (each + extra * kind.has_attention) for each in kind.products]
+        found = {one + each for one in found for each in of_kind}
+    return found
 
 
 def _list_single_experts(plan: PlannedWork, times: int, grouped: float) -> Iterator[tuple[int, int]]:
@@ -238,14 +261,15 @@ def _count_repeats(
         return {}
     if plan.repeat is not None and products in plan.repeat.products and attentions == plan.repeat.attentions:
         return dict(plan.repeat.flops)
-    is_even = plan.expert_layers in {0, plan.layers}
-    layers = range(1, plan.layers + 1) if is_even else ()
-    of_layer = plan.expert_products if plan.expert_layers else plan.layer_products
-    for count in layers:
-        if attentions == count and products in {0, *(count * one for one in of_layer)}:
+    if len(plan.layers) != 1:
+        return None
+    (kind,) = plan.layers
+    for count in range(1, kind.count + 1):
+        again_attentions = count * kind.has_attention
+        if attentions == again_attentions and products in {0, *(count * one for one in kind.products)}:
             kinds = {PlannedKind.ATTENTION} if not products and not grouped else set(_OF_LAYERS)
             forward = {part.kind: part.flops or part.whole_flops for part in plan.parts if part.kind in kinds}
-            return {kind: flops * count / plan.layers for kind, flops in forward.items()}
+            return {one: flops * count / kind.count for one, flops in forward.items()}
     return None
 
 
@@ -264,7 +288,7 @@ def _find_kept(
     numbers = {
         PlannedKind.ROUTER: plan.expert_layers,
         PlannedKind.HEAD: plan.output_products,
-        PlannedKind.ATTENTION: 0 if is_fused else _PRODUCTS_OF_ATTENTION * plan.layers,
+        PlannedKind.ATTENTION: 0 if is_fused else _PRODUCTS_OF_ATTENTION * plan.attention_layers,
     }
     found: dict[PlannedKind, Precision] = {}
     for precision, _ in times.most_common()[1:]:
@@ -284,9 +308,9 @@ def _find_kept(
 
 def _repeats_layers(plan: PlannedWork, passes: _Passes, products: list[_Launches]) -> bool:
     """Return whether most time is in kernels that occur a whole number of times in each layer."""
-    each, odd = plan.layers * passes.micro_batches, _MOST_ODD * passes.micro_batches
-    if plan.expert_layers not in {0, plan.layers}:
+    if len(plan.layers) != 1:
         return True
+    each, odd = plan.layers[0].count * passes.micro_batches, _MOST_ODD * passes.micro_batches
     total_ns = sum(one.time_ns for one in products)
     fitting_ns = sum(one.time_ns for one in products if one.runs % each <= odd)
     return fitting_ns >= PLANNED_KERNELS_SHARE * total_ns
@@ -310,8 +334,8 @@ def _has_widths(plan: PlannedWork, passes: _Passes, products: list[_Launches], *
 def _has_scores(plan: PlannedWork, passes: _Passes, kernels: list[_Launches], *, is_fused: bool) -> bool:
     """Return whether the grids of attention fit sequences and heads, where they show it."""
     sequences = Fraction(plan.tokens, passes.micro_batches * plan.sequence)
-    if sequences.denominator != 1:
-        return False
+    if sequences.denominator != 1 or not plan.attention_layers:
+        return sequences.denominator == 1
     times = int(sequences) * plan.heads
     if is_fused:  # persistent kernels have about as many blocks as the GPU has multiprocessors
         return all(not one.blocks or one.blocks < times or not one.blocks % times for one in kernels)
@@ -335,10 +359,10 @@ def _has_masks(plan: PlannedWork, passes: _Passes, kernels: list[_Launches]) -> 
     A causal mask is applied to scores outside multiplications. Where no kernel is named after a mask, any
     pointwise one may apply it, and other tensors may have as many elements as the scores.
     """
-    if not plan.is_causal:
+    if not plan.is_causal or not plan.attention_layers:
         return None
     scores = plan.tokens // passes.micro_batches * plan.heads * plan.sequence
-    of_layers = [one for one in kernels if one.runs >= plan.layers * passes.micro_batches]
+    of_layers = [one for one in kernels if one.runs >= plan.attention_layers * passes.micro_batches]
     pointwise = [one for one in of_layers if one.blocks and list_block_elements(one.name)]
     masks = [one for one in pointwise if re.search(_MASKING, one.name)]
     has_one = any(

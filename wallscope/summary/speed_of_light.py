@@ -26,7 +26,14 @@ from wallscope.columns import Flags, Rows, are_among, as_integers, find_places, 
 from wallscope.model.capture import Capture, Gpu
 from wallscope.model.cause_catalogue import MEMORY_RECOMPUTE
 from wallscope.model.diagnosis import Peak
-from wallscope.model.enums import ComputeCategory, DeviceState, OperationClass, Precision, Wall
+from wallscope.model.enums import (
+    LOW_PRECISIONS,
+    ComputeCategory,
+    DeviceState,
+    OperationClass,
+    Precision,
+    Wall,
+)
 from wallscope.model.planned_work import PlanMismatch, PlannedWork
 from wallscope.model.rank_summaries import ComputeDetails
 from wallscope.model.speed_of_light import (
@@ -47,11 +54,12 @@ from wallscope.summary.below_peak import KernelGroups, find_below_peak
 from wallscope.summary.compute import find_leading_peak
 from wallscope.summary.kernel_bytes import measure_byte_floors
 from wallscope.summary.kernel_work import ADDING, MULTIPLYING
-from wallscope.summary.matrix_samples import sample_matrices
-from wallscope.summary.planned_flops import FittedPlan, fit_plan
+from wallscope.summary.matrix_samples import sample_clocks, sample_matrices
+from wallscope.summary.planned_flops import FittedPlan, fit_plan, select_mixing
 from wallscope.thresholds.causes import (
     BELOW_PEAK_SHARE,
     COMPLETE_FLOPS_SHARE,
+    FULL_EXPERT_ROWS,
     HIGHEST_CLOCK_RATIO,
     LEAST_COUNTED_SHARE,
     ONE_PRECISION_SHARE,
@@ -68,9 +76,12 @@ _FRACTION_BITS = 16  # a shared nanosecond is divided so finely; 2**47 ns, more 
 _PRECISIONS = list(Precision)
 _UNKNOWN, _FP32 = _PRECISIONS.index(Precision.UNKNOWN), _PRECISIONS.index(Precision.FP32)
 _IS_MULTIPLYING = np.isin(CATEGORIES, MULTIPLYING)
-_EMULATING = r"fmha_cutlass[FB]_f32"
-"""Attention kernels that multiply FP32 as three products of TF32, since Ampere."""
-_EMULATED = 3
+_EMULATING = (
+    (r"fmha_cutlass[FB]_f32|(?i)3xtf32|fast_?f32", Precision.TF32, 3),
+    (r"(?i)bf16x9", Precision.BF16, 9),
+)
+"""Kernels that multiply FP32 as several products of another precision, since Ampere."""
+_MOST_PRODUCTS = 9
 _WITHOUT_TF32 = ("sm_5", "sm_6", "sm_70", "sm_72", "sm_75")
 _ADDING, _AT, _ABOVE, _KINDS = 1, 2, 3, 4
 """Kernels of a category without FLOPs: that only add, at the bandwidth, above it; and how many kinds are."""
@@ -177,7 +188,8 @@ def build_ledger(  # noqa: PLR0913, PLR0917  # what is known of a rank
         refused = fitted.mismatch
         if refused is None:
             counted = _count_by_plan(work, capture, gpu, rows, is_again, fitted)
-            counted = counted._replace(assumes=tuple(_list_assumptions(plan, fitted)))
+            assumes = tuple(_list_assumptions(plan, fitted))
+            counted = counted._replace(assumes=assumes, expert_rows=plan.expert_rows)
             share = 1.0
     has_lines = bool(counted.groups)
     if not has_lines and user_flops is not None:
@@ -185,7 +197,11 @@ def build_ledger(  # noqa: PLR0913, PLR0917  # what is known of a rank
     count = work.steps.start_ns.size
     computing_ns = int(sums.ns[sums.state == _STATES.index(DeviceState.COMPUTE)].sum())
     sampled = sample_matrices(work, capture, None if gpu is None else gpu.id)
-    by_samples = {one.category: one for one in sampled}
+    clocks = sample_clocks(work, capture, None if gpu is None else gpu.id, peak)
+    by_samples = _Sampled(
+        {one.category: one for one in sampled},
+        {one.category: 1 - one.peak_share for one in clocks if one.peak_share is not None},
+    )
     atoms: Counter[_Atom] = Counter(dict(_list_walls(sums)))
     divided = _divide_compute(work, capture, fresh, counted, gpu, computing_ns)
     atoms.update(divided.lines)
@@ -224,7 +240,9 @@ def build_ledger(  # noqa: PLR0913, PLR0917  # what is known of a rank
         mfu_16bit=divide(needed * 1e9 / most_16bit if most_16bit else None, is_known=is_rate),
         model_flops_per_s=needed * 1e9 / step_ns if is_rate else None,
         lines=_add_reasons(
-            _list_entries(means, counted.source), _find_reasons(work, capture, gpu, counted, by_samples)
+            _list_entries(means, counted.source),
+            _find_reasons(work, capture, gpu, counted, by_samples),
+            by_samples.slowed,
         ),
         matrices=tuple(_rate_matrices(work, counted, is_again, divided.group_ns, peak)),
         flops_whole_square=counted.whole_square,
@@ -234,6 +252,7 @@ def build_ledger(  # noqa: PLR0913, PLR0917  # what is known of a rank
             _list_uncounted(work, capture, gpu, fresh[find_places(fresh, counted.rows) < 0], by_samples)
         ),
         sampled=sampled,
+        clocks=clocks,
     )
 
 
@@ -299,6 +318,7 @@ class _Counted(NamedTuple):
     knows_repeats: bool = True
     sized: Mapping[BelowPeak, Mapping[ComputeCategory, int]] = MappingProxyType({})
     assumes: tuple[str, ...] = ()
+    expert_rows: Fraction | None = None
 
 
 def _count_by_shapes(
@@ -359,15 +379,21 @@ def _count_by_plan(  # noqa: PLR0913, PLR0917  # what is known of a rank
     groups: list[_Multiplied] = []
     told = _infer_kernel_precisions(capture, gpu)[0][work.columns.name]
     apart = [(one.category, one.precision) for one in fitted.flops if one.precision is not None]
+    linear = _select_multiplying(work, capture, rows, (ComputeCategory.GEMM, ComputeCategory.GROUPED_GEMM))
     for planned in fitted.flops:
         category = planned.category
         with_it = (category, ComputeCategory.CONVOLUTION) if category is ComputeCategory.GEMM else (category,)
         own = _select_multiplying(work, capture, rows, with_it)
+        if category is ComputeCategory.OTHER:
+            own = select_mixing(work, capture, rows)
         if planned.precision is not None:
             own = own[told[own] == _PRECISIONS.index(planned.precision)]
         for other, precision in apart if planned.precision is None else ():
             own = own[(told[own] != _PRECISIONS.index(precision)) | (other is not category)]
-        precision, products = _find_one_precision(work, capture, gpu, own)
+        is_mixing = category is ComputeCategory.OTHER
+        precision, products = _find_one_precision(work, capture, gpu, linear if is_mixing else own)
+        if is_mixing and precision in LOW_PRECISIONS:
+            precision = Precision.BF16
         numbers.append(np.full(own.size, len(groups)))
         executed, repeated, model = (
             each * steps for each in (planned.executed, planned.repeated, planned.model)
@@ -414,23 +440,27 @@ def _find_one_precision(
 ) -> tuple[Precision, int]:
     """Return the precision of almost all of some kernels, and how many of its products stand for one."""
     name, inside_ns = work.columns.name[rows], work.columns.inside_ns[rows]
-    told, emulates = _infer_kernel_precisions(capture, gpu)
-    key = told[name] * (_EMULATED + 1) + np.where(emulates[name], _EMULATED, 1)
-    time_ns = sum_by_group(key, inside_ns, len(_PRECISIONS) * (_EMULATED + 1))
+    told, emulated = _infer_kernel_precisions(capture, gpu)
+    key = told[name] * (_MOST_PRODUCTS + 1) + emulated[name]
+    time_ns = sum_by_group(key, inside_ns, len(_PRECISIONS) * (_MOST_PRODUCTS + 1))
     if not time_ns.any():
         return Precision.UNKNOWN, 1
     first = int(time_ns.argmax())
-    precision, products = divmod(first, _EMULATED + 1)
+    precision, products = divmod(first, _MOST_PRODUCTS + 1)
     same_ns = int(time_ns.reshape(len(_PRECISIONS), -1)[precision].sum())
     is_one = max(int(time_ns[first]), same_ns) >= ONE_PRECISION_SHARE * int(time_ns.sum())
     return (_PRECISIONS[precision] if is_one else Precision.UNKNOWN), products
 
 
-def _infer_kernel_precisions(capture: Capture, gpu: Gpu | None) -> tuple[Rows, Flags]:
-    """Return the precision of each kernel name, by number, and whether it emulates FP32 by it."""
+def _infer_kernel_precisions(capture: Capture, gpu: Gpu | None) -> tuple[Rows, Rows]:
+    """Return the precision of each kernel name, by number, and how many of its products stand for one."""
     told = as_integers(infer_precisions(capture.names)["precision"]).astype(np.int64)
-    emulates: Flags = capture.names["text"].str.contains(_EMULATING).to_numpy() & (not _lacks_tf32(gpu))
-    return np.where(emulates, _PRECISIONS.index(Precision.TF32), told), emulates
+    products = np.ones_like(told)
+    for pattern, precision, count in () if _lacks_tf32(gpu) else _EMULATING:
+        emulates: Flags = capture.names["text"].str.contains(pattern).to_numpy()
+        told = np.where(emulates, _PRECISIONS.index(precision), told)
+        products = np.where(emulates, count, products)
+    return told, products
 
 
 def _lacks_tf32(gpu: Gpu | None) -> bool:
@@ -458,12 +488,11 @@ def _find_operators(
     first = order[np.unique(owner[order], return_index=True)[1]]
     chosen = rows[first]
     name = columns.name[chosen]
-    told_of_name, emulates_of_name = _infer_kernel_precisions(capture, gpu)
-    told, emulates = told_of_name[name], emulates_of_name[name]
+    told_of_name, products_of_name = _infer_kernel_precisions(capture, gpu)
+    told, products = told_of_name[name], products_of_name[name]
     stated = as_integers(known["precision"][place[first]], -1)
     precision = _choose_precisions(stated, told, is_old=_lacks_tf32(gpu))
-    precision = np.where(emulates, told, precision)
-    products = np.where(emulates, _EMULATED, 1)
+    precision = np.where(products > 1, told, precision)
     begins = columns.begins[chosen]
     return _Operators(
         rows,
@@ -489,11 +518,11 @@ def _choose_precisions(stated: Rows, told: Rows, *, is_old: bool) -> Rows:
 
 def _number_kind(category: Rows, precision: Rows, products: Rows) -> Rows:
     """Return a number for category, precision and number of products of kernels, which `_read_kind` reads."""
-    return (category.astype(np.int64) * len(_PRECISIONS) + precision) * (_EMULATED + 1) + products
+    return (category.astype(np.int64) * len(_PRECISIONS) + precision) * (_MOST_PRODUCTS + 1) + products
 
 
 def _read_kind(kind: int) -> tuple[ComputeCategory, Precision, int]:
-    rest, products = divmod(kind, _EMULATED + 1)
+    rest, products = divmod(kind, _MOST_PRODUCTS + 1)
     category, precision = divmod(rest, len(_PRECISIONS))
     return ComputeCategory(CATEGORIES[category]), _PRECISIONS[precision], products
 
@@ -582,7 +611,7 @@ def _rate_matrices(
     )
     times = zip(counted.groups, group_ns, repeated_ns.tolist(), strict=True)
     for one, time_ns, again_ns in sorted(times, key=lambda found: -found[1]):
-        if not time_ns:
+        if not time_ns or one.category is ComputeCategory.OTHER:  # whose FLOPs are an estimate
             continue
         per_s, rate = one.executed * 1e9 / time_ns, one.rate(peak)
         yield MatrixWork(
@@ -648,8 +677,12 @@ def _measure_lines(
         least_ns = max(until_ns.values())
         if least_ns <= time_ns:
             until_ns[LedgerLine.BELOW_PEAK] = time_ns
-            each_ns = np.diff([0, *until_ns.values()]).tolist()
-            return {_Atom(line, one.category): own for line, own in zip(until_ns, each_ns, strict=True)}
+            each_ns = dict(zip(until_ns, np.diff([0, *until_ns.values()]).tolist(), strict=True))
+            found = {_Atom(line, one.category): own for line, own in each_ns.items()}
+            if one.category is ComputeCategory.OTHER:  # state spaces are limited by their bytes, not by FLOPs
+                left_ns = found.pop(_Atom(LedgerLine.BELOW_PEAK, one.category))
+                found[_Atom(LedgerLine.COMPUTE_UNKNOWN, one.category, LossUnknown.BYTES_UNKNOWN)] = left_ns
+            return found
         is_possible = least_ns <= HIGHEST_CLOCK_RATIO * time_ns
         reason = LossUnknown.ABOVE_PEAK if is_possible else LossUnknown.IMPOSSIBLE_FLOPS
     return {_Atom(LedgerLine.COMPUTE_UNKNOWN, one.category, reason): time_ns}
@@ -682,6 +715,13 @@ def _measure_shares(
     return _PeakTime(model_ns, executed_ns, most)
 
 
+class _Sampled(NamedTuple):
+    """What samples show of kernels by category, and which share of the peak's clock is missing meanwhile."""
+
+    works: Mapping[ComputeCategory, SampledWork]
+    slowed: Mapping[ComputeCategory, float]
+
+
 def _is_possible(means: dict[_Atom, int]) -> bool:
     """Return whether no kernels have more FLOPs than the GPU can do in their time."""
     return all(one.reason is not LossUnknown.IMPOSSIBLE_FLOPS for one in means)
@@ -692,7 +732,7 @@ def _find_reasons(
     capture: Capture,
     gpu: Gpu | None,
     counted: _Counted,
-    sampled: Mapping[ComputeCategory, SampledWork],
+    sampled: "_Sampled",
 ) -> dict[ComputeCategory, dict[BelowPeak, int | None]]:
     """Return why kernels with known FLOPs are below the peak, by category."""
     sized = [
@@ -704,8 +744,11 @@ def _find_reasons(
     kernels = KernelGroups(counted.rows[is_own], group[is_own], sized)
     all_ns = sum_by_group(kernels.group, work.columns.inside_ns[kernels.rows], len(MULTIPLYING)).tolist()
     found = find_below_peak(work, capture, gpu, kernels)
+    least_rows = FULL_EXPERT_ROWS.get("" if gpu is None else gpu.architecture or "", 0)
+    if counted.expert_rows is not None and counted.expert_rows < least_rows:
+        found[MULTIPLYING.index(ComputeCategory.GROUPED_GEMM)][BelowPeak.FEW_EXPERT_ROWS] = None
     return {
-        one: reasons | _read_samples(sampled.get(one), work.mean(int(own_ns)))
+        one: reasons | _read_samples(sampled.works.get(one), work.mean(int(own_ns)))
         for one, reasons, own_ns in zip(MULTIPLYING, found, all_ns, strict=True)
     }
 
@@ -725,13 +768,13 @@ def _list_uncounted(
     capture: Capture,
     gpu: Gpu | None,
     rows: Rows,
-    sampled: Mapping[ComputeCategory, SampledWork],
+    sampled: "_Sampled",
 ) -> list[UncountedWork]:
     """Return the kernels that multiply, by category and precision, most work first; `rows` have no FLOPs."""
     own = _select_multiplying(work, capture, rows, MULTIPLYING)
-    told, emulates = _infer_kernel_precisions(capture, gpu)
+    told, emulated = _infer_kernel_precisions(capture, gpu)
     name = work.columns.name[own]
-    key = _number_kind(work.columns.category[own], told[name], np.where(emulates[name], _EMULATED, 1))
+    key = _number_kind(work.columns.category[own], told[name], emulated[name])
     kinds, group = np.unique(key, return_inverse=True)
     works_ns = sum_by_group(group, work.columns.inside_ns[own], kinds.size).tolist()
     reasons = find_below_peak(work, capture, gpu, KernelGroups(own, group, [{}] * kinds.size))
@@ -740,15 +783,22 @@ def _list_uncounted(
         category, precision, products = _read_kind(kind)
         rate = None if peak is None else peak.find_rate(precision)
         most = None if rate is None else rate / products
-        shown = why | _read_samples(sampled.get(category), work_ns)
+        shown = why | _read_samples(sampled.works.get(category), work_ns)
+        if sampled.slowed.get(category, 0.0) >= MATERIAL_SHARE:
+            shown |= {BelowPeak.LOW_CLOCK: None}
         found.append(UncountedWork(category, precision, products, work.mean(work_ns), most, tuple(shown)))
     return sorted((one for one in found if one.work_ns), key=lambda one: -one.work_ns)
 
 
 def _add_reasons(
-    entries: tuple[LedgerEntry, ...], reasons: Mapping[ComputeCategory, Mapping[BelowPeak, int | None]]
+    entries: tuple[LedgerEntry, ...],
+    reasons: Mapping[ComputeCategory, Mapping[BelowPeak, int | None]],
+    slowed: Mapping[ComputeCategory, float],
 ) -> tuple[LedgerEntry, ...]:
-    """Return lines with the reasons why kernels are below the peak, which take no more than a line."""
+    """Return lines with the reasons why kernels are below the peak, which take no more than a line.
+
+    At the clock of the peak, what other reasons leave of a line would be shorter by what is missing of it.
+    """
     found = []
     for one in entries:
         if one.line is LedgerLine.BELOW_PEAK and one.category is not None and one.ns:
@@ -757,6 +807,8 @@ def _add_reasons(
                 sized_ns = None if part_ns is None else min(part_ns, left_ns)
                 left_ns -= sized_ns or 0
                 own.append(PeakReason(reason, sized_ns))
+            if slowed.get(one.category, 0.0) >= MATERIAL_SHARE:
+                own.append(PeakReason(BelowPeak.LOW_CLOCK, round(left_ns * slowed[one.category])))
             found.append(replace(one, explained_by=tuple(own)))
         else:
             found.append(one)

@@ -56,6 +56,9 @@ SATURATED_BANDWIDTH_SHARE: Final = 0.6
 """Of the memory's peak, from which bandwidth limits kernels: copies reach 0.8 to 0.9 of it. Chosen."""
 BELOW_PEAK_SHARE: Final = 0.1
 """Of the time of kernels of a category, from which a reason for being below the peak is named. Chosen."""
+FULL_EXPERT_ROWS: Final = {"sm_90": 512, "sm_100": 1024, "sm_103": 1024}
+"""Rows of an expert that two tiles of a grouped multiplication have, by architecture: with fewer, tiles stay
+partly empty and each weight is read for few rows."""
 HIGHEST_CLOCK_RATIO: Final = 1.08
 """Rate by that of the data sheet up to which a higher clock explains it.
 

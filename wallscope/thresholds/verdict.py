@@ -14,6 +14,8 @@ NAMED_UNCOUNTED_SHARE: Final = 0.1
 """Of the step that matrix kernels with unknown FLOPs must take, to be described. Chosen."""
 NEAR_PEAK_SHARE: Final = 0.6
 """Of the peak, from which a step is near what the hardware reaches. Chosen: the best published runs."""
+NEAR_MEASURED_SHARE: Final = 0.9
+"""Of the best rate that libraries were measured to reach, from which matrices are near it. Chosen."""
 SHOWN_LINE_SHARE: Final = 0.005
 """Of the step that a line of the ledger takes, to have a row of its own on a screen. Chosen."""
 DOMINANT_LEAD_SHARE: Final = 0.03

@@ -17,7 +17,7 @@ from wallscope.model.enums import Precision
 from wallscope.model.speed_of_light import GpuPeak, PrecisionRate
 from wallscope.records import dataclass
 
-_TERA, _GIGA = 1e12, 1e9
+_TERA, _GIGA, _MEGA = 1e12, 1e9, 1e6
 _AS_FAST_AS = {Precision.FP16: Precision.BF16, Precision.MXFP8: Precision.FP8}
 
 
@@ -25,13 +25,20 @@ _AS_FAST_AS = {Precision.FP16: Precision.BF16, Precision.MXFP8: Precision.FP8}
 class _Listed:
     """Rates of a GPU by precision in TFLOP/s, of the data sheet; of boards with so many multiprocessors.
 
-    `bandwidth` is that of the memory in GB/s.
+    `bandwidth` is that of the memory in GB/s, and `clock` the one of the sheet's rates in MHz. `measured` are
+    the best rates that libraries reach.
     """
 
     rates: Mapping[str, float]
     sheet: str
     multiprocessors: int | None
     bandwidth: float
+    clock: float | None
+    measured: Mapping[str, float]
+
+    def fits(self, gpu: Gpu) -> bool:
+        """Return whether a GPU of this name is the board."""
+        return self.multiprocessors in {None, gpu.sm_count}
 
 
 def find_peak(gpu: Gpu, precision: Precision) -> Peak | None:
@@ -45,11 +52,9 @@ def find_peak(gpu: Gpu, precision: Precision) -> Peak | None:
     boards = _list_boards().get(gpu.name or "")
     if boards is None:
         return _compute_peak(gpu, precision)
-    for board in boards:
-        if board.multiprocessors in {None, gpu.sm_count}:
-            rate = _find_rate(board.rates, precision)
-            return None if rate is None else Peak(rate * _TERA, precision, board.sheet)
-    return None
+    board = next((one for one in boards if one.fits(gpu)), None)
+    rate = None if board is None else _find_rate(board.rates, precision)
+    return None if board is None or rate is None else Peak(rate * _TERA, precision, board.sheet)
 
 
 def find_bandwidth(gpu: Gpu) -> float | None:
@@ -61,9 +66,24 @@ def find_bandwidth(gpu: Gpu) -> float | None:
     if gpu.memory_bandwidth_bytes_per_s:
         return float(gpu.memory_bandwidth_bytes_per_s)
     boards = _list_boards().get(gpu.name or "", ())
-    return next(
-        (one.bandwidth * _GIGA for one in boards if one.multiprocessors in {None, gpu.sm_count}), None
+    return next((one.bandwidth * _GIGA for one in boards if one.fits(gpu)), None)
+
+
+def _list_measured(gpu: Gpu) -> tuple[PrecisionRate, ...]:
+    """Return the best rates that libraries were measured to reach on a GPU, by precision."""
+    boards = _list_boards().get(gpu.name or "", ())
+    found = next((one.measured for one in boards if one.fits(gpu)), {})
+    return tuple(
+        PrecisionRate(one, rate * _TERA) for one in Precision if (rate := _find_rate(found, one)) is not None
     )
+
+
+def _find_clock(gpu: Gpu) -> float | None:
+    """Return the clock in Hz at which a GPU has its peak rates: of the data sheet, else as captured."""
+    boards = _list_boards().get(gpu.name or "")
+    if boards is None:
+        return gpu.clock_hz
+    return next((one.clock * _MEGA for one in boards if one.fits(gpu) and one.clock is not None), None)
 
 
 def list_peaks(gpu: Gpu) -> GpuPeak | None:
@@ -81,6 +101,8 @@ def list_peaks(gpu: Gpu) -> GpuPeak | None:
         rates=tuple(PrecisionRate(peak.precision, peak.flops_per_s) for peak in peaks),
         source=peaks[0].source,
         is_derived=gpu.name not in _list_boards(),
+        clock_hz=_find_clock(gpu),
+        measured=_list_measured(gpu),
     )
 
 
@@ -111,7 +133,14 @@ def _list_boards() -> Mapping[str, tuple[_Listed, ...]]:
     """Return the GPUs with a data sheet, by name."""
     found: dict[str, tuple[_Listed, ...]] = {}
     for table in _read_rates()["gpu"]:
-        listed = _Listed(table["rates"], table["sheet"], table.get("multiprocessors"), table["bandwidth"])
+        listed = _Listed(
+            table["rates"],
+            table["sheet"],
+            table.get("multiprocessors"),
+            table["bandwidth"],
+            table.get("clock"),
+            table.get("measured", {}),
+        )
         found |= {name: (*found.get(name, ()), listed) for name in table["names"]}
     return found
 

@@ -4,8 +4,9 @@ Matching costs more than looking up, and the ranks of an export, and exports of 
 have the same names.
 
 `aten::mm, op_id = 12, sizes = [[2, 3]]` and `aten::mm, op_id = 13` are both `aten::mm`; `training_step_7` is
-`training_step_#`, `layer_3f-layer_2b` is `layer_#f-layer_#b`. Numbers that separate kinds (`conv2d`,
-`Backward0`, `fp8`, `sm90`) stay.
+`training_step_#`, `layer_3f-layer_2b` is `layer_#f-layer_#b`. DLProf and PyProf write all arguments of a
+function into a name, of which the function stays. Numbers that separate kinds (`conv2d`, `Backward0`, `fp8`,
+`sm90`) stay, too.
 """
 
 from collections.abc import Callable
@@ -53,6 +54,7 @@ _COUNTED = (
     r"[ _.:=#-]{0,2})\d+"
 )
 _RULES = (
+    (r"^\{'mod': '([\w.]+)', 'op': '(\w+)', 'args': .*$", "${1}.${2}"),
     (r",\s*(op_id|seq|sizes|input_op_ids|stack|input_seq_ids)\s*=.*$", ""),
     (_COUNTED, "${1}#"),
     (r"([_ .:/#\[(=-])\d+(\b|[fb]\b)", "${1}#${2}"),

@@ -114,9 +114,10 @@ def count_bytes(name: str, shapes: Any, types: Any) -> int | None:
         return None
     try:
         one, other = (_read_sizes(shapes, position) for position in (first, first + 1))
-        return (prod(one) + prod(other) + prod(one[:-1]) * other[-1]) * size
+        found = (prod(one) + prod(other) + prod(one[:-1]) * other[-1]) * size
     except _LACKING:
         return None
+    return found if found <= _MOST_FLOPS else None
 
 
 def read_precision(name: str, types: Any) -> Precision | None:

@@ -86,6 +86,8 @@ _BELOW = {
     BelowPeak.UNFILLED_GPU: "fewer blocks than multiprocessors",
     BelowPeak.LAST_WAVE: "few blocks in the last wave",
     BelowPeak.BANDWIDTH: "the bandwidth of the memory",
+    BelowPeak.LOW_CLOCK: "a clock below that of the peak",
+    BelowPeak.FEW_EXPERT_ROWS: "few rows for each expert",
     BelowPeak.OLD_KERNELS: "kernels of an earlier generation",
     BelowPeak.FINE_ACCUMULATION: "FP8 with scales for blocks",
 }
@@ -308,13 +310,24 @@ def _describe_below_peak(found: SpeedOfLight, one: LedgerEntry) -> LightRow:
     """Describe how far below their peak the kernels of a category are."""
     share = measure_category_share(found, one.category)
     note = "" if share is None else f"{units.percent(share)} of peak"
+    best = "" if share is None else _write_best(found, one.category)
     reasons = [f"{_BELOW[each.reason]}{_write_part(each.ns)}" for each in one.explained_by]
-    note = ", ".join(filter(None, (note, *reasons)))
+    note = ", ".join(filter(None, (note, best, *reasons)))
     if one.category is None:
         note += ", with what is computed twice"
     name = name_category(one.category)
     subject = "" if share is None else f"{name} at {units.percent(share)} of peak"
     return LightRow(f"{name} below peak", one.ns, Wall.COMPUTE, True, note, subject)
+
+
+def _write_best(found: SpeedOfLight, category: ComputeCategory | None) -> str:
+    """Write the share of the peak that libraries were measured to reach in the only precision of kernels."""
+    precisions = {one.precision for one in found.matrices if one.category is category}
+    if found.peak is None or len(precisions) != 1:
+        return ""
+    (precision,) = precisions
+    best, rate = found.peak.find_best_rate(precision), found.peak.find_rate(precision)
+    return "" if best is None or rate is None else f"best measured {units.percent(best / rate)}"
 
 
 def name_reason(reason: BelowPeak) -> str:

@@ -15,11 +15,14 @@ from wallscope.model.capture import Options
 from wallscope.model.enums import ComputeCategory, Precision
 from wallscope.model.rank_summaries import CategoryPrecision
 from wallscope.model.speed_of_light import (
+    BelowPeak,
     GpuPeak,
     LedgerEntry,
     LedgerLine,
     MatrixWork,
+    PeakReason,
     PrecisionRate,
+    SampledClock,
     SpeedOfLight,
 )
 from wallscope.pipeline import analyze
@@ -114,6 +117,22 @@ def hide(rank, **changes):
     ]
     host = rank.speed_of_light.lines[-1]
     return change(rank, lines=(*unknown, host), matrices=(), **changes)
+
+
+def test_a_higher_clock_gives_back_what_samples_show():
+    rank = build()
+    found = rank.speed_of_light
+    slowed = replace(found.lines[1], explained_by=(PeakReason(BelowPeak.LOW_CLOCK, 35),))
+    clocks = (SampledClock(GEMM, 10, 900, 0.9), SampledClock(ATTENTION, 10, 1_100, 1.1))
+    known = replace(found, lines=(found.lines[0], slowed, *found.lines[2:]), clocks=clocks)
+    unknown = replace(found, lines=(entry(LedgerLine.COMPUTE_UNKNOWN, GEMM, 400),), clocks=clocks)
+
+    most = measure_most_speedup(replace(rank, speed_of_light=known), LIMITS["raise-clocks"])
+    loose = measure_most_speedup(replace(rank, speed_of_light=unknown), LIMITS["raise-clocks"])
+
+    assert (most.speedup, most.keeps_floor) == (pytest.approx(1000 / 965), True)
+    assert (loose.speedup, loose.keeps_floor) == (pytest.approx(1000 / 960), False)
+    assert measure_most_speedup(rank, LIMITS["raise-clocks"]) is None
 
 
 def test_kernels_of_unknown_flops_take_no_time_in_a_bound():

@@ -3,12 +3,15 @@
 import pytest
 
 from fixtures.torch_trace import BASE_NS, H100, TraceWriter
+from wallscope.advice.measurements import is_near_peak
 from wallscope.model.capture import Options
 from wallscope.model.diagnosis import StepFacts
+from wallscope.model.enums import Precision
 from wallscope.model.speed_of_light import LedgerLine
 from wallscope.pipeline import analyze
 from wallscope.summary import speed_of_light
 from wallscope.trace.gpu_peaks import list_peaks
+from wallscope.views.light import explain_light, list_light_rows
 
 BF16, TF32 = "nvjet_tst_128x128_64x6_1x2_h_bz_coopA_TNT", "cutlass_80_tensorop_s1688gemm_128x128_tn"
 ADD = "void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float>>"
@@ -106,6 +109,46 @@ def test_attention_in_fp32_is_emulated_by_three_products(ledger):
     at_tf32_ns = round(flops / 156e3)
     expected = [at_tf32_ns / 2, at_tf32_ns / 2, 0, 2 * at_tf32_ns, 850_000 - 3 * at_tf32_ns]
     assert times(found, *LINES) == pytest.approx(expected, abs=2)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "precision", "products"),
+    [
+        ("cutlass_80_simt_sgemm_128x256_8x4_nn_align1", Precision.FP32, 1),
+        ("cutlass_80_tensorop_3xtf32_s1688gemm_128x128_tn", Precision.TF32, 3),
+        ("void cutlass::Kernel<sgemm<cutlass::arch::OpMultiplyAddFastF32>>", Precision.TF32, 3),
+        ("cublasLt_bf16x9_sgemm_128x128", Precision.BF16, 9),
+    ],
+)
+def test_products_that_emulate_fp32_are_shown_by_names(kernel, precision, products, ledger):
+    found = ledger([(kernel, 100_000, 9_900_000)], gpu=A100, type_="float", step_ns=12_000_000)
+
+    (one,) = found.matrices
+    assert (one.precision, one.products) == (precision, products)
+    rate = found.peak.find_rate(precision)
+    assert one.peak_share == pytest.approx(FLOPS * products / rate / 9.8e-3, rel=1e-4)
+    assert found.total(LedgerLine.EMULATED_PRECISION) == pytest.approx(
+        FLOPS * (products - 1) / rate * 1e9, abs=2
+    )
+
+
+@pytest.mark.parametrize(
+    ("end_ns", "step_ns", "is_near"),
+    [
+        pytest.param(250_000, 200_000, True, id="by the peak"),
+        pytest.param(280_000, 250_000, True, id="by the best measured rate"),
+        pytest.param(310_000, 250_000, False, id="slower than that"),
+        pytest.param(280_000, 320_000, False, id="less than most of the step"),
+    ],
+)
+def test_near_the_peak_is_what_libraries_were_measured_to_reach(end_ns, step_ns, is_near, ledger):
+    """The best measured rate of an H100 takes 173 us, its peak 139."""
+    found = ledger([(BF16, 100_000, end_ns)], step_ns=step_ns)
+    (row,) = [one for one in list_light_rows(found, 0.0) if one.name == "gemm below peak"]
+
+    assert is_near_peak(found) is is_near
+    assert "best measured 80.3 %" in row.note
+    assert ("near what the hardware reaches" in " ".join(explain_light(found))) is is_near
 
 
 def test_gradients_of_attention_compute_the_scores_again(ledger):

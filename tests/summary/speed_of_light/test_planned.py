@@ -5,12 +5,14 @@ import re
 
 import pytest
 
-from tests.summary.speed_of_light.truth_values import CONFIGURATIONS, SHARED, TRUTH
+from tests.summary.speed_of_light.truth_values import CONFIGURATIONS, SETTINGS, SHARED, TRUTH
 from tests.views.test_first_screen import printed
 from wallscope.model.capture import Options
+from wallscope.model.enums import ComputeCategory
 from wallscope.model.planned_work import PlanMismatch
-from wallscope.model.speed_of_light import LedgerLine
+from wallscope.model.speed_of_light import BelowPeak, LedgerLine
 from wallscope.pipeline import analyze
+from wallscope.thresholds.causes import FULL_EXPERT_ROWS
 
 pytestmark = pytest.mark.skipif(not TRUTH.is_file(), reason="no captures here: ../shared is absent")
 
@@ -105,6 +107,24 @@ def test_no_number_of_the_ledger_is_cut_off_on_the_first_screen(name, tmp_path):
 
     assert len(rows) > 5
     assert all(re.search(r"[\d.]+ ms +[<>]?[\d.]+ %$", row) for row in rows)
+
+
+@pytest.mark.parametrize(("most", "is_few"), [(8_193, True), (8_192, False)])
+def test_few_rows_of_an_expert_are_a_reason_of_grouped_kernels(most, is_few, monkeypatch, tmp_path):
+    """4,096 tokens go to 8 experts each, and 64 ranks share 256 experts: 8,192 rows for each."""
+    monkeypatch.setitem(FULL_EXPERT_ROWS, "sm_90", most)
+    path = tmp_path / "run.yaml"
+    path.write_text(json.dumps(SETTINGS["ds_train"]), encoding="utf-8")
+    trace = SHARED / "traces" / "kineto" / "ds_train.json.gz"
+    found = analyze(trace, Options(configuration=path), lambda _: None).ranks[0].speed_of_light
+    of_experts = {
+        one.category: BelowPeak.FEW_EXPERT_ROWS in {each.reason for each in one.explained_by}
+        for one in found.lines
+        if one.line is LedgerLine.BELOW_PEAK
+    }
+
+    assert of_experts.pop(ComputeCategory.GROUPED_GEMM) is is_few
+    assert not any(of_experts.values())
 
 
 def test_a_graph_without_kernels_cannot_be_checked(tmp_path):

@@ -7,7 +7,7 @@ from tests.summary.compute.test_gpu_metrics import TYPE
 from tests.summary.speed_of_light.test_lines import BF16
 from wallscope.model.capture import Options
 from wallscope.model.enums import ComputeCategory
-from wallscope.model.speed_of_light import BelowPeak, SampledWork
+from wallscope.model.speed_of_light import BelowPeak, LedgerLine, SampledWork
 from wallscope.pipeline import analyze
 from wallscope.views.light import explain_light
 
@@ -24,12 +24,19 @@ ADD = "void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor
 
 @pytest.fixture
 def ledger(tmp_path):
-    def build(values, kernels, *, metrics=METRICS, blocks=1_320):
-        """The ledger of kernels, (name, start, end), with samples by the values of all metrics at a time."""
+    def build(values, kernels, *, metrics=METRICS, blocks=1_320, operator=""):
+        """The ledger of kernels, (name, start, end), with samples by the values of all metrics at a time.
+
+        With an operator, a range of this name contains the launch of each.
+        """
         with ExportWriter(tmp_path / "run.sqlite") as writer:
             writer.gpu(0)
             for name, start_ns, end_ns in kernels:
-                writer.kernel(name, start_ns, end_ns, pid=1_000, gridX=blocks)
+                called_ns = start_ns - 5_000
+                call = writer.call("cudaLaunchKernel", called_ns, called_ns + 100) if operator else None
+                if operator:
+                    writer.range(operator, called_ns - 10, called_ns + 200)
+                writer.kernel(name, start_ns, end_ns, pid=1_000, gridX=blocks, correlation=call)
             writer.row("TARGET_INFO_CUDA_DEVICE", gpuId=0, cudaId=0, pid=1_000, uuid="GPU-0")
             for number, name in metrics.items():
                 row = {"typeId": TYPE, "sourceId": 1, "typeName": "", "metricId": number}
@@ -76,6 +83,55 @@ def test_idle_multiprocessors_and_full_bandwidth_are_reasons(ledger):
     assert list(explain_light(full))[-1] == (
         "Names, grids and samples show what slows them: the bandwidth of the memory."
     )
+
+
+PEAK_MHZ, SLOW_MHZ = 1_830, 1_464
+"""The clock of the peak of an H100, and four fifths of it."""
+CLOCK = {0: "GPC Clock Frequency"}
+
+
+def test_a_clock_below_that_of_the_peak_is_a_reason(ledger):
+    found = ledger(in_gemm((SLOW_MHZ * 1_000_000,), (PEAK_MHZ * 1_000_000,)), KERNELS, metrics=CLOCK)
+
+    (one,) = found.clocks
+    assert (one.category, one.clock_mhz, one.peak_share) == (GEMM, SLOW_MHZ, pytest.approx(0.8, abs=1e-3))
+    assert one.samples == LENGTH_NS // PERIOD_NS
+    assert [one.reasons for one in found.uncounted] == [(BelowPeak.LOW_CLOCK,)]
+    assert found.sampled == ()
+
+
+def test_a_low_clock_costs_its_share_of_what_other_reasons_leave(ledger):
+    """Of 200 blocks on 132 multiprocessors, those of the last wave leave 24 % of the arithmetic unused."""
+    kernels = [(BF16, at_ns, at_ns + 15_000) for at_ns in range(0, LENGTH_NS - 20_000, 20_000)]
+    found = ledger(
+        lambda _: (SLOW_MHZ * 1_000_000,),
+        kernels,
+        metrics=CLOCK,
+        blocks=200,
+        operator="aten::mm, sizes = [[2048, 512], [512, 2048]]",
+    )
+
+    (below,) = [one for one in found.lines if one.line is LedgerLine.BELOW_PEAK]
+    sizes = {one.reason: one.ns for one in below.explained_by}
+    assert list(sizes) == [BelowPeak.LAST_WAVE, BelowPeak.LOW_CLOCK]
+    left_ns = below.ns - sizes[BelowPeak.LAST_WAVE]
+    assert sizes[BelowPeak.LOW_CLOCK] == pytest.approx(left_ns * (1 - SLOW_MHZ / PEAK_MHZ), abs=1)
+
+
+@pytest.mark.parametrize(
+    ("clock_mhz", "metrics"),
+    [
+        pytest.param(PEAK_MHZ, CLOCK, id="at the clock of the peak"),
+        pytest.param(1_980, CLOCK, id="above it"),
+        pytest.param(0, CLOCK, id="not measured"),
+        pytest.param(SLOW_MHZ, {0: "SYS Clock Frequency"}, id="another clock"),
+    ],
+)
+def test_other_clocks_are_no_reason(clock_mhz, metrics, ledger):
+    found = ledger(lambda _: (clock_mhz * 1_000_000,), KERNELS, metrics=metrics)
+
+    assert [one.reasons for one in found.uncounted] == [()]
+    assert [one.clock_mhz for one in found.clocks] == [clock_mhz] * (clock_mhz >= PEAK_MHZ)
 
 
 def test_samples_beside_other_kernels_say_nothing_of_products(ledger):

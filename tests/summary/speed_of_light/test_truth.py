@@ -1,5 +1,7 @@
 """Captures whose FLOPs are known: the values of an independent calculation, within its tolerances."""
 
+import gzip
+import json
 import sqlite3
 from contextlib import closing
 from statistics import mean
@@ -22,7 +24,8 @@ pytestmark = pytest.mark.skipif(
 VALUES = list(list_values())
 _OUTPUT = "the calculation leaves out the output layer: 147 products are 3 x (12 x 4 + 1)"
 _FIRST = "the calculation leaves out the convolution cutlass_cudnn_infer::Kernel of the patches"
-_EARLIER = "kernels before the range count there, the range is longer than its kernels"
+_DEVICE = "the calculation is from the first device operation to the last, the range is longer"
+_REDUCTION = "the calculation takes multimem_all_reduce_kernel for compute"
 _OTHER_STEPS = "the calculation is about the mean of all steps, wallscope about typical ones: 0.1 us less"
 _OF_VIT = ("model_tflop", "executed_tflop", "ideal_16bit_ms")
 UNMET = {
@@ -36,7 +39,8 @@ UNMET = {
     **{(f"nersc_sc23_dali_bf16{more}", what): _OUTPUT for more in ("", "_fused_jit") for what in _OF_VIT},
     **{(f"nersc_sc23_dali_bf16{more}", "gemm.time_ms"): _FIRST for more in ("", "_fused_jit")},
     ("cs336_zx_2.7B_compile_graph", "compute_running_ms"): _OTHER_STEPS,
-    **{("tracelens_b200_eager", what): _EARLIER for what in ("window_ms", "compute_running_ms")},
+    ("tracelens_b200_eager", "window_ms"): _DEVICE,
+    ("tracelens_b200_eager", "compute_running_ms"): _REDUCTION,
 }
 """Values that differ, and why."""
 
@@ -101,3 +105,37 @@ def test_the_calculation_takes_the_mean_of_all_steps():
     steps = find_rank("cs336_zx_2.7B_compile_graph").steps
 
     assert mean(one.budget.compute for one in steps if one.steady) / 1e6 == pytest.approx(value, rel=1e-4)
+
+
+RANGE = "tracelens_b200_eager"
+
+
+def read_device_operations():
+    """Name, start and end in us of all kernels, copies and fills of the trace of a range."""
+    with gzip.open(SHARED / "traces" / "kineto" / f"{RANGE}.json.gz") as trace:
+        events = json.load(trace)["traceEvents"]
+    kinds = {"kernel", "gpu_memcpy", "gpu_memset"}
+    return [(one["name"], one["ts"], one["ts"] + one["dur"]) for one in events if one.get("cat") in kinds]
+
+
+def find_value(what):
+    return next(
+        (value, tolerance) for name, told, value, tolerance in VALUES if (name, told) == (RANGE, what)
+    )
+
+
+def test_a_range_is_longer_than_its_device_operations():
+    value, tolerance = find_value("window_ms")
+    operations = read_device_operations()
+    device_us = max(one[2] for one in operations) - min(one[1] for one in operations)
+
+    assert device_us / 1e3 == pytest.approx(value, rel=tolerance)
+    assert find_rank(RANGE).speed_of_light.window_ns > 1e3 * device_us
+
+
+def test_a_reduction_by_symmetric_memory_is_communication():
+    value, tolerance = find_value("compute_running_ms")
+    reduced_us = sum(end - start for name, start, end in read_device_operations() if "multimem" in name)
+    computed_ms = find_rank(RANGE).typical.budget.compute / 1e6
+
+    assert computed_ms + reduced_us / 1e3 == pytest.approx(value, rel=tolerance)

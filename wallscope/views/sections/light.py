@@ -3,7 +3,14 @@
 from wallscope import units
 from wallscope.model.analysis import Analysis, Rank
 from wallscope.model.section import Block, Cell, Column, Grid, Lines, Section, make_columns, tabulate
-from wallscope.model.speed_of_light import MatrixWork, SampledWork, SpeedOfLight, UncountedWork
+from wallscope.model.speed_of_light import (
+    LedgerLine,
+    MatrixWork,
+    SampledClock,
+    SampledWork,
+    SpeedOfLight,
+    UncountedWork,
+)
 from wallscope.render.figures import make_waterfall
 from wallscope.views.light import (
     LightRow,
@@ -36,6 +43,9 @@ def build_light(analysis: Analysis, rank: Rank) -> Section | None:
     if found.sampled:
         columns = make_columns(SampledWork, "category", "samples", "sm_active", "tensor_active", "dram")
         blocks.append(tabulate("The GPU while only these kernels compute", columns, found.sampled))
+    if found.clocks:
+        columns = make_columns(SampledClock, "category", "samples", "clock_mhz", "peak_share")
+        blocks.append(tabulate("The clock while these kernels run", columns, found.clocks))
     return Section("light", "Where the step loses its FLOPs", answer, tuple(blocks), is_open=has_lines(found))
 
 
@@ -55,6 +65,8 @@ def _describe_basis(found: SpeedOfLight) -> list[str]:
         lines.append(f"The configuration assumes {found.assumes}.")
     if found.peak is not None:
         lines.append(f"Peak rates: {found.peak.source}.")
+    if not found.clocks and any(one.line is LedgerLine.BELOW_PEAK for one in found.lines):
+        lines.append("Whether the clock was below that of the peak is unknown: it was not sampled.")
     lacking = []
     if has_lines(found):
         lines.append("FLOPs are two for each multiply-add; peak rates are dense, without sparsity.")
