@@ -170,14 +170,17 @@ def summarize_ranks(
     described = Once(
         lambda: describe_operations(trace.capture, trace.projected, written, facts.axes, facts.collectives)
     )
-    ranks = list_rank_windows(trace)
-    taxes = {own.rank_id: Once(partial(_measure_tax, own, trace.capture.kernels)) for own in ranks}
+    whole = prepared.whole or prepared
+    everyone = list_rank_windows(whole.trace)
+    taxes = {own.rank_id: Once(partial(_measure_tax, own, trace.capture.kernels)) for own in everyone}
 
     def tax_ratio(rank_id: int) -> float | None:
         tax = taxes[rank_id]()
         return None if tax is None else tax.ratio
 
-    bounds = estimate_upper_bounds(prepared, ranks, tax_ratio)
+    of_everyone = zip(everyone, estimate_upper_bounds(whole, everyone, tax_ratio), strict=True)
+    asked = frozenset(trace.capture.ranks["rank_id"])
+    ranks, bounds = zip(*(own for own in of_everyone if own[0].rank_id in asked), strict=True)
     of_ranks = zip(trace.capture.ranks.iter_rows(named=True), ranks, bounds, strict=True)
 
     def summarize(own: tuple[dict[str, Any], RankWindows, UpperBounds]) -> RankSummary:
