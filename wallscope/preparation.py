@@ -55,7 +55,7 @@ def prepare(path: Path, options: Options, progress: Progress, *, keeps_slices: b
         is_undivided=trace.steps.kind == "whole-trace",
     )
     release_memory()
-    return Prepared(trace, facts, evidence, keeps_slices).select_shown()
+    return Prepared(trace, facts, evidence, keeps_slices).restrict_to_selection()
 
 
 def read_trace(path: Path, options: Options, progress: Progress) -> Trace:
@@ -67,7 +67,7 @@ def read_trace(path: Path, options: Options, progress: Progress) -> Trace:
     Raises:
         WallscopeError: one of its children, each with a line for the user.
     """
-    return _read_whole(path, options, progress).select_shown()
+    return _read_whole(path, options, progress).restrict_to_selection()
 
 
 def _read_whole(path: Path, options: Options, progress: Progress) -> Trace:

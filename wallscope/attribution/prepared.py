@@ -43,7 +43,7 @@ class Trace:
         numbers = enumerate(self.capture.ranks["rank_id"])
         return frozenset(place for place, number in numbers if number in self.steps.unmarked)
 
-    def select_shown(self) -> "Trace":
+    def restrict_to_selection(self) -> "Trace":
         """Return the trace of the ranks that the user selects."""
         ranks = self.capture.ranks
         is_shown = pl.col("rank_id").is_in(sorted(self.shown))
@@ -106,9 +106,9 @@ class Prepared:
     whole: "Prepared | None" = None
     _kept: dict[int, pl.DataFrame] = field(default_factory=dict)
 
-    def select_shown(self) -> "Prepared":
+    def restrict_to_selection(self) -> "Prepared":
         """Return the inputs about the ranks that the user selects."""
-        trace = self.trace.select_shown()
+        trace = self.trace.restrict_to_selection()
         if trace is self.trace:
             return self
         return replace(self, trace=trace, facts=self.facts.select(trace.operations["op"]), whole=self)
