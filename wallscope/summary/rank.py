@@ -81,6 +81,7 @@ from wallscope.summary.unusual_losses import (
     find_rare_stalls,
     find_slower_kernels,
     measure_longest_gap,
+    sum_beside_calls_by_step,
     sum_blocked_by_step,
 )
 from wallscope.thresholds.verdict import MATERIAL_SHARE, NO_KERNEL_SHARE, WORK_OUTSIDE_SHARE
@@ -109,8 +110,9 @@ class RankSummary:
     """A rank with the inputs of its diagnosis.
 
     `walls`, `unresolved`, `inferred` and `blocked` cover its deciding steps: the steady ones, or all selected
-    ones if none is steady. `blocked` is host time in calls that were blocked for an unknown reason, and
-    `unrecognized` the compute time of kernels with unrecognized names.
+    ones if none is steady. `blocked` is host time in calls that were blocked for an unknown reason, `beside`
+    that in which a thread may have waited for calls of another one, and `unrecognized` the compute time of
+    kernels with unrecognized names.
     `kernel_share` is the time of kernels and graphs within the windows divided by that of the windows, and
     `has_kernels_elsewhere` whether they ran at other times.
     `hides_recompute` is set if the rank trains and no range names its backward pass. `lacks_calls` is set if
@@ -127,6 +129,7 @@ class RankSummary:
     unresolved: Times
     inferred: Times
     blocked: Times
+    beside: Times
     unrecognized: Times
     kernel_share: float
     has_kernels_elsewhere: bool
@@ -306,6 +309,7 @@ def _summarize_rank(  # noqa: PLR0913, PLR0917  # what is shared between ranks, 
         unresolved=sum_unresolved_by_step(sums, deciding["step"]),
         inferred=sum_inferred_by_step(slices, deciding["step"]),
         blocked=sum_blocked_by_step(slices, capture.calls, evidence.waits, deciding["step"]),
+        beside=sum_beside_calls_by_step(slices, capture, evidence.waits, deciding["step"]),
         unrecognized=sum_unrecognized_by_step(sums, deciding["step"]),
         kernel_share=inside_ns / max(whole_ns, 1),
         has_kernels_elsewhere=inside_ns < kernel_ns,

@@ -1,4 +1,4 @@
-"""Losses that the typical step does not show: rare stalls, one long gap, slower kernels, blocked calls.
+"""Losses that the typical step does not show: rare stalls, one long gap, slower kernels, blocked threads.
 
 Time may be lost on few steps alone, so that no median shows it. One gap with most of the host time, in a
 capture whose steps are unknown, is start-up, compilation or input. The cause of other host time says little
@@ -23,6 +23,7 @@ import polars as pl
 from wallscope.attribution.totals import SliceSums
 from wallscope.columns import (
     Rows,
+    are_among,
     as_integers,
     combine_codes,
     encode_member,
@@ -33,11 +34,12 @@ from wallscope.columns import (
 from wallscope.finding_texts import make_finding
 from wallscope.model.analysis import Anchor, Rank
 from wallscope.model.capture import Capture, Finding
-from wallscope.model.cause_catalogue import MEMORY_DRIVER_LOCK
+from wallscope.model.cause_catalogue import DRAINED, HOST_FRAMEWORK, MEMORY_DRIVER_LOCK
 from wallscope.model.diagnosis import RareStall, SlowerKernels, StepMode
 from wallscope.model.enums import CallRole, LinkKind, OperationClass, OperationKind, Wall
 from wallscope.model.finding_codes import FindingCode
 from wallscope.model.rank_summaries import LockedCall
+from wallscope.model.schemas import HostKind
 from wallscope.records import dataclass
 from wallscope.summary.communication import number_shapes
 from wallscope.thresholds.steps import (
@@ -50,12 +52,15 @@ from wallscope.thresholds.verdict import MATERIAL_SHARE, ONE_GAP_SHARE
 from wallscope.trace.dependencies import Dependencies
 from wallscope.trace.intervals import Spans, Times, covered_ns, order_spans, union
 from wallscope.trace.step_variation import find_stall_period, measure_rare_excess, select_longest
+from wallscope.trace.waits_outside_calls import find_holding_calls
 from wallscope.units import average, duration, percent, plural
 
 _WALL_ORDER = tuple(Wall)
 _NAME_OF_WALL = {Wall.UNATTRIBUTED: "unattributed time"}
 _RETURNING = (CallRole.LAUNCH, CallRole.GRAPH, CallRole.COPY)
 _IN_CALLS = (LinkKind.LAUNCH_CALL, LinkKind.OTHER_CALL)
+_SYSTEM_KINDS = [encode_member(kind) for kind in (HostKind.OS, HostKind.LOCK, HostKind.IO)]
+"""Rows that the tracing of system calls makes: without any, a thread was not traced."""
 _LOCK = MEMORY_DRIVER_LOCK
 _MOST_CALLS = 2
 _CLOCK_METRIC = "gpc clock frequency"
@@ -157,6 +162,42 @@ def sum_blocked_by_step(
     row, held = match_rows(steps.to_numpy(), slices["step"].to_numpy()[own])
     blocked_ns = slices["end_ns"].to_numpy()[own[held]] - slices["start_ns"].to_numpy()[own[held]]
     return sum_by_group(row, blocked_ns, len(steps))
+
+
+def sum_beside_calls_by_step(
+    slices: pl.DataFrame, capture: Capture, waits: Dependencies, steps: pl.Series
+) -> Times:
+    """Return the host time in which a thread may have waited for another one, in ns, one number per step.
+
+    It is outside calls, and nothing says what the thread did. Meanwhile another thread of the process was in
+    a call in which it may have held a lock. If the holder worked outside calls before it released the lock,
+    only rows of system calls tell such a wait from work. A thread that has some is left out.
+
+    Args:
+        slices: `SLICES` of one rank.
+        capture: the capture.
+        waits: what calls waited for.
+        steps: the numbers of the steps.
+    """
+    causes = slices["cause"].cast(pl.String)
+    is_open = ((causes == HOST_FRAMEWORK) | causes.str.starts_with(DRAINED)).to_numpy()
+    is_open &= as_integers(slices["kind"]) == encode_member(LinkKind.OUTSIDE_CALLS)
+    is_system = np.isin(as_integers(capture.host_events["kind"]), _SYSTEM_KINDS)
+    traced = capture.host_events["thread"].to_numpy().astype(np.int64)[is_system]
+    is_open &= ~are_among(slices["thread"].to_numpy(), traced)
+    row, place = match_rows(steps.to_numpy(), slices["step"].to_numpy()[is_open])
+    own = slices[np.flatnonzero(is_open)[place]]
+    spans = Spans(own["start_ns"].to_numpy(), own["end_ns"].to_numpy())
+    process, calls = capture.threads["process"].to_numpy(), waits.calls
+    holding = find_holding_calls(calls, capture.calls["role"])
+    held_by, asked_by = process[calls.thread[holding]], process[own["thread"].to_numpy()]
+    beside_ns = np.zeros(len(own), np.int64)
+    for one in np.unique(asked_by).tolist():
+        held = holding[held_by == one]  # never by the thread itself, which is outside calls
+        rows = np.flatnonzero(asked_by == one)
+        spans_of = Spans(spans.start_ns[rows], spans.end_ns[rows])
+        beside_ns[rows] = covered_ns(union(order_spans(calls.start_ns[held], calls.end_ns[held])), spans_of)
+    return sum_by_group(row, beside_ns, len(steps))
 
 
 def find_hidden_locks(rank: Rank, anchor: Anchor) -> Iterator[Finding]:
