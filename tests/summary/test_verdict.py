@@ -120,7 +120,7 @@ def test_host_is_less_sure_if_threads_may_have_waited_for_each_other(account, st
     found = judge(account, step, beside=beside)
 
     assert found.level == level
-    assert ("would tell whether it waits for them" in found.reasons[-1]) == (level == "medium")
+    assert ("would show whether it waits for them" in found.reasons[-1]) == (level == "medium")
 
 
 @pytest.mark.parametrize(

@@ -110,9 +110,9 @@ class RankSummary:
     """A rank with the inputs of its diagnosis.
 
     `walls`, `unresolved`, `inferred` and `blocked` cover its deciding steps: the steady ones, or all selected
-    ones if none is steady. `blocked` is host time in calls that were blocked for an unknown reason, `beside`
-    that in which a thread may have waited for calls of another one, and `unrecognized` the compute time of
-    kernels with unrecognized names.
+    ones if none is steady. `blocked` is host time in calls that were blocked for an unknown reason, and
+    `beside` that in which a thread may have waited for calls of another one. `unrecognized` is the compute
+    time of kernels with unrecognized names.
     `kernel_share` is the time of kernels and graphs within the windows divided by that of the windows, and
     `has_kernels_elsewhere` whether they ran at other times.
     `hides_recompute` is set if the rank trains and no range names its backward pass. `lacks_calls` is set if

@@ -171,7 +171,7 @@ def sum_beside_calls_by_step(
 
     It is outside calls, and nothing says what the thread did. Meanwhile another thread of the process was in
     a call in which it may have held a lock. If the holder worked outside calls before it released the lock,
-    only rows of system calls tell such a wait from work. A thread that has some is left out.
+    only rows of system calls show such a wait. A thread that has some is left out.
 
     Args:
         slices: `SLICES` of one rank.

@@ -205,7 +205,7 @@ def _list_doubts(decision: Decision, account: RankSummary) -> Iterator[str]:
         share = _median_share(account.beside, account.walls)
         yield (
             f"{percent(share)} is host time outside CUDA calls, beside calls of other threads: only system"
-            " calls (`--trace=osrt`) would tell whether it waits for them"
+            " calls (`--trace=osrt`) would show whether it waits for them"
         )
     yield from _list_recording_doubts(decision, account)
 
