@@ -204,7 +204,7 @@ def _list_doubts(decision: Decision, account: RankSummary) -> Iterator[str]:
     if _rests_on(decision, account, account.beside):
         share = _median_share(account.beside, account.walls)
         yield (
-            f"{percent(share)} is host time outside CUDA calls, beside calls of other threads: only system"
+            f"{percent(share)} is host time outside CUDA calls while other threads are in calls: only system"
             " calls (`--trace=osrt`) would show whether it waits for them"
         )
     yield from _list_recording_doubts(decision, account)
