@@ -146,9 +146,9 @@ def find_full_queues(
 ) -> dict[int, Tail]:
     """Return the launches that waited for a place in the queue, each with the operation that they waited for.
 
-    A launch is taken for one that waited if it took longer than those with room, and about as many launches
-    of its stream were pending when it returned as a queue holds. The start of the last operation that had
-    begun then had made room, so what was waited for is the one before that.
+    A launch is taken for one that waited if it took longer than those with room. When it returned, about as
+    many launches of its stream were pending as a queue holds. The start of the last operation that had begun
+    then had made room, so what was waited for is the one before that.
 
     Args:
         operations: `OPERATIONS`.
