@@ -233,10 +233,10 @@ def _find_room(model: "Model", call: int) -> set[int] | None:
 def holder(model: "Model", call: int) -> int | None:
     """The call of another thread whose lock a call waited for."""
     calls = model.trace.calls
-    kind = calls[call].thread, ROLES[calls[call].what]
     if not _may_be_held(model, call):
         return None
-    alike = [row for row, one in enumerate(calls) if (one.thread, ROLES[one.what]) == kind]
+    kinds = [(one.thread, ROLES[one.what], one.end - one.start >= LONG_NS) for one in calls]
+    alike = [row for row, kind in enumerate(kinds) if kind == kinds[call]]
     held = [_held_by(model, row) is not None for row in alike if _may_be_held(model, row)]
     return _held_by(model, call) if 2 * sum(held) >= len(held) else None
 

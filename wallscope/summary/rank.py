@@ -77,7 +77,7 @@ from wallscope.summary.ranges import (
 )
 from wallscope.summary.speed_of_light import build_ledger
 from wallscope.summary.unusual_losses import (
-    compare_kinds,
+    find_kinds,
     find_rare_stalls,
     find_slower_kernels,
     measure_longest_gap,
@@ -95,7 +95,6 @@ from wallscope.trace.intervals import (
     order_spans,
     union,
 )
-from wallscope.trace.step_variation import find_step_modes
 
 if TYPE_CHECKING:
     from wallscope.advice.model_work import PlannedRun
@@ -395,9 +394,7 @@ def _measure_steadiness(
     return _Steadiness(
         mean_step_ns=average_total(int(duration_ns.sum()), duration_ns.size) if duration_ns.size else None,
         median_step_ns=round(float(np.median(duration_ns))) if duration_ns.size else None,
-        modes=compare_kinds(
-            find_step_modes(steady["step"].to_numpy(), duration_ns), operations, steady, capture
-        ),
+        modes=find_kinds(operations, steady, capture),
         rare_stalls=find_rare_stalls(sums, steady),
     )
 

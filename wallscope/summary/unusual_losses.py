@@ -15,6 +15,7 @@ Kernels that overlap communication are left out: how much of them does so varies
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from heapq import heappush, heappushpop
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -46,12 +47,19 @@ from wallscope.thresholds.steps import (
     CLOCK_EXPLAINS_SHARE,
     COMPARED_WORK_SHARE,
     FEWEST_STEPS_EACH_SIDE_COUNT,
+    FEWEST_STEPS_FOR_MODES_COUNT,
+    MODES_APART_RATIO,
     SLOWER_KERNELS_RATIO,
 )
 from wallscope.thresholds.verdict import MATERIAL_SHARE, ONE_GAP_SHARE
 from wallscope.trace.dependencies import Dependencies
 from wallscope.trace.intervals import Spans, Times, covered_ns, order_spans, union
-from wallscope.trace.step_variation import find_stall_period, measure_rare_excess, select_longest
+from wallscope.trace.step_variation import (
+    find_stall_period,
+    find_step_modes,
+    measure_rare_excess,
+    select_longest,
+)
 from wallscope.trace.waits_outside_calls import find_holding_calls
 from wallscope.units import average, duration, percent, plural
 
@@ -63,6 +71,8 @@ _SYSTEM_KINDS = [encode_member(kind) for kind in (HostKind.OS, HostKind.LOCK, Ho
 """Rows that the tracing of system calls makes: without any, a thread was not traced."""
 _LOCK = MEMORY_DRIVER_LOCK
 _MOST_CALLS = 2
+_UNIT_LENGTH = 1_000_000
+"""Parts of the usual length of kernels in which levels are compared."""
 _CLOCK_METRIC = "gpc clock frequency"
 UNKNOWN_SLOWNESS = "lower GPU clocks, or contention for the GPU"
 """Why the same kernels may take longer."""
@@ -255,28 +265,40 @@ def find_slower_kernels(
     )
 
 
-def compare_kinds(
-    kinds: tuple[StepMode, ...], operations: pl.DataFrame, steady: pl.DataFrame, capture: Capture
-) -> tuple[StepMode, ...]:
-    """Return kinds of steps with the ratio of their compute kernels to the same ones of the shortest kind.
+def find_kinds(operations: pl.DataFrame, steady: pl.DataFrame, capture: Capture) -> tuple[StepMode, ...]:
+    """Return the kinds of the steady steps of a rank, the shortest first; empty if there is one kind.
 
-    A GPU that changes between two clock levels makes two kinds of steps with the same kernels.
+    A GPU that changes between two clock levels makes two kinds of steps with the same kernels. Where other
+    time varies so much that lengths of steps show no kinds, lengths of kernels may.
 
     Args:
-        kinds: the kinds of steps of a rank, the shortest first.
         operations: `CLASSIFIED`, all of the rank.
         steady: its steady windows (`STEPS`), in order.
         capture: the whole export.
     """
-    lengths = _measure_lengths(operations, steady, capture.kernels) if kinds else None
+    number, duration_ns = steady["step"].to_numpy(), (steady["end_ns"] - steady["start_ns"]).to_numpy()
+    kinds = find_step_modes(number, duration_ns)
+    is_enough = len(steady) >= FEWEST_STEPS_FOR_MODES_COUNT
+    lengths = _measure_lengths(operations, steady, capture.kernels) if is_enough else None
     if lengths is None:
         return kinds
     of_step = _compare_lengths(lengths)
-    number = steady["step"].to_numpy()
+    if not kinds:
+        kinds = _find_levels(number, duration_ns, of_step)
     levels = [float(np.median(of_step[np.isin(number, kind.steps)])) for kind in kinds]
     return tuple(
         replace(kind, kernel_ratio=level / levels[0]) for kind, level in zip(kinds, levels, strict=True)
     )
+
+
+def _find_levels(number: Rows, duration_ns: Times, of_step: _Ratios) -> tuple[StepMode, ...]:
+    """Return the kinds of steps by the length of their kernels, if the steps of each kind take longer too."""
+    levels = find_step_modes(number, np.rint(of_step * _UNIT_LENGTH).astype(np.int64))
+    medians_ns = [float(np.median(duration_ns[np.isin(number, level.steps)])) for level in levels]
+    if any(longer < MODES_APART_RATIO * shorter for shorter, longer in pairwise(medians_ns)):
+        return ()
+    pairs = zip(levels, medians_ns, strict=True)
+    return tuple(StepMode(level.steps, round(median_ns)) for level, median_ns in pairs)
 
 
 def _compare_lengths(lengths: "_ShapeLengths") -> _Ratios:

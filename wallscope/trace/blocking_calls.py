@@ -210,9 +210,9 @@ def find_locked_calls(
     """Return the calls that returned together with a long call of another thread of their process.
 
     A call no longer than usual ones with its purpose did not wait. If most long ones of its thread do not
-    return so, they are long by themselves. The other call blocks, allocates or copies. It lasted for most of
-    the time of the one that waited for it. The latter may return a little later, because it does its own work
-    once it has the lock.
+    return so, they are long by themselves; those below `SHORTEST_HELD_CALL_NS` are judged apart. The other
+    call blocks, allocates or copies. It lasted for most of the time of the one that waited for it. The latter
+    may return a little later, because it does its own work once it has the lock.
 
     Args:
         calls: times and threads of all calls.
@@ -237,7 +237,8 @@ def find_locked_calls(
     for one, own in iterate_groups(process[holding]):
         rows = asked[process[asked] == one]
         holder[rows] = _find_holders(calls, rows, holding[own])
-    kind = number_groups(thread[asked], of_role[asked])
+    is_longest = (length_ns[asked] >= SHORTEST_HELD_CALL_NS).astype(np.int64)
+    kind = number_groups(thread[asked], of_role[asked], is_longest)
     held, all_long = np.bincount(kind, holder[asked] >= 0), np.bincount(kind)
     holder[asked[(held < LOCKS_SHARE * all_long)[kind]]] = -1
     awaited = {
