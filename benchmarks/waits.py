@@ -14,6 +14,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
+import numpy as np
+
 from benchmarks.marks import put
 from fixtures.simulation.less_rows import list_removals, rename_kernels
 from fixtures.simulation.stories_inferred import wait_stories
@@ -24,8 +26,6 @@ _HEADER = (
     "| wait | found | near miss | named in the near miss | another wall: all rows | less rows"
     " |\n|---|---:|---|---:|---:|---:|"
 )
-_LESS_SEEDS = 4
-"""Of so many programs of a story, one kind of rows after the other is taken away."""
 
 
 class Judged(NamedTuple):
@@ -54,12 +54,12 @@ class Judged(NamedTuple):
         )
 
 
-def judge_story(name: str, seed: int) -> list[Judged]:
-    """Judge the two programs of a story for a seed, some with less rows too."""
-    return list(_judge_programs(name, seed))
+def judge_story(name: str, seed: int, has_less: bool) -> list[Judged]:  # noqa: FBT001  # mapped over lists
+    """Judge the two programs of a story for a seed; with less rows too, without one kind after the other."""
+    return list(_judge_programs(name, seed, has_less=has_less))
 
 
-def _judge_programs(name: str, seed: int) -> Iterator[Judged]:
+def _judge_programs(name: str, seed: int, *, has_less: bool) -> Iterator[Judged]:
     (story,) = (one for one in wait_stories() if one.name == name)
     for is_near in (False, True):
         is_cause = story.is_named if is_near else story.stands_for
@@ -67,23 +67,26 @@ def _judge_programs(name: str, seed: int) -> Iterator[Judged]:
             whole, less = Path(folder) / "run.sqlite", Path(folder) / "less.sqlite"
             played = story.write(whole, seed, is_near=is_near)
             yield Judged(name, seed, is_near, "", judge_waits(whole, played, is_cause))
-            for missing, statements in [*list_removals(whole), rename_kernels()] * (seed < _LESS_SEEDS):
+            for missing, statements in [*list_removals(whole), rename_kernels()] * has_less:
                 shutil.copy(whole, less)
                 change_rows(less, statements)
                 yield Judged(name, seed, is_near, missing, judge_waits(less, played, is_cause))
 
 
-def judge_stories(seeds: int, only: str) -> list[Judged]:
-    """Judge all stories whose name holds `only`."""
+def judge_stories(seeds: int, less_seeds: int, only: str, jobs: int) -> list[Judged]:
+    """Judge all stories whose name holds `only`, some seeds of each with less rows too."""
     names = [one.name for one in wait_stories() if only in one.name]
-    pairs = [(name, seed) for name in names for seed in range(seeds)]
-    with ProcessPoolExecutor(2, get_context("spawn")) as workers:
-        return [one for found in workers.map(judge_story, *zip(*pairs, strict=True)) for one in found]
+    programs = [(name, seed, seed < less_seeds) for name in names for seed in range(seeds)]
+    with ProcessPoolExecutor(jobs, get_context("spawn")) as workers:
+        return [one for found in workers.map(judge_story, *zip(*programs, strict=True)) for one in found]
 
 
 def table(judged: Sequence[Judged], seeds: int) -> str:
     """The stories as a table."""
-    lines = [f"Each row has {seeds} programs and {seeds} near misses.", "", _HEADER]
+    wrong = np.percentile([one.answer.wrong for one in judged if not one.missing], [95, 100]).tolist()
+    shares = " and ".join(f"{share:.2%}".replace("%", " %") for share in wrong)
+    counted = f"Each row has {seeds} programs and {seeds} near misses."
+    lines = [f"{counted} A wrong wall has {shares} of a step (95th percentile and worst).", "", _HEADER]
     for story in wait_stories():
         own = [one for one in judged if one.story == story.name]
         if own:
@@ -112,11 +115,13 @@ def main() -> None:
     """Write the table into a page, or print it, and list what fails."""
     parser = argparse.ArgumentParser(description="Waits that no row names, in programs and near misses.")
     parser.add_argument("--seeds", type=int, default=40)
+    parser.add_argument("--less-seeds", type=int, default=4, help="programs of a story with less rows too")
+    parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--only", default="")
     parser.add_argument("--into", type=Path)
     parser.add_argument("--failures", type=Path, help="write a line for each answer that is not right")
     options = parser.parse_args()
-    judged = judge_stories(options.seeds, options.only)
+    judged = judge_stories(options.seeds, options.less_seeds, options.only, options.jobs)
     put(options.into, _NAME, table(judged, options.seeds))
     if options.failures is not None:
         failures = [f"{one}\n" for one in judged if one.is_failure]

@@ -217,7 +217,7 @@ def build_tables(found: AnalyzedCapture) -> "TableBuilder":
 
 
 def ask_what_if(path: Path, options: Options, asked: Asked, progress: Progress) -> WhatIf:
-    """Read one export and simulate the steps of a rank with changes.
+    """Read one export and simulate the steps of a rank with changes, and those that it communicates with.
 
     Of several ranks it is the one that `analyze` is about.
 
@@ -239,7 +239,7 @@ def ask_what_if(path: Path, options: Options, asked: Asked, progress: Progress) 
         found = answer_questions(player, asked, trace.range_tree.texts)
     except NothingToAnalyzeError as error:
         raise NothingToAnalyzeError(error.what, error.cure, str(path), error.because) from error
-    window, own, tax = player.window, trace.capture.ranks.row(chosen.place, named=True), chosen.tax
+    window, own, tax = player.window, chosen.trace.capture.ranks.row(chosen.place, named=True), chosen.tax
     limit = partial(limit_to_rank, rank=chosen.rank, limits_host=chosen.limits_host)
     return WhatIf(
         schema=WHATIF_SCHEMA,
@@ -264,8 +264,12 @@ def ask_what_if(path: Path, options: Options, asked: Asked, progress: Progress) 
 
 
 class _Replayed(NamedTuple):
-    """The rank that what-if questions are about, and its answer if that limits what they win."""
+    """The rank that what-if questions are about, and its answer if that limits what they win.
 
+    `place` is its index among the ranks of `trace`, all those of the capture.
+    """
+
+    trace: Trace
     place: int
     bounds: UpperBounds
     tax: OverlapTax | None
@@ -274,21 +278,30 @@ class _Replayed(NamedTuple):
 
 
 def _choose_replayed(prepared: Prepared, options: Options, *, interference: bool) -> _Replayed:
-    """Choose the rank that `analyze` is about; of several, that takes all that they show together."""
-    trace = prepared.trace
+    """Choose the rank that `analyze` is about; of several, that takes all that they show together.
+
+    It is replayed with ranks that the user does not select too, as `analyze` does.
+    """
+    whole = prepared.whole or prepared
+    trace = whole.trace
     ranks = list_rank_windows(trace)
     place, rank, bounds, limits_host = 0, None, None, False
     if len(ranks) > 1 or options.step_facts.unprofiled_step_ns is not None:
         about = _AboutRun(RunConfiguration(), (), _detect_program(trace.capture, RunConfiguration()))
-        concluded = _conclude(prepared, options, about, with_details=False)
+        selected = prepared.trace.capture.ranks["rank_id"]
+        own = selected[0]
+        if 1 < len(selected) < len(ranks):
+            own = selected[_conclude(prepared, options, about, with_details=False).place]
+        only = None if prepared is whole else trace.capture.ranks["rank_id"].index_of(own)
+        concluded = _conclude(whole, options, about, with_details=False, only=only)
         place, bounds = concluded.place, concluded.bounds
         rank, limits_host = concluded.analysis.ranks[place], _limits_host_time(concluded.analysis)
     work = measure_rank_work(trace, trace.capture.ranks["rank_id"][place])
     tax = measure_overlap_tax(work, trace.capture.kernels)
     if bounds is None or not interference:
         ratio = None if tax is None or not interference else tax.ratio
-        bounds = estimate_upper_bounds(prepared, ranks, lambda _: ratio)[place]
-    return _Replayed(place, bounds, tax, rank, limits_host)
+        bounds = estimate_upper_bounds(whole, ranks, lambda _: ratio)[place]
+    return _Replayed(trace, place, bounds, tax, rank, limits_host)
 
 
 def _list_names(capture: Capture) -> pl.Series:
@@ -376,8 +389,12 @@ def _conclude(
     about: _AboutRun,
     *,
     with_details: bool,
+    only: int | None = None,
 ) -> _Conclusion:
-    """Summarize the ranks, match them by their profiles, and diagnose the one that stands for them."""
+    """Summarize the ranks, match them by their profiles, and diagnose the one that stands for them.
+
+    `only` is the index of the one that does in any case.
+    """
     trace = prepared.trace
     is_alone = len(trace.capture.ranks) == 1
     anchor = describe_anchor(trace)
@@ -389,7 +406,9 @@ def _conclude(
         with_tables=with_details or not is_alone,
         with_bounds=has_bounds and (with_details or is_alone),
     )
-    place = find_least_computing(tuple(own.rank for own in found), trace.places_without_marker())
+    place = only
+    if place is None:
+        place = find_least_computing(tuple(own.rank for own in found), trace.places_without_marker())
     diagnose_rank = partial(_diagnose, prepared, anchor, options, about)
     answer = diagnose_rank(found, place)
     tables = tuple(own.tables for own in found if own.tables is not None)
@@ -405,7 +424,7 @@ def _conclude(
         lambda: tuple(encode_tables(profile) for profile in profiles) if with_details else (),
     )
     is_matched = known.job.collectives.matched > 0
-    if is_matched and _can_represent(trace, answer.ranks, known.job.critical_place):
+    if only is None and is_matched and _can_represent(trace, answer.ranks, known.job.critical_place):
         place = known.job.critical_place
     if has_bounds and not with_details:
         found = (*found[:place], found[place].measure_bounds(), *found[place + 1 :])

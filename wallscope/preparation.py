@@ -37,7 +37,7 @@ def prepare(path: Path, options: Options, progress: Progress, *, keeps_slices: b
     Raises:
         WallscopeError: one of its children, each with a line for the user.
     """
-    trace = read_trace(path, options, progress)
+    trace = _read_whole(path, options, progress)
     release_memory()
     progress("classifying operations by purpose")
     ranges, capture, operations = trace.range_tree, trace.capture, trace.operations
@@ -55,18 +55,23 @@ def prepare(path: Path, options: Options, progress: Progress, *, keeps_slices: b
         is_undivided=trace.steps.kind == "whole-trace",
     )
     release_memory()
-    return Prepared(trace, facts, evidence, keeps_slices)
+    return Prepared(trace, facts, evidence, keeps_slices).restrict_to_selection()
 
 
 def read_trace(path: Path, options: Options, progress: Progress) -> Trace:
     """Read an export, name its operations, find the range of each, and divide the capture into windows.
 
-    Steps are searched in the selected ranks, over the whole capture; then the windows are selected. A rank
-    without a selected window is left out.
+    Steps are searched in the whole capture, or in the selected ranks alone where the steps of the others are
+    none of theirs; then the windows are selected. A rank without a selected window is left out.
 
     Raises:
         WallscopeError: one of its children, each with a line for the user.
     """
+    return _read_whole(path, options, progress).restrict_to_selection()
+
+
+def _read_whole(path: Path, options: Options, progress: Progress) -> Trace:
+    """Return the trace of all ranks."""
     rules = load_kernel_rules(options.kernels)
     capture = read_any_capture(path, progress, options.reader, with_python=options.python_functions)
 
@@ -91,23 +96,27 @@ def _begin_trace(
     check_pattern(options.step_range, ranges)
     projected = project_ranges(capture.operations, capture.calls, tree, capture.threads)
     progress("finding steps")
-    ranks = select_ranks(capture.ranks, options.selection)
-    is_selected = operations["rank_id"].is_in(ranks["rank_id"].implode())
-    operations = operations if is_selected.all() else operations.filter(is_selected)
-    host = HostCalls(capture.calls, capture.call_names, capture.threads)
-    steps = split_steps(operations, ranks, host, ranges, options.step_range)
+    ranks, host = capture.ranks, HostCalls(capture.calls, capture.call_names, capture.threads)
+    shown = select_ranks(ranks, options.selection)["rank_id"]
+    divide = partial(split_steps, host=host, ranges=ranges, pattern=options.step_range, shown=shown)
+    steps = divide(operations, ranks)
+    is_shown = pl.col("rank_id").is_in(shown.implode())
+    if len(shown) < len(ranks) and not steps.marks_any(shown):
+        operations, ranks = operations.filter(is_shown), ranks.filter(is_shown)
+        steps = divide(operations, ranks)
+    own_windows = select_windows(steps.windows.filter(is_shown), options.selection)
     windows = measure_budgets(operations, select_windows(steps.windows, options.selection))
-    kept = ranks.filter(pl.col("rank_id").is_in(windows["rank_id"].implode()))
     return partial(
         Trace,
-        capture=replace(capture, ranks=kept),
+        capture=replace(capture, ranks=ranks.filter(pl.col("rank_id").is_in(windows["rank_id"].implode()))),
         operations=operations,
         steps=steps,
         windows=windows,
         projected=projected,
         range_tree=RangeTree(ranges, paths, names),
         selection=options.selection,
-        left_out=len(ranks) - len(kept),
+        shown=frozenset(own_windows["rank_id"].unique()),
+        left_out=len(shown) - own_windows["rank_id"].n_unique(),
         may_communicate=may_communicate,
     )
 

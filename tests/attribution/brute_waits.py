@@ -22,8 +22,8 @@ HAND_OVER_NS = 20_000
 LONGEST_NS = 50_000
 """And where nothing unknown is waited for."""
 CLOSE_NS, CANDIDATES, FEWEST = 10_000, 4, 3
-LONG_NS = 50_000
-"""Calls that last so long may have been held."""
+LONG_NS, LEAST_LONG_NS, FEWEST_FREE = 50_000, 20_000, 20
+"""Calls so long may have been held. Where many were not, the limit is twice what most of those take."""
 FEWEST_ALIKE = 8
 """With so many calls for one purpose, a held one takes thrice as long as the first quartile."""
 TOGETHER_NS, HOLDERS = 20_000, 8
@@ -193,8 +193,32 @@ def find_slept_for(model: "Model", call: int, asked: Asked) -> set[int]:
 def queued_behind(model: "Model", call: int) -> set[int] | None:
     """What a launch waited for because its queue was full."""
     made, ops = model.trace.calls[call], model.trace.ops
-    if made.what not in {"launch", "graph"} or made.end - made.start < LONG_NS:
+    if made.what not in {"launch", "graph"}:
         return None
+    calls = model.trace.calls
+    launches = {row: calls[row].end - calls[row].start for row in {op.call for op in ops} if row >= 0}
+    free = [
+        length
+        for row, length in launches.items()
+        for op in ops
+        if op.call == row and calls[row].what in {"launch", "graph"} and _find_room(model, row) is None
+    ]
+    return _find_room(model, call) if made.end - made.start >= _shortest_held(free) else None
+
+
+def _shortest_held(free: list[int]) -> float:
+    """From which length on a call is longer than those that nothing can have held."""
+    if len(free) < FEWEST_FREE:
+        return LONG_NS
+    own = sorted(free)
+    whole, rest = divmod(95 * (len(own) - 1), 100)
+    usual = own[whole] + ((own[whole + 1] - own[whole]) * rest / 100 if rest else 0)
+    return min(max(int(2 * usual), LEAST_LONG_NS), LONG_NS)
+
+
+def _find_room(model: "Model", call: int) -> set[int] | None:
+    """What made room for a launch whose queue was full."""
+    made, ops = model.trace.calls[call], model.trace.ops
     found = None
     for row in [row for row, op in enumerate(ops) if op.call == call]:
         own = model.on(ops[row].stream)
@@ -209,10 +233,10 @@ def queued_behind(model: "Model", call: int) -> set[int] | None:
 def holder(model: "Model", call: int) -> int | None:
     """The call of another thread whose lock a call waited for."""
     calls = model.trace.calls
-    kind = calls[call].thread, ROLES[calls[call].what]
     if not _may_be_held(model, call):
         return None
-    alike = [row for row, one in enumerate(calls) if (one.thread, ROLES[one.what]) == kind]
+    kinds = [(one.thread, ROLES[one.what], one.end - one.start >= LONG_NS) for one in calls]
+    alike = [row for row, kind in enumerate(kinds) if kind == kinds[call]]
     held = [_held_by(model, row) is not None for row in alike if _may_be_held(model, row)]
     return _held_by(model, call) if 2 * sum(held) >= len(held) else None
 
@@ -221,7 +245,19 @@ def _may_be_held(model: "Model", call: int) -> bool:
     """Whether a call is longer than usual ones, and does not block by itself."""
     calls = model.trace.calls
     asked = calls[call]
-    if asked.end - asked.start < LONG_NS or model.blocks(call):
+    if asked.end - asked.start < LEAST_LONG_NS or model.blocks(call):
+        return False
+    free = [
+        one.end - one.start
+        for row, one in enumerate(calls)
+        if ROLES[one.what] == ROLES[asked.what]
+        and not model.blocks(row)
+        and not any(
+            other.thread != one.thread and other.start < one.end and one.start < other.end
+            for other, _ in _list_holding(model)
+        )
+    ]
+    if asked.end - asked.start < _shortest_held(free):
         return False
     alike = sorted(one.end - one.start for one in calls if ROLES[one.what] == ROLES[asked.what])
     return len(alike) < FEWEST_ALIKE or asked.end - asked.start >= 3 * int(_quarter(alike))
@@ -232,11 +268,7 @@ def _held_by(model: "Model", call: int) -> int | None:
     calls = model.trace.calls
     asked = calls[call]
     ended = sorted(
-        (other.end, row)
-        for row, other in enumerate(calls)
-        if other.end - other.start >= LONG_NS
-        and (ROLES[other.what] in {"alloc", "copy"} or model.blocks(row))
-        and other.end <= asked.end + TOGETHER_NS
+        (other.end, row) for other, row in _list_holding(model) if other.end <= asked.end + TOGETHER_NS
     )
     found = []
     for end, row in ended[-HOLDERS:]:
@@ -250,6 +282,16 @@ def _held_by(model: "Model", call: int) -> int | None:
         ):
             found.append((beside, end, row))
     return max(found)[2] if found else None
+
+
+def _list_holding(model: "Model") -> list[tuple[Call, int]]:
+    """Calls that may hold the lock of the driver, and their numbers."""
+    return [
+        (one, row)
+        for row, one in enumerate(model.trace.calls)
+        if one.end - one.start >= LEAST_LONG_NS
+        and (ROLES[one.what] in {"alloc", "copy"} or model.blocks(row))
+    ]
 
 
 def _quarter(lengths: list[int]) -> float:

@@ -1,5 +1,7 @@
 """A GPU that changes between two clock levels: two kinds of steps, with the factor of their kernels."""
 
+from random import Random
+
 import pytest
 
 from fixtures.simulation import names
@@ -21,13 +23,18 @@ def list_facts(found):
     return list(_describe_steps(found, found.ranks[0]))
 
 
-def analyze_steps(folder, lengths, seed, *, more_kernels=False):
-    """The answer about steps whose kernels take so many times as long, or of which there are so many."""
+def analyze_steps(folder, lengths, seed, *, more_kernels=False, waits_us=0):
+    """The answer about steps whose kernels take so many times as long, or of which there are so many.
+
+    Up to `waits_us` the host lets the GPU wait in a step.
+    """
+    host = Random(seed)
 
     def one(number):
         count, ratio = (round(30 * lengths[number]), 1.0) if more_kernels else (30, lengths[number])
         layer = [Launch(name, round(us * US * ratio)) for name, us in ((names.GEMM, 60), (names.GEMM_2, 40))]
-        return [*layer * count, Work(100 * US), SyncStream()]
+        wait = [SyncStream(), Work(round(host.uniform(0, waits_us) * US))] if waits_us else []
+        return [*layer * count, Work(100 * US), SyncStream(), *wait]
 
     program = Program(((HostThread("python", stepped(len(lengths), one)),),))
     write_run(run(add_noise(program, seed)), folder / "run.sqlite")
@@ -58,6 +65,21 @@ def test_the_levels_are_told_with_their_factor(tmp_path):
 
     assert f"the same compute kernels take {ratio} times as long" in found.diagnosis.verdict
     assert any(f"(same kernels {ratio}x as long)" in line for line in list_facts(found))
+
+
+@pytest.mark.parametrize("seed", [1, *slow(2, 3)])
+def test_levels_are_kinds_of_steps_where_the_host_varies_by_more(tmp_path, seed):
+    levels = [1.0, 1.0, 1.0, RATIO, RATIO, RATIO] * 3
+    low, high = analyze_steps(tmp_path, levels, seed, waits_us=1_500).ranks[0].modes
+
+    assert high.kernel_ratio == pytest.approx(RATIO, rel=0.05)
+    assert {number % 6 >= 3 for number in high.steps} == {True}
+    assert {number % 6 >= 3 for number in low.steps} == {False}
+
+
+@pytest.mark.parametrize("seed", [1, *slow(2, 3)])
+def test_a_host_that_varies_makes_no_levels(tmp_path, seed):
+    assert analyze_steps(tmp_path, [1.0] * 18, seed, waits_us=1_500).ranks[0].modes == ()
 
 
 def test_steps_with_more_kernels_are_no_clock_level(tmp_path):

@@ -12,9 +12,24 @@ from random import Random
 import numpy as np
 import pytest
 
+from fixtures.simulation import names
 from fixtures.simulation.judged import account_ranks, judged
+from fixtures.simulation.program import (
+    Acquire,
+    Copy,
+    HostThread,
+    Launch,
+    Park,
+    Program,
+    Release,
+    Signal,
+    SyncStream,
+    Work,
+    stepped,
+)
 from fixtures.simulation.random_programs import random_program
 from fixtures.simulation.random_threads import random_threads
+from fixtures.simulation.story import COPIES, US
 
 BASE_SEED = int(os.environ.get("WALLSCOPE_BASE_SEED", "1"))
 PROGRAMS, THREADED_PROGRAMS = 6, 12
@@ -176,3 +191,49 @@ def test_threads_that_share_a_lock_are_told_from_those_that_work_side_by_side(th
     wrong = sum(error > 0.01 for error, _ in found)
     assert wrong <= max(len(ranks) // 20, 1), (REPEAT, largest(found))
     assert wrong_verdicts(ranks) == [], REPEAT
+
+
+def let_go_late(length_us):
+    """A thread waits for a lock whose holder copies and then works; or it works itself, beside the copy."""
+
+    def one(number):
+        asked = [Acquire("state"), Work(3 * US), Release("state")]
+        wait = [Work(20 * US), *asked] if length_us is None else [Work(length_us * US)]
+        return [
+            Signal(f"step {number}"),
+            *wait,
+            *(Launch(names.GEMM, 60 * US) for _ in range(8)),
+            SyncStream(),
+        ]
+
+    def other(number):
+        copy = Copy("host-to-device", 32 << 20, 900 * US, COPIES, host_memory="pageable")
+        held = [copy, Work((400 + 30 * number) * US)]
+        return [
+            Park(f"step {number}"),
+            *([Acquire("state"), *held, Release("state")] if length_us is None else held),
+        ]
+
+    steps = 9
+    beside = tuple(action for number in range(steps) for action in other(number))
+    return Program(((HostThread("python", stepped(steps, one)), HostThread("holder", beside)),))
+
+
+@pytest.mark.parametrize(
+    ("program", "true", "dominant", "level"),
+    [
+        pytest.param(random_threads(81042), "memory", "host", "medium", id="three threads"),
+        pytest.param(let_go_late(None), "memory", "host", "medium", id="two threads"),
+        pytest.param(let_go_late(2_500), "host", "host", "high", id="mostly work of its own"),
+    ],
+)
+def test_host_time_that_may_be_a_wait_for_a_holder_that_works_is_not_sure(program, true, dominant, level):
+    (found,) = account_ranks(0, program)
+
+    assert (found.truth.dominant, found.dominant, found.level) == (true, dominant, level)
+
+
+def test_system_calls_tell_that_a_holder_works_before_it_releases_a_lock():
+    (found,) = judged([81042], make=random_threads, has_os_calls=True).with_events
+
+    assert found.dominant == found.truth.dominant == "memory"

@@ -11,9 +11,10 @@ import polars as pl
 import pytest
 
 from fixtures.simulation.less_rows import rename_kernels
-from fixtures.simulation.program import Collective
+from fixtures.simulation.program import NULL_STREAM, Collective, SyncDevice
 from fixtures.simulation.run import run
 from fixtures.simulation.stories import stories
+from fixtures.simulation.story import all_to_all, alone, gemm
 from fixtures.simulation.truth import truths
 from fixtures.simulation.verdict import verdict
 from fixtures.simulation.wait_story import change_rows
@@ -165,6 +166,27 @@ def test_no_wall_is_sure_where_no_name_is_known(name, tmp_path):
     change_rows(path, rename_kernels()[1])
 
     assert read(path).diagnosis.confidence.level == "low"
+
+
+ON_ANY_STREAM = {
+    "the stream of compute": (all_to_all(200, stream=NULL_STREAM),),
+    "another one, in the order of the host": (SyncDevice(), all_to_all(200), SyncDevice()),
+}
+
+
+@pytest.mark.parametrize(("world", "wall"), [("8", "unknown"), (None, "compute")])
+@pytest.mark.parametrize("sends", ON_ANY_STREAM.values(), ids=ON_ANY_STREAM)
+def test_without_any_name_the_stream_of_a_kernel_decides_nothing(tmp_path, sends, world, wall):
+    """Of several ranks the wall is unknown, whatever stream they communicate on; else it is never sure."""
+    path = tmp_path / "run.sqlite"
+    write_run(run(alone(lambda _: (gemm(100), *sends, gemm(50), SyncDevice()))), path)
+    known = f"UPDATE META_DATA_CAPTURE SET value = 'WORLD_SIZE=\"{world}\"'"
+    gone = "DELETE FROM META_DATA_CAPTURE"
+    change_rows(drop_ranges(path), [f"{known if world else gone} WHERE value LIKE 'WORLD_SIZE=%'"])
+    change_rows(path, rename_kernels()[1])
+    found = read(path).diagnosis
+
+    assert (found.dominant_wall, found.confidence.level) == (wall, "low")
 
 
 @pytest.mark.parametrize("name", run_part(COMPUTING, name=str))

@@ -39,7 +39,7 @@ def account(prepared):
     return found
 
 
-def judge(account, *steps, unresolved=0, inferred=(0,), blocked=0, **flags):
+def judge(account, *steps, unresolved=0, inferred=(0,), blocked=0, beside=0, **flags):
     """The confidence in some steps; one step stands for several that are alike, numbers for all."""
     walls = np.array(steps * (STEPS if len(steps) == 1 else 1))
     changed = replace(
@@ -48,6 +48,7 @@ def judge(account, *steps, unresolved=0, inferred=(0,), blocked=0, **flags):
         unresolved=np.outer(np.full(len(walls), unresolved), [1, 0, 0, 0]),
         inferred=np.resize(np.array(inferred), len(walls)),
         blocked=np.full(len(walls), blocked),
+        beside=np.full(len(walls), beside),
         profiled=np.zeros(len(walls), np.int64),
         **{
             "unrecognized": np.zeros(len(walls), np.int64),
@@ -105,6 +106,21 @@ def test_host_is_less_sure_if_it_depends_on_blocked_calls(account, step, blocked
 
     assert found.level == level
     assert ("a reason that the export does not contain" in found.reasons[-1]) == (level == "medium")
+
+
+@pytest.mark.parametrize(
+    ("step", "beside", "level"),
+    [
+        pytest.param(MOSTLY_HOST, 30, "high", id="host leads without it"),
+        pytest.param(MOSTLY_HOST, 36, "medium", id="unknown without it"),
+        pytest.param((43, 50, 0, 7, 0), 7, "high", id="host is not the wall"),
+    ],
+)
+def test_host_is_less_sure_if_threads_may_have_waited_for_each_other(account, step, beside, level):
+    found = judge(account, step, beside=beside)
+
+    assert found.level == level
+    assert ("would show whether it waits for them" in found.reasons[-1]) == (level == "medium")
 
 
 @pytest.mark.parametrize(

@@ -327,6 +327,18 @@ class OperationFacts:
     recomputed: pl.DataFrame
     backward_ranks: frozenset[int]
 
+    def select(self, op: pl.Series) -> "OperationFacts":
+        """Return the data on some operations."""
+        is_own = pl.col("op").is_in(op.implode())
+        return OperationFacts(
+            self.axes.filter(is_own),
+            self.collectives.filter(is_own),
+            self.partners.filter(is_own),
+            self.copies.filter(is_own),
+            self.recomputed.filter(is_own),
+            self.backward_ranks,
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class Evidence:

@@ -1,6 +1,6 @@
 """A capture prepared for attribution: its trace, the windows of its ranks, and their slices."""
 
-from dataclasses import field
+from dataclasses import field, replace
 
 import polars as pl
 
@@ -19,11 +19,11 @@ from wallscope.trace.steps import Steps
 class Trace:
     """A capture with its operations classified (`CLASSIFIED`), projected and divided into windows.
 
-    `operations` are whole, and all those of the selected ranks; `waits` are those of all ranks. `steps` is
-    the division of the whole capture. `windows` are those in the selection, with the columns of `STEPS` and
-    `BUDGETS`, and those of `select_windows`. `projected` follows `PROJECTION`. `left_out` counts the ranks
-    without a selected window. `may_communicate` is the evidence that kernels with unrecognized names may
-    communicate, `None` without any.
+    `operations` are whole, and all those of the ranks; `waits` are those of the whole capture, and `steps` is
+    its division. `windows` are those in the selection, with the columns of `STEPS` and `BUDGETS`, and those
+    of `select_windows`. `projected` follows `PROJECTION`. `shown` are the ids of the ranks that the user
+    selects. `left_out` counts those without a selected window. `may_communicate` is the evidence that kernels
+    with unrecognized names may communicate, `None` without any.
     """
 
     capture: Capture
@@ -34,6 +34,7 @@ class Trace:
     projected: pl.DataFrame
     range_tree: RangeTree
     selection: Selection
+    shown: frozenset[int]
     left_out: int
     may_communicate: str | None
 
@@ -41,6 +42,19 @@ class Trace:
         """Return the indices of ranks without the step marker of the others, from 0 among `capture.ranks`."""
         numbers = enumerate(self.capture.ranks["rank_id"])
         return frozenset(place for place, number in numbers if number in self.steps.unmarked)
+
+    def restrict_to_selection(self) -> "Trace":
+        """Return the trace of the ranks that the user selects."""
+        ranks = self.capture.ranks
+        is_shown = pl.col("rank_id").is_in(sorted(self.shown))
+        if ranks.select(is_shown.all()).item():
+            return self
+        return replace(
+            self,
+            capture=replace(self.capture, ranks=ranks.filter(is_shown)),
+            operations=self.operations.filter(is_shown),
+            windows=self.windows.filter(is_shown),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,15 +93,25 @@ def measure_rank_work(trace: Trace, rank_id: int) -> TypicalWork:
 class Prepared:
     """All inputs of a time breakdown: the first stage of every command.
 
-    The slices of a rank are computed on first use. `keeps_slices` caches them for later uses, at 60 bytes per
-    slice. Several threads may request ranks at once.
+    They are about the ranks that the user selects, but for `evidence`. `whole` is the same about all ranks,
+    with which the selected ones are replayed; `None` where all are selected. The slices of a rank are
+    computed on first use. `keeps_slices` caches them for later uses, at 60 bytes per slice. Several threads
+    may request ranks at once.
     """
 
     trace: Trace
     facts: OperationFacts
     evidence: Evidence
     keeps_slices: bool = False
+    whole: "Prepared | None" = None
     _kept: dict[int, pl.DataFrame] = field(default_factory=dict)
+
+    def restrict_to_selection(self) -> "Prepared":
+        """Return the inputs about the ranks that the user selects."""
+        trace = self.trace.restrict_to_selection()
+        if trace is self.trace:
+            return self
+        return replace(self, trace=trace, facts=self.facts.select(trace.operations["op"]), whole=self)
 
     def slices_of_rank(self, own: RankWindows) -> pl.DataFrame:
         """Return the slices of a rank, as `attribute_rank` does."""

@@ -57,6 +57,7 @@ from wallscope.replay.edits import (
 )
 from wallscope.replay.graph import Role
 from wallscope.replay.windows import ReplayWindow, SimulatedSteps
+from wallscope.thresholds.causes import SIDE_BY_SIDE_RATIO
 from wallscope.thresholds.verdict import SHOWN_OVERLAP_TAX_SHARE
 from wallscope.trace.intervals import Spans, covered_ns, order_spans, union
 from wallscope.trace.names import normalize_names
@@ -328,6 +329,7 @@ class Changes:
             return (_OF_PEERS,) if is_part(name) else _NONE
         target = self.targets[name]
         notes = self._relieve(target, share, draft) if share < 1 else ()
+        notes = (*notes, *self._describe_side_by_side(target))
         if name == THINK:
             notes = (*notes, *self._list_other_host_time())
         draft.scale_operations(target.ops, share)
@@ -398,6 +400,23 @@ class Changes:
             draft.scale_operations(op[rows].astype(np.int64), 1 - relief)
             notes.append(f"overlapping compute takes {tax:.2f} times as long as alone (measured here)")
         return tuple(notes)
+
+    def _describe_side_by_side(self, target: Target) -> Iterator[str]:
+        """Say what is assumed of kernels of other streams that run at the same time as changed ones."""
+        own, computing = self._window.operations, self._moving_and_computing[1]
+        op, rank, start_ns, end_ns = (
+            own[name].to_numpy()[computing] for name in ("op", "rank_id", "start_ns", "end_ns")
+        )
+        changes, beside_ns = are_among(op, target.ops), 0
+        for one in np.unique(rank[changes]).tolist():
+            left, changed = ((rank == one) & goes for goes in (~changes, changes))
+            others = union(order_spans(start_ns[left], end_ns[left]))
+            beside_ns += int(covered_ns(others, Spans(start_ns[changed], end_ns[changed])).sum())
+        if beside_ns > (SIDE_BY_SIDE_RATIO - 1) * int((end_ns - start_ns)[changes].sum()):
+            yield (
+                "kernels that overlap these take as long as in the capture: how much they slow each other is"
+                " unknown"
+            )
 
     def _without(self, name: str, draft: GraphEdit) -> tuple[str, ...]:
         match name:

@@ -77,10 +77,11 @@ from wallscope.summary.ranges import (
 )
 from wallscope.summary.speed_of_light import build_ledger
 from wallscope.summary.unusual_losses import (
-    compare_kinds,
+    find_kinds,
     find_rare_stalls,
     find_slower_kernels,
     measure_longest_gap,
+    sum_beside_calls_by_step,
     sum_blocked_by_step,
 )
 from wallscope.thresholds.verdict import MATERIAL_SHARE, NO_KERNEL_SHARE, WORK_OUTSIDE_SHARE
@@ -94,7 +95,6 @@ from wallscope.trace.intervals import (
     order_spans,
     union,
 )
-from wallscope.trace.step_variation import find_step_modes
 
 if TYPE_CHECKING:
     from wallscope.advice.model_work import PlannedRun
@@ -110,7 +110,8 @@ class RankSummary:
 
     `walls`, `unresolved`, `inferred` and `blocked` cover its deciding steps: the steady ones, or all selected
     ones if none is steady. `blocked` is host time in calls that were blocked for an unknown reason, and
-    `unrecognized` the compute time of kernels with unrecognized names.
+    `beside` that in which a thread may have waited for calls of another one. `unrecognized` is the compute
+    time of kernels with unrecognized names.
     `kernel_share` is the time of kernels and graphs within the windows divided by that of the windows, and
     `has_kernels_elsewhere` whether they ran at other times.
     `hides_recompute` is set if the rank trains and no range names its backward pass. `lacks_calls` is set if
@@ -127,6 +128,7 @@ class RankSummary:
     unresolved: Times
     inferred: Times
     blocked: Times
+    beside: Times
     unrecognized: Times
     kernel_share: float
     has_kernels_elsewhere: bool
@@ -170,14 +172,17 @@ def summarize_ranks(
     described = Once(
         lambda: describe_operations(trace.capture, trace.projected, written, facts.axes, facts.collectives)
     )
-    ranks = list_rank_windows(trace)
-    taxes = {own.rank_id: Once(partial(_measure_tax, own, trace.capture.kernels)) for own in ranks}
+    whole = prepared.whole or prepared
+    everyone = list_rank_windows(whole.trace)
+    taxes = {own.rank_id: Once(partial(_measure_tax, own, trace.capture.kernels)) for own in everyone}
 
     def tax_ratio(rank_id: int) -> float | None:
         tax = taxes[rank_id]()
         return None if tax is None else tax.ratio
 
-    bounds = estimate_upper_bounds(prepared, ranks, tax_ratio)
+    of_everyone = zip(everyone, estimate_upper_bounds(whole, everyone, tax_ratio), strict=True)
+    asked = frozenset(trace.capture.ranks["rank_id"])
+    ranks, bounds = zip(*(own for own in of_everyone if own[0].rank_id in asked), strict=True)
     of_ranks = zip(trace.capture.ranks.iter_rows(named=True), ranks, bounds, strict=True)
 
     def summarize(own: tuple[dict[str, Any], RankWindows, UpperBounds]) -> RankSummary:
@@ -303,6 +308,7 @@ def _summarize_rank(  # noqa: PLR0913, PLR0917  # what is shared between ranks, 
         unresolved=sum_unresolved_by_step(sums, deciding["step"]),
         inferred=sum_inferred_by_step(slices, deciding["step"]),
         blocked=sum_blocked_by_step(slices, capture.calls, evidence.waits, deciding["step"]),
+        beside=sum_beside_calls_by_step(slices, capture, evidence.waits, deciding["step"]),
         unrecognized=sum_unrecognized_by_step(sums, deciding["step"]),
         kernel_share=inside_ns / max(whole_ns, 1),
         has_kernels_elsewhere=inside_ns < kernel_ns,
@@ -388,9 +394,7 @@ def _measure_steadiness(
     return _Steadiness(
         mean_step_ns=average_total(int(duration_ns.sum()), duration_ns.size) if duration_ns.size else None,
         median_step_ns=round(float(np.median(duration_ns))) if duration_ns.size else None,
-        modes=compare_kinds(
-            find_step_modes(steady["step"].to_numpy(), duration_ns), operations, steady, capture
-        ),
+        modes=find_kinds(operations, steady, capture),
         rare_stalls=find_rare_stalls(sums, steady),
     )
 

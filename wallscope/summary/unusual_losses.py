@@ -1,4 +1,4 @@
-"""Losses that the typical step does not show: rare stalls, one long gap, slower kernels, blocked calls.
+"""Losses that the typical step does not show: rare stalls, one long gap, slower kernels, blocked threads.
 
 Time may be lost on few steps alone, so that no median shows it. One gap with most of the host time, in a
 capture whose steps are unknown, is start-up, compilation or input. The cause of other host time says little
@@ -15,6 +15,7 @@ Kernels that overlap communication are left out: how much of them does so varies
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from heapq import heappush, heappushpop
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -23,6 +24,7 @@ import polars as pl
 from wallscope.attribution.totals import SliceSums
 from wallscope.columns import (
     Rows,
+    are_among,
     as_integers,
     combine_codes,
     encode_member,
@@ -33,31 +35,44 @@ from wallscope.columns import (
 from wallscope.finding_texts import make_finding
 from wallscope.model.analysis import Anchor, Rank
 from wallscope.model.capture import Capture, Finding
-from wallscope.model.cause_catalogue import MEMORY_DRIVER_LOCK
+from wallscope.model.cause_catalogue import DRAINED, HOST_FRAMEWORK, MEMORY_DRIVER_LOCK
 from wallscope.model.diagnosis import RareStall, SlowerKernels, StepMode
 from wallscope.model.enums import CallRole, LinkKind, OperationClass, OperationKind, Wall
 from wallscope.model.finding_codes import FindingCode
 from wallscope.model.rank_summaries import LockedCall
+from wallscope.model.schemas import HostKind
 from wallscope.records import dataclass
 from wallscope.summary.communication import number_shapes
 from wallscope.thresholds.steps import (
     CLOCK_EXPLAINS_SHARE,
     COMPARED_WORK_SHARE,
     FEWEST_STEPS_EACH_SIDE_COUNT,
+    FEWEST_STEPS_FOR_MODES_COUNT,
+    MODES_APART_RATIO,
     SLOWER_KERNELS_RATIO,
 )
 from wallscope.thresholds.verdict import MATERIAL_SHARE, ONE_GAP_SHARE
 from wallscope.trace.dependencies import Dependencies
 from wallscope.trace.intervals import Spans, Times, covered_ns, order_spans, union
-from wallscope.trace.step_variation import find_stall_period, measure_rare_excess, select_longest
+from wallscope.trace.step_variation import (
+    find_stall_period,
+    find_step_modes,
+    measure_rare_excess,
+    select_longest,
+)
+from wallscope.trace.waits_outside_calls import find_holding_calls
 from wallscope.units import average, duration, percent, plural
 
 _WALL_ORDER = tuple(Wall)
 _NAME_OF_WALL = {Wall.UNATTRIBUTED: "unattributed time"}
 _RETURNING = (CallRole.LAUNCH, CallRole.GRAPH, CallRole.COPY)
 _IN_CALLS = (LinkKind.LAUNCH_CALL, LinkKind.OTHER_CALL)
+_SYSTEM_KINDS = [encode_member(kind) for kind in (HostKind.OS, HostKind.LOCK, HostKind.IO)]
+"""Rows that the tracing of system calls makes: without any, a thread was not traced."""
 _LOCK = MEMORY_DRIVER_LOCK
 _MOST_CALLS = 2
+_UNIT_LENGTH = 1_000_000
+"""Parts of the usual length of kernels in which levels are compared."""
 _CLOCK_METRIC = "gpc clock frequency"
 UNKNOWN_SLOWNESS = "lower GPU clocks, or contention for the GPU"
 """Why the same kernels may take longer."""
@@ -159,6 +174,42 @@ def sum_blocked_by_step(
     return sum_by_group(row, blocked_ns, len(steps))
 
 
+def sum_beside_calls_by_step(
+    slices: pl.DataFrame, capture: Capture, waits: Dependencies, steps: pl.Series
+) -> Times:
+    """Return the host time in which a thread may have waited for another one, in ns, one number per step.
+
+    It is outside calls, and nothing says what the thread did. Meanwhile another thread of the process was in
+    a call in which it may have held a lock. If the holder worked outside calls before it released the lock,
+    only rows of system calls show such a wait. A thread that has some is left out.
+
+    Args:
+        slices: `SLICES` of one rank.
+        capture: the capture.
+        waits: what calls waited for.
+        steps: the numbers of the steps.
+    """
+    causes = slices["cause"].cast(pl.String)
+    is_open = ((causes == HOST_FRAMEWORK) | causes.str.starts_with(DRAINED)).to_numpy()
+    is_open &= as_integers(slices["kind"]) == encode_member(LinkKind.OUTSIDE_CALLS)
+    is_system = np.isin(as_integers(capture.host_events["kind"]), _SYSTEM_KINDS)
+    traced = capture.host_events["thread"].to_numpy().astype(np.int64)[is_system]
+    is_open &= ~are_among(slices["thread"].to_numpy(), traced)
+    row, place = match_rows(steps.to_numpy(), slices["step"].to_numpy()[is_open])
+    own = slices[np.flatnonzero(is_open)[place]]
+    spans = Spans(own["start_ns"].to_numpy(), own["end_ns"].to_numpy())
+    process, calls = capture.threads["process"].to_numpy(), waits.calls
+    holding = find_holding_calls(calls, capture.calls["role"])
+    held_by, asked_by = process[calls.thread[holding]], process[own["thread"].to_numpy()]
+    beside_ns = np.zeros(len(own), np.int64)
+    for one in np.unique(asked_by).tolist():
+        held = holding[held_by == one]  # never by the thread itself, which is outside calls
+        rows = np.flatnonzero(asked_by == one)
+        spans_of = Spans(spans.start_ns[rows], spans.end_ns[rows])
+        beside_ns[rows] = covered_ns(union(order_spans(calls.start_ns[held], calls.end_ns[held])), spans_of)
+    return sum_by_group(row, beside_ns, len(steps))
+
+
 def find_hidden_locks(rank: Rank, anchor: Anchor) -> Iterator[Finding]:
     """Report waits for the driver that are material, while those on the critical path are not."""
     step_ns, host = rank.typical.step_ns, rank.host_details
@@ -214,28 +265,40 @@ def find_slower_kernels(
     )
 
 
-def compare_kinds(
-    kinds: tuple[StepMode, ...], operations: pl.DataFrame, steady: pl.DataFrame, capture: Capture
-) -> tuple[StepMode, ...]:
-    """Return kinds of steps with the ratio of their compute kernels to the same ones of the shortest kind.
+def find_kinds(operations: pl.DataFrame, steady: pl.DataFrame, capture: Capture) -> tuple[StepMode, ...]:
+    """Return the kinds of the steady steps of a rank, the shortest first; empty if there is one kind.
 
-    A GPU that changes between two clock levels makes two kinds of steps with the same kernels.
+    A GPU that changes between two clock levels makes two kinds of steps with the same kernels. Where other
+    time varies so much that lengths of steps show no kinds, lengths of kernels may.
 
     Args:
-        kinds: the kinds of steps of a rank, the shortest first.
         operations: `CLASSIFIED`, all of the rank.
         steady: its steady windows (`STEPS`), in order.
         capture: the whole export.
     """
-    lengths = _measure_lengths(operations, steady, capture.kernels) if kinds else None
+    number, duration_ns = steady["step"].to_numpy(), (steady["end_ns"] - steady["start_ns"]).to_numpy()
+    kinds = find_step_modes(number, duration_ns)
+    is_enough = len(steady) >= FEWEST_STEPS_FOR_MODES_COUNT
+    lengths = _measure_lengths(operations, steady, capture.kernels) if is_enough else None
     if lengths is None:
         return kinds
     of_step = _compare_lengths(lengths)
-    number = steady["step"].to_numpy()
+    if not kinds:
+        kinds = _find_levels(number, duration_ns, of_step)
     levels = [float(np.median(of_step[np.isin(number, kind.steps)])) for kind in kinds]
     return tuple(
         replace(kind, kernel_ratio=level / levels[0]) for kind, level in zip(kinds, levels, strict=True)
     )
+
+
+def _find_levels(number: Rows, duration_ns: Times, of_step: _Ratios) -> tuple[StepMode, ...]:
+    """Return the kinds of steps by the length of their kernels, if the steps of each kind take longer too."""
+    levels = find_step_modes(number, np.rint(of_step * _UNIT_LENGTH).astype(np.int64))
+    medians_ns = [float(np.median(duration_ns[np.isin(number, level.steps)])) for level in levels]
+    if any(longer < MODES_APART_RATIO * shorter for shorter, longer in pairwise(medians_ns)):
+        return ()
+    pairs = zip(levels, medians_ns, strict=True)
+    return tuple(StepMode(level.steps, round(median_ns)) for level, median_ns in pairs)
 
 
 def _compare_lengths(lengths: "_ShapeLengths") -> _Ratios:

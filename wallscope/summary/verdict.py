@@ -198,9 +198,15 @@ def _list_doubts(decision: Decision, account: RankSummary) -> Iterator[str]:
         )
     if account.lacks_calls:
         yield f"launch calls are missing: {_WITHOUT_CALLS.get(decision.dominant, _WAITS_UNKNOWN)}"
-    if decision.dominant == "host" and find_dominant_wall(*_without_blocked_calls(account)) != "host":
+    if _rests_on(decision, account, account.blocked):
         share = _median_share(account.blocked, account.walls)
         yield f"{percent(share)} is in calls that were blocked for a reason that the export does not contain"
+    if _rests_on(decision, account, account.beside):
+        share = _median_share(account.beside, account.walls)
+        yield (
+            f"{percent(share)} is host time outside CUDA calls while other threads are in calls: only system"
+            " calls (`--trace=osrt`) would show whether it waits for them"
+        )
     yield from _list_recording_doubts(decision, account)
 
 
@@ -238,10 +244,10 @@ def _without_profiler(account: RankSummary) -> RankSummary:
     return replace(account, walls=walls, unresolved=unresolved)
 
 
-def _without_blocked_calls(account: RankSummary) -> tuple[Times, Times]:
-    """Return walls and unresolved time with the time in blocked calls counted as unattributed."""
+def _rests_on(decision: Decision, account: RankSummary, host_ns: Times) -> bool:
+    """Return whether the wall is host time, and another one without some of it, in ns for each step."""
     walls, unresolved = account.walls.copy(), account.unresolved.copy()
-    walls[:, _HOST_COLUMN] -= account.blocked
-    walls[:, _UNATTRIBUTED_COLUMN] += account.blocked
-    unresolved[:, 0] += account.blocked
-    return walls, unresolved
+    walls[:, _HOST_COLUMN] -= host_ns
+    walls[:, _UNATTRIBUTED_COLUMN] += host_ns
+    unresolved[:, 0] += host_ns
+    return decision.dominant == "host" and find_dominant_wall(walls, unresolved) != "host"

@@ -156,7 +156,12 @@ INFERRED_SHARE: Final = 0.5
 FULL_QUEUE_COUNT: Final = 950
 """Launches of a stream that are pending when its queue is full, at least. Measured: 1,001 to 1,022."""
 SHORTEST_HELD_CALL_NS: Final = 50_000
-"""Of calls that a full queue or a lock may have held. Chosen; launches mostly take 3 to 15 us."""
+"""Of calls that a full queue or a lock may have held. Chosen; launches mostly take 3 to 15 us. A capture with
+enough calls of a role that nothing can have held has its own limit for them: `UNUSUAL_LATENCY_RATIO` times
+`USUAL_LATENCIES_SHARE` of theirs, from `LEAST_HELD_CALL_NS` on up to this."""
+LEAST_HELD_CALL_NS: Final = 20_000
+"""The same where such calls are all shorter. Chosen, as `LOCK_RETURN_NS`: in less, any two calls return
+together."""
 LOCK_RETURN_NS: Final = 20_000
 """Two calls return together if no more lies between. Chosen: the way out of the driver."""
 LOCKED_WORK_NS: Final = 100_000

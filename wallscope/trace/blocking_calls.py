@@ -8,7 +8,9 @@
   blocked if the copy ended before they returned.
 - Held calls: a launch returns only when the queue of its channel has room, and this queue holds about a
   thousand launches. The host is then so far ahead that it waits for the device. A driver call may also wait
-  for a lock that another thread holds in its own call; the two return together.
+  for a lock that another thread holds in its own call; the two return together. Both take longer than calls
+  of their role that nothing can have held: those with room in the queue, and without such a call of another
+  thread at that time.
 - Asking: a thread may query an event or a stream repeatedly. This appears as a run of queries.
 """
 
@@ -35,7 +37,9 @@ from wallscope.thresholds.steps import (
     BLOCKING_COPY_LATE_NS,
     FEWEST_QUERIES_COUNT,
     FEWEST_USUAL_CALLS_COUNT,
+    FEWEST_USUAL_LATENCIES_COUNT,
     FULL_QUEUE_COUNT,
+    LEAST_HELD_CALL_NS,
     LOCK_CANDIDATES_COUNT,
     LOCK_RETURN_NS,
     LOCKED_LENGTH_RATIO,
@@ -44,7 +48,9 @@ from wallscope.thresholds.steps import (
     LOCKS_SHARE,
     QUERIES_APART_NS,
     SHORTEST_HELD_CALL_NS,
+    UNUSUAL_LATENCY_RATIO,
     USUAL_CALLS_SHARE,
+    USUAL_LATENCIES_SHARE,
 )
 from wallscope.trace.intervals import Times
 from wallscope.trace.streams import UNRESOLVED, StreamOrder, Tail
@@ -140,9 +146,9 @@ def find_full_queues(
 ) -> dict[int, Tail]:
     """Return the launches that waited for a place in the queue, each with the operation that they waited for.
 
-    A launch is taken for one that waited if it took long and about as many launches of its stream were
-    pending when it returned as a queue holds. The start of the last operation that had begun then had made
-    room, so what was waited for is the one before that.
+    A launch is taken for one that waited if it took longer than those with room. When it returned, about as
+    many launches of its stream were pending as a queue holds. The start of the last operation that had begun
+    then had made room, so what was waited for is the one before that.
 
     Args:
         operations: `OPERATIONS`.
@@ -153,23 +159,35 @@ def find_full_queues(
     call, stream = operations["call"].to_numpy(), operations["stream"].to_numpy()
     start_ns = operations["start_ns"].to_numpy()
     is_launch = np.isin(FlattenedCalls(as_integers(roles), -1)[call], [*map(encode_member, _LAUNCHING)])
-    is_long = is_launch & (calls.end_ns[call] - calls.start_ns[call] >= SHORTEST_HELD_CALL_NS)
-    found: dict[int, Tail] = {}
-    if not is_long.any():
-        return found
+    length_ns = calls.end_ns[call] - calls.start_ns[call]
+    full, awaited = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
+    if not (is_launch & (length_ns >= LEAST_HELD_CALL_NS)).any():
+        return {}
     for _, own in iterate_groups(stream):
         if own.size <= FULL_QUEUE_COUNT:
             continue
-        place = np.flatnonzero(is_long[own])
+        place = np.flatnonzero(is_launch[own])
         returned_ns = calls.end_ns[call[own[place]]]
         begun = np.searchsorted(start_ns[own], returned_ns, side="right")
         is_new = np.append(True, (call[own[1:]] != call[own[:-1]]) | (call[own[1:]] < 0))
         launches = np.append(0, np.cumsum(is_new))  # those of graphs run several operations
         is_full = (launches[place + 1] - launches[begun] >= FULL_QUEUE_COUNT) & (begun > 1)
-        awaited = before[own[begun[is_full] - 1]]
-        held = call[own[place[is_full]]]
-        found |= {one: (op,) for one, op in zip(held.tolist(), awaited.tolist(), strict=True) if op >= 0}
-    return found
+        full.append(own[place[is_full]])
+        awaited.append(before[own[begun[is_full] - 1]].astype(np.int64))
+    ops, behind = np.concatenate(full), np.concatenate(awaited)
+    has_room = is_launch.copy()
+    has_room[ops] = False
+    is_held = (length_ns[ops] >= _find_shortest_held(length_ns[has_room])) & (behind >= 0)
+    held, last = call[ops[is_held]].tolist(), behind[is_held].tolist()
+    return {one: (op,) for one, op in zip(held, last, strict=True)}
+
+
+def _find_shortest_held(unheld_ns: Times) -> int:
+    """Return from which length on a call is longer than those of its role that nothing can have held."""
+    if unheld_ns.size < FEWEST_USUAL_LATENCIES_COUNT:
+        return SHORTEST_HELD_CALL_NS
+    longest_ns = int(UNUSUAL_LATENCY_RATIO * np.quantile(unheld_ns, USUAL_LATENCIES_SHARE))
+    return min(max(longest_ns, LEAST_HELD_CALL_NS), SHORTEST_HELD_CALL_NS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,7 +195,8 @@ class LockedCalls:
     """Calls that waited for a lock: those of which is known what its holder waited for, and all holders.
 
     `holder` int32[call] is the call of another thread that held the lock, -1 without one. `is_delayed`
-    bool[call] marks calls that took several times as long as usual ones of their role.
+    bool[call] marks calls that took several times as long as usual ones of their role. One below
+    `SHORTEST_HELD_CALL_NS` may be so by chance, and is marked only with its holder.
     """
 
     awaited: dict[int, Tail]
@@ -191,9 +210,9 @@ def find_locked_calls(
     """Return the calls that returned together with a long call of another thread of their process.
 
     A call no longer than usual ones with its purpose did not wait. If most long ones of its thread do not
-    return so, they are long by themselves. The other call blocks, allocates or copies. It lasted for most of
-    the time of the one that waited for it. The latter may return a little later, because it does its own work
-    once it has the lock.
+    return so, they are long by themselves; those below `SHORTEST_HELD_CALL_NS` are judged apart. The other
+    call blocks, allocates or copies. It lasted for most of the time of the one that waited for it. The latter
+    may return a little later, because it does its own work once it has the lock.
 
     Args:
         calls: times and threads of all calls.
@@ -203,18 +222,23 @@ def find_locked_calls(
     """
     start_ns, end_ns, thread = calls.start_ns.of_call, calls.end_ns.of_call, calls.thread.of_call
     holder = np.full(start_ns.size, -1, np.int32)
-    is_long = end_ns - start_ns >= SHORTEST_HELD_CALL_NS
+    length_ns, process = end_ns - start_ns, process_of_thread[thread]
+    is_long = length_ns >= LEAST_HELD_CALL_NS
     blocks = np.zeros(start_ns.size, np.bool_)
     blocks[list(blocking)] = True
     of_role = as_integers(roles)
     holds = np.isin(of_role, [encode_member(one) for one in (CallRole.ALLOC, CallRole.COPY)])
-    is_delayed = _mark_delayed(end_ns - start_ns, of_role, np.flatnonzero(is_long))
-    asked, holding = np.flatnonzero(is_delayed & ~blocks), np.flatnonzero(is_long & (blocks | holds))
-    process = process_of_thread[thread]
+    holding = np.flatnonzero(is_long & (blocks | holds))
+    groups = (process, thread.astype(np.int64))
+    of_process, of_thread = (_count_beside(calls, group, holding) for group in groups)
+    may_be_held = blocks | (of_process > of_thread)
+    is_slow = _mark_delayed(length_ns, of_role, np.flatnonzero(is_long), ~may_be_held)
+    asked = np.flatnonzero(is_slow & ~blocks)
     for one, own in iterate_groups(process[holding]):
         rows = asked[process[asked] == one]
         holder[rows] = _find_holders(calls, rows, holding[own])
-    kind = number_groups(thread[asked], of_role[asked])
+    is_longest = (length_ns[asked] >= SHORTEST_HELD_CALL_NS).astype(np.int64)
+    kind = number_groups(thread[asked], of_role[asked], is_longest)
     held, all_long = np.bincount(kind, holder[asked] >= 0), np.bincount(kind)
     holder[asked[(held < LOCKS_SHARE * all_long)[kind]]] = -1
     awaited = {
@@ -222,20 +246,35 @@ def find_locked_calls(
         for call, by in zip(asked.tolist(), holder[asked].tolist(), strict=True)
         if by >= 0 and UNRESOLVED not in blocking.get(by, (UNRESOLVED,))
     }
+    is_delayed = is_slow & ((holder >= 0) | (length_ns >= SHORTEST_HELD_CALL_NS))
     return LockedCalls(awaited, holder, is_delayed)
 
 
-def _mark_delayed(length_ns: Times, role: Codes, long: Rows) -> Flags:
+def _count_beside(calls: CallTimes, group: Rows, holding: Rows) -> Rows:
+    """Return how many of some calls overlapped each call of their group."""
+    start_ns, end_ns = calls.start_ns.of_call, calls.end_ns.of_call
+    found = np.zeros(group.size, np.int64)
+    holding_of = dict(iterate_groups(group[holding]))
+    for one, rows in iterate_groups(group):
+        held = holding[holding_of.get(one, np.empty(0, np.int64))]
+        begun = np.searchsorted(np.sort(start_ns[held]), end_ns[rows], side="left")
+        found[rows] = begun - np.searchsorted(np.sort(end_ns[held]), start_ns[rows], side="right")
+    return found
+
+
+def _mark_delayed(length_ns: Times, role: Codes, long: Rows, is_unheld: Flags) -> Flags:
     """Return which of the long calls took several times as long as undisturbed ones of their role.
 
-    If a role has too few calls to know what is usual, each long one did.
+    If a role has too few calls to know what is usual, each long one did. They are also longer than those that
+    nothing can have held (`is_unheld`).
     """
     found = np.zeros(role.size, np.bool_)
     for one, own in iterate_groups(role[long].astype(np.int64)):
         alike = np.flatnonzero(role == one)
         is_known = alike.size >= FEWEST_USUAL_CALLS_COUNT
         usual_ns = int(np.quantile(length_ns[alike], USUAL_CALLS_SHARE)) if is_known else 0
-        found[long[own]] = length_ns[long[own]] >= LOCKED_LENGTH_RATIO * usual_ns
+        shortest_ns = _find_shortest_held(length_ns[alike[is_unheld[alike]]])
+        found[long[own]] = length_ns[long[own]] >= max(LOCKED_LENGTH_RATIO * usual_ns, shortest_ns)
     return found
 
 

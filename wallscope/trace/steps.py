@@ -144,11 +144,11 @@ NO_STEP = "the whole capture, not a step"
 class Steps:
     """How a capture was divided: kind of anchor, unit, name of the anchor, windows (`STEPS`).
 
-    `kind`, `name`, `steps` and `check` refer to the busiest rank, the one with most kernels. `steps` is the
-    number of its windows, `check` the number by the kernel sequence if another marker is used. `unmarked` are
-    the ids of the ranks without the marker: their whole time is one window. `recurring` are names of other
-    ranges that recur and issue work, with their counts. Known names are not searched if a range with a known
-    name marks the steps.
+    `kind` and `name` refer to the rank with most kernels, `busiest`, `steps` and `check` to that of the ranks
+    that the user selects. `steps` is the number of its windows, `check` the number by the kernel sequence if
+    another marker is used. `unmarked` are the ids of the ranks without the marker: their whole time is one
+    window. `recurring` are names of other ranges that recur and issue work, with their counts. Known names
+    are not searched if a range with a known name marks the steps.
     """
 
     kind: AnchorKind
@@ -161,6 +161,10 @@ class Steps:
     unmarked: frozenset[int]
     recurring: tuple[tuple[str, int], ...] = ()
     is_inferred: bool = False
+
+    def marks_any(self, ranks: pl.Series) -> bool:
+        """Return whether any of some ranks, given by their ids, has steps."""
+        return self.kind != _WHOLE and not self.unmarked.issuperset(ranks)
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,8 +183,13 @@ class _Cut:
     is_inferred: bool = False
 
 
-def split_steps(
-    operations: pl.DataFrame, ranks: pl.DataFrame, host: HostCalls, ranges: pl.DataFrame, pattern: str | None
+def split_steps(  # noqa: PLR0913, PLR0917  # what is divided, by what, and what of it the user selects
+    operations: pl.DataFrame,
+    ranks: pl.DataFrame,
+    host: HostCalls,
+    ranges: pl.DataFrame,
+    pattern: str | None,
+    shown: pl.Series,
 ) -> Steps:
     """Windows of all ranks, by the first kind of anchor that gives the busiest rank two windows or more.
 
@@ -194,6 +203,7 @@ def split_steps(
         host: calls and threads.
         ranges: `NESTED` with the columns `process`, `text` and `folded`.
         pattern: the user's pattern for the ranges that are steps; `None` looks for known ones.
+        shown: the ids of the ranks that the user selects.
 
     Raises:
         StepRangeError: the ranges that the pattern finds issued no work.
@@ -203,7 +213,7 @@ def split_steps(
         lambda rank: find_main_stream(of_ranks[rank[0]], rank[1], host),
         ranks["rank_id", "process"].iter_rows(),
     )
-    busiest = max(mains, key=lambda main: (len(main.rows), -main.rank_id))
+    busiest = max(mains, key=_count_kernels)
     unit = _repeating(busiest, find_period)
     cut = next(
         (found for found in _cut_by_ranges(mains, busiest, ranges, pattern) if _is_enough(found, busiest)),
@@ -234,7 +244,9 @@ def split_steps(
         )
         for main in mains
     }
-    is_checked = cut.kind not in {_WHOLE, "kernel-sequence"} and not _is_single(cut, busiest)
+    named = max((main for main in mains if main.rank_id in shown), key=_count_kernels)
+    is_checked = cut.kind not in {_WHOLE, "kernel-sequence"} and not _is_single(cut, named)
+    unit = unit if named is busiest or not is_checked else _repeating(named, find_period)
     check = len(unit.starts) if unit is not None and is_checked else None
     lacking = {main.rank_id for main in mains if not cut.rows.get(main.rank_id, nothing).size}
     return Steps(
@@ -242,13 +254,18 @@ def split_steps(
         unit=cut.unit,
         name=cut.name,
         windows=pl.concat([STEPS.to_frame(), *windows.values()]),
-        busiest=busiest,
-        steps=len(windows[busiest.rank_id]),
+        busiest=named,
+        steps=len(windows[named.rank_id]),
         check=check,
         unmarked=frozenset() if cut.kind == _WHOLE else frozenset(lacking),
         recurring=cut.recurring,
         is_inferred=cut.is_inferred,
     )
+
+
+def _count_kernels(main: MainStream) -> tuple[int, int]:
+    """Return by what a rank is busier than others: kernels, then a lower number."""
+    return len(main.rows), -main.rank_id
 
 
 def _is_enough(cut: _Cut, busiest: MainStream) -> bool:

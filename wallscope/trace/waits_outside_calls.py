@@ -12,7 +12,7 @@ host takes as long as a kernel in each step by chance.
   backward pass. A thread that issues more, and seldom goes on behind such calls, works by itself.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from functools import cached_property
 
 import numpy as np
@@ -216,14 +216,8 @@ def _list_returned(
 
     The kind is the pair of threads and the role of the call.
     """
-    start_ns, end_ns, thread = calls.start_ns.of_call, calls.end_ns.of_call, calls.thread.of_call
-    lasting = np.flatnonzero(end_ns - start_ns >= min(SHORTEST_HOLDING_ALLOCATION_NS, SHORTEST_HELD_CALL_NS))
-    role = as_integers(roles)
-    holds = np.isin(role[lasting], [encode_member(one) for one in _MAY_HOLD])
-    holds |= are_among(lasting, np.array(list(blocking), np.int64))
-    is_allocation = role[lasting] == encode_member(CallRole.ALLOC)
-    least_ns = np.where(is_allocation, SHORTEST_HOLDING_ALLOCATION_NS, SHORTEST_HELD_CALL_NS)
-    holding = lasting[holds & (end_ns[lasting] - start_ns[lasting] >= least_ns)]
+    end_ns, thread, role = calls.end_ns.of_call, calls.thread.of_call, as_integers(roles)
+    holding = find_holding_calls(calls, roles, blocking)
     process = process_of_thread[pauses.thread]
     parts = [(np.empty(0, np.int64),) * 2]
     for one, own in iterate_groups(process_of_thread[thread[holding]]):
@@ -239,6 +233,23 @@ def _list_returned(
     return _Ends(
         rows, holder, pauses.ready_ns[rows] - end_ns[holder], kind, np.bincount(kind), may_coincide=False
     )
+
+
+def find_holding_calls(calls: CallTimes, roles: pl.Series, blocking: Collection[int] = ()) -> Rows:
+    """Return the long calls during which a thread may hold a lock of the program.
+
+    Args:
+        calls: times and threads of all calls.
+        roles: their roles.
+        blocking: calls that block by themselves, or were held by a full queue.
+    """
+    length_ns, role = calls.end_ns.of_call - calls.start_ns.of_call, as_integers(roles)
+    lasting = np.flatnonzero(length_ns >= min(SHORTEST_HOLDING_ALLOCATION_NS, SHORTEST_HELD_CALL_NS))
+    holds = np.isin(role[lasting], [encode_member(one) for one in _MAY_HOLD])
+    holds |= are_among(lasting, np.array(list(blocking), np.int64))
+    is_allocation = role[lasting] == encode_member(CallRole.ALLOC)
+    least_ns = np.where(is_allocation, SHORTEST_HOLDING_ALLOCATION_NS, SHORTEST_HELD_CALL_NS)
+    return np.asarray(lasting[holds & (length_ns[lasting] >= least_ns)], np.int64)
 
 
 def _list_done(operations: pl.DataFrame, end_ns: Times, calls: CallTimes, pauses: _Pauses) -> _Ends:

@@ -3,8 +3,8 @@
 import polars as pl
 import pytest
 
-from fixtures.simulation import changed
-from fixtures.simulation.program import NULL_STREAM, Copy, Record, SyncDevice, WaitEvent
+from fixtures.simulation import changed, names
+from fixtures.simulation.program import NULL_STREAM, Copy, Launch, Record, SyncDevice, WaitEvent
 from fixtures.simulation.run import run
 from fixtures.simulation.story import COMMUNICATION, COPIES, US, all_to_all, alone, gemm, reduce_scatter
 from fixtures.simulation.windows import busiest_stream, typical_step_ns
@@ -67,6 +67,26 @@ def test_compute_beside_communication_slows_by_the_measured_tax(tmp_path):
     # the all-to-all runs for 200 µs beside kernels of 350 µs, which take a quarter of that longer
     assert taxed.step_ns - free.step_ns == pytest.approx(50 * US, abs=2 * US)
     assert "1.25 times as long" in " ".join(taxed.notes)
+
+
+def on_two_streams(*, at_once):
+    """Multiplications on two streams, at the same time or one after the other."""
+    own, other = (
+        [Launch(name, 50 * US, stream) for _ in range(10)]
+        for name, stream in ((names.GEMM, NULL_STREAM), (names.NORM, COPIES))
+    )
+    between = (Record("begun"), WaitEvent(COPIES, "begun"))
+    ordered = (*between, *other, *own) if at_once else (*own, *between, *other)
+    return alone(lambda _: (*ordered, Record("ended", COPIES), WaitEvent(NULL_STREAM, "ended"), SyncDevice()))
+
+
+@pytest.mark.parametrize("at_once", [True, False])
+def test_what_kernels_of_other_streams_take_is_stated_where_they_overlap(tmp_path, at_once):
+    write_run(run(on_two_streams(at_once=at_once)), tmp_path / "run.sqlite", has_events=True)
+    half = Asked((Question("scale", "category:gemm", 0.5),))
+    (answer,) = ask_what_if(tmp_path / "run.sqlite", Options(), half, lambda _: None).answers
+
+    assert ("how much they slow each other is unknown" in " ".join(answer.notes)) is at_once
 
 
 def test_what_is_awaited_by_an_event_gains_nothing_on_another_stream(tmp_path):

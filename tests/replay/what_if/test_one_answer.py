@@ -2,6 +2,7 @@
 
 import pytest
 
+from fixtures.export import ExportWriter
 from fixtures.scenario import scenarios
 from fixtures.simulation.noise import add_noise
 from fixtures.simulation.random_programs import random_program
@@ -9,6 +10,7 @@ from fixtures.simulation.random_threads import random_threads
 from fixtures.simulation.run import run
 from fixtures.simulation.stories import stories
 from fixtures.simulation.stories_inferred import wait_stories
+from fixtures.simulation.stories_waits import waits
 from fixtures.simulation.writing import write_run
 from tests.answered_once import analyze_once
 from tests.conftest import run_part
@@ -30,6 +32,7 @@ SHARES = (0.0, 0.25, 0.5, 0.75, 1.0)
 ANY_ERROR = 1e9
 NO_OPTIONS = Options()
 SEEDS = (0, 3, 5, 12, *range(20, 32))
+TWO_RANKS = tuple(seed for seed in range(40) if len(random_program(seed).ranks) > 1)[:6]
 
 
 def ask_all(path, causes, options=NO_OPTIONS):
@@ -43,7 +46,10 @@ def ask_all(path, causes, options=NO_OPTIONS):
 def check_answers(path, analysis, options=NO_OPTIONS):
     rank = analysis.ranks[analysis.diagnosis.rank_index]
     bounds = {one.cause: one.recoverable_ns for one in (*rank.causes, *analysis.opportunities)}
-    fixes = [one for one in analysis.fixes or () if one.replay is not None]
+    check_rank(path, rank, bounds, [one for one in analysis.fixes or () if one.replay is not None], options)
+
+
+def check_rank(path, rank, bounds, fixes, options):
     try:
         found, won_ns = ask_all(path, [one.cause for one in rank.causes], options)
     except NothingToAnalyzeError:
@@ -68,13 +74,59 @@ def test_of_captures(path):
     check_answers(path, analyze_once(path))
 
 
+def check_each_rank(path, analysis):
+    """`whatif` of one rank answers what `analyze` says of it, about all ranks and about this one."""
+    assert len(analysis.ranks) > 1
+    for rank in analysis.ranks:
+        options = Options(selection=Selection(rank=rank.rank, device=rank.device))
+        alone = analyze(path, options, lambda _: None)
+        check_answers(path, alone, options)
+        check_rank(path, rank, {one.cause: one.recoverable_ns for one in rank.causes}, [], options)
+        assert [one.steps for one in alone.ranks] == [rank.steps]
+
+
 @pytest.mark.parametrize("path", run_part(SEVERAL, {"interleaved"}))
 def test_of_each_rank_of_captures_with_several(path):
-    ranks = analyze_once(path).ranks
-    assert len(ranks) > 1
-    for rank in ranks:
-        options = Options(selection=Selection(rank=rank.rank, device=rank.device))
-        check_answers(path, analyze(path, options, lambda _: None), options)
+    check_each_rank(path, analyze_once(path))
+
+
+@pytest.mark.parametrize("seed", run_part(TWO_RANKS, name=str, of=3))
+def test_of_each_rank_of_random_programs(seed, tmp_path):
+    write_run(run(add_noise(random_program(seed), seed)), tmp_path / "run.sqlite", has_events=True)
+    check_each_rank(tmp_path / "run.sqlite", analyze(tmp_path / "run.sqlite", NO_OPTIONS, lambda _: None))
+
+
+@pytest.mark.slow
+def test_of_each_stage_of_a_pipeline(tmp_path):
+    write_run(run(add_noise(dict(waits())["an even pipeline"], 1)), tmp_path / "run.sqlite")
+    analysis = analyze(tmp_path / "run.sqlite", NO_OPTIONS, lambda _: None)
+
+    assert len(analysis.ranks) == 4
+    check_each_rank(tmp_path / "run.sqlite", analysis)
+
+
+def test_a_rank_without_the_steps_of_the_others_is_divided_by_its_own(tmp_path):
+    """Selected alone; among the others its whole time is one window."""
+    with ExportWriter(tmp_path / "run.sqlite") as writer:
+        for pid, device, mark in ((101, 0, "training_step_"), (102, 1, "evaluate_step_")):
+            for index in range(8):
+                at = 1_000_000 + 100_000 * index
+                writer.range(f"{mark}{index}" if device == 0 else mark, at - 10, at + 95_000, pid=pid)
+                for kernel in range(10 - device):
+                    number = writer.call(
+                        "cudaLaunchKernel_v7000", at + 9_000 * kernel, at + 9_000 * kernel + 10, pid=pid
+                    )
+                    start_ns = at + 9_000 * kernel + 500
+                    where = {"pid": pid, "device": device, "correlation": number}
+                    writer.kernel(f"nvjet_{kernel}", start_ns, start_ns + 5_000, **where)
+    of_all, alone = (
+        analyze(tmp_path / "run.sqlite", Options(selection=one), lambda _: None)
+        for one in (Selection(), Selection(device=1))
+    )
+
+    assert [len(one.steps) for one in of_all.ranks] == [8, 1]
+    assert [len(one.steps) for one in alone.ranks] == [8]
+    check_answers(tmp_path / "run.sqlite", alone, Options(selection=Selection(device=1)))
 
 
 @pytest.mark.parametrize("scenario", run_part(scenarios(), name=lambda scenario: scenario.name, of=9))

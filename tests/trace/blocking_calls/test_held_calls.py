@@ -29,9 +29,9 @@ def full_queue(pending, length):
 @pytest.mark.parametrize(
     ("pending", "length", "is_held"),
     [
-        pytest.param(QUEUE, 50, True, id="full"),
+        pytest.param(QUEUE, 20, True, id="full"),
         pytest.param(QUEUE - 1, 50, False, id="one less"),
-        pytest.param(QUEUE, 49.999, False, id="too short"),
+        pytest.param(QUEUE, 19.999, False, id="too short"),
     ],
 )
 def test_a_long_launch_waits_where_the_queue_is_full(pending, length, is_held):
@@ -112,6 +112,36 @@ def test_a_call_waits_for_one_of_another_thread_that_returns_with_it(asked, hold
 
     assert waits.held.tolist() == ([2] if is_held else [])
     assert set(waits.list_awaited_by(2)) == ({0, 1} if is_held else set()) or not is_held
+
+
+@pytest.mark.parametrize(
+    ("usual", "count", "shortest"),
+    [
+        pytest.param(3, 20, 20, id="twice as long as usual is less than two calls that return together"),
+        pytest.param(15, 20, 45, id="thrice the first quartile"),
+        pytest.param(24, 20, 72, id="thrice the first quartile of long ones"),
+        pytest.param(3, 19, 50, id="too few to know what is usual"),
+    ],
+)
+def test_a_capture_with_enough_calls_has_its_own_shortest_held_call(usual, count, shortest):
+    rows, _ = locked((200 - shortest, 200), (90, 200))
+    short, _ = locked((200.001 - shortest, 200), (90, 200))
+    alone = [Call(0, 1_000 + 100 * place, 1_000 + usual + 100 * place, "other") for place in range(count)]
+
+    assert waits_of(*rows, *alone).held.tolist() == [2]
+    assert waits_of(*short, *alone).held.tolist() == []
+
+
+def test_calls_beside_one_that_may_hold_them_do_not_show_what_is_usual():
+    """Ten of 30 calls wait for the same lock; the others take 4 us, and a quantile of all would be 30 us."""
+    rows = [launch(0, 0), Op(0, 10, 20, "compute", 0)]
+    for place in range(30):
+        begun = 100 + 100 * place
+        rows.append(Call(0, begun, begun + (30 if place < 10 else 4), "other"))
+        if place < 10:
+            rows.append(Call(1, begun - 5, begun + 30, "context"))
+
+    assert waits_of(*rows).holder.tolist().count(-1) == 31
 
 
 @pytest.mark.parametrize(
