@@ -77,7 +77,7 @@ from wallscope.summary.ranges import (
 )
 from wallscope.summary.speed_of_light import build_ledger
 from wallscope.summary.unusual_losses import (
-    find_kinds,
+    find_kinds_of_steps,
     find_rare_stalls,
     find_slower_kernels,
     measure_longest_gap,
@@ -394,7 +394,7 @@ def _measure_steadiness(
     return _Steadiness(
         mean_step_ns=average_total(int(duration_ns.sum()), duration_ns.size) if duration_ns.size else None,
         median_step_ns=round(float(np.median(duration_ns))) if duration_ns.size else None,
-        modes=find_kinds(operations, steady, capture),
+        modes=find_kinds_of_steps(operations, steady, capture),
         rare_stalls=find_rare_stalls(sums, steady),
     )
 

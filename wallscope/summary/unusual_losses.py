@@ -265,7 +265,9 @@ def find_slower_kernels(
     )
 
 
-def find_kinds(operations: pl.DataFrame, steady: pl.DataFrame, capture: Capture) -> tuple[StepMode, ...]:
+def find_kinds_of_steps(
+    operations: pl.DataFrame, steady: pl.DataFrame, capture: Capture
+) -> tuple[StepMode, ...]:
     """Return the kinds of the steady steps of a rank, the shortest first; empty if there is one kind.
 
     A GPU that changes between two clock levels makes two kinds of steps with the same kernels. Where other
