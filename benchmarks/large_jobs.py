@@ -61,11 +61,12 @@ def analyze(paths: Sequence[Path], *options: str) -> Spent:
 
 
 def measure_job(folder: Path, ranks: int) -> Measured:
-    """Make a job in a process of its own, and measure the analysis of exports and what joins the ranks."""
-    subprocess.run(  # noqa: S603  # ours
-        [sys.executable, "-m", "benchmarks.large_jobs", str(folder), "--make", "--ranks", str(ranks)],
-        check=True,
-    )
+    """Make a job in a process of its own unless it is there, and measure exports and what joins the ranks."""
+    if not (folder / "truth.json").exists():
+        subprocess.run(  # noqa: S603  # ours
+            [sys.executable, "-m", "benchmarks.large_jobs", str(folder), "--make", "--ranks", str(ranks)],
+            check=True,
+        )
     exports = analyze(sorted((folder / "exports").iterdir()))
     answer, page = folder / "job.json", folder / "job.html"
     answers = sorted((folder / "answers").iterdir())

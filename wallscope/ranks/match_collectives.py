@@ -550,8 +550,8 @@ _EXCLUDED = {Axis.DP_GRADIENT: (Axis.TP, Axis.PP), Axis.CP: (Axis.TP, Axis.PP)}
 def _find_orders(candidates: Sequence[_Candidates], numbers: Sequence[int | None]) -> dict[int, RankOrder]:
     """Return the order of the groups of candidates, by index, where all have one that shows.
 
-    Kinds of one family are judged together where the groups of one are within those of the other, or where
-    one shows none alone: a few collectives tell little.
+    Kinds of one family are judged together where the groups of one are within those of the other. They are
+    also judged together where one of them shows no order.
     """
     families: defaultdict[str, list[int]] = defaultdict(list)
     for nth, alike in enumerate(candidates):

@@ -15,7 +15,7 @@ from wallscope.ranks.match_collectives import Unions
 
 
 def find_other_runs(captures: Sequence[Sequence[Profile]], world_size: int | None) -> list[int]:
-    """Return which captures are not of the run that most ranks are of; none where no run has most.
+    """Return which captures belong to another run than most ranks do; none where no run has most ranks.
 
     Args:
         captures: the profiles of the ranks of each.
