@@ -101,7 +101,7 @@ bench-traces: .venv/stamp  ## measure reading a PyTorch trace of a gigabyte (TRA
 bench-jobs: .venv/stamp  ## measure --jobs 2 on 64 exports, and write docs/performance.md; takes minutes
 	$(BIN)/python -m benchmarks.jobs build/job --exports 64 --kernels 10000 --rounds 3 --into docs/performance.md
 
-bench-large: .venv/stamp  ## measure jobs of 32 to 1,024 ranks, and write docs/performance.md; takes 20 minutes of CPU time
+bench-large: .venv/stamp  ## measure jobs of 32 to 1,024 ranks, and write docs/performance.md; takes a quarter of an hour of CPU time
 	nice $(BIN)/python -m benchmarks.large_jobs build/large_jobs --real --into docs/performance.md
 
 bench-diff: .venv/stamp  ## measure how often comparisons are wrong, and write docs/diff.md; takes 22 minutes of CPU time
@@ -110,7 +110,7 @@ bench-diff: .venv/stamp  ## measure how often comparisons are wrong, and write d
 	$(BIN)/python -m benchmarks.further_runs --pairs 4000 --write docs/diff.md
 	$(BIN)/python -m benchmarks.graded_claims --pairs 2000 --write docs/diff.md
 
-bench-culprits: .venv/stamp  ## measure what is said to hold planted jobs up, and write docs/accuracy.md; takes an hour, continues where it was stopped
+bench-culprits: .venv/stamp  ## measure what is said to hold planted jobs up, and write docs/accuracy.md; takes hours, continues where it was stopped
 	@mkdir -p build
 	$(BIN)/python -m benchmarks.culprits --journal build/culprits.jsonl --into docs/accuracy.md
 	$(BIN)/python -m benchmarks.culprits --large --first 1000 --journal build/culprits.jsonl --into docs/accuracy.md
