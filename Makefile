@@ -11,7 +11,7 @@ BULK_STEP := build/bulk_long_steps.sqlite
 export PYTHONDONTWRITEBYTECODE =
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all test-real test-trackers contract check format golden digests bench bench-traces bench-jobs bench-diff drift faults floors newest guided huge screenshots figures docs bench-accuracy bench-causes bench-culprits constraints attack measure-house clean
+.PHONY: help demo test test-all test-real test-trackers contract check format golden digests bench bench-traces bench-jobs bench-large bench-diff drift faults floors newest guided huge screenshots figures docs bench-accuracy bench-causes bench-culprits constraints attack measure-house clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -101,15 +101,19 @@ bench-traces: .venv/stamp  ## measure reading a PyTorch trace of a gigabyte (TRA
 bench-jobs: .venv/stamp  ## measure --jobs 2 on 64 exports, and write docs/performance.md; takes minutes
 	$(BIN)/python -m benchmarks.jobs build/job --exports 64 --kernels 10000 --rounds 3 --into docs/performance.md
 
+bench-large: .venv/stamp  ## measure jobs of 32 to 1,024 ranks, and write docs/performance.md; takes a quarter of an hour of CPU time
+	nice $(BIN)/python -m benchmarks.large_jobs build/large_jobs --real --into docs/performance.md
+
 bench-diff: .venv/stamp  ## measure how often comparisons are wrong, and write docs/diff.md; takes 22 minutes of CPU time
 	$(BIN)/python -m benchmarks.diff_verdicts --pairs 120 --jobs 2 --parts build/diff_parts --cells build/diff_cells.csv --write docs/diff.md
 	$(BIN)/python -m benchmarks.change_points --histories 1000 --write docs/diff.md
 	$(BIN)/python -m benchmarks.further_runs --pairs 4000 --write docs/diff.md
 	$(BIN)/python -m benchmarks.graded_claims --pairs 2000 --write docs/diff.md
 
-bench-culprits: .venv/stamp  ## measure what is said to hold planted jobs up, and write docs/accuracy.md; takes two hours
-	$(BIN)/python -m benchmarks.culprits --into docs/accuracy.md
-	$(BIN)/python -m benchmarks.culprits --large --first 1000 --into docs/accuracy.md
+bench-culprits: .venv/stamp  ## measure what is said to hold planted jobs up, and write docs/accuracy.md; takes hours, continues where it was stopped
+	@mkdir -p build
+	$(BIN)/python -m benchmarks.culprits --journal build/culprits.jsonl --into docs/accuracy.md
+	$(BIN)/python -m benchmarks.culprits --large --first 1000 --journal build/culprits.jsonl --into docs/accuracy.md
 
 drift: .venv/stamp  ## list what a checkout (MEGATRON=folder BRIDGE=folder) has that the knowledge base lacks, and the reverse; HISTORY=1 compares the assertions with the tags of clones
 	$(BIN)/python -m benchmarks.drift $(if $(MEGATRON),--megatron $(MEGATRON)) $(if $(BRIDGE),--bridge $(BRIDGE)) $(if $(HISTORY),--history)

@@ -7,10 +7,11 @@ The jobs come from `fixtures.planted_jobs`; the truth of a fault is the same job
 """
 
 import argparse
+import json
 import sys
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
@@ -59,6 +60,7 @@ LARGE = {
     ),
 }
 """Jobs of 32 to 64 ranks: each seed takes one of them in turn, with payloads or names alone."""
+ALL_LAYOUTS = LAYOUTS | LARGE
 NOTABLE_SHARE, CLOSE_SHARE = 0.015, 0.1
 """Of the step that a fault costs, to be asked for; of its cost that an amount may be wrong."""
 
@@ -67,7 +69,9 @@ NOTABLE_SHARE, CLOSE_SHARE = 0.015, 0.1
 class Judged:
     """What was right of one job; amounts are those of planted units that are named."""
 
+    layout: str
     kind: str
+    seed: int
     has_payloads: bool
     is_asked: bool
     is_first: bool
@@ -76,8 +80,9 @@ class Judged:
     close: int
 
 
-def judge_job(kind: str, layout: Layout, seed: int, *, has_payloads: bool) -> Judged:
-    """Plant a fault of a kind, and compare what is said with the job without it."""
+def judge_job(kind: str, name: str, seed: int, *, has_payloads: bool) -> Judged:
+    """Plant a fault of a kind in a job of a layout, and compare what is said with the job without it."""
+    layout = ALL_LAYOUTS[name]
     rng = np.random.default_rng((seed, KINDS.index(kind)))
     planted = PlantedJob(layout, draw_fault(kind, layout, rng), seed, has_payloads)
     job = match_ranks(planted.profiles(), find_dominant_wall).job
@@ -87,7 +92,9 @@ def judge_job(kind: str, layout: Layout, seed: int, *, has_payloads: bool) -> Ju
     notable = {unit: gain_ns for unit, gain_ns in gains_ns.items() if gain_ns >= NOTABLE_SHARE * step_ns}
     right = [unit for unit in named if unit in notable]
     return Judged(
+        name,
         kind,
+        seed,
         has_payloads,
         is_asked=bool(notable),
         is_first=bool(notable) and next(iter(named), None) in gains_ns,
@@ -97,24 +104,43 @@ def judge_job(kind: str, layout: Layout, seed: int, *, has_payloads: bool) -> Ju
     )
 
 
-def judge_all(
+Asked = tuple[str, str, int, bool]
+"""A job to judge: its layout, kind of fault and seed, and whether it has payloads."""
+
+
+def list_jobs(
     seeds: Sequence[int], kinds: Sequence[str] = KINDS, layouts: Sequence[str] = tuple(LAYOUTS)
-) -> Iterator[Judged]:
-    """Judge a job of each kind, layout and seed; every second one has names alone."""
+) -> Iterator[Asked]:
+    """List a job of each kind, layout and seed; every second one has names alone."""
     for name in layouts:
         for kind in kinds:
             if suits(kind, LAYOUTS[name]):
                 for seed in seeds:
-                    yield judge_job(kind, LAYOUTS[name], seed, has_payloads=seed % 2 == 0)
+                    yield name, kind, seed, seed % 2 == 0
 
 
-def judge_large(seeds: Sequence[int]) -> Iterator[Judged]:
-    """Judge a large job of each kind and seed."""
+def list_large_jobs(seeds: Sequence[int]) -> Iterator[Asked]:
+    """List a large job of each kind and seed."""
     for seed in seeds:
-        layout = list(LARGE.values())[seed % len(LARGE)]
+        name = list(LARGE)[seed % len(LARGE)]
         for kind in KINDS:
-            if suits(kind, layout):
-                yield judge_job(kind, layout, seed, has_payloads=seed // len(LARGE) % 2 == 0)
+            if suits(kind, LARGE[name]):
+                yield name, kind, seed, seed // len(LARGE) % 2 == 0
+
+
+def judge_jobs(asked: Iterable[Asked], journal: Path | None = None) -> Iterator[Judged]:
+    """Judge jobs; those that a journal holds are read from it, and the others are added to it."""
+    lines = journal.read_text(encoding="utf-8").splitlines() if journal and journal.exists() else []
+    known = [Judged(**json.loads(line)) for line in lines]
+    done = {(one.layout, one.kind, one.seed, one.has_payloads): one for one in known}
+    for name, kind, seed, has_payloads in asked:
+        one = done.get((name, kind, seed, has_payloads))
+        if one is None:
+            one = judge_job(kind, name, seed, has_payloads=has_payloads)
+            if journal:
+                with journal.open("a", encoding="utf-8") as file:
+                    file.write(json.dumps(asdict(one)) + "\n")
+        yield one
 
 
 def tabulate(judged: Sequence[Judged]) -> str:
@@ -148,10 +174,11 @@ def main() -> None:
     parser.add_argument("--first", type=int, default=0, help="the first seed")
     parser.add_argument("--large", action="store_true", help="jobs of 32 to 64 ranks")
     parser.add_argument("--into", type=Path)
+    parser.add_argument("--journal", type=Path, help="keeps each result, so that a stopped run goes on")
     given = parser.parse_args()
     seeds = range(given.first, given.first + given.seeds)
     judged = []
-    for one in judge_large(seeds) if given.large else judge_all(seeds):
+    for one in judge_jobs(list_large_jobs(seeds) if given.large else list_jobs(seeds), given.journal):
         judged.append(one)
         if one.is_accused or one.is_first < one.is_asked or one.close < one.amounts:
             sys.stderr.write(f"{one}\n")

@@ -39,6 +39,7 @@ from wallscope.profile.codec import unpack_profile
 from wallscope.ranks.job import MatchedJob, match_ranks
 from wallscope.ranks.job_sentences import describe_left_out
 from wallscope.ranks.match_collectives import fit_line
+from wallscope.ranks.other_runs import find_other_runs
 from wallscope.ranks.tables import collective_lanes, job_table
 from wallscope.records import dataclass
 from wallscope.summary.diagnosis import (
@@ -376,6 +377,15 @@ def _keep_one_job(analyzed: Sequence[_Analyzed]) -> tuple[list[_Analyzed], list[
                 apart = duration(abs(start - near))
                 when = "after" if start > near else "before"
                 findings.append(_report_left_out(one.path.name, f"it was captured {apart} {when} the others"))
+    world_size = max((one.analysis.capture.world_size or 0 for one in kept), default=0) or None
+    others = [kept[place] for place in find_other_runs([one.profiles for one in kept], world_size)]
+    for one in others:
+        kept.remove(one)
+        findings.append(
+            _report_left_out(
+                one.path.name, "it belongs to another run: others have none of its communicators"
+            )
+        )
     return kept, findings
 
 

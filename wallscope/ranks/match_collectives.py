@@ -12,6 +12,7 @@ import math
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from dataclasses import replace
 from functools import cache
 from typing import Final
 
@@ -353,7 +354,7 @@ def match_meetings(rows: pl.DataFrame, numbers: Sequence[int | None]) -> pl.Data
     member_of = rows["member"].to_numpy()
     candidates = sorted(_list_candidates(rows, numbers), key=lambda one: not one.is_named and one.is_message)
     orders = _find_orders(candidates, numbers)
-    stages, clocks = _Unions(), _Unions()
+    stages, clocks = Unions(), Unions()
     clock_of = as_integers(rows["clock"])
     all_clocks = range(int(clock_of.max(initial=0)) + 1)
     for nth, alike in enumerate(candidates):
@@ -372,7 +373,7 @@ def match_meetings(rows: pl.DataFrame, numbers: Sequence[int | None]) -> pl.Data
     return _number_groups(rows, found)
 
 
-class _Unions:
+class Unions:
     """What is joined, directly or through others: ranks of one stage of a pipeline, or clocks."""
 
     def __init__(self) -> None:
@@ -380,19 +381,20 @@ class _Unions:
 
     def add(self, members: Sequence[int]) -> None:
         """Add some that are joined."""
-        firsts = [self._find_first(member) for member in members]
+        firsts = [self.find_first(member) for member in members]
         for one in firsts:
             self._first_of[one] = min(firsts)
 
     def has_both(self, one: int, other: int) -> bool:
         """Return whether two are joined."""
-        return self._find_first(one) == self._find_first(other)
+        return self.find_first(one) == self.find_first(other)
 
     def has_all(self, members: Sequence[int]) -> bool:
         """Return whether all of some are joined."""
         return all(self.has_both(members[0], one) for one in members)
 
-    def _find_first(self, member: int) -> int:
+    def find_first(self, member: int) -> int:
+        """Return the one that stands for all that are joined with it."""
         while (first := self._first_of.setdefault(member, member)) != member:
             self._first_of[member] = self._first_of[first]
             member = first
@@ -411,7 +413,7 @@ def match_messages(rows: pl.DataFrame, numbers: Sequence[int | None]) -> pl.Data
     left = tied.filter(pl.col("meeting").is_null())
     if left.is_empty():
         return MEETINGS.to_frame()
-    found, stages = list[pl.DataFrame](), _Unions()
+    found, stages = list[pl.DataFrame](), Unions()
     within = pl.col("axis").is_in([str(axis) for axis in WITHIN_STAGE])
     met = rows.filter(pl.col("meeting").is_not_null() & within).group_by("group")
     for members in met.agg(pl.col("member").unique())["member"].to_list():
@@ -548,7 +550,8 @@ _EXCLUDED = {Axis.DP_GRADIENT: (Axis.TP, Axis.PP), Axis.CP: (Axis.TP, Axis.PP)}
 def _find_orders(candidates: Sequence[_Candidates], numbers: Sequence[int | None]) -> dict[int, RankOrder]:
     """Return the order of the groups of candidates, by index, where all have one that shows.
 
-    Kinds of one family are judged together where the groups of one are within those of the other.
+    Kinds of one family are judged together where the groups of one are within those of the other. They are
+    also judged together where one of them shows no order.
     """
     families: defaultdict[str, list[int]] = defaultdict(list)
     for nth, alike in enumerate(candidates):
@@ -558,19 +561,19 @@ def _find_orders(candidates: Sequence[_Candidates], numbers: Sequence[int | None
     for axis in sorted(families, key=lambda one: (one in _EXCLUDED, one)):
         apart = [order for other in _EXCLUDED.get(Axis(axis), ()) for order in of_axis[other]]
         alone = {nth: _find_order([candidates[nth]], numbers, apart) for nth in families[axis]}
+        count = max((number or 0 for number in numbers), default=0) + 1
         for nth, order in alone.items():
-            if order is None:
-                continue
-            count = max(number or 0 for number in numbers) + 1
-            like = [
-                other
-                for other, own in alone.items()
-                if own is not None and (own.contains(order, count) or order.contains(own, count))
-            ]
-            together = _find_order([candidates[other] for other in like], numbers, apart)
-            found[nth] = together or order
-            of_axis[axis].append(found[nth])
+            like = [other for other, own in alone.items() if _are_nested(order, own, count)]
+            chosen = _find_order([candidates[other] for other in like], numbers, apart) or order
+            if chosen is not None:
+                found[nth] = chosen
+                of_axis[axis].append(chosen)
     return found
+
+
+def _are_nested(one: RankOrder | None, other: RankOrder | None, count: int) -> bool:
+    """Return whether two orders may be one: the groups of one are within those of the other, or unknown."""
+    return one is None or other is None or one.contains(other, count) or other.contains(one, count)
 
 
 def _find_order(
@@ -606,7 +609,8 @@ def _find_order(
 def _form_regular_groups(
     alike: _Candidates, order: RankOrder, numbers: Sequence[int | None]
 ) -> Iterator[pl.DataFrame]:
-    """Yield the groups of an order, each series paired with the first of its group."""
+    """Yield the groups of an order, each series paired with the first of its group, whose size is known."""
+    alike = replace(alike, participants=order.size)
     place_of = {
         number: nth for nth, own in enumerate(alike.series) if (number := numbers[own.member]) is not None
     }
@@ -634,7 +638,7 @@ _MayMeet = Callable[[int, int], bool]
 """Whether two members may have met."""
 
 
-def _find_partners(alike: _Candidates, numbers: Sequence[int | None], stages: _Unions) -> _MayMeet:
+def _find_partners(alike: _Candidates, numbers: Sequence[int | None], stages: Unions) -> _MayMeet:
     """Return who may have met: of unnamed messages ranks of different stages, the next ones where that shows.
 
     A stage follows another at one distance of numbers, and the first may follow the last.

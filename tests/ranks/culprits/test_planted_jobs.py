@@ -2,7 +2,7 @@
 
 import pytest
 
-from benchmarks.culprits import LARGE, LAYOUTS, judge_job, judge_large, tabulate
+from benchmarks.culprits import LARGE, LAYOUTS, judge_job, judge_jobs, list_large_jobs, tabulate
 from fixtures.planted_jobs import KINDS, Fault, Layout, PlantedJob, suits
 from wallscope.ranks import match_collectives
 from wallscope.ranks.job import match_ranks
@@ -37,7 +37,7 @@ ALL = [
     [pytest.param(*one, marks=() if one in QUICK else pytest.mark.slow) for one in ALL],
 )
 def test_a_planted_fault_is_named_and_nothing_else(layout, kind, has_payloads):
-    found = judge_job(kind, LAYOUTS[layout], seed=0 if has_payloads else 1, has_payloads=has_payloads)
+    found = judge_job(kind, layout, seed=0 if has_payloads else 1, has_payloads=has_payloads)
 
     assert not found.is_accused
     assert found.is_first == found.is_asked
@@ -45,7 +45,7 @@ def test_a_planted_fault_is_named_and_nothing_else(layout, kind, has_payloads):
 
 
 def test_what_a_rank_loses_before_it_sends_is_not_spread_over_what_comes_after():
-    layout = LAYOUTS["PP 4, DP 2, 1F1B, sends overlap compute"]
+    layout = "PP 4, DP 2, 1F1B, sends overlap compute"
     found = judge_job("other-kernels", layout, seed=12, has_payloads=True)
 
     assert (found.is_first, found.is_accused, found.close) == (True, False, found.amounts)
@@ -53,7 +53,7 @@ def test_what_a_rank_loses_before_it_sends_is_not_spread_over_what_comes_after()
 
 @pytest.mark.parametrize(("kind", "seed"), [("garbage", 102), ("garbage", 103), ("slow-link", 101)])
 def test_a_message_that_queues_behind_another_was_launched_where_those_that_do_not_queue_are(kind, seed):
-    layout = LAYOUTS["PP 4, DP 2, interleaved, 5 steps"]
+    layout = "PP 4, DP 2, interleaved, 5 steps"
     found = judge_job(kind, layout, seed, has_payloads=seed % 2 == 0)
 
     assert (found.is_first, found.is_accused) == (True, False)
@@ -65,7 +65,7 @@ def test_a_message_that_queues_behind_another_was_launched_where_those_that_do_n
     ["TP 2, PP 4, DP 1, 5 steps", "PP 4, EP 2, DP 4, 1F1B, 5 steps", "TP 2, PP 4, DP 4, interleaved"],
 )
 def test_stages_on_several_nodes_are_matched_by_names_alone(layout):
-    found = judge_job("slow-gpu", LAYOUTS[layout], seed=12, has_payloads=False)
+    found = judge_job("slow-gpu", layout, seed=12, has_payloads=False)
 
     assert (found.is_first, found.is_accused) == (True, False)
 
@@ -91,19 +91,39 @@ def test_ranks_that_are_compared_by_names_alone_grow_as_the_ranks_do(monkeypatch
 
 def test_large_jobs_have_32_to_64_ranks_and_each_seed_takes_the_next():
     assert {32, 64} >= {layout.size for layout in LARGE.values()}
-    assert next(judge_large([4])).has_payloads is False
-    assert next(judge_large([8])).has_payloads is True
+    asked = [next(list_large_jobs([seed])) for seed in (3, 4, 8)]
+    assert [(name, has_payloads) for name, _, _, has_payloads in asked] == [
+        (list(LARGE)[3], True),
+        (next(iter(LARGE)), False),
+        (next(iter(LARGE)), True),
+    ]
+
+
+def test_what_a_journal_holds_is_not_judged_again(tmp_path, monkeypatch):
+    asked = [("data-parallel, 4 ranks", kind, 0, True) for kind in ("none", "slow-gpu")]
+    (first,) = judge_jobs(asked[:1], tmp_path / "journal")
+    both = list(judge_jobs(asked, tmp_path / "journal"))
+    monkeypatch.setattr("benchmarks.culprits.judge_job", None)
+
+    assert both[0] == first
+    assert list(judge_jobs(asked, tmp_path / "journal")) == both
 
 
 def test_the_table_counts_what_was_judged():
     judged = [
-        judge_job(kind, LAYOUTS["data-parallel, 4 ranks"], 0, has_payloads=True)
-        for kind in ("none", "slow-gpu")
+        judge_job(kind, "data-parallel, 4 ranks", 0, has_payloads=True) for kind in ("none", "slow-gpu")
     ]
     rows = tabulate(judged).splitlines()
 
     assert rows[2].startswith("| none | 1 | – | 0 |")  # noqa: RUF001  # a dash
     assert rows[3] == "| slow-gpu | 1 | 1 of 1 | 0 | 1 of 1 |"
+
+
+@pytest.mark.parametrize("kind", ["slow-host", pytest.param("slow-link", marks=pytest.mark.slow)])
+def test_groups_of_which_five_collectives_tell_are_those_of_others_of_the_family(kind):
+    found = judge_job(kind, "PP 4, EP 4, DP 8, 1F1B", seed=1007, has_payloads=False)
+
+    assert (found.is_first, found.is_accused, found.close) == (True, False, 1)
 
 
 LACKING = Layout(
