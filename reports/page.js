@@ -193,6 +193,7 @@
     opened();
     markRead();
     if (document.getElementById("timelines")) window.wallscopeTimeline(await unpacked("timelines"));
+    redraw();  // what is folded is drawn when it is opened
     const seen = new IntersectionObserver((entries) => entries.forEach((entry) => {
       const chart = charts.find(({ place }) => place === entry.target);
       if (entry.isIntersecting && !chart.draw) draw(chart);

@@ -62,8 +62,9 @@ _STATE_WALLS = {
 }
 """The wall whose color shows a state of the device."""
 _ACTIVITY = (
-    "This table shows what ran on the GPU. The time breakdown shows what the step waited for, so its shares"
-    " differ. For example, a short gap between two kernels is idle time here, and compute there."
+    "This table shows what ran on the GPU. Its shares differ from those of the time breakdown, which shows"
+    " what the step waited for. For example, a short gap between two kernels is idle time here, and compute"
+    " there."
 )
 
 
