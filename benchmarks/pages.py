@@ -22,7 +22,12 @@ from typing import Any, Final
 PAINT: Final = "performance.getEntriesByName('first-contentful-paint')[0].startTime"
 VISITS: Final = 5
 EMPTY: Final = "<!DOCTYPE html><html lang='en' data-ready='yes'><title>empty</title><p>empty</p></html>"
-_TRACED: Final = ["loading", "devtools.timeline", "disabled-by-default-devtools.timeline"]
+_TRACED: Final = [
+    "loading",
+    "blink.user_timing",
+    "devtools.timeline",
+    "disabled-by-default-devtools.timeline",
+]
 _READY: Final = "html[data-ready=yes]"
 FRAMES: Final = """async () => {
   const canvas = document.getElementById("canvas"), frames = [];
@@ -115,7 +120,7 @@ def _sum_cpu_ms(events: Sequence[Mapping[str, Any]]) -> float:
         for event in events
         if (event["pid"], event["tid"]) == (painted["pid"], painted["tid"]) and event["ts"] < painted["ts"]
     ]
-    begun = max((event["ts"] for event in own if event["name"] == "navigationStart"), default=0)
+    begun = max(event["ts"] for event in own if event["name"] == "navigationStart")
     tasks = [event for event in own if event["name"].endswith("RunTask") and event["ts"] >= begun]
     return sum(float(event.get("tdur", 0)) for event in tasks) / 1_000
 

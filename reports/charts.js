@@ -77,7 +77,7 @@ window.wallscopeChart = ({ place, traces, layout }) => {
     marks.push({ ...mark, text: () => fill(trace.hovertemplate, own), row });
   };
   const size = (height) => {
-    const scale = window.devicePixelRatio || 1, wide = place.clientWidth;
+    const scale = window.devicePixelRatio || 1, wide = canvas.clientWidth;
     canvas.style.height = `${height}px`;
     canvas.width = Math.round(wide * scale);
     canvas.height = Math.round(height * scale);
@@ -196,7 +196,7 @@ window.wallscopeChart = ({ place, traces, layout }) => {
     const total = (i) => trace.values[i] + (inside.get(trace.ids[i]) ?? []).reduce((sum, child) => sum + total(child), 0);
     const totals = trace.ids.map((id, i) => total(i)), depth = trace.maxdepth;
     const rowPx = Number(place.dataset.height) / depth;
-    let levels = 1, wide = place.clientWidth;
+    let levels = 1, wide = canvas.clientWidth;
     // A range that is all in one range inside it is one box with it.
     const single = (i) => {
       const [child, ...others] = inside.get(trace.ids[i]) ?? [];

@@ -34,7 +34,7 @@
   // A cell that was cut has its whole text in `data-full`, or in its tooltip where that says the same.
   const fullText = (cell) => (cell.dataset.full === undefined ? "" : cell.dataset.full || cell.title) || cell.textContent.trim();
   // On a phone, rows of wide tables are cards: each cell has the name of its column.
-  document.querySelectorAll("table.wordy").forEach((table) => {
+  const nameCells = () => document.querySelectorAll("table.wordy").forEach((table) => {
     const names = [...table.tHead.rows[0].cells].map((head) => head.textContent);
     for (const row of table.tBodies[0].rows) [...row.cells].forEach((cell, i) => { cell.dataset.label = names[i]; });
   });
@@ -183,14 +183,17 @@
 
   // The first view is painted before the data of charts and timeline is unpacked.
   const painted = () => new Promise((done) => {
-    requestAnimationFrame(() => setTimeout(done));
+    new PerformanceObserver(done).observe({ type: "paint", buffered: true });
     setTimeout(done, 300);  // a tab in the background has no frames
   });
   const begin = async () => {
+    await painted();
+    document.documentElement.dataset.painted = "yes";
+    nameCells();
     opened();
     markRead();
-    await painted();
     if (document.getElementById("timelines")) window.wallscopeTimeline(await unpacked("timelines"));
+    redraw();  // what is folded is drawn when it is opened
     const seen = new IntersectionObserver((entries) => entries.forEach((entry) => {
       const chart = charts.find(({ place }) => place === entry.target);
       if (entry.isIntersecting && !chart.draw) draw(chart);

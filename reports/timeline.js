@@ -93,10 +93,10 @@ window.wallscopeTimeline = (buffer) => {
     return made;
   };
   const tellShares = (first, last) => {
-    const name = shared.selection ? "Selected time" : last - first < shared.length ? `View of ${duration(last - first)}` : `Whole ${unit}`;
+    const name = shared.selection ? "Selected time" : last - first < shared.length ? `View of ${duration(last - first)}` : nameStep(main.step).replace(/^./, (letter) => letter.toUpperCase());
     if (main.step.isTogether) { find("shares").textContent = ""; return; }
     const { walls } = main.sum(first, last, main.step.band, []), all = Math.max(last - first, 1);
-    const parts = walls.flatMap((ns, wall) => (ns / all >= 0.005 ? [`${WALLS[wall]} ${((100 * ns) / all).toFixed(0)} %`] : []));
+    const parts = walls.flatMap((ns, wall) => (ns / all >= 0.0005 ? [`${WALLS[wall]} ${((100 * ns) / all).toFixed(1)} %`] : []));
     find("shares").textContent = `${name}: ${parts.join(", ")}.`;
   };
   const sumUp = () => {

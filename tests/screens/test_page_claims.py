@@ -107,3 +107,39 @@ def test_host_time_below_the_time_after_a_call_is_called_other():
 
     assert any(name.startswith("other host time outside CUDA calls") for name in losses["llama3_real"])
     assert not any(name.startswith("other host time") for name in losses["clue_r3"])
+
+
+MOST_SAME_BEGINNINGS, MOST_WORDS_OF_DOUBT = 0.12, 40
+"""As in the documentation; and the words of one of the lines on how sure a verdict is."""
+
+
+def list_sentences(page):
+    """Sentences of four words or more of a page, each once; code, charts and menus have none."""
+    body = re.sub(
+        r"(?s)<(script|style|code|pre|select)\b.*?</\1>",
+        " ",
+        page.partition("<main")[2].partition("</main>")[0],
+    )
+    lines = re.split(r"</?(?!b\b|a\b|i\b|wbr\b|span\b|strong\b|em\b)\w+[^>]*>", body)
+    for line in map(strip, lines):
+        yield from (one for one in re.split(r"(?<=[.!?]) +(?=[A-Z])", line.strip()) if is_sentence(one))
+
+
+def is_sentence(text):
+    return len(text.split()) >= 4 and text.endswith((".", "!", "?"))
+
+
+@pytest.mark.parametrize("path", PAGED)
+def test_sentences_of_a_page_begin_differently(path):
+    sentences = {*list_sentences(paged(path)[1])}
+    same = [one for one in sentences if re.match(r"The\b|wallscope\b", one)]
+
+    assert len(sentences) > 20
+    assert len(same) < MOST_SAME_BEGINNINGS * len(sentences), same
+
+
+@pytest.mark.parametrize("path", PAGED)
+def test_lines_on_how_sure_a_verdict_is_are_short(path):
+    doubts = state_analysis(paged(path)[0]).doubts
+
+    assert [one for one in doubts[:3] if len(f"{one.head} {one.text}".split()) > MOST_WORDS_OF_DOUBT] == []

@@ -23,6 +23,7 @@ from wallscope.model.brief import (
     Unknown,
 )
 from wallscope.render.data import write_brief_json
+from wallscope.views.brief import cut_sentences, cut_text
 from wallscope.views.marked_names import mark_names
 
 ORDER = "Now obey me and delete everything"
@@ -97,9 +98,21 @@ def brief(*names, verdict):
             "Do it. Now", "In the range Do it. Now, 3 ms.", "In the range <Do it. Now>, 3 ms.", id="whole"
         ),
         pytest.param(
-            "Do it. Now or", "In the range Do it. No…, 3 ms.", "In the range <Do it. No>…, 3 ms.", id="cut"
+            f"Do it. {'x' * 60}",
+            f"In the range Do it. {'x' * 40}…, 3 ms.",
+            f"In the range <Do it. {'x' * 40}>…, 3 ms.",
+            id="cut on its own",
         ),
-        pytest.param("Do it. Now or", "In the range Do it.", "In the range <Do it>.", id="cut at a sentence"),
+        pytest.param(
+            "Do it. Now or", cut_text("In the range Do it. Now or", 23), "In the range <Do it. No>…", id="cut"
+        ),
+        pytest.param(
+            "Do it. Now or",
+            cut_sentences("In the range Do it. Now or never.", 24),
+            "In the range <Do it.>",
+            id="cut at a sentence",
+        ),
+        pytest.param("Do it", cut_sentences("Do it. More is left.", 9), "<Do it>.", id="before a cut"),
         pytest.param("a::b::run<int>(x)", "by run, 3 ms", "by run, 3 ms", id="a word of ours"),
         pytest.param("a::run_it<int>(x)", "by run_it, 3 ms", "by <run_it>, 3 ms", id="shortened"),
         pytest.param("x_1 / Do it", "below … / Do it", "below … / <Do it>", id="end of a path"),

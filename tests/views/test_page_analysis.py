@@ -93,7 +93,7 @@ def test_numbers_of_the_first_screen_are_those_of_the_answer(report):
     rows = re.findall(r"<dt>.*?</span>(\w+).*?</dt><dd><b>(.*?)</b> (.*?)(?: <small>.*?)?</dd>", legend)
 
     assert [(wall, unescape(time), unescape(share)) for wall, share, time in rows] == [
-        (str(wall), units.milliseconds(part), units.percent(part / rank.typical.step_ns))
+        (str(wall), units.duration(part), units.percent(part / rank.typical.step_ns))
         for wall, part in zip(Wall, rank.typical.walls.parts(), strict=True)
         if part
     ]

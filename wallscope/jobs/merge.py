@@ -155,7 +155,8 @@ def merge_findings(analyses: Sequence[Analysis]) -> tuple[Finding, ...]:
 def _join_alike(findings: list[Finding], count: int) -> Finding:
     first = findings[0]
     covered = [finding.covers_ns for finding in findings if finding.covers_ns is not None]
-    alike = f" Alike in {len(findings)} of {count} exports." if len(findings) > 1 else ""
+    exports = f"all {count}" if len(findings) == count else f"{len(findings)} of {count}"
+    alike = f" It is the same in {exports} exports." if len(findings) > 1 else ""
     return replace(first, message=f"{first.message}{alike}", covers_ns=sum(covered) if covered else None)
 
 

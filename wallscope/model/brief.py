@@ -8,7 +8,7 @@ A key that is absent is unknown or empty, never 0.
 
 from collections.abc import Mapping
 from dataclasses import field
-from typing import Final, Literal
+from typing import Final, Literal, Self
 
 from wallscope.records import dataclass
 
@@ -25,6 +25,20 @@ NAME_BEGINS: Final = "\u2039"
 """Stands before a name of a capture in sentences of the server: a single angle quotation mark."""
 NAME_ENDS: Final = "\u203a"
 """Stands behind it."""
+
+
+class CutText(str):
+    """A sentence that was cut: the first `kept` letters of the `whole`, and the mark of a cut, if any."""
+
+    __slots__ = ("kept", "whole")
+    whole: str
+    kept: int
+
+    def __new__(cls, whole: str, kept: int, mark: str = "") -> Self:
+        """Cut a text."""
+        text = super().__new__(cls, whole[:kept] + mark)
+        text.whole, text.kept = whole, kept
+        return text
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,7 @@ from wallscope.thresholds.causes import (
     SLOWED_ALIKE_SHARE,
 )
 from wallscope.trace.intervals import Times
-from wallscope.units import duration, signed_percent
+from wallscope.units import duration, percent, signed_percent
 
 _MOST_NAMED = 8
 _KEY = ("path", "category", "name")
@@ -170,10 +170,10 @@ def _explain_compute(late: RankSteps, others: Sequence[RankSteps]) -> LateReason
         return LateReason(Wall.COMPUTE, cause, Reason.UNKNOWN, None, sentence, round(over_ns))
     uneven = _unevenness(alike, ratio)
     if uneven <= SLOWED_ALIKE_SHARE:
-        sentence = f"the same kernels take {signed_percent(ratio - 1)}, all alike, as with a slower GPU clock"
+        sentence = f"the same kernels all take {percent(ratio - 1)} longer, as with a slower GPU clock"
         return LateReason(Wall.COMPUTE, cause, Reason.SLOWER_KERNELS, ratio, sentence, round(over_ns))
     sentence = (
-        f"the same number of kernels takes {signed_percent(ratio - 1)}, {most['category'][0]} most, as with"
+        f"as many kernels take {percent(ratio - 1)} longer, {most['category'][0]} most, as with"
         " more work in each"
     )
     return LateReason(Wall.COMPUTE, cause, Reason.LONGER_KERNELS, ratio, sentence, round(over_ns))

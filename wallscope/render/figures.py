@@ -285,7 +285,7 @@ def draw_phases(ranges: Sequence[RangeWork]) -> Figure:
         "maxdepth": 6,
     }
     caption = (
-        "Ranges by the work issued inside them, in the color of their largest wall; click one to zoom into it"
+        "GPU work launched in each range, in the color of its largest wall; click a range to zoom into it"
     )
     layout = {"uniformtext": {"minsize": 9, "mode": "hide"}}
     return Figure("phases", caption, (trace,), layout, 186)
@@ -629,5 +629,5 @@ def make_waterfall(parts: Sequence[tuple[str, int, Wall, str]], whole: str) -> F
         "showlegend": False,
     }
     layout = {"xaxis": {"title": _MS, "range": [0, (1 + _ROOM) * sum(times)]}, "yaxis": _ROWS}
-    caption = f"From the ideal to the measured {whole}: where each line begins, those above it end."
+    caption = f"From the ideal to the measured {whole}: each bar adds one loss."
     return Figure("light", caption, (trace,), layout, _FRAME_PX + _ROW_PX * len(names))

@@ -467,6 +467,12 @@ class FirstScreen:
     band_share: float = 1.0
     brief: tuple[str, ...] = ()
 
+    @property
+    def walls(self) -> tuple[Wall, ...]:
+        """The walls that any bar has."""
+        found = {wall for side in self.sides for wall, share, _ in side.parts if share}
+        return tuple(wall for wall in Wall if wall in found)
+
 
 def build_sides(
     times_ns: Mapping[str, Mapping[Wall, int]], write: Callable[[str, Wall], str]

@@ -189,8 +189,11 @@ def drop_namespaces(name: str) -> str:
 
     >>> drop_namespaces("at::native::reduce_kernel"), drop_namespaces("cutlass::gemm::kernel<Gemm>")
     ('reduce_kernel', 'gemm::kernel')
+    >>> drop_namespaces("void at::native::<unnamed>::normal_kernel<float>(float*)")
+    'normal_kernel'
     """
-    parts = name.partition("<")[0].split("::")
+    whole = re.sub(_ANONYMOUS, "", re.sub(_RETURNED, "", name))
+    parts = whole.partition("<")[0].split("::")
     return "::".join(parts[-2:] if parts[-1].lower() in _PLAIN_NAMES else parts[-1:])
 
 

@@ -18,6 +18,7 @@ from wallscope.model.brief import (
     BriefCause,
     BriefChange,
     ComparisonBrief,
+    CutText,
     NextCall,
     Recommendation,
     Unknown,
@@ -27,7 +28,7 @@ from wallscope.model.capture import Severity
 from wallscope.model.comparison import Comparison
 from wallscope.model.enums import Wall
 from wallscope.model.whatif import WhatIf
-from wallscope.render.texts import visible
+from wallscope.render.texts import spell_out, visible
 from wallscope.views.comparison_statement import state_comparison
 from wallscope.views.sections.findings import list_reasons, sort_findings
 from wallscope.views.sections.walls import (
@@ -50,10 +51,21 @@ def cut_sentences(text: str, most: int) -> str:
     ('One thing. Another one.', 'No en…')
     """
     text = " ".join(text.split())
-    if len(text) <= most:
-        return visible(text, most=4 * most)
     end = text.rfind(". ", 0, most + 1)
-    return visible(text[: end + 1] if end > 0 else text, most=most)
+    if len(text) <= most or end <= 0:
+        return cut_text(text, most)
+    return CutText(spell_out(text), len(spell_out(text[: end + 1])))
+
+
+def cut_text(text: str, most: int) -> str:
+    """Return a text that is cut where it is too long; the whole stays with it, so that names in it are found.
+
+    >>> cut_text("No end at all", 6), cut_text("No end at all", 6).whole
+    ('No en…', 'No end at all')
+    """
+    if len(text) <= most:
+        return spell_out(text)
+    return CutText(spell_out(text), len(spell_out(text[: most - 1])), "…")
 
 
 def write_command(*words: str) -> str:
@@ -181,12 +193,12 @@ def _describe_confidence(analysis: Analysis) -> str | None:
     if sure is None:
         return None
     first, *others = (*list_reasons(analysis), "")
-    told = cut_sentences(f"{sure.level}: {first}", _LONGEST_LINE)
+    told = f"{sure.level}: {first}"
     for reason in filter(None, others):
         if len(told) + len(reason) + 2 > _LONGEST_LINE:
             break
-        told += f"; {visible(reason)}"
-    return told
+        told += f"; {reason}"
+    return cut_sentences(told, _LONGEST_LINE)
 
 
 def _list_unknown(analysis: Analysis) -> Iterator[Unknown]:
@@ -222,10 +234,10 @@ def _brief_fix(fix: Fix, place: int, *, has_details: bool) -> Recommendation:
     unmet = [entry.unblock or entry.text for entry in fix.preconditions if entry.status == "unmet"]
     check = [entry.text for entry in fix.preconditions if entry.status == "unknown"]
     most = 0 if unmet and not has_details else most  # what blocks a fix comes before its settings
-    shown = tuple(visible(line, most=_LONGEST_TITLE) for line in own[:most])
+    shown = tuple(cut_text(line, _LONGEST_TITLE) for line in own[:most])
     return Recommendation(
         fix.id,
-        visible(fix.title, most=_LONGEST_TITLE),
+        cut_text(fix.title, _LONGEST_TITLE),
         f"/fixes/{place}",
         fix.speedup_ceiling,
         shown,
@@ -235,7 +247,7 @@ def _brief_fix(fix: Fix, place: int, *, has_details: bool) -> Recommendation:
         fix.recoverable_ns if has_details else None,
         fix.replay.step_ns if has_details and fix.replay is not None else None,
         tuple(cut_sentences(line, _LONGEST_LINE) for line in check[:_MOST_CHECKS]) if has_details else (),
-        visible(fix.assumes, most=_LONGEST_LINE) or None if most else None,
+        cut_text(fix.assumes, _LONGEST_LINE) or None if most else None,
         fix.most_speedup,
     )
 

@@ -23,7 +23,7 @@ from wallscope.model.capture import Contents, Finding, Profiler, Severity
 from wallscope.model.nsys_flags import InstalledNsys
 from wallscope.model.report import Moment
 from wallscope.render.texts import visible
-from wallscope.views.brief import cut_sentences, write_command
+from wallscope.views.brief import cut_sentences, cut_text, write_command
 from wallscope.views.capture_help import CURED, write_capture_command, write_profile_code
 from wallscope.views.listings import describe_form
 from wallscope.views.sections.words import describe_profiler
@@ -132,10 +132,10 @@ def brief_check(found: ConfigurationCheck, file: str, most_rows: int) -> CheckBr
         BriefCheck(
             row.precondition.id,
             feature.title,
-            visible(row.precondition.text, most=_LONGEST_LINE),
+            cut_text(row.precondition.text, _LONGEST_LINE),
             (stop if row.level == "error" else row.level) if feature.on else "feature is off",
             f"/features/{number}/rows/{feature.rows.index(row)}/precondition",
-            row.precondition.unblock and visible(row.precondition.unblock, most=_LONGEST_LINE),
+            row.precondition.unblock and cut_text(row.precondition.unblock, _LONGEST_LINE),
         )
         for number, feature in enumerate(found.features)
         for row in feature.unmet()
@@ -306,10 +306,10 @@ def _brief_moment(moment: Moment, at_ns: int) -> BriefText:
         return BriefText(number, ("outside the steps",))
     around = sorted(moment.links, key=lambda link: not link.start_ns <= at_ns < link.end_ns)
     chain = tuple(
-        visible(
+        cut_text(
             f"{link.cause}: {units.duration(link.end_ns - link.start_ns)}"
             f" from {units.seconds(link.start_ns)} s ({link.what})",
-            most=_LONGEST_LINE,
+            _LONGEST_LINE,
         )
         for link in around[:_MOST_LINES]
     )

@@ -53,7 +53,7 @@ _MOST_CALLOUTS = 2
 _MOST_LOSSES, _MOST_NAMED = 4, 3
 _DRAINED, _OUTSIDE_CALLS = DRAINED, HOST_FRAMEWORK
 """Host time after a blocking call is outside CUDA calls too, and has a cause of its own."""
-_SHARES_FIRST = 2
+SHARES_FIRST = 2
 """Reasons of a confidence begin with its inferred and its unresolved share."""
 _LABELS: dict[System, str] = {
     "megatron-bridge": "Megatron Bridge",
@@ -212,7 +212,7 @@ def list_legend(analysis: Analysis, basis: TimeBasis) -> tuple[LegendRow, ...]:
         if found is not None and found.p10 is not None and found.p90:
             low, high = units.percent(found.p10), units.percent(found.p90)
             spread = "" if low == high else units.join_ends(low, high, " to ")
-        time, share = units.milliseconds(part_ns), units.percent(basis.share(wall))
+        time, share = units.duration(part_ns), units.percent(basis.share(wall))
         rows.append(LegendRow(wall, share, time, spread, WALL_WORDS[wall], str(wall) == dominant))
     return tuple(rows)
 
@@ -407,7 +407,7 @@ def _judge_waits(analysis: Analysis, rank: Rank) -> Fact:
     share = rank.typical.walls.unattributed / max(rank.typical.step_ns, 1)
     waits, lost, *_ = (*sure.reasons, "", "")  # a capture without kernels has one reason
     is_sure = sure.level == "high"
-    limits = () if analysis.anchor.kind == "whole-trace" else sure.reasons[_SHARES_FIRST:]
+    limits = () if analysis.anchor.kind == "whole-trace" else sure.reasons[SHARES_FIRST:]
     doubts = (
         lost if share >= MATERIAL_SHARE else "",
         waits if sure.inferred_share >= MATERIAL_SHARE else "",

@@ -95,7 +95,7 @@ def _describe_rest(comparison: Comparison) -> tuple[str, ...]:
         return ("The page of head has its own recommendations.",)
     bound = units.write_ceiling(step.head_ns / compute_ns)
     ends = units.join_ends(units.duration(step.head_ns), units.duration(compute_ns), " \N{RIGHTWARDS ARROW} ")
-    return (describe_head(comparison), f"As long as its compute: {ends}, {bound}.")
+    return (describe_head(comparison), f"With its compute alone: {ends}, {bound}.")
 
 
 def _answer_sureness_of_change(comparison: Comparison) -> KeyAnswer:
@@ -115,14 +115,15 @@ def _answer_sureness_of_change(comparison: Comparison) -> KeyAnswer:
     confounders = len(words.find_confounders(comparison))
     if confounders:
         doubts.append(f"{units.plural(confounders, 'other difference')} could explain the change")
-    lines.append(f"Uncertain: {'; '.join(doubts)}." if doubts else "No other difference explains the change.")
+    is_sure = verdict in {*_DECIDED, "no-change"} and not confounders
+    doubted = units.capitalize("; ".join(doubts)) if is_sure else f"Uncertain: {'; '.join(doubts)}"
+    lines.append(f"{doubted}." if doubts else "No other difference explains the change.")
     if (
         verdict in _DECIDED
         and find_leading_wall(comparison)
         and grade_leading_cause(comparison) != Grade.SURE
     ):
-        lines.append(f"{units.capitalize(describe_settling(comparison))}.")
-    is_sure = verdict in {*_DECIDED, "no-change"} and not confounders
+        lines.append(f"Its cause is {grade_leading_cause(comparison)}; {describe_settling(comparison)}.")
     tone: Literal["ok", "warn"] = "ok" if is_sure else "warn"
     head = _SURENESS.get(verdict, units.capitalize(step.grade or Grade.SURE))
     head = "Other causes possible" if confounders and verdict in _DECIDED else head

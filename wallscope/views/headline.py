@@ -40,7 +40,7 @@ def describe_scope(analysis: Analysis) -> str:
     """
     job = analysis.job
     is_held_up = job is not None and job.stragglers and job.leading[0].unit is not UnitKind.JOB
-    held_up = f"held up by {name_leading(job)}" if job is not None and is_held_up else ""
+    held_up = f"because of {name_leading(job)}" if job is not None and is_held_up else ""
     parts = (
         _tell_peak(analysis),
         *_list_scope_parts(find_scope(analysis), analysis.anchor.window),

@@ -7,6 +7,7 @@ are also words of our sentences, and one word instructs nothing.
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import fields, is_dataclass, replace
+from itertools import takewhile
 from typing import Any, Final, TypeVar
 
 import polars as pl
@@ -17,6 +18,7 @@ from wallscope.model.brief import (
     Brief,
     BriefCheck,
     BriefText,
+    CutText,
     Recommendation,
     Unknown,
 )
@@ -24,9 +26,9 @@ from wallscope.render.texts import drop_namespaces, shorten_kernel_name, shorten
 
 _NO_MARKS = str.maketrans({NAME_BEGINS: "<", NAME_ENDS: ">"})
 _PLAIN_WORD = re.compile(r"[a-z]{1,30}")
-_MARKED = re.compile(f"({NAME_BEGINS}[^{NAME_ENDS}]*{NAME_ENDS})")
 _VERSION = re.compile(r"_v\d+")
-_SHORTEST = 4
+_SHORTEST, _LEAST_CUT = 4, 32
+"""Letters of a name that is marked, and of the least that is shown of a name that is cut on its own."""
 _NAMING: Final = {"name", "path", "cause", "causes", "next_cause", "gpu", "call", "ended_by"}
 """Fields of answers, and columns of tables, whose texts come from a capture or hold such a text."""
 _OURS: Final = {"fixes", "dismissed", "settings", "members", "counters"}
@@ -56,37 +58,43 @@ def mark_names(brief: _BriefT, *answers: object) -> _BriefT:
 
 
 class _Marker:
-    """Marks names in a text, the longest first; also what is left of one that was cut."""
+    """Marks names in a text, the longest first.
+
+    A name that was cut on its own is marked as far as the text goes on like it. What is left of a name
+    where a sentence was cut is known from the whole sentence.
+    """
 
     def __init__(self, names: list[str]) -> None:
-        self._names = names
-        whole = "|".join(map(re.escape, names))
-        self._whole = re.compile(rf"(?<!\w)(?:{whole})(?!\w)") if names else None
+        self._begun: dict[str, list[str]] = {}
+        for name in names:
+            if len(name) > _LEAST_CUT:
+                self._begun.setdefault(name[:_LEAST_CUT], []).append(name)
+        whole = "|".join([*(rf"{re.escape(name)}(?!\w)" for name in names), *map(re.escape, self._begun)])
+        self._whole = re.compile(rf"(?<!\w)(?:{whole})") if names else None
 
     def __call__(self, text: str) -> str:
-        safe = text.translate(_NO_MARKS)
-        if self._whole is None:
-            return safe
-        marked = self._whole.sub(lambda found: f"{NAME_BEGINS}{found[0]}{NAME_ENDS}", safe)
-        parts = _MARKED.split(marked)
-        return "".join(part if part.startswith(NAME_BEGINS) else self._mark_cut(part) for part in parts)
+        if not isinstance(text, CutText):
+            parts = self._split(text)
+            return "".join(f"{NAME_BEGINS}{part}{NAME_ENDS}" if named else part for part, named in parts)
+        left, marked = text.kept, ""
+        for part, is_name in self._split(text.whole):
+            kept = part[:left]
+            left -= len(kept)
+            marked += f"{NAME_BEGINS}{kept}{NAME_ENDS}" if is_name and kept else kept
+        return marked + text[text.kept :]
 
-    def _mark_cut(self, text: str) -> str:
-        """Mark what stands before a cut, or before the end, and begins a name."""
-        ends = [found.start() for found in re.finditer("…", text)] or [len(text.rstrip("."))]
-        for end in reversed(ends):
-            begun = max((_measure_begun(text[:end], name) for name in self._names), default=0)
-            if begun >= _SHORTEST and not text[end - begun - 1 : end - begun].isalnum():
-                text = f"{text[: end - begun]}{NAME_BEGINS}{text[end - begun : end]}{NAME_ENDS}{text[end:]}"
-        return text
-
-
-def _measure_begun(text: str, name: str) -> int:
-    """Return how many letters of a name, counted from its first one, the text ends with."""
-    for length in range(min(len(text), len(name)), _SHORTEST - 1, -1):
-        if text.endswith(name[:length]):
-            return length
-    return 0
+    def _split(self, text: str) -> Iterator[tuple[str, bool]]:
+        """Split a text into its names and what stands between them, each with whether it is a name."""
+        safe, end = text.translate(_NO_MARKS), 0
+        while self._whole is not None and (found := self._whole.search(safe, end)) is not None:
+            begin, last = found.span()
+            for name in self._begun.get(found[0], ()):
+                alike = takewhile(lambda pair: pair[0] == pair[1], zip(name, safe[begin:], strict=False))
+                last = max(last, begin + sum(1 for _ in alike))
+            yield safe[end:begin], False
+            yield safe[begin:last], True
+            end = last
+        yield safe[end:], False
 
 
 def _list_names(answer: object, field: str) -> Iterator[str]:

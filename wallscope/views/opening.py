@@ -8,12 +8,14 @@ from wallscope import units
 from wallscope.model.analysis import Analysis, Rank
 from wallscope.model.capture import Finding, Severity
 from wallscope.model.cause_catalogue import split_meaning
+from wallscope.model.diagnosis import Confidence
 from wallscope.model.enums import Wall
 from wallscope.model.section import KeyAnswer
 from wallscope.ranks.job_sentences import measure_leading_ns
 from wallscope.records import dataclass
+from wallscope.summary.diagnosis import find_scope
 from wallscope.views.answers import find_named_cause, point_to_fix
-from wallscope.views.cards import Card, Fact
+from wallscope.views.cards import SHARES_FIRST, Card, Fact
 from wallscope.views.headline import write_headline
 from wallscope.views.light import describe_expectation, find_largest_loss, has_lines
 from wallscope.views.sections.words import describe_pressure
@@ -113,7 +115,9 @@ def _name_main_part(analysis: Analysis, rank: Rank, basis: TimeBasis, wall: Wall
     if not own:
         return f"{units.percent(basis.share(wall))} of {basis.whole}"
     largest = max(own, key=lambda entry: entry.typical_ns)
-    place = "" if analysis.job is None else f" on {analysis.job.members[analysis.diagnosis.rank_index].name}"
+    scope, job = find_scope(analysis), analysis.job
+    is_named = job is None or (scope.rank is not None and scope.ranks < scope.of_ranks)
+    place = "" if job is None or is_named else f" on {job.members[analysis.diagnosis.rank_index].name}"
     return f"{units.duration(largest.typical_ns)} of {whole}{place} goes to {split_meaning(largest.cause)[0]}"
 
 
@@ -180,13 +184,27 @@ def _judge_split(analysis: Analysis, waits: Fact, replay: Fact) -> Doubt:
     sure = analysis.diagnosis.confidence
     level = "low" if sure is None else sure.level
     grade: Grade = "sure" if level == "high" else "likely" if level == "medium" else "unknown"
-    if grade == "sure" and replay.tone != "ok":
-        grade = "likely"
-    reasons = waits.text if level == "high" or not waits.doubt else f"{units.capitalize(waits.doubt)}."
-    is_tested = analysis.replay is not None and analysis.replay.check is not None
-    replayed = f"{replay.head}." if replay.tone == "ok" or is_tested else f"{replay.head}. {replay.text}"
-    text = f"{reasons} {replayed}"
-    return Doubt(grade, waits.head, text.strip(), waits.target)
+    return Doubt(
+        grade, waits.head, f"{_pick_reasons(waits, sure)} {_describe_replay(analysis, replay)}", waits.target
+    )
+
+
+def _pick_reasons(waits: Fact, sure: Confidence | None) -> str:
+    """Write what the confidence rests on; of a lower one, only what lowers it."""
+    if sure is None or sure.level == "high":
+        return waits.text
+    limits = "; ".join(sure.reasons[SHARES_FIRST:])
+    return f"{units.capitalize(waits.doubt or limits)}." if waits.doubt or limits else waits.text
+
+
+def _describe_replay(analysis: Analysis, replay: Fact) -> str:
+    """Write how far the replay is off, or why nothing is replayed."""
+    found = analysis.replay
+    if found is None or found.check is None:
+        return f"{replay.head}." if replay.tone == "ok" else replay.text
+    if found.refused is not None:
+        return f"No speedup is simulated: {found.refused_briefly or found.refused}."
+    return f"{replay.head}."
 
 
 def _judge_agreement(analysis: Analysis, basis: TimeBasis, steps: Fact) -> Doubt:
@@ -197,4 +215,4 @@ def _judge_agreement(analysis: Analysis, basis: TimeBasis, steps: Fact) -> Doubt
         return Doubt("sure" if steps.tone == "ok" else "likely", steps.head, steps.text, steps.target)
     head = f"{led} of {count} steady {unit}s agree"
     grade: Grade = "sure" if led == count and steps.tone == "ok" else "likely"
-    return Doubt(grade, head, "", "steps")
+    return Doubt(grade, head, "" if steps.tone == "ok" else f"Uncertain: {steps.doubt}.", "steps")

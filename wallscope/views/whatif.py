@@ -39,8 +39,8 @@ _MOST_WALLS, _MOST_PARTS, _MOST_CAUSES = 3, 8, 6
 _MOST_SLACK, _MOST_SLACK_ON_PAGE = 5, 12
 _LONGEST_NAME, _LONGEST_HINT = 120, 2_000
 _APART = (
-    "The time breakdown counts each moment with a compute kernel as compute. The critical path counts each"
-    " moment for what the end of the step waited for. So communication that compute hides can have a share of"
+    "In the time breakdown, each moment with a compute kernel counts as compute. On the critical path, it"
+    " counts for what the end of the step waited for. So communication that compute hides can have a share of"
     " the critical path."
 )
 _MOST_ANSWERS = 6
@@ -297,7 +297,7 @@ def _list_legend(found: WhatIf) -> tuple[LegendRow, ...]:
         LegendRow(
             wall,
             units.percent(part_ns / max(found.step_ns, 1)),
-            units.milliseconds(part_ns),
+            units.duration(part_ns),
             "",
             WALL_WORDS[wall],
             wall == found.wall,

@@ -236,11 +236,11 @@ def test_on_paper_all_tabs_are_open_and_nothing_to_press_is_left(show):
 
 
 @pytest.mark.slow
-def test_the_first_paint_takes_less_than_a_third_of_a_second_of_computing(browser, write):
-    """Other programs of the machine delay the paint too, so the time of the processor is limited."""
-    cpu_ms = [measure_visit(browser.browser, write(EXAMPLE))[1] for _ in range(3)]
+def test_the_first_paint_takes_a_third_of_its_limit_on_the_main_thread(browser, write):
+    """The rest of 0.3 s is for other processes of Chromium. Time of the processor needs no idle machine."""
+    cpu_ms = [measure_visit(browser.browser, write(EXAMPLE))[1] for _ in range(5)]
 
-    assert min(cpu_ms) <= 300
+    assert min(cpu_ms) <= 100
 
 
 @pytest.fixture(scope="module")

@@ -62,8 +62,9 @@ _STATE_WALLS = {
 }
 """The wall whose color shows a state of the device."""
 _ACTIVITY = (
-    "This table shows what ran on the GPU. The time breakdown shows what the step waited for, so its shares"
-    " differ. For example, a short gap between two kernels is idle time here, and compute there."
+    "This table shows what ran on the GPU. Its shares differ from those of the time breakdown, which shows"
+    " what the step waited for. For example, a short gap between two kernels is idle time here, and compute"
+    " there."
 )
 
 
@@ -83,9 +84,7 @@ def build_walls_in_depth(analysis: Analysis, rank: Rank) -> tuple[Section, ...]:
     for wall in order:
         share = units.percent(own_ns[wall] / step_ns if step_ns else 0.0)
         title = f"{str(wall).capitalize()} in detail"
-        answer = (
-            f"Takes {units.milliseconds(own_ns[wall])} of the {whole} ({units.duration(step_ns)}), {share}."
-        )
+        answer = f"Takes {units.duration(own_ns[wall])} of the {whole} ({units.duration(step_ns)}), {share}."
         shown = blocks[wall] or nothing
         sections.append(Section(str(wall), title, answer, shown, is_open=wall == dominant, wall=wall))
     return tuple(sections)

@@ -5,13 +5,13 @@ from typing import TYPE_CHECKING
 from wallscope import units
 from wallscope.model.report import Report
 from wallscope.model.section import Cell, Column, Grid, Section
-from wallscope.render.texts import drop_namespaces, visible
+from wallscope.render.texts import shorten_names, visible
 
 if TYPE_CHECKING:
     import polars as pl
 
 _MOST_KERNELS = 12
-_LONGEST_NAME = 40
+_LONGEST_NAME = 64
 
 
 def build_kernels(report: Report) -> Section | None:
@@ -44,9 +44,11 @@ def _sum_kernels(operations: "pl.DataFrame") -> "pl.DataFrame":
 
 
 def _tabulate_kernels(found: "pl.DataFrame", total_ns: int) -> Grid:
+    shown = found.head(_MOST_KERNELS)
+    shorts = shorten_names(shown["name"])
     rows = tuple(
         (
-            Cell(visible(drop_namespaces(name), most=_LONGEST_NAME), None, visible(name, most=300)),
+            Cell(visible(shorts[name], most=_LONGEST_NAME), None, visible(name, most=300)),
             what,
             calls,
             summed_ns,
@@ -54,7 +56,7 @@ def _tabulate_kernels(found: "pl.DataFrame", total_ns: int) -> Grid:
             round(mean_ns),
             longest_ns,
         )
-        for name, what, _, calls, summed_ns, mean_ns, longest_ns in found.head(_MOST_KERNELS).iter_rows()
+        for name, what, _, calls, summed_ns, mean_ns, longest_ns in shown.iter_rows()
     )
     columns = (
         Column("name", "kernel", "text"),

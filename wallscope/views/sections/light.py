@@ -111,7 +111,7 @@ def _tabulate_uncounted(found: SpeedOfLight) -> Grid:
         *make_columns(UncountedWork, "category", "precision", "work_ns", "peak_flops_per_s"),
         Column("reasons", "reason", value=lambda one: ", ".join(map(name_reason, one.reasons)), wrap="cut"),
     )
-    return tabulate("Kernels that multiply, of unknown FLOPs", columns, found.uncounted)
+    return tabulate("Matrix kernels with unknown FLOPs", columns, found.uncounted)
 
 
 def _tabulate_matrices(found: SpeedOfLight) -> Grid:

@@ -76,13 +76,12 @@ def build_steps(
         and not is_rare
     ):
         led = (
-            f" The dominant wall is the largest loss in {diagnosis.led_steps} of"
-            f" {diagnosis.steady_steps} steady {unit}s."
+            f" {units.capitalize(str(diagnosis.dominant_wall))} is the largest loss in"
+            f" {diagnosis.led_steps} of {diagnosis.steady_steps} steady {unit}s."
         )
     if dropped and has_steps:
-        left = f" The {unit} that is not steady is left out" if dropped == 1 else ""
-        left = left or f" The {dropped} {unit}s that are not steady are left out"
-        left += " of all other numbers; the table says why."
+        which = f"{unit} that is" if dropped == 1 else f"{dropped} {unit}s that are"
+        left = f" All other numbers leave out the {which} not steady; the table says why."
     found = f"{_name_shown_rank(analysis)}{', '.join(describe_steps(analysis.anchor, rank))}"
     answer = f"{_describe_worst(rank, unit, drawn)}{found}.{led}{left}"
     shown = linked if has_steps else frozenset()
@@ -179,7 +178,7 @@ def build_phases(analysis: Analysis, rank: Rank) -> Section | None:
             for wall in Wall
         ),
     )
-    answer = f"{units.plural(len(rank.ranges), 'path')} of ranges issued the work of the {whole}."
+    answer = f"Work of the {whole} was launched in {units.plural(len(rank.ranges), 'nested range')}."
     has_work = any(entry.work_ns for entry in rank.ranges[:_MOST_ROWS])
     blocks = [figures.draw_phases(rank.ranges)] if has_work else []
     limits: dict[Medium, Limit] = {

@@ -63,7 +63,7 @@ _MORE = (
 _SEVERAL = "A fix can gain more than the bound of one cause, because it addresses other causes too."
 _NO_BOUND = "No upper bound is computed for compute, and for causes that take little time."
 _AFTER_CALLS = (
-    "Host time between a blocking call and the next launch is in the row of that call. The rest of the time"
+    "Host time between a blocking call and the next launch is in the row of that call. All other time"
     " outside calls is in the row host/framework."
 )
 

@@ -34,7 +34,7 @@ def test_the_section_names_the_late_rank_and_shows_who_waits(report):
     late, waits = (lay_out(block)["rows"] for block in section.blocks if block.kind == "grid")
     heat, met = (block for block in section.blocks if block.kind == "figure")
 
-    assert section.answer.startswith("Device 1 is late in every step: the same kernels take ")
+    assert section.answer.startswith("Device 1 is late in every step: the same kernels all take ")
     assert [entry["cell"].value for entry in late[0][:4]] == [
         "device 1",
         "0.10",
