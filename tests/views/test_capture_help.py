@@ -197,7 +197,7 @@ def test_a_trace_gets_the_help_of_its_own_profiler(tmp_path):
     writer.kernel("nvjet_tst_128x128", 1_000, 2_000, 1)
     text = shown(str(writer.write(tmp_path / "trace.json")))
 
-    assert text.startswith("trace.json: limits that another capture removes\n• No step was found")
+    assert text.startswith("trace.json: limits that another capture removes\n• No steps were found")
     assert "call prof.step() after each" in text
     assert "import torch" in text
 

@@ -238,7 +238,9 @@ def test_unresolved_waits_that_cost_nothing_are_counted_without_a_caveat(example
     capture = replace(example.capture, resolved_dependency_share=0.75, findings=(open_waits,))
     found = replace(example, diagnosis=replace(example.diagnosis, confidence=sure), capture=capture)
 
-    assert "25.0 % of waits have an unknown reason, without effect on the step" in describe_confidence(found)
+    assert "25.0 % of waits have no known reason, but this does not affect the step" in describe_confidence(
+        found
+    )
     assert list_caveats(found, found.ranks[0]) == []
 
 

@@ -79,7 +79,8 @@ def write_reason(analysis: Analysis, rank: Rank, basis: TimeBasis) -> str:
     if (stall := find_deciding_stall(rank, basis, dominant)) is not None:
         steady = sum(step.steady for step in rank.steps)
         cause = split_meaning(stall.cause)[0]
-        return f"{len(stall.steps)} of {steady} {unit}s lose up to {units.duration(stall.most_ns)} to {cause}"
+        lose = "loses" if len(stall.steps) == 1 else "each lose up to"
+        return f"{len(stall.steps)} of {steady} {unit}s {lose} {units.duration(stall.most_ns)} to {cause}"
     if job is not None and job.stragglers:
         saved_ns, step_ns = measure_leading_ns(job)
         return f"all ranks lose {units.duration(saved_ns)} of the {units.duration(step_ns)} {unit}"

@@ -169,7 +169,7 @@ def describe_unaddressed_loss(analysis: Analysis, rank: Rank) -> str:
         return ""
     return (
         f"The largest cause of lost time is {describe_cause(largest.cause)}"
-        f" ({units.milliseconds(largest.typical_ns)}). No fix that is known for this program addresses it."
+        f" ({units.milliseconds(largest.typical_ns)}). No known fix for this program addresses it."
         f" Fixes for other programs: wallscope explain {largest.cause}"
     )
 
