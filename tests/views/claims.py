@@ -82,7 +82,7 @@ _IN_TEXT: Labels = (
     (rf"([\d,]+) steady {UNIT}s? of [\d,]+", "steps", "steady"),
     (rf"[\d,]+ of ([\d,]+) {UNIT}s? (?:is |are )?steady", "steps", "found"),
     (rf"[\d,]+ steady {UNIT}s? of ([\d,]+)", "steps", "found"),
-    (rf"Typical length: ({DURATION})", "step", "typical length"),
+    (rf"Typical: ({DURATION})", "step", "typical length"),
     (rf"typical step ({DURATION});", "step", "typical length"),
     (rf"of the typical ({DURATION}) {UNIT}\b(?! on)", "step", "typical length"),
     (

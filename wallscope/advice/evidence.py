@@ -486,8 +486,8 @@ def _compare_times(won_ns: int, causes: Sequence[str], run: "MeasuredRun") -> It
 
 def _explain_more(causes: Sequence[str]) -> str:
     if any(cause.startswith(f"{Wall.HOST}/") for cause in causes):
-        return "the host can then run ahead of the GPU"
-    return "later work can then start earlier too"
+        return "the host then runs further ahead"
+    return "later work then starts earlier too"
 
 
 def assume_no_host_time(time_ns: int, step_ns: int, alone_ns: int) -> str:

@@ -34,7 +34,7 @@ from wallscope.trace.kernel_classes import shorten_kernel
 from wallscope.trace.repeat_unit import find_repeat_unit
 from wallscope.trace.silent_waits import SilentlyHeld, find_neighbors, find_silent_waits
 from wallscope.trace.steps import Steps
-from wallscope.units import duration, number, percent, plural, seconds, write_range
+from wallscope.units import capitalize, duration, number, percent, plural, seconds, write_range
 
 
 def describe_anchor(trace: Trace) -> Anchor:
@@ -70,9 +70,9 @@ def _cross_check(division: Steps) -> CrossCheck | None:
     return CrossCheck("kernel-sequence", division.check, agrees=agrees)
 
 
-MARK_STEPS = "Mark steps with NVTX, or name a range that marks them: --step-range REGEX."
+MARK_STEPS = "Mark steps with NVTX, or name a range: --step-range REGEX."
 _GUESSED = {
-    "kernel-sequence": "each repetition of the kernel sequence counts as a {window}",
+    "kernel-sequence": "each {window} is one repetition of the kernel sequence",
     "optimizer": "{window}s are taken to begin after bursts of optimizer kernels",
 }
 
@@ -150,7 +150,7 @@ def _no_steps(ranks: tuple[Rank, ...], selection: Selection, others: str) -> tup
         else f" on the ranks of {_spell_selection(selection, 'rank', 'device')}"
     )
     if selection.time_ns is None:
-        window = "the whole capture is analyzed as one window, with start-up and the time between steps"
+        window = "the whole capture is one window, with start-up and the time between steps"
     else:
         window = f"the time of {_spell_selection(selection, 'time')} is analyzed as one window"
     return (
@@ -173,13 +173,11 @@ def _guessed(anchor: Anchor, others: str) -> Iterator[Finding]:
     """Report that no range marks the steps."""
     if anchor.kind not in _GUESSED:
         return
-    said = f"No range marks the steps, so {_GUESSED[anchor.kind].format(window=anchor.window)}"
+    said = f"No range marks the steps. {capitalize(_GUESSED[anchor.kind].format(window=anchor.window))}"
     if anchor.kind == "kernel-sequence":
         is_unsure = anchor.unit == "window"
         said += (
-            ". A repetition may be a whole step or only a layer"
-            if is_unsure
-            else "; each contains several layers"
+            ", which may be a whole step or only a layer" if is_unsure else ", which contains several layers"
         )
     severity = Severity.WARNING if anchor.kind == "kernel-sequence" else Severity.INFO
     yield make_finding(

@@ -133,7 +133,7 @@ def judge_confidence(
     reasons = [
         f"{percent(inferred_share)} of the time depends on waits inferred from timing"
         if inferred_share > 0
-        else "no waits had to be inferred from timing",
+        else "no waits were inferred",
         _describe_open_time(account, typical),
     ]
     if is_incomplete:
@@ -179,8 +179,8 @@ def _list_doubts(decision: Decision, account: RankSummary) -> Iterator[str]:
         yield "no step is steady, so shares cover all captured time"
     whole = account.walls.sum(axis=0, keepdims=True), account.unresolved.sum(axis=0, keepdims=True)
     if (mean_wall := find_dominant_wall(*whole)) != decision.dominant:
-        wall = "no single wall" if mean_wall == "mixed" else f"{mean_wall} as its wall"
-        yield f"steps differ so much that the mean step has {wall}"
+        wall = "no single wall" if mean_wall == "mixed" else f"another wall ({mean_wall})"
+        yield f"the mean step has {wall}"
     if find_overall_wall(account.rank) not in {None, decision.dominant}:
         yield f"most of the capture precedes the steps, whose own wall is {decision.dominant}"
     if account.hides_recompute and decision.dominant == "compute":

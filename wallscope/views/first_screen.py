@@ -121,9 +121,9 @@ def describe_subject(analysis: Analysis, rank: Rank) -> str:
 def _name_anchor(anchor: Anchor, profiler: Profiler) -> str:
     """Say by what steps were found."""
     if anchor.name:
-        kind = "NVTX range" if profiler is Profiler.NSYS else "range"
-        return f"found by {kind} {visible(shorten_anchor(anchor.name), most=_LONGEST_ANCHOR)}"
-    return f"found by {'optimizer' if anchor.kind == 'optimizer' else 'repeating'} kernels"
+        kind = "NVTX" if profiler is Profiler.NSYS else "range"
+        return f"{kind} {visible(shorten_anchor(anchor.name), most=_LONGEST_ANCHOR)}"
+    return "ended by optimizer kernels" if anchor.kind == "optimizer" else "repeating kernels"
 
 
 def _count_ranks_and_processes(analysis: Analysis) -> str:
@@ -267,9 +267,9 @@ def _describe_steps(analysis: Analysis, rank: Rank) -> Iterator[str]:
         yield f"{counted}."
         return
     slowest_ns, index = steady[-1]
-    middle = " of the middle half" if len(steady) >= FEWEST_STEPS_FOR_QUARTILES_COUNT else ""
+    middle = " of middle half" if len(steady) >= FEWEST_STEPS_FOR_QUARTILES_COUNT else ""
     typical = units.duration(rank.typical.step_ns)
-    lengths = f"Typical length: {typical} (mean{middle})"
+    lengths = f"Typical: {typical} (mean{middle})"
     if rank.modes and rank.mean_step_ns is not None:
         kinds = ", ".join(
             f"{len(mode.steps)} of about {units.duration(mode.median_ns)}{_describe_level(mode)}"

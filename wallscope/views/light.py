@@ -196,7 +196,7 @@ def _explain_unknown(found: SpeedOfLight) -> Iterator[str]:
         yield f"{head}, because the peak of this GPU is not known."
     elif LossUnknown.FLOPS_UNKNOWN in reasons or found.total(LedgerLine.OPAQUE_GRAPHS):
         options = f"{'' if _mostly_convolves(found) else '--config or '}--flops-per-step"
-        yield f"To see how close this is to the GPU's peak, pass {options}."
+        yield f"To compare with the GPU's peak, pass {options}."
     yield from _describe_uncounted(found)
 
 

@@ -181,19 +181,20 @@ def _dominant(rank: Rank, diagnosis: Diagnosis, anchor: Anchor) -> Iterator[str]
         yield f"No single wall: {list_losses_by_share(share)} of the {unit} ({basis})."
     elif wall == "compute":
         yield f"Compute takes {percent(share[Wall.COMPUTE])} of the {unit} ({basis})."
-        yield _name_largest_other(second, share[second])
+        yield _name_largest_other(rank, second, share[second])
         yield from explain_light(rank.speed_of_light)
     else:
         yield from _name_loss(rank, diagnosis, Wall(wall or diagnosis.dominant_wall), anchor)
 
 
-def _name_largest_other(wall: Wall, share: float) -> str:
+def _name_largest_other(rank: Rank, wall: Wall, share: float) -> str:
     """Say which wall takes most besides compute; of shares too small to matter, that none does."""
     if not share:
         return "No time is lost to the other walls."
     if share < NAMED_LOSS_SHARE:
         return f"No other wall reaches {_LEAST_LOSS}."
-    return f"Outside compute, the largest loss is {name_wall_time(wall)}: {percent(share)}."
+    loss = f"largest loss is {name_wall_time(wall)}: {percent(share)}."
+    return f"Outside compute, the {loss}" if has_lines(rank.speed_of_light) else f"The {loss}"
 
 
 def _name_loss(rank: Rank, diagnosis: Diagnosis, dominant: Wall, anchor: Anchor) -> Iterator[str]:
@@ -502,7 +503,7 @@ def choose_basis(analysis: Analysis, rank: Rank) -> TimeBasis:
         length = duration(sum(job.walls.parts()))
         title = f"Mean of {job.ranks} ranks"
         if any(one.cause_wall is not None for one in job.stragglers):
-            title += "; waiting for what holds the job up counts as what delays that"
+            title += "; waiting for a late unit counts as what delays it"
         return TimeBasis("job", job.walls, f"the {length} {window} (mean of {job.ranks} ranks)", title)
     shown = "" if len(analysis.ranks) == 1 else f"{capitalize(name_rank(rank))}, {explain_choice(analysis)}"
     has_steps = any(step.steady for step in rank.steps)
@@ -588,7 +589,7 @@ def _explain_wall(analysis: Analysis, rank: Rank, basis: TimeBasis) -> tuple[str
     if basis.kind == "whole":
         return reasons
     if wall is Wall.COMPUTE:
-        loss = _name_largest_other(first, share[first])
+        loss = _name_largest_other(rank, first, share[first])
         window = analysis.anchor.typical
         hidden = tell_hidden_communication(rank, window) if _tells_hidden(basis, wall) else ()
         light = tuple(explain_light(rank.speed_of_light)) if basis.kind in _OF_TYPICAL else ()
@@ -596,7 +597,7 @@ def _explain_wall(analysis: Analysis, rank: Rank, basis: TimeBasis) -> tuple[str
         return (f"Compute takes {taken}.", *parts, loss, *hidden)
     is_stalled = find_deciding_stall(rank, basis, wall) is not None
     is_useful = share[Wall.COMPUTE] > share[wall] and basis.kind != "job" and not is_stalled
-    name, useful = name_wall(wall), "; compute takes more, but is useful work" if is_useful else ""
+    name, useful = name_wall(wall), "; compute is useful work" if is_useful else ""
     if wall is Wall.MEMORY and (kinds := list_memory_kinds(rank)):
         name, useful = f"Memory time ({kinds}, not DRAM bandwidth)", ""
     lead = f"{name} is the largest loss: {taken}{useful}."

@@ -68,7 +68,7 @@ def test_emulated_products_have_a_third_of_the_peak(ledger):
 def test_a_configuration_is_not_asked_for_convolutions(name, asked, ledger):
     first, *_ = explain_light(ledger([(name, 100_000, 900_000, 132)]))
 
-    assert first == f"To see how close this is to the GPU's peak, pass {asked}."
+    assert first == f"To compare with the GPU's peak, pass {asked}."
 
 
 @pytest.mark.parametrize(

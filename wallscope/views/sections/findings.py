@@ -384,9 +384,7 @@ def sort_reasons(
     doubts = tuple(text for text, share in shares.items() if is_at_risk and share >= MATERIAL_SHARE)
     known = [", and ".join(text for text in shares if text not in doubts)]
     if resolved is not None and resolved < 1 and not sure.inferred_share:
-        effect = (
-            "" if _has_open_time(analysis) else f", but this does not affect the {analysis.anchor.window}"
-        )
+        effect = "" if _has_open_time(analysis) else f" (no effect on the {analysis.anchor.window})"
         known.append(f"{units.percent(1 - resolved)} of waits have no known reason{effect}")
     return (*doubts, *(() if skips_doubts else others)), tuple(filter(None, known))
 
@@ -426,7 +424,7 @@ def describe_few_steps(analysis: Analysis, rank: Rank) -> Iterator[str]:
     steady = sum(step.steady for step in rank.steps)
     if 0 < steady < ENOUGH_STEPS_COUNT and analysis.anchor.kind != "whole-trace":
         unit = analysis.anchor.window
-        yield f"with {units.plural(steady, f'steady {unit}')}, it is uncertain how much {unit}s vary"
+        yield f"with {units.plural(steady, f'steady {unit}')}, their variation is uncertain"
 
 
 def _describe_replays(analysis: Analysis) -> tuple[list[str], str]:
