@@ -116,7 +116,7 @@ def _explain_bound(one: AppliedFix) -> Iterator[str]:
             "The gain is more than the bound, so the commit changed more than this, or the bound is too low."
         )
     if one.assumption and one.bound_ns is not None:
-        what = "The bound" if one.expected_ns is None else "What was expected"
+        what = "The bound" if one.expected_ns is None else "The expected gain"
         yield f"{what} {visible(one.assumption, most=_LONGEST_EVIDENCE)}."
 
 
@@ -136,12 +136,13 @@ def describe_gain(one: AppliedFix) -> str:
         text += ", with other recommendations that were applied too"
     if one.bound_ns is None:
         return f"{text}; its upper bound was not known"
-    share = "" if one.share is None else f", {units.percent(max(one.share, 0.0))} of it reached"
-    text += f"; the upper bound was {units.duration(one.bound_ns)}{share}"
+    bound = units.duration(one.bound_ns)
+    share = "" if one.share is None else units.percent(max(one.share, 0.0))
+    text += f". This is {share} of its upper bound of {bound}" if share else f". Its upper bound was {bound}"
     if one.replayed_ns is not None and one.replayed_ns not in {one.bound_ns, one.expected_ns}:
-        text += f", the replay gained {units.duration(one.replayed_ns)}"
+        text += f", and the replay gained {units.duration(one.replayed_ns)}"
     if one.expected_ns is not None:
-        text += f", and {units.duration(one.expected_ns)} were expected at assumed kernel times"
+        text += f". At assumed kernel times, {units.duration(one.expected_ns)} were expected"
     return text
 
 

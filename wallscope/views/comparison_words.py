@@ -73,7 +73,9 @@ def write_reason_of_change(comparison: Comparison) -> str:
     step = comparison.step
     if comparison.verdict == "incomparable":
         differing = [entry.what for entry in comparison.mismatches if entry.severity == "incomparable"]
-        return f"the sides differ in {', '.join(differing)}" if differing else "the sides did different work"
+        return (
+            f"the sides differ in {' and '.join(differing)}" if differing else "the sides did different work"
+        )
     base, head = units.duration(step.base_ns), units.duration(step.head_ns)
     way = "rose" if step.change_ns > 0 else "fell"
     went = f"stayed at {base}" if base == head else f"{way} from {units.join_ends(base, head, ' to ')}"
@@ -365,7 +367,10 @@ def _describe_noise(step: StepChange) -> str:
     """Say what is taken for the difference between runs, where a side has one run."""
     if step.run_noise is None or step.run_noise_source != "assumed":
         return f"Runs are known to differ by {units.percent(step.run_noise)}."
-    known = "one run per side" if max(step.base_runs, step.head_runs) == 1 else "so few runs"
+    is_one = max(step.base_runs, step.head_runs) == 1
+    lead = (
+        "Run-to-run noise is therefore assumed" if is_one else "With so few runs, run-to-run noise is assumed"
+    )
     off = f"{100 * sqrt(3) * step.run_noise:.2g} %"  # evenly up to as much has that deviation
     low, high = step.pair_ratio_low, step.pair_ratio_high
     alone = ""
@@ -376,7 +381,7 @@ def _describe_noise(step: StepChange) -> str:
         if ends[0] != ends[1] and is_new:
             alone = f" Without this noise, the 95 % CI from these steps is {interval}."
     return (
-        f"With {known}, run-to-run noise is assumed: the step of a run may be off by up to {off}."
+        f"{lead}: the step of a run may be off by up to {off}."
         " For communication, memory and host time, a standard deviation of"
         f" {100 * ASSUMED_NOISE_RATIO:.0f} % each is assumed.{alone}"
     )

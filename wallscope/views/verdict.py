@@ -301,11 +301,11 @@ def _name_largest_causes(rank: Rank, diagnosis: Diagnosis) -> Iterator[str]:
     large = [entry for entry in own if entry.typical_ns >= TOLD_CAUSE_SHARE * total_ns][:TOLD_CAUSES_COUNT]
     if large and total_ns:
         whole = "lost time" if len(walls) > 1 else f"{own[0].wall} time"
-        listed = "; ".join(f"{duration(one.typical_ns)} is {describe_cause(one.cause)}" for one in large)
+        parts = [f"{duration(one.typical_ns)} goes to {describe_cause(one.cause)}" for one in large]
         if duration(large[0].typical_ns) == duration(total_ns):
-            yield f"All {whole} ({duration(total_ns)}) is {describe_cause(large[0].cause)}."
+            yield f"All {whole} ({duration(total_ns)}) goes to {describe_cause(large[0].cause)}."
         else:
-            yield f"Of the {duration(total_ns)} of {whole}, {listed}."
+            yield f"Of the {duration(total_ns)} of {whole}, {', and '.join(parts)}."
     place = None if rank.host_details is None else rank.host_details.range
     if diagnosis.steps_wall == "host" and place is not None:
         share = percent(place.host_ns / max(rank.typical.walls.host, 1))
