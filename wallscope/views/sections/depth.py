@@ -84,8 +84,8 @@ def build_walls_in_depth(analysis: Analysis, rank: Rank) -> tuple[Section, ...]:
     for wall in order:
         share = units.percent(own_ns[wall] / step_ns if step_ns else 0.0)
         title = f"{str(wall).capitalize()} in detail"
-        answer = f"{units.capitalize(name_wall_time(wall))} takes {units.milliseconds(own_ns[wall])}, {share} of the {whole}"
-            f" ({units.duration(step_ns)})."
+        took = f"{units.capitalize(name_wall_time(wall))} takes {units.milliseconds(own_ns[wall])}, {share}"
+        answer = f"{took} of the {whole} ({units.duration(step_ns)})."
         shown = blocks[wall] or nothing
         sections.append(Section(str(wall), title, answer, shown, is_open=wall == dominant, wall=wall))
     return tuple(sections)

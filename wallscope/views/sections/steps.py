@@ -75,11 +75,11 @@ def build_steps(
         and diagnosis.dominant_wall not in {"mixed", "unknown"}
         and not is_rare
     ):
-        is_compute = diagnosis.dominant_wall == Wall.COMPUTE
+        is_compute = diagnosis.dominant_wall == "compute"
         first = (is_compute and diagnosis.runner_up) or diagnosis.dominant_wall
         led = (
-            f" {units.capitalize(name_wall_time(Wall(first)))} is the largest loss in {diagnosis.led_steps} of"
-            f" {diagnosis.steady_steps} steady {unit}s."
+            f" {units.capitalize(name_wall_time(Wall(first)))} is the largest loss in"
+            f" {diagnosis.led_steps} of {diagnosis.steady_steps} steady {unit}s."
         )
     if dropped and has_steps:
         left = f" The {unit} that is not steady is left out" if dropped == 1 else ""
