@@ -104,7 +104,7 @@ def _describe_late_units(job: Job, unit: str) -> Iterator[str]:
     if job.stragglers:
         yield describe_late_unit(job, unit)
         saved_ns, step_ns = measure_leading_ns(job)
-        yield f"Fixed, the {unit} would take {duration(step_ns - saved_ns)} instead of {duration(step_ns)}."
+        yield f"With this fixed, the {unit} would take {duration(step_ns - saved_ns)} instead of {duration(step_ns)}."
     for late in job.stragglers[len(job.leading) : _MOST_NAMED]:
         step_ns = late.replayed_step_ns + late.saved_ns
         repair = f"{duration(late.replayed_step_ns)} instead of {duration(step_ns)}"
@@ -150,7 +150,7 @@ def _describe_waits(job: Job, critical: RankWaits) -> Iterator[str]:
     most = max(job.members, key=lambda member: (member.all_wait_ns or 0, -member.place))
     if most.all_residence_ns and (most.all_wait_ns or 0) >= REPORTED_WAIT_SHARE * most.all_residence_ns:
         yield (
-            f"In the capture {most.name} spends {duration(most.all_residence_ns)} in collectives, of which"
+            f"In the capture, {most.name} spends {duration(most.all_residence_ns)} in collectives, of which"
             f" {duration(most.all_wait_ns or 0)} is waiting for peers"
             + (
                 f", while {critical.name} waits least and is {_BOUND[job.critical_wall]}."
