@@ -168,7 +168,7 @@ def test_an_export_without_device_operations_gets_its_command_too(tmp_path):
 def test_a_capture_without_limits_is_said_to_have_none():
     limits = build_capture_help("run.sqlite", (Finding("anchors-disagree", Severity.WARNING, "x", "y"),))
 
-    assert next(limits).blocks[0].lines[0][0].text == "run.sqlite: no limit that another capture removes"
+    assert next(limits).blocks[0].lines[0][0].text == "run.sqlite: no limit that another capture would remove"
 
 
 def test_every_finding_is_cured_by_a_capture_or_known_not_to_be():

@@ -104,7 +104,8 @@ def _describe_late_units(job: Job, unit: str) -> Iterator[str]:
     if job.stragglers:
         yield describe_late_unit(job, unit)
         saved_ns, step_ns = measure_leading_ns(job)
-        yield f"With this fixed, the {unit} would take {duration(step_ns - saved_ns)} instead of {duration(step_ns)}."
+        fixed_ns = step_ns - saved_ns
+        yield f"With this fixed, the {unit} would take {duration(fixed_ns)} instead of {duration(step_ns)}."
     for late in job.stragglers[len(job.leading) : _MOST_NAMED]:
         step_ns = late.replayed_step_ns + late.saved_ns
         repair = f"{duration(late.replayed_step_ns)} instead of {duration(step_ns)}"

@@ -686,7 +686,7 @@ def explain_cure(unknown: UnknownWall) -> str:
             if unknown.has_kernels_elsewhere
             else "Capture again, with --trace=cuda,nvtx, while the GPU trains."
         )
-    return "Classify them with --kernels FILE." if unknown.asks_for_names else ""
+    return "Classify the kernels with --kernels FILE." if unknown.asks_for_names else ""
 
 
 def _explain_share(analysis: Analysis, rank: Rank, wall: Wall, basis: TimeBasis) -> tuple[str, ...]:
