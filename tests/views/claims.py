@@ -78,9 +78,11 @@ _IN_TITLES: Labels = (
 _BOUNDS = {"up to": "bound", "about": "bound", "at most": "largest speedup"}
 _WORTH = r"(up to|about|at most) ([\d.]+x)"
 _IN_TEXT: Labels = (
-    (rf"([\d,]+) of [\d,]+ {UNIT}s? (?:is |are )?steady", "steps", "steady"),
+    (rf"([\d,]+) of [\d,]+ {UNIT}s? steady", "steps", "steady"),
+    (rf"Steady: ([\d,]+) of [\d,]+ {UNIT}s?", "steps", "steady"),
     (rf"([\d,]+) steady {UNIT}s? of [\d,]+", "steps", "steady"),
-    (rf"[\d,]+ of ([\d,]+) {UNIT}s? (?:is |are )?steady", "steps", "found"),
+    (rf"[\d,]+ of ([\d,]+) {UNIT}s? steady", "steps", "found"),
+    (rf"Steady: [\d,]+ of ([\d,]+) {UNIT}s?", "steps", "found"),
     (rf"[\d,]+ steady {UNIT}s? of ([\d,]+)", "steps", "found"),
     (rf"Typical: ({DURATION})", "step", "typical length"),
     (rf"typical step ({DURATION});", "step", "typical length"),

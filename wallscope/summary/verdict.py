@@ -133,7 +133,7 @@ def judge_confidence(
     reasons = [
         f"{percent(inferred_share)} of the time depends on waits inferred from timing"
         if inferred_share > 0
-        else "no waits were inferred",
+        else "no waits had to be inferred",
         _describe_open_time(account, typical),
     ]
     if is_incomplete:

@@ -309,7 +309,7 @@ def describe_sureness(comparison: Comparison) -> str:
             f"{units.plural(count, unit)} of {units.plural(runs, 'run')}" for count, runs in sides
         )
     if step.replication == "none" or step.minimum_detectable_ratio is None:
-        return f"{counted}: too few to tell a change from chance."
+        return f"{counted}: too few to distinguish a change from chance."
     counted += _describe_uneven_steps(comparison)
     is_seen = step.replication == "runs" and step.run_noise_source == "runs"
     known = "" if is_seen else f" {_describe_noise(step)}"

@@ -261,8 +261,7 @@ def _describe_steps(analysis: Analysis, rank: Rank) -> Iterator[str]:
         return
     unit = analysis.anchor.window
     marker = _name_anchor(analysis.anchor, analysis.inputs[0].profiler)
-    are = "is" if len(steady) == 1 else "are"
-    counted = f"{len(steady)} of {units.plural(len(rank.steps), unit)} {are} steady ({marker})"
+    counted = f"Steady: {len(steady)} of {units.plural(len(rank.steps), unit)} ({marker})"
     if len(steady) < 2:
         yield f"{counted}."
         return
@@ -275,7 +274,7 @@ def _describe_steps(analysis: Analysis, rank: Rank) -> Iterator[str]:
             f"{len(mode.steps)} of about {units.duration(mode.median_ns)}{_describe_level(mode)}"
             for mode in rank.modes[:_MOST_KINDS]
         )
-        counted += f": {kinds}"
+        counted += f", {kinds}"
         lengths += f", mean of all {units.duration(rank.mean_step_ns)}"
     else:
         median = units.duration(round(float(np.median([length_ns for length_ns, _ in steady]))))
