@@ -167,4 +167,4 @@ def test_a_gain_above_the_time_of_its_cause_is_explained_below_the_table(path):
         if one.cause in shown and (one.recoverable_ns or 0) - one.typical_ns >= least_ns
     ]
 
-    assert ("because that work starts earlier too" in joined(full)) == bool(above)
+    assert ("so its bound can be larger than its own time suggests" in joined(full)) == bool(above)
